@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Recorded id streams, in their real order.
+ */
+#ifndef EMBFUSE_TRACE_H
+#define EMBFUSE_TRACE_H
+
+#include <stdint.h>
+
+#include "harness/error.h"
+
+/* One feature: CSR over bags. */
+struct trace {
+    int64_t bags;
+    int64_t lookups;
+    int64_t rows;     /* largest id + 1 */
+    int64_t *offsets; /* [bags + 1] */
+    int64_t *ids;     /* [lookups] */
+};
+
+/* Reads one of
+ *   *.txt, *.txt.gz   one bag a line, non-negative decimal ids separated by blanks (FIMI layout);
+ *                     an empty line is an empty bag
+ *   PREFIX.ids.npy    int32 or int64 [lookups], with PREFIX.offsets.npy, int32 or int64 [bags + 1]
+ * On failure fills err (file, line or element, what is wrong) and leaves *out zeroed. A trace
+ * without any lookup is an error. */
+int trace_read(const char *path, struct trace *out, struct error *err);
+
+/* The text layout from memory, uncompressed; name is for messages. */
+int trace_parse_text(const char *name, const char *text, uint64_t size, struct trace *out,
+                     struct error *err);
+
+void trace_free(struct trace *t);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The lookups of a batch in row order, by qsort: slow, obvious, and independent of what kernels do.
+ * The oracle, the realised statistics and the restoring of touched rows all stand on it.
+ */
+#ifndef EMBFUSE_ROW_INDEX_H
+#define EMBFUSE_ROW_INDEX_H
+
+#include "kernels/kernel.h"
+
+/* One lookup that counts (padding does not). */
+struct row_lookup {
+    int64_t row;
+    int64_t lookup;  /* i: position in ids */
+    int64_t bag;     /* q: flat bag */
+    int32_t table;
+};
+
+/* One distinct (table, row) and its lookups: lookups[first] .. lookups[next run's first - 1]. */
+struct row_run {
+    int64_t row;
+    int64_t first;
+    int32_t table;
+};
+
+struct row_index {
+    int64_t lookups; /* that count */
+    int64_t rows;    /* distinct */
+    struct row_lookup *lookup; /* [lookups], ordered by table, row, position */
+    struct row_run *run;       /* [rows + 1]; the last one closes the list */
+};
+
+/* Aborts when out of memory. */
+struct row_index row_index_build(const struct batch *in);
+void row_index_free(struct row_index *x);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Workload specs: text files in datasets/. A spec file is a list of
+ *
+ *     workload NAME
+ *         key values...
+ *
+ * blocks; # starts a comment. A key with several values where one is wanted (rows, dim, batch, alpha,
+ * pooling) is an axis: the block stands for the cross product, and every point's name gets
+ * "/key:value" for each axis.
+ *
+ *     batch B               bags per feature                               [51200]
+ *     tables T              number of identical tables                     [1]
+ *     rows R                rows per table                                 [10000000]
+ *     dim D                 floats per row                                 [64]
+ *     length KIND ...       bag lengths: fixed L | uniform LO HI | negbin MEAN CV    [fixed 20]
+ *     ids KIND              zipf | powerlaw | uniform | histogram-2021 | histogram-2022    [zipf]
+ *     alpha A               exponent of zipf and powerlaw                  [1.05]
+ *     shift Q               Mandelbrot shift of zipf                       [0]
+ *     map scatter|identity  rank to id: a bijection, or rank r is row r    [scatter]
+ *     reuse P               share of lookups copied from the previous batch    [0]
+ *     features K            features that read each table                  [1]
+ *     pooling sum|mean|none                                                [sum]
+ *     weighted 0|1          per-lookup weights                             [0]
+ *     padding ID            padding id of every feature, -1: none          [-1]
+ *     id_type int32|int64                                                  [int64]
+ *     rule NAME             update rule of all tables                      [rowwise_adagrad]
+ *     seed S                                                               [42]
+ *     row_cap R             tables with more rows are cut to R             [none]
+ *     table rows R dim D length KIND ...   one explicit table; repeatable; replaces tables/rows/dim/length
+ */
+#ifndef EMBFUSE_SPEC_H
+#define EMBFUSE_SPEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "harness/error.h"
+#include "kernels/kernel.h"
+
+enum length_kind { LENGTH_FIXED, LENGTH_UNIFORM, LENGTH_NEGBIN };
+
+struct length_spec {
+    enum length_kind kind;
+    double a, b; /* fixed: a; uniform: a..b inclusive; negbin: mean a, coefficient of variation b */
+};
+
+enum ids_kind { IDS_ZIPF, IDS_POWERLAW, IDS_UNIFORM, IDS_HISTOGRAM_2021, IDS_HISTOGRAM_2022 };
+
+struct table_spec {
+    int64_t rows;
+    int32_t dim;
+    struct length_spec length;
+};
+
+enum { SPEC_NAME_MAX = 160, SPEC_TABLES_MAX = 1024 };
+
+/* One point: every axis has one value. */
+struct spec {
+    char name[SPEC_NAME_MAX];
+    int64_t batch;
+    int32_t num_tables;
+    struct table_spec *tables; /* [num_tables], owned */
+    enum ids_kind ids;
+    double alpha, shift;
+    bool scatter; /* map */
+    double reuse;
+    int32_t features_per_table;
+    enum pooling pooling;
+    bool weighted;
+    int64_t padding_id;
+    enum id_type id_type;
+    enum rule_kind rule;
+    uint64_t seed;
+};
+
+struct spec_list {
+    int count;
+    struct spec *specs; /* [count], owned */
+};
+
+/* Values that replace those of every block that is read; NULL or empty string: keep the file's.
+ * Strings hold blank-separated lists, as they come from make's variables. pooling takes the words
+ * sum, mean and none (mode) and numbers (pooling factor: fixed bag length). */
+struct spec_overrides {
+    const char *alpha, *dims, *rows, *batch, *pooling, *rule, *seed;
+};
+
+/* Reads a file and expands its axes. Errors name file and line. */
+int spec_read(const char *path, const struct spec_overrides *over, struct spec_list *out,
+              struct error *err);
+
+/* The same from memory; name is for messages. */
+int spec_parse(const char *name, const char *text, uint64_t size,
+               const struct spec_overrides *over, struct spec_list *out, struct error *err);
+
+void spec_list_free(struct spec_list *list);
+
+/* Parses the name of a rule; the message lists the known ones. */
+int rule_parse(const char *name, enum rule_kind *out, struct error *err);
+
+#endif

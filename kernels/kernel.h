@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The contract between a kernel and everything else. A kernel is one file kernels/<family>/<name>.c
+ * (or .cu) that ends in one exported constant, DEFINE_KERNEL(<name>). The Makefile lists the files:
+ * the folder is the registry, and nothing else is edited to add a kernel.
+ *
+ * The operation, one step: for every row that a batch looks up, sum all its gradients, then apply
+ * the table's rule once to that row and its state. Rows that are not looked up keep their bits.
+ */
+#ifndef EMBFUSE_KERNEL_H
+#define EMBFUSE_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rules.h"
+
+/* What the forward pass did with the rows of a bag. */
+enum pooling {
+    POOL_SUM,
+    POOL_MEAN, /* divides by the bag's lookups that are not padding */
+    POOL_NONE, /* a sequence: every lookup has an output row, and a gradient row, of its own */
+};
+
+enum id_type { ID_INT32, ID_INT64 };
+
+struct table_shape {
+    int64_t rows;
+    int32_t dim;         /* floats per row, any value >= 1 */
+    enum rule_kind rule; /* which state arrays the table has */
+};
+
+/* One input feature. Several features may read one table; their gradients meet before the rule. */
+struct feature {
+    int32_t table;
+    enum pooling pooling;
+    int64_t padding_id;  /* lookups of this row are no lookups at all; -1: no padding */
+    int64_t grad_offset; /* floats from batch.grad to the feature's first gradient row */
+    int64_t grad_stride; /* floats from one gradient row to the next */
+};
+
+/* A batch in CSR form, read-only. Bag b of feature f is the flat bag q = f*bags + b; its lookups are
+ * ids[offsets[q]] .. ids[offsets[q+1]-1]. Its gradient row is row b of the feature (POOL_SUM,
+ * POOL_MEAN), or each lookup i has row i - offsets[f*bags] of the feature (POOL_NONE). Pointers live
+ * where the kernel runs. Ids are row numbers local to the table and were validated: a kernel may
+ * trust them. */
+struct batch {
+    int32_t num_tables;
+    int32_t num_features;
+    int64_t bags;    /* per feature */
+    int64_t lookups; /* in all bags of all features, padding included */
+    const struct table_shape *tables;
+    const struct feature *features;
+    enum id_type id_type;
+    const void *ids;             /* [lookups] */
+    const int64_t *offsets;      /* [num_features*bags + 1] */
+    const float *lookup_weights; /* [lookups], or NULL: all 1 */
+    const float *grad;           /* upstream gradient, see struct feature */
+    int64_t grad_floats;         /* its extent */
+};
+
+/* A table's memory, updated in place. */
+struct table {
+    float *weight;                  /* [rows][dim] */
+    float *elem[RULE_ELEM_STATES];  /* [rows][dim] each, NULL beyond rule_info.elem_states */
+    float *row;                     /* [rows][row_states], NULL if the rule has none */
+};
+
+/* Stages of a step, in the order in which a kernel goes through those that it has. */
+enum stage {
+    STAGE_INDEX,  /* from ids to "these lookups belong to this row" */
+    STAGE_ZERO,   /* clear gradient accumulators */
+    STAGE_REDUCE, /* sum the gradients of a row into memory */
+    STAGE_UPDATE, /* apply the rule; in a fused kernel the reduction too */
+    STAGE_COUNT
+};
+
+/* How to run, never what to compute. */
+struct launch {
+    int threads;          /* host threads to use, >= 1 */
+    void *stream;         /* cudaStream_t for a device kernel */
+    void *scratch;        /* scratch_bytes() bytes, aligned to KERNEL_ALIGN, contents undefined */
+    void (*mark)(void *ctx, enum stage ended); /* see stage_done(); may be NULL */
+    void *mark_ctx;
+};
+
+enum { KERNEL_ALIGN = 256 };
+
+enum place { ON_HOST, ON_DEVICE };
+
+enum trait {
+    DETERMINISTIC = 1, /* same bits on every run and for every number of threads */
+    DENSE_GRAD = 2,    /* holds a gradient of all rows, touched or not */
+    DENSE_STEP = 4,    /* sweeps all rows: for a rule that is not idle_is_identity this is another
+                          operation (torch.optim.Adam, not SparseAdam), with an oracle of its own */
+};
+
+/* All rules, as bits 1 << enum rule_kind. */
+#define ALL_RULES ((1u << RULE_COUNT) - 1u)
+
+struct kernel {
+    const char *name;  /* = file name = key in results and plots */
+    const char *label; /* legend text */
+    const char *idea;  /* one sentence */
+    enum place place;
+    unsigned rules;  /* bits 1 << enum rule_kind that it can apply */
+    unsigned traits; /* bits of enum trait */
+
+    /* NULL: any batch. Otherwise returns NULL for "yes" or the reason for "no". Looks only at the
+     * shape: tables, features, bags, lookups, and whether lookup_weights is NULL. */
+    const char *(*accepts)(const struct batch *shape);
+
+    /* Bytes of scratch that run needs for any batch of this shape. NULL: none. */
+    size_t (*scratch_bytes)(const struct batch *shape, int threads);
+
+    /* One whole step, index build included. steps[num_tables], io[num_tables]. Does not allocate,
+     * print, exit or keep state between calls, and reads scratch only after writing it. On a
+     * device it enqueues on launch.stream and returns. Returns 0, or an error code of the place
+     * where it runs (a cudaError_t); host kernels cannot fail. */
+    int (*run)(const struct batch *in, const struct rule_step *steps, const struct table *io,
+               const struct launch *how);
+};
+
+#ifdef __cplusplus
+#define DEFINE_KERNEL(name)                                                                        \
+    extern "C" const struct kernel kernel_##name;                                                  \
+    extern "C" const struct kernel kernel_##name
+#else
+#define DEFINE_KERNEL(name) const struct kernel kernel_##name
+#endif
+
+/* Says that a stage has ended: the harness takes the time (host) or records an event (device).
+ * On the host one thread calls it, after a barrier. */
+static inline void stage_done(const struct launch *how, enum stage ended) {
+    if (how->mark) how->mark(how->mark_ctx, ended);
+}
+
+/* Id of lookup i. */
+static inline int64_t batch_id(const struct batch *in, int64_t i) {
+    return in->id_type == ID_INT32 ? ((const int32_t *)in->ids)[i] : ((const int64_t *)in->ids)[i];
+}
+
+#endif
