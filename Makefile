@@ -26,7 +26,7 @@ SAN      := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -f
 FP       := -ffp-contract=off -fno-math-errno -fno-trapping-math
 COMMON   := $(if $(SANITIZE),-O1,-O3) -g -fopenmp $(ARCH) $(FP) $(SAN) $(WARN) -I. -I$(B)
 CFLAGS   += -std=gnu11 -Wstrict-prototypes -Wmissing-prototypes $(COMMON)
-CXXFLAGS += -std=c++17 $(COMMON)
+CXXFLAGS += -std=c++17 $(COMMON) -Wno-shadow # C lets a function be named as its struct
 LDLIBS   += -lz -lxxhash -lm
 
 kernels  := $(sort $(wildcard kernels/*/*.c))
@@ -48,6 +48,18 @@ $(B)/kernel_list.inc: FORCE
 FORCE:
 
 $(B)/harness/registry.o: $(B)/kernel_list.inc
+
+# --- where the binary comes from, rewritten only when it changes
+$(B)/build_info.h: FORCE
+	@mkdir -p $(@D)
+	@{ echo '#define BUILD_COMMIT "$(shell git rev-parse HEAD 2>/dev/null)"'; \
+	   echo '#define BUILD_DIRTY "$(if $(shell git status --porcelain 2>/dev/null | head -n 1),yes,no)"'; \
+	   echo '#define BUILD_COMPILER "$(shell $(CC) --version | head -n 1)"'; \
+	   echo '#define BUILD_FLAGS "$(subst ",,$(CFLAGS))"'; \
+	   echo '#define BUILD_LIBBENCHMARK "$(shell pkg-config --modversion benchmark 2>/dev/null)"'; } > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+$(B)/harness/environment.o: $(B)/build_info.h
 
 $(B)/%.o: %.c $(headers) Makefile
 	@mkdir -p $(@D)

@@ -18,11 +18,12 @@ struct id_stats {
     int64_t distinct;          /* touched rows over all tables */
     int64_t hottest;           /* lookups of the hottest row */
     int64_t bags, empty_bags;  /* over all features */
-    int64_t longest_bag;
+    int64_t longest_bag;       /* these three as offsets tell, padding included */
     int64_t in_bag_duplicates; /* lookups whose row stood in the same bag before */
     int64_t run_lookups[RUN_BINS]; /* lookups on rows whose count falls into the bin */
     int64_t run_rows[RUN_BINS];    /* rows whose count falls into the bin */
-    uint64_t fingerprint;      /* XXH3 of shapes, ids (as int64) and offsets: equal ids, equal value */
+    uint64_t fingerprint; /* XXH3 of rows, dims, features' tables and padding, ids (as int64) and
+                             offsets: the same lookups give the same value whatever their type */
 };
 
 struct id_stats id_stats(const struct batch *in, const struct row_index *index);

@@ -5,9 +5,9 @@
  *     workload NAME
  *         key values...
  *
- * blocks; # starts a comment. A key with several values where one is wanted (rows, dim, batch, alpha,
- * pooling) is an axis: the block stands for the cross product, and every point's name gets
- * "/key:value" for each axis.
+ * blocks; # starts a comment. A key with several values where one is wanted is an axis (all keys but
+ * length and table can be one): the block stands for the cross product, and every point's name gets
+ * "/key:value" for each axis. Whole numbers may be written as 1e6.
  *
  *     batch B               bags per feature                               [51200]
  *     tables T              number of identical tables                     [1]
@@ -27,7 +27,8 @@
  *     rule NAME             update rule of all tables                      [rowwise_adagrad]
  *     seed S                                                               [42]
  *     row_cap R             tables with more rows are cut to R             [none]
- *     table rows R dim D length KIND ...   one explicit table; repeatable; replaces tables/rows/dim/length
+ *     table rows R dim D length KIND ...    one explicit table; repeatable; stands in the place of
+ *                                           tables, rows, dim and length
  */
 #ifndef EMBFUSE_SPEC_H
 #define EMBFUSE_SPEC_H
@@ -81,7 +82,8 @@ struct spec_list {
 
 /* Values that replace those of every block that is read; NULL or empty string: keep the file's.
  * Strings hold blank-separated lists, as they come from make's variables. pooling takes the words
- * sum, mean and none (mode) and numbers (pooling factor: fixed bag length). */
+ * sum, mean and none (mode) and numbers (pooling factor: fixed bag length; the axis of several is
+ * named length). alpha passes by blocks whose ids have none. Messages name the variable of make. */
 struct spec_overrides {
     const char *alpha, *dims, *rows, *batch, *pooling, *rule, *seed;
 };
@@ -91,8 +93,8 @@ int spec_read(const char *path, const struct spec_overrides *over, struct spec_l
               struct error *err);
 
 /* The same from memory; name is for messages. */
-int spec_parse(const char *name, const char *text, uint64_t size,
-               const struct spec_overrides *over, struct spec_list *out, struct error *err);
+int spec_parse(const char *name, const char *text, uint64_t size, const struct spec_overrides *over,
+               struct spec_list *out, struct error *err);
 
 void spec_list_free(struct spec_list *list);
 

@@ -24,8 +24,8 @@ struct workload {
     char text[512]; /* what it was made from, one line, for the record */
     uint64_t seed;
     int32_t num_tables, num_features;
-    struct table_shape *tables;
-    struct feature *features;
+    struct table_shape *tables; /* [ring][num_tables]: batch k has its own, with its own lookups */
+    struct feature *features;   /* [ring][num_features] */
     int ring;
     struct batch batches[RING_MAX]; /* own ids, offsets, lookup_weights, grad */
 };
@@ -39,6 +39,9 @@ int workload_generate(const struct spec *spec, int ring, enum grad_mode mode, st
  * like. The ring is shorter where the trace is. */
 int workload_from_trace(const char *path, const struct spec *like, int64_t bags, int ring,
                         enum grad_mode mode, struct workload *out, struct error *err);
+
+/* The name of that workload: "a+b" for DIR/a.txt.gz,DIR/b.txt.gz, then the axes in like's name. */
+void workload_trace_name(const char *path, const struct spec *like, char name[SPEC_NAME_MAX]);
 
 void workload_free(struct workload *w);
 

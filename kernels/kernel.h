@@ -29,6 +29,8 @@ struct table_shape {
     int64_t rows;
     int32_t dim;         /* floats per row, any value >= 1 */
     enum rule_kind rule; /* which state arrays the table has */
+    int32_t features;    /* that read the table */
+    int64_t lookups;     /* in this batch, over those features, padding included */
 };
 
 /* One input feature. Several features may read one table; their gradients meet before the rule. */
@@ -38,6 +40,7 @@ struct feature {
     int64_t padding_id;  /* lookups of this row are no lookups at all; -1: no padding */
     int64_t grad_offset; /* floats from batch.grad to the feature's first gradient row */
     int64_t grad_stride; /* floats from one gradient row to the next */
+    int64_t lookups;     /* of this feature in this batch, padding included */
 };
 
 /* A batch in CSR form, read-only. Bag b of feature f is the flat bag q = f*bags + b; its lookups are
@@ -111,7 +114,7 @@ struct kernel {
      * shape: tables, features, bags, lookups, and whether lookup_weights is NULL. */
     const char *(*accepts)(const struct batch *shape);
 
-    /* Bytes of scratch that run needs for any batch of this shape. NULL: none. */
+    /* Bytes of scratch that run needs for a batch of this shape. NULL: none. */
     size_t (*scratch_bytes)(const struct batch *shape, int threads);
 
     /* One whole step, index build included. steps[num_tables], io[num_tables]. Does not allocate,

@@ -23,6 +23,7 @@ for t in "$@"; do
     *) $prefix "$t" >"$log" 2>&1 ;;
     esac
     status=$?
+    sed -i 's|^not ok \(.*# SKIP\)|ok \1|' "$log" # cmocka 1.1.5 prints a skip as not ok
     ok=$(grep -c '^ok ' "$log")
     skip=$(grep -ci '^ok .*# *skip' "$log")
     bad=$(grep -c '^not ok ' "$log")

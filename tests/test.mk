@@ -9,5 +9,7 @@ ONLY ?=
 $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(objects)
 	$(CC) $(CFLAGS) $^ -lcmocka $(LDLIBS) -o $@
 
+include tests/fuzz/fuzz.mk
+
 test: all $(test_programs)
 	@BUILD=$(B) CC=$(CC) SANITIZE=$(SANITIZE) tests/run.sh $(filter %$(ONLY),$(basename $(test_programs))) $(filter %$(ONLY).sh %$(ONLY).py,$(test_scripts))

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the machine can do at this moment, measured beside every sample. Copy is the well-known
+ * figure; random-row read-modify-write is the ceiling of this operation: it counts all of its traffic
+ * (copy leaves out write-allocation) and visits memory as the update does.
+ */
+#ifndef EMBFUSE_CEILING_H
+#define EMBFUSE_CEILING_H
+
+#include <stdint.h>
+
+#include "harness/error.h"
+#include "harness/memory.h"
+
+struct ceiling {
+    double copy_gbs;    /* stream copy, bytes read + bytes written, as STREAM counts */
+    double rmw_gbs;     /* random rows read, multiplied by one, written back, with prefetch */
+    double pingpong_ns; /* one way between two threads' caches; < 0 with one thread. The cores of a
+                           virtual machine may share a last-level cache or not, and move */
+};
+
+struct ceiling_probe {
+    int threads;
+    int64_t last_level_cache; /* bytes */
+    struct buffer from, to;   /* of the copy */
+    int64_t *rows;            /* [num_rows] distinct rows in random order */
+    int64_t num_rows;
+    int32_t dim;
+    float *table; /* whose rows are visited; they keep their bits */
+};
+
+/* table: [table_rows][dim]. */
+int ceiling_open(struct ceiling_probe *p, float *table, int64_t table_rows, int32_t dim, int threads,
+                 struct error *err);
+void ceiling_close(struct ceiling_probe *p);
+
+/* Takes about 10 ms. Evicts the caches. */
+struct ceiling ceiling_measure(const struct ceiling_probe *p);
+
+/* Leaves nothing of interest in any cache. */
+void ceiling_flush_caches(const struct ceiling_probe *p);
+
+/* Seconds on the monotonic clock. */
+double clock_seconds(void);
+
+#endif

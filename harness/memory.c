@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kernels/kernel.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define WITH_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WITH_ASAN 1
+#endif
+#endif
+#ifdef WITH_ASAN
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n)   ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#endif
+
+enum { HUGE_PAGE = 2 << 20, GUARD = 4096, GUARD_BYTE = 0xc5 };
+
+/* The number after `key` in a /proc style file, or -1. */
+static int64_t read_number(const char *path, const char *key) {
+    FILE *f = fopen(path, "r");
+    if (!f) return -1;
+    char line[256];
+    long long value = -1;
+    while (value < 0 && fgets(line, sizeof line, f))
+        if (strncmp(line, key, strlen(key)) == 0) sscanf(line + strlen(key), "%lld", &value);
+    fclose(f);
+    return value;
+}
+
+int64_t memory_available(void) {
+    int64_t kib = read_number("/proc/meminfo", "MemAvailable:");
+    int64_t bytes = kib < 0 ? INT64_MAX : kib * 1024;
+    int64_t limit = read_number("/sys/fs/cgroup/memory.max", "");
+    int64_t used = read_number("/sys/fs/cgroup/memory.current", "");
+    if (limit >= 0 && used >= 0 && limit - used < bytes) bytes = limit - used;
+    return bytes;
+}
+
+int memory_require(int64_t bytes, const char *what, struct error *err) {
+    int64_t have = memory_available();
+    if (bytes <= have) return 0;
+    return fail(err, "%s: needs %.1f GiB, %.1f GiB are available; use smaller tables or batches",
+                what, (double)bytes / (1 << 30), (double)have / (1 << 30));
+}
+
+static char *guard_before(const struct buffer *b) {
+    return (char *)b->data - GUARD;
+}
+
+static char *guard_after(const struct buffer *b) {
+    return (char *)b->data + b->bytes;
+}
+
+int buffer_alloc(struct buffer *b, size_t bytes, const char *what, struct error *err) {
+    memset(b, 0, sizeof *b);
+    if (bytes == 0) return 0;
+    if (memory_require((int64_t)bytes, what, err)) return -1;
+    bool huge = bytes >= HUGE_PAGE;
+    size_t align = huge ? HUGE_PAGE : GUARD;
+    size_t mapped = bytes + 2 * GUARD + 2 * align;
+    char *m = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (m == MAP_FAILED)
+        return fail(err, "%s: the system refuses %.1f GiB", what, (double)bytes / (1 << 30));
+    b->mapping = m;
+    b->mapped = mapped;
+    b->bytes = bytes;
+    b->data = (char *)(((uintptr_t)m + GUARD + align - 1) / align * align);
+    if (huge) madvise(b->data, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+    memset(guard_before(b), GUARD_BYTE, GUARD);
+    memset(guard_after(b), GUARD_BYTE, GUARD);
+    ASAN_POISON_MEMORY_REGION(guard_before(b), GUARD);
+    ASAN_POISON_MEMORY_REGION(guard_after(b), GUARD);
+    return 0;
+}
+
+void buffer_free(struct buffer *b) {
+    if (b->mapping) {
+        ASAN_UNPOISON_MEMORY_REGION(b->mapping, b->mapped);
+        munmap(b->mapping, b->mapped);
+    }
+    memset(b, 0, sizeof *b);
+}
+
+void buffer_poison(struct buffer *b) {
+    if (b->data) memset(b->data, 0xff, b->bytes);
+}
+
+void buffer_drop(struct buffer *b) {
+    if (!b->data) return;
+    /* Only whole pages inside: the last one is shared with the guard zone. */
+    size_t whole = b->bytes / GUARD * GUARD;
+    madvise(b->data, whole, MADV_DONTNEED);
+    memset((char *)b->data + whole, 0, b->bytes - whole);
+}
+
+static bool zone_intact(const char *zone) {
+    ASAN_UNPOISON_MEMORY_REGION(zone, GUARD);
+    bool intact = true;
+    for (int i = 0; i < GUARD; i++) intact &= (unsigned char)zone[i] == GUARD_BYTE;
+    ASAN_POISON_MEMORY_REGION(zone, GUARD);
+    return intact;
+}
+
+bool buffer_intact(const struct buffer *b) {
+    return !b->data || (zone_intact(guard_before(b)) && zone_intact(guard_after(b)));
+}
+
+struct memory_watch memory_watch(void) {
+    struct memory_watch w = {-1};
+    FILE *f = fopen("/proc/self/clear_refs", "w"); /* "5": forget the highest resident size */
+    if (!f) return w;
+    bool done = fputs("5", f) >= 0;
+    if (fclose(f) == 0 && done) w.before = read_number("/proc/self/status", "VmRSS:");
+    return w;
+}
+
+int64_t memory_watch_peak(struct memory_watch w) {
+    int64_t high = read_number("/proc/self/status", "VmHWM:");
+    if (w.before < 0 || high < 0) return -1;
+    return high > w.before ? (high - w.before) * 1024 : 0;
+}

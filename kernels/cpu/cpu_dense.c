@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Dense baseline: a gradient as large as the tables, and an optimizer that sweeps all of it. What a
+ * framework does that was not told the gradient is sparse.
+ *
+ * Who owns what: blocks of 64 rows are dealt to threads by a hash; every thread walks all lookups and
+ * adds those of its rows, so there are no races and no atomics (PyTorch's CPU nn.Embedding backward
+ * deals ranges of rows in the same way). Zero and sweep are split evenly.
+ * Scratch and traffic: [rows][dim] floats per table; written, then read, whatever was touched.
+ * Deterministic: a row is summed in the order of its lookups.
+ * Wins when most rows are touched or the tables fit in cache; loses with rows / touched rows.
+ */
+#include <omp.h>
+#include <string.h>
+
+#include "kernels/cpu/owner.h"
+#include "kernels/cpu/scatter.h"
+
+struct plan {
+    struct gather gather;
+    float **grad; /* [num_tables] -> [rows][dim] */
+};
+
+static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
+    struct scratch s = {base, 0};
+    gather_lay_out(&p->gather, &s, in, false);
+    p->grad = scratch_take(&s, in->num_tables, sizeof *p->grad);
+    for (int32_t t = 0; t < in->num_tables; t++) {
+        float *g = scratch_take(&s, in->tables[t].rows * in->tables[t].dim, sizeof *g);
+        if (base) p->grad[t] = g;
+    }
+    return s.used;
+}
+
+static size_t scratch_bytes(const struct batch *shape, int threads) {
+    (void)threads;
+    return lay_out(&(struct plan){0}, shape, NULL);
+}
+
+struct adder {
+    const struct plan *plan;
+    const struct batch *in;
+    int thread, threads;
+    struct scatter scatter;
+};
+
+static void add(void *ctx, struct lookup l) {
+    struct adder *a = ctx;
+    if (owner_of(l.row, a->threads) != a->thread) return;
+    int32_t t = a->in->features[l.feature].table, dim = a->in->tables[t].dim;
+    float c;
+    const float *from = gather_at(&a->plan->gather, l.feature, l.q, l.i, &c);
+    scatter_push(&a->scatter, a->plan->grad[t] + l.row * dim, from, c, dim);
+}
+
+static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
+               const struct launch *how) {
+    struct plan plan;
+    lay_out(&plan, in, how->scratch);
+    gather_prepare(&plan.gather);
+#pragma omp parallel num_threads(how->threads)
+    {
+        int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+        gather_fill(&plan.gather, thread, threads);
+#pragma omp barrier
+#pragma omp master
+        stage_done(how, STAGE_INDEX);
+
+        for (int32_t t = 0; t < in->num_tables; t++) {
+            int64_t floats = in->tables[t].rows * in->tables[t].dim;
+            int64_t lo = part_begin(floats, thread, threads);
+            int64_t hi = part_begin(floats, thread + 1, threads);
+            memset(plan.grad[t] + lo, 0, (size_t)(hi - lo) * sizeof(float));
+        }
+#pragma omp barrier
+#pragma omp master
+        stage_done(how, STAGE_ZERO);
+
+        struct adder a = {.plan = &plan, .in = in, .thread = thread, .threads = threads};
+        walk(in, 0, in->lookups, add, &a);
+        scatter_drain(&a.scatter);
+#pragma omp barrier
+#pragma omp master
+        stage_done(how, STAGE_REDUCE);
+
+        for (int32_t t = 0; t < in->num_tables; t++) {
+            int32_t dim = in->tables[t].dim;
+#pragma omp for schedule(static) nowait
+            for (int64_t row = 0; row < in->tables[t].rows; row++)
+                row_update(&steps[t], &io[t], row, dim, plan.grad[t] + row * dim);
+        }
+    }
+    stage_done(how, STAGE_UPDATE);
+    return 0;
+}
+
+DEFINE_KERNEL(cpu_dense) = {
+    .name = "cpu_dense",
+    .label = "dense baseline",
+    .idea = "Zero a gradient of all rows, scatter-add by row owner, sweep the optimizer over all.",
+    .place = ON_HOST,
+    .rules = ALL_RULES,
+    .traits = DETERMINISTIC | DENSE_GRAD | DENSE_STEP,
+    .scratch_bytes = scratch_bytes,
+    .run = run,
+};

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Fully fused: after a two-level index build the gradients of a row are summed in registers and the
+ * row is updated at once. No gradient of any size is ever written.
+ *
+ * Who owns what: all tables in one parallel region. Lookups are split evenly over threads for the
+ * partition into buckets of neighbouring rows (partition.h); then a bucket belongs to one thread,
+ * which sorts it inside L1 by the row bits that are left and walks its runs. Runs longer than
+ * LONG_RUN are left over: they are cut into pieces of a fixed number of lookups, the pieces are summed
+ * by all threads, and the sums of a row's pieces are added in order.
+ * Scratch and traffic: 16 bytes per lookup for entries, one partial row per PIECE lookups of long
+ * runs. Each gradient row and each touched row is read (and written) once, but for reuse.
+ * Deterministic: the order of a row's sum depends on its lookups alone.
+ * Wins wherever touched rows do not fit in cache; with all rows in cache the index build dominates.
+ * The idea: FBGEMM's exact fused optimizers; two-level grouping as in radix-partitioned joins
+ * (Manegold, Boncz and Kersten 2002).
+ */
+#include "kernels/cpu/partition.h"
+
+enum {
+    LONG_RUN = 4096,
+    PIECE = 2048,
+    DIGIT_BITS = 8,
+    SMALL_SORT = 32, /* entries, by insertion */
+};
+
+struct long_run {
+    int64_t row;
+    uint32_t begin, end; /* entries */
+    int32_t table;
+    int32_t first_piece;
+};
+
+struct plan {
+    struct gather gather;
+    struct partition partition;
+    uint64_t *spare;            /* [lookups] second buffer of the bucket sorts */
+    int32_t *order;             /* [buckets] largest first, roughly */
+    struct long_run *long_run;  /* [most long runs] */
+    int32_t *long_run_of_piece; /* [most pieces] */
+    float *piece;               /* [most pieces][largest dim] */
+    float *sum;                 /* [threads][largest dim], padded to lines */
+    int32_t long_runs, pieces;
+    int32_t max_dim;
+};
+
+static size_t lay_out(struct plan *p, const struct batch *in, int threads, void *base) {
+    struct scratch s = {base, 0};
+    int64_t most_long = in->lookups / LONG_RUN, most_pieces = in->lookups / PIECE + most_long;
+    p->max_dim = 1;
+    for (int32_t t = 0; t < in->num_tables; t++)
+        if (in->tables[t].dim > p->max_dim) p->max_dim = in->tables[t].dim;
+    p->max_dim = (p->max_dim + VEC - 1) / VEC * VEC;
+    gather_lay_out(&p->gather, &s, in, true);
+    partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_RANGE);
+    p->spare = scratch_take(&s, in->lookups, sizeof *p->spare);
+    p->order = scratch_take(&s, p->partition.buckets, sizeof *p->order);
+    p->long_run = scratch_take(&s, most_long, sizeof *p->long_run);
+    p->long_run_of_piece = scratch_take(&s, most_pieces, sizeof *p->long_run_of_piece);
+    p->piece = scratch_take(&s, most_pieces * p->max_dim, sizeof *p->piece);
+    p->sum = scratch_take(&s, (int64_t)threads * p->max_dim, sizeof *p->sum);
+    p->long_runs = p->pieces = 0;
+    return s.used;
+}
+
+static size_t scratch_bytes(const struct batch *shape, int threads) {
+    return lay_out(&(struct plan){0}, shape, threads, NULL);
+}
+
+/* Serial: buckets that are large for their number come first, so that none of them is the last. */
+static void order_buckets(const struct plan *p) {
+    const struct partition *x = &p->partition;
+    int64_t large = 4 * (int64_t)(x->begin[x->buckets] / x->buckets + 1), n = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t b = 0; b < x->buckets; b++)
+            if ((x->begin[b + 1] - x->begin[b] > large) == (pass == 0)) p->order[n++] = (int32_t)b;
+}
+
+static void insertion_sort(uint64_t *e, uint32_t n) {
+    for (uint32_t i = 1; i < n; i++) {
+        uint64_t x = e[i];
+        uint32_t k = i;
+        for (; k > 0 && entry_row(e[k - 1]) > entry_row(x); k--) e[k] = e[k - 1];
+        e[k] = x;
+    }
+}
+
+/* Stable sort of a bucket's entries by the lowest `bits` bits of the row: the others are equal. */
+static void sort_bucket(uint64_t *e, uint64_t *spare, uint32_t n, int bits) {
+    if (bits == 0 || n < 2) return;
+    if (n <= SMALL_SORT) {
+        insertion_sort(e, n);
+        return;
+    }
+    int passes = (bits + DIGIT_BITS - 1) / DIGIT_BITS;
+    int digit = (bits + passes - 1) / passes;
+    uint32_t mask = (1u << digit) - 1;
+    uint64_t *from = e, *to = spare;
+    for (int pass = 0; pass < passes; pass++) {
+        int shift = 32 + pass * digit;
+        uint32_t next[1 << DIGIT_BITS] = {0};
+        for (uint32_t i = 0; i < n; i++) next[from[i] >> shift & mask]++;
+        uint32_t sum = 0;
+        for (uint32_t d = 0; d <= mask; d++) {
+            uint32_t count = next[d];
+            next[d] = sum;
+            sum += count;
+        }
+        for (uint32_t i = 0; i < n; i++) to[next[from[i] >> shift & mask]++] = from[i];
+        uint64_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != e) memcpy(e, from, n * sizeof *e);
+}
+
+static void leave_over(struct plan *p, int32_t table, uint32_t begin, uint32_t end) {
+    int32_t slot;
+#pragma omp atomic capture
+    slot = p->long_runs++;
+    p->long_run[slot] =
+        (struct long_run){entry_row(p->partition.entry[begin]), begin, end, table, 0};
+}
+
+/* Sums and updates every run of a sorted bucket. */
+static void update_bucket(struct plan *p, const struct batch *in, const struct rule_step *steps,
+                          const struct table *io, int64_t bucket, float *sum) {
+    const struct partition *x = &p->partition;
+    int32_t t = x->table_of[bucket], dim = in->tables[t].dim;
+    const struct gather_table *from = &p->gather.table[t];
+    const uint64_t *e = x->entry;
+    uint32_t end = x->begin[bucket + 1], row_ahead = x->begin[bucket], grad_ahead = row_ahead;
+    for (uint32_t begin = row_ahead, k; begin < end; begin = k) {
+        int64_t row = entry_row(e[begin]);
+        for (k = begin + 1; k < end && entry_row(e[k]) == row; k++) {}
+        if (k - begin >= LONG_RUN) {
+            leave_over(p, t, begin, k);
+            continue;
+        }
+        for (; row_ahead < k + ROW_AHEAD && row_ahead < end; row_ahead++)
+            if (row_ahead == 0 || e[row_ahead] >> 32 != e[row_ahead - 1] >> 32)
+                row_prefetch(&io[t], entry_row(e[row_ahead]), dim);
+        for (; grad_ahead < k + GRAD_AHEAD && grad_ahead < end; grad_ahead++) {
+            float c;
+            prefetch(gather_row(&p->gather, from, (uint32_t)e[grad_ahead], &c), dim);
+        }
+        const float *g = sum;
+        float c = 1;
+        if (k - begin == 1 && from->plain)
+            g = gather_row(&p->gather, from, (uint32_t)e[begin], &c);
+        else
+            sum_entries(&p->gather, from, e + begin, k - begin, dim, sum);
+        row_update(&steps[t], &io[t], row, dim, g);
+    }
+}
+
+/* Serial: cuts the runs that were left over into pieces. */
+static void cut_long_runs(struct plan *p) {
+    for (int32_t r = 0; r < p->long_runs; r++) {
+        struct long_run *x = &p->long_run[r];
+        x->first_piece = p->pieces;
+        for (uint32_t at = x->begin; at < x->end; at += PIECE)
+            p->long_run_of_piece[p->pieces++] = r;
+    }
+}
+
+/* Called by every thread of the team: sums the pieces, then adds each run's pieces and updates. */
+static void update_long_runs(const struct plan *p, const struct batch *in,
+                             const struct rule_step *steps, const struct table *io) {
+#pragma omp for schedule(dynamic)
+    for (int32_t k = 0; k < p->pieces; k++) {
+        const struct long_run *x = &p->long_run[p->long_run_of_piece[k]];
+        uint32_t begin = x->begin + (uint32_t)(k - x->first_piece) * PIECE;
+        uint32_t n = x->end - begin < PIECE ? x->end - begin : PIECE;
+        sum_entries(&p->gather, &p->gather.table[x->table], p->partition.entry + begin, n,
+                    in->tables[x->table].dim, p->piece + (int64_t)k * p->max_dim);
+    }
+#pragma omp for schedule(dynamic)
+    for (int32_t r = 0; r < p->long_runs; r++) {
+        const struct long_run *x = &p->long_run[r];
+        int32_t dim = in->tables[x->table].dim, pieces = (int32_t)((x->end - x->begin + PIECE - 1) / PIECE);
+        float *sum = p->piece + (int64_t)x->first_piece * p->max_dim;
+        for (int32_t k = 1; k < pieces; k++) row_add(sum, sum + (int64_t)k * p->max_dim, 1, dim);
+        row_update(&steps[x->table], &io[x->table], x->row, dim, sum);
+    }
+}
+
+static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
+               const struct launch *how) {
+    struct plan plan;
+    lay_out(&plan, in, how->threads, how->scratch);
+    gather_prepare(&plan.gather);
+    partition_prepare(&plan.partition, in);
+#pragma omp parallel num_threads(how->threads)
+    {
+        int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+        gather_fill(&plan.gather, thread, threads);
+        partition_build(&plan.partition, &plan.gather, thread, threads);
+#pragma omp single
+        order_buckets(&plan);
+#pragma omp master
+        stage_done(how, STAGE_INDEX);
+
+        float *sum = plan.sum + (int64_t)thread * plan.max_dim;
+        const struct partition *x = &plan.partition;
+#pragma omp for schedule(dynamic, 4)
+        for (int64_t k = 0; k < x->buckets; k++) {
+            int64_t b = plan.order[k];
+            uint32_t begin = x->begin[b], n = x->begin[b + 1] - begin;
+            sort_bucket(x->entry + begin, plan.spare + begin, n, x->table[x->table_of[b]].shift);
+            update_bucket(&plan, in, steps, io, b, sum);
+        }
+#pragma omp single
+        cut_long_runs(&plan);
+        update_long_runs(&plan, in, steps, io);
+    }
+    stage_done(how, STAGE_UPDATE);
+    return 0;
+}
+
+DEFINE_KERNEL(cpu_fused) = {
+    .name = "cpu_fused",
+    .label = "fully fused",
+    .idea = "Group lookups in L1-sized buckets, sum a row in registers and update it at once.",
+    .place = ON_HOST,
+    .rules = ALL_RULES,
+    .traits = DETERMINISTIC,
+    .accepts = accepts_32bit_rows_and_positions,
+    .scratch_bytes = scratch_bytes,
+    .run = run,
+};

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owner-computes: no sort, no atomics, a gradient of the touched rows only.
+ *
+ * Who owns what: blocks of 64 rows are dealt to threads by a hash. Every thread walks all ids twice:
+ * to mark its rows in a bitmap, whose ranks number the touched rows, and to add the gradients of its
+ * rows to their accumulators. Then all threads update the touched rows.
+ * (Ownership with every thread scanning all ids: IPEX' merged embedding bag; "race-free" in Kalamkar
+ * et al. 2020. They find the accumulator by hashing, here it is the rank.)
+ * Scratch and traffic: rows/8 + rows/8 bytes and [touched][dim] floats, written and read once more
+ * than in a fused kernel.
+ * Deterministic: a row is summed in the order of its lookups.
+ * Wins with few threads and mixed tables; loses with many threads (each scans all ids) and one hot
+ * row (one owner).
+ */
+#include "kernels/cpu/owner.h"
+#include "kernels/cpu/touched.h"
+
+static size_t scratch_bytes(const struct batch *shape, int threads) {
+    return touched_plan_lay_out(&(struct touched_plan){0}, shape, threads, NULL);
+}
+
+static bool mine(const struct touched_walk *w, struct lookup l) {
+    return owner_of(l.row, w->threads) == w->thread;
+}
+
+static void mark(void *ctx, struct lookup l) {
+    struct touched_walk *w = ctx;
+    if (mine(w, l)) *touched_word(w, l) |= UINT64_C(1) << (l.row & 63);
+}
+
+static void add(void *ctx, struct lookup l) {
+    struct touched_walk *w = ctx;
+    if (mine(w, l)) touched_add(w, l);
+}
+
+static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
+               const struct launch *how) {
+    return touched_step(in, steps, io, how, false, mark, add);
+}
+
+DEFINE_KERNEL(cpu_owner) = {
+    .name = "cpu_owner",
+    .label = "owner-computes",
+    .idea = "Every thread scans all ids and adds the gradients of the rows it owns; then update.",
+    .place = ON_HOST,
+    .rules = ALL_RULES,
+    .traits = DETERMINISTIC,
+    .scratch_bytes = scratch_bytes,
+    .run = run,
+};

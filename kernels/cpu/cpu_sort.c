@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sort-then-reduce: the lookups are sorted by row, the gradients of every run are summed into a
+ * compact [touched][dim] gradient, and a separate pass applies the optimizer. What coalesce() of a
+ * sparse tensor (PyTorch) and SelectedRows with MergeAdd (Paddle) do before a sparse optimizer.
+ *
+ * Who owns what: a parallel, stable radix sort (least significant digit first) of 64-bit entries, row
+ * in the upper and position in the lower half, over exactly the bits that row numbers need. Then runs
+ * are dealt to threads in small chunks, for the reduction and again for the update.
+ * Scratch and traffic: 16 bytes per lookup for the sort, which reads and writes them once per 8 bits
+ * of row number; [touched][dim] floats written and read once more than in a fused kernel.
+ * Deterministic: a row is summed in the order of its lookups.
+ * Wins over hashing when rows repeat often; loses to the fused kernel by the gradient's round trip.
+ */
+#include <omp.h>
+#include <string.h>
+
+#include "kernels/cpu/row.h"
+
+enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
+
+struct plan {
+    struct gather gather;
+    uint64_t *entry, *other; /* [lookups] each: the sort goes back and forth */
+    uint32_t *run;           /* [lookups + 1] index of each run's first entry */
+    float *pool;             /* compact gradients, one table after another */
+    float **grad;            /* [num_tables] into pool */
+    int64_t *first_row;      /* [num_tables + 1] rows numbered over all tables */
+    int64_t *first_run;      /* [num_tables + 1] */
+    int64_t *part;           /* [threads + 1] */
+    uint32_t (*count)[DIGITS]; /* [threads] */
+    int64_t entries, runs;
+};
+
+static size_t lay_out(struct plan *p, const struct batch *in, int threads, void *base) {
+    struct scratch s = {base, 0};
+    gather_lay_out(&p->gather, &s, in, true);
+    p->entry = scratch_take(&s, in->lookups, sizeof *p->entry);
+    p->other = scratch_take(&s, in->lookups, sizeof *p->other);
+    p->run = scratch_take(&s, in->lookups + 1, sizeof *p->run);
+    p->pool = scratch_take(&s, touchable_floats(in), sizeof *p->pool);
+    p->grad = scratch_take(&s, in->num_tables, sizeof *p->grad);
+    p->first_row = scratch_take(&s, in->num_tables + 1, sizeof *p->first_row);
+    p->first_run = scratch_take(&s, in->num_tables + 1, sizeof *p->first_run);
+    p->part = scratch_take(&s, threads + 1, sizeof *p->part);
+    p->count = scratch_take(&s, threads, sizeof *p->count);
+    return s.used;
+}
+
+static size_t scratch_bytes(const struct batch *shape, int threads) {
+    return lay_out(&(struct plan){0}, shape, threads, NULL);
+}
+
+/* Exclusive prefix sum over the team: every thread brings count, gets the sum of those before it;
+ * *total becomes the sum of all. */
+static int64_t team_scan(int64_t *part, int64_t count, int64_t *total, int thread, int threads) {
+    part[thread + 1] = count;
+#pragma omp barrier
+#pragma omp single
+    {
+        part[0] = 0;
+        for (int k = 0; k < threads; k++) part[k + 1] += part[k];
+        *total = part[threads];
+    }
+    return part[thread];
+}
+
+struct packer {
+    const struct plan *plan;
+    const struct batch *in;
+    int64_t next;
+};
+
+static void count_lookup(void *ctx, struct lookup l) {
+    (void)l;
+    ((struct packer *)ctx)->next++;
+}
+
+static void pack_lookup(void *ctx, struct lookup l) {
+    struct packer *p = ctx;
+    int32_t t = p->in->features[l.feature].table;
+    uint32_t position = gather_position(&p->plan->gather.table[t], l);
+    p->plan->entry[p->next++] = entry_pack(p->plan->first_row[t] + l.row, position);
+}
+
+/* Fills entry with the lookups that are not padding, in their order. */
+static void pack(struct plan *p, const struct batch *in, int thread, int threads) {
+    int64_t lo = part_begin(in->lookups, thread, threads);
+    int64_t hi = part_begin(in->lookups, thread + 1, threads);
+    struct packer k = {p, in, 0};
+    walk(in, lo, hi, count_lookup, &k);
+    k.next = team_scan(p->part, k.next, &p->entries, thread, threads);
+    walk(in, lo, hi, pack_lookup, &k);
+}
+
+/* One stable pass over the digit at shift. */
+static void radix_pass(const struct plan *p, const uint64_t *from, uint64_t *to, int shift, int thread,
+                       int threads) {
+    int64_t lo = part_begin(p->entries, thread, threads);
+    int64_t hi = part_begin(p->entries, thread + 1, threads);
+    uint32_t *count = p->count[thread];
+    memset(count, 0, sizeof p->count[thread]);
+    for (int64_t i = lo; i < hi; i++) count[from[i] >> shift & (DIGITS - 1)]++;
+#pragma omp barrier
+#pragma omp single
+    {
+        uint32_t sum = 0;
+        for (int d = 0; d < DIGITS; d++)
+            for (int k = 0; k < threads; k++) {
+                uint32_t n = p->count[k][d];
+                p->count[k][d] = sum;
+                sum += n;
+            }
+    }
+    for (int64_t i = lo; i < hi; i++) to[count[from[i] >> shift & (DIGITS - 1)]++] = from[i];
+#pragma omp barrier
+}
+
+/* Finds the runs of equal rows in the sorted entries, and where each table's begin. */
+static void find_runs(struct plan *p, const struct batch *in, int thread, int threads) {
+    int64_t lo = part_begin(p->entries, thread, threads);
+    int64_t hi = part_begin(p->entries, thread + 1, threads);
+    const uint64_t *e = p->entry;
+    int64_t count = 0;
+    for (int64_t i = lo; i < hi; i++) count += i == 0 || entry_row(e[i]) != entry_row(e[i - 1]);
+    int64_t next = team_scan(p->part, count, &p->runs, thread, threads);
+    for (int64_t i = lo; i < hi; i++)
+        if (i == 0 || entry_row(e[i]) != entry_row(e[i - 1])) p->run[next++] = (uint32_t)i;
+#pragma omp barrier
+#pragma omp single
+    {
+        p->run[p->runs] = (uint32_t)p->entries;
+        float *grad = p->pool;
+        int64_t u = 0;
+        for (int32_t t = 0; t <= in->num_tables; t++) {
+            int64_t hi_run = p->runs, lo_run = u;
+            while (lo_run < hi_run) { /* first run whose row is not below the table's first */
+                int64_t mid = lo_run + (hi_run - lo_run) / 2;
+                if (entry_row(e[p->run[mid]]) < p->first_row[t])
+                    lo_run = mid + 1;
+                else
+                    hi_run = mid;
+            }
+            p->first_run[t] = lo_run;
+            if (t > 0) grad += (lo_run - p->first_run[t - 1]) * in->tables[t - 1].dim;
+            if (t < in->num_tables) p->grad[t] = grad;
+            u = lo_run;
+        }
+    }
+}
+
+static void reduce(const struct plan *p, const struct batch *in) {
+    int32_t t = 0; /* a thread meets runs in ascending order */
+#pragma omp for schedule(dynamic, 256)
+    for (int64_t u = 0; u < p->runs; u++) {
+        while (u >= p->first_run[t + 1]) t++;
+        int32_t dim = in->tables[t].dim;
+        const uint64_t *e = p->entry + p->run[u];
+        for (uint32_t k = p->run[u]; k < p->run[u + 1] && k + GRAD_AHEAD < p->entries; k++) {
+            float c; /* a row of the next table would be fetched in vain, not wrongly */
+            if (entry_row(p->entry[k + GRAD_AHEAD]) < p->first_row[t + 1])
+                prefetch(gather_row(&p->gather, &p->gather.table[t],
+                                    (uint32_t)p->entry[k + GRAD_AHEAD], &c), dim);
+        }
+        sum_entries(&p->gather, &p->gather.table[t], e, p->run[u + 1] - p->run[u], dim,
+                    p->grad[t] + (u - p->first_run[t]) * dim);
+    }
+}
+
+static void update(const struct plan *p, const struct batch *in, const struct rule_step *steps,
+                   const struct table *io) {
+    int32_t t = 0;
+#pragma omp for schedule(dynamic, 256)
+    for (int64_t u = 0; u < p->runs; u++) {
+        while (u >= p->first_run[t + 1]) t++;
+        int32_t dim = in->tables[t].dim;
+        if (u + ROW_AHEAD < p->first_run[t + 1])
+            row_prefetch(&io[t], entry_row(p->entry[p->run[u + ROW_AHEAD]]) - p->first_row[t], dim);
+        row_update(&steps[t], &io[t], entry_row(p->entry[p->run[u]]) - p->first_row[t], dim,
+                   p->grad[t] + (u - p->first_run[t]) * dim);
+    }
+}
+
+static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
+               const struct launch *how) {
+    struct plan plan;
+    lay_out(&plan, in, how->threads, how->scratch);
+    gather_prepare(&plan.gather);
+    plan.first_row[0] = 0;
+    for (int32_t t = 0; t < in->num_tables; t++)
+        plan.first_row[t + 1] = plan.first_row[t] + in->tables[t].rows;
+    int bits = bits_for(plan.first_row[in->num_tables]);
+#pragma omp parallel num_threads(how->threads)
+    {
+        int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+        gather_fill(&plan.gather, thread, threads);
+        pack(&plan, in, thread, threads);
+#pragma omp barrier
+        for (int shift = 0; shift < bits; shift += DIGIT_BITS) {
+            radix_pass(&plan, plan.entry, plan.other, 32 + shift, thread, threads);
+#pragma omp single
+            {
+                uint64_t *sorted = plan.other;
+                plan.other = plan.entry;
+                plan.entry = sorted;
+            }
+        }
+        find_runs(&plan, in, thread, threads);
+#pragma omp master
+        stage_done(how, STAGE_INDEX);
+        reduce(&plan, in);
+#pragma omp master
+        stage_done(how, STAGE_REDUCE);
+        update(&plan, in, steps, io);
+    }
+    stage_done(how, STAGE_UPDATE);
+    return 0;
+}
+
+DEFINE_KERNEL(cpu_sort) = {
+    .name = "cpu_sort",
+    .label = "sort-then-reduce",
+    .idea = "Radix sort lookups by row, sum runs into a compact gradient, update in a second pass.",
+    .place = ON_HOST,
+    .rules = ALL_RULES,
+    .traits = DETERMINISTIC,
+    .accepts = accepts_32bit_rows_and_positions,
+    .scratch_bytes = scratch_bytes,
+    .run = run,
+};

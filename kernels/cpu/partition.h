@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One pass that deals the lookups of every table into buckets small enough for L1, so that what is
+ * left of the index build (sorting or hashing a bucket) never leaves the core. Ids arrive grouped by
+ * feature, so each table has buckets of its own and no bit of the table number is ever sorted.
+ *
+ * Stable: the entries of a bucket are in the order of their lookups, whatever the number of threads.
+ */
+#ifndef EMBFUSE_CPU_PARTITION_H
+#define EMBFUSE_CPU_PARTITION_H
+
+#include <omp.h>
+#include <string.h>
+
+#include "kernels/cpu/row.h"
+
+enum {
+    BUCKET_LOOKUPS = 1024, /* aimed at: 8 KiB of entries */
+    BUCKETS_MAX = 8192,    /* over all tables: a thread writes to that many streams at once */
+};
+
+/* How a row finds its bucket within its table. */
+enum bucket_by { BUCKET_BY_RANGE, BUCKET_BY_HASH };
+
+struct partition_table {
+    int64_t first; /* first bucket */
+    int log2;      /* of the number of buckets, by hash */
+    int shift;     /* bits of a row number below those that choose the bucket, by range */
+};
+
+struct partition {
+    enum bucket_by by;
+    int64_t buckets;
+    struct partition_table *table; /* [num_tables] */
+    int32_t *table_of;             /* [buckets] */
+    uint32_t *next;                /* [threads][buckets]: counts, then write cursors */
+    uint32_t *begin;               /* [buckets + 1] entries of a bucket */
+    uint64_t *entry;               /* [lookups], see entry_pack() */
+};
+
+static inline struct partition_table partition_of(const struct batch *in, int32_t t,
+                                                  enum bucket_by by) {
+    int64_t per_bucket = in->lookups / BUCKETS_MAX;
+    if (per_bucket < BUCKET_LOOKUPS) per_bucket = BUCKET_LOOKUPS;
+    int log2 = bits_for(in->tables[t].lookups / per_bucket);
+    int row_bits = bits_for(in->tables[t].rows);
+    if (log2 > row_bits) log2 = row_bits;
+    struct partition_table p = {0, log2, row_bits - log2};
+    if (by == BUCKET_BY_RANGE) p.first = ((in->tables[t].rows - 1) >> p.shift) + 1;
+    if (by == BUCKET_BY_HASH) p.first = INT64_C(1) << log2;
+    return p; /* first: the number of buckets, until partition_prepare numbers them */
+}
+
+static inline void partition_lay_out(struct partition *p, struct scratch *s, const struct batch *in,
+                                     int threads, enum bucket_by by) {
+    p->by = by;
+    p->buckets = 0;
+    for (int32_t t = 0; t < in->num_tables; t++) p->buckets += partition_of(in, t, by).first;
+    p->table = scratch_take(s, in->num_tables, sizeof *p->table);
+    p->table_of = scratch_take(s, p->buckets, sizeof *p->table_of);
+    p->next = scratch_take(s, threads * p->buckets, sizeof *p->next);
+    p->begin = scratch_take(s, p->buckets + 1, sizeof *p->begin);
+    p->entry = scratch_take(s, in->lookups, sizeof *p->entry);
+}
+
+/* Serial, O(buckets). */
+static inline void partition_prepare(const struct partition *p, const struct batch *in) {
+    int64_t bucket = 0;
+    for (int32_t t = 0; t < in->num_tables; t++) {
+        struct partition_table x = partition_of(in, t, p->by);
+        int64_t last = bucket + x.first;
+        x.first = bucket;
+        p->table[t] = x;
+        while (bucket < last) p->table_of[bucket++] = t;
+    }
+}
+
+static inline uint32_t row_hash(int64_t row) {
+    uint32_t h = (uint32_t)row * 0x9e3779b1u;
+    return h ^ h >> 15;
+}
+
+struct partition_walk {
+    const struct partition *partition;
+    const struct gather *gather;
+    const struct batch *in;
+    uint32_t *next;
+};
+
+ALWAYS_INLINE uint32_t *partition_cursor(const struct partition_walk *w, int32_t t, int64_t row) {
+    const struct partition_table *x = &w->partition->table[t];
+    if (w->partition->by == BUCKET_BY_RANGE) return &w->next[x->first + (row >> x->shift)];
+    return &w->next[x->first + ((uint64_t)(row_hash(row) * 0x85ebca6bu) >> (32 - x->log2))];
+}
+
+static inline void partition_count(void *ctx, struct lookup l) {
+    struct partition_walk *w = ctx;
+    ++*partition_cursor(w, w->in->features[l.feature].table, l.row);
+}
+
+static inline void partition_put(void *ctx, struct lookup l) {
+    struct partition_walk *w = ctx;
+    int32_t t = w->in->features[l.feature].table;
+    uint32_t position = gather_position(&w->gather->table[t], l);
+    w->partition->entry[(*partition_cursor(w, t, l.row))++] = entry_pack(l.row, position);
+}
+
+/* Called by every thread of the team; ends with a barrier. */
+static inline void partition_build(const struct partition *p, const struct gather *g, int thread,
+                                   int threads) {
+    const struct batch *in = g->in;
+    int64_t lo = part_begin(in->lookups, thread, threads);
+    int64_t hi = part_begin(in->lookups, thread + 1, threads);
+    struct partition_walk w = {p, g, in, p->next + thread * p->buckets};
+    memset(w.next, 0, (size_t)p->buckets * sizeof *w.next);
+    walk(in, lo, hi, partition_count, &w);
+#pragma omp barrier
+#pragma omp single
+    {
+        uint32_t sum = 0;
+        for (int64_t b = 0; b < p->buckets; b++) {
+            p->begin[b] = sum;
+            for (int k = 0; k < threads; k++) {
+                uint32_t n = p->next[k * p->buckets + b];
+                p->next[k * p->buckets + b] = sum;
+                sum += n;
+            }
+        }
+        p->begin[p->buckets] = sum;
+    }
+    walk(in, lo, hi, partition_put, &w);
+#pragma omp barrier
+}
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Small facts about a batch's shape that several kernels need.
+ */
+#ifndef EMBFUSE_CPU_SHAPE_H
+#define EMBFUSE_CPU_SHAPE_H
+
+#include "kernels/kernel.h"
+
+static inline int64_t min64(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* Bits that hold the values 0 .. count-1. */
+static inline int bits_for(int64_t count) {
+    return count > 1 ? 64 - __builtin_clzll((uint64_t)(count - 1)) : 0;
+}
+
+/* Most rows of table t that a batch of this shape can touch. */
+static inline int64_t table_touchable(const struct batch *in, int32_t t) {
+    return min64(in->tables[t].lookups, in->tables[t].rows);
+}
+
+/* Floats of a gradient that holds one row for each row that can be touched. */
+static inline int64_t touchable_floats(const struct batch *in) {
+    int64_t floats = 0;
+    for (int32_t t = 0; t < in->num_tables; t++)
+        floats += table_touchable(in, t) * in->tables[t].dim;
+    return floats;
+}
+
+static inline int64_t all_rows(const struct batch *in) {
+    int64_t rows = 0;
+    for (int32_t t = 0; t < in->num_tables; t++) rows += in->tables[t].rows;
+    return rows;
+}
+
+/* For kernels that keep a row number and a position in 32 bits each. */
+static inline const char *accepts_32bit_rows_and_positions(const struct batch *in) {
+    if (in->lookups > UINT32_MAX || in->num_features * in->bags > UINT32_MAX)
+        return "more than 2^32 lookups or bags";
+    return all_rows(in) > UINT32_MAX ? "more than 2^32 rows" : NULL;
+}
+
+#endif

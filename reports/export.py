@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The result as TSV files: samples.tsv with every raw sample, and for each gnuplot figure the few
+columns that it draws.
+
+A figure is a script, its data files and the variables that the script reads; plots.py runs them. A
+data file holds one block per kernel (or panel), two blank lines apart, first line its legend text.
+"""
+import os
+import re
+import sys
+from dataclasses import dataclass
+
+from results import DENSE_NOTE, STAGES, Arguments, ResultError, family, load, quartiles
+from style import STAGE_COLOURS, colour, marker, nice_range, number, wrap
+
+KEYS = ("workload", "rule", "kernel", "mode", "operation", "check")
+NO_COUNTERS = {"repetitions", "repetition_index", "family_index", "per_family_instance_index",
+               "iterations", "real_time", "cpu_time"}
+STAGE_CUT = 4.0  # a bar longer than this many times its panel's median is cut, and says so
+
+
+@dataclass
+class Figure:
+    script: str      # reports/<script>.gp
+    name: str        # stem of the files it makes
+    variables: dict  # what the script reads; paths absolute
+
+
+def clean(text):
+    return re.sub(r"[\t\n\r\"]", " ", str(text))
+
+
+def cell(value):
+    if value is None:
+        return "NaN"
+    return f"{value:.6g}" if isinstance(value, float) else clean(value)
+
+
+def slug(text):
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", text).strip("_") or "all"
+
+
+def write_tsv(path, blocks):
+    """blocks: lists of rows. Strings that hold blanks are quoted, as gnuplot wants them."""
+    quote = lambda v: f'"{clean(v)}"' if isinstance(v, str) else cell(v)
+    text = "\n\n\n".join("\n".join("\t".join(map(quote, row)) for row in b) for b in blocks)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+    return path
+
+
+def write_samples(result, path):
+    """Every sample of every mode, one line each: the tidy table for other tools."""
+    names = {k for s in result.series for x in s.samples for k, v in x.counters.items()
+             if isinstance(v, (int, float)) and not isinstance(v, bool)}
+    names = sorted(names - NO_COUNTERS)
+    lines = ["\t".join((*KEYS, "fingerprint", "placement", "repetition", "ms", *names))]
+    for s in result.series:
+        own = (*s.key, s.operation, s.check)
+        for i, x in enumerate(s.samples):
+            row = (*own, x.fingerprint, x.placement, i, x.ms, *(x.get(n) for n in names))
+            lines.append("\t".join(map(cell, row)))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    return path
+
+
+def kernels_of(groups):
+    """The kernels that have a time in any group, in their order, with the dagger of the rule."""
+    found = {s.kernel.index: (s.kernel, s.mark()) for g in groups for s in g.measured()}
+    return [found[i] for i in sorted(found)]
+
+
+def common(result, groups, subject):
+    """Variables of every figure."""
+    kernels, group = kernels_of(groups), groups[0]
+    missing = [f"{kernel} on {workload}" for kernel, workload, _ in result.failures(groups)]
+    return {"heading": f"Embedding backward + {group.rule}: {subject}, {group.mode} caches",
+            "machine": clean(result.machine()), "count": len(kernels),
+            "colours": " ".join(str(colour(k)[0]) for k, _ in kernels),
+            "points": " ".join(str(marker(k)[0]) for k, _ in kernels),
+            "failures": ("FAILED, not drawn: " if missing else "") + ", ".join(missing),
+            "footnote": DENSE_NOTE if any(mark for _, mark in kernels) else "",
+            "groups": len(groups)}
+
+
+def series_of(group, kernel):
+    return next((s for s in group.measured() if s.kernel is kernel), None)
+
+
+def dots(groups, values, place):
+    """Blocks for a dot plot, one per kernel: y, then values(series) for each group it ran in. A
+    group has the height 1, counted downwards, and each kernel a height of its own inside."""
+    kernels, blocks = kernels_of(groups), []
+    for i, (kernel, mark) in enumerate(kernels):
+        rows = [[kernel.label + mark]]
+        for y, group in enumerate(groups):
+            s = series_of(group, kernel)
+            if s:
+                offset = 0.76 * ((i + 0.5) / len(kernels) - 0.5)
+                rows.append([float(y + offset), *values(s)])
+        blocks.append(rows)
+    lines = [[y, wrap(g.workload, 26, "\\n"), *place(g, p)]
+             for y, g in enumerate(groups) for p in g.places()]
+    return blocks, [lines]
+
+
+def dot_figure(result, groups, stem, script, subject, values, place):
+    blocks, lines = dots(groups, values, place)
+    numbers = [v for b in blocks for row in b[1:] for v in row[1:]]
+    low, high = nice_range(numbers + [v for b in lines for row in b for v in row[2:]])
+    width = max(len(part) for row in lines[0] for part in row[1].split("\\n"))
+    return Figure(script, os.path.basename(stem), common(result, groups, subject) | {
+        "data": write_tsv(stem + ".tsv", blocks), "lines": write_tsv(stem + "-lines.tsv", lines),
+        "low": low, "high": high, "label_width": width,
+        "height": 150 + len(groups) * (16 * len(blocks) + 22)})
+
+
+def throughput(result, groups, stem):
+    return dot_figure(result, groups, stem, "throughput", "compulsory traffic",
+                      lambda s: s.quartiles("traffic_gbs"),
+                      lambda g, p: (g.median("copy_gbs", p), g.median("rmw_gbs", p)))
+
+
+def memory(result, groups, stem):
+    return dot_figure(result, groups, stem, "memory", "memory",
+                      lambda s: (s.median("scratch_mib"), s.median("peak_mib")),
+                      lambda g, p: (g.median("persistent_mib", p),))
+
+
+def stage_panel(group):
+    """One panel, its title first, and where its axis ends. A row is a kernel's median repetition:
+    y, label, the edges of the four stages (five numbers) and where the text about the total
+    stands, in ns per lookup, the text."""
+    rows, measured = [], sorted(group.measured(), key=lambda s: s.kernel.index)
+    totals = [s.typical().get("ns_per_lookup") or 0.0 for s in measured]
+    usual = [t for t in totals if t <= STAGE_CUT * quartiles(totals)[1]]
+    cut = max(usual, default=1.0) or 1.0
+    for y, (s, total) in enumerate(zip(measured, totals)):
+        sample = s.typical()
+        edges, lookups = [0.0], sample.get("lookups")
+        for stage in STAGES:
+            ms = sample.get(f"{stage}_ms") or 0.0
+            edges.append(edges[-1] + (ms * 1e6 / lookups if lookups else 0.0))
+        text = number(total) + (" (cut)" if total > cut else "")
+        rows.append([y, s.kernel.label + s.mark(), *(min(e, cut) for e in edges),
+                     min(total, cut), text])
+    return [[-1, wrap(group.workload, 44, "\\n")], *rows], cut * 1.32
+
+
+def stages(result, groups, stem):
+    panels, ends = zip(*(stage_panel(g) for g in groups))
+    columns = 1 if len(groups) == 1 else 2
+    label = max(len(row[1]) for p in panels for row in p[1:])
+    return Figure("stages", os.path.basename(stem), common(result, groups, "time by stage") | {
+        "data": write_tsv(stem + ".tsv", panels), "ends": " ".join(f"{e:.6g}" for e in ends),
+        "columns": columns, "rows": -(-len(groups) // columns), "label_width": label,
+        "shades": " ".join(STAGE_COLOURS), "names": " ".join(STAGES),
+        "panel_titles": max(len(p[0][1].split("\\n")) for p in panels),
+        "depth": max(len(p) - 1 for p in panels)})
+
+
+def ceiling_mlookups(group, place, key):
+    """Million lookups a second if all compulsory traffic went at a ceiling."""
+    rate, mib = group.median(key, place), group.median("compulsory_mib")
+    lookups = group.median("lookups")
+    return rate * 1e9 / (mib * 2**20) * lookups / 1e6 if rate and mib and lookups else None
+
+
+def by_alpha(groups):
+    """[(name, groups by rising alpha)] for each family that was run at several alphas."""
+    found = {}
+    for g in groups:
+        if g.median("alpha") is not None:
+            found.setdefault(family(g.workload), []).append(g)
+    return [(name, sorted(f, key=lambda g: g.median("alpha"))) for name, f in found.items()
+            if len({g.median("alpha") for g in f}) > 1]
+
+
+def alpha(result, name, groups, stem):
+    """Throughput against alpha. Per kernel: alpha, quartiles; then the ceilings per place."""
+    blocks, lines, alphas = [], [], [g.median("alpha") for g in groups]
+    for kernel, mark in kernels_of(groups):
+        rows = [(a, series_of(g, kernel)) for a, g in zip(alphas, groups)]
+        blocks.append([[kernel.label + mark]] + [
+            [a, *(v and v / 1e6 for v in s.quartiles("lookups_per_s"))] for a, s in rows if s])
+    for place in groups[0].places():
+        lines.append([[place]] + [[a, ceiling_mlookups(g, place, "copy_gbs"),
+                                   ceiling_mlookups(g, place, "rmw_gbs")]
+                                  for a, g in zip(alphas, groups)])
+    low, high = nice_range([v for b in blocks + lines for row in b[1:] for v in row[1:]])
+    return Figure("alpha", os.path.basename(stem), common(result, groups, "throughput") | {
+        "data": write_tsv(stem + ".tsv", blocks), "lines": write_tsv(stem + "-lines.tsv", lines),
+        "family": name, "first": alphas[0], "last": alphas[-1],
+        "low": low, "high": high, "places": len(lines)})
+
+
+def by_rule(result, mode):
+    """{rule: the groups that have something to draw}; rules never share a figure."""
+    rules = {}
+    for group in result.groups(mode):
+        if group.measured():
+            rules.setdefault(group.rule, []).append(group)
+    if not rules:
+        raise ResultError(f"{result.path}: nothing to draw, every kernel failed in mode {mode}")
+    return rules
+
+
+def figures(result, outdir, mode):
+    """Writes the data of all figures of a mode and says how to draw them."""
+    os.makedirs(outdir, exist_ok=True)
+    out = []
+    for rule, groups in by_rule(result, mode).items():
+        stem = lambda name: os.path.join(os.path.abspath(outdir), slug(f"{name}-{rule}-{mode}"))
+        out += [make(result, groups, stem(make.__name__)) for make in (throughput, memory, stages)]
+        out += [alpha(result, name, f, stem(f"alpha-{name}")) for name, f in by_alpha(groups)]
+    return out
+
+
+def main():
+    parser = Arguments(prog="export.py", description=__doc__.split("\n")[0])
+    parser.add_argument("result", metavar="RESULT.json")
+    parser.add_argument("outdir", metavar="OUTDIR")
+    parser.add_argument("--mode", default="cold", help="cold (default) or warm")
+    args = parser.parse_args()
+    result = load(args.result)
+    made = figures(result, args.outdir, args.mode)
+    print(write_samples(result, os.path.join(args.outdir, "samples.tsv")))
+    for figure in made:
+        for key in ("data", "lines"):
+            if key in figure.variables:
+                print(os.path.relpath(figure.variables[key]))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ResultError, OSError) as e:
+        sys.exit(f"export.py: {e}")

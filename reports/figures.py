@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Figures for a paper, as PDF and SVG, drawn by matplotlib: time per lookup against alpha, speed
+against memory with a panel per workload, and the time by stage. For each rule of the result.
+
+Text is real text (Type 42 in PDF), the width is that of a page, and the same result makes the same
+bytes: no dates, and fixed ids inside the SVG.
+"""
+import math
+import os
+import sys
+
+from export import (by_alpha, by_rule, ceiling_mlookups, kernels_of, series_of, slug,
+                    stage_panel)
+from results import DENSE_NOTE, STAGES, Arguments, ResultError, load
+from style import STAGE_COLOURS, colour, marker, nice_range, wrap
+
+WIDTH = 5.7  # inches; the legend beside the panels makes it the 7 of a page
+GREY = "#777777"
+
+
+def pyplot():
+    """matplotlib set up for print, or one line that says how to get it."""
+    os.environ.setdefault("SOURCE_DATE_EPOCH", "0")
+    try:
+        import matplotlib
+    except ImportError:
+        raise ResultError("matplotlib is missing: install it (Debian: apt-get install "
+                          "python3-matplotlib) and use its python3") from None
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({
+        "font.family": "DejaVu Sans", "font.size": 7, "axes.titlesize": 7, "legend.fontsize": 6.5,
+        "pdf.fonttype": 42, "svg.hashsalt": "embfuse", "svg.fonttype": "none",
+        "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.5,
+        "axes.grid": True, "axes.axisbelow": True, "grid.color": "#dddddd", "grid.linewidth": 0.4,
+        "xtick.major.width": 0.5, "ytick.major.width": 0.5, "lines.linewidth": 1.0,
+        "lines.markersize": 4, "legend.frameon": False, "figure.constrained_layout.use": True})
+    from matplotlib import pyplot as plt
+    return plt
+
+
+def log_axis(axis, low, high, room=5):
+    """A log axis with labels at 1, 2 and 5, at 1 and 3 or at 1 only: about room of them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    subs = next((s for s in ((1, 2, 5), (1, 3)) if len(s) * math.log10(high / low) <= room), (1,))
+    axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (low, high)})
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+
+
+def legend(figure, axes, **place):
+    """One legend for all panels, each entry once."""
+    entries = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels()):
+            entries.setdefault(label, handle)
+    figure.legend(entries.values(), entries.keys(), **place)
+
+
+def panels(plt, count, columns, height, **shared):
+    """A grid of count axes; those left over vanish, and the lowest of a column keeps its labels."""
+    columns = min(count, columns)
+    rows = -(-count // columns)
+    figure, grid = plt.subplots(rows, columns, figsize=(WIDTH, rows * height + 0.75), squeeze=False,
+                                **shared)
+    axes = list(grid.flat)
+    for ax in axes[count:]:
+        ax.remove()
+    for ax in axes[max(0, count - columns):count]:
+        ax.tick_params(labelbottom=True)
+    return figure, axes[:count]
+
+
+def title(figure, result, groups, subject):
+    lines = [f"Embedding backward + {groups[0].rule}: {subject}, {groups[0].mode} caches",
+             result.machine()]
+    if any(mark for _, mark in kernels_of(groups)):
+        lines.append(DENSE_NOTE)
+    figure.suptitle("\n".join(lines), fontsize=7)
+
+
+def alpha(plt, result, name, groups):
+    """Median and quartiles of the time per lookup, above the time that the ceilings allow."""
+    figure, ax = plt.subplots(figsize=(WIDTH, 3.2))
+    xs, values = [g.median("alpha") for g in groups], []
+    for kernel, mark in kernels_of(groups):
+        points = [(x, s.quartiles("ns_per_lookup"))
+                  for x, s in ((x, series_of(g, kernel)) for x, g in zip(xs, groups))
+                  if s and s.median("ns_per_lookup")]
+        mid = [q[1] for _, q in points]
+        error = [[q[1] - q[0] for _, q in points], [q[2] - q[1] for _, q in points]]
+        ax.errorbar([x for x, _ in points], mid, error, label=kernel.label + mark, capsize=1.5,
+                    color=colour(kernel)[1], marker=marker(kernel)[1], elinewidth=0.8)
+        values += mid
+    for place in groups[0].places():
+        for key, dash, text in (("copy_gbs", "--", "copy"), ("rmw_gbs", "-", "random rows")):
+            limit = [ceiling_mlookups(g, place, key) for g in groups]
+            if all(limit):
+                line = [1e3 / rate for rate in limit]
+                ax.plot(xs, line, dash, color=GREY, lw=0.9, label=f"ceiling: {text}, {place}")
+                values += line
+    log_axis(ax.yaxis, *nice_range(values), room=10)
+    ax.set(xlabel="alpha of the ids (0: uniform)", ylabel="ns per lookup", title=name)
+    legend(figure, [ax], loc="upper left", bbox_to_anchor=(1.0, 0.9))
+    title(figure, result, groups, "time per lookup")
+    return figure
+
+
+def scatter(plt, result, groups):
+    """Speed against scratch, a panel per workload: better is up and to the left."""
+    figure, axes = panels(plt, len(groups), 3, 1.75, sharex=True, sharey=True)
+    measured = [s for g in groups for s in g.measured()]
+    low, high = nice_range([s.median("scratch_mib") for s in measured], 1.4)
+    rates = nice_range([(s.median("lookups_per_s") or 0) / 1e6 for s in measured], 1.25)
+    for ax, group in zip(axes, groups):
+        for kernel, mark in kernels_of(groups):
+            s = series_of(group, kernel)
+            q = s.quartiles("lookups_per_s") if s else (None,)
+            if q[0] is None:
+                continue
+            lo, mid, hi = (v / 1e6 for v in q)
+            ax.errorbar(max(s.median("scratch_mib") or 0, low), mid, [[mid - lo], [hi - mid]],
+                        color=colour(kernel)[1], marker=marker(kernel)[1], ls="none", capsize=1.5,
+                        elinewidth=0.8, label=kernel.label + mark, clip_on=False)
+        ax.set_title(wrap(group.workload, 34))
+        log_axis(ax.xaxis, low, high)
+        log_axis(ax.yaxis, *rates)
+    figure.supxlabel("scratch, MiB (none: at the left edge)", fontsize=7)
+    figure.supylabel("million lookups per second", fontsize=7)
+    legend(figure, axes, loc="upper left", bbox_to_anchor=(1.0, 0.9), title="\u2196 is better",
+           title_fontsize=7)
+    title(figure, result, groups, "speed and memory")
+    return figure
+
+
+def stages(plt, result, groups):
+    """A bar per kernel from stage to stage, a panel per workload; see export.stage_panel."""
+    deep = max(len(g.measured()) for g in groups)
+    figure, axes = panels(plt, len(groups), 2, 0.45 + 0.17 * deep)
+    for ax, group in zip(axes, groups):
+        (head, *rows), end = stage_panel(group)
+        for i, stage in enumerate(STAGES):
+            ax.barh([r[0] for r in rows], [r[3 + i] - r[2 + i] for r in rows],
+                    left=[r[2 + i] for r in rows], color=STAGE_COLOURS[i], label=stage, height=0.7)
+        for row in rows:
+            ax.text(row[7] + end * 0.01, row[0], row[8], va="center", fontsize=6)
+        ax.set_yticks([r[0] for r in rows], [r[1] for r in rows])
+        ax.set(xlim=(0, end), ylim=(deep - 0.5, -0.5), title=head[1].replace("\\n", "\n"))
+        ax.grid(False, axis="y")
+        ax.tick_params(axis="y", length=0)
+    figure.supxlabel("ns per lookup (median repetition; a bar that dwarfs the others is cut)",
+                     fontsize=7)
+    legend(figure, axes, loc="upper left", bbox_to_anchor=(1.0, 0.9))
+    title(figure, result, groups, "time by stage")
+    return figure
+
+
+def save(plt, figure, stem):
+    """Both formats without dates; the names of the files."""
+    names = [f"{stem}.{kind}" for kind in ("pdf", "svg")]
+    for name, key in zip(names, ("CreationDate", "Date")):
+        figure.savefig(name, metadata={key: None}, bbox_inches="tight")
+    plt.close(figure)
+    return names
+
+
+def draw(result, outdir, mode):
+    """All figures of a mode; yields the names of the files."""
+    plt = pyplot()
+    os.makedirs(outdir, exist_ok=True)
+    for rule, groups in by_rule(result, mode).items():
+        stem = lambda name: os.path.join(outdir, slug(f"paper-{name}-{rule}-{mode}"))
+        for name, own in by_alpha(groups):
+            yield from save(plt, alpha(plt, result, name, own), stem(f"alpha-{name}"))
+        yield from save(plt, scatter(plt, result, groups), stem("speed-memory"))
+        yield from save(plt, stages(plt, result, groups), stem("stages"))
+
+
+def main():
+    parser = Arguments(prog="figures.py", description=__doc__.split("\n")[0])
+    parser.add_argument("result", metavar="RESULT.json")
+    parser.add_argument("outdir", metavar="OUTDIR")
+    parser.add_argument("--mode", default="cold", help="cold (default) or warm")
+    args = parser.parse_args()
+    for name in draw(load(args.result), args.outdir, args.mode):
+        print(name)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ResultError, OSError) as e:
+        sys.exit(f"figures.py: {e}")

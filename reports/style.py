@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""One look for all reports: numbers have three digits, and a kernel keeps its colour and marker in
+every figure.
+
+Colours are Okabe and Ito's, which gnuplot calls podo; black and yellow come last because black
+reads as an axis and yellow fades on white. Colours repeat after 8 kernels and markers after 7, so
+that 56 kernels differ in at least one of the two.
+"""
+import math
+
+#         podo linetype, the same colour as hex
+COLOURS = ((6, "#0072b2"), (7, "#d55e00"), (4, "#009e73"), (8, "#cc79a7"),
+           (2, "#e69f00"), (3, "#56b4e9"), (1, "#000000"), (5, "#f0e442"))
+#         gnuplot pointtype, matplotlib marker
+MARKERS = ((7, "o"), (5, "s"), (9, "^"), (13, "D"), (11, "v"), (15, "p"), (3, "X"))
+# Stages have lightness, not hue: their colours are no kernel's.
+STAGE_COLOURS = ("#cccccc", "#8f8f8f", "#a6cbe3", "#2f6f9f")
+
+
+def colour(kernel):
+    return COLOURS[kernel.index % len(COLOURS)]
+
+
+def marker(kernel):
+    return MARKERS[kernel.index % len(MARKERS)]
+
+
+def number(value, digits=3):
+    """A figure with about `digits` significant digits and no exponent; '-' for None."""
+    if value is None:
+        return "-"
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{min(places, 4)}f}"
+
+
+def wrap(name, width, newline="\n"):
+    """Breaks a workload's name at its slashes into lines of at most about width characters."""
+    lines = [""]
+    for part in name.replace("/", "/\0").split("\0"):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return newline.join(lines)
+
+
+def nice_range(values, pad=1.15):
+    """The 1-2-5 bounds of a log axis around all positive values."""
+    values = [v for v in values if v and v > 0] or [1.0]
+    steps = [m * 10.0**e for e in range(-7, 13) for m in (1, 2, 5)]
+    low = max((s for s in steps if s * pad <= min(values)), default=steps[0])
+    high = min((s for s in steps if s >= max(values) * pad), default=steps[-1])
+    return low, high

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The result as tables: one per workload and rule, a line per kernel, fastest first.
+
+Plain text fits a terminal of 120 columns; --markdown is the same for a page, and --update puts it
+between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a file. Failed and not run
+kernels stand below, with their reasons: nothing that the file holds is left out.
+"""
+import math
+import os
+import sys
+
+from results import (DENSE_MARK, DENSE_NOTE, WRONG, Arguments, ResultError, baseline_ratio, load,
+                     spread)
+from style import number
+
+HEADS = ("kernel", "ns/lookup", "±%", "Mlookup/s", "GB/s", "% copy", "% random", "scratch",
+         "persistent", "peak", "vs dense")
+LEGEND = (
+    "* fastest of its workload. ns/lookup: median of the repetitions; ±%: half the quartile range.",
+    "GB/s: compulsory traffic, and its share of the copy and random-row ceilings of the same run.",
+    "scratch, persistent (weights, state), observed peak: MiB. vs dense: times the dense baseline.")
+
+
+def count(value):
+    return "-" if value is None else f"{value:.0f}"
+
+
+def percent(share):
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def cells(series, group):
+    """The texts of one line, in the order of HEADS."""
+    q = series.quartiles("ns_per_lookup")
+    base = group.baseline()
+    ratio = baseline_ratio(series, base)
+    other = DENSE_MARK if ratio and (base.mark() or series.mark()) else ""
+    rate = series.median("lookups_per_s")
+    best = "*" if series is group.best() else ""
+    return (series.kernel.name + series.mark(), best + number(q[1]), percent(spread(q)),
+            number(rate / 1e6 if rate else None), number(series.median("traffic_gbs")),
+            percent(series.median("share_copy")), percent(series.median("share_rmw")),
+            *(number(series.median(k)) for k in ("scratch_mib", "persistent_mib", "peak_mib")),
+            (number(ratio) + "x" if ratio else "-") + other)
+
+
+def failed_cells(series):
+    return (series.kernel.name + series.mark(), "FAILED") + ("-",) * (len(HEADS) - 2)
+
+
+def lines_of(group):
+    """All lines of a group: measured ones by speed, then failed ones."""
+    speed = lambda s: s.median("ns_per_lookup") or math.inf
+    return ([cells(s, group) for s in sorted(group.measured(), key=speed)] +
+            [failed_cells(s) for s in group.series if s.failed])
+
+
+def heading(group):
+    """(name, facts): what was realised, and the ceilings measured beside it."""
+    lookups, distinct = group.median("lookups"), group.median("distinct")
+    hottest = group.median("hottest_share")
+    share = f" ({percent(distinct / lookups)} %)" if lookups and distinct else ""
+    facts = [f"{count(lookups)} lookups, {count(distinct)} distinct{share}, hottest row "
+             f"{number(hottest and 100 * hottest, 2)} %"]
+    for place in group.places():
+        copy, rmw = group.median("copy_gbs", place), group.median("rmw_gbs", place)
+        facts.append(f"{place} ceilings {number(copy)} GB/s copy, {number(rmw)} GB/s random rows")
+    seen = ", ".join(f"{p} {n}" for p, n in group.placements().items())
+    facts.append(f"threads placed: {seen or 'unknown'}")
+    return (f"{group.workload} · {group.rule} · {group.mode}", facts[0], "; ".join(facts[1:]))
+
+
+def notes(result, groups):
+    """Failures and kernels that were not run, then the dagger's footnote if it is needed."""
+    out = [f"FAILED {kernel} on {workload}: {reason}"
+           for kernel, workload, reason in result.failures(groups)]
+    out += [f"not run: {kernel} on {'all workloads' if workload == '*' else workload}: {reason}"
+            for workload, kernel, reason in result.not_run if not reason.startswith(WRONG)]
+    if any(s.mark() for g in groups for s in g.series):
+        out.append(DENSE_NOTE)
+    return out
+
+
+def plain(result, mode):
+    groups = result.groups(mode)
+    tables = [lines_of(g) for g in groups]
+    widths = [max(len(r[i]) for t in tables for r in (*t, HEADS)) for i in range(len(HEADS))]
+    pad = lambda row: "  " + "  ".join(
+        c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))).rstrip()
+    out = [result.machine(), ""]
+    for group, table in zip(groups, tables):
+        out += [*heading(group), pad(HEADS), *map(pad, table), ""]
+    return out + list(LEGEND) + notes(result, groups)
+
+
+def markdown(result, mode):
+    escape = lambda c: c.replace("|", "\\|").replace("*", "\\*")
+    bar = lambda row: "| " + " | ".join(row) + " |"
+    groups = result.groups(mode)
+    out = [f"Measured on {result.machine()}.", ""]
+    for group in groups:
+        name, *facts = heading(group)
+        out += [f"**{name}**<br>", "<br>\n".join(facts), "", bar(HEADS),
+                bar(["---"] + ["---:"] * (len(HEADS) - 1))]
+        out += [bar(map(escape, row)) for row in lines_of(group)] + [""]
+    out += [escape(" ".join(LEGEND)), ""]
+    return out + [f"- {escape(n)}" for n in notes(result, groups)]
+
+
+def update(path, section, text):
+    """Replaces what stands between the section's comments; the file is rewritten in one step."""
+    begin, end = f"<!-- table {section} -->", f"<!-- end {section} -->"
+    try:
+        with open(path, encoding="utf-8") as file:
+            page = file.read()
+    except OSError as e:
+        raise ResultError(f"{path}: {e.strerror}") from None
+    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
+        raise ResultError(f"{path}: needs one line '{begin}' and after it one '{end}'")
+    head, tail = page[:page.index(begin) + len(begin)], page[page.index(end):]
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(f"{head}\n{text.strip()}\n{tail}")
+    os.replace(path + ".new", path)
+
+
+def main():
+    parser = Arguments(prog="table.py", description=__doc__.split("\n")[0])
+    parser.add_argument("result", metavar="RESULT.json")
+    parser.add_argument("--mode", default="cold", help="cold (default) or warm")
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--update", metavar="FILE", help="markdown into a section of this file")
+    parser.add_argument("--section", metavar="NAME", default="results")
+    args = parser.parse_args()
+    result = load(args.result)
+    form = markdown if args.markdown or args.update else plain
+    text = "\n".join(line.rstrip() for line in form(result, args.mode)) + "\n"
+    if args.update:
+        update(args.update, args.section, text)
+        print(f"{args.update}: section {args.section} from {args.result}")
+    else:
+        print(text, end="")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ResultError as e:
+        sys.exit(f"table.py: {e}")

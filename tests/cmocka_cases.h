@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cmocka, and tests that run one function over a table of cases, with a TAP line for each case.
+ * Include it last: cmocka's macro fail() would garble the declaration of harness/error.h.
+ */
+#ifndef EMBFUSE_TEST_CMOCKA_CASES_H
+#define EMBFUSE_TEST_CMOCKA_CASES_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* run receives the case as *state. */
+static inline struct CMUnitTest case_test(const char *name, CMUnitTestFunction run,
+                                          const void *the_case) {
+    return (struct CMUnitTest){name, run, NULL, NULL, (void *)(uintptr_t)the_case};
+}
+
+#endif

@@ -1,0 +1,36 @@
+# Fuzzing: every tests/fuzz/fuzz_NAME.c is a libFuzzer target on one parser. `make fuzz` runs each
+# for FUZZ_SECONDS and prints one line; ONLY_FUZZ=NAME runs one. The corpus in build/fuzz/NAME grows
+# from run to run, a crashing input lands in build/fuzz/crash-NAME-*, and each replays by
+# build/fuzz/fuzz_NAME FILE. Seeds: tests/fuzz/seeds/NAME and fuzz_seeds_NAME.
+# A new target needs its file and, below, its sources.
+
+FUZZ_CC      ?= clang
+FUZZ_SECONDS ?= 60
+ONLY_FUZZ    ?=
+FUZZ_FLAGS   := -std=gnu11 -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all \
+                -fsanitize=fuzzer,address,undefined -Wall -Wextra -I.
+# A parser allocates in proportion to its input, which has at most 4 kB: more is a finding.
+FUZZ_LIMITS  := -max_len=4096 -timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=64
+
+fuzz_names   := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+
+# What each parser consists of, and further seeds for it.
+fuzz_sources_npy   := harness/error.c datasets/npy.c
+fuzz_sources_trace := harness/error.c datasets/npy.c datasets/trace.c
+fuzz_sources_spec  := harness/error.c $(wildcard harness/spec*.c)
+fuzz_seeds_npy     := tests/golden/npy
+
+.PHONY: fuzz $(fuzz_names:%=fuzz-run-%)
+fuzz: $(addprefix fuzz-run-,$(or $(ONLY_FUZZ),$(fuzz_names)))
+
+build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard datasets/*.[ch] harness/*.[ch] kernels/*.h)
+	@mkdir -p $(@D)
+	$(FUZZ_CC) $(FUZZ_FLAGS) $< $(fuzz_sources_$*) -lz -lm -o $@
+
+$(fuzz_names:%=fuzz-run-%): fuzz-run-%: build/fuzz/fuzz_%
+	@mkdir -p build/fuzz/$*
+	@$< $(FUZZ_LIMITS) -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=build/fuzz/crash-$*- \
+	    build/fuzz/$* $(wildcard tests/fuzz/seeds/$*) $(fuzz_seeds_$*) >build/fuzz/$*.log 2>&1 \
+	    || { echo "fuzz_$*: FAILED, see build/fuzz/$*.log"; tail -n 40 build/fuzz/$*.log; exit 1; }
+	@sed -n 's/^Done \([0-9]*\) runs in \([0-9]*\) s.*/fuzz_$*: \1 inputs in \2 s, no finding/p' \
+	    build/fuzz/$*.log

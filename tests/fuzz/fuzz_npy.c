@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Any bytes as a .npy file: refused with a message, or an array that is what it says.
+ */
+#include <stdlib.h>
+
+#include "datasets/npy.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+    struct npy a;
+    struct error err = {""};
+    if (npy_parse("fuzz", bytes, size, &a, &err)) {
+        if (!err.text[0] || a.data || a.count) abort();
+        return 0;
+    }
+    int64_t count = 1;
+    for (int d = 0; d < a.num_dims; d++)
+        count *= a.shape[d];
+    if (a.num_dims > NPY_MAX_DIMS || count != a.count || (uint64_t)count > size) abort();
+    /* Touch the last element: AddressSanitizer knows whether it is there. */
+    size_t element = a.type == NPY_INT64 ? 8 : 4;
+    volatile char last = 0;
+    if (count) last = ((const char *)a.data)[(size_t)count * element - 1];
+    (void)last;
+    npy_free(&a);
+    return 0;
+}
