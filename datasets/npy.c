@@ -82,8 +82,7 @@ static int64_t shape_count(enum npy_type type, int num_dims, const int64_t *shap
 /* --- the header, token by token ------------------------------------------------------------ */
 
 static void skip_blanks(struct reader *r) {
-    while (r->at < r->end && memchr(" \t\r\n", *r->at, 4))
-        r->at++;
+    while (r->at < r->end && memchr(" \t\r\n", *r->at, 4)) r->at++;
 }
 
 static bool take(struct reader *r, char wanted) {
@@ -348,8 +347,7 @@ int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t 
         return fail(err, "%s: cannot write %d dimensions; 0 to %d are possible", path, num_dims,
                     NPY_MAX_DIMS);
     bool negative = false;
-    for (int d = 0; d < num_dims; d++)
-        negative |= shape[d] < 0;
+    for (int d = 0; d < num_dims; d++) negative |= shape[d] < 0;
     int64_t count = negative ? -1 : shape_count(type, num_dims, shape);
     if (count < 0)
         return fail(err, "%s: cannot write a shape that is negative or overflows; correct it",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * NumPy's .npy files, format versions 1.0 to 3.0, C order, little endian: the suite's exchange format.
+ * NumPy's .npy files, format versions 1.0 to 3.0, C order, little endian: the suite's exchange
+ * format.
  */
 #ifndef EMBFUSE_NPY_H
 #define EMBFUSE_NPY_H

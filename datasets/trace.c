@@ -122,8 +122,7 @@ static bool end_line(struct scanner *s) {
 
 static int scan_line(struct scanner *s) {
     for (;;) {
-        while (s->at < s->end && (*s->at == ' ' || *s->at == '\t'))
-            s->at++;
+        while (s->at < s->end && (*s->at == ' ' || *s->at == '\t')) s->at++;
         if (end_line(s)) break;
         if (scan_id(s)) return -1;
     }
@@ -136,8 +135,7 @@ int trace_parse_text(const char *name, const char *text, uint64_t size, struct t
     if (size == 0) text = "";
     struct scanner s = {.name = name, .err = err, .at = text, .end = text + size};
     int failed = push(name, &s.offsets, 0, err);
-    while (!failed && s.at < s.end)
-        failed = scan_line(&s);
+    while (!failed && s.at < s.end) failed = scan_line(&s);
     if (!failed) failed = finish(name, &s.offsets, &s.ids, out, err);
     if (failed) {
         free(s.ids.at);

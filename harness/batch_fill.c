@@ -43,8 +43,7 @@ static void lay_out_features(struct workload *w, int k) {
         tables[t].features = 0;
         tables[t].lookups = 0;
     }
-    for (int f = 0; f < w->num_features; f++)
-        columns += tables[w->features[f].table].dim;
+    for (int f = 0; f < w->num_features; f++) columns += tables[w->features[f].table].dim;
     for (int f = 0; f < w->num_features; f++) {
         struct feature *x = &features[f];
         *x = w->features[f];
@@ -103,8 +102,7 @@ static void fill_grad(float *grad, int64_t rows, int64_t columns, uint64_t key,
             for (int64_t c = 0; c < columns; c++)
                 row[c] = exact_grad(rng_u32(row_key, (uint32_t)c));
         else
-            for (int64_t c = 0; c < columns; c++)
-                row[c] = real_grad(rng_u32(row_key, (uint32_t)c));
+            for (int64_t c = 0; c < columns; c++) row[c] = real_grad(rng_u32(row_key, (uint32_t)c));
     }
 }
 

@@ -10,7 +10,13 @@
 
 #include "harness/permute.h"
 
-enum { COPY_LEAST = 64 << 20, ROWS_MOST = 1 << 18, ROWS_AHEAD = 32, PINGPONG_ROUNDS = 1000 };
+enum {
+    COPY_LEAST = 64 << 20,
+    ROWS_MOST = 1 << 18,
+    ROWS_AHEAD = 32,
+    PINGPONG_ROUNDS = 1000,
+    BEST_OF = 3
+};
 
 double clock_seconds(void) {
     struct timespec t;
@@ -24,8 +30,8 @@ static int64_t last_level_cache(void) {
     return bytes > 0 ? bytes : 32 << 20;
 }
 
-int ceiling_open(struct ceiling_probe *p, float *table, int64_t table_rows, int32_t dim, int threads,
-                 struct error *err) {
+int ceiling_open(struct ceiling_probe *p, float *table, int64_t table_rows, int32_t dim,
+                 int threads, struct error *err) {
     memset(p, 0, sizeof *p);
     p->threads = threads;
     p->last_level_cache = last_level_cache();
@@ -44,8 +50,7 @@ int ceiling_open(struct ceiling_probe *p, float *table, int64_t table_rows, int3
     memset(p->from.data, 1, bytes);
     memset(p->to.data, 1, bytes);
     struct permute spread = permute_make(1, table_rows);
-    for (int64_t i = 0; i < p->num_rows; i++)
-        p->rows[i] = permute_at(&spread, i);
+    for (int64_t i = 0; i < p->num_rows; i++) p->rows[i] = permute_at(&spread, i);
     return 0;
 out:
     ceiling_close(p);
@@ -97,17 +102,26 @@ static double pingpong_ns(const struct ceiling_probe *p) {
     {
         int me = omp_get_thread_num(), players = omp_get_num_threads();
         for (int k = 0; k < PINGPONG_ROUNDS && players == 2; k++) {
-            while (atomic_load_explicit(&ball, memory_order_acquire) != 2 * k + me) {}
+            while (atomic_load_explicit(&ball, memory_order_acquire) != 2 * k + me) {
+            }
             atomic_store_explicit(&ball, 2 * k + me + 1, memory_order_release);
         }
     }
     return 1e9 * (clock_seconds() - begin) / (2 * PINGPONG_ROUNDS);
 }
 
+/* A ceiling is the best of a few tries: what disturbs one can only slow it. */
+static double best(double (*gbs)(const struct ceiling_probe *), const struct ceiling_probe *p) {
+    double most = 0;
+    for (int k = 0; k < BEST_OF; k++) {
+        double now = gbs(p);
+        if (now > most) most = now;
+    }
+    return most;
+}
+
 struct ceiling ceiling_measure(const struct ceiling_probe *p) {
-    struct ceiling c;
-    c.copy_gbs = copy_gbs(p);
-    c.rmw_gbs = rmw_gbs(p);
+    struct ceiling c = {.copy_gbs = best(copy_gbs, p), .rmw_gbs = best(rmw_gbs, p)};
     c.pingpong_ns = pingpong_ns(p);
     return c;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the machine can do at this moment, measured beside every sample. Copy is the well-known
- * figure; random-row read-modify-write is the ceiling of this operation: it counts all of its traffic
- * (copy leaves out write-allocation) and visits memory as the update does.
+ * figure; random-row read-modify-write is the ceiling of this operation: it counts all of its
+ * traffic (copy leaves out write-allocation) and visits memory as the update does.
  */
 #ifndef EMBFUSE_CEILING_H
 #define EMBFUSE_CEILING_H
@@ -30,11 +30,11 @@ struct ceiling_probe {
 };
 
 /* table: [table_rows][dim]. */
-int ceiling_open(struct ceiling_probe *p, float *table, int64_t table_rows, int32_t dim, int threads,
-                 struct error *err);
+int ceiling_open(struct ceiling_probe *p, float *table, int64_t table_rows, int32_t dim,
+                 int threads, struct error *err);
 void ceiling_close(struct ceiling_probe *p);
 
-/* Takes about 10 ms. Evicts the caches. */
+/* Takes about 25 ms. Evicts the caches. */
 struct ceiling ceiling_measure(const struct ceiling_probe *p);
 
 /* Leaves nothing of interest in any cache. */

@@ -38,7 +38,8 @@ static void workspace_free(struct workspace *w) {
     free(w->nums);
 }
 
-/* What a correct kernel leaves in exact mode: the shared rule on the exact sum, element by element. */
+/* What a correct kernel leaves in exact mode: the shared rule on the exact sum, element by element.
+ */
 static void rule_in_float(const struct rule_step *step, int32_t dim, struct workspace *w) {
     struct rule_info info = rule_info(step->rule.kind);
     double acc = 0;
@@ -88,15 +89,18 @@ static bool compare_bits(const struct workspace *w, struct row_memory after, str
 /* Within the bound? A NaN is not. */
 static bool within(struct num want, float got, const char *array, int32_t column, double *worst,
                    struct difference *out) {
-    double off = fabs(got - want.value), ratio = want.error > 0 ? off / want.error : off > 0 ? INFINITY : 0;
+    double off = fabs(got - want.value), ratio = want.error > 0 ? off / want.error
+                                                 : off > 0      ? INFINITY
+                                                                : 0;
     if (isfinite(ratio) && ratio > *worst) *worst = ratio;
     if (off <= want.error) return true;
     *out = (struct difference){array, column, got, want.value, want.error};
     return false;
 }
 
-static bool compare_bounds(const struct workspace *w, struct row_memory after, struct rule_info info,
-                           int32_t dim, double *worst, struct difference *out) {
+static bool compare_bounds(const struct workspace *w, struct row_memory after,
+                           struct rule_info info, int32_t dim, double *worst,
+                           struct difference *out) {
     for (int32_t d = 0; d < dim; d++) {
         if (!within(w->expected.weight[d], after.weight[d], "weight", d, worst, out)) return false;
         for (int k = 0; k < info.elem_states; k++)
@@ -160,8 +164,8 @@ static int64_t first_run(const struct row_index *x, int32_t table, int64_t row) 
 enum { ROWS_AT_ONCE = 4096 };
 
 /* Rows begin .. end-1 of a table; adds what it finds to *r. */
-static void check_rows(const struct check *c, const struct rule_step *step, int32_t t, int64_t begin,
-                       int64_t end, struct check_result *r) {
+static void check_rows(const struct check *c, const struct rule_step *step, int32_t t,
+                       int64_t begin, int64_t end, struct check_result *r) {
     struct workspace w;
     workspace_init(&w, c->in->tables[t].dim);
     const struct row_index *x = c->index;
@@ -183,21 +187,26 @@ static void check_rows(const struct check *c, const struct rule_step *step, int3
 
 struct check_result check_run(const struct check *c) {
     struct check_result all = {0};
-    for (int32_t t = 0; t < c->in->num_tables; t++) {
-        int64_t rows = c->in->tables[t].rows;
-        struct rule_step step = rule_step(c->rules[t], c->step);
-#pragma omp parallel for schedule(dynamic)
-        for (int64_t begin = 0; begin < rows; begin += ROWS_AT_ONCE) {
-            struct check_result part = {0};
-            int64_t end = begin + ROWS_AT_ONCE < rows ? begin + ROWS_AT_ONCE : rows;
-            check_rows(c, &step, t, begin, end, &part);
-#pragma omp critical
-            {
-                all.wrong += part.wrong;
-                if (part.worst > all.worst) all.worst = part.worst;
-                if (part.message[0] && !all.message[0])
-                    memcpy(all.message, part.message, sizeof all.message);
+    int64_t rows = 0;
+    for (int32_t t = 0; t < c->in->num_tables; t++) rows += c->in->tables[t].rows;
+#pragma omp parallel if (rows > ROWS_AT_ONCE)
+    {
+        struct check_result mine = {0};
+        for (int32_t t = 0; t < c->in->num_tables; t++) {
+            struct rule_step step = rule_step(c->rules[t], c->step);
+            int64_t end = c->in->tables[t].rows;
+#pragma omp for schedule(dynamic) nowait
+            for (int64_t row = 0; row < end; row += ROWS_AT_ONCE) {
+                int64_t last = row + ROWS_AT_ONCE < end ? row + ROWS_AT_ONCE : end;
+                check_rows(c, &step, t, row, last, &mine);
             }
+        }
+#pragma omp critical
+        {
+            all.wrong += mine.wrong;
+            if (mine.worst > all.worst) all.worst = mine.worst;
+            if (mine.message[0] && !all.message[0])
+                memcpy(all.message, mine.message, sizeof all.message);
         }
     }
     all.ok = all.wrong == 0;

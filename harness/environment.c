@@ -27,7 +27,8 @@ static void put(const struct sink *s, const char *key, const char *value) {
 }
 
 /* What follows ':' (or the whole line, without a key) in the first matching line of a file. */
-static void put_from_file(const struct sink *s, const char *name, const char *path, const char *key) {
+static void put_from_file(const struct sink *s, const char *name, const char *path,
+                          const char *key) {
     char line[VALUE_MAX] = "", *value = NULL;
     FILE *f = fopen(path, "r");
     while (f && !value && fgets(line, sizeof line, f)) {
@@ -77,6 +78,9 @@ void environment_describe(int threads, void (*add)(void *ctx, const char *key, c
     put(&s, "emb_compiler", BUILD_COMPILER);
     put(&s, "emb_flags", BUILD_FLAGS);
     put(&s, "emb_libbenchmark", BUILD_LIBBENCHMARK);
+    s.add(ctx, "emb_var_CC", BUILD_CC);
+    s.add(ctx, "emb_var_NATIVE", BUILD_NATIVE);
+    s.add(ctx, "emb_var_SANITIZE", BUILD_SANITIZE);
     put_time(&s);
     put_from_file(&s, "emb_cpu", "/proc/cpuinfo", "model name");
     put_from_file(&s, "emb_microcode", "/proc/cpuinfo", "microcode");
@@ -95,7 +99,7 @@ void environment_describe(int threads, void (*add)(void *ctx, const char *key, c
     put(&s, "emb_threads", text);
     put(&s, "emb_omp_proc_bind", getenv("OMP_PROC_BIND"));
     put(&s, "emb_omp_wait_policy", getenv("OMP_WAIT_POLICY"));
-    snprintf(text, sizeof text, "glibc %s, zlib %s, xxhash %u", gnu_get_libc_version(), zlibVersion(),
-             XXH_versionNumber());
+    snprintf(text, sizeof text, "glibc %s, zlib %s, xxhash %u", gnu_get_libc_version(),
+             zlibVersion(), XXH_versionNumber());
     put(&s, "emb_libraries", text);
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The Google Benchmark driver: walks workloads x rules x kernels x cache modes, and leaves measuring
- * to measure.c. One workload is in memory at a time; its benchmarks are registered, run with their
- * repetitions in random order, and taken down again. A sample is one repetition of one iteration with
- * manual time. The JSON is written at the end, under a temporary name until it is whole.
+ * The Google Benchmark driver: walks workloads x rules x kernels x cache modes, and leaves
+ * measuring to measure.c. One workload is in memory at a time; its benchmarks are registered, run
+ * with their repetitions in random order, and taken down again. A sample is one repetition of one
+ * iteration with manual time. The JSON is written at the end, under a temporary name until it is
+ * whole.
  *
- * Workarounds for libbenchmark 1.7.1 (Debian 12): memory goes out as counters (its MemoryManager reads
- * freed memory with repetitions); counters that are not finite are left out (it would write NaN, which
- * is not JSON); the exit status is our own (it returns 0 whatever happened).
+ * Workarounds for libbenchmark 1.7.1 (Debian 12): memory goes out as counters (its MemoryManager
+ * reads freed memory with repetitions); counters that are not finite are left out (it would write
+ * NaN, which is not JSON); the exit status is our own (it returns 0 whatever happened).
  */
 #include <benchmark/benchmark.h>
 
@@ -65,8 +66,8 @@ struct Progress {
         if (!terminal && now - last < 5 && done < total) return;
         last = now;
         double left = done ? elapsed / done * (total - done) : 0;
-        fprintf(stderr, "%s[%d/%d] %.0f s, about %.0f s left: %s%s", terminal ? "\r\033[K" : "", done,
-                total, elapsed, left, what.c_str(), terminal ? "" : "\n");
+        fprintf(stderr, "%s[%d/%d] %.0f s, about %.0f s left: %s%s", terminal ? "\r\033[K" : "",
+                done, total, elapsed, left, what.c_str(), terminal ? "" : "\n");
     }
     void clear() {
         if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K");
@@ -137,7 +138,8 @@ std::vector<Case> Driver::cases_of(const std::string &workload, enum rule_kind r
         for (enum cache_mode mode : {MODE_COLD, MODE_WARM}) {
             std::string name = workload + "/" + rule_info(rule).name + "/" + all[i].kernel->name +
                                "/" + mode_name(mode);
-            if (options.modes & (1u << mode) && matches(name)) cases.push_back({&all[i], mode, name});
+            if (options.modes & (1u << mode) && matches(name))
+                cases.push_back({&all[i], mode, name});
         }
     return cases;
 }
@@ -215,15 +217,15 @@ void Driver::sample(benchmark::State &state, struct measure *m, const Case &c,
         }
         state.SetIterationTime(s.seconds);
     }
-    bool dense = (c.entry->kernel->traits & DENSE_STEP) &&
-                 !rule_info(m->rules[0].kind).idle_is_identity;
+    bool dense =
+        (c.entry->kernel->traits & DENSE_STEP) && !rule_info(m->rules[0].kind).idle_is_identity;
     bool exact = batch_sums_exact(&m->workload->batches[s.batch], m->grad_mode);
     char print[32];
     snprintf(print, sizeof print, "%016" PRIx64, m->stats[s.batch].fingerprint);
     state.SetLabel("workload=" + std::string(m->workload->name) + " rule=" + rule +
                    " kernel=" + c.entry->kernel->name + " mode=" + mode_name(c.mode) +
-                   " operation=" + (dense ? "dense" : "lazy") + " check=" +
-                   (exact ? "exact" : "bound") + " fingerprint=" + print +
+                   " operation=" + (dense ? "dense" : "lazy") +
+                   " check=" + (exact ? "exact" : "bound") + " fingerprint=" + print +
                    " placement=" + placement(s.ceiling.pingpong_ns));
     workload_counters(state.counters, m, s.batch, alpha);
     sample_counters(state.counters, m, s, use);
@@ -243,7 +245,8 @@ void Driver::measure_cases(struct measure *m, std::vector<Case> cases, const std
         int status = measure_check(m, k, batch, &result, &err);
         if (status == 0) return true;
         out.insert(k);
-        refuse(workload, k->name, status < 0 ? err.text : std::string("WRONG RESULT: ") + result.message);
+        refuse(workload, k->name,
+               status < 0 ? err.text : std::string("WRONG RESULT: ") + result.message);
         wrong += status > 0;
         return false;
     };
@@ -267,10 +270,11 @@ void Driver::measure_cases(struct measure *m, std::vector<Case> cases, const std
             continue;
         }
         registered++;
-        benchmark::RegisterBenchmark(c.name.c_str(),
-                                     [this, m, &c, &rule, &use, &rounds, i](benchmark::State &state) {
-                                         sample(state, m, c, rule, use[c.entry->kernel], &rounds[i]);
-                                     })
+        benchmark::RegisterBenchmark(
+            c.name.c_str(),
+            [this, m, &c, &rule, &use, &rounds, i](benchmark::State &state) {
+                sample(state, m, c, rule, use[c.entry->kernel], &rounds[i]);
+            })
             ->UseManualTime()
             ->Iterations(1)
             ->Repetitions(options.reps)
@@ -289,7 +293,8 @@ void Driver::measure_cases(struct measure *m, std::vector<Case> cases, const std
     for (const Run &run : collector.runs) {
         bool keep = true;
         for (const struct kernel *k : out)
-            keep &= run.report_label.find(std::string(" kernel=") + k->name + " ") == std::string::npos;
+            keep &=
+                run.report_label.find(std::string(" kernel=") + k->name + " ") == std::string::npos;
         if (keep) accepted.push_back(run);
     }
 }
@@ -350,10 +355,10 @@ bool Driver::write_json() const {
     const struct registered *all = registry(&count);
     for (int i = 0; i < count; i++) {
         const struct kernel *k = all[i].kernel;
-        benchmark::AddCustomContext(std::string("emb_kernel_") + k->name,
-                                    std::string(all[i].family) + " | " +
-                                        (k->place == ON_HOST ? "host" : "device") + " | " +
-                                        traits_text(k->traits) + " | " + k->label + " | " + k->idea);
+        benchmark::AddCustomContext(
+            std::string("emb_kernel_") + k->name,
+            std::string(all[i].family) + " | " + (k->place == ON_HOST ? "host" : "device") + " | " +
+                traits_text(k->traits) + " | " + k->label + " | " + k->idea);
     }
     for (const auto &c : context) benchmark::AddCustomContext(c.first, c.second);
 

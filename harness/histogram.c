@@ -49,8 +49,7 @@ int histogram_plan(enum ids_kind kind, int64_t n, int64_t table_rows, uint64_t k
     const double *share = histogram_shares(kind);
     int64_t upto[HISTOGRAM_BINS + 1] = {0}; /* lookups in the bins below b */
     double sum = 0.0, total = 0.0;
-    for (int b = 0; b < HISTOGRAM_BINS; b++)
-        total += share[b];
+    for (int b = 0; b < HISTOGRAM_BINS; b++) total += share[b];
     for (int b = 0; b < HISTOGRAM_BINS; b++) {
         sum += share[b];
         upto[b + 1] = llrint(sum / total * (double)n);

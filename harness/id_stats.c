@@ -40,8 +40,7 @@ static void hash_ids(XXH3_state_t *state, const struct batch *in) {
     }
     for (int64_t i = 0; i < in->lookups; i += CHUNK) {
         int64_t n = in->lookups - i < CHUNK ? in->lookups - i : CHUNK;
-        for (int64_t j = 0; j < n; j++)
-            wide[j] = batch_id(in, i + j);
+        for (int64_t j = 0; j < n; j++) wide[j] = batch_id(in, i + j);
         XXH3_64bits_update(state, wide, (size_t)n * sizeof *wide);
     }
 }

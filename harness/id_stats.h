@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a batch's ids realised, whatever they were asked for: the numbers that explain a measurement.
+ * What a batch's ids realised, whatever they were asked for: the numbers that explain a
+ * measurement.
  */
 #ifndef EMBFUSE_ID_STATS_H
 #define EMBFUSE_ID_STATS_H
@@ -13,13 +14,13 @@
 enum { RUN_BINS = 17 };
 
 struct id_stats {
-    int64_t lookups;           /* that count: padding excluded */
-    int64_t padding;           /* lookups of a padding id */
-    int64_t distinct;          /* touched rows over all tables */
-    int64_t hottest;           /* lookups of the hottest row */
-    int64_t bags, empty_bags;  /* over all features */
-    int64_t longest_bag;       /* these three as offsets tell, padding included */
-    int64_t in_bag_duplicates; /* lookups whose row stood in the same bag before */
+    int64_t lookups;               /* that count: padding excluded */
+    int64_t padding;               /* lookups of a padding id */
+    int64_t distinct;              /* touched rows over all tables */
+    int64_t hottest;               /* lookups of the hottest row */
+    int64_t bags, empty_bags;      /* over all features */
+    int64_t longest_bag;           /* these three as offsets tell, padding included */
+    int64_t in_bag_duplicates;     /* lookups whose row stood in the same bag before */
     int64_t run_lookups[RUN_BINS]; /* lookups on rows whose count falls into the bin */
     int64_t run_rows[RUN_BINS];    /* rows whose count falls into the bin */
     uint64_t fingerprint; /* XXH3 of rows, dims, features' tables and padding, ids (as int64) and

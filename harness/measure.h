@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One workload with all that is needed to run kernels on it: tables, scratch, ceilings, and for every
- * batch of the ring its row index. A kernel is checked, then sampled, then checked again.
+ * One workload with all that is needed to run kernels on it: tables, scratch, ceilings, and for
+ * every batch of the ring its row index. A kernel is checked, then sampled, then checked again.
  */
 #ifndef EMBFUSE_MEASURE_H
 #define EMBFUSE_MEASURE_H
@@ -18,12 +18,12 @@ enum cache_mode {
 };
 
 struct sample {
-    double seconds;             /* the whole step */
-    double stage[STAGE_COUNT];  /* parts of it; 0 where the kernel has no such stage */
-    struct ceiling ceiling;     /* right before */
-    int batch;                  /* which of the ring */
-    int rejected;               /* tries before this one that a context switch disturbed */
-    bool disturbed;             /* and so was this one, the last */
+    double seconds;            /* the whole step */
+    double stage[STAGE_COUNT]; /* parts of it; 0 where the kernel has no such stage */
+    struct ceiling ceiling;    /* right before */
+    int batch;                 /* which of the ring */
+    int rejected;              /* tries before this one that a context switch disturbed */
+    bool disturbed;            /* and so was this one, the last */
 };
 
 struct scratch_use {

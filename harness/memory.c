@@ -66,8 +66,8 @@ int buffer_alloc(struct buffer *b, size_t bytes, const char *what, struct error 
     bool huge = bytes >= HUGE_PAGE;
     size_t align = huge ? HUGE_PAGE : GUARD;
     size_t mapped = bytes + 2 * GUARD + 2 * align;
-    char *m = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
+    char *m = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (m == MAP_FAILED)
         return fail(err, "%s: the system refuses %.1f GiB", what, (double)bytes / (1 << 30));
     b->mapping = m;

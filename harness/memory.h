@@ -20,10 +20,12 @@ struct buffer {
     size_t mapped;
 };
 
-/* Bytes that can be allocated now without swapping: MemAvailable, or what the control group leaves. */
+/* Bytes that can be allocated now without swapping: MemAvailable, or what the control group leaves.
+ */
 int64_t memory_available(void);
 
-/* Fails, with the figure, when `bytes` more are not available. what: "10 tables", for the message. */
+/* Fails, with the figure, when `bytes` more are not available. what: "10 tables", for the message.
+ */
 int memory_require(int64_t bytes, const char *what, struct error *err);
 
 /* Zero-filled on first touch. Fails as memory_require does. */

@@ -11,8 +11,8 @@
 
 #include "harness/measure.h"
 
-static const char standard_spec[] = "datasets/standard.spec", template_spec[] = "datasets/zipf.spec",
-                  smoke_spec[] = "datasets/smoke.spec";
+static const char standard_spec[] = "datasets/standard.spec",
+                  template_spec[] = "datasets/zipf.spec", smoke_spec[] = "datasets/smoke.spec";
 
 enum { BLANKS_MAX = 64 };
 
@@ -26,10 +26,12 @@ static const struct {
     const char *name, *help;
     size_t at;
 } known[] = {
-#define OPTION(name, help) {#name, help, offsetof(struct texts, name)}
+#define OPTION(name, help)                                                                         \
+    { #name, help, offsetof(struct texts, name) }
     OPTION(filter, "extended regular expression on WORKLOAD/RULE/KERNEL/MODE"),
     OPTION(spec, "workload spec file"),
-    OPTION(trace, "traces, instead of a spec: *.txt.gz, *.ids.npy; a,b,c are features of one input"),
+    OPTION(trace,
+           "traces, instead of a spec: *.txt.gz, *.ids.npy; a,b,c are features of one input"),
     OPTION(out, "folder for bench.json"),
     OPTION(alpha, "exponents: list"),
     OPTION(dims, "floats per row: list"),
@@ -68,7 +70,8 @@ static int parse_count(const char *name, const char *text, int least, int most, 
 }
 
 /* Calls use(word) for the blank-separated words of a list. */
-static int each_word(const char *list, int (*use)(const char *word, struct options *o, struct error *),
+static int each_word(const char *list,
+                     int (*use)(const char *word, struct options *o, struct error *),
                      struct options *o, struct error *err) {
     char *copy = strdup(list), *rest = NULL;
     int status = copy ? 0 : fail(err, "out of memory");
@@ -175,13 +178,20 @@ void options_describe(const struct options *o,
     snprintf(ring, sizeof ring, "%d", o->ring);
     const struct {
         const char *key, *value;
-    } all[] = {{"FILTER", o->filter},        {"SPEC", o->spec},
-               {"TRACE", o->trace},          {"OUT", o->out},
-               {"ALPHA", o->axes.alpha},     {"DIMS", o->axes.dims},
-               {"ROWS", o->axes.rows},       {"BATCH", o->axes.batch},
-               {"POOLING", o->axes.pooling}, {"RULE", o->rule},
-               {"SEED", o->axes.seed},       {"THREADS", threads},
-               {"REPS", reps},               {"RING", ring}};
+    } all[] = {{"FILTER", o->filter},
+               {"SPEC", o->spec},
+               {"TRACE", o->trace},
+               {"OUT", o->out},
+               {"ALPHA", o->axes.alpha},
+               {"DIMS", o->axes.dims},
+               {"ROWS", o->axes.rows},
+               {"BATCH", o->axes.batch},
+               {"POOLING", o->axes.pooling},
+               {"RULE", o->rule},
+               {"SEED", o->axes.seed},
+               {"THREADS", threads},
+               {"REPS", reps},
+               {"RING", ring}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char key[32];
         snprintf(key, sizeof key, "emb_var_%s", all[i].key);

@@ -39,8 +39,8 @@ static struct num root(struct num a) {
     return rounded(value, fmax(sqrt(a.value + a.error) - value, value - low));
 }
 
-void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_t count,
-                bool exact, int32_t dim, struct num *grad) {
+void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_t count, bool exact,
+                int32_t dim, struct num *grad) {
     for (int32_t d = 0; d < dim; d++) grad[d] = exactly(0); /* error holds sum |c g| for now */
     for (int64_t k = 0; k < count; k++) {
         int64_t i = lookups[k].lookup, q = lookups[k].bag, f = q / in->bags;

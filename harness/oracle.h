@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The reference: slow, serial, obvious, in double precision, and sharing no code with any kernel. It
- * states every rule again and carries, beside each value, a bound on how far a correct
+ * The reference: slow, serial, obvious, in double precision, and sharing no code with any kernel.
+ * It states every rule again and carries, beside each value, a bound on how far a correct
  * single-precision evaluation can be from it (running error analysis: Wilkinson 1963; Higham,
  * Accuracy and Stability of Numerical Algorithms, 2nd ed., 3.3). There is no tolerance to choose.
  */
@@ -25,9 +25,10 @@ struct oracle_row {
 };
 
 /* grad[dim]: the summed gradient of the `count` lookups (all of one row). With exact, the sum is
- * exact in single precision in any order and its bound is 0; otherwise it is (count + 3) u sum|g|. */
-void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_t count,
-                bool exact, int32_t dim, struct num *grad);
+ * exact in single precision in any order and its bound is 0; otherwise it is (count + 3) u sum|g|.
+ */
+void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_t count, bool exact,
+                int32_t dim, struct num *grad);
 
 /* Applies the rule at step t (>= 1) once, in place. */
 void oracle_update(const struct rule *rule, int64_t t, int32_t dim, const struct num *grad,

@@ -27,13 +27,11 @@ struct permute {
 static inline struct permute permute_make(uint64_t key, int64_t n) {
     struct permute p = {.n = (uint64_t)n};
     int bits = 2; /* both halves need a bit */
-    while ((uint64_t)1 << bits < p.n)
-        bits++;
+    while ((uint64_t)1 << bits < p.n) bits++;
     p.low_bits = (bits + 1) / 2;
     p.low_mask = (uint32_t)(((uint64_t)1 << p.low_bits) - 1);
     p.high_mask = (uint32_t)(((uint64_t)1 << (bits - p.low_bits)) - 1);
-    for (int r = 0; r < PERMUTE_ROUNDS; r++)
-        p.key[r] = (uint32_t)rng_u64(key, (uint64_t)r);
+    for (int r = 0; r < PERMUTE_ROUNDS; r++) p.key[r] = (uint32_t)rng_u64(key, (uint64_t)r);
     return p;
 }
 

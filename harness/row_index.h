@@ -11,8 +11,8 @@
 /* One lookup that counts (padding does not). */
 struct row_lookup {
     int64_t row;
-    int64_t lookup;  /* i: position in ids */
-    int64_t bag;     /* q: flat bag */
+    int64_t lookup; /* i: position in ids */
+    int64_t bag;    /* q: flat bag */
     int32_t table;
 };
 
@@ -24,8 +24,8 @@ struct row_run {
 };
 
 struct row_index {
-    int64_t lookups; /* that count */
-    int64_t rows;    /* distinct */
+    int64_t lookups;           /* that count */
+    int64_t rows;              /* distinct */
     struct row_lookup *lookup; /* [lookups], ordered by table, row, position */
     struct row_run *run;       /* [rows + 1]; the last one closes the list */
 };

@@ -72,8 +72,7 @@ static int make_point(const struct block *b, const struct value pick[KEY_COUNT],
 /* The values of point number `index`, and its name. */
 static int pick_values(const struct block *b, int64_t index, struct value pick[KEY_COUNT],
                        char name[SPEC_NAME_MAX], struct error *err) {
-    for (int k = 0; k < KEY_COUNT; k++)
-        pick[k] = key_preset((enum key)k);
+    for (int k = 0; k < KEY_COUNT; k++) pick[k] = key_preset((enum key)k);
     for (int i = b->keys - 1; i >= 0; i--) {
         const struct values *list = &b->values[b->order[i]];
         pick[b->order[i]] = list->v[index % list->count];
@@ -122,8 +121,7 @@ static int add_block(struct block *b, const struct spec_overrides *over, struct 
     struct spec *grown = realloc(list->specs, size);
     if (!grown) return fail_at(err, b->at, "out of memory");
     list->specs = grown;
-    for (int i = 0; i < list->count; i++)
-        tables += list->specs[i].num_tables;
+    for (int i = 0; i < list->count; i++) tables += list->specs[i].num_tables;
     for (int64_t i = 0; i < points; i++) {
         struct value pick[KEY_COUNT];
         struct spec *s = &list->specs[list->count++];
@@ -200,8 +198,7 @@ int spec_read(const char *path, const struct spec_overrides *over, struct spec_l
 }
 
 void spec_list_free(struct spec_list *list) {
-    for (int i = 0; i < list->count; i++)
-        free(list->specs[i].tables);
+    for (int i = 0; i < list->count; i++) free(list->specs[i].tables);
     free(list->specs);
     *list = (struct spec_list){0};
 }

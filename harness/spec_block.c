@@ -7,8 +7,7 @@
 #include <string.h>
 
 void block_free(struct block *b) {
-    for (int k = 0; k < KEY_COUNT; k++)
-        values_free(&b->values[k]);
+    for (int k = 0; k < KEY_COUNT; k++) values_free(&b->values[k]);
     free(b->tables);
     *b = (struct block){0};
 }
@@ -80,8 +79,7 @@ static void replace(struct block *b, enum key k, struct values *with) {
 static int override(struct block *b, enum key k, const char *variable, const char *text,
                     struct error *err) {
     struct words words = {text, text ? text + strlen(text) : NULL};
-    while (words.at < words.end && isspace((unsigned char)*words.at))
-        words.at++;
+    while (words.at < words.end && isspace((unsigned char)*words.at)) words.at++;
     if (words.at == words.end) return 0;
     struct values list = {0};
     if (values_read(k, &words, (struct where){variable, 0}, &list, err)) {

@@ -63,8 +63,7 @@ int fail_at(struct error *err, struct where at, const char *format, ...) {
 }
 
 bool next_word(struct words *line, char word[WORD_MAX]) {
-    while (line->at < line->end && isspace((unsigned char)*line->at))
-        line->at++;
+    while (line->at < line->end && isspace((unsigned char)*line->at)) line->at++;
     size_t size = 0;
     for (; line->at < line->end && !isspace((unsigned char)*line->at); line->at++, size++)
         if (size < WORD_MAX - 1) word[size] = isprint((unsigned char)*line->at) ? *line->at : '?';
@@ -108,8 +107,7 @@ const char *key_word(enum key key, int number) {
 
 enum key key_find(const char *name, struct where at, struct error *err) {
     const char *names[KEY_COUNT + 1] = {0};
-    for (int k = 0; k < KEY_COUNT; k++)
-        names[k] = infos[k].name;
+    for (int k = 0; k < KEY_COUNT; k++) names[k] = infos[k].name;
     int k = find(names, name);
     if (k >= 0) return (enum key)k;
     char known[256];

@@ -55,7 +55,8 @@ int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t
 }
 
 void tables_free(struct table_set *s) {
-    for (int64_t i = 0; s->buffers && i < (int64_t)s->count * ARRAYS; i++) buffer_free(&s->buffers[i]);
+    for (int64_t i = 0; s->buffers && i < (int64_t)s->count * ARRAYS; i++)
+        buffer_free(&s->buffers[i]);
     free(s->buffers);
     free(s->tables);
     *s = (struct table_set){0};

@@ -15,7 +15,7 @@ struct table_set {
     int32_t count;
     const struct table_shape *shapes; /* not owned */
     struct table *tables;             /* [count] */
-    struct buffer *buffers;           /* [count][2 + RULE_ELEM_STATES] weight, row state, elements */
+    struct buffer *buffers; /* [count][2 + RULE_ELEM_STATES] weight, row state, elements */
     uint64_t seed;
     int64_t bytes; /* weights and states: the persistent memory of the step */
 };

@@ -129,12 +129,10 @@ static int64_t *make_offsets(struct workload *w, int k, const struct spec *spec,
         uint64_t key = stream_key(w->seed, STREAM_LENGTH, f, k);
         int64_t *at = offsets + f * bags + 1;
 #pragma omp parallel for if (bags >= PARALLEL_FROM)
-        for (int64_t b = 0; b < bags; b++)
-            at[b] = lengths_draw(&lengths, key, (uint64_t)b);
+        for (int64_t b = 0; b < bags; b++) at[b] = lengths_draw(&lengths, key, (uint64_t)b);
         lengths_free(&lengths);
     }
-    for (int64_t q = 0; q < flat_bags; q++)
-        offsets[q + 1] += offsets[q];
+    for (int64_t q = 0; q < flat_bags; q++) offsets[q + 1] += offsets[q];
     return offsets;
 }
 

@@ -22,8 +22,7 @@ struct input {
 };
 
 static void input_free(struct input *in) {
-    for (int f = 0; f < in->count; f++)
-        trace_free(&in->traces[f]);
+    for (int f = 0; f < in->count; f++) trace_free(&in->traces[f]);
     free(in->traces);
     *in = (struct input){0};
 }
@@ -44,8 +43,7 @@ static int input_read_one(struct input *in, const char *path, size_t size, struc
 /* path: file names joined by commas. */
 static int input_read(struct input *in, const char *path, struct error *err) {
     int files = 1;
-    for (const char *c = path; *c; c++)
-        files += *c == ',';
+    for (const char *c = path; *c; c++) files += *c == ',';
     if (strlen(path) >= PATH_MAX_BYTES) return fail(err, "%.60s...: path too long", path);
     in->traces = calloc((size_t)files, sizeof *in->traces);
     if (!in->traces) return fail(err, "%s: out of memory", path);
@@ -66,8 +64,7 @@ void workload_trace_name(const char *path, const struct spec *like, char name[SP
         for (const char *c = at; c < at + size; c++)
             if (*c == '/') base = c + 1;
         if (used && used < room) name[used++] = '+';
-        for (; base < at + size && *base != '.' && used < room; base++)
-            name[used++] = *base;
+        for (; base < at + size && *base != '.' && used < room; base++) name[used++] = *base;
         at += size;
     }
     name[used] = '\0';
@@ -82,8 +79,7 @@ static int64_t *cut_offsets(const struct input *in, int64_t first, int64_t bags)
     for (int f = 0; f < in->count; f++) {
         const int64_t *from = in->traces[f].offsets + first;
         int64_t *to = offsets + f * bags;
-        for (int64_t b = 0; b < bags; b++)
-            to[b + 1] = to[b] + from[b + 1] - from[b];
+        for (int64_t b = 0; b < bags; b++) to[b + 1] = to[b] + from[b + 1] - from[b];
     }
     return offsets;
 }

@@ -43,11 +43,11 @@ struct feature {
     int64_t lookups;     /* of this feature in this batch, padding included */
 };
 
-/* A batch in CSR form, read-only. Bag b of feature f is the flat bag q = f*bags + b; its lookups are
- * ids[offsets[q]] .. ids[offsets[q+1]-1]. Its gradient row is row b of the feature (POOL_SUM,
- * POOL_MEAN), or each lookup i has row i - offsets[f*bags] of the feature (POOL_NONE). Pointers live
- * where the kernel runs. Ids are row numbers local to the table and were validated: a kernel may
- * trust them. */
+/* A batch in CSR form, read-only. Bag b of feature f is the flat bag q = f*bags + b; its lookups
+ * are ids[offsets[q]] .. ids[offsets[q+1]-1]. Its gradient row is row b of the feature (POOL_SUM,
+ * POOL_MEAN), or each lookup i has row i - offsets[f*bags] of the feature (POOL_NONE). Pointers
+ * live where the kernel runs. Ids are row numbers local to the table and were validated: a kernel
+ * may trust them. */
 struct batch {
     int32_t num_tables;
     int32_t num_features;
@@ -65,9 +65,9 @@ struct batch {
 
 /* A table's memory, updated in place. */
 struct table {
-    float *weight;                  /* [rows][dim] */
-    float *elem[RULE_ELEM_STATES];  /* [rows][dim] each, NULL beyond rule_info.elem_states */
-    float *row;                     /* [rows][row_states], NULL if the rule has none */
+    float *weight;                 /* [rows][dim] */
+    float *elem[RULE_ELEM_STATES]; /* [rows][dim] each, NULL beyond rule_info.elem_states */
+    float *row;                    /* [rows][row_states], NULL if the rule has none */
 };
 
 /* Stages of a step, in the order in which a kernel goes through those that it has. */
@@ -81,9 +81,9 @@ enum stage {
 
 /* How to run, never what to compute. */
 struct launch {
-    int threads;          /* host threads to use, >= 1 */
-    void *stream;         /* cudaStream_t for a device kernel */
-    void *scratch;        /* scratch_bytes() bytes, aligned to KERNEL_ALIGN, contents undefined */
+    int threads;   /* host threads to use, >= 1 */
+    void *stream;  /* cudaStream_t for a device kernel */
+    void *scratch; /* scratch_bytes() bytes, aligned to KERNEL_ALIGN, contents undefined */
     void (*mark)(void *ctx, enum stage ended); /* see stage_done(); may be NULL */
     void *mark_ctx;
 };

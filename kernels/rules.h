@@ -37,7 +37,8 @@ enum { RULE_ELEM_STATES = 2 };
  *   reduces           phase 1 needs a reduction over the row
  *   idle_is_identity  a step with a zero gradient changes neither weights nor state, so a dense
  *                     sweep over untouched rows is the same operation as the lazy (sparse) step
- *   formula           in PyTorch's form; t counts steps of the table, not of the row (lazy, global) */
+ *   formula           in PyTorch's form; t counts steps of the table, not of the row (lazy, global)
+ */
 #define RULES(X)                                                                                   \
     X(SGD, "sgd", 0, 0, false, true, "w -= lr*g")                                                  \
     X(MOMENTUM, "momentum", 1, 0, false, false, "b = mu*b + g; w -= lr*b")                         \

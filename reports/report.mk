@@ -11,11 +11,14 @@ new     := $(if $(filter command,$(origin B)),$(B))
 
 .PHONY: plots table figures compare
 
+report_plots = $(PYTHON) reports/plots.py $(RESULT) $(PLOTS) --mode $(MODE)
+report_table = $(PYTHON) reports/table.py $(RESULT) --mode $(MODE)
+
 plots:
-	@$(PYTHON) reports/plots.py $(RESULT) $(PLOTS) --mode $(MODE)
+	@$(report_plots)
 
 table:
-	@$(PYTHON) reports/table.py $(RESULT) --mode $(MODE)
+	@$(report_table)
 
 figures:
 	@$(PYTHON) reports/figures.py $(RESULT) $(PLOTS) --mode $(MODE)

@@ -5,12 +5,16 @@ set -u
 passed=0 failed=0 skipped=0
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export BUILD=${BUILD:-build}
+# Tests run more threads than there are cores: who waits must not spin.
+export OMP_WAIT_POLICY=passive
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1}
 prefix=
 if [ "${SANITIZE:-}" = thread ]; then
     # clang's libomp with Archer tells ThreadSanitizer what OpenMP synchronises; without address
     # space randomisation, because its shadow mapping does not survive a high-entropy layout.
-    export OMP_TOOL_LIBRARIES=$(ls /usr/lib/llvm-*/lib/libarcher.so 2>/dev/null | tail -n 1)
+    OMP_TOOL_LIBRARIES=$(ls /usr/lib/llvm-*/lib/libarcher.so 2>/dev/null | tail -n 1)
+    [ -n "$OMP_TOOL_LIBRARIES" ] || { echo 'run.sh: libarcher.so is missing; install libomp-dev' >&2; exit 1; }
+    export OMP_TOOL_LIBRARIES
     export TSAN_OPTIONS="ignore_noninstrumented_modules=1 ${TSAN_OPTIONS:-}"
     prefix='setarch -R'
 fi
@@ -18,8 +22,8 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 for t in "$@"; do
     case $t in
-    *.py) ${PYTHON:-/usr/bin/python3} "$t" >"$log" 2>&1 ;;
-    *.sh) sh "$t" >"$log" 2>&1 ;;
+    *.py) $prefix "${PYTHON:-/usr/bin/python3}" "$t" >"$log" 2>&1 ;;
+    *.sh) $prefix sh "$t" >"$log" 2>&1 ;;
     *) $prefix "$t" >"$log" 2>&1 ;;
     esac
     status=$?

@@ -6,10 +6,14 @@ test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 test_support  := $(patsubst %.c,$(B)/%.o,$(filter-out tests/test_%,$(wildcard tests/*.c)))
 ONLY ?=
 
+.PHONY: test
+
 $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(objects)
-	$(CC) $(CFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+	$(call quiet,LD)$(CC) $(CFLAGS) $^ -lcmocka $(LDLIBS) -o $@
 
 include tests/fuzz/fuzz.mk
 
-test: all $(test_programs)
-	@BUILD=$(B) CC=$(CC) SANITIZE=$(SANITIZE) tests/run.sh $(filter %$(ONLY),$(basename $(test_programs))) $(filter %$(ONLY).sh %$(ONLY).py,$(test_scripts))
+test:
+	$(call require,test)
+	@$(MAKE) --no-print-directory all $(test_programs)
+	@BUILD=$(B) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) tests/run.sh $(filter %$(ONLY),$(basename $(test_programs))) $(filter %$(ONLY).sh %$(ONLY).py,$(test_scripts))

@@ -37,7 +37,8 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 DEFINE_KERNEL(cpu_atomic) = {
     .name = "cpu_atomic",
     .label = "atomic scatter",
-    .idea = "Every lookup adds its gradient row atomically to a buffer of touched rows; then update.",
+    .idea =
+        "Every lookup adds its gradient row atomically to a buffer of touched rows; then update.",
     .place = ON_HOST,
     .rules = ALL_RULES,
     .traits = 0,

@@ -6,14 +6,13 @@
  * Who owns what: all tables in one parallel region. Lookups are split evenly over threads for the
  * partition into buckets of neighbouring rows (partition.h); then a bucket belongs to one thread,
  * which sorts it inside L1 by the row bits that are left and walks its runs. Runs longer than
- * LONG_RUN are left over: they are cut into pieces of a fixed number of lookups, the pieces are summed
- * by all threads, and the sums of a row's pieces are added in order.
- * Scratch and traffic: 16 bytes per lookup for entries, one partial row per PIECE lookups of long
- * runs. Each gradient row and each touched row is read (and written) once, but for reuse.
- * Deterministic: the order of a row's sum depends on its lookups alone.
- * Wins wherever touched rows do not fit in cache; with all rows in cache the index build dominates.
- * The idea: FBGEMM's exact fused optimizers; two-level grouping as in radix-partitioned joins
- * (Manegold, Boncz and Kersten 2002).
+ * LONG_RUN are left over: they are cut into pieces of a fixed number of lookups, the pieces are
+ * summed by all threads, and the sums of a row's pieces are added in order. Scratch and traffic: 16
+ * bytes per lookup for entries, one partial row per PIECE lookups of long runs. Each gradient row
+ * and each touched row is read (and written) once, but for reuse. Deterministic: the order of a
+ * row's sum depends on its lookups alone. Wins wherever touched rows do not fit in cache; with all
+ * rows in cache the index build dominates. The idea: FBGEMM's exact fused optimizers; two-level
+ * grouping as in radix-partitioned joins (Manegold, Boncz and Kersten 2002).
  */
 #include "kernels/cpu/partition.h"
 
@@ -132,7 +131,8 @@ static void update_bucket(struct plan *p, const struct batch *in, const struct r
     uint32_t end = x->begin[bucket + 1], row_ahead = x->begin[bucket], grad_ahead = row_ahead;
     for (uint32_t begin = row_ahead, k; begin < end; begin = k) {
         int64_t row = entry_row(e[begin]);
-        for (k = begin + 1; k < end && entry_row(e[k]) == row; k++) {}
+        for (k = begin + 1; k < end && entry_row(e[k]) == row; k++) {
+        }
         if (k - begin >= LONG_RUN) {
             leave_over(p, t, begin, k);
             continue;
@@ -178,7 +178,8 @@ static void update_long_runs(const struct plan *p, const struct batch *in,
 #pragma omp for schedule(dynamic)
     for (int32_t r = 0; r < p->long_runs; r++) {
         const struct long_run *x = &p->long_run[r];
-        int32_t dim = in->tables[x->table].dim, pieces = (int32_t)((x->end - x->begin + PIECE - 1) / PIECE);
+        int32_t dim = in->tables[x->table].dim,
+                pieces = (int32_t)((x->end - x->begin + PIECE - 1) / PIECE);
         float *sum = p->piece + (int64_t)x->first_piece * p->max_dim;
         for (int32_t k = 1; k < pieces; k++) row_add(sum, sum + (int64_t)k * p->max_dim, 1, dim);
         row_update(&steps[x->table], &io[x->table], x->row, dim, sum);

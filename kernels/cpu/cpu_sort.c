@@ -4,11 +4,11 @@
  * compact [touched][dim] gradient, and a separate pass applies the optimizer. What coalesce() of a
  * sparse tensor (PyTorch) and SelectedRows with MergeAdd (Paddle) do before a sparse optimizer.
  *
- * Who owns what: a parallel, stable radix sort (least significant digit first) of 64-bit entries, row
- * in the upper and position in the lower half, over exactly the bits that row numbers need. Then runs
- * are dealt to threads in small chunks, for the reduction and again for the update.
- * Scratch and traffic: 16 bytes per lookup for the sort, which reads and writes them once per 8 bits
- * of row number; [touched][dim] floats written and read once more than in a fused kernel.
+ * Who owns what: a parallel, stable radix sort (least significant digit first) of 64-bit entries,
+ * row in the upper and position in the lower half, over exactly the bits that row numbers need.
+ * Then runs are dealt to threads in small chunks, for the reduction and again for the update.
+ * Scratch and traffic: 16 bytes per lookup for the sort, which reads and writes them once per 8
+ * bits of row number; [touched][dim] floats written and read once more than in a fused kernel.
  * Deterministic: a row is summed in the order of its lookups.
  * Wins over hashing when rows repeat often; loses to the fused kernel by the gradient's round trip.
  */
@@ -21,13 +21,13 @@ enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
 
 struct plan {
     struct gather gather;
-    uint64_t *entry, *other; /* [lookups] each: the sort goes back and forth */
-    uint32_t *run;           /* [lookups + 1] index of each run's first entry */
-    float *pool;             /* compact gradients, one table after another */
-    float **grad;            /* [num_tables] into pool */
-    int64_t *first_row;      /* [num_tables + 1] rows numbered over all tables */
-    int64_t *first_run;      /* [num_tables + 1] */
-    int64_t *part;           /* [threads + 1] */
+    uint64_t *entry, *other;   /* [lookups] each: the sort goes back and forth */
+    uint32_t *run;             /* [lookups + 1] index of each run's first entry */
+    float *pool;               /* compact gradients, one table after another */
+    float **grad;              /* [num_tables] into pool */
+    int64_t *first_row;        /* [num_tables + 1] rows numbered over all tables */
+    int64_t *first_run;        /* [num_tables + 1] */
+    int64_t *part;             /* [threads + 1] */
     uint32_t (*count)[DIGITS]; /* [threads] */
     int64_t entries, runs;
 };
@@ -94,8 +94,8 @@ static void pack(struct plan *p, const struct batch *in, int thread, int threads
 }
 
 /* One stable pass over the digit at shift. */
-static void radix_pass(const struct plan *p, const uint64_t *from, uint64_t *to, int shift, int thread,
-                       int threads) {
+static void radix_pass(const struct plan *p, const uint64_t *from, uint64_t *to, int shift,
+                       int thread, int threads) {
     int64_t lo = part_begin(p->entries, thread, threads);
     int64_t hi = part_begin(p->entries, thread + 1, threads);
     uint32_t *count = p->count[thread];
@@ -160,7 +160,8 @@ static void reduce(const struct plan *p, const struct batch *in) {
             float c; /* a row of the next table would be fetched in vain, not wrongly */
             if (entry_row(p->entry[k + GRAD_AHEAD]) < p->first_row[t + 1])
                 prefetch(gather_row(&p->gather, &p->gather.table[t],
-                                    (uint32_t)p->entry[k + GRAD_AHEAD], &c), dim);
+                                    (uint32_t)p->entry[k + GRAD_AHEAD], &c),
+                         dim);
         }
         sum_entries(&p->gather, &p->gather.table[t], e, p->run[u + 1] - p->run[u], dim,
                     p->grad[t] + (u - p->first_run[t]) * dim);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a lookup to its gradient row and coefficient: pooling, mean and per-lookup weights are folded
- * in here, so that no kernel makes a pass for them.
+ * From a lookup to its gradient row and coefficient: pooling, mean and per-lookup weights are
+ * folded in here, so that no kernel makes a pass for them.
  *
- * Kernels that reorder lookups carry a 32-bit *position* instead of a lookup: the flat bag where that
- * tells everything (unweighted, pooled), the lookup otherwise.
+ * Kernels that reorder lookups carry a 32-bit *position* instead of a lookup: the flat bag where
+ * that tells everything (unweighted, pooled), the lookup otherwise.
  */
 #ifndef EMBFUSE_CPU_GATHER_H
 #define EMBFUSE_CPU_GATHER_H
@@ -45,8 +45,7 @@ static inline void gather_lay_out(struct gather *g, struct scratch *s, const str
     g->feature = scratch_take(s, in->num_features, sizeof *g->feature);
     g->table = scratch_take(s, in->num_tables, sizeof *g->table);
     g->scale = mean ? scratch_take(s, in->num_features * in->bags, sizeof *g->scale) : NULL;
-    g->bag_of =
-        by_position && bag_of ? scratch_take(s, in->lookups, sizeof *g->bag_of) : NULL;
+    g->bag_of = by_position && bag_of ? scratch_take(s, in->lookups, sizeof *g->bag_of) : NULL;
 }
 
 /* Serial part of the preparation, O(features + tables). */

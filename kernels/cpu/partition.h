@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * One pass that deals the lookups of every table into buckets small enough for L1, so that what is
- * left of the index build (sorting or hashing a bucket) never leaves the core. Ids arrive grouped by
- * feature, so each table has buckets of its own and no bit of the table number is ever sorted.
+ * left of the index build (sorting or hashing a bucket) never leaves the core. Ids arrive grouped
+ * by feature, so each table has buckets of its own and no bit of the table number is ever sorted.
  *
- * Stable: the entries of a bucket are in the order of their lookups, whatever the number of threads.
+ * Stable: the entries of a bucket are in the order of their lookups, whatever the number of
+ * threads.
  */
 #ifndef EMBFUSE_CPU_PARTITION_H
 #define EMBFUSE_CPU_PARTITION_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows: sum gradient rows, apply a rule to a row, prefetch one. The only code of the CPU kernels that
- * touches elements: their type (fp32) is decided here.
+ * Rows: sum gradient rows, apply a rule to a row, prefetch one. The only code of the CPU kernels
+ * that touches elements: their type (fp32) is decided here.
  */
 #ifndef EMBFUSE_CPU_ROW_H
 #define EMBFUSE_CPU_ROW_H
@@ -89,8 +89,7 @@ static inline void sum_entries(const struct gather *g, const struct gather_table
 }
 
 ALWAYS_INLINE void row_update_as(const enum rule_kind kind, const struct rule_step *given,
-                                 const struct table *io, int64_t row, int32_t dim,
-                                 const float *g) {
+                                 const struct table *io, int64_t row, int32_t dim, const float *g) {
     struct rule_step step = *given;
     step.rule.kind = kind; /* a constant here: the compiler folds every switch of the rule */
     const struct rule_info info = rule_info(kind);

@@ -48,14 +48,16 @@ static inline void touched_prepare(const struct touched *x, const struct batch *
 
 /* Called by every thread of the team: clears its part of the bitmap. */
 static inline void touched_clear(const struct touched *x, int thread, int threads) {
-    int64_t lo = part_begin(x->words, thread, threads), hi = part_begin(x->words, thread + 1, threads);
+    int64_t lo = part_begin(x->words, thread, threads),
+            hi = part_begin(x->words, thread + 1, threads);
     memset(x->bits + lo, 0, (size_t)(hi - lo) * sizeof *x->bits);
 }
 
 /* Called by every thread of the team, between barriers: ranks the bits, places the gradients. */
 static inline void touched_rank(const struct touched *x, const struct batch *in, int thread,
                                 int threads) {
-    int64_t lo = part_begin(x->words, thread, threads), hi = part_begin(x->words, thread + 1, threads);
+    int64_t lo = part_begin(x->words, thread, threads),
+            hi = part_begin(x->words, thread + 1, threads);
     int64_t count = 0;
     for (int64_t w = lo; w < hi; w++) count += __builtin_popcountll(x->bits[w]);
     x->part[thread + 1] = count;
@@ -76,7 +78,8 @@ static inline void touched_rank(const struct touched *x, const struct batch *in,
         float *next = x->pool;
         for (int32_t t = 0; t < in->num_tables; t++) {
             int64_t first = x->rank[x->first_word[t]];
-            int64_t last = t + 1 < in->num_tables ? x->rank[x->first_word[t + 1]] : x->part[threads];
+            int64_t last =
+                t + 1 < in->num_tables ? x->rank[x->first_word[t + 1]] : x->part[threads];
             x->grad[t] = next;
             next += (last - first) * in->tables[t].dim;
         }
@@ -91,7 +94,8 @@ static inline int64_t touched_floats(const struct touched *x, const struct batch
 }
 
 /* The accumulator of a touched row. */
-static inline float *touched_grad(const struct touched *x, int32_t table, int64_t row, int32_t dim) {
+static inline float *touched_grad(const struct touched *x, int32_t table, int64_t row,
+                                  int32_t dim) {
     int64_t word = x->first_word[table] + (row >> 6);
     uint64_t below = x->bits[word] & ((UINT64_C(1) << (row & 63)) - 1);
     int64_t slot = x->rank[word] + __builtin_popcountll(below) - x->rank[x->first_word[table]];
@@ -106,8 +110,8 @@ static inline void touched_zero(const struct touched *x, const struct batch *in,
     memset(x->pool + lo, 0, (size_t)(hi - lo) * sizeof(float));
 }
 
-/* Called by every thread of the team: the separate optimizer pass over the touched rows. The rows of
- * a word are neighbours in the accumulator and not in the table, so the next word's are fetched
+/* Called by every thread of the team: the separate optimizer pass over the touched rows. The rows
+ * of a word are neighbours in the accumulator and not in the table, so the next word's are fetched
  * while this one's are updated. */
 static inline void touched_update(const struct touched *x, const struct batch *in,
                                   const struct rule_step *steps, const struct table *io) {
@@ -126,7 +130,6 @@ static inline void touched_update(const struct touched *x, const struct batch *i
         }
     }
 }
-
 
 struct touched_plan {
     struct gather gather;
@@ -163,8 +166,8 @@ ALWAYS_INLINE void touched_add(struct touched_walk *w, struct lookup l) {
     scatter_push(&w->scatter, touched_grad(&w->plan->touched, t, l.row, dim), from, c, dim);
 }
 
-/* One step. mark and add get every lookup of the thread's share: all of them where owners pick their
- * own (split false), an equal part where threads add atomically (split true). */
+/* One step. mark and add get every lookup of the thread's share: all of them where owners pick
+ * their own (split false), an equal part where threads add atomically (split true). */
 ALWAYS_INLINE int touched_step(const struct batch *in, const struct rule_step *steps,
                                const struct table *io, const struct launch *how, const bool split,
                                void (*mark)(void *, struct lookup),
