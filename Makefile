@@ -58,8 +58,9 @@ CXXFLAGS += -std=c++17 $(COMMON) -Wno-shadow # C lets a function be named as its
 LDLIBS   += -lz -lxxhash -lm
 
 kernels  := $(sort $(wildcard kernels/*/*.c))
-harness  := $(filter-out harness/embfuse.c,$(sort $(wildcard harness/*.c datasets/*.c)))
+harness  := $(sort $(wildcard harness/*.c datasets/*.c))
 objects  := $(kernels:%.c=$(B)/%.o) $(harness:%.c=$(B)/%.o)
+cli      := $(sort $(wildcard cli/*.c))
 
 # What a run measures; each becomes an option of build/bench and is in the record. See make help.
 variables := FILTER SPEC TRACE ALPHA DIMS ROWS BATCH POOLING RULE SEED THREADS REPS RING MODES
@@ -131,7 +132,7 @@ $(B)/%.o: %.cpp Makefile
 $(B)/bench: $(B)/harness/gbench.o $(objects)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) -o $@
 
-$(B)/embfuse: $(B)/harness/embfuse.o $(objects)
+$(B)/embfuse: $(cli:%.c=$(B)/%.o) $(objects)
 	$(call quiet,LD)$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
 
 include tests/test.mk

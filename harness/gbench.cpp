@@ -47,6 +47,7 @@ class Collector : public benchmark::BenchmarkReporter {
     }
     void ReportRuns(const std::vector<Run> &reported) override {
         for (Run run : reported) {
+            if (run.run_type == Run::RT_Aggregate) run.counters.clear(); /* of times only */
             for (auto c = run.counters.begin(); c != run.counters.end();)
                 c = std::isfinite(c->second.value) ? std::next(c) : run.counters.erase(c);
             runs.push_back(run);
@@ -207,25 +208,20 @@ const char *placement(double pingpong_ns) {
 
 void Driver::sample(benchmark::State &state, struct measure *m, const Case &c,
                     const std::string &rule, const struct scratch_use &use, int *round) {
-    struct error err;
-    struct sample s;
+    struct sample s = {};
     for (auto unused : state) {
         (void)unused;
-        if (measure_sample(m, c.entry->kernel, c.mode, (*round)++, &s, &err)) {
-            state.SkipWithError(err.text);
-            return;
-        }
+        measure_sample(m, c.entry->kernel, c.mode, (*round)++, &s);
         state.SetIterationTime(s.seconds);
     }
     bool dense =
         (c.entry->kernel->traits & DENSE_STEP) && !rule_info(m->rules[0].kind).idle_is_identity;
-    bool exact = batch_sums_exact(&m->workload->batches[s.batch], m->grad_mode);
     char print[32];
     snprintf(print, sizeof print, "%016" PRIx64, m->stats[s.batch].fingerprint);
     state.SetLabel("workload=" + std::string(m->workload->name) + " rule=" + rule +
                    " kernel=" + c.entry->kernel->name + " mode=" + mode_name(c.mode) +
                    " operation=" + (dense ? "dense" : "lazy") +
-                   " check=" + (exact ? "exact" : "bound") + " fingerprint=" + print +
+                   " check=" + (m->exact[s.batch] ? "exact" : "bound") + " fingerprint=" + print +
                    " placement=" + placement(s.ceiling.pingpong_ns));
     workload_counters(state.counters, m, s.batch, alpha);
     sample_counters(state.counters, m, s, use);
@@ -254,7 +250,7 @@ void Driver::measure_cases(struct measure *m, std::vector<Case> cases, const std
         const struct kernel *k = c.entry->kernel;
         if (use.count(k) || out.count(k)) continue;
         progress.say(workload + ": checking " + k->name);
-        if (check(k, 0) && measure_scratch(m, k, &use[k], &err)) {
+        if (check(k, 0) && measure_prepare(m, k, &use[k], &err)) {
             out.insert(k);
             refuse(workload, k->name, err.text);
         }

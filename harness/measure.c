@@ -11,8 +11,8 @@
 
 /* Most tries for one undisturbed sample, and the time after which there is no further one: on a
  * machine that is never quiet the last try counts, and its sample says how many came before. */
-enum { TRIES = 5 };
-static const double seconds_for_tries = 0.5;
+enum { TRIES = 4 };
+static const double seconds_for_tries = 0.25;
 
 static void *must(void *p) {
     if (!p) abort();
@@ -37,7 +37,6 @@ int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int
                  struct error *err) {
     memset(m, 0, sizeof *m);
     m->workload = w;
-    m->grad_mode = mode;
     m->threads = threads;
     if (memory_require(measure_bytes(w->tables, w->num_tables, w->batches[0].lookups, w->ring),
                        w->name, err))
@@ -47,6 +46,7 @@ int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int
         m->index[k] = row_index_build(&w->batches[k]);
         m->stats[k] = id_stats(&w->batches[k], &m->index[k]);
         m->compulsory[k] = compulsory_bytes(&w->batches[k], &m->index[k]);
+        m->exact[k] = batch_sums_exact(&w->batches[k], mode);
     }
     if (tables_create(&m->tables, w->tables, w->num_tables, w->seed, err)) goto out;
     m->rules = must(calloc((size_t)w->num_tables, sizeof *m->rules));
@@ -84,16 +84,14 @@ static size_t declared_scratch(const struct measure *m, const struct kernel *k) 
     return most;
 }
 
-/* Scratch of exactly the declared size; the pages of the last kernel are reused if it fits so. */
-static int scratch_for(struct measure *m, const struct kernel *k, struct error *err) {
+/* Scratch of exactly the declared size. */
+static int scratch_for(const struct measure *m, const struct kernel *k, struct buffer *out,
+                       struct error *err) {
     const char *why = kernel_refuses(k, &m->workload->batches[0]);
     if (why) return fail(err, "%s: %s", k->name, why);
-    size_t bytes = declared_scratch(m, k);
-    if (m->scratch.data && m->scratch.bytes == bytes) return 0;
-    char what[SPEC_NAME_MAX + 64];
+    char what[96];
     snprintf(what, sizeof what, "scratch of %s", k->name);
-    buffer_free(&m->scratch);
-    return buffer_alloc(&m->scratch, bytes, what, err);
+    return buffer_alloc(out, declared_scratch(m, k), what, err);
 }
 
 struct stopwatch {
@@ -109,10 +107,11 @@ static void mark(void *ctx, enum stage ended) {
 }
 
 /* One step on batch b; returns its time, and the stages' if asked for. */
-static double step(struct measure *m, const struct kernel *k, int b, double *stage) {
+static double step(struct measure *m, const struct kernel *k, int b, void *scratch,
+                   double *stage) {
     struct stopwatch watch = {clock_seconds(), stage};
     struct launch how = {.threads = m->threads,
-                         .scratch = m->scratch.data,
+                         .scratch = scratch,
                          .mark = stage ? mark : NULL,
                          .mark_ctx = &watch};
     double begin = watch.last;
@@ -138,9 +137,10 @@ static void initial_row(const void *ctx, int32_t table, int64_t row, float *weig
 
 int measure_check(struct measure *m, const struct kernel *k, int batch, struct check_result *out,
                   struct error *err) {
-    if (scratch_for(m, k, err)) return -1;
-    buffer_poison(&m->scratch);
-    step(m, k, batch, NULL);
+    struct buffer scratch;
+    if (scratch_for(m, k, &scratch, err)) return -1;
+    buffer_poison(&scratch);
+    step(m, k, batch, scratch.data, NULL);
     const struct batch *in = &m->workload->batches[batch];
     struct check c = {.in = in,
                       .index = &m->index[batch],
@@ -149,13 +149,14 @@ int measure_check(struct measure *m, const struct kernel *k, int batch, struct c
                       .before = initial_row,
                       .before_ctx = &m->tables,
                       .after = m->tables.tables,
-                      .exact = batch_sums_exact(in, m->grad_mode),
+                      .exact = m->exact[batch],
                       .dense = k->traits & DENSE_STEP};
     *out = check_run(&c);
-    if (out->ok && !(buffer_intact(&m->scratch) && tables_intact(&m->tables))) {
+    if (out->ok && !(buffer_intact(&scratch) && tables_intact(&m->tables))) {
         out->ok = false;
         strcpy(out->message, "wrote outside of its scratch or of the tables");
     }
+    buffer_free(&scratch);
     if (out->ok)
         restore(m, k, batch);
     else
@@ -163,15 +164,22 @@ int measure_check(struct measure *m, const struct kernel *k, int batch, struct c
     return out->ok ? 0 : 1;
 }
 
-int measure_scratch(struct measure *m, const struct kernel *k, struct scratch_use *out,
+int measure_prepare(struct measure *m, const struct kernel *k, struct scratch_use *out,
                     struct error *err) {
-    if (scratch_for(m, k, err)) return -1;
-    buffer_drop(&m->scratch);
+    struct buffer scratch;
+    if (scratch_for(m, k, &scratch, err)) return -1;
     struct memory_watch watch = memory_watch();
-    step(m, k, 0, NULL);
+    step(m, k, 0, scratch.data, NULL);
     out->observed = memory_watch_peak(watch);
-    out->declared = (int64_t)m->scratch.bytes;
+    out->declared = (int64_t)scratch.bytes;
     restore(m, k, 0);
+    if (scratch.bytes <= m->scratch.bytes) {
+        buffer_free(&scratch);
+        return 0;
+    }
+    buffer_free(&m->scratch);
+    m->scratch = scratch;
+    buffer_poison(&m->scratch); /* makes it resident: page faults are no part of a step */
     return 0;
 }
 
@@ -181,9 +189,8 @@ static long context_switches(void) {
     return r.ru_nivcsw;
 }
 
-int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
-                   struct sample *out, struct error *err) {
-    if (scratch_for(m, k, err)) return -1;
+void measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
+                    struct sample *out) {
     memset(out, 0, sizeof *out);
     out->batch = mode == MODE_COLD ? round % m->workload->ring : 0;
     double begin = clock_seconds();
@@ -194,14 +201,13 @@ int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mo
         if (mode == MODE_COLD) {
             ceiling_flush_caches(&m->ceilings);
         } else {
-            step(m, k, out->batch, NULL);
+            step(m, k, out->batch, m->scratch.data, NULL);
             restore(m, k, out->batch);
         }
         long before = context_switches();
-        out->seconds = step(m, k, out->batch, out->stage);
+        out->seconds = step(m, k, out->batch, m->scratch.data, out->stage);
         out->disturbed = context_switches() != before;
         restore(m, k, out->batch);
         if (!out->disturbed || clock_seconds() - begin > seconds_for_tries) break;
     }
-    return 0;
 }

@@ -33,7 +33,6 @@ struct scratch_use {
 
 struct measure {
     struct workload *workload; /* not owned */
-    enum grad_mode grad_mode;
     int threads;
     struct table_set tables;
     struct rule *rules; /* [num_tables] */
@@ -41,8 +40,9 @@ struct measure {
     struct row_index index[RING_MAX];
     struct id_stats stats[RING_MAX];
     int64_t compulsory[RING_MAX]; /* bytes */
+    bool exact[RING_MAX];         /* results are compared bit for bit */
     struct ceiling_probe ceilings;
-    struct buffer scratch; /* of the kernel that ran last */
+    struct buffer scratch; /* resident, large enough for every kernel that was prepared */
 };
 
 /* The step number that is measured: past the first ones, where Adam's corrections are near 0. */
@@ -58,13 +58,14 @@ void measure_close(struct measure *m);
 int measure_check(struct measure *m, const struct kernel *k, int batch, struct check_result *out,
                   struct error *err);
 
-/* Runs the kernel once with fresh scratch pages and says what memory appeared. */
-int measure_scratch(struct measure *m, const struct kernel *k, struct scratch_use *out,
+/* Before a kernel is sampled: runs it once with fresh scratch pages, says what memory appeared, and
+ * makes sure that sampling finds its scratch resident. */
+int measure_prepare(struct measure *m, const struct kernel *k, struct scratch_use *out,
                     struct error *err);
 
-/* One timed step. round chooses the batch. */
-int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
-                   struct sample *out, struct error *err);
+/* One timed step of a kernel that was prepared. round chooses the batch. */
+void measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
+                    struct sample *out);
 
 /* Bytes that measure_open will allocate for a workload beside its batches. */
 int64_t measure_bytes(const struct table_shape *tables, int32_t count, int64_t lookups, int ring);

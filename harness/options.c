@@ -163,7 +163,7 @@ int options_parse(int argc, char **argv, struct options *out, struct error *err)
         each_word(*t.modes ? t.modes : "cold warm", use_mode, out, err))
         return -1;
     if (parse_count("THREADS", t.threads, 1, 4096, omp_get_max_threads(), &out->threads, err) ||
-        parse_count("REPS", t.reps, 1, 1000, 7, &out->reps, err) ||
+        parse_count("REPS", t.reps, 1, 1000, 5, &out->reps, err) ||
         parse_count("RING", t.ring, 1, RING_MAX, 3, &out->ring, err))
         return -1;
     omp_set_num_threads(out->threads);

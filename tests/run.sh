@@ -7,6 +7,8 @@ export CMOCKA_MESSAGE_OUTPUT=TAP
 export BUILD=${BUILD:-build}
 # Tests run more threads than there are cores: who waits must not spin.
 export OMP_WAIT_POLICY=passive
+# Tests ask for more threads than there are cores; those that wait must not take the others' time.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1}
 prefix=
 if [ "${SANITIZE:-}" = thread ]; then

@@ -11,6 +11,10 @@ ONLY ?=
 $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(objects)
 	$(call quiet,LD)$(CC) $(CFLAGS) $^ -lcmocka $(LDLIBS) -o $@
 
+# It counts what kernels ask the system for.
+$(B)/tests/test_memory: LDLIBS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc \
+    -Wl,--wrap=aligned_alloc,--wrap=posix_memalign,--wrap=mmap
+
 include tests/fuzz/fuzz.mk
 
 test:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Generated and recorded workloads: the same for any number of threads and on any day (golden
- * fingerprints), with the lengths, reuse and hits that were asked for, laid out as kernel.h says.
+ * Generated workloads: the same for any number of threads and on any day (golden fingerprints),
+ * with the lengths, reuse and hits that were asked for.
  */
 #include <math.h>
 #include <omp.h>
@@ -12,22 +12,8 @@
 
 #include "harness/histogram.h"
 #include "harness/id_stats.h"
-#include "harness/workload.h"
-#include "tests/work_files.h"
 
-#include "tests/cmocka_cases.h"
-
-static struct workload generate(const char *text, int ring, enum grad_mode mode) {
-    struct spec_list list;
-    struct workload w;
-    struct error err = {""};
-    if (spec_parse("test", text, strlen(text), NULL, &list, &err)) fail_msg("%s", err.text);
-    if (workload_generate(&list.specs[0], ring, mode, &w, &err)) fail_msg("%s", err.text);
-    spec_list_free(&list);
-    for (int k = 0; k < w.ring; k++)
-        if (batch_validate(&w.batches[k], &err)) fail_msg("%s", err.text);
-    return w;
-}
+#include "tests/generate.h"
 
 static struct id_stats stats_of(const struct batch *in) {
     struct row_index x = row_index_build(in);
@@ -281,153 +267,6 @@ static void histogram_of_any_size(void **state) {
     }
 }
 
-/* --- gradients and weights */
-
-static void exact_gradients(void **state) {
-    struct workload w =
-        generate("workload w\nbatch 200\nrows 50\ndim 7\nweighted 1\n", 2, GRAD_EXACT);
-    const struct batch *in = &w.batches[0];
-    int64_t seen[9] = {0}, equal = 0;
-    (void)state;
-    for (int64_t i = 0; i < in->grad_floats; i++) {
-        float units = in->grad[i] * 64;
-        assert_true(units == rintf(units) && fabsf(units) <= 4);
-        seen[(int)units + 4]++;
-        equal += in->grad[i] == w.batches[1].grad[i];
-    }
-    for (int v = 0; v < 9; v++)
-        assert_in_range(seen[v], in->grad_floats / 18, in->grad_floats / 6);
-    assert_true(equal < in->grad_floats / 5); /* a ninth by chance */
-    for (int64_t i = 0; i < in->lookups; i++) {
-        float x = in->lookup_weights[i];
-        assert_true(x == 0.5f || x == 1.0f || x == 2.0f);
-    }
-    assert_true(batch_sums_exact(in, GRAD_EXACT));
-    assert_false(batch_sums_exact(in, GRAD_REAL));
-    workload_free(&w);
-}
-
-static void real_gradients(void **state) {
-    struct workload w =
-        generate("workload w\nbatch 2000\nrows 50\ndim 7\nweighted 1\n", 1, GRAD_REAL);
-    const struct batch *in = &w.batches[0];
-    double sum = 0, squares = 0, weights = 0;
-    (void)state;
-    for (int64_t i = 0; i < in->grad_floats; i++) {
-        assert_true(in->grad[i] >= -1 && in->grad[i] < 1);
-        sum += in->grad[i];
-        squares += in->grad[i] * in->grad[i];
-    }
-    for (int64_t i = 0; i < in->lookups; i++) {
-        assert_true(in->lookup_weights[i] >= 0.25f && in->lookup_weights[i] < 1.25f);
-        weights += in->lookup_weights[i];
-    }
-    assert_true(fabs(sum / (double)in->grad_floats) < 0.02);
-    assert_true(fabs(squares / (double)in->grad_floats - 1.0 / 3) < 0.01);
-    assert_true(fabs(weights / (double)in->lookups - 0.75) < 0.01);
-    workload_free(&w);
-}
-
-/* Mean: exact only where every bag's divisor, padding left out, is a power of two. */
-static void sums_exact_under_mean(void **state) {
-    (void)state;
-    struct workload w = generate("workload w\nbatch 50\nrows 9\ndim 2\npooling mean\n"
-                                 "length fixed 4\n",
-                                 1, GRAD_EXACT);
-    assert_true(batch_sums_exact(&w.batches[0], GRAD_EXACT));
-    workload_free(&w);
-    w = generate("workload w\nbatch 50\nrows 9\ndim 2\npooling mean\nlength fixed 4\npadding 0\n",
-                 1, GRAD_EXACT);
-    assert_false(batch_sums_exact(&w.batches[0], GRAD_EXACT)); /* some bag has 3 left */
-    workload_free(&w);
-    w = generate("workload w\nbatch 50\nrows 9\ndim 2\npooling mean\nlength fixed 3\n", 1,
-                 GRAD_EXACT);
-    assert_false(batch_sums_exact(&w.batches[0], GRAD_EXACT));
-    workload_free(&w);
-}
-
-/* A single row with 2^22 summands of up to 4 units can leave the 2^24 that a float counts. */
-static void sums_not_exact_on_one_row(void **state) {
-    (void)state;
-    struct workload w =
-        generate("workload w\nbatch 2048\nrows 1\ndim 1\nlength fixed 2048\n", 1, GRAD_EXACT);
-    assert_false(batch_sums_exact(&w.batches[0], GRAD_EXACT));
-    workload_free(&w);
-    w = generate("workload w\nbatch 2048\nrows 1\ndim 1\nlength fixed 2047\n", 1, GRAD_EXACT);
-    assert_true(batch_sums_exact(&w.batches[0], GRAD_EXACT));
-    workload_free(&w);
-}
-
-/* --- layout */
-
-static const char *const mixed_tables =
-    "features 2\ntable rows 10 dim 3 length uniform 0 4\ntable rows 20 dim 5 length fixed 2\n";
-
-static void assert_counts(const struct workload *w, int k) {
-    const struct batch *in = &w->batches[k];
-    for (int t = 0; t < in->num_tables; t++) {
-        int64_t lookups = 0;
-        for (int f = 2 * t; f < 2 * t + 2; f++) {
-            const int64_t *offsets = in->offsets + f * in->bags;
-            assert_int_equal(in->features[f].table, t);
-            assert_int_equal(in->features[f].lookups, offsets[in->bags] - offsets[0]);
-            lookups += in->features[f].lookups;
-        }
-        assert_int_equal(in->tables[t].features, 2);
-        assert_int_equal(in->tables[t].lookups, lookups);
-    }
-}
-
-static void layout_of_pooled(void **state) {
-    static const int64_t column[] = {0, 3, 6, 11};
-    char text[200];
-    (void)state;
-    snprintf(text, sizeof text, "workload w\nbatch 30\n%s", mixed_tables);
-    struct workload w = generate(text, 2, GRAD_EXACT);
-    for (int k = 0; k < 2; k++) {
-        for (int f = 0; f < 4; f++) {
-            assert_int_equal(w.batches[k].features[f].grad_offset, column[f]);
-            assert_int_equal(w.batches[k].features[f].grad_stride, 16);
-        }
-        assert_int_equal(w.batches[k].grad_floats, 30 * 16);
-        assert_counts(&w, k);
-    }
-    workload_free(&w);
-}
-
-static void layout_of_sequences(void **state) {
-    char text[200];
-    (void)state;
-    snprintf(text, sizeof text, "workload w\nbatch 30\npooling none\n%s", mixed_tables);
-    struct workload w = generate(text, 2, GRAD_EXACT);
-    assert_true(w.batches[0].features[0].lookups != w.batches[1].features[0].lookups);
-    for (int k = 0; k < 2; k++) {
-        int64_t floats = 0;
-        for (int f = 0; f < 4; f++) {
-            const struct feature *x = &w.batches[k].features[f];
-            assert_int_equal(x->grad_offset, floats);
-            assert_int_equal(x->grad_stride, f < 2 ? 3 : 5);
-            floats += x->lookups * x->grad_stride;
-        }
-        assert_int_equal(w.batches[k].grad_floats, floats);
-        assert_counts(&w, k);
-    }
-    workload_free(&w);
-}
-
-/* workload_bytes speaks of means, so fixed lengths make it exact. */
-static void bytes_as_said(void **state) {
-    static const char *text = "workload w\nbatch 100\ntables 3\nrows 10\ndim 6\nlength fixed 5\n"
-                              "weighted 1\nid_type int32\n";
-    struct spec_list l;
-    struct error err;
-    (void)state;
-    assert_int_equal(spec_parse("t", text, strlen(text), NULL, &l, &err), 0);
-    int64_t offsets = (300 + 1) * 8, lookups = 1500 * (4 + 4), grad = 100 * 18 * 4;
-    assert_int_equal(workload_bytes(l.specs, 2), 2 * (offsets + lookups + grad));
-    spec_list_free(&l);
-}
-
 /* --- what is refused */
 
 struct refused_case {
@@ -450,160 +289,13 @@ enum { NUM_REFUSED = sizeof refused_cases / sizeof refused_cases[0] };
 
 static void refused_with_message(void **state) {
     const struct refused_case *c = *state;
-    struct spec_list l;
+    struct spec_list l = points_of(c->text);
     struct workload w;
     struct error err = {""};
-    if (spec_parse("t", c->text, strlen(c->text), NULL, &l, &err)) fail_msg("%s", err.text);
     assert_int_equal(workload_generate(l.specs, c->ring, GRAD_EXACT, &w, &err), -1);
     if (strncmp(err.text, c->message, strlen(c->message))) fail_msg("message: %s", err.text);
     workload_free(&w); /* nothing is left to free, and that does no harm */
     spec_list_free(&l);
-}
-
-/* Two features of two bags over tables of 10 and 20 rows; one thing is wrong. */
-struct invalid_case {
-    const char *test;
-    int64_t ids[6], offsets[5], lookups;
-    const char *message;
-};
-
-static const struct invalid_case invalid_cases[] = {
-    {"valid", {0, 9, 1, 19, 0, 3}, {0, 2, 3, 3, 6}, 6, NULL},
-    {"negative id",
-     {0, -1, 1, 19, 0, 3},
-     {0, 2, 3, 3, 6},
-     6,
-     "feature 0, bag 0, lookup 1: id -1 is no row of a table of 10 rows"},
-    {"id is rows",
-     {0, 9, 1, 19, 20, 3},
-     {0, 2, 3, 3, 6},
-     6,
-     "feature 1, bag 1, lookup 4: id 20 is no row of a table of 20 rows"},
-    {"id of the other table",
-     {0, 9, 10, 19, 0, 3},
-     {0, 2, 3, 3, 6},
-     6,
-     "feature 0, bag 1, lookup 2: id 10 is no row of a table of 10 rows"},
-    {"offsets fall",
-     {0, 9, 1, 19, 0, 3},
-     {0, 3, 2, 3, 6},
-     6,
-     "feature 0, bag 1: offsets 3 to 2 in a batch of 6 lookups"},
-    {"offsets pass the lookups",
-     {0, 9, 1, 19, 0, 3},
-     {0, 2, 3, 9, 6},
-     6,
-     "feature 1, bag 0: offsets 3 to 9 in a batch of 6 lookups"},
-    {"offsets start late",
-     {0, 9, 1, 19, 0, 3},
-     {1, 2, 3, 3, 6},
-     6,
-     "feature 0, bag 0: offsets start at 1"},
-    {"offsets start early",
-     {0, 9, 1, 19, 0, 3},
-     {-1, 2, 3, 3, 6},
-     6,
-     "feature 0, bag 0: offsets start at -1"},
-    {"offsets end early",
-     {0, 9, 1, 19, 0, 3},
-     {0, 2, 3, 3, 5},
-     6,
-     "feature 1, bag 1: offsets end at 5 of 6 lookups"},
-};
-enum { NUM_INVALID = sizeof invalid_cases / sizeof invalid_cases[0] };
-
-static void validated(void **state) {
-    const struct invalid_case *c = *state;
-    const struct table_shape tables[] = {{.rows = 10, .dim = 1}, {.rows = 20, .dim = 1}};
-    const struct feature features[] = {{.table = 0}, {.table = 1}};
-    struct error err = {""};
-    for (int narrow = 0; narrow < 2; narrow++) {
-        int32_t ids[6];
-        for (int i = 0; i < 6; i++)
-            ids[i] = (int32_t)c->ids[i];
-        struct batch in = {.num_tables = 2,
-                           .num_features = 2,
-                           .bags = 2,
-                           .lookups = c->lookups,
-                           .tables = tables,
-                           .features = features,
-                           .id_type = narrow ? ID_INT32 : ID_INT64,
-                           .ids = c->ids,
-                           .offsets = c->offsets};
-        if (narrow) in.ids = ids;
-        assert_int_equal(batch_validate(&in, &err), c->message ? -1 : 0);
-        if (c->message && strncmp(err.text, c->message, strlen(c->message)))
-            fail_msg("message: %s", err.text);
-    }
-}
-
-/* --- recorded ids */
-
-static struct spec_list like_of(const char *text) {
-    struct spec_list l;
-    struct error err = {""};
-    if (spec_parse("like", text, strlen(text), NULL, &l, &err)) fail_msg("%s", err.text);
-    return l;
-}
-
-static void trace_in_order(void **state) {
-    static const char first[] = "1 2\n3\n\n4 4 4\n5\n", second[] = "7\n8\n9\n\n6\n";
-    struct work_path a = work_path("workload", "a.txt"), b = work_path("workload", "b.txt");
-    struct spec_list like = like_of("workload t\ndim 3 4\npooling mean\nid_type int32\nseed 5\n");
-    char paths[3 * sizeof a.text];
-    struct workload w;
-    struct error err = {""};
-    (void)state;
-    assert_int_equal(work_write(a.text, first, sizeof first - 1), 0);
-    assert_int_equal(work_write(b.text, second, sizeof second - 1), 0);
-    snprintf(paths, sizeof paths, "%s,%s", a.text, b.text);
-    if (workload_from_trace(paths, &like.specs[1], 2, 8, GRAD_EXACT, &w, &err))
-        fail_msg("%s", err.text);
-    assert_string_equal(w.name, "a+b/dim:4");
-    assert_int_equal(w.ring, 2); /* the fifth bag is left over */
-    assert_int_equal(w.num_tables, 2);
-    assert_int_equal(w.tables[0].rows, 6);
-    assert_int_equal(w.tables[1].rows, 10);
-    assert_int_equal(w.tables[1].dim, 4);
-    static const int64_t ids[2][5] = {{1, 2, 3, 7, 8}, {4, 4, 4, 9, 0}};
-    static const int64_t offsets[2][5] = {{0, 2, 3, 4, 5}, {0, 0, 3, 4, 4}};
-    for (int k = 0; k < 2; k++) {
-        const struct batch *in = &w.batches[k];
-        assert_int_equal(batch_validate(in, &err), 0);
-        assert_int_equal(in->lookups, offsets[k][4]);
-        assert_memory_equal(in->offsets, offsets[k], sizeof offsets[k]);
-        for (int64_t i = 0; i < in->lookups; i++)
-            assert_int_equal(batch_id(in, i), ids[k][i]);
-        assert_int_equal(in->features[1].pooling, POOL_MEAN);
-        assert_int_equal(in->grad_floats, 2 * 8);
-    }
-    workload_free(&w);
-    assert_int_equal(workload_from_trace(a.text, like.specs, 0, 3, GRAD_EXACT, &w, &err), 0);
-    assert_int_equal(w.ring, 1); /* shorter than 2^20 lookups: all of it */
-    assert_int_equal(w.batches[0].bags, 5);
-    assert_int_equal(w.batches[0].lookups, 7);
-    workload_free(&w);
-    assert_int_equal(workload_from_trace(a.text, like.specs, 6, 3, GRAD_EXACT, &w, &err), -1);
-    assert_non_null(strstr(err.text, "a batch of 6 bags from a trace of 5; take 1 to 5, or 0"));
-    spec_list_free(&like);
-}
-
-static void traces_must_line_up(void **state) {
-    struct work_path a = work_path("workload", "a.txt"), b = work_path("workload", "short.txt");
-    struct spec_list like = like_of("workload t\n");
-    char paths[3 * sizeof a.text];
-    struct workload w;
-    struct error err = {""};
-    (void)state;
-    assert_int_equal(work_write(a.text, "1\n2\n", 4), 0);
-    assert_int_equal(work_write(b.text, "1\n", 2), 0);
-    snprintf(paths, sizeof paths, "%s,%s", a.text, b.text);
-    assert_int_equal(workload_from_trace(paths, like.specs, 1, 1, GRAD_EXACT, &w, &err), -1);
-    assert_non_null(strstr(err.text, "short.txt: 1 bags where the first file has 2"));
-    assert_int_equal(workload_from_trace("/nowhere.txt", like.specs, 1, 1, GRAD_EXACT, &w, &err),
-                     -1);
-    assert_non_null(strstr(err.text, "/nowhere.txt"));
-    spec_list_free(&like);
 }
 
 int main(void) {
@@ -615,18 +307,9 @@ int main(void) {
         cmocka_unit_test(rank_to_row),
         cmocka_unit_test(histogram_as_published),
         cmocka_unit_test(histogram_of_any_size),
-        cmocka_unit_test(exact_gradients),
-        cmocka_unit_test(real_gradients),
-        cmocka_unit_test(sums_exact_under_mean),
-        cmocka_unit_test(sums_not_exact_on_one_row),
-        cmocka_unit_test(layout_of_pooled),
-        cmocka_unit_test(layout_of_sequences),
-        cmocka_unit_test(bytes_as_said),
-        cmocka_unit_test(trace_in_order),
-        cmocka_unit_test(traces_must_line_up),
     };
     enum { NUM_SINGLE = sizeof single / sizeof single[0] };
-    struct CMUnitTest tests[NUM_SINGLE + NUM_GOLDEN + NUM_LENGTHS + NUM_REFUSED + NUM_INVALID];
+    struct CMUnitTest tests[NUM_SINGLE + NUM_GOLDEN + NUM_LENGTHS + NUM_REFUSED];
     size_t n = 0;
     for (int i = 0; i < NUM_SINGLE; i++)
         tests[n++] = single[i];
@@ -636,7 +319,5 @@ int main(void) {
         tests[n++] = case_test(length_cases[i].test, lengths_as_asked, &length_cases[i]);
     for (int i = 0; i < NUM_REFUSED; i++)
         tests[n++] = case_test(refused_cases[i].test, refused_with_message, &refused_cases[i]);
-    for (int i = 0; i < NUM_INVALID; i++)
-        tests[n++] = case_test(invalid_cases[i].test, validated, &invalid_cases[i]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,8 @@ static int64_t draw(const struct chi_case *c, const struct zipf *z, const struct
     }
 }
 
-/* Neighbouring ranks share a cell until 20 draws are expected in it. */
+/* Neighbouring ranks share a cell until 20 draws are expected in it. Each cell may be off by five
+ * standard deviations, and so may the sum of all. */
 static void ranks_follow_the_law(void **state) {
     const struct chi_case *c = *state;
     struct zipf z = zipf_make(RANKS, c->s, c->q);
@@ -89,6 +90,8 @@ static void ranks_follow_the_law(void **state) {
         left -= weight_of(c, r) / total * DRAWS;
         seen += (double)count[r];
         if (r + 1 < RANKS && (expected < 20 || left < 20)) continue;
+        double off = (seen - expected) / sqrt(expected * (1.0 - expected / DRAWS));
+        if (fabs(off) > 5.0) fail_msg("rank %d: %.0f draws, expected %.1f", r, seen, expected);
         chi += (seen - expected) * (seen - expected) / expected;
         cells++;
         expected = seen = 0.0;

@@ -3,7 +3,7 @@
  * Dense baseline: a gradient as large as the tables, and an optimizer that sweeps all of it. What a
  * framework does that was not told the gradient is sparse.
  *
- * Who owns what: blocks of 64 rows are dealt to threads by a hash; every thread walks all lookups
+ * Who owns what: blocks of 512 rows are dealt to threads by a hash; every thread walks all lookups
  * and adds those of its rows, so there are no races and no atomics (PyTorch's CPU nn.Embedding
  * backward deals ranges of rows in the same way). Zero and sweep are split evenly. Scratch and
  * traffic: [rows][dim] floats per table; written, then read, whatever was touched. Deterministic: a
@@ -46,8 +46,8 @@ struct adder {
 
 static void add(void *ctx, struct lookup l) {
     struct adder *a = ctx;
-    if (owner_of(l.row, a->threads) != a->thread) return;
     int32_t t = a->in->features[l.feature].table, dim = a->in->tables[t].dim;
+    if (owner_of(t, l.row, a->threads) != a->thread) return;
     float c;
     const float *from = gather_at(&a->plan->gather, l.feature, l.q, l.i, &c);
     scatter_push(&a->scatter, a->plan->grad[t] + l.row * dim, from, c, dim);

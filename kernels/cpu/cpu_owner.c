@@ -2,7 +2,7 @@
  *
  * Owner-computes: no sort, no atomics, a gradient of the touched rows only.
  *
- * Who owns what: blocks of 64 rows are dealt to threads by a hash. Every thread walks all ids
+ * Who owns what: blocks of 512 rows are dealt to threads by a hash. Every thread walks all ids
  * twice: to mark its rows in a bitmap, whose ranks number the touched rows, and to add the
  * gradients of its rows to their accumulators. Then all threads update the touched rows. (Ownership
  * with every thread scanning all ids: IPEX' merged embedding bag; "race-free" in Kalamkar et al.
@@ -20,7 +20,7 @@ static size_t scratch_bytes(const struct batch *shape, int threads) {
 }
 
 static bool mine(const struct touched_walk *w, struct lookup l) {
-    return owner_of(l.row, w->threads) == w->thread;
+    return owner_of(w->in->features[l.feature].table, l.row, w->threads) == w->thread;
 }
 
 static void mark(void *ctx, struct lookup l) {

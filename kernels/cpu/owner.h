@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owner-computes: which thread owns a row. Blocks of 64 rows, so that a word of a bitmap over rows
- * has one owner, dealt by a hash, so that hot neighbours do not meet on one thread.
+ * Owner-computes: which thread owns a row. Blocks of 512 rows, so that a cache line of a bitmap over
+ * rows has one owner, dealt by a hash, so that neither hot neighbours nor tiny tables all meet on one
+ * thread.
  */
 #ifndef EMBFUSE_CPU_OWNER_H
 #define EMBFUSE_CPU_OWNER_H
 
 #include <stdint.h>
 
-static inline int owner_of(int64_t row, int threads) {
-    uint32_t hash = (uint32_t)(row >> 6) * 0x9e3779b1u;
+enum { OWNER_BLOCK = 512 };
+
+static inline int owner_of(int32_t table, int64_t row, int threads) {
+    uint32_t hash = ((uint32_t)(row / OWNER_BLOCK) + (uint32_t)table * 0x85ebca6bu) * 0x9e3779b1u;
     return (int)((uint64_t)hash * (uint32_t)threads >> 32);
 }
 

@@ -15,7 +15,7 @@
 
 struct touched {
     int64_t words;
-    uint64_t *bits;      /* [words]; every table begins a new word */
+    uint64_t *bits;      /* [words]; every table begins a new cache line */
     int64_t *rank;       /* [words] touched rows in the words before */
     int64_t *first_word; /* [num_tables + 1] */
     float **grad;        /* [num_tables] -> [touched rows][dim], one table after another */
@@ -23,8 +23,9 @@ struct touched {
     int64_t *part;       /* [threads + 1] */
 };
 
+/* Words of a table's bitmap: whole cache lines, so that tables never share one. */
 static inline int64_t words_of(int64_t rows) {
-    return (rows + 63) / 64;
+    return (rows + 511) / 512 * 8;
 }
 
 static inline void touched_lay_out(struct touched *x, struct scratch *s, const struct batch *in,

@@ -17,7 +17,7 @@ fuzz_names   := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fu
 # What each parser consists of, and further seeds for it.
 fuzz_sources_npy   := harness/error.c datasets/npy.c
 fuzz_sources_trace := harness/error.c datasets/npy.c datasets/trace.c
-fuzz_sources_spec  := harness/error.c $(wildcard harness/spec*.c)
+fuzz_sources_spec  := harness/error.c harness/lengths.c harness/zipf.c $(wildcard harness/spec*.c)
 fuzz_seeds_npy     := tests/golden/npy
 
 .PHONY: fuzz $(fuzz_names:%=fuzz-run-%)

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is asked of .npy files beyond their format: type, shape, and numbers that are numbers.
+ */
+#ifndef EMBFUSE_CLI_ARRAYS_H
+#define EMBFUSE_CLI_ARRAYS_H
+
+#include <stdbool.h>
+
+#include "datasets/npy.h"
+#include "harness/error.h"
+
+/* Reads float32; with finite, refuses NaN and infinities and says where one is. */
+int array_read_floats(const char *path, bool finite, struct npy *out, struct error *err);
+
+/* Reads int32 or int64. */
+int array_read_ints(const char *path, struct npy *out, struct error *err);
+
+static inline bool array_is_shaped(const struct npy *a, int num_dims, const int64_t *shape) {
+    bool same = a->num_dims == num_dims;
+    for (int d = 0; same && d < num_dims; d++) same = a->shape[d] == shape[d];
+    return same;
+}
+
+/* Fails, naming both, unless the shape is that; what explains it. */
+int array_want_shape(const char *path, const struct npy *a, int num_dims, const int64_t *shape,
+                     const char *what, struct error *err);
+
+#endif

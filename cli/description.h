@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * PREFIX.batch: what the arrays of a batch mean, one thing a line, # starts a comment.
+ *
+ *     bags 51200                               per feature; may be left out
+ *     weighted 1                               there are lookup weights
+ *     table rows 1000 dim 64 rule adam lr 0.1  repeatable: table 0, 1, ...
+ *     feature table 0 pooling mean padding 3   repeatable, in the order of offsets and gradient
+ *
+ * A table may have lr, eps, momentum, beta1, beta2; what is left out is as in rules.h. A feature
+ * has pooling sum and no padding where nothing is said.
+ */
+#ifndef EMBFUSE_CLI_DESCRIPTION_H
+#define EMBFUSE_CLI_DESCRIPTION_H
+
+#include <stdio.h>
+
+#include "harness/spec_keys.h"
+#include "harness/workload.h"
+
+struct description {
+    int64_t bags; /* 0: not said */
+    bool weighted;
+    int32_t num_tables, num_features;
+    struct table_shape *tables; /* [num_tables] rows, dim, rule */
+    struct rule *rules;         /* [num_tables] */
+    struct feature *features;   /* [num_features] table, pooling, padding_id */
+};
+
+int description_read(const char *path, struct description *out, struct error *err);
+void description_free(struct description *d);
+
+/* Appends a table or a feature. Fails when out of memory. */
+int description_add_table(struct description *d, struct table_shape table, struct rule rule,
+                          struct error *err);
+int description_add_feature(struct description *d, struct feature feature, struct error *err);
+
+/* What the features must be like; path is for messages. */
+int description_check(const struct description *d, const char *path, struct error *err);
+
+void description_write(FILE *file, const struct workload *w, int batch);
+
+/* The hyper-parameters of a rule. */
+enum { HYPERS = 5 };
+const char *hyper_name(int i);
+/* Sets number i from a text. */
+int hyper_set(struct rule *rule, int i, const char *text, struct where at, struct error *err);
+
+#endif

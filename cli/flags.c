@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/flags.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FLAGS_MAX = 40 };
+
+static void help(const struct usage *u) {
+    printf("usage: embfuse %s%s%s [--FLAG VALUE ...]\n", u->command, u->operand ? " " : "",
+           u->operand ? u->operand : "");
+    for (int i = 0; i < u->count; i++) {
+        const struct flag *f = &u->flags[i];
+        char form[80];
+        snprintf(form, sizeof form, "--%s %s", f->name, f->value ? f->value : "");
+        printf("  %-26s %s\n", form, f->help);
+    }
+    if (u->more) printf("%s", u->more);
+}
+
+int flags_parse(const struct usage *u, int argc, char **argv, const char **operand,
+                struct error *err) {
+    struct option longs[FLAGS_MAX + 2] = {{0}};
+    if (u->count > FLAGS_MAX) abort();
+    for (int i = 0; i < u->count; i++) {
+        const struct flag *f = &u->flags[i];
+        *f->text = NULL;
+        longs[i] = (struct option){f->name, f->value ? required_argument : no_argument, NULL, i};
+    }
+    longs[u->count] = (struct option){"help", no_argument, NULL, u->count};
+    if (operand) *operand = NULL;
+    opterr = 0;
+    for (int c; (c = getopt_long(argc, argv, ":", longs, NULL)) != -1;) {
+        if (c == ':') return fail(err, "%s: %.80s lacks its value", u->command, argv[optind - 1]);
+        if (c == '?')
+            return fail(err, "%s: unknown flag '%.80s'; see embfuse %s --help", u->command,
+                        argv[optind - 1], u->command);
+        if (c == u->count) {
+            help(u);
+            return 1;
+        }
+        *u->flags[c].text = optarg ? optarg : "";
+    }
+    if (operand && optind < argc) *operand = argv[optind++];
+    if (optind == argc) return 0;
+    return fail(err, "%s: unexpected argument '%.80s'; see embfuse %s --help", u->command,
+                argv[optind], u->command);
+}
+
+int flag_whole(const char *name, const char *text, int64_t least, int64_t most, int64_t *out,
+               struct error *err) {
+    if (!text) return 0;
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (!*text || *end || errno || value < least || value > most)
+        return fail(err, "--%s is a whole number from %lld to %lld, not '%.40s'", name,
+                    (long long)least, (long long)most, text);
+    *out = value;
+    return 0;
+}
+
+int flag_required(const char *name, const char *text, struct error *err) {
+    return text && *text ? 0 : fail(err, "--%s is missing; see --help", name);
+}

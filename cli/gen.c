@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * embfuse gen: one batch of a workload as files that NumPy reads, described by PREFIX.batch.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/description.h"
+#include "cli/flags.h"
+#include "cli/source.h"
+#include "cli/table_files.h"
+
+struct gen {
+    const char *file, *text, *out, *workload, *number, *mode, *initial;
+    int64_t batch;
+    enum grad_mode grad_mode;
+};
+
+static int parse(int argc, char **argv, struct gen *g, struct error *err) {
+    const struct flag flags[] = {
+        {"spec-text", "TEXT", "a spec in place of the file; ';' ends a line", &g->text},
+        {"workload", "NAME", "which one, where the spec has several", &g->workload},
+        {"batch-number", "K", "batches before it in the stream, 0 to 7 [0]", &g->number},
+        {"mode", "exact|real", "gradients: sums exact in any order, or uniform [exact]", &g->mode},
+        {"initial-tables", NULL, "weights and states too", &g->initial},
+        {"out", "PREFIX", "begin of all file names", &g->out},
+    };
+    static const char more[] =
+        "Writes PREFIX.batch (tables and features), .ids.npy, .offsets.npy [features*bags + 1],\n"
+        ".grad.npy ([bags][sum of dims]; of sequences [ids][dim], or flat where dims differ),\n"
+        ".lookup_weights.npy where weighted; with --initial-tables .weight.npy, .state.K.npy,\n"
+        ".row_state.npy, or .weight.T.npy, .state.T.K.npy, .row_state.T.npy of several tables.\n";
+    struct usage usage = {"gen", "SPECFILE", more, flags, sizeof flags / sizeof *flags};
+    int status = flags_parse(&usage, argc, argv, &g->file, err);
+    if (status) return status;
+    if (!g->file == !g->text) return fail(err, "gen: give a spec file or --spec-text");
+    if (flag_required("out", g->out, err)) return -1;
+    g->batch = 0;
+    if (flag_whole("batch-number", g->number, 0, RING_MAX - 1, &g->batch, err)) return -1;
+    bool real = g->mode && strcmp(g->mode, "real") == 0;
+    if (g->mode && !real && strcmp(g->mode, "exact") != 0)
+        return fail(err, "--mode is exact or real, not '%.40s'", g->mode);
+    g->grad_mode = real ? GRAD_REAL : GRAD_EXACT;
+    return 0;
+}
+
+/* The text with lines in the place of semicolons. */
+static int parse_text(const char *text, struct spec_list *list, struct error *err) {
+    char *lines = strdup(text);
+    if (!lines) return fail(err, "out of memory");
+    for (char *c = lines; *c; c++)
+        if (*c == ';') *c = '\n';
+    int status = spec_parse("--spec-text", lines, strlen(lines), NULL, list, err);
+    free(lines);
+    return status;
+}
+
+static int make(const struct gen *g, struct workload *out, struct error *err) {
+    struct spec_list list;
+    if (g->text ? parse_text(g->text, &list, err) : spec_read(g->file, NULL, &list, err)) return -1;
+    const struct spec *spec = spec_pick(&list, g->file ? g->file : "--spec-text", g->workload, err);
+    int status = spec ? spec_generate(spec, (int)g->batch + 1, g->grad_mode, out, err) : -1;
+    spec_list_free(&list);
+    return status;
+}
+
+static int write_npy(struct outputs *o, const struct gen *g, const char *what, enum npy_type type,
+                     int num_dims, const int64_t *shape, const void *data, struct error *err) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s.%s.npy", g->out, what);
+    return outputs_npy(o, path, type, num_dims, shape, data, err);
+}
+
+static int write_grad(struct outputs *o, const struct gen *g, const struct batch *in,
+                      struct error *err) {
+    const struct feature *first = &in->features[0];
+    int64_t rows = first->pooling == POOL_NONE ? in->lookups : in->bags;
+    int64_t shape[2] = {rows, first->grad_stride};
+    bool matrix = rows * first->grad_stride == in->grad_floats;
+    for (int f = 1; f < in->num_features; f++)
+        matrix &= in->features[f].grad_stride == first->grad_stride;
+    if (!matrix) shape[0] = in->grad_floats;
+    return write_npy(o, g, "grad", NPY_FLOAT32, matrix ? 2 : 1, shape, in->grad, err);
+}
+
+static int write_batch(struct outputs *o, const struct gen *g, const struct batch *in,
+                       struct error *err) {
+    int64_t offsets = in->num_features * in->bags + 1;
+    enum npy_type type = in->id_type == ID_INT32 ? NPY_INT32 : NPY_INT64;
+    if (write_npy(o, g, "ids", type, 1, &in->lookups, in->ids, err) ||
+        write_npy(o, g, "offsets", NPY_INT64, 1, &offsets, in->offsets, err) ||
+        write_grad(o, g, in, err))
+        return -1;
+    if (!in->lookup_weights) return 0;
+    return write_npy(o, g, "lookup_weights", NPY_FLOAT32, 1, &in->lookups, in->lookup_weights, err);
+}
+
+static int write_description(struct outputs *o, const struct gen *g, const struct workload *w,
+                             struct error *err) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s.batch", g->out);
+    const char *part = outputs_add(o, path, err);
+    FILE *file = part ? fopen(part, "w") : NULL;
+    if (!part) return -1;
+    if (file) description_write(file, w, (int)g->batch);
+    bool bad = !file || ferror(file);
+    if ((file && fclose(file)) || bad)
+        return fail(err, "%s: cannot write: %s", part, strerror(errno));
+    return 0;
+}
+
+static int write_tables(struct outputs *o, const struct gen *g, const struct workload *w,
+                        struct error *err) {
+    struct table_set tables;
+    if (tables_create(&tables, w->tables, w->num_tables, w->seed, err)) return -1;
+    int status = table_files_write(o, g->out, &tables, err);
+    tables_free(&tables);
+    return status;
+}
+
+static int write_all(const struct gen *g, const struct workload *w, struct error *err) {
+    struct outputs o = {0};
+    int status = write_batch(&o, g, &w->batches[g->batch], err);
+    if (status == 0 && g->initial) status = write_tables(&o, g, w, err);
+    if (status == 0) status = write_description(&o, g, w, err);
+    if (status == 0) status = outputs_commit(&o, err);
+    outputs_free(&o);
+    return status;
+}
+
+int gen_command(int argc, char **argv, struct error *err) {
+    struct gen g;
+    struct workload w;
+    int status = parse(argc, argv, &g, err);
+    if (status > 0) return EXIT_FINE;
+    if (status < 0 || outputs_check(g.out, err) || make(&g, &w, err)) return EXIT_USAGE;
+    status = write_all(&g, &w, err);
+    const struct batch *in = &w.batches[g.batch];
+    if (status == 0)
+        printf("%s.batch: %s, batch %lld: %lld ids in %d x %lld bags\n", g.out, w.name,
+               (long long)g.batch, (long long)in->lookups, in->num_features, (long long)in->bags);
+    workload_free(&w);
+    return status ? EXIT_USAGE : EXIT_FINE;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * embfuse list: what this build can do, for a terminal, for the README and for programs.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/flags.h"
+#include "cli/json.h"
+#include "harness/registry.h"
+
+enum form { FORM_TEXT, FORM_MARKDOWN, FORM_JSON };
+
+static const struct {
+    unsigned bit;
+    const char *name;
+} traits[] = {
+    {DETERMINISTIC, "deterministic"}, {DENSE_GRAD, "dense_gradient"}, {DENSE_STEP, "dense_step"}};
+enum { TRAITS = sizeof traits / sizeof *traits };
+
+enum { NAMES_MAX = 200 };
+
+static void append(char names[NAMES_MAX], const char *between, const char *name) {
+    size_t used = strlen(names);
+    snprintf(names + used, NAMES_MAX - used, "%s%s", used ? between : "", name);
+}
+
+/* Names joined by `between`; a kernel of all rules says so where `all` is given. */
+static void rule_names(unsigned rules, const char *between, const char *all,
+                       char names[NAMES_MAX]) {
+    names[0] = '\0';
+    if (all && rules == ALL_RULES) {
+        append(names, "", all);
+        return;
+    }
+    for (int r = 0; r < RULE_COUNT; r++)
+        if (rules & (1u << r)) append(names, between, rule_info((enum rule_kind)r).name);
+}
+
+static void trait_names(unsigned bits, const char *between, char names[NAMES_MAX]) {
+    names[0] = '\0';
+    for (int i = 0; i < TRAITS; i++)
+        if (bits & traits[i].bit) append(names, between, traits[i].name);
+}
+
+static const char *place_name(enum place place) {
+    return place == ON_HOST ? "host" : "device";
+}
+
+static void state_text(const struct rule_info *r, char text[NAMES_MAX]) {
+    char part[40];
+    text[0] = '\0';
+    snprintf(part, sizeof part, "%d per element", r->elem_states);
+    if (r->elem_states) append(text, ", ", part);
+    snprintf(part, sizeof part, "%d per row", r->row_states);
+    if (r->row_states) append(text, ", ", part);
+    if (!text[0]) append(text, "", "none");
+}
+
+static void kernel_text(const struct registered *r, enum form form) {
+    const struct kernel *k = r->kernel;
+    char rules[NAMES_MAX], marks[NAMES_MAX];
+    rule_names(k->rules, " ", "all", rules);
+    trait_names(k->traits, " ", marks);
+    if (form == FORM_MARKDOWN)
+        printf("| `%s` | %s | %s | %s | %s | %s | %s |\n", k->name, r->family, place_name(k->place),
+               k->label, k->idea, rules, marks);
+    else
+        printf("%-16s %-8s %-7s %-20s %-8s %s\n    %s\n", k->name, r->family, place_name(k->place),
+               k->label, rules, marks[0] ? marks : "-", k->idea);
+}
+
+static void rule_text(const struct rule_info *r, enum form form) {
+    char states[NAMES_MAX];
+    state_text(r, states);
+    const char *sums = r->reduces ? "yes" : "no", *keeps = r->idle_is_identity ? "yes" : "no";
+    if (form == FORM_MARKDOWN)
+        printf("| `%s` | `%s` | %s | %s | %s |\n", r->name, r->formula, states, sums, keeps);
+    else
+        printf("%-16s %-14s %-8s %-11s %s\n", r->name, states, sums, keeps, r->formula);
+}
+
+static void print_tables(enum form form) {
+    int count;
+    const struct registered *all = registry(&count);
+    if (form == FORM_MARKDOWN)
+        printf("| kernel | family | place | label | idea | rules | traits |\n"
+               "|---|---|---|---|---|---|---|\n");
+    else
+        printf("%-16s %-8s %-7s %-20s %-8s %s\n", "KERNEL", "FAMILY", "PLACE", "LABEL", "RULES",
+               "TRAITS");
+    for (int i = 0; i < count; i++) kernel_text(&all[i], form);
+    if (form == FORM_MARKDOWN)
+        printf("\n| rule | formula | state | reduces over the row | a zero gradient changes "
+               "nothing |\n"
+               "|---|---|---|---|---|\n");
+    else
+        printf("\n%-16s %-14s %-8s %-11s %s\n", "RULE", "STATE", "REDUCES", "IDLE KEEPS",
+               "FORMULA");
+    for (int r = 0; r < RULE_COUNT; r++) {
+        struct rule_info info = rule_info((enum rule_kind)r);
+        rule_text(&info, form);
+    }
+}
+
+/* "key": ["a", "b"] from names joined by blanks */
+static void json_names(const char *key, char names[NAMES_MAX]) {
+    char *rest = NULL;
+    printf("\"%s\": [", key);
+    for (char *n = strtok_r(names, " ", &rest), *first = n; n; n = strtok_r(NULL, " ", &rest)) {
+        if (n != first) printf(", ");
+        json_string(n);
+    }
+    printf("]");
+}
+
+static void kernel_json(const struct registered *r) {
+    const struct kernel *k = r->kernel;
+    char names[NAMES_MAX];
+    printf("{");
+    json_text("name", k->name, ", ");
+    json_text("family", r->family, ", ");
+    json_text("place", place_name(k->place), ", ");
+    json_text("label", k->label, ", ");
+    json_text("idea", k->idea, ", ");
+    rule_names(k->rules, " ", NULL, names);
+    json_names("rules", names);
+    printf(", ");
+    trait_names(k->traits, " ", names);
+    json_names("traits", names);
+    printf("}");
+}
+
+static void print_json(void) {
+    int count;
+    const struct registered *all = registry(&count);
+    printf("{\"kernels\": [");
+    for (int i = 0; i < count; i++) {
+        printf(i ? ",\n  " : "\n  ");
+        kernel_json(&all[i]);
+    }
+    printf("],\n \"rules\": [");
+    for (int r = 0; r < RULE_COUNT; r++) {
+        struct rule_info info = rule_info((enum rule_kind)r);
+        printf(r ? ",\n  {" : "\n  {");
+        json_text("name", info.name, ", ");
+        json_text("formula", info.formula, ", ");
+        printf("\"elem_states\": %d, \"row_states\": %d, \"reduces\": %s, "
+               "\"idle_is_identity\": %s}",
+               info.elem_states, info.row_states, info.reduces ? "true" : "false",
+               info.idle_is_identity ? "true" : "false");
+    }
+    printf("]}\n");
+}
+
+int list_command(int argc, char **argv, struct error *err) {
+    const char *json, *markdown;
+    const struct flag flags[] = {
+        {"json", NULL, "for programs", &json},
+        {"markdown", NULL, "two tables for a README", &markdown},
+    };
+    struct usage usage = {"list", NULL, NULL, flags, sizeof flags / sizeof *flags};
+    int status = flags_parse(&usage, argc, argv, NULL, err);
+    if (status) return status < 0 ? EXIT_USAGE : EXIT_FINE;
+    if (json && markdown) {
+        fail(err, "list: --json and --markdown exclude each other");
+        return EXIT_USAGE;
+    }
+    if (json)
+        print_json();
+    else
+        print_tables(markdown ? FORM_MARKDOWN : FORM_TEXT);
+    return EXIT_FINE;
+}

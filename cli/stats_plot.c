@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gnuplot reads a script of variables and two small data blocks, and cli/stats.gp draws them:
+ * points are evenly spaced on the logarithmic axis of ranks, however many rows there are.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/outputs.h"
+#include "cli/stats.h"
+
+extern char **environ;
+
+static const char frame[] = "cli/stats.gp";
+
+/* NAME = 'text', with quotes doubled and nothing expanded. */
+static void assign(FILE *f, const char *name, const char *text) {
+    fprintf(f, "%s = '", name);
+    for (; *text; text++) fprintf(f, *text == '\'' ? "''" : "%c", *text);
+    fprintf(f, "'\n");
+}
+
+static void write_ranks(FILE *f, const struct stats *s) {
+    const double per_decade = 40;
+    fprintf(f, "$ranks << EOD\n");
+    for (int64_t i = 0, rank = 0; rank < s->ids.distinct; i++) {
+        int64_t next = (int64_t)pow(10, (double)i / per_decade);
+        if (next > s->ids.distinct) next = s->ids.distinct;
+        if (next > rank) fprintf(f, "%lld %lld\n", (long long)next, (long long)s->hits[next - 1]);
+        rank = next;
+    }
+    fprintf(f, "EOD\n");
+}
+
+static void write_runs(FILE *f, const struct stats *s) {
+    fprintf(f, "$runs << EOD\n");
+    for (int b = 0; b < RUN_BINS; b++)
+        fprintf(f, "%.6g\n", 100.0 * (double)s->ids.run_lookups[b] / (double)s->ids.lookups);
+    fprintf(f, "EOD\n");
+}
+
+static void write_script(FILE *f, const char *kind, const char *out, const struct workload *w,
+                         const struct stats *s) {
+    const struct id_stats *x = &s->ids;
+    char summary[200];
+    snprintf(summary, sizeof summary, "%lld lookups of %lld distinct rows, hottest row %.3g %%",
+             (long long)x->lookups, (long long)x->distinct,
+             100.0 * (double)x->hottest / (double)x->lookups);
+    assign(f, "kind", kind);
+    assign(f, "out", out);
+    assign(f, "heading", w->name);
+    assign(f, "machine", summary);
+    write_ranks(f, s);
+    write_runs(f, s);
+    fprintf(f, "load '%s'\n", frame);
+}
+
+/* First line of what gnuplot said that is not empty. */
+static void first_line(FILE *log, char line[200]) {
+    rewind(log);
+    line[0] = '\0';
+    while ((!line[0] || line[0] == '\n') && fgets(line, 200, log)) continue;
+    line[strcspn(line, "\n")] = '\0';
+}
+
+/* gnuplot with the script as its input. */
+static int run_gnuplot(FILE *script, FILE *log, struct error *err) {
+    posix_spawn_file_actions_t files;
+    char *argv[] = {"gnuplot", NULL};
+    pid_t pid;
+    int status = 0;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, fileno(script), STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&files, fileno(log), STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&files, fileno(log), STDERR_FILENO);
+    int failed = posix_spawnp(&pid, argv[0], &files, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    if (failed)
+        return fail(err, "gnuplot: %s; install it (Debian: apt-get install gnuplot-nox)",
+                    strerror(failed));
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return 0;
+    char line[200];
+    first_line(log, line);
+    return fail(err, "gnuplot failed on %s: %s", frame, line);
+}
+
+static int draw(const char *kind, const char *out, const struct workload *w, const struct stats *s,
+                struct error *err) {
+    FILE *script = tmpfile(), *log = tmpfile();
+    int status = script && log ? 0 : fail(err, "no temporary file: %s", strerror(errno));
+    if (status == 0) {
+        write_script(script, kind, out, w, s);
+        rewind(script);
+        status = run_gnuplot(script, log, err);
+    }
+    struct stat st;
+    if (status == 0 && (stat(out, &st) || st.st_size == 0))
+        status = fail(err, "gnuplot drew nothing into %s", out);
+    if (script) fclose(script);
+    if (log) fclose(log);
+    return status;
+}
+
+int stats_plot(const char *prefix, const struct workload *w, const struct stats *s,
+               struct error *err) {
+    static const char *const kinds[] = {"svg", "png"};
+    if (access(frame, R_OK)) return fail(err, "%s is not here; run from the suite's root", frame);
+    if (s->ids.lookups == 0) return fail(err, "%s: nothing but padding; no picture", w->name);
+    struct outputs o = {0};
+    int status = 0;
+    for (int i = 0; status == 0 && i < 2; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s.%s", prefix, kinds[i]);
+        const char *part = outputs_add(&o, path, err);
+        status = part ? draw(kinds[i], part, w, s, err) : -1;
+    }
+    if (status == 0) status = outputs_commit(&o, err);
+    outputs_free(&o);
+    return status;
+}

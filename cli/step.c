@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * embfuse step: one kernel on your own batch and tables, checked against the oracle before anything
+ * is written.
+ */
+#include "cli/step.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/flags.h"
+#include "cli/table_files.h"
+#include "harness/registry.h"
+
+static const char more[] =
+    "A batch is --batch PREFIX (PREFIX.batch and its arrays, as gen writes them), or for one "
+    "table\n"
+    "and one feature --ids, --offsets, --grad. Tables are --tables PREFIX (.weight.npy, "
+    ".state.K.npy,\n"
+    ".row_state.npy; of several tables .weight.T.npy ...), by default the batch's PREFIX, or for "
+    "one\n"
+    "table --weight. States that are not given start at zero. All arrays are float32 but ids and\n"
+    "offsets (int32, int64). Writes the tables as PREFIX.weight.npy and so on, to be read again.\n";
+
+static int parse(int argc, char **argv, struct step_flags *f, struct error *err) {
+    const struct flag flags[] = {
+        {"kernel", "NAME", "see embfuse list", &f->kernel},
+        {"rule", "NAME", "of all tables; needed unless --batch says it", &f->rule},
+        {hyper_name(0), "X", "hyper-parameters, otherwise as in kernels/rules.h", &f->hyper[0]},
+        {hyper_name(1), "X", "", &f->hyper[1]},
+        {hyper_name(2), "X", "", &f->hyper[2]},
+        {hyper_name(3), "X", "", &f->hyper[3]},
+        {hyper_name(4), "X", "", &f->hyper[4]},
+        {"batch", "PREFIX", "described batch", &f->batch},
+        {"ids", "FILE", "[N]", &f->ids},
+        {"offsets", "FILE", "[bags + 1], from 0 to N", &f->offsets},
+        {"grad", "FILE", "[bags][dim]; with --pooling none [N][dim]", &f->grad},
+        {"lookup-weights", "FILE", "[N]", &f->lookup_weights},
+        {"pooling", "sum|mean|none", "what the forward pass did [sum]", &f->pooling},
+        {"padding", "ID", "the id that is no lookup [-1: none]", &f->padding},
+        {"tables", "PREFIX", "weights and states", &f->tables},
+        {"weight", "FILE", "[rows][dim]", &f->weight},
+        {"state", "FILE[,FILE]", "[rows][dim] for each per-element state", &f->state},
+        {"row-state", "FILE", "[rows]", &f->row_state},
+        {"out", "PREFIX", "begin of the results' names", &f->out},
+        {"steps", "N", "steps with the same gradient [1]", &f->steps_text},
+        {"first-step", "T", "number of the first, for Adam's correction [1]", &f->first_text},
+        {"threads", "T", "[all]", &f->threads_text},
+        {"no-check", NULL, "neither the oracle, nor a search for NaN", &f->no_check},
+    };
+    struct usage usage = {"step", NULL, more, flags, sizeof flags / sizeof *flags};
+    int status = flags_parse(&usage, argc, argv, NULL, err);
+    if (status) return status;
+    f->steps = f->first = 1;
+    f->threads = omp_get_max_threads();
+    if (flag_required("kernel", f->kernel, err) || flag_required("out", f->out, err) ||
+        flag_whole("steps", f->steps_text, 1, 1000000, &f->steps, err) ||
+        flag_whole("first-step", f->first_text, 1, 1000000000, &f->first, err) ||
+        flag_whole("threads", f->threads_text, 1, 4096, &f->threads, err))
+        return -1;
+    omp_set_num_threads((int)f->threads);
+    return outputs_check(f->out, err);
+}
+
+static void print_rules(const struct description *d) {
+    unsigned seen = 0;
+    for (int32_t t = 0; t < d->num_tables; t++) {
+        enum rule_kind kind = d->tables[t].rule;
+        if (!(seen & (1u << kind))) printf("%s%s", seen ? "+" : "", rule_info(kind).name);
+        seen |= 1u << kind;
+    }
+}
+
+static void report(const struct step_flags *f, const struct step_inputs *in,
+                   const struct step_outcome *o) {
+    printf("%s, ", f->kernel);
+    print_rules(&in->what);
+    printf(": %lld step%s, %lld lookups, %lld distinct rows, %.3f ms the last step, ",
+           (long long)f->steps, f->steps == 1 ? "" : "s", (long long)o->lookups,
+           (long long)o->distinct, 1e3 * o->seconds);
+    if (o->checked)
+        printf("checked: %s, worst error/bound %.3g", o->exact ? "exact" : "bound",
+               o->result.worst);
+    else
+        printf("not checked");
+    printf("%s\n", o->dense ? " (a dense step: idle rows move too)" : "");
+}
+
+static int write_tables(const struct step_flags *f, const struct table_set *s, struct error *err) {
+    struct outputs o = {0};
+    int status = table_files_write(&o, f->out, s, err);
+    if (status == 0) status = outputs_commit(&o, err);
+    outputs_free(&o);
+    return status;
+}
+
+int step_command(int argc, char **argv, struct error *err) {
+    struct step_flags f;
+    struct step_inputs in;
+    struct step_outcome outcome;
+    int status = parse(argc, argv, &f, err);
+    if (status > 0) return EXIT_FINE;
+    const struct kernel *k = status == 0 ? registry_find(f.kernel, err) : NULL;
+    if (!k || step_inputs_read(&f, &in, err)) return EXIT_USAGE;
+    status = step_run(&f, k, &in, &outcome, err);
+    if (status == 0) status = write_tables(&f, &in.tables, err);
+    if (status == 0) report(&f, &in, &outcome);
+    step_inputs_free(&in);
+    return status < 0 ? EXIT_USAGE : status > 0 ? EXIT_WRONG_RESULT : EXIT_FINE;
+}

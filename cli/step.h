@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The parts of embfuse step: its command line (step.c), what it reads (step_inputs.c) and the steps
+ * themselves (step_run.c).
+ */
+#ifndef EMBFUSE_CLI_STEP_H
+#define EMBFUSE_CLI_STEP_H
+
+#include "cli/description.h"
+#include "harness/check.h"
+#include "harness/tables.h"
+
+struct step_flags {
+    const char *kernel, *rule, *hyper[HYPERS];
+    const char *batch;                                                     /* PREFIX, or: */
+    const char *ids, *offsets, *grad, *lookup_weights, *pooling, *padding; /* one feature */
+    const char *tables;                                                    /* PREFIX, or: */
+    const char *weight, *state, *row_state;                                /* one table */
+    const char *out, *steps_text, *first_text, *threads_text, *no_check;
+    int64_t steps, first, threads;
+};
+
+struct step_inputs {
+    struct description what;
+    struct workload workload; /* of one batch */
+    struct table_set tables;
+};
+
+/* Reads and checks everything before anything runs. */
+int step_inputs_read(const struct step_flags *f, struct step_inputs *out, struct error *err);
+void step_inputs_free(struct step_inputs *in);
+
+struct step_outcome {
+    double seconds;   /* of the last step */
+    int64_t lookups;  /* that count: padding excluded */
+    int64_t distinct; /* rows that they touch */
+    bool checked, exact, dense;
+    struct check_result result;
+};
+
+/* Runs the steps in place and checks the last one. 0: fine, -1: could not run, 1: wrong. */
+int step_run(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
+             struct step_outcome *out, struct error *err);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/batch_read.h"
+#include "cli/flags.h"
+#include "cli/step.h"
+#include "cli/table_files.h"
+
+/* PREFIX.NAME */
+struct path {
+    char text[PATH_MAX];
+};
+
+static struct path path_of(const char *prefix, const char *name) {
+    struct path p;
+    snprintf(p.text, sizeof p.text, "%s.%s", prefix, name);
+    return p;
+}
+
+static int read_flag_value(enum key key, const char *flag, const char *text, double *out,
+                           struct error *err) {
+    struct value v;
+    if (!text) return 0;
+    if (value_read(key, text, (struct where){flag, 0}, &v, err)) return -1;
+    *out = v.number;
+    return 0;
+}
+
+/* One table and one feature, from flags alone. */
+static int describe_by_flags(const struct step_flags *f, struct description *d, struct error *err) {
+    struct path weight;
+    struct table_shape shape = {0};
+    double pooling = POOL_SUM, padding = -1;
+    *d = (struct description){.weighted = f->lookup_weights != NULL};
+    if (flag_required("ids", f->ids, err) || flag_required("offsets", f->offsets, err) ||
+        flag_required("grad", f->grad, err) || flag_required("rule", f->rule, err))
+        return -1;
+    if (!f->weight && !f->tables) return flag_required("weight", f->weight, err);
+    if (f->tables) weight = path_of(f->tables, "weight.npy");
+    if (table_files_shape(f->weight ? f->weight : weight.text, &shape, err) ||
+        rule_parse(f->rule, &shape.rule, err) ||
+        read_flag_value(KEY_POOLING, "--pooling", f->pooling, &pooling, err) ||
+        read_flag_value(KEY_PADDING, "--padding", f->padding, &padding, err))
+        return -1;
+    struct feature feature = {.pooling = (enum pooling)pooling, .padding_id = (int64_t)padding};
+    if (description_add_table(d, shape, rule_default(shape.rule), err) ||
+        description_add_feature(d, feature, err))
+        return -1;
+    return description_check(d, "--padding", err);
+}
+
+/* What flags say about the rules of all tables. */
+static int override_rules(const struct step_flags *f, struct description *d, struct error *err) {
+    enum rule_kind kind;
+    if (f->rule && rule_parse(f->rule, &kind, err)) return -1;
+    for (int32_t t = 0; t < d->num_tables; t++) {
+        if (f->rule) {
+            d->tables[t].rule = kind;
+            d->rules[t] = rule_default(kind);
+        }
+        for (int h = 0; h < HYPERS; h++) {
+            char flag[16];
+            snprintf(flag, sizeof flag, "--%s", hyper_name(h));
+            struct where at = {flag, 0};
+            if (f->hyper[h] && hyper_set(&d->rules[t], h, f->hyper[h], at, err)) return -1;
+        }
+    }
+    return 0;
+}
+
+static int describe(const struct step_flags *f, struct description *d, struct error *err) {
+    bool alone = f->ids || f->offsets || f->grad || f->lookup_weights || f->pooling || f->padding;
+    if (f->batch && alone)
+        return fail(err, "step: --batch excludes --ids, --offsets, --grad, --lookup-weights, "
+                         "--pooling and --padding");
+    if (!f->batch && !alone) return fail(err, "step: give --batch, or --ids, --offsets, --grad");
+    if (f->weight && f->tables) return fail(err, "step: give --weight or --tables, not both");
+    if ((f->state || f->row_state) && !f->weight)
+        return fail(err, "step: --state and --row-state go with --weight");
+    if (!f->batch) {
+        if (describe_by_flags(f, d, err)) return -1;
+    } else if (description_read(path_of(f->batch, "batch").text, d, err)) {
+        return -1;
+    }
+    if (f->weight && d->num_tables > 1)
+        return fail(err, "step: --weight is for one table, this batch has %d; use --tables PREFIX",
+                    d->num_tables);
+    return override_rules(f, d, err);
+}
+
+static int read_batch(const struct step_flags *f, struct step_inputs *in, struct error *err) {
+    struct batch_files files = {f->ids, f->offsets, f->grad, f->lookup_weights};
+    if (!f->batch) return batch_read(&files, &in->what, !f->no_check, &in->workload, err);
+    struct path ids = path_of(f->batch, "ids.npy"), offsets = path_of(f->batch, "offsets.npy"),
+                grad = path_of(f->batch, "grad.npy"),
+                weights = path_of(f->batch, "lookup_weights.npy");
+    files = (struct batch_files){ids.text, offsets.text, grad.text,
+                                 in->what.weighted ? weights.text : NULL};
+    return batch_read(&files, &in->what, !f->no_check, &in->workload, err);
+}
+
+/* The files named by --state: as many as the rule has states. */
+static int split_states(char *list, struct table_paths *paths, struct rule_info rule,
+                        struct error *err) {
+    int count = 0;
+    char *rest = NULL;
+    for (char *p = strtok_r(list, ",", &rest); p; p = strtok_r(NULL, ",", &rest), count++)
+        if (count < RULE_ELEM_STATES) paths->elem[count] = p;
+    if (count == rule.elem_states) return 0;
+    return fail(err, "--state names %d files; %s has %d states per element", count, rule.name,
+                rule.elem_states);
+}
+
+static int read_tables(const struct step_flags *f, struct step_inputs *in, struct error *err) {
+    const struct workload *w = &in->workload;
+    bool finite = !f->no_check;
+    if (tables_create(&in->tables, w->tables, w->num_tables, 0, err)) return -1;
+    if (!f->weight)
+        return table_files_read_all(f->tables ? f->tables : f->batch, finite, &in->tables, err);
+    struct table_paths paths = {.weight = f->weight, .row = f->row_state};
+    char *states = f->state ? strdup(f->state) : NULL;
+    int status = f->state && !states ? fail(err, "out of memory") : 0;
+    if (states) status = split_states(states, &paths, rule_info(w->tables[0].rule), err);
+    if (status == 0) status = table_files_read(&paths, finite, &in->tables, 0, err);
+    free(states);
+    return status;
+}
+
+int step_inputs_read(const struct step_flags *f, struct step_inputs *out, struct error *err) {
+    *out = (struct step_inputs){0};
+    if (describe(f, &out->what, err) == 0 && read_batch(f, out, err) == 0 &&
+        read_tables(f, out, err) == 0)
+        return 0;
+    step_inputs_free(out);
+    return -1;
+}
+
+void step_inputs_free(struct step_inputs *in) {
+    tables_free(&in->tables);
+    workload_free(&in->workload);
+    description_free(&in->what);
+}

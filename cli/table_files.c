@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/table_files.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/arrays.h"
+
+/* The arrays of a table, in this order. */
+enum { WEIGHT, ELEM, ROW = ELEM + RULE_ELEM_STATES, ARRAYS };
+
+/* data is NULL where the rule has no such array. */
+struct array {
+    float *data;
+    int num_dims;
+    int64_t shape[2], floats;
+};
+
+static struct array array_of(const struct table_set *s, int32_t t, int which) {
+    const struct table *x = &s->tables[t];
+    const struct table_shape *shape = &s->shapes[t];
+    struct rule_info info = rule_info(shape->rule);
+    int64_t width = which == ROW ? info.row_states : shape->dim;
+    bool there =
+        which == WEIGHT || (which == ROW ? info.row_states : which - ELEM < info.elem_states);
+    float *data = which == WEIGHT ? x->weight : which == ROW ? x->row : x->elem[which - ELEM];
+    return (struct array){there ? data : NULL,
+                          which == ROW && width == 1 ? 1 : 2,
+                          {shape->rows, width},
+                          there ? shape->rows * width : 0};
+}
+
+static void name_of(const char *prefix, const struct table_set *s, int32_t t, int which,
+                    char path[PATH_MAX]) {
+    char table[16] = "", number[16] = "";
+    if (s->count > 1) snprintf(table, sizeof table, ".%d", t);
+    if (which >= ELEM && which < ROW) snprintf(number, sizeof number, ".%d", which - ELEM);
+    snprintf(path, PATH_MAX, "%s.%s%s%s.npy", prefix,
+             which == WEIGHT ? "weight"
+             : which == ROW  ? "row_state"
+                             : "state",
+             table, number);
+}
+
+int table_files_shape(const char *weight, struct table_shape *shape, struct error *err) {
+    struct npy a;
+    if (array_read_floats(weight, false, &a, err)) return -1;
+    int64_t rows = a.shape[0], dim = a.shape[1];
+    bool good = a.num_dims == 2 && rows > 0 && dim > 0 && dim <= INT32_MAX;
+    npy_free(&a);
+    if (!good) return fail(err, "%s: weights are [rows][dim], neither of them 0", weight);
+    shape->rows = rows;
+    shape->dim = (int32_t)dim;
+    return 0;
+}
+
+static int read_array(const char *path, bool finite, const struct array *to, struct error *err) {
+    struct npy a;
+    if (!path) {
+        memset(to->data, 0, (size_t)to->floats * sizeof(float));
+        return 0;
+    }
+    if (array_read_floats(path, finite, &a, err)) return -1;
+    int status = array_want_shape(path, &a, to->num_dims, to->shape,
+                                  to->num_dims == 1 ? "[rows]" : "[rows][dim]", err);
+    if (status == 0) memcpy(to->data, a.data, (size_t)to->floats * sizeof(float));
+    npy_free(&a);
+    return status;
+}
+
+int table_files_read(const struct table_paths *paths, bool finite, struct table_set *s, int32_t t,
+                     struct error *err) {
+    for (int which = 0; which < ARRAYS; which++) {
+        const char *path = which == WEIGHT ? paths->weight
+                           : which == ROW  ? paths->row
+                                           : paths->elem[which - ELEM];
+        struct array to = array_of(s, t, which);
+        if (!to.data && path)
+            return fail(err, "%s: the rule %s has no such state", path,
+                        rule_info(s->shapes[t].rule).name);
+        if (to.data && read_array(path, finite, &to, err)) return -1;
+    }
+    return 0;
+}
+
+int table_files_read_all(const char *prefix, bool finite, struct table_set *s, struct error *err) {
+    for (int32_t t = 0; t < s->count; t++)
+        for (int which = 0; which < ARRAYS; which++) {
+            char path[PATH_MAX];
+            struct array to = array_of(s, t, which);
+            name_of(prefix, s, t, which, path);
+            bool zero = which != WEIGHT && access(path, F_OK) != 0;
+            if (to.data && read_array(zero ? NULL : path, finite, &to, err)) return -1;
+        }
+    return 0;
+}
+
+int table_files_write(struct outputs *o, const char *prefix, const struct table_set *s,
+                      struct error *err) {
+    for (int32_t t = 0; t < s->count; t++)
+        for (int which = 0; which < ARRAYS; which++) {
+            char path[PATH_MAX];
+            struct array a = array_of(s, t, which);
+            name_of(prefix, s, t, which, path);
+            if (a.data && outputs_npy(o, path, NPY_FLOAT32, a.num_dims, a.shape, a.data, err))
+                return -1;
+        }
+    return 0;
+}
+
+int table_set_copy(const struct table_set *from, struct table_set *to, struct error *err) {
+    if (tables_create(to, from->shapes, from->count, from->seed, err)) return -1;
+    for (int32_t t = 0; t < from->count; t++)
+        for (int which = 0; which < ARRAYS; which++) {
+            struct array a = array_of(from, t, which), b = array_of(to, t, which);
+            if (a.data) memcpy(b.data, a.data, (size_t)a.floats * sizeof(float));
+        }
+    return 0;
+}

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/batch_builder.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/rng.h"
+
+const int builder_threads[THREAD_COUNTS] = {8, 3, 2, 1};
+
+static void *must(void *p) {
+    if (!p) abort();
+    return p;
+}
+
+/* Room for `more` beyond `count` elements, in powers of two. */
+static void *grown(void *array, int64_t count, int64_t more, size_t size) {
+    int64_t room = 1;
+    while (room < count + more) room *= 2;
+    return must(realloc(array, (size_t)room * size));
+}
+
+/* A copy that ends where its last element ends. */
+static void *exact_copy(const void *array, int64_t count, size_t size) {
+    void *copy = must(malloc((size_t)count * size));
+    if (count > 0) memcpy(copy, array, (size_t)count * size);
+    return copy;
+}
+
+/* --- building */
+
+void builder_begin(struct builder *b, uint64_t seed, bool exact) {
+    *b = (struct builder){.seed = seed, .exact = exact, .id_type = ID_INT64, .step = 3};
+}
+
+int32_t builder_table(struct builder *b, int64_t rows, int32_t dim) {
+    b->shapes = grown(b->shapes, b->in.num_tables, 1, sizeof *b->shapes);
+    b->shapes[b->in.num_tables] = (struct table_shape){.rows = rows, .dim = dim, .rule = RULE_SGD};
+    return b->in.num_tables++;
+}
+
+int32_t builder_feature(struct builder *b, int32_t table, enum pooling pooling, int64_t padding) {
+    int32_t f = b->in.num_features++;
+    b->features = grown(b->features, f, 1, sizeof *b->features);
+    b->bags_of = grown(b->bags_of, f, 1, sizeof *b->bags_of);
+    b->features[f] = (struct feature){.table = table, .pooling = pooling, .padding_id = padding};
+    b->bags_of[f] = 0;
+    b->shapes[table].features++;
+    return f;
+}
+
+void builder_bag(struct builder *b, int64_t count, const int64_t *ids) {
+    struct feature *f = &b->features[b->in.num_features - 1];
+    b->ids = grown(b->ids, b->in.lookups, count + 1, sizeof *b->ids);
+    if (count > 0) memcpy(b->ids + b->in.lookups, ids, (size_t)count * sizeof *ids);
+    b->lengths = grown(b->lengths, b->num_lengths, 1, sizeof *b->lengths);
+    b->lengths[b->num_lengths++] = count;
+    b->bags_of[b->in.num_features - 1]++;
+    b->in.lookups += count;
+    f->lookups += count;
+    b->shapes[f->table].lookups += count;
+}
+
+void builder_random_bags(struct builder *b, int64_t bags, int64_t longest) {
+    int32_t f = b->in.num_features - 1;
+    int64_t rows = b->shapes[b->features[f].table].rows;
+    int64_t *ids = must(malloc((size_t)(longest + 1) * sizeof *ids));
+    for (int64_t i = 0; i < bags; i++) {
+        uint64_t key = rng_key(rng_key(b->seed, 98), (uint64_t)b->num_lengths);
+        int64_t length = (int64_t)(rng_unit(key, 0) * (double)(longest + 1));
+        for (int64_t k = 0; k < length; k++) {
+            double u = rng_unit(key, 1 + (uint64_t)k);
+            ids[k] = (int64_t)(u * u * (double)rows);
+        }
+        builder_bag(b, length, ids);
+    }
+    free(ids);
+}
+
+static int64_t *make_offsets(struct builder *b) {
+    for (int32_t f = 0; f < b->in.num_features; f++)
+        if (b->bags_of[f] > b->in.bags) b->in.bags = b->bags_of[f];
+    int64_t flat = b->in.num_features * b->in.bags, next = 0, q = 0;
+    int64_t *offsets = must(malloc((size_t)(flat + 1) * sizeof *offsets));
+    offsets[0] = 0;
+    for (int32_t f = 0; f < b->in.num_features; f++)
+        for (int64_t i = 0; i < b->in.bags; i++, q++)
+            offsets[q + 1] = offsets[q] + (i < b->bags_of[f] ? b->lengths[next++] : 0);
+    return offsets;
+}
+
+static void *make_ids(const struct builder *b) {
+    if (b->id_type == ID_INT64) return exact_copy(b->ids, b->in.lookups, sizeof *b->ids);
+    int32_t *narrow = must(malloc((size_t)b->in.lookups * sizeof *narrow));
+    for (int64_t i = 0; i < b->in.lookups; i++) narrow[i] = (int32_t)b->ids[i];
+    return narrow;
+}
+
+/* Pooled features are columns of one matrix, the first feature's rightmost, with a gap between two;
+ * sequences follow, with a gap between two rows. Returns the floats up to the last row's end. */
+static int64_t lay_out_grad(struct builder *b) {
+    int64_t columns = 0, end = 0;
+    for (int32_t f = 0; f < b->in.num_features; f++)
+        if (b->features[f].pooling != POOL_NONE) columns += b->shapes[b->features[f].table].dim + 1;
+    int64_t at = columns, next = columns * b->in.bags;
+    for (int32_t f = 0; f < b->in.num_features; f++) {
+        struct feature *x = &b->features[f];
+        int32_t dim = b->shapes[x->table].dim;
+        bool sequence = x->pooling == POOL_NONE;
+        x->grad_stride = sequence ? dim + 1 : columns;
+        x->grad_offset = sequence ? next : (at -= dim + 1);
+        int64_t rows = sequence ? x->lookups : b->in.bags;
+        next += sequence ? rows * x->grad_stride : 0;
+        if (rows > 0 && x->grad_offset + (rows - 1) * x->grad_stride + dim > end)
+            end = x->grad_offset + (rows - 1) * x->grad_stride + dim;
+    }
+    return end;
+}
+
+float *builder_grad(const struct builder *b, int32_t feature, int64_t r) {
+    const struct feature *f = &b->features[feature];
+    return (float *)b->in.grad + f->grad_offset + r * f->grad_stride;
+}
+
+static float grad_value(const struct builder *b, uint64_t key, int64_t d) {
+    uint32_t z = (uint32_t)rng_u64(key, (uint64_t)d);
+    if (b->exact) return (float)((int32_t)((z >> 16) * 9 >> 16) - 4) * 0x1p-6f;
+    return ((float)(z >> 8) * 0x1p-23f - 1.0f) / (float)(1 << (z & 7));
+}
+
+static void fill_grad(struct builder *b) {
+    float *grad = (float *)b->in.grad;
+    for (int64_t i = 0; i < b->in.grad_floats; i++) grad[i] = NAN;
+    for (int64_t k = 0; k < b->index.lookups; k++) {
+        const struct row_lookup *l = &b->index.lookup[k];
+        int32_t f = (int32_t)(l->bag / b->in.bags);
+        int64_t r = l->bag % b->in.bags;
+        if (b->features[f].pooling == POOL_NONE) r = l->lookup - b->in.offsets[f * b->in.bags];
+        float *row = builder_grad(b, f, r);
+        uint64_t key = rng_key(rng_key(b->seed, (uint64_t)f), (uint64_t)r);
+        for (int32_t d = 0; d < b->shapes[l->table].dim; d++) row[d] = grad_value(b, key, d);
+    }
+}
+
+static float *make_weights(const struct builder *b) {
+    static const float weights[] = {-1, 0, 0.5f, 1, 2};
+    float *w = must(malloc((size_t)b->in.lookups * sizeof *w));
+    for (int64_t i = 0; i < b->in.lookups; i++) {
+        uint32_t z = (uint32_t)rng_u64(rng_key(b->seed, 99), (uint64_t)i);
+        w[i] = b->exact ? weights[z % 5] : (float)(z >> 8) * 0x1p-23f - 0.75f;
+    }
+    return w;
+}
+
+/* The divisor of a bag. */
+static int64_t divisor(const struct builder *b, int64_t q) {
+    const struct feature *f = &b->features[q / b->in.bags];
+    int64_t n = 0;
+    if (f->pooling != POOL_MEAN) return 1;
+    for (int64_t i = b->in.offsets[q]; i < b->in.offsets[q + 1]; i++)
+        n += b->ids[i] != f->padding_id;
+    return n ? n : 1;
+}
+
+/* All summands are whole multiples of one unit, and those of a row add up to less than 2^24. */
+void builder_recount(struct builder *b) {
+    int64_t flat = b->in.num_features * b->in.bags, longest = 1;
+    double *scale = must(malloc((size_t)(flat + 1) * sizeof *scale));
+    b->sums_exact = b->exact;
+    for (int64_t q = 0; q < flat; q++) {
+        int64_t n = divisor(b, q);
+        scale[q] = 1.0 / (double)n;
+        longest = n > longest ? n : longest;
+        b->sums_exact &= (n & (n - 1)) == 0;
+    }
+    double unit = 0x1p-7 / (double)longest;
+    for (int64_t u = 0; b->sums_exact && u < b->index.rows; u++) {
+        int32_t dim = b->shapes[b->index.run[u].table].dim;
+        for (int32_t d = 0; d < dim; d++) {
+            double sum = 0;
+            for (int64_t k = b->index.run[u].first; k < b->index.run[u + 1].first; k++) {
+                const struct row_lookup *l = &b->index.lookup[k];
+                int32_t f = (int32_t)(l->bag / b->in.bags);
+                bool none = b->features[f].pooling == POOL_NONE;
+                int64_t r = none ? l->lookup - b->in.offsets[f * b->in.bags] : l->bag % b->in.bags;
+                double w = b->in.lookup_weights ? b->in.lookup_weights[l->lookup] : 1;
+                double units = w * scale[l->bag] * builder_grad(b, f, r)[d] / unit;
+                b->sums_exact &= units == rint(units);
+                sum += fabs(units);
+            }
+            b->sums_exact &= sum < 0x1p24;
+        }
+    }
+    free(scale);
+}
+
+void builder_finish(struct builder *b) {
+    struct batch *in = &b->in;
+    in->offsets = make_offsets(b);
+    in->id_type = b->id_type;
+    in->ids = make_ids(b);
+    in->grad_floats = lay_out_grad(b);
+    in->grad = must(malloc((size_t)in->grad_floats * sizeof *in->grad));
+    struct table_shape *shapes = exact_copy(b->shapes, in->num_tables, sizeof *shapes);
+    struct feature *features = exact_copy(b->features, in->num_features, sizeof *features);
+    free(b->shapes);
+    free(b->features);
+    in->tables = b->shapes = shapes;
+    in->features = b->features = features;
+    in->lookup_weights = b->weighted ? make_weights(b) : NULL;
+    b->index = row_index_build(in);
+    fill_grad(b);
+    builder_recount(b);
+    b->rules = must(calloc((size_t)in->num_tables, sizeof *b->rules));
+    for (int32_t t = 0; t < in->num_tables; t++) builder_rule(b, t, RULE_SGD);
+}
+
+void builder_free(struct builder *b) {
+    tables_free(&b->tables);
+    tables_free(&b->before);
+    row_index_free(&b->index);
+    free((void *)b->in.offsets);
+    free((void *)b->in.ids);
+    free((void *)b->in.grad);
+    free((void *)b->in.lookup_weights);
+    free(b->shapes);
+    free(b->features);
+    free(b->rules);
+    free(b->ids);
+    free(b->lengths);
+    free(b->bags_of);
+    *b = (struct builder){0};
+}
+
+void builder_rule(struct builder *b, int32_t t, enum rule_kind kind) {
+    tables_free(&b->tables);
+    tables_free(&b->before);
+    b->shapes[t].rule = kind;
+    b->rules[t] = rule_default(kind);
+    b->rules[t].lr *= 1.0f + 0.25f * (float)(t % 5); /* another table's rate is visibly wrong */
+    b->rules[t].eps = 0x1p-9f;
+}
+
+void builder_rules(struct builder *b, const struct kernel *k, enum rule_kind first) {
+    for (int32_t t = 0; t < b->in.num_tables; t++) {
+        enum rule_kind kind = (enum rule_kind)(((int)first + t) % RULE_COUNT);
+        builder_rule(b, t, k->rules & (1u << kind) ? kind : first);
+    }
+}
+
+/* --- running */
+
+static const char *wrong(struct builder *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static const char *wrong(struct builder *b, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(b->message, sizeof b->message, format, args);
+    va_end(args);
+    return b->message;
+}
+
+void builder_start(struct builder *b) {
+    struct error err;
+    if (b->tables.tables) {
+        tables_reset(&b->tables);
+        return;
+    }
+    if (tables_create(&b->tables, b->in.tables, b->in.num_tables, b->seed, &err) ||
+        tables_create(&b->before, b->in.tables, b->in.num_tables, b->seed, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        abort();
+    }
+}
+
+/* Calls part(ctx, memory, bytes) for each array of each table. */
+static void each_array(const struct table_set *s, void (*part)(void *, void *, size_t), void *ctx) {
+    for (int32_t t = 0; t < s->count; t++) {
+        const struct table_shape *x = &s->shapes[t];
+        struct rule_info info = rule_info(x->rule);
+        size_t bytes = (size_t)(x->rows * x->dim) * sizeof(float);
+        part(ctx, s->tables[t].weight, bytes);
+        for (int k = 0; k < info.elem_states; k++) part(ctx, s->tables[t].elem[k], bytes);
+        if (info.row_states)
+            part(ctx, s->tables[t].row, (size_t)(x->rows * info.row_states) * sizeof(float));
+    }
+}
+
+static void append(void *ctx, void *memory, size_t bytes) {
+    char **to = ctx;
+    memcpy(*to, memory, bytes);
+    *to += bytes;
+}
+
+static void extract(void *ctx, void *memory, size_t bytes) {
+    char **from = ctx;
+    memcpy(memory, *from, bytes);
+    *from += bytes;
+}
+
+void *builder_snapshot(const struct builder *b, size_t *bytes) {
+    *bytes = (size_t)b->tables.bytes;
+    char *copy = must(malloc(*bytes + 1)), *to = copy;
+    each_array(&b->tables, append, &to);
+    return copy;
+}
+
+static void copy_tables(struct builder *b) {
+    size_t bytes;
+    char *copy = builder_snapshot(b, &bytes), *from = copy;
+    each_array(&b->before, extract, &from);
+    free(copy);
+}
+
+static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++) h = (h ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+    return h;
+}
+
+/* Of all that a kernel may only read. */
+static uint64_t hash_input(const struct batch *in) {
+    size_t n = (size_t)in->lookups;
+    uint64_t h = hash_bytes(1, in->ids, n * (in->id_type == ID_INT32 ? 4 : 8));
+    h = hash_bytes(h, in->offsets, (size_t)(in->num_features * in->bags + 1) * 8);
+    h = hash_bytes(h, in->tables, (size_t)in->num_tables * sizeof *in->tables);
+    h = hash_bytes(h, in->features, (size_t)in->num_features * sizeof *in->features);
+    if (in->lookup_weights) h = hash_bytes(h, in->lookup_weights, n * 4);
+    return hash_bytes(h, in->grad, (size_t)in->grad_floats * 4);
+}
+
+/* Stages end in their order, the last one is the update. */
+struct marks {
+    int last;
+    bool out_of_order;
+};
+
+static void mark(void *ctx, enum stage ended) {
+    struct marks *m = ctx;
+    m->out_of_order |= (int)ended <= m->last;
+    m->last = (int)ended;
+}
+
+static const char *run_in(struct builder *b, const struct kernel *k, int threads,
+                          struct buffer *scratch) {
+    struct rule_step *steps = must(malloc((size_t)b->in.num_tables * sizeof *steps));
+    for (int32_t t = 0; t < b->in.num_tables; t++) steps[t] = rule_step(b->rules[t], b->step);
+    struct marks marks = {.last = -1};
+    struct launch how = {
+        .threads = threads, .scratch = scratch->data, .mark = mark, .mark_ctx = &marks};
+    int status = k->run(&b->in, steps, b->tables.tables, &how);
+    free(steps);
+    if (status) return wrong(b, "run returned %d", status);
+    if (marks.out_of_order || marks.last != STAGE_UPDATE)
+        return wrong(b, "stages ended out of order, or the update never");
+    return NULL;
+}
+
+const char *builder_run(struct builder *b, const struct kernel *k, int threads) {
+    const char *refused = kernel_refuses(k, &b->in);
+    if (refused) return wrong(b, "refused: %s", refused);
+    struct buffer scratch;
+    struct error err;
+    size_t bytes = k->scratch_bytes ? k->scratch_bytes(&b->in, threads) : 0;
+    if (buffer_alloc(&scratch, bytes, "scratch", &err)) return wrong(b, "%s", err.text);
+    buffer_poison(&scratch);
+    copy_tables(b);
+    uint64_t hash = hash_input(&b->in);
+    const char *what = run_in(b, k, threads, &scratch);
+    if (!what && !buffer_intact(&scratch)) what = wrong(b, "wrote outside of its scratch");
+    if (!what && !tables_intact(&b->tables)) what = wrong(b, "wrote outside of the tables");
+    if (!what && hash_input(&b->in) != hash) what = wrong(b, "changed its input");
+    buffer_free(&scratch);
+    return what;
+}
+
+/* --- judging */
+
+static void row_of_copy(const void *ctx, int32_t table, int64_t row, float *weight,
+                        float *const elem[RULE_ELEM_STATES], float *row_state) {
+    const struct table_set *before = ctx;
+    const struct table_shape *shape = &before->shapes[table];
+    struct rule_info info = rule_info(shape->rule);
+    struct row_memory m = row_memory(&before->tables[table], shape, row);
+    memcpy(weight, m.weight, (size_t)shape->dim * sizeof *weight);
+    for (int k = 0; k < info.elem_states; k++)
+        memcpy(elem[k], m.elem[k], (size_t)shape->dim * sizeof *weight);
+    if (info.row_states) *row_state = *m.row;
+}
+
+const char *builder_judge(struct builder *b, const struct kernel *k) {
+    struct check c = {.in = &b->in,
+                      .index = &b->index,
+                      .rules = b->rules,
+                      .step = b->step,
+                      .before = row_of_copy,
+                      .before_ctx = &b->before,
+                      .after = b->tables.tables,
+                      .exact = b->sums_exact,
+                      .dense = k->traits & DENSE_STEP};
+    struct check_result r = check_run(&c);
+    return r.ok ? NULL : wrong(b, "%lld rows wrong; %s", (long long)r.wrong, r.message);
+}
+
+const char *builder_check(struct builder *b, const struct kernel *k, int threads) {
+    builder_start(b);
+    const char *what = builder_run(b, k, threads);
+    if (!what) what = builder_judge(b, k);
+    if (!what) return NULL;
+    char text[sizeof b->message];
+    memcpy(text, what, sizeof text);
+    return wrong(b, "%s, %d threads, %s gradients, table 0 %s: %.600s", k->name, threads,
+                 b->sums_exact ? "exact"
+                 : b->exact    ? "coarse"
+                               : "real",
+                 rule_info(b->shapes[0].rule).name, text);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Small, hostile batches by hand, and one way to run a kernel on them and judge what it did.
+ *
+ *     builder_begin; builder_table; builder_feature; builder_bag ...; builder_finish
+ *     builder_check(kernel, threads) as often as wanted; builder_free
+ *
+ * Every array has exactly the size that the contract gives it and comes from malloc, so that
+ * AddressSanitizer sees a read past its end. Whatever no kernel may use is a NaN: gradient rows of
+ * empty bags and of padding, the gaps between gradient rows, scratch before it is written.
+ */
+#ifndef EMBFUSE_TEST_BATCH_BUILDER_H
+#define EMBFUSE_TEST_BATCH_BUILDER_H
+
+#include "harness/check.h"
+#include "harness/registry.h"
+#include "harness/tables.h"
+#include "kernels/kernel.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define WITH_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define WITH_SANITIZER 1
+#endif
+#endif
+#ifndef WITH_SANITIZER
+#define WITH_SANITIZER 0
+#endif
+
+/* Sanitizers are slow: sizes that are large for their own sake are divided by this. */
+enum { SMALLER = WITH_SANITIZER ? 16 : 1 };
+
+/* Numbers of threads under which every property must hold; falling, because LLVM's libomp leaks
+ * where a team grows. */
+enum { THREAD_COUNTS = 4 };
+extern const int builder_threads[THREAD_COUNTS];
+
+struct builder {
+    uint64_t seed;
+    /* Choices, to be changed between begin and finish. */
+    enum id_type id_type;
+    bool weighted;
+    bool exact; /* gradients -4 .. 4 times 2^-6, weights -1, 0, 1/2, 1 or 2; otherwise real ones */
+    /* After finish. The rule of a table may still be changed, through builder_rule. */
+    struct batch in;
+    struct rule *rules; /* [num_tables], all with rates of their own and a visible epsilon */
+    int64_t step;
+    bool sums_exact; /* counted: every sum of a row is exact in any order */
+    struct row_index index;
+    struct table_set tables; /* after builder_start, builder_run */
+    struct table_set before; /* a copy of what builder_run found */
+    char message[800];
+    /* While it is built. */
+    struct table_shape *shapes;
+    struct feature *features;
+    int64_t *ids, *lengths, *bags_of;
+    int64_t num_lengths;
+};
+
+void builder_begin(struct builder *b, uint64_t seed, bool exact);
+int32_t builder_table(struct builder *b, int64_t rows, int32_t dim);
+int32_t builder_feature(struct builder *b, int32_t table, enum pooling pooling, int64_t padding);
+/* The next bag of the feature begun last; a feature with fewer bags than another gets empty ones.
+ */
+void builder_bag(struct builder *b, int64_t count, const int64_t *ids);
+/* That many bags of 0 .. longest lookups, low rows more often than high ones. */
+void builder_random_bags(struct builder *b, int64_t bags, int64_t longest);
+void builder_finish(struct builder *b);
+void builder_free(struct builder *b);
+
+/* Gradient row r (bag or lookup) of a feature, to be overwritten. Then builder_recount. */
+float *builder_grad(const struct builder *b, int32_t feature, int64_t r);
+void builder_recount(struct builder *b);
+
+/* Table t is updated by this rule from now on. */
+void builder_rule(struct builder *b, int32_t t, enum rule_kind kind);
+/* Rules first, first + 1, ... for tables 0, 1, ...; first alone where the kernel lacks one. */
+void builder_rules(struct builder *b, const struct kernel *k, enum rule_kind first);
+
+/* The three parts of builder_check: fresh tables; one step; what was wrong with it, or NULL. */
+void builder_start(struct builder *b);
+const char *builder_run(struct builder *b, const struct kernel *k, int threads);
+const char *builder_judge(struct builder *b, const struct kernel *k);
+
+/* Returns NULL if the kernel did right, otherwise what it did, in b->message. */
+const char *builder_check(struct builder *b, const struct kernel *k, int threads);
+
+/* All weights and states of all tables in a row, from malloc; *bytes receives the size. */
+void *builder_snapshot(const struct builder *b, size_t *bytes);
+
+#endif

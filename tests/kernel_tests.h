@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A list of cmocka tests that is made at run time: one TAP line for every registered kernel, or for
+ * one case. Include it last, as cmocka_cases.h.
+ */
+#ifndef EMBFUSE_TEST_KERNEL_TESTS_H
+#define EMBFUSE_TEST_KERNEL_TESTS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "harness/registry.h"
+#include "tests/cmocka_cases.h"
+
+/* What a test receives as *state. */
+struct kernel_test {
+    const struct kernel *kernel; /* NULL in a test that is of no kernel */
+    const void *param;
+    char name[120];
+};
+
+enum { KERNEL_TESTS_MAX = 4000 };
+
+struct kernel_tests {
+    size_t count;
+    struct CMUnitTest test[KERNEL_TESTS_MAX];
+    struct kernel_test of[KERNEL_TESTS_MAX];
+};
+
+static struct kernel_tests kernel_tests;
+
+static inline void add_test(const char *name, CMUnitTestFunction run, const struct kernel *kernel,
+                            const void *param) {
+    if (kernel_tests.count == KERNEL_TESTS_MAX) abort();
+    struct kernel_test *of = &kernel_tests.of[kernel_tests.count];
+    *of = (struct kernel_test){.kernel = kernel, .param = param};
+    snprintf(of->name, sizeof of->name, "%s%s%s", kernel ? kernel->name : "", kernel ? ": " : "",
+             name);
+    kernel_tests.test[kernel_tests.count++] = case_test(of->name, run, of);
+}
+
+static void on_a_device(void **state) {
+    (void)state;
+    skip();
+}
+
+/* One test for every registered kernel; those that do not run here are skipped, visibly. */
+static inline void add_kernel_tests(const char *name, CMUnitTestFunction run, const void *param) {
+    int count;
+    const struct registered *r = registry(&count);
+    for (int i = 0; i < count; i++)
+        add_test(name, r[i].kernel->place == ON_HOST ? run : on_a_device, r[i].kernel, param);
+}
+
+static inline int run_listed(const char *group) {
+    return _cmocka_run_group_tests(group, kernel_tests.test, kernel_tests.count, NULL, NULL);
+}
+
+#endif

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/shapes.h"
+
+#include <stdlib.h>
+
+#define BAG(b, ...)                                                                                \
+    builder_bag(b, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t),                       \
+                (const int64_t[]){__VA_ARGS__})
+
+/* One table with one feature. */
+static void one(struct builder *b, int64_t rows, int32_t dim, enum pooling pooling) {
+    builder_feature(b, builder_table(b, rows, dim), pooling, -1);
+}
+
+/* Bags of `length` ids that next(i) gives in turn. */
+static void bags_of(struct builder *b, int64_t bags, int64_t length, int64_t (*next)(int64_t)) {
+    int64_t *ids = malloc((size_t)(length + 1) * sizeof *ids);
+    if (!ids) abort();
+    for (int64_t q = 0; q < bags; q++) {
+        for (int64_t k = 0; k < length; k++) ids[k] = next(q * length + k);
+        builder_bag(b, length, ids);
+    }
+    free(ids);
+}
+
+/* --- few lookups */
+
+static void no_ids(struct builder *b, int32_t n) {
+    (void)n;
+    one(b, 5, 4, POOL_SUM);
+    for (int i = 0; i < 3; i++) builder_bag(b, 0, NULL);
+}
+
+static void one_id(struct builder *b, int32_t n) {
+    (void)n;
+    one(b, 70, 5, POOL_SUM);
+    builder_bag(b, 0, NULL);
+    BAG(b, 66);
+}
+
+static int64_t always_7(int64_t i) {
+    (void)i;
+    return 7;
+}
+
+static void all_equal(struct builder *b, int32_t n) {
+    (void)n;
+    one(b, 20, 6, POOL_SUM);
+    bags_of(b, 50, 2, always_7);
+}
+
+static int64_t scattered(int64_t i) {
+    return i * 37 % 211;
+}
+
+static void all_distinct(struct builder *b, int32_t n) {
+    (void)n;
+    one(b, 300, 8, POOL_SUM);
+    bags_of(b, 50, 4, scattered);
+}
+
+static void empty_bags(struct builder *b, int32_t n) {
+    (void)n;
+    one(b, 30, 4, POOL_SUM);
+    builder_bag(b, 0, NULL);
+    builder_bag(b, 0, NULL);
+    BAG(b, 3, 4);
+    builder_bag(b, 0, NULL);
+    BAG(b, 29, 3);
+    builder_bag(b, 0, NULL);
+    one(b, 30, 4, POOL_MEAN); /* a feature whose bags are all empty */
+}
+
+/* --- rows, columns and lookups of every size */
+
+static void dim(struct builder *b, int32_t n) {
+    one(b, 40, n, POOL_SUM);
+    builder_random_bags(b, 20, 6);
+    one(b, 9, n + 1, POOL_SUM); /* so that rows of the gradient are not aligned */
+    builder_random_bags(b, 20, 3);
+}
+
+static void last_row(struct builder *b, int32_t n) {
+    one(b, n, 5, POOL_SUM);
+    BAG(b, n - 1, 0, n - 1, n / 2);
+    BAG(b, n - 1);
+    BAG(b, n / 2, n - 2);
+}
+
+static void tiny_tables(struct builder *b, int32_t n) {
+    (void)n;
+    for (int64_t rows = 1; rows <= 3; rows++) {
+        one(b, rows, 7, POOL_SUM);
+        builder_random_bags(b, 12, 4);
+    }
+}
+
+static void one_row_alone(struct builder *b, int32_t n) {
+    (void)n;
+    one(b, 1, 3, POOL_SUM);
+    BAG(b, 0, 0);
+    BAG(b, 0);
+}
+
+static void mixed_tables(struct builder *b, int32_t n) {
+    static const struct {
+        int64_t rows;
+        int32_t dim;
+    } tables[] = {{1, 1}, {200, 16}, {64, 3}, {3, 100}, {1000, 4}, {65, 17}, {7, 32}, {128, 5}};
+    for (int32_t t = 0; t < n; t++) {
+        one(b, tables[t % 8].rows, tables[t % 8].dim, t % 3 == 2 ? POOL_NONE : POOL_SUM);
+        builder_random_bags(b, 25, 3 + t % 5);
+    }
+}
+
+static void more_tables_than_lookups(struct builder *b, int32_t n) {
+    for (int32_t t = 0; t < n; t++) {
+        one(b, 10 + t, 3, POOL_SUM);
+        if (t == 1 || t == n - 1) BAG(b, t);
+    }
+    builder_table(b, 6, 2); /* that no feature reads */
+}
+
+static void tables_read_backwards(struct builder *b, int32_t n) {
+    for (int32_t t = 0; t < n; t++) builder_table(b, 11 + 3 * t, 2 + t);
+    for (int32_t t = n - 1; t >= 0; t--) {
+        builder_feature(b, t, POOL_SUM, -1);
+        builder_random_bags(b, 10, 5);
+    }
+}
+
+/* --- many lookups: several buckets, several passes of a sort, runs that are split */
+
+static int64_t mostly_5(int64_t i) {
+    return i % 1000 == 999 ? 8 : 5;
+}
+
+static void hot_row(struct builder *b, int32_t n) {
+    one(b, 9, 3, POOL_SUM);
+    bags_of(b, 1000, n / SMALLER / 1000, mostly_5);
+}
+
+static void many_rows(struct builder *b, int32_t n) {
+    one(b, n, 4, POOL_SUM);
+    builder_random_bags(b, 4000 / SMALLER, 12);
+    one(b, n / 3, 6, POOL_SUM);
+    builder_random_bags(b, 2000 / SMALLER, 12);
+}
+
+static int64_t five_hot(int64_t i) {
+    return i % 16 ? i % 16 % 5 : 100 + i % 997;
+}
+
+/* Runs on both sides of the length from which a kernel may split them. */
+static void long_runs(struct builder *b, int32_t n) {
+    b->weighted = n > 1;
+    one(b, 1100, 70, POOL_SUM);
+    bags_of(b, 100, 450, five_hot);
+    if (n == 3) builder_feature(b, 0, POOL_NONE, 2);
+    if (n == 3) bags_of(b, 40, 5, five_hot);
+}
+
+static int64_t of_50(int64_t i) {
+    return i * i % 50;
+}
+
+static void giant_bag(struct builder *b, int32_t n) {
+    one(b, 50, 5, POOL_SUM);
+    builder_bag(b, 0, NULL);
+    bags_of(b, 1, n, of_50);
+}
+
+/* --- poolings, weights, padding, sharing */
+
+static void mean(struct builder *b, int32_t n) {
+    (void)n;
+    one(b, 25, 9, POOL_MEAN);
+    BAG(b, 3, 4, 3, 24);
+    BAG(b, 3);
+    builder_bag(b, 0, NULL);
+    BAG(b, 0, 3, 0, 0, 1, 2, 3, 4);
+    BAG(b, 24, 1);
+}
+
+static void weighted_mean(struct builder *b, int32_t n) {
+    b->weighted = true;
+    mean(b, n);
+}
+
+static void ragged_mean(struct builder *b, int32_t n) {
+    b->weighted = n;
+    one(b, 60, 9, POOL_MEAN);
+    builder_random_bags(b, 40, 11);
+    builder_feature(b, 0, POOL_MEAN, 0);
+    builder_random_bags(b, 30, 5);
+}
+
+static void weighted(struct builder *b, int32_t n) {
+    (void)n;
+    b->weighted = true;
+    one(b, 60, 19, POOL_SUM);
+    builder_random_bags(b, 40, 7);
+}
+
+static void none(struct builder *b, int32_t n) {
+    b->weighted = n;
+    one(b, 60, 11, POOL_NONE);
+    builder_random_bags(b, 40, 7);
+    one(b, 33, 4, POOL_NONE);
+    builder_random_bags(b, 20, 7);
+}
+
+/* Three features read a table, a fourth another one; their order is not that of the tables. */
+static void shared_table(struct builder *b, int32_t n) {
+    b->weighted = n;
+    int32_t t = builder_table(b, 45, 13), other = builder_table(b, 45, 6);
+    builder_feature(b, t, POOL_SUM, -1);
+    builder_random_bags(b, 16, 6);
+    builder_feature(b, other, POOL_SUM, -1);
+    builder_random_bags(b, 16, 6);
+    builder_feature(b, t, POOL_NONE, -1);
+    builder_random_bags(b, 16, 5);
+    builder_feature(b, t, POOL_MEAN, -1);
+    for (int i = 0; i < 8; i++) BAG(b, 3 * i, 0, 44, i);
+}
+
+/* Padding that differs between features of one table: a row that is padding to one of them is an
+ * ordinary row to the other. Bags of nothing but padding, and padding that never occurs. */
+static void padding(struct builder *b, int32_t n) {
+    b->weighted = n;
+    int32_t t = builder_table(b, 12, 10);
+    builder_feature(b, t, POOL_SUM, 0);
+    BAG(b, 0, 1, 0, 2);
+    BAG(b, 0, 0);
+    BAG(b, 11, 0);
+    builder_feature(b, t, POOL_NONE, 11);
+    BAG(b, 11, 3, 11);
+    BAG(b, 11);
+    BAG(b, 4, 1);
+    builder_feature(b, t, POOL_MEAN, 2);
+    BAG(b, 2, 5, 2, 6, 2);
+    BAG(b, 2);
+    BAG(b, 5, 2);
+    one(b, 12, 10, POOL_SUM);
+    BAG(b, 0, 0, 11);
+    builder_feature(b, builder_table(b, 8, 3), POOL_SUM, 7); /* only padding: nothing to update */
+    BAG(b, 7, 7);
+}
+
+static void narrow_ids(struct builder *b, int32_t n) {
+    b->id_type = ID_INT32;
+    padding(b, n);
+    shared_table(b, n);
+}
+
+static void ragged_bags(struct builder *b, int32_t n) {
+    one(b, 200, 12, POOL_SUM);
+    builder_random_bags(b, 10, 1);
+    builder_random_bags(b, 3, n);
+    builder_random_bags(b, 10, 3);
+}
+
+static void duplicates_in_bag(struct builder *b, int32_t n) {
+    (void)n;
+    one(b, 15, 9, POOL_SUM);
+    BAG(b, 4, 4, 4, 2, 4);
+    BAG(b, 2, 4, 2);
+    BAG(b, 14, 14);
+    one(b, 15, 9, POOL_MEAN);
+    BAG(b, 4, 4, 4, 4);
+    BAG(b, 2, 4, 2, 2);
+}
+
+const struct shape shapes[] = {
+    {"no ids", no_ids, 0, EXACT_AND_REAL},
+    {"one id", one_id, 0, EXACT_AND_REAL},
+    {"all equal", all_equal, 0, EXACT_AND_REAL},
+    {"all distinct", all_distinct, 0, EXACT_AND_REAL},
+    {"empty bags", empty_bags, 0, EXACT_AND_REAL},
+    {"dim 1", dim, 1, EXACT_AND_REAL},
+    {"dim 3", dim, 3, EXACT_AND_REAL},
+    {"dim 15", dim, 15, EXACT_AND_REAL},
+    {"dim 17", dim, 17, EXACT_AND_REAL},
+    {"dim 64", dim, 64, EXACT_AND_REAL},
+    {"dim 100", dim, 100, EXACT_AND_REAL},
+    {"dim 127", dim, 127, EXACT_AND_REAL},
+    {"dim 128", dim, 128, EXACT_AND_REAL},
+    {"dim 1000", dim, 1000, EXACT_AND_REAL},
+    {"last of 64 rows", last_row, 64, EXACT_AND_REAL},
+    {"last of 65 rows", last_row, 65, EXACT_AND_REAL},
+    {"last of 4097 rows", last_row, 4097, EXACT_AND_REAL},
+    {"tables of 1 to 3 rows", tiny_tables, 0, EXACT_AND_REAL},
+    {"one row alone", one_row_alone, 0, EXACT_AND_REAL},
+    {"mixed tables", mixed_tables, 10, EXACT_AND_REAL},
+    {"more tables than lookups", more_tables_than_lookups, 12, EXACT_AND_REAL},
+    {"tables read backwards", tables_read_backwards, 6, EXACT_AND_REAL},
+    {"many tables", mixed_tables, 100, EXACT_AND_REAL},
+    {"one row hit 10^6 times", hot_row, 1000000, EXACT_ONLY},
+    {"many rows", many_rows, 200000, EXACT_AND_REAL},
+    {"long runs", long_runs, 1, EXACT_AND_REAL},
+    {"long runs, weighted", long_runs, 2, EXACT_AND_REAL},
+    {"long runs, weighted, shared", long_runs, 3, EXACT_AND_REAL},
+    {"single giant bag", giant_bag, 20000, EXACT_AND_REAL},
+    {"mean", mean, 0, EXACT_AND_REAL},
+    {"weighted mean", weighted_mean, 0, EXACT_AND_REAL},
+    {"ragged mean, padding", ragged_mean, 0, REAL_ONLY},
+    {"weighted ragged mean, padding", ragged_mean, 1, REAL_ONLY},
+    {"weighted", weighted, 0, EXACT_AND_REAL},
+    {"no pooling", none, 0, EXACT_AND_REAL},
+    {"no pooling, weighted", none, 1, EXACT_AND_REAL},
+    {"shared table", shared_table, 0, EXACT_AND_REAL},
+    {"shared table, weighted", shared_table, 1, EXACT_AND_REAL},
+    {"padding", padding, 0, EXACT_AND_REAL},
+    {"padding, weighted", padding, 1, EXACT_AND_REAL},
+    {"int32 ids, padding, shared", narrow_ids, 0, EXACT_AND_REAL},
+    {"int32 ids, padding, shared, weighted", narrow_ids, 1, EXACT_AND_REAL},
+    {"ragged bags", ragged_bags, 400, EXACT_AND_REAL},
+    {"duplicates in a bag", duplicates_in_bag, 0, EXACT_AND_REAL},
+};
+
+const int num_shapes = sizeof shapes / sizeof *shapes;
+
+void shape_build(const struct shape *s, bool exact, struct builder *b) {
+    builder_begin(b, 1 + (uint64_t)(s - shapes), exact);
+    s->make(b, s->n);
+    builder_finish(b);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The shapes of batches that every kernel must get right, each small and at an edge. Rules,
+ * gradient modes and numbers of threads are not part of a shape.
+ */
+#ifndef EMBFUSE_TEST_SHAPES_H
+#define EMBFUSE_TEST_SHAPES_H
+
+#include "tests/batch_builder.h"
+
+enum modes { EXACT_AND_REAL, EXACT_ONLY, REAL_ONLY };
+
+struct shape {
+    const char *name;
+    void (*make)(struct builder *b, int32_t n); /* between builder_begin and builder_finish */
+    int32_t n;
+    enum modes modes; /* in which the check can be sharp */
+};
+
+extern const struct shape shapes[];
+extern const int num_shapes;
+
+/* The whole way from builder_begin to builder_finish. */
+void shape_build(const struct shape *s, bool exact, struct builder *b);
+
+#endif

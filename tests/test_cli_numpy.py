@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: MIT
+"""embfuse step against NumPy: batches that gen wrote, and arrays that NumPy wrote, for every kernel
+that `embfuse list --json` knows. The step is computed here a third time, in float64, with np.add.at
+and the rules as their papers have them; nothing is shared with the suite but the files.
+"""
+import itertools
+import json
+import os
+import subprocess
+import sys
+
+try:
+    import numpy as np
+except ImportError:
+    np = None
+
+BUILD = os.environ.get("BUILD", "build")
+PROGRAM = os.path.join(BUILD, "embfuse")
+WORK = os.path.join(BUILD, "tests", "cli_numpy")
+LR = {"sgd": 0.05, "momentum": 0.05, "adagrad": 0.1, "rowwise_adagrad": 0.1, "adam": 0.01}
+
+
+def work(name):
+    return os.path.join(WORK, name)
+
+
+def embfuse(*args):
+    """Standard output; an error raises with what was said."""
+    run = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, check=False)
+    if run.returncode or run.stderr:
+        raise ValueError(f"status {run.returncode}: {run.stderr.strip()}")
+    return run.stdout
+
+
+# --- the step in float64 ---------------------------------------------------------------------
+
+
+def default_rule(name, **given):
+    """Hyper-parameters as the program rounds them: to float32."""
+    rule = {"lr": LR[name], "eps": 1e-8, "momentum": 0.9, "beta1": 0.9, "beta2": 0.999} | given
+    return {"name": name} | {k: float(np.float32(v)) for k, v in rule.items()}
+
+
+def elem_states(name):
+    return {"momentum": 1, "adagrad": 1, "adam": 2}.get(name, 0)
+
+
+def summed(batch, t):
+    """The summed gradient of every row of table t, and which rows are looked up."""
+    table, bags, offsets = batch["tables"][t], batch["bags"], batch["offsets"]
+    grad, touched = np.zeros((table["rows"], table["dim"])), np.zeros(table["rows"], bool)
+    column = flat = 0
+    for f, feature in enumerate(batch["features"]):
+        dim = batch["tables"][feature["table"]]["dim"]
+        begin, end = offsets[f * bags], offsets[(f + 1) * bags]
+        ids = batch["ids"][begin:end]
+        bag = np.repeat(np.arange(bags), np.diff(offsets[f * bags:(f + 1) * bags + 1]))
+        if feature["pooling"] == "none":
+            rows = batch["grad"].ravel()[flat:flat + len(ids) * dim].reshape(-1, dim)
+        else:
+            rows = batch["grad"][:, column:column + dim][bag]
+        rows = rows.astype(float)
+        counts = ids != feature["padding"]
+        if batch["weights"] is not None:
+            rows = rows * batch["weights"][begin:end, None].astype(float)
+        if feature["pooling"] == "mean":
+            rows = rows / np.maximum(1, np.bincount(bag[counts], minlength=bags))[bag][:, None]
+        if feature["table"] == t:
+            np.add.at(grad, ids[counts], rows[counts])
+            touched[ids[counts]] = True
+        column += dim
+        flat += len(ids) * dim
+    return grad, touched
+
+
+def update(rule, t, w, states, row, g):
+    """In place, all rows that are given."""
+    name, lr, eps = rule["name"], rule["lr"], rule["eps"]
+    if name == "sgd":
+        w -= lr * g
+    elif name == "momentum":
+        states[0] *= rule["momentum"]
+        states[0] += g
+        w -= lr * states[0]
+    elif name == "adagrad":
+        states[0] += g * g
+        w -= lr * g / (np.sqrt(states[0]) + eps)
+    elif name == "rowwise_adagrad":
+        row += (g * g).mean(axis=1)
+        w -= (lr / (np.sqrt(row) + eps))[:, None] * g
+    else:
+        b1, b2 = rule["beta1"], rule["beta2"]
+        states[0] *= b1
+        states[0] += (1 - b1) * g
+        states[1] *= b2
+        states[1] += (1 - b2) * g * g
+        w -= lr * (states[0] / (1 - b1**t)) / (np.sqrt(states[1] / (1 - b2**t)) + eps)
+
+
+def expected(batch, before, first, steps, dense):
+    """The tables after the steps, and the rows that move."""
+    after, moved = [], []
+    for t, (table, (w, states, row)) in enumerate(zip(batch["tables"], before)):
+        rule = table["rule"]
+        grad, touched = summed(batch, t)
+        if dense and rule["name"] in ("momentum", "adam"):
+            touched[:] = True
+        w, states = w.astype(float), [s.astype(float) for s in states]
+        row = None if row is None else row.astype(float)
+        part = [w[touched], [s[touched] for s in states], None if row is None else row[touched]]
+        for k in range(steps):
+            update(rule, first + k, *part, grad[touched])
+        w[touched] = part[0]
+        for s, p in zip(states, part[1]):
+            s[touched] = p
+        if row is not None:
+            row[touched] = part[2]
+        after.append((w, states, row))
+        moved.append(touched)
+    return after, moved
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+def read_description(prefix):
+    """What PREFIX.batch says, and the arrays beside it."""
+    batch = {"tables": [], "features": [], "weighted": "0"}
+    with open(prefix + ".batch", encoding="utf-8") as file:
+        for line in file:
+            words = line.split("#")[0].split()
+            if not words:
+                continue
+            pairs = dict(zip(words[1::2], words[2::2]))
+            if words[0] == "table":
+                given = {k: float(v) for k, v in pairs.items() if k not in ("rows", "dim", "rule")}
+                batch["tables"].append({"rows": int(pairs["rows"]), "dim": int(pairs["dim"]),
+                                        "rule": default_rule(pairs["rule"], **given)})
+            elif words[0] == "feature":
+                batch["features"].append({"table": int(pairs["table"]),
+                                          "pooling": pairs.get("pooling", "sum"),
+                                          "padding": int(pairs.get("padding", -1))})
+            else:
+                batch[words[0]] = words[1]
+    load = lambda name: np.load(f"{prefix}.{name}.npy", allow_pickle=False)
+    batch |= {"ids": load("ids"), "offsets": load("offsets"), "grad": load("grad")}
+    batch["bags"] = (len(batch["offsets"]) - 1) // len(batch["features"])
+    batch["weights"] = load("lookup_weights") if batch["weighted"] == "1" else None
+    return batch
+
+
+def load_tables(prefix, tables):
+    """(weight, [state, ...], row state or None) of each; missing states are zero."""
+    loaded = []
+    for t, table in enumerate(tables):
+        dot = f".{t}" if len(tables) > 1 else ""
+        shape, name = (table["rows"], table["dim"]), table["rule"]["name"]
+
+        def load(what, zeros):
+            path = f"{prefix}.{what}.npy"
+            return np.load(path) if os.path.exists(path) else np.zeros(zeros, np.float32)
+        loaded.append((np.load(f"{prefix}.weight{dot}.npy"),
+                       [load(f"state{dot}.{k}", shape) for k in range(elem_states(name))],
+                       load(f"row_state{dot}", shape[0]) if name == "rowwise_adagrad" else None))
+    return loaded
+
+
+def difference(got, want, moved, before):
+    """'' if they agree; rows that must not move are compared bit for bit."""
+    def flat(table):
+        return [a for a in (table[0], *table[1], table[2]) if a is not None]
+    for t, (g, w, m, b) in enumerate(zip(got, want, moved, before)):
+        for i, (x, y, old) in enumerate(zip(flat(g), flat(w), flat(b), strict=True)):
+            if x.dtype != np.float32 or x.shape != y.shape:
+                return f"table {t}, array {i}: {x.dtype} {x.shape}, not float32 {y.shape}"
+            if x[~m].tobytes() != old[~m].tobytes():
+                return f"table {t}, array {i}: a row that nobody looked up has moved"
+            if not np.allclose(x, y, rtol=1e-5, atol=2e-6):
+                return f"table {t}, array {i}: off by {np.abs(x - y).max():g}"
+            if np.array_equal(x, old) and m.any():
+                return f"table {t}, array {i}: nothing moved"
+    return ""
+
+
+def remove_results():
+    for name in os.listdir(WORK):
+        if name.startswith("out."):
+            os.remove(work(name))
+
+
+def compare(kernel, batch, before, flags, first=1, steps=1):
+    """Runs step; says what differs."""
+    remove_results()
+    embfuse("step", "--kernel", kernel["name"], "--first-step", first, "--steps", steps,
+            "--out", work("out"), *flags)
+    want, moved = expected(batch, before, first, steps, "dense_step" in kernel["traits"])
+    return difference(load_tables(work("out"), batch["tables"]), want, moved, before)
+
+
+# --- cases: (name, make(), flags...) -----------------------------------------------------------
+
+SPECS = {
+    "ragged": "rows 60; dim 5; batch 40; length negbin 3 1.2; alpha 1",
+    "mean, weighted, padding": "tables 2; rows 30; dim 8; batch 32; length uniform 0 6; alpha 1;"
+                               " pooling mean; weighted 1; padding 0; map identity",
+    "sequences": "rows 40; dim 17; batch 16; length uniform 0 5; pooling none; padding 2;"
+                 " ids uniform; id_type int32",
+    "sequences of several dims": "pooling none; batch 10; table rows 9 dim 1 length fixed 3;"
+                                 " table rows 20 dim 33 length uniform 0 4",
+    "shared tables": "tables 2; features 3; rows 25; dim 4; batch 20; length uniform 0 4;"
+                     " id_type int32; weighted 1",
+}
+
+
+def generated_cases(kernels):
+    """gen writes, NumPy reads and step reads."""
+    for (what, spec), rule in itertools.product(SPECS.items(), LR):
+        for i, kernel in enumerate(kernels):
+            def run(kernel=kernel, spec=spec, rule=rule, steps=1 + i % 3):
+                prefix = work("gen")
+                mode = "real" if steps > 1 else "exact"
+                embfuse("gen", "--spec-text", f"workload w; {spec}; rule {rule}", "--mode", mode,
+                        "--batch-number", 1, "--initial-tables", "--out", prefix)
+                batch = read_description(prefix)
+                before = load_tables(prefix, batch["tables"])
+                flags = ["--batch", prefix, "--lr", LR[rule]]
+                return compare(kernel, batch, before, flags, 4, steps)
+            yield f"gen, {what}, {rule}, {kernel['name']}", run
+
+
+def own_batch(id_type, pooling="sum", padding=-1, weighted=False, rows=11, dim=3, bags=9):
+    """One table and one feature, made here, with duplicates and an empty bag."""
+    rng = np.random.default_rng(7)
+    lengths = rng.integers(0, 6, bags)
+    lengths[4] = 0
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    n = int(offsets[-1])
+    grad_rows = n if pooling == "none" else bags
+    return {"ids": rng.integers(0, rows, n).astype(id_type), "offsets": offsets, "bags": bags,
+            "grad": rng.standard_normal((grad_rows, dim)).astype(np.float32),
+            "weights": rng.random(n).astype(np.float32) if weighted else None,
+            "tables": [{"rows": rows, "dim": dim}],
+            "features": [{"table": 0, "pooling": pooling, "padding": padding}]}
+
+
+def save(**arrays):
+    for name, array in arrays.items():
+        np.save(work(f"own.{name}.npy"), array)
+
+
+def own_flags(batch):
+    save(ids=batch["ids"], offsets=batch["offsets"], grad=batch["grad"])
+    flags = ["--pooling", batch["features"][0]["pooling"],
+             "--padding", batch["features"][0]["padding"]]
+    for name in ("ids", "offsets", "grad", "weight"):
+        flags += [f"--{name}", work(f"own.{name}.npy")]
+    if batch["weights"] is not None:
+        save(lookup_weights=batch["weights"])
+        flags += ["--lookup-weights", work("own.lookup_weights.npy")]
+    return flags
+
+
+def own_cases(kernels):
+    """NumPy writes, step reads flags: all rules, with and without states."""
+    kinds = [("int64", dict()), ("int32", dict(pooling="mean", weighted=True, padding=3)),
+             ("int32", dict(pooling="none", weighted=True)), ("int64", dict(padding=0))]
+    for kernel, rule, (kind, (id_type, given)) in itertools.product(kernels, LR, enumerate(kinds)):
+        def run(kernel=kernel, rule=rule, kind=kind, id_type=id_type, given=given):
+            batch = own_batch(id_type, **given)
+            table = batch["tables"][0]
+            table["rule"] = default_rule(rule, beta2=0.99, momentum=0.8, eps=1e-4)
+            shape, rng = (table["rows"], table["dim"]), np.random.default_rng(8)
+            flags = own_flags(batch) + ["--rule", rule, "--lr", LR[rule], "--beta2", 0.99,
+                                        "--momentum", 0.8, "--eps", 1e-4]
+            weight = rng.standard_normal(shape).astype(np.float32)
+            states = [np.zeros(shape, np.float32) for _ in range(elem_states(rule))]
+            row = np.zeros(shape[0], np.float32) if rule == "rowwise_adagrad" else None
+            save(weight=weight)
+            if kind % 2:  # states that are given, otherwise they start at zero
+                states = [rng.random(shape).astype(np.float32) for _ in states]
+                for k, s in enumerate(states):
+                    save(**{f"s{k}": s})
+                if states:
+                    names = [work(f"own.s{k}.npy") for k in range(len(states))]
+                    flags += ["--state", ",".join(names)]
+                if row is not None:
+                    row = rng.random(shape[0]).astype(np.float32)
+                    save(row=row)
+                    flags += ["--row-state", work("own.row.npy")]
+            return compare(kernel, batch, [(weight, states, row)], flags, 1 + kind, 2)
+        yield f"own arrays {kind}, {rule}, {kernel['name']}", run
+
+
+DESCRIPTION = """# written by hand
+bags 4
+weighted 1
+table rows 6 dim 2 rule adam lr 0.02 beta1 0.8   # two features
+table rows 4 dim 3 rule rowwise_adagrad lr 0.5
+table rows 5 dim 1 rule sgd lr 0.25
+feature table 1
+feature table 0 pooling mean padding 5
+feature table 2 pooling mean
+feature table 0
+"""
+
+
+def described_cases(kernels):
+    """A description by hand: mixed rules, dims and poolings, shared tables, int32 offsets."""
+    for kernel in kernels:
+        def run(kernel=kernel):
+            rng, prefix = np.random.default_rng(9), work("hand")
+            with open(prefix + ".batch", "w", encoding="utf-8") as file:
+                file.write(DESCRIPTION)
+            lengths = rng.integers(0, 5, 16)
+            ids = [rng.integers(0, rows, n) for rows, n in
+                   zip(np.repeat([4, 6, 5, 6], 4), lengths)]
+            n = int(lengths.sum())
+            for name, array in {
+                    "ids": np.concatenate(ids).astype(np.int32),
+                    "offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
+                    "grad": rng.standard_normal((4, 3 + 2 + 1 + 2)).astype(np.float32),
+                    "lookup_weights": rng.random(n).astype(np.float32),
+                    "weight.0": rng.standard_normal((6, 2)).astype(np.float32),
+                    "weight.1": rng.standard_normal((4, 3)).astype(np.float32),
+                    "weight.2": rng.standard_normal((5, 1)).astype(np.float32),
+                    "row_state.1": rng.random(4).astype(np.float32)}.items():
+                np.save(f"{prefix}.{name}.npy", array)
+            batch = read_description(prefix)
+            return compare(kernel, batch, load_tables(prefix, batch["tables"]),
+                           ["--batch", prefix], 1, 3)
+        yield f"description by hand, {kernel['name']}", run
+
+
+def example_cases(kernels):
+    """Sample 1 looks up rows 1, 2, 6, sample 2 rows 1, 3, 6."""
+    for kernel in kernels:
+        def run(kernel=kernel):
+            rng = np.random.default_rng(10)
+            grad, weight = (rng.standard_normal(s).astype(np.float32) for s in ((2, 4), (7, 4)))
+            batch = {"ids": np.array([1, 2, 6, 1, 3, 6]), "offsets": np.array([0, 3, 6]),
+                     "grad": grad, "weights": None,
+                     "features": [{"table": 0, "pooling": "sum", "padding": -1}]}
+            save(weight=weight)
+            remove_results()
+            embfuse("step", "--kernel", kernel["name"], "--rule", "sgd", "--lr", 1, "--out",
+                    work("out"), *own_flags(batch))
+            new = np.load(work("out.weight.npy"))
+            want = weight.copy()
+            for row, g in ((1, grad[0] + grad[1]), (2, grad[0]), (3, grad[1]),
+                           (6, grad[0] + grad[1])):
+                want[row] -= g
+            kept = new[[0, 4, 5]].tobytes() == weight[[0, 4, 5]].tobytes()
+            good = np.allclose(new, want, rtol=1e-6, atol=1e-6)
+            return "" if kept and good else f"kept {kept}, rows {good}"
+        yield f"two samples, {kernel['name']}", run
+
+
+def chain_cases(kernels):
+    """Two runs of one step are one run of two steps, bit for bit."""
+    for kernel in (k for k in kernels if "deterministic" in k["traits"]):
+        def run(kernel=kernel):
+            prefix, args = work("gen"), ["step", "--kernel", kernel["name"], "--batch", work("gen")]
+            embfuse("gen", "--spec-text", "workload w; rows 50; dim 6; batch 30; length fixed 3;"
+                    "rule adam", "--mode", "real", "--initial-tables", "--out", prefix)
+            remove_results()
+            embfuse(*args, "--steps", 2, "--out", work("out.two"))
+            embfuse(*args, "--out", work("out.one"))
+            embfuse(*args, "--tables", work("out.one"), "--first-step", 2, "--out", work("out.one"))
+            for name in ("weight", "state.0", "state.1"):
+                a, b = (np.load(work(f"out.{n}.{name}.npy")) for n in ("one", "two"))
+                if a.tobytes() != b.tobytes():
+                    return f"{name} differs"
+            return ""
+        yield f"one step after another, {kernel['name']}", run
+
+
+def main():
+    if np is None:
+        print("ok 1 - embfuse against NumPy # SKIP numpy is missing\n1..1")
+        return 0
+    os.makedirs(WORK, exist_ok=True)
+    kernels = [k for k in json.loads(embfuse("list", "--json"))["kernels"] if k["place"] == "host"]
+    number = failed = 0
+    for cases in (example_cases, own_cases, described_cases, chain_cases, generated_cases):
+        for what, run in cases(kernels):
+            number += 1
+            try:
+                why = run()
+            except (OSError, ValueError) as e:
+                why = str(e)
+            failed += bool(why)
+            print(f"{'not ok' if why else 'ok'} {number} - {what}{': ' if why else ''}{why}")
+    print(f"1..{number}")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A kernel's memory is its declared scratch and nothing else: `run` never allocates, scratch of
+ * exactly the declared size is enough, and what becomes resident is no more. This program is linked
+ * with -Wl,--wrap for every function that gives out memory, so that calls from kernels are counted;
+ * the OpenMP runtime, which is not linked in, may keep its threads.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tests/shapes.h"
+
+#include "tests/kernel_tests.h"
+
+/* --- counting */
+
+static bool counting; /* only ever changed while one thread runs */
+static int calls;
+
+static void count_call(void) {
+    if (counting) __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
+}
+
+/* The linker takes these for the functions, and gives the functions the other names. */
+#define WRAP(type, name, parameters, arguments)                                                    \
+    type __real_##name parameters;                                                                 \
+    type __wrap_##name parameters;                                                                 \
+    type __wrap_##name parameters {                                                                \
+        count_call();                                                                              \
+        return __real_##name arguments;                                                            \
+    }
+
+WRAP(void *, malloc, (size_t n), (n))
+WRAP(void *, calloc, (size_t n, size_t size), (n, size))
+WRAP(void *, realloc, (void *p, size_t n), (p, n))
+WRAP(void *, aligned_alloc, (size_t align, size_t n), (align, n))
+WRAP(int, posix_memalign, (void **p, size_t align, size_t n), (p, align, n))
+WRAP(void *, mmap, (void *at, size_t n, int prot, int flags, int file, off_t from),
+     (at, n, prot, flags, file, from))
+
+/* A kernel that runs another one, counting its calls. */
+static const struct kernel *watched;
+
+static int run_watched(const struct batch *in, const struct rule_step *steps,
+                       const struct table *io, const struct launch *how) {
+    counting = true;
+    int status = watched->run(in, steps, io, how);
+    counting = false;
+    return status;
+}
+
+/* Calls during one run, after one that was not counted: the first parallel region may start
+ * threads. */
+static int calls_of(struct builder *b, const struct kernel *k, int threads) {
+    struct kernel counted = *k;
+    counted.run = run_watched;
+    watched = k;
+    for (int i = 0; i < 2; i++) {
+        builder_start(b);
+        calls = 0;
+        const char *wrong = builder_run(b, &counted, threads);
+        if (wrong) fail_msg("%s", wrong);
+    }
+    return calls;
+}
+
+/* --- kernels that do what none may */
+
+enum misdeed { MALLOC, CALLOC, REALLOC, ALIGNED_ALLOC, POSIX_MEMALIGN, MMAP, OVERRUN, MISDEEDS };
+
+static const char *const misdeed_names[MISDEEDS] = {
+    "malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "mmap", "a byte too far",
+};
+
+static enum misdeed misdeed;
+
+enum { SCRATCH = 1000, PAGE = 4096 };
+
+__attribute__((no_sanitize("address"))) static void scribble(volatile char *at) {
+    *at = 1;
+}
+
+static void *take(enum misdeed how, size_t bytes) {
+    void *p = NULL;
+    switch (how) {
+    case MALLOC: return malloc(bytes);
+    case CALLOC: return calloc(1, bytes);
+    case REALLOC: return realloc(NULL, bytes);
+    case ALIGNED_ALLOC: return aligned_alloc(64, bytes);
+    case POSIX_MEMALIGN: return posix_memalign(&p, 64, bytes) ? NULL : p;
+    default: return NULL;
+    }
+}
+
+static int misbehave(const struct batch *in, const struct rule_step *steps, const struct table *io,
+                     const struct launch *how) {
+    (void)in, (void)steps, (void)io;
+    if (misdeed == OVERRUN) {
+        scribble((char *)how->scratch + SCRATCH);
+    } else if (misdeed == MMAP) {
+        void *p = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p != MAP_FAILED) munmap(p, PAGE);
+    } else {
+        void *volatile p =
+            take(misdeed, 64); /* volatile: or the compiler sees that it is not used */
+        free(p);
+    }
+    stage_done(how, STAGE_UPDATE);
+    return 0;
+}
+
+static size_t some_scratch(const struct batch *shape, int threads) {
+    (void)shape, (void)threads;
+    return SCRATCH;
+}
+
+static const struct kernel misbehaving = {.name = "misbehaving",
+                                          .place = ON_HOST,
+                                          .rules = ALL_RULES,
+                                          .scratch_bytes = some_scratch,
+                                          .run = misbehave};
+
+static void caught(void **state) {
+    misdeed = (enum misdeed)(intptr_t)((const struct kernel_test *)*state)->param;
+    if (WITH_SANITIZER && misdeed != OVERRUN) skip(); /* whose allocator is another one */
+    struct builder b;
+    builder_begin(&b, 31, true);
+    builder_feature(&b, builder_table(&b, 4, 4), POOL_SUM, -1);
+    builder_bag(&b, 1, (const int64_t[]){2});
+    builder_finish(&b);
+    if (misdeed == OVERRUN) {
+        builder_start(&b);
+        const char *wrong = builder_run(&b, &misbehaving, 1);
+        assert_non_null(wrong);
+        assert_string_equal(wrong, "wrote outside of its scratch");
+    } else {
+        assert_int_equal(calls_of(&b, &misbehaving, 1), 1);
+    }
+    builder_free(&b);
+}
+
+/* --- every kernel */
+
+static void never_allocates(void **state) {
+    const struct kernel_test *test = *state;
+    if (WITH_SANITIZER) skip();
+    for (int i = 0; i < num_shapes; i++) {
+        struct builder b;
+        shape_build(&shapes[i], shapes[i].modes != REAL_ONLY, &b);
+        builder_rules(&b, test->kernel, RULE_ADAM);
+        for (int t = 0; t < THREAD_COUNTS; t++) {
+            int n = calls_of(&b, test->kernel, builder_threads[t]);
+            if (n)
+                fail_msg("%s, %d threads: %d calls for memory", shapes[i].name, builder_threads[t],
+                         n);
+        }
+        builder_free(&b);
+    }
+}
+
+/* --- what becomes resident */
+
+/* Pages that the kernel's run touches for the first time, its scratch untouched before. */
+static int64_t resident_in_run(struct builder *b, const struct kernel *k, struct buffer *scratch) {
+    struct rule_step *steps = malloc((size_t)b->in.num_tables * sizeof *steps);
+    assert_non_null(steps);
+    for (int32_t t = 0; t < b->in.num_tables; t++) steps[t] = rule_step(b->rules[t], 1);
+    struct launch how = {.threads = 2, .scratch = scratch->data};
+    k->run(&b->in, steps, b->tables.tables, &how);
+    buffer_drop(scratch);
+    struct memory_watch watch = memory_watch();
+    k->run(&b->in, steps, b->tables.tables, &how);
+    free(steps);
+    return memory_watch_peak(watch);
+}
+
+/* Stacks, and what the system rounds up to. */
+enum { SLACK = 4 << 20 };
+
+static void build_big(struct builder *b) {
+    builder_begin(b, 32, true);
+    builder_feature(b, builder_table(b, 60000, 64), POOL_SUM, -1);
+    builder_random_bags(b, 20000, 30);
+    builder_finish(b);
+    builder_start(b);
+}
+
+static void resident_as_declared(void **state) {
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    if (WITH_SANITIZER) skip(); /* shadow memory becomes resident, too */
+    if (memory_watch().before < 0) skip();
+    struct builder b;
+    build_big(&b);
+    struct buffer scratch;
+    struct error err;
+    size_t declared = k->scratch_bytes ? k->scratch_bytes(&b.in, 2) : 0;
+    assert_int_equal(buffer_alloc(&scratch, declared, "scratch", &err), 0);
+    int64_t observed = resident_in_run(&b, k, &scratch);
+    if (observed > (int64_t)declared + SLACK)
+        fail_msg("%lld bytes became resident, %lld are declared", (long long)observed,
+                 (long long)declared);
+    buffer_free(&scratch);
+    builder_free(&b);
+}
+
+enum { HOARD = 16 << 20 };
+
+/* Touches far more than it declares. (Not from malloc, which may have pages left.) */
+static int hoard(const struct batch *in, const struct rule_step *steps, const struct table *io,
+                 const struct launch *how) {
+    (void)in, (void)steps, (void)io, (void)how;
+    void *p = mmap(NULL, HOARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return -1;
+    memset(p, 1, HOARD);
+    munmap(p, HOARD);
+    return 0;
+}
+
+static void hoarder_caught(void **state) {
+    static const struct kernel hoarding = {.name = "hoarding", .run = hoard};
+    (void)state;
+    if (WITH_SANITIZER) skip();
+    if (memory_watch().before < 0) skip();
+    struct builder b;
+    build_big(&b);
+    struct buffer scratch = {0};
+    assert_true(resident_in_run(&b, &hoarding, &scratch) > SLACK);
+    builder_free(&b);
+}
+
+/* What more threads need is declared for them: builder_run gives out no byte more, poisoned, and
+ * that is what test_kernels does; here, that declarations are not simply huge. */
+static void declares_in_proportion(void **state) {
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    struct builder b;
+    build_big(&b);
+    size_t declared = k->scratch_bytes ? k->scratch_bytes(&b.in, 2) : 0;
+    size_t per_lookup = 64 + 64 * sizeof(float); /* index and a gradient row of its own */
+    size_t per_row = 16 + 64 * sizeof(float);
+    size_t most = (size_t)b.in.lookups * per_lookup + 60000 * per_row + (1 << 20);
+    assert_true(declared <= most);
+    builder_free(&b);
+}
+
+int main(void) {
+    for (intptr_t i = 0; i < MISDEEDS; i++) {
+        char name[60];
+        snprintf(name, sizeof name, "caught: %s", misdeed_names[i]);
+        add_test(name, caught, NULL, (const void *)i);
+    }
+    add_test("caught: a hoarder", hoarder_caught, NULL, NULL);
+    add_kernel_tests("never allocates", never_allocates, NULL);
+    add_kernel_tests("resident as declared", resident_as_declared, NULL);
+    add_kernel_tests("declares in proportion", declares_in_proportion, NULL);
+    return run_listed("memory");
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The oracle, pinned to numbers worked by hand: the sum under every pooling, the update of every
+ * rule, idle rows under a dense step, and the error bound, which must hold for every correct
+ * evaluation in floats and yet be tight. (test_00_example.c has the oracle on a whole batch.)
+ */
+#include <math.h>
+#include <string.h>
+
+#include "harness/oracle.h"
+#include "harness/rng.h"
+#include "tests/batch_builder.h"
+
+#include "tests/kernel_tests.h"
+
+/* --- the sum of one row's gradients: one table of one column, row 3, padding row 0 */
+
+struct sum_case {
+    const char *name;
+    enum pooling pooling;
+    bool weighted;
+    double sum; /* of row 3 */
+};
+
+/* Bag 0 is 3 0 3, bag 1 is empty, bag 2 is 3 5 0 3 3 3; padding is 0.
+ * Pooled gradients are 8 for bag 0 and 20 for bag 2; sequences have 1, 2, 4, 8, ... for lookups
+ * 0, 1, 2, ...; lookup weights are 0.5, 7, 2, 1, 7, 7, -1, 0, 4 in order of the lookups.
+ *     sum             8*2 + 20*4 = 96
+ *     mean            8*2/2 + 20*4/5 = 24: padding counts in neither bag
+ *     none            lookups 0, 2, 3, 6, 7, 8: 1 + 4 + 8 + 64 + 128 + 256 = 461
+ *     weighted sum    8*(0.5 + 2) + 20*(1 - 1 + 0 + 4) = 100
+ *     weighted mean   8/2*2.5 + 20/5*4 = 26: divided by the count, not by the weights
+ *     weighted none   0.5*1 + 2*4 + 1*8 - 1*64 + 0*128 + 4*256 = 976.5 */
+static const struct sum_case sums[] = {
+    {"sum", POOL_SUM, false, 96},           {"mean", POOL_MEAN, false, 24},
+    {"none", POOL_NONE, false, 461},        {"weighted sum", POOL_SUM, true, 100},
+    {"weighted mean", POOL_MEAN, true, 26}, {"weighted none", POOL_NONE, true, 976.5},
+};
+enum { SUMS = sizeof sums / sizeof *sums };
+
+static void sum_by_hand(void **state) {
+    const struct sum_case *c = ((const struct kernel_test *)*state)->param;
+    static const float weights[] = {0.5f, 7, 2, 1, 7, 7, -1, 0, 4};
+    struct builder b;
+    builder_begin(&b, 1, true);
+    b.weighted = c->weighted;
+    builder_feature(&b, builder_table(&b, 6, 1), c->pooling, 0);
+    builder_bag(&b, 3, (const int64_t[]){3, 0, 3});
+    builder_bag(&b, 0, NULL);
+    builder_bag(&b, 6, (const int64_t[]){3, 5, 0, 3, 3, 3});
+    builder_finish(&b);
+    for (int r = 0; c->pooling == POOL_NONE && r < 9; r++)
+        *builder_grad(&b, 0, r) = (float)(1 << r);
+    if (c->pooling != POOL_NONE) *builder_grad(&b, 0, 0) = 8, *builder_grad(&b, 0, 2) = 20;
+    if (c->weighted) memcpy((float *)b.in.lookup_weights, weights, sizeof weights);
+
+    assert_int_equal(b.index.rows, 2);
+    assert_int_equal(b.index.run[0].row, 3);
+    int64_t count = b.index.run[1].first;
+    assert_int_equal(count, 6);
+    struct num exact, real;
+    oracle_sum(&b.in, b.index.lookup, count, true, 1, &exact);
+    oracle_sum(&b.in, b.index.lookup, count, false, 1, &real);
+    assert_true(exact.value == c->sum && real.value == c->sum);
+    assert_true(exact.error == 0);
+    /* (count + 3) roundings, each of at most 2^-24 of the sum of magnitudes */
+    double magnitudes = c->pooling == POOL_NONE && c->weighted   ? 1104.5
+                        : c->pooling == POOL_MEAN && c->weighted ? 10 + 24
+                        : c->weighted                            ? 20 + 120
+                                                                 : c->sum;
+    assert_true(real.error >= 9 * 0x1p-24 * magnitudes && real.error < 9.1 * 0x1p-24 * magnitudes);
+    builder_free(&b);
+}
+
+/* --- one element, one step. All numbers are exact in binary, so they are compared exactly. */
+
+struct update_case {
+    const char *name;
+    struct rule rule;
+    int64_t t;
+    double g, w, s0, s1, row;
+    double after_w, after_s0, after_s1, after_row;
+};
+
+static const struct update_case updates[] = {
+    /* w = 1 - 0.25*3 */
+    {"sgd", {RULE_SGD, 0.25f, 0, 0, 0, 0}, 1, 3, 1, 0, 0, 0, 0.25, 0, 0, 0},
+    {"sgd, no gradient", {RULE_SGD, 0.25f, 0, 0, 0, 0}, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0},
+    /* b = 0.75*4 + 5 = 8, w = 1 - 0.5*8: lr is outside of the buffer */
+    {"momentum", {RULE_MOMENTUM, 0.5f, 0, 0.75f, 0, 0}, 9, 5, 1, 4, 0, 0, -3, 8, 0, 0},
+    /* an idle row of a dense step: b = 0.75*4, w = 1 - 0.5*3 */
+    {"momentum, no gradient",
+     {RULE_MOMENTUM, 0.5f, 0, 0.75f, 0, 0},
+     9,
+     0,
+     1,
+     4,
+     0,
+     0,
+     -0.5,
+     3,
+     0,
+     0},
+    /* s = 16 + 9 = 25, w = 1 - 0.5*3/(5 + 1); with epsilon under the root it would be sqrt(26) */
+    {"adagrad", {RULE_ADAGRAD, 0.5f, 1, 0, 0, 0}, 7, 3, 1, 16, 0, 0, 0.75, 25, 0, 0},
+    {"adagrad, no gradient", {RULE_ADAGRAD, 0.5f, 1, 0, 0, 0}, 7, 0, 1, 16, 0, 0, 1, 16, 0, 0},
+    /* one column: the mean of squares is the square; w = 1 - 0.5/(5 + 1)*3 = 1 - 3/12 */
+    {"rowwise_adagrad",
+     {RULE_ROWWISE_ADAGRAD, 0.5f, 3, 0, 0, 0},
+     7,
+     3,
+     1,
+     0,
+     0,
+     16,
+     0.8125,
+     0,
+     0,
+     25},
+    {"rowwise_adagrad, no gradient",
+     {RULE_ROWWISE_ADAGRAD, 0.5f, 3, 0, 0, 0},
+     7,
+     0,
+     1,
+     0,
+     0,
+     16,
+     1,
+     0,
+     0,
+     16},
+    /* Second step, corrections 1 - 1/4 = 3/4 and 1 - 9/16 = 7/16:
+     * m = 0.5*-2 + 0.5*8 = 3, /(3/4) = 4; v = 0.75*16 + 0.25*64 = 28, /(7/16) = 64, root 8;
+     * w = 1 - 0.5*4/(8 + 8) */
+    {"adam, step 2", {RULE_ADAM, 0.5f, 8, 0, 0.5f, 0.75f}, 2, 8, 1, -2, 16, 0, 0.875, 3, 28, 0},
+    /* An idle row of a dense step, both corrections 3/4:
+     * m = 0.5*-3 = -1.5, /(3/4) = -2; v = 0.5*24 = 12, /(3/4) = 16, root 4; w = 1 + 0.5*2/(4 + 4)
+     */
+    {"adam, no gradient",
+     {RULE_ADAM, 0.5f, 4, 0, 0.5f, 0.5f},
+     2,
+     0,
+     1,
+     -3,
+     24,
+     0,
+     1.125,
+     -1.5,
+     12,
+     0},
+};
+enum { UPDATES = sizeof updates / sizeof *updates };
+
+static void update_by_hand(void **state) {
+    const struct update_case *c = ((const struct kernel_test *)*state)->param;
+    struct num g = {c->g, 0}, w = {c->w, 0}, s0 = {c->s0, 0}, s1 = {c->s1, 0};
+    struct oracle_row row = {&w, {&s0, &s1}, {c->row, 0}};
+    oracle_update(&c->rule, c->t, 1, &g, &row);
+    assert_true(w.value == c->after_w);
+    assert_true(s0.value == c->after_s0);
+    assert_true(s1.value == c->after_s1);
+    assert_true(row.row_state.value == c->after_row);
+    assert_true(w.error > 0 && w.error < 1e-6);
+}
+
+/* Two columns, (3, -1): mean of squares (9 + 1)/2 = 5, s = 31 + 5 = 36, rate = 0.5/(6 + 2) = 1/16.
+ */
+static void rowwise_over_columns(void **state) {
+    (void)state;
+    const struct rule rule = {RULE_ROWWISE_ADAGRAD, 0.5f, 2, 0, 0, 0};
+    struct num g[] = {{3, 0}, {-1, 0}}, w[] = {{1, 0}, {1, 0}};
+    struct oracle_row row = {w, {NULL, NULL}, {31, 0}};
+    oracle_update(&rule, 1, 2, g, &row);
+    assert_true(row.row_state.value == 36);
+    assert_true(w[0].value == 0.8125 && w[1].value == 1.0625);
+}
+
+/* --- the bound */
+
+enum { DIM = 8 };
+
+/* A row with ordinary values, in floats and for the oracle. */
+struct ordinary {
+    float w[DIM], s[RULE_ELEM_STATES][DIM], row, g[DIM];
+    struct num ow[DIM], os[RULE_ELEM_STATES][DIM], og[DIM];
+    struct oracle_row oracle;
+};
+
+static double number(uint64_t key, int what, int d) {
+    return rng_unit(rng_key(key, (uint64_t)what), (uint64_t)d);
+}
+
+static void make_ordinary(uint64_t key, double grad_error, struct ordinary *x) {
+    for (int d = 0; d < DIM; d++) {
+        double g = 2 * number(key, 0, d) - 1;
+        x->w[d] = (float)(number(key, 1, d) - 0.5);
+        x->og[d] = (struct num){g, grad_error * fabs(g) + 0x1p-24 * fabs(g)};
+        x->g[d] = (float)(g + grad_error * fabs(g) * (number(key, 5, d) < 0.5 ? -1 : 1));
+        x->ow[d] = (struct num){x->w[d], 0};
+        for (int k = 0; k < RULE_ELEM_STATES; k++) {
+            x->s[k][d] = (float)number(key, 2 + k, d) / 16;
+            x->os[k][d] = (struct num){x->s[k][d], 0};
+        }
+    }
+    x->row = (float)number(key, 4, 0) / 16;
+    x->oracle = (struct oracle_row){x->ow, {x->os[0], x->os[1]}, {x->row, 0}};
+}
+
+static void step_in_floats(const struct rule_step *step, struct ordinary *x) {
+    double acc = 0;
+    struct rule_elem e = {0};
+    for (int d = 0; d < DIM; d++) acc += rule_reduce(step, e, x->g[d]);
+    float rate = rule_row(step, acc, DIM, &x->row);
+    for (int d = 0; d < DIM; d++) {
+        e = rule_elem(step, rate, (struct rule_elem){x->w[d], {x->s[0][d], x->s[1][d]}}, x->g[d]);
+        x->w[d] = e.w;
+        x->s[0][d] = e.s[0];
+        x->s[1][d] = e.s[1];
+    }
+}
+
+static void compare(struct num want, float got, double *worst) {
+    double off = fabs(got - want.value);
+    assert_true(off <= want.error);
+    if (off > 0 && off / want.error > *worst) *worst = off / want.error;
+}
+
+/* Ten thousand ordinary rows: a correct evaluation in floats is always inside, even where the sum
+ * was off by all that it may be; and comes close enough to the bound for this to be a bound at all.
+ * And the bound is far smaller than the step, so that no wrong step hides in it. */
+static void bound_holds_and_is_tight(void **state) {
+    enum rule_kind kind = (enum rule_kind)(intptr_t)((const struct kernel_test *)*state)->param;
+    for (int off = 0; off < 2; off++) {
+        double worst = 0, ratio = 0, grad_error = off ? 0x1p-20 : 0;
+        for (uint64_t n = 0; n < 10000; n++) {
+            struct ordinary x;
+            make_ordinary(rng_key(kind, n), grad_error, &x);
+            struct rule rule = rule_default(kind);
+            struct rule_step step = rule_step(rule, 1 + (int64_t)n % 20);
+            double before[DIM];
+            for (int d = 0; d < DIM; d++) before[d] = x.w[d];
+            oracle_update(&rule, 1 + (int64_t)n % 20, DIM, x.og, &x.oracle);
+            step_in_floats(&step, &x);
+            for (int d = 0; d < DIM; d++) {
+                compare(x.ow[d], x.w[d], &worst);
+                for (int k = 0; k < rule_info(kind).elem_states; k++)
+                    compare(x.os[k][d], x.s[k][d], &worst);
+                double moved = fabs(x.ow[d].value - before[d]);
+                if (moved > 0.1 * rule.lr && x.ow[d].error / moved > ratio)
+                    ratio = x.ow[d].error / moved;
+            }
+            if (rule_info(kind).row_states) compare(x.oracle.row_state, x.row, &worst);
+        }
+        assert_true(worst > 0.25 && worst <= 1);
+        assert_true(ratio > 0 && ratio < 1e-3);
+    }
+}
+
+int main(void) {
+    for (int i = 0; i < SUMS; i++) add_test(sums[i].name, sum_by_hand, NULL, &sums[i]);
+    for (int i = 0; i < UPDATES; i++) add_test(updates[i].name, update_by_hand, NULL, &updates[i]);
+    add_test("rowwise_adagrad over columns", rowwise_over_columns, NULL, NULL);
+    for (intptr_t kind = 0; kind < RULE_COUNT; kind++) {
+        char name[80];
+        snprintf(name, sizeof name, "bound of %s", rule_info((enum rule_kind)kind).name);
+        add_test(name, bound_holds_and_is_tight, NULL, (const void *)kind);
+    }
+    return run_listed("oracle");
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sizes beyond 2^31: rows x dim, bags x dim, lookups x dim, and row numbers. 32-bit arithmetic
+ * there is the commonest defect of all (PyTorch #165095 and #188467, HugeCTR #382, FBGEMM #1511 and
+ * #1186).
+ *
+ * Tables and gradients are reserved, not filled: a batch touches a few rows at both ends and around
+ * the edge, and only these have pages. They are compared with a row at a time worked out here.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tests/batch_builder.h"
+
+#include "tests/kernel_tests.h"
+
+enum { HITS = 8 };
+
+struct overflow {
+    const char *name;
+    int64_t rows, bags,
+        per_bag; /* per_bag: lookups in each bag, or 0: only in the bags at the edge */
+    int32_t dim;
+    enum pooling pooling;
+    bool weighted;
+};
+
+#define EDGE (INT64_C(1) << 31)
+
+static const struct overflow cases[] = {
+    {"rows x dim > 2^31", EDGE / 96 + 1000, HITS, 0, 96, POOL_SUM, false},
+    {"rows x dim > 2^31, mean", EDGE / 96 + 1000, HITS, 0, 96, POOL_MEAN, false},
+    {"rows > 2^31", EDGE + 1000, HITS, 0, 1, POOL_SUM, false},
+    {"bags x dim > 2^31", 100, EDGE / 1000 + 1000, 0, 1000, POOL_SUM, false},
+    {"bags x dim > 2^31, weighted", 100, EDGE / 1000 + 1000, 0, 1000, POOL_SUM, true},
+    {"lookups x dim > 2^31", 100, 1, EDGE / 1000 + 1000, 1000, POOL_NONE, false},
+    {"lookups x dim > 2^31, weighted", 100, 1, EDGE / 1000 + 1000, 1000, POOL_NONE, true},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+/* More than this is not taken from the machine that runs the tests. */
+static const size_t most_scratch = (size_t)3 << 28;
+
+/* --- where the lookups are */
+
+/* Hit h of things 0 .. count-1 of `width` floats each: the ends, and on both sides of 2^31 floats.
+ * Hits 1 and 7 are the same thing. */
+static int64_t thing_at(int h, int64_t count, int64_t width) {
+    int64_t edge = EDGE / width;
+    const int64_t things[HITS] = {0, 1, edge - 1, edge, edge + 1, count - 2, count - 1, 1};
+    return things[h];
+}
+
+static int64_t row_of_hit(const struct overflow *c, int h) {
+    if (c->rows * c->dim > EDGE) return thing_at(h, c->rows, c->dim);
+    static const int64_t rows[HITS] = {0, 1, 63, 64, 65, 99, 7, 1};
+    return rows[h];
+}
+
+/* Bag, or for a sequence lookup, of a hit. In ascending order. */
+static int64_t place_of_hit(const struct overflow *c, int h) {
+    int64_t places = c->per_bag ? c->per_bag : c->bags;
+    if (places == HITS) return h;
+    return h < HITS - 1 ? thing_at(h, places - 1, c->dim) : places - 1;
+}
+
+static float grad_of_hit(int h, int32_t d) {
+    return (float)((h * 5 + d * 3) % 17 - 8) * 0x1p-6f;
+}
+
+static float weight_of_hit(const struct overflow *c, int h) {
+    return c->weighted ? (float)(1 << h % 3) : 1;
+}
+
+/* --- memory that is mostly not there */
+
+struct sparse {
+    struct batch in;
+    struct table_shape shape;
+    struct feature feature;
+    struct table table;
+    struct rule rule;
+    void *map[8];
+    size_t mapped[8];
+    int maps;
+};
+
+/* Reserved and zero; NULL where the system refuses. */
+static void *reserve(struct sparse *s, int64_t count, size_t size) {
+    size_t bytes = (size_t)count * size;
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    madvise(p, bytes, MADV_NOHUGEPAGE); /* a touched row shall cost one page, not 512 */
+    s->map[s->maps] = p;
+    s->mapped[s->maps++] = bytes;
+    return p;
+}
+
+static void release(struct sparse *s) {
+    for (int i = 0; i < s->maps; i++) munmap(s->map[i], s->mapped[i]);
+}
+
+/* All that a kernel's shape functions look at. */
+static void make_shape(const struct overflow *c, struct sparse *s) {
+    int64_t lookups = c->per_bag ? c->per_bag : HITS;
+    *s = (struct sparse){.shape = {.rows = c->rows,
+                                   .dim = c->dim,
+                                   .rule = RULE_ADAGRAD,
+                                   .features = 1,
+                                   .lookups = lookups},
+                         .feature = {.pooling = c->pooling,
+                                     .padding_id = c->per_bag ? 2 : -1,
+                                     .grad_stride = c->dim,
+                                     .lookups = lookups},
+                         .rule = rule_default(RULE_ADAGRAD)};
+    static const float some;
+    s->in = (struct batch){.num_tables = 1,
+                           .num_features = 1,
+                           .bags = c->bags,
+                           .lookups = lookups,
+                           .tables = &s->shape,
+                           .features = &s->feature,
+                           .id_type = ID_INT64,
+                           .lookup_weights = c->weighted ? &some : NULL,
+                           .grad_floats = (c->per_bag ? lookups : c->bags) * c->dim};
+}
+
+/* Lookups that are no hit are padding: their gradient rows have no pages. */
+static bool make_batch(const struct overflow *c, struct sparse *s) {
+    int64_t *ids = reserve(s, s->in.lookups, sizeof *ids);
+    int64_t *offsets = reserve(s, c->bags + 1, sizeof *offsets);
+    float *weights = c->weighted ? reserve(s, s->in.lookups, sizeof *weights) : NULL;
+    float *grad = reserve(s, s->in.grad_floats, sizeof *grad);
+    s->table.weight = reserve(s, c->rows * c->dim, sizeof(float));
+    s->table.elem[0] = reserve(s, c->rows * c->dim, sizeof(float));
+    if (!ids || !offsets || (c->weighted && !weights) || !grad || !s->table.weight ||
+        !s->table.elem[0])
+        return false;
+    for (int64_t i = 0; c->per_bag && i < s->in.lookups; i++) ids[i] = s->feature.padding_id;
+    for (int h = 0; h < HITS; h++) {
+        int64_t place = place_of_hit(c, h), i = c->per_bag ? place : h;
+        ids[i] = row_of_hit(c, h);
+        if (weights) weights[i] = weight_of_hit(c, h);
+        for (int32_t d = 0; d < c->dim; d++) grad[place * c->dim + d] = grad_of_hit(h, d);
+    }
+    for (int64_t q = 0, h = 0; q < c->bags; q++) {
+        while (h < HITS && !c->per_bag && place_of_hit(c, (int)h) == q) h++;
+        offsets[q + 1] = c->per_bag ? (q + 1) * c->per_bag : h;
+    }
+    s->in.ids = ids;
+    s->in.offsets = offsets;
+    s->in.lookup_weights = weights;
+    s->in.grad = grad;
+    return true;
+}
+
+/* --- one kernel on one of them */
+
+static float initial(int64_t row, int32_t d, int array) {
+    return (float)((row * 7 + d * 5 + array) % 31) * 0x1p-5f;
+}
+
+/* The row before or beside a hit must keep its bits: hits and neighbours all have initial values.
+ */
+static void set_rows(const struct overflow *c, const struct sparse *s) {
+    for (int h = 0; h < HITS; h++)
+        for (int64_t row = row_of_hit(c, h) - 1; row <= row_of_hit(c, h) + 1; row++)
+            for (int32_t d = 0; row >= 0 && row < c->rows && d < c->dim; d++) {
+                s->table.weight[row * c->dim + d] = initial(row, d, 0);
+                s->table.elem[0][row * c->dim + d] = initial(row, d, 1);
+            }
+}
+
+static void compare_row(const struct overflow *c, const struct sparse *s,
+                        const struct rule_step *step, int64_t row) {
+    bool hit = false;
+    for (int h = 0; h < HITS; h++) hit |= row_of_hit(c, h) == row;
+    for (int32_t d = 0; d < c->dim; d++) {
+        float g = 0;
+        for (int h = 0; h < HITS; h++)
+            if (row_of_hit(c, h) == row) g += weight_of_hit(c, h) * grad_of_hit(h, d);
+        struct rule_elem x = {initial(row, d, 0), {initial(row, d, 1), 0}};
+        if (hit) x = rule_elem(step, rule_row(step, 0, c->dim, NULL), x, g);
+        assert_memory_equal(&s->table.weight[row * c->dim + d], &x.w, sizeof x.w);
+        assert_memory_equal(&s->table.elem[0][row * c->dim + d], &x.s[0], sizeof x.w);
+    }
+}
+
+static size_t scratch_of(const struct kernel *k, const struct batch *shape, int threads) {
+    return k->scratch_bytes ? k->scratch_bytes(shape, threads) : 0;
+}
+
+static void right(void **state) {
+    const struct kernel_test *test = *state;
+    const struct overflow *c = test->param;
+    struct sparse s;
+    make_shape(c, &s);
+    size_t bytes = scratch_of(test->kernel, &s.in, 2);
+    if (kernel_refuses(test->kernel, &s.in) || bytes > most_scratch) skip();
+    char *scratch = bytes ? reserve(&s, (int64_t)bytes, 1) : NULL;
+    if ((bytes && !scratch) || !make_batch(c, &s)) {
+        release(&s);
+        skip();
+    }
+    set_rows(c, &s);
+    const struct rule_step step = rule_step(s.rule, 1);
+    const struct launch how = {.threads = 2, .scratch = scratch};
+    assert_int_equal(test->kernel->run(&s.in, &step, &s.table, &how), 0);
+    for (int h = 0; h < HITS; h++)
+        for (int64_t row = row_of_hit(c, h) - 1; row <= row_of_hit(c, h) + 1; row++)
+            if (row >= 0 && row < c->rows) compare_row(c, &s, &step, row);
+    release(&s);
+}
+
+/* A kernel that would take too much is skipped, and its line says how much that is. */
+static void add_case(const struct overflow *c, const struct kernel *k) {
+    char name[100];
+    struct sparse s;
+    make_shape(c, &s);
+    size_t bytes = scratch_of(k, &s.in, 2);
+    if (bytes > most_scratch)
+        snprintf(name, sizeof name, "%s (needs %.1f GiB)", c->name, (double)bytes / (1 << 30));
+    else
+        snprintf(name, sizeof name, "%s", c->name);
+    add_test(name, k->place == ON_HOST ? right : on_a_device, k, c);
+}
+
+int main(void) {
+    int count;
+    const struct registered *r = registry(&count);
+    for (int i = 0; i < CASES; i++)
+        for (int k = 0; k < count; k++) add_case(&cases[i], r[k].kernel);
+    return run_listed("overflow");
+}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What must hold between two runs of a kernel, whatever the right numbers are: order of lookups,
+ * split pairs, merged duplicates, shared tables, tables apart or together, threads and repetition.
+ * No oracle is asked here. The first five are exact, and so must be equal in every bit.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/rng.h"
+#include "tests/batch_builder.h"
+
+#include "tests/kernel_tests.h"
+
+static const struct kernel *kernel_of(void **state) {
+    return ((const struct kernel_test *)*state)->kernel;
+}
+
+static void run(struct builder *b, const struct kernel *k, int threads) {
+    builder_start(b);
+    const char *wrong = builder_run(b, k, threads);
+    if (wrong) fail_msg("%s", wrong);
+}
+
+static void assert_same_tables(const struct builder *a, const struct builder *b) {
+    size_t bytes, other;
+    void *x = builder_snapshot(a, &bytes), *y = builder_snapshot(b, &other);
+    assert_int_equal(bytes, other);
+    bool same = memcmp(x, y, bytes) == 0;
+    free(x);
+    free(y);
+    assert_true(same);
+}
+
+/* Both with every rule and 2 threads; their tables hold the same values before. */
+static void assert_same_results(struct builder *a, struct builder *b, const struct kernel *k) {
+    assert_true(a->sums_exact && b->sums_exact);
+    for (int rule = 0; rule < RULE_COUNT; rule++) {
+        if (!(k->rules & (1u << rule))) continue;
+        builder_rules(a, k, (enum rule_kind)rule);
+        builder_rules(b, k, (enum rule_kind)rule);
+        run(a, k, 2);
+        run(b, k, 2);
+        assert_same_tables(a, b);
+    }
+    builder_free(a);
+    builder_free(b);
+}
+
+static void copy_grad(struct builder *to, int32_t feature, int64_t r, const struct builder *from,
+                      int32_t other, int64_t s, float factor) {
+    int32_t dim = to->in.tables[to->in.features[feature].table].dim;
+    const float *source = builder_grad(from, other, s);
+    for (int32_t d = 0; d < dim; d++) builder_grad(to, feature, r)[d] = factor * source[d];
+}
+
+static void add_grad(struct builder *to, int32_t feature, int64_t r, const struct builder *from,
+                     int32_t other, int64_t s) {
+    int32_t dim = to->in.tables[to->in.features[feature].table].dim;
+    const float *source = builder_grad(from, other, s);
+    for (int32_t d = 0; d < dim; d++) builder_grad(to, feature, r)[d] += source[d];
+}
+
+enum { BAGS = 60, LENGTH = 5, ROWS = 90, DIM = 21 };
+
+/* Lookup k of bag q: the row is often the same, within a bag too. */
+static int64_t row_at(int64_t q, int64_t k) {
+    double u = rng_unit((uint64_t)q, (uint64_t)k);
+    return (int64_t)(u * u * u * ROWS);
+}
+
+static void permute_lookups(void **state) {
+    struct builder a, b;
+    struct builder *both[] = {&a, &b};
+    for (int order = 0; order < 2; order++) {
+        builder_begin(both[order], 5, true);
+        builder_feature(both[order], builder_table(both[order], ROWS, DIM), POOL_SUM, -1);
+        for (int64_t q = 0; q < BAGS; q++) {
+            int64_t ids[LENGTH];
+            for (int64_t k = 0; k < LENGTH; k++)
+                ids[k] = row_at(q, order ? (k * 3 + q) % LENGTH : k);
+            builder_bag(both[order], LENGTH, ids);
+        }
+        builder_finish(both[order]);
+    }
+    assert_same_results(&a, &b, kernel_of(state));
+}
+
+/* (id, g) is (id, g/2) twice. */
+static void split_pairs(void **state) {
+    struct builder a, b;
+    struct builder *both[] = {&a, &b};
+    for (int halves = 1; halves <= 2; halves++) {
+        struct builder *x = both[halves - 1];
+        builder_begin(x, 6, true);
+        builder_feature(x, builder_table(x, ROWS, DIM), POOL_SUM, -1);
+        for (int64_t q = 0; q < BAGS; q++)
+            for (int h = 0; h < halves; h++) builder_bag(x, 1, (const int64_t[]){row_at(q, 0)});
+        builder_finish(x);
+    }
+    for (int64_t q = 0; q < BAGS; q++)
+        for (int h = 0; h < 2; h++) copy_grad(&b, 0, 2 * q + h, &a, 0, q, 0.5f);
+    builder_recount(&b);
+    assert_same_results(&a, &b, kernel_of(state));
+}
+
+/* k lookups of one row are one lookup with the sum of their gradients. */
+static void merge_duplicates(void **state) {
+    enum { TIMES = 9 };
+    struct builder a, b;
+    builder_begin(&a, 7, true);
+    builder_feature(&a, builder_table(&a, ROWS, DIM), POOL_SUM, -1);
+    for (int64_t q = 0; q < BAGS; q++) builder_bag(&a, 1, (const int64_t[]){q % (BAGS / TIMES)});
+    builder_finish(&a);
+    builder_begin(&b, 7, true);
+    builder_feature(&b, builder_table(&b, ROWS, DIM), POOL_SUM, -1);
+    for (int64_t q = 0; q < BAGS / TIMES; q++) builder_bag(&b, 1, &q);
+    builder_finish(&b);
+    for (int64_t q = 0; q < BAGS; q++) {
+        if (q < BAGS / TIMES)
+            copy_grad(&b, 0, q, &a, 0, q, 1);
+        else
+            add_grad(&b, 0, q % (BAGS / TIMES), &a, 0, q);
+    }
+    builder_recount(&b);
+    assert_same_results(&a, &b, kernel_of(state));
+}
+
+/* Three features of one table are one feature with all their bags. */
+static void concatenate_features(void **state) {
+    struct builder a, b;
+    builder_begin(&a, 8, true);
+    builder_table(&a, ROWS, DIM);
+    builder_begin(&b, 8, true);
+    builder_feature(&b, builder_table(&b, ROWS, DIM), POOL_SUM, -1);
+    for (int f = 0; f < 3; f++) {
+        builder_feature(&a, 0, POOL_SUM, -1);
+        for (int64_t q = 0; q < BAGS; q++) {
+            int64_t ids[LENGTH];
+            for (int64_t k = 0; k < LENGTH; k++) ids[k] = row_at(f * BAGS + q, k);
+            builder_bag(&a, LENGTH, ids);
+            builder_bag(&b, LENGTH, ids);
+        }
+    }
+    builder_finish(&a);
+    builder_finish(&b);
+    for (int f = 0; f < 3; f++)
+        for (int64_t q = 0; q < BAGS; q++) copy_grad(&b, 0, f * BAGS + q, &a, f, q, 1);
+    builder_recount(&b);
+    assert_same_results(&a, &b, kernel_of(state));
+}
+
+/* --- two tables in one call, or in two */
+
+/* Tables which, ..., which + count - 1 of two, with the features that read them. */
+static void build_tables(struct builder *b, int which, int count) {
+    builder_begin(b, 9, true);
+    for (int t = which; t < which + count; t++) {
+        builder_feature(b, builder_table(b, ROWS - 20 * t, DIM + 3 * t), POOL_SUM, -1);
+        for (int64_t q = 0; q < BAGS; q++) {
+            int64_t ids[LENGTH];
+            for (int64_t k = 0; k < LENGTH; k++) ids[k] = row_at(t * BAGS + q, k) / (1 + t);
+            builder_bag(b, LENGTH, ids);
+        }
+    }
+    builder_finish(b);
+}
+
+static void copy_table(struct table *to, const struct table *from,
+                       const struct table_shape *shape) {
+    struct rule_info info = rule_info(shape->rule);
+    size_t bytes = (size_t)(shape->rows * shape->dim) * sizeof(float);
+    memcpy(to->weight, from->weight, bytes);
+    for (int k = 0; k < info.elem_states; k++) memcpy(to->elem[k], from->elem[k], bytes);
+    if (info.row_states) memcpy(to->row, from->row, (size_t)shape->rows * sizeof(float));
+}
+
+static bool same_table(const struct table *a, const struct table *b,
+                       const struct table_shape *shape) {
+    struct rule_info info = rule_info(shape->rule);
+    size_t bytes = (size_t)(shape->rows * shape->dim) * sizeof(float);
+    bool same = memcmp(a->weight, b->weight, bytes) == 0;
+    for (int k = 0; k < info.elem_states; k++) same &= memcmp(a->elem[k], b->elem[k], bytes) == 0;
+    if (info.row_states) same &= memcmp(a->row, b->row, (size_t)shape->rows * sizeof(float)) == 0;
+    return same;
+}
+
+static void separate_calls(void **state) {
+    const struct kernel *k = kernel_of(state);
+    struct builder both, alone[2];
+    build_tables(&both, 0, 2);
+    for (int t = 0; t < 2; t++) {
+        build_tables(&alone[t], t, 1);
+        for (int64_t q = 0; q < BAGS; q++) copy_grad(&alone[t], 0, q, &both, t, q, 1);
+    }
+    for (int rule = 0; rule < RULE_COUNT; rule++) {
+        if (!(k->rules & (1u << rule))) continue;
+        builder_rules(&both, k, (enum rule_kind)rule);
+        builder_start(&both);
+        for (int t = 0; t < 2; t++) {
+            builder_rule(&alone[t], 0, both.rules[t].kind);
+            alone[t].rules[0] = both.rules[t];
+            builder_start(&alone[t]);
+            copy_table(alone[t].tables.tables, &both.tables.tables[t], &both.in.tables[t]);
+            assert_null(builder_run(&alone[t], k, 3));
+        }
+        assert_null(builder_run(&both, k, 3));
+        for (int t = 0; t < 2; t++)
+            assert_true(
+                same_table(&both.tables.tables[t], alone[t].tables.tables, &both.in.tables[t]));
+    }
+    builder_free(&both);
+    builder_free(&alone[0]);
+    builder_free(&alone[1]);
+}
+
+/* --- rows that nobody looks up */
+
+/* Every third row is left alone, and holds what arithmetic would not leave alone: a step with a
+ * zero gradient quiets a signalling NaN, flushing to zero loses a subnormal. */
+static void untouched_rows(void **state) {
+    const struct kernel *k = kernel_of(state);
+    static const uint32_t odd[] = {0x7fa00001, 0x00000001, 0x80000000, 0xff800000, 0x80000123};
+    if (k->traits & DENSE_STEP) skip(); /* it computes with all rows: there is no untouched one */
+    struct builder b;
+    builder_begin(&b, 10, false);
+    builder_feature(&b, builder_table(&b, ROWS, DIM), POOL_SUM, -1);
+    for (int64_t q = 0; q < ROWS; q++)
+        if (q % 3) builder_bag(&b, 2, (const int64_t[]){q, q / 3 * 3 + 1});
+    builder_finish(&b);
+    for (int rule = 0; rule < RULE_COUNT; rule++) {
+        if (!(k->rules & (1u << rule))) continue;
+        builder_rules(&b, k, (enum rule_kind)rule);
+        builder_start(&b);
+        for (int64_t row = 0; row < ROWS; row += 3) {
+            struct row_memory m = row_memory(b.tables.tables, b.in.tables, row);
+            for (int d = 0; d < DIM; d++) {
+                memcpy(&m.weight[d], &odd[d % 5], sizeof *odd);
+                if (m.elem[0]) memcpy(&m.elem[0][d], &odd[(d + 1) % 5], sizeof *odd);
+            }
+            if (m.row) memcpy(m.row, &odd[row % 5], sizeof *odd);
+        }
+        const char *wrong = builder_run(&b, k, 2);
+        if (!wrong) wrong = builder_judge(&b, k);
+        if (wrong) fail_msg("%s", wrong);
+    }
+    builder_free(&b);
+}
+
+/* --- determinism */
+
+static int64_t hot_row_at(int64_t i) {
+    return i % 3 == 0 ? 200 + i % 700 : i % 97 == 1 ? 4 : 3;
+}
+
+/* Real gradients, whose sum depends on the order; runs of up to 40,000 lookups, beyond any length
+ * from which a kernel may split them; several tables, poolings and weights. */
+static void build_for_determinism(struct builder *b) {
+    enum { LOOKUPS = 63000, PER_BAG = 30 };
+    builder_begin(b, 12, false);
+    b->weighted = true;
+    int32_t t = builder_table(b, 1000, 19);
+    builder_feature(b, t, POOL_SUM, -1);
+    for (int64_t q = 0; q < LOOKUPS / PER_BAG; q++) {
+        int64_t ids[PER_BAG];
+        for (int64_t k = 0; k < PER_BAG; k++) ids[k] = hot_row_at(q * PER_BAG + k);
+        builder_bag(b, PER_BAG, ids);
+    }
+    builder_feature(b, t, POOL_NONE, 3);
+    builder_random_bags(b, 50, 20);
+    builder_feature(b, t, POOL_MEAN, -1);
+    builder_random_bags(b, 50, 20);
+    builder_feature(b, builder_table(b, 300, 33), POOL_SUM, -1);
+    builder_random_bags(b, 200, 30);
+    builder_finish(b);
+}
+
+static int64_t longest_run(const struct row_index *x) {
+    int64_t longest = 0;
+    for (int64_t u = 0; u < x->rows; u++)
+        if (x->run[u + 1].first - x->run[u].first > longest)
+            longest = x->run[u + 1].first - x->run[u].first;
+    return longest;
+}
+
+/* 5 runs on each number of threads, every one like the first. */
+static void deterministic(void **state) {
+    const struct kernel *k = kernel_of(state);
+    if (!(k->traits & DETERMINISTIC)) skip(); /* it does not claim to be */
+    struct builder b;
+    build_for_determinism(&b);
+    assert_true(longest_run(&b.index) > 32768);
+    for (int rule = 0; rule < RULE_COUNT; rule++) {
+        if (!(k->rules & (1u << rule))) continue;
+        void *first = NULL;
+        builder_rules(&b, k, (enum rule_kind)rule);
+        for (int i = 0; i < 5 * THREAD_COUNTS; i++) {
+            size_t bytes;
+            run(&b, k, builder_threads[i / 5]);
+            void *now = builder_snapshot(&b, &bytes);
+            if (first && memcmp(first, now, bytes) != 0)
+                fail_msg("%s, run %d on %d threads differs from the first on %d",
+                         rule_info((enum rule_kind)rule).name, i % 5 + 1, builder_threads[i / 5],
+                         builder_threads[0]);
+            if (first)
+                free(now);
+            else
+                first = now;
+        }
+        free(first);
+    }
+    builder_free(&b);
+}
+
+/* The gradients above tell orders apart: in another order of the bags, some sum has other bits. */
+static void order_matters_in_floats(void **state) {
+    (void)state;
+    struct builder b;
+    build_for_determinism(&b);
+    const struct row_run *u = b.index.run;
+    while (u[1].first - u->first <= 32768) u++;
+    int differ = 0;
+    for (int32_t d = 0; d < 19; d++) {
+        float forwards = 0, backwards = 0;
+        int64_t n = u[1].first - u->first;
+        for (int64_t k = 0; k < n; k++) {
+            int64_t up = b.index.lookup[u->first + k].bag;
+            int64_t down = b.index.lookup[u[1].first - 1 - k].bag;
+            if (up < b.in.bags) forwards += builder_grad(&b, 0, up)[d];
+            if (down < b.in.bags) backwards += builder_grad(&b, 0, down)[d];
+        }
+        differ += forwards != backwards;
+    }
+    assert_true(differ > 15);
+    builder_free(&b);
+}
+
+int main(void) {
+    add_kernel_tests("permuted lookups", permute_lookups, NULL);
+    add_kernel_tests("split pairs", split_pairs, NULL);
+    add_kernel_tests("merged duplicates", merge_duplicates, NULL);
+    add_kernel_tests("concatenated features", concatenate_features, NULL);
+    add_kernel_tests("tables in calls of their own", separate_calls, NULL);
+    add_kernel_tests("untouched rows", untouched_rows, NULL);
+    add_test("order matters in floats", order_matters_in_floats, NULL, NULL);
+    add_kernel_tests("same bits on every run", deterministic, NULL);
+    return run_listed("properties");
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The folder is the registry: every kernel file is in the table under its own name, with all that
+ * results and plots show of it, and sees nothing but kernels/.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/shapes.h"
+
+#include "tests/kernel_tests.h"
+
+enum { PATH = 600 };
+
+/* Calls visit(path, folder, file) for every file below kernels/, and returns how many there are. */
+static int each_file(void (*visit)(const char *path, const char *folder, const char *file)) {
+    int count = 0;
+    DIR *top = opendir("kernels");
+    assert_non_null(top); /* tests run in the root of the repository */
+    for (struct dirent *d; (d = readdir(top));) {
+        char folder[PATH / 2], path[PATH];
+        if (d->d_name[0] == '.') continue;
+        snprintf(folder, sizeof folder, "kernels/%s", d->d_name);
+        DIR *sub = opendir(folder);
+        if (!sub) { /* a file, such as kernel.h */
+            visit(folder, "", d->d_name);
+            count++;
+            continue;
+        }
+        for (struct dirent *f; (f = readdir(sub));) {
+            if (f->d_name[0] == '.') continue;
+            snprintf(path, sizeof path, "%s/%s", folder, f->d_name);
+            visit(path, d->d_name, f->d_name);
+            count++;
+        }
+        closedir(sub);
+    }
+    closedir(top);
+    return count;
+}
+
+static bool ends_in(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* --- names */
+
+static void in_registry(const char *path, const char *folder, const char *file) {
+    if (!*folder || !ends_in(file, ".c")) return; /* .cu files are there where nvcc is */
+    int count, found = 0;
+    const struct registered *r = registry(&count);
+    for (int i = 0; i < count; i++) {
+        size_t n = strlen(r[i].kernel->name);
+        found += strcmp(r[i].family, folder) == 0 && strncmp(file, r[i].kernel->name, n) == 0 &&
+                 strcmp(file + n, ".c") == 0;
+    }
+    if (found != 1) fail_msg("%s is %d times in the registry under its name", path, found);
+}
+
+static void every_file_is_registered(void **state) {
+    (void)state;
+    assert_true(each_file(in_registry) > 6);
+}
+
+static void has_file(void **state) {
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    int count;
+    const struct registered *r = registry(&count);
+    while (r->kernel != k) r++;
+    char c[PATH], cu[PATH];
+    snprintf(c, sizeof c, "kernels/%s/%s.c", r->family, k->name);
+    snprintf(cu, sizeof cu, "kernels/%s/%s.cu", r->family, k->name);
+    FILE *f = fopen(c, "r");
+    if (!f) f = fopen(cu, "r");
+    assert_non_null(f);
+    fclose(f);
+}
+
+static void names_are_unique(void **state) {
+    (void)state;
+    int count;
+    const struct registered *r = registry(&count);
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < i; k++) {
+            assert_string_not_equal(r[i].kernel->name, r[k].kernel->name);
+            assert_string_not_equal(r[i].kernel->label, r[k].kernel->label);
+        }
+}
+
+static void rule_names_are_unique(void **state) {
+    (void)state;
+    for (int i = 0; i < RULE_COUNT; i++) {
+        struct rule_info a = rule_info((enum rule_kind)i);
+        assert_true(*a.name && *a.formula && a.elem_states <= RULE_ELEM_STATES);
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(a.name, rule_info((enum rule_kind)k).name);
+    }
+}
+
+static void found_by_name(void **state) {
+    (void)state;
+    int count;
+    const struct registered *r = registry(&count);
+    struct error err;
+    for (int i = 0; i < count; i++)
+        assert_ptr_equal(registry_find(r[i].kernel->name, &err), r[i].kernel);
+    assert_null(registry_find("no_such_kernel", &err));
+    assert_non_null(strstr(err.text, "no_such_kernel"));
+    assert_non_null(strstr(err.text, r[0].kernel->name));
+}
+
+/* --- what a kernel says of itself */
+
+static void described(void **state) {
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    assert_true(k->label && *k->label);
+    assert_true(k->idea && *k->idea && ends_in(k->idea, "."));
+    assert_true(k->rules != 0 && (k->rules & ~ALL_RULES) == 0);
+    assert_true(k->traits < 2 * DENSE_STEP);
+    assert_non_null(k->run);
+    if (k->traits & DENSE_STEP) assert_true(k->traits & DENSE_GRAD);
+}
+
+static void accepts_shapes(void **state) {
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    for (int i = 0; i < num_shapes; i++) {
+        struct builder b;
+        shape_build(&shapes[i], true, &b);
+        for (int rule = 0; rule < RULE_COUNT; rule++) {
+            if (!(k->rules & (1u << rule))) continue;
+            builder_rules(&b, k, (enum rule_kind)rule);
+            const char *refused = kernel_refuses(k, &b.in);
+            if (refused) fail_msg("%s: %s", shapes[i].name, refused);
+        }
+        builder_free(&b);
+    }
+}
+
+/* What a kernel cannot do it refuses with a reason. */
+static void refuses_rules_it_lacks(void **state) {
+    struct kernel k = *((const struct kernel_test *)*state)->kernel;
+    struct builder b;
+    builder_begin(&b, 1, true);
+    builder_feature(&b, builder_table(&b, 4, 4), POOL_SUM, -1);
+    builder_finish(&b);
+    builder_rule(&b, 0, RULE_ADAM);
+    k.rules &= ~(1u << RULE_ADAM);
+    const char *refused = kernel_refuses(&k, &b.in);
+    assert_true(refused && *refused);
+    builder_free(&b);
+}
+
+/* --- what a kernel sees */
+
+static void includes_kernels_only(const char *path, const char *folder, const char *file) {
+    (void)folder, (void)file;
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    char line[400];
+    for (int number = 1; fgets(line, sizeof line, f); number++) {
+        char name[200];
+        if (sscanf(line, " # include \"%199[^\"]\"", name) != 1) continue;
+        if (strncmp(name, "kernels/", 8) != 0 && strcmp(name, "rules.h") != 0)
+            fail_msg("%s:%d includes %s", path, number, name);
+    }
+    fclose(f);
+}
+
+static void kernels_include_kernels(void **state) {
+    (void)state;
+    each_file(includes_kernels_only);
+}
+
+/* A rule is written once: no kernel has a square root, or asks which rule it is. */
+static void knows_no_rule(const char *path, const char *folder, const char *file) {
+    if (strcmp(file, "rules.h") == 0 || !*folder) return;
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    char line[400];
+    for (int number = 1; fgets(line, sizeof line, f); number++)
+        if (strstr(line, "sqrt") || strstr(line, "RULE_SGD") || strstr(line, "RULE_AD"))
+            fail_msg("%s:%d knows a rule: %s", path, number, line);
+    fclose(f);
+}
+
+static void kernels_know_no_rule(void **state) {
+    (void)state;
+    each_file(knows_no_rule);
+}
+
+int main(void) {
+    add_test("every kernel file is registered", every_file_is_registered, NULL, NULL);
+    add_test("names are unique", names_are_unique, NULL, NULL);
+    add_test("rule names are unique", rule_names_are_unique, NULL, NULL);
+    add_test("found by name", found_by_name, NULL, NULL);
+    add_test("kernels include kernels only", kernels_include_kernels, NULL, NULL);
+    add_test("kernels know no rule", kernels_know_no_rule, NULL, NULL);
+    add_kernel_tests("has a file of its name", has_file, NULL);
+    add_kernel_tests("is described", described, NULL);
+    add_kernel_tests("accepts the standard shapes", accepts_shapes, NULL);
+    add_kernel_tests("refuses rules that it lacks", refuses_rules_it_lacks, NULL);
+    return run_listed("registry");
+}
