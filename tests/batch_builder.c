@@ -16,11 +16,17 @@ static void *must(void *p) {
     return p;
 }
 
-/* Room for `more` beyond `count` elements, in powers of two. */
-static void *grown(void *array, int64_t count, int64_t more, size_t size) {
+/* The room, in powers of two, that an array of so many elements has. */
+static int64_t room_for(int64_t count) {
     int64_t room = 1;
-    while (room < count + more) room *= 2;
-    return must(realloc(array, (size_t)room * size));
+    while (room < count) room *= 2;
+    return room;
+}
+
+/* Room for `more` beyond `count` elements. */
+static void *grown(void *array, int64_t count, int64_t more, size_t size) {
+    if (array && room_for(count) >= count + more) return array;
+    return must(realloc(array, (size_t)room_for(count + more) * size));
 }
 
 /* A copy that ends where its last element ends. */

@@ -87,7 +87,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
             int32_t dim = in->tables[t].dim;
 #pragma omp for schedule(static) nowait
             for (int64_t row = 0; row < in->tables[t].rows; row++)
-                row_update(&steps[t], &io[t], row, dim, plan.grad[t] + row * dim);
+                row_update(&steps[t], &io[t], dim, row, plan.grad[t] + row * dim);
         }
     }
     stage_done(how, STAGE_UPDATE);

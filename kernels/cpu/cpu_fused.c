@@ -38,7 +38,7 @@ struct plan {
     struct long_run *long_run;  /* [most long runs] */
     int32_t *long_run_of_piece; /* [most pieces] */
     float *piece;               /* [most pieces][largest dim] */
-    float *sum;                 /* [threads][largest dim], padded to lines */
+    float *sum;                 /* [threads][largest dim] */
     int32_t long_runs, pieces;
     int32_t max_dim;
 };
@@ -121,36 +121,48 @@ static void leave_over(struct plan *p, int32_t table, uint32_t begin, uint32_t e
         (struct long_run){entry_row(p->partition.entry[begin]), begin, end, table, 0};
 }
 
-/* Sums and updates every run of a sorted bucket. */
-static void update_bucket(struct plan *p, const struct batch *in, const struct rule_step *steps,
+/* Lists where runs of equal rows begin, without a branch; run[] gets n + 1 values at most. */
+static uint32_t list_runs(const uint64_t *e, uint32_t n, uint32_t *run) {
+    uint32_t runs = 0;
+    int64_t before = -1;
+    for (uint32_t i = 0; i < n; i++) {
+        run[runs] = i;
+        runs += entry_row(e[i]) != before;
+        before = entry_row(e[i]);
+    }
+    run[runs] = n;
+    return runs;
+}
+
+/* Sums and updates every run of a sorted bucket; its spare entries are free by now. */
+static void update_bucket(struct plan *p, const struct batch *in, const struct rule_step *step,
                           const struct table *io, int64_t bucket, float *sum) {
-    const struct partition *x = &p->partition;
-    int32_t t = x->table_of[bucket], dim = in->tables[t].dim;
-    const struct gather_table *from = &p->gather.table[t];
-    const uint64_t *e = x->entry;
-    uint32_t end = x->begin[bucket + 1], row_ahead = x->begin[bucket], grad_ahead = row_ahead;
-    for (uint32_t begin = row_ahead, k; begin < end; begin = k) {
-        int64_t row = entry_row(e[begin]);
-        for (k = begin + 1; k < end && entry_row(e[k]) == row; k++) {
-        }
-        if (k - begin >= LONG_RUN) {
-            leave_over(p, t, begin, k);
+    const int32_t t = p->partition.table_of[bucket], dim = in->tables[t].dim;
+    const struct gather_table from = p->gather.table[t];
+    const struct table table = *io; /* copies: no store to a row can change them */
+    const uint32_t begin = p->partition.begin[bucket], n = p->partition.begin[bucket + 1] - begin;
+    const uint64_t *e = p->partition.entry + begin;
+    if (n == 0) return; /* its spare entry is another bucket's */
+    uint32_t *run = (uint32_t *)(p->spare + begin), runs = list_runs(e, n, run);
+    for (uint32_t r = 0; r < runs && r < ROW_AHEAD; r++)
+        row_prefetch(&table, entry_row(e[run[r]]), dim);
+    for (uint32_t r = 0, grad_ahead = 0; r < runs; r++) {
+        uint32_t first = run[r], length = run[r + 1] - first;
+        int64_t row = entry_row(e[first]);
+        if (r + ROW_AHEAD < runs) row_prefetch(&table, entry_row(e[run[r + ROW_AHEAD]]), dim);
+        if (length >= LONG_RUN) {
+            leave_over(p, t, begin + first, begin + first + length);
             continue;
         }
-        for (; row_ahead < k + ROW_AHEAD && row_ahead < end; row_ahead++)
-            if (row_ahead == 0 || e[row_ahead] >> 32 != e[row_ahead - 1] >> 32)
-                row_prefetch(&io[t], entry_row(e[row_ahead]), dim);
-        for (; grad_ahead < k + GRAD_AHEAD && grad_ahead < end; grad_ahead++) {
-            float c;
-            prefetch(gather_row(&p->gather, from, (uint32_t)e[grad_ahead], &c), dim);
-        }
-        const float *g = sum;
         float c = 1;
-        if (k - begin == 1 && from->plain)
-            g = gather_row(&p->gather, from, (uint32_t)e[begin], &c);
+        for (; grad_ahead < first + length + GRAD_AHEAD && grad_ahead < n; grad_ahead++)
+            prefetch(gather_row(&p->gather, &from, (uint32_t)e[grad_ahead], &c), dim);
+        const float *g = sum;
+        if (length == 1 && from.plain)
+            g = gather_row(&p->gather, &from, (uint32_t)e[first], &c);
         else
-            sum_entries(&p->gather, from, e + begin, k - begin, dim, sum);
-        row_update(&steps[t], &io[t], row, dim, g);
+            sum_entries(&p->gather, &from, e + first, length, dim, sum);
+        row_update(step, &table, dim, row, g);
     }
 }
 
@@ -182,7 +194,7 @@ static void update_long_runs(const struct plan *p, const struct batch *in,
                 pieces = (int32_t)((x->end - x->begin + PIECE - 1) / PIECE);
         float *sum = p->piece + (int64_t)x->first_piece * p->max_dim;
         for (int32_t k = 1; k < pieces; k++) row_add(sum, sum + (int64_t)k * p->max_dim, 1, dim);
-        row_update(&steps[x->table], &io[x->table], x->row, dim, sum);
+        row_update(&steps[x->table], &io[x->table], dim, x->row, sum);
     }
 }
 
@@ -209,7 +221,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
             int64_t b = plan.order[k];
             uint32_t begin = x->begin[b], n = x->begin[b + 1] - begin;
             sort_bucket(x->entry + begin, plan.spare + begin, n, x->table[x->table_of[b]].shift);
-            update_bucket(&plan, in, steps, io, b, sum);
+            update_bucket(&plan, in, &steps[x->table_of[b]], &io[x->table_of[b]], b, sum);
         }
 #pragma omp single
         cut_long_runs(&plan);

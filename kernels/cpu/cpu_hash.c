@@ -84,7 +84,7 @@ static void update_bucket(const struct plan *p, const struct batch *in,
     const float *grad = p->pool + p->first[bucket];
     for (uint32_t k = 0; k < p->distinct[bucket]; k++) {
         if (k + ROW_AHEAD < p->distinct[bucket]) row_prefetch(&io[t], row[k + ROW_AHEAD], dim);
-        row_update(&steps[t], &io[t], row[k], dim, grad + (int64_t)k * dim);
+        row_update(&steps[t], &io[t], dim, row[k], grad + (int64_t)k * dim);
     }
 }
 

@@ -149,9 +149,14 @@ static void find_runs(struct plan *p, const struct batch *in, int thread, int th
     }
 }
 
+/* Row of run u of table t. */
+static int64_t run_row(const struct plan *p, int32_t t, int64_t u) {
+    return entry_row(p->entry[p->run[u]]) - p->first_row[t];
+}
+
 static void reduce(const struct plan *p, const struct batch *in) {
-    int32_t t = 0; /* a thread meets runs in ascending order */
-#pragma omp for schedule(dynamic, 256)
+    int32_t t = 0; /* a thread meets runs in ascending order, as the schedule is monotonic */
+#pragma omp for schedule(monotonic : dynamic, 256)
     for (int64_t u = 0; u < p->runs; u++) {
         while (u >= p->first_run[t + 1]) t++;
         int32_t dim = in->tables[t].dim;
@@ -170,15 +175,15 @@ static void reduce(const struct plan *p, const struct batch *in) {
 
 static void update(const struct plan *p, const struct batch *in, const struct rule_step *steps,
                    const struct table *io) {
-    int32_t t = 0;
-#pragma omp for schedule(dynamic, 256)
-    for (int64_t u = 0; u < p->runs; u++) {
-        while (u >= p->first_run[t + 1]) t++;
+    for (int32_t t = 0; t < in->num_tables; t++) {
         int32_t dim = in->tables[t].dim;
-        if (u + ROW_AHEAD < p->first_run[t + 1])
-            row_prefetch(&io[t], entry_row(p->entry[p->run[u + ROW_AHEAD]]) - p->first_row[t], dim);
-        row_update(&steps[t], &io[t], entry_row(p->entry[p->run[u]]) - p->first_row[t], dim,
-                   p->grad[t] + (u - p->first_run[t]) * dim);
+#pragma omp for schedule(dynamic, 256) nowait
+        for (int64_t u = p->first_run[t]; u < p->first_run[t + 1]; u++) {
+            if (u + ROW_AHEAD < p->first_run[t + 1])
+                row_prefetch(&io[t], run_row(p, t, u + ROW_AHEAD), dim);
+            row_update(&steps[t], &io[t], dim, run_row(p, t, u),
+                       p->grad[t] + (u - p->first_run[t]) * dim);
+        }
     }
 }
 

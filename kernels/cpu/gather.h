@@ -20,7 +20,9 @@ struct gather_feature {
 struct gather_table {
     int32_t feature; /* the only feature that reads the table, or -1 */
     bool per_lookup; /* positions are lookups, not flat bags */
-    bool plain;      /* one feature, all coefficients 1 */
+    bool plain;      /* one feature, all coefficients 1: then its gradient rows are at */
+    const float *grad;
+    int64_t base, stride; /* grad + base + position*stride */
 };
 
 struct gather {
@@ -53,7 +55,10 @@ static inline void gather_prepare(const struct gather *g) {
     const struct batch *in = g->in;
     bool weighted = in->lookup_weights != NULL;
     for (int32_t t = 0; t < in->num_tables; t++)
-        g->table[t] = (struct gather_table){-1, weighted, !weighted && in->tables[t].features == 1};
+        g->table[t] = (struct gather_table){.feature = -1,
+                                            .per_lookup = weighted,
+                                            .plain = !weighted && in->tables[t].features == 1,
+                                            .grad = in->grad};
     for (int32_t f = 0; f < in->num_features; f++) {
         const struct feature *x = &in->features[f];
         struct gather_table *t = &g->table[x->table];
@@ -63,6 +68,8 @@ static inline void gather_prepare(const struct gather *g) {
             (struct gather_feature){x->grad_offset - first * x->grad_stride, x->grad_stride};
         t->per_lookup |= none;
         t->plain &= x->pooling != POOL_MEAN;
+        t->base = g->feature[f].base;
+        t->stride = g->feature[f].stride;
         if (in->tables[x->table].features == 1) t->feature = f;
     }
 }
@@ -104,9 +111,8 @@ static inline uint32_t gather_position(const struct gather_table *t, struct look
 static inline const float *gather_row(const struct gather *g, const struct gather_table *t,
                                       uint32_t position, float *coefficient) {
     if (t->plain) {
-        const struct gather_feature *x = &g->feature[t->feature];
         *coefficient = 1;
-        return g->in->grad + x->base + position * x->stride;
+        return t->grad + (t->base + position * t->stride);
     }
     int64_t q = !t->per_lookup ? position : g->bag_of ? g->bag_of[position] : 0;
     int32_t f = t->feature >= 0 ? t->feature : (int32_t)(q / g->in->bags);

@@ -88,39 +88,70 @@ static inline void sum_entries(const struct gather *g, const struct gather_table
         sum_entries_as(g, t, entry, n, dim, sum);
 }
 
-ALWAYS_INLINE void row_update_as(const enum rule_kind kind, const struct rule_step *given,
-                                 const struct table *io, int64_t row, int32_t dim, const float *g) {
-    struct rule_step step = *given;
-    step.rule.kind = kind; /* a constant here: the compiler folds every switch of the rule */
-    const struct rule_info info = rule_info(kind);
-    float *w = io->weight + row * dim;
-    float *s0 = info.elem_states > 0 ? io->elem[0] + row * dim : w;
-    float *s1 = info.elem_states > 1 ? io->elem[1] + row * dim : w;
+/* The arrays of one row; states that the rule does not have alias the weights and are not touched.
+ */
+struct row_arrays {
+    float *w, *s0, *s1;
+};
 
-    double acc = 0;
-    if (info.reduces) {
-#pragma omp simd reduction(+ : acc)
-        for (int32_t d = 0; d < dim; d++)
-            acc += rule_reduce(&step, (struct rule_elem){w[d], {s0[d], s1[d]}}, g[d]);
-    }
-    float *state = info.row_states ? io->row + row * info.row_states : NULL;
-    float rate = rule_row(&step, acc, dim, state);
+ALWAYS_INLINE struct row_arrays row_arrays(const struct rule_info info, const struct table *io,
+                                           int64_t row, int32_t dim) {
+    float *w = io->weight + row * dim;
+    return (struct row_arrays){w, info.elem_states > 0 ? io->elem[0] + row * dim : w,
+                               info.elem_states > 1 ? io->elem[1] + row * dim : w};
+}
+
+/* Phase 1 of a rule: the reduction over a row, in VEC lanes whatever the machine, so that the order
+ * of the sum does not depend on it. */
+ALWAYS_INLINE double row_reduce(const struct rule_step *step, struct row_arrays x, const float *g,
+                                int32_t dim) {
+    double acc[VEC] = {0};
+    int32_t begin = 0;
+    for (; begin + VEC <= dim; begin += VEC)
+        for (int32_t k = 0, d = begin; k < VEC; k++, d++)
+            acc[k] += rule_reduce(step, (struct rule_elem){x.w[d], {x.s0[d], x.s1[d]}}, g[d]);
+    for (int32_t k = 0, d = begin; d < dim; k++, d++)
+        acc[k] += rule_reduce(step, (struct rule_elem){x.w[d], {x.s0[d], x.s1[d]}}, g[d]);
+    for (int k = 0; k < 8; k++) acc[k] += acc[k + 8];
+    for (int k = 0; k < 4; k++) acc[k] += acc[k + 4];
+    return (acc[0] + acc[2]) + (acc[1] + acc[3]);
+}
+
+/* Phase 2 on columns begin .. begin + width. */
+ALWAYS_INLINE void row_columns(const struct rule_step *step, const struct rule_info info,
+                               float rate, struct row_arrays x, const float *g, int32_t begin,
+                               const int32_t width) {
 #pragma omp simd
-    for (int32_t d = 0; d < dim; d++) {
-        struct rule_elem x = {w[d], {s0[d], s1[d]}};
-        x = rule_elem(&step, rate, x, g[d]);
-        if (info.elem_states > 0) s0[d] = x.s[0];
-        if (info.elem_states > 1) s1[d] = x.s[1];
-        w[d] = x.w;
+    for (int32_t d = begin; d < begin + width; d++) {
+        struct rule_elem e = {x.w[d], {x.s0[d], x.s1[d]}};
+        e = rule_elem(step, rate, e, g[d]);
+        if (info.elem_states > 0) x.s0[d] = e.s[0];
+        if (info.elem_states > 1) x.s1[d] = e.s[1];
+        x.w[d] = e.w;
     }
 }
 
-/* Applies the rule once to a row whose summed gradient is g[dim]. */
-static inline void row_update(const struct rule_step *step, const struct table *io, int64_t row,
-                              int32_t dim, const float *g) {
+ALWAYS_INLINE void row_update_as(const enum rule_kind kind, const struct rule_step *given,
+                                 const struct table *io, int32_t dim, int64_t row,
+                                 const float *grad) {
+    struct rule_step step = *given;
+    step.rule.kind = kind; /* a constant here: the compiler folds every switch of the rule */
+    const struct rule_info info = rule_info(kind);
+    struct row_arrays x = row_arrays(info, io, row, dim);
+    double sum = info.reduces ? row_reduce(&step, x, grad, dim) : 0;
+    float *state = info.row_states ? io->row + row * info.row_states : NULL;
+    float rate = rule_row(&step, sum, dim, state);
+    int32_t d = 0;
+    for (; d + VEC <= dim; d += VEC) row_columns(&step, info, rate, x, grad, d, VEC);
+    row_columns(&step, info, rate, x, grad, d, dim - d);
+}
+
+/* Applies the rule once to a row whose summed gradient is grad[dim]. */
+static inline void row_update(const struct rule_step *step, const struct table *io, int32_t dim,
+                              int64_t row, const float *grad) {
     switch (step->rule.kind) {
 #define X(kind, ...)                                                                               \
-    case RULE_##kind: row_update_as(RULE_##kind, step, io, row, dim, g); break;
+    case RULE_##kind: row_update_as(RULE_##kind, step, io, dim, row, grad); break;
         RULES(X)
 #undef X
     case RULE_COUNT: break;

@@ -127,7 +127,7 @@ static inline void touched_update(const struct touched *x, const struct batch *i
             for (uint64_t ahead = w + 1 < words ? bits[w + 1] : 0; ahead; ahead &= ahead - 1)
                 row_prefetch(&io[t], (w + 1) * 64 + __builtin_ctzll(ahead), dim);
             for (uint64_t left = bits[w]; left; left &= left - 1, g += dim)
-                row_update(&steps[t], &io[t], w * 64 + __builtin_ctzll(left), dim, g);
+                row_update(&steps[t], &io[t], dim, w * 64 + __builtin_ctzll(left), g);
         }
     }
 }
