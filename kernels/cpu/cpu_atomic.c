@@ -5,7 +5,7 @@
  *
  * Who owns what: lookups are split evenly over threads. They mark the touched rows in a bitmap with
  * atomic ORs; the ranks of the bitmap number the rows; every float is added with an atomic.
- * Scratch and traffic: rows/8 + rows/8 bytes and [touched][dim] floats, zeroed, added to, read.
+ * Scratch and traffic: rows/4 bytes and [touched][dim] floats, zeroed, added to, read.
  * Not deterministic: the order in which threads meet at a row is the order of the sum.
  * Wins nowhere on a CPU, which has no float add in its memory system: a compare-and-swap per float.
  */
@@ -15,7 +15,7 @@ static size_t scratch_bytes(const struct batch *shape, int threads) {
     return touched_plan_lay_out(&(struct touched_plan){0}, shape, threads, NULL);
 }
 
-static void mark(void *ctx, struct lookup l) {
+ALWAYS_INLINE void mark(void *ctx, struct lookup l) {
     uint64_t *word = touched_word(ctx, l), bit = UINT64_C(1) << (l.row & 63), seen;
     /* A look first: a hot row's word is then shared between the cores' caches, not fought over. */
 #pragma omp atomic read
@@ -25,7 +25,7 @@ static void mark(void *ctx, struct lookup l) {
     *word |= bit;
 }
 
-static void add(void *ctx, struct lookup l) {
+ALWAYS_INLINE void add(void *ctx, struct lookup l) {
     touched_add(ctx, l);
 }
 

@@ -44,7 +44,7 @@ struct adder {
     struct scatter scatter;
 };
 
-static void add(void *ctx, struct lookup l) {
+ALWAYS_INLINE void add(void *ctx, struct lookup l) {
     struct adder *a = ctx;
     int32_t t = a->in->features[l.feature].table, dim = a->in->tables[t].dim;
     if (owner_of(t, l.row, a->threads) != a->thread) return;

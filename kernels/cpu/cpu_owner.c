@@ -23,12 +23,12 @@ static bool mine(const struct touched_walk *w, struct lookup l) {
     return owner_of(w->in->features[l.feature].table, l.row, w->threads) == w->thread;
 }
 
-static void mark(void *ctx, struct lookup l) {
+ALWAYS_INLINE void mark(void *ctx, struct lookup l) {
     struct touched_walk *w = ctx;
     if (mine(w, l)) *touched_word(w, l) |= UINT64_C(1) << (l.row & 63);
 }
 
-static void add(void *ctx, struct lookup l) {
+ALWAYS_INLINE void add(void *ctx, struct lookup l) {
     struct touched_walk *w = ctx;
     if (mine(w, l)) touched_add(w, l);
 }

@@ -71,12 +71,12 @@ struct packer {
     int64_t next;
 };
 
-static void count_lookup(void *ctx, struct lookup l) {
+ALWAYS_INLINE void count_lookup(void *ctx, struct lookup l) {
     (void)l;
     ((struct packer *)ctx)->next++;
 }
 
-static void pack_lookup(void *ctx, struct lookup l) {
+ALWAYS_INLINE void pack_lookup(void *ctx, struct lookup l) {
     struct packer *p = ctx;
     int32_t t = p->in->features[l.feature].table;
     uint32_t position = gather_position(&p->plan->gather.table[t], l);

@@ -94,12 +94,12 @@ ALWAYS_INLINE uint32_t *partition_cursor(const struct partition_walk *w, int32_t
     return &w->next[x->first + ((uint64_t)(row_hash(row) * 0x85ebca6bu) >> (32 - x->log2))];
 }
 
-static inline void partition_count(void *ctx, struct lookup l) {
+ALWAYS_INLINE void partition_count(void *ctx, struct lookup l) {
     struct partition_walk *w = ctx;
     ++*partition_cursor(w, w->in->features[l.feature].table, l.row);
 }
 
-static inline void partition_put(void *ctx, struct lookup l) {
+ALWAYS_INLINE void partition_put(void *ctx, struct lookup l) {
     struct partition_walk *w = ctx;
     int32_t t = w->in->features[l.feature].table;
     uint32_t position = gather_position(&w->gather->table[t], l);

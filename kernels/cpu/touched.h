@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The set of touched rows as a bitmap over all rows, and the compact slot of each: its rank in the
- * bitmap. Gives a [touched][dim] accumulator without sort or hash, for rows/8 bytes and rows/64
- * counters. And the step that stands on it: mark, rank, zero, add, update; the kernels that use it
+ * bitmap. Gives a [touched][dim] accumulator without sort or hash, for rows/4 bytes
+ * And the step that stands on it: mark, rank, zero, add, update; the kernels that use it
  * differ in how threads share the marking and the adding.
  */
 #ifndef EMBFUSE_CPU_TOUCHED_H
@@ -13,14 +13,18 @@
 
 #include "kernels/cpu/scatter.h"
 
+struct touched_word {
+    uint64_t bits; /* of 64 rows */
+    int64_t rank;  /* touched rows in the words before */
+};
+
 struct touched {
     int64_t words;
-    uint64_t *bits;      /* [words]; every table begins a new cache line */
-    int64_t *rank;       /* [words] touched rows in the words before */
-    int64_t *first_word; /* [num_tables + 1] */
-    float **grad;        /* [num_tables] -> [touched rows][dim], one table after another */
-    float *pool;         /* what grad points into */
-    int64_t *part;       /* [threads + 1] */
+    struct touched_word *word; /* [words]; every table begins a new cache line */
+    int64_t *first_word;       /* [num_tables + 1] */
+    float **grad;              /* [num_tables] -> [touched rows][dim], one table after another */
+    float *pool;               /* what grad points into */
+    int64_t *part;             /* [threads + 1] */
 };
 
 /* Words of a table's bitmap: whole cache lines, so that tables never share one. */
@@ -32,8 +36,7 @@ static inline void touched_lay_out(struct touched *x, struct scratch *s, const s
                                    int threads) {
     x->words = 0;
     for (int32_t t = 0; t < in->num_tables; t++) x->words += words_of(in->tables[t].rows);
-    x->bits = scratch_take(s, x->words, sizeof *x->bits);
-    x->rank = scratch_take(s, x->words, sizeof *x->rank);
+    x->word = scratch_take(s, x->words, sizeof *x->word);
     x->first_word = scratch_take(s, in->num_tables + 1, sizeof *x->first_word);
     x->grad = scratch_take(s, in->num_tables, sizeof *x->grad);
     x->pool = scratch_take(s, touchable_floats(in), sizeof *x->pool);
@@ -51,7 +54,7 @@ static inline void touched_prepare(const struct touched *x, const struct batch *
 static inline void touched_clear(const struct touched *x, int thread, int threads) {
     int64_t lo = part_begin(x->words, thread, threads),
             hi = part_begin(x->words, thread + 1, threads);
-    memset(x->bits + lo, 0, (size_t)(hi - lo) * sizeof *x->bits);
+    memset(x->word + lo, 0, (size_t)(hi - lo) * sizeof *x->word);
 }
 
 /* Called by every thread of the team, between barriers: ranks the bits, places the gradients. */
@@ -60,7 +63,7 @@ static inline void touched_rank(const struct touched *x, const struct batch *in,
     int64_t lo = part_begin(x->words, thread, threads),
             hi = part_begin(x->words, thread + 1, threads);
     int64_t count = 0;
-    for (int64_t w = lo; w < hi; w++) count += __builtin_popcountll(x->bits[w]);
+    for (int64_t w = lo; w < hi; w++) count += __builtin_popcountll(x->word[w].bits);
     x->part[thread + 1] = count;
 #pragma omp barrier
 #pragma omp single
@@ -70,17 +73,17 @@ static inline void touched_rank(const struct touched *x, const struct batch *in,
     }
     count = x->part[thread];
     for (int64_t w = lo; w < hi; w++) {
-        x->rank[w] = count;
-        count += __builtin_popcountll(x->bits[w]);
+        x->word[w].rank = count;
+        count += __builtin_popcountll(x->word[w].bits);
     }
 #pragma omp barrier
 #pragma omp single
     {
         float *next = x->pool;
         for (int32_t t = 0; t < in->num_tables; t++) {
-            int64_t first = x->rank[x->first_word[t]];
+            int64_t first = x->word[x->first_word[t]].rank;
             int64_t last =
-                t + 1 < in->num_tables ? x->rank[x->first_word[t + 1]] : x->part[threads];
+                t + 1 < in->num_tables ? x->word[x->first_word[t + 1]].rank : x->part[threads];
             x->grad[t] = next;
             next += (last - first) * in->tables[t].dim;
         }
@@ -90,16 +93,16 @@ static inline void touched_rank(const struct touched *x, const struct batch *in,
 /* Floats of all touched rows' gradients, after touched_rank. */
 static inline int64_t touched_floats(const struct touched *x, const struct batch *in, int threads) {
     int32_t last = in->num_tables - 1;
-    int64_t rows = x->part[threads] - x->rank[x->first_word[last]];
+    int64_t rows = x->part[threads] - x->word[x->first_word[last]].rank;
     return x->grad[last] - x->pool + rows * in->tables[last].dim;
 }
 
 /* The accumulator of a touched row. */
 static inline float *touched_grad(const struct touched *x, int32_t table, int64_t row,
                                   int32_t dim) {
-    int64_t word = x->first_word[table] + (row >> 6);
-    uint64_t below = x->bits[word] & ((UINT64_C(1) << (row & 63)) - 1);
-    int64_t slot = x->rank[word] + __builtin_popcountll(below) - x->rank[x->first_word[table]];
+    const struct touched_word *first = &x->word[x->first_word[table]], *word = first + (row >> 6);
+    uint64_t below = word->bits & ((UINT64_C(1) << (row & 63)) - 1);
+    int64_t slot = word->rank + __builtin_popcountll(below) - first->rank;
     return x->grad[table] + slot * dim;
 }
 
@@ -117,16 +120,16 @@ static inline void touched_zero(const struct touched *x, const struct batch *in,
 static inline void touched_update(const struct touched *x, const struct batch *in,
                                   const struct rule_step *steps, const struct table *io) {
     for (int32_t t = 0; t < in->num_tables; t++) {
-        const uint64_t *bits = x->bits + x->first_word[t];
+        const struct touched_word *word = x->word + x->first_word[t];
         int64_t words = words_of(in->tables[t].rows);
         int32_t dim = in->tables[t].dim;
 #pragma omp for schedule(dynamic, 64) nowait
         for (int64_t w = 0; w < words; w++) {
-            if (!bits[w]) continue;
-            const float *g = touched_grad(x, t, w * 64 + __builtin_ctzll(bits[w]), dim);
-            for (uint64_t ahead = w + 1 < words ? bits[w + 1] : 0; ahead; ahead &= ahead - 1)
+            if (!word[w].bits) continue;
+            const float *g = touched_grad(x, t, w * 64 + __builtin_ctzll(word[w].bits), dim);
+            for (uint64_t ahead = w + 1 < words ? word[w + 1].bits : 0; ahead; ahead &= ahead - 1)
                 row_prefetch(&io[t], (w + 1) * 64 + __builtin_ctzll(ahead), dim);
-            for (uint64_t left = bits[w]; left; left &= left - 1, g += dim)
+            for (uint64_t left = word[w].bits; left; left &= left - 1, g += dim)
                 row_update(&steps[t], &io[t], dim, w * 64 + __builtin_ctzll(left), g);
         }
     }
@@ -156,7 +159,7 @@ struct touched_walk {
 /* The bitmap word of a lookup's row. */
 static inline uint64_t *touched_word(const struct touched_walk *w, struct lookup l) {
     const struct touched *x = &w->plan->touched;
-    return &x->bits[x->first_word[w->in->features[l.feature].table] + (l.row >> 6)];
+    return &x->word[x->first_word[w->in->features[l.feature].table] + (l.row >> 6)].bits;
 }
 
 /* Adds a lookup's gradient to its row's accumulator. */

@@ -53,7 +53,8 @@ ALWAYS_INLINE void walk_typed(const struct batch *in, int64_t lo, int64_t hi, co
 }
 
 /* Calls visit(ctx, lookup) for the lookups lo .. hi-1 that are not padding, in order. visit is a
- * known function at every call, so the compiler inlines it into the loop. */
+ * known function at every call, an ALWAYS_INLINE one, so that it becomes the body of the
+ * loop. */
 ALWAYS_INLINE void walk(const struct batch *in, int64_t lo, int64_t hi,
                         void (*visit)(void *, struct lookup), void *ctx) {
     if (lo >= hi) return;
