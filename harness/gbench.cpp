@@ -64,7 +64,7 @@ struct Progress {
     void say(const std::string &what) {
         double now = clock_seconds(), elapsed = now - begin;
         bool terminal = isatty(STDERR_FILENO);
-        if (!terminal && now - last < 5 && done < total) return;
+        if (!terminal && now - last < 5) return;
         last = now;
         double left = done ? elapsed / done * (total - done) : 0;
         fprintf(stderr, "%s[%d/%d] %.0f s, about %.0f s left: %s%s", terminal ? "\r\033[K" : "",
@@ -237,23 +237,20 @@ void Driver::measure_cases(struct measure *m, std::vector<Case> cases, const std
     struct error err;
     struct check_result result;
 
-    auto check = [&](const struct kernel *k, int batch) {
-        int status = measure_check(m, k, batch, &result, &err);
-        if (status == 0) return true;
+    auto reject = [&](const struct kernel *k) {
         out.insert(k);
-        refuse(workload, k->name,
-               status < 0 ? err.text : std::string("WRONG RESULT: ") + result.message);
-        wrong += status > 0;
-        return false;
+        wrong++;
+        refuse(workload, k->name, std::string("WRONG RESULT: ") + result.message);
     };
     for (const Case &c : cases) {
         const struct kernel *k = c.entry->kernel;
         if (use.count(k) || out.count(k)) continue;
         progress.say(workload + ": checking " + k->name);
-        if (check(k, 0) && measure_prepare(m, k, &use[k], &err)) {
-            out.insert(k);
-            refuse(workload, k->name, err.text);
-        }
+        int status = measure_admit(m, k, &use[k], &result, &err);
+        if (status > 0) reject(k);
+        if (status >= 0) continue;
+        out.insert(k);
+        refuse(workload, k->name, err.text);
     }
 
     benchmark::ClearRegisteredBenchmarks();
@@ -280,11 +277,10 @@ void Driver::measure_cases(struct measure *m, std::vector<Case> cases, const std
     Collector collector;
     benchmark::RunSpecifiedBenchmarks(&collector);
 
-    int last = m->workload->ring - 1;
-    for (const Case &c : cases) {
-        const struct kernel *k = c.entry->kernel;
-        if (c.mode == MODE_COLD || !(options.modes & 1u << MODE_COLD)) /* once per kernel */
-            if (!out.count(k)) check(k, last);
+    for (const auto &u : use) {
+        if (out.count(u.first)) continue;
+        progress.say(workload + ": checking again " + u.first->name);
+        if (!measure_check(m, u.first, m->workload->ring - 1, &result)) reject(u.first);
     }
     for (const Run &run : collector.runs) {
         bool keep = true;

@@ -41,8 +41,10 @@ int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int
     if (memory_require(measure_bytes(w->tables, w->num_tables, w->batches[0].lookups, w->ring),
                        w->name, err))
         return -1;
-    for (int k = 0; k < w->ring; k++) {
+    for (int k = 0; k < w->ring; k++)
         if (batch_validate(&w->batches[k], err)) goto out;
+#pragma omp parallel for schedule(dynamic)
+    for (int k = 0; k < w->ring; k++) {
         m->index[k] = row_index_build(&w->batches[k]);
         m->stats[k] = id_stats(&w->batches[k], &m->index[k]);
         m->compulsory[k] = compulsory_bytes(&w->batches[k], &m->index[k]);
@@ -107,13 +109,10 @@ static void mark(void *ctx, enum stage ended) {
 }
 
 /* One step on batch b; returns its time, and the stages' if asked for. */
-static double step(struct measure *m, const struct kernel *k, int b, void *scratch,
-                   double *stage) {
+static double step(struct measure *m, const struct kernel *k, int b, void *scratch, double *stage) {
     struct stopwatch watch = {clock_seconds(), stage};
-    struct launch how = {.threads = m->threads,
-                         .scratch = scratch,
-                         .mark = stage ? mark : NULL,
-                         .mark_ctx = &watch};
+    struct launch how = {
+        .threads = m->threads, .scratch = scratch, .mark = stage ? mark : NULL, .mark_ctx = &watch};
     double begin = watch.last;
     k->run(&m->workload->batches[b], m->steps, m->tables.tables, &how);
     return clock_seconds() - begin;
@@ -135,14 +134,12 @@ static void initial_row(const void *ctx, int32_t table, int64_t row, float *weig
     tables_initial_row(ctx, table, row, weight, elem, row_state);
 }
 
-int measure_check(struct measure *m, const struct kernel *k, int batch, struct check_result *out,
-                  struct error *err) {
-    struct buffer scratch;
-    if (scratch_for(m, k, &scratch, err)) return -1;
-    buffer_poison(&scratch);
-    step(m, k, batch, scratch.data, NULL);
-    const struct batch *in = &m->workload->batches[batch];
-    struct check c = {.in = in,
+/* A step with this scratch, poisoned, and the verdict on it. */
+static bool check_with(struct measure *m, const struct kernel *k, int batch, struct buffer *scratch,
+                       struct check_result *out) {
+    buffer_poison(scratch);
+    step(m, k, batch, scratch->data, NULL);
+    struct check c = {.in = &m->workload->batches[batch],
                       .index = &m->index[batch],
                       .rules = m->rules,
                       .step = MEASURED_STEP,
@@ -152,35 +149,38 @@ int measure_check(struct measure *m, const struct kernel *k, int batch, struct c
                       .exact = m->exact[batch],
                       .dense = k->traits & DENSE_STEP};
     *out = check_run(&c);
-    if (out->ok && !(buffer_intact(&scratch) && tables_intact(&m->tables))) {
+    if (out->ok && !(buffer_intact(scratch) && tables_intact(&m->tables))) {
         out->ok = false;
         strcpy(out->message, "wrote outside of its scratch or of the tables");
     }
-    buffer_free(&scratch);
     if (out->ok)
         restore(m, k, batch);
     else
         tables_reset(&m->tables); /* who knows what it wrote where */
-    return out->ok ? 0 : 1;
+    return out->ok;
 }
 
-int measure_prepare(struct measure *m, const struct kernel *k, struct scratch_use *out,
-                    struct error *err) {
+bool measure_check(struct measure *m, const struct kernel *k, int batch, struct check_result *out) {
+    return check_with(m, k, batch, &m->scratch, out);
+}
+
+int measure_admit(struct measure *m, const struct kernel *k, struct scratch_use *use,
+                  struct check_result *out, struct error *err) {
     struct buffer scratch;
     if (scratch_for(m, k, &scratch, err)) return -1;
     struct memory_watch watch = memory_watch();
     step(m, k, 0, scratch.data, NULL);
-    out->observed = memory_watch_peak(watch);
-    out->declared = (int64_t)scratch.bytes;
+    use->observed = memory_watch_peak(watch);
+    use->declared = (int64_t)scratch.bytes;
     restore(m, k, 0);
-    if (scratch.bytes <= m->scratch.bytes) {
+    bool right = check_with(m, k, 0, &scratch, out); /* whose poison made all pages resident */
+    if (right && scratch.bytes > m->scratch.bytes) {
+        buffer_free(&m->scratch);
+        m->scratch = scratch;
+    } else {
         buffer_free(&scratch);
-        return 0;
     }
-    buffer_free(&m->scratch);
-    m->scratch = scratch;
-    buffer_poison(&m->scratch); /* makes it resident: page faults are no part of a step */
-    return 0;
+    return right ? 0 : 1;
 }
 
 static long context_switches(void) {

@@ -42,7 +42,7 @@ struct measure {
     int64_t compulsory[RING_MAX]; /* bytes */
     bool exact[RING_MAX];         /* results are compared bit for bit */
     struct ceiling_probe ceilings;
-    struct buffer scratch; /* resident, large enough for every kernel that was prepared */
+    struct buffer scratch; /* resident, large enough for every kernel that was admitted */
 };
 
 /* The step number that is measured: past the first ones, where Adam's corrections are near 0. */
@@ -52,18 +52,17 @@ int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int
                  struct error *err);
 void measure_close(struct measure *m);
 
-/* Runs the kernel with poisoned scratch, checks every row and the guard zones, restores the tables.
- * Returns 0 if right; -1 with the reason in err if it could not run; 1 with the mismatch in *out if
- * it is wrong. */
-int measure_check(struct measure *m, const struct kernel *k, int batch, struct check_result *out,
-                  struct error *err);
+/* Admits a kernel: runs it once with fresh scratch pages and says what memory appeared; runs it
+ * again with poisoned scratch and checks every row and all guard zones; makes sure that sampling
+ * finds its scratch resident. Returns 0 if right; -1 with the reason in err if it could not run; 1
+ * with the mismatch in *out if it is wrong. The tables are as before. */
+int measure_admit(struct measure *m, const struct kernel *k, struct scratch_use *use,
+                  struct check_result *out, struct error *err);
 
-/* Before a kernel is sampled: runs it once with fresh scratch pages, says what memory appeared, and
- * makes sure that sampling finds its scratch resident. */
-int measure_prepare(struct measure *m, const struct kernel *k, struct scratch_use *out,
-                    struct error *err);
+/* The check alone, on any batch of the ring, for a kernel that was admitted. True if right. */
+bool measure_check(struct measure *m, const struct kernel *k, int batch, struct check_result *out);
 
-/* One timed step of a kernel that was prepared. round chooses the batch. */
+/* One timed step of a kernel that was admitted. round chooses the batch. */
 void measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
                     struct sample *out);
 

@@ -65,6 +65,7 @@ void tables_free(struct table_set *s) {
 /* Weights in [-1/2, 1/2); states in [0, 1/16): an accumulator of squares is never negative. */
 static void fill(const struct table_set *s, int32_t table, int64_t row, int array, float *to) {
     int64_t width = array_width(&s->shapes[table], array);
+    if (width == 0) return;
     uint64_t stream = rng_key(s->seed, (uint64_t)table * ARRAYS + (uint64_t)array);
     uint32_t key = (uint32_t)rng_key(stream, (uint64_t)row);
     if (array == WEIGHT) {
