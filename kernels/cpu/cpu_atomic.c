@@ -31,7 +31,11 @@ ALWAYS_INLINE void add(void *ctx, struct lookup l) {
 
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
-    return touched_step(in, steps, io, how, true, mark, add);
+    struct touched_plan plan;
+    touched_plan_prepare(&plan, in, how);
+#pragma omp parallel num_threads(how->threads)
+    touched_step(&plan, in, steps, io, how, true, mark, add);
+    return 0;
 }
 
 DEFINE_KERNEL(cpu_atomic) = {

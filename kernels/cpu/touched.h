@@ -170,46 +170,50 @@ ALWAYS_INLINE void touched_add(struct touched_walk *w, struct lookup l) {
     scatter_push(&w->scatter, touched_grad(&w->plan->touched, t, l.row, dim), from, c, dim);
 }
 
-/* One step. mark and add get every lookup of the thread's share: all of them where owners pick
- * their own (split false), an equal part where threads add atomically (split true). */
-ALWAYS_INLINE int touched_step(const struct batch *in, const struct rule_step *steps,
-                               const struct table *io, const struct launch *how, const bool split,
-                               void (*mark)(void *, struct lookup),
-                               void (*add)(void *, struct lookup)) {
-    struct touched_plan plan;
-    touched_plan_lay_out(&plan, in, how->threads, how->scratch);
-    gather_prepare(&plan.gather);
-    touched_prepare(&plan.touched, in);
-#pragma omp parallel num_threads(how->threads)
-    {
-        int thread = omp_get_thread_num(), threads = omp_get_num_threads();
-        struct touched_walk w = {&plan, in, thread, threads, {.atomic = split}};
-        int64_t lo = split ? part_begin(in->lookups, thread, threads) : 0;
-        int64_t hi = split ? part_begin(in->lookups, thread + 1, threads) : in->lookups;
-        gather_fill(&plan.gather, thread, threads);
-        touched_clear(&plan.touched, thread, threads);
-#pragma omp barrier
-        walk(in, lo, hi, mark, &w);
-#pragma omp barrier
-        touched_rank(&plan.touched, in, thread, threads);
-#pragma omp master
-        stage_done(how, STAGE_INDEX);
+static inline void touched_plan_prepare(struct touched_plan *p, const struct batch *in,
+                                        const struct launch *how) {
+    touched_plan_lay_out(p, in, how->threads, how->scratch);
+    gather_prepare(&p->gather);
+    touched_prepare(&p->touched, in);
+}
 
-        touched_zero(&plan.touched, in, thread, threads);
+/* One step, called by every thread of the team. mark and add get every lookup of the thread's
+ * share: all of them where owners pick their own (split false), an equal part where threads add
+ * atomically (split true). Not around the parallel region but in it: the region is a function of
+ * its own, in which mark and add would no longer be known. */
+ALWAYS_INLINE void touched_step(const struct touched_plan *plan, const struct batch *in,
+                                const struct rule_step *steps, const struct table *io,
+                                const struct launch *how, const bool split,
+                                void (*mark)(void *, struct lookup),
+                                void (*add)(void *, struct lookup)) {
+    int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    struct touched_walk w = {plan, in, thread, threads, {.atomic = split}};
+    int64_t lo = split ? part_begin(in->lookups, thread, threads) : 0;
+    int64_t hi = split ? part_begin(in->lookups, thread + 1, threads) : in->lookups;
+    gather_fill(&plan->gather, thread, threads);
+    touched_clear(&plan->touched, thread, threads);
 #pragma omp barrier
+    walk(in, lo, hi, mark, &w);
+#pragma omp barrier
+    touched_rank(&plan->touched, in, thread, threads);
 #pragma omp master
-        stage_done(how, STAGE_ZERO);
+    stage_done(how, STAGE_INDEX);
 
-        walk(in, lo, hi, add, &w);
-        scatter_drain(&w.scatter);
+    touched_zero(&plan->touched, in, thread, threads);
 #pragma omp barrier
 #pragma omp master
-        stage_done(how, STAGE_REDUCE);
+    stage_done(how, STAGE_ZERO);
 
-        touched_update(&plan.touched, in, steps, io);
-    }
+    walk(in, lo, hi, add, &w);
+    scatter_drain(&w.scatter);
+#pragma omp barrier
+#pragma omp master
+    stage_done(how, STAGE_REDUCE);
+
+    touched_update(&plan->touched, in, steps, io);
+#pragma omp barrier
+#pragma omp master
     stage_done(how, STAGE_UPDATE);
-    return 0;
 }
 
 #endif
