@@ -25,8 +25,7 @@ static void exact_gradients(void **state) {
         seen[(int)units + 4]++;
         equal += in->grad[i] == w.batches[1].grad[i];
     }
-    for (int v = 0; v < 9; v++)
-        assert_in_range(seen[v], in->grad_floats / 18, in->grad_floats / 6);
+    for (int v = 0; v < 9; v++) assert_in_range(seen[v], in->grad_floats / 18, in->grad_floats / 6);
     assert_true(equal < in->grad_floats / 5); /* a ninth by chance */
     for (int64_t i = 0; i < in->lookups; i++) {
         float x = in->lookup_weights[i];
@@ -217,8 +216,7 @@ static void validated(void **state) {
     struct error err = {""};
     for (int narrow = 0; narrow < 2; narrow++) {
         int32_t ids[6];
-        for (int i = 0; i < 6; i++)
-            ids[i] = (int32_t)c->ids[i];
+        for (int i = 0; i < 6; i++) ids[i] = (int32_t)c->ids[i];
         struct batch in = {.num_tables = 2,
                            .num_features = 2,
                            .bags = 2,
@@ -245,8 +243,7 @@ int main(void) {
     enum { NUM_SINGLE = sizeof single / sizeof single[0] };
     struct CMUnitTest tests[NUM_SINGLE + NUM_INVALID];
     size_t n = 0;
-    for (int i = 0; i < NUM_SINGLE; i++)
-        tests[n++] = single[i];
+    for (int i = 0; i < NUM_SINGLE; i++) tests[n++] = single[i];
     for (int i = 0; i < NUM_INVALID; i++)
         tests[n++] = case_test(invalid_cases[i].test, validated, &invalid_cases[i]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,8 +95,7 @@ static void fingerprint_sees_lookups_not_types(void **state) {
     int64_t other_ids[15], other_offsets[7];
     struct batch in = example(), same = example(), other = example(), moved = example();
     (void)state;
-    for (int i = 0; i < 15; i++)
-        narrow[i] = (int32_t)ids[i];
+    for (int i = 0; i < 15; i++) narrow[i] = (int32_t)ids[i];
     same.ids = narrow;
     same.id_type = ID_INT32;
     uint64_t fingerprint = stats_of(&in).fingerprint;

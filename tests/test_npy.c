@@ -45,8 +45,7 @@ enum { NUM_VERSIONS = sizeof versions / sizeof versions[0] };
 
 static int64_t count_of(const struct sample *s) {
     int64_t count = 1;
-    for (int d = 0; d < s->num_dims; d++)
-        count *= s->shape[d];
+    for (int d = 0; d < s->num_dims; d++) count *= s->shape[d];
     return count;
 }
 
@@ -256,8 +255,7 @@ static void test_every_cut_is_refused(void **state) {
         struct error err;
         assert_int_equal(parse(&b, &a, &err), 0);
         npy_free(&a);
-        while (b.size--)
-            assert_refused(&b, "; ");
+        while (b.size--) assert_refused(&b, "; ");
     }
 }
 

@@ -26,15 +26,13 @@ static void assert_bijective(uint64_t key, int64_t n) {
 static void small_sizes(void **state) {
     (void)state;
     for (int64_t n = 1; n <= 300; n++)
-        for (uint64_t key = 0; key < 5; key++)
-            assert_bijective(key, n);
+        for (uint64_t key = 0; key < 5; key++) assert_bijective(key, n);
 }
 
 static void larger_sizes(void **state) {
     static const int64_t sizes[] = {1023, 1024, 1025, 4097, 65536, 65537, 99991, 1000000, 2097153};
     (void)state;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        assert_bijective(77 + i, sizes[i]);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) assert_bijective(77 + i, sizes[i]);
 }
 
 /* Too many to mark: images in range, and no two of neighbours alike. */
@@ -70,8 +68,7 @@ static void scatters_neighbours(void **state) {
     struct permute p = permute_make(9, 1000000);
     int near = 0;
     (void)state;
-    for (int64_t x = 0; x < 100; x++)
-        near += llabs(permute_at(&p, x) - permute_at(&p, x + 1)) < 64;
+    for (int64_t x = 0; x < 100; x++) near += llabs(permute_at(&p, x) - permute_at(&p, x + 1)) < 64;
     assert_true(near < 3);
 }
 

@@ -383,8 +383,7 @@ static void shipped_files(void **state) {
     if (spec_read(c->path, NULL, &l, &err)) fail_msg("%s", err.text);
     assert_int_equal(l.count, c->points);
     const struct spec *s = &l.specs[l.count - 1];
-    for (int t = 0; t < s->num_tables; t++)
-        rows += s->tables[t].rows;
+    for (int t = 0; t < s->num_tables; t++) rows += s->tables[t].rows;
     assert_int_equal(s->num_tables, c->tables);
     assert_int_equal(rows, c->rows);
     spec_list_free(&l);
@@ -424,8 +423,7 @@ int main(void) {
     size_t n = 0;
     for (int i = 0; i < NUM_BAD; i++)
         tests[n++] = case_test(bad_cases[i].test, bad_input_is_named, &bad_cases[i]);
-    for (int i = 0; i < NUM_SINGLE; i++)
-        tests[n++] = single[i];
+    for (int i = 0; i < NUM_SINGLE; i++) tests[n++] = single[i];
     for (int i = 0; i < NUM_FILES; i++)
         tests[n++] = case_test(file_cases[i].path, shipped_files, &file_cases[i]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,8 +129,7 @@ static void test_long_text(void **state) {
     assert_non_null(text);
     int64_t n = 0, i = 0;
     for (int64_t b = 0; b < LINES; b++) {
-        for (int64_t k = 0; k < b % 7; k++)
-            n += sprintf(text + n, "%lld ", (long long)(3 * i++));
+        for (int64_t k = 0; k < b % 7; k++) n += sprintf(text + n, "%lld ", (long long)(3 * i++));
         text[n++] = '\n';
     }
     struct trace t;
@@ -348,8 +347,7 @@ enum { NUM_ARRAYS = sizeof array_cases / sizeof array_cases[0] };
 static struct work_path write_array(const char *file, const struct array *a) {
     struct work_path path = work_path("trace", file);
     int32_t narrow[4] = {0}; /* for float32 as well: all that counts is the type */
-    for (int i = 0; i < 4; i++)
-        narrow[i] = (int32_t)a->values[i];
+    for (int i = 0; i < 4; i++) narrow[i] = (int32_t)a->values[i];
     const void *data = a->type == NPY_INT64 ? (const void *)a->values : narrow;
     struct error err = {""};
     if (npy_write(path.text, a->type, a->num_dims, a->shape, data, &err)) fail_msg("%s", err.text);

@@ -24,8 +24,7 @@ static struct id_stats stats_of(const struct batch *in) {
 
 /* FNV-1a of everything that a batch holds. */
 static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t size) {
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < size; i++) h = (h ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
     return h;
 }
 
@@ -118,8 +117,7 @@ static void seed_changes_everything(void **state) {
         ids += batch_id(x, i) == batch_id(y, i);
         weights += x->lookup_weights[i] == y->lookup_weights[i];
     }
-    for (int64_t i = 0; i < x->grad_floats; i++)
-        grads += x->grad[i] == y->grad[i];
+    for (int64_t i = 0; i < x->grad_floats; i++) grads += x->grad[i] == y->grad[i];
     assert_true(ids < 20 && weights < 20 && grads < 20);
     workload_free(&a);
     workload_free(&b);
@@ -177,8 +175,7 @@ static void reuse_share(void **state) {
         struct row_index old = row_index_build(&both[0]), new = row_index_build(&both[1]);
         int64_t shared = 0, r = 0;
         for (int64_t i = 0; i < new.lookups; i++) {
-            while (r < old.rows && old.run[r].row < new.lookup[i].row)
-                r++;
+            while (r < old.rows && old.run[r].row < new.lookup[i].row) r++;
             shared += r < old.rows && old.run[r].row == new.lookup[i].row;
         }
         double share = (double)shared / (double)new.lookups;
@@ -311,8 +308,7 @@ int main(void) {
     enum { NUM_SINGLE = sizeof single / sizeof single[0] };
     struct CMUnitTest tests[NUM_SINGLE + NUM_GOLDEN + NUM_LENGTHS + NUM_REFUSED];
     size_t n = 0;
-    for (int i = 0; i < NUM_SINGLE; i++)
-        tests[n++] = single[i];
+    for (int i = 0; i < NUM_SINGLE; i++) tests[n++] = single[i];
     for (int i = 0; i < NUM_GOLDEN; i++)
         tests[n++] = case_test(goldens[i].test, fingerprint_as_ever, &goldens[i]);
     for (int i = 0; i < NUM_LENGTHS; i++)

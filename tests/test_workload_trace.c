@@ -37,8 +37,7 @@ static void trace_in_order(void **state) {
         assert_int_equal(batch_validate(in, &err), 0);
         assert_int_equal(in->lookups, offsets[k][4]);
         assert_memory_equal(in->offsets, offsets[k], sizeof offsets[k]);
-        for (int64_t i = 0; i < in->lookups; i++)
-            assert_int_equal(batch_id(in, i), ids[k][i]);
+        for (int64_t i = 0; i < in->lookups; i++) assert_int_equal(batch_id(in, i), ids[k][i]);
         assert_int_equal(in->features[1].pooling, POOL_MEAN);
         assert_int_equal(in->grad_floats, 2 * 8);
     }

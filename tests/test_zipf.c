@@ -184,8 +184,7 @@ static void draws_depend_on_key_and_number_only(void **state) {
     int64_t forward[100];
     int differs = 0;
     (void)state;
-    for (int i = 0; i < 100; i++)
-        forward[i] = zipf_draw(&z, 3, (uint64_t)i);
+    for (int i = 0; i < 100; i++) forward[i] = zipf_draw(&z, 3, (uint64_t)i);
     for (int i = 99; i >= 0; i--) {
         assert_int_equal(zipf_draw(&z, 3, (uint64_t)i), forward[i]);
         differs += zipf_draw(&z, 4, (uint64_t)i) != forward[i];

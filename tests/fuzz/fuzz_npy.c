@@ -16,8 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         return 0;
     }
     int64_t count = 1;
-    for (int d = 0; d < a.num_dims; d++)
-        count *= a.shape[d];
+    for (int d = 0; d < a.num_dims; d++) count *= a.shape[d];
     if (a.num_dims > NPY_MAX_DIMS || count != a.count || (uint64_t)count > size) abort();
     /* Touch the last element: AddressSanitizer knows whether it is there. */
     size_t element = a.type == NPY_INT64 ? 8 : 4;

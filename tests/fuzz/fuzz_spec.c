@@ -35,8 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         return 0;
     }
     if (list.count < 1) abort();
-    for (int i = 0; i < list.count; i++)
-        check_point(&list.specs[i]);
+    for (int i = 0; i < list.count; i++) check_point(&list.specs[i]);
     spec_list_free(&list);
     return 0;
 }
