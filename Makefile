@@ -57,7 +57,8 @@ CFLAGS   += -std=gnu11 -Wstrict-prototypes -Wmissing-prototypes $(COMMON)
 CXXFLAGS += -std=c++17 $(COMMON) -Wno-shadow # C lets a function be named as its struct
 LDLIBS   += -lz -lxxhash -lm
 
-kernels  := $(sort $(wildcard kernels/*/*.c))
+# EXTRA_KERNELS: files from outside of the folder, .../<family>/<name>.c; build them with B=other/folder
+kernels  := $(sort $(wildcard kernels/*/*.c)) $(EXTRA_KERNELS)
 harness  := $(sort $(wildcard harness/*.c datasets/*.c))
 objects  := $(kernels:%.c=$(B)/%.o) $(harness:%.c=$(B)/%.o)
 cli      := $(sort $(wildcard cli/*.c))
@@ -97,7 +98,7 @@ deps:
 # --- the registry: one KERNEL(family, name) line per file, rewritten only when it changes
 $(B)/kernel_list.inc: FORCE
 	@mkdir -p $(@D)
-	@printf '%s\n' $(kernels) | sed -E 's|kernels/([^/]*)/([^/]*)\.c.?|KERNEL(\1, \2)|' > $@.new
+	@printf '%s\n' $(kernels) | sed -E 's|(.*/)?([^/]*)/([^/]*)\.c.?|KERNEL(\2, \3)|' > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 FORCE:
 

@@ -9,7 +9,7 @@ MODE    ?= cold
 # B is the build folder everywhere else, so the new result must come from the command line.
 new     := $(if $(filter command,$(origin B)),$(B))
 
-.PHONY: plots table figures compare
+.PHONY: plots table figures compare readme
 
 report_plots = $(PYTHON) reports/plots.py $(RESULT) $(PLOTS) --mode $(MODE)
 report_table = $(PYTHON) reports/table.py $(RESULT) --mode $(MODE)
@@ -27,3 +27,13 @@ figures:
 compare:
 	@$(if $(and $(A),$(new)),,echo 'usage: make compare A=OLD.json B=NEW.json' >&2; exit 1)
 	@$(PYTHON) reports/compare.py $(A) $(new) $(COMPARE)
+
+# The README's tables and pictures from recorded results: make readme RECORDED=reports/results/NAME
+RECORDED ?= reports/results/zen5-2core
+readme: $(B)/embfuse
+	@$(B)/embfuse list --markdown | $(PYTHON) reports/section.py README.md kernels
+	@for s in standard traces; do \
+	     $(PYTHON) reports/table.py $(RECORDED)/$$s.json --overview --update README.md --section $$s && \
+	     $(PYTHON) reports/table.py $(RECORDED)/$$s.json --update $(RECORDED)/README.md --section $$s || exit 1; \
+	 done
+	@$(PYTHON) reports/plots.py $(RECORDED)/standard.json $(RECORDED)

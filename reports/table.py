@@ -7,11 +7,11 @@ between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a file. Fa
 kernels stand below, with their reasons: nothing that the file holds is left out.
 """
 import math
-import os
 import sys
 
 from results import (DENSE_MARK, DENSE_NOTE, WRONG, Arguments, ResultError, baseline_ratio, load,
                      spread)
+from section import update
 from style import number
 
 HEADS = ("kernel", "ns/lookup", "±%", "Mlookup/s", "GB/s", "% copy", "% random", "scratch",
@@ -108,20 +108,27 @@ def markdown(result, mode):
     return out + [f"- {escape(n)}" for n in notes(result, groups)]
 
 
-def update(path, section, text):
-    """Replaces what stands between the section's comments; the file is rewritten in one step."""
-    begin, end = f"<!-- table {section} -->", f"<!-- end {section} -->"
-    try:
-        with open(path, encoding="utf-8") as file:
-            page = file.read()
-    except OSError as e:
-        raise ResultError(f"{path}: {e.strerror}") from None
-    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
-        raise ResultError(f"{path}: needs one line '{begin}' and after it one '{end}'")
-    head, tail = page[:page.index(begin) + len(begin)], page[page.index(end):]
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        file.write(f"{head}\n{text.strip()}\n{tail}")
-    os.replace(path + ".new", path)
+def overview(result, mode):
+    """Markdown: one line per workload, ns per lookup of every kernel."""
+    groups = result.groups(mode)
+    kernels = [k for k in result.kernels if any(s.kernel.name == k for g in groups for s in g.series)]
+    bar = lambda row: "| " + " | ".join(row) + " |"
+    out = [bar(("workload", "lookups", "distinct", *kernels)),
+           bar(["---"] + ["---:"] * (len(kernels) + 2))]
+    for group in groups:
+        lookups, distinct = group.median("lookups"), group.median("distinct")
+        row = [group.workload, count(lookups), percent(distinct / lookups) + " %"]
+        by_name = {s.kernel.name: s for s in group.series}
+        for name in kernels:
+            series = by_name.get(name)
+            if series is None or series.failed:
+                row.append("-" if series is None else "FAILED")
+                continue
+            text = number(series.median("ns_per_lookup")) + series.mark()
+            row.append(f"**{text}**" if series is group.best() else text)
+        out.append(bar(row))
+    return out + ["", f"ns per lookup, median, {mode} caches, {groups[0].rule if groups else '-'}; "
+                  f"{result.machine()}."] + [f"- {n}" for n in notes(result, groups)]
 
 
 def main():
@@ -129,11 +136,12 @@ def main():
     parser.add_argument("result", metavar="RESULT.json")
     parser.add_argument("--mode", default="cold", help="cold (default) or warm")
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--overview", action="store_true", help="markdown, a line per workload")
     parser.add_argument("--update", metavar="FILE", help="markdown into a section of this file")
     parser.add_argument("--section", metavar="NAME", default="results")
     args = parser.parse_args()
     result = load(args.result)
-    form = markdown if args.markdown or args.update else plain
+    form = overview if args.overview else markdown if args.markdown or args.update else plain
     text = "\n".join(line.rstrip() for line in form(result, args.mode)) + "\n"
     if args.update:
         update(args.update, args.section, text)

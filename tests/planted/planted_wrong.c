@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A kernel that does nothing and says that it is done, for the test that a wrong result stops the
+ * bench: no time of it is recorded, and the exit status is 2.
+ */
+#include "kernels/kernel.h"
+
+static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
+               const struct launch *how) {
+    (void)in, (void)steps, (void)io;
+    stage_done(how, STAGE_UPDATE);
+    return 0;
+}
+
+DEFINE_KERNEL(planted_wrong) = {
+    .name = "planted_wrong",
+    .label = "does nothing",
+    .idea = "Leaves every row as it was.",
+    .place = ON_HOST,
+    .rules = ALL_RULES,
+    .traits = DETERMINISTIC,
+    .run = run,
+};
