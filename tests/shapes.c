@@ -147,6 +147,16 @@ static void many_rows(struct builder *b, int32_t n) {
     builder_random_bags(b, 2000 / SMALLER, 12);
 }
 
+/* Far apart, so that a kernel that deals rows out by range gets parts with nothing in them. */
+static int64_t in_five_stretches(int64_t i) {
+    return i % 5 * 13000 + i * 37 % 300;
+}
+
+static void rows_in_stretches(struct builder *b, int32_t n) {
+    one(b, n, 3, POOL_SUM);
+    bags_of(b, 500, 40, in_five_stretches);
+}
+
 static int64_t five_hot(int64_t i) {
     return i % 16 ? i % 16 % 5 : 100 + i % 997;
 }
@@ -297,6 +307,7 @@ const struct shape shapes[] = {
     {"many tables", mixed_tables, 100, EXACT_AND_REAL},
     {"one row hit 10^6 times", hot_row, 1000000, EXACT_ONLY},
     {"many rows", many_rows, 200000, EXACT_AND_REAL},
+    {"rows in stretches", rows_in_stretches, 65536, EXACT_AND_REAL},
     {"long runs", long_runs, 1, EXACT_AND_REAL},
     {"long runs, weighted", long_runs, 2, EXACT_AND_REAL},
     {"long runs, weighted, shared", long_runs, 3, EXACT_AND_REAL},
