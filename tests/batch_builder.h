@@ -31,8 +31,7 @@
 /* Sanitizers are slow: sizes that are large for their own sake are divided by this. */
 enum { SMALLER = WITH_SANITIZER ? 16 : 1 };
 
-/* Numbers of threads under which every property must hold; falling, because LLVM's libomp leaks
- * where a team grows. */
+/* Numbers of threads under which every property must hold. */
 enum { THREAD_COUNTS = 4 };
 extern const int builder_threads[THREAD_COUNTS];
 

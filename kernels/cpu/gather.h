@@ -99,7 +99,7 @@ static inline const float *gather_at(const struct gather *g, int32_t f, int64_t 
     int64_t r = pooling == POOL_NONE ? i : q;
     *coefficient = in->lookup_weights ? in->lookup_weights[i] : 1;
     if (pooling == POOL_MEAN) *coefficient *= g->scale[q];
-    return in->grad + g->feature[f].base + r * g->feature[f].stride;
+    return in->grad + (g->feature[f].base + r * g->feature[f].stride);
 }
 
 /* The position that stands for a lookup of a table. */

@@ -35,10 +35,11 @@ static inline int64_t all_rows(const struct batch *in) {
     return rows;
 }
 
-/* For kernels that keep a row number and a position in 32 bits each. */
+/* For kernels that keep a row number and a position in 32 bits each; hash tables of twice the
+ * lookups are numbered with 32 bits too. */
 static inline const char *accepts_32bit_rows_and_positions(const struct batch *in) {
-    if (in->lookups > UINT32_MAX || in->num_features * in->bags > UINT32_MAX)
-        return "more than 2^32 lookups or bags";
+    if (in->lookups > INT32_MAX || in->num_features * in->bags > UINT32_MAX)
+        return "more than 2^31 lookups or 2^32 bags";
     return all_rows(in) > UINT32_MAX ? "more than 2^32 rows" : NULL;
 }
 
