@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Atomic scatter: every lookup adds its gradient row atomically, then the touched rows are updated.
- * The direct translation of the GPU's first idea to a CPU.
+ * Atomic scatter: every lookup adds its gradient row atomically, then the touched rows are
+ * updated. The direct translation of the GPU's first idea to a CPU.
  *
- * Who owns what: lookups are split evenly over threads. They mark the touched rows in a bitmap with
- * atomic ORs; the ranks of the bitmap number the rows; every float is added with an atomic.
+ * Who owns what: lookups are split evenly over threads. They mark the touched rows in a bitmap
+ * with atomic ORs; the ranks of the bitmap number the rows; every float is added with an atomic.
  * Scratch and traffic: rows/4 bytes and [touched][dim] floats, zeroed, added to, read.
  * Not deterministic: the order in which threads meet at a row is the order of the sum.
- * Wins nowhere on a CPU, which has no float add in its memory system: a compare-and-swap per float.
+ * Wins nowhere on a CPU, which has no float add in its memory system: a compare-and-swap per
+ * float.
  */
 #include "kernels/cpu/touched.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Dense baseline: a gradient as large as the tables, and an optimizer that sweeps all of it. What a
- * framework does that was not told the gradient is sparse.
+ * Dense baseline: a gradient as large as the tables, and an optimizer that sweeps all of it. What
+ * a framework does that was not told the gradient is sparse.
  *
  * Who owns what: blocks of 512 rows are dealt to threads by a hash; every thread walks all lookups
  * and adds those of its rows, so there are no races and no atomics (PyTorch's CPU nn.Embedding
- * backward deals ranges of rows in the same way). Zero and sweep are split evenly. Scratch and
- * traffic: [rows][dim] floats per table; written, then read, whatever was touched. Deterministic: a
- * row is summed in the order of its lookups. Wins when most rows are touched or the tables fit in
- * cache; loses with rows / touched rows.
+ * backward deals ranges of rows in the same way). Zero and sweep are split evenly.
+ * Scratch and traffic: [rows][dim] floats per table; written, then read, whatever was touched.
+ * Deterministic: a row is summed in the order of its lookups.
+ * Wins when most rows are touched or the tables fit in cache; loses with rows / touched rows.
  */
 #include <omp.h>
 #include <string.h>

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fully fused: after a two-level index build the gradients of a row are summed in registers and the
- * row is updated at once. No gradient of any size is ever written.
+ * Fully fused: after a two-level index build the gradients of a row are summed in registers and
+ * the row is updated at once. No gradient of any size is ever written.
  *
  * Who owns what: all tables in one parallel region. Lookups are split evenly over threads for the
  * partition into buckets of neighbouring rows (partition.h); then a bucket belongs to one thread,
  * which sorts it inside L1 by the row bits that are left and walks its runs. Runs longer than
  * LONG_RUN are left over: they are cut into pieces of a fixed number of lookups, the pieces are
- * summed by all threads, and the sums of a row's pieces are added in order. Scratch and traffic: 16
- * bytes per lookup for entries, one partial row per PIECE lookups of long runs. Each gradient row
- * and each touched row is read (and written) once, but for reuse. Deterministic: the order of a
- * row's sum depends on its lookups alone. Wins wherever touched rows do not fit in cache; with all
- * rows in cache the index build dominates. The idea: FBGEMM's exact fused optimizers; two-level
- * grouping as in radix-partitioned joins (Manegold, Boncz and Kersten 2002).
+ * summed by all threads, and the sums of a row's pieces are added in order.
+ * Scratch and traffic: 16 bytes per lookup for entries, one partial row per PIECE lookups of long
+ * runs. Each gradient row and each touched row is read (and written) once, but for reuse.
+ * Deterministic: the order of a row's sum depends on its lookups alone.
+ * Wins wherever touched rows do not fit in cache; with all rows in cache the index build
+ * dominates.
+ * The idea: FBGEMM's exact fused optimizers; two-level grouping as in radix-partitioned joins
+ * (Manegold, Boncz and Kersten 2002).
  */
 #include "kernels/cpu/partition.h"
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hash-then-reduce: duplicates meet in hash tables instead of by sorting; gradients are summed into
- * a compact [touched][dim] gradient, and a separate pass applies the optimizer.
+ * Hash-then-reduce: duplicates meet in hash tables instead of by sorting; gradients are summed
+ * into a compact [touched][dim] gradient, and a separate pass applies the optimizer.
  *
  * Who owns what: lookups are dealt into buckets by a hash of the row (partition.h), then a bucket
  * belongs to one thread, which numbers its distinct rows with an open-addressing table in L1, and
  * later adds and updates them. (Partitioned hash aggregation, as in databases: Ye, Ross and
- * Vesdapunt 2011. One shared table would be a cache miss and an atomic per lookup.) Scratch and
- * traffic: 28 bytes per lookup for entries, hash slots and row numbers; [touched][dim] floats
- * zeroed, added to and read. Deterministic: a row is summed in the order of its lookups. Wins over
- * sorting where rows are many and rarely repeat; loses locality: neighbours in a bucket are
- * strangers in the table. A hot row keeps one thread busy.
+ * Vesdapunt 2011. One shared table would be a cache miss and an atomic per lookup.)
+ * Scratch and traffic: 28 bytes per lookup for entries, hash slots and row numbers; [touched][dim]
+ * floats zeroed, added to and read.
+ * Deterministic: a row is summed in the order of its lookups.
+ * Wins over sort-then-reduce where rows repeat and tables are small; loses where most rows occur
+ * once: neighbours in a bucket are strangers in the table. A hot row keeps one thread busy.
  */
 #include "kernels/cpu/partition.h"
 #include "kernels/cpu/scatter.h"
