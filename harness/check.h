@@ -3,9 +3,9 @@
  * Is a result right? Every row of every table is looked at, on every check:
  *
  *   touched rows    within the oracle's bound; and in exact mode, where every order of summation
- * gives the same float, bit for bit what the rule makes of the exact sum other rows      bit for
- * bit unchanged; or, for a dense step of a rule that moves idle rows, what the oracle says of a
- * zero gradient
+ *                   gives the same float, bit for bit what the rule makes of the exact sum
+ *   other rows      bit for bit unchanged; or, for a dense step of a rule that moves idle rows,
+ *                   what the oracle says of a zero gradient
  *
  * A NaN never passes.
  */

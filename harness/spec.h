@@ -7,8 +7,7 @@
  *
  * blocks; # starts a comment. A key with several values where one is wanted is an axis (all keys
  * but length and table can be one): the block stands for the cross product, and every point's name
- * gets
- * "/key:value" for each axis. Whole numbers may be written as 1e6.
+ * gets "/key:value" for each axis. Whole numbers may be written as 1e6.
  *
  *     batch B               bags per feature                               [51200]
  *     tables T              number of identical tables                     [1]
