@@ -8,7 +8,7 @@
  * backward deals ranges of rows in the same way). Zero and sweep are split evenly.
  * Scratch and traffic: [rows][dim] floats per table; written, then read, whatever was touched.
  * Deterministic: a row is summed in the order of its lookups.
- * Wins when most rows are touched or the tables fit in cache; loses with rows / touched rows.
+ * Wins on tables of a few rows; loses with rows / touched rows.
  */
 #include <omp.h>
 #include <string.h>

@@ -10,8 +10,8 @@
  * Scratch and traffic: 16 bytes per lookup for the sort, which reads and writes them once per 8
  * bits of row number; [touched][dim] floats written and read once more than in a fused kernel.
  * Deterministic: a row is summed in the order of its lookups.
- * Wins over hashing when rows repeat often; loses to the fused kernel by the gradient's round
- * trip.
+ * Wins over hashing on one large table; loses to it on many small ones, and to the fused kernel by
+ * the gradient's round trip.
  */
 #include <omp.h>
 #include <string.h>
