@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Emulated CUB: the device-wide calls that the project makes, in CUB's own form, on the CPU. The
+ * protocol has two calls: without temporary storage a call says how much it needs, and with it the
+ * call works, or becomes a node of the graph that its stream captures.
+ */
+#ifndef EMULATED_CUB_CALL_H
+#define EMULATED_CUB_CALL_H
+
+#include <cstddef>
+#include <cstring>
+#include <limits>
+
+#include "cuda_runtime.h"
+
+namespace cub {
+
+/* CUB leaves something of its own in memory that it may write; so does this, so that nobody keeps
+ * data there. */
+inline void emulated_scribble(void *p, size_t bytes) {
+    std::memset(p, 0xa5, bytes);
+}
+
+template <class Work>
+cudaError_t emulated_call(const char *name, void *temp, size_t &temp_bytes, size_t needed,
+                          cudaStream_t stream, Work work) {
+    if (!temp) {
+        temp_bytes = needed;
+        return cudaSuccess;
+    }
+    if (temp_bytes < needed) return cudaErrorInvalidValue;
+    return emulation::library_call(name, stream, [temp, needed, work] {
+        emulated_scribble(temp, needed);
+        work();
+    });
+}
+
+/* Temporary storage that the real call might need for its partial results. */
+constexpr size_t emulated_temp_bytes(size_t items) {
+    return 256 + items / 16;
+}
+
+} // namespace cub
+
+#endif

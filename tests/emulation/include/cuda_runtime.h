@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Emulated CUDA: a .cu file that includes this header first on the include path is plain C++, and
+ * its kernels run on the CPU, for correctness only. The three macros are what the project's
+ * kernels/device/launch.h defines under nvcc; all else has CUDA's own names.
+ */
+#ifndef EMULATED_CUDA_RUNTIME_H
+#define EMULATED_CUDA_RUNTIME_H
+
+#include "cuda_runtime_api.h"
+
+#ifdef __cplusplus
+#include <math.h>
+
+#include "emulation/vector_types.h"
+
+#include "emulation/device.h"
+#include "emulation/language.h"
+
+#include "emulation/atomics.h"
+#include "emulation/collectives.h"
+#include "emulation/functions.h"
+#include "emulation/intrinsics.h"
+#include "emulation/launch.h"
+#endif
+
+#endif

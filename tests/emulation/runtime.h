@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Between the parts of the emulation's runtime. The order of the parts, each of which uses those
+ * before it: report, settings, fibre, device heap, shared memory, scheduler with its barriers and
+ * collectives, errors, streams and graphs, and the other calls of CUDA.
+ */
+#ifndef EMBFUSE_EMULATION_RUNTIME_H
+#define EMBFUSE_EMULATION_RUNTIME_H
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "emulation/device.h"
+
+namespace emulation {
+
+/* --- report.cpp */
+
+/* A defect: says what, where the running kernel stands and how to replay it, and ends the process
+ * with EMULATION_DEFECT. */
+[[noreturn]] void fatal(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Makes faults on device memory and on guard pages defects. */
+void catch_faults();
+
+/* --- settings.cpp */
+struct Settings {
+    int order;
+    uint64_t seed;
+    size_t capacity;
+    char failing[128];  /* part of the kernel's name; empty: none */
+    uint64_t scheduled; /* launches since the order was set */
+    uint64_t launches;  /* ever */
+};
+
+Settings &settings();
+
+/* Whether this launch is to fail; counts it as launched otherwise. */
+bool launch_fails(const char *kernel);
+
+/* xorshift64*: small, quick, good enough for an order. */
+struct Random {
+    uint64_t state;
+
+    explicit Random(uint64_t seed = 0) {
+        uint64_t mixed = (seed + 1) * 0x9e3779b97f4a7c15u; /* neighbouring seeds go far apart */
+        mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93u;
+        state = (mixed ^ mixed >> 32) | 1;
+    }
+    uint32_t below(uint32_t n) {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        return uint32_t((state * 0x2545f4914f6cdd1du >> 32) * n >> 32);
+    }
+};
+
+/* --- scheduler.cpp */
+void run_kernel(const Launch &launch, const std::function<void()> &thread);
+void run_library(const Launch &call, const std::function<void()> &work); /* on the host's stack */
+
+/* What runs now, for reports. */
+struct Running {
+    const Launch *launch; /* NULL: host code */
+    uint3 block, thread;
+    bool in_thread;
+};
+Running running();
+
+/* --- errors.cpp: what a call returns, and what cudaGetLastError says afterwards */
+cudaError_t returned(cudaError_t error);
+
+/* Non-zero once the device has failed. */
+cudaError_t sticky_error();
+void set_sticky_error(cudaError_t error);
+
+/* --- device_calls.cpp: whether the launch is within the limits of the device */
+cudaError_t launch_error(const Launch &launch);
+
+} // namespace emulation
+
+#endif
