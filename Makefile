@@ -2,6 +2,9 @@
 #
 #| make bench     measure all kernels on the standard workloads; print a table, draw plots (< 6 min)
 #| make test      all tests; ends with "N passed, N failed, N skipped"
+#| make bench-gpu device kernels on datasets/gpu.spec and dynamicemb.spec, or on SPEC=, ALPHA= ..., and
+#|                on TRACE=; status 1 without a device
+#| make gpu-verify  tests of device kernels on a real GPU, with a record; status 1 without one
 #| make smoke     every kernel, rule and workload kind once, tiny, checked
 #| make plots     draw again from a saved result: RESULT=file.json; never measures
 #| make table     print the table of a saved result
@@ -21,10 +24,14 @@
 #|   RULE=           update rules, or all      FILTER=regex   on WORKLOAD/RULE/KERNEL/MODE
 #|   MODES=          cold warm                 SEED=          of all random numbers
 #|   THREADS= REPS= RING=                      threads, samples, batches that samples go round
+#|   PLACE=          host, device, or all (as far as there is a device)
 #|   OUT=build/results                         where the result goes
+#| Exit status: 0 fine, 1 usage or environment, 2 wrong result or a device lost to a kernel (the other
+#| results stand); make itself shows these as "Error 1" and "Error 2".
 #| How to build:
 #|   CC=clang        another compiler          NATIVE=0       portable code, not -march=native
 #|   SANITIZE=address|undefined|thread         a build folder of its own for each
+#|   NVCC=           without CUDA              CUDA_ARCHS="80 90 100"   for which GPUs
 #
 # The folder is the registry: every kernels/<family>/<name>.c (and .cu, where nvcc is) that ends in
 # DEFINE_KERNEL(<name>) is in the table that the harness, the tests and the plots walk.
@@ -51,26 +58,42 @@ WARN     := -Wall -Wextra -Wshadow -Wpointer-arith -Werror
 ARCH     := $(if $(filter 0,$(NATIVE)),,-march=native -mprefer-vector-width=512)
 # clang warns of loops marked simd that it does not vectorise at -O1.
 SAN      := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-pass-failed)
+# CUDA in the plain build only; without nvcc, or with NVCC= , the rest works as well.
+NVCC     ?= $(if $(flavour),,$(shell command -v nvcc))
+CUDA_ARCHS ?= 80 90 100
+CUDA     := $(NVCC:%/bin/nvcc=%)
 # No contraction and no reassociation: a rule gives the same bits in every kernel and compiler.
 FP       := -ffp-contract=off -fno-math-errno -fno-trapping-math
 COMMON   := $(if $(SANITIZE),-O1,-O3) -g -MMD -MP -fopenmp $(ARCH) $(FP) $(SAN) $(WARN) -I. -I$(B)
 CFLAGS   += -std=gnu11 -Wstrict-prototypes -Wmissing-prototypes $(COMMON)
 CXXFLAGS += -std=c++17 $(COMMON) -Wno-shadow # C lets a function be named as its struct
+# As above, no contraction. Warnings and spills are errors.
+NVCCFLAGS += -std=c++20 -O3 -fmad=false -lineinfo -I. -I$(B) -Werror all-warnings \
+             -Xcompiler -Wall,-Wextra -Xptxas -warn-spills,-Werror \
+             $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
+             -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 LDLIBS   += -lz -lxxhash -lm
 
 # EXTRA_KERNELS: files from outside of the folder, .../<family>/<name>.c; build them with B=other/folder
-kernels  := $(sort $(wildcard kernels/*/*.c)) $(EXTRA_KERNELS)
-harness  := $(sort $(wildcard harness/*.c datasets/*.c))
-objects  := $(kernels:%.c=$(B)/%.o) $(harness:%.c=$(B)/%.o)
+kernels  := $(sort $(wildcard kernels/*/*.c)) $(filter %.c,$(EXTRA_KERNELS))
+cuda     := $(sort $(filter-out kernels/device/%,$(wildcard kernels/*/*.cu))) $(filter %.cu,$(EXTRA_KERNELS))
 cli      := $(sort $(wildcard cli/*.c))
 
+# What talks to the device is built with nvcc's runtime, for want of it replaced by device_none.c,
+# and in the tests built against the emulation of CUDA: see tests/test.mk.
+device   := harness/device_cuda.c harness/device_step.c
+harness  := $(filter-out $(device) harness/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c datasets/*.c)))
+parts    := $(sort $(wildcard kernels/device/*.cu harness/*.cu))
+common   := $(kernels:%.c=$(B)/%.o) $(harness:%.c=$(B)/%.o)
+objects  := $(common) $(B)/harness/registry.o $(if $(NVCC),$(device:%.c=$(B)/%.o) $(parts:%.cu=$(B)/%.o) $(cuda:%.cu=$(B)/%.o),$(B)/harness/device_none.o)
+
 # What a run measures; each becomes an option of build/bench and is in the record. See make help.
-variables := FILTER SPEC TRACE ALPHA DIMS ROWS BATCH POOLING RULE SEED THREADS REPS RING MODES
+variables := FILTER SPEC TRACE ALPHA DIMS ROWS BATCH POOLING RULE SEED THREADS REPS RING MODES PLACE
 $(foreach v,$(variables),$(eval $v ?=))
 lower     = $(shell echo $1 | tr A-Z a-z)
 options   = $(foreach v,$(variables),$(if $($v),--$(call lower,$v)='$($v)')) --out='$(OUT)'
 
-.PHONY: all deps bench smoke clean help FORCE
+.PHONY: all deps bench bench-gpu smoke clean help FORCE
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o
@@ -97,9 +120,10 @@ deps:
 	$(call require,$(or $(FOR),ci))
 
 # --- the registry: one KERNEL(family, name) line per file, rewritten only when it changes
-$(B)/kernel_list.inc: FORCE
+$(B)/kernel_list.inc: listed = $(kernels) $(if $(NVCC),$(cuda))
+$(B)/kernel_list.inc $(B)/emulated/kernel_list.inc: FORCE
 	@mkdir -p $(@D)
-	@printf '%s\n' $(kernels) | sed -E 's|(.*/)?([^/]*)/([^/]*)\.c.?|KERNEL(\2, \3)|' > $@.new
+	@printf '%s\n' $(listed) | sed -E 's|(.*/)?([^/]*)/([^/]*)\.c.?|KERNEL(\2, \3)|' > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 FORCE:
 
@@ -115,10 +139,19 @@ $(B)/build_info.h: FORCE
 	   echo '#define BUILD_CC "$(CC)"'; \
 	   echo '#define BUILD_NATIVE "$(NATIVE)"'; \
 	   echo '#define BUILD_SANITIZE "$(SANITIZE)"'; \
+	   echo '#define BUILD_NVCC "$(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release/release/p') $(NVCCFLAGS))"'; \
 	   echo '#define BUILD_LIBBENCHMARK "$(shell dpkg-query -W -f '$${Version}' libbenchmark-dev 2>/dev/null)"'; } > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 $(B)/harness/environment.o: $(B)/build_info.h
+
+# --- which kernels were verified on a GPU
+$(B)/gpu_verified.inc: FORCE
+	@mkdir -p $(@D)
+	@sed -E '/^#|^ *$$/d; s/ *\| */", "/g; s/^/VERIFIED("/; s/ *$$/")/' reports/results/gpu-verified.txt 2>/dev/null >$@.new || :
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+$(B)/cli/verified.o: $(B)/gpu_verified.inc
 
 # V=1 shows the commands.
 quiet     = $(if $(V),,@echo '  $1 $@';)
@@ -127,15 +160,28 @@ $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) $(CFLAGS) -c $< -o $@
 
+# CUB's kernels spill a little, which is NVIDIA's affair; tests/test_nvcc.py judges ours.
+$(B)/kernels/device/sort.o: NVCCFLAGS := $(filter-out -Xptxas -warn-spills%,$(NVCCFLAGS))
+
+$(B)/%.o: %.cu Makefile
+	@mkdir -p $(@D)
+	$(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) -Xptxas -v -MD -MP -MF $(@:.o=.d) -c $< -o $@ 2>$(@:.o=.ptxas) || \
+	    { grep -v '^ptxas info\|^    [0-9]' $(@:.o=.ptxas) >&2; exit 1; }
+
+$(device:%.c=$(B)/%.o): CFLAGS += -isystem $(CUDA)/include
+
 $(B)/%.o: %.cpp Makefile
 	@mkdir -p $(@D)
 	$(call quiet,CXX)$(CXX) $(CXXFLAGS) -c $< -o $@
 
+# The CUDA runtime is linked in: the programs start, and say so, where there is no driver.
+cudart   := $(if $(NVCC),-L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread)
+
 $(B)/bench: $(B)/harness/gbench.o $(objects)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) -o $@
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) $(cudart) -o $@
 
 $(B)/embfuse: $(cli:%.c=$(B)/%.o) $(objects)
-	$(call quiet,LD)$(CC) $(CFLAGS) $^ $(LDLIBS) -o $@
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(cudart) -o $@
 
 include tests/test.mk
 include reports/report.mk
@@ -147,6 +193,22 @@ bench:
 	@$(MAKE) --no-print-directory $(B)/bench
 	@$(B)/bench $(options); status=$$?; [ $$status -ne 1 ] || exit 1; \
 	 $(report_table) && $(report_plots) && exit $$status
+
+# Each run has a folder of its own in OUT. What does not fit is named, with figures, and left out.
+places    := --place='$(or $(PLACE),device)'
+axes      := $(foreach v,FILTER SEED THREADS REPS RING MODES,$(if $($v),--$(call lower,$v)='$($v)'))
+bench-gpu:
+	$(call require,bench)
+	@$(MAKE) --no-print-directory $(B)/bench
+	@worst=0; \
+	 run() { to='$(OUT)'/$$1; shift; $(B)/bench $(places) "$$@" --out="$$to"; status=$$?; \
+	     [ $$status -ne 1 ] || exit 1; [ $$status -eq 0 ] || worst=$$status; \
+	     [ ! -e "$$to/bench.json" ] || { $(PYTHON) reports/table.py "$$to/bench.json" --mode $(MODE) && \
+	     $(PYTHON) reports/plots.py "$$to/bench.json" "$$to/plots" --mode $(MODE); } || exit 1; }; \
+	 $(if $(SPEC)$(TRACE)$(ALPHA)$(DIMS)$(ROWS)$(BATCH)$(POOLING),run gpu $(filter-out --out=%,$(options)), \
+	 run gpu $(axes) --spec=datasets/gpu.spec $(if $(RULE),--rule='$(RULE)'); \
+	 run gpu-dynamicemb $(axes) --spec=datasets/dynamicemb.spec --rule='$(or $(RULE),sgd adam)'); \
+	 exit $$worst
 
 smoke:
 	$(call require,bench)

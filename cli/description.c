@@ -2,9 +2,12 @@
 #include "cli/description.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "harness/id_stats.h"
 
 /* clang-format off */
 static const struct hyper {
@@ -46,6 +49,8 @@ static int append(void **list, int32_t count, const void *item, size_t size, str
 int description_add_table(struct description *d, struct table_shape table, struct rule rule,
                           struct error *err) {
     void *tables = d->tables, *rules = d->rules;
+    const struct table_shape *last = d->num_tables ? &d->tables[d->num_tables - 1] : NULL;
+    table.first_row = last ? last->first_row + last->rows : 0;
     int status = append(&tables, d->num_tables, &table, sizeof table, err);
     if (status == 0) status = append(&rules, d->num_tables, &rule, sizeof rule, err);
     d->tables = tables;
@@ -199,8 +204,10 @@ int description_read(const char *path, struct description *out, struct error *er
 
 void description_write(FILE *file, const struct workload *w, int batch) {
     const struct batch *in = &w->batches[batch];
-    fprintf(file, "# %s: %s\n# batch number %d\nbags %lld\nweighted %d\n", w->name, w->text, batch,
-            (long long)in->bags, in->lookup_weights != NULL);
+    fprintf(file,
+            "# %s: %s\n# batch number %d\n# fingerprint %016" PRIx64 "\nbags %lld\nweighted %d\n",
+            w->name, w->text, batch, batch_fingerprint(&w->batches[batch]), (long long)in->bags,
+            in->lookup_weights != NULL);
     for (int32_t t = 0; t < in->num_tables; t++)
         fprintf(file, "table rows %lld dim %d rule %s\n", (long long)in->tables[t].rows,
                 in->tables[t].dim, rule_info(in->tables[t].rule).name);

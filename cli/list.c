@@ -8,6 +8,8 @@
 #include "cli/cli.h"
 #include "cli/flags.h"
 #include "cli/json.h"
+#include "cli/verified.h"
+#include "harness/place.h"
 #include "harness/registry.h"
 
 enum form { FORM_TEXT, FORM_MARKDOWN, FORM_JSON };
@@ -15,8 +17,10 @@ enum form { FORM_TEXT, FORM_MARKDOWN, FORM_JSON };
 static const struct {
     unsigned bit;
     const char *name;
-} traits[] = {
-    {DETERMINISTIC, "deterministic"}, {DENSE_GRAD, "dense_gradient"}, {DENSE_STEP, "dense_step"}};
+} traits[] = {{DETERMINISTIC, "deterministic"},
+              {DENSE_GRAD, "dense_gradient"},
+              {DENSE_STEP, "dense_step"},
+              {STEP_PER_LOOKUP, "step_per_lookup"}};
 enum { TRAITS = sizeof traits / sizeof *traits };
 
 enum { NAMES_MAX = 200 };
@@ -44,10 +48,6 @@ static void trait_names(unsigned bits, const char *between, char names[NAMES_MAX
         if (bits & traits[i].bit) append(names, between, traits[i].name);
 }
 
-static const char *place_name(enum place place) {
-    return place == ON_HOST ? "host" : "device";
-}
-
 static void state_text(const struct rule_info *r, char text[NAMES_MAX]) {
     char part[40];
     text[0] = '\0';
@@ -60,15 +60,18 @@ static void state_text(const struct rule_info *r, char text[NAMES_MAX]) {
 
 static void kernel_text(const struct registered *r, enum form form) {
     const struct kernel *k = r->kernel;
-    char rules[NAMES_MAX], marks[NAMES_MAX];
+    char rules[NAMES_MAX], marks[NAMES_MAX], verified[VERIFIED_MAX];
+    const char *more = k->place == ON_DEVICE ? form == FORM_MARKDOWN ? ", " : "\n    " : "";
+    verified_text(k, verified);
     rule_names(k->rules, " ", "all", rules);
     trait_names(k->traits, " ", marks);
     if (form == FORM_MARKDOWN)
-        printf("| `%s` | %s | %s | %s | %s | %s | %s |\n", k->name, r->family, place_name(k->place),
-               k->label, k->idea, rules, marks);
+        printf("| `%s` | %s | %s%s%s | %s | %s | %s | %s |\n", k->name, r->family,
+               place_name(k->place), more, verified, k->label, k->idea, rules, marks);
     else
-        printf("%-16s %-8s %-7s %-20s %-8s %s\n    %s\n", k->name, r->family, place_name(k->place),
-               k->label, rules, marks[0] ? marks : "-", k->idea);
+        printf("%-20s %-8s %-7s %-32s %-8s %s\n    %s%s%s\n", k->name, r->family,
+               place_name(k->place), k->label, rules, marks[0] ? marks : "-", k->idea, more,
+               verified);
 }
 
 static void rule_text(const struct rule_info *r, enum form form) {
@@ -88,7 +91,7 @@ static void print_tables(enum form form) {
         printf("| kernel | family | place | label | idea | rules | traits |\n"
                "|---|---|---|---|---|---|---|\n");
     else
-        printf("%-16s %-8s %-7s %-20s %-8s %s\n", "KERNEL", "FAMILY", "PLACE", "LABEL", "RULES",
+        printf("%-20s %-8s %-7s %-32s %-8s %s\n", "KERNEL", "FAMILY", "PLACE", "LABEL", "RULES",
                "TRAITS");
     for (int i = 0; i < count; i++) kernel_text(&all[i], form);
     if (form == FORM_MARKDOWN)
@@ -117,11 +120,13 @@ static void json_names(const char *key, char names[NAMES_MAX]) {
 
 static void kernel_json(const struct registered *r) {
     const struct kernel *k = r->kernel;
-    char names[NAMES_MAX];
+    char names[NAMES_MAX], verified[VERIFIED_MAX];
+    verified_text(k, verified);
     printf("{");
     json_text("name", k->name, ", ");
     json_text("family", r->family, ", ");
     json_text("place", place_name(k->place), ", ");
+    if (verified[0]) json_text("verified", verified, ", ");
     json_text("label", k->label, ", ");
     json_text("idea", k->idea, ", ");
     rule_names(k->rules, " ", NULL, names);

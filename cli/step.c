@@ -5,6 +5,7 @@
  */
 #include "cli/step.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
@@ -77,9 +78,9 @@ static void report(const struct step_flags *f, const struct step_inputs *in,
                    const struct step_outcome *o) {
     printf("%s, ", f->kernel);
     print_rules(&in->what);
-    printf(": %lld step%s, %lld lookups, %lld distinct rows, %.3f ms the last step, ",
-           (long long)f->steps, f->steps == 1 ? "" : "s", (long long)o->lookups,
-           (long long)o->distinct, 1e3 * o->seconds);
+    printf(": %lld step%s, %lld lookups, %lld distinct rows, ", (long long)f->steps,
+           f->steps == 1 ? "" : "s", (long long)o->lookups, (long long)o->distinct);
+    if (!isnan(o->seconds)) printf("%.3f ms the last step, ", 1e3 * o->seconds);
     if (o->checked)
         printf("checked: %s, worst error/bound %.3g", o->exact ? "exact" : "bound",
                o->result.worst);

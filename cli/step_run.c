@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/step.h"
+#include "cli/step_device.h"
 #include "cli/table_files.h"
 #include "harness/ceiling.h"
 #include "harness/registry.h"
@@ -35,21 +36,65 @@ static void copied_row(const void *ctx, int32_t table, int64_t row, float *weigh
     if (m.row) memcpy(row_state, m.row, (size_t)info.row_states * sizeof(float));
 }
 
-/* One step, number t; returns its seconds. */
-static double run_one(const struct kernel *k, struct step_inputs *in, struct rule_step *steps,
-                      int64_t t, const struct launch *how) {
-    for (int32_t i = 0; i < in->what.num_tables; i++) steps[i] = rule_step(in->what.rules[i], t);
-    double begin = clock_seconds();
-    k->run(&in->workload.batches[0], steps, in->tables.tables, how);
-    return clock_seconds() - begin;
+/* Where the kernel runs. */
+struct runner {
+    const struct kernel *kernel;
+    int threads;
+    struct buffer scratch;     /* on the host */
+    struct step_device device; /* or on a device: all of it */
+};
+
+static int runner_open(struct runner *r, const struct kernel *k, const struct step_inputs *in,
+                       int threads, struct error *err) {
+    const struct batch *batch = &in->workload.batches[0];
+    const char *why = kernel_refuses(k, batch);
+    *r = (struct runner){.kernel = k, .threads = threads};
+    if (why) return fail(err, "%s refuses this batch: %s", k->name, why);
+    if (k->place == ON_DEVICE) return step_device_open(&r->device, k, in, err);
+    size_t bytes = k->scratch_bytes ? k->scratch_bytes(batch, threads) : 0;
+    return buffer_alloc(&r->scratch, bytes, "scratch of the kernel", err);
 }
 
-static int check(const struct kernel *k, const struct step_inputs *in,
-                 const struct table_set *before, const struct buffer *scratch, int64_t t,
-                 const struct row_index *index, struct step_outcome *out, struct error *err) {
+static void runner_close(struct runner *r) {
+    step_device_close(&r->device);
+    buffer_free(&r->scratch);
+}
+
+static bool runner_intact(const struct runner *r, const struct table_set *tables) {
+    if (r->kernel->place == ON_DEVICE) return step_device_intact(&r->device);
+    return buffer_intact(&r->scratch) && tables_intact(tables);
+}
+
+/* One step, number t. */
+static int run_one(struct runner *r, struct step_inputs *in, struct rule_step *steps, int64_t t,
+                   double *seconds, struct error *err) {
+    for (int32_t i = 0; i < in->what.num_tables; i++) steps[i] = rule_step(in->what.rules[i], t);
+    if (r->kernel->place == ON_DEVICE) return step_device_run(&r->device, steps, seconds, err);
+    const struct batch *batch = &in->workload.batches[0];
+    struct launch how = {.threads = r->threads, .scratch = r->scratch.data};
+    buffer_poison(&r->scratch);
+    if (r->kernel->plan) r->kernel->plan(batch, &how);
+    double begin = clock_seconds();
+    r->kernel->run(batch, steps, in->tables.tables, &how);
+    *seconds = clock_seconds() - begin;
+    return 0;
+}
+
+/* The tables as they are now, in in->tables. */
+static int fetch(const struct runner *r, struct step_inputs *in, struct error *err) {
+    return r->kernel->place == ON_DEVICE ? step_device_get(&r->device, &in->tables, err) : 0;
+}
+
+static int check(const struct runner *r, const struct step_inputs *in,
+                 const struct table_set *before, int64_t t, const struct row_index *index,
+                 struct step_outcome *out, struct error *err) {
+    const struct kernel *k = r->kernel;
     const struct batch *batch = &in->workload.batches[0];
     out->checked = true;
     out->exact = batch_sums_exact(batch, made_exact(batch) ? GRAD_EXACT : GRAD_REAL);
+    bool each = k->traits & STEP_PER_LOOKUP, bounded = false;
+    for (int32_t i = 0; i < batch->num_tables; i++)
+        bounded |= each && batch->tables[i].rule == RULE_SGD;
     struct check c = {.in = batch,
                       .index = index,
                       .rules = in->what.rules,
@@ -58,52 +103,47 @@ static int check(const struct kernel *k, const struct step_inputs *in,
                       .before_ctx = before,
                       .after = in->tables.tables,
                       .exact = out->exact,
-                      .dense = k->traits & DENSE_STEP};
+                      .dense = k->traits & DENSE_STEP,
+                      .per_lookup = each};
     out->result = check_run(&c);
+    out->exact &= !bounded;
     if (!out->result.ok) {
         fail(err, "%s: wrong result at step %lld: %s", k->name, (long long)t, out->result.message);
         return 1;
     }
-    if (buffer_intact(scratch) && tables_intact(&in->tables)) return 0;
+    if (runner_intact(r, &in->tables)) return 0;
     fail(err, "%s: wrong result: wrote outside of its scratch or of the tables", k->name);
     return 1;
-}
-
-static int cannot_run(const struct kernel *k, const struct batch *in, struct error *err) {
-    const char *why =
-        k->place == ON_HOST ? kernel_refuses(k, in) : "runs on a device, step does not";
-    return why ? fail(err, "%s refuses this batch: %s", k->name, why) : 0;
 }
 
 int step_run(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
              struct step_outcome *out, struct error *err) {
     const struct batch *batch = &in->workload.batches[0];
     struct table_set before = {0};
-    struct buffer scratch = {0};
+    struct runner runner;
     *out = (struct step_outcome){0};
-    if (cannot_run(k, batch, err)) return -1;
-    size_t bytes = k->scratch_bytes ? k->scratch_bytes(batch, (int)f->threads) : 0;
-    if (buffer_alloc(&scratch, bytes, "scratch of the kernel", err)) return -1;
+    if (runner_open(&runner, k, in, (int)f->threads, err)) return -1;
     struct rule_step *steps = calloc((size_t)in->what.num_tables, sizeof *steps);
     int status = steps ? 0 : fail(err, "out of memory");
-    struct launch how = {.threads = (int)f->threads, .scratch = scratch.data};
     int64_t last = f->first + f->steps - 1;
     for (int64_t t = f->first; status == 0 && t <= last; t++) {
-        if (t == last && !f->no_check) status = table_set_copy(&in->tables, &before, err);
-        buffer_poison(&scratch);
-        if (status == 0) out->seconds = run_one(k, in, steps, t, &how);
+        if (t == last && !f->no_check) {
+            status = fetch(&runner, in, err);
+            if (status == 0) status = table_set_copy(&in->tables, &before, err);
+        }
+        if (status == 0) status = run_one(&runner, in, steps, t, &out->seconds, err);
     }
+    if (status == 0) status = fetch(&runner, in, err);
     struct row_index index = {0};
     if (status == 0) index = row_index_build(batch);
     out->lookups = index.lookups;
     out->distinct = index.rows;
     for (int32_t t = 0; t < in->what.num_tables; t++)
         out->dense |= k->traits & DENSE_STEP && !rule_info(batch->tables[t].rule).idle_is_identity;
-    if (status == 0 && !f->no_check)
-        status = check(k, in, &before, &scratch, last, &index, out, err);
+    if (status == 0 && !f->no_check) status = check(&runner, in, &before, last, &index, out, err);
     row_index_free(&index);
     free(steps);
     tables_free(&before);
-    buffer_free(&scratch);
+    runner_close(&runner);
     return status;
 }

@@ -29,7 +29,11 @@ static int check_bag(const struct batch *in, int64_t q, struct error *err) {
 }
 
 int batch_validate(const struct batch *in, struct error *err) {
-    int64_t flat_bags = in->num_features * in->bags;
+    int64_t flat_bags = in->num_features * in->bags, rows = 0;
+    for (int32_t t = 0; t < in->num_tables; rows += in->tables[t++].rows)
+        if (in->tables[t].first_row != rows)
+            return fail(err, "table %d: first_row is %lld, but %lld rows come before it", t,
+                        (long long)in->tables[t].first_row, (long long)rows);
     if (in->offsets[0] != 0)
         return fail(err, "feature 0, bag 0: offsets start at %lld; they must start at 0",
                     (long long)in->offsets[0]);

@@ -38,10 +38,13 @@ static void lay_out_features(struct workload *w, int k) {
     struct table_shape *tables = w->tables + (int64_t)k * w->num_tables;
     struct feature *features = w->features + (int64_t)k * w->num_features;
     int64_t columns = 0, floats = 0;
+    int64_t rows = 0;
     for (int t = 0; t < w->num_tables; t++) {
         tables[t] = w->tables[t];
         tables[t].features = 0;
         tables[t].lookups = 0;
+        tables[t].first_row = rows;
+        rows += tables[t].rows;
     }
     for (int f = 0; f < w->num_features; f++) columns += tables[w->features[f].table].dim;
     for (int f = 0; f < w->num_features; f++) {

@@ -30,6 +30,13 @@ static int64_t last_level_cache(void) {
     return bytes > 0 ? bytes : 32 << 20;
 }
 
+int64_t *ceiling_rows(int64_t table_rows, int64_t count) {
+    int64_t *rows = malloc((size_t)count * sizeof *rows);
+    struct permute spread = permute_make(1, table_rows);
+    for (int64_t i = 0; rows && i < count; i++) rows[i] = permute_at(&spread, i);
+    return rows;
+}
+
 int ceiling_open(struct ceiling_probe *p, float *table, int64_t table_rows, int32_t dim,
                  int threads, struct error *err) {
     memset(p, 0, sizeof *p);
@@ -42,15 +49,13 @@ int ceiling_open(struct ceiling_probe *p, float *table, int64_t table_rows, int3
     if (bytes < COPY_LEAST) bytes = COPY_LEAST;
     if (buffer_alloc(&p->from, bytes, "the copy ceiling", err)) return -1;
     if (buffer_alloc(&p->to, bytes, "the copy ceiling", err)) goto out;
-    p->rows = malloc((size_t)p->num_rows * sizeof *p->rows);
+    p->rows = ceiling_rows(table_rows, p->num_rows);
     if (!p->rows) {
         fail(err, "out of memory");
         goto out;
     }
     memset(p->from.data, 1, bytes);
     memset(p->to.data, 1, bytes);
-    struct permute spread = permute_make(1, table_rows);
-    for (int64_t i = 0; i < p->num_rows; i++) p->rows[i] = permute_at(&spread, i);
     return 0;
 out:
     ceiling_close(p);

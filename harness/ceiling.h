@@ -40,6 +40,9 @@ struct ceiling ceiling_measure(const struct ceiling_probe *p);
 /* Leaves nothing of interest in any cache. */
 void ceiling_flush_caches(const struct ceiling_probe *p);
 
+/* `count` distinct rows of a table in random order, for the caller to free; NULL: out of memory. */
+int64_t *ceiling_rows(int64_t table_rows, int64_t count);
+
 /* Seconds on the monotonic clock. */
 double clock_seconds(void);
 

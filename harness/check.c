@@ -113,26 +113,29 @@ static bool compare_bounds(const struct workspace *w, struct row_memory after,
 
 /* One row; lookups is NULL for a row that nobody looked up. */
 static bool check_row(const struct check *c, const struct rule_step *step, int32_t t, int64_t row,
-                      const struct row_lookup *lookups, int64_t count, struct workspace *w,
-                      double *worst, struct difference *out) {
+                      struct row_memory after, const struct row_lookup *lookups, int64_t count,
+                      struct workspace *w, double *worst, struct difference *out) {
     const struct table_shape *shape = &c->in->tables[t];
     struct rule_info info = rule_info(shape->rule);
-    struct row_memory after = row_memory(&c->after[t], shape, row);
     int32_t dim = shape->dim;
     c->before(c->before_ctx, t, row, w->weight, w->elem, &w->row);
     if (!lookups && (info.idle_is_identity || !c->dense))
         return compare_bits(w, after, info, dim, out);
 
-    oracle_sum(c->in, lookups, count, c->exact, dim, w->grad);
+    bool exact = c->exact && !(c->per_lookup && shape->rule == RULE_SGD);
+    oracle_sum(c->in, lookups, count, exact, dim, w->grad);
     for (int32_t d = 0; d < dim; d++) {
         w->expected.weight[d] = (struct num){w->weight[d], 0};
         for (int k = 0; k < info.elem_states; k++)
             w->expected.elem[k][d] = (struct num){w->elem[k][d], 0};
     }
     w->expected.row_state = (struct num){w->row, 0};
-    oracle_update(&step->rule, c->step, dim, w->grad, &w->expected);
+    if (c->per_lookup && shape->rule == RULE_SGD)
+        oracle_sgd_per_lookup(&step->rule, count, dim, w->grad, &w->expected);
+    else
+        oracle_update(&step->rule, c->step, dim, w->grad, &w->expected);
     if (!compare_bounds(w, after, info, dim, worst, out)) return false;
-    if (!c->exact) return true;
+    if (!exact) return true;
     rule_in_float(step, dim, w);
     return compare_bits(w, after, info, dim, out);
 }
@@ -163,9 +166,35 @@ static int64_t first_run(const struct row_index *x, int32_t table, int64_t row) 
 
 enum { ROWS_AT_ONCE = 4096 };
 
-/* Rows begin .. end-1 of a table; adds what it finds to *r. */
+/* What a thread fetches a block of rows of any table into. */
+static struct table staging_open(const struct check *c) {
+    struct table rows = {0};
+    int64_t width[TABLE_ARRAYS] = {0};
+    for (int32_t t = 0; t < c->in->num_tables; t++)
+        for (int a = 0; a < TABLE_ARRAYS; a++) {
+            int64_t own = table_array_width(&c->in->tables[t], a);
+            if (own > width[a]) width[a] = own;
+        }
+    float **const at[TABLE_ARRAYS] = {&rows.weight, &rows.row, &rows.elem[0], &rows.elem[1]};
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        if (width[a] == 0) continue;
+        *at[a] = malloc((size_t)(ROWS_AT_ONCE * width[a]) * sizeof(float));
+        if (!*at[a]) abort();
+    }
+    return rows;
+}
+
+static void staging_close(struct table *rows) {
+    free(rows->weight);
+    free(rows->row);
+    for (int k = 0; k < RULE_ELEM_STATES; k++) free(rows->elem[k]);
+}
+
+/* Rows begin .. end-1 of table t, in `after`, whose first row is row `first` of the table; adds what
+ * it finds to *r. */
 static void check_rows(const struct check *c, const struct rule_step *step, int32_t t,
-                       int64_t begin, int64_t end, struct check_result *r) {
+                       int64_t begin, int64_t end, const struct table *after, int64_t first,
+                       struct check_result *r) {
     struct workspace w;
     workspace_init(&w, c->in->tables[t].dim);
     const struct row_index *x = c->index;
@@ -174,15 +203,34 @@ static void check_rows(const struct check *c, const struct rule_step *step, int3
         const struct row_run *u = &x->run[run];
         bool touched = run < x->rows && u->table == t && u->row == row;
         int64_t hits = touched ? u[1].first - u->first : 0;
+        struct row_memory memory = row_memory(after, &c->in->tables[t], row - first);
         struct difference d;
-        if (!check_row(c, step, t, row, touched ? &x->lookup[u->first] : NULL, hits, &w, &r->worst,
-                       &d)) {
+        if (!check_row(c, step, t, row, memory, touched ? &x->lookup[u->first] : NULL, hits, &w,
+                       &r->worst, &d)) {
             r->wrong++;
             describe(r, t, row, hits, &d);
         }
         run += touched;
     }
     workspace_free(&w);
+}
+
+/* The same where they have to be fetched first. */
+static void fetch_and_check(const struct check *c, const struct rule_step *step, int32_t t,
+                            int64_t begin, int64_t end, struct table *staging,
+                            struct check_result *r) {
+    struct error err;
+    int status;
+    if (r->unseen) return;
+#pragma omp critical(check_fetch)
+    status = c->fetch(c->fetch_ctx, t, begin, end, staging, &err);
+    if (status == 0) {
+        check_rows(c, step, t, begin, end, staging, begin, r);
+    } else {
+        r->unseen = true;
+        snprintf(r->message, sizeof r->message, "table %" PRId32 " row %" PRId64 ": %.320s", t,
+                 begin, err.text);
+    }
 }
 
 struct check_result check_run(const struct check *c) {
@@ -192,23 +240,30 @@ struct check_result check_run(const struct check *c) {
 #pragma omp parallel if (rows > ROWS_AT_ONCE)
     {
         struct check_result mine = {0};
+        struct table staging = {0};
+        if (!c->after) staging = staging_open(c);
         for (int32_t t = 0; t < c->in->num_tables; t++) {
             struct rule_step step = rule_step(c->rules[t], c->step);
             int64_t end = c->in->tables[t].rows;
 #pragma omp for schedule(dynamic) nowait
             for (int64_t row = 0; row < end; row += ROWS_AT_ONCE) {
                 int64_t last = row + ROWS_AT_ONCE < end ? row + ROWS_AT_ONCE : end;
-                check_rows(c, &step, t, row, last, &mine);
+                if (c->after)
+                    check_rows(c, &step, t, row, last, &c->after[t], 0, &mine);
+                else
+                    fetch_and_check(c, &step, t, row, last, &staging, &mine);
             }
         }
-#pragma omp critical
+        staging_close(&staging);
+#pragma omp critical(check_result)
         {
             all.wrong += mine.wrong;
+            all.unseen |= mine.unseen;
             if (mine.worst > all.worst) all.worst = mine.worst;
             if (mine.message[0] && !all.message[0])
                 memcpy(all.message, mine.message, sizeof all.message);
         }
     }
-    all.ok = all.wrong == 0;
+    all.ok = all.wrong == 0 && !all.unseen;
     return all;
 }

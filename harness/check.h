@@ -3,7 +3,9 @@
  * Is a result right? Every row of every table is looked at, on every check:
  *
  *   touched rows    within the oracle's bound; and in exact mode, where every order of summation
- *                   gives the same float, bit for bit what the rule makes of the exact sum
+ *                   gives the same float, bit for bit what the rule makes of the exact sum;
+ *                   not bit for bit where a kernel takes a step of SGD per lookup, whose bound has
+ *                   a rounding of the weight for each
  *   other rows      bit for bit unchanged; or, for a dense step of a rule that moves idle rows,
  *                   what the oracle says of a zero gradient
  *
@@ -14,12 +16,18 @@
 
 #include <stdbool.h>
 
+#include "harness/error.h"
 #include "harness/row_index.h"
 #include "kernels/kernel.h"
 
 /* Writes what a row held before the step: weight[dim], elem[k][dim], row[row_states]. */
 typedef void (*row_before)(const void *ctx, int32_t table, int64_t row, float *weight,
                            float *const elem[RULE_ELEM_STATES], float *row_state);
+
+/* Copies rows begin .. end-1 of a table to *rows, arrays in host memory whose first row is begin.
+ * Returns 0, or -1 and fills err. Called by one thread at a time. */
+typedef int (*rows_fetch)(const void *ctx, int32_t table, int64_t begin, int64_t end,
+                          struct table *rows, struct error *err);
 
 struct check {
     const struct batch *in;
@@ -28,13 +36,17 @@ struct check {
     int64_t step;                  /* t >= 1 */
     row_before before;
     const void *before_ctx;
-    const struct table *after; /* [num_tables] */
-    bool exact;                /* sums are exact, see batch_sums_exact() */
-    bool dense;                /* the kernel has the trait DENSE_STEP */
+    const struct table *after; /* [num_tables] in host memory; or NULL, and: */
+    rows_fetch fetch;          /* looks at tables elsewhere a block of rows at a time */
+    const void *fetch_ctx;
+    bool exact;      /* sums are exact, see batch_sums_exact() */
+    bool dense;      /* the kernel has the trait DENSE_STEP */
+    bool per_lookup; /* the kernel has the trait STEP_PER_LOOKUP: for SGD tables */
 };
 
 struct check_result {
     bool ok;
+    bool unseen;       /* rows could not be fetched: message says why, and ok is false */
     int64_t wrong;     /* rows */
     double worst;      /* largest |error| / bound of a touched element; > 1 is wrong */
     char message[400]; /* the first wrong row, or "" */

@@ -68,8 +68,31 @@ static void put_time(const struct sink *s) {
     put(s, "emb_date", text);
 }
 
-void environment_describe(int threads, void (*add)(void *ctx, const char *key, const char *value),
-                          void *ctx) {
+/* CUDA counts versions as 1000*major + 10*minor. */
+static void put_version(const struct sink *s, const char *key, int version) {
+    char text[32];
+    snprintf(text, sizeof text, "%d.%d", version / 1000, version % 1000 / 10);
+    put(s, key, text);
+}
+
+static void put_device(const struct sink *s, const struct device_facts *d) {
+    char text[VALUE_MAX];
+    put(s, "emb_gpu", d->name);
+    snprintf(text, sizeof text, "%d.%d", d->capability / 10, d->capability % 10);
+    put(s, "emb_gpu_capability", text);
+    snprintf(text, sizeof text, "%d", d->multiprocessors);
+    put(s, "emb_gpu_multiprocessors", text);
+    snprintf(text, sizeof text, "%.1f GiB", (double)d->memory / (1 << 30));
+    put(s, "emb_gpu_memory", text);
+    snprintf(text, sizeof text, "%.1f MiB", (double)d->l2_cache / (1 << 20));
+    put(s, "emb_gpu_l2", text);
+    put_version(s, "emb_gpu_cuda_driver", d->driver);
+    put_version(s, "emb_gpu_cuda_runtime", d->runtime);
+    put_from_file(s, "emb_gpu_driver", "/proc/driver/nvidia/version", "NVRM version");
+}
+
+void environment_describe(int threads, const struct device_facts *device,
+                          void (*add)(void *ctx, const char *key, const char *value), void *ctx) {
     const struct sink s = {add, ctx};
     char text[VALUE_MAX];
     put(&s, "emb_schema", "1");
@@ -77,6 +100,8 @@ void environment_describe(int threads, void (*add)(void *ctx, const char *key, c
     put(&s, "emb_dirty", BUILD_DIRTY);
     put(&s, "emb_compiler", BUILD_COMPILER);
     put(&s, "emb_flags", BUILD_FLAGS);
+    put(&s, "emb_nvcc", BUILD_NVCC);
+    if (device) put_device(&s, device);
     put(&s, "emb_libbenchmark", BUILD_LIBBENCHMARK);
     s.add(ctx, "emb_var_CC", BUILD_CC);
     s.add(ctx, "emb_var_NATIVE", BUILD_NATIVE);

@@ -6,13 +6,16 @@
 #ifndef EMBFUSE_ENVIRONMENT_H
 #define EMBFUSE_ENVIRONMENT_H
 
+#include "harness/device.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Calls add(ctx, key, value) for every fact; keys begin with "emb_". */
-void environment_describe(int threads, void (*add)(void *ctx, const char *key, const char *value),
-                          void *ctx);
+/* Calls add(ctx, key, value) for every fact; keys begin with "emb_". device: NULL where no kernel of
+ * a device was measured. */
+void environment_describe(int threads, const struct device_facts *device,
+                          void (*add)(void *ctx, const char *key, const char *value), void *ctx);
 
 #ifdef __cplusplus
 }

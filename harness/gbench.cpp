@@ -12,26 +12,22 @@
  */
 #include <benchmark/benchmark.h>
 
-#include <regex.h>
 #include <unistd.h>
 
 #include <cinttypes>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "harness/gbench_cases.h"
 #include "harness/gbench_record.h"
+#include "harness/gbench_write.h"
 
 extern "C" {
-#include "harness/environment.h"
 #include "harness/measure.h"
 #include "harness/options.h"
 #include "harness/registry.h"
@@ -39,63 +35,42 @@ extern "C" {
 
 namespace {
 
-/* One kernel on one workload, in one cache mode. */
-struct Case {
-    const struct registered *entry;
-    enum cache_mode mode;
-    std::string name;
-};
-
 class Driver {
   public:
-    explicit Driver(const struct options &o) : options(o) {}
+    explicit Driver(const struct options &o) : options(o), places(o.places) {}
     int run();
 
   private:
+    using Kernels = std::set<const struct kernel *>;
     const struct options &options;
+    unsigned places; /* whose kernels are measured */
     Progress progress;
     std::vector<Run> accepted;
     std::map<std::string, std::string> context; /* keys of the record that are known late */
+    struct device_facts facts = {};             /* of the device, if there is one and it is used */
+    bool with_device = false;
+    std::string no_device; /* why there is none, until it is said */
     int wrong = 0, refused = 0, disturbed = 0;
     double alpha = NAN; /* of the workload that is measured */
 
-    bool matches(const std::string &name) const;
-    std::vector<Case> cases_of(const std::string &workload, enum rule_kind rule) const;
+    std::vector<Case> cases_of(const char *workload, enum rule_kind rule) const {
+        return ::cases_of(options, places, workload, rule);
+    }
+    int count_cases(const struct plan &plan) const {
+        return ::count_cases(options, places, plan);
+    }
+    bool use_device(const struct plan &plan);
+    void say_no_device();
     bool measure_workload(struct workload *w, enum rule_kind rule);
     bool measure_point(const struct plan *plan, int i, enum rule_kind rule);
-    void measure_cases(struct measure *m, std::vector<Case> cases, const std::string &rule);
+    void open_places(struct measure *m, std::vector<Case> *cases);
+    void measure_cases(struct measure *m, const std::vector<Case> &cases, const std::string &rule);
     void sample(benchmark::State &state, struct measure *m, const Case &c, const std::string &rule,
-                const struct scratch_use &use, int *round);
+                const struct scratch_use &use, int *round, Kernels *out);
     void refuse(const std::string &workload, const char *kernel, const std::string &why);
-    bool can_write() const;
-    bool write_json() const;
-    std::string path() const {
-        return std::string(options.out) + "/bench.json";
-    }
+    void failed(const std::string &workload, const char *what, enum place place,
+                const struct error &err);
 };
-
-bool Driver::matches(const std::string &name) const {
-    if (!options.filter[0]) return true;
-    regex_t pattern;
-    if (regcomp(&pattern, options.filter, REG_EXTENDED | REG_NOSUB)) return false;
-    bool found = regexec(&pattern, name.c_str(), 0, nullptr, 0) == 0;
-    regfree(&pattern);
-    return found;
-}
-
-std::vector<Case> Driver::cases_of(const std::string &workload, enum rule_kind rule) const {
-    std::vector<Case> cases;
-    int count;
-    const struct registered *all = registry(&count);
-    for (int i = 0; i < count; i++)
-        for (enum cache_mode mode : {MODE_COLD, MODE_WARM}) {
-            std::string name = workload + "/" + rule_info(rule).name + "/" + all[i].kernel->name +
-                               "/" + mode_name(mode);
-            if (options.modes & (1u << mode) && matches(name))
-                cases.push_back({&all[i], mode, name});
-        }
-    return cases;
-}
 
 void Driver::refuse(const std::string &workload, const char *kernel, const std::string &why) {
     progress.clear();
@@ -103,51 +78,78 @@ void Driver::refuse(const std::string &workload, const char *kernel, const std::
     context["emb_not_run_" + std::to_string(refused++)] = workload + " | " + kernel + " | " + why;
 }
 
+/* What could not be run: a kernel, or all that is needed for those of a place. If the device broke
+ * over it, no kernel of a device is run any more, and those of this workload cannot be checked again,
+ * so that their samples do not count. */
+void Driver::failed(const std::string &workload, const char *what, enum place place,
+                    const struct error &err) {
+    if (place == ON_HOST || !device_lost()) return refuse(workload, what, err.text);
+    if (!(places & (1u << ON_DEVICE))) return;
+    places &= ~(1u << ON_DEVICE);
+    wrong++;
+    refuse(workload, what, std::string("DEVICE ERROR: ") + err.text);
+    refuse("*", "device kernels",
+           "not run from here on, and samples on " + workload +
+               " dropped: the device is lost to an earlier error");
+}
+
 void Driver::sample(benchmark::State &state, struct measure *m, const Case &c,
-                    const std::string &rule, const struct scratch_use &use, int *round) {
+                    const std::string &rule, const struct scratch_use &use, int *round,
+                    Kernels *out) {
+    const struct kernel *k = c.entry->kernel;
     struct sample s = {};
+    struct error err;
     for (auto unused : state) {
         (void)unused;
-        measure_sample(m, c.entry->kernel, c.mode, (*round)++, &s);
+        if (out->count(k) || measure_sample(m, k, c.mode, (*round)++, &s, &err)) {
+            if (out->insert(k).second) failed(m->workload->name, k->name, k->place, err);
+            state.SkipWithError("the device failed");
+            break;
+        }
         state.SetIterationTime(s.seconds);
     }
-    bool dense =
-        (c.entry->kernel->traits & DENSE_STEP) && !rule_info(m->rules[0].kind).idle_is_identity;
+    progress.done++;
+    progress.say(c.name);
+    if (out->count(k)) return;
+    bool dense = (k->traits & DENSE_STEP) && !rule_info(m->rules[0].kind).idle_is_identity;
+    bool exact =
+        m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP && m->rules[0].kind == RULE_SGD);
     char print[32];
     snprintf(print, sizeof print, "%016" PRIx64, m->stats[s.batch].fingerprint);
     state.SetLabel("workload=" + std::string(m->workload->name) + " rule=" + rule +
-                   " kernel=" + c.entry->kernel->name + " mode=" + mode_name(c.mode) +
-                   " operation=" + (dense ? "dense" : "lazy") +
-                   " check=" + (m->exact[s.batch] ? "exact" : "bound") + " fingerprint=" + print +
+                   " kernel=" + k->name + " mode=" + mode_name(c.mode) +
+                   " place=" + place_name(k->place) + " operation=" + (dense ? "dense" : "lazy") +
+                   " check=" + (exact ? "exact" : "bound") + " fingerprint=" + print +
                    " placement=" + placement(s.ceiling.pingpong_ns));
     workload_counters(state.counters, m, s.batch, alpha);
     sample_counters(state.counters, m, s, use);
     disturbed += s.disturbed;
-    progress.done++;
-    progress.say(c.name);
 }
 
-void Driver::measure_cases(struct measure *m, std::vector<Case> cases, const std::string &rule) {
+void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
+                           const std::string &rule) {
     const std::string workload = m->workload->name;
     std::map<const struct kernel *, struct scratch_use> use;
-    std::set<const struct kernel *> out;
+    Kernels out;
     struct error err;
     struct check_result result;
 
-    auto reject = [&](const struct kernel *k) {
+    /* The status of measure_admit and measure_check. */
+    auto judge = [&](const struct kernel *k, int status) {
+        if (status == 0) return;
         out.insert(k);
-        wrong++;
-        refuse(workload, k->name, std::string("WRONG RESULT: ") + result.message);
+        wrong += status > 0;
+        if (status > 0)
+            refuse(workload, k->name, std::string("WRONG RESULT: ") + result.message);
+        else
+            failed(workload, k->name, k->place, err);
     };
+    auto lost = [&](const struct kernel *k) { return !(places & (1u << k->place)); };
     for (const Case &c : cases) {
         const struct kernel *k = c.entry->kernel;
-        if (use.count(k) || out.count(k)) continue;
+        if (use.count(k) || lost(k)) continue;
         progress.say(workload + ": checking " + k->name);
-        int status = measure_admit(m, k, &use[k], &result, &err);
-        if (status > 0) reject(k);
-        if (status >= 0) continue;
-        out.insert(k);
-        refuse(workload, k->name, err.text);
+        judge(k, measure_admit(m, k, &use[k], &result, &err));
     }
 
     benchmark::ClearRegisteredBenchmarks();
@@ -155,15 +157,15 @@ void Driver::measure_cases(struct measure *m, std::vector<Case> cases, const std
     int registered = 0;
     for (size_t i = 0; i < cases.size(); i++) {
         const Case &c = cases[i];
-        if (out.count(c.entry->kernel)) {
+        if (out.count(c.entry->kernel) || lost(c.entry->kernel)) {
             progress.total -= options.reps;
             continue;
         }
         registered++;
         benchmark::RegisterBenchmark(
             c.name.c_str(),
-            [this, m, &c, &rule, &use, &rounds, i](benchmark::State &state) {
-                sample(state, m, c, rule, use[c.entry->kernel], &rounds[i]);
+            [this, m, &c, &rule, &use, &rounds, &out, i](benchmark::State &state) {
+                sample(state, m, c, rule, use[c.entry->kernel], &rounds[i], &out);
             })
             ->UseManualTime()
             ->Iterations(1)
@@ -175,16 +177,31 @@ void Driver::measure_cases(struct measure *m, std::vector<Case> cases, const std
     benchmark::RunSpecifiedBenchmarks(&collector);
 
     for (const auto &u : use) {
-        if (out.count(u.first)) continue;
+        if (out.count(u.first) || lost(u.first)) continue;
         progress.say(workload + ": checking again " + u.first->name);
-        if (!measure_check(m, u.first, m->workload->ring - 1, &result)) reject(u.first);
+        judge(u.first, measure_check(m, u.first, m->workload->ring - 1, &result, &err));
     }
     for (const Run &run : collector.runs) {
         bool keep = true;
-        for (const struct kernel *k : out)
-            keep &=
-                run.report_label.find(std::string(" kernel=") + k->name + " ") == std::string::npos;
+        for (const auto &u : use)
+            if (out.count(u.first) || lost(u.first))
+                keep &= run.benchmark_name().find(std::string("/") + u.first->name + "/") ==
+                        std::string::npos;
         if (keep) accepted.push_back(run);
+    }
+}
+
+/* Opens what the cases need; those whose place does not fit are not run. */
+void Driver::open_places(struct measure *m, std::vector<Case> *cases) {
+    for (enum place place : {ON_HOST, ON_DEVICE}) {
+        struct error err;
+        std::vector<Case> others;
+        for (const Case &c : *cases)
+            if (c.entry->kernel->place != place) others.push_back(c);
+        if (others.size() == cases->size() || measure_open_place(m, place, &err) == 0) continue;
+        progress.total -= (int)(cases->size() - others.size()) * options.reps;
+        failed(m->workload->name, place == ON_HOST ? "host kernels" : "device kernels", place, err);
+        *cases = others;
     }
 }
 
@@ -208,86 +225,66 @@ bool Driver::measure_point(const struct plan *plan, int i, enum rule_kind rule) 
 
 bool Driver::measure_workload(struct workload *w, enum rule_kind rule) {
     std::vector<Case> cases = cases_of(w->name, rule);
+    say_no_device();
     context["emb_workload_" + std::string(w->name)] = w->text;
     struct measure m;
     struct error err;
     if (measure_open(&m, w, GRAD_EXACT, options.threads, &err)) {
         refuse(w->name, "all kernels", err.text);
         progress.total -= (int)cases.size() * options.reps;
+        measure_close(&m);
         return false;
     }
-    measure_cases(&m, cases, rule_info(rule).name);
+    open_places(&m, &cases);
+    if (!cases.empty()) measure_cases(&m, cases, rule_info(rule).name);
     measure_close(&m);
-    return true;
+    return !cases.empty();
 }
 
-/* Before anything is measured. */
-bool Driver::can_write() const {
-    std::error_code ignored;
-    std::filesystem::create_directories(options.out, ignored);
-    std::string part = path() + ".part";
-    FILE *f = fopen(part.c_str(), "a");
-    if (f && fclose(f) == 0 && unlink(part.c_str()) == 0) return true;
-    fprintf(stderr, "bench: %s: %s; choose another folder with OUT=\n", part.c_str(),
-            strerror(errno));
+void Driver::say_no_device() {
+    if (no_device.empty()) return;
+    fprintf(stderr, "bench: device kernels not measured: %s\n", no_device.c_str());
+    context["emb_not_run_" + std::to_string(refused++)] = "* | device kernels | " + no_device;
+    no_device.clear();
+}
+
+/* Takes the device into use if a kernel of the plan runs there. False: one was asked for, and there
+ * is none; otherwise the run goes on without. */
+bool Driver::use_device(const struct plan &plan) {
+    struct error err;
+    places &= 1u << ON_DEVICE;
+    bool wanted = count_cases(plan) > 0 || options.places == 1u << ON_DEVICE;
+    places = options.places;
+    if (wanted && device_open(&err) == 0) {
+        facts = device_facts();
+        with_device = true;
+        return true;
+    }
+    places &= ~(1u << ON_DEVICE);
+    if (!wanted) return true;
+    no_device = err.text;
+    if (count_cases(plan) > 0) return true; /* said when it is clear that anything can be run */
+    say_no_device();
     return false;
-}
-
-bool Driver::write_json() const {
-    std::string part = path() + ".part";
-    auto add = [](void *, const char *key, const char *value) {
-        benchmark::AddCustomContext(key, value);
-    };
-    environment_describe(options.threads, add, nullptr);
-    options_describe(&options, add, nullptr);
-    int count;
-    const struct registered *all = registry(&count);
-    for (int i = 0; i < count; i++) {
-        const struct kernel *k = all[i].kernel;
-        benchmark::AddCustomContext(
-            std::string("emb_kernel_") + k->name,
-            std::string(all[i].family) + " | " + (k->place == ON_HOST ? "host" : "device") + " | " +
-                traits_text(k->traits) + " | " + k->label + " | " + k->idea);
-    }
-    for (const auto &c : context) benchmark::AddCustomContext(c.first, c.second);
-
-    std::ofstream file(part);
-    benchmark::JSONReporter json;
-    json.SetOutputStream(&file);
-    json.SetErrorStream(&file);
-    json.ReportContext(benchmark::BenchmarkReporter::Context());
-    json.ReportRuns(accepted);
-    json.Finalize();
-    file.close();
-    if (!file || rename(part.c_str(), path().c_str())) {
-        fprintf(stderr, "bench: cannot write %s: %s\n", path().c_str(), strerror(errno));
-        unlink(part.c_str());
-        return false;
-    }
-    fprintf(stderr, "wrote %s\n", path().c_str());
-    return true;
 }
 
 int Driver::run() {
     struct plan plan;
     struct error err;
-    if (!can_write()) return EXIT_USAGE;
+    if (!can_write(options)) return EXIT_USAGE;
     if (plan_read(&options, &plan, &err)) {
         fprintf(stderr, "bench: %s\n", err.text);
         return EXIT_USAGE;
     }
     char name[SPEC_NAME_MAX];
-    for (int i = 0; i < plan.count; i++)
-        for (int r = 0; r < RULE_COUNT; r++)
-            if (plan_rules(&plan, i) & (1u << r))
-                progress.total +=
-                    (int)cases_of(plan_name(&plan, i, name), (enum rule_kind)r).size() *
-                    options.reps;
-    if (progress.total == 0)
+    bool possible = use_device(plan);
+    progress.total = count_cases(plan) * options.reps;
+    if (progress.total == 0 && possible)
         fprintf(stderr,
                 "bench: FILTER='%s' matches none of WORKLOAD/RULE/KERNEL/MODE, such as "
-                "%s/rowwise_adagrad/cpu_fused/cold\n",
-                options.filter, plan_name(&plan, 0, name));
+                "%s/rowwise_adagrad/cpu_fused/cold%s\n",
+                options.filter, plan_name(&plan, 0, name),
+                options.places == (1u << ON_DEVICE) ? ", among the kernels of the device" : "");
     int measured = 0;
     for (int i = 0; i < plan.count && progress.total; i++)
         for (int r = 0; r < RULE_COUNT; r++)
@@ -296,7 +293,8 @@ int Driver::run() {
     plan_free(&plan);
     progress.clear();
     context["emb_disturbed_samples"] = std::to_string(disturbed);
-    bool written = measured && write_json();
+    bool written =
+        measured && write_json(options, context, with_device ? &facts : nullptr, accepted);
     if (wrong) return EXIT_WRONG_RESULT;
     return written ? EXIT_FINE : EXIT_USAGE;
 }

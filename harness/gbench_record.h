@@ -66,6 +66,7 @@ inline std::string traits_text(unsigned traits) {
     if (traits & DETERMINISTIC) text += ",deterministic";
     if (traits & DENSE_GRAD) text += ",dense_gradient";
     if (traits & DENSE_STEP) text += ",dense_step";
+    if (traits & STEP_PER_LOOKUP) text += ",step_per_lookup";
     return text.empty() ? "none" : text.substr(1);
 }
 
@@ -76,11 +77,12 @@ inline void workload_counters(benchmark::UserCounters &c, const struct measure *
     double lookups = s.lookups ? (double)s.lookups : 1;
     int64_t rows = 0;
     int32_t dim = 0;
-    for (int32_t t = 0; t < m->tables.count; t++) {
-        rows += m->tables.shapes[t].rows;
-        if (m->tables.shapes[t].dim > dim) dim = m->tables.shapes[t].dim;
+    const struct workload *w = m->workload;
+    for (int32_t t = 0; t < w->num_tables; t++) {
+        rows += w->tables[t].rows;
+        if (w->tables[t].dim > dim) dim = w->tables[t].dim;
     }
-    c["tables"] = m->tables.count;
+    c["tables"] = w->num_tables;
     c["rows"] = (double)rows;
     c["dim"] = dim;
     c["alpha"] = alpha;
@@ -109,10 +111,20 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
     c["share_copy"] = 1e-9 * bytes / s.seconds / s.ceiling.copy_gbs;
     c["share_rmw"] = 1e-9 * bytes / s.seconds / s.ceiling.rmw_gbs;
     for (int k = 0; k < STAGE_COUNT; k++) c[stages[k]] = 1e3 * s.stage[k];
+    if (s.clocks.sm_mhz > 0) {
+        c["sm_mhz"] = s.clocks.sm_mhz;
+        c["memory_mhz"] = s.clocks.memory_mhz;
+        c["clock_limits"] = s.clocks.limits;
+    }
+    c["plan_ms"] = 1e3 * s.plan;
+    c["launches"] = use.graph.kernels + use.graph.memsets + use.graph.copies;
+    c["launched_kernels"] = use.graph.kernels;
+    c["launched_memsets"] = use.graph.memsets;
+    c["scratch_per_lookup"] = lookups ? (double)use.declared / lookups : NAN;
     c["compulsory_mib"] = bytes / mib;
-    c["persistent_mib"] = (double)m->tables.bytes / mib;
+    c["persistent_mib"] = (double)m->bytes / mib;
     c["scratch_mib"] = (double)use.declared / mib;
-    c["peak_mib"] = use.observed < 0 ? -1 : (double)(m->tables.bytes + use.observed) / mib;
+    c["peak_mib"] = use.observed < 0 ? -1 : (double)(m->bytes + use.observed) / mib;
     c["threads"] = m->threads;
     c["rejected_samples"] = s.rejected;
     c["disturbed"] = s.disturbed;

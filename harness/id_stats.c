@@ -50,7 +50,7 @@ static void hash_numbers(XXH3_state_t *state, int64_t a, int64_t b) {
     XXH3_64bits_update(state, numbers, sizeof numbers);
 }
 
-static uint64_t fingerprint(const struct batch *in) {
+uint64_t batch_fingerprint(const struct batch *in) {
     XXH3_state_t *state = XXH3_createState();
     if (!state) abort();
     XXH3_64bits_reset(state);
@@ -74,6 +74,6 @@ struct id_stats id_stats(const struct batch *in, const struct row_index *index) 
                          .distinct = index->rows};
     add_runs(&s, index);
     add_bags(&s, in);
-    s.fingerprint = fingerprint(in);
+    s.fingerprint = batch_fingerprint(in);
     return s;
 }

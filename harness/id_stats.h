@@ -29,4 +29,7 @@ struct id_stats {
 
 struct id_stats id_stats(const struct batch *in, const struct row_index *index);
 
+/* Of ids, offsets and shapes: two batches with one fingerprint are the same work. */
+uint64_t batch_fingerprint(const struct batch *in);
+
 #endif

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "harness/registry.h"
 #include "harness/traffic.h"
@@ -14,18 +13,23 @@
 enum { TRIES = 4 };
 static const double seconds_for_tries = 0.25;
 
+static const struct place_ops *const places[] = {
+    [ON_HOST] = &place_host, [ON_DEVICE] = &place_device};
+
 static void *must(void *p) {
     if (!p) abort();
     return p;
 }
 
-int64_t measure_bytes(const struct table_shape *tables, int32_t count, int64_t lookups, int ring) {
-    int64_t per_lookup = sizeof(struct row_lookup) + sizeof(struct row_run);
-    return tables_bytes(tables, count) + ring * lookups * per_lookup;
+static int64_t index_bytes(const struct workload *w) {
+    int64_t bytes = 0;
+    for (int k = 0; k < w->ring; k++)
+        bytes +=
+            w->batches[k].lookups * (int64_t)(sizeof(struct row_lookup) + sizeof(struct row_run));
+    return bytes;
 }
 
-/* The table that most bytes of rows are in: the ceiling is measured on its rows. */
-static int32_t largest_table(const struct workload *w) {
+int32_t measure_largest_table(const struct workload *w) {
     int32_t best = 0;
     for (int32_t t = 1; t < w->num_tables; t++)
         if (w->tables[t].rows * w->tables[t].dim > w->tables[best].rows * w->tables[best].dim)
@@ -38,11 +42,12 @@ int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int
     memset(m, 0, sizeof *m);
     m->workload = w;
     m->threads = threads;
-    if (memory_require(measure_bytes(w->tables, w->num_tables, w->batches[0].lookups, w->ring),
-                       w->name, err))
-        return -1;
+    m->bytes = tables_bytes(w->tables, w->num_tables);
+    char what[SPEC_NAME_MAX + 16];
+    snprintf(what, sizeof what, "indexing %s", w->name);
+    if (memory_require(index_bytes(w), what, err)) return -1;
     for (int k = 0; k < w->ring; k++)
-        if (batch_validate(&w->batches[k], err)) goto out;
+        if (batch_validate(&w->batches[k], err)) return -1;
 #pragma omp parallel for schedule(dynamic)
     for (int k = 0; k < w->ring; k++) {
         m->index[k] = row_index_build(&w->batches[k]);
@@ -50,28 +55,28 @@ int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int
         m->compulsory[k] = compulsory_bytes(&w->batches[k], &m->index[k]);
         m->exact[k] = batch_sums_exact(&w->batches[k], mode);
     }
-    if (tables_create(&m->tables, w->tables, w->num_tables, w->seed, err)) goto out;
     m->rules = must(calloc((size_t)w->num_tables, sizeof *m->rules));
     m->steps = must(calloc((size_t)w->num_tables, sizeof *m->steps));
     for (int32_t t = 0; t < w->num_tables; t++) {
         m->rules[t] = rule_default(w->tables[t].rule);
         m->steps[t] = rule_step(m->rules[t], MEASURED_STEP);
     }
-    int32_t large = largest_table(w);
-    if (ceiling_open(&m->ceilings, m->tables.tables[large].weight, w->tables[large].rows,
-                     w->tables[large].dim, threads, err))
-        goto out;
     return 0;
-out:
-    measure_close(m);
-    return -1;
+}
+
+int measure_open_place(struct measure *m, enum place place, struct error *err) {
+    if (!m->at[place].open && places[place]->open(m, err)) return -1;
+    m->at[place].open = true;
+    return 0;
 }
 
 void measure_close(struct measure *m) {
+    for (int p = 0; p < 2; p++) {
+        if (!m->at[p].open) continue;
+        places[p]->scratch_close(&m->at[p].scratch);
+        places[p]->close(m);
+    }
     for (int k = 0; k < RING_MAX; k++) row_index_free(&m->index[k]);
-    ceiling_close(&m->ceilings);
-    tables_free(&m->tables);
-    buffer_free(&m->scratch);
     free(m->rules);
     free(m->steps);
     memset(m, 0, sizeof *m);
@@ -86,47 +91,41 @@ static size_t declared_scratch(const struct measure *m, const struct kernel *k) 
     return most;
 }
 
-/* Scratch of exactly the declared size. */
-static int scratch_for(const struct measure *m, const struct kernel *k, struct buffer *out,
+/* Scratch of exactly the declared size. What other kernels left resident makes room if it must. */
+static int scratch_for(struct measure *m, const struct kernel *k, struct scratch *out,
                        struct error *err) {
     const char *why = kernel_refuses(k, &m->workload->batches[0]);
     if (why) return fail(err, "%s: %s", k->name, why);
     char what[96];
     snprintf(what, sizeof what, "scratch of %s", k->name);
-    return buffer_alloc(out, declared_scratch(m, k), what, err);
+    size_t bytes = declared_scratch(m, k);
+    if (place_of(k)->scratch_open(out, bytes, what, err) == 0) return 0;
+    place_of(k)->scratch_close(&m->at[k->place].scratch);
+    return place_of(k)->scratch_open(out, bytes, what, err);
 }
 
-struct stopwatch {
-    double last;
-    double *stage;
-};
-
-static void mark(void *ctx, enum stage ended) {
-    struct stopwatch *s = ctx;
-    double now = clock_seconds();
-    s->stage[ended] += now - s->last;
-    s->last = now;
+/* Keeps this scratch, or another of `least` bytes, for sampling. */
+static int keep_scratch(struct measure *m, const struct kernel *k, struct scratch *mine, bool fits,
+                        size_t least, struct error *err) {
+    const struct place_ops *p = place_of(k);
+    struct scratch *kept = &m->at[k->place].scratch;
+    if (fits && mine->bytes > kept->bytes && mine->bytes >= least) {
+        p->scratch_close(kept);
+        *kept = *mine;
+        return 0;
+    }
+    p->scratch_close(mine);
+    if (kept->bytes >= least) return 0;
+    p->scratch_close(kept);
+    return p->scratch_open(kept, least, "scratch", err) || p->poison(kept, err) ? -1 : 0;
 }
 
-/* One step on batch b; returns its time, and the stages' if asked for. */
-static double step(struct measure *m, const struct kernel *k, int b, void *scratch, double *stage) {
-    struct stopwatch watch = {clock_seconds(), stage};
-    struct launch how = {
-        .threads = m->threads, .scratch = scratch, .mark = stage ? mark : NULL, .mark_ctx = &watch};
-    double begin = watch.last;
-    k->run(&m->workload->batches[b], m->steps, m->tables.tables, &how);
-    return clock_seconds() - begin;
-}
-
-/* Undoes a step: the touched rows, or all rows after a dense step that moves idle ones. */
-static void restore(struct measure *m, const struct kernel *k, int b) {
-    bool all = false;
-    for (int32_t t = 0; t < m->tables.count; t++)
+/* Undoes a step: the touched rows, or all rows after a dense step that moves idle ones, or after one
+ * that wrote who knows what where. */
+static int restore(struct measure *m, const struct kernel *k, int b, bool all, struct error *err) {
+    for (int32_t t = 0; t < m->workload->num_tables; t++)
         all |= (k->traits & DENSE_STEP) && !rule_info(m->rules[t].kind).idle_is_identity;
-    if (all)
-        tables_reset(&m->tables);
-    else
-        tables_restore(&m->tables, &m->index[b]);
+    return place_of(k)->restore(m, b, all, err);
 }
 
 static void initial_row(const void *ctx, int32_t table, int64_t row, float *weight,
@@ -135,79 +134,76 @@ static void initial_row(const void *ctx, int32_t table, int64_t row, float *weig
 }
 
 /* A step with this scratch, poisoned, and the verdict on it. */
-static bool check_with(struct measure *m, const struct kernel *k, int batch, struct buffer *scratch,
-                       struct check_result *out) {
-    buffer_poison(scratch);
-    step(m, k, batch, scratch->data, NULL);
-    struct check c = {.in = &m->workload->batches[batch],
+static int check_with(struct measure *m, const struct kernel *k, int batch, struct scratch *scratch,
+                      struct check_result *out, struct error *err) {
+    const struct place_ops *p = place_of(k);
+    struct workload *w = m->workload;
+    struct table_set shapes = {.count = w->num_tables, .shapes = w->tables, .seed = w->seed};
+    memset(out, 0, sizeof *out);
+    if (p->poison(scratch, err) || p->step(m, k, batch, scratch->data, err)) return -1;
+    struct check c = {.in = &w->batches[batch],
                       .index = &m->index[batch],
                       .rules = m->rules,
                       .step = MEASURED_STEP,
                       .before = initial_row,
-                      .before_ctx = &m->tables,
-                      .after = m->tables.tables,
+                      .before_ctx = &shapes,
                       .exact = m->exact[batch],
-                      .dense = k->traits & DENSE_STEP};
+                      .dense = k->traits & DENSE_STEP,
+                      .per_lookup = k->traits & STEP_PER_LOOKUP};
+    p->look(m, &c);
     *out = check_run(&c);
-    if (out->ok && !(buffer_intact(scratch) && tables_intact(&m->tables))) {
+    if (out->unseen) return fail(err, "%s: %s", k->name, out->message);
+    if (out->ok && !p->intact(m, scratch)) {
         out->ok = false;
         strcpy(out->message, "wrote outside of its scratch or of the tables");
     }
-    if (out->ok)
-        restore(m, k, batch);
-    else
-        tables_reset(&m->tables); /* who knows what it wrote where */
-    return out->ok;
+    if (restore(m, k, batch, !out->ok, err)) return -1;
+    return out->ok ? 0 : 1;
 }
 
-bool measure_check(struct measure *m, const struct kernel *k, int batch, struct check_result *out) {
-    return check_with(m, k, batch, &m->scratch, out);
+int measure_check(struct measure *m, const struct kernel *k, int batch, struct check_result *out,
+                  struct error *err) {
+    return check_with(m, k, batch, &m->at[k->place].scratch, out, err);
 }
 
 int measure_admit(struct measure *m, const struct kernel *k, struct scratch_use *use,
                   struct check_result *out, struct error *err) {
-    struct buffer scratch;
-    if (scratch_for(m, k, &scratch, err)) return -1;
-    struct memory_watch watch = memory_watch();
-    step(m, k, 0, scratch.data, NULL);
-    use->observed = memory_watch_peak(watch);
-    use->declared = (int64_t)scratch.bytes;
-    restore(m, k, 0);
-    bool right = check_with(m, k, 0, &scratch, out); /* whose poison made all pages resident */
-    if (right && scratch.bytes > m->scratch.bytes) {
-        buffer_free(&m->scratch);
-        m->scratch = scratch;
-    } else {
-        buffer_free(&scratch);
+    struct scratch scratch;
+    struct step_parts parts = {0};
+    size_t resident = m->at[k->place].scratch.bytes;
+    memset(use, 0, sizeof *use);
+    if (!m->at[k->place].open) return fail(err, "%s: its place is not open", k->name);
+    int status = scratch_for(m, k, &scratch, err);
+    if (status == 0) {
+        use->declared = (int64_t)scratch.bytes;
+        status = place_of(k)->parts(m, k, 0, &scratch, &parts, err);
+        if (status == 0) status = restore(m, k, 0, false, err);
+        if (status == 0) status = check_with(m, k, 0, &scratch, out, err); /* makes it resident */
+        use->observed = parts.appeared;
+        use->graph = parts.graph;
     }
-    return right ? 0 : 1;
+    struct error later;
+    bool lost = keep_scratch(m, k, &scratch, status == 0, resident, status < 0 ? &later : err);
+    return lost && status == 0 ? -1 : status;
 }
 
-static long context_switches(void) {
-    struct rusage r;
-    getrusage(RUSAGE_SELF, &r);
-    return r.ru_nivcsw;
-}
-
-void measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
-                    struct sample *out) {
+int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
+                   struct sample *out, struct error *err) {
+    const struct place_ops *p = place_of(k);
+    void *scratch = m->at[k->place].scratch.data;
     memset(out, 0, sizeof *out);
     out->batch = mode == MODE_COLD ? round % m->workload->ring : 0;
     double begin = clock_seconds();
     for (int try = 0; try < TRIES; try++) {
-        memset(out->stage, 0, sizeof out->stage);
         out->rejected = try;
-        out->ceiling = ceiling_measure(&m->ceilings);
-        if (mode == MODE_COLD) {
-            ceiling_flush_caches(&m->ceilings);
-        } else {
-            step(m, k, out->batch, m->scratch.data, NULL);
-            restore(m, k, out->batch);
-        }
-        long before = context_switches();
-        out->seconds = step(m, k, out->batch, m->scratch.data, out->stage);
-        out->disturbed = context_switches() != before;
-        restore(m, k, out->batch);
+        if (p->ceilings(m, &out->ceiling, err)) return -1;
+        if (mode == MODE_WARM &&
+            (p->step(m, k, out->batch, scratch, err) || restore(m, k, out->batch, false, err)))
+            return -1;
+        if (p->timed(m, k, out->batch, mode == MODE_COLD, out, err) ||
+            restore(m, k, out->batch, false, err))
+            return -1;
         if (!out->disturbed || clock_seconds() - begin > seconds_for_tries) break;
     }
+    return 0;
 }

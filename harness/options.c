@@ -19,7 +19,7 @@ enum { BLANKS_MAX = 64 };
 /* Every option takes a text; an empty one means "not given", as make passes unset variables. */
 struct texts {
     const char *filter, *spec, *trace, *out, *alpha, *dims, *rows, *batch, *pooling, *rule, *seed,
-        *threads, *reps, *ring, *modes;
+        *threads, *reps, *ring, *modes, *place;
 };
 
 static const struct {
@@ -44,6 +44,7 @@ static const struct {
     OPTION(reps, "samples of every kernel, workload and cache mode"),
     OPTION(ring, "batches that cold samples go round"),
     OPTION(modes, "cold, warm: list"),
+    OPTION(place, "kernels of the host, of the device, or all: host, device, all"),
 #undef OPTION
 };
 enum { KNOWN = sizeof known / sizeof *known };
@@ -55,8 +56,10 @@ static const char **text_of(struct texts *t, int i) {
 static void help(void) {
     printf("usage: bench [--OPTION=VALUE ...]; run from the suite's root\n");
     for (int i = 0; i < KNOWN; i++) printf("  --%-9s %s\n", known[i].name, known[i].help);
-    printf("  --smoke     tiny workloads, all rules, one sample\n"
-           "exit status: 0 fine, 1 usage or environment, 2 wrong result\n");
+    printf(
+        "  --smoke     tiny workloads, all rules, one sample\n"
+        "exit status: 0 fine, 1 usage or environment, 2 wrong result, or a device that a kernel\n"
+        "             made useless; then the other kernels were measured\n");
 }
 
 static int parse_count(const char *name, const char *text, int least, int most, int otherwise,
@@ -98,6 +101,15 @@ static int use_mode(const char *word, struct options *o, struct error *err) {
     if (!cold && strcmp(word, "warm") != 0)
         return fail(err, "MODES: unknown mode '%.40s'; known: cold warm", word);
     o->modes |= 1u << (cold ? MODE_COLD : MODE_WARM);
+    return 0;
+}
+
+static int use_place(const char *word, struct options *o, struct error *err) {
+    bool all = strcmp(word, "all") == 0, host = strcmp(word, "host") == 0;
+    if (!all && !host && strcmp(word, "device") != 0)
+        return fail(err, "PLACE: unknown place '%.40s'; known: host device all", word);
+    if (all || host) o->places |= 1u << ON_HOST;
+    if (all || !host) o->places |= 1u << ON_DEVICE;
     return 0;
 }
 
@@ -150,7 +162,8 @@ int options_parse(int argc, char **argv, struct options *out, struct error *err)
                                      .pooling = t.pooling,
                                      .rule = "",
                                      .seed = t.seed},
-                            .rule = t.rule};
+                            .rule = t.rule,
+                            .place = t.place};
     if (smoke) {
         if (!*t.spec) out->spec = smoke_spec;
         if (!*t.rule) t.rule = "all";
@@ -160,7 +173,8 @@ int options_parse(int argc, char **argv, struct options *out, struct error *err)
         return fail(err, "ALPHA and ROWS do not apply to a trace: its ids are what they are");
     if (!*out->spec) out->spec = any_axis(&out->axes) || *t.trace ? template_spec : standard_spec;
     if (check_filter(t.filter, err) || each_word(t.rule, use_rule, out, err) ||
-        each_word(*t.modes ? t.modes : "cold warm", use_mode, out, err))
+        each_word(*t.modes ? t.modes : "cold warm", use_mode, out, err) ||
+        each_word(*t.place ? t.place : "all", use_place, out, err))
         return -1;
     if (parse_count("THREADS", t.threads, 1, 4096, omp_get_max_threads(), &out->threads, err) ||
         parse_count("REPS", t.reps, 1, 1000, 5, &out->reps, err) ||
@@ -178,20 +192,11 @@ void options_describe(const struct options *o,
     snprintf(ring, sizeof ring, "%d", o->ring);
     const struct {
         const char *key, *value;
-    } all[] = {{"FILTER", o->filter},
-               {"SPEC", o->spec},
-               {"TRACE", o->trace},
-               {"OUT", o->out},
-               {"ALPHA", o->axes.alpha},
-               {"DIMS", o->axes.dims},
-               {"ROWS", o->axes.rows},
-               {"BATCH", o->axes.batch},
-               {"POOLING", o->axes.pooling},
-               {"RULE", o->rule},
-               {"SEED", o->axes.seed},
-               {"THREADS", threads},
-               {"REPS", reps},
-               {"RING", ring}};
+    } all[] = {{"FILTER", o->filter},  {"SPEC", o->spec},        {"TRACE", o->trace},
+               {"OUT", o->out},        {"ALPHA", o->axes.alpha}, {"DIMS", o->axes.dims},
+               {"ROWS", o->axes.rows}, {"BATCH", o->axes.batch}, {"POOLING", o->axes.pooling},
+               {"RULE", o->rule},      {"PLACE", o->place},      {"SEED", o->axes.seed},
+               {"THREADS", threads},   {"REPS", reps},           {"RING", ring}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char key[32];
         snprintf(key, sizeof key, "emb_var_%s", all[i].key);

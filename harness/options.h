@@ -16,9 +16,11 @@ struct options {
     const char *trace;  /* blank-separated traces, "": none */
     const char *out;    /* folder of the result */
     struct spec_overrides axes;
-    const char *rule; /* as given */
-    unsigned rules;   /* bits 1 << enum rule_kind; 0: the spec's */
-    unsigned modes;   /* bits 1 << enum cache_mode */
+    const char *rule;  /* as given */
+    unsigned rules;    /* bits 1 << enum rule_kind; 0: the spec's */
+    unsigned modes;    /* bits 1 << enum cache_mode */
+    const char *place; /* as given */
+    unsigned places;   /* bits 1 << enum place */
     int threads;
     int reps;
     int ring; /* batches */

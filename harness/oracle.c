@@ -68,6 +68,19 @@ static void sgd(const struct rule *r, int32_t dim, const struct num *g, struct o
     for (int32_t d = 0; d < dim; d++) x->weight[d] = sub(x->weight[d], mul(exactly(r->lr), g[d]));
 }
 
+void oracle_sgd_per_lookup(const struct rule *r, int64_t count, int32_t dim, const struct num *g,
+                           struct oracle_row *x) {
+    const double flushed = 3 * 0x1p-126; /* two terms and their sum */
+    double growth = expm1((double)count * log1p(unit));
+    for (int32_t d = 0; d < dim; d++) {
+        double all = g[d].error / ((double)(count + 3) * unit); /* >= sum|g| */
+        double largest = fabs(x->weight[d].value) + x->weight[d].error + r->lr * all;
+        x->weight[d] = sub(x->weight[d], mul(exactly(r->lr), g[d]));
+        x->weight[d].error +=
+            growth * (largest + x->weight[d].error) + (1 + growth) * (double)count * flushed;
+    }
+}
+
 static void momentum(const struct rule *r, int32_t dim, const struct num *g, struct oracle_row *x) {
     struct num *b = x->elem[0];
     for (int32_t d = 0; d < dim; d++) {

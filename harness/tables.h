@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The weights and states that kernels update. Their initial values are a function of (seed, table,
- * row, column), so that touched rows can be restored and untouched rows checked without a copy.
+ * The weights and states that kernels update, in host memory; their initial values are those of
+ * initial.h.
  */
 #ifndef EMBFUSE_TABLES_H
 #define EMBFUSE_TABLES_H
 
 #include "harness/error.h"
+#include "harness/initial.h"
 #include "harness/memory.h"
 #include "harness/row_index.h"
 #include "kernels/kernel.h"
@@ -15,10 +16,13 @@ struct table_set {
     int32_t count;
     const struct table_shape *shapes; /* not owned */
     struct table *tables;             /* [count] */
-    struct buffer *buffers; /* [count][2 + RULE_ELEM_STATES] weight, row state, elements */
+    struct buffer *buffers;           /* [count][TABLE_ARRAYS] */
     uint64_t seed;
     int64_t bytes; /* weights and states: the persistent memory of the step */
 };
+
+/* Floats per row of one of a table's arrays; 0 if its rule has no such state. */
+int64_t table_array_width(const struct table_shape *shape, int array);
 
 int64_t tables_bytes(const struct table_shape *shapes, int32_t count);
 

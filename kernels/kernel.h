@@ -31,6 +31,7 @@ struct table_shape {
     enum rule_kind rule; /* which state arrays the table has */
     int32_t features;    /* that read the table */
     int64_t lookups;     /* in this batch, over those features, padding included */
+    int64_t first_row;   /* rows of all tables before it: first_row + id numbers all rows */
 };
 
 /* One input feature. Several features may read one table; their gradients meet before the rule. */
@@ -45,9 +46,10 @@ struct feature {
 
 /* A batch in CSR form, read-only. Bag b of feature f is the flat bag q = f*bags + b; its lookups
  * are ids[offsets[q]] .. ids[offsets[q+1]-1]. Its gradient row is row b of the feature (POOL_SUM,
- * POOL_MEAN), or each lookup i has row i - offsets[f*bags] of the feature (POOL_NONE). Pointers
- * live where the kernel runs. Ids are row numbers local to the table and were validated: a kernel
- * may trust them. */
+ * POOL_MEAN), or each lookup i has row i - offsets[f*bags] of the feature (POOL_NONE). Ids are row
+ * numbers local to the table and were validated: a kernel may trust them. What a kernel of a device
+ * gets is device memory, except tables and features: the host's part of a kernel reads those, and
+ * the device's part finds the same in device_tables and device_features. */
 struct batch {
     int32_t num_tables;
     int32_t num_features;
@@ -56,11 +58,13 @@ struct batch {
     const struct table_shape *tables;
     const struct feature *features;
     enum id_type id_type;
-    const void *ids;             /* [lookups] */
-    const int64_t *offsets;      /* [num_features*bags + 1] */
-    const float *lookup_weights; /* [lookups], or NULL: all 1 */
-    const float *grad;           /* upstream gradient, see struct feature */
-    int64_t grad_floats;         /* its extent */
+    const void *ids;                         /* [lookups] */
+    const int64_t *offsets;                  /* [num_features*bags + 1] */
+    const float *lookup_weights;             /* [lookups], or NULL: all 1 */
+    const float *grad;                       /* upstream gradient, see struct feature */
+    int64_t grad_floats;                     /* its extent */
+    const struct table_shape *device_tables; /* NULL for a kernel that runs on the host */
+    const struct feature *device_features;
 };
 
 /* A table's memory, updated in place. */
@@ -93,10 +97,13 @@ enum { KERNEL_ALIGN = 256 };
 enum place { ON_HOST, ON_DEVICE };
 
 enum trait {
-    DETERMINISTIC = 1, /* same bits on every run and for every number of threads */
-    DENSE_GRAD = 2,    /* holds a gradient of all rows, touched or not */
-    DENSE_STEP = 4,    /* sweeps all rows: for a rule that is not idle_is_identity this is another
+    DETERMINISTIC = 1,   /* same bits on every run and for every number of threads */
+    DENSE_GRAD = 2,      /* holds a gradient of all rows, touched or not */
+    DENSE_STEP = 4,      /* sweeps all rows: for a rule that is not idle_is_identity this is another
                           operation (torch.optim.Adam, not SparseAdam), with an oracle of its own */
+    STEP_PER_LOOKUP = 8, /* takes a step for each lookup, not one for their sum: the same function
+                            for SGD only, but the weight is rounded once per lookup. Judged by the
+                            oracle's bound with those roundings in it, never bit for bit */
 };
 
 /* All rules, as bits 1 << enum rule_kind. */
@@ -117,10 +124,17 @@ struct kernel {
     /* Bytes of scratch that run needs for a batch of this shape. NULL: none. */
     size_t (*scratch_bytes)(const struct batch *shape, int threads);
 
-    /* One whole step, index build included. steps[num_tables], io[num_tables]. Does not allocate,
-     * print, exit or keep state between calls, and reads scratch only after writing it. On a
-     * device it enqueues on launch.stream and returns. Returns 0, or an error code of the place
-     * where it runs (a cudaError_t); host kernels cannot fail. */
+    /* NULL: run does it all. Otherwise the part of the step that needs the ids alone, for systems
+     * that do it ahead of the backward pass, on the same batch and scratch: it is called before
+     * run, which finds in scratch what it left, and is not part of the step's time. A kernel that
+     * has it says so in its label. */
+    int (*plan)(const struct batch *in, const struct launch *how);
+
+    /* One whole step, index build included. steps[num_tables] and io[num_tables] are where the
+     * kernel runs. Does not allocate, print, exit or keep state between calls, and reads scratch
+     * only after it or plan wrote it. On a device it enqueues on launch.stream, without waiting for
+     * it, so that a step can be captured into a CUDA graph, and returns. Returns 0, or an error
+     * code of the place where it runs (a cudaError_t); host kernels cannot fail. */
     int (*run)(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how);
 };
@@ -140,7 +154,7 @@ static inline void stage_done(const struct launch *how, enum stage ended) {
 }
 
 /* Id of lookup i. */
-static inline int64_t batch_id(const struct batch *in, int64_t i) {
+HOST_DEVICE int64_t batch_id(const struct batch *in, int64_t i) {
     return in->id_type == ID_INT32 ? ((const int32_t *)in->ids)[i] : ((const int64_t *)in->ids)[i];
 }
 

@@ -23,9 +23,9 @@
 #include <stdint.h>
 
 #ifdef __CUDACC__
-#define RULE_FN __host__ __device__ static inline
+#define HOST_DEVICE __host__ __device__ static inline
 #else
-#define RULE_FN static inline
+#define HOST_DEVICE static inline
 #endif
 
 /* Most per-element state arrays that any rule owns. */
@@ -113,8 +113,29 @@ static inline int64_t rule_state_floats(enum rule_kind kind, int64_t dim) {
     return info.elem_states * dim + info.row_states;
 }
 
+/* rule_info(kind).reduces and .row_states, for code that runs on a device. */
+HOST_DEVICE bool rule_reduces(enum rule_kind kind) {
+    switch (kind) {
+#define X(name, text, elem, row, reduces, ...)                                                     \
+    case RULE_##name: return reduces;
+        RULES(X)
+#undef X
+    default: return false;
+    }
+}
+
+HOST_DEVICE int rule_row_states(enum rule_kind kind) {
+    switch (kind) {
+#define X(name, text, elem, row, ...)                                                              \
+    case RULE_##name: return row;
+        RULES(X)
+#undef X
+    default: return 0;
+    }
+}
+
 /* Phase 1: what one element adds to the reduction over its row. */
-RULE_FN double rule_reduce(const struct rule_step *step, struct rule_elem x, float g) {
+HOST_DEVICE double rule_reduce(const struct rule_step *step, struct rule_elem x, float g) {
     (void)x;
     switch (step->rule.kind) {
     case RULE_ROWWISE_ADAGRAD: return (double)g * (double)g;
@@ -124,7 +145,7 @@ RULE_FN double rule_reduce(const struct rule_step *step, struct rule_elem x, flo
 
 /* Phase 1, once per row: updates the row state, returns the rate that phase 2 gets.
  * row_state is NULL where the rule has none. */
-RULE_FN float rule_row(const struct rule_step *step, double acc, int32_t dim, float *row_state) {
+HOST_DEVICE float rule_row(const struct rule_step *step, double acc, int32_t dim, float *row_state) {
     switch (step->rule.kind) {
     case RULE_ROWWISE_ADAGRAD: /* Duchi et al. 2011 with one accumulator per row, as in FBGEMM */
         *row_state += (float)(acc / dim);
@@ -134,7 +155,7 @@ RULE_FN float rule_row(const struct rule_step *step, double acc, int32_t dim, fl
 }
 
 /* Phase 2: the new weight and states of one element whose summed gradient is g. */
-RULE_FN struct rule_elem rule_elem(const struct rule_step *step, float rate, struct rule_elem x,
+HOST_DEVICE struct rule_elem rule_elem(const struct rule_step *step, float rate, struct rule_elem x,
                                    float g) {
     const struct rule *r = &step->rule;
     switch (r->kind) {

@@ -26,7 +26,6 @@ struct plan {
     uint32_t *run;             /* [lookups + 1] index of each run's first entry */
     float *pool;               /* compact gradients, one table after another */
     float **grad;              /* [num_tables] into pool */
-    int64_t *first_row;        /* [num_tables + 1] rows numbered over all tables */
     int64_t *first_run;        /* [num_tables + 1] */
     int64_t *part;             /* [threads + 1] */
     uint32_t (*count)[DIGITS]; /* [threads] */
@@ -41,7 +40,6 @@ static size_t lay_out(struct plan *p, const struct batch *in, int threads, void 
     p->run = scratch_take(&s, in->lookups + 1, sizeof *p->run);
     p->pool = scratch_take(&s, touchable_floats(in), sizeof *p->pool);
     p->grad = scratch_take(&s, in->num_tables, sizeof *p->grad);
-    p->first_row = scratch_take(&s, in->num_tables + 1, sizeof *p->first_row);
     p->first_run = scratch_take(&s, in->num_tables + 1, sizeof *p->first_run);
     p->part = scratch_take(&s, threads + 1, sizeof *p->part);
     p->count = scratch_take(&s, threads, sizeof *p->count);
@@ -81,7 +79,7 @@ ALWAYS_INLINE void pack_lookup(void *ctx, struct lookup l) {
     struct packer *p = ctx;
     int32_t t = p->in->features[l.feature].table;
     uint32_t position = gather_position(&p->plan->gather.table[t], l);
-    p->plan->entry[p->next++] = entry_pack(p->plan->first_row[t] + l.row, position);
+    p->plan->entry[p->next++] = entry_pack(p->in->tables[t].first_row + l.row, position);
 }
 
 /* Fills entry with the lookups that are not padding, in their order. */
@@ -134,10 +132,11 @@ static void find_runs(struct plan *p, const struct batch *in, int thread, int th
         float *grad = p->pool;
         int64_t u = 0;
         for (int32_t t = 0; t <= in->num_tables; t++) {
+            int64_t first_row = t < in->num_tables ? in->tables[t].first_row : all_rows(in);
             int64_t hi_run = p->runs, lo_run = u;
             while (lo_run < hi_run) { /* first run whose row is not below the table's first */
                 int64_t mid = lo_run + (hi_run - lo_run) / 2;
-                if (entry_row(e[p->run[mid]]) < p->first_row[t])
+                if (entry_row(e[p->run[mid]]) < first_row)
                     lo_run = mid + 1;
                 else
                     hi_run = mid;
@@ -151,8 +150,8 @@ static void find_runs(struct plan *p, const struct batch *in, int thread, int th
 }
 
 /* Row of run u of table t. */
-static int64_t run_row(const struct plan *p, int32_t t, int64_t u) {
-    return entry_row(p->entry[p->run[u]]) - p->first_row[t];
+static int64_t run_row(const struct plan *p, const struct table_shape *table, int64_t u) {
+    return entry_row(p->entry[p->run[u]]) - table->first_row;
 }
 
 static void reduce(const struct plan *p, const struct batch *in) {
@@ -161,10 +160,11 @@ static void reduce(const struct plan *p, const struct batch *in) {
     for (int64_t u = 0; u < p->runs; u++) {
         while (u >= p->first_run[t + 1]) t++;
         int32_t dim = in->tables[t].dim;
+        int64_t end = in->tables[t].first_row + in->tables[t].rows;
         const uint64_t *e = p->entry + p->run[u];
         for (uint32_t k = p->run[u]; k < p->run[u + 1] && k + GRAD_AHEAD < p->entries; k++) {
             float c; /* a row of the next table would be fetched in vain, not wrongly */
-            if (entry_row(p->entry[k + GRAD_AHEAD]) < p->first_row[t + 1])
+            if (entry_row(p->entry[k + GRAD_AHEAD]) < end)
                 prefetch(gather_row(&p->gather, &p->gather.table[t],
                                     (uint32_t)p->entry[k + GRAD_AHEAD], &c),
                          dim);
@@ -181,8 +181,8 @@ static void update(const struct plan *p, const struct batch *in, const struct ru
 #pragma omp for schedule(dynamic, 256) nowait
         for (int64_t u = p->first_run[t]; u < p->first_run[t + 1]; u++) {
             if (u + ROW_AHEAD < p->first_run[t + 1])
-                row_prefetch(&io[t], run_row(p, t, u + ROW_AHEAD), dim);
-            row_update(&steps[t], &io[t], dim, run_row(p, t, u),
+                row_prefetch(&io[t], run_row(p, &in->tables[t], u + ROW_AHEAD), dim);
+            row_update(&steps[t], &io[t], dim, run_row(p, &in->tables[t], u),
                        p->grad[t] + (u - p->first_run[t]) * dim);
         }
     }
@@ -193,10 +193,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     struct plan plan;
     lay_out(&plan, in, how->threads, how->scratch);
     gather_prepare(&plan.gather);
-    plan.first_row[0] = 0;
-    for (int32_t t = 0; t < in->num_tables; t++)
-        plan.first_row[t + 1] = plan.first_row[t] + in->tables[t].rows;
-    int bits = bits_for(plan.first_row[in->num_tables]);
+    int bits = bits_for(all_rows(in));
 #pragma omp parallel num_threads(how->threads)
     {
         int thread = omp_get_thread_num(), threads = omp_get_num_threads();

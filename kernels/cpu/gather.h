@@ -9,7 +9,7 @@
 #ifndef EMBFUSE_CPU_GATHER_H
 #define EMBFUSE_CPU_GATHER_H
 
-#include "kernels/cpu/scratch.h"
+#include "kernels/scratch.h"
 #include "kernels/cpu/walk.h"
 
 /* Row r of feature f, r counted in flat bags (pooled) or lookups (none): grad + base + r*stride. */

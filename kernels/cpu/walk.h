@@ -5,7 +5,7 @@
 #ifndef EMBFUSE_CPU_WALK_H
 #define EMBFUSE_CPU_WALK_H
 
-#include "kernels/cpu/shape.h"
+#include "kernels/shape.h"
 #include "kernels/kernel.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))

@@ -3,8 +3,8 @@
  * One layout function per kernel answers both "how many bytes?" (base NULL) and "where is what?",
  * so that scratch_bytes and run cannot disagree.
  */
-#ifndef EMBFUSE_CPU_SCRATCH_H
-#define EMBFUSE_CPU_SCRATCH_H
+#ifndef EMBFUSE_SCRATCH_H
+#define EMBFUSE_SCRATCH_H
 
 #include <stddef.h>
 #include <stdint.h>

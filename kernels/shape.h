@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Small facts about a batch's shape that several kernels need.
+ * Small facts about a batch's shape that several kernels need, on the host and on a device.
  */
-#ifndef EMBFUSE_CPU_SHAPE_H
-#define EMBFUSE_CPU_SHAPE_H
+#ifndef EMBFUSE_SHAPE_H
+#define EMBFUSE_SHAPE_H
 
 #include "kernels/kernel.h"
 
@@ -30,9 +30,16 @@ static inline int64_t touchable_floats(const struct batch *in) {
 }
 
 static inline int64_t all_rows(const struct batch *in) {
-    int64_t rows = 0;
-    for (int32_t t = 0; t < in->num_tables; t++) rows += in->tables[t].rows;
-    return rows;
+    const struct table_shape *last = &in->tables[in->num_tables - 1];
+    return last->first_row + last->rows;
+}
+
+/* Floats of the widest row. */
+static inline int32_t widest(const struct batch *in) {
+    int32_t dim = 1;
+    for (int32_t t = 0; t < in->num_tables; t++)
+        if (in->tables[t].dim > dim) dim = in->tables[t].dim;
+    return dim;
 }
 
 /* For kernels that keep a row number and a position in 32 bits each; hash tables of twice the

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The separate optimizer pass over a compact gradient [runs][stride], one row for each touched row.
+ */
+#ifndef EMBFUSE_DEVICE_COMPACT_CUH
+#define EMBFUSE_DEVICE_COMPACT_CUH
+
+#include "kernels/device/runs.cuh"
+
+/* Most rows that a batch of this shape can touch, padding counted as one. */
+static inline int64_t touchable_rows(const struct batch *in) {
+    int64_t rows = has_padding(in);
+    for (int32_t t = 0; t < in->num_tables; t++) rows += table_touchable(in, t);
+    return rows;
+}
+
+/* A group of lanes takes a row. padding: a key that is none. */
+template <int TILES>
+static __global__ void __launch_bounds__(TILES == 4 ? LARGEST_BLOCK : SMALL_BLOCK)
+    update_compact(const struct compact c, const struct target to, bool wide_keys, uint64_t padding,
+                   int count) {
+    struct lanes g = lanes_here(count);
+    int64_t run = group_number(g);
+    if (run >= *c.runs) return;
+    uint64_t key = wide_keys ? ((const uint64_t *)c.key)[run] : ((const uint32_t *)c.key)[run];
+    if (key == padding) return;
+    int32_t t = table_of_key(to, key), dim = to.tables[t].dim;
+    struct strip<TILES> sum = strip_load<TILES>(g, c.grad + run * c.stride, dim);
+    row_update<TILES>(g, &to.steps[t], &to.io[t], dim, (int64_t)key - to.tables[t].first_row, sum);
+}
+
+static inline cudaError_t compact_update(const struct compact *c, const struct target *to,
+                                         const struct batch *in, cudaStream_t stream) {
+    struct entries e = entries_of(in);
+    struct cover r = cover_of(widest(in));
+    unsigned blocks = blocks_for(touchable_rows(in), groups_of_block(r.count));
+    if (e.count == 0) return cudaSuccess;
+    auto update = r.tiles == 1   ? update_compact<1>
+                  : r.tiles == 2 ? update_compact<2>
+                                 : update_compact<4>;
+    LAUNCH(update, blocks, block_of_lanes(r.count), 0, stream, *c, *to, e.wide_keys, e.padding,
+           r.count);
+    return cudaGetLastError();
+}
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One entry per lookup, as kernels that bring equal rows together carry it: a key that says which
+ * row, and a value that says which gradient row and what it counts.
+ *
+ *   key    first_row + id, so that tables lie one after another; padding gets the key after the
+ *          last row. 32 bits where those suffice, otherwise 64.
+ *   value  where the gradient row begins, in units that divide all gradient rows' offsets: 32 bits
+ *          reach far beyond the memory of a device. Batches with weights or means append the
+ *          coefficient: 64 bits, and nothing needs a second sort, nor the lookup again.
+ */
+#ifndef EMBFUSE_DEVICE_ENTRIES_CUH
+#define EMBFUSE_DEVICE_ENTRIES_CUH
+
+#include "kernels/device/lookup.cuh"
+#include "kernels/shape.h"
+
+struct entries {
+    void *key, *value;
+    int64_t count;
+    uint64_t padding; /* the key of padding */
+    int64_t unit;     /* floats */
+    bool wide_keys, wide_values;
+};
+
+/* The largest power of two that divides every gradient row's offset. */
+static inline int64_t grad_unit(const struct batch *in) {
+    int64_t bits = 0;
+    for (int32_t f = 0; f < in->num_features; f++)
+        bits |= in->features[f].grad_offset | in->features[f].grad_stride;
+    return bits ? bits & -bits : 1;
+}
+
+/* The facts about a batch's entries; their memory is the caller's. */
+static inline struct entries entries_of(const struct batch *in) {
+    struct entries e = {NULL,          NULL,  in->lookups, (uint64_t)all_rows(in),
+                        grad_unit(in), false, false};
+    e.wide_keys = e.padding >= UINT32_MAX; /* no key is ~0: a hash table may call that empty */
+    e.wide_values = in->lookup_weights || has_mean(in);
+    return e;
+}
+
+/* Bits that tell all keys of the batch apart. */
+static inline int key_bits(const struct batch *in) {
+    return bits_for(all_rows(in) + has_padding(in));
+}
+
+static inline size_t key_bytes(const struct entries *e) {
+    return e->wide_keys ? sizeof(uint64_t) : sizeof(uint32_t);
+}
+
+static inline size_t value_bytes(const struct entries *e) {
+    return e->wide_values ? sizeof(uint64_t) : sizeof(uint32_t);
+}
+
+static inline const char *entries_refuse(const struct batch *in) {
+    if (in->lookups > INT32_MAX) return "2^31 lookups or more"; /* CUB counts runs in an int */
+    if (in->grad_floats / grad_unit(in) > UINT32_MAX) return "more than 2^32 gradient rows";
+    return NULL;
+}
+
+static __device__ inline uint64_t entry_key(const struct entries &e, int64_t i) {
+    return e.wide_keys ? ((const uint64_t *)e.key)[i] : ((const uint32_t *)e.key)[i];
+}
+
+static __device__ inline void value_put(const struct entries &e, int64_t i, uint64_t value) {
+    if (e.wide_values)
+        ((uint64_t *)e.value)[i] = value;
+    else
+        ((uint32_t *)e.value)[i] = (uint32_t)value;
+}
+
+static __device__ inline void entry_put(const struct entries &e, int64_t i, uint64_t key,
+                                        uint64_t value) {
+    if (e.wide_keys)
+        ((uint64_t *)e.key)[i] = key;
+    else
+        ((uint32_t *)e.key)[i] = (uint32_t)key;
+    value_put(e, i, value);
+}
+
+static __device__ inline uint64_t entry_value(const struct entries &e, int64_t i) {
+    return e.wide_values ? ((const uint64_t *)e.value)[i] : ((const uint32_t *)e.value)[i];
+}
+
+/* Of a value: floats from batch.grad, and the coefficient. */
+static __device__ inline int64_t value_grad(const struct entries &e, uint64_t value) {
+    return (int64_t)(uint32_t)value * e.unit;
+}
+
+static __device__ inline float value_coefficient(const struct entries &e, uint64_t value) {
+    return e.wide_values ? __uint_as_float((unsigned)(value >> 32)) : 1.0f;
+}
+
+struct entry {
+    uint64_t key, value;
+};
+
+static __device__ inline struct entry entry_of(const struct batch &in, const struct entries &e,
+                                               const struct lookup &l) {
+    struct entry made = {e.padding, 0};
+    if (l.padding) return made;
+    made.key = (uint64_t)(in.device_tables[l.table].first_row + l.row);
+    made.value = (uint64_t)(l.grad / e.unit);
+    if (e.wide_values) made.value |= (uint64_t)__float_as_uint(l.coefficient) << 32;
+    return made;
+}
+
+#endif

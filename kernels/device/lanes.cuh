@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A group of lanes that works on one row at a time: a part of a warp, a warp, or for wide rows a
+ * whole block. Lane l owns the columns 4l .. 4l+3 of every tile of 4*count columns.
+ *
+ * A block of 32 lanes or less per group holds several groups; a group of more lanes is the block.
+ */
+#ifndef EMBFUSE_DEVICE_LANES_CUH
+#define EMBFUSE_DEVICE_LANES_CUH
+
+#include <stdint.h>
+
+#include "kernels/device/launch.h"
+
+enum {
+    WARP = 32,
+    LANE_COLUMNS = 4, /* one 16-byte load */
+    SMALL_BLOCK = 128,
+    LARGEST_BLOCK = 256,
+};
+
+struct lanes {
+    int count;     /* a power of two up to WARP, or a multiple of it */
+    int lane;      /* 0 .. count-1 */
+    int team;      /* lanes that exchange by shuffles: the group, or this warp of it */
+    int me;        /* lane % team */
+    unsigned mask; /* of the team in its warp */
+};
+
+/* Threads of a block of groups with so many lanes, and how many groups that are. */
+static __host__ __device__ inline int block_of_lanes(int count) {
+    return count > WARP ? count : SMALL_BLOCK;
+}
+
+static __host__ __device__ inline int groups_of_block(int count) {
+    return block_of_lanes(count) / count;
+}
+
+static __device__ inline struct lanes lanes_here(int count) {
+    struct lanes g;
+    g.count = count;
+    g.team = count < WARP ? count : WARP;
+    g.lane = (int)threadIdx.x % count;
+    g.me = (int)threadIdx.x % g.team;
+    int first = (int)threadIdx.x % WARP - g.me;
+    g.mask = (count >= WARP ? 0xffffffffu : (1u << count) - 1u) << (count >= WARP ? 0 : first);
+    return g;
+}
+
+/* The number of this thread's group in the grid. */
+static __device__ inline int64_t group_number(const struct lanes &g) {
+    int64_t groups = blockDim.x / (unsigned)g.count;
+    return (int64_t)blockIdx.x * groups + (int)threadIdx.x / g.count;
+}
+
+/* All of the group have come here, and see what each of them wrote before. */
+static __device__ inline void lanes_sync(const struct lanes &g) {
+    if (g.count > WARP)
+        __syncthreads();
+    else
+        __syncwarp(g.mask);
+}
+
+/* What lane `from` of the team brought. */
+template <class T> static __device__ inline T team_get(const struct lanes &g, T value, int from) {
+    return __shfl_sync(g.mask, value, from, g.team);
+}
+
+/* Bit l: what lane l of the team brought. */
+static __device__ inline unsigned team_votes(const struct lanes &g, bool yes) {
+    unsigned votes = __ballot_sync(g.mask, yes);
+    return (votes & g.mask) >> (__ffs((int)g.mask) - 1);
+}
+
+/* What lane 0 of the group brought. */
+template <class T> static __device__ inline T lanes_first(const struct lanes &g, T value) {
+    value = team_get(g, value, 0);
+    if (g.count <= WARP) return value;
+    SHARED(T, first, 1);
+    if (g.lane == 0) first[0] = value;
+    __syncthreads();
+    value = first[0];
+    __syncthreads();
+    return value;
+}
+
+/* The sum over the group, to lane 0, in an order that depends on count alone. */
+static __device__ inline double lanes_sum(const struct lanes &g, double value) {
+    for (int step = g.team / 2; step > 0; step /= 2)
+        value += __shfl_xor_sync(g.mask, value, step, g.team);
+    if (g.count <= WARP) return value;
+    SHARED(double, part, LARGEST_BLOCK / WARP);
+    if (g.me == 0) part[g.lane / WARP] = value;
+    __syncthreads();
+    value = 0;
+    if (g.lane == 0)
+        for (int w = 0; w < g.count / WARP; w++) value += part[w];
+    __syncthreads();
+    return value;
+}
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From a lookup to its row, its gradient row and its coefficient: pooling, mean, weights and padding
+ * are folded in here, so that no kernel makes a pass for them.
+ */
+#ifndef EMBFUSE_DEVICE_LOOKUP_CUH
+#define EMBFUSE_DEVICE_LOOKUP_CUH
+
+#include "kernels/device/lanes.cuh"
+#include "kernels/kernel.h"
+#include "kernels/scratch.h"
+#include "kernels/shape.h"
+
+enum { LOOKUP_BLOCK = 256 };
+
+static inline int64_t flat_bags(const struct batch *in) {
+    return in->num_features * in->bags;
+}
+
+/* Blocks of so many threads that give every one of `count` things a thread; at least one. */
+static inline unsigned blocks_for(int64_t count, int64_t per_block) {
+    return count > 0 ? (unsigned)((count + per_block - 1) / per_block) : 1;
+}
+
+/* The last q in lo .. hi-1 with offsets[q] <= i, given that offsets[lo] <= i. */
+static __device__ inline int64_t last_begun(const int64_t *offsets, int64_t lo, int64_t hi,
+                                            int64_t i) {
+    while (hi - lo > 1) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (offsets[mid] <= i)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* The flat bag of lookup i. Called by a whole warp with consecutive lookups, or equal ones: it finds
+ * the first one's bag together, 32 probes at a time, and then each lane looks nearby. */
+static __device__ inline int64_t bag_of(const struct batch &in, int64_t i) {
+    const unsigned all = 0xffffffffu;
+    int64_t first = __shfl_sync(all, (long long)i, 0), lane = threadIdx.x % WARP;
+    int64_t end = in.num_features * in.bags, lo = 0, hi = end;
+    while (hi - lo > 1) {
+        int64_t step = (hi - lo + WARP - 1) / WARP, probe = lo + lane * step;
+        bool begun = probe < hi && in.offsets[probe] <= first;
+        int64_t last = __popc(__ballot_sync(all, begun)) - 1;
+        lo += last * step;
+        hi = hi < lo + step ? hi : lo + step;
+    }
+    hi = lo + WARP < end ? lo + WARP : end;
+    if (hi < end && in.offsets[hi] <= i) lo = hi, hi = end;
+    return last_begun(in.offsets, lo, hi, i);
+}
+
+struct lookup {
+    int32_t feature, table;
+    int64_t row;
+    int64_t grad;      /* floats from batch.grad to its gradient row */
+    float coefficient; /* that the gradient row counts with */
+    bool padding;      /* it is none at all, and the rest is undefined */
+};
+
+/* Lookup i; scale: of mean_scales(), NULL for a batch without mean. Called as bag_of is. */
+static __device__ inline struct lookup lookup_at(const struct batch &in, const float *scale,
+                                                 int64_t i) {
+    int64_t q = bag_of(in, i), f = q / in.bags;
+    const struct feature *x = &in.device_features[f];
+    struct lookup l;
+    l.feature = (int32_t)f;
+    l.table = x->table;
+    l.row = batch_id(&in, i);
+    l.padding = l.row == x->padding_id;
+    bool sequence = x->pooling == POOL_NONE;
+    l.grad = x->grad_offset +
+             (sequence ? i - in.offsets[f * in.bags] : q - f * in.bags) * x->grad_stride;
+    l.coefficient = in.lookup_weights ? in.lookup_weights[i] : 1.0f;
+    if (x->pooling == POOL_MEAN) l.coefficient *= scale[q];
+    return l;
+}
+
+static inline bool has_mean(const struct batch *in) {
+    for (int32_t f = 0; f < in->num_features; f++)
+        if (in->features[f].pooling == POOL_MEAN) return true;
+    return false;
+}
+
+static inline bool has_padding(const struct batch *in) {
+    for (int32_t f = 0; f < in->num_features; f++)
+        if (in->features[f].padding_id >= 0) return true;
+    return false;
+}
+
+/* A warp takes a bag. */
+static __global__ void __launch_bounds__(LOOKUP_BLOCK)
+    mean_scales(const struct batch in, float *scale) {
+    int64_t q = ((int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x) / WARP;
+    if (q >= in.num_features * in.bags) return;
+    const struct feature *x = &in.device_features[q / in.bags];
+    if (x->pooling != POOL_MEAN) return;
+    int64_t begin = in.offsets[q], counted = in.offsets[q + 1] - begin;
+    if (x->padding_id >= 0) {
+        int64_t padding = 0;
+        for (int64_t i = begin + threadIdx.x % WARP; i < in.offsets[q + 1]; i += WARP)
+            padding += batch_id(&in, i) == x->padding_id;
+        for (int step = WARP / 2; step > 0; step /= 2)
+            padding += __shfl_xor_sync(0xffffffffu, (long long)padding, step);
+        counted -= padding;
+    }
+    if (threadIdx.x % WARP == 0) scale[q] = 1.0f / (float)(counted > 0 ? counted : 1);
+}
+
+/* Takes room for them; NULL where no feature needs them. */
+static inline float *mean_scales_take(struct scratch *s, const struct batch *in) {
+    return has_mean(in) ? (float *)scratch_take(s, flat_bags(in), sizeof(float)) : NULL;
+}
+
+static inline void mean_scales_fill(const struct batch *in, float *scale, cudaStream_t stream) {
+    if (scale)
+        LAUNCH(mean_scales, blocks_for(flat_bags(in), (int)LOOKUP_BLOCK / (int)WARP), LOOKUP_BLOCK,
+               0, stream, *in, scale);
+}
+
+#endif

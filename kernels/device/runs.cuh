@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sums the gradients of every run of equal keys and hands each sum on: to the rule, which updates
+ * the row at once, or to a compact gradient. One launch, whatever the lengths of the runs.
+ *
+ * Entries are cut into chunks of CHUNK, regardless of runs, and a group of lanes takes a chunk: it
+ * fetches the entries' metadata one per lane, and keeps several gradient rows in flight per lane. A
+ * run that lies in the chunk is finished there. The sum of one that began before it becomes the
+ * chunk's *head*, of one that goes on after it the *tail*: partial rows in scratch.
+ *
+ * Chunks are the leaves of a tree with FAN children per node. Whoever is the last of a node's
+ * children to arrive (an integer counter tells) adds up the heads and tails in the order of the
+ * children, finishes the runs that end there, and leaves a head and a tail for the node above. So a
+ * row that is hit 10^8 times costs a few levels, no group waits for another, and no float is added
+ * atomically: the shape of every sum depends on the positions of the entries alone.
+ *
+ * Splitting by entries and not by runs: merge-based CSR SpMV (Merrill and Garland 2016); the last
+ * block finishing: the threadFenceReduction sample of the CUDA toolkit.
+ */
+#ifndef EMBFUSE_DEVICE_RUNS_CUH
+#define EMBFUSE_DEVICE_RUNS_CUH
+
+#include "kernels/device/entries.cuh"
+#include "kernels/device/target.cuh"
+
+enum {
+    CHUNK = 128,
+    FAN = 16, /* a head and a tail of each child make one item per lane of a warp */
+    MOST_LEVELS = 9,
+    FLIGHT = 4, /* 16-byte loads in flight per lane */
+};
+
+/* Nodes of all levels, the chunks first. */
+struct tree {
+    int levels;
+    int64_t count[MOST_LEVELS], first[MOST_LEVELS];
+};
+
+static inline struct tree tree_of(int64_t entries) {
+    struct tree t = {};
+    int64_t nodes = (entries + CHUNK - 1) / CHUNK, first = 0;
+    for (;;) {
+        t.count[t.levels] = nodes;
+        t.first[t.levels++] = first;
+        if (nodes <= 1) return t;
+        first += nodes;
+        nodes = (nodes + FAN - 1) / FAN;
+    }
+}
+
+/* A compact gradient: the distinct keys in the order of the entries, and a row for each. */
+struct compact {
+    const void *key;       /* [runs] as wide as the entries' */
+    const uint32_t *begin; /* [runs] first entry of each */
+    const uint32_t *runs;  /* how many, in device memory */
+    float *grad;           /* [runs][stride]; NULL: rows are updated at once */
+    int64_t stride;
+};
+
+struct runs {
+    struct entries entries;
+    struct tree tree;
+    const float *source; /* batch.grad */
+    int32_t stride;      /* floats of a partial row */
+    float *partial;      /* [nodes][2][stride] head and tail */
+    uint32_t *arrived;   /* [inner nodes], zero */
+    struct target target;
+    struct compact compact;
+};
+
+static inline int64_t tree_nodes(const struct tree *t) {
+    return t->first[t->levels - 1] + t->count[t->levels - 1];
+}
+
+static inline int64_t inner_nodes(const struct tree *t) {
+    return tree_nodes(t) - t->count[0];
+}
+
+/* Everything but entries, target and compact. */
+static inline void runs_lay_out(struct runs *r, struct scratch *s, const struct batch *in,
+                                int64_t entries) {
+    *r = {};
+    r->tree = tree_of(entries);
+    r->source = in->grad;
+    r->stride = (int32_t)row_stride(in);
+    r->partial = (float *)scratch_take(s, 2 * tree_nodes(&r->tree) * r->stride, sizeof(float));
+    r->arrived = (uint32_t *)scratch_take(s, inner_nodes(&r->tree), sizeof(uint32_t));
+}
+
+static inline const char *runs_refuse(const struct batch *in) {
+    const char *why = cover_refuse(in);
+    return why ? why : entries_refuse(in);
+}
+
+/* --- on the device */
+
+/* Does the run of entry i - 1 go on with entry i? Padding is in no run. */
+static __device__ inline bool goes_on(const struct runs &r, int64_t i) {
+    if (i <= 0 || i >= r.entries.count) return false;
+    uint64_t key = entry_key(r.entries, i);
+    return key == entry_key(r.entries, i - 1) && key != r.entries.padding;
+}
+
+/* The number of the run that entry i is in. */
+static __device__ inline int64_t run_of(const struct compact &c, int64_t i) {
+    int64_t lo = 0, hi = *c.runs;
+    while (hi - lo > 1) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (c.begin[mid] <= i)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* One summand: a gradient row with its coefficient, or the sum of a part of a run. */
+struct item {
+    uint32_t place; /* of the row, see the functions row() below */
+    float coefficient;
+    int32_t table, dim; /* dim 0: there is nothing */
+    bool ends;          /* it is the last of its run */
+};
+
+static __device__ inline struct item item_of(const struct runs &r, uint64_t place,
+                                             float coefficient, uint64_t key, bool ends) {
+    int32_t table = table_of_key(r.target, key);
+    return {(uint32_t)place, coefficient, table, r.target.tables[table].dim, ends};
+}
+
+/* The items of a chunk: entries begin .. end-1. */
+struct chunk_items {
+    int64_t begin;
+    int count;
+    int64_t run; /* of the next batch's first entry */
+
+    __device__ chunk_items(const struct runs &r, int64_t chunk) {
+        begin = chunk * CHUNK;
+        count = r.entries.count - begin < CHUNK ? (int)(r.entries.count - begin) : CHUNK;
+        run = r.compact.grad ? run_of(r.compact, begin) : 0;
+    }
+    __device__ struct item get(const struct runs &r, int k) const {
+        uint64_t key = k < count ? entry_key(r.entries, begin + k) : r.entries.padding;
+        if (key == r.entries.padding) return {};
+        uint64_t value = entry_value(r.entries, begin + k);
+        struct item x = item_of(r, (uint32_t)value, value_coefficient(r.entries, value), key,
+                                !goes_on(r, begin + k + 1));
+        if (x.ends && !r.compact.grad)
+            table_prefetch(&r.target.io[x.table], x.dim,
+                           (int64_t)key - r.target.tables[x.table].first_row);
+        return x;
+    }
+    __device__ const float *row(const struct runs &r, uint32_t place) const {
+        return r.source + (int64_t)place * r.entries.unit;
+    }
+    /* An entry of the run that item k ends. */
+    __device__ int64_t entry(int k) const {
+        return begin + k;
+    }
+    /* The number of that run. ends: of the batch of items that k is number `at` of. */
+    __device__ int64_t run_number(const struct runs &, int, unsigned ends, int at) const {
+        return run + __popc(ends & ((1u << at) - 1u));
+    }
+    __device__ void next_batch(unsigned ends) {
+        run += __popc(ends);
+    }
+};
+
+static __device__ inline float *partial_row(const struct runs &r, int level, int64_t node,
+                                            int tail) {
+    return r.partial + (2 * (r.tree.first[level] + node) + tail) * r.stride;
+}
+
+/* The items of an inner node: head and tail of each of its children. */
+struct node_items {
+    int level;     /* of the children */
+    int64_t first; /* child */
+    int64_t span;  /* entries below each */
+    int count;
+
+    __device__ node_items(const struct runs &r, int child_level, int64_t node) {
+        level = child_level;
+        first = node * FAN;
+        span = CHUNK;
+        for (int k = 0; k < level; k++) span *= FAN;
+        int64_t children = r.tree.count[level] - first;
+        count = 2 * (children < FAN ? (int)children : FAN);
+    }
+    __device__ struct item get(const struct runs &r, int k) const {
+        int64_t from = entry(k), to = from + span;
+        if (k >= count) return {};
+        if (to > r.entries.count) to = r.entries.count;
+        bool tail = k % 2, before = goes_on(r, from), after = goes_on(r, to);
+        uint64_t begins = entry_key(r.entries, from), ends = entry_key(r.entries, to - 1);
+        bool through = before && after && begins == ends;
+        if (tail ? !after || through : !before) return {};
+        return item_of(r, (uint64_t)k, 1.0f, tail ? ends : begins, !tail && !through);
+    }
+    __device__ const float *row(const struct runs &r, uint32_t k) const {
+        return partial_row(r, level, first + k / 2, (int)k % 2);
+    }
+    __device__ int64_t entry(int k) const {
+        return (first + k / 2) * span;
+    }
+    __device__ int64_t run_number(const struct runs &r, int k, unsigned, int) const {
+        return run_of(r.compact, entry(k));
+    }
+    __device__ void next_batch(unsigned) {}
+};
+
+/* A run is complete. entry: any of it; run: its number, where there is a list. */
+template <int TILES>
+static __device__ inline void finish(const struct runs &r, const struct lanes &g, int32_t table,
+                                     int32_t dim, int64_t entry, int64_t run,
+                                     const struct strip<TILES> &sum) {
+    if (r.compact.grad) {
+        strip_store(g, r.compact.grad + run * r.compact.stride, dim, sum);
+    } else {
+        int64_t row = (int64_t)entry_key(r.entries, entry) - r.target.tables[table].first_row;
+        row_update<TILES>(g, &r.target.steps[table], &r.target.io[table], dim, row, sum);
+    }
+}
+
+/* Sums items up to the end of each run. open: the first item's run began before these items; the
+ * sum of its part here goes to head, that of a run which goes on after them to tail, or, if it is
+ * that same run, to head. */
+template <int TILES, class Items>
+static __device__ inline void sum_items(const struct runs &r, const struct lanes &g, Items items,
+                                        bool open, float *head) {
+    enum { AHEAD = FLIGHT / TILES };
+    struct strip<TILES> sum = strip_zero<TILES>();
+    int32_t pending = 0; /* dim of the last item if its run goes on, 0 if it ends */
+    for (int at = 0; at < items.count; at += g.team) {
+        const struct item mine = items.get(r, at + g.me);
+        const unsigned there = team_votes(g, mine.dim > 0), ends = team_votes(g, mine.ends);
+        if (there) {
+            int last = WARP - 1 - __clz((int)there);
+            int32_t dim = team_get(g, mine.dim, last);
+            pending = ends >> last & 1 ? 0 : dim;
+        }
+        for (int k = 0; k < g.team && there >> k; k += AHEAD) {
+            struct quad flight[AHEAD][TILES];
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++) {
+                const float *row = items.row(r, team_get(g, mine.place, k + u));
+                float coefficient = team_get(g, mine.coefficient, k + u);
+                int32_t dim = team_get(g, mine.dim, k + u); /* 0 where there is no item: then 0s */
+#pragma unroll
+                for (int j = 0; j < TILES; j++)
+                    flight[u][j] = quad_scale(quad_load(row, tile_column(g, j), dim), coefficient);
+            }
+            /* One pass for each run of the window; items outside of it are left out. */
+            for (int from = 0; from < AHEAD;) {
+                unsigned left = (ends >> k & ((1u << AHEAD) - 1u)) >> from;
+                int to = left ? from + __ffs((int)left) : AHEAD, last = k + to - 1;
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++)
+                    if (u >= from && u < to)
+#pragma unroll
+                        for (int j = 0; j < TILES; j++)
+                            sum.tile[j] = quad_sum(sum.tile[j], flight[u][j]);
+                from = to;
+                if (!left) break;
+                int32_t table = team_get(g, mine.table, last), dim = team_get(g, mine.dim, last);
+                if (open)
+                    strip_store(g, head, dim, sum);
+                else
+                    finish(r, g, table, dim, items.entry(at + last),
+                           r.compact.grad ? items.run_number(r, at + last, ends, last) : 0, sum);
+                open = false;
+                sum = strip_zero<TILES>();
+            }
+        }
+        items.next_batch(ends);
+    }
+    if (pending > 0) strip_store(g, open ? head : head + r.stride, pending, sum);
+}
+
+/* Is this group the last of a node's children to arrive? Then it sees what all of them wrote. */
+static __device__ inline bool last_to_arrive(const struct lanes &g, uint32_t *arrived,
+                                             int64_t children) {
+    __threadfence();
+    lanes_sync(g);
+    unsigned before = 0;
+    if (g.lane == 0) before = atomicAdd(arrived, 1u);
+    before = lanes_first(g, before);
+    __threadfence();
+    return before + 1 == (uint64_t)children;
+}
+
+template <int TILES>
+static __global__ void __launch_bounds__(TILES == 4 ? LARGEST_BLOCK : SMALL_BLOCK,
+                                         TILES == 4 ? 1 : 3)
+    sum_runs(const __grid_constant__ struct runs r, int count) {
+    struct lanes g = lanes_here(count);
+    int64_t node = group_number(g);
+    if (node >= r.tree.count[0]) return;
+    sum_items<TILES>(r, g, chunk_items(r, node), goes_on(r, node * CHUNK),
+                     partial_row(r, 0, node, 0));
+    uint32_t *arrived = r.arrived;
+    for (int level = 0; level + 1 < r.tree.levels; level++) {
+        node /= FAN;
+        struct node_items items(r, level, node);
+        if (!last_to_arrive(g, &arrived[node], items.count / 2)) return;
+        arrived += r.tree.count[level + 1];
+        sum_items<TILES>(r, g, items, goes_on(r, items.entry(0)),
+                         partial_row(r, level + 1, node, 0));
+    }
+}
+
+static inline cudaError_t runs_sum(const struct runs *r, const struct batch *in,
+                                   cudaStream_t stream) {
+    struct cover c = cover_of(widest(in));
+    unsigned blocks = blocks_for(r->tree.count[0], groups_of_block(c.count));
+    if (r->entries.count == 0) return cudaSuccess;
+    auto sum = c.tiles == 1 ? sum_runs<1> : c.tiles == 2 ? sum_runs<2> : sum_runs<4>;
+    LAUNCH(sum, blocks, block_of_lanes(c.count), 0, stream, *r, c.count);
+    return cudaGetLastError();
+}
+
+#endif

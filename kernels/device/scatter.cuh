@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Adding the gradient row of every lookup to a row of its own choice, by atomics, in no order.
+ *
+ * A warp takes 32 lookups: every lane finds out about one of them, then they are added one after
+ * another, or several at a time where rows are narrow.
+ */
+#ifndef EMBFUSE_DEVICE_SCATTER_CUH
+#define EMBFUSE_DEVICE_SCATTER_CUH
+
+#include "kernels/device/lookup.cuh"
+#include "kernels/device/row.cuh"
+
+/* Where a lookup's gradient goes, and what it is multiplied with there. */
+struct destination {
+    float *row;
+    float factor;
+};
+
+/* Lanes of a warp that take a row of this dim together. */
+static inline int scatter_lanes(int32_t dim) {
+    int lanes = 1;
+    while (lanes < WARP && lanes * LANE_COLUMNS < dim) lanes *= 2;
+    return lanes;
+}
+
+/* A thread per lookup; to(lookup) says where it goes. */
+template <class To>
+static __global__ void __launch_bounds__(LOOKUP_BLOCK)
+    scatter(const struct batch in, const float *scale, int lanes, const To to) {
+    const unsigned all = 0xffffffffu;
+    int64_t i = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x, last = in.lookups - 1;
+    struct lookup l = lookup_at(in, scale, i < last ? i : last);
+    struct destination d = {NULL, 0};
+    int32_t dim = 0;
+    if (i <= last && !l.padding) {
+        d = to(l);
+        dim = in.device_tables[l.table].dim;
+    }
+    int lane = (int)threadIdx.x % WARP, group = lane / lanes;
+    for (int k = group; k < WARP; k += WARP / lanes) {
+        float *row = (float *)(uintptr_t)__shfl_sync(all, (unsigned long long)(uintptr_t)d.row, k);
+        int64_t grad = __shfl_sync(all, (long long)l.grad, k);
+        float factor = __shfl_sync(all, d.factor * l.coefficient, k);
+        int32_t width = __shfl_sync(all, dim, k);
+        for (int32_t column = lane % lanes * LANE_COLUMNS; column < width;
+             column += lanes * LANE_COLUMNS) {
+            struct quad q = quad_read(in.grad + grad, column, width);
+            quad_add_atomically(row, column, width, quad_scale(q, factor));
+        }
+    }
+}
+
+template <class To>
+static inline cudaError_t scatter_enqueue(const struct batch *in, const float *scale, const To &to,
+                                          cudaStream_t stream) {
+    if (in->lookups == 0) return cudaSuccess;
+    LAUNCH(scatter<To>, blocks_for(in->lookups, LOOKUP_BLOCK), LOOKUP_BLOCK, 0, stream, *in, scale,
+           scatter_lanes(widest(in)), to);
+    return cudaGetLastError();
+}
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The device-wide primitives of CUB that kernels use, instantiated once (sort.cu): they take most
+ * of the time that nvcc needs for the suite. All enqueue on a stream and return a cudaError_t.
+ */
+#ifndef EMBFUSE_DEVICE_SORT_H
+#define EMBFUSE_DEVICE_SORT_H
+
+#include <stdint.h>
+
+#include "kernels/device/launch.h"
+
+/* Two buffers each of keys and values, of which [now] holds the content. */
+struct sort_buffers {
+    void *key[2], *value[2];
+    bool wide_keys, wide_values; /* 64-bit, otherwise 32-bit */
+    int now;
+};
+
+/* Stable radix sort by the lowest `bits` bits of the keys. temp NULL: only sets *temp_bytes. Flips
+ * b->now where the result is in the other buffers. */
+cudaError_t sort_pairs(void *temp, size_t *temp_bytes, struct sort_buffers *b, uint32_t count,
+                       int bits, cudaStream_t stream);
+
+/* Of count sorted keys: the distinct ones, how often each occurs, and how many there are. */
+cudaError_t run_lengths(void *temp, size_t *temp_bytes, const void *keys, bool wide_keys,
+                        void *distinct, uint32_t *lengths, uint32_t *runs, uint32_t count,
+                        cudaStream_t stream);
+
+/* Exclusive prefix sums. */
+cudaError_t prefix_sums(void *temp, size_t *temp_bytes, const uint32_t *from, uint32_t *to,
+                        uint32_t count, cudaStream_t stream);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Entries sorted by row: one kernel writes them, CUB sorts them by the bits that tell the batch's
+ * rows apart. Stable, so a row's entries stay in the order of the lookups.
+ *
+ * Traffic per lookup, 32-bit keys and values: the id and 8 bytes written, 4 read for all histograms
+ * of the sort at once, 16 for each 8 bits of row number. With 24 bits and 64-bit ids 68 bytes.
+ */
+#ifndef EMBFUSE_DEVICE_SORTED_CUH
+#define EMBFUSE_DEVICE_SORTED_CUH
+
+#include "kernels/device/entries.cuh"
+#include "kernels/device/sort.h"
+
+/* What lies before a feature where some tables go another way than the entries. */
+struct before {
+    int64_t slices;  /* of tables that go another way, see fused/small.cuh */
+    int64_t lookups; /* of those that do not; -1: the feature's table does */
+};
+
+/* A thread per lookup: writes the entries in the order of the lookups, and zeros. */
+static __global__ void __launch_bounds__(LOOKUP_BLOCK)
+    write_entries(const struct batch in, const struct entries e, const float *scale,
+                  const struct before *before, uint32_t *zeros, int64_t num_zeros) {
+    int64_t i = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x, last = in.lookups - 1;
+    if (i < num_zeros) zeros[i] = 0;
+    struct lookup l = lookup_at(in, scale, i < last ? i : last);
+    if (i > last) return;
+    struct entry made = entry_of(in, e, l);
+    int64_t at = i;
+    if (before) {
+        if (before[l.feature].lookups < 0) return;
+        at = before[l.feature].lookups + i - in.offsets[l.feature * in.bags];
+    }
+    entry_put(e, at, made.key, made.value);
+}
+
+struct sorted {
+    struct entries entries;
+    struct sort_buffers buffers;
+    void *temp;
+    size_t temp_bytes;
+    int bits;
+    float *scale;
+};
+
+/* Of `entries` lookups of the batch. */
+static inline void sorted_lay_out(struct sorted *x, struct scratch *s, const struct batch *in,
+                                  int64_t entries) {
+    x->entries = entries_of(in);
+    x->entries.count = entries;
+    x->bits = key_bits(in);
+    x->scale = mean_scales_take(s, in);
+    x->buffers = (struct sort_buffers){};
+    x->buffers.wide_keys = x->entries.wide_keys;
+    x->buffers.wide_values = x->entries.wide_values;
+    for (int k = 0; k < 2; k++) {
+        x->buffers.key[k] = scratch_take(s, entries, key_bytes(&x->entries));
+        x->buffers.value[k] = scratch_take(s, entries, value_bytes(&x->entries));
+    }
+    x->temp_bytes = 0;
+    sort_pairs(NULL, &x->temp_bytes, &x->buffers, (uint32_t)entries, x->bits, NULL);
+    x->temp = scratch_take(s, (int64_t)x->temp_bytes, 1);
+}
+
+/* Where the sorted entries are, known before they are sorted: every 8 bits change the buffers. */
+static inline struct entries sorted_entries(const struct sorted *x) {
+    struct entries e = x->entries;
+    e.key = x->buffers.key[x->buffers.now];
+    e.value = x->buffers.value[x->buffers.now];
+    return e;
+}
+
+/* Enqueues writing and sorting; zeroes zeros[num_zeros] on the way. before: [num_features], NULL
+ * where all lookups become entries. */
+static inline cudaError_t sorted_fill(struct sorted *x, const struct batch *in,
+                                      const struct before *before, uint32_t *zeros,
+                                      int64_t num_zeros, cudaStream_t stream) {
+    if (x->entries.count == 0) return cudaSuccess;
+    LAUNCH(write_entries, blocks_for(in->lookups, LOOKUP_BLOCK), LOOKUP_BLOCK, 0, stream, *in,
+           sorted_entries(x), x->scale, before, zeros, num_zeros);
+    if (x->bits == 0) return cudaGetLastError();
+    cudaError_t status = sort_pairs(x->temp, &x->temp_bytes, &x->buffers,
+                                    (uint32_t)x->entries.count, x->bits, stream);
+    return status == cudaSuccess ? cudaGetLastError() : status;
+}
+
+#endif

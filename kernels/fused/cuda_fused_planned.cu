@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The fused kernel with an index that was built in the forward pass: rows were read there by the
+ * same ids, so the entries can be written and sorted beside it, off the critical path of the
+ * backward pass. What is timed as the step is the sum and the update alone; the time of the plan
+ * stands beside it. Not a rival of kernels that sort in the step: it says what their sort costs, and
+ * what a training system that can hide it gets.
+ *
+ * Everything else as in cuda_fused.cu. The idea: hoisting the transpose into the forward pass, as in
+ * torchrec's Triton TBE, and FBGEMM's proposed preprocessing of backward indices.
+ */
+#include "kernels/fused/fused.cuh"
+
+/* Leaves the sorted entries in the first pair of buffers, where run looks for them, whichever pair
+ * the sort ends in. */
+static int plan(const struct batch *in, const struct launch *how) {
+    cudaStream_t stream = (cudaStream_t)how->stream;
+    struct fused p;
+    fused_lay_out(&p, in, how->scratch);
+    struct entries e = sorted_entries(&p.sorted);
+    cudaError_t status = fused_index(&p, in, stream);
+    struct entries sorted = sorted_entries(&p.sorted);
+    if (status != cudaSuccess || sorted.key == e.key) return status;
+    status = cudaMemcpyAsync(e.key, sorted.key, (size_t)e.count * key_bytes(&e),
+                             cudaMemcpyDeviceToDevice, stream);
+    if (status != cudaSuccess) return status;
+    return cudaMemcpyAsync(e.value, sorted.value, (size_t)e.count * value_bytes(&e),
+                           cudaMemcpyDeviceToDevice, stream);
+}
+
+static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
+               const struct launch *how) {
+    cudaStream_t stream = (cudaStream_t)how->stream;
+    struct fused p;
+    fused_lay_out(&p, in, how->scratch);
+    int64_t counters = inner_nodes(&p.runs.tree);
+    cudaError_t status = cudaSuccess;
+    if (counters > 0) /* the plan zeroed them too, but a plan may serve several steps */
+        status =
+            cudaMemsetAsync(p.runs.arrived, 0, (size_t)counters * sizeof *p.runs.arrived, stream);
+    if (status == cudaSuccess) status = fused_update(&p, in, steps, io, stream);
+    stage_done(how, STAGE_UPDATE);
+    return status;
+}
+
+DEFINE_KERNEL(cuda_fused_planned) = {
+    .name = "cuda_fused_planned",
+    .label = "CUDA fused, planned ahead",
+    .idea = "As cuda_fused, with entries sorted ahead of the step: the sort is not in its time.",
+    .place = ON_DEVICE,
+    .rules = ALL_RULES,
+    .traits = DETERMINISTIC,
+    .accepts = fused_accepts,
+    .scratch_bytes = fused_scratch_bytes,
+    .plan = plan,
+    .run = run,
+};

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Atomic scatter into a gradient of the touched rows: lookups mark their rows in a bitmap, a row's
+ * rank in it is its place in a compact gradient, every lookup adds to that atomically, and a
+ * separate kernel updates the touched rows. The dense baseline without its rows that nobody looked
+ * up.
+ *
+ * Who owns what: a thread a lookup for the bitmap, a word of it for the ranks; scatter.cuh; a group
+ * of lanes updates a row (compact.cuh).
+ * Scratch and traffic: 3/8 byte per row of the tables; [touchable][dim] floats, zeroed, added to
+ * atomically, read once.
+ * Not deterministic: atomics come in any order.
+ * Wins over a sort where the tables are small and flatly hit; loses where hot rows make atomics
+ * queue up, or where tables are so large that the bitmap is.
+ */
+#include "kernels/device/compact.cuh"
+#include "kernels/device/scatter.cuh"
+#include "kernels/device/sort.h"
+
+struct marks {
+    uint32_t *bits;  /* [words] bit r of it all: row number r is touched */
+    uint32_t *count; /* [words] bits in each */
+    uint32_t *rank;  /* [words] bits in those before */
+    int64_t words;
+};
+
+struct plan {
+    struct marks marks;
+    float *scale;
+    uint32_t *touched; /* how many */
+    void *key;         /* [touchable] their numbers */
+    bool wide_keys;
+    struct compact compact;
+    void *temp;
+    size_t temp_bytes;
+};
+
+static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
+    struct scratch s = {(char *)base, 0};
+    struct entries e = entries_of(in);
+    int64_t words = (all_rows(in) + 31) / 32, rows = touchable_rows(in), stride = row_stride(in);
+    p->wide_keys = e.wide_keys;
+    p->scale = mean_scales_take(&s, in);
+    p->marks.words = words;
+    p->marks.bits = (uint32_t *)scratch_take(&s, words, sizeof(uint32_t));
+    p->marks.count = (uint32_t *)scratch_take(&s, words, sizeof(uint32_t));
+    p->marks.rank = (uint32_t *)scratch_take(&s, words, sizeof(uint32_t));
+    p->touched = (uint32_t *)scratch_take(&s, 1, sizeof(uint32_t));
+    p->key = scratch_take(&s, rows, key_bytes(&e));
+    float *grad = (float *)scratch_take(&s, rows * stride, sizeof *grad);
+    p->compact = {p->key, NULL, p->touched, grad, stride};
+    p->temp_bytes = 0;
+    prefix_sums(NULL, &p->temp_bytes, NULL, NULL, (uint32_t)words, NULL);
+    p->temp = scratch_take(&s, (int64_t)p->temp_bytes, 1);
+    return s.used;
+}
+
+static size_t scratch_bytes(const struct batch *shape, int) {
+    struct plan p;
+    return lay_out(&p, shape, NULL);
+}
+
+static const char *accepts(const struct batch *in) {
+    if (all_rows(in) / 32 >= UINT32_MAX) return "more than 2^37 rows";
+    return cover_refuse(in);
+}
+
+static __device__ inline int64_t row_number(const struct table_shape *tables,
+                                            const struct lookup &l) {
+    return tables[l.table].first_row + l.row;
+}
+
+static __global__ void __launch_bounds__(LOOKUP_BLOCK)
+    mark_rows(const struct batch in, const float *scale, uint32_t *bits) {
+    int64_t i = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x, last = in.lookups - 1;
+    struct lookup l = lookup_at(in, scale, i < last ? i : last);
+    if (i > last || l.padding) return;
+    int64_t row = row_number(in.device_tables, l);
+    atomicOr(&bits[row / 32], 1u << row % 32);
+}
+
+static __global__ void __launch_bounds__(LOOKUP_BLOCK) count_marks(const struct marks m) {
+    int64_t w = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x;
+    if (w < m.words) m.count[w] = (uint32_t)__popc(m.bits[w]);
+}
+
+/* A thread per word: the row numbers of its bits; the last one knows how many there are in all. */
+static __global__ void __launch_bounds__(LOOKUP_BLOCK)
+    list_rows(const struct marks m, void *key, bool wide, uint32_t *touched) {
+    int64_t w = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x;
+    if (w >= m.words) return;
+    uint32_t next = m.rank[w];
+    for (uint32_t left = m.bits[w]; left; left &= left - 1, next++) {
+        uint64_t row = (uint64_t)w * 32 + (uint64_t)(__ffs((int)left) - 1);
+        if (wide)
+            ((uint64_t *)key)[next] = row;
+        else
+            ((uint32_t *)key)[next] = (uint32_t)row;
+    }
+    if (w == m.words - 1) *touched = next;
+}
+
+/* A thread per 16 bytes of the gradients of touched rows. */
+static __global__ void __launch_bounds__(LOOKUP_BLOCK) zero_rows(const struct compact c) {
+    int64_t quads = *c.runs * c.stride / LANE_COLUMNS;
+    int64_t i = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x;
+    if (i < quads) ((float4 *)c.grad)[i] = make_float4(0, 0, 0, 0);
+}
+
+struct to_touched {
+    const struct table_shape *tables;
+    struct marks marks;
+    float *grad;
+    int64_t stride;
+
+    __device__ struct destination operator()(const struct lookup &l) const {
+        int64_t row = row_number(tables, l);
+        unsigned below = marks.bits[row / 32] & ((1u << row % 32) - 1u);
+        return {grad + (marks.rank[row / 32] + (int64_t)__popc(below)) * stride, 1.0f};
+    }
+};
+
+static cudaError_t enqueue_index(struct plan *p, const struct batch *in, cudaStream_t stream) {
+    struct marks m = p->marks;
+    unsigned blocks = blocks_for(m.words, LOOKUP_BLOCK);
+    mean_scales_fill(in, p->scale, stream);
+    cudaError_t status = cudaMemsetAsync(m.bits, 0, (size_t)m.words * sizeof *m.bits, stream);
+    if (status != cudaSuccess) return status;
+    LAUNCH(mark_rows, blocks_for(in->lookups, LOOKUP_BLOCK), LOOKUP_BLOCK, 0, stream, *in, p->scale,
+           m.bits);
+    LAUNCH(count_marks, blocks, LOOKUP_BLOCK, 0, stream, m);
+    status = prefix_sums(p->temp, &p->temp_bytes, m.count, m.rank, (uint32_t)m.words, stream);
+    if (status != cudaSuccess) return status;
+    LAUNCH(list_rows, blocks, LOOKUP_BLOCK, 0, stream, m, p->key, p->wide_keys, p->touched);
+    return cudaGetLastError();
+}
+
+static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
+               const struct launch *how) {
+    cudaStream_t stream = (cudaStream_t)how->stream;
+    struct plan p;
+    lay_out(&p, in, how->scratch);
+    cudaError_t status = in->lookups ? enqueue_index(&p, in, stream) : cudaSuccess;
+    stage_done(how, STAGE_INDEX);
+    int64_t quads = touchable_rows(in) * p.compact.stride / LANE_COLUMNS;
+    if (status == cudaSuccess && in->lookups)
+        LAUNCH(zero_rows, blocks_for(quads, LOOKUP_BLOCK), LOOKUP_BLOCK, 0, stream, p.compact);
+    stage_done(how, STAGE_ZERO);
+    struct to_touched to = {in->device_tables, p.marks, p.compact.grad, p.compact.stride};
+    if (status == cudaSuccess) status = scatter_enqueue(in, p.scale, to, stream);
+    stage_done(how, STAGE_REDUCE);
+    struct target target = target_of(in, steps, io);
+    if (status == cudaSuccess) status = compact_update(&p.compact, &target, in, stream);
+    stage_done(how, STAGE_UPDATE);
+    return status;
+}
+
+DEFINE_KERNEL(cuda_atomic) = {
+    .name = "cuda_atomic",
+    .label = "CUDA atomic scatter",
+    .idea =
+        "Every lookup adds its gradient row atomically to a buffer of touched rows; then update.",
+    .place = ON_DEVICE,
+    .rules = ALL_RULES,
+    .traits = 0,
+    .accepts = accepts,
+    .scratch_bytes = scratch_bytes,
+    .plan = NULL,
+    .run = run,
+};

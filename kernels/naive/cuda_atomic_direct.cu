@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Atomic scatter straight into the weights: every lookup subtracts its own step. Right for SGD only,
+ * the one rule that is linear in the gradient: for all others a step per lookup is another function
+ * than a step for the sum. Even so the weight is rounded once per lookup and not once per row.
+ * The default of HugeCTR's SGD ("atomic update").
+ *
+ * Who owns what: scatter.cuh; a warp takes 32 lookups. No scratch, but for the divisors of means.
+ * Not deterministic: atomics come in any order.
+ * Wins where hardly any row is hit twice; loses where hot rows make atomics queue up.
+ */
+#include "kernels/device/scatter.cuh"
+
+static float *lay_out(struct scratch *s, const struct batch *in) {
+    return mean_scales_take(s, in);
+}
+
+static size_t scratch_bytes(const struct batch *shape, int) {
+    struct scratch s = {NULL, 0};
+    lay_out(&s, shape);
+    return s.used;
+}
+
+/* To the weights, against the gradient. */
+struct step_down {
+    const struct table_shape *tables;
+    const struct rule_step *steps;
+    const struct table *io;
+
+    __device__ struct destination operator()(const struct lookup &l) const {
+        return {io[l.table].weight + l.row * tables[l.table].dim, -steps[l.table].rule.lr};
+    }
+};
+
+static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
+               const struct launch *how) {
+    cudaStream_t stream = (cudaStream_t)how->stream;
+    struct scratch s = {(char *)how->scratch, 0};
+    float *scale = lay_out(&s, in);
+    mean_scales_fill(in, scale, stream);
+    struct step_down to = {in->device_tables, steps, io};
+    cudaError_t status = scatter_enqueue(in, scale, to, stream);
+    stage_done(how, STAGE_UPDATE);
+    return status;
+}
+
+DEFINE_KERNEL(cuda_atomic_direct) = {
+    .name = "cuda_atomic_direct",
+    .label = "CUDA atomic scatter into weights",
+    .idea = "Every lookup subtracts its step from the weights atomically; SGD only.",
+    .place = ON_DEVICE,
+    .rules = 1u << RULE_SGD,
+    .traits = STEP_PER_LOOKUP,
+    .accepts = NULL,
+    .scratch_bytes = scratch_bytes,
+    .plan = NULL,
+    .run = run,
+};

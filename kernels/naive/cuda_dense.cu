@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The dense baseline: a gradient of all rows is zeroed, every lookup adds to it atomically, and the
+ * optimizer sweeps over all rows, touched or not. What nn.Embedding(sparse=False) and a dense
+ * optimizer do in PyTorch.
+ *
+ * Who owns what: scatter.cuh for the gradient; a group of lanes sweeps a row.
+ * Scratch and traffic: a float for every float of the tables, written twice, read once; and every
+ * weight and state read and written once.
+ * Not deterministic: atomics come in any order. Rows that nobody looked up take a step with a zero
+ * gradient, which for momentum and Adam is another operation than the lazy one.
+ * Wins on tables so small that nearly every row is touched; cannot run where the gradient does not
+ * fit beside the tables.
+ */
+#include "kernels/device/scatter.cuh"
+#include "kernels/device/target.cuh"
+
+/* Floats of a table's gradient, up to where the next one's may begin with an aligned row. */
+HOST_DEVICE int64_t table_floats(const struct table_shape *t) {
+    return (t->rows * t->dim + LANE_COLUMNS - 1) / LANE_COLUMNS * LANE_COLUMNS;
+}
+
+struct plan {
+    float *scale, *grad;
+    int64_t *first; /* [num_tables] floats of grad before the table's */
+    int64_t floats;
+};
+
+static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
+    struct scratch s = {(char *)base, 0};
+    p->floats = 0;
+    for (int32_t t = 0; t < in->num_tables; t++) p->floats += table_floats(&in->tables[t]);
+    p->scale = mean_scales_take(&s, in);
+    p->first = (int64_t *)scratch_take(&s, in->num_tables, sizeof *p->first);
+    p->grad = (float *)scratch_take(&s, p->floats, sizeof *p->grad);
+    return s.used;
+}
+
+static size_t scratch_bytes(const struct batch *shape, int) {
+    struct plan p;
+    return lay_out(&p, shape, NULL);
+}
+
+/* Where each table's gradient begins; one thread. */
+static __global__ void find_first(const struct table_shape *tables, int32_t count, int64_t *first) {
+    int64_t next = 0;
+    for (int32_t t = 0; t < count; t++) {
+        first[t] = next;
+        next += table_floats(&tables[t]);
+    }
+}
+
+struct to_gradient {
+    const struct table_shape *tables;
+    const int64_t *first;
+    float *grad;
+
+    __device__ struct destination operator()(const struct lookup &l) const {
+        return {grad + first[l.table] + l.row * tables[l.table].dim, 1.0f};
+    }
+};
+
+/* A group of lanes takes a row of any table. */
+template <int TILES>
+static __global__ void __launch_bounds__(TILES == 4 ? LARGEST_BLOCK : SMALL_BLOCK)
+    sweep(const struct target to, const int64_t *first, const float *grad, int64_t rows,
+          int count) {
+    struct lanes g = lanes_here(count);
+    int64_t key = group_number(g);
+    if (key >= rows) return;
+    int32_t t = table_of_key(to, (uint64_t)key), dim = to.tables[t].dim;
+    int64_t row = key - to.tables[t].first_row;
+    struct strip<TILES> sum = strip_load<TILES>(g, grad + first[t] + row * dim, dim);
+    row_update<TILES>(g, &to.steps[t], &to.io[t], dim, row, sum);
+}
+
+static cudaError_t enqueue_sweep(const struct plan *p, const struct target &to,
+                                 const struct batch *in, cudaStream_t stream) {
+    struct cover c = cover_of(widest(in));
+    int64_t rows = all_rows(in);
+    unsigned blocks = blocks_for(rows, groups_of_block(c.count));
+    auto update = c.tiles == 1 ? sweep<1> : c.tiles == 2 ? sweep<2> : sweep<4>;
+    LAUNCH(update, blocks, block_of_lanes(c.count), 0, stream, to, p->first, p->grad, rows,
+           c.count);
+    return cudaGetLastError();
+}
+
+static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
+               const struct launch *how) {
+    cudaStream_t stream = (cudaStream_t)how->stream;
+    struct plan p;
+    lay_out(&p, in, how->scratch);
+    mean_scales_fill(in, p.scale, stream);
+    LAUNCH(find_first, 1, 1, 0, stream, in->device_tables, in->num_tables, p.first);
+    stage_done(how, STAGE_INDEX);
+    cudaError_t status = cudaMemsetAsync(p.grad, 0, (size_t)p.floats * sizeof *p.grad, stream);
+    stage_done(how, STAGE_ZERO);
+    struct to_gradient to = {in->device_tables, p.first, p.grad};
+    if (status == cudaSuccess) status = scatter_enqueue(in, p.scale, to, stream);
+    stage_done(how, STAGE_REDUCE);
+    if (status == cudaSuccess) status = enqueue_sweep(&p, target_of(in, steps, io), in, stream);
+    stage_done(how, STAGE_UPDATE);
+    return status;
+}
+
+DEFINE_KERNEL(cuda_dense) = {
+    .name = "cuda_dense",
+    .label = "CUDA dense baseline",
+    .idea = "Zero a gradient of all rows, add lookups atomically, sweep the optimizer over all.",
+    .place = ON_DEVICE,
+    .rules = ALL_RULES,
+    .traits = DENSE_GRAD | DENSE_STEP,
+    .accepts = cover_refuse,
+    .scratch_bytes = scratch_bytes,
+    .plan = NULL,
+    .run = run,
+};

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Hash-then-reduce: a hash table counts how often each row occurs, every row gets a stretch of that
+ * many entries, lookups are put there, and from then on all is as after a sort: runs are summed into
+ * a compact gradient, and a separate kernel applies the optimizer. Grouping without an order.
+ *
+ * Who owns what: a thread a lookup for inserting and placing; lanes of a warp that bring the same
+ * row insert it once. A block takes a stretch of slots to hand out entries. runs.cuh, compact.cuh.
+ * Scratch per lookup: 2 to 4 slots of 12 bytes, 24 bytes of entries and their places, and the compact
+ * gradient. Traffic: the table is visited twice at random, whatever the number of rows.
+ * Not deterministic: a row's entries lie in the order in which threads came.
+ * Wins over the sort where row numbers have many bits and the hash table fits in L2.
+ * The idea: the hash-based deduplication of HierarchicalKV and dynamicemb; combining equal rows of a
+ * warp: Adinetz (2014), warp-aggregated atomics.
+ */
+#include "kernels/device/compact.cuh"
+#include "kernels/device/sort.h"
+
+enum { SLOT_BLOCK = 256 };
+
+/* Open addressing, linear probing; a slot that is all ones is empty. */
+struct slots {
+    void *key;              /* [count] as wide as the entries' */
+    uint32_t *hits, *begin; /* [count] lookups of the row, and its first entry */
+    uint64_t count;         /* a power of two */
+};
+
+struct plan {
+    struct slots slots;
+    struct runs runs;
+    float *scale;
+    uint32_t *slot, *place; /* [lookups] slot, and place among the lookups of its row */
+    void *value;            /* [lookups] in the order of the lookups */
+    void *key;              /* [touchable] distinct ones */
+    uint32_t *begin;        /* [touchable] */
+    struct totals *totals;
+};
+
+/* Counted while the entries are handed out. */
+struct totals {
+    unsigned long long both; /* low half: runs; high half: their entries */
+    uint32_t padding;        /* lookups that are none: their entries are the last ones */
+    uint32_t runs;
+};
+
+static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
+    struct scratch s = {(char *)base, 0};
+    int64_t rows = touchable_rows(in), stride = row_stride(in);
+    runs_lay_out(&p->runs, &s, in, in->lookups);
+    p->scale = mean_scales_take(&s, in);
+    struct entries e = entries_of(in);
+    e.key = scratch_take(&s, in->lookups, key_bytes(&e));
+    e.value = scratch_take(&s, in->lookups, value_bytes(&e));
+    p->runs.entries = e;
+    p->slots.count = UINT64_C(1) << bits_for(2 * in->lookups + 1);
+    p->slots.key = scratch_take(&s, (int64_t)p->slots.count, key_bytes(&e));
+    p->slots.hits = (uint32_t *)scratch_take(&s, (int64_t)p->slots.count, sizeof(uint32_t));
+    p->slots.begin = (uint32_t *)scratch_take(&s, (int64_t)p->slots.count, sizeof(uint32_t));
+    p->slot = (uint32_t *)scratch_take(&s, in->lookups, sizeof(uint32_t));
+    p->place = (uint32_t *)scratch_take(&s, in->lookups, sizeof(uint32_t));
+    p->value = scratch_take(&s, in->lookups, value_bytes(&e));
+    p->key = scratch_take(&s, rows, key_bytes(&e));
+    p->begin = (uint32_t *)scratch_take(&s, rows, sizeof *p->begin);
+    p->totals = (struct totals *)scratch_take(&s, 1, sizeof *p->totals);
+    float *grad = (float *)scratch_take(&s, rows * stride, sizeof *grad);
+    p->runs.compact = {p->key, p->begin, base ? &p->totals->runs : NULL, grad, stride};
+    return s.used;
+}
+
+static size_t scratch_bytes(const struct batch *shape, int) {
+    struct plan p;
+    return lay_out(&p, shape, NULL);
+}
+
+/* The slot of a key, which is put there if it is new. */
+static __device__ inline uint64_t find_slot(const struct slots &s, bool wide, uint64_t key) {
+    uint64_t at = key * UINT64_C(0x9e3779b97f4a7c15) >> 20;
+    for (;; at++) {
+        at &= s.count - 1;
+        uint64_t found;
+        if (wide) {
+            found = atomicCAS((unsigned long long *)s.key + at, ~0ull, (unsigned long long)key);
+            if (found == ~UINT64_C(0)) return at;
+        } else {
+            found = atomicCAS((unsigned *)s.key + at, ~0u, (unsigned)key);
+            if (found == ~0u) return at;
+        }
+        if (found == key) return at;
+    }
+}
+
+/* A thread per lookup. */
+static __global__ void __launch_bounds__(LOOKUP_BLOCK)
+    insert(const struct batch in, const struct entries e, const float *scale, const struct slots s,
+           uint32_t *slot, uint32_t *place, void *value, uint32_t *padding) {
+    int64_t i = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x, last = in.lookups - 1;
+    struct entry made = entry_of(in, e, lookup_at(in, scale, i < last ? i : last));
+    bool counts = i <= last && made.key != e.padding;
+    uint64_t key = counts ? made.key : ~UINT64_C(0);
+    unsigned same = __match_any_sync(0xffffffffu, (unsigned long long)key);
+    int leader = __ffs((int)same) - 1, lane = (int)threadIdx.x % WARP;
+    uint32_t at = 0, first = 0;
+    if (lane == leader && counts) {
+        at = (uint32_t)find_slot(s, e.wide_keys, key);
+        first = atomicAdd(&s.hits[at], (unsigned)__popc(same));
+    }
+    at = __shfl_sync(same, at, leader);
+    first = __shfl_sync(same, first, leader);
+    if (i > last) return;
+    slot[i] = at;
+    place[i] = counts ? first + (unsigned)__popc(same & ((1u << lane) - 1u))
+                      : (uint32_t)last - atomicAdd(padding, 1u);
+    struct entries unplaced = e;
+    unplaced.value = value;
+    value_put(unplaced, i, made.value);
+    if (!counts) slot[i] = UINT32_MAX;
+}
+
+/* A thread per slot. One addition per block hands out both run numbers and entries, so that runs are
+ * numbered in the order of their entries. */
+static __global__ void __launch_bounds__(SLOT_BLOCK)
+    hand_out(const struct slots s, bool wide, void *key, uint32_t *begin, struct totals *totals) {
+    SHARED(unsigned long long, sums, SLOT_BLOCK);
+    SHARED(unsigned long long, base, 1);
+    uint64_t at = (uint64_t)blockIdx.x * SLOT_BLOCK + threadIdx.x;
+    uint32_t hits = at < s.count ? s.hits[at] : 0;
+    unsigned long long mine = hits ? (unsigned long long)hits << 32 | 1 : 0, sum = mine;
+    int t = (int)threadIdx.x;
+    for (int step = 1; step < SLOT_BLOCK; step *= 2) { /* inclusive prefix sums */
+        sums[t] = sum;
+        __syncthreads();
+        if (t >= step) sum += sums[t - step];
+        __syncthreads();
+    }
+    if (t == SLOT_BLOCK - 1) base[0] = atomicAdd(&totals->both, sum);
+    __syncthreads();
+    if (!hits) return;
+    unsigned long long before = base[0] + sum - mine;
+    uint32_t run = (uint32_t)before;
+    begin[run] = s.begin[at] = (uint32_t)(before >> 32);
+    if (wide)
+        ((uint64_t *)key)[run] = ((const uint64_t *)s.key)[at];
+    else
+        ((uint32_t *)key)[run] = ((const uint32_t *)s.key)[at];
+}
+
+/* A thread per lookup. */
+static __global__ void __launch_bounds__(LOOKUP_BLOCK)
+    place_entries(const struct entries e, const struct slots s, const uint32_t *slot,
+                  const uint32_t *place, const void *value, struct totals *totals) {
+    int64_t i = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x;
+    if (i == 0) totals->runs = (uint32_t)totals->both;
+    if (i >= e.count) return;
+    struct entries unplaced = e;
+    unplaced.value = (void *)value;
+    unplaced.key = s.key;
+    bool counts = slot[i] != UINT32_MAX;
+    int64_t to = counts ? (int64_t)s.begin[slot[i]] + place[i] : place[i];
+    entry_put(e, to, counts ? entry_key(unplaced, slot[i]) : e.padding, entry_value(unplaced, i));
+}
+
+static cudaError_t enqueue_index(struct plan *p, const struct batch *in, cudaStream_t stream) {
+    struct entries e = p->runs.entries;
+    struct slots s = p->slots;
+    unsigned blocks = blocks_for(in->lookups, LOOKUP_BLOCK);
+    mean_scales_fill(in, p->scale, stream);
+    cudaError_t status = cudaMemsetAsync(s.key, 0xff, s.count * key_bytes(&e), stream);
+    if (status == cudaSuccess)
+        status = cudaMemsetAsync(s.hits, 0, s.count * sizeof *s.hits, stream);
+    if (status == cudaSuccess) status = cudaMemsetAsync(p->totals, 0, sizeof *p->totals, stream);
+    int64_t counters = inner_nodes(&p->runs.tree);
+    if (status == cudaSuccess && counters > 0)
+        status = cudaMemsetAsync(p->runs.arrived, 0, (size_t)counters * sizeof(uint32_t), stream);
+    if (status != cudaSuccess) return status;
+    LAUNCH(insert, blocks, LOOKUP_BLOCK, 0, stream, *in, e, p->scale, s, p->slot, p->place,
+           p->value, &p->totals->padding);
+    LAUNCH(hand_out, blocks_for((int64_t)s.count, SLOT_BLOCK), SLOT_BLOCK, 0, stream, s,
+           e.wide_keys, p->key, p->begin, p->totals);
+    LAUNCH(place_entries, blocks, LOOKUP_BLOCK, 0, stream, e, s, p->slot, p->place, p->value,
+           p->totals);
+    return cudaGetLastError();
+}
+
+static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
+               const struct launch *how) {
+    cudaStream_t stream = (cudaStream_t)how->stream;
+    struct plan p;
+    lay_out(&p, in, how->scratch);
+    cudaError_t status = in->lookups ? enqueue_index(&p, in, stream) : cudaSuccess;
+    stage_done(how, STAGE_INDEX);
+    p.runs.target = target_of(in, steps, io);
+    if (status == cudaSuccess) status = runs_sum(&p.runs, in, stream);
+    stage_done(how, STAGE_REDUCE);
+    if (status == cudaSuccess) status = compact_update(&p.runs.compact, &p.runs.target, in, stream);
+    stage_done(how, STAGE_UPDATE);
+    return status;
+}
+
+DEFINE_KERNEL(cuda_hash) = {
+    .name = "cuda_hash",
+    .label = "CUDA hash-then-reduce",
+    .idea = "Group lookups by a hash table of rows, sum into a compact gradient, update.",
+    .place = ON_DEVICE,
+    .rules = ALL_RULES,
+    .traits = 0,
+    .accepts = runs_refuse,
+    .scratch_bytes = scratch_bytes,
+    .plan = NULL,
+    .run = run,
+};
