@@ -145,7 +145,8 @@ HOST_DEVICE double rule_reduce(const struct rule_step *step, struct rule_elem x,
 
 /* Phase 1, once per row: updates the row state, returns the rate that phase 2 gets.
  * row_state is NULL where the rule has none. */
-HOST_DEVICE float rule_row(const struct rule_step *step, double acc, int32_t dim, float *row_state) {
+HOST_DEVICE float rule_row(const struct rule_step *step, double acc, int32_t dim,
+                           float *row_state) {
     switch (step->rule.kind) {
     case RULE_ROWWISE_ADAGRAD: /* Duchi et al. 2011 with one accumulator per row, as in FBGEMM */
         *row_state += (float)(acc / dim);
@@ -156,7 +157,7 @@ HOST_DEVICE float rule_row(const struct rule_step *step, double acc, int32_t dim
 
 /* Phase 2: the new weight and states of one element whose summed gradient is g. */
 HOST_DEVICE struct rule_elem rule_elem(const struct rule_step *step, float rate, struct rule_elem x,
-                                   float g) {
+                                       float g) {
     const struct rule *r = &step->rule;
     switch (r->kind) {
     case RULE_MOMENTUM:

@@ -2,14 +2,10 @@
 #include "tests/batch_builder.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "harness/rng.h"
-
-const int builder_threads[THREAD_COUNTS] = {8, 3, 2, 1};
 
 /* Asked by LeakSanitizer. LLVM's libomp loses a little of its own where a team grows; gcc's libgomp
  * does not, so that a leak of ours below a parallel region is still seen with gcc. */
@@ -46,12 +42,15 @@ static void *exact_copy(const void *array, int64_t count, size_t size) {
 /* --- building */
 
 void builder_begin(struct builder *b, uint64_t seed, bool exact) {
-    *b = (struct builder){.seed = seed, .exact = exact, .id_type = ID_INT64, .step = 3};
+    *b = (struct builder){
+        .seed = seed, .exact = exact, .id_type = ID_INT64, .step = 3, .smaller = 1};
 }
 
 int32_t builder_table(struct builder *b, int64_t rows, int32_t dim) {
     b->shapes = grown(b->shapes, b->in.num_tables, 1, sizeof *b->shapes);
-    b->shapes[b->in.num_tables] = (struct table_shape){.rows = rows, .dim = dim, .rule = RULE_SGD};
+    struct table_shape *t = &b->shapes[b->in.num_tables];
+    *t = (struct table_shape){.rows = rows, .dim = dim, .rule = RULE_SGD};
+    if (b->in.num_tables > 0) t->first_row = t[-1].first_row + t[-1].rows;
     return b->in.num_tables++;
 }
 
@@ -262,172 +261,4 @@ void builder_rules(struct builder *b, const struct kernel *k, enum rule_kind fir
         enum rule_kind kind = (enum rule_kind)(((int)first + t) % RULE_COUNT);
         builder_rule(b, t, k->rules & (1u << kind) ? kind : first);
     }
-}
-
-/* --- running */
-
-static const char *wrong(struct builder *b, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static const char *wrong(struct builder *b, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(b->message, sizeof b->message, format, args);
-    va_end(args);
-    return b->message;
-}
-
-void builder_start(struct builder *b) {
-    struct error err;
-    if (b->tables.tables) {
-        tables_reset(&b->tables);
-        return;
-    }
-    if (tables_create(&b->tables, b->in.tables, b->in.num_tables, b->seed, &err) ||
-        tables_create(&b->before, b->in.tables, b->in.num_tables, b->seed, &err)) {
-        fprintf(stderr, "%s\n", err.text);
-        abort();
-    }
-}
-
-/* Calls part(ctx, memory, bytes) for each array of each table. */
-static void each_array(const struct table_set *s, void (*part)(void *, void *, size_t), void *ctx) {
-    for (int32_t t = 0; t < s->count; t++) {
-        const struct table_shape *x = &s->shapes[t];
-        struct rule_info info = rule_info(x->rule);
-        size_t bytes = (size_t)(x->rows * x->dim) * sizeof(float);
-        part(ctx, s->tables[t].weight, bytes);
-        for (int k = 0; k < info.elem_states; k++) part(ctx, s->tables[t].elem[k], bytes);
-        if (info.row_states)
-            part(ctx, s->tables[t].row, (size_t)(x->rows * info.row_states) * sizeof(float));
-    }
-}
-
-static void append(void *ctx, void *memory, size_t bytes) {
-    char **to = ctx;
-    memcpy(*to, memory, bytes);
-    *to += bytes;
-}
-
-static void extract(void *ctx, void *memory, size_t bytes) {
-    char **from = ctx;
-    memcpy(memory, *from, bytes);
-    *from += bytes;
-}
-
-void *builder_snapshot(const struct builder *b, size_t *bytes) {
-    *bytes = (size_t)b->tables.bytes;
-    char *copy = must(malloc(*bytes + 1)), *to = copy;
-    each_array(&b->tables, append, &to);
-    return copy;
-}
-
-static void copy_tables(struct builder *b) {
-    size_t bytes;
-    char *copy = builder_snapshot(b, &bytes), *from = copy;
-    each_array(&b->before, extract, &from);
-    free(copy);
-}
-
-static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t size) {
-    for (size_t i = 0; i < size; i++) h = (h ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
-    return h;
-}
-
-/* Of all that a kernel may only read. */
-static uint64_t hash_input(const struct batch *in) {
-    size_t n = (size_t)in->lookups;
-    uint64_t h = hash_bytes(1, in->ids, n * (in->id_type == ID_INT32 ? 4 : 8));
-    h = hash_bytes(h, in->offsets, (size_t)(in->num_features * in->bags + 1) * 8);
-    h = hash_bytes(h, in->tables, (size_t)in->num_tables * sizeof *in->tables);
-    h = hash_bytes(h, in->features, (size_t)in->num_features * sizeof *in->features);
-    if (in->lookup_weights) h = hash_bytes(h, in->lookup_weights, n * 4);
-    return hash_bytes(h, in->grad, (size_t)in->grad_floats * 4);
-}
-
-/* Stages end in their order, the last one is the update. */
-struct marks {
-    int last;
-    bool out_of_order;
-};
-
-static void mark(void *ctx, enum stage ended) {
-    struct marks *m = ctx;
-    m->out_of_order |= (int)ended <= m->last;
-    m->last = (int)ended;
-}
-
-static const char *run_in(struct builder *b, const struct kernel *k, int threads,
-                          struct buffer *scratch) {
-    struct rule_step *steps = must(malloc((size_t)b->in.num_tables * sizeof *steps));
-    for (int32_t t = 0; t < b->in.num_tables; t++) steps[t] = rule_step(b->rules[t], b->step);
-    struct marks marks = {.last = -1};
-    struct launch how = {
-        .threads = threads, .scratch = scratch->data, .mark = mark, .mark_ctx = &marks};
-    int status = k->run(&b->in, steps, b->tables.tables, &how);
-    free(steps);
-    if (status) return wrong(b, "run returned %d", status);
-    if (marks.out_of_order || marks.last != STAGE_UPDATE)
-        return wrong(b, "stages ended out of order, or the update never");
-    return NULL;
-}
-
-const char *builder_run(struct builder *b, const struct kernel *k, int threads) {
-    const char *refused = kernel_refuses(k, &b->in);
-    if (refused) return wrong(b, "refused: %s", refused);
-    struct buffer scratch;
-    struct error err;
-    size_t bytes = k->scratch_bytes ? k->scratch_bytes(&b->in, threads) : 0;
-    if (buffer_alloc(&scratch, bytes, "scratch", &err)) return wrong(b, "%s", err.text);
-    buffer_poison(&scratch);
-    copy_tables(b);
-    uint64_t hash = hash_input(&b->in);
-    const char *what = run_in(b, k, threads, &scratch);
-    if (!what && !buffer_intact(&scratch)) what = wrong(b, "wrote outside of its scratch");
-    if (!what && !tables_intact(&b->tables)) what = wrong(b, "wrote outside of the tables");
-    if (!what && hash_input(&b->in) != hash) what = wrong(b, "changed its input");
-    buffer_free(&scratch);
-    return what;
-}
-
-/* --- judging */
-
-static void row_of_copy(const void *ctx, int32_t table, int64_t row, float *weight,
-                        float *const elem[RULE_ELEM_STATES], float *row_state) {
-    const struct table_set *before = ctx;
-    const struct table_shape *shape = &before->shapes[table];
-    struct rule_info info = rule_info(shape->rule);
-    struct row_memory m = row_memory(&before->tables[table], shape, row);
-    memcpy(weight, m.weight, (size_t)shape->dim * sizeof *weight);
-    for (int k = 0; k < info.elem_states; k++)
-        memcpy(elem[k], m.elem[k], (size_t)shape->dim * sizeof *weight);
-    if (info.row_states) *row_state = *m.row;
-}
-
-const char *builder_judge(struct builder *b, const struct kernel *k) {
-    struct check c = {.in = &b->in,
-                      .index = &b->index,
-                      .rules = b->rules,
-                      .step = b->step,
-                      .before = row_of_copy,
-                      .before_ctx = &b->before,
-                      .after = b->tables.tables,
-                      .exact = b->sums_exact,
-                      .dense = k->traits & DENSE_STEP};
-    struct check_result r = check_run(&c);
-    return r.ok ? NULL : wrong(b, "%lld rows wrong; %s", (long long)r.wrong, r.message);
-}
-
-const char *builder_check(struct builder *b, const struct kernel *k, int threads) {
-    builder_start(b);
-    const char *what = builder_run(b, k, threads);
-    if (!what) what = builder_judge(b, k);
-    if (!what) return NULL;
-    char text[sizeof b->message];
-    memcpy(text, what, sizeof text);
-    return wrong(b, "%s, %d threads, %s gradients, table 0 %s: %.600s", k->name, threads,
-                 b->sums_exact ? "exact"
-                 : b->exact    ? "coarse"
-                               : "real",
-                 rule_info(b->shapes[0].rule).name, text);
 }

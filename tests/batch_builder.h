@@ -3,7 +3,7 @@
  * Small, hostile batches by hand, and one way to run a kernel on them and judge what it did.
  *
  *     builder_begin; builder_table; builder_feature; builder_bag ...; builder_finish
- *     builder_check(kernel, threads) as often as wanted; builder_free
+ *     builder_check(kernel, way) as often as wanted; builder_free
  *
  * Every array has exactly the size that the contract gives it and comes from malloc, so that
  * AddressSanitizer sees a read past its end. Whatever no kernel may use is a NaN: gradient rows of
@@ -23,24 +23,44 @@
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define WITH_SANITIZER 1
 #endif
+#if __has_feature(thread_sanitizer)
+#define WITH_THREAD_SANITIZER 1
+#endif
 #endif
 #ifndef WITH_SANITIZER
 #define WITH_SANITIZER 0
+#endif
+#ifndef WITH_THREAD_SANITIZER
+#define WITH_THREAD_SANITIZER 0
 #endif
 
 /* Sanitizers are slow: sizes that are large for their own sake are divided by this. */
 enum { SMALLER = WITH_SANITIZER ? 16 : 1 };
 
-/* Numbers of threads under which every property must hold. */
-enum { THREAD_COUNTS = 4 };
-extern const int builder_threads[THREAD_COUNTS];
+/* Ways to run a kernel under which every property must hold. On the host, a number of threads; on
+ * an emulated device, the order in which blocks and their threads run: 1 ascending, 2 descending,
+ * others random with that seed; on a real device, one more run. */
+enum { WAYS = 4 };
+extern const int builder_way[WAYS];
+
+/* How many of them this kernel is to be run in. */
+int builder_ways(const struct kernel *k);
+const char *builder_name_way(const struct kernel *k, int way);
+
+/* Does the kernel run on an emulated device? */
+bool builder_emulates(const struct kernel *k);
+
+/* What an emulated device needs beyond SMALLER: sizes of more than a thousand lookups are divided by
+ * it. 1 for all other kernels, and for NULL. */
+int builder_smaller(const struct kernel *k);
 
 struct builder {
     uint64_t seed;
     /* Choices, to be changed between begin and finish. */
     enum id_type id_type;
     bool weighted;
-    bool exact; /* gradients -4 .. 4 times 2^-6, weights -1, 0, 1/2, 1 or 2; otherwise real ones */
+    int smaller; /* see builder_smaller; 1 to begin with */
+    bool exact;  /* gradients -4 .. 4 times 2^-6, weights -1, 0, 1/2, 1 or 2; otherwise real ones */
     /* After finish. The rule of a table may still be changed, through builder_rule. */
     struct batch in;
     struct rule *rules; /* [num_tables], all with rates of their own and a visible epsilon */
@@ -79,11 +99,11 @@ void builder_rules(struct builder *b, const struct kernel *k, enum rule_kind fir
 
 /* The three parts of builder_check: fresh tables; one step; what was wrong with it, or NULL. */
 void builder_start(struct builder *b);
-const char *builder_run(struct builder *b, const struct kernel *k, int threads);
+const char *builder_run(struct builder *b, const struct kernel *k, int way);
 const char *builder_judge(struct builder *b, const struct kernel *k);
 
 /* Returns NULL if the kernel did right, otherwise what it did, in b->message. */
-const char *builder_check(struct builder *b, const struct kernel *k, int threads);
+const char *builder_check(struct builder *b, const struct kernel *k, int way);
 
 /* All weights and states of all tables in a row, from malloc; *bytes receives the size. */
 void *builder_snapshot(const struct builder *b, size_t *bytes);

@@ -39,20 +39,25 @@ static inline void add_test(const char *name, CMUnitTestFunction run, const stru
     kernel_tests.test[kernel_tests.count++] = case_test(of->name, run, of);
 }
 
-static void on_a_device(void **state) {
-    (void)state;
-    skip();
-}
-
-/* One test for every registered kernel; those that do not run here are skipped, visibly. */
+/* One test for every registered kernel. Those for a device run on one too: see tests/test.mk. */
 static inline void add_kernel_tests(const char *name, CMUnitTestFunction run, const void *param) {
     int count;
     const struct registered *r = registry(&count);
-    for (int i = 0; i < count; i++)
-        add_test(name, r[i].kernel->place == ON_HOST ? run : on_a_device, r[i].kernel, param);
+    for (int i = 0; i < count; i++) add_test(name, run, r[i].kernel, param);
 }
 
+/* The same for the kernels of one place. */
+static inline void add_kernel_tests_on(enum place place, const char *name, CMUnitTestFunction run,
+                                       const void *param) {
+    int count;
+    const struct registered *r = registry(&count);
+    for (int i = 0; i < count; i++)
+        if (r[i].kernel->place == place) add_test(name, run, r[i].kernel, param);
+}
+
+/* TESTS in the environment, a pattern such as '*: weighted*', chooses among them. */
 static inline int run_listed(const char *group) {
+    if (getenv("TESTS")) cmocka_set_test_filter(getenv("TESTS"));
     return _cmocka_run_group_tests(group, kernel_tests.test, kernel_tests.count, NULL, NULL);
 }
 

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Runs test programs and scripts, each of which prints TAP, and closes with the totals, alone on the
 # last line. Usage: BUILD=build tests/run.sh PROGRAM...
+# Programs run two at a time (JOBS=1: one), because much of a run is serial; scripts, some of which
+# measure, run alone after them. Results are told in the order of the arguments.
 set -u
 passed=0 failed=0 skipped=0
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export BUILD=${BUILD:-build}
 # Tests run more threads than there are cores: who waits must not spin.
-export OMP_WAIT_POLICY=passive
-# Tests ask for more threads than there are cores; those that wait must not take the others' time.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1}
 prefix=
@@ -20,29 +20,76 @@ if [ "${SANITIZE:-}" = thread ]; then
     export TSAN_OPTIONS="ignore_noninstrumented_modules=1 ${TSAN_OPTIONS:-}"
     prefix='setarch -R'
 fi
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-for t in "$@"; do
-    case $t in
-    *.py) $prefix "${PYTHON:-/usr/bin/python3}" "$t" >"$log" 2>&1 ;;
-    *.sh) $prefix sh "$t" >"$log" 2>&1 ;;
-    *) $prefix "$t" >"$log" 2>&1 ;;
-    esac
-    status=$?
+logs=${LOGS:-$(mktemp -d)} # LOGS=folder keeps what every program printed
+mkdir -p "$logs"
+[ -n "${LOGS:-}" ] || trap 'rm -rf "$logs"' EXIT
+
+# Runs one program; its output is in $logs/NAME.tap, and when it has ended its status in NAME.status.
+run() {
+    name=$(basename "$1")
+    case $1 in
+    *.py) $prefix "${PYTHON:-/usr/bin/python3}" "$1" ;;
+    *.sh) $prefix sh "$1" ;;
+    *) $prefix "$1" ;;
+    esac >"$logs/$name.tap" 2>&1 &
+    running=$!
+    wait $running
+    echo $? >"$logs/$name.new"
+    mv "$logs/$name.new" "$logs/$name.status"
+}
+
+tell() {
+    name=$(basename "$1") log=$logs/$(basename "$1").tap
+    status=$(cat "$logs/$name.status")
     sed -i 's|^not ok \(.*# SKIP\)|ok \1|' "$log" # cmocka 1.1.5 prints a skip as not ok
     ok=$(grep -c '^ok ' "$log")
     skip=$(grep -ci '^ok .*# *skip' "$log")
     bad=$(grep -c '^not ok ' "$log")
     # A program that died, or said nothing, has failed whatever it printed before.
-    if [ "$bad" -eq 0 ] && { [ $status -ne 0 ] || [ "$ok" -eq 0 ]; }; then bad=1; fi
+    if [ "$bad" -eq 0 ] && { [ "$status" -ne 0 ] || [ "$ok" -eq 0 ]; }; then bad=1; fi
     passed=$((passed + ok - skip)) failed=$((failed + bad)) skipped=$((skipped + skip))
-    printf '%-40s %4d passed, %d failed, %d skipped\n' "$(basename "$t")" $((ok - skip)) "$bad" "$skip"
+    printf '%-40s %4d passed, %d failed, %d skipped\n' "$name" $((ok - skip)) "$bad" "$skip"
     if [ "$bad" -gt 0 ]; then
-        printf -- '--- %s (exit status %d)\n' "$t" $status
+        printf -- '--- %s (exit status %d)\n' "$1" "$status"
         grep -v '^ok ' "$log" | tail -n 60
     else
         grep -i '^ok .*# *skip' "$log" | sed 's/^/    /'
     fi
+}
+
+# Programs, one after another in each of two lines that take the next one from a common queue.
+programs= scripts=
+for t in "$@"; do
+    rm -f "$logs/$(basename "$t").status"
+    case $t in
+    *.py | *.sh) scripts="$scripts $t" ;;
+    *) programs="$programs $t" ;;
+    esac
 done
+rm -rf "$logs"/*.taken
+line() {
+    running=
+    trap 'kill $running 2>/dev/null; exit 1' TERM
+    for t in $programs; do
+        mkdir "$logs/$(basename "$t").taken" 2>/dev/null && run "$t"
+    done
+}
+lines=
+for i in $(seq "${JOBS:-2}"); do
+    line &
+    lines="$lines $!"
+done
+trap 'kill $lines 2>/dev/null; [ -n "${LOGS:-}" ] || rm -rf "$logs"; exit 1' INT TERM
+for t in $programs; do
+    until [ -e "$logs/$(basename "$t").status" ]; do sleep 0.1; done
+    tell "$t"
+done
+wait
+trap 'kill $running 2>/dev/null; [ -n "${LOGS:-}" ] || rm -rf "$logs"; exit 1' INT TERM
+for t in $scripts; do
+    run "$t"
+    tell "$t"
+done
+rm -rf "$logs"/*.taken
 printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped
 [ $failed -eq 0 ]

@@ -20,7 +20,7 @@ struct shape {
 extern const struct shape shapes[];
 extern const int num_shapes;
 
-/* The whole way from builder_begin to builder_finish. */
-void shape_build(const struct shape *s, bool exact, struct builder *b);
+/* The whole way from builder_begin to builder_finish, in the size for this kernel, or for none. */
+void shape_build(const struct shape *s, const struct kernel *k, bool exact, struct builder *b);
 
 #endif

@@ -8,16 +8,97 @@ ONLY ?=
 
 .PHONY: test
 
-$(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(objects)
-	$(call quiet,LD)$(CC) $(CFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+# Tests see every kernel: those for a device run on the emulation of CUDA, from the same sources.
+E            := $(B)/emulated
+emulated     := $(E)/harness/registry.o $(device:%.c=$(E)/%.o) $(parts:%.cu=$(E)/%.o) $(cuda:%.cu=$(E)/%.o)
+emulation    := $(patsubst %.cpp,$(B)/%.o,$(wildcard tests/emulation/*.cpp))
+EMULATEFLAGS := -Itests/emulation/include -I$(E)
+
+# It tells ThreadSanitizer what a device orders; its own bookkeeping is not to be watched.
+$(emulation): CXXFLAGS := $(filter-out -fsanitize=thread,$(CXXFLAGS)) -Itests/emulation/include
+
+# The only test that calls CUDA itself.
+$(B)/tests/test_device.o: CFLAGS += -Itests/emulation/include
+
+.PRECIOUS: $(E)/%.o
+$(E)/kernel_list.inc: listed = $(kernels) $(cuda)
+$(E)/harness/registry.o: $(E)/kernel_list.inc
+
+$(B)/tests/test_registry.o $(B)/gpu/tests/test_registry.o: CFLAGS += -DEXTRA_KERNELS='"$(EXTRA_KERNELS)"'
+
+$(E)/%.o: %.c Makefile tests/test.mk
+	@mkdir -p $(@D)
+	$(call quiet,CC)$(CC) $(EMULATEFLAGS) $(CFLAGS) -c $< -o $@
+
+$(E)/%.o: %.cu Makefile tests/test.mk
+	@mkdir -p $(@D)
+	$(call quiet,CXX)$(CXX) $(EMULATEFLAGS) $(CXXFLAGS) -std=c++20 -fno-strict-aliasing -Wno-unknown-pragmas -x c++ -c $< -o $@
+
+$(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(emulation)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+
+# Both programs on the emulation: what they say of kernels of a device, and of a device that breaks.
+$(E)/bench: $(B)/harness/gbench.o $(common) $(emulated) $(emulation)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) -o $@
+
+$(E)/embfuse: $(cli:%.c=$(B)/%.o) $(common) $(emulated) $(emulation)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
+
+# The emulation by itself: it runs what is right, and finds bugs that are planted.
+selftest     := $(patsubst tests/emulation/selftest/%,$(E)/tests/emulation/selftest/%.o,$(basename $(wildcard tests/emulation/selftest/*.c*)))
+$(B)/tests/test_emulation: $(selftest) $(emulation)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+test_programs += $(B)/tests/test_emulation
 
 # It counts what kernels ask the system for.
-$(B)/tests/test_memory: LDLIBS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc \
-    -Wl,--wrap=aligned_alloc,--wrap=posix_memalign,--wrap=mmap
+wrapped      := malloc calloc realloc aligned_alloc posix_memalign mmap cudaMalloc cudaMallocHost cudaHostAlloc
+$(B)/tests/test_memory $(B)/gpu/tests/test_memory: LDLIBS += $(wrapped:%=-Wl,--wrap=%)
 
 include tests/fuzz/fuzz.mk
 
+# --- nvcc's output: registers and memory of every kernel, and instructions that kernels promise
+# The log that ptxas wrote of an object lies beside it; the PTX is compiled for the check alone.
+expected_ptx := tests/golden/ptx_instructions.txt
+checked_ptx  := $(if $(NVCC),$(patsubst %.cu,$(B)/ptx/%.ptx,$(shell sed -n 's/^\([^# ]*\.cu\) .*/\1/p' $(expected_ptx) | sort -u)))
+
+$(B)/ptx/%.ptx: %.cu Makefile
+	@mkdir -p $(@D)
+	$(call quiet,NVCC)$(NVCC) $(filter-out -gencode arch=% -Xptxas -warn-spills%,$(NVCCFLAGS)) -arch=compute_90 \
+	    -MD -MP -MF $(@:.ptx=.d) -ptx $< -o $@
+
+.PHONY: ptx resources
+ptx: $(checked_ptx)
+	@:
+resources: $(objects)
+	@BUILD=$(B) $(PYTHON) tests/test_nvcc.py --renew
+
+# --- a real device: the same programs, linked with CUDA instead of its emulation
+G            := $(B)/gpu
+gpu_names    := 00_example defects device device_validate kernels large memory overflow properties registry
+gpu_programs := $(gpu_names:%=$(G)/tests/test_%)
+gpu_support  := $(test_support:$(B)/%=$(G)/%) $(G)/tests/gpu/no_emulation.o
+
+.PRECIOUS: $(G)/%.o
+$(G)/%.o: %.c Makefile tests/test.mk
+	@mkdir -p $(@D)
+	$(call quiet,CC)$(CC) $(CFLAGS) -isystem $(CUDA)/include -c $< -o $@
+
+$(G)/tests/test_%: $(G)/tests/test_%.o $(gpu_support) $(objects)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(cudart) -o $@
+
+$(G)/tests/gpu/device_facts: $(G)/tests/gpu/device_facts.o $(objects)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(cudart) -o $@
+
+.PHONY: gpu-verify
+gpu-verify:
+	@[ -n "$(NVCC)" ] || { echo 'gpu-verify: there is no nvcc here, so no kernel of a device' >&2; exit 1; }
+	$(call require,test)
+	@$(MAKE) --no-print-directory $(G)/tests/gpu/device_facts
+	@$(G)/tests/gpu/device_facts >/dev/null
+	@$(MAKE) --no-print-directory $(gpu_programs)
+	@BUILD=$(G) OUT=$(OUT) tests/gpu_verify.sh $(filter %$(ONLY),$(gpu_programs))
+
 test:
 	$(call require,test)
-	@$(MAKE) --no-print-directory all $(test_programs)
-	@BUILD=$(B) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) tests/run.sh $(filter %$(ONLY),$(basename $(test_programs))) $(filter %$(ONLY).sh %$(ONLY).py,$(test_scripts))
+	@$(MAKE) --no-print-directory all ptx $(test_programs) $(E)/bench $(E)/embfuse
+	@BUILD=$(B) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) tests/run.sh $(filter %$(ONLY),$(basename $(test_programs))) $(filter %$(ONLY).sh %$(ONLY).py,$(test_scripts))

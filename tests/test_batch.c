@@ -211,7 +211,8 @@ enum { NUM_INVALID = sizeof invalid_cases / sizeof invalid_cases[0] };
 
 static void validated(void **state) {
     const struct invalid_case *c = *state;
-    const struct table_shape tables[] = {{.rows = 10, .dim = 1}, {.rows = 20, .dim = 1}};
+    const struct table_shape tables[] = {{.rows = 10, .dim = 1},
+                                         {.rows = 20, .dim = 1, .first_row = 10}};
     const struct feature features[] = {{.table = 0}, {.table = 1}};
     struct error err = {""};
     for (int narrow = 0; narrow < 2; narrow++) {

@@ -174,6 +174,12 @@ static const struct kernel flawed_dense = {.name = "flawed_dense",
                                            .traits = DENSE_STEP,
                                            .scratch_bytes = scratch_bytes,
                                            .run = run};
+static const struct kernel flawed_per_lookup = {.name = "flawed_per_lookup",
+                                                .place = ON_HOST,
+                                                .rules = 1u << RULE_SGD,
+                                                .traits = STEP_PER_LOOKUP,
+                                                .scratch_bytes = scratch_bytes,
+                                                .run = run};
 
 /* --- on one batch */
 
@@ -240,6 +246,24 @@ static void judged_dense(void **state) {
         }
 }
 
+/* A step for each lookup is right where the kernel says that it takes one; all else is as wrong as
+ * before. */
+static void judged_per_lookup(void **state) {
+    (void)state;
+    for (int exact = 0; exact < 2; exact++)
+        for (int what = 0; what < FLAWS; what++) {
+            struct builder b;
+            build(&b, exact, RULE_SGD);
+            flaw = (enum flaw)what;
+            bool rejected = builder_check(&b, &flawed_per_lookup, 1) != NULL;
+            flaw = NO_FLAW;
+            if (rejected != (what != STEPS_PER_DUPLICATE && matters((enum flaw)what, RULE_SGD)))
+                fail_msg("%s gradients, %s: %s (%s)", exact ? "exact" : "real", flaw_names[what],
+                         rejected ? "rejected" : "accepted", b.message);
+            builder_free(&b);
+        }
+}
+
 /* --- edits of the right answer */
 
 enum edit {
@@ -266,7 +290,7 @@ static const char *const edit_names[EDITS] = {
 enum { HIT = 8, IDLE = 17, COLUMN = DIM - 1, TABLE = 1 };
 
 /* Three times what the oracle allows at (TABLE, HIT, COLUMN). */
-static float beyond_bound(const struct builder *b) {
+static float beyond_bound(const struct builder *b, bool per_lookup) {
     struct num g[DIM], w[DIM], s0[DIM], s1[DIM];
     const struct row_run *u = b->index.run;
     while (u->table != TABLE || u->row != HIT) u++;
@@ -277,8 +301,12 @@ static float beyond_bound(const struct builder *b) {
         s1[d] = (struct num){m.elem[1] ? m.elem[1][d] : 0, 0};
     }
     struct oracle_row row = {w, {s0, s1}, {m.row ? *m.row : 0, 0}};
-    oracle_sum(&b->in, &b->index.lookup[u->first], u[1].first - u->first, b->sums_exact, DIM, g);
-    oracle_update(&b->rules[TABLE], b->step, DIM, g, &row);
+    int64_t count = u[1].first - u->first;
+    oracle_sum(&b->in, &b->index.lookup[u->first], count, b->sums_exact && !per_lookup, DIM, g);
+    if (per_lookup)
+        oracle_sgd_per_lookup(&b->rules[TABLE], count, DIM, g, &row);
+    else
+        oracle_update(&b->rules[TABLE], b->step, DIM, g, &row);
     /* Ordinary data: the bound must be far below the step, or wrong steps would hide in it. */
     double moved = 0;
     for (int d = 0; d < DIM; d++) moved = fmax(moved, fabs(w[d].value - m.weight[d]));
@@ -304,7 +332,7 @@ static bool apply(enum edit what, struct builder *b) {
     case NAN_IN_TOUCHED: hit.weight[COLUMN] = NAN; return true;
     case NAN_IN_UNTOUCHED: idle.weight[COLUMN] = NAN; return true;
     case ONE_ULP: hit.weight[COLUMN] = nextafterf(hit.weight[COLUMN], INFINITY); return true;
-    case FEW_BOUNDS: hit.weight[COLUMN] = beyond_bound(b); return true;
+    case FEW_BOUNDS: hit.weight[COLUMN] = beyond_bound(b, false); return true;
     case INFINITE: hit.weight[COLUMN] = INFINITY; return true;
     case BIT_OF_UNTOUCHED: flip_last_bit(&idle.weight[0]); return true;
     case BIT_OF_PADDING:
@@ -340,6 +368,36 @@ static void edited(void **state) {
                          rule_info((enum rule_kind)kind).name, rejected ? b.message : "accepted");
             builder_free(&b);
         }
+}
+
+/* A step per lookup is not compared bit for bit, but its bound is as sharp as the other, and bits of
+ * rows that nobody looked up still count. */
+static void edited_per_lookup(void **state) {
+    (void)state;
+    for (int exact = 0; exact < 2; exact++) {
+        struct builder b;
+        build(&b, exact, RULE_SGD);
+        flaw = STEPS_PER_DUPLICATE;
+        assert_null(builder_check(&b, &flawed_per_lookup, 1));
+        flaw = NO_FLAW;
+        float *hit = row_memory(&b.tables.tables[TABLE], &b.in.tables[TABLE], HIT).weight + COLUMN;
+        float right = *hit;
+        *hit = nextafterf(right, INFINITY);
+        assert_null(builder_judge(&b, &flawed_per_lookup));
+        *hit = beyond_bound(&b, true);
+        assert_non_null(builder_judge(&b, &flawed_per_lookup));
+        *hit = NAN;
+        assert_non_null(builder_judge(&b, &flawed_per_lookup));
+        *hit = right;
+        for (int edit = 0; edit < EDITS; edit++) {
+            if (edit != BIT_OF_UNTOUCHED && edit != BIT_OF_PADDING) continue;
+            assert_true(apply((enum edit)edit, &b));
+            assert_non_null(builder_judge(&b, &flawed_per_lookup));
+            apply((enum edit)edit, &b); /* flips the bit back */
+            assert_null(builder_judge(&b, &flawed_per_lookup));
+        }
+        builder_free(&b);
+    }
 }
 
 /* A gradient that is a NaN makes a NaN of the right answer too; even that does not pass. */
@@ -382,6 +440,8 @@ int main(void) {
     for (intptr_t i = 0; i < FLAWS; i++) add_test(flaw_names[i], judged, NULL, (const void *)i);
     add_test("a dense step", judged_dense, NULL, NULL);
     for (intptr_t i = 0; i < EDITS; i++) add_test(edit_names[i], edited, NULL, (const void *)i);
+    add_test("a step per lookup", judged_per_lookup, NULL, NULL);
+    add_test("a step per lookup, edited", edited_per_lookup, NULL, NULL);
     add_test("a NaN gradient", nan_gradient, NULL, NULL);
     add_test("message", message, NULL, NULL);
     return run_listed("check");

@@ -15,10 +15,9 @@ static const struct kernel *kernel_of(void **state) {
     return ((const struct kernel_test *)*state)->kernel;
 }
 
-/* On 1 and 3 threads. */
 static void check_rule(struct builder *b, const struct kernel *k) {
-    for (int threads = 3; threads > 0; threads -= 2) {
-        const char *wrong = builder_check(b, k, threads);
+    for (int i = 0; i < builder_ways(k); i++) {
+        const char *wrong = builder_check(b, k, builder_way[i]);
         if (wrong) fail_msg("%s", wrong);
     }
 }
@@ -82,6 +81,8 @@ static void ipex_monolith_tail_is_another_formula(void **state) {
             const char *wrong = builder_run(&b, k, 1);
             if (!wrong) wrong = builder_judge(&b, k);
             if (wrong) fail_msg("%s", wrong);
+            if (k->traits & STEP_PER_LOOKUP)
+                continue; /* rounds in an order of its own per column */
             const float *w = row_memory(b.tables.tables, b.in.tables, 1).weight;
             for (int d = 1; d < dim; d++) assert_memory_equal(&w[d], &w[0], sizeof *w);
         }

@@ -3,63 +3,77 @@
  * A kernel's memory is its declared scratch and nothing else: `run` never allocates, scratch of
  * exactly the declared size is enough, and what becomes resident is no more. This program is linked
  * with -Wl,--wrap for every function that gives out memory, so that calls from kernels are counted;
- * the OpenMP runtime, which is not linked in, may keep its threads.
+ * the OpenMP runtime, which is not linked in, may keep its threads. Of a device kernel the calls of
+ * CUDA are counted, and no others: CUDA, emulated or not, has an allocator of its own to keep.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "harness/device.h"
+#include "tests/device_case.h"
 #include "tests/shapes.h"
 
 #include "tests/kernel_tests.h"
 
 /* --- counting */
 
-static bool counting; /* only ever changed while one thread runs */
+static bool counting[2]; /* by place; only ever changed while one thread runs */
 static int calls;
 
-static void count_call(void) {
-    if (counting) __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
+static void count_call(enum place place) {
+    if (counting[place]) __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
 }
 
 /* The linker takes these for the functions, and gives the functions the other names. */
-#define WRAP(type, name, parameters, arguments)                                                    \
+#define WRAP(place, type, name, parameters, arguments)                                             \
     type __real_##name parameters;                                                                 \
     type __wrap_##name parameters;                                                                 \
     type __wrap_##name parameters {                                                                \
-        count_call();                                                                              \
+        count_call(place);                                                                         \
         return __real_##name arguments;                                                            \
     }
 
-WRAP(void *, malloc, (size_t n), (n))
-WRAP(void *, calloc, (size_t n, size_t size), (n, size))
-WRAP(void *, realloc, (void *p, size_t n), (p, n))
-WRAP(void *, aligned_alloc, (size_t align, size_t n), (align, n))
-WRAP(int, posix_memalign, (void **p, size_t align, size_t n), (p, align, n))
-WRAP(void *, mmap, (void *at, size_t n, int prot, int flags, int file, off_t from),
+WRAP(ON_HOST, void *, malloc, (size_t n), (n))
+WRAP(ON_HOST, void *, calloc, (size_t n, size_t size), (n, size))
+WRAP(ON_HOST, void *, realloc, (void *p, size_t n), (p, n))
+WRAP(ON_HOST, void *, aligned_alloc, (size_t align, size_t n), (align, n))
+WRAP(ON_HOST, int, posix_memalign, (void **p, size_t align, size_t n), (p, align, n))
+WRAP(ON_HOST, void *, mmap, (void *at, size_t n, int prot, int flags, int file, off_t from),
      (at, n, prot, flags, file, from))
+WRAP(ON_DEVICE, int, cudaMalloc, (void **p, size_t n), (p, n))
+WRAP(ON_DEVICE, int, cudaMallocHost, (void **p, size_t n), (p, n))
+WRAP(ON_DEVICE, int, cudaHostAlloc, (void **p, size_t n, unsigned flags), (p, n, flags))
 
 /* A kernel that runs another one, counting its calls. */
 static const struct kernel *watched;
 
 static int run_watched(const struct batch *in, const struct rule_step *steps,
                        const struct table *io, const struct launch *how) {
-    counting = true;
+    counting[watched->place] = true;
     int status = watched->run(in, steps, io, how);
-    counting = false;
+    counting[watched->place] = false;
+    return status;
+}
+
+static int plan_watched(const struct batch *in, const struct launch *how) {
+    counting[watched->place] = true;
+    int status = watched->plan(in, how);
+    counting[watched->place] = false;
     return status;
 }
 
 /* Calls during one run, after one that was not counted: the first parallel region may start
  * threads. */
-static int calls_of(struct builder *b, const struct kernel *k, int threads) {
+static int calls_of(struct builder *b, const struct kernel *k, int way) {
     struct kernel counted = *k;
     counted.run = run_watched;
+    counted.plan = k->plan ? plan_watched : NULL;
     watched = k;
     for (int i = 0; i < 2; i++) {
         builder_start(b);
         calls = 0;
-        const char *wrong = builder_run(b, &counted, threads);
+        const char *wrong = builder_run(b, &counted, way);
         if (wrong) fail_msg("%s", wrong);
     }
     return calls;
@@ -115,20 +129,51 @@ static size_t some_scratch(const struct batch *shape, int threads) {
     return SCRATCH;
 }
 
+/* The same on a device: it asks for memory there. */
+int cudaMalloc(void **p, size_t n);
+int cudaFree(void *p);
+
+static int misbehave_on_device(const struct batch *in, const struct rule_step *steps,
+                               const struct table *io, const struct launch *how) {
+    (void)in, (void)steps, (void)io;
+    void *p;
+    if (cudaMalloc(&p, 64) == 0) cudaFree(p);
+    stage_done(how, STAGE_UPDATE);
+    return 0;
+}
+
+static const struct kernel misbehaving_on_device = {.name = "misbehaving",
+                                                    .place = ON_DEVICE,
+                                                    .rules = ALL_RULES,
+                                                    .scratch_bytes = some_scratch,
+                                                    .run = misbehave_on_device};
+
 static const struct kernel misbehaving = {.name = "misbehaving",
                                           .place = ON_HOST,
                                           .rules = ALL_RULES,
                                           .scratch_bytes = some_scratch,
                                           .run = misbehave};
 
+static void build_small(struct builder *b) {
+    builder_begin(b, 31, true);
+    builder_feature(b, builder_table(b, 4, 4), POOL_SUM, -1);
+    builder_bag(b, 1, (const int64_t[]){2});
+    builder_finish(b);
+}
+
+static void caught_on_device(void **state) {
+    (void)state;
+    struct builder b;
+    build_small(&b);
+    assert_int_equal(calls_of(&b, &misbehaving_on_device, 1), 1);
+    builder_free(&b);
+}
+
 static void caught(void **state) {
     misdeed = (enum misdeed)(intptr_t)((const struct kernel_test *)*state)->param;
     if (WITH_SANITIZER && misdeed != OVERRUN) skip(); /* whose allocator is another one */
     struct builder b;
-    builder_begin(&b, 31, true);
-    builder_feature(&b, builder_table(&b, 4, 4), POOL_SUM, -1);
-    builder_bag(&b, 1, (const int64_t[]){2});
-    builder_finish(&b);
+    build_small(&b);
     if (misdeed == OVERRUN) {
         builder_start(&b);
         const char *wrong = builder_run(&b, &misbehaving, 1);
@@ -142,18 +187,27 @@ static void caught(void **state) {
 
 /* --- every kernel */
 
+/* With as much state as the kernel knows how to update. */
+static enum rule_kind richest_rule(const struct kernel *k) {
+    int rule = RULE_COUNT - 1;
+    while (!(k->rules & (1u << rule))) rule--;
+    return (enum rule_kind)rule;
+}
+
 static void never_allocates(void **state) {
     const struct kernel_test *test = *state;
+    const struct kernel *k = test->kernel;
     if (WITH_SANITIZER) skip();
     for (int i = 0; i < num_shapes; i++) {
         struct builder b;
-        shape_build(&shapes[i], shapes[i].modes != REAL_ONLY, &b);
-        builder_rules(&b, test->kernel, RULE_ADAM);
-        for (int t = 0; t < THREAD_COUNTS; t++) {
-            int n = calls_of(&b, test->kernel, builder_threads[t]);
+        shape_build(&shapes[i], k, shapes[i].modes != REAL_ONLY, &b);
+        builder_rules(&b, k, richest_rule(k));
+        /* On a device nothing but the order differs, and no call depends on that. */
+        for (int w = 0; w < (k->place == ON_HOST ? builder_ways(k) : 1); w++) {
+            int n = calls_of(&b, k, builder_way[w]);
             if (n)
-                fail_msg("%s, %d threads: %d calls for memory", shapes[i].name, builder_threads[t],
-                         n);
+                fail_msg("%s, %s: %d calls for memory", shapes[i].name,
+                         builder_name_way(k, builder_way[w]), n);
         }
         builder_free(&b);
     }
@@ -204,6 +258,24 @@ static void resident_as_declared(void **state) {
     builder_free(&b);
 }
 
+/* Nor does the device have less memory after a step than before it. */
+static void device_memory_as_declared(void **state) {
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    struct builder b;
+    build_small(&b);
+    builder_rules(&b, k, richest_rule(k));
+    builder_start(&b);
+    struct device_case d;
+    struct error err;
+    assert_int_equal(device_case_create(&d, &b, k, &err), 0);
+    assert_int_equal(device_run(&d.job, NULL, NULL, &err), 0); /* CUDA loads code at first use */
+    int64_t before = device_facts().free_memory;
+    assert_int_equal(device_run(&d.job, NULL, NULL, &err), 0);
+    assert_int_equal(device_facts().free_memory, before);
+    device_case_free(&d);
+    builder_free(&b);
+}
+
 enum { HOARD = 16 << 20 };
 
 /* Touches far more than it declares. (Not from malloc, which may have pages left.) */
@@ -250,8 +322,10 @@ int main(void) {
         add_test(name, caught, NULL, (const void *)i);
     }
     add_test("caught: a hoarder", hoarder_caught, NULL, NULL);
+    add_test("caught: cudaMalloc", caught_on_device, NULL, NULL);
     add_kernel_tests("never allocates", never_allocates, NULL);
-    add_kernel_tests("resident as declared", resident_as_declared, NULL);
+    add_kernel_tests_on(ON_HOST, "resident as declared", resident_as_declared, NULL);
+    add_kernel_tests_on(ON_DEVICE, "leaves device memory alone", device_memory_as_declared, NULL);
     add_kernel_tests("declares in proportion", declares_in_proportion, NULL);
     return run_listed("memory");
 }

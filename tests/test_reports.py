@@ -379,6 +379,82 @@ def test_compare_lists_rows_of_one_side(folder):
     equal(run("compare.py", GOLDEN).returncode, 1)
 
 
+def on_device(data, kernel="cpu_hash"):
+    """The kernel as one of a device, with the counters of one."""
+    key = f"emb_kernel_{kernel}"
+    data["context"][key] = data["context"][key].replace("| host |", "| device |")
+    data["context"]["emb_gpu"] = "Synthetic GPU"
+    for r in rows_of(data, f"kernel={kernel}"):
+        r["launches"], r["plan_ms"] = 7, 0.25
+        r["label"] += " place=device"
+    return data
+
+
+def test_device_kernels_are_marked_beside_those_of_the_host(folder):
+    path = save(on_device(golden()), folder, "device.json")
+    out = run("table.py", path).stdout
+    assert out.startswith("Synthetic GPU, Synthetic CPU, 2 threads")
+    lines = [x for x in out.splitlines() if x.startswith("  cpu_hash (device)")]
+    equal(len(lines), len(make_results.WORKLOADS))
+    equal({tuple(x.split()[-3:]) for x in lines}, {("-", "7", "0.250")})  # no dense one on a device
+    assert "device ceilings" in out and "host ceilings" in out
+    assert "| cpu_hash (device) |" in run("table.py", path, "--overview").stdout
+    assert "launches" not in run("table.py", GOLDEN).stdout
+    result = results.load(path)
+    equal(result.kernels["cpu_hash"].label[-9:], " (device)")
+    equal(result.kernels["cpu_sort"].where, "")
+    equal(run("export.py", path, folder).returncode, 0)
+
+
+def test_a_broken_device_is_a_failure(folder):
+    data = golden()
+    data["context"]["emb_not_run_1"] = "zipf/alpha:0.6 | cuda_fused | DEVICE ERROR: illegal address"
+    path = save(data, folder, "broken.json")
+    assert "FAILED cuda_fused on zipf/alpha:0.6: DEVICE ERROR" in run("table.py", path).stdout
+    equal(run("compare.py", GOLDEN, path, "--allow-missing").returncode, 2)
+
+
+def peer(data):
+    """The rows of one kernel under a peer's name, as a result of their own."""
+    rows = copy.deepcopy(rows_of(data, "kernel=cpu_sort"))
+    for r in rows:
+        for key in ("label", "name"):
+            r[key] = r[key].replace("cpu_sort", "torch_sparse")
+    context = {"emb_schema": "1", "emb_cpu": "Synthetic CPU",
+               "emb_kernel_torch_sparse": "torch | host | none | PyTorch sparse | A peer.",
+               "emb_not_run_0": "zipf/alpha:1 | torch_dense | out of memory"}
+    return {"context": context, "benchmarks": rows}
+
+
+def test_merge_puts_a_peer_beside_the_kernels(folder):
+    other, out = save(peer(golden()), folder, "peer.json"), os.path.join(folder, "both.json")
+    equal(run("merge.py", GOLDEN, other, "--out", out).returncode, 0)
+    table = run("table.py", out).stdout
+    equal(table.count("  torch_sparse "), len(make_results.WORKLOADS))
+    assert "not run: torch_dense on zipf/alpha:1: out of memory" in table
+    assert "not run: cuda_fused on all workloads" in table
+    one_line_error(run("merge.py", out, other, "--out", out), "torch_sparse", "is in")
+
+
+def test_merge_refuses_other_machines_and_other_ids(folder):
+    data, out = peer(golden()), os.path.join(folder, "no.json")
+    data["context"]["emb_cpu"] = "Another CPU"
+    one_line_error(run("merge.py", GOLDEN, save(data, folder, "cpu.json"), "--out", out), "Another")
+    data = peer(golden())
+    for r in data["benchmarks"]:
+        r["label"] = r["label"].replace("fingerprint=", "fingerprint=f")
+    one_line_error(run("merge.py", GOLDEN, save(data, folder, "ids.json"), "--out", out),
+                   "other ids")
+    assert not os.path.exists(out)
+
+
+def test_the_peer_without_pytorch_is_one_line(folder):
+    with open(os.path.join(folder, "torch.py"), "w", encoding="utf-8") as file:
+        file.write("raise ImportError('none here')\n")
+    one_line_error(run("torch_peer.py", "x", "--out", "y", env={"PYTHONPATH": folder}),
+                   "no PyTorch")
+
+
 def main():
     tests = [(n[5:].replace("_", " "), f) for n, f in globals().items() if n.startswith("test_")]
     print(f"1..{len(tests)}")

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The second half of batch_builder.h: a kernel is run on what was built, and judged.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/device.h"
+#include "tests/batch_builder.h"
+#include "tests/device_case.h"
+
+const int builder_way[WAYS] = {8, 3, 2, 1};
+
+bool builder_emulates(const struct kernel *k) {
+    struct error err;
+    return k && k->place == ON_DEVICE && device_open(&err) == 0 && device_facts().emulated;
+}
+
+/* ThreadSanitizer reasons about what is ordered, and not from what happened: one order tells it as
+ * much as four. On a real device a way is one more run. */
+int builder_ways(const struct kernel *k) {
+    if (builder_emulates(k)) return WITH_THREAD_SANITIZER ? 1 : WAYS;
+    return k->place == ON_DEVICE ? 2 : WAYS;
+}
+
+/* An emulated thread costs 30 ns, 80 ns with AddressSanitizer, 2.5 us with ThreadSanitizer. */
+int builder_smaller(const struct kernel *k) {
+    if (!builder_emulates(k)) return 1;
+    return WITH_THREAD_SANITIZER ? 128 : 16;
+}
+
+const char *builder_name_way(const struct kernel *k, int way) {
+    static char name[60];
+    if (k->place == ON_HOST)
+        snprintf(name, sizeof name, "%d threads", way);
+    else if (!builder_emulates(k))
+        snprintf(name, sizeof name, "run %d on the device", way);
+    else if (way <= 2)
+        snprintf(name, sizeof name, "emulated, %s", way == 1 ? "ascending" : "descending");
+    else
+        snprintf(name, sizeof name, "emulated, random order %d", way);
+    return name;
+}
+
+static void *must(void *p) {
+    if (!p) abort();
+    return p;
+}
+
+static const char *wrong(struct builder *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static const char *wrong(struct builder *b, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(b->message, sizeof b->message, format, args);
+    va_end(args);
+    return b->message;
+}
+
+void builder_start(struct builder *b) {
+    struct error err;
+    if (b->tables.tables) {
+        tables_reset(&b->tables);
+        return;
+    }
+    if (tables_create(&b->tables, b->in.tables, b->in.num_tables, b->seed, &err) ||
+        tables_create(&b->before, b->in.tables, b->in.num_tables, b->seed, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        abort();
+    }
+}
+
+/* Calls part(ctx, memory, bytes) for each array of each table. */
+static void each_array(const struct table_set *s, void (*part)(void *, void *, size_t), void *ctx) {
+    for (int32_t t = 0; t < s->count; t++) {
+        const struct table_shape *x = &s->shapes[t];
+        struct rule_info info = rule_info(x->rule);
+        size_t bytes = (size_t)(x->rows * x->dim) * sizeof(float);
+        part(ctx, s->tables[t].weight, bytes);
+        for (int k = 0; k < info.elem_states; k++) part(ctx, s->tables[t].elem[k], bytes);
+        if (info.row_states)
+            part(ctx, s->tables[t].row, (size_t)(x->rows * info.row_states) * sizeof(float));
+    }
+}
+
+static void append(void *ctx, void *memory, size_t bytes) {
+    char **to = ctx;
+    memcpy(*to, memory, bytes);
+    *to += bytes;
+}
+
+static void extract(void *ctx, void *memory, size_t bytes) {
+    char **from = ctx;
+    memcpy(memory, *from, bytes);
+    *from += bytes;
+}
+
+void *builder_snapshot(const struct builder *b, size_t *bytes) {
+    *bytes = (size_t)b->tables.bytes;
+    char *copy = must(malloc(*bytes + 1)), *to = copy;
+    each_array(&b->tables, append, &to);
+    return copy;
+}
+
+static void copy_tables(struct builder *b) {
+    size_t bytes;
+    char *copy = builder_snapshot(b, &bytes), *from = copy;
+    each_array(&b->before, extract, &from);
+    free(copy);
+}
+
+static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++) h = (h ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+    return h;
+}
+
+/* Of all that a kernel may only read. */
+static uint64_t hash_input(const struct batch *in) {
+    size_t n = (size_t)in->lookups;
+    uint64_t h = hash_bytes(1, in->ids, n * (in->id_type == ID_INT32 ? 4 : 8));
+    h = hash_bytes(h, in->offsets, (size_t)(in->num_features * in->bags + 1) * 8);
+    h = hash_bytes(h, in->tables, (size_t)in->num_tables * sizeof *in->tables);
+    h = hash_bytes(h, in->features, (size_t)in->num_features * sizeof *in->features);
+    if (in->lookup_weights) h = hash_bytes(h, in->lookup_weights, n * 4);
+    return hash_bytes(h, in->grad, (size_t)in->grad_floats * 4);
+}
+
+/* Stages end in their order, the last one is the update. */
+struct marks {
+    int last;
+    bool out_of_order;
+};
+
+static void mark(void *ctx, enum stage ended) {
+    struct marks *m = ctx;
+    m->out_of_order |= (int)ended <= m->last;
+    m->last = (int)ended;
+}
+
+static const char *marked_wrong(struct builder *b, const struct marks *m) {
+    return m->out_of_order || m->last != STAGE_UPDATE
+               ? wrong(b, "stages ended out of order, or the update never")
+               : NULL;
+}
+
+static const char *run_in(struct builder *b, const struct kernel *k, int threads,
+                          struct buffer *scratch) {
+    struct rule_step *steps = must(malloc((size_t)b->in.num_tables * sizeof *steps));
+    for (int32_t t = 0; t < b->in.num_tables; t++) steps[t] = rule_step(b->rules[t], b->step);
+    struct marks marks = {.last = -1};
+    struct launch how = {.threads = threads, .scratch = scratch->data};
+    int status = k->plan ? k->plan(&b->in, &how) : 0;
+    how.mark = mark;
+    how.mark_ctx = &marks;
+    if (status == 0) status = k->run(&b->in, steps, b->tables.tables, &how);
+    free(steps);
+    if (status) return wrong(b, "plan or run returned %d", status);
+    return marked_wrong(b, &marks);
+}
+
+static const char *run_on_host(struct builder *b, const struct kernel *k, int threads) {
+    struct buffer scratch;
+    struct error err;
+    size_t bytes = k->scratch_bytes ? k->scratch_bytes(&b->in, threads) : 0;
+    if (buffer_alloc(&scratch, bytes, "scratch", &err)) return wrong(b, "%s", err.text);
+    buffer_poison(&scratch);
+    const char *what = run_in(b, k, threads, &scratch);
+    if (!what && !buffer_intact(&scratch)) what = wrong(b, "wrote outside of its scratch");
+    if (!what && !tables_intact(&b->tables)) what = wrong(b, "wrote outside of the tables");
+    buffer_free(&scratch);
+    return what;
+}
+
+static const char *run_on_device(struct builder *b, const struct kernel *k, int way) {
+    struct device_case d;
+    struct error err;
+    struct marks marks = {.last = -1};
+    if (device_case_create(&d, b, k, &err)) return wrong(b, "%s", err.text);
+    device_case_schedule(k, way);
+    bool failed = device_run(&d.job, mark, &marks, &err) || device_case_get(&d, &err);
+    device_case_free(&d);
+    return failed ? wrong(b, "%s", err.text) : marked_wrong(b, &marks);
+}
+
+const char *builder_run(struct builder *b, const struct kernel *k, int way) {
+    const char *refused = kernel_refuses(k, &b->in);
+    if (refused) return wrong(b, "refused: %s", refused);
+    copy_tables(b);
+    uint64_t hash = hash_input(&b->in);
+    const char *what = k->place == ON_HOST ? run_on_host(b, k, way) : run_on_device(b, k, way);
+    return !what && hash_input(&b->in) != hash ? wrong(b, "changed its input") : what;
+}
+
+/* --- judging */
+
+static void row_of_copy(const void *ctx, int32_t table, int64_t row, float *weight,
+                        float *const elem[RULE_ELEM_STATES], float *row_state) {
+    const struct table_set *before = ctx;
+    const struct table_shape *shape = &before->shapes[table];
+    struct rule_info info = rule_info(shape->rule);
+    struct row_memory m = row_memory(&before->tables[table], shape, row);
+    memcpy(weight, m.weight, (size_t)shape->dim * sizeof *weight);
+    for (int k = 0; k < info.elem_states; k++)
+        memcpy(elem[k], m.elem[k], (size_t)shape->dim * sizeof *weight);
+    if (info.row_states) *row_state = *m.row;
+}
+
+const char *builder_judge(struct builder *b, const struct kernel *k) {
+    struct check c = {.in = &b->in,
+                      .index = &b->index,
+                      .rules = b->rules,
+                      .step = b->step,
+                      .before = row_of_copy,
+                      .before_ctx = &b->before,
+                      .after = b->tables.tables,
+                      .exact = b->sums_exact,
+                      .dense = k->traits & DENSE_STEP,
+                      .per_lookup = k->traits & STEP_PER_LOOKUP};
+    struct check_result r = check_run(&c);
+    return r.ok ? NULL : wrong(b, "%lld rows wrong; %s", (long long)r.wrong, r.message);
+}
+
+const char *builder_check(struct builder *b, const struct kernel *k, int way) {
+    builder_start(b);
+    const char *what = builder_run(b, k, way);
+    if (!what) what = builder_judge(b, k);
+    if (!what) return NULL;
+    char text[sizeof b->message];
+    memcpy(text, what, sizeof text);
+    return wrong(b, "%s, %s, %s gradients, table 0 %s: %.600s", k->name, builder_name_way(k, way),
+                 b->sums_exact ? "exact"
+                 : b->exact    ? "coarse"
+                               : "real",
+                 rule_info(b->shapes[0].rule).name, text);
+}

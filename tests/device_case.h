@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A builder's batch in device memory, with its tables, steps and scratch: all that a device_job
+ * needs, each array of exactly its size.
+ */
+#ifndef EMBFUSE_TEST_DEVICE_CASE_H
+#define EMBFUSE_TEST_DEVICE_CASE_H
+
+#include "harness/device.h"
+#include "tests/batch_builder.h"
+
+struct device_case {
+    struct builder *b;
+    struct rule_step *host_steps;
+    struct device_batch batch;
+    struct device_tables tables;
+    struct device_buffer steps, scratch;
+    struct device_job job;
+};
+
+/* With the tables and steps that the builder has now. After builder_start. */
+int device_case_create(struct device_case *d, struct builder *b, const struct kernel *k,
+                       struct error *err);
+void device_case_free(struct device_case *d);
+
+/* The builder's rules and step number, and its tables, once more. */
+int device_case_put(struct device_case *d, struct error *err);
+
+/* Copies the tables back to the builder's. Fails where anything else was written. */
+int device_case_get(struct device_case *d, struct error *err);
+
+/* The order in which an emulated device runs blocks and threads; see builder_way. */
+void device_case_schedule(const struct kernel *k, int way);
+
+#endif

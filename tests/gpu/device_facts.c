@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Prints what device the kernels run on, for the record of a run of its tests; or why there is none,
+ * with status 1.
+ */
+#include <stdio.h>
+
+#include "harness/device.h"
+#include "harness/registry.h"
+
+int main(void) {
+    struct error err;
+    if (device_open(&err)) {
+        fprintf(stderr, "gpu-verify: %s\n", err.text);
+        return 1;
+    }
+    struct device_facts f = device_facts();
+    printf("device: %s\n", f.name);
+    printf("compute capability: %d.%d\n", f.capability / 10, f.capability % 10);
+    printf("multiprocessors: %d\n", f.multiprocessors);
+    printf("memory: %.1f GiB\n", (double)f.memory / (1 << 30));
+    printf("CUDA of the driver: %d.%d\n", f.driver / 1000, f.driver % 1000 / 10);
+    printf("CUDA runtime: %d.%d\n", f.runtime / 1000, f.runtime % 1000 / 10);
+    int count;
+    const struct registered *r = registry(&count);
+    printf("kernels:");
+    for (int i = 0; i < count; i++)
+        if (r[i].kernel->place == ON_DEVICE) printf(" %s", r[i].kernel->name);
+    printf("\n");
+    return 0;
+}

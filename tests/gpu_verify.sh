@@ -1,0 +1,49 @@
+#!/bin/sh
+# The tests of device kernels on a real device, and a record of that run. A kernel counts as verified on
+# a GPU only with such a record; otherwise it is verified on the emulation of CUDA.
+# Usage: BUILD=build/gpu OUT=build/results tests/gpu_verify.sh PROGRAM...
+set -u
+facts=$("$BUILD/tests/gpu/device_facts") || exit 1
+driver=$(sed -n 's/^NVRM version:.* \([0-9][0-9]*\.[0-9.]*\) .*/\1/p' /proc/driver/nvidia/version 2>/dev/null)
+export LOGS=$BUILD/logs
+rm -rf "$LOGS"
+JOBS=1 tests/run.sh "$@" tests/gpu/compute_sanitizer.sh >"$BUILD/summary.txt"
+status=$?
+mkdir -p "$OUT"
+record=$OUT/gpu-verify.txt
+{
+    echo 'Tests of device kernels on a real device (make gpu-verify)'
+    echo
+    echo "date: $(date -u +%Y-%m-%dT%H:%M:%SZ)"
+    echo "commit: $(git rev-parse HEAD 2>/dev/null)$([ -z "$(git status --porcelain 2>/dev/null)" ] || echo ', with changes')"
+    echo "$facts"
+    echo "driver: ${driver:-unknown}"
+    echo "result: $(tail -n 1 "$BUILD/summary.txt")"
+    echo
+    cat "$BUILD/summary.txt"
+    for log in "$LOGS"/*.tap; do
+        echo
+        echo "--- $(basename "$log" .tap)"
+        cat "$log"
+    done
+} >"$record.new" && mv "$record.new" "$record"
+cat "$BUILD/summary.txt"
+echo "$record"
+
+# Lines for reports/results/gpu-verified.txt. A kernel passes with no test of its name failed; none does
+# where a program died or compute-sanitizer found something.
+verified=$OUT/gpu-verified.txt
+rm -f "$verified"
+fact() { echo "$facts" | sed -n "s/^$1: *//p"; }
+if grep -hs '^not ok' "$LOGS"/*.tap | grep -vq '^not ok [0-9]* - [a-z0-9_]*: '; then
+    echo 'no kernel counts as verified: a failure is not that of one kernel'
+elif grep -q '(exit status 1[2-9][0-9])' "$BUILD/summary.txt"; then
+    echo 'no kernel counts as verified: a test program died'
+else
+    for k in $(fact kernels); do
+        grep -hqs "^not ok [0-9]* - $k: " "$LOGS"/*.tap ||
+            echo "$k | $(fact device) | ${driver:-unknown} | $(date -u +%F) | $(git rev-parse --short HEAD 2>/dev/null)" >>"$verified"
+    done
+    [ ! -e "$verified" ] || echo "$verified: to be added to reports/results/gpu-verified.txt"
+fi
+exit $status
