@@ -14,10 +14,11 @@ import json
 import math
 import re
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 SCHEMA = "1"
-WRONG = "WRONG RESULT"  # how the driver begins the reason of a kernel that failed its check
+# How the driver begins the reason of a kernel that failed its check, or broke the device.
+WRONG = ("WRONG RESULT", "DEVICE ERROR")
 DENSE_MARK = "†"
 DENSE_NOTE = ("† sweeps all rows: for this rule another operation than the lazy step, and no fair "
               "base for a speed.")
@@ -46,6 +47,11 @@ class Kernel:
     label: str = ""
     idea: str = ""
     index: int = 0  # position in the file: decides colour and marker in every figure
+    where: str = ""  # " (device)" in a file that has kernels of both places
+
+    @property
+    def title(self):
+        return self.name + self.where
 
 
 @dataclass(frozen=True)
@@ -119,9 +125,11 @@ class Group:
     def measured(self):
         return [s for s in self.series if not s.failed]
 
-    def baseline(self):
-        """The dense baseline, or None. With several, the fastest: the least flattering one."""
-        dense = [s for s in self.measured() if "dense_gradient" in s.kernel.traits]
+    def baseline(self, place):
+        """The dense baseline of a place, or None. With several, the fastest: the least flattering
+        one."""
+        dense = [s for s in self.measured()
+                 if "dense_gradient" in s.kernel.traits and s.kernel.place == place]
         return min(dense, key=lambda s: s.median("ns_per_lookup") or math.inf, default=None)
 
     def best(self):
@@ -176,6 +184,8 @@ class Result:
         """One line that says on what the figures were measured."""
         c = self.context
         parts = [str(c.get("emb_cpu") or c.get("host_name") or "unknown machine")]
+        if c.get("emb_gpu"):
+            parts.insert(0, str(c["emb_gpu"]))
         if c.get("emb_threads"):
             parts.append(f"{c['emb_threads']} threads")
         if str(c.get("emb_virtualised", "")).lower() not in ("", "0", "no", "none", "false"):
@@ -225,7 +235,7 @@ def load(path):
         raise ResultError(f"{path}: not an embfuse result (no emb_schema in its context)")
     if str(context["emb_schema"]) != SCHEMA:
         raise ResultError(f"{path}: schema {context['emb_schema']}, these reports read {SCHEMA}")
-    kernels = read_kernels(context)
+    kernels = mark_places(read_kernels(context), rows)
     return Result(str(path), context, kernels, read_not_run(context), read_series(rows, kernels))
 
 
@@ -252,16 +262,32 @@ def read_kernels(context):
     return kernels
 
 
+def words(row):
+    """The KEY=VALUE words of a row's label."""
+    return dict(p.split("=", 1) for p in str(row.get("label", "")).split() if "=" in p)
+
+
+def mark_places(kernels, rows):
+    """Kernels of a device carry the place in their names and labels where the rows have both."""
+    used = {words(r).get("kernel") for r in rows if isinstance(r, dict)}
+    if len({k.place for k in kernels.values() if k.name in used}) < 2:
+        return kernels
+    where = {"device": " (device)"}
+    return {name: replace(k, where=where.get(k.place, ""), label=k.label + where.get(k.place, ""))
+            for name, k in kernels.items()}
+
+
 def read_series(rows, kernels):
     """Groups the rows of single repetitions. Kernels that the context forgot are added."""
     found = {}
     for row in rows:
         if not isinstance(row, dict) or row.get("run_type", "iteration") == "aggregate":
             continue
-        label = dict(p.split("=", 1) for p in str(row.get("label", "")).split() if "=" in p)
+        label = words(row)
         title = str(row.get("name", "?"))
         name = label.get("kernel", title)
-        kernel = kernels.setdefault(name, Kernel(name, label=name, index=len(kernels)))
+        kernel = kernels.setdefault(name, Kernel(name, place=label.get("place", "host"), label=name,
+                                                 index=len(kernels)))
         key = (label.get("workload", "?"), label.get("rule", "?"), name, label.get("mode", "cold"))
         if key not in found:
             found[key] = Series(key[0], key[1], kernel, key[3], label.get("operation", "lazy"),

@@ -16,10 +16,14 @@ from style import number
 
 HEADS = ("kernel", "ns/lookup", "±%", "Mlookup/s", "GB/s", "% copy", "% random", "scratch",
          "persistent", "peak", "vs dense")
+DEVICE_HEADS = ("launches", "plan ms")  # where a kernel of a device was measured
 LEGEND = (
     "* fastest of its workload. ns/lookup: median of the repetitions; ±%: half the quartile range.",
     "GB/s: compulsory traffic, and its share of the copy and random-row ceilings of the same run.",
     "scratch, persistent (weights, state), observed peak: MiB. vs dense: times the dense baseline.")
+DEVICE_LEGEND = (
+    "launches: kernels, memsets and copies of one step. plan: done ahead of the step, and no part of",
+    "its time. vs dense: of the same place.")
 
 
 def count(value):
@@ -30,30 +34,40 @@ def percent(share):
     return "-" if share is None else f"{100 * share:.1f}"
 
 
-def cells(series, group):
-    """The texts of one line, in the order of HEADS."""
+def has_device(groups):
+    return any("device" in g.places() for g in groups)
+
+
+def heads(device):
+    return HEADS + (DEVICE_HEADS if device else ())
+
+
+def cells(series, group, device):
+    """The texts of one line, in the order of the heads."""
     q = series.quartiles("ns_per_lookup")
-    base = group.baseline()
+    base = group.baseline(series.kernel.place)
     ratio = baseline_ratio(series, base)
     other = DENSE_MARK if ratio and (base.mark() or series.mark()) else ""
     rate = series.median("lookups_per_s")
     best = "*" if series is group.best() else ""
-    return (series.kernel.name + series.mark(), best + number(q[1]), percent(spread(q)),
+    launches, plan = series.median("launches") or None, series.median("plan_ms") or None
+    more = (count(launches), number(plan)) if device else ()
+    return (series.kernel.title + series.mark(), best + number(q[1]), percent(spread(q)),
             number(rate / 1e6 if rate else None), number(series.median("traffic_gbs")),
             percent(series.median("share_copy")), percent(series.median("share_rmw")),
             *(number(series.median(k)) for k in ("scratch_mib", "persistent_mib", "peak_mib")),
-            (number(ratio) + "x" if ratio else "-") + other)
+            (number(ratio) + "x" if ratio else "-") + other, *more)
 
 
-def failed_cells(series):
-    return (series.kernel.name + series.mark(), "FAILED") + ("-",) * (len(HEADS) - 2)
+def failed_cells(series, device):
+    return (series.kernel.title + series.mark(), "FAILED") + ("-",) * (len(heads(device)) - 2)
 
 
-def lines_of(group):
+def lines_of(group, device):
     """All lines of a group: measured ones by speed, then failed ones."""
     speed = lambda s: s.median("ns_per_lookup") or math.inf
-    return ([cells(s, group) for s in sorted(group.measured(), key=speed)] +
-            [failed_cells(s) for s in group.series if s.failed])
+    return ([cells(s, group, device) for s in sorted(group.measured(), key=speed)] +
+            [failed_cells(s, device) for s in group.series if s.failed])
 
 
 def heading(group):
@@ -82,29 +96,36 @@ def notes(result, groups):
     return out
 
 
+def legend(device):
+    return [*LEGEND, *(DEVICE_LEGEND if device else ())]
+
+
 def plain(result, mode):
     groups = result.groups(mode)
-    tables = [lines_of(g) for g in groups]
-    widths = [max(len(r[i]) for t in tables for r in (*t, HEADS)) for i in range(len(HEADS))]
+    device = has_device(groups)
+    top, tables = heads(device), [lines_of(g, device) for g in groups]
+    widths = [max(len(r[i]) for t in tables for r in (*t, top)) for i in range(len(top))]
     pad = lambda row: "  " + "  ".join(
         c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))).rstrip()
     out = [result.machine(), ""]
     for group, table in zip(groups, tables):
-        out += [*heading(group), pad(HEADS), *map(pad, table), ""]
-    return out + list(LEGEND) + notes(result, groups)
+        out += [*heading(group), pad(top), *map(pad, table), ""]
+    return out + legend(device) + notes(result, groups)
 
 
 def markdown(result, mode):
     escape = lambda c: c.replace("|", "\\|").replace("*", "\\*")
     bar = lambda row: "| " + " | ".join(row) + " |"
     groups = result.groups(mode)
+    device = has_device(groups)
+    top = heads(device)
     out = [f"Measured on {result.machine()}.", ""]
     for group in groups:
         name, *facts = heading(group)
-        out += [f"**{name}**<br>", "<br>\n".join(facts), "", bar(HEADS),
-                bar(["---"] + ["---:"] * (len(HEADS) - 1))]
-        out += [bar(map(escape, row)) for row in lines_of(group)] + [""]
-    out += [escape(" ".join(LEGEND)), ""]
+        out += [f"**{name}**<br>", "<br>\n".join(facts), "", bar(top),
+                bar(["---"] + ["---:"] * (len(top) - 1))]
+        out += [bar(map(escape, row)) for row in lines_of(group, device)] + [""]
+    out += [escape(" ".join(legend(device))), ""]
     return out + [f"- {escape(n)}" for n in notes(result, groups)]
 
 
@@ -113,7 +134,8 @@ def overview(result, mode):
     groups = result.groups(mode)
     kernels = [k for k in result.kernels if any(s.kernel.name == k for g in groups for s in g.series)]
     bar = lambda row: "| " + " | ".join(row) + " |"
-    out = [bar(("workload", "lookups", "distinct", *kernels)),
+    titles = [result.kernels[k].title for k in kernels]
+    out = [bar(("workload", "lookups", "distinct", *titles)),
            bar(["---"] + ["---:"] * (len(kernels) + 2))]
     for group in groups:
         lookups, distinct = group.median("lookups"), group.median("distinct")

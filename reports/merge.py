@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Puts the rows of several results of one machine into one, so that they stand in one table and in
+one figure: a peer's rows (torch_peer.py) beside the kernels', say.
+
+Refused where it would compare what cannot be compared: another processor or device, or other ids
+under the same workload's name.
+"""
+import itertools
+import json
+import sys
+
+from results import Arguments, ResultError, load
+
+MACHINE = ("emb_cpu", "emb_gpu", "emb_gpu_driver")
+
+
+def same_machine(first, other):
+    for key in MACHINE:
+        own, its = first.context.get(key), other.context.get(key)
+        if own and its and own != its:
+            raise ResultError(f"{other.path}: {key[4:]} is '{its}', in {first.path} it is '{own}'; "
+                              "results of several machines are not merged")
+
+
+def same_ids(first, other):
+    ids = {}
+    for s in first.series:
+        ids.setdefault(s.workload, set()).update(s.fingerprints)
+    for s in other.series:
+        own = ids.get(s.workload)
+        if own is not None and not (own <= s.fingerprints or s.fingerprints <= own):
+            raise ResultError(f"{other.path}: {s.workload} has other ids than in {first.path}")
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def add(into, data):
+    """The rows of a result, and what its context says of its kernels and workloads."""
+    context = into["context"]
+    number = sum(k.startswith("emb_not_run_") for k in context)
+    for key, value in data["context"].items():
+        if key.startswith("emb_not_run_"):
+            context[f"emb_not_run_{number}"] = value
+            number += 1
+        else:
+            context.setdefault(key, value)
+    into["benchmarks"] += data["benchmarks"]
+
+
+def merged(paths):
+    results = [load(p) for p in paths]
+    for first, other in itertools.combinations(results, 2):
+        same_machine(first, other)
+        same_ids(first, other)
+        twice = {s.key for s in first.series} & {s.key for s in other.series}
+        if twice:
+            raise ResultError(f"{other.path}: {' '.join(min(twice))} is in {first.path} too")
+    out = read(paths[0])
+    for path in paths[1:]:
+        add(out, read(path))
+    return out
+
+
+def main():
+    parser = Arguments(prog="merge.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("results", metavar="RESULT.json", nargs="+")
+    parser.add_argument("--out", required=True, metavar="MERGED.json")
+    args = parser.parse_args()
+    text = json.dumps(merged(args.results), indent=1)
+    with open(args.out, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+    print(args.out)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ResultError, OSError) as e:
+        sys.exit(f"merge.py: {e}")

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""What torch_peer.py reads and compares with: batches as `embfuse gen` wrote them, as tensors, and the
+tables that `embfuse step` makes of them.
+"""
+import os
+import re
+import struct
+import subprocess
+
+from results import ResultError
+
+MEASURED_STEP = 10  # as harness/measure.h
+SINGLE = lambda x: struct.unpack("f", struct.pack("f", x))[0]  # as the suite's rules hold them
+HYPER = {"sgd": {"lr": SINGLE(0.01)}, "adagrad": {"lr": SINGLE(0.01), "eps": SINGLE(1e-8)},
+         "rowwise_adagrad": {"lr": SINGLE(0.01), "eps": SINGLE(1e-8)},
+         "adam": {"lr": SINGLE(0.001), "eps": SINGLE(1e-8), "beta1": SINGLE(0.9),
+                  "beta2": SINGLE(0.999)}}
+STATES = {"sgd": 0, "rowwise_adagrad": 0, "adagrad": 1, "adam": 2}  # per element
+ROW_STATES = {"rowwise_adagrad": 1}  # per row
+
+
+def libraries():
+    try:
+        import numpy
+        import torch
+    except ImportError as e:
+        raise ResultError(f"no PyTorch: {e}; the peer needs torch and numpy") from None
+    return torch, numpy
+
+
+class Part:
+    """One feature of a batch: the arguments of embedding_bag, or of embedding, as tensors."""
+
+    def __init__(self, table, pooling, padding, ids, offsets, weights, upstream, to):
+        np = libraries()[1]
+        if pooling == "mean" and weights is not None:  # torch knows weights of sums only
+            lengths = np.diff(offsets)
+            lookups = np.add.reduceat(np.append(ids != padding, 0), offsets[:-1])
+            weights = weights / np.repeat(np.where(lengths > 0, lookups, 1), lengths)
+            weights, pooling = weights.astype(np.float32), "sum"
+        self.table, self.pooling = table, pooling
+        self.padding = padding if padding >= 0 else None
+        self.ids, self.offsets = to(ids.astype(np.int64)), to(offsets[:-1])
+        self.weights = None if weights is None else to(weights)
+        self.upstream = to(upstream)
+
+
+class Batch:
+    """One batch as gen wrote it: PREFIX.batch and its arrays, on the device."""
+
+    def __init__(self, prefix, torch, np, device):
+        with open(prefix + ".batch", encoding="utf-8") as file:
+            text = file.read()
+        read = lambda name: np.load(f"{prefix}.{name}.npy")
+        find = lambda pattern: re.search(pattern, text, re.M)
+        self.prefix, self.workload = prefix, find(r"^# (\S+): ").group(1)
+        self.fingerprint = find(r"^# fingerprint (\w+)").group(1)
+        self.bags = int(find(r"^bags (\d+)").group(1))
+        shapes = re.findall(r"^table rows (\d+) dim (\d+)", text, re.M)
+        self.num_rows, self.dims = [int(r) for r, _ in shapes], [int(d) for _, d in shapes]
+        self.features = [(int(t), p or "sum", int(pad) if pad else -1) for t, p, pad in re.findall(
+            r"^feature table (\d+)(?: pooling (\w+))?(?: padding (-?\d+))?", text, re.M)]
+        self.ids, self.offsets = read("ids"), read("offsets")
+        self.weighted = find(r"^weighted 1") is not None
+        self.upstream = read("grad")
+        self.lookup_weights = read("lookup_weights") if self.weighted else None
+        self.split(np, self.upstream, self.lookup_weights,
+                   lambda a: torch.from_numpy(np.ascontiguousarray(a)).to(device))
+        self.count(np)
+
+    def span(self, f):
+        return slice(int(self.offsets[f * self.bags]), int(self.offsets[(f + 1) * self.bags]))
+
+    def split(self, np, grad, weights, to):
+        """Into features; a pooled one has columns of the gradient, a sequence has rows."""
+        self.parts, self.grad_floats, column, flat = [], 0, 0, 0
+        if self.features[0][1] != "none":
+            grad = grad.reshape(self.bags, -1)
+        for f, (table, pooling, padding) in enumerate(self.features):
+            span, dim = self.span(f), self.dims[table]
+            offsets = self.offsets[f * self.bags:(f + 1) * self.bags + 1] - span.start
+            ids = self.ids[span]
+            if pooling == "none":
+                upstream = grad.reshape(-1)[flat:flat + len(ids) * dim].reshape(len(ids), dim)
+                flat += len(ids) * dim
+                self.grad_floats += len(ids) * dim
+            else:
+                upstream = grad[:, column:column + dim]
+                column += dim
+                self.grad_floats += int((np.diff(offsets) > 0).sum()) * dim
+            self.parts.append(Part(table, pooling, padding, ids, offsets,
+                                   weights[span] if self.weighted else None, upstream, to))
+
+    def count(self, np):
+        """rows: [2][distinct] tables and rows that are looked up; hits: how often."""
+        keep, start = np.ones(len(self.ids), bool), np.zeros(len(self.ids), np.int64)
+        first = np.concatenate(([0], np.cumsum(self.num_rows)))
+        for f, (table, _, padding) in enumerate(self.features):
+            start[self.span(f)] = first[table]
+            keep[self.span(f)] = self.ids[self.span(f)] != padding
+        flat, self.hits = np.unique((self.ids + start)[keep], return_counts=True)
+        tables = np.searchsorted(first, flat, side="right") - 1
+        self.rows = np.stack([tables, flat - first[tables]])
+        self.lookups = int(keep.sum())
+
+    def compulsory_bytes(self, rule):
+        """As harness/traffic.h has it."""
+        touched = sum(self.dims[t] * (1 + STATES[rule]) + ROW_STATES.get(rule, 0)
+                      for t in self.rows[0].tolist())
+        weights = 4 * len(self.ids) if self.weighted else 0
+        return self.ids.nbytes + self.offsets.nbytes + weights + 4 * self.grad_floats + 8 * touched
+
+
+def tables_for(torch, np, batch, rule, folder, device):
+    """Weights as gen wrote them and states of our own, in files for embfuse and on the device."""
+    count = len(batch.dims)
+    part = lambda what, t: f"{what}.npy" if count == 1 else re.sub(r"(^\w+)", rf"\1.{t}", what) + ".npy"
+    rng, weights, states = np.random.default_rng(42), [], [[] for _ in range(STATES[rule])]
+    for t in range(count):
+        weight = np.load(f"{batch.prefix}.{part('weight', t)}")
+        np.save(os.path.join(folder, "in." + part("weight", t)), weight)
+        weights.append(torch.from_numpy(weight).to(device))
+        for k, own in enumerate(states):
+            state = rng.random(weight.shape, np.float32) / 16
+            np.save(os.path.join(folder, "in." + part(f"state.{k}", t)), state)
+            own.append(torch.from_numpy(state).to(device))
+    return weights, states
+
+
+def expected(embfuse, batch, rule, sparse, folder, count):
+    """The tables after `embfuse step` on this batch, from the tables in folder; and in words where
+    PyTorch's formula is another one."""
+    np = libraries()[1]
+    hyper, note = dict(HYPER[rule]), ""
+    if rule == "adam" and sparse:  # denominator sqrt(v) + eps, then the correction
+        hyper["eps"] /= (1 - hyper["beta2"]**MEASURED_STEP)**0.5
+        note = "SparseAdam adds eps before the bias correction; compared with eps to match"
+    kernel = "cpu_sort" if sparse or rule != "adam" else "cpu_dense"
+    flags = [x for k, v in hyper.items() for x in (f"--{k}", repr(v))]
+    done = subprocess.run([embfuse, "step", "--kernel", kernel, "--rule", rule, "--batch",
+                           batch.prefix, "--tables", os.path.join(folder, "in"), "--first-step",
+                           str(MEASURED_STEP), "--out", os.path.join(folder, "out"), *flags],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ResultError(f"embfuse step: {done.stderr.strip()}")
+    name = lambda t: "weight.npy" if count == 1 else f"weight.{t}.npy"
+    return [np.load(os.path.join(folder, "out." + name(t))) for t in range(count)], note
+
+
+def agrees(got, want, before, hits):
+    """Within what the roundings of one sum and one update, or of a step per lookup, can make."""
+    np = libraries()[1]
+    bound = (hits[:, None] + 8) * 2.0**-24 * (np.abs(before) + 4 * np.abs(want - before) + 2.0**-20)
+    return bool((np.abs(got.astype(np.float64) - want) <= bound).all())
