@@ -43,6 +43,11 @@ static int64_t always_7(int64_t i) {
     return 7;
 }
 
+static int64_t always_1(int64_t i) {
+    (void)i;
+    return 1;
+}
+
 static void all_equal(struct builder *b, int32_t n) {
     (void)n;
     one(b, 20, 6, POOL_SUM);
@@ -78,6 +83,14 @@ static void dim(struct builder *b, int32_t n) {
     builder_random_bags(b, 20, 6);
     one(b, 9, n + 1, POOL_SUM); /* so that rows of the gradient are not aligned */
     builder_random_bags(b, 20, 3);
+}
+
+/* Wider than what a block of a device covers with registers; runs that go over several chunks. */
+static void wide_rows(struct builder *b, int32_t n) {
+    one(b, 3, n, POOL_SUM);
+    builder_random_bags(b, 12, 4);
+    one(b, 2, n, POOL_NONE);
+    bags_of(b, 70, 4, always_1);
 }
 
 static void last_row(struct builder *b, int32_t n) {
@@ -303,6 +316,7 @@ const struct shape shapes[] = {
     {"dim 127", dim, 127, EXACT_AND_REAL},
     {"dim 128", dim, 128, EXACT_AND_REAL},
     {"dim 1000", dim, 1000, EXACT_AND_REAL},
+    {"dim 5001", wide_rows, 5001, EXACT_AND_REAL},
     {"last of 64 rows", last_row, 64, EXACT_AND_REAL},
     {"last of 65 rows", last_row, 65, EXACT_AND_REAL},
     {"last of 4097 rows", last_row, 4097, EXACT_AND_REAL},

@@ -5,7 +5,8 @@
 #ifndef EMBFUSE_DEVICE_COMPACT_CUH
 #define EMBFUSE_DEVICE_COMPACT_CUH
 
-#include "kernels/device/runs.cuh"
+#include "kernels/device/entries.cuh"
+#include "kernels/device/target.cuh"
 
 /* Most rows that a batch of this shape can touch, padding counted as one. */
 static inline int64_t touchable_rows(const struct batch *in) {
@@ -16,7 +17,7 @@ static inline int64_t touchable_rows(const struct batch *in) {
 
 /* A group of lanes takes a row. padding: a key that is none. */
 template <int TILES>
-static __global__ void __launch_bounds__(TILES == 4 ? LARGEST_BLOCK : SMALL_BLOCK)
+static __global__ void __launch_bounds__(block_of_tiles(TILES))
     update_compact(const struct compact c, const struct target to, bool wide_keys, uint64_t padding,
                    int count) {
     struct lanes g = lanes_here(count);
@@ -24,9 +25,9 @@ static __global__ void __launch_bounds__(TILES == 4 ? LARGEST_BLOCK : SMALL_BLOC
     if (run >= *c.runs) return;
     uint64_t key = wide_keys ? ((const uint64_t *)c.key)[run] : ((const uint32_t *)c.key)[run];
     if (key == padding) return;
-    int32_t t = table_of_key(to, key), dim = to.tables[t].dim;
-    struct strip<TILES> sum = strip_load<TILES>(g, c.grad + run * c.stride, dim);
-    row_update<TILES>(g, &to.steps[t], &to.io[t], dim, (int64_t)key - to.tables[t].first_row, sum);
+    int32_t t = table_of_key(to, key);
+    row_update_from<TILES>(g, to, t, (int64_t)key - to.tables[t].first_row,
+                           c.grad + run * c.stride);
 }
 
 static inline cudaError_t compact_update(const struct compact *c, const struct target *to,
@@ -35,9 +36,7 @@ static inline cudaError_t compact_update(const struct compact *c, const struct t
     struct cover r = cover_of(widest(in));
     unsigned blocks = blocks_for(touchable_rows(in), groups_of_block(r.count));
     if (e.count == 0) return cudaSuccess;
-    auto update = r.tiles == 1   ? update_compact<1>
-                  : r.tiles == 2 ? update_compact<2>
-                                 : update_compact<4>;
+    auto update = OF_TILES(update_compact, r.tiles);
     LAUNCH(update, blocks, block_of_lanes(r.count), 0, stream, *c, *to, e.wide_keys, e.padding,
            r.count);
     return cudaGetLastError();

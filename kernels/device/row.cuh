@@ -171,4 +171,38 @@ static __device__ inline void row_update(const struct lanes &lanes, const struct
         if (elem[k]) strip_store(lanes, elem[k], dim, s[k]);
 }
 
+/* The same for a row too wide for registers: its gradient g is in memory. */
+static __device__ inline void row_update_wide(const struct lanes &lanes,
+                                              const struct rule_step *step, const struct table *io,
+                                              int32_t dim, int64_t row, const float *g) {
+    float *array[1 + RULE_ELEM_STATES]; /* weight and states */
+    for (int k = 0; k < 1 + RULE_ELEM_STATES; k++) {
+        float *all = k == 0 ? io->weight : io->elem[k - 1];
+        array[k] = all ? all + row * dim : NULL;
+    }
+    int states = rule_row_states(step->rule.kind);
+    double acc = 0;
+    float rate = 0;
+    for (int phase = 0; phase < 2; phase++) {
+        for (int32_t d = lanes.lane; d < dim; d += lanes.count) {
+            struct rule_elem x = {array[0][d], {}};
+            for (int k = 0; k < RULE_ELEM_STATES; k++)
+                if (array[k + 1]) x.s[k] = array[k + 1][d];
+            if (phase == 0) {
+                acc += rule_reduce(step, x, g[d]);
+                continue;
+            }
+            x = rule_elem(step, rate, x, g[d]);
+            array[0][d] = x.w;
+            for (int k = 0; k < RULE_ELEM_STATES; k++)
+                if (array[k + 1]) array[k + 1][d] = x.s[k];
+        }
+        if (phase == 1) break;
+        acc = lanes_sum(lanes, acc);
+        if (lanes.lane == 0)
+            rate = rule_row(step, acc, dim, io->row ? io->row + row * states : NULL);
+        rate = lanes_first(lanes, rate);
+    }
+}
+
 #endif

@@ -48,15 +48,6 @@ static inline struct tree tree_of(int64_t entries) {
     }
 }
 
-/* A compact gradient: the distinct keys in the order of the entries, and a row for each. */
-struct compact {
-    const void *key;       /* [runs] as wide as the entries' */
-    const uint32_t *begin; /* [runs] first entry of each */
-    const uint32_t *runs;  /* how many, in device memory */
-    float *grad;           /* [runs][stride]; NULL: rows are updated at once */
-    int64_t stride;
-};
-
 struct runs {
     struct entries entries;
     struct tree tree;
@@ -85,11 +76,6 @@ static inline void runs_lay_out(struct runs *r, struct scratch *s, const struct 
     r->stride = (int32_t)row_stride(in);
     r->partial = (float *)scratch_take(s, 2 * tree_nodes(&r->tree) * r->stride, sizeof(float));
     r->arrived = (uint32_t *)scratch_take(s, inner_nodes(&r->tree), sizeof(uint32_t));
-}
-
-static inline const char *runs_refuse(const struct batch *in) {
-    const char *why = cover_refuse(in);
-    return why ? why : entries_refuse(in);
 }
 
 /* --- on the device */
@@ -143,12 +129,8 @@ struct chunk_items {
         uint64_t key = k < count ? entry_key(r.entries, begin + k) : r.entries.padding;
         if (key == r.entries.padding) return {};
         uint64_t value = entry_value(r.entries, begin + k);
-        struct item x = item_of(r, (uint32_t)value, value_coefficient(r.entries, value), key,
-                                !goes_on(r, begin + k + 1));
-        if (x.ends && !r.compact.grad)
-            table_prefetch(&r.target.io[x.table], x.dim,
-                           (int64_t)key - r.target.tables[x.table].first_row);
-        return x;
+        return item_of(r, (uint32_t)value, value_coefficient(r.entries, value), key,
+                       !goes_on(r, begin + k + 1));
     }
     __device__ const float *row(const struct runs &r, uint32_t place) const {
         return r.source + (int64_t)place * r.entries.unit;
@@ -208,6 +190,11 @@ struct node_items {
     __device__ void next_batch(unsigned) {}
 };
 
+/* The row of an entry of a table. */
+static __device__ inline int64_t row_of(const struct runs &r, int32_t table, int64_t entry) {
+    return (int64_t)entry_key(r.entries, entry) - r.target.tables[table].first_row;
+}
+
 /* A run is complete. entry: any of it; run: its number, where there is a list. */
 template <int TILES>
 static __device__ inline void finish(const struct runs &r, const struct lanes &g, int32_t table,
@@ -216,8 +203,8 @@ static __device__ inline void finish(const struct runs &r, const struct lanes &g
     if (r.compact.grad) {
         strip_store(g, r.compact.grad + run * r.compact.stride, dim, sum);
     } else {
-        int64_t row = (int64_t)entry_key(r.entries, entry) - r.target.tables[table].first_row;
-        row_update<TILES>(g, &r.target.steps[table], &r.target.io[table], dim, row, sum);
+        row_update<TILES>(g, &r.target.steps[table], &r.target.io[table], dim,
+                          row_of(r, table, entry), sum);
     }
 }
 
@@ -233,6 +220,9 @@ static __device__ inline void sum_items(const struct runs &r, const struct lanes
     for (int at = 0; at < items.count; at += g.team) {
         const struct item mine = items.get(r, at + g.me);
         const unsigned there = team_votes(g, mine.dim > 0), ends = team_votes(g, mine.ends);
+        if (mine.ends && !r.compact.grad)
+            table_prefetch(&r.target.io[mine.table], mine.dim,
+                           row_of(r, mine.table, items.entry(at + g.me)));
         if (there) {
             int last = WARP - 1 - __clz((int)there);
             int32_t dim = team_get(g, mine.dim, last);
@@ -276,6 +266,44 @@ static __device__ inline void sum_items(const struct runs &r, const struct lanes
     if (pending > 0) strip_store(g, open ? head : head + r.stride, pending, sum);
 }
 
+/* The same for rows too wide for registers: run by run, and tile by tile through memory. The sum of
+ * a run that is updated at once waits in tail, which is not needed before the last run. */
+template <class Items>
+static __device__ inline void sum_items_wide(const struct runs &r, const struct lanes &g,
+                                             Items items, bool open, float *head) {
+    float *tail = head + r.stride;
+    for (int from = 0, to; from < items.count; from = to) {
+        struct item last = {};
+        for (to = from; to < items.count && !last.ends; to++) {
+            struct item x = items.get(r, to);
+            if (x.dim > 0) last = x;
+        }
+        if (last.dim == 0) return;
+        float *sum = open ? head : tail;
+        if (last.ends && !open && r.compact.grad) {
+            int64_t run = items.run_number(r, to - 1, 0, 0);
+            sum = r.compact.grad + run * r.compact.stride;
+        }
+        for (int32_t column = tile_column(g, 0); column < last.dim;
+             column += g.count * LANE_COLUMNS) {
+            struct quad all = {};
+            for (int k = from; k < to; k++) {
+                struct item x = items.get(r, k);
+                struct quad q = quad_load(items.row(r, x.place), column, x.dim);
+                all = quad_sum(all, quad_scale(q, x.coefficient));
+            }
+            quad_store(sum, column, last.dim, all);
+        }
+        lanes_sync(g);
+        if (last.ends && !open && !r.compact.grad)
+            row_update_wide(g, &r.target.steps[last.table], &r.target.io[last.table], last.dim,
+                            row_of(r, last.table, items.entry(to - 1)), sum);
+        lanes_sync(g);
+        if (last.ends) items.next_batch(1);
+        open = false;
+    }
+}
+
 /* Is this group the last of a node's children to arrive? Then it sees what all of them wrote. */
 static __device__ inline bool last_to_arrive(const struct lanes &g, uint32_t *arrived,
                                              int64_t children) {
@@ -288,23 +316,31 @@ static __device__ inline bool last_to_arrive(const struct lanes &g, uint32_t *ar
     return before + 1 == (uint64_t)children;
 }
 
+template <int TILES, class Items>
+static __device__ inline void sum_node(const struct runs &r, const struct lanes &g,
+                                       const Items &items, bool open, float *head) {
+    if constexpr (TILES == 0)
+        sum_items_wide(r, g, items, open, head);
+    else
+        sum_items<TILES>(r, g, items, open, head);
+}
+
 template <int TILES>
-static __global__ void __launch_bounds__(TILES == 4 ? LARGEST_BLOCK : SMALL_BLOCK,
-                                         TILES == 4 ? 1 : 3)
+static __global__ void __launch_bounds__(block_of_tiles(TILES), TILES == 1 || TILES == 2 ? 3 : 1)
     sum_runs(const __grid_constant__ struct runs r, int count) {
     struct lanes g = lanes_here(count);
     int64_t node = group_number(g);
     if (node >= r.tree.count[0]) return;
-    sum_items<TILES>(r, g, chunk_items(r, node), goes_on(r, node * CHUNK),
-                     partial_row(r, 0, node, 0));
+    sum_node<TILES>(r, g, chunk_items(r, node), goes_on(r, node * CHUNK),
+                    partial_row(r, 0, node, 0));
     uint32_t *arrived = r.arrived;
     for (int level = 0; level + 1 < r.tree.levels; level++) {
         node /= FAN;
         struct node_items items(r, level, node);
         if (!last_to_arrive(g, &arrived[node], items.count / 2)) return;
         arrived += r.tree.count[level + 1];
-        sum_items<TILES>(r, g, items, goes_on(r, items.entry(0)),
-                         partial_row(r, level + 1, node, 0));
+        sum_node<TILES>(r, g, items, goes_on(r, items.entry(0)),
+                        partial_row(r, level + 1, node, 0));
     }
 }
 
@@ -313,7 +349,7 @@ static inline cudaError_t runs_sum(const struct runs *r, const struct batch *in,
     struct cover c = cover_of(widest(in));
     unsigned blocks = blocks_for(r->tree.count[0], groups_of_block(c.count));
     if (r->entries.count == 0) return cudaSuccess;
-    auto sum = c.tiles == 1 ? sum_runs<1> : c.tiles == 2 ? sum_runs<2> : sum_runs<4>;
+    auto sum = OF_TILES(sum_runs, c.tiles);
     LAUNCH(sum, blocks, block_of_lanes(c.count), 0, stream, *r, c.count);
     return cudaGetLastError();
 }

@@ -10,22 +10,25 @@
 
 /* How a group of lanes covers a row. */
 struct cover {
-    int tiles; /* 1, 2 or 4 */
+    int tiles; /* 1, 2 or 4 in registers; 0: wider than that, column after column */
     int count; /* lanes */
 };
-
-enum { WIDEST_ROW = 4 * LANE_COLUMNS * LARGEST_BLOCK };
 
 static inline struct cover cover_of(int32_t dim) {
     struct cover c = {1, 4};
     while (c.count < WARP && c.count * LANE_COLUMNS < dim) c.count *= 2;
     while (c.tiles < 4 && c.tiles * c.count * LANE_COLUMNS < dim) c.tiles *= 2;
-    while (c.tiles * c.count * LANE_COLUMNS < dim) c.count += WARP;
+    while (c.count < LARGEST_BLOCK && c.tiles * c.count * LANE_COLUMNS < dim) c.count += WARP;
+    if (c.tiles * c.count * LANE_COLUMNS < dim) c.tiles = 0;
     return c;
 }
 
-static inline const char *cover_refuse(const struct batch *in) {
-    return widest(in) > WIDEST_ROW ? "rows of more than 4096 floats" : NULL;
+/* The instance of a kernel template for a cover, and the largest block that it is launched with. */
+#define OF_TILES(kernel, tiles)                                                                    \
+    ((tiles) == 0 ? kernel<0> : (tiles) == 1 ? kernel<1> : (tiles) == 2 ? kernel<2> : kernel<4>)
+
+constexpr int block_of_tiles(int tiles) {
+    return tiles == 0 || tiles == 4 ? LARGEST_BLOCK : SMALL_BLOCK;
 }
 
 /* Floats between rows that stand for themselves: every row on a 16-byte boundary. */
@@ -46,6 +49,15 @@ static inline struct target target_of(const struct batch *in, const struct rule_
     return {in->device_tables, in->num_tables, steps, io};
 }
 
+/* A compact gradient: the distinct keys in the order of the entries, and a row for each. */
+struct compact {
+    const void *key;       /* [runs] as wide as the entries' */
+    const uint32_t *begin; /* [runs] first entry of each */
+    const uint32_t *runs;  /* how many, in device memory */
+    float *grad;           /* [runs][stride]; NULL: rows are updated at once */
+    int64_t stride;
+};
+
 /* The table of a key: the last one that does not begin after it. */
 static __device__ inline int32_t table_of_key(const struct target &to, uint64_t key) {
     int32_t lo = 0, hi = to.num_tables;
@@ -57,6 +69,18 @@ static __device__ inline int32_t table_of_key(const struct target &to, uint64_t 
             hi = mid;
     }
     return lo;
+}
+
+/* Updates a row from its summed gradient in memory. Called by the whole group. */
+template <int TILES>
+static __device__ inline void row_update_from(const struct lanes &g, const struct target &to,
+                                              int32_t table, int64_t row, const float *grad) {
+    const struct rule_step *step = &to.steps[table];
+    int32_t dim = to.tables[table].dim;
+    if constexpr (TILES == 0)
+        row_update_wide(g, step, &to.io[table], dim, row, grad);
+    else
+        row_update<TILES>(g, step, &to.io[table], dim, row, strip_load<TILES>(g, grad, dim));
 }
 
 #endif

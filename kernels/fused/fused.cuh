@@ -31,7 +31,7 @@ static size_t fused_scratch_bytes(const struct batch *shape, int) {
 }
 
 static const char *fused_accepts(const struct batch *in) {
-    return in->num_tables > 65535 ? "more than 65535 tables" : runs_refuse(in);
+    return in->num_tables > 65535 ? "more than 65535 tables" : entries_refuse(in);
 }
 
 /* Enqueues the first half. */

@@ -61,8 +61,7 @@ static size_t scratch_bytes(const struct batch *shape, int) {
 }
 
 static const char *accepts(const struct batch *in) {
-    if (all_rows(in) / 32 >= UINT32_MAX) return "more than 2^37 rows";
-    return cover_refuse(in);
+    return all_rows(in) / 32 >= UINT32_MAX ? "more than 2^37 rows" : NULL;
 }
 
 static __device__ inline int64_t row_number(const struct table_shape *tables,

@@ -62,16 +62,15 @@ struct to_gradient {
 
 /* A group of lanes takes a row of any table. */
 template <int TILES>
-static __global__ void __launch_bounds__(TILES == 4 ? LARGEST_BLOCK : SMALL_BLOCK)
+static __global__ void __launch_bounds__(block_of_tiles(TILES))
     sweep(const struct target to, const int64_t *first, const float *grad, int64_t rows,
           int count) {
     struct lanes g = lanes_here(count);
     int64_t key = group_number(g);
     if (key >= rows) return;
-    int32_t t = table_of_key(to, (uint64_t)key), dim = to.tables[t].dim;
+    int32_t t = table_of_key(to, (uint64_t)key);
     int64_t row = key - to.tables[t].first_row;
-    struct strip<TILES> sum = strip_load<TILES>(g, grad + first[t] + row * dim, dim);
-    row_update<TILES>(g, &to.steps[t], &to.io[t], dim, row, sum);
+    row_update_from<TILES>(g, to, t, row, grad + first[t] + row * to.tables[t].dim);
 }
 
 static cudaError_t enqueue_sweep(const struct plan *p, const struct target &to,
@@ -79,7 +78,7 @@ static cudaError_t enqueue_sweep(const struct plan *p, const struct target &to,
     struct cover c = cover_of(widest(in));
     int64_t rows = all_rows(in);
     unsigned blocks = blocks_for(rows, groups_of_block(c.count));
-    auto update = c.tiles == 1 ? sweep<1> : c.tiles == 2 ? sweep<2> : sweep<4>;
+    auto update = OF_TILES(sweep, c.tiles);
     LAUNCH(update, blocks, block_of_lanes(c.count), 0, stream, to, p->first, p->grad, rows,
            c.count);
     return cudaGetLastError();
@@ -110,7 +109,7 @@ DEFINE_KERNEL(cuda_dense) = {
     .place = ON_DEVICE,
     .rules = ALL_RULES,
     .traits = DENSE_GRAD | DENSE_STEP,
-    .accepts = cover_refuse,
+    .accepts = NULL,
     .scratch_bytes = scratch_bytes,
     .plan = NULL,
     .run = run,

@@ -14,7 +14,7 @@
  * warp: Adinetz (2014), warp-aggregated atomics.
  */
 #include "kernels/device/compact.cuh"
-#include "kernels/device/sort.h"
+#include "kernels/device/runs.cuh"
 
 enum { SLOT_BLOCK = 256 };
 
@@ -203,7 +203,7 @@ DEFINE_KERNEL(cuda_hash) = {
     .place = ON_DEVICE,
     .rules = ALL_RULES,
     .traits = 0,
-    .accepts = runs_refuse,
+    .accepts = entries_refuse,
     .scratch_bytes = scratch_bytes,
     .plan = NULL,
     .run = run,

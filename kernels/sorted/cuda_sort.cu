@@ -14,6 +14,7 @@
  * Against the fused kernel it shows what the round trip of the gradient costs, and nothing else.
  */
 #include "kernels/device/compact.cuh"
+#include "kernels/device/runs.cuh"
 #include "kernels/device/sorted.cuh"
 
 struct plan {
@@ -90,7 +91,7 @@ DEFINE_KERNEL(cuda_sort) = {
     .place = ON_DEVICE,
     .rules = ALL_RULES,
     .traits = DETERMINISTIC,
-    .accepts = runs_refuse,
+    .accepts = entries_refuse,
     .scratch_bytes = scratch_bytes,
     .plan = NULL,
     .run = run,
