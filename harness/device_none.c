@@ -53,3 +53,4 @@ NEVER(int, device_probe_clock, const struct device_probe *p, double *seconds, st
 NEVER(bool, device_probe_disturbed, const struct device_probe *p, double before, double after,
       double copy_gbs)
 NEVER(int, device_probe_flush, const struct device_probe *p, struct error *err)
+NEVER(int, device_probe_occupy, const struct device_probe *p, struct error *err)
