@@ -136,15 +136,17 @@ static uint32_t list_runs(const uint64_t *e, uint32_t n, uint32_t *run) {
     return runs;
 }
 
-/* Sums and updates every run of a sorted bucket; its spare entries are free by now. */
-static void update_bucket(struct plan *p, const struct batch *in, const struct rule_step *step,
-                          const struct table *io, int64_t bucket, float *sum) {
-    const int32_t t = p->partition.table_of[bucket], dim = in->tables[t].dim;
+/* Sums and updates every run of a sorted bucket; its spare entries are free by now. Rule and dim are
+ * constants where it is called, so that the loops over a row are straight code. */
+ALWAYS_INLINE void update_bucket_as(struct plan *p, const enum rule_kind kind, const int32_t dim,
+                                    const struct rule_step *given, const struct table *io,
+                                    int64_t bucket, float *sum) {
+    const int32_t t = p->partition.table_of[bucket];
     const struct gather_table from = p->gather.table[t];
     const struct table table = *io; /* copies: no store to a row can change them */
+    const struct rule_step step = *given;
     const uint32_t begin = p->partition.begin[bucket], n = p->partition.begin[bucket + 1] - begin;
     const uint64_t *e = p->partition.entry + begin;
-    if (n == 0) return; /* its spare entry is another bucket's */
     uint32_t *run = (uint32_t *)(p->spare + begin), runs = list_runs(e, n, run);
     for (uint32_t r = 0; r < runs && r < ROW_AHEAD; r++)
         row_prefetch(&table, entry_row(e[run[r]]), dim);
@@ -164,7 +166,28 @@ static void update_bucket(struct plan *p, const struct batch *in, const struct r
             g = gather_row(&p->gather, &from, (uint32_t)e[first], &c);
         else
             sum_entries(&p->gather, &from, e + first, length, dim, sum);
-        row_update(step, &table, dim, row, g);
+        row_update_as(kind, &step, &table, dim, row, g);
+    }
+}
+
+static void update_bucket(struct plan *p, const struct batch *in, const struct rule_step *step,
+                          const struct table *io, int64_t bucket, float *sum) {
+    const int32_t dim = in->tables[p->partition.table_of[bucket]].dim;
+    if (p->partition.begin[bucket] == p->partition.begin[bucket + 1])
+        return; /* its spare entry is another bucket's */
+    switch (step->rule.kind) {
+#define X(kind, ...)                                                                               \
+    case RULE_##kind:                                                                              \
+        switch (dim) {                                                                             \
+        case 32: update_bucket_as(p, RULE_##kind, 32, step, io, bucket, sum); break;               \
+        case 64: update_bucket_as(p, RULE_##kind, 64, step, io, bucket, sum); break;               \
+        case 128: update_bucket_as(p, RULE_##kind, 128, step, io, bucket, sum); break;             \
+        default: update_bucket_as(p, RULE_##kind, dim, step, io, bucket, sum);                     \
+        }                                                                                          \
+        break;
+        RULES(X)
+#undef X
+    case RULE_COUNT: break;
     }
 }
 

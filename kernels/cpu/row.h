@@ -78,7 +78,7 @@ ALWAYS_INLINE void sum_entries_as(const struct gather *g, const struct gather_ta
 }
 
 /* sum[dim] = sum of the gradients of n entries of table t, in their order. */
-static inline void sum_entries(const struct gather *g, const struct gather_table *t,
+ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table *t,
                                const uint64_t *entry, int64_t n, int32_t dim, float *sum) {
     struct gather_table plain = *t;
     plain.plain = true; /* a constant: the loops below lose their coefficients and branches */
