@@ -7,7 +7,8 @@
  *
  * Who owns what: scatter.cuh; a warp takes 32 lookups. No scratch, but for the divisors of means.
  * Not deterministic: atomics come in any order.
- * Wins where hardly any row is hit twice; loses where hot rows make atomics queue up.
+ * Expected, not measured yet: wins where hardly any row is hit twice; loses where hot rows make
+ * atomics queue up.
  */
 #include "kernels/device/scatter.cuh"
 

@@ -9,8 +9,8 @@
  * weight and state read and written once.
  * Not deterministic: atomics come in any order. Rows that nobody looked up take a step with a zero
  * gradient, which for momentum and Adam is another operation than the lazy one.
- * Wins on tables so small that nearly every row is touched; cannot run where the gradient does not
- * fit beside the tables.
+ * Expected, not measured yet: wins on tables so small that nearly every row is touched. Cannot run
+ * where the gradient does not fit beside the tables.
  */
 #include "kernels/device/scatter.cuh"
 #include "kernels/device/target.cuh"

@@ -9,7 +9,8 @@
  * Scratch per lookup: 2 to 4 slots of 12 bytes, 24 bytes of entries and their places, and the compact
  * gradient. Traffic: the table is visited twice at random, whatever the number of rows.
  * Not deterministic: a row's entries lie in the order in which threads came.
- * Wins over the sort where row numbers have many bits and the hash table fits in L2.
+ * Expected, not measured yet: wins over the sort where row numbers have many bits and the hash table
+ * fits in L2.
  * The idea: the hash-based deduplication of HierarchicalKV and dynamicemb; combining equal rows of a
  * warp: Adinetz (2014), warp-aggregated atomics.
  */
