@@ -190,8 +190,8 @@ static void staging_close(struct table *rows) {
     for (int k = 0; k < RULE_ELEM_STATES; k++) free(rows->elem[k]);
 }
 
-/* Rows begin .. end-1 of table t, in `after`, whose first row is row `first` of the table; adds what
- * it finds to *r. */
+/* Rows begin .. end-1 of table t, in `after`, whose first row is row `first` of the table; adds
+ * what it finds to *r. */
 static void check_rows(const struct check *c, const struct rule_step *step, int32_t t,
                        int64_t begin, int64_t end, const struct table *after, int64_t first,
                        struct check_result *r) {

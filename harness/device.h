@@ -57,8 +57,8 @@ struct device_batch {
 };
 int device_batch_create(struct device_batch *d, const struct batch *host, struct error *err);
 void device_batch_free(struct device_batch *d);
-/* batch_validate() for ids and offsets that are only in device memory, wherever they came from: says
- * no before any kernel trusts them, in the same words. Writes nothing of the batch. */
+/* batch_validate() for ids and offsets that are only in device memory, wherever they came from:
+ * says no before any kernel trusts them, in the same words. Writes nothing of the batch. */
 int device_batch_validate(const struct device_batch *d, struct error *err);
 
 /* Weights and states in device memory, with the content undefined. */

@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* Calls add(ctx, key, value) for every fact; keys begin with "emb_". device: NULL where no kernel of
- * a device was measured. */
+/* Calls add(ctx, key, value) for every fact; keys begin with "emb_". device: NULL where no kernel
+ * of a device was measured. */
 void environment_describe(int threads, const struct device_facts *device,
                           void (*add)(void *ctx, const char *key, const char *value), void *ctx);
 

@@ -120,8 +120,8 @@ static int keep_scratch(struct measure *m, const struct kernel *k, struct scratc
     return p->scratch_open(kept, least, "scratch", err) || p->poison(kept, err) ? -1 : 0;
 }
 
-/* Undoes a step: the touched rows, or all rows after a dense step that moves idle ones, or after one
- * that wrote who knows what where. */
+/* Undoes a step: the touched rows, or all rows after a dense step that moves idle ones, or after
+ * one that wrote who knows what where. */
 static int restore(struct measure *m, const struct kernel *k, int b, bool all, struct error *err) {
     for (int32_t t = 0; t < m->workload->num_tables; t++)
         all |= (k->traits & DENSE_STEP) && !rule_info(m->rules[t].kind).idle_is_identity;

@@ -76,10 +76,10 @@ int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int
 int measure_open_place(struct measure *m, enum place place, struct error *err);
 void measure_close(struct measure *m);
 
-/* Admits a kernel: runs it once with fresh scratch and says what memory appeared; runs it again with
- * poisoned scratch and checks every row and all guard zones; makes sure that sampling finds its
- * scratch resident. Returns 0 if right; -1 with the reason in err if it could not run; 1 with the
- * mismatch in *out if it is wrong. The tables are as before. */
+/* Admits a kernel: runs it once with fresh scratch and says what memory appeared; runs it again
+ * with poisoned scratch and checks every row and all guard zones; makes sure that sampling finds
+ * its scratch resident. Returns 0 if right; -1 with the reason in err if it could not run; 1 with
+ * the mismatch in *out if it is wrong. The tables are as before. */
 int measure_admit(struct measure *m, const struct kernel *k, struct scratch_use *use,
                   struct check_result *out, struct error *err);
 

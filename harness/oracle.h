@@ -35,10 +35,10 @@ void oracle_update(const struct rule *rule, int64_t t, int32_t dim, const struct
                    struct oracle_row *row);
 
 /* The same for SGD where every one of `count` lookups took its own step on the weight. grad is that
- * of oracle_sum without exact: its (count + 3) u sum|g| hold the roundings of the products, and give
- * an upper bound of sum|g|, which bounds every intermediate weight in any order of the lookups. Each
- * adds one rounding of such a weight; and CUDA's atomicAdd on float in global memory flushes
- * subnormals to zero (PTX ISA, atom). */
+ * of oracle_sum without exact: its (count + 3) u sum|g| hold the roundings of the products, and
+ * give an upper bound of sum|g|, which bounds every intermediate weight in any order of the
+ * lookups. Each adds one rounding of such a weight; and CUDA's atomicAdd on float in global memory
+ * flushes subnormals to zero (PTX ISA, atom). */
 void oracle_sgd_per_lookup(const struct rule *rule, int64_t count, int32_t dim,
                            const struct num *grad, struct oracle_row *row);
 

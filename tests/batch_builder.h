@@ -50,8 +50,8 @@ const char *builder_name_way(const struct kernel *k, int way);
 /* Does the kernel run on an emulated device? */
 bool builder_emulates(const struct kernel *k);
 
-/* What an emulated device needs beyond SMALLER: sizes of more than a thousand lookups are divided by
- * it. 1 for all other kernels, and for NULL. */
+/* What an emulated device needs beyond SMALLER: sizes of more than a thousand lookups are divided
+ * by it. 1 for all other kernels, and for NULL. */
 int builder_smaller(const struct kernel *k);
 
 struct builder {

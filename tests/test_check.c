@@ -370,8 +370,8 @@ static void edited(void **state) {
         }
 }
 
-/* A step per lookup is not compared bit for bit, but its bound is as sharp as the other, and bits of
- * rows that nobody looked up still count. */
+/* A step per lookup is not compared bit for bit, but its bound is as sharp as the other, and bits
+ * of rows that nobody looked up still count. */
 static void edited_per_lookup(void **state) {
     (void)state;
     for (int exact = 0; exact < 2; exact++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ids and offsets in device memory that no host has looked at: what is wrong is found before a kernel
- * runs, in the host's words, and nothing is written.
+ * Ids and offsets in device memory that no host has looked at: what is wrong is found before a
+ * kernel runs, in the host's words, and nothing is written.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Measuring kernels of a device, up to the sample that an emulated device refuses: they are admitted
- * and checked by the same code as those of the host, on tables that are only on the device.
+ * Measuring kernels of a device, up to the sample that an emulated device refuses: they are
+ * admitted and checked by the same code as those of the host, on tables that are only on the device.
  */
 #include <math.h>
 #include <stdio.h>

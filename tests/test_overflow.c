@@ -295,8 +295,8 @@ static void right(void **state) {
     release(&s);
 }
 
-/* A kernel that would take too much is skipped, and its line says how much that is; and so is one on
- * an emulated device, where a run over all places takes minutes and all memory is filled. */
+/* A kernel that would take too much is skipped, and its line says how much that is; and so is one
+ * on an emulated device, where a run over all places takes minutes and all memory is filled. */
 static void add_case(const struct overflow *c, const struct kernel *k) {
     char name[100];
     struct sparse s;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a lookup to its row, its gradient row and its coefficient: pooling, mean, weights and padding
- * are folded in here, so that no kernel makes a pass for them.
+ * From a lookup to its row, its gradient row and its coefficient: pooling, mean, weights and
+ * padding are folded in here, so that no kernel makes a pass for them.
  */
 #ifndef EMBFUSE_DEVICE_LOOKUP_CUH
 #define EMBFUSE_DEVICE_LOOKUP_CUH
@@ -35,8 +35,8 @@ static __device__ inline int64_t last_begun(const int64_t *offsets, int64_t lo, 
     return lo;
 }
 
-/* The flat bag of lookup i. Called by a whole warp with consecutive lookups, or equal ones: it finds
- * the first one's bag together, 32 probes at a time, and then each lane looks nearby. */
+/* The flat bag of lookup i. Called by a whole warp with consecutive lookups, or equal ones: it
+ * finds the first one's bag together, 32 probes at a time, and then each lane looks nearby. */
 static __device__ inline int64_t bag_of(const struct batch &in, int64_t i) {
     const unsigned all = 0xffffffffu;
     int64_t first = __shfl_sync(all, (long long)i, 0), lane = threadIdx.x % WARP;

@@ -4,8 +4,8 @@
  * registers and updates the row at once. No gradient of any size is written, but for the partial
  * sums of runs that cross the border of a chunk.
  *
- * Who owns what: runs.cuh; a group of lanes takes 128 sorted entries, a lane 4 columns. Tables whose
- * gradient fits in shared memory go another way, without the sort: small.cuh.
+ * Who owns what: runs.cuh; a group of lanes takes 128 sorted entries, a lane 4 columns. Tables
+ * whose gradient fits in shared memory go another way, without the sort: small.cuh.
  * Scratch and traffic per lookup: 16 bytes of entries (24 with weights or means), 8*dim/CHUNK bytes
  * of partial rows, and what CUB's sort asks for (no further copy of the entries); about 68 bytes
  * move through the index (sorted.cuh). Gradient rows are read once per lookup, touched rows and

@@ -3,11 +3,11 @@
  * The fused kernel with an index that was built in the forward pass: rows were read there by the
  * same ids, so the entries can be written and sorted beside it, off the critical path of the
  * backward pass. What is timed as the step is the sum and the update alone; the time of the plan
- * stands beside it. Not a rival of kernels that sort in the step: it says what their sort costs, and
- * what a training system that can hide it gets.
+ * stands beside it. Not a rival of kernels that sort in the step: it says what their sort costs,
+ * and what a training system that can hide it gets.
  *
- * Everything else as in cuda_fused.cu. The idea: hoisting the transpose into the forward pass, as in
- * torchrec's Triton TBE, and FBGEMM's proposed preprocessing of backward indices.
+ * Everything else as in cuda_fused.cu. The idea: hoisting the transpose into the forward pass, as
+ * in torchrec's Triton TBE, and FBGEMM's proposed preprocessing of backward indices.
  */
 #include "kernels/fused/fused.cuh"
 

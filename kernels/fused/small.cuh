@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Tables whose gradient fits in shared memory: their lookups need no sort. A block takes a slice of
- * a feature's lookups and sums them, in their order, into a histogram of gradients in shared memory;
- * the slices' histograms are added up row by row, in the order of the slices, and rows that were hit
- * are updated.
+ * a feature's lookups and sums them, in their order, into a histogram of gradients in shared
+ * memory; the slices' histograms are added up row by row, in the order of the slices, and rows that
+ * were hit are updated.
  *
- * Who owns what: in the first kernel a thread owns a column, so that nothing is added atomically; in
- * the second one a group of lanes owns a row. Gradients are read in the order of the bags, the rows
- * of a bag from L1 but for the first.
+ * Who owns what: in the first kernel a thread owns a column, so that nothing is added atomically;
+ * in the second one a group of lanes owns a row. Gradients are read in the order of the bags, the
+ * rows of a bag from L1 but for the first.
  * The idea: the per-table histograms of torchrec's Triton TBE, here exact in fp32.
  */
 #ifndef EMBFUSE_FUSED_SMALL_CUH

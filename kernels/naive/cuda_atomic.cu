@@ -10,8 +10,8 @@
  * Scratch and traffic: 3/8 byte per row of the tables; [touchable][dim] floats, zeroed, added to
  * atomically, read once.
  * Not deterministic: atomics come in any order.
- * Expected, not measured yet: wins over a sort where the tables are small and flatly hit; loses where
- * hot rows make atomics queue up, or where tables are so large that the bitmap is.
+ * Expected, not measured yet: wins over a sort where the tables are small and flatly hit; loses
+ * where hot rows make atomics queue up, or where tables are so large that the bitmap is.
  */
 #include "kernels/device/compact.cuh"
 #include "kernels/device/scatter.cuh"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Atomic scatter straight into the weights: every lookup subtracts its own step. Right for SGD only,
- * the one rule that is linear in the gradient: for all others a step per lookup is another function
- * than a step for the sum. Even so the weight is rounded once per lookup and not once per row.
- * The default of HugeCTR's SGD ("atomic update").
+ * Atomic scatter straight into the weights: every lookup subtracts its own step. Right for SGD
+ * only, the one rule that is linear in the gradient: for all others a step per lookup is another
+ * function than a step for the sum. Even so the weight is rounded once per lookup and not once per
+ * row. The default of HugeCTR's SGD ("atomic update").
  *
  * Who owns what: scatter.cuh; a warp takes 32 lookups. No scratch, but for the divisors of means.
  * Not deterministic: atomics come in any order.

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
  * Hash-then-reduce: a hash table counts how often each row occurs, every row gets a stretch of that
- * many entries, lookups are put there, and from then on all is as after a sort: runs are summed into
- * a compact gradient, and a separate kernel applies the optimizer. Grouping without an order.
+ * many entries, lookups are put there, and from then on all is as after a sort: runs are summed
+ * into a compact gradient, and a separate kernel applies the optimizer. Grouping without an order.
  *
  * Who owns what: a thread a lookup for inserting and placing; lanes of a warp that bring the same
  * row insert it once. A block takes a stretch of slots to hand out entries. runs.cuh, compact.cuh.
- * Scratch per lookup: 2 to 4 slots of 12 bytes, 24 bytes of entries and their places, and the compact
- * gradient. Traffic: the table is visited twice at random, whatever the number of rows.
+ * Scratch per lookup: 2 to 4 slots of 12 bytes, 24 bytes of entries and their places, and the
+ * compact gradient. Traffic: the table is visited twice at random, whatever the number of rows.
  * Not deterministic: a row's entries lie in the order in which threads came.
- * Expected, not measured yet: wins over the sort where row numbers have many bits and the hash table
- * fits in L2.
- * The idea: the hash-based deduplication of HierarchicalKV and dynamicemb; combining equal rows of a
- * warp: Adinetz (2014), warp-aggregated atomics.
+ * Expected, not measured yet: wins over the sort where row numbers have many bits and the hash
+ * table fits in L2.
+ * The idea: the hash-based deduplication of HierarchicalKV and dynamicemb; combining equal rows of
+ * a warp: Adinetz (2014), warp-aggregated atomics.
  */
 #include "kernels/device/compact.cuh"
 #include "kernels/device/runs.cuh"
@@ -117,8 +117,8 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     if (!counts) slot[i] = UINT32_MAX;
 }
 
-/* A thread per slot. One addition per block hands out both run numbers and entries, so that runs are
- * numbered in the order of their entries. */
+/* A thread per slot. One addition per block hands out both run numbers and entries, so that runs
+ * are numbered in the order of their entries. */
 static __global__ void __launch_bounds__(SLOT_BLOCK)
     hand_out(const struct slots s, bool wide, void *key, uint32_t *begin, struct totals *totals) {
     SHARED(unsigned long long, sums, SLOT_BLOCK);

@@ -7,9 +7,9 @@
  *
  * Who owns what: CUB sorts, encodes runs and scans their lengths; the sum is that of the fused
  * kernel (runs.cuh), whose rows go to the compact gradient; a group of lanes updates a row.
- * Scratch and traffic per lookup: that of the fused kernel, 12 bytes for the runs (their lengths are
- * zeroed first, because only the device knows how many there are), and [touchable][dim] floats that
- * are written and read once more than in the fused kernel.
+ * Scratch and traffic per lookup: that of the fused kernel, 12 bytes for the runs (their lengths
+ * are zeroed first, because only the device knows how many there are), and [touchable][dim] floats
+ * that are written and read once more than in the fused kernel.
  * Deterministic: the shape of every sum depends on the batch alone.
  * Against the fused kernel it shows what the round trip of the gradient costs, and nothing else.
  */
