@@ -10,6 +10,10 @@
 #| make table     print the table of a saved result
 #| make figures   figures for a paper (PDF), from a saved result
 #| make compare   two saved results: A=old.json B=new.json; exit status 3 if something got slower
+#| make peers     PyTorch and FBGEMM beside the kernels, on the same batches in the same run; installs
+#|                both into build/peers/venv (several GB, once); variables as for bench
+#| make bench-compilers  the CPU kernels as each of COMPILERS="gcc clang" builds them, taking turns in
+#|                one run: ratios, and whether the bits are the same; variables as for bench
 #| make fuzz      fuzz the readers of untrusted files: FUZZ_SECONDS=60
 #| make deps      install the Debian packages (as root), or name them: FOR=bench|test|ci
 #| make           build build/bench and build/embfuse only
@@ -185,6 +189,7 @@ $(B)/embfuse: $(cli:%.c=$(B)/%.o) $(objects)
 
 include tests/test.mk
 include reports/report.mk
+include peers/peers.mk
 
 # --- measure, print the table, draw the plots. The status is that of the measurement: 2 if a kernel
 # was wrong, which stands in the table too.

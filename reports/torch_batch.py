@@ -147,8 +147,10 @@ def expected(embfuse, batch, rule, sparse, folder, count):
     return [np.load(os.path.join(folder, "out." + name(t))) for t in range(count)], note
 
 
-def agrees(got, want, before, hits):
-    """Within what the roundings of one sum and one update, or of a step per lookup, can make."""
+def agrees(got, want, before, hits, between=0):
+    """Within what the roundings of one sum and one update, or of a step per lookup, can make.
+    between: how far from `before` a value may have been on its way."""
     np = libraries()[1]
-    bound = (hits[:, None] + 8) * 2.0**-24 * (np.abs(before) + 4 * np.abs(want - before) + 2.0**-20)
+    bound = (hits[:, None] + 8) * 2.0**-24 * (
+        np.abs(before) + 4 * np.abs(want - before) + between + 2.0**-20)
     return bool((np.abs(got.astype(np.float64) - want) <= bound).all())

@@ -100,5 +100,5 @@ gpu-verify:
 
 test:
 	$(call require,test)
-	@$(MAKE) --no-print-directory all ptx $(test_programs) $(E)/bench $(E)/embfuse
+	@$(MAKE) --no-print-directory all ptx $(test_programs) $(E)/bench $(E)/embfuse $(B)/peers/session
 	@BUILD=$(B) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) tests/run.sh $(filter %$(ONLY),$(basename $(test_programs))) $(filter %$(ONLY).sh %$(ONLY).py,$(test_scripts))

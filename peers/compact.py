@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""What `embfuse step` makes of a batch, from the rows that it touches alone (and a few that it does
+not): tables of the touched rows, and ids that number them. So tables of any size are compared in the
+time of a step.
+"""
+import os
+import re
+import subprocess
+
+from results import ResultError
+from torch_batch import HYPER, MEASURED_STEP, ROW_STATES, agrees
+
+IDLE = 64  # rows of each table that nobody looks up
+
+
+class Compact:
+    def __init__(self, np, batch, rule, weights, states, folder):
+        self.np, self.rule, self.folder, self.made = np, rule, folder, None
+        self.keep, self.hits = [], []
+        for t, (rows, _) in enumerate(zip(batch.num_rows, batch.dims)):
+            own = batch.rows[0] == t
+            padding = [p for u, _, p in batch.features if u == t and p >= 0]
+            idle = np.setdiff1d(np.arange(min(rows, 1 << 20)), batch.rows[1][own])[:IDLE]
+            keep = np.union1d(np.union1d(batch.rows[1][own], idle), padding).astype(np.int64)
+            hits = np.zeros(len(keep))
+            hits[np.searchsorted(keep, batch.rows[1][own])] = batch.hits[own]
+            self.keep.append(keep)
+            self.hits.append(hits)
+        names = ["weight"] + (["row_state"] if rule in ROW_STATES else
+                              [f"state.{k}" for k in range(len(states))])
+        self.arrays = list(zip(names, [weights, *states]))
+        self.write_batch("batch", batch, lambda a: a)
+        self.has_magnitudes, self.batch = False, batch
+        for name, tables in self.arrays:
+            for t, keep in enumerate(self.keep):
+                np.save(self.path("in", name, t), tables[t].numpy()[keep])
+
+    def path(self, stem, name, table):
+        if len(self.keep) > 1:
+            name = re.sub(r"^(\w+)", rf"\1.{table}", name)
+        return os.path.join(self.folder, f"{stem}.{name}.npy")
+
+    def write_batch(self, name, batch, change):
+        """change: what becomes of gradients and lookup weights."""
+        np, ids = self.np, batch.ids.astype("int64")
+        with open(batch.prefix + ".batch", encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        table, feature = 0, 0
+        for i, line in enumerate(lines):
+            if line.startswith("table rows"):
+                lines[i] = re.sub(r"rows \d+", f"rows {len(self.keep[table])}", line)
+                lines[i] = re.sub(r"rule \w+.*", f"rule {self.rule}", lines[i])
+                table += 1
+            elif line.startswith("feature table"):
+                of, _, padding = batch.features[feature]
+                if padding >= 0:
+                    at = int(np.searchsorted(self.keep[of], padding))
+                    lines[i] = re.sub(r"padding \S+", f"padding {at}", line)
+                span = batch.span(feature)
+                ids[span] = np.searchsorted(self.keep[of], ids[span])
+                feature += 1
+        stem = os.path.join(self.folder, name)
+        with open(stem + ".batch", "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+        np.save(stem + ".ids.npy", ids)
+        np.save(stem + ".offsets.npy", batch.offsets)
+        sequence = batch.features[0][1] == "none"
+        grad = batch.upstream if sequence else batch.upstream.reshape(batch.bags, -1)
+        np.save(stem + ".grad.npy", change(grad))
+        if batch.weighted:
+            np.save(stem + ".lookup_weights.npy", change(batch.lookup_weights))
+
+    def compare(self, peer, embfuse):
+        """With the peer's tables after its step; before its rows are put back."""
+        hyper = peer.eps_of(HYPER[self.rule])
+        if self.made != (peer.kernel, hyper):
+            self.step(embfuse, peer.kernel, "batch", "in", "out", **hyper)
+            self.made = peer.kernel, hyper
+        for name, tables in self.arrays:
+            for t, keep in enumerate(self.keep):
+                extra = self.between(embfuse, t) if peer.per_lookup else 0
+                self.compare_one(name, t, tables[t].detach().numpy()[keep], extra)
+
+    def step(self, embfuse, kernel, batch, tables, out, **hyper):
+        flags = [x for k, v in hyper.items() for x in (f"--{k}", repr(v))]
+        at = lambda stem: os.path.join(self.folder, stem)
+        done = subprocess.run(
+            [embfuse, "step", "--kernel", kernel, "--rule", self.rule, "--batch", at(batch),
+             "--tables", at(tables), "--first-step", str(MEASURED_STEP), "--out", at(out), *flags],
+            capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ResultError(f"embfuse step: {done.stderr.strip()}")
+
+    def between(self, embfuse, table):
+        """A step of SGD by lookup rounds sums that may be larger than the first and the last: by
+        up to lr times the sum of the gradients' magnitudes, which is a step too, from zero."""
+        if not self.has_magnitudes:
+            self.write_batch("magnitudes", self.batch, abs)
+            for t, keep in enumerate(self.keep):
+                zeros = self.np.zeros((len(keep), self.batch.dims[t]), self.np.float32)
+                self.np.save(self.path("zero", "weight", t), zeros)
+            self.step(embfuse, "cpu_sort", "magnitudes", "zero", "moved", **HYPER[self.rule])
+            self.has_magnitudes = True
+        return abs(self.np.load(self.path("moved", "weight", table)))
+
+    def compare_one(self, name, t, got, extra):
+        np = self.np
+        want, before = (np.load(self.path(stem, name, t)) for stem in ("out", "in"))
+        column = lambda a: a.reshape(len(a), -1)
+        if agrees(column(got), column(want), column(before), self.hits[t], extra):
+            return
+        off = np.abs(column(got).astype(np.float64) - column(want))
+        row = int(off.max(axis=1).argmax())
+        raise ResultError(f"table {t}: {name} and embfuse step differ by up to {off.max():.3g}, in "
+                          f"row {self.keep[t][row]} with {self.hits[t][row]:.0f} lookups")
+

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Measures PyTorch and FBGEMM beside the suite's CPU kernels and writes one result of all: kernels
+and peers take turns, in random order within every round, on the same batch, weights and threads.
+
+Two processes are led line by line: peers/session, with the suite's kernels, and worker.py with the
+peers. While one works the other waits for its next line. What is not an option of this script is one
+of build/bench.
+"""
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "reports"))
+from results import ResultError
+
+PEERS = ("torch_sparse", "torch_dense", "fbgemm")
+PINNED = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}  # as build/bench does by itself
+CEILINGS = ("copy_gbs", "rmw_gbs", "pingpong_ns")  # measured before a kernel's sample
+SHARED = ("tables", "rows", "dim", "alpha", "in_bag_duplicates", "bags", "empty_bags",
+          "longest_bag")  # facts of the batch
+
+
+class Program:
+    """One of the two processes; a question is a line, and so is the answer."""
+
+    def __init__(self, name, command, env):
+        self.name = name
+        try:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            text=True, env=os.environ | env)
+        except OSError as e:
+            raise ResultError(f"{command[0]}: {e.strerror}") from None
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            status = self.process.wait()
+            why = signal.Signals(-status).name if status < 0 else f"status {status}"
+            why += ": out of memory?" if why == "SIGKILL" else ""
+            raise ResultError(f"{self.name} ended early ({why})")
+        return json.loads(line)
+
+    def ask(self, line):
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # the answer tells
+        out = self.answer()
+        if "error" in out:
+            raise ResultError(out["error"])
+        return out
+
+    def end(self):
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+class Run:
+    def __init__(self, args):
+        self.args, self.rows, self.refused, self.wrong = args, [], [], False
+        self.begin, self.folder = time.monotonic(), os.path.join(args.out, "work")
+        self.random, self.session, self.worker = random.Random(1), None, None
+        os.makedirs(self.folder, exist_ok=True)
+
+    def start(self, options):
+        """Starts both, and keeps what they say of the machine and of themselves."""
+        args = self.args
+        self.session = Program("session", [args.session, *options], PINNED)
+        self.context = self.session.answer()
+        if "error" in self.context:
+            raise ResultError(self.context["error"])
+        self.context = self.context["context"]
+        self.reps, threads = int(self.context["emb_var_REPS"]), self.context["emb_threads"]
+        pinned = PINNED | {"OMP_NUM_THREADS": threads, "THP_MEM_ALLOC_ENABLE": "1"}
+        self.worker = Program("worker", [args.python, "-W", "ignore", os.path.join(HERE, "worker.py"),
+                                         threads, args.embfuse], pinned)
+        hello = self.worker.answer()
+        if "error" in hello:
+            raise ResultError(hello["error"])
+        self.context |= hello["context"]
+
+    def say(self, what):
+        print(f"[{time.monotonic() - self.begin:.0f} s] {what}", file=sys.stderr, flush=True)
+
+    def do(self, what, **how):
+        return self.worker.ask(json.dumps({"do": what, **how}))
+
+    def not_run(self, workload, kernel, reason):
+        if (workload, kernel, reason) not in self.refused:
+            self.refused.append((workload, kernel, reason))
+            self.say(f"not run: {workload}, {kernel}: {reason}")
+        self.wrong |= reason.startswith("WRONG RESULT")
+
+    def all(self):
+        while not (point := self.session.answer()).get("end"):
+            if "error" in point:
+                self.not_run("*", "a workload", point["error"])
+                continue
+            self.say(f"{point['workload']}, {point['rule']}")
+            self.context[f"emb_workload_{point['workload']}"] = point["text"]
+            rows = self.measure(point)
+            failed = self.session.ask("next")["refused"]
+            for kernel, why in failed.items():
+                self.not_run(point["workload"], kernel, why)
+            self.rows += [r for r in rows if word(r, "kernel") not in failed]
+            if self.rows:
+                self.write()  # so that a run that is cut short leaves what it has
+
+    def peer_cases(self, point):
+        modes = sorted({c["mode"] for c in point["cases"]})
+        name = lambda k, m: f"{point['workload']}/{point['rule']}/{k}/{m}"
+        return [(k, m) for k in PEERS for m in modes
+                if re.search(self.context["emb_var_FILTER"], name(k, m))]
+
+    def open_peers(self, point, wanted):
+        """Those of them that can be measured: they get the batches and weights as .npy files."""
+        prefix = os.path.join(self.folder, "batch")
+        self.session.ask(f"batches {prefix}")
+        key = json.dumps([point["tables"], point["seed"]])
+        if self.do("open", prefixes=[f"{prefix}{b}" for b in range(point["ring"])],
+                   rule=point["rule"], key=key)["weights"]:
+            prefix = os.path.join(self.folder, "tables")
+            self.session.ask(f"weights {prefix}")
+            paths = [f"{prefix}.weight.{t}.npy" for t in range(len(point["tables"]))]
+            self.do("weights", paths=paths)
+            for path in paths:
+                os.unlink(path)
+        answer = self.do("check", kernels=sorted({k for k, _ in wanted}, key=PEERS.index))
+        for kernel, peer in answer["peers"].items():
+            if peer["note"]:
+                self.context[f"emb_peer_{kernel}_{point['rule']}"] = peer["note"]
+        for kernel, why in answer["refused"].items():
+            no_such = "no such optimizer" in why or "not supported in CPU" in why
+            self.not_run("*" if no_such else point["workload"], kernel, why)
+        return [(k, m) for k, m in wanted if k in answer["peers"]]
+
+    def measure(self, point):
+        wanted, peers = self.peer_cases(point), []
+        try:
+            if wanted:
+                peers = self.open_peers(point, wanted)
+        except ResultError as e:
+            if self.worker.process.poll() is not None:
+                raise
+            self.not_run(point["workload"], "peers", str(e))
+        turns = [("kernel", i) for i in range(len(point["cases"]))] + [("peer", p) for p in peers]
+        rows = []
+        for r in range(self.reps):
+            order = self.random.sample(turns, len(turns))
+            own, others = [], []
+            for kind, what in order:
+                if kind == "kernel":
+                    own.append(self.session.ask(f"sample {what} {r}"))
+                else:
+                    others.append(self.do("sample", kernel=what[0], mode=what[1], round_=r))
+            complete(others, own)
+            rows += [row | {"repetitions": self.reps} for row in own + others]
+        if wanted:
+            self.do("close")
+        return rows
+
+    def write(self):
+        for i, parts in enumerate(self.refused):
+            self.context[f"emb_not_run_{i}"] = " | ".join(parts)
+        order = {k: i for i, k in enumerate(self.context)}
+        self.rows.sort(key=lambda r: order.get("emb_kernel_" + word(r, "kernel"), 0))
+        path = os.path.join(self.args.out, "bench.json")
+        with open(path + ".part", "w", encoding="utf-8") as file:
+            json.dump({"context": self.context, "benchmarks": self.rows}, file, indent=1)
+        os.replace(path + ".part", path)
+
+    def end(self):
+        for program in filter(None, (self.session, self.worker)):
+            program.end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def word(row, key):
+    return dict(p.split("=", 1) for p in row["label"].split())[key]
+
+
+def complete(others, own):
+    """The rows of a round's peers get what the kernels' rows say of the machine and of the batch."""
+    for row in others:
+        same = [r for r in own if word(r, "mode") == word(row, "mode")]
+        for r in same:
+            if word(r, "fingerprint") != word(row, "fingerprint"):
+                raise ResultError(f"{row['name']}: other ids than those of {r['name']}")
+        middle = lambda key: sorted(r[key] for r in same if key in r)[sum(key in r for r in same) // 2]
+        row |= {k: middle(k) for k in CEILINGS if any(k in r for r in same)}
+        row |= {k: same[0][k] for k in same[0] if k in SHARED or k.startswith("run_lookups")}
+        row["share_copy"] = row["traffic_gbs"] / row["copy_gbs"]
+        row["share_rmw"] = row["traffic_gbs"] / row["rmw_gbs"]
+        row["label"] += f" placement={word(same[0], 'placement')}"
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise ResultError(message)
+
+
+def main():
+    parser = Parser(prog="peers.py", description=__doc__.split("\n\n", maxsplit=1)[0],
+                    allow_abbrev=False)
+    parser.add_argument("--session", default="build/peers/session")
+    parser.add_argument("--embfuse", default="build/embfuse")
+    parser.add_argument("--python", default="build/peers/venv/bin/python", metavar="PYTHON",
+                        help="that has torch and fbgemm_gpu")
+    parser.add_argument("--out", default="build/results/peers", help="folder for bench.json")
+    args, options = parser.parse_known_args()
+    if not shutil.which(args.python):
+        raise ResultError(f"{args.python} is missing: 'make peers' installs PyTorch and FBGEMM; "
+                          "nothing else of the suite needs them")
+    args.out = os.path.abspath(args.out)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    run = Run(args)
+    try:
+        run.start(options)
+        run.all()
+        if not run.rows:
+            raise ResultError("nothing was measured: no kernel of the suite matches the filter")
+        run.say(f"wrote {args.out}/bench.json")
+    finally:
+        run.end()
+    return 2 if run.wrong else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (ResultError, OSError) as e:
+        sys.exit(f"peers.py: {e}")
+    except KeyboardInterrupt:
+        sys.exit("peers.py: interrupted; bench.json has the workloads that were finished, if any")

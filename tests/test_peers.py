@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""TAP tests of peers/: the driver against stand-ins of its two processes, the suite's own side of it,
+and, where PyTorch and FBGEMM are installed, a tiny run with them."""
+import copy
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+PEERS, REPORTS = os.path.join(ROOT, "peers"), os.path.join(ROOT, "reports")
+GOLDEN = os.path.join(HERE, "golden", "results.json")
+BUILD = os.environ.get("BUILD", "build")
+SESSION, EMBFUSE = os.path.join(BUILD, "peers", "session"), os.path.join(BUILD, "embfuse")
+VENV = os.path.join("build", "peers", "venv")
+sys.dont_write_bytecode = True
+sys.path[:0] = [REPORTS, PEERS]
+import results
+
+TINY = """workload tiny
+    tables 3
+    rows 2000
+    dim 32
+    batch 200
+    length uniform 0 9
+    alpha 1.05
+"""
+# Stand-ins for both processes: what they have in common, and each of them.
+FAKE = '''#!{python}
+import json, sys
+LABEL = ("workload=w rule=sgd kernel=%s mode=cold place=host operation=lazy check=exact "
+         "fingerprint={fingerprint}")
+def row(kernel, ms, label, **more):
+    return dict(name="w/sgd/" + kernel + "/cold", run_type="iteration", iterations=1, real_time=ms,
+                time_unit="ms", lookups=1000, distinct=10, ns_per_lookup=1e3 * ms, traffic_gbs=2.0,
+                label=label % kernel, **more)
+def say(**answer):
+    print(json.dumps(answer), flush=True)
+'''
+FAKE_SESSION = FAKE + '''
+say(context=dict(emb_schema="1", emb_threads="2", emb_var_REPS="3", emb_var_FILTER="cpu_|torch_sp|fb",
+                 emb_kernel_cpu_fused="cpu | host | none | fused | An idea."))
+say(workload="w", rule="sgd", text="words", ring=3, seed=42, tables=[[10, 4]],
+    cases=[dict(kernel="cpu_fused", mode="cold")])
+for line in sys.stdin:
+    if line.startswith("sample"):
+        say(**row("cpu_fused", 1.5, LABEL + " placement=same", copy_gbs=10.0, rmw_gbs=5.0,
+                  pingpong_ns=40, bags=7, repetition_index=int(line.split()[2])))
+    elif line.startswith("next"):
+        say(refused={refused})
+        break
+    else:
+        say()
+say(end=True)
+'''
+FAKE_WORKER = FAKE + '''
+say(context=dict(emb_torch="0.0", emb_fbgemm="0.1",
+                 emb_kernel_fbgemm="fbgemm | host | none | FBGEMM | A peer.",
+                 emb_kernel_torch_sparse="torch | host | none | PyTorch | A peer."))
+for line in sys.stdin:
+    order = json.loads(line)
+    if order["do"] == "check":
+        say(peers=dict(fbgemm=dict(note="another formula")),
+            refused=dict(torch_sparse={reason!r}))
+    elif order["do"] == "sample":
+        {crash}
+        say(**row("fbgemm", 1.0, LABEL, repetition_index=order["round_"]))
+    else:
+        say(weights=False)
+'''
+
+
+class Skip(Exception):
+    """The machine lacks what the test needs."""
+
+
+def run(tool, *args, env=None):
+    return subprocess.run([sys.executable, os.path.join(PEERS, tool), *args], text=True, cwd=ROOT,
+                          capture_output=True, check=False, encoding="utf-8", errors="replace",
+                          env=dict(os.environ, PYTHONIOENCODING="utf-8",
+                                   PYTHONDONTWRITEBYTECODE="1", **(env or {})))
+
+
+def script(folder, name, text):
+    path = os.path.join(folder, name)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(path, 0o755)
+    return path
+
+
+def stand_ins(folder, refused="{}", reason="sgd: too large", crash="pass", theirs="aa"):
+    """Runs the driver with stand-ins for both processes."""
+    session = script(folder, "session", FAKE_SESSION.replace("{refused}", refused).replace(
+        "{fingerprint}", "aa").replace("{python}", sys.executable))
+    worker = FAKE_WORKER.replace("{reason!r}", repr(reason)).replace("{crash}", crash).replace(
+        "{fingerprint}", theirs).replace("{python}", sys.executable)
+    out = os.path.join(folder, "out")
+    return out, run("peers.py", "--session", session, "--python", script(folder, "worker", worker),
+                    "--out", out)
+
+
+def equal(got, want):
+    assert got == want, f"got {got!r}, want {want!r}"
+
+
+def one_line_error(done, *words):
+    equal(done.returncode, 1)
+    equal(len([x for x in done.stderr.strip().splitlines() if not x.startswith("[")]), 1)
+    for word in words:
+        assert word in done.stderr, f"{word!r} not in {done.stderr!r}"
+
+
+def built():
+    if not os.path.exists(os.path.join(ROOT, SESSION)):
+        raise Skip(f"there is no {SESSION}: make builds it")
+
+
+def test_without_the_environment_it_says_what_is_missing(folder):
+    done = run("peers.py", "--python", os.path.join(folder, "python"), "--out", folder)
+    one_line_error(done, "python is missing", "make peers", "nothing else")
+
+
+def test_setup_without_venv_or_network_is_one_line(folder):
+    setup = ["sh", os.path.join(PEERS, "setup.sh")]
+    none = script(folder, "none", "#!/bin/sh\necho no ensurepip >&2\nexit 1\n")
+    made = script(folder, "made", "#!/bin/sh\nmkdir -p $3/bin\nprintf '#!/bin/sh\\nexit 1\\n' "
+                  ">$3/bin/python\nchmod +x $3/bin/python\n")
+    for python, word in ((none, "python3-venv"), (made, "no network?")):
+        venv = os.path.join(folder, "venv")
+        done = subprocess.run([*setup, venv, python], text=True, capture_output=True, check=False)
+        one_line_error(done, "peers: ", word, "everything else of the suite works")
+        assert not os.path.exists(os.path.join(venv, "complete"))
+
+
+def test_the_result_is_one_that_reports_read(folder):
+    out, done = stand_ins(folder)
+    equal(done.returncode, 0)
+    result = results.load(os.path.join(out, "bench.json"))
+    equal([(s.kernel.name, len(s.samples)) for s in result.series], [("cpu_fused", 3), ("fbgemm", 3)])
+    equal(result.not_run, [("w", "torch_sparse", "sgd: too large")])
+    equal(result.context["emb_workload_w"], "words")
+    equal(result.context["emb_peer_fbgemm_sgd"], "another formula")
+    peer = result.series[1]
+    equal((peer.median("copy_gbs"), peer.median("share_rmw"), peer.median("bags")), (10.0, 0.4, 7.0))
+    equal(peer.samples[0].placement, "same")
+    assert not os.path.exists(os.path.join(out, "work")), "files of the run are left behind"
+    table = subprocess.run([sys.executable, os.path.join(REPORTS, "table.py"),
+                            os.path.join(out, "bench.json")], text=True, capture_output=True,
+                           check=False)
+    assert "fbgemm" in table.stdout, table.stderr
+
+
+def test_other_ids_end_the_run(folder):
+    out, done = stand_ins(folder, theirs="bb")
+    one_line_error(done, "other ids")
+    assert not os.path.exists(os.path.join(out, "bench.json"))
+
+
+def test_wrong_results_are_left_out_and_change_the_status(folder):
+    out, done = stand_ins(folder, reason="WRONG RESULT: sgd: table 0 differs")
+    equal(done.returncode, 2)
+    out, done = stand_ins(folder, refused='{"cpu_fused": "WRONG RESULT: row 3"}')
+    equal(done.returncode, 2)
+    result = results.load(os.path.join(out, "bench.json"))
+    equal([s.kernel.name for s in result.series], ["fbgemm"])
+    equal(result.failures()[0][2], "WRONG RESULT: row 3")
+
+
+def test_a_process_that_dies_is_one_line(folder):
+    out, done = stand_ins(folder, crash="sys.exit(7)")
+    one_line_error(done, "worker ended early", "status 7")
+    assert not os.path.exists(os.path.join(out, "bench.json"))
+
+
+def test_ratios_name_the_peers_that_are_faster(folder):
+    with open(GOLDEN, encoding="utf-8") as file:
+        data = json.load(file)
+    rows = [r for r in data["benchmarks"] if "kernel=cpu_dense" in r["label"]]
+    for r in copy.deepcopy(rows):
+        r["label"] = r["label"].replace("cpu_dense", "fbgemm")
+        r["ns_per_lookup"] *= 0.5
+        data["benchmarks"].append(r)
+    data["context"]["emb_kernel_fbgemm"] = "fbgemm | host | none | FBGEMM | A peer."
+    path = script(folder, "r.json", json.dumps(data))
+    out = run("ratios.py", path).stdout
+    assert re.search(r"fbgemm is faster on zipf/alpha:0\.6, \w+: .*2\.00x than cpu_dense", out), out
+    equal(out.splitlines()[0].split()[2], "cpu_fused")
+    assert "No peer is faster" in run("ratios.py", GOLDEN).stdout
+    assert run("ratios.py", path, "--markdown").stdout.startswith("| workload | rule | cpu_fused |")
+    one_line_error(run("ratios.py", os.path.join(folder, "none.json")), "No such file")
+
+
+def lines_of(folder, *lines, options=()):
+    """What the suite's side answers."""
+    built()
+    spec = script(folder, "tiny.spec", TINY)
+    done = subprocess.run([os.path.join(ROOT, SESSION), "--spec=" + spec, "--rule=sgd", "--modes=cold",
+                           "--filter=cpu_(sort|fused)", "--threads=2", *options], cwd=ROOT, text=True,
+                          input="".join(x + "\n" for x in lines), capture_output=True, check=False)
+    return done, [json.loads(x) for x in done.stdout.splitlines()]
+
+
+def test_the_suites_side_has_benchs_options_and_messages(folder):
+    done, out = lines_of(folder, options=["--rule=none"])
+    equal(done.returncode, 1)
+    assert "none" in out[0]["error"]
+    done = run("peers.py", "--session", os.path.join(ROOT, SESSION), "--python", sys.executable,
+               "--out", folder, "--reps=many")
+    one_line_error(done, "REPS", "many")
+
+
+def test_the_suites_side_writes_what_gen_writes(folder):
+    at = lambda name: os.path.join(folder, name)
+    done, out = lines_of(folder, "batches " + at("b"), "weights " + at("t"), "sample 0 4", "sample 9 0",
+                         "next")
+    equal(done.returncode, 0)
+    equal([x["kernel"] for x in out[1]["cases"]], ["cpu_fused", "cpu_sort"])
+    subprocess.run([os.path.join(ROOT, EMBFUSE), "gen", at("tiny.spec"), "--batch-number", "1",
+                    "--initial-tables", "--out", at("g")], check=True, capture_output=True)
+    read = lambda name: open(at(name), "rb").read()
+    same = [("b1.ids.npy", "g.ids.npy"), ("b1.offsets.npy", "g.offsets.npy"),
+            ("t.weight.2.npy", "g.weight.2.npy")]
+    for ours, gens in same:
+        assert read(ours) == read(gens), f"{ours} is not {gens}"
+    assert read("b1.grad.npy")[-9600:] == read("g.grad.npy")[-9600:]
+    sample = out[4]
+    fingerprint = re.search(r"fingerprint (\w+)", read("g.batch").decode()).group(1)
+    assert f"fingerprint={fingerprint} " in sample["label"] + " ", sample["label"]
+    equal(sample["repetition_index"], 4)
+    assert "unknown command" in out[5]["error"]
+    equal(out[6:], [{"refused": {}}, {"end": True}])
+
+
+def test_the_suites_side_ends_with_whoever_led_it(folder):
+    done, out = lines_of(folder, "sample 0 0")
+    equal((done.returncode, len(out)), (0, 3))
+    assert "end" not in out[-1]
+
+
+def test_pytorch_and_fbgemm_compute_the_same_update(folder):
+    built()
+    if BUILD != "build" or not os.path.exists(os.path.join(ROOT, VENV, "complete")):
+        raise Skip("PyTorch and FBGEMM are not installed: make peers does that")
+    spec = script(folder, "tiny.spec", TINY + TINY.replace("tiny", "mean").replace(
+        "tables 3", "features 2\n    pooling mean"))
+    done = run("peers.py", "--spec=" + spec, "--rule=sgd rowwise_adagrad adagrad adam",
+               "--modes=cold warm", "--reps=1", "--filter=cpu_fused|torch|fbgemm", "--out", folder)
+    equal(done.returncode, 0)
+    result = results.load(os.path.join(folder, "bench.json"))
+    equal(result.failures(), [])
+    want = {"cpu_fused": 4, "torch_sparse": 3, "torch_dense": 3, "fbgemm": 3}  # rules
+    for kernel, rules in want.items():
+        found = {(s.workload, s.rule, s.mode) for s in result.series if s.kernel.name == kernel}
+        equal((kernel, len(found)), (kernel, 2 * 2 * rules))
+
+
+def main():
+    tests = [(n[5:].replace("_", " "), f) for n, f in globals().items() if n.startswith("test_")]
+    print(f"1..{len(tests)}")
+    failed = 0
+    for number, (name, test) in enumerate(tests, 1):
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                test(folder)
+                print(f"ok {number} - peers: {name}")
+            except Skip as e:
+                print(f"ok {number} - peers: {name} # SKIP {e}")
+            except Exception as e:  # a crash is a failure like any other
+                failed += 1
+                where = e.__traceback__.tb_next
+                print(f"not ok {number} - peers: {name}\n"
+                      f"# line {where.tb_lineno if where else '?'}: {type(e).__name__}: {e}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
