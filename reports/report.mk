@@ -9,7 +9,7 @@ MODE    ?= cold
 # B is the build folder everywhere else, so the new result must come from the command line.
 new     := $(if $(filter command,$(origin B)),$(B))
 
-.PHONY: plots table figures compare readme
+.PHONY: plots table figures compare readme bench-compilers
 
 report_plots = $(PYTHON) reports/plots.py $(RESULT) $(PLOTS) --mode $(MODE)
 report_table = $(PYTHON) reports/table.py $(RESULT) --mode $(MODE)
@@ -27,6 +27,14 @@ figures:
 compare:
 	@$(if $(and $(A),$(new)),,echo 'usage: make compare A=OLD.json B=NEW.json' >&2; exit 1)
 	@$(PYTHON) reports/compare.py $(A) $(new) $(COMPARE)
+
+# Each compiler builds in a folder of its own and brings its own OpenMP runtime.
+COMPILERS ?= gcc clang
+packages_compilers := $(packages_bench) $(if $(findstring clang,$(COMPILERS)),clang libomp-dev)
+bench-compilers:
+	$(call require,compilers)
+	@$(PYTHON) reports/compilers.py $(COMPILERS) --make '$(MAKE)' --builds '$(B)/compilers' \
+	     $(options) --out='$(OUT)/compilers'
 
 # The README's tables and pictures from recorded results: make readme RECORDED=reports/results/NAME
 RECORDED ?= reports/results/zen5-2core
