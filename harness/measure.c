@@ -92,7 +92,7 @@ static size_t declared_scratch(const struct measure *m, const struct kernel *k) 
 }
 
 /* Scratch of exactly the declared size. What other kernels left resident makes room if it must. */
-static int scratch_for(struct measure *m, const struct kernel *k, struct scratch *out,
+static int scratch_for(struct measure *m, const struct kernel *k, struct place_scratch *out,
                        struct error *err) {
     const char *why = kernel_refuses(k, &m->workload->batches[0]);
     if (why) return fail(err, "%s: %s", k->name, why);
@@ -105,10 +105,10 @@ static int scratch_for(struct measure *m, const struct kernel *k, struct scratch
 }
 
 /* Keeps this scratch, or another of `least` bytes, for sampling. */
-static int keep_scratch(struct measure *m, const struct kernel *k, struct scratch *mine, bool fits,
-                        size_t least, struct error *err) {
+static int keep_scratch(struct measure *m, const struct kernel *k, struct place_scratch *mine,
+                        bool fits, size_t least, struct error *err) {
     const struct place_ops *p = place_of(k);
-    struct scratch *kept = &m->at[k->place].scratch;
+    struct place_scratch *kept = &m->at[k->place].scratch;
     if (fits && mine->bytes > kept->bytes && mine->bytes >= least) {
         p->scratch_close(kept);
         *kept = *mine;
@@ -134,8 +134,8 @@ static void initial_row(const void *ctx, int32_t table, int64_t row, float *weig
 }
 
 /* A step with this scratch, poisoned, and the verdict on it. */
-static int check_with(struct measure *m, const struct kernel *k, int batch, struct scratch *scratch,
-                      struct check_result *out, struct error *err) {
+static int check_with(struct measure *m, const struct kernel *k, int batch,
+                      struct place_scratch *scratch, struct check_result *out, struct error *err) {
     const struct place_ops *p = place_of(k);
     struct workload *w = m->workload;
     struct table_set shapes = {.count = w->num_tables, .shapes = w->tables, .seed = w->seed};
@@ -168,7 +168,7 @@ int measure_check(struct measure *m, const struct kernel *k, int batch, struct c
 
 int measure_admit(struct measure *m, const struct kernel *k, struct scratch_use *use,
                   struct check_result *out, struct error *err) {
-    struct scratch scratch;
+    struct place_scratch scratch;
     struct step_parts parts = {0};
     size_t resident = m->at[k->place].scratch.bytes;
     memset(use, 0, sizeof *use);

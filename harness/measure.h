@@ -59,8 +59,9 @@ struct measure {
     bool exact[RING_MAX];         /* results are compared bit for bit */
     struct {
         bool open;
-        struct scratch scratch; /* resident, large enough for every kernel that was admitted */
-    } at[2];                    /* by enum place */
+        struct place_scratch
+            scratch; /* resident, large enough for every kernel that was admitted */
+    } at[2];         /* by enum place */
     struct host_state host;
     struct device_state *device;
 };

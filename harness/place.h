@@ -17,7 +17,7 @@ struct measure;
 struct sample;
 
 /* Scratch of exactly the size that was asked for, between guard zones. */
-struct scratch {
+struct place_scratch {
     size_t bytes;
     void *data; /* where the place is */
     struct buffer host;
@@ -37,17 +37,17 @@ struct place_ops {
     int (*open)(struct measure *m, struct error *err);
     void (*close)(struct measure *m);
 
-    int (*scratch_open)(struct scratch *s, size_t bytes, const char *what, struct error *err);
-    void (*scratch_close)(struct scratch *s);
-    int (*poison)(struct scratch *s, struct error *err);
+    int (*scratch_open)(struct place_scratch *s, size_t bytes, const char *what, struct error *err);
+    void (*scratch_close)(struct place_scratch *s);
+    int (*poison)(struct place_scratch *s, struct error *err);
 
     /* False if somebody wrote outside of scratch or tables. */
-    bool (*intact)(struct measure *m, const struct scratch *s);
+    bool (*intact)(struct measure *m, const struct place_scratch *s);
 
     /* One step on batch b, plan included. */
     int (*step)(struct measure *m, const struct kernel *k, int b, void *scratch, struct error *err);
     /* One step with fresh scratch: what it consists of. */
-    int (*parts)(struct measure *m, const struct kernel *k, int b, struct scratch *s,
+    int (*parts)(struct measure *m, const struct kernel *k, int b, struct place_scratch *s,
                  struct step_parts *out, struct error *err);
     /* Initial values for the rows that batch b touches, or for all rows. */
     int (*restore)(struct measure *m, int b, bool all, struct error *err);

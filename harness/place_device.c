@@ -88,7 +88,7 @@ static int device_place_open(struct measure *m, struct error *err) {
     return -1;
 }
 
-static int device_scratch_open(struct scratch *s, size_t bytes, const char *what,
+static int device_scratch_open(struct place_scratch *s, size_t bytes, const char *what,
                                struct error *err) {
     memset(s, 0, sizeof *s);
     if (device_open(err) || device_alloc(&s->device, bytes, what, err)) return -1;
@@ -97,16 +97,16 @@ static int device_scratch_open(struct scratch *s, size_t bytes, const char *what
     return 0;
 }
 
-static void device_scratch_close(struct scratch *s) {
+static void device_scratch_close(struct place_scratch *s) {
     if (s->device.data) device_free(&s->device);
     memset(s, 0, sizeof *s);
 }
 
-static int device_scratch_poison(struct scratch *s, struct error *err) {
+static int device_scratch_poison(struct place_scratch *s, struct error *err) {
     return device_poison(&s->device, err);
 }
 
-static bool device_all_intact(struct measure *m, const struct scratch *s) {
+static bool device_all_intact(struct measure *m, const struct place_scratch *s) {
     return device_intact(&s->device) && device_tables_intact(&m->device->tables);
 }
 
@@ -134,7 +134,7 @@ static int device_step(struct measure *m, const struct kernel *k, int b, void *s
     return device_run(&job, NULL, NULL, err);
 }
 
-static int device_parts(struct measure *m, const struct kernel *k, int b, struct scratch *s,
+static int device_parts(struct measure *m, const struct kernel *k, int b, struct place_scratch *s,
                         struct step_parts *out, struct error *err) {
     struct device_job job = job_of(m, k, b, s->data);
     int64_t before = device_facts().free_memory;

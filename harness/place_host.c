@@ -24,7 +24,8 @@ static void host_close(struct measure *m) {
     tables_free(&m->host.tables);
 }
 
-static int host_scratch_open(struct scratch *s, size_t bytes, const char *what, struct error *err) {
+static int host_scratch_open(struct place_scratch *s, size_t bytes, const char *what,
+                             struct error *err) {
     memset(s, 0, sizeof *s);
     if (buffer_alloc(&s->host, bytes, what, err)) return -1;
     s->data = s->host.data;
@@ -32,18 +33,18 @@ static int host_scratch_open(struct scratch *s, size_t bytes, const char *what, 
     return 0;
 }
 
-static void host_scratch_close(struct scratch *s) {
+static void host_scratch_close(struct place_scratch *s) {
     buffer_free(&s->host);
     memset(s, 0, sizeof *s);
 }
 
-static int host_poison(struct scratch *s, struct error *err) {
+static int host_poison(struct place_scratch *s, struct error *err) {
     (void)err;
     buffer_poison(&s->host);
     return 0;
 }
 
-static bool host_intact(struct measure *m, const struct scratch *s) {
+static bool host_intact(struct measure *m, const struct place_scratch *s) {
     return buffer_intact(&s->host) && tables_intact(&m->host.tables);
 }
 
@@ -57,7 +58,7 @@ static int host_step(struct measure *m, const struct kernel *k, int b, void *scr
     return 0;
 }
 
-static int host_parts(struct measure *m, const struct kernel *k, int b, struct scratch *s,
+static int host_parts(struct measure *m, const struct kernel *k, int b, struct place_scratch *s,
                       struct step_parts *out, struct error *err) {
     struct memory_watch watch = memory_watch();
     host_step(m, k, b, s->data, err);

@@ -4,7 +4,7 @@
 .PHONY: peers
 
 peers_venv    := build/peers/venv
-# Adam, whose tables are three times as large, on one of the skews only: about ten minutes in all.
+# Adam, whose tables are three times as large, on one of the skews only: 15 minutes in all, on a busy machine.
 peers_rules   := (zipf/.*|cached|single-hot)/(sgd|rowwise_adagrad|adagrad)|(zipf/alpha:1.05|cached|single-hot)/adam
 peers_filter  := ^($(peers_rules))/(cpu_(fused|sort|dense)|torch_.*|fbgemm)/
 peers_spec    := $(if $(SPEC)$(TRACE)$(ALPHA)$(DIMS)$(ROWS)$(BATCH)$(POOLING),,--spec=datasets/standard.spec)

@@ -120,7 +120,7 @@ static void mixed_tables(struct builder *b, int32_t n) {
         int64_t rows;
         int32_t dim;
     } tables[] = {{1, 1}, {200, 16}, {64, 3}, {3, 100}, {1000, 4}, {65, 17}, {7, 32}, {128, 5}};
-    /* An emulated device locks and unlocks all arrays at every call: tables cost their square. */
+    /* An emulated device unlocks and locks all arrays at every launch: tables cost their square. */
     if (b->smaller > 1 && n > 36) n = 36;
     for (int32_t t = 0; t < n; t++) {
         one(b, tables[t % 8].rows, tables[t % 8].dim, t % 3 == 2 ? POOL_NONE : POOL_SUM);

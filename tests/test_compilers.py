@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT, REPORTS = os.path.dirname(HERE), os.path.join(HERE, "..", "reports")
@@ -14,6 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, REPORTS)
 import compilers
 import results
+import tap
 
 # A stand-in for make: it "builds" both programs of a compiler, and says so.
 FAKE_MAKE = '''#!{python}
@@ -220,22 +220,5 @@ def test_bad_input_is_one_line(folder):
     error(run(folder, "gcc", "clang", broken="clang")[1], "clang could not build")
 
 
-def main():
-    tests = [(n[5:].replace("_", " "), f) for n, f in globals().items() if n.startswith("test_")]
-    print(f"1..{len(tests)}")
-    failed = 0
-    for number, (name, test) in enumerate(tests, 1):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                test(folder)
-                print(f"ok {number} - compilers: {name}")
-            except Exception as e:  # a crash is a failure like any other
-                failed += 1
-                where = e.__traceback__.tb_next
-                print(f"not ok {number} - compilers: {name}\n"
-                      f"# line {where.tb_lineno if where else '?'}: {type(e).__name__}: {e}")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tap.run(globals(), "compilers"))

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -20,6 +19,7 @@ VENV = os.path.join("build", "peers", "venv")
 sys.dont_write_bytecode = True
 sys.path[:0] = [REPORTS, PEERS]
 import results
+import tap
 
 TINY = """workload tiny
     tables 3
@@ -74,10 +74,6 @@ for line in sys.stdin:
 '''
 
 
-class Skip(Exception):
-    """The machine lacks what the test needs."""
-
-
 def run(tool, *args, env=None):
     return subprocess.run([sys.executable, os.path.join(PEERS, tool), *args], text=True, cwd=ROOT,
                           capture_output=True, check=False, encoding="utf-8", errors="replace",
@@ -117,7 +113,7 @@ def one_line_error(done, *words):
 
 def built():
     if not os.path.exists(os.path.join(ROOT, SESSION)):
-        raise Skip(f"there is no {SESSION}: make builds it")
+        raise tap.Skip(f"there is no {SESSION}: make builds it")
 
 
 def test_without_the_environment_it_says_what_is_missing(folder):
@@ -245,7 +241,7 @@ def test_the_suites_side_ends_with_whoever_led_it(folder):
 def test_pytorch_and_fbgemm_compute_the_same_update(folder):
     built()
     if BUILD != "build" or not os.path.exists(os.path.join(ROOT, VENV, "complete")):
-        raise Skip("PyTorch and FBGEMM are not installed: make peers does that")
+        raise tap.Skip("PyTorch and FBGEMM are not installed: make peers does that")
     spec = script(folder, "tiny.spec", TINY + TINY.replace("tiny", "mean").replace(
         "tables 3", "features 2\n    pooling mean"))
     done = run("peers.py", "--spec=" + spec, "--rule=sgd rowwise_adagrad adagrad adam",
@@ -259,24 +255,5 @@ def test_pytorch_and_fbgemm_compute_the_same_update(folder):
         equal((kernel, len(found)), (kernel, 2 * 2 * rules))
 
 
-def main():
-    tests = [(n[5:].replace("_", " "), f) for n, f in globals().items() if n.startswith("test_")]
-    print(f"1..{len(tests)}")
-    failed = 0
-    for number, (name, test) in enumerate(tests, 1):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                test(folder)
-                print(f"ok {number} - peers: {name}")
-            except Skip as e:
-                print(f"ok {number} - peers: {name} # SKIP {e}")
-            except Exception as e:  # a crash is a failure like any other
-                failed += 1
-                where = e.__traceback__.tb_next
-                print(f"not ok {number} - peers: {name}\n"
-                      f"# line {where.tb_lineno if where else '?'}: {type(e).__name__}: {e}")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tap.run(globals(), "peers"))

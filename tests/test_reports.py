@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPORTS = os.path.join(HERE, "..", "reports")
@@ -19,13 +18,10 @@ sys.path[:0] = [REPORTS, os.path.join(HERE, "golden")]
 import compare
 import make_results
 import results
+import tap
 
 FIRST = "zipf/alpha:0.6 rowwise_adagrad cpu_fused cold"
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
-
-
-class Skip(Exception):
-    """The machine lacks what the test needs."""
 
 
 def run(tool, *args, env=None):
@@ -249,7 +245,7 @@ def drawn_twice(tool, folder, ends):
 
 def test_plots_are_made_and_reproducible(folder):
     if not shutil.which("gnuplot"):
-        raise Skip("no gnuplot")
+        raise tap.Skip("no gnuplot")
     made = drawn_twice("plots.py", folder, ".svg")
     equal(sorted(made), [f"{n}-rowwise_adagrad-cold.svg"
                          for n in ("alpha-zipf", "memory", "stages", "throughput")])
@@ -261,7 +257,7 @@ def test_plots_are_made_and_reproducible(folder):
 
 def test_plots_of_failures_and_other_operations(folder):
     if not shutil.which("gnuplot"):
-        raise Skip("no gnuplot")
+        raise tap.Skip("no gnuplot")
     data = make_results.result(rules=("adam",))
     for r in rows_of(data, "kernel=cpu_hash", "workload=trace/hashed_bigrams"):
         r["error_occurred"] = True
@@ -286,7 +282,7 @@ def test_missing_matplotlib_is_one_line(folder):
 
 def test_paper_figures_are_made_and_reproducible(folder):
     if not HAS_MATPLOTLIB:
-        raise Skip("no matplotlib in this Python")
+        raise tap.Skip("no matplotlib in this Python")
     made = drawn_twice("figures.py", folder, (".svg", ".pdf"))
     equal(len(made), 6)
     assert all(b"Type3" not in data.replace(b" ", b"") for data in made.values())
@@ -455,24 +451,5 @@ def test_the_peer_without_pytorch_is_one_line(folder):
                    "no PyTorch")
 
 
-def main():
-    tests = [(n[5:].replace("_", " "), f) for n, f in globals().items() if n.startswith("test_")]
-    print(f"1..{len(tests)}")
-    failed = 0
-    for number, (name, test) in enumerate(tests, 1):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                test(folder)
-                print(f"ok {number} - reports: {name}")
-            except Skip as e:
-                print(f"ok {number} - reports: {name} # SKIP {e}")
-            except Exception as e:  # a crash is a failure like any other
-                failed += 1
-                where = e.__traceback__.tb_next
-                print(f"not ok {number} - reports: {name}\n"
-                      f"# line {where.tb_lineno if where else '?'}: {type(e).__name__}: {e}")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tap.run(globals(), "reports"))

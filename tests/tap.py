@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: MIT
+"""What the Python tests share: every function test_* of a file is a test, which gets a folder of its own."""
+import tempfile
+
+
+class Skip(Exception):
+    """Raised by a test that cannot run here; its text says why."""
+
+
+def run(names, group):
+    """Runs the tests among names (a file's globals()), prints TAP, and returns the exit status."""
+    tests = [(n[5:].replace("_", " "), f) for n, f in names.items() if n.startswith("test_")]
+    print(f"1..{len(tests)}")
+    failed = 0
+    for number, (name, test) in enumerate(tests, 1):
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                test(folder)
+                print(f"ok {number} - {group}: {name}")
+            except Skip as e:
+                print(f"ok {number} - {group}: {name} # SKIP {e}")
+            except Exception as e:  # a crash is a failure like any other
+                failed += 1
+                where = e.__traceback__.tb_next
+                print(f"not ok {number} - {group}: {name}\n"
+                      f"# line {where.tb_lineno if where else '?'}: {type(e).__name__}: {e}")
+    return 1 if failed else 0
