@@ -29,6 +29,19 @@ static inline int64_t touchable_floats(const struct batch *in) {
     return floats;
 }
 
+/* The table that a row is of, counted over all tables. */
+static inline int32_t table_of_row(const struct batch *in, int64_t row) {
+    int32_t lo = 0, hi = in->num_tables; /* first_row[lo] <= row < first_row[hi] */
+    while (hi - lo > 1) {
+        int32_t mid = lo + (hi - lo) / 2;
+        if (in->tables[mid].first_row <= row)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
 static inline int64_t all_rows(const struct batch *in) {
     const struct table_shape *last = &in->tables[in->num_tables - 1];
     return last->first_row + last->rows;

@@ -190,6 +190,30 @@ static void long_runs(struct builder *b, int32_t n) {
     if (n == 3) bags_of(b, 40, 5, five_hot);
 }
 
+/* A run that a kernel may split, among rows of which no few are most of the batch. */
+static int64_t one_in_four(int64_t i) {
+    return i % 4 ? i * 37 % 1099 : 7;
+}
+
+static void long_run_alone(struct builder *b, int32_t n) {
+    b->weighted = n;
+    one(b, 1100, 35, POOL_SUM);
+    bags_of(b, 1200 / b->smaller, 20, one_in_four);
+}
+
+/* So many lookups of so few rows that a kernel may keep those apart; one is padding to a feature. */
+static void hot_rows(struct builder *b, int32_t n) {
+    b->weighted = n == 2;
+    one(b, 1100, 70, n == 3 ? POOL_NONE : POOL_SUM);
+    bags_of(b, 150 / b->smaller, 20, five_hot);
+    builder_feature(b, 0, POOL_MEAN, -1);
+    bags_of(b, 100 / b->smaller, 16, five_hot);
+    builder_feature(b, builder_table(b, 1100, 16), POOL_SUM, 3);
+    bags_of(b, 70 / b->smaller, 30, five_hot);
+    one(b, 3, 64, POOL_SUM);
+    builder_random_bags(b, 150 / b->smaller, 12);
+}
+
 static int64_t of_50(int64_t i) {
     return i * i % 50;
 }
@@ -332,6 +356,11 @@ const struct shape shapes[] = {
     {"long runs", long_runs, 1, EXACT_AND_REAL},
     {"long runs, weighted", long_runs, 2, EXACT_AND_REAL},
     {"long runs, weighted, shared", long_runs, 3, EXACT_AND_REAL},
+    {"long run alone", long_run_alone, 0, EXACT_AND_REAL},
+    {"long run alone, weighted", long_run_alone, 1, EXACT_AND_REAL},
+    {"hot rows", hot_rows, 1, EXACT_AND_REAL},
+    {"hot rows, weighted", hot_rows, 2, EXACT_AND_REAL},
+    {"hot rows, no pooling", hot_rows, 3, EXACT_AND_REAL},
     {"single giant bag", giant_bag, 20000, EXACT_AND_REAL},
     {"mean", mean, 0, EXACT_AND_REAL},
     {"weighted mean", weighted_mean, 0, EXACT_AND_REAL},

@@ -3,20 +3,24 @@
  * Fully fused: after a two-level index build the gradients of a row are summed in registers and
  * the row is updated at once. No gradient of any size is ever written.
  *
- * Who owns what: all tables in one parallel region. Lookups are split evenly over threads for the
- * partition into buckets of neighbouring rows (partition.h); then a bucket belongs to one thread,
- * which sorts it inside L1 by the row bits that are left and walks its runs. Runs longer than
- * LONG_RUN are left over: they are cut into pieces of a fixed number of lookups, the pieces are
- * summed by all threads, and the sums of a row's pieces are added in order.
+ * Who owns what: all tables in one parallel region. Where a few rows are most of the batch, these
+ * are summed apart while the lookups are walked (hot.h, which also says when). The other lookups
+ * are split evenly over threads for the partition into buckets of neighbouring rows (partition.h);
+ * then a bucket belongs to one thread, which sorts it inside L1 by the row bits that are left and
+ * walks its runs. Runs longer than LONG_RUN are left over: they are cut into pieces of a fixed number of
+ * lookups, the pieces are summed by all threads, and the sums of a row's pieces are added in order.
+ * Stages: the sums of hot rows are in "index", the sort of buckets and all else in "update".
  * Scratch and traffic: 16 bytes per lookup for entries, one partial row per PIECE lookups of long
- * runs. Each gradient row and each touched row is read (and written) once, but for reuse.
+ * runs, one accumulator per HOT_SLICE_OF lookups at most. Each gradient row and each touched row is
+ * read (and written) once, but for reuse.
  * Deterministic: the order of a row's sum depends on its lookups alone.
  * Wins wherever touched rows do not fit in cache; with all rows in cache the index build
- * dominates.
+ * dominates. Tried without gain, on two cores of Zen 5: streaming stores, grouping a bucket by
+ * first occurrence in place of sorting, masking the ends of runs against mispredicted loops.
  * The idea: FBGEMM's exact fused optimizers; two-level grouping as in radix-partitioned joins
  * (Manegold, Boncz and Kersten 2002).
  */
-#include "kernels/cpu/partition.h"
+#include "kernels/cpu/hot.h"
 
 enum {
     LONG_RUN = 4096,
@@ -35,6 +39,7 @@ struct long_run {
 struct plan {
     struct gather gather;
     struct partition partition;
+    struct hot hot;
     uint64_t *spare;            /* [lookups] second buffer of the bucket sorts */
     int32_t *order;             /* [buckets] largest first, roughly */
     struct long_run *long_run;  /* [most long runs] */
@@ -54,6 +59,7 @@ static size_t lay_out(struct plan *p, const struct batch *in, int threads, void 
     p->max_dim = (p->max_dim + VEC - 1) / VEC * VEC;
     gather_lay_out(&p->gather, &s, in, true);
     partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_RANGE);
+    hot_lay_out(&p->hot, &s, in, p->max_dim);
     p->spare = scratch_take(&s, in->lookups, sizeof *p->spare);
     p->order = scratch_take(&s, p->partition.buckets, sizeof *p->order);
     p->long_run = scratch_take(&s, most_long, sizeof *p->long_run);
@@ -86,6 +92,32 @@ static void insertion_sort(uint64_t *e, uint32_t n) {
     }
 }
 
+/* Stable, least significant digit first, with the counts of all passes taken in one. */
+ALWAYS_INLINE void radix_sort(uint64_t *e, uint64_t *spare, uint32_t n, int bits,
+                              const int passes) {
+    const int digit = (bits + passes - 1) / passes;
+    const uint32_t mask = (1u << digit) - 1;
+    uint32_t next[32 / DIGIT_BITS][1 << DIGIT_BITS];
+    for (int pass = 0; pass < passes; pass++) memset(next[pass], 0, sizeof *next[0] << digit);
+    for (uint32_t i = 0; i < n; i++)
+        for (int pass = 0; pass < passes; pass++) next[pass][e[i] >> (32 + pass * digit) & mask]++;
+    uint64_t *from = e, *to = spare;
+    for (int pass = 0; pass < passes; pass++) {
+        const int shift = 32 + pass * digit;
+        uint32_t sum = 0;
+        for (uint32_t d = 0; d <= mask; d++) {
+            uint32_t count = next[pass][d];
+            next[pass][d] = sum;
+            sum += count;
+        }
+        for (uint32_t i = 0; i < n; i++) to[next[pass][from[i] >> shift & mask]++] = from[i];
+        uint64_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != e) memcpy(e, from, n * sizeof *e);
+}
+
 /* Stable sort of a bucket's entries by the lowest `bits` bits of the row: the others are equal. */
 static void sort_bucket(uint64_t *e, uint64_t *spare, uint32_t n, int bits) {
     if (bits == 0 || n < 2) return;
@@ -93,26 +125,12 @@ static void sort_bucket(uint64_t *e, uint64_t *spare, uint32_t n, int bits) {
         insertion_sort(e, n);
         return;
     }
-    int passes = (bits + DIGIT_BITS - 1) / DIGIT_BITS;
-    int digit = (bits + passes - 1) / passes;
-    uint32_t mask = (1u << digit) - 1;
-    uint64_t *from = e, *to = spare;
-    for (int pass = 0; pass < passes; pass++) {
-        int shift = 32 + pass * digit;
-        uint32_t next[1 << DIGIT_BITS] = {0};
-        for (uint32_t i = 0; i < n; i++) next[from[i] >> shift & mask]++;
-        uint32_t sum = 0;
-        for (uint32_t d = 0; d <= mask; d++) {
-            uint32_t count = next[d];
-            next[d] = sum;
-            sum += count;
-        }
-        for (uint32_t i = 0; i < n; i++) to[next[from[i] >> shift & mask]++] = from[i];
-        uint64_t *swap = from;
-        from = to;
-        to = swap;
+    switch ((bits + DIGIT_BITS - 1) / DIGIT_BITS) {
+    case 1: radix_sort(e, spare, n, bits, 1); break;
+    case 2: radix_sort(e, spare, n, bits, 2); break;
+    case 3: radix_sort(e, spare, n, bits, 3); break;
+    default: radix_sort(e, spare, n, bits, 4);
     }
-    if (from != e) memcpy(e, from, n * sizeof *e);
 }
 
 static void leave_over(struct plan *p, int32_t table, uint32_t begin, uint32_t end) {
@@ -136,39 +154,58 @@ static uint32_t list_runs(const uint64_t *e, uint32_t n, uint32_t *run) {
     return runs;
 }
 
-/* Sums and updates every run of a sorted bucket; its spare entries are free by now. Rule and dim are
- * constants where it is called, so that the loops over a row are straight code. */
+/* Sums and updates every run of a sorted bucket; its spare entries are free by now. Rule and dim
+ * (if common) are constants where it is called, so that the loops over a row are straight code. */
 ALWAYS_INLINE void update_bucket_as(struct plan *p, const enum rule_kind kind, const int32_t dim,
-                                    const struct rule_step *given, const struct table *io,
-                                    int64_t bucket, float *sum) {
+                                    const bool common, const struct rule_step *given,
+                                    const struct table *io, int64_t bucket, float *sum) {
     const int32_t t = p->partition.table_of[bucket];
     const struct gather_table from = p->gather.table[t];
     const struct table table = *io; /* copies: no store to a row can change them */
     const struct rule_step step = *given;
     const uint32_t begin = p->partition.begin[bucket], n = p->partition.begin[bucket + 1] - begin;
     const uint64_t *e = p->partition.entry + begin;
+    const uint32_t ahead = rows_ahead(rule_info(kind), dim);
     uint32_t *run = (uint32_t *)(p->spare + begin), runs = list_runs(e, n, run);
-    for (uint32_t r = 0; r < runs && r < ROW_AHEAD; r++)
+    for (uint32_t r = 0; r < runs && r < ahead; r++)
         row_prefetch(&table, entry_row(e[run[r]]), dim);
-    for (uint32_t r = 0, grad_ahead = 0; r < runs; r++) {
+    for (uint32_t k = 0; k < n && k < GRAD_AHEAD; k++) {
+        float c;
+        prefetch(gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim);
+    }
+    for (uint32_t r = 0; r < runs; r++) {
         uint32_t first = run[r], length = run[r + 1] - first;
         int64_t row = entry_row(e[first]);
-        if (r + ROW_AHEAD < runs) row_prefetch(&table, entry_row(e[run[r + ROW_AHEAD]]), dim);
+        if (r + ahead < runs) row_prefetch(&table, entry_row(e[run[r + ahead]]), dim);
         if (length >= LONG_RUN) {
             leave_over(p, t, begin + first, begin + first + length);
             continue;
         }
-        float c = 1;
-        for (; grad_ahead < first + length + GRAD_AHEAD && grad_ahead < n; grad_ahead++)
-            prefetch(gather_row(&p->gather, &from, (uint32_t)e[grad_ahead], &c), dim);
         const float *g = sum;
-        if (length == 1 && from.plain)
+        if (!common && length == 1 && from.plain) {
+            float c;
+            if (first + GRAD_AHEAD < n)
+                prefetch(gather_row(&p->gather, &from, (uint32_t)e[first + GRAD_AHEAD], &c), dim);
             g = gather_row(&p->gather, &from, (uint32_t)e[first], &c);
-        else
-            sum_entries(&p->gather, &from, e + first, length, dim, sum);
+        } else {
+            sum_entries(&p->gather, &from, e + first, length, n - (first + length), dim, sum);
+        }
         row_update_as(kind, &step, &table, dim, row, g);
     }
 }
+
+/* A function for each rule and common width: together in one, they get in each other's way for
+ * registers. dim is 0 in the name of the one for all other widths. */
+#define UPDATE(d, kind)                                                                            \
+    static __attribute__((noinline)) void update_##kind##_##d(                                     \
+        struct plan *p, int32_t dim, const struct rule_step *step, const struct table *io,         \
+        int64_t bucket, float *sum) {                                                              \
+        update_bucket_as(p, RULE_##kind, d ? d : dim, d > 0, step, io, bucket, sum);               \
+    }
+#define X(kind, ...) COMMON_DIMS(UPDATE, kind) UPDATE(0, kind)
+RULES(X)
+#undef X
+#undef UPDATE
 
 static void update_bucket(struct plan *p, const struct batch *in, const struct rule_step *step,
                           const struct table *io, int64_t bucket, float *sum) {
@@ -176,17 +213,20 @@ static void update_bucket(struct plan *p, const struct batch *in, const struct r
     if (p->partition.begin[bucket] == p->partition.begin[bucket + 1])
         return; /* its spare entry is another bucket's */
     switch (step->rule.kind) {
+#define CASE(d, kind)                                                                              \
+    case d:                                                                                        \
+        update_##kind##_##d(p, dim, step, io, bucket, sum);                                        \
+        break;
 #define X(kind, ...)                                                                               \
     case RULE_##kind:                                                                              \
         switch (dim) {                                                                             \
-        case 32: update_bucket_as(p, RULE_##kind, 32, step, io, bucket, sum); break;               \
-        case 64: update_bucket_as(p, RULE_##kind, 64, step, io, bucket, sum); break;               \
-        case 128: update_bucket_as(p, RULE_##kind, 128, step, io, bucket, sum); break;             \
-        default: update_bucket_as(p, RULE_##kind, dim, step, io, bucket, sum);                     \
+            COMMON_DIMS(CASE, kind)                                                                \
+        default: update_##kind##_0(p, dim, step, io, bucket, sum);                                 \
         }                                                                                          \
         break;
         RULES(X)
 #undef X
+#undef CASE
     case RULE_COUNT: break;
     }
 }
@@ -209,7 +249,7 @@ static void update_long_runs(const struct plan *p, const struct batch *in,
         const struct long_run *x = &p->long_run[p->long_run_of_piece[k]];
         uint32_t begin = x->begin + (uint32_t)(k - x->first_piece) * PIECE;
         uint32_t n = x->end - begin < PIECE ? x->end - begin : PIECE;
-        sum_entries(&p->gather, &p->gather.table[x->table], p->partition.entry + begin, n,
+        sum_entries(&p->gather, &p->gather.table[x->table], p->partition.entry + begin, n, 0,
                     in->tables[x->table].dim, p->piece + (int64_t)k * p->max_dim);
     }
 #pragma omp for schedule(dynamic)
@@ -233,7 +273,12 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     {
         int thread = omp_get_thread_num(), threads = omp_get_num_threads();
         gather_fill(&plan.gather, thread, threads);
-        partition_build(&plan.partition, &plan.gather, thread, threads);
+#pragma omp single
+        hot_choose(&plan.hot, in);
+        if (plan.hot.rows)
+            hot_partition(&plan.hot, &plan.partition, &plan.gather, plan.spare, thread, threads);
+        else
+            partition_build(&plan.partition, &plan.gather, thread, threads);
 #pragma omp single
         order_buckets(&plan);
 #pragma omp master
@@ -251,6 +296,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 #pragma omp single
         cut_long_runs(&plan);
         update_long_runs(&plan, in, steps, io);
+        if (plan.hot.rows) hot_update(&plan.hot, in, steps, io);
     }
     stage_done(how, STAGE_UPDATE);
     return 0;

@@ -78,7 +78,7 @@ ALWAYS_INLINE void count_lookup(void *ctx, struct lookup l) {
 ALWAYS_INLINE void pack_lookup(void *ctx, struct lookup l) {
     struct packer *p = ctx;
     int32_t t = p->in->features[l.feature].table;
-    uint32_t position = gather_position(&p->plan->gather.table[t], l);
+    uint32_t position = gather_position(p->plan->gather.table[t].per_lookup, l);
     p->plan->entry[p->next++] = entry_pack(p->in->tables[t].first_row + l.row, position);
 }
 
@@ -169,7 +169,7 @@ static void reduce(const struct plan *p, const struct batch *in) {
                                     (uint32_t)p->entry[k + GRAD_AHEAD], &c),
                          dim);
         }
-        sum_entries(&p->gather, &p->gather.table[t], e, p->run[u + 1] - p->run[u], dim,
+        sum_entries(&p->gather, &p->gather.table[t], e, p->run[u + 1] - p->run[u], 0, dim,
                     p->grad[t] + (u - p->first_run[t]) * dim);
     }
 }

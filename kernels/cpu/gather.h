@@ -103,8 +103,8 @@ static inline const float *gather_at(const struct gather *g, int32_t f, int64_t 
 }
 
 /* The position that stands for a lookup of a table. */
-static inline uint32_t gather_position(const struct gather_table *t, struct lookup l) {
-    return (uint32_t)(t->per_lookup ? l.i : l.q);
+ALWAYS_INLINE uint32_t gather_position(bool per_lookup, struct lookup l) {
+    return (uint32_t)(per_lookup ? l.i : l.q);
 }
 
 /* Gradient row and coefficient of a position of table t. */

@@ -81,40 +81,44 @@ static inline uint32_t row_hash(int64_t row) {
     return h ^ h >> 15;
 }
 
+/* What a walk over a stretch of a table's lookups needs. */
 struct partition_walk {
-    const struct partition *partition;
-    const struct gather *gather;
-    const struct batch *in;
-    uint32_t *next;
+    enum bucket_by by;
+    struct partition_table table;
+    bool per_lookup;
+    uint32_t *next; /* of the table's first bucket */
+    uint64_t *entry;
 };
 
-ALWAYS_INLINE uint32_t *partition_cursor(const struct partition_walk *w, int32_t t, int64_t row) {
-    const struct partition_table *x = &w->partition->table[t];
-    if (w->partition->by == BUCKET_BY_RANGE) return &w->next[x->first + (row >> x->shift)];
-    return &w->next[x->first + ((uint64_t)(row_hash(row) * 0x85ebca6bu) >> (32 - x->log2))];
+ALWAYS_INLINE struct partition_walk partition_walk_of(const struct partition *p,
+                                                      const struct gather *g, int32_t t,
+                                                      const enum bucket_by by, uint32_t *next) {
+    return (struct partition_walk){by, p->table[t], g->table[t].per_lookup,
+                                   next + p->table[t].first, p->entry};
+}
+
+ALWAYS_INLINE uint32_t *partition_cursor(const struct partition_walk *w, int64_t row) {
+    if (w->by == BUCKET_BY_RANGE) return &w->next[row >> w->table.shift];
+    return &w->next[(uint64_t)(row_hash(row) * 0x85ebca6bu) >> (32 - w->table.log2)];
 }
 
 ALWAYS_INLINE void partition_count(void *ctx, struct lookup l) {
-    struct partition_walk *w = ctx;
-    ++*partition_cursor(w, w->in->features[l.feature].table, l.row);
+    ++*partition_cursor(ctx, l.row);
 }
 
 ALWAYS_INLINE void partition_put(void *ctx, struct lookup l) {
     struct partition_walk *w = ctx;
-    int32_t t = w->in->features[l.feature].table;
-    uint32_t position = gather_position(&w->gather->table[t], l);
-    w->partition->entry[(*partition_cursor(w, t, l.row))++] = entry_pack(l.row, position);
+    w->entry[(*partition_cursor(w, l.row))++] =
+        entry_pack(l.row, gather_position(w->per_lookup, l));
 }
 
-/* Called by every thread of the team; ends with a barrier. */
-static inline void partition_build(const struct partition *p, const struct gather *g, int thread,
-                                   int threads) {
-    const struct batch *in = g->in;
-    int64_t lo = part_begin(in->lookups, thread, threads);
-    int64_t hi = part_begin(in->lookups, thread + 1, threads);
-    struct partition_walk w = {p, g, in, p->next + thread * p->buckets};
-    memset(w.next, 0, (size_t)p->buckets * sizeof *w.next);
-    walk(in, lo, hi, partition_count, &w);
+/* Sets the counts of a thread to 0 and returns them. */
+static inline uint32_t *partition_clear(const struct partition *p, int thread) {
+    return memset(p->next + thread * p->buckets, 0, (size_t)p->buckets * sizeof *p->next);
+}
+
+/* Called by every thread of the team: turns counts into write cursors. */
+static inline void partition_scan(const struct partition *p, int threads) {
 #pragma omp barrier
 #pragma omp single
     {
@@ -129,8 +133,35 @@ static inline void partition_build(const struct partition *p, const struct gathe
         }
         p->begin[p->buckets] = sum;
     }
-    walk(in, lo, hi, partition_put, &w);
+}
+
+ALWAYS_INLINE void partition_pass(const struct partition *p, const struct gather *g, int64_t lo,
+                                  int64_t hi, const enum bucket_by by, uint32_t *next,
+                                  void (*visit)(void *, struct lookup)) {
+    for (STRETCHES(s, g->in, lo, hi)) {
+        struct partition_walk w = partition_walk_of(p, g, s.table, by, next);
+        walk_stretch(g->in, s, visit, &w);
+    }
+}
+
+ALWAYS_INLINE void partition_build_by(const struct partition *p, const struct gather *g,
+                                      const enum bucket_by by, int thread, int threads) {
+    int64_t lo = part_begin(g->in->lookups, thread, threads);
+    int64_t hi = part_begin(g->in->lookups, thread + 1, threads);
+    uint32_t *next = partition_clear(p, thread);
+    partition_pass(p, g, lo, hi, by, next, partition_count);
+    partition_scan(p, threads);
+    partition_pass(p, g, lo, hi, by, next, partition_put);
 #pragma omp barrier
+}
+
+/* Called by every thread of the team; ends with a barrier. */
+static inline void partition_build(const struct partition *p, const struct gather *g, int thread,
+                                   int threads) {
+    if (p->by == BUCKET_BY_RANGE)
+        partition_build_by(p, g, BUCKET_BY_RANGE, thread, threads);
+    else
+        partition_build_by(p, g, BUCKET_BY_HASH, thread, threads);
 }
 
 #endif

@@ -8,13 +8,29 @@
 
 #include "kernels/cpu/gather.h"
 
-enum { VEC = 16, LINE = 64 };
+/* VEC: floats that are updated together, and lanes of a reduction, whatever the machine. LANES:
+ * floats of a register. REGISTERS hold a sum: of more, compilers make memory. */
+#if defined(__AVX512F__)
+enum { VEC = 16, LINE = 64, LANES = 16, REGISTERS = 8 };
+#elif defined(__AVX__)
+enum { VEC = 16, LINE = 64, LANES = 8, REGISTERS = 8 };
+#else
+enum { VEC = 16, LINE = 64, LANES = 4, REGISTERS = 8 };
+#endif
 
-/* VEC floats: one register with AVX-512, two with AVX2, four with SSE. */
-typedef float vec __attribute__((vector_size(VEC * sizeof(float))));
-/* The same in memory, at any address. */
-typedef float vec_at
-    __attribute__((vector_size(VEC * sizeof(float)), aligned(sizeof(float)), may_alias));
+/* A register's worth of floats, and half of one; the same in memory, at any address. */
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
+typedef float half __attribute__((vector_size(LANES / 2 * sizeof(float))));
+typedef lanes lanes_at __attribute__((aligned(sizeof(float)), may_alias));
+typedef half half_at __attribute__((aligned(sizeof(float)), may_alias));
+
+/* Widths of rows that get code of their own: X(dim, ...). */
+#define COMMON_DIMS(X, ...)                                                                        \
+    X(8, ##__VA_ARGS__)                                                                            \
+    X(16, ##__VA_ARGS__)                                                                           \
+    X(32, ##__VA_ARGS__)                                                                           \
+    X(64, ##__VA_ARGS__)                                                                           \
+    X(128, ##__VA_ARGS__)
 
 ALWAYS_INLINE void prefetch(const float *p, int64_t floats) {
     for (const char *c = (const char *)p, *end = (const char *)(p + floats); c < end; c += LINE)
@@ -45,29 +61,58 @@ static inline int64_t entry_row(uint64_t entry) {
     return (int64_t)(entry >> 32);
 }
 
-/* How many entries ahead gradient rows and table rows are prefetched: flat between 8 and 48. */
+/* How many entries ahead gradient rows are prefetched: flat between 8 and 48. */
 enum { GRAD_AHEAD = 8, ROW_AHEAD = 16 };
 
-/* Columns column .. column + vecs*VEC of the sum, held in registers over the whole run. */
-ALWAYS_INLINE void sum_columns(const struct gather *g, const struct gather_table *t,
-                               const uint64_t *entry, int64_t n, int32_t column, const int vecs,
-                               float *sum) {
-    vec acc[4] = {{0}};
-    for (int64_t k = 0; k < n; k++) {
-        float c = 1;
-        const vec_at *row = (const vec_at *)(gather_row(g, t, (uint32_t)entry[k], &c) + column);
-#pragma GCC unroll 4
-        for (int v = 0; v < vecs; v++) acc[v] += c * row[v];
-    }
-#pragma GCC unroll 4
-    for (int v = 0; v < vecs; v++) ((vec_at *)(sum + column))[v] = acc[v];
+/* How many rows ahead a table's rows are prefetched where they are updated one after another: so
+ * many bytes of weights and states. Measured: 8 and 2 KiB are slower. */
+ALWAYS_INLINE uint32_t rows_ahead(const struct rule_info info, int32_t dim) {
+    enum { BYTES = 4096, MOST = 32, LEAST = 2 };
+    int64_t rows = BYTES / (int64_t)sizeof(float) / ((int64_t)dim * (1 + info.elem_states));
+    return (uint32_t)(rows < LEAST ? LEAST : min64(rows, MOST));
 }
 
+/* Columns column .. of the sum, as many as `vecs` vectors have, held in registers over the whole
+ * run. ahead: entries that follow the run; in the loop over the first columns, the gradient rows of
+ * entries GRAD_AHEAD later are prefetched. */
+#define DEFINE_SUM_COLUMNS(name, vec)                                                              \
+    ALWAYS_INLINE void name(const struct gather *g, const struct gather_table *t,                  \
+                            const uint64_t *entry, int64_t n, int64_t ahead, int32_t dim,          \
+                            int32_t column, const int vecs, float *sum) {                          \
+        vec acc[REGISTERS] = {{0}};                                                                \
+        for (int64_t k = 0; k < n; k++) {                                                          \
+            float c = 1;                                                                           \
+            if (column == 0 && ahead > 0) {                                                        \
+                int64_t next = k + GRAD_AHEAD < n + ahead ? k + GRAD_AHEAD : 0;                    \
+                prefetch(gather_row(g, t, (uint32_t)entry[next], &c), dim);                        \
+            }                                                                                      \
+            const vec##_at *row =                                                                  \
+                (const vec##_at *)(gather_row(g, t, (uint32_t)entry[k], &c) + column);             \
+            _Pragma("GCC unroll 8") for (int v = 0; v < vecs; v++) acc[v] += c * row[v];           \
+        }                                                                                          \
+        vec##_at *to = (vec##_at *)(sum + column);                                                 \
+        _Pragma("GCC unroll 8") for (int v = 0; v < vecs; v++) to[v] = acc[v];                     \
+    }
+DEFINE_SUM_COLUMNS(sum_columns, lanes)
+DEFINE_SUM_COLUMNS(sum_half, half)
+
 ALWAYS_INLINE void sum_entries_as(const struct gather *g, const struct gather_table *t,
-                                  const uint64_t *entry, int64_t n, int32_t dim, float *sum) {
+                                  const uint64_t *entry, int64_t n, int64_t ahead, int32_t dim,
+                                  float *sum) {
     int32_t d = 0;
-    for (; d + 4 * VEC <= dim; d += 4 * VEC) sum_columns(g, t, entry, n, d, 4, sum);
-    for (; d + VEC <= dim; d += VEC) sum_columns(g, t, entry, n, d, 1, sum);
+    for (; d + REGISTERS * LANES <= dim; d += REGISTERS * LANES)
+        sum_columns(g, t, entry, n, ahead, dim, d, REGISTERS, sum);
+    switch ((dim - d) / LANES) { /* in one loop over the entries, whatever is left */
+#define CASE(vecs)                                                                                 \
+    case vecs: sum_columns(g, t, entry, n, ahead, dim, d, vecs, sum); break;
+        CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7)
+#undef CASE
+    }
+    d = dim / LANES * LANES;
+    if (d + LANES / 2 <= dim) {
+        sum_half(g, t, entry, n, ahead, dim, d, 1, sum);
+        d += LANES / 2;
+    }
     if (d == dim) return;
     for (int32_t e = d; e < dim; e++) sum[e] = 0;
     for (int64_t k = 0; k < n; k++) {
@@ -77,15 +122,17 @@ ALWAYS_INLINE void sum_entries_as(const struct gather *g, const struct gather_ta
     }
 }
 
-/* sum[dim] = sum of the gradients of n entries of table t, in their order. */
+/* sum[dim] = sum of the gradients of n entries of table t, in their order. ahead: as many entries
+ * follow them whose gradients will be summed next, and are prefetched; 0: none are. */
 ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table *t,
-                               const uint64_t *entry, int64_t n, int32_t dim, float *sum) {
+                               const uint64_t *entry, int64_t n, int64_t ahead, int32_t dim,
+                               float *sum) {
     struct gather_table plain = *t;
     plain.plain = true; /* a constant: the loops below lose their coefficients and branches */
     if (t->plain)
-        sum_entries_as(g, &plain, entry, n, dim, sum);
+        sum_entries_as(g, &plain, entry, n, ahead, dim, sum);
     else
-        sum_entries_as(g, t, entry, n, dim, sum);
+        sum_entries_as(g, t, entry, n, ahead, dim, sum);
 }
 
 /* The arrays of one row; states that the rule does not have alias the weights and are not touched.
@@ -143,6 +190,7 @@ ALWAYS_INLINE void row_update_as(const enum rule_kind kind, const struct rule_st
     float rate = rule_row(&step, sum, dim, state);
     int32_t d = 0;
     for (; d + VEC <= dim; d += VEC) row_columns(&step, info, rate, x, grad, d, VEC);
+    for (; d + VEC / 2 <= dim; d += VEC / 2) row_columns(&step, info, rate, x, grad, d, VEC / 2);
     row_columns(&step, info, rate, x, grad, d, dim - d);
 }
 

@@ -35,33 +35,58 @@ static inline int64_t bag_of_lookup(const struct batch *in, int64_t i) {
     return lo;
 }
 
-ALWAYS_INLINE void walk_typed(const struct batch *in, int64_t lo, int64_t hi, const bool wide,
+/* Neighbouring lookups i .. end-1 of one feature, beginning in flat bag q. */
+struct stretch {
+    int64_t i, end, q;
+    int32_t feature, table;
+};
+
+/* The stretch of lookups lo .. hi-1 that begins at lo, in bag q or a later one of no lookups. */
+static inline struct stretch stretch_at(const struct batch *in, int64_t lo, int64_t hi) {
+    struct stretch s = {.i = lo, .end = hi};
+    if (lo >= hi) return s;
+    s.q = bag_of_lookup(in, lo);
+    s.feature = (int32_t)(s.q / in->bags);
+    s.table = in->features[s.feature].table;
+    s.end = min64(in->offsets[(s.feature + 1) * in->bags], hi);
+    return s;
+}
+
+/* Walks lookups lo .. hi-1 stretch by stretch: for (STRETCHES(s, in, lo, hi)) ... */
+#define STRETCHES(s, in, lo, hi)                                                                   \
+    struct stretch s = stretch_at(in, lo, hi);                                                     \
+    s.i < (hi);                                                                                    \
+    s = stretch_at(in, s.end, hi)
+
+ALWAYS_INLINE void walk_typed(const struct batch *in, struct stretch s, const bool wide,
                               void (*visit)(void *, struct lookup), void *ctx) {
-    struct lookup l = {.i = lo, .q = bag_of_lookup(in, lo)};
-    while (l.i < hi) {
-        l.feature = (int32_t)(l.q / in->bags);
-        int64_t padding = in->features[l.feature].padding_id;
-        int64_t last = (l.feature + 1) * in->bags;
-        for (; l.q < last && l.i < hi; l.q++) {
-            int64_t end = min64(in->offsets[l.q + 1], hi);
-            for (; l.i < end; l.i++) {
-                l.row = wide ? ((const int64_t *)in->ids)[l.i] : ((const int32_t *)in->ids)[l.i];
-                if (l.row != padding) visit(ctx, l);
-            }
+    const int64_t padding = in->features[s.feature].padding_id, *offsets = in->offsets;
+    const void *ids = in->ids;
+    struct lookup l = {.i = s.i, .q = s.q, .feature = s.feature};
+    for (; l.i < s.end; l.q++) {
+        int64_t end = min64(offsets[l.q + 1], s.end);
+        for (; l.i < end; l.i++) {
+            l.row = wide ? ((const int64_t *)ids)[l.i] : ((const int32_t *)ids)[l.i];
+            if (l.row != padding) visit(ctx, l);
         }
     }
 }
 
-/* Calls visit(ctx, lookup) for the lookups lo .. hi-1 that are not padding, in order. visit is a
- * known function at every call, an ALWAYS_INLINE one, so that it becomes the body of the
- * loop. */
+/* Calls visit(ctx, lookup) for the lookups of a stretch that are not padding, in order. visit is a
+ * known function at every call, an ALWAYS_INLINE one, so that it becomes the body of the loop, and
+ * what ctx points to is best a local of the caller: then it lives in registers. */
+ALWAYS_INLINE void walk_stretch(const struct batch *in, struct stretch s,
+                                void (*visit)(void *, struct lookup), void *ctx) {
+    if (in->id_type == ID_INT64)
+        walk_typed(in, s, true, visit, ctx);
+    else
+        walk_typed(in, s, false, visit, ctx);
+}
+
+/* The same for the lookups lo .. hi-1 of any features. */
 ALWAYS_INLINE void walk(const struct batch *in, int64_t lo, int64_t hi,
                         void (*visit)(void *, struct lookup), void *ctx) {
-    if (lo >= hi) return;
-    if (in->id_type == ID_INT64)
-        walk_typed(in, lo, hi, true, visit, ctx);
-    else
-        walk_typed(in, lo, hi, false, visit, ctx);
+    for (STRETCHES(s, in, lo, hi)) walk_stretch(in, s, visit, ctx);
 }
 
 #endif
