@@ -14,6 +14,10 @@
 #|                both into build/peers/venv (several GB, once); variables as for bench
 #| make bench-compilers  the CPU kernels as each of COMPILERS="gcc clang" builds them, taking turns in
 #|                one run: ratios, and whether the bits are the same; variables as for bench
+#| make sweep     is cpu_fused the fastest everywhere? Some 110 points over row width, bag length, skew,
+#|                rows, tables and THREADS="1 2", beside the other CPU kernels; GIB=4: most weights
+#| make scaling   time against lookups and rows, both to MOST=1e8, and against THREADS="1 2"; what does
+#|                not fit in memory is named and left out
 #| make fuzz      fuzz the readers of untrusted files: FUZZ_SECONDS=60
 #| make deps      install the Debian packages (as root), or name them: FOR=bench|test|ci
 #| make           build build/bench and build/embfuse only
@@ -36,6 +40,8 @@
 #|   CC=clang        another compiler          NATIVE=0       portable code, not -march=native
 #|   SANITIZE=address|undefined|thread         a build folder of its own for each
 #|   NVCC=           without CUDA              CUDA_ARCHS="80 90 100"   for which GPUs
+#| How to run a portable build on x86-64 (NATIVE=0), which takes the best kernels that the CPU can run:
+#|   EMBFUSE_ISA=avx512|avx2|plain             those of that level instead; also in the environment
 #
 # The folder is the registry: every kernels/<family>/<name>.c (and .cu, where nvcc is) that ends in
 # DEFINE_KERNEL(<name>) is in the table that the harness, the tests and the plots walk.
@@ -80,6 +86,12 @@ LDLIBS   += -lz -lxxhash -lm
 
 # EXTRA_KERNELS: files from outside of the folder, .../<family>/<name>.c; build them with B=other/folder
 kernels  := $(sort $(wildcard kernels/*/*.c)) $(filter %.c,$(EXTRA_KERNELS))
+# Where nothing is known of the CPU, on x86-64, every host kernel is built for several levels of it, best
+# first, with those features; harness/registry.c takes one when a program starts. Otherwise it is built once.
+isa_avx2   := avx2 bmi bmi2 fma popcnt
+isa_avx512 := $(isa_avx2) avx512f avx512bw avx512cd avx512dq avx512vl
+isas     := $(if $(ARCH),,$(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),avx512 avx2 plain))
+host     := $(foreach k,$(kernels:%.c=$(B)/%),$(or $(isas:%=$k.%.o),$k.o))
 cuda     := $(sort $(filter-out kernels/device/%,$(wildcard kernels/*/*.cu))) $(filter %.cu,$(EXTRA_KERNELS))
 cli      := $(sort $(wildcard cli/*.c))
 
@@ -88,7 +100,7 @@ cli      := $(sort $(wildcard cli/*.c))
 device   := harness/device_cuda.c harness/device_step.c
 harness  := $(filter-out $(device) harness/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c datasets/*.c)))
 parts    := $(sort $(wildcard kernels/device/*.cu harness/*.cu))
-common   := $(kernels:%.c=$(B)/%.o) $(harness:%.c=$(B)/%.o)
+common   := $(host) $(harness:%.c=$(B)/%.o)
 objects  := $(common) $(B)/harness/registry.o $(if $(NVCC),$(device:%.c=$(B)/%.o) $(parts:%.cu=$(B)/%.o) $(cuda:%.cu=$(B)/%.o),$(B)/harness/device_none.o)
 
 # What a run measures; each becomes an option of build/bench and is in the record. See make help.
@@ -123,15 +135,18 @@ endef
 deps:
 	$(call require,$(or $(FOR),ci))
 
-# --- the registry: one KERNEL(family, name) line per file, rewritten only when it changes
-$(B)/kernel_list.inc: listed = $(kernels) $(if $(NVCC),$(cuda))
+# --- the registry: one KERNEL(family, symbol, level) line per object, rewritten only when it changes
+$(B)/kernel_list.inc: listed = $(host) $(if $(NVCC),$(cuda:%.cu=$(B)/%.o))
 $(B)/kernel_list.inc $(B)/emulated/kernel_list.inc: FORCE
 	@mkdir -p $(@D)
-	@printf '%s\n' $(listed) | sed -E 's|(.*/)?([^/]*)/([^/]*)\.c.?|KERNEL(\2, \3)|' > $@.new
+	@printf '%s\n' $(listed) | sed -E -e 's|.*/([^/]*)/([^/.]*)\.([^/.]*)\.o|KERNEL(\1, \2_\3, \3)|' \
+	    -e 's|.*/([^/]*)/([^/.]*)\.o|KERNEL(\1, \2, )|' > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 FORCE:
 
 $(B)/harness/registry.o: $(B)/kernel_list.inc
+$(B)/harness/registry.o $(B)/emulated/harness/registry.o: \
+    CFLAGS += -DISAS='$(foreach i,$(or $(isas),$(if $(ARCH),native,plain)),ISA($i,$(isa_$i:%=HAS(%))))'
 
 # --- where the binary comes from, rewritten only when it changes
 $(B)/build_info.h: FORCE
@@ -163,6 +178,15 @@ quiet     = $(if $(V),,@echo '  $1 $@';)
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) $(CFLAGS) -c $< -o $@
+
+# One level of a host kernel: its exported constant gets another name, and all else in it is static.
+define isa_rule
+$$(B)/%.$1.o: %.c Makefile
+	@mkdir -p $$(@D)
+	$$(call quiet,CC)$$(CC) $$(CFLAGS) $(isa_$1:%=-m%) -mprefer-vector-width=512 \
+	    -Dkernel_$$(*F)=kernel_$$(*F)_$1 -c $$< -o $$@
+endef
+$(foreach i,$(isas),$(eval $(call isa_rule,$i)))
 
 # CUB's kernels spill a little, which is NVIDIA's affair; tests/test_nvcc.py judges ours.
 $(B)/kernels/device/sort.o: NVCCFLAGS := $(filter-out -Xptxas -warn-spills%,$(NVCCFLAGS))

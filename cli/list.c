@@ -140,7 +140,8 @@ static void kernel_json(const struct registered *r) {
 static void print_json(void) {
     int count;
     const struct registered *all = registry(&count);
-    printf("{\"kernels\": [");
+    printf("{");
+    json_text("isa", registry_isa(), ",\n \"kernels\": [");
     for (int i = 0; i < count; i++) {
         printf(i ? ",\n  " : "\n  ");
         kernel_json(&all[i]);

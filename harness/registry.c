@@ -1,20 +1,67 @@
 /* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
 #include "harness/registry.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define KERNEL(family, name) extern const struct kernel kernel_##name;
+#define KERNEL(family, symbol, isa) extern const struct kernel kernel_##symbol;
 #include "kernel_list.inc"
 #undef KERNEL
 
-static const struct registered table[] = {
-#define KERNEL(family, name) {#family, &kernel_##name},
+/* All that were built, for every level; isa is "" for those that there are once. */
+static const struct {
+    const char *isa;
+    struct registered entry;
+} built[] = {
+#define KERNEL(family, symbol, isa) {#isa, {#family, &kernel_##symbol}},
 #include "kernel_list.inc"
 #undef KERNEL
 };
+enum { BUILT = sizeof built / sizeof *built };
+
+static struct registered table[BUILT];
+static int kernels;
+static const char *chosen;
+
+/* Before main: every program refuses a level that it cannot have before it does anything else. */
+__attribute__((constructor)) static void choose(void) {
+    const struct {
+        const char *isa;
+        bool here;
+    } levels[] = {
+/* From the Makefile: ISA(level, HAS(feature) HAS(feature) ...), the best level first. */
+#define HAS(feature)         &&__builtin_cpu_supports(#feature)
+#define ISA(level, features) {#level, true features},
+        ISAS
+#undef ISA
+#undef HAS
+    };
+    const char *wanted = getenv("EMBFUSE_ISA");
+    char here[100] = "";
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        if (!levels[i].here) continue;
+        strcat(strcat(here, " "), levels[i].isa);
+        if (!chosen && (!wanted || !*wanted || strcmp(wanted, levels[i].isa) == 0))
+            chosen = levels[i].isa;
+    }
+    if (!chosen) {
+        fprintf(stderr, "%s: EMBFUSE_ISA: cannot run '%.40s'; this build and CPU can:%s\n",
+                program_invocation_short_name, wanted, here);
+        exit(1);
+    }
+    for (int i = 0; i < BUILT; i++)
+        if (!*built[i].isa || strcmp(built[i].isa, chosen) == 0) table[kernels++] = built[i].entry;
+}
+
+const char *registry_isa(void) {
+    return chosen;
+}
 
 const struct registered *registry(int *count) {
-    *count = (int)(sizeof table / sizeof *table);
+    *count = kernels;
     return table;
 }
 

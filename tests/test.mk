@@ -21,7 +21,7 @@ $(emulation): CXXFLAGS := $(filter-out -fsanitize=thread,$(CXXFLAGS)) -Itests/em
 $(B)/tests/test_device.o: CFLAGS += -Itests/emulation/include
 
 .PRECIOUS: $(E)/%.o
-$(E)/kernel_list.inc: listed = $(kernels) $(cuda)
+$(E)/kernel_list.inc: listed = $(host) $(cuda:%.cu=$(E)/%.o)
 $(E)/harness/registry.o: $(E)/kernel_list.inc
 
 $(B)/tests/test_registry.o $(B)/gpu/tests/test_registry.o: CFLAGS += -DEXTRA_KERNELS='"$(EXTRA_KERNELS)"'
@@ -101,4 +101,4 @@ gpu-verify:
 test:
 	$(call require,test)
 	@$(MAKE) --no-print-directory all ptx $(test_programs) $(E)/bench $(E)/embfuse $(B)/peers/session
-	@BUILD=$(B) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) tests/run.sh $(filter %$(ONLY),$(basename $(test_programs))) $(filter %$(ONLY).sh %$(ONLY).py,$(test_scripts))
+	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) tests/run.sh $(filter %$(ONLY),$(basename $(test_programs))) $(filter %$(ONLY).sh %$(ONLY).py,$(test_scripts))

@@ -64,7 +64,7 @@ import json, sys
 d = json.load(open(sys.argv[1]))
 c, rows = d["context"], [b for b in d["benchmarks"] if b["run_type"] == "iteration"]
 assert len(rows) == 2, len(rows)
-for k in ("emb_schema", "emb_commit", "emb_dirty", "emb_compiler", "emb_flags", "emb_cpu",
+for k in ("emb_schema", "emb_commit", "emb_dirty", "emb_compiler", "emb_flags", "emb_isa", "emb_cpu",
           "emb_thp", "emb_threads", "emb_libraries", "emb_virtualised", "emb_load_before"):
     assert c[k], k
 for v in ("FILTER", "ALPHA", "DIMS", "ROWS", "BATCH", "POOLING", "RULE", "THREADS", "REPS", "SEED",

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Levels of the instruction set. A portable build on x86-64 has every host kernel for AVX-512, for AVX2 and
+plain, and takes the best that the CPU can run, or what EMBFUSE_ISA asks for: all must give the same bits, and
+nothing but kernels may contain what not every CPU has. Any other build has one level.
+"""
+import glob
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+
+import tap
+
+BUILD = os.environ.get("BUILD", "build")
+PORTABLE = os.environ.get("NATIVE") == "0"
+# Best first, and what /proc/cpuinfo calls their features.
+AVX2 = {"avx2", "bmi1", "bmi2", "fma", "popcnt"}
+LEVELS = {"avx512": AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}, "avx2": AVX2,
+          "plain": set()}
+RULES = ("sgd", "momentum", "adagrad", "rowwise_adagrad", "adam")
+# Every width that kernels treat apart; in the last table runs are so long that threads share them.
+TABLES = "".join(f"table rows {rows} dim {dim} length {length}; " for rows, dim, length in (
+    (9, 1, "fixed 3"), (700, 17, "negbin 5 1"), (500, 32, "uniform 0 9"), (300, 64, "negbin 5 1"),
+    (200, 100, "fixed 2"), (200, 128, "uniform 0 4"), (2, 40, "fixed 80")))
+WORKLOADS = {"sum": "", "mean": "pooling mean; weighted 1; padding 1; ",
+             "sequence": "pooling none; id_type int32; "}
+
+
+def levels():
+    """Those that this build has and this CPU can run, best first."""
+    if not PORTABLE:
+        return ["native"]
+    if platform.machine() != "x86_64":
+        return ["plain"]
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        flags = set(re.search(r"(?m)^flags\s*:(.*)", file.read())[1].split())
+    return [name for name, wanted in LEVELS.items() if wanted <= flags]
+
+
+def call(isa, program, *args):
+    return subprocess.run([os.path.join(BUILD, program), *args], env=dict(os.environ, EMBFUSE_ISA=isa),
+                          capture_output=True, text=True, check=False)
+
+
+def good(isa, program, *args):
+    done = call(isa, program, *args)
+    assert done.returncode == 0, f"{isa} {args}: status {done.returncode}: {done.stderr.strip()}"
+    return done.stdout
+
+
+def listed(isa):
+    return json.loads(good(isa, "embfuse", "list", "--json"))
+
+
+def compiled(isa):
+    """{kernel: its object}; sanitizers bring code and symbols of their own."""
+    if len(levels()) < 2 or os.environ.get("SANITIZE"):
+        raise tap.Skip("no levels in this build" if len(levels()) < 2 else "sanitized")
+    found = glob.glob(os.path.join(glob.escape(BUILD), "kernels", "*", f"*.{isa}.o"))
+    return {os.path.basename(path)[:-len(f".{isa}.o")]: path for path in found}
+
+
+def code(path):
+    """What a file's instructions use that not every x86-64 has: VEX (AVX), EVEX (AVX-512), ymm, zmm."""
+    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True,
+                          check=True).stdout
+    registers = set(re.findall(r"%([xyz]mm|k)(\d+)", text))
+    found = {kind for kind, _ in registers} & {"ymm", "zmm"}
+    if re.search(r"(?m)^\s+[0-9a-f]+:\s+v", text):
+        found.add("VEX")
+    if any(kind in ("zmm", "k") or int(number) > 15 for kind, number in registers):
+        found.add("EVEX")
+    return found
+
+
+def test_the_best_level_is_taken_and_recorded(folder):
+    for isa in ("", *levels()):
+        want = isa or levels()[0]
+        assert listed(isa)["isa"] == want, f"{listed(isa)['isa']} for EMBFUSE_ISA='{isa}'"
+    good(levels()[-1], "bench", "--out=" + folder, "--modes=cold", "--reps=1", "--ring=1", "--batch=64",
+         "--rows=1000", "--dims=8", "--filter=cpu_sort")
+    with open(os.path.join(folder, "bench.json"), encoding="utf-8") as file:
+        assert json.load(file)["context"]["emb_isa"] == levels()[-1]
+
+
+def test_other_levels_are_refused_in_one_line(folder):
+    for isa in {*LEVELS, "native", "avx9", "avx"} - set(levels()):
+        for program, *args in (("embfuse", "list"), ("bench", "--smoke", "--out=" + folder)):
+            done = call(isa, program, *args)
+            want = f"cannot run '{isa}'; this build and CPU can: {' '.join(levels())}"
+            assert (done.returncode, done.stdout) == (1, ""), (isa, done)
+            assert done.stderr == f"{program}: EMBFUSE_ISA: {want}\n", (isa, done)
+
+
+def test_every_level_has_all_kernels(_):
+    for isa in levels():
+        assert listed(isa)["kernels"] == listed("")["kernels"], isa
+
+
+def step(isa, kernel, batch, folder):
+    """Whether the result is exact, and its files' bytes."""
+    for old in glob.glob(os.path.join(folder, "new.*")):
+        os.unlink(old)
+    said = good(isa, "embfuse", "step", "--kernel", kernel, "--batch", batch, "--steps", "2", "--out",
+                os.path.join(folder, "new"))
+    files = {}
+    for path in glob.glob(os.path.join(folder, "new.*")):
+        with open(path, "rb") as file:
+            files[os.path.basename(path)] = file.read()
+    return "checked: exact" in said, files
+
+
+def test_levels_give_the_same_bits(folder):
+    if len(levels()) < 2:
+        raise tap.Skip("no levels in this build")
+    kernels = [k for k in listed("")["kernels"] if k["place"] == "host"]
+    compared, batch = set(), os.path.join(folder, "b")
+    for rule in RULES:
+        for name, how in WORKLOADS.items():
+            for mode in ("exact", "real"):
+                spec = f"workload {name}; batch 256; ids zipf; alpha 1; rule {rule}; {how}{TABLES}"
+                good("", "embfuse", "gen", "--spec-text", spec, "--mode", mode, "--initial-tables",
+                     "--out", batch)
+                for k in (k for k in kernels if rule in k["rules"]):
+                    own = {isa: step(isa, k["name"], batch, folder) for isa in levels()}
+                    exact, first = own[levels()[0]]
+                    if not exact and "deterministic" not in k["traits"]:
+                        continue  # what depends on the order of additions has no bits to compare
+                    compared.add((k["name"], mode))
+                    assert len(first) >= 7, sorted(first)
+                    for isa, (_, files) in own.items():
+                        other = sorted(f for f in first if files.get(f) != first[f])
+                        assert not other, f"{k['name']} {rule} {name} {mode}: {isa} has other bits in {other}"
+    want = {(k["name"], mode) for k in kernels for mode in ("exact", "real")
+            if mode == "exact" or "deterministic" in k["traits"]}
+    assert compared == want, want ^ compared
+
+
+def test_kernels_use_their_level_and_no_better_one(_):
+    for isa, want in (("avx512", {"ymm", "zmm", "VEX", "EVEX"}), ("avx2", {"ymm", "VEX"}), ("plain", set())):
+        assert len(compiled(isa)) > 5, isa
+        for kernel, path in compiled(isa).items():
+            assert code(path) == want, f"{kernel}, {isa}: {code(path)}"
+
+
+def test_kernels_export_one_constant_each(_):
+    for isa in LEVELS:
+        for kernel, path in compiled(isa).items():
+            lines = subprocess.run(["nm", "--extern-only", "--defined-only", path], capture_output=True,
+                                   text=True, check=True).stdout.splitlines()
+            assert [x.split()[-1] for x in lines] == [f"kernel_{kernel}_{isa}"], lines
+
+
+def test_the_rest_runs_on_any_cpu(_):
+    compiled("plain")
+    paths = [p for part in ("harness", "datasets", "cli")
+             for p in glob.glob(os.path.join(glob.escape(BUILD), part, "*.o"))]
+    assert len(paths) > 20, paths
+    for path in paths:
+        assert not code(path), f"{path}: {code(path)}"
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "levels"))
