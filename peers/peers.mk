@@ -4,14 +4,18 @@
 .PHONY: peers
 
 peers_venv    := build/peers/venv
-# Adam, whose tables are three times as large, on one of the skews only: 15 minutes in all, on a busy machine.
-peers_rules   := (zipf/.*|cached|single-hot)/(sgd|rowwise_adagrad|adagrad)|(zipf/alpha:1.05|cached|single-hot)/adam
+# Momentum and Adam, which read and write the most, on the smaller choice of workloads.
+peers_rules   := (zipf/alpha:(0|1.05|1.2)|cached|single-hot|dlrm-2022)/(sgd|adagrad|rowwise_adagrad)|(zipf/alpha:1.05|cached|single-hot)/(momentum|adam)
 peers_filter  := ^($(peers_rules))/(cpu_(fused|sort|dense)|torch_.*|fbgemm)/
 peers_spec    := $(if $(SPEC)$(TRACE)$(ALPHA)$(DIMS)$(ROWS)$(BATCH)$(POOLING),,--spec=datasets/standard.spec)
 # Of a choice of workloads of one's own, all are measured, with these kernels.
 peers_others  := /(cpu_(fused|sort|dense)|torch_.*|fbgemm)/
+# FBGEMM's package may be built without OpenMP: like for like with one thread for all, where nothing
+# else was asked for.
+peers_serial  := ^(zipf/alpha:(0|1.05|1.2)|cached|single-hot|dlrm-2022)/rowwise_adagrad/(cpu_(fused|sort)|fbgemm)/
+peers_chosen  := $(FILTER)$(THREADS)$(RULE)$(MODES)$(SPEC)$(TRACE)$(ALPHA)$(DIMS)$(ROWS)$(BATCH)$(POOLING)
 peers_preset  := --filter='$(if $(peers_spec),$(peers_filter),$(peers_others))' --modes=cold \
-                 --rule='sgd rowwise_adagrad adagrad adam' $(peers_spec)
+                 --rule=all $(peers_spec)
 
 # Everything that is linked into embfuse but its main.
 $(B)/peers/session: $(B)/peers/session.o $(patsubst %.c,$(B)/%.o,$(filter-out cli/embfuse.c,$(cli))) $(objects)
@@ -21,9 +25,14 @@ peers:
 	$(call require,bench)
 	@[ -e $(peers_venv)/complete ] || sh peers/setup.sh $(peers_venv) $(PYTHON)
 	@$(MAKE) --no-print-directory $(B)/peers/session $(B)/embfuse
-	@$(PYTHON) peers/peers.py --session $(B)/peers/session --embfuse $(B)/embfuse \
-	     --python $(peers_venv)/bin/python $(peers_preset) $(filter-out --out=%,$(options)) \
-	     --out='$(OUT)/peers'; status=$$?; [ $$status -ne 1 ] || exit 1; \
-	 $(PYTHON) reports/table.py '$(OUT)/peers/bench.json' --mode $(MODE) && \
-	 $(PYTHON) peers/ratios.py '$(OUT)/peers/bench.json' --mode $(MODE) && \
-	 $(PYTHON) reports/plots.py '$(OUT)/peers/bench.json' '$(OUT)/peers/plots' --mode $(MODE) && exit $$status
+	@worst=0; \
+	 run() { to='$(OUT)'/$$1; shift; $(PYTHON) peers/peers.py --session $(B)/peers/session \
+	     --embfuse $(B)/embfuse --python $(peers_venv)/bin/python $(peers_preset) "$$@" --out="$$to"; \
+	     status=$$?; [ $$status -ne 1 ] || exit 1; [ $$status -eq 0 ] || worst=$$status; \
+	     $(PYTHON) reports/table.py "$$to/bench.json" --mode $(MODE) && \
+	     $(PYTHON) peers/ratios.py "$$to/bench.json" --mode $(MODE) && \
+	     $(PYTHON) reports/plots.py "$$to/bench.json" "$$to/plots" --mode $(MODE) || exit 1; }; \
+	 run peers $(filter-out --out=%,$(options)); \
+	 $(if $(peers_chosen),,run peers-1-thread $(filter-out --out=%,$(options)) --threads=1 \
+	     --rule=rowwise_adagrad --filter='$(peers_serial)';) \
+	 exit $$worst

@@ -24,6 +24,12 @@ from results import ResultError
 
 PEERS = ("torch_sparse", "torch_dense", "fbgemm")
 PINNED = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}  # as build/bench does by itself
+IN_FAVOUR = {
+    "THP_MEM_ALLOC_ENABLE": "1",  # huge pages for tensors
+    # The heap keeps its pages from one step to the next, as the kernels keep their scratch.
+    "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 62),
+    # Without it FBGEMM reads another copy of what cpuinfo found than cpuinfo wrote: see README.md.
+    "TORCH_USE_RTLD_GLOBAL": "1"}
 CEILINGS = ("copy_gbs", "rmw_gbs", "pingpong_ns")  # measured before a kernel's sample
 SHARED = ("tables", "rows", "dim", "alpha", "in_bag_duplicates", "bags", "empty_bags",
           "longest_bag")  # facts of the batch
@@ -87,9 +93,9 @@ class Run:
             raise ResultError(self.context["error"])
         self.context = self.context["context"]
         self.reps, threads = int(self.context["emb_var_REPS"]), self.context["emb_threads"]
-        pinned = PINNED | {"OMP_NUM_THREADS": threads, "THP_MEM_ALLOC_ENABLE": "1"}
+        env = PINNED | IN_FAVOUR | {"OMP_NUM_THREADS": threads}
         self.worker = Program("worker", [args.python, "-W", "ignore", os.path.join(HERE, "worker.py"),
-                                         threads, args.embfuse], pinned)
+                                         threads, args.embfuse], env)
         hello = self.worker.answer()
         if "error" in hello:
             raise ResultError(hello["error"])

@@ -1,29 +1,35 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Kernels and peers of a result side by side: ns per lookup, and how many times the time of the
-suite's fused kernel; below, where a peer is faster than one of the kernels.
+"""Peers of a result beside the suite's fused kernel: ns per lookup, and how many times its time;
+below, everywhere that a peer is faster than one of the kernels. --markdown is the same for a page,
+and --update puts it between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a file.
 """
 import os
 import sys
+from statistics import median
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "reports"))
-from results import DENSE_NOTE, Arguments, ResultError, load
+from results import DENSE_NOTE, WRONG, Arguments, ResultError, load, spread
+from section import update
 from style import number
 
 OURS = ("cpu", "cuda")  # families; any other is a peer
 
 
-def is_peer(series):
-    return series.kernel.family not in OURS
+def is_peer(kernel):
+    return kernel.family not in OURS
 
 
 def time_of(series):
     return series.median("ns_per_lookup")
 
 
-def base_of(group, name):
-    return next((s for s in group.measured() if s.kernel.name == name), None)
+def by_rule(result, mode):
+    """The groups, those of a rule together."""
+    groups = result.groups(mode)
+    rules = list(dict.fromkeys(g.rule for g in groups))
+    return sorted(groups, key=lambda g: rules.index(g.rule))
 
 
 def cell(series, base):
@@ -35,37 +41,77 @@ def cell(series, base):
     return number(time_of(series)) + series.mark() + times
 
 
-def table(result, mode, base):
-    groups = result.groups(mode)
-    names = [k for k in result.kernels
-             if any(s.kernel.name == k for g in groups for s in g.series)]
-    names.sort(key=lambda k: (result.kernels[k].family not in OURS, k != base))
-    rows = [("workload", "rule", *names)]
+def table(result, groups, base):
+    used = {s.kernel.name for g in groups for s in g.series}
+    names = [base] + [k for k in result.kernels if k in used and is_peer(result.kernels[k])]
+    rows = [("rule", "workload", *names)]
     for g in groups:
-        by_name = {s.kernel.name: s for s in g.series}
-        rows.append((g.workload, g.rule, *(cell(by_name.get(n), base_of(g, base)) for n in names)))
+        found = {s.kernel.name: s for s in g.series}
+        first = found[base] if base in found and not found[base].failed else None
+        rows.append((g.rule, g.workload, *(cell(found.get(n), first) for n in names)))
     return rows
 
 
-def faster(result, mode):
-    """Lines: a peer that beats a kernel of the suite that does the same operation."""
-    out = []
-    for g in result.groups(mode):
-        for peer in filter(is_peer, g.measured()):
-            beaten = [s for s in g.measured() if not is_peer(s) and s.operation == peer.operation
-                      and time_of(peer) < time_of(s)]
-            if beaten:
-                out.append(f"{peer.kernel.name} is faster on {g.workload}, {g.rule}: " + ", ".join(
-                    f"{number(time_of(s) / time_of(peer))}x than {s.kernel.name}" for s in beaten))
-    return out or ["No peer is faster than any of these kernels."]
+def faster(groups, base):
+    """Lines: a peer that beats a kernel of the suite which does the same operation, and where."""
+    places = {}
+    for g in groups:
+        for peer in (s for s in g.measured() if is_peer(s.kernel)):
+            for s in g.measured():
+                if not is_peer(s.kernel) and s.operation == peer.operation \
+                        and time_of(peer) < time_of(s):
+                    rules = places.setdefault((peer.kernel.name, s.kernel.name), {})
+                    rules.setdefault(g.rule, []).append(
+                        f"{g.workload} {number(time_of(s) / time_of(peer))}x")
+    out = [f"{peer} is faster than {kernel}: " +
+           "; ".join(f"{rule} on {', '.join(where)}" for rule, where in rules.items()) + "."
+           for (peer, kernel), rules in places.items()]
+    own = {s.kernel.name for g in groups for s in g.measured() if not is_peer(s.kernel)}
+    slower = own - {kernel for _, kernel in places}
+    first = sorted(slower, key=lambda k: (k != base, k))
+    words = ", ".join(first[:-1]) + " or " * (len(first) > 1) + first[-1] if first else ""
+    return ([f"No peer is faster than {words}."] if first else []) + out
 
 
-def notes(result):
-    maths = [f"{k[len('emb_peer_'):]}: {v}" for k, v in result.context.items()
-             if k.startswith("emb_peer_")]
-    return maths + [f"PyTorch {result.context.get('emb_torch')}, FBGEMM "
-                    f"{result.context.get('emb_fbgemm')}, {result.context.get('emb_threads')} threads; "
-                    "median, backward and optimizer; in brackets the time over that of the first."]
+def notes(result, groups):
+    context, measured = result.context, [s for g in groups for s in g.measured()]
+    out = [f"{k} on {w}: {why}" for w, k, why in result.not_run
+           if w != "*" and not why.startswith(WRONG)]
+    out += [f"FAILED {kernel} on {workload}: {why}" for kernel, workload, why in result.failures(groups)]
+    for key, text in context.items():
+        name = next((k for k in result.kernels if key.startswith(f"emb_peer_{k}_")), None)
+        if name:
+            out.append(f"{name}, {key[len(f'emb_peer_{name}_'):]}: {text}.")
+    serial = context.get("emb_fbgemm_openmp") == "no" and str(context.get("emb_threads")) != "1"
+    if serial and any(s.kernel.family == "fbgemm" for s in measured):
+        out.append("This FBGEMM is built without OpenMP: it sorts on all threads, by PyTorch's copy of "
+                   "that code, and does the rest on one.")
+    if any(s.mark() for s in measured):
+        out.append(DENSE_NOTE)
+    return out
+
+
+def legend(result, groups, base):
+    context, measured = result.context, [s for g in groups for s in g.measured()]
+    spreads = [spread(s.quartiles("ns_per_lookup")) for s in measured if len(s.samples) > 2]
+    text = (f"ns per lookup of backward and optimizer, median, {groups[0].mode} caches; in brackets the "
+            f"time over that of {base}. -: no such optimizer, or see below. ")
+    if spreads:
+        text += (f"Half the quartile range: {100 * median(spreads):.1f} % of the median, at most "
+                 f"{100 * max(spreads):.0f} %. ")
+    return text + (f"PyTorch {context.get('emb_torch', '?')}, FBGEMM {context.get('emb_fbgemm', '?')}; "
+                   f"{result.machine()}; {str(context.get('emb_date', '?'))[:10]}.")
+
+
+def plain(rows):
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(c.ljust(w) if i < 2 else c.rjust(w)
+                      for i, (c, w) in enumerate(zip(row, widths))).rstrip() for row in rows]
+
+
+def markdown(rows):
+    bar = lambda row: "| " + " | ".join(row) + " |"
+    return [bar(rows[0]), bar(["---"] * 2 + ["---:"] * (len(rows[0]) - 2)), *map(bar, rows[1:])]
 
 
 def main():
@@ -74,22 +120,24 @@ def main():
     parser.add_argument("--mode", default="cold", help="cold (default) or warm")
     parser.add_argument("--base", default="cpu_fused", help="kernel that the others are held against")
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--update", metavar="FILE", help="markdown into a section of this file")
+    parser.add_argument("--section", metavar="NAME", default="peers")
+    parser.add_argument("--picture", metavar="FILE", help="shown above the table of a page")
     args = parser.parse_args()
     result = load(args.result)
-    rows = table(result, args.mode, args.base)
-    if args.markdown:
-        rows.insert(1, ("---", "---", *["---:"] * (len(rows[0]) - 2)))
-        print("\n".join("| " + " | ".join(r) + " |" for r in rows))
+    groups, page = by_rule(result, args.mode), args.markdown or args.update
+    if not any(is_peer(s.kernel) for g in groups for s in g.series):
+        raise ResultError(f"{args.result}: there are no peers in it; make peers measures them")
+    lines = faster(groups, args.base) + notes(result, groups)
+    picture = [f"![Peers beside the suite's kernels]({args.picture})", ""] if args.picture else []
+    text = "\n".join([*picture, *(markdown if page else plain)(table(result, groups, args.base)), "",
+                      legend(result, groups, args.base), "",
+                      *(f"- {x}" if page else x for x in lines)]) + "\n"
+    if args.update:
+        update(args.update, args.section, text)
+        print(f"{args.update}: section {args.section} from {args.result}")
     else:
-        widths = [max(map(len, column)) for column in zip(*rows)]
-        for row in rows:
-            print("  ".join(c.ljust(w) if i < 2 else c.rjust(w)
-                            for i, (c, w) in enumerate(zip(row, widths))).rstrip())
-    print()
-    lines = faster(result, args.mode) + notes(result)
-    if any(s.mark() for s in result.series):
-        lines.append(DENSE_NOTE)
-    print("\n".join(f"- {x}" if args.markdown else x for x in lines))
+        print(text, end="")
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@ kernels are by peers/session. Runs in the peers' virtual environment.
 
 A line is a JSON object with "do": open, weights, check, sample, close; the answer is one too. All
 peers of a rule work on the same weights and states in turn; rows that a step touched are put back
-outside of the timed region, as the suite does. (Dense Adam also moves rows that nobody looked up:
-these are left where it moved them; their values have no influence on time.)
+outside of the timed region, as the suite does. (Dense Adam and momentum also move rows that nobody
+looked up: these are left where they moved them; their values have no influence on time.)
 """
+import ctypes
 import gc
 import json
 import os
@@ -16,20 +17,25 @@ import subprocess
 import sys
 import tempfile
 import time
+from math import prod
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "reports"), HERE]
 from compact import Compact
 from results import ResultError
-from systems import KERNELS, Fbgemm, Torch, probe_fbgemm
+from systems import KERNELS, Fbgemm, fbgemm_instructions, fbgemm_openmp, probe_fbgemm
 from torch_batch import ROW_STATES, STATES, Batch, libraries
+from torch_peer import Peer
 
 TRIES, SECONDS_FOR_TRIES = 4, 0.25  # as harness/measure.c
+FEW_FAULTS = 16  # more: the heap grew, and the step paid for it; it is taken again, once at least
 GIB = 2.0**30
 
 
-def switches():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+def events():
+    """Involuntary context switches and page faults so far."""
+    use = resource.getrusage(resource.RUSAGE_SELF)
+    return use.ru_nivcsw, use.ru_minflt
 
 
 def meminfo(key, file="/proc/meminfo"):
@@ -37,7 +43,13 @@ def meminfo(key, file="/proc/meminfo"):
         return next(1024 * int(x.split()[1]) for x in lines if x.startswith(key + ":"))
 
 
+def trim():
+    """Gives free memory back, which the heap otherwise keeps from one step to the next (peers.py)."""
+    ctypes.CDLL(None).malloc_trim(0)
+
+
 def require(size, what):
+    trim()
     free = meminfo("MemAvailable")
     if size > 0.95 * free:
         raise ResultError(f"{what} needs {size / GIB:.1f} GiB, {free / GIB:.1f} GiB are available")
@@ -70,6 +82,8 @@ class Worker:
             "emb_torch_huge_pages": os.environ.get("THP_MEM_ALLOC_ENABLE", "0"),
             "emb_torch_parallel": " ".join(
                 x.strip() for x in self.torch.__config__.parallel_info().splitlines()[:8]),
+            "emb_fbgemm_instructions": fbgemm_instructions(),
+            "emb_fbgemm_openmp": "yes" if fbgemm_openmp() else "no",
             "emb_fbgemm_cpu_optimizers": " ".join(works),
             "emb_fbgemm_cpu_refuses": " ".join(raises),
             **{f"emb_kernel_{k}": f"{family} | host | {traits} | {label} | {idea}"
@@ -100,38 +114,33 @@ class Worker:
         return {}
 
     def tables(self):
-        """Weights and states by table, as views: states are numbers in [0, 1/16), as the suite's."""
-        torch, rule = self.torch, self.rule
-        require(STATES[rule] * 4 * self.flat.numel(), "states")
-
-        def rand(size):
-            block = torch.rand(1 << 20, generator=torch.Generator().manual_seed(42)).div_(16)
-            out = torch.empty(size)
-            for part in out.split(len(block)):
+        """Weights, and states of random numbers in [0, 1/16), as the suite's: tables that lie one after
+        the other, for each array of them."""
+        cut = lambda flat, shapes: [x.view(s) for x, s in zip(flat.split(list(map(prod, shapes))), shapes)]
+        by_row = [(rows,) for rows, _ in self.shapes]
+        kinds = [self.shapes] * STATES[self.rule] + [by_row] * ROW_STATES.get(self.rule, 0)
+        sizes = [sum(map(prod, shapes)) for shapes in kinds]
+        require(4 * sum(sizes), "states")
+        block = self.torch.rand(1 << 20, generator=self.torch.Generator().manual_seed(42)).div_(16)
+        states = [self.torch.empty(n) for n in sizes]
+        for state in states:
+            for part in state.split(len(block)):
                 part.copy_(block[:len(part)])
-            return out
-
-        flats = [rand(self.flat.numel()) for _ in range(STATES[rule])]
-        row = rand(sum(r for r, _ in self.shapes)) if rule in ROW_STATES else None
-        split = lambda flat: [x.view(s) for x, s in zip(
-            flat.split([r * d for r, d in self.shapes]), self.shapes)]
-        rows = [] if row is None else [list(row.split([r for r, _ in self.shapes]))]
-        return split(self.flat), [split(f) for f in flats], rows, flats + ([] if row is None else [row])
+        self.persistent = 4 * (self.flat.numel() + sum(sizes))
+        return cut(self.flat, self.shapes), [cut(s, shapes) for s, shapes in zip(states, kinds)]
 
     def check(self, kernels):
         """Makes the peers, and compares one step of each with `embfuse step`: {name: note}, and
         {name: reason} of those that cannot be measured."""
         if self.rule not in STATES:
             return {"peers": {}, "refused": {k: f"{self.rule}: no peer has it" for k in kernels}}
-        weights, states, rows, flats = self.tables()
+        weights, states = self.tables()
         peers, refused, self.initial = {}, {}, None
         with tempfile.TemporaryDirectory(dir=os.path.dirname(self.batches[0].prefix)) as folder:
-            compact = Compact(self.np, self.batches[0], self.rule, weights, states + rows, folder)
+            compact = Compact(self.np, self.batches[0], self.rule, weights, states, folder)
             for name in kernels:
                 try:
-                    make = Fbgemm if name == "fbgemm" else Torch
-                    peer = make(self.torch, name, self.rule, self.batches[0], self.flat, weights,
-                                states, rows, flats)
+                    peer = self.make(name, weights, states)
                     require(peer.transient_bytes(), name)
                     peers[name] = self.check_one(peer, compact)
                     self.peers[name] = peer
@@ -139,13 +148,26 @@ class Worker:
                     wrong = "WRONG RESULT: " if "differ" in str(e) else ""
                     refused[name] = wrong + f"{self.rule}: {str(e).splitlines()[0]}"
                 gc.collect()
-        self.persistent = 4 * self.flat.numel() + sum(4 * f.numel() for f in flats)
+        for peer in self.peers.values():
+            self.once(peer, self.batches[0])  # the heap grows to what all of them need
         return {"peers": peers, "refused": refused}
+
+    def make(self, name, weights, states):
+        if name == "fbgemm":
+            return Fbgemm(self.torch, self.rule, self.batches[0], weights, states)
+        return Peer(self.torch, name, self.rule, weights, states)
+
+    def checksum(self, peer):
+        """Of the bits of all rows of all arrays; in pieces, since a sum of int32 is one of copies
+        as int64."""
+        bits = lambda x: x.view(-1).view(self.torch.int32).split(1 << 18)
+        return [sum(int(part.sum()) for part in bits(x)) for a in peer.arrays for x in a]
 
     def check_one(self, peer, compact):
         batch = self.batches[0]
-        self.initial = self.initial or peer.checksum()
+        self.initial = self.initial or self.checksum(peer)
         outputs, saved = peer.forward(batch), peer.save(batch)
+        trim()
         with open("/proc/self/clear_refs", "w", encoding="utf-8") as file:
             file.write("5")  # the peak begins anew
         resident = meminfo("VmRSS", "/proc/self/status")
@@ -156,9 +178,14 @@ class Worker:
             compact.compare(peer, self.embfuse)
         finally:
             peer.restore(batch, saved)
-        if not peer.moves_idle and peer.checksum() != self.initial:
+        if not peer.moves_idle and self.checksum(peer) != self.initial:
             raise ResultError("rows that nobody looked up differ after the step")
         return {"note": peer.note}
+
+    def once(self, peer, batch):
+        saved = peer.save(batch)
+        peer.step(batch, peer.forward(batch))
+        peer.restore(batch, saved)
 
     def sample(self, kernel, mode, round_):
         peer = self.peers[kernel]
@@ -166,19 +193,19 @@ class Worker:
         begin = time.perf_counter()
         for rejected in range(TRIES):
             if mode == "warm":
-                saved = peer.save(batch)
-                peer.step(batch, peer.forward(batch))
-                peer.restore(batch, saved)
+                self.once(peer, batch)
             saved, outputs = peer.save(batch), peer.forward(batch)
             if mode == "cold":
                 self.flushed.add_(1)
-            before, start = switches(), time.perf_counter()
+            before, start = events(), time.perf_counter()
             peer.step(batch, outputs)
             seconds = time.perf_counter() - start
-            disturbed = switches() != before
+            switches, faults = (b - a for a, b in zip(before, events()))
+            disturbed, grew = switches > 0, faults > FEW_FAULTS
             del outputs
             peer.restore(batch, saved)
-            if not disturbed or time.perf_counter() - begin > SECONDS_FOR_TRIES:
+            late = time.perf_counter() - begin > SECONDS_FOR_TRIES
+            if not (disturbed or grew) or late and (rejected or not grew):
                 break
         return self.row(peer, kernel, mode, round_, batch, seconds, rejected, disturbed)
 
@@ -202,9 +229,9 @@ class Worker:
                 "disturbed": int(disturbed)}
 
     def close(self):
-        self.peers = {}
-        self.batches = []
+        self.peers, self.batches = {}, []
         gc.collect()
+        trim()
         return {}
 
 

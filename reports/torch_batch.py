@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""What torch_peer.py reads and compares with: batches as `embfuse gen` wrote them, as tensors, and the
-tables that `embfuse step` makes of them.
+"""What the peers read: batches as `embfuse gen` wrote them, as tensors, and tables to work on; and how
+far their results may be from the suite's.
 """
-import os
 import re
 import struct
-import subprocess
 
 from results import ResultError
 
 MEASURED_STEP = 10  # as harness/measure.h
 SINGLE = lambda x: struct.unpack("f", struct.pack("f", x))[0]  # as the suite's rules hold them
-HYPER = {"sgd": {"lr": SINGLE(0.01)}, "adagrad": {"lr": SINGLE(0.01), "eps": SINGLE(1e-8)},
+HYPER = {"sgd": {"lr": SINGLE(0.01)}, "momentum": {"lr": SINGLE(0.01), "momentum": SINGLE(0.9)},
+         "adagrad": {"lr": SINGLE(0.01), "eps": SINGLE(1e-8)},
          "rowwise_adagrad": {"lr": SINGLE(0.01), "eps": SINGLE(1e-8)},
          "adam": {"lr": SINGLE(0.001), "eps": SINGLE(1e-8), "beta1": SINGLE(0.9),
                   "beta2": SINGLE(0.999)}}
-STATES = {"sgd": 0, "rowwise_adagrad": 0, "adagrad": 1, "adam": 2}  # per element
+STATES = {"sgd": 0, "momentum": 1, "rowwise_adagrad": 0, "adagrad": 1, "adam": 2}  # per element
 ROW_STATES = {"rowwise_adagrad": 1}  # per row
 
 
@@ -111,40 +110,14 @@ class Batch:
         return self.ids.nbytes + self.offsets.nbytes + weights + 4 * self.grad_floats + 8 * touched
 
 
-def tables_for(torch, np, batch, rule, folder, device):
-    """Weights as gen wrote them and states of our own, in files for embfuse and on the device."""
-    count = len(batch.dims)
-    part = lambda what, t: f"{what}.npy" if count == 1 else re.sub(r"(^\w+)", rf"\1.{t}", what) + ".npy"
-    rng, weights, states = np.random.default_rng(42), [], [[] for _ in range(STATES[rule])]
-    for t in range(count):
-        weight = np.load(f"{batch.prefix}.{part('weight', t)}")
-        np.save(os.path.join(folder, "in." + part("weight", t)), weight)
-        weights.append(torch.from_numpy(weight).to(device))
-        for k, own in enumerate(states):
-            state = rng.random(weight.shape, np.float32) / 16
-            np.save(os.path.join(folder, "in." + part(f"state.{k}", t)), state)
-            own.append(torch.from_numpy(state).to(device))
-    return weights, states
-
-
-def expected(embfuse, batch, rule, sparse, folder, count):
-    """The tables after `embfuse step` on this batch, from the tables in folder; and in words where
-    PyTorch's formula is another one."""
-    np = libraries()[1]
-    hyper, note = dict(HYPER[rule]), ""
-    if rule == "adam" and sparse:  # denominator sqrt(v) + eps, then the correction
-        hyper["eps"] /= (1 - hyper["beta2"]**MEASURED_STEP)**0.5
-        note = "SparseAdam adds eps before the bias correction; compared with eps to match"
-    kernel = "cpu_sort" if sparse or rule != "adam" else "cpu_dense"
-    flags = [x for k, v in hyper.items() for x in (f"--{k}", repr(v))]
-    done = subprocess.run([embfuse, "step", "--kernel", kernel, "--rule", rule, "--batch",
-                           batch.prefix, "--tables", os.path.join(folder, "in"), "--first-step",
-                           str(MEASURED_STEP), "--out", os.path.join(folder, "out"), *flags],
-                          capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ResultError(f"embfuse step: {done.stderr.strip()}")
-    name = lambda t: "weight.npy" if count == 1 else f"weight.{t}.npy"
-    return [np.load(os.path.join(folder, "out." + name(t))) for t in range(count)], note
+def tables_for(torch, np, batch, rule, device):
+    """Weights as gen wrote them and states of our own, on the device."""
+    name = lambda t: "weight.npy" if len(batch.dims) == 1 else f"weight.{t}.npy"
+    rng = np.random.default_rng(42)
+    weights = [np.load(f"{batch.prefix}.{name(t)}") for t in range(len(batch.dims))]
+    states = [[rng.random(w.shape, np.float32) / 16 for w in weights] for _ in range(STATES[rule])]
+    there = lambda tables: [torch.from_numpy(x).to(device) for x in tables]
+    return there(weights), [there(s) for s in states]
 
 
 def agrees(got, want, before, hits, between=0):

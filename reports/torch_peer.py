@@ -8,62 +8,116 @@ the optimizer, timed by the suite's rules and written as a result that merge.py 
     python3 reports/torch_peer.py /tmp/peer0 /tmp/peer1 /tmp/peer2 --out build/results/torch.json
     python3 reports/merge.py build/results/gpu/bench.json build/results/torch.json --out both.json
 
-torch_sparse is sparse=True with SGD, Adagrad and SparseAdam; torch_dense is sparse=False with SGD,
-Adagrad and Adam, which for Adam is another operation: it moves rows that nobody looked up. The forward
-pass is not timed. Every result is compared with that of `embfuse step` before it is timed.
+torch_sparse is sparse=True with SGD, Adagrad and SparseAdam; torch_dense is sparse=False with SGD with
+and without momentum, Adagrad and Adam; momentum and Adam are another operation then, which moves rows
+that nobody looked up. The forward pass is not timed. Every result is compared with that of `embfuse
+step` before it is timed.
 """
 import json
 import sys
 import tempfile
 import time
 
+from compact import Compact
 from results import Arguments, ResultError
-from torch_batch import (HYPER, MEASURED_STEP, STATES, Batch, agrees, expected, libraries,
-                         tables_for)
+from torch_batch import HYPER, MEASURED_STEP, STATES, Batch, libraries, tables_for
 
 KERNELS = {"torch_sparse": (True, "none", "PyTorch sparse", "sparse=True: a gradient row per lookup, "
                             "coalesced by the optimizer, which updates touched rows."),
            "torch_dense": (False, "dense_gradient,dense_step", "PyTorch dense", "sparse=False: a "
                            "gradient of all rows, and an optimizer that sweeps them all.")}
-STATE_NAMES = {"sgd": (), "adagrad": ("sum",), "adam": ("exp_avg", "exp_avg_sq")}
+STATE_NAMES = {"sgd": (), "momentum": ("momentum_buffer",), "adagrad": ("sum",),
+               "adam": ("exp_avg", "exp_avg_sq")}
 
 
-def optimizer_for(torch, params, rule, sparse, **how):
+def optimizer_for(torch, params, rule, sparse):
     h = HYPER[rule]
-    if rule == "sgd":
-        return torch.optim.SGD(params, lr=h["lr"], **how)
+    # The fused ones are the fastest for dense gradients, and take no sparse ones.
+    how = {} if sparse else {"fused": True}
+    if rule in ("sgd", "momentum"):
+        return torch.optim.SGD(params, lr=h["lr"], momentum=h.get("momentum", 0), **how)
     if rule == "adagrad":
-        return torch.optim.Adagrad(params, lr=h["lr"], eps=h["eps"], **how)
+        fused = {} if params[0].is_cuda else how
+        return torch.optim.Adagrad(params, lr=h["lr"], eps=h["eps"], **fused)
     kind = torch.optim.SparseAdam if sparse else torch.optim.Adam
     return kind(params, lr=h["lr"], eps=h["eps"], betas=(h["beta1"], h["beta2"]), **how)
 
 
-class Peer:
-    """Tables and optimizer of one rule, dense or sparse."""
+class InPlace:
+    """Tables that a step changes in place, and what puts them back: by the rows of its batch, so that
+    rows which nobody looked up stay where a dense optimizer moves them."""
 
-    def __init__(self, torch, rule, sparse, weights, states):
-        self.torch, self.sparse = torch, sparse
-        self.initial = weights, states
-        self.params = [torch.nn.Parameter(w.clone()) for w in weights]
-        self.optimizer = optimizer_for(torch, self.params, rule, sparse)
-        self.names = STATE_NAMES[rule]
-        self.restore()
+    moves_idle, per_lookup, note, kernel = False, False, "", "cpu_sort"
+    eps_of = staticmethod(lambda hyper: hyper)
 
-    def restore(self):
-        weights, states = self.initial
+    def share(self, torch, weights, states):
+        """states: [array][table]."""
+        self.torch, self.weights, self.arrays = torch, weights, [weights, *states]
+        self.chosen = {}
+
+    def touched(self, batch):
+        if batch.prefix not in self.chosen:
+            tables, rows = batch.rows
+            self.chosen[batch.prefix] = [
+                self.torch.from_numpy(rows[tables == t].copy()).to(w.device)
+                for t, w in enumerate(self.weights)]
+        return self.chosen[batch.prefix]
+
+    def save(self, batch):
+        rows = self.touched(batch)
+        return [[a[t].index_select(0, r) for t, r in enumerate(rows)] for a in self.arrays]
+
+    def restore(self, batch, saved):
+        rows = self.touched(batch)
+        for array, own in zip(self.arrays, saved):
+            for t, r in enumerate(rows):
+                array[t].index_copy_(0, r, own[t])
+        self.rewind()
+
+    def rewind(self):
+        """What a step leaves behind that is no table."""
+
+
+class Peer(InPlace):
+    """PyTorch with one rule, dense or sparse."""
+
+    def __init__(self, torch, name, rule, weights, states):
+        self.sparse = KERNELS[name][0]
+        if rule not in STATE_NAMES:
+            raise ResultError("PyTorch has no such optimizer")
+        if rule == "momentum" and self.sparse:
+            raise ResultError("PyTorch has no such optimizer: SGD with sparse gradients and momentum "
+                              "moves all rows that it ever saw")
+        self.share(torch, weights, states)
+        self.params = [torch.nn.Parameter(w) for w in weights]
+        self.optimizer = optimizer_for(torch, self.params, rule, self.sparse)
+        self.names, self.moves_idle = STATE_NAMES[rule], False
+        if rule in ("momentum", "adam") and not self.sparse:
+            self.moves_idle, self.kernel = True, "cpu_dense"
+        if rule == "sgd" and self.sparse:
+            self.per_lookup = True
+            self.note = "sparse SGD applies the rule by lookup, not to the sum: other roundings"
+        if rule == "adam" and self.sparse:
+            self.note = "SparseAdam adds eps before the bias correction; compared with eps to match"
+            self.eps_of = lambda h: dict(h, eps=h["eps"] / (1 - h["beta2"]**MEASURED_STEP)**0.5)
+        self.rewind()
+
+    def rewind(self):
+        last = MEASURED_STEP - 1
         for t, p in enumerate(self.params):
-            p.data.copy_(weights[t])
             p.grad = None
             own = self.optimizer.state[p]
-            for k, name in enumerate(self.names):
-                if name in own:
-                    own[name].copy_(states[k][t])
-                else:
-                    own[name] = states[k][t].clone()
-            if self.names:
-                last = MEASURED_STEP - 1
-                counts = self.sparse and len(self.names) == 2  # SparseAdam counts in an int
-                own["step"] = last if counts else self.torch.tensor(float(last))
+            for array, name in zip(self.arrays[1:], self.names):
+                own[name] = array[t]
+            if "exp_avg" in self.names and self.sparse:
+                own["step"] = last  # SparseAdam counts in an int
+            elif self.names:
+                fused = self.optimizer.param_groups[0].get("fused")
+                own["step"] = self.torch.tensor(float(last), device=p.device if fused else "cpu")
+
+    def save(self, batch):
+        with self.torch.no_grad():
+            return super().save(batch)
 
     def forward(self, batch):
         f, outputs = self.torch.nn.functional, []
@@ -80,6 +134,9 @@ class Peer:
         """What is timed."""
         self.torch.autograd.backward(outputs, [p.upstream for p in batch.parts])
         self.optimizer.step()
+
+    def transient_bytes(self):
+        return 0 if self.sparse else 4 * sum(w.numel() for w in self.weights)
 
 
 class Clock:
@@ -113,39 +170,35 @@ class Clock:
         return 2e-9 * 4 * self.from_.numel() / best
 
 
-def check(peer, batch, want):
-    np = libraries()[1]
-    peer.restore()
-    peer.step(batch, peer.forward(batch))
-    for t, p in enumerate(peer.params):
-        hits = np.zeros(len(want[t]))
-        own = batch.rows[0] == t
-        hits[batch.rows[1][own]] = batch.hits[own]
-        if not agrees(p.data.cpu().numpy(), want[t], peer.initial[0][t].cpu().numpy(), hits):
-            raise ResultError(f"table {t}: rows differ from those of embfuse step")
-    peer.restore()
+def check(peer, batch, compact, embfuse):
+    saved = peer.save(batch)
+    try:
+        peer.step(batch, peer.forward(batch))
+        compact.compare(peer, embfuse)
+    finally:
+        peer.restore(batch, saved)
 
 
 def samples(peer, batches, clock, mode, reps):
     """(batch, seconds, copy GB/s) of every repetition."""
     for r in range(reps):
         batch = batches[r % len(batches) if mode == "cold" else 0]
-        copy = clock.copy_gbs()
+        copy, saved = clock.copy_gbs(), peer.save(batch)
         if mode == "warm":
             peer.step(batch, peer.forward(batch))
-            peer.restore()
+            peer.restore(batch, saved)
         outputs = peer.forward(batch)
         if mode == "cold":
             clock.flush()
         yield batch, clock.seconds(lambda: peer.step(batch, outputs)), copy
         del outputs
-        peer.restore()
+        peer.restore(batch, saved)
 
 
-def row(name, rule, mode, repetition, args, sample, peak, persistent):
+def row(peer, name, rule, mode, repetition, args, sample, peak, persistent):
     batch, seconds, copy = sample
     gbs = 1e-9 * batch.compulsory_bytes(rule) / seconds
-    operation = "dense" if name == "torch_dense" and rule == "adam" else "lazy"
+    operation = "dense" if peer.moves_idle else "lazy"
     place = "device" if args.device == "cuda" else "host"
     words = {"workload": batch.workload, "rule": rule, "kernel": name, "mode": mode, "place": place,
              "operation": operation, "check": "bound", "fingerprint": batch.fingerprint,
@@ -184,33 +237,31 @@ def context(torch, args):
     return out
 
 
-def measure(torch, np, batches, args, out):
-    clock = Clock(torch, args.device)
-    for rule in args.rules.split():
-        for name, (sparse, *_) in KERNELS.items():
-            with tempfile.TemporaryDirectory() as folder:
-                try:
-                    weights, states = tables_for(torch, np, batches[0], rule, folder, args.device)
-                    persistent = sum(4 * w.numel() for w in weights) * (1 + STATES[rule])
-                    peer = Peer(torch, rule, sparse, weights, states)
-                    want, note = expected(args.embfuse, batches[0], rule, sparse, folder,
-                                          len(weights))
-                    check(peer, batches[0], want)
-                    if note:
-                        print(f"{name}, {rule}: {note}")
-                    if args.device == "cuda":
-                        torch.cuda.reset_peak_memory_stats()
-                    for mode in args.modes.split():
-                        for r, s in enumerate(samples(peer, batches, clock, mode, args.reps)):
-                            peak = torch.cuda.max_memory_allocated() if args.device == "cuda" else 0
-                            out["benchmarks"].append(
-                                row(name, rule, mode, r, args, s, peak, persistent))
-                except (ResultError, torch.cuda.OutOfMemoryError) as e:
-                    wrong = "WRONG RESULT: " if "differ" in str(e) else ""
-                    keys = sum(k.startswith("emb_not_run") for k in out["context"])
-                    reason = f"{batches[0].workload} | {name} | {wrong}{rule}: {e}".replace("\n", " ")
-                    out["context"][f"emb_not_run_{keys}"] = reason
-                    print(f"not run: {reason}", file=sys.stderr)
+def measure_rule(torch, np, batches, rule, args, out):
+    clock, batch, cuda = Clock(torch, args.device), batches[0], args.device == "cuda"
+    weights, states = tables_for(torch, np, batch, rule, args.device)
+    persistent = sum(4 * w.numel() for w in weights) * (1 + STATES[rule])
+    with tempfile.TemporaryDirectory() as folder:
+        compact = Compact(np, batch, rule, weights, states, folder)
+        for name in KERNELS:  # sparse first: dense steps leave rows that nobody looked up elsewhere
+            try:
+                peer = Peer(torch, name, rule, weights, states)
+                check(peer, batch, compact, args.embfuse)
+                if peer.note:
+                    print(f"{name}, {rule}: {peer.note}")
+                if cuda:
+                    torch.cuda.reset_peak_memory_stats()
+                for mode in args.modes.split():
+                    for r, s in enumerate(samples(peer, batches, clock, mode, args.reps)):
+                        peak = torch.cuda.max_memory_allocated() if cuda else 0
+                        out["benchmarks"].append(
+                            row(peer, name, rule, mode, r, args, s, peak, persistent))
+            except (ResultError, torch.cuda.OutOfMemoryError) as e:
+                wrong = "WRONG RESULT: " if "differ" in str(e) else ""
+                keys = sum(k.startswith("emb_not_run") for k in out["context"])
+                reason = f"{batch.workload} | {name} | {wrong}{rule}: {e}".replace("\n", " ")
+                out["context"][f"emb_not_run_{keys}"] = reason
+                print(f"not run: {reason}", file=sys.stderr)
 
 
 def main():
@@ -218,7 +269,7 @@ def main():
     parser.add_argument("prefixes", metavar="PREFIX", nargs="+", help="batches of one workload")
     parser.add_argument("--out", required=True, metavar="RESULT.json")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--rules", default="sgd adagrad adam")
+    parser.add_argument("--rules", default="sgd momentum adagrad adam")
     parser.add_argument("--modes", default="cold warm")
     parser.add_argument("--reps", type=int, default=5)
     parser.add_argument("--embfuse", default="build/embfuse")
@@ -230,7 +281,10 @@ def main():
     if len({b.workload for b in batches}) > 1:
         raise ResultError("the batches are of several workloads")
     out = {"context": context(torch, args), "benchmarks": []}
-    measure(torch, np, batches, args, out)
+    for rule in args.rules.split():
+        if rule not in STATE_NAMES:
+            raise ResultError(f"unknown rule '{rule}': one of {' '.join(STATE_NAMES)}")
+        measure_rule(torch, np, batches, rule, args, out)
     if not out["benchmarks"]:
         raise ResultError("nothing could be measured")
     with open(args.out, "w", encoding="utf-8") as file:

@@ -58,7 +58,10 @@ for line in sys.stdin:
 say(end=True)
 '''
 FAKE_WORKER = FAKE + '''
+import os
 say(context=dict(emb_torch="0.0", emb_fbgemm="0.1",
+                 emb_env={k: os.environ.get(k) for k in ("OMP_NUM_THREADS", "OMP_PROC_BIND",
+                          "TORCH_USE_RTLD_GLOBAL", "THP_MEM_ALLOC_ENABLE")},
                  emb_kernel_fbgemm="fbgemm | host | none | FBGEMM | A peer.",
                  emb_kernel_torch_sparse="torch | host | none | PyTorch | A peer."))
 for line in sys.stdin:
@@ -144,6 +147,8 @@ def test_the_result_is_one_that_reports_read(folder):
     peer = result.series[1]
     equal((peer.median("copy_gbs"), peer.median("share_rmw"), peer.median("bags")), (10.0, 0.4, 7.0))
     equal(peer.samples[0].placement, "same")
+    equal(result.context["emb_env"], {"OMP_NUM_THREADS": "2", "OMP_PROC_BIND": "true",
+                                      "TORCH_USE_RTLD_GLOBAL": "1", "THP_MEM_ALLOC_ENABLE": "1"})
     assert not os.path.exists(os.path.join(out, "work")), "files of the run are left behind"
     table = subprocess.run([sys.executable, os.path.join(REPORTS, "table.py"),
                             os.path.join(out, "bench.json")], text=True, capture_output=True,
@@ -173,22 +178,55 @@ def test_a_process_that_dies_is_one_line(folder):
     assert not os.path.exists(os.path.join(out, "bench.json"))
 
 
-def test_ratios_name_the_peers_that_are_faster(folder):
+def with_fbgemm(folder, faster=2.0, rule="rowwise_adagrad"):
+    """The golden result and a peer that takes 1/faster of the dense baseline's time."""
     with open(GOLDEN, encoding="utf-8") as file:
         data = json.load(file)
     rows = [r for r in data["benchmarks"] if "kernel=cpu_dense" in r["label"]]
     for r in copy.deepcopy(rows):
         r["label"] = r["label"].replace("cpu_dense", "fbgemm")
-        r["ns_per_lookup"] *= 0.5
+        r["ns_per_lookup"] /= faster
         data["benchmarks"].append(r)
-    data["context"]["emb_kernel_fbgemm"] = "fbgemm | host | none | FBGEMM | A peer."
-    path = script(folder, "r.json", json.dumps(data))
+    data["context"] |= {"emb_kernel_fbgemm": "fbgemm | host | none | FBGEMM | A peer.",
+                        "emb_fbgemm_openmp": "no", "emb_threads": "2",
+                        f"emb_peer_fbgemm_{rule}": "another formula"}
+    return script(folder, "r.json", json.dumps(data))
+
+
+def test_ratios_name_the_peers_that_are_faster(folder):
+    path = with_fbgemm(folder)
     out = run("ratios.py", path).stdout
-    assert re.search(r"fbgemm is faster on zipf/alpha:0\.6, \w+: .*2\.00x than cpu_dense", out), out
-    equal(out.splitlines()[0].split()[2], "cpu_fused")
-    assert "No peer is faster" in run("ratios.py", GOLDEN).stdout
-    assert run("ratios.py", path, "--markdown").stdout.startswith("| workload | rule | cpu_fused |")
+    assert re.search(r"^fbgemm is faster than cpu_dense: rowwise_adagrad on zipf/alpha:0\.6 2\.00x, ", out,
+                     re.M), out
+    equal(out.splitlines()[0].split(), ["rule", "workload", "cpu_fused", "fbgemm"])
+    assert "fbgemm, rowwise_adagrad: another formula." in out and "without OpenMP" in out, out
+    slow = run("ratios.py", with_fbgemm(folder, 1e-3)).stdout
+    assert "No peer is faster than cpu_fused, cpu_atomic" in slow and "is faster than" not in \
+        slow.replace("No peer is faster than", ""), slow
+    one_line_error(run("ratios.py", GOLDEN), "no peers")
     one_line_error(run("ratios.py", os.path.join(folder, "none.json")), "No such file")
+
+
+def test_ratios_times_are_those_of_the_samples(folder):
+    result = results.load(with_fbgemm(folder))
+    rows = [x.split() for x in run("ratios.py", result.path).stdout.splitlines()]
+    for g in result.groups("cold"):
+        of = {s.kernel.name: s.median("ns_per_lookup") for s in g.measured()}
+        cells = next(r for r in rows if r[:2] == [g.rule, g.workload])[2:]
+        want = [of["cpu_fused"], of["fbgemm"], of["fbgemm"] / of["cpu_fused"]]
+        got = [float(x.strip("()x")) for x in cells]
+        assert all(abs(a / b - 1) < 0.006 for a, b in zip(got, want)), (got, want)
+
+
+def test_ratios_fill_a_section_of_a_page(folder):
+    path = with_fbgemm(folder)
+    page = script(folder, "page.md", "a\n<!-- table peers -->\noutdated\n<!-- end peers -->\nb\n")
+    equal(run("ratios.py", path, "--update", page, "--picture", "p.png").returncode, 0)
+    text = open(page, encoding="utf-8").read()
+    assert text.startswith("a\n<!-- table peers -->\n![") and text.endswith("<!-- end peers -->\nb\n")
+    assert "](p.png)\n\n| rule | workload | cpu_fused | fbgemm |\n| --- | --- | ---: | ---: |" in text
+    assert "\n- fbgemm is faster than cpu_dense: " in text and "outdated" not in text, text
+    one_line_error(run("ratios.py", path, "--update", page, "--section", "other"), "table other")
 
 
 def lines_of(folder, *lines, options=()):
@@ -238,21 +276,94 @@ def test_the_suites_side_ends_with_whoever_led_it(folder):
     assert "end" not in out[-1]
 
 
-def test_pytorch_and_fbgemm_compute_the_same_update(folder):
+def installed():
     built()
+    python = os.path.join(ROOT, VENV, "bin", "python")
     if BUILD != "build" or not os.path.exists(os.path.join(ROOT, VENV, "complete")):
         raise tap.Skip("PyTorch and FBGEMM are not installed: make peers does that")
+    return python
+
+
+def generate(folder, name, *options):
+    """A batch and its weights; the prefix of the files."""
+    prefix = os.path.join(folder, name)
+    subprocess.run([os.path.join(ROOT, EMBFUSE), "gen", script(folder, "tiny.spec", TINY),
+                    "--initial-tables", "--out", prefix, *options], check=True, capture_output=True)
+    return prefix
+
+
+def test_pytorch_and_fbgemm_compute_the_same_update(folder):
+    installed()
     spec = script(folder, "tiny.spec", TINY + TINY.replace("tiny", "mean").replace(
         "tables 3", "features 2\n    pooling mean"))
-    done = run("peers.py", "--spec=" + spec, "--rule=sgd rowwise_adagrad adagrad adam",
-               "--modes=cold warm", "--reps=1", "--filter=cpu_fused|torch|fbgemm", "--out", folder)
+    done = run("peers.py", "--spec=" + spec, "--rule=all", "--modes=cold warm", "--reps=1",
+               "--filter=cpu_fused|torch|fbgemm", "--out", folder)
     equal(done.returncode, 0)
     result = results.load(os.path.join(folder, "bench.json"))
     equal(result.failures(), [])
-    want = {"cpu_fused": 4, "torch_sparse": 3, "torch_dense": 3, "fbgemm": 3}  # rules
+    want = {"cpu_fused": 5, "torch_sparse": 3, "torch_dense": 4, "fbgemm": 3}  # rules
     for kernel, rules in want.items():
         found = {(s.workload, s.rule, s.mode) for s in result.series if s.kernel.name == kernel}
         equal((kernel, len(found)), (kernel, 2 * 2 * rules))
+    equal({s.operation for s in result.series if s.key[1:3] == ("momentum", "torch_dense")}, {"dense"})
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        if " avx2 " in file.read():
+            assert "avx" in result.context["emb_fbgemm_instructions"], "FBGEMM runs its reference code"
+
+
+# Steps that are wrong, each in one number of a touched row t, r or of one that nobody looked up.
+SPOILT = {"nothing": "", "weight": "self.weights[t][r, 3] *= 1.0001",
+          "state": "self.arrays[1][t][r, 3] *= 1.0001",
+          "idle": "self.weights[2][idle, 0] += 1e-6"}
+SPOIL = '''
+import json, sys
+sys.path[:0] = {paths!r}
+import worker
+honest, answers = worker.Peer.step, {{}}
+def spoilt(self, batch, outputs):
+    honest(self, batch, outputs)
+    t, r = (int(x[0]) for x in batch.rows)
+    idle = min(set(range(2000)) - set(batch.rows[1][batch.rows[0] == 2]))
+    with self.torch.no_grad():
+        exec(what)
+worker.Peer.step = spoilt
+w = worker.Worker(1, {embfuse!r})
+for name, what in {spoilt!r}.items():
+    w.open([{prefix!r}], "adagrad", name)
+    w.weights([{prefix!r} + f".weight.{{t}}.npy" for t in range(3)])
+    answers[name] = w.check(["torch_sparse"])["refused"].get("torch_sparse")
+    w.close()
+print(json.dumps(answers))
+'''
+
+
+def test_a_wrong_update_is_not_timed(folder):
+    python = installed()
+    code = SPOIL.format(paths=[PEERS, REPORTS], embfuse=os.path.join(ROOT, EMBFUSE), spoilt=SPOILT,
+                        prefix=generate(folder, "b"))
+    done = subprocess.run([python, "-W", "ignore", "-c", code], capture_output=True, text=True,
+                          check=False)
+    equal((done.returncode, done.stderr), (0, ""))
+    answers = json.loads(done.stdout)
+    equal(answers.pop("nothing"), None)
+    for name, answer in answers.items():
+        assert answer and answer.startswith("WRONG RESULT: adagrad: "), f"{name}: {answer}"
+
+
+def test_torch_peer_measures_what_gen_wrote(folder):
+    python, out = installed(), os.path.join(folder, "torch.json")
+    done = subprocess.run([python, "-W", "ignore", os.path.join(REPORTS, "torch_peer.py"),
+                           *(generate(folder, f"b{b}", "--batch-number", str(b)) for b in (0, 1)),
+                           "--embfuse", os.path.join(ROOT, EMBFUSE), "--device", "cpu", "--reps", "2",
+                           "--out", out], capture_output=True, text=True, check=False)
+    equal((done.returncode, done.stderr.count("\n")), (0, 1))
+    result = results.load(out)
+    equal(result.failures(), [])
+    equal([(k, "momentum" in why) for _, k, why in result.not_run], [("torch_sparse", True)])
+    equal({(s.key[1:], len(s.samples)) for s in result.series},
+          {((rule, kernel, mode), 2) for rule in ("sgd", "momentum", "adagrad", "adam")
+           for kernel in ("torch_sparse", "torch_dense") for mode in ("cold", "warm")
+           if (rule, kernel) != ("momentum", "torch_sparse")})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What `embfuse step` makes of a batch, from the rows that it touches alone (and a few that it does
-not): tables of the touched rows, and ids that number them. So tables of any size are compared in the
-time of a step.
+not): tables of the touched rows, and ids that number them. So tables of any size, on any device, are
+compared in the time of a step.
 """
 import os
 import re
@@ -13,7 +13,14 @@ from torch_batch import HYPER, MEASURED_STEP, ROW_STATES, agrees
 IDLE = 64  # rows of each table that nobody looks up
 
 
+def rows_of(table, keep):
+    return table.detach()[keep].cpu().numpy()
+
+
 class Compact:
+    """weights and states: [array][table], the tensors that the peers work on, before the first step.
+    folder: an empty one."""
+
     def __init__(self, np, batch, rule, weights, states, folder):
         self.np, self.rule, self.folder, self.made = np, rule, folder, None
         self.keep, self.hits = [], []
@@ -33,7 +40,7 @@ class Compact:
         self.has_magnitudes, self.batch = False, batch
         for name, tables in self.arrays:
             for t, keep in enumerate(self.keep):
-                np.save(self.path("in", name, t), tables[t].numpy()[keep])
+                np.save(self.path("in", name, t), rows_of(tables[t], keep))
 
     def path(self, stem, name, table):
         if len(self.keep) > 1:
@@ -78,8 +85,8 @@ class Compact:
             self.made = peer.kernel, hyper
         for name, tables in self.arrays:
             for t, keep in enumerate(self.keep):
-                extra = self.between(embfuse, t) if peer.per_lookup else 0
-                self.compare_one(name, t, tables[t].detach().numpy()[keep], extra)
+                between = self.between(peer, embfuse, t) if name == "weight" else 0
+                self.compare_one(name, t, rows_of(tables[t], keep), between)
 
     def step(self, embfuse, kernel, batch, tables, out, **hyper):
         flags = [x for k, v in hyper.items() for x in (f"--{k}", repr(v))]
@@ -91,9 +98,14 @@ class Compact:
         if done.returncode:
             raise ResultError(f"embfuse step: {done.stderr.strip()}")
 
-    def between(self, embfuse, table):
-        """A step of SGD by lookup rounds sums that may be larger than the first and the last: by
-        up to lr times the sum of the gradients' magnitudes, which is a step too, from zero."""
+    def between(self, peer, embfuse, table):
+        """How far a weight may be, on its way, from where it begins and ends: what rounds there is
+        larger. SGD by lookup goes up to lr times the sum of the gradients' magnitudes, which is a
+        step too, from zero; momentum adds what may cancel the gradient."""
+        if self.rule == "momentum":
+            return HYPER[self.rule]["lr"] * abs(self.np.load(self.path("in", "state.0", table)))
+        if not peer.per_lookup:
+            return 0
         if not self.has_magnitudes:
             self.write_batch("magnitudes", self.batch, abs)
             for t, keep in enumerate(self.keep):
@@ -103,11 +115,11 @@ class Compact:
             self.has_magnitudes = True
         return abs(self.np.load(self.path("moved", "weight", table)))
 
-    def compare_one(self, name, t, got, extra):
+    def compare_one(self, name, t, got, between):
         np = self.np
         want, before = (np.load(self.path(stem, name, t)) for stem in ("out", "in"))
         column = lambda a: a.reshape(len(a), -1)
-        if agrees(column(got), column(want), column(before), self.hits[t], extra):
+        if agrees(column(got), column(want), column(before), self.hits[t], between):
             return
         off = np.abs(column(got).astype(np.float64) - column(want))
         row = int(off.max(axis=1).argmax())
