@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: MIT
+"""A measurement in parts: bench runs once for each part, with a spec and options of its own, and the rows
+of all parts become one result. And what the reports on such results have in common.
+
+A finished part is kept in RESULT.json.parts until all are done, so that a run that was cut short goes on
+where it ended; one of another program, spec or options is measured again. What does not fit is named and
+left out.
+"""
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+from merge import merged, read
+from plots import draw
+from results import WRONG, ResultError
+from section import update
+
+CORES = len(os.sched_getaffinity(0))
+OUT_OF_MEMORY = {-signal.SIGKILL: ", perhaps for want of memory"}
+NOT_RUN = re.compile(r"not run: (\S+), ([^:]*): (.*)")
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str       # of its folder
+    spec: str       # its workloads
+    options: tuple  # of bench: (("threads", "2"), ...)
+
+    def workloads(self):
+        return re.findall(r"(?m)^workload (\S+)", self.spec)
+
+
+def add_arguments(parser, reps):
+    """What a measurement in parts and its report have in common."""
+    parser.add_argument("result", metavar="RESULT.json")
+    parser.add_argument("outdir", metavar="OUTDIR")
+    parser.add_argument("--bench", metavar="PROGRAM", help="measure RESULT.json with it first")
+    parser.add_argument("--kernel", required=True, metavar="NAME", help="the one that is looked at")
+    parser.add_argument("--others", default="", metavar="LIST", help="the ones to measure beside it")
+    parser.add_argument("--dense", default="", metavar="NAME", help="one more, with a gradient of all rows")
+    parser.add_argument("--threads", default="", metavar="LIST", help="1 and all cores where not given")
+    parser.add_argument("--reps", default=str(reps), help=f"samples of every kernel: {reps} where not given")
+    parser.add_argument("--seed", default="", help="of all random numbers")
+    parser.add_argument("--update", metavar="FILE", help="the summary into a section of this file")
+    name = parser.prog.removesuffix(".py")
+    parser.add_argument("--section", metavar="NAME", default=name)
+    parser.set_defaults(name=name)
+
+
+def threads_of(args):
+    """Thread counts, ascending."""
+    words = re.split("[ ,]+", args.threads.strip()) if args.threads.strip() else ["1", str(CORES)]
+    if not all(re.fullmatch(r"[1-9]\d{0,3}", w) for w in words):
+        raise ResultError(f"THREADS: '{args.threads}' is no list of numbers from 1 to 9999")
+    return sorted({int(w) for w in words})
+
+
+def options_of(args, threads, dense):
+    """The options of bench: with the dense kernel, or without."""
+    kernels = [args.kernel, *args.others.split(), *([args.dense] if dense and args.dense else [])]
+    given = {"modes": "cold", "place": "host", "reps": args.reps, "seed": args.seed,
+             "threads": str(threads), "filter": f"/({'|'.join(kernels)})/"}
+    return tuple((k, v) for k, v in given.items() if v)
+
+
+def say(what, begin=time.monotonic()):
+    print(f"[{time.monotonic() - begin:.0f} s] {what}", file=sys.stderr, flush=True)
+
+
+def bench_run(command):
+    """(exit status, its lines); the progress goes on to stderr as it comes."""
+    lines = []
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace") as bench:
+        try:
+            for line in bench.stderr:
+                lines.append(line.strip())
+                if line.startswith(("[", "not run: ")):
+                    print("   ", line, end="", file=sys.stderr, flush=True)
+        except BaseException:
+            bench.kill()
+            raise
+    return bench.returncode, lines
+
+
+def measure(bench, part, folder, stamp):
+    """Measures a part into its folder: what happened is in state.json, the rows are in bench.json."""
+    os.makedirs(folder)
+    spec, result = os.path.join(folder, "part.spec"), os.path.join(folder, "bench.json")
+    with open(spec, "w", encoding="utf-8") as file:
+        file.write(part.spec)
+    status, lines = bench_run([bench, f"--spec={spec}", f"--out={folder}",
+                               *(f"--{k}={v}" for k, v in part.options)])
+    not_run = [m.groups() for m in map(NOT_RUN.fullmatch, lines) if m]
+    if status < 0:
+        why = f"bench was ended by {signal.Signals(-status).name}" + OUT_OF_MEMORY.get(status, "")
+        not_run = [(w, "all kernels", why) for w in part.workloads()]
+        say(why)
+    elif not os.path.exists(result) and not not_run:
+        raise ResultError(lines[-1] if lines else f"{bench} ended with status {status}")
+    state = {"stamp": stamp, "status": status, "measured": os.path.exists(result), "not_run": not_run}
+    with open(os.path.join(folder, "state.json"), "w", encoding="utf-8") as file:
+        json.dump(state, file)
+    return state
+
+
+def finished(folder, stamp):
+    """The state that an earlier run left, if it is of the same part."""
+    try:
+        with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
+            state = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return state if state.get("stamp") == stamp else None
+
+
+def context(data, contexts):
+    """What the parts differ in, side by side."""
+    out = data["context"]
+    for key in [k for k in out if k.startswith("emb_var_") or k == "emb_threads"]:
+        out[key] = " or ".join(sorted({str(c.get(key, "")) for c in contexts}, key=lambda v: (len(v), v)))
+    out["emb_disturbed_samples"] = str(sum(int(c.get("emb_disturbed_samples", 0)) for c in contexts))
+    out["emb_var_SPEC"] = f"of {os.path.basename(sys.argv[0])}, in {len(contexts)} parts"
+
+
+def write(path, data):
+    """A line per sample, of figures with seven digits; what bench computed from samples is left out."""
+    short = lambda v: float(f"{v:.7g}") if isinstance(v, float) else v
+    rows = [json.dumps({k: short(v) for k, v in r.items()}) for r in data["benchmarks"]
+            if r.get("run_type") != "aggregate"]
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        file.write(f'{{"context": {json.dumps(data["context"], indent=1)},\n"benchmarks": [\n'
+                   + ",\n".join(rows) + "\n]}\n")
+    os.replace(path + ".part", path)
+
+
+def measure_all(bench, parts, path):
+    """Measures what is not there yet and writes the result. True if a kernel was wrong or crashed."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with open(bench, "rb") as file:
+        program = file.read()
+    work, states = path + ".parts", []
+    folders = [os.path.join(work, p.name) for p in parts]
+    for i, (part, folder) in enumerate(zip(parts, folders), 1):
+        stamp = hashlib.sha256(program + repr(part).encode()).hexdigest()
+        state = finished(folder, stamp)
+        say(f"part {i} of {len(parts)}: {part.name}" + (", is there already" if state else ""))
+        if not state:
+            shutil.rmtree(folder, ignore_errors=True)
+            state = measure(bench, part, folder, stamp)
+        states.append(state)
+    paths = [os.path.join(f, "bench.json") for f, s in zip(folders, states) if s["measured"]]
+    if not paths:
+        raise ResultError("nothing was measured: " + " ".join(states[0]["not_run"][0]))
+    data = merged(paths)
+    context(data, [read(p)["context"] for p in paths])
+    left_out = [n for s in states if not s["measured"] for n in s["not_run"]]
+    number = sum(k.startswith("emb_not_run_") for k in data["context"])
+    data["context"] |= {f"emb_not_run_{number + i}": " | ".join(n) for i, n in enumerate(left_out)}
+    write(path, data)
+    say(f"wrote {path}")
+    shutil.rmtree(work)
+    return any(s["status"] not in (0, 1, *OUT_OF_MEMORY) for s in states)
+
+
+# --- the reports
+def bar(row):
+    return "| " + " | ".join(row) + " |"
+
+
+def left_out(result):
+    """What has no time, and why."""
+    return [f"- FAILED {k} on {w}: {why}" for k, w, why in result.failures()] + [
+        f"- not run: {k} on {w}: {why}" for w, k, why in result.not_run if not why.startswith(WRONG)]
+
+
+def publish(args, title, text, summary, figure):
+    """Writes OUTDIR/NAME.md, draws figure(stem) beside it and prints the summary; NAME is the program's."""
+    name = args.name
+    stem = os.path.join(os.path.abspath(args.outdir), name)
+    os.makedirs(args.outdir, exist_ok=True)
+    with open(stem + ".md", "w", encoding="utf-8") as file:
+        file.write(f"# {title}\n\n![{title}]({name}.png)\n\n{text}\n")
+    if not shutil.which("gnuplot"):
+        raise ResultError("gnuplot is missing: install it (Debian: apt-get install gnuplot-nox)")
+    picture = figure(stem)
+    for kind in ("svg", "png"):
+        print(draw(picture, kind, args.outdir))
+    if args.update:
+        update(args.update, args.section, summary)
+    print(f"{os.path.join(args.outdir, name)}.md\n\n{summary}")
