@@ -9,7 +9,7 @@ MODE    ?= cold
 # B is the build folder everywhere else, so the new result must come from the command line.
 new     := $(if $(filter command,$(origin B)),$(B))
 
-.PHONY: plots table figures compare readme bench-compilers
+.PHONY: plots table figures compare readme bench-compilers sweep scaling
 
 report_plots = $(PYTHON) reports/plots.py $(RESULT) $(PLOTS) --mode $(MODE)
 report_table = $(PYTHON) reports/table.py $(RESULT) --mode $(MODE)
@@ -36,6 +36,17 @@ bench-compilers:
 	@$(PYTHON) reports/compilers.py $(COMPILERS) --make '$(MAKE)' --builds '$(B)/compilers' \
 	     $(options) --out='$(OUT)/compilers'
 
+# One kernel beside others: everywhere, and as batches, tables and threads grow. What was measured when a
+# run was cut short is kept.
+watched         := --kernel=cpu_fused
+beside_sweep    := --others='cpu_hash cpu_owner cpu_sort' --dense=cpu_dense $(if $(GIB),--gib='$(GIB)')
+beside_scaling  := --others='cpu_hash cpu_sort' --dense=cpu_dense $(if $(MOST),--most='$(MOST)')
+sweep scaling:
+	$(call require,bench)
+	@$(MAKE) --no-print-directory $(B)/bench
+	@$(PYTHON) reports/$@.py '$(OUT)/$@/$@.json' '$(OUT)/$@' --bench=$(B)/bench $(watched) $(beside_$@) \
+	     $(foreach v,THREADS REPS SEED,$(if $($v),--$(call lower,$v)='$($v)'))
+
 # The README's tables and pictures from recorded results: make readme RECORDED=reports/results/NAME
 RECORDED ?= reports/results/zen5-2core
 readme: $(B)/embfuse
@@ -45,3 +56,12 @@ readme: $(B)/embfuse
 	     $(PYTHON) reports/table.py $(RECORDED)/$$s.json --update $(RECORDED)/README.md --section $$s || exit 1; \
 	 done
 	@$(PYTHON) reports/plots.py $(RECORDED)/standard.json $(RECORDED)
+	@for r in sweep scaling; do [ ! -e $(RECORDED)/$$r.json ] || \
+	     $(PYTHON) reports/$$r.py $(RECORDED)/$$r.json $(RECORDED) $(watched) >/dev/null || exit 1; done
+	@if [ -e $(RECORDED)/peers.json ]; then \
+	     $(PYTHON) reports/plots.py $(RECORDED)/peers.json $(B)/peers/plots >/dev/null && \
+	     cp $(B)/peers/plots/throughput-adagrad-cold.png $(RECORDED)/peers.png && \
+	     $(PYTHON) peers/ratios.py $(RECORDED)/peers.json --picture $(RECORDED)/peers.png --update README.md; \
+	 fi
+	@[ ! -e $(RECORDED)/peers-1-thread.json ] || $(PYTHON) peers/ratios.py \
+	     $(RECORDED)/peers-1-thread.json --update README.md --section peers-1-thread

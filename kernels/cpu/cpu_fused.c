@@ -22,6 +22,14 @@
  */
 #include "kernels/cpu/hot.h"
 
+/* make ladder builds this file with one of its techniques left out at a time, to see what each is
+ * worth: see reports/ladder/. */
+enum technique { NONE, HOT_ROWS, ROW_PREFETCH, GRAD_PREFETCH, CONSTANT_DIM };
+#ifndef LEFT_OUT
+#define LEFT_OUT NONE
+#define WHOLE
+#endif
+
 enum {
     LONG_RUN = 4096,
     PIECE = 2048,
@@ -167,16 +175,17 @@ ALWAYS_INLINE void update_bucket_as(struct plan *p, const enum rule_kind kind, c
     const uint64_t *e = p->partition.entry + begin;
     const uint32_t ahead = rows_ahead(rule_info(kind), dim);
     uint32_t *run = (uint32_t *)(p->spare + begin), runs = list_runs(e, n, run);
-    for (uint32_t r = 0; r < runs && r < ahead; r++)
+    for (uint32_t r = 0; r < runs && r < ahead && LEFT_OUT != ROW_PREFETCH; r++)
         row_prefetch(&table, entry_row(e[run[r]]), dim);
-    for (uint32_t k = 0; k < n && k < GRAD_AHEAD; k++) {
+    for (uint32_t k = 0; k < n && k < GRAD_AHEAD && LEFT_OUT != GRAD_PREFETCH; k++) {
         float c;
         prefetch(gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim);
     }
     for (uint32_t r = 0; r < runs; r++) {
         uint32_t first = run[r], length = run[r + 1] - first;
         int64_t row = entry_row(e[first]);
-        if (r + ahead < runs) row_prefetch(&table, entry_row(e[run[r + ahead]]), dim);
+        if (r + ahead < runs && LEFT_OUT != ROW_PREFETCH)
+            row_prefetch(&table, entry_row(e[run[r + ahead]]), dim);
         if (length >= LONG_RUN) {
             leave_over(p, t, begin + first, begin + first + length);
             continue;
@@ -184,11 +193,12 @@ ALWAYS_INLINE void update_bucket_as(struct plan *p, const enum rule_kind kind, c
         const float *g = sum;
         if (!common && length == 1 && from.plain) {
             float c;
-            if (first + GRAD_AHEAD < n)
+            if (first + GRAD_AHEAD < n && LEFT_OUT != GRAD_PREFETCH)
                 prefetch(gather_row(&p->gather, &from, (uint32_t)e[first + GRAD_AHEAD], &c), dim);
             g = gather_row(&p->gather, &from, (uint32_t)e[first], &c);
         } else {
-            sum_entries(&p->gather, &from, e + first, length, n - (first + length), dim, sum);
+            int64_t follow = LEFT_OUT == GRAD_PREFETCH ? 0 : n - (first + length);
+            sum_entries(&p->gather, &from, e + first, length, follow, dim, sum);
         }
         row_update_as(kind, &step, &table, dim, row, g);
     }
@@ -219,7 +229,7 @@ static void update_bucket(struct plan *p, const struct batch *in, const struct r
         break;
 #define X(kind, ...)                                                                               \
     case RULE_##kind:                                                                              \
-        switch (dim) {                                                                             \
+        switch (LEFT_OUT == CONSTANT_DIM ? 0 : dim) {                                              \
             COMMON_DIMS(CASE, kind)                                                                \
         default: update_##kind##_0(p, dim, step, io, bucket, sum);                                 \
         }                                                                                          \
@@ -274,7 +284,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
         int thread = omp_get_thread_num(), threads = omp_get_num_threads();
         gather_fill(&plan.gather, thread, threads);
 #pragma omp single
-        hot_choose(&plan.hot, in);
+        if (LEFT_OUT != HOT_ROWS) hot_choose(&plan.hot, in);
         if (plan.hot.rows)
             hot_partition(&plan.hot, &plan.partition, &plan.gather, plan.spare, thread, threads);
         else
@@ -302,14 +312,15 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     return 0;
 }
 
-DEFINE_KERNEL(cpu_fused) = {
-    .name = "cpu_fused",
-    .label = "fully fused",
-    .idea = "Group lookups in L1-sized buckets, sum a row in registers and update it at once.",
-    .place = ON_HOST,
-    .rules = ALL_RULES,
-    .traits = DETERMINISTIC,
-    .accepts = accepts_32bit_rows_and_positions,
-    .scratch_bytes = scratch_bytes,
-    .run = run,
-};
+#define FUSED(text_name, text_label, text_idea)                                                    \
+    {                                                                                              \
+        .name = text_name, .label = text_label, .idea = text_idea, .place = ON_HOST,               \
+        .rules = ALL_RULES, .traits = DETERMINISTIC, .accepts = accepts_32bit_rows_and_positions,  \
+        .scratch_bytes = scratch_bytes, .run = run                                                 \
+    }
+
+#ifdef WHOLE
+DEFINE_KERNEL(cpu_fused) =
+    FUSED("cpu_fused", "fully fused",
+          "Group lookups in L1-sized buckets, sum a row in registers and update it at once.");
+#endif

@@ -75,8 +75,9 @@ static inline void hot_lay_out(struct hot *h, struct scratch *s, const struct ba
     h->cold_end = scratch_take(s, HOT_SLICES + in->num_features, sizeof *h->cold_end);
 }
 
+/* A hash that gives neighbouring rows, and so all rows of small tables, slots of their own. */
 ALWAYS_INLINE uint32_t hot_slot(uint32_t row) {
-    return row * 0x9e3779b1u >> (32 - HOT_SLOTS_LOG2);
+    return (row ^ row >> HOT_SLOTS_LOG2 ^ row >> 2 * HOT_SLOTS_LOG2) % (1 << HOT_SLOTS_LOG2);
 }
 
 static inline void hot_count(const struct hot *h, uint32_t row) {
@@ -155,6 +156,8 @@ ALWAYS_INLINE void hot_add_as(const struct hot *h, const struct gather *g,
                               int32_t waiting, const int32_t dim, float *sum) {
     for (int32_t k = 0; k < waiting; k++) {
         float c;
+        int32_t ahead = k + GRAD_AHEAD < waiting ? k + GRAD_AHEAD : k;
+        prefetch(gather_row(g, from, wait[ahead].position, &c), dim);
         const float *row = gather_row(g, from, wait[k].position, &c);
         row_add(sum + (int64_t)wait[k].number * h->stride, row, c, dim);
     }
