@@ -18,6 +18,8 @@
 #|                rows, tables and THREADS="1 2", beside the other CPU kernels; GIB=4: most weights
 #| make scaling   time against lookups and rows, both to MOST=1e8, and against THREADS="1 2"; what does
 #|                not fit in memory is named and left out
+#| make ladder    what each technique of cpu_fused is worth: its time without one / its time with all, on
+#|                the standard workloads; REPS=7 SEED= THREADS=
 #| make fuzz      fuzz the readers of untrusted files: FUZZ_SECONDS=60
 #| make deps      install the Debian packages (as root), or name them: FOR=bench|test|ci
 #| make           build build/bench and build/embfuse only

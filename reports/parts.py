@@ -37,21 +37,26 @@ class Part:
         return re.findall(r"(?m)^workload (\S+)", self.spec)
 
 
-def add_arguments(parser, reps):
-    """What a measurement in parts and its report have in common."""
+def report_arguments(parser):
+    """What the reports that publish() writes have in common."""
     parser.add_argument("result", metavar="RESULT.json")
     parser.add_argument("outdir", metavar="OUTDIR")
-    parser.add_argument("--bench", metavar="PROGRAM", help="measure RESULT.json with it first")
     parser.add_argument("--kernel", required=True, metavar="NAME", help="the one that is looked at")
+    parser.add_argument("--update", metavar="FILE", help="the summary into a section of this file")
+    name = parser.prog.removesuffix(".py")
+    parser.add_argument("--section", metavar="NAME", default=name)
+    parser.set_defaults(name=name)
+
+
+def add_arguments(parser, reps):
+    """What a measurement in parts and its report have in common."""
+    report_arguments(parser)
+    parser.add_argument("--bench", metavar="PROGRAM", help="measure RESULT.json with it first")
     parser.add_argument("--others", default="", metavar="LIST", help="the ones to measure beside it")
     parser.add_argument("--dense", default="", metavar="NAME", help="one more, with a gradient of all rows")
     parser.add_argument("--threads", default="", metavar="LIST", help="1 and all cores where not given")
     parser.add_argument("--reps", default=str(reps), help=f"samples of every kernel: {reps} where not given")
     parser.add_argument("--seed", default="", help="of all random numbers")
-    parser.add_argument("--update", metavar="FILE", help="the summary into a section of this file")
-    name = parser.prog.removesuffix(".py")
-    parser.add_argument("--section", metavar="NAME", default=name)
-    parser.set_defaults(name=name)
 
 
 def threads_of(args):

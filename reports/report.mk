@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-# Reports from a saved result; none of these targets runs a benchmark. RESULT is the file, MODE
-# cold or warm. The figures for a paper want a Python that has matplotlib: Debian's own.
+# Reports from a saved result: RESULT is the file, MODE cold or warm. Of these targets only bench-compilers,
+# sweep, scaling and ladder measure, each a result of its own. The figures for a paper want a Python that
+# has matplotlib: Debian's own.
 
 PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 RESULT  ?= $(OUT)/bench.json
@@ -9,7 +10,7 @@ MODE    ?= cold
 # B is the build folder everywhere else, so the new result must come from the command line.
 new     := $(if $(filter command,$(origin B)),$(B))
 
-.PHONY: plots table figures compare readme bench-compilers sweep scaling
+.PHONY: plots table figures compare readme bench-compilers sweep scaling ladder
 
 report_plots = $(PYTHON) reports/plots.py $(RESULT) $(PLOTS) --mode $(MODE)
 report_table = $(PYTHON) reports/table.py $(RESULT) --mode $(MODE)
@@ -47,6 +48,19 @@ sweep scaling:
 	@$(PYTHON) reports/$@.py '$(OUT)/$@/$@.json' '$(OUT)/$@' --bench=$(B)/bench $(watched) $(beside_$@) \
 	     $(foreach v,THREADS REPS SEED,$(if $($v),--$(call lower,$v)='$($v)'))
 
+# What each technique of a kernel is worth: the kernels that lack one are built beside the others, in a
+# folder of their own. The status is that of the measurement, as for bench.
+rungs         := $(wildcard reports/ladder/*.c)
+ladder_cases  := ^(zipf/.*|wide|cached|single-hot)/rowwise_adagrad/(cpu_fused|cpu_sort|without_.*)/cold$$
+report_ladder  = $(PYTHON) reports/ladder.py $1/$2.json $1 $(watched) --below=cpu_sort
+ladder:
+	$(call require,bench)
+	@$(MAKE) --no-print-directory B=$(B)/ladder NVCC= EXTRA_KERNELS='$(rungs)' $(B)/ladder/bench
+	@$(B)/ladder/bench --spec=datasets/standard.spec --rule=rowwise_adagrad --modes=cold --place=host \
+	     --filter='$(ladder_cases)' --reps='$(or $(REPS),7)' $(if $(THREADS),--threads='$(THREADS)') \
+	     $(if $(SEED),--seed='$(SEED)') --out='$(OUT)/ladder'; status=$$?; [ $$status -ne 1 ] || exit 1; \
+	 $(call report_ladder,'$(OUT)/ladder',bench) && exit $$status
+
 # The README's tables and pictures from recorded results: make readme RECORDED=reports/results/NAME
 RECORDED ?= reports/results/zen5-2core
 readme: $(B)/embfuse
@@ -58,6 +72,7 @@ readme: $(B)/embfuse
 	@$(PYTHON) reports/plots.py $(RECORDED)/standard.json $(RECORDED)
 	@for r in sweep scaling; do [ ! -e $(RECORDED)/$$r.json ] || \
 	     $(PYTHON) reports/$$r.py $(RECORDED)/$$r.json $(RECORDED) $(watched) >/dev/null || exit 1; done
+	@[ ! -e $(RECORDED)/ladder.json ] || $(call report_ladder,$(RECORDED),ladder) >/dev/null
 	@if [ -e $(RECORDED)/peers.json ]; then \
 	     $(PYTHON) reports/plots.py $(RECORDED)/peers.json $(B)/peers/plots >/dev/null && \
 	     cp $(B)/peers/plots/throughput-adagrad-cold.png $(RECORDED)/peers.png && \
