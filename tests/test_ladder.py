@@ -126,7 +126,7 @@ def test_every_technique_has_its_kernel(folder):
         name = os.path.basename(path).removesuffix(".c")
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        equal(re.findall(r'DEFINE_KERNEL\((\w+)\) = FUSED\("(\w+)"', text), [(name, name)])
+        equal(re.findall(r'DEFINE_KERNEL\((\w+)\) =\s+FUSED\("(\w+)"', text), [(name, name)])
         equal(text.count('#include "kernels/cpu/cpu_fused.c"'), 1)
         left_out += re.findall(r"(?m)^#define LEFT_OUT (\w+)$", text.partition("#include")[0])
         equal(name, f"without_{left_out[-1].lower()}")
