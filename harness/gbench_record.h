@@ -101,7 +101,8 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
                             const struct sample &s, const struct scratch_use &use) {
     static const char *const stages[] = {"index_ms", "zero_ms", "reduce_ms", "update_ms"};
     const double mib = 1 << 20;
-    double lookups = (double)m->stats[s.batch].lookups, bytes = (double)m->compulsory[s.batch];
+    const struct traffic &traffic = m->traffic[s.batch];
+    double lookups = (double)m->stats[s.batch].lookups, bytes = (double)traffic.compulsory;
     c["ns_per_lookup"] = lookups ? 1e9 * s.seconds / lookups : NAN;
     c["lookups_per_s"] = lookups / s.seconds;
     c["traffic_gbs"] = 1e-9 * bytes / s.seconds;
@@ -110,6 +111,13 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
     c["pingpong_ns"] = s.ceiling.pingpong_ns < 0 ? NAN : s.ceiling.pingpong_ns;
     c["share_copy"] = 1e-9 * bytes / s.seconds / s.ceiling.copy_gbs;
     c["share_rmw"] = 1e-9 * bytes / s.seconds / s.ceiling.rmw_gbs;
+    if (double roof = traffic_roof(&traffic, s.ceiling.rmw_gbs, s.ceiling.gather_gbs)) {
+        c["gather_gbs"] = s.ceiling.gather_gbs;
+        c["line_mib"] = (double)traffic.lines / mib;
+        c["gather_mib"] = (double)traffic.gathered / mib;
+        c["roof_ms"] = 1e3 * roof;
+        c["share_roof"] = roof / s.seconds;
+    }
     for (int k = 0; k < STAGE_COUNT; k++) c[stages[k]] = 1e3 * s.stage[k];
     if (s.clocks.sm_mhz > 0) {
         c["sm_mhz"] = s.clocks.sm_mhz;

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "harness/registry.h"
-#include "harness/traffic.h"
 
 /* Most tries for one undisturbed sample, and the time after which there is no further one: on a
  * machine that is never quiet the last try counts, and its sample says how many came before. */
@@ -52,7 +51,7 @@ int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int
     for (int k = 0; k < w->ring; k++) {
         m->index[k] = row_index_build(&w->batches[k]);
         m->stats[k] = id_stats(&w->batches[k], &m->index[k]);
-        m->compulsory[k] = compulsory_bytes(&w->batches[k], &m->index[k]);
+        m->traffic[k] = traffic_of(&w->batches[k], &m->index[k]);
         m->exact[k] = batch_sums_exact(&w->batches[k], mode);
     }
     m->rules = must(calloc((size_t)w->num_tables, sizeof *m->rules));

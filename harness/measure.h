@@ -14,6 +14,7 @@
 #include "harness/id_stats.h"
 #include "harness/place.h"
 #include "harness/tables.h"
+#include "harness/traffic.h"
 #include "harness/workload.h"
 
 enum cache_mode {
@@ -55,8 +56,8 @@ struct measure {
     struct rule_step *steps;
     struct row_index index[RING_MAX];
     struct id_stats stats[RING_MAX];
-    int64_t compulsory[RING_MAX]; /* bytes */
-    bool exact[RING_MAX];         /* results are compared bit for bit */
+    struct traffic traffic[RING_MAX];
+    bool exact[RING_MAX]; /* results are compared bit for bit */
     struct {
         bool open;
         struct place_scratch
@@ -93,7 +94,7 @@ int measure_check(struct measure *m, const struct kernel *k, int batch, struct c
 int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
                    struct sample *out, struct error *err);
 
-/* The table that most bytes of rows are in: the random-row ceiling is measured on its rows. */
+/* The table that most bytes of rows are in: ceilings are measured on its rows and gradient. */
 int32_t measure_largest_table(const struct workload *w);
 
 #endif

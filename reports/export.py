@@ -12,12 +12,16 @@ import sys
 from dataclasses import dataclass
 
 from results import DENSE_NOTE, STAGES, Arguments, ResultError, family, load, quartiles
-from style import STAGE_COLOURS, colour, marker, nice_range, number, wrap
+from style import ROOF_COLOURS, STAGE_COLOURS, colour, marker, nice_range, number, wrap
 
 KEYS = ("workload", "rule", "kernel", "mode", "operation", "check")
 NO_COUNTERS = {"repetitions", "repetition_index", "family_index", "per_family_instance_index",
                "iterations", "real_time", "cpu_time"}
 STAGE_CUT = 4.0  # a bar longer than this many times its panel's median is cut, and says so
+ROOF_KERNELS = 3  # the fastest, in a panel of the roofline
+ROOF_LINES = 2.3  # its two terms above them, and some room
+ROOF_NOTE = ("Mark: the roof at a kernel's own samples. Grouping keys is not in it: compare kernels, "
+             "not percentages of several alphas.")
 
 
 @dataclass
@@ -149,16 +153,59 @@ def stage_panel(group):
     return [[-1, wrap(group.workload, 44, "\\n")], *rows], cut * 1.32
 
 
+def grid(titles, labels, depth):
+    """Variables of a figure in panels with these titles; depth is the number of bars of the largest."""
+    columns = 1 if len(titles) == 1 else 2
+    return {"columns": columns, "rows": -(-len(titles) // columns), "depth": depth,
+            "label_width": max(map(len, labels)),
+            "panel_titles": max(len(t.split("\\n")) for t in titles)}
+
+
 def stages(result, groups, stem):
     panels, ends = zip(*(stage_panel(g) for g in groups))
-    columns = 1 if len(groups) == 1 else 2
-    label = max(len(row[1]) for p in panels for row in p[1:])
     return Figure("stages", os.path.basename(stem), common(result, groups, "time by stage") | {
         "data": write_tsv(stem + ".tsv", panels), "ends": " ".join(f"{e:.6g}" for e in ends),
-        "columns": columns, "rows": -(-len(groups) // columns), "label_width": label,
-        "shades": " ".join(STAGE_COLOURS), "names": " ".join(STAGES),
-        "panel_titles": max(len(p[0][1].split("\\n")) for p in panels),
-        "depth": max(len(p) - 1 for p in panels)})
+        **grid([p[0][1] for p in panels], [row[1] for p in panels for row in p[1:]],
+               max(len(p) - 1 for p in panels)),
+        "shades": " ".join(STAGE_COLOURS), "names": " ".join(STAGES)})
+
+
+def roof_panel(group):
+    """One panel in three parts: its title and the terms of the roof (y, label, ns per lookup, whether it
+    is the shorter, text); its fastest kernels (y, label, end of the index stage, end of the step, roof of
+    its own samples, text); where the axis ends. None without a roof."""
+    lazy = [s for s in group.measured() if s.operation == "lazy" and s.median("share_roof")]
+    shown = sorted(lazy, key=lambda s: s.median("ns_per_lookup"))[:ROOF_KERNELS]
+    roofs = [roof for s in shown for roof in (x.roof() for x in s.samples) if roof]
+    if not roofs:
+        return None
+    terms = [quartiles(list(term))[1] for term in zip(*roofs)]
+    lines = [[-1, wrap(group.workload, 44, "\\n")]] + [
+        [y, label, term, int(term < max(terms)), number(term)]
+        for y, (label, term) in enumerate(zip(("roof: random rows", "roof: gather"), terms))]
+    totals = [s.median("ns_per_lookup") for s in shown]
+    cut = max(t for t in totals if t <= STAGE_CUT * totals[0])
+    rows = []
+    for y, (s, total) in enumerate(zip(shown, totals)):
+        share, sample = s.median("share_roof"), s.typical()
+        index = (sample.get("index_ms") or 0.0) / sample.ms * total
+        text = f"{number(total)} · {100 * share:.0f} %" + (" (cut)" if total > cut else "")
+        rows.append([y + ROOF_LINES, s.kernel.label, min(index, cut), min(total, cut), share * total, text])
+    return lines, rows, 1.4 * max(cut, *terms, *(row[4] for row in rows))
+
+
+def roofline(result, groups, stem):
+    """How far the fastest kernels of each workload are from the roof; None if no sample has one."""
+    panels = [p for p in map(roof_panel, groups) if p]
+    if not panels:
+        return None
+    lines, data, ends = zip(*panels)
+    labels = [row[1] for p in panels for row in (*p[0][1:], *p[1])]
+    return Figure("roofline", os.path.basename(stem), common(result, groups, "distance from the roof") | {
+        "data": write_tsv(stem + ".tsv", data), "lines": write_tsv(stem + "-lines.tsv", lines),
+        "ends": " ".join(f"{e:.6g}" for e in ends), "groups": len(panels), "footnote": ROOF_NOTE,
+        **grid([block[0][1] for block in lines], labels, ROOF_LINES + max(map(len, data))),
+        "shades": " ".join((STAGE_COLOURS[0], STAGE_COLOURS[-1], *ROOF_COLOURS))})
 
 
 def ceiling_mlookups(group, place, key):
@@ -214,6 +261,11 @@ def figures(result, outdir, mode):
     for rule, groups in by_rule(result, mode).items():
         stem = lambda name: os.path.join(os.path.abspath(outdir), slug(f"{name}-{rule}-{mode}"))
         out += [make(result, groups, stem(make.__name__)) for make in (throughput, memory, stages)]
+        roofs = roofline(result, groups, stem("roofline"))
+        if roofs:
+            out.append(roofs)
+        else:
+            print(f"no roofline-{rule}-{mode}: no sample in {result.path} has a roof", file=sys.stderr)
         out += [alpha(result, name, f, stem(f"alpha-{name}")) for name, f in by_alpha(groups)]
     return out
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The quick plots of a saved result, as SVG and PNG, drawn by gnuplot: throughput and memory by
-kernel and workload, time by stage, throughput against alpha. Nothing is run again.
+kernel and workload, time by stage, distance from the roof, throughput against alpha. Nothing is run
+again.
 """
 import os
 import shutil

@@ -68,6 +68,14 @@ class Sample:
             return None
         return None if not math.isfinite(value) or value < 0 else float(value)
 
+    def roof(self):
+        """The two terms of the roof in ns per lookup, (memory, caches); None where the sample has none.
+        Bytes over GB/s are ns."""
+        pairs, lookups = (("line_mib", "rmw_gbs"), ("gather_mib", "gather_gbs")), self.get("lookups")
+        if not lookups or not all(self.get(key) for pair in pairs for key in pair):
+            return None
+        return tuple(self.get(mib) * 2**20 / self.get(gbs) / lookups for mib, gbs in pairs)
+
 
 @dataclass
 class Series:

@@ -14,12 +14,14 @@ from results import (DENSE_MARK, DENSE_NOTE, WRONG, Arguments, ResultError, base
 from section import update
 from style import number
 
-HEADS = ("kernel", "ns/lookup", "±%", "Mlookup/s", "GB/s", "% copy", "% random", "scratch",
+HEADS = ("kernel", "ns/lookup", "±%", "Mlookup/s", "GB/s", "% copy", "% random", "% roof", "scratch",
          "persistent", "peak", "vs dense")
 DEVICE_HEADS = ("launches", "plan ms")  # where a kernel of a device was measured
 LEGEND = (
     "* fastest of its workload. ns/lookup: median of the repetitions; ±%: half the quartile range.",
     "GB/s: compulsory traffic, and its share of the copy and random-row ceilings of the same run.",
+    "% roof: what traffic or gathers take at their ceilings, of the time taken. Grouping keys is not in it",
+    "and weighs more with skew: compare kernels of one workload, not percentages of several alphas.",
     "scratch, persistent (weights, state), observed peak: MiB. vs dense: times the dense baseline.")
 DEVICE_LEGEND = (
     "launches: kernels, memsets and copies of one step. plan: done ahead of the step, and no part of",
@@ -55,6 +57,7 @@ def cells(series, group, device):
     return (series.kernel.title + series.mark(), best + number(q[1]), percent(spread(q)),
             number(rate / 1e6 if rate else None), number(series.median("traffic_gbs")),
             percent(series.median("share_copy")), percent(series.median("share_rmw")),
+            percent(series.median("share_roof")),
             *(number(series.median(k)) for k in ("scratch_mib", "persistent_mib", "peak_mib")),
             (number(ratio) + "x" if ratio else "-") + other, *more)
 

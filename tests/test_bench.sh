@@ -75,11 +75,17 @@ for r in rows:
     for k in ("ns_per_lookup", "lookups_per_s", "traffic_gbs", "copy_gbs", "rmw_gbs", "share_copy",
               "share_rmw", "index_ms", "zero_ms", "reduce_ms", "update_ms", "persistent_mib",
               "scratch_mib", "peak_mib", "rejected_samples", "lookups", "distinct",
-              "hottest_share", "in_bag_duplicates", "run_lookups_0", "run_lookups_16"):
+              "hottest_share", "in_bag_duplicates", "run_lookups_0", "run_lookups_16", "gather_gbs",
+              "line_mib", "gather_mib", "roof_ms", "share_roof"):
         assert isinstance(r[k], (int, float)), k
     assert "check=exact" in r["label"] and "fingerprint=" in r["label"]
     stages = r["index_ms"] + r["zero_ms"] + r["reduce_ms"] + r["update_ms"]
     assert abs(stages - r["real_time"]) < 0.2 * r["real_time"] + 0.05, (stages, r["real_time"])
+    roof = max(r["line_mib"] / r["rmw_gbs"], r["gather_mib"] / r["gather_gbs"]) * 2**20 / 1e6
+    assert abs(r["roof_ms"] / roof - 1) < 1e-6, (r["roof_ms"], roof)
+    assert abs(r["share_roof"] / (roof / r["real_time"]) - 1) < 1e-6, (r["share_roof"], r["real_time"])
+    assert r["line_mib"] >= r["compulsory_mib"] and r["gather_gbs"] > 0
+    assert r["gather_mib"] == r["lookups"] * 8 * 4 / 2**20
     assert abs(sum(r[f"run_lookups_{b}"] for b in range(17)) - 1) < 1e-6
 PY
 ok $? 'its record is whole'

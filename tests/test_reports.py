@@ -131,9 +131,9 @@ def test_unavailable_and_broken_counters_show_as_dashes(folder):
     done = run("table.py", save(data, folder, "n.json"))
     equal(done.returncode, 0)
     row = next(line.split() for line in done.stdout.splitlines() if "cpu_hash" in line)
-    equal((row[4], row[5], row[9]), ("-", "-", "-"))
+    equal((row[4], row[5], row[10]), ("-", "-", "-"))
     row = next(line.split() for line in done.stdout.splitlines() if "cpu_owner" in line)
-    equal(row[7], "-")
+    equal(row[8], "-")
 
 
 def test_table_fits_and_marks_one_best_per_workload(folder):
@@ -248,11 +248,67 @@ def test_plots_are_made_and_reproducible(folder):
         raise tap.Skip("no gnuplot")
     made = drawn_twice("plots.py", folder, ".svg")
     equal(sorted(made), [f"{n}-rowwise_adagrad-cold.svg"
-                         for n in ("alpha-zipf", "memory", "stages", "throughput")])
+                         for n in ("alpha-zipf", "memory", "roofline", "stages", "throughput")])
     for name, svg in made.items():
-        for label in (b"sort, fused", b"atomic scatter", b"Synthetic CPU", b"cold"):
+        for label in (b"sort, fused", b"row owner", b"Synthetic CPU", b"cold"):
             assert label in svg, (name, label)
-    equal(len(contents(os.path.join(folder, "one"), ".png")), 4)
+    equal(len(contents(os.path.join(folder, "one"), ".png")), 5)
+
+
+ROOF_KEYS = ("gather_gbs", "line_mib", "gather_mib", "roof_ms", "share_roof")
+
+
+def test_roofline_by_hand(folder):
+    """A million lookups, 2 MiB and 12 MiB; sort in 8 ns and a roof of 4 ns, all others far away."""
+    data = golden()
+    data["benchmarks"] = rows_of(data, "mode=cold", "workload=zipf/alpha:0.6")
+    for r in data["benchmarks"]:
+        r.update(lookups=2**20, line_mib=2, gather_mib=12, rmw_gbs=2, gather_gbs=3, index_ms=0,
+                 real_time=60 * 2**20 / 1e6, ns_per_lookup=60, share_roof=1 / 15)
+    for r in rows_of(data, "kernel=cpu_sort"):
+        r.update(real_time=8 * 2**20 / 1e6, ns_per_lookup=8, share_roof=0.5, index_ms=2 * 2**20 / 1e6)
+    for r in rows_of(data, "kernel=cpu_dense"):
+        r["ns_per_lookup"], r["label"] = 1, r["label"].replace("operation=lazy", "operation=dense")
+    path = save(data, folder, "r.json")
+    equal(run("export.py", path, folder).returncode, 0)
+    made = contents(folder, ".tsv")
+    read = lambda name: [x.split("\t") for x in made[f"roofline-{name}.tsv"].decode().splitlines()]
+    equal(read("rowwise_adagrad-cold-lines")[1:], [["0", '"roof: random rows"', "1", "1", '"1.00"'],
+                                                   ["1", '"roof: gather"', "4", "0", '"4.00"']])
+    first, *others = read("rowwise_adagrad-cold")
+    equal(first, ["2.3", '"sort, reduce, update"', "2", "8", "4", '"8.00 · 50 %"'])
+    equal([(x[1], *x[2:]) for x in others], [(f'"{label}"', "0", "8", "4", '"60.0 · 7 % (cut)"')
+                                             for label in ("atomic scatter", "row owner")])
+    row = next(x.split() for x in run("table.py", path).stdout.splitlines() if x.startswith("  cpu_sort"))
+    equal(row[7], "50.0")
+
+
+def test_older_results_have_no_roof(folder):
+    data = golden()
+    for r in data["benchmarks"]:
+        for key in ROOF_KEYS:
+            del r[key]
+    path = save(data, folder, "old.json")
+    table = run("table.py", path).stdout
+    equal({x.split()[7] for x in table.splitlines() if x.startswith("  cpu_")}, {"-"})
+    equal(table.count("% roof  "), 3)
+    done = run("export.py", path, folder)
+    equal(done.returncode, 0)
+    equal(done.stderr, f"no roofline-rowwise_adagrad-cold: no sample in {path} has a roof\n")
+    assert not any("roofline" in name for name in contents(folder, ".tsv"))
+
+
+def test_kernels_of_a_device_have_no_roof(folder):
+    data = on_device(golden(), "cpu_fused")
+    for r in rows_of(data, "kernel=cpu_fused"):
+        for key in ROOF_KEYS:
+            del r[key]
+    path = save(data, folder, "device.json")
+    rows = [x.split() for x in run("table.py", path).stdout.splitlines() if x.startswith("  cpu_")]
+    equal({(r[1] == "(device)", r[8 if r[1] == "(device)" else 7] == "-") for r in rows},
+          {(True, True), (False, False)})
+    equal(run("export.py", path, folder).returncode, 0)
+    assert b"fused" not in contents(folder, ".tsv")["roofline-rowwise_adagrad-cold.tsv"]
 
 
 def test_plots_of_failures_and_other_operations(folder):

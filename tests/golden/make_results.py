@@ -10,7 +10,7 @@ import sys
 
 NOTE = "synthetic: for tests of the reports only"
 LOOKUPS, BAGS, ROWS, DIM = 1048576, 51200, 4000000, 64
-COPY_GBS, RMW_GBS = 12.5, 5.2
+COPY_GBS, RMW_GBS, GATHER_GBS = 12.5, 5.2, 20.0
 MIB = 1048576.0
 
 # name -> (family | place | traits | label | idea)
@@ -63,6 +63,11 @@ def compulsory_bytes(distinct):
     return LOOKUPS * 8 + BAGS * 8 + BAGS * DIM * 4 + 2 * distinct * (DIM * 4 + 4)
 
 
+def line_bytes(distinct):
+    """Rows of states are so dense that every line of them is touched."""
+    return compulsory_bytes(distinct) - 8 * distinct + 128 * (ROWS // 16)
+
+
 def counters(kernel, workload, ms, split):
     """All the driver's counters for one repetition that took ms in all."""
     alpha, share, hottest = workload
@@ -74,6 +79,10 @@ def counters(kernel, workload, ms, split):
     out = {"ns_per_lookup": ms * 1e6 / LOOKUPS, "lookups_per_s": LOOKUPS / ms * 1e3,
            "traffic_gbs": traffic, "copy_gbs": COPY_GBS, "rmw_gbs": RMW_GBS, "pingpong_ns": 92.0,
            "share_copy": traffic / COPY_GBS, "share_rmw": traffic / RMW_GBS}
+    lines, gathered = line_bytes(distinct), LOOKUPS * DIM * 4
+    roof = max(lines / RMW_GBS, gathered / GATHER_GBS) / 1e6
+    out.update(gather_gbs=GATHER_GBS, line_mib=lines / MIB, gather_mib=gathered / MIB, roof_ms=roof,
+               share_roof=roof / ms)
     out.update({f"{s}_ms": t * scale * 0.99
                 for s, t in zip(("index", "zero", "reduce", "update"), split)})
     out.update(persistent_mib=persistent, scratch_mib=scratch, peak_mib=persistent + scratch + 21.0,

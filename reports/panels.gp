@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: MIT
+# The frame of a figure in panels: one per workload, bars downwards, axes of their own. Then, in
+# multiplot, eval panel(i) before each plot.
+row = 26.0; title_line = 20.0; top = 104.0; foot = 60.0
+lines_above = 0.5 + panel_titles * title_line / row
+body = row * (depth + lines_above)
+below = body + 40
+width = columns == 1 ? 820 : 1160
+height = top + rows * below + foot
+load "style.gp"
+margin = (9.0 * label_width + 30) / width
+half = 0.36
+unset key
+level = 1 - 78.0 / height
+set yrange [depth - 0.5:-0.5 - lines_above]
+
+left(i) = (i % columns) * 1.0 / columns
+ceiling(i) = 1 - (top + (i / columns) * below) / height
+panel(i) = sprintf("set lmargin at screen %.17g; set rmargin at screen %.17g; " \
+                   ."set tmargin at screen %.17g; set bmargin at screen %.17g; ", \
+                   left(i) + margin, left(i) + 1.0 / columns - 16.0 / width, \
+                   ceiling(i), ceiling(i) - body / height) \
+    .sprintf("set xrange [0:%s]; ", word(ends, i + 1)) \
+    .sprintf("set xtics %g; ", tick(real(word(ends, i + 1)))) \
+    .(i == 1 ? "unset object; unset label; " : "") \
+    .(i + columns < groups ? "unset xlabel" : \
+      "set xlabel '".below_axis."' offset 0,0.4 textcolor rgb ink")

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: MIT
+# How far from the roof: a panel per workload, on top the two terms of the roof, of which the longer
+# binds, below them the fastest kernels with the roof measured beside their own samples as a mark.
+below_axis = "ns per lookup (median), % = roof / time"
+load "panels.gp"
+names = '"index" "rest of the step" "roof: its longer term" "its shorter term"'
+starts = "-305 -210 -35 180"
+do for [s = 1:4] {
+    place = 0.5 + real(word(starts, s)) / width
+    set object s rectangle at screen place, level size screen 22.0 / width, 12.0 / height \
+        fillcolor rgb word(shades, s) fillstyle solid noborder
+    set label s + 1 word(names, s) at screen place + 18.0 / width, level textcolor rgb ink
+}
+set multiplot
+do for [i = 0:groups - 1] {
+    eval panel(i)
+    plot for [s = 1:2] data index i using (0):1:(s == 1 ? 0 : $3):(column(s + 2)) \
+             :($1 - half):($1 + half):ytic(2) with boxxyerror lc rgb word(shades, s) notitle, \
+         for [s = 0:1] lines index i every ::1 using (0):1:(0):($4 == s ? $3 : 0) \
+             :($1 - half):($1 + half):ytic(2) with boxxyerror lc rgb word(shades, s + 3) notitle, \
+         data index i using 5:($1 - half - 0.1):(0):(2 * half + 0.2) with vectors nohead lw 3.5 \
+             lc rgb word(shades, 3) notitle, \
+         data index i using 4:1:(" ".strcol(6)) with labels left font face.",11" \
+             textcolor rgb ink notitle, \
+         lines index i every ::1 using 3:1:(" ".strcol(5)) with labels left font face.",11" \
+             textcolor rgb ink notitle, \
+         lines index i every ::0::0 using (0):(-0.5 - lines_above / 2):2 with labels left \
+             textcolor rgb ink notitle
+}
+unset multiplot

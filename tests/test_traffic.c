@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Compulsory bytes, lines and gathered bytes of a batch small enough to count by hand, and the roof
+ * that follows from them.
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "harness/traffic.h"
+
+#include "tests/cmocka_cases.h"
+
+/* Four features of two bags; 0 and 1 read table 0, row 5 is padding of feature 0 only.
+ *
+ *     feature 0   bag 0: 0 15 5    bag 1: (empty)
+ *     feature 1   bag 0: 16 15     bag 1: 39
+ *     feature 2   bag 0: 3         bag 1: 3 7        (table 1, a gradient row for each lookup)
+ *     feature 3   bag 0: 33        bag 1: (empty)    (table 2)
+ *
+ * Table 0 has one state per row: rows 0 and 15 share its first line, 16 is in the second, 39 in the
+ * third. Row 33 of table 2 is in the third line of another array. */
+static const int64_t ids[] = {0, 15, 5, 16, 15, 39, 3, 3, 7, 33};
+static const int64_t offsets[] = {0, 3, 3, 5, 6, 7, 9, 10, 10};
+static const struct table_shape tables[] = {{.rows = 40, .dim = 4, .rule = RULE_ROWWISE_ADAGRAD},
+                                            {.rows = 20, .dim = 3, .rule = RULE_ADAM},
+                                            {.rows = 40, .dim = 2, .rule = RULE_ROWWISE_ADAGRAD}};
+static const struct feature features[] = {{.table = 0, .padding_id = 5},
+                                          {.table = 0, .padding_id = -1},
+                                          {.table = 1, .padding_id = -1, .pooling = POOL_NONE},
+                                          {.table = 2, .padding_id = -1}};
+
+static struct batch example(void) {
+    return (struct batch){.num_tables = 3,
+                          .num_features = 4,
+                          .bags = 2,
+                          .lookups = 10,
+                          .tables = tables,
+                          .features = features,
+                          .id_type = ID_INT64,
+                          .ids = ids,
+                          .offsets = offsets};
+}
+
+static struct traffic traffic_in(const struct batch *in) {
+    struct row_index x = row_index_build(in);
+    struct traffic t = traffic_of(in, &x);
+    row_index_free(&x);
+    return t;
+}
+
+/* Ids, offsets; gradient of 3 bags of table 0, 3 lookups of table 1, a bag of table 2; twice the
+ * weights and states of 4, 2 and 1 rows. Then 3 lines and 1 line where 5 row states were. */
+static void counted_by_hand(void **state) {
+    struct batch in = example();
+    struct traffic t = traffic_in(&in);
+    int64_t once = 10 * 8 + 9 * 8 + (3 * 16 + 3 * 12 + 8);
+    (void)state;
+    assert_int_equal(t.compulsory, once + 2 * (4 * (16 + 4) + 2 * 3 * 12 + (8 + 4)));
+    assert_int_equal(t.lines, once + 2 * (4 * 16 + 2 * 3 * 12 + 8) + 128 * (3 + 1));
+    assert_int_equal(t.gathered, 5 * 16 + 3 * 12 + 8);
+}
+
+static void ids_and_weights_in_their_width(void **state) {
+    static const float weights[10];
+    int32_t narrow[10];
+    struct batch in = example(), other = example();
+    (void)state;
+    for (int i = 0; i < 10; i++) narrow[i] = (int32_t)ids[i];
+    other.ids = narrow;
+    other.id_type = ID_INT32;
+    struct traffic wide = traffic_in(&in), t = traffic_in(&other);
+    assert_int_equal(t.compulsory, wide.compulsory - 10 * 4);
+    assert_int_equal(t.lines, wide.lines - 10 * 4);
+    other.lookup_weights = weights;
+    t = traffic_in(&other);
+    assert_int_equal(t.compulsory, wide.compulsory);
+    assert_int_equal(t.gathered, wide.gathered);
+}
+
+/* Lines differ from compulsory bytes by row states alone; all 40 of them are in three lines. */
+static void lines_of_row_states(void **state) {
+    int64_t all[40];
+    static const int64_t ends[] = {0, 40};
+    struct table_shape table = {.rows = 40, .dim = 2, .rule = RULE_SGD};
+    const struct feature feature = {.table = 0, .padding_id = -1};
+    struct batch in = {.num_tables = 1,
+                       .num_features = 1,
+                       .bags = 1,
+                       .lookups = 40,
+                       .tables = &table,
+                       .features = &feature,
+                       .ids = all,
+                       .id_type = ID_INT64,
+                       .offsets = ends};
+    (void)state;
+    for (int i = 0; i < 40; i++) all[i] = 39 - i;
+    for (int r = 0; r < RULE_COUNT; r++) {
+        table.rule = (enum rule_kind)r;
+        struct traffic t = traffic_in(&in);
+        int64_t more = rule_info(table.rule).row_states ? 3 * 128 - 40 * 8 : 0;
+        assert_int_equal(t.lines - t.compulsory, more);
+    }
+}
+
+/* 1 GB/s moves a byte in a nanosecond. */
+static void roof_is_the_longer_term(void **state) {
+    const struct traffic t = {.compulsory = 1, .lines = 2000, .gathered = 9000};
+    (void)state;
+    assert_true(fabs(traffic_roof(&t, 1, 3) - 3e-6) < 1e-15);
+    assert_true(fabs(traffic_roof(&t, 0.5, 3) - 4e-6) < 1e-15);
+    assert_true(traffic_roof(&t, 0, 3) == 0);
+    assert_true(traffic_roof(&t, 1, 0) == 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counted_by_hand),
+        cmocka_unit_test(ids_and_weights_in_their_width),
+        cmocka_unit_test(lines_of_row_states),
+        cmocka_unit_test(roof_is_the_longer_term),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
