@@ -71,8 +71,10 @@ readme: $(B)/embfuse
 	 done
 	@$(PYTHON) reports/plots.py $(RECORDED)/standard.json $(RECORDED)
 	@for r in sweep scaling; do [ ! -e $(RECORDED)/$$r.json ] || \
-	     $(PYTHON) reports/$$r.py $(RECORDED)/$$r.json $(RECORDED) $(watched) >/dev/null || exit 1; done
-	@[ ! -e $(RECORDED)/ladder.json ] || $(call report_ladder,$(RECORDED),ladder) >/dev/null
+	     $(PYTHON) reports/$$r.py $(RECORDED)/$$r.json $(RECORDED) $(watched) --update README.md --section $$r \
+	     >/dev/null || exit 1; done
+	@[ ! -e $(RECORDED)/ladder.json ] || \
+	     $(call report_ladder,$(RECORDED),ladder) --update README.md --section ladder >/dev/null
 	@if [ -e $(RECORDED)/peers.json ]; then \
 	     $(PYTHON) reports/plots.py $(RECORDED)/peers.json $(B)/peers/plots >/dev/null && \
 	     cp $(B)/peers/plots/throughput-adagrad-cold.png $(RECORDED)/peers.png && \
