@@ -67,6 +67,8 @@ def code(path):
     """What a file's instructions use that not every x86-64 has: VEX (AVX), EVEX (AVX-512), ymm, zmm."""
     text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True,
                           check=True).stdout
+    # Clones of a function (target_clones) are chosen when the program is loaded.
+    text = re.sub(r"(?ms)^[0-9a-f]+ <[^>]*\.avx\w*>:\n.*?(?:^\n|\Z)", "", text)
     registers = set(re.findall(r"%([xyz]mm|k)(\d+)", text))
     found = {kind for kind, _ in registers} & {"ymm", "zmm"}
     if re.search(r"(?m)^\s+[0-9a-f]+:\s+v", text):
