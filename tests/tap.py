@@ -1,10 +1,20 @@
 # SPDX-License-Identifier: MIT
 """What the Python tests share: every function test_* of a file is a test, which gets a folder of its own."""
+import os
 import tempfile
 
 
 class Skip(Exception):
     """Raised by a test that cannot run here; its text says why."""
+
+
+def script(folder, name, text):
+    """The path of a new file with that text, which can be run."""
+    path = os.path.join(folder, name)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(path, 0o755)
+    return path
 
 
 def run(names, group):

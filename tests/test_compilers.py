@@ -14,6 +14,7 @@ sys.path.insert(0, REPORTS)
 import compilers
 import results
 import tap
+from tap import script
 
 # A stand-in for make: it "builds" both programs of a compiler, and says so.
 FAKE_MAKE = '''#!{python}
@@ -77,14 +78,6 @@ else:
 
 def equal(got, want):
     assert got == want, f"got {got!r}, want {want!r}"
-
-
-def script(folder, name, text):
-    path = os.path.join(folder, name)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(path, 0o755)
-    return path
 
 
 def run(folder, *args, differs=(), wrong=False, check="exact", broken=""):

@@ -20,6 +20,7 @@ sys.dont_write_bytecode = True
 sys.path[:0] = [REPORTS, PEERS]
 import results
 import tap
+from tap import script
 
 TINY = """workload tiny
     tables 3
@@ -82,14 +83,6 @@ def run(tool, *args, env=None):
                           capture_output=True, check=False, encoding="utf-8", errors="replace",
                           env=dict(os.environ, PYTHONIOENCODING="utf-8",
                                    PYTHONDONTWRITEBYTECODE="1", **(env or {})))
-
-
-def script(folder, name, text):
-    path = os.path.join(folder, name)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(path, 0o755)
-    return path
 
 
 def stand_ins(folder, refused="{}", reason="sgd: too large", crash="pass", theirs="aa"):
