@@ -11,6 +11,10 @@ static inline int64_t min64(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
+static inline int64_t max64(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
 /* Bits that hold the values 0 .. count-1. */
 static inline int bits_for(int64_t count) {
     return count > 1 ? 64 - __builtin_clzll((uint64_t)(count - 1)) : 0;

@@ -21,10 +21,11 @@
  * (Manegold, Boncz and Kersten 2002).
  */
 #include "kernels/cpu/hot.h"
+#include "kernels/cpu/small.h"
 
 /* make ladder builds this file with one of its techniques left out at a time, to see what each is
  * worth: see reports/ladder/. */
-enum technique { NONE, HOT_ROWS, ROW_PREFETCH, GRAD_PREFETCH, CONSTANT_DIM };
+enum technique { NONE, SMALL_TABLES, HOT_ROWS, ROW_PREFETCH, GRAD_PREFETCH, CONSTANT_DIM };
 #ifndef LEFT_OUT
 #define LEFT_OUT NONE
 #define WHOLE
@@ -48,8 +49,9 @@ struct plan {
     struct gather gather;
     struct partition partition;
     struct hot hot;
-    uint64_t *spare;            /* [lookups] second buffer of the bucket sorts */
-    int32_t *order;             /* [buckets] largest first, roughly */
+    struct small small;
+    uint64_t *spare; /* [lookups that are partitioned] second buffer of the bucket sorts */
+    int32_t *order;  /* [buckets] largest first, roughly */
     struct long_run *long_run;  /* [most long runs] */
     int32_t *long_run_of_piece; /* [most pieces] */
     float *piece;               /* [most pieces][largest dim] */
@@ -60,15 +62,16 @@ struct plan {
 
 static size_t lay_out(struct plan *p, const struct batch *in, int threads, void *base) {
     struct scratch s = {base, 0};
-    int64_t most_long = in->lookups / LONG_RUN, most_pieces = in->lookups / PIECE + most_long;
-    p->max_dim = 1;
-    for (int32_t t = 0; t < in->num_tables; t++)
-        if (in->tables[t].dim > p->max_dim) p->max_dim = in->tables[t].dim;
-    p->max_dim = (p->max_dim + VEC - 1) / VEC * VEC;
+    p->max_dim = (widest(in) + VEC - 1) / VEC * VEC;
     gather_lay_out(&p->gather, &s, in, true);
-    partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_RANGE);
-    hot_lay_out(&p->hot, &s, in, p->max_dim);
-    p->spare = scratch_take(&s, in->lookups, sizeof *p->spare);
+    p->small = (struct small){0};
+    if (LEFT_OUT != SMALL_TABLES) small_lay_out(&p->small, &s, in, threads);
+    partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_RANGE,
+                      LEFT_OUT == SMALL_TABLES ? NULL : small_table);
+    hot_lay_out(&p->hot, &s, in, &p->partition, p->max_dim);
+    const int64_t lookups = p->partition.lookups;
+    const int64_t most_long = lookups / LONG_RUN, most_pieces = lookups / PIECE + most_long;
+    p->spare = scratch_take(&s, lookups, sizeof *p->spare);
     p->order = scratch_take(&s, p->partition.buckets, sizeof *p->order);
     p->long_run = scratch_take(&s, most_long, sizeof *p->long_run);
     p->long_run_of_piece = scratch_take(&s, most_pieces, sizeof *p->long_run_of_piece);
@@ -85,6 +88,7 @@ static size_t scratch_bytes(const struct batch *shape, int threads) {
 /* Serial: buckets that are large for their number come first, so that none of them is the last. */
 static void order_buckets(const struct plan *p) {
     const struct partition *x = &p->partition;
+    if (x->buckets == 0) return;
     int64_t large = 4 * (int64_t)(x->begin[x->buckets] / x->buckets + 1), n = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t b = 0; b < x->buckets; b++)
@@ -278,6 +282,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     struct plan plan;
     lay_out(&plan, in, how->threads, how->scratch);
     gather_prepare(&plan.gather);
+    if (plan.small.units) small_prepare(&plan.small, in);
     partition_prepare(&plan.partition, in);
 #pragma omp parallel num_threads(how->threads)
     {
@@ -296,6 +301,9 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 
         float *sum = plan.sum + (int64_t)thread * plan.max_dim;
         const struct partition *x = &plan.partition;
+#pragma omp for schedule(dynamic) nowait
+        for (int32_t k = 0; k < plan.small.units; k++)
+            small_sum(&plan.small, &plan.gather, k, steps, io, thread);
 #pragma omp for schedule(dynamic, 4)
         for (int64_t k = 0; k < x->buckets; k++) {
             int64_t b = plan.order[k];
@@ -306,6 +314,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 #pragma omp single
         cut_long_runs(&plan);
         update_long_runs(&plan, in, steps, io);
+        if (plan.small.units) small_update(&plan.small, in, steps, io);
         if (plan.hot.rows) hot_update(&plan.hot, in, steps, io);
     }
     stage_done(how, STAGE_UPDATE);

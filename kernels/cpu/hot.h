@@ -14,6 +14,7 @@
 #ifndef EMBFUSE_CPU_HOT_H
 #define EMBFUSE_CPU_HOT_H
 
+#include "kernels/cpu/accumulate.h"
 #include "kernels/cpu/partition.h"
 
 enum {
@@ -22,10 +23,8 @@ enum {
     HOT_SAMPLE_OF = 64,    /* lookups for each id of the sample, at least */
     HOT_LINE = 8,          /* ids side by side that are sampled together: a cache line */
     HOT_LINES_AHEAD = 8,   /* prefetched */
-    HOT_COUNTS_LOG2 = 15,  /* hash table of the sample, half full at most */
     HOT_SLOTS_LOG2 = 12,   /* hash table of the hot rows, one probe: 16 KiB of keys, in L1 */
     HOT_BYTES = 256 << 10, /* of accumulators: in L2 */
-    HOT_WAIT = 256,        /* lookups that are found before they are added */
     HOT_SLICES = 64,
     HOT_SLICE_OF = 64, /* lookups for each accumulator of a slice, at least */
     /* Percent of the sample that hot rows must have, where bags have POOLED lookups or more and
@@ -42,17 +41,16 @@ struct hot_count {
     uint32_t row, count;
 };
 
-struct hot_lookup {
-    uint32_t number, position;
-};
-
 struct hot {
-    int32_t rows;   /* chosen; 0: not worth it */
-    int32_t most;   /* of them, by the size of accumulators */
+    const struct partition *partition; /* its lookups are sampled */
+    int32_t rows;                      /* chosen; 0: not worth it */
+    int32_t most;                      /* of them, by the size of accumulators */
     int32_t slices; /* of the batch: a power of two, shared out evenly by most numbers of threads */
     int32_t stride; /* floats of an accumulator */
+    int64_t sample_most;
+    int32_t counts_log2;
     /* Rows are counted over all tables, here and below. */
-    struct hot_count *sample; /* [1 << HOT_COUNTS_LOG2] */
+    struct hot_count *sample; /* [1 << counts_log2] hash table, half full at most */
     uint32_t *key;            /* [1 << HOT_SLOTS_LOG2] hot row, or HOT_FREE */
     uint16_t *number;         /* [1 << HOT_SLOTS_LOG2] its number */
     struct hot_count *row;    /* [most] by number, with its count in the sample */
@@ -62,17 +60,18 @@ struct hot {
 };
 
 static inline void hot_lay_out(struct hot *h, struct scratch *s, const struct batch *in,
-                               int32_t stride) {
-    h->rows = 0;
-    h->stride = stride;
+                               const struct partition *p, int32_t stride) {
+    *h = (struct hot){.partition = p, .stride = stride};
     h->most =
         (int32_t)min64(HOT_BYTES / (int64_t)sizeof(float) / stride, 1 << (HOT_SLOTS_LOG2 - 2));
-    h->most = (int32_t)min64(h->most, in->lookups / HOT_SLICE_OF);
-    h->sample = scratch_take(s, 1 << HOT_COUNTS_LOG2, sizeof *h->sample);
+    h->most = (int32_t)min64(h->most, p->lookups / HOT_SLICE_OF);
+    h->sample_most = min64(p->lookups / HOT_SAMPLE_OF, HOT_SAMPLE);
+    h->counts_log2 = 1 + bits_for(h->sample_most);
+    h->sample = scratch_take(s, INT64_C(1) << h->counts_log2, sizeof *h->sample);
     h->key = scratch_take(s, 1 << HOT_SLOTS_LOG2, sizeof *h->key);
     h->number = scratch_take(s, 1 << HOT_SLOTS_LOG2, sizeof *h->number);
     h->row = scratch_take(s, h->most, sizeof *h->row);
-    h->sum = scratch_take(s, in->lookups / HOT_SLICE_OF * stride, sizeof *h->sum);
+    h->sum = scratch_take(s, p->lookups / HOT_SLICE_OF * stride, sizeof *h->sum);
     h->cold_end = scratch_take(s, HOT_SLICES + in->num_features, sizeof *h->cold_end);
 }
 
@@ -82,21 +81,22 @@ ALWAYS_INLINE uint32_t hot_slot(uint32_t row) {
 }
 
 static inline void hot_count(const struct hot *h, uint32_t row) {
-    uint32_t k = row * 0x9e3779b1u >> (32 - HOT_COUNTS_LOG2);
-    while (h->sample[k].count && h->sample[k].row != row) k = (k + 1) % (1 << HOT_COUNTS_LOG2);
+    uint32_t k = row * 0x9e3779b1u >> (32 - h->counts_log2);
+    while (h->sample[k].count && h->sample[k].row != row) k = (k + 1) % (1u << h->counts_log2);
     h->sample[k] = (struct hot_count){row, h->sample[k].count + 1};
 }
 
 /* Counts the rows of a sample of the lookups, line by line at even distances; returns its size. */
 static inline int64_t hot_sample(const struct hot *h, const struct batch *in) {
     const int64_t width = in->id_type == ID_INT64 ? 8 : 4;
-    int64_t step = in->lookups / HOT_SAMPLE, size = 0;
-    step = HOT_LINE * (step < HOT_SAMPLE_OF ? HOT_SAMPLE_OF : step);
-    memset(h->sample, 0, (1 << HOT_COUNTS_LOG2) * sizeof *h->sample);
-    for (STRETCHES(s, in, 0, in->lookups)) {
+    const int64_t step = HOT_LINE * (h->partition->lookups / h->sample_most);
+    int64_t size = 0;
+    memset(h->sample, 0, sizeof *h->sample << h->counts_log2);
+    for (PARTITION_STRETCHES(s, h->partition, in, 0, in->lookups)) {
         const int64_t padding = in->features[s.feature].padding_id;
         const int64_t first_row = in->tables[s.table].first_row;
-        for (int64_t line = s.i; line < s.end && size <= HOT_SAMPLE - HOT_LINE; line += step) {
+        for (int64_t line = (s.i + step - 1) / step * step;
+             line < s.end && size + HOT_LINE <= h->sample_most; line += step) {
             int64_t ahead = line + HOT_LINES_AHEAD * step, last = min64(line + HOT_LINE, s.end);
             if (ahead < s.end) __builtin_prefetch((const char *)in->ids + ahead * width);
             for (int64_t i = line; i < last; i++) {
@@ -116,9 +116,9 @@ static inline void hot_choose(struct hot *h, const struct batch *in) {
     enum { MANY = 64 };
     int32_t rows_of[MANY + 1] = {0}; /* by count */
     h->rows = 0;
-    if (in->lookups < HOT_LOOKUPS) return;
+    if (h->partition->lookups < HOT_LOOKUPS) return;
     const int64_t size = hot_sample(h, in);
-    for (int32_t k = 0; k < 1 << HOT_COUNTS_LOG2; k++)
+    for (int32_t k = 0; k < 1 << h->counts_log2; k++)
         rows_of[h->sample[k].count < MANY ? h->sample[k].count : MANY]++;
     uint32_t least = MANY;
     for (int32_t rows = rows_of[MANY]; least > 2; rows += rows_of[--least])
@@ -127,7 +127,7 @@ static inline void hot_choose(struct hot *h, const struct batch *in) {
     int64_t share = 0;
     int32_t rows = 0;
     memset(h->key, 0xff, (1 << HOT_SLOTS_LOG2) * sizeof *h->key);
-    for (int32_t k = 0; k < 1 << HOT_COUNTS_LOG2; k++) {
+    for (int32_t k = 0; k < 1 << h->counts_log2; k++) {
         struct hot_count x = h->sample[k];
         if (x.count < least) continue;
         uint32_t slot = hot_slot(x.row);
@@ -148,53 +148,18 @@ static inline void hot_choose(struct hot *h, const struct batch *in) {
     h->rows = rows;
     h->slices = 1;
     while (h->slices < HOT_SLICES &&
-           2 * h->slices * (int64_t)rows * HOT_SLICE_OF * size <= in->lookups * share)
+           2 * h->slices * (int64_t)rows * HOT_SLICE_OF * size <= h->partition->lookups * share)
         h->slices *= 2;
-}
-
-ALWAYS_INLINE void hot_add_as(const struct hot *h, const struct gather *g,
-                              const struct gather_table *from, const struct hot_lookup *wait,
-                              int32_t waiting, const int32_t dim, float *sum) {
-    for (int32_t k = 0; k < waiting; k++) {
-        float c;
-        int32_t ahead = k + GRAD_AHEAD < waiting ? k + GRAD_AHEAD : k;
-        prefetch(gather_row(g, from, wait[ahead].position, &c), dim);
-        const float *row = gather_row(g, from, wait[k].position, &c);
-        row_add(sum + (int64_t)wait[k].number * h->stride, row, c, dim);
-    }
-}
-
-/* Adds the gradients of the lookups that wait to their accumulators, in their order. */
-static void hot_add(const struct hot *h, const struct gather *g, const struct gather_table *given,
-                    const struct hot_lookup *wait, int32_t waiting, int32_t dim, float *sum) {
-    if (!given->plain) {
-        hot_add_as(h, g, given, wait, waiting, dim, sum);
-        return;
-    }
-    struct gather_table from = *given;
-    from.plain = true; /* a constant: see sum_entries() */
-    switch (dim) {
-#define CASE(d)                                                                                    \
-    case d: hot_add_as(h, g, &from, wait, waiting, d, sum); break;
-        COMMON_DIMS(CASE)
-#undef CASE
-    default: hot_add_as(h, g, &from, wait, waiting, dim, sum);
-    }
 }
 
 /* What a walk over a stretch needs. */
 struct hot_walk {
-    const struct hot *hot;
-    const struct gather *gather;
-    const struct gather_table *from;
-    float *sum; /* of the slice */
-    int32_t dim, waiting;
     uint32_t first_row;
     const uint32_t *key;
     const uint16_t *number;
     struct partition_walk partition;
     uint64_t *cold;
-    struct hot_lookup *wait; /* [HOT_WAIT] */
+    struct adder adder;
 };
 
 /* No branch on whether a row is hot: that would be mispredicted every other time. */
@@ -202,15 +167,10 @@ ALWAYS_INLINE void hot_visit(void *ctx, struct lookup l) {
     struct hot_walk *w = ctx;
     uint32_t row = w->first_row + (uint32_t)l.row, slot = hot_slot(row);
     uint32_t hot = w->key[slot] == row, position = gather_position(w->partition.per_lookup, l);
-    w->wait[w->waiting] = (struct hot_lookup){w->number[slot], position};
-    w->waiting += (int32_t)hot;
     *w->cold = entry_pack(l.row, position);
     w->cold += 1 - hot;
     *partition_cursor(&w->partition, l.row) += 1 - hot;
-    if (w->waiting == HOT_WAIT) {
-        hot_add(w->hot, w->gather, w->from, w->wait, HOT_WAIT, w->dim, w->sum);
-        w->waiting = 0;
-    }
+    adder_push(&w->adder, w->number[slot], position, hot);
 }
 
 /* In place of partition_build() where there are hot rows: sums these, and partitions the others by
@@ -221,28 +181,30 @@ static inline void hot_partition(const struct hot *h, const struct partition *p,
     const int32_t first = (int32_t)part_begin(h->slices, thread, threads);
     const int32_t last = (int32_t)part_begin(h->slices, thread + 1, threads);
     uint32_t *next = partition_clear(p, thread);
-    struct hot_lookup wait[HOT_WAIT];
-    cold += part_begin(in->lookups, first, h->slices);
+    struct addend wait[ADDENDS];
+    cold += part_begin(p->lookups, first, h->slices);
     uint64_t *to = cold;
     for (int32_t slice = first; slice < last; slice++) {
         float *sum = h->sum + (int64_t)slice * h->rows * h->stride;
         memset(sum, 0, (size_t)h->rows * (size_t)h->stride * sizeof *sum);
-        int64_t end = part_begin(in->lookups, slice + 1, h->slices);
-        for (STRETCHES(s, in, part_begin(in->lookups, slice, h->slices), end)) {
-            struct hot_walk w = {.hot = h,
-                                 .gather = g,
-                                 .from = &g->table[s.table],
-                                 .sum = sum,
-                                 .dim = in->tables[s.table].dim,
-                                 .first_row = (uint32_t)in->tables[s.table].first_row,
-                                 .key = h->key,
-                                 .number = h->number,
-                                 .partition =
-                                     partition_walk_of(p, g, s.table, BUCKET_BY_RANGE, next),
-                                 .cold = to,
-                                 .wait = wait};
+        int64_t lo = partition_begin(p, in, slice, h->slices);
+        int64_t hi = partition_begin(p, in, slice + 1, h->slices);
+        for (PARTITION_STRETCHES(s, p, in, lo, hi)) {
+            struct hot_walk w = {
+                .first_row = (uint32_t)in->tables[s.table].first_row,
+                .key = h->key,
+                .number = h->number,
+                .partition = partition_walk_of(p, g, s.table, BUCKET_BY_RANGE, next),
+                .cold = to,
+                .adder = {.gather = g,
+                          .from = &g->table[s.table],
+                          .sum = sum,
+                          .stride = h->stride,
+                          .dim = in->tables[s.table].dim,
+                          .wait = wait},
+            };
             walk_stretch(in, s, hot_visit, &w);
-            hot_add(h, g, w.from, wait, w.waiting, w.dim, sum);
+            adder_flush(&w.adder);
             to = w.cold;
             h->cold_end[slice + s.feature] = (uint32_t)(to - cold);
         }
@@ -250,8 +212,9 @@ static inline void hot_partition(const struct hot *h, const struct partition *p,
     partition_scan(p, threads);
     uint32_t k = 0;
     for (int32_t slice = first; slice < last; slice++) {
-        int64_t end = part_begin(in->lookups, slice + 1, h->slices);
-        for (STRETCHES(s, in, part_begin(in->lookups, slice, h->slices), end)) {
+        int64_t lo = partition_begin(p, in, slice, h->slices);
+        int64_t hi = partition_begin(p, in, slice + 1, h->slices);
+        for (PARTITION_STRETCHES(s, p, in, lo, hi)) {
             const struct partition_walk w = partition_walk_of(p, g, s.table, BUCKET_BY_RANGE, next);
             for (uint32_t to_here = h->cold_end[slice + s.feature]; k < to_here; k++)
                 w.entry[(*partition_cursor(&w, entry_row(cold[k])))++] = cold[k];

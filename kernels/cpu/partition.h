@@ -31,6 +31,9 @@ struct partition_table {
 
 struct partition {
     enum bucket_by by;
+    /* Whether a table has no part in this; NULL: all have. */
+    bool (*leaves_out)(const struct batch *in, int32_t table);
+    int64_t lookups; /* of the tables that have */
     int64_t buckets;
     struct partition_table *table; /* [num_tables] */
     int32_t *table_of;             /* [buckets] */
@@ -39,42 +42,76 @@ struct partition {
     uint64_t *entry;               /* [lookups], see entry_pack() */
 };
 
-static inline struct partition_table partition_of(const struct batch *in, int32_t t,
-                                                  enum bucket_by by) {
+static inline bool partition_takes(const struct partition *p, const struct batch *in, int32_t t) {
+    return !p->leaves_out || !p->leaves_out(in, t);
+}
+
+static inline struct partition_table partition_of(const struct partition *p, const struct batch *in,
+                                                  int32_t t) {
+    if (!partition_takes(p, in, t)) return (struct partition_table){0};
     int64_t per_bucket = in->lookups / BUCKETS_MAX;
     if (per_bucket < BUCKET_LOOKUPS) per_bucket = BUCKET_LOOKUPS;
     int log2 = bits_for(in->tables[t].lookups / per_bucket);
     int row_bits = bits_for(in->tables[t].rows);
     if (log2 > row_bits) log2 = row_bits;
-    struct partition_table p = {0, log2, row_bits - log2};
-    if (by == BUCKET_BY_RANGE) p.first = ((in->tables[t].rows - 1) >> p.shift) + 1;
-    if (by == BUCKET_BY_HASH) p.first = INT64_C(1) << log2;
-    return p; /* first: the number of buckets, until partition_prepare numbers them */
+    struct partition_table x = {0, log2, row_bits - log2};
+    if (p->by == BUCKET_BY_RANGE) x.first = ((in->tables[t].rows - 1) >> x.shift) + 1;
+    if (p->by == BUCKET_BY_HASH) x.first = INT64_C(1) << log2;
+    return x; /* first: the number of buckets, until partition_prepare numbers them */
 }
 
 static inline void partition_lay_out(struct partition *p, struct scratch *s, const struct batch *in,
-                                     int threads, enum bucket_by by) {
-    p->by = by;
-    p->buckets = 0;
-    for (int32_t t = 0; t < in->num_tables; t++) p->buckets += partition_of(in, t, by).first;
+                                     int threads, enum bucket_by by,
+                                     bool (*leaves_out)(const struct batch *, int32_t)) {
+    *p = (struct partition){.by = by, .leaves_out = leaves_out};
+    for (int32_t t = 0; t < in->num_tables; t++) {
+        p->buckets += partition_of(p, in, t).first;
+        p->lookups += partition_takes(p, in, t) ? in->tables[t].lookups : 0;
+    }
     p->table = scratch_take(s, in->num_tables, sizeof *p->table);
     p->table_of = scratch_take(s, p->buckets, sizeof *p->table_of);
     p->next = scratch_take(s, threads * p->buckets, sizeof *p->next);
     p->begin = scratch_take(s, p->buckets + 1, sizeof *p->begin);
-    p->entry = scratch_take(s, in->lookups, sizeof *p->entry);
+    p->entry = scratch_take(s, p->lookups, sizeof *p->entry);
 }
 
 /* Serial, O(buckets). */
 static inline void partition_prepare(const struct partition *p, const struct batch *in) {
     int64_t bucket = 0;
     for (int32_t t = 0; t < in->num_tables; t++) {
-        struct partition_table x = partition_of(in, t, p->by);
+        struct partition_table x = partition_of(p, in, t);
         int64_t last = bucket + x.first;
         x.first = bucket;
         p->table[t] = x;
         while (bucket < last) p->table_of[bucket++] = t;
     }
 }
+
+/* Where part `part` of `parts` begins that have equal numbers of lookups that are partitioned. */
+static inline int64_t partition_begin(const struct partition *p, const struct batch *in, int part,
+                                      int parts) {
+    int64_t k = part_begin(p->lookups, part, parts);
+    for (int32_t f = 0; f < in->num_features; f++) {
+        int64_t first = in->offsets[f * in->bags], n = in->offsets[(f + 1) * in->bags] - first;
+        if (!partition_takes(p, in, in->features[f].table)) continue;
+        if (k < n) return first + k;
+        k -= n;
+    }
+    return in->lookups;
+}
+
+static inline struct stretch partition_stretch_at(const struct partition *p, const struct batch *in,
+                                                  int64_t lo, int64_t hi) {
+    struct stretch s = stretch_at(in, lo, hi);
+    while (s.i < hi && !partition_takes(p, in, s.table)) s = stretch_at(in, s.end, hi);
+    return s;
+}
+
+/* As STRETCHES, of the lookups that are partitioned. */
+#define PARTITION_STRETCHES(s, p, in, lo, hi)                                                      \
+    struct stretch s = partition_stretch_at(p, in, lo, hi);                                        \
+    s.i < (hi);                                                                                    \
+    s = partition_stretch_at(p, in, s.end, hi)
 
 static inline uint32_t row_hash(int64_t row) {
     uint32_t h = (uint32_t)row * 0x9e3779b1u;
@@ -138,7 +175,7 @@ static inline void partition_scan(const struct partition *p, int threads) {
 ALWAYS_INLINE void partition_pass(const struct partition *p, const struct gather *g, int64_t lo,
                                   int64_t hi, const enum bucket_by by, uint32_t *next,
                                   void (*visit)(void *, struct lookup)) {
-    for (STRETCHES(s, g->in, lo, hi)) {
+    for (PARTITION_STRETCHES(s, p, g->in, lo, hi)) {
         struct partition_walk w = partition_walk_of(p, g, s.table, by, next);
         walk_stretch(g->in, s, visit, &w);
     }
@@ -146,8 +183,8 @@ ALWAYS_INLINE void partition_pass(const struct partition *p, const struct gather
 
 ALWAYS_INLINE void partition_build_by(const struct partition *p, const struct gather *g,
                                       const enum bucket_by by, int thread, int threads) {
-    int64_t lo = part_begin(g->in->lookups, thread, threads);
-    int64_t hi = part_begin(g->in->lookups, thread + 1, threads);
+    int64_t lo = partition_begin(p, g->in, thread, threads);
+    int64_t hi = partition_begin(p, g->in, thread + 1, threads);
     uint32_t *next = partition_clear(p, thread);
     partition_pass(p, g, lo, hi, by, next, partition_count);
     partition_scan(p, threads);
