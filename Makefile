@@ -11,7 +11,8 @@
 #| make figures   figures for a paper (PDF), from a saved result
 #| make compare   two saved results: A=old.json B=new.json; exit status 3 if something got slower
 #| make peers     PyTorch and FBGEMM beside the kernels, on the same batches in the same run; installs
-#|                both into build/peers/venv (several GB, once); variables as for bench
+#|                both into build/peers/venv (several GB, once); variables as for bench. Where nothing
+#|                is chosen, a second run has FBGEMM and kernels on one thread: OUT/peers-1-thread/
 #| make bench-compilers  the CPU kernels as each of COMPILERS="gcc clang" builds them, taking turns in
 #|                one run: ratios, and whether the bits are the same; variables as for bench
 #| make sweep     is cpu_fused the fastest everywhere? Some 110 points over row width, bag length, skew,

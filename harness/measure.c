@@ -22,9 +22,7 @@ static void *must(void *p) {
 
 static int64_t index_bytes(const struct workload *w) {
     int64_t bytes = 0;
-    for (int k = 0; k < w->ring; k++)
-        bytes +=
-            w->batches[k].lookups * (int64_t)(sizeof(struct row_lookup) + sizeof(struct row_run));
+    for (int k = 0; k < w->ring; k++) bytes += row_index_bytes(&w->batches[k]);
     return bytes;
 }
 

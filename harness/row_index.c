@@ -15,6 +15,13 @@ static void *must(void *p) {
     return p;
 }
 
+/* Twice: glibc's qsort is a merge sort, which has a copy of all that it sorts. The runs come when
+ * the copy is gone, and are no larger. */
+int64_t row_index_bytes(const struct batch *in) {
+    _Static_assert(sizeof(struct row_run) <= sizeof(struct row_lookup), "a run fits in the copy");
+    return (in->lookups + 1) * 2 * (int64_t)sizeof(struct row_lookup);
+}
+
 struct row_index row_index_build(const struct batch *in) {
     struct row_index x = {0};
     x.lookup = must(malloc((size_t)(in->lookups + 1) * sizeof *x.lookup));

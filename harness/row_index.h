@@ -30,6 +30,8 @@ struct row_index {
     struct row_run *run;       /* [rows + 1]; the last one closes the list */
 };
 
+/* Most bytes that row_index_build has allocated at one time. */
+int64_t row_index_bytes(const struct batch *in);
 /* Aborts when out of memory. */
 struct row_index row_index_build(const struct batch *in);
 void row_index_free(struct row_index *x);

@@ -20,7 +20,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "reports"))
-from results import ResultError
+from results import ResultError, Sample
 
 PEERS = ("torch_sparse", "torch_dense", "fbgemm")
 PINNED = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}  # as build/bench does by itself
@@ -30,9 +30,9 @@ IN_FAVOUR = {
     "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 62),
     # Without it FBGEMM reads another copy of what cpuinfo found than cpuinfo wrote: see README.md.
     "TORCH_USE_RTLD_GLOBAL": "1"}
-CEILINGS = ("copy_gbs", "rmw_gbs", "pingpong_ns")  # measured before a kernel's sample
+CEILINGS = ("copy_gbs", "rmw_gbs", "gather_gbs", "pingpong_ns")  # measured before a kernel's sample
 SHARED = ("tables", "rows", "dim", "alpha", "in_bag_duplicates", "bags", "empty_bags",
-          "longest_bag")  # facts of the batch
+          "longest_bag", "line_mib", "gather_mib")  # facts of the batch
 
 
 class Program:
@@ -213,6 +213,10 @@ def complete(others, own):
         row |= {k: same[0][k] for k in same[0] if k in SHARED or k.startswith("run_lookups")}
         row["share_copy"] = row["traffic_gbs"] / row["copy_gbs"]
         row["share_rmw"] = row["traffic_gbs"] / row["rmw_gbs"]
+        roof = Sample(row["real_time"], "", "", row).roof()
+        if roof:
+            row["roof_ms"] = max(roof) * row["lookups"] / 1e6
+            row["share_roof"] = row["roof_ms"] / row["real_time"]
         row["label"] += f" placement={word(same[0], 'placement')}"
 
 

@@ -104,8 +104,8 @@ def match(old, new):
 
 def context_notes(old, new):
     """What else changed between the runs and could explain a difference."""
-    keys = ("emb_cpu", "emb_threads", "emb_compiler", "emb_flags", "emb_thp", "emb_virtualised",
-            "emb_gpu", "emb_gpu_driver", "emb_nvcc")
+    keys = ("emb_cpu", "emb_isa", "emb_threads", "emb_compiler", "emb_flags", "emb_thp",
+            "emb_virtualised", "emb_gpu", "emb_gpu_driver", "emb_nvcc")
     return [f"note: {k[4:]} differs: {old.context.get(k)} -> {new.context.get(k)}"
             for k in keys if old.context.get(k) != new.context.get(k)]
 

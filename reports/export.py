@@ -10,13 +10,16 @@ import os
 import re
 import sys
 from dataclasses import dataclass
+from itertools import accumulate
 
 from results import DENSE_NOTE, STAGES, Arguments, ResultError, family, load, quartiles
-from style import ROOF_COLOURS, STAGE_COLOURS, colour, marker, nice_range, number, wrap
+from style import (ROOF_COLOURS, STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, number,
+                   wrap)
 
 KEYS = ("workload", "rule", "kernel", "mode", "operation", "check")
 NO_COUNTERS = {"repetitions", "repetition_index", "family_index", "per_family_instance_index",
                "iterations", "real_time", "cpu_time"}
+WHOLE = "whole step"  # the bar of a sample without stages, as a peer's
 STAGE_CUT = 4.0  # a bar longer than this many times its panel's median is cut, and says so
 ROOF_KERNELS = 3  # the fastest, in a panel of the roofline
 ROOF_LINES = 2.3  # its two terms above them, and some room
@@ -115,10 +118,11 @@ def dot_figure(result, groups, stem, script, subject, values, place):
     numbers = [v for b in blocks for row in b[1:] for v in row[1:]]
     low, high = nice_range(numbers + [v for b in lines for row in b for v in row[2:]])
     width = max(len(part) for row in lines[0] for part in row[1].split("\\n"))
+    key = 26 * (len(blocks) + 2) + 60  # the legend is higher than the dots of a single group
     return Figure(script, os.path.basename(stem), common(result, groups, subject) | {
         "data": write_tsv(stem + ".tsv", blocks), "lines": write_tsv(stem + "-lines.tsv", lines),
         "low": low, "high": high, "label_width": width,
-        "height": 150 + len(groups) * (16 * len(blocks) + 22)})
+        "height": 150 + max(len(groups) * (16 * len(blocks) + 22), key)})
 
 
 def throughput(result, groups, stem):
@@ -133,24 +137,35 @@ def memory(result, groups, stem):
                       lambda g, p: (g.median("persistent_mib", p),))
 
 
+def stage_ends(sample):
+    """Where its stages end, as shares of its time; last, the end of a whole step that has none."""
+    ends = [*accumulate((sample.get(f"{s}_ms") or 0.0) / sample.ms for s in STAGES)]
+    return [*ends, ends[-1] or 1.0]
+
+
 def stage_panel(group):
     """One panel, its title first, and where its axis ends. A row is a kernel's median repetition:
-    y, label, the edges of the four stages (five numbers) and where the text about the total
-    stands, in ns per lookup, the text."""
+    y, label, the edges of the four stages and of the whole step (six numbers) and where the text
+    about the total stands, in ns per lookup, the text."""
     rows, measured = [], sorted(group.measured(), key=lambda s: s.kernel.index)
     totals = [s.typical().get("ns_per_lookup") or 0.0 for s in measured]
     usual = [t for t in totals if t <= STAGE_CUT * quartiles(totals)[1]]
     cut = max(usual, default=1.0) or 1.0
     for y, (s, total) in enumerate(zip(measured, totals)):
-        sample = s.typical()
-        edges, lookups = [0.0], sample.get("lookups")
-        for stage in STAGES:
-            ms = sample.get(f"{stage}_ms") or 0.0
-            edges.append(edges[-1] + (ms * 1e6 / lookups if lookups else 0.0))
         text = number(total) + (" (cut)" if total > cut else "")
-        rows.append([y, s.kernel.label + s.mark(), *(min(e, cut) for e in edges),
-                     min(total, cut), text])
+        rows.append([y, s.kernel.label + s.mark(), 0.0,
+                     *(min(e * total, cut) for e in stage_ends(s.typical())), min(total, cut), text])
     return [[-1, wrap(group.workload, 44, "\\n")], *rows], cut * 1.32
+
+
+def stage_names(panels):
+    """What the bars consist of: stages, and whole steps where there are any."""
+    return [*STAGES, *[WHOLE] * any(row[7] > row[6] for p in panels for row in p[1:])]
+
+
+def legend(names, shades):
+    """Variables of what stands above panels: all shades, and the names of those that occur."""
+    return {"names": " ".join(f'"{n}"' for n in names), "shades": " ".join(shades)}
 
 
 def grid(titles, labels, depth):
@@ -167,13 +182,13 @@ def stages(result, groups, stem):
         "data": write_tsv(stem + ".tsv", panels), "ends": " ".join(f"{e:.6g}" for e in ends),
         **grid([p[0][1] for p in panels], [row[1] for p in panels for row in p[1:]],
                max(len(p) - 1 for p in panels)),
-        "shades": " ".join(STAGE_COLOURS), "names": " ".join(STAGES)})
+        **legend(stage_names(panels), (*STAGE_COLOURS, WHOLE_COLOUR))})
 
 
 def roof_panel(group):
-    """One panel in three parts: its title and the terms of the roof (y, label, ns per lookup, whether it
-    is the shorter, text); its fastest kernels (y, label, end of the index stage, end of the step, roof of
-    its own samples, text); where the axis ends. None without a roof."""
+    """One panel in three parts: its title and the terms of the roof (y, label, ns per lookup, whether
+    it is the shorter, text); its fastest kernels (y, label, end of the index stage, end of the others,
+    end of a whole step, roof of its own samples, text); where the axis ends. None without a roof."""
     lazy = [s for s in group.measured() if s.operation == "lazy" and s.median("share_roof")]
     shown = sorted(lazy, key=lambda s: s.median("ns_per_lookup"))[:ROOF_KERNELS]
     roofs = [roof for s in shown for roof in (x.roof() for x in s.samples) if roof]
@@ -187,11 +202,12 @@ def roof_panel(group):
     cut = max(t for t in totals if t <= STAGE_CUT * totals[0])
     rows = []
     for y, (s, total) in enumerate(zip(shown, totals)):
-        share, sample = s.median("share_roof"), s.typical()
-        index = (sample.get("index_ms") or 0.0) / sample.ms * total
+        share, (index, *_, stages_end, _) = s.median("share_roof"), stage_ends(s.typical())
+        end = min(total, cut)
         text = f"{number(total)} · {100 * share:.0f} %" + (" (cut)" if total > cut else "")
-        rows.append([y + ROOF_LINES, s.kernel.label, min(index, cut), min(total, cut), share * total, text])
-    return lines, rows, 1.4 * max(cut, *terms, *(row[4] for row in rows))
+        rows.append([y + ROOF_LINES, s.kernel.label, min(index * total, cut), end if stages_end else 0.0,
+                     end, share * total, text])
+    return lines, rows, 1.4 * max(cut, *terms, *(row[5] for row in rows))
 
 
 def roofline(result, groups, stem):
@@ -201,11 +217,13 @@ def roofline(result, groups, stem):
         return None
     lines, data, ends = zip(*panels)
     labels = [row[1] for p in panels for row in (*p[0][1:], *p[1])]
+    whole = any(row[4] > row[3] for rows in data for row in rows)
+    names = ["index", "rest of the step", "roof: its longer term", "its shorter term", *[WHOLE] * whole]
     return Figure("roofline", os.path.basename(stem), common(result, groups, "distance from the roof") | {
         "data": write_tsv(stem + ".tsv", data), "lines": write_tsv(stem + "-lines.tsv", lines),
         "ends": " ".join(f"{e:.6g}" for e in ends), "groups": len(panels), "footnote": ROOF_NOTE,
         **grid([block[0][1] for block in lines], labels, ROOF_LINES + max(map(len, data))),
-        "shades": " ".join((STAGE_COLOURS[0], STAGE_COLOURS[-1], *ROOF_COLOURS))})
+        **legend(names, (STAGE_COLOURS[0], STAGE_COLOURS[-1], *ROOF_COLOURS, WHOLE_COLOUR))})
 
 
 def ceiling_mlookups(group, place, key):

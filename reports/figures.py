@@ -11,9 +11,9 @@ import os
 import sys
 
 from export import (by_alpha, by_rule, ceiling_mlookups, kernels_of, series_of, slug,
-                    stage_panel)
-from results import DENSE_NOTE, STAGES, Arguments, ResultError, load
-from style import STAGE_COLOURS, colour, marker, nice_range, wrap
+                    stage_names, stage_panel)
+from results import DENSE_NOTE, Arguments, ResultError, load
+from style import STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, wrap
 
 WIDTH = 5.7  # inches; the legend beside the panels makes it the 7 of a page
 GREY = "#777777"
@@ -138,13 +138,13 @@ def stages(plt, result, groups):
     """A bar per kernel from stage to stage, a panel per workload; see export.stage_panel."""
     deep = max(len(g.measured()) for g in groups)
     figure, axes = panels(plt, len(groups), 2, 0.45 + 0.17 * deep)
-    for ax, group in zip(axes, groups):
-        (head, *rows), end = stage_panel(group)
-        for i, stage in enumerate(STAGES):
+    drawn, ends = zip(*(stage_panel(g) for g in groups))
+    for ax, (head, *rows), end in zip(axes, drawn, ends):
+        for i, (name, shade) in enumerate(zip(stage_names(drawn), (*STAGE_COLOURS, WHOLE_COLOUR))):
             ax.barh([r[0] for r in rows], [r[3 + i] - r[2 + i] for r in rows],
-                    left=[r[2 + i] for r in rows], color=STAGE_COLOURS[i], label=stage, height=0.7)
+                    left=[r[2 + i] for r in rows], color=shade, label=name, height=0.7)
         for row in rows:
-            ax.text(row[7] + end * 0.01, row[0], row[8], va="center", fontsize=6)
+            ax.text(row[8] + end * 0.01, row[0], row[9], va="center", fontsize=6)
         ax.set_yticks([r[0] for r in rows], [r[1] for r in rows])
         ax.set(xlim=(0, end), ylim=(deep - 0.5, -0.5), title=head[1].replace("\\n", "\n"))
         ax.grid(False, axis="y")

@@ -10,6 +10,8 @@ height = top + rows * below + foot
 load "style.gp"
 margin = (9.0 * label_width + 30) / width
 half = 0.36
+# For x of a box: what took no time is not drawn, not even as a hairline.
+zero(from, to) = to > from ? 0 : NaN
 unset key
 level = 1 - 78.0 / height
 set yrange [depth - 0.5:-0.5 - lines_above]

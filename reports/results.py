@@ -195,7 +195,7 @@ class Result:
         if c.get("emb_gpu"):
             parts.insert(0, str(c["emb_gpu"]))
         if c.get("emb_threads"):
-            parts.append(f"{c['emb_threads']} threads")
+            parts.append(f"{c['emb_threads']} thread" + "s" * (str(c["emb_threads"]) != "1"))
         if str(c.get("emb_virtualised", "")).lower() not in ("", "0", "no", "none", "false"):
             parts.append("virtual machine")
         if c.get("emb_note"):

@@ -3,9 +3,8 @@
 # binds, below them the fastest kernels with the roof measured beside their own samples as a mark.
 below_axis = "ns per lookup (median), % = roof / time"
 load "panels.gp"
-names = '"index" "rest of the step" "roof: its longer term" "its shorter term"'
-starts = "-305 -210 -35 180"
-do for [s = 1:4] {
+starts = words(names) > 4 ? "-385 -290 -115 100 275" : "-305 -210 -35 180"
+do for [s = 1:words(names)] {
     place = 0.5 + real(word(starts, s)) / width
     set object s rectangle at screen place, level size screen 22.0 / width, 12.0 / height \
         fillcolor rgb word(shades, s) fillstyle solid noborder
@@ -16,11 +15,13 @@ do for [i = 0:groups - 1] {
     eval panel(i)
     plot for [s = 1:2] data index i using (0):1:(s == 1 ? 0 : $3):(column(s + 2)) \
              :($1 - half):($1 + half):ytic(2) with boxxyerror lc rgb word(shades, s) notitle, \
+         data index i using (zero($4, $5)):1:4:5:($1 - half):($1 + half) \
+             with boxxyerror lc rgb word(shades, 5) notitle, \
          for [s = 0:1] lines index i every ::1 using (0):1:(0):($4 == s ? $3 : 0) \
              :($1 - half):($1 + half):ytic(2) with boxxyerror lc rgb word(shades, s + 3) notitle, \
-         data index i using 5:($1 - half - 0.1):(0):(2 * half + 0.2) with vectors nohead lw 3.5 \
+         data index i using 6:($1 - half - 0.1):(0):(2 * half + 0.2) with vectors nohead lw 3.5 \
              lc rgb word(shades, 3) notitle, \
-         data index i using 4:1:(" ".strcol(6)) with labels left font face.",11" \
+         data index i using 5:1:(" ".strcol(7)) with labels left font face.",11" \
              textcolor rgb ink notitle, \
          lines index i every ::1 using 3:1:(" ".strcol(5)) with labels left font face.",11" \
              textcolor rgb ink notitle, \

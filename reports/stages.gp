@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-# Where the time goes: a panel per workload, a bar per kernel, its stages from left to right. A bar
-# that would dwarf the others is cut and says so.
+# Where the time goes: a panel per workload, a bar per kernel, its stages from left to right, or the
+# whole step where there are none. A bar that would dwarf the others is cut and says so.
 below_axis = "ns per lookup (median repetition)"
 load "panels.gp"
-do for [s = 1:4] {
-    place = 0.5 + (s - 3) * 110.0 / width
+do for [s = 1:words(names)] {
+    place = 0.5 + (s - 1 - words(names) / 2.0) * 110.0 / width
     set object s rectangle at screen place, level size screen 22.0 / width, 12.0 / height \
         fillcolor rgb word(shades, s) fillstyle solid noborder
     set label s + 1 word(names, s) at screen place + 18.0 / width, level textcolor rgb ink
@@ -14,10 +14,10 @@ do for [i = 0:groups - 1] {
     eval panel(i)
     plot data index i every ::1 using (0):1:(0):(0):($1 - half):($1 + half):ytic(2) \
              with boxxyerror notitle, \
-         for [s = 1:4] data index i every ::1 \
-             using (0):1:(column(s + 2)):(column(s + 3)):($1 - half):($1 + half) \
-             with boxxyerror lc rgb word(shades, s) notitle, \
-         data index i every ::1 using 8:1:(" ".strcol(9)) with labels left font face.",11" \
+         for [s = 1:5] data index i every ::1 \
+             using (zero(column(s + 2), column(s + 3))):1:(column(s + 2)):(column(s + 3)) \
+             :($1 - half):($1 + half) with boxxyerror lc rgb word(shades, s) notitle, \
+         data index i every ::1 using 9:1:(" ".strcol(10)) with labels left font face.",11" \
              textcolor rgb ink notitle, \
          data index i every ::0::0 using (0):(-0.5 - lines_above / 2):2 with labels left \
              textcolor rgb ink notitle

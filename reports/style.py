@@ -15,6 +15,8 @@ COLOURS = ((6, "#0072b2"), (7, "#d55e00"), (4, "#009e73"), (8, "#cc79a7"),
 MARKERS = ((7, "o"), (5, "s"), (9, "^"), (13, "D"), (11, "v"), (15, "p"), (3, "X"))
 # Stages have lightness, not hue: their colours are no kernel's.
 STAGE_COLOURS = ("#cccccc", "#8f8f8f", "#a6cbe3", "#2f6f9f")
+# After those of stages: a step that is not divided.
+WHOLE_COLOUR = "#555555"
 # The roof's longer and shorter term.
 ROOF_COLOURS = ("#c8553d", "#efc9bf")
 

@@ -276,6 +276,26 @@ static void device_memory_as_declared(void **state) {
     builder_free(&b);
 }
 
+/* Of so many lookups that to forget the copy which qsort has would be more than SLACK. */
+static void index_as_required(void **state) {
+    (void)state;
+    if (WITH_SANITIZER) skip();
+    if (memory_watch().before < 0) skip();
+    struct builder b;
+    builder_begin(&b, 33, true);
+    builder_feature(&b, builder_table(&b, 60000, 1), POOL_SUM, -1);
+    builder_random_bags(&b, 100000, 30);
+    builder_finish(&b);
+    struct memory_watch w = memory_watch();
+    struct row_index index = row_index_build(&b.in);
+    int64_t observed = memory_watch_peak(w), required = row_index_bytes(&b.in);
+    if (observed > required + SLACK)
+        fail_msg("%lld bytes became resident, %lld are required", (long long)observed,
+                 (long long)required);
+    row_index_free(&index);
+    builder_free(&b);
+}
+
 enum { HOARD = 16 << 20 };
 
 /* Touches far more than it declares. (Not from malloc, which may have pages left.) */
@@ -322,6 +342,7 @@ int main(void) {
         add_test(name, caught, NULL, (const void *)i);
     }
     add_test("caught: a hoarder", hoarder_caught, NULL, NULL);
+    add_test("the index takes what is required for it", index_as_required, NULL, NULL);
     add_test("caught: cudaMalloc", caught_on_device, NULL, NULL);
     add_kernel_tests("never allocates", never_allocates, NULL);
     add_kernel_tests_on(ON_HOST, "resident as declared", resident_as_declared, NULL);

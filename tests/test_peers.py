@@ -50,7 +50,8 @@ say(workload="w", rule="sgd", text="words", ring=3, seed=42, tables=[[10, 4]],
 for line in sys.stdin:
     if line.startswith("sample"):
         say(**row("cpu_fused", 1.5, LABEL + " placement=same", copy_gbs=10.0, rmw_gbs=5.0,
-                  pingpong_ns=40, bags=7, repetition_index=int(line.split()[2])))
+                  pingpong_ns=40, bags=7, repetition_index=int(line.split()[2]), gather_gbs=20.0,
+                  line_mib=4e6 / 2**20, gather_mib=8e6 / 2**20))
     elif line.startswith("next"):
         say(refused={refused})
         break
@@ -139,6 +140,7 @@ def test_the_result_is_one_that_reports_read(folder):
     equal(result.context["emb_peer_fbgemm_sgd"], "another formula")
     peer = result.series[1]
     equal((peer.median("copy_gbs"), peer.median("share_rmw"), peer.median("bags")), (10.0, 0.4, 7.0))
+    equal([round(peer.median(k), 9) for k in ("gather_gbs", "roof_ms", "share_roof")], [20.0, 0.8, 0.8])
     equal(peer.samples[0].placement, "same")
     equal(result.context["emb_env"], {"OMP_NUM_THREADS": "2", "OMP_PROC_BIND": "true",
                                       "TORCH_USE_RTLD_GLOBAL": "1", "THP_MEM_ALLOC_ENABLE": "1"})
@@ -146,7 +148,8 @@ def test_the_result_is_one_that_reports_read(folder):
     table = subprocess.run([sys.executable, os.path.join(REPORTS, "table.py"),
                             os.path.join(out, "bench.json")], text=True, capture_output=True,
                            check=False)
-    assert "fbgemm" in table.stdout, table.stderr
+    row = next(x.split() for x in table.stdout.splitlines() if x.startswith("  fbgemm "))
+    equal(row[7], "80.0")  # % roof
 
 
 def test_other_ids_end_the_run(folder):

@@ -6,6 +6,7 @@ import copy
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ GOLDEN = os.path.join(HERE, "golden", "results.json")
 sys.dont_write_bytecode = True
 sys.path[:0] = [REPORTS, os.path.join(HERE, "golden")]
 import compare
+import export
 import make_results
 import results
 import tap
@@ -106,7 +108,14 @@ def test_stages_are_those_of_the_median_repetition(folder):
     run("export.py", save(data, folder, "s.json"), folder)
     text = contents(folder, ".tsv")["stages-rowwise_adagrad-cold.tsv"].decode()
     line = next(x.split("\t") for x in text.splitlines() if "sort, fused" in x)
-    equal(line[2:], ["0", "0.5", "0.5", "0.5", "3", "3", '"3.00"'])
+    equal(line[2:], ["0", "0.5", "0.5", "0.5", "3", "3", "3", '"3.00"'])
+
+
+def test_one_thread_is_singular(folder):
+    data = golden()
+    data["context"]["emb_threads"] = "1"
+    out = run("table.py", save(data, folder, "one.json")).stdout
+    assert out.startswith("Synthetic CPU, 1 thread, synthetic"), out[:80]
 
 
 def test_baseline_is_the_trait_and_not_a_name(folder):
@@ -276,11 +285,32 @@ def test_roofline_by_hand(folder):
     equal(read("rowwise_adagrad-cold-lines")[1:], [["0", '"roof: random rows"', "1", "1", '"1.00"'],
                                                    ["1", '"roof: gather"', "4", "0", '"4.00"']])
     first, *others = read("rowwise_adagrad-cold")
-    equal(first, ["2.3", '"sort, reduce, update"', "2", "8", "4", '"8.00 · 50 %"'])
-    equal([(x[1], *x[2:]) for x in others], [(f'"{label}"', "0", "8", "4", '"60.0 · 7 % (cut)"')
+    equal(first, ["2.3", '"sort, reduce, update"', "2", "8", "8", "4", '"8.00 · 50 %"'])
+    equal([(x[1], *x[2:]) for x in others], [(f'"{label}"', "0", "8", "8", "4", '"60.0 · 7 % (cut)"')
                                              for label in ("atomic scatter", "row owner")])
     row = next(x.split() for x in run("table.py", path).stdout.splitlines() if x.startswith("  cpu_sort"))
     equal(row[7], "50.0")
+
+
+def test_a_step_without_stages_is_one_bar(folder):
+    data = golden()
+    for r in rows_of(data, "kernel=cpu_sort"):
+        for stage in results.STAGES:
+            del r[f"{stage}_ms"]
+        r.update(real_time=2, ns_per_lookup=2, share_roof=0.5)  # the fastest, and so in the roofline
+    divided, whole = (
+        {f.script: f.variables for f in export.figures(results.load(path), folder, "cold")}
+        for path in (GOLDEN, save(data, folder, "whole.json")))
+    for name, end in (("stages", ["0"] * 5 + ["2", "2", '"2.00"']),
+                      ("roofline", ["0", "0", "2", "1", '"2.00 · 50 %"'])):
+        assert "whole step" not in divided[name]["names"] and '"whole step"' in whole[name]["names"]
+        text = contents(folder, ".tsv")[f"{name}-rowwise_adagrad-cold.tsv"].decode()
+        rows = [x.split("\t") for x in text.splitlines() if "sort, reduce" in x]
+        equal([row[2:] for row in rows], [end] * len(make_results.WORKLOADS))
+    if shutil.which("gnuplot"):
+        equal(run("plots.py", os.path.join(folder, "whole.json"), folder).returncode, 0)
+        for name, svg in contents(folder, ".svg").items():
+            equal(svg.count(b"whole step"), int(name.startswith(("stages", "roofline"))))
 
 
 def test_older_results_have_no_roof(folder):
@@ -324,6 +354,24 @@ def test_plots_of_failures_and_other_operations(folder):
     svg = contents(folder, ".svg")["throughput-adam-cold.svg"].decode()
     assert "FAILED, not drawn: cpu_hash on trace/hashed_bigrams" in svg
     assert "dense gradient†" in svg and results.DENSE_NOTE in svg
+
+
+def test_the_legend_of_one_workload_is_one_column(folder):
+    if not shutil.which("gnuplot"):
+        raise tap.Skip("no gnuplot")
+    for count in (3, 5, 12):
+        name, data = "zipf/alpha:0.6", make_results.result(rules=("adam",))
+        rows = rows_of(data, f"workload={name}", "mode=cold")
+        again = [dict(r, label=r["label"].replace(" mode=", "_again mode=")) for r in rows]
+        kernels = list(dict.fromkeys(results.words(r)["kernel"] for r in rows + again))[:count]
+        data["benchmarks"] = [r for r in rows + again if results.words(r)["kernel"] in kernels]
+        done = run("plots.py", save(data, folder, "one.json"), folder)
+        equal((done.returncode, done.stderr), (0, ""))
+        for figure, lines in (("throughput", 2), ("memory", 1)):
+            svg = contents(folder, ".svg")[f"{figure}-adam-cold.svg"].decode()
+            assert results.DENSE_NOTE in svg
+            left = re.findall(r'translate\(([\d.]+),[^>]* font-size="13.00"  text-anchor="start"', svg)
+            equal((len(left), len(set(left))), (lines + count, 1))
 
 
 def test_missing_gnuplot_is_one_line(folder):
@@ -370,6 +418,15 @@ def test_compare_same_and_faster(folder):
     done = run("compare.py", GOLDEN, slowed(folder, 0.8, "kernel=cpu_sort"))
     equal(done.returncode, 0)
     assert "6 FASTER, 30 SAME" in done.stdout
+
+
+def test_compare_says_what_else_changed(folder):
+    data = golden()
+    data["context"] |= {"emb_isa": "avx512", "emb_thp": "never"}
+    out = run("compare.py", GOLDEN, save(data, folder, "isa.json")).stdout
+    equal([x for x in out.splitlines() if x.startswith("note: ")],
+          ["note: isa differs: None -> avx512", "note: thp differs: always -> never"])
+    assert "same machine and build settings" in run("compare.py", GOLDEN, GOLDEN).stdout
 
 
 def slowed(folder, factor, *words):
