@@ -184,7 +184,7 @@ static int64_t five_hot(int64_t i) {
 /* Runs on both sides of the length from which a kernel may split them. */
 static void long_runs(struct builder *b, int32_t n) {
     b->weighted = n > 1;
-    one(b, 1100, 70, POOL_SUM);
+    one(b, 30000, 70, POOL_SUM);
     bags_of(b, 100, 450 / b->smaller, five_hot);
     if (n == 3) builder_feature(b, 0, POOL_NONE, 2);
     if (n == 3) bags_of(b, 40, 5, five_hot);
@@ -197,21 +197,45 @@ static int64_t one_in_four(int64_t i) {
 
 static void long_run_alone(struct builder *b, int32_t n) {
     b->weighted = n;
-    one(b, 1100, 35, POOL_SUM);
+    one(b, 13000, 35, POOL_SUM);
     bags_of(b, 1200 / b->smaller, 20, one_in_four);
 }
 
 /* So many lookups of so few rows that a kernel may keep those apart; one is padding to a feature. */
 static void hot_rows(struct builder *b, int32_t n) {
     b->weighted = n == 2;
-    one(b, 1100, 70, n == 3 ? POOL_NONE : POOL_SUM);
+    one(b, 5000, 70, n == 3 ? POOL_NONE : POOL_SUM);
     bags_of(b, 150 / b->smaller, 20, five_hot);
     builder_feature(b, 0, POOL_MEAN, -1);
     bags_of(b, 100 / b->smaller, 16, five_hot);
-    builder_feature(b, builder_table(b, 1100, 16), POOL_SUM, 3);
+    builder_feature(b, builder_table(b, 5000, 16), POOL_SUM, 3);
     bags_of(b, 70 / b->smaller, 30, five_hot);
     one(b, 3, 64, POOL_SUM);
     builder_random_bags(b, 150 / b->smaller, 12);
+}
+
+static int64_t of_300(int64_t i) {
+    return i * 7919 % 300;
+}
+
+static int64_t of_3000(int64_t i) {
+    return i * 7919 % 3000;
+}
+
+/* Tables of so few rows, looked up so often, that a kernel may keep a sum for each: with so many
+ * lookups that it may do so in parts, with sums beyond a core's L2 cache, and with neither. */
+static void small_tables(struct builder *b, int32_t n) {
+    b->weighted = n == 2;
+    one(b, 300, 19, n == 3 ? POOL_NONE : POOL_SUM);
+    bags_of(b, 1800 / b->smaller, 20, of_300);
+    builder_feature(b, 0, POOL_MEAN, -1);
+    bags_of(b, 2100 / b->smaller, 16, of_300);
+    one(b, 3000, 64, POOL_SUM);
+    bags_of(b, 700 / b->smaller, 10, of_3000);
+    builder_feature(b, builder_table(b, 300, 16), POOL_SUM, 7);
+    bags_of(b, 300 / b->smaller, 10, of_300);
+    one(b, 20000, 8, POOL_SUM);
+    builder_random_bags(b, 300 / b->smaller, 12);
 }
 
 static int64_t of_50(int64_t i) {
@@ -361,6 +385,9 @@ const struct shape shapes[] = {
     {"hot rows", hot_rows, 1, EXACT_AND_REAL},
     {"hot rows, weighted", hot_rows, 2, EXACT_AND_REAL},
     {"hot rows, no pooling", hot_rows, 3, EXACT_AND_REAL},
+    {"small tables", small_tables, 1, EXACT_AND_REAL},
+    {"small tables, weighted", small_tables, 2, EXACT_AND_REAL},
+    {"small tables, no pooling", small_tables, 3, EXACT_AND_REAL},
     {"single giant bag", giant_bag, 20000, EXACT_AND_REAL},
     {"mean", mean, 0, EXACT_AND_REAL},
     {"weighted mean", weighted_mean, 0, EXACT_AND_REAL},

@@ -264,13 +264,13 @@ static int64_t hot_row_at(int64_t i) {
 }
 
 /* Real gradients, whose sum depends on the order; runs of up to 40,000 lookups, beyond any length
- * from which a kernel may split them; several tables, poolings and weights. */
+ * from which a kernel may split them; several tables, of many rows and few, poolings and weights. */
 static void build_for_determinism(struct builder *b, const struct kernel *kernel) {
     enum { LOOKUPS = 63000, PER_BAG = 30 };
     builder_begin(b, 12, false);
     b->smaller = builder_smaller(kernel);
     b->weighted = true;
-    int32_t t = builder_table(b, 1000, 19);
+    int32_t t = builder_table(b, 30000, 19);
     builder_feature(b, t, POOL_SUM, -1);
     for (int64_t q = 0; q < LOOKUPS / PER_BAG / b->smaller; q++) {
         int64_t ids[PER_BAG];
@@ -282,7 +282,7 @@ static void build_for_determinism(struct builder *b, const struct kernel *kernel
     builder_feature(b, t, POOL_MEAN, -1);
     builder_random_bags(b, 50, 20);
     builder_feature(b, builder_table(b, 300, 33), POOL_SUM, -1);
-    builder_random_bags(b, 200, 30);
+    builder_random_bags(b, 2000 / b->smaller, 30);
     builder_finish(b);
 }
 
