@@ -33,10 +33,12 @@ struct adder {
 
 ALWAYS_INLINE void add_waiting_as(const struct adder *a, const struct gather_table *from, int32_t n,
                                   const int32_t dim) {
+    enum { SHORT = 128 }; /* a bag's longer row is prefetched once: the branch costs less then */
     for (int32_t k = 0; k < n; k++) {
         float c;
         int32_t ahead = k + ADDENDS_AHEAD;
-        if (ahead < a->waiting && a->wait[ahead].position != a->wait[ahead - 1].position)
+        if (ahead < a->waiting &&
+            (dim <= SHORT || a->wait[ahead].position != a->wait[ahead - 1].position))
             prefetch(gather_row(a->gather, from, a->wait[ahead].position, &c), dim);
         if (ahead < a->waiting && a->far) prefetch(a->sum + a->wait[ahead].number * a->stride, dim);
         const float *row = gather_row(a->gather, from, a->wait[k].position, &c);
