@@ -66,7 +66,9 @@ RECORDED ?= reports/results/zen5-2core
 readme: $(B)/embfuse
 	@$(B)/embfuse list --markdown | $(PYTHON) reports/section.py README.md kernels
 	@for s in standard traces; do \
-	     $(PYTHON) reports/table.py $(RECORDED)/$$s.json --overview --update README.md --section $$s && \
+	     $(PYTHON) reports/table.py $(RECORDED)/$$s.json --overview --update README.md --section $$s || exit 1; \
+	 done
+	@for s in standard traces roof; do [ ! -e $(RECORDED)/$$s.json ] || \
 	     $(PYTHON) reports/table.py $(RECORDED)/$$s.json --update $(RECORDED)/README.md --section $$s || exit 1; \
 	 done
 	@$(PYTHON) reports/plots.py $(RECORDED)/standard.json $(RECORDED)

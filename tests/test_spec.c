@@ -371,6 +371,7 @@ static const struct file_case file_cases[] = {
     {"datasets/zipf.spec", 1, 1, 10000000},
     {"datasets/mlperf-dlrm-v2.spec", 1, 26, 204184588},
     {"datasets/dynamicemb.spec", 1, 10, 16777210},
+    {"datasets/roof.spec", 4, 1, 4000000},
     {"datasets/smoke.spec", 7, 2, 10000},
 };
 enum { NUM_FILES = sizeof file_cases / sizeof file_cases[0] };
