@@ -77,6 +77,9 @@ readme: $(B)/embfuse
 	     >/dev/null || exit 1; done
 	@[ ! -e $(RECORDED)/ladder.json ] || \
 	     $(call report_ladder,$(RECORDED),ladder) --update README.md --section ladder >/dev/null
+	@[ ! -e $(RECORDED)/compilers.json ] || \
+	     $(PYTHON) reports/compilers.py --table $(RECORDED)/compilers.json | \
+	     $(PYTHON) reports/section.py $(RECORDED)/README.md compilers
 	@if [ -e $(RECORDED)/peers.json ]; then \
 	     $(PYTHON) reports/plots.py $(RECORDED)/peers.json $(B)/peers/plots >/dev/null && \
 	     cp $(B)/peers/plots/throughput-adagrad-cold.png $(RECORDED)/peers.png && \
