@@ -148,14 +148,6 @@ ALWAYS_INLINE struct row_arrays row_arrays(const struct rule_info info, const st
                                info.elem_states > 1 ? io->elem[1] + row * dim : w};
 }
 
-/* clang unrolls a short loop before it thinks of vectors, and then finds none: 2 times the time of a
- * row-wise rule. */
-#ifdef __clang__
-#define AS_VECTORS _Pragma("clang loop vectorize(enable) unroll(disable)")
-#else
-#define AS_VECTORS
-#endif
-
 /* Phase 1 of a rule: the reduction over a row, in VEC lanes whatever the machine, so that the order
  * of the sum does not depend on it. */
 ALWAYS_INLINE double row_reduce(const struct rule_step *step, struct row_arrays x, const float *g,
@@ -163,8 +155,11 @@ ALWAYS_INLINE double row_reduce(const struct rule_step *step, struct row_arrays 
     double acc[VEC] = {0};
     int32_t begin = 0;
     for (; begin + VEC <= dim; begin += VEC)
-        AS_VECTORS for (int32_t k = 0, d = begin; k < VEC; k++, d++) acc[k] +=
-            rule_reduce(step, (struct rule_elem){x.w[d], {x.s0[d], x.s1[d]}}, g[d]);
+#ifdef __clang__ /* which unrolls a short loop first, and then finds no vectors: 2 times the time */
+#pragma clang loop vectorize(enable) unroll(disable)
+#endif
+        for (int32_t k = 0, d = begin; k < VEC; k++, d++)
+            acc[k] += rule_reduce(step, (struct rule_elem){x.w[d], {x.s0[d], x.s1[d]}}, g[d]);
     for (int32_t k = 0, d = begin; d < dim; k++, d++)
         acc[k] += rule_reduce(step, (struct rule_elem){x.w[d], {x.s0[d], x.s1[d]}}, g[d]);
     for (int k = 0; k < 8; k++) acc[k] += acc[k + 8];
