@@ -155,9 +155,6 @@ ALWAYS_INLINE double row_reduce(const struct rule_step *step, struct row_arrays 
     double acc[VEC] = {0};
     int32_t begin = 0;
     for (; begin + VEC <= dim; begin += VEC)
-#ifdef __clang__ /* which unrolls a short loop first, and then finds no vectors: 2 times the time */
-#pragma clang loop vectorize(enable) unroll(disable)
-#endif
         for (int32_t k = 0, d = begin; k < VEC; k++, d++)
             acc[k] += rule_reduce(step, (struct rule_elem){x.w[d], {x.s0[d], x.s1[d]}}, g[d]);
     for (int32_t k = 0, d = begin; d < dim; k++, d++)
