@@ -17,11 +17,11 @@
 enum {
     SMALL_BYTES = 4 << 20, /* of accumulators of a table, at most */
     SMALL_NEAR = 1 << 19,  /* that are in L2: beyond, accumulators are prefetched */
-    /* Floats of a row, beyond SMALL_NEAR at most. Measured, against grouping: at 128 and 200 small
-     * tables gain 1.05 to 1.7 times, at 256 they gain or lose, at 512 they lose. */
+    /* Floats of a row, beyond SMALL_NEAR at most. Measured, times as fast as grouping: 0.94 to 1.55
+     * at 128 and 200, 0.7 to 1.07 at 256, 0.85 at 512. */
     SMALL_FAR_DIM = 200,
-    /* Lookups for each row, at least. Measured, against grouping: at 1 they break even where rows
-     * have 16 floats and lose where they have 64 and more; at 2 they gain 1.05 to 2.1 times. */
+    /* Lookups for each row, at least. Measured, times as fast as grouping: at 1, 1.07 to 1.17 where
+     * rows have 16 floats and 0.7 to 0.8 where they have 64; at 2, 1.06 to 2.1. */
     SMALL_LOOKUPS = 2,
     /* A table has as many slices as leave each of their accumulators MANY lookups, and more, down
      * to FEW, while one of them has more of the batch than one of PARTS: then threads would wait
