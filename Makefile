@@ -22,6 +22,8 @@
 #| make ladder    what each technique of cpu_fused is worth: its time without one / its time with all, on
 #|                the standard workloads; REPS=7 SEED= THREADS=
 #| make fuzz      fuzz the readers of untrusted files: FUZZ_SECONDS=60
+#| make mutants   change one line at a time of the kernels, the check and the oracle, and list the changes
+#|                that no test notices: MINUTES=20 FILES='kernels/cpu/*.h' SEED=1; OUT/mutants.txt
 #| make deps      install the Debian packages (as root), or name them: FOR=bench|test|ci
 #| make           build build/bench and build/embfuse only
 #| make clean

@@ -12,6 +12,7 @@ not compile in C, and leaves it to the user to rebuild the right objects: half a
 import argparse
 import collections
 import concurrent.futures
+import fcntl
 import filecmp
 import glob
 import os
@@ -25,83 +26,16 @@ import subprocess
 import sys
 import time
 
-TARGETS = ["kernels/**/*.h", "kernels/**/*.cuh", "kernels/*/*.c", "kernels/*/*.cu", "harness/check.c", "harness/oracle.c"]
+from mutate import BETWEEN, explained, mutants_of, read_reasons
+
+TARGETS = ["kernels/**/*.h", "kernels/**/*.cuh", "kernels/*/*.c", "kernels/*/*.cu", "harness/check.c",
+           "harness/oracle.c"]
 # Which tests judge a file, the fast ones first: those of the first prefix that fits.
-JUDGES = [("kernels/rules.h", ("oracle", "check*", "defects", "properties*", "kernels")),
+JUDGES = [("kernels/rules.h", ("oracle", "check*", "corners", "defects", "properties*", "kernels")),
           ("kernels/", ("defects", "properties*", "kernels")),
-          ("", ("check*", "oracle", "overflow", "defects"))]
+          ("", ("check*", "oracle", "corners", "overflow", "defects"))]
 REASONS = "tests/mutants.txt"
-BETWEEN = " ==> "  # the line before and after
 MEMORY = 12 << 30  # for data: a mutant may ask for anything
-
-# --- mutants: every operator is a pattern and its replacements
-OTHERS = {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=",
-          "!=": "==", "&&": "||", "||": "&&", "&": "|", "|": "&", "^": "|", "<<": ">>", ">>": "<<",
-          "+=": ("-=", "="), "-=": ("+=", "="), "*=": ("/=", "="), "/=": ("*=", "="), "|=": ("&=", "="), "&=": ("|=", "=")}
-BINARY = "|".join(sorted(map(re.escape, OTHERS), key=len, reverse=True))
-PLACE = r"(?:[\w>.*()&-]|\[[^\]]*\])+"  # what can be assigned to
-OPERATORS = [
-    (rf"(?<=\s)({BINARY})(?=\s|$)", lambda m: OTHERS[m[1]]),
-    (r"(?<![\w.])(\d+)(?![\w.])", lambda m: [str(int(m[1]) + k) for k in (1, -1) if int(m[1]) + k >= 0]),
-    (r"(?<![\w.])(\d+\.\d+f?)(?![\w.])", lambda m: f"({m[1]} + {m[1]} + 1)"),
-    (r"\+\+|--(?=\W)", lambda m: {"++": "--", "--": "++"}[m[0]]),
-    (r"\b(?:fabs|sqrt)f?\(", lambda m: "("),
-    (r"\bmin(64)?(?=\()|\bmax(64)?(?=\()", lambda m: m[0].translate(str.maketrans("inax", "axin"))),
-    (r"\btrue\b|\bfalse\b", lambda m: {"true": "false", "false": "true"}[m[0]]),
-    (r"(?<=[\s(&|])!(?=[\w(])", lambda m: ""),
-    (r"\[\w*[a-z]\w*\]", lambda m: "[0]"),
-    (r"\((\w+), (\w+)\)", lambda m: f"({m[2]}, {m[1]})"),
-    (r"\? ([^?:]+) : ([^?:;,]+)(?=[;,)])", lambda m: f"? {m[2]} : {m[1]}"),
-    (r"< ([\w>.-]+);", lambda m: f"< {m[1]} - 1;"),
-    (r"\b(if|while) (\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))",
-     lambda m: [f"{m[1]} ({k})" for k in ((0, 1) if m[1] == "if" else (0,))]),
-    (rf"^\s+(?:{PLACE} (?:[-+*/|&^]|<<|>>)?= [^;]*|(?!return|sizeof){PLACE}\(.*\)|\S*(?:\+\+|--)|break|continue);(?=$| \\)",
-     lambda m: ";"),
-]
-MASKED = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\])'|^[ \t]*#[^\n]*", re.S | re.M)
-
-Mutant = collections.namedtuple("Mutant", "path number before after")
-
-
-def entry(m):
-    """A mutant as reports and reasons name it: by the line's text, since numbers change."""
-    return f"{m.path}: {m.before.strip()}{BETWEEN}{m.after.strip()}"
-
-
-def mutants_of(path, text):
-    """Every mutant of a file, once. Comments, strings and preprocessor lines are left alone."""
-    masked = MASKED.sub(lambda m: re.sub(r"[^\n]", "\0", m[0]), text)
-    for number, (line, code) in enumerate(zip(text.split("\n"), masked.split("\n")), 1):
-        seen = {line}
-        for pattern, replacements in OPERATORS:
-            for m in re.finditer(pattern, code):
-                found = replacements(m)
-                for new in (found,) if isinstance(found, str) else found:
-                    after = line[:m.start()] + new + line[m.end():]
-                    if "\0" not in new and after not in seen:
-                        seen.add(after)
-                        yield Mutant(path, number, line, after)
-
-
-def read_reasons(path):
-    """{entry: reason}: a reason is the comment above its entries. An entry that ends in '==> *' is of any mutant of
-    the line."""
-    reasons, reason, last = {}, "", ""
-    with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(map(str.strip, file), 1):
-            if line.startswith("#"):
-                reason = f"{reason} {line[1:].strip()}" if last.startswith("#") else line[1:].strip()
-            elif line and (not reason or BETWEEN not in line):
-                sys.exit(f"mutants.py: {path}:{number}: not 'file: before{BETWEEN}after' below a comment with the reason")
-            elif line:
-                reasons[line] = reason
-            last = line
-    return reasons
-
-
-def explained(m, reasons):
-    return entry(m) in reasons or f"{m.path}: {m.before.strip()}{BETWEEN}*" in reasons
-
 
 # --- a tree that is built once, and then mutant by mutant
 class Tree:
@@ -114,7 +48,7 @@ class Tree:
         return os.path.join(self.folder, *path)
 
     def make(self, *targets):
-        """The compiler's errors, or None. Optimised little: the same rules of floating point, built in half the time."""
+        """The compiler's errors, or None. Optimised little, under the same rules of floating point: built sooner."""
         environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
         done = subprocess.run(["make", "-s", "-C", self.folder, "NVCC=", *targets,
                                "COMMON=-O1 -w -MMD -MP -fopenmp $(ARCH) $(FP) -I. -I$(B)"], capture_output=True,
@@ -137,43 +71,47 @@ def kernels_of(objects):
     return os.path.commonprefix(names) + "*" if len(names) == len(objects) else "*"
 
 
-def passes(program, pattern, limit):
-    """Whether it ends in time, and well; stops it at the first test that fails."""
+def failure(program, pattern, patience):
+    """None where it ends well, otherwise the first test that fails, after which it is stopped; "" where it dies, or
+    falls silent for so many seconds."""
     environment = os.environ | {"CMOCKA_MESSAGE_OUTPUT": "TAP", "OMP_WAIT_POLICY": "passive", "TESTS": pattern}
-    end, line = time.monotonic() + limit, b""
+    line = b""
     with subprocess.Popen([program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as run:
         try:
-            while select.select([run.stdout], [], [], max(0, end - time.monotonic()))[0]:
+            while select.select([run.stdout], [], [], patience)[0]:
                 read = os.read(run.stdout.fileno(), 1 << 16)
                 *lines, line = (line + read).split(b"\n")
-                if any(x.startswith(b"not ok") and b"# SKIP" not in x for x in lines):
-                    return False
+                for x in lines:
+                    if x.startswith(b"not ok") and b"# SKIP" not in x:
+                        return x.partition(b" - ")[2].decode()
                 if not read:
-                    return run.wait(max(1, end - time.monotonic())) == 0
-            return False
+                    return None if run.wait(patience) == 0 else ""
+            return ""
         except subprocess.TimeoutExpired:
-            return False
+            return ""
         finally:
             run.kill()
 
 
 class Judge:
-    """Tries mutants; knows how long the tests take when nothing is wrong."""
+    """Tries mutants. What kills one must pass when nothing is changed: asked once for each test."""
 
-    def __init__(self, tests, end):
-        self.tests, self.limits, self.end = tests, {}, end
+    def __init__(self, tests, end, patience):
+        self.tests, self.end, self.patience, self.sound = tests, end, patience, set()
 
     def names(self, path):
         globs = next(names for prefix, names in JUDGES if path.startswith(prefix))
         return [t for g in globs for t in self.tests if re.fullmatch(g.replace("*", r"\w*"), t)]
 
-    def limit(self, tree, test, pattern):
-        if (test, pattern) not in self.limits:
-            begin = time.monotonic()
-            if not passes(tree.at("clean", f"test_{test}"), pattern, 1200):
-                sys.exit(f"mutants.py: test_{test} fails before anything is changed")
-            self.limits[test, pattern] = 10 + 5 * (time.monotonic() - begin)
-        return self.limits[test, pattern]
+    def kills(self, tree, test, pattern):
+        if tree.make(tree.programs[test]):
+            return True
+        name = failure(tree.at(tree.programs[test]), pattern, self.patience)
+        if name and (test, name) not in self.sound:
+            if failure(tree.at("clean", f"test_{test}"), name, self.patience) is not None:
+                sys.exit(f"mutants.py: test_{test} fails before anything is changed: {name}")
+            self.sound.add((test, name))
+        return name is not None
 
     def try_one(self, tree, m):
         """'killed', 'survived', 'equivalent', 'did not compile', or 'not tried' where time is over."""
@@ -199,8 +137,7 @@ class Judge:
             if all(open(tree.at(o), "rb").read() == kept[o] for o in objects):
                 return "equivalent"
             for test in self.names(m.path):
-                limit = self.limit(tree, test, pattern)
-                if tree.make(tree.programs[test]) or not passes(tree.at(tree.programs[test]), pattern, limit):
+                if self.kills(tree, test, pattern):
                     return "killed"
             return "survived"
         finally:
@@ -217,6 +154,17 @@ def sources(folder):
     for at, folders, files in os.walk(folder):
         folders[:] = [f for f in folders if f not in ("build", "clean", ".git", "__pycache__")]
         yield from (os.path.relpath(os.path.join(at, f), folder) for f in files)
+
+
+def lock(folder):
+    """Of one run at a time, since all build in the same place."""
+    os.makedirs(folder, exist_ok=True)
+    file = open(os.path.join(folder, "lock"), "w", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(f"mutants.py: {folder} is in use by another run")
+    return file
 
 
 def copy_sources(root, to):
@@ -249,6 +197,10 @@ def prepare(root, jobs, tests):
     return trees
 
 
+def told(m):
+    return f"{m.path}:{m.number}: {m.before.strip()}{BETWEEN}{m.after.strip()}"
+
+
 def report(found, left, seed):
     """The lines of it: how many of each file, and what survived."""
     outcomes = ("killed", "survived", "equivalent", "explained", "did not compile", "not compiled by any test")
@@ -256,19 +208,52 @@ def report(found, left, seed):
     yield f"# seed {seed}: {len(found)} mutants tried or explained, {left} not tried in this time"
     for path in sorted({m.path for m, _ in found}):
         yield f"# {path}: " + ", ".join(f"{counts[path, o]} {o}" for o in outcomes if counts[path, o])
-    yield from (f"{m.path}:{m.number}: {m.before.strip()}{BETWEEN}{m.after.strip()}"
-                for m, outcome in sorted(found) if outcome == "survived")
+    yield from (told(m) for m, outcome in sorted(found) if outcome == "survived")
 
 
-def main():
+def hunt(judge, trees, mutants, reasons):
+    """[(mutant, outcome)] of those for which there is time."""
+    free, found = queue.Queue(), []
+    for tree in trees:
+        free.put(tree)
+
+    def trial(m):
+        if explained(m, reasons):
+            return m, "explained"
+        tree = free.get()
+        try:
+            return m, judge.try_one(tree, m)
+        finally:
+            free.put(tree)
+
+    with concurrent.futures.ThreadPoolExecutor(len(trees)) as pool:
+        for m, outcome in pool.map(trial, mutants):
+            if outcome == "not tried":
+                continue
+            found.append((m, outcome))
+            if outcome == "survived":
+                print(f"survived: {told(m)}", flush=True)
+            if len(found) % 20 == 0:
+                left = max(0, judge.end - time.monotonic()) / 60
+                print(f"{len(found)} of {len(mutants)} done, {left:.0f} minutes left", flush=True)
+    return found
+
+
+def arguments():
     parser = argparse.ArgumentParser(prog="mutants.py", description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("files", nargs="*", help="patterns of files; otherwise kernels, the check and the oracle")
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--seed", type=int, default=1, help="of the order: a short run takes a fair sample")
+    parser.add_argument("--patience", type=float, default=60, metavar="S",
+                        help="a test that says nothing for so long hangs")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser.add_argument("--out", metavar="FILE", help="the report goes there too")
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    args = arguments()
     end = time.monotonic() + 60 * args.minutes
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -276,47 +261,25 @@ def main():
                     for p in glob.glob(os.path.join(args.root, g), recursive=True)})
     if not paths:
         sys.exit(f"mutants.py: no such file: {' '.join(args.files)}")
-    built = {os.path.basename(p)[5:-2] for p in glob.glob(os.path.join(args.root, "tests", "test_*.c"))}
-    judge = Judge(sorted(built), end)
-    judge.tests = sorted({t for p in paths for t in judge.names(p)})
-    reasons = read_reasons(os.path.join(args.root, REASONS))
-    everything = []
+    programs = {os.path.basename(p)[5:-2] for p in glob.glob(os.path.join(args.root, "tests", "test_*.c"))}
+    judge = Judge(sorted(programs), end, args.patience)
+    reasons, mutants = read_reasons(os.path.join(args.root, REASONS)), []
     for path in paths:
         with open(os.path.join(args.root, path), encoding="utf-8") as file:
-            everything += mutants_of(path, file.read())
-    random.Random(args.seed).shuffle(everything)
-    print(f"{len(everything)} mutants of {len(paths)} files; building", flush=True)
-    found, trees = [], queue.Queue()
-    for tree in prepare(args.root, args.jobs, judge.tests):
-        trees.put(tree)
-
-    def trial(m):
-        if explained(m, reasons):
-            return m, "explained"
-        tree = trees.get()
-        try:
-            return m, judge.try_one(tree, m)
-        finally:
-            trees.put(tree)
-
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for m, outcome in pool.map(trial, everything):
-            if outcome == "not tried":
-                continue
-            found.append((m, outcome))
-            if outcome == "survived":
-                print(f"survived: {m.path}:{m.number}: {m.before.strip()}{BETWEEN}{m.after.strip()}", flush=True)
-            if len(found) % 20 == 0:
-                left = max(0, end - time.monotonic()) / 60
-                print(f"{len(found)} of {len(everything)} done, {left:.0f} minutes left", flush=True)
-    lines = list(report(found, len(everything) - len(found), args.seed))
+            mutants += mutants_of(path, file.read())
+    random.Random(args.seed).shuffle(mutants)
+    print(f"{len(mutants)} mutants of {len(paths)} files; building", flush=True)
+    with lock(os.path.join(args.root, "build", "mutants")):
+        trees = prepare(args.root, args.jobs, sorted({t for p in paths for t in judge.names(p)}))
+        found = hunt(judge, trees, mutants, reasons)
+    lines = list(report(found, len(mutants) - len(found), args.seed))
     print("\n".join(lines))
     if args.out:
         os.makedirs(os.path.dirname(args.out) or ".", exist_ok=True)
         with open(args.out, "w", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
-    tried = any(outcome != "explained" for _, outcome in found)
-    return 0 if tried and not any(outcome == "survived" for _, outcome in found) else 1
+    outcomes = {outcome for _, outcome in found}
+    return 0 if outcomes - {"explained"} and "survived" not in outcomes else 1
 
 
 if __name__ == "__main__":
