@@ -92,11 +92,11 @@ static enum verdict compare_bits(const struct judged_row *r) {
     struct row_memory after = r->after;
     for (int a = 0; a < TABLE_ARRAYS; a++) {
         const float *want = floats_of(&r->w->row, a), *got = floats_of(&after, a);
-        for (int64_t d = 0, width = table_array_width(r->shape, a); d < width; d++)
-            if (memcmp(&want[d], &got[d], sizeof *got) != 0) {
-                *r->out = (struct finding){a, d, got[d], want[d], 0};
-                return WRONG;
-            }
+        int64_t width = table_array_width(r->shape, a), d = 0;
+        if (width == 0 || memcmp(want, got, (size_t)width * sizeof *got) == 0) continue;
+        while (memcmp(&want[d], &got[d], sizeof *got) == 0) d++;
+        *r->out = (struct finding){a, d, got[d], want[d], 0};
+        return WRONG;
     }
     return RIGHT;
 }
