@@ -11,8 +11,9 @@ import sys
 BETWEEN = " ==> "  # the line before and after
 
 # Every operator is a pattern and its replacements.
-OTHERS = {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=",
-          "!=": "==", "&&": "||", "||": "&&", "&": "|", "|": "&", "^": "|", "<<": ">>", ">>": "<<",
+OTHERS = {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "<": "<=", "<=": "<", ">": ">=", ">=": ">",
+          "==": "!=", "!=": "==", "&&": "||", "||": "&&", "&": "|", "|": "&", "^": "|", "<<": ">>",
+          ">>": "<<",
           "+=": ("-=", "="), "-=": ("+=", "="), "*=": ("/=", "="), "/=": ("*=", "="), "|=": ("&=", "="),
           "&=": ("|=", "=")}
 BINARY = "|".join(sorted(map(re.escape, OTHERS), key=len, reverse=True))
@@ -32,8 +33,8 @@ OPERATORS = [
     (r"< ([\w>.-]+);", lambda m: f"< {m[1]} - 1;"),
     (r"\b(if|while) (\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))",
      lambda m: [f"{m[1]} ({k})" for k in ((0, 1) if m[1] == "if" else (0,))]),
-    (rf"^\s+(?:{PLACE} (?:[-+*/|&^]|<<|>>)?= [^;]*|(?!return|sizeof){PLACE}\(.*\)|\S*(?:\+\+|--)|break|continue);"
-     r"(?=$| \\)", lambda m: ";"),
+    (rf"^\s+(?:{PLACE} (?:[-+*/|&^]|<<|>>)?= [^;]*|(?!return|sizeof){PLACE}\(.*\)|\S*(?:\+\+|--)|"
+     r"break|continue);(?=$| \\)", lambda m: ";"),
 ]
 MASKED = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\])'|^[ \t]*#[^\n]*", re.S | re.M)
 
@@ -61,8 +62,8 @@ def mutants_of(path, text):
 
 
 def read_reasons(path):
-    """{entry: reason}: a reason is the comment above its entries. An entry that ends in '==> *' is of any mutant of
-    the line."""
+    """{entry: reason}: a reason is the comment above its entries. One that ends in '==> *' is of any change
+    of the line."""
     reasons, reason, last = {}, "", ""
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(map(str.strip, file), 1):

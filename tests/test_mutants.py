@@ -50,7 +50,8 @@ SURVIVORS = ["5: if (x[i] < 0) continue; ==> if (x[i] < 1) continue;",
 
 
 def plant(folder, reasons="", right=10):
-    for path, text in (("Makefile", MAKEFILE), ("kernels/cpu/planted.c", CODE), ("tests/mutants.txt", reasons),
+    for path, text in (("Makefile", MAKEFILE), ("kernels/cpu/planted.c", CODE),
+                       ("tests/mutants.txt", reasons),
                        ("tests/test_kernels.c", TEST.replace("RIGHT", str(right)))):
         os.makedirs(os.path.dirname(os.path.join(folder, path)), exist_ok=True)
         with open(os.path.join(folder, path), "w", encoding="utf-8") as file:
@@ -59,8 +60,8 @@ def plant(folder, reasons="", right=10):
 
 
 def run(folder, *args):
-    return subprocess.run([sys.executable, os.path.join(HERE, "mutants.py"), "--root", folder, "--patience=5", *args],
-                          capture_output=True, text=True, check=False, timeout=300)
+    command = [sys.executable, os.path.join(HERE, "mutants.py"), "--root", folder, "--patience=5", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 def equal(got, expected):
