@@ -12,10 +12,12 @@ oracle.c, half of which do not compile, and leaves to its user what to build aga
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import fcntl
 import filecmp
 import glob
 import os
+import pathlib
 import queue
 import random
 import re
@@ -46,7 +48,7 @@ class Tree:
         self.folder, self.programs = folder, {t: f"build/tests/test_{t}" for t in tests}
 
     def at(self, *path):
-        return os.path.join(self.folder, *path)
+        return pathlib.Path(self.folder, *path)
 
     def make(self, *targets):
         """The compiler's errors, or None. Optimised little: that is built sooner."""
@@ -59,17 +61,30 @@ class Tree:
 
     def objects(self, path):
         """What is compiled again when a file changes: what the compiler says that it read."""
-        found = []
-        for listed in glob.glob(self.at("build/**/*.d"), recursive=True):
-            with open(listed, encoding="utf-8") as file:
-                if path in file.read().split():
-                    found.append(os.path.relpath(listed, self.folder)[:-2] + ".o")
-        return sorted(found)
+        return [d.with_suffix(".o").relative_to(self.folder)
+                for d in sorted(self.at("build").rglob("*.d")) if path in d.read_text().split()]
+
+    @contextlib.contextmanager
+    def holding(self, m, objects):
+        """The mutant stands in its file; afterwards that and its objects are as they were, and not older."""
+        source = self.at(m.path)
+        before, times = source.read_text(), source.stat()
+        kept = {self.at(o): self.at(o).read_bytes() for o in objects}
+        lines = before.split("\n")
+        lines[m.number - 1] = m.after
+        try:
+            source.write_text("\n".join(lines))
+            yield lambda: all(o.read_bytes() == data for o, data in kept.items())
+        finally:
+            source.write_text(before)
+            os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))
+            for o, data in kept.items():
+                o.write_bytes(data)
 
 
 def kernels_of(objects):
     """The pattern for TESTS that leaves the kernels among these objects, and maybe a few more."""
-    names = [m[1] for m in (re.search(r"kernels/(?!device/)\w+/(\w+)\.o$", o) for o in objects) if m]
+    names = [m[1] for m in (re.search(r"kernels/(?!device/)\w+/(\w+)\.o$", str(o)) for o in objects) if m]
     return os.path.commonprefix(names) + "*" if len(names) == len(objects) else "*"
 
 
@@ -117,39 +132,20 @@ class Judge:
         return name is not None
 
     def try_one(self, tree, m):
-        """'killed', 'survived', 'equivalent', 'did not compile', 'in no test', or 'not tried' where time is over."""
+        """'killed', 'survived', 'equivalent', 'did not compile', 'in no test', or, past the end, 'not tried'."""
         if time.monotonic() > self.end:
             return "not tried"
         objects = tree.objects(m.path)
         if not objects:
             return "in no test"
-        pattern = kernels_of(objects)
-        kept, saved = {}, os.stat(tree.at(m.path))
-        for o in objects:
-            with open(tree.at(o), "rb") as file:
-                kept[o] = file.read()
-        with open(tree.at(m.path), encoding="utf-8") as file:
-            text = file.read()
-        lines = text.split("\n")
-        lines[m.number - 1] = m.after
-        try:
-            with open(tree.at(m.path), "w", encoding="utf-8") as file:
-                file.write("\n".join(lines))
-            if tree.make(*objects):
+        with tree.holding(m, objects) as same:
+            if tree.make(*map(str, objects)):
                 return "did not compile"
-            if all(open(tree.at(o), "rb").read() == kept[o] for o in objects):
+            if same():
                 return "equivalent"
-            for test in self.names(m.path):
-                if self.kills(tree, test, pattern):
-                    return "killed"
-            return "survived"
-        finally:
-            with open(tree.at(m.path), "w", encoding="utf-8") as file:
-                file.write(text)
-            os.utime(tree.at(m.path), ns=(saved.st_atime_ns, saved.st_mtime_ns))
-            for o, data in kept.items():
-                with open(tree.at(o), "wb") as file:
-                    file.write(data)
+            pattern = kernels_of(objects)
+            killed = any(self.kills(tree, test, pattern) for test in self.names(m.path))
+            return "killed" if killed else "survived"
 
 
 def sources(folder):
