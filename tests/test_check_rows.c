@@ -73,6 +73,18 @@ static void before(const void *ctx, int32_t t, int64_t row, float *weight,
     tables_initial_row(ctx, t, row, weight, elem, row_state);
 }
 
+/* The same, but for a row whose accumulator is negative: its step has no value. */
+static const struct {
+    int32_t table;
+    int64_t row;
+} negative = {1, BLOCK};
+
+static void before_negative(const void *ctx, int32_t t, int64_t row, float *weight,
+                            float *const elem[RULE_ELEM_STATES], float *row_state) {
+    before(ctx, t, row, weight, elem, row_state);
+    if (t == negative.table && row == negative.row) *row_state = -1;
+}
+
 static float *array_of(const struct table *t, int array) {
     return array == TABLE_WEIGHT      ? t->weight
            : array == TABLE_ROW_STATE ? t->row
@@ -106,17 +118,22 @@ static int fetch(const void *ctx, int32_t t, int64_t begin, int64_t end, struct 
     return 0;
 }
 
-static struct check_result check(const struct builder *b, const struct source *s) {
+static struct check_result check_from(const struct builder *b, const struct source *s,
+                                      row_before from) {
     return check_run(&(struct check){.in = &b->in,
                                      .index = &b->index,
                                      .rules = b->rules,
                                      .step = b->step,
-                                     .before = before,
+                                     .before = from,
                                      .before_ctx = &b->tables,
                                      .after = s ? NULL : b->tables.tables,
                                      .fetch = fetch,
                                      .fetch_ctx = s,
                                      .exact = b->sums_exact});
+}
+
+static struct check_result check(const struct builder *b, const struct source *s) {
+    return check_from(b, s, before);
 }
 
 /* In place, or fetched: the answer is the same. */
@@ -251,10 +268,49 @@ static void unseen(void **state) {
     builder_free(&b);
 }
 
+/* --- what is told where there is more than one thing: rows that cannot be seen, then those that are
+ * wrong, then those that nobody can judge; whichever thread comes upon which first */
+
+static void check_told(const struct builder *b, const struct source *s, const char *what) {
+    for (int again = 0; again < 10; again++) {
+        struct check_result r = check_from(b, s, before_negative);
+        assert_false(r.ok);
+        if (strncmp(r.message, what, strlen(what)) != 0) fail_msg("%s\nnot: %s", r.message, what);
+        assert_int_equal(r.unseen, strstr(what, "loose") != NULL);
+        assert_int_equal(r.undecided, strstr(what, "no finite") != NULL);
+    }
+}
+
+static void the_worst_is_told(void **state) {
+    (void)state;
+    static const char no_value[] =
+        "table 1 row 4096 (3 lookups) weight[0]: the step has no finite value";
+    struct builder b;
+    build(&b, false);
+    check_told(&b, NULL, no_value);
+    for (int32_t t = 0; t < TABLES; t++)
+        for (int k = 0; k < SEEN && seen[k] < tables[t].rows; k++) {
+            if (t == negative.table && seen[k] == negative.row) continue;
+            char wrong[100];
+            float *at = b.tables.tables[t].weight + seen[k] * tables[t].dim, right = *at;
+            *at = 77;
+            snprintf(wrong, sizeof wrong, "table %d row %lld (%d lookups) weight[0]: got 77", t,
+                     (long long)seen[k], looked_up(t, k) ? 3 : 0);
+            check_told(&b, NULL, wrong);
+            int64_t fetched[TABLES] = {0};
+            struct source s = {&b, fetched, 3, BLOCK};
+            if (t != 3 || seen[k] < BLOCK)
+                check_told(&b, &s, "table 3 row 4096: the cable is loose");
+            *at = right;
+        }
+    builder_free(&b);
+}
+
 int main(void) {
     add_test("every element of every row", every_element, NULL, NULL);
     add_test("every wrong row counts", every_wrong_row_counts, NULL, NULL);
     add_test("the worst of all", worst_of_all, NULL, NULL);
     add_test("rows that cannot be fetched", unseen, NULL, NULL);
+    add_test("the worst is told", the_worst_is_told, NULL, NULL);
     return run_listed("check_rows");
 }
