@@ -44,8 +44,8 @@ MEMORY = 12 << 30  # for data: a mutant may ask for anything
 class Tree:
     """A copy of the sources with a build of its own. Objects that a mutant changed are put back."""
 
-    def __init__(self, folder, tests):
-        self.folder, self.programs = folder, {t: f"build/tests/test_{t}" for t in tests}
+    def __init__(self, folder, sanitize, tests):
+        self.folder, self.sanitize, self.programs = folder, {t: f"build/tests/test_{t}" for t in tests}
 
     def at(self, *path):
         return pathlib.Path(self.folder, *path)
@@ -53,8 +53,9 @@ class Tree:
     def make(self, *targets):
         """The compiler's errors, or None. Optimised little: that is built sooner."""
         environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-        done = subprocess.run(["make", "-s", "-C", self.folder, "NVCC=", *targets,
-                               "COMMON=-O1 -w -MMD -MP -fopenmp $(ARCH) $(FP) -I. -I$(B)"],
+        done = subprocess.run(["make", "-s", "-C", self.folder, *targets, "B=build", "NVCC=",
+                               f"SANITIZE={self.sanitize}",
+                               "COMMON=-O1 -w -MMD -MP -fopenmp $(ARCH) $(FP) $(SAN) -I. -I$(B)"],
                               capture_output=True, text=True, check=False,
                               env=environment | {"GIT_DIR": "/nonexistent"})
         return done.stderr or "make failed" if done.returncode else None
@@ -132,7 +133,7 @@ class Judge:
         return name is not None
 
     def try_one(self, tree, m):
-        """'killed', 'survived', 'equivalent', 'did not compile', 'in no test', or, past the end, 'not tried'."""
+        """'killed', 'survived', 'equivalent', 'did not compile', 'in no test'; past the end 'not tried'."""
         if time.monotonic() > self.end:
             return "not tried"
         objects = tree.objects(m.path)
@@ -178,9 +179,9 @@ def copy_sources(root, to):
             shutil.copy(source, copy)
 
 
-def prepare(root, jobs, tests):
+def prepare(root, sanitize, jobs, tests):
     """As many built trees as there are jobs."""
-    first = Tree(os.path.join(root, "build", "mutants", "tree"), tests)
+    first = Tree(os.path.join(root, "build", "mutants", sanitize or "plain"), sanitize, tests)
     os.makedirs(first.at("clean"), exist_ok=True)
     copy_sources(root, first.folder)
     wrong = first.make(f"-j{jobs}", *first.programs.values())
@@ -190,7 +191,7 @@ def prepare(root, jobs, tests):
         shutil.copy(first.at(program), first.at("clean"))
     trees = [first]
     for k in range(1, jobs):
-        trees.append(Tree(f"{first.folder}{k}", tests))
+        trees.append(Tree(f"{first.folder}-{k}", sanitize, tests))
         shutil.rmtree(trees[k].folder, ignore_errors=True)
         shutil.copytree(first.folder, trees[k].folder)
     return trees
@@ -245,6 +246,7 @@ def arguments():
     parser.add_argument("--seed", type=int, default=1, help="of the order: a short run takes a fair sample")
     parser.add_argument("--patience", type=float, default=60, metavar="S",
                         help="a test that says nothing for so long hangs")
+    parser.add_argument("--sanitize", default="", metavar="ONE", help="as SANITIZE= of make")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser.add_argument("--out", metavar="FILE", help="the report goes there too")
@@ -269,7 +271,8 @@ def main():
     random.Random(args.seed).shuffle(mutants)
     print(f"{len(mutants)} mutants of {len(paths)} files; building", flush=True)
     with lock(os.path.join(args.root, "build", "mutants")):
-        trees = prepare(args.root, args.jobs, sorted({t for p in paths for t in judge.names(p)}))
+        tests = sorted({t for p in paths for t in judge.names(p)})
+        trees = prepare(args.root, args.sanitize, args.jobs, tests)
         found = hunt(judge, trees, mutants, reasons)
     lines = list(report(found, len(mutants) - len(found), args.seed))
     print("\n".join(lines))

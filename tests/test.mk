@@ -60,7 +60,8 @@ include tests/fuzz/fuzz.mk
 .PHONY: mutants
 mutants:
 	$(call require,test)
-	@$(PYTHON) tests/mutants.py $(MINUTES:%=--minutes=%) $(SEED:%=--seed=%) --out='$(OUT)/mutants.txt' $(FILES)
+	@$(PYTHON) tests/mutants.py $(MINUTES:%=--minutes=%) $(SEED:%=--seed=%) $(SANITIZE:%=--sanitize=%) \
+	    --out='$(OUT)/mutants.txt' $(FILES)
 
 # --- nvcc's output: registers and memory of every kernel, and instructions that kernels promise
 # The log that ptxas wrote of an object lies beside it; the PTX is compiled for the check alone.
