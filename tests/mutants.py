@@ -45,7 +45,7 @@ class Tree:
     """A copy of the sources with a build of its own. Objects that a mutant changed are put back."""
 
     def __init__(self, folder, sanitize, tests):
-        self.folder, self.sanitize, self.programs = folder, {t: f"build/tests/test_{t}" for t in tests}
+        self.folder, self.sanitize, self.programs = folder, sanitize, {t: f"build/tests/test_{t}" for t in tests}
 
     def at(self, *path):
         return pathlib.Path(self.folder, *path)
