@@ -33,9 +33,9 @@ from mutate import BETWEEN, explained, mutants_of, read_reasons
 TARGETS = ["kernels/**/*.h", "kernels/**/*.cuh", "kernels/*/*.c", "kernels/*/*.cu", "harness/check.c",
            "harness/oracle.c"]
 # Which tests judge a file, the fast ones first: those of the first prefix that fits.
-JUDGES = [("kernels/rules.h", ("oracle", "check*", "corners", "defects", "properties*", "kernels")),
+JUDGES = [("kernels/rules.h", ("oracle*", "check*", "corners", "defects", "properties*", "kernels")),
           ("kernels/", ("defects", "properties*", "kernels")),
-          ("", ("check*", "oracle", "corners", "overflow", "defects"))]
+          ("", ("check*", "oracle*", "corners", "overflow", "defects"))]
 REASONS = "tests/mutants.txt"
 MEMORY = 12 << 30  # for data: a mutant may ask for anything
 
@@ -45,7 +45,8 @@ class Tree:
     """A copy of the sources with a build of its own. Objects that a mutant changed are put back."""
 
     def __init__(self, folder, sanitize, tests):
-        self.folder, self.sanitize, self.programs = folder, sanitize, {t: f"build/tests/test_{t}" for t in tests}
+        self.folder, self.sanitize = folder, sanitize
+        self.programs = {t: f"build/tests/test_{t}" for t in tests}
 
     def at(self, *path):
         return pathlib.Path(self.folder, *path)
