@@ -206,21 +206,19 @@ def report(found, left, seed):
     """The lines of it: how many of each file, and what survived."""
     outcomes = ("killed", "survived", "equivalent", "explained", "did not compile", "in no test")
     counts = collections.Counter((m.path, outcome) for m, outcome in found)
-    yield f"# seed {seed}: {len(found)} mutants tried or explained, {left} not tried in this time"
+    yield f"# seed {seed}: {len(found)} mutants tried or explained, {left} left for more time"
     for path in sorted({m.path for m, _ in found}):
         yield f"# {path}: " + ", ".join(f"{counts[path, o]} {o}" for o in outcomes if counts[path, o])
     yield from (told(m) for m, outcome in sorted(found) if outcome == "survived")
 
 
-def hunt(judge, trees, mutants, reasons):
+def hunt(judge, trees, mutants):
     """[(mutant, outcome)] of those for which there is time."""
     free, found = queue.Queue(), []
     for tree in trees:
         free.put(tree)
 
     def trial(m):
-        if explained(m, reasons):
-            return m, "explained"
         tree = free.get()
         try:
             return m, judge.try_one(tree, m)
@@ -270,19 +268,20 @@ def main():
         with open(os.path.join(args.root, path), encoding="utf-8") as file:
             mutants += mutants_of(path, file.read())
     random.Random(args.seed).shuffle(mutants)
+    known = [(m, "explained") for m in mutants if explained(m, reasons)]
+    mutants = [m for m in mutants if not explained(m, reasons)]
     print(f"{len(mutants)} mutants of {len(paths)} files; building", flush=True)
     with lock(os.path.join(args.root, "build", "mutants")):
         tests = sorted({t for p in paths for t in judge.names(p)})
         trees = prepare(args.root, args.sanitize, args.jobs, tests)
-        found = hunt(judge, trees, mutants, reasons)
-    lines = list(report(found, len(mutants) - len(found), args.seed))
+        found = hunt(judge, trees, mutants)
+    lines = list(report(known + found, len(mutants) - len(found), args.seed))
     print("\n".join(lines))
     if args.out:
         os.makedirs(os.path.dirname(args.out) or ".", exist_ok=True)
         with open(args.out, "w", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
-    outcomes = {outcome for _, outcome in found}
-    return 0 if outcomes - {"explained"} and "survived" not in outcomes else 1
+    return 0 if found and all(outcome != "survived" for _, outcome in found) else 1
 
 
 if __name__ == "__main__":
