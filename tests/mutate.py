@@ -20,7 +20,8 @@ BINARY = "|".join(sorted(map(re.escape, OTHERS), key=len, reverse=True))
 PLACE = r"(?:[\w>.*()&-]|\[[^\]]*\])+"  # what can be assigned to
 OPERATORS = [
     (rf"(?<=\s)({BINARY})(?=\s|$)", lambda m: OTHERS[m[1]]),
-    (r"(?<![\w.])(?<!p-)(\d+)(?![\w.])", lambda m: [str(int(m[1]) + k) for k in (1, -1) if int(m[1]) + k >= 0]),
+    (r"(?<![\w.])(?<!p-)(\d+)(?![\w.])",
+     lambda m: [str(int(m[1]) + k) for k in (1, -1) if int(m[1]) + k >= 0]),
     (r"(?<![\w.])(\d+\.\d+f?)(?![\w.])", lambda m: f"({m[1]} + {m[1]} + 1)"),
     (r"\+\+|--(?=\W)", lambda m: {"++": "--", "--": "++"}[m[0]]),
     (r"\b(?:fabs|sqrt)f?\(", lambda m: "("),
