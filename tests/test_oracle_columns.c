@@ -90,6 +90,24 @@ static void columns_in_any_order(void **state) {
     }
 }
 
+/* Two roundings of SGD, the product's and the difference's: u times each value, and the least
+ * float each. The bound is that, and no wider. */
+static void bounds_by_hand(void **state) {
+    (void)state;
+    static const struct {
+        double weight, grad, bound;
+    } cases[] = {{1, 1, 0x1p-24}, {0, 0, 0x1p-148}, {4, -8, 0x1.8p-21}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct rule rule = rule_default(RULE_SGD);
+        struct num weight = {cases[i].weight, 0}, grad = {cases[i].grad, 0};
+        struct oracle_row row = {.weight = &weight};
+        rule.lr = 0.5f;
+        oracle_update(&rule, 1, 1, &grad, &row);
+        assert_true(weight.value == cases[i].weight - 0.5 * cases[i].grad);
+        assert_true(weight.error >= cases[i].bound && weight.error <= 1.000001 * cases[i].bound);
+    }
+}
+
 /* The sum of a row's gradients: column d alone is what a gradient that begins d floats later has. */
 static void sums_of_columns(void **state) {
     (void)state;
@@ -119,6 +137,7 @@ static void sums_of_columns(void **state) {
 int main(void) {
     add_test("columns alone", columns_alone, NULL, NULL);
     add_test("columns in any order", columns_in_any_order, NULL, NULL);
+    add_test("bounds by hand", bounds_by_hand, NULL, NULL);
     add_test("sums of columns", sums_of_columns, NULL, NULL);
     return run_listed("oracle_columns");
 }
