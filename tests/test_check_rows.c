@@ -171,7 +171,7 @@ static void check_element(const struct builder *b, int32_t t, int k, int array, 
     struct check_result r = check_both(b);
     snprintf(where, sizeof where, "table %d row %lld (%d lookups) %s[%lld]: got %.9g, expected ", t,
              (long long)seen[k], looked_up(t, k) ? 3 : 0, names[array], (long long)column, *at);
-    snprintf(values, sizeof values, ", expected %.9g, off by %.3g", right,
+    snprintf(values, sizeof values, ", expected %.9g, off by %.3g, allowed 0", right,
              fabs((double)*at - right));
     if (r.ok || r.wrong != 1 || memcmp(r.message, where, strlen(where)) != 0 ||
         (!looked_up(t, k) && !strstr(r.message, values)))
