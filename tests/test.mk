@@ -54,6 +54,9 @@ test_programs += $(B)/tests/test_emulation
 wrapped      := malloc calloc realloc aligned_alloc posix_memalign mmap cudaMalloc cudaMallocHost cudaHostAlloc
 $(B)/tests/test_memory $(B)/gpu/tests/test_memory: LDLIBS += $(wrapped:%=-Wl,--wrap=%)
 
+# It says how much memory there is.
+$(B)/tests/test_trace: LDLIBS += -Wl,--wrap=memory_available
+
 include tests/fuzz/fuzz.mk
 
 # --- nvcc's output: registers and memory of every kernel, and instructions that kernels promise

@@ -353,9 +353,9 @@ static void missing_file(void **state) {
     struct error err = {""};
     (void)state;
     assert_int_equal(spec_read("/nowhere/x.spec", NULL, &list, &err), -1);
-    assert_string_equal(err.text, "/nowhere/x.spec: No such file or directory; name a spec file");
+    assert_string_equal(err.text, "/nowhere/x.spec: cannot open: No such file or directory");
     assert_int_equal(spec_read("/", NULL, &list, &err), -1);
-    assert_string_equal(err.text, "/: Is a directory; name a spec file");
+    assert_string_equal(err.text, "/: a folder, not a regular file; name a file");
 }
 
 /* --- the files that come along */
