@@ -154,7 +154,8 @@ $(B)/harness/registry.o $(B)/emulated/harness/registry.o: \
 # --- where the binary comes from, rewritten only when it changes
 $(B)/build_info.h: FORCE
 	@mkdir -p $(@D)
-	@{ echo '#define BUILD_COMMIT "$(shell git rev-parse HEAD 2>/dev/null)"'; \
+	@{ echo '#define BUILD_VERSION "$(shell sed -n 's/^version: //p' CITATION.cff)"'; \
+	   echo '#define BUILD_COMMIT "$(shell git rev-parse HEAD 2>/dev/null)"'; \
 	   echo '#define BUILD_DIRTY "$(if $(shell git status --porcelain 2>/dev/null | head -n 1),yes,no)"'; \
 	   echo '#define BUILD_COMPILER "$(shell $(CC) --version | head -n 1)"'; \
 	   echo '#define BUILD_FLAGS "$(subst ",,$(CFLAGS))"'; \

@@ -34,7 +34,7 @@ static int parse(int argc, char **argv, struct flags *f, struct error *err) {
     f->bags = 0;
     if (!f->path) return fail(err, "stats: give a spec file or a trace; see --help");
     if (flag_whole("bags", f->bags_text, 1, 1000000000, &f->bags, err)) return -1;
-    return f->plot ? outputs_check(f->plot, err) : 0;
+    return f->plot ? outputs_check("--plot", f->plot, err) : 0;
 }
 
 /* Prints, or draws and prints, one workload; gives it back. */

@@ -333,8 +333,8 @@ static bool write_all(FILE *f, const void *header, size_t header_bytes, const vo
     return false;
 }
 
-int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
-              const void *data, struct error *err) {
+int npy_write_new(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
+                  const void *data, struct error *err) {
     if (num_dims < 0 || num_dims > NPY_MAX_DIMS)
         return fail(err, "%s: cannot write %d dimensions; 0 to %d are possible", path, num_dims,
                     NPY_MAX_DIMS);
@@ -344,20 +344,26 @@ int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t 
     if (count < 0)
         return fail(err, "%s: cannot write a shape that is negative or overflows; correct it",
                     path);
+    char header[HEADER_MAX];
+    size_t header_bytes = format_header(header, type, num_dims, shape);
+    FILE *f = fopen(path, "wb");
+    if (!f) return cannot(path, "create", err);
+    if (write_all(f, header, header_bytes, data, (size_t)count * types[type].size)) return 0;
+    cannot(path, "write", err);
+    unlink(path);
+    return -1;
+}
+
+int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
+              const void *data, struct error *err) {
     char tmp[PATH_MAX];
     if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
         return fail(err, "%.60s...: the path is too long; shorten it", path);
-
-    char header[HEADER_MAX];
-    size_t header_bytes = format_header(header, type, num_dims, shape);
-    FILE *f = fopen(tmp, "wb");
-    if (!f) return cannot(tmp, "create", err);
-    int failed = 0;
-    if (!write_all(f, header, header_bytes, data, (size_t)count * types[type].size))
-        failed = cannot(tmp, "write", err);
-    if (!failed && rename(tmp, path)) failed = cannot(path, "replace", err);
-    if (failed) unlink(tmp);
-    return failed;
+    if (npy_write_new(tmp, type, num_dims, shape, data, err)) return -1;
+    if (rename(tmp, path) == 0) return 0;
+    cannot(path, "replace", err);
+    unlink(tmp);
+    return -1;
 }
 
 void npy_free(struct npy *a) {

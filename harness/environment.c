@@ -131,3 +131,12 @@ void environment_describe(int threads, const struct device_facts *device,
              zlibVersion(), XXH_versionNumber());
     put(&s, "emb_libraries", text);
 }
+
+const char *environment_version(void) {
+    static char text[VALUE_MAX];
+    snprintf(text, sizeof text, "%s, commit %s%s, %s, %s", BUILD_VERSION,
+             *BUILD_COMMIT ? BUILD_COMMIT : "unknown",
+             strcmp(BUILD_DIRTY, "yes") == 0 ? " with changes" : "", BUILD_COMPILER,
+             *BUILD_NVCC ? "with CUDA" : "without CUDA");
+    return text;
+}

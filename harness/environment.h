@@ -17,6 +17,9 @@ extern "C" {
 void environment_describe(int threads, const struct device_facts *device,
                           void (*add)(void *ctx, const char *key, const char *value), void *ctx);
 
+/* "0.1.0, commit 9a8dd21..., COMPILER": the program itself, in one line. */
+const char *environment_version(void);
+
 #ifdef __cplusplus
 }
 #endif
