@@ -35,8 +35,11 @@ static void help(void) {
 static const struct command *find(const char *name, struct error *err) {
     for (int i = 0; i < COMMANDS; i++)
         if (strcmp(commands[i].name, name) == 0) return &commands[i];
-    fail(err, "unknown command '%.60s'; known: list, gen, stats, step, help; see embfuse --help",
-         name);
+    static const char known[] = "known: list, gen, stats, step, help; see embfuse --help";
+    if (*name)
+        fail(err, "unknown command '%.60s'; %s", name, known);
+    else
+        fail(err, "no command; %s", known);
     return NULL;
 }
 

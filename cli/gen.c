@@ -137,8 +137,10 @@ int gen_command(int argc, char **argv, struct error *err) {
     if (status < 0 || outputs_check("--out", g.out, err) || make(&g, &w, err)) return EXIT_USAGE;
     status = write_all(&g, &w, err);
     const struct batch *in = &w.batches[g.batch];
+    char out[PATH_MAX];
+    escape_controls(g.out, out, sizeof out);
     if (status == 0)
-        printf("%s.batch: %s, batch %lld: %lld ids in %d x %lld bags\n", g.out, w.name,
+        printf("%s.batch: %s, batch %lld: %lld ids in %d x %lld bags\n", out, w.name,
                (long long)g.batch, (long long)in->lookups, in->num_features, (long long)in->bags);
     workload_free(&w);
     return status ? EXIT_USAGE : EXIT_FINE;

@@ -26,8 +26,12 @@ static int parse(int argc, char **argv, struct flags *f, struct error *err) {
         {"plot", "PREFIX", "draw PREFIX.svg and PREFIX.png with gnuplot", &f->plot},
     };
     static const char more[] =
-        "Prints batch 0 of every workload, and what batch 1 shares with it. A trace is *.txt,\n"
-        "*.txt.gz or PREFIX.ids.npy beside PREFIX.offsets.npy; a,b,c are features of one input.\n";
+        "Prints batch 0 of every workload, and what batch 1 shares with it. A trace is *.txt\n"
+        "or *.txt.gz, one bag a line; or PREFIX.ids.npy beside PREFIX.offsets.npy, [bags + 1] from "
+        "0\n"
+        "to the number of ids: bag b is ids[offsets[b]] to ids[offsets[b+1]-1]; or PREFIX.npy, "
+        "which\n"
+        "without offsets is one id a bag. a,b,c are features of one input.\n";
     struct usage usage = {"stats", "SPECFILE|TRACE", more, flags, sizeof flags / sizeof *flags};
     int status = flags_parse(&usage, argc, argv, &f->path, err);
     if (status) return status;
