@@ -103,6 +103,7 @@ static int check(const struct runner *r, const struct step_inputs *in,
                       .per_lookup = k->traits & STEP_PER_LOOKUP};
     struct check_result result = check_run(&c);
     if (result.worst > out->worst) out->worst = result.worst;
+    if (result.undecided) return fail(err, "step %lld: %s", (long long)t, result.message);
     if (!result.ok) {
         fail(err, "%s: wrong result at step %lld: %s", k->name, (long long)t, result.message);
         return 1;
