@@ -11,17 +11,21 @@
 
 /* clang-format off */
 static const struct hyper {
-    const char *name;
+    const char *name, *symbol; /* in the formulas of rules.h */
     size_t at;
     double least, below;
 } hypers[HYPERS] = {
-    {"lr",       offsetof(struct rule, lr),       -INFINITY, INFINITY},
-    {"eps",      offsetof(struct rule, eps),      0,         INFINITY},
-    {"momentum", offsetof(struct rule, momentum), 0,         INFINITY},
-    {"beta1",    offsetof(struct rule, beta1),    0,         1},
-    {"beta2",    offsetof(struct rule, beta2),    0,         1},
+    {"lr",       "lr",  offsetof(struct rule, lr),       -INFINITY, INFINITY},
+    {"eps",      "eps", offsetof(struct rule, eps),      0,         INFINITY},
+    {"momentum", "mu",  offsetof(struct rule, momentum), 0,         INFINITY},
+    {"beta1",    "b1",  offsetof(struct rule, beta1),    0,         1},
+    {"beta2",    "b2",  offsetof(struct rule, beta2),    0,         1},
 };
 /* clang-format on */
+
+bool hyper_is_of(int i, enum rule_kind rule) {
+    return strstr(rule_info(rule).formula, hypers[i].symbol) != NULL;
+}
 
 const char *hyper_name(int i) {
     return hypers[i].name;

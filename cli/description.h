@@ -7,9 +7,9 @@
  *     table rows 1000 dim 64 rule adam lr 0.1  repeatable: table 0, 1, ...
  *     feature table 0 pooling mean padding 3   repeatable, in the order of offsets and gradient
  *
- * A table may have lr, eps, momentum, beta1, beta2; what is left out is as in rules.h. A feature
- * has pooling sum and no padding where nothing is said. Nothing is said twice, and there are at most
- * SPEC_TABLES_MAX tables.
+ * A table may have those of lr, eps, momentum, beta1, beta2 that its rule has; what is left out is as
+ * in rules.h. A feature has pooling sum and no padding where nothing is said. Nothing is said twice,
+ * and there are at most SPEC_TABLES_MAX tables.
  *
  * PREFIX.tables is a record of how the tables beside it came to be:
  *
@@ -52,9 +52,11 @@ void description_write(FILE *file, const struct workload *w, int batch);
 void description_write_tables(FILE *file, const struct table_shape *tables, int32_t count,
                               int64_t steps);
 
-/* The hyper-parameters of a rule. */
+/* The hyper-parameters of rules. */
 enum { HYPERS = 5 };
 const char *hyper_name(int i);
+/* Does the rule read number i? One that is given to another rule is a mistake. */
+bool hyper_is_of(int i, enum rule_kind rule);
 /* Sets number i from a text. */
 int hyper_set(struct rule *rule, int i, const char *text, struct where at, struct error *err);
 

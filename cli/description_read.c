@@ -56,8 +56,13 @@ static int add_table(struct reading *r, const struct value *rows, const struct v
     if (r->d->num_tables == SPEC_TABLES_MAX)
         return fail_at(err, r->at, "more than %d tables; make several batches of them",
                        SPEC_TABLES_MAX);
-    for (int h = 0; h < HYPERS; h++)
-        if (hyper[h][0] && hyper_set(&full, h, hyper[h], r->at, err)) return -1;
+    for (int h = 0; h < HYPERS; h++) {
+        if (!hyper[h][0]) continue;
+        if (hyper_set(&full, h, hyper[h], r->at, err)) return -1;
+        if (!hyper_is_of(h, shape.rule))
+            return fail_at(err, r->at, "the rule %s has no %s; leave it out",
+                           rule_info(shape.rule).name, hyper_name(h));
+    }
     return description_add_table(r->d, shape, full, err);
 }
 

@@ -52,22 +52,31 @@ static int describe_by_flags(const struct step_flags *f, struct description *d, 
     return description_check(d, "--padding", err);
 }
 
+/* A hyper-parameter of a flag, for all tables whose rule has it. */
+static int override_hyper(const struct step_flags *f, int h, struct description *d,
+                          struct error *err) {
+    char flag[16];
+    snprintf(flag, sizeof flag, "--%s", hyper_name(h));
+    bool read = false;
+    for (int32_t t = 0; f->hyper[h] && t < d->num_tables; t++) {
+        if (hyper_set(&d->rules[t], h, f->hyper[h], (struct where){flag, 0}, err)) return -1;
+        read |= hyper_is_of(h, d->tables[t].rule);
+    }
+    if (read || !f->hyper[h]) return 0;
+    return fail(err, "%s: the rule %s has none; leave it out, or take another --rule", flag,
+                rule_info(d->tables[0].rule).name);
+}
+
 /* What flags say about the rules of all tables. */
 static int override_rules(const struct step_flags *f, struct description *d, struct error *err) {
     enum rule_kind kind;
     if (f->rule && rule_parse(f->rule, &kind, err)) return -1;
-    for (int32_t t = 0; t < d->num_tables; t++) {
-        if (f->rule) {
-            d->tables[t].rule = kind;
-            d->rules[t] = rule_default(kind);
-        }
-        for (int h = 0; h < HYPERS; h++) {
-            char flag[16];
-            snprintf(flag, sizeof flag, "--%s", hyper_name(h));
-            struct where at = {flag, 0};
-            if (f->hyper[h] && hyper_set(&d->rules[t], h, f->hyper[h], at, err)) return -1;
-        }
+    for (int32_t t = 0; f->rule && t < d->num_tables; t++) {
+        d->tables[t].rule = kind;
+        d->rules[t] = rule_default(kind);
     }
+    for (int h = 0; h < HYPERS; h++)
+        if (override_hyper(f, h, d, err)) return -1;
     return 0;
 }
 

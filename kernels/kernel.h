@@ -53,8 +53,8 @@ struct feature {
 struct batch {
     int32_t num_tables;
     int32_t num_features;
-    int64_t bags;    /* per feature */
-    int64_t lookups; /* in all bags of all features, padding included */
+    int64_t bags;    /* per feature, at least 1 */
+    int64_t lookups; /* in all bags of all features, padding included; may be 0: a no-op */
     const struct table_shape *tables;
     const struct feature *features;
     enum id_type id_type;

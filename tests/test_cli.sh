@@ -283,6 +283,9 @@ bad "step: no weight" 1 "\-\-weight is missing" "$E" step --kernel cpu_fused --r
     "$W/ids.npy" --offsets "$W/offsets.npy" --grad "$W/grad.npy" --out "$W/out"
 bad "step: --lr" 1 "\-\-lr: lr is a number, not 'fast'" step --lr fast
 bad "step: --beta1" 1 "from 0 to below 1, not '1'" step --beta1 1
+bad "step: a hyper-parameter that the rule has not" 1 "\-\-momentum: the rule sgd has none" \
+    step --momentum 0.9
+good "step: one that it has" "momentum: 1 step" step --rule momentum --momentum 0.9 --out "$W/two"
 bad "step: --steps" 1 "\-\-steps is a whole number" step --steps 0
 bad "step: --first-step" 1 "\-\-first-step" step --first-step 0
 bad "step: --threads" 1 "\-\-threads" step --threads 0
@@ -376,6 +379,7 @@ described "table rows 20 dim 4\n" "lacks something; write: table rows"
 described "table rows 20 dim 4 rule x\n" "rule is one of"
 described "table rows 20 dim 4 rule sgd colour 3\n" "'colour' in this line; write: table"
 described "table rows 20 dim 4 rule sgd lr\n" "lr has no value"
+described "table rows 20 dim 4 rule sgd momentum 0.9\n" "the rule sgd has no momentum"
 described "table rows 20 dim 4 rule sgd eps -1\n" "eps is a number from 0"
 described "table rows 20 dim 4 rule sgd\nfeature table 1\n" "table '1': there are 1 above"
 described "table rows 20 dim 4 rule sgd\nfeature pooling sum\n" "lacks its table"
@@ -410,7 +414,7 @@ for s in TERM HUP; do
         tries=$((tries + 1))
     done
     kill -$s $pid
-    wait $pid && why="it ended before the signal"
+    { wait $pid && why="it ended before the signal"; } 2>/dev/null
     [ -z "$(ls "$W" | grep '^stopped')" ] || why="$why; it left $(echo "$W"/stopped*)"
     result "stopped by SIG$s it leaves nothing" "$why"
 done

@@ -18,6 +18,7 @@ except ImportError:
 BUILD = os.environ.get("BUILD", "build")
 PROGRAM = os.path.join(BUILD, "embfuse")
 WORK = os.path.join(BUILD, "tests", "cli_numpy")
+SYMBOLS = {"eps": "eps", "momentum": "mu", "beta2": "b2"}  # in formulas
 RULES = {}  # what the program says of each, by name
 LR = {"sgd": 0.05, "momentum": 0.05, "adagrad": 0.1, "rowwise_adagrad": 0.1, "adam": 0.01}
 
@@ -272,10 +273,12 @@ def own_cases(kernels):
         def run(kernel=kernel, rule=rule, kind=kind, id_type=id_type, given=given):
             batch = own_batch(id_type, **given)
             table = batch["tables"][0]
-            table["rule"] = default_rule(rule, beta2=0.99, momentum=0.8, eps=1e-4)
+            hyper = {h: v for h, v in (("eps", 1e-4), ("momentum", 0.8), ("beta2", 0.99))
+                     if SYMBOLS[h] in RULES[rule]["formula"]}
+            table["rule"] = default_rule(rule, **hyper)
             shape, rng = (table["rows"], table["dim"]), np.random.default_rng(8)
-            flags = own_flags(batch) + ["--rule", rule, "--lr", LR[rule], "--beta2", 0.99,
-                                        "--momentum", 0.8, "--eps", 1e-4]
+            flags = own_flags(batch) + ["--rule", rule, "--lr", LR[rule]]
+            flags += [x for h, v in hyper.items() for x in (f"--{h}", v)]
             weight = rng.standard_normal(shape).astype(np.float32)
             states = [np.zeros(shape, np.float32) for _ in range(elem_states(rule))]
             row = np.zeros(shape[0], np.float32) if RULES[rule]["row_states"] else None
