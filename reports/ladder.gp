@@ -15,6 +15,6 @@ set xlabel "time without it / time with it (median and quartiles, log scale; lef
     textcolor rgb ink
 plot lines using (low):1:ytic(2) with dots lc rgb grey notitle, \
      for [k = 0:count - 1] data index k every ::1 using (1):1:($3 - 1):(0) with vectors nohead \
-         lw 6 lc colour(k) notitle, \
+         lw 6 lc rgb colour(k) notitle, \
      for [k = 0:count - 1] data index k using 3:1:2:4 with xerrorbars \
-         pt point(k) ps 1.0 lw 1.4 lc colour(k) title columnheader(1)
+         pt point(k) ps 1.0 lw 1.4 lc rgb colour(k) title columnheader(1)
