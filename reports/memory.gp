@@ -13,7 +13,7 @@ if (has_zero) {
 set xlabel "MiB (log scale): filled scratch, open observed peak" textcolor rgb ink
 plot lines using 3:($1 - 0.42):(0):(0.84) with vectors nohead lw 1.6 lc rgb grey \
          title "weights and state", \
-     lines using (low):1:ytic(2) with dots lc rgb grey notitle, \
+     lines using (has_zero ? zero : low):1:ytic(2) with dots lc rgb grey notitle, \
      for [k = 0:count - 1] data index k using (edge($2)):1:($3 - edge($2)):(0) with vectors nohead \
          lw 1.2 lc rgb colour(k) notitle, \
      for [k = 0:count - 1] data index k using 3:1 with points pt 6 ps 1.2 lw 1.4 lc rgb colour(k) \

@@ -43,7 +43,7 @@ STAGES = ("index", "zero", "reduce", "update")
 # Every report speaks UTF-8, whatever the locale: a page or a pipe is read as that.
 for stream in (sys.stdin, sys.stdout, sys.stderr):
     if hasattr(stream, "reconfigure"):
-        stream.reconfigure(encoding="utf-8")
+        stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 class ResultError(Exception):

@@ -214,6 +214,23 @@ def test_ratios_times_are_those_of_the_samples(folder):
         assert all(abs(a / b - 1) < 0.006 for a, b in zip(got, want)), (got, want)
 
 
+def test_ratios_begin_with_what_is_not_to_be_quoted(folder):
+    with open(with_fbgemm(folder), encoding="utf-8") as file:
+        data = json.load(file)
+    data["context"]["emb_load_worst"] = "4.5"
+    path = script(folder, "busy.json", json.dumps(data))
+    line = "load 4.5 on 2 CPUs: do not quote"
+    equal(run("ratios.py", path).stdout.splitlines()[0], line)
+    equal(run("ratios.py", path, "--markdown").stdout.splitlines()[:2], [f"**{line}**", ""])
+
+
+def test_kernels_of_any_folder_are_no_peers(folder):
+    with open(with_fbgemm(folder), encoding="utf-8") as file:
+        text = file.read().replace('"cpu | host', '"mine | host').replace('"fused | device', '"naive | device')
+    out = run("ratios.py", script(folder, "mine.json", text)).stdout
+    equal(out.splitlines()[0].split(), ["rule", "workload", "cpu_fused", "fbgemm"])
+
+
 def test_ratios_fill_a_section_of_a_page(folder):
     path = with_fbgemm(folder)
     page = script(folder, "page.md", "a\n<!-- table peers -->\noutdated\n<!-- end peers -->\nb\n")
