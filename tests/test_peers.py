@@ -231,6 +231,37 @@ def test_kernels_of_any_folder_are_no_peers(folder):
     equal(out.splitlines()[0].split(), ["rule", "workload", "cpu_fused", "fbgemm"])
 
 
+RULES = """#!/bin/sh
+[ "$1 $2" = "list --json" ] || exit 1
+echo '{"rules": [{"name": "newest", "elem_states": 2, "row_states": 1}]}'
+"""
+
+
+def test_a_rule_is_known_to_the_peers_as_soon_as_it_is_built(folder):
+    import systems
+    import torch_batch
+    torch_batch.learn_rules(script(folder, "embfuse", RULES))
+    batch = type("Batch", (), {"dims": [4], "ids": memoryview(b""), "offsets": memoryview(b""), "grad_floats": 0,
+                               "weighted": False, "rows": [type("Tables", (), {"tolist": lambda _: [0, 0, 0]})()]})
+    equal(torch_batch.Batch.compulsory_bytes(batch, "newest"), 3 * 8 * (4 * 3 + 1))
+    for make in (lambda: systems.Peer(None, "torch_sparse", "newest", [], []),
+                 lambda: systems.Fbgemm(None, "newest", None, [], [])):
+        try:
+            make()
+        except results.ResultError as e:
+            assert "no such optimizer" in str(e), e
+        else:
+            raise AssertionError("a peer that has no formula for it")
+    try:
+        torch_batch.learn_rules(os.path.join(folder, "none"))
+    except results.ResultError as e:
+        assert "none list --json" in str(e), e
+    built()
+    torch_batch.learn_rules(os.path.join(ROOT, EMBFUSE))
+    known = torch_batch.STATES.keys() - {"newest"}
+    assert torch_batch.HYPER.keys() <= known and len(known) > 4, known
+
+
 def test_ratios_fill_a_section_of_a_page(folder):
     path = with_fbgemm(folder)
     page = script(folder, "page.md", "a\n<!-- table peers -->\noutdated\n<!-- end peers -->\nb\n")
