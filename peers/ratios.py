@@ -128,7 +128,8 @@ def main():
         raise ResultError(f"{args.result}: there are no peers in it; make peers measures them")
     lines = faster(groups, args.base) + notes(result, groups)
     picture = [f"![Peers beside the suite's kernels]({args.picture})", ""] if args.picture else []
-    text = "\n".join([*result.cautions("**" if page else ""), *picture, *(markdown if page else plain)(table(result, groups, args.base)), "",
+    text = "\n".join([*result.cautions("**" if page else ""), *picture,
+                      *(markdown if page else plain)(table(result, groups, args.base)), "",
                       legend(result, groups, args.base), "",
                       *(f"- {x}" if page else x for x in lines)]) + "\n"
     if args.update:

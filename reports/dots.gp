@@ -6,7 +6,7 @@ set logscale x
 set xrange [low:high]
 set xtics ()
 do for [e = -7:12] { do for [m in marks] { \
-    if (m*10.0**e >= low) { set xtics add (sprintf("%g", m*10.0**e) m*10.0**e) } } }
+    if (m*10.0**e > 0.99 * low) { set xtics add (sprintf("%g", m*10.0**e) m*10.0**e) } } }
 set yrange [groups - 0.5:-0.5]
 set lmargin 3 + 0.9 * label_width
 set bmargin 3.6 + foot_lines

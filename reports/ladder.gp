@@ -3,8 +3,8 @@
 # Bars to the left, in the shade, are techniques that cost time.
 load "dots.gp"
 key_rows = (count + 1) / 2
-set tmargin at screen 1 - (66.0 + 26 * key_rows) / height
-set key at screen 0.5, 1 - 58.0 / height center top vertical maxrows key_rows
+set tmargin at screen 1 - (72.0 + 26 * key_rows) / height
+set key at screen 0.5, 1 - 64.0 / height center top vertical maxrows key_rows
 set xtics ()
 do for [m in "0.1 0.2 0.3 0.5 0.7 0.8 0.9 1 1.2 1.5 2 3 4 5 7 10 20 50 100"] { \
     set xtics add (m."x" real(m)) }

@@ -105,7 +105,8 @@ def main():
     args = parser.parse_args()
     result = load(args.result)
     whole, rungs, found = read(result, args)
-    text = "\n".join([*result.cautions("**"), *table(whole, rungs, found), "", *legend(result, whole, found), *left_out(result),
+    text = "\n".join([*result.cautions("**"), *table(whole, rungs, found), "",
+                      *legend(result, whole, found), *left_out(result),
                       *without_time(result, whole, rungs, found)])
     publish(args, f"What each technique of {whole.name} is worth", text, text,
             lambda stem: figure(result, whole, found, stem))

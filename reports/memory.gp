@@ -7,7 +7,7 @@ edge(x) = x > 0 ? x : zero
 if (has_zero) {
     set xrange [zero / 1.5:high]
     set xtics ("0" zero)
-    do for [e = -7:12] { if (10.0**e >= low) { set xtics add (sprintf("%g", 10.0**e) 10.0**e) } }
+    do for [e = -7:12] { if (10.0**e > 0.99 * low) { set xtics add (sprintf("%g", 10.0**e) 10.0**e) } }
     set arrow 1 from first zero * 1.5, graph 0 to first zero * 1.5, graph 1 nohead dt (2, 4) lc rgb grey back
 }
 set xlabel "MiB (log scale): filled scratch, open observed peak" textcolor rgb ink

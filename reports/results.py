@@ -31,8 +31,8 @@ DENSE_MARK = "†"
 DENSE_NOTE = ("† sweeps all rows: for this rule another operation than the lazy step, and no fair "
               "base for a speed.")
 OVER_MARK = "‡"
-OVER_NOTE = ("‡ over 100 %: at the roof. Its ceilings come out too low for few or narrow rows, and for "
-             "gradients found close by; a few % are noise.")
+OVER_NOTE = ("‡ over 100 %: at the roof, whose ceilings are too low for few or narrow rows and gradients "
+             "close by; a few % are noise.")
 DISTURBED_MOST = 0.1  # of the samples; beyond it no figure is to be quoted
 MS_PER_UNIT = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 PEERS = ("torch", "fbgemm")  # families: systems beside the suite

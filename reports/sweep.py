@@ -229,8 +229,8 @@ def figure(result, found, kernel, stem):
 
 def report(result, args):
     found = outcomes(result, args.kernel)
-    text = lambda count: "\n".join([*result.cautions("**"), f"{verdict(found, args.kernel)}.", "", *table(found[:count], args.kernel),
-                                    "", *legend(result, args.kernel), *left_out(result)])
+    text = lambda count: "\n".join([*result.cautions("**"), f"{verdict(found, args.kernel)}.", "",
+                                    *table(found[:count], args.kernel), "", *legend(result, args.kernel), *left_out(result)])
     publish(args, "Every point, the worst first", text(None), text(10),
             lambda stem: figure(result, found, args.kernel, stem))
 

@@ -165,8 +165,9 @@ def overview(result, mode):
             text = short_time(series)
             row.append(f"**{text}**" if series in best else text)
         out.append(bar(row))
-    return out + ["", f"ns per lookup, median ± half the quartile range, {mode} caches, {groups[0].rule}; "
-                  f"bold: the fastest, and all that cannot be told from it; {result.machine()}."] + [f"- {n}" for n in notes(result, groups)]
+    out += ["", f"ns per lookup, median ± half the quartile range, {mode} caches, {groups[0].rule}; bold: "
+            f"the fastest, and all that cannot be told from it; {result.machine()}."]
+    return out + [f"- {n}" for n in notes(result, groups)]
 
 
 def main():

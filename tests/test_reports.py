@@ -429,7 +429,8 @@ def test_figures_of_bars_that_are_cut_and_of_no_scratch(folder):
 
 def test_peers_and_rungs_have_colours_that_no_kernel_has(folder):
     kernels = [results.Kernel("k", family, index=i) for family in ("cpu", "mine", "naive") for i in range(60)]
-    guests = [results.Kernel("g", family, index=i) for family in ("torch", "fbgemm", "ladder") for i in range(60)]
+    guests = [results.Kernel("g", family, index=i) for family in (*results.PEERS, results.LADDER)
+              for i in range(60)]
     assert not {style.colour(k) for k in kernels} & {style.colour(g) for g in guests}
     for i in range(20):
         equal(len({style.colour(g) for g in guests[i:i + 6]}), 6)
@@ -638,7 +639,8 @@ def test_what_is_not_to_be_quoted(folder):
     equal(caution(emb_load_before="2.04 1.6 1.4 1/8 4"), "load 2.04 on 2 CPUs before the run: do not quote")
     equal(caution(0, emb_load_worst="unavailable", num_cpus=None), "")
     equal(caution(3, emb_disturbed_samples="90"), "")  # of one run of several: the rows tell more
-    equal(caution(0, emb_load_worst="1.5", num_cpus=1), "0 of 180 samples disturbed, load 1.5 on 1 CPU: do not quote")
+    equal(caution(0, emb_load_worst="1.5", num_cpus=1),
+          "0 of 180 samples disturbed, load 1.5 on 1 CPU: do not quote")
 
 
 LINE = "90 of 180 samples disturbed, load 7.2 on 2 CPUs: do not quote"
@@ -722,7 +724,8 @@ def test_a_full_disk_names_the_file_and_leaves_no_half(folder):
             ("figures.py", "paper-alpha-zipf-rowwise_adagrad-cold.pdf", 8000, HAS_MATPLOTLIB)):
         if there:
             out = os.path.join(folder, tool)
-            one_line_error(full_disk(tool, GOLDEN, out, limit=limit), f"{tool}: ", f"{out}/{name}: File too large")
+            one_line_error(full_disk(tool, GOLDEN, out, limit=limit),
+                           f"{tool}: {out}/{name}: File too large")
             equal(list(contents(out, (".svg", ".png", ".pdf", ".new", name))), [])
 
 
