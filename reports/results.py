@@ -33,7 +33,9 @@ DENSE_NOTE = ("† sweeps all rows: for this rule another operation than the laz
 OVER_MARK = "‡"
 OVER_NOTE = ("‡ over 100 %: at the roof, whose ceilings are too low for few or narrow rows and gradients "
              "close by; a few % are noise.")
-DISTURBED_MOST = 0.1  # of the samples; beyond it no figure is to be quoted
+# Beyond these no figure is to be quoted: a share of the samples, and threads more than there are CPUs. A
+# quiet system has so many of its own.
+DISTURBED_MOST, LOAD_TOLERATED = 0.1, 0.5
 MS_PER_UNIT = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 PEERS = ("torch", "fbgemm")  # families: systems beside the suite
 LADDER = "ladder"  # the family of kernels that lack one technique each
@@ -253,18 +255,34 @@ class Result:
         total = leading_number(self.context.get("emb_disturbed_samples"))
         return None if total is None else round(total)
 
+    def load(self):
+        """The threads that ran or wanted to: the run's own, and the mean of others where these were most. Of
+        an older result, ' before the run' alone. (load, when); (None, '') where nothing is known."""
+        threads = max(map(int, re.findall(r"\d+", str(self.context.get("emb_threads")))), default=0)
+        groups = {}
+        for s in self.series:
+            groups.setdefault((s.workload, s.rule), []).extend(
+                (x.get("load_others"), x.get("threads") or threads) for x in s.samples)
+        known = [[pair for pair in own if pair[0] is not None] for own in groups.values()]
+        means = [tuple(map(statistics.mean, zip(*own))) for own in known if own]
+        if means:
+            return max(map(sum, means)), ""
+        others = leading_number(self.context.get("emb_load_worst"))
+        if others is not None:
+            return threads + others, ""
+        before = leading_number(self.context.get("emb_load_before"))
+        return before, "" if before is None else " before the run"
+
     def caution(self):
-        """One line that says why the figures are not to be quoted; '' where they may be."""
+        """One line that says why the figures are not to be quoted, as bench itself says; '' where they may."""
         samples, count = sum(len(s.samples) for s in self.series), self.disturbed()
-        load, when = leading_number(self.context.get("emb_load_worst")), ""
-        if load is None:
-            load, when = leading_number(self.context.get("emb_load_before")), " before the run"
+        load, when = self.load()
         cpus = leading_number(self.context.get("num_cpus"))
         known = load is not None and cpus
-        if not (count and count > DISTURBED_MOST * samples) and not (known and load > cpus):
+        if not (count or 0) > DISTURBED_MOST * samples and not (known and load > cpus + LOAD_TOLERATED):
             return ""
         parts = [f"{count} of {samples} samples disturbed"] if count is not None else []
-        parts += [f"load {load:.3g} on {cpus:.0f} CPU{'s'[:cpus > 1]}{when}"] if known else []
+        parts += [f"load {load:.1f} on {cpus:.0f} CPU{'s'[:cpus > 1]}{when}"] if known else []
         return ", ".join(parts) + ": do not quote"
 
     def cautions(self, mark=""):

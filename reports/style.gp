@@ -20,6 +20,8 @@ set key outside right top Left reverse samplen 1.5 spacing 1.25 textcolor rgb in
 set grid xtics lc rgb pale lt 1 lw 0.7
 set style fill solid 1.0 noborder
 set label 1 heading."\n".machine at screen 0.5, 1 - 30.0 / height center textcolor rgb ink
+if (!exists("caution")) { caution = "" }
+if (!exists("notes")) { notes = "" }
 # Above all: that the figures are not to be quoted.
 set label 989 caution at screen 0.5, 1 - 10.0 / height center font face.":Bold,12" textcolor rgb "#c00000"
 # At the foot, in small print: what failed, and what marks mean.

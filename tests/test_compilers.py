@@ -168,7 +168,7 @@ def test_compilers_take_turns_and_all_samples_are_kept(folder):
     assert "clang/gcc, geometric mean of the workloads: cpu_a 2.00, cpu_b 2.00; all 2.00" in done.stdout
     equal(done.stdout.strip().splitlines()[-1], "- same bits: 16 results")  # 2 kernels, 2 rules, 4 batches
     equal(done.stdout.splitlines()[:2],
-          ["**10 of 30 samples disturbed, load 3 on 2 CPUs: do not quote**", ""])
+          ["**10 of 30 samples disturbed, load 3.0 on 2 CPUs: do not quote**", ""])
     equal(result.context["emb_disturbed_samples"], "15")  # every round of every compiler
     assert not os.path.exists(os.path.join(out, "work")), "files of the run are left behind"
     table = subprocess.run([sys.executable, os.path.join(REPORTS, "table.py"),
