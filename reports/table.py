@@ -18,8 +18,8 @@ HEADS = ("kernel", "ns/lookup", "±%", "Mlookup/s", "GB/s", "% copy", "% random"
          "persistent", "peak", "vs dense")
 DEVICE_HEADS = ("launches", "plan ms")  # where a kernel of a device was measured
 LEGEND = (
-    "* fastest of its workload, and all that cannot be told from it (Mann-Whitney at p < 0.01; of less than",
-    "5 samples, where they overlap). ns/lookup: median of the repetitions; ±%: half the quartile range.",
+    "* fastest of its workload, and all that cannot be told from it (Mann-Whitney at p < 0.05; of less than",
+    "4 samples, where they overlap). ns/lookup: median of the repetitions; ±%: half the quartile range.",
     "Mlookup/s and GB/s (compulsory traffic) are of that time. % copy, % random: share of these ceilings,",
     "measured right before every sample; the median.",
     "% roof: what traffic or gathers take at their ceilings, of the time taken. Grouping keys is not in it",
