@@ -315,7 +315,7 @@ int Driver::run() {
 
 bool Driver::measure_all(const struct plan &plan) {
     struct error err;
-    if (machine_lock(options.wait, &stop_signal, &err)) {
+    if (machine_lock(options.queue, &stop_signal, &err)) {
         if (!stop_signal) fprintf(stderr, "bench: %s\n", err.text);
         return false;
     }

@@ -84,7 +84,8 @@ int machine_lock(int minutes, const volatile sig_atomic_t *stop, struct error *e
         if (why != EWOULDBLOCK) return fail(err, "%.200s: %s", path, strerror(why));
         double now = clock_seconds();
         if (*stop || now - begin >= 60.0 * minutes)
-            return fail(err, "another bench measures on this machine: %s; WAIT=MINUTES waits longer",
+            return fail(err,
+                        "another bench measures on this machine: %s; QUEUE=MINUTES waits longer",
                         holder);
         if (now - said >= 60.0) {
             said = now;

@@ -20,7 +20,7 @@ enum { BLANKS_MAX = 64 };
 /* Every option takes a text; an empty one means "not given", as make passes unset variables. */
 struct texts {
     const char *filter, *spec, *trace, *out, *alpha, *dims, *rows, *batch, *pooling, *rule, *seed,
-        *threads, *reps, *ring, *modes, *place, *wait;
+        *threads, *reps, *ring, *modes, *place, *queue;
 };
 
 static const struct {
@@ -46,7 +46,7 @@ static const struct {
     OPTION(ring, "batches that cold samples go round"),
     OPTION(modes, "cold, warm: list"),
     OPTION(place, "kernels of the host, of the device, or all: host, device, all"),
-    OPTION(wait, "minutes to wait for another bench on this machine; 10, and 0 does not wait"),
+    OPTION(queue, "minutes to queue for another bench on this machine; 10, and 0 does not"),
 #undef OPTION
 };
 enum { KNOWN = sizeof known / sizeof *known };
@@ -63,7 +63,8 @@ static void help(void) {
         "  --version   of what source, and built by what\n"
         "  -h, --help  this text\n"
         "exit status: 0 fine, 1 usage or environment, 2 wrong result, or a device that a kernel\n"
-        "             made useless; then the other kernels were measured. 129, 130, 143: cut short\n"
+        "             made useless; then the other kernels were measured. 129, 130, 143: cut "
+        "short\n"
         "             by a signal (HUP, INT, TERM); what was measured until then is written\n");
 }
 
@@ -189,7 +190,7 @@ int options_parse(int argc, char **argv, struct options *out, struct error *err)
     if (parse_count("THREADS", t.threads, 1, 4096, omp_get_max_threads(), &out->threads, err) ||
         parse_count("REPS", t.reps, 1, 1000, 5, &out->reps, err) ||
         parse_count("RING", t.ring, 1, RING_MAX, 3, &out->ring, err) ||
-        parse_count("WAIT", t.wait, 0, 100000, 10, &out->wait, err))
+        parse_count("QUEUE", t.queue, 0, 100000, 10, &out->queue, err))
         return -1;
     omp_set_num_threads(out->threads);
     return 0;

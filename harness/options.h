@@ -24,7 +24,7 @@ struct options {
     int threads;
     int reps;
     int ring; /* batches */
-    int wait; /* minutes, for another bench of this machine */
+    int queue; /* minutes, for another bench of this machine */
 };
 
 /* 0: parsed; 1: what was asked for, help or version, was printed; -1: err. */

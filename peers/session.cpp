@@ -278,7 +278,7 @@ int main(int argc, char **argv) {
     if (status > 0) return EXIT_FINE; /* --help */
     volatile sig_atomic_t never = 0;
     if (status == 0) status = plan_read(&options, &plan, &err);
-    if (status == 0) status = machine_lock(options.wait, &never, &err);
+    if (status == 0) status = machine_lock(options.queue, &never, &err);
     if (status < 0) {
         say_error(err.text);
         return EXIT_USAGE;
