@@ -50,7 +50,7 @@ struct Progress {
         if (!terminal && now - last < 5) return;
         last = now;
         char left[40] = "";
-        if (done)
+        if (done && done < total)
             snprintf(left, sizeof left, ", about %.0f s left", elapsed / done * (total - done));
         fprintf(stderr, "%s[%d/%d] %.0f s%s: %s%s", terminal ? "\r\033[K" : "", done, total,
                 elapsed, left, what.c_str(), terminal ? "" : "\n");
