@@ -23,7 +23,7 @@ struct options {
     unsigned places;   /* bits 1 << enum place */
     int threads;
     int reps;
-    int ring; /* batches */
+    int ring;  /* batches */
     int queue; /* minutes, for another bench of this machine */
 };
 
