@@ -11,7 +11,8 @@
 #| make plots     draw again from a saved result: RESULT=file.json; never measures
 #| make table     print the table of a saved result
 #| make figures   figures for a paper (PDF), from a saved result
-#| make compare   two saved results: A=old.json B=new.json; exit status 3 if something got slower;
+#| make compare   two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if it cannot
+#|                tell: in OUT/compare.status, for make itself ends in 2;
 #|                COMPARE='--min-effect 5': further options, see reports/compare.py --help
 #| make peers     PyTorch and FBGEMM beside the kernels, on the same batches in the same run; installs
 #|                both into build/peers/venv (several GB, once); variables as for bench. Where nothing
@@ -67,6 +68,11 @@ OUT      ?= build/results
 # Each (compiler, sanitizer, portable or not) builds in a folder of its own; the plain one in build/.
 flavour  := $(if $(findstring gcc,$(notdir $(CC))),,$(notdir $(CC))-)$(if $(SANITIZE),$(SANITIZE)-)$(if $(filter 0,$(NATIVE)),portable-)
 B        := build$(if $(flavour),/$(flavour:%-=%))
+# In make compare, B is the new result.
+ifneq ($(filter compare,$(MAKECMDGOALS)),)
+new      := $(if $(filter command,$(origin B)),$(B))
+override B := build
+endif
 H         = $(B)/host
 
 ifeq ($(SANITIZE)$(findstring clang,$(CC)),thread)

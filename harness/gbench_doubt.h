@@ -68,8 +68,8 @@ inline void say_doubt(const Samples &s, double others, int threads) {
     const int cpus = omp_get_num_procs();
     double load = threads + (std::isnan(others) ? 0 : others);
     if (10 * s.disturbed <= s.all && load <= cpus + tolerated) return;
-    fprintf(stderr, "bench: %d of %d samples disturbed, load %.1f on %d CPUs: do not quote\n",
-            s.disturbed, s.all, load, cpus);
+    fprintf(stderr, "bench: %d of %d samples disturbed, load %.1f on %d CPU%s: do not quote\n",
+            s.disturbed, s.all, load, cpus, cpus == 1 ? "" : "s");
 }
 
 #endif

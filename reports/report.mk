@@ -7,8 +7,6 @@ PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 RESULT  ?= $(OUT)/bench.json
 PLOTS   ?= $(OUT)/plots
 MODE    ?= cold
-# B is the build folder everywhere else, so the new result must come from the command line.
-new     := $(if $(filter command,$(origin B)),$(B))
 
 .PHONY: plots table figures compare readme bench-compilers sweep scaling ladder
 
@@ -24,10 +22,14 @@ table:
 figures:
 	@$(PYTHON) reports/figures.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
 
-# make compare A=old.json B=new.json COMPARE='--min-effect 5'; make shows the exit status.
+# make compare A=old.json B=new.json COMPARE='--min-effect 5'. make itself ends in 2 at any status but 0.
+run_compare = $(PYTHON) reports/compare.py $(call quoted,$(A)) $(call quoted,$(new)) $(COMPARE)
 compare:
-	@$(if $(and $(A),$(new)),,echo 'usage: make compare A=OLD.json B=NEW.json' >&2; exit 1)
-	@$(PYTHON) reports/compare.py $(call quoted,$(A)) $(call quoted,$(new)) $(COMPARE)
+	@$(if $(and $(A),$(new)),,echo "usage: make compare A=OLD.json B=NEW.json COMPARE='--min-effect 5'" >&2; exit 1)
+	@to=$(call quoted,$(OUT)) && mkdir -p "$$to" && rm -f "$$to/compare.status" && \
+	 $(run_compare) --status-file "$$to/compare.status" || { status=$$?; \
+	     echo "compare: make ends in 2; $$to/compare.status has the true one, in which this ends:" >&2; \
+	     printf '    %s\n' $(call quoted,$(run_compare)) >&2; exit $$status; }
 
 # Each compiler builds in a folder of its own and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -82,7 +84,7 @@ readme: $(B)/embfuse
 	     $(PYTHON) reports/section.py $(RECORDED)/README.md compilers
 	@if [ -e $(RECORDED)/peers.json ]; then \
 	     $(PYTHON) reports/plots.py $(RECORDED)/peers.json $(B)/peers/plots >/dev/null && \
-	     cp $(B)/peers/plots/throughput-adagrad-cold.png $(RECORDED)/peers.png && \
+	     cp $(B)/peers/plots/time-adagrad-cold.png $(RECORDED)/peers.png && \
 	     $(PYTHON) peers/ratios.py $(RECORDED)/peers.json --picture $(RECORDED)/peers.png --update README.md; \
 	 fi
 	@[ ! -e $(RECORDED)/peers-1-thread.json ] || $(PYTHON) peers/ratios.py \
