@@ -101,6 +101,8 @@ def measure(bench, part, folder, stamp):
     write_whole(spec, part.spec)
     status, lines = bench_run([bench, f"--spec={spec}", f"--out={folder}",
                                *(f"--{k}={v}" for k, v in part.options)])
+    if status > 128:  # it was told to stop, and what it kept is not the whole part
+        raise KeyboardInterrupt
     not_run = [m.groups() for m in map(NOT_RUN.fullmatch, lines) if m]
     if status < 0:
         why = f"bench was ended by {signal.Signals(-status).name}" + OUT_OF_MEMORY.get(status, "")

@@ -10,8 +10,8 @@ MODE    ?= cold
 
 .PHONY: plots table figures compare readme bench-compilers sweep scaling ladder
 
-report_plots = $(PYTHON) reports/plots.py '$(RESULT)' '$(PLOTS)' --mode $(MODE)
-report_table = $(PYTHON) reports/table.py '$(RESULT)' --mode $(MODE)
+report_plots = $(PYTHON) reports/plots.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
+report_table = $(PYTHON) reports/table.py $(call quoted,$(RESULT)) --mode $(MODE)
 
 plots:
 	@$(report_plots)
@@ -20,16 +20,16 @@ table:
 	@$(report_table)
 
 figures:
-	@$(PYTHON) reports/figures.py '$(RESULT)' '$(PLOTS)' --mode $(MODE)
+	@$(PYTHON) reports/figures.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
 
 # make compare A=old.json B=new.json COMPARE='--min-effect 5'. make itself ends in 2 at any status but 0.
-run_compare = $(PYTHON) reports/compare.py '$(A)' '$(new)' $(COMPARE)
+run_compare = $(PYTHON) reports/compare.py $(call quoted,$(A)) $(call quoted,$(new)) $(COMPARE)
 compare:
 	@$(if $(and $(A),$(new)),,echo "usage: make compare A=OLD.json B=NEW.json COMPARE='--min-effect 5'" >&2; exit 1)
-	@mkdir -p '$(OUT)' && rm -f '$(OUT)/compare.status' && \
-	 $(run_compare) --status-file '$(OUT)/compare.status' || { status=$$?; \
-	     echo "compare: make ends in 2; $(OUT)/compare.status has the true one, in which this ends:" >&2; \
-	     echo "    $(run_compare)" >&2; exit $$status; }
+	@to=$(call quoted,$(OUT)) && mkdir -p "$$to" && rm -f "$$to/compare.status" && \
+	 $(run_compare) --status-file "$$to/compare.status" || { status=$$?; \
+	     echo "compare: make ends in 2; $$to/compare.status has the true one, in which this ends:" >&2; \
+	     printf '    %s\n' $(call quoted,$(run_compare)) >&2; exit $$status; }
 
 # Each compiler builds in a folder of its own and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -37,7 +37,7 @@ packages_compilers := $(packages_bench) $(if $(findstring clang,$(COMPILERS)),cl
 bench-compilers:
 	$(call require,compilers)
 	@$(PYTHON) reports/compilers.py $(COMPILERS) --make '$(MAKE)' --builds '$(B)/compilers' \
-	     $(options) --out='$(OUT)/compilers'
+	     $(selection) --out=$(call quoted,$(OUT)/compilers)
 
 # One kernel beside others: everywhere, and as batches, tables and threads grow. What was measured when a
 # run was cut short is kept.
@@ -46,9 +46,9 @@ beside_sweep    := --others='cpu_hash cpu_owner cpu_sort' --dense=cpu_dense $(if
 beside_scaling  := --others='cpu_hash cpu_sort' --dense=cpu_dense $(if $(MOST),--most='$(MOST)')
 sweep scaling:
 	$(call require,bench)
-	@$(MAKE) --no-print-directory $(B)/bench
-	@$(PYTHON) reports/$@.py '$(OUT)/$@/$@.json' '$(OUT)/$@' --bench=$(B)/bench $(watched) $(beside_$@) \
-	     $(foreach v,THREADS REPS SEED,$(if $($v),--$(call lower,$v)='$($v)'))
+	@$(MAKE) --no-print-directory $(host_bench)
+	@$(PYTHON) reports/$@.py $(call quoted,$(OUT)/$@/$@.json) $(call quoted,$(OUT)/$@) --bench=$(host_bench) \
+	     $(watched) $(beside_$@) $(call given,THREADS REPS SEED)
 
 # What each technique of a kernel is worth: the kernels that lack one are built beside the others, in a
 # folder of their own. The status is that of the measurement, as for bench.
@@ -59,9 +59,9 @@ ladder:
 	$(call require,bench)
 	@$(MAKE) --no-print-directory B=$(B)/ladder NVCC= EXTRA_KERNELS='$(rungs)' $(B)/ladder/bench
 	@$(B)/ladder/bench --spec=datasets/standard.spec --rule=rowwise_adagrad --modes=cold --place=host \
-	     --filter='$(ladder_cases)' --reps='$(or $(REPS),7)' $(if $(THREADS),--threads='$(THREADS)') \
-	     $(if $(SEED),--seed='$(SEED)') --out='$(OUT)/ladder'; status=$$?; [ $$status -ne 1 ] || exit 1; \
-	 $(call report_ladder,'$(OUT)/ladder',bench) && exit $$status
+	     --filter='$(ladder_cases)' --reps='$(or $(REPS),7)' $(call given,THREADS SEED) $(queue) \
+	     --out=$(call quoted,$(OUT)/ladder); status=$$?; case $$status in 0 | 2) ;; *) exit $$status ;; esac; \
+	 $(call report_ladder,$(call quoted,$(OUT)/ladder),bench) && exit $$status
 
 # The README's tables and pictures from recorded results: make readme RECORDED=reports/results/NAME
 RECORDED ?= reports/results/zen5-2core

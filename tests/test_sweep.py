@@ -74,7 +74,7 @@ if "wrong" in bad:
     context["emb_not_run_0"] = f"{{names[0]}} | cpu_hash | WRONG RESULT: row 3"
 with open(os.path.join(given["out"], "bench.json"), "w") as file:
     json.dump({{"context": context, "benchmarks": rows}}, file)
-sys.exit(2 if "wrong" in bad else 0)
+sys.exit(128 + signal.SIGTERM if "stopped" in bad else 2 if "wrong" in bad else 0)
 '''
 TIMES = {"cpu_fused": 4.0, "cpu_hash": 8.0, "cpu_sort": 6.0, "cpu_dense": 20.0}
 
@@ -316,9 +316,17 @@ def test_what_does_not_fit_is_named_and_left_out(folder):
 
 
 def test_a_run_that_was_cut_short_goes_on(folder):
+    goes_on_after("interrupt", folder)
+
+
+def test_a_bench_that_was_stopped_is_run_again(folder):
+    goes_on_after("stopped", folder)
+
+
+def goes_on_after(what, folder):
     need_gnuplot()
     quiet = os.path.join(folder, "quiet")  # the same program, which then is not interrupted any more
-    bad = f"({{'-t1': 'interrupt'}} if not os.path.exists({quiet!r}) else {{}})"
+    bad = f"({{'-t1': '{what}'}} if not os.path.exists({quiet!r}) else {{}})"
     done, first, path = measure("sweep.py", folder, "--reps=1", bad=bad)
     one_line_error(done, "interrupted")
     assert len(first) > 3 and not os.path.exists(path)

@@ -25,7 +25,7 @@ fuzz: $(addprefix fuzz-run-,$(or $(ONLY_FUZZ),$(fuzz_names)))
 
 build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard datasets/*.[ch] harness/*.[ch] kernels/*.h)
 	@mkdir -p $(@D)
-	$(FUZZ_CC) $(FUZZ_FLAGS) $< $(fuzz_sources_$*) -lz -lm -o $@
+	$(FUZZ_CC) $(FUZZ_FLAGS) $< $(fuzz_sources_$*) -lz -lm $(whole)
 
 $(fuzz_names:%=fuzz-run-%): fuzz-run-%: build/fuzz/fuzz_%
 	@mkdir -p build/fuzz/$*
