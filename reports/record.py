@@ -30,6 +30,7 @@ from recorded import NOISY, RESULTS, STEPS, code, cpu_name, disturbed, machine, 
 from results import Arguments, ResultError, load
 
 CHATTER = re.compile(r"\[|make|not run: |\s*$")  # lines of stderr that are no reason
+RECIPE = re.compile(r"make.*\*\*\*.* Error (\d+)$")  # the first of them has the true status
 PROGRESS_SECONDS = 30
 STOP_SECONDS = 30
 
@@ -75,8 +76,9 @@ def traces(folder, work):
 
 # --- one step
 def run(command, log):
-    """(exit status, the last line that is a reason). All of its processes end with this one."""
-    reason, said = "", time.monotonic()
+    """(exit status, the last line that is a reason). make itself ends with 2 whatever the status was, and
+    says it. All processes of the step end with this one."""
+    reason, status, said = "", None, time.monotonic()
     with open(log, "w", encoding="utf-8") as file, subprocess.Popen(
             command, stdout=file, stderr=subprocess.PIPE, text=True, errors="replace", close_fds=False,
             start_new_session=True, env=os.environ | {"LC_ALL": "C.UTF-8"}) as child:
@@ -84,6 +86,8 @@ def run(command, log):
             for line in child.stderr:
                 file.write(line)
                 file.flush()
+                found = RECIPE.match(line)
+                status = int(found[1]) if found and status is None else status
                 if not CHATTER.match(line):
                     reason = line.strip()
                 elif line.startswith("[") and time.monotonic() - said >= PROGRESS_SECONDS:
@@ -92,7 +96,7 @@ def run(command, log):
         except BaseException:
             stop(child)
             raise
-    return child.returncode, reason
+    return child.returncode and (status or 1), reason
 
 
 def stop(child):
@@ -153,9 +157,10 @@ class Recorder:
                               *words], log)
         seconds = time.time() - begin
         paths = {n: os.path.join(out, p) for n, p in step.results.items()}
-        # A wrong result is make's status 2, and so is all else; it stands in the file.
-        fresh = [p for p in paths.values() if os.path.exists(p) and os.path.getmtime(p) >= begin - 1]
-        if len(fresh) < len(paths) or status and not any(load(p).failures() for p in fresh):
+        fresh = [load(p) for p in paths.values() if os.path.exists(p) and os.path.getmtime(p) >= begin - 1]
+        if any("emb_cut_short" in r.context for r in fresh):
+            raise ResultError(f"cut short (log: {log})")
+        if status not in (0, 2) or len(fresh) < len(paths):  # 2: a wrong result stands in the file
             raise ResultError(f"{reason or f'make {step.target} ended with status {status}'} (log: {log})")
         command = make_command(step, variables).replace(os.path.join(self.args.work, "traces"), "TRACES")
         facts = {"emb_record_code": code(step), "emb_record_machine": self.machine,
