@@ -159,11 +159,11 @@ $(B)/harness/registry.o: $(B)/kernel_list.inc
 $(B)/harness/registry.o $(B)/emulated/harness/registry.o: \
     CFLAGS += -DISAS='$(foreach i,$(or $(isas),$(if $(ARCH),native,plain)),ISA($i,$(isa_$i:%=HAS(%))))'
 
-# --- where the binary comes from, rewritten only when it changes
+# --- where the binary comes from, rewritten only when it changes. A result that was recorded is no change.
 $(B)/build_info.h: FORCE
 	@mkdir -p $(@D)
 	@{ echo '#define BUILD_COMMIT "$(shell git rev-parse HEAD 2>/dev/null)"'; \
-	   echo '#define BUILD_DIRTY "$(if $(shell git status --porcelain 2>/dev/null | head -n 1),yes,no)"'; \
+	   echo '#define BUILD_DIRTY "$(if $(shell git status --porcelain -- . ':!reports/results' 2>/dev/null | head -n 1),yes,no)"'; \
 	   echo '#define BUILD_COMPILER "$(shell $(CC) --version | head -n 1)"'; \
 	   echo '#define BUILD_FLAGS "$(subst ",,$(CFLAGS))"'; \
 	   echo '#define BUILD_CC "$(CC)"'; \

@@ -5,7 +5,6 @@ and, with --front, the front page's tables, which lead with one of them and hold
 
 What results do not tell of a machine may stand in notes.md in its folder.
 """
-import glob
 import os
 import re
 import shutil
@@ -89,24 +88,24 @@ class Recorded:
             self.watched(name, page, *([f"--below={self.below}"] if name == "ladder" else []))
 
     # --- pictures
-    def plots(self):
-        """Names of the PNGs of the standard workloads."""
-        printed = run(report("plots"), self.path("standard.json"), self.folder).split()
-        return [os.path.basename(p) for p in printed if p.endswith(".png")]
+    def plots(self, name, folder):
+        """The PNGs that are drawn of a result; the first of each rule is that of the times."""
+        return [p for p in run(report("plots"), self.path(name + ".json"), folder).splitlines()
+                if p.endswith(".png")]
 
     def peers_picture(self):
         with tempfile.TemporaryDirectory() as folder:
-            run(report("plots"), self.path("peers.json"), folder)
-            rules = [p for p in glob.glob(os.path.join(folder, "throughput-*.png"))]
-            adagrad = [p for p in rules if "-adagrad-" in p] or rules
-            shutil.copy(adagrad[0], self.path("peers.png"))
+            drawn = self.plots("peers", folder)
+            adagrad = [p for p in drawn if "-adagrad-" in p]  # the rule that all of them have
+            shutil.copy((adagrad or drawn)[0], self.path("peers.png"))
 
     # --- the page of the folder
     def page(self):
         results = in_folder(self.folder)
         if not results:
             raise ResultError(f"{self.folder}: holds no result; make record NAME={self.name} measures them")
-        pictures = {"standard": self.plots() if "standard" in results else []}
+        drawn = self.plots("standard", self.folder) if "standard" in results else []
+        pictures = {"standard": [os.path.basename(p) for p in drawn]}
         for name in ("ladder", "sweep", "scaling"):
             pictures[name] = [name + ".png"] if name in results else []
         if "peers" in results:
@@ -129,7 +128,9 @@ def text(recorded, results, pictures):
     notes = recorded.path("notes.md")
     if os.path.exists(notes):
         out += [read_word(notes), ""]
-    out += ["## Files", "", *files(results), "", "## How far these figures can be off", "",
+    missing = [f"`{n}`" for n in RESULTS if n not in results]
+    out += ["## Files", "", *files(results), "",
+            *([f"Not recorded: {', '.join(missing)}.", ""] if missing else []), "## How far these figures can be off", "",
             *noise_lines(results), "", *same_point_lines(results), ""]
     for name in results:
         out += [f"## {TITLES[name]}", "", *([INTRO[name], ""] if name in INTRO else []),

@@ -3,14 +3,17 @@
 """Records a machine: measures what FOLDER lacks, step by step, and writes a result under its final name
 only when it is whole.
 
-A step is left out when its results are there, of this machine and of the same measured code; `make record`
-again goes on after an interruption, within sweep and scaling too. A step that cannot run is named, and the
+A step is left out when its results are there, of this machine (CPU, caches, number of CPUs, compiler, huge
+pages) and of the same measured code (the text of kernels, harness, workloads, Makefile, and of what else it
+runs: a commit that changes a page alone is no other code). `make record` again goes on after an interruption,
+within sweep and scaling too. A step that cannot run is named, and the
 others go on. Before a step the machine is waited for; after it, one whose samples were disturbed too often
 is measured once more, and the less disturbed result stays.
 
 Exit status: 0 all chosen steps are there, 1 usage, another machine's folder, or interrupted, 2 a kernel gave
 a wrong result (the results stand), 3 some chosen steps are missing.
 """
+import contextlib
 import fcntl
 import gzip
 import os
@@ -100,13 +103,11 @@ def run(command, log):
 
 
 def stop(child):
-    """Ends a step as Ctrl-C would, so that it can keep what it has."""
-    for number in (signal.SIGINT, signal.SIGKILL):
-        try:
+    """Ends a step as kill does, so that it can keep what it has; a second Ctrl-C does not wait for that."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired, KeyboardInterrupt):
             os.killpg(child.pid, number)
             child.wait(STOP_SECONDS)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            pass
 
 
 @dataclass

@@ -296,6 +296,28 @@ def test_bad_choices_have_one_line(folder):
     assert status == 1 and "NAME='a b'" in said and not s.calls()
 
 
+def test_a_recorded_result_is_no_change_of_the_code(folder):
+    """A build of the next step says that it is of the commit; one with another change does not."""
+    for path in ("Makefile", "tests/test.mk", "tests/fuzz/fuzz.mk", "reports/report.mk", "peers/peers.mk"):
+        os.makedirs(os.path.dirname(os.path.join(folder, path)), exist_ok=True)
+        shutil.copy(os.path.join(ROOT, path), os.path.join(folder, path))
+    run = lambda *words: subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True)
+    run("git", "init", "-q")
+    run("git", "add", "-A")
+    run("git", "-c", "user.name=n", "-c", "user.email=e@x", "commit", "-qm", "all")
+
+    def dirty():
+        run("make", "NVCC=", "B=.git/b", ".git/b/build_info.h")
+        with open(os.path.join(folder, ".git", "b", "build_info.h"), encoding="utf-8") as file:
+            return re.search('BUILD_DIRTY "(.*)"', file.read())[1]
+    assert dirty() == "no"
+    os.makedirs(os.path.join(folder, "reports", "results", "m"))
+    tap.script(os.path.join(folder, "reports", "results", "m"), "standard.json", "{}")
+    assert dirty() == "no"
+    tap.script(folder, "kernel.c", "")
+    assert dirty() == "yes"
+
+
 # --- a quiet machine
 def test_waits_until_other_work_ends(folder):
     seen, said, busy, sleep = [1.5, 0.9, 0.0], [], quiet.busy, quiet.QUIET
@@ -405,7 +427,7 @@ def test_page_of_a_folder_has_what_is_there(folder):
     with open(os.path.join(own, "README.md"), encoding="utf-8") as file:
         page = file.read()
     for text in ("# m1: ", "family 7, model 3", "Two CPUs of a kind.", "| `standard.json` | all kernels",
-                 "No workload was measured in more than one file.", "## Standard workloads", "| cpu_fused |"):
+                 "Not recorded: `roof`, `traces`, ", "No workload was measured in more than one file.", "## Standard workloads", "| cpu_fused |"):
         assert text in page, (text, page)
     assert "<!-- table roof -->" not in page and not [n for n in os.listdir(own) if n.endswith(".part")]
     pictures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", page)
