@@ -54,8 +54,8 @@ def legend(name, result):
     """What stands below the table of a machine."""
     (some, every), c = disturbed(result), result.context
     warning = "; **do not quote these figures**" * (share(result) > NOISY)
-    return (f"- [{name}](reports/results/{name}): {result.machine()}; {str(c.get('emb_date', '?'))[:10]}, commit "
-            f"{str(c.get('emb_commit', '?'))[:12]}; {some} of {every} samples disturbed{warning}.")
+    return (f"- [{name}](reports/results/{name}): {result.machine()}; {str(c.get('emb_date', '?'))[:10]}, "
+            f"commit {str(c.get('emb_commit', '?'))[:12]}; {some} of {every} samples disturbed{warning}.")
 
 
 def table(results, kernel, below):
@@ -63,14 +63,15 @@ def table(results, kernel, below):
     columns = {name: cells(r, kernel, below) for name, r in results.items()}
     workloads = list(dict.fromkeys(w for own in columns.values() for w in own))
     bar = lambda row: "| " + " | ".join(row) + " |"
-    yield bar(("workload", *(h for n in columns for h in (f"{n}: ns/lookup", f"over {below}", "of the roof"))))
+    heads = lambda name: (f"{name}: ns/lookup", f"over {below}", "of the roof")
+    yield bar(("workload", *(h for name in columns for h in heads(name))))
     yield bar(["---"] + ["---:"] * (3 * len(columns)))
     for w in workloads:
         yield bar((w, *(t for own in columns.values() for t in texts(own.get(w), kernel))))
     yield ""
     yield (f"ns/lookup: the fastest kernel, {kernel} where no other is named, median and half the quartile "
-           f"range. Over {below}: its time over that of {kernel}. Of the roof: what {kernel} reaches. Cold caches; "
-           "time is the machine's, so compare ratios and shares.")
+           f"range. Over {below}: its time over that of {kernel}. Of the roof: what {kernel} reaches. Cold "
+           "caches; time is the machine's, so compare ratios and shares.")
     yield ""
     yield from (legend(name, r) for name, r in results.items())
 
@@ -79,6 +80,7 @@ def figure(results, kernel, below, stem):
     """Three panels; a row for each workload, a mark for each machine."""
     columns = {name: cells(r, kernel, below) for name, r in results.items()}
     workloads = list(dict.fromkeys(w for own in columns.values() for w in own))
+    titles = [wrap(w, 26, "\\n") for w in workloads]
     blocks, nothing = [], (float("nan"),) * 3
     for i, (name, own) in enumerate(columns.items()):
         shift = 0.6 * ((i + 0.5) / len(columns) - 0.5)
@@ -90,14 +92,15 @@ def figure(results, kernel, below, stem):
     low, high = nice_range([v for row in rows for v in row[1:4]], 1.05)
     return Figure(NAME, os.path.basename(stem), {
         "data": write_tsv(stem + ".tsv", blocks),
-        "lines": write_tsv(stem + "-lines.tsv", [[[float(y), wrap(w, 26, "\\n")] for y, w in enumerate(workloads)]]),
+        "lines": write_tsv(stem + "-lines.tsv", [[[float(y), w] for y, w in enumerate(titles)]]),
         "heading": "The standard workloads on every recorded machine, cold caches", "machine": "",
         "failures": "", "footnote": "", "count": len(columns), "groups": len(workloads),
         "shades": " ".join(COLOURS[i % len(COLOURS)] for i in range(len(columns))),
         "points": " ".join(str(POINTS[i % len(POINTS)]) for i in range(len(columns))), "colours": "",
-        "label_width": max(len(part) for w in workloads for part in wrap(w, 26).split("\n")),
+        "label_width": max(len(part) for t in titles for part in t.split("\\n")),
         "kernel": kernel, "below": below, "low": low, "high": high, "most_speed": top(4, 2.0),
-        "most_roof": top(5, 100.0), "height": 140 + 26 * len(columns) + max(44, 22 * len(columns)) * len(workloads)})
+        "most_roof": top(5, 100.0),
+        "height": 140 + 26 * len(columns) + max(44, 22 * len(columns)) * len(workloads)})
 
 
 def publish(folders, page, kernel, below):

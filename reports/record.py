@@ -6,40 +6,29 @@ only when it is whole.
 A step is left out when its results are there, of this machine (CPU, caches, number of CPUs, compiler, huge
 pages) and of the same measured code (the text of kernels, harness, workloads, Makefile, and of what else it
 runs: a commit that changes a page alone is no other code). `make record` again goes on after an interruption,
-within sweep and scaling too. A step that cannot run is named, and the
-others go on. Before a step the machine is waited for; after it, one whose samples were disturbed too often
-is measured once more, and the less disturbed result stays.
+within sweep and scaling too. A step that cannot run is named, and the others go on. Before a step the machine
+is waited for; after it, one whose samples were disturbed too often is measured once more, and the less
+disturbed result stays.
 
 Exit status: 0 all chosen steps are there, 1 usage, another machine's folder, or interrupted, 2 a kernel gave
 a wrong result (the results stand), 3 some chosen steps are missing.
 """
 import contextlib
 import fcntl
-import gzip
 import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
-import zlib
 from dataclasses import dataclass
 
 import quiet
 from merge import read
 from parts import write
+from record_step import Skipped, run, traces
 from recorded import NOISY, RESULTS, STEPS, code, cpu_name, disturbed, machine, make_command, share
 from results import Arguments, ResultError, load
-
-CHATTER = re.compile(r"\[|make|not run: |\s*$")  # lines of stderr that are no reason
-RECIPE = re.compile(r"make.*\*\*\*.* Error (\d+)$")  # the first of them has the true status
-PROGRESS_SECONDS = 30
-STOP_SECONDS = 30
-
-
-class Skipped(Exception):
-    """A step that this machine has no input for."""
 
 
 def say(text):
@@ -48,66 +37,6 @@ def say(text):
 
 def minutes(seconds):
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-
-
-# --- traces
-def lines_in(path):
-    try:
-        with gzip.open(path, "rb") as file:
-            return sum(1 for _ in file)
-    except (OSError, EOFError, zlib.error) as e:
-        raise ResultError(f"{path}: {e}") from None
-
-
-def traces(folder, work):
-    """TRACE= of every stream in a folder; last, those that share the first word of their names and have
-    the same bags, as the features of one input. They get names that do not tell where the folder is."""
-    names = [n for n in os.listdir(folder) if n.endswith(".txt.gz")] if os.path.isdir(folder or "") else []
-    if not names:
-        raise Skipped(f"no *.txt.gz in TRACES={folder or ''}")
-    names.sort(key=lambda n: (-os.path.getsize(os.path.join(folder, n)), n))
-    link = os.path.join(work, "traces")
-    if os.path.islink(link):
-        os.unlink(link)
-    os.symlink(os.path.abspath(folder), link)
-    inputs = {}
-    for name in names:
-        inputs.setdefault((name.partition("_")[0], lines_in(os.path.join(folder, name))), []).append(name)
-    path = lambda name: os.path.join(link, name)
-    return " ".join([*map(path, names), *(",".join(map(path, own)) for own in inputs.values() if len(own) > 1)])
-
-
-# --- one step
-def run(command, log):
-    """(exit status, the last line that is a reason). make itself ends with 2 whatever the status was, and
-    says it. All processes of the step end with this one."""
-    reason, status, said = "", None, time.monotonic()
-    with open(log, "w", encoding="utf-8") as file, subprocess.Popen(
-            command, stdout=file, stderr=subprocess.PIPE, text=True, errors="replace", close_fds=False,
-            start_new_session=True, env=os.environ | {"LC_ALL": "C.UTF-8"}) as child:
-        try:
-            for line in child.stderr:
-                file.write(line)
-                file.flush()
-                found = RECIPE.match(line)
-                status = int(found[1]) if found and status is None else status
-                if not CHATTER.match(line):
-                    reason = line.strip()
-                elif line.startswith("[") and time.monotonic() - said >= PROGRESS_SECONDS:
-                    print("        ", line, end="", flush=True)
-                    said = time.monotonic()
-        except BaseException:
-            stop(child)
-            raise
-    return child.returncode and (status or 1), reason
-
-
-def stop(child):
-    """Ends a step as kill does, so that it can keep what it has; a second Ctrl-C does not wait for that."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired, KeyboardInterrupt):
-            os.killpg(child.pid, number)
-            child.wait(STOP_SECONDS)
 
 
 @dataclass
@@ -152,20 +81,24 @@ class Recorder:
         variables, waited = self.variables(step), self.wait()
         out = os.path.join(self.args.work, step.name, str(attempt))
         os.makedirs(out, exist_ok=True)
-        log, begin = os.path.join(out, "log"), time.time()
+        paths = {n: os.path.join(out, p) for n, p in step.results.items()}
+        for path in paths.values():  # of a run that was interrupted
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        log, begin = os.path.join(out, "log"), time.monotonic()
         words = [f"{k}={v}" for k, v in variables.items()]
         status, reason = run([*self.args.make.split(), "--no-print-directory", step.target, f"OUT={out}",
                               *words], log)
-        seconds = time.time() - begin
-        paths = {n: os.path.join(out, p) for n, p in step.results.items()}
-        fresh = [load(p) for p in paths.values() if os.path.exists(p) and os.path.getmtime(p) >= begin - 1]
-        if any("emb_cut_short" in r.context for r in fresh):
+        seconds = time.monotonic() - begin
+        left = [load(p) for p in paths.values() if os.path.exists(p)]
+        if any("emb_cut_short" in r.context for r in left):
             raise ResultError(f"cut short (log: {log})")
-        if status not in (0, 2) or len(fresh) < len(paths):  # 2: a wrong result stands in the file
+        if status not in (0, 2) or len(left) < len(paths):  # 2: a wrong result stands in the file
             raise ResultError(f"{reason or f'make {step.target} ended with status {status}'} (log: {log})")
         command = make_command(step, variables).replace(os.path.join(self.args.work, "traces"), "TRACES")
         facts = {"emb_record_code": code(step), "emb_record_machine": self.machine,
-                 "emb_record_command": command, "emb_record_seconds": f"{seconds:.0f}", "emb_record_waited": waited}
+                 "emb_record_command": command, "emb_record_seconds": f"{seconds:.0f}",
+                 "emb_record_waited": waited}
         return paths, facts
 
     def keep(self, step, paths, facts):
@@ -279,16 +212,18 @@ def main():
     parser.add_argument("--below", required=True, metavar="NAME", help="the one it is held against")
     parser.add_argument("--steps", default="all", metavar="LIST")
     parser.add_argument("--force", default="", metavar="LIST", help="measure these again; or all")
-    parser.add_argument("--wait", type=float, default=600, metavar="SECONDS", help="for a quiet machine, before "
-                        "a step (600); six times that in all")
-    parser.add_argument("--minutes", type=float, default=120, help="no second try begins that would end later")
+    parser.add_argument("--wait", type=float, default=600, metavar="SECONDS",
+                        help="for a quiet machine, before a step (600); six times that in all")
+    parser.add_argument("--minutes", type=float, default=120,
+                        help="no second try begins that would end later (120)")
     parser.add_argument("--traces", default="", metavar="FOLDER", help="with recorded streams, *.txt.gz")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="of make, in every step")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
+                        help="of make, in every step")
     args = parser.parse_args()
     chosen, forced = steps_of(args.steps, "STEPS"), steps_of(args.force, "FORCE")
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", os.path.basename(args.folder)):
-        raise ResultError(f"NAME='{os.path.basename(args.folder)}': letters, digits, '.', '-' and '_' make a name, "
-                          "such as zen4-2core")
+    name = os.path.basename(args.folder)
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+        raise ResultError(f"NAME='{name}': letters, digits, '.', '-' and '_' make a name, such as zen4-2core")
     here = machine(args.compiler)
     same_machine(args, here, forced)
     for number in (signal.SIGTERM, signal.SIGHUP):

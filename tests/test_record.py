@@ -24,8 +24,8 @@ import tap
 
 STEPS = [s.name for s in recorded.STEPS]
 
-# A stand-in for make: logs how it was called and leaves results where the target does. BAD[target] is what goes
-# wrong, NOISE the shares of disturbed samples of one call after the other.
+# A stand-in for make: logs how it was called and leaves results where the target does. BAD[target] is what
+# goes wrong, NOISE the shares of disturbed samples of one call after the other.
 FAKE_MAKE = '''#!{python}
 import json, os, sys, time
 words = [w for w in sys.argv[1:] if not w.startswith("-")]
@@ -40,12 +40,15 @@ where = {{"bench": ["bench.json"], "peers": ["peers/bench.json", "peers-1-thread
 if bad == "fails":
     print("pip could not install it (no network?)", file=sys.stderr)
     sys.exit("make: *** [peers/peers.mk:29: peers] Error 1")
+if bad == "no file":
+    sys.exit(0)
 rows = [{{"name": "w/k", "run_type": "iteration", "time_unit": "ms", "real_time": 1.0 + calls, "lookups": 1e6,
          "threads": 2, "disturbed": float(i < 100 * noise),
-         "label": "workload=w rule=sgd kernel=k mode=cold operation=lazy check=exact fingerprint=f placement=same"}}
+         "label": "workload=w rule=sgd kernel=k mode=cold operation=lazy fingerprint=f placement=same"}}
         for i in range(100)]
-context = {{"emb_schema": "1", "emb_cpu": {cpu!r}, "emb_commit": "c0ffee", "emb_threads": "2", "executable": "/x",
-           "emb_var_OUT": given["OUT"], "emb_var_TRACE": given.get("TRACE", ""), "emb_kernel_k": "cpu | host"}}
+context = {{"emb_schema": "1", "emb_cpu": {cpu!r}, "emb_commit": "c0ffee", "emb_threads": "2",
+           "executable": "/x", "emb_var_OUT": given["OUT"], "emb_var_TRACE": given.get("TRACE", ""),
+           "emb_kernel_k": "cpu | host"}}
 if bad == "wrong":
     context["emb_not_run_0"] = "w | other | WRONG RESULT: row 3"
 if bad == "cut":
@@ -207,6 +210,9 @@ def test_an_interrupted_record_goes_on(folder):
         run.send_signal(number)
         assert run.wait(20) == 1
         assert s.there() == ["standard"], s.there()  # ladder's is there, but make had not ended
+        s.now({"ladder": "no file"})
+        status, said = s.record("--steps=ladder")
+        assert status == 3 and s.there() == ["standard"], said
         s.now()
         status, said = s.record("--steps=standard ladder sweep")
         assert status == 0 and s.targets() == ["ladder", "sweep"] and "there already: standard" in said, said
@@ -369,8 +375,8 @@ def test_the_same_point_is_found_by_its_ids(folder):
                                    ("hot", "a", 5.0, "h", 2, "cold"), ("zipf", "a", 1.0, "f", 2, "warm")])
     result_of(folder, "roof", [("pooled", "a", 12.0, "f", 2, "cold"), ("hot", "a", 50.0, "x", 2, "cold")])
     result_of(folder, "ladder", [("zipf", "a", 9.0, "g", 2, "cold"), ("zipf", "b", 70.0, "g", 2, "cold")])
-    result_of(folder, "compilers", [("zipf", "a@gcc", 18.0, "f", 2, "cold"), ("zipf", "a@clang", 90.0, "f", 2, "cold")],
-              emb_var_COMPILERS="gcc clang")
+    result_of(folder, "compilers", [("zipf", "a@gcc", 18.0, "f", 2, "cold"),
+                                    ("zipf", "a@clang", 90.0, "f", 2, "cold")], emb_var_COMPILERS="gcc clang")
     result_of(folder, "scaling", [("t-1", "a", 30.0, "f", 1, "cold"), ("t-2", "a", 11.0, "f", 2, "cold")])
     points = recorded.same_points(recorded.in_folder(folder))
     assert len(points) == 1 and points[0].workload == "zipf" and points[0].threads == 2, points
@@ -407,8 +413,8 @@ def golden(folder, name, factor=1.0):
 
 
 def pages(*words):
-    done = subprocess.run([sys.executable, "-B", os.path.join(REPORTS, "pages.py"), *words, "--kernel=cpu_fused",
-                           "--below=cpu_sort"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-B", os.path.join(REPORTS, "pages.py"), *words,
+                           "--kernel=cpu_fused", "--below=cpu_sort"], capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -427,7 +433,8 @@ def test_page_of_a_folder_has_what_is_there(folder):
     with open(os.path.join(own, "README.md"), encoding="utf-8") as file:
         page = file.read()
     for text in ("# m1: ", "family 7, model 3", "Two CPUs of a kind.", "| `standard.json` | all kernels",
-                 "Not recorded: `roof`, `traces`, ", "No workload was measured in more than one file.", "## Standard workloads", "| cpu_fused |"):
+                 "Not recorded: `roof`, `traces`, ", "No workload was measured in more than one file.",
+                 "## Standard workloads", "| cpu_fused |"):
         assert text in page, (text, page)
     assert "<!-- table roof -->" not in page and not [n for n in os.listdir(own) if n.endswith(".part")]
     pictures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", page)
