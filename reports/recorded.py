@@ -181,8 +181,8 @@ def same_point_lines(results):
     names = [n for n in results if any(n in p.medians for p in points)]
     bar = lambda row: "| " + " | ".join(row) + " |"
     return [f"{len(points)} kernels were timed on the same batches, with the same rule and threads, in "
-            f"several files. The largest of their medians over the smallest is typically {ratios[1]:.2f}x, more than "
-            f"{ratios[2]:.2f}x for a quarter of them, and {points[0].ratio():.2f}x at most. **Figures of "
+            f"several files. The largest of their medians over the smallest is typically {ratios[1]:.2f}x, more "
+            f"than {ratios[2]:.2f}x for a quarter of them, and {points[0].ratio():.2f}x at most. **Figures of "
             "different files can be off by that much**; the kernels of one file took turns, and compare "
             "more closely.", "", "<details><summary>The same point in every file</summary>", "",
             bar(("workload", "rule", "kernel", "threads", *names, "max/min")),
