@@ -182,7 +182,7 @@ def command(result, step):
 
 def files(results):
     bar = lambda row: "| " + " | ".join(row) + " |"
-    heads = ("file", "what", "made by", "commit", "date", "minutes", "samples", "disturbed", "load before")
+    heads = ("file", "what", "made by", "commit", "date", "minutes", "samples", "disturbed", "load of others")
     yield bar(heads)
     yield bar(["---"] * 5 + ["---:"] * 4)
     for name, result in results.items():
@@ -193,7 +193,7 @@ def files(results):
                    str(c.get("emb_date", "?"))[:16].replace("T", " "),
                    f"{float(seconds) / 60:.1f}" if seconds else "-", str(every),
                    f"{100 * some / every:.0f} %" if every else "-",
-                   str(c.get("emb_load_before", "?")).partition(" ")[0]))
+                   str(c.get("emb_load_worst", "-"))))
 
 
 def noise_lines(results):
