@@ -12,7 +12,7 @@ import zlib
 
 from results import ResultError
 
-CHATTER = re.compile(r"\[|make|not run: |\s*$")  # lines of stderr that are no reason
+CHATTER = re.compile(r"\s*(\[|make|not run: |$)")  # lines of stderr that are no reason
 RECIPE = re.compile(r"make.*\*\*\*.* Error (\d+)$")  # the first of them has the true status
 PROGRESS_SECONDS = 30
 STOP_SECONDS = 30
@@ -65,8 +65,8 @@ def run(command, log):
                 status = int(found[1]) if found and status is None else status
                 if not CHATTER.match(line):
                     reason = line.strip()
-                elif line.startswith("[") and time.monotonic() - said >= PROGRESS_SECONDS:
-                    print("        ", line, end="", flush=True)
+                elif line.lstrip().startswith("[") and time.monotonic() - said >= PROGRESS_SECONDS:
+                    print("        ", line.strip(), flush=True)
                     said = time.monotonic()
         except BaseException:
             stop(child)
