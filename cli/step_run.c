@@ -107,6 +107,7 @@ static int check(const struct runner *r, const struct step_inputs *in,
                       .per_lookup = each};
     out->result = check_run(&c);
     out->exact &= !bounded;
+    if (out->result.undecided) return fail(err, "step %lld: %s", (long long)t, out->result.message);
     if (!out->result.ok) {
         fail(err, "%s: wrong result at step %lld: %s", k->name, (long long)t, out->result.message);
         return 1;

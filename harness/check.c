@@ -10,9 +10,10 @@
 #include "harness/oracle.h"
 #include "harness/tables.h"
 
-/* A row before the step, what the oracle and the rule make of it, and the sum between. */
+/* One row: what it held before the step (then, in exact mode, what it must hold after it), the sum
+ * of its gradients, and what the oracle makes of it. */
 struct workspace {
-    float *weight, *elem[RULE_ELEM_STATES], row; /* before; then, in exact mode, after */
+    struct row_memory row;
     struct num *grad;
     struct oracle_row expected;
     float *floats;
@@ -20,17 +21,17 @@ struct workspace {
 };
 
 static void workspace_init(struct workspace *w, int32_t dim) {
-    w->floats = malloc((size_t)dim * (1 + RULE_ELEM_STATES) * sizeof *w->floats);
-    w->nums = malloc((size_t)dim * (2 + RULE_ELEM_STATES) * sizeof *w->nums);
+    size_t elements = (size_t)dim * (1 + RULE_ELEM_STATES);
+    w->floats = malloc((elements + RULE_ROW_STATES) * sizeof *w->floats);
+    w->nums = malloc((elements + (size_t)dim) * sizeof *w->nums);
     if (!w->floats || !w->nums) abort();
-    w->weight = w->floats;
-    w->grad = w->nums;
-    w->expected.weight = w->nums + dim;
+    w->row = (struct row_memory){.weight = w->floats, .row = w->floats + elements};
+    w->expected.weight = w->nums;
     for (int k = 0; k < RULE_ELEM_STATES; k++) {
-        w->elem[k] = w->floats + (1 + k) * dim;
-        w->expected.elem[k] = w->nums + (2 + k) * dim;
+        w->row.elem[k] = w->floats + (1 + k) * dim;
+        w->expected.elem[k] = w->nums + (1 + k) * dim;
     }
-    w->row = 0;
+    w->grad = w->nums + elements;
 }
 
 static void workspace_free(struct workspace *w) {
@@ -38,116 +39,147 @@ static void workspace_free(struct workspace *w) {
     free(w->nums);
 }
 
+static float *floats_of(struct row_memory *m, enum table_array a) {
+    return a == TABLE_WEIGHT ? m->weight : a == TABLE_ROW_STATE ? m->row : m->elem[a - TABLE_ELEM];
+}
+
+static struct num *nums_of(struct oracle_row *r, enum table_array a) {
+    return a == TABLE_WEIGHT ? r->weight : a == TABLE_ROW_STATE ? r->row : r->elem[a - TABLE_ELEM];
+}
+
 /* What a correct kernel leaves in exact mode: the shared rule on the exact sum, element by element.
  */
 static void rule_in_float(const struct rule_step *step, int32_t dim, struct workspace *w) {
     struct rule_info info = rule_info(step->rule.kind);
+    struct row_memory *m = &w->row;
     double acc = 0;
     for (int phase = 0; phase < 2; phase++) {
-        float rate = phase ? rule_row(step, acc, dim, info.row_states ? &w->row : NULL) : 0;
+        float rate = phase ? rule_row(step, acc, dim, info.row_states ? m->row : NULL) : 0;
         for (int32_t d = 0; d < dim; d++) {
-            struct rule_elem x = {w->weight[d], {w->elem[0][d], w->elem[1][d]}};
+            struct rule_elem x = {m->weight[d], {m->elem[0][d], m->elem[1][d]}};
             float g = (float)w->grad[d].value;
             if (phase == 0) {
                 acc += rule_reduce(step, x, g);
                 continue;
             }
             x = rule_elem(step, rate, x, g);
-            w->weight[d] = x.w;
-            for (int k = 0; k < info.elem_states; k++) w->elem[k][d] = x.s[k];
+            m->weight[d] = x.w;
+            for (int k = 0; k < info.elem_states; k++) m->elem[k][d] = x.s[k];
         }
     }
 }
 
-/* Where two rows differ: which array and column, or NULL. */
-struct difference {
-    const char *array;
-    int32_t column;
+enum verdict { RIGHT, WRONG, UNDECIDED };
+
+/* The element that decided. */
+struct finding {
+    enum table_array array;
+    int64_t column;
     double got, expected, bound;
 };
 
-static bool compare_bits(const struct workspace *w, struct row_memory after, struct rule_info info,
-                         int32_t dim, struct difference *out) {
-    static const char *const names[] = {"state 0", "state 1"};
-    for (int k = -1; k < info.elem_states; k++) {
-        const float *want = k < 0 ? w->weight : w->elem[k];
-        const float *got = k < 0 ? after.weight : after.elem[k];
-        if (memcmp(want, got, (size_t)dim * sizeof *got) == 0) continue;
-        for (int32_t d = 0; d < dim; d++)
-            if (memcmp(&want[d], &got[d], sizeof *got) != 0) {
-                *out = (struct difference){k < 0 ? "weight" : names[k], d, got[d], want[d], 0};
-                return false;
+/* A row, and what it is compared with. */
+struct judged_row {
+    const struct table_shape *shape;
+    struct row_memory after;
+    struct workspace *w;
+    double *worst;
+    struct finding *out;
+};
+
+/* Has the row the bits of w->row? */
+static enum verdict compare_bits(const struct judged_row *r) {
+    struct row_memory after = r->after;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const float *want = floats_of(&r->w->row, a), *got = floats_of(&after, a);
+        int64_t width = table_array_width(r->shape, a), d = 0;
+        if (width == 0 || memcmp(want, got, (size_t)width * sizeof *got) == 0) continue;
+        while (memcmp(&want[d], &got[d], sizeof *got) == 0) d++;
+        *r->out = (struct finding){a, d, got[d], want[d], 0};
+        return WRONG;
+    }
+    return RIGHT;
+}
+
+/* Is the row within the bounds of w->expected? A NaN is not. Where an element has no bound, the
+ * row proves nothing, whatever it holds. */
+static enum verdict compare_bounds(const struct judged_row *r) {
+    struct row_memory after = r->after;
+    enum verdict verdict = RIGHT;
+    for (int a = 0; a < TABLE_ARRAYS; a++)
+        for (int64_t d = 0, width = table_array_width(r->shape, a); d < width; d++) {
+            struct num want = nums_of(&r->w->expected, a)[d];
+            double got = floats_of(&after, a)[d], off = fabs(got - want.value);
+            struct finding here = {a, d, got, want.value, want.error};
+            if (!isfinite(want.error)) {
+                *r->out = here;
+                return UNDECIDED;
             }
-    }
-    if (info.row_states && memcmp(&w->row, after.row, sizeof w->row) != 0) {
-        *out = (struct difference){"row state", 0, *after.row, w->row, 0};
-        return false;
-    }
+            if (want.error > 0 && off / want.error > *r->worst && isfinite(off))
+                *r->worst = off / want.error;
+            if (off <= want.error || verdict == WRONG) continue;
+            *r->out = here;
+            verdict = WRONG;
+        }
+    return verdict;
+}
+
+static bool is_zero(const struct num *sum, int32_t dim) {
+    for (int32_t d = 0; d < dim; d++)
+        if (sum[d].value != 0) return false;
     return true;
 }
 
-/* Within the bound? A NaN is not. */
-static bool within(struct num want, float got, const char *array, int32_t column, double *worst,
-                   struct difference *out) {
-    double off = fabs(got - want.value), ratio = want.error > 0 ? off / want.error
-                                                 : off > 0      ? INFINITY
-                                                                : 0;
-    if (isfinite(ratio) && ratio > *worst) *worst = ratio;
-    if (off <= want.error) return true;
-    *out = (struct difference){array, column, got, want.value, want.error};
-    return false;
-}
-
-static bool compare_bounds(const struct workspace *w, struct row_memory after,
-                           struct rule_info info, int32_t dim, double *worst,
-                           struct difference *out) {
-    for (int32_t d = 0; d < dim; d++) {
-        if (!within(w->expected.weight[d], after.weight[d], "weight", d, worst, out)) return false;
-        for (int k = 0; k < info.elem_states; k++)
-            if (!within(w->expected.elem[k][d], after.elem[k][d], "state", d, worst, out))
-                return false;
-    }
-    return !info.row_states ||
-           within(w->expected.row_state, *after.row, "row state", 0, worst, out);
-}
-
 /* One row; lookups is NULL for a row that nobody looked up. */
-static bool check_row(const struct check *c, const struct rule_step *step, int32_t t, int64_t row,
-                      struct row_memory after, const struct row_lookup *lookups, int64_t count,
-                      struct workspace *w, double *worst, struct difference *out) {
-    const struct table_shape *shape = &c->in->tables[t];
-    struct rule_info info = rule_info(shape->rule);
-    int32_t dim = shape->dim;
-    c->before(c->before_ctx, t, row, w->weight, w->elem, &w->row);
-    if (!lookups && (info.idle_is_identity || !c->dense))
-        return compare_bits(w, after, info, dim, out);
+static enum verdict check_row(const struct check *c, const struct rule_step *step,
+                              struct judged_row *r, int32_t t, int64_t row,
+                              const struct row_lookup *lookups, int64_t count) {
+    struct rule_info info = rule_info(r->shape->rule);
+    struct workspace *w = r->w;
+    int32_t dim = r->shape->dim;
+    c->before(c->before_ctx, t, row, w->row.weight, w->row.elem, w->row.row);
+    if (!lookups && (info.idle_is_identity || !c->dense)) return compare_bits(r);
 
-    bool exact = c->exact && !(c->per_lookup && shape->rule == RULE_SGD);
+    bool each = c->per_lookup && r->shape->rule == RULE_SGD, exact = c->exact && !each;
     oracle_sum(c->in, lookups, count, exact, dim, w->grad);
-    for (int32_t d = 0; d < dim; d++) {
-        w->expected.weight[d] = (struct num){w->weight[d], 0};
-        for (int k = 0; k < info.elem_states; k++)
-            w->expected.elem[k][d] = (struct num){w->elem[k][d], 0};
-    }
-    w->expected.row_state = (struct num){w->row, 0};
-    if (c->per_lookup && shape->rule == RULE_SGD)
+    for (int a = 0; a < TABLE_ARRAYS; a++)
+        for (int64_t d = 0, width = table_array_width(r->shape, a); d < width; d++)
+            nums_of(&w->expected, a)[d] = (struct num){floats_of(&w->row, a)[d], 0};
+    if (each)
         oracle_sgd_per_lookup(&step->rule, count, dim, w->grad, &w->expected);
     else
         oracle_update(&step->rule, c->step, dim, w->grad, &w->expected);
-    if (!compare_bounds(w, after, info, dim, worst, out)) return false;
-    if (!exact) return true;
-    rule_in_float(step, dim, w);
-    return compare_bits(w, after, info, dim, out);
+    enum verdict verdict = compare_bounds(r);
+    if (verdict != RIGHT || !exact) return verdict;
+    /* A dense step cannot tell gradients that cancel from none: it leaves both rows alone. */
+    if (!(c->dense && info.idle_is_identity && is_zero(w->grad, dim))) rule_in_float(step, dim, w);
+    return compare_bits(r);
 }
 
-static void describe(struct check_result *r, int32_t t, int64_t row, int64_t hits,
-                     const struct difference *d) {
-    if (r->message[0]) return;
-    snprintf(r->message, sizeof r->message,
-             "table %" PRId32 " row %" PRId64 " (%" PRId64 " lookups) %s[%" PRId32
-             "]: got %.9g, expected %.9g, off by %.3g, allowed %.3g",
-             t, row, hits, d->array, d->column, d->got, d->expected, fabs(d->got - d->expected),
-             d->bound);
+/* The first wrong row is told; where there is none, the first that cannot be judged. */
+static void describe(struct check_result *r, enum verdict verdict, int32_t t, int64_t row,
+                     int64_t hits, const struct finding *f) {
+    if (verdict == WRONG ? r->wrong++ > 0 : r->undecided || r->wrong) return;
+    if (verdict == UNDECIDED) r->undecided = true;
+    char where[120], state[24];
+    snprintf(state, sizeof state, "state %d", f->array - TABLE_ELEM);
+    snprintf(where, sizeof where,
+             "table %" PRId32 " row %" PRId64 " (%" PRId64 " lookups) %s[%" PRId64 "]", t, row,
+             hits,
+             f->array == TABLE_WEIGHT      ? "weight"
+             : f->array == TABLE_ROW_STATE ? "row state"
+                                           : state,
+             f->column);
+    if (verdict == WRONG)
+        snprintf(r->message, sizeof r->message,
+                 "%s: got %.9g, expected %.9g, off by %.3g, allowed %.3g", where, f->got,
+                 f->expected, fabs(f->got - f->expected), f->bound);
+    else
+        snprintf(
+            r->message, sizeof r->message,
+            "%s: the step has no finite value there in single precision; look at the gradients "
+            "and the state of the row, and at the hyper-parameters of its table",
+            where);
 }
 
 /* First run of the index at or after (table, row). */
@@ -203,13 +235,15 @@ static void check_rows(const struct check *c, const struct rule_step *step, int3
         const struct row_run *u = &x->run[run];
         bool touched = run < x->rows && u->table == t && u->row == row;
         int64_t hits = touched ? u[1].first - u->first : 0;
-        struct row_memory memory = row_memory(after, &c->in->tables[t], row - first);
-        struct difference d;
-        if (!check_row(c, step, t, row, memory, touched ? &x->lookup[u->first] : NULL, hits, &w,
-                       &r->worst, &d)) {
-            r->wrong++;
-            describe(r, t, row, hits, &d);
-        }
+        struct finding f;
+        struct judged_row judged = {.shape = &c->in->tables[t],
+                                    .after = row_memory(after, &c->in->tables[t], row - first),
+                                    .w = &w,
+                                    .worst = &r->worst,
+                                    .out = &f};
+        enum verdict verdict =
+            check_row(c, step, &judged, t, row, touched ? &x->lookup[u->first] : NULL, hits);
+        if (verdict != RIGHT) describe(r, verdict, t, row, hits, &f);
         run += touched;
     }
     workspace_free(&w);
@@ -257,13 +291,17 @@ struct check_result check_run(const struct check *c) {
         staging_close(&staging);
 #pragma omp critical(check_result)
         {
+            bool first = !all.message[0], sees = mine.unseen && !all.unseen,
+                 knows = mine.wrong && !all.wrong && !all.unseen;
+            if (mine.message[0] && (first || sees || knows))
+                memcpy(all.message, mine.message, sizeof all.message);
             all.wrong += mine.wrong;
             all.unseen |= mine.unseen;
+            all.undecided |= mine.undecided;
             if (mine.worst > all.worst) all.worst = mine.worst;
-            if (mine.message[0] && !all.message[0])
-                memcpy(all.message, mine.message, sizeof all.message);
         }
     }
-    all.ok = all.wrong == 0 && !all.unseen;
+    all.undecided &= all.wrong == 0 && !all.unseen;
+    all.ok = all.wrong == 0 && !all.unseen && !all.undecided;
     return all;
 }

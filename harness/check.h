@@ -9,7 +9,9 @@
  *   other rows      bit for bit unchanged; or, for a dense step of a rule that moves idle rows,
  *                   what the oracle says of a zero gradient
  *
- * A NaN never passes.
+ * A NaN never passes. Where the step itself has no finite value in single precision (gradients that
+ * overflow, an accumulator below 0, eps 0 with a gradient and a state of 0), the result is neither
+ * right nor wrong, but undecided.
  */
 #ifndef EMBFUSE_CHECK_H
 #define EMBFUSE_CHECK_H
@@ -46,10 +48,12 @@ struct check {
 
 struct check_result {
     bool ok;
-    bool unseen;       /* rows could not be fetched: message says why, and ok is false */
     int64_t wrong;     /* rows */
+    bool unseen;       /* rows could not be fetched: message says why, and ok is false */
+    bool undecided;    /* no row is wrong, but the step of one has no finite value: message says
+                          which, ok is false, and no kernel is to blame */
     double worst;      /* largest |error| / bound of a touched element; > 1 is wrong */
-    char message[400]; /* the first wrong row, or "" */
+    char message[400]; /* the first wrong row, or the other reason why ok is false, or "" */
 };
 
 struct check_result check_run(const struct check *c);

@@ -149,7 +149,7 @@ static int check_with(struct measure *m, const struct kernel *k, int batch,
                       .per_lookup = k->traits & STEP_PER_LOOKUP};
     p->look(m, &c);
     *out = check_run(&c);
-    if (out->unseen) return fail(err, "%s: %s", k->name, out->message);
+    if (out->unseen || out->undecided) return fail(err, "%s: %s", k->name, out->message);
     if (out->ok && !p->intact(m, scratch)) {
         out->ok = false;
         strcpy(out->message, "wrote outside of its scratch or of the tables");

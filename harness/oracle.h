@@ -11,22 +11,23 @@
 #include "harness/row_index.h"
 #include "kernels/kernel.h"
 
-/* The exact value of a quantity and a bound on the error of its single-precision evaluation. */
+/* The exact value of a quantity and a bound on the error of its single-precision evaluation: infinite
+ * where the evaluation may overflow, divide by 0 or take the root of a negative number. */
 struct num {
     double value;
     double error;
 };
 
-/* One row: weight, per-element states, row state. Arrays belong to the caller. */
+/* One row: weight, per-element states, row states. Arrays belong to the caller. */
 struct oracle_row {
     struct num *weight;                 /* [dim] */
     struct num *elem[RULE_ELEM_STATES]; /* [dim] each, used up to the rule's elem_states */
-    struct num row_state;
+    struct num row[RULE_ROW_STATES];    /* the rule's row_states */
 };
 
 /* grad[dim]: the summed gradient of the `count` lookups (all of one row). With exact, the sum is
- * exact in single precision in any order and its bound is 0; otherwise it is (count + 3) u sum|g|.
- */
+ * exact in single precision in any order and its bound is 0; otherwise it is (count + 3) u sum|g|,
+ * and what the products of each lookup lose where floats are subnormal. */
 void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_t count, bool exact,
                 int32_t dim, struct num *grad);
 

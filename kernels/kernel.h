@@ -100,7 +100,8 @@ enum trait {
     DETERMINISTIC = 1,   /* same bits on every run and for every number of threads */
     DENSE_GRAD = 2,      /* holds a gradient of all rows, touched or not */
     DENSE_STEP = 4,      /* sweeps all rows: for a rule that is not idle_is_identity this is another
-                          operation (torch.optim.Adam, not SparseAdam), with an oracle of its own */
+                          operation (torch.optim.Adam, not SparseAdam), with an oracle of its own;
+                          for one that is, it leaves rows whose gradient is 0 alone */
     STEP_PER_LOOKUP = 8, /* takes a step for each lookup, not one for their sum: the same function
                             for SGD only, but the weight is rounded once per lookup. Judged by the
                             oracle's bound with those roundings in it, never bit for bit */

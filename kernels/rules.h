@@ -18,6 +18,7 @@
 #ifndef EMBFUSE_RULES_H
 #define EMBFUSE_RULES_H
 
+#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,15 +29,17 @@
 #define HOST_DEVICE static inline
 #endif
 
-/* Most per-element state arrays that any rule owns. */
-enum { RULE_ELEM_STATES = 2 };
+/* Most states that any rule owns: arrays of one float per element, and floats per row. */
+enum { RULE_ELEM_STATES = 2, RULE_ROW_STATES = 1 };
 
 /* X(kind, name, elem_states, row_states, reduces, idle_is_identity, formula)
  *   elem_states       per-element state arrays, [rows][dim] floats each
  *   row_states        floats of state per row
  *   reduces           phase 1 needs a reduction over the row
- *   idle_is_identity  a step with a zero gradient changes neither weights nor state, so a dense
- *                     sweep over untouched rows is the same operation as the lazy (sparse) step
+ *   idle_is_identity  a step with a zero gradient changes neither weights nor state, given a finite
+ *                     rate (eps > 0 or a state > 0), no state below 0, and lr >= 0 or no weight that
+ *                     is -0. A dense step leaves rows whose gradient is 0 alone, so that it is the
+ *                     same operation as the lazy (sparse) step whatever is given
  *   formula           in PyTorch's form; t counts steps of the table, not of the row (lazy, global)
  */
 #define RULES(X)                                                                                   \
@@ -47,6 +50,12 @@ enum { RULE_ELEM_STATES = 2 };
       "s += mean(g^2) over the row; w -= lr/(sqrt(s)+eps)*g")                                      \
     X(ADAM, "adam", 2, 0, false, false,                                                            \
       "m = b1*m+(1-b1)*g; v = b2*v+(1-b2)*g^2; w -= lr*(m/(1-b1^t))/(sqrt(v/(1-b2^t))+eps)")
+
+#define X(kind, name, elem, row, ...)                                                              \
+    static_assert((elem) <= RULE_ELEM_STATES && (row) <= RULE_ROW_STATES,                          \
+                  name ": more states than RULE_ELEM_STATES or RULE_ROW_STATES");
+RULES(X)
+#undef X
 
 enum rule_kind {
 #define X(kind, ...) RULE_##kind,
@@ -113,7 +122,7 @@ static inline int64_t rule_state_floats(enum rule_kind kind, int64_t dim) {
     return info.elem_states * dim + info.row_states;
 }
 
-/* rule_info(kind).reduces and .row_states, for code that runs on a device. */
+/* rule_info(kind).reduces, .row_states and .idle_is_identity, for code that runs on a device. */
 HOST_DEVICE bool rule_reduces(enum rule_kind kind) {
     switch (kind) {
 #define X(name, text, elem, row, reduces, ...)                                                     \
@@ -131,6 +140,16 @@ HOST_DEVICE int rule_row_states(enum rule_kind kind) {
         RULES(X)
 #undef X
     default: return 0;
+    }
+}
+
+HOST_DEVICE bool rule_idle_is_identity(enum rule_kind kind) {
+    switch (kind) {
+#define X(name, text, elem, row, reduces, idle, ...)                                               \
+    case RULE_##name: return idle;
+        RULES(X)
+#undef X
+    default: return false;
     }
 }
 

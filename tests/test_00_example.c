@@ -154,7 +154,7 @@ static void oracle_row_as_by_hand(const struct builder *b, const struct row_run 
         s0[d] = (struct num){w->s0[d], 0};
         s1[d] = (struct num){w->s1[d], 0};
     }
-    struct oracle_row row = {weight, {s0, s1}, {w->row, 0}};
+    struct oracle_row row = {weight, {s0, s1}, {{w->row, 0}}};
     oracle_sum(&b->in, &b->index.lookup[run->first], run[1].first - run->first, true, DIM, grad);
     oracle_update(&b->rules[0], b->step, DIM, grad, &row);
     struct rule_info info = rule_info(b->rules[0].kind);
@@ -164,7 +164,7 @@ static void oracle_row_as_by_hand(const struct builder *b, const struct row_run 
         if (info.elem_states > 0) assert_true(s0[d].value == w->after_s0[d]);
         if (info.elem_states > 1) assert_true(s1[d].value == w->after_s1[d]);
     }
-    if (info.row_states) assert_true(row.row_state.value == w->after_row);
+    if (info.row_states) assert_true(row.row[0].value == w->after_row);
 }
 
 static void oracle_as_by_hand(void **state) {

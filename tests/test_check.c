@@ -300,7 +300,7 @@ static float beyond_bound(const struct builder *b, bool per_lookup) {
         s0[d] = (struct num){m.elem[0] ? m.elem[0][d] : 0, 0};
         s1[d] = (struct num){m.elem[1] ? m.elem[1][d] : 0, 0};
     }
-    struct oracle_row row = {w, {s0, s1}, {m.row ? *m.row : 0, 0}};
+    struct oracle_row row = {w, {s0, s1}, {{m.row ? *m.row : 0, 0}}};
     int64_t count = u[1].first - u->first;
     oracle_sum(&b->in, &b->index.lookup[u->first], count, b->sums_exact && !per_lookup, DIM, g);
     if (per_lookup)

@@ -105,6 +105,18 @@ static void pytorch_counts_of_another_row(void **state) {
     builder_free(&b);
 }
 
+/* Has the last run changed anything of a row of table 0? */
+static bool row_changed(const struct builder *b, int64_t row) {
+    const struct table_shape *shape = &b->in.tables[0];
+    struct row_memory was = row_memory(&b->before.tables[0], shape, row),
+                      is = row_memory(&b->tables.tables[0], shape, row);
+    size_t bytes = (size_t)shape->dim * sizeof(float);
+    bool changed = memcmp(was.weight, is.weight, bytes) != 0;
+    for (int k = 0; k < RULE_ELEM_STATES && was.elem[k]; k++)
+        changed |= memcmp(was.elem[k], is.elem[k], bytes) != 0;
+    return changed;
+}
+
 /* DeepSpeed SparseTensor, #8504: rows whose elements add up to 0 were dropped. Row 0: elements of
  * one gradient cancel; row 1: the gradients of two lookups cancel in every element; row 2: its
  * gradient is 0. All three are touched: momentum and Adam move them. */
@@ -125,8 +137,7 @@ static void deepspeed_zero_sum_rows(void **state) {
             continue;
         builder_rule(&b, 0, (enum rule_kind)rule);
         check_rule(&b, k);
-        for (int d = 0; d < 3 * DIM; d++)
-            assert_true(b.tables.tables[0].weight[d] != b.before.tables[0].weight[d]);
+        for (int64_t row = 0; row < 3; row++) assert_true(row_changed(&b, row));
     }
     builder_free(&b);
 }

@@ -154,12 +154,12 @@ enum { UPDATES = sizeof updates / sizeof *updates };
 static void update_by_hand(void **state) {
     const struct update_case *c = ((const struct kernel_test *)*state)->param;
     struct num g = {c->g, 0}, w = {c->w, 0}, s0 = {c->s0, 0}, s1 = {c->s1, 0};
-    struct oracle_row row = {&w, {&s0, &s1}, {c->row, 0}};
+    struct oracle_row row = {&w, {&s0, &s1}, {{c->row, 0}}};
     oracle_update(&c->rule, c->t, 1, &g, &row);
     assert_true(w.value == c->after_w);
     assert_true(s0.value == c->after_s0);
     assert_true(s1.value == c->after_s1);
-    assert_true(row.row_state.value == c->after_row);
+    assert_true(row.row[0].value == c->after_row);
     assert_true(w.error > 0 && w.error < 1e-6);
 }
 
@@ -169,9 +169,9 @@ static void rowwise_over_columns(void **state) {
     (void)state;
     const struct rule rule = {RULE_ROWWISE_ADAGRAD, 0.5f, 2, 0, 0, 0};
     struct num g[] = {{3, 0}, {-1, 0}}, w[] = {{1, 0}, {1, 0}};
-    struct oracle_row row = {w, {NULL, NULL}, {31, 0}};
+    struct oracle_row row = {w, {NULL, NULL}, {{31, 0}}};
     oracle_update(&rule, 1, 2, g, &row);
-    assert_true(row.row_state.value == 36);
+    assert_true(row.row[0].value == 36);
     assert_true(w[0].value == 0.8125 && w[1].value == 1.0625);
 }
 
@@ -203,7 +203,7 @@ static void make_ordinary(uint64_t key, double grad_error, struct ordinary *x) {
         }
     }
     x->row = (float)number(key, 4, 0) / 16;
-    x->oracle = (struct oracle_row){x->ow, {x->os[0], x->os[1]}, {x->row, 0}};
+    x->oracle = (struct oracle_row){x->ow, {x->os[0], x->os[1]}, {{x->row, 0}}};
 }
 
 static void step_in_floats(const struct rule_step *step, struct ordinary *x) {
@@ -249,7 +249,7 @@ static void bound_holds_and_is_tight(void **state) {
                 if (moved > 0.1 * rule.lr && x.ow[d].error / moved > ratio)
                     ratio = x.ow[d].error / moved;
             }
-            if (rule_info(kind).row_states) compare(x.oracle.row_state, x.row, &worst);
+            if (rule_info(kind).row_states) compare(x.oracle.row[0], x.row, &worst);
         }
         assert_true(worst > 0.25 && worst <= 1);
         assert_true(ratio > 0 && ratio < 1e-3);

@@ -181,7 +181,8 @@ static void copy_table(struct table *to, const struct table *from,
     size_t bytes = (size_t)(shape->rows * shape->dim) * sizeof(float);
     memcpy(to->weight, from->weight, bytes);
     for (int k = 0; k < info.elem_states; k++) memcpy(to->elem[k], from->elem[k], bytes);
-    if (info.row_states) memcpy(to->row, from->row, (size_t)shape->rows * sizeof(float));
+    if (info.row_states)
+        memcpy(to->row, from->row, (size_t)(shape->rows * info.row_states) * sizeof(float));
 }
 
 static bool same_table(const struct table *a, const struct table *b,
@@ -190,7 +191,9 @@ static bool same_table(const struct table *a, const struct table *b,
     size_t bytes = (size_t)(shape->rows * shape->dim) * sizeof(float);
     bool same = memcmp(a->weight, b->weight, bytes) == 0;
     for (int k = 0; k < info.elem_states; k++) same &= memcmp(a->elem[k], b->elem[k], bytes) == 0;
-    if (info.row_states) same &= memcmp(a->row, b->row, (size_t)shape->rows * sizeof(float)) == 0;
+    if (info.row_states)
+        same &=
+            memcmp(a->row, b->row, (size_t)(shape->rows * info.row_states) * sizeof(float)) == 0;
     return same;
 }
 

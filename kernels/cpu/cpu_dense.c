@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Dense baseline: a gradient as large as the tables, and an optimizer that sweeps all of it. What
- * a framework does that was not told the gradient is sparse.
+ * a framework does that was not told the gradient is sparse; but where a zero gradient changes
+ * nothing, rows without gradient are passed over, so that they keep their bits whatever is in them.
  *
  * Who owns what: blocks of 512 rows are dealt to threads by a hash; every thread walks all lookups
  * and adds those of its rows, so there are no races and no atomics (PyTorch's CPU nn.Embedding
@@ -53,6 +54,13 @@ ALWAYS_INLINE void add(void *ctx, struct lookup l) {
     scatter_push(&a->scatter, a->plan->grad[t] + l.row * dim, from, c, dim);
 }
 
+static bool is_zero(const float *row, int32_t dim) {
+    int other = 0;
+#pragma omp simd reduction(| : other)
+    for (int32_t d = 0; d < dim; d++) other |= row[d] != 0;
+    return !other;
+}
+
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
     struct plan plan;
@@ -85,9 +93,12 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 
         for (int32_t t = 0; t < in->num_tables; t++) {
             int32_t dim = in->tables[t].dim;
+            bool idle = rule_info(steps[t].rule.kind).idle_is_identity;
 #pragma omp for schedule(static) nowait
-            for (int64_t row = 0; row < in->tables[t].rows; row++)
-                row_update(&steps[t], &io[t], dim, row, plan.grad[t] + row * dim);
+            for (int64_t row = 0; row < in->tables[t].rows; row++) {
+                const float *grad = plan.grad[t] + row * dim;
+                if (!(idle && is_zero(grad, dim))) row_update(&steps[t], &io[t], dim, row, grad);
+            }
         }
     }
     stage_done(how, STAGE_UPDATE);

@@ -42,7 +42,7 @@ ALWAYS_INLINE void row_prefetch(const struct table *io, int64_t row, int32_t dim
     prefetch(io->weight + row * dim, dim);
     for (int k = 0; k < RULE_ELEM_STATES; k++)
         if (io->elem[k]) prefetch(io->elem[k] + row * dim, dim);
-    if (io->row) __builtin_prefetch(io->row + row, 0, 3);
+    if (io->row) prefetch(io->row + row * RULE_ROW_STATES, RULE_ROW_STATES);
 }
 
 /* to += coefficient * from */
