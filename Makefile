@@ -70,6 +70,11 @@ OUT      ?= build/results
 # Each (compiler, sanitizer, portable or not) builds in a folder of its own; the plain one in build/.
 flavour  := $(if $(findstring gcc,$(notdir $(CC))),,$(notdir $(CC))-)$(if $(SANITIZE),$(SANITIZE)-)$(if $(filter 0,$(NATIVE)),portable-)
 B        := build$(if $(flavour),/$(flavour:%-=%))
+# In make compare, B is the new result.
+ifneq ($(filter compare,$(MAKECMDGOALS)),)
+new      := $(if $(filter command,$(origin B)),$(B))
+override B := build
+endif
 
 ifeq ($(SANITIZE)$(findstring clang,$(CC)),thread)
 $(error SANITIZE=thread needs CC=clang: gcc's libgomp is not instrumented and gives false reports)

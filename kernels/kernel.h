@@ -112,7 +112,7 @@ enum trait {
 
 struct kernel {
     const char *name;  /* = file name = key in results and plots */
-    const char *label; /* legend text */
+    const char *label; /* a few words, beside the name */
     const char *idea;  /* one sentence */
     enum place place;
     unsigned rules;  /* bits 1 << enum rule_kind that it can apply */

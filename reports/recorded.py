@@ -9,13 +9,13 @@ import re
 import subprocess
 from dataclasses import dataclass
 
-from results import ResultError, load, quartiles
+from results import DISTURBED_MOST, ResultError, load, quartiles
 from style import number
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 MEASURED = ("Makefile", "kernels", "harness", "datasets")  # what every figure depends on
-NOISY = 0.1  # of the samples disturbed: too many
+NOISY = DISTURBED_MOST
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,8 +121,7 @@ def make_command(step, variables):
 
 def disturbed(result):
     """(samples that were disturbed, all samples)"""
-    samples = [x for s in result.series for x in s.samples]
-    return sum((x.get("disturbed") or 0) > 0 for x in samples), len(samples)
+    return result.disturbed() or 0, sum(len(s.samples) for s in result.series)
 
 
 def share(result):

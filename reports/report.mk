@@ -7,13 +7,11 @@ PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 RESULT  ?= $(OUT)/bench.json
 PLOTS   ?= $(OUT)/plots
 MODE    ?= cold
-# B is the build folder everywhere else, so the new result must come from the command line.
-new     := $(if $(filter command,$(origin B)),$(B))
 
 .PHONY: plots table figures compare readme bench-compilers sweep scaling ladder record
 
-report_plots = $(PYTHON) reports/plots.py $(RESULT) $(PLOTS) --mode $(MODE)
-report_table = $(PYTHON) reports/table.py $(RESULT) --mode $(MODE)
+report_plots = $(PYTHON) reports/plots.py '$(RESULT)' '$(PLOTS)' --mode $(MODE)
+report_table = $(PYTHON) reports/table.py '$(RESULT)' --mode $(MODE)
 
 plots:
 	@$(report_plots)
@@ -22,12 +20,16 @@ table:
 	@$(report_table)
 
 figures:
-	@$(PYTHON) reports/figures.py $(RESULT) $(PLOTS) --mode $(MODE)
+	@$(PYTHON) reports/figures.py '$(RESULT)' '$(PLOTS)' --mode $(MODE)
 
-# make compare A=old.json B=new.json COMPARE='--min-effect 5'; make shows the exit status.
+# make compare A=old.json B=new.json COMPARE='--min-effect 5'. make itself ends in 2 at any status but 0.
+run_compare = $(PYTHON) reports/compare.py '$(A)' '$(new)' $(COMPARE)
 compare:
-	@$(if $(and $(A),$(new)),,echo 'usage: make compare A=OLD.json B=NEW.json' >&2; exit 1)
-	@$(PYTHON) reports/compare.py $(A) $(new) $(COMPARE)
+	@$(if $(and $(A),$(new)),,echo "usage: make compare A=OLD.json B=NEW.json COMPARE='--min-effect 5'" >&2; exit 1)
+	@mkdir -p '$(OUT)' && rm -f '$(OUT)/compare.status' && \
+	 $(run_compare) --status-file '$(OUT)/compare.status' || { status=$$?; \
+	     echo "compare: make ends in 2; $(OUT)/compare.status has the true one, in which this ends:" >&2; \
+	     echo "    $(run_compare)" >&2; exit $$status; }
 
 # Each compiler builds in a folder of its own and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
