@@ -25,6 +25,14 @@
 #|                not fit in memory is named and left out
 #| make ladder    what each technique of cpu_fused is worth: its time without one / its time with all, on
 #|                the standard workloads; REPS=7 SEED= THREADS=
+#| make record    everything of this machine into reports/results/NAME, with its page: NAME=zen4-2core. About an
+#|                hour on two cores, waits for a quiet machine, and goes on where it was interrupted.
+#|                STEPS="standard roof traces peers ladder sweep compilers scaling": only these;
+#|                FORCE="roof": measure these again; TRACES=folder with *.txt.gz (../shared/traces);
+#|                WAIT=600: seconds to wait before a step; MINUTES=120: no second try of a disturbed step
+#|                begins that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another
+#|                machine's folder, interrupted; 2 a wrong result, which stands; 3 a step is missing
+#| make readme    the pages of all recorded machines, and the front page with the tables of RECORDED=
 #| make fuzz      fuzz the readers of untrusted files: FUZZ_SECONDS=60
 #| make deps      install the Debian packages (as root), or name them: FOR=bench|test|ci
 #| make           build build/bench and build/embfuse only
@@ -176,12 +184,12 @@ $(H)/harness/registry.o: $(H)/kernel_list.inc
 $(B)/harness/registry.o $(H)/harness/registry.o $(B)/emulated/harness/registry.o: \
     CFLAGS += -DISAS='$(foreach i,$(or $(isas),$(if $(ARCH),native,plain)),ISA($i,$(isa_$i:%=HAS(%))))'
 
-# --- where the binary comes from, rewritten only when it changes
+# --- where the binary comes from, rewritten only when it changes. A result that was recorded is no change.
 $(B)/build_info.h: FORCE
 	@mkdir -p $(@D)
 	@{ echo '#define BUILD_VERSION "$(shell sed -n 's/^version: //p' CITATION.cff)"'; \
 	   echo '#define BUILD_COMMIT "$(shell git rev-parse HEAD 2>/dev/null)"'; \
-	   echo '#define BUILD_DIRTY "$(if $(shell git status --porcelain 2>/dev/null | head -n 1),yes,no)"'; \
+	   echo '#define BUILD_DIRTY "$(if $(shell git status --porcelain -- . ':!reports/results' 2>/dev/null | head -n 1),yes,no)"'; \
 	   echo '#define BUILD_COMPILER "$(shell $(CC) --version | head -n 1)"'; \
 	   echo '#define BUILD_FLAGS "$(subst ",,$(CFLAGS))"'; \
 	   echo '#define BUILD_CC "$(CC)"'; \

@@ -8,7 +8,7 @@ RESULT  ?= $(OUT)/bench.json
 PLOTS   ?= $(OUT)/plots
 MODE    ?= cold
 
-.PHONY: plots table figures compare readme bench-compilers sweep scaling ladder
+.PHONY: plots table figures compare readme bench-compilers sweep scaling ladder record
 
 report_plots = $(PYTHON) reports/plots.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
 report_table = $(PYTHON) reports/table.py $(call quoted,$(RESULT)) --mode $(MODE)
@@ -63,29 +63,28 @@ ladder:
 	     --out=$(call quoted,$(OUT)/ladder); status=$$?; case $$status in 0 | 2) ;; *) exit $$status ;; esac; \
 	 $(call report_ladder,$(call quoted,$(OUT)/ladder),bench) && exit $$status
 
-# The README's tables and pictures from recorded results: make readme RECORDED=reports/results/NAME
+# The pages of all recorded machines, and the front page, whose tables are those of RECORDED.
 RECORDED ?= reports/results/zen5-2core
+looked_at = $(watched) --below=cpu_sort
 readme: $(B)/embfuse
-	@$(B)/embfuse list --markdown | $(PYTHON) reports/section.py README.md kernels
-	@for s in standard traces; do \
-	     $(PYTHON) reports/table.py $(RECORDED)/$$s.json --overview --update README.md --section $$s || exit 1; \
-	 done
-	@for s in standard traces roof; do [ ! -e $(RECORDED)/$$s.json ] || \
-	     $(PYTHON) reports/table.py $(RECORDED)/$$s.json --update $(RECORDED)/README.md --section $$s || exit 1; \
-	 done
-	@$(PYTHON) reports/plots.py $(RECORDED)/standard.json $(RECORDED)
-	@for r in sweep scaling; do [ ! -e $(RECORDED)/$$r.json ] || \
-	     $(PYTHON) reports/$$r.py $(RECORDED)/$$r.json $(RECORDED) $(watched) --update README.md --section $$r \
-	     >/dev/null || exit 1; done
-	@[ ! -e $(RECORDED)/ladder.json ] || \
-	     $(call report_ladder,$(RECORDED),ladder) --update README.md --section ladder >/dev/null
-	@[ ! -e $(RECORDED)/compilers.json ] || \
-	     $(PYTHON) reports/compilers.py --table $(RECORDED)/compilers.json | \
-	     $(PYTHON) reports/section.py $(RECORDED)/README.md compilers
-	@if [ -e $(RECORDED)/peers.json ]; then \
-	     $(PYTHON) reports/plots.py $(RECORDED)/peers.json $(B)/peers/plots >/dev/null && \
-	     cp $(B)/peers/plots/time-adagrad-cold.png $(RECORDED)/peers.png && \
-	     $(PYTHON) peers/ratios.py $(RECORDED)/peers.json --picture $(RECORDED)/peers.png --update README.md; \
-	 fi
-	@[ ! -e $(RECORDED)/peers-1-thread.json ] || $(PYTHON) peers/ratios.py \
-	     $(RECORDED)/peers-1-thread.json --update README.md --section peers-1-thread
+	@$(if $(NVCC),$(B)/embfuse list --markdown | $(PYTHON) reports/section.py README.md kernels,\
+	   echo 'without nvcc the list of kernels stays as it is: those for a device would be missing')
+	@$(PYTHON) reports/pages.py $(dir $(wildcard reports/results/*/standard.json)) --front=README.md \
+	     --leading='$(RECORDED)' $(looked_at)
+
+# The whole folder of a machine: make record NAME=zen4-2core. What is there already is not measured again;
+# reports/record.py says what its exit status means.
+TRACES   ?= $(wildcard ../shared/traces)
+chosen   := $(strip $(foreach v,FILTER SPEC TRACE ALPHA DIMS ROWS BATCH POOLING RULE RING MODES PLACE,$(if $($v),$v=)))
+folder    = reports/results/$(NAME)
+record:
+	$(call require,bench)
+	@$(if $(NAME),,echo 'usage: make record NAME=zen4-2core [STEPS=... FORCE=... WAIT=600]' >&2; exit 1)
+	@$(if $(chosen),echo 'record: $(chosen): a record has the same workloads on every machine' >&2; exit 1)
+	@$(PYTHON) reports/record.py '$(folder)' --work='$(B)/record/$(NAME)' --make='$(MAKE)' --compiler='$(CC)' \
+	     $(looked_at) --steps='$(or $(STEPS),all)' --force='$(FORCE)' --traces='$(TRACES)' \
+	     $(if $(WAIT),--wait='$(WAIT)') $(if $(MINUTES),--minutes='$(MINUTES)') \
+	     $(foreach v,REPS THREADS SEED,$(if $($v),--set='$v=$($v)')); status=$$?; \
+	 [ $$status -ne 1 ] || exit 1; \
+	 $(PYTHON) reports/pages.py '$(folder)' $(looked_at) || exit 1; \
+	 echo 'make readme puts it on the front page'; exit $$status
