@@ -34,6 +34,8 @@
 #|                machine's folder, interrupted; 2 a wrong result, which stands; 3 a step is missing
 #| make readme    the pages of all recorded machines, and the front page with the tables of RECORDED=
 #| make fuzz      fuzz the readers of untrusted files: FUZZ_SECONDS=60
+#| make mutants   change one line at a time of the kernels, the check and the oracle, and list the changes
+#|                that no test notices: MINUTES=20 FILES='kernels/cpu/*.h' SEED=1; OUT/mutants.txt
 #| make deps      install the Debian packages (as root), or name them: FOR=bench|test|ci
 #| make           build build/bench and build/embfuse only
 #| make clean

@@ -59,6 +59,13 @@ $(B)/tests/test_trace: LDLIBS += -Wl,--wrap=memory_available
 
 include tests/fuzz/fuzz.mk
 
+# Which changes of one line does no test notice?
+.PHONY: mutants
+mutants:
+	$(call require,test)
+	@$(PYTHON) tests/mutants.py $(MINUTES:%=--minutes=%) $(SEED:%=--seed=%) $(SANITIZE:%=--sanitize=%) \
+	    --out='$(OUT)/mutants.txt' $(FILES)
+
 # --- nvcc's output: registers and memory of every kernel, and instructions that kernels promise
 # The log that ptxas wrote of an object lies beside it; the PTX is compiled for the check alone.
 expected_ptx := tests/golden/ptx_instructions.txt

@@ -227,6 +227,31 @@ static void separate_calls(void **state) {
     builder_free(&alone[1]);
 }
 
+/* --- more threads than there is work, and than fit in the padding of an array */
+
+static void many_threads(void **state) {
+    static const int threads[] = {5, 32, 64};
+    const struct kernel *k = kernel_of(state);
+    struct builder b;
+    builder_begin(&b, 13, true);
+    b.weighted = true;
+    builder_feature(&b, builder_table(&b, ROWS, DIM), POOL_MEAN, -1);
+    for (int64_t q = 0; q < 8; q++)
+        builder_bag(&b, 2, (const int64_t[]){row_at(q, 0), row_at(q, 1)});
+    builder_feature(&b, builder_table(&b, 3 * ROWS, 8), POOL_SUM, 3);
+    for (int64_t q = 0; q < BAGS; q++) builder_bag(&b, 4, (const int64_t[]){3, q, 2 * q, q / 9});
+    builder_finish(&b);
+    for (int rule = 0; rule < RULE_COUNT; rule++) {
+        if (!(k->rules & (1u << rule))) continue;
+        builder_rules(&b, k, (enum rule_kind)rule);
+        for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+            const char *wrong = builder_check(&b, k, threads[i]);
+            if (wrong) fail_msg("%s", wrong);
+        }
+    }
+    builder_free(&b);
+}
+
 /* --- rows that nobody looks up */
 
 /* Every third row is left alone, and holds what arithmetic would not leave alone: a step with a
@@ -355,6 +380,7 @@ int main(void) {
     add_kernel_tests("merged duplicates", merge_duplicates, NULL);
     add_kernel_tests("concatenated features", concatenate_features, NULL);
     add_kernel_tests("tables in calls of their own", separate_calls, NULL);
+    add_kernel_tests_on(ON_HOST, "many threads", many_threads, NULL);
     add_kernel_tests("untouched rows", untouched_rows, NULL);
     add_test("order matters in floats", order_matters_in_floats, NULL, NULL);
     add_kernel_tests("same bits on every run", deterministic, NULL);
