@@ -1,15 +1,19 @@
 # embfuse: build what this machine can.
 #
-#| make bench     measure all kernels on the standard workloads; print a table, draw plots (< 6 min)
-#| make test      all tests; ends with "N passed, N failed, N skipped"
+#| make bench     measure all kernels on the standard workloads; print a table, draw plots (< 6 min).
+#|                Kernels of a device are built and measured where there is one, or PLACE asks for them
+#| make test      all tests; ends with "N passed, N failed, N skipped". ONLY="kernels bench" builds and runs
+#|                tests/test_kernels.c and tests/test_bench.sh; TESTS='cpu_*: weighted*' in a C program
 #| make bench-gpu device kernels on datasets/gpu.spec and dynamicemb.spec, or on SPEC=, ALPHA= ..., and
 #|                on TRACE=; status 1 without a device
 #| make gpu-verify  tests of device kernels on a real GPU, with a record; status 1 without one
-#| make smoke     every kernel, rule and workload kind once, tiny, checked
+#| make smoke     every kernel, rule and workload kind once, tiny, checked; into OUT/smoke/
 #| make plots     draw again from a saved result: RESULT=file.json; never measures
 #| make table     print the table of a saved result
 #| make figures   figures for a paper (PDF), from a saved result
-#| make compare   two saved results: A=old.json B=new.json; exit status 3 if something got slower
+#| make compare   two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if it cannot
+#|                tell: in OUT/compare.status, for make itself ends in 2;
+#|                COMPARE='--min-effect 5': further options, see reports/compare.py --help
 #| make peers     PyTorch and FBGEMM beside the kernels, on the same batches in the same run; installs
 #|                both into build/peers/venv (several GB, once); variables as for bench. Where nothing
 #|                is chosen, a second run has FBGEMM and kernels on one thread: OUT/peers-1-thread/
@@ -21,6 +25,14 @@
 #|                not fit in memory is named and left out
 #| make ladder    what each technique of cpu_fused is worth: its time without one / its time with all, on
 #|                the standard workloads; REPS=7 SEED= THREADS=
+#| make record    everything of this machine into reports/results/NAME, with its page: NAME=zen4-2core. About an
+#|                hour on two cores, waits for a quiet machine, and goes on where it was interrupted.
+#|                STEPS="standard roof traces peers ladder sweep compilers scaling": only these;
+#|                FORCE="roof": measure these again; TRACES=folder with *.txt.gz (../shared/traces);
+#|                WAIT=600: seconds to wait before a step; MINUTES=120: no second try of a disturbed step
+#|                begins that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another
+#|                machine's folder, interrupted; 2 a wrong result, which stands; 3 a step is missing
+#| make readme    the pages of all recorded machines, and the front page with the tables of RECORDED=
 #| make fuzz      fuzz the readers of untrusted files: FUZZ_SECONDS=60
 #| make mutants   change one line at a time of the kernels, the check and the oracle, and list the changes
 #|                that no test notices: MINUTES=20 FILES='kernels/cpu/*.h' SEED=1; OUT/mutants.txt
@@ -39,8 +51,10 @@
 #|   THREADS= REPS= RING=                      threads, samples, batches that samples go round
 #|   PLACE=          host, device, or all (as far as there is a device)
 #|   OUT=build/results                         where the result goes
+#|   QUEUE=10        minutes to queue for another bench on this machine: two would measure each other
 #| Exit status: 0 fine, 1 usage or environment, 2 wrong result or a device lost to a kernel (the other
-#| results stand); make itself shows these as "Error 1" and "Error 2".
+#| results stand), 130 or 143 cut short by Ctrl-C or kill (what was measured stands, and says so); make
+#| itself shows these as "Error 1", "Error 2" ...
 #| How to build:
 #|   CC=clang        another compiler          NATIVE=0       portable code, not -march=native
 #|   SANITIZE=address|undefined|thread         a build folder of its own for each
@@ -64,6 +78,12 @@ OUT      ?= build/results
 # Each (compiler, sanitizer, portable or not) builds in a folder of its own; the plain one in build/.
 flavour  := $(if $(findstring gcc,$(notdir $(CC))),,$(notdir $(CC))-)$(if $(SANITIZE),$(SANITIZE)-)$(if $(filter 0,$(NATIVE)),portable-)
 B        := build$(if $(flavour),/$(flavour:%-=%))
+# In make compare, B is the new result.
+ifneq ($(filter compare,$(MAKECMDGOALS)),)
+new      := $(if $(filter command,$(origin B)),$(B))
+override B := build
+endif
+H         = $(B)/host
 
 ifeq ($(SANITIZE)$(findstring clang,$(CC)),thread)
 $(error SANITIZE=thread needs CC=clang: gcc's libgomp is not instrumented and gives false reports)
@@ -106,13 +126,18 @@ device   := harness/device_cuda.c harness/device_step.c
 harness  := $(filter-out $(device) harness/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c datasets/*.c)))
 parts    := $(sort $(wildcard kernels/device/*.cu harness/*.cu))
 common   := $(host) $(harness:%.c=$(B)/%.o)
-objects  := $(common) $(B)/harness/registry.o $(if $(NVCC),$(device:%.c=$(B)/%.o) $(parts:%.cu=$(B)/%.o) $(cuda:%.cu=$(B)/%.o),$(B)/harness/device_none.o)
+host_objects := $(common) $(H)/harness/registry.o $(B)/harness/device_none.o
+objects  := $(if $(NVCC),$(common) $(B)/harness/registry.o $(device:%.c=$(B)/%.o) $(parts:%.cu=$(B)/%.o) $(cuda:%.cu=$(B)/%.o),$(host_objects))
 
 # What a run measures; each becomes an option of build/bench and is in the record. See make help.
 variables := FILTER SPEC TRACE ALPHA DIMS ROWS BATCH POOLING RULE SEED THREADS REPS RING MODES PLACE
 $(foreach v,$(variables),$(eval $v ?=))
 lower     = $(shell echo $1 | tr A-Z a-z)
-options   = $(foreach v,$(variables),$(if $($v),--$(call lower,$v)='$($v)')) --out='$(OUT)'
+# For the shell, whatever is in it.
+quoted    = '$(subst ','\'',$1)'
+given     = $(foreach v,$1,$(if $($v),--$(call lower,$v)=$(call quoted,$($v))))
+selection = $(call given,$(variables))
+options   = $(selection) --out=$(call quoted,$(OUT))
 
 .PHONY: all deps bench bench-gpu smoke clean help FORCE
 .DEFAULT_GOAL := all
@@ -140,40 +165,47 @@ endef
 deps:
 	$(call require,$(or $(FOR),ci))
 
-# --- the registry: one KERNEL(family, symbol, level) line per object, rewritten only when it changes
+# What is made gets its name when it is whole: two makes in one folder, or a program that runs, never meet
+# half of it. What is generated is left alone where it would not change.
+whole     = -o $@.$$$$ && mv -f $@.$$$$ $@
+object    = -MT $@ -MF $@.$$$$.new $(whole) && mv -f $@.$$$$.new $(@:.o=.d)
+renewed   = >$@.$$$$ && if cmp -s $@.$$$$ $@; then rm $@.$$$$; else mv -f $@.$$$$ $@; fi
+
+# --- the registry: one KERNEL(family, symbol, level) line per object. A program that measures the host
+# alone has one of its own, and nothing that nvcc makes.
 $(B)/kernel_list.inc: listed = $(host) $(if $(NVCC),$(cuda:%.cu=$(B)/%.o))
-$(B)/kernel_list.inc $(B)/emulated/kernel_list.inc: FORCE
+$(H)/kernel_list.inc: listed = $(host)
+$(B)/kernel_list.inc $(H)/kernel_list.inc $(B)/emulated/kernel_list.inc: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' $(listed) | sed -E -e 's|.*/([^/]*)/([^/.]*)\.([^/.]*)\.o|KERNEL(\1, \2_\3, \3)|' \
-	    -e 's|.*/([^/]*)/([^/.]*)\.o|KERNEL(\1, \2, )|' > $@.new
-	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+	    -e 's|.*/([^/]*)/([^/.]*)\.o|KERNEL(\1, \2, )|' $(renewed)
 FORCE:
 
 $(B)/harness/registry.o: $(B)/kernel_list.inc
-$(B)/harness/registry.o $(B)/emulated/harness/registry.o: \
+$(H)/harness/registry.o: $(H)/kernel_list.inc
+$(B)/harness/registry.o $(H)/harness/registry.o $(B)/emulated/harness/registry.o: \
     CFLAGS += -DISAS='$(foreach i,$(or $(isas),$(if $(ARCH),native,plain)),ISA($i,$(isa_$i:%=HAS(%))))'
 
-# --- where the binary comes from, rewritten only when it changes
+# --- where the binary comes from, rewritten only when it changes. A result that was recorded is no change.
 $(B)/build_info.h: FORCE
 	@mkdir -p $(@D)
-	@{ echo '#define BUILD_COMMIT "$(shell git rev-parse HEAD 2>/dev/null)"'; \
-	   echo '#define BUILD_DIRTY "$(if $(shell git status --porcelain 2>/dev/null | head -n 1),yes,no)"'; \
+	@{ echo '#define BUILD_VERSION "$(shell sed -n 's/^version: //p' CITATION.cff)"'; \
+	   echo '#define BUILD_COMMIT "$(shell git rev-parse HEAD 2>/dev/null)"'; \
+	   echo '#define BUILD_DIRTY "$(if $(shell git status --porcelain -- . ':!reports/results' 2>/dev/null | head -n 1),yes,no)"'; \
 	   echo '#define BUILD_COMPILER "$(shell $(CC) --version | head -n 1)"'; \
 	   echo '#define BUILD_FLAGS "$(subst ",,$(CFLAGS))"'; \
 	   echo '#define BUILD_CC "$(CC)"'; \
 	   echo '#define BUILD_NATIVE "$(NATIVE)"'; \
 	   echo '#define BUILD_SANITIZE "$(SANITIZE)"'; \
 	   echo '#define BUILD_NVCC "$(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release/release/p') $(NVCCFLAGS))"'; \
-	   echo '#define BUILD_LIBBENCHMARK "$(shell dpkg-query -W -f '$${Version}' libbenchmark-dev 2>/dev/null)"'; } > $@.new
-	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+	   echo '#define BUILD_LIBBENCHMARK "$(shell dpkg-query -W -f '$${Version}' libbenchmark-dev 2>/dev/null)"'; } $(renewed)
 
 $(B)/harness/environment.o: $(B)/build_info.h
 
 # --- which kernels were verified on a GPU
 $(B)/gpu_verified.inc: FORCE
 	@mkdir -p $(@D)
-	@sed -E '/^#|^ *$$/d; s/ *\| */", "/g; s/^/VERIFIED("/; s/ *$$/")/' reports/results/gpu-verified.txt 2>/dev/null >$@.new || :
-	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+	@{ sed -E '/^#|^ *$$/d; s/ *\| */", "/g; s/^/VERIFIED("/; s/ *$$/")/' reports/results/gpu-verified.txt 2>/dev/null || :; } $(renewed)
 
 $(B)/cli/verified.o: $(B)/gpu_verified.inc
 
@@ -182,14 +214,18 @@ quiet     = $(if $(V),,@echo '  $1 $@';)
 
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(call quiet,CC)$(CC) $(CFLAGS) -c $< -o $@
+	$(call quiet,CC)$(CC) $(CFLAGS) -c $< $(object)
+
+$(H)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(call quiet,CC)$(CC) -I$(H) $(CFLAGS) -c $< $(object)
 
 # One level of a host kernel: its exported constant gets another name, and all else in it is static.
 define isa_rule
 $$(B)/%.$1.o: %.c Makefile
 	@mkdir -p $$(@D)
 	$$(call quiet,CC)$$(CC) $$(CFLAGS) $(isa_$1:%=-m%) -mprefer-vector-width=512 \
-	    -Dkernel_$$(*F)=kernel_$$(*F)_$1 -c $$< -o $$@
+	    -Dkernel_$$(*F)=kernel_$$(*F)_$1 -c $$< $$(object)
 endef
 $(foreach i,$(isas),$(eval $(call isa_rule,$i)))
 
@@ -198,23 +234,25 @@ $(B)/kernels/device/sort.o: NVCCFLAGS := $(filter-out -Xptxas -warn-spills%,$(NV
 
 $(B)/%.o: %.cu Makefile
 	@mkdir -p $(@D)
-	$(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) -Xptxas -v -MD -MP -MF $(@:.o=.d) -c $< -o $@ 2>$(@:.o=.ptxas) || \
+	$(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) -Xptxas -v -MD -MP -c $< 2>$(@:.o=.ptxas) $(object) || \
 	    { grep -v '^ptxas info\|^    [0-9]' $(@:.o=.ptxas) >&2; exit 1; }
 
 $(device:%.c=$(B)/%.o): CFLAGS += -isystem $(CUDA)/include
 
 $(B)/%.o: %.cpp Makefile
 	@mkdir -p $(@D)
-	$(call quiet,CXX)$(CXX) $(CXXFLAGS) -c $< -o $@
+	$(call quiet,CXX)$(CXX) $(CXXFLAGS) -c $< $(object)
 
 # The CUDA runtime is linked in: the programs start, and say so, where there is no driver.
 cudart   := $(if $(NVCC),-L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread)
 
 $(B)/bench: $(B)/harness/gbench.o $(objects)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) $(cudart) -o $@
-
 $(B)/embfuse: $(cli:%.c=$(B)/%.o) $(objects)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(cudart) -o $@
+$(H)/bench: $(B)/harness/gbench.o $(host_objects)
+$(H)/embfuse: $(cli:%.c=$(B)/%.o) $(host_objects)
+$(B)/bench $(B)/embfuse: LDLIBS += $(cudart)
+$(B)/bench $(B)/embfuse $(H)/bench $(H)/embfuse:
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark -lpthread) $(LDLIBS) $(whole)
 
 include tests/test.mk
 include reports/report.mk
@@ -222,32 +260,38 @@ include peers/peers.mk
 
 # --- measure, print the table, draw the plots. The status is that of the measurement: 2 if a kernel
 # was wrong, which stands in the table too.
+# What nvcc makes takes minutes: only for a device that is here, or for who asks.
+DEVICES   ?= $(wildcard /dev/nvidia[0-9]* /dev/dxg /dev/nvmap)
+host_bench = $(if $(NVCC),$(H)/bench,$(B)/bench)
+any_bench  = $(if $(filter device all,$(or $(PLACE),$(if $(DEVICES),all))),$(B)/bench,$(host_bench))
+queue      = $(call given,QUEUE)
 bench:
 	$(call require,bench)
-	@$(MAKE) --no-print-directory $(B)/bench
-	@$(B)/bench $(options); status=$$?; [ $$status -ne 1 ] || exit 1; \
+	@$(MAKE) --no-print-directory $(any_bench)
+	@$(any_bench) $(options) $(queue); status=$$?; \
+	 case $$status in 0 | 2) ;; *) exit $$status ;; esac; \
 	 $(report_table) && $(report_plots) && exit $$status
 
 # Each run has a folder of its own in OUT. What does not fit is named, with figures, and left out.
-places    := --place='$(or $(PLACE),device)'
-axes      := $(foreach v,FILTER SEED THREADS REPS RING MODES,$(if $($v),--$(call lower,$v)='$($v)'))
+places     = --place=$(call quoted,$(or $(PLACE),device))
+axes       = $(call given,FILTER SEED THREADS REPS RING MODES)
 bench-gpu:
 	$(call require,bench)
 	@$(MAKE) --no-print-directory $(B)/bench
 	@worst=0; \
-	 run() { to='$(OUT)'/$$1; shift; $(B)/bench $(places) "$$@" --out="$$to"; status=$$?; \
-	     [ $$status -ne 1 ] || exit 1; [ $$status -eq 0 ] || worst=$$status; \
+	 run() { to=$(call quoted,$(OUT))/$$1; shift; $(B)/bench $(places) $(queue) "$$@" --out="$$to"; status=$$?; \
+	     case $$status in 0) ;; 2) worst=2 ;; *) exit $$status ;; esac; \
 	     [ ! -e "$$to/bench.json" ] || { $(PYTHON) reports/table.py "$$to/bench.json" --mode $(MODE) && \
 	     $(PYTHON) reports/plots.py "$$to/bench.json" "$$to/plots" --mode $(MODE); } || exit 1; }; \
-	 $(if $(SPEC)$(TRACE)$(ALPHA)$(DIMS)$(ROWS)$(BATCH)$(POOLING),run gpu $(filter-out --out=%,$(options)), \
-	 run gpu $(axes) --spec=datasets/gpu.spec $(if $(RULE),--rule='$(RULE)'); \
-	 run gpu-dynamicemb $(axes) --spec=datasets/dynamicemb.spec --rule='$(or $(RULE),sgd adam)'); \
+	 $(if $(SPEC)$(TRACE)$(ALPHA)$(DIMS)$(ROWS)$(BATCH)$(POOLING),run gpu $(selection), \
+	 run gpu $(axes) --spec=datasets/gpu.spec $(call given,RULE); \
+	 run gpu-dynamicemb $(axes) --spec=datasets/dynamicemb.spec --rule=$(call quoted,$(or $(RULE),sgd adam))); \
 	 exit $$worst
 
 smoke:
 	$(call require,bench)
-	@$(MAKE) --no-print-directory $(B)/bench
-	@$(B)/bench --smoke $(options)
+	@$(MAKE) --no-print-directory $(any_bench)
+	@$(any_bench) --smoke $(selection) $(queue) --out=$(call quoted,$(OUT)/smoke)
 
 help:
 	@sed -n 's/^#| \?//p' Makefile

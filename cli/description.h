@@ -7,8 +7,14 @@
  *     table rows 1000 dim 64 rule adam lr 0.1  repeatable: table 0, 1, ...
  *     feature table 0 pooling mean padding 3   repeatable, in the order of offsets and gradient
  *
- * A table may have lr, eps, momentum, beta1, beta2; what is left out is as in rules.h. A feature
- * has pooling sum and no padding where nothing is said.
+ * A table may have those of lr, eps, momentum, beta1, beta2 that its rule has; what is left out is as
+ * in rules.h. A feature has pooling sum and no padding where nothing is said. Nothing is said twice,
+ * and there are at most SPEC_TABLES_MAX tables.
+ *
+ * PREFIX.tables is a record of how the tables beside it came to be:
+ *
+ *     steps 3                            that were taken
+ *     table rows 1000 dim 64 rule adam   of each table, the rule whose states they are
  */
 #ifndef EMBFUSE_CLI_DESCRIPTION_H
 #define EMBFUSE_CLI_DESCRIPTION_H
@@ -18,9 +24,12 @@
 #include "harness/spec_keys.h"
 #include "harness/workload.h"
 
+enum { STEPS_MAX = 2000000000 };
+
 struct description {
     int64_t bags; /* 0: not said */
     bool weighted;
+    int64_t steps; /* of a record */
     int32_t num_tables, num_features;
     struct table_shape *tables; /* [num_tables] rows, dim, rule */
     struct rule *rules;         /* [num_tables] */
@@ -28,6 +37,7 @@ struct description {
 };
 
 int description_read(const char *path, struct description *out, struct error *err);
+int description_read_tables(const char *path, struct description *out, struct error *err);
 void description_free(struct description *d);
 
 /* Appends a table or a feature. Fails when out of memory. */
@@ -39,10 +49,14 @@ int description_add_feature(struct description *d, struct feature feature, struc
 int description_check(const struct description *d, const char *path, struct error *err);
 
 void description_write(FILE *file, const struct workload *w, int batch);
+void description_write_tables(FILE *file, const struct table_shape *tables, int32_t count,
+                              int64_t steps);
 
-/* The hyper-parameters of a rule. */
+/* The hyper-parameters of rules. */
 enum { HYPERS = 5 };
 const char *hyper_name(int i);
+/* Does the rule read number i? One that is given to another rule is a mistake. */
+bool hyper_is_of(int i, enum rule_kind rule);
 /* Sets number i from a text. */
 int hyper_set(struct rule *rule, int i, const char *text, struct where at, struct error *err);
 

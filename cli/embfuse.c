@@ -4,10 +4,12 @@
  * kernel against your own framework. This file dispatches, and is the only one that prints errors.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "harness/environment.h"
 
 static const struct command {
     const char *name, *does;
@@ -21,21 +23,51 @@ static const struct command {
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void help(void) {
-    printf("usage: embfuse COMMAND [--FLAG VALUE ...]; embfuse COMMAND --help says more\n");
-    for (int i = 0; i < COMMANDS; i++) printf("  %-7s %s\n", commands[i].name, commands[i].does);
-    printf("exit status: 0 fine, 1 usage or environment, 2 wrong result\n");
+    printf("usage: embfuse COMMAND [--FLAG VALUE ...]; a flag may be --FLAG=VALUE too\n");
+    for (int i = 0; i < COMMANDS; i++) printf("  %-10s %s\n", commands[i].name, commands[i].does);
+    printf("  help       this, or what COMMAND takes: help COMMAND, COMMAND --help, COMMAND -h\n"
+           "  --version  where this program comes from\n"
+           "environment: OMP_NUM_THREADS, threads; EMBFUSE_ISA=avx512|avx2|plain, of a portable\n"
+           "build, the kernels of that level instead of the best that the CPU runs\n"
+           "exit status: 0 fine, 1 usage or environment, 2 wrong result\n");
+}
+
+static const struct command *find(const char *name, struct error *err) {
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    static const char known[] = "known: list, gen, stats, step, help; see embfuse --help";
+    if (*name)
+        fail(err, "unknown command '%.60s'; %s", name, known);
+    else
+        fail(err, "no command; %s", known);
+    return NULL;
+}
+
+/* help COMMAND is COMMAND --help. */
+static int help_command(int argc, char **argv, struct error *err) {
+    if (argc == 1) {
+        help();
+        return EXIT_FINE;
+    }
+    if (argc > 2) {
+        fail(err, "help: unexpected argument '%.60s'; see embfuse --help", argv[2]);
+        return EXIT_USAGE;
+    }
+    const struct command *c = find(argv[1], err);
+    char flag[] = "--help", *with_flag[] = {argv[1], flag, NULL};
+    return c ? c->run(2, with_flag, err) : EXIT_USAGE;
 }
 
 static int dispatch(int argc, char **argv, struct error *err) {
     const char *name = argc > 1 ? argv[1] : "";
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        help();
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
+        return help_command(argc - 1, argv + 1, err);
+    if (strcmp(name, "--version") == 0) {
+        printf("embfuse %s\n", environment_version());
         return EXIT_FINE;
     }
-    for (int i = 0; i < COMMANDS; i++)
-        if (strcmp(commands[i].name, name) == 0) return commands[i].run(argc - 1, argv + 1, err);
-    fail(err, "unknown command '%.60s'; known: list, gen, stats, step; see embfuse --help", name);
-    return EXIT_USAGE;
+    const struct command *c = find(name, err);
+    return c ? c->run(argc - 1, argv + 1, err) : EXIT_USAGE;
 }
 
 /* What was printed must have arrived: a full disk is an error. */
@@ -48,6 +80,7 @@ static int close_output(int status, struct error *err) {
 
 int main(int argc, char **argv) {
     struct error err = {""};
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond a limit fails instead, and is told */
     int status = close_output(dispatch(argc, argv, &err), &err);
     if (status) fprintf(stderr, "embfuse: %s\n", err.text);
     return status;

@@ -9,6 +9,9 @@
 
 enum { FLAGS_MAX = 40 };
 
+/* What getopt_long returns for flag number i. */
+enum { HELP = 'h', FIRST_FLAG = 256 };
+
 static void help(const struct usage *u) {
     printf("usage: embfuse %s%s%s [--FLAG VALUE ...]\n", u->command, u->operand ? " " : "",
            u->operand ? u->operand : "");
@@ -21,6 +24,23 @@ static void help(const struct usage *u) {
     if (u->more) printf("%s", u->more);
 }
 
+/* What getopt_long does not take: it leaves the character of a short flag in optopt, or the number
+ * of a long one that was given a value and has none. */
+static int refuse(const struct usage *u, const char *last, struct error *err) {
+    if (optopt >= FIRST_FLAG)
+        return fail(err, "%s: --%s takes no value; see embfuse %s --help", u->command,
+                    u->flags[optopt - FIRST_FLAG].name, u->command);
+    char dash[3] = {'-', (char)optopt, '\0'};
+    return fail(err, "%s: unknown flag '%.80s'; see embfuse %s --help", u->command,
+                optopt ? dash : last, u->command);
+}
+
+static int take(const struct usage *u, const struct flag *f, const char *text, struct error *err) {
+    if (*f->text) return fail(err, "%s: --%s is given twice; delete one", u->command, f->name);
+    *f->text = text ? text : "";
+    return 0;
+}
+
 int flags_parse(const struct usage *u, int argc, char **argv, const char **operand,
                 struct error *err) {
     struct option longs[FLAGS_MAX + 2] = {{0}};
@@ -28,21 +48,20 @@ int flags_parse(const struct usage *u, int argc, char **argv, const char **opera
     for (int i = 0; i < u->count; i++) {
         const struct flag *f = &u->flags[i];
         *f->text = NULL;
-        longs[i] = (struct option){f->name, f->value ? required_argument : no_argument, NULL, i};
+        longs[i] = (struct option){f->name, f->value ? required_argument : no_argument, NULL,
+                                   FIRST_FLAG + i};
     }
-    longs[u->count] = (struct option){"help", no_argument, NULL, u->count};
+    longs[u->count] = (struct option){"help", no_argument, NULL, HELP};
     if (operand) *operand = NULL;
     opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, ":", longs, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, ":h", longs, NULL)) != -1;) {
         if (c == ':') return fail(err, "%s: %.80s lacks its value", u->command, argv[optind - 1]);
-        if (c == '?')
-            return fail(err, "%s: unknown flag '%.80s'; see embfuse %s --help", u->command,
-                        argv[optind - 1], u->command);
-        if (c == u->count) {
+        if (c == '?') return refuse(u, argv[optind - 1], err);
+        if (c == HELP) {
             help(u);
             return 1;
         }
-        *u->flags[c].text = optarg ? optarg : "";
+        if (take(u, &u->flags[c - FIRST_FLAG], optarg, err)) return -1;
     }
     if (operand && optind < argc) *operand = argv[optind++];
     if (optind == argc) return 0;

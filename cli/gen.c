@@ -2,7 +2,6 @@
  *
  * embfuse gen: one batch of a workload as files that NumPy reads, described by PREFIX.batch.
  */
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +32,9 @@ static int parse(int argc, char **argv, struct gen *g, struct error *err) {
         "Writes PREFIX.batch (tables and features), .ids.npy, .offsets.npy [features*bags + 1],\n"
         ".grad.npy ([bags][sum of dims]; of sequences [ids][dim], or flat where dims differ),\n"
         ".lookup_weights.npy where weighted; with --initial-tables .weight.npy, .state.K.npy,\n"
-        ".row_state.npy, or .weight.T.npy, .state.T.K.npy, .row_state.T.npy of several tables.\n";
+        ".row_state.npy, or .weight.T.npy, .state.T.K.npy, .row_state.T.npy of several tables, "
+        "and\n"
+        ".tables, the rule whose states they are. Files of those names are replaced.\n";
     struct usage usage = {"gen", "SPECFILE", more, flags, sizeof flags / sizeof *flags};
     int status = flags_parse(&usage, argc, argv, &g->file, err);
     if (status) return status;
@@ -103,21 +104,17 @@ static int write_description(struct outputs *o, const struct gen *g, const struc
                              struct error *err) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s.batch", g->out);
-    const char *part = outputs_add(o, path, err);
-    FILE *file = part ? fopen(part, "w") : NULL;
-    if (!part) return -1;
-    if (file) description_write(file, w, (int)g->batch);
-    bool bad = !file || ferror(file);
-    if ((file && fclose(file)) || bad)
-        return fail(err, "%s: cannot write: %s", part, strerror(errno));
-    return 0;
+    FILE *file = outputs_text(o, path, err);
+    if (!file) return -1;
+    description_write(file, w, (int)g->batch);
+    return outputs_text_end(file, path, err);
 }
 
 static int write_tables(struct outputs *o, const struct gen *g, const struct workload *w,
                         struct error *err) {
     struct table_set tables;
     if (tables_create(&tables, w->tables, w->num_tables, w->seed, err)) return -1;
-    int status = table_files_write(o, g->out, &tables, err);
+    int status = table_files_write(o, g->out, &tables, 0, err);
     tables_free(&tables);
     return status;
 }
@@ -137,11 +134,13 @@ int gen_command(int argc, char **argv, struct error *err) {
     struct workload w;
     int status = parse(argc, argv, &g, err);
     if (status > 0) return EXIT_FINE;
-    if (status < 0 || outputs_check(g.out, err) || make(&g, &w, err)) return EXIT_USAGE;
+    if (status < 0 || outputs_check("--out", g.out, err) || make(&g, &w, err)) return EXIT_USAGE;
     status = write_all(&g, &w, err);
     const struct batch *in = &w.batches[g.batch];
+    char out[PATH_MAX];
+    escape_controls(g.out, out, sizeof out);
     if (status == 0)
-        printf("%s.batch: %s, batch %lld: %lld ids in %d x %lld bags\n", g.out, w.name,
+        printf("%s.batch: %s, batch %lld: %lld ids in %d x %lld bags\n", out, w.name,
                (long long)g.batch, (long long)in->lookups, in->num_features, (long long)in->bags);
     workload_free(&w);
     return status ? EXIT_USAGE : EXIT_FINE;

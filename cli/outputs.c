@@ -1,68 +1,142 @@
 /* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
 #include "cli/outputs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char suffix[] = ".part";
 
-int outputs_check(const char *prefix, struct error *err) {
+enum { NAME_ROOM = 32 }; /* for what is put behind a prefix: .row_state.1023.npy.part */
+
+int outputs_check(const char *flag, const char *prefix, struct error *err) {
     char folder[PATH_MAX];
-    const char *slash = strrchr(prefix, '/');
-    int size = slash ? (int)(slash - prefix) + 1 : 0;
-    if (strlen(prefix) > PATH_MAX / 2) return fail(err, "--out %.60s...: too long", prefix);
-    snprintf(folder, sizeof folder, "%.*s.", size, prefix);
+    const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
+    if (strlen(prefix) > PATH_MAX / 2 || strlen(name) + NAME_ROOM > NAME_MAX)
+        return fail(err, "%s %.60s...: too long", flag, prefix);
+    if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return fail(err,
+                    "%s %.200s: names a folder; add the begin of the files' names: %.200s%sNAME",
+                    flag, prefix, prefix, *name ? "/" : "");
+    snprintf(folder, sizeof folder, "%.*s.", (int)(name - prefix), prefix);
     if (access(folder, W_OK | X_OK) == 0) return 0;
-    return fail(err, "--out %.200s: cannot write there: %s", prefix, strerror(errno));
+    return fail(err, "%s %.200s: cannot write there: %s", flag, prefix, strerror(errno));
+}
+
+/* --- a program that is stopped leaves nothing half-written */
+
+static const int stops[] = {SIGINT, SIGTERM, SIGHUP};
+enum { STOPS = sizeof stops / sizeof *stops };
+static struct outputs *unfinished;
+
+static void clean_up(int signal_number) {
+    for (int i = 0; i < unfinished->count; i++) unlink(unfinished->part[i]);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+/* SIG_IGN while the list changes or names do: a handler would see half of it. What was ignored from
+ * the start, as in a job of a shell's background, stays so. */
+static void when_stopped(void (*how)(int)) {
+    static bool ours[STOPS], known;
+    for (int i = 0; i < STOPS; i++) {
+        if (!known) ours[i] = signal(stops[i], SIG_IGN) != SIG_IGN;
+        if (ours[i]) signal(stops[i], how);
+    }
+    known = true;
 }
 
 const char *outputs_add(struct outputs *o, const char *path, struct error *err) {
-    char **grown = realloc(o->part, (size_t)(o->count + 1) * sizeof *grown);
-    if (grown) o->part = grown;
     char *part = malloc(strlen(path) + sizeof suffix);
-    if (!grown || !part) {
-        free(part);
-        fail(err, "%s: out of memory", path);
-        return NULL;
+    when_stopped(SIG_IGN);
+    char **grown = part ? realloc(o->part, (size_t)(o->count + 1) * sizeof *grown) : NULL;
+    if (grown) {
+        o->part = grown;
+        o->part[o->count++] = strcat(strcpy(part, path), suffix);
+        unfinished = o;
+        when_stopped(clean_up);
     }
-    o->part[o->count++] = strcat(strcpy(part, path), suffix);
-    return part;
+    if (grown) return part;
+    free(part);
+    fail(err, "%s: out of memory", path);
+    return NULL;
 }
 
 int outputs_npy(struct outputs *o, const char *path, enum npy_type type, int num_dims,
                 const int64_t *shape, const void *data, struct error *err) {
     const char *part = outputs_add(o, path, err);
-    return part ? npy_write(part, type, num_dims, shape, data, err) : -1;
+    return part ? npy_write_new(part, type, num_dims, shape, data, err) : -1;
+}
+
+FILE *outputs_text(struct outputs *o, const char *path, struct error *err) {
+    const char *part = outputs_add(o, path, err);
+    FILE *file = part ? fopen(part, "w") : NULL;
+    if (part && !file) fail(err, "%s: cannot create: %s", part, strerror(errno));
+    return file;
+}
+
+int outputs_text_end(FILE *file, const char *path, struct error *err) {
+    bool bad = ferror(file);
+    if (fclose(file) == 0 && !bad) return 0;
+    return fail(err, "%s: cannot write: %s", path, strerror(errno));
 }
 
 static void final_name(const char *part, char path[PATH_MAX]) {
     snprintf(path, PATH_MAX, "%.*s", (int)(strlen(part) - strlen(suffix)), part);
 }
 
-int outputs_commit(struct outputs *o, struct error *err) {
-    char path[PATH_MAX];
-    for (int i = 0; i < o->count; i++) {
-        final_name(o->part[i], path);
-        if (rename(o->part[i], path) == 0) continue;
-        fail(err, "%.300s: cannot write: %s", path, strerror(errno));
-        while (i-- > 0) {
-            final_name(o->part[i], path);
-            unlink(path);
-        }
+/* Gives the file its name. What had the name before is then under that of the part, so that doing it
+ * again undoes it; a file system that cannot exchange two files loses it. */
+static int swap(const char *part, const char *path) {
+    struct stat st;
+    if (lstat(path, &st)) return rename(part, path);
+    if (S_ISDIR(st.st_mode)) {
+        errno = EISDIR;
         return -1;
     }
-    return 0;
+    int status = renameat2(AT_FDCWD, part, AT_FDCWD, path, RENAME_EXCHANGE);
+    return status && (errno == EINVAL || errno == ENOSYS) ? rename(part, path) : status;
+}
+
+/* Gives the first `count` files back the names of parts, and what was there before its own. */
+static void undo(const struct outputs *o, int count) {
+    char path[PATH_MAX];
+    while (count-- > 0) {
+        final_name(o->part[count], path);
+        if (access(o->part[count], F_OK) == 0)
+            swap(o->part[count], path);
+        else
+            rename(path, o->part[count]);
+    }
+}
+
+int outputs_commit(struct outputs *o, struct error *err) {
+    char path[PATH_MAX];
+    int status = 0;
+    when_stopped(SIG_IGN);
+    for (int i = 0; status == 0 && i < o->count; i++) {
+        final_name(o->part[i], path);
+        if (swap(o->part[i], path) == 0) continue;
+        status = fail(err, "%.300s: cannot write: %s", path, strerror(errno));
+        undo(o, i);
+    }
+    return status;
 }
 
 void outputs_free(struct outputs *o) {
+    when_stopped(SIG_IGN);
     for (int i = 0; i < o->count; i++) {
-        unlink(o->part[i]); /* there is none after a commit */
+        unlink(o->part[i]); /* after a commit, what had the name before, if anything */
         free(o->part[i]);
     }
     free(o->part);
     *o = (struct outputs){0};
+    when_stopped(SIG_DFL);
 }

@@ -26,15 +26,19 @@ static int parse(int argc, char **argv, struct flags *f, struct error *err) {
         {"plot", "PREFIX", "draw PREFIX.svg and PREFIX.png with gnuplot", &f->plot},
     };
     static const char more[] =
-        "Prints batch 0 of every workload, and what batch 1 shares with it. A trace is *.txt,\n"
-        "*.txt.gz or PREFIX.ids.npy beside PREFIX.offsets.npy; a,b,c are features of one input.\n";
+        "Prints batch 0 of every workload, and what batch 1 shares with it. A trace is *.txt\n"
+        "or *.txt.gz, one bag a line; or PREFIX.ids.npy beside PREFIX.offsets.npy, [bags + 1] from "
+        "0\n"
+        "to the number of ids: bag b is ids[offsets[b]] to ids[offsets[b+1]-1]; or PREFIX.npy, "
+        "which\n"
+        "without offsets is one id a bag. a,b,c are features of one input.\n";
     struct usage usage = {"stats", "SPECFILE|TRACE", more, flags, sizeof flags / sizeof *flags};
     int status = flags_parse(&usage, argc, argv, &f->path, err);
     if (status) return status;
     f->bags = 0;
     if (!f->path) return fail(err, "stats: give a spec file or a trace; see --help");
     if (flag_whole("bags", f->bags_text, 1, 1000000000, &f->bags, err)) return -1;
-    return f->plot ? outputs_check(f->plot, err) : 0;
+    return f->plot ? outputs_check("--plot", f->plot, err) : 0;
 }
 
 /* Prints, or draws and prints, one workload; gives it back. */

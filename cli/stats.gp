@@ -2,8 +2,8 @@
 # embfuse stats --plot: rows by rank on the left, the lookups by run length on the right. kind, out,
 # heading, machine and the blocks $ranks and $runs come from stats_plot.c.
 width = 1040; height = 420
-failures = ""; footnote = ""
 load "reports/style.gp"
+set output out
 unset key
 blue = "#0072b2"
 set multiplot layout 1,2

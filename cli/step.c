@@ -18,43 +18,57 @@
 static const char more[] =
     "A batch is --batch PREFIX (PREFIX.batch and its arrays, as gen writes them), or for one "
     "table\n"
-    "and one feature --ids, --offsets, --grad. Tables are --tables PREFIX (.weight.npy, "
-    ".state.K.npy,\n"
+    "and one feature --ids, --offsets, --grad. It may be without lookups: then nothing changes, "
+    "but\n"
+    "by a kernel whose step is dense. Tables are --tables PREFIX (.weight.npy, .state.K.npy,\n"
     ".row_state.npy; of several tables .weight.T.npy ...), by default the batch's PREFIX, or for "
     "one\n"
     "table --weight. States that are not given start at zero. All arrays are float32 but ids and\n"
-    "offsets (int32, int64). Writes the tables as PREFIX.weight.npy and so on, to be read again.\n";
+    "offsets (int32, int64).\n"
+    "Every step is checked against the oracle. Then the tables are written as PREFIX.weight.npy "
+    "and\n"
+    "so on, to be read again, with PREFIX.tables: the rule of each, and the steps that it has "
+    "behind\n"
+    "it. The next run goes on from there (Adam's bias correction), and refuses states of another\n"
+    "rule. PREFIX may be that of the input: files are replaced when all is written and right.\n";
 
 static int parse(int argc, char **argv, struct step_flags *f, struct error *err) {
     const struct flag flags[] = {
         {"kernel", "NAME", "see embfuse list", &f->kernel},
         {"rule", "NAME", "of all tables; needed unless --batch says it", &f->rule},
-        {hyper_name(0), "X", "hyper-parameters, otherwise as in kernels/rules.h", &f->hyper[0]},
-        {hyper_name(1), "X", "", &f->hyper[1]},
-        {hyper_name(2), "X", "", &f->hyper[2]},
-        {hyper_name(3), "X", "", &f->hyper[3]},
-        {hyper_name(4), "X", "", &f->hyper[4]},
-        {"batch", "PREFIX", "described batch", &f->batch},
-        {"ids", "FILE", "[N]", &f->ids},
-        {"offsets", "FILE", "[bags + 1], from 0 to N", &f->offsets},
+        {hyper_name(0), "X",
+         "learning rate; it and the next four as in kernels/rules.h unless given", &f->hyper[0]},
+        {hyper_name(1), "X", "epsilon of both Adagrads and of Adam", &f->hyper[1]},
+        {hyper_name(2), "X", "mu of momentum", &f->hyper[2]},
+        {hyper_name(3), "X", "of Adam: decay of the first moment", &f->hyper[3]},
+        {hyper_name(4), "X", "of Adam: decay of the second moment", &f->hyper[4]},
+        {"batch", "PREFIX", "PREFIX.batch and its arrays", &f->batch},
+        {"ids", "FILE", "[N] row numbers", &f->ids},
+        {"offsets", "FILE",
+         "[bags + 1], from 0 to N: bag b is ids[offsets[b]] to ids[offsets[b+1]-1]", &f->offsets},
         {"grad", "FILE", "[bags][dim]; with --pooling none [N][dim]", &f->grad},
-        {"lookup-weights", "FILE", "[N]", &f->lookup_weights},
+        {"lookup-weights", "FILE", "[N] factors of the gradient", &f->lookup_weights},
         {"pooling", "sum|mean|none", "what the forward pass did [sum]", &f->pooling},
         {"padding", "ID", "the id that is no lookup [-1: none]", &f->padding},
-        {"tables", "PREFIX", "weights and states", &f->tables},
-        {"weight", "FILE", "[rows][dim]", &f->weight},
+        {"tables", "PREFIX", "weights and states, and PREFIX.tables where there is one",
+         &f->tables},
+        {"weight", "FILE", "[rows][dim], in the place of --tables", &f->weight},
         {"state", "FILE[,FILE]", "[rows][dim] for each per-element state", &f->state},
-        {"row-state", "FILE", "[rows]", &f->row_state},
+        {"row-state", "FILE", "[rows] of a rule with one state per row", &f->row_state},
+        {"zero-states", NULL, "states start at zero, whatever is there; steps at 1",
+         &f->zero_states},
         {"out", "PREFIX", "begin of the results' names", &f->out},
         {"steps", "N", "steps with the same gradient [1]", &f->steps_text},
-        {"first-step", "T", "number of the first, for Adam's correction [1]", &f->first_text},
-        {"threads", "T", "[all]", &f->threads_text},
+        {"first-step", "T", "number of the first [one more than PREFIX.tables says, or 1]",
+         &f->first_text},
+        {"threads", "T", "of a kernel of the host [all]", &f->threads_text},
         {"no-check", NULL, "neither the oracle, nor a search for NaN", &f->no_check},
     };
     struct usage usage = {"step", NULL, more, flags, sizeof flags / sizeof *flags};
     int status = flags_parse(&usage, argc, argv, NULL, err);
     if (status) return status;
-    f->steps = f->first = 1;
+    f->steps = 1;
+    f->first = 0;
     f->threads = omp_get_max_threads();
     if (flag_required("kernel", f->kernel, err) || flag_required("out", f->out, err) ||
         flag_whole("steps", f->steps_text, 1, 1000000, &f->steps, err) ||
@@ -62,7 +76,7 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
         flag_whole("threads", f->threads_text, 1, 4096, &f->threads, err))
         return -1;
     omp_set_num_threads((int)f->threads);
-    return outputs_check(f->out, err);
+    return outputs_check("--out", f->out, err);
 }
 
 static void print_rules(const struct description *d) {
@@ -78,12 +92,12 @@ static void report(const struct step_flags *f, const struct step_inputs *in,
                    const struct step_outcome *o) {
     printf("%s, ", f->kernel);
     print_rules(&in->what);
-    printf(": %lld step%s, %lld lookups, %lld distinct rows, ", (long long)f->steps,
-           f->steps == 1 ? "" : "s", (long long)o->lookups, (long long)o->distinct);
+    printf(": %lld step%s from number %lld, %lld lookups, %lld distinct rows, ",
+           (long long)f->steps, f->steps == 1 ? "" : "s", (long long)f->first,
+           (long long)o->lookups, (long long)o->distinct);
     if (!isnan(o->seconds)) printf("%.3f ms the last step, ", 1e3 * o->seconds);
     if (o->checked)
-        printf("checked: %s, worst error/bound %.3g", o->exact ? "exact" : "bound",
-               o->result.worst);
+        printf("checked: %s, worst error/bound %.3g", o->exact ? "exact" : "bound", o->worst);
     else
         printf("not checked");
     printf("%s\n", o->dense ? " (a dense step: idle rows move too)" : "");
@@ -91,7 +105,7 @@ static void report(const struct step_flags *f, const struct step_inputs *in,
 
 static int write_tables(const struct step_flags *f, const struct table_set *s, struct error *err) {
     struct outputs o = {0};
-    int status = table_files_write(&o, f->out, s, err);
+    int status = table_files_write(&o, f->out, s, f->first + f->steps - 1, err);
     if (status == 0) status = outputs_commit(&o, err);
     outputs_free(&o);
     return status;
@@ -105,6 +119,7 @@ int step_command(int argc, char **argv, struct error *err) {
     if (status > 0) return EXIT_FINE;
     const struct kernel *k = status == 0 ? registry_find(f.kernel, err) : NULL;
     if (!k || step_inputs_read(&f, &in, err)) return EXIT_USAGE;
+    if (!f.first) f.first = in.steps_before + 1;
     status = step_run(&f, k, &in, &outcome, err);
     if (status == 0) status = write_tables(&f, &in.tables, err);
     if (status == 0) report(&f, &in, &outcome);

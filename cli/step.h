@@ -16,7 +16,7 @@ struct step_flags {
     const char *ids, *offsets, *grad, *lookup_weights, *pooling, *padding; /* one feature */
     const char *tables;                                                    /* PREFIX, or: */
     const char *weight, *state, *row_state;                                /* one table */
-    const char *out, *steps_text, *first_text, *threads_text, *no_check;
+    const char *out, *steps_text, *first_text, *threads_text, *no_check, *zero_states;
     int64_t steps, first, threads;
 };
 
@@ -24,6 +24,7 @@ struct step_inputs {
     struct description what;
     struct workload workload; /* of one batch */
     struct table_set tables;
+    int64_t steps_before; /* that the tables have behind them, as far as is known */
 };
 
 /* Reads and checks everything before anything runs. */
@@ -31,14 +32,14 @@ int step_inputs_read(const struct step_flags *f, struct step_inputs *out, struct
 void step_inputs_free(struct step_inputs *in);
 
 struct step_outcome {
-    double seconds;   /* of the last step */
-    int64_t lookups;  /* that count: padding excluded */
-    int64_t distinct; /* rows that they touch */
-    bool checked, exact, dense;
-    struct check_result result;
+    double seconds;             /* of the last step */
+    int64_t lookups;            /* that count: padding excluded */
+    int64_t distinct;           /* rows that they touch */
+    bool checked, exact, dense; /* exact: all steps */
+    double worst;               /* error / bound of all steps */
 };
 
-/* Runs the steps in place and checks the last one. 0: fine, -1: could not run, 1: wrong. */
+/* Runs the steps in place and checks each. 0: fine, -1: could not run, 1: wrong. */
 int step_run(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
              struct step_outcome *out, struct error *err);
 

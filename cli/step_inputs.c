@@ -52,22 +52,31 @@ static int describe_by_flags(const struct step_flags *f, struct description *d, 
     return description_check(d, "--padding", err);
 }
 
+/* A hyper-parameter of a flag, for all tables whose rule has it. */
+static int override_hyper(const struct step_flags *f, int h, struct description *d,
+                          struct error *err) {
+    char flag[16];
+    snprintf(flag, sizeof flag, "--%s", hyper_name(h));
+    bool read = false;
+    for (int32_t t = 0; f->hyper[h] && t < d->num_tables; t++) {
+        if (hyper_set(&d->rules[t], h, f->hyper[h], (struct where){flag, 0}, err)) return -1;
+        read |= hyper_is_of(h, d->tables[t].rule);
+    }
+    if (read || !f->hyper[h]) return 0;
+    return fail(err, "%s: the rule %s has none; leave it out, or take another --rule", flag,
+                rule_info(d->tables[0].rule).name);
+}
+
 /* What flags say about the rules of all tables. */
 static int override_rules(const struct step_flags *f, struct description *d, struct error *err) {
     enum rule_kind kind;
     if (f->rule && rule_parse(f->rule, &kind, err)) return -1;
-    for (int32_t t = 0; t < d->num_tables; t++) {
-        if (f->rule) {
-            d->tables[t].rule = kind;
-            d->rules[t] = rule_default(kind);
-        }
-        for (int h = 0; h < HYPERS; h++) {
-            char flag[16];
-            snprintf(flag, sizeof flag, "--%s", hyper_name(h));
-            struct where at = {flag, 0};
-            if (f->hyper[h] && hyper_set(&d->rules[t], h, f->hyper[h], at, err)) return -1;
-        }
+    for (int32_t t = 0; f->rule && t < d->num_tables; t++) {
+        d->tables[t].rule = kind;
+        d->rules[t] = rule_default(kind);
     }
+    for (int h = 0; h < HYPERS; h++)
+        if (override_hyper(f, h, d, err)) return -1;
     return 0;
 }
 
@@ -78,8 +87,8 @@ static int describe(const struct step_flags *f, struct description *d, struct er
                          "--pooling and --padding");
     if (!f->batch && !alone) return fail(err, "step: give --batch, or --ids, --offsets, --grad");
     if (f->weight && f->tables) return fail(err, "step: give --weight or --tables, not both");
-    if ((f->state || f->row_state) && !f->weight)
-        return fail(err, "step: --state and --row-state go with --weight");
+    if ((f->state || f->row_state) && (!f->weight || f->zero_states))
+        return fail(err, "step: --state and --row-state go with --weight, without --zero-states");
     if (!f->batch) {
         if (describe_by_flags(f, d, err)) return -1;
     } else if (description_read(path_of(f->batch, "batch").text, d, err)) {
@@ -119,7 +128,8 @@ static int read_tables(const struct step_flags *f, struct step_inputs *in, struc
     bool finite = !f->no_check;
     if (tables_create(&in->tables, w->tables, w->num_tables, 0, err)) return -1;
     if (!f->weight)
-        return table_files_read_all(f->tables ? f->tables : f->batch, finite, &in->tables, err);
+        return table_files_read_all(f->tables ? f->tables : f->batch, finite, f->zero_states,
+                                    &in->tables, err);
     struct table_paths paths = {.weight = f->weight, .row = f->row_state};
     char *states = f->state ? strdup(f->state) : NULL;
     int status = f->state && !states ? fail(err, "out of memory") : 0;
@@ -129,10 +139,23 @@ static int read_tables(const struct step_flags *f, struct step_inputs *in, struc
     return status;
 }
 
+/* Of tables whose states are read: what is known of their past. */
+static int read_past(const struct step_flags *f, struct step_inputs *in, struct error *err) {
+    const struct workload *w = &in->workload;
+    const char *state = f->state ? f->state : f->row_state;
+    if (f->zero_states || (f->weight && !state)) return 0;
+    if (!f->weight)
+        return table_files_steps(f->tables ? f->tables : f->batch, w->tables, w->num_tables,
+                                 &in->steps_before, err);
+    char first[PATH_MAX]; /* of the files that --state names */
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(state, f->state ? "," : ""), state);
+    return table_files_state_steps(first, w->tables, &in->steps_before, err);
+}
+
 int step_inputs_read(const struct step_flags *f, struct step_inputs *out, struct error *err) {
     *out = (struct step_inputs){0};
     if (describe(f, &out->what, err) == 0 && read_batch(f, out, err) == 0 &&
-        read_tables(f, out, err) == 0)
+        read_past(f, out, err) == 0 && read_tables(f, out, err) == 0)
         return 0;
     step_inputs_free(out);
     return -1;

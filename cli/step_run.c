@@ -85,16 +85,12 @@ static int fetch(const struct runner *r, struct step_inputs *in, struct error *e
     return r->kernel->place == ON_DEVICE ? step_device_get(&r->device, &in->tables, err) : 0;
 }
 
+/* What the oracle says of step t, that led from `before` to in->tables. */
 static int check(const struct runner *r, const struct step_inputs *in,
                  const struct table_set *before, int64_t t, const struct row_index *index,
                  struct step_outcome *out, struct error *err) {
     const struct kernel *k = r->kernel;
     const struct batch *batch = &in->workload.batches[0];
-    out->checked = true;
-    out->exact = batch_sums_exact(batch, made_exact(batch) ? GRAD_EXACT : GRAD_REAL);
-    bool each = k->traits & STEP_PER_LOOKUP, bounded = false;
-    for (int32_t i = 0; i < batch->num_tables; i++)
-        bounded |= each && batch->tables[i].rule == RULE_SGD;
     struct check c = {.in = batch,
                       .index = index,
                       .rules = in->what.rules,
@@ -104,17 +100,35 @@ static int check(const struct runner *r, const struct step_inputs *in,
                       .after = in->tables.tables,
                       .exact = out->exact,
                       .dense = k->traits & DENSE_STEP,
-                      .per_lookup = each};
-    out->result = check_run(&c);
-    out->exact &= !bounded;
-    if (out->result.undecided) return fail(err, "step %lld: %s", (long long)t, out->result.message);
-    if (!out->result.ok) {
-        fail(err, "%s: wrong result at step %lld: %s", k->name, (long long)t, out->result.message);
+                      .per_lookup = k->traits & STEP_PER_LOOKUP};
+    struct check_result result = check_run(&c);
+    if (result.worst > out->worst) out->worst = result.worst;
+    if (result.undecided) return fail(err, "step %lld: %s", (long long)t, result.message);
+    if (!result.ok) {
+        fail(err, "%s: wrong result at step %lld: %s", k->name, (long long)t, result.message);
         return 1;
     }
     if (runner_intact(r, &in->tables)) return 0;
-    fail(err, "%s: wrong result: wrote outside of its scratch or of the tables", k->name);
+    fail(err, "%s: wrong result at step %lld: wrote outside of its scratch or of the tables",
+         k->name, (long long)t);
     return 1;
+}
+
+/* All steps, each checked: a wrong row of an early one could be right again in the last one's. */
+static int run_all(const struct step_flags *f, struct runner *r, struct step_inputs *in,
+                   struct table_set *before, const struct row_index *index,
+                   struct step_outcome *out, struct error *err) {
+    struct rule_step *steps = calloc((size_t)in->what.num_tables, sizeof *steps);
+    int status = steps ? 0 : fail(err, "out of memory");
+    for (int64_t t = f->first; status == 0 && t < f->first + f->steps; t++) {
+        if (out->checked) table_set_copy(&in->tables, before);
+        status = run_one(r, in, steps, t, &out->seconds, err);
+        if (status == 0 && (out->checked || t + 1 == f->first + f->steps))
+            status = fetch(r, in, err);
+        if (status == 0 && out->checked) status = check(r, in, before, t, index, out, err);
+    }
+    free(steps);
+    return status;
 }
 
 int step_run(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
@@ -122,28 +136,23 @@ int step_run(const struct step_flags *f, const struct kernel *k, struct step_inp
     const struct batch *batch = &in->workload.batches[0];
     struct table_set before = {0};
     struct runner runner;
-    *out = (struct step_outcome){0};
+    *out = (struct step_outcome){.checked = !f->no_check};
     if (runner_open(&runner, k, in, (int)f->threads, err)) return -1;
-    struct rule_step *steps = calloc((size_t)in->what.num_tables, sizeof *steps);
-    int status = steps ? 0 : fail(err, "out of memory");
-    int64_t last = f->first + f->steps - 1;
-    for (int64_t t = f->first; status == 0 && t <= last; t++) {
-        if (t == last && !f->no_check) {
-            status = fetch(&runner, in, err);
-            if (status == 0) status = table_set_copy(&in->tables, &before, err);
-        }
-        if (status == 0) status = run_one(&runner, in, steps, t, &out->seconds, err);
-    }
-    if (status == 0) status = fetch(&runner, in, err);
-    struct row_index index = {0};
-    if (status == 0) index = row_index_build(batch);
+    struct row_index index = row_index_build(batch);
     out->lookups = index.lookups;
     out->distinct = index.rows;
-    for (int32_t t = 0; t < in->what.num_tables; t++)
-        out->dense |= k->traits & DENSE_STEP && !rule_info(batch->tables[t].rule).idle_is_identity;
-    if (status == 0 && !f->no_check) status = check(&runner, in, &before, last, &index, out, err);
+    out->exact = batch_sums_exact(batch, made_exact(batch) ? GRAD_EXACT : GRAD_REAL);
+    bool bounded = false;
+    for (int32_t t = 0; t < in->what.num_tables; t++) {
+        enum rule_kind rule = batch->tables[t].rule;
+        out->dense |= k->traits & DENSE_STEP && !rule_info(rule).idle_is_identity;
+        bounded |= k->traits & STEP_PER_LOOKUP && rule == RULE_SGD;
+    }
+    int status = 0;
+    if (out->checked) status = tables_create(&before, in->tables.shapes, in->tables.count, 0, err);
+    if (status == 0) status = run_all(f, &runner, in, &before, &index, out, err);
+    out->exact &= !bounded;
     row_index_free(&index);
-    free(steps);
     tables_free(&before);
     runner_close(&runner);
     return status;

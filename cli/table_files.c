@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/arrays.h"
+#include "cli/description.h"
 
 /* The arrays of a table, in this order. */
 enum { WEIGHT, ELEM, ROW = ELEM + RULE_ELEM_STATES, ARRAYS };
@@ -85,20 +86,93 @@ int table_files_read(const struct table_paths *paths, bool finite, struct table_
     return 0;
 }
 
-int table_files_read_all(const char *prefix, bool finite, struct table_set *s, struct error *err) {
+int table_files_read_all(const char *prefix, bool finite, bool zero_states, struct table_set *s,
+                         struct error *err) {
     for (int32_t t = 0; t < s->count; t++)
         for (int which = 0; which < ARRAYS; which++) {
             char path[PATH_MAX];
             struct array to = array_of(s, t, which);
             name_of(prefix, s, t, which, path);
-            bool zero = which != WEIGHT && access(path, F_OK) != 0;
+            bool zero = which != WEIGHT && (zero_states || access(path, F_OK) != 0);
             if (to.data && read_array(zero ? NULL : path, finite, &to, err)) return -1;
         }
     return 0;
 }
 
+/* Fails where the table was left by another rule, and the new one reads its states. */
+static int check_rule(const char *path, const struct table_shape *was, int32_t t,
+                      const struct table_shape *now, struct error *err) {
+    struct rule_info info = rule_info(now->rule);
+    if (was->rule == now->rule || info.elem_states + info.row_states == 0) return 0;
+    return fail(err,
+                "%s: the states of table %d are those of %s, not of %s; with --zero-states they "
+                "start anew",
+                path, t, rule_info(was->rule).name, info.name);
+}
+
+/* first: the table of the record that is shapes[0]; -1: the record has as many. */
+static int read_record(const char *prefix, int32_t first, const struct table_shape *shapes,
+                       int32_t count, int64_t *steps, struct error *err) {
+    char path[PATH_MAX];
+    struct description d;
+    *steps = 0;
+    snprintf(path, sizeof path, "%s.tables", prefix);
+    if (access(path, F_OK) != 0) return 0;
+    if (description_read_tables(path, &d, err)) return -1;
+    *steps = d.steps;
+    int status = 0;
+    if (first < 0 ? d.num_tables != count : d.num_tables <= first)
+        status = fail(err, "%s: %d tables; %d are wanted", path, d.num_tables,
+                      first < 0 ? count : first + 1);
+    for (int32_t t = 0; status == 0 && t < count; t++) {
+        int32_t was = first < 0 ? t : first;
+        status = check_rule(path, &d.tables[was], was, &shapes[t], err);
+    }
+    description_free(&d);
+    return status;
+}
+
+int table_files_steps(const char *prefix, const struct table_shape *shapes, int32_t count,
+                      int64_t *steps, struct error *err) {
+    return read_record(prefix, -1, shapes, count, steps, err);
+}
+
+/* PREFIX.state.K.npy, PREFIX.state.T.K.npy, PREFIX.row_state.npy, PREFIX.row_state.T.npy */
+int table_files_state_steps(const char *state, const struct table_shape *shape, int64_t *steps,
+                            struct error *err) {
+    static const char *const ends[] = {".state.", ".row_state."};
+    *steps = 0;
+    for (int row = 0; row < 2; row++) {
+        const char *last = NULL;
+        for (const char *at = state; (at = strstr(at, ends[row])); at++) last = at;
+        if (!last) continue;
+        char prefix[PATH_MAX];
+        int table = 0, number = 0, used = 0;
+        const char *form = row ? "%d.npy%n" : "%d.%d.npy%n";
+        snprintf(prefix, sizeof prefix, "%.*s", (int)(last - state), state);
+        last += strlen(ends[row]);
+        if (row)
+            sscanf(last, form, &table, &used);
+        else
+            sscanf(last, form, &table, &number, &used);
+        bool several = used > 0 && !last[used] && table >= 0;
+        return read_record(prefix, several ? table : 0, shape, 1, steps, err);
+    }
+    return 0;
+}
+
+static int write_record(struct outputs *o, const char *prefix, const struct table_set *s,
+                        int64_t steps, struct error *err) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s.tables", prefix);
+    FILE *file = outputs_text(o, path, err);
+    if (!file) return -1;
+    description_write_tables(file, s->shapes, s->count, steps);
+    return outputs_text_end(file, path, err);
+}
+
 int table_files_write(struct outputs *o, const char *prefix, const struct table_set *s,
-                      struct error *err) {
+                      int64_t steps, struct error *err) {
     for (int32_t t = 0; t < s->count; t++)
         for (int which = 0; which < ARRAYS; which++) {
             char path[PATH_MAX];
@@ -107,15 +181,13 @@ int table_files_write(struct outputs *o, const char *prefix, const struct table_
             if (a.data && outputs_npy(o, path, NPY_FLOAT32, a.num_dims, a.shape, a.data, err))
                 return -1;
         }
-    return 0;
+    return write_record(o, prefix, s, steps, err);
 }
 
-int table_set_copy(const struct table_set *from, struct table_set *to, struct error *err) {
-    if (tables_create(to, from->shapes, from->count, from->seed, err)) return -1;
+void table_set_copy(const struct table_set *from, struct table_set *to) {
     for (int32_t t = 0; t < from->count; t++)
         for (int which = 0; which < ARRAYS; which++) {
             struct array a = array_of(from, t, which), b = array_of(to, t, which);
             if (a.data) memcpy(b.data, a.data, (size_t)a.floats * sizeof(float));
         }
-    return 0;
 }

@@ -28,13 +28,24 @@ int table_files_shape(const char *weight, struct table_shape *shape, struct erro
 int table_files_read(const struct table_paths *paths, bool finite, struct table_set *s, int32_t t,
                      struct error *err);
 
-/* Reads all tables by their names; states whose file is missing start at zero. */
-int table_files_read_all(const char *prefix, bool finite, struct table_set *s, struct error *err);
+/* Reads all tables by their names; states whose file is missing, or all, start at zero. */
+int table_files_read_all(const char *prefix, bool finite, bool zero_states, struct table_set *s,
+                         struct error *err);
 
+/* The steps that PREFIX.tables says were taken; 0 where there is no such file. Fails where states
+ * are of another rule than the one that is to read them. */
+int table_files_steps(const char *prefix, const struct table_shape *shapes, int32_t count,
+                      int64_t *steps, struct error *err);
+
+/* The same, where state is the name of one table's state. */
+int table_files_state_steps(const char *state, const struct table_shape *shape, int64_t *steps,
+                            struct error *err);
+
+/* steps: that were taken. */
 int table_files_write(struct outputs *o, const char *prefix, const struct table_set *s,
-                      struct error *err);
+                      int64_t steps, struct error *err);
 
-/* Makes *to a copy. */
-int table_set_copy(const struct table_set *from, struct table_set *to, struct error *err);
+/* All rows and states, between sets of the same shapes. */
+void table_set_copy(const struct table_set *from, struct table_set *to);
 
 #endif

@@ -10,15 +10,16 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "harness/memory.h"
+#include "harness/regular_file.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are copied as they are");
 
@@ -269,6 +270,7 @@ int npy_parse(const char *name, const void *bytes, uint64_t size, struct npy *ou
     if (check_extent(&r, &h, size - (uint64_t)(r.end - (const char *)bytes), &count)) return -1;
 
     size_t data_bytes = (size_t)count * types[h.type].size;
+    if (memory_require((int64_t)data_bytes, name, err)) return -1;
     void *data = malloc(data_bytes ? data_bytes : 1);
     if (!data)
         return fail(err, "%s: out of memory for %zu bytes; free some memory", name, data_bytes);
@@ -282,26 +284,16 @@ static int cannot(const char *path, const char *what, struct error *err) {
     return fail(err, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
-/* Parses an open file in place: mapped, so that only the elements are copied. */
-static int read_open(const char *path, int fd, struct npy *out, struct error *err) {
-    struct stat st;
-    if (fstat(fd, &st)) return cannot(path, "examine", err);
-    if (!S_ISREG(st.st_mode))
-        return fail(err, "%s: not a regular file; give the path of a .npy file", path);
-    if (st.st_size == 0) return npy_parse(path, "", 0, out, err);
-    size_t size = (size_t)st.st_size;
-    void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (bytes == MAP_FAILED) return cannot(path, "map", err);
-    int failed = npy_parse(path, bytes, size, out, err);
-    munmap(bytes, size);
-    return failed;
-}
-
+/* Mapped, so that only the elements are copied. */
 int npy_read(const char *path, struct npy *out, struct error *err) {
     *out = (struct npy){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return cannot(path, "open", err);
-    int failed = read_open(path, fd, out, err);
+    int64_t size;
+    int fd = regular_file_open(path, &size, err);
+    if (fd < 0) return -1;
+    void *bytes = size ? mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+    int failed = bytes == MAP_FAILED ? cannot(path, "map", err)
+                                     : npy_parse(path, size ? bytes : "", (uint64_t)size, out, err);
+    if (size && bytes != MAP_FAILED) munmap(bytes, (size_t)size);
     close(fd);
     return failed;
 }
@@ -341,8 +333,8 @@ static bool write_all(FILE *f, const void *header, size_t header_bytes, const vo
     return false;
 }
 
-int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
-              const void *data, struct error *err) {
+int npy_write_new(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
+                  const void *data, struct error *err) {
     if (num_dims < 0 || num_dims > NPY_MAX_DIMS)
         return fail(err, "%s: cannot write %d dimensions; 0 to %d are possible", path, num_dims,
                     NPY_MAX_DIMS);
@@ -352,20 +344,26 @@ int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t 
     if (count < 0)
         return fail(err, "%s: cannot write a shape that is negative or overflows; correct it",
                     path);
+    char header[HEADER_MAX];
+    size_t header_bytes = format_header(header, type, num_dims, shape);
+    FILE *f = fopen(path, "wb");
+    if (!f) return cannot(path, "create", err);
+    if (write_all(f, header, header_bytes, data, (size_t)count * types[type].size)) return 0;
+    cannot(path, "write", err);
+    unlink(path);
+    return -1;
+}
+
+int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
+              const void *data, struct error *err) {
     char tmp[PATH_MAX];
     if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
         return fail(err, "%.60s...: the path is too long; shorten it", path);
-
-    char header[HEADER_MAX];
-    size_t header_bytes = format_header(header, type, num_dims, shape);
-    FILE *f = fopen(tmp, "wb");
-    if (!f) return cannot(tmp, "create", err);
-    int failed = 0;
-    if (!write_all(f, header, header_bytes, data, (size_t)count * types[type].size))
-        failed = cannot(tmp, "write", err);
-    if (!failed && rename(tmp, path)) failed = cannot(path, "replace", err);
-    if (failed) unlink(tmp);
-    return failed;
+    if (npy_write_new(tmp, type, num_dims, shape, data, err)) return -1;
+    if (rename(tmp, path) == 0) return 0;
+    cannot(path, "replace", err);
+    unlink(tmp);
+    return -1;
 }
 
 void npy_free(struct npy *a) {

@@ -32,6 +32,10 @@ int npy_parse(const char *name, const void *bytes, uint64_t size, struct npy *ou
 int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
               const void *data, struct error *err);
 
+/* The same without that: for who gives the file its name when more than this one are whole. */
+int npy_write_new(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
+                  const void *data, struct error *err);
+
 void npy_free(struct npy *a);
 
 #endif

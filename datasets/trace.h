@@ -21,9 +21,12 @@ struct trace {
 /* Reads one of
  *   *.txt, *.txt.gz   one bag a line, non-negative decimal ids separated by blanks (FIMI layout);
  *                     an empty line is an empty bag
- *   PREFIX.ids.npy    int32 or int64 [lookups], with PREFIX.offsets.npy, int32 or int64 [bags + 1]
- * On failure fills err (file, line or element, what is wrong) and leaves *out zeroed. A trace
- * without any lookup is an error. */
+ *   PREFIX.ids.npy    int32 or int64 [lookups], with PREFIX.offsets.npy, int32 or int64 [bags + 1]:
+ *                     bag b is ids[offsets[b]] .. ids[offsets[b+1]-1]
+ *   PREFIX.npy        the same ids; without PREFIX.offsets.npy one id a bag
+ * Only regular files. Memory is judged before it is taken, also of a compressed file. On failure
+ * fills err (file, line or element, what is wrong) and leaves *out zeroed. A trace without any
+ * lookup is an error: there is nothing to measure. */
 int trace_read(const char *path, struct trace *out, struct error *err);
 
 /* The text layout from memory, uncompressed; name is for messages. */

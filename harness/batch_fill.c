@@ -69,10 +69,6 @@ void *batch_lay_out(struct workload *w, int k, int64_t *offsets, struct error *e
     batch->offsets = offsets;
     batch->lookups = offsets[batch->num_features * batch->bags];
     bool narrow = batch->id_type == ID_INT32;
-    if (batch->lookups == 0) {
-        fail(err, "%s: batch %d has no lookups; take longer bags or more of them", w->name, k);
-        return NULL;
-    }
     if (narrow && batch->lookups > INT32_MAX) {
         fail(err, "%s: %lld lookups with int32 ids; take int64 or a smaller batch", w->name,
              (long long)batch->lookups);
@@ -117,6 +113,11 @@ static float lookup_weight(uint32_t z, enum grad_mode mode) {
 
 int batch_fill(struct workload *w, int k, enum grad_mode mode, bool weighted, struct error *err) {
     struct batch *batch = &w->batches[k];
+    if (batch->lookups == 0)
+        return fail(err,
+                    "%s: batch %d has no lookups, so there is nothing to measure; take longer bags "
+                    "or more of them",
+                    w->name, k);
     float *grad = array_alloc(batch->grad_floats, sizeof *grad);
     float *weights = weighted ? array_alloc(batch->lookups, sizeof *weights) : NULL;
     batch->grad = grad;

@@ -2,8 +2,11 @@
 #define _GNU_SOURCE
 #include "harness/environment.h"
 
+#include <dirent.h>
 #include <gnu/libc-version.h>
-#include <sched.h>
+#include <math.h>
+#include <omp.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,12 +57,53 @@ static void put_virtualised(const struct sink *s) {
     put(s, "emb_virtualised", answer);
 }
 
+/* Of the process: a thread that is bound, as this one may be, has but its own. */
 static void put_cpus_allowed(const struct sink *s) {
-    cpu_set_t set;
-    char text[32] = "";
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        snprintf(text, sizeof text, "%d", CPU_COUNT(&set));
+    char text[32];
+    snprintf(text, sizeof text, "%d", omp_get_num_procs());
     put(s, "emb_cpus_allowed", text);
+}
+
+/* Whether the first word after the ')' of a thread's stat is R. */
+static bool runs(const char *thread) {
+    char path[64], text[128] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", thread);
+    FILE *f = fopen(path, "r");
+    size_t size = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f) fclose(f);
+    const char *end = size ? strrchr(text, ')') : NULL;
+    return end && end[1] == ' ' && end[2] == 'R';
+}
+
+static int own_threads_running(void) {
+    DIR *d = opendir("/proc/self/task");
+    int count = 0;
+    for (struct dirent *e; d && (e = readdir(d));) count += e->d_name[0] != '.' && runs(e->d_name);
+    if (d) closedir(d);
+    return count;
+}
+
+double environment_others(void) {
+    int before = own_threads_running(), all = -1;
+    FILE *f = fopen("/proc/loadavg", "r");
+    if (!f || fscanf(f, "%*s %*s %*s %d/", &all) != 1) all = -1;
+    if (f) fclose(f);
+    int after = own_threads_running(); /* own ones may go to sleep meanwhile */
+    int own = before > after ? before : after;
+    return all < 0 ? NAN : all > own ? all - own : 0;
+}
+
+const char *environment_build(void) {
+    return "commit " BUILD_COMMIT ", changed since: " BUILD_DIRTY ", " BUILD_COMPILER;
+}
+
+/* The compiler of kernels that are not in this program says nothing about it. */
+static bool has_device_kernels(void) {
+    int count;
+    const struct registered *all = registry(&count);
+    bool any = false;
+    for (int i = 0; i < count; i++) any |= all[i].kernel->place == ON_DEVICE;
+    return any;
 }
 
 static void put_time(const struct sink *s) {
@@ -103,7 +147,7 @@ void environment_describe(int threads, const struct device_facts *device,
     put(&s, "emb_compiler", BUILD_COMPILER);
     put(&s, "emb_flags", BUILD_FLAGS);
     put(&s, "emb_isa", registry_isa());
-    put(&s, "emb_nvcc", BUILD_NVCC);
+    put(&s, "emb_nvcc", has_device_kernels() ? BUILD_NVCC : "");
     if (device) put_device(&s, device);
     put(&s, "emb_libbenchmark", BUILD_LIBBENCHMARK);
     s.add(ctx, "emb_var_CC", BUILD_CC);
@@ -130,4 +174,13 @@ void environment_describe(int threads, const struct device_facts *device,
     snprintf(text, sizeof text, "glibc %s, zlib %s, xxhash %u", gnu_get_libc_version(),
              zlibVersion(), XXH_versionNumber());
     put(&s, "emb_libraries", text);
+}
+
+const char *environment_version(void) {
+    static char text[VALUE_MAX];
+    snprintf(text, sizeof text, "%s, commit %s%s, %s, %s", BUILD_VERSION,
+             *BUILD_COMMIT ? BUILD_COMMIT : "unknown",
+             strcmp(BUILD_DIRTY, "yes") == 0 ? " with changes" : "", BUILD_COMPILER,
+             *BUILD_NVCC ? "with CUDA" : "without CUDA");
+    return text;
 }

@@ -6,6 +6,8 @@
 #ifndef EMBFUSE_ERROR_H
 #define EMBFUSE_ERROR_H
 
+#include <stddef.h>
+
 /* Exit statuses of every program of the suite. */
 enum { EXIT_FINE = 0, EXIT_USAGE = 1, EXIT_WRONG_RESULT = 2 };
 
@@ -13,7 +15,11 @@ struct error {
     char text[512];
 };
 
-/* Formats the message and returns -1, so that callers write: return fail(err, "...", ...). */
+/* Formats the message, with control characters (of a file's name) escaped, and returns -1, so that
+ * callers write: return fail(err, "...", ...). */
 int fail(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Copies a text, with control characters as \xNN; what does not fit is left out. */
+void escape_controls(const char *from, char *to, size_t size);
 
 #endif

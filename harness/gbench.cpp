@@ -4,7 +4,7 @@
  * measuring to measure.c. One workload is in memory at a time; its benchmarks are registered, run
  * with their repetitions in random order, and taken down again. A sample is one repetition of one
  * iteration with manual time. The JSON is written at the end, under a temporary name until it is
- * whole.
+ * whole; a signal brings the end near.
  *
  * Workarounds for libbenchmark 1.7.1 (Debian 12): memory goes out as counters (its MemoryManager
  * reads freed memory with repetitions); counters that are not finite are left out (it would write
@@ -18,16 +18,21 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "harness/gbench_cases.h"
+#include "harness/gbench_doubt.h"
 #include "harness/gbench_record.h"
+#include "harness/gbench_stop.h"
 #include "harness/gbench_write.h"
 
 extern "C" {
+#include "harness/machine_lock.h"
 #include "harness/measure.h"
 #include "harness/options.h"
 #include "harness/registry.h"
@@ -37,21 +42,23 @@ namespace {
 
 class Driver {
   public:
-    explicit Driver(const struct options &o) : options(o), places(o.places) {}
+    explicit Driver(const struct options &o) : options(o), places(o.places), output(o) {}
     int run();
 
   private:
     using Kernels = std::set<const struct kernel *>;
     const struct options &options;
     unsigned places; /* whose kernels are measured */
+    Output output;
     Progress progress;
     std::vector<Run> accepted;
-    std::map<std::string, std::string> context; /* keys of the record that are known late */
-    struct device_facts facts = {};             /* of the device, if there is one and it is used */
+    Context context;                /* keys of the record */
+    struct device_facts facts = {}; /* of the device, if there is one and it is used */
     bool with_device = false;
     std::string no_device; /* why there is none, until it is said */
-    int wrong = 0, refused = 0, disturbed = 0;
+    int wrong = 0, refused = 0;
     double alpha = NAN; /* of the workload that is measured */
+    Load load;
 
     std::vector<Case> cases_of(const char *workload, enum rule_kind rule) const {
         return ::cases_of(options, places, workload, rule);
@@ -61,9 +68,12 @@ class Driver {
     }
     bool use_device(const struct plan &plan);
     void say_no_device();
-    bool measure_workload(struct workload *w, enum rule_kind rule);
+    bool measure_workload(struct workload *w, enum rule_kind rule, std::vector<Case> cases);
     bool measure_point(const struct plan *plan, int i, enum rule_kind rule);
-    void open_places(struct measure *m, std::vector<Case> *cases);
+    bool measure_all(const struct plan &plan);
+    int finish(bool measured);
+    void keep_open(const std::string &workload, std::vector<Case> *cases,
+                   const std::function<int(enum place, struct error *)> &open);
     void measure_cases(struct measure *m, const std::vector<Case> &cases, const std::string &rule);
     void sample(benchmark::State &state, struct measure *m, const Case &c, const std::string &rule,
                 const struct scratch_use &use, int *round, Kernels *out);
@@ -99,18 +109,25 @@ void Driver::sample(benchmark::State &state, struct measure *m, const Case &c,
     const struct kernel *k = c.entry->kernel;
     struct sample s = {};
     struct error err;
+    bool skip = stop_signal || out->count(k);
     for (auto unused : state) {
         (void)unused;
-        if (out->count(k) || measure_sample(m, k, c.mode, (*round)++, &s, &err)) {
-            if (out->insert(k).second) failed(m->workload->name, k->name, k->place, err);
-            state.SkipWithError("the device failed");
+        if (!skip && measure_sample(m, k, c.mode, (*round)++, &s, &err)) {
+            out->insert(k);
+            failed(m->workload->name, k->name, k->place, err);
+            skip = true;
+        }
+        skip |= stop_signal != 0;
+        if (skip) {
+            state.SkipWithError("the device failed, or the run was cut short");
             break;
         }
         state.SetIterationTime(s.seconds);
     }
+    if (skip) return;
     progress.done++;
     progress.say(c.name);
-    if (out->count(k)) return;
+    load.add(s.others);
     bool dense = (k->traits & DENSE_STEP) && !rule_info(m->rules[0].kind).idle_is_identity;
     bool exact =
         m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP && m->rules[0].kind == RULE_SGD);
@@ -123,7 +140,6 @@ void Driver::sample(benchmark::State &state, struct measure *m, const Case &c,
                    " placement=" + placement(s.ceiling.pingpong_ns));
     workload_counters(state.counters, m, s.batch, alpha);
     sample_counters(state.counters, m, s, use);
-    disturbed += s.disturbed;
 }
 
 void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
@@ -148,6 +164,7 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
     for (const Case &c : cases) {
         const struct kernel *k = c.entry->kernel;
         if (use.count(k) || lost(k)) continue;
+        if (stop_signal) return;
         progress.say(workload + ": checking " + k->name);
         judge(k, measure_admit(m, k, &use[k], &result, &err));
     }
@@ -175,6 +192,7 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
     if (registered == 0) return;
     Collector collector;
     benchmark::RunSpecifiedBenchmarks(&collector);
+    load.close();
 
     for (const auto &u : use) {
         if (out.count(u.first) || lost(u.first)) continue;
@@ -182,7 +200,7 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
         judge(u.first, measure_check(m, u.first, m->workload->ring - 1, &result, &err));
     }
     for (const Run &run : collector.runs) {
-        bool keep = true;
+        bool keep = !run.error_occurred;
         for (const auto &u : use)
             if (out.count(u.first) || lost(u.first))
                 keep &= run.benchmark_name().find(std::string("/") + u.first->name + "/") ==
@@ -191,40 +209,41 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
     }
 }
 
-/* Opens what the cases need; those whose place does not fit are not run. */
-void Driver::open_places(struct measure *m, std::vector<Case> *cases) {
+/* Cases whose place does not open are not run. */
+void Driver::keep_open(const std::string &workload, std::vector<Case> *cases,
+                       const std::function<int(enum place, struct error *)> &open) {
     for (enum place place : {ON_HOST, ON_DEVICE}) {
         struct error err;
-        std::vector<Case> others;
-        for (const Case &c : *cases)
-            if (c.entry->kernel->place != place) others.push_back(c);
-        if (others.size() == cases->size() || measure_open_place(m, place, &err) == 0) continue;
+        std::vector<Case> others = without(*cases, place);
+        if (others.size() == cases->size() || open(place, &err) == 0) continue;
         progress.total -= (int)(cases->size() - others.size()) * options.reps;
-        failed(m->workload->name, place == ON_HOST ? "host kernels" : "device kernels", place, err);
+        failed(workload, place == ON_HOST ? "host kernels" : "device kernels", place, err);
         *cases = others;
     }
 }
 
 bool Driver::measure_point(const struct plan *plan, int i, enum rule_kind rule) {
     char name[SPEC_NAME_MAX];
-    int cases = (int)cases_of(plan_name(plan, i, name), rule).size();
-    if (cases == 0) return false;
+    std::vector<Case> cases = cases_of(plan_name(plan, i, name), rule);
+    keep_open(name, &cases, [&](enum place place, struct error *err) {
+        return plan_tables_fit(plan, i, rule, place, err);
+    });
+    if (cases.empty()) return false;
     progress.say(std::string(name) + ": generating");
     struct workload w;
     struct error err;
     if (plan_make(plan, i, rule, &w, &err)) {
         refuse(name, "all kernels", err.text);
-        progress.total -= cases * options.reps;
+        progress.total -= (int)cases.size() * options.reps;
         return false;
     }
     alpha = plan_alpha(plan, i);
-    bool measured = measure_workload(&w, rule);
+    bool measured = measure_workload(&w, rule, cases);
     workload_free(&w);
     return measured;
 }
 
-bool Driver::measure_workload(struct workload *w, enum rule_kind rule) {
-    std::vector<Case> cases = cases_of(w->name, rule);
+bool Driver::measure_workload(struct workload *w, enum rule_kind rule, std::vector<Case> cases) {
     say_no_device();
     context["emb_workload_" + std::string(w->name)] = w->text;
     struct measure m;
@@ -235,7 +254,9 @@ bool Driver::measure_workload(struct workload *w, enum rule_kind rule) {
         measure_close(&m);
         return false;
     }
-    open_places(&m, &cases);
+    keep_open(w->name, &cases, [&](enum place place, struct error *why) {
+        return measure_open_place(&m, place, why);
+    });
     if (!cases.empty()) measure_cases(&m, cases, rule_info(rule).name);
     measure_close(&m);
     return !cases.empty();
@@ -243,6 +264,7 @@ bool Driver::measure_workload(struct workload *w, enum rule_kind rule) {
 
 void Driver::say_no_device() {
     if (no_device.empty()) return;
+    progress.clear();
     fprintf(stderr, "bench: device kernels not measured: %s\n", no_device.c_str());
     context["emb_not_run_" + std::to_string(refused++)] = "* | device kernels | " + no_device;
     no_device.clear();
@@ -271,7 +293,7 @@ bool Driver::use_device(const struct plan &plan) {
 int Driver::run() {
     struct plan plan;
     struct error err;
-    if (!can_write(options)) return EXIT_USAGE;
+    if (!output.can_write()) return EXIT_USAGE;
     if (plan_read(&options, &plan, &err)) {
         fprintf(stderr, "bench: %s\n", err.text);
         return EXIT_USAGE;
@@ -285,16 +307,43 @@ int Driver::run() {
                 "%s/rowwise_adagrad/cpu_fused/cold%s\n",
                 options.filter, plan_name(&plan, 0, name),
                 options.places == (1u << ON_DEVICE) ? ", among the kernels of the device" : "");
-    int measured = 0;
-    for (int i = 0; i < plan.count && progress.total; i++)
-        for (int r = 0; r < RULE_COUNT; r++)
-            if (plan_rules(&plan, i) & (1u << r))
-                measured += measure_point(&plan, i, (enum rule_kind)r);
+    bool measured = progress.total && measure_all(plan);
     plan_free(&plan);
     progress.clear();
-    context["emb_disturbed_samples"] = std::to_string(disturbed);
-    bool written =
-        measured && write_json(options, context, with_device ? &facts : nullptr, accepted);
+    return finish(measured);
+}
+
+bool Driver::measure_all(const struct plan &plan) {
+    struct error err;
+    if (machine_lock(options.queue, &stop_signal, &err)) {
+        if (!stop_signal) fprintf(stderr, "bench: %s\n", err.text);
+        return false;
+    }
+    context.merge(describe(options, with_device ? &facts : nullptr));
+    progress.begin = clock_seconds();
+    int measured = 0;
+    for (int i = 0; i < plan.count; i++)
+        for (int r = 0; r < RULE_COUNT && !stop_signal; r++)
+            if (plan_rules(&plan, i) & (1u << r))
+                measured += measure_point(&plan, i, (enum rule_kind)r);
+    return measured > 0;
+}
+
+/* Writes what was measured, and says what it is worth. The exit status. */
+int Driver::finish(bool measured) {
+    Samples samples = count_samples(accepted);
+    const std::string of = std::to_string(samples.all) + " of " + std::to_string(progress.total);
+    if (stop_signal) {
+        context["emb_cut_short"] =
+            std::string(strsignal(stop_signal)) + " after " + of + " samples";
+        fprintf(stderr, "bench: cut short after %s samples\n", of.c_str());
+        measured = samples.all > 0;
+    }
+    context["emb_disturbed_samples"] = std::to_string(samples.disturbed);
+    context["emb_load_worst"] = load.text();
+    bool written = measured && output.write(context, accepted);
+    if (written) say_doubt(samples, load.worst(), options.threads);
+    if (stop_signal) return 128 + stop_signal;
     if (wrong) return EXIT_WRONG_RESULT;
     return written ? EXIT_FINE : EXIT_USAGE;
 }
@@ -323,5 +372,6 @@ int main(int argc, char **argv) {
     char *given[] = {argv[0], interleave, nullptr};
     int count = 2;
     benchmark::Initialize(&count, given);
+    take_stop_signals();
     return Driver(options).run();
 }

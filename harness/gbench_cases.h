@@ -51,6 +51,13 @@ inline std::vector<Case> cases_of(const struct options &o, unsigned places,
     return cases;
 }
 
+inline std::vector<Case> without(const std::vector<Case> &cases, enum place place) {
+    std::vector<Case> others;
+    for (const Case &c : cases)
+        if (c.entry->kernel->place != place) others.push_back(c);
+    return others;
+}
+
 inline int count_cases(const struct options &o, unsigned places, const struct plan &plan) {
     char name[SPEC_NAME_MAX];
     size_t cases = 0;

@@ -12,6 +12,8 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -45,16 +47,24 @@ struct Progress {
     /* One line that is rewritten on a terminal, and a line now and then in a log. */
     void say(const std::string &what) {
         double now = clock_seconds(), elapsed = now - begin;
-        bool terminal = isatty(STDERR_FILENO);
         if (!terminal && now - last < 5) return;
         last = now;
-        double left = done ? elapsed / done * (total - done) : 0;
-        fprintf(stderr, "%s[%d/%d] %.0f s, about %.0f s left: %s%s", terminal ? "\r\033[K" : "",
-                done, total, elapsed, left, what.c_str(), terminal ? "" : "\n");
+        char left[40] = "";
+        if (done && done < total)
+            snprintf(left, sizeof left, ", about %.0f s left", elapsed / done * (total - done));
+        fprintf(stderr, "%s[%d/%d] %.0f s%s: %s%s", terminal ? "\r\033[K" : "", done, total,
+                elapsed, left, what.c_str(), terminal ? "" : "\n");
     }
     void clear() {
-        if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K");
+        if (terminal) fprintf(stderr, "\r\033[K");
     }
+
+  private:
+    static bool rewrites() {
+        const char *term = getenv("TERM");
+        return isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
+    }
+    bool terminal = rewrites();
 };
 
 inline const char *mode_name(enum cache_mode mode) {
@@ -136,6 +146,7 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
     c["threads"] = m->threads;
     c["rejected_samples"] = s.rejected;
     c["disturbed"] = s.disturbed;
+    c["load_others"] = s.others;
 }
 
 /* Measured: 41-52 ns with a shared last-level cache, 205-218 ns without, on the machine where the

@@ -25,42 +25,63 @@ extern "C" {
 #include "harness/registry.h"
 }
 
-inline std::string result_path(const struct options &o) {
-    return std::string(o.out) + "/bench.json";
+using Context = std::map<std::string, std::string>;
+
+/* What is known before the first sample: of the program, the machine as it is now, and the options. */
+inline Context describe(const struct options &o, const struct device_facts *device) {
+    Context all;
+    auto add = [](void *ctx, const char *key, const char *value) {
+        (*static_cast<Context *>(ctx))[key] = value;
+    };
+    environment_describe(o.threads, device, add, &all);
+    options_describe(&o, add, &all);
+    int count;
+    const struct registered *known = registry(&count);
+    for (int i = 0; i < count; i++) {
+        const struct kernel *k = known[i].kernel;
+        all[std::string("emb_kernel_") + k->name] =
+            std::string(known[i].family) + " | " + place_name(k->place) + " | " +
+            traits_text(k->traits) + " | " + k->label + " | " + k->idea;
+    }
+    return all;
 }
 
-/* Before anything is measured. */
-inline bool can_write(const struct options &o) {
+/* OUT/bench.json. Folders that were made for it go again where nothing was written. */
+class Output {
+  public:
+    explicit Output(const struct options &o) : path(std::string(o.out) + "/bench.json") {}
+    ~Output() {
+        for (auto folder = made.rbegin(); folder != made.rend(); ++folder)
+            rmdir(folder->c_str()); /* if it is empty */
+    }
+    bool can_write();
+    bool write(const Context &context, const std::vector<Run> &runs);
+
+  private:
+    const std::string path, part = path + ".part";
+    std::vector<std::string> made; /* from the outside in */
+};
+
+/* Before anything is measured. What a run that was killed left behind goes, too. */
+inline bool Output::can_write() {
+    namespace fs = std::filesystem;
+    std::vector<std::string> missing;
     std::error_code ignored;
-    std::filesystem::create_directories(o.out, ignored);
-    std::string part = result_path(o) + ".part";
-    FILE *f = fopen(part.c_str(), "a");
+    for (fs::path p = fs::path(path).parent_path(); !p.empty() && !fs::exists(p, ignored);
+         p = p.parent_path())
+        missing.push_back(p.string());
+    for (auto folder = missing.rbegin(); folder != missing.rend(); ++folder)
+        if (fs::create_directory(*folder, ignored)) made.push_back(*folder);
+    FILE *f = fopen(part.c_str(), "w");
     if (f && fclose(f) == 0 && unlink(part.c_str()) == 0) return true;
     fprintf(stderr, "bench: %s: %s; choose another folder with OUT=\n", part.c_str(),
             strerror(errno));
     return false;
 }
 
-/* context: keys of the record that became known during the run. device: what it ran on, or NULL. */
-inline bool write_json(const struct options &o, const std::map<std::string, std::string> &context,
-                       const struct device_facts *device, const std::vector<Run> &runs) {
-    std::string path = result_path(o), part = path + ".part";
-    auto add = [](void *, const char *key, const char *value) {
-        benchmark::AddCustomContext(key, value);
-    };
-    environment_describe(o.threads, device, add, nullptr);
-    options_describe(&o, add, nullptr);
-    int count;
-    const struct registered *all = registry(&count);
-    for (int i = 0; i < count; i++) {
-        const struct kernel *k = all[i].kernel;
-        benchmark::AddCustomContext(std::string("emb_kernel_") + k->name,
-                                    std::string(all[i].family) + " | " + place_name(k->place) +
-                                        " | " + traits_text(k->traits) + " | " + k->label + " | " +
-                                        k->idea);
-    }
+inline bool Output::write(const Context &context, const std::vector<Run> &runs) {
     for (const auto &c : context) benchmark::AddCustomContext(c.first, c.second);
-
+    errno = 0;
     std::ofstream file(part);
     benchmark::JSONReporter json;
     json.SetOutputStream(&file);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/environment.h"
 #include "harness/registry.h"
 
 /* Most tries for one undisturbed sample, and the time after which there is no further one: on a
@@ -202,5 +203,6 @@ int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mo
             return -1;
         if (!out->disturbed || clock_seconds() - begin > seconds_for_tries) break;
     }
+    out->others = environment_others();
     return 0;
 }

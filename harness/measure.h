@@ -33,6 +33,7 @@ struct sample {
     int rejected;                /* tries before this one that were disturbed */
     bool disturbed;              /* and so was this one, the last: by a context switch on the host,
                                   by clocks or a ceiling that moved on the device */
+    double others;               /* environment_others(), right after */
 };
 
 struct scratch_use {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/environment.h"
 #include "harness/measure.h"
 
 static const char standard_spec[] = "datasets/standard.spec",
@@ -19,7 +20,7 @@ enum { BLANKS_MAX = 64 };
 /* Every option takes a text; an empty one means "not given", as make passes unset variables. */
 struct texts {
     const char *filter, *spec, *trace, *out, *alpha, *dims, *rows, *batch, *pooling, *rule, *seed,
-        *threads, *reps, *ring, *modes, *place;
+        *threads, *reps, *ring, *modes, *place, *queue;
 };
 
 static const struct {
@@ -45,6 +46,7 @@ static const struct {
     OPTION(ring, "batches that cold samples go round"),
     OPTION(modes, "cold, warm: list"),
     OPTION(place, "kernels of the host, of the device, or all: host, device, all"),
+    OPTION(queue, "minutes to queue for another bench on this machine; 10, and 0 does not"),
 #undef OPTION
 };
 enum { KNOWN = sizeof known / sizeof *known };
@@ -58,8 +60,12 @@ static void help(void) {
     for (int i = 0; i < KNOWN; i++) printf("  --%-9s %s\n", known[i].name, known[i].help);
     printf(
         "  --smoke     tiny workloads, all rules, one sample\n"
+        "  --version   of what source, and built by what\n"
+        "  -h, --help  this text\n"
         "exit status: 0 fine, 1 usage or environment, 2 wrong result, or a device that a kernel\n"
-        "             made useless; then the other kernels were measured\n");
+        "             made useless; then the other kernels were measured. 129, 130, 143: cut "
+        "short\n"
+        "             by a signal (HUP, INT, TERM); what was measured until then is written\n");
 }
 
 static int parse_count(const char *name, const char *text, int least, int most, int otherwise,
@@ -131,22 +137,27 @@ static bool any_axis(const struct spec_overrides *a) {
 
 int options_parse(int argc, char **argv, struct options *out, struct error *err) {
     struct texts t;
-    struct option longs[KNOWN + 3] = {{0}};
+    enum { HELP = KNOWN, SMOKE, VERSION };
+    struct option longs[KNOWN + 4] = {{0}};
     for (int i = 0; i < KNOWN; i++) {
         *text_of(&t, i) = "";
         longs[i] = (struct option){known[i].name, required_argument, NULL, i};
     }
-    longs[KNOWN] = (struct option){"help", no_argument, NULL, KNOWN};
-    longs[KNOWN + 1] = (struct option){"smoke", no_argument, NULL, KNOWN + 1};
+    longs[HELP] = (struct option){"help", no_argument, NULL, HELP};
+    longs[SMOKE] = (struct option){"smoke", no_argument, NULL, SMOKE};
+    longs[VERSION] = (struct option){"version", no_argument, NULL, VERSION};
     bool smoke = false;
     opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-        if (c == '?') return fail(err, "unknown option '%.80s'; see --help", argv[optind - 1]);
-        if (c == KNOWN) {
-            help();
-            return 1;
-        }
-        smoke |= c == KNOWN + 1;
+    for (int c; (c = getopt_long(argc, argv, ":h", longs, NULL)) != -1;) {
+        const char *word = argv[optind - 1];
+        if (c == '?' && optopt >= KNOWN && optopt <= VERSION)
+            return fail(err, "'%.80s': this option takes no value; see --help", word);
+        if (c == '?') return fail(err, "unknown option '%.80s'; see --help", word);
+        if (c == ':') return fail(err, "%.80s: its value is missing; see --help", word);
+        if (c == 'h' || c == HELP) help();
+        if (c == VERSION) printf("bench, %s\n", environment_build());
+        if (c == 'h' || c == HELP || c == VERSION) return 1;
+        smoke |= c == SMOKE;
         if (c < KNOWN) *text_of(&t, c) = optarg;
     }
     if (optind < argc) return fail(err, "unknown argument '%.80s'; see --help", argv[optind]);
@@ -178,7 +189,8 @@ int options_parse(int argc, char **argv, struct options *out, struct error *err)
         return -1;
     if (parse_count("THREADS", t.threads, 1, 4096, omp_get_max_threads(), &out->threads, err) ||
         parse_count("REPS", t.reps, 1, 1000, 5, &out->reps, err) ||
-        parse_count("RING", t.ring, 1, RING_MAX, 3, &out->ring, err))
+        parse_count("RING", t.ring, 1, RING_MAX, 3, &out->ring, err) ||
+        parse_count("QUEUE", t.queue, 0, 100000, 10, &out->queue, err))
         return -1;
     omp_set_num_threads(out->threads);
     return 0;
@@ -244,6 +256,38 @@ unsigned plan_rules(const struct plan *p, int i) {
     return p->options->rules ? p->options->rules : 1u << spec_of(p, i)->rule;
 }
 
+static int64_t plan_table_bytes(const struct spec *spec, enum rule_kind rule) {
+    int64_t bytes = 0;
+    for (int t = 0; t < spec->num_tables; t++) {
+        struct table_shape shape = {
+            .rows = spec->tables[t].rows, .dim = spec->tables[t].dim, .rule = rule};
+        bytes += tables_bytes(&shape, 1);
+    }
+    return bytes;
+}
+
+/* Of the ring's batches, and what their indexes take at most, which is while they are made. */
+static int64_t plan_batch_bytes(const struct plan *p, const struct spec *spec, int64_t *index) {
+    int64_t bytes = workload_bytes(spec, p->options->ring);
+    struct batch all = {.lookups = workload_lookups(spec, p->options->ring)};
+    *index = bytes < (int64_t)1 << 55 ? row_index_bytes(&all) : 0; /* no sum overflows */
+    return bytes;
+}
+
+int plan_tables_fit(const struct plan *p, int i, enum rule_kind rule, enum place place,
+                    struct error *err) {
+    const struct spec *spec = spec_of(p, i);
+    if (p->traces) return 0; /* how many rows there are is known when it was read */
+    int64_t index, batches = plan_batch_bytes(p, spec, &index);
+    int64_t tables = plan_table_bytes(spec, rule);
+    int64_t free_memory = place == ON_DEVICE ? device_facts().free_memory : 0;
+    if (place == ON_DEVICE && tables > free_memory)
+        return fail(err, "needs %.1f GiB of device memory for tables and state, %.1f GiB are free",
+                    (double)tables / (1 << 30), (double)free_memory / (1 << 30));
+    if (place == ON_DEVICE) return 0;
+    return memory_require(tables + batches + index / 2, "tables, optimizer state and batches", err);
+}
+
 int plan_make(const struct plan *p, int i, enum rule_kind rule, struct workload *out,
               struct error *err) {
     struct spec spec = *spec_of(p, i);
@@ -252,7 +296,8 @@ int plan_make(const struct plan *p, int i, enum rule_kind rule, struct workload 
     if (p->traces)
         return workload_from_trace(p->traces[i / p->specs.count], &spec,
                                    *o->axes.batch ? spec.batch : 0, o->ring, GRAD_EXACT, out, err);
-    if (memory_require(workload_bytes(&spec, o->ring), spec.name, err)) return -1;
+    int64_t index, batches = plan_batch_bytes(p, &spec, &index);
+    if (memory_require(batches + index, "batches", err)) return -1;
     return workload_generate(&spec, o->ring, GRAD_EXACT, out, err);
 }
 

@@ -23,10 +23,11 @@ struct options {
     unsigned places;   /* bits 1 << enum place */
     int threads;
     int reps;
-    int ring; /* batches */
+    int ring;  /* batches */
+    int queue; /* minutes, for another bench of this machine */
 };
 
-/* 0: parsed; 1: help was printed; -1: err. */
+/* 0: parsed; 1: what was asked for, help or version, was printed; -1: err. */
 int options_parse(int argc, char **argv, struct options *out, struct error *err);
 
 /* Calls add(ctx, key, value) for every variable, as "emb_var_NAME". */
@@ -48,6 +49,10 @@ const char *plan_name(const struct plan *p, int i, char name[SPEC_NAME_MAX]);
 double plan_alpha(const struct plan *p, int i);
 unsigned plan_rules(const struct plan *p, int i);
 
+/* Before workload i is generated, which may take minutes: fails, with the figure, where its tables do
+ * not fit in the memory of that place. */
+int plan_tables_fit(const struct plan *p, int i, enum rule_kind rule, enum place place,
+                    struct error *err);
 /* Refuses before allocating what does not fit. */
 int plan_make(const struct plan *p, int i, enum rule_kind rule, struct workload *out,
               struct error *err);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/regular_file.h"
 #include "harness/spec_block.h"
 
 enum { POINTS_MAX = 4096, POINT_TABLES_MAX = 1 << 18, FILE_MAX = 1 << 24 };
@@ -180,8 +181,10 @@ int spec_parse(const char *name, const char *text, uint64_t size, const struct s
 int spec_read(const char *path, const struct spec_overrides *over, struct spec_list *out,
               struct error *err) {
     *out = (struct spec_list){0};
-    FILE *file = fopen(path, "rb");
-    if (!file) return fail(err, "%s: %s; name a spec file", path, strerror(errno));
+    int64_t bytes;
+    int fd = regular_file_open(path, &bytes, err);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
+    if (!file) return fd < 0 ? -1 : fail(err, "%s: out of memory", path);
     char *text = malloc(FILE_MAX);
     size_t size = text ? fread(text, 1, FILE_MAX, file) : 0;
     int status = 0;

@@ -216,15 +216,29 @@ void workload_free(struct workload *w) {
     *w = (struct workload){0};
 }
 
+static int64_t to_integer(double size) {
+    return size < 0x1p62 ? (int64_t)size : INT64_MAX;
+}
+
+static double table_lookups(const struct spec *spec, int t) {
+    return (double)spec->batch * length_spec_mean(&spec->tables[t].length);
+}
+
+int64_t workload_lookups(const struct spec *spec, int ring) {
+    double lookups = 0.0;
+    for (int t = 0; t < spec->num_tables; t++)
+        lookups += spec->features_per_table * table_lookups(spec, t);
+    return to_integer(ring * lookups);
+}
+
 int64_t workload_bytes(const struct spec *spec, int ring) {
     double bags = (double)spec->batch, per_table = spec->features_per_table, bytes = 8.0;
     for (int t = 0; t < spec->num_tables; t++) {
         const struct table_spec *table = &spec->tables[t];
-        double lookups = bags * length_spec_mean(&table->length);
+        double lookups = table_lookups(spec, t);
         double grad_rows = spec->pooling == POOL_NONE ? lookups : bags;
         double id = spec->id_type == ID_INT32 ? 4.0 : 8.0, weight = spec->weighted ? 4.0 : 0.0;
         bytes += per_table * (8.0 * bags + lookups * (id + weight) + grad_rows * table->dim * 4.0);
     }
-    bytes *= ring;
-    return bytes < 0x1p62 ? (int64_t)bytes : INT64_MAX;
+    return to_integer(ring * bytes);
 }

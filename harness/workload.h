@@ -45,7 +45,9 @@ void workload_trace_name(const char *path, const struct spec *like, char name[SP
 
 void workload_free(struct workload *w);
 
-/* Bytes that workload_generate will allocate, from means: for refusal before allocating. */
+/* Lookups that workload_generate will make, and bytes that it will allocate, from means: for refusal
+ * before allocating. */
+int64_t workload_lookups(const struct spec *spec, int ring);
 int64_t workload_bytes(const struct spec *spec, int ring);
 
 /* Checks what kernels trust: offsets start at 0, never fall, end at lookups; every id is inside its

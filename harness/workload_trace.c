@@ -9,6 +9,7 @@
 
 #include "datasets/trace.h"
 #include "harness/batch_fill.h"
+#include "harness/memory.h"
 #include "harness/spec_keys.h"
 #include "harness/workload.h"
 
@@ -64,7 +65,8 @@ void workload_trace_name(const char *path, const struct spec *like, char name[SP
         for (const char *c = at; c < at + size; c++)
             if (*c == '/') base = c + 1;
         if (used && used < room) name[used++] = '+';
-        for (; base < at + size && *base != '.' && used < room; base++) name[used++] = *base;
+        for (; base < at + size && *base != '.' && used < room; base++)
+            name[used++] = (unsigned char)*base < ' ' || *base == 127 ? '?' : *base;
         at += size;
     }
     name[used] = '\0';
@@ -119,6 +121,16 @@ static int cut(struct workload *w, const struct input *in, const struct spec *li
     return 0;
 }
 
+/* Bytes of the ring's batches. */
+static int64_t ring_bytes(const struct input *in, const struct spec *like, int64_t bags, int ring) {
+    int64_t lookups = 0, columns = (int64_t)like->tables[0].dim * in->count;
+    for (int f = 0; f < in->count; f++) lookups += in->traces[f].offsets[ring * bags];
+    int64_t id = like->id_type == ID_INT32 ? 4 : 8, weight = like->weighted ? 4 : 0;
+    bool pooled = like->pooling != POOL_NONE;
+    int64_t grad = pooled ? ring * bags * columns : lookups * like->tables[0].dim;
+    return lookups * (id + weight) + 4 * grad + 8 * ring * bags * in->count;
+}
+
 /* Bags of a batch of about TARGET_LOOKUPS, where the caller has no wish. */
 static int64_t default_bags(const struct input *in) {
     double bags = rint((double)in->bags * TARGET_LOOKUPS / (double)in->lookups);
@@ -141,6 +153,7 @@ static int from_input(const struct input *in, const char *path, const struct spe
              key_word(KEY_POOLING, (int)like->pooling), like->weighted,
              key_word(KEY_ID_TYPE, (int)like->id_type), rule_info(like->rule).name,
              (unsigned long long)like->seed);
+    if (memory_require(ring_bytes(in, like, bags, out->ring), out->name, err)) return -1;
     return cut(out, in, like, bags, mode, err);
 }
 

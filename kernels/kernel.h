@@ -53,8 +53,8 @@ struct feature {
 struct batch {
     int32_t num_tables;
     int32_t num_features;
-    int64_t bags;    /* per feature */
-    int64_t lookups; /* in all bags of all features, padding included */
+    int64_t bags;    /* per feature, at least 1 */
+    int64_t lookups; /* in all bags of all features, padding included; may be 0: a no-op */
     const struct table_shape *tables;
     const struct feature *features;
     enum id_type id_type;
@@ -112,7 +112,7 @@ enum trait {
 
 struct kernel {
     const char *name;  /* = file name = key in results and plots */
-    const char *label; /* legend text */
+    const char *label; /* a few words, beside the name */
     const char *idea;  /* one sentence */
     enum place place;
     unsigned rules;  /* bits 1 << enum rule_kind that it can apply */

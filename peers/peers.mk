@@ -17,22 +17,22 @@ peers_chosen  := $(FILTER)$(THREADS)$(RULE)$(MODES)$(SPEC)$(TRACE)$(ALPHA)$(DIMS
 peers_preset  := --filter='$(if $(peers_spec),$(peers_filter),$(peers_others))' --modes=cold \
                  --rule=all $(peers_spec)
 
-# Everything that is linked into embfuse but its main.
-$(B)/peers/session: $(B)/peers/session.o $(patsubst %.c,$(B)/%.o,$(filter-out cli/embfuse.c,$(cli))) $(objects)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) $(cudart) -o $@
+# Everything that is linked into embfuse but its main. Peers are held against kernels of the host only.
+$(B)/peers/session: $(B)/peers/session.o $(patsubst %.c,$(B)/%.o,$(filter-out cli/embfuse.c,$(cli))) $(host_objects)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) $(whole)
 
 peers:
 	$(call require,bench)
 	@[ -e $(peers_venv)/complete ] || sh peers/setup.sh $(peers_venv) $(PYTHON)
-	@$(MAKE) --no-print-directory $(B)/peers/session $(B)/embfuse
+	@$(MAKE) --no-print-directory $(B)/peers/session $(H)/embfuse
 	@worst=0; \
-	 run() { to='$(OUT)'/$$1; shift; $(PYTHON) peers/peers.py --session $(B)/peers/session \
-	     --embfuse $(B)/embfuse --python $(peers_venv)/bin/python $(peers_preset) "$$@" --out="$$to"; \
+	 run() { to=$(call quoted,$(OUT))/$$1; shift; $(PYTHON) peers/peers.py --session $(B)/peers/session \
+	     --embfuse $(H)/embfuse --python $(peers_venv)/bin/python $(peers_preset) "$$@" --out="$$to"; \
 	     status=$$?; [ $$status -ne 1 ] || exit 1; [ $$status -eq 0 ] || worst=$$status; \
 	     $(PYTHON) reports/table.py "$$to/bench.json" --mode $(MODE) && \
 	     $(PYTHON) peers/ratios.py "$$to/bench.json" --mode $(MODE) && \
 	     $(PYTHON) reports/plots.py "$$to/bench.json" "$$to/plots" --mode $(MODE) || exit 1; }; \
-	 run peers $(filter-out --out=%,$(options)); \
-	 $(if $(peers_chosen),,run peers-1-thread $(filter-out --out=%,$(options)) --threads=1 \
+	 run peers $(selection); \
+	 $(if $(peers_chosen),,run peers-1-thread $(selection) --threads=1 \
 	     --rule=rowwise_adagrad --filter='$(peers_serial)';) \
 	 exit $$worst

@@ -99,7 +99,7 @@ class Run:
         hello = self.worker.answer()
         if "error" in hello:
             raise ResultError(hello["error"])
-        self.context |= hello["context"]
+        self.context |= hello["context"] | {"num_cpus": os.cpu_count()}
 
     def say(self, what):
         print(f"[{time.monotonic() - self.begin:.0f} s] {what}", file=sys.stderr, flush=True)

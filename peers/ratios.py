@@ -10,15 +10,13 @@ from statistics import median
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "reports"))
-from results import DENSE_NOTE, WRONG, Arguments, ResultError, load, spread
+from results import DENSE_NOTE, PEERS, WRONG, Arguments, ResultError, load, spread
 from section import update
 from style import number
 
-OURS = ("cpu", "cuda")  # families; any other is a peer
-
 
 def is_peer(kernel):
-    return kernel.family not in OURS
+    return kernel.family in PEERS
 
 
 def time_of(series):
@@ -130,7 +128,8 @@ def main():
         raise ResultError(f"{args.result}: there are no peers in it; make peers measures them")
     lines = faster(groups, args.base) + notes(result, groups)
     picture = [f"![Peers beside the suite's kernels]({args.picture})", ""] if args.picture else []
-    text = "\n".join([*picture, *(markdown if page else plain)(table(result, groups, args.base)), "",
+    text = "\n".join([*result.cautions("**" if page else ""), *picture,
+                      *(markdown if page else plain)(table(result, groups, args.base)), "",
                       legend(result, groups, args.base), "",
                       *(f"- {x}" if page else x for x in lines)]) + "\n"
     if args.update:

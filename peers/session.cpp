@@ -25,12 +25,13 @@
 
 #include "harness/gbench_cases.h"
 #include "harness/gbench_record.h"
+#include "harness/gbench_write.h"
 
 extern "C" {
 #include "cli/description.h"
 #include "cli/json.h"
 #include "cli/outputs.h"
-#include "harness/environment.h"
+#include "harness/machine_lock.h"
 #include "harness/measure.h"
 #include "harness/options.h"
 #include "harness/registry.h"
@@ -44,25 +45,10 @@ void say_error(const std::string &why) {
     fflush(stdout);
 }
 
-void add_text(void *ctx, const char *key, const char *value) {
-    (*static_cast<std::map<std::string, std::string> *>(ctx))[key] = value;
-}
-
 void say_context(const struct options &o) {
-    std::map<std::string, std::string> all;
-    environment_describe(o.threads, nullptr, add_text, &all);
-    options_describe(&o, add_text, &all);
-    int count;
-    const struct registered *known = registry(&count);
-    for (int i = 0; i < count; i++) {
-        const struct kernel *k = known[i].kernel;
-        all[std::string("emb_kernel_") + k->name] =
-            std::string(known[i].family) + " | " + place_name(k->place) + " | " +
-            traits_text(k->traits) + " | " + k->label + " | " + k->idea;
-    }
     printf("{\"context\": {");
     const char *comma = "";
-    for (const auto &x : all) {
+    for (const auto &x : describe(o, nullptr)) {
         printf("%s", comma);
         json_text(x.first.c_str(), x.second.c_str(), "");
         comma = ", ";
@@ -290,7 +276,9 @@ int main(int argc, char **argv) {
     struct plan plan;
     int status = options_parse(argc, argv, &options, &err);
     if (status > 0) return EXIT_FINE; /* --help */
+    volatile sig_atomic_t never = 0;
     if (status == 0) status = plan_read(&options, &plan, &err);
+    if (status == 0) status = machine_lock(options.queue, &never, &err);
     if (status < 0) {
         say_error(err.text);
         return EXIT_USAGE;

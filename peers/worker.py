@@ -24,7 +24,7 @@ sys.path[:0] = [os.path.join(HERE, "..", "reports"), HERE]
 from compact import Compact
 from results import ResultError
 from systems import KERNELS, Fbgemm, fbgemm_instructions, fbgemm_openmp, probe_fbgemm
-from torch_batch import ROW_STATES, STATES, Batch, libraries
+from torch_batch import ROW_STATES, STATES, Batch, learn_rules, libraries
 from torch_peer import Peer
 
 TRIES, SECONDS_FOR_TRIES = 4, 0.25  # as harness/measure.c
@@ -68,6 +68,7 @@ def last_level_cache():
 class Worker:
     def __init__(self, threads, embfuse):
         self.torch, self.np = libraries()
+        learn_rules(embfuse)
         self.torch.set_num_threads(threads)
         self.torch.set_num_interop_threads(1)
         self.embfuse, self.key, self.flat, self.peers = embfuse, None, None, {}
@@ -118,7 +119,7 @@ class Worker:
         the other, for each array of them."""
         cut = lambda flat, shapes: [x.view(s) for x, s in zip(flat.split(list(map(prod, shapes))), shapes)]
         by_row = [(rows,) for rows, _ in self.shapes]
-        kinds = [self.shapes] * STATES[self.rule] + [by_row] * ROW_STATES.get(self.rule, 0)
+        kinds = [self.shapes] * STATES[self.rule] + [by_row] * ROW_STATES[self.rule]
         sizes = [sum(map(prod, shapes)) for shapes in kinds]
         require(4 * sum(sizes), "states")
         block = self.torch.rand(1 << 20, generator=self.torch.Generator().manual_seed(42)).div_(16)
@@ -132,8 +133,6 @@ class Worker:
     def check(self, kernels):
         """Makes the peers, and compares one step of each with `embfuse step`: {name: note}, and
         {name: reason} of those that cannot be measured."""
-        if self.rule not in STATES:
-            return {"peers": {}, "refused": {k: f"{self.rule}: no peer has it" for k in kernels}}
         weights, states = self.tables()
         peers, refused, self.initial = {}, {}, None
         with tempfile.TemporaryDirectory(dir=os.path.dirname(self.batches[0].prefix)) as folder:

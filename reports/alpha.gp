@@ -19,6 +19,6 @@ plot for [p = 0:places - 1] lines index p using 1:2 with lines lw 1.6 dt (9, 5) 
      for [p = 0:places - 1] lines index p using 1:3 with lines lw 1.6 lc rgb grey \
          title "ceiling: random rows, ".columnheader(1), \
      for [k = 0:count - 1] data index k every ::1 using 1:3:2:4 with yerrorbars pt -1 lw 1.4 \
-         lc colour(k) notitle, \
+         lc rgb colour(k) notitle, \
      for [k = 0:count - 1] data index k using 1:3 with linespoints \
-         pt point(k) ps 1.2 lw 1.6 lc colour(k) title columnheader(1)
+         pt point(k) ps 1.2 lw 1.6 lc rgb colour(k) title columnheader(1)

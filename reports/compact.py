@@ -8,7 +8,7 @@ import re
 import subprocess
 
 from results import ResultError
-from torch_batch import HYPER, MEASURED_STEP, ROW_STATES, agrees
+from torch_batch import HYPER, MEASURED_STEP, ROW_STATES, STATES, agrees
 
 IDLE = 64  # rows of each table that nobody looks up
 
@@ -33,8 +33,7 @@ class Compact:
             hits[np.searchsorted(keep, batch.rows[1][own])] = batch.hits[own]
             self.keep.append(keep)
             self.hits.append(hits)
-        names = ["weight"] + (["row_state"] if rule in ROW_STATES else
-                              [f"state.{k}" for k in range(len(states))])
+        names = ["weight", *(f"state.{k}" for k in range(STATES[rule])), *["row_state"] * ROW_STATES[rule]]
         self.arrays = list(zip(names, [weights, *states]))
         self.write_batch("batch", batch, lambda a: a)
         self.has_magnitudes, self.batch = False, batch

@@ -9,52 +9,18 @@ if the Mann-Whitney U test on the raw times is significant AND the median moved 
 effect; SAME only if the medians are close AND the noise could not hide such an effect; else UNSURE.
 
 Exit status: 0 same or faster, 3 slower, 4 unsure and nothing slower, 2 the new result holds failed
-checks, 1 usage, unreadable or different work, or rows that only one side has (--allow-missing).
+checks, 1 usage, unreadable or different work, or rows that only one side has (--allow-missing). It is
+the last line too, and in the file that --status-file names: make ends in 2 whatever happened.
 """
 import math
 import statistics
 import sys
 
-from results import Arguments, ResultError, load, quartiles
+from ranks import LEVEL, mann_whitney
+from results import Arguments, ResultError, load, quartiles, write_whole
 
-EXACT_UP_TO = 40  # samples of both sides; beyond it the normal approximation is as good
-
-
-def midranks(values):
-    """Twice the rank of each value, ties sharing their mean: integers."""
-    order, ranks, i = sorted(values), {}, 0
-    while i < len(order):
-        n = order.count(order[i])
-        ranks[order[i]] = 2 * i + 1 + n
-        i += n
-    return [ranks[v] for v in values]
-
-
-def exact_p(ranks, n, total):
-    """Two-sided p of the rank sum `total` of the first n: over all choices of n, ties included."""
-    ways = [{0: 1}] + [{} for _ in range(n)]  # ways[k][s]: choices of k ranks with the sum s
-    for rank in ranks:
-        for k in range(n, 0, -1):
-            for s, count in ways[k - 1].items():
-                ways[k][s + rank] = ways[k].get(s + rank, 0) + count
-    mean = n * sum(ranks) / len(ranks)
-    far = sum(c for s, c in ways[n].items() if abs(s - mean) >= abs(total - mean))
-    return far / math.comb(len(ranks), n)
-
-
-def mann_whitney(a, b):
-    """Two-sided p that a and b come from one distribution (Mann and Whitney 1947): exact for few
-    samples, else normal with the correction for ties and for continuity."""
-    ranks, n, m = midranks(a + b), len(a), len(b)
-    total = sum(ranks[:n])
-    if n + m <= EXACT_UP_TO:
-        return exact_p(ranks, n, total)
-    mean = sum(ranks) / (n + m)
-    variance = n * m / (n + m) / (n + m - 1) * sum((r - mean)**2 for r in ranks)
-    if variance == 0:
-        return 1.0
-    z = max(0.0, abs(total - n * mean) - 1.0) / math.sqrt(variance)
-    return math.erfc(z / math.sqrt(2))
+MEANING = {0: "same or faster", 1: "rows that only one side has; --allow-missing lets them be",
+           2: "failed checks in the new result", 3: "slower", 4: "unsure, and nothing slower"}
 
 
 def resolution(times):
@@ -135,12 +101,30 @@ def main():
     parser.add_argument("new", metavar="NEW.json")
     parser.add_argument("--min-effect", type=float, default=5, metavar="PERCENT",
                         help="smaller changes of the median do not count (default 5)")
-    parser.add_argument("--alpha", type=float, default=0.01, help="level of the test (0.01)")
+    parser.add_argument("--alpha", type=float, default=LEVEL, help=f"level of the test ({LEVEL})")
     parser.add_argument("--allow-missing", action="store_true",
                         help="rows that only one side has are listed, but are no error")
+    parser.add_argument("--status-file", metavar="FILE", help="gets the exit status and what it means")
     args = parser.parse_args()
+    try:
+        status = compared(args)
+        what = MEANING[status]
+        print(f"status {status}: {what}")
+    except ResultError as e:
+        status, what = 1, str(e)
+        print(f"compare.py: {e}", file=sys.stderr)
+    if args.status_file:
+        write_whole(args.status_file, f"status {status}: {what}\n")
+    return status
+
+
+def compared(args):
+    """The exit status."""
     old, new = load(args.old), load(args.new)
     pairs, missing = match(old, new)
+    for result in (old, new):
+        if result.caution():
+            print(f"{result.path}: {result.caution()}")
     print("\n".join(context_notes(old, new) + missing) or "same machine and build settings")
     verdicts, ratios = report(pairs, args.min_effect / 100, args.alpha)
     if ratios:

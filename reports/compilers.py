@@ -22,7 +22,10 @@ import time
 from collections import namedtuple
 
 from compare import verdict
-from results import DENSE_NOTE, WRONG, Arguments, ResultError, fields, load, spread, words
+from merge import add_disturbances
+from ranks import LEVEL
+from results import (DENSE_NOTE, WRONG, Arguments, ResultError, fields, load, spread, words,
+                     write_whole)
 from style import number
 
 STANDARD, SMOKE = "datasets/standard.spec", "datasets/smoke.spec"
@@ -30,7 +33,7 @@ WORKLOADS = ("zipf/alpha:0", "zipf/alpha:1.05", "zipf/alpha:1.2", "cached")  # o
 SAME_BITS = ("ragged/alpha:1", "sequence", "mixed", "histogram/ids:histogram-2022")  # of the smoke ones
 CHOICE = ("spec", "trace", "alpha", "dims", "rows", "batch", "pooling")  # workloads of one's own
 OPTIONS = (*CHOICE, "filter", "rule", "seed", "threads", "reps", "ring", "modes", "place")  # of bench
-MIN_EFFECT, LEVEL = 0.05, 0.01  # as compare.py
+MIN_EFFECT = 0.05  # as compare.py
 Build = namedtuple("Build", "name bench embfuse")
 
 
@@ -165,6 +168,8 @@ class Record:
 
     def add(self, name, round_, data):
         own = self.contexts.setdefault(name, data["context"])
+        if own is not data["context"]:
+            add_disturbances(own, data["context"])
         for key, value in data["context"].items():
             if key.startswith("emb_not_run_"):
                 workload, kernel, reason = fields(value, 3)
@@ -181,6 +186,8 @@ class Record:
         first = self.contexts[self.builds[0]]
         out = {k: v for k, v in first.items()
                if not re.match(r"emb_not_run_|emb_kernel_(?!os$)", k)} | self.more
+        for name in self.contexts.keys() - {self.builds[0]}:
+            add_disturbances(out, self.contexts[name])
         flags = {re.sub(r"-I\S+", "", c.get("emb_flags", "")) for c in self.contexts.values()}
         out |= {"emb_compiler": "; ".join(str(c.get("emb_compiler")) for c in self.contexts.values()),
                 "emb_same_flags": "yes" if len(flags) == 1 else "no",
@@ -200,9 +207,7 @@ class Record:
         bad = {key for key, why in self.not_run.items() if why.startswith(WRONG)}
         rows = [r for r in self.rows if (words(r).get("workload"), words(r).get("kernel")) not in bad]
         path = os.path.join(self.args.out, "bench.json")
-        with open(path + ".part", "w", encoding="utf-8") as file:
-            json.dump({"context": self.context(), "benchmarks": rows}, file, indent=1)
-        os.replace(path + ".part", path)
+        write_whole(path, json.dumps({"context": self.context(), "benchmarks": rows}, indent=1))
         return path
 
 
@@ -262,7 +267,8 @@ def table(result):
     heads = ["workload", "kernel", names[0], "±%"]
     for n in names[1:]:
         heads += [n, "±%", f"{n}/{names[0]}"]
-    out, groups = [], [g for m in sorted({s.mode for s in result.series}) for g in result.groups(m)]
+    out = result.cautions("**")
+    groups = [g for m in sorted({s.mode for s in result.series}) for g in result.groups(m)]
     for title in dict.fromkeys((g.rule, g.mode) for g in groups):
         ratios = {}
         out += [f"**{title[0]} · {title[1]}**, ns per lookup", "", bar(heads),

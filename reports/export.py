@@ -12,7 +12,8 @@ import sys
 from dataclasses import dataclass
 from itertools import accumulate
 
-from results import DENSE_NOTE, STAGES, Arguments, ResultError, family, load, quartiles
+from results import (DENSE_NOTE, OVER_MARK, OVER_NOTE, STAGES, Arguments, ResultError, family, load,
+                     quartiles, write_whole)
 from style import (ROOF_COLOURS, STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, number,
                    wrap)
 
@@ -52,8 +53,7 @@ def write_tsv(path, blocks):
     """blocks: lists of rows. Strings that hold blanks are quoted, as gnuplot wants them."""
     quote = lambda v: f'"{clean(v)}"' if isinstance(v, str) else cell(v)
     text = "\n\n\n".join("\n".join("\t".join(map(quote, row)) for row in b) for b in blocks)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text + "\n")
+    write_whole(path, text + "\n")
     return path
 
 
@@ -68,8 +68,7 @@ def write_samples(result, path):
         for i, x in enumerate(s.samples):
             row = (*own, x.fingerprint, x.placement, i, x.ms, *(x.get(n) for n in names))
             lines.append("\t".join(map(cell, row)))
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
+    write_whole(path, "\n".join(lines) + "\n")
     return path
 
 
@@ -79,29 +78,34 @@ def kernels_of(groups):
     return [found[i] for i in sorted(found)]
 
 
-def common(result, groups, subject):
-    """Variables of every figure."""
+def names(texts):
+    """A list that gnuplot's word() takes apart."""
+    return " ".join(f'"{clean(t)}"' for t in texts)
+
+
+def common(result, groups, subject, *notes):
+    """Variables of every figure; at its foot, in small print, what failed, and what the marks mean."""
     kernels, group = kernels_of(groups), groups[0]
     missing = [f"{kernel} on {workload}" for kernel, workload, _ in result.failures(groups)]
+    foot = ([f"FAILED, not drawn: {', '.join(missing)}"] if missing else []) + [*notes] + (
+        [DENSE_NOTE] if any(mark for _, mark in kernels) else [])
     return {"heading": f"Embedding backward + {group.rule}: {subject}, {group.mode} caches",
-            "machine": clean(result.machine()), "count": len(kernels),
-            "colours": " ".join(str(colour(k)[0]) for k, _ in kernels),
+            "machine": clean(result.machine()), "caution": clean(result.caution()), "count": len(kernels),
+            "colours": " ".join(colour(k) for k, _ in kernels),
             "points": " ".join(str(marker(k)[0]) for k, _ in kernels),
-            "failures": ("FAILED, not drawn: " if missing else "") + ", ".join(missing),
-            "footnote": DENSE_NOTE if any(mark for _, mark in kernels) else "",
-            "groups": len(groups)}
+            "notes": names(foot), "groups": len(groups)}
 
 
 def series_of(group, kernel):
     return next((s for s in group.measured() if s.kernel is kernel), None)
 
 
-def dots(groups, values, place):
+def dots(groups, values, place, title):
     """Blocks for a dot plot, one per kernel: y, then values(series) for each group it ran in. A
     group has the height 1, counted downwards, and each kernel a height of its own inside."""
     kernels, blocks = kernels_of(groups), []
     for i, (kernel, mark) in enumerate(kernels):
-        rows = [[kernel.label + mark]]
+        rows = [[title(kernel) + mark]]
         for y, group in enumerate(groups):
             s = series_of(group, kernel)
             if s:
@@ -113,8 +117,8 @@ def dots(groups, values, place):
     return blocks, [lines]
 
 
-def dot_figure(result, groups, stem, script, subject, values, place):
-    blocks, lines = dots(groups, values, place)
+def dot_figure(result, groups, stem, script, subject, values, place, title=lambda kernel: kernel.title):
+    blocks, lines = dots(groups, values, place, title)
     numbers = [v for b in blocks for row in b[1:] for v in row[1:]]
     low, high = nice_range(numbers + [v for b in lines for row in b for v in row[2:]])
     width = max(len(part) for row in lines[0] for part in row[1].split("\\n"))
@@ -125,16 +129,35 @@ def dot_figure(result, groups, stem, script, subject, values, place):
         "height": 150 + max(len(groups) * (16 * len(blocks) + 22), key)})
 
 
+def time(result, groups, stem):
+    """In the unit of the tables, beside the times that compulsory traffic takes at the ceilings."""
+    at_ceiling = lambda g, p, key: (lambda rate: rate and 1e3 / rate)(ceiling_mlookups(g, p, key))
+    drawn = dot_figure(result, groups, stem, "speed", "time per lookup",
+                       lambda s: s.quartiles("ns_per_lookup"),
+                       lambda g, p: (at_ceiling(g, p, "copy_gbs"), at_ceiling(g, p, "rmw_gbs")))
+    drawn.variables["unit"] = "ns per lookup"
+    return drawn
+
+
+def traffic(series):
+    """Quartiles, and at the median time."""
+    low, _, high = series.quartiles("traffic_gbs")
+    return low, series.at_median("traffic_gbs"), high
+
+
 def throughput(result, groups, stem):
-    return dot_figure(result, groups, stem, "throughput", "compulsory traffic",
-                      lambda s: s.quartiles("traffic_gbs"),
-                      lambda g, p: (g.median("copy_gbs", p), g.median("rmw_gbs", p)))
+    drawn = dot_figure(result, groups, stem, "speed", "compulsory traffic", traffic,
+                       lambda g, p: (g.median("copy_gbs", p), g.median("rmw_gbs", p)))
+    drawn.variables["unit"] = "compulsory GB/s"
+    return drawn
 
 
 def memory(result, groups, stem):
-    return dot_figure(result, groups, stem, "memory", "memory",
-                      lambda s: (s.median("scratch_mib"), s.median("peak_mib")),
-                      lambda g, p: (g.median("persistent_mib", p),))
+    drawn = dot_figure(result, groups, stem, "memory", "memory",
+                       lambda s: (s.median("scratch_mib"), s.median("peak_mib")),
+                       lambda g, p: (g.median("persistent_mib", p),))
+    drawn.variables["has_zero"] = int(any(s.median("scratch_mib") == 0 for g in groups for s in g.measured()))
+    return drawn
 
 
 def stage_ends(sample):
@@ -144,17 +167,18 @@ def stage_ends(sample):
 
 
 def stage_panel(group):
-    """One panel, its title first, and where its axis ends. A row is a kernel's median repetition:
-    y, label, the edges of the four stages and of the whole step (six numbers) and where the text
-    about the total stands, in ns per lookup, the text."""
+    """One panel, its title first, and where its axis ends. A row is a kernel's median time in the
+    proportions of its median repetition:
+    y, name, the edges of the four stages and of the whole step (six numbers) and where the bar ends,
+    in ns per lookup, a text about the total, and whether the bar is cut."""
     rows, measured = [], sorted(group.measured(), key=lambda s: s.kernel.index)
-    totals = [s.typical().get("ns_per_lookup") or 0.0 for s in measured]
+    totals = [s.median("ns_per_lookup") or 0.0 for s in measured]
     usual = [t for t in totals if t <= STAGE_CUT * quartiles(totals)[1]]
     cut = max(usual, default=1.0) or 1.0
     for y, (s, total) in enumerate(zip(measured, totals)):
-        text = number(total) + (" (cut)" if total > cut else "")
-        rows.append([y, s.kernel.label + s.mark(), 0.0,
-                     *(min(e * total, cut) for e in stage_ends(s.typical())), min(total, cut), text])
+        rows.append([y, s.kernel.title + s.mark(), 0.0,
+                     *(min(e * total, cut) for e in stage_ends(s.typical())), min(total, cut),
+                     number(total), int(total > cut)])
     return [[-1, wrap(group.workload, 44, "\\n")], *rows], cut * 1.32
 
 
@@ -163,9 +187,9 @@ def stage_names(panels):
     return [*STAGES, *[WHOLE] * any(row[7] > row[6] for p in panels for row in p[1:])]
 
 
-def legend(names, shades):
+def legend(texts, shades):
     """Variables of what stands above panels: all shades, and the names of those that occur."""
-    return {"names": " ".join(f'"{n}"' for n in names), "shades": " ".join(shades)}
+    return {"names": names(texts), "shades": " ".join(shades)}
 
 
 def grid(titles, labels, depth):
@@ -187,8 +211,9 @@ def stages(result, groups, stem):
 
 def roof_panel(group):
     """One panel in three parts: its title and the terms of the roof (y, label, ns per lookup, whether
-    it is the shorter, text); its fastest kernels (y, label, end of the index stage, end of the others,
-    end of a whole step, roof of its own samples, text); where the axis ends. None without a roof."""
+    it is the shorter, text); its fastest kernels (y, name, end of the index stage, end of the others,
+    end of a whole step, roof of its own samples, text, whether the bar is cut); where the axis ends.
+    None without a roof."""
     lazy = [s for s in group.measured() if s.operation == "lazy" and s.median("share_roof")]
     shown = sorted(lazy, key=lambda s: s.median("ns_per_lookup"))[:ROOF_KERNELS]
     roofs = [roof for s in shown for roof in (x.roof() for x in s.samples) if roof]
@@ -204,9 +229,8 @@ def roof_panel(group):
     for y, (s, total) in enumerate(zip(shown, totals)):
         share, (index, *_, stages_end, _) = s.median("share_roof"), stage_ends(s.typical())
         end = min(total, cut)
-        text = f"{number(total)} · {100 * share:.0f} %" + (" (cut)" if total > cut else "")
-        rows.append([y + ROOF_LINES, s.kernel.label, min(index * total, cut), end if stages_end else 0.0,
-                     end, share * total, text])
+        rows.append([y + ROOF_LINES, s.kernel.title, min(index * total, cut), end if stages_end else 0.0,
+                     end, share * total, f"{number(total)} · {100 * share:.0f} %{s.over()}", int(total > cut)])
     return lines, rows, 1.4 * max(cut, *terms, *(row[5] for row in rows))
 
 
@@ -218,12 +242,14 @@ def roofline(result, groups, stem):
     lines, data, ends = zip(*panels)
     labels = [row[1] for p in panels for row in (*p[0][1:], *p[1])]
     whole = any(row[4] > row[3] for rows in data for row in rows)
-    names = ["index", "rest of the step", "roof: its longer term", "its shorter term", *[WHOLE] * whole]
-    return Figure("roofline", os.path.basename(stem), common(result, groups, "distance from the roof") | {
+    parts = ["index", "rest of the step", "roof: its longer term", "its shorter term", *[WHOLE] * whole]
+    over = [OVER_NOTE] * any(OVER_MARK in row[6] for rows in data for row in rows)
+    return Figure("roofline", os.path.basename(stem), common(
+        result, groups, "distance from the roof", ROOF_NOTE, *over) | {
         "data": write_tsv(stem + ".tsv", data), "lines": write_tsv(stem + "-lines.tsv", lines),
-        "ends": " ".join(f"{e:.6g}" for e in ends), "groups": len(panels), "footnote": ROOF_NOTE,
+        "ends": " ".join(f"{e:.6g}" for e in ends), "groups": len(panels),
         **grid([block[0][1] for block in lines], labels, ROOF_LINES + max(map(len, data))),
-        **legend(names, (STAGE_COLOURS[0], STAGE_COLOURS[-1], *ROOF_COLOURS, WHOLE_COLOUR))})
+        **legend(parts, (STAGE_COLOURS[0], STAGE_COLOURS[-1], *ROOF_COLOURS, WHOLE_COLOUR))})
 
 
 def ceiling_mlookups(group, place, key):
@@ -248,8 +274,8 @@ def alpha(result, name, groups, stem):
     blocks, lines, alphas = [], [], [g.median("alpha") for g in groups]
     for kernel, mark in kernels_of(groups):
         rows = [(a, series_of(g, kernel)) for a, g in zip(alphas, groups)]
-        blocks.append([[kernel.label + mark]] + [
-            [a, *(v and v / 1e6 for v in s.quartiles("lookups_per_s"))] for a, s in rows if s])
+        blocks.append([[kernel.title + mark]] + [
+            [a, *(v and 1e3 / v for v in reversed(s.quartiles("ns_per_lookup")))] for a, s in rows if s])
     for place in groups[0].places():
         lines.append([[place]] + [[a, ceiling_mlookups(g, place, "copy_gbs"),
                                    ceiling_mlookups(g, place, "rmw_gbs")]
@@ -278,7 +304,7 @@ def figures(result, outdir, mode):
     out = []
     for rule, groups in by_rule(result, mode).items():
         stem = lambda name: os.path.join(os.path.abspath(outdir), slug(f"{name}-{rule}-{mode}"))
-        out += [make(result, groups, stem(make.__name__)) for make in (throughput, memory, stages)]
+        out += [make(result, groups, stem(make.__name__)) for make in (time, throughput, memory, stages)]
         roofs = roofline(result, groups, stem("roofline"))
         if roofs:
             out.append(roofs)

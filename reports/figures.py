@@ -6,14 +6,15 @@ against memory with a panel per workload, and the time by stage. For each rule o
 Text is real text (Type 42 in PDF), the width is that of a page, and the same result makes the same
 bytes: no dates, and fixed ids inside the SVG.
 """
+import io
 import math
 import os
 import sys
 
 from export import (by_alpha, by_rule, ceiling_mlookups, kernels_of, series_of, slug,
                     stage_names, stage_panel)
-from results import DENSE_NOTE, Arguments, ResultError, load
-from style import STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, wrap
+from results import DENSE_NOTE, Arguments, ResultError, load, write_whole
+from style import CAUTION_COLOUR, STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, wrap
 
 WIDTH = 5.7  # inches; the legend beside the panels makes it the 7 of a page
 GREY = "#777777"
@@ -34,19 +35,20 @@ def pyplot():
         "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.5,
         "axes.grid": True, "axes.axisbelow": True, "grid.color": "#dddddd", "grid.linewidth": 0.4,
         "xtick.major.width": 0.5, "ytick.major.width": 0.5, "lines.linewidth": 1.0,
-        "lines.markersize": 4, "legend.frameon": False, "figure.constrained_layout.use": True})
+        "lines.markersize": 3, "legend.frameon": False, "figure.constrained_layout.use": True})
     from matplotlib import pyplot as plt
     return plt
 
 
-def log_axis(axis, low, high, room=5):
-    """A log axis with labels at 1, 2 and 5, at 1 and 3 or at 1 only: about room of them."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+def log_axis(axis, low, high, room=5, zero=None):
+    """A log axis with labels at 1, 2 and 5, at 1 and 3 or at 1 only: about room of them. zero: where 0 is."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
     subs = next((s for s in ((1, 2, 5), (1, 3)) if len(s) * math.log10(high / low) <= room), (1,))
-    axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (low, high)})
-    axis.set_major_locator(LogLocator(subs=subs))
+    ticks = [t for t in LogLocator(subs=subs).tick_values(low, high) if low <= t <= high]
+    axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (zero or low, high)})
+    axis.set_major_locator(FixedLocator(ticks if zero is None else [zero, *ticks]))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda v, _: "0" if v == zero else f"{v:g}"))
 
 
 def legend(figure, axes, **place):
@@ -78,6 +80,7 @@ def title(figure, result, groups, subject):
     if any(mark for _, mark in kernels_of(groups)):
         lines.append(DENSE_NOTE)
     figure.suptitle("\n".join(lines), fontsize=7)
+    figure.text(0.5, 1.01, result.caution(), ha="center", color=CAUTION_COLOUR, weight="bold", fontsize=7)
 
 
 def alpha(plt, result, name, groups):
@@ -90,8 +93,8 @@ def alpha(plt, result, name, groups):
                   if s and s.median("ns_per_lookup")]
         mid = [q[1] for _, q in points]
         error = [[q[1] - q[0] for _, q in points], [q[2] - q[1] for _, q in points]]
-        ax.errorbar([x for x, _ in points], mid, error, label=kernel.label + mark, capsize=1.5,
-                    color=colour(kernel)[1], marker=marker(kernel)[1], elinewidth=0.8)
+        ax.errorbar([x for x, _ in points], mid, error, label=kernel.title + mark, capsize=2.5,
+                    color=colour(kernel), marker=marker(kernel)[1], elinewidth=0.8)
         values += mid
     for place in groups[0].places():
         for key, dash, text in (("copy_gbs", "--", "copy"), ("rmw_gbs", "-", "random rows")):
@@ -112,21 +115,22 @@ def scatter(plt, result, groups):
     figure, axes = panels(plt, len(groups), 3, 1.75, sharex=True, sharey=True)
     measured = [s for g in groups for s in g.measured()]
     low, high = nice_range([s.median("scratch_mib") for s in measured], 1.4)
-    rates = nice_range([(s.median("lookups_per_s") or 0) / 1e6 for s in measured], 1.25)
+    zero = low / 3 if any(not s.median("scratch_mib") for s in measured) else None
+    rates = nice_range([1e3 / (s.median("ns_per_lookup") or math.inf) for s in measured], 1.25)
     for ax, group in zip(axes, groups):
         for kernel, mark in kernels_of(groups):
             s = series_of(group, kernel)
-            q = s.quartiles("lookups_per_s") if s else (None,)
+            q = s.quartiles("ns_per_lookup") if s else (None,)
             if q[0] is None:
                 continue
-            lo, mid, hi = (v / 1e6 for v in q)
-            ax.errorbar(max(s.median("scratch_mib") or 0, low), mid, [[mid - lo], [hi - mid]],
-                        color=colour(kernel)[1], marker=marker(kernel)[1], ls="none", capsize=1.5,
-                        elinewidth=0.8, label=kernel.label + mark, clip_on=False)
+            lo, mid, hi = (1e3 / v for v in reversed(q))
+            ax.errorbar(s.median("scratch_mib") or zero, mid, [[mid - lo], [hi - mid]],
+                        color=colour(kernel), marker=marker(kernel)[1], ls="none", capsize=2.5,
+                        elinewidth=0.8, label=kernel.title + mark, clip_on=False)
         ax.set_title(wrap(group.workload, 34))
-        log_axis(ax.xaxis, low, high)
+        log_axis(ax.xaxis, low, high, zero=zero)
         log_axis(ax.yaxis, *rates)
-    figure.supxlabel("scratch, MiB (none: at the left edge)", fontsize=7)
+    figure.supxlabel("scratch, MiB", fontsize=7)
     figure.supylabel("million lookups per second", fontsize=7)
     legend(figure, axes, loc="upper left", bbox_to_anchor=(1.0, 0.9), title="\u2196 is better",
            title_fontsize=7)
@@ -145,12 +149,14 @@ def stages(plt, result, groups):
                     left=[r[2 + i] for r in rows], color=shade, label=name, height=0.7)
         for row in rows:
             ax.text(row[8] + end * 0.01, row[0], row[9], va="center", fontsize=6)
+            if row[10]:  # a break mark
+                ax.plot([row[8] - end * 0.035, row[8] - end * 0.015], [row[0] + 0.45, row[0] - 0.45],
+                        color="white", lw=2.5)
         ax.set_yticks([r[0] for r in rows], [r[1] for r in rows])
         ax.set(xlim=(0, end), ylim=(deep - 0.5, -0.5), title=head[1].replace("\\n", "\n"))
         ax.grid(False, axis="y")
         ax.tick_params(axis="y", length=0)
-    figure.supxlabel("ns per lookup (median repetition; a bar that dwarfs the others is cut)",
-                     fontsize=7)
+    figure.supxlabel("ns per lookup (median)", fontsize=7)
     legend(figure, axes, loc="upper left", bbox_to_anchor=(1.0, 0.9))
     title(figure, result, groups, "time by stage")
     return figure
@@ -160,7 +166,9 @@ def save(plt, figure, stem):
     """Both formats without dates; the names of the files."""
     names = [f"{stem}.{kind}" for kind in ("pdf", "svg")]
     for name, key in zip(names, ("CreationDate", "Date")):
-        figure.savefig(name, metadata={key: None}, bbox_inches="tight")
+        whole = io.BytesIO()
+        figure.savefig(whole, format=name[-3:], metadata={key: None}, bbox_inches="tight")
+        write_whole(name, whole.getvalue())
     plt.close(figure)
     return names
 

@@ -5,30 +5,24 @@
 The techniques are the kernels of the folder ladder/, each the whole kernel but for one; below them stands a
 kernel that has none. Of the result it makes OUTDIR/ladder.md and a figure, and prints the table.
 """
-import itertools
 import sys
 from dataclasses import replace
 
-from compare import mann_whitney
 from export import dot_figure, series_of
 from parts import bar, left_out, publish, report_arguments
-from results import Arguments, ResultError, load
+from ranks import LEVEL, mann_whitney
+from results import LADDER, OVER_NOTE, Arguments, ResultError, load
 from style import COLOURS, MARKERS, number
-
-FAMILY = "ladder"
-LEVEL = 0.01  # as compare.py
 
 
 # --- what came out
 def rungs_of(result, below):
-    """{kernel: itself, numbered as it is drawn}: `below` comes last in its own colour, the techniques
-    before it have the others, from the first on."""
-    free = (i for i in itertools.count() if (i - below.index) % len(COLOURS))
-    techniques = [k for k in result.kernels.values() if k.family == FAMILY]
+    """{kernel: itself, numbered as it is drawn}: `below` comes last, in its own colour."""
+    techniques = [k for k in result.kernels.values() if k.family == LADDER]
     if not techniques:
-        raise ResultError(f"{result.path}: no kernel of the folder {FAMILY}; 'make ladder' measures them")
-    return {k: replace(k, index=i) for k, i in zip(techniques, free)} | {
-        below: replace(below, index=below.index + len(COLOURS) * len(MARKERS))}
+        raise ResultError(f"{result.path}: no kernel of the folder {LADDER}; 'make ladder' measures them")
+    last = replace(below, index=below.index + len(result.kernels) * len(COLOURS) * len(MARKERS))
+    return {k: k for k in techniques} | {below: last}
 
 
 def read(result, args):
@@ -46,6 +40,11 @@ def read(result, args):
     return whole, list(rungs.values()), found
 
 
+def what(kernel):
+    """How it stands in the table and in the figure."""
+    return kernel.label if kernel.family == LADDER else f"{kernel.name}: neither fused nor in two levels"
+
+
 def ratio(series, own):
     return series.median("ns_per_lookup") / own.median("ns_per_lookup")
 
@@ -61,11 +60,10 @@ def cell(series, own):
 def table(whole, rungs, found):
     yield bar(("", *(g.workload for g, _ in found)))
     yield bar(["---"] + ["---:"] * len(found))
-    times = (number(own and own.median("ns_per_lookup")) for _, own in found)
+    times = (number(own.median("ns_per_lookup")) + own.over() if own else "-" for _, own in found)
     yield bar((f"{whole.name}, ns per lookup", *times))
     for k in rungs:
-        what = k.label if k.family == FAMILY else f"neither fused nor grouped in two levels: {k.label}"
-        yield bar((what, *(cell(series_of(g, k), own) for g, own in found)))
+        yield bar((what(k), *(cell(series_of(g, k), own) for g, own in found)))
 
 
 def legend(result, whole, found):
@@ -73,7 +71,8 @@ def legend(result, whole, found):
             f"it costs time. {found[0][0].rule}, cold caches; {result.machine()}.",
             "- One technique is left out at a time: where two serve the same end, each hides the other's "
             "worth.",
-            f"- ?: cannot be told from 1x (Mann-Whitney at p < {LEVEL:g}; less than 5 samples never can)."]
+            f"- ?: cannot be told from 1x (Mann-Whitney at p < {LEVEL:g}; less than 5 samples never can).",
+            *([f"- {OVER_NOTE}"] if any(own and own.over() for _, own in found) else [])]
 
 
 def without_time(result, whole, rungs, found):
@@ -93,7 +92,7 @@ def figure(result, whole, found, stem):
     groups = [g for g, own in found if own and g.series]
     ratios = lambda s: [v / time[s.workload] for v in s.quartiles("ns_per_lookup")]
     drawn = dot_figure(result, groups, stem, "ladder", f"what each technique of {whole.name} is worth",
-                       ratios, lambda g, p: ())
+                       ratios, lambda g, p: (), what)
     every = [v for g in groups for s in g.series for v in ratios(s)]
     drawn.variables |= {"low": min(0.97 * min(every), 0.9), "high": max(1.04 * max(every), 1.25)}
     return drawn
@@ -106,7 +105,8 @@ def main():
     args = parser.parse_args()
     result = load(args.result)
     whole, rungs, found = read(result, args)
-    text = "\n".join([*table(whole, rungs, found), "", *legend(result, whole, found), *left_out(result),
+    text = "\n".join([*result.cautions("**"), *table(whole, rungs, found), "",
+                      *legend(result, whole, found), *left_out(result),
                       *without_time(result, whole, rungs, found)])
     publish(args, f"What each technique of {whole.name} is worth", text, text,
             lambda stem: figure(result, whole, found, stem))

@@ -10,7 +10,7 @@ import itertools
 import json
 import sys
 
-from results import Arguments, ResultError, load
+from results import Arguments, ResultError, leading_number, load, write_whole
 
 MACHINE = ("emb_cpu", "emb_gpu", "emb_gpu_driver")
 
@@ -38,9 +38,18 @@ def read(path):
         return json.load(file)
 
 
+def add_disturbances(context, other):
+    """What the context of one result says of all: samples that were disturbed, and the highest load."""
+    for key, join in (("emb_disturbed_samples", sum), ("emb_load_worst", max)):
+        found = [n for n in (leading_number(c.get(key)) for c in (context, other)) if n is not None]
+        if found:
+            context[key] = f"{join(found):.10g}"
+
+
 def add(into, data):
     """The rows of a result, and what its context says of its kernels and workloads."""
     context = into["context"]
+    add_disturbances(context, data["context"])
     number = sum(k.startswith("emb_not_run_") for k in context)
     for key, value in data["context"].items():
         if key.startswith("emb_not_run_"):
@@ -70,9 +79,7 @@ def main():
     parser.add_argument("results", metavar="RESULT.json", nargs="+")
     parser.add_argument("--out", required=True, metavar="MERGED.json")
     args = parser.parse_args()
-    text = json.dumps(merged(args.results), indent=1)
-    with open(args.out, "w", encoding="utf-8") as file:
-        file.write(text + "\n")
+    write_whole(args.out, json.dumps(merged(args.results), indent=1) + "\n")
     print(args.out)
 
 

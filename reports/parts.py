@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from merge import merged, read
 from plots import draw
-from results import WRONG, ResultError
+from results import WRONG, ResultError, write_whole
 from section import update
 
 CORES = len(os.sched_getaffinity(0))
@@ -98,10 +98,11 @@ def measure(bench, part, folder, stamp):
     """Measures a part into its folder: what happened is in state.json, the rows are in bench.json."""
     os.makedirs(folder)
     spec, result = os.path.join(folder, "part.spec"), os.path.join(folder, "bench.json")
-    with open(spec, "w", encoding="utf-8") as file:
-        file.write(part.spec)
+    write_whole(spec, part.spec)
     status, lines = bench_run([bench, f"--spec={spec}", f"--out={folder}",
                                *(f"--{k}={v}" for k, v in part.options)])
+    if status > 128:  # it was told to stop, and what it kept is not the whole part
+        raise KeyboardInterrupt
     not_run = [m.groups() for m in map(NOT_RUN.fullmatch, lines) if m]
     if status < 0:
         why = f"bench was ended by {signal.Signals(-status).name}" + OUT_OF_MEMORY.get(status, "")
@@ -110,8 +111,7 @@ def measure(bench, part, folder, stamp):
     elif not os.path.exists(result) and not not_run:
         raise ResultError(lines[-1] if lines else f"{bench} ended with status {status}")
     state = {"stamp": stamp, "status": status, "measured": os.path.exists(result), "not_run": not_run}
-    with open(os.path.join(folder, "state.json"), "w", encoding="utf-8") as file:
-        json.dump(state, file)
+    write_whole(os.path.join(folder, "state.json"), json.dumps(state))
     return state
 
 
@@ -130,7 +130,6 @@ def context(data, contexts):
     out = data["context"]
     for key in [k for k in out if k.startswith("emb_var_") or k == "emb_threads"]:
         out[key] = " or ".join(sorted({str(c.get(key, "")) for c in contexts}, key=lambda v: (len(v), v)))
-    out["emb_disturbed_samples"] = str(sum(int(c.get("emb_disturbed_samples", 0)) for c in contexts))
     out["emb_var_SPEC"] = f"of {os.path.basename(sys.argv[0])}, in {len(contexts)} parts"
 
 
@@ -139,10 +138,8 @@ def write(path, data):
     short = lambda v: float(f"{v:.7g}") if isinstance(v, float) else v
     rows = [json.dumps({k: short(v) for k, v in r.items()}) for r in data["benchmarks"]
             if r.get("run_type") != "aggregate"]
-    with open(path + ".part", "w", encoding="utf-8") as file:
-        file.write(f'{{"context": {json.dumps(data["context"], indent=1)},\n"benchmarks": [\n'
-                   + ",\n".join(rows) + "\n]}\n")
-    os.replace(path + ".part", path)
+    write_whole(path, f'{{"context": {json.dumps(data["context"], indent=1)},\n"benchmarks": [\n'
+                + ",\n".join(rows) + "\n]}\n")
 
 
 def measure_all(bench, parts, path):
@@ -190,8 +187,7 @@ def publish(args, title, text, summary, figure):
     name = args.name
     stem = os.path.join(os.path.abspath(args.outdir), name)
     os.makedirs(args.outdir, exist_ok=True)
-    with open(stem + ".md", "w", encoding="utf-8") as file:
-        file.write(f"# {title}\n\n![{title}]({name}.png)\n\n{text}\n")
+    write_whole(stem + ".md", f"# {title}\n\n![{title}]({name}.png)\n\n{text}\n")
     if not shutil.which("gnuplot"):
         raise ResultError("gnuplot is missing: install it (Debian: apt-get install gnuplot-nox)")
     picture = figure(stem)

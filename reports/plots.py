@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from export import figures
-from results import Arguments, ResultError, load
+from results import Arguments, ResultError, load, write_whole
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -23,15 +23,15 @@ def assignment(name, value):
 
 
 def draw(figure, kind, outdir):
-    """One figure as svg or png; the name of the file."""
+    """One figure as svg or png; the name of the file, which is there when it is whole."""
     out = os.path.join(outdir, f"{figure.name}.{kind}")
-    variables = figure.variables | {"kind": kind, "out": os.path.abspath(out)}
-    commands = "; ".join(assignment(*v) for v in variables.items())
-    run = subprocess.run(["gnuplot", "-e", commands, figure.script + ".gp"], cwd=HERE,
-                         capture_output=True, encoding="utf-8", errors="replace", check=False,
-                         env=os.environ | {"LC_ALL": "C.UTF-8"})
-    if run.returncode or run.stderr.strip() or not os.path.getsize(out):
-        raise ResultError(f"gnuplot failed on {figure.script}.gp: {run.stderr.strip()}")
+    commands = "; ".join(assignment(*v) for v in (figure.variables | {"kind": kind}).items())
+    run = subprocess.run(["gnuplot", "-e", commands, figure.script + ".gp"], cwd=HERE, check=False,
+                         capture_output=True, env=os.environ | {"LC_ALL": "C.UTF-8"})
+    said = run.stderr.decode(errors="replace").strip()
+    if run.returncode or said or not run.stdout:
+        raise ResultError(f"{out}: gnuplot failed on {figure.script}.gp: {said}")
+    write_whole(out, run.stdout)
     return out
 
 

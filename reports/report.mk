@@ -7,13 +7,11 @@ PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 RESULT  ?= $(OUT)/bench.json
 PLOTS   ?= $(OUT)/plots
 MODE    ?= cold
-# B is the build folder everywhere else, so the new result must come from the command line.
-new     := $(if $(filter command,$(origin B)),$(B))
 
-.PHONY: plots table figures compare readme bench-compilers sweep scaling ladder
+.PHONY: plots table figures compare readme bench-compilers sweep scaling ladder record
 
-report_plots = $(PYTHON) reports/plots.py $(RESULT) $(PLOTS) --mode $(MODE)
-report_table = $(PYTHON) reports/table.py $(RESULT) --mode $(MODE)
+report_plots = $(PYTHON) reports/plots.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
+report_table = $(PYTHON) reports/table.py $(call quoted,$(RESULT)) --mode $(MODE)
 
 plots:
 	@$(report_plots)
@@ -22,12 +20,16 @@ table:
 	@$(report_table)
 
 figures:
-	@$(PYTHON) reports/figures.py $(RESULT) $(PLOTS) --mode $(MODE)
+	@$(PYTHON) reports/figures.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
 
-# make compare A=old.json B=new.json COMPARE='--min-effect 5'; make shows the exit status.
+# make compare A=old.json B=new.json COMPARE='--min-effect 5'. make itself ends in 2 at any status but 0.
+run_compare = $(PYTHON) reports/compare.py $(call quoted,$(A)) $(call quoted,$(new)) $(COMPARE)
 compare:
-	@$(if $(and $(A),$(new)),,echo 'usage: make compare A=OLD.json B=NEW.json' >&2; exit 1)
-	@$(PYTHON) reports/compare.py $(A) $(new) $(COMPARE)
+	@$(if $(and $(A),$(new)),,echo "usage: make compare A=OLD.json B=NEW.json COMPARE='--min-effect 5'" >&2; exit 1)
+	@to=$(call quoted,$(OUT)) && mkdir -p "$$to" && rm -f "$$to/compare.status" && \
+	 $(run_compare) --status-file "$$to/compare.status" || { status=$$?; \
+	     echo "compare: make ends in 2; $$to/compare.status has the true one, in which this ends:" >&2; \
+	     printf '    %s\n' $(call quoted,$(run_compare)) >&2; exit $$status; }
 
 # Each compiler builds in a folder of its own and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -35,7 +37,7 @@ packages_compilers := $(packages_bench) $(if $(findstring clang,$(COMPILERS)),cl
 bench-compilers:
 	$(call require,compilers)
 	@$(PYTHON) reports/compilers.py $(COMPILERS) --make '$(MAKE)' --builds '$(B)/compilers' \
-	     $(options) --out='$(OUT)/compilers'
+	     $(selection) --out=$(call quoted,$(OUT)/compilers)
 
 # One kernel beside others: everywhere, and as batches, tables and threads grow. What was measured when a
 # run was cut short is kept.
@@ -44,9 +46,9 @@ beside_sweep    := --others='cpu_hash cpu_owner cpu_sort' --dense=cpu_dense $(if
 beside_scaling  := --others='cpu_hash cpu_sort' --dense=cpu_dense $(if $(MOST),--most='$(MOST)')
 sweep scaling:
 	$(call require,bench)
-	@$(MAKE) --no-print-directory $(B)/bench
-	@$(PYTHON) reports/$@.py '$(OUT)/$@/$@.json' '$(OUT)/$@' --bench=$(B)/bench $(watched) $(beside_$@) \
-	     $(foreach v,THREADS REPS SEED,$(if $($v),--$(call lower,$v)='$($v)'))
+	@$(MAKE) --no-print-directory $(host_bench)
+	@$(PYTHON) reports/$@.py $(call quoted,$(OUT)/$@/$@.json) $(call quoted,$(OUT)/$@) --bench=$(host_bench) \
+	     $(watched) $(beside_$@) $(call given,THREADS REPS SEED)
 
 # What each technique of a kernel is worth: the kernels that lack one are built beside the others, in a
 # folder of their own. The status is that of the measurement, as for bench.
@@ -57,33 +59,32 @@ ladder:
 	$(call require,bench)
 	@$(MAKE) --no-print-directory B=$(B)/ladder NVCC= EXTRA_KERNELS='$(rungs)' $(B)/ladder/bench
 	@$(B)/ladder/bench --spec=datasets/standard.spec --rule=rowwise_adagrad --modes=cold --place=host \
-	     --filter='$(ladder_cases)' --reps='$(or $(REPS),7)' $(if $(THREADS),--threads='$(THREADS)') \
-	     $(if $(SEED),--seed='$(SEED)') --out='$(OUT)/ladder'; status=$$?; [ $$status -ne 1 ] || exit 1; \
-	 $(call report_ladder,'$(OUT)/ladder',bench) && exit $$status
+	     --filter='$(ladder_cases)' --reps='$(or $(REPS),7)' $(call given,THREADS SEED) $(queue) \
+	     --out=$(call quoted,$(OUT)/ladder); status=$$?; case $$status in 0 | 2) ;; *) exit $$status ;; esac; \
+	 $(call report_ladder,$(call quoted,$(OUT)/ladder),bench) && exit $$status
 
-# The README's tables and pictures from recorded results: make readme RECORDED=reports/results/NAME
+# The pages of all recorded machines, and the front page, whose tables are those of RECORDED.
 RECORDED ?= reports/results/zen5-2core
+looked_at = $(watched) --below=cpu_sort
 readme: $(B)/embfuse
-	@$(B)/embfuse list --markdown | $(PYTHON) reports/section.py README.md kernels
-	@for s in standard traces; do \
-	     $(PYTHON) reports/table.py $(RECORDED)/$$s.json --overview --update README.md --section $$s || exit 1; \
-	 done
-	@for s in standard traces roof; do [ ! -e $(RECORDED)/$$s.json ] || \
-	     $(PYTHON) reports/table.py $(RECORDED)/$$s.json --update $(RECORDED)/README.md --section $$s || exit 1; \
-	 done
-	@$(PYTHON) reports/plots.py $(RECORDED)/standard.json $(RECORDED)
-	@for r in sweep scaling; do [ ! -e $(RECORDED)/$$r.json ] || \
-	     $(PYTHON) reports/$$r.py $(RECORDED)/$$r.json $(RECORDED) $(watched) --update README.md --section $$r \
-	     >/dev/null || exit 1; done
-	@[ ! -e $(RECORDED)/ladder.json ] || \
-	     $(call report_ladder,$(RECORDED),ladder) --update README.md --section ladder >/dev/null
-	@[ ! -e $(RECORDED)/compilers.json ] || \
-	     $(PYTHON) reports/compilers.py --table $(RECORDED)/compilers.json | \
-	     $(PYTHON) reports/section.py $(RECORDED)/README.md compilers
-	@if [ -e $(RECORDED)/peers.json ]; then \
-	     $(PYTHON) reports/plots.py $(RECORDED)/peers.json $(B)/peers/plots >/dev/null && \
-	     cp $(B)/peers/plots/throughput-adagrad-cold.png $(RECORDED)/peers.png && \
-	     $(PYTHON) peers/ratios.py $(RECORDED)/peers.json --picture $(RECORDED)/peers.png --update README.md; \
-	 fi
-	@[ ! -e $(RECORDED)/peers-1-thread.json ] || $(PYTHON) peers/ratios.py \
-	     $(RECORDED)/peers-1-thread.json --update README.md --section peers-1-thread
+	@$(if $(NVCC),$(B)/embfuse list --markdown | $(PYTHON) reports/section.py README.md kernels,\
+	   echo 'without nvcc the list of kernels stays as it is: those for a device would be missing')
+	@$(PYTHON) reports/pages.py $(dir $(wildcard reports/results/*/standard.json)) --front=README.md \
+	     --leading='$(RECORDED)' $(looked_at)
+
+# The whole folder of a machine: make record NAME=zen4-2core. What is there already is not measured again;
+# reports/record.py says what its exit status means.
+TRACES   ?= $(wildcard ../shared/traces)
+chosen   := $(strip $(foreach v,FILTER SPEC TRACE ALPHA DIMS ROWS BATCH POOLING RULE RING MODES PLACE,$(if $($v),$v=)))
+folder    = reports/results/$(NAME)
+record:
+	$(call require,bench)
+	@$(if $(NAME),,echo 'usage: make record NAME=zen4-2core [STEPS=... FORCE=... WAIT=600]' >&2; exit 1)
+	@$(if $(chosen),echo 'record: $(chosen): a record has the same workloads on every machine' >&2; exit 1)
+	@$(PYTHON) reports/record.py '$(folder)' --work='$(B)/record/$(NAME)' --make='$(MAKE)' --compiler='$(CC)' \
+	     $(looked_at) --steps='$(or $(STEPS),all)' --force='$(FORCE)' --traces='$(TRACES)' \
+	     $(if $(WAIT),--wait='$(WAIT)') $(if $(MINUTES),--minutes='$(MINUTES)') \
+	     $(foreach v,REPS THREADS SEED,$(if $($v),--set='$v=$($v)')); status=$$?; \
+	 [ $$status -ne 1 ] || exit 1; \
+	 $(PYTHON) reports/pages.py '$(folder)' $(looked_at) || exit 1; \
+	 echo 'make readme puts it on the front page'; exit $$status

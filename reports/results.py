@@ -6,15 +6,23 @@ Rows that share (workload, rule, kernel, mode) are one Series of Samples; median
 computed here, from the samples, never taken from the library's aggregate rows. A series with one
 failed repetition is a failed series: it has no time, only a reason.
 
+Medians are taken of times; rates are worked out of them, so that the columns of a table agree. A share
+of a ceiling is the median over the samples, each of which has ceilings measured right before it.
+
 No kernel is named anywhere in the reports. Names, labels, places and traits come from the file, and
 the baseline of a speed is the kernel that says dense_gradient.
 """
 import argparse
+import contextlib
 import json
 import math
+import os
 import re
 import statistics
+import sys
 from dataclasses import dataclass, field, replace
+
+from ranks import told_apart
 
 SCHEMA = "1"
 # How the driver begins the reason of a kernel that failed its check, or broke the device.
@@ -22,12 +30,39 @@ WRONG = ("WRONG RESULT", "DEVICE ERROR")
 DENSE_MARK = "†"
 DENSE_NOTE = ("† sweeps all rows: for this rule another operation than the lazy step, and no fair "
               "base for a speed.")
+OVER_MARK = "‡"
+OVER_NOTE = ("‡ over 100 %: at the roof, whose ceilings are too low for few or narrow rows and gradients "
+             "close by; a few % are noise.")
+# Beyond these no figure is to be quoted: a share of the samples, and threads more than there are CPUs. A
+# quiet system has so many of its own.
+DISTURBED_MOST, LOAD_TOLERATED = 0.1, 0.5
 MS_PER_UNIT = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
+PEERS = ("torch", "fbgemm")  # families: systems beside the suite
+LADDER = "ladder"  # the family of kernels that lack one technique each
 STAGES = ("index", "zero", "reduce", "update")
+
+
+# Every report speaks UTF-8, whatever the locale: a page or a pipe is read as that.
+for stream in (sys.stdin, sys.stdout, sys.stderr):
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 class ResultError(Exception):
     """One line for the user: what was wrong, where, and what to do."""
+
+
+def write_whole(path, data):
+    """Text or bytes; the file has its name when it is whole, and an error names it."""
+    part = f"{path}.{os.getpid()}.new"
+    try:
+        with open(part, "wb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+        os.replace(part, path)
+    except OSError as e:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise ResultError(f"{path}: {e.strerror}") from None
 
 
 class Arguments(argparse.ArgumentParser):
@@ -52,6 +87,11 @@ class Kernel:
     @property
     def title(self):
         return self.name + self.where
+
+    @property
+    def guest(self):
+        """Whether it is no kernel of the suite proper: it has a colour that none of those has."""
+        return self.family in (*PEERS, LADDER)
 
 
 @dataclass(frozen=True)
@@ -113,6 +153,17 @@ class Series:
     def quartiles(self, key):
         return quartiles(self.values(key))
 
+    def at_median(self, key):
+        """A rate at the median time: its product with the time is a property of the batch."""
+        ns = self.median("ns_per_lookup")
+        products = [x.get(key) * x.get("ns_per_lookup") for x in self.samples
+                    if x.get(key) is not None and x.get("ns_per_lookup")]
+        return quartiles(products)[1] / ns if products else None
+
+    def over(self):
+        """The mark of a series that is faster than the roof allows."""
+        return OVER_MARK if (self.median("share_roof") or 0) > 1 else ""
+
     def typical(self):
         """The sample whose time is the (lower) median: its parts add up, medians would not."""
         return sorted(self.samples, key=lambda s: s.ms)[(len(self.samples) - 1) // 2]
@@ -140,10 +191,17 @@ class Group:
                  if "dense_gradient" in s.kernel.traits and s.kernel.place == place]
         return min(dense, key=lambda s: s.median("ns_per_lookup") or math.inf, default=None)
 
+    def lazy(self):
+        return [s for s in self.measured() if s.operation == "lazy" and s.median("ns_per_lookup")]
+
     def best(self):
         """The fastest series of the lazy operation, or None."""
-        lazy = [s for s in self.measured() if s.operation == "lazy" and s.median("ns_per_lookup")]
-        return min(lazy, key=lambda s: s.median("ns_per_lookup"), default=None)
+        return min(self.lazy(), key=lambda s: s.median("ns_per_lookup"), default=None)
+
+    def fastest(self):
+        """The best series, and all that cannot be told from it."""
+        times, best = lambda s: s.values("ns_per_lookup"), self.best()
+        return [s for s in self.lazy() if s is best or not told_apart(times(s), times(best))]
 
     def median(self, key, place=None):
         """Median over the samples of all series (of one place): for what belongs to the workload
@@ -188,6 +246,49 @@ class Result:
             raise ResultError(f"{self.path}: no rows in mode {mode} (modes in the file: {modes})")
         return [Group(w, r, mode, series) for (w, r), series in found.items()]
 
+    def disturbed(self):
+        """How many samples were, None where nothing says so. Rows tell more than the context, which
+        may be that of one run of several."""
+        flags = [x.get("disturbed") for s in self.series for x in s.samples]
+        if flags and None not in flags:
+            return round(sum(flags))
+        total = leading_number(self.context.get("emb_disturbed_samples"))
+        return None if total is None else round(total)
+
+    def load(self):
+        """The threads that ran or wanted to: the run's own, and the mean of others where these were most. Of
+        an older result, ' before the run' alone. (load, when); (None, '') where nothing is known."""
+        threads = max(map(int, re.findall(r"\d+", str(self.context.get("emb_threads")))), default=0)
+        groups = {}
+        for s in self.series:
+            groups.setdefault((s.workload, s.rule), []).extend(
+                (x.get("load_others"), x.get("threads") or threads) for x in s.samples)
+        known = [[pair for pair in own if pair[0] is not None] for own in groups.values()]
+        means = [tuple(map(statistics.mean, zip(*own))) for own in known if own]
+        if means:
+            return max(map(sum, means)), ""
+        others = leading_number(self.context.get("emb_load_worst"))
+        if others is not None:
+            return threads + others, ""
+        before = leading_number(self.context.get("emb_load_before"))
+        return before, "" if before is None else " before the run"
+
+    def caution(self):
+        """One line that says why the figures are not to be quoted, as bench itself says; '' where they may."""
+        samples, count = sum(len(s.samples) for s in self.series), self.disturbed()
+        load, when = self.load()
+        cpus = leading_number(self.context.get("num_cpus"))
+        known = load is not None and cpus
+        if not (count or 0) > DISTURBED_MOST * samples and not (known and load > cpus + LOAD_TOLERATED):
+            return ""
+        parts = [f"{count} of {samples} samples disturbed"] if count is not None else []
+        parts += [f"load {load:.1f} on {cpus:.0f} CPU{'s'[:cpus > 1]}{when}"] if known else []
+        return ", ".join(parts) + ": do not quote"
+
+    def cautions(self, mark=""):
+        """The caution as lines above a text, none or one and a blank; mark: ** makes it bold in a page."""
+        return [f"{mark}{self.caution()}{mark}", ""] if self.caution() else []
+
     def machine(self):
         """One line that says on what the figures were measured."""
         c = self.context
@@ -210,6 +311,12 @@ def quartiles(values):
     if len(values) == 1:
         return (values[0],) * 3
     return tuple(statistics.quantiles(values, n=4, method="inclusive"))
+
+
+def leading_number(text):
+    """The number that a text begins with, None without one."""
+    found = re.match(r"\d+(\.\d+)?", str(text))
+    return float(found[0]) if found else None
 
 
 def spread(q):

@@ -21,7 +21,9 @@ do for [i = 0:groups - 1] {
              :($1 - half):($1 + half):ytic(2) with boxxyerror lc rgb word(shades, s + 3) notitle, \
          data index i using 6:($1 - half - 0.1):(0):(2 * half + 0.2) with vectors nohead lw 3.5 \
              lc rgb word(shades, 3) notitle, \
-         data index i using 5:1:(" ".strcol(7)) with labels left font face.",11" \
+         data index i using (break_mark($5, $8)):($1 + 0.5):($5 * gap):(-1.0) \
+             with vectors nohead lw 4 lc rgb "white" notitle, \
+         data index i using ($6 > $5 ? $6 : $5):1:(" ".strcol(7)) with labels left font face.",11" \
              textcolor rgb ink notitle, \
          lines index i every ::1 using 3:1:(" ".strcol(5)) with labels left font face.",11" \
              textcolor rgb ink notitle, \

@@ -20,7 +20,7 @@ set key at screen 0.5, 1 - 66.0 / height center top horizontal
 set lmargin at screen 0.02; set rmargin at screen 0.98
 set xrange [1:2]; set yrange [1:2]
 plot for [k = 0:count - 1] data index k using (0.5):(0.5) with linespoints \
-         pt point(k) ps 1.0 lw 1.6 lc colour(k) title columnheader(1)
+         pt point(k) ps 1.0 lw 1.6 lc rgb colour(k) title columnheader(1)
 unset key; unset label
 set tics nomirror scale 0 textcolor rgb ink
 set xtics ()
@@ -38,9 +38,9 @@ do for [i = 0:1] {
     do for [e = -1:6] { do for [m in marks] { set ytics add (sprintf("%g", m*10.0**e) m*10.0**e) } }
     set xlabel value(axis."_title")."\n".value(axis."_note") textcolor rgb ink
     plot for [k = 0:count - 1] data index i * count + k every ::1 using 1:3:2:4 with yerrorbars pt -1 lw 1.4 \
-             lc colour(k) notitle, \
+             lc rgb colour(k) notitle, \
          for [k = 0:count - 1] data index i * count + k using 1:3 with linespoints \
-             pt point(k) ps 1.0 lw 1.6 lc colour(k) notitle
+             pt point(k) ps 1.0 lw 1.6 lc rgb colour(k) notitle
 }
 set lmargin at screen place(2)
 set rmargin at screen place(2) + 325.0 / width
@@ -52,5 +52,5 @@ do for [m in "0.8 1 1.2 1.5 2 3 4 6 8 12 16 24 32 48 64 96 128"] { set ytics add
 set xlabel threads_title."\n".threads_note textcolor rgb ink
 plot [least / 1.15:most * 1.15] x / least with lines lw 1.6 dt (9, 5) lc rgb grey notitle, \
      for [k = 0:count - 1] data index 2 * count + k every ::1 using 1:2 with points \
-         pt point(k) ps 1.0 lc colour(k) notitle
+         pt point(k) ps 1.0 lc rgb colour(k) notitle
 unset multiplot

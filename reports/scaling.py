@@ -149,7 +149,7 @@ def growths(axes):
 
 
 def tables(result, axes):
-    out = [f"ns per lookup, median, cold caches; {result.machine()}."]
+    out = [*result.cautions("**"), f"ns per lookup, median, cold caches; {result.machine()}."]
     for axis in WORKLOADS:
         out += ["", f"**Against the {TITLES[axis]}**", "", *size_table(axes[axis], axis)]
     return out + ["", f"**Against {TITLES['threads']}**", "", *threads_table(axes["threads"]), "",
@@ -164,12 +164,12 @@ def figure(result, axes, stem):
     for axis in WORKLOADS:
         own = [[[g.median(axis), *series_of(g, k).quartiles("ns_per_lookup")]
                 for g in axes[axis] if series_of(g, k)] for k in kernels]
-        blocks += [[[k.label], *(rows or [[*NOWHERE, 1.0, 1.0]])] for k, rows in zip(kernels, own)]
+        blocks += [[[k.title], *(rows or [[*NOWHERE, 1.0, 1.0]])] for k, rows in zip(kernels, own)]
         values = [v for rows in own for row in rows for v in row[1:]]
         ranges |= dict(zip((f"{axis}_low", f"{axis}_high"), nice_range(values, 1.05)))
     points = {k: p for k in kernels for p in [list(speed_ups(axes["threads"], k))] if p}
     shift = {k: 1 + 0.04 * (i - (len(points) - 1) / 2) for i, k in enumerate(points)}
-    blocks += [[[k.label], *([n * shift.get(k, 1), s] for n, s in points.get(k, [NOWHERE]))] for k in kernels]
+    blocks += [[[k.title], *([n * shift.get(k, 1), s] for n, s in points.get(k, [NOWHERE]))] for k in kernels]
     counts = sorted({n for own in points.values() for n, _ in own})
     return Figure("scaling", os.path.basename(stem), common(result, groups, "scaling") | ranges | {
         "data": write_tsv(stem + ".tsv", blocks), "counts": " ".join(map(str, counts)),

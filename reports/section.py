@@ -4,10 +4,9 @@
 
 As a program, section.py FILE NAME takes the text from standard input.
 """
-import os
 import sys
 
-from results import ResultError
+from results import ResultError, write_whole
 
 
 def update(path, section, text):
@@ -21,9 +20,7 @@ def update(path, section, text):
     if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
         raise ResultError(f"{path}: needs one line '{begin}' and after it one '{end}'")
     head, tail = page[:page.index(begin) + len(begin)], page[page.index(end):]
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        file.write(f"{head}\n{text.strip()}\n{tail}")
-    os.replace(path + ".new", path)
+    write_whole(path, f"{head}\n{text.strip()}\n{tail}")
 
 
 if __name__ == "__main__":

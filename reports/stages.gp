@@ -17,6 +17,8 @@ do for [i = 0:groups - 1] {
          for [s = 1:5] data index i every ::1 \
              using (zero(column(s + 2), column(s + 3))):1:(column(s + 2)):(column(s + 3)) \
              :($1 - half):($1 + half) with boxxyerror lc rgb word(shades, s) notitle, \
+         data index i every ::1 using (break_mark($9, $11)):($1 + 0.5):($9 * gap):(-1.0) \
+             with vectors nohead lw 4 lc rgb "white" notitle, \
          data index i every ::1 using 9:1:(" ".strcol(10)) with labels left font face.",11" \
              textcolor rgb ink notitle, \
          data index i every ::0::0 using (0):(-0.5 - lines_above / 2):2 with labels left \

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The look of all quick plots; style.py holds the same for matplotlib. Reads kind (svg or png), out,
-# width and height; the other variables come from export.py through plots.py.
+# The look of all quick plots; style.py holds the same for matplotlib. Reads kind (svg or png), width
+# and height; the other variables come from export.py through plots.py, which takes the picture.
 face = "DejaVu Sans"
 if (kind eq "svg") {
     set terminal svg size width,height font face.",13" noenhanced background rgb "white"
@@ -8,12 +8,10 @@ if (kind eq "svg") {
     set terminal pngcairo size 2*width,2*height font face.",13" fontscale 2 noenhanced \
         linewidth 2 pointscale 2 background rgb "white"
 }
-set output out
 set encoding utf8
-set colorsequence podo
 
 ink = "#333333"; pale = "#dddddd"; band = "#f5f5f5"
-colour(i) = int(word(colours, i + 1))
+colour(i) = word(colours, i + 1)
 point(i) = int(word(points, i + 1))
 
 set border 0
@@ -21,12 +19,17 @@ set tics nomirror scale 0 textcolor rgb ink
 set key outside right top Left reverse samplen 1.5 spacing 1.25 textcolor rgb ink
 set grid xtics lc rgb pale lt 1 lw 0.7
 set style fill solid 1.0 noborder
-set label 1 heading."\n".machine at screen 0.5, 1 - 26.0 / height center textcolor rgb ink
-# At the foot, in small print: what failed, and the dagger's meaning.
-foot_lines = (strlen(failures) > 0) + (strlen(footnote) > 0)
-set label 998 failures font face.",10" textcolor rgb ink
-set label 998 at screen 0.015, screen (8.0 + 15 * (foot_lines - 1)) / height
-set label 999 footnote at screen 0.015, screen 8.0 / height font face.",10" textcolor rgb ink
+set label 1 heading."\n".machine at screen 0.5, 1 - 30.0 / height center textcolor rgb ink
+if (!exists("caution")) { caution = "" }
+if (!exists("notes")) { notes = "" }
+# Above all: that the figures are not to be quoted.
+set label 989 caution at screen 0.5, 1 - 10.0 / height center font face.":Bold,12" textcolor rgb "#c00000"
+# At the foot, in small print: what failed, and what marks mean.
+foot_lines = words(notes)
+do for [i = 1:foot_lines] {
+    set label 989 + i word(notes, i) at screen 0.015, screen (8.0 + 15 * (foot_lines - i)) / height \
+        font face.",10" textcolor rgb ink
+}
 
 # Log axes have ticks at 1, 2 and 5, or at powers of ten if they are long.
 if (exists("low")) { marks = high / low > 2000 ? "1" : "1 2 5" }

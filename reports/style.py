@@ -2,15 +2,15 @@
 """One look for all reports: numbers have three digits, and a kernel keeps its colour and marker in
 every figure.
 
-Colours are Okabe and Ito's, which gnuplot calls podo; black and yellow come last because black
-reads as an axis and yellow fades on white. Colours repeat after 8 kernels and markers after 7, so
-that 56 kernels differ in at least one of the two.
+Colours are Okabe and Ito's; black and yellow come last because black reads as an axis and yellow
+fades on white. Colours repeat after 8 kernels and markers after 7, so that 56 kernels differ in at
+least one of the two. Peers and the rungs of the ladder have colours that no kernel has.
 """
 import math
 
-#         podo linetype, the same colour as hex
-COLOURS = ((6, "#0072b2"), (7, "#d55e00"), (4, "#009e73"), (8, "#cc79a7"),
-           (2, "#e69f00"), (3, "#56b4e9"), (1, "#000000"), (5, "#f0e442"))
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
+GUEST_COLOURS = ("#332288", "#999933", "#882255", "#8c6d46", "#9d7be0", "#5f7f7f")
+CAUTION_COLOUR = "#c00000"
 #         gnuplot pointtype, matplotlib marker
 MARKERS = ((7, "o"), (5, "s"), (9, "^"), (13, "D"), (11, "v"), (15, "p"), (3, "X"))
 # Stages have lightness, not hue: their colours are no kernel's.
@@ -22,7 +22,8 @@ ROOF_COLOURS = ("#c8553d", "#efc9bf")
 
 
 def colour(kernel):
-    return COLOURS[kernel.index % len(COLOURS)]
+    colours = GUEST_COLOURS if kernel.guest else COLOURS
+    return colours[kernel.index % len(colours)]
 
 
 def marker(kernel):

@@ -27,7 +27,7 @@ plot lines using (low):($1 - 0.5):($5 > 0 ? high - low : NaN):(0) with vectors n
      lines using (low):1:2 with labels right offset -1,0 font face.":Bold,12" textcolor rgb ink notitle, \
      lines using (low):1:3 with labels right offset -1,0 font face.",11" textcolor rgb ink notitle, \
      lines using (high):1:4 with labels left offset 1,0 font face.",11" textcolor rgb ink notitle, \
-     for [k = 0:count - 1] data index k every ::1 using 1:2 with points pt 7 ps 0.75 lc colour(k) \
+     for [k = 0:count - 1] data index k every ::1 using 1:2 with points pt 7 ps 0.75 lc rgb colour(k) \
          notitle, \
-     for [k = 0:count - 1] data index k using 1:(-9) with points pt 7 ps 1.2 lc colour(k) \
+     for [k = 0:count - 1] data index k using 1:(-9) with points pt 7 ps 1.2 lc rgb colour(k) \
          title columnheader(1)

@@ -18,7 +18,7 @@ from collections import Counter, namedtuple
 from export import Figure, common, write_tsv
 from parts import Part, add_arguments, bar, left_out, measure_all, options_of, publish, threads_of
 from results import Arguments, ResultError, load
-from style import colour, marker, number
+from style import colour, number
 
 Point = namedtuple("Point", "dim pooling alpha rows tables threads")
 AXES = Point(dim=(8, 16, 32, 48, 64, 80, 128, 200, 256, 512, 1024), pooling=(1, 4, 20, 100),
@@ -207,7 +207,7 @@ def strips(found):
 def figure(result, found, kernel, stem):
     """A strip of dots per value of an axis; every point stands in one strip of each axis."""
     rivals = sorted({o.rival.kernel for o in found}, key=lambda k: k.index)
-    blocks = {k: [[k.label]] for k in rivals}
+    blocks = {k: [[k.title]] for k in rivals}
     lines, drawn = [], [o for o in found if o.own]
     for y, (title, label, own) in enumerate(strips(drawn)):
         worst = number(own[0].ratio) if own else ""
@@ -221,16 +221,16 @@ def figure(result, found, kernel, stem):
     return Figure("sweep", os.path.basename(stem), common(result, groups, subject) | {
         "data": write_tsv(stem + ".tsv", blocks.values()),
         "lines": write_tsv(stem + "-lines.tsv", [lines]),
-        "colours": " ".join(str(colour(k)[0]) for k in rivals), "count": len(rivals), "strips": len(lines),
-        "points": " ".join(str(marker(k)[0]) for k in rivals), "verdict": verdict(found, kernel),
+        "colours": " ".join(map(colour, rivals)), "count": len(rivals), "strips": len(lines),
+        "verdict": verdict(found, kernel),
         "kernel": kernel, "near": NEAR,
         "low": min(0.95 * min(ratios), 0.8), "high": max(1.05 * max(ratios), 1.25)})
 
 
 def report(result, args):
     found = outcomes(result, args.kernel)
-    text = lambda count: "\n".join([f"{verdict(found, args.kernel)}.", "", *table(found[:count], args.kernel),
-                                    "", *legend(result, args.kernel), *left_out(result)])
+    text = lambda count: "\n".join([*result.cautions("**"), f"{verdict(found, args.kernel)}.", "",
+                                    *table(found[:count], args.kernel), "", *legend(result, args.kernel), *left_out(result)])
     publish(args, "Every point, the worst first", text(None), text(10),
             lambda stem: figure(result, found, args.kernel, stem))
 

@@ -9,8 +9,8 @@ kernels stand below, with their reasons: nothing that the file holds is left out
 import math
 import sys
 
-from results import (DENSE_MARK, DENSE_NOTE, WRONG, Arguments, ResultError, baseline_ratio, load,
-                     spread)
+from results import (DENSE_MARK, DENSE_NOTE, OVER_MARK, OVER_NOTE, WRONG, Arguments, ResultError,
+                     baseline_ratio, load, spread)
 from section import update
 from style import number
 
@@ -18,8 +18,10 @@ HEADS = ("kernel", "ns/lookup", "±%", "Mlookup/s", "GB/s", "% copy", "% random"
          "persistent", "peak", "vs dense")
 DEVICE_HEADS = ("launches", "plan ms")  # where a kernel of a device was measured
 LEGEND = (
-    "* fastest of its workload. ns/lookup: median of the repetitions; ±%: half the quartile range.",
-    "GB/s: compulsory traffic, and its share of the copy and random-row ceilings of the same run.",
+    "* fastest of its workload, and all that cannot be told from it (Mann-Whitney at p < 0.05; of less than",
+    "4 samples, where they overlap). ns/lookup: median of the repetitions; ±%: half the quartile range.",
+    "Mlookup/s and GB/s (compulsory traffic) are of that time. % copy, % random: share of these ceilings,",
+    "measured right before every sample; the median.",
     "% roof: what traffic or gathers take at their ceilings, of the time taken. Grouping keys is not in it",
     "and weighs more with skew: compare kernels of one workload, not percentages of several alphas.",
     "scratch, persistent (weights, state), observed peak: MiB. vs dense: times the dense baseline.")
@@ -36,6 +38,18 @@ def percent(share):
     return "-" if share is None else f"{100 * share:.1f}"
 
 
+def of_roof(share):
+    """A share of a ceiling, marked where it is more than all of it."""
+    return percent(share) + (OVER_MARK if share and share > 1 else "")
+
+
+def short_time(series):
+    """'19.4 ±6 %'"""
+    q = series.quartiles("ns_per_lookup")
+    more = f" ±{number(100 * spread(q), 1)} %" if len(series.samples) > 1 and q[1] else ""
+    return number(q[1]) + series.mark() + more
+
+
 def has_device(groups):
     return any("device" in g.places() for g in groups)
 
@@ -44,20 +58,18 @@ def heads(device):
     return HEADS + (DEVICE_HEADS if device else ())
 
 
-def cells(series, group, device):
+def cells(series, group, best, device):
     """The texts of one line, in the order of the heads."""
     q = series.quartiles("ns_per_lookup")
     base = group.baseline(series.kernel.place)
     ratio = baseline_ratio(series, base)
     other = DENSE_MARK if ratio and (base.mark() or series.mark()) else ""
-    rate = series.median("lookups_per_s")
-    best = "*" if series is group.best() else ""
+    rate = series.at_median("lookups_per_s")
     launches, plan = series.median("launches") or None, series.median("plan_ms") or None
     more = (count(launches), number(plan)) if device else ()
-    return (series.kernel.title + series.mark(), best + number(q[1]), percent(spread(q)),
-            number(rate / 1e6 if rate else None), number(series.median("traffic_gbs")),
-            percent(series.median("share_copy")), percent(series.median("share_rmw")),
-            percent(series.median("share_roof")),
+    return (series.kernel.title + series.mark(), "*" * (series in best) + number(q[1]), percent(spread(q)),
+            number(rate / 1e6 if rate else None), number(series.at_median("traffic_gbs")),
+            *(of_roof(series.median(k)) for k in ("share_copy", "share_rmw", "share_roof")),
             *(number(series.median(k)) for k in ("scratch_mib", "persistent_mib", "peak_mib")),
             (number(ratio) + "x" if ratio else "-") + other, *more)
 
@@ -68,8 +80,8 @@ def failed_cells(series, device):
 
 def lines_of(group, device):
     """All lines of a group: measured ones by speed, then failed ones."""
-    speed = lambda s: s.median("ns_per_lookup") or math.inf
-    return ([cells(s, group, device) for s in sorted(group.measured(), key=speed)] +
+    speed, best = lambda s: s.median("ns_per_lookup") or math.inf, group.fastest()
+    return ([cells(s, group, best, device) for s in sorted(group.measured(), key=speed)] +
             [failed_cells(s, device) for s in group.series if s.failed])
 
 
@@ -89,7 +101,7 @@ def heading(group):
 
 
 def notes(result, groups):
-    """Failures and kernels that were not run, then the dagger's footnote if it is needed."""
+    """Failures and kernels that were not run, then the footnotes of the marks."""
     out = [f"FAILED {kernel} on {workload}: {reason}"
            for kernel, workload, reason in result.failures(groups)]
     out += [f"not run: {kernel} on {'all workloads' if workload == '*' else workload}: {reason}"
@@ -99,8 +111,9 @@ def notes(result, groups):
     return out
 
 
-def legend(device):
-    return [*LEGEND, *(DEVICE_LEGEND if device else ())]
+def legend(tables, device):
+    over = any(OVER_MARK in cell for t in tables for row in t for cell in row)
+    return [*LEGEND, *(DEVICE_LEGEND if device else ()), *([OVER_NOTE] if over else ())]
 
 
 def plain(result, mode):
@@ -110,10 +123,10 @@ def plain(result, mode):
     widths = [max(len(r[i]) for t in tables for r in (*t, top)) for i in range(len(top))]
     pad = lambda row: "  " + "  ".join(
         c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))).rstrip()
-    out = [result.machine(), ""]
+    out = [*result.cautions(), result.machine(), ""]
     for group, table in zip(groups, tables):
         out += [*heading(group), pad(top), *map(pad, table), ""]
-    return out + legend(device) + notes(result, groups)
+    return out + legend(tables, device) + notes(result, groups)
 
 
 def markdown(result, mode):
@@ -121,39 +134,40 @@ def markdown(result, mode):
     bar = lambda row: "| " + " | ".join(row) + " |"
     groups = result.groups(mode)
     device = has_device(groups)
-    top = heads(device)
-    out = [f"Measured on {result.machine()}.", ""]
-    for group in groups:
+    top, tables = heads(device), [lines_of(g, device) for g in groups]
+    out = [*result.cautions("**"), f"Measured on {result.machine()}.", ""]
+    for group, table in zip(groups, tables):
         name, *facts = heading(group)
         out += [f"**{name}**<br>", "<br>\n".join(facts), "", bar(top),
                 bar(["---"] + ["---:"] * (len(top) - 1))]
-        out += [bar(map(escape, row)) for row in lines_of(group, device)] + [""]
-    out += [escape(" ".join(legend(device))), ""]
+        out += [bar(map(escape, row)) for row in table] + [""]
+    out += [escape(" ".join(legend(tables, device))), ""]
     return out + [f"- {escape(n)}" for n in notes(result, groups)]
 
 
 def overview(result, mode):
-    """Markdown: one line per workload, ns per lookup of every kernel."""
+    """Markdown: one line per workload, ns per lookup of every kernel and how much it varies."""
     groups = result.groups(mode)
     kernels = [k for k in result.kernels if any(s.kernel.name == k for g in groups for s in g.series)]
     bar = lambda row: "| " + " | ".join(row) + " |"
     titles = [result.kernels[k].title for k in kernels]
-    out = [bar(("workload", "lookups", "distinct", *titles)),
+    out = [*result.cautions("**"), bar(("workload", "lookups", "distinct", *titles)),
            bar(["---"] + ["---:"] * (len(kernels) + 2))]
     for group in groups:
         lookups, distinct = group.median("lookups"), group.median("distinct")
         row = [group.workload, count(lookups), percent(distinct / lookups) + " %"]
-        by_name = {s.kernel.name: s for s in group.series}
+        by_name, best = {s.kernel.name: s for s in group.series}, group.fastest()
         for name in kernels:
             series = by_name.get(name)
             if series is None or series.failed:
                 row.append("-" if series is None else "FAILED")
                 continue
-            text = number(series.median("ns_per_lookup")) + series.mark()
-            row.append(f"**{text}**" if series is group.best() else text)
+            text = short_time(series)
+            row.append(f"**{text}**" if series in best else text)
         out.append(bar(row))
-    return out + ["", f"ns per lookup, median, {mode} caches, {groups[0].rule if groups else '-'}; "
-                  f"{result.machine()}."] + [f"- {n}" for n in notes(result, groups)]
+    out += ["", f"ns per lookup, median ± half the quartile range, {mode} caches, {groups[0].rule}; bold: "
+            f"the fastest, and all that cannot be told from it; {result.machine()}."]
+    return out + [f"- {n}" for n in notes(result, groups)]
 
 
 def main():

@@ -2,8 +2,10 @@
 """What the peers read: batches as `embfuse gen` wrote them, as tensors, and tables to work on; and how
 far their results may be from the suite's.
 """
+import json
 import re
 import struct
+import subprocess
 
 from results import ResultError
 
@@ -14,8 +16,18 @@ HYPER = {"sgd": {"lr": SINGLE(0.01)}, "momentum": {"lr": SINGLE(0.01), "momentum
          "rowwise_adagrad": {"lr": SINGLE(0.01), "eps": SINGLE(1e-8)},
          "adam": {"lr": SINGLE(0.001), "eps": SINGLE(1e-8), "beta1": SINGLE(0.9),
                   "beta2": SINGLE(0.999)}}
-STATES = {"sgd": 0, "momentum": 1, "rowwise_adagrad": 0, "adagrad": 1, "adam": 2}  # per element
-ROW_STATES = {"rowwise_adagrad": 1}  # per row
+STATES, ROW_STATES = {}, {}  # of every rule of the suite: per element and per row
+
+
+def learn_rules(embfuse):
+    """Fills both from the program, so that a new rule is known as soon as it is built."""
+    try:
+        done = subprocess.run([embfuse, "list", "--json"], capture_output=True, text=True, check=True)
+        rules = json.loads(done.stdout)["rules"]
+    except (OSError, subprocess.CalledProcessError, ValueError) as e:
+        raise ResultError(f"{embfuse} list --json: {e}; 'make' builds it") from None
+    for r in rules:
+        STATES[r["name"]], ROW_STATES[r["name"]] = r["elem_states"], r["row_states"]
 
 
 def libraries():
@@ -104,7 +116,7 @@ class Batch:
 
     def compulsory_bytes(self, rule):
         """As harness/traffic.h has it."""
-        touched = sum(self.dims[t] * (1 + STATES[rule]) + ROW_STATES.get(rule, 0)
+        touched = sum(self.dims[t] * (1 + STATES[rule]) + ROW_STATES[rule]
                       for t in self.rows[0].tolist())
         weights = 4 * len(self.ids) if self.weighted else 0
         return self.ids.nbytes + self.offsets.nbytes + weights + 4 * self.grad_floats + 8 * touched

@@ -19,8 +19,8 @@ import tempfile
 import time
 
 from compact import Compact
-from results import Arguments, ResultError
-from torch_batch import HYPER, MEASURED_STEP, STATES, Batch, libraries, tables_for
+from results import Arguments, ResultError, write_whole
+from torch_batch import HYPER, MEASURED_STEP, STATES, Batch, learn_rules, libraries, tables_for
 
 KERNELS = {"torch_sparse": (True, "none", "PyTorch sparse", "sparse=True: a gradient row per lookup, "
                             "coalesced by the optimizer, which updates touched rows."),
@@ -275,6 +275,7 @@ def main():
     parser.add_argument("--embfuse", default="build/embfuse")
     args = parser.parse_args()
     torch, np = libraries()
+    learn_rules(args.embfuse)
     if args.device == "cuda" and not torch.cuda.is_available():
         raise ResultError("PyTorch sees no CUDA device; --device cpu runs it on the host")
     batches = [Batch(p, torch, np, args.device) for p in args.prefixes]
@@ -282,13 +283,12 @@ def main():
         raise ResultError("the batches are of several workloads")
     out = {"context": context(torch, args), "benchmarks": []}
     for rule in args.rules.split():
-        if rule not in STATE_NAMES:
-            raise ResultError(f"unknown rule '{rule}': one of {' '.join(STATE_NAMES)}")
+        if rule not in STATES:
+            raise ResultError(f"unknown rule '{rule}': one of {' '.join(STATES)}")
         measure_rule(torch, np, batches, rule, args, out)
     if not out["benchmarks"]:
         raise ResultError("nothing could be measured")
-    with open(args.out, "w", encoding="utf-8") as file:
-        file.write(json.dumps(out, indent=1) + "\n")
+    write_whole(args.out, json.dumps(out, indent=1) + "\n")
     print(args.out)
 
 

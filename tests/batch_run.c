@@ -224,6 +224,16 @@ const char *builder_judge(struct builder *b, const struct kernel *k) {
     return r.ok ? NULL : wrong(b, "%lld rows wrong; %s", (long long)r.wrong, r.message);
 }
 
+/* "sgd momentum ...": the rules of tables 0, 1, ..., of as many as there are rules. */
+static const char *rules_text(const struct builder *b) {
+    static char text[200];
+    size_t used = 0;
+    for (int32_t t = 0; t < b->in.num_tables && t < RULE_COUNT; t++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", t ? " " : "",
+                                 rule_info(b->shapes[t].rule).name);
+    return text;
+}
+
 const char *builder_check(struct builder *b, const struct kernel *k, int way) {
     builder_start(b);
     const char *what = builder_run(b, k, way);
@@ -231,9 +241,9 @@ const char *builder_check(struct builder *b, const struct kernel *k, int way) {
     if (!what) return NULL;
     char text[sizeof b->message];
     memcpy(text, what, sizeof text);
-    return wrong(b, "%s, %s, %s gradients, table 0 %s: %.600s", k->name, builder_name_way(k, way),
+    return wrong(b, "%s, %s, %s gradients, tables of %s: %.600s", k->name, builder_name_way(k, way),
                  b->sums_exact ? "exact"
                  : b->exact    ? "coarse"
                                : "real",
-                 rule_info(b->shapes[0].rule).name, text);
+                 rules_text(b), text);
 }

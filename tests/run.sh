@@ -22,6 +22,8 @@ if [ "${SANITIZE:-}" = thread ]; then
 fi
 logs=${LOGS:-$(mktemp -d)} # LOGS=folder keeps what every program printed
 mkdir -p "$logs"
+# Tests do not wait for a bench that measures, nor it for them.
+export EMBFUSE_LOCK="${EMBFUSE_LOCK:-$logs/bench.lock}"
 [ -n "${LOGS:-}" ] || trap 'rm -rf "$logs"' EXIT
 
 # Runs one program; its output is in $logs/NAME.tap, and when it has ended its status in NAME.status.
@@ -38,6 +40,14 @@ run() {
     mv "$logs/$name.new" "$logs/$name.status"
 }
 
+# Of what it reads, the first lines, which mostly say what is wrong, and the last ones.
+ends() { # FIRST LAST
+    awk -v first="$1" -v last="$2" 'NR <= first { print; next } { kept[NR % last] = $0 }
+        END { left = NR - first - last
+              if (left > 0) printf "... %d lines left out; LOGS=folder keeps all\n", left
+              for (i = left > 0 ? NR - last + 1 : first + 1; i <= NR; i++) print kept[i % last] }'
+}
+
 tell() {
     name=$(basename "$1") log=$logs/$(basename "$1").tap
     status=$(cat "$logs/$name.status")
@@ -51,7 +61,7 @@ tell() {
     printf '%-40s %4d passed, %d failed, %d skipped\n' "$name" $((ok - skip)) "$bad" "$skip"
     if [ "$bad" -gt 0 ]; then
         printf -- '--- %s (exit status %d)\n' "$1" "$status"
-        grep -v '^ok ' "$log" | tail -n 60
+        grep -v '^ok ' "$log" | ends 40 20
     else
         grep -i '^ok .*# *skip' "$log" | sed 's/^/    /'
     fi

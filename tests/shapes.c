@@ -31,6 +31,18 @@ static void no_ids(struct builder *b, int32_t n) {
     for (int i = 0; i < 3; i++) builder_bag(b, 0, NULL);
 }
 
+/* The last shard of an epoch: no feature has a lookup, and the gradient of sequences no row. */
+static void no_ids_anywhere(struct builder *b, int32_t n) {
+    b->weighted = n > 0;
+    if (n > 0) b->id_type = ID_INT32;
+    for (int32_t f = 0; f < 3; f++) {
+        one(b, 5 + f, 4 + f, n == 2 ? POOL_NONE : POOL_MEAN);
+        builder_bag(b, 0, NULL);
+    }
+    builder_feature(b, 0, n == 2 ? POOL_NONE : POOL_SUM, 3);
+    builder_bag(b, 0, NULL);
+}
+
 static void one_id(struct builder *b, int32_t n) {
     (void)n;
     one(b, 70, 5, POOL_SUM);
@@ -351,6 +363,9 @@ static void duplicates_in_bag(struct builder *b, int32_t n) {
 
 const struct shape shapes[] = {
     {"no ids", no_ids, 0, EXACT_AND_REAL},
+    {"no ids of several features", no_ids_anywhere, 0, EXACT_AND_REAL},
+    {"no ids, weighted, int32", no_ids_anywhere, 1, EXACT_AND_REAL},
+    {"no ids, no pooling", no_ids_anywhere, 2, EXACT_AND_REAL},
     {"one id", one_id, 0, EXACT_AND_REAL},
     {"all equal", all_equal, 0, EXACT_AND_REAL},
     {"all distinct", all_distinct, 0, EXACT_AND_REAL},

@@ -1,5 +1,5 @@
 # Tests: every tests/test_*.c is a cmocka program, every tests/test_*.sh and test_*.py a script; all
-# speak TAP, and tests/run.sh adds them up. ONLY=name runs one of them.
+# speak TAP, and tests/run.sh adds them up. ONLY="name name" builds and runs some of them.
 
 test_programs := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c)))
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
@@ -28,31 +28,34 @@ $(B)/tests/test_registry.o $(B)/gpu/tests/test_registry.o: CFLAGS += -DEXTRA_KER
 
 $(E)/%.o: %.c Makefile tests/test.mk
 	@mkdir -p $(@D)
-	$(call quiet,CC)$(CC) $(EMULATEFLAGS) $(CFLAGS) -c $< -o $@
+	$(call quiet,CC)$(CC) $(EMULATEFLAGS) $(CFLAGS) -c $< $(object)
 
 $(E)/%.o: %.cu Makefile tests/test.mk
 	@mkdir -p $(@D)
-	$(call quiet,CXX)$(CXX) $(EMULATEFLAGS) $(CXXFLAGS) -std=c++20 -fno-strict-aliasing -Wno-unknown-pragmas -x c++ -c $< -o $@
+	$(call quiet,CXX)$(CXX) $(EMULATEFLAGS) $(CXXFLAGS) -std=c++20 -fno-strict-aliasing -Wno-unknown-pragmas -x c++ -c $< $(object)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(emulation)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
 # Both programs on the emulation: what they say of kernels of a device, and of a device that breaks.
 $(E)/bench: $(B)/harness/gbench.o $(common) $(emulated) $(emulation)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) -o $@
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) $(whole)
 
 $(E)/embfuse: $(cli:%.c=$(B)/%.o) $(common) $(emulated) $(emulation)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
 # The emulation by itself: it runs what is right, and finds bugs that are planted.
 selftest     := $(patsubst tests/emulation/selftest/%,$(E)/tests/emulation/selftest/%.o,$(basename $(wildcard tests/emulation/selftest/*.c*)))
 $(B)/tests/test_emulation: $(selftest) $(emulation)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 test_programs += $(B)/tests/test_emulation
 
 # It counts what kernels ask the system for.
 wrapped      := malloc calloc realloc aligned_alloc posix_memalign mmap cudaMalloc cudaMallocHost cudaHostAlloc
 $(B)/tests/test_memory $(B)/gpu/tests/test_memory: LDLIBS += $(wrapped:%=-Wl,--wrap=%)
+
+# It says how much memory there is.
+$(B)/tests/test_trace: LDLIBS += -Wl,--wrap=memory_available
 
 include tests/fuzz/fuzz.mk
 
@@ -71,7 +74,7 @@ checked_ptx  := $(if $(NVCC),$(patsubst %.cu,$(B)/ptx/%.ptx,$(shell sed -n 's/^\
 $(B)/ptx/%.ptx: %.cu Makefile
 	@mkdir -p $(@D)
 	$(call quiet,NVCC)$(NVCC) $(filter-out -gencode arch=% -Xptxas -warn-spills%,$(NVCCFLAGS)) -arch=compute_90 \
-	    -MD -MP -MF $(@:.ptx=.d) -ptx $< -o $@
+	    -MD -MP -MF $(@:.ptx=.d) -MT $@ -ptx $< $(whole)
 
 .PHONY: ptx resources
 ptx: $(checked_ptx)
@@ -88,13 +91,13 @@ gpu_support  := $(test_support:$(B)/%=$(G)/%) $(G)/tests/gpu/no_emulation.o
 .PRECIOUS: $(G)/%.o
 $(G)/%.o: %.c Makefile tests/test.mk
 	@mkdir -p $(@D)
-	$(call quiet,CC)$(CC) $(CFLAGS) -isystem $(CUDA)/include -c $< -o $@
+	$(call quiet,CC)$(CC) $(CFLAGS) -isystem $(CUDA)/include -c $< $(object)
 
 $(G)/tests/test_%: $(G)/tests/test_%.o $(gpu_support) $(objects)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(cudart) -o $@
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(cudart) $(whole)
 
 $(G)/tests/gpu/device_facts: $(G)/tests/gpu/device_facts.o $(objects)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(cudart) -o $@
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(cudart) $(whole)
 
 .PHONY: gpu-verify
 gpu-verify:
@@ -103,9 +106,16 @@ gpu-verify:
 	@$(MAKE) --no-print-directory $(G)/tests/gpu/device_facts
 	@$(G)/tests/gpu/device_facts >/dev/null
 	@$(MAKE) --no-print-directory $(gpu_programs)
-	@BUILD=$(G) OUT=$(OUT) tests/gpu_verify.sh $(filter %$(ONLY),$(gpu_programs))
+	@BUILD=$(G) OUT=$(call quoted,$(OUT)) tests/gpu_verify.sh $(filter $(only),$(gpu_programs))
 
+# A test that is chosen is built alone; scripts want the programs.
+only     = $(or $(addprefix %,$(ONLY)),%)
+programs = $(filter $(only),$(test_programs))
+scripts  = $(filter $(only:=.sh) $(only:=.py),$(test_scripts))
 test:
 	$(call require,test)
-	@$(MAKE) --no-print-directory all ptx $(test_programs) $(E)/bench $(E)/embfuse $(B)/peers/session
-	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) tests/run.sh $(filter %$(ONLY),$(basename $(test_programs))) $(filter %$(ONLY).sh %$(ONLY).py,$(test_scripts))
+	@[ -n '$(programs)$(scripts)' ] || { echo "no test is called tests/test_$(ONLY)" >&2; exit 1; }
+	@$(MAKE) --no-print-directory $(programs) \
+	     $(if $(scripts),all ptx $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session)
+	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) \
+	     tests/run.sh $(programs) $(scripts)

@@ -6,6 +6,8 @@ bench=$BUILD/bench
 work=$BUILD/tests/bench
 rm -rf "$work"
 mkdir -p "$work"
+export EMBFUSE_LOCK="$work/lock"
+python=${PYTHON:-/usr/bin/python3}
 n=0
 
 ok() { # STATUS NAME: 0 passes
@@ -13,15 +15,25 @@ ok() { # STATUS NAME: 0 passes
     if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi
 }
 
-# refuses NAME PATTERN ARGUMENT...: exit status 1, PATTERN on stderr, nothing recorded.
+# until_seen PATTERN FILE: up to a minute.
+until_seen() {
+    for i in $(seq 600); do
+        grep -q -- "$1" "$2" 2>/dev/null && return
+        sleep 0.1
+    done
+    return 1
+}
+
+# refuses NAME PATTERN ARGUMENT...: exit status 1, PATTERN on stderr, nothing recorded or generated, no
+# folder left.
 refuses() {
     name=$1 pattern=$2
     shift 2
     rm -rf "$work/out"
-    "$bench" --out="$work/out" "$@" >"$work/stdout" 2>"$work/stderr"
+    "$bench" --out="$work/out/of/this" "$@" >"$work/stdout" 2>"$work/stderr"
     status=$?
-    [ $status -eq 1 ] && grep -q -- "$pattern" "$work/stderr" && [ ! -e "$work/out/bench.json" ] &&
-        [ "$(grep -v 'left:' "$work/stderr" | wc -l)" -eq 1 ]
+    [ $status -eq 1 ] && grep -q -- "$pattern" "$work/stderr" && [ ! -e "$work/out" ] &&
+        [ "$(grep -v '^\[' "$work/stderr" | wc -l)" -eq 1 ]
     result=$?
     ok $result "$name"
     [ $result -eq 0 ] || { echo "# status $status"; sed 's/^/# /' "$work/stderr"; }
@@ -30,6 +42,8 @@ refuses() {
 tiny='--modes=cold --reps=1 --ring=1 --batch=64 --rows=1000 --dims=8'
 
 refuses 'unknown option' "unknown option '--frobnicate" --frobnicate=1
+refuses 'option without its value' "rows: its value is missing" --rows
+refuses 'value of an option that has none' "'--smoke=1': this option takes no value" --smoke=1
 refuses 'stray argument' "unknown argument 'zipf'" zipf
 refuses 'filter that matches nothing' "matches none" $tiny --filter=no_such_kernel
 refuses 'filter that is no expression' "FILTER='(': " $tiny --filter='('
@@ -53,14 +67,27 @@ refuses 'trace with a letter, with its line' "letter.txt.*1" --trace="$work/lett
 printf '1 2 3\n4 5\n' | gzip -c | head -c 20 >"$work/cut.txt.gz"
 refuses 'truncated trace' "cut.txt.gz" --trace="$work/cut.txt.gz"
 
+for option in -h --help --version; do
+    "$bench" $option >"$work/stdout" 2>"$work/stderr" && [ -s "$work/stdout" ] && [ ! -s "$work/stderr" ]
+    ok $? "$option"
+done
+
+"$bench" --out="$work/much" --modes=cold --reps=1 --rows=1e11 --filter=cpu_sort 2>"$work/stderr"
+[ $? -eq 1 ] && grep -q 'optimizer state and batches: needs .* GiB' "$work/stderr" &&
+    ! grep -q generating "$work/stderr"
+ok $? 'memory is judged before ids are generated'
+
 "$bench" --out=/dev/null/no $tiny >/dev/null 2>"$work/stderr"
 [ $? -eq 1 ] && grep -q 'choose another folder with OUT=' "$work/stderr"
 ok $? 'unwritable OUT, said before anything is measured'
 
-"$bench" --out="$work/fine" $tiny --filter='cpu_(sort|fused)' --seed=7 2>"$work/stderr"
-ok $? 'a small run'
-"${PYTHON:-/usr/bin/python3}" - "$work/fine/bench.json" <<'PY'
-import json, sys
+mkdir -p "$work/fine"
+echo left >"$work/fine/bench.json.part"
+"$bench" --out "$work/fine" $tiny --filter 'cpu_(sort|fused)' --seed=7 2>"$work/stderr" &&
+    [ "$(ls "$work/fine")" = bench.json ] && ! grep -q 'about 0 s' "$work/stderr"
+ok $? 'a small run, which clears what a killed one left'
+"$python" - "$work/fine/bench.json" <<'PY'
+import json, os, sys
 d = json.load(open(sys.argv[1]))
 c, rows = d["context"], [b for b in d["benchmarks"] if b["run_type"] == "iteration"]
 assert len(rows) == 2, len(rows)
@@ -70,11 +97,14 @@ for k in ("emb_schema", "emb_commit", "emb_dirty", "emb_compiler", "emb_flags", 
 for v in ("FILTER", "ALPHA", "DIMS", "ROWS", "BATCH", "POOLING", "RULE", "THREADS", "REPS", "SEED",
           "TRACE", "OUT", "CC", "NATIVE", "SANITIZE"):
     assert "emb_var_" + v in c, v
+assert c["emb_cpus_allowed"] == str(len(os.sched_getaffinity(0))), c["emb_cpus_allowed"]
+assert float(c["emb_load_worst"]) >= 0 and "emb_cut_short" not in c
+assert c["emb_disturbed_samples"] == str(sum(int(r["disturbed"]) for r in rows))
 assert c["emb_var_SEED"] == "7" and c["emb_var_DIMS"] == "8"
 for r in rows:
     for k in ("ns_per_lookup", "lookups_per_s", "traffic_gbs", "copy_gbs", "rmw_gbs", "share_copy",
               "share_rmw", "index_ms", "zero_ms", "reduce_ms", "update_ms", "persistent_mib",
-              "scratch_mib", "peak_mib", "rejected_samples", "lookups", "distinct",
+              "scratch_mib", "peak_mib", "rejected_samples", "disturbed", "load_others", "lookups", "distinct",
               "hottest_share", "in_bag_duplicates", "run_lookups_0", "run_lookups_16", "gather_gbs",
               "line_mib", "gather_mib", "roof_ms", "share_roof"):
         assert isinstance(r[k], (int, float)), k
@@ -90,18 +120,92 @@ for r in rows:
 PY
 ok $? 'its record is whole'
 
-"$bench" --out="$work/cut" --modes=cold --reps=200 --rows=100000 --batch=1000 2>/dev/null &
+"$bench" --out="$work/worthless" $tiny --filter=cpu_sort --threads=64 2>"$work/stderr" &&
+    grep -q '^bench: [01] of 1 samples disturbed, load [6-9][0-9.]* on [0-9]* CPUs*: do not quote$' "$work/stderr"
+ok $? 'one line says that the figures are worth nothing'
+
+busy=
+for i in 1 2 3; do
+    while :; do :; done &
+    busy="$busy $!"
+done
+"$bench" --out="$work/busy" $tiny --filter=cpu_sort --reps=3 2>"$work/stderr"
+kill $busy
+"$python" -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+own = [r["load_others"] for r in d["benchmarks"] if r["run_type"] == "iteration"]
+worst = float(d["context"]["emb_load_worst"])
+assert worst >= 1 and abs(sum(own) / len(own) - worst) < 0.01, (worst, own)' "$work/busy/bench.json" &&
+    grep -q 'do not quote' "$work/stderr"
+ok $? 'other work is seen'
+
+# What fits before the first block of a file ends, and no more.
+cp "$work/fine/bench.json" "$work/before.json"
+(ulimit -f 8 && exec "$bench" --out="$work/fine" $tiny --filter=cpu_sort) 2>"$work/stderr"
+[ $? -eq 1 ] && grep -q 'cannot write .*fine/bench.json: File too large' "$work/stderr" &&
+    [ "$(ls "$work/fine")" = bench.json ] && cmp "$work/before.json" "$work/fine/bench.json"
+ok $? 'a result that cannot be written: one line, the old one stays, nothing else does'
+
+# A signal: TERM, because a shell lets its background jobs ignore INT.
+long='--modes=cold --reps=1000 --ring=1 --batch=64 --rows=1000 --dims=8 --filter=cpu_(sort|fused)'
+"$bench" --out="$work/cut" $long 2>"$work/cut.stderr" &
 pid=$!
-sleep 2
-kill -TERM $pid # not INT, which a shell lets its background jobs ignore
+until_seen '^\[[1-9].* left: ' "$work/cut.stderr"
+"$bench" --out="$work/second" $tiny --filter=cpu_sort --queue=0 2>"$work/second.stderr"
+[ $? -eq 1 ] && grep -q "another bench measures on this machine: pid $pid since .*--reps=1000" \
+    "$work/second.stderr" && [ ! -e "$work/second" ]
+ok $? 'a second bench is refused, and told who measures'
+kill -TERM $pid
 wait $pid
-[ $? -ne 0 ] && [ -z "$(ls "$work/cut")" ]
-ok $? 'an interrupted run leaves no file'
+[ $? -eq 143 ] && [ "$(ls "$work/cut")" = bench.json ] && grep -q 'cut short after' "$work/cut.stderr"
+ok $? 'a run that is cut short keeps what was measured'
+"$python" - "$work/cut/bench.json" <<'PY'
+import json, re, sys
+d = json.load(open(sys.argv[1]))
+rows = [r for r in d["benchmarks"] if r["run_type"] == "iteration"]
+said = re.fullmatch(r"Terminated after (\d+) of 2000 samples", d["context"]["emb_cut_short"])
+assert 0 < len(rows) < 2000 and int(said[1]) == len(rows), (len(rows), said)
+assert all(r["ns_per_lookup"] > 0 and "error_occurred" not in r for r in rows)
+PY
+ok $? 'its record says so, and has nothing but samples'
+
+"$bench" --out="$work/killed" $long 2>"$work/killed.stderr" &
+pid=$!
+until_seen '^\[' "$work/killed.stderr"
+"$bench" --out="$work/second" $tiny --filter=cpu_sort 2>"$work/second.stderr" &
+second=$!
+"$bench" --out="$work/third" $tiny --filter=cpu_sort 2>"$work/third.stderr" &
+third=$!
+until_seen "waiting up to 10 min.*pid $pid since" "$work/third.stderr"
+kill -TERM $third
+wait $third
+[ $? -eq 143 ] && [ ! -e "$work/third" ]
+ok $? 'one that waits and is told to stop leaves nothing'
+until_seen "waiting up to 10 min.*pid $pid since" "$work/second.stderr"
+kill -KILL $pid
+wait $second
+[ $? -eq 0 ] && [ -e "$work/second/bench.json" ]
+ok $? 'one that waits goes on when the other has died'
+
+# On a terminal: TERM OPTION...
+terminal() {
+    TERM=$1
+    export TERM
+    shift
+    "$python" -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]))' "$bench" $tiny --filter=cpu_sort "$@" \
+        </dev/null >"$work/terminal" 2>&1
+}
+terminal dumb --out="$work/dumb"
+! grep -q "$(printf '\033')" "$work/terminal" && grep -q 'wrote ' "$work/terminal"
+ok $? 'a terminal without escapes gets none'
+terminal xterm --out="$work/xterm"
+grep -q "$(printf '\033')\\[K\\[0/1\\] 0 s: zipf: generating" "$work/terminal"
+ok $? 'any other rewrites its line, which promises nothing before the first sample'
 
 if [ "$BUILD" = build ]; then
-    make B=build/planted EXTRA_KERNELS=tests/planted/planted_wrong.c build/planted/bench \
+    make B=build/planted EXTRA_KERNELS=tests/planted/planted_wrong.c build/planted/host/bench \
         >"$work/make.log" 2>&1
-    build/planted/bench --out="$work/wrong" $tiny --filter='planted|cpu_sort' 2>"$work/stderr"
+    build/planted/host/bench --out="$work/wrong" $tiny --filter='planted|cpu_sort' 2>"$work/stderr"
     [ $? -eq 2 ] && grep -q 'planted_wrong: WRONG RESULT: table 0 row' "$work/stderr" &&
         ! grep -q 'kernel=planted_wrong' "$work/wrong/bench.json" &&
         grep -q 'kernel=cpu_sort' "$work/wrong/bench.json" &&

@@ -76,15 +76,33 @@ npy() {
 # --- the program and its flags
 good "help" "^  step " "$E" --help
 for c in list gen stats step; do good "$c --help" "^usage: embfuse $c" "$E" $c --help; done
-bad "no command" 1 "unknown command ''; known: list, gen, stats, step" "$E"
+for c in list gen stats step; do
+    good "help $c" "^usage: embfuse $c" "$E" help $c
+    good "$c -h" "^usage: embfuse $c" "$E" $c -h
+done
+good "embfuse help" "^  step " "$E" help
+good "embfuse -h" "^  step " "$E" -h
+good "--version" "^embfuse [0-9.]*, commit .*, with" "$E" --version
+bad "help of no command" 1 "unknown command 'x'" "$E" help x
+bad "help of two commands" 1 "unexpected argument 'gen'" "$E" help list gen
+bad "no command" 1 "no command; known: list, gen, stats, step" "$E"
 bad "unknown command" 1 "unknown command 'lst'" "$E" lst
 bad "unknown flag" 1 "unknown flag '--jsn'" "$E" list --jsn
+bad "unknown short flag" 1 "unknown flag '-j'" "$E" list -j
+bad "value of a flag that takes none" 1 "\-\-json takes no value" "$E" list --json=1
+bad "flag given twice" 1 "\-\-out is given twice" "$E" gen --out "$W/out" --out="$W/out2"
 bad "flag without its value" 1 "\-\-out lacks its value" "$E" gen datasets/zipf.spec --out
 bad "unexpected argument" 1 "unexpected argument 'b'" "$E" stats a b
 if [ -c /dev/full ]; then
     bad "full standard output" 1 "cannot write to standard output" \
         sh -c '"$0" list >/dev/full' "$E"
 fi
+
+if "$PYTHON" cli/manpage.py "$E" >"$W/embfuse.1" 2>"$W/stderr"; then
+    cmp "$W/embfuse.1" man/embfuse.1 >"$W/stderr" 2>&1
+fi
+[ $? -eq 0 ] && why= || why="renew it: $PYTHON cli/manpage.py $E >man/embfuse.1"
+result "man/embfuse.1 says what --help does" "$why"
 
 # --- list
 good "list" "^cpu_fused " "$E" list
@@ -100,7 +118,7 @@ pooled="workload w; rows 20; dim 4; batch 8; length uniform 1 4; alpha 1; rule a
 good "gen" "w, batch 0: [0-9]* ids in 1 x 8 bags" "$E" gen --spec-text "$pooled" --out "$W/b" \
     --initial-tables
 there "gen's files" "$W/b.batch" "$W/b.ids.npy" "$W/b.offsets.npy" "$W/b.grad.npy" \
-    "$W/b.weight.npy" "$W/b.state.0.npy"
+    "$W/b.weight.npy" "$W/b.state.0.npy" "$W/b.tables"
 good "gen --workload" "mixed, batch 2" "$E" gen datasets/smoke.spec --workload mixed \
     --batch-number 2 --mode real --initial-tables --out "$W/m"
 there "gen's files of several tables" "$W/m.weight.0.npy" "$W/m.weight.2.npy" \
@@ -118,6 +136,18 @@ bad "gen: --mode" 1 "exact or real" "$E" gen --spec-text "$pooled" --mode rough 
 bad "gen: --batch-number" 1 "from 0 to 7, not '8'" "$E" gen --spec-text "$pooled" \
     --batch-number 8 --out "$W/out"
 bad "gen: --out in no folder" 1 "cannot write" "$E" gen --spec-text "$pooled" --out "$W/no/out"
+bad "gen: --out is a folder" 1 "names a folder; add .* $W/NAME" "$E" gen --spec-text "$pooled" \
+    --out "$W/"
+bad "gen: --out is .." 1 "names a folder" "$E" gen --spec-text "$pooled" --out "$W/.."
+mkfifo "$W/pipe.spec"
+bad "gen: a pipe" 1 "pipe.spec: a pipe, not a regular file" timeout 20 "$E" gen "$W/pipe.spec" \
+    --out "$W/out"
+bad "gen: no lookups" 1 "no lookups, so there is nothing to measure" "$E" gen --spec-text \
+    "workload w; batch 2; length negbin 1e-6 1e4" --out "$W/out"
+bad "a name with control characters" 1 'a\\x1b\[31m\\x0ab' "$E" gen "$(printf 'a\033[31m\nb')" \
+    --out "$W/out"
+good "a result's name with control characters" '/e\\x1b.batch: w' "$E" gen --spec-text "$pooled" \
+    --out "$W/$(printf 'e\033')"
 bad "gen: too large" 1 "needs .* GiB" "$E" gen --spec-text \
     "workload w; batch 1e9; length fixed 1e4" --out "$W/out"
 bad "gen: too large tables" 1 "needs .* GiB" "$E" gen --spec-text \
@@ -133,6 +163,16 @@ good "stats of a trace" "  distinct rows  *4 " "$E" stats "$W/t.txt" --bags 2
 good "stats: the hottest row" "  hottest row  *2  *33.33 % of the lookups" \
     "$E" stats "$W/t.txt" --bags 2
 good "stats of ids.npy" "  distinct rows " "$E" stats "$W/b.ids.npy"
+cp "$W/b.ids.npy" "$W/alone.npy"
+ids=$(LC_ALL=C sed -n "1s/.*'shape': (\([0-9]*\),).*/\1/p" "$W/alone.npy")
+good "stats of X.npy: one id a bag" "  bags  *$ids$" "$E" stats "$W/alone.npy"
+cp "$W/b.ids.npy" "$W/alone.ids.npy"
+bad "stats of ids without offsets" 1 "bag b is ids\[offsets\[b\]\]" "$E" stats "$W/alone.ids.npy"
+ln -s /dev/zero "$W/endless.txt"
+bad "stats: an endless trace" 1 "a device, not a regular file" timeout 20 "$E" stats \
+    "$W/endless.txt"
+printf '1\n' >"$W/$(printf 'c\033').txt"
+good "a trace's name with control characters" '^c?$' "$E" stats "$W/$(printf 'c\033').txt"
 good "stats of traces as features" "^t+t$" "$E" stats "$W/t.txt,$W/t.txt"
 bad "stats: no file" 1 "give a spec file or a trace" "$E" stats
 bad "stats: no such trace" 1 "nowhere.txt" "$E" stats "$W/nowhere.txt"
@@ -151,16 +191,49 @@ fi
 
 # --- step
 fine="checked: exact, worst"
-good "step --batch" "^cpu_fused, adagrad: 1 step, .*$fine" \
+good "step --batch" "^cpu_fused, adagrad: 1 step from number 1, .*$fine" \
     "$E" step --kernel cpu_fused --batch "$W/b" --out "$W/r"
-there "step's files" "$W/r.weight.npy" "$W/r.state.0.npy"
-good "step --tables" "3 steps" "$E" step --kernel cpu_sort --batch "$W/b" --tables "$W/r" \
-    --first-step 2 --steps 3 --threads 2 --out "$W/r"
+there "step's files" "$W/r.weight.npy" "$W/r.state.0.npy" "$W/r.tables"
+good "step --tables, over the input" "3 steps from number 2" "$E" step --kernel cpu_sort \
+    --batch "$W/b" --tables "$W/r" --steps 3 --threads 2 --out "$W/r"
+good "its record" "^steps 4$" cat "$W/r.tables"
+good "step --first-step" "1 step from number 9" "$E" step --kernel cpu_sort --batch "$W/b" \
+    --tables "$W/r" --first-step=9 --out "$W/r3"
+good "its record" "^steps 9$" cat "$W/r3.tables"
 good "step: several tables, another rule" "cpu_hash, adam: .*checked: bound" \
-    "$E" step --kernel cpu_hash --rule adam --batch "$W/m" --out "$W/r2"
+    "$E" step --kernel cpu_hash --rule adam --zero-states --batch "$W/m" --out "$W/r2"
 there "their files" "$W/r2.weight.0.npy" "$W/r2.state.2.1.npy"
 good "step: dense Adam says so" "idle rows move too" "$E" step --kernel cpu_dense --rule adam \
-    --batch "$W/b" --tables "$W/b" --out "$W/r"
+    --batch "$W/b" --tables "$W/b" --zero-states --out "$W/a"
+adam() { "$E" step --kernel cpu_sort --rule adam --batch "$W/b" --out "$W/out" "$@"; }
+bad "step: states of another rule" 1 "b.tables: the states of table 0 are those of adagrad, not of adam" \
+    adam
+bad "step: a state of another rule" 1 "a.tables: the states of table 0 are those of adam" "$E" step \
+    --kernel cpu_sort --batch "$W/b" --weight "$W/a.weight.npy" --state "$W/a.state.0.npy" \
+    --out "$W/out"
+bad "step: a state of another rule's table" 1 "r2.tables: the states of table 2 are those of adam" \
+    "$E" step --kernel cpu_sort --batch "$W/b" --weight "$W/b.weight.npy" \
+    --state "$W/r2.state.2.0.npy" --out "$W/out"
+bad "step: --zero-states and --state" 1 "without --zero-states" adam --weight "$W/a.weight.npy" \
+    --state "$W/a.state.0.npy,$W/a.state.1.npy" --zero-states
+good "step: a rule without states takes any" "sgd: 1 step" "$E" step --kernel cpu_sort --rule sgd \
+    --batch "$W/b" --tables "$W/a" --out "$W/a2"
+good "step: states that are named go on" "adam: 1 step from number 2" "$E" step --kernel cpu_sort \
+    --rule adam --batch "$W/b" --weight "$W/a.weight.npy" \
+    --state "$W/a.state.0.npy,$W/a.state.1.npy" --out "$W/a3"
+good "step: weights alone begin anew" "adam: 1 step from number 1" "$E" step --kernel cpu_sort \
+    --rule adam --batch "$W/b" --weight "$W/a.weight.npy" --out "$W/a3"
+recorded() { # LINES PATTERN
+    printf "$1" >"$W/a.tables"
+    bad "record: $2" 1 "a.tables.*$2" adam --tables "$W/a"
+}
+recorded "table rows 20 dim 4 rule adam\n" "steps N and at least one table"
+recorded "steps 1\n" "steps N and at least one table"
+recorded "steps 1\nsteps 2\n" "steps was given in line 1 already"
+recorded "steps -1\n" "steps is a whole number from 0"
+recorded "steps 1\nfeature table 0\n" ":2: 'feature' begins no line; known: steps, table"
+recorded "steps 1\ntable rows 2 dim 4 rule adam\ntable rows 2 dim 4 rule adam\n" \
+    "2 tables; 1 are wanted"
 good "step --no-check" "not checked" "$E" step --kernel cpu_sort --batch "$W/b" --no-check \
     --out "$W/r"
 
@@ -170,9 +243,15 @@ npy "$W/ids.npy" '<i8' '(6,)' 1 2 6 1 3 6
 npy "$W/offsets.npy" '<i8' '(3,)' 0 3 6
 npy "$W/grad.npy" '<f4' '(2, 1)' $one $two
 npy "$W/weight.npy" '<f4' '(7, 1)' 0 0 0 0 0 0 0
-step() { # FLAG VALUE...: the example with flags in addition or, as the last one counts, instead
-    "$E" step --kernel cpu_fused --rule sgd --lr 1 --ids "$W/ids.npy" --offsets "$W/offsets.npy" \
-        --grad "$W/grad.npy" --weight "$W/weight.npy" --out "$W/out" "$@"
+step() { # FLAG VALUE...: the example, with these flags beside or instead of its own
+    for pair in "kernel cpu_fused" "rule sgd" "lr 1" "ids $W/ids.npy" "offsets $W/offsets.npy" \
+        "grad $W/grad.npy" "weight $W/weight.npy" "out $W/out"; do
+        case " $* " in
+        *" --${pair%% *} "*) ;;
+        *) set -- "$@" "--${pair%% *}" "${pair#* }" ;;
+        esac
+    done
+    "$E" step "$@"
 }
 good "step: two samples" "6 lookups, 4 distinct rows" step --out "$W/two"
 npy "$W/want.npy" '<f4' '(7, 1)' 0 $minus3 $minus1 $minus2 0 0 $minus3
@@ -186,6 +265,17 @@ bad "step: unknown rule" 1 "unknown rule 'x'; known rules: sgd" step --rule x
 bad "step: unknown rule of a batch" 1 "unknown rule" "$E" step --kernel cpu_sort --batch "$W/b" \
     --rule x --out "$W/out"
 bad "step: nothing given" 1 "give --batch" "$E" step --kernel cpu_sort --out "$W/out"
+bad "step: --out is a folder" 1 "\-\-out $W/: names a folder" step --out "$W/"
+npy "$W/empty_ids.npy" '<i8' '(0,)'
+npy "$W/empty_offsets.npy" '<i8' '(3,)' 0 0 0
+npy "$W/empty_grad.npy" '<f4' '(0, 1)'
+good "step: a batch without lookups" "0 lookups, 0 distinct rows" step --ids "$W/empty_ids.npy" \
+    --offsets "$W/empty_offsets.npy" --out "$W/none"
+good "step: sequences without lookups" "0 lookups, 0 distinct rows" step --pooling none \
+    --ids "$W/empty_ids.npy" --offsets "$W/empty_offsets.npy" --grad "$W/empty_grad.npy" \
+    --rule adam --out "$W/none"
+good "they change nothing" "^same$" sh -c 'cmp "$0/none.weight.npy" "$0/weight.npy" && echo same' \
+    "$W"
 bad "step: --batch beside --ids" 1 "excludes" step --batch "$W/b"
 bad "step: no rule" 1 "\-\-rule is missing" "$E" step --kernel cpu_fused --ids "$W/ids.npy" \
     --offsets "$W/offsets.npy" --grad "$W/grad.npy" --weight "$W/weight.npy" --out "$W/out"
@@ -193,6 +283,9 @@ bad "step: no weight" 1 "\-\-weight is missing" "$E" step --kernel cpu_fused --r
     "$W/ids.npy" --offsets "$W/offsets.npy" --grad "$W/grad.npy" --out "$W/out"
 bad "step: --lr" 1 "\-\-lr: lr is a number, not 'fast'" step --lr fast
 bad "step: --beta1" 1 "from 0 to below 1, not '1'" step --beta1 1
+bad "step: a hyper-parameter that the rule has not" 1 "\-\-momentum: the rule sgd has none" \
+    step --momentum 0.9
+good "step: one that it has" "momentum: 1 step" step --rule momentum --momentum 0.9 --out "$W/two"
 bad "step: --steps" 1 "\-\-steps is a whole number" step --steps 0
 bad "step: --first-step" 1 "\-\-first-step" step --first-step 0
 bad "step: --threads" 1 "\-\-threads" step --threads 0
@@ -245,11 +338,23 @@ bad "row state: shape" 1 "wanted \[7\]: \[rows\]" \
     step --rule rowwise_adagrad --row-state "$W/weight.npy"
 bad "row state: not of this rule" 1 "sgd has no such state" step --row-state "$W/weight.npy"
 npy "$W/x.npy" '<f4' '(2, 1)' $huge $huge
-bad "a sum that overflows is wrong" 2 "wrong result at step 1: table 0 row 1 .*got -inf" \
+bad "a sum that overflows is no kernel's fault" 1 "step 1: table 0 row 1.* no finite value" \
     step --grad "$W/x.npy"
 mkdir "$W/out.state.0.npy"
 bad "a name that is taken" 1 "out.state.0.npy: cannot write" step --rule adagrad
 rmdir "$W/out.state.0.npy"
+cp "$W/weight.npy" "$W/in.weight.npy" && mkdir "$W/in.state.0.npy"
+bad "a name that is taken, over the input" 1 "in.state.0.npy: cannot write" step --rule adagrad \
+    --weight "$W/in.weight.npy" --out "$W/in"
+good "the input is there" "^same$" sh -c 'cmp "$0/in.weight.npy" "$0/weight.npy" && echo same' "$W"
+rmdir "$W/in.state.0.npy"
+bad "a limit of the files' size" 1 "out.weight.npy.part: cannot write: File too large" sh -c \
+    'ulimit -f 1; exec "$0" gen --spec-text "workload w; rows 5000; dim 4; batch 4; length fixed 1" \
+    --initial-tables --out "$1"' "$E" "$W/out"
+mkfifo "$W/pipe.npy"
+bad "step: a pipe" 1 "pipe.npy: a pipe, not a regular file" timeout 20 "$E" step --kernel cpu_sort \
+    --rule sgd --ids "$W/pipe.npy" --offsets "$W/offsets.npy" --grad "$W/grad.npy" \
+    --weight "$W/weight.npy" --out "$W/out"
 
 # --- descriptions
 described() { # LINES PATTERN
@@ -258,15 +363,23 @@ described() { # LINES PATTERN
 }
 described "" "at least one table and one feature"
 described "table rows 20 dim 4 rule sgd\n" "at least one table and one feature"
+described "bags 8\n\nbags 8\n" "b.batch:3: bags was given in line 1 already"
+described "weighted 0\nweighted 0\n" "weighted was given in line 1 already"
+described "table rows 20 rows 20 dim 4 rule sgd\n" "rows twice; write: table rows"
+described "table rows 20 dim 4 rule sgd lr 1 lr 2\n" "lr twice; write: table rows"
+described "table rows 20 dim 4 rule sgd\nfeature table 0 table 0\n" "table twice; write: feature"
+described "$(yes 'table rows 20 dim 4 rule sgd\n' | head -n 1025 | tr -d '\n')" \
+    "b.batch:1025: more than 1024 tables"
 described "tabel rows 20\n" "b.batch:1: 'tabel' begins no line"
-described "bags 8 8\n" "write: bags B"
+described "bags 8 8\n" "write: bags N"
 described "bags 0\n" "from 1 to"
 described "bags 9\ntable rows 20 dim 4 rule sgd\nfeature table 0\n" \
     "9 offsets; 1 features of 9 bags have 10"
 described "table rows 20 dim 4\n" "lacks something; write: table rows"
 described "table rows 20 dim 4 rule x\n" "rule is one of"
-described "table rows 20 dim 4 rule sgd colour 3\n" "'colour' in a table line"
+described "table rows 20 dim 4 rule sgd colour 3\n" "'colour' in this line; write: table"
 described "table rows 20 dim 4 rule sgd lr\n" "lr has no value"
+described "table rows 20 dim 4 rule sgd momentum 0.9\n" "the rule sgd has no momentum"
 described "table rows 20 dim 4 rule sgd eps -1\n" "eps is a number from 0"
 described "table rows 20 dim 4 rule sgd\nfeature table 1\n" "table '1': there are 1 above"
 described "table rows 20 dim 4 rule sgd\nfeature pooling sum\n" "lacks its table"
@@ -282,6 +395,44 @@ bad "several tables and --weight" 1 "is for one table, this batch has 3" "$E" st
 rm "$W/m.weight.1.npy"
 bad "tables without a weight" 1 "m.weight.1.npy: cannot open" "$E" step --kernel cpu_sort \
     --batch "$W/m" --out "$W/out"
+
+rm "$W/b.batch" && mkfifo "$W/b.batch"
+bad "description: a pipe" 1 "b.batch: a pipe, not a regular file" timeout 20 "$E" step --kernel \
+    cpu_sort --batch "$W/b" --out "$W/out"
+rm "$W/b.batch" && ln -s /dev/zero "$W/b.batch"
+bad "description: endless" 1 "b.batch: a device, not a regular file" timeout 20 "$E" step --kernel \
+    cpu_sort --batch "$W/b" --out "$W/out"
+
+# --- a program that is stopped while it writes
+for s in TERM HUP; do
+    "$E" gen --spec-text "workload w; rows 1e6; dim 128; batch 4; length fixed 1" --initial-tables \
+        --out "$W/stopped" >"$W/stdout" 2>"$W/stderr" &
+    pid=$!
+    tries=0 why=
+    until [ -e "$W/stopped.weight.npy.part" ] || [ $tries -eq 600 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+    kill -$s $pid
+    { wait $pid && why="it ended before the signal"; } 2>/dev/null
+    [ -z "$(ls "$W" | grep '^stopped')" ] || why="$why; it left $(echo "$W"/stopped*)"
+    result "stopped by SIG$s it leaves nothing" "$why"
+done
+
+# --- a kernel that is wrong in step 1 alone
+if [ "${BUILD:-build}" = build ]; then
+    make NVCC= B=build/planted EXTRA_KERNELS=tests/planted/planted_first_step.c \
+        build/planted/embfuse >"$W/make.log" 2>&1 || cp "$W/make.log" "$W/stderr"
+    planted() {
+        build/planted/embfuse step --kernel planted_first_step --batch "$W/q" --out "$W/out" "$@"
+    }
+    "$E" gen --spec-text "$pooled" --initial-tables --out "$W/q" >/dev/null
+    bad "a step that is wrong before the last one" 2 "wrong result at step 1: table 0 row" planted \
+        --steps 3
+    good "it is right from step 2 on" "2 steps from number 2" planted --steps 2 --first-step 2
+else
+    result "a step that is wrong before the last one # SKIP built once, in the plain build"
+fi
 
 left=$(find "$W" -name '*.part*')
 result "nothing half-written is left" "$left"

@@ -40,10 +40,11 @@ with open({log!r}, "a") as file:
 ms = 1.0 if CC == "gcc" else 2.0
 wrong = CC == "clang" and {wrong!r}
 row = lambda k: dict(name=f"w/sgd/{k}/cold/manual_time", run_type="iteration", real_time=ms,
-    time_unit="ms", lookups=1000, ns_per_lookup=1e3 * ms,
+    time_unit="ms", lookups=1000, ns_per_lookup=1e3 * ms, disturbed=int(CC == "clang"),
     label=f"workload=w rule=sgd kernel={k} mode=cold place=host operation=lazy check=exact "
           "fingerprint=aa placement=same")
-context = dict(emb_schema="1", emb_cpu="A CPU", emb_compiler=CC + " 1.0", emb_flags="-O3 -Ibuild/" + CC,
+context = dict(emb_schema="1", num_cpus=2, emb_load_worst="3" if CC == "icx" else "0.5",
+    emb_disturbed_samples="1", emb_cpu="A CPU", emb_compiler=CC + " 1.0", emb_flags="-O3 -Ibuild/" + CC,
     emb_kernel_os="Linux", emb_kernel_cpu_a="cpu | host | deterministic | first | An idea.",
     emb_kernel_cpu_b="cpu | host | none | second | Another.")
 if wrong:
@@ -166,6 +167,9 @@ def test_compilers_take_turns_and_all_samples_are_kept(folder):
     assert "| w | cpu_a | 1000 | 0.0 | 2000 | 0.0 | 2.00 | 2000 | 0.0 | 2.00 |" in done.stdout, done.stdout
     assert "clang/gcc, geometric mean of the workloads: cpu_a 2.00, cpu_b 2.00; all 2.00" in done.stdout
     equal(done.stdout.strip().splitlines()[-1], "- same bits: 16 results")  # 2 kernels, 2 rules, 4 batches
+    equal(done.stdout.splitlines()[:2],
+          ["**10 of 30 samples disturbed, load 3.0 on 2 CPUs: do not quote**", ""])
+    equal(result.context["emb_disturbed_samples"], "15")  # every round of every compiler
     assert not os.path.exists(os.path.join(out, "work")), "files of the run are left behind"
     table = subprocess.run([sys.executable, os.path.join(REPORTS, "table.py"),
                             os.path.join(out, "bench.json")], text=True, capture_output=True, check=False)

@@ -20,7 +20,6 @@ PORTABLE = os.environ.get("NATIVE") == "0"
 AVX2 = {"avx2", "bmi1", "bmi2", "fma", "popcnt"}
 LEVELS = {"avx512": AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}, "avx2": AVX2,
           "plain": set()}
-RULES = ("sgd", "momentum", "adagrad", "rowwise_adagrad", "adam")
 # Every width that kernels treat apart; in the last table runs are so long that threads share them.
 TABLES = "".join(f"table rows {rows} dim {dim} length {length}; " for rows, dim, length in (
     (9, 1, "fixed 3"), (700, 17, "negbin 5 1"), (500, 32, "uniform 0 9"), (300, 64, "negbin 5 1"),
@@ -120,7 +119,7 @@ def test_levels_give_the_same_bits(folder):
         raise tap.Skip("no levels in this build")
     kernels = [k for k in listed("")["kernels"] if k["place"] == "host"]
     compared, batch = set(), os.path.join(folder, "b")
-    for rule in RULES:
+    for rule in (r["name"] for r in listed("")["rules"]):
         for name, how in WORKLOADS.items():
             for mode in ("exact", "real"):
                 spec = f"workload {name}; batch 256; ids zipf; alpha 1; rule {rule}; {how}{TABLES}"

@@ -13,7 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(HERE, "golden"))
 import make_results
 import tap
-from test_sweep import equal, need_gnuplot, one_line_error, run
+from test_sweep import equal, need_gnuplot, one_line_error, results, run
 
 KERNELS = ("--kernel=cpu_fused", "--below=cpu_sort")
 FAMILIES = {"cpu_fused": "cpu", "cpu_sort": "cpu", "without_a": "ladder", "without_b": "ladder"}
@@ -56,7 +56,8 @@ def test_the_ratios(folder):
         "| cpu_fused, ns per lookup | 10.0 | 4.00 |",
         "| label of without_a | 1.25x | 0.75x |",
         "| label of without_b | 0.98x ? | 1.25x |",
-        "| neither fused nor grouped in two levels: label of cpu_sort | 2.00x | 1.50x |"])
+        "| cpu_sort: neither fused nor in two levels | 2.00x | 1.50x |"])
+    assert "quote" not in done.stdout and "‡" not in done.stdout, done.stdout
     assert "no time" not in done.stdout and "not run" not in done.stdout, done.stdout
 
 
@@ -65,13 +66,37 @@ def test_the_figure_has_both_sides_of_1(folder):
     equal(run("ladder.py", made_up(folder, TIMES), folder, *KERNELS).returncode, 0)
     with open(os.path.join(folder, "ladder.svg"), encoding="utf-8") as file:
         svg = file.read()
-    for text in ("0.8x", "1x", "2x", "label of without_a", "label of cpu_sort", "zipf/alpha:1"):
+    for text in ("0.8x", "1x", "2x", "label of without_a", "cpu_sort: neither fused nor in two levels",
+                 "zipf/alpha:1"):
         assert f">{text}<" in svg.replace("\n", ""), text
     assert os.path.getsize(os.path.join(folder, "ladder.png")) > 1000
     with open(os.path.join(folder, "ladder.tsv"), encoding="utf-8") as file:
         medians = [[float(row.split("\t")[2]) for row in block.splitlines()[1:]]
                    for block in file.read().split("\n\n\n")]
     equal(medians, [[1.25, 0.75], [0.98, 1.25], [2.0, 1.5]])
+
+
+def test_what_is_not_to_be_quoted_is_said_above(folder):
+    need_gnuplot()
+    path = made_up(folder, TIMES, emb_disturbed_samples="20")
+    line = "20 of 40 samples disturbed: do not quote"
+    assert f"ladder.md\n\n**{line}**\n\n|  | zipf" in run("ladder.py", path, folder, *KERNELS).stdout
+    for name in ("ladder.svg", "ladder.md"):
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            assert line in file.read(), name
+
+
+def test_more_than_the_roof_is_marked(folder):
+    need_gnuplot()
+    path = made_up(folder, TIMES)
+    with open(path, encoding="utf-8") as file:
+        data = json.load(file)
+    for r in data["benchmarks"]:
+        r["share_roof"] = 1.1 if "workload=cached " in r["label"] else 0.9
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(data, file)
+    out = run("ladder.py", path, folder, *KERNELS).stdout
+    assert "| cpu_fused, ns per lookup | 10.0 | 4.00‡ |" in out and results.OVER_NOTE in out, out
 
 
 def test_a_missing_kernel_is_named(folder):

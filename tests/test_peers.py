@@ -214,6 +214,55 @@ def test_ratios_times_are_those_of_the_samples(folder):
         assert all(abs(a / b - 1) < 0.006 for a, b in zip(got, want)), (got, want)
 
 
+def test_ratios_begin_with_what_is_not_to_be_quoted(folder):
+    with open(with_fbgemm(folder), encoding="utf-8") as file:
+        data = json.load(file)
+    data["context"]["emb_load_worst"] = "2.5"
+    path = script(folder, "busy.json", json.dumps(data))
+    line = "load 4.5 on 2 CPUs: do not quote"
+    equal(run("ratios.py", path).stdout.splitlines()[0], line)
+    equal(run("ratios.py", path, "--markdown").stdout.splitlines()[:2], [f"**{line}**", ""])
+
+
+def test_kernels_of_any_folder_are_no_peers(folder):
+    with open(with_fbgemm(folder), encoding="utf-8") as file:
+        text = file.read().replace('"cpu | host', '"mine | host').replace('"fused | device', '"naive | device')
+    out = run("ratios.py", script(folder, "mine.json", text)).stdout
+    equal(out.splitlines()[0].split(), ["rule", "workload", "cpu_fused", "fbgemm"])
+
+
+RULES = """#!/bin/sh
+[ "$1 $2" = "list --json" ] || exit 1
+echo '{"rules": [{"name": "newest", "elem_states": 2, "row_states": 1}]}'
+"""
+
+
+def test_a_rule_is_known_to_the_peers_as_soon_as_it_is_built(folder):
+    import systems
+    import torch_batch
+    torch_batch.learn_rules(script(folder, "embfuse", RULES))
+    nothing, tables = memoryview(b""), type("Tables", (), {"tolist": lambda _: [0, 0, 0]})()
+    batch = type("Batch", (), {"dims": [4], "ids": nothing, "offsets": nothing, "grad_floats": 0,
+                               "weighted": False, "rows": [tables]})
+    equal(torch_batch.Batch.compulsory_bytes(batch, "newest"), 3 * 8 * (4 * 3 + 1))
+    for make in (lambda: systems.Peer(None, "torch_sparse", "newest", [], []),
+                 lambda: systems.Fbgemm(None, "newest", None, [], [])):
+        try:
+            make()
+        except results.ResultError as e:
+            assert "no such optimizer" in str(e), e
+        else:
+            raise AssertionError("a peer that has no formula for it")
+    try:
+        torch_batch.learn_rules(os.path.join(folder, "none"))
+    except results.ResultError as e:
+        assert "none list --json" in str(e), e
+    built()
+    torch_batch.learn_rules(os.path.join(ROOT, EMBFUSE))
+    known = torch_batch.STATES.keys() - {"newest"}
+    assert torch_batch.HYPER.keys() <= known and len(known) > 4, known
+
+
 def test_ratios_fill_a_section_of_a_page(folder):
     path = with_fbgemm(folder)
     page = script(folder, "page.md", "a\n<!-- table peers -->\noutdated\n<!-- end peers -->\nb\n")

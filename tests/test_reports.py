@@ -19,7 +19,9 @@ sys.path[:0] = [REPORTS, os.path.join(HERE, "golden")]
 import compare
 import export
 import make_results
+import ranks
 import results
+import style
 import tap
 
 FIRST = "zipf/alpha:0.6 rowwise_adagrad cpu_fused cold"
@@ -29,8 +31,7 @@ HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
 def run(tool, *args, env=None):
     return subprocess.run([sys.executable, os.path.join(REPORTS, tool), *args], text=True,
                           capture_output=True, check=False, encoding="utf-8", errors="replace",
-                          env=dict(os.environ, PYTHONIOENCODING="utf-8",
-                                   PYTHONDONTWRITEBYTECODE="1", **(env or {})))
+                          env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | (env or {}))
 
 
 def golden():
@@ -107,8 +108,8 @@ def test_stages_are_those_of_the_median_repetition(folder):
         r["index_ms"], r["update_ms"] = index, 2.5
     run("export.py", save(data, folder, "s.json"), folder)
     text = contents(folder, ".tsv")["stages-rowwise_adagrad-cold.tsv"].decode()
-    line = next(x.split("\t") for x in text.splitlines() if "sort, fused" in x)
-    equal(line[2:], ["0", "0.5", "0.5", "0.5", "3", "3", "3", '"3.00"'])
+    line = next(x.split("\t") for x in text.splitlines() if "cpu_fused" in x)
+    equal(line[2:], ["0", "0.5", "0.5", "0.5", "3", "3", "3", '"3.00"', "0"])
 
 
 def test_one_thread_is_singular(folder):
@@ -145,11 +146,56 @@ def test_unavailable_and_broken_counters_show_as_dashes(folder):
     equal(row[8], "-")
 
 
-def test_table_fits_and_marks_one_best_per_workload(folder):
+def timed(folder, **times):
+    """The golden result with these ns per lookup of kernels on the first workload, cold."""
+    data = golden()
+    for kernel, own in times.items():
+        rows = rows_of(data, f"kernel={kernel}", "mode=cold", "workload=zipf/alpha:0.6")
+        for r, ns in zip(rows, own):
+            r.update(ns_per_lookup=ns, real_time=ns * r["lookups"] / 1e6, lookups_per_s=1e9 / ns,
+                     traffic_gbs=50 / ns)
+        data["benchmarks"] = [r for r in data["benchmarks"] if r not in rows[len(own):]]
+    return save(data, folder, "timed.json")
+
+
+def test_the_star_goes_to_all_that_cannot_be_told_from_the_fastest(folder):
+    stars = lambda path: [x.split()[0] for x in run("table.py", path).stdout.partition("1.05")[0].splitlines()
+                          if " *" in x and x.startswith("  cpu_")]
+    five = timed(folder, cpu_fused=(10, 11, 12, 13, 14), cpu_sort=(11, 12, 13, 14, 15),
+                 cpu_hash=(13.5, 16, 17, 18, 19))  # p of 11 to 15 is 0.42, of 13.5 to 19 it is 4/252
+    equal(stars(five), ["cpu_fused", "cpu_sort"])
+    overview = next(x for x in run("table.py", five, "--overview").stdout.splitlines() if "alpha:0.6" in x)
+    equal(overview.count("**"), 4)
+    # Three samples never reach the level: then those have it that overlap.
+    equal(stars(timed(folder, cpu_fused=(10, 11, 12), cpu_sort=(11, 12, 13), cpu_hash=(13, 14, 15))),
+          ["cpu_fused", "cpu_sort"])
+    equal(stars(timed(folder, cpu_fused=(10,), cpu_sort=(10.1,))), ["cpu_fused"])
+
+
+def test_columns_agree_for_an_even_number_of_samples(folder):
+    path = timed(folder, cpu_fused=(10, 20, 40, 50))
+    row = next(x.split() for x in run("table.py", path).stdout.splitlines() if x.startswith("  cpu_fused"))
+    equal(row[1:5], ["*30.0", "41.7", "33.3", "1.67"])  # 1e3 / 30, 50 / 30: not the medians of the rates
+    run("export.py", path, folder)
+    made = contents(folder, ".tsv")
+    first = lambda name: next(b for b in made[f"{name}-rowwise_adagrad-cold.tsv"].decode().split("\n\n\n")
+                              if b.startswith('"cpu_fused"')).splitlines()[1].split("\t")
+    equal(first("time")[2], "30")
+    equal(first("throughput")[2], "1.66667")
+    assert '\t30\t"30.0"\t0\n' in made["stages-rowwise_adagrad-cold.tsv"].decode()
+
+
+def test_the_overview_has_the_spreads(folder):
+    path = timed(folder, cpu_fused=(10, 20, 30, 40, 50), cpu_hash=(100,), cpu_sort=(99, 99.5, 100, 100.5, 101))
+    out = run("table.py", path, "--overview").stdout
+    row = next(x.strip("| ").split(" | ") for x in out.splitlines() if "alpha:0.6" in x)
+    assert "**30.0 ±33 %**" in row and "100" in row and "100 ±0.5 %" in row, row
+    assert "median ± half the quartile range" in out
+
+
+def test_table_fits(folder):
     out = run("table.py", GOLDEN).stdout
     assert max(map(len, out.splitlines())) <= 120
-    equal(sum(line.split()[1].startswith("*") for line in out.splitlines()
-              if line.startswith("  cpu_")), 3)
     for text in ("hottest row 6.1 %", "12.5 GB/s copy", "same 18, split 12",
                  "not run: cuda_fused on all workloads: no CUDA device"):
         assert text in out, text
@@ -165,7 +211,6 @@ def test_dense_operation_gets_daggers_and_is_never_best(folder):
     equal(len(rows), 18)
     assert all(r[-1].endswith("x†") for r in rows)
     assert all(not r[1].startswith("*") for r in rows if r[0] == "cpu_dense†")
-    equal(sum(r[1].startswith("*") for r in rows), 3)
     assert results.DENSE_NOTE in out
 
 
@@ -257,11 +302,13 @@ def test_plots_are_made_and_reproducible(folder):
         raise tap.Skip("no gnuplot")
     made = drawn_twice("plots.py", folder, ".svg")
     equal(sorted(made), [f"{n}-rowwise_adagrad-cold.svg"
-                         for n in ("alpha-zipf", "memory", "roofline", "stages", "throughput")])
+                         for n in ("alpha-zipf", "memory", "roofline", "stages", "throughput", "time")])
     for name, svg in made.items():
-        for label in (b"sort, fused", b"row owner", b"Synthetic CPU", b"cold"):
+        for label in (b"cpu_fused", b"cpu_owner", b"Synthetic CPU", b"cold"):
             assert label in svg, (name, label)
-    equal(len(contents(os.path.join(folder, "one"), ".png")), 5)
+        assert b"do not quote" not in svg
+    assert b">ns per lookup (median" in made["time-rowwise_adagrad-cold.svg"].replace(b"\n", b"")
+    equal(len(contents(os.path.join(folder, "one"), ".png")), 6)
 
 
 ROOF_KEYS = ("gather_gbs", "line_mib", "gather_mib", "roof_ms", "share_roof")
@@ -285,9 +332,9 @@ def test_roofline_by_hand(folder):
     equal(read("rowwise_adagrad-cold-lines")[1:], [["0", '"roof: random rows"', "1", "1", '"1.00"'],
                                                    ["1", '"roof: gather"', "4", "0", '"4.00"']])
     first, *others = read("rowwise_adagrad-cold")
-    equal(first, ["2.3", '"sort, reduce, update"', "2", "8", "8", "4", '"8.00 · 50 %"'])
-    equal([(x[1], *x[2:]) for x in others], [(f'"{label}"', "0", "8", "8", "4", '"60.0 · 7 % (cut)"')
-                                             for label in ("atomic scatter", "row owner")])
+    equal(first, ["2.3", '"cpu_sort"', "2", "8", "8", "4", '"8.00 · 50 %"', "0"])
+    equal([(x[1], *x[2:]) for x in others], [(f'"{name}"', "0", "8", "8", "4", '"60.0 · 7 %"', "1")
+                                             for name in ("cpu_atomic", "cpu_owner")])
     row = next(x.split() for x in run("table.py", path).stdout.splitlines() if x.startswith("  cpu_sort"))
     equal(row[7], "50.0")
 
@@ -301,11 +348,11 @@ def test_a_step_without_stages_is_one_bar(folder):
     divided, whole = (
         {f.script: f.variables for f in export.figures(results.load(path), folder, "cold")}
         for path in (GOLDEN, save(data, folder, "whole.json")))
-    for name, end in (("stages", ["0"] * 5 + ["2", "2", '"2.00"']),
-                      ("roofline", ["0", "0", "2", "1", '"2.00 · 50 %"'])):
+    for name, end in (("stages", ["0"] * 5 + ["2", "2", '"2.00"', "0"]),
+                      ("roofline", ["0", "0", "2", "1", '"2.00 · 50 %"', "0"])):
         assert "whole step" not in divided[name]["names"] and '"whole step"' in whole[name]["names"]
         text = contents(folder, ".tsv")[f"{name}-rowwise_adagrad-cold.tsv"].decode()
-        rows = [x.split("\t") for x in text.splitlines() if "sort, reduce" in x]
+        rows = [x.split("\t") for x in text.splitlines() if "cpu_sort" in x]
         equal([row[2:] for row in rows], [end] * len(make_results.WORKLOADS))
     if shutil.which("gnuplot"):
         equal(run("plots.py", os.path.join(folder, "whole.json"), folder).returncode, 0)
@@ -341,6 +388,10 @@ def test_kernels_of_a_device_have_no_roof(folder):
     assert b"fused" not in contents(folder, ".tsv")["roofline-rowwise_adagrad-cold.tsv"]
 
 
+def tick_zero(svg):
+    return re.findall(rb"<text>0</text>", svg)
+
+
 def test_plots_of_failures_and_other_operations(folder):
     if not shutil.which("gnuplot"):
         raise tap.Skip("no gnuplot")
@@ -353,7 +404,36 @@ def test_plots_of_failures_and_other_operations(folder):
     equal((done.returncode, done.stderr), (0, ""))
     svg = contents(folder, ".svg")["throughput-adam-cold.svg"].decode()
     assert "FAILED, not drawn: cpu_hash on trace/hashed_bigrams" in svg
-    assert "dense gradient†" in svg and results.DENSE_NOTE in svg
+    assert "cpu_dense†" in svg and results.DENSE_NOTE in svg
+    memory = contents(folder, ".svg")["memory-adam-cold.svg"]
+    equal(len(tick_zero(memory)), 1)
+    assert b"no scratch" not in memory
+
+
+def test_figures_of_bars_that_are_cut_and_of_no_scratch(folder):
+    if not shutil.which("gnuplot"):
+        raise tap.Skip("no gnuplot")
+    slow = timed(folder, cpu_atomic=(9e4,) * 5)
+    for path, breaks in ((GOLDEN, 2), (slow, 3)):  # the dense one on two workloads
+        equal(run("plots.py", path, folder).returncode, 0)
+        svg = contents(folder, ".svg")
+        marks = re.findall(rb"<path stroke='rgb\(255, 255, 255\)'", svg["stages-rowwise_adagrad-cold.svg"])
+        equal(len(marks), breaks)
+        assert not tick_zero(svg["memory-rowwise_adagrad-cold.svg"])
+    if HAS_MATPLOTLIB:
+        equal(run("figures.py", slow, folder).returncode, 0)
+        for name, svg in contents(folder, ".svg").items():
+            if name.startswith("paper"):
+                assert b"cpu_fused" in svg and b"sort, fused" not in svg, name
+
+
+def test_peers_and_rungs_have_colours_that_no_kernel_has(folder):
+    kernels = [results.Kernel("k", family, index=i) for family in ("cpu", "mine", "naive") for i in range(60)]
+    guests = [results.Kernel("g", family, index=i) for family in (*results.PEERS, results.LADDER)
+              for i in range(60)]
+    assert not {style.colour(k) for k in kernels} & {style.colour(g) for g in guests}
+    for i in range(20):
+        equal(len({style.colour(g) for g in guests[i:i + 6]}), 6)
 
 
 def test_the_legend_of_one_workload_is_one_column(folder):
@@ -394,13 +474,13 @@ def test_paper_figures_are_made_and_reproducible(folder):
 
 def test_mann_whitney_against_known_values(folder):
     low, high = [1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0]
-    equal(compare.mann_whitney(low, high), 2 / 252)  # 2 of the C(10,5) orders are as extreme
-    equal(compare.mann_whitney([1.0, 3.0], [2.0, 4.0]), 4 / 6)  # sum 4: sums 3, 4, 6, 7 of 6
-    equal(compare.mann_whitney([1.0, 1.0], [1.0, 1.0]), 1.0)
-    equal(compare.midranks([5.0, 2.0, 5.0, 9.0]), [5, 2, 5, 8])  # twice the ranks 2.5 1 2.5 4
+    equal(ranks.mann_whitney(low, high), 2 / 252)  # 2 of the C(10,5) orders are as extreme
+    equal(ranks.mann_whitney([1.0, 3.0], [2.0, 4.0]), 4 / 6)  # sum 4: sums 3, 4, 6, 7 of 6
+    equal(ranks.mann_whitney([1.0, 1.0], [1.0, 1.0]), 1.0)
+    equal(ranks.midranks([5.0, 2.0, 5.0, 9.0]), [5, 2, 5, 8])  # twice the ranks 2.5 1 2.5 4
     a, b = [float(i) for i in range(30)], [i + 8.5 for i in range(30)]
     # U = sum over i of #(j: j + 8.5 < i) = 21*22/2 = 231; z = (450 - 231 - .5)/sqrt(900*61/12)
-    assert abs(compare.mann_whitney(a, b) - 0.001235) < 2e-6
+    assert abs(ranks.mann_whitney(a, b) - 0.001235) < 2e-6
 
 
 def test_a_close_median_is_the_same_only_without_noise(folder):
@@ -533,6 +613,183 @@ def peer(data):
                "emb_kernel_torch_sparse": "torch | host | none | PyTorch sparse | A peer.",
                "emb_not_run_0": "zipf/alpha:1 | torch_dense | out of memory"}
     return {"context": context, "benchmarks": rows}
+
+
+def disturbed(folder, count=None, name="disturbed.json", **context):
+    """The golden result with so many disturbed samples of its 180, and these words of the machine."""
+    data = golden()
+    for i, r in enumerate(data["benchmarks"]):
+        if count is not None:
+            r["disturbed"] = float(i < count)
+    data["context"] |= context
+    return save(data, folder, name)
+
+
+def test_what_is_not_to_be_quoted(folder):
+    caution = lambda *a, **k: results.load(disturbed(folder, *a, **k)).caution()
+    equal(caution(), "")  # nothing is known
+    equal(caution(18), "")  # 10 %
+    equal(caution(19), "19 of 180 samples disturbed: do not quote")
+    # The load is that of two threads and of others; half a thread is tolerated.
+    equal(caution(0, emb_load_worst="5.2"), "0 of 180 samples disturbed, load 7.2 on 2 CPUs: do not quote")
+    equal(caution(0, emb_load_worst="0.5"), "")
+    equal(caution(0, emb_load_worst="0.51", num_cpus=4), "")
+    equal(caution(100, emb_load_worst="0.31", emb_load_before="9 9 9 1/80 1"),
+          "100 of 180 samples disturbed, load 2.3 on 2 CPUs: do not quote")
+    equal(caution(emb_disturbed_samples="90", emb_load_before="2.00 1.63 1.48 1/84 4363"),
+          "90 of 180 samples disturbed, load 2.0 on 2 CPUs before the run: do not quote")
+    equal(caution(emb_load_before="2.64 1.6 1.4 1/8 4"), "load 2.6 on 2 CPUs before the run: do not quote")
+    equal(caution(0, emb_load_worst="unavailable", num_cpus=None), "")
+    equal(caution(3, emb_disturbed_samples="90"), "")  # of one run of several: the rows tell more
+    equal(caution(0, emb_threads="1 or 2", emb_load_worst="1.5", num_cpus=1),
+          "0 of 180 samples disturbed, load 3.5 on 1 CPU: do not quote")
+
+
+def test_the_load_is_that_of_the_workload_where_it_was_highest(folder):
+    data = golden()
+    data["context"]["emb_load_worst"] = "9"  # the rows tell more
+    for r in data["benchmarks"]:
+        r["load_others"], r["threads"] = 0.2, 2
+    for r in rows_of(data, "workload=zipf/alpha:1.05"):
+        r["threads"], r["load_others"] = 1, 1.2
+    equal(results.load(save(data, folder, "a.json")).caution(), "")
+    for i, r in enumerate(rows_of(data, "workload=zipf/alpha:0.6")):
+        r["load_others"] = 3.0 if i % 3 == 0 else 0  # 1 in the mean
+    equal(results.load(save(data, folder, "a.json")).caution(), "load 3.0 on 2 CPUs: do not quote")
+
+
+LINE = "90 of 180 samples disturbed, load 7.2 on 2 CPUs: do not quote"
+
+
+def test_tables_and_comparisons_begin_with_it(folder):
+    path = disturbed(folder, 90, emb_load_worst="5.2")
+    equal(run("table.py", path).stdout.splitlines()[0], LINE)
+    for form in ("--markdown", "--overview"):
+        equal(run("table.py", path, form).stdout.splitlines()[:2], [f"**{LINE}**", ""])
+        assert "do not quote" not in run("table.py", GOLDEN, form).stdout
+    equal(run("compare.py", GOLDEN, path).stdout.splitlines()[0], f"{path}: {LINE}")
+
+
+def test_every_picture_has_it(folder):
+    path = disturbed(folder, 90, emb_load_worst="5.2")
+    for tool, there in (("plots.py", shutil.which("gnuplot")), ("figures.py", HAS_MATPLOTLIB)):
+        if there:
+            equal(run(tool, path, folder).returncode, 0)
+    for name, svg in contents(folder, ".svg").items():
+        assert LINE in svg.decode().replace("\n", ""), name
+        assert re.search(r"(?i)(#c00000|192, *0, *0)", svg.decode()), name
+
+
+def test_the_whole_of_several_results_is_what_was_disturbed(folder):
+    other = peer(golden())
+    other["context"] |= {"emb_disturbed_samples": "5", "emb_load_worst": "3.5"}
+    out = os.path.join(folder, "both.json")
+    paths = [disturbed(folder, emb_disturbed_samples="30", emb_load_worst="0.4"), save(other, folder, "p.json")]
+    equal(run("merge.py", *paths, "--out", out).returncode, 0)
+    equal(results.load(out).caution(), "35 of 210 samples disturbed, load 5.5 on 2 CPUs: do not quote")
+
+
+def test_more_than_the_roof_is_marked_and_explained(folder):
+    data = golden()
+    for r in rows_of(data, "kernel=cpu_fused"):
+        r["share_roof"] = 1.25
+    path = save(data, folder, "over.json")
+    for args in ((), ("--markdown",)):
+        out = run("table.py", path, *args).stdout
+        equal(out.count("125.0‡"), 3)
+        equal(out.count(results.OVER_NOTE), 1)
+        assert "‡" not in run("table.py", GOLDEN, *args).stdout
+    if shutil.which("gnuplot"):
+        for name, marks in ((path, 3 + 1), (GOLDEN, 0)):
+            equal(run("plots.py", name, folder).returncode, 0)
+            equal(contents(folder, ".svg")["roofline-rowwise_adagrad-cold.svg"].decode().count("‡"), marks)
+
+
+ASCII = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+
+
+def test_any_locale_will_do(folder):
+    adam = save(make_results.result(rules=("adam",)), folder, "†.json")
+    for path in (GOLDEN, adam):
+        for args in ((), ("--markdown",), ("--overview",)):
+            done = run("table.py", path, *args, env=ASCII)
+            equal((done.returncode, done.stdout), (0, run("table.py", path, *args).stdout))
+    one_line_error(run("table.py", os.path.join(folder, "±.json"), env=ASCII), "±.json")
+    page = save("<!-- table x -->\n<!-- end x -->\n", folder, "p.md")
+    done = subprocess.run([sys.executable, os.path.join(REPORTS, "section.py"), page, "x"],
+                          input="4 ±1 %".encode(), env=os.environ | ASCII, check=False)
+    equal(done.returncode, 0)
+    with open(page, encoding="utf-8") as file:
+        assert "4 ±1 %" in file.read()
+
+
+def full_disk(tool, *args, limit):
+    """A report that may not write files beyond so many bytes."""
+    code = ("import resource, runpy, sys; sys.argv = sys.argv[1:]; "
+            f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
+            f"sys.path.insert(0, {REPORTS!r}); runpy.run_path(sys.argv[0], run_name='__main__')")
+    return subprocess.run([sys.executable, "-c", code, os.path.join(REPORTS, tool), *args], text=True,
+                          capture_output=True, check=False, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
+
+
+def test_a_full_disk_names_the_file_and_leaves_no_half(folder):
+    for tool, name, limit, there in (
+            ("export.py", "time-rowwise_adagrad-cold.tsv", 500, True),
+            ("plots.py", "time-rowwise_adagrad-cold.svg", 8000, shutil.which("gnuplot")),
+            ("figures.py", "paper-alpha-zipf-rowwise_adagrad-cold.pdf", 8000, HAS_MATPLOTLIB)):
+        if there:
+            out = os.path.join(folder, tool)
+            one_line_error(full_disk(tool, GOLDEN, out, limit=limit),
+                           f"{tool}: {out}/{name}: File too large")
+            equal(list(contents(out, (".svg", ".png", ".pdf", ".new", name))), [])
+
+
+def make(*words):
+    return subprocess.run(["make", "-s", "--no-print-directory", "NVCC=", *words], text=True, check=False,
+                          cwd=os.path.dirname(HERE), capture_output=True, encoding="utf-8",
+                          env={k: v for k, v in os.environ.items() if not k.startswith("MAKE")})
+
+
+def test_the_status_of_a_comparison_is_told(folder):
+    blank = os.path.join(folder, "a b")
+    os.mkdir(blank)
+    status = os.path.join(blank, "compare.status")
+    old, slow = save(golden(), blank, "old.json"), slowed(blank, 1.2, "kernel=cpu_fused", "mode=cold")
+    data = golden()
+    data["benchmarks"] = data["benchmarks"][5:]
+    less = save(data, blank, "less.json")
+    for new, code, words in ((old, 0, "same or faster"), (slow, 3, "slower"), (less, 1, "--allow-missing"),
+                             (os.path.join(blank, "none"), 1, "No such file")):
+        done = run("compare.py", old, new, "--status-file", status)
+        with open(status, encoding="utf-8") as file:
+            line = file.read()
+        equal(done.returncode, code)
+        assert line.startswith(f"status {code}: ") and words in line and line.count("\n") == 1, line
+        assert done.stdout.endswith(line) or words in done.stderr, done.stdout
+        os.unlink(status)
+        made = make("compare", f"A={old}", f"B={new}", f"OUT={blank}", "COMPARE=--min-effect 4")
+        equal(made.returncode, 2 if code else 0)
+        with open(status, encoding="utf-8") as file:
+            assert file.read() == line
+        direct = f"reports/compare.py '{old}' '{new}' --min-effect 4"
+        assert (direct in made.stderr and f"Error {code}" in made.stderr) == bool(code), made.stderr
+    made = make("compare", f"A={old}")
+    assert made.returncode == 2 and "usage: make compare A=OLD.json B=NEW.json" in made.stderr, made.stderr
+
+
+def test_blanks_in_the_names_that_make_hands_on(folder):
+    out = os.path.join(folder, "o u t")
+    os.mkdir(out)
+    path = save(golden(), out, "bench.json")
+    done = make("table", f"OUT={out}")
+    equal((done.returncode, done.stdout), (0, run("table.py", path).stdout))
+    other = save(golden(), out, "other result.json")
+    equal(make("table", f"RESULT={other}").returncode, 0)
+    for target, there in (("plots", shutil.which("gnuplot")), ("figures", HAS_MATPLOTLIB)):
+        if there:
+            done = make(target, f"OUT={out}", f"RESULT={other}")
+            equal((done.returncode, done.stderr), (0, ""))
+            assert contents(os.path.join(out, "plots"), ".svg")
 
 
 def test_merge_puts_a_peer_beside_the_kernels(folder):

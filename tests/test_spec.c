@@ -353,9 +353,9 @@ static void missing_file(void **state) {
     struct error err = {""};
     (void)state;
     assert_int_equal(spec_read("/nowhere/x.spec", NULL, &list, &err), -1);
-    assert_string_equal(err.text, "/nowhere/x.spec: No such file or directory; name a spec file");
+    assert_string_equal(err.text, "/nowhere/x.spec: cannot open: No such file or directory");
     assert_int_equal(spec_read("/", NULL, &list, &err), -1);
-    assert_string_equal(err.text, "/: Is a directory; name a spec file");
+    assert_string_equal(err.text, "/: a folder, not a regular file; name a file");
 }
 
 /* --- the files that come along */
@@ -393,14 +393,16 @@ static void shipped_files(void **state) {
 static void rules_by_name(void **state) {
     enum rule_kind kind;
     struct error err = {""};
+    char want[512] = "unknown rule 'Adam'; known rules: ";
     (void)state;
     for (int k = 0; k < RULE_COUNT; k++) {
-        assert_int_equal(rule_parse(rule_info((enum rule_kind)k).name, &kind, &err), 0);
+        const char *name = rule_info((enum rule_kind)k).name;
+        assert_int_equal(rule_parse(name, &kind, &err), 0);
         assert_int_equal(kind, k);
+        strcat(strcat(want, k ? ", " : ""), name);
     }
     assert_int_equal(rule_parse("Adam", &kind, &err), -1);
-    assert_string_equal(err.text, "unknown rule 'Adam'; known rules: sgd, momentum, adagrad, "
-                                  "rowwise_adagrad, adam");
+    assert_string_equal(err.text, want);
 }
 
 int main(void) {

@@ -67,14 +67,14 @@ for b in blocks:
                     "label": f"workload={{name}} rule=rowwise_adagrad kernel={{kernel}} mode=cold "
                              "operation=lazy check=exact fingerprint=f placement=same"}})
 context = {{"emb_schema": "1", "emb_cpu": "Fake", "emb_threads": given["threads"],
-           "emb_disturbed_samples": "2", "emb_var_THREADS": given["threads"], "emb_var_SPEC": given["spec"]}}
+           "num_cpus": 2, "emb_load_worst": str(len(names) / 2), "emb_disturbed_samples": "2", "emb_var_THREADS": given["threads"], "emb_var_SPEC": given["spec"]}}
 for k in {times}:
     context["emb_kernel_" + k] = f"cpu | host | none | {{k}} by name | idea"
 if "wrong" in bad:
     context["emb_not_run_0"] = f"{{names[0]}} | cpu_hash | WRONG RESULT: row 3"
 with open(os.path.join(given["out"], "bench.json"), "w") as file:
     json.dump({{"context": context, "benchmarks": rows}}, file)
-sys.exit(2 if "wrong" in bad else 0)
+sys.exit(128 + signal.SIGTERM if "stopped" in bad else 2 if "wrong" in bad else 0)
 '''
 TIMES = {"cpu_fused": 4.0, "cpu_hash": 8.0, "cpu_sort": 6.0, "cpu_dense": 20.0}
 
@@ -291,6 +291,11 @@ def test_a_whole_sweep(folder):
     result = results.load(path)
     equal(result.machine(), "Fake, 1 or 2 threads")
     equal(result.context["emb_disturbed_samples"], str(2 * len(calls)))
+    worst = max(len(names) for names, _ in calls) / 2 + 2
+    caution = f"load {worst:.1f} on 2 CPUs: do not quote**\n\ncpu_fused is fastest"
+    assert caution in done.stdout, done.stdout[:300]
+    with open(os.path.join(folder, "sweep.svg"), encoding="utf-8") as file:
+        assert f"load {worst:.1f} on 2 CPUs: do not quote" in file.read()
     equal(len(result.groups("cold")), len(points))
     assert not os.path.exists(path + ".parts"), "the next run measures anew"
 
@@ -311,9 +316,17 @@ def test_what_does_not_fit_is_named_and_left_out(folder):
 
 
 def test_a_run_that_was_cut_short_goes_on(folder):
+    goes_on_after("interrupt", folder)
+
+
+def test_a_bench_that_was_stopped_is_run_again(folder):
+    goes_on_after("stopped", folder)
+
+
+def goes_on_after(what, folder):
     need_gnuplot()
     quiet = os.path.join(folder, "quiet")  # the same program, which then is not interrupted any more
-    bad = f"({{'-t1': 'interrupt'}} if not os.path.exists({quiet!r}) else {{}})"
+    bad = f"({{'-t1': '{what}'}} if not os.path.exists({quiet!r}) else {{}})"
     done, first, path = measure("sweep.py", folder, "--reps=1", bad=bad)
     one_line_error(done, "interrupted")
     assert len(first) > 3 and not os.path.exists(path)
@@ -379,12 +392,13 @@ def test_a_whole_scaling(folder):
     out = done.stdout
     small, large = (f"| {n} | 25.0 % | 2.00 | 4.00 | 3.00 |" for n in (10000, 10000000))  # with two threads
     assert 0 < out.index(small) < out.index(large)
+    assert "on 2 CPUs: do not quote**\n\nns per lookup" in out, out[:300]
     assert "| alpha:1.2 | cpu_sort | 6.00 | 3.00 | 2.00 |" in out
     assert "to the power of: cpu_fused 1.00, cpu_hash 1.00, cpu_sort 1.00" in out
     assert "grow by a factor of 1.00, and the time by: cpu_fused 1.00" in out, out
     with open(os.path.join(folder, "scaling.svg"), encoding="utf-8") as file:
         svg = file.read()
-    for text in ("lookups of a batch", "rows of the table", "threads", "cpu_dense by name", "10M"):
+    for text in ("lookups of a batch", "rows of the table", "threads", "cpu_dense", "10M"):
         assert text in svg, text
     with open(path, encoding="utf-8") as file:
         rows = file.read().count('"name"')

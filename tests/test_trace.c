@@ -5,15 +5,19 @@
  * README (in $EMBFUSE_TRACES, otherwise ../shared/traces; skipped where there are none).
  */
 #include <errno.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include "datasets/npy.h"
 #include "datasets/trace.h"
+#include "harness/memory.h"
+#include "tests/batch_builder.h"
 #include "tests/work_files.h"
 
 #include "tests/cmocka_cases.h"
@@ -253,14 +257,76 @@ static void test_read_folder(void **state) {
     struct work_path inside = work_path("trace/folder.txt", "file");
     struct work_path path = work_path("trace", "folder.txt");
     assert_int_equal(work_write(inside.text, "", 0), 0);
-    assert_read_refused(path.text, path.text, "Is a directory");
+    assert_read_refused(path.text, path.text, "a folder, not a regular file");
+}
+
+/* Opening it does not wait for a writer, reading it does not wait for an end. */
+static void test_read_endless(void **state) {
+    (void)state;
+    const char *const names[] = {"pipe.txt", "pipe.txt.gz", "pipe.npy"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct work_path path = work_path("trace", names[i]);
+        unlink(path.text);
+        assert_int_equal(mkfifo(path.text, 0600), 0);
+        assert_read_refused(path.text, path.text, "a pipe, not a regular file");
+        unlink(path.text);
+        assert_int_equal(symlink("/dev/zero", path.text), 0);
+        assert_read_refused(path.text, path.text, "a device, not a regular file");
+        unlink(path.text);
+    }
+}
+
+/* What memory_available() says, in the place of the machine. */
+static int64_t available = INT64_MAX;
+int64_t __wrap_memory_available(void);
+int64_t __wrap_memory_available(void) {
+    return available;
+}
+
+static struct work_path repeated_gz(const char *name, const char *piece, int times) {
+    struct work_path path = work_path("trace", name);
+    gzFile f = gzopen(path.text, "wb1");
+    assert_non_null(f);
+    for (int i = 0; i < times; i++) assert_int_equal(gzputs(f, piece), strlen(piece));
+    assert_int_equal(gzclose(f), Z_OK);
+    return path;
+}
+
+/* What a small file becomes is judged while it is counted, before an array is there. */
+static void test_gz_larger_than_memory(void **state) {
+    (void)state;
+    struct work_path bags = repeated_gz("bags.txt.gz", "\n\n\n\n\n\n\n1", 1 << 17);
+    struct work_path blanks = repeated_gz("blanks.txt.gz", "        ", 1 << 17);
+    available = 1 << 20;
+    assert_read_refused(bags.text, bags.text, "needs more than the 0.0 GiB that are available");
+    available = 1 << 18;
+    assert_read_refused(blanks.text, blanks.text, "GiB of text; use a shorter trace");
+    available = INT64_MAX;
+}
+
+/* A text never lies in memory as a whole, and its arrays are taken once, at their size. */
+static void test_gz_in_pieces(void **state) {
+    (void)state;
+    enum { TIMES = 1 << 20, ARRAYS = 7 * TIMES * 8 };
+    struct work_path path = repeated_gz("pieces.txt.gz", "1000000000 2 3\n4 5\n", TIMES);
+    struct trace t;
+    struct error err = {""};
+    malloc_trim(0); /* otherwise what earlier tests gave back is taken again unseen */
+    struct memory_watch watch = memory_watch();
+    if (WITH_SANITIZER || watch.before < 0) skip();
+    if (trace_read(path.text, &t, &err)) fail_msg("%s", err.text);
+    int64_t peak = memory_watch_peak(watch);
+    assert_int_equal(t.lookups, 5 * TIMES);
+    assert_int_equal(t.bags, 2 * TIMES);
+    trace_free(&t);
+    assert_in_range(peak, 0, ARRAYS * 5 / 4);
 }
 
 static void test_unknown_ending(void **state) {
     (void)state;
-    const char *paths[] = {"a.csv", "a.npy", "a.offsets.npy", "a.txt.bz2", "txt", ""};
+    const char *paths[] = {"a.csv", "a.npz", "a.txt.bz2", "txt", ""};
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
-        assert_read_refused(paths[i], paths[i], "accepted are *.txt, *.txt.gz and *.ids.npy");
+        assert_read_refused(paths[i], paths[i], "accepted are *.txt, *.txt.gz and *.npy");
 }
 
 /* --- arrays --------------------------------------------------------------------------------- */
@@ -368,7 +434,25 @@ static void test_offsets_file_missing(void **state) {
     (void)state;
     struct work_path ids = write_array("b.ids.npy", &array_cases[0].ids);
     struct work_path offsets = work_path("trace", "b.offsets.npy");
-    assert_read_refused(ids.text, offsets.text, "cannot open: No such file or directory");
+    assert_read_refused(ids.text, offsets.text, "bag b is ids[offsets[b]] to ids[offsets[b+1]-1]");
+    assert_read_refused(offsets.text, offsets.text, "the offsets of a trace; name the file of its");
+}
+
+static void test_one_id_a_bag(void **state) {
+    (void)state;
+    struct work_path path = write_array("c.npy", &array_cases[0].ids);
+    struct trace t;
+    struct error err = {""};
+    if (trace_read(path.text, &t, &err)) fail_msg("%s", err.text);
+    assert_trace(&t, 3, (int64_t[]){0, 1, 2, 3}, (int64_t[]){1, 2, 3}, 4);
+    trace_free(&t);
+}
+
+static void test_offsets_beside_npy(void **state) {
+    (void)state;
+    struct work_path path = write_array("d.npy", &array_cases[0].ids);
+    write_array("d.offsets.npy", &array_cases[0].offsets);
+    assert_reads_1_2_3(path.text);
 }
 
 /* --- the real ones -------------------------------------------------------------------------- */
@@ -437,8 +521,13 @@ int main(void) {
         cmocka_unit_test(test_corrupt_gz),
         cmocka_unit_test(test_read_missing_file),
         cmocka_unit_test(test_read_folder),
+        cmocka_unit_test(test_read_endless),
+        cmocka_unit_test(test_gz_larger_than_memory),
+        cmocka_unit_test(test_gz_in_pieces),
         cmocka_unit_test(test_unknown_ending),
         cmocka_unit_test(test_offsets_file_missing),
+        cmocka_unit_test(test_one_id_a_bag),
+        cmocka_unit_test(test_offsets_beside_npy),
     };
     enum { NUM_SINGLE = sizeof single / sizeof single[0] };
     struct CMUnitTest tests[NUM_GOOD + NUM_BAD + NUM_ARRAYS + NUM_REAL + NUM_SINGLE];

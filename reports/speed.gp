@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-# How fast, and how far from what the machine can do: compulsory GB/s of each kernel on each
-# workload, beside the ceilings measured in the same run.
+# How fast, in the unit of the tables or in GB/s of compulsory traffic: each kernel on each workload, beside
+# the ceilings measured in the same run.
 load "dots.gp"
-set xlabel "compulsory GB/s (median and quartiles, log scale)" textcolor rgb ink
+set xlabel unit." (median and quartiles, log scale)" textcolor rgb ink
 plot lines using 3:($1 - 0.42):(0):(0.84) with vectors nohead lw 1.6 dt (9, 5) lc rgb grey \
          title "ceiling: copy", \
      lines using 4:($1 - 0.42):(0):(0.84) with vectors nohead lw 1.6 lc rgb grey \
          title "ceiling: random rows", \
      lines using (low):1:ytic(2) with dots lc rgb grey notitle, \
      for [k = 0:count - 1] data index k using 3:1:2:4 with xerrorbars \
-         pt point(k) ps 1.2 lw 1.4 lc colour(k) title columnheader(1)
+         pt point(k) ps 0.9 lw 1.4 lc rgb colour(k) title columnheader(1)

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reads PREFIX.batch and PREFIX.tables, files that a user may have written by hand.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/description.h"
+#include "harness/regular_file.h"
+
+/* As many as gen can make of a spec. */
+enum { FEATURES_MAX = SPEC_TABLES_MAX * 1024, FILE_MAX = 1 << 27 };
+
+/* Where a line stands, and in which lines what may be said once was said. */
+struct reading {
+    struct description *d;
+    bool record; /* of tables, not of a batch */
+    struct where at;
+    int bags_line, weighted_line, steps_line;
+};
+
+/* A line of pairs KEY VALUE, of keys that are known, each of them once. */
+struct pairs {
+    const char *form; /* what to write instead */
+    const char *const *keys;
+    unsigned seen; /* bits 1 << place in keys */
+};
+
+/* The next pair: its key's place in keys, and its value. -1: the end; -2: err. */
+static int next_pair(struct pairs *p, struct words *line, struct where at, char value[WORD_MAX],
+                     struct error *err) {
+    char key[WORD_MAX];
+    int k = 0;
+    if (!next_word(line, key)) return -1;
+    while (p->keys[k] && strcmp(p->keys[k], key) != 0) k++;
+    if (!p->keys[k])
+        fail_at(err, at, "'%s' in this line; write: %s", key, p->form);
+    else if (p->seen & 1u << k)
+        fail_at(err, at, "%s twice; write: %s", key, p->form);
+    else if (!next_word(line, value))
+        fail_at(err, at, "%s has no value; write: %s", key, p->form);
+    else
+        return p->seen |= 1u << k, k;
+    return -2;
+}
+
+static int add_table(struct reading *r, const struct value *rows, const struct value *dim,
+                     const struct value *rule, char hyper[HYPERS][WORD_MAX], struct error *err) {
+    struct table_shape shape = {.rows = (int64_t)rows->number,
+                                .dim = (int32_t)dim->number,
+                                .rule = (enum rule_kind)rule->number};
+    struct rule full = rule_default(shape.rule);
+    if (r->d->num_tables == SPEC_TABLES_MAX)
+        return fail_at(err, r->at, "more than %d tables; make several batches of them",
+                       SPEC_TABLES_MAX);
+    for (int h = 0; h < HYPERS; h++) {
+        if (!hyper[h][0]) continue;
+        if (hyper_set(&full, h, hyper[h], r->at, err)) return -1;
+        if (!hyper_is_of(h, shape.rule))
+            return fail_at(err, r->at, "the rule %s has no %s; leave it out",
+                           rule_info(shape.rule).name, hyper_name(h));
+    }
+    return description_add_table(r->d, shape, full, err);
+}
+
+static int read_table(struct words line, struct reading *r, struct error *err) {
+    enum { ROWS, DIM, RULE, HYPER };
+    const char *keys[HYPER + HYPERS + 1] = {"rows", "dim", "rule"};
+    for (int h = 0; h < HYPERS; h++) keys[HYPER + h] = hyper_name(h);
+    struct pairs p = {"table rows R dim D rule NAME [lr X] [eps X] [momentum X] ...", keys, 0};
+    char text[WORD_MAX], hyper[HYPERS][WORD_MAX] = {{0}};
+    struct value rows = {0}, dim = {0}, rule = {0};
+    int k, status = 0;
+    while (status == 0 && (k = next_pair(&p, &line, r->at, text, err)) >= 0) {
+        if (k == ROWS) status = value_read(KEY_ROWS, text, r->at, &rows, err);
+        if (k == DIM) status = value_read(KEY_DIM, text, r->at, &dim, err);
+        if (k == RULE) status = value_read(KEY_RULE, text, r->at, &rule, err);
+        if (k >= HYPER) strcpy(hyper[k - HYPER], text);
+    }
+    if (status || k == -2) return -1;
+    if ((p.seen & 7) != 7)
+        return fail_at(err, r->at, "a table line lacks something; write: %s", p.form);
+    return add_table(r, &rows, &dim, &rule, hyper, err);
+}
+
+static int read_feature(struct words line, struct reading *r, struct error *err) {
+    static const char *const keys[] = {"table", "pooling", "padding", NULL};
+    enum { TABLE, POOLING, PADDING };
+    struct pairs p = {"feature table T [pooling sum|mean|none] [padding ID]", keys, 0};
+    char text[WORD_MAX], *end;
+    struct feature f = {.table = -1, .pooling = POOL_SUM, .padding_id = -1};
+    struct value v;
+    int k;
+    while ((k = next_pair(&p, &line, r->at, text, err)) >= 0) {
+        enum key key = k == POOLING ? KEY_POOLING : KEY_PADDING;
+        if (k != TABLE && value_read(key, text, r->at, &v, err)) return -1;
+        if (k == POOLING) f.pooling = (enum pooling)v.number;
+        if (k == PADDING) f.padding_id = (int64_t)v.number;
+        if (k != TABLE) continue;
+        long t = strtol(text, &end, 10);
+        if (*end || t < 0 || t >= r->d->num_tables)
+            return fail_at(err, r->at, "table '%s': there are %d above this line", text,
+                           r->d->num_tables);
+        f.table = (int32_t)t;
+    }
+    if (k == -2) return -1;
+    if (f.table < 0)
+        return fail_at(err, r->at, "a feature line lacks its table; write: %s", p.form);
+    if (r->d->num_features == FEATURES_MAX)
+        return fail_at(err, r->at, "more than %d features; make several batches of them",
+                       FEATURES_MAX);
+    return description_add_feature(r->d, f, err);
+}
+
+/* KEY N, once; first is the line where it stands. */
+static int read_number(struct words line, struct reading *r, const char *key, int *first,
+                       double least, double most, double *out, struct error *err) {
+    char word[WORD_MAX], more[WORD_MAX];
+    if (*first)
+        return fail_at(err, r->at, "%s was given in line %d already; delete one", key, *first);
+    *first = r->at.line;
+    if (!next_word(&line, word) || next_word(&line, more))
+        return fail_at(err, r->at, "write: %s N", key);
+    char *end;
+    *out = strtod(word, &end);
+    if (strspn(word, "0123456789.eE+") != strlen(word) || *end ||
+        !(*out >= least && *out <= most) || *out != floor(*out))
+        return fail_at(err, r->at, "%s is a whole number from %g to %g, not '%s'", key, least, most,
+                       word);
+    return 0;
+}
+
+static int read_line(struct words line, struct reading *r, struct error *err) {
+    char word[WORD_MAX];
+    double number;
+    const char *comment = memchr(line.at, '#', (size_t)(line.end - line.at));
+    if (comment) line.end = comment;
+    if (!next_word(&line, word)) return 0;
+    if (strcmp(word, "table") == 0) return read_table(line, r, err);
+    if (r->record && strcmp(word, "steps") == 0) {
+        if (read_number(line, r, word, &r->steps_line, 0, STEPS_MAX, &number, err)) return -1;
+        r->d->steps = (int64_t)number;
+        return 0;
+    }
+    if (r->record) return fail_at(err, r->at, "'%s' begins no line; known: steps, table", word);
+    if (strcmp(word, "feature") == 0) return read_feature(line, r, err);
+    if (strcmp(word, "bags") == 0) {
+        if (read_number(line, r, word, &r->bags_line, 1, 1e9, &number, err)) return -1;
+        r->d->bags = (int64_t)number;
+        return 0;
+    }
+    if (strcmp(word, "weighted") != 0)
+        return fail_at(err, r->at, "'%s' begins no line; known: bags, weighted, table, feature",
+                       word);
+    if (read_number(line, r, word, &r->weighted_line, 0, 1, &number, err)) return -1;
+    r->d->weighted = number != 0;
+    return 0;
+}
+
+static int read_lines(const char *path, struct reading *r, struct error *err) {
+    int64_t size;
+    int fd = regular_file_open(path, &size, err);
+    if (fd < 0) return -1;
+    if (size > FILE_MAX) {
+        close(fd);
+        return fail(err, "%s: more than %d MiB; this is no description", path, FILE_MAX >> 20);
+    }
+    FILE *file = fdopen(fd, "r");
+    if (!file) {
+        close(fd);
+        return fail(err, "%s: out of memory", path);
+    }
+    char *text = NULL;
+    size_t room = 0;
+    int status = 0;
+    r->at = (struct where){path, 0};
+    for (ssize_t n; status == 0 && (n = getline(&text, &room, file)) >= 0;) {
+        r->at.line++;
+        status = read_line((struct words){text, text + n}, r, err);
+    }
+    if (status == 0 && ferror(file)) status = fail(err, "%s: %s", path, strerror(errno));
+    free(text);
+    fclose(file);
+    return status;
+}
+
+int description_read(const char *path, struct description *out, struct error *err) {
+    *out = (struct description){0};
+    int status = read_lines(path, &(struct reading){.d = out}, err);
+    if (status == 0) status = description_check(out, path, err);
+    if (status) description_free(out);
+    return status;
+}
+
+int description_read_tables(const char *path, struct description *out, struct error *err) {
+    *out = (struct description){0};
+    struct reading r = {.d = out, .record = true};
+    int status = read_lines(path, &r, err);
+    if (status == 0 && (out->num_tables == 0 || !r.steps_line))
+        status = fail(err, "%s: steps N and at least one table line are wanted", path);
+    if (status) description_free(out);
+    return status;
+}

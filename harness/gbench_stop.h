@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Ctrl-C, kill and a closed terminal end a run early: the sample that is being taken does not count, what
+ * was measured is checked and written. The second signal ends the program at once.
+ */
+#ifndef EMBFUSE_GBENCH_STOP_H
+#define EMBFUSE_GBENCH_STOP_H
+
+#include <signal.h>
+#include <unistd.h>
+
+inline volatile sig_atomic_t stop_signal = 0;
+
+inline void take_stop_signals() {
+    struct sigaction action = {}, now;
+    action.sa_flags = SA_RESTART | SA_RESETHAND;
+    action.sa_handler = [](int signal) {
+        static const char text[] = "\nbench: stopping; what was measured is checked and written\n";
+        stop_signal = signal;
+        if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
+    };
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) /* of these, what nohup and & ignore stays so */
+        if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaction(signal, &action, nullptr);
+    ::signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of write() */
+}
+
+#endif

@@ -1,0 +1,482 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""TAP tests of `make record` (reports/record.py, recorded.py, quiet.py) and of the pages of recorded machines
+(pages.py, machines.py). Whole records have a stand-in for make; results have figures that were chosen."""
+import glob
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT, REPORTS = os.path.dirname(HERE), os.path.join(HERE, "..", "reports")
+sys.dont_write_bytecode = True
+sys.path.insert(0, REPORTS)
+import machines
+import quiet
+import recorded
+import results
+import tap
+
+STEPS = [s.name for s in recorded.STEPS]
+
+# A stand-in for make: logs how it was called and leaves results where the target does. BAD[target] is what
+# goes wrong, NOISE the shares of disturbed samples of one call after the other.
+FAKE_MAKE = '''#!{python}
+import json, os, sys, time
+words = [w for w in sys.argv[1:] if not w.startswith("-")]
+target, given = words[0], dict(w.split("=", 1) for w in words[1:])
+with open({log!r}, "a") as file:
+    file.write(json.dumps([target, given]) + "\\n")
+calls = sum(1 for _ in open({log!r}))
+bad, noise = {bad}.get(target), ({noise} + [0.0])[min(calls - 1, len({noise}))]
+where = {{"bench": ["bench.json"], "peers": ["peers/bench.json", "peers-1-thread/bench.json"],
+         "ladder": ["ladder/bench.json"], "sweep": ["sweep/sweep.json"],
+         "bench-compilers": ["compilers/bench.json"], "scaling": ["scaling/scaling.json"]}}[target]
+if bad == "fails":
+    print("pip could not install it (no network?)\\n    [1/2] part 1\\n\\nmake[1]: x", file=sys.stderr)
+    sys.exit("make: *** [peers/peers.mk:29: peers] Error 1")
+if bad == "no file":
+    sys.exit(0)
+rows = [{{"name": "w/k", "run_type": "iteration", "time_unit": "ms", "real_time": 1.0 + calls, "lookups": 1e6,
+         "threads": 2, "disturbed": float(i < 100 * noise),
+         "label": "workload=w rule=sgd kernel=k mode=cold operation=lazy fingerprint=f placement=same"}}
+        for i in range(100)]
+context = {{"emb_schema": "1", "emb_cpu": {cpu!r}, "emb_commit": "c0ffee", "emb_threads": "2",
+           "executable": "/x", "emb_var_OUT": given["OUT"], "emb_var_TRACE": given.get("TRACE", ""),
+           "emb_kernel_k": "cpu | host"}}
+if bad == "wrong":
+    context["emb_not_run_0"] = "w | other | WRONG RESULT: row 3"
+if bad == "cut":
+    context["emb_cut_short"] = "by SIGTERM"
+for path in where:
+    path = os.path.join(given["OUT"], path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        json.dump({{"context": context, "benchmarks": rows}}, file)
+if bad == "hangs":
+    open({log!r} + ".hangs", "w").close()
+    time.sleep(60)
+if bad == "wrong":
+    sys.exit("make: *** [Makefile:225: bench] Error 2")
+'''
+# On a machine that is always quiet, so that nothing waits.
+PRELUDE = "import sys; sys.path.insert(0, {reports!r}); import quiet; quiet.busy = lambda: {busy}; " \
+          "import runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+
+
+class Setting:
+    """A folder to record into, with a stand-in for make."""
+
+    def __init__(self, folder, bad=None, noise=(), busy=0.0):
+        os.makedirs(folder, exist_ok=True)
+        self.root, self.log, self.busy = folder, os.path.join(folder, "log"), busy
+        self.folder, self.make = os.path.join(folder, "m-2core"), os.path.join(folder, "make")
+        self.now(bad, noise)
+
+    def now(self, bad=None, noise=()):
+        tap.script(self.root, "make", FAKE_MAKE.format(python=sys.executable, log=self.log, bad=bad or {},
+                                                       noise=list(noise), cpu=recorded.cpu_name()))
+        if os.path.exists(self.log):
+            os.unlink(self.log)
+
+    def command(self, *more):
+        prelude = PRELUDE.format(reports=REPORTS, busy=self.busy)
+        return [sys.executable, "-B", "-c", prelude, os.path.join(REPORTS, "record.py"), self.folder,
+                f"--work={self.root}/work", f"--make={self.make}", "--kernel=a", "--below=b", *more]
+
+    def record(self, *more):
+        done = subprocess.run(self.command(*more), capture_output=True, text=True, check=False)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode, done.stdout + done.stderr
+
+    def start(self, *more):
+        """Until the stand-in hangs."""
+        run = subprocess.Popen(self.command(*more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 30
+        while not os.path.exists(self.log + ".hangs"):
+            assert time.monotonic() < end and run.poll() is None, "it does not hang"
+            time.sleep(0.02)
+        os.unlink(self.log + ".hangs")
+        return run
+
+    def calls(self):
+        if not os.path.exists(self.log):
+            return []
+        with open(self.log, encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def targets(self):
+        return [target for target, _ in self.calls()]
+
+    def context(self, name):
+        with open(os.path.join(self.folder, name + ".json"), encoding="utf-8") as file:
+            return json.load(file)["context"]
+
+    def there(self):
+        return sorted(n.removesuffix(".json") for n in os.listdir(self.folder))
+
+    def traces(self, **bags):
+        os.makedirs(os.path.join(self.root, "t"), exist_ok=True)
+        for name, count in bags.items():
+            with gzip.open(os.path.join(self.root, "t", name + ".txt.gz"), "wt") as file:
+                file.write("1 2\n" * count)
+        return f"--traces={self.root}/t"
+
+
+# --- make record
+def test_all_steps_in_their_order_then_nothing(folder):
+    s = Setting(folder)
+    status, said = s.record(s.traces(a_x=3))
+    assert status == 0, said
+    assert s.targets() == ["bench"] * 3 + ["peers", "ladder", "sweep", "bench-compilers", "scaling"]
+    assert s.there() == sorted(recorded.RESULTS), s.there()
+    assert all(f"step {i} of 8: {n} " in said for i, n in enumerate(STEPS, 1)), said
+    roof = dict(s.calls()[1][1])
+    assert roof["SPEC"] == "datasets/roof.spec" and "(a|b)/" in roof["FILTER"], roof
+    assert all(int(c["REPS"]) % 2 for _, c in s.calls())
+    s.now()
+    status, said = s.record(s.traces(a_x=3))
+    assert (status, s.calls()) == (0, []) and f"there already: {' '.join(STEPS)}" in said, said
+
+
+def test_result_says_how_it_was_made_but_no_folder_of_the_machine(folder):
+    s = Setting(folder)
+    s.record("--steps=standard traces", "--set=REPS=1", s.traces(a_x=3))
+    assert s.there() == ["standard", "traces"]
+    c = s.context("standard")
+    assert c["emb_record_command"] == "make bench REPS=1" and int(c["emb_record_seconds"]) >= 0
+    assert c["emb_record_machine"].startswith(recorded.cpu_name())
+    assert s.context("traces")["emb_record_command"] == "make bench TRACE=TRACES/a_x.txt.gz MODES=cold REPS=1"
+    assert folder not in json.dumps([c, s.context("traces")])
+
+
+def test_traces_with_equal_bags_are_also_features_of_one_input(folder):
+    s = Setting(folder)
+    s.record("--steps=traces", s.traces(shop_items=9000, shop_country=9000, shop_other=8, poems=7000))
+    link = f"{folder}/work/traces/"
+    names = [",".join(p.removeprefix(link) for p in w.split(",")) for w in s.calls()[0][1]["TRACE"].split()]
+    whole = {"shop_items.txt.gz", "shop_country.txt.gz"}
+    assert len(names) == 5 and set(names[-1].split(",")) == whole, names
+    assert not any("," in n for n in names[:-1])
+
+
+def test_without_traces_the_step_is_skipped_and_said(folder):
+    s = Setting(folder)
+    status, said = s.record("--steps=standard traces", f"--traces={folder}/none")
+    assert status == 0 and "skipped: traces: no *.txt.gz in TRACES=" in said, said
+    assert s.there() == ["standard"]
+
+
+def test_a_broken_trace_fails_its_step_alone(folder):
+    s = Setting(folder)
+    os.makedirs(f"{folder}/t")
+    with open(f"{folder}/t/x.txt.gz", "wb") as file:
+        file.write(gzip.compress(b"1 2\n" * 9999)[:-20])
+    status, said = s.record("--steps=standard traces ladder", f"--traces={folder}/t")
+    assert status == 3 and "FAILED: traces:" in said and s.there() == ["ladder", "standard"], said
+
+
+def test_a_step_that_fails_is_named_and_the_others_go_on(folder):
+    s = Setting(folder, {"peers": "fails"})
+    status, said = s.record("--steps=standard peers ladder")
+    assert status == 3 and s.there() == ["ladder", "standard"], said
+    assert "FAILED: peers: pip could not install it (no network?) (log:" in said.splitlines()[-1], said
+    s.now()
+    status, said = s.record("--steps=standard peers ladder")
+    assert status == 0 and s.targets() == ["peers"], said
+
+
+def test_a_wrong_result_stands_and_is_the_status(folder):
+    s = Setting(folder, {"ladder": "wrong"})
+    status, said = s.record("--steps=standard ladder")
+    assert status == 2 and s.there() == ["ladder", "standard"], said
+    assert "WRONG in ladder: other on w: WRONG RESULT: row 3" in said
+
+
+def test_what_was_cut_short_is_not_whole(folder):
+    s = Setting(folder, {"ladder": "cut"})
+    status, said = s.record("--steps=ladder")
+    assert status == 3 and s.there() == [] and "ladder: cut short" in said, said
+
+
+def test_an_interrupted_record_goes_on(folder):
+    for number in (signal.SIGINT, signal.SIGTERM):
+        s = Setting(os.path.join(folder, number.name), {"ladder": "hangs"})
+        run = s.start("--steps=standard ladder sweep")
+        run.send_signal(number)
+        assert run.wait(20) == 1
+        assert s.there() == ["standard"], s.there()  # ladder's is there, but make had not ended
+        s.now({"ladder": "no file"})
+        status, said = s.record("--steps=ladder")
+        assert status == 3 and s.there() == ["standard"], said
+        s.now()
+        status, said = s.record("--steps=standard ladder sweep")
+        assert status == 0 and s.targets() == ["ladder", "sweep"] and "there already: standard" in said, said
+
+
+def test_what_a_killed_record_left_running_is_not_measured_beside(folder):
+    s = Setting(folder, {"ladder": "hangs"})
+    run = s.start("--steps=ladder")
+    child = int(subprocess.run(["pgrep", "-P", str(run.pid)], capture_output=True, text=True,
+                               check=True).stdout.split()[0])
+    run.kill()
+    run.wait(20)
+    s.now()
+    status, said = s.record("--steps=ladder")
+    assert status == 1 and "is being recorded by another process" in said and not s.calls(), said
+    os.kill(child, signal.SIGKILL)
+    time.sleep(0.2)
+    status, said = s.record("--steps=ladder")
+    assert status == 0 and s.there() == ["ladder"], said
+
+
+def test_a_disturbed_step_is_measured_again_and_the_better_one_stays(folder):
+    for noise, kept in (((0.5, 0.05), 3.0), ((0.2, 0.6), 2.0)):  # ms of the second and of the first call
+        s = Setting(os.path.join(folder, f"{kept:g}"), noise=noise)
+        status, said = s.record("--steps=ladder")
+        assert status == 0 and s.targets() == ["ladder"] * 2 and "% disturbed, so once more" in said, said
+        result = results.load(os.path.join(s.folder, "ladder.json"))
+        assert {x.ms for x in result.series[0].samples} == {kept}
+        low, high = sorted(round(100 * n) for n in noise)
+        assert result.context["emb_record_attempts"] == f"the less disturbed of two: {low} and {high} %"
+
+
+def test_no_second_try_without_time_or_need(folder):
+    s = Setting(folder, noise=(0.5,))
+    status, said = s.record("--steps=ladder", "--minutes=0")
+    assert status == 0 and s.targets() == ["ladder"] and "MINUTES=0 leaves no time" in said, said
+    s = Setting(folder, noise=(0.1,))
+    s.record("--steps=sweep")
+    assert s.targets() == ["sweep"]
+
+
+def test_results_of_other_code_are_said_and_measured_again_when_forced(folder):
+    s = Setting(folder)
+    s.record("--steps=standard ladder")
+    path = os.path.join(s.folder, "ladder.json")
+    with open(path, encoding="utf-8") as file:
+        data = json.load(file)
+    data["context"]["emb_record_code"] = "0"
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(data, file)
+    s.now()
+    status, said = s.record("--steps=standard ladder")
+    assert status == 0 and not s.calls(), said
+    assert "measured with other code than is here: ladder of commit c0ffee; FORCE='ladder'" in said, said
+    status, said = s.record("--force=ladder")
+    assert "ladder" in s.targets() and "standard" not in s.targets()
+    assert s.context("ladder")["emb_record_code"] == recorded.code(recorded.RESULTS["ladder"])
+
+
+def test_a_folder_of_another_machine_is_left_alone(folder):
+    s = Setting(folder)
+    s.record("--steps=standard")
+    path = os.path.join(s.folder, "standard.json")
+    with open(path, encoding="utf-8") as file:
+        before = file.read()
+    for key in ("emb_record_machine", "emb_cpu"):
+        data = json.loads(before)
+        data["context"].pop("emb_record_machine")
+        data["context"][key] = "Other CPU"
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(data, file)
+        s.now()
+        status, said = s.record("--steps=ladder")
+        assert status == 1 and not s.calls() and "of another machine (Other CPU)" in said, said
+    status, said = s.record("--steps=standard", "--force=standard")
+    assert status == 0 and s.targets() == ["bench"], said
+
+
+def test_bad_choices_have_one_line(folder):
+    s = Setting(folder)
+    for words, line in ((("--steps=standart",), "STEPS: there is no step 'standart'"),
+                        (("--force=x",), "FORCE: there is no step 'x'"), (("--wait=soon",), "invalid float")):
+        status, said = s.record(*words)
+        assert status == 1 and line in said and not s.calls(), said
+    s.folder = os.path.join(folder, "a b")
+    status, said = s.record()
+    assert status == 1 and "NAME='a b'" in said and not s.calls()
+
+
+def test_a_recorded_result_is_no_change_of_the_code(folder):
+    """A build of the next step says that it is of the commit; one with another change does not."""
+    for path in ("Makefile", "tests/test.mk", "tests/fuzz/fuzz.mk", "reports/report.mk", "peers/peers.mk"):
+        os.makedirs(os.path.dirname(os.path.join(folder, path)), exist_ok=True)
+        shutil.copy(os.path.join(ROOT, path), os.path.join(folder, path))
+    run = lambda *words: subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True)
+    run("git", "init", "-q")
+    run("git", "add", "-A")
+    run("git", "-c", "user.name=n", "-c", "user.email=e@x", "commit", "-qm", "all")
+
+    def dirty():
+        run("make", "NVCC=", "B=.git/b", ".git/b/build_info.h")
+        with open(os.path.join(folder, ".git", "b", "build_info.h"), encoding="utf-8") as file:
+            return re.search('BUILD_DIRTY "(.*)"', file.read())[1]
+    assert dirty() == "no"
+    os.makedirs(os.path.join(folder, "reports", "results", "m"))
+    tap.script(os.path.join(folder, "reports", "results", "m"), "standard.json", "{}")
+    assert dirty() == "no"
+    tap.script(folder, "kernel.c", "")
+    assert dirty() == "yes"
+
+
+# --- a quiet machine
+def test_waits_until_other_work_ends(folder):
+    seen, said, busy, sleep = [1.5, 0.9, 0.0], [], quiet.busy, quiet.QUIET
+    quiet.busy, quiet.QUIET = lambda: seen.pop(0), 0.1
+    try:
+        waited, others = quiet.wait(60, said.append)
+        assert others == 0.0 and not seen and len(said) == 1 and "1.5 of" in said[0], said
+        quiet.busy = lambda: 2.0
+        waited, others = quiet.wait(0, said.append)
+        assert others == 2.0
+    finally:
+        quiet.busy, quiet.QUIET = busy, sleep
+
+
+def test_a_machine_that_is_never_quiet_is_measured_and_it_is_said(folder):
+    s = Setting(folder, busy=9.0)
+    status, said = s.record("--steps=ladder", "--wait=0")
+    assert status == 0 and "not quiet: other work keeps 9.0 CPUs busy" in said, said
+    assert "other work kept 9.00 of" in s.context("ladder")["emb_record_waited"]
+
+
+def test_busy_sees_work_of_others(folder):
+    window, quiet.WINDOW = quiet.WINDOW, 0.5
+    try:
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as worker:
+            try:
+                time.sleep(0.1)
+                assert quiet.busy() > 0.3
+            finally:
+                worker.kill()
+    finally:
+        quiet.WINDOW = window
+
+
+# --- how far figures can be off
+def result_of(folder, name, rows, **context):
+    """A result of rows (workload, kernel, ns, fingerprint, threads, mode)."""
+    path = os.path.join(folder, name + ".json")
+    benchmarks = [{"name": f"{w}/{k}", "run_type": "iteration", "time_unit": "ms", "real_time": ns,
+                   "lookups": 1e6, "ns_per_lookup": ns, "threads": threads, "dim": 64,
+                   "label": f"workload={w} rule=sgd kernel={k} mode={mode} fingerprint={f} operation=lazy"}
+                  for w, k, ns, f, threads, mode in rows]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"context": {"emb_schema": "1", "emb_cpu": "Fake"} | context,
+                   "benchmarks": benchmarks}, file)
+
+
+def test_the_same_point_is_found_by_its_ids(folder):
+    result_of(folder, "standard", [("zipf", "a", 10.0, "f", 2, "cold"), ("zipf", "a", 10.0, "g", 2, "cold"),
+                                   ("hot", "a", 5.0, "h", 2, "cold"), ("zipf", "a", 1.0, "f", 2, "warm")])
+    result_of(folder, "roof", [("pooled", "a", 12.0, "f", 2, "cold"), ("hot", "a", 50.0, "x", 2, "cold")])
+    result_of(folder, "ladder", [("zipf", "a", 9.0, "g", 2, "cold"), ("zipf", "b", 70.0, "g", 2, "cold")])
+    result_of(folder, "compilers", [("zipf", "a@gcc", 18.0, "f", 2, "cold"),
+                                    ("zipf", "a@clang", 90.0, "f", 2, "cold")], emb_var_COMPILERS="gcc clang")
+    result_of(folder, "scaling", [("t-1", "a", 30.0, "f", 1, "cold"), ("t-2", "a", 11.0, "f", 2, "cold")])
+    points = recorded.same_points(recorded.in_folder(folder))
+    assert len(points) == 1 and points[0].workload == "zipf" and points[0].threads == 2, points
+    assert points[0].medians == {"standard": 10.0, "roof": 12.0, "ladder": 9.0, "compilers": 18.0,
+                                 "scaling": 11.0}, points
+    lines = recorded.same_point_lines(recorded.in_folder(folder))
+    assert "2.00x at most" in lines[0], lines
+    assert "| zipf | sgd | a | 2 | 10.0 | 12.0 | 9.00 | 18.0 | 11.0 | 2.00 |" in lines, lines
+
+
+def test_recorded_machines_fit_their_page(folder):
+    """What stands in the repository: the sentence of the page is that of the results."""
+    paths = [os.path.dirname(p) for p in glob.glob(os.path.join(ROOT, "reports/results/*/standard.json"))]
+    assert paths
+    for path in paths:
+        with open(os.path.join(path, "README.md"), encoding="utf-8") as file:
+            page = file.read()
+        assert recorded.same_point_lines(recorded.in_folder(path))[0] in page, f"{path}: run make readme"
+
+
+# --- pages
+def golden(folder, name, factor=1.0):
+    """A machine's folder with standard.json alone."""
+    own = os.path.join(folder, "results", name)
+    os.makedirs(own)
+    with open(os.path.join(HERE, "golden", "results.json"), encoding="utf-8") as file:
+        data = json.load(file)
+    for row in data["benchmarks"]:
+        for key in ("real_time", "ns_per_lookup"):
+            if key in row:
+                row[key] *= factor
+    data["context"]["emb_record_machine"] = "Fake | Maker, family 7, model 3, stepping 1 | 2 CPUs"
+    with open(os.path.join(own, "standard.json"), "w", encoding="utf-8") as file:
+        json.dump(data, file)
+    return own
+
+
+def pages(*words):
+    done = subprocess.run([sys.executable, "-B", os.path.join(REPORTS, "pages.py"), *words,
+                           "--kernel=cpu_fused", "--below=cpu_sort"], capture_output=True, text=True,
+                          check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def need_gnuplot():
+    if not shutil.which("gnuplot"):
+        raise tap.Skip("gnuplot is missing")
+
+
+def test_page_of_a_folder_has_what_is_there(folder):
+    need_gnuplot()
+    own = golden(folder, "m1")
+    with open(os.path.join(own, "notes.md"), "w", encoding="utf-8") as file:
+        file.write("Two CPUs of a kind.\n")
+    status, said = pages(own)
+    assert status == 0, said
+    with open(os.path.join(own, "README.md"), encoding="utf-8") as file:
+        page = file.read()
+    for text in ("# m1: ", "family 7, model 3", "Two CPUs of a kind.", "| `standard.json` | all kernels",
+                 "Not recorded: `roof`, `traces`, ", "No workload was measured in more than one file.",
+                 "## Standard workloads", "| cpu_fused |"):
+        assert text in page, (text, page)
+    assert "<!-- table roof -->" not in page and not [n for n in os.listdir(own) if n.endswith(".part")]
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", page)
+    assert pictures and all(os.path.getsize(os.path.join(own, p)) > 1000 for p in pictures), pictures
+
+
+def test_front_page_holds_machines_side_by_side(folder):
+    need_gnuplot()
+    first, second = golden(folder, "m1"), golden(folder, "m2", 2.0)
+    front = os.path.join(folder, "README.md")
+    sections = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "machines")
+    with open(front, "w", encoding="utf-8") as file:
+        file.write("see ![x](reports/results/old/a.png) and [y](reports/results/old)\n"
+                   + "".join(f"<!-- table {s} -->\nstale {s}\n<!-- end {s} -->\n" for s in sections))
+    status, said = pages(first, second, f"--front={front}", f"--leading={second}")
+    assert status == 0, said
+    with open(front, encoding="utf-8") as file:
+        page = file.read()
+    assert "stale" not in page and page.count("Not recorded on this machine.") == 6, page
+    assert "reports/results/m2/a.png" in page and "[y](reports/results/m2)" in page, page
+    heads = next(line for line in page.splitlines() if "m1: ns/lookup" in line)
+    assert "m2: ns/lookup" in heads and heads.count("over cpu_sort") == 2, heads
+    row = next(line for line in page.splitlines() if line.startswith("| zipf/alpha:0.6 |") and "%" in line
+               and "x |" in line)
+    cells = [c.strip() for c in row.split("|")[2:-1]]
+    one, two = (float(cells[i].split()[0]) for i in (0, 3))
+    assert 1.95 < two / one < 2.05 and cells[1] == cells[4], row
+    assert os.path.getsize(os.path.join(folder, "results", "machines.png")) > 1000
+
+
+def test_a_fastest_kernel_that_is_another_is_named(folder):
+    result_of(folder, "standard", [("w", "a", 10.0, "f", 2, "cold"), ("w", "b", 5.0, "f", 2, "cold")])
+    found = machines.cells(results.load(os.path.join(folder, "standard.json")), "a", "b")
+    assert machines.texts(found["w"], "a") == ("5.00 ±0 % b", "0.50x", "-")
+    assert machines.texts(None, "a") == ("-", "-", "-")
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "record"))
