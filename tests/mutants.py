@@ -206,7 +206,9 @@ def report(found, left, seed):
     """The lines of it: how many of each file, and what survived."""
     outcomes = ("killed", "survived", "equivalent", "explained", "did not compile", "in no test")
     counts = collections.Counter((m.path, outcome) for m, outcome in found)
-    yield f"# seed {seed}: {len(found)} mutants tried or explained, {left} left for more time"
+    known = sum(outcome == "explained" for _, outcome in found)
+    yield (f"# seed {seed}: {len(found) - known} mutants tried, {known} have a reason, "
+           f"{left} were left for want of time")
     for path in sorted({m.path for m, _ in found}):
         yield f"# {path}: " + ", ".join(f"{counts[path, o]} {o}" for o in outcomes if counts[path, o])
     yield from (told(m) for m, outcome in sorted(found) if outcome == "survived")
