@@ -53,11 +53,11 @@ for target in bench smoke ladder sweep scaling peers bench-gpu; do
     ok $? "$target takes an OUT with a blank and a quote"
 done
 if [ "$BUILD" = build ]; then
-    clean_make NVCC= OUT="$odd" $tiny bench >"$work/stdout" 2>"$work/stderr" &&
+    clean_make DEVICES= OUT="$odd" $tiny bench >"$work/stdout" 2>"$work/stderr" &&
         [ -s "$odd/bench.json" ] && [ -d "$odd/plots" ] && grep -q cpu_fused "$work/stdout"
     ok $? 'bench measures and draws there'
     cp "$odd/bench.json" "$odd/other.json"
-    clean_make NVCC= OUT="$odd" $tiny SPEC=datasets/smoke.spec RULE=sgd smoke >"$work/stdout" 2>"$work/stderr" &&
+    clean_make DEVICES= OUT="$odd" $tiny SPEC=datasets/smoke.spec RULE=sgd smoke >"$work/stdout" 2>"$work/stderr" &&
         [ -s "$odd/smoke/bench.json" ] && cmp "$odd/bench.json" "$odd/other.json"
     ok $? 'smoke does not touch the result of bench'
     clean_make RESULT="$odd/other.json" table 2>"$work/stderr" | grep -q cpu_fused

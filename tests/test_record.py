@@ -97,7 +97,9 @@ class Setting:
 
     def start(self, *more):
         """Until the stand-in hangs."""
-        run = subprocess.Popen(self.command(*more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job ignores it
+        run = subprocess.Popen(self.command(*more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               preexec_fn=heard)
         end = time.monotonic() + 30
         while not os.path.exists(self.log + ".hangs"):
             assert time.monotonic() < end and run.poll() is None, "it does not hang"
