@@ -30,6 +30,7 @@ from torch_peer import Peer
 TRIES, SECONDS_FOR_TRIES = 4, 0.25  # as harness/measure.c
 FEW_FAULTS = 16  # more: the heap grew, and the step paid for it; it is taken again, once at least
 GIB = 2.0**30
+RESERVE = 1.5 * GIB  # stays free: for the session, which runs beside, and for the check of a step
 
 
 def events():
@@ -51,8 +52,9 @@ def trim():
 def require(size, what):
     trim()
     free = meminfo("MemAvailable")
-    if size > 0.95 * free:
-        raise ResultError(f"{what} needs {size / GIB:.1f} GiB, {free / GIB:.1f} GiB are available")
+    if size + RESERVE > free:
+        left = max(0, free - RESERVE)
+        raise ResultError(f"{what} needs {size / GIB:.1f} GiB, {left / GIB:.1f} GiB are available")
 
 
 def last_level_cache():
