@@ -139,12 +139,16 @@ assert worst >= 1 and abs(sum(own) / len(own) - worst) < 0.01, (worst, own)' "$w
     grep -q 'do not quote' "$work/stderr"
 ok $? 'other work is seen'
 
-# What fits before the first block of a file ends, and no more.
-cp "$work/fine/bench.json" "$work/before.json"
-(ulimit -f 8 && exec "$bench" --out="$work/fine" $tiny --filter=cpu_sort) 2>"$work/stderr"
-[ $? -eq 1 ] && grep -q 'cannot write .*fine/bench.json: File too large' "$work/stderr" &&
-    [ "$(ls "$work/fine")" = bench.json ] && cmp "$work/before.json" "$work/fine/bench.json"
-ok $? 'a result that cannot be written: one line, the old one stays, nothing else does'
+# What fits before the first block of a file ends, and no more. ThreadSanitizer's own memory is a file.
+if [ "${SANITIZE:-}" = thread ]; then
+    ok 0 'a result that cannot be written # SKIP ThreadSanitizer needs files without a limit'
+else
+    cp "$work/fine/bench.json" "$work/before.json"
+    (ulimit -f 8 && exec "$bench" --out="$work/fine" $tiny --filter=cpu_sort) 2>"$work/stderr"
+    [ $? -eq 1 ] && grep -q 'cannot write .*fine/bench.json: File too large' "$work/stderr" &&
+        [ "$(ls "$work/fine")" = bench.json ] && cmp "$work/before.json" "$work/fine/bench.json"
+    ok $? 'a result that cannot be written: one line, the old one stays, nothing else does'
+fi
 
 # A signal: TERM, because a shell lets its background jobs ignore INT.
 long='--modes=cold --reps=1000 --ring=1 --batch=64 --rows=1000 --dims=8 --filter=cpu_(sort|fused)'

@@ -348,9 +348,13 @@ bad "a name that is taken, over the input" 1 "in.state.0.npy: cannot write" step
     --weight "$W/in.weight.npy" --out "$W/in"
 good "the input is there" "^same$" sh -c 'cmp "$0/in.weight.npy" "$0/weight.npy" && echo same' "$W"
 rmdir "$W/in.state.0.npy"
-bad "a limit of the files' size" 1 "out.weight.npy.part: cannot write: File too large" sh -c \
-    'ulimit -f 1; exec "$0" gen --spec-text "workload w; rows 5000; dim 4; batch 4; length fixed 1" \
-    --initial-tables --out "$1"' "$E" "$W/out"
+if [ "${SANITIZE:-}" = thread ]; then # whose own memory is a file
+    result "a limit of the files' size # SKIP ThreadSanitizer needs files without a limit"
+else
+    bad "a limit of the files' size" 1 "out.weight.npy.part: cannot write: File too large" sh -c \
+        'ulimit -f 1; exec "$0" gen --spec-text "workload w; rows 5000; dim 4; batch 4; length fixed 1" \
+        --initial-tables --out "$1"' "$E" "$W/out"
+fi
 mkfifo "$W/pipe.npy"
 bad "step: a pipe" 1 "pipe.npy: a pipe, not a regular file" timeout 20 "$E" step --kernel cpu_sort \
     --rule sgd --ids "$W/pipe.npy" --offsets "$W/offsets.npy" --grad "$W/grad.npy" \
