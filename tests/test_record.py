@@ -161,7 +161,7 @@ def test_result_says_how_it_was_made_but_no_folder_of_the_machine(folder):
 def test_traces_with_equal_bags_are_also_features_of_one_input(folder):
     s = Setting(folder)
     s.record("--steps=traces", s.traces(shop_items=9000, shop_country=9000, shop_other=8, poems=7000))
-    link = f"{folder}/work/traces/"
+    link = os.path.join(folder, "work", "traces", "")
     names = [",".join(p.removeprefix(link) for p in w.split(",")) for w in s.calls()[0][1]["TRACE"].split()]
     whole = {"shop_items.txt.gz", "shop_country.txt.gz"}
     assert len(names) == 5 and set(names[-1].split(",")) == whole, names
