@@ -46,6 +46,7 @@ static void small_by_lookups(void **state) {
 static void slices_of_small_tables(void **state) {
     const int64_t slice = SMALL_SLICE;
     (void)state;
+    assert_int_equal(units(100, 8, 1, 2 * slice, LARGE_BATCH), 2);
     assert_int_equal(units(100, 8, 1, 4 * slice, LARGE_BATCH), 4);
     assert_int_equal(units(100, 8, 1, 4 * slice - 1, LARGE_BATCH), 2);
     assert_int_equal(units(100, 8, 3, 12 * slice, LARGE_BATCH), 12);
@@ -58,6 +59,7 @@ static void slices_of_small_tables(void **state) {
     assert_int_equal(units(few + 1, 8, 1, 8 * slice, SMALL_PARTS * 4 * slice), 2);
     assert_int_equal(units(few + 1, 8, 1, 8 * slice, SMALL_PARTS * 4 * slice - 1), 0);
     assert_int_equal(units(slice, 8, 1, 2 * slice, 2 * slice), 1);
+    assert_int_equal(units(slice, 8, 3, 6 * slice, 6 * slice), 3);
     assert_int_equal(units(slice, 8, 1, 2 * slice + 1, 2 * slice + 1), 0);
 }
 
@@ -80,7 +82,7 @@ static void choose(struct chosen *c, const struct batch *in, int32_t stride) {
     struct error err;
     lay_out(c, &s, in, stride);
     assert_int_equal(buffer_alloc(&c->memory, s.used, "scratch", &err), 0);
-    buffer_poison(&c->memory);
+    memset(c->memory.data, 0x5a, s.used);
     s = (struct scratch){c->memory.data, 0};
     hot_lay_out(&c->hot, &s, in, &c->partition, stride);
     hot_choose(&c->hot, in);
@@ -142,7 +144,7 @@ static void check_hot(int64_t lookups, const struct times *what, bool pooled, in
 
 /* 96 of 128: 2 * 16 slices of 3 rows have 8192 * 96 / 128 / 32 / 3 = 64 lookups for each sum. */
 static void rows_of_the_sample(void **state) {
-    const struct times three[] = {{10, 60}, {20, 34}, {30, 2}, {0, 0}};
+    const struct times three[] = {{10, 60}, {20, 34}, {4090, 2}, {0, 0}};
     const struct times one[] = {{70000, 256}, {0, 0}};
     const struct times least[] = {{70000, HOT_LOOKUPS / HOT_SAMPLE_OF}, {0, 0}};
     (void)state;
@@ -166,13 +168,15 @@ static void share_of_the_sample(void **state) {
 
 /* The rows that are alike in number are all hot, or none: but above 64 as many as there is room. */
 static void room_for_hot_rows(void **state) {
-    const struct times two[] = {{10, 40}, {20, 9}, {0, 0}};
-    const struct times three[] = {{10, 40}, {20, 9}, {30, 9}, {0, 0}};
+    const struct times two[] = {{0, 40}, {20, 9}, {0, 0}};
+    const struct times three[] = {{0, 40}, {20, 9}, {30, 9}, {0, 0}};
+    const struct times four[] = {{0, 40}, {20, 8}, {30, 7}, {40, 7}, {0, 0}};
     const struct times large[] = {{10, 64}, {20, 64}, {0, 0}};
     (void)state;
     check_hot(4096, two, true, 2, 2, 16);
     check_hot(4096, three, true, 2, 1, 32);
     check_hot(4096, three, true, 3, 3, 16);
+    check_hot(4096, four, true, 3, 2, 16);
     struct builder b;
     build(&b, 8192, large, true);
     struct chosen c;
@@ -183,22 +187,25 @@ static void room_for_hot_rows(void **state) {
 }
 
 static void most_hot_rows(void **state) {
-    const struct table_shape table = {.rows = INT32_MAX, .dim = 4, .lookups = 1 << 17};
-    struct batch in = {.num_tables = 1, .tables = &table, .lookups = 1 << 17};
+    struct table_shape tables[] = {{.rows = INT32_MAX, .dim = 4, .lookups = 1 << 17}};
+    struct batch in = {.num_tables = 1, .tables = tables, .lookups = 1 << 17};
     struct chosen c;
     (void)state;
     lay_out(&c, &(struct scratch){NULL, 0}, &in, 4);
     assert_int_equal(c.hot.most, (1 << HOT_SLOTS_LOG2) / 4);
     lay_out(&c, &(struct scratch){NULL, 0}, &in, 128);
     assert_int_equal(c.hot.most, HOT_BYTES / 4 / 128);
+    tables[0].lookups = in.lookups = HOT_LOOKUPS; /* their sums have no more room */
+    lay_out(&c, &(struct scratch){NULL, 0}, &in, 4);
+    assert_int_equal(c.hot.most, HOT_LOOKUPS / HOT_SLICE_OF);
 }
 
 /* Rows 5 and 4100 have one slot. */
 static void hotter_one_gets_the_slot(void **state) {
     (void)state;
     assert_int_equal(hot_slot(5), hot_slot(4100));
-    check_hot(4096, (const struct times[]){{5, 40}, {4100, 20}, {0, 0}}, true, 500, 1, 32);
-    check_hot(4096, (const struct times[]){{4100, 40}, {5, 20}, {0, 0}}, true, 500, 1, 32);
+    check_hot(4096, (const struct times[]){{5, 34}, {4100, 30}, {0, 0}}, true, 500, 1, 32);
+    check_hot(4096, (const struct times[]){{4100, 34}, {5, 30}, {0, 0}}, true, 500, 1, 32);
 }
 
 /* Neighbours, and rows at distances that are powers of two, do not share one. */
@@ -246,15 +253,18 @@ static void sample(void **state) {
     struct builder b;
     (void)state;
     builder_begin(&b, 1, true);
-    add_feature(&b, ROWS, 1027, 2); /* a line is cut short */
-    add_feature(&b, 3, 500, 1);     /* a small table */
-    add_feature(&b, ROWS, 5500, 7919 * 64);
+    add_feature(&b, ROWS, 1027, 2);         /* a line is cut short */
+    add_feature(&b, 3, 510, 1);             /* a small table */
+    add_feature(&b, ROWS, 5631, 7919 * 64); /* begins one after a line */
+    add_feature(&b, ROWS, 8, 9);            /* a line for which there is no room */
     builder_finish(&b);
     struct chosen c;
     choose(&c, &b.in, 4);
-    uint32_t *counts = calloc(2 * ROWS + 3, sizeof *counts);
+    uint32_t *counts = calloc(3 * ROWS + 3, sizeof *counts);
     assert_non_null(counts);
-    const int64_t most = (1027 + 5500) / HOT_SAMPLE_OF, size = sample_again(&b.in, most, counts);
+    const int64_t most = (1027 + 5631 + 8) / HOT_SAMPLE_OF,
+                  size = sample_again(&b.in, most, counts);
+    memset(c.memory.data, 0, c.memory.bytes); /* what lies outside of the counts looks free */
     assert_int_equal(hot_sample(&c.hot, &b.in), size);
     for (int32_t k = 0; k < 1 << c.hot.counts_log2; k++) {
         struct hot_count x = c.hot.sample[k];
@@ -262,7 +272,7 @@ static void sample(void **state) {
         assert_int_equal(x.count, counts[x.row]);
         counts[x.row] = 0;
     }
-    for (int32_t row = 0; row < 2 * ROWS + 3; row++) assert_int_equal(counts[row], 0);
+    for (int32_t row = 0; row < 3 * ROWS + 3; row++) assert_int_equal(counts[row], 0);
     free(counts);
     buffer_free(&c.memory);
     builder_free(&b);
