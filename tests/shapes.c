@@ -228,6 +228,19 @@ static void hot_rows(struct builder *b, int32_t n) {
     builder_random_bags(b, 150 / b->smaller, 12);
 }
 
+static int64_t one_hot(int64_t i) {
+    return i % 16 ? 7 : 100 + i % 997;
+}
+
+/* With one row kept apart, its sums are in as many slices as they ever are; the last slice is of two
+ * features. */
+static void one_hot_row(struct builder *b, int32_t n) {
+    one(b, n, 6, POOL_SUM);
+    bags_of(b, 300 / b->smaller, 20, one_hot);
+    builder_feature(b, 0, POOL_SUM, -1);
+    bags_of(b, 5, 10, one_hot);
+}
+
 static int64_t of_300(int64_t i) {
     return i * 7919 % 300;
 }
@@ -339,6 +352,19 @@ static void padding(struct builder *b, int32_t n) {
     BAG(b, 7, 7);
 }
 
+/* Row 0 of as many as keys of so many bits tell apart, so that the padding among its lookups needs
+ * one bit more. */
+static void padding_0(struct builder *b, int32_t n) {
+    int32_t t = builder_table(b, n, 5);
+    builder_feature(b, t, POOL_SUM, -1);
+    BAG(b, 0, 3);
+    builder_feature(b, t, POOL_SUM, 0);
+    BAG(b, 0, 0, 5);
+    BAG(b, 0);
+    builder_feature(b, t, POOL_SUM, -1);
+    BAG(b, 7, 0);
+}
+
 static void narrow_ids(struct builder *b, int32_t n) {
     b->id_type = ID_INT32;
     padding(b, n);
@@ -420,10 +446,12 @@ const struct shape shapes[] = {
     {"shared table, weighted", shared_table, 1, EXACT_AND_REAL},
     {"padding", padding, 0, EXACT_AND_REAL},
     {"padding, weighted", padding, 1, EXACT_AND_REAL},
+    {"padding is row 0", padding_0, 16, EXACT_AND_REAL},
     {"int32 ids, padding, shared", narrow_ids, 0, EXACT_AND_REAL},
     {"int32 ids, padding, shared, weighted", narrow_ids, 1, EXACT_AND_REAL},
     {"ragged bags", ragged_bags, 400, EXACT_AND_REAL},
     {"duplicates in a bag", duplicates_in_bag, 0, EXACT_AND_REAL},
+    {"one hot row", one_hot_row, 5000, EXACT_AND_REAL},
 };
 
 const int num_shapes = sizeof shapes / sizeof *shapes;
