@@ -252,6 +252,31 @@ static void many_threads(void **state) {
     builder_free(&b);
 }
 
+/* --- as many tables as a grid of a device has blocks in its second dimension */
+
+static void most_tables(void **state) {
+    enum { TABLES = 65535 };
+    struct table_shape *tables = calloc(TABLES, sizeof *tables);
+    struct feature *features = calloc(TABLES, sizeof *features);
+    assert_non_null(tables);
+    assert_non_null(features);
+    for (int32_t t = 0; t < TABLES; t++) {
+        tables[t] =
+            (struct table_shape){.rows = 1, .dim = 1, .features = 1, .lookups = 1, .first_row = t};
+        features[t] = (struct feature){.table = t, .padding_id = -1, .lookups = 1};
+    }
+    const struct batch in = {.num_tables = TABLES,
+                             .num_features = TABLES,
+                             .bags = 1,
+                             .lookups = TABLES,
+                             .tables = tables,
+                             .features = features,
+                             .grad_floats = TABLES};
+    assert_null(kernel_refuses(kernel_of(state), &in));
+    free(tables);
+    free(features);
+}
+
 /* --- rows that nobody looks up */
 
 /* Every third row is left alone, and holds what arithmetic would not leave alone: a step with a
@@ -439,6 +464,7 @@ int main(void) {
     add_kernel_tests("concatenated features", concatenate_features, NULL);
     add_kernel_tests("tables in calls of their own", separate_calls, NULL);
     add_kernel_tests_on(ON_HOST, "many threads", many_threads, NULL);
+    add_kernel_tests("65535 tables", most_tables, NULL);
     add_kernel_tests("untouched rows", untouched_rows, NULL);
     add_kernel_tests("sums begin at 0", sums_begin_at_zero, NULL);
     add_test("order matters in floats", order_matters_in_floats, NULL, NULL);
