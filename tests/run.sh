@@ -26,9 +26,10 @@ mkdir -p "$logs"
 export EMBFUSE_LOCK="${EMBFUSE_LOCK:-$logs/bench.lock}"
 [ -n "${LOGS:-}" ] || trap 'rm -rf "$logs"' EXIT
 
-# Runs one program; its output is in $logs/NAME.tap, and when it has ended its status in NAME.status.
+# Runs one program; its output is in $logs/NAME.tap, and when it has ended its status and seconds in
+# NAME.status.
 run() {
-    name=$(basename "$1")
+    name=$(basename "$1") begin=$(date +%s)
     case $1 in
     *.py) $prefix "${PYTHON:-/usr/bin/python3}" "$1" ;;
     *.sh) $prefix sh "$1" ;;
@@ -36,7 +37,7 @@ run() {
     esac >"$logs/$name.tap" 2>&1 &
     running=$!
     wait $running
-    echo $? >"$logs/$name.new"
+    echo $? $(($(date +%s) - begin)) >"$logs/$name.new"
     mv "$logs/$name.new" "$logs/$name.status"
 }
 
@@ -50,7 +51,7 @@ ends() { # FIRST LAST
 
 tell() {
     name=$(basename "$1") log=$logs/$(basename "$1").tap
-    status=$(cat "$logs/$name.status")
+    read -r status seconds <"$logs/$name.status"
     sed -i 's|^not ok \(.*# SKIP\)|ok \1|' "$log" # cmocka 1.1.5 prints a skip as not ok
     ok=$(grep -c '^ok ' "$log")
     skip=$(grep -ci '^ok .*# *skip' "$log")
@@ -58,7 +59,7 @@ tell() {
     # A program that died, or said nothing, has failed whatever it printed before.
     if [ "$bad" -eq 0 ] && { [ "$status" -ne 0 ] || [ "$ok" -eq 0 ]; }; then bad=1; fi
     passed=$((passed + ok - skip)) failed=$((failed + bad)) skipped=$((skipped + skip))
-    printf '%-40s %4d passed, %d failed, %d skipped\n' "$name" $((ok - skip)) "$bad" "$skip"
+    printf '%-40s %4d passed, %d failed, %d skipped, %d s\n' "$name" $((ok - skip)) "$bad" "$skip" "$seconds"
     if [ "$bad" -gt 0 ]; then
         printf -- '--- %s (exit status %d)\n' "$1" "$status"
         grep -v '^ok ' "$log" | ends 40 20

@@ -24,7 +24,6 @@ DEFINE_KERNEL(planted_first_step) = {
     .label = "idle in step 1",
     .idea = "Leaves every row as it was in step 1.",
     .place = ON_HOST,
-    .rules = ALL_RULES,
     .traits = DETERMINISTIC,
     .scratch_bytes = scratch_bytes,
     .run = run,
