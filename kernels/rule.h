@@ -70,7 +70,7 @@ struct rule_info {
     struct rule_param params[RULE_PARAMS];
     struct rule_state elem[RULE_ELEM_STATES], row[RULE_ROW_STATES];
     int num_params, elem_states, row_states; /* how many of them there are */
-    bool sums_before, sums_after;            /* it has these sums over the row */
+    int sums_before, sums_after;             /* over the row: 0, 1 (a of the pair) or 2 of them */
     bool linear;                             /* as many steps for parts of a gradient give what one
                                                 gives for their sum, and direction reads g alone */
     bool idle_is_identity; /* a step with a zero gradient changes neither weights nor states, given

@@ -49,8 +49,8 @@ static inline struct rule_info rule_info(enum rule_kind kind) {
     }
 RULE_FIELD(int, elem_states)
 RULE_FIELD(int, row_states)
-RULE_FIELD(bool, sums_before)
-RULE_FIELD(bool, sums_after)
+RULE_FIELD(int, sums_before)
+RULE_FIELD(int, sums_after)
 RULE_FIELD(bool, linear)
 RULE_FIELD(bool, idle_is_identity)
 
@@ -140,22 +140,6 @@ HOST_DEVICE float rule_scale(enum rule_kind kind, const struct rule_step *r, str
 
 /* --- one row, the plain way: what every kernel must give, bit for bit */
 
-struct row_sum {
-    struct pair lane[ROW_LANES];
-};
-
-static inline void row_sum_add(struct row_sum *x, int32_t column, struct pair term) {
-    struct pair *lane = &x->lane[column % ROW_LANES];
-    lane->a += term.a;
-    lane->b += term.b;
-}
-
-static inline struct pair row_sum_fold(struct row_sum *x) {
-    for (int half = ROW_LANES / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; k++) row_sum_add(x, k, x->lane[k + half]);
-    return x->lane[0];
-}
-
 /* A row in memory: weight[dim], elem[k][dim] of each state per element, row[row_states]. */
 struct row_memory {
     float *weight;
@@ -170,23 +154,43 @@ static inline struct states row_memory_states(const struct row_memory *m, enum r
     return s;
 }
 
+static inline void pair_add(struct pair *to, struct pair x) {
+    to->a += x.a;
+    to->b += x.b;
+}
+
+/* The sums over the row before the step, or after it. */
+static inline struct pair row_memory_sums(const struct rule_step *r, bool after, struct pair rate,
+                                          const struct row_memory *m, int32_t dim, const float *g) {
+    const enum rule_kind kind = r->rule.kind;
+    struct pair lane[ROW_LANES] = {{0, 0}};
+    for (int32_t d = 0; d < dim; d++) {
+        const struct states s = row_memory_states(m, kind, d);
+        const float w = m->weight[d];
+        pair_add(&lane[d % ROW_LANES],
+                 after ? rule_after(kind, r, w, rule_direction(kind, r, rate, w, s, g[d]))
+                       : rule_before(kind, r, w, s, g[d]));
+    }
+    for (int half = ROW_LANES / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) pair_add(&lane[k], lane[k + half]);
+    return lane[0];
+}
+
 /* Applies the rule once to a row whose summed gradient is g[dim]. */
 static inline void rule_apply(const struct rule_step *r, const struct row_memory *m, int32_t dim,
                               const float *g) {
     const enum rule_kind kind = r->rule.kind;
+    struct pair rate = {0, 0}, sums = {0, 0};
     float *w = m->weight;
-    struct row_sum before = {{{0, 0}}}, after = {{{0, 0}}};
-    for (int32_t d = 0; d < dim; d++)
-        row_sum_add(&before, d, rule_before(kind, r, w[d], row_memory_states(m, kind, d), g[d]));
-    const struct pair rate = rule_row(kind, r, row_sum_fold(&before), dim, m->row);
+    if (rule_sums_before(kind)) sums = row_memory_sums(r, false, rate, m, dim, g);
+    rate = rule_row(kind, r, sums, dim, m->row);
     for (int32_t d = 0; d < dim; d++) {
         const struct states s =
             rule_states(kind, r, rate, w[d], row_memory_states(m, kind, d), g[d]);
         for (int k = 0; k < rule_elem_states(kind); k++) m->elem[k][d] = s.x[k];
-        row_sum_add(&after, d,
-                    rule_after(kind, r, w[d], rule_direction(kind, r, rate, w[d], s, g[d])));
     }
-    const float scale = rule_scale(kind, r, rate, row_sum_fold(&after), dim);
+    if (rule_sums_after(kind)) sums = row_memory_sums(r, true, rate, m, dim, g);
+    const float scale = rule_scale(kind, r, rate, sums, dim);
     for (int32_t d = 0; d < dim; d++)
         w[d] -= scale * rule_direction(kind, r, rate, w[d], row_memory_states(m, kind, d), g[d]);
 }

@@ -25,7 +25,7 @@ RULE_INFO(lamb) = {
     .elem = {{"m", 0, 0, 0x1p-4f}, {"v", 0, 0, 0x1p-4f}},
     .num_params = 5,
     .elem_states = 2,
-    .sums_after = true,
+    .sums_after = 2,
 };
 
 RULE_NO_BEFORE(lamb)

@@ -17,7 +17,7 @@ RULE_INFO(rowwise_adagrad) = {
     .row = {{"s", 0, 0, 0x1p-4f}},
     .num_params = 2,
     .row_states = 1,
-    .sums_before = true,
+    .sums_before = 1,
     .idle_is_identity = true,
 };
 

@@ -1,8 +1,17 @@
 # Tests: every tests/test_*.c is a cmocka program, every tests/test_*.sh and test_*.py a script; all
 # speak TAP, and tests/run.sh adds them up. ONLY="name name" builds and runs some of them.
 
-test_programs := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c)))
+# The example comes first, then what takes longest, so that nothing waits for it alone at the end.
+first_tests   := 00_example kernels device defects
+test_programs := $(first_tests:%=$(B)/tests/test_%)
+test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c))))
+# Scripts about reports, studies and the Makefile see nothing of how kernels were compiled: they run in the
+# plain build.
+tool_tests    := compilers ladder make mutants nvcc peers record reports sweep
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
+ifneq ($(flavour),)
+test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))
+endif
 test_support  := $(patsubst %.c,$(B)/%.o,$(filter-out tests/test_%,$(wildcard tests/*.c)))
 ONLY ?=
 

@@ -157,17 +157,30 @@ static __device__ inline void row_sums_add(const struct lanes &g, struct row_sum
     __syncthreads();
 }
 
-static __device__ inline float quad_fold(const struct lanes &g, struct quad q) {
-    for (int step = g.team / 2; step > 0; step /= 2)
-        for (int c = 0; c < LANE_COLUMNS; c++)
-            q.x[c] += __shfl_xor_sync(g.mask, q.x[c], step, g.team);
-    return (q.x[0] + q.x[2]) + (q.x[1] + q.x[3]);
+/* The sum of one lane's value and that of the lane `step` away, of a team. */
+static __device__ inline float lane_add(const struct lanes &g, float keep, float give, int step) {
+    return keep + __shfl_xor_sync(g.mask, give, step, g.team);
 }
 
-/* The sums, to lane 0. */
-static __device__ inline struct pair row_sums_fold(const struct lanes &g,
-                                                   const struct row_sums &x) {
-    return {quad_fold(g, x.a), quad_fold(g, x.b)};
+/* A sum folded, in the team's lanes. In the first two steps lanes part with columns that another one
+ * adds up, two and then one; so each column is folded by as many lanes as a column has, and the last
+ * two steps, columns 2 apart and 1 apart, are between lanes too. */
+static __device__ inline float quad_fold(const struct lanes &g, const struct quad &q) {
+    const int half = g.team / 2, quarter = g.team / 4;
+    const bool upper = g.me & half, odd = g.me & quarter;
+    float even_column = lane_add(g, q.x[upper ? 2 : 0], q.x[upper ? 0 : 2], half);
+    float odd_column = lane_add(g, q.x[upper ? 3 : 1], q.x[upper ? 1 : 3], half);
+    float sum =
+        lane_add(g, odd ? odd_column : even_column, odd ? even_column : odd_column, quarter);
+    for (int step = quarter / 2; step > 0; step /= 2) sum = lane_add(g, sum, sum, step);
+    sum = lane_add(g, sum, sum, half);
+    return lane_add(g, sum, sum, quarter);
+}
+
+/* As many of the sums as a rule has, to lane 0. */
+static __device__ inline struct pair row_sums_fold(const struct lanes &g, const struct row_sums &x,
+                                                   const int sums) {
+    return {quad_fold(g, x.a), sums > 1 ? quad_fold(g, x.b) : 0};
 }
 
 /* A lane's part of one tile of a row: weights, summed gradient and states. */
@@ -312,7 +325,7 @@ row_apply(const enum rule_kind kind, const struct lanes &lanes, const struct rul
         for (int j = 0; j < row->tiles(); j++)
             tile_terms(kind, lanes, &step, false, rate, tile_column(lanes, j), dim, row->get(j),
                        &sums);
-        rate = row_sums_fold(lanes, sums);
+        rate = row_sums_fold(lanes, sums, rule_sums_before(kind));
     }
     if (rule_sums_before(kind) || rule_row_states(kind) > 0) {
         if (lanes.lane == 0) rate = rule_row(kind, &step, rate, dim, row_state);
@@ -331,8 +344,8 @@ row_apply(const enum rule_kind kind, const struct lanes &lanes, const struct rul
 #pragma unroll
     for (int j = 0; j < row->tiles(); j++)
         tile_terms(kind, lanes, &step, true, rate, tile_column(lanes, j), dim, row->get(j), &sums);
-    const float scale =
-        lanes_first(lanes, rule_scale(kind, &step, rate, row_sums_fold(lanes, sums), dim));
+    const struct pair after = row_sums_fold(lanes, sums, rule_sums_after(kind));
+    const float scale = lanes_first(lanes, rule_scale(kind, &step, rate, after, dim));
 #pragma unroll
     for (int j = 0; j < row->tiles(); j++) {
         struct row_tile x = row->get(j);
