@@ -400,13 +400,26 @@ static __device__ inline void row_update(const struct lanes &lanes, const struct
     }
 }
 
+static __device__ __forceinline__ void row_update_wide_as(const enum rule_kind kind,
+                                                          const struct lanes &lanes,
+                                                          const struct rule_step *step,
+                                                          const struct table *io, int32_t dim,
+                                                          int64_t row, const float *g) {
+    struct row_wide wide = {{lanes, rule_elem_states(kind), io, row * dim, dim}, g};
+    row_apply(kind, lanes, step, dim, row_state_of(kind, io, row), &wide);
+}
+
 /* The same for a row too wide for registers: its gradient g is in memory. */
 static __device__ inline void row_update_wide(const struct lanes &lanes,
                                               const struct rule_step *step, const struct table *io,
                                               int32_t dim, int64_t row, const float *g) {
-    const enum rule_kind kind = step->rule.kind;
-    struct row_wide wide = {{lanes, rule_elem_states(kind), io, row * dim, dim}, g};
-    row_apply(kind, lanes, step, dim, row_state_of(kind, io, row), &wide);
+    switch (step->rule.kind) {
+#define X(rule, ...)                                                                               \
+    case RULE_##rule: row_update_wide_as(RULE_##rule, lanes, step, io, dim, row, g); break;
+        RULES(X)
+#undef X
+    case RULE_COUNT: break;
+    }
 }
 
 #endif
