@@ -21,6 +21,16 @@ static int poison(struct device_buffer *b, struct error *err) {
     return getenv("UNPOISONED") ? 0 : device_poison(b, err);
 }
 
+int device_case_fill(struct device_case *d, int byte, struct error *err) {
+    if (getenv("UNPOISONED")) return 0;
+    void *bytes = malloc(d->scratch.bytes + 1);
+    if (!bytes) abort();
+    memset(bytes, byte, d->scratch.bytes);
+    int status = device_put(d->scratch.data, bytes, d->scratch.bytes, err);
+    free(bytes);
+    return status;
+}
+
 int device_case_create(struct device_case *d, struct builder *b, const struct kernel *k,
                        struct error *err) {
     *d = (struct device_case){.b = b};

@@ -29,6 +29,9 @@ int device_case_put(struct device_case *d, struct error *err);
 /* Copies the tables back to the builder's. Fails where anything else was written. */
 int device_case_get(struct device_case *d, struct error *err);
 
+/* Fills scratch with a byte. */
+int device_case_fill(struct device_case *d, int byte, struct error *err);
+
 /* The order in which an emulated device runs blocks and threads; see builder_way. */
 void device_case_schedule(const struct kernel *k, int way);
 

@@ -30,11 +30,12 @@ import time
 
 from mutate import BETWEEN, explained, mutants_of, read_reasons
 
-TARGETS = ["rules/*.h", "kernels/**/*.h", "kernels/**/*.cuh", "kernels/*/*.c", "kernels/*/*.cu", "harness/check.c",
-           "harness/oracle.c"]
+TARGETS = ["rules/*.h", "kernels/**/*.h", "kernels/**/*.cuh", "kernels/*/*.c", "kernels/*/*.cu",
+           "harness/check.c", "harness/oracle.c"]
 # Which tests judge a file, the fast ones first: those of the first prefix that fits.
 JUDGES = [("rules/", ("oracle*", "check*", "corners", "defects", "properties*", "kernels")),
           ("kernels/rules.h", ("oracle*", "check*", "corners", "defects", "properties*", "kernels")),
+          ("kernels/cpu/", ("choices", "defects", "properties*", "kernels")),
           ("kernels/", ("defects", "properties*", "kernels")),
           ("", ("check*", "oracle*", "corners", "overflow", "defects"))]
 REASONS = "tests/mutants.txt"
@@ -86,7 +87,9 @@ class Tree:
 
 
 def kernels_of(objects):
-    """The pattern for TESTS that leaves the kernels among these objects, and maybe a few more."""
+    """The pattern for TESTS that leaves the kernels among these objects, and maybe a few more. A test that
+    includes what a kernel does bears its name too."""
+    objects = [o for o in objects if "tests" not in o.parts]
     names = [m[1] for m in (re.search(r"kernels/(?!device/)\w+/(\w+)\.o$", str(o)) for o in objects) if m]
     return os.path.commonprefix(names) + "*" if len(names) == len(objects) else "*"
 

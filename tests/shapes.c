@@ -71,9 +71,8 @@ static int64_t scattered(int64_t i) {
 }
 
 static void all_distinct(struct builder *b, int32_t n) {
-    (void)n;
     one(b, 300, 8, POOL_SUM);
-    bags_of(b, 50, 4, scattered);
+    bags_of(b, n, 1, scattered);
 }
 
 static void empty_bags(struct builder *b, int32_t n) {
@@ -140,7 +139,10 @@ static void mixed_tables(struct builder *b, int32_t n) {
     }
 }
 
+/* With 384 tables, and all_distinct with 192 lookups, arrays of scratch end where the next one
+ * begins; with one more, a missing element would be the next one's first. */
 static void more_tables_than_lookups(struct builder *b, int32_t n) {
+    if (b->smaller > 1 && n > 36) n = 36;
     for (int32_t t = 0; t < n; t++) {
         one(b, 10 + t, 3, POOL_SUM);
         if (t == 1 || t == n - 1) BAG(b, t);
@@ -224,6 +226,19 @@ static void hot_rows(struct builder *b, int32_t n) {
     bags_of(b, 70 / b->smaller, 30, five_hot);
     one(b, 3, 64, POOL_SUM);
     builder_random_bags(b, 150 / b->smaller, 12);
+}
+
+static int64_t one_hot(int64_t i) {
+    return i % 16 ? 7 : 100 + i % 997;
+}
+
+/* With one row kept apart, its sums are in as many slices as they ever are; the last slice is of two
+ * features. */
+static void one_hot_row(struct builder *b, int32_t n) {
+    one(b, n, 6, POOL_SUM);
+    bags_of(b, 300 / b->smaller, 20, one_hot);
+    builder_feature(b, 0, POOL_SUM, -1);
+    bags_of(b, 5, 10, one_hot);
 }
 
 static int64_t of_300(int64_t i) {
@@ -337,6 +352,19 @@ static void padding(struct builder *b, int32_t n) {
     BAG(b, 7, 7);
 }
 
+/* Row 0 of as many as keys of so many bits tell apart, so that the padding among its lookups needs
+ * one bit more. */
+static void padding_0(struct builder *b, int32_t n) {
+    int32_t t = builder_table(b, n, 5);
+    builder_feature(b, t, POOL_SUM, -1);
+    BAG(b, 0, 3);
+    builder_feature(b, t, POOL_SUM, 0);
+    BAG(b, 0, 0, 5);
+    BAG(b, 0);
+    builder_feature(b, t, POOL_SUM, -1);
+    BAG(b, 7, 0);
+}
+
 static void narrow_ids(struct builder *b, int32_t n) {
     b->id_type = ID_INT32;
     padding(b, n);
@@ -368,7 +396,8 @@ const struct shape shapes[] = {
     {"no ids, no pooling", no_ids_anywhere, 2, EXACT_AND_REAL},
     {"one id", one_id, 0, EXACT_AND_REAL},
     {"all equal", all_equal, 0, EXACT_AND_REAL},
-    {"all distinct", all_distinct, 0, EXACT_AND_REAL},
+    {"192 distinct", all_distinct, 192, EXACT_AND_REAL},
+    {"193 distinct", all_distinct, 193, EXACT_AND_REAL},
     {"empty bags", empty_bags, 0, EXACT_AND_REAL},
     {"dim 1", dim, 1, EXACT_AND_REAL},
     {"dim 3", dim, 3, EXACT_AND_REAL},
@@ -387,6 +416,8 @@ const struct shape shapes[] = {
     {"one row alone", one_row_alone, 0, EXACT_AND_REAL},
     {"mixed tables", mixed_tables, 10, EXACT_AND_REAL},
     {"more tables than lookups", more_tables_than_lookups, 12, EXACT_AND_REAL},
+    {"384 tables, two lookups", more_tables_than_lookups, 383, EXACT_ONLY},
+    {"385 tables, two lookups", more_tables_than_lookups, 384, EXACT_ONLY},
     {"tables read backwards", tables_read_backwards, 6, EXACT_AND_REAL},
     {"many tables", mixed_tables, 100, EXACT_AND_REAL},
     {"one row hit 10^6 times", hot_row, 1000000, EXACT_ONLY},
@@ -415,10 +446,12 @@ const struct shape shapes[] = {
     {"shared table, weighted", shared_table, 1, EXACT_AND_REAL},
     {"padding", padding, 0, EXACT_AND_REAL},
     {"padding, weighted", padding, 1, EXACT_AND_REAL},
+    {"padding is row 0", padding_0, 16, EXACT_AND_REAL},
     {"int32 ids, padding, shared", narrow_ids, 0, EXACT_AND_REAL},
     {"int32 ids, padding, shared, weighted", narrow_ids, 1, EXACT_AND_REAL},
     {"ragged bags", ragged_bags, 400, EXACT_AND_REAL},
     {"duplicates in a bag", duplicates_in_bag, 0, EXACT_AND_REAL},
+    {"one hot row", one_hot_row, 5000, EXACT_AND_REAL},
 };
 
 const int num_shapes = sizeof shapes / sizeof *shapes;

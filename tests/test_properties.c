@@ -252,6 +252,31 @@ static void many_threads(void **state) {
     builder_free(&b);
 }
 
+/* --- as many tables as a grid of a device has blocks in its second dimension */
+
+static void most_tables(void **state) {
+    enum { TABLES = 65535 };
+    struct table_shape *tables = calloc(TABLES, sizeof *tables);
+    struct feature *features = calloc(TABLES, sizeof *features);
+    assert_non_null(tables);
+    assert_non_null(features);
+    for (int32_t t = 0; t < TABLES; t++) {
+        tables[t] =
+            (struct table_shape){.rows = 1, .dim = 1, .features = 1, .lookups = 1, .first_row = t};
+        features[t] = (struct feature){.table = t, .padding_id = -1, .lookups = 1};
+    }
+    const struct batch in = {.num_tables = TABLES,
+                             .num_features = TABLES,
+                             .bags = 1,
+                             .lookups = TABLES,
+                             .tables = tables,
+                             .features = features,
+                             .grad_floats = TABLES};
+    assert_null(kernel_refuses(kernel_of(state), &in));
+    free(tables);
+    free(features);
+}
+
 /* --- rows that nobody looks up */
 
 /* Every third row is left alone, and holds what arithmetic would not leave alone: a step with a
@@ -285,11 +310,69 @@ static void untouched_rows(void **state) {
     builder_free(&b);
 }
 
-/* --- determinism */
+/* --- sums begin at 0 */
 
 static int64_t hot_row_at(int64_t i) {
     return i % 3 == 0 ? 200 + i % 700 : i % 97 == 1 ? 4 : 3;
 }
+
+static void zero_grad(const struct builder *b) {
+    for (int32_t f = 0; f < b->in.num_features; f++)
+        for (int64_t q = 0; q < b->in.bags; q++)
+            memset(builder_grad(b, f, q), 0,
+                   (size_t)b->shapes[b->features[f].table].dim * sizeof(float));
+}
+
+static void zero_tables(const struct builder *b) {
+    for (int32_t t = 0; t < b->in.num_tables; t++) {
+        const struct table *x = &b->tables.tables[t];
+        size_t rows = (size_t)b->shapes[t].rows,
+               bytes = rows * (size_t)b->shapes[t].dim * sizeof(float);
+        memset(x->weight, 0, bytes);
+        for (int k = 0; k < RULE_ELEM_STATES && x->elem[k]; k++) memset(x->elem[k], 0, bytes);
+        if (x->row) memset(x->row, 0, rows * RULE_ROW_STATES * sizeof(float));
+    }
+}
+
+/* Gradients of 0 leave weights and states of 0 as they are, to the last bit: a float that is as
+ * good as 0 anywhere else is seen here. Few rows by two features, few by one, hot ones, others. */
+static void sums_begin_at_zero(void **state) {
+    enum { PER_BAG = 30 };
+    const struct kernel *k = kernel_of(state);
+    struct builder b;
+    builder_begin(&b, 14, true);
+    int32_t few = builder_table(&b, 9, 20);
+    for (int f = 0; f < 2; f++) {
+        builder_feature(&b, few, POOL_SUM, -1);
+        builder_random_bags(&b, 20, 5);
+    }
+    builder_feature(&b, builder_table(&b, 7, 33), POOL_SUM, -1);
+    builder_random_bags(&b, 20, 5);
+    builder_feature(&b, builder_table(&b, 30000, 5), POOL_SUM, -1);
+    for (int64_t q = 0; q < 150 / builder_smaller(k); q++) {
+        int64_t ids[PER_BAG];
+        for (int64_t i = 0; i < PER_BAG; i++) ids[i] = hot_row_at(q * PER_BAG + i);
+        builder_bag(&b, PER_BAG, ids);
+    }
+    builder_finish(&b);
+    zero_grad(&b);
+    for (int rule = 0; rule < RULE_COUNT; rule++) {
+        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
+        builder_rules(&b, k, (enum rule_kind)rule);
+        builder_start(&b);
+        zero_tables(&b);
+        const char *wrong = builder_run(&b, k, 2);
+        if (wrong) fail_msg("%s", wrong);
+        size_t bytes, zeros = 0;
+        unsigned char *now = builder_snapshot(&b, &bytes);
+        while (zeros < bytes && now[zeros] == 0) zeros++;
+        free(now);
+        assert_int_equal(zeros, bytes);
+    }
+    builder_free(&b);
+}
+
+/* --- determinism */
 
 /* Real gradients, whose sum depends on the order; runs of up to 40,000 lookups, beyond any length
  * from which a kernel may split them; several tables, of many rows and few, poolings and weights. */
@@ -381,7 +464,9 @@ int main(void) {
     add_kernel_tests("concatenated features", concatenate_features, NULL);
     add_kernel_tests("tables in calls of their own", separate_calls, NULL);
     add_kernel_tests_on(ON_HOST, "many threads", many_threads, NULL);
+    add_kernel_tests("65535 tables", most_tables, NULL);
     add_kernel_tests("untouched rows", untouched_rows, NULL);
+    add_kernel_tests("sums begin at 0", sums_begin_at_zero, NULL);
     add_test("order matters in floats", order_matters_in_floats, NULL, NULL);
     add_kernel_tests("same bits on every run", deterministic, NULL);
     return run_listed("properties");

@@ -83,11 +83,6 @@ static __device__ inline uint64_t entry_value(const struct entries &e, int64_t i
     return e.wide_values ? ((const uint64_t *)e.value)[i] : ((const uint32_t *)e.value)[i];
 }
 
-/* Of a value: floats from batch.grad, and the coefficient. */
-static __device__ inline int64_t value_grad(const struct entries &e, uint64_t value) {
-    return (int64_t)(uint32_t)value * e.unit;
-}
-
 static __device__ inline float value_coefficient(const struct entries &e, uint64_t value) {
     return e.wide_values ? __uint_as_float((unsigned)(value >> 32)) : 1.0f;
 }
