@@ -196,7 +196,7 @@ def difference(got, want, moved, before):
                 return f"table {t}, array {i}: {x.dtype} {x.shape}, not float32 {y.shape}"
             if x[~m].tobytes() != old[~m].tobytes():
                 return f"table {t}, array {i}: a row that nobody looked up has moved"
-            if not np.allclose(x, y, rtol=1e-5, atol=2e-6):
+            if not np.allclose(x, y, rtol=1e-5, atol=2e-6 * max(1, np.abs(y).max(initial=0))):
                 return f"table {t}, array {i}: off by {np.abs(x - y).max():g}"
             if np.array_equal(x, old) and m.any():
                 return f"table {t}, array {i}: nothing moved"
