@@ -138,10 +138,11 @@ struct row_sums {
 
 static_assert(ROW_LANES == WARP * LANE_COLUMNS, "a warp has a lane's columns of a row's sums");
 
-/* Called by the whole group for every tile, in order. */
-static __device__ inline void row_sums_add(const struct lanes &g, struct row_sums *x, struct quad a,
-                                           struct quad b) {
-    if (g.count <= WARP) {
+/* Called by the whole group for every tile, in order. several_warps: the group may have them. */
+static __device__ __forceinline__ void row_sums_add(const struct lanes &g, const bool several_warps,
+                                                    struct row_sums *x, struct quad a,
+                                                    struct quad b) {
+    if (!several_warps || g.count <= WARP) {
         x->a = quad_sum(x->a, a);
         x->b = quad_sum(x->b, b);
         return;
@@ -168,8 +169,9 @@ static __device__ inline float lane_add(const struct lanes &g, float keep, float
 static __device__ inline float quad_fold(const struct lanes &g, const struct quad &q) {
     const int half = g.team / 2, quarter = g.team / 4;
     const bool upper = g.me & half, odd = g.me & quarter;
-    float even_column = lane_add(g, q.x[upper ? 2 : 0], q.x[upper ? 0 : 2], half);
-    float odd_column = lane_add(g, q.x[upper ? 3 : 1], q.x[upper ? 1 : 3], half);
+    const float x0 = q.x[0], x1 = q.x[1], x2 = q.x[2], x3 = q.x[3];
+    const float even_column = lane_add(g, upper ? x2 : x0, upper ? x0 : x2, half);
+    const float odd_column = lane_add(g, upper ? x3 : x1, upper ? x1 : x3, half);
     float sum =
         lane_add(g, odd ? odd_column : even_column, odd ? even_column : odd_column, quarter);
     for (int step = quarter / 2; step > 0; step /= 2) sum = lane_add(g, sum, sum, step);
@@ -205,6 +207,7 @@ static __device__ inline void tile_store(const int elem_states, const struct tab
 
 /* A row in registers. */
 template <int TILES> struct row_held {
+    static constexpr bool several_warps = TILES == 4;
     struct row_tile tile[TILES];
     __device__ int tiles() const {
         return TILES;
@@ -234,6 +237,7 @@ struct row_stored {
 };
 
 template <int TILES> struct row_half_held {
+    static constexpr bool several_warps = TILES == 4;
     struct row_stored row;
     const struct strip<TILES> &g;
     __device__ int tiles() const {
@@ -250,6 +254,7 @@ template <int TILES> struct row_half_held {
 };
 
 struct row_wide {
+    static constexpr bool several_warps = true;
     struct row_stored row;
     const float *g;
     __device__ int tiles() const {
@@ -273,11 +278,10 @@ static __device__ inline struct states tile_states(const struct row_tile &x, int
 }
 
 /* What a lane's columns of a tile add to the sums over the row, before the step or after it. */
-static __device__ __forceinline__ void tile_terms(const enum rule_kind kind,
-                                                  const struct lanes &lanes,
-                                                  const struct rule_step *step, const bool after,
-                                                  struct pair rate, int32_t column, int32_t dim,
-                                                  const struct row_tile &x, struct row_sums *sums) {
+static __device__ __forceinline__ void
+tile_terms(const enum rule_kind kind, const struct lanes &lanes, const bool several_warps,
+           const struct rule_step *step, const bool after, struct pair rate, int32_t column,
+           int32_t dim, const struct row_tile &x, struct row_sums *sums) {
     struct row_sums term = {};
     for (int c = 0; c < LANE_COLUMNS; c++) {
         const float w = x.w.x[c], g = x.g.x[c];
@@ -289,7 +293,7 @@ static __device__ __forceinline__ void tile_terms(const enum rule_kind kind,
         term.a.x[c] = both.a;
         term.b.x[c] = both.b;
     }
-    row_sums_add(lanes, sums, term.a, term.b);
+    row_sums_add(lanes, several_warps, sums, term.a, term.b);
 }
 
 /* The step of a lane's columns of a tile; without the weights, if the rule has sums after it. */
@@ -323,8 +327,8 @@ row_apply(const enum rule_kind kind, const struct lanes &lanes, const struct rul
         struct row_sums sums = {};
 #pragma unroll
         for (int j = 0; j < row->tiles(); j++)
-            tile_terms(kind, lanes, &step, false, rate, tile_column(lanes, j), dim, row->get(j),
-                       &sums);
+            tile_terms(kind, lanes, Row::several_warps, &step, false, rate, tile_column(lanes, j),
+                       dim, row->get(j), &sums);
         rate = row_sums_fold(lanes, sums, rule_sums_before(kind));
     }
     if (rule_sums_before(kind) || rule_row_states(kind) > 0) {
@@ -343,7 +347,8 @@ row_apply(const enum rule_kind kind, const struct lanes &lanes, const struct rul
     struct row_sums sums = {};
 #pragma unroll
     for (int j = 0; j < row->tiles(); j++)
-        tile_terms(kind, lanes, &step, true, rate, tile_column(lanes, j), dim, row->get(j), &sums);
+        tile_terms(kind, lanes, Row::several_warps, &step, true, rate, tile_column(lanes, j), dim,
+                   row->get(j), &sums);
     const struct pair after = row_sums_fold(lanes, sums, rule_sums_after(kind));
     const float scale = lanes_first(lanes, rule_scale(kind, &step, rate, after, dim));
 #pragma unroll
