@@ -139,9 +139,10 @@ ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table
 }
 
 /* Before a loop whose rounds do not depend on each other. omp simd gives gcc's vectorizer an array
- * of every struct that a round holds, and so keeps it from loops over a rule's phases. */
+ * of every struct that a round holds, and so keeps it from loops over a rule's phases; clang says
+ * that it cannot, and does without being told where it can. */
 #ifdef __clang__
-#define INDEPENDENT _Pragma("omp simd")
+#define INDEPENDENT
 #else
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
@@ -183,7 +184,6 @@ struct block_sums {
 ALWAYS_INLINE void row_terms(const enum rule_kind kind, const struct rule_step *step,
                              const bool after, struct pair rate, struct row_arrays x,
                              const float *g, int32_t begin, const int width, float *a, float *b) {
-    INDEPENDENT
     for (int k = 0; k < width; k++) {
         const struct pair term = row_term(kind, step, after, rate, x, g, begin + k);
         a[k] = 0.0f + term.a; /* no -0 */

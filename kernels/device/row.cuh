@@ -369,7 +369,7 @@ template <int TILES>
 static __device__ __forceinline__ void
 row_update_as(const enum rule_kind kind, const struct lanes &lanes, const struct rule_step *step,
               const struct table *io, int32_t dim, int64_t row, const struct strip<TILES> &g) {
-    enum { MOST_QUADS = 16 }; /* in registers: beyond, nvcc spills them */
+    enum { MOST_QUADS = 12 }; /* in registers: beyond, nvcc spills them */
     const int states = rule_elem_states(kind);
     float *const row_state = row_state_of(kind, io, row);
     if (TILES * (2 + states) > MOST_QUADS) {
