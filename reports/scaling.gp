@@ -9,7 +9,7 @@ set bmargin at screen 90.0 / height
 place(i) = (70.0 + i * 405 + (i == 2) * 15) / width
 level = (90 + height - 110.0) / 2 / height
 unset grid
-set label 2 "ns per lookup (median, quartiles)" at screen 18.0 / width, level rotate center textcolor rgb ink
+set label 2 "ns per lookup (median, quartiles)" at screen 12.0 / width, level rotate center textcolor rgb ink
 set label 3 "times as fast as with ".least." thread".(least > 1 ? "s" : "") \
     at screen place(2) - 54.0 / width, level rotate center textcolor rgb ink
 set logscale xy

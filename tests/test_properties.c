@@ -326,11 +326,12 @@ static void zero_grad(const struct builder *b) {
 static void zero_tables(const struct builder *b) {
     for (int32_t t = 0; t < b->in.num_tables; t++) {
         const struct table *x = &b->tables.tables[t];
+        const struct rule_info info = rule_info(b->shapes[t].rule);
         size_t rows = (size_t)b->shapes[t].rows,
                bytes = rows * (size_t)b->shapes[t].dim * sizeof(float);
         memset(x->weight, 0, bytes);
-        for (int k = 0; k < RULE_ELEM_STATES && x->elem[k]; k++) memset(x->elem[k], 0, bytes);
-        if (x->row) memset(x->row, 0, rows * RULE_ROW_STATES * sizeof(float));
+        for (int k = 0; k < info.elem_states; k++) memset(x->elem[k], 0, bytes);
+        if (info.row_states) memset(x->row, 0, rows * (size_t)info.row_states * sizeof(float));
     }
 }
 
