@@ -101,10 +101,11 @@ CUDA     := $(NVCC:%/bin/nvcc=%)
 FP       := -ffp-contract=off -fno-math-errno -fno-trapping-math
 COMMON   := $(if $(SANITIZE),-O1,-O3) -g -MMD -MP -fopenmp $(ARCH) $(FP) $(SAN) $(WARN) -I. -I$(B)
 CFLAGS   += -std=gnu11 -Wstrict-prototypes -Wmissing-prototypes $(COMMON)
-CXXFLAGS += -std=c++17 $(COMMON) -Wno-shadow # C lets a function be named as its struct
+# C lets a function be named as its struct; what an initializer leaves out is 0.
+CXXFLAGS += -std=c++17 $(COMMON) -Wno-shadow -Wno-missing-field-initializers
 # As above, no contraction. Warnings and spills are errors.
 NVCCFLAGS += -std=c++20 -O3 -fmad=false -lineinfo -I. -I$(B) -Werror all-warnings \
-             -Xcompiler -Wall,-Wextra -Xptxas -warn-spills,-Werror \
+             -Xcompiler -Wall,-Wextra,-Wno-missing-field-initializers -Xptxas -warn-spills,-Werror \
              $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
              -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 LDLIBS   += -lz -lxxhash -lm
@@ -186,6 +187,16 @@ $(H)/harness/registry.o: $(H)/kernel_list.inc
 $(B)/harness/registry.o $(H)/harness/registry.o $(B)/emulated/harness/registry.o: \
     CFLAGS += -DISAS='$(foreach i,$(or $(isas),$(if $(ARCH),native,plain)),ISA($i,$(isa_$i:%=HAS(%))))'
 
+# --- the rules: every file of rules/ is one. Objects begin after these; then they know what they read.
+rules      = $(patsubst rules/%.h,%,$(sort $(wildcard rules/*.h)))
+rule_lists = $(B)/rule_list.h $(B)/rule_files.h
+$(B)/rule_list.h: FORCE
+	@mkdir -p $(@D)
+	@echo '#define RULES(X, ...) $(foreach r,$(rules),X($r, __VA_ARGS__))' $(renewed)
+$(B)/rule_files.h: FORCE
+	@mkdir -p $(@D)
+	@printf '#include "rules/%s.h"\n' $(rules) $(renewed)
+
 # --- where the binary comes from, rewritten only when it changes. A result that was recorded is no change.
 $(B)/build_info.h: FORCE
 	@mkdir -p $(@D)
@@ -212,17 +223,17 @@ $(B)/cli/verified.o: $(B)/gpu_verified.inc
 # V=1 shows the commands.
 quiet     = $(if $(V),,@echo '  $1 $@';)
 
-$(B)/%.o: %.c Makefile
+$(B)/%.o: %.c Makefile | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) $(CFLAGS) -c $< $(object)
 
-$(H)/%.o: %.c Makefile
+$(H)/%.o: %.c Makefile | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) -I$(H) $(CFLAGS) -c $< $(object)
 
 # One level of a host kernel: its exported constant gets another name, and all else in it is static.
 define isa_rule
-$$(B)/%.$1.o: %.c Makefile
+$$(B)/%.$1.o: %.c Makefile | $(rule_lists)
 	@mkdir -p $$(@D)
 	$$(call quiet,CC)$$(CC) $$(CFLAGS) $(isa_$1:%=-m%) -mprefer-vector-width=512 \
 	    -Dkernel_$$(*F)=kernel_$$(*F)_$1 -c $$< $$(object)
@@ -232,14 +243,14 @@ $(foreach i,$(isas),$(eval $(call isa_rule,$i)))
 # CUB's kernels spill a little, which is NVIDIA's affair; tests/test_nvcc.py judges ours.
 $(B)/kernels/device/sort.o: NVCCFLAGS := $(filter-out -Xptxas -warn-spills%,$(NVCCFLAGS))
 
-$(B)/%.o: %.cu Makefile
+$(B)/%.o: %.cu Makefile | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) -Xptxas -v -MD -MP -c $< 2>$(@:.o=.ptxas) $(object) || \
 	    { grep -v '^ptxas info\|^    [0-9]' $(@:.o=.ptxas) >&2; exit 1; }
 
 $(device:%.c=$(B)/%.o): CFLAGS += -isystem $(CUDA)/include
 
-$(B)/%.o: %.cpp Makefile
+$(B)/%.o: %.cpp Makefile | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CXX)$(CXX) $(CXXFLAGS) -c $< $(object)
 

@@ -9,36 +9,38 @@
 
 #include "harness/id_stats.h"
 
-/* clang-format off */
-static const struct hyper {
-    const char *name, *symbol; /* in the formulas of rules.h */
-    size_t at;
-    double least, below;
-} hypers[HYPERS] = {
-    {"lr",       "lr",  offsetof(struct rule, lr),       -INFINITY, INFINITY},
-    {"eps",      "eps", offsetof(struct rule, eps),      0,         INFINITY},
-    {"momentum", "mu",  offsetof(struct rule, momentum), 0,         INFINITY},
-    {"beta1",    "b1",  offsetof(struct rule, beta1),    0,         1},
-    {"beta2",    "b2",  offsetof(struct rule, beta2),    0,         1},
-};
-/* clang-format on */
-
-bool hyper_is_of(int i, enum rule_kind rule) {
-    return strstr(rule_info(rule).formula, hypers[i].symbol) != NULL;
+int hyper_of(enum rule_kind rule, const char *name) {
+    const struct rule_info info = rule_info(rule);
+    for (int k = 0; k < info.num_params; k++)
+        if (strcmp(info.params[k].name, name) == 0) return k;
+    return -1;
 }
 
+/* Each name stands where the first rule that has it does. */
 const char *hyper_name(int i) {
-    return hypers[i].name;
+    for (int rule = 0; rule < RULE_COUNT; rule++) {
+        const struct rule_info info = rule_info((enum rule_kind)rule);
+        for (int k = 0; k < info.num_params; k++) {
+            bool seen = false;
+            for (int r = 0; r < rule; r++)
+                seen |= hyper_of((enum rule_kind)r, info.params[k].name) >= 0;
+            if (!seen && i-- == 0) return info.params[k].name;
+        }
+    }
+    return NULL;
 }
 
-int hyper_set(struct rule *rule, int i, const char *text, struct where at, struct error *err) {
-    const struct hyper *h = &hypers[i];
+int hyper_set(struct rule *rule, const char *name, const char *text, struct where at,
+              struct error *err) {
+    const int k = hyper_of(rule->kind, name);
+    const struct rule_info info = rule_info(rule->kind);
+    const struct rule_param *h = &info.params[k];
     char *end;
     float value = strtof(text, &end);
     if (!*text || *end || !isfinite(value) || value < h->least || value >= h->below)
-        return fail_at(err, at, "%s is a number%s%s, not '%.40s'", h->name,
+        return fail_at(err, at, "%s is a number%s%s, not '%.40s'", name,
                        h->least == 0 ? " from 0" : "", h->below == 1 ? " to below 1" : "", text);
-    *(float *)((char *)rule + h->at) = value;
+    rule->param[k] = value;
     return 0;
 }
 

@@ -7,8 +7,7 @@
  *     table rows 1000 dim 64 rule adam lr 0.1  repeatable: table 0, 1, ...
  *     feature table 0 pooling mean padding 3   repeatable, in the order of offsets and gradient
  *
- * A table may have those of lr, eps, momentum, beta1, beta2 that its rule has; what is left out is as
- * in rules.h. A feature has pooling sum and no padding where nothing is said. Nothing is said twice,
+ * A table may have the hyper-parameters of its rule; those that are left out are as in rules/. A feature has pooling sum and no padding where nothing is said. Nothing is said twice,
  * and there are at most SPEC_TABLES_MAX tables.
  *
  * PREFIX.tables is a record of how the tables beside it came to be:
@@ -52,12 +51,14 @@ void description_write(FILE *file, const struct workload *w, int batch);
 void description_write_tables(FILE *file, const struct table_shape *tables, int32_t count,
                               int64_t steps);
 
-/* The hyper-parameters of rules. */
-enum { HYPERS = 5 };
+/* The hyper-parameters of all rules: number 0, 1, ... of their names; NULL: there are no more. */
+enum { HYPERS_MAX = 60 };
 const char *hyper_name(int i);
-/* Does the rule read number i? One that is given to another rule is a mistake. */
-bool hyper_is_of(int i, enum rule_kind rule);
-/* Sets number i from a text. */
-int hyper_set(struct rule *rule, int i, const char *text, struct where at, struct error *err);
+/* Which one of a rule's that is; -1: it has none of that name. One that is given all the same is a
+ * mistake. */
+int hyper_of(enum rule_kind rule, const char *name);
+/* Sets the rule's of that name, which it has, from a text. */
+int hyper_set(struct rule *rule, const char *name, const char *text, struct where at,
+              struct error *err);
 
 #endif

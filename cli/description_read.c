@@ -26,7 +26,7 @@ struct reading {
 struct pairs {
     const char *form; /* what to write instead */
     const char *const *keys;
-    unsigned seen; /* bits 1 << place in keys */
+    uint64_t seen; /* bits 1 << place in keys */
 };
 
 /* The next pair: its key's place in keys, and its value. -1: the end; -2: err. */
@@ -38,17 +38,18 @@ static int next_pair(struct pairs *p, struct words *line, struct where at, char 
     while (p->keys[k] && strcmp(p->keys[k], key) != 0) k++;
     if (!p->keys[k])
         fail_at(err, at, "'%s' in this line; write: %s", key, p->form);
-    else if (p->seen & 1u << k)
+    else if (p->seen >> k & 1)
         fail_at(err, at, "%s twice; write: %s", key, p->form);
     else if (!next_word(line, value))
         fail_at(err, at, "%s has no value; write: %s", key, p->form);
     else
-        return p->seen |= 1u << k, k;
+        return p->seen |= UINT64_C(1) << k, k;
     return -2;
 }
 
 static int add_table(struct reading *r, const struct value *rows, const struct value *dim,
-                     const struct value *rule, char hyper[HYPERS][WORD_MAX], struct error *err) {
+                     const struct value *rule, char hyper[HYPERS_MAX][WORD_MAX],
+                     struct error *err) {
     struct table_shape shape = {.rows = (int64_t)rows->number,
                                 .dim = (int32_t)dim->number,
                                 .rule = (enum rule_kind)rule->number};
@@ -56,22 +57,22 @@ static int add_table(struct reading *r, const struct value *rows, const struct v
     if (r->d->num_tables == SPEC_TABLES_MAX)
         return fail_at(err, r->at, "more than %d tables; make several batches of them",
                        SPEC_TABLES_MAX);
-    for (int h = 0; h < HYPERS; h++) {
+    for (int h = 0; hyper_name(h); h++) {
         if (!hyper[h][0]) continue;
-        if (hyper_set(&full, h, hyper[h], r->at, err)) return -1;
-        if (!hyper_is_of(h, shape.rule))
+        if (hyper_of(shape.rule, hyper_name(h)) < 0)
             return fail_at(err, r->at, "the rule %s has no %s; leave it out",
                            rule_info(shape.rule).name, hyper_name(h));
+        if (hyper_set(&full, hyper_name(h), hyper[h], r->at, err)) return -1;
     }
     return description_add_table(r->d, shape, full, err);
 }
 
 static int read_table(struct words line, struct reading *r, struct error *err) {
     enum { ROWS, DIM, RULE, HYPER };
-    const char *keys[HYPER + HYPERS + 1] = {"rows", "dim", "rule"};
-    for (int h = 0; h < HYPERS; h++) keys[HYPER + h] = hyper_name(h);
+    const char *keys[HYPER + HYPERS_MAX + 1] = {"rows", "dim", "rule"};
+    for (int h = 0; h < HYPERS_MAX; h++) keys[HYPER + h] = hyper_name(h);
     struct pairs p = {"table rows R dim D rule NAME [lr X] [eps X] [momentum X] ...", keys, 0};
-    char text[WORD_MAX], hyper[HYPERS][WORD_MAX] = {{0}};
+    char text[WORD_MAX], hyper[HYPERS_MAX][WORD_MAX] = {{0}};
     struct value rows = {0}, dim = {0}, rule = {0};
     int k, status = 0;
     while (status == 0 && (k = next_pair(&p, &line, r->at, text, err)) >= 0) {

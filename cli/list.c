@@ -23,23 +23,24 @@ static const struct {
               {STEP_PER_LOOKUP, "step_per_lookup"}};
 enum { TRAITS = sizeof traits / sizeof *traits };
 
-enum { NAMES_MAX = 200 };
+enum { NAMES_MAX = 1000 };
 
 static void append(char names[NAMES_MAX], const char *between, const char *name) {
     size_t used = strlen(names);
     snprintf(names + used, NAMES_MAX - used, "%s%s", used ? between : "", name);
 }
 
-/* Names joined by `between`; a kernel of all rules says so where `all` is given. */
-static void rule_names(unsigned rules, const char *between, const char *all,
+/* Names of the rules that a kernel applies, joined by `between`; all of them are `all`, if given. */
+static void rule_names(const struct kernel *k, const char *between, const char *all,
                        char names[NAMES_MAX]) {
+    int left_out = 0;
     names[0] = '\0';
-    if (all && rules == ALL_RULES) {
-        append(names, "", all);
-        return;
-    }
     for (int r = 0; r < RULE_COUNT; r++)
-        if (rules & (1u << r)) append(names, between, rule_info((enum rule_kind)r).name);
+        if (kernel_applies(k, (enum rule_kind)r))
+            append(names, between, rule_info((enum rule_kind)r).name);
+        else
+            left_out++;
+    if (all && left_out == 0) snprintf(names, NAMES_MAX, "%s", all);
 }
 
 static void trait_names(unsigned bits, const char *between, char names[NAMES_MAX]) {
@@ -63,7 +64,7 @@ static void kernel_text(const struct registered *r, enum form form) {
     char rules[NAMES_MAX], marks[NAMES_MAX], verified[VERIFIED_MAX];
     const char *more = k->place == ON_DEVICE ? form == FORM_MARKDOWN ? ", " : "\n    " : "";
     verified_text(k, verified);
-    rule_names(k->rules, " ", "all", rules);
+    rule_names(k, " ", "all", rules);
     trait_names(k->traits, " ", marks);
     if (form == FORM_MARKDOWN)
         printf("| `%s` | %s | %s%s%s | %s | %s | %s | %s |\n", k->name, r->family,
@@ -77,7 +78,8 @@ static void kernel_text(const struct registered *r, enum form form) {
 static void rule_text(const struct rule_info *r, enum form form) {
     char states[NAMES_MAX];
     state_text(r, states);
-    const char *sums = r->reduces ? "yes" : "no", *keeps = r->idle_is_identity ? "yes" : "no";
+    const char *sums = r->sums_before || r->sums_after ? "yes" : "no",
+               *keeps = r->idle_is_identity ? "yes" : "no";
     if (form == FORM_MARKDOWN)
         printf("| `%s` | `%s` | %s | %s | %s |\n", r->name, r->formula, states, sums, keeps);
     else
@@ -129,12 +131,42 @@ static void kernel_json(const struct registered *r) {
     if (verified[0]) json_text("verified", verified, ", ");
     json_text("label", k->label, ", ");
     json_text("idea", k->idea, ", ");
-    rule_names(k->rules, " ", NULL, names);
+    rule_names(k, " ", NULL, names);
     json_names("rules", names);
     printf(", ");
     trait_names(k->traits, " ", names);
     json_names("traits", names);
     printf("}");
+}
+
+static void json_states(const char *key, const struct rule_state *states, int count) {
+    printf("\"%s\": [", key);
+    for (int k = 0; k < count; k++) {
+        printf(k ? ", {" : "{");
+        json_text("name", states[k].name, ", ");
+        printf("\"initial\": %.9g}", (double)states[k].initial);
+    }
+    printf("], ");
+}
+
+static const char *json_bool(bool yes) {
+    return yes ? "true" : "false";
+}
+
+static void rule_json(const struct rule_info *r) {
+    printf("\"params\": [");
+    for (int k = 0; k < r->num_params; k++) {
+        printf(k ? ", {" : "{");
+        json_text("name", r->params[k].name, ", ");
+        printf("\"preset\": %.9g}", (double)r->params[k].preset);
+    }
+    printf("], ");
+    json_states("elem", r->elem, r->elem_states);
+    json_states("row", r->row, r->row_states);
+    printf("\"elem_states\": %d, \"row_states\": %d, \"reduces\": %s, \"linear\": %s, "
+           "\"idle_is_identity\": %s",
+           r->elem_states, r->row_states, json_bool(r->sums_before || r->sums_after),
+           json_bool(r->linear), json_bool(r->idle_is_identity));
 }
 
 static void print_json(void) {
@@ -152,10 +184,9 @@ static void print_json(void) {
         printf(r ? ",\n  {" : "\n  {");
         json_text("name", info.name, ", ");
         json_text("formula", info.formula, ", ");
-        printf("\"elem_states\": %d, \"row_states\": %d, \"reduces\": %s, "
-               "\"idle_is_identity\": %s}",
-               info.elem_states, info.row_states, info.reduces ? "true" : "false",
-               info.idle_is_identity ? "true" : "false");
+        json_text("source", info.source, ", ");
+        rule_json(&info);
+        printf("}");
     }
     printf("]}\n");
 }

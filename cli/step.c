@@ -32,16 +32,24 @@ static const char more[] =
     "it. The next run goes on from there (Adam's bias correction), and refuses states of another\n"
     "rule. PREFIX may be that of the input: files are replaced when all is written and right.\n";
 
+enum { HYPER_HELP_MAX = 400 };
+
+/* "of the rules a, b [0.1]" */
+static void hyper_help(const char *name, char text[HYPER_HELP_MAX]) {
+    size_t used = 0;
+    for (int rule = 0; rule < RULE_COUNT && used < HYPER_HELP_MAX; rule++) {
+        const struct rule_info info = rule_info((enum rule_kind)rule);
+        const int k = hyper_of((enum rule_kind)rule, name);
+        if (k < 0) continue;
+        used += (size_t)snprintf(text + used, HYPER_HELP_MAX - used, "%s%s [%g]",
+                                 used ? ", " : "of ", info.name, (double)info.params[k].preset);
+    }
+}
+
 static int parse(int argc, char **argv, struct step_flags *f, struct error *err) {
-    const struct flag flags[] = {
+    const struct flag first[] = {
         {"kernel", "NAME", "see embfuse list", &f->kernel},
         {"rule", "NAME", "of all tables; needed unless --batch says it", &f->rule},
-        {hyper_name(0), "X",
-         "learning rate; it and the next four as in kernels/rules.h unless given", &f->hyper[0]},
-        {hyper_name(1), "X", "epsilon of both Adagrads and of Adam", &f->hyper[1]},
-        {hyper_name(2), "X", "mu of momentum", &f->hyper[2]},
-        {hyper_name(3), "X", "of Adam: decay of the first moment", &f->hyper[3]},
-        {hyper_name(4), "X", "of Adam: decay of the second moment", &f->hyper[4]},
         {"batch", "PREFIX", "PREFIX.batch and its arrays", &f->batch},
         {"ids", "FILE", "[N] row numbers", &f->ids},
         {"offsets", "FILE",
@@ -64,7 +72,15 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
         {"threads", "T", "of a kernel of the host [all]", &f->threads_text},
         {"no-check", NULL, "neither the oracle, nor a search for NaN", &f->no_check},
     };
-    struct usage usage = {"step", NULL, more, flags, sizeof flags / sizeof *flags};
+    enum { FIRST = sizeof first / sizeof *first };
+    struct flag flags[FIRST + HYPERS_MAX];
+    char help[HYPERS_MAX][HYPER_HELP_MAX];
+    struct usage usage = {"step", NULL, more, flags, FIRST};
+    memcpy(flags, first, sizeof first);
+    for (int h = 0; hyper_name(h); h++) {
+        hyper_help(hyper_name(h), help[h]);
+        flags[usage.count++] = (struct flag){hyper_name(h), "X", help[h], &f->hyper[h]};
+    }
     int status = flags_parse(&usage, argc, argv, NULL, err);
     if (status) return status;
     f->steps = 1;

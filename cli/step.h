@@ -11,7 +11,7 @@
 #include "harness/tables.h"
 
 struct step_flags {
-    const char *kernel, *rule, *hyper[HYPERS];
+    const char *kernel, *rule, *hyper[HYPERS_MAX];
     const char *batch;                                                     /* PREFIX, or: */
     const char *ids, *offsets, *grad, *lookup_weights, *pooling, *padding; /* one feature */
     const char *tables;                                                    /* PREFIX, or: */

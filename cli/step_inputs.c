@@ -55,12 +55,14 @@ static int describe_by_flags(const struct step_flags *f, struct description *d, 
 /* A hyper-parameter of a flag, for all tables whose rule has it. */
 static int override_hyper(const struct step_flags *f, int h, struct description *d,
                           struct error *err) {
-    char flag[16];
+    char flag[40];
     snprintf(flag, sizeof flag, "--%s", hyper_name(h));
     bool read = false;
     for (int32_t t = 0; f->hyper[h] && t < d->num_tables; t++) {
-        if (hyper_set(&d->rules[t], h, f->hyper[h], (struct where){flag, 0}, err)) return -1;
-        read |= hyper_is_of(h, d->tables[t].rule);
+        if (hyper_of(d->rules[t].kind, hyper_name(h)) < 0) continue;
+        if (hyper_set(&d->rules[t], hyper_name(h), f->hyper[h], (struct where){flag, 0}, err))
+            return -1;
+        read = true;
     }
     if (read || !f->hyper[h]) return 0;
     return fail(err, "%s: the rule %s has none; leave it out, or take another --rule", flag,
@@ -75,7 +77,7 @@ static int override_rules(const struct step_flags *f, struct description *d, str
         d->tables[t].rule = kind;
         d->rules[t] = rule_default(kind);
     }
-    for (int h = 0; h < HYPERS; h++)
+    for (int h = 0; hyper_name(h); h++)
         if (override_hyper(f, h, d, err)) return -1;
     return 0;
 }

@@ -145,8 +145,8 @@ int step_run(const struct step_flags *f, const struct kernel *k, struct step_inp
     bool bounded = false;
     for (int32_t t = 0; t < in->what.num_tables; t++) {
         enum rule_kind rule = batch->tables[t].rule;
-        out->dense |= k->traits & DENSE_STEP && !rule_info(rule).idle_is_identity;
-        bounded |= k->traits & STEP_PER_LOOKUP && rule == RULE_SGD;
+        out->dense |= k->traits & DENSE_STEP && !rule_idle_is_identity(rule);
+        bounded |= k->traits & STEP_PER_LOOKUP;
     }
     int status = 0;
     if (out->checked) status = tables_create(&before, in->tables.shapes, in->tables.count, 0, err);

@@ -57,12 +57,16 @@ int table_files_shape(const char *weight, struct table_shape *shape, struct erro
     return 0;
 }
 
+/* The states of a table that is new. */
+static void fill_initial(enum rule_kind rule, int which, const struct array *to) {
+    const struct rule_info info = rule_info(rule);
+    for (int64_t i = 0; i < to->floats; i++)
+        to->data[i] =
+            which == ROW ? info.row[i % to->shape[1]].initial : info.elem[which - ELEM].initial;
+}
+
 static int read_array(const char *path, bool finite, const struct array *to, struct error *err) {
     struct npy a;
-    if (!path) {
-        memset(to->data, 0, (size_t)to->floats * sizeof(float));
-        return 0;
-    }
     if (array_read_floats(path, finite, &a, err)) return -1;
     int status = array_want_shape(path, &a, to->num_dims, to->shape,
                                   to->num_dims == 1 ? "[rows]" : "[rows][dim]", err);
@@ -81,7 +85,8 @@ int table_files_read(const struct table_paths *paths, bool finite, struct table_
         if (!to.data && path)
             return fail(err, "%s: the rule %s has no such state", path,
                         rule_info(s->shapes[t].rule).name);
-        if (to.data && read_array(path, finite, &to, err)) return -1;
+        if (to.data && !path) fill_initial(s->shapes[t].rule, which, &to);
+        if (to.data && path && read_array(path, finite, &to, err)) return -1;
     }
     return 0;
 }
@@ -93,8 +98,9 @@ int table_files_read_all(const char *prefix, bool finite, bool zero_states, stru
             char path[PATH_MAX];
             struct array to = array_of(s, t, which);
             name_of(prefix, s, t, which, path);
-            bool zero = which != WEIGHT && (zero_states || access(path, F_OK) != 0);
-            if (to.data && read_array(zero ? NULL : path, finite, &to, err)) return -1;
+            bool fresh = which != WEIGHT && (zero_states || access(path, F_OK) != 0);
+            if (to.data && fresh) fill_initial(s->shapes[t].rule, which, &to);
+            if (to.data && !fresh && read_array(path, finite, &to, err)) return -1;
         }
     return 0;
 }

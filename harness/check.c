@@ -15,6 +15,7 @@
 struct workspace {
     struct row_memory row;
     struct num *grad;
+    float *exact_grad; /* the same in exact mode */
     struct oracle_row expected;
     float *floats;
     struct num *nums;
@@ -22,10 +23,11 @@ struct workspace {
 
 static void workspace_init(struct workspace *w, int32_t dim) {
     size_t elements = (size_t)dim * (1 + RULE_ELEM_STATES);
-    w->floats = malloc((elements + RULE_ROW_STATES) * sizeof *w->floats);
+    w->floats = malloc((elements + (size_t)dim + RULE_ROW_STATES) * sizeof *w->floats);
     w->nums = malloc((elements + (size_t)dim) * sizeof *w->nums);
     if (!w->floats || !w->nums) abort();
     w->row = (struct row_memory){.weight = w->floats, .row = w->floats + elements};
+    w->exact_grad = w->row.row + RULE_ROW_STATES;
     w->expected.weight = w->nums;
     for (int k = 0; k < RULE_ELEM_STATES; k++) {
         w->row.elem[k] = w->floats + (1 + k) * dim;
@@ -45,28 +47,6 @@ static float *floats_of(struct row_memory *m, enum table_array a) {
 
 static struct num *nums_of(struct oracle_row *r, enum table_array a) {
     return a == TABLE_WEIGHT ? r->weight : a == TABLE_ROW_STATE ? r->row : r->elem[a - TABLE_ELEM];
-}
-
-/* What a correct kernel leaves in exact mode: the shared rule on the exact sum, element by element.
- */
-static void rule_in_float(const struct rule_step *step, int32_t dim, struct workspace *w) {
-    struct rule_info info = rule_info(step->rule.kind);
-    struct row_memory *m = &w->row;
-    double acc = 0;
-    for (int phase = 0; phase < 2; phase++) {
-        float rate = phase ? rule_row(step, acc, dim, info.row_states ? m->row : NULL) : 0;
-        for (int32_t d = 0; d < dim; d++) {
-            struct rule_elem x = {m->weight[d], {m->elem[0][d], m->elem[1][d]}};
-            float g = (float)w->grad[d].value;
-            if (phase == 0) {
-                acc += rule_reduce(step, x, g);
-                continue;
-            }
-            x = rule_elem(step, rate, x, g);
-            m->weight[d] = x.w;
-            for (int k = 0; k < info.elem_states; k++) m->elem[k][d] = x.s[k];
-        }
-    }
 }
 
 enum verdict { RIGHT, WRONG, UNDECIDED };
@@ -140,19 +120,22 @@ static enum verdict check_row(const struct check *c, const struct rule_step *ste
     c->before(c->before_ctx, t, row, w->row.weight, w->row.elem, w->row.row);
     if (!lookups && (info.idle_is_identity || !c->dense)) return compare_bits(r);
 
-    bool each = c->per_lookup && r->shape->rule == RULE_SGD, exact = c->exact && !each;
+    bool each = c->per_lookup && rule_linear(r->shape->rule), exact = c->exact && !each;
     oracle_sum(c->in, lookups, count, exact, dim, w->grad);
     for (int a = 0; a < TABLE_ARRAYS; a++)
         for (int64_t d = 0, width = table_array_width(r->shape, a); d < width; d++)
             nums_of(&w->expected, a)[d] = (struct num){floats_of(&w->row, a)[d], 0};
     if (each)
-        oracle_sgd_per_lookup(&step->rule, count, dim, w->grad, &w->expected);
+        oracle_update_per_lookup(&step->rule, count, dim, w->grad, &w->expected);
     else
         oracle_update(&step->rule, c->step, dim, w->grad, &w->expected);
     enum verdict verdict = compare_bounds(r);
     if (verdict != RIGHT || !exact) return verdict;
     /* A dense step cannot tell gradients that cancel from none: it leaves both rows alone. */
-    if (!(c->dense && info.idle_is_identity && is_zero(w->grad, dim))) rule_in_float(step, dim, w);
+    if (!(c->dense && info.idle_is_identity && is_zero(w->grad, dim))) {
+        for (int32_t d = 0; d < dim; d++) w->exact_grad[d] = (float)w->grad[d].value;
+        rule_apply(step, &w->row, dim, w->exact_grad);
+    }
     return compare_bits(r);
 }
 
@@ -207,11 +190,13 @@ static struct table staging_open(const struct check *c) {
             int64_t own = table_array_width(&c->in->tables[t], a);
             if (own > width[a]) width[a] = own;
         }
-    float **const at[TABLE_ARRAYS] = {&rows.weight, &rows.row, &rows.elem[0], &rows.elem[1]};
     for (int a = 0; a < TABLE_ARRAYS; a++) {
+        float **at = a == TABLE_WEIGHT      ? &rows.weight
+                     : a == TABLE_ROW_STATE ? &rows.row
+                                            : &rows.elem[a - TABLE_ELEM];
         if (width[a] == 0) continue;
-        *at[a] = malloc((size_t)(ROWS_AT_ONCE * width[a]) * sizeof(float));
-        if (!*at[a]) abort();
+        *at = malloc((size_t)(ROWS_AT_ONCE * width[a]) * sizeof(float));
+        if (!*at) abort();
     }
     return rows;
 }

@@ -3,9 +3,10 @@
  * Is a result right? Every row of every table is looked at, on every check:
  *
  *   touched rows    within the oracle's bound; and in exact mode, where every order of summation
- *                   gives the same float, bit for bit what the rule makes of the exact sum;
- *                   not bit for bit where a kernel takes a step of SGD per lookup, whose bound has
- *                   a rounding of the weight for each
+ *                   gives the same float, bit for bit what rule_apply() makes of the exact sum;
+ *                   not bit for bit where a kernel takes a step per lookup, whose bound has a
+ *                   rounding of the weight for each; and a dense step of a rule that is idle at a
+ *                   zero gradient leaves a row alone whose gradients add up to 0
  *   other rows      bit for bit unchanged; or, for a dense step of a rule that moves idle rows,
  *                   what the oracle says of a zero gradient
  *
@@ -43,7 +44,7 @@ struct check {
     const void *fetch_ctx;
     bool exact;      /* sums are exact, see batch_sums_exact() */
     bool dense;      /* the kernel has the trait DENSE_STEP */
-    bool per_lookup; /* the kernel has the trait STEP_PER_LOOKUP: for SGD tables */
+    bool per_lookup; /* the kernel has the trait STEP_PER_LOOKUP */
 };
 
 struct check_result {

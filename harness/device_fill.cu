@@ -20,6 +20,7 @@ constexpr int THREADS = 256, ROWS_PER_BLOCK = THREADS / 32, MOST_BLOCKS = 1 << 1
 struct fill_table {
     float *array[TABLE_ARRAYS];
     int32_t width[TABLE_ARRAYS]; /* 0: no such array */
+    struct initial_laws laws;
 };
 
 /* Rows of the list; or, without one, rows 0 .. count-1 of table `table`. */
@@ -36,7 +37,8 @@ __global__ void fill(const fill_table *tables, const device_row *rows, int32_t t
             uint32_t key = initial_row_key(initial_stream(seed, t, a), row);
             float *to = tables[t].array[a] + row * width;
             for (int32_t d = lane; d < width; d += 32)
-                to[d] = a == TABLE_WEIGHT ? initial_weight(key, d) : initial_state(key, d);
+                to[d] = a == TABLE_WEIGHT ? initial_weight(key, d)
+                                          : initial_state(&tables[t].laws, a, key, d);
         }
     }
 }
@@ -65,6 +67,7 @@ int device_fill_open(struct device_fill *f, const struct device_tables *to, uint
     if (!tables) return fail(err, "out of memory");
     for (int32_t t = 0; t < to->count; t++) {
         const struct table *x = &to->tables[t];
+        tables[t].laws = initial_laws(to->shapes[t].rule);
         for (int a = 0; a < TABLE_ARRAYS; a++) {
             tables[t].width[a] = (int32_t)table_array_width(&to->shapes[t], a);
             tables[t].array[a] = a == TABLE_WEIGHT      ? x->weight

@@ -128,9 +128,8 @@ void Driver::sample(benchmark::State &state, struct measure *m, const Case &c,
     progress.done++;
     progress.say(c.name);
     load.add(s.others);
-    bool dense = (k->traits & DENSE_STEP) && !rule_info(m->rules[0].kind).idle_is_identity;
-    bool exact =
-        m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP && m->rules[0].kind == RULE_SGD);
+    bool dense = (k->traits & DENSE_STEP) && !rule_idle_is_identity(m->rules[0].kind);
+    bool exact = m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP);
     char print[32];
     snprintf(print, sizeof print, "%016" PRIx64, m->stats[s.batch].fingerprint);
     state.SetLabel("workload=" + std::string(m->workload->name) + " rule=" + rule +

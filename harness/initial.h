@@ -18,8 +18,27 @@ enum table_array {
     TABLE_ARRAYS = TABLE_ELEM + RULE_ELEM_STATES
 };
 
+/* Where the values of a rule's states lie; see struct rule_state. */
+struct initial_law {
+    float low, high;
+};
+struct initial_laws {
+    struct initial_law elem[RULE_ELEM_STATES], row[RULE_ROW_STATES];
+};
+
+static inline struct initial_laws initial_laws(enum rule_kind kind) {
+    const struct rule_info info = rule_info(kind);
+    struct initial_laws laws;
+    for (int k = 0; k < RULE_ELEM_STATES; k++)
+        laws.elem[k].low = info.elem[k].low, laws.elem[k].high = info.elem[k].high;
+    for (int k = 0; k < RULE_ROW_STATES; k++)
+        laws.row[k].low = info.row[k].low, laws.row[k].high = info.row[k].high;
+    return laws;
+}
+
 RNG_FN uint64_t initial_stream(uint64_t seed, int32_t table, int array) {
-    return rng_key(seed, (uint64_t)table * TABLE_ARRAYS + (uint64_t)array);
+    enum { ARRAYS_EVER = 16 };
+    return rng_key(seed, (uint64_t)table * ARRAYS_EVER + (uint64_t)array);
 }
 
 RNG_FN uint32_t initial_row_key(uint64_t stream, int64_t row) {
@@ -31,9 +50,13 @@ RNG_FN float initial_weight(uint32_t row_key, int64_t column) {
     return (float)(int32_t)rng_u32(row_key, (uint32_t)column) * 0x1p-32f;
 }
 
-/* States in [0, 1/16): an accumulator of squares is never negative. */
-RNG_FN float initial_state(uint32_t row_key, int64_t column) {
-    return (float)(int32_t)(rng_u32(row_key, (uint32_t)column) >> 8) * 0x1p-28f;
+/* Of any array but TABLE_WEIGHT. */
+RNG_FN float initial_state(const struct initial_laws *laws, int array, uint32_t row_key,
+                           int64_t column) {
+    const struct initial_law *law =
+        array == TABLE_ROW_STATE ? &laws->row[column] : &laws->elem[array - TABLE_ELEM];
+    float unit = (float)(int32_t)(rng_u32(row_key, (uint32_t)column) >> 8) * 0x1p-24f;
+    return law->low + unit * (law->high - law->low);
 }
 
 #endif

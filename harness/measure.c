@@ -122,7 +122,7 @@ static int keep_scratch(struct measure *m, const struct kernel *k, struct place_
  * one that wrote who knows what where. */
 static int restore(struct measure *m, const struct kernel *k, int b, bool all, struct error *err) {
     for (int32_t t = 0; t < m->workload->num_tables; t++)
-        all |= (k->traits & DENSE_STEP) && !rule_info(m->rules[t].kind).idle_is_identity;
+        all |= (k->traits & DENSE_STEP) && !rule_idle_is_identity(m->rules[t].kind);
     return place_of(k)->restore(m, b, all, err);
 }
 

@@ -94,7 +94,7 @@ static int each_word(const char *list,
 static int use_rule(const char *word, struct options *o, struct error *err) {
     enum rule_kind kind;
     if (strcmp(word, "all") == 0) {
-        o->rules |= ALL_RULES;
+        o->rules |= (1u << RULE_COUNT) - 1u;
         return 0;
     }
     if (rule_parse(word, &kind, err)) return -1;

@@ -13,6 +13,7 @@ static struct num exactly(double value) {
 
 /* A value that is `inherited` off before its own rounding to float. */
 static struct num rounded(double value, double inherited) {
+    if (value == 0 && inherited == 0) return exactly(0);
     double error = inherited + unit * (fabs(value) + inherited) + tiny;
     return (struct num){value, fabs(value) + error < FLT_MAX ? error : INFINITY};
 }
@@ -45,11 +46,14 @@ static struct num accumulate(struct num state, struct num square) {
     return sum;
 }
 
+static struct num root(struct num s) {
+    double value = sqrt(s.value), low = sqrt(fmax(s.value - s.error, 0));
+    return rounded(value, fmax(sqrt(s.value + s.error) - value, value - low));
+}
+
 /* sqrt(s) + eps of such a sum: evaluated, it is not below eps. */
 static struct num denominator(struct num s, float eps) {
-    double value = sqrt(s.value), low = sqrt(fmax(s.value - s.error, 0));
-    struct num root = rounded(value, fmax(sqrt(s.value + s.error) - value, value - low));
-    return add(root, exactly(eps));
+    return add(root(s), exactly(eps));
 }
 
 void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_t count, bool exact,
@@ -80,28 +84,55 @@ void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_
     }
 }
 
-static void sgd(const struct rule *r, int32_t dim, const struct num *g, struct oracle_row *x) {
-    for (int32_t d = 0; d < dim; d++) x->weight[d] = sub(x->weight[d], mul(exactly(r->lr), g[d]));
+/* A sum over a row as kernels take it, in floats: each term goes through one addition for every 128
+ * columns, and seven more. */
+struct total {
+    double value, magnitude, inherited;
+};
+
+static void total_add(struct total *x, struct num term) {
+    x->value += term.value;
+    x->magnitude += fabs(term.value) + term.error;
+    x->inherited += term.error;
 }
 
-void oracle_sgd_per_lookup(const struct rule *r, int64_t count, int32_t dim, const struct num *g,
-                           struct oracle_row *x) {
+static struct num total_of(const struct total *x, int32_t dim) {
+    const double additions = (dim + 127) / 128 + 7;
+    double error = x->inherited + 1.001 * additions * unit * x->magnitude;
+    return (struct num){x->value, x->magnitude + error < FLT_MAX ? error : INFINITY};
+}
+
+/* Every rule of rules/ is stated again here, as a function of its name. */
+struct rule_case {
+    const float *param; /* hyper-parameters */
+    int64_t t;
+    int32_t dim;
+    const struct num *g;
+};
+
+static void sgd(const struct rule_case *c, struct oracle_row *x) {
+    for (int32_t d = 0; d < c->dim; d++)
+        x->weight[d] = sub(x->weight[d], mul(exactly(c->param[RULE_LR]), c->g[d]));
+}
+
+void oracle_update_per_lookup(const struct rule *r, int64_t count, int32_t dim, const struct num *g,
+                              struct oracle_row *x) {
     const double flushed = 3 * 0x1p-126; /* two terms and their sum */
-    double growth = expm1((double)count * log1p(unit));
+    const double lr = r->param[RULE_LR], growth = expm1((double)count * log1p(unit));
     for (int32_t d = 0; d < dim; d++) {
         double all = g[d].error / ((double)(count + 3) * unit); /* >= sum|g| */
-        double largest = fabs(x->weight[d].value) + x->weight[d].error + fabs(r->lr) * all;
-        x->weight[d] = sub(x->weight[d], mul(exactly(r->lr), g[d]));
+        double largest = fabs(x->weight[d].value) + x->weight[d].error + fabs(lr) * all;
+        x->weight[d] = sub(x->weight[d], mul(exactly(lr), g[d]));
         x->weight[d].error +=
             growth * (largest + x->weight[d].error) + (1 + growth) * (double)count * flushed;
     }
 }
 
-static void momentum(const struct rule *r, int32_t dim, const struct num *g, struct oracle_row *x) {
-    struct num *b = x->elem[0];
-    for (int32_t d = 0; d < dim; d++) {
-        b[d] = add(mul(exactly(r->momentum), b[d]), g[d]);
-        x->weight[d] = sub(x->weight[d], mul(exactly(r->lr), b[d]));
+static void momentum(const struct rule_case *c, struct oracle_row *x) {
+    struct num *b = x->elem[0], lr = exactly(c->param[RULE_LR]);
+    for (int32_t d = 0; d < c->dim; d++) {
+        b[d] = add(mul(exactly(c->param[MOMENTUM_MU]), b[d]), c->g[d]);
+        x->weight[d] = sub(x->weight[d], mul(lr, b[d]));
     }
 }
 
@@ -115,51 +146,114 @@ static struct num shortened(struct num step, float lr, float eps, int32_t n) {
     return step;
 }
 
-static void adagrad(const struct rule *r, int32_t dim, const struct num *g, struct oracle_row *x) {
+static void adagrad(const struct rule_case *c, struct oracle_row *x) {
+    const float lr = c->param[RULE_LR], eps = c->param[ADAGRAD_EPS];
     struct num *s = x->elem[0];
-    for (int32_t d = 0; d < dim; d++) {
-        s[d] = accumulate(s[d], mul(g[d], g[d]));
-        struct num step = quot(mul(exactly(r->lr), g[d]), denominator(s[d], r->eps), r->eps);
-        x->weight[d] = sub(x->weight[d], shortened(step, r->lr, r->eps, 1));
+    for (int32_t d = 0; d < c->dim; d++) {
+        s[d] = accumulate(s[d], mul(c->g[d], c->g[d]));
+        struct num step = quot(mul(exactly(lr), c->g[d]), denominator(s[d], eps), eps);
+        x->weight[d] = sub(x->weight[d], shortened(step, lr, eps, 1));
     }
 }
 
-static void rowwise_adagrad(const struct rule *r, int32_t dim, const struct num *g,
-                            struct oracle_row *x) {
-    double sum = 0, off = 0; /* kernels sum the squares in double: only g is off */
-    for (int32_t d = 0; d < dim; d++) {
-        sum += g[d].value * g[d].value;
-        off += 2 * fabs(g[d].value) * g[d].error + g[d].error * g[d].error;
-    }
-    x->row[0] = accumulate(x->row[0], rounded(sum / dim, off / dim));
-    struct num rate = quot(exactly(r->lr), denominator(x->row[0], r->eps), r->eps);
-    for (int32_t d = 0; d < dim; d++)
-        x->weight[d] = sub(x->weight[d], shortened(mul(rate, g[d]), r->lr, r->eps, dim));
+static void rowwise_adagrad(const struct rule_case *c, struct oracle_row *x) {
+    const float lr = c->param[RULE_LR], eps = c->param[ROWWISE_ADAGRAD_EPS];
+    struct total squares = {0, 0, 0};
+    for (int32_t d = 0; d < c->dim; d++) total_add(&squares, mul(c->g[d], c->g[d]));
+    struct num mean = quot(total_of(&squares, c->dim), exactly(c->dim), c->dim);
+    x->row[0] = accumulate(x->row[0], mean);
+    struct num rate = quot(exactly(lr), denominator(x->row[0], eps), eps);
+    for (int32_t d = 0; d < c->dim; d++)
+        x->weight[d] = sub(x->weight[d], shortened(mul(rate, c->g[d]), lr, eps, c->dim));
 }
 
-static void adam(const struct rule *r, int64_t t, int32_t dim, const struct num *g,
-                 struct oracle_row *x) {
-    struct num *m = x->elem[0], *v = x->elem[1];
-    struct num b1 = exactly(r->beta1), b2 = exactly(r->beta2), one = exactly(1);
-    struct num correct1 = rounded(1 - pow(r->beta1, (double)t), 0);
-    struct num correct2 = rounded(1 - pow(r->beta2, (double)t), 0);
-    for (int32_t d = 0; d < dim; d++) {
-        m[d] = add(mul(b1, m[d]), mul(sub(one, b1), g[d]));
-        v[d] = accumulate(mul(b2, v[d]), mul(sub(one, b2), mul(g[d], g[d])));
-        struct num step = mul(exactly(r->lr), quot(m[d], correct1, 0));
-        struct num below = denominator(quot(v[d], correct2, 0), r->eps);
-        x->weight[d] = sub(x->weight[d], quot(step, below, r->eps));
+/* Adam's moments after the step, m/(1-beta1^t), and sqrt(v/(1-beta2^t)) + eps. */
+struct moments {
+    struct num m, v, corrected, below;
+};
+
+static struct moments moments(struct num m, struct num v, struct num g, int64_t t, float beta1,
+                              float beta2, float eps) {
+    const struct num b1 = exactly(beta1), b2 = exactly(beta2), one = exactly(1);
+    m = add(mul(b1, m), mul(sub(one, b1), g));
+    v = accumulate(mul(b2, v), mul(sub(one, b2), mul(g, g)));
+    struct num correct1 = rounded(1 - pow(beta1, (double)t), 0);
+    struct num correct2 = rounded(1 - pow(beta2, (double)t), 0);
+    return (struct moments){m, v, quot(m, correct1, 0), denominator(quot(v, correct2, 0), eps)};
+}
+
+static void adam(const struct rule_case *c, struct oracle_row *x) {
+    const float *p = c->param;
+    for (int32_t d = 0; d < c->dim; d++) {
+        struct moments after = moments(x->elem[0][d], x->elem[1][d], c->g[d], c->t, p[ADAM_BETA1],
+                                       p[ADAM_BETA2], p[ADAM_EPS]);
+        struct num step = mul(exactly(p[RULE_LR]), after.corrected);
+        x->elem[0][d] = after.m, x->elem[1][d] = after.v;
+        x->weight[d] = sub(x->weight[d], quot(step, after.below, p[ADAM_EPS]));
+    }
+}
+
+/* No element of the row is, or may be, anything but 0. */
+static bool is_nought(const struct total *x) {
+    return x->magnitude == 0;
+}
+
+static void lamb(const struct rule_case *c, struct oracle_row *x) {
+    const float *p = c->param;
+    struct total weights = {0, 0, 0}, steps = {0, 0, 0};
+    struct num scale = exactly(p[RULE_LR]);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t d = 0; d < c->dim; d++) {
+            struct moments after = moments(x->elem[0][d], x->elem[1][d], c->g[d], c->t,
+                                           p[LAMB_BETA1], p[LAMB_BETA2], p[LAMB_EPS]);
+            struct num u = add(quot(after.corrected, after.below, p[LAMB_EPS]),
+                               mul(exactly(p[LAMB_DECAY]), x->weight[d]));
+            if (pass == 0) {
+                total_add(&weights, mul(x->weight[d], x->weight[d]));
+                total_add(&steps, mul(u, u));
+                continue;
+            }
+            x->elem[0][d] = after.m, x->elem[1][d] = after.v;
+            x->weight[d] = sub(x->weight[d], mul(scale, u));
+        }
+        if (pass == 1 || is_nought(&weights) || is_nought(&steps)) continue;
+        /* Which of the ways is taken must not depend on rounding: denominators are above 0. */
+        struct num w = root(total_of(&weights, c->dim)), length = root(total_of(&steps, c->dim));
+        scale = mul(scale, quot(w, length, 0));
+        if (!(w.value > w.error)) scale.error = INFINITY;
+    }
+}
+
+static void rmsprop_centered(const struct rule_case *c, struct oracle_row *x) {
+    const float *p = c->param;
+    const struct num alpha = exactly(p[RMSPROP_CENTERED_ALPHA]), rest = sub(exactly(1), alpha);
+    struct num *s = x->elem[0], *m = x->elem[1], *b = x->elem[2];
+    const float eps = p[RMSPROP_CENTERED_EPS];
+    const bool sound = alpha.value > 0x1p-8;
+    const double longest = 2 / sqrt(alpha.value * rest.value) + 0x1p-58 / eps;
+    for (int32_t d = 0; d < c->dim; d++) {
+        const struct num g = c->g[d];
+        /* From 0, s - m^2 = alpha (1-alpha) g^2: more than its rounding errors, or 0. */
+        const bool fresh = s[d].value == 0 && m[d].value == 0 && sound;
+        s[d] = add(mul(alpha, s[d]), mul(rest, mul(g, g)));
+        m[d] = add(mul(alpha, m[d]), mul(rest, g));
+        struct num variance = sub(s[d], mul(m[d], m[d]));
+        if (variance.value < variance.error && !fresh) variance.error = INFINITY;
+        struct num step = quot(g, denominator(variance, eps), eps);
+        if (fresh) step.error = fmin(step.error, fabs(step.value) + longest);
+        b[d] = add(mul(exactly(p[RMSPROP_CENTERED_MOMENTUM]), b[d]), step);
+        x->weight[d] = sub(x->weight[d], mul(exactly(p[RULE_LR]), b[d]));
     }
 }
 
 void oracle_update(const struct rule *rule, int64_t t, int32_t dim, const struct num *grad,
                    struct oracle_row *row) {
+    const struct rule_case c = {rule->param, t, dim, grad};
     switch (rule->kind) {
-    case RULE_SGD: sgd(rule, dim, grad, row); break;
-    case RULE_MOMENTUM: momentum(rule, dim, grad, row); break;
-    case RULE_ADAGRAD: adagrad(rule, dim, grad, row); break;
-    case RULE_ROWWISE_ADAGRAD: rowwise_adagrad(rule, dim, grad, row); break;
-    case RULE_ADAM: adam(rule, t, dim, grad, row); break;
+#define X(rule, ...)                                                                               \
+    case RULE_##rule: rule(&c, row); break;
+        RULES(X)
+#undef X
     case RULE_COUNT: break;
     }
 }

@@ -35,12 +35,13 @@ void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_
 void oracle_update(const struct rule *rule, int64_t t, int32_t dim, const struct num *grad,
                    struct oracle_row *row);
 
-/* The same for SGD where every one of `count` lookups took its own step on the weight. grad is that
+/* The same for a linear rule, w -= lr*g, where every one of `count` lookups took its own step on the
+ * weight. grad is that
  * of oracle_sum without exact: its (count + 3) u sum|g| hold the roundings of the products, and
  * give an upper bound of sum|g|, which bounds every intermediate weight in any order of the
  * lookups. Each adds one rounding of such a weight; and CUDA's atomicAdd on float in global memory
  * flushes subnormals to zero (PTX ISA, atom). */
-void oracle_sgd_per_lookup(const struct rule *rule, int64_t count, int32_t dim,
-                           const struct num *grad, struct oracle_row *row);
+void oracle_update_per_lookup(const struct rule *rule, int64_t count, int32_t dim,
+                              const struct num *grad, struct oracle_row *row);
 
 #endif

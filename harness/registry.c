@@ -85,6 +85,6 @@ const struct kernel *registry_find(const char *name, struct error *err) {
 
 const char *kernel_refuses(const struct kernel *k, const struct batch *shape) {
     for (int t = 0; t < shape->num_tables; t++)
-        if (!(k->rules & (1u << shape->tables[t].rule))) return "does not apply a table's rule";
+        if (!kernel_applies(k, shape->tables[t].rule)) return "does not apply a table's rule";
     return k->accepts ? k->accepts(shape) : NULL;
 }

@@ -10,7 +10,7 @@
 
 #include "harness/lengths.h"
 
-enum { VALUES_MAX = 4096, WORDS_MAX = 8 };
+enum { VALUES_MAX = 4096, KNOWN_MAX = 1024 };
 
 /* Whole numbers are read as doubles, so that 1e6 is one; above this they would lose their end. */
 #define WHOLE_MAX 0x1p53
@@ -21,36 +21,39 @@ struct key_info {
     const char *name;
     enum takes takes;
     double least, most, preset;
-    const char *words[WORDS_MAX]; /* in the order of the enum that they name */
+    const char *const *words; /* in the order of the enum that they name; the last is NULL */
 };
+
+#define WORDS(...)                                                                                 \
+    (const char *const[]) {                                                                        \
+        __VA_ARGS__, NULL                                                                          \
+    }
+#define RULE_WORD(rule, ...) #rule,
 
 /* clang-format off */
 static const struct key_info infos[KEY_COUNT] = {
-    [KEY_BATCH]    = {"batch", WHOLE, 1, 1e9, 51200, {0}},
-    [KEY_TABLES]   = {"tables", WHOLE, 1, SPEC_TABLES_MAX, 1, {0}},
-    [KEY_ROWS]     = {"rows", WHOLE, 1, 1e12, 1e7, {0}},
-    [KEY_DIM]      = {"dim", WHOLE, 1, 65536, 64, {0}},
-    [KEY_LENGTH]   = {"length", LENGTH, 0, 0, 0, {"fixed", "uniform", "negbin"}},
+    [KEY_BATCH]    = {"batch", WHOLE, 1, 1e9, 51200, NULL},
+    [KEY_TABLES]   = {"tables", WHOLE, 1, SPEC_TABLES_MAX, 1, NULL},
+    [KEY_ROWS]     = {"rows", WHOLE, 1, 1e12, 1e7, NULL},
+    [KEY_DIM]      = {"dim", WHOLE, 1, 65536, 64, NULL},
+    [KEY_LENGTH]   = {"length", LENGTH, 0, 0, 0, WORDS("fixed", "uniform", "negbin")},
     [KEY_IDS]      = {"ids", WORD, 0, 0, IDS_ZIPF,
-                      {"zipf", "powerlaw", "uniform", "histogram-2021", "histogram-2022"}},
-    [KEY_ALPHA]    = {"alpha", REAL, 0, 100, 1.05, {0}},
-    [KEY_SHIFT]    = {"shift", REAL, 0, 1e12, 0, {0}},
-    [KEY_MAP]      = {"map", WORD, 0, 0, 1, {"identity", "scatter"}},
-    [KEY_REUSE]    = {"reuse", REAL, 0, 1, 0, {0}},
-    [KEY_FEATURES] = {"features", WHOLE, 1, 1024, 1, {0}},
-    [KEY_POOLING]  = {"pooling", WORD, 0, 0, POOL_SUM, {"sum", "mean", "none"}},
-    [KEY_WEIGHTED] = {"weighted", WHOLE, 0, 1, 0, {0}},
-    [KEY_PADDING]  = {"padding", WHOLE, -1, 1e12, -1, {0}},
-    [KEY_ID_TYPE]  = {"id_type", WORD, 0, 0, ID_INT64, {"int32", "int64"}},
-#define X(kind, name, ...) name,
-    [KEY_RULE]     = {"rule", WORD, 0, 0, RULE_ROWWISE_ADAGRAD, {RULES(X)}},
-#undef X
-    [KEY_SEED]     = {"seed", WHOLE, 0, WHOLE_MAX, 42, {0}},
-    [KEY_ROW_CAP]  = {"row_cap", WHOLE, 1, 1e12, 1e12, {0}},
+                      WORDS("zipf", "powerlaw", "uniform", "histogram-2021", "histogram-2022")},
+    [KEY_ALPHA]    = {"alpha", REAL, 0, 100, 1.05, NULL},
+    [KEY_SHIFT]    = {"shift", REAL, 0, 1e12, 0, NULL},
+    [KEY_MAP]      = {"map", WORD, 0, 0, 1, WORDS("identity", "scatter")},
+    [KEY_REUSE]    = {"reuse", REAL, 0, 1, 0, NULL},
+    [KEY_FEATURES] = {"features", WHOLE, 1, 1024, 1, NULL},
+    [KEY_POOLING]  = {"pooling", WORD, 0, 0, POOL_SUM, WORDS("sum", "mean", "none")},
+    [KEY_WEIGHTED] = {"weighted", WHOLE, 0, 1, 0, NULL},
+    [KEY_PADDING]  = {"padding", WHOLE, -1, 1e12, -1, NULL},
+    [KEY_ID_TYPE]  = {"id_type", WORD, 0, 0, ID_INT64, WORDS("int32", "int64")},
+    [KEY_RULE]     = {"rule", WORD, 0, 0, RULE_rowwise_adagrad,
+                      (const char *const[]){RULES(RULE_WORD) NULL}},
+    [KEY_SEED]     = {"seed", WHOLE, 0, WHOLE_MAX, 42, NULL},
+    [KEY_ROW_CAP]  = {"row_cap", WHOLE, 1, 1e12, 1e12, NULL},
 };
 /* clang-format on */
-
-_Static_assert((int)RULE_COUNT < (int)WORDS_MAX, "the words of a key end in NULL");
 
 int fail_at(struct error *err, struct where at, const char *format, ...) {
     char what[sizeof err->text];
@@ -110,7 +113,7 @@ enum key key_find(const char *name, struct where at, struct error *err) {
     for (int k = 0; k < KEY_COUNT; k++) names[k] = infos[k].name;
     int k = find(names, name);
     if (k >= 0) return (enum key)k;
-    char known[256];
+    char known[KNOWN_MAX];
     join(known, sizeof known, names);
     fail_at(err, at, "unknown key '%s'; known keys: workload, table, %s", name, known);
     return KEY_COUNT;
@@ -122,7 +125,7 @@ int value_read(enum key key, const char *word, struct where at, struct value *ou
     *out = key_preset(key);
     if (k->takes == WORD) {
         int i = find(k->words, word);
-        char known[256];
+        char known[KNOWN_MAX];
         join(known, sizeof known, k->words);
         if (i < 0) return fail_at(err, at, "%s is one of %s, not '%s'", k->name, known, word);
         out->number = i;
@@ -195,7 +198,7 @@ void values_free(struct values *list) {
 
 int rule_parse(const char *name, enum rule_kind *out, struct error *err) {
     int i = find(infos[KEY_RULE].words, name);
-    char known[256];
+    char known[KNOWN_MAX];
     join(known, sizeof known, infos[KEY_RULE].words);
     if (i < 0) return fail(err, "unknown rule '%s'; known rules: %s", name, known);
     *out = (enum rule_kind)i;

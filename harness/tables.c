@@ -60,11 +60,12 @@ void tables_free(struct table_set *s) {
 static void fill(const struct table_set *s, int32_t table, int64_t row, int array, float *to) {
     int64_t width = table_array_width(&s->shapes[table], array);
     if (width == 0) return;
+    const struct initial_laws laws = initial_laws(s->shapes[table].rule);
     uint32_t key = initial_row_key(initial_stream(s->seed, table, array), row);
     if (array == TABLE_WEIGHT)
         for (int64_t d = 0; d < width; d++) to[d] = initial_weight(key, d);
     else
-        for (int64_t d = 0; d < width; d++) to[d] = initial_state(key, d);
+        for (int64_t d = 0; d < width; d++) to[d] = initial_state(&laws, array, key, d);
 }
 
 void tables_initial_row(const struct table_set *s, int32_t table, int64_t row, float *weight,

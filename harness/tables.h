@@ -43,11 +43,6 @@ void tables_restore(struct table_set *s, const struct row_index *touched);
 bool tables_intact(const struct table_set *s);
 
 /* The memory of one row, in the form that tables_initial_row writes to. */
-struct row_memory {
-    float *weight;
-    float *elem[RULE_ELEM_STATES];
-    float *row;
-};
 struct row_memory row_memory(const struct table *t, const struct table_shape *shape, int64_t row);
 
 #endif

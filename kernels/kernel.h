@@ -103,19 +103,16 @@ enum trait {
                           operation (torch.optim.Adam, not SparseAdam), with an oracle of its own;
                           for one that is, it leaves rows whose gradient is 0 alone */
     STEP_PER_LOOKUP = 8, /* takes a step for each lookup, not one for their sum: the same function
-                            for SGD only, but the weight is rounded once per lookup. Judged by the
-                            oracle's bound with those roundings in it, never bit for bit */
+                            for linear rules, the only ones it is asked for, but the weight is
+                            rounded once per lookup. Judged by the oracle's bound with those
+                            roundings in it, never bit for bit */
 };
-
-/* All rules, as bits 1 << enum rule_kind. */
-#define ALL_RULES ((1u << RULE_COUNT) - 1u)
 
 struct kernel {
     const char *name;  /* = file name = key in results and plots */
     const char *label; /* a few words, beside the name */
     const char *idea;  /* one sentence */
     enum place place;
-    unsigned rules;  /* bits 1 << enum rule_kind that it can apply */
     unsigned traits; /* bits of enum trait */
 
     /* NULL: any batch. Otherwise returns NULL for "yes" or the reason for "no". Looks only at the
@@ -147,6 +144,11 @@ struct kernel {
 #else
 #define DEFINE_KERNEL(name) const struct kernel kernel_##name
 #endif
+
+/* Every kernel applies every rule, except that a step per lookup needs a linear one. */
+static inline bool kernel_applies(const struct kernel *k, enum rule_kind rule) {
+    return !(k->traits & STEP_PER_LOOKUP) || rule_linear(rule);
+}
 
 /* Says that a stage has ended: the harness takes the time (host) or records an event (device).
  * On the host one thread calls it, after a barrier. */

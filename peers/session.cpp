@@ -145,8 +145,8 @@ void Session::sample(const Case &c, int round) {
     benchmark::UserCounters counters;
     workload_counters(counters, &m, s.batch, alpha);
     sample_counters(counters, &m, s, use[k]);
-    bool dense = (k->traits & DENSE_STEP) && !rule_info(rule).idle_is_identity;
-    bool exact = m.exact[s.batch] && !(k->traits & STEP_PER_LOOKUP && rule == RULE_SGD);
+    bool dense = (k->traits & DENSE_STEP) && !rule_idle_is_identity(rule);
+    bool exact = m.exact[s.batch] && !(k->traits & STEP_PER_LOOKUP);
     printf("{");
     json_text("name", c.name.c_str(), ", ");
     printf("\"run_type\": \"iteration\", \"repetition_index\": %d, \"iterations\": 1, "

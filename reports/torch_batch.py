@@ -11,16 +11,12 @@ from results import ResultError
 
 MEASURED_STEP = 10  # as harness/measure.h
 SINGLE = lambda x: struct.unpack("f", struct.pack("f", x))[0]  # as the suite's rules hold them
-HYPER = {"sgd": {"lr": SINGLE(0.01)}, "momentum": {"lr": SINGLE(0.01), "momentum": SINGLE(0.9)},
-         "adagrad": {"lr": SINGLE(0.01), "eps": SINGLE(1e-8)},
-         "rowwise_adagrad": {"lr": SINGLE(0.01), "eps": SINGLE(1e-8)},
-         "adam": {"lr": SINGLE(0.001), "eps": SINGLE(1e-8), "beta1": SINGLE(0.9),
-                  "beta2": SINGLE(0.999)}}
-STATES, ROW_STATES = {}, {}  # of every rule of the suite: per element and per row
+# Of every rule of the suite: presets of its hyper-parameters, states per element and per row.
+HYPER, STATES, ROW_STATES = {}, {}, {}
 
 
 def learn_rules(embfuse):
-    """Fills both from the program, so that a new rule is known as soon as it is built."""
+    """Fills them from the program, so that a new rule is known as soon as it is built."""
     try:
         done = subprocess.run([embfuse, "list", "--json"], capture_output=True, text=True, check=True)
         rules = json.loads(done.stdout)["rules"]
@@ -28,6 +24,7 @@ def learn_rules(embfuse):
         raise ResultError(f"{embfuse} list --json: {e}; 'make' builds it") from None
     for r in rules:
         STATES[r["name"]], ROW_STATES[r["name"]] = r["elem_states"], r["row_states"]
+        HYPER[r["name"]] = {p["name"]: SINGLE(p["preset"]) for p in r["params"]}
 
 
 def libraries():

@@ -49,7 +49,7 @@ void builder_begin(struct builder *b, uint64_t seed, bool exact) {
 int32_t builder_table(struct builder *b, int64_t rows, int32_t dim) {
     b->shapes = grown(b->shapes, b->in.num_tables, 1, sizeof *b->shapes);
     struct table_shape *t = &b->shapes[b->in.num_tables];
-    *t = (struct table_shape){.rows = rows, .dim = dim, .rule = RULE_SGD};
+    *t = (struct table_shape){.rows = rows, .dim = dim, .rule = RULE_sgd};
     if (b->in.num_tables > 0) t->first_row = t[-1].first_row + t[-1].rows;
     return b->in.num_tables++;
 }
@@ -227,7 +227,7 @@ void builder_finish(struct builder *b) {
     fill_grad(b);
     builder_recount(b);
     b->rules = must(calloc((size_t)in->num_tables, sizeof *b->rules));
-    for (int32_t t = 0; t < in->num_tables; t++) builder_rule(b, t, RULE_SGD);
+    for (int32_t t = 0; t < in->num_tables; t++) builder_rule(b, t, RULE_sgd);
 }
 
 void builder_free(struct builder *b) {
@@ -252,13 +252,21 @@ void builder_rule(struct builder *b, int32_t t, enum rule_kind kind) {
     tables_free(&b->before);
     b->shapes[t].rule = kind;
     b->rules[t] = rule_default(kind);
-    b->rules[t].lr *= 1.0f + 0.25f * (float)(t % 5); /* another table's rate is visibly wrong */
-    b->rules[t].eps = 0x1p-9f;
+    /* Another table's rate is visibly wrong. */
+    b->rules[t].param[RULE_LR] *= 1.0f + 0.25f * (float)(t % 5);
+    builder_set(&b->rules[t], "eps", 0x1p-9f);
+    builder_set(&b->rules[t], "weight_decay", 0x1p-5f);
+}
+
+void builder_set(struct rule *rule, const char *name, float value) {
+    const struct rule_info info = rule_info(rule->kind);
+    for (int k = 0; k < info.num_params; k++)
+        if (strcmp(info.params[k].name, name) == 0) rule->param[k] = value;
 }
 
 void builder_rules(struct builder *b, const struct kernel *k, enum rule_kind first) {
     for (int32_t t = 0; t < b->in.num_tables; t++) {
         enum rule_kind kind = (enum rule_kind)(((int)first + t) % RULE_COUNT);
-        builder_rule(b, t, k->rules & (1u << kind) ? kind : first);
+        builder_rule(b, t, kernel_applies(k, (enum rule_kind)kind) ? kind : first);
     }
 }

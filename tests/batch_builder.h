@@ -94,6 +94,8 @@ void builder_recount(struct builder *b);
 
 /* Table t is updated by this rule from now on. */
 void builder_rule(struct builder *b, int32_t t, enum rule_kind kind);
+/* A hyper-parameter, if the rule has it. */
+void builder_set(struct rule *rule, const char *name, float value);
 /* Rules first, first + 1, ... for tables 0, 1, ...; first alone where the kernel lacks one. */
 void builder_rules(struct builder *b, const struct kernel *k, enum rule_kind first);
 

@@ -21,7 +21,8 @@ ONLY ?=
 E            := $(B)/emulated
 emulated     := $(E)/harness/registry.o $(device:%.c=$(E)/%.o) $(parts:%.cu=$(E)/%.o) $(cuda:%.cu=$(E)/%.o)
 emulation    := $(patsubst %.cpp,$(B)/%.o,$(wildcard tests/emulation/*.cpp))
-EMULATEFLAGS := -Itests/emulation/include -I$(E)
+# gcc 12 reads four floats at once where a kernel asks whether it may, and also where the answer is no.
+EMULATEFLAGS := -Itests/emulation/include -I$(E) -fno-tree-slp-vectorize
 
 # It tells ThreadSanitizer what a device orders; its own bookkeeping is not to be watched.
 $(emulation): CXXFLAGS := $(filter-out -fsanitize=thread,$(CXXFLAGS)) -Itests/emulation/include
@@ -35,11 +36,11 @@ $(E)/harness/registry.o: $(E)/kernel_list.inc
 
 $(B)/tests/test_registry.o $(B)/gpu/tests/test_registry.o: CFLAGS += -DEXTRA_KERNELS='"$(EXTRA_KERNELS)"'
 
-$(E)/%.o: %.c Makefile tests/test.mk
+$(E)/%.o: %.c Makefile tests/test.mk | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) $(EMULATEFLAGS) $(CFLAGS) -c $< $(object)
 
-$(E)/%.o: %.cu Makefile tests/test.mk
+$(E)/%.o: %.cu Makefile tests/test.mk | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CXX)$(CXX) $(EMULATEFLAGS) $(CXXFLAGS) -std=c++20 -fno-strict-aliasing -Wno-unknown-pragmas -x c++ -c $< $(object)
 
@@ -80,7 +81,7 @@ mutants:
 expected_ptx := tests/golden/ptx_instructions.txt
 checked_ptx  := $(if $(NVCC),$(patsubst %.cu,$(B)/ptx/%.ptx,$(shell sed -n 's/^\([^# ]*\.cu\) .*/\1/p' $(expected_ptx) | sort -u)))
 
-$(B)/ptx/%.ptx: %.cu Makefile
+$(B)/ptx/%.ptx: %.cu Makefile | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,NVCC)$(NVCC) $(filter-out -gencode arch=% -Xptxas -warn-spills%,$(NVCCFLAGS)) -arch=compute_90 \
 	    -MD -MP -MF $(@:.ptx=.d) -MT $@ -ptx $< $(whole)
@@ -98,7 +99,7 @@ gpu_programs := $(gpu_names:%=$(G)/tests/test_%)
 gpu_support  := $(test_support:$(B)/%=$(G)/%) $(G)/tests/gpu/no_emulation.o
 
 .PRECIOUS: $(G)/%.o
-$(G)/%.o: %.c Makefile tests/test.mk
+$(G)/%.o: %.c Makefile tests/test.mk | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) $(CFLAGS) -isystem $(CUDA)/include -c $< $(object)
 

@@ -66,22 +66,24 @@ enum { ROWS = 40, DIM = 6, TABLES = 2, PADDING = 3, SCRATCH = 100 };
 
 static void step_row(const struct rule_step *step, const struct table_shape *shape,
                      const struct table *io, int64_t row, const float *g) {
-    struct rule_info info = rule_info(step->rule.kind);
-    struct row_memory m = row_memory(io, shape, row);
-    double acc = 0;
-    float kept = m.row ? *m.row : 0;
-    for (int d = 0; d < DIM; d++) acc += rule_reduce(step, (struct rule_elem){0}, g[d]);
-    if (flaw == SUMS_ROW_STATE) acc *= DIM;
-    float rate = rule_row(step, acc, DIM, m.row);
-    if (flaw == KEEPS_ROW_STATE && m.row) *m.row = kept;
+    const struct rule_info info = rule_info(step->rule.kind);
+    const struct row_memory m = row_memory(io, shape, row);
+    float weight[DIM], elem[RULE_ELEM_STATES][DIM], states[RULE_ROW_STATES], first[DIM];
+    memcpy(weight, m.weight, sizeof weight);
+    for (int k = 0; k < info.elem_states; k++) memcpy(elem[k], m.elem[k], sizeof elem[k]);
+    for (int k = 0; k < info.row_states; k++) states[k] = m.row[k];
+    for (int d = 0; d < DIM; d++) first[d] = g[0];
+    rule_apply(step, &m, DIM, flaw == REPEATS_COLUMNS ? first : g);
+    for (int k = 0; k < info.row_states; k++) {
+        if (flaw == SUMS_ROW_STATE) m.row[k] = states[k] + DIM * (m.row[k] - states[k]);
+        if (flaw == KEEPS_ROW_STATE) m.row[k] = states[k];
+    }
     for (int d = 0; d < DIM; d++) {
-        struct rule_elem x = {m.weight[d],
-                              {m.elem[0] ? m.elem[0][d] : 0, m.elem[1] ? m.elem[1][d] : 0}};
-        float before = x.w;
-        if (flaw == SKIPS_COLUMN && d == DIM - 1) continue;
-        x = rule_elem(step, rate, x, g[flaw == REPEATS_COLUMNS ? 0 : d]);
-        m.weight[d] = flaw == FLIPS_SIGN ? before - (x.w - before) : x.w;
-        for (int k = 0; k < info.elem_states && flaw != KEEPS_STATE; k++) m.elem[k][d] = x.s[k];
+        const bool skips = flaw == SKIPS_COLUMN && d == DIM - 1;
+        if (flaw == FLIPS_SIGN) m.weight[d] = weight[d] - (m.weight[d] - weight[d]);
+        if (skips) m.weight[d] = weight[d];
+        for (int k = 0; k < info.elem_states; k++)
+            if (skips || flaw == KEEPS_STATE) m.elem[k][d] = elem[k][d];
     }
 }
 
@@ -90,7 +92,7 @@ static void square_before_sum(const struct rule_step *step, const struct table_s
                               const struct table *io, int64_t row, const float *g,
                               const float *squares) {
     struct row_memory m = row_memory(io, shape, row);
-    if (step->rule.kind == RULE_ADAGRAD)
+    if (step->rule.kind == RULE_adagrad)
         for (int d = 0; d < DIM; d++) m.elem[0][d] += squares[d] - g[d] * g[d];
     step_row(step, shape, io, row, g);
 }
@@ -163,20 +165,15 @@ static size_t scratch_bytes(const struct batch *shape, int threads) {
     return SCRATCH;
 }
 
-static const struct kernel flawed = {.name = "flawed",
-                                     .place = ON_HOST,
-                                     .rules = ALL_RULES,
-                                     .scratch_bytes = scratch_bytes,
-                                     .run = run};
+static const struct kernel flawed = {
+    .name = "flawed", .place = ON_HOST, .scratch_bytes = scratch_bytes, .run = run};
 static const struct kernel flawed_dense = {.name = "flawed_dense",
                                            .place = ON_HOST,
-                                           .rules = ALL_RULES,
                                            .traits = DENSE_STEP,
                                            .scratch_bytes = scratch_bytes,
                                            .run = run};
 static const struct kernel flawed_per_lookup = {.name = "flawed_per_lookup",
                                                 .place = ON_HOST,
-                                                .rules = 1u << RULE_SGD,
                                                 .traits = STEP_PER_LOOKUP,
                                                 .scratch_bytes = scratch_bytes,
                                                 .run = run};
@@ -201,7 +198,7 @@ static bool matters(enum flaw what, enum rule_kind kind) {
     struct rule_info info = rule_info(kind);
     switch (what) {
     case NO_FLAW: return false;
-    case SQUARES_BEFORE_SUM: return kind == RULE_ADAGRAD;
+    case SQUARES_BEFORE_SUM: return kind == RULE_adagrad;
     case KEEPS_STATE: return info.elem_states > 0;
     case KEEPS_ROW_STATE:
     case SUMS_ROW_STATE: return info.row_states > 0;
@@ -214,7 +211,7 @@ static void judged(void **state) {
     enum flaw what = (enum flaw)(intptr_t)((const struct kernel_test *)*state)->param;
     for (int exact = 0; exact < 2; exact++)
         for (int kind = 0; kind < RULE_COUNT; kind++) {
-            if (what == STEPS_PER_DUPLICATE && kind == RULE_SGD)
+            if (what == STEPS_PER_DUPLICATE && kind == RULE_sgd)
                 continue; /* linear: only rounding */
             struct builder b;
             build(&b, exact, (enum rule_kind)kind);
@@ -241,7 +238,7 @@ static void judged_dense(void **state) {
             assert_null(builder_check(&b, &flawed_dense, 1));
             flaw = NO_FLAW;
             bool rejected = builder_check(&b, &flawed_dense, 1) != NULL;
-            assert_true(rejected == !rule_info((enum rule_kind)kind).idle_is_identity);
+            assert_true(rejected == !rule_idle_is_identity((enum rule_kind)kind));
             builder_free(&b);
         }
 }
@@ -253,11 +250,11 @@ static void judged_per_lookup(void **state) {
     for (int exact = 0; exact < 2; exact++)
         for (int what = 0; what < FLAWS; what++) {
             struct builder b;
-            build(&b, exact, RULE_SGD);
+            build(&b, exact, RULE_sgd);
             flaw = (enum flaw)what;
             bool rejected = builder_check(&b, &flawed_per_lookup, 1) != NULL;
             flaw = NO_FLAW;
-            if (rejected != (what != STEPS_PER_DUPLICATE && matters((enum flaw)what, RULE_SGD)))
+            if (rejected != (what != STEPS_PER_DUPLICATE && matters((enum flaw)what, RULE_sgd)))
                 fail_msg("%s gradients, %s: %s (%s)", exact ? "exact" : "real", flaw_names[what],
                          rejected ? "rejected" : "accepted", b.message);
             builder_free(&b);
@@ -291,20 +288,22 @@ enum { HIT = 8, IDLE = 17, COLUMN = DIM - 1, TABLE = 1 };
 
 /* Three times what the oracle allows at (TABLE, HIT, COLUMN). */
 static float beyond_bound(const struct builder *b, bool per_lookup) {
-    struct num g[DIM], w[DIM], s0[DIM], s1[DIM];
+    struct num g[DIM], w[DIM], s[RULE_ELEM_STATES][DIM];
+    struct oracle_row row = {.weight = w};
     const struct row_run *u = b->index.run;
     while (u->table != TABLE || u->row != HIT) u++;
     struct row_memory m = row_memory(&b->before.tables[TABLE], &b->in.tables[TABLE], HIT);
-    for (int d = 0; d < DIM; d++) {
-        w[d] = (struct num){m.weight[d], 0};
-        s0[d] = (struct num){m.elem[0] ? m.elem[0][d] : 0, 0};
-        s1[d] = (struct num){m.elem[1] ? m.elem[1][d] : 0, 0};
+    for (int d = 0; d < DIM; d++) w[d] = (struct num){m.weight[d], 0};
+    for (int k = 0; k < RULE_ELEM_STATES; k++) {
+        row.elem[k] = s[k];
+        for (int d = 0; d < DIM && m.elem[k]; d++) s[k][d] = (struct num){m.elem[k][d], 0};
     }
-    struct oracle_row row = {w, {s0, s1}, {{m.row ? *m.row : 0, 0}}};
+    for (int k = 0; k < rule_row_states(b->rules[TABLE].kind); k++)
+        row.row[k] = (struct num){m.row[k], 0};
     int64_t count = u[1].first - u->first;
     oracle_sum(&b->in, &b->index.lookup[u->first], count, b->sums_exact && !per_lookup, DIM, g);
     if (per_lookup)
-        oracle_sgd_per_lookup(&b->rules[TABLE], count, DIM, g, &row);
+        oracle_update_per_lookup(&b->rules[TABLE], count, DIM, g, &row);
     else
         oracle_update(&b->rules[TABLE], b->step, DIM, g, &row);
     /* Ordinary data: the bound must be far below the step, or wrong steps would hide in it. */
@@ -376,7 +375,7 @@ static void edited_per_lookup(void **state) {
     (void)state;
     for (int exact = 0; exact < 2; exact++) {
         struct builder b;
-        build(&b, exact, RULE_SGD);
+        build(&b, exact, RULE_sgd);
         flaw = STEPS_PER_DUPLICATE;
         assert_null(builder_check(&b, &flawed_per_lookup, 1));
         flaw = NO_FLAW;
@@ -405,7 +404,7 @@ static void nan_gradient(void **state) {
     (void)state;
     for (int exact = 0; exact < 2; exact++) {
         struct builder b;
-        build(&b, exact, RULE_SGD);
+        build(&b, exact, RULE_sgd);
         builder_grad(&b, TABLE, 1)[0] = NAN;
         assert_non_null(builder_check(&b, &flawed, 1));
         builder_free(&b);
@@ -416,7 +415,7 @@ static void nan_gradient(void **state) {
 static void message(void **state) {
     (void)state;
     struct builder b;
-    build(&b, true, RULE_SGD);
+    build(&b, true, RULE_sgd);
     assert_null(builder_check(&b, &flawed, 1));
     struct row_memory hit = row_memory(&b.tables.tables[TABLE], &b.in.tables[TABLE], HIT);
     struct row_memory idle = row_memory(&b.tables.tables[TABLE], &b.in.tables[TABLE], IDLE);

@@ -26,14 +26,14 @@ static void begin(struct builder *b, enum rule_kind kind) {
     builder_recount(b);
     assert_false(b->sums_exact);
     builder_rule(b, 0, kind);
-    b->rules[0].eps = 1e-9f; /* below what is left */
+    builder_set(&b->rules[0], "eps", 1e-9f); /* below what is left */
     builder_start(b);
     struct row_memory m = row_memory(b->tables.tables, b->in.tables, HIT);
     for (int d = 0; d < DIM; d++) {
         m.weight[d] = 0;
-        for (int s = 0; s < rule_info(kind).elem_states; s++) m.elem[s][d] = 0;
+        for (int s = 0; s < rule_elem_states(kind); s++) m.elem[s][d] = 0;
     }
-    for (int s = 0; s < rule_info(kind).row_states; s++) m.row[s] = 0;
+    for (int s = 0; s < rule_row_states(kind); s++) m.row[s] = 0;
 }
 
 static void what_is_left(void **state) {
@@ -41,9 +41,9 @@ static void what_is_left(void **state) {
     static const struct {
         enum rule_kind kind;
         double step; /* the longest, in units of lr */
-    } rules[] = {{RULE_ADAGRAD, 1}, {RULE_ROWWISE_ADAGRAD, 8 /* sqrt(DIM) */}};
+    } rules[] = {{RULE_adagrad, 1}, {RULE_rowwise_adagrad, 8 /* sqrt(DIM) */}};
     for (int i = 0; i < 2; i++) {
-        if (!(k->rules & (1u << rules[i].kind))) continue;
+        if (!kernel_applies(k, rules[i].kind)) continue;
         struct builder b;
         begin(&b, rules[i].kind);
         const char *wrong = builder_run(&b, k, 1);
@@ -52,9 +52,9 @@ static void what_is_left(void **state) {
         /* Any step up to the longest, but nothing beyond twice that. */
         float *w = row_memory(b.tables.tables, b.in.tables, HIT).weight + COLUMN;
         for (int sign = -1; sign <= 1; sign += 2) {
-            *w = (float)(sign * 0.99 * rules[i].step * b.rules[0].lr);
+            *w = (float)(sign * 0.99 * rules[i].step * b.rules[0].param[RULE_LR]);
             assert_null(builder_judge(&b, k));
-            *w = (float)(sign * 2.2 * rules[i].step * b.rules[0].lr);
+            *w = (float)(sign * 2.2 * rules[i].step * b.rules[0].param[RULE_LR]);
             assert_non_null(builder_judge(&b, k));
         }
         builder_free(&b);

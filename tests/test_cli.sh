@@ -261,7 +261,7 @@ good "two samples: 0 -3 -1 -2 0 0 -3" "^same$" sh -c \
 bad "step: no kernel" 1 "\-\-kernel is missing" "$E" step --batch "$W/b" --out "$W/out"
 bad "step: no --out" 1 "\-\-out is missing" "$E" step --kernel cpu_sort --batch "$W/b"
 bad "step: unknown kernel" 1 "unknown kernel 'x'; known: .*cpu_fused" step --kernel x
-bad "step: unknown rule" 1 "unknown rule 'x'; known rules: sgd" step --rule x
+bad "step: unknown rule" 1 "unknown rule 'x'; known rules: adagrad, adam" step --rule x
 bad "step: unknown rule of a batch" 1 "unknown rule" "$E" step --kernel cpu_sort --batch "$W/b" \
     --rule x --out "$W/out"
 bad "step: nothing given" 1 "give --batch" "$E" step --kernel cpu_sort --out "$W/out"
@@ -282,7 +282,7 @@ bad "step: no rule" 1 "\-\-rule is missing" "$E" step --kernel cpu_fused --ids "
 bad "step: no weight" 1 "\-\-weight is missing" "$E" step --kernel cpu_fused --rule sgd --ids \
     "$W/ids.npy" --offsets "$W/offsets.npy" --grad "$W/grad.npy" --out "$W/out"
 bad "step: --lr" 1 "\-\-lr: lr is a number, not 'fast'" step --lr fast
-bad "step: --beta1" 1 "from 0 to below 1, not '1'" step --beta1 1
+bad "step: --beta1" 1 "from 0 to below 1, not '1'" step --rule adam --beta1 1
 bad "step: a hyper-parameter that the rule has not" 1 "\-\-momentum: the rule sgd has none" \
     step --momentum 0.9
 good "step: one that it has" "momentum: 1 step" step --rule momentum --momentum 0.9 --out "$W/two"
@@ -384,7 +384,7 @@ described "table rows 20 dim 4 rule x\n" "rule is one of"
 described "table rows 20 dim 4 rule sgd colour 3\n" "'colour' in this line; write: table"
 described "table rows 20 dim 4 rule sgd lr\n" "lr has no value"
 described "table rows 20 dim 4 rule sgd momentum 0.9\n" "the rule sgd has no momentum"
-described "table rows 20 dim 4 rule sgd eps -1\n" "eps is a number from 0"
+described "table rows 20 dim 4 rule adagrad eps -1\n" "eps is a number from 0"
 described "table rows 20 dim 4 rule sgd\nfeature table 1\n" "table '1': there are 1 above"
 described "table rows 20 dim 4 rule sgd\nfeature pooling sum\n" "lacks its table"
 described "table rows 20 dim 4 rule sgd\nfeature table 0 padding 20\n" "padding 20 is no row"

@@ -73,12 +73,12 @@ static void reject(struct builder *b, const struct kernel *k, float *at) {
 static void sums_that_cancel(void **state) {
     const struct kernel *k = kernel_of(state);
     for (int kind = 0; kind < RULE_COUNT; kind++) {
-        if (!(k->rules & (1u << kind))) continue;
+        if (!kernel_applies(k, (enum rule_kind)kind)) continue;
         for (int small = 0; small < 2; small++) {
             struct builder b;
             begin(&b);
             builder_rule(&b, 0, (enum rule_kind)kind);
-            if (small) b.rules[0].eps = 1e-8f;
+            if (small) builder_set(&b.rules[0], "eps", 1e-8f);
             set_grads(&b, 1, -1);
             start(&b, HIT, 0, 0);
             run_and_pass(&b, k);
@@ -102,7 +102,7 @@ static void subnormal_summands(void **state) {
     const struct kernel *k = kernel_of(state);
     for (int c = 0; c < 2; c++)
         for (int kind = 0; kind < RULE_COUNT; kind++) {
-            if (!(k->rules & (1u << kind))) continue;
+            if (!kernel_applies(k, (enum rule_kind)kind)) continue;
             int64_t ids[100];
             struct builder b;
             builder_begin(&b, 32, false);
@@ -127,14 +127,14 @@ static void negative_rate(void **state) {
     const struct kernel *k = kernel_of(state);
     for (int exact = 0; exact < 2; exact++)
         for (int kind = 0; kind < RULE_COUNT; kind++) {
-            if (!(k->rules & (1u << kind))) continue;
+            if (!kernel_applies(k, (enum rule_kind)kind)) continue;
             struct builder b;
             builder_begin(&b, 33, exact);
             builder_feature(&b, builder_table(&b, 20, DIM), POOL_SUM, -1);
             builder_random_bags(&b, 30, 9);
             builder_finish(&b);
             builder_rule(&b, 0, (enum rule_kind)kind);
-            b.rules[0].lr = -b.rules[0].lr;
+            b.rules[0].param[RULE_LR] = -b.rules[0].param[RULE_LR];
             builder_start(&b);
             run_and_pass(&b, k);
             builder_free(&b);
@@ -154,7 +154,7 @@ static void negative_rate_of_a_hot_row(void **state) {
     builder_finish(&b);
     for (int i = 0; i < LOOKUPS; i++)
         for (int d = 0; d < DIM; d++) builder_grad(&b, 0, i)[d] = 1.0f / (float)(3 + (i + d) % 7);
-    b.rules[0].lr = -1;
+    b.rules[0].param[RULE_LR] = -1;
     start(&b, HIT, 0, 0);
     run_and_pass(&b, k);
     builder_free(&b);
@@ -170,21 +170,22 @@ static void check_idle(struct builder *b, const struct kernel *k, float weight, 
 static void idle_rows_keep_their_bits(void **state) {
     const struct kernel *k = kernel_of(state);
     for (int kind = 0; kind < RULE_COUNT; kind++) {
-        if (!(k->rules & (1u << kind)) || !rule_info((enum rule_kind)kind).idle_is_identity)
+        if (!kernel_applies(k, (enum rule_kind)kind) ||
+            !rule_idle_is_identity((enum rule_kind)kind))
             continue;
         struct builder b;
         begin(&b);
         builder_rule(&b, 0, (enum rule_kind)kind);
         struct rule usual = b.rules[0];
-        b.rules[0].eps = 0;
+        builder_set(&b.rules[0], "eps", 0);
         check_idle(&b, k, 0.25f, 0);
-        b.rules[0].lr = 1e30f; /* lr/eps overflows */
-        b.rules[0].eps = 1e-30f;
+        b.rules[0].param[RULE_LR] = 1e30f; /* lr/eps overflows */
+        builder_set(&b.rules[0], "eps", 1e-30f);
         check_idle(&b, k, 0.25f, 0);
         b.rules[0] = usual;
         check_idle(&b, k, 0.25f, -1);
         check_idle(&b, k, -0.0f, -0.0f);
-        b.rules[0].lr = -usual.lr;
+        b.rules[0].param[RULE_LR] = -usual.param[RULE_LR];
         check_idle(&b, k, -0.0f, 0);
         builder_free(&b);
     }
@@ -194,7 +195,7 @@ static void idle_rows_keep_their_bits(void **state) {
 static void exact_sum_of_zero(void **state) {
     const struct kernel *k = kernel_of(state);
     for (int kind = 0; kind < RULE_COUNT; kind++) {
-        if (!(k->rules & (1u << kind))) continue;
+        if (!kernel_applies(k, (enum rule_kind)kind)) continue;
         struct builder b;
         builder_begin(&b, 34, true);
         builder_feature(&b, builder_table(&b, ROWS, DIM), POOL_SUM, -1);
@@ -204,7 +205,7 @@ static void exact_sum_of_zero(void **state) {
         builder_rule(&b, 0, (enum rule_kind)kind);
         set_grads(&b, 0x1p-6f, -0x1p-6f);
         assert_true(b.sums_exact);
-        b.rules[0].lr = -b.rules[0].lr;
+        b.rules[0].param[RULE_LR] = -b.rules[0].param[RULE_LR];
         start(&b, HIT, -0.0f, 0);
         run_and_pass(&b, k);
         builder_free(&b);
@@ -220,17 +221,17 @@ struct undecided {
 };
 
 static const struct undecided undecided[] = {
-    {"sum overflows", RULE_SGD, 3e38f, 0, 0.1f, 1},
-    {"step overflows", RULE_SGD, 1e38f, 0, 1e3f, 1},
-    {"square overflows", RULE_ADAGRAD, 1e25f, 0, 0.1f, 1},
-    {"square of a row overflows", RULE_ROWWISE_ADAGRAD, 1e25f, 0, 0.1f, 1},
-    {"second moment overflows", RULE_ADAM, 1e25f, 0, 0.1f, 1},
-    {"negative accumulator", RULE_ADAGRAD, 0.1f, -1, 0.1f, 1},
-    {"negative accumulator of a row", RULE_ROWWISE_ADAGRAD, 0.1f, -1, 0.1f, 1},
-    {"nothing in the denominator", RULE_ADAGRAD, 0, 0, 0.1f, 0},
-    {"nothing in the denominator of a row", RULE_ROWWISE_ADAGRAD, 0, 0, 0.1f, 0},
-    {"no second moment", RULE_ADAM, 0, 0, 0.1f, 0},
-    {"rate overflows", RULE_ROWWISE_ADAGRAD, 0, 0, 1e30f, 1e-30f},
+    {"sum overflows", RULE_sgd, 3e38f, 0, 0.1f, 1},
+    {"step overflows", RULE_sgd, 1e38f, 0, 1e3f, 1},
+    {"square overflows", RULE_adagrad, 1e25f, 0, 0.1f, 1},
+    {"square of a row overflows", RULE_rowwise_adagrad, 1e25f, 0, 0.1f, 1},
+    {"second moment overflows", RULE_adam, 1e25f, 0, 0.1f, 1},
+    {"negative accumulator", RULE_adagrad, 0.1f, -1, 0.1f, 1},
+    {"negative accumulator of a row", RULE_rowwise_adagrad, 0.1f, -1, 0.1f, 1},
+    {"nothing in the denominator", RULE_adagrad, 0, 0, 0.1f, 0},
+    {"nothing in the denominator of a row", RULE_rowwise_adagrad, 0, 0, 0.1f, 0},
+    {"no second moment", RULE_adam, 0, 0, 0.1f, 0},
+    {"rate overflows", RULE_rowwise_adagrad, 0, 0, 1e30f, 1e-30f},
 };
 enum { UNDECIDED = sizeof undecided / sizeof *undecided };
 
@@ -238,12 +239,12 @@ enum { UNDECIDED = sizeof undecided / sizeof *undecided };
 static void step_without_value(void **state) {
     const struct kernel *k = kernel_of(state);
     const struct undecided *u = ((const struct kernel_test *)*state)->param;
-    if (!(k->rules & (1u << u->kind))) skip();
+    if (!kernel_applies(k, (enum rule_kind)u->kind)) skip();
     struct builder b;
     begin(&b);
     builder_rule(&b, 0, u->kind);
-    b.rules[0].lr = u->lr;
-    b.rules[0].eps = u->eps;
+    b.rules[0].param[RULE_LR] = u->lr;
+    builder_set(&b.rules[0], "eps", u->eps);
     set_grads(&b, u->grad, u->grad);
     start(&b, HIT, 0.25f, u->state);
     assert_null(builder_run(&b, k, 2));

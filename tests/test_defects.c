@@ -24,7 +24,7 @@ static void check_rule(struct builder *b, const struct kernel *k) {
 
 static void check_all_rules(struct builder *b, const struct kernel *k) {
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!(k->rules & (1u << rule))) continue;
+        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
         builder_rules(b, k, (enum rule_kind)rule);
         check_rule(b, k);
     }
@@ -53,6 +53,10 @@ static void ipex_gradient_of_first_vector(void **state) {
     builder_free(&b);
 }
 
+static float state_between(const struct rule_state *s, float part) {
+    return s->low + part * (s->high - s->low);
+}
+
 /* The same file: sqrt(h) + eps in the vector body, sqrt(h + eps) in the scalar tail. Monolith,
  * avx_utils.h: weight decay in the tail only. With one gradient, weight and state in all columns,
  * body and tail must do the same thing to them; epsilon is large. */
@@ -66,16 +70,17 @@ static void ipex_monolith_tail_is_another_formula(void **state) {
         builder_finish(&b);
         for (int d = 0; d < dim; d++) builder_grad(&b, 0, 0)[d] = 3, builder_grad(&b, 0, 1)[d] = -5;
         for (int rule = 0; rule < RULE_COUNT; rule++) {
-            if (!(k->rules & (1u << rule))) continue;
+            if (!kernel_applies(k, (enum rule_kind)rule)) continue;
             builder_rules(&b, k, (enum rule_kind)rule);
-            b.rules[0].eps = 4;
+            const struct rule_info info = rule_info((enum rule_kind)rule);
+            builder_set(&b.rules[0], "eps", 4);
             builder_start(&b);
             for (int64_t row = 0; row < 3; row++) {
                 struct row_memory m = row_memory(b.tables.tables, b.in.tables, row);
                 for (int d = 0; d < dim; d++) {
                     m.weight[d] = 0.7f;
-                    for (int s = 0; s < rule_info((enum rule_kind)rule).elem_states; s++)
-                        m.elem[s][d] = 0.3f + (float)s;
+                    for (int s = 0; s < info.elem_states; s++)
+                        m.elem[s][d] = state_between(&info.elem[s], 0.7f);
                 }
             }
             const char *wrong = builder_run(&b, k, 1);
@@ -133,7 +138,7 @@ static void deepspeed_zero_sum_rows(void **state) {
     for (int q = 0; q < 4; q++) memcpy(builder_grad(&b, 0, q), grad[q], sizeof grad[q]);
     check_all_rules(&b, k);
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!(k->rules & (1u << rule)) || rule_info((enum rule_kind)rule).idle_is_identity)
+        if (!kernel_applies(k, (enum rule_kind)rule) || rule_idle_is_identity((enum rule_kind)rule))
             continue;
         builder_rule(&b, 0, (enum rule_kind)rule);
         check_rule(&b, k);
@@ -158,7 +163,7 @@ static void pytorch_unsorted_duplicates(void **state) {
 
 static void check_two_lookups(const struct kernel *k, struct rule rule, float state_before,
                               float state_after, float w_after) {
-    if (!(k->rules & (1u << rule.kind))) skip();
+    if (!kernel_applies(k, (enum rule_kind)rule.kind)) skip();
     struct builder b;
     begin(&b, 1, 1, POOL_SUM);
     builder_bag(&b, 1, (const int64_t[]){0});
@@ -182,20 +187,18 @@ static void check_two_lookups(const struct kernel *k, struct rule rule, float st
 /* Keras 3, sparse Adam and Adagrad: squares of duplicates were added, not the square of their sum.
  * s = 176 + (3 + 4)^2 = 225, not 176 + 9 + 16; w = 1 - 0.5*7/(15 + 1). */
 static void keras_square_before_sum(void **state) {
-    check_two_lookups(kernel_of(state), (struct rule){RULE_ADAGRAD, 0.5f, 1, 0, 0, 0}, 176, 225,
-                      0.78125f);
+    check_two_lookups(kernel_of(state), (struct rule){RULE_adagrad, {0.5f, 1}}, 176, 225, 0.78125f);
 }
 
 static void keras_square_before_sum_of_rows(void **state) {
-    check_two_lookups(kernel_of(state), (struct rule){RULE_ROWWISE_ADAGRAD, 0.5f, 1, 0, 0, 0}, 176,
-                      225, 0.78125f);
+    check_two_lookups(kernel_of(state), (struct rule){RULE_rowwise_adagrad, {0.5f, 1}}, 176, 225,
+                      0.78125f);
 }
 
 /* caffe2 PR #254, TensorNet #29: one state update per duplicate.
  * b = 0.5*2 + 7 = 8, not 0.5*(0.5*2 + 3) + 4 = 6; w = 1 - 0.25*8. */
 static void caffe2_tensornet_step_per_duplicate(void **state) {
-    check_two_lookups(kernel_of(state), (struct rule){RULE_MOMENTUM, 0.25f, 0, 0.5f, 0, 0}, 2, 8,
-                      -1);
+    check_two_lookups(kernel_of(state), (struct rule){RULE_momentum, {0.25f, 0.5f}}, 2, 8, -1);
 }
 
 /* PaddlePaddle: the GPU kept the gradient of the padding row, the CPU did not. Here padding is a

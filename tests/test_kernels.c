@@ -14,9 +14,9 @@
 static void check_rules(struct builder *b, const struct kernel *k, int shape) {
     const int ways = builder_ways(k);
     int thorough = shape % RULE_COUNT;
-    while (!(k->rules & (1u << thorough))) thorough = (thorough + 1) % RULE_COUNT;
+    while (!(kernel_applies(k, (enum rule_kind)thorough))) thorough = (thorough + 1) % RULE_COUNT;
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!(k->rules & (1u << rule))) continue;
+        if (!(kernel_applies(k, (enum rule_kind)rule))) continue;
         builder_rules(b, k, (enum rule_kind)rule);
         for (int way = 0; way < ways; way++) {
             if (rule != thorough && way != (rule + shape) % ways) continue;

@@ -137,23 +137,25 @@ static void fill_table(const struct large *c, struct table *t) {
  * the rules used here leave alone. */
 static void compare(const struct large *c, const struct table *t, const struct rule_step *step,
                     const int32_t *units) {
+    float *w = must(malloc((size_t)c->dim * sizeof *w)),
+          *g = must(malloc((size_t)c->dim * sizeof *g));
     for (int64_t row = 0; row < c->rows; row++) {
-        double acc = 0;
-        float state = 1, *has_state = t->row ? &state : NULL;
-        for (int32_t d = 0; d < c->dim; d++)
-            acc +=
-                rule_reduce(step, (struct rule_elem){0}, (float)units[row * c->dim + d] * 0x1p-6f);
-        float rate = rule_row(step, acc, c->dim, has_state);
+        float state = 1;
         for (int32_t d = 0; d < c->dim; d++) {
-            struct rule_elem x = {initial(row, d), {0, 0}};
-            float got = t->weight[row * c->dim + d];
-            x = rule_elem(step, rate, x, (float)units[row * c->dim + d] * 0x1p-6f);
-            if (memcmp(&got, &x.w, sizeof got) != 0)
-                fail_msg("row %lld, column %d: got %.9g, expected %.9g", (long long)row, d,
-                         (double)got, (double)x.w);
+            w[d] = initial(row, d);
+            g[d] = (float)units[row * c->dim + d] * 0x1p-6f;
         }
-        if (has_state) assert_memory_equal(&t->row[row], &state, sizeof state);
+        rule_apply(step, &(struct row_memory){.weight = w, .row = &state}, c->dim, g);
+        for (int32_t d = 0; d < c->dim; d++) {
+            const float *got = &t->weight[row * c->dim + d];
+            if (memcmp(got, &w[d], sizeof *got) != 0)
+                fail_msg("row %lld, column %d: got %.9g, expected %.9g", (long long)row, d,
+                         (double)*got, (double)w[d]);
+        }
+        if (t->row) assert_memory_equal(&t->row[row], &state, sizeof state);
     }
+    free(w);
+    free(g);
 }
 
 /* --- on the device */
@@ -200,9 +202,9 @@ static void large(void **state) {
     const struct kernel *k = test->kernel;
     const struct large c = scaled(test->param, k);
     if (c.runs > 1 && !(k->traits & DETERMINISTIC)) skip(); /* it does not claim to be */
-    enum rule_kind kind = k->rules & (1u << RULE_ROWWISE_ADAGRAD) ? RULE_ROWWISE_ADAGRAD : RULE_SGD;
+    enum rule_kind kind = kernel_applies(k, RULE_rowwise_adagrad) ? RULE_rowwise_adagrad : RULE_sgd;
     struct rule rule = rule_default(kind);
-    rule.lr = 0x1p-4f; /* so that with SGD a step per lookup is exact too */
+    rule.param[RULE_LR] = 0x1p-4f; /* so that with SGD a step per lookup is exact too */
     const struct rule_step step = rule_step(rule, 1);
     struct input x;
     struct resident r;
@@ -217,7 +219,7 @@ static void large(void **state) {
     }
     size_t floats = (size_t)(c.rows * c.dim);
     struct table t = {.weight = must(malloc(floats * sizeof(float)))};
-    if (rule_info(kind).row_states) t.row = must(malloc((size_t)c.rows * sizeof(float)));
+    if (rule_row_states(kind)) t.row = must(malloc((size_t)c.rows * sizeof(float)));
     int32_t *units = c.units ? count_units(&c, &x) : NULL;
     float *first = NULL;
     for (int i = 0; i < c.runs; i++) {

@@ -44,7 +44,7 @@ static void admitted_and_checked(void **state) {
     for (int r = 0; r < RULE_COUNT; r++) {
         struct scratch_use use;
         struct check_result result;
-        if (!(t->kernel->rules & 1u << r)) continue;
+        if (!kernel_applies(t->kernel, (enum rule_kind)r)) continue;
         if (open_at(&b, (enum rule_kind)r, t->kernel->place, &err)) fail_msg("%s", err.text);
         if (kernel_refuses(t->kernel, &b.w.batches[0])) {
             close_all(&b);
@@ -78,8 +78,7 @@ static size_t a_terabyte(const struct batch *shape, int threads) {
 }
 
 static struct kernel planted(const char *name) {
-    return (struct kernel){
-        .name = name, .place = ON_DEVICE, .rules = ALL_RULES, .run = nothing, .traits = 0};
+    return (struct kernel){.name = name, .place = ON_DEVICE, .run = nothing, .traits = 0};
 }
 
 static void idle_kernel_is_wrong(void **state) {
@@ -89,7 +88,7 @@ static void idle_kernel_is_wrong(void **state) {
     struct scratch_use use;
     struct check_result result;
     struct kernel k = planted("idle");
-    assert_int_equal(open_at(&b, RULE_SGD, ON_DEVICE, &err), 0);
+    assert_int_equal(open_at(&b, RULE_sgd, ON_DEVICE, &err), 0);
     assert_int_equal(measure_admit(&b.m, &k, &use, &result, &err), 1);
     assert_non_null(strstr(result.message, "table 0 row"));
     close_all(&b);
@@ -104,7 +103,7 @@ static void errors_are_told(void **state) {
     struct kernel refused = planted("refused"), huge = planted("huge");
     refused.run = refused_launch;
     huge.scratch_bytes = a_terabyte;
-    assert_int_equal(open_at(&b, RULE_SGD, ON_DEVICE, &err), 0);
+    assert_int_equal(open_at(&b, RULE_sgd, ON_DEVICE, &err), 0);
     assert_int_equal(measure_admit(&b.m, &refused, &use, &result, &err), -1);
     assert_non_null(strstr(err.text, "refused, after stage none"));
     assert_int_equal(measure_admit(&b.m, &huge, &use, &result, &err), -1);
@@ -121,7 +120,7 @@ static void no_time_on_an_emulation(void **state) {
     struct scratch_use use;
     struct check_result result;
     struct sample sample;
-    if (open_at(&b, RULE_SGD, ON_DEVICE, &err)) fail_msg("%s", err.text);
+    if (open_at(&b, RULE_sgd, ON_DEVICE, &err)) fail_msg("%s", err.text);
     assert_int_equal(measure_admit(&b.m, t->kernel, &use, &result, &err), 0);
     for (int mode = MODE_COLD; mode <= MODE_WARM; mode++) {
         assert_int_equal(measure_sample(&b.m, t->kernel, mode, 0, &sample, &err), -1);
@@ -141,7 +140,7 @@ static void too_small_a_device(void **state) {
     struct bench b;
     struct error err = {""};
     emulation_capacity(1 << 14);
-    assert_int_equal(open_at(&b, RULE_ADAM, ON_DEVICE, &err), -1);
+    assert_int_equal(open_at(&b, RULE_adam, ON_DEVICE, &err), -1);
     emulation_capacity((size_t)8 << 30);
     assert_non_null(strstr(err.text, "GiB of device memory"));
     assert_non_null(strstr(err.text, "are free"));
@@ -155,7 +154,7 @@ static void ceilings_leave_the_rows(void **state) {
     (void)state;
     for (int32_t dim = 7; dim <= 20; dim += 13) {
         struct error err = {""};
-        struct table_shape shape = {.rows = 3000, .dim = dim, .rule = RULE_ADAM};
+        struct table_shape shape = {.rows = 3000, .dim = dim, .rule = RULE_adam};
         struct device_tables d;
         struct device_fill fill;
         struct device_probe probe;

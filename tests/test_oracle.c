@@ -74,105 +74,102 @@ static void sum_by_hand(void **state) {
 
 /* --- one element, one step. All numbers are exact in binary, so they are compared exactly. */
 
+struct element {
+    double w, s[RULE_ELEM_STATES], row;
+};
+
 struct update_case {
     const char *name;
     struct rule rule;
     int64_t t;
-    double g, w, s0, s1, row;
-    double after_w, after_s0, after_s1, after_row;
+    double g;
+    struct element before, after;
 };
 
+/* clang-format off */
 static const struct update_case updates[] = {
     /* w = 1 - 0.25*3 */
-    {"sgd", {RULE_SGD, 0.25f, 0, 0, 0, 0}, 1, 3, 1, 0, 0, 0, 0.25, 0, 0, 0},
-    {"sgd, no gradient", {RULE_SGD, 0.25f, 0, 0, 0, 0}, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0},
+    {"sgd", {RULE_sgd, {0.25f}}, 1, 3, {.w = 1}, {.w = 0.25}},
+    {"sgd, no gradient", {RULE_sgd, {0.25f}}, 1, 0, {.w = 1}, {.w = 1}},
     /* b = 0.75*4 + 5 = 8, w = 1 - 0.5*8: lr is outside of the buffer */
-    {"momentum", {RULE_MOMENTUM, 0.5f, 0, 0.75f, 0, 0}, 9, 5, 1, 4, 0, 0, -3, 8, 0, 0},
+    {"momentum", {RULE_momentum, {0.5f, 0.75f}}, 9, 5, {1, {4}, 0}, {-3, {8}, 0}},
     /* an idle row of a dense step: b = 0.75*4, w = 1 - 0.5*3 */
-    {"momentum, no gradient",
-     {RULE_MOMENTUM, 0.5f, 0, 0.75f, 0, 0},
-     9,
-     0,
-     1,
-     4,
-     0,
-     0,
-     -0.5,
-     3,
-     0,
-     0},
+    {"momentum, no gradient", {RULE_momentum, {0.5f, 0.75f}}, 9, 0, {1, {4}, 0}, {-0.5, {3}, 0}},
     /* s = 16 + 9 = 25, w = 1 - 0.5*3/(5 + 1); with epsilon under the root it would be sqrt(26) */
-    {"adagrad", {RULE_ADAGRAD, 0.5f, 1, 0, 0, 0}, 7, 3, 1, 16, 0, 0, 0.75, 25, 0, 0},
-    {"adagrad, no gradient", {RULE_ADAGRAD, 0.5f, 1, 0, 0, 0}, 7, 0, 1, 16, 0, 0, 1, 16, 0, 0},
-    /* one column: the mean of squares is the square; w = 1 - 0.5/(5 + 1)*3 = 1 - 3/12 */
-    {"rowwise_adagrad",
-     {RULE_ROWWISE_ADAGRAD, 0.5f, 3, 0, 0, 0},
-     7,
-     3,
-     1,
-     0,
-     0,
-     16,
-     0.8125,
-     0,
-     0,
-     25},
-    {"rowwise_adagrad, no gradient",
-     {RULE_ROWWISE_ADAGRAD, 0.5f, 3, 0, 0, 0},
-     7,
-     0,
-     1,
-     0,
-     0,
-     16,
-     1,
-     0,
-     0,
-     16},
+    {"adagrad", {RULE_adagrad, {0.5f, 1}}, 7, 3, {1, {16}, 0}, {0.75, {25}, 0}},
+    {"adagrad, no gradient", {RULE_adagrad, {0.5f, 1}}, 7, 0, {1, {16}, 0}, {1, {16}, 0}},
+    /* one column: the mean of squares is the square; w = 1 - 0.5/(5 + 3)*3 = 1 - 3/16 */
+    {"rowwise_adagrad", {RULE_rowwise_adagrad, {0.5f, 3}}, 7, 3, {1, {0}, 16}, {0.8125, {0}, 25}},
+    {"rowwise_adagrad, no gradient", {RULE_rowwise_adagrad, {0.5f, 3}}, 7, 0, {1, {0}, 16}, {1, {0}, 16}},
     /* Second step, corrections 1 - 1/4 = 3/4 and 1 - 9/16 = 7/16:
      * m = 0.5*-2 + 0.5*8 = 3, /(3/4) = 4; v = 0.75*16 + 0.25*64 = 28, /(7/16) = 64, root 8;
      * w = 1 - 0.5*4/(8 + 8) */
-    {"adam, step 2", {RULE_ADAM, 0.5f, 8, 0, 0.5f, 0.75f}, 2, 8, 1, -2, 16, 0, 0.875, 3, 28, 0},
+    {"adam, step 2", {RULE_adam, {0.5f, 0.5f, 0.75f, 8}}, 2, 8, {1, {-2, 16}, 0}, {0.875, {3, 28}, 0}},
     /* An idle row of a dense step, both corrections 3/4:
-     * m = 0.5*-3 = -1.5, /(3/4) = -2; v = 0.5*24 = 12, /(3/4) = 16, root 4; w = 1 + 0.5*2/(4 + 4)
-     */
-    {"adam, no gradient",
-     {RULE_ADAM, 0.5f, 4, 0, 0.5f, 0.5f},
-     2,
-     0,
-     1,
-     -3,
-     24,
-     0,
-     1.125,
-     -1.5,
-     12,
-     0},
+     * m = 0.5*-3 = -1.5, /(3/4) = -2; v = 0.5*24 = 12, /(3/4) = 16, root 4; w = 1 + 0.5*2/(4 + 4) */
+    {"adam, no gradient", {RULE_adam, {0.5f, 0.5f, 0.5f, 4}}, 2, 0, {1, {-3, 24}, 0}, {1.125, {-1.5, 12}, 0}},
+    /* The step of Adam above, u = 4/(8 + 8) + 0.25*1 = 0.5; |w|/|u| = 2; w = 1 - 0.5*2*0.5 */
+    {"lamb, step 2", {RULE_lamb, {0.5f, 0.5f, 0.75f, 8, 0.25f}}, 2, 8, {1, {-2, 16}, 0}, {0.5, {3, 28}, 0}},
+    /* A weight of 0 has no length: the ratio is 1; w = 0 - 0.5*4/(8 + 8) */
+    {"lamb, no weight", {RULE_lamb, {0.5f, 0.5f, 0.75f, 8, 0.25f}}, 2, 8, {0, {-2, 16}, 0}, {-0.125, {3, 28}, 0}},
+    /* And no step: u = 0 */
+    {"lamb, no step", {RULE_lamb, {0.5f, 0.5f, 0.75f, 8}}, 2, 0, {1, {0, 16}, 0}, {1, {0, 12}, 0}},
+    /* s = 5 + 8 = 13, m = 1 + 2 = 3, root of 13 - 9 is 2; b = 0.5*6 + 4/(2 + 2) = 4; w = 1 - 0.5*4 */
+    {"rmsprop_centered", {RULE_rmsprop_centered, {0.5f, 0.5f, 0.5f, 2}}, 3, 4, {1, {10, 2, 6}, 0}, {-1, {13, 3, 4}, 0}},
+    /* s = 5, m = 1, root 2; b = 0.5*6 + 0 = 3; w = 1 - 0.5*3 */
+    {"rmsprop_centered, no gradient", {RULE_rmsprop_centered, {0.5f, 0.5f, 0.5f, 2}}, 3, 0, {1, {10, 2, 6}, 0}, {-0.5, {5, 1, 3}, 0}},
 };
+/* clang-format on */
 enum { UPDATES = sizeof updates / sizeof *updates };
 
 static void update_by_hand(void **state) {
     const struct update_case *c = ((const struct kernel_test *)*state)->param;
-    struct num g = {c->g, 0}, w = {c->w, 0}, s0 = {c->s0, 0}, s1 = {c->s1, 0};
-    struct oracle_row row = {&w, {&s0, &s1}, {{c->row, 0}}};
+    struct num g = {c->g, 0}, w = {c->before.w, 0}, s[RULE_ELEM_STATES];
+    struct oracle_row row = {.weight = &w, .row = {{c->before.row, 0}}};
+    for (int k = 0; k < RULE_ELEM_STATES; k++) {
+        s[k] = (struct num){c->before.s[k], 0};
+        row.elem[k] = &s[k];
+    }
     oracle_update(&c->rule, c->t, 1, &g, &row);
-    assert_true(w.value == c->after_w);
-    assert_true(s0.value == c->after_s0);
-    assert_true(s1.value == c->after_s1);
-    assert_true(row.row[0].value == c->after_row);
+    assert_true(w.value == c->after.w);
+    for (int k = 0; k < RULE_ELEM_STATES; k++) assert_true(s[k].value == c->after.s[k]);
+    assert_true(row.row[0].value == c->after.row);
     assert_true(w.error > 0 && w.error < 1e-6);
+}
+
+/* Each rule is worked by hand. */
+static void no_rule_is_left_out(void **state) {
+    (void)state;
+    for (int kind = 0; kind < RULE_COUNT; kind++) {
+        int worked = 0;
+        for (int i = 0; i < UPDATES; i++) worked += updates[i].rule.kind == (enum rule_kind)kind;
+        if (!worked) fail_msg("%s is worked nowhere", rule_info((enum rule_kind)kind).name);
+    }
 }
 
 /* Two columns, (3, -1): mean of squares (9 + 1)/2 = 5, s = 31 + 5 = 36, rate = 0.5/(6 + 2) = 1/16.
  */
 static void rowwise_over_columns(void **state) {
     (void)state;
-    const struct rule rule = {RULE_ROWWISE_ADAGRAD, 0.5f, 2, 0, 0, 0};
+    const struct rule rule = {RULE_rowwise_adagrad, {0.5f, 2}};
     struct num g[] = {{3, 0}, {-1, 0}}, w[] = {{1, 0}, {1, 0}};
-    struct oracle_row row = {w, {NULL, NULL}, {{31, 0}}};
+    struct oracle_row row = {.weight = w, .row = {{31, 0}}};
     oracle_update(&rule, 1, 2, g, &row);
     assert_true(row.row[0].value == 36);
     assert_true(w[0].value == 0.8125 && w[1].value == 1.0625);
+}
+
+/* Four columns whose u is 1/(1 + 1) or -1/(1 + 1), of length 1; weights of length 6, lr 1/4:
+ * w -= 1/4*6*u, 3/4 each. */
+static void lamb_over_columns(void **state) {
+    (void)state;
+    const struct rule rule = {RULE_lamb, {0.25f, 0, 0, 1, 0}};
+    struct num g[] = {{1, 0}, {-1, 0}, {1, 0}, {1, 0}}, m[4] = {{0, 0}}, v[4] = {{0, 0}};
+    struct num w[] = {{1, 0}, {1, 0}, {3, 0}, {5, 0}};
+    struct oracle_row row = {.weight = w, .elem = {m, v}};
+    oracle_update(&rule, 1, 4, g, &row);
+    assert_true(w[0].value == 0.25 && w[1].value == 1.75);
+    assert_true(w[2].value == 2.25 && w[3].value == 4.25);
 }
 
 /* --- the bound */
@@ -181,7 +178,7 @@ enum { DIM = 8 };
 
 /* A row with ordinary values, in floats and for the oracle. */
 struct ordinary {
-    float w[DIM], s[RULE_ELEM_STATES][DIM], row, g[DIM];
+    float w[DIM], s[RULE_ELEM_STATES][DIM], row[RULE_ROW_STATES], g[DIM];
     struct num ow[DIM], os[RULE_ELEM_STATES][DIM], og[DIM];
     struct oracle_row oracle;
 };
@@ -190,33 +187,38 @@ static double number(uint64_t key, int what, int d) {
     return rng_unit(rng_key(key, (uint64_t)what), (uint64_t)d);
 }
 
-static void make_ordinary(uint64_t key, double grad_error, struct ordinary *x) {
+static float state_number(const struct rule_state *s, uint64_t key, int what, int d) {
+    return (float)(s->low + (s->high - s->low) * number(key, what, d));
+}
+
+static void make_ordinary(enum rule_kind kind, uint64_t key, double grad_error,
+                          struct ordinary *x) {
+    const struct rule_info info = rule_info(kind);
+    x->oracle = (struct oracle_row){.weight = x->ow};
     for (int d = 0; d < DIM; d++) {
         double g = 2 * number(key, 0, d) - 1;
         x->w[d] = (float)(number(key, 1, d) - 0.5);
         x->og[d] = (struct num){g, grad_error * fabs(g) + 0x1p-24 * fabs(g)};
-        x->g[d] = (float)(g + grad_error * fabs(g) * (number(key, 5, d) < 0.5 ? -1 : 1));
+        x->g[d] = (float)(g + grad_error * fabs(g) * (number(key, 2, d) < 0.5 ? -1 : 1));
         x->ow[d] = (struct num){x->w[d], 0};
-        for (int k = 0; k < RULE_ELEM_STATES; k++) {
-            x->s[k][d] = (float)number(key, 2 + k, d) / 16;
+    }
+    for (int k = 0; k < info.elem_states; k++) {
+        x->oracle.elem[k] = x->os[k];
+        for (int d = 0; d < DIM; d++) {
+            x->s[k][d] = state_number(&info.elem[k], key, 10 + k, d);
             x->os[k][d] = (struct num){x->s[k][d], 0};
         }
     }
-    x->row = (float)number(key, 4, 0) / 16;
-    x->oracle = (struct oracle_row){x->ow, {x->os[0], x->os[1]}, {{x->row, 0}}};
+    for (int k = 0; k < info.row_states; k++) {
+        x->row[k] = state_number(&info.row[k], key, 20, k);
+        x->oracle.row[k] = (struct num){x->row[k], 0};
+    }
 }
 
 static void step_in_floats(const struct rule_step *step, struct ordinary *x) {
-    double acc = 0;
-    struct rule_elem e = {0};
-    for (int d = 0; d < DIM; d++) acc += rule_reduce(step, e, x->g[d]);
-    float rate = rule_row(step, acc, DIM, &x->row);
-    for (int d = 0; d < DIM; d++) {
-        e = rule_elem(step, rate, (struct rule_elem){x->w[d], {x->s[0][d], x->s[1][d]}}, x->g[d]);
-        x->w[d] = e.w;
-        x->s[0][d] = e.s[0];
-        x->s[1][d] = e.s[1];
-    }
+    struct row_memory m = {.weight = x->w, .row = x->row};
+    for (int k = 0; k < RULE_ELEM_STATES; k++) m.elem[k] = x->s[k];
+    rule_apply(step, &m, DIM, x->g);
 }
 
 static void compare(struct num want, float got, double *worst) {
@@ -234,7 +236,7 @@ static void bound_holds_and_is_tight(void **state) {
         double worst = 0, ratio = 0, grad_error = off ? 0x1p-20 : 0;
         for (uint64_t n = 0; n < 10000; n++) {
             struct ordinary x;
-            make_ordinary(rng_key(kind, n), grad_error, &x);
+            make_ordinary(kind, rng_key(kind, n), grad_error, &x);
             struct rule rule = rule_default(kind);
             struct rule_step step = rule_step(rule, 1 + (int64_t)n % 20);
             double before[DIM];
@@ -243,13 +245,14 @@ static void bound_holds_and_is_tight(void **state) {
             step_in_floats(&step, &x);
             for (int d = 0; d < DIM; d++) {
                 compare(x.ow[d], x.w[d], &worst);
-                for (int k = 0; k < rule_info(kind).elem_states; k++)
+                for (int k = 0; k < rule_elem_states(kind); k++)
                     compare(x.os[k][d], x.s[k][d], &worst);
                 double moved = fabs(x.ow[d].value - before[d]);
-                if (moved > 0.1 * rule.lr && x.ow[d].error / moved > ratio)
+                if (moved > 0.1 * rule.param[RULE_LR] && x.ow[d].error / moved > ratio)
                     ratio = x.ow[d].error / moved;
             }
-            if (rule_info(kind).row_states) compare(x.oracle.row[0], x.row, &worst);
+            for (int k = 0; k < rule_row_states(kind); k++)
+                compare(x.oracle.row[k], x.row[k], &worst);
         }
         assert_true(worst > 0.25 && worst <= 1);
         assert_true(ratio > 0 && ratio < 1e-3);
@@ -259,7 +262,9 @@ static void bound_holds_and_is_tight(void **state) {
 int main(void) {
     for (int i = 0; i < SUMS; i++) add_test(sums[i].name, sum_by_hand, NULL, &sums[i]);
     for (int i = 0; i < UPDATES; i++) add_test(updates[i].name, update_by_hand, NULL, &updates[i]);
+    add_test("no rule is left out", no_rule_is_left_out, NULL, NULL);
     add_test("rowwise_adagrad over columns", rowwise_over_columns, NULL, NULL);
+    add_test("lamb over columns", lamb_over_columns, NULL, NULL);
     for (intptr_t kind = 0; kind < RULE_COUNT; kind++) {
         char name[80];
         snprintf(name, sizeof name, "bound of %s", rule_info((enum rule_kind)kind).name);

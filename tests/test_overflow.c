@@ -106,7 +106,7 @@ static void release(struct sparse *s) {
 /* All that a kernel's shape functions look at. */
 static void make_shape(const struct overflow *c, const struct kernel *k, struct sparse *s) {
     int64_t lookups = c->per_bag ? c->per_bag : HITS;
-    enum rule_kind rule = k->rules & (1u << RULE_ADAGRAD) ? RULE_ADAGRAD : RULE_SGD;
+    enum rule_kind rule = kernel_applies(k, RULE_adagrad) ? RULE_adagrad : RULE_sgd;
     *s = (struct sparse){
         .shape = {.rows = c->rows, .dim = c->dim, .rule = rule, .features = 1, .lookups = lookups},
         .feature = {.pooling = c->pooling,
@@ -114,7 +114,7 @@ static void make_shape(const struct overflow *c, const struct kernel *k, struct 
                     .grad_stride = c->dim,
                     .lookups = lookups},
         .rule = rule_default(rule)};
-    s->rule.lr = 0x1p-4f; /* so that with SGD a step per lookup is exact too */
+    s->rule.param[RULE_LR] = 0x1p-4f; /* so that with SGD a step per lookup is exact too */
     static const float some;
     s->in = (struct batch){.num_tables = 1,
                            .num_features = 1,
@@ -134,7 +134,7 @@ static bool make_batch(const struct overflow *c, struct sparse *s) {
     float *weights = c->weighted ? reserve(s, s->in.lookups, sizeof *weights) : NULL;
     float *grad = reserve(s, s->in.grad_floats, sizeof *grad);
     s->table.weight = reserve(s, c->rows * c->dim, sizeof(float));
-    bool has_state = rule_info(s->rule.kind).elem_states;
+    bool has_state = rule_elem_states(s->rule.kind);
     s->table.elem[0] = has_state ? reserve(s, c->rows * c->dim, sizeof(float)) : NULL;
     if (!ids || !offsets || (c->weighted && !weights) || !grad || !s->table.weight ||
         (has_state && !s->table.elem[0]))
@@ -182,11 +182,11 @@ static void compare_row(const struct overflow *c, const struct sparse *s,
         float g = 0;
         for (int h = 0; h < HITS; h++)
             if (row_of_hit(c, h) == row) g += weight_of_hit(c, h) * grad_of_hit(h, d);
-        struct rule_elem x = {initial(row, d, 0), {initial(row, d, 1), 0}};
-        if (hit) x = rule_elem(step, rule_row(step, 0, c->dim, NULL), x, g);
-        assert_memory_equal(&s->table.weight[row * c->dim + d], &x.w, sizeof x.w);
+        float w = initial(row, d, 0), elem = initial(row, d, 1); /* a rule without sums over rows */
+        if (hit) rule_apply(step, &(struct row_memory){.weight = &w, .elem = {&elem}}, 1, &g);
+        assert_memory_equal(&s->table.weight[row * c->dim + d], &w, sizeof w);
         if (s->table.elem[0])
-            assert_memory_equal(&s->table.elem[0][row * c->dim + d], &x.s[0], sizeof x.w);
+            assert_memory_equal(&s->table.elem[0][row * c->dim + d], &elem, sizeof elem);
     }
 }
 

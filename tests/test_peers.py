@@ -233,7 +233,7 @@ def test_kernels_of_any_folder_are_no_peers(folder):
 
 RULES = """#!/bin/sh
 [ "$1 $2" = "list --json" ] || exit 1
-echo '{"rules": [{"name": "newest", "elem_states": 2, "row_states": 1}]}'
+echo '{"rules": [{"name": "newest", "elem_states": 2, "row_states": 1, "params": []}]}'
 """
 
 
@@ -260,7 +260,7 @@ def test_a_rule_is_known_to_the_peers_as_soon_as_it_is_built(folder):
     built()
     torch_batch.learn_rules(os.path.join(ROOT, EMBFUSE))
     known = torch_batch.STATES.keys() - {"newest"}
-    assert torch_batch.HYPER.keys() <= known and len(known) > 4, known
+    assert len(known) > 4 and all(torch_batch.HYPER[r]["lr"] > 0 for r in known), known
 
 
 def test_ratios_fill_a_section_of_a_page(folder):

@@ -41,7 +41,7 @@ static void skip_if_per_lookup(const struct kernel *k) {
 static void assert_same_results(struct builder *a, struct builder *b, const struct kernel *k) {
     assert_true(a->sums_exact && b->sums_exact);
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!(k->rules & (1u << rule))) continue;
+        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
         builder_rules(a, k, (enum rule_kind)rule);
         builder_rules(b, k, (enum rule_kind)rule);
         run(a, k, 2);
@@ -207,7 +207,7 @@ static void separate_calls(void **state) {
         for (int64_t q = 0; q < BAGS; q++) copy_grad(&alone[t], 0, q, &both, t, q, 1);
     }
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!(k->rules & (1u << rule))) continue;
+        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
         builder_rules(&both, k, (enum rule_kind)rule);
         builder_start(&both);
         for (int t = 0; t < 2; t++) {
@@ -242,7 +242,7 @@ static void many_threads(void **state) {
     for (int64_t q = 0; q < BAGS; q++) builder_bag(&b, 4, (const int64_t[]){3, q, 2 * q, q / 9});
     builder_finish(&b);
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!(k->rules & (1u << rule))) continue;
+        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
         builder_rules(&b, k, (enum rule_kind)rule);
         for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
             const char *wrong = builder_check(&b, k, threads[i]);
@@ -292,7 +292,7 @@ static void untouched_rows(void **state) {
         if (q % 3) builder_bag(&b, 2, (const int64_t[]){q, q / 3 * 3 + 1});
     builder_finish(&b);
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!(k->rules & (1u << rule))) continue;
+        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
         builder_rules(&b, k, (enum rule_kind)rule);
         builder_start(&b);
         for (int64_t row = 0; row < ROWS; row += 3) {
@@ -358,7 +358,7 @@ static void sums_begin_at_zero(void **state) {
     builder_finish(&b);
     zero_grad(&b);
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!(k->rules & (1u << rule))) continue;
+        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
         builder_rules(&b, k, (enum rule_kind)rule);
         builder_start(&b);
         zero_tables(&b);
@@ -414,7 +414,7 @@ static void deterministic(void **state) {
     build_for_determinism(&b, k);
     assert_true(longest_run(&b.index) > 32768 / b.smaller);
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!(k->rules & (1u << rule))) continue;
+        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
         void *first = NULL;
         builder_rules(&b, k, (enum rule_kind)rule);
         for (int i = 0; i < 5 * builder_ways(k); i++) {

@@ -4,9 +4,11 @@
  * results and plots show of it, and sees nothing but kernels/.
  */
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/shapes.h"
 
@@ -92,13 +94,51 @@ static void names_are_unique(void **state) {
         }
 }
 
-static void rule_names_are_unique(void **state) {
+/* --- what a rule says of itself */
+
+static void assert_states(const struct rule_state *s, int count, int most) {
+    for (int k = 0; k < most; k++) {
+        assert_true(!s[k].name == (k >= count));
+        if (!s[k].name) continue;
+        assert_true(*s[k].name && isfinite(s[k].initial) && s[k].low < s[k].high);
+    }
+}
+
+static void rules_are_described(void **state) {
     (void)state;
     for (int i = 0; i < RULE_COUNT; i++) {
-        struct rule_info a = rule_info((enum rule_kind)i);
-        assert_true(*a.name && *a.formula && a.elem_states <= RULE_ELEM_STATES);
+        const struct rule_info a = rule_info((enum rule_kind)i);
+        assert_true(*a.formula && *a.source);
+        assert_states(a.elem, a.elem_states, RULE_ELEM_STATES);
+        assert_states(a.row, a.row_states, RULE_ROW_STATES);
+        for (int k = 0; k < RULE_PARAMS; k++) {
+            const struct rule_param *p = &a.params[k];
+            assert_true(!p->name == (k >= a.num_params));
+            if (!p->name) continue;
+            assert_true(p->preset >= p->least && p->preset < p->below);
+            if (!strstr(a.formula, p->name))
+                fail_msg("%s: %s is not in its formula", a.name, p->name);
+        }
+        assert_string_equal(a.params[RULE_LR].name, "lr");
+        assert_true(!a.linear || rule_state_floats((enum rule_kind)i, 1) == 0);
         for (int k = 0; k < i; k++)
             assert_string_not_equal(a.name, rule_info((enum rule_kind)k).name);
+    }
+}
+
+/* A rule is the file of its name, and the folder has no other files. */
+static void rules_are_files(void **state) {
+    (void)state;
+    int files = 0;
+    DIR *folder = opendir("rules");
+    assert_non_null(folder);
+    for (struct dirent *e; (e = readdir(folder));) files += ends_in(e->d_name, ".h");
+    closedir(folder);
+    assert_int_equal(files, RULE_COUNT);
+    for (int i = 0; i < RULE_COUNT; i++) {
+        char path[80];
+        snprintf(path, sizeof path, "rules/%s.h", rule_info((enum rule_kind)i).name);
+        if (access(path, R_OK) != 0) fail_msg("there is no %s", path);
     }
 }
 
@@ -120,11 +160,9 @@ static void described(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
     assert_true(k->label && *k->label);
     assert_true(k->idea && *k->idea && ends_in(k->idea, "."));
-    assert_true(k->rules != 0 && (k->rules & ~ALL_RULES) == 0);
     assert_true(k->traits < 2 * STEP_PER_LOOKUP);
     assert_non_null(k->run);
     if (k->traits & DENSE_STEP) assert_true(k->traits & DENSE_GRAD);
-    if (k->traits & STEP_PER_LOOKUP) assert_int_equal(k->rules, 1u << RULE_SGD);
     if (k->plan) assert_non_null(strstr(k->label, "plan"));
 }
 
@@ -134,7 +172,7 @@ static void accepts_shapes(void **state) {
         struct builder b;
         shape_build(&shapes[i], k, true, &b);
         for (int rule = 0; rule < RULE_COUNT; rule++) {
-            if (!(k->rules & (1u << rule))) continue;
+            if (!kernel_applies(k, (enum rule_kind)rule)) continue;
             builder_rules(&b, k, (enum rule_kind)rule);
             const char *refused = kernel_refuses(k, &b.in);
             if (refused) fail_msg("%s: %s", shapes[i].name, refused);
@@ -150,10 +188,12 @@ static void refuses_rules_it_lacks(void **state) {
     builder_begin(&b, 1, true);
     builder_feature(&b, builder_table(&b, 4, 4), POOL_SUM, -1);
     builder_finish(&b);
-    builder_rule(&b, 0, RULE_ADAM);
-    k.rules &= ~(1u << RULE_ADAM);
-    const char *refused = kernel_refuses(&k, &b.in);
-    assert_true(refused && *refused);
+    k.traits |= STEP_PER_LOOKUP;
+    for (int rule = 0; rule < RULE_COUNT; rule++) {
+        builder_rule(&b, 0, (enum rule_kind)rule);
+        const char *refused = kernel_refuses(&k, &b.in);
+        assert_true(rule_linear((enum rule_kind)rule) ? !refused : refused && *refused);
+    }
     builder_free(&b);
 }
 
@@ -167,7 +207,8 @@ static void includes_kernels_only(const char *path, const char *folder, const ch
     for (int number = 1; fgets(line, sizeof line, f); number++) {
         char name[200];
         if (sscanf(line, " # include \"%199[^\"]\"", name) != 1) continue;
-        if (strncmp(name, "kernels/", 8) != 0 && strcmp(name, "rules.h") != 0)
+        if (strncmp(name, "kernels/", 8) != 0 && strcmp(name, "rules.h") != 0 &&
+            strncmp(name, "rule_", 5) != 0)
             fail_msg("%s:%d includes %s", path, number, name);
     }
     fclose(f);
@@ -178,17 +219,20 @@ static void kernels_include_kernels(void **state) {
     each_file(includes_kernels_only);
 }
 
-/* A rule is written once: no kernel has a square root, or asks which rule it is; it may say which
- * ones it knows. */
+/* A rule is written once: no kernel has a square root, or names a rule. */
 static void knows_no_rule(const char *path, const char *folder, const char *file) {
-    if (strcmp(file, "rules.h") == 0 || !*folder) return;
+    (void)file;
+    if (!*folder) return;
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     char line[400];
     for (int number = 1; fgets(line, sizeof line, f); number++)
-        if (strstr(line, "sqrt") ||
-            ((strstr(line, "RULE_SGD") || strstr(line, "RULE_AD")) && !strstr(line, ".rules = ")))
-            fail_msg("%s:%d knows a rule: %s", path, number, line);
+        for (int rule = 0; rule < RULE_COUNT; rule++) {
+            char name[80];
+            snprintf(name, sizeof name, "RULE_%s", rule_info((enum rule_kind)rule).name);
+            if (strstr(line, "sqrt") || strstr(line, name))
+                fail_msg("%s:%d knows a rule: %s", path, number, line);
+        }
     fclose(f);
 }
 
@@ -200,7 +244,8 @@ static void kernels_know_no_rule(void **state) {
 int main(void) {
     add_test("every kernel file is registered", every_file_is_registered, NULL, NULL);
     add_test("names are unique", names_are_unique, NULL, NULL);
-    add_test("rule names are unique", rule_names_are_unique, NULL, NULL);
+    add_test("rules are described", rules_are_described, NULL, NULL);
+    add_test("rules are files", rules_are_files, NULL, NULL);
     add_test("found by name", found_by_name, NULL, NULL);
     add_test("kernels include kernels only", kernels_include_kernels, NULL, NULL);
     add_test("kernels know no rule", kernels_know_no_rule, NULL, NULL);

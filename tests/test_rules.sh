@@ -1,20 +1,24 @@
 #!/bin/sh
-# A rule with more states than the check looks at does not compile. Prints TAP; runs from the suite's
-# root with BUILD set (tests/run.sh).
+# A rule with more states or hyper-parameters than there is room for does not compile. Prints TAP; runs from
+# the suite's root with BUILD set (tests/run.sh).
 set -u
 work=$BUILD/tests/rules
-rm -rf "$work"
-mkdir -p "$work"
 n=0
 
-# compiles EXPECTED NAME SED: exit status 0 of the compiler, or its message about states.
+# compiles EXPECTED NAME RULE SED: yes or no, where rules/RULE.h was changed by SED.
 compiles() {
     n=$((n + 1))
-    sed "$3" kernels/rules.h >"$work/rules.h"
-    cmp -s kernels/rules.h "$work/rules.h" && [ "$1" = no ] && echo "not ok $n - $2: the rules have changed" && return
-    if echo '#include "rules.h"' | "${CC:-cc}" -std=gnu11 -fsyntax-only -I"$work" -x c - 2>"$work/stderr"; then
+    rm -rf "$work"
+    mkdir -p "$work/rules"
+    sed "$4" "rules/$3.h" >"$work/rules/$3.h"
+    if cmp -s "rules/$3.h" "$work/rules/$3.h" && [ "$1" = no ]; then
+        echo "not ok $n - $2: rules/$3.h has changed"
+        return
+    fi
+    if echo '#include "kernels/rules.h"' | "${CC:-cc}" -std=gnu11 -Werror -fsyntax-only -I"$work" -I. \
+        -I"$BUILD" -x c - 2>"$work/stderr"; then
         result=yes
-    elif grep -q 'adagrad: more states than' "$work/stderr"; then
+    elif grep -q "$work/rules/$3.h.*excess elements in array initializer" "$work/stderr"; then
         result=no
     else
         result=another
@@ -22,7 +26,9 @@ compiles() {
     if [ $result = "$1" ]; then echo "ok $n - $2"; else echo "not ok $n - $2: $result"; fi
 }
 
-compiles yes 'the rules as they are' ''
-compiles no 'a row state too many' 's/"rowwise_adagrad", 0, 1/"rowwise_adagrad", 0, 2/'
-compiles no 'an element state too many' 's/"adagrad", 1, 0/"adagrad", 3, 0/'
+compiles yes 'the rules as they are' sgd ''
+state='{"x", 0, 0, 1}'
+compiles no 'a row state too many' rowwise_adagrad "s/\.row = {/&$state, $state, /"
+compiles no 'an element state too many' adagrad "s/\.elem = {/&$state, $state, $state, /"
+compiles no 'a hyper-parameter too many' lamb 's/\.params = {/&{"x", 0, RULE_ANY}, {"y", 0, RULE_ANY}, /'
 echo "1..$n"

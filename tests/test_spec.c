@@ -181,7 +181,7 @@ static void presets(void **state) {
     assert_int_equal(s->pooling, POOL_SUM);
     assert_int_equal(s->padding_id, -1);
     assert_int_equal(s->id_type, ID_INT64);
-    assert_int_equal(s->rule, RULE_ROWWISE_ADAGRAD);
+    assert_int_equal(s->rule, RULE_rowwise_adagrad);
     assert_int_equal(s->seed, 42);
     spec_list_free(&l);
 }
@@ -209,7 +209,7 @@ static void every_key(void **state) {
     assert_int_equal(s->pooling, POOL_NONE);
     assert_int_equal(s->padding_id, 0);
     assert_int_equal(s->id_type, ID_INT32);
-    assert_int_equal(s->rule, RULE_ADAM);
+    assert_int_equal(s->rule, RULE_adam);
     assert_true(s->seed == 9007199254740992u);
     spec_list_free(&l);
 }
@@ -278,7 +278,7 @@ static void overrides_replace(void **state) {
     assert_int_equal(l.specs[2].batch, 77);
     assert_int_equal(l.specs[2].pooling, POOL_NONE);
     assert_true(l.specs[2].tables[0].length.a == 6);
-    assert_int_equal(l.specs[2].rule, RULE_SGD);
+    assert_int_equal(l.specs[2].rule, RULE_sgd);
     assert_int_equal(l.specs[2].seed, 9);
     spec_list_free(&l);
 }

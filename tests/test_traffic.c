@@ -22,9 +22,9 @@
  * third. Row 33 of table 2 is in the third line of another array. */
 static const int64_t ids[] = {0, 15, 5, 16, 15, 39, 3, 3, 7, 33};
 static const int64_t offsets[] = {0, 3, 3, 5, 6, 7, 9, 10, 10};
-static const struct table_shape tables[] = {{.rows = 40, .dim = 4, .rule = RULE_ROWWISE_ADAGRAD},
-                                            {.rows = 20, .dim = 3, .rule = RULE_ADAM},
-                                            {.rows = 40, .dim = 2, .rule = RULE_ROWWISE_ADAGRAD}};
+static const struct table_shape tables[] = {{.rows = 40, .dim = 4, .rule = RULE_rowwise_adagrad},
+                                            {.rows = 20, .dim = 3, .rule = RULE_adam},
+                                            {.rows = 40, .dim = 2, .rule = RULE_rowwise_adagrad}};
 static const struct feature features[] = {{.table = 0, .padding_id = 5},
                                           {.table = 0, .padding_id = -1},
                                           {.table = 1, .padding_id = -1, .pooling = POOL_NONE},
@@ -82,7 +82,7 @@ static void ids_and_weights_in_their_width(void **state) {
 static void lines_of_row_states(void **state) {
     int64_t all[40];
     static const int64_t ends[] = {0, 40};
-    struct table_shape table = {.rows = 40, .dim = 2, .rule = RULE_SGD};
+    struct table_shape table = {.rows = 40, .dim = 2, .rule = RULE_sgd};
     const struct feature feature = {.table = 0, .padding_id = -1};
     struct batch in = {.num_tables = 1,
                        .num_features = 1,
@@ -98,7 +98,7 @@ static void lines_of_row_states(void **state) {
     for (int r = 0; r < RULE_COUNT; r++) {
         table.rule = (enum rule_kind)r;
         struct traffic t = traffic_in(&in);
-        int64_t more = rule_info(table.rule).row_states ? 3 * 128 - 40 * 8 : 0;
+        int64_t more = rule_row_states(table.rule) ? 3 * 128 - 40 * 8 : 0;
         assert_int_equal(t.lines - t.compulsory, more);
     }
 }

@@ -45,7 +45,6 @@ DEFINE_KERNEL(cpu_atomic) = {
     .idea =
         "Every lookup adds its gradient row atomically to a buffer of touched rows; then update.",
     .place = ON_HOST,
-    .rules = ALL_RULES,
     .traits = 0,
     .scratch_bytes = scratch_bytes,
     .run = run,

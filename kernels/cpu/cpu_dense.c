@@ -93,7 +93,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 
         for (int32_t t = 0; t < in->num_tables; t++) {
             int32_t dim = in->tables[t].dim;
-            bool idle = rule_info(steps[t].rule.kind).idle_is_identity;
+            bool idle = rule_idle_is_identity(steps[t].rule.kind);
 #pragma omp for schedule(static) nowait
             for (int64_t row = 0; row < in->tables[t].rows; row++) {
                 const float *grad = plan.grad[t] + row * dim;
@@ -108,9 +108,9 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 DEFINE_KERNEL(cpu_dense) = {
     .name = "cpu_dense",
     .label = "dense baseline",
-    .idea = "Zero a gradient of all rows, scatter-add by row owner, sweep the optimizer over all.",
+    .idea = "Zero a gradient of all rows, scatter-add by row owner, sweep the optimizer over the "
+            "table.",
     .place = ON_HOST,
-    .rules = ALL_RULES,
     .traits = DETERMINISTIC | DENSE_GRAD | DENSE_STEP,
     .scratch_bytes = scratch_bytes,
     .run = run,

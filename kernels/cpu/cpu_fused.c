@@ -186,10 +186,10 @@ ALWAYS_INLINE void update_bucket_as(struct plan *p, const enum rule_kind kind, c
     const struct rule_step step = *given;
     const uint32_t begin = p->partition.begin[bucket], n = p->partition.begin[bucket + 1] - begin;
     const uint64_t *e = p->partition.entry + begin;
-    const uint32_t ahead = rows_ahead(rule_info(kind), dim);
+    const uint32_t ahead = rows_ahead(kind, dim);
     uint32_t *run = (uint32_t *)(p->spare + begin), runs = list_runs(e, n, run);
     for (uint32_t r = 0; r < runs && r < ahead && LEFT_OUT != ROW_PREFETCH; r++)
-        row_prefetch(&table, entry_row(e[run[r]]), dim);
+        row_prefetch(kind, &table, entry_row(e[run[r]]), dim);
     for (uint32_t k = 0; k < n && k < GRAD_AHEAD && LEFT_OUT != GRAD_PREFETCH; k++) {
         float c;
         prefetch(gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim);
@@ -198,7 +198,7 @@ ALWAYS_INLINE void update_bucket_as(struct plan *p, const enum rule_kind kind, c
         uint32_t first = run[r], length = run[r + 1] - first;
         int64_t row = entry_row(e[first]);
         if (r + ahead < runs && LEFT_OUT != ROW_PREFETCH)
-            row_prefetch(&table, entry_row(e[run[r + ahead]]), dim);
+            row_prefetch(kind, &table, entry_row(e[run[r + ahead]]), dim);
         if (length >= LONG_RUN) {
             leave_over(p, t, begin + first, begin + first + length);
             continue;
@@ -334,7 +334,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 #define FUSED(text_name, text_label, text_idea)                                                    \
     {                                                                                              \
         .name = text_name, .label = text_label, .idea = text_idea, .place = ON_HOST,               \
-        .rules = ALL_RULES, .traits = DETERMINISTIC, .accepts = accepts_32bit_rows_and_positions,  \
+        .traits = DETERMINISTIC, .accepts = accepts_32bit_rows_and_positions,                      \
         .scratch_bytes = scratch_bytes, .run = run                                                 \
     }
 

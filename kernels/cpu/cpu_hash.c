@@ -84,7 +84,8 @@ static void update_bucket(const struct plan *p, const struct batch *in,
     const uint32_t *row = p->row + p->partition.begin[bucket];
     const float *grad = p->pool + p->first[bucket];
     for (uint32_t k = 0; k < p->distinct[bucket]; k++) {
-        if (k + ROW_AHEAD < p->distinct[bucket]) row_prefetch(&io[t], row[k + ROW_AHEAD], dim);
+        if (k + ROW_AHEAD < p->distinct[bucket])
+            row_prefetch(steps[t].rule.kind, &io[t], row[k + ROW_AHEAD], dim);
         row_update(&steps[t], &io[t], dim, row[k], grad + (int64_t)k * dim);
     }
 }
@@ -137,7 +138,6 @@ DEFINE_KERNEL(cpu_hash) = {
     .label = "hash-then-reduce",
     .idea = "Number the distinct rows with hash tables in L1, sum into a compact gradient, update.",
     .place = ON_HOST,
-    .rules = ALL_RULES,
     .traits = DETERMINISTIC,
     .accepts = accepts_32bit_rows_and_positions,
     .scratch_bytes = scratch_bytes,

@@ -181,7 +181,8 @@ static void update(const struct plan *p, const struct batch *in, const struct ru
 #pragma omp for schedule(dynamic, 256) nowait
         for (int64_t u = p->first_run[t]; u < p->first_run[t + 1]; u++) {
             if (u + ROW_AHEAD < p->first_run[t + 1])
-                row_prefetch(&io[t], run_row(p, &in->tables[t], u + ROW_AHEAD), dim);
+                row_prefetch(steps[t].rule.kind, &io[t], run_row(p, &in->tables[t], u + ROW_AHEAD),
+                             dim);
             row_update(&steps[t], &io[t], dim, run_row(p, &in->tables[t], u),
                        p->grad[t] + (u - p->first_run[t]) * dim);
         }
@@ -226,7 +227,6 @@ DEFINE_KERNEL(cpu_sort) = {
     .label = "sort-then-reduce",
     .idea = "Radix sort lookups by row, sum runs into a compact gradient, update in a second pass.",
     .place = ON_HOST,
-    .rules = ALL_RULES,
     .traits = DETERMINISTIC,
     .accepts = accepts_32bit_rows_and_positions,
     .scratch_bytes = scratch_bytes,

@@ -128,7 +128,8 @@ static inline void touched_update(const struct touched *x, const struct batch *i
             if (!word[w].bits) continue;
             const float *g = touched_grad(x, t, w * 64 + __builtin_ctzll(word[w].bits), dim);
             for (uint64_t ahead = w + 1 < words ? word[w + 1].bits : 0; ahead; ahead &= ahead - 1)
-                row_prefetch(&io[t], (w + 1) * 64 + __builtin_ctzll(ahead), dim);
+                row_prefetch(steps[t].rule.kind, &io[t], (w + 1) * 64 + __builtin_ctzll(ahead),
+                             dim);
             for (uint64_t left = word[w].bits; left; left &= left - 1, g += dim)
                 row_update(&steps[t], &io[t], dim, w * 64 + __builtin_ctzll(left), g);
         }

@@ -84,19 +84,10 @@ template <class T> static __device__ inline T lanes_first(const struct lanes &g,
     return value;
 }
 
-/* The sum over the group, to lane 0, in an order that depends on count alone. */
-static __device__ inline double lanes_sum(const struct lanes &g, double value) {
-    for (int step = g.team / 2; step > 0; step /= 2)
-        value += __shfl_xor_sync(g.mask, value, step, g.team);
-    if (g.count <= WARP) return value;
-    SHARED(double, part, LARGEST_BLOCK / WARP);
-    if (g.me == 0) part[g.lane / WARP] = value;
-    __syncthreads();
-    value = 0;
-    if (g.lane == 0)
-        for (int w = 0; w < g.count / WARP; w++) value += part[w];
-    __syncthreads();
-    return value;
+/* Did any of the group say yes? */
+static __device__ inline bool lanes_any(const struct lanes &g, bool yes) {
+    if (g.count > WARP) return __syncthreads_or(yes);
+    return team_votes(g, yes) != 0;
 }
 
 #endif

@@ -128,80 +128,302 @@ static __device__ inline void table_prefetch(const struct table *io, int32_t dim
         if (io->elem[k]) row_prefetch(io->elem[k] + row * dim, dim);
 }
 
+/* --- the update */
+
+/* The sums over a row, as a group adds to them tile by tile, in the order of kernels/rules.h: lane
+ * l of the first warp has the columns 4l .. 4l+3 modulo ROW_LANES. */
+struct row_sums {
+    struct quad a, b;
+};
+
+static_assert(ROW_LANES == WARP * LANE_COLUMNS, "a warp has a lane's columns of a row's sums");
+
+/* Called by the whole group for every tile, in order. several_warps: the group may have them. */
+static __device__ __forceinline__ void row_sums_add(const struct lanes &g, const bool several_warps,
+                                                    struct row_sums *x, struct quad a,
+                                                    struct quad b) {
+    if (!several_warps || g.count <= WARP) {
+        x->a = quad_sum(x->a, a);
+        x->b = quad_sum(x->b, b);
+        return;
+    }
+    SHARED(struct row_sums, part, LARGEST_BLOCK);
+    part[g.lane].a = a;
+    part[g.lane].b = b;
+    __syncthreads();
+    for (int w = 0; w < g.count / WARP && g.lane < WARP; w++) {
+        x->a = quad_sum(x->a, part[w * WARP + g.lane].a);
+        x->b = quad_sum(x->b, part[w * WARP + g.lane].b);
+    }
+    __syncthreads();
+}
+
+/* The sum of one lane's value and that of the lane `step` away, of a team. */
+static __device__ inline float lane_add(const struct lanes &g, float keep, float give, int step) {
+    return keep + __shfl_xor_sync(g.mask, give, step, g.team);
+}
+
+/* A sum folded, in the team's lanes. In the first two steps lanes part with columns that another one
+ * adds up, two and then one; so each column is folded by as many lanes as a column has, and the last
+ * two steps, columns 2 apart and 1 apart, are between lanes too. */
+static __device__ inline float quad_fold(const struct lanes &g, const struct quad &q) {
+    const int half = g.team / 2, quarter = g.team / 4;
+    const bool upper = g.me & half, odd = g.me & quarter;
+    const float x0 = q.x[0], x1 = q.x[1], x2 = q.x[2], x3 = q.x[3];
+    const float even_column = lane_add(g, upper ? x2 : x0, upper ? x0 : x2, half);
+    const float odd_column = lane_add(g, upper ? x3 : x1, upper ? x1 : x3, half);
+    float sum =
+        lane_add(g, odd ? odd_column : even_column, odd ? even_column : odd_column, quarter);
+    for (int step = quarter / 2; step > 0; step /= 2) sum = lane_add(g, sum, sum, step);
+    sum = lane_add(g, sum, sum, half);
+    return lane_add(g, sum, sum, quarter);
+}
+
+/* As many of the sums as a rule has, to lane 0. */
+static __device__ inline struct pair row_sums_fold(const struct lanes &g, const struct row_sums &x,
+                                                   const int sums) {
+    return {quad_fold(g, x.a), sums > 1 ? quad_fold(g, x.b) : 0};
+}
+
+/* A lane's part of one tile of a row: weights, summed gradient and states. */
+struct row_tile {
+    struct quad w, g, s[RULE_ELEM_STATES];
+};
+
+static __device__ inline struct row_tile tile_load(const int elem_states, const struct table *io,
+                                                   int64_t first, int32_t column, int32_t dim) {
+    struct row_tile x = {};
+    x.w = quad_load(io->weight + first, column, dim);
+    for (int k = 0; k < elem_states; k++) x.s[k] = quad_load(io->elem[k] + first, column, dim);
+    return x;
+}
+
+static __device__ inline void tile_store(const int elem_states, const struct table *io,
+                                         int64_t first, int32_t column, int32_t dim,
+                                         const struct row_tile &x) {
+    quad_store(io->weight + first, column, dim, x.w);
+    for (int k = 0; k < elem_states; k++) quad_store(io->elem[k] + first, column, dim, x.s[k]);
+}
+
+/* A row in registers. */
+template <int TILES> struct row_held {
+    static constexpr bool several_warps = TILES == 4;
+    struct row_tile tile[TILES];
+    __device__ int tiles() const {
+        return TILES;
+    }
+    __device__ struct row_tile get(int j) const {
+        return tile[j];
+    }
+    __device__ void put(int j, const struct row_tile &x) {
+        tile[j] = x;
+    }
+};
+
+/* A row that stays in memory, all of it but for the gradient: too wide for registers, or of a rule
+ * with too many states. */
+struct row_stored {
+    const struct lanes &lanes;
+    int elem_states;
+    const struct table *io;
+    int64_t first; /* float of the table */
+    int32_t dim;
+    __device__ struct row_tile get(int j) const {
+        return tile_load(elem_states, io, first, tile_column(lanes, j), dim);
+    }
+    __device__ void put(int j, const struct row_tile &x) const {
+        tile_store(elem_states, io, first, tile_column(lanes, j), dim, x);
+    }
+};
+
+template <int TILES> struct row_half_held {
+    static constexpr bool several_warps = TILES == 4;
+    struct row_stored row;
+    const struct strip<TILES> &g;
+    __device__ int tiles() const {
+        return TILES;
+    }
+    __device__ struct row_tile get(int j) const {
+        struct row_tile x = row.get(j);
+        x.g = g.tile[j];
+        return x;
+    }
+    __device__ void put(int j, const struct row_tile &x) const {
+        row.put(j, x);
+    }
+};
+
+struct row_wide {
+    static constexpr bool several_warps = true;
+    struct row_stored row;
+    const float *g;
+    __device__ int tiles() const {
+        const int tile = row.lanes.count * LANE_COLUMNS;
+        return (row.dim + tile - 1) / tile;
+    }
+    __device__ struct row_tile get(int j) const {
+        struct row_tile x = row.get(j);
+        x.g = quad_load(g, tile_column(row.lanes, j), row.dim);
+        return x;
+    }
+    __device__ void put(int j, const struct row_tile &x) const {
+        row.put(j, x);
+    }
+};
+
+static __device__ inline struct states tile_states(const struct row_tile &x, int c) {
+    struct states s;
+    for (int k = 0; k < RULE_ELEM_STATES; k++) s.x[k] = x.s[k].x[c];
+    return s;
+}
+
+/* What a lane's columns of a tile add to the sums over the row, before the step or after it. */
+static __device__ __forceinline__ void
+tile_terms(const enum rule_kind kind, const struct lanes &lanes, const bool several_warps,
+           const struct rule_step *step, const bool after, struct pair rate, int32_t column,
+           int32_t dim, const struct row_tile &x, struct row_sums *sums) {
+    struct row_sums term = {};
+    for (int c = 0; c < LANE_COLUMNS; c++) {
+        const float w = x.w.x[c], g = x.g.x[c];
+        const struct states s = tile_states(x, c);
+        const struct pair both =
+            after ? rule_after(kind, step, w, rule_direction(kind, step, rate, w, s, g))
+                  : rule_before(kind, step, w, s, g);
+        if (column + c >= dim) continue;
+        term.a.x[c] = both.a;
+        term.b.x[c] = both.b;
+    }
+    row_sums_add(lanes, several_warps, sums, term.a, term.b);
+}
+
+/* The step of a lane's columns of a tile; without the weights, if the rule has sums after it. */
+static __device__ __forceinline__ void tile_step(const enum rule_kind kind,
+                                                 const struct rule_step *step, struct pair rate,
+                                                 struct row_tile *x) {
+    for (int c = 0; c < LANE_COLUMNS; c++) {
+        const float w = x->w.x[c], g = x->g.x[c];
+        const struct states s = rule_states(kind, step, rate, w, tile_states(*x, c), g);
+        for (int k = 0; k < RULE_ELEM_STATES; k++) x->s[k].x[c] = s.x[k];
+        if (!rule_sums_after(kind)) x->w.x[c] -= rule_direction(kind, step, rate, w, s, g);
+    }
+}
+
+static __device__ __forceinline__ void tile_weights(const enum rule_kind kind,
+                                                    const struct rule_step *step, struct pair rate,
+                                                    float scale, struct row_tile *x) {
+    for (int c = 0; c < LANE_COLUMNS; c++)
+        x->w.x[c] -=
+            scale * rule_direction(kind, step, rate, x->w.x[c], tile_states(*x, c), x->g.x[c]);
+}
+
+/* Applies a rule to a row. Called by the whole group. row_state: NULL where the rule has none. */
+template <class Row>
+static __device__ __forceinline__ void
+row_apply(const enum rule_kind kind, const struct lanes &lanes, const struct rule_step *given,
+          int32_t dim, float *row_state, Row *row) {
+    const struct rule_step step = *given;
+    struct pair rate = {0, 0};
+    if (rule_sums_before(kind)) {
+        struct row_sums sums = {};
+#pragma unroll
+        for (int j = 0; j < row->tiles(); j++)
+            tile_terms(kind, lanes, Row::several_warps, &step, false, rate, tile_column(lanes, j),
+                       dim, row->get(j), &sums);
+        rate = row_sums_fold(lanes, sums, rule_sums_before(kind));
+    }
+    if (rule_sums_before(kind) || rule_row_states(kind) > 0) {
+        if (lanes.lane == 0) rate = rule_row(kind, &step, rate, dim, row_state);
+        rate = {lanes_first(lanes, rate.a), lanes_first(lanes, rate.b)};
+    } else {
+        rate = rule_row(kind, &step, rate, dim, NULL);
+    }
+#pragma unroll
+    for (int j = 0; j < row->tiles(); j++) {
+        struct row_tile x = row->get(j);
+        tile_step(kind, &step, rate, &x);
+        row->put(j, x);
+    }
+    if (!rule_sums_after(kind)) return;
+    struct row_sums sums = {};
+#pragma unroll
+    for (int j = 0; j < row->tiles(); j++)
+        tile_terms(kind, lanes, Row::several_warps, &step, true, rate, tile_column(lanes, j), dim,
+                   row->get(j), &sums);
+    const struct pair after = row_sums_fold(lanes, sums, rule_sums_after(kind));
+    const float scale = lanes_first(lanes, rule_scale(kind, &step, rate, after, dim));
+#pragma unroll
+    for (int j = 0; j < row->tiles(); j++) {
+        struct row_tile x = row->get(j);
+        tile_weights(kind, &step, rate, scale, &x);
+        row->put(j, x);
+    }
+}
+
+/* The states of a row that are one for the row. */
+static __device__ inline float *row_state_of(const enum rule_kind kind, const struct table *io,
+                                             int64_t row) {
+    return rule_row_states(kind) ? io->row + row * rule_row_states(kind) : NULL;
+}
+
+template <int TILES>
+static __device__ __forceinline__ void
+row_update_as(const enum rule_kind kind, const struct lanes &lanes, const struct rule_step *step,
+              const struct table *io, int32_t dim, int64_t row, const struct strip<TILES> &g) {
+    enum { MOST_QUADS = 12 }; /* in registers: beyond, nvcc spills them */
+    const int states = rule_elem_states(kind);
+    float *const row_state = row_state_of(kind, io, row);
+    if (TILES * (2 + states) > MOST_QUADS) {
+        struct row_half_held<TILES> half = {
+            {lanes, states, io, row *dim, dim}, g
+        };
+        row_apply(kind, lanes, step, dim, row_state, &half);
+        return;
+    }
+    struct row_held<TILES> held;
+#pragma unroll
+    for (int j = 0; j < TILES; j++) {
+        held.tile[j] = tile_load(states, io, row * dim, tile_column(lanes, j), dim);
+        held.tile[j].g = g.tile[j];
+    }
+    row_apply(kind, lanes, step, dim, row_state, &held);
+#pragma unroll
+    for (int j = 0; j < TILES; j++)
+        tile_store(states, io, row * dim, tile_column(lanes, j), dim, held.tile[j]);
+}
+
 /* Applies the table's rule to a row whose gradients add up to g. Called by the whole group. */
 template <int TILES>
 static __device__ inline void row_update(const struct lanes &lanes, const struct rule_step *step,
                                          const struct table *io, int32_t dim, int64_t row,
                                          const struct strip<TILES> &g) {
-    float *weight = io->weight + row * dim;
-    float *elem[RULE_ELEM_STATES];
-    struct strip<TILES> w = strip_load<TILES>(lanes, weight, dim), s[RULE_ELEM_STATES];
-    for (int k = 0; k < RULE_ELEM_STATES; k++) {
-        elem[k] = io->elem[k] ? io->elem[k] + row * dim : NULL;
-        s[k] = elem[k] ? strip_load<TILES>(lanes, elem[k], dim) : strip_zero<TILES>();
+    switch (step->rule.kind) {
+#define X(rule, ...)                                                                               \
+    case RULE_##rule: row_update_as(RULE_##rule, lanes, step, io, dim, row, g); break;
+        RULES(X)
+#undef X
+    case RULE_COUNT: break;
     }
-    enum rule_kind kind = step->rule.kind;
-    int states = rule_row_states(kind);
-    float rate = 0;
-    if (rule_reduces(kind) || states > 0) {
-        double acc = 0;
-#pragma unroll
-        for (int j = 0; j < TILES; j++)
-            for (int c = 0; c < LANE_COLUMNS; c++) {
-                struct rule_elem x = {w.tile[j].x[c], {s[0].tile[j].x[c], s[1].tile[j].x[c]}};
-                if (tile_column(lanes, j) + c < dim) acc += rule_reduce(step, x, g.tile[j].x[c]);
-            }
-        acc = lanes_sum(lanes, acc);
-        if (lanes.lane == 0)
-            rate = rule_row(step, acc, dim, io->row ? io->row + row * states : NULL);
-        rate = lanes_first(lanes, rate);
-    } else {
-        rate = rule_row(step, 0, dim, NULL);
-    }
-#pragma unroll
-    for (int j = 0; j < TILES; j++)
-        for (int c = 0; c < LANE_COLUMNS; c++) {
-            struct rule_elem x = {w.tile[j].x[c], {s[0].tile[j].x[c], s[1].tile[j].x[c]}};
-            x = rule_elem(step, rate, x, g.tile[j].x[c]);
-            w.tile[j].x[c] = x.w;
-            for (int k = 0; k < RULE_ELEM_STATES; k++) s[k].tile[j].x[c] = x.s[k];
-        }
-    strip_store(lanes, weight, dim, w);
-    for (int k = 0; k < RULE_ELEM_STATES; k++)
-        if (elem[k]) strip_store(lanes, elem[k], dim, s[k]);
+}
+
+static __device__ __forceinline__ void row_update_wide_as(const enum rule_kind kind,
+                                                          const struct lanes &lanes,
+                                                          const struct rule_step *step,
+                                                          const struct table *io, int32_t dim,
+                                                          int64_t row, const float *g) {
+    struct row_wide wide = {{lanes, rule_elem_states(kind), io, row * dim, dim}, g};
+    row_apply(kind, lanes, step, dim, row_state_of(kind, io, row), &wide);
 }
 
 /* The same for a row too wide for registers: its gradient g is in memory. */
 static __device__ inline void row_update_wide(const struct lanes &lanes,
                                               const struct rule_step *step, const struct table *io,
                                               int32_t dim, int64_t row, const float *g) {
-    float *array[1 + RULE_ELEM_STATES]; /* weight and states */
-    for (int k = 0; k < 1 + RULE_ELEM_STATES; k++) {
-        float *all = k == 0 ? io->weight : io->elem[k - 1];
-        array[k] = all ? all + row * dim : NULL;
-    }
-    int states = rule_row_states(step->rule.kind);
-    double acc = 0;
-    float rate = 0;
-    for (int phase = 0; phase < 2; phase++) {
-        for (int32_t d = lanes.lane; d < dim; d += lanes.count) {
-            struct rule_elem x = {array[0][d], {}};
-            for (int k = 0; k < RULE_ELEM_STATES; k++)
-                if (array[k + 1]) x.s[k] = array[k + 1][d];
-            if (phase == 0) {
-                acc += rule_reduce(step, x, g[d]);
-                continue;
-            }
-            x = rule_elem(step, rate, x, g[d]);
-            array[0][d] = x.w;
-            for (int k = 0; k < RULE_ELEM_STATES; k++)
-                if (array[k + 1]) array[k + 1][d] = x.s[k];
-        }
-        if (phase == 1) break;
-        acc = lanes_sum(lanes, acc);
-        if (lanes.lane == 0)
-            rate = rule_row(step, acc, dim, io->row ? io->row + row * states : NULL);
-        rate = lanes_first(lanes, rate);
+    switch (step->rule.kind) {
+#define X(rule, ...)                                                                               \
+    case RULE_##rule: row_update_wide_as(RULE_##rule, lanes, step, io, dim, row, g); break;
+        RULES(X)
+#undef X
+    case RULE_COUNT: break;
     }
 }
 

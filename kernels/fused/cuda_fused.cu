@@ -34,7 +34,6 @@ DEFINE_KERNEL(cuda_fused) = {
     .label = "CUDA fully fused",
     .idea = "Sort lookups by row; one kernel sums runs over a tree of chunks and updates the rows.",
     .place = ON_DEVICE,
-    .rules = ALL_RULES,
     .traits = DETERMINISTIC,
     .accepts = fused_accepts,
     .scratch_bytes = fused_scratch_bytes,

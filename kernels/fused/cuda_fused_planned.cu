@@ -48,7 +48,6 @@ DEFINE_KERNEL(cuda_fused_planned) = {
     .label = "CUDA fused, planned ahead",
     .idea = "As cuda_fused, with entries sorted ahead of the step: the sort is not in its time.",
     .place = ON_DEVICE,
-    .rules = ALL_RULES,
     .traits = DETERMINISTIC,
     .accepts = fused_accepts,
     .scratch_bytes = fused_scratch_bytes,

@@ -160,7 +160,6 @@ DEFINE_KERNEL(cuda_atomic) = {
     .idea =
         "Every lookup adds its gradient row atomically to a buffer of touched rows; then update.",
     .place = ON_DEVICE,
-    .rules = ALL_RULES,
     .traits = 0,
     .accepts = accepts,
     .scratch_bytes = scratch_bytes,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Atomic scatter straight into the weights: every lookup subtracts its own step. Right for SGD
- * only, the one rule that is linear in the gradient: for all others a step per lookup is another
- * function than a step for the sum. Even so the weight is rounded once per lookup and not once per
+ * Atomic scatter straight into the weights: every lookup subtracts its own step. Right for rules
+ * that are linear in the gradient, as SGD: for all others a step per lookup is another function
+ * than a step for the sum. Even so the weight is rounded once per lookup and not once per
  * row. The default of HugeCTR's SGD ("atomic update").
  *
  * Who owns what: scatter.cuh; a warp takes 32 lookups. No scratch, but for the divisors of means.
@@ -29,7 +29,10 @@ struct step_down {
     const struct table *io;
 
     __device__ struct destination operator()(const struct lookup &l) const {
-        return {io[l.table].weight + l.row * tables[l.table].dim, -steps[l.table].rule.lr};
+        const struct rule_step *step = &steps[l.table];
+        const struct pair rate = rule_row(step->rule.kind, step, {0, 0}, tables[l.table].dim, NULL);
+        return {io[l.table].weight + l.row * tables[l.table].dim,
+                -rule_direction(step->rule.kind, step, rate, 0, {}, 1)};
     }
 };
 
@@ -48,9 +51,8 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 DEFINE_KERNEL(cuda_atomic_direct) = {
     .name = "cuda_atomic_direct",
     .label = "CUDA atomic scatter into weights",
-    .idea = "Every lookup subtracts its step from the weights atomically; SGD only.",
+    .idea = "Every lookup subtracts its step from the weights atomically; for linear rules.",
     .place = ON_DEVICE,
-    .rules = 1u << RULE_SGD,
     .traits = STEP_PER_LOOKUP,
     .accepts = NULL,
     .scratch_bytes = scratch_bytes,

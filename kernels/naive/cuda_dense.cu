@@ -63,9 +63,9 @@ struct to_gradient {
 
 /* Is a row 0 all over? Called by the whole group. */
 static __device__ bool is_zero(const struct lanes &g, const float *row, int32_t dim) {
-    double other = 0;
-    for (int32_t d = g.lane; d < dim; d += g.count) other += row[d] != 0;
-    return lanes_first(g, lanes_sum(g, other)) == 0;
+    bool other = false;
+    for (int32_t d = g.lane; d < dim; d += g.count) other |= row[d] != 0;
+    return !lanes_any(g, other);
 }
 
 /* A group of lanes takes a row of any table. */
@@ -118,7 +118,6 @@ DEFINE_KERNEL(cuda_dense) = {
     .label = "CUDA dense baseline",
     .idea = "Zero a gradient of all rows, add lookups atomically, sweep the optimizer over all.",
     .place = ON_DEVICE,
-    .rules = ALL_RULES,
     .traits = DENSE_GRAD | DENSE_STEP,
     .accepts = NULL,
     .scratch_bytes = scratch_bytes,

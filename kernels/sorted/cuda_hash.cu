@@ -202,7 +202,6 @@ DEFINE_KERNEL(cuda_hash) = {
     .label = "CUDA hash-then-reduce",
     .idea = "Group lookups by a hash table of rows, sum into a compact gradient, update.",
     .place = ON_DEVICE,
-    .rules = ALL_RULES,
     .traits = 0,
     .accepts = entries_refuse,
     .scratch_bytes = scratch_bytes,

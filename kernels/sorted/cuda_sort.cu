@@ -89,7 +89,6 @@ DEFINE_KERNEL(cuda_sort) = {
     .label = "CUDA sort-then-reduce",
     .idea = "Sort lookups by row, sum runs into a compact gradient, update in a second pass.",
     .place = ON_DEVICE,
-    .rules = ALL_RULES,
     .traits = DETERMINISTIC,
     .accepts = entries_refuse,
     .scratch_bytes = scratch_bytes,

@@ -17,7 +17,6 @@ DEFINE_KERNEL(planted_wrong) = {
     .label = "does nothing",
     .idea = "Leaves every row as it was.",
     .place = ON_HOST,
-    .rules = ALL_RULES,
     .traits = DETERMINISTIC,
     .run = run,
 };

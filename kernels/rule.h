@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The contract between an update rule and everything else. A rule is one file rules/<name>.h; the
+ * folder is the registry, and the Makefile lists it. The file defines <name>_info and the phases
+ * below, as functions <name>_<phase> that gcc, clang and nvcc all compile:
+ *
+ *   prepare    once per step and table, on the host: constants that depend on the step number
+ *   before     what one element adds to the sums over the row, from its weight, states and gradient
+ *   row        once per row: updates the row states; gives the two numbers that elements get
+ *   states     updates the element's states
+ *   direction  the element's step u, from its weight, new states and gradient
+ *   after      what one element adds to the sums over the row, from its weight and u
+ *   scale      once per row: the factor of u; then w -= scale * u
+ *
+ * For the phases that it does without, a rule writes RULE_NO_PREPARE, RULE_NO_BEFORE, RULE_NO_ROW
+ * (elements get the learning rate as a), RULE_NO_STATES, or RULE_NO_AFTER (no after, no scale).
+ * direction may be evaluated twice, so it writes nothing.
+ */
+#ifndef EMBFUSE_RULE_H
+#define EMBFUSE_RULE_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rule_list.h" /* generated: #define RULES(X, ...) X(sgd, __VA_ARGS__) ... */
+
+/* A phase is part of the loop that calls it, or that loop does not become vectors. */
+#ifdef __CUDACC__
+#define HOST_DEVICE static __host__ __device__ __forceinline__
+#else
+#define HOST_DEVICE static inline __attribute__((always_inline))
+#endif
+
+enum {
+    RULE_ELEM_STATES = 3, /* most states of a rule per element, */
+    RULE_ROW_STATES = 2,  /* per row, */
+    RULE_PARAMS = 6,      /* most hyper-parameters, */
+    RULE_DERIVED = 2,     /* and most constants that prepare derives from them */
+};
+
+/* The first hyper-parameter of every rule is its learning rate. */
+enum { RULE_LR = 0 };
+
+enum rule_kind {
+#define X(rule, ...) RULE_##rule,
+    RULES(X)
+#undef X
+        RULE_COUNT
+};
+
+/* A value is finite, from `least` to below `below`. */
+struct rule_param {
+    const char *name; /* as in the formula */
+    float preset;     /* for who names only the rule */
+    float least, below;
+};
+
+/* One float of state per element or per row. */
+struct rule_state {
+    const char *name; /* as in the formula */
+    float initial;    /* of a table that is new */
+    float low, high;  /* workloads and tests draw states from low to below high */
+};
+
+struct rule_info {
+    const char *name;    /* = file name = key in specs, options, results and plots */
+    const char *formula; /* t counts steps of the table, not of the row (lazy, global) */
+    const char *source;  /* paper or system */
+    struct rule_param params[RULE_PARAMS];
+    struct rule_state elem[RULE_ELEM_STATES], row[RULE_ROW_STATES];
+    int num_params, elem_states, row_states; /* how many of them there are */
+    int sums_before, sums_after;             /* over the row: 0, 1 (a of the pair) or 2 of them */
+    bool linear;                             /* as many steps for parts of a gradient give what one
+                                                gives for their sum, and direction reads g alone */
+    bool idle_is_identity; /* a step with a zero gradient changes neither weights nor states, given
+                              a finite rate (eps > 0 or a state > 0), no state below 0, and lr >= 0
+                              or no weight that is -0. A dense step leaves rows whose gradient is 0
+                              alone, so that it is the same operation as the lazy (sparse) step
+                              whatever is given */
+};
+
+/* Values of the range of a hyper-parameter. */
+#define RULE_ANY          -INFINITY, INFINITY
+#define RULE_NOT_NEGATIVE 0, INFINITY
+#define RULE_BELOW_ONE    0, 1
+
+/* const objects are constants for compilers of C, and in C++ where they are constexpr. */
+#ifdef __cplusplus
+#define RULE_INFO(name) static constexpr struct rule_info name##_info
+#else
+#define RULE_INFO(name) static const struct rule_info name##_info
+#endif
+
+/* The rule of one table with its hyper-parameters. */
+struct rule {
+    enum rule_kind kind;
+    float param[RULE_PARAMS];
+};
+
+/* One step of it, and what prepare made of the step number. */
+struct rule_step {
+    struct rule rule;
+    float derived[RULE_DERIVED];
+};
+
+/* Two sums over a row, or the two numbers that `row` hands to the elements. */
+struct pair {
+    float a, b;
+};
+
+/* The states of one element. Handed on by value: compilers keep it in registers, also in vectors. */
+struct states {
+    float x[RULE_ELEM_STATES];
+};
+
+#define RULE_NO_PREPARE(name)                                                                      \
+    static inline void name##_prepare(const float *param, int64_t t, float *derived) {             \
+        (void)param, (void)t, (void)derived;                                                       \
+    }
+
+#define RULE_NO_BEFORE(name)                                                                       \
+    HOST_DEVICE struct pair name##_before(const struct rule_step *r, float w, struct states s,     \
+                                          float g) {                                               \
+        (void)r, (void)w, (void)s, (void)g;                                                        \
+        struct pair none = {0, 0};                                                                 \
+        return none;                                                                               \
+    }
+
+#define RULE_NO_ROW(name)                                                                          \
+    HOST_DEVICE struct pair name##_row(const struct rule_step *r, struct pair sum, int32_t dim,    \
+                                       float *row) {                                               \
+        (void)sum, (void)dim, (void)row;                                                           \
+        struct pair rate = {r->rule.param[RULE_LR], 0};                                            \
+        return rate;                                                                               \
+    }
+
+#define RULE_NO_STATES(name)                                                                       \
+    HOST_DEVICE struct states name##_states(const struct rule_step *r, struct pair row, float w,   \
+                                            struct states s, float g) {                            \
+        (void)r, (void)row, (void)w, (void)g;                                                      \
+        return s;                                                                                  \
+    }
+
+#define RULE_NO_AFTER(name)                                                                        \
+    HOST_DEVICE struct pair name##_after(const struct rule_step *r, float w, float u) {            \
+        (void)r, (void)w, (void)u;                                                                 \
+        struct pair none = {0, 0};                                                                 \
+        return none;                                                                               \
+    }                                                                                              \
+    HOST_DEVICE float name##_scale(const struct rule_step *r, struct pair row, struct pair sum,    \
+                                   int32_t dim) {                                                  \
+        (void)r, (void)row, (void)sum, (void)dim;                                                  \
+        return 1;                                                                                  \
+    }
+
+#endif

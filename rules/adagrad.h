@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Adagrad, epsilon outside of the root.
+ *
+ * The preset of eps is FBGEMM's, not PyTorch's 1e-10, which vanishes beside any float state that is
+ * not zero.
+ */
+#ifndef EMBFUSE_RULE_ADAGRAD_H
+#define EMBFUSE_RULE_ADAGRAD_H
+
+#include "kernels/rule.h"
+
+enum { ADAGRAD_EPS = 1 };
+
+RULE_INFO(adagrad) = {
+    .name = "adagrad",
+    .formula = "s += g^2; w -= lr*g/(sqrt(s)+eps)",
+    .source = "Duchi, Hazan and Singer 2011; torch.optim.Adagrad",
+    .params = {{"lr", 0.01f, RULE_ANY}, {"eps", 1e-8f, RULE_NOT_NEGATIVE}},
+    .elem = {{"s", 0, 0, 0x1p-4f}},
+    .num_params = 2,
+    .elem_states = 1,
+    .idle_is_identity = true,
+};
+
+RULE_NO_PREPARE(adagrad)
+RULE_NO_BEFORE(adagrad)
+RULE_NO_ROW(adagrad)
+RULE_NO_AFTER(adagrad)
+
+HOST_DEVICE struct states adagrad_states(const struct rule_step *r, struct pair rate, float w,
+                                         struct states s, float g) {
+    (void)r, (void)rate, (void)w;
+    s.x[0] += g * g;
+    return s;
+}
+
+HOST_DEVICE float adagrad_direction(const struct rule_step *r, struct pair rate, float w,
+                                    struct states s, float g) {
+    (void)w;
+    return rate.a * g / (sqrtf(s.x[0]) + r->rule.param[ADAGRAD_EPS]);
+}
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * SGD with momentum, the learning rate outside of the buffer, as in PyTorch.
+ */
+#ifndef EMBFUSE_RULE_MOMENTUM_H
+#define EMBFUSE_RULE_MOMENTUM_H
+
+#include "kernels/rule.h"
+
+enum { MOMENTUM_MU = 1 };
+
+RULE_INFO(momentum) = {
+    .name = "momentum",
+    .formula = "b = momentum*b + g; w -= lr*b",
+    .source = "Polyak 1964; torch.optim.SGD(momentum)",
+    .params = {{"lr", 0.01f, RULE_ANY}, {"momentum", 0.9f, RULE_NOT_NEGATIVE}},
+    .elem = {{"b", 0, 0, 0x1p-4f}},
+    .num_params = 2,
+    .elem_states = 1,
+};
+
+RULE_NO_PREPARE(momentum)
+RULE_NO_BEFORE(momentum)
+RULE_NO_ROW(momentum)
+RULE_NO_AFTER(momentum)
+
+HOST_DEVICE struct states momentum_states(const struct rule_step *r, struct pair rate, float w,
+                                          struct states s, float g) {
+    (void)rate, (void)w;
+    s.x[0] = r->rule.param[MOMENTUM_MU] * s.x[0] + g;
+    return s;
+}
+
+HOST_DEVICE float momentum_direction(const struct rule_step *r, struct pair rate, float w,
+                                     struct states s, float g) {
+    (void)r, (void)w, (void)g;
+    return rate.a * s.x[0];
+}
+
+#endif

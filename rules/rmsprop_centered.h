@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Centered RMSprop with momentum: gradients are divided by an estimate of their standard deviation.
+ * Three states per element.
+ */
+#ifndef EMBFUSE_RULE_RMSPROP_CENTERED_H
+#define EMBFUSE_RULE_RMSPROP_CENTERED_H
+
+#include "kernels/rule.h"
+
+enum { RMSPROP_CENTERED_ALPHA = 1, RMSPROP_CENTERED_MOMENTUM, RMSPROP_CENTERED_EPS };
+
+RULE_INFO(rmsprop_centered) = {
+    .name = "rmsprop_centered",
+    .formula = "s = alpha*s+(1-alpha)*g^2; m = alpha*m+(1-alpha)*g; "
+               "b = momentum*b + g/(sqrt(s-m^2)+eps); w -= lr*b",
+    .source = "Graves 2013; torch.optim.RMSprop(centered, momentum)",
+    .params = {{"lr", 0.01f, RULE_ANY},
+               {"alpha", 0.99f, RULE_BELOW_ONE},
+               {"momentum", 0.9f, RULE_NOT_NEGATIVE},
+               {"eps", 1e-8f, RULE_NOT_NEGATIVE}},
+    .elem = {{"s", 0, 0x1p-4f, 0x1p-3f}, {"m", 0, 0, 0x1p-4f}, {"b", 0, 0, 0x1p-4f}},
+    .num_params = 4,
+    .elem_states = 3,
+};
+
+RULE_NO_PREPARE(rmsprop_centered)
+RULE_NO_BEFORE(rmsprop_centered)
+RULE_NO_ROW(rmsprop_centered)
+RULE_NO_AFTER(rmsprop_centered)
+
+HOST_DEVICE struct states rmsprop_centered_states(const struct rule_step *r, struct pair rate,
+                                                  float w, struct states s, float g) {
+    (void)rate, (void)w;
+    const float *p = r->rule.param, alpha = p[RMSPROP_CENTERED_ALPHA];
+    s.x[0] = alpha * s.x[0] + (1.0f - alpha) * (g * g);
+    s.x[1] = alpha * s.x[1] + (1.0f - alpha) * g;
+    s.x[2] = p[RMSPROP_CENTERED_MOMENTUM] * s.x[2] +
+             g / (sqrtf(s.x[0] - s.x[1] * s.x[1]) + p[RMSPROP_CENTERED_EPS]);
+    return s;
+}
+
+HOST_DEVICE float rmsprop_centered_direction(const struct rule_step *r, struct pair rate, float w,
+                                             struct states s, float g) {
+    (void)r, (void)w, (void)g;
+    return rate.a * s.x[2];
+}
+
+#endif

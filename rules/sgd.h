@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Stochastic gradient descent.
+ */
+#ifndef EMBFUSE_RULE_SGD_H
+#define EMBFUSE_RULE_SGD_H
+
+#include "kernels/rule.h"
+
+RULE_INFO(sgd) = {
+    .name = "sgd",
+    .formula = "w -= lr*g",
+    .source = "Robbins and Monro 1951; torch.optim.SGD",
+    .params = {{"lr", 0.01f, RULE_ANY}},
+    .num_params = 1,
+    .linear = true,
+    .idle_is_identity = true,
+};
+
+RULE_NO_PREPARE(sgd)
+RULE_NO_BEFORE(sgd)
+RULE_NO_ROW(sgd)
+RULE_NO_STATES(sgd)
+RULE_NO_AFTER(sgd)
+
+HOST_DEVICE float sgd_direction(const struct rule_step *r, struct pair rate, float w,
+                                struct states s, float g) {
+    (void)r, (void)w, (void)s;
+    return rate.a * g;
+}
+
+#endif
