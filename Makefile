@@ -123,11 +123,11 @@ cli      := $(sort $(wildcard cli/*.c))
 
 # What talks to the device is built with nvcc's runtime, for want of it replaced by device_none.c,
 # and in the tests built against the emulation of CUDA: see tests/test.mk.
-device   := harness/device_cuda.c harness/device_step.c
-harness  := $(filter-out $(device) harness/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c datasets/*.c)))
-parts    := $(sort $(wildcard kernels/device/*.cu harness/*.cu))
+device   := harness/device/device_cuda.c harness/device/device_step.c
+harness  := $(filter-out $(device) harness/device/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c harness/*/*.c)))
+parts    := $(sort $(wildcard kernels/device/*.cu harness/device/*.cu))
 common   := $(host) $(harness:%.c=$(B)/%.o)
-host_objects := $(common) $(H)/harness/registry.o $(B)/harness/device_none.o
+host_objects := $(common) $(H)/harness/registry.o $(B)/harness/device/device_none.o
 objects  := $(if $(NVCC),$(common) $(B)/harness/registry.o $(device:%.c=$(B)/%.o) $(parts:%.cu=$(B)/%.o) $(cuda:%.cu=$(B)/%.o),$(host_objects))
 
 # What a run measures; each becomes an option of build/bench and is in the record. See make help.
@@ -211,7 +211,7 @@ $(B)/build_info.h: FORCE
 	   echo '#define BUILD_NVCC "$(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release/release/p') $(NVCCFLAGS))"'; \
 	   echo '#define BUILD_LIBBENCHMARK "$(shell dpkg-query -W -f '$${Version}' libbenchmark-dev 2>/dev/null)"'; } $(renewed)
 
-$(B)/harness/environment.o: $(B)/build_info.h
+$(B)/harness/record/environment.o: $(B)/build_info.h
 
 # --- which kernels were verified on a GPU
 $(B)/gpu_verified.inc: FORCE
@@ -257,16 +257,18 @@ $(B)/%.o: %.cpp Makefile | $(rule_lists)
 # The CUDA runtime is linked in: the programs start, and say so, where there is no driver.
 cudart   := $(if $(NVCC),-L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread)
 
-$(B)/bench: $(B)/harness/gbench.o $(objects)
+$(B)/bench: $(B)/harness/record/gbench.o $(objects)
 $(B)/embfuse: $(cli:%.c=$(B)/%.o) $(objects)
-$(H)/bench: $(B)/harness/gbench.o $(host_objects)
+$(H)/bench: $(B)/harness/record/gbench.o $(host_objects)
 $(H)/embfuse: $(cli:%.c=$(B)/%.o) $(host_objects)
 $(B)/bench $(B)/embfuse: LDLIBS += $(cudart)
 $(B)/bench $(B)/embfuse $(H)/bench $(H)/embfuse:
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark -lpthread) $(LDLIBS) $(whole)
 
+include emulation/emulation.mk
 include tests/test.mk
 include reports/report.mk
+include studies/studies.mk
 include peers/peers.mk
 
 # --- measure, print the table, draw the plots. The status is that of the measurement: 2 if a kernel

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "datasets/npy.h"
+#include "harness/workload/npy.h"
 #include "harness/error.h"
 
 /* Reads float32; with finite, refuses NaN and infinities and says where one is. */

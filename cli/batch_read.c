@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/arrays.h"
-#include "harness/batch_fill.h"
+#include "harness/workload/batch_fill.h"
 
 /* Offsets as int64, of [features*bags + 1]; *bags receives how many that makes. NULL: err. */
 static int64_t *read_offsets(const char *path, const struct description *d, int64_t *bags,

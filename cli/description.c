@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/id_stats.h"
+#include "harness/workload/id_stats.h"
 
 int hyper_of(enum rule_kind rule, const char *name) {
     const struct rule_info info = rule_info(rule);

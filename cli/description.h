@@ -20,8 +20,8 @@
 
 #include <stdio.h>
 
-#include "harness/spec_keys.h"
-#include "harness/workload.h"
+#include "harness/workload/spec_keys.h"
+#include "harness/workload/workload.h"
 
 enum { STEPS_MAX = 2000000000 };
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cli/description.h"
-#include "harness/regular_file.h"
+#include "harness/workload/regular_file.h"
 
 /* As many as gen can make of a spec. */
 enum { FEATURES_MAX = SPEC_TABLES_MAX * 1024, FILE_MAX = 1 << 27 };

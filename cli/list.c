@@ -9,7 +9,7 @@
 #include "cli/flags.h"
 #include "cli/json.h"
 #include "cli/verified.h"
-#include "harness/place.h"
+#include "harness/measure/place.h"
 #include "harness/registry.h"
 
 enum form { FORM_TEXT, FORM_MARKDOWN, FORM_JSON };

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "datasets/npy.h"
+#include "harness/workload/npy.h"
 #include "harness/error.h"
 
 struct outputs {

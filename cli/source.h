@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-#include "harness/spec.h"
-#include "harness/workload.h"
+#include "harness/workload/spec.h"
+#include "harness/workload/workload.h"
 
 /* By its name: *.txt, *.txt.gz, *.npy, and lists of them. */
 bool source_is_trace(const char *path);

@@ -19,7 +19,7 @@ set xlabel "rank of the row, hottest first" textcolor rgb ink
 set ylabel "lookups of the row" textcolor rgb ink
 plot $ranks using 1:2 with lines lw 2.5 lc rgb blue
 
-# Bins as in harness/id_stats.h; every second one is labelled.
+# Bins as in harness/workload/id_stats.h; every second one is labelled.
 unset label 1
 unset logscale
 set format xy "%g"

@@ -6,8 +6,8 @@
 #ifndef EMBFUSE_CLI_STATS_H
 #define EMBFUSE_CLI_STATS_H
 
-#include "harness/id_stats.h"
-#include "harness/workload.h"
+#include "harness/workload/id_stats.h"
+#include "harness/workload/workload.h"
 
 /* The ids of one batch, and how they go on in the next. */
 struct stats {

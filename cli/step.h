@@ -7,8 +7,8 @@
 #define EMBFUSE_CLI_STEP_H
 
 #include "cli/description.h"
-#include "harness/check.h"
-#include "harness/tables.h"
+#include "harness/check/check.h"
+#include "harness/workload/tables.h"
 
 struct step_flags {
     const char *kernel, *rule, *hyper[HYPERS_MAX];

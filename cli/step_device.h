@@ -7,7 +7,7 @@
 #define EMBFUSE_CLI_STEP_DEVICE_H
 
 #include "cli/step.h"
-#include "harness/device.h"
+#include "harness/device/device.h"
 
 struct step_device {
     const struct kernel *kernel;

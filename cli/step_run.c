@@ -6,7 +6,7 @@
 #include "cli/step.h"
 #include "cli/step_device.h"
 #include "cli/table_files.h"
-#include "harness/ceiling.h"
+#include "harness/measure/ceiling.h"
 #include "harness/registry.h"
 
 /* Is every gradient one that exact mode makes, and every weight? Then its stricter check holds,

@@ -13,7 +13,7 @@
 #define EMBFUSE_CLI_TABLE_FILES_H
 
 #include "cli/outputs.h"
-#include "harness/tables.h"
+#include "harness/workload/tables.h"
 
 /* Files of the arrays of one table. NULL: its array starts at zero; an array that the rule has not
  * must be NULL. */

@@ -23,17 +23,17 @@
 #include <string>
 #include <vector>
 
-#include "harness/gbench_cases.h"
-#include "harness/gbench_record.h"
-#include "harness/gbench_write.h"
+#include "harness/record/gbench_cases.h"
+#include "harness/record/gbench_record.h"
+#include "harness/record/gbench_write.h"
 
 extern "C" {
 #include "cli/description.h"
 #include "cli/json.h"
 #include "cli/outputs.h"
-#include "harness/machine_lock.h"
-#include "harness/measure.h"
-#include "harness/options.h"
+#include "harness/record/machine_lock.h"
+#include "harness/measure/measure.h"
+#include "harness/record/options.h"
 #include "harness/registry.h"
 }
 

@@ -27,7 +27,7 @@ from systems import KERNELS, Fbgemm, fbgemm_instructions, fbgemm_openmp, probe_f
 from torch_batch import ROW_STATES, STATES, Batch, learn_rules, libraries
 from torch_peer import Peer
 
-TRIES, SECONDS_FOR_TRIES = 4, 0.25  # as harness/measure.c
+TRIES, SECONDS_FOR_TRIES = 4, 0.25  # as harness/measure/measure.c
 FEW_FAULTS = 16  # more: the heap grew, and the step paid for it; it is taken again, once at least
 GIB = 2.0**30
 RESERVE = 1.5 * GIB  # stays free: for the session, which runs beside, and for the check of a step
@@ -58,7 +58,7 @@ def require(size, what):
 
 
 def last_level_cache():
-    """As harness/ceiling.c has it."""
+    """As harness/measure/ceiling.c has it."""
     for level in (3, 2):
         size = subprocess.run(["getconf", f"LEVEL{level}_CACHE_SIZE"], capture_output=True,
                               text=True, check=False).stdout.strip()

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: MIT
-# Reports from a saved result: RESULT is the file, MODE cold or warm. Of these targets only bench-compilers,
-# sweep, scaling and ladder measure, each a result of its own. The figures for a paper want a Python that
-# has matplotlib: Debian's own.
+# Reports from a saved result: RESULT is the file, MODE cold or warm. The figures for a
+# paper want a Python that has matplotlib: Debian's own.
 
 PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 RESULT  ?= $(OUT)/bench.json
 PLOTS   ?= $(OUT)/plots
 MODE    ?= cold
 
-.PHONY: plots table figures compare readme bench-compilers sweep scaling ladder record
+.PHONY: plots table figures compare
 
 report_plots = $(PYTHON) reports/plots.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
 report_table = $(PYTHON) reports/table.py $(call quoted,$(RESULT)) --mode $(MODE)
@@ -30,61 +29,3 @@ compare:
 	 $(run_compare) --status-file "$$to/compare.status" || { status=$$?; \
 	     echo "compare: make ends in 2; $$to/compare.status has the true one, in which this ends:" >&2; \
 	     printf '    %s\n' $(call quoted,$(run_compare)) >&2; exit $$status; }
-
-# Each compiler builds in a folder of its own and brings its own OpenMP runtime.
-COMPILERS ?= gcc clang
-packages_compilers := $(packages_bench) $(if $(findstring clang,$(COMPILERS)),clang libomp-dev)
-bench-compilers:
-	$(call require,compilers)
-	@$(PYTHON) reports/compilers.py $(COMPILERS) --make '$(MAKE)' --builds '$(B)/compilers' \
-	     $(selection) --out=$(call quoted,$(OUT)/compilers)
-
-# One kernel beside others: everywhere, and as batches, tables and threads grow. What was measured when a
-# run was cut short is kept.
-watched         := --kernel=cpu_fused
-beside_sweep    := --others='cpu_hash cpu_owner cpu_sort' --dense=cpu_dense $(if $(GIB),--gib='$(GIB)')
-beside_scaling  := --others='cpu_hash cpu_sort' --dense=cpu_dense $(if $(MOST),--most='$(MOST)')
-sweep scaling:
-	$(call require,bench)
-	@$(MAKE) --no-print-directory $(host_bench)
-	@$(PYTHON) reports/$@.py $(call quoted,$(OUT)/$@/$@.json) $(call quoted,$(OUT)/$@) --bench=$(host_bench) \
-	     $(watched) $(beside_$@) $(call given,THREADS REPS SEED)
-
-# What each technique of a kernel is worth: the kernels that lack one are built beside the others, in a
-# folder of their own. The status is that of the measurement, as for bench.
-rungs         := $(wildcard reports/ladder/*.c)
-ladder_cases  := ^(zipf/.*|wide|cached|single-hot)/rowwise_adagrad/(cpu_fused|cpu_sort|without_.*)/cold$$
-report_ladder  = $(PYTHON) reports/ladder.py $1/$2.json $1 $(watched) --below=cpu_sort
-ladder:
-	$(call require,bench)
-	@$(MAKE) --no-print-directory B=$(B)/ladder NVCC= EXTRA_KERNELS='$(rungs)' $(B)/ladder/bench
-	@$(B)/ladder/bench --spec=datasets/standard.spec --rule=rowwise_adagrad --modes=cold --place=host \
-	     --filter='$(ladder_cases)' --reps='$(or $(REPS),7)' $(call given,THREADS SEED) $(queue) \
-	     --out=$(call quoted,$(OUT)/ladder); status=$$?; case $$status in 0 | 2) ;; *) exit $$status ;; esac; \
-	 $(call report_ladder,$(call quoted,$(OUT)/ladder),bench) && exit $$status
-
-# The pages of all recorded machines, and the front page, whose tables are those of RECORDED.
-RECORDED ?= reports/results/zen5-2core
-looked_at = $(watched) --below=cpu_sort
-readme: $(B)/embfuse
-	@$(if $(NVCC),$(B)/embfuse list --markdown | $(PYTHON) reports/section.py README.md kernels,\
-	   echo 'without nvcc the list of kernels stays as it is: those for a device would be missing')
-	@$(PYTHON) reports/pages.py $(dir $(wildcard reports/results/*/standard.json)) --front=README.md \
-	     --leading='$(RECORDED)' $(looked_at)
-
-# The whole folder of a machine: make record NAME=zen4-2core. What is there already is not measured again;
-# reports/record.py says what its exit status means.
-TRACES   ?= $(wildcard ../shared/traces)
-chosen   := $(strip $(foreach v,FILTER SPEC TRACE ALPHA DIMS ROWS BATCH POOLING RULE RING MODES PLACE,$(if $($v),$v=)))
-folder    = reports/results/$(NAME)
-record:
-	$(call require,bench)
-	@$(if $(NAME),,echo 'usage: make record NAME=zen4-2core [STEPS=... FORCE=... WAIT=600]' >&2; exit 1)
-	@$(if $(chosen),echo 'record: $(chosen): a record has the same workloads on every machine' >&2; exit 1)
-	@$(PYTHON) reports/record.py '$(folder)' --work='$(B)/record/$(NAME)' --make='$(MAKE)' --compiler='$(CC)' \
-	     $(looked_at) --steps='$(or $(STEPS),all)' --force='$(FORCE)' --traces='$(TRACES)' \
-	     $(if $(WAIT),--wait='$(WAIT)') $(if $(MINUTES),--minutes='$(MINUTES)') \
-	     $(foreach v,REPS THREADS SEED,$(if $($v),--set='$v=$($v)')); status=$$?; \
-	 [ $$status -ne 1 ] || exit 1; \
-	 $(PYTHON) reports/pages.py '$(folder)' $(looked_at) || exit 1; \
-	 echo 'make readme puts it on the front page'; exit $$status

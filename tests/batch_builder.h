@@ -12,9 +12,9 @@
 #ifndef EMBFUSE_TEST_BATCH_BUILDER_H
 #define EMBFUSE_TEST_BATCH_BUILDER_H
 
-#include "harness/check.h"
+#include "harness/check/check.h"
 #include "harness/registry.h"
-#include "harness/tables.h"
+#include "harness/workload/tables.h"
 #include "kernels/kernel.h"
 
 #if defined(__SANITIZE_ADDRESS__)

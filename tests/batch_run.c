@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/device.h"
+#include "harness/device/device.h"
 #include "tests/batch_builder.h"
 #include "tests/device_case.h"
 

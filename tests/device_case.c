@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/emulation/emulation.h"
+#include "emulation/emulation.h"
 
 void device_case_schedule(const struct kernel *k, int way) {
     static const enum emulation_order first[] = {EMULATION_RANDOM, EMULATION_ASCENDING,

@@ -6,7 +6,7 @@
 #ifndef EMBFUSE_TEST_DEVICE_CASE_H
 #define EMBFUSE_TEST_DEVICE_CASE_H
 
-#include "harness/device.h"
+#include "harness/device/device.h"
 #include "tests/batch_builder.h"
 
 struct device_case {

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "harness/workload.h"
+#include "harness/workload/workload.h"
 
 #include "tests/cmocka_cases.h"
 

@@ -31,10 +31,11 @@ import time
 from mutate import BETWEEN, explained, mutants_of, read_reasons
 
 TARGETS = ["rules/*.h", "kernels/**/*.h", "kernels/**/*.cuh", "kernels/*/*.c", "kernels/*/*.cu",
-           "harness/check.c", "harness/oracle.c"]
+           "harness/check/check.c", "harness/check/oracle.c"]
 # Which tests judge a file, the fast ones first: those of the first prefix that fits.
 JUDGES = [("rules/", ("oracle*", "check*", "corners", "defects", "properties*", "kernels")),
           ("kernels/rules.h", ("oracle*", "check*", "corners", "defects", "properties*", "kernels")),
+          ("kernels/host/", ("choices", "defects", "properties*", "kernels")),
           ("kernels/cpu/", ("choices", "defects", "properties*", "kernels")),
           ("kernels/", ("defects", "properties*", "kernels")),
           ("", ("check*", "oracle*", "corners", "overflow", "defects"))]

@@ -1,7 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""What the Python tests share: every function test_* of a file is a test, which gets a folder of its own."""
+"""What the Python tests share: where things are, and how tests run. Every function test_* of a file is a test,
+which gets a folder of its own."""
 import os
+import sys
 import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+GOLDEN = os.path.join(HERE, "golden", "results.json")
+ROOMS = [os.path.join(ROOT, room) for room in ("reports", "studies", "peers")]
+sys.path[:0] = [*ROOMS, os.path.join(HERE, "golden")]
+
+
+def tool(name):
+    """The path of a program of reports/, studies/ or peers/."""
+    return next(p for p in (os.path.join(room, name) for room in ROOMS) if os.path.exists(p))
 
 
 class Skip(Exception):

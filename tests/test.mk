@@ -17,45 +17,15 @@ ONLY ?=
 
 .PHONY: test
 
-# Tests see every kernel: those for a device run on the emulation of CUDA, from the same sources.
-E            := $(B)/emulated
-emulated     := $(E)/harness/registry.o $(device:%.c=$(E)/%.o) $(parts:%.cu=$(E)/%.o) $(cuda:%.cu=$(E)/%.o)
-emulation    := $(patsubst %.cpp,$(B)/%.o,$(wildcard tests/emulation/*.cpp))
-# gcc 12 reads four floats at once where a kernel asks whether it may, and also where the answer is no.
-EMULATEFLAGS := -Itests/emulation/include -I$(E) -fno-tree-slp-vectorize
-
-# It tells ThreadSanitizer what a device orders; its own bookkeeping is not to be watched.
-$(emulation): CXXFLAGS := $(filter-out -fsanitize=thread,$(CXXFLAGS)) -Itests/emulation/include
-
 # The only test that calls CUDA itself.
-$(B)/tests/test_device.o: CFLAGS += -Itests/emulation/include
-
-.PRECIOUS: $(E)/%.o
-$(E)/kernel_list.inc: listed = $(host) $(cuda:%.cu=$(E)/%.o)
-$(E)/harness/registry.o: $(E)/kernel_list.inc
+$(B)/tests/test_device.o: CFLAGS += -Iemulation/include
 
 $(B)/tests/test_registry.o $(B)/gpu/tests/test_registry.o: CFLAGS += -DEXTRA_KERNELS='"$(EXTRA_KERNELS)"'
-
-$(E)/%.o: %.c Makefile tests/test.mk | $(rule_lists)
-	@mkdir -p $(@D)
-	$(call quiet,CC)$(CC) $(EMULATEFLAGS) $(CFLAGS) -c $< $(object)
-
-$(E)/%.o: %.cu Makefile tests/test.mk | $(rule_lists)
-	@mkdir -p $(@D)
-	$(call quiet,CXX)$(CXX) $(EMULATEFLAGS) $(CXXFLAGS) -std=c++20 -fno-strict-aliasing -Wno-unknown-pragmas -x c++ -c $< $(object)
 
 $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
-# Both programs on the emulation: what they say of kernels of a device, and of a device that breaks.
-$(E)/bench: $(B)/harness/gbench.o $(common) $(emulated) $(emulation)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) $(whole)
-
-$(E)/embfuse: $(cli:%.c=$(B)/%.o) $(common) $(emulated) $(emulation)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
-
 # The emulation by itself: it runs what is right, and finds bugs that are planted.
-selftest     := $(patsubst tests/emulation/selftest/%,$(E)/tests/emulation/selftest/%.o,$(basename $(wildcard tests/emulation/selftest/*.c*)))
 $(B)/tests/test_emulation: $(selftest) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 test_programs += $(B)/tests/test_emulation

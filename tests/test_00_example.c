@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/oracle.h"
+#include "harness/check/oracle.h"
 #include "tests/batch_builder.h"
 
 #include "tests/kernel_tests.h"

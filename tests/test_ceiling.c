@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/ceiling.h"
-#include "harness/tables.h"
+#include "harness/measure/ceiling.h"
+#include "harness/workload/tables.h"
 
 #include "tests/generate.h"
 

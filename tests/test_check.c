@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/oracle.h"
+#include "harness/check/oracle.h"
 #include "tests/batch_builder.h"
 
 #include "tests/kernel_tests.h"

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "harness/memory.h"
-#include "kernels/cpu/hot.h"
-#include "kernels/cpu/small.h"
+#include "kernels/host/hot.h"
+#include "kernels/host/small.h"
 #include "tests/batch_builder.h"
 
 #include "tests/kernel_tests.h"

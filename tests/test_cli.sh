@@ -430,7 +430,7 @@ if [ "${BUILD:-build}" = build ]; then
     planted() {
         build/planted/embfuse step --kernel planted_first_step --batch "$W/q" --out "$W/out" "$@"
     }
-    "$E" gen --spec-text "$pooled" --initial-tables --out "$W/q" >/dev/null
+    "$E" gen --spec-text "${pooled%adagrad}adam" --initial-tables --out "$W/q" >/dev/null
     bad "a step that is wrong before the last one" 2 "wrong result at step 1: table 0 row" planted \
         --steps 3
     good "it is right from step 2 on" "2 steps from number 2" planted --steps 2 --first-step 2

@@ -1,20 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""TAP tests of reports/compilers.py: the table on synthetic samples, and whole runs with stand-ins for
+"""TAP tests of studies/compilers.py: the table on synthetic samples, and whole runs with stand-ins for
 make, the compilers and what they build."""
 import json
 import os
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT, REPORTS = os.path.dirname(HERE), os.path.join(HERE, "..", "reports")
 sys.dont_write_bytecode = True
-sys.path.insert(0, REPORTS)
+import tap
+from tap import GOLDEN, ROOT, script, tool
 import compilers
 import results
-import tap
-from tap import script
 
 # A stand-in for make: it "builds" both programs of a compiler, and says so.
 FAKE_MAKE = '''#!{python}
@@ -93,7 +90,7 @@ def run(folder, *args, differs=(), wrong=False, check="exact", broken=""):
         script(folder, name, "#!/bin/sh\n")
     out = os.path.join(folder, "out")
     return out, subprocess.run(
-        [sys.executable, os.path.join(REPORTS, "compilers.py"), *args, "--make", make, "--builds",
+        [sys.executable, tool("compilers.py"), *args, "--make", make, "--builds",
          os.path.join(folder, "builds"), "--out", out], text=True, cwd=ROOT, capture_output=True,
         check=False, encoding="utf-8", errors="replace",
         env=dict(os.environ, PATH=folder + os.pathsep + os.environ["PATH"], PYTHONIOENCODING="utf-8",
@@ -140,8 +137,7 @@ def test_ratios_and_what_is_within_noise(folder):
 
 
 def test_the_table_of_another_result_is_refused(folder):
-    golden = os.path.join(HERE, "golden", "results.json")
-    error(run(folder, "--table", golden)[1], "not a result of several compilers")
+    error(run(folder, "--table", GOLDEN)[1], "not a result of several compilers")
 
 
 def test_a_spec_gets_one_rule_for_all(folder):
@@ -171,7 +167,7 @@ def test_compilers_take_turns_and_all_samples_are_kept(folder):
           ["**10 of 30 samples disturbed, load 3.0 on 2 CPUs: do not quote**", ""])
     equal(result.context["emb_disturbed_samples"], "15")  # every round of every compiler
     assert not os.path.exists(os.path.join(out, "work")), "files of the run are left behind"
-    table = subprocess.run([sys.executable, os.path.join(REPORTS, "table.py"),
+    table = subprocess.run([sys.executable, tool("table.py"),
                             os.path.join(out, "bench.json")], text=True, capture_output=True, check=False)
     assert "cpu_b@clang" in table.stdout, table.stderr
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is asked of a device kernel beyond the right result, and of harness/device.h: a step can be
+ * What is asked of a device kernel beyond the right result, and of harness/device/device.h: a step can be
  * captured into a CUDA graph and replayed with other constants, a plan looks at ids alone, and an
  * error says what failed, in which kernel and stage, in one line. Without device kernels there is
  * little to do here; where the device is a real one, what needs an emulated one is skipped.
@@ -15,7 +15,7 @@
 #include <cuda_runtime_api.h>
 
 #include "tests/device_case.h"
-#include "tests/emulation/emulation.h"
+#include "emulation/emulation.h"
 #include "tests/shapes.h"
 
 #include "tests/kernel_tests.h"

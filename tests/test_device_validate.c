@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/device.h"
+#include "harness/device/device.h"
 #include "tests/generate.h"
 
 /* Feature 0 reads a table of 10 rows, feature 1 one of 7; 4 bags each, of two lookups. */

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "harness/id_stats.h"
+#include "harness/workload/id_stats.h"
 
 #include "tests/cmocka_cases.h"
 

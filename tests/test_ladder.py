@@ -1,18 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""TAP tests of reports/ladder.py, on a result whose times were chosen, and of the kernels of that folder."""
+"""TAP tests of studies/ladder.py, on a result whose times were chosen, and of the kernels of that folder."""
 import glob
 import json
 import os
 import re
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(HERE, "golden"))
-import make_results
 import tap
+from tap import ROOT
+import make_results
 from test_sweep import equal, need_gnuplot, one_line_error, results, run
 
 KERNELS = ("--kernel=cpu_fused", "--below=cpu_sort")
@@ -147,7 +145,7 @@ def test_every_technique_has_its_kernel(folder):
     techniques = re.search(r"enum technique \{([^}]*)\}", whole)[1].replace(",", " ").split()
     equal(techniques[0], "NONE")
     left_out = []
-    for path in sorted(glob.glob(os.path.join(ROOT, "reports", "ladder", "*.c"))):
+    for path in sorted(glob.glob(os.path.join(ROOT, "studies", "ladder", "*.c"))):
         name = os.path.basename(path).removesuffix(".c")
         with open(path, encoding="utf-8") as file:
             text = file.read()

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/device.h"
+#include "harness/device/device.h"
 #include "harness/rng.h"
-#include "harness/tables.h"
+#include "harness/workload/tables.h"
 #include "tests/batch_builder.h"
 
 #include "tests/kernel_tests.h"

@@ -23,7 +23,7 @@ with_nvcc() {
 
 # --- device kernels
 for target in bench smoke sweep scaling peers; do
-    plan $target DEVICES= && grep -q 'gcc .* -c harness/measure.c' "$work/plan" && ! with_nvcc
+    plan $target DEVICES= && grep -q 'gcc .* -c harness/measure/measure.c' "$work/plan" && ! with_nvcc
     ok $? "$target without a device does without nvcc"
 done
 for asked in 'all DEVICES=' 'test DEVICES=' 'bench DEVICES=/dev/null' 'bench DEVICES= PLACE=device' \

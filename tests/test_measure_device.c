@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/device_ceiling.h"
-#include "harness/device_fill.h"
-#include "harness/measure.h"
+#include "harness/device/device_ceiling.h"
+#include "harness/device/device_fill.h"
+#include "harness/measure/measure.h"
 #include "harness/registry.h"
-#include "tests/emulation/emulation.h"
+#include "emulation/emulation.h"
 #include "tests/generate.h"
 #include "tests/kernel_tests.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "harness/device.h"
+#include "harness/device/device.h"
 #include "tests/device_case.h"
 #include "tests/shapes.h"
 

@@ -5,13 +5,11 @@ import os
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
 sys.dont_write_bytecode = True
-sys.path.insert(0, HERE)
 import mutants
 import mutate
 import tap
+from tap import HERE, ROOT
 
 MAKEFILE = """B := build
 $(B)/%.o: %.c

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "datasets/npy.h"
+#include "harness/workload/npy.h"
 #include "tests/work_files.h"
 
 #include "tests/cmocka_cases.h"

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "harness/oracle.h"
+#include "harness/check/oracle.h"
 #include "harness/rng.h"
 #include "tests/batch_builder.h"
 

@@ -6,8 +6,8 @@
  */
 #include <math.h>
 
-#include "harness/oracle.h"
-#include "harness/row_index.h"
+#include "harness/check/oracle.h"
+#include "harness/workload/row_index.h"
 #include "tests/batch_builder.h"
 
 #include "tests/kernel_tests.h"

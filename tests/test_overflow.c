@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "harness/device.h"
+#include "harness/device/device.h"
 #include "tests/batch_builder.h"
 
 #include "tests/kernel_tests.h"

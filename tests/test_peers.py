@@ -9,18 +9,13 @@ import re
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
-PEERS, REPORTS = os.path.join(ROOT, "peers"), os.path.join(ROOT, "reports")
-GOLDEN = os.path.join(HERE, "golden", "results.json")
 BUILD = os.environ.get("BUILD", "build")
 SESSION, EMBFUSE = os.path.join(BUILD, "peers", "session"), os.path.join(BUILD, "embfuse")
 VENV = os.path.join("build", "peers", "venv")
 sys.dont_write_bytecode = True
-sys.path[:0] = [REPORTS, PEERS]
-import results
 import tap
-from tap import script
+from tap import GOLDEN, ROOMS, ROOT, script, tool
+import results
 
 TINY = """workload tiny
     tables 3
@@ -79,8 +74,8 @@ for line in sys.stdin:
 '''
 
 
-def run(tool, *args, env=None):
-    return subprocess.run([sys.executable, os.path.join(PEERS, tool), *args], text=True, cwd=ROOT,
+def run(name, *args, env=None):
+    return subprocess.run([sys.executable, tool(name), *args], text=True, cwd=ROOT,
                           capture_output=True, check=False, encoding="utf-8", errors="replace",
                           env=dict(os.environ, PYTHONIOENCODING="utf-8",
                                    PYTHONDONTWRITEBYTECODE="1", **(env or {})))
@@ -119,7 +114,7 @@ def test_without_the_environment_it_says_what_is_missing(folder):
 
 
 def test_setup_without_venv_or_network_is_one_line(folder):
-    setup = ["sh", os.path.join(PEERS, "setup.sh")]
+    setup = ["sh", tool("setup.sh")]
     none = script(folder, "none", "#!/bin/sh\necho no ensurepip >&2\nexit 1\n")
     made = script(folder, "made", "#!/bin/sh\nmkdir -p $3/bin\nprintf '#!/bin/sh\\nexit 1\\n' "
                   ">$3/bin/python\nchmod +x $3/bin/python\n")
@@ -145,7 +140,7 @@ def test_the_result_is_one_that_reports_read(folder):
     equal(result.context["emb_env"], {"OMP_NUM_THREADS": "2", "OMP_PROC_BIND": "true",
                                       "TORCH_USE_RTLD_GLOBAL": "1", "THP_MEM_ALLOC_ENABLE": "1"})
     assert not os.path.exists(os.path.join(out, "work")), "files of the run are left behind"
-    table = subprocess.run([sys.executable, os.path.join(REPORTS, "table.py"),
+    table = subprocess.run([sys.executable, tool("table.py"),
                             os.path.join(out, "bench.json")], text=True, capture_output=True,
                            check=False)
     row = next(x.split() for x in table.stdout.splitlines() if x.startswith("  fbgemm "))
@@ -384,7 +379,7 @@ print(json.dumps(answers))
 
 def test_a_wrong_update_is_not_timed(folder):
     python = installed()
-    code = SPOIL.format(paths=[PEERS, REPORTS], embfuse=os.path.join(ROOT, EMBFUSE), spoilt=SPOILT,
+    code = SPOIL.format(paths=ROOMS, embfuse=os.path.join(ROOT, EMBFUSE), spoilt=SPOILT,
                         prefix=generate(folder, "b"))
     done = subprocess.run([python, "-W", "ignore", "-c", code], capture_output=True, text=True,
                           check=False)
@@ -397,7 +392,7 @@ def test_a_wrong_update_is_not_timed(folder):
 
 def test_torch_peer_measures_what_gen_wrote(folder):
     python, out = installed(), os.path.join(folder, "torch.json")
-    done = subprocess.run([python, "-W", "ignore", os.path.join(REPORTS, "torch_peer.py"),
+    done = subprocess.run([python, "-W", "ignore", tool("torch_peer.py"),
                            *(generate(folder, f"b{b}", "--batch-number", str(b)) for b in (0, 1)),
                            "--embfuse", os.path.join(ROOT, EMBFUSE), "--device", "cpu", "--reps", "2",
                            "--out", out], capture_output=True, text=True, check=False)

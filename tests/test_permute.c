@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "harness/permute.h"
+#include "harness/workload/permute.h"
 
 #include "tests/cmocka_cases.h"
 

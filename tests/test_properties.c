@@ -261,8 +261,8 @@ static void most_tables(void **state) {
     assert_non_null(tables);
     assert_non_null(features);
     for (int32_t t = 0; t < TABLES; t++) {
-        tables[t] =
-            (struct table_shape){.rows = 1, .dim = 1, .features = 1, .lookups = 1, .first_row = t};
+        tables[t] = (struct table_shape){
+            .rows = 1, .dim = 1, .rule = RULE_sgd, .features = 1, .lookups = 1, .first_row = t};
         features[t] = (struct feature){.table = t, .padding_id = -1, .lookups = 1};
     }
     const struct batch in = {.num_tables = TABLES,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""TAP tests of `make record` (reports/record.py, recorded.py, quiet.py) and of the pages of recorded machines
+"""TAP tests of `make record` (studies/record.py, recorded.py, quiet.py) and of the pages of recorded machines
 (pages.py, machines.py). Whole records have a stand-in for make; results have figures that were chosen."""
 import glob
 import gzip
@@ -13,15 +13,13 @@ import subprocess
 import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT, REPORTS = os.path.dirname(HERE), os.path.join(HERE, "..", "reports")
 sys.dont_write_bytecode = True
-sys.path.insert(0, REPORTS)
+import tap
+from tap import GOLDEN, ROOT, tool
 import machines
 import quiet
 import recorded
 import results
-import tap
 
 STEPS = [s.name for s in recorded.STEPS]
 
@@ -66,7 +64,7 @@ if bad == "wrong":
     sys.exit("make: *** [Makefile:225: bench] Error 2")
 '''
 # On a machine that is always quiet, so that nothing waits.
-PRELUDE = "import sys; sys.path.insert(0, {reports!r}); import quiet; quiet.busy = lambda: {busy}; " \
+PRELUDE = "import sys; sys.path.insert(0, {studies!r}); import quiet; quiet.busy = lambda: {busy}; " \
           "import runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
 
 
@@ -86,8 +84,8 @@ class Setting:
             os.unlink(self.log)
 
     def command(self, *more):
-        prelude = PRELUDE.format(reports=REPORTS, busy=self.busy)
-        return [sys.executable, "-B", "-c", prelude, os.path.join(REPORTS, "record.py"), self.folder,
+        prelude = PRELUDE.format(studies=os.path.dirname(tool("quiet.py")), busy=self.busy)
+        return [sys.executable, "-B", "-c", prelude, tool("record.py"), self.folder,
                 f"--work={self.root}/work", f"--make={self.make}", "--kernel=a", "--below=b", *more]
 
     def record(self, *more):
@@ -308,7 +306,7 @@ def test_bad_choices_have_one_line(folder):
 
 def test_a_recorded_result_is_no_change_of_the_code(folder):
     """A build of the next step says that it is of the commit; one with another change does not."""
-    for path in ("Makefile", "tests/test.mk", "tests/fuzz/fuzz.mk", "reports/report.mk", "peers/peers.mk"):
+    for path in ("Makefile", "tests/test.mk", "tests/fuzz/fuzz.mk", "reports/report.mk", "studies/studies.mk", "emulation/emulation.mk", "peers/peers.mk"):
         os.makedirs(os.path.dirname(os.path.join(folder, path)), exist_ok=True)
         shutil.copy(os.path.join(ROOT, path), os.path.join(folder, path))
     run = lambda *words: subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True)
@@ -407,7 +405,7 @@ def golden(folder, name, factor=1.0):
     """A machine's folder with standard.json alone."""
     own = os.path.join(folder, "results", name)
     os.makedirs(own)
-    with open(os.path.join(HERE, "golden", "results.json"), encoding="utf-8") as file:
+    with open(GOLDEN, encoding="utf-8") as file:
         data = json.load(file)
     for row in data["benchmarks"]:
         for key in ("real_time", "ns_per_lookup"):
@@ -420,7 +418,7 @@ def golden(folder, name, factor=1.0):
 
 
 def pages(*words):
-    done = subprocess.run([sys.executable, "-B", os.path.join(REPORTS, "pages.py"), *words,
+    done = subprocess.run([sys.executable, "-B", tool("pages.py"), *words,
                            "--kernel=cpu_fused", "--below=cpu_sort"], capture_output=True, text=True,
                           check=False)
     return done.returncode, done.stdout + done.stderr

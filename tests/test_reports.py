@@ -11,25 +11,22 @@ import shutil
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-REPORTS = os.path.join(HERE, "..", "reports")
-GOLDEN = os.path.join(HERE, "golden", "results.json")
 sys.dont_write_bytecode = True
-sys.path[:0] = [REPORTS, os.path.join(HERE, "golden")]
+import tap
+from tap import GOLDEN, ROOMS, ROOT
 import compare
 import export
 import make_results
 import ranks
 import results
 import style
-import tap
 
 FIRST = "zipf/alpha:0.6 rowwise_adagrad cpu_fused cold"
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
 
 
 def run(tool, *args, env=None):
-    return subprocess.run([sys.executable, os.path.join(REPORTS, tool), *args], text=True,
+    return subprocess.run([sys.executable, tap.tool(tool), *args], text=True,
                           capture_output=True, check=False, encoding="utf-8", errors="replace",
                           env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | (env or {}))
 
@@ -716,7 +713,7 @@ def test_any_locale_will_do(folder):
             equal((done.returncode, done.stdout), (0, run("table.py", path, *args).stdout))
     one_line_error(run("table.py", os.path.join(folder, "±.json"), env=ASCII), "±.json")
     page = save("<!-- table x -->\n<!-- end x -->\n", folder, "p.md")
-    done = subprocess.run([sys.executable, os.path.join(REPORTS, "section.py"), page, "x"],
+    done = subprocess.run([sys.executable, tap.tool("section.py"), page, "x"],
                           input="4 ±1 %".encode(), env=os.environ | ASCII, check=False)
     equal(done.returncode, 0)
     with open(page, encoding="utf-8") as file:
@@ -727,8 +724,8 @@ def full_disk(tool, *args, limit):
     """A report that may not write files beyond so many bytes."""
     code = ("import resource, runpy, sys; sys.argv = sys.argv[1:]; "
             f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
-            f"sys.path.insert(0, {REPORTS!r}); runpy.run_path(sys.argv[0], run_name='__main__')")
-    return subprocess.run([sys.executable, "-c", code, os.path.join(REPORTS, tool), *args], text=True,
+            f"sys.path.insert(0, {ROOMS[0]!r}); runpy.run_path(sys.argv[0], run_name='__main__')")
+    return subprocess.run([sys.executable, "-c", code, tap.tool(tool), *args], text=True,
                           capture_output=True, check=False, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
 
 
@@ -746,7 +743,7 @@ def test_a_full_disk_names_the_file_and_leaves_no_half(folder):
 
 def make(*words):
     return subprocess.run(["make", "-s", "--no-print-directory", "NVCC=", *words], text=True, check=False,
-                          cwd=os.path.dirname(HERE), capture_output=True, encoding="utf-8",
+                          cwd=ROOT, capture_output=True, encoding="utf-8",
                           env={k: v for k, v in os.environ.items() if not k.startswith("MAKE")})
 
 

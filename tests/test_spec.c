@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/spec.h"
+#include "harness/workload/spec.h"
 
 #include "tests/cmocka_cases.h"
 
@@ -93,7 +93,7 @@ static const struct bad_case bad_cases[] = {
      "x.spec:2: ids is one of zipf, powerlaw, uniform, histogram-2021, histogram-2022, not",
      {0}},
     {"unknown pooling", W "pooling max\n", "x.spec:2: pooling is one of sum, mean, none, not", {0}},
-    {"unknown rule", W "rule lion\n", "x.spec:2: rule is one of sgd, momentum, adagrad", {0}},
+    {"unknown rule", W "rule no\n", "x.spec:2: rule is one of adagrad, adam, ", {0}},
     {"unknown length", W "length long\n", "x.spec:2: length is one of: fixed L", {0}},
     {"length without kind", W "length\n", "x.spec:2: length is one of: fixed L", {0}},
     {"fixed without number", W "length fixed\n", "x.spec:2: length fixed lacks a number", {0}},
@@ -122,7 +122,7 @@ static const struct bad_case bad_cases[] = {
     {"bad DIMS", W, "DIMS: dim is a whole number", {.dims = "0"}},
     {"bad ROWS", W, "ROWS: rows is a whole number", {.rows = "1e6 -1"}},
     {"bad BATCH", W, "BATCH: batch is a whole number", {.batch = "x"}},
-    {"bad RULE", W, "RULE: rule is one of sgd,", {.rule = "lamb"}},
+    {"bad RULE", W, "RULE: rule is one of adagrad, adam, ", {.rule = "no"}},
     {"bad SEED", W, "SEED: seed is a whole number", {.seed = "-1"}},
     {"bad POOLING", W, "POOLING: pooling is one of sum, mean, none, not 'max'", {.pooling = "max"}},
     {"bad POOLING number", W, "POOLING: length fixed 0 is no bag length", {.pooling = "sum 0"}},

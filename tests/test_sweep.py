@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""TAP tests of reports/sweep.py, scaling.py and parts.py: the designs are looked at as they are, reports are
+"""TAP tests of studies/sweep.py, scaling.py and parts.py: the designs are looked at as they are, reports are
 made of results whose figures were chosen, and whole runs have a stand-in for bench."""
 import itertools
 import json
@@ -10,15 +10,13 @@ import shutil
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT, REPORTS = os.path.dirname(HERE), os.path.join(HERE, "..", "reports")
 sys.dont_write_bytecode = True
-sys.path[:0] = [REPORTS, os.path.join(HERE, "golden")]
+import tap
+from tap import ROOT
 import make_results
 import results
 import scaling
 import sweep
-import tap
 
 KERNELS = ("--kernel=cpu_fused", "--others=cpu_hash cpu_sort", "--dense=cpu_dense")
 GIB = 2**30
@@ -80,7 +78,7 @@ TIMES = {"cpu_fused": 4.0, "cpu_hash": 8.0, "cpu_sort": 6.0, "cpu_dense": 20.0}
 
 
 def run(tool, *args):
-    return subprocess.run([sys.executable, os.path.join(REPORTS, tool), *args], cwd=ROOT, text=True,
+    return subprocess.run([sys.executable, tap.tool(tool), *args], cwd=ROOT, text=True,
                           capture_output=True, check=False, env=os.environ | {"PYTHONIOENCODING": "utf-8"})
 
 

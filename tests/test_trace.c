@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "datasets/npy.h"
-#include "datasets/trace.h"
+#include "harness/workload/npy.h"
+#include "harness/workload/trace.h"
 #include "harness/memory.h"
 #include "tests/batch_builder.h"
 #include "tests/work_files.h"

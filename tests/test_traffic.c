@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "harness/traffic.h"
+#include "harness/measure/traffic.h"
 
 #include "tests/cmocka_cases.h"
 

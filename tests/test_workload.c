@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/histogram.h"
-#include "harness/id_stats.h"
+#include "harness/workload/histogram.h"
+#include "harness/workload/id_stats.h"
 
 #include "tests/generate.h"
 

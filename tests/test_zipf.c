@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "harness/zipf.h"
+#include "harness/workload/zipf.h"
 
 #include "tests/cmocka_cases.h"
 

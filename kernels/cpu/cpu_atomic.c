@@ -10,7 +10,7 @@
  * Wins over the dense baseline where tables are far larger than what a batch touches; loses to all
  * others: a CPU has no float add in its memory system, only a compare-and-swap per float.
  */
-#include "kernels/cpu/touched.h"
+#include "kernels/host/touched.h"
 
 static size_t scratch_bytes(const struct batch *shape, int threads) {
     return touched_plan_lay_out(&(struct touched_plan){0}, shape, threads, NULL);

@@ -14,8 +14,8 @@
 #include <omp.h>
 #include <string.h>
 
-#include "kernels/cpu/owner.h"
-#include "kernels/cpu/scatter.h"
+#include "kernels/host/owner.h"
+#include "kernels/host/scatter.h"
 
 struct plan {
     struct gather gather;

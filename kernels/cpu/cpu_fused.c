@@ -29,11 +29,11 @@
  * The idea: FBGEMM's exact fused optimizers; two-level grouping as in radix-partitioned joins
  * (Manegold, Boncz and Kersten 2002).
  */
-#include "kernels/cpu/hot.h"
-#include "kernels/cpu/small.h"
+#include "kernels/host/hot.h"
+#include "kernels/host/small.h"
 
 /* make ladder builds this file with one of its techniques left out at a time, to see what each is
- * worth: see reports/ladder/. */
+ * worth: see studies/ladder/. */
 enum technique { NONE, SMALL_TABLES, HOT_ROWS, ROW_PREFETCH, GRAD_PREFETCH, CONSTANT_DIM };
 #ifndef LEFT_OUT
 #define LEFT_OUT NONE

@@ -13,8 +13,8 @@
  * Wins over sort-then-reduce where rows repeat and tables are small; loses where most rows occur
  * once: neighbours in a bucket are strangers in the table. A hot row keeps one thread busy.
  */
-#include "kernels/cpu/partition.h"
-#include "kernels/cpu/scatter.h"
+#include "kernels/host/partition.h"
+#include "kernels/host/scatter.h"
 
 struct plan {
     struct gather gather;

@@ -13,8 +13,8 @@
  * Wins over the dense baseline where few of the rows are touched; loses to every grouping kernel,
  * and more so with more threads, as each scans all ids, or with one hot row, which has one owner.
  */
-#include "kernels/cpu/owner.h"
-#include "kernels/cpu/touched.h"
+#include "kernels/host/owner.h"
+#include "kernels/host/touched.h"
 
 static size_t scratch_bytes(const struct batch *shape, int threads) {
     return touched_plan_lay_out(&(struct touched_plan){0}, shape, threads, NULL);

@@ -16,7 +16,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "kernels/cpu/row.h"
+#include "kernels/host/row.h"
 
 enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The three things in CUDA that are not C++, under names that the emulation of CUDA in
- * tests/emulation can give another meaning: a .cu file that keeps to them is compiled by nvcc for a
+ * emulation can give another meaning: a .cu file that keeps to them is compiled by nvcc for a
  * device and by a C++ compiler for the tests, from the same text.
  */
 #ifndef EMBFUSE_DEVICE_LAUNCH_H

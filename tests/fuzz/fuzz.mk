@@ -15,15 +15,15 @@ FUZZ_LIMITS  := -max_len=4096 -timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=64
 fuzz_names   := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
 # What each parser consists of, and further seeds for it.
-fuzz_sources_npy   := harness/error.c harness/memory.c harness/regular_file.c datasets/npy.c
-fuzz_sources_trace := $(fuzz_sources_npy) datasets/trace.c datasets/trace_text.c
-fuzz_sources_spec  := harness/error.c harness/regular_file.c harness/lengths.c harness/zipf.c $(wildcard harness/spec*.c)
+fuzz_sources_npy   := harness/error.c harness/memory.c harness/workload/regular_file.c harness/workload/npy.c
+fuzz_sources_trace := $(fuzz_sources_npy) harness/workload/trace.c harness/workload/trace_text.c
+fuzz_sources_spec  := harness/error.c harness/workload/regular_file.c harness/workload/lengths.c harness/workload/zipf.c $(wildcard harness/workload/spec*.c)
 fuzz_seeds_npy     := tests/golden/npy
 
 .PHONY: fuzz $(fuzz_names:%=fuzz-run-%)
 fuzz: $(addprefix fuzz-run-,$(or $(ONLY_FUZZ),$(fuzz_names)))
 
-build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard datasets/*.[ch] harness/*.[ch] kernels/*.h)
+build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard harness/*.[ch] harness/workload/*.[ch] kernels/*.h)
 	@mkdir -p $(@D)
 	$(FUZZ_CC) $(FUZZ_FLAGS) $< $(fuzz_sources_$*) -lz -lm $(whole)
 

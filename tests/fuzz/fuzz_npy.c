@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "datasets/npy.h"
+#include "harness/workload/npy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

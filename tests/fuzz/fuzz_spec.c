@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/spec.h"
+#include "harness/workload/spec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

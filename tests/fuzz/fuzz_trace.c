@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "datasets/trace.h"
+#include "harness/workload/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

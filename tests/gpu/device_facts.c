@@ -5,7 +5,7 @@
  */
 #include <stdio.h>
 
-#include "harness/device.h"
+#include "harness/device/device.h"
 #include "harness/registry.h"
 
 int main(void) {

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "tests/emulation/emulation.h"
+#include "emulation/emulation.h"
 
 void emulation_schedule(int order, uint64_t seed) {
     (void)order, (void)seed;

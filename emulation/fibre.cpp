@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+#include "emulation/fibre.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <sys/mman.h>
+
+#include "emulation/runtime.h"
+#include "emulation/sanitizers.h"
+
+/* --- the switch: saves the registers that a call preserves, and exchanges stacks */
+#ifdef __x86_64__
+
+extern "C" void emulation_switch_stack(void **save, void *restore);
+asm(R"(
+    .text
+    .p2align 4
+    .globl emulation_switch_stack
+    .type emulation_switch_stack, @function
+emulation_switch_stack:
+    push %rbp
+    push %rbx
+    push %r12
+    push %r13
+    push %r14
+    push %r15
+    mov %rsp, (%rdi)
+    mov %rsi, %rsp
+    pop %r15
+    pop %r14
+    pop %r13
+    pop %r12
+    pop %rbx
+    pop %rbp
+    ret
+    .size emulation_switch_stack, . - emulation_switch_stack
+)");
+
+/* What the first switch to a fibre pops: six registers and the entry. The 0 above is where the
+ * entry would return to: it ends backtraces, and leaves the stack pointer as after a call. */
+static void *new_context(char *stack, size_t bytes, void (*entry)()) {
+    auto *top = reinterpret_cast<uint64_t *>(stack + bytes);
+    *--top = 0;
+    *--top = reinterpret_cast<uint64_t>(entry);
+    for (int i = 0; i < 6; i++) *--top = 0;
+    return top;
+}
+
+static void *thread_context() {
+    return nullptr;
+}
+
+static void switch_context(emulation::Fibre *from, emulation::Fibre *to) {
+    emulation_switch_stack(&from->context, to->context);
+}
+
+#else /* any other CPU: several times slower, since it saves the signal mask too */
+#include <ucontext.h>
+
+static void *new_context(char *stack, size_t bytes, void (*entry)()) {
+    auto *context = new ucontext_t;
+    getcontext(context);
+    context->uc_stack.ss_sp = stack;
+    context->uc_stack.ss_size = bytes;
+    context->uc_link = nullptr;
+    makecontext(context, entry, 0);
+    return context;
+}
+
+static void *thread_context() {
+    return new ucontext_t;
+}
+
+static void switch_context(emulation::Fibre *from, emulation::Fibre *to) {
+    swapcontext(static_cast<ucontext_t *>(from->context), static_cast<ucontext_t *>(to->context));
+}
+
+#endif
+
+namespace emulation {
+
+/* The guard is wide, since a large local array steps over a narrow one. */
+enum { GUARD = 256 << 10, STACK = 64 << 10, SANITIZED_STACK = 256 << 10, MAX_STACKS = 2048 };
+
+static struct {
+    Fibre thread;
+    Fibre *current, *previous;
+    const char *guards[MAX_STACKS];
+    int stacks;
+    void (*entry)();
+} fibres;
+
+/* The first thing on the new stack after a switch. */
+static void arrived() {
+    if (__sanitizer_finish_switch_fiber)
+        __sanitizer_finish_switch_fiber(fibres.current->asan, &fibres.previous->stack,
+                                        &fibres.previous->stack_bytes);
+}
+
+static void first_entry() {
+    arrived();
+    fibres.entry();
+    abort();
+}
+
+Fibre *fibre_create(void (*entry)()) {
+    size_t bytes = with_asan() || with_tsan() ? SANITIZED_STACK : STACK;
+    void *mapping = mmap(nullptr, GUARD + bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED || fibres.stacks == MAX_STACKS) fatal("no memory for a stack");
+    mprotect(mapping, GUARD, PROT_NONE);
+    char *stack = static_cast<char *>(mapping) + GUARD;
+    fibres.guards[fibres.stacks++] = static_cast<char *>(mapping);
+    fibres.entry = entry;
+    return new Fibre{new_context(stack, bytes, first_entry), stack, bytes, nullptr,
+                     with_tsan() ? __tsan_create_fiber(0) : nullptr};
+}
+
+Fibre *fibre_adopt_thread() {
+    if (!fibres.thread.context) fibres.thread.context = thread_context();
+    if (with_tsan()) fibres.thread.tsan = __tsan_get_current_fiber();
+    fibres.current = &fibres.thread;
+    return fibres.current;
+}
+
+void fibre_switch(Fibre *to) {
+    Fibre *from = fibres.current;
+    fibres.previous = from;
+    fibres.current = to;
+    if (__sanitizer_start_switch_fiber)
+        __sanitizer_start_switch_fiber(&from->asan, to->stack, to->stack_bytes);
+    if (with_tsan()) __tsan_switch_to_fiber(to->tsan, 1); /* 1: does not synchronise */
+    switch_context(from, to);
+    arrived();
+}
+
+bool fibre_overflow(const void *address) {
+    auto *p = static_cast<const char *>(address);
+    for (int i = 0; i < fibres.stacks; i++)
+        if (p >= fibres.guards[i] && p < fibres.guards[i] + GUARD) return true;
+    return false;
+}
+
+} // namespace emulation

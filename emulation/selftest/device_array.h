@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A device array with a copy of it on the host, for the cases.
+ */
+#ifndef EMBFUSE_EMULATION_DEVICE_ARRAY_H
+#define EMBFUSE_EMULATION_DEVICE_ARRAY_H
+
+#include <cuda_runtime.h>
+
+#include <vector>
+
+#include "emulation/selftest/selftest.h"
+
+template <class T> struct DeviceArray {
+    T *device = nullptr;
+    std::vector<T> host;
+
+    explicit DeviceArray(size_t n, T value = T()) : host(n, value) {
+        CHECK(cudaMalloc(&device, n * sizeof(T)) == cudaSuccess);
+        put();
+    }
+    explicit DeviceArray(const std::vector<T> &values) : DeviceArray(values.size()) {
+        host = values;
+        put();
+    }
+    ~DeviceArray() {
+        cudaFree(device);
+    }
+    DeviceArray(const DeviceArray &) = delete;
+    DeviceArray &operator=(const DeviceArray &) = delete;
+
+    void put() {
+        CHECK(cudaMemcpy(device, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice) ==
+              cudaSuccess);
+    }
+    /* Of what the kernels so far have left. */
+    const std::vector<T> &get() {
+        CHECK(cudaGetLastError() == cudaSuccess);
+        CHECK(cudaMemcpy(host.data(), device, host.size() * sizeof(T), cudaMemcpyDeviceToHost) ==
+              cudaSuccess);
+        return host;
+    }
+};
+
+#endif

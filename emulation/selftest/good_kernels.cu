@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Correct kernels: what the emulation runs, it must run without a false alarm.
+ */
+#include "emulation/selftest/device_array.h"
+
+#include <numeric>
+
+static std::vector<float> numbers(size_t n) {
+    std::vector<float> values(n);
+    std::iota(values.begin(), values.end(), 1.0f);
+    return values;
+}
+
+/* --- the block */
+
+static __global__ void reduce_block(const float *in, float *out) {
+    SHARED(float, part, 256);
+    unsigned t = threadIdx.x;
+    part[t] = in[blockIdx.x * blockDim.x + t];
+    __syncthreads();
+    for (unsigned step = blockDim.x / 2; step > 0; step /= 2) {
+        if (t < step) part[t] += part[t + step];
+        __syncthreads();
+    }
+    if (t == 0) out[blockIdx.x] = part[0];
+}
+
+static void shared_reduction() {
+    DeviceArray<float> in(numbers(4 * 256)), out(4);
+    LAUNCH(reduce_block, 4, 256, 0, nullptr, in.device, out.device);
+    for (int b = 0; b < 4; b++) CHECK(out.get()[b] == 256.0f * (256.0f * b + 128.5f));
+}
+
+/* The last block to finish sums what all blocks have left: correct with the fences only. */
+static __global__ void reduce_grid(const int *in, volatile int *parts, unsigned *finished,
+                                   int *out) {
+    SHARED(bool, last, 1);
+    if (threadIdx.x == 0) {
+        parts[blockIdx.x] = in[2 * blockIdx.x] + in[2 * blockIdx.x + 1];
+        __threadfence();
+        last[0] = atomicAdd(finished, 1) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (!last[0] || threadIdx.x != 0) return;
+    __threadfence();
+    int sum = 0;
+    for (unsigned b = 0; b < gridDim.x; b++) sum += parts[b];
+    *out = sum;
+}
+
+static void last_block_done() {
+    std::vector<int> values(128);
+    std::iota(values.begin(), values.end(), 0);
+    DeviceArray<int> in(values), parts(64), out(1);
+    DeviceArray<unsigned> finished(1);
+    LAUNCH(reduce_grid, 64, 64, 0, nullptr, in.device, parts.device, finished.device, out.device);
+    CHECK(out.get()[0] == 127 * 64);
+}
+
+static __global__ void reverse(int *data) {
+    DYNAMIC_SHARED(int, copy);
+    unsigned t = threadIdx.x;
+    int all = __syncthreads_count(t % 3 == 0);
+    copy[t] = data[t];
+    int any = __syncthreads_or(t == 17), every = __syncthreads_and(t != 17);
+    data[t] = copy[blockDim.x - 1 - t] + (all == 342 && any && !every ? 0 : 1000000);
+}
+
+static void block_of_1024() {
+    std::vector<int> values(1024);
+    std::iota(values.begin(), values.end(), 0);
+    DeviceArray<int> data(values);
+    LAUNCH(reverse, 1, 1024, 1024 * sizeof(int), nullptr, data.device);
+    for (int i = 0; i < 1024; i++) CHECK(data.get()[i] == 1023 - i);
+}
+
+template <int factor> static __global__ void place(uint3 *out, int times) {
+    unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    unsigned size = blockDim.x * blockDim.y * blockDim.z;
+    uint3 value = threadIdx;
+    value.x += factor * times * blockIdx.x;
+    out[block * size + thread] = value;
+}
+
+static void three_dimensions() {
+    DeviceArray<uint3> out(2 * 3 * 4 * 5 * 6 * 7);
+    LAUNCH((place<10>), dim3(2, 3, 4), dim3(5, 6, 7), 0, nullptr, out.device, 10);
+    size_t i = 0;
+    out.get();
+    for (unsigned block = 0; block < 24; block++)
+        for (unsigned z = 0; z < 7; z++)
+            for (unsigned y = 0; y < 6; y++)
+                for (unsigned x = 0; x < 5; x++, i++)
+                    CHECK(out.host[i].x == x + 100 * (block % 2) && out.host[i].y == y &&
+                          out.host[i].z == z);
+}
+
+/* --- the warp */
+
+static __global__ void shuffle(double *up, long long *down, int *exchanged, float *within) {
+    unsigned mask = 0xffffffffu;
+    int lane = int(threadIdx.x);
+    up[lane] = __shfl_up_sync(mask, lane * 0.5, 3);
+    down[lane] = __shfl_down_sync(mask, (long long)lane << 40, 5);
+    exchanged[lane] = __shfl_xor_sync(mask, lane, 9);
+    within[lane] = __shfl_sync(mask, float(lane), 2, 8);
+}
+
+static void shuffles() {
+    DeviceArray<double> up(32);
+    DeviceArray<long long> down(32);
+    DeviceArray<int> exchanged(32);
+    DeviceArray<float> within(32);
+    LAUNCH(shuffle, 1, 32, 0, nullptr, up.device, down.device, exchanged.device, within.device);
+    up.get(), down.get(), exchanged.get(), within.get();
+    for (int lane = 0; lane < 32; lane++) {
+        CHECK(up.host[lane] == 0.5 * (lane < 3 ? lane : lane - 3));
+        CHECK(down.host[lane] == (long long)(lane + 5 < 32 ? lane + 5 : lane) << 40);
+        CHECK(exchanged.host[lane] == (lane ^ 9));
+        CHECK(within.host[lane] == float(lane / 8 * 8 + 2));
+    }
+}
+
+/* Halves of the warp go separate ways; the last warp has 16 lanes only. */
+static __global__ void vote(unsigned *out, const int *keys) {
+    unsigned t = threadIdx.x, lane = t % 32;
+    unsigned mask = lane < 16 ? 0xffffu : 0xffff0000u;
+    unsigned result = 0;
+    if (lane < 16)
+        result = __ballot_sync(mask, lane % 2);
+    else
+        result = __match_any_sync(mask, keys[lane]);
+    result += 1000 * unsigned(__any_sync(mask, lane == 20)) + 2000 * unsigned(__all_sync(mask, 1));
+    __syncwarp(mask);
+    out[t] = result + unsigned(__reduce_max_sync(mask, int(lane) - 40)) +
+             __reduce_add_sync(mask, lane) * 10000;
+}
+
+static void votes_of_partial_warps() {
+    std::vector<int> values(32);
+    for (int i = 0; i < 32; i++) values[i] = i % 3;
+    DeviceArray<int> keys(values);
+    DeviceArray<unsigned> out(48);
+    LAUNCH(vote, 1, 48, 0, nullptr, out.device, keys.device);
+    out.get();
+    for (unsigned t = 0; t < 48; t++) {
+        unsigned lane = t % 32, match = 0;
+        for (unsigned i = 16; i < 32; i++) match |= unsigned(i % 3 == lane % 3) << i;
+        unsigned low = 0xaaaau + 2000 - 25 + 120 * 10000, high = match + 3000 - 9 + 376 * 10000;
+        CHECK(out.host[t] == (lane < 16 ? low : high));
+    }
+}
+
+/* One lane of each group of equal keys adds for the group. */
+static __global__ void count_keys(const int *keys, int *counts) {
+    unsigned group = __match_any_sync(0xffffffffu, keys[blockIdx.x * blockDim.x + threadIdx.x]);
+    if (unsigned(__ffs(int(group))) - 1 == threadIdx.x % 32)
+        atomicAdd(&counts[keys[blockIdx.x * blockDim.x + threadIdx.x]], __popc(group));
+}
+
+static void aggregated_histogram() {
+    std::vector<int> values(8 * 128);
+    for (size_t i = 0; i < values.size(); i++) values[i] = int(i * i % 7);
+    DeviceArray<int> keys(values), counts(7);
+    LAUNCH(count_keys, 8, 128, 0, nullptr, keys.device, counts.device);
+    std::vector<int> expected(7);
+    for (int v : values) expected[size_t(v)]++;
+    CHECK(counts.get() == expected);
+}
+
+/* --- the schedule */
+
+static __global__ void arrive(int *counter, int *order) {
+    order[atomicAdd(counter, 1)] = int(blockIdx.x * blockDim.x + threadIdx.x);
+}
+
+static std::vector<int> arrivals(int order, uint64_t seed) {
+    DeviceArray<int> counter(1), out(256);
+    emulation_schedule(order, seed);
+    LAUNCH(arrive, 8, 32, 0, nullptr, counter.device, out.device);
+    return out.get();
+}
+
+static void orders() {
+    std::vector<int> ascending(256);
+    std::iota(ascending.begin(), ascending.end(), 0);
+    CHECK(arrivals(EMULATION_ASCENDING, 1) == ascending);
+    CHECK(arrivals(EMULATION_DESCENDING, 1) ==
+          std::vector<int>(ascending.rbegin(), ascending.rend()));
+    std::vector<int> one = arrivals(EMULATION_RANDOM, 1), two = arrivals(EMULATION_RANDOM, 2);
+    CHECK(one != ascending && one != two);
+    CHECK(arrivals(EMULATION_RANDOM, 1) == one);
+    std::vector<bool> seen(256);
+    for (int i : two) seen[size_t(i)] = true;
+    CHECK(seen == std::vector<bool>(256, true));
+}
+
+extern const good_case good_kernels[] = {
+    {"reduction in shared memory", shared_reduction},
+    {"last block done", last_block_done},
+    {"block of 1024 threads, dynamic shared memory", block_of_1024},
+    {"grid and block of three dimensions, kernel template", three_dimensions},
+    {"shuffles", shuffles},
+    {"votes of partial warps", votes_of_partial_warps},
+    {"histogram aggregated by match_any", aggregated_histogram},
+    {"orders differ and can be replayed", orders},
+    {},
+};

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The emulated CUB calls against the standard library, and inside of a graph.
+ */
+#include <cub/cub.cuh>
+
+#include <algorithm>
+#include <numeric>
+
+#include "emulation/selftest/device_array.h"
+
+/* Numbers below 2^bits. */
+template <class T> static std::vector<T> random_numbers(size_t n, int bits) {
+    uint64_t state = 12345;
+    std::vector<T> values(n);
+    for (T &v : values) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        v = T(state >> (64 - bits));
+    }
+    return values;
+}
+
+/* Calls twice, as CUB wants it; what is too small must be refused. */
+template <class Call> static void call_twice(Call call) {
+    size_t bytes = 0;
+    CHECK(call(nullptr, bytes) == cudaSuccess && bytes > 0);
+    DeviceArray<char> temp(bytes);
+    size_t small = bytes - 1;
+    CHECK(call(temp.device, small) == cudaErrorInvalidValue);
+    CHECK(call(temp.device, bytes) == cudaSuccess);
+}
+
+/* Positions 0, 1, ... in the order of the keys' bits, stably. */
+template <class Key>
+static std::vector<int> sorted_positions(const std::vector<Key> &keys, int begin, int end) {
+    std::vector<int> positions(keys.size());
+    std::iota(positions.begin(), positions.end(), 0);
+    Key mask = Key(end - begin < int(sizeof(Key)) * 8 ? (Key(1) << (end - begin)) - 1 : Key(-1));
+    std::stable_sort(positions.begin(), positions.end(), [&](int a, int b) {
+        return (keys[size_t(a)] >> begin & mask) < (keys[size_t(b)] >> begin & mask);
+    });
+    return positions;
+}
+
+template <class Key> static void sort_pairs(int begin, int end) {
+    const size_t n = 1000;
+    std::vector<Key> keys = random_numbers<Key>(n, 12);
+    std::vector<int> positions(n), expected = sorted_positions(keys, begin, end);
+    std::iota(positions.begin(), positions.end(), 0);
+    DeviceArray<Key> keys_in(keys), keys_out(n);
+    DeviceArray<int> values_in(positions), values_out(n);
+    call_twice([&](void *temp, size_t &bytes) {
+        return cub::DeviceRadixSort::SortPairs(temp, bytes, keys_in.device, keys_out.device,
+                                               values_in.device, values_out.device, int64_t(n),
+                                               begin, end);
+    });
+    CHECK(values_out.get() == expected && keys_in.get() == keys && values_in.get() == positions);
+    keys_out.get();
+    for (size_t i = 0; i < n; i++) CHECK(keys_out.host[i] == keys[size_t(expected[i])]);
+}
+
+static void sort_by_pointers() {
+    sort_pairs<uint32_t>(0, 32);
+    sort_pairs<uint32_t>(0, 12);
+    sort_pairs<uint32_t>(3, 7);
+    sort_pairs<unsigned long long>(0, 64);
+    sort_pairs<uint64_t>(0, 17);
+}
+
+static void sort_in_double_buffers() {
+    const size_t n = 500;
+    for (int end : {8, 12, 20, 32}) {
+        std::vector<uint32_t> keys = random_numbers<uint32_t>(n, 30);
+        std::vector<int> positions(n), expected = sorted_positions(keys, 0, end);
+        std::iota(positions.begin(), positions.end(), 0);
+        DeviceArray<uint32_t> k0(keys), k1(n);
+        DeviceArray<int> v0(positions), v1(n);
+        cub::DoubleBuffer<uint32_t> k(k0.device, k1.device);
+        cub::DoubleBuffer<int> v(v0.device, v1.device);
+        call_twice([&](void *temp, size_t &bytes) {
+            return cub::DeviceRadixSort::SortPairs(temp, bytes, k, v, int(n), 0, end);
+        });
+        CHECK(k.selector == (end + 7) / 8 % 2 && v.selector == k.selector);
+        DeviceArray<int> result(n);
+        CHECK(cudaMemcpy(result.device, v.Current(), n * sizeof(int), cudaMemcpyDeviceToDevice) ==
+              cudaSuccess);
+        CHECK(result.get() == expected);
+    }
+}
+
+static void sort_keys() {
+    std::vector<uint64_t> keys = random_numbers<uint64_t>(300, 60);
+    DeviceArray<uint64_t> in(keys), out(300);
+    call_twice([&](void *temp, size_t &bytes) {
+        return cub::DeviceRadixSort::SortKeys(temp, bytes, in.device, out.device, 300);
+    });
+    std::sort(keys.begin(), keys.end());
+    CHECK(out.get() == keys);
+}
+
+static void run_length_encoding() {
+    DeviceArray<int> in(std::vector<int>{5, 5, 5, 2, 7, 7, 5}), unique(7), counts(7), runs(1);
+    call_twice([&](void *temp, size_t &bytes) {
+        return cub::DeviceRunLengthEncode::Encode(temp, bytes, in.device, unique.device,
+                                                  counts.device, runs.device, 7);
+    });
+    CHECK(runs.get()[0] == 4);
+    unique.get(), counts.get();
+    int values[] = {5, 2, 7, 5}, lengths[] = {3, 1, 2, 1};
+    CHECK(std::equal(values, values + 4, unique.host.begin()));
+    CHECK(std::equal(lengths, lengths + 4, counts.host.begin()));
+}
+
+static void sums_and_maximum() {
+    std::vector<int> values = random_numbers<int>(777, 10), expected(777);
+    DeviceArray<int> in(values), out(777), total(1), most(1);
+    call_twice([&](void *temp, size_t &bytes) {
+        return cub::DeviceScan::ExclusiveSum(temp, bytes, in.device, out.device, 777);
+    });
+    std::exclusive_scan(values.begin(), values.end(), expected.begin(), 0);
+    CHECK(out.get() == expected);
+    call_twice([&](void *temp, size_t &bytes) {
+        return cub::DeviceScan::InclusiveSum(temp, bytes, in.device, out.device, 777);
+    });
+    std::inclusive_scan(values.begin(), values.end(), expected.begin());
+    CHECK(out.get() == expected);
+    call_twice([&](void *temp, size_t &bytes) {
+        return cub::DeviceReduce::Sum(temp, bytes, in.device, total.device, 777);
+    });
+    call_twice([&](void *temp, size_t &bytes) {
+        return cub::DeviceReduce::Max(temp, bytes, in.device, most.device, 777);
+    });
+    CHECK(total.get()[0] == expected.back());
+    CHECK(most.get()[0] == *std::max_element(values.begin(), values.end()));
+}
+
+/* --- a graph of a copy, a kernel, and a library call */
+
+static __global__ void add(int *data, int n, int value) {
+    int i = int(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n) data[i] += value;
+}
+
+static void graph_of_library_calls() {
+    DeviceArray<int> data(100), sums(100);
+    size_t bytes = 0;
+    CHECK(!cub::DeviceScan::InclusiveSum(nullptr, bytes, data.device, sums.device, 100));
+    DeviceArray<char> temp(bytes);
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CHECK(!cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CHECK(!cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    int value = 3;
+    CHECK(!cudaMemsetAsync(sums.device, 0, 100 * sizeof(int), stream));
+    LAUNCH(add, 4, 32, 0, stream, data.device, 100, value);
+    value = 1000; /* too late: the launch has copied it */
+    CHECK(
+        !cub::DeviceScan::InclusiveSum(temp.device, bytes, data.device, sums.device, 100, stream));
+    CHECK(!cudaStreamEndCapture(stream, &graph));
+    size_t nodes = 0;
+    CHECK(!cudaGraphGetNodes(graph, nullptr, &nodes) && nodes == 3);
+    CHECK(data.get()[0] == 0); /* nothing has run */
+    CHECK(!cudaGraphInstantiate(&exec, graph));
+    CHECK(!cudaGraphDestroy(graph));
+    for (int i = 1; i <= 3; i++) {
+        uint64_t before = emulation_launches();
+        CHECK(!cudaGraphLaunch(exec, stream) && !cudaStreamSynchronize(stream));
+        CHECK(emulation_launches() == before + 2);
+        CHECK(data.get()[99] == 3 * i && sums.get()[99] == 300 * i);
+    }
+    CHECK(!cudaGraphExecDestroy(exec) && !cudaStreamDestroy(stream));
+}
+
+extern const good_case good_library_calls[] = {
+    {"radix sort of pairs", sort_by_pointers},
+    {"radix sort in double buffers", sort_in_double_buffers},
+    {"radix sort of keys", sort_keys},
+    {"run-length encoding", run_length_encoding},
+    {"prefix sums, sum and maximum", sums_and_maximum},
+    {"graph of a memset, a kernel and a library call", graph_of_library_calls},
+    {},
+};

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Prints TAP. Without arguments it starts itself once for each case, with the case's name, and
+ * judges how that ends.
+ */
+#include <string.h>
+#include <sys/wait.h>
+
+#include "emulation/selftest/selftest.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define BUILD ADDRESS
+#elif defined(__SANITIZE_THREAD__)
+#define BUILD THREAD
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define BUILD ADDRESS
+#elif __has_feature(thread_sanitizer)
+#define BUILD THREAD
+#elif __has_feature(undefined_behavior_sanitizer)
+#define BUILD UNDEFINED
+#endif
+#endif
+#ifndef BUILD /* gcc has no macro for this one, but only its library has the function */
+__attribute__((weak)) void __ubsan_handle_type_mismatch_v1_abort(void *, void *);
+#define BUILD (__ubsan_handle_type_mismatch_v1_abort ? UNDEFINED : PLAIN)
+#endif
+
+static const struct good_case *const good[] = {good_kernels, good_intrinsics, good_library_calls,
+                                               good_host_calls};
+static const struct planted_case *const planted[] = {planted_races, planted_accesses,
+                                                     planted_barriers};
+enum { GOOD = sizeof good / sizeof *good, PLANTED = sizeof planted / sizeof *planted };
+
+/* --- in the process of a case */
+
+static void run_good(void (*run)(void)) {
+    emulation_schedule(EMULATION_ASCENDING, 1);
+    run();
+    emulation_schedule(EMULATION_DESCENDING, 1);
+    run();
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        emulation_schedule(EMULATION_RANDOM, seed);
+        run();
+    }
+}
+
+static int run_case(const char *name) {
+    for (int i = 0; i < GOOD; i++)
+        for (const struct good_case *c = good[i]; c->name; c++)
+            if (strcmp(c->name, name) == 0) return run_good(c->run), 0;
+    for (int i = 0; i < PLANTED; i++)
+        for (const struct planted_case *c = planted[i]; c->name; c++)
+            if (strcmp(c->name, name) == 0) return c->run(), 0;
+    fprintf(stderr, "there is no case \"%s\"\n", name);
+    return 2;
+}
+
+/* --- in the process that judges */
+
+static int number, failures;
+
+/* Runs the case; returns the process's status, and what it said. */
+static int outcome(const char *program, const char *name, char *said, size_t size) {
+    char command[1024];
+    snprintf(command, sizeof command, "'%s' '%s' 2>&1", program, name);
+    fflush(stdout);
+    FILE *out = popen(command, "r");
+    if (!out) abort();
+    size_t n = 0, got;
+    while ((got = fread(said + n, 1, size - 1 - n, out)) > 0) n += got;
+    said[n] = '\0';
+    char rest[4096];
+    while (fread(rest, 1, sizeof rest, out) > 0) {
+    }
+    return pclose(out);
+}
+
+static void tell(bool ok, const char *kind, const char *name, const char *said) {
+    printf("%s %d - %s: %s\n", ok ? "ok" : "not ok", ++number, kind, name);
+    if (ok) return;
+    failures++;
+    for (const char *line = said; *line;) {
+        int length = (int)strcspn(line, "\n");
+        printf("#   %.*s\n", length, line);
+        line += length + (line[length] == '\n');
+    }
+}
+
+static void judge_good(const char *program, const struct good_case *c) {
+    char said[16384];
+    int status = outcome(program, c->name, said, sizeof said);
+    tell(status == 0 && !*said, "passes", c->name, said);
+}
+
+static void judge_planted(const char *program, const struct planted_case *c) {
+    const char *expected = NULL;
+    for (int i = 0; i < 3; i++)
+        if (c->caught[i].builds & (unsigned)BUILD) expected = c->caught[i].says;
+    if (!expected) {
+        printf("ok %d - is caught: %s # SKIP this build cannot see it\n", ++number, c->name);
+        return;
+    }
+    char said[16384];
+    int status = outcome(program, c->name, said, sizeof said);
+    tell(status != 0 && strstr(said, expected), "is caught", c->name, said);
+}
+
+/* ThreadSanitizer would sleep for a second at each exit, in wait for threads that there are not. */
+static void do_not_sleep(void) {
+    const char *options = getenv("TSAN_OPTIONS");
+    char more[1024];
+    snprintf(more, sizeof more, "%s atexit_sleep_ms=0", options ? options : "");
+    setenv("TSAN_OPTIONS", more, 1);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) return run_case(argv[1]);
+    do_not_sleep();
+    for (int i = 0; i < GOOD; i++)
+        for (const struct good_case *c = good[i]; c->name; c++) judge_good(argv[0], c);
+    for (int i = 0; i < PLANTED; i++)
+        for (const struct planted_case *c = planted[i]; c->name; c++) judge_planted(argv[0], c);
+    printf("1..%d\n", number);
+    return failures > 0;
+}

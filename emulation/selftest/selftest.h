@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The self-test of the emulation has two kinds of cases. A good one is correct CUDA, and must pass
+ * in every order, in every build, without a report. A planted one has a bug, and must be caught by
+ * the builds that can catch it. Each case runs in a process of its own.
+ */
+#ifndef EMBFUSE_EMULATION_SELFTEST_H
+#define EMBFUSE_EMULATION_SELFTEST_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "emulation/emulation.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct good_case {
+    const char *name;
+    void (*run)(void);
+};
+
+/* Each table ends with a case that has no name. */
+extern const struct good_case good_kernels[];
+extern const struct good_case good_intrinsics[];
+extern const struct good_case good_library_calls[];
+extern const struct good_case good_host_calls[];
+
+/* How the self-test is built. */
+enum build { PLAIN = 1, ADDRESS = 2, UNDEFINED = 4, THREAD = 8, ALL_BUILDS = 15 };
+
+struct planted_case {
+    const char *name;
+    void (*run)(void);
+    /* What the builds say of it. A build in none of the entries cannot see it. */
+    struct {
+        unsigned builds;
+        const char *says;
+    } caught[3];
+};
+
+extern const struct planted_case planted_races[];
+extern const struct planted_case planted_accesses[];
+extern const struct planted_case planted_barriers[];
+
+static inline void check(bool holds, const char *what, const char *file, int line) {
+    if (holds) return;
+    fprintf(stderr, "%s:%d: wrong: %s\n", file, line, what);
+    exit(1);
+}
+
+#define CHECK(condition) check((condition), #condition, __FILE__, __LINE__)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+#include "emulation/stream.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "emulation/device_heap.h"
+
+namespace emulation {
+
+static std::vector<cudaStream_t> streams;
+static std::vector<cudaEvent_t> events;
+
+template <class T> static bool listed(const std::vector<T> &all, T one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
+}
+
+bool is_default(cudaStream_t stream) {
+    return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+}
+
+bool is_stream(cudaStream_t stream) {
+    return is_default(stream) || listed(streams, stream);
+}
+
+static bool captures(cudaStream_t stream) {
+    return !is_default(stream) && stream->graph;
+}
+
+/* A failed capture goes on, but only to fail. */
+static void invalidate(CUgraph_st *graph) {
+    for (cudaStream_t s : streams)
+        if (s->graph == graph) s->invalid = true;
+}
+
+cudaError_t forbidden_in_capture() {
+    cudaError_t error = cudaSuccess;
+    for (cudaStream_t s : streams) {
+        if (!s->graph || s->mode == cudaStreamCaptureModeRelaxed) continue;
+        invalidate(s->graph);
+        error = cudaErrorStreamCaptureUnsupported;
+    }
+    return error;
+}
+
+cudaError_t forbidden_in_capture_of(cudaStream_t stream) {
+    if (!is_stream(stream)) return cudaErrorInvalidResourceHandle;
+    if (is_default(stream)) {
+        for (cudaStream_t s :
+             streams) { /* the default stream waits for the others, but for those */
+            if (!s->graph || (s->flags & cudaStreamNonBlocking)) continue;
+            invalidate(s->graph);
+            return cudaErrorStreamCaptureImplicit;
+        }
+    } else if (stream->graph) {
+        invalidate(stream->graph);
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    return sticky_error();
+}
+
+cudaError_t submit(cudaStream_t stream, cudaGraphNodeType type, std::function<void()> work) {
+    if (captures(stream)) {
+        if (stream->invalid) return cudaErrorStreamCaptureInvalidated;
+        stream->graph->nodes.push_back(
+            std::make_shared<CUgraphNode_st>(CUgraphNode_st{type, std::move(work)}));
+        return sticky_error();
+    }
+    cudaError_t error = forbidden_in_capture_of(stream);
+    if (!error) work();
+    return error;
+}
+
+/* --- kernels and library calls */
+
+static void run_or_fail(const Launch &call, const std::function<void()> &thread,
+                        void (*run)(const Launch &, const std::function<void()> &)) {
+    if (sticky_error()) return; /* a graph's earlier node has failed */
+    if (launch_fails(call.kernel))
+        set_sticky_error(cudaErrorIllegalAddress);
+    else
+        run(call, thread);
+}
+
+void launch(const Launch &call, std::function<void()> thread) {
+    cudaError_t error = launch_error(call);
+    if (!error)
+        error = submit(call.stream, cudaGraphNodeTypeKernel,
+                       [call, thread] { run_or_fail(call, thread, run_kernel); });
+    returned(error);
+}
+
+cudaError_t library_call(const char *name, cudaStream_t stream, std::function<void()> work) {
+    Launch call = {name, {"a library", 0}, 1, 1, 0, stream, nullptr};
+    return returned(submit(stream, cudaGraphNodeTypeKernel,
+                           [call, work] { run_or_fail(call, work, run_library); }));
+}
+
+} // namespace emulation
+
+using namespace emulation;
+
+/* --- streams */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+    if (sticky_error()) return returned(sticky_error());
+    if (flags > cudaStreamNonBlocking) return returned(cudaErrorInvalidValue);
+    *stream = new CUstream_st{flags, nullptr, false, false, cudaStreamCaptureModeGlobal};
+    streams.push_back(*stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream) {
+    return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    if (!listed(streams, stream)) return returned(cudaErrorInvalidResourceHandle);
+    if (stream->began) {
+        for (cudaStream_t s : streams)
+            if (s != stream && s->graph == stream->graph) s->graph = nullptr;
+        delete stream->graph;
+    }
+    streams.erase(std::find(streams.begin(), streams.end(), stream));
+    delete stream;
+    return returned(sticky_error());
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    return returned(forbidden_in_capture_of(stream));
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    return returned(forbidden_in_capture_of(stream));
+}
+
+/* --- events */
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+    if (sticky_error()) return returned(sticky_error());
+    *event = new CUevent_st{!(flags & cudaEventDisableTiming), false, nullptr};
+    events.push_back(*event);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event) {
+    return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    auto i = std::find(events.begin(), events.end(), event);
+    if (i == events.end()) return returned(cudaErrorInvalidResourceHandle);
+    events.erase(i);
+    delete event;
+    return returned(sticky_error());
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    if (!listed(events, event)) return returned(cudaErrorInvalidResourceHandle);
+    cudaError_t error = cudaSuccess;
+    if (!captures(stream))
+        error = forbidden_in_capture_of(stream);
+    else if (stream->invalid)
+        error = cudaErrorStreamCaptureInvalidated;
+    if (error) return returned(error);
+    event->recorded = true;
+    event->graph = captures(stream) ? stream->graph : nullptr;
+    return returned(sticky_error());
+}
+
+/* An event of a capture has not happened, and waiting for it would wait for ever. */
+static cudaError_t forbidden_if_captured(cudaEvent_t event) {
+    if (!listed(events, event)) return cudaErrorInvalidResourceHandle;
+    if (!event->graph) return sticky_error();
+    invalidate(event->graph);
+    return cudaErrorStreamCaptureUnsupported;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    return returned(forbidden_if_captured(event));
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    return returned(forbidden_if_captured(event));
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+    *ms = std::numeric_limits<float>::quiet_NaN();
+    for (cudaEvent_t e : {start, end})
+        if (!listed(events, e) || !e->recorded || !e->timing || e->graph)
+            return returned(cudaErrorInvalidResourceHandle);
+    return returned(sticky_error());
+}
+
+/* A stream that waits for an event of a capture joins it. */
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    if (!is_stream(stream) || !listed(events, event))
+        return returned(cudaErrorInvalidResourceHandle);
+    if (!event->graph)
+        return returned(captures(stream) && event->recorded ? cudaErrorStreamCaptureIsolation
+                                                            : sticky_error());
+    if (is_default(stream)) return returned(cudaErrorStreamCaptureImplicit);
+    if (stream->graph && stream->graph != event->graph)
+        return returned(cudaErrorStreamCaptureMerge);
+    stream->graph = event->graph;
+    return returned(sticky_error());
+}
+
+/* --- capture */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+    if (!is_stream(stream)) return returned(cudaErrorInvalidResourceHandle);
+    if (is_default(stream)) return returned(cudaErrorStreamCaptureUnsupported);
+    if (stream->graph) return returned(cudaErrorIllegalState);
+    if (sticky_error()) return returned(sticky_error());
+    stream->graph = new CUgraph_st;
+    stream->began = true;
+    stream->invalid = false;
+    stream->mode = mode;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+    *graph = nullptr;
+    if (!is_stream(stream)) return returned(cudaErrorInvalidResourceHandle);
+    if (!captures(stream)) return returned(cudaErrorIllegalState);
+    if (!stream->began) return returned(cudaErrorStreamCaptureUnmatched);
+    CUgraph_st *captured = stream->graph;
+    bool invalid = stream->invalid;
+    stream->began = false;
+    for (cudaStream_t s : streams)
+        if (s->graph == captured) s->graph = nullptr;
+    for (cudaEvent_t e : events)
+        if (e->graph == captured) e->recorded = false, e->graph = nullptr;
+    if (invalid) {
+        delete captured;
+        return returned(cudaErrorStreamCaptureInvalidated);
+    }
+    *graph = captured;
+    return returned(sticky_error());
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {
+    *status = cudaStreamCaptureStatusNone;
+    if (!is_stream(stream)) return returned(cudaErrorInvalidResourceHandle);
+    if (captures(stream))
+        *status =
+            stream->invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+    return returned(sticky_error());
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness/check/check.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/check/oracle.h"
+#include "harness/workload/tables.h"
+
+/* One row: what it held before the step (then, in exact mode, what it must hold after it), the sum
+ * of its gradients, and what the oracle makes of it. */
+struct workspace {
+    struct row_memory row;
+    struct num *grad;
+    float *exact_grad; /* the same in exact mode */
+    struct oracle_row expected;
+    float *floats;
+    struct num *nums;
+};
+
+static void workspace_init(struct workspace *w, int32_t dim) {
+    size_t elements = (size_t)dim * (1 + RULE_ELEM_STATES);
+    w->floats = malloc((elements + (size_t)dim + RULE_ROW_STATES) * sizeof *w->floats);
+    w->nums = malloc((elements + (size_t)dim) * sizeof *w->nums);
+    if (!w->floats || !w->nums) abort();
+    w->row = (struct row_memory){.weight = w->floats, .row = w->floats + elements};
+    w->exact_grad = w->row.row + RULE_ROW_STATES;
+    w->expected.weight = w->nums;
+    for (int k = 0; k < RULE_ELEM_STATES; k++) {
+        w->row.elem[k] = w->floats + (1 + k) * dim;
+        w->expected.elem[k] = w->nums + (1 + k) * dim;
+    }
+    w->grad = w->nums + elements;
+}
+
+static void workspace_free(struct workspace *w) {
+    free(w->floats);
+    free(w->nums);
+}
+
+static float *floats_of(struct row_memory *m, enum table_array a) {
+    return a == TABLE_WEIGHT ? m->weight : a == TABLE_ROW_STATE ? m->row : m->elem[a - TABLE_ELEM];
+}
+
+static struct num *nums_of(struct oracle_row *r, enum table_array a) {
+    return a == TABLE_WEIGHT ? r->weight : a == TABLE_ROW_STATE ? r->row : r->elem[a - TABLE_ELEM];
+}
+
+enum verdict { RIGHT, WRONG, UNDECIDED };
+
+/* The element that decided. */
+struct finding {
+    enum table_array array;
+    int64_t column;
+    double got, expected, bound;
+};
+
+/* A row, and what it is compared with. */
+struct judged_row {
+    const struct table_shape *shape;
+    struct row_memory after;
+    struct workspace *w;
+    double *worst;
+    struct finding *out;
+};
+
+/* Has the row the bits of w->row? */
+static enum verdict compare_bits(const struct judged_row *r) {
+    struct row_memory after = r->after;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const float *want = floats_of(&r->w->row, a), *got = floats_of(&after, a);
+        int64_t width = table_array_width(r->shape, a), d = 0;
+        if (width == 0 || memcmp(want, got, (size_t)width * sizeof *got) == 0) continue;
+        while (memcmp(&want[d], &got[d], sizeof *got) == 0) d++;
+        *r->out = (struct finding){a, d, got[d], want[d], 0};
+        return WRONG;
+    }
+    return RIGHT;
+}
+
+/* Is the row within the bounds of w->expected? A NaN is not. Where an element has no bound, the
+ * row proves nothing, whatever it holds. */
+static enum verdict compare_bounds(const struct judged_row *r) {
+    struct row_memory after = r->after;
+    enum verdict verdict = RIGHT;
+    for (int a = 0; a < TABLE_ARRAYS; a++)
+        for (int64_t d = 0, width = table_array_width(r->shape, a); d < width; d++) {
+            struct num want = nums_of(&r->w->expected, a)[d];
+            double got = floats_of(&after, a)[d], off = fabs(got - want.value);
+            struct finding here = {a, d, got, want.value, want.error};
+            if (!isfinite(want.error)) {
+                *r->out = here;
+                return UNDECIDED;
+            }
+            if (want.error > 0 && off / want.error > *r->worst && isfinite(off))
+                *r->worst = off / want.error;
+            if (off <= want.error || verdict == WRONG) continue;
+            *r->out = here;
+            verdict = WRONG;
+        }
+    return verdict;
+}
+
+static bool is_zero(const struct num *sum, int32_t dim) {
+    for (int32_t d = 0; d < dim; d++)
+        if (sum[d].value != 0) return false;
+    return true;
+}
+
+/* One row; lookups is NULL for a row that nobody looked up. */
+static enum verdict check_row(const struct check *c, const struct rule_step *step,
+                              struct judged_row *r, int32_t t, int64_t row,
+                              const struct row_lookup *lookups, int64_t count) {
+    struct rule_info info = rule_info(r->shape->rule);
+    struct workspace *w = r->w;
+    int32_t dim = r->shape->dim;
+    c->before(c->before_ctx, t, row, w->row.weight, w->row.elem, w->row.row);
+    if (!lookups && (info.idle_is_identity || !c->dense)) return compare_bits(r);
+
+    bool each = c->per_lookup && rule_linear(r->shape->rule), exact = c->exact && !each;
+    oracle_sum(c->in, lookups, count, exact, dim, w->grad);
+    for (int a = 0; a < TABLE_ARRAYS; a++)
+        for (int64_t d = 0, width = table_array_width(r->shape, a); d < width; d++)
+            nums_of(&w->expected, a)[d] = (struct num){floats_of(&w->row, a)[d], 0};
+    if (each)
+        oracle_update_per_lookup(&step->rule, count, dim, w->grad, &w->expected);
+    else
+        oracle_update(&step->rule, c->step, dim, w->grad, &w->expected);
+    enum verdict verdict = compare_bounds(r);
+    if (verdict != RIGHT || !exact) return verdict;
+    /* A dense step cannot tell gradients that cancel from none: it leaves both rows alone. */
+    if (!(c->dense && info.idle_is_identity && is_zero(w->grad, dim))) {
+        for (int32_t d = 0; d < dim; d++) w->exact_grad[d] = (float)w->grad[d].value;
+        rule_apply(step, &w->row, dim, w->exact_grad);
+    }
+    return compare_bits(r);
+}
+
+/* The first wrong row is told; where there is none, the first that cannot be judged. */
+static void describe(struct check_result *r, enum verdict verdict, int32_t t, int64_t row,
+                     int64_t hits, const struct finding *f) {
+    if (verdict == WRONG ? r->wrong++ > 0 : r->undecided || r->wrong) return;
+    if (verdict == UNDECIDED) r->undecided = true;
+    char where[120], state[24];
+    snprintf(state, sizeof state, "state %d", f->array - TABLE_ELEM);
+    snprintf(where, sizeof where,
+             "table %" PRId32 " row %" PRId64 " (%" PRId64 " lookups) %s[%" PRId64 "]", t, row,
+             hits,
+             f->array == TABLE_WEIGHT      ? "weight"
+             : f->array == TABLE_ROW_STATE ? "row state"
+                                           : state,
+             f->column);
+    if (verdict == WRONG)
+        snprintf(r->message, sizeof r->message,
+                 "%s: got %.9g, expected %.9g, off by %.3g, allowed %.3g", where, f->got,
+                 f->expected, fabs(f->got - f->expected), f->bound);
+    else
+        snprintf(
+            r->message, sizeof r->message,
+            "%s: the step has no finite value there in single precision; look at the gradients "
+            "and the state of the row, and at the hyper-parameters of its table",
+            where);
+}
+
+/* First run of the index at or after (table, row). */
+static int64_t first_run(const struct row_index *x, int32_t table, int64_t row) {
+    int64_t lo = 0, hi = x->rows;
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo) / 2;
+        const struct row_run *r = &x->run[mid];
+        if (r->table < table || (r->table == table && r->row < row))
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+enum { ROWS_AT_ONCE = 4096 };
+
+/* What a thread fetches a block of rows of any table into. */
+static struct table staging_open(const struct check *c) {
+    struct table rows = {0};
+    int64_t width[TABLE_ARRAYS] = {0};
+    for (int32_t t = 0; t < c->in->num_tables; t++)
+        for (int a = 0; a < TABLE_ARRAYS; a++) {
+            int64_t own = table_array_width(&c->in->tables[t], a);
+            if (own > width[a]) width[a] = own;
+        }
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        float **at = a == TABLE_WEIGHT      ? &rows.weight
+                     : a == TABLE_ROW_STATE ? &rows.row
+                                            : &rows.elem[a - TABLE_ELEM];
+        if (width[a] == 0) continue;
+        *at = malloc((size_t)(ROWS_AT_ONCE * width[a]) * sizeof(float));
+        if (!*at) abort();
+    }
+    return rows;
+}
+
+static void staging_close(struct table *rows) {
+    free(rows->weight);
+    free(rows->row);
+    for (int k = 0; k < RULE_ELEM_STATES; k++) free(rows->elem[k]);
+}
+
+/* Rows begin .. end-1 of table t, in `after`, whose first row is row `first` of the table; adds
+ * what it finds to *r. */
+static void check_rows(const struct check *c, const struct rule_step *step, int32_t t,
+                       int64_t begin, int64_t end, const struct table *after, int64_t first,
+                       struct check_result *r) {
+    struct workspace w;
+    workspace_init(&w, c->in->tables[t].dim);
+    const struct row_index *x = c->index;
+    int64_t run = first_run(x, t, begin);
+    for (int64_t row = begin; row < end; row++) {
+        const struct row_run *u = &x->run[run];
+        bool touched = run < x->rows && u->table == t && u->row == row;
+        int64_t hits = touched ? u[1].first - u->first : 0;
+        struct finding f;
+        struct judged_row judged = {.shape = &c->in->tables[t],
+                                    .after = row_memory(after, &c->in->tables[t], row - first),
+                                    .w = &w,
+                                    .worst = &r->worst,
+                                    .out = &f};
+        enum verdict verdict =
+            check_row(c, step, &judged, t, row, touched ? &x->lookup[u->first] : NULL, hits);
+        if (verdict != RIGHT) describe(r, verdict, t, row, hits, &f);
+        run += touched;
+    }
+    workspace_free(&w);
+}
+
+/* The same where they have to be fetched first. */
+static void fetch_and_check(const struct check *c, const struct rule_step *step, int32_t t,
+                            int64_t begin, int64_t end, struct table *staging,
+                            struct check_result *r) {
+    struct error err;
+    int status;
+    if (r->unseen) return;
+#pragma omp critical(check_fetch)
+    status = c->fetch(c->fetch_ctx, t, begin, end, staging, &err);
+    if (status == 0) {
+        check_rows(c, step, t, begin, end, staging, begin, r);
+    } else {
+        r->unseen = true;
+        snprintf(r->message, sizeof r->message, "table %" PRId32 " row %" PRId64 ": %.320s", t,
+                 begin, err.text);
+    }
+}
+
+struct check_result check_run(const struct check *c) {
+    struct check_result all = {0};
+    int64_t rows = 0;
+    for (int32_t t = 0; t < c->in->num_tables; t++) rows += c->in->tables[t].rows;
+#pragma omp parallel if (rows > ROWS_AT_ONCE)
+    {
+        struct check_result mine = {0};
+        struct table staging = {0};
+        if (!c->after) staging = staging_open(c);
+        for (int32_t t = 0; t < c->in->num_tables; t++) {
+            struct rule_step step = rule_step(c->rules[t], c->step);
+            int64_t end = c->in->tables[t].rows;
+#pragma omp for schedule(dynamic) nowait
+            for (int64_t row = 0; row < end; row += ROWS_AT_ONCE) {
+                int64_t last = row + ROWS_AT_ONCE < end ? row + ROWS_AT_ONCE : end;
+                if (c->after)
+                    check_rows(c, &step, t, row, last, &c->after[t], 0, &mine);
+                else
+                    fetch_and_check(c, &step, t, row, last, &staging, &mine);
+            }
+        }
+        staging_close(&staging);
+#pragma omp critical(check_result)
+        {
+            bool first = !all.message[0], sees = mine.unseen && !all.unseen,
+                 knows = mine.wrong && !all.wrong && !all.unseen;
+            if (mine.message[0] && (first || sees || knows))
+                memcpy(all.message, mine.message, sizeof all.message);
+            all.wrong += mine.wrong;
+            all.unseen |= mine.unseen;
+            all.undecided |= mine.undecided;
+            if (mine.worst > all.worst) all.worst = mine.worst;
+        }
+    }
+    all.undecided &= all.wrong == 0 && !all.unseen;
+    all.ok = all.wrong == 0 && !all.unseen && !all.undecided;
+    return all;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness/check/oracle.h"
+
+#include <float.h>
+#include <math.h>
+
+/* Relative error of one rounding to float, and the absolute one where floats are subnormal. */
+static const double unit = 0x1p-24, tiny = 0x1p-149;
+
+static struct num exactly(double value) {
+    return (struct num){value, 0};
+}
+
+/* A value that is `inherited` off before its own rounding to float. */
+static struct num rounded(double value, double inherited) {
+    if (value == 0 && inherited == 0) return exactly(0);
+    double error = inherited + unit * (fabs(value) + inherited) + tiny;
+    return (struct num){value, fabs(value) + error < FLT_MAX ? error : INFINITY};
+}
+
+static struct num add(struct num a, struct num b) {
+    return rounded(a.value + b.value, a.error + b.error);
+}
+
+static struct num sub(struct num a, struct num b) {
+    return rounded(a.value - b.value, a.error + b.error);
+}
+
+static struct num mul(struct num a, struct num b) {
+    return rounded(a.value * b.value,
+                   fabs(a.value) * b.error + fabs(b.value) * a.error + a.error * b.error);
+}
+
+/* b is positive, and its evaluation never below `least`. */
+static struct num quot(struct num a, struct num b, double least) {
+    double value = a.value / b.value, low = fmax(b.value - b.error, least);
+    if (!(low > 0) || !isfinite(b.error)) return (struct num){value, INFINITY};
+    double off = fmax((b.value - low) / low, b.error / (b.value + b.error));
+    return rounded(value, a.error / low + fabs(value) * off);
+}
+
+/* An accumulator of squares: at least 0, unless the state was negative from the beginning. */
+static struct num accumulate(struct num state, struct num square) {
+    struct num sum = add(state, square);
+    if (state.value < 0 && sum.value - sum.error < 0) sum.error = INFINITY;
+    return sum;
+}
+
+static struct num root(struct num s) {
+    double value = sqrt(s.value), low = sqrt(fmax(s.value - s.error, 0));
+    return rounded(value, fmax(sqrt(s.value + s.error) - value, value - low));
+}
+
+/* sqrt(s) + eps of such a sum: evaluated, it is not below eps. */
+static struct num denominator(struct num s, float eps) {
+    return add(root(s), exactly(eps));
+}
+
+void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_t count, bool exact,
+                int32_t dim, struct num *grad) {
+    const double relative = (double)(count + 3) * unit * 1.001;
+    for (int32_t d = 0; d < dim; d++) grad[d] = exactly(0);
+    for (int64_t k = 0; k < count; k++) {
+        int64_t i = lookups[k].lookup, q = lookups[k].bag, f = q / in->bags;
+        const struct feature *x = &in->features[f];
+        double w = in->lookup_weights ? in->lookup_weights[i] : 1.0, c = w;
+        int64_t r = q - f * in->bags; /* gradient row within the feature */
+        if (x->pooling == POOL_NONE) r = i - in->offsets[f * in->bags];
+        if (x->pooling == POOL_MEAN) {
+            int64_t length = 0;
+            for (int64_t j = in->offsets[q]; j < in->offsets[q + 1]; j++)
+                length += batch_id(in, j) != x->padding_id;
+            c /= (double)length;
+        }
+        const float *g = in->grad + x->grad_offset + r * x->grad_stride;
+        for (int32_t d = 0; d < dim; d++) {
+            grad[d].value += c * g[d];
+            grad[d].error += relative * fabs(c * g[d]) + tiny * (fabs(w) + fabs(g[d]) + 1);
+        }
+    }
+    for (int32_t d = 0; d < dim; d++) {
+        if (!(grad[d].error / relative < FLT_MAX)) grad[d].error = INFINITY; /* >= sum|c g| */
+        if (exact) grad[d].error = 0;
+    }
+}
+
+/* A sum over a row as kernels take it, in floats: each term goes through one addition for every 128
+ * columns, and seven more. */
+struct total {
+    double value, magnitude, inherited;
+};
+
+static void total_add(struct total *x, struct num term) {
+    x->value += term.value;
+    x->magnitude += fabs(term.value) + term.error;
+    x->inherited += term.error;
+}
+
+static struct num total_of(const struct total *x, int32_t dim) {
+    const double additions = (dim + 127) / 128 + 7;
+    double error = x->inherited + 1.001 * additions * unit * x->magnitude;
+    return (struct num){x->value, x->magnitude + error < FLT_MAX ? error : INFINITY};
+}
+
+/* Every rule of rules/ is stated again here, as a function of its name. */
+struct rule_case {
+    const float *param; /* hyper-parameters */
+    int64_t t;
+    int32_t dim;
+    const struct num *g;
+};
+
+static void sgd(const struct rule_case *c, struct oracle_row *x) {
+    for (int32_t d = 0; d < c->dim; d++)
+        x->weight[d] = sub(x->weight[d], mul(exactly(c->param[RULE_LR]), c->g[d]));
+}
+
+void oracle_update_per_lookup(const struct rule *r, int64_t count, int32_t dim, const struct num *g,
+                              struct oracle_row *x) {
+    const double flushed = 3 * 0x1p-126; /* two terms and their sum */
+    const double lr = r->param[RULE_LR], growth = expm1((double)count * log1p(unit));
+    for (int32_t d = 0; d < dim; d++) {
+        double all = g[d].error / ((double)(count + 3) * unit); /* >= sum|g| */
+        double largest = fabs(x->weight[d].value) + x->weight[d].error + fabs(lr) * all;
+        x->weight[d] = sub(x->weight[d], mul(exactly(lr), g[d]));
+        x->weight[d].error +=
+            growth * (largest + x->weight[d].error) + (1 + growth) * (double)count * flushed;
+    }
+}
+
+static void momentum(const struct rule_case *c, struct oracle_row *x) {
+    struct num *b = x->elem[0], lr = exactly(c->param[RULE_LR]);
+    for (int32_t d = 0; d < c->dim; d++) {
+        b[d] = add(mul(exactly(c->param[MOMENTUM_MU]), b[d]), c->g[d]);
+        x->weight[d] = sub(x->weight[d], mul(lr, b[d]));
+    }
+}
+
+/* How long a step of Adagrad can be, lr|g| / (sqrt(s + g^2/n) + eps) <= lr sqrt(n), and its
+ * evaluation with it, but where g^2 is subnormal: there |g| < 2^-61 sqrt(n), and eps divides. It
+ * bounds steps whose gradient may be 0, which says more than the errors of numerator and
+ * denominator, each on its own. */
+static struct num shortened(struct num step, float lr, float eps, int32_t n) {
+    double longest = 2 * fabs(lr) * sqrt(n) * (1 + 0x1p-60 / eps) + 0x1p-80 + 4 * tiny / eps;
+    step.error = fmin(step.error, fabs(step.value) + longest);
+    return step;
+}
+
+static void adagrad(const struct rule_case *c, struct oracle_row *x) {
+    const float lr = c->param[RULE_LR], eps = c->param[ADAGRAD_EPS];
+    struct num *s = x->elem[0];
+    for (int32_t d = 0; d < c->dim; d++) {
+        s[d] = accumulate(s[d], mul(c->g[d], c->g[d]));
+        struct num step = quot(mul(exactly(lr), c->g[d]), denominator(s[d], eps), eps);
+        x->weight[d] = sub(x->weight[d], shortened(step, lr, eps, 1));
+    }
+}
+
+static void rowwise_adagrad(const struct rule_case *c, struct oracle_row *x) {
+    const float lr = c->param[RULE_LR], eps = c->param[ROWWISE_ADAGRAD_EPS];
+    struct total squares = {0, 0, 0};
+    for (int32_t d = 0; d < c->dim; d++) total_add(&squares, mul(c->g[d], c->g[d]));
+    struct num mean = quot(total_of(&squares, c->dim), exactly(c->dim), c->dim);
+    x->row[0] = accumulate(x->row[0], mean);
+    struct num rate = quot(exactly(lr), denominator(x->row[0], eps), eps);
+    for (int32_t d = 0; d < c->dim; d++)
+        x->weight[d] = sub(x->weight[d], shortened(mul(rate, c->g[d]), lr, eps, c->dim));
+}
+
+/* Adam's moments after the step, m/(1-beta1^t), and sqrt(v/(1-beta2^t)) + eps. */
+struct moments {
+    struct num m, v, corrected, below;
+};
+
+static struct moments moments(struct num m, struct num v, struct num g, int64_t t, float beta1,
+                              float beta2, float eps) {
+    const struct num b1 = exactly(beta1), b2 = exactly(beta2), one = exactly(1);
+    m = add(mul(b1, m), mul(sub(one, b1), g));
+    v = accumulate(mul(b2, v), mul(sub(one, b2), mul(g, g)));
+    struct num correct1 = rounded(1 - pow(beta1, (double)t), 0);
+    struct num correct2 = rounded(1 - pow(beta2, (double)t), 0);
+    return (struct moments){m, v, quot(m, correct1, 0), denominator(quot(v, correct2, 0), eps)};
+}
+
+static void adam(const struct rule_case *c, struct oracle_row *x) {
+    const float *p = c->param;
+    for (int32_t d = 0; d < c->dim; d++) {
+        struct moments after = moments(x->elem[0][d], x->elem[1][d], c->g[d], c->t, p[ADAM_BETA1],
+                                       p[ADAM_BETA2], p[ADAM_EPS]);
+        struct num step = mul(exactly(p[RULE_LR]), after.corrected);
+        x->elem[0][d] = after.m, x->elem[1][d] = after.v;
+        x->weight[d] = sub(x->weight[d], quot(step, after.below, p[ADAM_EPS]));
+    }
+}
+
+/* No element of the row is, or may be, anything but 0. */
+static bool is_nought(const struct total *x) {
+    return x->magnitude == 0;
+}
+
+static void lamb(const struct rule_case *c, struct oracle_row *x) {
+    const float *p = c->param;
+    struct total weights = {0, 0, 0}, steps = {0, 0, 0};
+    struct num scale = exactly(p[RULE_LR]);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t d = 0; d < c->dim; d++) {
+            struct moments after = moments(x->elem[0][d], x->elem[1][d], c->g[d], c->t,
+                                           p[LAMB_BETA1], p[LAMB_BETA2], p[LAMB_EPS]);
+            struct num u = add(quot(after.corrected, after.below, p[LAMB_EPS]),
+                               mul(exactly(p[LAMB_DECAY]), x->weight[d]));
+            if (pass == 0) {
+                total_add(&weights, mul(x->weight[d], x->weight[d]));
+                total_add(&steps, mul(u, u));
+                continue;
+            }
+            x->elem[0][d] = after.m, x->elem[1][d] = after.v;
+            x->weight[d] = sub(x->weight[d], mul(scale, u));
+        }
+        if (pass == 1 || is_nought(&weights) || is_nought(&steps)) continue;
+        /* Which of the ways is taken must not depend on rounding: denominators are above 0. */
+        struct num w = root(total_of(&weights, c->dim)), length = root(total_of(&steps, c->dim));
+        scale = mul(scale, quot(w, length, 0));
+        if (!(w.value > w.error)) scale.error = INFINITY;
+    }
+}
+
+static void rmsprop_centered(const struct rule_case *c, struct oracle_row *x) {
+    const float *p = c->param;
+    const struct num alpha = exactly(p[RMSPROP_CENTERED_ALPHA]), rest = sub(exactly(1), alpha);
+    struct num *s = x->elem[0], *m = x->elem[1], *b = x->elem[2];
+    const float eps = p[RMSPROP_CENTERED_EPS];
+    const bool sound = alpha.value > 0x1p-8;
+    const double longest = 2 / sqrt(alpha.value * rest.value) + 0x1p-58 / eps;
+    for (int32_t d = 0; d < c->dim; d++) {
+        const struct num g = c->g[d];
+        /* From 0, s - m^2 = alpha (1-alpha) g^2: more than its rounding errors, or 0. */
+        const bool fresh = s[d].value == 0 && m[d].value == 0 && sound;
+        s[d] = add(mul(alpha, s[d]), mul(rest, mul(g, g)));
+        m[d] = add(mul(alpha, m[d]), mul(rest, g));
+        struct num variance = sub(s[d], mul(m[d], m[d]));
+        if (variance.value < variance.error && !fresh) variance.error = INFINITY;
+        struct num step = quot(g, denominator(variance, eps), eps);
+        if (fresh) step.error = fmin(step.error, fabs(step.value) + longest);
+        b[d] = add(mul(exactly(p[RMSPROP_CENTERED_MOMENTUM]), b[d]), step);
+        x->weight[d] = sub(x->weight[d], mul(exactly(p[RULE_LR]), b[d]));
+    }
+}
+
+void oracle_update(const struct rule *rule, int64_t t, int32_t dim, const struct num *grad,
+                   struct oracle_row *row) {
+    const struct rule_case c = {rule->param, t, dim, grad};
+    switch (rule->kind) {
+#define X(rule, ...)                                                                               \
+    case RULE_##rule: rule(&c, row); break;
+        RULES(X)
+#undef X
+    case RULE_COUNT: break;
+    }
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Batches and tables in device memory.
+ */
+#include <stdlib.h>
+
+#include "harness/device/device.h"
+
+/* A copy of an array of the host. */
+static int copied(struct device_buffer *b, const void *from, int64_t count, size_t size,
+                  struct error *err) {
+    size_t bytes = from ? (size_t)count * size : 0;
+    if (device_alloc(b, bytes, "a batch", err)) return -1;
+    return device_put(b->data, from, bytes, err);
+}
+
+int device_batch_create(struct device_batch *d, const struct batch *h, struct error *err) {
+    *d = (struct device_batch){.batch = *h};
+    if (copied(&d->ids, h->ids, h->lookups, h->id_type == ID_INT32 ? 4 : 8, err) ||
+        copied(&d->offsets, h->offsets, h->num_features * h->bags + 1, sizeof *h->offsets, err) ||
+        copied(&d->lookup_weights, h->lookup_weights, h->lookups, sizeof(float), err) ||
+        copied(&d->grad, h->grad, h->grad_floats, sizeof(float), err) ||
+        copied(&d->tables, h->tables, h->num_tables, sizeof *h->tables, err) ||
+        copied(&d->features, h->features, h->num_features, sizeof *h->features, err)) {
+        device_batch_free(d);
+        return -1;
+    }
+    d->batch.ids = d->ids.data;
+    d->batch.offsets = d->offsets.data;
+    d->batch.lookup_weights = d->lookup_weights.data;
+    d->batch.grad = d->grad.data;
+    d->batch.device_tables = d->tables.data;
+    d->batch.device_features = d->features.data;
+    return 0;
+}
+
+void device_batch_free(struct device_batch *d) {
+    struct device_buffer *all[] = {&d->ids,  &d->offsets, &d->lookup_weights,
+                                   &d->grad, &d->tables,  &d->features};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) device_free(all[i]);
+    *d = (struct device_batch){0};
+}
+
+/* --- tables */
+
+/* One array of a table: where its pointer is in a struct table, and its floats per row. */
+struct array {
+    float **at;
+    int64_t width;
+};
+
+static struct array array_of(struct table *t, const struct table_shape *shape, int which) {
+    int64_t width = table_array_width(shape, which);
+    if (which == TABLE_WEIGHT) return (struct array){&t->weight, width};
+    if (which == TABLE_ROW_STATE) return (struct array){&t->row, width};
+    return (struct array){&t->elem[which - TABLE_ELEM], width};
+}
+
+int device_tables_create(struct device_tables *d, const struct table_shape *shapes, int32_t count,
+                         struct error *err) {
+    *d = (struct device_tables){.count = count, .shapes = shapes};
+    d->bytes = tables_bytes(shapes, count);
+    int64_t have = device_facts().free_memory;
+    if (d->bytes > have)
+        return fail(err,
+                    "the tables and their optimizer state need %.1f GiB of device memory, "
+                    "%.1f GiB are free",
+                    (double)d->bytes / (1 << 30), (double)have / (1 << 30));
+    d->tables = calloc((size_t)count, sizeof *d->tables);
+    d->buffers = calloc((size_t)count * TABLE_ARRAYS, sizeof *d->buffers);
+    if (!d->tables || !d->buffers) {
+        fail(err, "out of memory");
+        goto out;
+    }
+    for (int32_t t = 0; t < count; t++)
+        for (int a = 0; a < TABLE_ARRAYS; a++) {
+            struct array array = array_of(&d->tables[t], &shapes[t], a);
+            struct device_buffer *b = &d->buffers[t * TABLE_ARRAYS + a];
+            size_t bytes = (size_t)(shapes[t].rows * array.width) * sizeof(float);
+            if (device_alloc(b, bytes, "a table", err)) goto out;
+            *array.at = b->data;
+        }
+    if (copied(&d->io, d->tables, count, sizeof *d->tables, err)) goto out;
+    return 0;
+out:
+    device_tables_free(d);
+    return -1;
+}
+
+void device_tables_free(struct device_tables *d) {
+    for (int64_t i = 0; d->buffers && i < (int64_t)d->count * TABLE_ARRAYS; i++)
+        device_free(&d->buffers[i]);
+    device_free(&d->io);
+    free(d->buffers);
+    free(d->tables);
+    *d = (struct device_tables){0};
+}
+
+bool device_tables_intact(const struct device_tables *d) {
+    for (int64_t i = 0; i < (int64_t)d->count * TABLE_ARRAYS; i++)
+        if (!device_intact(&d->buffers[i])) return false;
+    return true;
+}
+
+int device_tables_put(struct device_tables *d, const struct table *host, struct error *err) {
+    for (int32_t t = 0; t < d->count; t++)
+        for (int a = 0; a < TABLE_ARRAYS; a++) {
+            struct table from = host[t];
+            struct array array = array_of(&from, &d->shapes[t], a);
+            const struct device_buffer *b = &d->buffers[t * TABLE_ARRAYS + a];
+            if (device_put(b->data, *array.at, b->bytes, err)) return -1;
+        }
+    return 0;
+}
+
+int device_tables_get_rows(const struct device_tables *d, int32_t t, int64_t begin, int64_t end,
+                           struct table *host, struct error *err) {
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        struct array to = array_of(host, &d->shapes[t], a);
+        struct array from = array_of(&d->tables[t], &d->shapes[t], a);
+        size_t bytes = (size_t)((end - begin) * to.width) * sizeof(float);
+        if (bytes && device_get(*to.at, *from.at + begin * to.width, bytes, err)) return -1;
+    }
+    return 0;
+}
+
+int device_tables_get(const struct device_tables *d, struct table *host, struct error *err) {
+    for (int32_t t = 0; t < d->count; t++)
+        if (device_tables_get_rows(d, t, 0, d->shapes[t].rows, &host[t], err)) return -1;
+    return 0;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One step on the device: run and watched, timed, or captured and replayed.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "harness/device/device_cuda.h"
+
+static const char *const stage_names[STAGE_COUNT] = {"index", "zero", "reduce", "update"};
+
+static struct launch launch_of(const struct device_job *job) {
+    return (struct launch){.threads = 1, .stream = device_stream(), .scratch = job->scratch};
+}
+
+static int enqueue_plan(const struct device_job *job, const struct launch *how) {
+    return job->kernel->plan ? job->kernel->plan(job->in, how) : 0;
+}
+
+static int enqueue_run(const struct device_job *job, const struct launch *how) {
+    return job->kernel->run(job->in, job->steps, job->io, how);
+}
+
+/* What device_run knows when a stage ends. */
+struct follow {
+    void (*mark)(void *ctx, enum stage ended);
+    void *ctx;
+    int stages;      /* how many have ended without an error */
+    enum stage last; /* of those */
+    cudaError_t status;
+};
+
+static void wait_for_stage(void *ctx, enum stage ended) {
+    struct follow *f = ctx;
+    if (f->status == cudaSuccess) f->status = cudaStreamSynchronize(device_stream());
+    if (f->status != cudaSuccess) return;
+    f->stages++;
+    f->last = ended;
+    if (f->mark) f->mark(f->ctx, ended);
+}
+
+int device_run(const struct device_job *job, void (*mark)(void *ctx, enum stage ended), void *ctx,
+               struct error *err) {
+    if (device_open(err)) return -1;
+    struct follow f = {.mark = mark, .ctx = ctx};
+    struct launch how = launch_of(job);
+    char where[160];
+    cudaError_t status = enqueue_plan(job, &how);
+    if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
+    snprintf(where, sizeof where, "%s, plan", job->kernel->name);
+    if (status != cudaSuccess) return device_failed(status, where, err);
+    how.mark = wait_for_stage;
+    how.mark_ctx = &f;
+    status = enqueue_run(job, &how);
+    if (f.status != cudaSuccess) status = f.status;
+    if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
+    snprintf(where, sizeof where, "%s, after stage %s", job->kernel->name,
+             f.stages ? stage_names[f.last] : "none");
+    return status == cudaSuccess ? 0 : device_failed(status, where, err);
+}
+
+/* An event at the beginning, at the end, and at the end of every stage that a kernel marks. */
+struct timeline {
+    cudaEvent_t begin, finish, end[STAGE_COUNT];
+    bool recorded[STAGE_COUNT];
+};
+
+static void record_stage(void *ctx, enum stage ended) {
+    struct timeline *t = ctx;
+    cudaEventRecord(t->end[ended], device_stream());
+    t->recorded[ended] = true;
+}
+
+static double seconds_between(cudaEvent_t from, cudaEvent_t to) {
+    float ms = NAN;
+    cudaEventElapsedTime(&ms, from, to);
+    return 1e-3 * ms;
+}
+
+static int time_plan(const struct device_job *job, const struct launch *how, struct timeline *t,
+                     double *seconds, struct error *err) {
+    *seconds = 0;
+    if (!job->kernel->plan) return 0;
+    TRY(cudaEventRecord(t->begin, device_stream()), "timing");
+    TRY(enqueue_plan(job, how), job->kernel->name);
+    TRY(cudaEventRecord(t->finish, device_stream()), "timing");
+    TRY(cudaStreamSynchronize(device_stream()), job->kernel->name);
+    *seconds = seconds_between(t->begin, t->finish);
+    return 0;
+}
+
+static int time_run(const struct device_job *job, struct launch how, struct timeline *t,
+                    bool stages, struct device_times *out, struct error *err) {
+    if (job->before_run && job->before_run(job->before_ctx, err)) return -1;
+    if (stages) how.mark = record_stage, how.mark_ctx = t;
+    TRY(cudaEventRecord(t->begin, device_stream()), "timing");
+    TRY(enqueue_run(job, &how), job->kernel->name);
+    TRY(cudaEventRecord(t->finish, device_stream()), "timing");
+    TRY(cudaStreamSynchronize(device_stream()), job->kernel->name);
+    out->seconds = seconds_between(t->begin, t->finish);
+    cudaEvent_t last = t->begin;
+    for (int s = 0; s < STAGE_COUNT; s++) {
+        if (!t->recorded[s]) continue;
+        out->stage[s] = seconds_between(last, t->end[s]);
+        last = t->end[s];
+    }
+    return 0;
+}
+
+int device_time(const struct device_job *job, bool stages, struct device_times *out,
+                struct error *err) {
+    *out = (struct device_times){0};
+    if (device_open(err)) return -1;
+    struct timeline t = {0};
+    TRY(cudaEventCreate(&t.begin), "timing");
+    TRY(cudaEventCreate(&t.finish), "timing");
+    for (int s = 0; s < STAGE_COUNT; s++) TRY(cudaEventCreate(&t.end[s]), "timing");
+    struct launch how = launch_of(job);
+    int status = time_plan(job, &how, &t, &out->plan, err);
+    if (status == 0) status = time_run(job, how, &t, stages, out, err);
+    cudaEventDestroy(t.begin);
+    cudaEventDestroy(t.finish);
+    for (int s = 0; s < STAGE_COUNT; s++) cudaEventDestroy(t.end[s]);
+    return status;
+}
+
+/* --- graphs */
+
+static int count_nodes(cudaGraph_t graph, struct device_graph *out, struct error *err) {
+    size_t count = 0;
+    *out = (struct device_graph){0};
+    TRY(cudaGraphGetNodes(graph, NULL, &count), "counting launches");
+    cudaGraphNode_t *nodes = calloc(count + 1, sizeof *nodes);
+    if (!nodes) return fail(err, "out of memory");
+    cudaError_t status = cudaGraphGetNodes(graph, nodes, &count);
+    for (size_t i = 0; status == cudaSuccess && i < count; i++) {
+        enum cudaGraphNodeType type;
+        status = cudaGraphNodeGetType(nodes[i], &type);
+        out->kernels += type == cudaGraphNodeTypeKernel;
+        out->memsets += type == cudaGraphNodeTypeMemset;
+        out->copies += type == cudaGraphNodeTypeMemcpy;
+    }
+    free(nodes);
+    return status == cudaSuccess ? 0 : device_failed(status, "counting launches", err);
+}
+
+static int replay(cudaGraph_t graph, const char *name, int replays, struct error *err) {
+    cudaGraphExec_t exec;
+    TRY(cudaGraphInstantiate(&exec, graph, 0), name);
+    cudaError_t status = cudaSuccess;
+    for (int i = 0; i < replays && status == cudaSuccess; i++)
+        status = cudaGraphLaunch(exec, device_stream());
+    if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
+    cudaGraphExecDestroy(exec);
+    return status == cudaSuccess ? 0 : device_failed(status, name, err);
+}
+
+int device_replay(const struct device_job *job, int replays, struct device_graph *out,
+                  struct error *err) {
+    if (device_open(err)) return -1;
+    char name[160];
+    snprintf(name, sizeof name, "%s, as a CUDA graph", job->kernel->name);
+    struct launch how = launch_of(job);
+    TRY(cudaStreamBeginCapture(device_stream(), cudaStreamCaptureModeThreadLocal), name);
+    cudaError_t status = enqueue_plan(job, &how);
+    if (status == cudaSuccess) status = enqueue_run(job, &how);
+    cudaGraph_t graph;
+    cudaError_t ended = cudaStreamEndCapture(device_stream(), &graph);
+    if (status == cudaSuccess) status = ended;
+    if (status != cudaSuccess) return device_failed(status, name, err);
+    int result = count_nodes(graph, out, err);
+    if (result == 0) result = replay(graph, name, replays, err);
+    cudaGraphDestroy(graph);
+    return result;
+}

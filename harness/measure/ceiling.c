@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness/measure/ceiling.h"
+
+#include <omp.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "harness/workload/permute.h"
+#include "harness/rng.h"
+
+enum {
+    COPY_LEAST = 64 << 20,
+    ROWS_AHEAD = 32,
+    LINE = 64,
+    VEC = 16,
+    QUAD = 4,
+    PINGPONG_ROUNDS = 1000,
+    BEST_OF = 3,
+    GATHER_BEST_OF = 4
+};
+
+/* In a portable build, the best that the CPU can run, as kernels do. */
+#if defined(__x86_64__) && !defined(__AVX2__)
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define CLONES
+#endif
+
+/* Floats at any address. */
+typedef float vec __attribute__((vector_size(VEC * sizeof(float)), aligned(4), may_alias));
+typedef float quad __attribute__((vector_size(QUAD * sizeof(float)), aligned(4), may_alias));
+
+double clock_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Of all last-level caches that so many threads can be on. The C library may know them all together
+ * (AMD) or one of them, /sys knows the first. */
+static int64_t last_level_cache(int threads) {
+    long all = sysconf(_SC_LEVEL3_CACHE_SIZE), kib = 0;
+    FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
+    if (f && fscanf(f, "%ldK", &kib) != 1) kib = 0;
+    if (f) fclose(f);
+    int64_t most = threads * (int64_t)kib * 1024;
+    if (all <= 0) all = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    if (all <= 0) all = 32 << 20;
+    return most > 0 && most < all ? most : all;
+}
+
+int64_t *ceiling_rows(int64_t table_rows, int64_t count) {
+    int64_t *rows = malloc((size_t)count * sizeof *rows);
+    struct permute spread = permute_make(1, table_rows);
+    for (int64_t i = 0; rows && i < count; i++) rows[i] = permute_at(&spread, i);
+    return rows;
+}
+
+/* Rows that take twice as many bytes as the last-level caches have, in whole lines. */
+static int64_t rows_beyond_cache(const struct ceiling_probe *p) {
+    int64_t bytes = p->dim * (int64_t)sizeof(float);
+    int64_t rows = 2 * p->last_level_cache / (bytes > LINE ? bytes : LINE);
+    return rows > ROWS_AHEAD ? rows : ROWS_AHEAD;
+}
+
+/* The lookups of tables before t come first in the index. */
+static int64_t lookups_before(const struct row_index *index, int32_t t) {
+    int64_t u = 0;
+    while (u < index->rows && index->run[u].table < t) u++;
+    return index->run[u].first;
+}
+
+/* Every try reads these rows, more bytes than the last-level caches hold: a gradient that fits there
+ * is warm after the first, a larger one stays mostly in memory. */
+static int open_gather(struct ceiling_probe *p, const struct batch *in,
+                       const struct row_index *index, int32_t t) {
+    int64_t first = lookups_before(index, t), lookups = lookups_before(index, t + 1) - first;
+    p->grad = in->grad;
+    if (lookups == 0) return 0;
+    p->num_gathered = rows_beyond_cache(p);
+    p->gather = malloc((size_t)p->num_gathered * sizeof *p->gather);
+    if (!p->gather) return -1;
+    for (int64_t i = 0; i < p->num_gathered; i++) {
+        const struct row_lookup *l =
+            &index->lookup[first + (int64_t)(rng_unit(1, (uint64_t)i) * (double)lookups)];
+        const struct feature *f = &in->features[l->bag / in->bags];
+        int64_t flat = l->bag / in->bags * in->bags;
+        int64_t row = f->pooling == POOL_NONE ? l->lookup - in->offsets[flat] : l->bag - flat;
+        p->gather[i] = f->grad_offset + row * f->grad_stride;
+    }
+    return 0;
+}
+
+int ceiling_open(struct ceiling_probe *p, const struct batch *in, const struct row_index *index,
+                 int32_t t, float *weight, int threads, struct error *err) {
+    int64_t table_rows = in->tables[t].rows;
+    memset(p, 0, sizeof *p);
+    p->threads = threads;
+    p->last_level_cache = last_level_cache(threads);
+    p->dim = in->tables[t].dim;
+    p->table = weight;
+    p->num_rows = rows_beyond_cache(p);
+    if (p->num_rows > table_rows) p->num_rows = table_rows;
+    size_t bytes = (size_t)(2 * p->last_level_cache);
+    if (bytes < COPY_LEAST) bytes = COPY_LEAST;
+    if (buffer_alloc(&p->from, bytes, "the copy ceiling", err)) return -1;
+    if (buffer_alloc(&p->to, bytes, "the copy ceiling", err)) goto out;
+    p->rows = ceiling_rows(table_rows, p->num_rows);
+    if (!p->rows || open_gather(p, in, index, t)) {
+        fail(err, "out of memory");
+        goto out;
+    }
+    memset(p->from.data, 1, bytes);
+    memset(p->to.data, 1, bytes);
+    return 0;
+out:
+    ceiling_close(p);
+    return -1;
+}
+
+void ceiling_close(struct ceiling_probe *p) {
+    buffer_free(&p->from);
+    buffer_free(&p->to);
+    free(p->rows);
+    free(p->gather);
+    memset(p, 0, sizeof *p);
+}
+
+static double copy_gbs(const struct ceiling_probe *p, int try) {
+    (void)try;
+    size_t n = p->from.bytes / sizeof(double);
+    const double *from = p->from.data;
+    double *to = p->to.data, begin = clock_seconds();
+#pragma omp parallel for simd schedule(static) num_threads(p->threads)
+    for (size_t i = 0; i < n; i++) to[i] = from[i];
+    return 2e-9 * (double)p->from.bytes / (clock_seconds() - begin);
+}
+
+static void prefetch(const float *row, int32_t dim) {
+    for (const char *b = (const char *)row, *end = (const char *)(row + dim); b < end; b += LINE)
+        __builtin_prefetch(b, 0, 3);
+}
+
+static double rmw_gbs(const struct ceiling_probe *p, int try) {
+    (void)try;
+    static volatile float one = 1; /* the compiler must not know */
+    float factor = one;
+    int32_t dim = p->dim;
+    double begin = clock_seconds();
+#pragma omp parallel for schedule(static) num_threads(p->threads)
+    for (int64_t i = 0; i < p->num_rows; i++) {
+        if (i + ROWS_AHEAD < p->num_rows) prefetch(p->table + p->rows[i + ROWS_AHEAD] * dim, dim);
+        float *row = p->table + p->rows[i] * dim;
+#pragma omp simd
+        for (int32_t d = 0; d < dim; d++) row[d] *= factor;
+    }
+    double bytes = 2.0 * sizeof(float) * dim * (double)p->num_rows;
+    return 1e-9 * bytes / (clock_seconds() - begin);
+}
+
+/* The sum of rows first .. end - 1 of those to be gathered. */
+CLONES static float gather(const struct ceiling_probe *p, int64_t first, int64_t end, bool ahead) {
+    int64_t prefetched = ahead ? end - ROWS_AHEAD : 0;
+    vec sum[4] = {{0}};
+    quad few = {0};
+    float total = 0;
+    int32_t dim = p->dim;
+    for (int64_t i = first; i < end; i++) {
+        if (i < prefetched) prefetch(p->grad + p->gather[i + ROWS_AHEAD], dim);
+        const float *row = p->grad + p->gather[i];
+        int32_t d = 0;
+        for (; d + 4 * VEC <= dim; d += 4 * VEC)
+#pragma GCC unroll 4
+            for (int v = 0; v < 4; v++) sum[v] += *(const vec *)(row + d + v * VEC);
+        for (; d + VEC <= dim; d += VEC) sum[0] += *(const vec *)(row + d);
+        for (; d + QUAD <= dim; d += QUAD) few += *(const quad *)(row + d);
+        for (; d < dim; d++) total += row[d];
+    }
+    sum[0] += (sum[1] + sum[2]) + sum[3];
+    for (int k = 0; k < VEC; k++) total += sum[0][k];
+    for (int k = 0; k < QUAD; k++) total += few[k];
+    return total;
+}
+
+/* Every other try is without prefetch, which costs more than it gains in the nearer caches. */
+static double gather_gbs(const struct ceiling_probe *p, int try) {
+    static volatile float seen; /* the compiler must not leave out what nobody reads */
+    int64_t rows = p->num_gathered;
+    float total = 0;
+    double begin = clock_seconds();
+#pragma omp parallel num_threads(p->threads) reduction(+ : total)
+    {
+        int me = omp_get_thread_num(), threads = omp_get_num_threads();
+        total += gather(p, rows * me / threads, rows * (me + 1) / threads, try % 2 == 0);
+    }
+    double seconds = clock_seconds() - begin;
+    seen = total;
+    (void)seen;
+    return 1e-9 * sizeof(float) * p->dim * (double)rows / seconds;
+}
+
+static double pingpong_ns(const struct ceiling_probe *p) {
+    if (p->threads < 2) return -1;
+    static _Alignas(256) atomic_int ball;
+    atomic_store(&ball, 0);
+    double begin = clock_seconds();
+#pragma omp parallel num_threads(2)
+    {
+        int me = omp_get_thread_num(), players = omp_get_num_threads();
+        for (int k = 0; k < PINGPONG_ROUNDS && players == 2; k++) {
+            while (atomic_load_explicit(&ball, memory_order_acquire) != 2 * k + me) {
+            }
+            atomic_store_explicit(&ball, 2 * k + me + 1, memory_order_release);
+        }
+    }
+    return 1e9 * (clock_seconds() - begin) / (2 * PINGPONG_ROUNDS);
+}
+
+/* A ceiling is the best of a few tries: what disturbs one can only slow it. */
+static double best(double (*gbs)(const struct ceiling_probe *, int try), int tries,
+                   const struct ceiling_probe *p) {
+    double most = 0;
+    for (int try = 0; try < tries; try++) {
+        double now = gbs(p, try);
+        if (now > most) most = now;
+    }
+    return most;
+}
+
+struct ceiling ceiling_measure(const struct ceiling_probe *p) {
+    struct ceiling c = {.copy_gbs = best(copy_gbs, BEST_OF, p),
+                        .rmw_gbs = best(rmw_gbs, BEST_OF, p)};
+    if (p->num_gathered) c.gather_gbs = best(gather_gbs, GATHER_BEST_OF, p);
+    c.pingpong_ns = pingpong_ns(p);
+    return c;
+}
+
+void ceiling_flush_caches(const struct ceiling_probe *p) {
+    char *line = p->to.data;
+#pragma omp parallel for schedule(static) num_threads(p->threads)
+    for (size_t b = 0; b < p->to.bytes; b += 64) line[b]++;
+}

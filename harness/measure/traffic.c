@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness/measure/traffic.h"
+
+enum { LINE = 64 };
+
+/* The lines that the states of all touched rows are in; states of a table begin at a line. */
+static int64_t state_lines(const struct batch *in, const struct row_index *index) {
+    int64_t lines = 0, last = -1;
+    for (int64_t u = 0; u < index->rows; u++) {
+        const struct row_run *r = &index->run[u];
+        int64_t bytes = rule_info(in->tables[r->table].rule).row_states * (int64_t)sizeof(float);
+        if (u == 0 || r->table != r[-1].table) last = -1;
+        if (bytes == 0) continue;
+        int64_t first = r->row * bytes / LINE, end = ((r->row + 1) * bytes - 1) / LINE;
+        lines += end - (first > last ? first - 1 : last);
+        last = end;
+    }
+    return lines;
+}
+
+struct traffic traffic_of(const struct batch *in, const struct row_index *index) {
+    const int64_t element = sizeof(float);
+    int64_t flat_bags = in->num_features * in->bags;
+    int64_t once = in->lookups * (in->id_type == ID_INT32 ? 4 : 8) + (flat_bags + 1) * 8;
+    int64_t rows = 0, row_states = 0, gathered = 0;
+    if (in->lookup_weights) once += in->lookups * element;
+    for (int64_t q = 0; q < flat_bags; q++) {
+        const struct feature *f = &in->features[q / in->bags];
+        int64_t length = in->offsets[q + 1] - in->offsets[q];
+        int64_t grads = f->pooling == POOL_NONE ? length : length > 0;
+        once += grads * in->tables[f->table].dim * element;
+    }
+    for (int64_t u = 0; u < index->rows; u++) {
+        const struct table_shape *t = &in->tables[index->run[u].table];
+        struct rule_info info = rule_info(t->rule);
+        rows += (1 + info.elem_states) * t->dim * element;
+        row_states += info.row_states * element;
+        gathered += (index->run[u + 1].first - index->run[u].first) * t->dim * element;
+    }
+    return (struct traffic){.compulsory = once + 2 * (rows + row_states),
+                            .lines = once + 2 * (rows + LINE * state_lines(in, index)),
+                            .gathered = gathered};
+}
+
+double traffic_roof(const struct traffic *t, double rmw_gbs, double gather_gbs) {
+    if (!(rmw_gbs > 0 && gather_gbs > 0)) return 0;
+    double memory = 1e-9 * (double)t->lines / rmw_gbs;
+    double caches = 1e-9 * (double)t->gathered / gather_gbs;
+    return memory > caches ? memory : caches;
+}

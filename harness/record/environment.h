@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where a result comes from: source, compiler, machine and its state. Nothing is left out: what the
+ * system does not tell is "unavailable".
+ */
+#ifndef EMBFUSE_ENVIRONMENT_H
+#define EMBFUSE_ENVIRONMENT_H
+
+#include "harness/device/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One line: which source, built by which compiler. */
+const char *environment_build(void);
+
+/* Threads of other processes that run, or wait for a CPU, at this moment: 0 on a quiet machine. NaN
+ * where the system does not tell. Takes some ten microseconds. */
+double environment_others(void);
+
+/* Calls add(ctx, key, value) for every fact, as it is now: the load is that before a run if it is
+ * called before it. Keys begin with "emb_". device: NULL where no kernel of a device is measured. */
+void environment_describe(int threads, const struct device_facts *device,
+                          void (*add)(void *ctx, const char *key, const char *value), void *ctx);
+
+/* "0.1.0, commit 9a8dd21..., COMPILER": the program itself, in one line. */
+const char *environment_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The Google Benchmark driver: walks workloads x rules x kernels x cache modes, and leaves
+ * measuring to measure.c. One workload is in memory at a time; its benchmarks are registered, run
+ * with their repetitions in random order, and taken down again. A sample is one repetition of one
+ * iteration with manual time. The JSON is written at the end, under a temporary name until it is
+ * whole; a signal brings the end near.
+ *
+ * Workarounds for libbenchmark 1.7.1 (Debian 12): memory goes out as counters (its MemoryManager
+ * reads freed memory with repetitions); counters that are not finite are left out (it would write
+ * NaN, which is not JSON); the exit status is our own (it returns 0 whatever happened).
+ */
+#include <benchmark/benchmark.h>
+
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/record/gbench_cases.h"
+#include "harness/record/gbench_doubt.h"
+#include "harness/record/gbench_record.h"
+#include "harness/record/gbench_stop.h"
+#include "harness/record/gbench_write.h"
+
+extern "C" {
+#include "harness/record/machine_lock.h"
+#include "harness/measure/measure.h"
+#include "harness/record/options.h"
+#include "harness/registry.h"
+}
+
+namespace {
+
+class Driver {
+  public:
+    explicit Driver(const struct options &o) : options(o), places(o.places), output(o) {}
+    int run();
+
+  private:
+    using Kernels = std::set<const struct kernel *>;
+    const struct options &options;
+    unsigned places; /* whose kernels are measured */
+    Output output;
+    Progress progress;
+    std::vector<Run> accepted;
+    Context context;                /* keys of the record */
+    struct device_facts facts = {}; /* of the device, if there is one and it is used */
+    bool with_device = false;
+    std::string no_device; /* why there is none, until it is said */
+    int wrong = 0, refused = 0;
+    double alpha = NAN; /* of the workload that is measured */
+    Load load;
+
+    std::vector<Case> cases_of(const char *workload, enum rule_kind rule) const {
+        return ::cases_of(options, places, workload, rule);
+    }
+    int count_cases(const struct plan &plan) const {
+        return ::count_cases(options, places, plan);
+    }
+    bool use_device(const struct plan &plan);
+    void say_no_device();
+    bool measure_workload(struct workload *w, enum rule_kind rule, std::vector<Case> cases);
+    bool measure_point(const struct plan *plan, int i, enum rule_kind rule);
+    bool measure_all(const struct plan &plan);
+    int finish(bool measured);
+    void keep_open(const std::string &workload, std::vector<Case> *cases,
+                   const std::function<int(enum place, struct error *)> &open);
+    void measure_cases(struct measure *m, const std::vector<Case> &cases, const std::string &rule);
+    void sample(benchmark::State &state, struct measure *m, const Case &c, const std::string &rule,
+                const struct scratch_use &use, int *round, Kernels *out);
+    void refuse(const std::string &workload, const char *kernel, const std::string &why);
+    void failed(const std::string &workload, const char *what, enum place place,
+                const struct error &err);
+};
+
+void Driver::refuse(const std::string &workload, const char *kernel, const std::string &why) {
+    progress.clear();
+    fprintf(stderr, "not run: %s, %s: %s\n", workload.c_str(), kernel, why.c_str());
+    context["emb_not_run_" + std::to_string(refused++)] = workload + " | " + kernel + " | " + why;
+}
+
+/* What could not be run: a kernel, or all that is needed for those of a place. If the device broke
+ * over it, no kernel of a device is run any more, and those of this workload cannot be checked again,
+ * so that their samples do not count. */
+void Driver::failed(const std::string &workload, const char *what, enum place place,
+                    const struct error &err) {
+    if (place == ON_HOST || !device_lost()) return refuse(workload, what, err.text);
+    if (!(places & (1u << ON_DEVICE))) return;
+    places &= ~(1u << ON_DEVICE);
+    wrong++;
+    refuse(workload, what, std::string("DEVICE ERROR: ") + err.text);
+    refuse("*", "device kernels",
+           "not run from here on, and samples on " + workload +
+               " dropped: the device is lost to an earlier error");
+}
+
+void Driver::sample(benchmark::State &state, struct measure *m, const Case &c,
+                    const std::string &rule, const struct scratch_use &use, int *round,
+                    Kernels *out) {
+    const struct kernel *k = c.entry->kernel;
+    struct sample s = {};
+    struct error err;
+    bool skip = stop_signal || out->count(k);
+    for (auto unused : state) {
+        (void)unused;
+        if (!skip && measure_sample(m, k, c.mode, (*round)++, &s, &err)) {
+            out->insert(k);
+            failed(m->workload->name, k->name, k->place, err);
+            skip = true;
+        }
+        skip |= stop_signal != 0;
+        if (skip) {
+            state.SkipWithError("the device failed, or the run was cut short");
+            break;
+        }
+        state.SetIterationTime(s.seconds);
+    }
+    if (skip) return;
+    progress.done++;
+    progress.say(c.name);
+    load.add(s.others);
+    bool dense = (k->traits & DENSE_STEP) && !rule_idle_is_identity(m->rules[0].kind);
+    bool exact = m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP);
+    char print[32];
+    snprintf(print, sizeof print, "%016" PRIx64, m->stats[s.batch].fingerprint);
+    state.SetLabel("workload=" + std::string(m->workload->name) + " rule=" + rule +
+                   " kernel=" + k->name + " mode=" + mode_name(c.mode) +
+                   " place=" + place_name(k->place) + " operation=" + (dense ? "dense" : "lazy") +
+                   " check=" + (exact ? "exact" : "bound") + " fingerprint=" + print +
+                   " placement=" + placement(s.ceiling.pingpong_ns));
+    workload_counters(state.counters, m, s.batch, alpha);
+    sample_counters(state.counters, m, s, use);
+}
+
+void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
+                           const std::string &rule) {
+    const std::string workload = m->workload->name;
+    std::map<const struct kernel *, struct scratch_use> use;
+    Kernels out;
+    struct error err;
+    struct check_result result;
+
+    /* The status of measure_admit and measure_check. */
+    auto judge = [&](const struct kernel *k, int status) {
+        if (status == 0) return;
+        out.insert(k);
+        wrong += status > 0;
+        if (status > 0)
+            refuse(workload, k->name, std::string("WRONG RESULT: ") + result.message);
+        else
+            failed(workload, k->name, k->place, err);
+    };
+    auto lost = [&](const struct kernel *k) { return !(places & (1u << k->place)); };
+    for (const Case &c : cases) {
+        const struct kernel *k = c.entry->kernel;
+        if (use.count(k) || lost(k)) continue;
+        if (stop_signal) return;
+        progress.say(workload + ": checking " + k->name);
+        judge(k, measure_admit(m, k, &use[k], &result, &err));
+    }
+
+    benchmark::ClearRegisteredBenchmarks();
+    std::vector<int> rounds(cases.size(), 0);
+    int registered = 0;
+    for (size_t i = 0; i < cases.size(); i++) {
+        const Case &c = cases[i];
+        if (out.count(c.entry->kernel) || lost(c.entry->kernel)) {
+            progress.total -= options.reps;
+            continue;
+        }
+        registered++;
+        benchmark::RegisterBenchmark(
+            c.name.c_str(),
+            [this, m, &c, &rule, &use, &rounds, &out, i](benchmark::State &state) {
+                sample(state, m, c, rule, use[c.entry->kernel], &rounds[i], &out);
+            })
+            ->UseManualTime()
+            ->Iterations(1)
+            ->Repetitions(options.reps)
+            ->Unit(benchmark::kMillisecond);
+    }
+    if (registered == 0) return;
+    Collector collector;
+    benchmark::RunSpecifiedBenchmarks(&collector);
+    load.close();
+
+    for (const auto &u : use) {
+        if (out.count(u.first) || lost(u.first)) continue;
+        progress.say(workload + ": checking again " + u.first->name);
+        judge(u.first, measure_check(m, u.first, m->workload->ring - 1, &result, &err));
+    }
+    for (const Run &run : collector.runs) {
+        bool keep = !run.error_occurred;
+        for (const auto &u : use)
+            if (out.count(u.first) || lost(u.first))
+                keep &= run.benchmark_name().find(std::string("/") + u.first->name + "/") ==
+                        std::string::npos;
+        if (keep) accepted.push_back(run);
+    }
+}
+
+/* Cases whose place does not open are not run. */
+void Driver::keep_open(const std::string &workload, std::vector<Case> *cases,
+                       const std::function<int(enum place, struct error *)> &open) {
+    for (enum place place : {ON_HOST, ON_DEVICE}) {
+        struct error err;
+        std::vector<Case> others = without(*cases, place);
+        if (others.size() == cases->size() || open(place, &err) == 0) continue;
+        progress.total -= (int)(cases->size() - others.size()) * options.reps;
+        failed(workload, place == ON_HOST ? "host kernels" : "device kernels", place, err);
+        *cases = others;
+    }
+}
+
+bool Driver::measure_point(const struct plan *plan, int i, enum rule_kind rule) {
+    char name[SPEC_NAME_MAX];
+    std::vector<Case> cases = cases_of(plan_name(plan, i, name), rule);
+    keep_open(name, &cases, [&](enum place place, struct error *err) {
+        return plan_tables_fit(plan, i, rule, place, err);
+    });
+    if (cases.empty()) return false;
+    progress.say(std::string(name) + ": generating");
+    struct workload w;
+    struct error err;
+    if (plan_make(plan, i, rule, &w, &err)) {
+        refuse(name, "all kernels", err.text);
+        progress.total -= (int)cases.size() * options.reps;
+        return false;
+    }
+    alpha = plan_alpha(plan, i);
+    bool measured = measure_workload(&w, rule, cases);
+    workload_free(&w);
+    return measured;
+}
+
+bool Driver::measure_workload(struct workload *w, enum rule_kind rule, std::vector<Case> cases) {
+    say_no_device();
+    context["emb_workload_" + std::string(w->name)] = w->text;
+    struct measure m;
+    struct error err;
+    if (measure_open(&m, w, GRAD_EXACT, options.threads, &err)) {
+        refuse(w->name, "all kernels", err.text);
+        progress.total -= (int)cases.size() * options.reps;
+        measure_close(&m);
+        return false;
+    }
+    keep_open(w->name, &cases, [&](enum place place, struct error *why) {
+        return measure_open_place(&m, place, why);
+    });
+    if (!cases.empty()) measure_cases(&m, cases, rule_info(rule).name);
+    measure_close(&m);
+    return !cases.empty();
+}
+
+void Driver::say_no_device() {
+    if (no_device.empty()) return;
+    progress.clear();
+    fprintf(stderr, "bench: device kernels not measured: %s\n", no_device.c_str());
+    context["emb_not_run_" + std::to_string(refused++)] = "* | device kernels | " + no_device;
+    no_device.clear();
+}
+
+/* Takes the device into use if a kernel of the plan runs there. False: one was asked for, and there
+ * is none; otherwise the run goes on without. */
+bool Driver::use_device(const struct plan &plan) {
+    struct error err;
+    places &= 1u << ON_DEVICE;
+    bool wanted = count_cases(plan) > 0 || options.places == 1u << ON_DEVICE;
+    places = options.places;
+    if (wanted && device_open(&err) == 0) {
+        facts = device_facts();
+        with_device = true;
+        return true;
+    }
+    places &= ~(1u << ON_DEVICE);
+    if (!wanted) return true;
+    no_device = err.text;
+    if (count_cases(plan) > 0) return true; /* said when it is clear that anything can be run */
+    say_no_device();
+    return false;
+}
+
+int Driver::run() {
+    struct plan plan;
+    struct error err;
+    if (!output.can_write()) return EXIT_USAGE;
+    if (plan_read(&options, &plan, &err)) {
+        fprintf(stderr, "bench: %s\n", err.text);
+        return EXIT_USAGE;
+    }
+    char name[SPEC_NAME_MAX];
+    bool possible = use_device(plan);
+    progress.total = count_cases(plan) * options.reps;
+    if (progress.total == 0 && possible)
+        fprintf(stderr,
+                "bench: FILTER='%s' matches none of WORKLOAD/RULE/KERNEL/MODE, such as "
+                "%s/rowwise_adagrad/cpu_fused/cold%s\n",
+                options.filter, plan_name(&plan, 0, name),
+                options.places == (1u << ON_DEVICE) ? ", among the kernels of the device" : "");
+    bool measured = progress.total && measure_all(plan);
+    plan_free(&plan);
+    progress.clear();
+    return finish(measured);
+}
+
+bool Driver::measure_all(const struct plan &plan) {
+    struct error err;
+    if (machine_lock(options.queue, &stop_signal, &err)) {
+        if (!stop_signal) fprintf(stderr, "bench: %s\n", err.text);
+        return false;
+    }
+    context.merge(describe(options, with_device ? &facts : nullptr));
+    progress.begin = clock_seconds();
+    int measured = 0;
+    for (int i = 0; i < plan.count; i++)
+        for (int r = 0; r < RULE_COUNT && !stop_signal; r++)
+            if (plan_rules(&plan, i) & (1u << r))
+                measured += measure_point(&plan, i, (enum rule_kind)r);
+    return measured > 0;
+}
+
+/* Writes what was measured, and says what it is worth. The exit status. */
+int Driver::finish(bool measured) {
+    Samples samples = count_samples(accepted);
+    const std::string of = std::to_string(samples.all) + " of " + std::to_string(progress.total);
+    if (stop_signal) {
+        context["emb_cut_short"] =
+            std::string(strsignal(stop_signal)) + " after " + of + " samples";
+        fprintf(stderr, "bench: cut short after %s samples\n", of.c_str());
+        measured = samples.all > 0;
+    }
+    context["emb_disturbed_samples"] = std::to_string(samples.disturbed);
+    context["emb_load_worst"] = load.text();
+    bool written = measured && output.write(context, accepted);
+    if (written) say_doubt(samples, load.worst(), options.threads);
+    if (stop_signal) return 128 + stop_signal;
+    if (wrong) return EXIT_WRONG_RESULT;
+    return written ? EXIT_FINE : EXIT_USAGE;
+}
+
+/* OpenMP reads its variables when it is loaded, so threads are bound by starting again. */
+void bind_threads(char **argv) {
+    if (getenv("OMP_PROC_BIND")) return;
+    setenv("OMP_PROC_BIND", "true", 1);
+    setenv("OMP_PLACES", "cores", 0);
+    execv("/proc/self/exe", argv);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    bind_threads(argv);
+    struct options options;
+    struct error err;
+    int status = options_parse(argc, argv, &options, &err);
+    if (status < 0) {
+        fprintf(stderr, "bench: %s\n", err.text);
+        return EXIT_USAGE;
+    }
+    if (status > 0) return EXIT_FINE; /* --help */
+    char interleave[] = "--benchmark_enable_random_interleaving=true";
+    char *given[] = {argv[0], interleave, nullptr};
+    int count = 2;
+    benchmark::Initialize(&count, given);
+    take_stop_signals();
+    return Driver(options).run();
+}

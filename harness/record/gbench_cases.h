@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the Google Benchmark driver runs: the kernels of a workload and a rule, in each cache mode,
+ * that the options ask for.
+ */
+#ifndef EMBFUSE_GBENCH_CASES_H
+#define EMBFUSE_GBENCH_CASES_H
+
+#include <regex.h>
+
+#include <string>
+#include <vector>
+
+#include "harness/record/gbench_record.h"
+
+extern "C" {
+#include "harness/record/options.h"
+#include "harness/registry.h"
+}
+
+/* One kernel on one workload, in one cache mode. */
+struct Case {
+    const struct registered *entry;
+    enum cache_mode mode;
+    std::string name; /* WORKLOAD/RULE/KERNEL/MODE */
+};
+
+inline bool matches(const struct options &o, const std::string &name) {
+    if (!o.filter[0]) return true;
+    regex_t pattern;
+    if (regcomp(&pattern, o.filter, REG_EXTENDED | REG_NOSUB)) return false;
+    bool found = regexec(&pattern, name.c_str(), 0, nullptr, 0) == 0;
+    regfree(&pattern);
+    return found;
+}
+
+/* places: bits 1 << enum place. */
+inline std::vector<Case> cases_of(const struct options &o, unsigned places,
+                                  const std::string &workload, enum rule_kind rule) {
+    std::vector<Case> cases;
+    int count;
+    const struct registered *all = registry(&count);
+    for (int i = 0; i < count; i++) {
+        if (!(places & (1u << all[i].kernel->place))) continue;
+        for (enum cache_mode mode : {MODE_COLD, MODE_WARM}) {
+            std::string name = workload + "/" + rule_info(rule).name + "/" + all[i].kernel->name +
+                               "/" + mode_name(mode);
+            if (o.modes & (1u << mode) && matches(o, name)) cases.push_back({&all[i], mode, name});
+        }
+    }
+    return cases;
+}
+
+inline std::vector<Case> without(const std::vector<Case> &cases, enum place place) {
+    std::vector<Case> others;
+    for (const Case &c : cases)
+        if (c.entry->kernel->place != place) others.push_back(c);
+    return others;
+}
+
+inline int count_cases(const struct options &o, unsigned places, const struct plan &plan) {
+    char name[SPEC_NAME_MAX];
+    size_t cases = 0;
+    for (int i = 0; i < plan.count; i++)
+        for (int r = 0; r < RULE_COUNT; r++)
+            if (plan_rules(&plan, i) & (1u << r))
+                cases += cases_of(o, places, plan_name(&plan, i, name), (enum rule_kind)r).size();
+    return (int)cases;
+}
+
+#endif

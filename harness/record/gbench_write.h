@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The result file of the Google Benchmark driver: the library's JSON with keys of our own, under a
+ * temporary name until it is whole.
+ */
+#ifndef EMBFUSE_GBENCH_WRITE_H
+#define EMBFUSE_GBENCH_WRITE_H
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/record/gbench_record.h"
+
+extern "C" {
+#include "harness/record/environment.h"
+#include "harness/record/options.h"
+#include "harness/registry.h"
+}
+
+using Context = std::map<std::string, std::string>;
+
+/* What is known before the first sample: of the program, the machine as it is now, and the options. */
+inline Context describe(const struct options &o, const struct device_facts *device) {
+    Context all;
+    auto add = [](void *ctx, const char *key, const char *value) {
+        (*static_cast<Context *>(ctx))[key] = value;
+    };
+    environment_describe(o.threads, device, add, &all);
+    options_describe(&o, add, &all);
+    int count;
+    const struct registered *known = registry(&count);
+    for (int i = 0; i < count; i++) {
+        const struct kernel *k = known[i].kernel;
+        all[std::string("emb_kernel_") + k->name] =
+            std::string(known[i].family) + " | " + place_name(k->place) + " | " +
+            traits_text(k->traits) + " | " + k->label + " | " + k->idea;
+    }
+    return all;
+}
+
+/* OUT/bench.json. Folders that were made for it go again where nothing was written. */
+class Output {
+  public:
+    explicit Output(const struct options &o) : path(std::string(o.out) + "/bench.json") {}
+    ~Output() {
+        for (auto folder = made.rbegin(); folder != made.rend(); ++folder)
+            rmdir(folder->c_str()); /* if it is empty */
+    }
+    bool can_write();
+    bool write(const Context &context, const std::vector<Run> &runs);
+
+  private:
+    const std::string path, part = path + ".part";
+    std::vector<std::string> made; /* from the outside in */
+};
+
+/* Before anything is measured. What a run that was killed left behind goes, too. */
+inline bool Output::can_write() {
+    namespace fs = std::filesystem;
+    std::vector<std::string> missing;
+    std::error_code ignored;
+    for (fs::path p = fs::path(path).parent_path(); !p.empty() && !fs::exists(p, ignored);
+         p = p.parent_path())
+        missing.push_back(p.string());
+    for (auto folder = missing.rbegin(); folder != missing.rend(); ++folder)
+        if (fs::create_directory(*folder, ignored)) made.push_back(*folder);
+    FILE *f = fopen(part.c_str(), "w");
+    if (f && fclose(f) == 0 && unlink(part.c_str()) == 0) return true;
+    fprintf(stderr, "bench: %s: %s; choose another folder with OUT=\n", part.c_str(),
+            strerror(errno));
+    return false;
+}
+
+inline bool Output::write(const Context &context, const std::vector<Run> &runs) {
+    for (const auto &c : context) benchmark::AddCustomContext(c.first, c.second);
+    errno = 0;
+    std::ofstream file(part);
+    benchmark::JSONReporter json;
+    json.SetOutputStream(&file);
+    json.SetErrorStream(&file);
+    json.ReportContext(benchmark::BenchmarkReporter::Context());
+    json.ReportRuns(runs);
+    json.Finalize();
+    file.close();
+    if (!file || rename(part.c_str(), path.c_str())) {
+        fprintf(stderr, "bench: cannot write %s: %s\n", path.c_str(), strerror(errno));
+        unlink(part.c_str());
+        return false;
+    }
+    fprintf(stderr, "wrote %s\n", path.c_str());
+    return true;
+}
+
+#endif

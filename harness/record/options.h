@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The bench program's command line, and the plan that follows from it: which workloads, from which
+ * spec file or trace.
+ */
+#ifndef EMBFUSE_OPTIONS_H
+#define EMBFUSE_OPTIONS_H
+
+#include "harness/error.h"
+#include "harness/workload/spec.h"
+#include "harness/workload/workload.h"
+
+struct options {
+    const char *filter; /* extended regular expression on WORKLOAD/RULE/KERNEL/MODE, "": all */
+    const char *spec;   /* spec file, "": the standard one, or the template if an axis is given */
+    const char *trace;  /* blank-separated traces, "": none */
+    const char *out;    /* folder of the result */
+    struct spec_overrides axes;
+    const char *rule;  /* as given */
+    unsigned rules;    /* bits 1 << enum rule_kind; 0: the spec's */
+    unsigned modes;    /* bits 1 << enum cache_mode */
+    const char *place; /* as given */
+    unsigned places;   /* bits 1 << enum place */
+    int threads;
+    int reps;
+    int ring;  /* batches */
+    int queue; /* minutes, for another bench of this machine */
+};
+
+/* 0: parsed; 1: what was asked for, help or version, was printed; -1: err. */
+int options_parse(int argc, char **argv, struct options *out, struct error *err);
+
+/* Calls add(ctx, key, value) for every variable, as "emb_var_NAME". */
+void options_describe(const struct options *o,
+                      void (*add)(void *ctx, const char *key, const char *value), void *ctx);
+
+/* The workloads of a run, before any is generated. */
+struct plan {
+    const struct options *options;
+    struct spec_list specs;
+    int count;
+    char **traces; /* [count], or NULL: specs.specs[count] */
+    char *text;    /* what traces points into */
+};
+
+int plan_read(const struct options *o, struct plan *out, struct error *err);
+/* Of workload i: its name (returned), its exponent (NaN: none), the rules it runs with. */
+const char *plan_name(const struct plan *p, int i, char name[SPEC_NAME_MAX]);
+double plan_alpha(const struct plan *p, int i);
+unsigned plan_rules(const struct plan *p, int i);
+
+/* Before workload i is generated, which may take minutes: fails, with the figure, where its tables do
+ * not fit in the memory of that place. */
+int plan_tables_fit(const struct plan *p, int i, enum rule_kind rule, enum place place,
+                    struct error *err);
+/* Refuses before allocating what does not fit. */
+int plan_make(const struct plan *p, int i, enum rule_kind rule, struct workload *out,
+              struct error *err);
+void plan_free(struct plan *p);
+
+#endif

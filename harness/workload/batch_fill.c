@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness/workload/batch_fill.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* From here on an array asks for huge pages: fewer TLB misses, and fewer page faults to fill it. */
+#define HUGE_FROM ((size_t)4 << 20)
+
+void *array_alloc(int64_t count, size_t size) {
+    size_t bytes = ((size_t)count * size + 64) & ~(size_t)63; /* never zero */
+    size_t align = bytes >= HUGE_FROM ? (size_t)2 << 20 : 64;
+    bytes = (bytes + align - 1) & ~(align - 1);
+    void *p = aligned_alloc(align, bytes);
+    if (p && bytes >= HUGE_FROM) madvise(p, bytes, MADV_HUGEPAGE); /* advice: may be declined */
+    return p;
+}
+
+int workload_begin(struct workload *w, int64_t bags, enum id_type id_type, struct error *err) {
+    w->tables = calloc((size_t)w->ring * (size_t)w->num_tables, sizeof *w->tables);
+    w->features = calloc((size_t)w->ring * (size_t)w->num_features, sizeof *w->features);
+    if (!w->tables || !w->features) return fail(err, "%s: out of memory", w->name);
+    for (int k = 0; k < w->ring; k++)
+        w->batches[k] = (struct batch){
+            .num_tables = w->num_tables,
+            .num_features = w->num_features,
+            .bags = bags,
+            .tables = w->tables + (int64_t)k * w->num_tables,
+            .features = w->features + (int64_t)k * w->num_features,
+            .id_type = id_type,
+        };
+    return 0;
+}
+
+/* Shapes of batch k: those of batch 0 with its own lookups and gradient layout. */
+static void lay_out_features(struct workload *w, int k) {
+    struct batch *batch = &w->batches[k];
+    struct table_shape *tables = w->tables + (int64_t)k * w->num_tables;
+    struct feature *features = w->features + (int64_t)k * w->num_features;
+    int64_t columns = 0, floats = 0;
+    int64_t rows = 0;
+    for (int t = 0; t < w->num_tables; t++) {
+        tables[t] = w->tables[t];
+        tables[t].features = 0;
+        tables[t].lookups = 0;
+        tables[t].first_row = rows;
+        rows += tables[t].rows;
+    }
+    for (int f = 0; f < w->num_features; f++) columns += tables[w->features[f].table].dim;
+    for (int f = 0; f < w->num_features; f++) {
+        struct feature *x = &features[f];
+        *x = w->features[f];
+        struct table_shape *t = &tables[x->table];
+        bool sequence = x->pooling == POOL_NONE;
+        const int64_t *offsets = batch->offsets + f * batch->bags;
+        x->lookups = offsets[batch->bags] - offsets[0];
+        x->grad_offset = floats;
+        x->grad_stride = sequence ? t->dim : columns;
+        floats += sequence ? x->lookups * t->dim : t->dim;
+        t->features++;
+        t->lookups += x->lookups;
+    }
+    bool pooled = features[0].pooling != POOL_NONE;
+    batch->grad_floats = pooled ? batch->bags * columns : floats;
+}
+
+void *batch_lay_out(struct workload *w, int k, int64_t *offsets, struct error *err) {
+    struct batch *batch = &w->batches[k];
+    batch->offsets = offsets;
+    batch->lookups = offsets[batch->num_features * batch->bags];
+    bool narrow = batch->id_type == ID_INT32;
+    if (narrow && batch->lookups > INT32_MAX) {
+        fail(err, "%s: %lld lookups with int32 ids; take int64 or a smaller batch", w->name,
+             (long long)batch->lookups);
+        return NULL;
+    }
+    lay_out_features(w, k);
+    void *ids = array_alloc(batch->lookups, narrow ? sizeof(int32_t) : sizeof(int64_t));
+    if (!ids) fail(err, "%s: out of memory for %lld ids", w->name, (long long)batch->lookups);
+    batch->ids = ids;
+    return ids;
+}
+
+/* Whole numbers -4 .. 4 times 2^-6. */
+static float exact_grad(uint32_t z) {
+    return (float)((int32_t)((z >> 16) * 9 >> 16) - 4) * 0x1p-6f;
+}
+
+/* Uniform in [-1, 1), a multiple of 2^-23. */
+static float real_grad(uint32_t z) {
+    return (float)(z >> 8) * 0x1p-23f - 1.0f;
+}
+
+static void fill_grad(float *grad, int64_t rows, int64_t columns, uint64_t key,
+                      enum grad_mode mode) {
+#pragma omp parallel for if (rows * columns >= PARALLEL_FROM)
+    for (int64_t r = 0; r < rows; r++) {
+        uint32_t row_key = (uint32_t)rng_u64(key, (uint64_t)r);
+        float *row = grad + r * columns;
+        if (mode == GRAD_EXACT)
+            for (int64_t c = 0; c < columns; c++)
+                row[c] = exact_grad(rng_u32(row_key, (uint32_t)c));
+        else
+            for (int64_t c = 0; c < columns; c++) row[c] = real_grad(rng_u32(row_key, (uint32_t)c));
+    }
+}
+
+/* 0.5, 1 or 2; or uniform in [0.25, 1.25). */
+static float lookup_weight(uint32_t z, enum grad_mode mode) {
+    if (mode == GRAD_REAL) return 0.25f + (float)(z >> 9) * 0x1p-23f;
+    return 0.5f * (float)(1u << (z >> 16) * 3 / 65536);
+}
+
+int batch_fill(struct workload *w, int k, enum grad_mode mode, bool weighted, struct error *err) {
+    struct batch *batch = &w->batches[k];
+    if (batch->lookups == 0)
+        return fail(err,
+                    "%s: batch %d has no lookups, so there is nothing to measure; take longer bags "
+                    "or more of them",
+                    w->name, k);
+    float *grad = array_alloc(batch->grad_floats, sizeof *grad);
+    float *weights = weighted ? array_alloc(batch->lookups, sizeof *weights) : NULL;
+    batch->grad = grad;
+    batch->lookup_weights = weights;
+    if (!grad || (weighted && !weights))
+        return fail(err, "%s: out of memory for %lld floats of gradient", w->name,
+                    (long long)batch->grad_floats);
+
+    const struct feature *first = &batch->features[0];
+    if (first->pooling != POOL_NONE)
+        fill_grad(grad, batch->bags, first->grad_stride, stream_key(w->seed, STREAM_GRAD, 0, k),
+                  mode);
+    else
+        for (int f = 0; f < batch->num_features; f++) {
+            const struct feature *x = &batch->features[f];
+            fill_grad(grad + x->grad_offset, x->lookups, x->grad_stride,
+                      stream_key(w->seed, STREAM_GRAD, f, k), mode);
+        }
+    for (int f = 0; weighted && f < batch->num_features; f++) {
+        uint32_t key = (uint32_t)stream_key(w->seed, STREAM_WEIGHT, f, k);
+        float *at = weights + batch->offsets[f * batch->bags];
+        int64_t lookups = batch->features[f].lookups;
+#pragma omp parallel for if (lookups >= PARALLEL_FROM)
+        for (int64_t i = 0; i < lookups; i++)
+            at[i] = lookup_weight(rng_u32(key, (uint32_t)i), mode);
+    }
+    return 0;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Shares: facebookresearch/dlrm_datasets (MIT), embedding_bag/{2021,2022}/locality_stats.txt,
+ * "Ratio of index distribution at different column sizes"; 2021 is that of the numbered files.
+ *
+ * Inside a bin the hits of a row are log-uniform, which is what a power law of exponent 1 gives. A
+ * bin with fewer lookups than one of its rows needs becomes one row of all its lookups: in a small
+ * batch the far bins cannot be met, and the realised statistics tell.
+ */
+#include "harness/workload/histogram.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "harness/rng.h"
+
+const double *histogram_shares(enum ids_kind kind) {
+    static const double shares_2021[HISTOGRAM_BINS] = {.056, .043, .075, .099, .112, .091,
+                                                       .064, .052, .049, .050, .054, .058,
+                                                       .061, .052, .038, .026, .020};
+    static const double shares_2022[HISTOGRAM_BINS] = {.027, .023, .040, .068, .105, .120,
+                                                       .099, .070, .059, .054, .040, .072,
+                                                       .064, .047, .021, .017, .076};
+    return kind == IDS_HISTOGRAM_2021 ? shares_2021 : shares_2022;
+}
+
+/* Hits of the next row of a bin whose rows are hit low+1 .. 2*low times (once, where low is 0; the
+ * open bin is given one octave too), when the bin has `left` lookups to give: never leaves a rest
+ * that is too small for a row. */
+static int64_t next_hits(int64_t low, int64_t left, double u) {
+    int64_t least = low + 1;
+    if (left < 2 * least) return left;
+    int64_t hits = (int64_t)ceil((double)low * exp2(u));
+    if (hits < least) hits = least;
+    return hits < left - least ? hits : left - least;
+}
+
+/* Rows at most: every lookup of bin 0 may need one, every row of bin b more than 2^(b-1) lookups.
+ */
+static int64_t most_rows(const int64_t upto[HISTOGRAM_BINS + 1]) {
+    int64_t rows = upto[1];
+    for (int b = 1; b < HISTOGRAM_BINS; b++)
+        rows += (upto[b + 1] - upto[b]) / (((int64_t)1 << (b - 1)) + 1) + 1;
+    return rows;
+}
+
+int histogram_plan(enum ids_kind kind, int64_t n, int64_t table_rows, uint64_t key,
+                   struct histogram_plan *out, struct error *err) {
+    const double *share = histogram_shares(kind);
+    int64_t upto[HISTOGRAM_BINS + 1] = {0}; /* lookups in the bins below b */
+    double sum = 0.0, total = 0.0;
+    for (int b = 0; b < HISTOGRAM_BINS; b++) total += share[b];
+    for (int b = 0; b < HISTOGRAM_BINS; b++) {
+        sum += share[b];
+        upto[b + 1] = llrint(sum / total * (double)n);
+    }
+
+    *out = (struct histogram_plan){.table_rows = table_rows};
+    out->first = malloc((size_t)(most_rows(upto) + 1) * sizeof *out->first);
+    if (!out->first) return fail(err, "out of memory for the plan of %lld lookups", (long long)n);
+    out->first[0] = 0;
+    for (int b = HISTOGRAM_BINS - 1; b >= 0; b--) { /* hottest first */
+        int64_t low = b ? (int64_t)1 << (b - 1) : 0;
+        for (int64_t left = upto[b + 1] - upto[b]; left > 0;) {
+            int64_t hits = next_hits(low, left, rng_unit(key, (uint64_t)out->rows));
+            out->first[out->rows + 1] = out->first[out->rows] + hits;
+            out->rows++;
+            left -= hits;
+        }
+        if (low == 32) out->hot = out->rows;
+    }
+    if (out->rows <= table_rows) return 0;
+    fail(err,
+         "the histogram of %lld lookups hits %lld rows but the table has %lld; take more rows "
+         "or a smaller batch",
+         (long long)n, (long long)out->rows, (long long)table_rows);
+    histogram_free(out);
+    return -1;
+}
+
+void histogram_free(struct histogram_plan *p) {
+    free(p->first);
+    *p = (struct histogram_plan){0};
+}
+
+int64_t histogram_rank(const struct histogram_plan *p, int64_t r, int64_t k) {
+    if (r < p->hot) return r;
+    int64_t cold = p->rows - p->hot, room = p->table_rows - p->hot;
+    return p->hot + (r - p->hot + k * cold) % room;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Bag lengths: fixed, uniform, or negative binomial by mean and coefficient of variation. The last
+ * is the ragged one of real inputs: with a CV of 1 a tenth of the bags holds a third of the lookups
+ * and several percent are empty. Length number i of a key is a pure function of (key, i).
+ */
+#ifndef EMBFUSE_LENGTHS_H
+#define EMBFUSE_LENGTHS_H
+
+#include <stdint.h>
+
+#include "harness/error.h"
+#include "harness/workload/spec.h"
+
+struct lengths {
+    struct length_spec spec;
+    double *cdf; /* negbin: cdf[l] = P(length <= l), l = 0 .. count-1 */
+    int64_t count;
+};
+
+/* Says what is wrong with the numbers of a length spec, and returns -1, or returns 0. */
+int length_spec_check(const struct length_spec *spec, struct error *err);
+
+/* Mean length of a bag. */
+double length_spec_mean(const struct length_spec *spec);
+
+/* Fails where length_spec_check does, and where memory is out. */
+int lengths_make(const struct length_spec *spec, struct lengths *out, struct error *err);
+void lengths_free(struct lengths *l);
+
+int64_t lengths_draw(const struct lengths *l, uint64_t key, uint64_t i);
+
+#endif

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A .npy file is a magic string, a version, the length of a header, the header (a Python dict
+ * literal with the keys descr, fortran_order and shape, padded so that the data starts at a
+ * multiple of 64) and the elements. The grammar read here is the subset of Python that NumPy
+ * writes: see "NPY format" in numpy.lib.format. Nothing is allocated before the shape was checked
+ * against the bytes that are there, so a hostile header cannot ask for memory.
+ */
+#include "harness/workload/npy.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "harness/memory.h"
+#include "harness/workload/regular_file.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are copied as they are");
+
+static const struct {
+    const char *descr;
+    size_t size;
+} types[] = {
+    [NPY_FLOAT32] = {"<f4", 4},
+    [NPY_INT32] = {"<i4", 4},
+    [NPY_INT64] = {"<i8", 8},
+};
+enum { NUM_TYPES = sizeof types / sizeof types[0] };
+
+static const char magic[] = "\x93NUMPY";
+enum {
+    MAGIC_BYTES = sizeof magic - 1,
+    LENGTH_AT = MAGIC_BYTES + 2,
+    DATA_ALIGN = 64,
+    HEADER_MAX = 4 * DATA_ALIGN,
+    GROWTH_DIGITS = 21, /* NumPy leaves room for the first dimension to grow in place */
+    WORD_MAX = 48,      /* what is kept of a string of the header, for messages */
+    SHAPE_TEXT_MAX = NPY_MAX_DIMS * 22 + 3,
+};
+
+/* The header as it is read, and where messages go. */
+struct reader {
+    const char *name;
+    struct error *err;
+    const char *at, *end;
+};
+
+struct header {
+    bool has_descr, has_order, has_shape;
+    bool fortran_order;
+    enum npy_type type;
+    int num_dims;
+    int64_t shape[NPY_MAX_DIMS];
+};
+
+/* shape as Python prints a tuple: (), (5,), (2, 3). */
+static void shape_text(char text[SHAPE_TEXT_MAX], int num_dims, const int64_t *shape) {
+    int n = sprintf(text, "(");
+    for (int d = 0; d < num_dims; d++)
+        n += sprintf(text + n, d ? ", %lld" : "%lld", (long long)shape[d]);
+    sprintf(text + n, num_dims == 1 ? ",)" : ")");
+}
+
+/* Elements of the shape, or -1 where the bytes overflow, even if another dimension is zero. */
+static int64_t shape_count(enum npy_type type, int num_dims, const int64_t *shape) {
+    int64_t bytes = (int64_t)types[type].size;
+    bool none = false;
+    for (int d = 0; d < num_dims; d++) {
+        if (shape[d] == 0)
+            none = true;
+        else if (__builtin_mul_overflow(bytes, shape[d], &bytes))
+            return -1;
+    }
+    return none ? 0 : bytes / (int64_t)types[type].size;
+}
+
+/* --- the header, token by token ------------------------------------------------------------ */
+
+static void skip_blanks(struct reader *r) {
+    while (r->at < r->end && memchr(" \t\r\n", *r->at, 4)) r->at++;
+}
+
+static bool take(struct reader *r, char wanted) {
+    skip_blanks(r);
+    if (r->at == r->end || *r->at != wanted) return false;
+    r->at++;
+    return true;
+}
+
+static bool take_word(struct reader *r, const char *word) {
+    size_t n = strlen(word);
+    if (!take(r, word[0])) return false;
+    if ((size_t)(r->end - r->at) < n - 1 || memcmp(r->at, word + 1, n - 1) != 0) return false;
+    r->at += n - 1;
+    return true;
+}
+
+/* A message holds one line of plain text, whatever the file holds. */
+static void copy_printable(char out[WORD_MAX], const char *from, const char *end) {
+    int n = 0;
+    for (; from < end && n < WORD_MAX - 1; from++)
+        out[n++] = isprint((unsigned char)*from) ? *from : '?';
+    out[n] = 0;
+}
+
+/* A quoted string; escapes do not occur in what NumPy writes. */
+static bool take_string(struct reader *r, char out[WORD_MAX]) {
+    char quote = take(r, '\'') ? '\'' : take(r, '"') ? '"' : 0;
+    const char *close = quote ? memchr(r->at, quote, (size_t)(r->end - r->at)) : NULL;
+    if (!close) return false;
+    copy_printable(out, r->at, close);
+    r->at = close + 1;
+    return true;
+}
+
+static int malformed(struct reader *r, const char *what) {
+    char found[WORD_MAX];
+    copy_printable(found, r->at, r->end);
+    return fail(r->err, "%s: the header is malformed: %s, found \"%.20s\"; save it with numpy.save",
+                r->name, what, found);
+}
+
+static int take_descr(struct reader *r, struct header *h) {
+    char descr[WORD_MAX];
+    skip_blanks(r);
+    const char *start = r->at;
+    if (!take_string(r, descr)) copy_printable(descr, start, r->end);
+    for (int t = 0; t < NUM_TYPES; t++) {
+        if (strcmp(descr, types[t].descr) != 0) continue;
+        h->type = (enum npy_type)t;
+        return 0;
+    }
+    return fail(r->err,
+                "%s: unsupported dtype %s; accepted are %s, %s and %s: convert it with astype",
+                r->name, descr, types[0].descr, types[1].descr, types[2].descr);
+}
+
+static int take_order(struct reader *r, struct header *h) {
+    h->fortran_order = take_word(r, "True");
+    if (!h->fortran_order && !take_word(r, "False"))
+        return malformed(r, "fortran_order is neither True nor False");
+    if (!h->fortran_order) return 0;
+    return fail(r->err, "%s: Fortran (column-major) order; save numpy.ascontiguousarray(array)",
+                r->name);
+}
+
+static int take_dim(struct reader *r, int64_t *dim) {
+    bool negative = take(r, '-');
+    const char *start = r->at;
+    *dim = 0;
+    for (; r->at < r->end && isdigit((unsigned char)*r->at); r->at++)
+        if (__builtin_mul_overflow(*dim, 10, dim) ||
+            __builtin_add_overflow(*dim, *r->at - '0', dim))
+            return fail(r->err, "%s: a dimension of the shape exceeds 63 bits; save it again",
+                        r->name);
+    if (r->at == start) return malformed(r, "a dimension is not a whole number");
+    if (!negative) return 0;
+    return fail(r->err, "%s: negative dimension -%lld in the shape; save it again", r->name,
+                (long long)*dim);
+}
+
+/* A tuple: () or (5,) or (2, 3) or (2, 3,). */
+static int take_shape(struct reader *r, struct header *h) {
+    if (!take(r, '(')) return malformed(r, "shape is not a tuple");
+    bool comma = true;
+    h->num_dims = 0;
+    while (!take(r, ')')) {
+        if (!comma) return malformed(r, "shape is not a tuple");
+        if (h->num_dims == NPY_MAX_DIMS)
+            return fail(r->err, "%s: more than %d dimensions; reshape the array", r->name,
+                        NPY_MAX_DIMS);
+        if (take_dim(r, &h->shape[h->num_dims])) return -1;
+        h->num_dims++;
+        comma = take(r, ',');
+    }
+    return h->num_dims == 1 && !comma ? malformed(r, "shape is a number, not a tuple") : 0;
+}
+
+static int take_entry(struct reader *r, struct header *h) {
+    char key[WORD_MAX];
+    skip_blanks(r);
+    if (!take_string(r, key)) return malformed(r, "expected a quoted key");
+    if (!take(r, ':')) return malformed(r, "expected a colon after a key");
+    bool *seen = !strcmp(key, "descr")           ? &h->has_descr
+                 : !strcmp(key, "fortran_order") ? &h->has_order
+                 : !strcmp(key, "shape")         ? &h->has_shape
+                                                 : NULL;
+    if (!seen || *seen)
+        return fail(r->err, "%s: the header has %s key '%s'; save it with numpy.save", r->name,
+                    seen ? "twice the" : "an unknown", key);
+    *seen = true;
+    if (seen == &h->has_descr) return take_descr(r, h);
+    if (seen == &h->has_order) return take_order(r, h);
+    return take_shape(r, h);
+}
+
+static int take_header(struct reader *r, struct header *h) {
+    if (!take(r, '{')) return malformed(r, "not a dict");
+    for (bool comma = true; !take(r, '}'); comma = take(r, ',')) {
+        if (!comma) return malformed(r, "expected a comma or the end of the dict");
+        if (take_entry(r, h)) return -1;
+    }
+    const char *missing = !h->has_descr   ? "descr"
+                          : !h->has_order ? "fortran_order"
+                          : !h->has_shape ? "shape"
+                                          : NULL;
+    if (missing)
+        return fail(r->err, "%s: the header lacks the key '%s'; save it with numpy.save", r->name,
+                    missing);
+    skip_blanks(r);
+    return r->at < r->end ? malformed(r, "text after the dict") : 0;
+}
+
+/* --- the file around it -------------------------------------------------------------------- */
+
+/* Points r at the header, which lies inside the file. */
+static int find_header(struct reader *r, const unsigned char *bytes, uint64_t size) {
+    if (size < MAGIC_BYTES || memcmp(bytes, magic, MAGIC_BYTES) != 0)
+        return fail(r->err, "%s: not a .npy file, \\x93NUMPY is missing; save it with numpy.save",
+                    r->name);
+    bool complete = size >= LENGTH_AT;
+    if (complete && (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0))
+        return fail(r->err, "%s: unknown .npy format version %d.%d; save it as 1.0, 2.0 or 3.0",
+                    r->name, bytes[6], bytes[7]);
+    unsigned width = complete && bytes[6] > 1 ? 4 : 2;
+    uint64_t start = LENGTH_AT + width, length = 0;
+    for (unsigned b = 0; start <= size && b < width; b++)
+        length |= (uint64_t)bytes[LENGTH_AT + b] << 8 * b;
+    if (start > size || length > size - start)
+        return fail(r->err, "%s: the header ends at byte %llu, the file at %llu; copy it again",
+                    r->name, (unsigned long long)(start + length), (unsigned long long)size);
+    r->at = (const char *)bytes + start;
+    r->end = r->at + length;
+    return 0;
+}
+
+/* The elements must fill the rest of the file exactly. */
+static int check_extent(const struct reader *r, const struct header *h, uint64_t have,
+                        int64_t *count) {
+    char shape[SHAPE_TEXT_MAX];
+    shape_text(shape, h->num_dims, h->shape);
+    *count = shape_count(h->type, h->num_dims, h->shape);
+    if (*count < 0) return fail(r->err, "%s: shape %s overflows; save it again", r->name, shape);
+    uint64_t want = (uint64_t)*count * types[h->type].size;
+    if (have < want)
+        return fail(r->err,
+                    "%s: shape %s of %s needs %llu bytes of data, got %llu; copy or save it again",
+                    r->name, shape, types[h->type].descr, (unsigned long long)want,
+                    (unsigned long long)have);
+    if (have > want)
+        return fail(r->err,
+                    "%s: %llu trailing bytes after the %llu of shape %s; keep one array in a file",
+                    r->name, (unsigned long long)(have - want), (unsigned long long)want, shape);
+    return 0;
+}
+
+int npy_parse(const char *name, const void *bytes, uint64_t size, struct npy *out,
+              struct error *err) {
+    *out = (struct npy){0};
+    struct reader r = {.name = name, .err = err};
+    struct header h = {0};
+    int64_t count = 0;
+    if (find_header(&r, bytes, size) || take_header(&r, &h)) return -1;
+    if (check_extent(&r, &h, size - (uint64_t)(r.end - (const char *)bytes), &count)) return -1;
+
+    size_t data_bytes = (size_t)count * types[h.type].size;
+    if (memory_require((int64_t)data_bytes, name, err)) return -1;
+    void *data = malloc(data_bytes ? data_bytes : 1);
+    if (!data)
+        return fail(err, "%s: out of memory for %zu bytes; free some memory", name, data_bytes);
+    memcpy(data, r.end, data_bytes);
+    *out = (struct npy){.type = h.type, .num_dims = h.num_dims, .count = count, .data = data};
+    memcpy(out->shape, h.shape, (size_t)h.num_dims * sizeof *h.shape);
+    return 0;
+}
+
+static int cannot(const char *path, const char *what, struct error *err) {
+    return fail(err, "%s: cannot %s: %s", path, what, strerror(errno));
+}
+
+/* Mapped, so that only the elements are copied. */
+int npy_read(const char *path, struct npy *out, struct error *err) {
+    *out = (struct npy){0};
+    int64_t size;
+    int fd = regular_file_open(path, &size, err);
+    if (fd < 0) return -1;
+    void *bytes = size ? mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+    int failed = bytes == MAP_FAILED ? cannot(path, "map", err)
+                                     : npy_parse(path, size ? bytes : "", (uint64_t)size, out, err);
+    if (size && bytes != MAP_FAILED) munmap(bytes, (size_t)size);
+    close(fd);
+    return failed;
+}
+
+/* The bytes before the data, as NumPy writes them, version 1.0. Returns their number. */
+static size_t format_header(char out[HEADER_MAX], enum npy_type type, int num_dims,
+                            const int64_t *shape) {
+    char text[SHAPE_TEXT_MAX];
+    shape_text(text, num_dims, shape);
+    size_t start = LENGTH_AT + 2;
+    size_t end = start + (size_t)sprintf(out + start,
+                                         "{'descr': '%s', 'fortran_order': False, 'shape': %s, }",
+                                         types[type].descr, text);
+    int growth = num_dims ? GROWTH_DIGITS - snprintf(NULL, 0, "%lld", (long long)shape[0]) : 0;
+    /* At least one blank and the newline, then up to the next multiple of DATA_ALIGN. */
+    size_t size = (end + (size_t)growth + 1) / DATA_ALIGN * DATA_ALIGN + DATA_ALIGN;
+    memset(out + end, ' ', size - end - 1);
+    out[size - 1] = '\n';
+    size_t length = size - start;
+    memcpy(out, magic, MAGIC_BYTES);
+    memcpy(out + MAGIC_BYTES, (char[]){1, 0, (char)length, (char)(length >> 8)}, 4);
+    return size;
+}
+
+/* Writes a new file; says whether all of it arrived, otherwise errno tells why. */
+static bool write_all(FILE *f, const void *header, size_t header_bytes, const void *data,
+                      size_t data_bytes) {
+    bool written = fwrite(header, 1, header_bytes, f) == header_bytes;
+    if (written && data_bytes) written = fwrite(data, 1, data_bytes, f) == data_bytes;
+    int write_errno = errno;
+    /* What is still buffered fails only when it is flushed: at fclose. */
+    if (fclose(f) == 0) {
+        errno = write_errno;
+        return written;
+    }
+    if (!written) errno = write_errno;
+    return false;
+}
+
+int npy_write_new(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
+                  const void *data, struct error *err) {
+    if (num_dims < 0 || num_dims > NPY_MAX_DIMS)
+        return fail(err, "%s: cannot write %d dimensions; 0 to %d are possible", path, num_dims,
+                    NPY_MAX_DIMS);
+    bool negative = false;
+    for (int d = 0; d < num_dims; d++) negative |= shape[d] < 0;
+    int64_t count = negative ? -1 : shape_count(type, num_dims, shape);
+    if (count < 0)
+        return fail(err, "%s: cannot write a shape that is negative or overflows; correct it",
+                    path);
+    char header[HEADER_MAX];
+    size_t header_bytes = format_header(header, type, num_dims, shape);
+    FILE *f = fopen(path, "wb");
+    if (!f) return cannot(path, "create", err);
+    if (write_all(f, header, header_bytes, data, (size_t)count * types[type].size)) return 0;
+    cannot(path, "write", err);
+    unlink(path);
+    return -1;
+}
+
+int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
+              const void *data, struct error *err) {
+    char tmp[PATH_MAX];
+    if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
+        return fail(err, "%.60s...: the path is too long; shorten it", path);
+    if (npy_write_new(tmp, type, num_dims, shape, data, err)) return -1;
+    if (rename(tmp, path) == 0) return 0;
+    cannot(path, "replace", err);
+    unlink(tmp);
+    return -1;
+}
+
+void npy_free(struct npy *a) {
+    free(a->data);
+    *a = (struct npy){0};
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness/workload/spec_keys.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/workload/lengths.h"
+
+enum { VALUES_MAX = 4096, KNOWN_MAX = 1024 };
+
+/* Whole numbers are read as doubles, so that 1e6 is one; above this they would lose their end. */
+#define WHOLE_MAX 0x1p53
+
+enum takes { WHOLE, REAL, WORD, LENGTH };
+
+struct key_info {
+    const char *name;
+    enum takes takes;
+    double least, most, preset;
+    const char *const *words; /* in the order of the enum that they name; the last is NULL */
+};
+
+#define WORDS(...)                                                                                 \
+    (const char *const[]) {                                                                        \
+        __VA_ARGS__, NULL                                                                          \
+    }
+#define RULE_WORD(rule, ...) #rule,
+
+/* clang-format off */
+static const struct key_info infos[KEY_COUNT] = {
+    [KEY_BATCH]    = {"batch", WHOLE, 1, 1e9, 51200, NULL},
+    [KEY_TABLES]   = {"tables", WHOLE, 1, SPEC_TABLES_MAX, 1, NULL},
+    [KEY_ROWS]     = {"rows", WHOLE, 1, 1e12, 1e7, NULL},
+    [KEY_DIM]      = {"dim", WHOLE, 1, 65536, 64, NULL},
+    [KEY_LENGTH]   = {"length", LENGTH, 0, 0, 0, WORDS("fixed", "uniform", "negbin")},
+    [KEY_IDS]      = {"ids", WORD, 0, 0, IDS_ZIPF,
+                      WORDS("zipf", "powerlaw", "uniform", "histogram-2021", "histogram-2022")},
+    [KEY_ALPHA]    = {"alpha", REAL, 0, 100, 1.05, NULL},
+    [KEY_SHIFT]    = {"shift", REAL, 0, 1e12, 0, NULL},
+    [KEY_MAP]      = {"map", WORD, 0, 0, 1, WORDS("identity", "scatter")},
+    [KEY_REUSE]    = {"reuse", REAL, 0, 1, 0, NULL},
+    [KEY_FEATURES] = {"features", WHOLE, 1, 1024, 1, NULL},
+    [KEY_POOLING]  = {"pooling", WORD, 0, 0, POOL_SUM, WORDS("sum", "mean", "none")},
+    [KEY_WEIGHTED] = {"weighted", WHOLE, 0, 1, 0, NULL},
+    [KEY_PADDING]  = {"padding", WHOLE, -1, 1e12, -1, NULL},
+    [KEY_ID_TYPE]  = {"id_type", WORD, 0, 0, ID_INT64, WORDS("int32", "int64")},
+    [KEY_RULE]     = {"rule", WORD, 0, 0, RULE_rowwise_adagrad,
+                      (const char *const[]){RULES(RULE_WORD) NULL}},
+    [KEY_SEED]     = {"seed", WHOLE, 0, WHOLE_MAX, 42, NULL},
+    [KEY_ROW_CAP]  = {"row_cap", WHOLE, 1, 1e12, 1e12, NULL},
+};
+/* clang-format on */
+
+int fail_at(struct error *err, struct where at, const char *format, ...) {
+    char what[sizeof err->text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    if (at.line == 0) return fail(err, "%s: %s", at.file, what);
+    return fail(err, "%s:%d: %s", at.file, at.line, what);
+}
+
+bool next_word(struct words *line, char word[WORD_MAX]) {
+    while (line->at < line->end && isspace((unsigned char)*line->at)) line->at++;
+    size_t size = 0;
+    for (; line->at < line->end && !isspace((unsigned char)*line->at); line->at++, size++)
+        if (size < WORD_MAX - 1) word[size] = isprint((unsigned char)*line->at) ? *line->at : '?';
+    word[size < WORD_MAX - 1 ? size : WORD_MAX - 1] = '\0';
+    if (size > WORD_MAX - 1) memcpy(word + WORD_MAX - 4, "...", 3);
+    return size > 0;
+}
+
+/* "a, b, c" */
+static void join(char *text, size_t size, const char *const *words) {
+    size_t used = 0;
+    for (int i = 0; words[i] && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", words[i]);
+}
+
+static int find(const char *const *words, const char *word) {
+    for (int i = 0; words[i]; i++)
+        if (!strcmp(words[i], word)) return i;
+    return -1;
+}
+
+/* A decimal number and nothing else: no hexadecimal, no inf, no nan. */
+static bool is_number(const char *word, double *out) {
+    if (!*word || strspn(word, "0123456789+-.eE") != strlen(word)) return false;
+    char *end;
+    *out = strtod(word, &end);
+    return *end == '\0' && isfinite(*out);
+}
+
+const char *key_name(enum key key) {
+    return infos[key].name;
+}
+
+struct value key_preset(enum key key) {
+    return (struct value){infos[key].preset, {LENGTH_FIXED, 20, 0}, ""};
+}
+
+const char *key_word(enum key key, int number) {
+    return infos[key].words[number];
+}
+
+enum key key_find(const char *name, struct where at, struct error *err) {
+    const char *names[KEY_COUNT + 1] = {0};
+    for (int k = 0; k < KEY_COUNT; k++) names[k] = infos[k].name;
+    int k = find(names, name);
+    if (k >= 0) return (enum key)k;
+    char known[KNOWN_MAX];
+    join(known, sizeof known, names);
+    fail_at(err, at, "unknown key '%s'; known keys: workload, table, %s", name, known);
+    return KEY_COUNT;
+}
+
+int value_read(enum key key, const char *word, struct where at, struct value *out,
+               struct error *err) {
+    const struct key_info *k = &infos[key];
+    *out = key_preset(key);
+    if (k->takes == WORD) {
+        int i = find(k->words, word);
+        char known[KNOWN_MAX];
+        join(known, sizeof known, k->words);
+        if (i < 0) return fail_at(err, at, "%s is one of %s, not '%s'", k->name, known, word);
+        out->number = i;
+        snprintf(out->text, sizeof out->text, "%s", word);
+        return 0;
+    }
+    double x;
+    if (!is_number(word, &x) || x < k->least || x > k->most || (k->takes == WHOLE && x != floor(x)))
+        return fail_at(err, at, "%s is a %snumber from %.16g to %.16g, not '%s'", k->name,
+                       k->takes == WHOLE ? "whole " : "", k->least, k->most, word);
+    out->number = x + 0.0; /* no -0 */
+    snprintf(out->text, sizeof out->text, k->takes == WHOLE ? "%.0f" : "%.15g", out->number);
+    return 0;
+}
+
+int length_read(struct words *line, struct where at, struct value *out, struct error *err) {
+    char word[WORD_MAX];
+    int kind = next_word(line, word) ? find(infos[KEY_LENGTH].words, word) : -1;
+    if (kind < 0)
+        return fail_at(err, at, "length is one of: fixed L, uniform LO HI, negbin MEAN CV");
+    double number[2] = {0, 0};
+    for (int i = 0; i < (kind == LENGTH_FIXED ? 1 : 2); i++)
+        if (!next_word(line, word) || !is_number(word, &number[i]))
+            return fail_at(err, at,
+                           "length %s lacks a number; it is one of: fixed L, "
+                           "uniform LO HI, negbin MEAN CV",
+                           infos[KEY_LENGTH].words[kind]);
+    *out = (struct value){0, {(enum length_kind)kind, number[0], number[1]}, ""};
+    snprintf(out->text, sizeof out->text, "%.15g", number[0]);
+    struct error why;
+    if (length_spec_check(&out->length, &why)) return fail_at(err, at, "length %s", why.text);
+    return 0;
+}
+
+int values_add(enum key key, struct values *list, const struct value *v, struct error *err) {
+    for (int i = 0; i < list->count; i++)
+        if (!strcmp(list->v[i].text, v->text))
+            return fail_at(err, list->at, "%s has the value %s twice; delete one", infos[key].name,
+                           v->text);
+    if (list->count == VALUES_MAX)
+        return fail_at(err, list->at, "%s has more than %d values", infos[key].name, VALUES_MAX);
+    struct value *grown = realloc(list->v, (size_t)(list->count + 1) * sizeof *grown);
+    if (!grown) return fail_at(err, list->at, "out of memory");
+    list->v = grown;
+    list->v[list->count++] = *v;
+    return 0;
+}
+
+int values_read(enum key key, struct words *line, struct where at, struct values *out,
+                struct error *err) {
+    char word[WORD_MAX];
+    struct value v;
+    out->at = at;
+    if (key == KEY_LENGTH) {
+        if (length_read(line, at, &v, err) || values_add(key, out, &v, err)) return -1;
+        if (next_word(line, word))
+            return fail_at(err, at, "'%s' is too much: a block has one length", word);
+        return 0;
+    }
+    while (next_word(line, word))
+        if (value_read(key, word, at, &v, err) || values_add(key, out, &v, err)) return -1;
+    if (out->count == 0) return fail_at(err, at, "%s has no value; give one", infos[key].name);
+    return 0;
+}
+
+void values_free(struct values *list) {
+    free(list->v);
+    *list = (struct values){0};
+}
+
+int rule_parse(const char *name, enum rule_kind *out, struct error *err) {
+    int i = find(infos[KEY_RULE].words, name);
+    char known[KNOWN_MAX];
+    join(known, sizeof known, infos[KEY_RULE].words);
+    if (i < 0) return fail(err, "unknown rule '%s'; known rules: %s", name, known);
+    *out = (enum rule_kind)i;
+    return 0;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The vocabulary of workload specs: which keys there are, what each takes, and the reading of one
+ * line's values. harness/workload/spec.c makes workloads of them.
+ */
+#ifndef EMBFUSE_SPEC_KEYS_H
+#define EMBFUSE_SPEC_KEYS_H
+
+#include <stdbool.h>
+
+#include "harness/error.h"
+#include "harness/workload/spec.h"
+
+enum key {
+    KEY_BATCH,
+    KEY_TABLES,
+    KEY_ROWS,
+    KEY_DIM,
+    KEY_LENGTH,
+    KEY_IDS,
+    KEY_ALPHA,
+    KEY_SHIFT,
+    KEY_MAP,
+    KEY_REUSE,
+    KEY_FEATURES,
+    KEY_POOLING,
+    KEY_WEIGHTED,
+    KEY_PADDING,
+    KEY_ID_TYPE,
+    KEY_RULE,
+    KEY_SEED,
+    KEY_ROW_CAP,
+    KEY_COUNT
+};
+
+/* Where a text stands, for messages: FILE:LINE, or the name of a variable (line 0). */
+struct where {
+    const char *file;
+    int line;
+};
+
+int fail_at(struct error *err, struct where at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The words of a line that are not read yet. */
+struct words {
+    const char *at, *end;
+};
+
+enum { WORD_MAX = 64 };
+
+/* Copies the next word, fit to be printed; one that is too long ends in "..." and so means nothing.
+ * False at the end of the line. */
+bool next_word(struct words *line, char word[WORD_MAX]);
+
+/* One value. A word stands for its place in the enum it names. */
+struct value {
+    double number;             /* all keys but KEY_LENGTH */
+    struct length_spec length; /* KEY_LENGTH */
+    char text[WORD_MAX];       /* canonical, for the names of an axis */
+};
+
+/* The values of one key; no values: the key was not given. */
+struct values {
+    int count;
+    struct value *v; /* owned */
+    struct where at;
+};
+
+const char *key_name(enum key key);
+struct value key_preset(enum key key);
+
+/* The word that stands for a value of an enum, or for a kind of length. */
+const char *key_word(enum key key, int number);
+
+/* The key of that name, or KEY_COUNT; then err lists the known ones. */
+enum key key_find(const char *name, struct where at, struct error *err);
+
+/* Reads one value of any key but KEY_LENGTH from a word. */
+int value_read(enum key key, const char *word, struct where at, struct value *out,
+               struct error *err);
+
+/* Reads KIND NUMBERS, leaving what follows. */
+int length_read(struct words *line, struct where at, struct value *out, struct error *err);
+
+/* Appends; the values of a key must differ. */
+int values_add(enum key key, struct values *list, const struct value *v, struct error *err);
+
+/* Reads the rest of the line: at least one value. */
+int values_read(enum key key, struct words *line, struct where at, struct values *out,
+                struct error *err);
+void values_free(struct values *list);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Recorded id streams by the ending of their names, and those that are arrays. See trace_text.c for
+ * the others.
+ */
+#include "harness/workload/trace.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/workload/npy.h"
+#include "harness/workload/trace_text.h"
+#include "harness/memory.h"
+
+void trace_count_rows(struct trace *t) {
+    int64_t largest = 0;
+    for (int64_t i = 0; i < t->lookups; i++)
+        if (t->ids[i] > largest) largest = t->ids[i];
+    t->rows = largest + 1;
+}
+
+/* A one-dimensional integer array as int64, on the heap. NULL: err. */
+static int64_t *read_int64s(const char *path, int64_t *count, struct error *err) {
+    struct npy a;
+    if (npy_read(path, &a, err)) return NULL;
+    int64_t *to = NULL;
+    *count = a.count;
+    if (a.num_dims != 1 || a.type == NPY_FLOAT32) {
+        fail(err, "%s: has %d dimensions of %s; save one dimension of int32 or int64", path,
+             a.num_dims, a.type == NPY_FLOAT32 ? "floats" : "integers");
+    } else if (a.type == NPY_INT64) {
+        to = a.data;
+        a.data = NULL;
+    } else if (memory_require(a.count * (int64_t)sizeof *to, path, err) == 0) {
+        to = malloc((size_t)(a.count + 1) * sizeof *to);
+        if (!to) fail(err, "%s: out of memory; use a shorter trace", path);
+        for (int64_t i = 0; to && i < a.count; i++) to[i] = ((const int32_t *)a.data)[i];
+    }
+    npy_free(&a);
+    return to;
+}
+
+static int check_ids(const char *path, const struct trace *t, struct error *err) {
+    if (t->lookups == 0)
+        return fail(err, "%s: empty trace, no lookup at all; give a file with ids", path);
+    for (int64_t i = 0; i < t->lookups; i++)
+        if (t->ids[i] < 0 || t->ids[i] >= trace_id_limit)
+            return fail(err, "%s: element %lld is %lld; ids lie in 0 .. 2^48-1: correct or map it",
+                        path, (long long)i, (long long)t->ids[i]);
+    return 0;
+}
+
+static int check_offsets(const char *path, const int64_t *at, int64_t n, int64_t num_ids,
+                         struct error *err) {
+    if (n == 0) return fail(err, "%s: no elements; bags + 1 offsets are needed", path);
+    if (at[0] != 0)
+        return fail(err, "%s: element 0 is %lld; offsets start at 0", path, (long long)at[0]);
+    for (int64_t i = 1; i < n; i++)
+        if (at[i] < at[i - 1])
+            return fail(err, "%s: element %lld is %lld, less than %lld before it; sort the bags",
+                        path, (long long)i, (long long)at[i], (long long)at[i - 1]);
+    if (at[n - 1] != num_ids)
+        return fail(err,
+                    "%s: the last element, %lld, is %lld, but there are %lld ids; save both again",
+                    path, (long long)n - 1, (long long)at[n - 1], (long long)num_ids);
+    return 0;
+}
+
+/* Characters of path before the ending, or -1 where it ends otherwise. */
+static int64_t before(const char *path, const char *ending) {
+    size_t n = strlen(path), e = strlen(ending);
+    return n >= e && strcmp(path + n - e, ending) == 0 ? (int64_t)(n - e) : -1;
+}
+
+/* Bag b has the one id b. */
+static int one_id_a_bag(const char *path, struct trace *t, struct error *err) {
+    t->bags = t->lookups;
+    if (memory_require((t->bags + 1) * (int64_t)sizeof *t->offsets, path, err)) return -1;
+    t->offsets = malloc((size_t)(t->bags + 1) * sizeof *t->offsets);
+    if (!t->offsets) return fail(err, "%s: out of memory; use a shorter trace", path);
+    for (int64_t b = 0; b <= t->bags; b++) t->offsets[b] = b;
+    return 0;
+}
+
+/* X.npy has its offsets in X.offsets.npy, or one id a bag; X.ids.npy has offsets, so that their file
+ * is not lost unseen. */
+static int read_offsets(const char *path, struct trace *t, struct error *err) {
+    char offsets[PATH_MAX];
+    int64_t length = before(path, ".ids.npy");
+    bool wanted = length >= 0;
+    if (!wanted) length = before(path, ".npy");
+    if (snprintf(offsets, sizeof offsets, "%.*s.offsets.npy", (int)length, path) >= PATH_MAX)
+        return fail(err, "%.60s...: the path is too long; shorten it", path);
+    bool missing = access(offsets, F_OK) != 0;
+    if (missing && !wanted) return one_id_a_bag(path, t, err);
+    if (missing)
+        return fail(err,
+                    "%s: cannot open: %s; bag b is ids[offsets[b]] to ids[offsets[b+1]-1], so that "
+                    "there are bags + 1 offsets; for one id a bag rename the ids to X.npy",
+                    offsets, strerror(errno));
+    int64_t count;
+    t->offsets = read_int64s(offsets, &count, err);
+    t->bags = count - 1;
+    return t->offsets ? check_offsets(offsets, t->offsets, count, t->lookups, err) : -1;
+}
+
+static int read_arrays(const char *path, struct trace *out, struct error *err) {
+    out->ids = read_int64s(path, &out->lookups, err);
+    if (out->ids && check_ids(path, out, err) == 0 && read_offsets(path, out, err) == 0) {
+        trace_count_rows(out);
+        return 0;
+    }
+    trace_free(out);
+    return -1;
+}
+
+int trace_read(const char *path, struct trace *out, struct error *err) {
+    *out = (struct trace){0};
+    if (before(path, ".offsets.npy") >= 0)
+        return fail(err, "%s: these are the offsets of a trace; name the file of its ids", path);
+    if (before(path, ".npy") >= 0) return read_arrays(path, out, err);
+    if (before(path, ".txt") >= 0 || before(path, ".txt.gz") >= 0)
+        return trace_read_text(path, out, err);
+    return fail(err, "%s: no known kind of trace; accepted are *.txt, *.txt.gz and *.npy", path);
+}
+
+void trace_free(struct trace *t) {
+    free(t->ids);
+    free(t->offsets);
+    *t = (struct trace){0};
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Workloads from recorded ids, in their order: one file is one feature with a table of its own.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/workload/trace.h"
+#include "harness/workload/batch_fill.h"
+#include "harness/memory.h"
+#include "harness/workload/spec_keys.h"
+#include "harness/workload/workload.h"
+
+enum { PATH_MAX_BYTES = 4096, TARGET_LOOKUPS = 1 << 20 };
+
+struct input {
+    int count;
+    struct trace *traces; /* [count] */
+    int64_t bags;         /* of each */
+    int64_t lookups;      /* of all */
+};
+
+static void input_free(struct input *in) {
+    for (int f = 0; f < in->count; f++) trace_free(&in->traces[f]);
+    free(in->traces);
+    *in = (struct input){0};
+}
+
+static int input_read_one(struct input *in, const char *path, size_t size, struct error *err) {
+    char one[PATH_MAX_BYTES];
+    snprintf(one, sizeof one, "%.*s", (int)size, path);
+    struct trace *t = &in->traces[in->count];
+    if (trace_read(one, t, err)) return -1;
+    in->count++;
+    if (in->count == 1) in->bags = t->bags;
+    in->lookups += t->lookups;
+    if (t->bags == in->bags) return 0;
+    return fail(err, "%s: %lld bags where the first file has %lld; the files of one input line up",
+                one, (long long)t->bags, (long long)in->bags);
+}
+
+/* path: file names joined by commas. */
+static int input_read(struct input *in, const char *path, struct error *err) {
+    int files = 1;
+    for (const char *c = path; *c; c++) files += *c == ',';
+    if (strlen(path) >= PATH_MAX_BYTES) return fail(err, "%.60s...: path too long", path);
+    in->traces = calloc((size_t)files, sizeof *in->traces);
+    if (!in->traces) return fail(err, "%s: out of memory", path);
+    for (const char *at = path;; at++) {
+        size_t size = strcspn(at, ",");
+        if (input_read_one(in, at, size, err)) return -1;
+        at += size;
+        if (*at == '\0') return 0;
+    }
+}
+
+/* "a+b" of DIR/a.txt.gz,DIR/b.txt.gz, and the axes of the point that it runs with. */
+void workload_trace_name(const char *path, const struct spec *like, char name[SPEC_NAME_MAX]) {
+    size_t used = 0, room = SPEC_NAME_MAX - 1;
+    for (const char *at = path; *at; at += *at == ',') {
+        size_t size = strcspn(at, ",");
+        const char *base = at;
+        for (const char *c = at; c < at + size; c++)
+            if (*c == '/') base = c + 1;
+        if (used && used < room) name[used++] = '+';
+        for (; base < at + size && *base != '.' && used < room; base++)
+            name[used++] = (unsigned char)*base < ' ' || *base == 127 ? '?' : *base;
+        at += size;
+    }
+    name[used] = '\0';
+    const char *axes = strchr(like->name, '/');
+    if (axes) snprintf(name + used, SPEC_NAME_MAX - used, "%s", axes);
+}
+
+static int64_t *cut_offsets(const struct input *in, int64_t first, int64_t bags) {
+    int64_t *offsets = array_alloc(in->count * bags + 1, sizeof *offsets);
+    if (!offsets) return NULL;
+    offsets[0] = 0;
+    for (int f = 0; f < in->count; f++) {
+        const int64_t *from = in->traces[f].offsets + first;
+        int64_t *to = offsets + f * bags;
+        for (int64_t b = 0; b < bags; b++) to[b + 1] = to[b] + from[b + 1] - from[b];
+    }
+    return offsets;
+}
+
+static void cut_ids(const struct input *in, int64_t first, const struct batch *batch, void *ids) {
+    for (int f = 0; f < in->count; f++) {
+        const int64_t *from = in->traces[f].ids + in->traces[f].offsets[first];
+        int64_t start = batch->offsets[f * batch->bags];
+        for (int64_t i = 0; i < batch->features[f].lookups; i++)
+            if (batch->id_type == ID_INT32)
+                ((int32_t *)ids)[start + i] = (int32_t)from[i];
+            else
+                ((int64_t *)ids)[start + i] = from[i];
+    }
+}
+
+static int cut(struct workload *w, const struct input *in, const struct spec *like, int64_t bags,
+               enum grad_mode mode, struct error *err) {
+    if (workload_begin(w, bags, like->id_type, err)) return -1;
+    for (int f = 0; f < in->count; f++) {
+        int64_t rows = in->traces[f].rows;
+        if (like->id_type == ID_INT32 && rows > (int64_t)INT32_MAX + 1)
+            return fail(err, "%s: ids up to %lld are too large for int32; take int64", w->name,
+                        (long long)rows - 1);
+        w->tables[f] =
+            (struct table_shape){.rows = rows, .dim = like->tables[0].dim, .rule = like->rule};
+        w->features[f] = (struct feature){.table = f, .pooling = like->pooling, .padding_id = -1};
+    }
+    for (int k = 0; k < w->ring; k++) {
+        int64_t *offsets = cut_offsets(in, k * bags, bags);
+        if (!offsets) return fail(err, "%s: out of memory for offsets", w->name);
+        void *ids = batch_lay_out(w, k, offsets, err);
+        if (!ids) return -1;
+        cut_ids(in, k * bags, &w->batches[k], ids);
+        if (batch_fill(w, k, mode, like->weighted, err)) return -1;
+    }
+    return 0;
+}
+
+/* Bytes of the ring's batches. */
+static int64_t ring_bytes(const struct input *in, const struct spec *like, int64_t bags, int ring) {
+    int64_t lookups = 0, columns = (int64_t)like->tables[0].dim * in->count;
+    for (int f = 0; f < in->count; f++) lookups += in->traces[f].offsets[ring * bags];
+    int64_t id = like->id_type == ID_INT32 ? 4 : 8, weight = like->weighted ? 4 : 0;
+    bool pooled = like->pooling != POOL_NONE;
+    int64_t grad = pooled ? ring * bags * columns : lookups * like->tables[0].dim;
+    return lookups * (id + weight) + 4 * grad + 8 * ring * bags * in->count;
+}
+
+/* Bags of a batch of about TARGET_LOOKUPS, where the caller has no wish. */
+static int64_t default_bags(const struct input *in) {
+    double bags = rint((double)in->bags * TARGET_LOOKUPS / (double)in->lookups);
+    if (bags >= (double)in->bags) return in->bags;
+    return bags >= 1.0 ? (int64_t)bags : 1;
+}
+
+static int from_input(const struct input *in, const char *path, const struct spec *like,
+                      int64_t bags, int ring, enum grad_mode mode, struct workload *out,
+                      struct error *err) {
+    if (bags == 0) bags = default_bags(in);
+    if (bags < 0 || bags > in->bags)
+        return fail(err, "%s: a batch of %lld bags from a trace of %lld; take 1 to %lld, or 0",
+                    path, (long long)bags, (long long)in->bags, (long long)in->bags);
+    out->num_tables = out->num_features = in->count;
+    out->ring = in->bags / bags < ring ? (int)(in->bags / bags) : ring;
+    snprintf(out->text, sizeof out->text,
+             "trace %.200s batch %lld dim %d pooling %s weighted %d id_type %s rule %s seed %llu",
+             out->name, (long long)bags, like->tables[0].dim,
+             key_word(KEY_POOLING, (int)like->pooling), like->weighted,
+             key_word(KEY_ID_TYPE, (int)like->id_type), rule_info(like->rule).name,
+             (unsigned long long)like->seed);
+    if (memory_require(ring_bytes(in, like, bags, out->ring), out->name, err)) return -1;
+    return cut(out, in, like, bags, mode, err);
+}
+
+int workload_from_trace(const char *path, const struct spec *like, int64_t bags, int ring,
+                        enum grad_mode mode, struct workload *out, struct error *err) {
+    struct input in = {0};
+    *out = (struct workload){.seed = like->seed};
+    workload_trace_name(path, like, out->name);
+    int status = 0;
+    if (ring < 1 || ring > RING_MAX)
+        status = fail(err, "%s: a ring of %d batches; take 1 to %d", path, ring, RING_MAX);
+    if (status == 0) status = input_read(&in, path, err);
+    if (status == 0) status = from_input(&in, path, like, bags, ring, mode, out, err);
+    input_free(&in);
+    if (status) workload_free(out);
+    return status;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From a lookup to its gradient row and coefficient: pooling, mean and per-lookup weights are
+ * folded in here, so that no kernel makes a pass for them.
+ *
+ * Kernels that reorder lookups carry a 32-bit *position* instead of a lookup: the flat bag where
+ * that tells everything (unweighted, pooled), the lookup otherwise.
+ */
+#ifndef EMBFUSE_CPU_GATHER_H
+#define EMBFUSE_CPU_GATHER_H
+
+#include "kernels/scratch.h"
+#include "kernels/host/walk.h"
+
+/* Row r of feature f, r counted in flat bags (pooled) or lookups (none): grad + base + r*stride. */
+struct gather_feature {
+    int64_t base, stride;
+};
+
+struct gather_table {
+    int32_t feature; /* the only feature that reads the table, or -1 */
+    bool per_lookup; /* positions are lookups, not flat bags */
+    bool plain;      /* one feature, all coefficients 1: then its gradient rows are at */
+    const float *grad;
+    int64_t base, stride; /* grad + base + position*stride */
+};
+
+struct gather {
+    const struct batch *in;
+    struct gather_feature *feature; /* [num_features] */
+    struct gather_table *table;     /* [num_tables] */
+    float *scale;                   /* [flat bags] 1/length of mean features; NULL: no mean */
+    uint32_t *bag_of;               /* [lookups] flat bag; NULL: not needed */
+};
+
+/* by_position: gather_row will be called, not only gather_at. */
+static inline void gather_lay_out(struct gather *g, struct scratch *s, const struct batch *in,
+                                  bool by_position) {
+    bool mean = false, bag_of = false;
+    for (int32_t f = 0; f < in->num_features; f++) {
+        mean |= in->features[f].pooling == POOL_MEAN;
+        /* A lookup alone does not tell its bag, nor which of several features it is of. */
+        bag_of |= in->features[f].pooling == POOL_NONE ? in->num_features > in->num_tables
+                                                       : in->lookup_weights != NULL;
+    }
+    g->in = in;
+    g->feature = scratch_take(s, in->num_features, sizeof *g->feature);
+    g->table = scratch_take(s, in->num_tables, sizeof *g->table);
+    g->scale = mean ? scratch_take(s, in->num_features * in->bags, sizeof *g->scale) : NULL;
+    g->bag_of = by_position && bag_of ? scratch_take(s, in->lookups, sizeof *g->bag_of) : NULL;
+}
+
+/* Serial part of the preparation, O(features + tables). */
+static inline void gather_prepare(const struct gather *g) {
+    const struct batch *in = g->in;
+    bool weighted = in->lookup_weights != NULL;
+    for (int32_t t = 0; t < in->num_tables; t++)
+        g->table[t] = (struct gather_table){.feature = -1,
+                                            .per_lookup = weighted,
+                                            .plain = !weighted && in->tables[t].features == 1,
+                                            .grad = in->grad};
+    for (int32_t f = 0; f < in->num_features; f++) {
+        const struct feature *x = &in->features[f];
+        struct gather_table *t = &g->table[x->table];
+        bool none = x->pooling == POOL_NONE;
+        int64_t first = none ? in->offsets[f * in->bags] : f * in->bags;
+        g->feature[f] =
+            (struct gather_feature){x->grad_offset - first * x->grad_stride, x->grad_stride};
+        t->per_lookup |= none;
+        t->plain &= x->pooling != POOL_MEAN;
+        t->base = g->feature[f].base;
+        t->stride = g->feature[f].stride;
+        if (in->tables[x->table].features == 1) t->feature = f;
+    }
+}
+
+/* Parallel part, called by every thread of the team: fills its part of scale and bag_of. */
+static inline void gather_fill(const struct gather *g, int thread, int threads) {
+    const struct batch *in = g->in;
+    if (!g->scale && !g->bag_of) return;
+    int64_t bags = in->num_features * in->bags;
+    int64_t last = part_begin(bags, thread + 1, threads);
+    for (int64_t q = part_begin(bags, thread, threads); q < last; q++) {
+        const struct feature *f = &in->features[q / in->bags];
+        int64_t counted = 0;
+        for (int64_t i = in->offsets[q]; i < in->offsets[q + 1]; i++) {
+            counted += batch_id(in, i) != f->padding_id;
+            if (g->bag_of) g->bag_of[i] = (uint32_t)q;
+        }
+        if (g->scale) g->scale[q] = 1.0f / (float)(counted ? counted : 1);
+    }
+}
+
+/* Gradient row and coefficient of lookup i in flat bag q of feature f. */
+static inline const float *gather_at(const struct gather *g, int32_t f, int64_t q, int64_t i,
+                                     float *coefficient) {
+    const struct batch *in = g->in;
+    enum pooling pooling = in->features[f].pooling;
+    int64_t r = pooling == POOL_NONE ? i : q;
+    *coefficient = in->lookup_weights ? in->lookup_weights[i] : 1;
+    if (pooling == POOL_MEAN) *coefficient *= g->scale[q];
+    return in->grad + (g->feature[f].base + r * g->feature[f].stride);
+}
+
+/* The position that stands for a lookup of a table. */
+ALWAYS_INLINE uint32_t gather_position(bool per_lookup, struct lookup l) {
+    return (uint32_t)(per_lookup ? l.i : l.q);
+}
+
+/* Gradient row and coefficient of a position of table t. */
+static inline const float *gather_row(const struct gather *g, const struct gather_table *t,
+                                      uint32_t position, float *coefficient) {
+    if (t->plain) {
+        *coefficient = 1;
+        return t->grad + (t->base + position * t->stride);
+    }
+    int64_t q = !t->per_lookup ? position : g->bag_of ? g->bag_of[position] : 0;
+    int32_t f = t->feature >= 0 ? t->feature : (int32_t)(q / g->in->bags);
+    return gather_at(g, f, q, position, coefficient);
+}
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Adding gradient rows to accumulators in the order of the lookups. The addresses are random, so
+ * every addition waits in a short queue while its lines are fetched.
+ */
+#ifndef EMBFUSE_CPU_SCATTER_H
+#define EMBFUSE_CPU_SCATTER_H
+
+#include "kernels/host/row.h"
+
+enum { SCATTER_DELAY = 16 };
+
+struct scatter {
+    struct {
+        float *to;
+        const float *from;
+        float coefficient;
+        int32_t dim;
+    } pending[SCATTER_DELAY];
+    unsigned pushed;
+    bool atomic; /* other threads add to the same accumulators */
+};
+
+ALWAYS_INLINE void scatter_apply(struct scatter *s, unsigned slot) {
+    float *to = s->pending[slot].to;
+    const float *from = s->pending[slot].from;
+    float c = s->pending[slot].coefficient;
+    if (!s->atomic) {
+        row_add(to, from, c, s->pending[slot].dim);
+        return;
+    }
+    for (int32_t d = 0; d < s->pending[slot].dim; d++) {
+#pragma omp atomic
+        to[d] += c * from[d];
+    }
+}
+
+/* to[dim] += coefficient * from[dim], sooner or later. */
+ALWAYS_INLINE void scatter_push(struct scatter *s, float *to, const float *from, float coefficient,
+                                int32_t dim) {
+    unsigned slot = s->pushed++ % SCATTER_DELAY;
+    if (s->pushed > SCATTER_DELAY) scatter_apply(s, slot);
+    s->pending[slot].to = to;
+    s->pending[slot].from = from;
+    s->pending[slot].coefficient = coefficient;
+    s->pending[slot].dim = dim;
+    prefetch(to, dim);
+    prefetch(from, dim);
+}
+
+/* Carries out what still waits. */
+ALWAYS_INLINE void scatter_drain(struct scatter *s) {
+    unsigned waiting = s->pushed < SCATTER_DELAY ? s->pushed : SCATTER_DELAY;
+    for (unsigned k = s->pushed - waiting; k != s->pushed; k++) scatter_apply(s, k % SCATTER_DELAY);
+    s->pushed = 0;
+}
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Small tables: those whose gradient of all rows fits in a core's share of the last-level cache and
+ * whose rows are looked up a few times each. They need no index: their lookups are walked in order,
+ * slice by slice, and added to an accumulator of their row. What the dense baseline does, but with
+ * the accumulators of a table in one core's caches, and only touched rows are updated.
+ *
+ * Deterministic: which tables are small, and their slices, is decided by the shape of the batch
+ * alone, and the slices of a row are added in order. A table of one slice is updated as soon as
+ * that is summed. The price is that no more threads than slices take part.
+ */
+#ifndef EMBFUSE_CPU_SMALL_H
+#define EMBFUSE_CPU_SMALL_H
+
+#include "kernels/host/accumulate.h"
+
+enum {
+    SMALL_BYTES = 4 << 20, /* of accumulators of a table, at most */
+    SMALL_NEAR = 1 << 19,  /* that are in L2: beyond, accumulators are prefetched */
+    /* Floats of a row, beyond SMALL_NEAR at most. Measured, times as fast as grouping: 0.94 to 1.55
+     * at 128 and 200, 0.7 to 1.07 at 256, 0.85 at 512. */
+    SMALL_FAR_DIM = 200,
+    /* Lookups for each row, at least. Measured, times as fast as grouping: at 1, 1.07 to 1.17 where
+     * rows have 16 floats and 0.7 to 0.8 where they have 64; at 2, 1.06 to 2.1. */
+    SMALL_LOOKUPS = 2,
+    /* A table has as many slices as leave each of their accumulators MANY lookups, and more, down
+     * to FEW, while one of them has more of the batch than one of PARTS: then threads would wait
+     * for it, and a table where that is not enough is not small. Measured: at 2 lookups slices
+     * lose against grouping where rows have 64 floats. */
+    SMALL_SLICES = 64,
+    SMALL_SLICE = 8192, /* lookups of one of several, at least; nobody waits for two of these */
+    SMALL_MANY = 8,
+    SMALL_FEW = 4,
+    SMALL_PARTS = 3,
+};
+
+/* Lookups begin .. end-1, a slice of a feature's, with accumulators of their own. */
+struct small_unit {
+    int64_t begin, end;
+    int32_t table;
+    float *sum;       /* [rows][dim], */
+    uint8_t *touched; /* [rows]; NULL: the table's only unit, which uses those of its thread */
+};
+
+/* Of a table with several units. */
+struct small_sums {
+    int32_t units;    /* 0: the table has one, or is not small */
+    float *sum;       /* [units][rows][dim] */
+    uint8_t *touched; /* [units][rows] */
+};
+
+struct small {
+    int32_t units;
+    struct small_unit *unit;  /* [units] */
+    struct small_sums *table; /* [num_tables] */
+    int64_t floats, rows;     /* of the largest table of one unit, rounded up to whole lines */
+    float *own_sum;           /* [threads][floats] */
+    uint8_t *own_touched;     /* [threads][rows] */
+};
+
+/* Slices of each feature of table t: a power of two. */
+static inline int32_t small_slices(const struct batch *in, int32_t t) {
+    const struct table_shape *x = &in->tables[t];
+    int32_t slices = 1;
+    for (; slices < SMALL_SLICES; slices *= 2) {
+        const int64_t lookups = x->lookups / x->features / (2 * slices);
+        const bool large = lookups > in->lookups / (2 * SMALL_PARTS);
+        if (lookups < SMALL_SLICE || lookups < x->rows * (large ? SMALL_FEW : SMALL_MANY)) break;
+    }
+    return slices;
+}
+
+/* Whether table t is small. */
+static inline bool small_table(const struct batch *in, int32_t t) {
+    const struct table_shape *x = &in->tables[t];
+    const int64_t bytes = x->rows * x->dim * (int64_t)sizeof(float);
+    if (bytes > (x->dim > SMALL_FAR_DIM ? SMALL_NEAR : SMALL_BYTES)) return false;
+    if (x->lookups < x->rows * x->features * SMALL_LOOKUPS || x->lookups == 0) return false;
+    return x->lookups / x->features / small_slices(in, t) <=
+           max64(in->lookups / SMALL_PARTS, 2 * SMALL_SLICE);
+}
+
+/* Units of table t. */
+static inline int32_t small_units(const struct batch *in, int32_t t) {
+    return small_table(in, t) ? in->tables[t].features * small_slices(in, t) : 0;
+}
+
+static inline void small_lay_out(struct small *x, struct scratch *s, const struct batch *in,
+                                 int threads) {
+    *x = (struct small){.table = scratch_take(s, in->num_tables, sizeof *x->table)};
+    for (int32_t t = 0; t < in->num_tables; t++) {
+        const int64_t rows = in->tables[t].rows, floats = rows * in->tables[t].dim;
+        struct small_sums sums = {.units = small_units(in, t)};
+        x->units += sums.units;
+        if (sums.units == 1) {
+            sums.units = 0;
+            x->floats = max64(x->floats, (floats + LINE - 1) / LINE * LINE);
+            x->rows = max64(x->rows, (rows + LINE - 1) / LINE * LINE);
+        }
+        sums.sum = scratch_take(s, sums.units * floats, sizeof *sums.sum);
+        sums.touched = scratch_take(s, sums.units * rows, sizeof *sums.touched);
+        if (x->table) x->table[t] = sums;
+    }
+    x->unit = scratch_take(s, x->units, sizeof *x->unit);
+    x->own_sum = scratch_take(s, threads * x->floats, sizeof *x->own_sum);
+    x->own_touched = scratch_take(s, threads * x->rows, sizeof *x->own_touched);
+}
+
+/* Serial, O(units). */
+static inline void small_prepare(const struct small *x, const struct batch *in) {
+    struct small_unit *unit = x->unit;
+    for (int32_t t = 0; t < in->num_tables; t++) x->table[t].units = 0; /* counted again */
+    for (int32_t f = 0; f < in->num_features; f++) {
+        const int32_t t = in->features[f].table;
+        const int64_t begin = in->offsets[f * in->bags], rows = in->tables[t].rows;
+        const int64_t n = in->offsets[(f + 1) * in->bags] - begin;
+        const int32_t slices = small_table(in, t) ? small_slices(in, t) : 0;
+        const bool several = small_units(in, t) > 1;
+        struct small_sums *sums = &x->table[t];
+        for (int32_t k = 0; k < slices; k++) {
+            *unit = (struct small_unit){begin + part_begin(n, k, slices),
+                                        begin + part_begin(n, k + 1, slices), t, NULL, NULL};
+            if (several) {
+                unit->sum = sums->sum + sums->units * rows * in->tables[t].dim;
+                unit->touched = sums->touched + sums->units++ * rows;
+            }
+            unit++;
+        }
+    }
+}
+
+struct small_walk {
+    bool per_lookup;
+    uint8_t *touched;
+    struct adder adder;
+};
+
+ALWAYS_INLINE void small_visit(void *ctx, struct lookup l) {
+    struct small_walk *w = ctx;
+    w->touched[l.row] = 1;
+    adder_push(&w->adder, (uint32_t)l.row, gather_position(w->per_lookup, l), 1);
+}
+
+/* Sums unit k, and updates the rows of a table that has no other. */
+static inline void small_sum(const struct small *x, const struct gather *g, int32_t k,
+                             const struct rule_step *steps, const struct table *io, int thread) {
+    const struct batch *in = g->in;
+    const struct small_unit *u = &x->unit[k];
+    const int32_t t = u->table, dim = in->tables[t].dim;
+    const int64_t rows = in->tables[t].rows, bytes = rows * dim * (int64_t)sizeof(float);
+    float *sum = u->sum ? u->sum : x->own_sum + thread * x->floats;
+    uint8_t *touched = u->sum ? u->touched : x->own_touched + thread * x->rows;
+    struct addend wait[ADDENDS];
+    struct small_walk w = {.per_lookup = g->table[t].per_lookup,
+                           .touched = touched,
+                           .adder = {.gather = g,
+                                     .from = &g->table[t],
+                                     .sum = sum,
+                                     .stride = dim,
+                                     .far = bytes > SMALL_NEAR,
+                                     .dim = dim,
+                                     .wait = wait}};
+    memset(sum, 0, (size_t)bytes);
+    memset(touched, 0, (size_t)rows);
+    walk_stretch(in, stretch_at(in, u->begin, u->end), small_visit, &w);
+    adder_flush(&w.adder);
+    for (int64_t row = 0; row < rows && !u->sum; row++)
+        if (touched[row]) row_update(&steps[t], &io[t], dim, row, sum + row * dim);
+}
+
+/* Called by every thread of the team, after a barrier: adds up the units of each table that has
+ * several and updates its rows. */
+static inline void small_update(const struct small *x, const struct batch *in,
+                                const struct rule_step *steps, const struct table *io) {
+    for (int32_t t = 0; t < in->num_tables; t++) {
+        const struct small_sums sums = x->table[t];
+        const int32_t dim = in->tables[t].dim;
+        const int64_t rows = in->tables[t].rows;
+        if (sums.units == 0) continue;
+#pragma omp for schedule(static) nowait
+        for (int64_t row = 0; row < rows; row++) {
+            float *sum = sums.sum + row * dim;
+            bool touched = sums.touched[row];
+            for (int32_t k = 1; k < sums.units; k++) {
+                if (!sums.touched[k * rows + row]) continue;
+                row_add(sum, sum + k * rows * dim, 1, dim);
+                touched = true;
+            }
+            if (touched) row_update(&steps[t], &io[t], dim, row, sum);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The set of touched rows as a bitmap over all rows, and the compact slot of each: its rank in the
+ * bitmap. Gives a [touched][dim] accumulator without sort or hash, for rows/4 bytes
+ * And the step that stands on it: mark, rank, zero, add, update; the kernels that use it
+ * differ in how threads share the marking and the adding.
+ */
+#ifndef EMBFUSE_CPU_TOUCHED_H
+#define EMBFUSE_CPU_TOUCHED_H
+
+#include <omp.h>
+#include <string.h>
+
+#include "kernels/host/scatter.h"
+
+struct touched_word {
+    uint64_t bits; /* of 64 rows */
+    int64_t rank;  /* touched rows in the words before */
+};
+
+struct touched {
+    int64_t words;
+    struct touched_word *word; /* [words]; every table begins a new cache line */
+    int64_t *first_word;       /* [num_tables + 1] */
+    float **grad;              /* [num_tables] -> [touched rows][dim], one table after another */
+    float *pool;               /* what grad points into */
+    int64_t *part;             /* [threads + 1] */
+};
+
+/* Words of a table's bitmap: whole cache lines, so that tables never share one. */
+static inline int64_t words_of(int64_t rows) {
+    return (rows + 511) / 512 * 8;
+}
+
+static inline void touched_lay_out(struct touched *x, struct scratch *s, const struct batch *in,
+                                   int threads) {
+    x->words = 0;
+    for (int32_t t = 0; t < in->num_tables; t++) x->words += words_of(in->tables[t].rows);
+    x->word = scratch_take(s, x->words, sizeof *x->word);
+    x->first_word = scratch_take(s, in->num_tables + 1, sizeof *x->first_word);
+    x->grad = scratch_take(s, in->num_tables, sizeof *x->grad);
+    x->pool = scratch_take(s, touchable_floats(in), sizeof *x->pool);
+    x->part = scratch_take(s, threads + 1, sizeof *x->part);
+}
+
+/* Serial, O(tables). */
+static inline void touched_prepare(const struct touched *x, const struct batch *in) {
+    x->first_word[0] = 0;
+    for (int32_t t = 0; t < in->num_tables; t++)
+        x->first_word[t + 1] = x->first_word[t] + words_of(in->tables[t].rows);
+}
+
+/* Called by every thread of the team: clears its part of the bitmap. */
+static inline void touched_clear(const struct touched *x, int thread, int threads) {
+    int64_t lo = part_begin(x->words, thread, threads),
+            hi = part_begin(x->words, thread + 1, threads);
+    memset(x->word + lo, 0, (size_t)(hi - lo) * sizeof *x->word);
+}
+
+/* Called by every thread of the team, between barriers: ranks the bits, places the gradients. */
+static inline void touched_rank(const struct touched *x, const struct batch *in, int thread,
+                                int threads) {
+    int64_t lo = part_begin(x->words, thread, threads),
+            hi = part_begin(x->words, thread + 1, threads);
+    int64_t count = 0;
+    for (int64_t w = lo; w < hi; w++) count += __builtin_popcountll(x->word[w].bits);
+    x->part[thread + 1] = count;
+#pragma omp barrier
+#pragma omp single
+    {
+        x->part[0] = 0;
+        for (int k = 0; k < threads; k++) x->part[k + 1] += x->part[k];
+    }
+    count = x->part[thread];
+    for (int64_t w = lo; w < hi; w++) {
+        x->word[w].rank = count;
+        count += __builtin_popcountll(x->word[w].bits);
+    }
+#pragma omp barrier
+#pragma omp single
+    {
+        float *next = x->pool;
+        for (int32_t t = 0; t < in->num_tables; t++) {
+            int64_t first = x->word[x->first_word[t]].rank;
+            int64_t last =
+                t + 1 < in->num_tables ? x->word[x->first_word[t + 1]].rank : x->part[threads];
+            x->grad[t] = next;
+            next += (last - first) * in->tables[t].dim;
+        }
+    }
+}
+
+/* Floats of all touched rows' gradients, after touched_rank. */
+static inline int64_t touched_floats(const struct touched *x, const struct batch *in, int threads) {
+    int32_t last = in->num_tables - 1;
+    int64_t rows = x->part[threads] - x->word[x->first_word[last]].rank;
+    return x->grad[last] - x->pool + rows * in->tables[last].dim;
+}
+
+/* The accumulator of a touched row. */
+static inline float *touched_grad(const struct touched *x, int32_t table, int64_t row,
+                                  int32_t dim) {
+    const struct touched_word *first = &x->word[x->first_word[table]], *word = first + (row >> 6);
+    uint64_t below = word->bits & ((UINT64_C(1) << (row & 63)) - 1);
+    int64_t slot = word->rank + __builtin_popcountll(below) - first->rank;
+    return x->grad[table] + slot * dim;
+}
+
+/* Called by every thread of the team: zeroes its part of the accumulators. */
+static inline void touched_zero(const struct touched *x, const struct batch *in, int thread,
+                                int threads) {
+    int64_t floats = touched_floats(x, in, threads);
+    int64_t lo = part_begin(floats, thread, threads), hi = part_begin(floats, thread + 1, threads);
+    memset(x->pool + lo, 0, (size_t)(hi - lo) * sizeof(float));
+}
+
+/* Called by every thread of the team: the separate optimizer pass over the touched rows. The rows
+ * of a word are neighbours in the accumulator and not in the table, so the next word's are fetched
+ * while this one's are updated. */
+static inline void touched_update(const struct touched *x, const struct batch *in,
+                                  const struct rule_step *steps, const struct table *io) {
+    for (int32_t t = 0; t < in->num_tables; t++) {
+        const struct touched_word *word = x->word + x->first_word[t];
+        int64_t words = words_of(in->tables[t].rows);
+        int32_t dim = in->tables[t].dim;
+#pragma omp for schedule(dynamic, 64) nowait
+        for (int64_t w = 0; w < words; w++) {
+            if (!word[w].bits) continue;
+            const float *g = touched_grad(x, t, w * 64 + __builtin_ctzll(word[w].bits), dim);
+            for (uint64_t ahead = w + 1 < words ? word[w + 1].bits : 0; ahead; ahead &= ahead - 1)
+                row_prefetch(steps[t].rule.kind, &io[t], (w + 1) * 64 + __builtin_ctzll(ahead),
+                             dim);
+            for (uint64_t left = word[w].bits; left; left &= left - 1, g += dim)
+                row_update(&steps[t], &io[t], dim, w * 64 + __builtin_ctzll(left), g);
+        }
+    }
+}
+
+struct touched_plan {
+    struct gather gather;
+    struct touched touched;
+};
+
+static inline size_t touched_plan_lay_out(struct touched_plan *p, const struct batch *in,
+                                          int threads, void *base) {
+    struct scratch s = {base, 0};
+    gather_lay_out(&p->gather, &s, in, false);
+    touched_lay_out(&p->touched, &s, in, threads);
+    return s.used;
+}
+
+/* What a thread carries along its walk over the lookups. */
+struct touched_walk {
+    const struct touched_plan *plan;
+    const struct batch *in;
+    int thread, threads;
+    struct scatter scatter;
+};
+
+/* The bitmap word of a lookup's row. */
+static inline uint64_t *touched_word(const struct touched_walk *w, struct lookup l) {
+    const struct touched *x = &w->plan->touched;
+    return &x->word[x->first_word[w->in->features[l.feature].table] + (l.row >> 6)].bits;
+}
+
+/* Adds a lookup's gradient to its row's accumulator. */
+ALWAYS_INLINE void touched_add(struct touched_walk *w, struct lookup l) {
+    int32_t t = w->in->features[l.feature].table, dim = w->in->tables[t].dim;
+    float c;
+    const float *from = gather_at(&w->plan->gather, l.feature, l.q, l.i, &c);
+    scatter_push(&w->scatter, touched_grad(&w->plan->touched, t, l.row, dim), from, c, dim);
+}
+
+static inline void touched_plan_prepare(struct touched_plan *p, const struct batch *in,
+                                        const struct launch *how) {
+    touched_plan_lay_out(p, in, how->threads, how->scratch);
+    gather_prepare(&p->gather);
+    touched_prepare(&p->touched, in);
+}
+
+/* One step, called by every thread of the team. mark and add get every lookup of the thread's
+ * share: all of them where owners pick their own (split false), an equal part where threads add
+ * atomically (split true). Not around the parallel region but in it: the region is a function of
+ * its own, in which mark and add would no longer be known. */
+ALWAYS_INLINE void touched_step(const struct touched_plan *plan, const struct batch *in,
+                                const struct rule_step *steps, const struct table *io,
+                                const struct launch *how, const bool split,
+                                void (*mark)(void *, struct lookup),
+                                void (*add)(void *, struct lookup)) {
+    int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    struct touched_walk w = {plan, in, thread, threads, {.atomic = split}};
+    int64_t lo = split ? part_begin(in->lookups, thread, threads) : 0;
+    int64_t hi = split ? part_begin(in->lookups, thread + 1, threads) : in->lookups;
+    gather_fill(&plan->gather, thread, threads);
+    touched_clear(&plan->touched, thread, threads);
+#pragma omp barrier
+    walk(in, lo, hi, mark, &w);
+#pragma omp barrier
+    touched_rank(&plan->touched, in, thread, threads);
+#pragma omp master
+    stage_done(how, STAGE_INDEX);
+
+    touched_zero(&plan->touched, in, thread, threads);
+#pragma omp barrier
+#pragma omp master
+    stage_done(how, STAGE_ZERO);
+
+    walk(in, lo, hi, add, &w);
+    scatter_drain(&w.scatter);
+#pragma omp barrier
+#pragma omp master
+    stage_done(how, STAGE_REDUCE);
+
+    touched_update(&plan->touched, in, steps, io);
+#pragma omp barrier
+#pragma omp master
+    stage_done(how, STAGE_UPDATE);
+}
+
+#endif

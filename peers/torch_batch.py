@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""What the peers read: batches as `embfuse gen` wrote them, as tensors, and tables to work on; and how
+far their results may be from the suite's.
+"""
+import json
+import re
+import struct
+import subprocess
+
+from results import ResultError
+
+MEASURED_STEP = 10  # as harness/measure/measure.h
+SINGLE = lambda x: struct.unpack("f", struct.pack("f", x))[0]  # as the suite's rules hold them
+# Of every rule of the suite: presets of its hyper-parameters, states per element and per row.
+HYPER, STATES, ROW_STATES = {}, {}, {}
+
+
+def learn_rules(embfuse):
+    """Fills them from the program, so that a new rule is known as soon as it is built."""
+    try:
+        done = subprocess.run([embfuse, "list", "--json"], capture_output=True, text=True, check=True)
+        rules = json.loads(done.stdout)["rules"]
+    except (OSError, subprocess.CalledProcessError, ValueError) as e:
+        raise ResultError(f"{embfuse} list --json: {e}; 'make' builds it") from None
+    for r in rules:
+        STATES[r["name"]], ROW_STATES[r["name"]] = r["elem_states"], r["row_states"]
+        HYPER[r["name"]] = {p["name"]: SINGLE(p["preset"]) for p in r["params"]}
+
+
+def libraries():
+    try:
+        import numpy
+        import torch
+    except ImportError as e:
+        raise ResultError(f"no PyTorch: {e}; the peer needs torch and numpy") from None
+    return torch, numpy
+
+
+class Part:
+    """One feature of a batch: the arguments of embedding_bag, or of embedding, as tensors."""
+
+    def __init__(self, table, pooling, padding, ids, offsets, weights, upstream, to):
+        np = libraries()[1]
+        if pooling == "mean" and weights is not None:  # torch knows weights of sums only
+            lengths = np.diff(offsets)
+            lookups = np.add.reduceat(np.append(ids != padding, 0), offsets[:-1])
+            weights = weights / np.repeat(np.where(lengths > 0, lookups, 1), lengths)
+            weights, pooling = weights.astype(np.float32), "sum"
+        self.table, self.pooling = table, pooling
+        self.padding = padding if padding >= 0 else None
+        self.ids, self.offsets = to(ids.astype(np.int64)), to(offsets[:-1])
+        self.weights = None if weights is None else to(weights)
+        self.upstream = to(upstream)
+
+
+class Batch:
+    """One batch as gen wrote it: PREFIX.batch and its arrays, on the device."""
+
+    def __init__(self, prefix, torch, np, device):
+        with open(prefix + ".batch", encoding="utf-8") as file:
+            text = file.read()
+        read = lambda name: np.load(f"{prefix}.{name}.npy")
+        find = lambda pattern: re.search(pattern, text, re.M)
+        self.prefix, self.workload = prefix, find(r"^# (\S+): ").group(1)
+        self.fingerprint = find(r"^# fingerprint (\w+)").group(1)
+        self.bags = int(find(r"^bags (\d+)").group(1))
+        shapes = re.findall(r"^table rows (\d+) dim (\d+)", text, re.M)
+        self.num_rows, self.dims = [int(r) for r, _ in shapes], [int(d) for _, d in shapes]
+        self.features = [(int(t), p or "sum", int(pad) if pad else -1) for t, p, pad in re.findall(
+            r"^feature table (\d+)(?: pooling (\w+))?(?: padding (-?\d+))?", text, re.M)]
+        self.ids, self.offsets = read("ids"), read("offsets")
+        self.weighted = find(r"^weighted 1") is not None
+        self.upstream = read("grad")
+        self.lookup_weights = read("lookup_weights") if self.weighted else None
+        self.split(np, self.upstream, self.lookup_weights,
+                   lambda a: torch.from_numpy(np.ascontiguousarray(a)).to(device))
+        self.count(np)
+
+    def span(self, f):
+        return slice(int(self.offsets[f * self.bags]), int(self.offsets[(f + 1) * self.bags]))
+
+    def split(self, np, grad, weights, to):
+        """Into features; a pooled one has columns of the gradient, a sequence has rows."""
+        self.parts, self.grad_floats, column, flat = [], 0, 0, 0
+        if self.features[0][1] != "none":
+            grad = grad.reshape(self.bags, -1)
+        for f, (table, pooling, padding) in enumerate(self.features):
+            span, dim = self.span(f), self.dims[table]
+            offsets = self.offsets[f * self.bags:(f + 1) * self.bags + 1] - span.start
+            ids = self.ids[span]
+            if pooling == "none":
+                upstream = grad.reshape(-1)[flat:flat + len(ids) * dim].reshape(len(ids), dim)
+                flat += len(ids) * dim
+                self.grad_floats += len(ids) * dim
+            else:
+                upstream = grad[:, column:column + dim]
+                column += dim
+                self.grad_floats += int((np.diff(offsets) > 0).sum()) * dim
+            self.parts.append(Part(table, pooling, padding, ids, offsets,
+                                   weights[span] if self.weighted else None, upstream, to))
+
+    def count(self, np):
+        """rows: [2][distinct] tables and rows that are looked up; hits: how often."""
+        keep, start = np.ones(len(self.ids), bool), np.zeros(len(self.ids), np.int64)
+        first = np.concatenate(([0], np.cumsum(self.num_rows)))
+        for f, (table, _, padding) in enumerate(self.features):
+            start[self.span(f)] = first[table]
+            keep[self.span(f)] = self.ids[self.span(f)] != padding
+        flat, self.hits = np.unique((self.ids + start)[keep], return_counts=True)
+        tables = np.searchsorted(first, flat, side="right") - 1
+        self.rows = np.stack([tables, flat - first[tables]])
+        self.lookups = int(keep.sum())
+
+    def compulsory_bytes(self, rule):
+        """As harness/measure/traffic.h has it."""
+        touched = sum(self.dims[t] * (1 + STATES[rule]) + ROW_STATES[rule]
+                      for t in self.rows[0].tolist())
+        weights = 4 * len(self.ids) if self.weighted else 0
+        return self.ids.nbytes + self.offsets.nbytes + weights + 4 * self.grad_floats + 8 * touched
+
+
+def tables_for(torch, np, batch, rule, device):
+    """Weights as gen wrote them and states of our own, on the device."""
+    name = lambda t: "weight.npy" if len(batch.dims) == 1 else f"weight.{t}.npy"
+    rng = np.random.default_rng(42)
+    weights = [np.load(f"{batch.prefix}.{name(t)}") for t in range(len(batch.dims))]
+    states = [[rng.random(w.shape, np.float32) / 16 for w in weights] for _ in range(STATES[rule])]
+    there = lambda tables: [torch.from_numpy(x).to(device) for x in tables]
+    return there(weights), [there(s) for s in states]
+
+
+def agrees(got, want, before, hits, between=0):
+    """Within what the roundings of one sum and one update, or of a step per lookup, can make.
+    between: how far from `before` a value may have been on its way."""
+    np = libraries()[1]
+    bound = (hits[:, None] + 8) * 2.0**-24 * (
+        np.abs(before) + 4 * np.abs(want - before) + between + 2.0**-20)
+    return bool((np.abs(got.astype(np.float64) - want) <= bound).all())

@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Compilers as an axis: the CPU kernels, built by each compiler at the same flags, side by side.
+
+All builds first run the same small batches, and the bytes of their results are compared. Then they
+take turns: in every round each build takes one sample of every case, in an order that alternates. The
+result is one of the usual schema, with kernels named KERNEL@COMPILER; the table holds every compiler
+against the first, in the words of compare.py.
+
+Exit status: 0 fine, 1 usage or environment, 2 a wrong result, or different bits in exact mode.
+"""
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections import namedtuple
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
+from compare import verdict
+from merge import add_disturbances
+from ranks import LEVEL
+from results import (DENSE_NOTE, WRONG, Arguments, ResultError, fields, load, spread, words,
+                     write_whole)
+from style import number
+
+STANDARD, SMOKE = "datasets/standard.spec", "datasets/smoke.spec"
+WORKLOADS = ("zipf/alpha:0", "zipf/alpha:1.05", "zipf/alpha:1.2", "cached")  # of the standard ones
+SAME_BITS = ("ragged/alpha:1", "sequence", "mixed", "histogram/ids:histogram-2022")  # of the smoke ones
+CHOICE = ("spec", "trace", "alpha", "dims", "rows", "batch", "pooling")  # workloads of one's own
+OPTIONS = (*CHOICE, "filter", "rule", "seed", "threads", "reps", "ring", "modes", "place")  # of bench
+MIN_EFFECT = 0.05  # as compare.py
+Build = namedtuple("Build", "name bench embfuse")
+
+
+def say(what, begin=time.monotonic()):
+    print(f"[{time.monotonic() - begin:.0f} s] {what}", file=sys.stderr, flush=True)
+
+
+def call(command):
+    """A program that has ended. Status 1 and signals become an error with its own line."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 2):
+        own = [x for x in done.stderr.splitlines() if x.strip() and not x.startswith("[")]
+        why = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
+        raise ResultError(own[-1] if own else f"{command[0]} ended with {why}")
+    return done
+
+
+def build(args):
+    names = [os.path.basename(c) for c in args.compilers]
+    if len(set(names)) < len(names) or len(names) < 2:
+        raise ResultError(f"COMPILERS='{' '.join(args.compilers)}': name two or more, each once")
+    for c in args.compilers:
+        if not shutil.which(c):
+            raise ResultError(f"COMPILERS: there is no '{c}' here")
+    builds = []
+    for c, name in zip(args.compilers, names):
+        to = os.path.join(args.builds, name)
+        builds.append(Build(name, *(os.path.join(to, p) for p in ("bench", "embfuse"))))
+        say(f"building with {name}")
+        # The CPU kernels only: no CUDA. make's own jobs are handed on.
+        if subprocess.run([*args.make.split(), "--no-print-directory", f"CC={c}", "NVCC=", f"B={to}",
+                           *builds[-1][1:]], close_fds=False, stdout=sys.stderr, check=False).returncode:
+            raise ResultError(f"{name} could not build it")
+    return builds
+
+
+def listed(build_):
+    """The kernels and rules that a build has."""
+    known = json.loads(call([build_.embfuse, "list", "--json"]).stdout)
+    return [k for k in known["kernels"] if k["place"] == "host"], [r["name"] for r in known["rules"]]
+
+
+# --- the same bits
+def of_rule(text, rule):
+    """A spec whose workloads all have this rule."""
+    return re.sub(r"(?m)^(workload .*)$", rf"\1\n    rule {rule}",
+                  re.sub(r"(?m)^\s+rule\s.*\n?", "", text))
+
+
+def step(build_, kernel, batch, folder):
+    """(exact, {file: bytes}) of a step; a wrong result has its reason for files."""
+    for old in glob.glob(os.path.join(glob.escape(folder), "new.*")):
+        os.unlink(old)
+    done = call([build_.embfuse, "step", "--kernel", kernel, "--batch", batch, "--steps", "2",
+                 "--out", os.path.join(folder, "new")])
+    if done.returncode:
+        return True, {f"wrong result: {done.stderr.strip()}": b""}
+    out = {}
+    for path in glob.glob(os.path.join(glob.escape(folder), "new.*.npy")):
+        with open(path, "rb") as file:
+            out[os.path.basename(path)[len("new."):]] = file.read()
+    return "checked: exact" in done.stdout, out
+
+
+def bits(builds, folder):
+    """Lines: which kernels give other bits, or that none does."""
+    kernels, rules = listed(builds[0])
+    with open(SMOKE, encoding="utf-8") as file:
+        smoke = file.read()
+    spec, batch, count, differ = os.path.join(folder, "a.spec"), os.path.join(folder, "b"), 0, {}
+    for rule in rules:
+        with open(spec, "w", encoding="utf-8") as file:
+            file.write(of_rule(smoke, rule))
+        for workload in SAME_BITS:
+            call([builds[0].embfuse, "gen", spec, "--workload", workload, "--initial-tables",
+                  "--out", batch])
+            for k in (k["name"] for k in kernels if rule in k["rules"]):
+                own = [step(b, k, batch, folder) for b in builds]
+                if not all(exact for exact, _ in own):
+                    continue
+                count += 1
+                for b, (_, files) in zip(builds[1:], own[1:]):
+                    other = sorted(f for f in own[0][1].keys() | files.keys()
+                                   if own[0][1].get(f) != files.get(f))
+                    if other:
+                        differ.setdefault((k, b.name), []).append(f"{rule} {workload} {other[0]}")
+            for old in glob.glob(glob.escape(batch) + ".*"):
+                os.unlink(old)
+    return [f"OTHER BITS: {k}, {name} and {builds[0].name}: {len(found)} results, such as {found[0]}"
+            for (k, name), found in differ.items()] or [f"same bits: {count} results"]
+
+
+# --- measure
+def preset(filter_, rules, build_, modes):
+    """The default workloads, as far as they match the filter. Without one, those kernels are left out on
+    large tables that take as long as all others together: with a dense gradient, or atomics."""
+    kernels, known = listed(build_)
+    rules = known if "all" in rules else rules
+    quick = lambda w, k: filter_ or w == WORKLOADS[-1] or k["traits"] == ["deterministic"]
+    names = [f"{w}/{r}/{k['name']}/{m}" for w in WORKLOADS for r in rules for k in kernels for m in modes
+             if quick(w, k)]
+    try:
+        names = [n for n in names if re.search(filter_, n)]
+    except re.error as e:
+        raise ResultError(f"FILTER='{filter_}': {e}") from None
+    if not names:
+        raise ResultError(f"FILTER='{filter_}' matches none of WORKLOAD/RULE/KERNEL/MODE, such as "
+                          f"cached/{rules[0]}/cpu_fused/cold; SPEC={STANDARD} has other workloads")
+    return "^(" + "|".join(n.replace(".", r"\.") for n in names) + ")$"
+
+
+def options_of(args, build_):
+    """Those of bench, with what is measured when nothing is said."""
+    given = {o: getattr(args, o) for o in OPTIONS if getattr(args, o)}
+    if given.setdefault("place", "host") != "host":
+        raise ResultError("PLACE: only kernels of the host are built by these compilers")
+    given = {"modes": "cold", "ring": "1"} | given | {"reps": "1"}
+    if not any(o in given for o in CHOICE):
+        given.setdefault("rule", "rowwise_adagrad")
+        given |= {"spec": STANDARD, "filter": preset(args.filter, re.split("[ ,]+", given["rule"]),
+                                                     build_, re.split("[ ,]+", given["modes"]))}
+    return [f"--{o}={v}" for o, v in given.items()]
+
+
+class Record:
+    """The result of all builds."""
+
+    def __init__(self, builds, args, lines):
+        self.builds, self.args, self.wrong = [b.name for b in builds], args, False
+        self.rows, self.contexts, self.not_run = [], {}, {}
+        self.more = {f"emb_bits_{i}": line for i, line in enumerate(lines)}
+
+    def add(self, name, round_, data):
+        own = self.contexts.setdefault(name, data["context"])
+        if own is not data["context"]:
+            add_disturbances(own, data["context"])
+        for key, value in data["context"].items():
+            if key.startswith("emb_not_run_"):
+                workload, kernel, reason = fields(value, 3)
+                self.not_run.setdefault((workload, f"{kernel}@{name}"), reason)
+                self.wrong |= reason.startswith(WRONG)
+            own.setdefault(key, value)
+        for row in data["benchmarks"]:
+            kernel = words(row).get("kernel", "")
+            row["name"] = row["name"].replace(f"/{kernel}/", f"/{kernel}@{name}/")
+            row["label"] = row["label"].replace(f" kernel={kernel} ", f" kernel={kernel}@{name} ")
+            self.rows.append(row | {"repetitions": self.args.count, "repetition_index": round_})
+
+    def context(self):
+        first = self.contexts[self.builds[0]]
+        out = {k: v for k, v in first.items()
+               if not re.match(r"emb_not_run_|emb_kernel_(?!os$)", k)} | self.more
+        for name in self.contexts.keys() - {self.builds[0]}:
+            add_disturbances(out, self.contexts[name])
+        flags = {re.sub(r"-I\S+", "", c.get("emb_flags", "")) for c in self.contexts.values()}
+        out |= {"emb_compiler": "; ".join(str(c.get("emb_compiler")) for c in self.contexts.values()),
+                "emb_same_flags": "yes" if len(flags) == 1 else "no",
+                "emb_var_COMPILERS": " ".join(self.builds), "emb_var_OUT": self.args.out,
+                "emb_var_REPS": str(self.args.count)}
+        used = {words(r).get("kernel") for r in self.rows} | {k for _, k in self.not_run}
+        for key in (k for k in first if k.startswith("emb_kernel_") and k != "emb_kernel_os"):
+            for name in self.builds:
+                parts = fields(first[key], 5)
+                parts[3] = f"{parts[3]}@{name}"
+                if f"{key[len('emb_kernel_'):]}@{name}" in used:
+                    out[f"{key}@{name}"] = " | ".join(parts)
+        return out | {f"emb_not_run_{i}": f"{w} | {k} | {why}"
+                      for i, ((w, k), why) in enumerate(self.not_run.items())}
+
+    def write(self):
+        bad = {key for key, why in self.not_run.items() if why.startswith(WRONG)}
+        rows = [r for r in self.rows if (words(r).get("workload"), words(r).get("kernel")) not in bad]
+        path = os.path.join(self.args.out, "bench.json")
+        write_whole(path, json.dumps({"context": self.context(), "benchmarks": rows}, indent=1))
+        return path
+
+
+def measure(builds, args, lines, folder):
+    record, options = Record(builds, args, lines), options_of(args, builds[0])
+    for r in range(args.count):
+        for b in builds[::-1] if r % 2 else builds:
+            say(f"round {r + 1} of {args.count}: {b.name}")
+            call([b.bench, *options, f"--out={folder}"])
+            path = os.path.join(folder, "bench.json")
+            with open(path, encoding="utf-8") as file:
+                record.add(b.name, r, json.load(file))
+            os.unlink(path)
+        path = record.write()  # so that a run that is cut short leaves what it has
+    say(f"wrote {path}")
+    return path, record.wrong
+
+
+# --- the table
+def judged(base, other):
+    """(text, ratio of the medians or None): '=' is the same, '?' cannot be told."""
+    if base is None or other is None or base.failed or other.failed:
+        return "-", None
+    if base.fingerprints != other.fingerprints or base.operation != other.operation:
+        raise ResultError(f"{base.workload}, {other.kernel.name}: different work is not compared")
+    word, ratio, _ = verdict(base.times, other.times, MIN_EFFECT, LEVEL)
+    return {"SAME": "=", "UNSURE": f"{ratio:.2f} ?"}.get(word, f"{ratio:.2f}"), ratio
+
+
+def cells(series):
+    if series is None or series.failed:
+        return ("FAILED" if series else "-", "-")
+    q = series.quartiles("ns_per_lookup")
+    return number(q[1]) + series.mark(), f"{100 * spread(q):.1f}" if spread(q) is not None else "-"
+
+
+def lines_of(group, names, ratios):
+    """The lines of a group; the ratios go to those of (kernel, compiler)."""
+    by = {s.kernel.name: s for s in group.series}
+    in_order = sorted(group.series, key=lambda s: s.kernel.index)
+    for kernel in dict.fromkeys(s.kernel.name.rpartition("@")[0] for s in in_order):
+        own = [by.get(f"{kernel}@{n}") for n in names]
+        row = [group.workload, kernel, *cells(own[0])]
+        for name, series in zip(names[1:], own[1:]):
+            text, ratio = judged(own[0], series)
+            row += [*cells(series), text]
+            if ratio:
+                ratios.setdefault(name, {}).setdefault(kernel, []).append(ratio)
+        yield row
+
+
+def table(result):
+    names = str(result.context.get("emb_var_COMPILERS", "")).split()
+    if len(names) < 2:
+        raise ResultError(f"{result.path}: not a result of several compilers")
+    bar = lambda row: "| " + " | ".join(row) + " |"
+    heads = ["workload", "kernel", names[0], "±%"]
+    for n in names[1:]:
+        heads += [n, "±%", f"{n}/{names[0]}"]
+    out = result.cautions("**")
+    groups = [g for m in sorted({s.mode for s in result.series}) for g in result.groups(m)]
+    for title in dict.fromkeys((g.rule, g.mode) for g in groups):
+        ratios = {}
+        out += [f"**{title[0]} · {title[1]}**, ns per lookup", "", bar(heads),
+                bar(["---", "---"] + ["---:"] * (len(heads) - 2))]
+        for g in groups:
+            if (g.rule, g.mode) == title:
+                out += map(bar, lines_of(g, names, ratios))
+        out.append("")
+        mean = statistics.geometric_mean
+        out += [f"- {n}/{names[0]}, geometric mean of the workloads: "
+                + ", ".join(f"{k} {mean(v):.2f}" for k, v in by.items())
+                + f"; all {mean([r for v in by.values() for r in v]):.2f}" for n, by in ratios.items()]
+        out.append("")
+    out += ["- median, ±half the quartile range, of the samples of a run in which the compilers take "
+            "turns. Ratio above 1: slower. =: the same within 5 %; ?: cannot be told from noise (less "
+            "than 5 samples never show a difference); otherwise compare.py's verdict at p < 0.01.",
+            f"- {result.machine()}; {result.context.get('emb_compiler')}; each with the OpenMP runtime "
+            "that it links."]
+    if result.context.get("emb_same_flags") == "no":
+        out.append("- NOT at the same flags")
+    out += [f"- FAILED {k} on {w}: {why}" for k, w, why in result.failures()]
+    out += [f"- not run: {k} on {w}: {why}" for w, k, why in result.not_run if not why.startswith(WRONG)]
+    if any(s.mark() for s in result.series):
+        out.append(f"- {DENSE_NOTE}")
+    return out + [f"- {v}" for k, v in result.context.items() if k.startswith("emb_bits_")]
+
+
+def main():
+    parser = Arguments(prog="compilers.py", description=__doc__.split("\n\n", maxsplit=1)[0],
+                       allow_abbrev=False)
+    parser.add_argument("compilers", nargs="*", metavar="COMPILER")
+    parser.add_argument("--table", metavar="RESULT.json", help="only the table of a saved result")
+    parser.add_argument("--make", default="make")
+    parser.add_argument("--builds", default="build/compilers", help="folder of the builds")
+    parser.add_argument("--out", default="build/results/compilers", help="folder for bench.json")
+    for o in OPTIONS:
+        parser.add_argument(f"--{o}", default="", help="as of bench")
+    args = parser.parse_args()
+    if args.table:
+        print("\n".join(table(load(args.table))))
+        return 0
+    reps = args.reps or "5"
+    if not re.fullmatch(r"\d{1,4}", reps) or not 1 <= int(reps) <= 1000:
+        raise ResultError(f"REPS: '{reps}' is not a number from 1 to 1000")
+    args.count = int(reps)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    folder = os.path.join(args.out, "work")
+    os.makedirs(folder, exist_ok=True)
+    try:
+        builds = build(args)
+        options_of(args, builds[0])  # an error in them comes before the work
+        say("comparing bits")
+        lines = bits(builds, folder)
+        path, wrong = measure(builds, args, lines, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print("\n".join(table(load(path))))
+    return 2 if wrong or not lines[0].startswith("same bits") else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (ResultError, OSError) as e:
+        sys.exit(f"compilers.py: {e}")
+    except KeyboardInterrupt:
+        sys.exit("compilers.py: interrupted; bench.json has the rounds that were finished, if any")

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The technique ladder of a kernel: what each of its techniques is worth, by leaving it out.
+
+The techniques are the kernels of the folder ladder/, each the whole kernel but for one; below them stands a
+kernel that has none. Of the result it makes OUTDIR/ladder.md and a figure, and prints the table.
+"""
+import os
+import sys
+from dataclasses import replace
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
+from export import dot_figure, series_of
+from parts import bar, left_out, publish, report_arguments
+from ranks import LEVEL, mann_whitney
+from results import LADDER, OVER_NOTE, Arguments, ResultError, load
+from style import COLOURS, MARKERS, number
+
+
+# --- what came out
+def rungs_of(result, below):
+    """{kernel: itself, numbered as it is drawn}: `below` comes last, in its own colour."""
+    techniques = [k for k in result.kernels.values() if k.family == LADDER]
+    if not techniques:
+        raise ResultError(f"{result.path}: no kernel of the folder {LADDER}; 'make ladder' measures them")
+    last = replace(below, index=below.index + len(result.kernels) * len(COLOURS) * len(MARKERS))
+    return {k: k for k in techniques} | {below: last}
+
+
+def read(result, args):
+    """(whole kernel, rungs, [(group of the rungs, series of the whole kernel or None)])"""
+    groups = result.groups("cold")
+    measured = {s.kernel.name: s.kernel for g in groups for s in g.measured()}
+    for name in (args.kernel, args.below):
+        if name not in measured:
+            raise ResultError(f"{result.path}: no samples of {name}")
+    whole, rungs = measured[args.kernel], rungs_of(result, measured[args.below])
+    own = lambda g: [replace(s, kernel=rungs[s.kernel]) for s in g.measured() if s.kernel in rungs]
+    found = [(replace(g, series=own(g)), series_of(g, whole)) for g in groups]
+    if not any(s and g.series for g, s in found):
+        raise ResultError(f"{result.path}: {whole.name} and the others were measured on no workload together")
+    return whole, list(rungs.values()), found
+
+
+def what(kernel):
+    """How it stands in the table and in the figure."""
+    return kernel.label if kernel.family == LADDER else f"{kernel.name}: neither fused nor in two levels"
+
+
+def ratio(series, own):
+    return series.median("ns_per_lookup") / own.median("ns_per_lookup")
+
+
+def cell(series, own):
+    """'1.25x', with a question mark where it may as well be 1."""
+    if not series or not own:
+        return "-"
+    unsure = mann_whitney(own.values("ns_per_lookup"), series.values("ns_per_lookup")) >= LEVEL
+    return f"{ratio(series, own):.2f}x" + " ?" * unsure
+
+
+def table(whole, rungs, found):
+    yield bar(("", *(g.workload for g, _ in found)))
+    yield bar(["---"] + ["---:"] * len(found))
+    times = (number(own.median("ns_per_lookup")) + own.over() if own else "-" for _, own in found)
+    yield bar((f"{whole.name}, ns per lookup", *times))
+    for k in rungs:
+        yield bar((what(k), *(cell(series_of(g, k), own) for g, own in found)))
+
+
+def legend(result, whole, found):
+    return [f"- x: median time without the technique / median time of {whole.name}, which has all; below 1x "
+            f"it costs time. {found[0][0].rule}, cold caches; {result.machine()}.",
+            "- One technique is left out at a time: where two serve the same end, each hides the other's "
+            "worth.",
+            f"- ?: cannot be told from 1x (Mann-Whitney at p < {LEVEL:g}; less than 5 samples never can).",
+            *([f"- {OVER_NOTE}"] if any(own and own.over() for _, own in found) else [])]
+
+
+def without_time(result, whole, rungs, found):
+    """Kernels without a time that nothing else is said of."""
+    said = {(k, w) for k, w, _ in result.failures()} | {(k, w) for w, k, _ in result.not_run}
+    for g, own in found:
+        there = {s.kernel.name for s in (own, *g.series) if s}
+        for k in (whole, *rungs):
+            if k.name not in there and (k.name, g.workload) not in said:
+                yield f"- no time: {k.name} on {g.workload}"
+
+
+# --- the picture
+def figure(result, whole, found, stem):
+    """A bar from 1 to the ratio for every rung, with the quartiles of the time without the technique."""
+    time = {g.workload: own.median("ns_per_lookup") for g, own in found if own}
+    groups = [g for g, own in found if own and g.series]
+    ratios = lambda s: [v / time[s.workload] for v in s.quartiles("ns_per_lookup")]
+    drawn = dot_figure(result, groups, stem, "ladder", f"what each technique of {whole.name} is worth",
+                       ratios, lambda g, p: (), what)
+    every = [v for g in groups for s in g.series for v in ratios(s)]
+    drawn.variables |= {"low": min(0.97 * min(every), 0.9), "high": max(1.04 * max(every), 1.25)}
+    return drawn
+
+
+def main():
+    parser = Arguments(prog="ladder.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    report_arguments(parser)
+    parser.add_argument("--below", required=True, metavar="NAME", help="a kernel that has none of them")
+    args = parser.parse_args()
+    result = load(args.result)
+    whole, rungs, found = read(result, args)
+    text = "\n".join([*result.cautions("**"), *table(whole, rungs, found), "",
+                      *legend(result, whole, found), *left_out(result),
+                      *without_time(result, whole, rungs, found)])
+    publish(args, f"What each technique of {whole.name} is worth", text, text,
+            lambda stem: figure(result, whole, found, stem))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ResultError, OSError) as e:
+        sys.exit(f"ladder.py: {e}")

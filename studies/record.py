@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Records a machine: measures what FOLDER lacks, step by step, and writes a result under its final name
+only when it is whole.
+
+A step is left out when its results are there, of this machine (CPU, caches, number of CPUs, compiler, huge
+pages) and of the same measured code (the text of kernels, harness, workloads, Makefile, and of what else it
+runs: a commit that changes a page alone is no other code). `make record` again goes on after an interruption,
+within sweep and scaling too. A step that cannot run is named, and the others go on. Before a step the machine
+is waited for; after it, one whose samples were disturbed too often is measured once more, and the less
+disturbed result stays.
+
+Exit status: 0 all chosen steps are there, 1 usage, another machine's folder, or interrupted, 2 a kernel gave
+a wrong result (the results stand), 3 some chosen steps are missing.
+"""
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from dataclasses import dataclass
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
+import quiet
+from merge import read
+from parts import write
+from record_step import Skipped, run, traces
+from recorded import NOISY, RESULTS, STEPS, code, cpu_name, disturbed, machine, make_command, share
+from results import Arguments, ResultError, load
+
+
+def say(text):
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def minutes(seconds):
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+@dataclass
+class Recorder:
+    args: object
+    machine: str
+    begin: float
+    waited: float = 0.0
+
+    def path(self, name):
+        return os.path.join(self.args.folder, name + ".json")
+
+    def variables(self, step):
+        """Those of make, without OUT. A step that needs traces is skipped where there are none."""
+        known = {"kernel": self.args.kernel, "below": self.args.below}
+        if any("{traces}" in v for _, v in step.variables):
+            known["traces"] = traces(self.args.traces, self.args.work)
+        given = dict(s.split("=", 1) for s in self.args.set)
+        return {k: v.format_map(known) for k, v in step.variables} | given
+
+    def state(self, step):
+        """'missing', 'whole', or of what code it is."""
+        if not all(os.path.exists(self.path(n)) for n in step.results):
+            return "missing"
+        contexts = [load(self.path(n)).context for n in step.results]
+        if all(c.get("emb_record_code") == code(step) and c.get("emb_record_machine") == self.machine
+               for c in contexts):
+            return "whole"
+        return f"of commit {str(contexts[0].get('emb_commit', '?'))[:12]}"
+
+    def wait(self):
+        """Waits for a quiet machine, and says what for in the result."""
+        left = max(0.0, min(self.args.wait, 6 * self.args.wait - self.waited))
+        waited, others = quiet.wait(left, say)
+        self.waited += waited
+        if others > quiet.QUIET:
+            say(f"not quiet: other work keeps {others:.1f} CPUs busy; measuring all the same")
+        return f"{waited:.0f} s, then other work kept {others:.2f} of {os.cpu_count()} CPUs busy"
+
+    def measure(self, step, attempt):
+        """Runs make. {name: path of a result}, with the seconds it took; ResultError if it is not whole."""
+        variables, waited = self.variables(step), self.wait()
+        out = os.path.join(self.args.work, step.name, str(attempt))
+        os.makedirs(out, exist_ok=True)
+        paths = {n: os.path.join(out, p) for n, p in step.results.items()}
+        for path in paths.values():  # of a run that was interrupted
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        log, begin = os.path.join(out, "log"), time.monotonic()
+        words = [f"{k}={v}" for k, v in variables.items()]
+        status, reason = run([*self.args.make.split(), "--no-print-directory", step.target, f"OUT={out}",
+                              *words], log)
+        seconds = time.monotonic() - begin
+        left = [load(p) for p in paths.values() if os.path.exists(p)]
+        if any("emb_cut_short" in r.context for r in left):
+            raise ResultError(f"cut short (log: {log})")
+        if status not in (0, 2) or len(left) < len(paths):  # 2: a wrong result stands in the file
+            raise ResultError(f"{reason or f'make {step.target} ended with status {status}'} (log: {log})")
+        command = make_command(step, variables).replace(os.path.join(self.args.work, "traces"), "TRACES")
+        facts = {"emb_record_code": code(step), "emb_record_machine": self.machine,
+                 "emb_record_command": command, "emb_record_seconds": f"{seconds:.0f}",
+                 "emb_record_waited": waited}
+        return paths, facts
+
+    def keep(self, step, paths, facts):
+        """Under the final names. A result of the same code and machine stays if it was less disturbed."""
+        mean = lambda results: sum(map(share, results)) / len(results)
+        new = mean([load(p) for p in paths.values()])
+        if self.state(step) == "whole":
+            old = mean([load(self.path(n)) for n in step.results])
+            attempts = f"the less disturbed of two: {100 * min(old, new):.0f} and {100 * max(old, new):.0f} %"
+            facts["emb_record_attempts"] = attempts
+            say(f"{step.name}: kept {attempts}")
+            if old <= new:
+                paths = {n: self.path(n) for n in step.results}
+                facts = {"emb_record_attempts": attempts}
+        for name, path in paths.items():
+            data = read(path)
+            data["context"] |= facts
+            trim(data["context"], self.args.work)
+            write(self.path(name), data)
+        shutil.rmtree(os.path.join(self.args.work, step.name), ignore_errors=True)
+        return new
+
+    def step(self, step):
+        """Measures a step, once more where it was disturbed too often and time is left for it."""
+        begin = time.monotonic()
+        noise = self.keep(step, *self.measure(step, 1))
+        took = time.monotonic() - begin
+        some, every = map(sum, zip(*(disturbed(load(self.path(n))) for n in step.results)))
+        say(f"{step.name}: {minutes(took)}; {some} of {every} samples disturbed")
+        left = 60 * self.args.minutes - (time.monotonic() - self.begin)
+        if noise > NOISY and left > took:
+            say(f"{step.name}: more than {100 * NOISY:.0f} % disturbed, so once more")
+            self.keep(step, *self.measure(step, 2))
+        elif noise > NOISY:
+            say(f"{step.name}: more than {100 * NOISY:.0f} % disturbed, but MINUTES={self.args.minutes:g} "
+                "leaves no time for another try")
+
+
+def trim(context, work):
+    """Folders of this machine say nothing of a result."""
+    for key in ("executable", "emb_var_OUT"):
+        context.pop(key, None)
+    if "emb_var_TRACE" in context:
+        context["emb_var_TRACE"] = context["emb_var_TRACE"].replace(os.path.join(work, "traces"), "TRACES")
+
+
+# --- all of them
+def steps_of(text, what):
+    """Steps by name, in their own order; all for 'all'."""
+    known, words = [s.name for s in STEPS], text.replace(",", " ").split()
+    for word in words:
+        if word not in (*known, "all"):
+            raise ResultError(f"{what}: there is no step '{word}'; there are {' '.join(known)}")
+    return [s for s in STEPS if s.name in words or "all" in words]
+
+
+def same_machine(args, here, forced):
+    """Results of two machines never share a folder."""
+    for name, step in RESULTS.items():
+        path = os.path.join(args.folder, name + ".json")
+        if step in forced or not os.path.exists(path):
+            continue
+        context = load(path).context
+        own = context.get("emb_record_machine")
+        if own and own != here or not own and context.get("emb_cpu") != cpu_name():
+            raise ResultError(f"{path} is of another machine ({own or context.get('emb_cpu')}), this one is "
+                              f"{here}: choose another NAME=")
+
+
+def record(recorder, chosen, forced):
+    """{step: why it is missing}"""
+    missing, skipped = {}, {}
+    states = {s: recorder.state(s) for s in chosen}
+    todo = [s for s in chosen if s in forced or states[s] == "missing"]
+    old = [s for s in chosen if s not in todo and states[s] != "whole"]
+    done = [s.name for s in chosen if s not in todo]
+    if done:
+        say(f"there already: {' '.join(done)}")
+    guess, took, expected = 1.0, 0.0, 0.0
+    for i, step in enumerate(todo):
+        left = sum(s.minutes for s in todo[i:]) * guess
+        say(f"step {i + 1} of {len(todo)}: {step.name} ({step.what}), about "
+            f"{minutes(60 * step.minutes * guess)}; all that is left, about {minutes(60 * left)}")
+        begin = time.monotonic()
+        try:
+            recorder.step(step)
+            took, expected = took + time.monotonic() - begin, expected + 60 * step.minutes
+            guess = took / expected
+        except Skipped as e:
+            skipped[step] = e
+            say(f"{step.name}: skipped: {e}")
+        except (ResultError, OSError) as e:
+            missing[step] = e
+            say(f"{step.name}: FAILED: {e}")
+    for title, steps in (("skipped", skipped), ("FAILED", missing)):
+        for step, why in steps.items():
+            say(f"{title}: {step.name}: {why}")
+    if old:
+        say("measured with other code than is here: " + ", ".join(f"{s.name} {states[s]}" for s in old)
+            + f"; FORCE='{' '.join(s.name for s in old)}' measures again, or take another NAME=")
+    return missing
+
+
+def main():
+    parser = Arguments(prog="record.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("folder", metavar="FOLDER", help="reports/results/NAME")
+    parser.add_argument("--work", required=True, metavar="FOLDER", help="for what is not whole yet")
+    parser.add_argument("--make", default="make")
+    parser.add_argument("--compiler", default="gcc", help="the one that make builds with")
+    parser.add_argument("--kernel", required=True, metavar="NAME", help="the one that is looked at")
+    parser.add_argument("--below", required=True, metavar="NAME", help="the one it is held against")
+    parser.add_argument("--steps", default="all", metavar="LIST")
+    parser.add_argument("--force", default="", metavar="LIST", help="measure these again; or all")
+    parser.add_argument("--wait", type=float, default=600, metavar="SECONDS",
+                        help="for a quiet machine, before a step (600); six times that in all")
+    parser.add_argument("--minutes", type=float, default=120,
+                        help="no second try begins that would end later (120)")
+    parser.add_argument("--traces", default="", metavar="FOLDER", help="with recorded streams, *.txt.gz")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
+                        help="of make, in every step")
+    args = parser.parse_args()
+    chosen, forced = steps_of(args.steps, "STEPS"), steps_of(args.force, "FORCE")
+    name = os.path.basename(args.folder)
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+        raise ResultError(f"NAME='{name}': letters, digits, '.', '-' and '_' make a name, such as zen4-2core")
+    here = machine(args.compiler)
+    same_machine(args, here, forced)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    for folder in (args.folder, args.work):
+        os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(args.work, "lock"), "w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ResultError(f"{args.folder} is being recorded by another process") from None
+        os.set_inheritable(lock.fileno(), True)  # what is left of a killed run holds it, too
+        recorder = Recorder(args, here, time.monotonic())
+        missing = record(recorder, chosen, forced)
+    wrong = [f"{name}: {kernel} on {workload}: {why}" for name in RESULTS
+             if os.path.exists(recorder.path(name))
+             for kernel, workload, why in load(recorder.path(name)).failures()]
+    for line in wrong:
+        say(f"WRONG in {line}")
+    return 2 if wrong else 3 if missing else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (ResultError, OSError) as e:
+        sys.exit(f"record.py: {e}")
+    except KeyboardInterrupt:
+        sys.exit("record.py: interrupted; finished steps are kept, and the same command goes on after them")

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: MIT
+"""A recorded machine: a folder of results, each measured by a step of `make record`. Which steps there
+are, of what machine and what measured code a result is, and how far results of one machine differ where
+they measured the same."""
+import glob
+import hashlib
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+
+from results import DISTURBED_MOST, ResultError, load, quartiles
+from style import number
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+MEASURED = ("Makefile", "rules", "kernels", "harness", "datasets")  # what every figure depends on
+NOISY = DISTURBED_MOST
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    name: str
+    what: str         # one line for the page
+    target: str       # of make
+    variables: tuple  # of make: (("REPS", "7"), ...); {kernel}, {below} and {traces} are filled in
+    results: dict     # name in the folder: where make leaves it, in OUT
+    minutes: float    # on two cores
+    code: tuple = ()  # measured code beside MEASURED
+
+
+# The most important first. Odd numbers of samples: the median is one of them.
+STEPS = (
+    Step("standard", "all kernels on the standard workloads, cold and warm", "bench",
+         (("REPS", "7"),), {"standard": "bench.json"}, 8),
+    Step("roof", "every rule against the roof: row-wise Adagrad on all workloads, the others on the first",
+         "bench", (("SPEC", "datasets/roof.spec"), ("RULE", "all"), ("MODES", "cold"), ("REPS", "9"),
+                   ("FILTER", "^(pooled|.*/rowwise_adagrad)/.*({kernel}|{below})/")),
+         {"roof": "bench.json"}, 4),
+    Step("traces", "all kernels on recorded traces", "bench",
+         (("TRACE", "{traces}"), ("MODES", "cold"), ("REPS", "9")), {"traces": "bench.json"}, 2),
+    Step("peers", "PyTorch and FBGEMM beside the kernels; once more on one thread", "peers",
+         (("REPS", "7"),), {"peers": "peers/bench.json", "peers-1-thread": "peers-1-thread/bench.json"}, 12,
+         ("cli", "peers")),
+    Step("ladder", "what each technique is worth", "ladder", (("REPS", "9"),),
+         {"ladder": "ladder/bench.json"}, 4, ("studies/ladder",)),
+    Step("sweep", "one kernel beside the others on some 110 points", "sweep", (("REPS", "5"),),
+         {"sweep": "sweep/sweep.json"}, 14, ("studies/sweep.py",)),
+    Step("compilers", "the CPU kernels as each compiler builds them", "bench-compilers", (("REPS", "7"),),
+         {"compilers": "compilers/bench.json"}, 6, ("studies/compilers.py",)),
+    Step("scaling", "time against lookups, rows and threads", "scaling", (("REPS", "3"), ("MOST", "1e8")),
+         {"scaling": "scaling/scaling.json"}, 9, ("studies/scaling.py",)))
+RESULTS = {name: step for step in STEPS for name in step.results}
+
+
+# --- of what a result is
+def lines_of(path, key):
+    """The value of the first 'key : value' line of a file."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        found = re.search(rf"(?m)^{re.escape(key)}\s*:\s*(.*)$", file.read())
+    return found[1].strip() if found else "?"
+
+
+def read_word(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return "?"
+
+
+def caches():
+    """'48K L1 data', ... of the first CPU."""
+    folders = sorted(glob.glob("/sys/devices/system/cpu/cpu0/cache/index*"))
+    parts = ((read_word(f"{f}/size"), read_word(f"{f}/level"), read_word(f"{f}/type")) for f in folders)
+    return ", ".join(f"{size} L{level}" + f" {kind.lower()}" * (kind != "Unified")
+                     for size, level, kind in parts) or "?"
+
+
+def cpu_name():
+    return lines_of("/proc/cpuinfo", "model name")
+
+
+def machine(compiler):
+    """One text in which everything stands that must be the same for results of one folder."""
+    own = lambda key: lines_of("/proc/cpuinfo", key)
+    ids = f"{own('vendor_id')}, family {own('cpu family')}, model {own('model')}, stepping {own('stepping')}"
+    try:
+        version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    except OSError as e:
+        raise ResultError(f"{compiler}: {e.strerror}") from None
+    pages = re.search(r"\[(\w+)\]", read_word("/sys/kernel/mm/transparent_hugepage/enabled"))
+    return " | ".join((cpu_name(), ids, f"{len(os.sched_getaffinity(0))} CPUs", caches(),
+                       version.stdout.partition("\n")[0] or "?",
+                       f"huge pages {pages[1] if pages else '?'}"))
+
+
+def files_of(paths):
+    for path in (os.path.join(ROOT, p) for p in paths):
+        if os.path.isfile(path):
+            yield path
+        for folder, folders, names in os.walk(path):
+            folders[:] = sorted(f for f in folders if f != "__pycache__")
+            yield from (os.path.join(folder, n) for n in sorted(names) if not n.endswith(".md"))
+
+
+def code(step):
+    """A hash of the text of everything that a step measures. A commit is not: it changes with every page."""
+    digest = hashlib.sha256()
+    for path in files_of((*MEASURED, *step.code)):
+        with open(path, "rb") as file:
+            digest.update(os.path.relpath(path, ROOT).encode() + b"\0" + file.read() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def make_command(step, variables):
+    """As it is typed."""
+    words = (f"{k}={v}" if re.fullmatch(r"[\w./:,+-]+", v) else f"{k}='{v}'" for k, v in variables.items())
+    return " ".join(["make", step.target, *words])
+
+
+def disturbed(result):
+    """(samples that were disturbed, all samples)"""
+    return result.disturbed() or 0, sum(len(s.samples) for s in result.series)
+
+
+def share(result):
+    some, every = disturbed(result)
+    return some / every if every else 0.0
+
+
+def in_folder(folder):
+    """{name: its result} of those that are there, in the order of the steps."""
+    paths = {name: os.path.join(folder, name + ".json") for name in RESULTS}
+    return {name: load(path) for name, path in paths.items() if os.path.exists(path)}
+
+
+# --- the same point in every file
+@dataclass
+class Point:
+    workload: str
+    rule: str
+    kernel: str
+    threads: int
+    medians: dict  # file: ns per lookup
+
+    def ratio(self):
+        return max(self.medians.values()) / min(self.medians.values())
+
+
+def what_is_equal(series, result):
+    """What two series must share beside ids; the first compiler of several is the one of all other files."""
+    first = str(result.context.get("emb_var_COMPILERS", "")).partition(" ")[0]
+    facts = (series.median(key) for key in ("threads", "dim", "rows", "tables", "bags", "lookups"))
+    return (series.rule, series.kernel.name.removesuffix(f"@{first}"), *facts)
+
+
+def same_points(results):
+    """Same batches, rule, kernel and threads, cold, in several files; the ones that differ most first."""
+    points, workloads = {}, {}
+    for name, result in results.items():
+        for s in result.series:
+            if s.failed or s.mode != "cold" or not s.median("ns_per_lookup"):
+                continue
+            first = next((workloads[f] for f in s.fingerprints if f in workloads), (name, s.workload))
+            workloads |= {f: first for f in s.fingerprints}
+            equal = what_is_equal(s, result)
+            point = points.setdefault((first, equal),
+                                      Point(first[1], equal[0], equal[1], int(equal[2] or 0), {}))
+            point.medians[name] = s.median("ns_per_lookup")
+    return sorted((p for p in points.values() if len(p.medians) > 1), key=lambda p: -p.ratio())
+
+
+def same_point_lines(results):
+    """Markdown: how far the figures of this machine can be off, and the table that shows it."""
+    points = same_points(results)
+    if not points:
+        return ["No workload was measured in more than one file."]
+    ratios = quartiles([p.ratio() for p in points])
+    names = [n for n in results if any(n in p.medians for p in points)]
+    bar = lambda row: "| " + " | ".join(row) + " |"
+    return [f"{len(points)} kernels were timed on the same batches, with the same rule and threads, in "
+            f"several files. The largest of their medians over the smallest is typically {ratios[1]:.2f}x, more "
+            f"than {ratios[2]:.2f}x for a quarter of them, and {points[0].ratio():.2f}x at most. **Figures of "
+            "different files can be off by that much**; the kernels of one file took turns, and compare "
+            "more closely.", "", "<details><summary>The same point in every file</summary>", "",
+            bar(("workload", "rule", "kernel", "threads", *names, "max/min")),
+            bar(["---"] * 3 + ["---:"] * (len(names) + 2)),
+            *(bar((p.workload, p.rule, p.kernel, str(p.threads),
+                   *(number(p.medians.get(n)) for n in names), f"{p.ratio():.2f}")) for p in points),
+            "", "ns per lookup, median, cold caches.", "</details>"]

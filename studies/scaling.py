@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""How the time of a step grows with the lookups of a batch, with the rows of the table, and with threads.
+
+Of the result it makes OUTDIR/scaling.md and a figure with a panel for each, and prints the tables; with
+--bench the result is measured first. Batches of more than 10M lookups, far larger than any cache, go round
+a ring of one, so that less memory does.
+"""
+import math
+import os
+import re
+import statistics
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
+from export import Figure, common, kernels_of, series_of, write_tsv
+from parts import Part, add_arguments, bar, left_out, measure_all, options_of, publish, threads_of
+from results import Arguments, ResultError, load
+from style import nice_range, number
+
+STANDARD = "datasets/standard.spec"
+LEAST = 10**4               # lookups and rows
+SMALL = 10**7               # larger workloads are parts of their own
+LINEAR_FROM = 10**6         # lookups from which on the growth is fitted
+WORKLOADS = {  # axis: its keys, and by what its values are divided
+    "lookups": ("    rows 10000000\n    dim 16\n    length fixed 100\n    ids zipf\n    alpha 1.05\n"
+                "    batch {}\n", 100),
+    "rows": ("    dim 32\n    batch 50000\n    length fixed 20\n    ids zipf\n    alpha 1.05\n"
+             "    rows {}\n", 1)}
+TITLES = {"lookups": "lookups of a batch; 10M rows of 16 floats, alpha 1.05",
+          "rows": "rows of the table; 1M lookups, 32 floats, alpha 1.05",
+          "threads": "threads; the zipf workloads of the standard set"}
+NOWHERE = (1e30, 1.0)       # gnuplot wants a point of every kernel
+
+
+# --- what is run
+def steps(most):
+    """10k, 30k, 100k, ... as far as most."""
+    return [n for e in range(4, 16) for n in (10**e, 3 * 10**e) if n <= most]
+
+
+def workload(axis, value):
+    keys, unit = WORKLOADS[axis]
+    return f"workload {axis}-{value}\n{keys.format(value // unit)}    rule rowwise_adagrad\n"
+
+
+def zipf(name):
+    """The zipf workloads of the standard set, under this name."""
+    with open(STANDARD, encoding="utf-8") as file:
+        block = re.search(r"(?ms)^workload zipf$(.*?)(?=^workload |\Z)", file.read())
+    if not block:
+        raise ResultError(f"{STANDARD}: has no workload zipf")
+    return f"workload {name}{block[1]}"
+
+
+def parts(args):
+    counts, out = threads_of(args), []
+    for axis in WORKLOADS:
+        options, values = options_of(args, counts[-1], axis == "rows"), steps(args.most)
+        small = "\n".join(workload(axis, v) for v in values if v <= SMALL)
+        out.append(Part(axis, small, options))
+        for v in (v for v in values if v > SMALL):
+            ring = (("ring", "1"),) if axis == "lookups" else ()
+            out.append(Part(f"{axis}-{v}", workload(axis, v), options + ring))
+    return out + [Part(f"threads-{n}", zipf(f"threads-{n}"), options_of(args, n, False)) for n in counts]
+
+
+# --- what came out
+def of_axis(result):
+    """{axis: its groups, by rising value}."""
+    axes = {axis: [] for axis in TITLES}
+    for group in result.groups("cold"):
+        axis = re.match(r"(\w+)-\d+", group.workload)
+        if axis and axis[1] in axes and group.measured():
+            axes[axis[1]].append(group)
+    for axis, groups in axes.items():
+        if not groups:
+            raise ResultError(f"{result.path}: no workload {axis}-NUMBER was measured")
+        groups.sort(key=lambda g: g.median(axis))
+    return axes
+
+
+def time(group, kernel):
+    series = series_of(group, kernel)
+    return series and series.median("ns_per_lookup")
+
+
+def curve(groups, axis, kernel):
+    """[(value, ns per lookup)]"""
+    return [(g.median(axis), time(g, kernel)) for g in groups if time(g, kernel)]
+
+
+def threads_of_family(groups):
+    """{alpha: {threads: group}}"""
+    out = {}
+    for g in groups:
+        out.setdefault(g.workload.partition("/")[2], {})[int(g.median("threads"))] = g
+    return out
+
+
+def speed_ups(groups, kernel):
+    """[(threads, times as fast as with the fewest)] for every workload."""
+    fewest = min(int(g.median("threads")) for g in groups)
+    for own in threads_of_family(groups).values():
+        base = time(own[fewest], kernel) if fewest in own else None
+        yield from ((n, base / time(g, kernel)) for n, g in sorted(own.items()) if base and time(g, kernel))
+
+
+def growth(groups, kernel):
+    """x, where the time of a batch of N lookups grows as N^x."""
+    points = [(math.log(n), math.log(n * ns)) for n, ns in curve(groups, "lookups", kernel)
+              if n >= LINEAR_FROM]
+    return statistics.linear_regression(*zip(*points)).slope if len(points) > 1 else None
+
+
+def size_table(groups, axis):
+    """A line per value, a column per kernel."""
+    kernels = [k for k, _ in kernels_of(groups)]
+    yield bar((axis, "distinct", *(k.title for k in kernels)))
+    yield bar(["---:"] * (len(kernels) + 2))
+    for g in groups:
+        distinct = 100 * g.median("distinct") / g.median("lookups")
+        yield bar((f"{g.median(axis):.0f}", f"{distinct:.1f} %", *(number(time(g, k)) for k in kernels)))
+
+
+def threads_table(groups):
+    counts = sorted({int(g.median("threads")) for g in groups})
+    yield bar(("workload", "kernel", *(f"{n} thread{'s'[:n > 1]}" for n in counts), "speed-up"))
+    yield bar(["---", "---"] + ["---:"] * (len(counts) + 1))
+    for name, own in threads_of_family(groups).items():
+        for k, _ in kernels_of(groups):
+            ns = [time(own[n], k) if n in own else None for n in counts]
+            ratio = number(ns[0] / ns[-1]) if ns[0] and ns[-1] else "-"
+            yield bar((name or "zipf", k.title, *map(number, ns), ratio))
+
+
+def growths(axes):
+    """In words, each for the kernels that it can be said of."""
+    each = lambda groups, value: ", ".join(f"{k.title} {v:.2f}" for k, _ in kernels_of(groups)
+                                           for v in [value(k)] if v)
+    powers = each(axes["lookups"], lambda k: growth(axes["lookups"], k))
+    if powers:
+        yield f"- From {LINEAR_FROM} lookups on, time grows with their number to the power of: {powers}"
+    first, last = axes["rows"][0], axes["rows"][-1]
+    ratio = lambda value: value(last) / value(first) if value(last) and value(first) else None
+    if first is not last:
+        yield (f"- From {first.median('rows'):.0f} to {last.median('rows'):.0f} rows, distinct rows grow by "
+               f"a factor of {number(ratio(lambda g: g.median('distinct')))}, and the time by: "
+               + each(axes["rows"], lambda k: ratio(lambda g: time(g, k))))
+
+
+def tables(result, axes):
+    out = [*result.cautions("**"), f"ns per lookup, median, cold caches; {result.machine()}."]
+    for axis in WORKLOADS:
+        out += ["", f"**Against the {TITLES[axis]}**", "", *size_table(axes[axis], axis)]
+    return out + ["", f"**Against {TITLES['threads']}**", "", *threads_table(axes["threads"]), "",
+                  *growths(axes), *left_out(result)]
+
+
+# --- the picture
+def figure(result, axes, stem):
+    """Data: for every axis a block per kernel; then one per kernel with the speed-up of every workload."""
+    groups = [g for own in axes.values() for g in own]
+    kernels, blocks, ranges = [k for k, _ in kernels_of(groups)], [], {}
+    for axis in WORKLOADS:
+        own = [[[g.median(axis), *series_of(g, k).quartiles("ns_per_lookup")]
+                for g in axes[axis] if series_of(g, k)] for k in kernels]
+        blocks += [[[k.title], *(rows or [[*NOWHERE, 1.0, 1.0]])] for k, rows in zip(kernels, own)]
+        values = [v for rows in own for row in rows for v in row[1:]]
+        ranges |= dict(zip((f"{axis}_low", f"{axis}_high"), nice_range(values, 1.05)))
+    points = {k: p for k in kernels for p in [list(speed_ups(axes["threads"], k))] if p}
+    shift = {k: 1 + 0.04 * (i - (len(points) - 1) / 2) for i, k in enumerate(points)}
+    blocks += [[[k.title], *([n * shift.get(k, 1), s] for n, s in points.get(k, [NOWHERE]))] for k in kernels]
+    counts = sorted({n for own in points.values() for n, _ in own})
+    return Figure("scaling", os.path.basename(stem), common(result, groups, "scaling") | ranges | {
+        "data": write_tsv(stem + ".tsv", blocks), "counts": " ".join(map(str, counts)),
+        "least": counts[0], "most": counts[-1],
+        **{f"{axis}_title": title.partition("; ")[0] for axis, title in TITLES.items()},
+        **{f"{axis}_note": title.partition("; ")[2] for axis, title in TITLES.items()},
+        **{f"{axis}_{end}": axes[axis][i].median(axis) for axis in WORKLOADS
+           for end, i in (("from", 0), ("to", -1))}})
+
+
+def report(result, args):
+    axes = of_axis(result)
+    text = "\n".join(tables(result, axes))
+    publish(args, "Time against lookups, rows and threads", text, text,
+            lambda stem: figure(result, axes, stem))
+
+
+def main():
+    parser = Arguments(prog="scaling.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    add_arguments(parser, reps=5)
+    parser.add_argument("--most", type=float, default=1e8, help="most lookups, and most rows (1e8)")
+    args = parser.parse_args()
+    if not LEAST <= args.most < 1e15:
+        raise ResultError(f"MOST: {args.most:g} is no number from {LEAST} on")
+    wrong = bool(args.bench) and measure_all(args.bench, parts(args), args.result)
+    report(load(args.result), args)
+    return 2 if wrong else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (ResultError, OSError) as e:
+        sys.exit(f"scaling.py: {e}")
+    except KeyboardInterrupt:
+        sys.exit("scaling.py: interrupted; finished parts are kept, and the same command goes on after them")

@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Is one kernel the fastest everywhere, or within 10 % of the fastest? The axes of a workload one at a
+time around two base points, then points that put every value of every axis beside every value of every
+other at least once.
+
+Of the result it makes OUTDIR/sweep.md and a picture, and prints the verdict and the worst points; with
+--bench the result is measured first.
+
+Lookups per batch are about the same at every point, fewer where rows are wide. Rows are cut where the
+weights of all tables would exceed the limit, and the name of the point has what they were cut to.
+"""
+import itertools
+import os
+import sys
+from collections import Counter, namedtuple
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
+from export import Figure, common, write_tsv
+from parts import Part, add_arguments, bar, left_out, measure_all, options_of, publish, threads_of
+from results import Arguments, ResultError, load
+from style import colour, number
+
+Point = namedtuple("Point", "dim pooling alpha rows tables threads")
+AXES = Point(dim=(8, 16, 32, 48, 64, 80, 128, 200, 256, 512, 1024), pooling=(1, 4, 20, 100),
+             alpha=(0, 0.6, 0.8, 1.0, 1.05, 1.2, 1.5), rows=(3, 1000, 100_000, 10_000_000),
+             tables=(1, 8, 26, 100), threads=())
+TITLES = Point("floats per row", "lookups per bag", "alpha of the ids", "rows per table", "tables", "threads")
+BASES = ({"rows": 10_000_000}, {"rows": 100_000})  # in memory, and in the cache
+BASE = {"dim": 64, "pooling": 20, "alpha": 1.05, "tables": 1}
+LOOKUPS_LEAST, LOOKUPS_MOST, LOOKUP_FLOATS = 1 << 18, 1 << 20, 1 << 26
+DENSE_BYTES = 1 << 30  # the most that a gradient of all rows may take
+POINTS_OF_A_PART = 6
+NEAR = 0.9  # of the fastest's speed
+
+
+# --- which points
+def stars(axes):
+    """One axis at a time around every base point."""
+    points = []
+    for base in BASES:
+        centre = Point(**BASE, **base, threads=max(axes.threads))
+        points += [centre._replace(**{name: v}) for name, values in zip(Point._fields, axes) for v in values]
+    return list(dict.fromkeys(points))
+
+
+def pairs(point):
+    """The pairs of (axis, value) of a point, or of a partial one (None: not chosen yet)."""
+    return itertools.combinations([(i, v) for i, v in enumerate(point) if v is not None], 2)
+
+
+def cover(axes, points):
+    """Points that, added to these, make every pair of values of two axes occur. Greedy: the first missing
+    pair fixes two axes, and each of the others takes the value that brings most missing pairs, among equals
+    the one whose pairs were taken least."""
+    each = [[(i, v) for v in values] for i, values in enumerate(axes)]
+    missing = dict.fromkeys(p for a, b in itertools.combinations(each, 2) for p in itertools.product(a, b))
+    for point in points:
+        for p in pairs(point):
+            missing.pop(p, None)
+    new, taken = [], Counter()
+    while missing:
+        point = [None] * len(axes)
+        for i, v in next(iter(missing)):
+            point[i] = v
+        for i in (i for i, v in enumerate(point) if v is None):
+            own = {v: list(pairs(point[:i] + [v] + point[i + 1:])) for v in axes[i]}
+            new_pairs = lambda v: sum(p in missing for p in own[v])
+            point[i] = max(own, key=lambda v: (new_pairs(v), -sum(taken[p] for p in own[v])))
+        for p in pairs(point):
+            missing.pop(p, None)
+        taken.update(pairs(point))
+        new.append(Point(*point))
+    return new
+
+
+def cut(point, most_bytes):
+    """The point with as many rows as weights of most_bytes allow, to two digits."""
+    fits = most_bytes // (4 * point.dim * point.tables)
+    if point.rows <= fits:
+        return point
+    unit = 10 ** max(0, len(str(fits)) - 2)
+    return point._replace(rows=max(1, fits // unit * unit))
+
+
+def design(threads, most_bytes):
+    """All points, each once."""
+    axes = AXES._replace(threads=tuple(threads))
+    points = stars(axes)
+    return list(dict.fromkeys(cut(p, most_bytes) for p in points + cover(axes, points)))
+
+
+# --- what is run
+def short(count):
+    """10000000 is 10M."""
+    unit, letter = next((u for u in ((10**6, "M"), (10**3, "k"), (1, "")) if count >= u[0]))
+    return f"{count / unit:g}{letter}"
+
+
+def name(point):
+    return (f"d{point.dim}-L{point.pooling}-a{point.alpha:g}-r{short(point.rows)}-T{point.tables}"
+            f"-t{point.threads}")
+
+
+def batch(point):
+    lookups = min(max(LOOKUP_FLOATS // point.dim, LOOKUPS_LEAST), LOOKUPS_MOST)
+    return max(1, lookups // (point.pooling * point.tables))
+
+
+def workload(point):
+    return (f"workload {name(point)}\n    tables {point.tables}\n    rows {point.rows}\n"
+            f"    dim {point.dim}\n    batch {batch(point)}\n    length fixed {point.pooling}\n"
+            f"    ids zipf\n    alpha {point.alpha:g}\n    rule rowwise_adagrad\n")
+
+
+def has_dense(point):
+    return 4 * point.dim * point.rows * point.tables <= DENSE_BYTES
+
+
+def parts(points, args):
+    """Parts of a few workloads that share threads and kernels, in the order of the points."""
+    groups, out = {}, []
+    for p in points:
+        groups.setdefault((p.threads, has_dense(p)), []).append(p)
+    for how, own in groups.items():
+        for i in range(0, len(own), POINTS_OF_A_PART):
+            text = "\n".join(map(workload, own[i:i + POINTS_OF_A_PART]))
+            out.append(Part(f"{len(out) + 1:02d}", text, options_of(args, *how)))
+    return out
+
+
+# --- what came out
+Outcome = namedtuple("Outcome", "group own rival ratio")  # rival, ratio: None where there is none
+
+
+def outcome(group, kernel):
+    """The kernel beside the best of the others. A kernel without a time has the ratio 0."""
+    time = lambda s: s.median("ns_per_lookup")
+    own = next((s for s in group.measured() if s.kernel.name == kernel), None)
+    rival = min((s for s in group.measured() if s is not own and time(s)), key=time, default=None)
+    ratio = (time(rival) / time(own) if own else 0.0) if rival else None
+    return Outcome(group, own, rival, ratio)
+
+
+def outcomes(result, kernel):
+    """Those that compare, the worst first."""
+    found = [outcome(g, kernel) for g in result.groups("cold")]
+    if not any(o.own and o.rival for o in found):
+        raise ResultError(f"{result.path}: no samples of {kernel} and another kernel")
+    return sorted((o for o in found if o.rival), key=lambda o: o.ratio)
+
+
+def verdict(found, kernel):
+    fastest, near = (sum(o.ratio >= least for o in found) for least in (1.0, NEAR))
+    return (f"{kernel} is fastest or within 10 % on {near} of {len(found)} points; fastest on {fastest}, "
+            f"worst {number(found[0].ratio)}, median {number(found[len(found) // 2].ratio)}")
+
+
+def placement(o):
+    seen = {x.placement for s in (o.own, o.rival) if s for x in s.samples}
+    return "-" if o.group.median("threads") == 1 else seen.pop() if len(seen) == 1 else "mixed"
+
+
+def table(found, kernel):
+    yield bar(("workload", "lookups", "distinct", kernel, "best other", "its", "ratio", "threads placed"))
+    yield bar(("---", "---:", "---:", "---:", "---", "---:", "---:", "---"))
+    for o in found:
+        lookups, distinct = o.group.median("lookups"), o.group.median("distinct")
+        own = number(o.own.median("ns_per_lookup")) if o.own else "none"
+        ratio = f"**{number(o.ratio)}**" if o.ratio < NEAR else number(o.ratio)
+        yield bar((o.group.workload, f"{lookups:.0f}", f"{100 * distinct / lookups:.1f} %", own,
+                   o.rival.kernel.title, number(o.rival.median("ns_per_lookup")), ratio, placement(o)))
+
+
+def legend(result, kernel):
+    return [f"- ns per lookup, median, cold caches, row-wise Adagrad; {result.machine()}.",
+            f"- ratio: time of the best other kernel / time of {kernel}; from {NEAR:g} on it counts as "
+            "within 10 %.",
+            "- names: d floats per row, L lookups per bag, a alpha of the Zipf ids, r rows per table, T "
+            "tables, t threads; rows are cut where the weights would exceed the limit of the run.",
+            "- threads placed: on one core complex (same), on two (split), or differently from sample to "
+            "sample (mixed), where a ratio says less."]
+
+
+# --- the picture
+def coordinates(o):
+    """The value of every axis, as it was measured."""
+    tables = o.group.median("tables")
+    return Point(o.group.median("dim"), o.group.median("longest_bag"), o.group.median("alpha"),
+                 o.group.median("rows") / tables, tables, o.group.median("threads"))
+
+
+def rows_class(rows):
+    """Rows that were cut are between the values of their axis."""
+    return next((r for r in AXES.rows if rows <= r), AXES.rows[-1])
+
+
+def strips(found):
+    """[(title or '', label, outcomes)] from the top: a title line above the values of each axis."""
+    points = [coordinates(o)._replace(rows=rows_class(coordinates(o).rows)) for o in found]
+    for i, title in enumerate(TITLES):
+        yield title, "", []
+        for v in sorted({p[i] for p in points if p[i] is not None}):
+            text = f"≤ {short(int(v))}" if Point._fields[i] == "rows" and v > 3 else f"{v:g}"
+            yield "", text, [o for o, p in zip(found, points) if p[i] == v]
+
+
+def figure(result, found, kernel, stem):
+    """A strip of dots per value of an axis; every point stands in one strip of each axis."""
+    rivals = sorted({o.rival.kernel for o in found}, key=lambda k: k.index)
+    blocks = {k: [[k.title]] for k in rivals}
+    lines, drawn = [], [o for o in found if o.own]
+    for y, (title, label, own) in enumerate(strips(drawn)):
+        worst = number(own[0].ratio) if own else ""
+        lines.append([float(y), title, label, worst, float(title != "")])
+        for k, o in enumerate(own):
+            shift = 0.6 * (k * 0.618034 % 1 - 0.5)  # the golden ratio spreads neighbours
+            blocks[o.rival.kernel].append([o.ratio, y + shift])
+    ratios = [o.ratio for o in drawn]
+    groups = [o.group for o in found]
+    subject = f"{kernel} and the best other"
+    return Figure("sweep", os.path.basename(stem), common(result, groups, subject) | {
+        "data": write_tsv(stem + ".tsv", blocks.values()),
+        "lines": write_tsv(stem + "-lines.tsv", [lines]),
+        "colours": " ".join(map(colour, rivals)), "count": len(rivals), "strips": len(lines),
+        "verdict": verdict(found, kernel),
+        "kernel": kernel, "near": NEAR,
+        "low": min(0.95 * min(ratios), 0.8), "high": max(1.05 * max(ratios), 1.25)})
+
+
+def report(result, args):
+    found = outcomes(result, args.kernel)
+    text = lambda count: "\n".join([*result.cautions("**"), f"{verdict(found, args.kernel)}.", "",
+                                    *table(found[:count], args.kernel), "", *legend(result, args.kernel), *left_out(result)])
+    publish(args, "Every point, the worst first", text(None), text(10),
+            lambda stem: figure(result, found, args.kernel, stem))
+
+
+def main():
+    parser = Arguments(prog="sweep.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    add_arguments(parser, reps=3)
+    parser.add_argument("--gib", type=float, default=4, help="most weights of a point (4)")
+    args = parser.parse_args()
+    if not 0 < args.gib < 1e6:
+        raise ResultError(f"GIB: {args.gib:g} is no size of memory")
+    points = design(threads_of(args), int(args.gib * 2**30))
+    wrong = bool(args.bench) and measure_all(args.bench, parts(points, args), args.result)
+    report(load(args.result), args)
+    return 2 if wrong else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (ResultError, OSError) as e:
+        sys.exit(f"sweep.py: {e}")
+    except KeyboardInterrupt:
+        sys.exit("sweep.py: interrupted; finished parts are kept, and the same command goes on after them")
