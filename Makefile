@@ -111,13 +111,16 @@ NVCCFLAGS += -std=c++20 -O3 -fmad=false -lineinfo -I. -I$(B) -Werror all-warning
 LDLIBS   += -lz -lxxhash -lm
 
 # EXTRA_KERNELS: files from outside of the folder, .../<family>/<name>.c; build them with B=other/folder
-kernels  := $(sort $(wildcard kernels/*/*.c)) $(filter %.c,$(EXTRA_KERNELS))
+kernels  := $(sort $(filter-out kernels/host/%,$(wildcard kernels/*/*.c))) $(filter %.c,$(EXTRA_KERNELS))
 # Where nothing is known of the CPU, on x86-64, every host kernel is built for several levels of it, best
 # first, with those features; harness/registry.c takes one when a program starts. Otherwise it is built once.
 isa_avx2   := avx2 bmi bmi2 fma popcnt
 isa_avx512 := $(isa_avx2) avx512f avx512bw avx512cd avx512dq avx512vl
 isas     := $(if $(ARCH),,$(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),avx512 avx2 plain))
 host     := $(foreach k,$(kernels:%.c=$(B)/%),$(or $(isas:%=$k.%.o),$k.o))
+# What a rule does with rows is built once for each level too: kernels/host/update.c, as update.RULE.LEVEL.o
+rules    := $(patsubst rules/%.h,%,$(sort $(wildcard rules/*.h)))
+updates  := $(foreach r,$(rules:%=$(B)/kernels/host/update.%),$(or $(isas:%=$r.%.o),$r.o))
 cuda     := $(sort $(filter-out kernels/device/%,$(wildcard kernels/*/*.cu))) $(filter %.cu,$(EXTRA_KERNELS))
 cli      := $(sort $(wildcard cli/*.c))
 
@@ -126,7 +129,7 @@ cli      := $(sort $(wildcard cli/*.c))
 device   := harness/device/device_cuda.c harness/device/device_step.c
 harness  := $(filter-out $(device) harness/device/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c harness/*/*.c)))
 parts    := $(sort $(wildcard kernels/device/*.cu harness/device/*.cu))
-common   := $(host) $(harness:%.c=$(B)/%.o)
+common   := $(host) $(updates) $(harness:%.c=$(B)/%.o)
 host_objects := $(common) $(H)/harness/registry.o $(B)/harness/device/device_none.o
 objects  := $(if $(NVCC),$(common) $(B)/harness/registry.o $(device:%.c=$(B)/%.o) $(parts:%.cu=$(B)/%.o) $(cuda:%.cu=$(B)/%.o),$(host_objects))
 
@@ -188,7 +191,6 @@ $(B)/harness/registry.o $(H)/harness/registry.o $(B)/emulated/harness/registry.o
     CFLAGS += -DISAS='$(foreach i,$(or $(isas),$(if $(ARCH),native,plain)),ISA($i,$(isa_$i:%=HAS(%))))'
 
 # --- the rules: every file of rules/ is one. Objects begin after these; then they know what they read.
-rules      = $(patsubst rules/%.h,%,$(sort $(wildcard rules/*.h)))
 rule_lists = $(B)/rule_list.h $(B)/rule_files.h
 $(B)/rule_list.h: FORCE
 	@mkdir -p $(@D)
@@ -232,13 +234,18 @@ $(H)/%.o: %.c Makefile | $(rule_lists)
 	$(call quiet,CC)$(CC) -I$(H) $(CFLAGS) -c $< $(object)
 
 # One level of a host kernel: its exported constant gets another name, and all else in it is static.
+at_level  = $(if $1,$(isa_$1:%=-m%) -mprefer-vector-width=512 -DLEVEL=_$1)
 define isa_rule
 $$(B)/%.$1.o: %.c Makefile | $(rule_lists)
 	@mkdir -p $$(@D)
-	$$(call quiet,CC)$$(CC) $$(CFLAGS) $(isa_$1:%=-m%) -mprefer-vector-width=512 \
-	    -Dkernel_$$(*F)=kernel_$$(*F)_$1 -c $$< $$(object)
+	$$(call quiet,CC)$$(CC) $$(CFLAGS) $(call at_level,$1) -Dkernel_$$(*F)=kernel_$$(*F)_$1 -c $$< $$(object)
 endef
 $(foreach i,$(isas),$(eval $(call isa_rule,$i)))
+
+$(updates): $(B)/kernels/host/update.%.o: kernels/host/update.c Makefile | $(rule_lists)
+	@mkdir -p $(@D)
+	$(call quiet,CC)$(CC) $(CFLAGS) $(call at_level,$(word 2,$(subst ., ,$*))) \
+	    -DRULE=$(firstword $(subst ., ,$*)) -c $< $(object)
 
 # CUB's kernels spill a little, which is NVIDIA's affair; tests/test_nvcc.py judges ours.
 $(B)/kernels/device/sort.o: NVCCFLAGS := $(filter-out -Xptxas -warn-spills%,$(NVCCFLAGS))

@@ -47,12 +47,8 @@ static int next_pair(struct pairs *p, struct words *line, struct where at, char 
     return -2;
 }
 
-static int add_table(struct reading *r, const struct value *rows, const struct value *dim,
-                     const struct value *rule, char hyper[HYPERS_MAX][WORD_MAX],
+static int add_table(struct reading *r, struct table_shape shape, char hyper[HYPERS_MAX][WORD_MAX],
                      struct error *err) {
-    struct table_shape shape = {.rows = (int64_t)rows->number,
-                                .dim = (int32_t)dim->number,
-                                .rule = (enum rule_kind)rule->number};
     struct rule full = rule_default(shape.rule);
     if (r->d->num_tables == SPEC_TABLES_MAX)
         return fail_at(err, r->at, "more than %d tables; make several batches of them",
@@ -68,23 +64,28 @@ static int add_table(struct reading *r, const struct value *rows, const struct v
 }
 
 static int read_table(struct words line, struct reading *r, struct error *err) {
-    enum { ROWS, DIM, RULE, HYPER };
-    const char *keys[HYPER + HYPERS_MAX + 1] = {"rows", "dim", "rule"};
+    enum { ROWS, DIM, RULE, WEIGHT_TYPE, HYPER, WANTED = (1 << ROWS | 1 << DIM | 1 << RULE) };
+    static const enum key meant[] = {KEY_ROWS, KEY_DIM, KEY_RULE, KEY_WEIGHT_TYPE};
+    const char *keys[HYPER + HYPERS_MAX + 1] = {"rows", "dim", "rule", "weight_type"};
     for (int h = 0; h < HYPERS_MAX; h++) keys[HYPER + h] = hyper_name(h);
-    struct pairs p = {"table rows R dim D rule NAME [lr X] [eps X] [momentum X] ...", keys, 0};
+    struct pairs p = {
+        "table rows R dim D rule NAME [weight_type TYPE] [lr X] [eps X] [momentum X] ...", keys, 0};
     char text[WORD_MAX], hyper[HYPERS_MAX][WORD_MAX] = {{0}};
-    struct value rows = {0}, dim = {0}, rule = {0};
+    struct value value[HYPER] = {{0}};
     int k, status = 0;
     while (status == 0 && (k = next_pair(&p, &line, r->at, text, err)) >= 0) {
-        if (k == ROWS) status = value_read(KEY_ROWS, text, r->at, &rows, err);
-        if (k == DIM) status = value_read(KEY_DIM, text, r->at, &dim, err);
-        if (k == RULE) status = value_read(KEY_RULE, text, r->at, &rule, err);
+        if (k < HYPER) status = value_read(meant[k], text, r->at, &value[k], err);
         if (k >= HYPER) strcpy(hyper[k - HYPER], text);
     }
     if (status || k == -2) return -1;
-    if ((p.seen & 7) != 7)
+    if ((p.seen & WANTED) != WANTED)
         return fail_at(err, r->at, "a table line lacks something; write: %s", p.form);
-    return add_table(r, &rows, &dim, &rule, hyper, err);
+    return add_table(r,
+                     (struct table_shape){.rows = (int64_t)value[ROWS].number,
+                                          .dim = (int32_t)value[DIM].number,
+                                          .rule = (enum rule_kind)value[RULE].number,
+                                          .weight_type = (enum dtype)value[WEIGHT_TYPE].number},
+                     hyper, err);
 }
 
 static int read_feature(struct words line, struct reading *r, struct error *err) {

@@ -24,18 +24,6 @@ static bool made_exact(const struct batch *in) {
     return exact;
 }
 
-static void copied_row(const void *ctx, int32_t table, int64_t row, float *weight,
-                       float *const elem[RULE_ELEM_STATES], float *row_state) {
-    const struct table_set *s = ctx;
-    const struct table_shape *shape = &s->shapes[table];
-    struct rule_info info = rule_info(shape->rule);
-    struct row_memory m = row_memory(&s->tables[table], shape, row);
-    size_t bytes = (size_t)shape->dim * sizeof(float);
-    memcpy(weight, m.weight, bytes);
-    for (int k = 0; k < info.elem_states; k++) memcpy(elem[k], m.elem[k], bytes);
-    if (m.row) memcpy(row_state, m.row, (size_t)info.row_states * sizeof(float));
-}
-
 /* Where the kernel runs. */
 struct runner {
     const struct kernel *kernel;
@@ -95,7 +83,7 @@ static int check(const struct runner *r, const struct step_inputs *in,
                       .index = index,
                       .rules = in->what.rules,
                       .step = t,
-                      .before = copied_row,
+                      .before = tables_copy_row,
                       .before_ctx = before,
                       .after = in->tables.tables,
                       .exact = out->exact,

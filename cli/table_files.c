@@ -3,45 +3,40 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/arrays.h"
 #include "cli/description.h"
 
-/* The arrays of a table, in this order. */
-enum { WEIGHT, ELEM, ROW = ELEM + RULE_ELEM_STATES, ARRAYS };
-
-/* data is NULL where the rule has no such array. */
-struct array {
-    float *data;
+/* One of a table's arrays as a file; data is NULL where the rule has no such array. */
+struct file_array {
+    void *data;
+    enum dtype type;
     int num_dims;
-    int64_t shape[2], floats;
+    int64_t shape[2], elements;
 };
 
-static struct array array_of(const struct table_set *s, int32_t t, int which) {
-    const struct table *x = &s->tables[t];
+static struct file_array array_of(const struct table_set *s, int32_t t, int a) {
     const struct table_shape *shape = &s->shapes[t];
-    struct rule_info info = rule_info(shape->rule);
-    int64_t width = which == ROW ? info.row_states : shape->dim;
-    bool there =
-        which == WEIGHT || (which == ROW ? info.row_states : which - ELEM < info.elem_states);
-    float *data = which == WEIGHT ? x->weight : which == ROW ? x->row : x->elem[which - ELEM];
-    return (struct array){there ? data : NULL,
-                          which == ROW && width == 1 ? 1 : 2,
-                          {shape->rows, width},
-                          there ? shape->rows * width : 0};
+    const int64_t width = table_array_width(shape, a);
+    return (struct file_array){width ? s->tables[t].array[a].data : NULL,
+                               table_array_type(shape, a),
+                               a == TABLE_ROW_STATE && width == 1 ? 1 : 2,
+                               {shape->rows, width},
+                               shape->rows * width};
 }
 
-static void name_of(const char *prefix, const struct table_set *s, int32_t t, int which,
+static void name_of(const char *prefix, const struct table_set *s, int32_t t, int a,
                     char path[PATH_MAX]) {
     char table[16] = "", number[16] = "";
     if (s->count > 1) snprintf(table, sizeof table, ".%d", t);
-    if (which >= ELEM && which < ROW) snprintf(number, sizeof number, ".%d", which - ELEM);
+    if (a >= TABLE_ELEM) snprintf(number, sizeof number, ".%d", a - TABLE_ELEM);
     snprintf(path, PATH_MAX, "%s.%s%s%s.npy", prefix,
-             which == WEIGHT ? "weight"
-             : which == ROW  ? "row_state"
-                             : "state",
+             a == TABLE_WEIGHT      ? "weight"
+             : a == TABLE_ROW_STATE ? "row_state"
+                                    : "state",
              table, number);
 }
 
@@ -58,34 +53,47 @@ int table_files_shape(const char *weight, struct table_shape *shape, struct erro
 }
 
 /* The states of a table that is new. */
-static void fill_initial(enum rule_kind rule, int which, const struct array *to) {
+static void fill_initial(enum rule_kind rule, int a, const struct file_array *to) {
     const struct rule_info info = rule_info(rule);
-    for (int64_t i = 0; i < to->floats; i++)
-        to->data[i] =
-            which == ROW ? info.row[i % to->shape[1]].initial : info.elem[which - ELEM].initial;
+    for (int64_t i = 0; i < to->elements; i++)
+        dtype_set(to->type, to->data, i,
+                  a == TABLE_ROW_STATE ? info.row[i % to->shape[1]].initial
+                                       : info.elem[a - TABLE_ELEM].initial);
 }
 
-static int read_array(const char *path, bool finite, const struct array *to, struct error *err) {
-    struct npy a;
-    if (array_read_floats(path, finite, &a, err)) return -1;
-    int status = array_want_shape(path, &a, to->num_dims, to->shape,
+/* Files have floats: they are rounded to the type of the array. */
+static int read_array(const char *path, bool finite, const struct file_array *to,
+                      struct error *err) {
+    struct npy file;
+    if (array_read_floats(path, finite, &file, err)) return -1;
+    int status = array_want_shape(path, &file, to->num_dims, to->shape,
                                   to->num_dims == 1 ? "[rows]" : "[rows][dim]", err);
-    if (status == 0) memcpy(to->data, a.data, (size_t)to->floats * sizeof(float));
-    npy_free(&a);
+    for (int64_t i = 0; status == 0 && i < to->elements; i++)
+        dtype_set(to->type, to->data, i, ((const float *)file.data)[i]);
+    npy_free(&file);
+    return status;
+}
+
+static int write_array(struct outputs *o, const char *path, const struct file_array *from,
+                       struct error *err) {
+    float *wide = from->type == FP32 ? from->data : malloc((size_t)from->elements * sizeof *wide);
+    if (!wide) return fail(err, "%s: out of memory", path);
+    for (int64_t i = 0; from->type != FP32 && i < from->elements; i++)
+        wide[i] = dtype_get(from->type, from->data, i);
+    int status = outputs_npy(o, path, NPY_FLOAT32, from->num_dims, from->shape, wide, err);
+    if (wide != from->data) free(wide);
     return status;
 }
 
 int table_files_read(const struct table_paths *paths, bool finite, struct table_set *s, int32_t t,
                      struct error *err) {
-    for (int which = 0; which < ARRAYS; which++) {
-        const char *path = which == WEIGHT ? paths->weight
-                           : which == ROW  ? paths->row
-                                           : paths->elem[which - ELEM];
-        struct array to = array_of(s, t, which);
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const char *path = paths->array[a];
+        struct file_array to = array_of(s, t, a);
         if (!to.data && path)
             return fail(err, "%s: the rule %s has no such state", path,
                         rule_info(s->shapes[t].rule).name);
-        if (to.data && !path) fill_initial(s->shapes[t].rule, which, &to);
+        if (to.data && !path) fill_initial(s->shapes[t].rule, a, &to);
         if (to.data && path && read_array(path, finite, &to, err)) return -1;
     }
     return 0;
@@ -94,12 +102,12 @@ int table_files_read(const struct table_paths *paths, bool finite, struct table_
 int table_files_read_all(const char *prefix, bool finite, bool zero_states, struct table_set *s,
                          struct error *err) {
     for (int32_t t = 0; t < s->count; t++)
-        for (int which = 0; which < ARRAYS; which++) {
+        for (int a = 0; a < TABLE_ARRAYS; a++) {
             char path[PATH_MAX];
-            struct array to = array_of(s, t, which);
-            name_of(prefix, s, t, which, path);
-            bool fresh = which != WEIGHT && (zero_states || access(path, F_OK) != 0);
-            if (to.data && fresh) fill_initial(s->shapes[t].rule, which, &to);
+            struct file_array to = array_of(s, t, a);
+            name_of(prefix, s, t, a, path);
+            bool fresh = a != TABLE_WEIGHT && (zero_states || access(path, F_OK) != 0);
+            if (to.data && fresh) fill_initial(s->shapes[t].rule, a, &to);
             if (to.data && !fresh && read_array(path, finite, &to, err)) return -1;
         }
     return 0;
@@ -180,20 +188,19 @@ static int write_record(struct outputs *o, const char *prefix, const struct tabl
 int table_files_write(struct outputs *o, const char *prefix, const struct table_set *s,
                       int64_t steps, struct error *err) {
     for (int32_t t = 0; t < s->count; t++)
-        for (int which = 0; which < ARRAYS; which++) {
+        for (int a = 0; a < TABLE_ARRAYS; a++) {
             char path[PATH_MAX];
-            struct array a = array_of(s, t, which);
-            name_of(prefix, s, t, which, path);
-            if (a.data && outputs_npy(o, path, NPY_FLOAT32, a.num_dims, a.shape, a.data, err))
-                return -1;
+            struct file_array from = array_of(s, t, a);
+            name_of(prefix, s, t, a, path);
+            if (from.data && write_array(o, path, &from, err)) return -1;
         }
     return write_record(o, prefix, s, steps, err);
 }
 
 void table_set_copy(const struct table_set *from, struct table_set *to) {
     for (int32_t t = 0; t < from->count; t++)
-        for (int which = 0; which < ARRAYS; which++) {
-            struct array a = array_of(from, t, which), b = array_of(to, t, which);
-            if (a.data) memcpy(b.data, a.data, (size_t)a.floats * sizeof(float));
-        }
+        for (int a = 0; a < TABLE_ARRAYS; a++)
+            if (from->tables[t].array[a].data)
+                memcpy(to->tables[t].array[a].data, from->tables[t].array[a].data,
+                       table_array_bytes(&from->shapes[t], a));
 }

@@ -7,7 +7,8 @@
  *     PREFIX.row_state.npy    float32 [rows], where the rule has one
  *
  * Where there are several tables the names have the table before .npy: PREFIX.weight.T.npy,
- * PREFIX.state.T.K.npy, PREFIX.row_state.T.npy.
+ * PREFIX.state.T.K.npy, PREFIX.row_state.T.npy. Weights of another type than fp32 are widened when they
+ * are written, and rounded when they are read.
  */
 #ifndef EMBFUSE_CLI_TABLE_FILES_H
 #define EMBFUSE_CLI_TABLE_FILES_H
@@ -18,7 +19,12 @@
 /* Files of the arrays of one table. NULL: its array starts at zero; an array that the rule has not
  * must be NULL. */
 struct table_paths {
-    const char *weight, *elem[RULE_ELEM_STATES], *row;
+    union {
+        const char *array[TABLE_ARRAYS];
+        struct {
+            const char *weight, *row, *elem[RULE_ELEM_STATES];
+        };
+    };
 };
 
 /* Rows and dim of a table from its weights. */

@@ -27,11 +27,12 @@ enum id_type { ID_INT32, ID_INT64 };
 
 struct table_shape {
     int64_t rows;
-    int32_t dim;         /* floats per row, any value >= 1 */
+    int32_t dim;         /* elements per row, any value >= 1 */
     enum rule_kind rule; /* which state arrays the table has */
-    int32_t features;    /* that read the table */
-    int64_t lookups;     /* in this batch, over those features, padding included */
-    int64_t first_row;   /* rows of all tables before it: first_row + id numbers all rows */
+    enum dtype weight_type;
+    int32_t features;  /* that read the table */
+    int64_t lookups;   /* in this batch, over those features, padding included */
+    int64_t first_row; /* rows of all tables before it: first_row + id numbers all rows */
 };
 
 /* One input feature. Several features may read one table; their gradients meet before the rule. */
@@ -67,11 +68,25 @@ struct batch {
     const struct feature *device_features;
 };
 
-/* A table's memory, updated in place. */
+/* Rows of elements of one type. Weights have the type that the table's shape says; states are fp32. */
+struct array {
+    void *data;     /* NULL: no such array */
+    int64_t stride; /* bytes from row to row */
+};
+
+HOST_DEVICE void *array_row(const struct array *a, int64_t row) {
+    return (char *)a->data + row * a->stride;
+}
+
+/* A table's memory, updated in place: [rows][rule_array_width()] of each array, by enum
+ * table_array. */
 struct table {
-    float *weight;                 /* [rows][dim] */
-    float *elem[RULE_ELEM_STATES]; /* [rows][dim] each, NULL beyond rule_info.elem_states */
-    float *row;                    /* [rows][row_states], NULL if the rule has none */
+    union {
+        struct array array[TABLE_ARRAYS];
+        struct {
+            struct array weight, row, elem[RULE_ELEM_STATES];
+        };
+    };
 };
 
 /* Stages of a step, in the order in which a kernel goes through those that it has. */

@@ -23,14 +23,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/dtype.h"
 #include "rule_list.h" /* generated: #define RULES(X, ...) X(sgd, __VA_ARGS__) ... */
-
-/* A phase is part of the loop that calls it, or that loop does not become vectors. */
-#ifdef __CUDACC__
-#define HOST_DEVICE static __host__ __device__ __forceinline__
-#else
-#define HOST_DEVICE static inline __attribute__((always_inline))
-#endif
 
 enum {
     RULE_ELEM_STATES = 3, /* most states of a rule per element, */

@@ -54,11 +54,6 @@ RULE_FIELD(int, sums_after)
 RULE_FIELD(bool, linear)
 RULE_FIELD(bool, idle_is_identity)
 
-/* Floats of state per row: what a table of this rule needs beside its weights. */
-static inline int64_t rule_state_floats(enum rule_kind kind, int64_t dim) {
-    return rule_elem_states(kind) * dim + rule_row_states(kind);
-}
-
 /* With the presets of its hyper-parameters. */
 static inline struct rule rule_default(enum rule_kind kind) {
     const struct rule_info info = rule_info(kind);
@@ -140,11 +135,29 @@ HOST_DEVICE float rule_scale(enum rule_kind kind, const struct rule_step *r, str
 
 /* --- one row, the plain way: what every kernel must give, bit for bit */
 
-/* A row in memory: weight[dim], elem[k][dim] of each state per element, row[row_states]. */
+/* The arrays of a table, in this order. */
+enum table_array {
+    TABLE_WEIGHT,
+    TABLE_ROW_STATE,
+    TABLE_ELEM, /* states per element: TABLE_ELEM, TABLE_ELEM + 1, ... */
+    TABLE_ARRAYS = TABLE_ELEM + RULE_ELEM_STATES
+};
+
+/* Elements per row of one of a table's arrays; 0 if its rule has no such state. */
+static inline int64_t rule_array_width(enum rule_kind kind, int32_t dim, int array) {
+    if (array == TABLE_WEIGHT) return dim;
+    if (array == TABLE_ROW_STATE) return rule_row_states(kind);
+    return array - TABLE_ELEM < rule_elem_states(kind) ? dim : 0;
+}
+
+/* One row, in floats: its part of each array. Nobody looks at arrays that the rule does not have. */
 struct row_memory {
-    float *weight;
-    float *elem[RULE_ELEM_STATES];
-    float *row;
+    union {
+        float *array[TABLE_ARRAYS];
+        struct {
+            float *weight, *row, *elem[RULE_ELEM_STATES];
+        };
+    };
 };
 
 static inline struct states row_memory_states(const struct row_memory *m, enum rule_kind kind,
@@ -176,7 +189,8 @@ static inline struct pair row_memory_sums(const struct rule_step *r, bool after,
     return lane[0];
 }
 
-/* Applies the rule once to a row whose summed gradient is g[dim]. */
+/* Applies the rule once to a row whose summed gradient is g[dim]. Weights of another type than fp32
+ * are then rounded to it. */
 static inline void rule_apply(const struct rule_step *r, const struct row_memory *m, int32_t dim,
                               const float *g) {
     const enum rule_kind kind = r->rule.kind;

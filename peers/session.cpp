@@ -201,7 +201,7 @@ int Session::write_weights(const std::string &prefix, struct error *err) {
         std::string path = prefix + ".weight." + std::to_string(t) + ".npy";
         int64_t shape[2] = {w->tables[t].rows, w->tables[t].dim};
         status = outputs_npy(&o, path.c_str(), NPY_FLOAT32, 2, shape,
-                             m.host.tables.tables[t].weight, err);
+                             m.host.tables.tables[t].weight.data, err);
     }
     if (status == 0) status = outputs_commit(&o, err);
     outputs_free(&o);
@@ -257,6 +257,12 @@ bool run_point(const struct options &o, const struct plan *plan, int i, enum rul
         return true;
     }
     bool led = true;
+    for (int32_t t = 0; t < w.num_tables; t++)
+        if (w.tables[t].weight_type != FP32) {
+            say_error(std::string(name) + ": peers have weights of fp32; leave weight_type out");
+            workload_free(&w);
+            return true;
+        }
     {
         Session session(o, &w, rule, plan_alpha(plan, i));
         if (session.open(cases, &err))

@@ -270,3 +270,12 @@ void builder_rules(struct builder *b, const struct kernel *k, enum rule_kind fir
         builder_rule(b, t, kernel_applies(k, (enum rule_kind)kind) ? kind : first);
     }
 }
+
+void builder_weight_types(struct builder *b, const struct kernel *k, enum dtype first) {
+    tables_free(&b->tables);
+    tables_free(&b->before);
+    for (int32_t t = 0; t < b->in.num_tables; t++)
+        b->shapes[t].weight_type = (enum dtype)(((int)first + t) % DTYPE_COUNT);
+    for (int32_t t = 0; t < b->in.num_tables && kernel_refuses(k, &b->in); t++)
+        b->shapes[t].weight_type = FP32;
+}

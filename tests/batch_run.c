@@ -75,26 +75,20 @@ void builder_start(struct builder *b) {
 
 /* Calls part(ctx, memory, bytes) for each array of each table. */
 static void each_array(const struct table_set *s, void (*part)(void *, void *, size_t), void *ctx) {
-    for (int32_t t = 0; t < s->count; t++) {
-        const struct table_shape *x = &s->shapes[t];
-        struct rule_info info = rule_info(x->rule);
-        size_t bytes = (size_t)(x->rows * x->dim) * sizeof(float);
-        part(ctx, s->tables[t].weight, bytes);
-        for (int k = 0; k < info.elem_states; k++) part(ctx, s->tables[t].elem[k], bytes);
-        if (info.row_states)
-            part(ctx, s->tables[t].row, (size_t)(x->rows * info.row_states) * sizeof(float));
-    }
+    for (int32_t t = 0; t < s->count; t++)
+        for (int a = 0; a < TABLE_ARRAYS; a++)
+            part(ctx, s->tables[t].array[a].data, table_array_bytes(&s->shapes[t], a));
 }
 
 static void append(void *ctx, void *memory, size_t bytes) {
     char **to = ctx;
-    memcpy(*to, memory, bytes);
+    if (bytes) memcpy(*to, memory, bytes);
     *to += bytes;
 }
 
 static void extract(void *ctx, void *memory, size_t bytes) {
     char **from = ctx;
-    memcpy(memory, *from, bytes);
+    if (bytes) memcpy(memory, *from, bytes);
     *from += bytes;
 }
 
@@ -202,24 +196,12 @@ const char *builder_run(struct builder *b, const struct kernel *k, int way) {
 
 /* --- judging */
 
-static void row_of_copy(const void *ctx, int32_t table, int64_t row, float *weight,
-                        float *const elem[RULE_ELEM_STATES], float *row_state) {
-    const struct table_set *before = ctx;
-    const struct table_shape *shape = &before->shapes[table];
-    struct rule_info info = rule_info(shape->rule);
-    struct row_memory m = row_memory(&before->tables[table], shape, row);
-    memcpy(weight, m.weight, (size_t)shape->dim * sizeof *weight);
-    for (int k = 0; k < info.elem_states; k++)
-        memcpy(elem[k], m.elem[k], (size_t)shape->dim * sizeof *weight);
-    if (m.row) memcpy(row_state, m.row, (size_t)info.row_states * sizeof *row_state);
-}
-
 const char *builder_judge(struct builder *b, const struct kernel *k) {
     struct check c = {.in = &b->in,
                       .index = &b->index,
                       .rules = b->rules,
                       .step = b->step,
-                      .before = row_of_copy,
+                      .before = tables_copy_row,
                       .before_ctx = &b->before,
                       .after = b->tables.tables,
                       .exact = b->sums_exact,

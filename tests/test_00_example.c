@@ -154,7 +154,8 @@ static void oracle_row_as_by_hand(const struct builder *b, const struct row_run 
         s0[d] = (struct num){w->s0[d], 0};
         s1[d] = (struct num){w->s1[d], 0};
     }
-    struct oracle_row row = {weight, {s0, s1}, {{w->row, 0}}};
+    struct num states[RULE_ROW_STATES] = {{w->row, 0}};
+    struct oracle_row row = {.weight = weight, .row = states, .elem = {s0, s1}};
     oracle_sum(&b->in, &b->index.lookup[run->first], run[1].first - run->first, true, DIM, grad);
     oracle_update(&b->rules[0], b->step, DIM, grad, &row);
     struct rule_info info = rule_info(b->rules[0].kind);

@@ -44,7 +44,8 @@ static void bench_close(struct bench *b) {
 static struct ceiling_probe probe_open(struct bench *b, int32_t t, int threads) {
     struct ceiling_probe p;
     struct error err = {""};
-    if (ceiling_open(&p, &b->w.batches[0], &b->index, t, b->tables.tables[t].weight, threads, &err))
+    if (ceiling_open(&p, &b->w.batches[0], &b->index, t, &b->tables.tables[t].weight, threads,
+                     &err))
         fail_msg("%s", err.text);
     return p;
 }
@@ -95,14 +96,14 @@ static void measures_and_leaves_the_rows(void **state) {
         struct bench b = bench_open(sequence);
         size_t bytes = b.tables.buffers[TABLE_ARRAYS + TABLE_WEIGHT].bytes;
         float *before = malloc(bytes);
-        memcpy(before, b.tables.tables[1].weight, bytes);
+        memcpy(before, b.tables.tables[1].weight.data, bytes);
         struct ceiling_probe p = probe_open(&b, 1, threads);
         struct ceiling c = ceiling_measure(&p);
         assert_true(isfinite(c.copy_gbs) && c.copy_gbs > 0);
         assert_true(isfinite(c.rmw_gbs) && c.rmw_gbs > 0);
         assert_true(isfinite(c.gather_gbs) && c.gather_gbs > 0);
         assert_true(threads == 1 ? c.pingpong_ns < 0 : c.pingpong_ns > 0);
-        assert_memory_equal(b.tables.tables[1].weight, before, bytes);
+        assert_memory_equal(b.tables.tables[1].weight.data, before, bytes);
         assert_true(tables_intact(&b.tables));
         ceiling_close(&p);
         free(before);

@@ -136,7 +136,7 @@ __attribute__((no_sanitize("address"))) static void scribble(volatile char *at) 
 }
 
 static void write_elsewhere(const struct batch *in, const struct table *io, char *scratch) {
-    float *weight = io[0].weight;
+    float *weight = io[0].weight.data;
     if (flaw == WRITES_BEFORE_TABLE) scribble((char *)weight - 1);
     if (flaw == WRITES_AFTER_TABLE) scribble((char *)(weight + ROWS * DIM));
     if (flaw == WRITES_AFTER_SCRATCH) scribble(scratch + SCRATCH);
@@ -289,7 +289,8 @@ enum { HIT = 8, IDLE = 17, COLUMN = DIM - 1, TABLE = 1 };
 /* Three times what the oracle allows at (TABLE, HIT, COLUMN). */
 static float beyond_bound(const struct builder *b, bool per_lookup) {
     struct num g[DIM], w[DIM], s[RULE_ELEM_STATES][DIM];
-    struct oracle_row row = {.weight = w};
+    struct num states[RULE_ROW_STATES];
+    struct oracle_row row = {.weight = w, .row = states};
     const struct row_run *u = b->index.run;
     while (u->table != TABLE || u->row != HIT) u++;
     struct row_memory m = row_memory(&b->before.tables[TABLE], &b->in.tables[TABLE], HIT);
@@ -335,7 +336,7 @@ static bool apply(enum edit what, struct builder *b) {
     case INFINITE: hit.weight[COLUMN] = INFINITY; return true;
     case BIT_OF_UNTOUCHED: flip_last_bit(&idle.weight[0]); return true;
     case BIT_OF_PADDING:
-        flip_last_bit(b->tables.tables[0].weight + PADDING * DIM + COLUMN);
+        flip_last_bit((float *)b->tables.tables[0].weight.data + PADDING * DIM + COLUMN);
         return true;
     case ULP_OF_STATE:
         if (hit_state) *hit_state = nextafterf(*hit_state, INFINITY);

@@ -68,27 +68,19 @@ static void build(struct builder *b, bool exact) {
     assert_null(builder_run(b, any_kernel(), 2));
 }
 
-static void before(const void *ctx, int32_t t, int64_t row, float *weight,
-                   float *const elem[RULE_ELEM_STATES], float *row_state) {
-    tables_initial_row(ctx, t, row, weight, elem, row_state);
-}
-
-/* The same, but for a row whose accumulator is negative: its step has no value. */
+/* A row whose accumulator is negative: its step has no value. */
 static const struct {
     int32_t table;
     int64_t row;
 } negative = {1, BLOCK};
 
-static void before_negative(const void *ctx, int32_t t, int64_t row, float *weight,
-                            float *const elem[RULE_ELEM_STATES], float *row_state) {
-    before(ctx, t, row, weight, elem, row_state);
-    if (t == negative.table && row == negative.row) *row_state = -1;
+static void before_negative(const void *ctx, int32_t t, int64_t row, const struct row_memory *to) {
+    tables_initial_row(ctx, t, row, to);
+    if (t == negative.table && row == negative.row) *to->row = -1;
 }
 
-static float *array_of(const struct table *t, int array) {
-    return array == TABLE_WEIGHT      ? t->weight
-           : array == TABLE_ROW_STATE ? t->row
-                                      : t->elem[array - TABLE_ELEM];
+static float *weights_of(const struct builder *b, int32_t t, int64_t row) {
+    return array_row(&b->tables.tables[t].weight, row);
 }
 
 /* --- tables that have to be fetched */
@@ -110,10 +102,10 @@ static int fetch(const void *ctx, int32_t t, int64_t begin, int64_t end, struct 
     if (begin >= end || end - begin > BLOCK || end > tables[t].rows) abort();
     s->fetched[t] += end - begin;
     for (int a = 0; a < TABLE_ARRAYS; a++) {
-        int64_t width = table_array_width(&s->b->in.tables[t], a);
-        if (width)
-            memcpy(array_of(rows, a), array_of(&s->b->tables.tables[t], a) + begin * width,
-                   (size_t)((end - begin) * width) * sizeof(float));
+        const struct array *from = &s->b->tables.tables[t].array[a];
+        if (!from->data) continue;
+        assert_int_equal(rows->array[a].stride, from->stride);
+        memcpy(rows->array[a].data, array_row(from, begin), (size_t)((end - begin) * from->stride));
     }
     return 0;
 }
@@ -133,7 +125,7 @@ static struct check_result check_from(const struct builder *b, const struct sour
 }
 
 static struct check_result check(const struct builder *b, const struct source *s) {
-    return check_from(b, s, before);
+    return check_from(b, s, tables_initial_row);
 }
 
 /* In place, or fetched: the answer is the same. */
@@ -162,10 +154,10 @@ static void edit(float *at, bool one_bit) {
 }
 
 /* Alone it is wrong, and the message names it; where no bound comes before it, with both values. */
-static void check_element(const struct builder *b, int32_t t, int k, int array, int64_t column,
-                          int64_t width) {
+static void check_element(const struct builder *b, int32_t t, int k, int array, int64_t column) {
     static const char *const names[TABLE_ARRAYS] = {"weight", "row state", "state 0", "state 1"};
-    float *at = array_of(&b->tables.tables[t], array) + seen[k] * width + column, right = *at;
+    float *at = (float *)array_row(&b->tables.tables[t].array[array], seen[k]) + column,
+          right = *at;
     char where[160], values[80];
     edit(at, b->sums_exact || !looked_up(t, k));
     struct check_result r = check_both(b);
@@ -190,7 +182,7 @@ static void every_element(void **state) {
             for (int k = 0; k < SEEN && seen[k] < tables[t].rows; k++)
                 for (int a = 0; a < TABLE_ARRAYS; a++)
                     for (int64_t d = 0, w = table_array_width(&b.in.tables[t], a); d < w; d++)
-                        check_element(&b, t, k, a, d, w);
+                        check_element(&b, t, k, a, d);
         assert_true(check_both(&b).ok);
         builder_free(&b);
     }
@@ -205,8 +197,7 @@ static void every_wrong_row_counts(void **state) {
     build(&b, true);
     for (int32_t t = 0; t < TABLES; t++)
         for (int k = 0; k < SEEN && seen[k] < tables[t].rows; k++) {
-            for (int32_t d = 0; d < tables[t].dim; d++)
-                edit(b.tables.tables[t].weight + seen[k] * tables[t].dim + d, true);
+            for (int32_t d = 0; d < tables[t].dim; d++) edit(weights_of(&b, t, seen[k]) + d, true);
             struct check_result r = check_both(&b);
             assert_false(r.ok);
             assert_int_equal(r.wrong, ++wrong);
@@ -229,7 +220,7 @@ static void worst_of_all(void **state) {
     for (int most = 0; most < FAR; most++) {
         float *at[FAR], kept[FAR];
         for (int i = 0; i < FAR; i++) {
-            at[i] = b.tables.tables[far[i].table].weight + far[i].row * tables[far[i].table].dim;
+            at[i] = weights_of(&b, far[i].table, far[i].row);
             kept[i] = *at[i];
         }
         *at[most] = kept[most] + 1000;
@@ -257,13 +248,13 @@ static void unseen(void **state) {
             char expected[100];
             snprintf(expected, sizeof expected, "table %d row %lld: the cable is loose", t,
                      (long long)broken_row[t]);
-            if (wrong_too) edit(b.tables.tables[t ? 0 : 1].weight, true);
+            if (wrong_too) edit(weights_of(&b, t ? 0 : 1, 0), true);
             struct check_result r = check(&b, &s);
             assert_true(r.unseen);
             assert_false(r.ok);
             assert_false(r.undecided);
             assert_string_equal(r.message, expected);
-            if (wrong_too) edit(b.tables.tables[t ? 0 : 1].weight, true);
+            if (wrong_too) edit(weights_of(&b, t ? 0 : 1, 0), true);
         }
     builder_free(&b);
 }
@@ -313,7 +304,7 @@ static void the_worst_is_told(void **state) {
         for (int k = 0; k < SEEN && seen[k] < tables[t].rows; k++) {
             if (t == negative.table && seen[k] == negative.row) continue;
             char wrong[100];
-            float *at = b.tables.tables[t].weight + seen[k] * tables[t].dim, right = *at;
+            float *at = weights_of(&b, t, seen[k]), right = *at;
             *at = 77;
             snprintf(wrong, sizeof wrong, "table %d row %lld (%d lookups) weight[0]: got 77", t,
                      (long long)seen[k], looked_up(t, k) ? 3 : 0);

@@ -10,14 +10,15 @@
 
 #include "tests/kernel_tests.h"
 
-/* Each rule of the kernel on table 0, the next one on table 1, and so on. */
+/* Each rule of the kernel on table 0, the next one on table 1, and so on; types of weights likewise. */
 static void check_rules(struct builder *b, const struct kernel *k, int shape) {
     const int ways = builder_ways(k);
     int thorough = shape % RULE_COUNT;
-    while (!(kernel_applies(k, (enum rule_kind)thorough))) thorough = (thorough + 1) % RULE_COUNT;
+    while (!kernel_applies(k, (enum rule_kind)thorough)) thorough = (thorough + 1) % RULE_COUNT;
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!(kernel_applies(k, (enum rule_kind)rule))) continue;
+        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
         builder_rules(b, k, (enum rule_kind)rule);
+        builder_weight_types(b, k, (enum dtype)((rule + shape / RULE_COUNT) % DTYPE_COUNT));
         for (int way = 0; way < ways; way++) {
             if (rule != thorough && way != (rule + shape) % ways) continue;
             const char *wrong = builder_check(b, k, builder_way[way]);

@@ -78,7 +78,8 @@ static float grad_value(const struct large *c, int64_t bag, int32_t d) {
 
 static void make_input(const struct large *c, enum rule_kind rule, struct input *x) {
     int64_t bags = c->lookups / c->per_bag;
-    x->shape = (struct table_shape){c->rows, c->dim, rule, 1, bags * c->per_bag, 0};
+    x->shape = (struct table_shape){
+        .rows = c->rows, .dim = c->dim, .rule = rule, .features = 1, .lookups = bags * c->per_bag};
     x->feature = (struct feature){.padding_id = -1, .grad_stride = c->dim};
     x->feature.lookups = x->shape.lookups;
     x->ids = must(malloc((size_t)x->shape.lookups * sizeof *x->ids));
@@ -128,8 +129,9 @@ static float initial(int64_t row, int32_t d) {
 
 static void fill_table(const struct large *c, struct table *t) {
     for (int64_t row = 0; row < c->rows; row++) {
-        for (int32_t d = 0; d < c->dim; d++) t->weight[row * c->dim + d] = initial(row, d);
-        if (t->row) t->row[row] = 1;
+        float *w = array_row(&t->weight, row);
+        for (int32_t d = 0; d < c->dim; d++) w[d] = initial(row, d);
+        if (t->row.data) *(float *)array_row(&t->row, row) = 1;
     }
 }
 
@@ -147,12 +149,12 @@ static void compare(const struct large *c, const struct table *t, const struct r
         }
         rule_apply(step, &(struct row_memory){.weight = w, .row = &state}, c->dim, g);
         for (int32_t d = 0; d < c->dim; d++) {
-            const float *got = &t->weight[row * c->dim + d];
+            const float *got = (const float *)array_row(&t->weight, row) + d;
             if (memcmp(got, &w[d], sizeof *got) != 0)
                 fail_msg("row %lld, column %d: got %.9g, expected %.9g", (long long)row, d,
                          (double)*got, (double)w[d]);
         }
-        if (t->row) assert_memory_equal(&t->row[row], &state, sizeof state);
+        if (t->row.data) assert_memory_equal(array_row(&t->row, row), &state, sizeof state);
     }
     free(w);
     free(g);
@@ -217,24 +219,27 @@ static void large(void **state) {
         free_input(&x);
         skip();
     }
-    size_t floats = (size_t)(c.rows * c.dim);
-    struct table t = {.weight = must(malloc(floats * sizeof(float)))};
-    if (rule_row_states(kind)) t.row = must(malloc((size_t)c.rows * sizeof(float)));
+    const size_t bytes = table_array_bytes(&x.shape, TABLE_WEIGHT);
+    struct table t;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const size_t own = table_array_bytes(&x.shape, a);
+        t.array[a] =
+            (struct array){own ? must(malloc(own)) : NULL, table_array_stride(&x.shape, a)};
+    }
     int32_t *units = c.units ? count_units(&c, &x) : NULL;
-    float *first = NULL;
+    void *first = NULL;
     for (int i = 0; i < c.runs; i++) {
         fill_table(&c, &t);
         run(&r, k, &t, &err);
         if (units) compare(&c, &t, &step, units);
         if (first)
-            assert_true(memcmp(first, t.weight, floats * sizeof *first) == 0);
+            assert_true(memcmp(first, t.weight.data, bytes) == 0);
         else
-            first = memcpy(must(malloc(floats * sizeof *first)), t.weight, floats * sizeof *first);
+            first = memcpy(must(malloc(bytes)), t.weight.data, bytes);
     }
     free(first);
     free(units);
-    free(t.weight);
-    free(t.row);
+    for (int a = 0; a < TABLE_ARRAYS; a++) free(t.array[a].data);
     evict(&r);
     free_input(&x);
 }

@@ -163,7 +163,7 @@ static void ceilings_leave_the_rows(void **state) {
         double seconds;
         if (device_open(&err) || device_tables_create(&d, &shape, 1, &err) ||
             device_fill_open(&fill, &d, 42, &err) || device_fill_all(&fill, &err) ||
-            device_probe_open(&probe, d.tables[0].weight, shape.rows, dim, &err) ||
+            device_probe_open(&probe, d.tables[0].weight.data, shape.rows, dim, &err) ||
             tables_create(&want, &shape, 1, 42, &err) || tables_create(&got, &shape, 1, 43, &err))
             fail_msg("%s", err.text);
         if (device_probe_measure(&probe, &ceiling, &err) ||

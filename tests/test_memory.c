@@ -183,12 +183,16 @@ static void caught(void **state) {
 
 /* --- every kernel */
 
+static int states_of(enum rule_kind rule) {
+    return 8 * rule_elem_states(rule) + rule_row_states(rule);
+}
+
 /* With as much state as the kernel knows how to update. */
 static enum rule_kind richest_rule(const struct kernel *k) {
     enum rule_kind richest = RULE_sgd;
     for (int rule = 0; rule < RULE_COUNT; rule++)
         if (kernel_applies(k, (enum rule_kind)rule) &&
-            rule_state_floats((enum rule_kind)rule, 8) > rule_state_floats(richest, 8))
+            states_of((enum rule_kind)rule) > states_of(richest))
             richest = (enum rule_kind)rule;
     return richest;
 }

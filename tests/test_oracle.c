@@ -125,7 +125,8 @@ enum { UPDATES = sizeof updates / sizeof *updates };
 static void update_by_hand(void **state) {
     const struct update_case *c = ((const struct kernel_test *)*state)->param;
     struct num g = {c->g, 0}, w = {c->before.w, 0}, s[RULE_ELEM_STATES];
-    struct oracle_row row = {.weight = &w, .row = {{c->before.row, 0}}};
+    struct num states[RULE_ROW_STATES] = {{c->before.row, 0}};
+    struct oracle_row row = {.weight = &w, .row = states};
     for (int k = 0; k < RULE_ELEM_STATES; k++) {
         s[k] = (struct num){c->before.s[k], 0};
         row.elem[k] = &s[k];
@@ -153,7 +154,8 @@ static void rowwise_over_columns(void **state) {
     (void)state;
     const struct rule rule = {RULE_rowwise_adagrad, {0.5f, 2}};
     struct num g[] = {{3, 0}, {-1, 0}}, w[] = {{1, 0}, {1, 0}};
-    struct oracle_row row = {.weight = w, .row = {{31, 0}}};
+    struct num states[] = {{31, 0}};
+    struct oracle_row row = {.weight = w, .row = states};
     oracle_update(&rule, 1, 2, g, &row);
     assert_true(row.row[0].value == 36);
     assert_true(w[0].value == 0.8125 && w[1].value == 1.0625);
@@ -179,7 +181,7 @@ enum { DIM = 8 };
 /* A row with ordinary values, in floats and for the oracle. */
 struct ordinary {
     float w[DIM], s[RULE_ELEM_STATES][DIM], row[RULE_ROW_STATES], g[DIM];
-    struct num ow[DIM], os[RULE_ELEM_STATES][DIM], og[DIM];
+    struct num ow[DIM], os[RULE_ELEM_STATES][DIM], orow[RULE_ROW_STATES], og[DIM];
     struct oracle_row oracle;
 };
 
@@ -194,7 +196,7 @@ static float state_number(const struct rule_state *s, uint64_t key, int what, in
 static void make_ordinary(enum rule_kind kind, uint64_t key, double grad_error,
                           struct ordinary *x) {
     const struct rule_info info = rule_info(kind);
-    x->oracle = (struct oracle_row){.weight = x->ow};
+    x->oracle = (struct oracle_row){.weight = x->ow, .row = x->orow};
     for (int d = 0; d < DIM; d++) {
         double g = 2 * number(key, 0, d) - 1;
         x->w[d] = (float)(number(key, 1, d) - 0.5);

@@ -50,15 +50,16 @@ static struct row make_row(int turn, int first) {
 /* One step of dim columns; RULE_COUNT stands for SGD with a step per lookup. */
 static void step_columns(int kind, struct row *x, int32_t dim, struct num *row_state) {
     struct rule rule = rule_default(kind < RULE_COUNT ? (enum rule_kind)kind : RULE_sgd);
-    struct oracle_row r = {.weight = x->weight};
+    struct num states[RULE_ROW_STATES];
+    struct oracle_row r = {.weight = x->weight, .row = states};
     rule.param[RULE_LR] = 0.37f;
     for (int s = 0; s < RULE_ELEM_STATES; s++) r.elem[s] = x->elem[s];
-    for (int s = 0; s < RULE_ROW_STATES; s++) r.row[s] = (struct num){0.75, 0x1p-22};
+    for (int s = 0; s < RULE_ROW_STATES; s++) states[s] = (struct num){0.75, 0x1p-22};
     if (kind < RULE_COUNT)
         oracle_update(&rule, STEP, dim, x->grad, &r);
     else
         oracle_update_per_lookup(&rule, 40, dim, x->grad, &r);
-    *row_state = r.row[0];
+    *row_state = states[0];
 }
 
 static bool near(double a, double b) {

@@ -133,12 +133,12 @@ static bool make_batch(const struct overflow *c, struct sparse *s) {
     int64_t *offsets = reserve(s, c->bags + 1, sizeof *offsets);
     float *weights = c->weighted ? reserve(s, s->in.lookups, sizeof *weights) : NULL;
     float *grad = reserve(s, s->in.grad_floats, sizeof *grad);
-    s->table.weight = reserve(s, c->rows * c->dim, sizeof(float));
-    bool has_state = rule_elem_states(s->rule.kind);
-    s->table.elem[0] = has_state ? reserve(s, c->rows * c->dim, sizeof(float)) : NULL;
-    if (!ids || !offsets || (c->weighted && !weights) || !grad || !s->table.weight ||
-        (has_state && !s->table.elem[0]))
-        return false;
+    if (!ids || !offsets || (c->weighted && !weights) || !grad) return false;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const int64_t stride = table_array_stride(&s->shape, a);
+        if (stride) s->table.array[a] = (struct array){reserve(s, c->rows, (size_t)stride), stride};
+        if (stride && !s->table.array[a].data) return false;
+    }
     for (int64_t i = 0; c->per_bag && i < s->in.lookups; i++) ids[i] = s->feature.padding_id;
     for (int h = 0; h < HITS; h++) {
         int64_t place = place_of_hit(c, h), i = c->per_bag ? place : h;
@@ -169,13 +169,15 @@ static void set_rows(const struct overflow *c, const struct sparse *s) {
     for (int h = 0; h < HITS; h++)
         for (int64_t row = row_of_hit(c, h) - 1; row <= row_of_hit(c, h) + 1; row++)
             for (int32_t d = 0; row >= 0 && row < c->rows && d < c->dim; d++) {
-                s->table.weight[row * c->dim + d] = initial(row, d, 0);
-                if (s->table.elem[0]) s->table.elem[0][row * c->dim + d] = initial(row, d, 1);
+                const struct row_memory m = row_memory(&s->table, &s->shape, row);
+                m.weight[d] = initial(row, d, 0);
+                if (m.elem[0]) m.elem[0][d] = initial(row, d, 1);
             }
 }
 
 static void compare_row(const struct overflow *c, const struct sparse *s,
                         const struct rule_step *step, int64_t row) {
+    const struct row_memory got = row_memory(&s->table, &s->shape, row);
     bool hit = false;
     for (int h = 0; h < HITS; h++) hit |= row_of_hit(c, h) == row;
     for (int32_t d = 0; d < c->dim; d++) {
@@ -184,9 +186,8 @@ static void compare_row(const struct overflow *c, const struct sparse *s,
             if (row_of_hit(c, h) == row) g += weight_of_hit(c, h) * grad_of_hit(h, d);
         float w = initial(row, d, 0), elem = initial(row, d, 1); /* a rule without sums over rows */
         if (hit) rule_apply(step, &(struct row_memory){.weight = &w, .elem = {&elem}}, 1, &g);
-        assert_memory_equal(&s->table.weight[row * c->dim + d], &w, sizeof w);
-        if (s->table.elem[0])
-            assert_memory_equal(&s->table.elem[0][row * c->dim + d], &elem, sizeof elem);
+        assert_memory_equal(&got.weight[d], &w, sizeof w);
+        if (got.elem[0]) assert_memory_equal(&got.elem[0][d], &elem, sizeof elem);
     }
 }
 
@@ -233,20 +234,17 @@ static void free_on_device(struct on_device *d) {
 /* The row before a hit, the hit, and the row behind it: to or from the device. */
 static int copy_rows(const struct overflow *c, const struct sparse *s, struct on_device *d,
                      bool to_device, struct error *err) {
-    size_t bytes = (size_t)c->dim * sizeof(float);
     for (int h = 0; h < HITS; h++)
-        for (int64_t row = row_of_hit(c, h) - 1; row <= row_of_hit(c, h) + 1; row++) {
-            const struct table *there = d->tables.tables;
-            float *pairs[2][2] = {{there->weight, s->table.weight},
-                                  {there->elem[0], s->table.elem[0]}};
-            for (int a = 0; a < 2 && row >= 0 && row < c->rows; a++) {
-                if (!pairs[a][0]) continue;
-                float *far = pairs[a][0] + row * c->dim, *near = pairs[a][1] + row * c->dim;
+        for (int64_t row = row_of_hit(c, h) - 1; row <= row_of_hit(c, h) + 1; row++)
+            for (int a = 0; a < TABLE_ARRAYS && row >= 0 && row < c->rows; a++) {
+                const struct array *there = &d->tables.tables->array[a], *here = &s->table.array[a];
+                const size_t bytes = (size_t)here->stride;
+                if (!here->data) continue;
+                void *far = array_row(there, row), *near = array_row(here, row);
                 if (to_device ? device_put(far, near, bytes, err)
                               : device_get(near, far, bytes, err))
                     return -1;
             }
-        }
     return 0;
 }
 

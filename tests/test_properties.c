@@ -175,25 +175,19 @@ static void build_tables(struct builder *b, int which, int count) {
     builder_finish(b);
 }
 
-static void copy_table(struct table *to, const struct table *from,
+static void copy_table(const struct table *to, const struct table *from,
                        const struct table_shape *shape) {
-    struct rule_info info = rule_info(shape->rule);
-    size_t bytes = (size_t)(shape->rows * shape->dim) * sizeof(float);
-    memcpy(to->weight, from->weight, bytes);
-    for (int k = 0; k < info.elem_states; k++) memcpy(to->elem[k], from->elem[k], bytes);
-    if (info.row_states)
-        memcpy(to->row, from->row, (size_t)(shape->rows * info.row_states) * sizeof(float));
+    for (int a = 0; a < TABLE_ARRAYS; a++)
+        if (from->array[a].data)
+            memcpy(to->array[a].data, from->array[a].data, table_array_bytes(shape, a));
 }
 
-static bool same_table(const struct table *a, const struct table *b,
+static bool same_table(const struct table *x, const struct table *y,
                        const struct table_shape *shape) {
-    struct rule_info info = rule_info(shape->rule);
-    size_t bytes = (size_t)(shape->rows * shape->dim) * sizeof(float);
-    bool same = memcmp(a->weight, b->weight, bytes) == 0;
-    for (int k = 0; k < info.elem_states; k++) same &= memcmp(a->elem[k], b->elem[k], bytes) == 0;
-    if (info.row_states)
-        same &=
-            memcmp(a->row, b->row, (size_t)(shape->rows * info.row_states) * sizeof(float)) == 0;
+    bool same = true;
+    for (int a = 0; a < TABLE_ARRAYS; a++)
+        if (x->array[a].data)
+            same &= memcmp(x->array[a].data, y->array[a].data, table_array_bytes(shape, a)) == 0;
     return same;
 }
 
@@ -324,15 +318,10 @@ static void zero_grad(const struct builder *b) {
 }
 
 static void zero_tables(const struct builder *b) {
-    for (int32_t t = 0; t < b->in.num_tables; t++) {
-        const struct table *x = &b->tables.tables[t];
-        const struct rule_info info = rule_info(b->shapes[t].rule);
-        size_t rows = (size_t)b->shapes[t].rows,
-               bytes = rows * (size_t)b->shapes[t].dim * sizeof(float);
-        memset(x->weight, 0, bytes);
-        for (int k = 0; k < info.elem_states; k++) memset(x->elem[k], 0, bytes);
-        if (info.row_states) memset(x->row, 0, rows * (size_t)info.row_states * sizeof(float));
-    }
+    for (int32_t t = 0; t < b->in.num_tables; t++)
+        for (int a = 0; a < TABLE_ARRAYS; a++)
+            if (b->tables.tables[t].array[a].data)
+                memset(b->tables.tables[t].array[a].data, 0, table_array_bytes(&b->shapes[t], a));
 }
 
 /* Gradients of 0 leave weights and states of 0 as they are, to the last bit: a float that is as

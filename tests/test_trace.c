@@ -331,7 +331,7 @@ static void test_unknown_ending(void **state) {
 
 /* --- arrays --------------------------------------------------------------------------------- */
 
-struct array {
+struct npy_case {
     enum npy_type type;
     int num_dims;
     int64_t shape[2];
@@ -340,7 +340,7 @@ struct array {
 
 struct arrays {
     const char *test;
-    struct array ids, offsets;
+    struct npy_case ids, offsets;
     const char *names, *says; /* the file and what is wrong with it; NULL: nothing is */
 };
 
@@ -410,7 +410,7 @@ static const struct arrays array_cases[] = {
 };
 enum { NUM_ARRAYS = sizeof array_cases / sizeof array_cases[0] };
 
-static struct work_path write_array(const char *file, const struct array *a) {
+static struct work_path write_array(const char *file, const struct npy_case *a) {
     struct work_path path = work_path("trace", file);
     int32_t narrow[4] = {0}; /* for float32 as well: all that counts is the type */
     for (int i = 0; i < 4; i++) narrow[i] = (int32_t)a->values[i];

@@ -16,37 +16,29 @@ struct workspace {
     struct row_memory row;
     struct num *grad;
     float *exact_grad; /* the same in exact mode */
+    float *weight;     /* for row_look() */
     struct oracle_row expected;
     float *floats;
     struct num *nums;
 };
 
 static void workspace_init(struct workspace *w, int32_t dim) {
-    size_t elements = (size_t)dim * (1 + RULE_ELEM_STATES);
-    w->floats = malloc((elements + (size_t)dim + RULE_ROW_STATES) * sizeof *w->floats);
-    w->nums = malloc((elements + (size_t)dim) * sizeof *w->nums);
+    const int64_t width = dim > RULE_ROW_STATES ? dim : RULE_ROW_STATES;
+    w->floats = malloc((size_t)((TABLE_ARRAYS + 2) * width) * sizeof *w->floats);
+    w->nums = malloc((size_t)((TABLE_ARRAYS + 1) * width) * sizeof *w->nums);
     if (!w->floats || !w->nums) abort();
-    w->row = (struct row_memory){.weight = w->floats, .row = w->floats + elements};
-    w->exact_grad = w->row.row + RULE_ROW_STATES;
-    w->expected.weight = w->nums;
-    for (int k = 0; k < RULE_ELEM_STATES; k++) {
-        w->row.elem[k] = w->floats + (1 + k) * dim;
-        w->expected.elem[k] = w->nums + (1 + k) * dim;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        w->row.array[a] = w->floats + a * width;
+        w->expected.array[a] = w->nums + a * width;
     }
-    w->grad = w->nums + elements;
+    w->exact_grad = w->floats + TABLE_ARRAYS * width;
+    w->weight = w->exact_grad + width;
+    w->grad = w->nums + TABLE_ARRAYS * width;
 }
 
 static void workspace_free(struct workspace *w) {
     free(w->floats);
     free(w->nums);
-}
-
-static float *floats_of(struct row_memory *m, enum table_array a) {
-    return a == TABLE_WEIGHT ? m->weight : a == TABLE_ROW_STATE ? m->row : m->elem[a - TABLE_ELEM];
-}
-
-static struct num *nums_of(struct oracle_row *r, enum table_array a) {
-    return a == TABLE_WEIGHT ? r->weight : a == TABLE_ROW_STATE ? r->row : r->elem[a - TABLE_ELEM];
 }
 
 enum verdict { RIGHT, WRONG, UNDECIDED };
@@ -69,9 +61,8 @@ struct judged_row {
 
 /* Has the row the bits of w->row? */
 static enum verdict compare_bits(const struct judged_row *r) {
-    struct row_memory after = r->after;
     for (int a = 0; a < TABLE_ARRAYS; a++) {
-        const float *want = floats_of(&r->w->row, a), *got = floats_of(&after, a);
+        const float *want = r->w->row.array[a], *got = r->after.array[a];
         int64_t width = table_array_width(r->shape, a), d = 0;
         if (width == 0 || memcmp(want, got, (size_t)width * sizeof *got) == 0) continue;
         while (memcmp(&want[d], &got[d], sizeof *got) == 0) d++;
@@ -84,12 +75,11 @@ static enum verdict compare_bits(const struct judged_row *r) {
 /* Is the row within the bounds of w->expected? A NaN is not. Where an element has no bound, the
  * row proves nothing, whatever it holds. */
 static enum verdict compare_bounds(const struct judged_row *r) {
-    struct row_memory after = r->after;
     enum verdict verdict = RIGHT;
     for (int a = 0; a < TABLE_ARRAYS; a++)
         for (int64_t d = 0, width = table_array_width(r->shape, a); d < width; d++) {
-            struct num want = nums_of(&r->w->expected, a)[d];
-            double got = floats_of(&after, a)[d], off = fabs(got - want.value);
+            struct num want = r->w->expected.array[a][d];
+            double got = r->after.array[a][d], off = fabs(got - want.value);
             struct finding here = {a, d, got, want.value, want.error};
             if (!isfinite(want.error)) {
                 *r->out = here;
@@ -117,24 +107,27 @@ static enum verdict check_row(const struct check *c, const struct rule_step *ste
     struct rule_info info = rule_info(r->shape->rule);
     struct workspace *w = r->w;
     int32_t dim = r->shape->dim;
-    c->before(c->before_ctx, t, row, w->row.weight, w->row.elem, w->row.row);
+    c->before(c->before_ctx, t, row, &w->row);
     if (!lookups && (info.idle_is_identity || !c->dense)) return compare_bits(r);
 
     bool each = c->per_lookup && rule_linear(r->shape->rule), exact = c->exact && !each;
     oracle_sum(c->in, lookups, count, exact, dim, w->grad);
     for (int a = 0; a < TABLE_ARRAYS; a++)
         for (int64_t d = 0, width = table_array_width(r->shape, a); d < width; d++)
-            nums_of(&w->expected, a)[d] = (struct num){floats_of(&w->row, a)[d], 0};
+            w->expected.array[a][d] = (struct num){w->row.array[a][d], 0};
     if (each)
         oracle_update_per_lookup(&step->rule, count, dim, w->grad, &w->expected);
     else
         oracle_update(&step->rule, c->step, dim, w->grad, &w->expected);
+    oracle_store(r->shape->weight_type, dim, w->expected.weight);
     enum verdict verdict = compare_bounds(r);
     if (verdict != RIGHT || !exact) return verdict;
     /* A dense step cannot tell gradients that cancel from none: it leaves both rows alone. */
     if (!(c->dense && info.idle_is_identity && is_zero(w->grad, dim))) {
         for (int32_t d = 0; d < dim; d++) w->exact_grad[d] = (float)w->grad[d].value;
         rule_apply(step, &w->row, dim, w->exact_grad);
+        for (int32_t d = 0; d < dim; d++)
+            w->row.weight[d] = dtype_round(r->shape->weight_type, w->row.weight[d]);
     }
     return compare_bits(r);
 }
@@ -183,28 +176,21 @@ enum { ROWS_AT_ONCE = 4096 };
 
 /* What a thread fetches a block of rows of any table into. */
 static struct table staging_open(const struct check *c) {
-    struct table rows = {0};
-    int64_t width[TABLE_ARRAYS] = {0};
-    for (int32_t t = 0; t < c->in->num_tables; t++)
-        for (int a = 0; a < TABLE_ARRAYS; a++) {
-            int64_t own = table_array_width(&c->in->tables[t], a);
-            if (own > width[a]) width[a] = own;
-        }
+    struct table rows = {{{{0}}}};
     for (int a = 0; a < TABLE_ARRAYS; a++) {
-        float **at = a == TABLE_WEIGHT      ? &rows.weight
-                     : a == TABLE_ROW_STATE ? &rows.row
-                                            : &rows.elem[a - TABLE_ELEM];
-        if (width[a] == 0) continue;
-        *at = malloc((size_t)(ROWS_AT_ONCE * width[a]) * sizeof(float));
-        if (!*at) abort();
+        int64_t widest = 1;
+        for (int32_t t = 0; t < c->in->num_tables; t++) {
+            const int64_t own = table_array_stride(&c->in->tables[t], a);
+            if (own > widest) widest = own;
+        }
+        rows.array[a].data = malloc((size_t)(ROWS_AT_ONCE * widest));
+        if (!rows.array[a].data) abort();
     }
     return rows;
 }
 
 static void staging_close(struct table *rows) {
-    free(rows->weight);
-    free(rows->row);
-    for (int k = 0; k < RULE_ELEM_STATES; k++) free(rows->elem[k]);
+    for (int a = 0; a < TABLE_ARRAYS; a++) free(rows->array[a].data);
 }
 
 /* Rows begin .. end-1 of table t, in `after`, whose first row is row `first` of the table; adds
@@ -222,7 +208,8 @@ static void check_rows(const struct check *c, const struct rule_step *step, int3
         int64_t hits = touched ? u[1].first - u->first : 0;
         struct finding f;
         struct judged_row judged = {.shape = &c->in->tables[t],
-                                    .after = row_memory(after, &c->in->tables[t], row - first),
+                                    .after =
+                                        row_look(after, &c->in->tables[t], row - first, w.weight),
                                     .w = &w,
                                     .worst = &r->worst,
                                     .out = &f};
@@ -241,6 +228,8 @@ static void fetch_and_check(const struct check *c, const struct rule_step *step,
     struct error err;
     int status;
     if (r->unseen) return;
+    for (int a = 0; a < TABLE_ARRAYS; a++)
+        staging->array[a].stride = table_array_stride(&c->in->tables[t], a);
 #pragma omp critical(check_fetch)
     status = c->fetch(c->fetch_ctx, t, begin, end, staging, &err);
     if (status == 0) {
@@ -259,7 +248,7 @@ struct check_result check_run(const struct check *c) {
 #pragma omp parallel if (rows > ROWS_AT_ONCE)
     {
         struct check_result mine = {0};
-        struct table staging = {0};
+        struct table staging = {{{{0}}}};
         if (!c->after) staging = staging_open(c);
         for (int32_t t = 0; t < c->in->num_tables; t++) {
             struct rule_step step = rule_step(c->rules[t], c->step);

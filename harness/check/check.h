@@ -23,9 +23,9 @@
 #include "harness/workload/row_index.h"
 #include "kernels/kernel.h"
 
-/* Writes what a row held before the step: weight[dim], elem[k][dim], row[row_states]. */
-typedef void (*row_before)(const void *ctx, int32_t table, int64_t row, float *weight,
-                           float *const elem[RULE_ELEM_STATES], float *row_state);
+/* Writes what a row held before the step, as floats, to the arrays that its table has. */
+typedef void (*row_before)(const void *ctx, int32_t table, int64_t row,
+                           const struct row_memory *to);
 
 /* Copies rows begin .. end-1 of a table to *rows, arrays in host memory whose first row is begin.
  * Returns 0, or -1 and fills err. Called by one thread at a time. */

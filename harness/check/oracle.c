@@ -257,3 +257,10 @@ void oracle_update(const struct rule *rule, int64_t t, int32_t dim, const struct
     case RULE_COUNT: break;
     }
 }
+
+void oracle_store(enum dtype type, int32_t dim, struct num *weight) {
+    if (type == FP32) return;
+    for (int32_t d = 0; d < dim; d++)
+        weight[d].error +=
+            dtype_unit(type) * (fabs(weight[d].value) + weight[d].error) + dtype_tiny(type);
+}

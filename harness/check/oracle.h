@@ -18,11 +18,14 @@ struct num {
     double error;
 };
 
-/* One row: weight, per-element states, row states. Arrays belong to the caller. */
+/* One row: its part of each array of the table. Arrays belong to the caller. */
 struct oracle_row {
-    struct num *weight;                 /* [dim] */
-    struct num *elem[RULE_ELEM_STATES]; /* [dim] each, used up to the rule's elem_states */
-    struct num row[RULE_ROW_STATES];    /* the rule's row_states */
+    union {
+        struct num *array[TABLE_ARRAYS];
+        struct {
+            struct num *weight, *row, *elem[RULE_ELEM_STATES];
+        };
+    };
 };
 
 /* grad[dim]: the summed gradient of the `count` lookups (all of one row). With exact, the sum is
@@ -35,7 +38,10 @@ void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_
 void oracle_update(const struct rule *rule, int64_t t, int32_t dim, const struct num *grad,
                    struct oracle_row *row);
 
-/* The same for a linear rule, w -= lr*g, where every one of `count` lookups took its own step on the
+/* Weights as they are stored: rounded once more, where their type is narrower than fp32. */
+void oracle_store(enum dtype type, int32_t dim, struct num *weight);
+
+/* oracle_update() for a linear rule, w -= lr*g, where every one of `count` lookups took its own step on the
  * weight. grad is that
  * of oracle_sum without exact: its (count + 3) u sum|g| hold the roundings of the products, and
  * give an upper bound of sum|g|, which bounds every intermediate weight in any order of the

@@ -43,19 +43,6 @@ void device_batch_free(struct device_batch *d) {
 
 /* --- tables */
 
-/* One array of a table: where its pointer is in a struct table, and its floats per row. */
-struct array {
-    float **at;
-    int64_t width;
-};
-
-static struct array array_of(struct table *t, const struct table_shape *shape, int which) {
-    int64_t width = table_array_width(shape, which);
-    if (which == TABLE_WEIGHT) return (struct array){&t->weight, width};
-    if (which == TABLE_ROW_STATE) return (struct array){&t->row, width};
-    return (struct array){&t->elem[which - TABLE_ELEM], width};
-}
-
 int device_tables_create(struct device_tables *d, const struct table_shape *shapes, int32_t count,
                          struct error *err) {
     *d = (struct device_tables){.count = count, .shapes = shapes};
@@ -74,11 +61,9 @@ int device_tables_create(struct device_tables *d, const struct table_shape *shap
     }
     for (int32_t t = 0; t < count; t++)
         for (int a = 0; a < TABLE_ARRAYS; a++) {
-            struct array array = array_of(&d->tables[t], &shapes[t], a);
             struct device_buffer *b = &d->buffers[t * TABLE_ARRAYS + a];
-            size_t bytes = (size_t)(shapes[t].rows * array.width) * sizeof(float);
-            if (device_alloc(b, bytes, "a table", err)) goto out;
-            *array.at = b->data;
+            if (device_alloc(b, table_array_bytes(&shapes[t], a), "a table", err)) goto out;
+            d->tables[t].array[a] = (struct array){b->data, table_array_stride(&shapes[t], a)};
         }
     if (copied(&d->io, d->tables, count, sizeof *d->tables, err)) goto out;
     return 0;
@@ -105,10 +90,8 @@ bool device_tables_intact(const struct device_tables *d) {
 int device_tables_put(struct device_tables *d, const struct table *host, struct error *err) {
     for (int32_t t = 0; t < d->count; t++)
         for (int a = 0; a < TABLE_ARRAYS; a++) {
-            struct table from = host[t];
-            struct array array = array_of(&from, &d->shapes[t], a);
             const struct device_buffer *b = &d->buffers[t * TABLE_ARRAYS + a];
-            if (device_put(b->data, *array.at, b->bytes, err)) return -1;
+            if (device_put(b->data, host[t].array[a].data, b->bytes, err)) return -1;
         }
     return 0;
 }
@@ -116,10 +99,9 @@ int device_tables_put(struct device_tables *d, const struct table *host, struct 
 int device_tables_get_rows(const struct device_tables *d, int32_t t, int64_t begin, int64_t end,
                            struct table *host, struct error *err) {
     for (int a = 0; a < TABLE_ARRAYS; a++) {
-        struct array to = array_of(host, &d->shapes[t], a);
-        struct array from = array_of(&d->tables[t], &d->shapes[t], a);
-        size_t bytes = (size_t)((end - begin) * to.width) * sizeof(float);
-        if (bytes && device_get(*to.at, *from.at + begin * to.width, bytes, err)) return -1;
+        const struct array *from = &d->tables[t].array[a];
+        const size_t bytes = (size_t)((end - begin) * from->stride);
+        if (bytes && device_get(host->array[a].data, array_row(from, begin), bytes, err)) return -1;
     }
     return 0;
 }

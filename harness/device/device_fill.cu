@@ -18,8 +18,9 @@ namespace {
 constexpr int THREADS = 256, ROWS_PER_BLOCK = THREADS / 32, MOST_BLOCKS = 1 << 16;
 
 struct fill_table {
-    float *array[TABLE_ARRAYS];
+    struct table table;
     int32_t width[TABLE_ARRAYS]; /* 0: no such array */
+    enum dtype type[TABLE_ARRAYS];
     struct initial_laws laws;
 };
 
@@ -35,10 +36,9 @@ __global__ void fill(const fill_table *tables, const device_row *rows, int32_t t
             int32_t width = tables[t].width[a];
             if (width == 0) continue;
             uint32_t key = initial_row_key(initial_stream(seed, t, a), row);
-            float *to = tables[t].array[a] + row * width;
+            void *to = array_row(&tables[t].table.array[a], row);
             for (int32_t d = lane; d < width; d += 32)
-                to[d] = a == TABLE_WEIGHT ? initial_weight(key, d)
-                                          : initial_state(&tables[t].laws, a, key, d);
+                dtype_set(tables[t].type[a], to, d, initial_value(&tables[t].laws, a, key, d));
         }
     }
 }
@@ -66,13 +66,11 @@ int device_fill_open(struct device_fill *f, const struct device_tables *to, uint
     auto *tables = static_cast<fill_table *>(std::calloc((size_t)to->count, sizeof(fill_table)));
     if (!tables) return fail(err, "out of memory");
     for (int32_t t = 0; t < to->count; t++) {
-        const struct table *x = &to->tables[t];
+        tables[t].table = to->tables[t];
         tables[t].laws = initial_laws(to->shapes[t].rule);
         for (int a = 0; a < TABLE_ARRAYS; a++) {
             tables[t].width[a] = (int32_t)table_array_width(&to->shapes[t], a);
-            tables[t].array[a] = a == TABLE_WEIGHT      ? x->weight
-                                 : a == TABLE_ROW_STATE ? x->row
-                                                        : x->elem[a - TABLE_ELEM];
+            tables[t].type[a] = table_array_type(&to->shapes[t], a);
         }
     }
     int status = device_alloc(&f->arrays, bytes, "the list of tables", err);

@@ -62,9 +62,9 @@ int64_t *ceiling_rows(int64_t table_rows, int64_t count) {
 }
 
 /* Rows that take twice as many bytes as the last-level caches have, in whole lines. */
-static int64_t rows_beyond_cache(const struct ceiling_probe *p) {
-    int64_t bytes = p->dim * (int64_t)sizeof(float);
-    int64_t rows = 2 * p->last_level_cache / (bytes > LINE ? bytes : LINE);
+static int64_t rows_beyond_cache(int64_t cache, int32_t row_floats) {
+    int64_t bytes = row_floats * (int64_t)sizeof(float);
+    int64_t rows = 2 * cache / (bytes > LINE ? bytes : LINE);
     return rows > ROWS_AHEAD ? rows : ROWS_AHEAD;
 }
 
@@ -82,7 +82,7 @@ static int open_gather(struct ceiling_probe *p, const struct batch *in,
     int64_t first = lookups_before(index, t), lookups = lookups_before(index, t + 1) - first;
     p->grad = in->grad;
     if (lookups == 0) return 0;
-    p->num_gathered = rows_beyond_cache(p);
+    p->num_gathered = rows_beyond_cache(p->last_level_cache, p->dim);
     p->gather = malloc((size_t)p->num_gathered * sizeof *p->gather);
     if (!p->gather) return -1;
     for (int64_t i = 0; i < p->num_gathered; i++) {
@@ -97,14 +97,15 @@ static int open_gather(struct ceiling_probe *p, const struct batch *in,
 }
 
 int ceiling_open(struct ceiling_probe *p, const struct batch *in, const struct row_index *index,
-                 int32_t t, float *weight, int threads, struct error *err) {
-    int64_t table_rows = in->tables[t].rows;
+                 int32_t t, const struct array *weight, int threads, struct error *err) {
+    int64_t table_rows = array_float_rows(weight, in->tables[t].rows);
     memset(p, 0, sizeof *p);
+    p->row_floats = array_row_floats(weight);
     p->threads = threads;
     p->last_level_cache = last_level_cache(threads);
     p->dim = in->tables[t].dim;
-    p->table = weight;
-    p->num_rows = rows_beyond_cache(p);
+    p->table = weight->data;
+    p->num_rows = rows_beyond_cache(p->last_level_cache, p->row_floats);
     if (p->num_rows > table_rows) p->num_rows = table_rows;
     size_t bytes = (size_t)(2 * p->last_level_cache);
     if (bytes < COPY_LEAST) bytes = COPY_LEAST;
@@ -150,7 +151,7 @@ static double rmw_gbs(const struct ceiling_probe *p, int try) {
     (void)try;
     static volatile float one = 1; /* the compiler must not know */
     float factor = one;
-    int32_t dim = p->dim;
+    int32_t dim = p->row_floats;
     double begin = clock_seconds();
 #pragma omp parallel for schedule(static) num_threads(p->threads)
     for (int64_t i = 0; i < p->num_rows; i++) {

@@ -24,14 +24,25 @@ struct ceiling {
                            virtual machine may share a last-level cache or not, and move */
 };
 
+/* A ceiling looks at the bytes of any row as floats: as many as its bytes hold, at least 1; and how many
+ * rows of so many there are. */
+static inline int32_t array_row_floats(const struct array *a) {
+    return a->stride < (int64_t)sizeof(float) ? 1 : (int32_t)(a->stride / (int64_t)sizeof(float));
+}
+
+static inline int64_t array_float_rows(const struct array *a, int64_t rows) {
+    return rows * a->stride / (array_row_floats(a) * (int64_t)sizeof(float));
+}
+
 struct ceiling_probe {
     int threads;
     int64_t last_level_cache; /* bytes, of all that the threads can be on */
     struct buffer from, to;   /* of the copy */
     int64_t *rows;            /* [num_rows] distinct rows in random order */
     int64_t num_rows;
-    int32_t dim;
+    int32_t dim;          /* of gradient rows */
     float *table;         /* whose rows are visited; they keep their bits */
+    int32_t row_floats;   /* of a row of it: as many as its bytes hold */
     const float *grad;    /* not owned */
     int64_t *gather;      /* [num_gathered] where gradient rows begin, in floats */
     int64_t num_gathered; /* 0: the table is not looked up */
@@ -40,7 +51,7 @@ struct ceiling_probe {
 /* For table t of the batch, with these weights, and the gradient rows of its lookups where they are.
  */
 int ceiling_open(struct ceiling_probe *p, const struct batch *in, const struct row_index *index,
-                 int32_t t, float *weight, int threads, struct error *err);
+                 int32_t t, const struct array *weight, int threads, struct error *err);
 void ceiling_close(struct ceiling_probe *p);
 
 /* Takes about 45 ms. Evicts the caches. */

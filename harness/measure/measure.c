@@ -126,11 +126,6 @@ static int restore(struct measure *m, const struct kernel *k, int b, bool all, s
     return place_of(k)->restore(m, b, all, err);
 }
 
-static void initial_row(const void *ctx, int32_t table, int64_t row, float *weight,
-                        float *const elem[RULE_ELEM_STATES], float *row_state) {
-    tables_initial_row(ctx, table, row, weight, elem, row_state);
-}
-
 /* A step with this scratch, poisoned, and the verdict on it. */
 static int check_with(struct measure *m, const struct kernel *k, int batch,
                       struct place_scratch *scratch, struct check_result *out, struct error *err) {
@@ -143,7 +138,7 @@ static int check_with(struct measure *m, const struct kernel *k, int batch,
                       .index = &m->index[batch],
                       .rules = m->rules,
                       .step = MEASURED_STEP,
-                      .before = initial_row,
+                      .before = tables_initial_row,
                       .before_ctx = &shapes,
                       .exact = m->exact[batch],
                       .dense = k->traits & DENSE_STEP,

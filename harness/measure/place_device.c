@@ -73,8 +73,10 @@ static int open_all(struct measure *m, struct device_state *d, struct error *err
             device_batch_validate(&d->batch[k], err) ||
             device_rows_create(&d->touched[k], &m->index[k], err))
             return -1;
-    return device_probe_open(&d->probe, d->tables.tables[large].weight, w->tables[large].rows,
-                             w->tables[large].dim, err);
+    const struct array *weight = &d->tables.tables[large].weight;
+    return device_probe_open(&d->probe, weight->data,
+                             array_float_rows(weight, w->tables[large].rows),
+                             array_row_floats(weight), err);
 }
 
 static int device_place_open(struct measure *m, struct error *err) {

@@ -12,7 +12,7 @@ static int host_open(struct measure *m, struct error *err) {
     struct host_state *h = &m->host;
     int32_t t = measure_largest_table(w);
     if (tables_create(&h->tables, w->tables, w->num_tables, w->seed, err)) return -1;
-    if (ceiling_open(&h->ceilings, &w->batches[0], &m->index[0], t, h->tables.tables[t].weight,
+    if (ceiling_open(&h->ceilings, &w->batches[0], &m->index[0], t, &h->tables.tables[t].weight,
                      m->threads, err) == 0)
         return 0;
     tables_free(&h->tables);

@@ -8,7 +8,7 @@ static int64_t state_lines(const struct batch *in, const struct row_index *index
     int64_t lines = 0, last = -1;
     for (int64_t u = 0; u < index->rows; u++) {
         const struct row_run *r = &index->run[u];
-        int64_t bytes = rule_info(in->tables[r->table].rule).row_states * (int64_t)sizeof(float);
+        int64_t bytes = rule_row_states(in->tables[r->table].rule) * (int64_t)sizeof(float);
         if (u == 0 || r->table != r[-1].table) last = -1;
         if (bytes == 0) continue;
         int64_t first = r->row * bytes / LINE, end = ((r->row + 1) * bytes - 1) / LINE;
@@ -32,9 +32,8 @@ struct traffic traffic_of(const struct batch *in, const struct row_index *index)
     }
     for (int64_t u = 0; u < index->rows; u++) {
         const struct table_shape *t = &in->tables[index->run[u].table];
-        struct rule_info info = rule_info(t->rule);
-        rows += (1 + info.elem_states) * t->dim * element;
-        row_states += info.row_states * element;
+        rows += t->dim * (dtype_bytes(t->weight_type) + rule_elem_states(t->rule) * element);
+        row_states += rule_row_states(t->rule) * element;
         gathered += (index->run[u + 1].first - index->run[u].first) * t->dim * element;
     }
     return (struct traffic){.compulsory = once + 2 * (rows + row_states),

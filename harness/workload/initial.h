@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The initial values of weights and states, a function of (seed, table, array, row, column): the
- * same on the host and on a device, so that a touched row can be restored, and a row that nobody
+ * The initial values of weights and states, a function of (seed, table, array, row, column), arrays
+ * numbered by enum table_array: the same on the host and on a device, so that a touched row can be restored, and a row that nobody
  * touched be checked, without a copy.
  */
 #ifndef EMBFUSE_INITIAL_H
@@ -9,14 +9,6 @@
 
 #include "harness/rng.h"
 #include "kernels/rules.h"
-
-/* The arrays of a table, in this order; also the streams of initial values. */
-enum table_array {
-    TABLE_WEIGHT,
-    TABLE_ROW_STATE,
-    TABLE_ELEM, /* and TABLE_ELEM + 1, ... */
-    TABLE_ARRAYS = TABLE_ELEM + RULE_ELEM_STATES
-};
 
 /* Where the values of a rule's states lie; see struct rule_state. */
 struct initial_law {
@@ -50,9 +42,10 @@ RNG_FN float initial_weight(uint32_t row_key, int64_t column) {
     return (float)(int32_t)rng_u32(row_key, (uint32_t)column) * 0x1p-32f;
 }
 
-/* Of any array but TABLE_WEIGHT. */
-RNG_FN float initial_state(const struct initial_laws *laws, int array, uint32_t row_key,
+/* Before it is rounded to the type of the array. */
+RNG_FN float initial_value(const struct initial_laws *laws, int array, uint32_t row_key,
                            int64_t column) {
+    if (array == TABLE_WEIGHT) return initial_weight(row_key, column);
     const struct initial_law *law =
         array == TABLE_ROW_STATE ? &laws->row[column] : &laws->elem[array - TABLE_ELEM];
     float unit = (float)(int32_t)(rng_u32(row_key, (uint32_t)column) >> 8) * 0x1p-24f;

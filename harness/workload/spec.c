@@ -63,6 +63,7 @@ static int make_point(const struct block *b, const struct value pick[KEY_COUNT],
     s->padding_id = (int64_t)pick[KEY_PADDING].number;
     s->id_type = (enum id_type)pick[KEY_ID_TYPE].number;
     s->rule = (enum rule_kind)pick[KEY_RULE].number;
+    s->weight_type = (enum dtype)pick[KEY_WEIGHT_TYPE].number;
     s->seed = (uint64_t)pick[KEY_SEED].number;
     if (s->reuse > 0 && (s->ids == IDS_HISTOGRAM_2021 || s->ids == IDS_HISTOGRAM_2022))
         return fail_at(err, place_of(b, KEY_REUSE),

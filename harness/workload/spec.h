@@ -25,6 +25,7 @@
  *     padding ID            padding id of every feature, -1: none          [-1]
  *     id_type int32|int64                                                  [int64]
  *     rule NAME             update rule of all tables                      [rowwise_adagrad]
+ *     weight_type fp32|bf16 of all tables                                  [fp32]
  *     seed S                                                               [42]
  *     row_cap R             tables with more rows are cut to R             [none]
  *     table rows R dim D length KIND ...    one explicit table; repeatable; stands in the place of
@@ -72,6 +73,7 @@ struct spec {
     int64_t padding_id;
     enum id_type id_type;
     enum rule_kind rule;
+    enum dtype weight_type;
     uint64_t seed;
 };
 

@@ -50,6 +50,7 @@ static const struct key_info infos[KEY_COUNT] = {
     [KEY_ID_TYPE]  = {"id_type", WORD, 0, 0, ID_INT64, WORDS("int32", "int64")},
     [KEY_RULE]     = {"rule", WORD, 0, 0, RULE_rowwise_adagrad,
                       (const char *const[]){RULES(RULE_WORD) NULL}},
+    [KEY_WEIGHT_TYPE] = {"weight_type", WORD, 0, 0, FP32, WORDS("fp32", "bf16")},
     [KEY_SEED]     = {"seed", WHOLE, 0, WHOLE_MAX, 42, NULL},
     [KEY_ROW_CAP]  = {"row_cap", WHOLE, 1, 1e12, 1e12, NULL},
 };

@@ -28,6 +28,7 @@ enum key {
     KEY_PADDING,
     KEY_ID_TYPE,
     KEY_RULE,
+    KEY_WEIGHT_TYPE,
     KEY_SEED,
     KEY_ROW_CAP,
     KEY_COUNT

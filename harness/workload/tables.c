@@ -2,19 +2,28 @@
 #include "harness/workload/tables.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 int64_t table_array_width(const struct table_shape *shape, int array) {
-    struct rule_info info = rule_info(shape->rule);
-    if (array == TABLE_WEIGHT) return shape->dim;
-    if (array == TABLE_ROW_STATE) return info.row_states;
-    return array - TABLE_ELEM < info.elem_states ? shape->dim : 0;
+    return rule_array_width(shape->rule, shape->dim, array);
+}
+
+enum dtype table_array_type(const struct table_shape *shape, int array) {
+    return array == TABLE_WEIGHT ? shape->weight_type : FP32;
+}
+
+int64_t table_array_stride(const struct table_shape *shape, int array) {
+    return table_array_width(shape, array) * dtype_bytes(table_array_type(shape, array));
+}
+
+size_t table_array_bytes(const struct table_shape *shape, int array) {
+    return (size_t)(shape->rows * table_array_stride(shape, array));
 }
 
 int64_t tables_bytes(const struct table_shape *shapes, int32_t count) {
     int64_t bytes = 0;
     for (int32_t t = 0; t < count; t++)
-        for (int a = 0; a < TABLE_ARRAYS; a++)
-            bytes += shapes[t].rows * table_array_width(&shapes[t], a) * (int64_t)sizeof(float);
+        for (int a = 0; a < TABLE_ARRAYS; a++) bytes += (int64_t)table_array_bytes(&shapes[t], a);
     return bytes;
 }
 
@@ -29,22 +38,15 @@ int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t
         tables_free(s);
         return fail(err, "out of memory");
     }
-    for (int32_t t = 0; t < count; t++) {
-        float *data[TABLE_ARRAYS];
+    for (int32_t t = 0; t < count; t++)
         for (int a = 0; a < TABLE_ARRAYS; a++) {
             struct buffer *b = &s->buffers[t * TABLE_ARRAYS + a];
-            size_t bytes =
-                (size_t)(shapes[t].rows * table_array_width(&shapes[t], a)) * sizeof(float);
-            if (buffer_alloc(b, bytes, "a table", err)) {
+            if (buffer_alloc(b, table_array_bytes(&shapes[t], a), "a table", err)) {
                 tables_free(s);
                 return -1;
             }
-            data[a] = b->data;
+            s->tables[t].array[a] = (struct array){b->data, table_array_stride(&shapes[t], a)};
         }
-        s->tables[t].weight = data[TABLE_WEIGHT];
-        s->tables[t].row = data[TABLE_ROW_STATE];
-        for (int k = 0; k < RULE_ELEM_STATES; k++) s->tables[t].elem[k] = data[TABLE_ELEM + k];
-    }
     tables_reset(s);
     return 0;
 }
@@ -57,35 +59,51 @@ void tables_free(struct table_set *s) {
     *s = (struct table_set){0};
 }
 
-static void fill(const struct table_set *s, int32_t table, int64_t row, int array, float *to) {
-    int64_t width = table_array_width(&s->shapes[table], array);
+/* The initial values of a row of one array, into elements of a type. */
+static void fill(const struct table_set *s, int32_t t, int64_t row, int array, enum dtype type,
+                 void *to) {
+    const int64_t width = table_array_width(&s->shapes[t], array);
     if (width == 0) return;
-    const struct initial_laws laws = initial_laws(s->shapes[table].rule);
-    uint32_t key = initial_row_key(initial_stream(s->seed, table, array), row);
-    if (array == TABLE_WEIGHT)
-        for (int64_t d = 0; d < width; d++) to[d] = initial_weight(key, d);
-    else
-        for (int64_t d = 0; d < width; d++) to[d] = initial_state(&laws, array, key, d);
+    const enum dtype own = table_array_type(&s->shapes[t], array);
+    const struct initial_laws laws = initial_laws(s->shapes[t].rule);
+    const uint32_t key = initial_row_key(initial_stream(s->seed, t, array), row);
+    for (int64_t d = 0; d < width; d++)
+        dtype_set(type, to, d, dtype_round(own, initial_value(&laws, array, key, d)));
 }
 
-void tables_initial_row(const struct table_set *s, int32_t table, int64_t row, float *weight,
-                        float *const elem[RULE_ELEM_STATES], float *row_state) {
-    fill(s, table, row, TABLE_WEIGHT, weight);
-    fill(s, table, row, TABLE_ROW_STATE, row_state);
-    for (int k = 0; k < RULE_ELEM_STATES; k++) fill(s, table, row, TABLE_ELEM + k, elem[k]);
+void tables_initial_row(const void *ctx, int32_t table, int64_t row, const struct row_memory *to) {
+    for (int a = 0; a < TABLE_ARRAYS; a++) fill(ctx, table, row, a, FP32, to->array[a]);
 }
 
-struct row_memory row_memory(const struct table *t, const struct table_shape *shape, int64_t row) {
-    struct rule_info info = rule_info(shape->rule);
-    struct row_memory m = {t->weight + row * shape->dim, {0}, NULL};
-    for (int k = 0; k < info.elem_states; k++) m.elem[k] = t->elem[k] + row * shape->dim;
-    if (info.row_states) m.row = t->row + row * info.row_states;
+struct row_memory row_look(const struct table *t, const struct table_shape *shape, int64_t row,
+                           float *weight) {
+    struct row_memory m;
+    for (int a = 0; a < TABLE_ARRAYS; a++)
+        m.array[a] = table_array_width(shape, a) ? array_row(&t->array[a], row) : NULL;
+    if (shape->weight_type == FP32) return m;
+    for (int32_t d = 0; d < shape->dim; d++) weight[d] = dtype_get(shape->weight_type, m.weight, d);
+    m.weight = weight;
     return m;
 }
 
+struct row_memory row_memory(const struct table *t, const struct table_shape *shape, int64_t row) {
+    return row_look(t, shape, row, NULL);
+}
+
+void tables_copy_row(const void *ctx, int32_t table, int64_t row, const struct row_memory *to) {
+    const struct table_set *s = ctx;
+    const struct table_shape *shape = &s->shapes[table];
+    const struct row_memory from = row_look(&s->tables[table], shape, row, to->weight);
+    for (int a = 0; a < TABLE_ARRAYS; a++)
+        if (from.array[a] && from.array[a] != to->array[a])
+            memcpy(to->array[a], from.array[a],
+                   (size_t)table_array_width(shape, a) * sizeof(float));
+}
+
 static void reset_row(struct table_set *s, int32_t t, int64_t row) {
-    struct row_memory m = row_memory(&s->tables[t], &s->shapes[t], row);
-    tables_initial_row(s, t, row, m.weight, m.elem, m.row);
+    for (int a = 0; a < TABLE_ARRAYS; a++)
+        fill(s, t, row, a, table_array_type(&s->shapes[t], a),
+             array_row(&s->tables[t].array[a], row));
 }
 
 void tables_reset(struct table_set *s) {

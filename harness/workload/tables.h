@@ -7,8 +7,8 @@
 #define EMBFUSE_TABLES_H
 
 #include "harness/error.h"
-#include "harness/workload/initial.h"
 #include "harness/memory.h"
+#include "harness/workload/initial.h"
 #include "harness/workload/row_index.h"
 #include "kernels/kernel.h"
 
@@ -21,8 +21,11 @@ struct table_set {
     int64_t bytes; /* weights and states: the persistent memory of the step */
 };
 
-/* Floats per row of one of a table's arrays; 0 if its rule has no such state. */
+/* One of a table's arrays: elements per row, 0 if there is no such array; their type; bytes. */
 int64_t table_array_width(const struct table_shape *shape, int array);
+enum dtype table_array_type(const struct table_shape *shape, int array);
+int64_t table_array_stride(const struct table_shape *shape, int array);
+size_t table_array_bytes(const struct table_shape *shape, int array);
 
 int64_t tables_bytes(const struct table_shape *shapes, int32_t count);
 
@@ -31,10 +34,6 @@ int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t
                   uint64_t seed, struct error *err);
 void tables_free(struct table_set *s);
 
-/* Initial values of a row: weight[dim], elem[k][dim] and row[row_states], as its rule has them. */
-void tables_initial_row(const struct table_set *s, int32_t table, int64_t row, float *weight,
-                        float *const elem[RULE_ELEM_STATES], float *row_state);
-
 /* Writes the initial values of all rows, or of the rows of an index, in parallel. */
 void tables_reset(struct table_set *s);
 void tables_restore(struct table_set *s, const struct row_index *touched);
@@ -42,7 +41,16 @@ void tables_restore(struct table_set *s, const struct row_index *touched);
 /* False if somebody wrote outside of the tables. */
 bool tables_intact(const struct table_set *s);
 
-/* The memory of one row, in the form that tables_initial_row writes to. */
+/* A row as floats: in place, except weights of another type, which are widened to weight[dim]. */
+struct row_memory row_look(const struct table *t, const struct table_shape *shape, int64_t row,
+                           float *weight);
+
+/* The same for a table whose weights are fp32: all of it is in place. */
 struct row_memory row_memory(const struct table *t, const struct table_shape *shape, int64_t row);
+
+/* Both write a row as floats, and have the type of check.before: what row `row` of a table holds in
+ * the table_set ctx; and what it holds initially. */
+void tables_copy_row(const void *ctx, int32_t table, int64_t row, const struct row_memory *to);
+void tables_initial_row(const void *ctx, int32_t table, int64_t row, const struct row_memory *to);
 
 #endif

@@ -64,7 +64,7 @@ struct plan {
     struct long_run *long_run;  /* [most long runs] */
     int32_t *long_run_of_piece; /* [most pieces] */
     float *piece;               /* [most pieces][largest dim] */
-    float *sum;                 /* [threads][largest dim] */
+    float *sum;                 /* [threads][updater_room()] */
     int32_t long_runs, pieces;
     int32_t max_dim;
 };
@@ -85,7 +85,7 @@ static size_t lay_out(struct plan *p, const struct batch *in, int threads, void 
     p->long_run = scratch_take(&s, most_long, sizeof *p->long_run);
     p->long_run_of_piece = scratch_take(&s, most_pieces, sizeof *p->long_run_of_piece);
     p->piece = scratch_take(&s, most_pieces * p->max_dim, sizeof *p->piece);
-    p->sum = scratch_take(&s, (int64_t)threads * p->max_dim, sizeof *p->sum);
+    p->sum = scratch_take(&s, threads * updater_room(p->max_dim), sizeof *p->sum);
     p->long_runs = p->pieces = 0;
     return s.used;
 }
@@ -175,82 +175,64 @@ static uint32_t list_runs(const uint64_t *e, uint32_t n, uint32_t *run) {
     return runs;
 }
 
-/* Sums and updates every run of a sorted bucket; its spare entries are free by now. Rule and dim
- * (if common) are constants where it is called, so that the loops over a row are straight code. */
-ALWAYS_INLINE void update_bucket_as(struct plan *p, const enum rule_kind kind, const int32_t dim,
-                                    const bool common, const struct rule_step *given,
-                                    const struct table *io, int64_t bucket, float *sum) {
+/* Sums and updates every run of a sorted bucket; its spare entries are free by now. dim (if common)
+ * is a constant where it is called, so that the loops over a row are straight code. sums: room for
+ * those of rows that wait. */
+ALWAYS_INLINE void update_bucket_as(struct plan *p, const int32_t dim, const bool common,
+                                    struct updater *given, int64_t bucket, float *sums) {
     const int32_t t = p->partition.table_of[bucket];
     const struct gather_table from = p->gather.table[t];
-    const struct table table = *io; /* copies: no store to a row can change them */
-    const struct rule_step step = *given;
+    struct updater u = *given;
     const uint32_t begin = p->partition.begin[bucket], n = p->partition.begin[bucket + 1] - begin;
     const uint64_t *e = p->partition.entry + begin;
-    const uint32_t ahead = rows_ahead(kind, dim);
+    const uint32_t ahead = updater_ahead(&u);
     uint32_t *run = (uint32_t *)(p->spare + begin), runs = list_runs(e, n, run);
     for (uint32_t r = 0; r < runs && r < ahead && LEFT_OUT != ROW_PREFETCH; r++)
-        row_prefetch(kind, &table, entry_row(e[run[r]]), dim);
+        updater_prefetch(&u, entry_row(e[run[r]]));
     for (uint32_t k = 0; k < n && k < GRAD_AHEAD && LEFT_OUT != GRAD_PREFETCH; k++) {
         float c;
-        prefetch(gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim);
+        prefetch_row(gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim);
     }
     for (uint32_t r = 0; r < runs; r++) {
         uint32_t first = run[r], length = run[r + 1] - first;
         int64_t row = entry_row(e[first]);
         if (r + ahead < runs && LEFT_OUT != ROW_PREFETCH)
-            row_prefetch(kind, &table, entry_row(e[run[r + ahead]]), dim);
+            updater_prefetch(&u, entry_row(e[run[r + ahead]]));
         if (length >= LONG_RUN) {
             leave_over(p, t, begin + first, begin + first + length);
             continue;
         }
+        float *sum = sums + u.waiting * updater_stride(dim);
         const float *g = sum;
         if (!common && length == 1 && from.plain) {
             float c;
             if (first + GRAD_AHEAD < n && LEFT_OUT != GRAD_PREFETCH)
-                prefetch(gather_row(&p->gather, &from, (uint32_t)e[first + GRAD_AHEAD], &c), dim);
+                prefetch_row(gather_row(&p->gather, &from, (uint32_t)e[first + GRAD_AHEAD], &c),
+                             dim);
             g = gather_row(&p->gather, &from, (uint32_t)e[first], &c);
         } else {
             int64_t follow = LEFT_OUT == GRAD_PREFETCH ? 0 : n - (first + length);
             sum_entries(&p->gather, &from, e + first, length, follow, dim, sum);
         }
-        row_update_as(kind, &step, &table, dim, row, g);
+        updater_push(&u, row, g);
     }
+    updater_flush(&u);
 }
 
-/* A function for each rule and common width: together in one, they get in each other's way for
- * registers. dim is 0 in the name of the one for all other widths. */
-#define UPDATE(d, kind)                                                                            \
-    static __attribute__((noinline)) void update_##kind##_##d(                                     \
-        struct plan *p, int32_t dim, const struct rule_step *step, const struct table *io,         \
-        int64_t bucket, float *sum) {                                                              \
-        update_bucket_as(p, RULE_##kind, d ? d : dim, d > 0, step, io, bucket, sum);               \
-    }
-#define X(kind, ...) COMMON_DIMS(UPDATE, kind) UPDATE(0, kind)
-RULES(X)
-#undef X
-#undef UPDATE
-
-static void update_bucket(struct plan *p, const struct batch *in, const struct rule_step *step,
-                          const struct table *io, int64_t bucket, float *sum) {
-    const int32_t dim = in->tables[p->partition.table_of[bucket]].dim;
+static void update_bucket(struct plan *p, const struct batch *in, const struct rule_step *steps,
+                          const struct table *io, int64_t bucket, float *sums) {
+    const int32_t t = p->partition.table_of[bucket];
     if (p->partition.begin[bucket] == p->partition.begin[bucket + 1])
         return; /* its spare entry is another bucket's */
-    switch (step->rule.kind) {
-#define CASE(d, kind)                                                                              \
-    case d:                                                                                        \
-        update_##kind##_##d(p, dim, step, io, bucket, sum);                                        \
-        break;
-#define X(kind, ...)                                                                               \
-    case RULE_##kind:                                                                              \
-        switch (LEFT_OUT == CONSTANT_DIM ? 0 : dim) {                                              \
-            COMMON_DIMS(CASE, kind)                                                                \
-        default: update_##kind##_0(p, dim, step, io, bucket, sum);                                 \
-        }                                                                                          \
-        break;
-        RULES(X)
-#undef X
+    struct updater u = updater_of(in, t, steps, io);
+    if (LEFT_OUT == CONSTANT_DIM)
+        u.update = update_rows_of(steps[t].rule.kind, in->tables[t].weight_type, 0);
+    switch (LEFT_OUT == CONSTANT_DIM ? 0 : u.dim) {
+#define CASE(d)                                                                                    \
+    case d: update_bucket_as(p, d, true, &u, bucket, sums); break;
+        COMMON_DIMS(CASE)
 #undef CASE
-    case RULE_COUNT: break;
+    default: update_bucket_as(p, u.dim, false, &u, bucket, sums);
     }
 }
 
@@ -282,7 +264,7 @@ static void update_long_runs(const struct plan *p, const struct batch *in,
                 pieces = (int32_t)((x->end - x->begin + PIECE - 1) / PIECE);
         float *sum = p->piece + (int64_t)x->first_piece * p->max_dim;
         for (int32_t k = 1; k < pieces; k++) row_add(sum, sum + (int64_t)k * p->max_dim, 1, dim);
-        row_update(&steps[x->table], &io[x->table], dim, x->row, sum);
+        row_update(in, x->table, steps, io, x->row, sum);
     }
 }
 
@@ -308,7 +290,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 #pragma omp master
         stage_done(how, STAGE_INDEX);
 
-        float *sum = plan.sum + (int64_t)thread * plan.max_dim;
+        float *sums = plan.sum + thread * updater_room(plan.max_dim);
         const struct partition *x = &plan.partition;
 #pragma omp for schedule(dynamic) nowait
         for (int32_t k = 0; k < plan.small.units; k++)
@@ -319,7 +301,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
             int64_t b = plan.order[k];
             uint32_t begin = x->begin[b], n = x->begin[b + 1] - begin;
             sort_bucket(x->entry + begin, plan.spare + begin, n, x->table[x->table_of[b]].shift);
-            update_bucket(&plan, in, &steps[x->table_of[b]], &io[x->table_of[b]], b, sum);
+            update_bucket(&plan, in, steps, io, b, sums);
         }
 #pragma omp single
         cut_long_runs(&plan);

@@ -16,7 +16,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "kernels/host/row.h"
+#include "kernels/host/update.h"
 
 enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
 
@@ -165,9 +165,9 @@ static void reduce(const struct plan *p, const struct batch *in) {
         for (uint32_t k = p->run[u]; k < p->run[u + 1] && k + GRAD_AHEAD < p->entries; k++) {
             float c; /* a row of the next table would be fetched in vain, not wrongly */
             if (entry_row(p->entry[k + GRAD_AHEAD]) < end)
-                prefetch(gather_row(&p->gather, &p->gather.table[t],
-                                    (uint32_t)p->entry[k + GRAD_AHEAD], &c),
-                         dim);
+                prefetch_row(gather_row(&p->gather, &p->gather.table[t],
+                                        (uint32_t)p->entry[k + GRAD_AHEAD], &c),
+                             dim);
         }
         sum_entries(&p->gather, &p->gather.table[t], e, p->run[u + 1] - p->run[u], 0, dim,
                     p->grad[t] + (u - p->first_run[t]) * dim);
@@ -177,15 +177,15 @@ static void reduce(const struct plan *p, const struct batch *in) {
 static void update(const struct plan *p, const struct batch *in, const struct rule_step *steps,
                    const struct table *io) {
     for (int32_t t = 0; t < in->num_tables; t++) {
-        int32_t dim = in->tables[t].dim;
+        struct updater update = updater_of(in, t, steps, io);
 #pragma omp for schedule(dynamic, 256) nowait
         for (int64_t u = p->first_run[t]; u < p->first_run[t + 1]; u++) {
             if (u + ROW_AHEAD < p->first_run[t + 1])
-                row_prefetch(steps[t].rule.kind, &io[t], run_row(p, &in->tables[t], u + ROW_AHEAD),
-                             dim);
-            row_update(&steps[t], &io[t], dim, run_row(p, &in->tables[t], u),
-                       p->grad[t] + (u - p->first_run[t]) * dim);
+                updater_prefetch(&update, run_row(p, &in->tables[t], u + ROW_AHEAD));
+            updater_push(&update, run_row(p, &in->tables[t], u),
+                         p->grad[t] + (u - p->first_run[t]) * update.dim);
         }
+        updater_flush(&update);
     }
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows of floats in the hands of a group of lanes: loads and stores of 16 bytes where a row's
- * address and dim allow, single floats elsewhere; and the update of a row whose summed gradient is
- * in registers.
+ * Rows in the hands of a group of lanes: loads and stores of four elements where a row's address and
+ * dim allow, single ones elsewhere; and the update of a row whose summed gradient is in registers.
  */
 #ifndef EMBFUSE_DEVICE_ROW_CUH
 #define EMBFUSE_DEVICE_ROW_CUH
@@ -60,6 +59,36 @@ static __device__ inline void quad_store(float *row, int32_t column, int32_t dim
     }
 }
 
+/* The same of a row of weights. */
+static __device__ inline struct quad quad_load_as(enum dtype type, const void *row, int32_t column,
+                                                  int32_t dim) {
+    if (type == FP32) return quad_load((const float *)row, column, dim);
+    struct quad q = {{0, 0, 0, 0}};
+    const uint16_t *at = (const uint16_t *)row + column;
+    if (column + LANE_COLUMNS <= dim && (uintptr_t)at % sizeof(ushort4) == 0) {
+        ushort4 v = *(const ushort4 *)at;
+        q.x[0] = bf16_widen(v.x), q.x[1] = bf16_widen(v.y);
+        q.x[2] = bf16_widen(v.z), q.x[3] = bf16_widen(v.w);
+    } else {
+        for (int c = 0; c < LANE_COLUMNS; c++)
+            if (column + c < dim) q.x[c] = bf16_widen(at[c]);
+    }
+    return q;
+}
+
+static __device__ inline void quad_store_as(enum dtype type, void *row, int32_t column, int32_t dim,
+                                            struct quad q) {
+    if (type == FP32) return quad_store((float *)row, column, dim, q);
+    uint16_t *at = (uint16_t *)row + column;
+    if (column + LANE_COLUMNS <= dim && (uintptr_t)at % sizeof(ushort4) == 0) {
+        *(ushort4 *)at = make_ushort4(bf16_round(q.x[0]), bf16_round(q.x[1]), bf16_round(q.x[2]),
+                                      bf16_round(q.x[3]));
+    } else {
+        for (int c = 0; c < LANE_COLUMNS; c++)
+            if (column + c < dim) at[c] = bf16_round(q.x[c]);
+    }
+}
+
 /* Adds to a row that other groups add to as well. */
 static __device__ inline void quad_add_atomically(float *row, int32_t column, int32_t dim,
                                                   struct quad q) {
@@ -112,20 +141,20 @@ static __device__ inline void strip_store(const struct lanes &g, float *row, int
 }
 
 /* Asks for the lines of a row that will be read soon. */
-static __device__ inline void row_prefetch(const float *row, int32_t dim) {
+static __device__ inline void row_prefetch(const void *row, int64_t bytes) {
 #ifdef __CUDA_ARCH__
-    for (int32_t column = 0; column < dim; column += 128 / (int)sizeof(float))
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(row + column));
+    for (int64_t at = 0; at < bytes; at += 128)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)row + at));
 #else
-    (void)row, (void)dim;
+    (void)row, (void)bytes;
 #endif
 }
 
-/* Every array of a table's row. */
-static __device__ inline void table_prefetch(const struct table *io, int32_t dim, int64_t row) {
-    row_prefetch(io->weight + row * dim, dim);
+/* Every array of a table's row but its row state. */
+static __device__ inline void table_prefetch(const struct table *io, int64_t row) {
+    row_prefetch(array_row(&io->weight, row), io->weight.stride);
     for (int k = 0; k < RULE_ELEM_STATES; k++)
-        if (io->elem[k]) row_prefetch(io->elem[k] + row * dim, dim);
+        if (io->elem[k].data) row_prefetch(array_row(&io->elem[k], row), io->elem[k].stride);
 }
 
 /* --- the update */
@@ -190,19 +219,28 @@ struct row_tile {
     struct quad w, g, s[RULE_ELEM_STATES];
 };
 
-static __device__ inline struct row_tile tile_load(const int elem_states, const struct table *io,
-                                                   int64_t first, int32_t column, int32_t dim) {
+/* A row in memory. */
+struct row_place {
+    const struct table *io;
+    int64_t row;
+    int32_t dim;
+    enum dtype type; /* of the weights */
+};
+
+static __device__ inline struct row_tile tile_load(const int elem_states,
+                                                   const struct row_place &at, int32_t column) {
     struct row_tile x = {};
-    x.w = quad_load(io->weight + first, column, dim);
-    for (int k = 0; k < elem_states; k++) x.s[k] = quad_load(io->elem[k] + first, column, dim);
+    x.w = quad_load_as(at.type, array_row(&at.io->weight, at.row), column, at.dim);
+    for (int k = 0; k < elem_states; k++)
+        x.s[k] = quad_load((const float *)array_row(&at.io->elem[k], at.row), column, at.dim);
     return x;
 }
 
-static __device__ inline void tile_store(const int elem_states, const struct table *io,
-                                         int64_t first, int32_t column, int32_t dim,
-                                         const struct row_tile &x) {
-    quad_store(io->weight + first, column, dim, x.w);
-    for (int k = 0; k < elem_states; k++) quad_store(io->elem[k] + first, column, dim, x.s[k]);
+static __device__ inline void tile_store(const int elem_states, const struct row_place &at,
+                                         int32_t column, const struct row_tile &x) {
+    quad_store_as(at.type, array_row(&at.io->weight, at.row), column, at.dim, x.w);
+    for (int k = 0; k < elem_states; k++)
+        quad_store((float *)array_row(&at.io->elem[k], at.row), column, at.dim, x.s[k]);
 }
 
 /* A row in registers. */
@@ -225,14 +263,12 @@ template <int TILES> struct row_held {
 struct row_stored {
     const struct lanes &lanes;
     int elem_states;
-    const struct table *io;
-    int64_t first; /* float of the table */
-    int32_t dim;
+    struct row_place at;
     __device__ struct row_tile get(int j) const {
-        return tile_load(elem_states, io, first, tile_column(lanes, j), dim);
+        return tile_load(elem_states, at, tile_column(lanes, j));
     }
     __device__ void put(int j, const struct row_tile &x) const {
-        tile_store(elem_states, io, first, tile_column(lanes, j), dim, x);
+        tile_store(elem_states, at, tile_column(lanes, j), x);
     }
 };
 
@@ -259,11 +295,11 @@ struct row_wide {
     const float *g;
     __device__ int tiles() const {
         const int tile = row.lanes.count * LANE_COLUMNS;
-        return (row.dim + tile - 1) / tile;
+        return (row.at.dim + tile - 1) / tile;
     }
     __device__ struct row_tile get(int j) const {
         struct row_tile x = row.get(j);
-        x.g = quad_load(g, tile_column(row.lanes, j), row.dim);
+        x.g = quad_load(g, tile_column(row.lanes, j), row.at.dim);
         return x;
     }
     __device__ void put(int j, const struct row_tile &x) const {
@@ -360,67 +396,63 @@ row_apply(const enum rule_kind kind, const struct lanes &lanes, const struct rul
 }
 
 /* The states of a row that are one for the row. */
-static __device__ inline float *row_state_of(const enum rule_kind kind, const struct table *io,
-                                             int64_t row) {
-    return rule_row_states(kind) ? io->row + row * rule_row_states(kind) : NULL;
+static __device__ inline float *row_state_of(const enum rule_kind kind,
+                                             const struct row_place &at) {
+    return rule_row_states(kind) ? (float *)array_row(&at.io->row, at.row) : NULL;
 }
 
 template <int TILES>
 static __device__ __forceinline__ void
 row_update_as(const enum rule_kind kind, const struct lanes &lanes, const struct rule_step *step,
-              const struct table *io, int32_t dim, int64_t row, const struct strip<TILES> &g) {
+              const struct row_place &at, const struct strip<TILES> &g) {
     enum { MOST_QUADS = 12 }; /* in registers: beyond, nvcc spills them */
     const int states = rule_elem_states(kind);
-    float *const row_state = row_state_of(kind, io, row);
+    float *const row_state = row_state_of(kind, at);
     if (TILES * (2 + states) > MOST_QUADS) {
         struct row_half_held<TILES> half = {
-            {lanes, states, io, row *dim, dim}, g
+            {lanes, states, at}, g
         };
-        row_apply(kind, lanes, step, dim, row_state, &half);
+        row_apply(kind, lanes, step, at.dim, row_state, &half);
         return;
     }
     struct row_held<TILES> held;
 #pragma unroll
     for (int j = 0; j < TILES; j++) {
-        held.tile[j] = tile_load(states, io, row * dim, tile_column(lanes, j), dim);
+        held.tile[j] = tile_load(states, at, tile_column(lanes, j));
         held.tile[j].g = g.tile[j];
     }
-    row_apply(kind, lanes, step, dim, row_state, &held);
+    row_apply(kind, lanes, step, at.dim, row_state, &held);
 #pragma unroll
-    for (int j = 0; j < TILES; j++)
-        tile_store(states, io, row * dim, tile_column(lanes, j), dim, held.tile[j]);
+    for (int j = 0; j < TILES; j++) tile_store(states, at, tile_column(lanes, j), held.tile[j]);
 }
 
 /* Applies the table's rule to a row whose gradients add up to g. Called by the whole group. */
 template <int TILES>
 static __device__ inline void row_update(const struct lanes &lanes, const struct rule_step *step,
-                                         const struct table *io, int32_t dim, int64_t row,
-                                         const struct strip<TILES> &g) {
+                                         const struct row_place &at, const struct strip<TILES> &g) {
     switch (step->rule.kind) {
 #define X(rule, ...)                                                                               \
-    case RULE_##rule: row_update_as(RULE_##rule, lanes, step, io, dim, row, g); break;
+    case RULE_##rule: row_update_as(RULE_##rule, lanes, step, at, g); break;
         RULES(X)
 #undef X
     case RULE_COUNT: break;
     }
 }
 
-static __device__ __forceinline__ void row_update_wide_as(const enum rule_kind kind,
-                                                          const struct lanes &lanes,
-                                                          const struct rule_step *step,
-                                                          const struct table *io, int32_t dim,
-                                                          int64_t row, const float *g) {
-    struct row_wide wide = {{lanes, rule_elem_states(kind), io, row * dim, dim}, g};
-    row_apply(kind, lanes, step, dim, row_state_of(kind, io, row), &wide);
+static __device__ __forceinline__ void
+row_update_wide_as(const enum rule_kind kind, const struct lanes &lanes,
+                   const struct rule_step *step, const struct row_place &at, const float *g) {
+    struct row_wide wide = {{lanes, rule_elem_states(kind), at}, g};
+    row_apply(kind, lanes, step, at.dim, row_state_of(kind, at), &wide);
 }
 
 /* The same for a row too wide for registers: its gradient g is in memory. */
 static __device__ inline void row_update_wide(const struct lanes &lanes,
-                                              const struct rule_step *step, const struct table *io,
-                                              int32_t dim, int64_t row, const float *g) {
+                                              const struct rule_step *step,
+                                              const struct row_place &at, const float *g) {
     switch (step->rule.kind) {
 #define X(rule, ...)                                                                               \
-    case RULE_##rule: row_update_wide_as(RULE_##rule, lanes, step, io, dim, row, g); break;
+    case RULE_##rule: row_update_wide_as(RULE_##rule, lanes, step, at, g); break;
         RULES(X)
 #undef X
     case RULE_COUNT: break;

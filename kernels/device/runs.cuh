@@ -203,8 +203,8 @@ static __device__ inline void finish(const struct runs &r, const struct lanes &g
     if (r.compact.grad) {
         strip_store(g, r.compact.grad + run * r.compact.stride, dim, sum);
     } else {
-        row_update<TILES>(g, &r.target.steps[table], &r.target.io[table], dim,
-                          row_of(r, table, entry), sum);
+        row_update<TILES>(g, &r.target.steps[table],
+                          place_of(r.target, table, row_of(r, table, entry)), sum);
     }
 }
 
@@ -221,24 +221,34 @@ static __device__ inline void sum_items(const struct runs &r, const struct lanes
         const struct item mine = items.get(r, at + g.me);
         const unsigned there = team_votes(g, mine.dim > 0), ends = team_votes(g, mine.ends);
         if (mine.ends && !r.compact.grad)
-            table_prefetch(&r.target.io[mine.table], mine.dim,
-                           row_of(r, mine.table, items.entry(at + g.me)));
+            table_prefetch(&r.target.io[mine.table], row_of(r, mine.table, items.entry(at + g.me)));
         if (there) {
             int last = WARP - 1 - __clz((int)there);
             int32_t dim = team_get(g, mine.dim, last);
             pending = ends >> last & 1 ? 0 : dim;
         }
         for (int k = 0; k < g.team && there >> k; k += AHEAD) {
+            /* All loads come before the first use of one, so that all are under way at once. */
             struct quad flight[AHEAD][TILES];
+            const float *row[AHEAD];
+            float coefficient[AHEAD];
+            int32_t dims[AHEAD]; /* 0 where there is no item: then 0s */
 #pragma unroll
             for (int u = 0; u < AHEAD; u++) {
-                const float *row = items.row(r, team_get(g, mine.place, k + u));
-                float coefficient = team_get(g, mine.coefficient, k + u);
-                int32_t dim = team_get(g, mine.dim, k + u); /* 0 where there is no item: then 0s */
+                row[u] = items.row(r, team_get(g, mine.place, k + u));
+                coefficient[u] = team_get(g, mine.coefficient, k + u);
+                dims[u] = team_get(g, mine.dim, k + u);
+            }
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++)
 #pragma unroll
                 for (int j = 0; j < TILES; j++)
-                    flight[u][j] = quad_scale(quad_load(row, tile_column(g, j), dim), coefficient);
-            }
+                    flight[u][j] = quad_load(row[u], tile_column(g, j), dims[u]);
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++)
+#pragma unroll
+                for (int j = 0; j < TILES; j++)
+                    flight[u][j] = quad_scale(flight[u][j], coefficient[u]);
             /* One pass for each run of the window; items outside of it are left out. */
             for (int from = 0; from < AHEAD;) {
                 unsigned left = (ends >> k & ((1u << AHEAD) - 1u)) >> from;
@@ -296,8 +306,9 @@ static __device__ inline void sum_items_wide(const struct runs &r, const struct 
         }
         lanes_sync(g);
         if (last.ends && !open && !r.compact.grad)
-            row_update_wide(g, &r.target.steps[last.table], &r.target.io[last.table], last.dim,
-                            row_of(r, last.table, items.entry(to - 1)), sum);
+            row_update_wide(
+                g, &r.target.steps[last.table],
+                place_of(r.target, last.table, row_of(r, last.table, items.entry(to - 1))), sum);
         lanes_sync(g);
         if (last.ends) items.next_batch(1);
         open = false;

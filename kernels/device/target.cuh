@@ -71,16 +71,21 @@ static __device__ inline int32_t table_of_key(const struct target &to, uint64_t 
     return lo;
 }
 
+static __device__ inline struct row_place place_of(const struct target &to, int32_t table,
+                                                   int64_t row) {
+    return {&to.io[table], row, to.tables[table].dim, to.tables[table].weight_type};
+}
+
 /* Updates a row from its summed gradient in memory. Called by the whole group. */
 template <int TILES>
 static __device__ inline void row_update_from(const struct lanes &g, const struct target &to,
                                               int32_t table, int64_t row, const float *grad) {
     const struct rule_step *step = &to.steps[table];
-    int32_t dim = to.tables[table].dim;
+    const struct row_place at = place_of(to, table, row);
     if constexpr (TILES == 0)
-        row_update_wide(g, step, &to.io[table], dim, row, grad);
+        row_update_wide(g, step, at, grad);
     else
-        row_update<TILES>(g, step, &to.io[table], dim, row, strip_load<TILES>(g, grad, dim));
+        row_update<TILES>(g, step, at, strip_load<TILES>(g, grad, at.dim));
 }
 
 #endif

@@ -103,19 +103,17 @@ static __device__ inline int32_t feature_of_slice(const struct batch &in,
 /* Adds the lookups of a tile to the histogram, in their order; this thread's column alone. */
 static __device__ inline void add_tile(const float *source, const struct small_lookup *tile,
                                        int count, int32_t column, int32_t dim, float *sum) {
-    enum { AHEAD = 4 };
+    enum { AHEAD = 8 };
     for (int k = 0; k < count; k += AHEAD) {
         float value[AHEAD];
+        /* All loads, none of them behind a branch, come before the first use of one. */
 #pragma unroll
-        for (int u = 0; u < AHEAD; u++) {
-            bool there = k + u < count && tile[k + u].row >= 0;
-            value[u] =
-                there ? tile[k + u].coefficient * __ldg(source + tile[k + u].grad + column) : 0;
-        }
+        for (int u = 0; u < AHEAD; u++)
+            value[u] = __ldg(source + tile[min(k + u, count - 1)].grad + column);
 #pragma unroll
         for (int u = 0; u < AHEAD; u++)
             if (k + u < count && tile[k + u].row >= 0)
-                sum[(int64_t)tile[k + u].row * dim + column] += value[u];
+                sum[(int64_t)tile[k + u].row * dim + column] += tile[k + u].coefficient * value[u];
     }
 }
 
@@ -172,7 +170,7 @@ static __global__ void __launch_bounds__(SMALL_BLOCK)
             for (int j = 0; j < TILES; j++) sum.tile[j] = quad_sum(sum.tile[j], part.tile[j]);
         }
     }
-    if (hits > 0) row_update<TILES>(g, &to.steps[table], &to.io[table], t->dim, row, sum);
+    if (hits > 0) row_update<TILES>(g, &to.steps[table], place_of(to, table, row), sum);
 }
 
 /* Sums and updates all small tables. scale: as of lookup_at(). */

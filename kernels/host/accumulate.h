@@ -39,8 +39,9 @@ ALWAYS_INLINE void add_waiting_as(const struct adder *a, const struct gather_tab
         int32_t ahead = k + ADDENDS_AHEAD;
         if (ahead < a->waiting &&
             (dim <= SHORT || a->wait[ahead].position != a->wait[ahead - 1].position))
-            prefetch(gather_row(a->gather, from, a->wait[ahead].position, &c), dim);
-        if (ahead < a->waiting && a->far) prefetch(a->sum + a->wait[ahead].number * a->stride, dim);
+            prefetch_row(gather_row(a->gather, from, a->wait[ahead].position, &c), dim);
+        if (ahead < a->waiting && a->far)
+            prefetch_row(a->sum + a->wait[ahead].number * a->stride, dim);
         const float *row = gather_row(a->gather, from, a->wait[k].position, &c);
         row_add(a->sum + a->wait[k].number * a->stride, row, c, dim);
     }

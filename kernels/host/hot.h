@@ -16,6 +16,7 @@
 
 #include "kernels/host/accumulate.h"
 #include "kernels/host/partition.h"
+#include "kernels/host/update.h"
 
 enum {
     HOT_LOOKUPS = 4096,    /* of a batch, at least */
@@ -232,7 +233,7 @@ static inline void hot_update(const struct hot *h, const struct batch *in,
         float *sum = h->sum + (int64_t)k * h->stride;
         for (int32_t s = 1; s < h->slices; s++)
             row_add(sum, sum + (int64_t)s * h->rows * h->stride, 1, dim);
-        row_update(&steps[t], &io[t], dim, h->row[k].row - in->tables[t].first_row, sum);
+        row_update(in, t, steps, io, h->row[k].row - in->tables[t].first_row, sum);
     }
 }
 

@@ -44,8 +44,8 @@ ALWAYS_INLINE void scatter_push(struct scatter *s, float *to, const float *from,
     s->pending[slot].from = from;
     s->pending[slot].coefficient = coefficient;
     s->pending[slot].dim = dim;
-    prefetch(to, dim);
-    prefetch(from, dim);
+    prefetch_row(to, dim);
+    prefetch_row(from, dim);
 }
 
 /* Carries out what still waits. */

@@ -13,6 +13,7 @@
 #define EMBFUSE_CPU_SMALL_H
 
 #include "kernels/host/accumulate.h"
+#include "kernels/host/update.h"
 
 enum {
     SMALL_BYTES = 4 << 20, /* of accumulators of a table, at most */
@@ -164,8 +165,10 @@ static inline void small_sum(const struct small *x, const struct gather *g, int3
     memset(touched, 0, (size_t)rows);
     walk_stretch(in, stretch_at(in, u->begin, u->end), small_visit, &w);
     adder_flush(&w.adder);
+    struct updater update = updater_of(in, t, steps, io);
     for (int64_t row = 0; row < rows && !u->sum; row++)
-        if (touched[row]) row_update(&steps[t], &io[t], dim, row, sum + row * dim);
+        if (touched[row]) updater_push(&update, row, sum + row * dim);
+    updater_flush(&update);
 }
 
 /* Called by every thread of the team, after a barrier: adds up the units of each table that has
@@ -177,6 +180,7 @@ static inline void small_update(const struct small *x, const struct batch *in,
         const int32_t dim = in->tables[t].dim;
         const int64_t rows = in->tables[t].rows;
         if (sums.units == 0) continue;
+        struct updater u = updater_of(in, t, steps, io);
 #pragma omp for schedule(static) nowait
         for (int64_t row = 0; row < rows; row++) {
             float *sum = sums.sum + row * dim;
@@ -186,8 +190,9 @@ static inline void small_update(const struct small *x, const struct batch *in,
                 row_add(sum, sum + k * rows * dim, 1, dim);
                 touched = true;
             }
-            if (touched) row_update(&steps[t], &io[t], dim, row, sum);
+            if (touched) updater_push(&u, row, sum);
         }
+        updater_flush(&u);
     }
 }
 

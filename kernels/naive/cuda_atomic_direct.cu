@@ -16,6 +16,12 @@ static float *lay_out(struct scratch *s, const struct batch *in) {
     return mean_scales_take(s, in);
 }
 
+static const char *accepts(const struct batch *shape) {
+    for (int32_t t = 0; t < shape->num_tables; t++)
+        if (shape->tables[t].weight_type != FP32) return "weights are not fp32";
+    return NULL;
+}
+
 static size_t scratch_bytes(const struct batch *shape, int) {
     struct scratch s = {NULL, 0};
     lay_out(&s, shape);
@@ -31,7 +37,7 @@ struct step_down {
     __device__ struct destination operator()(const struct lookup &l) const {
         const struct rule_step *step = &steps[l.table];
         const struct pair rate = rule_row(step->rule.kind, step, {0, 0}, tables[l.table].dim, NULL);
-        return {io[l.table].weight + l.row * tables[l.table].dim,
+        return {(float *)array_row(&io[l.table].weight, l.row),
                 -rule_direction(step->rule.kind, step, rate, 0, {}, 1)};
     }
 };
@@ -54,7 +60,7 @@ DEFINE_KERNEL(cuda_atomic_direct) = {
     .idea = "Every lookup subtracts its step from the weights atomically; for linear rules.",
     .place = ON_DEVICE,
     .traits = STEP_PER_LOOKUP,
-    .accepts = NULL,
+    .accepts = accepts,
     .scratch_bytes = scratch_bytes,
     .plan = NULL,
     .run = run,

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Types of the elements of weights. Arithmetic is always in single precision: elements are widened
+ * when they are read, and rounded to the nearest, ties to even, when they are written.
+ */
+#ifndef EMBFUSE_DTYPE_H
+#define EMBFUSE_DTYPE_H
+
+#include <stdint.h>
+#include <string.h>
+
+/* What a host's loop or a device's kernel calls is part of it, or loops do not become vectors. */
+#ifdef __CUDACC__
+#define HOST_DEVICE static __host__ __device__ __forceinline__
+#else
+#define HOST_DEVICE static inline __attribute__((always_inline))
+#endif
+
+enum dtype { FP32, BF16, DTYPE_COUNT };
+
+static inline const char *dtype_name(enum dtype type) {
+    return type == FP32 ? "fp32" : "bf16";
+}
+
+HOST_DEVICE int64_t dtype_bytes(enum dtype type) {
+    return type == FP32 ? 4 : 2;
+}
+
+/* Largest error of one rounding to the type, relative to the value, and the absolute one of values
+ * below the smallest normal number. */
+static inline double dtype_unit(enum dtype type) {
+    return type == FP32 ? 0x1p-24 : 0x1p-8;
+}
+
+static inline double dtype_tiny(enum dtype type) {
+    return type == FP32 ? 0x1p-149 : 0x1p-133;
+}
+
+/* bfloat16 is the upper half of a float. */
+HOST_DEVICE float bf16_widen(uint16_t bits) {
+    union {
+        uint32_t bits;
+        float value;
+    } x = {(uint32_t)bits << 16};
+    return x.value;
+}
+
+/* A NaN stays one: it is cut short and made quiet. */
+HOST_DEVICE uint16_t bf16_round(float value) {
+    union {
+        float value;
+        uint32_t bits;
+    } x = {value};
+    const uint32_t nearest = (x.bits + 0x7fffu + (x.bits >> 16 & 1)) >> 16;
+    return (uint16_t)(value != value ? x.bits >> 16 | 0x40u : nearest);
+}
+
+/* Element `i` of a row of that type. */
+HOST_DEVICE float dtype_get(enum dtype type, const void *row, int64_t i) {
+    return type == FP32 ? ((const float *)row)[i] : bf16_widen(((const uint16_t *)row)[i]);
+}
+
+HOST_DEVICE void dtype_set(enum dtype type, void *row, int64_t i, float value) {
+    if (type == FP32)
+        ((float *)row)[i] = value;
+    else
+        ((uint16_t *)row)[i] = bf16_round(value);
+}
+
+/* What dtype_get() finds after dtype_set(). */
+static inline float dtype_round(enum dtype type, float value) {
+    return type == FP32 ? value : bf16_widen(bf16_round(value));
+}
+
+#endif

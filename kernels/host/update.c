@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The functions of update.h for one rule, RULE. The Makefile compiles this file once for each rule
+ * and each instruction set. Where rule, type and dim are constants, the loops over a row are
+ * straight code.
+ */
+#include "kernels/host/update.h"
+
+#define KIND_OF_(rule) RULE_##rule
+#define KIND_OF(rule)  KIND_OF_(rule)
+#define OWN_(rule)     UPDATE_OF(rule)
+#define OWN(rule)      OWN_(rule)
+
+/* The rule, as a constant. */
+enum { KIND_NUMBER = KIND_OF(RULE) };
+#define KIND ((enum rule_kind)KIND_NUMBER)
+
+/* Before a loop whose rounds do not depend on each other. omp simd gives gcc's vectorizer an array
+ * of every struct that a round holds, and so keeps it from loops over a rule's phases; clang says
+ * that it cannot, and does without being told where it can. */
+#ifdef __clang__
+#define INDEPENDENT
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+/* The arrays of one row; states that the rule does not have are NULL. */
+struct row_arrays {
+    void *w;
+    enum dtype type; /* of w */
+    float *s[RULE_ELEM_STATES];
+};
+
+ALWAYS_INLINE struct row_arrays row_arrays(const enum dtype type, const struct table *table,
+                                           int64_t row) {
+    struct row_arrays x = {array_row(&table->weight, row), type, {NULL}};
+    for (int k = 0; k < rule_elem_states(KIND); k++) x.s[k] = array_row(&table->elem[k], row);
+    return x;
+}
+
+ALWAYS_INLINE struct states row_states(struct row_arrays x, int32_t d) {
+    struct states s = {{0}};
+    for (int k = 0; k < rule_elem_states(KIND); k++) s.x[k] = x.s[k][d];
+    return s;
+}
+
+/* What element d adds to the sums over the row, before the step or after it. */
+ALWAYS_INLINE struct pair row_term(const struct rule_step *step, const bool after, struct pair rate,
+                                   struct row_arrays x, const float *g, int32_t d) {
+    const float w = dtype_get(x.type, x.w, d);
+    const struct states s = row_states(x, d);
+    if (!after) return rule_before(KIND, step, w, s, g[d]);
+    return rule_after(KIND, step, w, rule_direction(KIND, step, rate, w, s, g[d]));
+}
+
+/* VEC lanes of the two sums over a row. */
+typedef float block __attribute__((vector_size(VEC * sizeof(float))));
+struct block_sums {
+    block a, b;
+};
+
+/* What `width` columns from begin add to the sums over the row, in as many lanes. */
+ALWAYS_INLINE void row_terms(const struct rule_step *step, const bool after, struct pair rate,
+                             struct row_arrays x, const float *g, int32_t begin, const int width,
+                             float *a, float *b) {
+    for (int k = 0; k < width; k++) {
+        const struct pair term = row_term(step, after, rate, x, g, begin + k);
+        a[k] = 0.0f + term.a; /* no -0 */
+        b[k] = 0.0f + term.b;
+    }
+}
+
+ALWAYS_INLINE struct block_sums block_terms(const struct rule_step *step, const bool after,
+                                            struct pair rate, struct row_arrays x, const float *g,
+                                            int32_t begin, const int width) {
+    float a[VEC] = {0}, b[VEC] = {0};
+    row_terms(step, after, rate, x, g, begin, width, a, b);
+    struct block_sums terms;
+    memcpy(&terms.a, a, sizeof a);
+    memcpy(&terms.b, b, sizeof b);
+    return terms;
+}
+
+ALWAYS_INLINE void block_add(struct block_sums *to, struct block_sums x) {
+    to->a += x.a;
+    to->b += x.b;
+}
+
+/* The upper half of eight lanes added to the lower one, and so on down to one lane. */
+ALWAYS_INLINE float fold_eight(const float lane[8]) {
+    typedef float four __attribute__((vector_size(4 * sizeof(float))));
+    four f[2];
+    memcpy(f, lane, sizeof f);
+    f[0] += f[1];
+    return (f[0][0] + f[0][2]) + (f[0][1] + f[0][3]);
+}
+
+ALWAYS_INLINE float fold_block(const block *sums) {
+    float lane[VEC];
+    memcpy(lane, sums, sizeof lane);
+    for (int k = 0; k < 8; k++) lane[k] += lane[k + 8];
+    return fold_eight(lane);
+}
+
+/* The sums over a row, in the order of rules.h whatever the machine. */
+ALWAYS_INLINE struct pair row_sums(const struct rule_step *step, const bool after, struct pair rate,
+                                   struct row_arrays x, const float *g, int32_t dim) {
+    enum { BLOCKS = ROW_LANES / VEC };
+    if (dim <= 8) { /* in fewer registers */
+        float a[8] = {0}, b[8] = {0};
+        row_terms(step, after, rate, x, g, 0, dim, a, b);
+        return (struct pair){fold_eight(a), fold_eight(b)};
+    }
+    struct block_sums sum[BLOCKS] = {{{0}, {0}}}, last = {{0}, {0}};
+    const int whole = dim / VEC, blocks = (dim + VEC - 1) / VEC;
+    if (whole < blocks) last = block_terms(step, after, rate, x, g, whole * VEC, dim % VEC);
+    _Pragma("GCC unroll 8") for (int j = 0; j < BLOCKS; j++) {
+        if (j < whole) sum[j] = block_terms(step, after, rate, x, g, j * VEC, VEC);
+        for (int k = j + BLOCKS; k < whole; k += BLOCKS)
+            block_add(&sum[j], block_terms(step, after, rate, x, g, k * VEC, VEC));
+        if (whole < blocks && j == whole % BLOCKS) block_add(&sum[j], last);
+    }
+    _Pragma("GCC unroll 3") for (int fold = BLOCKS / 2; fold > 0; fold /= 2)
+        _Pragma("GCC unroll 4") for (int j = 0; j < fold; j++) if (j + fold < blocks)
+            block_add(&sum[j], sum[j + fold]);
+    return (struct pair){fold_block(&sum[0].a), fold_block(&sum[0].b)};
+}
+
+/* The step of columns begin .. begin + width; without the weight, if the rule has sums after it. */
+ALWAYS_INLINE void row_step(const struct rule_step *step, struct pair rate, struct row_arrays x,
+                            const float *g, int32_t begin, const int32_t width) {
+    INDEPENDENT
+    for (int32_t d = begin; d < begin + width; d++) {
+        const float w = dtype_get(x.type, x.w, d);
+        const struct states s = rule_states(KIND, step, rate, w, row_states(x, d), g[d]);
+        for (int k = 0; k < rule_elem_states(KIND); k++) x.s[k][d] = s.x[k];
+        if (!rule_sums_after(KIND))
+            dtype_set(x.type, x.w, d, w - rule_direction(KIND, step, rate, w, s, g[d]));
+    }
+}
+
+/* The weights of those rules. */
+ALWAYS_INLINE void row_weights(const struct rule_step *step, struct pair rate, struct row_arrays x,
+                               const float *g, int32_t dim) {
+    const float scale = rule_scale(KIND, step, rate, row_sums(step, true, rate, x, g, dim), dim);
+    INDEPENDENT
+    for (int32_t d = 0; d < dim; d++) {
+        const float w = dtype_get(x.type, x.w, d);
+        dtype_set(x.type, x.w, d,
+                  w - scale * rule_direction(KIND, step, rate, w, row_states(x, d), g[d]));
+    }
+}
+
+ALWAYS_INLINE void row_update_as(const struct rule_step *step, struct row_arrays x,
+                                 float *row_state, const float *grad, int32_t dim) {
+    struct pair rate = {0, 0};
+    if (rule_sums_before(KIND)) rate = row_sums(step, false, rate, x, grad, dim);
+    rate = rule_row(KIND, step, rate, dim, row_state);
+    int32_t d = 0;
+    for (; d + VEC <= dim; d += VEC) row_step(step, rate, x, grad, d, VEC);
+    for (; d + VEC / 2 <= dim; d += VEC / 2) row_step(step, rate, x, grad, d, VEC / 2);
+    row_step(step, rate, x, grad, d, dim - d);
+    if (rule_sums_after(KIND)) row_weights(step, rate, x, grad, dim);
+}
+
+ALWAYS_INLINE void update_as(const struct rule_step *given, const struct table *table,
+                             const enum dtype type, int32_t dim, const struct summed_row *rows,
+                             int count) {
+    const struct rule_step step = *given; /* copies: no store to a row can change them */
+    const struct table to = *table;
+    for (int i = 0; i < count; i++)
+        row_update_as(&step, row_arrays(type, &to, rows[i].row),
+                      rule_row_states(KIND) ? array_row(&to.row, rows[i].row) : NULL, rows[i].grad,
+                      dim);
+}
+
+/* dim is 0 in the name of the function for all other widths. */
+#define UPDATE(d, type)                                                                            \
+    static void update_##type##_##d(const struct rule_step *step, const struct table *table,       \
+                                    int32_t dim, const struct summed_row *rows, int count) {       \
+        update_as(step, table, type, d ? d : dim, rows, count);                                    \
+    }
+#define UPDATES(type) COMMON_DIMS(UPDATE, type) UPDATE(0, type)
+UPDATES(FP32)
+UPDATES(BF16)
+
+#define LISTED(d, type) update_##type##_##d,
+#define LIST(type)      [type] = {COMMON_DIMS(LISTED, type) update_##type##_0}
+const struct update_functions OWN(RULE) = {{LIST(FP32), LIST(BF16)}};
