@@ -161,6 +161,24 @@ static void rowwise_over_columns(void **state) {
     assert_true(w[0].value == 0.8125 && w[1].value == 1.0625);
 }
 
+/* The sum of very many gradients may be off by more than it is: the step still has a bound, for s - m^2
+ * cannot sink below its part before the step. */
+static void rmsprop_of_an_uncertain_sum(void **state) {
+    (void)state;
+    const struct rule rule = rule_default(RULE_rmsprop_centered);
+    for (int off = -30; off <= 30; off++) {
+        struct num g = {1, 30}, w = {0.5, 0}, s[] = {{0.125, 0}, {0.03125, 0}, {0, 0}};
+        struct oracle_row row = {.weight = &w, .elem = {&s[0], &s[1], &s[2]}};
+        float weight = 0.5f, x[] = {0.125f, 0.03125f, 0}, grad = 1.0f + (float)off;
+        const struct rule_step step = rule_step(rule, 1);
+        oracle_update(&rule, 1, 1, &g, &row);
+        rule_apply(&step, &(struct row_memory){.weight = &weight, .elem = {&x[0], &x[1], &x[2]}}, 1,
+                   &grad);
+        assert_true(isfinite(w.error));
+        assert_true(fabs(weight - w.value) <= w.error);
+    }
+}
+
 /* Four columns whose u is 1/(1 + 1) or -1/(1 + 1), of length 1; weights of length 6, lr 1/4:
  * w -= 1/4*6*u, 3/4 each. */
 static void lamb_over_columns(void **state) {
@@ -266,6 +284,7 @@ int main(void) {
     for (int i = 0; i < UPDATES; i++) add_test(updates[i].name, update_by_hand, NULL, &updates[i]);
     add_test("no rule is left out", no_rule_is_left_out, NULL, NULL);
     add_test("rowwise_adagrad over columns", rowwise_over_columns, NULL, NULL);
+    add_test("rmsprop_centered of an uncertain sum", rmsprop_of_an_uncertain_sum, NULL, NULL);
     add_test("lamb over columns", lamb_over_columns, NULL, NULL);
     for (intptr_t kind = 0; kind < RULE_COUNT; kind++) {
         char name[80];

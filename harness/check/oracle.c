@@ -224,6 +224,18 @@ static void lamb(const struct rule_case *c, struct oracle_row *x) {
     }
 }
 
+/* The second and the first moment after the step, and s - m^2. */
+struct centered {
+    struct num s, m, variance;
+};
+
+static struct centered centered(struct num alpha, struct num rest, struct num s, struct num m,
+                                struct num g) {
+    s = add(mul(alpha, s), mul(rest, mul(g, g)));
+    m = add(mul(alpha, m), mul(rest, g));
+    return (struct centered){s, m, sub(s, mul(m, m))};
+}
+
 static void rmsprop_centered(const struct rule_case *c, struct oracle_row *x) {
     const float *p = c->param;
     const struct num alpha = exactly(p[RMSPROP_CENTERED_ALPHA]), rest = sub(exactly(1), alpha);
@@ -235,11 +247,16 @@ static void rmsprop_centered(const struct rule_case *c, struct oracle_row *x) {
         const struct num g = c->g[d];
         /* From 0, s - m^2 = alpha (1-alpha) g^2: more than its rounding errors, or 0. */
         const bool fresh = s[d].value == 0 && m[d].value == 0 && sound;
-        s[d] = add(mul(alpha, s[d]), mul(rest, mul(g, g)));
-        m[d] = add(mul(alpha, m[d]), mul(rest, g));
-        struct num variance = sub(s[d], mul(m[d], m[d]));
-        if (variance.value < variance.error && !fresh) variance.error = INFINITY;
-        struct num step = quot(g, denominator(variance, eps), eps);
+        const struct num largest = exactly(fabs(g.value) + g.error);
+        const double rounding = centered(alpha, rest, s[d], m[d], largest).variance.error;
+        /* After the step it is alpha (s - m^2) + alpha (1-alpha) (g - m)^2, whatever g is off. */
+        const double least = alpha.value * (s[d].value - m[d].value * m[d].value) - rounding;
+        struct centered after = centered(alpha, rest, s[d], m[d], g);
+        s[d] = after.s, m[d] = after.m;
+        if (after.variance.value < after.variance.error && !fresh && !(least > 0))
+            after.variance.error = INFINITY;
+        struct num step = quot(g, denominator(after.variance, eps),
+                               (sqrt(fmax(least, 0)) + eps) * (1 - 4 * unit));
         if (fresh) step.error = fmin(step.error, fabs(step.value) + longest);
         b[d] = add(mul(exactly(p[RMSPROP_CENTERED_MOMENTUM]), b[d]), step);
         x->weight[d] = sub(x->weight[d], mul(exactly(p[RULE_LR]), b[d]));

@@ -93,14 +93,13 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
         stage_done(how, STAGE_REDUCE);
 
         for (int32_t t = 0; t < in->num_tables; t++) {
-            struct updater u = updater_of(in, t, steps, io);
+            const struct updater u = updater_of(in, t, steps, io);
             bool idle = rule_idle_is_identity(steps[t].rule.kind);
 #pragma omp for schedule(static) nowait
             for (int64_t row = 0; row < in->tables[t].rows; row++) {
                 const float *grad = plan.grad[t] + row * u.dim;
-                if (!(idle && is_zero(grad, u.dim))) updater_push(&u, row, grad);
+                if (!(idle && is_zero(grad, u.dim))) updater_row(&u, row, grad);
             }
-            updater_flush(&u);
         }
     }
     stage_done(how, STAGE_UPDATE);

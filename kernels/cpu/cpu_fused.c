@@ -64,7 +64,7 @@ struct plan {
     struct long_run *long_run;  /* [most long runs] */
     int32_t *long_run_of_piece; /* [most pieces] */
     float *piece;               /* [most pieces][largest dim] */
-    float *sum;                 /* [threads][updater_room()] */
+    float *sum;                 /* [threads][largest dim] */
     int32_t long_runs, pieces;
     int32_t max_dim;
 };
@@ -85,7 +85,7 @@ static size_t lay_out(struct plan *p, const struct batch *in, int threads, void 
     p->long_run = scratch_take(&s, most_long, sizeof *p->long_run);
     p->long_run_of_piece = scratch_take(&s, most_pieces, sizeof *p->long_run_of_piece);
     p->piece = scratch_take(&s, most_pieces * p->max_dim, sizeof *p->piece);
-    p->sum = scratch_take(&s, threads * updater_room(p->max_dim), sizeof *p->sum);
+    p->sum = scratch_take(&s, (int64_t)threads * p->max_dim, sizeof *p->sum);
     p->long_runs = p->pieces = 0;
     return s.used;
 }
@@ -176,19 +176,18 @@ static uint32_t list_runs(const uint64_t *e, uint32_t n, uint32_t *run) {
 }
 
 /* Sums and updates every run of a sorted bucket; its spare entries are free by now. dim (if common)
- * is a constant where it is called, so that the loops over a row are straight code. sums: room for
- * those of rows that wait. */
+ * is a constant where it is called, so that the loops over a row are straight code. */
 ALWAYS_INLINE void update_bucket_as(struct plan *p, const int32_t dim, const bool common,
-                                    struct updater *given, int64_t bucket, float *sums) {
+                                    const struct updater *given, int64_t bucket, float *sum) {
     const int32_t t = p->partition.table_of[bucket];
     const struct gather_table from = p->gather.table[t];
-    struct updater u = *given;
+    const struct updater u = *given;
     const uint32_t begin = p->partition.begin[bucket], n = p->partition.begin[bucket + 1] - begin;
     const uint64_t *e = p->partition.entry + begin;
     const uint32_t ahead = updater_ahead(&u);
     uint32_t *run = (uint32_t *)(p->spare + begin), runs = list_runs(e, n, run);
     for (uint32_t r = 0; r < runs && r < ahead && LEFT_OUT != ROW_PREFETCH; r++)
-        updater_prefetch(&u, entry_row(e[run[r]]));
+        updater_prefetch(&u, entry_row(e[run[r]]), dim);
     for (uint32_t k = 0; k < n && k < GRAD_AHEAD && LEFT_OUT != GRAD_PREFETCH; k++) {
         float c;
         prefetch_row(gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim);
@@ -197,12 +196,11 @@ ALWAYS_INLINE void update_bucket_as(struct plan *p, const int32_t dim, const boo
         uint32_t first = run[r], length = run[r + 1] - first;
         int64_t row = entry_row(e[first]);
         if (r + ahead < runs && LEFT_OUT != ROW_PREFETCH)
-            updater_prefetch(&u, entry_row(e[run[r + ahead]]));
+            updater_prefetch(&u, entry_row(e[run[r + ahead]]), dim);
         if (length >= LONG_RUN) {
             leave_over(p, t, begin + first, begin + first + length);
             continue;
         }
-        float *sum = sums + u.waiting * updater_stride(dim);
         const float *g = sum;
         if (!common && length == 1 && from.plain) {
             float c;
@@ -214,25 +212,24 @@ ALWAYS_INLINE void update_bucket_as(struct plan *p, const int32_t dim, const boo
             int64_t follow = LEFT_OUT == GRAD_PREFETCH ? 0 : n - (first + length);
             sum_entries(&p->gather, &from, e + first, length, follow, dim, sum);
         }
-        updater_push(&u, row, g);
+        updater_row(&u, row, g);
     }
-    updater_flush(&u);
 }
 
 static void update_bucket(struct plan *p, const struct batch *in, const struct rule_step *steps,
-                          const struct table *io, int64_t bucket, float *sums) {
+                          const struct table *io, int64_t bucket, float *sum) {
     const int32_t t = p->partition.table_of[bucket];
     if (p->partition.begin[bucket] == p->partition.begin[bucket + 1])
         return; /* its spare entry is another bucket's */
     struct updater u = updater_of(in, t, steps, io);
     if (LEFT_OUT == CONSTANT_DIM)
-        u.update = update_rows_of(steps[t].rule.kind, in->tables[t].weight_type, 0);
+        u.update = update_row_of(steps[t].rule.kind, in->tables[t].weight_type, 0);
     switch (LEFT_OUT == CONSTANT_DIM ? 0 : u.dim) {
 #define CASE(d)                                                                                    \
-    case d: update_bucket_as(p, d, true, &u, bucket, sums); break;
+    case d: update_bucket_as(p, d, true, &u, bucket, sum); break;
         COMMON_DIMS(CASE)
 #undef CASE
-    default: update_bucket_as(p, u.dim, false, &u, bucket, sums);
+    default: update_bucket_as(p, u.dim, false, &u, bucket, sum);
     }
 }
 
@@ -264,7 +261,8 @@ static void update_long_runs(const struct plan *p, const struct batch *in,
                 pieces = (int32_t)((x->end - x->begin + PIECE - 1) / PIECE);
         float *sum = p->piece + (int64_t)x->first_piece * p->max_dim;
         for (int32_t k = 1; k < pieces; k++) row_add(sum, sum + (int64_t)k * p->max_dim, 1, dim);
-        row_update(in, x->table, steps, io, x->row, sum);
+        const struct updater u = updater_of(in, x->table, steps, io);
+        updater_row(&u, x->row, sum);
     }
 }
 
@@ -290,7 +288,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 #pragma omp master
         stage_done(how, STAGE_INDEX);
 
-        float *sums = plan.sum + thread * updater_room(plan.max_dim);
+        float *sum = plan.sum + (int64_t)thread * plan.max_dim;
         const struct partition *x = &plan.partition;
 #pragma omp for schedule(dynamic) nowait
         for (int32_t k = 0; k < plan.small.units; k++)
@@ -301,7 +299,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
             int64_t b = plan.order[k];
             uint32_t begin = x->begin[b], n = x->begin[b + 1] - begin;
             sort_bucket(x->entry + begin, plan.spare + begin, n, x->table[x->table_of[b]].shift);
-            update_bucket(&plan, in, steps, io, b, sums);
+            update_bucket(&plan, in, steps, io, b, sum);
         }
 #pragma omp single
         cut_long_runs(&plan);

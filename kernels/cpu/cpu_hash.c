@@ -81,14 +81,13 @@ static void add_bucket(const struct plan *p, const struct batch *in, int64_t buc
 
 static void update_bucket(const struct plan *p, const struct batch *in,
                           const struct rule_step *steps, const struct table *io, int64_t bucket) {
-    struct updater u = updater_of(in, p->partition.table_of[bucket], steps, io);
+    const struct updater u = updater_of(in, p->partition.table_of[bucket], steps, io);
     const uint32_t *row = p->row + p->partition.begin[bucket];
     const float *grad = p->pool + p->first[bucket];
     for (uint32_t k = 0; k < p->distinct[bucket]; k++) {
-        if (k + ROW_AHEAD < p->distinct[bucket]) updater_prefetch(&u, row[k + ROW_AHEAD]);
-        updater_push(&u, row[k], grad + (int64_t)k * u.dim);
+        if (k + ROW_AHEAD < p->distinct[bucket]) updater_prefetch(&u, row[k + ROW_AHEAD], u.dim);
+        updater_row(&u, row[k], grad + (int64_t)k * u.dim);
     }
-    updater_flush(&u);
 }
 
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,

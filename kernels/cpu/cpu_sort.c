@@ -177,15 +177,14 @@ static void reduce(const struct plan *p, const struct batch *in) {
 static void update(const struct plan *p, const struct batch *in, const struct rule_step *steps,
                    const struct table *io) {
     for (int32_t t = 0; t < in->num_tables; t++) {
-        struct updater update = updater_of(in, t, steps, io);
+        const struct updater update = updater_of(in, t, steps, io);
 #pragma omp for schedule(dynamic, 256) nowait
         for (int64_t u = p->first_run[t]; u < p->first_run[t + 1]; u++) {
             if (u + ROW_AHEAD < p->first_run[t + 1])
-                updater_prefetch(&update, run_row(p, &in->tables[t], u + ROW_AHEAD));
-            updater_push(&update, run_row(p, &in->tables[t], u),
-                         p->grad[t] + (u - p->first_run[t]) * update.dim);
+                updater_prefetch(&update, run_row(p, &in->tables[t], u + ROW_AHEAD), update.dim);
+            updater_row(&update, run_row(p, &in->tables[t], u),
+                        p->grad[t] + (u - p->first_run[t]) * update.dim);
         }
-        updater_flush(&update);
     }
 }
 

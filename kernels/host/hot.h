@@ -233,7 +233,8 @@ static inline void hot_update(const struct hot *h, const struct batch *in,
         float *sum = h->sum + (int64_t)k * h->stride;
         for (int32_t s = 1; s < h->slices; s++)
             row_add(sum, sum + (int64_t)s * h->rows * h->stride, 1, dim);
-        row_update(in, t, steps, io, h->row[k].row - in->tables[t].first_row, sum);
+        const struct updater u = updater_of(in, t, steps, io);
+        updater_row(&u, h->row[k].row - in->tables[t].first_row, sum);
     }
 }
 

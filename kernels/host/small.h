@@ -165,10 +165,9 @@ static inline void small_sum(const struct small *x, const struct gather *g, int3
     memset(touched, 0, (size_t)rows);
     walk_stretch(in, stretch_at(in, u->begin, u->end), small_visit, &w);
     adder_flush(&w.adder);
-    struct updater update = updater_of(in, t, steps, io);
+    const struct updater update = updater_of(in, t, steps, io);
     for (int64_t row = 0; row < rows && !u->sum; row++)
-        if (touched[row]) updater_push(&update, row, sum + row * dim);
-    updater_flush(&update);
+        if (touched[row]) updater_row(&update, row, sum + row * dim);
 }
 
 /* Called by every thread of the team, after a barrier: adds up the units of each table that has
@@ -180,7 +179,7 @@ static inline void small_update(const struct small *x, const struct batch *in,
         const int32_t dim = in->tables[t].dim;
         const int64_t rows = in->tables[t].rows;
         if (sums.units == 0) continue;
-        struct updater u = updater_of(in, t, steps, io);
+        const struct updater u = updater_of(in, t, steps, io);
 #pragma omp for schedule(static) nowait
         for (int64_t row = 0; row < rows; row++) {
             float *sum = sums.sum + row * dim;
@@ -190,9 +189,8 @@ static inline void small_update(const struct small *x, const struct batch *in,
                 row_add(sum, sum + k * rows * dim, 1, dim);
                 touched = true;
             }
-            if (touched) updater_push(&u, row, sum);
+            if (touched) updater_row(&u, row, sum);
         }
-        updater_flush(&u);
     }
 }
 

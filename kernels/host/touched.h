@@ -123,17 +123,16 @@ static inline void touched_update(const struct touched *x, const struct batch *i
     for (int32_t t = 0; t < in->num_tables; t++) {
         const struct touched_word *word = x->word + x->first_word[t];
         int64_t words = words_of(in->tables[t].rows);
-        struct updater u = updater_of(in, t, steps, io);
+        const struct updater u = updater_of(in, t, steps, io);
 #pragma omp for schedule(dynamic, 64) nowait
         for (int64_t w = 0; w < words; w++) {
             if (!word[w].bits) continue;
             const float *g = touched_grad(x, t, w * 64 + __builtin_ctzll(word[w].bits), u.dim);
             for (uint64_t ahead = w + 1 < words ? word[w + 1].bits : 0; ahead; ahead &= ahead - 1)
-                updater_prefetch(&u, (w + 1) * 64 + __builtin_ctzll(ahead));
+                updater_prefetch(&u, (w + 1) * 64 + __builtin_ctzll(ahead), u.dim);
             for (uint64_t left = word[w].bits; left; left &= left - 1, g += u.dim)
-                updater_push(&u, w * 64 + __builtin_ctzll(left), g);
+                updater_row(&u, w * 64 + __builtin_ctzll(left), g);
         }
-        updater_flush(&u);
     }
 }
 

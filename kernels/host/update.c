@@ -151,11 +151,13 @@ ALWAYS_INLINE void row_weights(const struct rule_step *step, struct pair rate, s
     }
 }
 
-ALWAYS_INLINE void row_update_as(const struct rule_step *step, struct row_arrays x,
-                                 float *row_state, const float *grad, int32_t dim) {
+ALWAYS_INLINE void update_as(const struct rule_step *restrict step, const struct table *restrict to,
+                             const enum dtype type, int32_t dim, int64_t row,
+                             const float *restrict grad) {
+    const struct row_arrays x = row_arrays(type, to, row);
     struct pair rate = {0, 0};
     if (rule_sums_before(KIND)) rate = row_sums(step, false, rate, x, grad, dim);
-    rate = rule_row(KIND, step, rate, dim, row_state);
+    rate = rule_row(KIND, step, rate, dim, rule_row_states(KIND) ? array_row(&to->row, row) : NULL);
     int32_t d = 0;
     for (; d + VEC <= dim; d += VEC) row_step(step, rate, x, grad, d, VEC);
     for (; d + VEC / 2 <= dim; d += VEC / 2) row_step(step, rate, x, grad, d, VEC / 2);
@@ -163,22 +165,13 @@ ALWAYS_INLINE void row_update_as(const struct rule_step *step, struct row_arrays
     if (rule_sums_after(KIND)) row_weights(step, rate, x, grad, dim);
 }
 
-ALWAYS_INLINE void update_as(const struct rule_step *given, const struct table *table,
-                             const enum dtype type, int32_t dim, const struct summed_row *rows,
-                             int count) {
-    const struct rule_step step = *given; /* copies: no store to a row can change them */
-    const struct table to = *table;
-    for (int i = 0; i < count; i++)
-        row_update_as(&step, row_arrays(type, &to, rows[i].row),
-                      rule_row_states(KIND) ? array_row(&to.row, rows[i].row) : NULL, rows[i].grad,
-                      dim);
-}
-
-/* dim is 0 in the name of the function for all other widths. */
+/* dim is 0 in the name of the function for all other widths. The copies tell the compiler that no
+ * store to a row changes them. */
 #define UPDATE(d, type)                                                                            \
     static void update_##type##_##d(const struct rule_step *step, const struct table *table,       \
-                                    int32_t dim, const struct summed_row *rows, int count) {       \
-        update_as(step, table, type, d ? d : dim, rows, count);                                    \
+                                    int32_t dim, int64_t row, const float *grad) {                 \
+        const struct rule_step own = *step;                                                        \
+        update_as(&own, table, type, d ? d : dim, row, grad);                                      \
     }
 #define UPDATES(type) COMMON_DIMS(UPDATE, type) UPDATE(0, type)
 UPDATES(FP32)
