@@ -213,7 +213,7 @@ $(B)/build_info.h: FORCE
 	   echo '#define BUILD_NVCC "$(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release/release/p') $(NVCCFLAGS))"'; \
 	   echo '#define BUILD_LIBBENCHMARK "$(shell dpkg-query -W -f '$${Version}' libbenchmark-dev 2>/dev/null)"'; } $(renewed)
 
-$(B)/harness/record/environment.o: $(B)/build_info.h
+$(B)/harness/measure/environment.o: $(B)/build_info.h
 
 # --- which kernels were verified on a GPU
 $(B)/gpu_verified.inc: FORCE

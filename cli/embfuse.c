@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "harness/record/environment.h"
+#include "harness/measure/environment.h"
 
 static const struct command {
     const char *name, *does;

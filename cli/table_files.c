@@ -196,11 +196,3 @@ int table_files_write(struct outputs *o, const char *prefix, const struct table_
         }
     return write_record(o, prefix, s, steps, err);
 }
-
-void table_set_copy(const struct table_set *from, struct table_set *to) {
-    for (int32_t t = 0; t < from->count; t++)
-        for (int a = 0; a < TABLE_ARRAYS; a++)
-            if (from->tables[t].array[a].data)
-                memcpy(to->tables[t].array[a].data, from->tables[t].array[a].data,
-                       table_array_bytes(&from->shapes[t], a));
-}

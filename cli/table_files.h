@@ -51,7 +51,4 @@ int table_files_state_steps(const char *state, const struct table_shape *shape, 
 int table_files_write(struct outputs *o, const char *prefix, const struct table_set *s,
                       int64_t steps, struct error *err);
 
-/* All rows and states, between sets of the same shapes. */
-void table_set_copy(const struct table_set *from, struct table_set *to);
-
 #endif

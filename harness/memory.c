@@ -90,10 +90,6 @@ void buffer_free(struct buffer *b) {
     memset(b, 0, sizeof *b);
 }
 
-void buffer_poison(struct buffer *b) {
-    if (b->data) memset(b->data, 0xff, b->bytes);
-}
-
 void buffer_drop(struct buffer *b) {
     if (!b->data) return;
     /* Only whole pages inside: the last one is shared with the guard zone. */

@@ -109,7 +109,7 @@ struct launch {
 
 enum { KERNEL_ALIGN = 256 };
 
-enum place { ON_HOST, ON_DEVICE };
+enum backend { ON_HOST, ON_DEVICE };
 
 enum trait {
     DETERMINISTIC = 1,   /* same bits on every run and for every number of threads */
@@ -127,7 +127,7 @@ struct kernel {
     const char *name;  /* = file name = key in results and plots */
     const char *label; /* a few words, beside the name */
     const char *idea;  /* one sentence */
-    enum place place;
+    enum backend place;
     unsigned traits; /* bits of enum trait */
 
     /* NULL: any batch. Otherwise returns NULL for "yes" or the reason for "no". Looks only at the

@@ -153,8 +153,8 @@ void Session::sample(const Case &c, int round) {
            "\"real_time\": %.17g, \"cpu_time\": %.17g, \"time_unit\": \"ms\", \"label\": "
            "\"workload=%s rule=%s kernel=%s mode=%s place=host operation=%s check=%s "
            "fingerprint=%016llx placement=%s\"",
-           round, 1e3 * s.seconds, 1e3 * s.seconds, w->name, rule_info(rule).name, k->name,
-           mode_name(c.mode), dense ? "dense" : "lazy", exact ? "exact" : "bound",
+           round, 1e3 * s.times.seconds, 1e3 * s.times.seconds, w->name, rule_info(rule).name,
+           k->name, mode_name(c.mode), dense ? "dense" : "lazy", exact ? "exact" : "bound",
            (unsigned long long)m.stats[s.batch].fingerprint, placement(s.ceiling.pingpong_ns));
     for (const auto &x : counters)
         if (std::isfinite(x.second.value))
@@ -196,12 +196,13 @@ int Session::write_batches(const std::string &prefix, struct error *err) {
 
 int Session::write_weights(const std::string &prefix, struct error *err) {
     struct outputs o = {};
+    struct place *host = m.at[ON_HOST].place;
     int status = 0;
     for (int32_t t = 0; t < w->num_tables && status == 0; t++) {
         std::string path = prefix + ".weight." + std::to_string(t) + ".npy";
         int64_t shape[2] = {w->tables[t].rows, w->tables[t].dim};
         status = outputs_npy(&o, path.c_str(), NPY_FLOAT32, 2, shape,
-                             m.host.tables.tables[t].weight.data, err);
+                             host->ops->tables(host)[t].weight.data, err);
     }
     if (status == 0) status = outputs_commit(&o, err);
     outputs_free(&o);

@@ -7,6 +7,7 @@
 #define EMBFUSE_TEST_DEVICE_CASE_H
 
 #include "harness/device/device.h"
+#include "harness/measure/runner.h"
 #include "tests/batch_builder.h"
 
 struct device_case {
@@ -26,11 +27,8 @@ void device_case_free(struct device_case *d);
 /* The builder's rules and step number, and its tables, once more. */
 int device_case_put(struct device_case *d, struct error *err);
 
-/* Copies the tables back to the builder's. Fails where anything else was written. */
+/* Copies the tables back to the builder's. */
 int device_case_get(struct device_case *d, struct error *err);
-
-/* Fills scratch with a byte. */
-int device_case_fill(struct device_case *d, int byte, struct error *err);
 
 /* The order in which an emulated device runs blocks and threads; see builder_way. */
 void device_case_schedule(const struct kernel *k, int way);

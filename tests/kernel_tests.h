@@ -47,7 +47,7 @@ static inline void add_kernel_tests(const char *name, CMUnitTestFunction run, co
 }
 
 /* The same for the kernels of one place. */
-static inline void add_kernel_tests_on(enum place place, const char *name, CMUnitTestFunction run,
+static inline void add_kernel_tests_on(enum backend place, const char *name, CMUnitTestFunction run,
                                        const void *param) {
     int count;
     const struct registered *r = registry(&count);

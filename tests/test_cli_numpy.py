@@ -118,6 +118,14 @@ def update(rule, t, w, states, row, g):
         raise ValueError(f"update() does not know the rule {name}; write it there, from its paper")
 
 
+def stored(w, weight_type):
+    """Weights as a table of that type holds them: bf16 is the upper half of a float32, to the nearest even."""
+    if weight_type == "fp32":
+        return w
+    bits = w.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000).view(np.float32).astype(float)
+
+
 def expected(batch, before, first, steps, dense):
     """The tables after the steps, and the rows that move."""
     after, moved = [], []
@@ -131,6 +139,7 @@ def expected(batch, before, first, steps, dense):
         part = [w[touched], [s[touched] for s in states], None if row is None else row[touched]]
         for k in range(steps):
             update(rule, first + k, *part, grad[touched])
+            part[0] = stored(part[0], table["weight_type"])
         w[touched] = part[0]
         for s, p in zip(states, part[1]):
             s[touched] = p
@@ -154,9 +163,10 @@ def read_description(prefix):
                 continue
             pairs = dict(zip(words[1::2], words[2::2]))
             if words[0] == "table":
-                given = {k: float(v) for k, v in pairs.items() if k not in ("rows", "dim", "rule")}
-                batch["tables"].append({"rows": int(pairs["rows"]), "dim": int(pairs["dim"]),
-                                        "rule": default_rule(pairs["rule"], **given)})
+                table = {"rows": int(pairs.pop("rows")), "dim": int(pairs.pop("dim")),
+                         "weight_type": pairs.pop("weight_type", "fp32")}
+                rule = default_rule(pairs.pop("rule"), **{k: float(v) for k, v in pairs.items()})
+                batch["tables"].append(table | {"rule": rule})
             elif words[0] == "feature":
                 batch["features"].append({"table": int(pairs["table"]),
                                           "pooling": pairs.get("pooling", "sum"),
@@ -186,7 +196,7 @@ def load_tables(prefix, tables):
     return loaded
 
 
-def difference(got, want, moved, before):
+def difference(tables, got, want, moved, before):
     """'' if they agree; rows that must not move are compared bit for bit."""
     def flat(table):
         return [a for a in (table[0], *table[1], table[2]) if a is not None]
@@ -196,7 +206,11 @@ def difference(got, want, moved, before):
                 return f"table {t}, array {i}: {x.dtype} {x.shape}, not float32 {y.shape}"
             if x[~m].tobytes() != old[~m].tobytes():
                 return f"table {t}, array {i}: a row that nobody looked up has moved"
-            if not np.allclose(x, y, rtol=1e-5, atol=2e-6 * max(1, np.abs(y).max(initial=0))):
+            narrow = i == 0 and tables[t]["weight_type"] == "bf16"
+            if narrow and (x.view(np.uint32) & 0xffff).any():
+                return f"table {t}: a weight is no bf16"
+            rtol = 2**-7 if narrow else 1e-5  # the neighbour of a bf16
+            if not np.allclose(x, y, rtol=rtol, atol=2e-6 * max(1, np.abs(y).max(initial=0))):
                 return f"table {t}, array {i}: off by {np.abs(x - y).max():g}"
             if np.array_equal(x, old) and m.any():
                 return f"table {t}, array {i}: nothing moved"
@@ -215,7 +229,7 @@ def compare(kernel, batch, before, flags, first=1, steps=1):
     embfuse("step", "--kernel", kernel["name"], "--first-step", first, "--steps", steps,
             "--out", work("out"), *flags)
     want, moved = expected(batch, before, first, steps, "dense_step" in kernel["traits"])
-    return difference(load_tables(work("out"), batch["tables"]), want, moved, before)
+    return difference(batch["tables"], load_tables(work("out"), batch["tables"]), want, moved, before)
 
 
 # --- cases: (name, make(), flags...) -----------------------------------------------------------
@@ -230,6 +244,7 @@ SPECS = {
                                  " table rows 20 dim 33 length uniform 0 4",
     "shared tables": "tables 2; features 3; rows 25; dim 4; batch 20; length uniform 0 4;"
                      " id_type int32; weighted 1",
+    "bf16": "tables 2; rows 60; dim 7; batch 40; length uniform 0 5; alpha 1; weight_type bf16",
 }
 
 
@@ -260,7 +275,7 @@ def own_batch(id_type, pooling="sum", padding=-1, weighted=False, rows=11, dim=3
     return {"ids": rng.integers(0, rows, n).astype(id_type), "offsets": offsets, "bags": bags,
             "grad": rng.standard_normal((grad_rows, dim)).astype(np.float32),
             "weights": rng.random(n).astype(np.float32) if weighted else None,
-            "tables": [{"rows": rows, "dim": dim}],
+            "tables": [{"rows": rows, "dim": dim, "weight_type": "fp32"}],
             "features": [{"table": 0, "pooling": pooling, "padding": padding}]}
 
 

@@ -192,7 +192,7 @@ static void run(struct resident *r, const struct kernel *k, struct table *t, str
                                    .steps = r->step.data,
                                    .io = r->tables.io.data,
                                    .scratch = r->scratch.data};
-    if (device_tables_put(&r->tables, t, err) || device_poison(&r->scratch, err) ||
+    if (device_tables_put(&r->tables, t, err) || device_set(&r->scratch, 0xff, err) ||
         device_run(&job, NULL, NULL, err) || device_tables_get(&r->tables, t, err))
         fail_msg("%s", err->text);
     if (!device_intact(&r->scratch) || !device_tables_intact(&r->tables))

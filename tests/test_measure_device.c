@@ -24,7 +24,7 @@ struct bench {
 };
 
 /* 0, or -1 as the place could not be opened. */
-static int open_at(struct bench *b, enum rule_kind rule, enum place place, struct error *err) {
+static int open_at(struct bench *b, enum rule_kind rule, enum backend place, struct error *err) {
     char text[300];
     snprintf(text, sizeof text, "%srule %s\n", ragged, rule_info(rule).name);
     b->w = generate(text, 2, GRAD_EXACT);
@@ -55,14 +55,15 @@ static void admitted_and_checked(void **state) {
         assert_true(t->kernel->place == ON_HOST || use.graph.kernels > 0);
         for (int batch = 1; batch >= 0; batch--) /* the first of which finds the rows restored */
             assert_int_equal(measure_check(&b.m, t->kernel, batch, &result, &err), 0);
-        assert_int_equal(b.m.host.tables.count, t->kernel->place == ON_HOST ? 2 : 0);
+        assert_null(b.m.at[t->kernel->place == ON_HOST ? ON_DEVICE : ON_HOST].place);
         close_all(&b);
     }
 }
 
 static int nothing(const struct batch *in, const struct rule_step *steps, const struct table *io,
                    const struct launch *how) {
-    (void)in, (void)steps, (void)io, (void)how;
+    (void)in, (void)steps, (void)io;
+    stage_done(how, STAGE_UPDATE);
     return 0;
 }
 
@@ -125,10 +126,15 @@ static void no_time_on_an_emulation(void **state) {
     for (int mode = MODE_COLD; mode <= MODE_WARM; mode++) {
         assert_int_equal(measure_sample(&b.m, t->kernel, mode, 0, &sample, &err), -1);
         assert_non_null(strstr(err.text, "emulated"));
-        if (place_device.timed(&b.m, t->kernel, 1, mode == MODE_COLD, &sample, &err) ||
-            place_device.restore(&b.m, 1, t->kernel->traits & DENSE_STEP, &err))
+        struct place *p = b.m.at[ON_DEVICE].place;
+        const struct place_job job = {.kernel = t->kernel,
+                                      .batch = 1,
+                                      .steps = b.m.steps,
+                                      .scratch = &b.m.at[ON_DEVICE].scratch};
+        if (p->ops->time(p, &job, mode == MODE_COLD, &sample.times, &err) ||
+            p->ops->restore(p, t->kernel->traits & DENSE_STEP ? -1 : 1, &err))
             fail_msg("%s", err.text);
-        assert_true(isnan(sample.seconds));
+        assert_true(isnan(sample.times.seconds));
         assert_int_equal(measure_check(&b.m, t->kernel, 1, &result, &err), 0);
     }
     close_all(&b);

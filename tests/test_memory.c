@@ -21,7 +21,7 @@
 static bool counting[2]; /* by place; only ever changed while one thread runs */
 static int calls;
 
-static void count_call(enum place place) {
+static void count_call(enum backend place) {
     if (counting[place]) __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
 }
 

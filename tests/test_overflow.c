@@ -267,7 +267,7 @@ static void run_on_device(const struct kernel *k, const struct overflow *c, stru
                                    .steps = d.step.data,
                                    .io = d.tables.io.data,
                                    .scratch = d.scratch.data};
-    if (device_poison(&d.scratch, &err) || device_put(d.step.data, &step, sizeof step, &err) ||
+    if (device_set(&d.scratch, 0xff, &err) || device_put(d.step.data, &step, sizeof step, &err) ||
         copy_rows(c, s, &d, true, &err) || device_run(&job, NULL, NULL, &err) ||
         copy_rows(c, s, &d, false, &err))
         fail_msg("%s", err.text);

@@ -94,6 +94,7 @@ static const struct bad_case bad_cases[] = {
      {0}},
     {"unknown pooling", W "pooling max\n", "x.spec:2: pooling is one of sum, mean, none, not", {0}},
     {"unknown rule", W "rule no\n", "x.spec:2: rule is one of adagrad, adam, ", {0}},
+    {"unknown type", W "weight_type fp8\n", "x.spec:2: weight_type is one of fp32, bf16, not", {0}},
     {"unknown length", W "length long\n", "x.spec:2: length is one of: fixed L", {0}},
     {"length without kind", W "length\n", "x.spec:2: length is one of: fixed L", {0}},
     {"fixed without number", W "length fixed\n", "x.spec:2: length fixed lacks a number", {0}},
@@ -181,19 +182,21 @@ static void presets(void **state) {
     assert_int_equal(s->pooling, POOL_SUM);
     assert_int_equal(s->padding_id, -1);
     assert_int_equal(s->id_type, ID_INT64);
+    assert_int_equal(s->weight_type, FP32);
     assert_int_equal(s->rule, RULE_rowwise_adagrad);
     assert_int_equal(s->seed, 42);
     spec_list_free(&l);
 }
 
 static void every_key(void **state) {
-    struct spec_list l = parse_good("  workload w # name\r\n"
-                                    "\tbatch 1e3\n tables 3\nrows 1000000\ndim 17\n"
-                                    "length negbin 13.6 1\nids powerlaw\nalpha .5\nshift 2.7\n"
-                                    "map identity\nreuse 0.25\nfeatures 2\npooling none\n"
-                                    "weighted 1\npadding 0\nid_type int32\nrule adam\n"
-                                    "seed 9007199254740992\nrow_cap 5e5",
-                                    NULL);
+    struct spec_list l =
+        parse_good("  workload w # name\r\n"
+                   "\tbatch 1e3\n tables 3\nrows 1000000\ndim 17\n"
+                   "length negbin 13.6 1\nids powerlaw\nalpha .5\nshift 2.7\n"
+                   "map identity\nreuse 0.25\nfeatures 2\npooling none\n"
+                   "weighted 1\npadding 0\nid_type int32\nrule adam\nweight_type bf16\n"
+                   "seed 9007199254740992\nrow_cap 5e5",
+                   NULL);
     const struct spec *s = l.specs;
     (void)state;
     assert_int_equal(s->batch, 1000);
@@ -209,6 +212,7 @@ static void every_key(void **state) {
     assert_int_equal(s->pooling, POOL_NONE);
     assert_int_equal(s->padding_id, 0);
     assert_int_equal(s->id_type, ID_INT32);
+    assert_int_equal(s->weight_type, BF16);
     assert_int_equal(s->rule, RULE_adam);
     assert_true(s->seed == 9007199254740992u);
     spec_list_free(&l);

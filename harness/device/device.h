@@ -43,8 +43,8 @@ struct device_buffer {
 /* Fails, with the figure, when the device has not as much free memory. what: for the message. */
 int device_alloc(struct device_buffer *b, size_t bytes, const char *what, struct error *err);
 void device_free(struct device_buffer *b);
-/* Bytes 0xff: every float a NaN, every index out of range. */
-int device_poison(const struct device_buffer *b, struct error *err);
+/* Fills it with a byte. */
+int device_set(const struct device_buffer *b, int byte, struct error *err);
 /* False if somebody wrote outside of [data, data + bytes). */
 bool device_intact(const struct device_buffer *b);
 int device_put(void *to, const void *from, size_t bytes, struct error *err);

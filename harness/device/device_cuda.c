@@ -106,8 +106,8 @@ void device_free(struct device_buffer *b) {
     *b = (struct device_buffer){0};
 }
 
-int device_poison(const struct device_buffer *b, struct error *err) {
-    if (b->data) TRY(cudaMemsetAsync(b->data, 0xff, b->bytes, device.stream), "poisoning scratch");
+int device_set(const struct device_buffer *b, int byte, struct error *err) {
+    if (b->data) TRY(cudaMemsetAsync(b->data, byte, b->bytes, device.stream), "poisoning scratch");
     return 0;
 }
 

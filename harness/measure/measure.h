@@ -12,7 +12,7 @@
 #include "harness/check/check.h"
 #include "harness/device/device_clocks.h"
 #include "harness/workload/id_stats.h"
-#include "harness/measure/place.h"
+#include "harness/measure/runner.h"
 #include "harness/workload/tables.h"
 #include "harness/measure/traffic.h"
 #include "harness/workload/workload.h"
@@ -23,17 +23,11 @@ enum cache_mode {
 };
 
 struct sample {
-    double seconds;              /* the whole step */
-    double plan;                 /* of the kernel's plan, which is no part of the step; 0: none */
-    double stage[STAGE_COUNT];   /* parts of it; 0 where the kernel has no such stage. On a device
-                                  from a run of its own: events inside the step would lengthen it */
-    struct ceiling ceiling;      /* right before */
-    struct device_clocks clocks; /* right after; of a device */
-    int batch;                   /* which of the ring */
-    int rejected;                /* tries before this one that were disturbed */
-    bool disturbed;              /* and so was this one, the last: by a context switch on the host,
-                                  by clocks or a ceiling that moved on the device */
-    double others;               /* environment_others(), right after */
+    struct step_times times;
+    struct ceiling ceiling; /* right before */
+    int batch;              /* which of the ring */
+    int rejected;           /* tries before this one that were disturbed */
+    double others;          /* environment_others(), right after */
 };
 
 struct scratch_use {
@@ -41,13 +35,6 @@ struct scratch_use {
     int64_t observed;          /* bytes of memory that appeared during a run, -1: unknown */
     struct device_graph graph; /* what a step of a device kernel consists of */
 };
-
-/* What the places keep; see place_host.c and place_device.c. */
-struct host_state {
-    struct table_set tables;
-    struct ceiling_probe ceilings;
-};
-struct device_state;
 
 struct measure {
     struct workload *workload; /* not owned */
@@ -60,12 +47,10 @@ struct measure {
     struct traffic traffic[RING_MAX];
     bool exact[RING_MAX]; /* results are compared bit for bit */
     struct {
-        bool open;
+        struct place *place; /* NULL: not open */
         struct place_scratch
             scratch; /* resident, large enough for every kernel that was admitted */
-    } at[2];         /* by enum place */
-    struct host_state host;
-    struct device_state *device;
+    } at[2];         /* by enum backend */
 };
 
 /* The step number that is measured: past the first ones, where Adam's corrections are near 0. */
@@ -76,7 +61,7 @@ int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int
                  struct error *err);
 /* What kernels of that place need. Fails where it does not fit, with the figure; the other place is
  * not affected. */
-int measure_open_place(struct measure *m, enum place place, struct error *err);
+int measure_open_place(struct measure *m, enum backend backend, struct error *err);
 void measure_close(struct measure *m);
 
 /* Admits a kernel: runs it once with fresh scratch and says what memory appeared; runs it again
@@ -94,8 +79,5 @@ int measure_check(struct measure *m, const struct kernel *k, int batch, struct c
  * and always on an emulated one, which has no time. */
 int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
                    struct sample *out, struct error *err);
-
-/* The table that most bytes of rows are in: ceilings are measured on its rows and gradient. */
-int32_t measure_largest_table(const struct workload *w);
 
 #endif

@@ -1,23 +1,31 @@
 /* SPDX-License-Identifier: MIT
  *
- * Measuring on a device: tables, batches and scratch in its memory, events instead of a clock, and
- * a fixed computation before and after every sample instead of context switches.
+ * A device: tables, batches and scratch in its memory, events instead of a clock, and a fixed
+ * computation before and after every sample instead of context switches.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "harness/device/device_ceiling.h"
 #include "harness/device/device_fill.h"
-#include "harness/measure/measure.h"
+#include "harness/measure/place.h"
+#include "harness/workload/workload.h"
 
-struct device_state {
+struct on_device {
+    struct place place;
+    struct place_setup setup;
     struct device_tables tables;
     struct device_batch batch[RING_MAX];
     struct device_buffer touched[RING_MAX]; /* the rows of each batch */
     struct device_buffer steps;
     struct device_fill fill;
     struct device_probe probe;
+    double copy_gbs; /* the latest ceiling */
 };
+
+static struct on_device *device_of(struct place *p) {
+    return (struct on_device *)p;
+}
 
 static double gib(int64_t bytes) {
     return (double)bytes / (1 << 30);
@@ -32,22 +40,24 @@ static int64_t batch_bytes(const struct batch *in) {
 }
 
 /* Nothing is allocated unless all of it fits. */
-static int require(const struct measure *m, int64_t table_rows, struct error *err) {
-    int64_t batches = 0, have = device_facts().free_memory;
-    for (int k = 0; k < m->workload->ring; k++)
-        batches += batch_bytes(&m->workload->batches[k]) +
-                   m->index[k].rows * (int64_t)sizeof(struct device_row);
-    int64_t need = m->bytes + batches + device_probe_bytes(table_rows);
+static int require(const struct place_setup *s, int64_t probe_rows, struct error *err) {
+    const int64_t have = device_facts().free_memory,
+                  tables = tables_bytes(s->shapes, s->num_tables);
+    int64_t batches = 0;
+    for (int k = 0; k < s->ring; k++)
+        batches +=
+            batch_bytes(&s->batches[k]) + s->index[k].rows * (int64_t)sizeof(struct device_row);
+    const int64_t need = tables + batches + (s->timed ? device_probe_bytes(probe_rows) : 0);
     if (need <= have) return 0;
     return fail(err,
                 "needs %.1f GiB of device memory (%.1f GiB of tables and state, %.1f GiB of "
                 "batches), %.1f GiB are free; use smaller tables or batches",
-                gib(need), gib(m->bytes), gib(batches), gib(have));
+                gib(need), gib(tables), gib(batches), gib(have));
 }
 
-static void device_close(struct measure *m) {
-    struct device_state *d = m->device;
-    device_probe_close(&d->probe);
+static void close_place(struct place *p) {
+    struct on_device *d = device_of(p);
+    if (d->setup.timed) device_probe_close(&d->probe);
     device_fill_close(&d->fill);
     device_free(&d->steps);
     for (int k = 0; k < RING_MAX; k++) {
@@ -56,60 +66,49 @@ static void device_close(struct measure *m) {
     }
     device_tables_free(&d->tables);
     free(d);
-    m->device = NULL;
 }
 
-static int open_all(struct measure *m, struct device_state *d, struct error *err) {
-    struct workload *w = m->workload;
-    int32_t large = measure_largest_table(w);
-    size_t steps = (size_t)w->num_tables * sizeof *m->steps;
-    if (device_tables_create(&d->tables, w->tables, w->num_tables, err) ||
-        device_fill_open(&d->fill, &d->tables, w->seed, err) || device_fill_all(&d->fill, err) ||
-        device_alloc(&d->steps, steps, "the rules", err) ||
-        device_put(d->steps.data, m->steps, steps, err))
+static int open_all(struct on_device *d, struct error *err) {
+    const struct place_setup *s = &d->setup;
+    const int32_t large = tables_largest(s->shapes, s->num_tables);
+    if (require(s, s->shapes[large].rows, err) ||
+        device_tables_create(&d->tables, s->shapes, s->num_tables, err) ||
+        device_fill_open(&d->fill, &d->tables, s->seed, err) ||
+        (s->tables ? device_tables_put(&d->tables, s->tables->tables, err)
+                   : device_fill_all(&d->fill, err)) ||
+        device_alloc(&d->steps, (size_t)s->num_tables * sizeof(struct rule_step), "the rules", err))
         return -1;
-    for (int k = 0; k < w->ring; k++)
-        if (device_batch_create(&d->batch[k], &w->batches[k], err) ||
+    for (int k = 0; k < s->ring; k++)
+        if (device_batch_create(&d->batch[k], &s->batches[k], err) ||
             device_batch_validate(&d->batch[k], err) ||
-            device_rows_create(&d->touched[k], &m->index[k], err))
+            device_rows_create(&d->touched[k], &s->index[k], err))
             return -1;
+    if (!s->timed) return 0;
     const struct array *weight = &d->tables.tables[large].weight;
     return device_probe_open(&d->probe, weight->data,
-                             array_float_rows(weight, w->tables[large].rows),
+                             array_float_rows(weight, s->shapes[large].rows),
                              array_row_floats(weight), err);
 }
 
-static int device_place_open(struct measure *m, struct error *err) {
-    if (device_open(err) ||
-        require(m, m->workload->tables[measure_largest_table(m->workload)].rows, err))
-        return -1;
-    m->device = calloc(1, sizeof *m->device);
-    if (!m->device) return fail(err, "out of memory");
-    if (open_all(m, m->device, err) == 0) return 0;
-    device_close(m);
-    return -1;
-}
-
-static int device_scratch_open(struct place_scratch *s, size_t bytes, const char *what,
-                               struct error *err) {
+static int scratch_open(struct place *p, struct place_scratch *s, size_t bytes, const char *what,
+                        struct error *err) {
+    (void)p;
     memset(s, 0, sizeof *s);
-    if (device_open(err) || device_alloc(&s->device, bytes, what, err)) return -1;
+    if (device_alloc(&s->device, bytes, what, err)) return -1;
     s->data = s->device.data;
     s->bytes = bytes;
     return 0;
 }
 
-static void device_scratch_close(struct place_scratch *s) {
+static void scratch_close(struct place *p, struct place_scratch *s) {
+    (void)p;
     if (s->device.data) device_free(&s->device);
     memset(s, 0, sizeof *s);
 }
 
-static int device_scratch_poison(struct place_scratch *s, struct error *err) {
-    return device_poison(&s->device, err);
-}
-
-static bool device_all_intact(struct measure *m, const struct place_scratch *s) {
-    return device_intact(&s->device) && device_tables_intact(&m->device->tables);
+static int scratch_fill(struct place *p, struct place_scratch *s, int byte, struct error *err) {
+    (void)p;
+    return device_set(&s->device, byte, err);
 }
 
 static int flush(const void *ctx, struct error *err) {
@@ -120,86 +119,146 @@ static int occupy(const void *ctx, struct error *err) {
     return device_probe_occupy(ctx, err);
 }
 
-static struct device_job job_of(struct measure *m, const struct kernel *k, int b, void *scratch) {
-    struct device_state *d = m->device;
-    return (struct device_job){.kernel = k,
-                               .in = &d->batch[b].batch,
+/* The job with its steps in device memory. */
+static int job_of(struct on_device *d, const struct place_job *job, struct device_job *out,
+                  struct error *err) {
+    *out = (struct device_job){.kernel = job->kernel,
+                               .in = &d->batch[job->batch].batch,
                                .steps = d->steps.data,
                                .io = d->tables.io.data,
-                               .scratch = scratch,
+                               .scratch = job->scratch->data,
                                .before_ctx = &d->probe};
+    return device_put(d->steps.data, job->steps, d->steps.bytes, err);
 }
 
-static int device_step(struct measure *m, const struct kernel *k, int b, void *scratch,
-                       struct error *err) {
-    struct device_job job = job_of(m, k, b, scratch);
-    return device_run(&job, NULL, NULL, err);
+static int run(struct place *p, const struct place_job *job, struct error *err) {
+    struct device_job here;
+    if (job_of(device_of(p), job, &here, err)) return -1;
+    return device_run(&here, job->mark, job->mark_ctx, err);
 }
 
-static int device_parts(struct measure *m, const struct kernel *k, int b, struct place_scratch *s,
-                        struct step_parts *out, struct error *err) {
-    struct device_job job = job_of(m, k, b, s->data);
-    int64_t before = device_facts().free_memory;
-    if (device_run(&job, NULL, NULL, err)) return -1;
-    int64_t grown = before - device_facts().free_memory; /* local memory, say */
-    out->appeared = (int64_t)s->bytes + (grown > 0 ? grown : 0);
-    return device_replay(&job, 0, &out->graph, err);
-}
-
-static int device_restore(struct measure *m, int b, bool all, struct error *err) {
-    const struct device_state *d = m->device;
-    return all ? device_fill_all(&d->fill, err) : device_fill_rows(&d->fill, &d->touched[b], err);
-}
-
-static int fetch(const void *ctx, int32_t table, int64_t begin, int64_t end, struct table *rows,
+static int parts(struct place *p, const struct place_job *job, struct step_parts *out,
                  struct error *err) {
-    return device_tables_get_rows(ctx, table, begin, end, rows, err);
+    struct device_job here;
+    if (job_of(device_of(p), job, &here, err)) return -1;
+    int64_t before = device_facts().free_memory;
+    if (device_run(&here, NULL, NULL, err)) return -1;
+    int64_t grown = before - device_facts().free_memory; /* local memory, say */
+    out->appeared = (int64_t)job->scratch->bytes + (grown > 0 ? grown : 0);
+    return device_replay(&here, 0, &out->graph, err);
 }
 
-static void device_look(struct measure *m, struct check *c) {
-    c->fetch = fetch;
-    c->fetch_ctx = &m->device->tables;
-}
-
-static int device_ceilings(struct measure *m, struct ceiling *out, struct error *err) {
+static int ceilings(struct place *p, struct ceiling *out, struct error *err) {
     if (device_open(err)) return -1;
     if (device_facts().emulated)
         return fail(err, "the device is emulated: it shows that a kernel is right, and has no time "
                          "that could be measured");
-    return device_probe_measure(&m->device->probe, out, err);
+    struct on_device *d = device_of(p);
+    if (device_probe_measure(&d->probe, out, err)) return -1;
+    d->copy_gbs = out->copy_gbs;
+    return 0;
 }
 
-static int device_timed(struct measure *m, const struct kernel *k, int b, bool cold,
-                        struct sample *out, struct error *err) {
-    struct device_state *d = m->device;
-    struct device_job job = job_of(m, k, b, m->at[ON_DEVICE].scratch.data);
-    struct device_times step, stages;
+static int restore(struct place *p, int batch, struct error *err) {
+    const struct on_device *d = device_of(p);
+    if (batch < 0) return device_fill_all(&d->fill, err);
+    return device_fill_rows(&d->fill, &d->touched[batch], err);
+}
+
+/* The step, and whether the clock or the copy ceiling moved meanwhile. */
+static int time_watched(struct on_device *d, struct device_job *job, bool cold,
+                        struct device_times *step, bool *disturbed, struct error *err) {
     double before, after;
-    job.before_run = cold ? flush : occupy;
-    if (device_probe_clock(&d->probe, &before, err) || device_time(&job, false, &step, err) ||
+    job->before_run = cold ? flush : occupy;
+    if (device_probe_clock(&d->probe, &before, err) || device_time(job, false, step, err) ||
         device_probe_clock(&d->probe, &after, err))
+        return -1;
+    *disturbed = device_probe_disturbed(&d->probe, before, after, d->copy_gbs);
+    return 0;
+}
+
+static int time_step(struct place *p, const struct place_job *job, bool cold,
+                     struct step_times *out, struct error *err) {
+    struct on_device *d = device_of(p);
+    struct device_job here;
+    struct device_times step, stages;
+    *out = (struct step_times){0};
+    if (job_of(d, job, &here, err)) return -1;
+    if (d->setup.timed ? time_watched(d, &here, cold, &step, &out->disturbed, err)
+                       : device_time(&here, false, &step, err))
         return -1;
     out->seconds = step.seconds;
     out->plan = step.plan;
+    if (!d->setup.timed) return 0;
     out->clocks = device_clocks();
-    out->disturbed = out->clocks.throttled ||
-                     device_probe_disturbed(&d->probe, before, after, out->ceiling.copy_gbs);
+    out->disturbed |= out->clocks.throttled;
     /* The stages come from a second run on the same rows: an event between two stages costs little,
      * but keeps them apart, and the time of the whole step has to be without it. */
-    if (device_restore(m, b, false, err) || device_time(&job, true, &stages, err)) return -1;
+    if (restore(p, job->batch, err) || device_time(&here, true, &stages, err)) return -1;
     memcpy(out->stage, stages.stage, sizeof out->stage);
     return 0;
 }
 
-const struct place_ops place_device = {.open = device_place_open,
-                                       .close = device_close,
-                                       .scratch_open = device_scratch_open,
-                                       .scratch_close = device_scratch_close,
-                                       .poison = device_scratch_poison,
-                                       .intact = device_all_intact,
-                                       .step = device_step,
-                                       .parts = device_parts,
-                                       .restore = device_restore,
-                                       .look = device_look,
-                                       .ceilings = device_ceilings,
-                                       .timed = device_timed};
+static const struct table *in_host_memory(struct place *p) {
+    (void)p;
+    return NULL;
+}
+
+static int get_rows(struct place *p, int32_t t, int64_t begin, int64_t end, struct table *rows,
+                    struct error *err) {
+    return device_tables_get_rows(&device_of(p)->tables, t, begin, end, rows, err);
+}
+
+/* Is an array what it was made of? host: NULL if it changes. */
+static int unchanged(const struct device_buffer *b, const void *host, const char *what,
+                     struct error *err) {
+    if (!device_intact(b)) return fail(err, "wrote outside of its %s", what);
+    if (!host || b->bytes == 0) return 0;
+    void *copy = malloc(b->bytes);
+    if (!copy) return fail(err, "out of memory");
+    int status = device_get(copy, b->data, b->bytes, err);
+    const bool same = status == 0 && memcmp(copy, host, b->bytes) == 0;
+    free(copy);
+    return status || same ? status : fail(err, "changed its %s", what);
+}
+
+static int intact(struct place *p, int batch, const struct place_scratch *s, struct error *err) {
+    const struct on_device *d = device_of(p);
+    const struct device_batch *b = &d->batch[batch];
+    const struct batch *in = &d->setup.batches[batch];
+    if (!device_intact(&s->device)) return fail(err, "wrote outside of its scratch");
+    if (!device_tables_intact(&d->tables)) return fail(err, "wrote outside of the tables");
+    if (unchanged(&b->ids, in->ids, "ids", err) ||
+        unchanged(&b->offsets, in->offsets, "offsets", err) ||
+        unchanged(&b->lookup_weights, in->lookup_weights, "lookup weights", err) ||
+        unchanged(&b->grad, in->grad, "gradient", err) ||
+        unchanged(&b->tables, in->tables, "table shapes", err) ||
+        unchanged(&b->features, in->features, "features", err) ||
+        unchanged(&d->tables.io, d->tables.tables, "table pointers", err))
+        return -1;
+    return unchanged(&d->steps, NULL, "steps", err);
+}
+
+static const struct place_ops device_ops = {.close = close_place,
+                                            .scratch_open = scratch_open,
+                                            .scratch_close = scratch_close,
+                                            .scratch_fill = scratch_fill,
+                                            .run = run,
+                                            .parts = parts,
+                                            .time = time_step,
+                                            .ceilings = ceilings,
+                                            .restore = restore,
+                                            .tables = in_host_memory,
+                                            .get_rows = get_rows,
+                                            .intact = intact};
+
+struct place *place_device_open(const struct place_setup *setup, struct error *err) {
+    if (device_open(err)) return NULL;
+    struct on_device *d = calloc(1, sizeof *d);
+    if (!d) return fail(err, "out of memory"), NULL;
+    d->place.ops = &device_ops;
+    d->setup = *setup;
+    if (open_all(d, err) == 0) return &d->place;
+    close_place(&d->place);
+    return NULL;
+}

@@ -1,31 +1,56 @@
 /* SPDX-License-Identifier: MIT
  *
- * Measuring on the host: tables in huge pages, the monotonic clock, context switches.
+ * The host: tables in huge pages, the monotonic clock, context switches.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <xxhash.h>
 
-#include "harness/measure/measure.h"
+#include "harness/measure/place.h"
+#include "harness/workload/workload.h"
 
-static int host_open(struct measure *m, struct error *err) {
-    struct workload *w = m->workload;
-    struct host_state *h = &m->host;
-    int32_t t = measure_largest_table(w);
-    if (tables_create(&h->tables, w->tables, w->num_tables, w->seed, err)) return -1;
-    if (ceiling_open(&h->ceilings, &w->batches[0], &m->index[0], t, &h->tables.tables[t].weight,
-                     m->threads, err) == 0)
-        return 0;
-    tables_free(&h->tables);
-    return -1;
+struct host {
+    struct place place;
+    struct place_setup setup;
+    struct table_set own; /* unless the setup has tables */
+    struct table_set *tables;
+    struct ceiling_probe ceilings;
+    uint64_t hash[RING_MAX]; /* of each batch, as it was */
+};
+
+static struct host *host_of(struct place *p) {
+    return (struct host *)p;
 }
 
-static void host_close(struct measure *m) {
-    ceiling_close(&m->host.ceilings);
-    tables_free(&m->host.tables);
+/* Of all that a kernel may only read. */
+static uint64_t batch_hash(const struct batch *in) {
+    const size_t lookups = (size_t)in->lookups;
+    const struct {
+        const void *data;
+        size_t bytes;
+    } parts[] = {{in->ids, lookups * (in->id_type == ID_INT32 ? 4 : 8)},
+                 {in->offsets, (size_t)(in->num_features * in->bags + 1) * sizeof *in->offsets},
+                 {in->lookup_weights, lookups * sizeof *in->lookup_weights},
+                 {in->grad, (size_t)in->grad_floats * sizeof *in->grad},
+                 {in->tables, (size_t)in->num_tables * sizeof *in->tables},
+                 {in->features, (size_t)in->num_features * sizeof *in->features}};
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].data) hash = XXH3_64bits_withSeed(parts[i].data, parts[i].bytes, hash);
+    return hash;
 }
 
-static int host_scratch_open(struct place_scratch *s, size_t bytes, const char *what,
-                             struct error *err) {
+static void host_close(struct place *p) {
+    struct host *h = host_of(p);
+    ceiling_close(&h->ceilings);
+    tables_free(&h->own);
+    free(h);
+}
+
+static int host_scratch_open(struct place *p, struct place_scratch *s, size_t bytes,
+                             const char *what, struct error *err) {
+    (void)p;
     memset(s, 0, sizeof *s);
     if (buffer_alloc(&s->host, bytes, what, err)) return -1;
     s->data = s->host.data;
@@ -33,56 +58,53 @@ static int host_scratch_open(struct place_scratch *s, size_t bytes, const char *
     return 0;
 }
 
-static void host_scratch_close(struct place_scratch *s) {
+static void host_scratch_close(struct place *p, struct place_scratch *s) {
+    (void)p;
     buffer_free(&s->host);
     memset(s, 0, sizeof *s);
 }
 
-static int host_poison(struct place_scratch *s, struct error *err) {
-    (void)err;
-    buffer_poison(&s->host);
+static int host_scratch_fill(struct place *p, struct place_scratch *s, int byte,
+                             struct error *err) {
+    (void)p, (void)err;
+    if (s->bytes) memset(s->data, byte, s->bytes);
     return 0;
 }
 
-static bool host_intact(struct measure *m, const struct place_scratch *s) {
-    return buffer_intact(&s->host) && tables_intact(&m->host.tables);
+static struct launch launch_of(const struct host *h, const struct place_job *job) {
+    return (struct launch){.threads = h->setup.threads, .scratch = job->scratch->data};
 }
 
-static int host_step(struct measure *m, const struct kernel *k, int b, void *scratch,
-                     struct error *err) {
-    (void)err;
-    const struct batch *in = &m->workload->batches[b];
-    struct launch how = {.threads = m->threads, .scratch = scratch};
-    if (k->plan) k->plan(in, &how);
-    k->run(in, m->steps, m->host.tables.tables, &how);
-    return 0;
+static int call_plan(const struct host *h, const struct place_job *job) {
+    const struct launch how = launch_of(h, job);
+    return job->kernel->plan ? job->kernel->plan(&h->setup.batches[job->batch], &how) : 0;
 }
 
-static int host_parts(struct measure *m, const struct kernel *k, int b, struct place_scratch *s,
-                      struct step_parts *out, struct error *err) {
+static int call_run(const struct host *h, const struct place_job *job,
+                    void (*mark)(void *, enum stage), void *ctx) {
+    struct launch how = launch_of(h, job);
+    how.mark = mark;
+    how.mark_ctx = ctx;
+    return job->kernel->run(&h->setup.batches[job->batch], job->steps, h->tables->tables, &how);
+}
+
+static int returned(int status, const struct place_job *job, struct error *err) {
+    return status ? fail(err, "%s: plan or run returned %d", job->kernel->name, status) : 0;
+}
+
+static int host_run(struct place *p, const struct place_job *job, struct error *err) {
+    const struct host *h = host_of(p);
+    int status = call_plan(h, job);
+    if (status == 0) status = call_run(h, job, job->mark, job->mark_ctx);
+    return returned(status, job, err);
+}
+
+static int host_parts(struct place *p, const struct place_job *job, struct step_parts *out,
+                      struct error *err) {
     struct memory_watch watch = memory_watch();
-    host_step(m, k, b, s->data, err);
+    int status = host_run(p, job, err);
     *out = (struct step_parts){.appeared = memory_watch_peak(watch)};
-    return 0;
-}
-
-static int host_restore(struct measure *m, int b, bool all, struct error *err) {
-    (void)err;
-    if (all)
-        tables_reset(&m->host.tables);
-    else
-        tables_restore(&m->host.tables, &m->index[b]);
-    return 0;
-}
-
-static void host_look(struct measure *m, struct check *c) {
-    c->after = m->host.tables.tables;
-}
-
-static int host_ceilings(struct measure *m, struct ceiling *out, struct error *err) {
-    (void)err;
-    *out = ceiling_measure(&m->host.ceilings);
-    return 0;
+    return status;
 }
 
 struct stopwatch {
@@ -90,7 +112,7 @@ struct stopwatch {
     double *stage;
 };
 
-static void mark(void *ctx, enum stage ended) {
+static void stop(void *ctx, enum stage ended) {
     struct stopwatch *s = ctx;
     double now = clock_seconds();
     s->stage[ended] += now - s->last;
@@ -103,36 +125,96 @@ static long context_switches(void) {
     return r.ru_nivcsw;
 }
 
-static int host_timed(struct measure *m, const struct kernel *k, int b, bool cold,
-                      struct sample *out, struct error *err) {
-    (void)err;
-    const struct batch *in = &m->workload->batches[b];
-    struct launch how = {.threads = m->threads, .scratch = m->at[ON_HOST].scratch.data};
+static int host_time(struct place *p, const struct place_job *job, bool cold,
+                     struct step_times *out, struct error *err) {
+    const struct host *h = host_of(p);
+    *out = (struct step_times){0};
     double begin = clock_seconds();
-    if (k->plan) k->plan(in, &how);
-    out->plan = k->plan ? clock_seconds() - begin : 0;
-    if (cold) ceiling_flush_caches(&m->host.ceilings);
-    memset(out->stage, 0, sizeof out->stage);
-    long before = context_switches();
+    int status = call_plan(h, job);
+    out->plan = job->kernel->plan ? clock_seconds() - begin : 0;
+    if (cold) ceiling_flush_caches(&h->ceilings);
+    const long before = context_switches();
     struct stopwatch watch = {clock_seconds(), out->stage};
-    how.mark = mark;
-    how.mark_ctx = &watch;
     begin = watch.last;
-    k->run(in, m->steps, m->host.tables.tables, &how);
+    if (status == 0) status = call_run(h, job, stop, &watch);
     out->seconds = clock_seconds() - begin;
     out->disturbed = context_switches() != before;
+    return returned(status, job, err);
+}
+
+static int host_ceilings(struct place *p, struct ceiling *out, struct error *err) {
+    (void)err;
+    *out = ceiling_measure(&host_of(p)->ceilings);
     return 0;
 }
 
-const struct place_ops place_host = {.open = host_open,
-                                     .close = host_close,
-                                     .scratch_open = host_scratch_open,
-                                     .scratch_close = host_scratch_close,
-                                     .poison = host_poison,
-                                     .intact = host_intact,
-                                     .step = host_step,
-                                     .parts = host_parts,
-                                     .restore = host_restore,
-                                     .look = host_look,
-                                     .ceilings = host_ceilings,
-                                     .timed = host_timed};
+static int host_restore(struct place *p, int batch, struct error *err) {
+    const struct host *h = host_of(p);
+    (void)err;
+    if (batch < 0)
+        tables_reset(h->tables);
+    else
+        tables_restore(h->tables, &h->setup.index[batch]);
+    return 0;
+}
+
+static const struct table *host_tables(struct place *p) {
+    return host_of(p)->tables->tables;
+}
+
+static int host_get_rows(struct place *p, int32_t t, int64_t begin, int64_t end, struct table *rows,
+                         struct error *err) {
+    (void)err;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const struct array *from = &host_of(p)->tables->tables[t].array[a];
+        if (from->data)
+            memcpy(rows->array[a].data, array_row(from, begin),
+                   (size_t)((end - begin) * from->stride));
+    }
+    return 0;
+}
+
+static int host_intact(struct place *p, int batch, const struct place_scratch *s,
+                       struct error *err) {
+    const struct host *h = host_of(p);
+    if (!buffer_intact(&s->host)) return fail(err, "wrote outside of its scratch");
+    if (!tables_intact(h->tables)) return fail(err, "wrote outside of the tables");
+    if (batch_hash(&h->setup.batches[batch]) != h->hash[batch])
+        return fail(err, "changed its input");
+    return 0;
+}
+
+static const struct place_ops host_ops = {.close = host_close,
+                                          .scratch_open = host_scratch_open,
+                                          .scratch_close = host_scratch_close,
+                                          .scratch_fill = host_scratch_fill,
+                                          .run = host_run,
+                                          .parts = host_parts,
+                                          .time = host_time,
+                                          .ceilings = host_ceilings,
+                                          .restore = host_restore,
+                                          .tables = host_tables,
+                                          .get_rows = host_get_rows,
+                                          .intact = host_intact};
+
+/* The ceilings are those of the table that most bytes of rows are in. */
+static int open_all(struct host *h, struct error *err) {
+    const struct place_setup *s = &h->setup;
+    h->tables = s->tables ? s->tables : &h->own;
+    if (!s->tables && tables_create(&h->own, s->shapes, s->num_tables, s->seed, err)) return -1;
+    for (int b = 0; b < s->ring; b++) h->hash[b] = batch_hash(&s->batches[b]);
+    if (!s->timed) return 0;
+    const int32_t t = tables_largest(s->shapes, s->num_tables);
+    return ceiling_open(&h->ceilings, &s->batches[0], &s->index[0], t, &h->tables->tables[t].weight,
+                        s->threads, err);
+}
+
+struct place *place_host_open(const struct place_setup *setup, struct error *err) {
+    struct host *h = calloc(1, sizeof *h);
+    if (!h) return fail(err, "out of memory"), NULL;
+    h->place.ops = &host_ops;
+    h->setup = *setup;
+    if (open_all(h, err) == 0) return &h->place;
+    host_close(&h->place);
+    return NULL;
+}

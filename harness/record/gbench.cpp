@@ -73,12 +73,12 @@ class Driver {
     bool measure_all(const struct plan &plan);
     int finish(bool measured);
     void keep_open(const std::string &workload, std::vector<Case> *cases,
-                   const std::function<int(enum place, struct error *)> &open);
+                   const std::function<int(enum backend, struct error *)> &open);
     void measure_cases(struct measure *m, const std::vector<Case> &cases, const std::string &rule);
     void sample(benchmark::State &state, struct measure *m, const Case &c, const std::string &rule,
                 const struct scratch_use &use, int *round, Kernels *out);
     void refuse(const std::string &workload, const char *kernel, const std::string &why);
-    void failed(const std::string &workload, const char *what, enum place place,
+    void failed(const std::string &workload, const char *what, enum backend place,
                 const struct error &err);
 };
 
@@ -91,7 +91,7 @@ void Driver::refuse(const std::string &workload, const char *kernel, const std::
 /* What could not be run: a kernel, or all that is needed for those of a place. If the device broke
  * over it, no kernel of a device is run any more, and those of this workload cannot be checked again,
  * so that their samples do not count. */
-void Driver::failed(const std::string &workload, const char *what, enum place place,
+void Driver::failed(const std::string &workload, const char *what, enum backend place,
                     const struct error &err) {
     if (place == ON_HOST || !device_lost()) return refuse(workload, what, err.text);
     if (!(places & (1u << ON_DEVICE))) return;
@@ -122,7 +122,7 @@ void Driver::sample(benchmark::State &state, struct measure *m, const Case &c,
             state.SkipWithError("the device failed, or the run was cut short");
             break;
         }
-        state.SetIterationTime(s.seconds);
+        state.SetIterationTime(s.times.seconds);
     }
     if (skip) return;
     progress.done++;
@@ -210,8 +210,8 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
 
 /* Cases whose place does not open are not run. */
 void Driver::keep_open(const std::string &workload, std::vector<Case> *cases,
-                       const std::function<int(enum place, struct error *)> &open) {
-    for (enum place place : {ON_HOST, ON_DEVICE}) {
+                       const std::function<int(enum backend, struct error *)> &open) {
+    for (enum backend place : {ON_HOST, ON_DEVICE}) {
         struct error err;
         std::vector<Case> others = without(*cases, place);
         if (others.size() == cases->size() || open(place, &err) == 0) continue;
@@ -224,7 +224,7 @@ void Driver::keep_open(const std::string &workload, std::vector<Case> *cases,
 bool Driver::measure_point(const struct plan *plan, int i, enum rule_kind rule) {
     char name[SPEC_NAME_MAX];
     std::vector<Case> cases = cases_of(plan_name(plan, i, name), rule);
-    keep_open(name, &cases, [&](enum place place, struct error *err) {
+    keep_open(name, &cases, [&](enum backend place, struct error *err) {
         return plan_tables_fit(plan, i, rule, place, err);
     });
     if (cases.empty()) return false;
@@ -253,7 +253,7 @@ bool Driver::measure_workload(struct workload *w, enum rule_kind rule, std::vect
         measure_close(&m);
         return false;
     }
-    keep_open(w->name, &cases, [&](enum place place, struct error *why) {
+    keep_open(w->name, &cases, [&](enum backend place, struct error *why) {
         return measure_open_place(&m, place, why);
     });
     if (!cases.empty()) measure_cases(&m, cases, rule_info(rule).name);

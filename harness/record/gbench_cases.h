@@ -34,7 +34,7 @@ inline bool matches(const struct options &o, const std::string &name) {
     return found;
 }
 
-/* places: bits 1 << enum place. */
+/* places: bits 1 << enum backend. */
 inline std::vector<Case> cases_of(const struct options &o, unsigned places,
                                   const std::string &workload, enum rule_kind rule) {
     std::vector<Case> cases;
@@ -51,7 +51,7 @@ inline std::vector<Case> cases_of(const struct options &o, unsigned places,
     return cases;
 }
 
-inline std::vector<Case> without(const std::vector<Case> &cases, enum place place) {
+inline std::vector<Case> without(const std::vector<Case> &cases, enum backend place) {
     std::vector<Case> others;
     for (const Case &c : cases)
         if (c.entry->kernel->place != place) others.push_back(c);

@@ -113,28 +113,28 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
     const double mib = 1 << 20;
     const struct traffic &traffic = m->traffic[s.batch];
     double lookups = (double)m->stats[s.batch].lookups, bytes = (double)traffic.compulsory;
-    c["ns_per_lookup"] = lookups ? 1e9 * s.seconds / lookups : NAN;
-    c["lookups_per_s"] = lookups / s.seconds;
-    c["traffic_gbs"] = 1e-9 * bytes / s.seconds;
+    c["ns_per_lookup"] = lookups ? 1e9 * s.times.seconds / lookups : NAN;
+    c["lookups_per_s"] = lookups / s.times.seconds;
+    c["traffic_gbs"] = 1e-9 * bytes / s.times.seconds;
     c["copy_gbs"] = s.ceiling.copy_gbs;
     c["rmw_gbs"] = s.ceiling.rmw_gbs;
     c["pingpong_ns"] = s.ceiling.pingpong_ns < 0 ? NAN : s.ceiling.pingpong_ns;
-    c["share_copy"] = 1e-9 * bytes / s.seconds / s.ceiling.copy_gbs;
-    c["share_rmw"] = 1e-9 * bytes / s.seconds / s.ceiling.rmw_gbs;
+    c["share_copy"] = 1e-9 * bytes / s.times.seconds / s.ceiling.copy_gbs;
+    c["share_rmw"] = 1e-9 * bytes / s.times.seconds / s.ceiling.rmw_gbs;
     if (double roof = traffic_roof(&traffic, s.ceiling.rmw_gbs, s.ceiling.gather_gbs)) {
         c["gather_gbs"] = s.ceiling.gather_gbs;
         c["line_mib"] = (double)traffic.lines / mib;
         c["gather_mib"] = (double)traffic.gathered / mib;
         c["roof_ms"] = 1e3 * roof;
-        c["share_roof"] = roof / s.seconds;
+        c["share_roof"] = roof / s.times.seconds;
     }
-    for (int k = 0; k < STAGE_COUNT; k++) c[stages[k]] = 1e3 * s.stage[k];
-    if (s.clocks.sm_mhz > 0) {
-        c["sm_mhz"] = s.clocks.sm_mhz;
-        c["memory_mhz"] = s.clocks.memory_mhz;
-        c["clock_limits"] = s.clocks.limits;
+    for (int k = 0; k < STAGE_COUNT; k++) c[stages[k]] = 1e3 * s.times.stage[k];
+    if (s.times.clocks.sm_mhz > 0) {
+        c["sm_mhz"] = s.times.clocks.sm_mhz;
+        c["memory_mhz"] = s.times.clocks.memory_mhz;
+        c["clock_limits"] = s.times.clocks.limits;
     }
-    c["plan_ms"] = 1e3 * s.plan;
+    c["plan_ms"] = 1e3 * s.times.plan;
     c["launches"] = use.graph.kernels + use.graph.memsets + use.graph.copies;
     c["launched_kernels"] = use.graph.kernels;
     c["launched_memsets"] = use.graph.memsets;
@@ -145,7 +145,7 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
     c["peak_mib"] = use.observed < 0 ? -1 : (double)(m->bytes + use.observed) / mib;
     c["threads"] = m->threads;
     c["rejected_samples"] = s.rejected;
-    c["disturbed"] = s.disturbed;
+    c["disturbed"] = s.times.disturbed;
     c["load_others"] = s.others;
 }
 

@@ -20,7 +20,7 @@
 #include "harness/record/gbench_record.h"
 
 extern "C" {
-#include "harness/record/environment.h"
+#include "harness/measure/environment.h"
 #include "harness/record/options.h"
 #include "harness/registry.h"
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/record/environment.h"
+#include "harness/measure/environment.h"
 #include "harness/measure/measure.h"
 
 static const char standard_spec[] = "datasets/standard.spec",
@@ -274,7 +274,7 @@ static int64_t plan_batch_bytes(const struct plan *p, const struct spec *spec, i
     return bytes;
 }
 
-int plan_tables_fit(const struct plan *p, int i, enum rule_kind rule, enum place place,
+int plan_tables_fit(const struct plan *p, int i, enum rule_kind rule, enum backend place,
                     struct error *err) {
     const struct spec *spec = spec_of(p, i);
     if (p->traces) return 0; /* how many rows there are is known when it was read */

@@ -20,7 +20,7 @@ struct options {
     unsigned rules;    /* bits 1 << enum rule_kind; 0: the spec's */
     unsigned modes;    /* bits 1 << enum cache_mode */
     const char *place; /* as given */
-    unsigned places;   /* bits 1 << enum place */
+    unsigned places;   /* bits 1 << enum backend */
     int threads;
     int reps;
     int ring;  /* batches */
@@ -51,7 +51,7 @@ unsigned plan_rules(const struct plan *p, int i);
 
 /* Before workload i is generated, which may take minutes: fails, with the figure, where its tables do
  * not fit in the memory of that place. */
-int plan_tables_fit(const struct plan *p, int i, enum rule_kind rule, enum place place,
+int plan_tables_fit(const struct plan *p, int i, enum rule_kind rule, enum backend place,
                     struct error *err);
 /* Refuses before allocating what does not fit. */
 int plan_make(const struct plan *p, int i, enum rule_kind rule, struct workload *out,

@@ -27,6 +27,15 @@ int64_t tables_bytes(const struct table_shape *shapes, int32_t count) {
     return bytes;
 }
 
+int32_t tables_largest(const struct table_shape *shapes, int32_t count) {
+    int32_t best = 0;
+    for (int32_t t = 1; t < count; t++)
+        if (table_array_bytes(&shapes[t], TABLE_WEIGHT) >
+            table_array_bytes(&shapes[best], TABLE_WEIGHT))
+            best = t;
+    return best;
+}
+
 int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t count,
                   uint64_t seed, struct error *err) {
     *s = (struct table_set){.count = count, .shapes = shapes, .seed = seed};

@@ -29,6 +29,9 @@ size_t table_array_bytes(const struct table_shape *shape, int array);
 
 int64_t tables_bytes(const struct table_shape *shapes, int32_t count);
 
+/* The table that most bytes of rows are in. */
+int32_t tables_largest(const struct table_shape *shapes, int32_t count);
+
 /* Allocates and fills with the initial values. */
 int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t count,
                   uint64_t seed, struct error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
-#include "harness/record/environment.h"
+#include "harness/measure/environment.h"
 
 #include <dirent.h>
 #include <gnu/libc-version.h>

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness/measure/runner.h"
+
+#include <stdio.h>
+
+#include "harness/registry.h"
+
+size_t runner_scratch_bytes(const struct place_setup *setup, const struct kernel *k) {
+    size_t most = 0;
+    for (int b = 0; b < setup->ring && k->scratch_bytes; b++) {
+        size_t bytes = k->scratch_bytes(&setup->batches[b], setup->threads);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+int runner_scratch_open(struct place *p, const struct place_setup *setup, const struct kernel *k,
+                        struct place_scratch *out, struct error *err) {
+    char what[96];
+    for (int b = 0; b < setup->ring; b++) {
+        const char *why = kernel_refuses(k, &setup->batches[b]);
+        if (why) return fail(err, "%s refuses this batch: %s", k->name, why);
+    }
+    snprintf(what, sizeof what, "scratch of %s", k->name);
+    return p->ops->scratch_open(p, out, runner_scratch_bytes(setup, k), what, err);
+}
+
+/* Stages end in their order, the last one is the update. */
+struct watch {
+    const struct place_job *job;
+    int last;
+    bool out_of_order;
+};
+
+static void stage_ended(void *ctx, enum stage ended) {
+    struct watch *w = ctx;
+    w->out_of_order |= (int)ended <= w->last;
+    w->last = (int)ended;
+    if (w->job->mark) w->job->mark(w->job->mark_ctx, ended);
+}
+
+int runner_step(struct place *p, const struct place_job *job, int fill, struct error *err) {
+    struct watch watch = {.job = job, .last = -1};
+    struct place_job watched = *job;
+    watched.mark = stage_ended;
+    watched.mark_ctx = &watch;
+    if (fill != AS_IT_IS && p->ops->scratch_fill(p, job->scratch, fill, err)) return -1;
+    if (p->ops->run(p, &watched, err)) return -1;
+    if (!watch.out_of_order && watch.last == STAGE_UPDATE) return 0;
+    fail(err, "%s: stages ended out of order, or the update never", job->kernel->name);
+    return 1;
+}
+
+static int fetch(const void *ctx, int32_t table, int64_t begin, int64_t end, struct table *rows,
+                 struct error *err) {
+    struct place *p = *(struct place *const *)ctx;
+    return p->ops->get_rows(p, table, begin, end, rows, err);
+}
+
+int runner_check(struct place *p, const struct place_job *job, struct check c,
+                 struct check_result *out, struct error *err) {
+    struct error why;
+    c.after = p->ops->tables(p);
+    c.fetch = fetch;
+    c.fetch_ctx = &p;
+    c.dense = job->kernel->traits & DENSE_STEP;
+    c.per_lookup = job->kernel->traits & STEP_PER_LOOKUP;
+    *out = check_run(&c);
+    if (out->unseen || out->undecided) return fail(err, "%s: %s", job->kernel->name, out->message);
+    if (out->ok && p->ops->intact(p, job->batch, job->scratch, &why)) {
+        out->ok = false;
+        snprintf(out->message, sizeof out->message, "%.380s", why.text);
+    }
+    return out->ok ? 0 : 1;
+}
+
+int place_get_tables(struct place *p, struct table_set *to, struct error *err) {
+    for (int32_t t = 0; t < to->count; t++)
+        if (p->ops->get_rows(p, t, 0, to->shapes[t].rows, &to->tables[t], err)) return -1;
+    return 0;
+}
