@@ -75,14 +75,21 @@ static void kernel_text(const struct registered *r, enum form form) {
                verified);
 }
 
+/* In a table of Markdown a bar ends a cell, in code too. */
+static void print_cell(const char *text) {
+    for (; *text; text++) printf(*text == '|' ? "\\|" : "%c", *text);
+}
+
 static void rule_text(const struct rule_info *r, enum form form) {
     char states[NAMES_MAX];
     state_text(r, states);
     const char *sums = r->sums_before || r->sums_after ? "yes" : "no",
                *keeps = r->idle_is_identity ? "yes" : "no";
-    if (form == FORM_MARKDOWN)
-        printf("| `%s` | `%s` | %s | %s | %s |\n", r->name, r->formula, states, sums, keeps);
-    else
+    if (form == FORM_MARKDOWN) {
+        printf("| `%s` | `", r->name);
+        print_cell(r->formula);
+        printf("` | %s | %s | %s |\n", states, sums, keeps);
+    } else
         printf("%-16s %-14s %-8s %-11s %s\n", r->name, states, sums, keeps, r->formula);
 }
 

@@ -50,15 +50,15 @@ def texts(c, kernel):
             f"{100 * c.roof:.0f} %" if c.roof else "-")
 
 
-def legend(name, result):
-    """What stands below the table of a machine."""
+def legend(name, result, at):
+    """What stands below the table of a machine; its folder is in `at`."""
     (some, every), c = disturbed(result), result.context
     warning = "; **do not quote these figures**" * (share(result) > NOISY)
-    return (f"- [{name}](reports/results/{name}): {result.machine()}; {str(c.get('emb_date', '?'))[:10]}, "
+    return (f"- [{name}]({at}/{name}): {result.machine()}; {str(c.get('emb_date', '?'))[:10]}, "
             f"commit {str(c.get('emb_commit', '?'))[:12]}; {some} of {every} samples disturbed{warning}.")
 
 
-def table(results, kernel, below):
+def table(results, kernel, below, at):
     """Markdown; the workloads are those of all machines, in the order of the first."""
     columns = {name: cells(r, kernel, below) for name, r in results.items()}
     workloads = list(dict.fromkeys(w for own in columns.values() for w in own))
@@ -73,7 +73,7 @@ def table(results, kernel, below):
            f"range. Over {below}: its time over that of {kernel}. Of the roof: what {kernel} reaches. Cold "
            "caches; time is the machine's, so compare ratios and shares.")
     yield ""
-    yield from (legend(name, r) for name, r in results.items())
+    yield from (legend(name, r, at) for name, r in results.items())
 
 
 def figure(results, kernel, below, stem):
@@ -114,5 +114,6 @@ def publish(folders, page, kernel, below):
     picture = figure(results, kernel, below, os.path.join(outdir, NAME))
     for kind in ("svg", "png"):
         print(draw(picture, kind, outdir))
-    shown = os.path.relpath(os.path.join(outdir, NAME + ".png"), os.path.dirname(os.path.abspath(page)))
-    update(page, NAME, "\n".join([f"![Every recorded machine]({shown})", "", *table(results, kernel, below)]))
+    at = os.path.relpath(outdir, os.path.dirname(os.path.abspath(page)))
+    update(page, NAME, "\n".join([f"![Every recorded machine]({at}/{NAME}.png)", "",
+                                  *table(results, kernel, below, at)]))

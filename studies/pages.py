@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The pages of recorded machines, made from their results alone: README.md and the pictures of each folder,
-and, with --front, the front page's tables, which lead with one of them and hold all side by side.
+and, with --front, the tables of the front page and of what it links to, which lead with one of them and hold
+all side by side.
 
 What results do not tell of a machine may stand in notes.md in its folder.
 """
@@ -46,6 +47,11 @@ def script(name):
     return next(p for p in (os.path.join(room, name + ".py") for room in (REPORTS, HERE)) if os.path.exists(p))
 
 
+def beside(page, path):
+    """A path as a link of the page says it."""
+    return os.path.relpath(path, os.path.dirname(os.path.abspath(page)))
+
+
 @dataclass
 class Recorded:
     folder: str
@@ -72,7 +78,8 @@ class Recorded:
         update(page, "compilers", run(script("compilers"), "--table", self.path("compilers.json")))
 
     def peers(self, name, page, front):
-        picture = ["--picture", self.path("peers.png") if front else "peers.png"] if name == "peers" else []
+        shown = beside(page, self.path("peers.png")) if front else "peers.png"
+        picture = ["--picture", shown] if name == "peers" else []
         run(os.path.join(PEERS, "ratios.py"), self.path(name + ".json"), f"--base={self.kernel}", *picture,
             "--update", page, "--section", name)
 
@@ -214,25 +221,41 @@ def noise_lines(results):
                 yield f"- `{name}`: {'waited ' * key.endswith('waited')}{result.context[key]}"
 
 
-# --- the front page
-def front(path, leading, folders):
-    """Its tables and the links of its prose are of one machine; the table of machines is of all."""
+# --- the front page, in one page or several
+def lead(path, leading):
+    """The links of a page's prose are of one machine."""
     with open(path, encoding="utf-8") as file:
         page = file.read()
     page = re.sub(r"reports/results/[\w.-]+/", f"reports/results/{leading.name}/", page)
-    page = re.sub(r"(?<=\]\()reports/results/[\w.-]+(?=\))", f"reports/results/{leading.name}", page)
+    page = re.sub(r"(?<=\]\()((?:\.\./)*reports/results)/[\w.-]+(?=\))", rf"\1/{leading.name}", page)
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(page)
     os.replace(path + ".new", path)
+
+
+def page_of(section, paths):
+    """The page that has the comments of a section; the first one where none has."""
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            if f"<!-- table {section} -->" in file.read():
+                return path
+    return paths[0]
+
+
+def front(paths, leading, folders):
+    """Tables are of one machine; the table of machines is of all."""
+    for path in paths:
+        lead(path, leading)
     for name in FRONT:
-        leading.section(name, path, front=True)
-    machines.publish(folders, path, leading.kernel, leading.below)
+        leading.section(name, page_of(name, paths), front=True)
+    machines.publish(folders, page_of(machines.NAME, paths), leading.kernel, leading.below)
 
 
 def main():
     parser = Arguments(prog="pages.py", description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("folders", metavar="FOLDER", nargs="+", help="reports/results/NAME")
-    parser.add_argument("--front", metavar="README.md", help="update the front page, too")
+    parser.add_argument("--front", metavar="README.md", action="append",
+                        help="update the front page, too; may be given again, for its further pages")
     parser.add_argument("--leading", metavar="FOLDER", help="the one whose tables it shows")
     parser.add_argument("--kernel", required=True, metavar="NAME", help="the one that is looked at")
     parser.add_argument("--below", required=True, metavar="NAME", help="the one it is held against")

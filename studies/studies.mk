@@ -39,10 +39,10 @@ ladder:
 RECORDED ?= reports/results/zen5-2core
 looked_at = $(watched) --below=cpu_sort
 readme: $(B)/embfuse
-	@$(if $(NVCC),$(B)/embfuse list --markdown | $(PYTHON) reports/section.py README.md kernels,\
+	@$(if $(NVCC),$(B)/embfuse list --markdown | $(PYTHON) reports/section.py docs/kernels.md kernels,\
 	   echo 'without nvcc the list of kernels stays as it is: those for a device would be missing')
 	@$(PYTHON) studies/pages.py $(dir $(wildcard reports/results/*/standard.json)) --front=README.md \
-	     --leading='$(RECORDED)' $(looked_at)
+	     --front=docs/results.md --leading='$(RECORDED)' $(looked_at)
 
 # The whole folder of a machine: make record NAME=zen4-2core. What is there already is not measured again;
 # studies/record.py says what its exit status means.
