@@ -57,8 +57,6 @@ static int append(void **list, int32_t count, const void *item, size_t size, str
 int description_add_table(struct description *d, struct table_shape table, struct rule rule,
                           struct error *err) {
     void *tables = d->tables, *rules = d->rules;
-    const struct table_shape *last = d->num_tables ? &d->tables[d->num_tables - 1] : NULL;
-    table.first_row = last ? last->first_row + last->rows : 0;
     int status = append(&tables, d->num_tables, &table, sizeof table, err);
     if (status == 0) status = append(&rules, d->num_tables, &rule, sizeof rule, err);
     d->tables = tables;

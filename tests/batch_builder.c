@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "harness/workload/workload.h"
 #include "tests/batch_builder.h"
 
 #include <math.h>
@@ -50,7 +51,6 @@ int32_t builder_table(struct builder *b, int64_t rows, int32_t dim) {
     b->shapes = grown(b->shapes, b->in.num_tables, 1, sizeof *b->shapes);
     struct table_shape *t = &b->shapes[b->in.num_tables];
     *t = (struct table_shape){.rows = rows, .dim = dim, .rule = RULE_sgd};
-    if (b->in.num_tables > 0) t->first_row = t[-1].first_row + t[-1].rows;
     return b->in.num_tables++;
 }
 
@@ -60,7 +60,6 @@ int32_t builder_feature(struct builder *b, int32_t table, enum pooling pooling, 
     b->bags_of = grown(b->bags_of, f, 1, sizeof *b->bags_of);
     b->features[f] = (struct feature){.table = table, .pooling = pooling, .padding_id = padding};
     b->bags_of[f] = 0;
-    b->shapes[table].features++;
     return f;
 }
 
@@ -73,7 +72,6 @@ void builder_bag(struct builder *b, int64_t count, const int64_t *ids) {
     b->bags_of[b->in.num_features - 1]++;
     b->in.lookups += count;
     f->lookups += count;
-    b->shapes[f->table].lookups += count;
 }
 
 void builder_random_bags(struct builder *b, int64_t bags, int64_t longest) {
@@ -112,9 +110,9 @@ static void *make_ids(const struct builder *b) {
 }
 
 /* Pooled features are columns of one matrix, the first feature's rightmost, with a gap between two;
- * sequences follow, with a gap between two rows. Returns the floats up to the last row's end. */
-static int64_t lay_out_grad(struct builder *b) {
-    int64_t columns = 0, end = 0;
+ * sequences follow, with a gap between two rows. */
+static void lay_out_grad(struct builder *b) {
+    int64_t columns = 0;
     for (int32_t f = 0; f < b->in.num_features; f++)
         if (b->features[f].pooling != POOL_NONE) columns += b->shapes[b->features[f].table].dim + 1;
     int64_t at = columns, next = columns * b->in.bags;
@@ -124,12 +122,8 @@ static int64_t lay_out_grad(struct builder *b) {
         bool sequence = x->pooling == POOL_NONE;
         x->grad_stride = sequence ? dim + 1 : columns;
         x->grad_offset = sequence ? next : (at -= dim + 1);
-        int64_t rows = sequence ? x->lookups : b->in.bags;
-        next += sequence ? rows * x->grad_stride : 0;
-        if (rows > 0 && x->grad_offset + (rows - 1) * x->grad_stride + dim > end)
-            end = x->grad_offset + (rows - 1) * x->grad_stride + dim;
+        next += sequence ? x->lookups * x->grad_stride : 0;
     }
-    return end;
 }
 
 float *builder_grad(const struct builder *b, int32_t feature, int64_t r) {
@@ -214,14 +208,15 @@ void builder_finish(struct builder *b) {
     in->offsets = make_offsets(b);
     in->id_type = b->id_type;
     in->ids = make_ids(b);
-    in->grad_floats = lay_out_grad(b);
-    in->grad = must(malloc((size_t)in->grad_floats * sizeof *in->grad));
+    lay_out_grad(b);
     struct table_shape *shapes = exact_copy(b->shapes, in->num_tables, sizeof *shapes);
     struct feature *features = exact_copy(b->features, in->num_features, sizeof *features);
     free(b->shapes);
     free(b->features);
-    in->tables = b->shapes = shapes;
-    in->features = b->features = features;
+    b->shapes = shapes;
+    b->features = features;
+    batch_derive(in, shapes, features);
+    in->grad = must(malloc((size_t)in->grad_floats * sizeof *in->grad));
     in->lookup_weights = b->weighted ? make_weights(b) : NULL;
     b->index = row_index_build(in);
     fill_grad(b);

@@ -211,9 +211,8 @@ enum { NUM_INVALID = sizeof invalid_cases / sizeof invalid_cases[0] };
 
 static void validated(void **state) {
     const struct invalid_case *c = *state;
-    const struct table_shape tables[] = {{.rows = 10, .dim = 1},
-                                         {.rows = 20, .dim = 1, .first_row = 10}};
-    const struct feature features[] = {{.table = 0}, {.table = 1}};
+    struct table_shape tables[] = {{.rows = 10, .dim = 1}, {.rows = 20, .dim = 1}};
+    struct feature features[] = {{.table = 0}, {.table = 1}};
     struct error err = {""};
     for (int narrow = 0; narrow < 2; narrow++) {
         int32_t ids[6];
@@ -221,17 +220,59 @@ static void validated(void **state) {
         struct batch in = {.num_tables = 2,
                            .num_features = 2,
                            .bags = 2,
-                           .lookups = c->lookups,
-                           .tables = tables,
-                           .features = features,
                            .id_type = narrow ? ID_INT32 : ID_INT64,
                            .ids = c->ids,
                            .offsets = c->offsets};
         if (narrow) in.ids = ids;
+        batch_derive(&in, tables, features);
+        in.lookups = c->lookups;
         assert_int_equal(batch_validate(&in, &err), c->message ? -1 : 0);
         if (c->message && strncmp(err.text, c->message, strlen(c->message)))
             fail_msg("message: %s", err.text);
     }
+}
+
+/* Two features of the second table, in columns 0 and 3 to 5 of rows of 7 floats. */
+static void derived(void **state) {
+    (void)state;
+    const int64_t offsets[] = {0, 2, 3, 3, 5, 5, 6}, ids[] = {0, 9, 1, 19, 0, 3};
+    struct table_shape tables[] = {{.rows = 10, .dim = 1}, {.rows = 20, .dim = 3}};
+    struct feature features[] = {
+        {.table = 0, .grad_stride = 7},
+        {.table = 1, .grad_offset = 3, .grad_stride = 7},
+        {.table = 1, .pooling = POOL_NONE, .grad_offset = 20, .grad_stride = 4}};
+    struct batch in = {.num_tables = 2,
+                       .num_features = 3,
+                       .bags = 2,
+                       .id_type = ID_INT64,
+                       .ids = ids,
+                       .offsets = offsets};
+    struct error err = {""};
+    batch_derive(&in, tables, features);
+    assert_int_equal(in.lookups, 6);
+    assert_int_equal(in.grad_floats, 23);
+    assert_int_equal(tables[0].lookups, 3);
+    assert_int_equal(tables[1].lookups, 3);
+    assert_int_equal(tables[0].features, 1);
+    assert_int_equal(tables[1].features, 2);
+    assert_int_equal(tables[1].first_row, 10);
+    assert_int_equal(features[0].lookups, 3);
+    assert_int_equal(features[1].lookups, 2);
+    assert_int_equal(features[2].lookups, 1);
+    assert_int_equal(batch_validate(&in, &err), 0);
+    int64_t *const numbers[] = {&tables[0].lookups, &tables[1].lookups, &tables[1].first_row,
+                                &features[0].lookups, &features[2].lookups};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        ++*numbers[i];
+        assert_int_equal(batch_validate(&in, &err), -1);
+        --*numbers[i];
+    }
+    tables[1].features = 1;
+    assert_int_equal(batch_validate(&in, &err), -1);
+    tables[1].features = 2;
+    in.grad_floats = 22;
+    assert_int_equal(batch_validate(&in, &err), -1);
+    assert_string_equal(err.text, "feature 2: gradient rows end at float 23 of 22");
 }
 
 int main(void) {
@@ -239,7 +280,7 @@ int main(void) {
         cmocka_unit_test(exact_gradients),       cmocka_unit_test(real_gradients),
         cmocka_unit_test(sums_exact_under_mean), cmocka_unit_test(sums_not_exact_on_one_row),
         cmocka_unit_test(layout_of_pooled),      cmocka_unit_test(layout_of_sequences),
-        cmocka_unit_test(bytes_as_said),
+        cmocka_unit_test(bytes_as_said),         cmocka_unit_test(derived),
     };
     enum { NUM_SINGLE = sizeof single / sizeof single[0] };
     struct CMUnitTest tests[NUM_SINGLE + NUM_INVALID];

@@ -1,12 +1,40 @@
 /* SPDX-License-Identifier: MIT
  *
- * What kernels and the exact comparison take for granted about a batch.
+ * What follows from a batch, and what kernels and the exact comparison take for granted about one.
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "harness/rng.h"
 #include "harness/workload/workload.h"
+
+/* Floats from the begin of the gradient to the end of a feature's last row. */
+static int64_t derived_extent(const struct batch *in, const struct feature *x) {
+    const int64_t rows = x->pooling == POOL_NONE ? x->lookups : in->bags;
+    return rows ? x->grad_offset + (rows - 1) * x->grad_stride + in->tables[x->table].dim : 0;
+}
+
+void batch_derive(struct batch *in, struct table_shape *tables, struct feature *features) {
+    int64_t rows = 0;
+    in->tables = tables;
+    in->features = features;
+    in->lookups = in->offsets[in->num_features * in->bags];
+    for (int32_t t = 0; t < in->num_tables; rows += tables[t++].rows) {
+        tables[t].features = 0;
+        tables[t].lookups = 0;
+        tables[t].first_row = rows;
+    }
+    in->grad_floats = 0;
+    for (int32_t f = 0; f < in->num_features; f++) {
+        struct feature *x = &features[f];
+        x->lookups = in->offsets[(f + 1) * in->bags] - in->offsets[f * in->bags];
+        tables[x->table].lookups += x->lookups;
+        tables[x->table].features++;
+        const int64_t extent = derived_extent(in, x);
+        if (extent > in->grad_floats) in->grad_floats = extent;
+    }
+}
 
 static int check_bag(const struct batch *in, int64_t q, struct error *err) {
     int64_t f = q / in->bags, b = q % in->bags, from = in->offsets[q], to = in->offsets[q + 1];
@@ -28,12 +56,50 @@ static int check_bag(const struct batch *in, int64_t q, struct error *err) {
     return 0;
 }
 
+static int check_table(const struct batch *in, int32_t t, const struct table_shape *want,
+                       struct error *err) {
+    const struct table_shape *x = &in->tables[t];
+    if (x->first_row != want->first_row)
+        return fail(err, "table %d: first_row is %lld, but %lld rows come before it", t,
+                    (long long)x->first_row, (long long)want->first_row);
+    if (x->lookups == want->lookups && x->features == want->features) return 0;
+    return fail(err, "table %d: %lld lookups of %d features, but there are %lld of %d", t,
+                (long long)x->lookups, x->features, (long long)want->lookups, want->features);
+}
+
+static int check_feature(const struct batch *in, int32_t f, const struct feature *want,
+                         struct error *err) {
+    const struct feature *x = &in->features[f];
+    if (x->lookups != want->lookups)
+        return fail(err, "feature %d: %lld lookups, but its bags have %lld", f,
+                    (long long)x->lookups, (long long)want->lookups);
+    if (x->grad_offset >= 0 && derived_extent(in, x) <= in->grad_floats) return 0;
+    return fail(err, "feature %d: gradient rows end at float %lld of %lld", f,
+                (long long)derived_extent(in, x), (long long)in->grad_floats);
+}
+
+/* Is what follows from the rest of the batch as batch_derive() has it? */
+static int check_derived(const struct batch *in, struct error *err) {
+    struct table_shape *tables = malloc((size_t)in->num_tables * sizeof *tables);
+    struct feature *features = malloc((size_t)in->num_features * sizeof *features);
+    struct batch want = *in;
+    int status = tables && features ? 0 : fail(err, "out of memory");
+    if (status == 0) {
+        memcpy(tables, in->tables, (size_t)in->num_tables * sizeof *tables);
+        memcpy(features, in->features, (size_t)in->num_features * sizeof *features);
+        batch_derive(&want, tables, features);
+    }
+    for (int32_t t = 0; status == 0 && t < in->num_tables; t++)
+        status = check_table(in, t, &tables[t], err);
+    for (int32_t f = 0; status == 0 && f < in->num_features; f++)
+        status = check_feature(in, f, &features[f], err);
+    free(tables);
+    free(features);
+    return status;
+}
+
 int batch_validate(const struct batch *in, struct error *err) {
-    int64_t flat_bags = in->num_features * in->bags, rows = 0;
-    for (int32_t t = 0; t < in->num_tables; rows += in->tables[t++].rows)
-        if (in->tables[t].first_row != rows)
-            return fail(err, "table %d: first_row is %lld, but %lld rows come before it", t,
-                        (long long)in->tables[t].first_row, (long long)rows);
+    const int64_t flat_bags = in->num_features * in->bags;
     if (in->offsets[0] != 0)
         return fail(err, "feature 0, bag 0: offsets start at %lld; they must start at 0",
                     (long long)in->offsets[0]);
@@ -45,7 +111,7 @@ int batch_validate(const struct batch *in, struct error *err) {
                     "must be the number of lookups",
                     in->num_features - 1, (long long)in->bags - 1,
                     (long long)in->offsets[flat_bags], (long long)in->lookups);
-    return 0;
+    return check_derived(in, err);
 }
 
 /* What the bag's gradient is divided by. */

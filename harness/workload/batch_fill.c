@@ -2,6 +2,7 @@
 #include "harness/workload/batch_fill.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* From here on an array asks for huge pages: fewer TLB misses, and fewer page faults to fill it. */
@@ -32,49 +33,36 @@ int workload_begin(struct workload *w, int64_t bags, enum id_type id_type, struc
     return 0;
 }
 
-/* Shapes of batch k: those of batch 0 with its own lookups and gradient layout. */
+/* Batch k has the tables and features of batch 0, and gradient rows as batch_lay_out() says. */
 static void lay_out_features(struct workload *w, int k) {
     struct batch *batch = &w->batches[k];
     struct table_shape *tables = w->tables + (int64_t)k * w->num_tables;
     struct feature *features = w->features + (int64_t)k * w->num_features;
     int64_t columns = 0, floats = 0;
-    int64_t rows = 0;
-    for (int t = 0; t < w->num_tables; t++) {
-        tables[t] = w->tables[t];
-        tables[t].features = 0;
-        tables[t].lookups = 0;
-        tables[t].first_row = rows;
-        rows += tables[t].rows;
-    }
-    for (int f = 0; f < w->num_features; f++) columns += tables[w->features[f].table].dim;
+    memmove(tables, w->tables, (size_t)w->num_tables * sizeof *tables);
+    memmove(features, w->features, (size_t)w->num_features * sizeof *features);
+    for (int f = 0; f < w->num_features; f++) columns += tables[features[f].table].dim;
     for (int f = 0; f < w->num_features; f++) {
-        struct feature *x = &features[f];
-        *x = w->features[f];
-        struct table_shape *t = &tables[x->table];
-        bool sequence = x->pooling == POOL_NONE;
         const int64_t *offsets = batch->offsets + f * batch->bags;
-        x->lookups = offsets[batch->bags] - offsets[0];
-        x->grad_offset = floats;
-        x->grad_stride = sequence ? t->dim : columns;
-        floats += sequence ? x->lookups * t->dim : t->dim;
-        t->features++;
-        t->lookups += x->lookups;
+        const int64_t dim = tables[features[f].table].dim;
+        const bool sequence = features[f].pooling == POOL_NONE;
+        features[f].grad_offset = floats;
+        features[f].grad_stride = sequence ? dim : columns;
+        floats += sequence ? (offsets[batch->bags] - offsets[0]) * dim : dim;
     }
-    bool pooled = features[0].pooling != POOL_NONE;
-    batch->grad_floats = pooled ? batch->bags * columns : floats;
+    batch_derive(batch, tables, features);
 }
 
 void *batch_lay_out(struct workload *w, int k, int64_t *offsets, struct error *err) {
     struct batch *batch = &w->batches[k];
     batch->offsets = offsets;
-    batch->lookups = offsets[batch->num_features * batch->bags];
+    lay_out_features(w, k);
     bool narrow = batch->id_type == ID_INT32;
     if (narrow && batch->lookups > INT32_MAX) {
         fail(err, "%s: %lld lookups with int32 ids; take int64 or a smaller batch", w->name,
              (long long)batch->lookups);
         return NULL;
     }
-    lay_out_features(w, k);
     void *ids = array_alloc(batch->lookups, narrow ? sizeof(int32_t) : sizeof(int64_t));
     if (!ids) fail(err, "%s: out of memory for %lld ids", w->name, (long long)batch->lookups);
     batch->ids = ids;

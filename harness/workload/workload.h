@@ -50,8 +50,13 @@ void workload_free(struct workload *w);
 int64_t workload_lookups(const struct spec *spec, int ring);
 int64_t workload_bytes(const struct spec *spec, int ring);
 
+/* Fills in all that follows from the rest of a batch: its lookups, each feature's and each table's, the
+ * tables' features and first rows, and the extent of the gradient. Nobody else does. Takes tables and
+ * features (rows, dim, table, pooling, where gradient rows are), bags and offsets. */
+void batch_derive(struct batch *in, struct table_shape *tables, struct feature *features);
+
 /* Checks what kernels trust: offsets start at 0, never fall, end at lookups; every id is inside its
- * table. The message names feature, bag and lookup. */
+ * table; and what batch_derive() makes of the rest. The message names feature, bag and lookup. */
 int batch_validate(const struct batch *in, struct error *err);
 
 /* True where the summed gradient of every row is exact in any order of summation: gradients made
