@@ -20,7 +20,8 @@ static const struct {
 } traits[] = {{DETERMINISTIC, "deterministic"},
               {DENSE_GRAD, "dense_gradient"},
               {DENSE_STEP, "dense_step"},
-              {STEP_PER_LOOKUP, "step_per_lookup"}};
+              {STEP_PER_LOOKUP, "step_per_lookup"},
+              {OWN_LOOKUPS, "own_lookups"}};
 enum { TRAITS = sizeof traits / sizeof *traits };
 
 enum { NAMES_MAX = 1000 };

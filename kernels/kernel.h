@@ -121,6 +121,10 @@ enum trait {
                             for linear rules, the only ones it is asked for, but the weight is
                             rounded once per lookup. Judged by the oracle's bound with those
                             roundings in it, never bit for bit */
+    OWN_LOOKUPS =
+        16, /* a row's sum depends on the row's own lookups alone, in their order. So a batch
+                         that is split by rows, over processes or tiers, gives the same bits, outside
+                         exact mode too */
 };
 
 struct kernel {

@@ -112,7 +112,7 @@ DEFINE_KERNEL(cpu_dense) = {
     .idea = "Zero a gradient of all rows, scatter-add by row owner, sweep the optimizer over the "
             "table.",
     .place = ON_HOST,
-    .traits = DETERMINISTIC | DENSE_GRAD | DENSE_STEP,
+    .traits = DETERMINISTIC | DENSE_GRAD | DENSE_STEP | OWN_LOOKUPS,
     .scratch_bytes = scratch_bytes,
     .run = run,
 };

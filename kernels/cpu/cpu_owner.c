@@ -48,7 +48,7 @@ DEFINE_KERNEL(cpu_owner) = {
     .label = "owner-computes",
     .idea = "Every thread scans all ids and adds the gradients of the rows it owns; then update.",
     .place = ON_HOST,
-    .traits = DETERMINISTIC,
+    .traits = DETERMINISTIC | OWN_LOOKUPS,
     .scratch_bytes = scratch_bytes,
     .run = run,
 };
