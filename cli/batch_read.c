@@ -46,7 +46,7 @@ static int read_lookups(const struct batch_files *files, const struct descriptio
         as_read.ids = ids.data;
         as_read.offsets = offsets;
         as_read.lookups = ids.count;
-        if (batch_validate(&as_read, &why))
+        if (batch_validate_lookups(&as_read, &why))
             status = fail(err, "%s with %s: %s", files->ids, files->offsets, why.text);
     }
     if (status) free(offsets);

@@ -98,7 +98,7 @@ static int check_derived(const struct batch *in, struct error *err) {
     return status;
 }
 
-int batch_validate(const struct batch *in, struct error *err) {
+int batch_validate_lookups(const struct batch *in, struct error *err) {
     const int64_t flat_bags = in->num_features * in->bags;
     if (in->offsets[0] != 0)
         return fail(err, "feature 0, bag 0: offsets start at %lld; they must start at 0",
@@ -111,7 +111,11 @@ int batch_validate(const struct batch *in, struct error *err) {
                     "must be the number of lookups",
                     in->num_features - 1, (long long)in->bags - 1,
                     (long long)in->offsets[flat_bags], (long long)in->lookups);
-    return check_derived(in, err);
+    return 0;
+}
+
+int batch_validate(const struct batch *in, struct error *err) {
+    return batch_validate_lookups(in, err) ? -1 : check_derived(in, err);
 }
 
 /* What the bag's gradient is divided by. */

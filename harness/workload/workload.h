@@ -55,8 +55,11 @@ int64_t workload_bytes(const struct spec *spec, int ring);
  * features (rows, dim, table, pooling, where gradient rows are), bags and offsets. */
 void batch_derive(struct batch *in, struct table_shape *tables, struct feature *features);
 
-/* Checks what kernels trust: offsets start at 0, never fall, end at lookups; every id is inside its
- * table; and what batch_derive() makes of the rest. The message names feature, bag and lookup. */
+/* Checks what kernels trust of a reader: offsets start at 0, never fall, end at lookups; every id is
+ * inside its table. The message names feature, bag and lookup. */
+int batch_validate_lookups(const struct batch *in, struct error *err);
+
+/* The same, and that all the rest is as batch_derive() has it. */
 int batch_validate(const struct batch *in, struct error *err);
 
 /* True where the summed gradient of every row is exact in any order of summation: gradients made
