@@ -33,17 +33,23 @@ static inline int64_t touchable_floats(const struct batch *in) {
     return floats;
 }
 
-/* The table that a row is of, counted over all tables. */
-static inline int32_t table_of_row(const struct batch *in, int64_t row) {
-    int32_t lo = 0, hi = in->num_tables; /* first_row[lo] <= row < first_row[hi] */
+/* The last i in lo .. hi-1 whose number is at most `key`, given that the first one's is. The numbers
+ * ascend, and stand `stride` bytes apart. */
+HOST_DEVICE int64_t last_at_most(const int64_t *numbers, int64_t stride, int64_t lo, int64_t hi,
+                                 int64_t key) {
     while (hi - lo > 1) {
-        int32_t mid = lo + (hi - lo) / 2;
-        if (in->tables[mid].first_row <= row)
+        const int64_t mid = lo + (hi - lo) / 2;
+        if (*(const int64_t *)((const char *)numbers + mid * stride) <= key)
             lo = mid;
         else
             hi = mid;
     }
     return lo;
+}
+
+/* The table of a row that is counted over all tables. */
+HOST_DEVICE int32_t table_of_row(const struct table_shape *tables, int32_t count, int64_t row) {
+    return (int32_t)last_at_most(&tables->first_row, sizeof *tables, 0, count, row);
 }
 
 static inline int64_t all_rows(const struct batch *in) {

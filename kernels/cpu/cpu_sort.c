@@ -16,6 +16,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "kernels/host/team.h"
 #include "kernels/host/update.h"
 
 enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
@@ -50,20 +51,6 @@ static size_t scratch_bytes(const struct batch *shape, int threads) {
     return lay_out(&(struct plan){0}, shape, threads, NULL);
 }
 
-/* Exclusive prefix sum over the team: every thread brings count, gets the sum of those before it;
- * *total becomes the sum of all. */
-static int64_t team_scan(int64_t *part, int64_t count, int64_t *total, int thread, int threads) {
-    part[thread + 1] = count;
-#pragma omp barrier
-#pragma omp single
-    {
-        part[0] = 0;
-        for (int k = 0; k < threads; k++) part[k + 1] += part[k];
-        *total = part[threads];
-    }
-    return part[thread];
-}
-
 struct packer {
     const struct plan *plan;
     const struct batch *in;
@@ -88,7 +75,9 @@ static void pack(struct plan *p, const struct batch *in, int thread, int threads
     int64_t hi = part_begin(in->lookups, thread + 1, threads);
     struct packer k = {p, in, 0};
     walk(in, lo, hi, count_lookup, &k);
-    k.next = team_scan(p->part, k.next, &p->entries, thread, threads);
+    k.next = team_scan(p->part, k.next, thread, threads);
+#pragma omp single
+    p->entries = p->part[threads];
     walk(in, lo, hi, pack_lookup, &k);
 }
 
@@ -100,17 +89,7 @@ static void radix_pass(const struct plan *p, const uint64_t *from, uint64_t *to,
     uint32_t *count = p->count[thread];
     memset(count, 0, sizeof p->count[thread]);
     for (int64_t i = lo; i < hi; i++) count[from[i] >> shift & (DIGITS - 1)]++;
-#pragma omp barrier
-#pragma omp single
-    {
-        uint32_t sum = 0;
-        for (int d = 0; d < DIGITS; d++)
-            for (int k = 0; k < threads; k++) {
-                uint32_t n = p->count[k][d];
-                p->count[k][d] = sum;
-                sum += n;
-            }
-    }
+    team_cursors(p->count[0], DIGITS, NULL, threads);
     for (int64_t i = lo; i < hi; i++) to[count[from[i] >> shift & (DIGITS - 1)]++] = from[i];
 #pragma omp barrier
 }
@@ -122,7 +101,9 @@ static void find_runs(struct plan *p, const struct batch *in, int thread, int th
     const uint64_t *e = p->entry;
     int64_t count = 0;
     for (int64_t i = lo; i < hi; i++) count += i == 0 || entry_row(e[i]) != entry_row(e[i - 1]);
-    int64_t next = team_scan(p->part, count, &p->runs, thread, threads);
+    int64_t next = team_scan(p->part, count, thread, threads);
+#pragma omp single
+    p->runs = p->part[threads];
     for (int64_t i = lo; i < hi; i++)
         if (i == 0 || entry_row(e[i]) != entry_row(e[i - 1])) p->run[next++] = (uint32_t)i;
 #pragma omp barrier

@@ -22,19 +22,6 @@ static inline unsigned blocks_for(int64_t count, int64_t per_block) {
     return count > 0 ? (unsigned)((count + per_block - 1) / per_block) : 1;
 }
 
-/* The last q in lo .. hi-1 with offsets[q] <= i, given that offsets[lo] <= i. */
-static __device__ inline int64_t last_begun(const int64_t *offsets, int64_t lo, int64_t hi,
-                                            int64_t i) {
-    while (hi - lo > 1) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (offsets[mid] <= i)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
 /* The flat bag of lookup i. Called by a whole warp with consecutive lookups, or equal ones: it
  * finds the first one's bag together, 32 probes at a time, and then each lane looks nearby. */
 static __device__ inline int64_t bag_of(const struct batch &in, int64_t i) {
@@ -50,7 +37,7 @@ static __device__ inline int64_t bag_of(const struct batch &in, int64_t i) {
     }
     hi = lo + WARP < end ? lo + WARP : end;
     if (hi < end && in.offsets[hi] <= i) lo = hi, hi = end;
-    return last_begun(in.offsets, lo, hi, i);
+    return last_at_most(in.offsets, sizeof *in.offsets, lo, hi, i);
 }
 
 struct lookup {

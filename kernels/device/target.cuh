@@ -60,15 +60,7 @@ struct compact {
 
 /* The table of a key: the last one that does not begin after it. */
 static __device__ inline int32_t table_of_key(const struct target &to, uint64_t key) {
-    int32_t lo = 0, hi = to.num_tables;
-    while (hi - lo > 1) {
-        int32_t mid = (lo + hi) / 2;
-        if ((uint64_t)to.tables[mid].first_row <= key)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo;
+    return table_of_row(to.tables, to.num_tables, (int64_t)key);
 }
 
 static __device__ inline struct row_place place_of(const struct target &to, int32_t table,

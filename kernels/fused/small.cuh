@@ -89,15 +89,8 @@ struct small_lookup {
 /* The feature that a slice is of. */
 static __device__ inline int32_t feature_of_slice(const struct batch &in,
                                                   const struct before *before, int64_t slice) {
-    int32_t lo = 0, hi = in.num_features;
-    while (hi - lo > 1) {
-        int32_t mid = (lo + hi) / 2;
-        if (before[mid].slices <= slice)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo; /* the last one that begins here: those before it have no slices */
+    /* The last one that begins here: those before it have no slices. */
+    return (int32_t)last_at_most(&before->slices, sizeof *before, 0, in.num_features, slice);
 }
 
 /* Adds the lookups of a tile to the histogram, in their order; this thread's column alone. */

@@ -229,7 +229,8 @@ static inline void hot_update(const struct hot *h, const struct batch *in,
                               const struct rule_step *steps, const struct table *io) {
 #pragma omp for schedule(static)
     for (int32_t k = 0; k < h->rows; k++) {
-        int32_t t = table_of_row(in, h->row[k].row), dim = in->tables[t].dim;
+        int32_t t = table_of_row(in->tables, in->num_tables, h->row[k].row),
+                dim = in->tables[t].dim;
         float *sum = h->sum + (int64_t)k * h->stride;
         for (int32_t s = 1; s < h->slices; s++)
             row_add(sum, sum + (int64_t)s * h->rows * h->stride, 1, dim);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "kernels/host/row.h"
+#include "kernels/host/team.h"
 
 enum {
     BUCKET_LOOKUPS = 1024, /* aimed at: 8 KiB of entries */
@@ -156,20 +157,7 @@ static inline uint32_t *partition_clear(const struct partition *p, int thread) {
 
 /* Called by every thread of the team: turns counts into write cursors. */
 static inline void partition_scan(const struct partition *p, int threads) {
-#pragma omp barrier
-#pragma omp single
-    {
-        uint32_t sum = 0;
-        for (int64_t b = 0; b < p->buckets; b++) {
-            p->begin[b] = sum;
-            for (int k = 0; k < threads; k++) {
-                uint32_t n = p->next[k * p->buckets + b];
-                p->next[k * p->buckets + b] = sum;
-                sum += n;
-            }
-        }
-        p->begin[p->buckets] = sum;
-    }
+    team_cursors(p->next, p->buckets, p->begin, threads);
 }
 
 ALWAYS_INLINE void partition_pass(const struct partition *p, const struct gather *g, int64_t lo,

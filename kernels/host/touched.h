@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kernels/host/scatter.h"
+#include "kernels/host/team.h"
 #include "kernels/host/update.h"
 
 struct touched_word {
@@ -65,14 +66,7 @@ static inline void touched_rank(const struct touched *x, const struct batch *in,
             hi = part_begin(x->words, thread + 1, threads);
     int64_t count = 0;
     for (int64_t w = lo; w < hi; w++) count += __builtin_popcountll(x->word[w].bits);
-    x->part[thread + 1] = count;
-#pragma omp barrier
-#pragma omp single
-    {
-        x->part[0] = 0;
-        for (int k = 0; k < threads; k++) x->part[k + 1] += x->part[k];
-    }
-    count = x->part[thread];
+    count = team_scan(x->part, count, thread, threads);
     for (int64_t w = lo; w < hi; w++) {
         x->word[w].rank = count;
         count += __builtin_popcountll(x->word[w].bits);

@@ -24,15 +24,7 @@ static inline int64_t part_begin(int64_t n, int part, int parts) {
 
 /* The flat bag that lookup i is in. */
 static inline int64_t bag_of_lookup(const struct batch *in, int64_t i) {
-    int64_t lo = 0, hi = in->num_features * in->bags; /* offsets[lo] <= i < offsets[hi] */
-    while (hi - lo > 1) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (in->offsets[mid] <= i)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo;
+    return last_at_most(in->offsets, sizeof *in->offsets, 0, in->num_features * in->bags, i);
 }
 
 /* Neighbouring lookups i .. end-1 of one feature, beginning in flat bag q. */
