@@ -25,8 +25,8 @@ from dataclasses import dataclass, field, replace
 from ranks import told_apart
 
 SCHEMA = "1"
-# How the driver begins the reason of a kernel that failed its check, or broke the device.
-WRONG = ("WRONG RESULT", "DEVICE ERROR")
+# How the driver begins the reason of a kernel that failed its check, broke the device, or crashed.
+WRONG = ("WRONG RESULT", "DEVICE ERROR", "CRASHED")
 DENSE_MARK = "†"
 DENSE_NOTE = ("† sweeps all rows: for this rule another operation than the lazy step, and no fair "
               "base for a speed.")

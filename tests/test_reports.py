@@ -252,6 +252,14 @@ def test_a_kernel_left_out_as_wrong_is_a_failure(folder):
     equal(run("compare.py", GOLDEN, path, "--allow-missing").returncode, 2)
 
 
+def test_a_kernel_that_crashed_is_a_failure(folder):
+    data = golden()
+    data["context"]["emb_not_run_1"] = "zipf/alpha:0.6 | cpu_sort | CRASHED: Segmentation fault"
+    path = save(data, folder, "c.json")
+    assert "FAILED cpu_sort on zipf/alpha:0.6: CRASHED: Segmentation fault" in run("table.py", path).stdout
+    equal(run("compare.py", GOLDEN, path, "--allow-missing").returncode, 2)
+
+
 def test_a_run_that_was_cut_short_says_so(folder):
     line = "cut short: the run did not end: 36 of 72 samples"
     data = golden()

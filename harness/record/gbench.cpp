@@ -4,7 +4,7 @@
  * measuring to measure.c. One workload is in memory at a time; its benchmarks are registered, run
  * with their repetitions in random order, and taken down again. A sample is one repetition of one
  * iteration with manual time. The JSON is written whenever a workload has ended, under a temporary name
- * until it is whole. A signal brings the end near.
+ * until it is whole. A signal brings the end near; after a kernel that crashes, all goes on without it.
  *
  * Workarounds for libbenchmark 1.7.1 (Debian 12): memory goes out as counters (its MemoryManager
  * reads freed memory with repetitions); counters that are not finite are left out (it would write
@@ -23,9 +23,11 @@
 #include <map>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "harness/record/gbench_cases.h"
+#include "harness/record/gbench_crash.h"
 #include "harness/record/gbench_doubt.h"
 #include "harness/record/gbench_record.h"
 #include "harness/record/gbench_stop.h"
@@ -40,7 +42,7 @@ extern "C" {
 
 namespace {
 
-/* How far a run is. */
+/* How far a run is: what a new start takes over, beside the record. */
 struct State {
     int point = 0;   /* workload * RULE_COUNT + rule */
     unsigned places; /* whose kernels are measured */
@@ -49,6 +51,7 @@ struct State {
     Load load;
     Samples samples;
 };
+static_assert(std::is_trivially_copyable<State>::value, "it is written as it lies in memory");
 
 class Driver : State {
   public:
@@ -63,6 +66,7 @@ class Driver : State {
     Output output;
     Context context;                /* keys of the record */
     std::string rows;               /* of the record */
+    std::string crashed;            /* /KERNEL/KERNEL/: on this workload, with this rule */
     struct device_facts facts = {}; /* of the device, if there is one and it is used */
     bool with_device = false;
     std::string no_device; /* why there is none, until it is said */
@@ -79,6 +83,8 @@ class Driver : State {
     bool measure_workload(struct workload *w, enum rule_kind rule, std::vector<Case> cases);
     bool measure_point(const struct plan *plan, int i, enum rule_kind rule);
     bool begin();
+    bool resume(const struct plan &plan);
+    void keep();
     void measure_all(const struct plan &plan);
     bool write(const std::string &cut_short);
     int finish();
@@ -122,6 +128,7 @@ void Driver::sample(benchmark::State &state, struct measure *m, const Case &c,
     bool skip = stop_signal || out->count(k);
     for (auto unused : state) {
         (void)unused;
+        Blame blame(k);
         if (!skip && measure_sample(m, k, c.mode, (*round)++, &s, &err)) {
             out->insert(k);
             failed(m->workload->name, k->name, k->place, err);
@@ -174,7 +181,13 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
         const struct kernel *k = c.entry->kernel;
         if (use.count(k) || lost(k)) continue;
         if (stop_signal) return;
+        if (crashed.find(std::string("/") + k->name + "/") != std::string::npos) {
+            out.insert(k);
+            continue;
+        }
         progress.say(workload + ": checking " + k->name);
+        give_signal_stacks(options.threads);
+        Blame blame(k);
         judge(k, measure_admit(m, k, &use[k], &result, &err));
     }
 
@@ -206,6 +219,7 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
     for (const auto &u : use) {
         if (out.count(u.first) || lost(u.first)) continue;
         progress.say(workload + ": checking again " + u.first->name);
+        Blame blame(u.first);
         judge(u.first, measure_check(m, u.first, m->workload->ring - 1, &result, &err));
     }
     std::vector<Run> accepted;
@@ -312,15 +326,15 @@ int Driver::run() {
         return EXIT_USAGE;
     }
     char name[SPEC_NAME_MAX];
-    bool possible = use_device(plan);
-    progress.total = count_cases(plan) * options.reps;
+    bool again = resume(plan), possible = use_device(plan);
+    if (!again) progress.total = count_cases(plan) * options.reps;
     if (progress.total == 0 && possible)
         fprintf(stderr,
                 "bench: FILTER='%s' matches none of WORKLOAD/RULE/KERNEL/MODE, such as "
                 "%s/rowwise_adagrad/cpu_fused/cold%s\n",
                 options.filter, plan_name(&plan, 0, name),
                 options.places == (1u << ON_DEVICE) ? ", among the kernels of the device" : "");
-    if (progress.total && begin()) measure_all(plan);
+    if (again || (progress.total && begin())) measure_all(plan);
     plan_free(&plan);
     progress.clear();
     return finish();
@@ -337,12 +351,56 @@ bool Driver::begin() {
     return true;
 }
 
+/* Leaves all that is known for a new start. */
+void Driver::keep() {
+    const State now = *this;
+    std::string all(reinterpret_cast<const char *>(&now), sizeof now);
+    auto add = [&](const std::string &text) { all.append(text.c_str(), text.size() + 1); };
+    add(rows);
+    add(crashed);
+    for (const auto &c : context) add(c.first), add(c.second);
+    leave(all);
+}
+
+/* Takes up what was left, and names the kernel that crashed then. False: this is the first start. */
+bool Driver::resume(const struct plan &plan) {
+    std::string all;
+    const Crash crash = left_behind(&all);
+    State then;
+    if (!crash.signal) return false;
+    memcpy(&then, all.data(), sizeof then);
+    static_cast<State &>(*this) = then;
+    size_t at = sizeof then;
+    auto next = [&] {
+        std::string text = all.c_str() + at;
+        at += text.size() + 1;
+        return text;
+    };
+    rows = next();
+    crashed = next();
+    while (at < all.size()) {
+        std::string key = next();
+        context[key] = next();
+    }
+    stop_signal = crash.stop;
+    int count;
+    char name[SPEC_NAME_MAX];
+    const char *kernel = registry(&count)[crash.kernel].kernel->name;
+    crashed += std::string("/") + kernel + "/";
+    wrong++;
+    refuse(plan_name(&plan, point / RULE_COUNT, name), kernel,
+           std::string("CRASHED: ") + strsignal(crash.signal));
+    return true;
+}
+
 void Driver::measure_all(const struct plan &plan) {
     for (; point < plan.count * RULE_COUNT && !stop_signal; point++) {
         int i = point / RULE_COUNT, r = point % RULE_COUNT;
         if (!(plan_rules(&plan, i) & (1u << r))) continue;
         if (measured) write("the run did not end: ");
+        keep();
         measured += measure_point(&plan, i, (enum rule_kind)r);
+        crashed.clear();
     }
 }
 
@@ -387,6 +445,7 @@ void bind_threads(char **argv) {
 
 int main(int argc, char **argv) {
     bind_threads(argv);
+    take_crashes(argv);
     struct options options;
     struct error err;
     int status = options_parse(argc, argv, &options, &err);
