@@ -52,9 +52,10 @@
 #|   PLACE=          host, device, or all (as far as there is a device)
 #|   OUT=build/results                         where the result goes
 #|   QUEUE=10        minutes to queue for another bench on this machine: two would measure each other
-#| Exit status: 0 fine, 1 usage or environment, 2 wrong result or a device lost to a kernel (the other
-#| results stand), 130 or 143 cut short by Ctrl-C or kill (what was measured stands, and says so); make
-#| itself shows these as "Error 1", "Error 2" ...
+#| Exit status: 0 fine, 1 usage or environment, 2 wrong result, a kernel that crashed or a device lost to one
+#| (the other results stand), 130 or 143 cut short by Ctrl-C or kill (what was measured stands, and says so);
+#| make itself shows these as "Error 1", "Error 2" ... The result is written whenever a workload has ended:
+#| of a run that dies, make table shows what there is, and that it did not end.
 #| How to build:
 #|   CC=clang        another compiler          NATIVE=0       portable code, not -march=native
 #|   SANITIZE=address|undefined|thread         a build folder of its own for each

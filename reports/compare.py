@@ -123,8 +123,8 @@ def compared(args):
     old, new = load(args.old), load(args.new)
     pairs, missing = match(old, new)
     for result in (old, new):
-        if result.caution():
-            print(f"{result.path}: {result.caution()}")
+        for line in result.doubts():
+            print(f"{result.path}: {line}")
     print("\n".join(context_notes(old, new) + missing) or "same machine and build settings")
     verdicts, ratios = report(pairs, args.min_effect / 100, args.alpha)
     if ratios:

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field, replace
 from ranks import told_apart
 
 SCHEMA = "1"
-# How the driver begins the reason of a kernel that failed its check, or broke the device.
-WRONG = ("WRONG RESULT", "DEVICE ERROR")
+# How the driver begins the reason of a kernel that failed its check, broke the device, or crashed.
+WRONG = ("WRONG RESULT", "DEVICE ERROR", "CRASHED")
 DENSE_MARK = "†"
 DENSE_NOTE = ("† sweeps all rows: for this rule another operation than the lazy step, and no fair "
               "base for a speed.")
@@ -285,9 +285,14 @@ class Result:
         parts += [f"load {load:.1f} on {cpus:.0f} CPU{'s'[:cpus > 1]}{when}"] if known else []
         return ", ".join(parts) + ": do not quote"
 
+    def doubts(self):
+        """Lines: that the run was cut short, by a signal or by its death, and the caution."""
+        cut = self.context.get("emb_cut_short")
+        return [f"cut short: {cut}"] * bool(cut) + [self.caution()] * bool(self.caution())
+
     def cautions(self, mark=""):
-        """The caution as lines above a text, none or one and a blank; mark: ** makes it bold in a page."""
-        return [f"{mark}{self.caution()}{mark}", ""] if self.caution() else []
+        """The doubts as lines above a text, with a blank after them; mark: ** makes them bold in a page."""
+        return [*(f"{mark}{line}{mark}" for line in self.doubts()), *[""] * bool(self.doubts())]
 
     def machine(self):
         """One line that says on what the figures were measured."""

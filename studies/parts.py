@@ -110,7 +110,8 @@ def measure(bench, part, folder, stamp):
         say(why)
     elif not os.path.exists(result) and not not_run:
         raise ResultError(lines[-1] if lines else f"{bench} ended with status {status}")
-    state = {"stamp": stamp, "status": status, "measured": os.path.exists(result), "not_run": not_run}
+    measured = status >= 0 and os.path.exists(result)  # what a bench leaves that died is not the whole part
+    state = {"stamp": stamp, "status": status, "measured": measured, "not_run": not_run}
     write_whole(os.path.join(folder, "state.json"), json.dumps(state))
     return state
 

@@ -252,6 +252,28 @@ def test_a_kernel_left_out_as_wrong_is_a_failure(folder):
     equal(run("compare.py", GOLDEN, path, "--allow-missing").returncode, 2)
 
 
+def test_a_kernel_that_crashed_is_a_failure(folder):
+    data = golden()
+    data["context"]["emb_not_run_1"] = "zipf/alpha:0.6 | cpu_sort | CRASHED: Segmentation fault"
+    path = save(data, folder, "c.json")
+    assert "FAILED cpu_sort on zipf/alpha:0.6: CRASHED: Segmentation fault" in run("table.py", path).stdout
+    equal(run("compare.py", GOLDEN, path, "--allow-missing").returncode, 2)
+
+
+def test_a_run_that_was_cut_short_says_so(folder):
+    line = "cut short: the run did not end: 36 of 72 samples"
+    data = golden()
+    data["context"]["emb_cut_short"] = line.removeprefix("cut short: ")
+    path = save(data, folder, "cut.json")
+    out = run("table.py", path).stdout
+    assert out.startswith(line + "\n\n") and "cpu_sort" in out, out[:200]
+    assert run("table.py", path, "--overview").stdout.startswith(f"**{line}**\n\n")
+    assert f"{path}: {line}\n" in run("compare.py", GOLDEN, path).stdout
+    data["context"] |= {"emb_load_worst": "5", "emb_disturbed_samples": "0", "num_cpus": 2}
+    first, second, blank, *_ = run("table.py", save(data, folder, "both.json")).stdout.split("\n")
+    equal((first, second[-14:], blank), (line, ": do not quote", ""))
+
+
 def test_corrupt_missing_and_foreign_files_are_one_line(folder):
     with open(GOLDEN, encoding="utf-8") as file:
         cut = save(file.read()[:5000], folder, "cut.json")

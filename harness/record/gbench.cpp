@@ -3,8 +3,8 @@
  * The Google Benchmark driver: walks workloads x rules x kernels x cache modes, and leaves
  * measuring to measure.c. One workload is in memory at a time; its benchmarks are registered, run
  * with their repetitions in random order, and taken down again. A sample is one repetition of one
- * iteration with manual time. The JSON is written at the end, under a temporary name until it is
- * whole; a signal brings the end near.
+ * iteration with manual time. The JSON is written whenever a workload has ended, under a temporary name
+ * until it is whole. A signal brings the end near; after a kernel that crashes, all goes on without it.
  *
  * Workarounds for libbenchmark 1.7.1 (Debian 12): memory goes out as counters (its MemoryManager
  * reads freed memory with repetitions); counters that are not finite are left out (it would write
@@ -23,9 +23,11 @@
 #include <map>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "harness/record/gbench_cases.h"
+#include "harness/record/gbench_crash.h"
 #include "harness/record/gbench_doubt.h"
 #include "harness/record/gbench_record.h"
 #include "harness/record/gbench_stop.h"
@@ -40,25 +42,35 @@ extern "C" {
 
 namespace {
 
-class Driver {
+/* How far a run is: what a new start takes over, beside the record. */
+struct State {
+    int point = 0;   /* workload * RULE_COUNT + rule */
+    unsigned places; /* whose kernels are measured */
+    int measured = 0, wrong = 0, refused = 0;
+    Progress progress;
+    Load load;
+    Samples samples;
+};
+static_assert(std::is_trivially_copyable<State>::value, "it is written as it lies in memory");
+
+class Driver : State {
   public:
-    explicit Driver(const struct options &o) : options(o), places(o.places), output(o) {}
+    explicit Driver(const struct options &o) : options(o), output(o) {
+        places = o.places;
+    }
     int run();
 
   private:
     using Kernels = std::set<const struct kernel *>;
     const struct options &options;
-    unsigned places; /* whose kernels are measured */
     Output output;
-    Progress progress;
-    std::vector<Run> accepted;
     Context context;                /* keys of the record */
+    std::string rows;               /* of the record */
+    std::string crashed;            /* /KERNEL/KERNEL/: on this workload, with this rule */
     struct device_facts facts = {}; /* of the device, if there is one and it is used */
     bool with_device = false;
     std::string no_device; /* why there is none, until it is said */
-    int wrong = 0, refused = 0;
-    double alpha = NAN; /* of the workload that is measured */
-    Load load;
+    double alpha = NAN;    /* of the workload that is measured */
 
     std::vector<Case> cases_of(const char *workload, enum rule_kind rule) const {
         return ::cases_of(options, places, workload, rule);
@@ -70,8 +82,12 @@ class Driver {
     void say_no_device();
     bool measure_workload(struct workload *w, enum rule_kind rule, std::vector<Case> cases);
     bool measure_point(const struct plan *plan, int i, enum rule_kind rule);
-    bool measure_all(const struct plan &plan);
-    int finish(bool measured);
+    bool begin();
+    bool resume(const struct plan &plan);
+    void keep();
+    void measure_all(const struct plan &plan);
+    bool write(const std::string &cut_short);
+    int finish();
     void keep_open(const std::string &workload, std::vector<Case> *cases,
                    const std::function<int(enum backend, struct error *)> &open);
     void measure_cases(struct measure *m, const std::vector<Case> &cases, const std::string &rule);
@@ -112,6 +128,7 @@ void Driver::sample(benchmark::State &state, struct measure *m, const Case &c,
     bool skip = stop_signal || out->count(k);
     for (auto unused : state) {
         (void)unused;
+        Blame blame(k);
         if (!skip && measure_sample(m, k, c.mode, (*round)++, &s, &err)) {
             out->insert(k);
             failed(m->workload->name, k->name, k->place, err);
@@ -164,7 +181,13 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
         const struct kernel *k = c.entry->kernel;
         if (use.count(k) || lost(k)) continue;
         if (stop_signal) return;
+        if (crashed.find(std::string("/") + k->name + "/") != std::string::npos) {
+            out.insert(k);
+            continue;
+        }
         progress.say(workload + ": checking " + k->name);
+        give_signal_stacks(options.threads);
+        Blame blame(k);
         judge(k, measure_admit(m, k, &use[k], &result, &err));
     }
 
@@ -196,8 +219,10 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
     for (const auto &u : use) {
         if (out.count(u.first) || lost(u.first)) continue;
         progress.say(workload + ": checking again " + u.first->name);
+        Blame blame(u.first);
         judge(u.first, measure_check(m, u.first, m->workload->ring - 1, &result, &err));
     }
+    std::vector<Run> accepted;
     for (const Run &run : collector.runs) {
         bool keep = !run.error_occurred;
         for (const auto &u : use)
@@ -206,6 +231,8 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
                         std::string::npos;
         if (keep) accepted.push_back(run);
     }
+    samples.add(accepted);
+    add_rows(&rows, accepted);
 }
 
 /* Cases whose place does not open are not run. */
@@ -273,9 +300,10 @@ void Driver::say_no_device() {
  * is none; otherwise the run goes on without. */
 bool Driver::use_device(const struct plan &plan) {
     struct error err;
+    const unsigned all = places;
     places &= 1u << ON_DEVICE;
-    bool wanted = count_cases(plan) > 0 || options.places == 1u << ON_DEVICE;
-    places = options.places;
+    bool wanted = count_cases(plan) > 0 || all == 1u << ON_DEVICE;
+    places = all;
     if (wanted && device_open(&err) == 0) {
         facts = device_facts();
         with_device = true;
@@ -298,21 +326,21 @@ int Driver::run() {
         return EXIT_USAGE;
     }
     char name[SPEC_NAME_MAX];
-    bool possible = use_device(plan);
-    progress.total = count_cases(plan) * options.reps;
+    bool again = resume(plan), possible = use_device(plan);
+    if (!again) progress.total = count_cases(plan) * options.reps;
     if (progress.total == 0 && possible)
         fprintf(stderr,
                 "bench: FILTER='%s' matches none of WORKLOAD/RULE/KERNEL/MODE, such as "
                 "%s/rowwise_adagrad/cpu_fused/cold%s\n",
                 options.filter, plan_name(&plan, 0, name),
                 options.places == (1u << ON_DEVICE) ? ", among the kernels of the device" : "");
-    bool measured = progress.total && measure_all(plan);
+    if (again || (progress.total && begin())) measure_all(plan);
     plan_free(&plan);
     progress.clear();
-    return finish(measured);
+    return finish();
 }
 
-bool Driver::measure_all(const struct plan &plan) {
+bool Driver::begin() {
     struct error err;
     if (machine_lock(options.queue, &stop_signal, &err)) {
         if (!stop_signal) fprintf(stderr, "bench: %s\n", err.text);
@@ -320,28 +348,86 @@ bool Driver::measure_all(const struct plan &plan) {
     }
     context.merge(describe(options, with_device ? &facts : nullptr));
     progress.begin = clock_seconds();
-    int measured = 0;
-    for (int i = 0; i < plan.count; i++)
-        for (int r = 0; r < RULE_COUNT && !stop_signal; r++)
-            if (plan_rules(&plan, i) & (1u << r))
-                measured += measure_point(&plan, i, (enum rule_kind)r);
-    return measured > 0;
+    return true;
+}
+
+/* Leaves all that is known for a new start. */
+void Driver::keep() {
+    const State now = *this;
+    std::string all(reinterpret_cast<const char *>(&now), sizeof now);
+    auto add = [&](const std::string &text) { all.append(text.c_str(), text.size() + 1); };
+    add(rows);
+    add(crashed);
+    for (const auto &c : context) add(c.first), add(c.second);
+    leave(all);
+}
+
+/* Takes up what was left, and names the kernel that crashed then. False: this is the first start. */
+bool Driver::resume(const struct plan &plan) {
+    std::string all;
+    const Crash crash = left_behind(&all);
+    State then;
+    if (!crash.signal) return false;
+    memcpy(&then, all.data(), sizeof then);
+    static_cast<State &>(*this) = then;
+    size_t at = sizeof then;
+    auto next = [&] {
+        std::string text = all.c_str() + at;
+        at += text.size() + 1;
+        return text;
+    };
+    rows = next();
+    crashed = next();
+    while (at < all.size()) {
+        std::string key = next();
+        context[key] = next();
+    }
+    stop_signal = crash.stop;
+    int count;
+    char name[SPEC_NAME_MAX];
+    const char *kernel = registry(&count)[crash.kernel].kernel->name;
+    crashed += std::string("/") + kernel + "/";
+    wrong++;
+    refuse(plan_name(&plan, point / RULE_COUNT, name), kernel,
+           std::string("CRASHED: ") + strsignal(crash.signal));
+    return true;
+}
+
+void Driver::measure_all(const struct plan &plan) {
+    for (; point < plan.count * RULE_COUNT && !stop_signal; point++) {
+        int i = point / RULE_COUNT, r = point % RULE_COUNT;
+        if (!(plan_rules(&plan, i) & (1u << r))) continue;
+        if (measured) write("the run did not end: ");
+        keep();
+        measured += measure_point(&plan, i, (enum rule_kind)r);
+        crashed.clear();
+    }
+}
+
+/* The record so far. */
+bool Driver::write(const std::string &cut_short) {
+    Context now = context;
+    progress.clear();
+    if (!cut_short.empty())
+        now["emb_cut_short"] = cut_short + std::to_string(samples.all) + " of " +
+                               std::to_string(progress.total) + " samples";
+    now["emb_disturbed_samples"] = std::to_string(samples.disturbed);
+    now["emb_load_worst"] = load.text();
+    return output.write(now, rows);
 }
 
 /* Writes what was measured, and says what it is worth. The exit status. */
-int Driver::finish(bool measured) {
-    Samples samples = count_samples(accepted);
-    const std::string of = std::to_string(samples.all) + " of " + std::to_string(progress.total);
+int Driver::finish() {
     if (stop_signal) {
-        context["emb_cut_short"] =
-            std::string(strsignal(stop_signal)) + " after " + of + " samples";
-        fprintf(stderr, "bench: cut short after %s samples\n", of.c_str());
-        measured = samples.all > 0;
+        fprintf(stderr, "bench: cut short after %d of %d samples\n", samples.all, progress.total);
+        measured = samples.all;
     }
-    context["emb_disturbed_samples"] = std::to_string(samples.disturbed);
-    context["emb_load_worst"] = load.text();
-    bool written = measured && output.write(context, accepted);
-    if (written) say_doubt(samples, load.worst(), options.threads);
+    const std::string why = stop_signal ? strsignal(stop_signal) + std::string(" after ") : "";
+    bool written = measured && write(why);
+    if (written) {
+        fprintf(stderr, "wrote %s\n", output.path.c_str());
+        say_doubt(samples, load.worst(), options.threads);
+    }
     if (stop_signal) return 128 + stop_signal;
     if (wrong) return EXIT_WRONG_RESULT;
     return written ? EXIT_FINE : EXIT_USAGE;
@@ -359,6 +445,7 @@ void bind_threads(char **argv) {
 
 int main(int argc, char **argv) {
     bind_threads(argv);
+    take_crashes(argv);
     struct options options;
     struct error err;
     int status = options_parse(argc, argv, &options, &err);

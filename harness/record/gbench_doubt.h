@@ -7,6 +7,8 @@
  *     emb_load_worst          the highest, over workloads and rules, of the mean load_others of their
  *                             samples: threads of other processes that ran or waited for a CPU
  *     emb_cpus_allowed        CPUs that this process may use
+ *     emb_cut_short           why not all samples are there, and how many: a signal, or the run did not
+ *                             end, as far as this record knows. A whole run does not have it
  *
  * The load of a run is its own threads plus emb_load_worst. emb_load_before, the system's averages over
  * 1, 5 and 15 minutes, counts what has ended since: a build, the run before.
@@ -49,18 +51,16 @@ class Load {
 
 struct Samples {
     int all = 0, disturbed = 0;
-};
 
-inline Samples count_samples(const std::vector<Run> &runs) {
-    Samples s;
-    for (const Run &run : runs) {
-        if (run.run_type != Run::RT_Iteration) continue;
-        auto found = run.counters.find("disturbed");
-        s.all++;
-        s.disturbed += found != run.counters.end() && found->second.value > 0;
+    void add(const std::vector<Run> &runs) {
+        for (const Run &run : runs) {
+            if (run.run_type != Run::RT_Iteration) continue;
+            auto found = run.counters.find("disturbed");
+            all++;
+            disturbed += found != run.counters.end() && found->second.value > 0;
+        }
     }
-    return s;
-}
+};
 
 /* Half a thread of other work is what a quiet system does by itself. */
 inline void say_doubt(const Samples &s, double others, int threads) {

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,15 @@ inline Context describe(const struct options &o, const struct device_facts *devi
     return all;
 }
 
+/* Appends runs to the text of the record's rows. */
+inline void add_rows(std::string *rows, const std::vector<Run> &runs) {
+    std::ostringstream text;
+    benchmark::JSONReporter json;
+    json.SetOutputStream(&text);
+    json.ReportRuns(runs);
+    *rows += (rows->empty() || runs.empty() ? "" : ",\n") + text.str();
+}
+
 /* OUT/bench.json. Folders that were made for it go again where nothing was written. */
 class Output {
   public:
@@ -55,10 +65,11 @@ class Output {
             rmdir(folder->c_str()); /* if it is empty */
     }
     bool can_write();
-    bool write(const Context &context, const std::vector<Run> &runs);
+    bool write(Context context, const std::string &rows);
+    const std::string path;
 
   private:
-    const std::string path, part = path + ".part";
+    const std::string part = path + ".part";
     std::vector<std::string> made; /* from the outside in */
 };
 
@@ -79,23 +90,24 @@ inline bool Output::can_write() {
     return false;
 }
 
-inline bool Output::write(const Context &context, const std::vector<Run> &runs) {
-    for (const auto &c : context) benchmark::AddCustomContext(c.first, c.second);
+/* In place of what is there. The library can add keys to a context, but not change them. */
+inline bool Output::write(Context context, const std::string &rows) {
+    benchmark::internal::GetGlobalContext() = &context;
     errno = 0;
     std::ofstream file(part);
     benchmark::JSONReporter json;
     json.SetOutputStream(&file);
     json.SetErrorStream(&file);
     json.ReportContext(benchmark::BenchmarkReporter::Context());
-    json.ReportRuns(runs);
+    file << rows;
     json.Finalize();
     file.close();
+    benchmark::internal::GetGlobalContext() = nullptr;
     if (!file || rename(part.c_str(), path.c_str())) {
         fprintf(stderr, "bench: cannot write %s: %s\n", path.c_str(), strerror(errno));
         unlink(part.c_str());
         return false;
     }
-    fprintf(stderr, "wrote %s\n", path.c_str());
     return true;
 }
 

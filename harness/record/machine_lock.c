@@ -18,9 +18,10 @@
 enum { HOLDER_MAX = 160 };
 
 /* Whoever comes first makes the file, for everybody. Made and opened apart, because Linux may refuse
- * O_CREAT on what another user made in /tmp. To lock, reading is enough. */
+ * O_CREAT on what another user made in /tmp. To lock, reading is enough. Not O_CLOEXEC: a bench that
+ * starts again after a crash keeps its lock. */
 static int open_shared(const char *path) {
-    const int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    const int flags = O_NOFOLLOW | O_NONBLOCK;
     int file = open(path, O_RDWR | O_CREAT | O_EXCL | flags, 0666);
     if (file >= 0)
         fchmod(file, 0666); /* whatever the umask is */

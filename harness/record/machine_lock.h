@@ -11,7 +11,7 @@
 
 #include "harness/error.h"
 
-/* Takes the lock until this process ends. Waits up to `minutes` for who holds it, and says so on
+/* Takes the lock until this process ends, whatever it executes until then. Waits up to `minutes` for who holds it, and says so on
  * stderr; a *stop that is not 0 ends the waiting. Fails, and names the holder, if it was in vain.
  * EMBFUSE_LOCK in the environment names another file. */
 int machine_lock(int minutes, const volatile sig_atomic_t *stop, struct error *err);

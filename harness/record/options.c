@@ -62,10 +62,10 @@ static void help(void) {
         "  --smoke     tiny workloads, all rules, one sample\n"
         "  --version   of what source, and built by what\n"
         "  -h, --help  this text\n"
-        "exit status: 0 fine, 1 usage or environment, 2 wrong result, or a device that a kernel\n"
-        "             made useless; then the other kernels were measured. 129, 130, 143: cut "
-        "short\n"
-        "             by a signal (HUP, INT, TERM); what was measured until then is written\n");
+        "exit status: 0 fine, 1 usage or environment, 2 wrong result, a kernel that crashed, or a\n"
+        "             device that one made useless; then the other kernels were measured. 129,\n"
+        "             130, 143: cut short by a signal (HUP, INT, TERM); what was measured until\n"
+        "             then is written, as it is whenever a workload has ended\n");
 }
 
 static int parse_count(const char *name, const char *text, int least, int most, int otherwise,
