@@ -6,14 +6,14 @@
 
 enum { SHAPE_TEXT_MAX = NPY_MAX_DIMS * 24 };
 
-/* [2][3]; of one number: [] */
+/* "[2][3]"; "[]" for a single number */
 static const char *shape_text(int num_dims, const int64_t *shape, char text[SHAPE_TEXT_MAX]) {
     int used = num_dims ? 0 : sprintf(text, "[]");
     for (int d = 0; d < num_dims; d++) used += sprintf(text + used, "[%lld]", (long long)shape[d]);
     return text;
 }
 
-/* Where element i stands. */
+/* The index of element i, as text. */
 static const char *place_text(const struct npy *a, int64_t i, char text[SHAPE_TEXT_MAX]) {
     int64_t place[NPY_MAX_DIMS];
     for (int d = a->num_dims - 1; d >= 0; d--) {
@@ -28,8 +28,8 @@ static int check_finite(const char *path, const struct npy *a, struct error *err
     char place[SHAPE_TEXT_MAX];
     for (int64_t i = 0; i < a->count; i++)
         if (!isfinite(x[i]))
-            return fail(err, "%s: element %s is %g; all must be finite, unless with --no-check",
-                        path, place_text(a, i, place), x[i]);
+            return fail(err, "%s: element %s is %g; all must be finite, or give --no-check", path,
+                        place_text(a, i, place), x[i]);
     return 0;
 }
 
@@ -37,8 +37,7 @@ int array_read_floats(const char *path, bool finite, struct npy *out, struct err
     if (npy_read(path, out, err)) return -1;
     int status = 0;
     if (out->type != NPY_FLOAT32)
-        status =
-            fail(err, "%s: whole numbers where float32 is wanted; use astype('float32')", path);
+        status = fail(err, "%s: integers, but float32 is needed; use astype('float32')", path);
     if (status == 0 && finite) status = check_finite(path, out, err);
     if (status) npy_free(out);
     return status;
@@ -48,7 +47,7 @@ int array_read_ints(const char *path, struct npy *out, struct error *err) {
     if (npy_read(path, out, err)) return -1;
     if (out->type != NPY_FLOAT32 && out->num_dims == 1) return 0;
     npy_free(out);
-    return fail(err, "%s: one dimension of int32 or int64 is wanted; use astype and ravel", path);
+    return fail(err, "%s: must be one dimension of int32 or int64; use astype and ravel", path);
 }
 
 int array_want_shape(const char *path, const struct npy *a, int num_dims, const int64_t *shape,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is asked of .npy files beyond their format: type, shape, and numbers that are numbers.
+ * Checks .npy arrays beyond their format: type, shape, finite numbers.
  */
 #ifndef EMBFUSE_CLI_ARRAYS_H
 #define EMBFUSE_CLI_ARRAYS_H
@@ -10,7 +10,7 @@
 #include "harness/workload/npy.h"
 #include "harness/error.h"
 
-/* Reads float32; with finite, refuses NaN and infinities and says where one is. */
+/* Reads float32. If finite is set, refuses NaN and infinities and names the first element. */
 int array_read_floats(const char *path, bool finite, struct npy *out, struct error *err);
 
 /* Reads int32 or int64. */
@@ -22,7 +22,7 @@ static inline bool array_is_shaped(const struct npy *a, int num_dims, const int6
     return same;
 }
 
-/* Fails, naming both, unless the shape is that; what explains it. */
+/* Fails unless the array has this shape. The message names both shapes; what explains this one. */
 int array_want_shape(const char *path, const struct npy *a, int num_dims, const int64_t *shape,
                      const char *what, struct error *err);
 

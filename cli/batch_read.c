@@ -8,7 +8,7 @@
 #include "cli/arrays.h"
 #include "harness/workload/batch_fill.h"
 
-/* Offsets as int64, of [features*bags + 1]; *bags receives how many that makes. NULL: err. */
+/* Reads offsets [features*bags + 1] as int64 and derives *bags. NULL: err. */
 static int64_t *read_offsets(const char *path, const struct description *d, int64_t *bags,
                              struct error *err) {
     struct npy a;
@@ -19,7 +19,7 @@ static int64_t *read_offsets(const char *path, const struct description *d, int6
         fail(err, "%s: %lld offsets; %d features of %lld bags have %lld", path, (long long)a.count,
              d->num_features, (long long)d->bags, (long long)(d->bags * d->num_features + 1));
     else if (*bags < 1 || *bags * d->num_features + 1 != a.count)
-        fail(err, "%s: %lld offsets; %d features of B bags, at least 1, have %d*B + 1", path,
+        fail(err, "%s: %lld offsets; %d features of B >= 1 bags have %d*B + 1", path,
              (long long)a.count, d->num_features, d->num_features);
     else if (!(offsets = array_alloc(a.count, sizeof *offsets)))
         fail(err, "%s: out of memory", path);
@@ -29,7 +29,7 @@ static int64_t *read_offsets(const char *path, const struct description *d, int6
     return offsets;
 }
 
-/* Offsets and ids into the workload's one batch. */
+/* Reads offsets and ids into the only batch of the workload. */
 static int read_lookups(const struct batch_files *files, const struct description *d,
                         struct workload *w, struct error *err) {
     struct npy ids;
@@ -56,7 +56,7 @@ static int read_lookups(const struct batch_files *files, const struct descriptio
     return room ? 0 : -1;
 }
 
-/* The floats of an array in memory as the suite's own workloads have it. NULL: err. */
+/* Moves the floats to memory that is allocated as in generated workloads. NULL: err. */
 static float *take_floats(const char *path, struct npy *a, struct error *err) {
     float *to = array_alloc(a->count, sizeof *to);
     if (to)

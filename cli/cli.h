@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The subcommands of the program embfuse. Each takes its arguments, its own name in argv[0], and
- * returns an exit status; unless that is EXIT_FINE, err says why. Only main prints it.
+ * The subcommands of embfuse. argv[0] is the name of the subcommand. Each returns an exit status;
+ * if that is not EXIT_FINE, err says why. Only main prints err.
  */
 #ifndef EMBFUSE_CLI_H
 #define EMBFUSE_CLI_H

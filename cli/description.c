@@ -16,7 +16,7 @@ int hyper_of(enum rule_kind rule, const char *name) {
     return -1;
 }
 
-/* Each name stands where the first rule that has it does. */
+/* A name takes the position of the first rule that has it. */
 const char *hyper_name(int i) {
     for (int rule = 0; rule < RULE_COUNT; rule++) {
         const struct rule_info info = rule_info((enum rule_kind)rule);
@@ -44,7 +44,7 @@ int hyper_set(struct rule *rule, const char *name, const char *text, struct wher
     return 0;
 }
 
-/* Room doubles, so that a long list is not copied again and again. */
+/* The room doubles, so that a long list is copied only a few times. */
 static int append(void **list, int32_t count, const void *item, size_t size, struct error *err) {
     bool full = (count & (count - 1)) == 0;
     void *room = full ? realloc(*list, (size_t)(count ? 2 * (int64_t)count : 1) * size) : *list;
@@ -82,12 +82,12 @@ void description_free(struct description *d) {
 
 int description_check(const struct description *d, const char *path, struct error *err) {
     if (d->num_tables == 0 || d->num_features == 0)
-        return fail(err, "%s: at least one table and one feature line are wanted", path);
+        return fail(err, "%s: needs at least one table and one feature line", path);
     for (int32_t i = 0; i < d->num_features; i++) {
         const struct feature *f = &d->features[i];
         int64_t rows = d->tables[f->table].rows;
         if ((f->pooling == POOL_NONE) != (d->features[0].pooling == POOL_NONE))
-            return fail(err, "%s: pooling none beside another; make two batches of them", path);
+            return fail(err, "%s: pooling none beside another pooling; make two batches", path);
         if (f->padding_id >= rows)
             return fail(err, "%s: feature %d: padding %lld is no row of a table of %lld rows", path,
                         i, (long long)f->padding_id, (long long)rows);

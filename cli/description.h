@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * PREFIX.batch: what the arrays of a batch mean, one thing a line, # starts a comment.
+ * PREFIX.batch describes the arrays of a batch, one statement per line; # starts a comment.
  *
- *     bags 51200                               per feature; may be left out
- *     weighted 1                               there are lookup weights
+ *     bags 51200                               per feature; optional
+ *     weighted 1                               the batch has per-sample weights
  *     table rows 1000 dim 64 rule adam lr 0.1  repeatable: table 0, 1, ...
  *     feature table 0 pooling mean padding 3   repeatable, in the order of offsets and gradient
  *
- * A table may have the hyper-parameters of its rule; those that are left out are as in rules/. A feature has pooling sum and no padding where nothing is said. Nothing is said twice,
- * and there are at most SPEC_TABLES_MAX tables.
+ * A table line may set weight_type [fp32] and hyper-parameters of its rule [presets in rules/]. The
+ * default of a feature is pooling sum without padding. A key occurs at most once per line.
  *
- * PREFIX.tables is a record of how the tables beside it came to be:
+ * PREFIX.tables records how the tables beside it were made:
  *
- *     steps 3                            that were taken
- *     table rows 1000 dim 64 rule adam   of each table, the rule whose states they are
+ *     steps 3                            number of steps taken
+ *     table rows 1000 dim 64 rule adam   for each table: the rule of its states
  */
 #ifndef EMBFUSE_CLI_DESCRIPTION_H
 #define EMBFUSE_CLI_DESCRIPTION_H
@@ -26,9 +26,9 @@
 enum { STEPS_MAX = 2000000000 };
 
 struct description {
-    int64_t bags; /* 0: not said */
+    int64_t bags; /* 0: not given */
     bool weighted;
-    int64_t steps; /* of a record */
+    int64_t steps; /* in PREFIX.tables only */
     int32_t num_tables, num_features;
     struct table_shape *tables; /* [num_tables] rows, dim, rule */
     struct rule *rules;         /* [num_tables] */
@@ -44,20 +44,19 @@ int description_add_table(struct description *d, struct table_shape table, struc
                           struct error *err);
 int description_add_feature(struct description *d, struct feature feature, struct error *err);
 
-/* What the features must be like; path is for messages. */
+/* Checks tables and features against each other; path is for messages. */
 int description_check(const struct description *d, const char *path, struct error *err);
 
 void description_write(FILE *file, const struct workload *w, int batch);
 void description_write_tables(FILE *file, const struct table_shape *tables, int32_t count,
                               int64_t steps);
 
-/* The hyper-parameters of all rules: number 0, 1, ... of their names; NULL: there are no more. */
+/* Name number i of the hyper-parameters of all rules; NULL after the last. */
 enum { HYPERS_MAX = 60 };
 const char *hyper_name(int i);
-/* Which one of a rule's that is; -1: it has none of that name. One that is given all the same is a
- * mistake. */
+/* The index of the name among the rule's hyper-parameters; -1: the rule lacks it. */
 int hyper_of(enum rule_kind rule, const char *name);
-/* Sets the rule's of that name, which it has, from a text. */
+/* Sets a hyper-parameter that the rule has, from text. */
 int hyper_set(struct rule *rule, const char *name, const char *text, struct where at,
               struct error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads PREFIX.batch and PREFIX.tables, files that a user may have written by hand.
+ * Reads PREFIX.batch and PREFIX.tables. A user may have written them by hand.
  */
 #include <errno.h>
 #include <math.h>
@@ -11,25 +11,25 @@
 #include "cli/description.h"
 #include "harness/workload/regular_file.h"
 
-/* As many as gen can make of a spec. */
+/* gen can make as many features from a spec. */
 enum { FEATURES_MAX = SPEC_TABLES_MAX * 1024, FILE_MAX = 1 << 27 };
 
-/* Where a line stands, and in which lines what may be said once was said. */
+/* The current line, and the lines of the statements that may occur once. */
 struct reading {
     struct description *d;
-    bool record; /* of tables, not of a batch */
+    bool record; /* PREFIX.tables, not PREFIX.batch */
     struct where at;
     int bags_line, weighted_line, steps_line;
 };
 
-/* A line of pairs KEY VALUE, of keys that are known, each of them once. */
+/* A line of KEY VALUE pairs: only known keys, each at most once. */
 struct pairs {
-    const char *form; /* what to write instead */
+    const char *form; /* the right form, for messages */
     const char *const *keys;
-    uint64_t seen; /* bits 1 << place in keys */
+    uint64_t seen; /* bits 1 << index in keys */
 };
 
-/* The next pair: its key's place in keys, and its value. -1: the end; -2: err. */
+/* Reads the next pair and returns the key's index in keys. -1: end of the line; -2: err. */
 static int next_pair(struct pairs *p, struct words *line, struct where at, char value[WORD_MAX],
                      struct error *err) {
     char key[WORD_MAX];
@@ -51,8 +51,7 @@ static int add_table(struct reading *r, struct table_shape shape, char hyper[HYP
                      struct error *err) {
     struct rule full = rule_default(shape.rule);
     if (r->d->num_tables == SPEC_TABLES_MAX)
-        return fail_at(err, r->at, "more than %d tables; make several batches of them",
-                       SPEC_TABLES_MAX);
+        return fail_at(err, r->at, "more than %d tables; make several batches", SPEC_TABLES_MAX);
     for (int h = 0; hyper_name(h); h++) {
         if (!hyper[h][0]) continue;
         if (hyper_of(shape.rule, hyper_name(h)) < 0)
@@ -112,12 +111,11 @@ static int read_feature(struct words line, struct reading *r, struct error *err)
     if (f.table < 0)
         return fail_at(err, r->at, "a feature line lacks its table; write: %s", p.form);
     if (r->d->num_features == FEATURES_MAX)
-        return fail_at(err, r->at, "more than %d features; make several batches of them",
-                       FEATURES_MAX);
+        return fail_at(err, r->at, "more than %d features; make several batches", FEATURES_MAX);
     return description_add_feature(r->d, f, err);
 }
 
-/* KEY N, once; first is the line where it stands. */
+/* Reads KEY N, which may occur once; *first keeps its line. */
 static int read_number(struct words line, struct reading *r, const char *key, int *first,
                        double least, double most, double *out, struct error *err) {
     char word[WORD_MAX], more[WORD_MAX];
@@ -168,7 +166,7 @@ static int read_lines(const char *path, struct reading *r, struct error *err) {
     if (fd < 0) return -1;
     if (size > FILE_MAX) {
         close(fd);
-        return fail(err, "%s: more than %d MiB; this is no description", path, FILE_MAX >> 20);
+        return fail(err, "%s: more than %d MiB; not a description", path, FILE_MAX >> 20);
     }
     FILE *file = fdopen(fd, "r");
     if (!file) {
@@ -202,7 +200,7 @@ int description_read_tables(const char *path, struct description *out, struct er
     struct reading r = {.d = out, .record = true};
     int status = read_lines(path, &r, err);
     if (status == 0 && (out->num_tables == 0 || !r.steps_line))
-        status = fail(err, "%s: steps N and at least one table line are wanted", path);
+        status = fail(err, "%s: needs steps N and at least one table line", path);
     if (status) description_free(out);
     return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The program embfuse, "bring your own batch": look at what there is, make batches, and hold a
- * kernel against your own framework. This file dispatches, and is the only one that prints errors.
+ * The program embfuse, "bring your own batch": it lists kernels, makes batches, and applies kernels
+ * to your own arrays. This file dispatches, and only this file prints errors.
  */
 #include <errno.h>
 #include <signal.h>
@@ -15,20 +15,20 @@ static const struct command {
     const char *name, *does;
     int (*run)(int argc, char **argv, struct error *err);
 } commands[] = {
-    {"list", "kernels and rules of this build", list_command},
+    {"list", "list the kernels and rules of this build", list_command},
     {"gen", "make a batch and write it as .npy", gen_command},
-    {"stats", "what the ids of a workload or trace are like", stats_command},
-    {"step", "apply a kernel to your own batch and tables, checked", step_command},
+    {"stats", "print statistics of the ids of a workload or trace", stats_command},
+    {"step", "apply a kernel to your own batch and tables, and check it", step_command},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void help(void) {
-    printf("usage: embfuse COMMAND [--FLAG VALUE ...]; a flag may be --FLAG=VALUE too\n");
+    printf("usage: embfuse COMMAND [--FLAG VALUE ...]; --FLAG=VALUE works, too\n");
     for (int i = 0; i < COMMANDS; i++) printf("  %-10s %s\n", commands[i].name, commands[i].does);
-    printf("  help       this, or what COMMAND takes: help COMMAND, COMMAND --help, COMMAND -h\n"
-           "  --version  where this program comes from\n"
-           "environment: OMP_NUM_THREADS, threads; EMBFUSE_ISA=avx512|avx2|plain, of a portable\n"
-           "build, the kernels of that level instead of the best that the CPU runs\n"
+    printf("  help       this, or the flags of COMMAND: help COMMAND, COMMAND --help, COMMAND -h\n"
+           "  --version  version, commit and compiler\n"
+           "environment: OMP_NUM_THREADS is the number of threads; EMBFUSE_ISA=avx512|avx2|plain\n"
+           "is the level of the kernels in a portable build; default: the best that the CPU has\n"
            "exit status: 0 fine, 1 usage or environment, 2 wrong result\n");
 }
 
@@ -70,7 +70,7 @@ static int dispatch(int argc, char **argv, struct error *err) {
     return c ? c->run(argc - 1, argv + 1, err) : EXIT_USAGE;
 }
 
-/* What was printed must have arrived: a full disk is an error. */
+/* Flushes the output: a full disk is an error. */
 static int close_output(int status, struct error *err) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
     if (status) return status;
@@ -80,7 +80,7 @@ static int close_output(int status, struct error *err) {
 
 int main(int argc, char **argv) {
     struct error err = {""};
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond a limit fails instead, and is told */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails, with a message */
     int status = close_output(dispatch(argc, argv, &err), &err);
     if (status) fprintf(stderr, "embfuse: %s\n", err.text);
     return status;

@@ -24,8 +24,8 @@ static void help(const struct usage *u) {
     if (u->more) printf("%s", u->more);
 }
 
-/* What getopt_long does not take: it leaves the character of a short flag in optopt, or the number
- * of a long one that was given a value and has none. */
+/* Explains what getopt_long refused. optopt holds the character of a short flag, or the number of a
+ * long flag that takes no value and got one. */
 static int refuse(const struct usage *u, const char *last, struct error *err) {
     if (optopt >= FIRST_FLAG)
         return fail(err, "%s: --%s takes no value; see embfuse %s --help", u->command,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * embfuse gen: one batch of a workload as files that NumPy reads, described by PREFIX.batch.
+ * embfuse gen: writes one batch of a workload as .npy files, described by PREFIX.batch.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -21,20 +21,19 @@ struct gen {
 
 static int parse(int argc, char **argv, struct gen *g, struct error *err) {
     const struct flag flags[] = {
-        {"spec-text", "TEXT", "a spec in place of the file; ';' ends a line", &g->text},
-        {"workload", "NAME", "which one, where the spec has several", &g->workload},
-        {"batch-number", "K", "batches before it in the stream, 0 to 7 [0]", &g->number},
-        {"mode", "exact|real", "gradients: sums exact in any order, or uniform [exact]", &g->mode},
-        {"initial-tables", NULL, "weights and states too", &g->initial},
-        {"out", "PREFIX", "begin of all file names", &g->out},
+        {"spec-text", "TEXT", "the text of a spec instead of a file; ';' ends a line", &g->text},
+        {"workload", "NAME", "which workload, if the spec has several", &g->workload},
+        {"batch-number", "K", "number of the batch in the stream, 0 to 7 [0]", &g->number},
+        {"mode", "exact|real", "gradients: exact sums in any order, or uniform [exact]", &g->mode},
+        {"initial-tables", NULL, "write weights and states, too", &g->initial},
+        {"out", "PREFIX", "start of all file names", &g->out},
     };
     static const char more[] =
         "Writes PREFIX.batch (tables and features), .ids.npy, .offsets.npy [features*bags + 1],\n"
-        ".grad.npy ([bags][sum of dims]; of sequences [ids][dim], or flat where dims differ),\n"
-        ".lookup_weights.npy where weighted; with --initial-tables .weight.npy, .state.K.npy,\n"
-        ".row_state.npy, or .weight.T.npy, .state.T.K.npy, .row_state.T.npy of several tables, "
-        "and\n"
-        ".tables, the rule whose states they are. Files of those names are replaced.\n";
+        ".grad.npy ([bags][sum of dims]; pooling none: [ids][dim], or flat if dims differ), and\n"
+        ".lookup_weights.npy (per-sample weights, if any). --initial-tables adds .weight.npy,\n"
+        ".state.K.npy and .row_state.npy (several tables: .weight.T.npy, .state.T.K.npy,\n"
+        ".row_state.T.npy), and .tables with the rule of each table. Replaces existing files.\n";
     struct usage usage = {"gen", "SPECFILE", more, flags, sizeof flags / sizeof *flags};
     int status = flags_parse(&usage, argc, argv, &g->file, err);
     if (status) return status;
@@ -49,7 +48,7 @@ static int parse(int argc, char **argv, struct gen *g, struct error *err) {
     return 0;
 }
 
-/* The text with lines in the place of semicolons. */
+/* A semicolon in the text ends a line. */
 static int parse_text(const char *text, struct spec_list *list, struct error *err) {
     char *lines = strdup(text);
     if (!lines) return fail(err, "out of memory");

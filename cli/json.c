@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* Bytes of the UTF-8 character at s, 0 if there is none. Overlong forms and surrogates are none. */
+/* Bytes of the UTF-8 character at s; 0 if it is invalid, as overlong forms and surrogates are. */
 static int utf8_size(const unsigned char *s) {
     int size = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
     if (s[0] > 0xf4) return 0;

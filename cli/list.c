@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * embfuse list: what this build can do, for a terminal, for the README and for programs.
+ * embfuse list: the kernels and rules of this build, as text, Markdown or JSON.
  */
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void append(char names[NAMES_MAX], const char *between, const char *name)
     snprintf(names + used, NAMES_MAX - used, "%s%s", used ? between : "", name);
 }
 
-/* Names of the rules that a kernel applies, joined by `between`; all of them are `all`, if given. */
+/* The rules that a kernel applies, joined by `between`; all rules are `all`, if that is given. */
 static void rule_names(const struct kernel *k, const char *between, const char *all,
                        char names[NAMES_MAX]) {
     int left_out = 0;
@@ -76,7 +76,7 @@ static void kernel_text(const struct registered *r, enum form form) {
                verified);
 }
 
-/* In a table of Markdown a bar ends a cell, in code too. */
+/* In a Markdown table a bar ends a cell, even in code. */
 static void print_cell(const char *text) {
     for (; *text; text++) printf(*text == '|' ? "\\|" : "%c", *text);
 }
@@ -202,8 +202,8 @@ static void print_json(void) {
 int list_command(int argc, char **argv, struct error *err) {
     const char *json, *markdown;
     const struct flag flags[] = {
-        {"json", NULL, "for programs", &json},
-        {"markdown", NULL, "two tables for a README", &markdown},
+        {"json", NULL, "print JSON", &json},
+        {"markdown", NULL, "print two Markdown tables", &markdown},
     };
     struct usage usage = {"list", NULL, NULL, flags, sizeof flags / sizeof *flags};
     int status = flags_parse(&usage, argc, argv, NULL, err);

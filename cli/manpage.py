@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""The manual page of embfuse, from what the program itself says:
+"""Makes the manual page of embfuse from the help of the program:
 
     python3 cli/manpage.py build/embfuse >man/embfuse.1; man man/embfuse.1
 
-tests/test_cli.sh fails where the page lags behind.
+tests/test_cli.sh fails if the page is out of date.
 """
 import re
 import subprocess
 import sys
 
 ABOUT = """embfuse applies one kernel of the suite to a batch and tables in .npy files, and checks every row
-against an oracle before anything is written. So any framework can be held against any kernel, and the other
-way round. It also makes batches, and says what the ids of a workload or a trace are like. The formats of files
-are in cli/README.md and datasets/README.md."""
+against an oracle before it writes anything. So you can compare any kernel with any framework. embfuse also
+makes batches, and prints statistics of the ids of a workload or a trace. cli/README.md and datasets/README.md
+describe the file formats."""
 
 EXAMPLES = """embfuse list
 embfuse stats datasets/standard.spec
@@ -26,19 +26,19 @@ def said(program, *args):
 
 
 def roff(text):
-    """Text with nothing in it that troff takes for its own."""
+    """Escapes what troff would interpret."""
     text = text.replace("\\", r"\e").replace("-", r"\-")
     return re.sub(r"^([.'])", r"\\&\1", text, flags=re.M)
 
 
 def entry(line):
-    """A line "  --flag VALUE   what it does", or "  name   what it does"."""
+    """Formats a line "  --flag VALUE   what it does" or "  name   what it does"."""
     form, _, does = line.strip().partition("  ")
     return f".TP\n.B {roff(form)}\n{roff(does.strip()) or '~'}"
 
 
 def command(program, name):
-    """The section of one command: its usage, its flags, and the text behind them."""
+    """The section of one command: its usage, its flags, and the text after them."""
     usage, *lines = said(program, name, "--help").splitlines()
     flags = [line for line in lines if line.startswith("  --")]
     more = [line for line in lines if not line.startswith("  --")]
@@ -55,7 +55,7 @@ def page(program):
     environment, _, status = ends.partition("exit status: ")
     return "\n".join([
         '.TH EMBFUSE 1 "" embfuse "User Commands"',
-        ".SH NAME", r"embfuse \- bring your own batch to the kernels of embedding backward",
+        ".SH NAME", r"embfuse \- apply kernels of embedding backward to your own batch",
         ".SH SYNOPSIS", roff(usage.removeprefix("usage: ")),
         ".SH DESCRIPTION", roff(ABOUT), *map(entry, indented),
         ".SH COMMANDS", *(command(program, name) for name in commands),

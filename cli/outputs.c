@@ -14,7 +14,7 @@
 
 static const char suffix[] = ".part";
 
-enum { NAME_ROOM = 32 }; /* for what is put behind a prefix: .row_state.1023.npy.part */
+enum { NAME_ROOM = 32 }; /* for the longest ending: .row_state.1023.npy.part */
 
 int outputs_check(const char *flag, const char *prefix, struct error *err) {
     char folder[PATH_MAX];
@@ -22,15 +22,14 @@ int outputs_check(const char *flag, const char *prefix, struct error *err) {
     if (strlen(prefix) > PATH_MAX / 2 || strlen(name) + NAME_ROOM > NAME_MAX)
         return fail(err, "%s %.60s...: too long", flag, prefix);
     if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return fail(err,
-                    "%s %.200s: names a folder; add the begin of the files' names: %.200s%sNAME",
+        return fail(err, "%s %.200s: names a folder; add the start of the file names: %.200s%sNAME",
                     flag, prefix, prefix, *name ? "/" : "");
     snprintf(folder, sizeof folder, "%.*s.", (int)(name - prefix), prefix);
     if (access(folder, W_OK | X_OK) == 0) return 0;
     return fail(err, "%s %.200s: cannot write there: %s", flag, prefix, strerror(errno));
 }
 
-/* --- a program that is stopped leaves nothing half-written */
+/* --- an interrupted program leaves nothing half-written */
 
 static const int stops[] = {SIGINT, SIGTERM, SIGHUP};
 enum { STOPS = sizeof stops / sizeof *stops };
@@ -42,8 +41,8 @@ static void clean_up(int signal_number) {
     raise(signal_number);
 }
 
-/* SIG_IGN while the list changes or names do: a handler would see half of it. What was ignored from
- * the start, as in a job of a shell's background, stays so. */
+/* Callers set SIG_IGN while they change the list or the names: the handler must not see half of a
+ * change. A signal that was ignored from the start, as in a background job, stays ignored. */
 static void when_stopped(void (*how)(int)) {
     static bool ours[STOPS], known;
     for (int i = 0; i < STOPS; i++) {
@@ -92,8 +91,8 @@ static void final_name(const char *part, char path[PATH_MAX]) {
     snprintf(path, PATH_MAX, "%.*s", (int)(strlen(part) - strlen(suffix)), part);
 }
 
-/* Gives the file its name. What had the name before is then under that of the part, so that doing it
- * again undoes it; a file system that cannot exchange two files loses it. */
+/* Gives the part its final name, and the old file the name of the part: a second call undoes the
+ * first. If the file system cannot exchange two files, the old file is lost. */
 static int swap(const char *part, const char *path) {
     struct stat st;
     if (lstat(path, &st)) return rename(part, path);
@@ -105,7 +104,7 @@ static int swap(const char *part, const char *path) {
     return status && (errno == EINVAL || errno == ENOSYS) ? rename(part, path) : status;
 }
 
-/* Gives the first `count` files back the names of parts, and what was there before its own. */
+/* Undoes the swap of the first `count` files. */
 static void undo(const struct outputs *o, int count) {
     char path[PATH_MAX];
     while (count-- > 0) {
@@ -133,7 +132,7 @@ int outputs_commit(struct outputs *o, struct error *err) {
 void outputs_free(struct outputs *o) {
     when_stopped(SIG_IGN);
     for (int i = 0; i < o->count; i++) {
-        unlink(o->part[i]); /* after a commit, what had the name before, if anything */
+        unlink(o->part[i]); /* after a commit: the old file, if any */
         free(o->part[i]);
     }
     free(o->part);

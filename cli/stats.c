@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * embfuse stats: what the ids of workloads and traces realised, whatever they were asked for.
+ * embfuse stats: measures the ids that a workload or a trace really has.
  */
 #include "cli/stats.h"
 
@@ -19,19 +19,16 @@ struct flags {
 
 static int parse(int argc, char **argv, struct flags *f, struct error *err) {
     const struct flag flags[] = {
-        {"workload", "NAME", "only this one of the spec", &f->workload},
-        {"bags", "B", "bags of a batch [the spec's; of a trace, about 2^20 lookups]",
-         &f->bags_text},
-        {"json", NULL, "for programs", &f->json},
+        {"workload", "NAME", "only this workload of the spec", &f->workload},
+        {"bags", "B", "bags per batch [spec: its own; trace: about 2^20 lookups]", &f->bags_text},
+        {"json", NULL, "print JSON", &f->json},
         {"plot", "PREFIX", "draw PREFIX.svg and PREFIX.png with gnuplot", &f->plot},
     };
     static const char more[] =
-        "Prints batch 0 of every workload, and what batch 1 shares with it. A trace is *.txt\n"
-        "or *.txt.gz, one bag a line; or PREFIX.ids.npy beside PREFIX.offsets.npy, [bags + 1] from "
-        "0\n"
-        "to the number of ids: bag b is ids[offsets[b]] to ids[offsets[b+1]-1]; or PREFIX.npy, "
-        "which\n"
-        "without offsets is one id a bag. a,b,c are features of one input.\n";
+        "Prints statistics of batch 0 of every workload, and what batch 1 shares with it. A trace\n"
+        "is *.txt or *.txt.gz with one bag per line, or PREFIX.ids.npy with PREFIX.offsets.npy,\n"
+        "[bags + 1] from 0 to the number of ids: bag b is ids[offsets[b]] to ids[offsets[b+1]-1].\n"
+        "In PREFIX.npy without offsets each id is a bag. a,b,c are the features of one input.\n";
     struct usage usage = {"stats", "SPECFILE|TRACE", more, flags, sizeof flags / sizeof *flags};
     int status = flags_parse(&usage, argc, argv, &f->path, err);
     if (status) return status;
@@ -41,7 +38,7 @@ static int parse(int argc, char **argv, struct flags *f, struct error *err) {
     return f->plot ? outputs_check("--plot", f->plot, err) : 0;
 }
 
-/* Prints, or draws and prints, one workload; gives it back. */
+/* Prints one workload, draws it with --plot, and frees it. */
 static int show(const struct flags *f, struct workload *w, bool first, struct error *err) {
     struct stats s;
     int status = stats_make(w, &s, err);

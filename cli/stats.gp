@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# embfuse stats --plot: rows by rank on the left, the lookups by run length on the right. kind, out,
-# heading, machine and the blocks $ranks and $runs come from stats_plot.c.
+# embfuse stats --plot: lookups of each row by rank on the left, share of lookups by segment length on
+# the right. stats_plot.c sets kind, out, heading, machine and the blocks $ranks and $runs.
 width = 1040; height = 420
 load "reports/style.gp"
 set output out
@@ -19,7 +19,7 @@ set xlabel "rank of the row, hottest first" textcolor rgb ink
 set ylabel "lookups of the row" textcolor rgb ink
 plot $ranks using 1:2 with lines lw 2.5 lc rgb blue
 
-# Bins as in harness/workload/id_stats.h; every second one is labelled.
+# Bins as in harness/workload/id_stats.h; every second bin has a label.
 unset label 1
 unset logscale
 set format xy "%g"

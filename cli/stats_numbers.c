@@ -27,7 +27,7 @@ static int count_hits(const struct row_index *x, struct stats *s, struct error *
     return 0;
 }
 
-/* Rows of the next batch that are in this one: both lists are in the order of table and row. */
+/* Counts rows of the next batch that this one has, too. Both lists are sorted by table and row. */
 static void compare_batches(const struct row_index *now, const struct row_index *next,
                             struct stats *s) {
     s->has_next = true;
@@ -64,10 +64,10 @@ void stats_free(struct stats *s) {
     *s = (struct stats){0};
 }
 
-/* One line of the report: a count, and what it is a share of. */
+/* One line of the report: a count, and the whole that it is a share of. */
 struct line {
     const char *key, *label;
-    int64_t count, whole; /* whole < 0: no share is told */
+    int64_t count, whole; /* whole < 0: no share is printed */
     const char *of;
 };
 
@@ -85,12 +85,12 @@ static int fill_lines(const struct stats *s, struct line lines[LINES]) {
         {"top_10", "10 hottest rows", s->top_10, x->lookups, "of the lookups"},
         {"top_1_percent", "hottest 1 % of the distinct rows", s->top_percent, x->lookups,
          "of the lookups"},
-        {"in_bag_duplicates", "row stood in the bag before", x->in_bag_duplicates, x->lookups,
+        {"in_bag_duplicates", "row already in the bag", x->in_bag_duplicates, x->lookups,
          "of the lookups"},
         {"bags", "bags", x->bags, -1, ""},
         {"empty_bags", "empty bags", x->empty_bags, x->bags, "of the bags"},
         {"longest_bag", "longest bag", x->longest_bag, -1, ""},
-        {"next_rows_kept", "rows of the next batch known", s->kept_rows, s->next_rows,
+        {"next_rows_kept", "rows of the next batch in this one", s->kept_rows, s->next_rows,
          "of its distinct rows"},
         {"next_lookups_kept", "lookups of the next batch on them", s->kept_lookups, s->next_lookups,
          "of its lookups"},
@@ -108,7 +108,7 @@ static double mean_length(const struct stats *s) {
     return share(s->all_ids, s->ids.bags);
 }
 
-/* Least and most lookups of a row of the bin; *most is 0 where there is no end. */
+/* Least and most lookups of a row in the bin; *most is 0 for the last bin, which is open. */
 static void bin_range(int bin, int64_t *least, int64_t *most) {
     *least = bin ? ((int64_t)1 << (bin - 1)) + 1 : 1;
     *most = bin < RUN_BINS - 1 ? (int64_t)1 << bin : 0;
@@ -116,7 +116,7 @@ static void bin_range(int bin, int64_t *least, int64_t *most) {
 
 enum { BIN_TEXT_MAX = 48 };
 
-/* "3-4", or with a lower end only "> 32768". */
+/* "3-4", or "> 32768" for the last bin. */
 static const char *run_bin_text(int bin, char text[BIN_TEXT_MAX]) {
     int64_t least, most;
     bin_range(bin, &least, &most);

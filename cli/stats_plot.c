@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * gnuplot reads a script of variables and two small data blocks, and cli/stats.gp draws them:
- * points are evenly spaced on the logarithmic axis of ranks, however many rows there are.
+ * Gives gnuplot a script of variables and two small data blocks; cli/stats.gp draws them. On the
+ * logarithmic axis of ranks the points are evenly spaced, so there are few of them.
  */
 #include <errno.h>
 #include <limits.h>
@@ -63,7 +63,7 @@ static void write_script(FILE *f, const char *kind, const char *out, const struc
     fprintf(f, "load '%s'\n", frame);
 }
 
-/* First line of what gnuplot said that is not empty. */
+/* The first line of gnuplot's output that is not empty. */
 static void first_line(FILE *log, char line[200]) {
     rewind(log);
     line[0] = '\0';
@@ -71,7 +71,7 @@ static void first_line(FILE *log, char line[200]) {
     line[strcspn(line, "\n")] = '\0';
 }
 
-/* gnuplot with the script as its input. */
+/* Runs gnuplot with the script as its input. */
 static int run_gnuplot(FILE *script, FILE *log, struct error *err) {
     posix_spawn_file_actions_t files;
     char *argv[] = {"gnuplot", NULL};
@@ -113,8 +113,8 @@ static int draw(const char *kind, const char *out, const struct workload *w, con
 int stats_plot(const char *prefix, const struct workload *w, const struct stats *s,
                struct error *err) {
     static const char *const kinds[] = {"svg", "png"};
-    if (access(frame, R_OK)) return fail(err, "%s is not here; run from the suite's root", frame);
-    if (s->ids.lookups == 0) return fail(err, "%s: nothing but padding; no picture", w->name);
+    if (access(frame, R_OK)) return fail(err, "%s is missing; run from the suite's root", frame);
+    if (s->ids.lookups == 0) return fail(err, "%s: only padding, so there is no picture", w->name);
     struct outputs o = {0};
     int status = 0;
     for (int i = 0; status == 0 && i < 2; i++) {

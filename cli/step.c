@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * embfuse step: one kernel on your own batch and tables, checked against the oracle before anything
- * is written.
+ * embfuse step: applies one kernel to your own batch and tables, and checks the result against the
+ * oracle before it writes anything.
  */
 #include "cli/step.h"
 
@@ -16,25 +16,20 @@
 #include "harness/registry.h"
 
 static const char more[] =
-    "A batch is --batch PREFIX (PREFIX.batch and its arrays, as gen writes them), or for one "
-    "table\n"
-    "and one feature --ids, --offsets, --grad. It may be without lookups: then nothing changes, "
-    "but\n"
-    "by a kernel whose step is dense. Tables are --tables PREFIX (.weight.npy, .state.K.npy,\n"
-    ".row_state.npy; of several tables .weight.T.npy ...), by default the batch's PREFIX, or for "
-    "one\n"
-    "table --weight. States that are not given start at zero. All arrays are float32 but ids and\n"
-    "offsets (int32, int64).\n"
-    "Every step is checked against the oracle. Then the tables are written as PREFIX.weight.npy "
-    "and\n"
-    "so on, to be read again, with PREFIX.tables: the rule of each, and the steps that it has "
-    "behind\n"
-    "it. The next run goes on from there (Adam's bias correction), and refuses states of another\n"
-    "rule. PREFIX may be that of the input: files are replaced when all is written and right.\n";
+    "A batch is --batch PREFIX (PREFIX.batch and its arrays, as gen writes them), or --ids,\n"
+    "--offsets and --grad for one table and one feature. A batch without lookups changes\n"
+    "nothing, unless the step of the kernel is dense. Tables are --tables PREFIX (.weight.npy,\n"
+    ".state.K.npy, .row_state.npy; several tables: .weight.T.npy ...), by default the PREFIX of\n"
+    "the batch, or --weight for one table. Missing states start at zero. ids and offsets are\n"
+    "int32 or int64, all other arrays are float32.\n"
+    "Every step is checked against the oracle. Then step writes the tables as PREFIX.weight.npy\n"
+    "and so on, and PREFIX.tables with the rule of each table and the number of steps taken. The\n"
+    "next run continues from there (Adam's bias correction), and refuses states of another rule.\n"
+    "--out may be the PREFIX of the input: files are replaced when all are written and right.\n";
 
 enum { HYPER_HELP_MAX = 400 };
 
-/* "of the rules a, b [0.1]" */
+/* "of adam [0.001], sgd [0.01]" */
 static void hyper_help(const char *name, char text[HYPER_HELP_MAX]) {
     size_t used = 0;
     for (int rule = 0; rule < RULE_COUNT && used < HYPER_HELP_MAX; rule++) {
@@ -49,28 +44,26 @@ static void hyper_help(const char *name, char text[HYPER_HELP_MAX]) {
 static int parse(int argc, char **argv, struct step_flags *f, struct error *err) {
     const struct flag first[] = {
         {"kernel", "NAME", "see embfuse list", &f->kernel},
-        {"rule", "NAME", "of all tables; needed unless --batch says it", &f->rule},
-        {"batch", "PREFIX", "PREFIX.batch and its arrays", &f->batch},
+        {"rule", "NAME", "rule of all tables; needed without --batch", &f->rule},
+        {"batch", "PREFIX", "read PREFIX.batch and its arrays", &f->batch},
         {"ids", "FILE", "[N] row numbers", &f->ids},
         {"offsets", "FILE",
          "[bags + 1], from 0 to N: bag b is ids[offsets[b]] to ids[offsets[b+1]-1]", &f->offsets},
         {"grad", "FILE", "[bags][dim]; with --pooling none [N][dim]", &f->grad},
-        {"lookup-weights", "FILE", "[N] factors of the gradient", &f->lookup_weights},
-        {"pooling", "sum|mean|none", "what the forward pass did [sum]", &f->pooling},
-        {"padding", "ID", "the id that is no lookup [-1: none]", &f->padding},
-        {"tables", "PREFIX", "weights and states, and PREFIX.tables where there is one",
-         &f->tables},
-        {"weight", "FILE", "[rows][dim], in the place of --tables", &f->weight},
+        {"lookup-weights", "FILE", "[N] per-sample weights", &f->lookup_weights},
+        {"pooling", "sum|mean|none", "pooling of the forward pass [sum]", &f->pooling},
+        {"padding", "ID", "id that does not count as a lookup [-1: none]", &f->padding},
+        {"tables", "PREFIX", "read weights, states, and PREFIX.tables if it exists", &f->tables},
+        {"weight", "FILE", "[rows][dim], instead of --tables", &f->weight},
         {"state", "FILE[,FILE]", "[rows][dim] for each per-element state", &f->state},
-        {"row-state", "FILE", "[rows] of a rule with one state per row", &f->row_state},
-        {"zero-states", NULL, "states start at zero, whatever is there; steps at 1",
-         &f->zero_states},
-        {"out", "PREFIX", "begin of the results' names", &f->out},
+        {"row-state", "FILE", "[rows], if the rule has one state per row", &f->row_state},
+        {"zero-states", NULL, "ignore states: start at zero and at step 1", &f->zero_states},
+        {"out", "PREFIX", "start of the names of the results", &f->out},
         {"steps", "N", "steps with the same gradient [1]", &f->steps_text},
-        {"first-step", "T", "number of the first [one more than PREFIX.tables says, or 1]",
+        {"first-step", "T", "number of the first step [1 + steps of PREFIX.tables, or 1]",
          &f->first_text},
-        {"threads", "T", "of a kernel of the host [all]", &f->threads_text},
-        {"no-check", NULL, "neither the oracle, nor a search for NaN", &f->no_check},
+        {"threads", "T", "threads of a CPU kernel [all]", &f->threads_text},
+        {"no-check", NULL, "skip the oracle and the search for NaN", &f->no_check},
     };
     enum { FIRST = sizeof first / sizeof *first };
     struct flag flags[FIRST + HYPERS_MAX];

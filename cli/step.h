@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The parts of embfuse step: its command line (step.c), what it reads (step_inputs.c) and the steps
- * themselves (step_run.c).
+ * The parts of embfuse step: its command line (step.c), its input (step_inputs.c) and the steps
+ * (step_run.c).
  */
 #ifndef EMBFUSE_CLI_STEP_H
 #define EMBFUSE_CLI_STEP_H
@@ -24,19 +24,19 @@ struct step_inputs {
     struct description what;
     struct workload workload; /* of one batch */
     struct table_set tables;
-    int64_t steps_before; /* that the tables have behind them, as far as is known */
+    int64_t steps_before; /* as PREFIX.tables says; 0 without it */
 };
 
-/* Reads and checks everything before anything runs. */
+/* Reads and checks all input before a kernel runs. */
 int step_inputs_read(const struct step_flags *f, struct step_inputs *out, struct error *err);
 void step_inputs_free(struct step_inputs *in);
 
 struct step_outcome {
     double seconds;             /* of the last step */
-    int64_t lookups;            /* that count: padding excluded */
-    int64_t distinct;           /* rows that they touch */
+    int64_t lookups;            /* without padding */
+    int64_t distinct;           /* unique rows */
     bool checked, exact, dense; /* exact: all steps */
-    double worst;               /* error / bound of all steps */
+    double worst;               /* largest error / bound of all steps */
 };
 
 /* Runs the steps in place and checks each. 0: fine, -1: could not run, 1: wrong. */

@@ -29,7 +29,7 @@ static int read_flag_value(enum key key, const char *flag, const char *text, dou
     return 0;
 }
 
-/* One table and one feature, from flags alone. */
+/* Describes one table and one feature by flags alone. */
 static int describe_by_flags(const struct step_flags *f, struct description *d, struct error *err) {
     struct path weight;
     struct table_shape shape = {0};
@@ -52,7 +52,7 @@ static int describe_by_flags(const struct step_flags *f, struct description *d, 
     return description_check(d, "--padding", err);
 }
 
-/* A hyper-parameter of a flag, for all tables whose rule has it. */
+/* Sets a hyper-parameter flag in all tables whose rule has it. */
 static int override_hyper(const struct step_flags *f, int h, struct description *d,
                           struct error *err) {
     char flag[40];
@@ -65,11 +65,11 @@ static int override_hyper(const struct step_flags *f, int h, struct description 
         read = true;
     }
     if (read || !f->hyper[h]) return 0;
-    return fail(err, "%s: the rule %s has none; leave it out, or take another --rule", flag,
+    return fail(err, "%s: the rule %s has none; leave it out, or choose another --rule", flag,
                 rule_info(d->tables[0].rule).name);
 }
 
-/* What flags say about the rules of all tables. */
+/* Applies the flags about the rules of all tables. */
 static int override_rules(const struct step_flags *f, struct description *d, struct error *err) {
     enum rule_kind kind;
     if (f->rule && rule_parse(f->rule, &kind, err)) return -1;
@@ -113,7 +113,7 @@ static int read_batch(const struct step_flags *f, struct step_inputs *in, struct
     return batch_read(&files, &in->what, !f->no_check, &in->workload, err);
 }
 
-/* The files named by --state: as many as the rule has states. */
+/* Splits --state into one file per state of the rule. */
 static int split_states(char *list, struct table_paths *paths, struct rule_info rule,
                         struct error *err) {
     int count = 0;
@@ -141,7 +141,7 @@ static int read_tables(const struct step_flags *f, struct step_inputs *in, struc
     return status;
 }
 
-/* Of tables whose states are read: what is known of their past. */
+/* Reads the number of steps that the tables have taken, if their states are read. */
 static int read_past(const struct step_flags *f, struct step_inputs *in, struct error *err) {
     const struct workload *w = &in->workload;
     const char *state = f->state ? f->state : f->row_state;
@@ -149,7 +149,7 @@ static int read_past(const struct step_flags *f, struct step_inputs *in, struct 
     if (!f->weight)
         return table_files_steps(f->tables ? f->tables : f->batch, w->tables, w->num_tables,
                                  &in->steps_before, err);
-    char first[PATH_MAX]; /* of the files that --state names */
+    char first[PATH_MAX]; /* file of --state, or that of --row-state */
     snprintf(first, sizeof first, "%.*s", (int)strcspn(state, f->state ? "," : ""), state);
     return table_files_state_steps(first, w->tables, &in->steps_before, err);
 }

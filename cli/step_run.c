@@ -8,8 +8,8 @@
 #include "harness/measure/runner.h"
 #include "harness/registry.h"
 
-/* Is every gradient one that exact mode makes, and every weight? Then its stricter check holds,
- * wherever they come from. See batch_fill.c. */
+/* Whether exact mode could have made all gradients and per-sample weights (batch_fill.c). Then its
+ * stricter check applies, whatever their source. */
 static bool made_exact(const struct batch *in) {
     bool exact = true;
     for (int64_t i = 0; exact && i < in->grad_floats; i++) {
@@ -23,13 +23,13 @@ static bool made_exact(const struct batch *in) {
     return exact;
 }
 
-/* A kernel, and the place where it runs. */
+/* A kernel and the backend that runs it. */
 struct session {
     struct place *place;
     struct place_scratch scratch;
     struct place_job job;
     struct rule_step *steps;
-    struct table_set before; /* a copy of the tables before each step that is checked */
+    struct table_set before; /* copy of the tables before each checked step */
     struct row_index index;
 };
 
@@ -68,7 +68,7 @@ static void session_close(struct session *s) {
     free(s->steps);
 }
 
-/* Step t, without the check: its time. */
+/* Runs and times one step, without the check. */
 static int time_one(struct session *s, double *seconds, struct error *err) {
     struct step_times times;
     if (s->place->ops->scratch_fill(s->place, &s->scratch, POISON, err) ||
@@ -78,7 +78,7 @@ static int time_one(struct session *s, double *seconds, struct error *err) {
     return 0;
 }
 
-/* What the oracle says of step t, that led from s->before to what is in the place. */
+/* Checks step t by the oracle: it led from s->before to the tables of the backend. */
 static int check_one(struct session *s, const struct step_inputs *in, int64_t t,
                      struct step_outcome *out, struct error *err) {
     const struct check c = {.in = &in->workload.batches[0],
@@ -99,7 +99,7 @@ static int check_one(struct session *s, const struct step_inputs *in, int64_t t,
     return status;
 }
 
-/* All steps, each checked: a wrong row of an early one could be right again in the last one's. */
+/* Checks each step: a row that is wrong after an early step could be right again after the last. */
 static int run_all(const struct step_flags *f, struct session *s, struct step_inputs *in,
                    struct step_outcome *out, struct error *err) {
     int status = 0;

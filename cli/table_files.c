@@ -10,7 +10,7 @@
 #include "cli/arrays.h"
 #include "cli/description.h"
 
-/* One of a table's arrays as a file; data is NULL where the rule has no such array. */
+/* One array of a table, shaped as in its file; data is NULL if the rule lacks the array. */
 struct file_array {
     void *data;
     enum dtype type;
@@ -52,7 +52,7 @@ int table_files_shape(const char *weight, struct table_shape *shape, struct erro
     return 0;
 }
 
-/* The states of a table that is new. */
+/* Sets the states of a new table. */
 static void fill_initial(enum rule_kind rule, int a, const struct file_array *to) {
     const struct rule_info info = rule_info(rule);
     for (int64_t i = 0; i < to->elements; i++)
@@ -61,7 +61,7 @@ static void fill_initial(enum rule_kind rule, int a, const struct file_array *to
                                        : info.elem[a - TABLE_ELEM].initial);
 }
 
-/* Files have floats: they are rounded to the type of the array. */
+/* Files hold float32; values are rounded to the type of the array. */
 static int read_array(const char *path, bool finite, const struct file_array *to,
                       struct error *err) {
     struct npy file;
@@ -113,18 +113,17 @@ int table_files_read_all(const char *prefix, bool finite, bool zero_states, stru
     return 0;
 }
 
-/* Fails where the table was left by another rule, and the new one reads its states. */
+/* Fails if the rule has states and another rule wrote them. */
 static int check_rule(const char *path, const struct table_shape *was, int32_t t,
                       const struct table_shape *now, struct error *err) {
     struct rule_info info = rule_info(now->rule);
     if (was->rule == now->rule || info.elem_states + info.row_states == 0) return 0;
     return fail(err,
-                "%s: the states of table %d are those of %s, not of %s; with --zero-states they "
-                "start anew",
+                "%s: the states of table %d are those of %s, not of %s; --zero-states resets them",
                 path, t, rule_info(was->rule).name, info.name);
 }
 
-/* first: the table of the record that is shapes[0]; -1: the record has as many. */
+/* first: index in the record of the table shapes[0]; -1: the record has the same tables. */
 static int read_record(const char *prefix, int32_t first, const struct table_shape *shapes,
                        int32_t count, int64_t *steps, struct error *err) {
     char path[PATH_MAX];

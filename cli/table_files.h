@@ -3,12 +3,12 @@
  * The arrays of tables as files:
  *
  *     PREFIX.weight.npy       float32 [rows][dim]
- *     PREFIX.state.K.npy      the same, for each per-element state of the rule, K = 0, 1
- *     PREFIX.row_state.npy    float32 [rows], where the rule has one
+ *     PREFIX.state.K.npy      the same, for each per-element state of the rule, K = 0, 1, ...
+ *     PREFIX.row_state.npy    float32 [rows], if the rule has one state per row
  *
- * Where there are several tables the names have the table before .npy: PREFIX.weight.T.npy,
- * PREFIX.state.T.K.npy, PREFIX.row_state.T.npy. Weights of another type than fp32 are widened when they
- * are written, and rounded when they are read.
+ * With several tables the names contain the table T: PREFIX.weight.T.npy, PREFIX.state.T.K.npy,
+ * PREFIX.row_state.T.npy. Weights of other types than fp32 are widened in files, and rounded when
+ * they are read.
  */
 #ifndef EMBFUSE_CLI_TABLE_FILES_H
 #define EMBFUSE_CLI_TABLE_FILES_H
@@ -16,8 +16,8 @@
 #include "cli/outputs.h"
 #include "harness/workload/tables.h"
 
-/* Files of the arrays of one table. NULL: its array starts at zero; an array that the rule has not
- * must be NULL. */
+/* The files of one table. NULL: the array starts at zero. If the rule lacks an array, its file must
+ * be NULL. */
 struct table_paths {
     union {
         const char *array[TABLE_ARRAYS];
@@ -27,27 +27,27 @@ struct table_paths {
     };
 };
 
-/* Rows and dim of a table from its weights. */
+/* Reads rows and dim of a table from its weight file. */
 int table_files_shape(const char *weight, struct table_shape *shape, struct error *err);
 
-/* Reads one table; with finite, NaN and infinities are refused. */
+/* Reads one table. If finite is set, refuses NaN and infinities. */
 int table_files_read(const struct table_paths *paths, bool finite, struct table_set *s, int32_t t,
                      struct error *err);
 
-/* Reads all tables by their names; states whose file is missing, or all, start at zero. */
+/* Reads all tables PREFIX.*. Missing states start at zero; with zero_states, all states do. */
 int table_files_read_all(const char *prefix, bool finite, bool zero_states, struct table_set *s,
                          struct error *err);
 
-/* The steps that PREFIX.tables says were taken; 0 where there is no such file. Fails where states
- * are of another rule than the one that is to read them. */
+/* Reads the number of steps taken from PREFIX.tables; 0 if there is no such file. Fails if the rule
+ * has states and another rule wrote them. */
 int table_files_steps(const char *prefix, const struct table_shape *shapes, int32_t count,
                       int64_t *steps, struct error *err);
 
-/* The same, where state is the name of one table's state. */
+/* The same, for the file of one state of one table. */
 int table_files_state_steps(const char *state, const struct table_shape *shape, int64_t *steps,
                             struct error *err);
 
-/* steps: that were taken. */
+/* steps: number of steps taken. */
 int table_files_write(struct outputs *o, const char *prefix, const struct table_set *s,
                       int64_t steps, struct error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who arrives last at a barrier or a collective computes the results of all and wakes them. Nothing
- * is read from other threads later, so that consecutive collectives cannot disturb each other.
+ * The last thread to arrive at a barrier or collective computes all results and wakes the others.
+ * Later no thread reads from another one, so consecutive collectives cannot disturb each other.
  */
 #include "emulation/scheduler.h"
 
@@ -36,7 +36,7 @@ int block_barrier(BarrierOp op, int predicate, Site site) {
     int turn = b.turn;
     b.tokens[turn].release();
     will_wait(name_of(op), site);
-    if (++b.arrived == b.size) { /* threads that have returned do not count: that is an error */
+    if (++b.arrived == b.size) { /* returned threads never arrive: that is an error */
         b.arrived = 0;
         b.turn = !turn;
         b.result = op == BarrierOp::all   ? b.sum == int(b.size)
@@ -46,10 +46,10 @@ int block_barrier(BarrierOp op, int predicate, Site site) {
     }
     wait();
     b.tokens[turn].acquire();
-    return b.result; /* which the next barrier replaces only once all have arrived there */
+    return b.result; /* the next barrier replaces it only when all have arrived there */
 }
 
-/* --- collectives of a warp: of these, only __syncwarp orders accesses to memory */
+/* --- collectives of a warp: only __syncwarp orders accesses to memory */
 
 static const char *name_of(WarpOp op) {
     static const char *const names[] = {
@@ -61,8 +61,8 @@ static const char *name_of(WarpOp op) {
     return names[int(op)];
 }
 
-/* The lane whose value a shuffle reads; the lane itself where the source is outside of the segment,
- * as on a GPU. */
+/* The lane whose value a shuffle reads; the lane itself if the source is outside the segment, as on
+ * a GPU. */
 static int source_of(WarpOp op, int lane, const WarpInput &input) {
     int base = lane / input.width * input.width;
     int source = lane;
@@ -79,7 +79,7 @@ static int source_of(WarpOp op, int lane, const WarpInput &input) {
     }
 }
 
-/* What all lanes get from a vote or a reduction. */
+/* The result of a vote or a reduction, for all lanes. */
 static uint64_t combine(WarpOp op, unsigned mask, const Thread *lanes) {
     unsigned ballot = 0, sum = 0, least = UINT32_MAX, most = 0;
     int signed_least = INT32_MAX, signed_most = INT32_MIN;
@@ -185,8 +185,7 @@ uint64_t warp_collective(WarpOp op, unsigned mask, const WarpInput &input, Site 
     return self.result;
 }
 
-/* One token for all fences: it also orders fences that have nothing to do with each other, and may
- * hide a race there. */
+/* One token for all fences: it also orders unrelated fences, which may hide a race. */
 void fence() {
     static Token token;
     token.acquire();

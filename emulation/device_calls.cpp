@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the emulated device says of itself: the limits of an H100, which is what the project's
- * kernels are written for, and which a launch must respect here too.
+ * The emulated device reports the limits of an H100, for which the project's kernels are written.
+ * An emulated launch must respect them, too.
  */
 #include <algorithm>
 #include <cstdio>
@@ -16,7 +16,7 @@ namespace emulation {
 
 enum { MAX_GRID_X = 0x7fffffff, MAX_GRID_YZ = 65535, MAX_BLOCK = 1024, MAX_BLOCK_Z = 64 };
 
-/* Kernels that were allowed more dynamic shared memory. */
+/* Kernels that may use more dynamic shared memory. */
 struct Allowed {
     const void *function;
     int bytes;
@@ -57,7 +57,7 @@ static int attribute(cudaDeviceAttr attr, bool *known) {
     case cudaDevAttrWarpSize: return 32;
     case cudaDevAttrMaxRegistersPerBlock:
     case cudaDevAttrMaxRegistersPerMultiprocessor: return 65536;
-    case cudaDevAttrClockRate: /* in kHz; nothing here has a clock */
+    case cudaDevAttrClockRate: /* in kHz; the emulation has no clock */
     case cudaDevAttrMemoryClockRate:
     case cudaDevAttrIntegrated:
     case cudaDevAttrManagedMemory:
@@ -181,7 +181,7 @@ cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute attr, i
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attr, const void *function) {
     *attr = {};
     attr->maxThreadsPerBlock = MAX_BLOCK;
-    attr->numRegs = 32; /* as good as any: nothing is compiled for a GPU here */
+    attr->numRegs = 32; /* any number: nothing is compiled for a GPU */
     attr->ptxVersion = attr->binaryVersion = 90;
     attr->maxDynamicSharedSizeBytes = dynamic_shared_limit(function);
     return returned(sticky_error());

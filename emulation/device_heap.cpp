@@ -13,8 +13,7 @@
 
 namespace emulation {
 
-/* Addresses are used again only once the arena has been gone through: until then an access after
- * cudaFree faults. */
+/* Addresses are reused only when the arena is used up; until then accesses after cudaFree fault. */
 static const size_t ARENA = size_t(64) << 30;
 enum { PAGE = 4096, ALIGN = 256, POISON = 0xff };
 
@@ -24,7 +23,7 @@ struct Allocation {
 
 static struct {
     char *arena;
-    char *next;                    /* where to look for room */
+    char *next;                    /* where the search for room starts */
     std::vector<Allocation> lives; /* by address */
     size_t used;
     int running;
@@ -45,7 +44,7 @@ static void set_access(const Allocation &a, int access) {
     if (mprotect(a.pages, size_t(a.pages_end - a.pages), access)) fatal("mprotect fails");
 }
 
-/* Room for the bytes and a guard page after them, from heap.next on. */
+/* Finds room for the bytes and a guard page after them, from heap.next on. */
 static char *find_room(size_t bytes) {
     for (int round = 0; round < 2; round++) {
         for (auto i = behind(heap.next);; ++i) {
@@ -76,8 +75,8 @@ void *heap_allocate(size_t bytes) {
     a.begin = a.pages_end - up(bytes, ALIGN);
     a.end = a.begin + bytes;
     heap.next = a.pages_end + PAGE;
-    /* A mapping that differs in this too never merges with its neighbours and splits again, which
-     * takes most of the time of making it accessible and inaccessible. */
+    /* MADV_DONTDUMP keeps the mapping from merging with its neighbours and splitting again, which
+     * would take most of the time of set_access. */
     madvise(a.pages, size_t(a.pages_end - a.pages), MADV_DONTDUMP);
     set_access(a, PROT_READ | PROT_WRITE);
     unpoison(a.pages, size_t(a.pages_end - a.pages));
@@ -133,7 +132,7 @@ void heap_describe(const void *p, char *text, size_t size) {
     auto i = behind(at);
     const Allocation *after = i == heap.lives.end() ? nullptr : &*i;
     const Allocation *before = i == heap.lives.begin() ? nullptr : &*(i - 1);
-    if (after && at >= after->end) before = after; /* in the slack behind its end */
+    if (after && at >= after->end) before = after; /* in the slack after its end */
     if (after && at >= after->begin && at < after->end)
         snprintf(text, size, "byte %zu of an allocation of %zu bytes", size_t(at - after->begin),
                  size_t(after->end - after->begin));
@@ -166,7 +165,7 @@ DeviceRuns::DeviceRuns() {
 DeviceRuns::~DeviceRuns() {
     if (--heap.running) return;
     for (const Allocation &a : heap.lives) {
-        if (!with_asan()) { /* which watches the slack itself */
+        if (!with_asan()) { /* AddressSanitizer watches the slack itself */
             check_slack(a.pages, a.begin);
             check_slack(a.end, a.pages_end);
         }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The device's memory: one arena of addresses. An allocation ends, but for CUDA's alignment of 256
- * bytes, at a page that nobody may touch, starts as 0xFF bytes (NaN as a float, -1 as an integer),
- * and can be accessed only while the device runs: a host's access faults, in plain builds too.
+ * The device's memory: one arena of addresses. An allocation ends, except for CUDA's alignment of
+ * 256 bytes, at an inaccessible page. It starts as 0xFF bytes (NaN as a float, -1 as an integer),
+ * and is accessible only while the device runs: an access by the host faults, even in plain builds.
  */
 #ifndef EMBFUSE_EMULATION_DEVICE_HEAP_H
 #define EMBFUSE_EMULATION_DEVICE_HEAP_H
@@ -19,15 +19,15 @@ bool heap_free(void *p);
 void heap_free_all();
 size_t heap_used();
 
-/* Whether the bytes lie in one allocation; whether the address is the device's at all. */
+/* Whether the bytes lie in one allocation; whether the address belongs to the device. */
 bool heap_holds(const void *p, size_t bytes);
 bool heap_owns(const void *p);
 
-/* Says into text where the address lies: "8 bytes past an allocation of 400 bytes". */
+/* Writes to text where the address lies: "8 bytes past the end of an allocation of 400 bytes". */
 void heap_describe(const void *p, char *text, size_t size);
 
-/* While one exists, the device runs: its memory can be accessed. At the end of the outermost, the
- * slack around each allocation must be as it was. */
+/* While one exists, the device runs and its memory is accessible. When the last one ends, the slack
+ * around each allocation must be unchanged. */
 class DeviceRuns {
   public:
     DeviceRuns();
@@ -36,8 +36,8 @@ class DeviceRuns {
     DeviceRuns &operator=(const DeviceRuns &) = delete;
 };
 
-/* While one exists, the allocation in which the address lies, if any, can be accessed: what a copy
- * needs, at less cost than all allocations. */
+/* While one exists, the allocation that holds the address, if any, is accessible: cheaper for a
+ * copy than DeviceRuns. */
 class AllocationOpen {
   public:
     explicit AllocationOpen(const void *p);

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
-# CUDA on the CPU: see README.md here. The host's compiler builds device kernels, and what talks to the device,
-# from the same sources. Every test program is linked with these.
+# CUDA on the CPU: see README.md here. The host compiler builds device kernels, and the code that talks to the
+# device, from the same sources. Every test program is linked with these.
 
 E            := $(B)/emulated
 emulated     := $(E)/harness/registry.o $(device:%.c=$(E)/%.o) $(parts:%.cu=$(E)/%.o) $(cuda:%.cu=$(E)/%.o)
 emulation    := $(patsubst %.cpp,$(B)/%.o,$(wildcard emulation/*.cpp))
-# gcc 12 reads four floats at once where a kernel asks whether it may, and also where the answer is no.
+# Without -fno-tree-slp-vectorize gcc 12 reads four floats at once, even where a kernel's test forbids it.
 EMULATEFLAGS := -Iemulation/include -I$(E) -fno-tree-slp-vectorize
 
-# It tells ThreadSanitizer what a device orders; its own bookkeeping is not to be watched.
+# The runtime tells ThreadSanitizer what a device orders. Its own bookkeeping is not watched.
 $(emulation): CXXFLAGS := $(filter-out -fsanitize=thread,$(CXXFLAGS)) -Iemulation/include
 
 .PRECIOUS: $(E)/%.o
@@ -23,7 +23,7 @@ $(E)/%.o: %.cu Makefile emulation/emulation.mk | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CXX)$(CXX) $(EMULATEFLAGS) $(CXXFLAGS) -std=c++20 -fno-strict-aliasing -Wno-unknown-pragmas -x c++ -c $< $(object)
 
-# Both programs with an emulated device.
+# Both programs, with an emulated device.
 $(E)/bench: $(B)/harness/record/gbench.o $(common) $(emulated) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) $(whole)
 

@@ -8,7 +8,7 @@
 #include "emulation/runtime.h"
 #include "emulation/sanitizers.h"
 
-/* --- the switch: saves the registers that a call preserves, and exchanges stacks */
+/* --- the switch: it saves the registers that a call preserves, and exchanges stacks */
 #ifdef __x86_64__
 
 extern "C" void emulation_switch_stack(void **save, void *restore);
@@ -36,8 +36,8 @@ emulation_switch_stack:
     .size emulation_switch_stack, . - emulation_switch_stack
 )");
 
-/* What the first switch to a fibre pops: six registers and the entry. The 0 above is where the
- * entry would return to: it ends backtraces, and leaves the stack pointer as after a call. */
+/* The first switch to a fibre pops six registers and the entry. The 0 above them stands for a
+ * return address: it ends backtraces, and leaves the stack pointer as after a call. */
 static void *new_context(char *stack, size_t bytes, void (*entry)()) {
     auto *top = reinterpret_cast<uint64_t *>(stack + bytes);
     *--top = 0;
@@ -54,7 +54,7 @@ static void switch_context(emulation::Fibre *from, emulation::Fibre *to) {
     emulation_switch_stack(&from->context, to->context);
 }
 
-#else /* any other CPU: several times slower, since it saves the signal mask too */
+#else /* other CPUs: several times slower, because it saves the signal mask, too */
 #include <ucontext.h>
 
 static void *new_context(char *stack, size_t bytes, void (*entry)()) {
@@ -79,7 +79,7 @@ static void switch_context(emulation::Fibre *from, emulation::Fibre *to) {
 
 namespace emulation {
 
-/* The guard is wide, since a large local array steps over a narrow one. */
+/* The guard is wide: a large local array would step over a narrow one. */
 enum { GUARD = 256 << 10, STACK = 64 << 10, SANITIZED_STACK = 256 << 10, MAX_STACKS = 2048 };
 
 static struct {
@@ -90,7 +90,7 @@ static struct {
     void (*entry)();
 } fibres;
 
-/* The first thing on the new stack after a switch. */
+/* Runs first on the new stack after a switch. */
 static void arrived() {
     if (__sanitizer_finish_switch_fiber)
         __sanitizer_finish_switch_fiber(fibres.current->asan, &fibres.previous->stack,

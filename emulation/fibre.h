@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Stackful coroutines on one thread of the CPU. A fibre never ends; one that has nothing to do is
- * switched away from, and is given other work later.
+ * Stackful coroutines on one thread of the CPU. A fibre never ends: when it has nothing to do, it
+ * switches to another one, and gets other work later.
  */
 #ifndef EMBFUSE_EMULATION_FIBRE_H
 #define EMBFUSE_EMULATION_FIBRE_H
@@ -11,19 +11,19 @@
 namespace emulation {
 
 struct Fibre {
-    void *context;     /* where it goes on: its stack pointer, or its ucontext_t */
+    void *context;     /* where it continues: its stack pointer, or its ucontext_t */
     const void *stack; /* lowest address */
     size_t stack_bytes;
-    void *asan; /* AddressSanitizer's and ThreadSanitizer's idea of it */
+    void *asan; /* the sanitizers' handles of it */
     void *tsan;
 };
 
-/* A fibre that runs entry, which must not return, when it is first switched to. It stays for the
- * life of the process. */
+/* Makes a fibre that runs entry at the first switch to it. entry must not return. The fibre lives
+ * as long as the process. */
 Fibre *fibre_create(void (*entry)());
 
-/* The caller, which goes on when somebody switches back to it. Starts with the thread that calls
- * fibre_adopt_thread(), which comes first. */
+/* Makes the calling thread the current fibre. Call it before the first fibre_switch, which returns
+ * when another fibre switches back to the caller. */
 Fibre *fibre_adopt_thread();
 void fibre_switch(Fibre *to);
 

@@ -32,7 +32,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
     return returned(sticky_error());
 }
 
-/* With nodes, fills in at most *count of them. */
+/* If nodes is set, fills in at most *count of them. */
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) {
     if (!graph || !count) return returned(cudaErrorInvalidValue);
     size_t all = graph->nodes.size();

@@ -9,7 +9,7 @@
 
 namespace emulation {
 
-static std::vector<void *> pinned; /* what cudaMallocHost gave */
+static std::vector<void *> pinned; /* from cudaMallocHost */
 
 /* A rectangle of bytes; a plain copy has one row. */
 struct Copy {
@@ -20,7 +20,7 @@ struct Copy {
     size_t width, height;
 };
 
-/* Whether rows at p lie in one allocation of the device, or outside of it, as they should. */
+/* Whether the rows at p lie in one device allocation, or on the host, as the copy says. */
 static bool lies(bool on_device, const char *p, size_t pitch, const Copy &c) {
     return on_device ? heap_holds(p, (c.height - 1) * pitch + c.width) : !heap_owns(p);
 }

@@ -48,7 +48,7 @@ void misaligned(const void *p, size_t bytes, Site site) {
 
 static struct sigaction before[NSIG];
 
-/* Other faults are not ours: they happen again, with whatever handled them before. */
+/* Restores the earlier handler for other faults; the access then faults again. */
 static void on_fault(int number, siginfo_t *info, void *) {
     if (heap_owns(info->si_addr)) {
         char where[128];
@@ -60,7 +60,7 @@ static void on_fault(int number, siginfo_t *info, void *) {
     sigaction(number, &before[number], nullptr);
 }
 
-/* The handler needs a stack of its own, since a fibre's may be what has run over. */
+/* The handler needs a stack of its own: a fibre's may have overflowed. */
 void catch_faults() {
     static char *stack;
     if (stack || with_asan()) return; /* AddressSanitizer reports faults with a backtrace */

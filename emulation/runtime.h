@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Between the parts of the emulation's runtime. The order of the parts, each of which uses those
- * before it: report, settings, fibre, device heap, shared memory, scheduler with its barriers and
- * collectives, errors, streams and graphs, and the other calls of CUDA.
+ * The calls between the parts of the runtime. Each part uses those before it: report, settings,
+ * fibre, device heap, shared memory, scheduler with its barriers and collectives, errors, streams
+ * and graphs, and the other calls of CUDA.
  */
 #ifndef EMBFUSE_EMULATION_RUNTIME_H
 #define EMBFUSE_EMULATION_RUNTIME_H
@@ -17,11 +17,11 @@ namespace emulation {
 
 /* --- report.cpp */
 
-/* A defect: says what, where the running kernel stands and how to replay it, and ends the process
- * with EMULATION_DEFECT. */
+/* Reports a defect, where the running kernel is, and how to replay it. Ends the process with
+ * EMULATION_DEFECT. */
 [[noreturn]] void fatal(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Makes faults on device memory and on guard pages defects. */
+/* Reports faults on device memory and on guard pages as defects. */
 void catch_faults();
 
 /* --- settings.cpp */
@@ -31,20 +31,20 @@ struct Settings {
     size_t capacity;
     char failing[128];  /* part of the kernel's name; empty: none */
     uint64_t scheduled; /* launches since the order was set */
-    uint64_t launches;  /* ever */
+    uint64_t launches;  /* in all */
 };
 
 Settings &settings();
 
-/* Whether this launch is to fail; counts it as launched otherwise. */
+/* Whether this launch must fail; if not, counts it. */
 bool launch_fails(const char *kernel);
 
-/* xorshift64*: small, quick, good enough for an order. */
+/* xorshift64*: small, fast, and good enough for an order. */
 struct Random {
     uint64_t state;
 
     explicit Random(uint64_t seed = 0) {
-        uint64_t mixed = (seed + 1) * 0x9e3779b97f4a7c15u; /* neighbouring seeds go far apart */
+        uint64_t mixed = (seed + 1) * 0x9e3779b97f4a7c15u; /* spreads neighbouring seeds */
         mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93u;
         state = (mixed ^ mixed >> 32) | 1;
     }
@@ -60,7 +60,7 @@ struct Random {
 void run_kernel(const Launch &launch, const std::function<void()> &thread);
 void run_library(const Launch &call, const std::function<void()> &work); /* on the host's stack */
 
-/* What runs now, for reports. */
+/* The running kernel, for reports. */
 struct Running {
     const Launch *launch; /* NULL: host code */
     uint3 block, thread;
@@ -68,7 +68,7 @@ struct Running {
 };
 Running running();
 
-/* --- errors.cpp: what a call returns, and what cudaGetLastError says afterwards */
+/* --- errors.cpp: records what a call returns, for cudaGetLastError */
 cudaError_t returned(cudaError_t error);
 
 /* Non-zero once the device has failed. */

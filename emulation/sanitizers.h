@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the emulation tells the sanitizers. The declarations are weak: without a sanitizer in the
- * program they are null and the calls vanish. The kernels are built with -fsanitize=thread and the
- * runtime is not, so that no macro of the compiler could tell.
+ * program they are null, and nothing is called. No macro can tell: kernels are built with
+ * -fsanitize=thread, the runtime is not.
  */
 #ifndef EMBFUSE_EMULATION_SANITIZERS_H
 #define EMBFUSE_EMULATION_SANITIZERS_H
@@ -42,7 +42,7 @@ inline void unpoison(const void *p, size_t bytes) {
     if (with_asan()) __asan_unpoison_memory_region(p, bytes);
 }
 
-/* What a thread did before its release of a token happened before what others do after acquire. */
+/* What a thread does before release() happens before what others do after acquire(). */
 struct Token {
     char unused;
 

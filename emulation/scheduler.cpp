@@ -10,8 +10,8 @@
 
 namespace emulation {
 
-/* Plain arrays: code of the standard library could come from an instrumented object, and the race
- * detector would take the scheduler's accesses for the kernel's. */
+/* Plain arrays: standard library code could come from an instrumented object, and the race detector
+ * would take the scheduler's accesses for the kernel's. */
 static struct {
     const Launch *launch;
     const std::function<void()> *body;
@@ -19,7 +19,7 @@ static struct {
     dim3 block_dim, grid_dim;
     Random random;
     Block block;
-    Thread *thread; /* that runs */
+    Thread *thread; /* the running one */
     unsigned alive;
     struct { /* a queue of threads */
         uint16_t linear[MAX_THREADS];
@@ -93,8 +93,8 @@ void wake_all() {
 
 static void work();
 
-/* The race detector takes all that a fibre does for a sequence, whatever thread of whatever block
- * it runs. There a fibre runs one thread of a block only, and is drawn at random from many. */
+/* The race detector takes all that a fibre does for a sequence, whichever threads it runs. So under
+ * it a fibre runs only one thread of a block, and is drawn at random from many. */
 static void all_idle() {
     enum { AT_LEAST = 128 };
     if (!with_tsan()) return;
@@ -112,7 +112,7 @@ static Fibre *take_fibre() {
     return taken;
 }
 
-/* Otherwise it goes on with a thread that has not started, without a switch. */
+/* Without the race detector, a fibre continues with a new thread, without a switch. */
 static void give_fibre(Fibre *fibre) {
     if (!with_tsan()) now.idle[now.num_idle++] = fibre;
 }
@@ -121,8 +121,9 @@ static void give_fibre(Fibre *fibre) {
 
 [[noreturn]] static void deadlock() {
     char text[2048];
-    int n = snprintf(text, sizeof text, "deadlock: nobody can run; %u of %u threads have returned",
-                     now.block.size - now.alive, now.block.size);
+    int n =
+        snprintf(text, sizeof text, "deadlock: no thread can run; %u of %u threads have returned",
+                 now.block.size - now.alive, now.block.size);
     Site last = {"", 0};
     for (unsigned i = 0; i < now.block.size && n < int(sizeof text) - 400; i++) {
         const Thread &t = now.block.threads[i];
@@ -134,8 +135,7 @@ static void give_fibre(Fibre *fibre) {
     fatal("%s", text);
 }
 
-/* Lets the next thread run, or the host if all have returned. Comes back when the caller's fibre
- * has something to do again. */
+/* Runs the next thread, or the host if all returned. Returns when the caller's fibre runs again. */
 static void run_next(Fibre *self) {
     Fibre *next = now.host;
     if (now.alive == 0) {
@@ -160,7 +160,7 @@ void wait() {
     run_next(now.thread->fibre);
 }
 
-/* What a fibre does, for ever. */
+/* The endless loop of a fibre. */
 static void work() {
     for (;;) {
         now.go.acquire();
@@ -182,7 +182,7 @@ static void run_block(uint64_t linear) {
                        unsigned(linear / grid.x / grid.y)};
     now.random = Random(settings().seed * 0x100000001b3u + (settings().scheduled << 32) + linear);
     if (!shared_begin_block(now.launch->shared_bytes)) {
-        now.done.acquire(); /* else a block would race with one that had its addresses */
+        now.done.acquire(); /* else a block would race with an earlier one at its addresses */
         now.go.release();
     }
     for (unsigned i = 0; i < now.block.size; i++) now.block.threads[i].returned = false;
@@ -193,7 +193,7 @@ static void run_block(uint64_t linear) {
     shared_end_block();
 }
 
-/* Blocks in random order: a step that has no factor in common with their number visits all. */
+/* Random order: a step that is coprime to the number of blocks visits all of them. */
 static void run_blocks(uint64_t blocks) {
     Random random(settings().seed + settings().scheduled);
     uint64_t at = 0, step = 1;

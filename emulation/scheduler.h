@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs a launch: its blocks one after another, and the threads of a block as fibres that change
- * only where they wait for each other. Barriers and collectives are built on these calls, which
- * only a running thread makes.
+ * Runs a launch: its blocks one after another, and the threads of a block as fibres that switch
+ * only where they wait for each other. Barriers and collectives use these calls; only a running
+ * thread may make them.
  */
 #ifndef EMBFUSE_EMULATION_SCHEDULER_H
 #define EMBFUSE_EMULATION_SCHEDULER_H
@@ -18,22 +18,22 @@ constexpr int MAX_THREADS = 1024, LANES = 32, WARPS = MAX_THREADS / LANES;
 struct Thread {
     uint3 index;
     unsigned linear;
-    Fibre *fibre; /* that it runs on; NULL before it starts and after it returned */
+    Fibre *fibre; /* that runs it; NULL before its start and after its return */
     bool returned;
-    const char *waits_in; /* NULL: it does not */
+    const char *waits_in; /* NULL: does not wait */
     Site waits_at;
-    WarpInput input; /* of the collective that it waits in */
+    WarpInput input; /* to the collective that it waits in */
     uint64_t result;
 };
 
-/* The collective in which lanes of a warp wait, found by the lowest lane of its mask: masks that
- * have no lane in common never collide. */
+/* The collective in which lanes of a warp wait, found by the lowest lane of its mask: disjoint
+ * masks never collide. */
 struct WarpSlot {
     unsigned mask, arrived; /* 0: not in use */
     WarpOp op;
     Site site;
-    int turn;        /* the two tokens are used in turn: who leaves late must not learn of what */
-    Token tokens[2]; /* happened after the next collective began */
+    int turn;        /* the two tokens alternate: a lane that leaves late must not acquire what */
+    Token tokens[2]; /* others did in the next collective */
 };
 
 struct Block {
@@ -45,7 +45,7 @@ struct Block {
     BarrierOp op;
     Site site;
     unsigned first;  /* to arrive */
-    int sum, result; /* of predicates: so far, and of the barrier that was left last */
+    int sum, result; /* of predicates: so far, and of the last complete barrier */
     int turn;
     Token tokens[2];
 };
@@ -56,14 +56,14 @@ Thread &this_thread();
 /* Makes a waiting thread ready to run. */
 void wake(Thread &thread);
 
-/* Makes all threads of the block ready, the caller's too, in the order of the schedule. */
+/* Makes all threads of the block ready, including the caller, in the order of the schedule. */
 void wake_all();
 
-/* A thread first says where it will wait, then perhaps wakes others, or all, and waits. */
+/* A thread first says where it will wait, then may wake others or all, and then waits. */
 void will_wait(const char *what, Site site);
 void wait();
 
-/* "thread (3,0,0)" for a message; the text lasts until the fourth call from now. */
+/* "thread (3,0,0)" for a message; the text is valid for three more calls. */
 const char *name_of(const Thread &thread);
 
 } // namespace emulation

@@ -21,13 +21,13 @@ struct Array {
 static struct {
     char *arena;
     size_t arena_bytes;
-    size_t first, next; /* where the block's part of the arena starts, and where it is free */
+    size_t first, next; /* where the block's part starts, and where the free part starts */
     size_t total;       /* bytes of all arrays */
     Array arrays[MAX_ARRAYS];
     int count; /* the dynamic array is the first */
 } shared;
 
-/* Not memset: the race detector would take that for an access by the thread that runs. */
+/* Not memset: the race detector would take it for an access by the running thread. */
 static void fill(char *p, size_t bytes) {
     auto *to = reinterpret_cast<volatile uint64_t *>(p);
     for (size_t i = 0; i < (bytes + 7) / 8; i++) to[i] = ~uint64_t(0);

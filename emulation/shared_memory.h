@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Shared memory of the block that runs: an array for each SHARED statement that a thread of the
- * block reaches, and the dynamic one. All start as 0xFF bytes and lie between red zones, which
- * AddressSanitizer watches, and which are looked at when the block ends otherwise. For the race
- * detector the addresses of a block are its own.
+ * Shared memory of the running block: an array for each SHARED statement that a thread of the block
+ * reaches, and the dynamic array. All start as 0xFF bytes and lie between red zones.
+ * AddressSanitizer watches the zones; other builds check them when the block ends. For the race
+ * detector each block has addresses of its own.
  */
 #ifndef EMBFUSE_EMULATION_SHARED_MEMORY_H
 #define EMBFUSE_EMULATION_SHARED_MEMORY_H
@@ -17,7 +17,7 @@ enum {
     STATIC_SHARED_LIMIT = 48 << 10, /* of a block otherwise, and of arrays of fixed size always */
 };
 
-/* False: addresses of earlier blocks of this launch are used again from here on. */
+/* False: from now on the addresses of earlier blocks of this launch are reused. */
 bool shared_begin_block(size_t dynamic_bytes);
 void shared_end_block();
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Work runs at the call that submits it, or, while its stream captures, becomes a node of a graph.
+ * Work runs at the call that submits it, or becomes a graph node while its stream captures.
  */
 #ifndef EMBFUSE_EMULATION_STREAM_H
 #define EMBFUSE_EMULATION_STREAM_H
@@ -16,7 +16,7 @@ struct CUgraphNode_st {
     std::function<void()> work;
 };
 
-/* Executable graphs keep the nodes of a graph that is destroyed. */
+/* Shared, because an executable graph keeps its nodes when the graph is destroyed. */
 using Nodes = std::vector<std::shared_ptr<CUgraphNode_st>>;
 
 struct CUgraph_st {
@@ -29,8 +29,8 @@ struct CUgraphExec_st {
 
 struct CUstream_st {
     unsigned flags;
-    CUgraph_st *graph; /* NULL: it does not capture */
-    bool began;        /* the capture; the graph's other streams have joined */
+    CUgraph_st *graph; /* NULL: does not capture */
+    bool began;        /* this stream began the capture; other streams of the graph joined it */
     bool invalid;      /* the capture has failed */
     cudaStreamCaptureMode mode;
 };
@@ -38,22 +38,22 @@ struct CUstream_st {
 struct CUevent_st {
     bool timing;
     bool recorded;
-    CUgraph_st *graph; /* of the capture in which it was recorded, or NULL */
+    CUgraph_st *graph; /* the capture that recorded it, or NULL */
 };
 
 namespace emulation {
 
-/* Whether it exists, or is one of those that always do. */
+/* Whether the stream exists; whether it is a default stream, which always exists. */
 bool is_stream(cudaStream_t stream);
 bool is_default(cudaStream_t stream);
 
 /* Runs the work or records it. */
 cudaError_t submit(cudaStream_t stream, cudaGraphNodeType type, std::function<void()> work);
 
-/* For calls that must not be made while any stream captures: invalidates what captures. */
+/* For calls that are forbidden while any stream captures: invalidates the captures. */
 cudaError_t forbidden_in_capture();
 
-/* Likewise, for calls on one stream. */
+/* The same, for calls on one stream. */
 cudaError_t forbidden_in_capture_of(cudaStream_t stream);
 
 } // namespace emulation

@@ -27,7 +27,7 @@ static bool captures(cudaStream_t stream) {
     return !is_default(stream) && stream->graph;
 }
 
-/* A failed capture goes on, but only to fail. */
+/* A failed capture continues, but can only fail. */
 static void invalidate(CUgraph_st *graph) {
     for (cudaStream_t s : streams)
         if (s->graph == graph) s->invalid = true;
@@ -46,8 +46,7 @@ cudaError_t forbidden_in_capture() {
 cudaError_t forbidden_in_capture_of(cudaStream_t stream) {
     if (!is_stream(stream)) return cudaErrorInvalidResourceHandle;
     if (is_default(stream)) {
-        for (cudaStream_t s :
-             streams) { /* the default stream waits for the others, but for those */
+        for (cudaStream_t s : streams) { /* the default stream waits for all blocking ones */
             if (!s->graph || (s->flags & cudaStreamNonBlocking)) continue;
             invalidate(s->graph);
             return cudaErrorStreamCaptureImplicit;
@@ -75,7 +74,7 @@ cudaError_t submit(cudaStream_t stream, cudaGraphNodeType type, std::function<vo
 
 static void run_or_fail(const Launch &call, const std::function<void()> &thread,
                         void (*run)(const Launch &, const std::function<void()> &)) {
-    if (sticky_error()) return; /* a graph's earlier node has failed */
+    if (sticky_error()) return; /* an earlier node of the graph has failed */
     if (launch_fails(call.kernel))
         set_sticky_error(cudaErrorIllegalAddress);
     else
@@ -168,7 +167,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return returned(sticky_error());
 }
 
-/* An event of a capture has not happened, and waiting for it would wait for ever. */
+/* An event of a capture never happens, so a wait for it would never end. */
 static cudaError_t forbidden_if_captured(cudaEvent_t event) {
     if (!listed(events, event)) return cudaErrorInvalidResourceHandle;
     if (!event->graph) return sticky_error();

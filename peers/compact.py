@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What `embfuse step` makes of a batch, from the rows that it touches alone (and a few that it does
-not): tables of the touched rows, and ids that number them. So tables of any size, on any device, are
-compared in the time of a step.
+"""Compares a peer's step with `embfuse step`, on compact tables: the touched rows and a few untouched
+ones, with ids that number them. So a comparison takes the time of a step, for tables of any size on
+any device.
 """
 import os
 import re
@@ -10,7 +10,7 @@ import subprocess
 from results import ResultError
 from torch_batch import HYPER, MEASURED_STEP, ROW_STATES, STATES, agrees
 
-IDLE = 64  # rows of each table that nobody looks up
+IDLE = 64  # untouched rows of each table
 
 
 def rows_of(table, keep):
@@ -18,8 +18,8 @@ def rows_of(table, keep):
 
 
 class Compact:
-    """weights and states: [array][table], the tensors that the peers work on, before the first step.
-    folder: an empty one."""
+    """weights [table] and states [array][table]: the peers' tensors, before the first step. folder
+    is empty."""
 
     def __init__(self, np, batch, rule, weights, states, folder):
         self.np, self.rule, self.folder, self.made = np, rule, folder, None
@@ -47,7 +47,7 @@ class Compact:
         return os.path.join(self.folder, f"{stem}.{name}.npy")
 
     def write_batch(self, name, batch, change):
-        """change: what becomes of gradients and lookup weights."""
+        """change: a function of the gradients and the per-sample weights."""
         np, ids = self.np, batch.ids.astype("int64")
         with open(batch.prefix + ".batch", encoding="utf-8") as file:
             lines = file.read().splitlines()
@@ -77,7 +77,7 @@ class Compact:
             np.save(stem + ".lookup_weights.npy", change(batch.lookup_weights))
 
     def compare(self, peer, embfuse):
-        """With the peer's tables after its step; before its rows are put back."""
+        """For use after the peer's step, before its rows are restored."""
         hyper = peer.eps_of(HYPER[self.rule])
         if self.made != (peer.kernel, hyper):
             self.step(embfuse, peer.kernel, "batch", "in", "out", **hyper)
@@ -98,9 +98,9 @@ class Compact:
             raise ResultError(f"embfuse step: {done.stderr.strip()}")
 
     def between(self, peer, embfuse, table):
-        """How far a weight may be, on its way, from where it begins and ends: what rounds there is
-        larger. SGD by lookup goes up to lr times the sum of the gradients' magnitudes, which is a
-        step too, from zero; momentum adds what may cancel the gradient."""
+        """How far intermediate weights may be from the first and last ones: larger values round more.
+        SGD per lookup moves up to lr times the sum of the gradients' magnitudes; a step from zero
+        with these magnitudes computes it. Momentum adds a term that may cancel the gradient."""
         if self.rule == "momentum":
             return HYPER[self.rule]["lr"] * abs(self.np.load(self.path("in", "state.0", table)))
         if not peer.per_lookup:

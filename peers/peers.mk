@@ -1,23 +1,23 @@
-# Systems that people use today, beside the suite's kernels, in the same run: see peers/README.md.
-# Nothing else of the suite needs what this target installs.
+# PyTorch and FBGEMM beside the suite's kernels, in the same run: see peers/README.md. Nothing else in
+# the suite needs what this target installs.
 
 .PHONY: peers
 
 peers_venv    := build/peers/venv
-# Momentum and Adam, which read and write the most, on the smaller choice of workloads.
+# Momentum and Adam read and write the most, so they get fewer workloads.
 peers_rules   := (zipf/alpha:(0|1.05|1.2)|cached|single-hot|dlrm-2022)/(sgd|adagrad|rowwise_adagrad)|(zipf/alpha:1.05|cached|single-hot)/(momentum|adam)
 peers_filter  := ^($(peers_rules))/(cpu_(fused|sort|dense)|torch_.*|fbgemm)/
 peers_spec    := $(if $(SPEC)$(TRACE)$(ALPHA)$(DIMS)$(ROWS)$(BATCH)$(POOLING),,--spec=datasets/standard.spec)
-# Of a choice of workloads of one's own, all are measured, with these kernels.
+# If the user chooses workloads, all of them are measured, with these kernels.
 peers_others  := /(cpu_(fused|sort|dense)|torch_.*|fbgemm)/
-# FBGEMM's package may be built without OpenMP: like for like with one thread for all, where nothing
-# else was asked for.
+# FBGEMM's package may be built without OpenMP. So a run without choices also compares all on one
+# thread.
 peers_serial  := ^(zipf/alpha:(0|1.05|1.2)|cached|single-hot|dlrm-2022)/rowwise_adagrad/(cpu_(fused|sort)|fbgemm)/
 peers_chosen  := $(FILTER)$(THREADS)$(RULE)$(MODES)$(SPEC)$(TRACE)$(ALPHA)$(DIMS)$(ROWS)$(BATCH)$(POOLING)
 peers_preset  := --filter='$(if $(peers_spec),$(peers_filter),$(peers_others))' --modes=cold \
                  --rule=all $(peers_spec)
 
-# Everything that is linked into embfuse but its main. Peers are held against kernels of the host only.
+# The objects of embfuse except its main. Peers are compared with host kernels only.
 $(B)/peers/session: $(B)/peers/session.o $(patsubst %.c,$(B)/%.o,$(filter-out cli/embfuse.c,$(cli))) $(host_objects)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) $(whole)
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures PyTorch and FBGEMM beside the suite's CPU kernels and writes one result of all: kernels
-and peers take turns, in random order within every round, on the same batch, weights and threads.
+"""Measures PyTorch and FBGEMM beside the suite's CPU kernels, and writes one result. Kernels and peers
+take turns in random order within every round, with the same batch, weights and threads.
 
-Two processes are led line by line: peers/session, with the suite's kernels, and worker.py with the
-peers. While one works the other waits for its next line. What is not an option of this script is one
-of build/bench.
+The script drives two processes line by line: peers/session with the suite's kernels, and worker.py
+with the peers. While one works, the other waits for its next line. All other options are those of
+build/bench.
 """
 import argparse
 import json
@@ -28,7 +28,7 @@ IN_FAVOUR = {
     "THP_MEM_ALLOC_ENABLE": "1",  # huge pages for tensors
     # The heap keeps its pages from one step to the next, as the kernels keep their scratch.
     "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 62),
-    # Without it FBGEMM reads another copy of what cpuinfo found than cpuinfo wrote: see README.md.
+    # Without it FBGEMM reads a copy of cpuinfo's results that stays empty: see README.md.
     "TORCH_USE_RTLD_GLOBAL": "1"}
 CEILINGS = ("copy_gbs", "rmw_gbs", "gather_gbs", "pingpong_ns")  # measured before a kernel's sample
 SHARED = ("tables", "rows", "dim", "alpha", "in_bag_duplicates", "bags", "empty_bags",
@@ -36,7 +36,7 @@ SHARED = ("tables", "rows", "dim", "alpha", "in_bag_duplicates", "bags", "empty_
 
 
 class Program:
-    """One of the two processes; a question is a line, and so is the answer."""
+    """One of the two processes. A question is a line, and so is an answer."""
 
     def __init__(self, name, command, env):
         self.name = name
@@ -60,7 +60,7 @@ class Program:
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # the answer tells
+            pass  # answer() reports it
         out = self.answer()
         if "error" in out:
             raise ResultError(out["error"])
@@ -85,7 +85,7 @@ class Run:
         os.makedirs(self.folder, exist_ok=True)
 
     def start(self, options):
-        """Starts both, and keeps what they say of the machine and of themselves."""
+        """Starts both processes and keeps the context that they send."""
         args = self.args
         self.session = Program("session", [args.session, *options], PINNED)
         self.context = self.session.answer()
@@ -126,7 +126,7 @@ class Run:
                 self.not_run(point["workload"], kernel, why)
             self.rows += [r for r in rows if word(r, "kernel") not in failed]
             if self.rows:
-                self.write()  # so that a run that is cut short leaves what it has
+                self.write()  # so that an interrupted run leaves a result
 
     def peer_cases(self, point):
         modes = sorted({c["mode"] for c in point["cases"]})
@@ -135,7 +135,7 @@ class Run:
                 if re.search(self.context["emb_var_FILTER"], name(k, m))]
 
     def open_peers(self, point, wanted):
-        """Those of them that can be measured: they get the batches and weights as .npy files."""
+        """Gives the peers batches and weights as .npy files; returns the cases they can run."""
         prefix = os.path.join(self.folder, "batch")
         self.session.ask(f"batches {prefix}")
         key = json.dumps([point["tables"], point["seed"]])
@@ -202,12 +202,12 @@ def word(row, key):
 
 
 def complete(others, own):
-    """The rows of a round's peers get what the kernels' rows say of the machine and of the batch."""
+    """Copies facts of machine and batch from the kernels' rows of a round to those of the peers."""
     for row in others:
         same = [r for r in own if word(r, "mode") == word(row, "mode")]
         for r in same:
             if word(r, "fingerprint") != word(row, "fingerprint"):
-                raise ResultError(f"{row['name']}: other ids than those of {r['name']}")
+                raise ResultError(f"{row['name']}: other ids than {r['name']}")
         middle = lambda key: sorted(r[key] for r in same if key in r)[sum(key in r for r in same) // 2]
         row |= {k: middle(k) for k in CEILINGS if any(k in r for r in same)}
         row |= {k: same[0][k] for k in same[0] if k in SHARED or k.startswith("run_lookups")}
@@ -231,12 +231,12 @@ def main():
     parser.add_argument("--session", default="build/peers/session")
     parser.add_argument("--embfuse", default="build/embfuse")
     parser.add_argument("--python", default="build/peers/venv/bin/python", metavar="PYTHON",
-                        help="that has torch and fbgemm_gpu")
+                        help="a Python with torch and fbgemm_gpu")
     parser.add_argument("--out", default="build/results/peers", help="folder for bench.json")
     args, options = parser.parse_known_args()
     if not shutil.which(args.python):
         raise ResultError(f"{args.python} is missing: 'make peers' installs PyTorch and FBGEMM; "
-                          "nothing else of the suite needs them")
+                          "nothing else in the suite needs them")
     args.out = os.path.abspath(args.out)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     run = Run(args)
@@ -257,4 +257,4 @@ if __name__ == "__main__":
     except (ResultError, OSError) as e:
         sys.exit(f"peers.py: {e}")
     except KeyboardInterrupt:
-        sys.exit("peers.py: interrupted; bench.json has the workloads that were finished, if any")
+        sys.exit("peers.py: interrupted; bench.json has the finished workloads, if any")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Peers of a result beside the suite's fused kernel: ns per lookup, and how many times its time;
-below, everywhere that a peer is faster than one of the kernels. --markdown is the same for a page,
-and --update puts it between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a file.
+"""Compares the peers of a result with the suite's fused kernel: ns per lookup, and the ratio of times.
+Below the table it lists each case in which a peer is faster than a kernel. --markdown prints a page;
+--update writes it between `<!-- table NAME -->` and `<!-- end NAME -->` in a file.
 """
 import os
 import sys
@@ -24,7 +24,7 @@ def time_of(series):
 
 
 def by_rule(result, mode):
-    """The groups, those of a rule together."""
+    """The groups, sorted by rule."""
     groups = result.groups(mode)
     rules = list(dict.fromkeys(g.rule for g in groups))
     return sorted(groups, key=lambda g: rules.index(g.rule))
@@ -51,7 +51,7 @@ def table(result, groups, base):
 
 
 def faster(groups, base):
-    """Lines: a peer that beats a kernel of the suite which does the same operation, and where."""
+    """A line for each peer and each kernel with the same operation that it beats, with the places."""
     places = {}
     for g in groups:
         for peer in (s for s in g.measured() if is_peer(s.kernel)):
@@ -116,16 +116,16 @@ def main():
     parser = Arguments(prog="ratios.py", description=__doc__.split(":", maxsplit=1)[0])
     parser.add_argument("result", metavar="RESULT.json")
     parser.add_argument("--mode", default="cold", help="cold (default) or warm")
-    parser.add_argument("--base", default="cpu_fused", help="kernel that the others are held against")
+    parser.add_argument("--base", default="cpu_fused", help="kernel to compare with")
     parser.add_argument("--markdown", action="store_true")
-    parser.add_argument("--update", metavar="FILE", help="markdown into a section of this file")
+    parser.add_argument("--update", metavar="FILE", help="write Markdown to a section of this file")
     parser.add_argument("--section", metavar="NAME", default="peers")
     parser.add_argument("--picture", metavar="FILE", help="shown above the table of a page")
     args = parser.parse_args()
     result = load(args.result)
     groups, page = by_rule(result, args.mode), args.markdown or args.update
     if not any(is_peer(s.kernel) for g in groups for s in g.series):
-        raise ResultError(f"{args.result}: there are no peers in it; make peers measures them")
+        raise ResultError(f"{args.result}: has no peers; make peers measures them")
     lines = faster(groups, args.base) + notes(result, groups)
     picture = [f"![Peers beside the suite's kernels]({args.picture})", ""] if args.picture else []
     text = "\n".join([*result.cautions("**" if page else ""), *picture,

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * The suite's kernels, one sample at a time: what build/bench does, led line by line by a program
- * that lets other systems take turns with them (peers/peers.py). It takes bench's options, and writes
- * one JSON object a line:
+ * Measures the suite's kernels one sample at a time, as build/bench does. peers/peers.py drives it
+ * line by line, so that other systems can take turns. It takes the options of bench, and writes one
+ * JSON object per line:
  *
- *     {"context": {...}}                                     first: the keys of the record
- *     {"workload": NAME, "rule": R, "cases": [...], ...}     for every workload and rule, whose kernels
- *                                                            are checked by then; it then obeys
+ *     {"context": {...}}                                  first: the keys of the record
+ *     {"workload": NAME, "rule": R, "cases": [...], ...}  for each workload and rule, after a check
+ *                                                         of the kernels; then it obeys
  *         batches PREFIX     write the ring as files, PREFIX0.batch, PREFIX1.batch ... as gen does
  *         weights PREFIX     write the initial weights
- *         sample I ROUND     case number I: a row of the record
- *         next               check the kernels again and go on; kernels that failed are in "refused"
+ *         sample I ROUND     measure case number I: a row of the record
+ *         next               check the kernels again; "refused" lists the kernels that failed
  *     {"end": true}
  *
- * An object with "error" answers what could not be done.
+ * If something fails, the object has "error".
  */
 #include <climits>
 #include <cstring>
@@ -66,7 +66,7 @@ class Session {
         measure_close(&m);
     }
     bool open(std::vector<Case> wanted, struct error *err);
-    bool obey(); /* false: whoever led has gone */
+    bool obey(); /* false: the input has ended */
 
   private:
     const struct options &options;
@@ -260,7 +260,7 @@ bool run_point(const struct options &o, const struct plan *plan, int i, enum rul
     bool led = true;
     for (int32_t t = 0; t < w.num_tables; t++)
         if (w.tables[t].weight_type != FP32) {
-            say_error(std::string(name) + ": peers have weights of fp32; leave weight_type out");
+            say_error(std::string(name) + ": peers need weights of fp32; leave weight_type out");
             workload_free(&w);
             return true;
         }

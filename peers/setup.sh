@@ -7,13 +7,13 @@ wanted=$(dirname "$0")/requirements.txt
 log=$venv.log
 
 give_up() {
-    echo "peers: $1, see $log; everything else of the suite works without" >&2
+    echo "peers: $1, see $log; everything else of the suite works without them" >&2
     exit 1
 }
 
 mkdir -p "$(dirname "$venv")"
 "$python" -m venv "$venv" >"$log" 2>&1 ||
-    give_up "$python makes no virtual environment (Debian: apt-get install python3-venv)"
+    give_up "$python cannot make a virtual environment (Debian: apt-get install python3-venv)"
 echo "peers: installing PyTorch and FBGEMM, several gigabytes, once"
 "$venv/bin/python" -m pip install --disable-pip-version-check --retries 1 -r "$wanted" \
     >>"$log" 2>&1 || give_up "pip could not install $wanted (no network?)"

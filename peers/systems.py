@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""FBGEMM's fused table batched embedding bags, beside PyTorch's embedding_bag with its optimizers
-(torch_peer.py). Each works on the tensors it is given, so that all share one copy of the tables.
+"""The peer FBGEMM, its fused table-batched embedding bags; torch_peer.py has the PyTorch peers. Each
+peer works on the tensors it is given, so all peers share one copy of the tables.
 """
 import ctypes
 import glob
@@ -21,14 +21,14 @@ INSTRUCTIONS = ("none", "avx2", "avx512", "avx512_ymm", "avx512_vnni", "avx512_v
 
 class Fbgemm(InPlace):
     def __init__(self, torch, rule, batch, weights, states):
-        """weights and states: tables that lie one after the other, as one array."""
+        """weights and states: the tables of each lie one after the other in memory."""
         if rule not in FBGEMM_NAMES:
             raise ResultError("FBGEMM has no such optimizer")
         pooling, padding = {p for _, p, _ in batch.features}, {p for *_, p in batch.features}
         if len(pooling) > 1 or padding != {-1}:
-            raise ResultError("one pooling for all features, and no padding id")
+            raise ResultError("FBGEMM needs one pooling for all features, and no padding id")
         if batch.weighted and pooling != {"sum"}:
-            raise ResultError("lookup weights of sums only")
+            raise ResultError("FBGEMM has per-sample weights for sums only")
         if fbgemm_instructions() == "none" and torch.backends.cpu.get_cpu_capability() != "DEFAULT":
             raise ResultError("FBGEMM finds no vector instructions: its reference code would run")
         self.share(torch, weights, states)
@@ -52,7 +52,7 @@ class Fbgemm(InPlace):
         return out, upstream.view_as(out)
 
     def step(self, batch, outputs):
-        """What is timed: the optimizer is part of it."""
+        """The timed part, with the optimizer."""
         out, upstream = outputs
         out.backward(upstream)
 
@@ -78,20 +78,20 @@ def fbgemm_libraries():
 
 
 def fbgemm_instructions():
-    """Those that it has found on this machine, by its own name of them."""
+    """The vector instructions that FBGEMM finds on this machine, by its own name."""
     library = next(x for x in fbgemm_libraries() if os.path.basename(x) == "fbgemm.so")
     return INSTRUCTIONS[ctypes.CDLL(library)._ZN6fbgemm20fbgemmInstructionSetEv()]
 
 
 def fbgemm_openmp():
-    """Whether any of its libraries was built with OpenMP: if not, its own loops have one thread."""
+    """Whether any library of FBGEMM uses OpenMP; if not, its own loops run on one thread."""
     read = lambda path: open(path, "rb").read()
     return any(call in read(x) for x in fbgemm_libraries()
                for call in (b"GOMP_parallel", b"__kmpc_fork_call"))
 
 
 def probe_fbgemm(torch):
-    """(optimizers that take a step on the CPU, those that do not)."""
+    """Returns (optimizers that take a step on the CPU, optimizers that do not)."""
     from fbgemm_gpu.split_embedding_configs import EmbOptimType
     works, raises = [], []
     for optimizer in EmbOptimType:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the peers read: batches as `embfuse gen` wrote them, as tensors, and tables to work on; and how
-far their results may be from the suite's.
+"""The input of the peers: batches from `embfuse gen` as tensors, and tables. Also the bound on how far
+their results may be from the suite's.
 """
 import json
 import re
@@ -10,13 +10,13 @@ import subprocess
 from results import ResultError
 
 MEASURED_STEP = 10  # as harness/measure/measure.h
-SINGLE = lambda x: struct.unpack("f", struct.pack("f", x))[0]  # as the suite's rules hold them
-# Of every rule of the suite: presets of its hyper-parameters, states per element and per row.
+SINGLE = lambda x: struct.unpack("f", struct.pack("f", x))[0]  # float32, as in the suite's rules
+# By rule: presets of its hyper-parameters, states per element, states per row.
 HYPER, STATES, ROW_STATES = {}, {}, {}
 
 
 def learn_rules(embfuse):
-    """Fills them from the program, so that a new rule is known as soon as it is built."""
+    """Fills HYPER, STATES and ROW_STATES from the program, so that they include new rules."""
     try:
         done = subprocess.run([embfuse, "list", "--json"], capture_output=True, text=True, check=True)
         rules = json.loads(done.stdout)["rules"]
@@ -32,7 +32,7 @@ def libraries():
         import numpy
         import torch
     except ImportError as e:
-        raise ResultError(f"no PyTorch: {e}; the peer needs torch and numpy") from None
+        raise ResultError(f"no PyTorch: {e}; the peers need torch and numpy") from None
     return torch, numpy
 
 
@@ -41,7 +41,7 @@ class Part:
 
     def __init__(self, table, pooling, padding, ids, offsets, weights, upstream, to):
         np = libraries()[1]
-        if pooling == "mean" and weights is not None:  # torch knows weights of sums only
+        if pooling == "mean" and weights is not None:  # torch has weights for sums only
             lengths = np.diff(offsets)
             lookups = np.add.reduceat(np.append(ids != padding, 0), offsets[:-1])
             weights = weights / np.repeat(np.where(lengths > 0, lookups, 1), lengths)
@@ -54,7 +54,7 @@ class Part:
 
 
 class Batch:
-    """One batch as gen wrote it: PREFIX.batch and its arrays, on the device."""
+    """One batch from gen, PREFIX.batch and its arrays, on the device."""
 
     def __init__(self, prefix, torch, np, device):
         with open(prefix + ".batch", encoding="utf-8") as file:
@@ -80,7 +80,7 @@ class Batch:
         return slice(int(self.offsets[f * self.bags]), int(self.offsets[(f + 1) * self.bags]))
 
     def split(self, np, grad, weights, to):
-        """Into features; a pooled one has columns of the gradient, a sequence has rows."""
+        """By feature: a pooled feature has columns of the gradient, a sequence has rows."""
         self.parts, self.grad_floats, column, flat = [], 0, 0, 0
         if self.features[0][1] != "none":
             grad = grad.reshape(self.bags, -1)
@@ -100,7 +100,7 @@ class Batch:
                                    weights[span] if self.weighted else None, upstream, to))
 
     def count(self, np):
-        """rows: [2][distinct] tables and rows that are looked up; hits: how often."""
+        """rows: [2][unique rows], tables and row numbers; hits: the lookups of each."""
         keep, start = np.ones(len(self.ids), bool), np.zeros(len(self.ids), np.int64)
         first = np.concatenate(([0], np.cumsum(self.num_rows)))
         for f, (table, _, padding) in enumerate(self.features):
@@ -112,7 +112,7 @@ class Batch:
         self.lookups = int(keep.sum())
 
     def compulsory_bytes(self, rule):
-        """As harness/measure/traffic.h has it."""
+        """As in harness/measure/traffic.h."""
         touched = sum(self.dims[t] * (1 + STATES[rule]) + ROW_STATES[rule]
                       for t in self.rows[0].tolist())
         weights = 4 * len(self.ids) if self.weighted else 0
@@ -120,7 +120,7 @@ class Batch:
 
 
 def tables_for(torch, np, batch, rule, device):
-    """Weights as gen wrote them and states of our own, on the device."""
+    """Weights from gen and random states, on the device."""
     name = lambda t: "weight.npy" if len(batch.dims) == 1 else f"weight.{t}.npy"
     rng = np.random.default_rng(42)
     weights = [np.load(f"{batch.prefix}.{name(t)}") for t in range(len(batch.dims))]
@@ -130,8 +130,8 @@ def tables_for(torch, np, batch, rule, device):
 
 
 def agrees(got, want, before, hits, between=0):
-    """Within what the roundings of one sum and one update, or of a step per lookup, can make.
-    between: how far from `before` a value may have been on its way."""
+    """Whether got is within the rounding of one sum and one update, or of one step per lookup.
+    between: as Compact.between returns it."""
     np = libraries()[1]
     bound = (hits[:, None] + 8) * 2.0**-24 * (
         np.abs(before) + 4 * np.abs(want - before) + between + 2.0**-20)

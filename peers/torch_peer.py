@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""PyTorch on the batches that `embfuse gen` wrote: the backward pass of embedding_bag and the step of
-the optimizer, timed by the suite's rules and written as a result that merge.py puts beside kernels.
+"""Measures PyTorch on batches from `embfuse gen`: the backward pass of embedding_bag and the step of the
+optimizer, timed by the suite's rules. merge.py puts the result beside that of the kernels.
 
     for b in 0 1 2; do build/embfuse gen datasets/gpu.spec --workload zipf/alpha:1.05 \\
         --batch-number $b --initial-tables --out /tmp/peer$b; done
     python3 peers/torch_peer.py /tmp/peer0 /tmp/peer1 /tmp/peer2 --out build/results/torch.json
     python3 studies/merge.py build/results/gpu/bench.json build/results/torch.json --out both.json
 
-torch_sparse is sparse=True with SGD, Adagrad and SparseAdam; torch_dense is sparse=False with SGD with
-and without momentum, Adagrad and Adam; momentum and Adam are another operation then, which moves rows
-that nobody looked up. The forward pass is not timed. Every result is compared with that of `embfuse
-step` before it is timed.
+torch_sparse is sparse=True with SGD, Adagrad and SparseAdam. torch_dense is sparse=False with SGD (with
+and without momentum), Adagrad and Adam. Dense momentum and Adam are another operation: they move
+untouched rows. The forward pass is not timed. Before timing, one step of each is compared with `embfuse
+step`.
 """
 import json
 import os
@@ -34,7 +34,7 @@ STATE_NAMES = {"sgd": (), "momentum": ("momentum_buffer",), "adagrad": ("sum",),
 
 def optimizer_for(torch, params, rule, sparse):
     h = HYPER[rule]
-    # The fused ones are the fastest for dense gradients, and take no sparse ones.
+    # Fused optimizers are the fastest for dense gradients; they refuse sparse ones.
     how = {} if sparse else {"fused": True}
     if rule in ("sgd", "momentum"):
         return torch.optim.SGD(params, lr=h["lr"], momentum=h.get("momentum", 0), **how)
@@ -46,8 +46,8 @@ def optimizer_for(torch, params, rule, sparse):
 
 
 class InPlace:
-    """Tables that a step changes in place, and what puts them back: by the rows of its batch, so that
-    rows which nobody looked up stay where a dense optimizer moves them."""
+    """Tables that a step changes in place. restore() puts back touched rows only: untouched rows stay
+    where a dense optimizer moves them."""
 
     moves_idle, per_lookup, note, kernel = False, False, "", "cpu_sort"
     eps_of = staticmethod(lambda hyper: hyper)
@@ -77,7 +77,7 @@ class InPlace:
         self.rewind()
 
     def rewind(self):
-        """What a step leaves behind that is no table."""
+        """Resets what a step changes besides the tables."""
 
 
 class Peer(InPlace):
@@ -89,7 +89,7 @@ class Peer(InPlace):
             raise ResultError("PyTorch has no such optimizer")
         if rule == "momentum" and self.sparse:
             raise ResultError("PyTorch has no such optimizer: SGD with sparse gradients and momentum "
-                              "moves all rows that it ever saw")
+                              "moves all rows that it has ever seen")
         self.share(torch, weights, states)
         self.params = [torch.nn.Parameter(w) for w in weights]
         self.optimizer = optimizer_for(torch, self.params, rule, self.sparse)
@@ -98,9 +98,9 @@ class Peer(InPlace):
             self.moves_idle, self.kernel = True, "cpu_dense"
         if rule == "sgd" and self.sparse:
             self.per_lookup = True
-            self.note = "sparse SGD applies the rule by lookup, not to the sum: other roundings"
+            self.note = "sparse SGD applies the rule per lookup, not to the sum, and rounds differently"
         if rule == "adam" and self.sparse:
-            self.note = "SparseAdam adds eps before the bias correction; compared with eps to match"
+            self.note = "SparseAdam adds eps before the bias correction; compared with an eps to match"
             self.eps_of = lambda h: dict(h, eps=h["eps"] / (1 - h["beta2"]**MEASURED_STEP)**0.5)
         self.rewind()
 
@@ -133,7 +133,7 @@ class Peer(InPlace):
         return outputs
 
     def step(self, batch, outputs):
-        """What is timed."""
+        """The timed part."""
         self.torch.autograd.backward(outputs, [p.upstream for p in batch.parts])
         self.optimizer.step()
 
@@ -142,7 +142,7 @@ class Peer(InPlace):
 
 
 class Clock:
-    """Seconds of a call: events on a device, the monotonic clock on the host."""
+    """Times a call by events on a device, by the monotonic clock on the host."""
 
     def __init__(self, torch, device):
         self.torch, self.cuda = torch, device == "cuda"
@@ -182,7 +182,7 @@ def check(peer, batch, compact, embfuse):
 
 
 def samples(peer, batches, clock, mode, reps):
-    """(batch, seconds, copy GB/s) of every repetition."""
+    """Yields (batch, seconds, copy GB/s) for each repetition."""
     for r in range(reps):
         batch = batches[r % len(batches) if mode == "cold" else 0]
         copy, saved = clock.copy_gbs(), peer.save(batch)
@@ -245,7 +245,7 @@ def measure_rule(torch, np, batches, rule, args, out):
     persistent = sum(4 * w.numel() for w in weights) * (1 + STATES[rule])
     with tempfile.TemporaryDirectory() as folder:
         compact = Compact(np, batch, rule, weights, states, folder)
-        for name in KERNELS:  # sparse first: dense steps leave rows that nobody looked up elsewhere
+        for name in KERNELS:  # sparse first: dense steps move untouched rows
             try:
                 peer = Peer(torch, name, rule, weights, states)
                 check(peer, batch, compact, args.embfuse)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""PyTorch and FBGEMM on the host, one sample at a time, led line by line by peers.py as the suite's
-kernels are by peers/session. Runs in the peers' virtual environment.
+"""Measures PyTorch and FBGEMM on the host, one sample at a time. peers.py drives it line by line, as it
+drives peers/session. Runs in the peers' virtual environment.
 
-A line is a JSON object with "do": open, weights, check, sample, close; the answer is one too. All
-peers of a rule work on the same weights and states in turn; rows that a step touched are put back
-outside of the timed region, as the suite does. (Dense Adam and momentum also move rows that nobody
-looked up: these are left where they moved them; their values have no influence on time.)
+A line is a JSON object with "do": open, weights, check, sample, close; so is the answer. All peers of a
+rule work on the same weights and states in turn. Touched rows are restored outside the timed region, as
+in the suite. (Dense Adam and momentum also move untouched rows. These stay moved: their values do not
+influence the time.)
 """
 import ctypes
 import gc
@@ -27,10 +27,10 @@ from systems import KERNELS, Fbgemm, fbgemm_instructions, fbgemm_openmp, probe_f
 from torch_batch import ROW_STATES, STATES, Batch, learn_rules, libraries
 from torch_peer import Peer
 
-TRIES, SECONDS_FOR_TRIES = 4, 0.25  # as harness/measure/measure.c
-FEW_FAULTS = 16  # more: the heap grew, and the step paid for it; it is taken again, once at least
+TRIES, SECONDS_FOR_TRIES = 4, 0.25  # as in harness/measure/measure.c
+FEW_FAULTS = 16  # with more the heap grew during the step: the sample is taken again, at least once
 GIB = 2.0**30
-RESERVE = 1.5 * GIB  # stays free: for the session, which runs beside, and for the check of a step
+RESERVE = 1.5 * GIB  # stays free for peers/session and for the check of a step
 
 
 def events():
@@ -45,7 +45,7 @@ def meminfo(key, file="/proc/meminfo"):
 
 
 def trim():
-    """Gives free memory back, which the heap otherwise keeps from one step to the next (peers.py)."""
+    """Returns free memory to the system; otherwise the heap keeps it (IN_FAVOUR in peers.py)."""
     ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -58,7 +58,7 @@ def require(size, what):
 
 
 def last_level_cache():
-    """As harness/measure/ceiling.c has it."""
+    """As in harness/measure/ceiling.c."""
     for level in (3, 2):
         size = subprocess.run(["getconf", f"LEVEL{level}_CACHE_SIZE"], capture_output=True,
                               text=True, check=False).stdout.strip()
@@ -93,7 +93,7 @@ class Worker:
                for k, (family, traits, label, idea) in KERNELS.items()}}}
 
     def open(self, prefixes, rule, key):
-        """Whether the weights must be given: those of another workload with the same tables stay."""
+        """Returns whether it needs weights: workloads with the same tables share them."""
         self.batches = [Batch(p, self.torch, self.np, "cpu") for p in prefixes]
         self.rule, first = rule, self.batches[0]
         self.shapes = list(zip(first.num_rows, first.dims))
@@ -105,7 +105,7 @@ class Worker:
         return {"weights": True}
 
     def weights(self, paths):
-        """Read into place: a map of the file would be paid for in page faults."""
+        """Reads into the tensor: a mapped file would cost page faults in the steps."""
         at = 0
         for path, (rows, dim) in zip(paths, self.shapes):
             with open(path, "rb") as file:
@@ -117,8 +117,8 @@ class Worker:
         return {}
 
     def tables(self):
-        """Weights, and states of random numbers in [0, 1/16), as the suite's: tables that lie one after
-        the other, for each array of them."""
+        """Weights, and states of random numbers in [0, 1/16), as in the suite. The tables of each array
+        lie one after the other."""
         cut = lambda flat, shapes: [x.view(s) for x, s in zip(flat.split(list(map(prod, shapes))), shapes)]
         by_row = [(rows,) for rows, _ in self.shapes]
         kinds = [self.shapes] * STATES[self.rule] + [by_row] * ROW_STATES[self.rule]
@@ -133,8 +133,8 @@ class Worker:
         return cut(self.flat, self.shapes), [cut(s, shapes) for s, shapes in zip(states, kinds)]
 
     def check(self, kernels):
-        """Makes the peers, and compares one step of each with `embfuse step`: {name: note}, and
-        {name: reason} of those that cannot be measured."""
+        """Makes the peers, and compares one step of each with `embfuse step`. Returns {name: note}, and
+        {name: reason} for peers that cannot be measured."""
         weights, states = self.tables()
         peers, refused, self.initial = {}, {}, None
         with tempfile.TemporaryDirectory(dir=os.path.dirname(self.batches[0].prefix)) as folder:
@@ -150,7 +150,7 @@ class Worker:
                     refused[name] = wrong + f"{self.rule}: {str(e).splitlines()[0]}"
                 gc.collect()
         for peer in self.peers.values():
-            self.once(peer, self.batches[0])  # the heap grows to what all of them need
+            self.once(peer, self.batches[0])  # the heap grows to what all peers need
         return {"peers": peers, "refused": refused}
 
     def make(self, name, weights, states):
@@ -159,8 +159,8 @@ class Worker:
         return Peer(self.torch, name, self.rule, weights, states)
 
     def checksum(self, peer):
-        """Of the bits of all rows of all arrays; in pieces, since a sum of int32 is one of copies
-        as int64."""
+        """Sums the bits of all rows of each table; in pieces, because torch copies int32 to int64 for
+        a sum."""
         bits = lambda x: x.view(-1).view(self.torch.int32).split(1 << 18)
         return [sum(int(part.sum()) for part in bits(x)) for a in peer.arrays for x in a]
 
@@ -170,7 +170,7 @@ class Worker:
         outputs, saved = peer.forward(batch), peer.save(batch)
         trim()
         with open("/proc/self/clear_refs", "w", encoding="utf-8") as file:
-            file.write("5")  # the peak begins anew
+            file.write("5")  # resets the peak
         resident = meminfo("VmRSS", "/proc/self/status")
         peer.step(batch, outputs)
         peer.appeared = meminfo("VmHWM", "/proc/self/status") - resident
@@ -180,7 +180,7 @@ class Worker:
         finally:
             peer.restore(batch, saved)
         if not peer.moves_idle and self.checksum(peer) != self.initial:
-            raise ResultError("rows that nobody looked up differ after the step")
+            raise ResultError("untouched rows differ after the step")
         return {"note": peer.note}
 
     def once(self, peer, batch):
@@ -238,7 +238,7 @@ class Worker:
 
 def main():
     threads, embfuse = int(sys.argv[1]), sys.argv[2]
-    out, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no answer
+    out, sys.stdout = sys.stdout, sys.stderr  # libraries may print, but only answers go to stdout
     worker = Worker(threads, embfuse)
     gc.disable()
     print(json.dumps(worker.hello()), file=out, flush=True)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Emulated CUDA: bfloat16 as storage, the upper half of a float. Arithmetic is the kernel's, in
- * float.
+ * Emulated CUDA: bfloat16 as storage, the upper half of a float. Kernels compute in float.
  */
 #ifndef EMULATED_CUDA_BF16_H
 #define EMULATED_CUDA_BF16_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Emulated CUDA: half precision as storage. Arithmetic is the kernel's, in float.
+ * Emulated CUDA: half precision as storage. Kernels compute in float.
  */
 #ifndef EMULATED_CUDA_FP16_H
 #define EMULATED_CUDA_FP16_H
@@ -32,7 +32,7 @@ inline __half __float2half_rn(float value) {
         float scaled = std::fabs(value) * 16777216.0f;
         return {uint16_t(sign | uint32_t(std::nearbyint(scaled)))};
     }
-    /* The exponent's bias becomes 15, and 13 bits go; a carry may reach infinity, rightly. */
+    /* The bias of the exponent becomes 15, and 13 bits go. A carry may rightly reach infinity. */
     uint32_t rounded = magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u);
     return {uint16_t(sign | rounded >> 13)};
 }

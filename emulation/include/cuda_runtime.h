@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Emulated CUDA: a .cu file that includes this header first on the include path is plain C++, and
- * its kernels run on the CPU, for correctness only. The three macros are what the project's
- * kernels/device/launch.h defines under nvcc; all else has CUDA's own names.
+ * Emulated CUDA: with this header first on the include path, a .cu file is plain C++, and its
+ * kernels run on the CPU, for correctness only. Under nvcc the project's kernels/device/launch.h
+ * defines the three macros; everything else has CUDA's own names.
  */
 #ifndef EMULATED_CUDA_RUNTIME_H
 #define EMULATED_CUDA_RUNTIME_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Emulated CUDA: the runtime calls that this project uses, under CUDA's names, values and
- * signatures, for C11 and C++. Host code that includes it links with the emulation in place of
- * libcudart. Everything runs at the call; a stream only matters while it captures.
+ * Emulated CUDA: the runtime calls that this project uses, with CUDA's names, values and
+ * signatures, for C11 and C++. Host code that includes it links with the emulation instead of
+ * libcudart. Everything runs at the call; a stream matters only while it captures.
  */
 #ifndef EMULATED_CUDA_RUNTIME_API_H
 #define EMULATED_CUDA_RUNTIME_API_H
@@ -111,7 +111,7 @@ enum cudaDeviceAttr {
     cudaDevAttrReservedSharedMemoryPerBlock = 111
 };
 
-/* The members that a program of this kind reads; CUDA has more, in another order. */
+/* The members that this project may read; CUDA has more, in another order. */
 struct cudaDeviceProp {
     char name[256];
     size_t totalGlobalMem;

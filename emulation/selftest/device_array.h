@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A device array with a copy of it on the host, for the cases.
+ * A device array with a host copy, for the cases.
  */
 #ifndef EMBFUSE_EMULATION_DEVICE_ARRAY_H
 #define EMBFUSE_EMULATION_DEVICE_ARRAY_H
@@ -33,7 +33,7 @@ template <class T> struct DeviceArray {
         CHECK(cudaMemcpy(device, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice) ==
               cudaSuccess);
     }
-    /* Of what the kernels so far have left. */
+    /* Copies back what the kernels wrote. */
     const std::vector<T> &get() {
         CHECK(cudaGetLastError() == cudaSuccess);
         CHECK(cudaMemcpy(host.data(), device, host.size() * sizeof(T), cudaMemcpyDeviceToHost) ==

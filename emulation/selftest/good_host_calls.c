@@ -16,7 +16,7 @@ static void copies(void) {
     CHECK(!cudaMemcpy(p, in, 100, cudaMemcpyHostToDevice));
     CHECK(!cudaMemcpy(out, p, 100, cudaMemcpyDefault));
     CHECK(memcmp(in, out, 100) == 0);
-    /* rows of 4 bytes out of rows of 10 */
+    /* 4 bytes out of each row of 10 */
     memset(out, -1, sizeof out);
     CHECK(!cudaMemcpy2D(out, 5, p, 10, 4, 10, cudaMemcpyDeviceToHost));
     CHECK(out[0] == 0 && out[3] == 3 && out[4] == -1 && out[5] == 10 && out[48] == 93);
@@ -41,7 +41,7 @@ static void capacity(void) {
     CHECK(cudaMalloc(&q, 400 << 10) == cudaErrorMemoryAllocation && q == NULL);
     CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
     CHECK(!cudaFree(p) && !cudaMalloc(&q, 400 << 10) && !cudaFree(q));
-    /* Addresses come round again, and stay apart. */
+    /* An allocation larger than the arena of addresses fails. */
     emulation_capacity((size_t)1 << 40);
     CHECK(cudaMalloc(&p, (size_t)1 << 39) == cudaErrorMemoryAllocation);
     CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
@@ -71,7 +71,7 @@ static void events(void) {
     CHECK(cudaGetLastError() == cudaErrorInvalidResourceHandle);
 }
 
-/* What a call during a capture returns, and the capture's end after it. */
+/* The result of a call during a capture, and the end of the capture after it. */
 #define CAPTURED(call)                                                                             \
     do {                                                                                           \
         CHECK(!cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));                            \

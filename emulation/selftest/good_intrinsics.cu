@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Atomics, intrinsics and the small float types, against what C++ says.
+ * Atomics, intrinsics and the small float types, compared with C++.
  */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -92,7 +92,7 @@ static void bits_and_arithmetic() {
     CHECK(sizeof(float3) == 12 && alignof(float3) == 4 && alignof(longlong2) == 16);
 }
 
-/* --- bf16 and fp16: to float and back is the identity for every code, and the middle between two
+/* --- bf16 and fp16: conversion to float and back keeps every code, and the middle of two
  * neighbours goes to the even one. */
 
 template <class Small, class Widen, class Narrow, class Bits>

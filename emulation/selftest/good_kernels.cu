@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Correct kernels: what the emulation runs, it must run without a false alarm.
+ * Correct kernels: the emulation must run them without a false alarm.
  */
 #include "emulation/selftest/device_array.h"
 
@@ -32,7 +32,7 @@ static void shared_reduction() {
     for (int b = 0; b < 4; b++) CHECK(out.get()[b] == 256.0f * (256.0f * b + 128.5f));
 }
 
-/* The last block to finish sums what all blocks have left: correct with the fences only. */
+/* The last block to finish sums the parts of all blocks; the fences make this correct. */
 static __global__ void reduce_grid(const int *in, volatile int *parts, unsigned *finished,
                                    int *out) {
     SHARED(bool, last, 1);
@@ -123,7 +123,7 @@ static void shuffles() {
     }
 }
 
-/* Halves of the warp go separate ways; the last warp has 16 lanes only. */
+/* The halves of a warp diverge; the last warp has only 16 lanes. */
 static __global__ void vote(unsigned *out, const int *keys) {
     unsigned t = threadIdx.x, lane = t % 32;
     unsigned mask = lane < 16 ? 0xffffu : 0xffff0000u;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The emulated CUB calls against the standard library, and inside of a graph.
+ * The emulated CUB calls, compared with the standard library, and in a graph.
  */
 #include <cub/cub.cuh>
 
@@ -20,7 +20,7 @@ template <class T> static std::vector<T> random_numbers(size_t n, int bits) {
     return values;
 }
 
-/* Calls twice, as CUB wants it; what is too small must be refused. */
+/* Calls twice, as CUB requires; too little storage must be refused. */
 template <class Call> static void call_twice(Call call) {
     size_t bytes = 0;
     CHECK(call(nullptr, bytes) == cudaSuccess && bytes > 0);

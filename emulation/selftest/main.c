@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Prints TAP. Without arguments it starts itself once for each case, with the case's name, and
- * judges how that ends.
+ * Prints TAP. Without arguments it runs itself once for each case, with the name of the case, and
+ * judges the outcome.
  */
 #include <string.h>
 #include <sys/wait.h>
@@ -21,7 +21,7 @@
 #define BUILD UNDEFINED
 #endif
 #endif
-#ifndef BUILD /* gcc has no macro for this one, but only its library has the function */
+#ifndef BUILD /* gcc has no macro for undefined; only its library has this function */
 __attribute__((weak)) void __ubsan_handle_type_mismatch_v1_abort(void *, void *);
 #define BUILD (__ubsan_handle_type_mismatch_v1_abort ? UNDEFINED : PLAIN)
 #endif
@@ -60,7 +60,7 @@ static int run_case(const char *name) {
 
 static int number, failures;
 
-/* Runs the case; returns the process's status, and what it said. */
+/* Runs the case; returns the status and the output of the process. */
 static int outcome(const char *program, const char *name, char *said, size_t size) {
     char command[1024];
     snprintf(command, sizeof command, "'%s' '%s' 2>&1", program, name);
@@ -106,7 +106,7 @@ static void judge_planted(const char *program, const struct planted_case *c) {
     tell(status != 0 && strstr(said, expected), "is caught", c->name, said);
 }
 
-/* ThreadSanitizer would sleep for a second at each exit, in wait for threads that there are not. */
+/* Otherwise ThreadSanitizer sleeps for a second at each exit, to wait for other threads. */
 static void do_not_sleep(void) {
     const char *options = getenv("TSAN_OPTIONS");
     char more[1024];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Planted: accesses to memory that is out of bounds, freed, misaligned, never written, or on the
- * other side; and copies and launches that CUDA refuses.
+ * Planted bugs: accesses that are out of bounds, after cudaFree, misaligned, to memory never
+ * written, or from the host; and copies and launches that CUDA refuses.
  */
 #include "emulation/selftest/device_array.h"
 
@@ -124,7 +124,7 @@ static __global__ void sum_shared(float *out, int written) {
 static void uninitialised_shared() {
     DeviceArray<float> out(1);
     LAUNCH(sum_shared, 1, 1, 0, nullptr, out.device, 4);
-    CHECK(out.get()[0] == 4.0f); /* nor may a block see what the one before has left */
+    CHECK(out.get()[0] == 4.0f); /* the next block must not see these values */
     LAUNCH(sum_shared, 1, 1, 0, nullptr, out.device, 3);
     CHECK(out.get()[0] == 3.0f);
 }

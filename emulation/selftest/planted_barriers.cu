@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Planted: barriers and collectives at which threads do not meet as they must.
+ * Planted bugs: barriers and collectives at which threads do not meet as they must.
  */
 #include "emulation/selftest/device_array.h"
 
@@ -85,7 +85,7 @@ extern const planted_case planted_barriers[] = {
     {"divergent barrier", divergent_barrier, {{ALL_BUILDS, "divergent barrier: thread ("}}},
     {"return before a barrier",
      return_before_barrier,
-     {{ALL_BUILDS, "deadlock: nobody can run; 1 of 64 threads have returned"}}},
+     {{ALL_BUILDS, "deadlock: no thread can run; 1 of 64 threads have returned"}}},
     {"shuffle from outside of the mask",
      shuffle_outside_of_mask,
      {{ALL_BUILDS, "which is not in the mask 0000ffff"}}},

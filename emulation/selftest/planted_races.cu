@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Planted: kernels in which threads do not wait for each other. Where the outcome depends on the
- * order, a case compares it in all orders; where it does not, only ThreadSanitizer can tell.
+ * Planted bugs: threads that do not wait for each other. If the result depends on the order, the
+ * case compares it in all orders; if not, only ThreadSanitizer can find the bug.
  */
 #include "emulation/selftest/device_array.h"
 
@@ -50,7 +50,7 @@ static void missing_syncwarp() {
     });
 }
 
-/* The next round's writes meet the last round's reads: one barrier of two is missing. */
+/* One barrier of two is missing: the next round's writes race with this round's reads. */
 static __global__ void rounds_with_one_barrier(int *out) {
     SHARED(int, box, 1);
     for (int round = 0; round < 4; round++) {
@@ -66,7 +66,7 @@ static void missing_second_barrier() {
     out.get();
 }
 
-/* A shuffle hands over values, but orders no accesses to memory. */
+/* A shuffle exchanges values, but orders no accesses to memory. */
 static __global__ void exchange_by_shuffle(int *out) {
     SHARED(int, box, 32);
     unsigned t = threadIdx.x;
@@ -110,7 +110,7 @@ static void race_with_an_atomic() {
     sum.get();
 }
 
-/* Without the fence, the last block may count the others' arrival and not see their results. */
+/* Without the fence, the last block may count the other blocks but not see their results. */
 static __global__ void last_block_without_fence(int *parts, unsigned *finished, int *out) {
     parts[blockIdx.x] = 1;
     if (atomicAdd(finished, 1) != gridDim.x - 1) return;

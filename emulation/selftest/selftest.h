@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The self-test of the emulation has two kinds of cases. A good one is correct CUDA, and must pass
- * in every order, in every build, without a report. A planted one has a bug, and must be caught by
- * the builds that can catch it. Each case runs in a process of its own.
+ * The self-test of the emulation has two kinds of cases. A good case is correct CUDA, and must pass
+ * in every order and build without a report. A planted case has a bug, and the builds that can
+ * catch it must do so. Each case runs in its own process.
  */
 #ifndef EMBFUSE_EMULATION_SELFTEST_H
 #define EMBFUSE_EMULATION_SELFTEST_H
@@ -34,7 +34,7 @@ enum build { PLAIN = 1, ADDRESS = 2, UNDEFINED = 4, THREAD = 8, ALL_BUILDS = 15 
 struct planted_case {
     const char *name;
     void (*run)(void);
-    /* What the builds say of it. A build in none of the entries cannot see it. */
+    /* The report of these builds. A build in no entry cannot see the bug. */
     struct {
         unsigned builds;
         const char *says;

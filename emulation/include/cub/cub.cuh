@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Emulated CUB: what there is of it.
+ * Emulated CUB: all headers.
  */
 #ifndef EMULATED_CUB_H
 #define EMULATED_CUB_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Emulated CUB: the device-wide calls that the project makes, in CUB's own form, on the CPU. The
- * protocol has two calls: without temporary storage a call says how much it needs, and with it the
- * call works, or becomes a node of the graph that its stream captures.
+ * Emulated CUB: the device-wide calls that the project makes, in CUB's own form, on the CPU.
+ * Without temporary storage a call returns how much it needs. With it the call runs, or becomes a
+ * node of the graph that its stream captures.
  */
 #ifndef EMULATED_CUB_CALL_H
 #define EMULATED_CUB_CALL_H
@@ -15,8 +15,7 @@
 
 namespace cub {
 
-/* CUB leaves something of its own in memory that it may write; so does this, so that nobody keeps
- * data there. */
+/* CUB overwrites its working memory. The emulation does, too, so that no data is kept there. */
 inline void emulated_scribble(void *p, size_t bytes) {
     std::memset(p, 0xa5, bytes);
 }
@@ -35,7 +34,7 @@ cudaError_t emulated_call(const char *name, void *temp, size_t &temp_bytes, size
     });
 }
 
-/* Temporary storage that the real call might need for its partial results. */
+/* The real call might need as much for its partial results. */
 constexpr size_t emulated_temp_bytes(size_t items) {
     return 256 + items / 16;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * CUDA's atomics, relaxed as they are on a GPU: they make an access indivisible and order nothing.
- * One thread of the CPU runs all kernels, but the race detector must see atomic accesses.
+ * CUDA's atomics, relaxed as on a GPU: they make an access indivisible and order nothing. One CPU
+ * thread runs all kernels, but the race detector must see atomic accesses.
  */
 #ifndef EMULATED_ATOMICS_H
 #define EMULATED_ATOMICS_H
@@ -14,7 +14,7 @@ namespace emulation {
 
 template <class T, class... Allowed> constexpr bool is_one_of = (std::is_same_v<T, Allowed> || ...);
 
-/* The types that CUDA's integer atomics take. uint64_t is another type, and nvcc refuses it too. */
+/* The types of CUDA's integer atomics. uint64_t is another type, which nvcc refuses, too. */
 template <class T>
 constexpr bool is_atomic_integer = is_one_of<T, int, unsigned, long long, unsigned long long>;
 
@@ -42,7 +42,7 @@ T atomicAdd(T *p, emulation::same<T> value, emulation::Site site = emulation::he
         p, [value](T old) { return T(old + value); }, site);
 }
 
-/* Vectors are added member by member: the whole is not indivisible, here as on a GPU. */
+/* Adds member by member: as on a GPU, the vector as a whole is not indivisible. */
 inline float2 atomicAdd(float2 *p, float2 value, emulation::Site site = emulation::here()) {
     emulation::aligned(p, site);
     return {atomicAdd(&p->x, value.x, site), atomicAdd(&p->y, value.y, site)};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * CUDA's barriers and warp collectives. Lanes run independently between them, which is the weakest
- * schedule that a GPU may choose.
+ * CUDA's barriers and warp collectives. Between them lanes run independently, the weakest schedule
+ * that a GPU may choose.
  */
 #ifndef EMULATED_COLLECTIVES_H
 #define EMULATED_COLLECTIVES_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Between the headers that kernels include and the runtime of the emulation: what a kernel's
- * thread may ask for. The rest of include/ gives these calls CUDA's names.
+ * The calls from a kernel's thread to the runtime of the emulation. The rest of include/ gives them
+ * CUDA's names.
  */
 #ifndef EMULATED_DEVICE_H
 #define EMULATED_DEVICE_H
@@ -15,7 +15,7 @@
 
 namespace emulation {
 
-/* A place in the source; as a default argument, here() is where the caller stands. */
+/* A line of the source; as a default argument, here() is the line of the caller. */
 struct Site {
     const char *file;
     int line;
@@ -27,7 +27,7 @@ constexpr Site here(const char *file = __builtin_FILE(), int line = __builtin_LI
 
 enum class BarrierOp { none, count, all, any };
 
-/* All threads of the block. Returns the op over the predicates. */
+/* Waits for all threads of the block. Returns the op over the predicates. */
 int block_barrier(BarrierOp op, int predicate, Site site);
 
 enum class WarpOp {
@@ -47,7 +47,7 @@ enum class WarpOp {
     max_unsigned
 };
 
-/* What a lane brings to a collective of the lanes in its mask. */
+/* The input of one lane to a collective of the lanes in its mask. */
 struct WarpInput {
     uint64_t value;
     int parameter; /* of a shuffle: source lane, delta or mask */
@@ -59,13 +59,13 @@ uint64_t warp_collective(WarpOp op, unsigned mask, const WarpInput &input, Site 
 /* Orders this thread's accesses before those after any later fence. */
 void fence();
 
-/* The running block's array of the SHARED statement that owns the token. */
+/* The running block's array for the SHARED statement that owns the token. */
 void *shared_array(const void *token, size_t bytes, size_t align, Site site);
 void *dynamic_shared();
 
 [[noreturn]] void misaligned(const void *p, size_t bytes, Site site);
 
-/* Vector accesses and atomics fault on a device that finds them misaligned. */
+/* On a device, misaligned vector accesses and atomics fault. */
 template <class T> T *aligned(T *p, Site site) {
     if (reinterpret_cast<uintptr_t>(p) % alignof(T)) misaligned(p, sizeof(T), site);
     return p;
@@ -80,10 +80,10 @@ struct Launch {
     const void *function;
 };
 
-/* Runs the thread once for each of the grid, or records that if the stream captures. */
+/* Runs the thread once per thread of the grid, or records that if the stream captures. */
 void launch(const Launch &launch, std::function<void()> thread);
 
-/* Work of a device-wide library call, which may touch device memory; recorded likewise. */
+/* The same for the work of a library call, which runs once and may access device memory. */
 cudaError_t library_call(const char *name, cudaStream_t stream, std::function<void()> work);
 
 } // namespace emulation

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Functions that CUDA offers without a header, beyond those of math.h. A GPU approximates rsqrtf
- * and the functions that begin with __, so that their last bits differ from these.
+ * and the functions that begin with __, so their last bits differ.
  */
 #ifndef EMULATED_FUNCTIONS_H
 #define EMULATED_FUNCTIONS_H
@@ -82,7 +82,7 @@ inline float __fdividef(float a, float b) {
 inline float __frsqrt_rn(float x) {
     return float(1.0 / std::sqrt(double(x)));
 }
-/* glibc has functions named __expf and __logf, with other linkage, which nobody may call. */
+/* glibc has private functions __expf and __logf with another linkage. */
 inline float emulated_expf(float x) {
     return std::exp(x);
 }

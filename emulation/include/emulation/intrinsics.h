@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * CUDA's intrinsics: loads and stores with a cache hint, bits, and float arithmetic that is rounded
- * as its name says.
+ * CUDA's intrinsics: loads and stores with a cache hint, bits, and float arithmetic with a given
+ * rounding.
  */
 #ifndef EMULATED_INTRINSICS_H
 #define EMULATED_INTRINSICS_H
@@ -15,7 +15,7 @@
 
 namespace emulation {
 
-/* No caches here, but the alignment that the access needs is checked in every build. */
+/* There are no caches to hint, but every build checks the alignment. */
 template <class T> T load(const T *p, Site site) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 16);
     return *aligned(p, site);
@@ -116,7 +116,7 @@ inline double __longlong_as_double(long long x) {
     return emulation::from_bits<double>(uint64_t(x));
 }
 
-/* --- float arithmetic; compile with -ffp-contract=off, or these are not what they say */
+/* --- float arithmetic; compile with -ffp-contract=off, or the rounding is wrong */
 inline float __fadd_rn(float a, float b) {
     return a + b;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * CUDA's words and built-in variables.
+ * CUDA's keywords and built-in variables.
  */
 #ifndef EMULATED_LANGUAGE_H
 #define EMULATED_LANGUAGE_H
@@ -18,10 +18,10 @@
 #define __launch_bounds__(...)
 
 /* A plain __shared__ array works, but only SHARED and DYNAMIC_SHARED have checked bounds, poisoned
- * contents, and an address of their own in each block, which the race detector needs. */
+ * contents, and another address in each block, which the race detector needs. */
 #define __shared__ static
 
-/* References to const: a kernel cannot assign them, and the compiler knows that they change. */
+/* References to const: a kernel cannot assign them, but the compiler knows that they change. */
 extern const uint3 &threadIdx;
 extern const uint3 &blockIdx;
 extern const dim3 &blockDim;

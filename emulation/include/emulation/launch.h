@@ -17,7 +17,7 @@
         emulation::launch_of(#kernel, (grid), (block), (shared_bytes), (stream)),                  \
         (kernel)__VA_OPT__(, ) __VA_ARGS__)
 
-/* Each SHARED statement of a kernel owns a token, by which the block's threads find its array. */
+/* Each SHARED statement owns a token, by which the threads of a block find its array. */
 #define SHARED(type, name, count)                                                                  \
     static const char name##_token = 0;                                                            \
     auto &name = *static_cast<emulation::array<type, (count)> *>(emulation::shared_array(          \
@@ -34,7 +34,7 @@ inline Launch launch_of(const char *kernel, dim3 grid, dim3 block, size_t shared
     return {kernel, site, grid, block, shared_bytes, stream, nullptr};
 }
 
-/* Arguments are converted to the parameters' types and copied now; each thread gets a copy. */
+/* Converts the arguments to the parameters' types and copies them now; each thread gets a copy. */
 template <class... Parameters, class... Arguments>
 void launch_kernel(Launch call, void (*kernel)(Parameters...), Arguments &&...arguments) {
     static_assert(sizeof...(Parameters) == sizeof...(Arguments));

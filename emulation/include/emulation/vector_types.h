@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * CUDA's vector types with CUDA's alignment: a float4 is one 16-byte access, and must be aligned.
+ * CUDA's vector types with CUDA's alignment: a float4 is one aligned access of 16 bytes.
  */
 #ifndef EMULATED_VECTOR_TYPES_H
 #define EMULATED_VECTOR_TYPES_H
@@ -33,7 +33,7 @@
     constexpr name##4 make_##name##4(type x, type y, type z, type w) {                             \
         return {x, y, z, w};                                                                       \
     }
-/* The alignments of the types with two and four members; one and three have the member's. */
+/* align2 and align4 are for two and four members; one and three have the member's alignment. */
 #define EMULATED_VECTORS(name, type, align2, align4)                                               \
     EMULATED_VECTOR_1(name, type, alignof(type))                                                   \
     EMULATED_VECTOR_2(name, type, align2)                                                          \

@@ -29,7 +29,7 @@ template <class T> struct DoubleBuffer {
     }
 };
 
-/* The bits of a key by which it is sorted. */
+/* The bits of a key that the sort compares. */
 template <class Key> uint64_t emulated_digits(Key key, int begin_bit, int end_bit) {
     static_assert(std::is_integral_v<Key>);
     using Bits = std::make_unsigned_t<Key>;
@@ -40,7 +40,7 @@ template <class Key> uint64_t emulated_digits(Key key, int begin_bit, int end_bi
     return begin_bit < 64 ? uint64_t(bits) >> begin_bit & mask : 0;
 }
 
-/* values may be NULL: none. Input and output must not overlap. */
+/* values may be NULL. Input and output must not overlap. */
 template <class Key, class Value>
 void emulated_sort(const Key *keys, Key *keys_out, const Value *values, Value *values_out, size_t n,
                    int begin_bit, int end_bit) {
@@ -70,8 +70,8 @@ struct DeviceRadixSort {
             });
     }
 
-    /* The result is in Current() afterwards, whichever that is: the buffers change roles with each
-     * pass over eight bits, at the call, even if the work is only recorded. */
+    /* Afterwards Current() has the result. The buffers change roles with each pass over eight bits,
+     * at the call, even if the work is only recorded. */
     template <class Key, class Value, class Count>
     static cudaError_t SortPairs(void *temp, size_t &temp_bytes, DoubleBuffer<Key> &keys,
                                  DoubleBuffer<Value> &values, Count num_items, int begin_bit = 0,
