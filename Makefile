@@ -1,70 +1,70 @@
 # embfuse: build what this machine can.
 #
 #| make bench     measure all kernels on the standard workloads; print a table, draw plots (< 6 min).
-#|                Kernels of a device are built and measured where there is one, or PLACE asks for them
-#| make test      all tests; ends with "N passed, N failed, N skipped". ONLY="kernels bench" builds and runs
-#|                tests/test_kernels.c and tests/test_bench.sh; TESTS='cpu_*: weighted*' in a C program
-#| make bench-gpu device kernels on datasets/gpu.spec and dynamicemb.spec, or on SPEC=, ALPHA= ..., and
-#|                on TRACE=; status 1 without a device
-#| make gpu-verify  tests of device kernels on a real GPU, with a record; status 1 without one
-#| make smoke     every kernel, rule and workload kind once, tiny, checked; into OUT/smoke/
+#|                It includes device kernels if there is a device, or if PLACE asks for them
+#| make test      run all tests; ends with "N passed, N failed, N skipped". ONLY="kernels bench" builds and runs
+#|                tests/test_kernels.c and tests/test_bench.sh; TESTS='cpu_*: weighted*' selects in C programs
+#| make bench-gpu measure device kernels on datasets/gpu.spec and dynamicemb.spec, or on what SPEC=, TRACE=,
+#|                ALPHA= ... select; status 1 without a device
+#| make gpu-verify  test device kernels on a real GPU and write a record; status 1 without a GPU
+#| make smoke     run and check every kernel, rule and workload kind once, tiny; result in OUT/smoke/
 #| make plots     draw again from a saved result: RESULT=file.json; never measures
 #| make table     print the table of a saved result
-#| make figures   figures for a paper (PDF), from a saved result
-#| make compare   two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if it cannot
-#|                tell: in OUT/compare.status, for make itself ends in 2;
+#| make figures   draw figures for a paper (PDF) from a saved result
+#| make compare   compare two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if
+#|                unsure. OUT/compare.status has this status, since make turns every failure into 2;
 #|                COMPARE='--min-effect 5': further options, see reports/compare.py --help
-#| make peers     PyTorch and FBGEMM beside the kernels, on the same batches in the same run; installs
-#|                both into build/peers/venv (several GB, once); variables as for bench. Where nothing
-#|                is chosen, a second run has FBGEMM and kernels on one thread: OUT/peers-1-thread/
-#| make bench-compilers  the CPU kernels as each of COMPILERS="gcc clang" builds them, taking turns in
-#|                one run: ratios, and whether the bits are the same; variables as for bench
-#| make sweep     is cpu_fused the fastest everywhere? Some 110 points over row width, bag length, skew,
-#|                rows, tables and THREADS="1 2", beside the other CPU kernels; GIB=4: most weights
-#| make scaling   time against lookups and rows, both to MOST=1e8, and against THREADS="1 2"; what does
-#|                not fit in memory is named and left out
-#| make ladder    what each technique of cpu_fused is worth: its time without one / its time with all, on
+#| make peers     measure PyTorch and FBGEMM beside the kernels, on the same batches in the same run; installs
+#|                both into build/peers/venv (several GB, once); variables as for bench. Without a selection,
+#|                a second run measures FBGEMM and kernels on one thread: OUT/peers-1-thread/
+#| make bench-compilers  build the CPU kernels with each of COMPILERS="gcc clang"; the builds take turns in
+#|                one run. Prints ratios, and whether exact results are equal bit for bit; variables as for bench
+#| make sweep     is cpu_fused the fastest everywhere? About 110 points over row width, pooling factor, skew,
+#|                rows, tables and THREADS="1 2", with the other CPU kernels; GIB=4: limit of the weights
+#| make scaling   time against lookups and rows, both up to MOST=1e8, and against THREADS="1 2"; names and
+#|                skips what does not fit in memory
+#| make ladder    what each technique of cpu_fused is worth: time without it / time with all techniques, on
 #|                the standard workloads; REPS=7 SEED= THREADS=
-#| make record    everything of this machine into reports/results/NAME, with its page: NAME=zen4-2core. About an
-#|                hour on two cores, waits for a quiet machine, and goes on where it was interrupted.
+#| make record    measure everything on this machine and write its page: NAME=zen4-2core, in reports/results/.
+#|                Takes about an hour on two cores, waits for a quiet machine, continues an interrupted record.
 #|                STEPS="standard roof traces peers ladder sweep compilers scaling": only these;
 #|                FORCE="roof": measure these again; TRACES=folder with *.txt.gz (../shared/traces);
-#|                WAIT=600: seconds to wait before a step; MINUTES=120: no second try of a disturbed step
-#|                begins that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another
-#|                machine's folder, interrupted; 2 a wrong result, which stands; 3 a step is missing
-#| make readme    the pages of all recorded machines, and the front page with the tables of RECORDED=
+#|                WAIT=600: seconds to wait before a step; MINUTES=120: start no second try of a disturbed step
+#|                that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another
+#|                machine's folder, interrupted; 2 a wrong result, which is kept; 3 a step is missing
+#| make readme    write the pages of all recorded machines, and the front page with the tables of RECORDED=
 #| make fuzz      fuzz the readers of untrusted files: FUZZ_SECONDS=60
 #| make mutants   change one line at a time of the kernels, the check and the oracle, and list the changes
 #|                that no test notices: MINUTES=20 FILES='kernels/cpu/*.h' SEED=1; OUT/mutants.txt
-#| make deps      install the Debian packages (as root), or name them: FOR=bench|test|ci
+#| make deps      install the Debian packages as root, or else print their names: FOR=bench|test|ci
 #| make           build build/bench and build/embfuse only
-#| make clean
+#| make clean     remove build/
 #|
 #| What to measure (lists are separated by blanks):
 #|   TRACE=file      a recorded id stream in its real order: .txt, .txt.gz, .ids.npy;
-#|                   a,b,c are the features of one input
+#|                   a,b,c: files that are the features of one input
 #|   SPEC=file       a workload file; datasets/standard.spec otherwise
 #|   ALPHA= DIMS= ROWS= BATCH= POOLING=   axes of datasets/zipf.spec: exponents, floats per row, rows,
 #|                   bags, and sum|mean|none or a pooling factor
 #|   RULE=           update rules, or all      FILTER=regex   on WORKLOAD/RULE/KERNEL/MODE
 #|   MODES=          cold warm                 SEED=          of all random numbers
-#|   THREADS= REPS= RING=                      threads, samples, batches that samples go round
-#|   PLACE=          host, device, or all (as far as there is a device)
+#|   THREADS= REPS= RING=                      threads, samples, batches that the samples cycle through
+#|   PLACE=          host, device, or all (without a device: host)
 #|   OUT=build/results                         where the result goes
-#|   QUEUE=10        minutes to queue for another bench on this machine: two would measure each other
-#| Exit status: 0 fine, 1 usage or environment, 2 wrong result, a kernel that crashed or a device lost to one
-#| (the other results stand), 130 or 143 cut short by Ctrl-C or kill (what was measured stands, and says so);
-#| make itself shows these as "Error 1", "Error 2" ... The result is written whenever a workload has ended:
-#| of a run that dies, make table shows what there is, and that it did not end.
+#|   QUEUE=10        minutes to wait for another bench on this machine: two at once disturb each other
+#| Exit status: 0 fine, 1 usage or environment, 2 a wrong result, a kernel that crashed or one that broke the
+#| device (other results are kept), 130 or 143 stopped by Ctrl-C or kill (the result has what was measured, and
+#| says so); make itself shows these as "Error 1", "Error 2" ... The result is written after each workload. If
+#| the run dies, make table shows what there is, and says that the run did not end.
 #| How to build:
 #|   CC=clang        another compiler          NATIVE=0       portable code, not -march=native
 #|   SANITIZE=address|undefined|thread         a build folder of its own for each
 #|   NVCC=           without CUDA              CUDA_ARCHS="80 90 100"   for which GPUs
-#| How to run a portable build on x86-64 (NATIVE=0), which takes the best kernels that the CPU can run:
-#|   EMBFUSE_ISA=avx512|avx2|plain             those of that level instead; also in the environment
+#| How to run a portable build on x86-64 (NATIVE=0), which uses the best kernels that the CPU can run:
+#|   EMBFUSE_ISA=avx512|avx2|plain             use this level instead; also in the environment
 #
-# The folder is the registry: every kernels/<family>/<name>.c (and .cu, where nvcc is) that ends in
-# DEFINE_KERNEL(<name>) is in the table that the harness, the tests and the plots walk.
+# The folder is the registry: the harness, the tests and the plots use every kernels/<family>/<name>.c (with nvcc
+# also .cu) that ends in DEFINE_KERNEL(<name>).
 
 ifeq ($(origin CC),default)
 CC       := gcc

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Throughput against the skew of the ids, below the rates that the measured ceilings would allow.
+# Throughput against the skew of the ids, with the rates that the measured ceilings would allow.
 width = 900; height = 560
 load "style.gp"
 set label 1 heading."\n".family."\n".machine

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Two results of the same workloads, before and after: a verdict per row that can say "unsure".
+"""Compares two results of the same workloads, before and after: a verdict per row, which can be "unsure".
 
-Rows are matched by workload, rule, kernel and mode, and must have the same fingerprints of ids
-(one per batch of the ring; a shorter run may have seen fewer) and the same operation: times of
-different work are not compared at all. A row is FASTER or SLOWER only
-if the Mann-Whitney U test on the raw times is significant AND the median moved by the minimum
-effect; SAME only if the medians are close AND the noise could not hide such an effect; else UNSURE.
+Rows are matched by workload, rule, kernel and mode. They must have the same operation and the same
+fingerprints of ids (one per batch of the ring; a shorter run may have fewer): times of different work are
+never compared. A row is FASTER or SLOWER only if the Mann-Whitney U test on the raw times is significant
+AND the median moved by the minimum effect; SAME only if the medians are close AND noise could not hide
+such an effect; otherwise UNSURE.
 
-Exit status: 0 same or faster, 3 slower, 4 unsure and nothing slower, 2 the new result holds failed
-checks, 1 usage, unreadable or different work, or rows that only one side has (--allow-missing). It is
-the last line too, and in the file that --status-file names: make ends in 2 whatever happened.
+Exit status: 0 same or faster, 3 slower, 4 unsure and nothing slower, 2 failed checks in the new result,
+1 usage, unreadable or different work, or rows that only one side has (--allow-missing). The last line and
+the file of --status-file repeat it, since make turns every failure into 2.
 """
 import math
 import statistics
@@ -19,12 +19,12 @@ import sys
 from ranks import LEVEL, mann_whitney
 from results import Arguments, ResultError, load, quartiles, write_whole
 
-MEANING = {0: "same or faster", 1: "rows that only one side has; --allow-missing lets them be",
+MEANING = {0: "same or faster", 1: "rows that only one side has; --allow-missing accepts them",
            2: "failed checks in the new result", 3: "slower", 4: "unsure, and nothing slower"}
 
 
 def resolution(times):
-    """Half the notch of a box plot as a share of the median: what the median is uncertain by
+    """The uncertainty of the median as a share of it: half the notch of a box plot
     (McGill, Tukey, Larsen 1978: 1.57 IQR / sqrt(n))."""
     low, mid, high = quartiles(times)
     return 1.57 * (high - low) / math.sqrt(len(times)) / mid
@@ -51,7 +51,7 @@ def by_key(result):
 
 
 def match(old, new):
-    """(pairs, lines about what has no partner). Different work under one name is an error."""
+    """(pairs, lines about rows without a partner). Different work under one name is an error."""
     left, right = by_key(old), by_key(new)
     missing = [f"only in {r.path}: {' '.join(k)}"
                for r, own, other in ((old, left, right), (new, right, left))
@@ -69,7 +69,7 @@ def match(old, new):
 
 
 def context_notes(old, new):
-    """What else changed between the runs and could explain a difference."""
+    """Other changes between the runs that could explain a difference."""
     keys = ("emb_cpu", "emb_isa", "emb_threads", "emb_compiler", "emb_flags", "emb_thp",
             "emb_virtualised", "emb_gpu", "emb_gpu_driver", "emb_nvcc")
     return [f"note: {k[4:]} differs: {old.context.get(k)} -> {new.context.get(k)}"
@@ -77,7 +77,7 @@ def context_notes(old, new):
 
 
 def report(pairs, min_effect, level):
-    """Prints a line per pair; the verdicts, and the ratios of those that have one."""
+    """Prints a line per pair; returns the verdicts and ratios of the pairs that can be compared."""
     verdicts, ratios = [], []
     width = max(len(" ".join(a.key)) for a, _ in pairs)
     print(f"{'workload rule kernel mode':{width}}  {'old ms':>9}  {'new ms':>9}  {'new/old':>7}"
@@ -101,10 +101,10 @@ def main():
     parser.add_argument("new", metavar="NEW.json")
     parser.add_argument("--min-effect", type=float, default=5, metavar="PERCENT",
                         help="smaller changes of the median do not count (default 5)")
-    parser.add_argument("--alpha", type=float, default=LEVEL, help=f"level of the test ({LEVEL})")
+    parser.add_argument("--alpha", type=float, default=LEVEL, help=f"level of significance ({LEVEL})")
     parser.add_argument("--allow-missing", action="store_true",
-                        help="rows that only one side has are listed, but are no error")
-    parser.add_argument("--status-file", metavar="FILE", help="gets the exit status and what it means")
+                        help="rows that only one side has are listed, but are not an error")
+    parser.add_argument("--status-file", metavar="FILE", help="write the exit status and its meaning here")
     args = parser.parse_args()
     try:
         status = compared(args)
@@ -131,7 +131,7 @@ def compared(args):
         print(f"geometric mean of new/old: {statistics.geometric_mean(ratios):.3f}; "
               + ", ".join(f"{verdicts.count(v)} {v}" for v in sorted(set(verdicts))))
     if "UNSURE" in verdicts:
-        print("UNSURE: too noisy or too few repetitions to tell; 5 each are the least for p < 0.01")
+        print("UNSURE: too much noise or too few repetitions; p < 0.01 needs at least 5 on each side")
     for failure in new.failures():
         print("FAILED in new: " + ", ".join(failure))
     if new.failures():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The frame of a dot plot: workloads downwards, a row of their own for each kernel, a log axis.
+# The frame of a dot plot: workloads from top to bottom, one row per kernel, a log axis.
 width = 1040
 load "style.gp"
 set logscale x
@@ -11,7 +11,7 @@ set yrange [groups - 0.5:-0.5]
 set lmargin 3 + 0.9 * label_width
 set bmargin 3.6 + foot_lines
 set tmargin 4.5
-set errorbars 1.8 # higher than a point: seen where quartiles are close
+set errorbars 1.8 # taller than a point, to show even if quartiles are close
 do for [i = 0:groups - 1:2] {
     set object i + 1 rectangle from graph 0, first i - 0.5 to graph 1, first i + 0.5 behind \
         fillcolor rgb band fillstyle solid noborder

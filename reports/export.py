@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The result as TSV files: samples.tsv with every raw sample, and for each gnuplot figure the few
-columns that it draws.
+"""Exports a result as TSV files: samples.tsv with every raw sample, and the data of each gnuplot figure.
 
-A figure is a script, its data files and the variables that the script reads; plots.py runs them. A
-data file holds one block per kernel (or panel), two blank lines apart, first line its legend text.
+A figure is a script, its data files and the variables that the script reads; plots.py runs them. A data
+file has one block per kernel (or panel), two blank lines apart; the first line of a block is its legend
+text.
 """
 import os
 import re
@@ -20,10 +20,10 @@ from style import (ROOF_COLOURS, STAGE_COLOURS, WHOLE_COLOUR, colour, marker, ni
 KEYS = ("workload", "rule", "kernel", "mode", "operation", "check")
 NO_COUNTERS = {"repetitions", "repetition_index", "family_index", "per_family_instance_index",
                "iterations", "real_time", "cpu_time"}
-WHOLE = "whole step"  # the bar of a sample without stages, as a peer's
-STAGE_CUT = 4.0  # a bar longer than this many times its panel's median is cut, and says so
-ROOF_KERNELS = 3  # the fastest, in a panel of the roofline
-ROOF_LINES = 2.3  # its two terms above them, and some room
+WHOLE = "whole step"  # the bar of a sample without stages, such as a peer's
+STAGE_CUT = 4.0  # a bar longer than this many times its panel's median is cut and marked
+ROOF_KERNELS = 3  # the fastest ones, in a panel of the roofline
+ROOF_LINES = 2.3  # height of the two terms of the roof above them
 ROOF_NOTE = ("Mark: the roof at a kernel's own samples. Grouping keys is not in it: compare kernels, "
              "not percentages of several alphas.")
 
@@ -32,7 +32,7 @@ ROOF_NOTE = ("Mark: the roof at a kernel's own samples. Grouping keys is not in 
 class Figure:
     script: str      # reports/<script>.gp
     name: str        # stem of the files it makes
-    variables: dict  # what the script reads; paths absolute
+    variables: dict  # what the script reads; paths are absolute
 
 
 def clean(text):
@@ -50,7 +50,7 @@ def slug(text):
 
 
 def write_tsv(path, blocks):
-    """blocks: lists of rows. Strings that hold blanks are quoted, as gnuplot wants them."""
+    """Writes blocks, which are lists of rows. Strings are quoted, since gnuplot splits at blanks."""
     quote = lambda v: f'"{clean(v)}"' if isinstance(v, str) else cell(v)
     text = "\n\n\n".join("\n".join("\t".join(map(quote, row)) for row in b) for b in blocks)
     write_whole(path, text + "\n")
@@ -73,18 +73,18 @@ def write_samples(result, path):
 
 
 def kernels_of(groups):
-    """The kernels that have a time in any group, in their order, with the dagger of the rule."""
+    """[(kernel, its mark)] of the kernels that have a time in any group, in the order of the file."""
     found = {s.kernel.index: (s.kernel, s.mark()) for g in groups for s in g.measured()}
     return [found[i] for i in sorted(found)]
 
 
 def names(texts):
-    """A list that gnuplot's word() takes apart."""
+    """A list for gnuplot's word()."""
     return " ".join(f'"{clean(t)}"' for t in texts)
 
 
 def common(result, groups, subject, *notes):
-    """Variables of every figure; at its foot, in small print, what failed, and what the marks mean."""
+    """Variables of every figure, with the small print: what failed, and what the marks mean."""
     kernels, group = kernels_of(groups), groups[0]
     missing = [f"{kernel} on {workload}" for kernel, workload, _ in result.failures(groups)]
     foot = ([f"FAILED, not drawn: {', '.join(missing)}"] if missing else []) + [*notes] + (
@@ -101,8 +101,8 @@ def series_of(group, kernel):
 
 
 def dots(groups, values, place, title):
-    """Blocks for a dot plot, one per kernel: y, then values(series) for each group it ran in. A
-    group has the height 1, counted downwards, and each kernel a height of its own inside."""
+    """Blocks for a dot plot, one per kernel: y and values(series) for each group that it ran in. A group
+    has height 1, from top to bottom, and each kernel has its own height inside."""
     kernels, blocks = kernels_of(groups), []
     for i, (kernel, mark) in enumerate(kernels):
         rows = [[title(kernel) + mark]]
@@ -122,7 +122,7 @@ def dot_figure(result, groups, stem, script, subject, values, place, title=lambd
     numbers = [v for b in blocks for row in b[1:] for v in row[1:]]
     low, high = nice_range(numbers + [v for b in lines for row in b for v in row[2:]])
     width = max(len(part) for row in lines[0] for part in row[1].split("\\n"))
-    key = 26 * (len(blocks) + 2) + 60  # the legend is higher than the dots of a single group
+    key = 26 * (len(blocks) + 2) + 60  # the legend is taller than the dots of a single group
     return Figure(script, os.path.basename(stem), common(result, groups, subject) | {
         "data": write_tsv(stem + ".tsv", blocks), "lines": write_tsv(stem + "-lines.tsv", lines),
         "low": low, "high": high, "label_width": width,
@@ -130,7 +130,7 @@ def dot_figure(result, groups, stem, script, subject, values, place, title=lambd
 
 
 def time(result, groups, stem):
-    """In the unit of the tables, beside the times that compulsory traffic takes at the ceilings."""
+    """Time per lookup, beside the times that compulsory traffic takes at the ceilings."""
     at_ceiling = lambda g, p, key: (lambda rate: rate and 1e3 / rate)(ceiling_mlookups(g, p, key))
     drawn = dot_figure(result, groups, stem, "speed", "time per lookup",
                        lambda s: s.quartiles("ns_per_lookup"),
@@ -140,7 +140,7 @@ def time(result, groups, stem):
 
 
 def traffic(series):
-    """Quartiles, and at the median time."""
+    """(first quartile, rate at the median time, third quartile)"""
     low, _, high = series.quartiles("traffic_gbs")
     return low, series.at_median("traffic_gbs"), high
 
@@ -161,16 +161,15 @@ def memory(result, groups, stem):
 
 
 def stage_ends(sample):
-    """Where its stages end, as shares of its time; last, the end of a whole step that has none."""
+    """Where its stages end, as shares of its time. The last one ends the bar: 1 for a step without stages."""
     ends = [*accumulate((sample.get(f"{s}_ms") or 0.0) / sample.ms for s in STAGES)]
     return [*ends, ends[-1] or 1.0]
 
 
 def stage_panel(group):
-    """One panel, its title first, and where its axis ends. A row is a kernel's median time in the
-    proportions of its median repetition:
-    y, name, the edges of the four stages and of the whole step (six numbers) and where the bar ends,
-    in ns per lookup, a text about the total, and whether the bar is cut."""
+    """(rows of one panel, its title first; the end of its axis). A row is a kernel's median time, divided
+    like its median repetition: y, name, the edges of the four stages and of the whole step (six numbers)
+    and the end of the bar in ns per lookup, the total as text, and whether the bar is cut."""
     rows, measured = [], sorted(group.measured(), key=lambda s: s.kernel.index)
     totals = [s.median("ns_per_lookup") or 0.0 for s in measured]
     usual = [t for t in totals if t <= STAGE_CUT * quartiles(totals)[1]]
@@ -183,17 +182,17 @@ def stage_panel(group):
 
 
 def stage_names(panels):
-    """What the bars consist of: stages, and whole steps where there are any."""
+    """The parts of the bars: the stages, and the whole step if a bar has no stages."""
     return [*STAGES, *[WHOLE] * any(row[7] > row[6] for p in panels for row in p[1:])]
 
 
 def legend(texts, shades):
-    """Variables of what stands above panels: all shades, and the names of those that occur."""
+    """Variables of the legend above the panels: all shades, and the names of those that occur."""
     return {"names": names(texts), "shades": " ".join(shades)}
 
 
 def grid(titles, labels, depth):
-    """Variables of a figure in panels with these titles; depth is the number of bars of the largest."""
+    """Variables of a figure in panels with these titles; depth is the largest number of bars in a panel."""
     columns = 1 if len(titles) == 1 else 2
     return {"columns": columns, "rows": -(-len(titles) // columns), "depth": depth,
             "label_width": max(map(len, labels)),
@@ -210,10 +209,10 @@ def stages(result, groups, stem):
 
 
 def roof_panel(group):
-    """One panel in three parts: its title and the terms of the roof (y, label, ns per lookup, whether
-    it is the shorter, text); its fastest kernels (y, name, end of the index stage, end of the others,
-    end of a whole step, roof of its own samples, text, whether the bar is cut); where the axis ends.
-    None without a roof."""
+    """One panel, or None without a roof. Its three parts: the title and the terms of the roof (y, label,
+    ns per lookup, whether it is the shorter one, text); the fastest kernels (y, name, end of the index
+    stage, end of the other stages, end of a whole step, roof of its own samples, text, whether the bar is
+    cut); the end of the axis."""
     lazy = [s for s in group.measured() if s.operation == "lazy" and s.median("share_roof")]
     shown = sorted(lazy, key=lambda s: s.median("ns_per_lookup"))[:ROOF_KERNELS]
     roofs = [roof for s in shown for roof in (x.roof() for x in s.samples) if roof]
@@ -235,7 +234,7 @@ def roof_panel(group):
 
 
 def roofline(result, groups, stem):
-    """How far the fastest kernels of each workload are from the roof; None if no sample has one."""
+    """The distance of each workload's fastest kernels from the roof; None if no sample has a roof."""
     panels = [p for p in map(roof_panel, groups) if p]
     if not panels:
         return None
@@ -253,7 +252,7 @@ def roofline(result, groups, stem):
 
 
 def ceiling_mlookups(group, place, key):
-    """Million lookups a second if all compulsory traffic went at a ceiling."""
+    """Million lookups per second if all compulsory traffic ran at a ceiling."""
     rate, mib = group.median(key, place), group.median("compulsory_mib")
     lookups = group.median("lookups")
     return rate * 1e9 / (mib * 2**20) * lookups / 1e6 if rate and mib and lookups else None
@@ -299,7 +298,7 @@ def by_rule(result, mode):
 
 
 def figures(result, outdir, mode):
-    """Writes the data of all figures of a mode and says how to draw them."""
+    """Writes the data of all figures of a mode; returns the figures."""
     os.makedirs(outdir, exist_ok=True)
     out = []
     for rule, groups in by_rule(result, mode).items():

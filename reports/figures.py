@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Figures for a paper, as PDF and SVG, drawn by matplotlib: time per lookup against alpha, speed
-against memory with a panel per workload, and the time by stage. For each rule of the result.
+"""Draws figures for a paper with matplotlib, as PDF and SVG, for each rule of a result.
 
-Text is real text (Type 42 in PDF), the width is that of a page, and the same result makes the same
-bytes: no dates, and fixed ids inside the SVG.
+They show time per lookup against alpha, speed against memory, and time by stage. Text is real text (Type 42
+in PDF), the width is that of a page, and one result always gives the same bytes: no dates, fixed ids in SVG.
 """
 import io
 import math
@@ -16,12 +15,12 @@ from export import (by_alpha, by_rule, ceiling_mlookups, kernels_of, series_of, 
 from results import DENSE_NOTE, Arguments, ResultError, load, write_whole
 from style import CAUTION_COLOUR, STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, wrap
 
-WIDTH = 5.7  # inches; the legend beside the panels makes it the 7 of a page
+WIDTH = 5.7  # inches; 7 with the legend beside the panels, as wide as a page
 GREY = "#777777"
 
 
 def pyplot():
-    """matplotlib set up for print, or one line that says how to get it."""
+    """matplotlib set up for print; without it, an error that says how to install it."""
     os.environ.setdefault("SOURCE_DATE_EPOCH", "0")
     try:
         import matplotlib
@@ -41,7 +40,7 @@ def pyplot():
 
 
 def log_axis(axis, low, high, room=5, zero=None):
-    """A log axis with labels at 1, 2 and 5, at 1 and 3 or at 1 only: about room of them. zero: where 0 is."""
+    """A log axis with about `room` labels, at 1, 2 and 5, at 1 and 3 or at 1 only. zero: the place of 0."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
     subs = next((s for s in ((1, 2, 5), (1, 3)) if len(s) * math.log10(high / low) <= room), (1,))
     ticks = [t for t in LogLocator(subs=subs).tick_values(low, high) if low <= t <= high]
@@ -61,7 +60,7 @@ def legend(figure, axes, **place):
 
 
 def panels(plt, count, columns, height, **shared):
-    """A grid of count axes; those left over vanish, and the lowest of a column keeps its labels."""
+    """A grid of count axes without the unused ones; the lowest axis of a column keeps its labels."""
     columns = min(count, columns)
     rows = -(-count // columns)
     figure, grid = plt.subplots(rows, columns, figsize=(WIDTH, rows * height + 0.75), squeeze=False,
@@ -111,7 +110,7 @@ def alpha(plt, result, name, groups):
 
 
 def scatter(plt, result, groups):
-    """Speed against scratch, a panel per workload: better is up and to the left."""
+    """Speed against scratch, a panel per workload; up and to the left is better."""
     figure, axes = panels(plt, len(groups), 3, 1.75, sharex=True, sharey=True)
     measured = [s for g in groups for s in g.measured()]
     low, high = nice_range([s.median("scratch_mib") for s in measured], 1.4)
@@ -139,7 +138,7 @@ def scatter(plt, result, groups):
 
 
 def stages(plt, result, groups):
-    """A bar per kernel from stage to stage, a panel per workload; see export.stage_panel."""
+    """One bar of stages per kernel, one panel per workload; see export.stage_panel."""
     deep = max(len(g.measured()) for g in groups)
     figure, axes = panels(plt, len(groups), 2, 0.45 + 0.17 * deep)
     drawn, ends = zip(*(stage_panel(g) for g in groups))
@@ -163,7 +162,7 @@ def stages(plt, result, groups):
 
 
 def save(plt, figure, stem):
-    """Both formats without dates; the names of the files."""
+    """Saves both formats without dates; returns the names of the files."""
     names = [f"{stem}.{kind}" for kind in ("pdf", "svg")]
     for name, key in zip(names, ("CreationDate", "Date")):
         whole = io.BytesIO()
@@ -174,7 +173,7 @@ def save(plt, figure, stem):
 
 
 def draw(result, outdir, mode):
-    """All figures of a mode; yields the names of the files."""
+    """Draws all figures of a mode; yields the names of the files."""
     plt = pyplot()
     os.makedirs(outdir, exist_ok=True)
     for rule, groups in by_rule(result, mode).items():

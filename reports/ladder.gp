@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# What each technique of a kernel is worth: bars from 1 to the time without it through the time with it.
-# Bars to the left, in the shade, are techniques that cost time.
+# What each technique of a kernel is worth: bars from 1 to (time without it) / (time with it).
+# Bars in the shaded area on the left are techniques that cost time.
 load "dots.gp"
 key_rows = (count + 1) / 2
 set tmargin at screen 1 - (72.0 + 26 * key_rows) / height

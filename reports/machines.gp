@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Machines side by side: workloads downwards, a mark for each machine, three panels with an axis each.
+# Machines side by side: workloads from top to bottom, one mark per machine, three panels with one axis each.
 width = 1160
 load "style.gp"
 shade(i) = word(shades, i + 1)
@@ -28,7 +28,7 @@ plot lines using (low):1:ytic(2) with dots lc rgb grey notitle, \
      for [k = 0:count - 1] data index k using 3:1 with points pt point(k) ps 1.1 lc rgb shade(k) \
          title columnheader(1)
 
-# What is common to all stands there already.
+# The first panel has already drawn what all panels share.
 unset label 1; unset label 998; unset label 999; unset key
 unset logscale x
 set format y ""

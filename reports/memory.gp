@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# What each kernel asks for and what the process took: declared scratch (filled), observed peak
-# (open), and as a line the weights and state that every kernel needs. Left of the log scale is 0.
+# Memory of each kernel: declared scratch (filled), observed peak of the process (open), and as a line the
+# weights and states that every kernel needs. 0 is left of the log scale.
 load "dots.gp"
 zero = low / 3
 edge(x) = x > 0 ? x : zero

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Puts the rows of several results of one machine into one, so that they stand in one table and in
-one figure: a peer's rows (torch_peer.py) beside the kernels', say.
+"""Merges several results of one machine into one, so that one table and one figure can show all rows: for
+example those of a peer (torch_peer.py) beside those of the kernels.
 
-Refused where it would compare what cannot be compared: another processor or device, or other ids
-under the same workload's name.
+It refuses results that cannot be compared: another processor or device, or other ids under the same
+workload name.
 """
 import itertools
 import json
@@ -39,7 +39,7 @@ def read(path):
 
 
 def add_disturbances(context, other):
-    """What the context of one result says of all: samples that were disturbed, and the highest load."""
+    """Adds the disturbed samples of `other` to a context, and keeps the highest load of both."""
     for key, join in (("emb_disturbed_samples", sum), ("emb_load_worst", max)):
         found = [n for n in (leading_number(c.get(key)) for c in (context, other)) if n is not None]
         if found:
@@ -47,7 +47,7 @@ def add_disturbances(context, other):
 
 
 def add(into, data):
-    """The rows of a result, and what its context says of its kernels and workloads."""
+    """Adds the rows of a result, and what its context says about kernels and workloads."""
     context = into["context"]
     add_disturbances(context, data["context"])
     number = sum(k.startswith("emb_not_run_") for k in context)

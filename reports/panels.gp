@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The frame of a figure in panels: one per workload, bars downwards, axes of their own. Then, in
-# multiplot, eval panel(i) before each plot.
+# The frame of a figure with one panel per workload: bars from top to bottom, one axis per panel. In
+# multiplot, eval panel(i) comes before each plot.
 row = 26.0; title_line = 20.0; top = 104.0; foot = 45.0 + 15 * words(notes)
 lines_above = 0.5 + panel_titles * title_line / row
 body = row * (depth + lines_above)
@@ -10,10 +10,10 @@ height = top + rows * below + foot
 load "style.gp"
 margin = (9.0 * label_width + 30) / width
 half = 0.36
-# The end of a bar that is cut: a gap across it, aslant.
+# A slanted gap marks the end of a bar that is cut.
 gap = 0.016
 break_mark(end, cut) = cut > 0 ? end * (1 - 2.5 * gap) : NaN
-# For x of a box: what took no time is not drawn, not even as a hairline.
+# For x of a box: NaN, since gnuplot would draw a stage without time as a hairline.
 zero(from, to) = to > from ? 0 : NaN
 unset key
 level = 1 - 78.0 / height

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The quick plots of a saved result, as SVG and PNG, drawn by gnuplot: throughput and memory by
-kernel and workload, time by stage, distance from the roof, throughput against alpha. Nothing is run
-again.
-"""
+"""Draws the quick plots of a saved result with gnuplot, as SVG and PNG; measures nothing.
+
+Plots: time, traffic and memory of each kernel, time by stage, distance from the roof, speed by alpha."""
 import os
 import shutil
 import subprocess
@@ -16,14 +15,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def assignment(name, value):
-    """A gnuplot assignment. Single quotes: nothing inside them is expanded."""
+    """A gnuplot assignment. gnuplot expands nothing inside single quotes."""
     if isinstance(value, str):
         return f"{name} = '" + value.replace("'", "''") + "'"
     return f"{name} = {value!r}"
 
 
 def draw(figure, kind, outdir):
-    """One figure as svg or png; the name of the file, which is there when it is whole."""
+    """Draws one figure as svg or png; returns the name of the file, which a failed run does not leave."""
     out = os.path.join(outdir, f"{figure.name}.{kind}")
     commands = "; ".join(assignment(*v) for v in (figure.variables | {"kind": kind}).items())
     run = subprocess.run(["gnuplot", "-e", commands, figure.script + ".gp"], cwd=HERE, check=False,

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""The rank test of all reports: can two sets of times be told apart?"""
+"""The rank test of all reports: do two sets of times differ?"""
 import math
 
-EXACT_UP_TO = 40  # samples of both sides; beyond it the normal approximation is as good
-LEVEL = 0.01  # of a change: less than 5 samples of each side never reach it
-STAR_LEVEL = 0.05  # of kernels in one run: at 0.01 one bad sample of 7 makes a tie of three times the speed
+EXACT_UP_TO = 40  # samples of both sides together; above it the normal approximation is as good
+LEVEL = 0.01  # for a change: fewer than 5 samples on each side never reach it
+STAR_LEVEL = 0.05  # for kernels of one run: at 0.01, one bad sample of 7 can hide a factor of three
 
 
 def midranks(values):
-    """Twice the rank of each value, ties sharing their mean: integers."""
+    """Twice the rank of each value; ties share their mean rank, and twice that is an integer."""
     order, ranks, i = sorted(values), {}, 0
     while i < len(order):
         n = order.count(order[i])
@@ -18,7 +18,7 @@ def midranks(values):
 
 
 def exact_p(ranks, n, total):
-    """Two-sided p of the rank sum `total` of the first n: over all choices of n, ties included."""
+    """Two-sided p that n ranks have the sum `total`, over all choices of n ranks; exact with ties."""
     ways = [{0: 1}] + [{} for _ in range(n)]  # ways[k][s]: choices of k ranks with the sum s
     for rank in ranks:
         for k in range(n, 0, -1):
@@ -31,7 +31,7 @@ def exact_p(ranks, n, total):
 
 def mann_whitney(a, b):
     """Two-sided p that a and b come from one distribution (Mann and Whitney 1947): exact for few
-    samples, else normal with the correction for ties and for continuity."""
+    samples, otherwise normal with corrections for ties and for continuity."""
     ranks, n, m = midranks(a + b), len(a), len(b)
     total = sum(ranks[:n])
     if n + m <= EXACT_UP_TO:
@@ -45,5 +45,5 @@ def mann_whitney(a, b):
 
 
 def told_apart(a, b):
-    """Whether two kernels of a run can be. Of less than 4 samples each, the ranges must not overlap."""
+    """Whether two kernels of a run differ. With fewer than 4 samples each, their ranges must not overlap."""
     return max(a) < min(b) or max(b) < min(a) or mann_whitney(a, b) < STAR_LEVEL

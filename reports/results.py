@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""A saved result, read once for every report.
+"""Reads a saved result for all reports.
 
-A result is Google Benchmark's JSON with keys of our own: one row per repetition, all of them kept.
-Rows that share (workload, rule, kernel, mode) are one Series of Samples; medians and quartiles are
-computed here, from the samples, never taken from the library's aggregate rows. A series with one
-failed repetition is a failed series: it has no time, only a reason.
+A result is Google Benchmark's JSON with additional keys: one row per repetition, all of them kept. Rows
+that share (workload, rule, kernel, mode) form one Series of Samples. Medians and quartiles are computed
+here from the samples, never taken from the library's aggregate rows. One failed repetition makes its
+series fail: such a series has no time, only a reason.
 
-Medians are taken of times; rates are worked out of them, so that the columns of a table agree. A share
-of a ceiling is the median over the samples, each of which has ceilings measured right before it.
+Rates are computed from median times, so that the columns of a table agree. A share of a ceiling is the
+median over the samples: each sample has ceilings measured right before it.
 
-No kernel is named anywhere in the reports. Names, labels, places and traits come from the file, and
-the baseline of a speed is the kernel that says dense_gradient.
+The reports name no kernel. Names, labels, places and traits come from the file, and the baseline of a
+speed is the kernel with the trait dense_gradient.
 """
 import argparse
 import contextlib
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from ranks import told_apart
 
 SCHEMA = "1"
-# How the driver begins the reason of a kernel that failed its check, broke the device, or crashed.
+# The reason starts with one of these if a kernel failed its check, broke the device, or crashed.
 WRONG = ("WRONG RESULT", "DEVICE ERROR", "CRASHED")
 DENSE_MARK = "†"
 DENSE_NOTE = ("† sweeps all rows: for this rule another operation than the lazy step, and no fair "
@@ -33,16 +33,16 @@ DENSE_NOTE = ("† sweeps all rows: for this rule another operation than the laz
 OVER_MARK = "‡"
 OVER_NOTE = ("‡ over 100 %: at the roof, whose ceilings are too low for few or narrow rows and gradients "
              "close by; a few % are noise.")
-# Beyond these no figure is to be quoted: a share of the samples, and threads more than there are CPUs. A
-# quiet system has so many of its own.
+# Above these limits no figure may be quoted: disturbed samples as a share, and threads in excess of the CPUs.
+# A quiet system can reach them by itself.
 DISTURBED_MOST, LOAD_TOLERATED = 0.1, 0.5
 MS_PER_UNIT = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
-PEERS = ("torch", "fbgemm")  # families: systems beside the suite
-LADDER = "ladder"  # the family of kernels that lack one technique each
+PEERS = ("torch", "fbgemm")  # families of the systems beside the suite
+LADDER = "ladder"  # the family of the kernels that lack one technique each
 STAGES = ("index", "zero", "reduce", "update")
 
 
-# Every report speaks UTF-8, whatever the locale: a page or a pipe is read as that.
+# Every report reads and writes UTF-8 in any locale, as pages and pipes expect.
 for stream in (sys.stdin, sys.stdout, sys.stderr):
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(encoding="utf-8", errors="surrogateescape")
@@ -53,7 +53,7 @@ class ResultError(Exception):
 
 
 def write_whole(path, data):
-    """Text or bytes; the file has its name when it is whole, and an error names it."""
+    """Writes text or bytes; the file gets its name only when it is complete, and an error names it."""
     part = f"{path}.{os.getpid()}.new"
     try:
         with open(part, "wb") as file:
@@ -66,7 +66,7 @@ def write_whole(path, data):
 
 
 class Arguments(argparse.ArgumentParser):
-    """An argument parser whose usage errors exit with status 1: 2 means wrong results here."""
+    """An argument parser whose usage errors exit with status 1, because 2 means wrong results here."""
 
     def error(self, message):
         self.print_usage()
@@ -82,7 +82,7 @@ class Kernel:
     label: str = ""
     idea: str = ""
     index: int = 0  # position in the file: decides colour and marker in every figure
-    where: str = ""  # " (device)" in a file that has kernels of both places
+    where: str = ""  # " (device)" for a device kernel in a file that has kernels of both places
 
     @property
     def title(self):
@@ -90,7 +90,7 @@ class Kernel:
 
     @property
     def guest(self):
-        """Whether it is no kernel of the suite proper: it has a colour that none of those has."""
+        """Whether it is a peer or a rung of the ladder, which have colours of their own."""
         return self.family in (*PEERS, LADDER)
 
 
@@ -98,19 +98,19 @@ class Kernel:
 class Sample:
     ms: float
     placement: str
-    fingerprint: str  # of the batch: repetitions go round a ring of batches
+    fingerprint: str  # of the batch: repetitions cycle through a ring of batches
     counters: dict
 
     def get(self, key):
-        """A counter as a float, None where it is missing, not a number or marked unavailable."""
+        """A counter as a float, or None if it is missing, not a number or marked unavailable."""
         value = self.counters.get(key)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None
         return None if not math.isfinite(value) or value < 0 else float(value)
 
     def roof(self):
-        """The two terms of the roof in ns per lookup, (memory, caches); None where the sample has none.
-        Bytes over GB/s are ns."""
+        """The two terms of the roof in ns per lookup, (memory, caches); None if the sample has no roof.
+        Bytes divided by GB/s are ns."""
         pairs, lookups = (("line_mib", "rmw_gbs"), ("gather_mib", "gather_gbs")), self.get("lookups")
         if not lookups or not all(self.get(key) for pair in pairs for key in pair):
             return None
@@ -154,7 +154,7 @@ class Series:
         return quartiles(self.values(key))
 
     def at_median(self, key):
-        """A rate at the median time: its product with the time is a property of the batch."""
+        """A rate at the median time: rate times time is a property of the batch."""
         ns = self.median("ns_per_lookup")
         products = [x.get(key) * x.get("ns_per_lookup") for x in self.samples
                     if x.get(key) is not None and x.get("ns_per_lookup")]
@@ -165,17 +165,17 @@ class Series:
         return OVER_MARK if (self.median("share_roof") or 0) > 1 else ""
 
     def typical(self):
-        """The sample whose time is the (lower) median: its parts add up, medians would not."""
+        """The sample with the (lower) median time: its stages add up, medians of stages would not."""
         return sorted(self.samples, key=lambda s: s.ms)[(len(self.samples) - 1) // 2]
 
     def mark(self):
-        """The dagger where this series is not the lazy operation."""
+        """The dagger of a series that is not the lazy operation."""
         return DENSE_MARK if self.operation == "dense" else ""
 
 
 @dataclass
 class Group:
-    """All series of one workload, rule and mode: what may stand in one table."""
+    """All series of one workload, rule and mode: one table."""
     workload: str
     rule: str
     mode: str
@@ -185,8 +185,7 @@ class Group:
         return [s for s in self.series if not s.failed]
 
     def baseline(self, place):
-        """The dense baseline of a place, or None. With several, the fastest: the least flattering
-        one."""
+        """The dense baseline of a place, or None. Of several, the fastest one: the least flattering."""
         dense = [s for s in self.measured()
                  if "dense_gradient" in s.kernel.traits and s.kernel.place == place]
         return min(dense, key=lambda s: s.median("ns_per_lookup") or math.inf, default=None)
@@ -199,13 +198,12 @@ class Group:
         return min(self.lazy(), key=lambda s: s.median("ns_per_lookup"), default=None)
 
     def fastest(self):
-        """The best series, and all that cannot be told from it."""
+        """The best series, and all that do not differ from it significantly."""
         times, best = lambda s: s.values("ns_per_lookup"), self.best()
         return [s for s in self.lazy() if s is best or not told_apart(times(s), times(best))]
 
     def median(self, key, place=None):
-        """Median over the samples of all series (of one place): for what belongs to the workload
-        or the machine."""
+        """Median over the samples of all series (of one place), for counters of the workload or machine."""
         return quartiles([v for s in self.measured() if place in (None, s.kernel.place)
                           for v in s.values(key)])[1]
 
@@ -226,7 +224,7 @@ class Result:
     series: list
 
     def failures(self, groups=None):
-        """(kernel, workload, reason) of all failed checks, of these groups or of the whole file:
+        """(kernel, workload, reason) of all failed checks in these groups or in the whole file:
         failed rows, and kernels that the driver left out because they were wrong."""
         series = [s for g in groups for s in g.series] if groups else self.series
         names = {s.workload for s in series}
@@ -247,8 +245,8 @@ class Result:
         return [Group(w, r, mode, series) for (w, r), series in found.items()]
 
     def disturbed(self):
-        """How many samples were, None where nothing says so. Rows tell more than the context, which
-        may be that of one run of several."""
+        """The number of disturbed samples, or None if nothing is recorded. The rows take precedence over
+        the context, which may be that of one run of several."""
         flags = [x.get("disturbed") for s in self.series for x in s.samples]
         if flags and None not in flags:
             return round(sum(flags))
@@ -256,8 +254,8 @@ class Result:
         return None if total is None else round(total)
 
     def load(self):
-        """The threads that ran or wanted to: the run's own, and the mean of others where these were most. Of
-        an older result, ' before the run' alone. (load, when); (None, '') where nothing is known."""
+        """(load, when): threads that ran or wanted to run, the highest sum of the run's own and the mean of
+        others. Older results only have the load ' before the run'. (None, '') if nothing is known."""
         threads = max(map(int, re.findall(r"\d+", str(self.context.get("emb_threads")))), default=0)
         groups = {}
         for s in self.series:
@@ -274,7 +272,7 @@ class Result:
         return before, "" if before is None else " before the run"
 
     def caution(self):
-        """One line that says why the figures are not to be quoted, as bench itself says; '' where they may."""
+        """One line that says why the figures must not be quoted, as bench prints it; '' if they may be."""
         samples, count = sum(len(s.samples) for s in self.series), self.disturbed()
         load, when = self.load()
         cpus = leading_number(self.context.get("num_cpus"))
@@ -291,11 +289,11 @@ class Result:
         return [f"cut short: {cut}"] * bool(cut) + [self.caution()] * bool(self.caution())
 
     def cautions(self, mark=""):
-        """The doubts as lines above a text, with a blank after them; mark: ** makes them bold in a page."""
+        """The doubts as lines to put above a text, and an empty line; mark ** makes them bold in a page."""
         return [*(f"{mark}{line}{mark}" for line in self.doubts()), *[""] * bool(self.doubts())]
 
     def machine(self):
-        """One line that says on what the figures were measured."""
+        """One line about the machine that the figures were measured on."""
         c = self.context
         parts = [str(c.get("emb_cpu") or c.get("host_name") or "unknown machine")]
         if c.get("emb_gpu"):
@@ -319,29 +317,29 @@ def quartiles(values):
 
 
 def leading_number(text):
-    """The number that a text begins with, None without one."""
+    """The number at the beginning of a text, or None."""
     found = re.match(r"\d+(\.\d+)?", str(text))
     return float(found[0]) if found else None
 
 
 def spread(q):
-    """Half the interquartile range as a share of the median, None where there is no median."""
+    """Half the interquartile range as a share of the median, or None without a median."""
     return (q[2] - q[0]) / 2 / q[1] if q[1] else None
 
 
 def baseline_ratio(series, base):
-    """How many times faster than the baseline, None without one."""
+    """The speed-up over the baseline, or None without one."""
     own, other = series.median("ns_per_lookup"), base.median("ns_per_lookup") if base else None
     return other / own if own and other else None
 
 
 def family(workload):
-    """The workload's name without its alpha: what a curve over alpha holds fixed."""
+    """The workload's name without its alpha, which is the same along a curve over alpha."""
     return re.sub(r"/?\balpha:[^/]*", "", workload).strip("/") or workload
 
 
 def load(path):
-    """Reads a result file. ResultError where it is missing, not JSON, or not one of ours."""
+    """Reads a result file. ResultError if it is missing, not JSON, or not an embfuse result."""
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
@@ -388,7 +386,7 @@ def words(row):
 
 
 def mark_places(kernels, rows):
-    """Kernels of a device carry the place in their names and labels where the rows have both."""
+    """Adds the place to the names and labels of device kernels if the rows have both places."""
     used = {words(r).get("kernel") for r in rows if isinstance(r, dict)}
     if len({k.place for k in kernels.values() if k.name in used}) < 2:
         return kernels
@@ -398,7 +396,7 @@ def mark_places(kernels, rows):
 
 
 def read_series(rows, kernels):
-    """Groups the rows of single repetitions. Kernels that the context forgot are added."""
+    """Groups the rows of single repetitions. Adds kernels that the context lacks."""
     found = {}
     for row in rows:
         if not isinstance(row, dict) or row.get("run_type", "iteration") == "aggregate":
@@ -417,7 +415,7 @@ def read_series(rows, kernels):
 
 
 def add_row(series, row, label):
-    """One repetition: a sample, or an error that makes the whole series a failed one."""
+    """Adds one repetition: a sample, or an error that makes the whole series fail."""
     time, unit = row.get("real_time"), MS_PER_UNIT.get(row.get("time_unit", "ms"))
     if row.get("error_occurred"):
         series.errors.append(str(row.get("error_message") or "no message"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# How far from the roof: a panel per workload, on top the two terms of the roof, of which the longer
-# binds, below them the fastest kernels with the roof measured beside their own samples as a mark.
+# The distance from the roof, one panel per workload. On top are the two terms of the roof; the longer one
+# binds. Below them are the fastest kernels; a mark shows the roof measured beside their own samples.
 below_axis = "ns per lookup (median), % = roof / time"
 load "panels.gp"
 starts = words(names) > 4 ? "-385 -290 -115 100 275" : "-305 -210 -35 180"

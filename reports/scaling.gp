@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Three panels: the time per lookup against the lookups of a batch and against the rows of the table, and
-# how many times as fast a step is with more threads.
+# the speed-up with more threads.
 width = 1240; height = 480
 load "style.gp"
 set label 1 heading."\n".machine
@@ -15,7 +15,7 @@ set label 3 "times as fast as with ".least." thread".(least > 1 ? "s" : "") \
 set logscale xy
 unset xtics; unset ytics
 set multiplot
-# The legend, across all panels: a plot of nothing.
+# The legend across all panels is an empty plot.
 set key at screen 0.5, 1 - 66.0 / height center top horizontal
 set lmargin at screen 0.02; set rmargin at screen 0.98
 set xrange [1:2]; set yrange [1:2]

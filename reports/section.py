@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Puts a generated text between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a page.
+"""Puts generated text between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a page.
 
-As a program, section.py FILE NAME takes the text from standard input.
+As a program, section.py FILE NAME reads the text from standard input.
 """
 import sys
 
@@ -10,7 +10,7 @@ from results import ResultError, write_whole
 
 
 def update(path, section, text):
-    """Replaces what stands between the section's comments; the file is rewritten in one step."""
+    """Replaces the text between the section's comments; the file is rewritten in one step."""
     begin, end = f"<!-- table {section} -->", f"<!-- end {section} -->"
     try:
         with open(path, encoding="utf-8") as file:

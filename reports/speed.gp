@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# How fast, in the unit of the tables or in GB/s of compulsory traffic: each kernel on each workload, beside
-# the ceilings measured in the same run.
+# The speed of each kernel on each workload, in the unit of the tables or in GB/s of compulsory traffic,
+# beside the ceilings measured in the same run.
 load "dots.gp"
 set xlabel unit." (median and quartiles, log scale)" textcolor rgb ink
 plot lines using 3:($1 - 0.42):(0):(0.84) with vectors nohead lw 1.6 dt (9, 5) lc rgb grey \

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Where the time goes: a panel per workload, a bar per kernel, its stages from left to right, or the
-# whole step where there are none. A bar that would dwarf the others is cut and says so.
+# Where the time goes: one panel per workload, one bar per kernel. A bar shows the stages from left to right,
+# or the whole step if it has no stages. A bar that would dwarf the others is cut and marked.
 below_axis = "ns per lookup (median repetition)"
 load "panels.gp"
 do for [s = 1:words(names)] {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The look of all quick plots; style.py holds the same for matplotlib. Reads kind (svg or png), width
-# and height; the other variables come from export.py through plots.py, which takes the picture.
+# The look of all quick plots; style.py has the same for matplotlib. Reads kind (svg or png), width and
+# height; the other variables come from export.py through plots.py, which saves the picture.
 face = "DejaVu Sans"
 if (kind eq "svg") {
     set terminal svg size width,height font face.",13" noenhanced background rgb "white"
@@ -22,9 +22,9 @@ set style fill solid 1.0 noborder
 set label 1 heading."\n".machine at screen 0.5, 1 - 30.0 / height center textcolor rgb ink
 if (!exists("caution")) { caution = "" }
 if (!exists("notes")) { notes = "" }
-# Above all: that the figures are not to be quoted.
+# At the top: the warning not to quote the figures.
 set label 989 caution at screen 0.5, 1 - 10.0 / height center font face.":Bold,12" textcolor rgb "#c00000"
-# At the foot, in small print: what failed, and what marks mean.
+# At the bottom, in small print: what failed, and what the marks mean.
 foot_lines = words(notes)
 do for [i = 1:foot_lines] {
     set label 989 + i word(notes, i) at screen 0.015, screen (8.0 + 15 * (foot_lines - i)) / height \
@@ -34,7 +34,7 @@ do for [i = 1:foot_lines] {
 # Log axes have ticks at 1, 2 and 5, or at powers of ten if they are long.
 if (exists("low")) { marks = high / low > 2000 ? "1" : "1 2 5" }
 
-# A grey line at a ceiling, copy dashed; a tick distance of 1, 2 or 5 for about four ticks.
+# Ceilings are grey lines. tick(): a distance of 1, 2 or 5 times a power of ten for about four ticks.
 grey = "#777777"
 decade(x) = 10.0**floor(log10(x))
 rounded(x) = x < 1.5 ? 1 : x < 3.5 ? 2 : x < 7.5 ? 5 : 10

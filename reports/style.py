@@ -2,9 +2,9 @@
 """One look for all reports: numbers have three digits, and a kernel keeps its colour and marker in
 every figure.
 
-Colours are Okabe and Ito's; black and yellow come last because black reads as an axis and yellow
+Colours are Okabe and Ito's; black and yellow come last because black looks like an axis and yellow
 fades on white. Colours repeat after 8 kernels and markers after 7, so that 56 kernels differ in at
-least one of the two. Peers and the rungs of the ladder have colours that no kernel has.
+least one of the two. Peers and the rungs of the ladder have colours that no kernel uses.
 """
 import math
 
@@ -13,9 +13,9 @@ GUEST_COLOURS = ("#332288", "#999933", "#882255", "#8c6d46", "#9d7be0", "#5f7f7f
 CAUTION_COLOUR = "#c00000"
 #         gnuplot pointtype, matplotlib marker
 MARKERS = ((7, "o"), (5, "s"), (9, "^"), (13, "D"), (11, "v"), (15, "p"), (3, "X"))
-# Stages have lightness, not hue: their colours are no kernel's.
+# Stages differ in lightness, not in hue, so that none looks like a kernel.
 STAGE_COLOURS = ("#cccccc", "#8f8f8f", "#a6cbe3", "#2f6f9f")
-# After those of stages: a step that is not divided.
+# A step without stages; it follows the stages in a legend.
 WHOLE_COLOUR = "#555555"
 # The roof's longer and shorter term.
 ROOF_COLOURS = ("#c8553d", "#efc9bf")
@@ -31,7 +31,7 @@ def marker(kernel):
 
 
 def number(value, digits=3):
-    """A figure with about `digits` significant digits and no exponent; '-' for None."""
+    """A number as text with about `digits` significant digits and no exponent; '-' for None."""
     if value is None:
         return "-"
     if value == 0:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Is one kernel the fastest everywhere? A strip per value of an axis, a dot per point: the time of the
-# best other kernel through its own. Left of the solid line it loses, in the shade by more than 10 %.
+# Is one kernel the fastest everywhere? One strip per value of an axis, one dot per point: time of the best
+# other kernel / its own time. Left of the solid line it loses, in the shaded area by more than 10 %.
 width = 1000; height = 225 + 20 * strips
 load "style.gp"
 set label 1 heading."\n".verdict."\n".machine

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The result as tables: one per workload and rule, a line per kernel, fastest first.
+"""Prints a result as tables: one per workload and rule, a line per kernel, fastest first.
 
 Plain text fits a terminal of 120 columns; --markdown is the same for a page, and --update puts it
-between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a file. Failed and not run
-kernels stand below, with their reasons: nothing that the file holds is left out.
+between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a file. Kernels that failed or were
+not run follow below the tables, with their reasons.
 """
 import math
 import sys
@@ -16,7 +16,7 @@ from style import number
 
 HEADS = ("kernel", "ns/lookup", "±%", "Mlookup/s", "GB/s", "% copy", "% random", "% roof", "scratch",
          "persistent", "peak", "vs dense")
-DEVICE_HEADS = ("launches", "plan ms")  # where a kernel of a device was measured
+DEVICE_HEADS = ("launches", "plan ms")  # only if a device kernel was measured
 LEGEND = (
     "* fastest of its workload, and all that cannot be told from it (Mann-Whitney at p < 0.05; of less than",
     "4 samples, where they overlap). ns/lookup: median of the repetitions; ±%: half the quartile range.",
@@ -39,7 +39,7 @@ def percent(share):
 
 
 def of_roof(share):
-    """A share of a ceiling, marked where it is more than all of it."""
+    """A share of a ceiling in percent, marked if it is over 100."""
     return percent(share) + (OVER_MARK if share and share > 1 else "")
 
 
@@ -86,7 +86,7 @@ def lines_of(group, device):
 
 
 def heading(group):
-    """(name, facts): what was realised, and the ceilings measured beside it."""
+    """(name, facts of the batches, ceilings measured beside them and placement of threads)"""
     lookups, distinct = group.median("lookups"), group.median("distinct")
     hottest = group.median("hottest_share")
     share = f" ({percent(distinct / lookups)} %)" if lookups and distinct else ""
@@ -146,7 +146,7 @@ def markdown(result, mode):
 
 
 def overview(result, mode):
-    """Markdown: one line per workload, ns per lookup of every kernel and how much it varies."""
+    """Markdown: one line per workload, with the ns per lookup of every kernel and their spread."""
     groups = result.groups(mode)
     kernels = [k for k in result.kernels if any(s.kernel.name == k for g in groups for s in g.series)]
     bar = lambda row: "| " + " | ".join(row) + " |"
@@ -175,8 +175,8 @@ def main():
     parser.add_argument("result", metavar="RESULT.json")
     parser.add_argument("--mode", default="cold", help="cold (default) or warm")
     parser.add_argument("--markdown", action="store_true")
-    parser.add_argument("--overview", action="store_true", help="markdown, a line per workload")
-    parser.add_argument("--update", metavar="FILE", help="markdown into a section of this file")
+    parser.add_argument("--overview", action="store_true", help="markdown with one line per workload")
+    parser.add_argument("--update", metavar="FILE", help="write markdown into a section of this file")
     parser.add_argument("--section", metavar="NAME", default="results")
     args = parser.parse_args()
     result = load(args.result)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compilers as an axis: the CPU kernels, built by each compiler at the same flags, side by side.
+"""Compares compilers: builds the CPU kernels with each of them at the same flags and measures all builds.
 
-All builds first run the same small batches, and the bytes of their results are compared. Then they
-take turns: in every round each build takes one sample of every case, in an order that alternates. The
-result is one of the usual schema, with kernels named KERNEL@COMPILER; the table holds every compiler
-against the first, in the words of compare.py.
+First all builds run the same small batches, and the script compares the bytes of their results. Then they
+take turns: in every round each build takes one sample of every case, in alternating order. The result has
+the usual schema, with kernels named KERNEL@COMPILER. The table compares every compiler with the first one,
+with the verdicts of compare.py.
 
 Exit status: 0 fine, 1 usage or environment, 2 a wrong result, or different bits in exact mode.
 """
@@ -30,11 +30,11 @@ from results import (DENSE_NOTE, WRONG, Arguments, ResultError, fields, load, sp
 from style import number
 
 STANDARD, SMOKE = "datasets/standard.spec", "datasets/smoke.spec"
-WORKLOADS = ("zipf/alpha:0", "zipf/alpha:1.05", "zipf/alpha:1.2", "cached")  # of the standard ones
-SAME_BITS = ("ragged/alpha:1", "sequence", "mixed", "histogram/ids:histogram-2022")  # of the smoke ones
-CHOICE = ("spec", "trace", "alpha", "dims", "rows", "batch", "pooling")  # workloads of one's own
+WORKLOADS = ("zipf/alpha:0", "zipf/alpha:1.05", "zipf/alpha:1.2", "cached")  # in STANDARD, to measure
+SAME_BITS = ("ragged/alpha:1", "sequence", "mixed", "histogram/ids:histogram-2022")  # in SMOKE, for the bits
+CHOICE = ("spec", "trace", "alpha", "dims", "rows", "batch", "pooling")  # options that select workloads
 OPTIONS = (*CHOICE, "filter", "rule", "seed", "threads", "reps", "ring", "modes", "place")  # of bench
-MIN_EFFECT = 0.05  # as compare.py
+MIN_EFFECT = 0.05  # as in compare.py
 Build = namedtuple("Build", "name bench embfuse")
 
 
@@ -43,7 +43,7 @@ def say(what, begin=time.monotonic()):
 
 
 def call(command):
-    """A program that has ended. Status 1 and signals become an error with its own line."""
+    """Runs a program to its end. Status 1 or a signal raises an error with the program's own last line."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 2):
         own = [x for x in done.stderr.splitlines() if x.strip() and not x.startswith("[")]
@@ -64,7 +64,7 @@ def build(args):
         to = os.path.join(args.builds, name)
         builds.append(Build(name, *(os.path.join(to, p) for p in ("bench", "embfuse"))))
         say(f"building with {name}")
-        # The CPU kernels only: no CUDA. make's own jobs are handed on.
+        # Only the CPU kernels, without CUDA. close_fds=False hands on make's job server.
         if subprocess.run([*args.make.split(), "--no-print-directory", f"CC={c}", "NVCC=", f"B={to}",
                            *builds[-1][1:]], close_fds=False, stdout=sys.stderr, check=False).returncode:
             raise ResultError(f"{name} could not build it")
@@ -72,20 +72,20 @@ def build(args):
 
 
 def listed(build_):
-    """The kernels and rules that a build has."""
+    """The host kernels and the rules of a build."""
     known = json.loads(call([build_.embfuse, "list", "--json"]).stdout)
     return [k for k in known["kernels"] if k["place"] == "host"], [r["name"] for r in known["rules"]]
 
 
 # --- the same bits
 def of_rule(text, rule):
-    """A spec whose workloads all have this rule."""
+    """The spec with this rule in all workloads."""
     return re.sub(r"(?m)^(workload .*)$", rf"\1\n    rule {rule}",
                   re.sub(r"(?m)^\s+rule\s.*\n?", "", text))
 
 
 def step(build_, kernel, batch, folder):
-    """(exact, {file: bytes}) of a step; a wrong result has its reason for files."""
+    """(exact, {file: bytes}) of a step; a wrong result has its reason instead of files."""
     for old in glob.glob(os.path.join(glob.escape(folder), "new.*")):
         os.unlink(old)
     done = call([build_.embfuse, "step", "--kernel", kernel, "--batch", batch, "--steps", "2",
@@ -100,7 +100,7 @@ def step(build_, kernel, batch, folder):
 
 
 def bits(builds, folder):
-    """Lines: which kernels give other bits, or that none does."""
+    """A line for each kernel with other bits, or one line that there is none."""
     kernels, rules = listed(builds[0])
     with open(SMOKE, encoding="utf-8") as file:
         smoke = file.read()
@@ -129,8 +129,8 @@ def bits(builds, folder):
 
 # --- measure
 def preset(filter_, rules, build_, modes):
-    """The default workloads, as far as they match the filter. Without one, those kernels are left out on
-    large tables that take as long as all others together: with a dense gradient, or atomics."""
+    """A filter for the default workloads that match. Without a filter it skips kernels with a dense gradient
+    or atomics on large tables: they take as long as all others together."""
     kernels, known = listed(build_)
     rules = known if "all" in rules else rules
     quick = lambda w, k: filter_ or w == WORKLOADS[-1] or k["traits"] == ["deterministic"]
@@ -147,7 +147,7 @@ def preset(filter_, rules, build_, modes):
 
 
 def options_of(args, build_):
-    """Those of bench, with what is measured when nothing is said."""
+    """The options of bench, with defaults for those that are not given."""
     given = {o: getattr(args, o) for o in OPTIONS if getattr(args, o)}
     if given.setdefault("place", "host") != "host":
         raise ResultError("PLACE: only kernels of the host are built by these compilers")
@@ -222,14 +222,14 @@ def measure(builds, args, lines, folder):
             with open(path, encoding="utf-8") as file:
                 record.add(b.name, r, json.load(file))
             os.unlink(path)
-        path = record.write()  # so that a run that is cut short leaves what it has
+        path = record.write()  # a run that is cut short keeps its finished rounds
     say(f"wrote {path}")
     return path, record.wrong
 
 
 # --- the table
 def judged(base, other):
-    """(text, ratio of the medians or None): '=' is the same, '?' cannot be told."""
+    """(text, ratio of the medians or None): '=' means the same, '?' means unsure."""
     if base is None or other is None or base.failed or other.failed:
         return "-", None
     if base.fingerprints != other.fingerprints or base.operation != other.operation:
@@ -246,7 +246,7 @@ def cells(series):
 
 
 def lines_of(group, names, ratios):
-    """The lines of a group; the ratios go to those of (kernel, compiler)."""
+    """The lines of a group; adds its ratios to {compiler: {kernel: ratios}}."""
     by = {s.kernel.name: s for s in group.series}
     in_order = sorted(group.series, key=lambda s: s.kernel.index)
     for kernel in dict.fromkeys(s.kernel.name.rpartition("@")[0] for s in in_order):
@@ -301,12 +301,12 @@ def main():
     parser = Arguments(prog="compilers.py", description=__doc__.split("\n\n", maxsplit=1)[0],
                        allow_abbrev=False)
     parser.add_argument("compilers", nargs="*", metavar="COMPILER")
-    parser.add_argument("--table", metavar="RESULT.json", help="only the table of a saved result")
+    parser.add_argument("--table", metavar="RESULT.json", help="only print the table of a saved result")
     parser.add_argument("--make", default="make")
     parser.add_argument("--builds", default="build/compilers", help="folder of the builds")
     parser.add_argument("--out", default="build/results/compilers", help="folder for bench.json")
     for o in OPTIONS:
-        parser.add_argument(f"--{o}", default="", help="as of bench")
+        parser.add_argument(f"--{o}", default="", help="as in bench")
     args = parser.parse_args()
     if args.table:
         print("\n".join(table(load(args.table))))
@@ -320,7 +320,7 @@ def main():
     os.makedirs(folder, exist_ok=True)
     try:
         builds = build(args)
-        options_of(args, builds[0])  # an error in them comes before the work
+        options_of(args, builds[0])  # a wrong option fails before the work
         say("comparing bits")
         lines = bits(builds, folder)
         path, wrong = measure(builds, args, lines, folder)
@@ -336,4 +336,4 @@ if __name__ == "__main__":
     except (ResultError, OSError) as e:
         sys.exit(f"compilers.py: {e}")
     except KeyboardInterrupt:
-        sys.exit("compilers.py: interrupted; bench.json has the rounds that were finished, if any")
+        sys.exit("compilers.py: interrupted; bench.json has the finished rounds, if any")

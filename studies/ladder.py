@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The technique ladder of a kernel: what each of its techniques is worth, by leaving it out.
+"""The technique ladder of a kernel: what each of its techniques is worth, measured by leaving it out.
 
-The techniques are the kernels of the folder ladder/, each the whole kernel but for one; below them stands a
-kernel that has none. Of the result it makes OUTDIR/ladder.md and a figure, and prints the table.
+Each kernel of the folder ladder/ is the whole kernel without one technique. The last rung is another kernel,
+which has none of them. The report prints the table and writes OUTDIR/ladder.md and a figure.
 """
 import os
 import sys
@@ -19,7 +19,7 @@ from style import COLOURS, MARKERS, number
 
 # --- what came out
 def rungs_of(result, below):
-    """{kernel: itself, numbered as it is drawn}: `below` comes last, in its own colour."""
+    """{kernel: itself, with its index in the drawing}: `below` comes last and keeps its colour."""
     techniques = [k for k in result.kernels.values() if k.family == LADDER]
     if not techniques:
         raise ResultError(f"{result.path}: no kernel of the folder {LADDER}; 'make ladder' measures them")
@@ -43,7 +43,7 @@ def read(result, args):
 
 
 def what(kernel):
-    """How it stands in the table and in the figure."""
+    """Its name in the table and in the figure."""
     return kernel.label if kernel.family == LADDER else f"{kernel.name}: neither fused nor in two levels"
 
 
@@ -52,7 +52,7 @@ def ratio(series, own):
 
 
 def cell(series, own):
-    """'1.25x', with a question mark where it may as well be 1."""
+    """'1.25x', with a question mark if it does not differ from 1 significantly."""
     if not series or not own:
         return "-"
     unsure = mann_whitney(own.values("ns_per_lookup"), series.values("ns_per_lookup")) >= LEVEL
@@ -78,7 +78,7 @@ def legend(result, whole, found):
 
 
 def without_time(result, whole, rungs, found):
-    """Kernels without a time that nothing else is said of."""
+    """Lines for kernels without a time that no other note explains."""
     said = {(k, w) for k, w, _ in result.failures()} | {(k, w) for w, k, _ in result.not_run}
     for g, own in found:
         there = {s.kernel.name for s in (own, *g.series) if s}
@@ -103,7 +103,7 @@ def figure(result, whole, found, stem):
 def main():
     parser = Arguments(prog="ladder.py", description=__doc__.split("\n\n", maxsplit=1)[0])
     report_arguments(parser)
-    parser.add_argument("--below", required=True, metavar="NAME", help="a kernel that has none of them")
+    parser.add_argument("--below", required=True, metavar="NAME", help="a kernel without the techniques")
     args = parser.parse_args()
     result = load(args.result)
     whole, rungs, found = read(result, args)

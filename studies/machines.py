@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Recorded machines side by side on the standard workloads: the time of the fastest kernel, how many times
-faster one kernel is than another, and its share of the roof. A table for a page, and a picture."""
+"""Recorded machines side by side on the standard workloads: the time of the fastest kernel, the speed-up of
+one kernel over another, and its share of the roof. Makes a table for a page, and a picture."""
 import os
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from section import update
 from style import nice_range, number, wrap
 
 NAME = "machines"
-COLOURS = ("#332288", "#999933", "#882255", "#44aa99", "#661100", "#888888")  # no kernel's
+COLOURS = ("#332288", "#999933", "#882255", "#44aa99", "#661100", "#888888")  # of no kernel
 POINTS = (7, 5, 9, 13, 11, 15)
 
 
@@ -20,8 +20,8 @@ POINTS = (7, 5, 9, 13, 11, 15)
 class Cell:
     """A workload on a machine."""
     fastest: object  # series; or None
-    speed: float     # time of the other kernel / time of the one that is looked at; or None
-    roof: float      # the share of it that this kernel reaches; or None
+    speed: float     # time of `below` / time of `kernel`; or None
+    roof: float      # the share of the roof that `kernel` reaches; or None
 
 
 def cell(group, kernel, below):
@@ -33,7 +33,7 @@ def cell(group, kernel, below):
 
 
 def cells(result, kernel, below):
-    """{workload: Cell}, of the first rule where there are several."""
+    """{workload: Cell}; of several rules, the first one."""
     found = {}
     for g in result.groups("cold"):
         found.setdefault(g.workload, cell(g, kernel, below))
@@ -41,7 +41,7 @@ def cells(result, kernel, below):
 
 
 def texts(c, kernel):
-    """The three columns of a machine; the fastest kernel is named where it is another."""
+    """The three columns of a machine; they name the fastest kernel unless it is `kernel`."""
     if c is None or c.fastest is None:
         return ("-", "-", "-")
     q = c.fastest.quartiles("ns_per_lookup")
@@ -51,7 +51,7 @@ def texts(c, kernel):
 
 
 def legend(name, result, at):
-    """What stands below the table of a machine; its folder is in `at`."""
+    """The line about a machine below the table; its folder is in `at`."""
     (some, every), c = disturbed(result), result.context
     warning = "; **do not quote these figures**" * (share(result) > NOISY)
     return (f"- [{name}]({at}/{name}): {result.machine()}; {str(c.get('emb_date', '?'))[:10]}, "
@@ -104,7 +104,7 @@ def figure(results, kernel, below, stem):
 
 
 def publish(folders, page, kernel, below):
-    """The table into the page's section, with the picture beside the folders."""
+    """Writes the table into the page's section, and the picture beside the folders."""
     results = {os.path.basename(f): load(path) for f in folders
                if os.path.exists(path := os.path.join(f, "standard.json"))}
     if not results:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""A measurement in parts: bench runs once for each part, with a spec and options of its own, and the rows
-of all parts become one result. And what the reports on such results have in common.
+"""A measurement in parts: bench runs once for each part, with its own spec and options, and the rows of all
+parts become one result. This module also has what the reports on such results share.
 
-A finished part is kept in RESULT.json.parts until all are done, so that a run that was cut short goes on
-where it ended; one of another program, spec or options is measured again. What does not fit is named and
-left out.
+RESULT.json.parts keeps finished parts until all are done, so that a run that was cut short can continue. A
+part of another program, spec or options is measured again. Workloads that do not fit are named and left out.
 """
 import hashlib
 import json
@@ -23,13 +22,13 @@ from results import WRONG, ResultError, write_whole
 from section import update
 
 CORES = len(os.sched_getaffinity(0))
-OUT_OF_MEMORY = {-signal.SIGKILL: ", perhaps for want of memory"}
+OUT_OF_MEMORY = {-signal.SIGKILL: ", perhaps out of memory"}
 NOT_RUN = re.compile(r"not run: (\S+), ([^:]*): (.*)")
 
 
 @dataclass(frozen=True)
 class Part:
-    name: str       # of its folder
+    name: str       # name of its folder
     spec: str       # its workloads
     options: tuple  # of bench: (("threads", "2"), ...)
 
@@ -38,25 +37,25 @@ class Part:
 
 
 def report_arguments(parser):
-    """What the reports that publish() writes have in common."""
+    """The arguments of all reports that use publish()."""
     parser.add_argument("result", metavar="RESULT.json")
     parser.add_argument("outdir", metavar="OUTDIR")
-    parser.add_argument("--kernel", required=True, metavar="NAME", help="the one that is looked at")
-    parser.add_argument("--update", metavar="FILE", help="the summary into a section of this file")
+    parser.add_argument("--kernel", required=True, metavar="NAME", help="the kernel under study")
+    parser.add_argument("--update", metavar="FILE", help="write the summary into a section of this file")
     name = parser.prog.removesuffix(".py")
     parser.add_argument("--section", metavar="NAME", default=name)
     parser.set_defaults(name=name)
 
 
 def add_arguments(parser, reps):
-    """What a measurement in parts and its report have in common."""
+    """The arguments of all measurements in parts and their reports."""
     report_arguments(parser)
-    parser.add_argument("--bench", metavar="PROGRAM", help="measure RESULT.json with it first")
-    parser.add_argument("--others", default="", metavar="LIST", help="the ones to measure beside it")
+    parser.add_argument("--bench", metavar="PROGRAM", help="first measure RESULT.json with this program")
+    parser.add_argument("--others", default="", metavar="LIST", help="kernels to measure beside it")
     parser.add_argument("--dense", default="", metavar="NAME", help="one more, with a gradient of all rows")
-    parser.add_argument("--threads", default="", metavar="LIST", help="1 and all cores where not given")
-    parser.add_argument("--reps", default=str(reps), help=f"samples of every kernel: {reps} where not given")
-    parser.add_argument("--seed", default="", help="of all random numbers")
+    parser.add_argument("--threads", default="", metavar="LIST", help="thread counts (1 and all cores)")
+    parser.add_argument("--reps", default=str(reps), help=f"samples of every kernel ({reps})")
+    parser.add_argument("--seed", default="", help="seed of all random numbers")
 
 
 def threads_of(args):
@@ -68,7 +67,7 @@ def threads_of(args):
 
 
 def options_of(args, threads, dense):
-    """The options of bench: with the dense kernel, or without."""
+    """The options of bench, with the dense kernel or without it."""
     kernels = [args.kernel, *args.others.split(), *([args.dense] if dense and args.dense else [])]
     given = {"modes": "cold", "place": "host", "reps": args.reps, "seed": args.seed,
              "threads": str(threads), "filter": f"/({'|'.join(kernels)})/"}
@@ -80,7 +79,7 @@ def say(what, begin=time.monotonic()):
 
 
 def bench_run(command):
-    """(exit status, its lines); the progress goes on to stderr as it comes."""
+    """(exit status, lines of stderr); passes the progress on to stderr at once."""
     lines = []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace") as bench:
         try:
@@ -95,13 +94,13 @@ def bench_run(command):
 
 
 def measure(bench, part, folder, stamp):
-    """Measures a part into its folder: what happened is in state.json, the rows are in bench.json."""
+    """Measures a part into its folder: state.json has the outcome, bench.json has the rows."""
     os.makedirs(folder)
     spec, result = os.path.join(folder, "part.spec"), os.path.join(folder, "bench.json")
     write_whole(spec, part.spec)
     status, lines = bench_run([bench, f"--spec={spec}", f"--out={folder}",
                                *(f"--{k}={v}" for k, v in part.options)])
-    if status > 128:  # it was told to stop, and what it kept is not the whole part
+    if status > 128:  # bench was stopped, so its result is not the whole part
         raise KeyboardInterrupt
     not_run = [m.groups() for m in map(NOT_RUN.fullmatch, lines) if m]
     if status < 0:
@@ -127,7 +126,7 @@ def finished(folder, stamp):
 
 
 def context(data, contexts):
-    """What the parts differ in, side by side."""
+    """Joins the values that differ between the parts."""
     out = data["context"]
     for key in [k for k in out if k.startswith("emb_var_") or k == "emb_threads"]:
         out[key] = " or ".join(sorted({str(c.get(key, "")) for c in contexts}, key=lambda v: (len(v), v)))
@@ -135,7 +134,7 @@ def context(data, contexts):
 
 
 def write(path, data):
-    """A line per sample, of figures with seven digits; what bench computed from samples is left out."""
+    """Writes one line per sample, numbers with seven digits; leaves out bench's aggregates of samples."""
     short = lambda v: float(f"{v:.7g}") if isinstance(v, float) else v
     rows = [json.dumps({k: short(v) for k, v in r.items()}) for r in data["benchmarks"]
             if r.get("run_type") != "aggregate"]
@@ -144,7 +143,7 @@ def write(path, data):
 
 
 def measure_all(bench, parts, path):
-    """Measures what is not there yet and writes the result. True if a kernel was wrong or crashed."""
+    """Measures the missing parts and writes the result. True if a kernel was wrong or crashed."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with open(bench, "rb") as file:
         program = file.read()
@@ -178,7 +177,7 @@ def bar(row):
 
 
 def left_out(result):
-    """What has no time, and why."""
+    """Lines about what has no time, and why."""
     return [f"- FAILED {k} on {w}: {why}" for k, w, why in result.failures()] + [
         f"- not run: {k} on {w}: {why}" for w, k, why in result.not_run if not why.startswith(WRONG)]
 

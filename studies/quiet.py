@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""Is the machine quiet? How many CPUs other work keeps busy, and waiting until it is few. The kernel's
-count is looked at over a few seconds, not the load average, which tells of minutes ago."""
+"""Is the machine quiet? Counts the CPUs that other work keeps busy, and waits until they are few. It reads
+the system's counters over a few seconds, because the load average lags by minutes."""
 import os
 import time
 
 CORES = len(os.sched_getaffinity(0))
 QUIET = 0.05 * CORES  # CPUs that may be busy
-WINDOW = 5.0          # seconds of a look
+WINDOW = 5.0          # seconds of one measurement
 
 
 def cpu_ticks():
-    """(busy, all) of all CPUs since the start; time that another guest of the host took is busy."""
+    """(busy, all) ticks of all CPUs since boot; time that the host gave to other guests counts as busy."""
     with open("/proc/stat", encoding="ascii") as file:
         ticks = [int(v) for v in file.readline().split()[1:9]]
-    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)  # idle, waiting for a disk
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)  # without idle time and waits for a disk
 
 
 def busy():
-    """CPUs that are busy: the mean of a few seconds."""
+    """The mean number of busy CPUs over WINDOW."""
     first = cpu_ticks()
     time.sleep(WINDOW)
     spent, passed = (b - a for a, b in zip(first, cpu_ticks()))
@@ -25,7 +25,7 @@ def busy():
 
 
 def wait(most, say):
-    """Waits until the machine is quiet, `most` seconds at the most: (seconds waited, CPUs still busy)."""
+    """Waits until the machine is quiet, at most `most` seconds: (seconds waited, CPUs still busy)."""
     begin, said = time.monotonic(), -60.0
     while (others := busy()) > QUIET:
         waited = time.monotonic() - begin

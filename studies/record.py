@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Records a machine: measures what FOLDER lacks, step by step, and writes a result under its final name
-only when it is whole.
+"""Records a machine: measures what FOLDER lacks, step by step; a result gets its final name only when it is
+complete.
 
-A step is left out when its results are there, of this machine (CPU, caches, number of CPUs, compiler, huge
-pages) and of the same measured code (the text of kernels, harness, workloads, Makefile, and of what else it
-runs: a commit that changes a page alone is no other code). `make record` again goes on after an interruption,
-within sweep and scaling too. A step that cannot run is named, and the others go on. Before a step the machine
-is waited for; after it, one whose samples were disturbed too often is measured once more, and the less
-disturbed result stays.
+A step is left out if its results exist. The script refuses a folder of another machine (CPU, caches, number
+of CPUs, compiler, huge pages). It names results of other measured code (the text of kernels, harness,
+workloads, Makefile and what else the step runs, but not pages); --force measures them again. `make record`
+continues after an interruption, within sweep and scaling too. If a step cannot run, the script names it and
+runs the others. Each step first waits for a quiet machine. A step with too many disturbed samples runs once
+more, and the less disturbed result stays.
 
 Exit status: 0 all chosen steps are there, 1 usage, another machine's folder, or interrupted, 2 a kernel gave
-a wrong result (the results stand), 3 some chosen steps are missing.
+a wrong result (the results are kept), 3 some chosen steps are missing.
 """
 import contextlib
 import fcntl
@@ -51,7 +51,7 @@ class Recorder:
         return os.path.join(self.args.folder, name + ".json")
 
     def variables(self, step):
-        """Those of make, without OUT. A step that needs traces is skipped where there are none."""
+        """The variables of make, without OUT. Without traces, a step that needs them is skipped."""
         known = {"kernel": self.args.kernel, "below": self.args.below}
         if any("{traces}" in v for _, v in step.variables):
             known["traces"] = traces(self.args.traces, self.args.work)
@@ -59,7 +59,7 @@ class Recorder:
         return {k: v.format_map(known) for k, v in step.variables} | given
 
     def state(self, step):
-        """'missing', 'whole', or of what code it is."""
+        """'missing', 'whole', or the commit of its other code."""
         if not all(os.path.exists(self.path(n)) for n in step.results):
             return "missing"
         contexts = [load(self.path(n)).context for n in step.results]
@@ -69,7 +69,7 @@ class Recorder:
         return f"of commit {str(contexts[0].get('emb_commit', '?'))[:12]}"
 
     def wait(self):
-        """Waits for a quiet machine, and says what for in the result."""
+        """Waits for a quiet machine; returns a text about it for the result."""
         left = max(0.0, min(self.args.wait, 6 * self.args.wait - self.waited))
         waited, others = quiet.wait(left, say)
         self.waited += waited
@@ -78,12 +78,12 @@ class Recorder:
         return f"{waited:.0f} s, then other work kept {others:.2f} of {os.cpu_count()} CPUs busy"
 
     def measure(self, step, attempt):
-        """Runs make. {name: path of a result}, with the seconds it took; ResultError if it is not whole."""
+        """Runs make: ({name: path of a result}, facts for its context); ResultError if one is not whole."""
         variables, waited = self.variables(step), self.wait()
         out = os.path.join(self.args.work, step.name, str(attempt))
         os.makedirs(out, exist_ok=True)
         paths = {n: os.path.join(out, p) for n, p in step.results.items()}
-        for path in paths.values():  # of a run that was interrupted
+        for path in paths.values():  # left by an interrupted run
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
         log, begin = os.path.join(out, "log"), time.monotonic()
@@ -94,7 +94,7 @@ class Recorder:
         left = [load(p) for p in paths.values() if os.path.exists(p)]
         if any("emb_cut_short" in r.context for r in left):
             raise ResultError(f"cut short (log: {log})")
-        if status not in (0, 2) or len(left) < len(paths):  # 2: a wrong result stands in the file
+        if status not in (0, 2) or len(left) < len(paths):  # 2: the file names a wrong result
             raise ResultError(f"{reason or f'make {step.target} ended with status {status}'} (log: {log})")
         command = make_command(step, variables).replace(os.path.join(self.args.work, "traces"), "TRACES")
         facts = {"emb_record_code": code(step), "emb_record_machine": self.machine,
@@ -103,7 +103,7 @@ class Recorder:
         return paths, facts
 
     def keep(self, step, paths, facts):
-        """Under the final names. A result of the same code and machine stays if it was less disturbed."""
+        """Gives results their final names. An earlier result of the same code stays if less disturbed."""
         mean = lambda results: sum(map(share, results)) / len(results)
         new = mean([load(p) for p in paths.values()])
         if self.state(step) == "whole":
@@ -123,7 +123,7 @@ class Recorder:
         return new
 
     def step(self, step):
-        """Measures a step, once more where it was disturbed too often and time is left for it."""
+        """Measures a step, and once more if it was disturbed too often and there is time."""
         begin = time.monotonic()
         noise = self.keep(step, *self.measure(step, 1))
         took = time.monotonic() - begin
@@ -139,7 +139,7 @@ class Recorder:
 
 
 def trim(context, work):
-    """Folders of this machine say nothing of a result."""
+    """Removes folders of this machine, which mean nothing elsewhere."""
     for key in ("executable", "emb_var_OUT"):
         context.pop(key, None)
     if "emb_var_TRACE" in context:
@@ -148,7 +148,7 @@ def trim(context, work):
 
 # --- all of them
 def steps_of(text, what):
-    """Steps by name, in their own order; all for 'all'."""
+    """The named steps in their fixed order; 'all' names all of them."""
     known, words = [s.name for s in STEPS], text.replace(",", " ").split()
     for word in words:
         if word not in (*known, "all"):
@@ -170,7 +170,7 @@ def same_machine(args, here, forced):
 
 
 def record(recorder, chosen, forced):
-    """{step: why it is missing}"""
+    """Measures the steps: {step: why it is missing}"""
     missing, skipped = {}, {}
     states = {s: recorder.state(s) for s in chosen}
     todo = [s for s in chosen if s in forced or states[s] == "missing"]
@@ -206,20 +206,20 @@ def record(recorder, chosen, forced):
 def main():
     parser = Arguments(prog="record.py", description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("folder", metavar="FOLDER", help="reports/results/NAME")
-    parser.add_argument("--work", required=True, metavar="FOLDER", help="for what is not whole yet")
+    parser.add_argument("--work", required=True, metavar="FOLDER", help="for unfinished results")
     parser.add_argument("--make", default="make")
-    parser.add_argument("--compiler", default="gcc", help="the one that make builds with")
-    parser.add_argument("--kernel", required=True, metavar="NAME", help="the one that is looked at")
-    parser.add_argument("--below", required=True, metavar="NAME", help="the one it is held against")
+    parser.add_argument("--compiler", default="gcc", help="the compiler that make uses")
+    parser.add_argument("--kernel", required=True, metavar="NAME", help="the kernel under study")
+    parser.add_argument("--below", required=True, metavar="NAME", help="the kernel to compare it with")
     parser.add_argument("--steps", default="all", metavar="LIST")
     parser.add_argument("--force", default="", metavar="LIST", help="measure these again; or all")
     parser.add_argument("--wait", type=float, default=600, metavar="SECONDS",
-                        help="for a quiet machine, before a step (600); six times that in all")
+                        help="longest wait for a quiet machine before a step (600); six times that in all")
     parser.add_argument("--minutes", type=float, default=120,
-                        help="no second try begins that would end later (120)")
-    parser.add_argument("--traces", default="", metavar="FOLDER", help="with recorded streams, *.txt.gz")
+                        help="start no second try that would end later (120)")
+    parser.add_argument("--traces", default="", metavar="FOLDER", help="recorded id streams, *.txt.gz")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
-                        help="of make, in every step")
+                        help="variable of make in every step")
     args = parser.parse_args()
     chosen, forced = steps_of(args.steps, "STEPS"), steps_of(args.force, "FORCE")
     name = os.path.basename(args.folder)
@@ -236,7 +236,7 @@ def main():
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ResultError(f"{args.folder} is being recorded by another process") from None
-        os.set_inheritable(lock.fileno(), True)  # what is left of a killed run holds it, too
+        os.set_inheritable(lock.fileno(), True)  # processes that a killed run left behind hold it too
         recorder = Recorder(args, here, time.monotonic())
         missing = record(recorder, chosen, forced)
     wrong = [f"{name}: {kernel} on {workload}: {why}" for name in RESULTS
@@ -253,4 +253,4 @@ if __name__ == "__main__":
     except (ResultError, OSError) as e:
         sys.exit(f"record.py: {e}")
     except KeyboardInterrupt:
-        sys.exit("record.py: interrupted; finished steps are kept, and the same command goes on after them")
+        sys.exit("record.py: interrupted; the same command continues after the finished steps")

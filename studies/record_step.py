@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What one step of a record needs: the recorded streams of a folder, and make, which is ended with all that
-it started."""
+"""What one step of a record needs: the recorded id streams of a folder, and a run of make that ends with all
+its processes."""
 import contextlib
 import gzip
 import os
@@ -12,14 +12,14 @@ import zlib
 
 from results import ResultError
 
-CHATTER = re.compile(r"\s*(\[|make|not run: |$)")  # lines of stderr that are no reason
-RECIPE = re.compile(r"make.*\*\*\*.* Error (\d+)$")  # the first of them has the true status
+CHATTER = re.compile(r"\s*(\[|make|not run: |$)")  # lines of stderr that explain no failure
+RECIPE = re.compile(r"make.*\*\*\*.* Error (\d+)$")  # the first such line has the true status
 PROGRESS_SECONDS = 30
 STOP_SECONDS = 30
 
 
 class Skipped(Exception):
-    """A step that this machine has no input for."""
+    """This machine has no input for a step."""
 
 
 # --- traces
@@ -32,8 +32,8 @@ def lines_in(path):
 
 
 def traces(folder, work):
-    """TRACE= of every stream in a folder; last, those that share the first word of their names and have
-    the same bags, as the features of one input. They get names that do not tell where the folder is."""
+    """TRACE= with every stream in a folder; after them, as features of one input, streams with the same first
+    word in their names and equally many bags. A link hides the folder, so that no result names it."""
     there = os.listdir(folder) if os.path.isdir(folder) else []
     names = [n for n in there if re.fullmatch(r"[\w.-]+\.txt\.gz", n)]
     if not names:
@@ -51,8 +51,8 @@ def traces(folder, work):
 
 # --- make
 def run(command, log):
-    """(exit status, the last line that is a reason). make itself ends with 2 whatever the status was, and
-    says it. All processes of the step end with this one."""
+    """(exit status, the last line that explains it). make itself exits with 2 on any failure and prints the
+    true status. All processes of the step end with this one."""
     reason, status, said = "", None, time.monotonic()
     with open(log, "w", encoding="utf-8") as file, subprocess.Popen(
             command, stdout=file, stderr=subprocess.PIPE, text=True, errors="replace", close_fds=False,
@@ -75,7 +75,7 @@ def run(command, log):
 
 
 def stop(child):
-    """Ends a step as kill does, so that it can keep what it has; a second Ctrl-C does not wait for that."""
+    """Ends a step by SIGTERM, so that it can keep what it has; a second Ctrl-C does not wait for that."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired, KeyboardInterrupt):
             os.killpg(child.pid, number)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A recorded machine: a folder of results, each measured by a step of `make record`. Which steps there
-are, of what machine and what measured code a result is, and how far results of one machine differ where
+"""A recorded machine: a folder of results, each measured by a step of `make record`. This module lists the
+steps, identifies the machine and the measured code of a result, and compares results of one machine where
 they measured the same."""
 import glob
 import hashlib
@@ -24,12 +24,12 @@ class Step:
     what: str         # one line for the page
     target: str       # of make
     variables: tuple  # of make: (("REPS", "7"), ...); {kernel}, {below} and {traces} are filled in
-    results: dict     # name in the folder: where make leaves it, in OUT
+    results: dict     # name in the folder: path in OUT, where make writes it
     minutes: float    # on two cores
     code: tuple = ()  # measured code beside MEASURED
 
 
-# The most important first. Odd numbers of samples: the median is one of them.
+# The most important steps come first. The number of samples is odd, so that the median is one of them.
 STEPS = (
     Step("standard", "all kernels on the standard workloads, cold and warm", "bench",
          (("REPS", "7"),), {"standard": "bench.json"}, 8),
@@ -53,7 +53,7 @@ STEPS = (
 RESULTS = {name: step for step in STEPS for name in step.results}
 
 
-# --- of what a result is
+# --- the machine and the code of a result
 def lines_of(path, key):
     """The value of the first 'key : value' line of a file."""
     with open(path, encoding="utf-8", errors="replace") as file:
@@ -82,7 +82,7 @@ def cpu_name():
 
 
 def machine(compiler):
-    """One text in which everything stands that must be the same for results of one folder."""
+    """One text with everything that must be the same for all results of a folder."""
     own = lambda key: lines_of("/proc/cpuinfo", key)
     ids = f"{own('vendor_id')}, family {own('cpu family')}, model {own('model')}, stepping {own('stepping')}"
     try:
@@ -105,7 +105,7 @@ def files_of(paths):
 
 
 def code(step):
-    """A hash of the text of everything that a step measures. A commit is not: it changes with every page."""
+    """A hash of the text of everything that a step measures. A commit would change with every page."""
     digest = hashlib.sha256()
     for path in files_of((*MEASURED, *step.code)):
         with open(path, "rb") as file:
@@ -114,7 +114,7 @@ def code(step):
 
 
 def make_command(step, variables):
-    """As it is typed."""
+    """The command as a user types it."""
     words = (f"{k}={v}" if re.fullmatch(r"[\w./:,+-]+", v) else f"{k}='{v}'" for k, v in variables.items())
     return " ".join(["make", step.target, *words])
 
@@ -130,7 +130,7 @@ def share(result):
 
 
 def in_folder(folder):
-    """{name: its result} of those that are there, in the order of the steps."""
+    """{name: result} of the files in a folder, in the order of the steps."""
     paths = {name: os.path.join(folder, name + ".json") for name in RESULTS}
     return {name: load(path) for name, path in paths.items() if os.path.exists(path)}
 
@@ -149,14 +149,14 @@ class Point:
 
 
 def what_is_equal(series, result):
-    """What two series must share beside ids; the first compiler of several is the one of all other files."""
+    """What two series must share beside ids. The first one of several compilers built all other files."""
     first = str(result.context.get("emb_var_COMPILERS", "")).partition(" ")[0]
     facts = (series.median(key) for key in ("threads", "dim", "rows", "tables", "bags", "lookups"))
     return (series.rule, series.kernel.name.removesuffix(f"@{first}"), *facts)
 
 
 def same_points(results):
-    """Same batches, rule, kernel and threads, cold, in several files; the ones that differ most first."""
+    """Points with the same batches, rule, kernel and threads in several files, cold; largest ratio first."""
     points, workloads = {}, {}
     for name, result in results.items():
         for s in result.series:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """How the time of a step grows with the lookups of a batch, with the rows of the table, and with threads.
 
-Of the result it makes OUTDIR/scaling.md and a figure with a panel for each, and prints the tables; with
---bench the result is measured first. Batches of more than 10M lookups, far larger than any cache, go round
-a ring of one, so that less memory does.
+The report prints the tables and writes OUTDIR/scaling.md and a figure with a panel for each; --bench measures
+the result first. Batches of more than 10M lookups are far larger than any cache, so their ring has one batch,
+which saves memory.
 """
 import math
 import os
@@ -20,9 +20,9 @@ from style import nice_range, number
 
 STANDARD = "datasets/standard.spec"
 LEAST = 10**4               # lookups and rows
-SMALL = 10**7               # larger workloads are parts of their own
-LINEAR_FROM = 10**6         # lookups from which on the growth is fitted
-WORKLOADS = {  # axis: its keys, and by what its values are divided
+SMALL = 10**7               # each larger workload is a part of its own
+LINEAR_FROM = 10**6         # fewest lookups in the fit of the growth
+WORKLOADS = {  # axis: keys of its workloads, and the divisor of its values
     "lookups": ("    rows 10000000\n    dim 16\n    length fixed 100\n    ids zipf\n    alpha 1.05\n"
                 "    batch {}\n", 100),
     "rows": ("    dim 32\n    batch 50000\n    length fixed 20\n    ids zipf\n    alpha 1.05\n"
@@ -30,12 +30,12 @@ WORKLOADS = {  # axis: its keys, and by what its values are divided
 TITLES = {"lookups": "lookups of a batch; 10M rows of 16 floats, alpha 1.05",
           "rows": "rows of the table; 1M lookups, 32 floats, alpha 1.05",
           "threads": "threads; the zipf workloads of the standard set"}
-NOWHERE = (1e30, 1.0)       # gnuplot wants a point of every kernel
+NOWHERE = (1e30, 1.0)       # gnuplot needs a point for every kernel
 
 
 # --- what is run
 def steps(most):
-    """10k, 30k, 100k, ... as far as most."""
+    """10k, 30k, 100k, ... up to most."""
     return [n for e in range(4, 16) for n in (10**e, 3 * 10**e) if n <= most]
 
 
@@ -99,7 +99,7 @@ def threads_of_family(groups):
 
 
 def speed_ups(groups, kernel):
-    """[(threads, times as fast as with the fewest)] for every workload."""
+    """(threads, speed-up over the fewest threads), for every workload."""
     fewest = min(int(g.median("threads")) for g in groups)
     for own in threads_of_family(groups).values():
         base = time(own[fewest], kernel) if fewest in own else None
@@ -107,7 +107,7 @@ def speed_ups(groups, kernel):
 
 
 def growth(groups, kernel):
-    """x, where the time of a batch of N lookups grows as N^x."""
+    """x if the time of a batch of N lookups grows as N^x."""
     points = [(math.log(n), math.log(n * ns)) for n, ns in curve(groups, "lookups", kernel)
               if n >= LINEAR_FROM]
     return statistics.linear_regression(*zip(*points)).slope if len(points) > 1 else None
@@ -135,7 +135,7 @@ def threads_table(groups):
 
 
 def growths(axes):
-    """In words, each for the kernels that it can be said of."""
+    """Sentences about the growth, each with the kernels that have enough times."""
     each = lambda groups, value: ", ".join(f"{k.title} {v:.2f}" for k, _ in kernels_of(groups)
                                            for v in [value(k)] if v)
     powers = each(axes["lookups"], lambda k: growth(axes["lookups"], k))
@@ -159,7 +159,7 @@ def tables(result, axes):
 
 # --- the picture
 def figure(result, axes, stem):
-    """Data: for every axis a block per kernel; then one per kernel with the speed-up of every workload."""
+    """Data: a block per axis and kernel, then one block per kernel with its speed-ups on all workloads."""
     groups = [g for own in axes.values() for g in own]
     kernels, blocks, ranges = [k for k, _ in kernels_of(groups)], [], {}
     for axis in WORKLOADS:
@@ -191,7 +191,7 @@ def report(result, args):
 def main():
     parser = Arguments(prog="scaling.py", description=__doc__.split("\n\n", maxsplit=1)[0])
     add_arguments(parser, reps=5)
-    parser.add_argument("--most", type=float, default=1e8, help="most lookups, and most rows (1e8)")
+    parser.add_argument("--most", type=float, default=1e8, help="limit of lookups, and of rows (1e8)")
     args = parser.parse_args()
     if not LEAST <= args.most < 1e15:
         raise ResultError(f"MOST: {args.most:g} is no number from {LEAST} on")
@@ -206,4 +206,4 @@ if __name__ == "__main__":
     except (ResultError, OSError) as e:
         sys.exit(f"scaling.py: {e}")
     except KeyboardInterrupt:
-        sys.exit("scaling.py: interrupted; finished parts are kept, and the same command goes on after them")
+        sys.exit("scaling.py: interrupted; the same command continues after the finished parts")

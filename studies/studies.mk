@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-# Plans of many runs, each with a result of its own.
+# Studies: many runs each, with one result per study.
 
 .PHONY: bench-compilers sweep scaling ladder record readme
 
-# Each compiler builds in a folder of its own and brings its own OpenMP runtime.
+# Each compiler builds in its own folder and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
 packages_compilers := $(packages_bench) $(if $(findstring clang,$(COMPILERS)),clang libomp-dev)
 bench-compilers:
@@ -11,8 +11,8 @@ bench-compilers:
 	@$(PYTHON) studies/compilers.py $(COMPILERS) --make '$(MAKE)' --builds '$(B)/compilers' \
 	     $(selection) --out=$(call quoted,$(OUT)/compilers)
 
-# One kernel beside others: everywhere, and as batches, tables and threads grow. What was measured when a
-# run was cut short is kept.
+# One kernel beside others: everywhere, and with growing batches, tables and threads. A run that was cut
+# short keeps its finished parts.
 watched         := --kernel=cpu_fused
 beside_sweep    := --others='cpu_hash cpu_owner cpu_sort' --dense=cpu_dense $(if $(GIB),--gib='$(GIB)')
 beside_scaling  := --others='cpu_hash cpu_sort' --dense=cpu_dense $(if $(MOST),--most='$(MOST)')
@@ -22,8 +22,8 @@ sweep scaling:
 	@$(PYTHON) studies/$@.py $(call quoted,$(OUT)/$@/$@.json) $(call quoted,$(OUT)/$@) --bench=$(host_bench) \
 	     $(watched) $(beside_$@) $(call given,THREADS REPS SEED)
 
-# What each technique of a kernel is worth: the kernels that lack one are built beside the others, in a
-# folder of their own. The status is that of the measurement, as for bench.
+# The worth of each technique of a kernel: a separate folder has a build with the kernels that lack one
+# technique. The exit status is that of the measurement, as for bench.
 rungs         := $(wildcard studies/ladder/*.c)
 ladder_cases  := ^(zipf/.*|wide|cached|single-hot)/rowwise_adagrad/(cpu_fused|cpu_sort|without_.*)/cold$$
 report_ladder  = $(PYTHON) studies/ladder.py $1/$2.json $1 $(watched) --below=cpu_sort
@@ -35,17 +35,17 @@ ladder:
 	     --out=$(call quoted,$(OUT)/ladder); status=$$?; case $$status in 0 | 2) ;; *) exit $$status ;; esac; \
 	 $(call report_ladder,$(call quoted,$(OUT)/ladder),bench) && exit $$status
 
-# The pages of all recorded machines, and the front page, whose tables are those of RECORDED.
+# The pages of all recorded machines, and the front page with the tables of RECORDED.
 RECORDED ?= reports/results/zen5-2core
 looked_at = $(watched) --below=cpu_sort
 readme: $(B)/embfuse
 	@$(if $(NVCC),$(B)/embfuse list --markdown | $(PYTHON) reports/section.py docs/kernels.md kernels,\
-	   echo 'without nvcc the list of kernels stays as it is: those for a device would be missing')
+	   echo 'without nvcc the list of kernels is not renewed: it would lack the device kernels')
 	@$(PYTHON) studies/pages.py $(dir $(wildcard reports/results/*/standard.json)) --front=README.md \
 	     --front=docs/results.md --leading='$(RECORDED)' $(looked_at)
 
-# The whole folder of a machine: make record NAME=zen4-2core. What is there already is not measured again;
-# studies/record.py says what its exit status means.
+# The whole folder of a machine: make record NAME=zen4-2core. Existing results are not measured again;
+# studies/record.py documents the exit status.
 TRACES   ?= $(wildcard ../shared/traces)
 chosen   := $(strip $(foreach v,FILTER SPEC TRACE ALPHA DIMS ROWS BATCH POOLING RULE RING MODES PLACE,$(if $($v),$v=)))
 folder    = reports/results/$(NAME)

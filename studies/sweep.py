@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Is one kernel the fastest everywhere, or within 10 % of the fastest? The axes of a workload one at a
-time around two base points, then points that put every value of every axis beside every value of every
-other at least once.
+"""Is one kernel the fastest everywhere, or within 10 % of the fastest? The points change the axes of a
+workload one at a time around two base points; further points cover every pair of values of two axes.
 
-Of the result it makes OUTDIR/sweep.md and a picture, and prints the verdict and the worst points; with
---bench the result is measured first.
+The report prints the verdict and the worst points, and writes OUTDIR/sweep.md and a picture; --bench measures
+the result first.
 
-Lookups per batch are about the same at every point, fewer where rows are wide. Rows are cut where the
-weights of all tables would exceed the limit, and the name of the point has what they were cut to.
+All points have about the same number of lookups per batch, fewer if rows are wide. A point has fewer rows if
+the weights of all tables would exceed the limit; its name has the reduced number.
 """
 import itertools
 import os
@@ -29,9 +28,9 @@ TITLES = Point("floats per row", "lookups per bag", "alpha of the ids", "rows pe
 BASES = ({"rows": 10_000_000}, {"rows": 100_000})  # in memory, and in the cache
 BASE = {"dim": 64, "pooling": 20, "alpha": 1.05, "tables": 1}
 LOOKUPS_LEAST, LOOKUPS_MOST, LOOKUP_FLOATS = 1 << 18, 1 << 20, 1 << 26
-DENSE_BYTES = 1 << 30  # the most that a gradient of all rows may take
+DENSE_BYTES = 1 << 30  # limit of a gradient of all rows
 POINTS_OF_A_PART = 6
-NEAR = 0.9  # of the fastest's speed
+NEAR = 0.9  # share of the fastest kernel's speed
 
 
 # --- which points
@@ -50,9 +49,9 @@ def pairs(point):
 
 
 def cover(axes, points):
-    """Points that, added to these, make every pair of values of two axes occur. Greedy: the first missing
-    pair fixes two axes, and each of the others takes the value that brings most missing pairs, among equals
-    the one whose pairs were taken least."""
+    """Further points, so that every pair of values of two axes occurs. Greedy: the first missing pair fixes
+    two axes. Every other axis takes the value that adds most missing pairs; among equals, the value whose
+    pairs were taken least."""
     each = [[(i, v) for v in values] for i, values in enumerate(axes)]
     missing = dict.fromkeys(p for a, b in itertools.combinations(each, 2) for p in itertools.product(a, b))
     for point in points:
@@ -75,7 +74,7 @@ def cover(axes, points):
 
 
 def cut(point, most_bytes):
-    """The point with as many rows as weights of most_bytes allow, to two digits."""
+    """The point with as many rows as weights of most_bytes allow, rounded down to two digits."""
     fits = most_bytes // (4 * point.dim * point.tables)
     if point.rows <= fits:
         return point
@@ -130,11 +129,11 @@ def parts(points, args):
 
 
 # --- what came out
-Outcome = namedtuple("Outcome", "group own rival ratio")  # rival, ratio: None where there is none
+Outcome = namedtuple("Outcome", "group own rival ratio")  # rival and ratio: None without a rival
 
 
 def outcome(group, kernel):
-    """The kernel beside the best of the others. A kernel without a time has the ratio 0."""
+    """The kernel and the best other one. A kernel without a time has the ratio 0."""
     time = lambda s: s.median("ns_per_lookup")
     own = next((s for s in group.measured() if s.kernel.name == kernel), None)
     rival = min((s for s in group.measured() if s is not own and time(s)), key=time, default=None)
@@ -143,7 +142,7 @@ def outcome(group, kernel):
 
 
 def outcomes(result, kernel):
-    """Those that compare, the worst first."""
+    """The outcomes with a rival, the worst first."""
     found = [outcome(g, kernel) for g in result.groups("cold")]
     if not any(o.own and o.rival for o in found):
         raise ResultError(f"{result.path}: no samples of {kernel} and another kernel")
@@ -191,7 +190,7 @@ def coordinates(o):
 
 
 def rows_class(rows):
-    """Rows that were cut are between the values of their axis."""
+    """The next value of the axis, since a reduced number of rows lies between two values."""
     return next((r for r in AXES.rows if rows <= r), AXES.rows[-1])
 
 
@@ -206,7 +205,7 @@ def strips(found):
 
 
 def figure(result, found, kernel, stem):
-    """A strip of dots per value of an axis; every point stands in one strip of each axis."""
+    """A strip of dots per value of an axis; every point is in one strip of each axis."""
     rivals = sorted({o.rival.kernel for o in found}, key=lambda k: k.index)
     blocks = {k: [[k.title]] for k in rivals}
     lines, drawn = [], [o for o in found if o.own]
@@ -239,7 +238,7 @@ def report(result, args):
 def main():
     parser = Arguments(prog="sweep.py", description=__doc__.split("\n\n", maxsplit=1)[0])
     add_arguments(parser, reps=3)
-    parser.add_argument("--gib", type=float, default=4, help="most weights of a point (4)")
+    parser.add_argument("--gib", type=float, default=4, help="limit of the weights of a point (4)")
     args = parser.parse_args()
     if not 0 < args.gib < 1e6:
         raise ResultError(f"GIB: {args.gib:g} is no size of memory")
@@ -255,4 +254,4 @@ if __name__ == "__main__":
     except (ResultError, OSError) as e:
         sys.exit(f"sweep.py: {e}")
     except KeyboardInterrupt:
-        sys.exit("sweep.py: interrupted; finished parts are kept, and the same command goes on after them")
+        sys.exit("sweep.py: interrupted; the same command continues after the finished parts")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A builder's batch in device memory, with its tables, steps and scratch: all that a device_job
- * needs, each array of exactly its size.
+ * A builder's batch in device memory, with its tables, steps and scratch: everything that a
+ * device_job needs, in arrays of exactly the right size.
  */
 #ifndef EMBFUSE_TEST_DEVICE_CASE_H
 #define EMBFUSE_TEST_DEVICE_CASE_H
@@ -19,12 +19,12 @@ struct device_case {
     struct device_job job;
 };
 
-/* With the tables and steps that the builder has now. After builder_start. */
+/* Copies the builder's current tables and steps. Call it after builder_start. */
 int device_case_create(struct device_case *d, struct builder *b, const struct kernel *k,
                        struct error *err);
 void device_case_free(struct device_case *d);
 
-/* The builder's rules and step number, and its tables, once more. */
+/* Copies the builder's rules, step number and tables once more. */
 int device_case_put(struct device_case *d, struct error *err);
 
 /* Copies the tables back to the builder's. */

@@ -12,7 +12,7 @@
 
 #include "tests/cmocka_cases.h"
 
-/* The points of a spec; fails the test where there are none. */
+/* The points of a spec; fails the test if the spec is refused. */
 static inline struct spec_list points_of(const char *text) {
     struct spec_list list;
     struct error err = {""};
@@ -20,7 +20,7 @@ static inline struct spec_list points_of(const char *text) {
     return list;
 }
 
-/* The workload of the first point, valid. */
+/* The workload of the first point, validated. */
 static inline struct workload generate(const char *text, int ring, enum grad_mode mode) {
     struct spec_list list = points_of(text);
     struct workload w;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The tests of device kernels on a real device, and a record of that run. A kernel counts as verified on
-# a GPU only with such a record; otherwise it is verified on the emulation of CUDA.
+# Runs the tests of device kernels on a real device and records the run. A kernel counts as verified on a
+# GPU only with such a record; without one it is verified on the emulation of CUDA.
 # Usage: BUILD=build/gpu OUT=build/results tests/gpu_verify.sh PROGRAM...
 set -u
 facts=$("$BUILD/tests/gpu/device_facts") || exit 1
@@ -30,13 +30,13 @@ record=$OUT/gpu-verify.txt
 cat "$BUILD/summary.txt"
 echo "$record"
 
-# Lines for reports/results/gpu-verified.txt. A kernel passes with no test of its name failed; none does
-# where a program died or compute-sanitizer found something.
+# Lines for reports/results/gpu-verified.txt. A kernel passes if no test of its name failed. No kernel
+# passes if a program died or compute-sanitizer found something.
 verified=$OUT/gpu-verified.txt
 rm -f "$verified"
 fact() { echo "$facts" | sed -n "s/^$1: *//p"; }
 if grep -hs '^not ok' "$LOGS"/*.tap | grep -vq '^not ok [0-9]* - [a-z0-9_]*: '; then
-    echo 'no kernel counts as verified: a failure is not that of one kernel'
+    echo 'no kernel counts as verified: a test failed that is not of a single kernel'
 elif grep -q '(exit status 1[2-9][0-9])' "$BUILD/summary.txt"; then
     echo 'no kernel counts as verified: a test program died'
 else
@@ -44,6 +44,6 @@ else
         grep -hqs "^not ok [0-9]* - $k: " "$LOGS"/*.tap ||
             echo "$k | $(fact device) | ${driver:-unknown} | $(date -u +%F) | $(git rev-parse --short HEAD 2>/dev/null)" >>"$verified"
     done
-    [ ! -e "$verified" ] || echo "$verified: to be added to reports/results/gpu-verified.txt"
+    [ ! -e "$verified" ] || echo "add the lines of $verified to reports/results/gpu-verified.txt"
 fi
 exit $status

@@ -14,7 +14,7 @@
 
 /* What a test receives as *state. */
 struct kernel_test {
-    const struct kernel *kernel; /* NULL in a test that is of no kernel */
+    const struct kernel *kernel; /* NULL in a test without a kernel */
     const void *param;
     char name[120];
 };
@@ -39,14 +39,14 @@ static inline void add_test(const char *name, CMUnitTestFunction run, const stru
     kernel_tests.test[kernel_tests.count++] = case_test(of->name, run, of);
 }
 
-/* One test for every registered kernel. Those for a device run on one too: see tests/test.mk. */
+/* One test per registered kernel; those of device kernels also run on a GPU: see tests/test.mk. */
 static inline void add_kernel_tests(const char *name, CMUnitTestFunction run, const void *param) {
     int count;
     const struct registered *r = registry(&count);
     for (int i = 0; i < count; i++) add_test(name, run, r[i].kernel, param);
 }
 
-/* The same for the kernels of one place. */
+/* The same for the kernels of one backend. */
 static inline void add_kernel_tests_on(enum backend place, const char *name, CMUnitTestFunction run,
                                        const void *param) {
     int count;

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: MIT
 """Mutation testing: changes one line of the code at a time, and reports the changes that no test notices.
 
-It works in a copy of the tree, build/mutants/, with objects and programs of its own. A mutant whose object
-code is that of the original is none. One that survives is a hole in the tests, or has a reason in
-tests/mutants.txt. Exit status: 0, or 1 where an unexplained mutant survived or nothing could be tried.
+It works in a copy of the tree, build/mutants/, with its own objects and programs. A mutant with the object
+code of the original does not count. A mutant that survives is a hole in the tests, unless tests/mutants.txt
+has a reason. Exit status: 1 if an unexplained mutant survived or nothing could be tried, otherwise 0.
 
-Tools that exist: mull is in no Debian release; universalmutator makes 1638 mutants of the 146 lines of
-oracle.c, half of which do not compile, and leaves to its user what to build again and which tests to run.
+Other tools: mull is in no Debian release; universalmutator makes 1638 mutants of the 146 lines of oracle.c,
+but half of them do not compile, and its user must decide what to build again and which tests to run.
 """
 import argparse
 import collections
@@ -32,7 +32,7 @@ from mutate import BETWEEN, explained, mutants_of, read_reasons
 
 TARGETS = ["rules/*.h", "kernels/**/*.h", "kernels/**/*.cuh", "kernels/*/*.c", "kernels/*/*.cu",
            "harness/check/check.c", "harness/check/oracle.c"]
-# Which tests judge a file, the fast ones first: those of the first prefix that fits.
+# Tests that judge a file, fast ones first. The first prefix that fits counts.
 JUDGES = [("rules/", ("oracle*", "check*", "corners", "defects", "properties*", "kernels")),
           ("kernels/rules.h", ("oracle*", "check*", "corners", "defects", "properties*", "kernels")),
           ("kernels/host/", ("choices", "defects", "properties*", "kernels")),
@@ -40,7 +40,7 @@ JUDGES = [("rules/", ("oracle*", "check*", "corners", "defects", "properties*", 
           ("kernels/", ("defects", "properties*", "kernels")),
           ("", ("check*", "oracle*", "corners", "overflow", "defects"))]
 REASONS = "tests/mutants.txt"
-MEMORY = 12 << 30  # for data: a mutant may ask for anything
+MEMORY = 12 << 30  # limit for data, since a mutant may ask for anything
 
 
 # --- a tree that is built once, and then mutant by mutant
@@ -55,7 +55,7 @@ class Tree:
         return pathlib.Path(self.folder, *path)
 
     def make(self, *targets):
-        """The compiler's errors, or None. Optimised little: that is built sooner."""
+        """Builds targets: the compiler's errors, or None. Little optimisation builds faster."""
         environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
         done = subprocess.run(["make", "-s", "-C", self.folder, *targets, "B=build", "NVCC=",
                                f"SANITIZE={self.sanitize}",
@@ -65,13 +65,13 @@ class Tree:
         return done.stderr or "make failed" if done.returncode else None
 
     def objects(self, path):
-        """What is compiled again when a file changes: what the compiler says that it read."""
+        """The objects that depend on a file, from the compiler's dependency files."""
         return [d.with_suffix(".o").relative_to(self.folder)
                 for d in sorted(self.at("build").rglob("*.d")) if path in d.read_text().split()]
 
     @contextlib.contextmanager
     def holding(self, m, objects):
-        """The mutant stands in its file; afterwards that and its objects are as they were, and not older."""
+        """Puts the mutant into its file; afterwards restores file and objects, with no object older."""
         source = self.at(m.path)
         before, times = source.read_text(), source.stat()
         kept = {self.at(o): self.at(o).read_bytes() for o in objects}
@@ -88,16 +88,16 @@ class Tree:
 
 
 def kernels_of(objects):
-    """The pattern for TESTS that leaves the kernels among these objects, and maybe a few more. A test that
-    includes what a kernel does bears its name too."""
+    """The pattern for TESTS that selects the kernels among these objects, and maybe a few more. A test that
+    includes the code of a kernel has the kernel's name too."""
     objects = [o for o in objects if "tests" not in o.parts]
     names = [m[1] for m in (re.search(r"kernels/(?!device/)\w+/(\w+)\.o$", str(o)) for o in objects) if m]
     return os.path.commonprefix(names) + "*" if len(names) == len(objects) else "*"
 
 
 def failure(program, pattern, patience):
-    """None where it ends well, otherwise the first test that fails, after which it is stopped; "" where it
-    dies, or falls silent for so many seconds."""
+    """Runs a program: None if it passes, otherwise the first test that fails, after which it is stopped; ""
+    if it dies, or prints nothing for `patience` seconds."""
     changed = {"CMOCKA_MESSAGE_OUTPUT": "TAP", "OMP_WAIT_POLICY": "passive", "TESTS": pattern}
     line = b""
     with subprocess.Popen([program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -119,7 +119,7 @@ def failure(program, pattern, patience):
 
 
 class Judge:
-    """Tries mutants. What kills one must pass when nothing is changed: asked once for each test."""
+    """Tries mutants. A test that kills one must pass on unchanged code, which is checked once per test."""
 
     def __init__(self, tests, end, patience):
         self.tests, self.end, self.patience, self.sound = tests, end, patience, set()
@@ -139,7 +139,7 @@ class Judge:
         return name is not None
 
     def try_one(self, tree, m):
-        """'killed', 'survived', 'equivalent', 'did not compile', 'in no test'; past the end 'not tried'."""
+        """'killed', 'survived', 'equivalent', 'did not compile', 'in no test'; 'not tried' after the end."""
         if time.monotonic() > self.end:
             return "not tried"
         objects = tree.objects(m.path)
@@ -156,14 +156,14 @@ class Judge:
 
 
 def sources(folder):
-    """The files of a tree that nobody built, from there."""
+    """The files of a tree that are not built, relative to it."""
     for at, folders, files in os.walk(folder):
         folders[:] = [f for f in folders if f not in ("build", "clean", ".git", "__pycache__")]
         yield from (os.path.relpath(os.path.join(at, f), folder) for f in files)
 
 
 def lock(folder):
-    """Of one run at a time, since all build in the same place."""
+    """Allows one run at a time, since all runs build in the same place."""
     os.makedirs(folder, exist_ok=True)
     file = open(os.path.join(folder, "lock"), "w", encoding="utf-8")
     try:
@@ -174,7 +174,7 @@ def lock(folder):
 
 
 def copy_sources(root, to):
-    """Files that are the same keep their times, so that make builds only what changed since the last run."""
+    """Unchanged files keep their times, so that make builds only what changed since the last run."""
     wanted = set(sources(root))
     for path in set(sources(to)) - wanted:
         os.remove(os.path.join(to, path))
@@ -208,19 +208,19 @@ def told(m):
 
 
 def report(found, left, seed):
-    """The lines of it: how many of each file, and what survived."""
+    """The lines of the report: counts per file, and the survivors."""
     outcomes = ("killed", "survived", "equivalent", "explained", "did not compile", "in no test")
     counts = collections.Counter((m.path, outcome) for m, outcome in found)
     known = sum(outcome == "explained" for _, outcome in found)
     yield (f"# seed {seed}: {len(found) - known} mutants tried, {known} have a reason, "
-           f"{left} were left for want of time")
+           f"{left} were not reached in time")
     for path in sorted({m.path for m, _ in found}):
         yield f"# {path}: " + ", ".join(f"{counts[path, o]} {o}" for o in outcomes if counts[path, o])
     yield from (told(m) for m, outcome in sorted(found) if outcome == "survived")
 
 
 def hunt(judge, trees, mutants):
-    """[(mutant, outcome)] of those for which there is time."""
+    """[(mutant, outcome)] of the mutants that are tried before time is up."""
     free, found = queue.Queue(), []
     for tree in trees:
         free.put(tree)
@@ -247,15 +247,15 @@ def hunt(judge, trees, mutants):
 
 def arguments():
     parser = argparse.ArgumentParser(prog="mutants.py", description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("files", nargs="*", help="patterns; otherwise kernels, the check and the oracle")
+    parser.add_argument("files", nargs="*", help="patterns (default: kernels, the check and the oracle)")
     parser.add_argument("--minutes", type=float, default=20)
-    parser.add_argument("--seed", type=int, default=1, help="of the order: a short run takes a fair sample")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the order: a short run is a fair sample")
     parser.add_argument("--patience", type=float, default=60, metavar="S",
-                        help="a test that says nothing for so long hangs")
-    parser.add_argument("--sanitize", default="", metavar="ONE", help="as SANITIZE= of make")
+                        help="seconds without output until a test counts as hanging")
+    parser.add_argument("--sanitize", default="", metavar="ONE", help="like SANITIZE= of make")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    parser.add_argument("--out", metavar="FILE", help="the report goes there too")
+    parser.add_argument("--out", metavar="FILE", help="also write the report to this file")
     return parser.parse_args()
 
 

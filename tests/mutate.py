@@ -43,7 +43,7 @@ Mutant = collections.namedtuple("Mutant", "path number before after")
 
 
 def entry(m):
-    """A mutant as reports and reasons name it: by the line's text, since numbers change."""
+    """A mutant as reports and reasons name it: by the text of its line, since line numbers change."""
     return f"{m.path}: {m.before.strip()}{BETWEEN}{m.after.strip()}"
 
 
@@ -63,8 +63,8 @@ def mutants_of(path, text):
 
 
 def read_reasons(path):
-    """{entry: reason}: a reason is the comment above its entries. One that ends in '==> *' is of any change
-    of the line."""
+    """{entry: reason}: a reason is the comment above its entries. An entry that ends in '==> *' covers any
+    change of the line."""
     reasons, reason, last = {}, "", ""
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(map(str.strip, file), 1):

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Runs test programs and scripts, each of which prints TAP, and closes with the totals, alone on the
-# last line. Usage: BUILD=build tests/run.sh PROGRAM...
-# Programs run two at a time (JOBS=1: one), because much of a run is serial; scripts, some of which
-# measure, run alone after them. Results are told in the order of the arguments.
+# Runs test programs and scripts, which print TAP; the last line has the totals.
+# Usage: BUILD=build tests/run.sh PROGRAM...
+# Programs run two at a time (JOBS=1: one), because much of a run is serial. Scripts run alone after
+# them, because some of them measure. Results appear in the order of the arguments.
 set -u
 passed=0 failed=0 skipped=0
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export BUILD=${BUILD:-build}
-# Tests run more threads than there are cores: who waits must not spin.
+# Tests run more threads than there are cores, so a waiting thread must not spin.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1}
 prefix=
 if [ "${SANITIZE:-}" = thread ]; then
-    # clang's libomp with Archer tells ThreadSanitizer what OpenMP synchronises; without address
-    # space randomisation, because its shadow mapping does not survive a high-entropy layout.
+    # Archer in clang's libomp tells ThreadSanitizer what OpenMP synchronises. Address space
+    # randomisation is off, because the shadow mapping fails with a high-entropy layout.
     OMP_TOOL_LIBRARIES=$(ls /usr/lib/llvm-*/lib/libarcher.so 2>/dev/null | tail -n 1)
     [ -n "$OMP_TOOL_LIBRARIES" ] || { echo 'run.sh: libarcher.so is missing; install libomp-dev' >&2; exit 1; }
     export OMP_TOOL_LIBRARIES
@@ -22,11 +22,11 @@ if [ "${SANITIZE:-}" = thread ]; then
 fi
 logs=${LOGS:-$(mktemp -d)} # LOGS=folder keeps what every program printed
 mkdir -p "$logs"
-# Tests do not wait for a bench that measures, nor it for them.
+# Tests and a running bench do not wait for each other.
 export EMBFUSE_LOCK="${EMBFUSE_LOCK:-$logs/bench.lock}"
 [ -n "${LOGS:-}" ] || trap 'rm -rf "$logs"' EXIT
 
-# Runs one program; its output is in $logs/NAME.tap, and when it has ended its status and seconds in
+# Runs one program: its output goes to $logs/NAME.tap, and at its end status and seconds go to
 # NAME.status.
 run() {
     name=$(basename "$1") begin=$(date +%s)
@@ -41,7 +41,7 @@ run() {
     mv "$logs/$name.new" "$logs/$name.status"
 }
 
-# Of what it reads, the first lines, which mostly say what is wrong, and the last ones.
+# Prints the first lines of its input, which mostly say what is wrong, and the last ones.
 ends() { # FIRST LAST
     awk -v first="$1" -v last="$2" 'NR <= first { print; next } { kept[NR % last] = $0 }
         END { left = NR - first - last
@@ -56,7 +56,7 @@ tell() {
     ok=$(grep -c '^ok ' "$log")
     skip=$(grep -ci '^ok .*# *skip' "$log")
     bad=$(grep -c '^not ok ' "$log")
-    # A program that died, or said nothing, has failed whatever it printed before.
+    # A program that died or printed no result has failed, whatever else it printed.
     if [ "$bad" -eq 0 ] && { [ "$status" -ne 0 ] || [ "$ok" -eq 0 ]; }; then bad=1; fi
     passed=$((passed + ok - skip)) failed=$((failed + bad)) skipped=$((skipped + skip))
     printf '%-40s %4d passed, %d failed, %d skipped, %d s\n' "$name" $((ok - skip)) "$bad" "$skip" "$seconds"
@@ -68,7 +68,7 @@ tell() {
     fi
 }
 
-# Programs, one after another in each of two lines that take the next one from a common queue.
+# Programs run in several lines; each line takes the next one from a common queue.
 programs= scripts=
 for t in "$@"; do
     rm -f "$logs/$(basename "$t").status"

@@ -12,7 +12,7 @@ static void one(struct builder *b, int64_t rows, int32_t dim, enum pooling pooli
     builder_feature(b, builder_table(b, rows, dim), pooling, -1);
 }
 
-/* Bags of `length` ids that next(i) gives in turn. */
+/* Bags of `length` ids: next(0), next(1), ... */
 static void bags_of(struct builder *b, int64_t bags, int64_t length, int64_t (*next)(int64_t)) {
     int64_t *ids = malloc((size_t)(length + 1) * sizeof *ids);
     if (!ids) abort();
@@ -31,7 +31,7 @@ static void no_ids(struct builder *b, int32_t n) {
     for (int i = 0; i < 3; i++) builder_bag(b, 0, NULL);
 }
 
-/* The last shard of an epoch: no feature has a lookup, and the gradient of sequences no row. */
+/* The last shard of an epoch: no feature has a lookup, and the gradient of sequences has no row. */
 static void no_ids_anywhere(struct builder *b, int32_t n) {
     b->weighted = n > 0;
     if (n > 0) b->id_type = ID_INT32;
@@ -96,7 +96,7 @@ static void dim(struct builder *b, int32_t n) {
     builder_random_bags(b, 20, 3);
 }
 
-/* Wider than what a block of a device covers with registers; runs that go over several chunks. */
+/* Rows wider than a device block covers with registers; segments that span several chunks. */
 static void wide_rows(struct builder *b, int32_t n) {
     one(b, 3, n, POOL_SUM);
     builder_random_bags(b, 12, 4);
@@ -131,7 +131,7 @@ static void mixed_tables(struct builder *b, int32_t n) {
         int64_t rows;
         int32_t dim;
     } tables[] = {{1, 1}, {200, 16}, {64, 3}, {3, 100}, {1000, 4}, {65, 17}, {7, 32}, {128, 5}};
-    /* An emulated device unlocks and locks all arrays at every launch: tables cost their square. */
+    /* An emulated device unlocks and locks all arrays at every launch: time grows with tables^2. */
     if (b->smaller > 1 && n > 36) n = 36;
     for (int32_t t = 0; t < n; t++) {
         one(b, tables[t % 8].rows, tables[t % 8].dim, t % 3 == 2 ? POOL_NONE : POOL_SUM);
@@ -139,8 +139,8 @@ static void mixed_tables(struct builder *b, int32_t n) {
     }
 }
 
-/* With 384 tables, and all_distinct with 192 lookups, arrays of scratch end where the next one
- * begins; with one more, a missing element would be the next one's first. */
+/* With 384 tables (and with 192 lookups in all_distinct) a scratch array ends where the next one
+ * begins. With one more, an array that is one element short overlaps the next one. */
 static void more_tables_than_lookups(struct builder *b, int32_t n) {
     if (b->smaller > 1 && n > 36) n = 36;
     for (int32_t t = 0; t < n; t++) {
@@ -158,13 +158,13 @@ static void tables_read_backwards(struct builder *b, int32_t n) {
     }
 }
 
-/* --- many lookups: several buckets, several passes of a sort, runs that are split */
+/* --- many lookups: several buckets, several passes of a sort, split segments */
 
 static int64_t mostly_5(int64_t i) {
     return i % 1000 == 999 ? 8 : 5;
 }
 
-/* Where sanitizers are slow enough to count. */
+/* Divided at least by SMALLER: here sanitizers are slow enough to matter. */
 static int64_t large(const struct builder *b, int64_t n) {
     return n / (b->smaller > SMALLER ? b->smaller : SMALLER);
 }
@@ -181,7 +181,7 @@ static void many_rows(struct builder *b, int32_t n) {
     builder_random_bags(b, large(b, 2000), 12);
 }
 
-/* Far apart, so that a kernel that deals rows out by range gets parts with nothing in them. */
+/* Far apart, so that a kernel that splits rows by range gets empty parts. */
 static int64_t in_five_stretches(int64_t i) {
     return i % 5 * 13000 + i * 37 % 300;
 }
@@ -195,7 +195,7 @@ static int64_t five_hot(int64_t i) {
     return i % 16 ? i % 16 % 5 : 100 + i % 997;
 }
 
-/* Runs on both sides of the length from which a kernel may split them. */
+/* Segments below and above the length from which a kernel may split them. */
 static void long_runs(struct builder *b, int32_t n) {
     b->weighted = n > 1;
     one(b, 30000, 70, POOL_SUM);
@@ -204,7 +204,7 @@ static void long_runs(struct builder *b, int32_t n) {
     if (n == 3) bags_of(b, 40, 5, five_hot);
 }
 
-/* A run that a kernel may split, among rows of which no few are most of the batch. */
+/* A segment that a kernel may split; no few rows get most of the lookups. */
 static int64_t one_in_four(int64_t i) {
     return i % 4 ? i * 37 % 1099 : 7;
 }
@@ -215,7 +215,7 @@ static void long_run_alone(struct builder *b, int32_t n) {
     bags_of(b, 1200 / b->smaller, 20, one_in_four);
 }
 
-/* So many lookups of so few rows that a kernel may keep those apart; one is padding to a feature. */
+/* Few rows with so many lookups that a kernel may keep them apart; a feature has one as padding. */
 static void hot_rows(struct builder *b, int32_t n) {
     b->weighted = n == 2;
     one(b, 5000, 70, n == 3 ? POOL_NONE : POOL_SUM);
@@ -232,8 +232,8 @@ static int64_t one_hot(int64_t i) {
     return i % 16 ? 7 : 100 + i % 997;
 }
 
-/* With one row kept apart, its sums are in as many slices as they ever are; the last slice is of two
- * features. */
+/* A single row that is kept apart has the largest number of slices for its sums; the last slice
+ * covers two features. */
 static void one_hot_row(struct builder *b, int32_t n) {
     one(b, n, 6, POOL_SUM);
     bags_of(b, 300 / b->smaller, 20, one_hot);
@@ -249,8 +249,8 @@ static int64_t of_3000(int64_t i) {
     return i * 7919 % 3000;
 }
 
-/* Tables of so few rows, looked up so often, that a kernel may keep a sum for each: with so many
- * lookups that it may do so in parts, with sums beyond a core's L2 cache, and with neither. */
+/* Tables with so few rows and so many lookups that a kernel may keep a sum for each row: one with
+ * enough lookups to do so in parts, one with sums beyond a core's L2 cache, one with neither. */
 static void small_tables(struct builder *b, int32_t n) {
     b->weighted = n == 2;
     one(b, 300, 19, n == 3 ? POOL_NONE : POOL_SUM);
@@ -315,7 +315,7 @@ static void none(struct builder *b, int32_t n) {
     builder_random_bags(b, 20, 7);
 }
 
-/* Three features read a table, a fourth another one; their order is not that of the tables. */
+/* Three features read one table, a fourth reads another; their order is not that of the tables. */
 static void shared_table(struct builder *b, int32_t n) {
     b->weighted = n;
     int32_t t = builder_table(b, 45, 13), other = builder_table(b, 45, 6);
@@ -329,8 +329,8 @@ static void shared_table(struct builder *b, int32_t n) {
     for (int i = 0; i < 8; i++) BAG(b, 3 * i, 0, 44, i);
 }
 
-/* Padding that differs between features of one table: a row that is padding to one of them is an
- * ordinary row to the other. Bags of nothing but padding, and padding that never occurs. */
+/* Padding that differs between features of one table: a row that is padding for one of them is an
+ * ordinary row for another. Some bags have only padding, some padding never occurs. */
 static void padding(struct builder *b, int32_t n) {
     b->weighted = n;
     int32_t t = builder_table(b, 12, 10);
@@ -352,8 +352,8 @@ static void padding(struct builder *b, int32_t n) {
     BAG(b, 7, 7);
 }
 
-/* Row 0 of as many as keys of so many bits tell apart, so that the padding among its lookups needs
- * one bit more. */
+/* Row 0 is padding, and the number of rows is a power of two, so that keys need one bit more for
+ * the padding. */
 static void padding_0(struct builder *b, int32_t n) {
     int32_t t = builder_table(b, n, 5);
     builder_feature(b, t, POOL_SUM, -1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The shapes of batches that every kernel must get right, each small and at an edge. Rules,
- * gradient modes and numbers of threads are not part of a shape.
+ * The shapes of batches that every kernel must get right; each is small and tests an edge. A shape
+ * has no rule, gradient mode or number of threads.
  */
 #ifndef EMBFUSE_TEST_SHAPES_H
 #define EMBFUSE_TEST_SHAPES_H
@@ -20,7 +20,7 @@ struct shape {
 extern const struct shape shapes[];
 extern const int num_shapes;
 
-/* The whole way from builder_begin to builder_finish, in the size for this kernel, or for none. */
+/* Everything from builder_begin to builder_finish, in the size for this kernel (or for NULL). */
 void shape_build(const struct shape *s, const struct kernel *k, bool exact, struct builder *b);
 
 #endif

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the Python tests share: where things are, and how tests run. Every function test_* of a file is a test,
-which gets a folder of its own."""
+"""Shared code of the Python tests: paths, and a runner. Every function test_* of a file is a test and gets a
+folder of its own."""
 import os
 import sys
 import tempfile
@@ -22,7 +22,7 @@ class Skip(Exception):
 
 
 def script(folder, name, text):
-    """The path of a new file with that text, which can be run."""
+    """Writes an executable file with that text; returns its path."""
     path = os.path.join(folder, name)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,12 +1,12 @@
-# Tests: every tests/test_*.c is a cmocka program, every tests/test_*.sh and test_*.py a script; all
-# speak TAP, and tests/run.sh adds them up. ONLY="name name" builds and runs some of them.
+# Tests: every tests/test_*.c is a cmocka program, every tests/test_*.sh and test_*.py is a script. All
+# print TAP, and tests/run.sh adds up the results. ONLY="name name" builds and runs some of them.
 
-# The example comes first, then what takes longest, so that nothing waits for it alone at the end.
+# The example runs first, then the slowest programs, so that none of them runs alone at the end.
 first_tests   := 00_example kernels device defects
 test_programs := $(first_tests:%=$(B)/tests/test_%)
 test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c))))
-# Scripts about reports, studies and the Makefile see nothing of how kernels were compiled: they run in the
-# plain build.
+# Scripts about reports, studies and the Makefile do not depend on how kernels are compiled: they run only
+# in the plain build.
 tool_tests    := compilers ladder make mutants nvcc peers record reports sweep
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 ifneq ($(flavour),)
@@ -25,16 +25,16 @@ $(B)/tests/test_registry.o $(B)/gpu/tests/test_registry.o: CFLAGS += -DEXTRA_KER
 $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
-# The emulation by itself: it runs what is right, and finds bugs that are planted.
+# The emulation alone: it runs correct kernels and finds planted bugs.
 $(B)/tests/test_emulation: $(selftest) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 test_programs += $(B)/tests/test_emulation
 
-# It counts what kernels ask the system for.
+# This program counts the kernels' requests for memory.
 wrapped      := malloc calloc realloc aligned_alloc posix_memalign mmap cudaMalloc cudaMallocHost cudaHostAlloc
 $(B)/tests/test_memory $(B)/gpu/tests/test_memory: LDLIBS += $(wrapped:%=-Wl,--wrap=%)
 
-# It says how much memory there is.
+# This program sets the available memory itself.
 $(B)/tests/test_trace: LDLIBS += -Wl,--wrap=memory_available
 
 include tests/fuzz/fuzz.mk
@@ -47,7 +47,7 @@ mutants:
 	    --out='$(OUT)/mutants.txt' $(FILES)
 
 # --- nvcc's output: registers and memory of every kernel, and instructions that kernels promise
-# The log that ptxas wrote of an object lies beside it; the PTX is compiled for the check alone.
+# The ptxas log of an object lies beside it; the PTX is compiled only for this check.
 expected_ptx := tests/golden/ptx_instructions.txt
 checked_ptx  := $(if $(NVCC),$(patsubst %.cu,$(B)/ptx/%.ptx,$(shell sed -n 's/^\([^# ]*\.cu\) .*/\1/p' $(expected_ptx) | sort -u)))
 
@@ -81,14 +81,14 @@ $(G)/tests/gpu/device_facts: $(G)/tests/gpu/device_facts.o $(objects)
 
 .PHONY: gpu-verify
 gpu-verify:
-	@[ -n "$(NVCC)" ] || { echo 'gpu-verify: there is no nvcc here, so no kernel of a device' >&2; exit 1; }
+	@[ -n "$(NVCC)" ] || { echo 'gpu-verify: nvcc is missing, so there are no device kernels' >&2; exit 1; }
 	$(call require,test)
 	@$(MAKE) --no-print-directory $(G)/tests/gpu/device_facts
 	@$(G)/tests/gpu/device_facts >/dev/null
 	@$(MAKE) --no-print-directory $(gpu_programs)
 	@BUILD=$(G) OUT=$(call quoted,$(OUT)) tests/gpu_verify.sh $(filter $(only),$(gpu_programs))
 
-# A test that is chosen is built alone; scripts want the programs.
+# ONLY builds the chosen tests alone; scripts also need the programs.
 only     = $(or $(addprefix %,$(ONLY)),%)
 programs = $(filter $(only),$(test_programs))
 scripts  = $(filter $(only:=.sh) $(only:=.py),$(test_scripts))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The operation, on an example that fits on paper; it runs before all other tests.
+ * The operation on an example that fits on paper; it runs before all other tests.
  *
  * One table of 7 rows and 2 columns, two samples, sum pooling:
  *
@@ -32,7 +32,7 @@ struct worked {
 struct example {
     struct rule rule;
     struct worked row1, row2, row3, row6;
-    struct worked idle; /* rows 0, 4 and 5, by a dense step */
+    struct worked idle; /* rows 0, 4 and 5, in a dense step */
 };
 
 /* SGD, w -= g/2:
@@ -49,14 +49,14 @@ struct example {
  *     row 2: s = 4 + (1 + 9)/2 = 9, rate 0.5/4:           w -= ( 1/8, -3/8)
  *     row 3: s = 39 + (4 + 16)/2 = 49, rate 0.5/8:        w -= ( 2/16, -4/16)
  *     row 6: s = 196 + 29 = 225, rate 0.5/16:             w -= ( 3/32, -7/32)
- * Adam, beta1 1/2, beta2 3/4, first step, so 1 - beta1 = 1/2 and 1 - beta2 = 1/4 are the
- * corrections too: m = m/2 + g/2, so m/(1 - beta1) = m_before + g, and v/(1 - beta2) = 3 v_before +
- * g^2. m = ( 4, -2) before, in every row: row 1: m' = ( 7, -9), 3*(0, 0) + (9, 49), roots 3, 7: w
- * -= ( 3.5/4, -4.5/8) row 2: m' = ( 5, -5), 3*(0, 0) + (1, 9), roots 1, 3:       w -= ( 2.5/2,
- * -2.5/4) row 3: m' = ( 6, -6), 3*(15, 11) + (4, 16), roots 7, 7:    w -= ( 3/8, -3/8) row 6: m' =
- * ( 7, -9), 3*(72, 304) + (9, 49), roots 15, 31: w -= ( 3.5/16, -4.5/32) idle:  m' = ( 4, -2),
- * 3*(3, 3) + (0, 0), roots 3, 3:       w -= ( 2/4, -1/4) m after is m'/2, v after is (3 v_before +
- * g^2)/4. */
+ * Adam, beta1 1/2, beta2 3/4, first step: the corrections are 1 - beta1 = 1/2 and 1 - beta2 = 1/4.
+ * Corrected, m' = m_before + g and v' = 3 v_before + g^2; stored, m = m'/2 and v = v'/4. With m =
+ * ( 4, -2) before, w -= (m'/2)/(sqrt(v') + 1):
+ *     row 1: m' = ( 7, -9), v' = 3*(0, 0) + (9, 49), roots 3, 7:       w -= ( 3.5/4, -4.5/8)
+ *     row 2: m' = ( 5, -5), v' = 3*(0, 0) + (1, 9), roots 1, 3:        w -= ( 2.5/2, -2.5/4)
+ *     row 3: m' = ( 6, -6), v' = 3*(15, 11) + (4, 16), roots 7, 7:     w -= ( 3/8, -3/8)
+ *     row 6: m' = ( 7, -9), v' = 3*(72, 304) + (9, 49), roots 15, 31:  w -= ( 3.5/16, -4.5/32)
+ *     idle:  m' = ( 4, -2), v' = 3*(3, 3) + (0, 0), roots 3, 3:        w -= ( 2/4, -1/4) */
 static const struct example examples[] = {
     {.rule = {RULE_sgd, {0.5f}},
      .row1 = {.minus = {1.5f, -3.5f}},
@@ -144,8 +144,7 @@ static void kernel_as_by_hand(void **state) {
     builder_free(&b);
 }
 
-/* The oracle on one row: the values exactly, and a bound that is not zero, as floats are rounded.
- */
+/* The oracle on one row: exact values, and a bound that is not zero, since floats are rounded. */
 static void oracle_row_as_by_hand(const struct builder *b, const struct row_run *run,
                                   const struct worked *w) {
     struct num grad[DIM], weight[DIM], s0[DIM], s1[DIM];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batches as kernels get them: gradients and weights, their layout, what is refused, and when sums
- * are exact.
+ * Batches as kernels get them: gradients and per-sample weights, their layout, refused batches, and
+ * when sums are exact.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -57,7 +57,7 @@ static void real_gradients(void **state) {
     workload_free(&w);
 }
 
-/* Mean: exact only where every bag's divisor, padding left out, is a power of two. */
+/* Mean is exact only if every bag's divisor, without padding, is a power of two. */
 static void sums_exact_under_mean(void **state) {
     (void)state;
     struct workload w = generate("workload w\nbatch 50\nrows 9\ndim 2\npooling mean\n"
@@ -67,7 +67,7 @@ static void sums_exact_under_mean(void **state) {
     workload_free(&w);
     w = generate("workload w\nbatch 50\nrows 9\ndim 2\npooling mean\nlength fixed 4\npadding 0\n",
                  1, GRAD_EXACT);
-    assert_false(batch_sums_exact(&w.batches[0], GRAD_EXACT)); /* some bag has 3 left */
+    assert_false(batch_sums_exact(&w.batches[0], GRAD_EXACT)); /* some bag divides by 3 */
     workload_free(&w);
     w = generate("workload w\nbatch 50\nrows 9\ndim 2\npooling mean\nlength fixed 3\n", 1,
                  GRAD_EXACT);
@@ -75,7 +75,7 @@ static void sums_exact_under_mean(void **state) {
     workload_free(&w);
 }
 
-/* A single row with 2^22 summands of up to 4 units can leave the 2^24 that a float counts. */
+/* A single row with 2^22 summands of up to 4 units can exceed the 2^24 that a float counts. */
 static void sums_not_exact_on_one_row(void **state) {
     (void)state;
     struct workload w =
@@ -144,7 +144,7 @@ static void layout_of_sequences(void **state) {
     workload_free(&w);
 }
 
-/* workload_bytes speaks of means, so fixed lengths make it exact. */
+/* workload_bytes works with mean lengths, so it is exact for fixed lengths. */
 static void bytes_as_said(void **state) {
     static const char *text = "workload w\nbatch 100\ntables 3\nrows 10\ndim 6\nlength fixed 5\n"
                               "weighted 1\nid_type int32\n";
@@ -155,7 +155,7 @@ static void bytes_as_said(void **state) {
     spec_list_free(&l);
 }
 
-/* --- what is refused */
+/* --- refused batches */
 
 /* Two features of two bags over tables of 10 and 20 rows; one thing is wrong. */
 struct invalid_case {

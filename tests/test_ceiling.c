@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the ceilings of the host are measured on: gradient rows of lookups of the table, and rows of
- * the table, which keep their bits.
+ * The memory on which the host ceilings are measured: gradient rows of a table's lookups, and rows
+ * of the table, which keep their bits.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -50,7 +50,7 @@ static struct ceiling_probe probe_open(struct bench *b, int32_t t, int threads) 
     return p;
 }
 
-/* Marks where the gradient rows begin that lookups of table t read, and counts them. */
+/* Marks and counts the starts of the gradient rows that lookups of table t read. */
 static int mark_rows(const struct bench *b, int32_t t, bool *begins) {
     const struct batch *in = &b->w.batches[0];
     int count = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What cpu_fused decides before it computes: which tables are small, which rows are hot, and how
- * many slices either gets. Every decision gives right numbers, so no other test sees a wrong one.
+ * many slices they get. Every decision gives right numbers, so only this test sees a wrong one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 /* --- small tables */
 
-/* Table 1 of a batch, by its shape alone; table 0 is another one. */
+/* The units of table 1 in a batch that has only a shape; table 0 is a different one. */
 static int32_t units(int64_t rows, int32_t dim, int32_t features, int64_t lookups, int64_t all) {
     const struct table_shape tables[] = {
         {.rows = 1, .dim = 1, .features = 9, .lookups = 9},
@@ -42,7 +42,7 @@ static void small_by_lookups(void **state) {
     assert_int_equal(units(100, 8, 0, 0, LARGE_BATCH), 0); /* no feature reads it */
 }
 
-/* A slice has SMALL_SLICE lookups and SMALL_MANY for each row; SMALL_FEW while it is large. */
+/* A slice has SMALL_SLICE lookups, and SMALL_MANY per row, or SMALL_FEW if the slice is large. */
 static void slices_of_small_tables(void **state) {
     const int64_t slice = SMALL_SLICE;
     (void)state;
@@ -89,7 +89,7 @@ static void choose(struct chosen *c, const struct batch *in, int32_t stride) {
     assert_true(buffer_intact(&c->memory));
 }
 
-/* How often a row was in the sample, if it is hot; otherwise 0. */
+/* How often a hot row was in the sample; 0 for other rows. */
 static uint32_t count_if_hot(const struct hot *h, uint32_t row) {
     const uint32_t slot = hot_slot(row);
     if (h->rows == 0 || h->key[slot] != row) return 0;
@@ -105,8 +105,8 @@ struct times {
 
 enum { STEP = HOT_LINE * HOT_SAMPLE_OF, PADDING = 2, ONCE = 1000, ROWS = 100000 };
 
-/* Bags of POOLED lookups, and one of none if they are not to be pooled. The sample holds `what`,
- * and then rows that it has once; what is between its lines is row 1. */
+/* Bags of POOLED lookups, and an empty bag unless they count as pooled. The sample has the rows of
+ * `what`, then rows that occur once; all lookups between its lines are row 1. */
 static void build(struct builder *b, int64_t lookups, const struct times *what, bool pooled) {
     int64_t bag[POOLED];
     int used = 0, once = ONCE;
@@ -127,7 +127,7 @@ static void build(struct builder *b, int64_t lookups, const struct times *what, 
     builder_finish(b);
 }
 
-/* Of these, so many rows are hot, and all others of the sample are not; of so many slices. */
+/* The first `rows` rows of `what` are hot, in `slices` slices; no other sampled row is hot. */
 static void check_hot(int64_t lookups, const struct times *what, bool pooled, int32_t most,
                       int32_t rows, int32_t slices) {
     struct builder b;
@@ -166,7 +166,7 @@ static void share_of_the_sample(void **state) {
     }
 }
 
-/* The rows that are alike in number are all hot, or none: but above 64 as many as there is room. */
+/* Rows with equal counts are all hot or all not, except above 64: then as many as there is room. */
 static void room_for_hot_rows(void **state) {
     const struct times two[] = {{0, 40}, {20, 9}, {0, 0}};
     const struct times three[] = {{0, 40}, {20, 9}, {30, 9}, {0, 0}};
@@ -195,12 +195,12 @@ static void most_hot_rows(void **state) {
     assert_int_equal(c.hot.most, (1 << HOT_SLOTS_LOG2) / 4);
     lay_out(&c, &(struct scratch){NULL, 0}, &in, 128);
     assert_int_equal(c.hot.most, HOT_BYTES / 4 / 128);
-    tables[0].lookups = in.lookups = HOT_LOOKUPS; /* their sums have no more room */
+    tables[0].lookups = in.lookups = HOT_LOOKUPS; /* no more sums fit */
     lay_out(&c, &(struct scratch){NULL, 0}, &in, 4);
     assert_int_equal(c.hot.most, HOT_LOOKUPS / HOT_SLICE_OF);
 }
 
-/* Rows 5 and 4100 have one slot. */
+/* Rows 5 and 4100 share a slot. */
 static void hotter_one_gets_the_slot(void **state) {
     (void)state;
     assert_int_equal(hot_slot(5), hot_slot(4100));
@@ -208,7 +208,7 @@ static void hotter_one_gets_the_slot(void **state) {
     check_hot(4096, (const struct times[]){{4100, 34}, {5, 30}, {0, 0}}, true, 500, 1, 32);
 }
 
-/* Neighbours, and rows at distances that are powers of two, do not share one. */
+/* Neighbours, and rows at distances that are powers of two, do not share a slot. */
 static void slots(void **state) {
     enum { SLOTS = 1 << HOT_SLOTS_LOG2 };
     static const uint32_t first[] = {0, SLOTS, 5 * SLOTS, 77u << 24, 0, 0};
@@ -225,7 +225,7 @@ static void slots(void **state) {
     }
 }
 
-/* --- the sample: lines at every STEP of the lookups, but of small tables, until it is full */
+/* --- the sample: a line at every STEP of the lookups, except in small tables, until it is full */
 
 static int64_t sample_again(const struct batch *in, int64_t most, uint32_t *counts) {
     int64_t size = 0;
@@ -256,7 +256,7 @@ static void sample(void **state) {
     add_feature(&b, ROWS, 1027, 2);         /* a line is cut short */
     add_feature(&b, 3, 510, 1);             /* a small table */
     add_feature(&b, ROWS, 5631, 7919 * 64); /* begins one after a line */
-    add_feature(&b, ROWS, 8, 9);            /* a line for which there is no room */
+    add_feature(&b, ROWS, 8, 9);            /* a line that does not fit */
     builder_finish(&b);
     struct chosen c;
     choose(&c, &b.in, 4);
@@ -264,7 +264,7 @@ static void sample(void **state) {
     assert_non_null(counts);
     const int64_t most = (1027 + 5631 + 8) / HOT_SAMPLE_OF,
                   size = sample_again(&b.in, most, counts);
-    memset(c.memory.data, 0, c.memory.bytes); /* what lies outside of the counts looks free */
+    memset(c.memory.data, 0, c.memory.bytes); /* memory outside of the counts looks free */
     assert_int_equal(hot_sample(&c.hot, &b.in), size);
     for (int32_t k = 0; k < 1 << c.hot.counts_log2; k++) {
         struct hot_count x = c.hot.sample[k];

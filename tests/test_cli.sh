@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# embfuse as a user runs it: every subcommand, and every bad input with its exit status, one line on
-# stderr, and nothing left behind. What step computes is compared in test_cli_numpy.py.
+# Runs embfuse as a user does: every subcommand, and every bad input, which must give its exit status,
+# one line on stderr, and no file. test_cli_numpy.py compares what step computes.
 set -u
 E=${BUILD:-build}/embfuse
 W=${BUILD:-build}/tests/cli
@@ -56,7 +56,7 @@ there() { # NAME FILE...
     result "$name" "$why"
 }
 
-# npy FILE DESCR SHAPE VALUE...: elements as whole numbers; of <f4 their bits.
+# npy FILE DESCR SHAPE VALUE...: elements as whole numbers; for <f4 their bits.
 npy() {
     file=$1 descr=$2 shape=$3
     shift 3
@@ -243,7 +243,7 @@ npy "$W/ids.npy" '<i8' '(6,)' 1 2 6 1 3 6
 npy "$W/offsets.npy" '<i8' '(3,)' 0 3 6
 npy "$W/grad.npy" '<f4' '(2, 1)' $one $two
 npy "$W/weight.npy" '<f4' '(7, 1)' 0 0 0 0 0 0 0
-step() { # FLAG VALUE...: the example, with these flags beside or instead of its own
+step() { # FLAG VALUE...: the example; these flags add to its own or replace them
     for pair in "kernel cpu_fused" "rule sgd" "lr 1" "ids $W/ids.npy" "offsets $W/offsets.npy" \
         "grad $W/grad.npy" "weight $W/weight.npy" "out $W/out"; do
         case " $* " in
@@ -348,9 +348,9 @@ bad "a name that is taken, over the input" 1 "in.state.0.npy: cannot write" step
     --weight "$W/in.weight.npy" --out "$W/in"
 good "the input is there" "^same$" sh -c 'cmp "$0/in.weight.npy" "$0/weight.npy" && echo same' "$W"
 rmdir "$W/in.state.0.npy"
-if [ "${SANITIZE:-}" = thread ]; then # whose own memory is a file
+if [ "${SANITIZE:-}" = thread ]; then # its own memory is a file
     result "a limit of the files' size # SKIP ThreadSanitizer needs files without a limit"
-else # 4 KiB: clang's OpenMP runtime needs 1 KiB of shared memory, which is a file as well
+else # 4 KiB: clang's OpenMP runtime needs 1 KiB of shared memory, which is also a file
     bad "a limit of the files' size" 1 "out.weight.npy.part: cannot write: File too large" sh -c \
         'ulimit -f 8; exec "$0" gen --spec-text "workload w; rows 5000; dim 4; batch 4; length fixed 1" \
         --initial-tables --out "$1"' "$E" "$W/out"
@@ -423,7 +423,7 @@ for s in TERM HUP; do
     result "stopped by SIG$s it leaves nothing" "$why"
 done
 
-# --- a kernel that is wrong in step 1 alone
+# --- a kernel that is wrong only in step 1
 if [ "${BUILD:-build}" = build ]; then
     make NVCC= B=build/planted EXTRA_KERNELS=tests/planted/planted_first_step.c \
         build/planted/embfuse >"$W/make.log" 2>&1 || cp "$W/make.log" "$W/stderr"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""embfuse step against NumPy: batches that gen wrote, and arrays that NumPy wrote, for every kernel
-and rule that `embfuse list --json` knows; a rule that is not written here fails. The step is
-computed here a third time, in float64, with np.add.at and the rules as their papers have them;
-nothing is shared with the suite but the files.
+"""Compares embfuse step with NumPy, on batches that gen wrote and on arrays that NumPy wrote, for every
+host kernel and rule of `embfuse list --json`; a rule without a formula here fails. This file computes
+the step a third time, in float64, with np.add.at and the rules of their papers; it shares only files
+with the suite.
 """
 import itertools
 import json
@@ -18,7 +18,7 @@ except ImportError:
 BUILD = os.environ.get("BUILD", "build")
 PROGRAM = os.path.join(BUILD, "embfuse")
 WORK = os.path.join(BUILD, "tests", "cli_numpy")
-RULES = {}  # what the program says of each, by name
+RULES = {}  # what the program says about each rule, by name
 
 
 def work(name):
@@ -26,7 +26,7 @@ def work(name):
 
 
 def embfuse(*args):
-    """Standard output; an error raises with what was said."""
+    """Runs embfuse; returns standard output, or raises an error with its message."""
     run = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, check=False)
     if run.returncode or run.stderr:
         raise ValueError(f"status {run.returncode}: {run.stderr.strip()}")
@@ -43,7 +43,7 @@ def default_rule(name, **given):
 
 
 def lr_of(name):
-    """A rate at which every rule moves its weights well, and not too far."""
+    """A rate at which every rule moves its weights enough, but not too far."""
     return 5 * RULES[name]["params"][0]["preset"]
 
 
@@ -52,7 +52,7 @@ def elem_states(name):
 
 
 def summed(batch, t):
-    """The summed gradient of every row of table t, and which rows are looked up."""
+    """The summed gradient of every row of table t, and which rows are touched."""
     table, bags, offsets = batch["tables"][t], batch["bags"], batch["offsets"]
     grad, touched = np.zeros((table["rows"], table["dim"])), np.zeros(table["rows"], bool)
     column = flat = 0
@@ -80,7 +80,7 @@ def summed(batch, t):
 
 
 def update(rule, t, w, states, row, g):
-    """In place, all rows that are given."""
+    """Updates all given rows in place."""
     name, lr = rule["name"], rule["lr"]
     if name == "sgd":
         w -= lr * g
@@ -154,7 +154,7 @@ def expected(batch, before, first, steps, dense):
 
 
 def read_description(prefix):
-    """What PREFIX.batch says, and the arrays beside it."""
+    """The description in PREFIX.batch, and the arrays beside it."""
     batch = {"tables": [], "features": [], "weighted": "0"}
     with open(prefix + ".batch", encoding="utf-8") as file:
         for line in file:
@@ -197,7 +197,7 @@ def load_tables(prefix, tables):
 
 
 def difference(tables, got, want, moved, before):
-    """'' if they agree; rows that must not move are compared bit for bit."""
+    """'' if they agree; rows that must not move must be equal bit for bit."""
     def flat(table):
         return [a for a in (table[0], *table[1], table[2]) if a is not None]
     for t, (g, w, m, b) in enumerate(zip(got, want, moved, before)):
@@ -205,7 +205,7 @@ def difference(tables, got, want, moved, before):
             if x.dtype != np.float32 or x.shape != y.shape:
                 return f"table {t}, array {i}: {x.dtype} {x.shape}, not float32 {y.shape}"
             if x[~m].tobytes() != old[~m].tobytes():
-                return f"table {t}, array {i}: a row that nobody looked up has moved"
+                return f"table {t}, array {i}: an untouched row has moved"
             narrow = i == 0 and tables[t]["weight_type"] == "bf16"
             if narrow and (x.view(np.uint32) & 0xffff).any():
                 return f"table {t}: a weight is no bf16"
@@ -224,7 +224,7 @@ def remove_results():
 
 
 def compare(kernel, batch, before, flags, first=1, steps=1):
-    """Runs step; says what differs."""
+    """Runs step; returns what differs."""
     remove_results()
     embfuse("step", "--kernel", kernel["name"], "--first-step", first, "--steps", steps,
             "--out", work("out"), *flags)
@@ -314,7 +314,7 @@ def own_cases(kernels):
             states = [np.zeros(shape, np.float32) for _ in range(elem_states(rule))]
             row = np.zeros(shape[0], np.float32) if RULES[rule]["row_states"] else None
             save(weight=weight)
-            if kind % 2:  # states that are given, otherwise they start at zero
+            if kind % 2:  # with given states; otherwise they start at zero
                 states = [((k == 0) / 10 + rng.random(shape) / (1 + 9 * k)).astype(np.float32)
                           for k in range(len(states))]
                 for k, s in enumerate(states):
@@ -395,7 +395,7 @@ def example_cases(kernels):
 
 
 def chain_cases(kernels):
-    """Two runs of one step are one run of two steps, bit for bit: the record counts them."""
+    """Two runs of one step equal one run of two steps, bit for bit: the record counts the steps."""
     for kernel in (k for k in kernels if "deterministic" in k["traits"]):
         def run(kernel=kernel):
             prefix, args = work("gen"), ["step", "--kernel", kernel["name"], "--batch", work("gen")]

@@ -13,7 +13,7 @@ from tap import GOLDEN, ROOT, script, tool
 import compilers
 import results
 
-# A stand-in for make: it "builds" both programs of a compiler, and says so.
+# A stand-in for make: it writes both programs of a compiler.
 FAKE_MAKE = '''#!{python}
 import os, sys
 given = dict(a.split("=", 1) for a in sys.argv[1:] if "=" in a)
@@ -26,7 +26,7 @@ for name, text in (("bench", {bench!r}), ("embfuse", {embfuse!r})):
         file.write("#!{python}\\nCC, DIFFERS = %r, {differs!r}\\n" % given["CC"] + text)
     os.chmod(path, 0o755)
 '''
-# Logs what it was called with; clang takes twice as long as gcc.
+# Logs its options; clang takes twice as long as gcc.
 FAKE_BENCH = '''
 import json, sys
 given = dict(a[2:].split("=", 1) for a in sys.argv[1:])

@@ -2,8 +2,8 @@
  *
  * Gradients, states and hyper-parameters at the ends of single precision, for every kernel of the
  * registry: sums that cancel, subnormal summands, a negative rate, and steps that have no finite
- * value. A right kernel passes, a wrong value does not, and where nobody can be right the check says
- * so instead of blaming a kernel.
+ * value. A right kernel passes and a wrong value fails. If no kernel can be right, the check says
+ * so and blames none.
  */
 #include <math.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static struct row_memory row_of(const struct builder *b, int64_t row) {
     return row_memory(&b->tables.tables[0], &b->in.tables[0], row);
 }
 
-/* Fresh tables with one value in all weights of a row, and one in all its states. */
+/* Fresh tables; one row has one value in all weights and one value in all states. */
 static void start(struct builder *b, int64_t row, float weight, float state) {
     builder_start(b);
     struct rule_info info = rule_info(b->shapes[0].rule);
@@ -58,7 +58,7 @@ static void run_and_pass(struct builder *b, const struct kernel *k) {
     if (wrong) fail_msg("%s: %s", rule_info(b->shapes[0].rule).name, wrong);
 }
 
-/* A value that no step of this size can leave: 0.25 away. */
+/* The check must reject a value that is 0.25 off. */
 static void reject(struct builder *b, const struct kernel *k, float *at) {
     float right = *at;
     *at += 0.25f;
@@ -68,8 +68,8 @@ static void reject(struct builder *b, const struct kernel *k, float *at) {
     *at = right;
 }
 
-/* Gradients that cancel, and state 0: the sum may be 0 or a rounding away from it, so that only eps
- * is certain in the denominator. */
+/* Gradients that cancel, and state 0: the sum may be 0 or a rounding away from it, so that the
+ * denominator is at least eps, but no more is certain. */
 static void sums_that_cancel(void **state) {
     const struct kernel *k = kernel_of(state);
     for (int kind = 0; kind < RULE_COUNT; kind++) {
@@ -92,8 +92,8 @@ static void sums_that_cancel(void **state) {
     }
 }
 
-/* Products of each lookup that are subnormal: every one of them is rounded by up to half of the
- * least float, whatever the sum is. */
+/* Each lookup's product is subnormal: every product is rounded by up to half of the least float,
+ * independent of the sum. */
 static void subnormal_summands(void **state) {
     static const struct {
         enum pooling pooling;
@@ -141,7 +141,7 @@ static void negative_rate(void **state) {
         }
 }
 
-/* The same where every lookup's rounding counts: many of one row, the weight far below their sum. */
+/* The same for many lookups of one row, with a weight far below their sum: each rounding counts. */
 static void negative_rate_of_a_hot_row(void **state) {
     enum { LOOKUPS = 2000 };
     const struct kernel *k = kernel_of(state);
@@ -160,7 +160,7 @@ static void negative_rate_of_a_hot_row(void **state) {
     builder_free(&b);
 }
 
-/* --- rows that nobody looked up keep their bits, whatever is in them and in the rule */
+/* --- untouched rows keep their bits, for any values in them and in the rule */
 
 static void check_idle(struct builder *b, const struct kernel *k, float weight, float state) {
     start(b, IDLE, weight, state);
@@ -191,7 +191,7 @@ static void idle_rows_keep_their_bits(void **state) {
     }
 }
 
-/* In exact mode too, where a row that is looked up has a sum of 0. */
+/* A touched row with a sum of 0, in exact mode too. */
 static void exact_sum_of_zero(void **state) {
     const struct kernel *k = kernel_of(state);
     for (int kind = 0; kind < RULE_COUNT; kind++) {
@@ -235,7 +235,7 @@ static const struct undecided undecided[] = {
 };
 enum { UNDECIDED = sizeof undecided / sizeof *undecided };
 
-/* No kernel is blamed, and the row is told; but a wrong row beside it is wrong. */
+/* The check names the row and blames no kernel; it still finds a wrong row beside it. */
 static void step_without_value(void **state) {
     const struct kernel *k = kernel_of(state);
     const struct undecided *u = ((const struct kernel_test *)*state)->param;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Defects that were found in shipped implementations of this step, or in the tests that should have
- * found them: one test each, named after where it was, for every kernel of the registry.
+ * Defects of published implementations of this step, or of the tests that should have found them:
+ * one test each, named after its project, for every kernel of the registry.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static void begin(struct builder *b, int64_t rows, int32_t dim, enum pooling poo
 }
 
 /* Intel Extension for PyTorch, MergedEmbeddingBagBackwardKrnl.cpp: all vectors of a row got the
- * first vector's gradient; its test backpropagates a sum, so that all gradients were 1. Here no two
+ * first vector's gradient. Its test backpropagates a sum, so all gradients were 1. Here no two
  * columns have the same gradient. */
 static void ipex_gradient_of_first_vector(void **state) {
     enum { DIM = 128 };
@@ -59,7 +59,7 @@ static float state_between(const struct rule_state *s, float part) {
 
 /* The same file: sqrt(h) + eps in the vector body, sqrt(h + eps) in the scalar tail. Monolith,
  * avx_utils.h: weight decay in the tail only. With one gradient, weight and state in all columns,
- * body and tail must do the same thing to them; epsilon is large. */
+ * body and tail must give the same result; epsilon is large. */
 static void ipex_monolith_tail_is_another_formula(void **state) {
     const struct kernel *k = kernel_of(state);
     for (int32_t dim = 2; dim <= 70; dim++) {
@@ -95,8 +95,8 @@ static void ipex_monolith_tail_is_another_formula(void **state) {
     }
 }
 
-/* PyTorch EmbeddingBag on CPU, #190063: counts of one row were used for another. Rows and bags with
- * counts that all differ; the mean divides by the bag's, nothing by the row's. */
+/* PyTorch EmbeddingBag on CPU, #190063: counts of one row were used for another. Here the counts of
+ * rows and bags all differ; the mean divides by the bag's count, nothing by the row's. */
 static void pytorch_counts_of_another_row(void **state) {
     struct builder b;
     begin(&b, 6, 5, POOL_MEAN);
@@ -122,8 +122,8 @@ static bool row_changed(const struct builder *b, int64_t row) {
     return changed;
 }
 
-/* DeepSpeed SparseTensor, #8504: rows whose elements add up to 0 were dropped. Row 0: elements of
- * one gradient cancel; row 1: the gradients of two lookups cancel in every element; row 2: its
+/* DeepSpeed SparseTensor, #8504: rows with elements that add up to 0 were dropped. Row 0: elements
+ * of one gradient cancel; row 1: gradients of two lookups cancel in every element; row 2: the
  * gradient is 0. All three are touched: momentum and Adam move them. */
 static void deepspeed_zero_sum_rows(void **state) {
     enum { DIM = 4 };
@@ -147,7 +147,7 @@ static void deepspeed_zero_sum_rows(void **state) {
     builder_free(&b);
 }
 
-/* PyTorch embedding_renorm on CUDA, #44792: ids that are not sorted, with duplicates apart. */
+/* PyTorch embedding_renorm on CUDA, #44792: unsorted ids with duplicates far apart. */
 static void pytorch_unsorted_duplicates(void **state) {
     struct builder b;
     begin(&b, 130, 7, POOL_SUM);
@@ -184,7 +184,7 @@ static void check_two_lookups(const struct kernel *k, struct rule rule, float st
     builder_free(&b);
 }
 
-/* Keras 3, sparse Adam and Adagrad: squares of duplicates were added, not the square of their sum.
+/* Keras 3, sparse Adam and Adagrad: added the squares of duplicates, not the square of their sum.
  * s = 176 + (3 + 4)^2 = 225, not 176 + 9 + 16; w = 1 - 0.5*7/(15 + 1). */
 static void keras_square_before_sum(void **state) {
     check_two_lookups(kernel_of(state), (struct rule){RULE_adagrad, {0.5f, 1}}, 176, 225, 0.78125f);
@@ -202,7 +202,7 @@ static void caffe2_tensornet_step_per_duplicate(void **state) {
 }
 
 /* PaddlePaddle: the GPU kept the gradient of the padding row, the CPU did not. Here padding is a
- * hot row, first and last of bags; its gradient rows are NaN where there is no other lookup. */
+ * hot row, first and last in bags; gradient rows without other lookups are NaN. */
 static void paddle_padding_row_updated(void **state) {
     for (int pooling = POOL_SUM; pooling <= POOL_NONE; pooling++) {
         struct builder b;
@@ -217,8 +217,8 @@ static void paddle_padding_row_updated(void **state) {
     }
 }
 
-/* WholeGraph PR #108: undefined behaviour where D is not a multiple of 32. FBGEMM #2509: D below 32
- * with long runs hung. */
+/* WholeGraph PR #108: undefined behaviour if D is not a multiple of 32. FBGEMM #2509: D below 32
+ * with long segments hung. */
 static void wholegraph_ragged_dims(void **state) {
     static const int32_t dims[] = {1, 3, 17, 31, 33, 100, 127};
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
@@ -231,7 +231,7 @@ static void wholegraph_ragged_dims(void **state) {
     }
 }
 
-/* FBGEMM #5732: runs of 32 and more got no gradient. Row r is looked up r + 1 times. */
+/* FBGEMM #5732: segments of 32 lookups and more got no gradient. Row r has r + 1 lookups. */
 static void fbgemm_runs_of_any_length(void **state) {
     enum { ROWS = 140 };
     struct builder b;
@@ -246,8 +246,8 @@ static void fbgemm_runs_of_any_length(void **state) {
     builder_free(&b);
 }
 
-/* FBGEMM #753 and torchrec #3728: tables that several features read, whose gradients lie at
- * different offsets; and one feature that another table's features surround. */
+/* FBGEMM #753 and torchrec #3728: several features read one table, with gradients at different
+ * offsets; and features of another table surround one feature. */
 static void fbgemm_torchrec_shared_tables(void **state) {
     struct builder b;
     builder_begin(&b, 23, true);

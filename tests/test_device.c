@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is asked of a device kernel beyond the right result, and of harness/device/device.h: a step can be
- * captured into a CUDA graph and replayed with other constants, a plan looks at ids alone, and an
- * error says what failed, in which kernel and stage, in one line. Without device kernels there is
- * little to do here; where the device is a real one, what needs an emulated one is skipped.
+ * What device kernels and harness/device/device.h must do beyond the right result: a step can be
+ * captured into a CUDA graph and replayed with other constants, a plan reads only ids, and an error
+ * says in one line what failed, in which kernel and stage. Tests that need an emulated device are
+ * skipped on a real one.
  */
 #include <math.h>
 #include <stdio.h>
@@ -43,14 +43,14 @@ static const struct shape *shape_named(const char *name) {
 
 /* --- graphs */
 
-/* Shapes that between them take every path from a batch to its launches. */
+/* Together these shapes take every path from a batch to its launches. */
 static const char *const graph_shapes[] = {
     "no ids", "dim 17",    "mixed tables",         "long runs, weighted, shared",
     "mean",   "many rows", "no pooling, weighted", "int32 ids, padding, shared",
 };
 enum { GRAPH_SHAPES = sizeof graph_shapes / sizeof *graph_shapes };
 
-/* What the builder's tables hold after `steps` steps, each run in the ordinary way. */
+/* The builder's tables after `steps` ordinary steps. */
 static void *eager(struct builder *b, const struct kernel *k, int steps, size_t *bytes) {
     builder_start(b);
     for (int i = 0; i < steps; i++) {
@@ -61,8 +61,8 @@ static void *eager(struct builder *b, const struct kernel *k, int steps, size_t 
     return builder_snapshot(b, bytes);
 }
 
-/* A step per lookup rounds in an order of its own: its bits may differ from run to run, and the
- * oracle judges the one step that was replayed. */
+/* The bits of a step per lookup may differ from run to run, since its order of roundings is not
+ * fixed; the oracle judges the one replayed step. */
 static void compare(struct builder *b, const struct kernel *k, const void *expected) {
     if (k->traits & STEP_PER_LOOKUP) {
         const char *wrong = builder_judge(b, k);
@@ -76,7 +76,7 @@ static void compare(struct builder *b, const struct kernel *k, const void *expec
     if (!same) fail_msg("a replay differs from the eager step");
 }
 
-/* One capture replayed several times, the scratch as the step before left it, is as many steps. */
+/* One capture replayed n times equals n steps; scratch stays as the previous step left it. */
 static void replay_as_eager(void **state) {
     const struct kernel_test *test = *state;
     const struct kernel *k = test->kernel;
@@ -88,7 +88,7 @@ static void replay_as_eager(void **state) {
     for (int rule = 0; rule < RULE_COUNT; rule++) {
         if (!kernel_applies(k, (enum rule_kind)rule)) continue;
         builder_rules(&b, k, (enum rule_kind)rule);
-        /* After the first step sums are exact, but a row is compared with its own past. */
+        /* After the first step, too, sums are exact; each row is compared with its own past. */
         size_t bytes;
         void *expected = eager(&b, k, replays, &bytes);
         builder_start(&b);
@@ -104,7 +104,7 @@ static void replay_as_eager(void **state) {
     builder_free(&b);
 }
 
-/* A captured step; step constants and tables are looked at only when it is replayed. */
+/* A captured step; it reads step constants and tables only at a replay. */
 static cudaGraphExec_t captured(const struct device_job *job) {
     cudaStream_t stream = device_stream();
     cudaGraph_t graph;
@@ -157,10 +157,10 @@ static int runs_nothing(const struct batch *in, const struct rule_step *steps,
     return 0;
 }
 
-/* The ids are all that a plan has: there is no gradient yet, and it is not the step. */
+/* A plan has only the ids: there is no gradient yet, and it changes no table. */
 static void plan_needs_ids_alone(void **state) {
     const struct kernel *k = kernel_of(state);
-    if (!k->plan) skip(); /* it has none */
+    if (!k->plan) skip();
     struct kernel planning = *k;
     planning.run = runs_nothing;
     struct builder b;
@@ -200,7 +200,7 @@ static void timed(void **state) {
     must(device_case_create(&d, &b, k, &err), &err);
     must(device_time(&d.job, true, &times, &err), &err);
     if (device_facts().emulated)
-        assert_true(isnan(times.seconds)); /* nobody shall take it for one */
+        assert_true(isnan(times.seconds)); /* not a time */
     else
         assert_true(times.seconds > 0 && times.seconds < 1 && times.stage[STAGE_UPDATE] > 0);
     device_case_free(&d);
@@ -209,8 +209,8 @@ static void timed(void **state) {
 
 /* --- errors */
 
-/* Runs part in a process of its own, which may lose the device, and returns what it wrote. No part
- * may start threads: OpenMP's do not come along. */
+/* Runs part in a child process, which may lose the device, and returns its text. A part must not
+ * start threads: a fork does not copy those of OpenMP. */
 static void in_child(void (*part)(const struct device_job *job, char *text, size_t size),
                      const struct device_job *job, char *text, size_t size) {
     int ends[2], status;
@@ -234,16 +234,16 @@ static void in_child(void (*part)(const struct device_job *job, char *text, size
 
 static void lose_device(const struct device_job *job, char *text, size_t size) {
     struct error first, second;
-    emulation_fail_launch("e"); /* some function of every kernel has one in its name */
+    emulation_fail_launch("e"); /* every kernel has a function with an e in its name */
     if (device_run(job, NULL, NULL, &first) == 0) return;
     int again = device_open(&second);
     snprintf(text, size, "%s\n%s\n", first.text, again ? second.text : "it opens");
 }
 
-/* The kernel and how far it came; and then nothing is tried on that device any more. */
+/* The error names the kernel and its last stage; later calls do not use that device any more. */
 static void error_of_the_device(void **state) {
     const struct kernel *k = kernel_of(state);
-    if (!builder_emulates(k)) skip(); /* a real device is not broken on purpose */
+    if (!builder_emulates(k)) skip(); /* the test would break a real device */
     char text[1400], stage[200], planned[200];
     struct builder b;
     struct device_case d;
@@ -267,7 +267,7 @@ static void error_of_the_device(void **state) {
         fail_msg("%s", newline + 1);
 }
 
-/* More than there is: refused before it is tried, with the figures. */
+/* Too large a request is refused before it is tried, with the figures. */
 static void memory_that_is_not_there(void **state) {
     (void)state;
     struct error err;
@@ -290,7 +290,7 @@ static void memory_that_is_not_there(void **state) {
     if (emulated) emulation_capacity((size_t)8 << 30);
 }
 
-/* Guard zones: on an emulated device such a write faults at once. */
+/* Guard zones; an emulated device has none, since such a write faults there at once. */
 static void write_outside(void **state) {
     (void)state;
     struct error err;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Both programs on the emulation of CUDA: what they say of kernels of a device, of a device that breaks,
-# and of none at all. Prints TAP; runs from the suite's root with BUILD set (tests/run.sh).
+# Both programs on the emulation of CUDA: what they say about device kernels, a device that breaks, and a
+# missing device. Prints TAP; runs from the suite's root with BUILD set (tests/run.sh).
 set -u
 bench=$BUILD/emulated/bench
 embfuse=$BUILD/emulated/embfuse
@@ -42,7 +42,7 @@ ok $? 'PLACE=host leaves the device alone'
 [ $? -eq 1 ] && grep -q "PLACE: unknown place 'moon'; known: host device all" "$work/stderr"
 ok $? 'an unknown place'
 
-# write_entries is a CUDA kernel of cuda_fused (kernels/device/sorted.cuh), check_offsets one of the harness.
+# write_entries is a CUDA kernel of cuda_fused (kernels/device/sorted.cuh), check_offsets is of the harness.
 EMULATION_FAIL_LAUNCH=write_entries "$bench" $tiny --alpha='0 1' --filter="cpu_sort|cuda_fused/" --out="$work/lost" 2>"$work/stderr"
 [ $? -eq 2 ] && count 1 'not run: .*: DEVICE ERROR: cuda_fused, ' "$work/stderr" &&
     count 1 'the device is lost to an earlier error' "$work/stderr" &&

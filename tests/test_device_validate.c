@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ids and offsets in device memory that no host has looked at: what is wrong is found before a
- * kernel runs, in the host's words, and nothing is written.
+ * Ids and offsets that exist only in device memory: validation finds errors before a kernel runs,
+ * with the host's messages, and writes nothing.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Types of weights: every bfloat16 there is, and rounding to it, against arithmetic in doubles.
+ * Types of weights: every bfloat16, and rounding to bfloat16, against arithmetic in doubles.
  */
 #include <math.h>
 #include <stdint.h>
@@ -36,7 +36,7 @@ static void every_bf16(void **state) {
     }
 }
 
-/* The nearest of the two neighbours, the even one in the middle. */
+/* The nearest of the two neighbours; in the middle, the even one. */
 static uint16_t nearest(float x) {
     const uint16_t below = (uint16_t)(bits_of(x) >> 16), above = (uint16_t)(below + 1);
     const double down = fabs((double)x - bf16_widen(below));
@@ -63,7 +63,7 @@ static void rounds_to_nearest_even(void **state) {
     assert_int_equal(bf16_round(float_of(0x7f800001)), 0x7fc0); /* no infinity */
 }
 
-/* The error of one rounding is what dtype_unit() and dtype_tiny() say. */
+/* dtype_unit() and dtype_tiny() bound the error of one rounding. */
 static void error_is_bounded(void **state) {
     (void)state;
     double worst = 0;

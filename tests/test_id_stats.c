@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Realised statistics of a batch small enough to count by hand, and what the fingerprint sees.
+ * Statistics of a batch that is small enough to count by hand, and what the fingerprint covers.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,7 +60,7 @@ static void counted_by_hand(void **state) {
     assert_memory_equal(s.run_rows, rows, sizeof rows);
 }
 
-/* One row, hit so many times, falls into that bin. */
+/* The bin of a row with this number of hits. */
 static void bins_of_runs(void **state) {
     static const struct {
         int64_t count;

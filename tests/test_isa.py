@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Levels of the instruction set. A portable build on x86-64 has every host kernel for AVX-512, for AVX2 and
-plain, and takes the best that the CPU can run, or what EMBFUSE_ISA asks for: all must give the same bits, and
-nothing but kernels may contain what not every CPU has. Any other build has one level.
+plain, and uses the best level that the CPU can run, or that of EMBFUSE_ISA. All levels give the same bits,
+unless these depend on the order of additions; only kernels may need more than plain. Other builds have one.
 """
 import glob
 import json
@@ -16,11 +16,11 @@ import tap
 
 BUILD = os.environ.get("BUILD", "build")
 PORTABLE = os.environ.get("NATIVE") == "0"
-# Best first, and what /proc/cpuinfo calls their features.
+# Best level first; the features have their names in /proc/cpuinfo.
 AVX2 = {"avx2", "bmi1", "bmi2", "fma", "popcnt"}
 LEVELS = {"avx512": AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}, "avx2": AVX2,
           "plain": set()}
-# Every width that kernels treat apart; in the last table runs are so long that threads share them.
+# Every width that kernels treat apart; the last table has segments so long that threads share them.
 TABLES = "".join(f"table rows {rows} dim {dim} length {length}; " for rows, dim, length in (
     (9, 1, "fixed 3"), (700, 17, "negbin 5 1"), (500, 32, "uniform 0 9"), (300, 64, "negbin 5 1"),
     (200, 100, "fixed 2"), (200, 128, "uniform 0 4"), (2, 40, "fixed 80")))
@@ -29,7 +29,7 @@ WORKLOADS = {"sum": "", "mean": "pooling mean; weighted 1; padding 1; ",
 
 
 def levels():
-    """Those that this build has and this CPU can run, best first."""
+    """The levels that this build has and this CPU can run, best first."""
     if not PORTABLE:
         return ["native"]
     if platform.machine() != "x86_64":
@@ -55,7 +55,7 @@ def listed(isa):
 
 
 def compiled(isa):
-    """{kernel: its object}; sanitizers bring code and symbols of their own."""
+    """{kernel: its object}. Skips sanitized builds, which add code and symbols."""
     if len(levels()) < 2 or os.environ.get("SANITIZE"):
         raise tap.Skip("no levels in this build" if len(levels()) < 2 else "sanitized")
     found = glob.glob(os.path.join(glob.escape(BUILD), "kernels", "*", f"*.{isa}.o"))
@@ -63,10 +63,10 @@ def compiled(isa):
 
 
 def code(path):
-    """What a file's instructions use that not every x86-64 has: VEX (AVX), EVEX (AVX-512), ymm, zmm."""
+    """Features in a file's instructions that some x86-64 CPUs lack: VEX (AVX), EVEX (AVX-512), ymm, zmm."""
     text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True,
                           check=True).stdout
-    # Clones of a function (target_clones) are chosen when the program is loaded.
+    # Clones of a function (target_clones) do not count: the loader chooses one that the CPU can run.
     text = re.sub(r"(?ms)^[0-9a-f]+ <[^>]*\.avx\w*>:\n.*?(?:^\n|\Z)", "", text)
     registers = set(re.findall(r"%([xyz]mm|k)(\d+)", text))
     found = {kind for kind, _ in registers} & {"ymm", "zmm"}
@@ -129,7 +129,7 @@ def test_levels_give_the_same_bits(folder):
                     own = {isa: step(isa, k["name"], batch, folder) for isa in levels()}
                     exact, first = own[levels()[0]]
                     if not exact and "deterministic" not in k["traits"]:
-                        continue  # what depends on the order of additions has no bits to compare
+                        continue  # its bits depend on the order of additions
                     compared.add((k["name"], mode))
                     assert len(first) >= 7, sorted(first)
                     for isa, (_, files) in own.items():

@@ -3,14 +3,14 @@
  * Every kernel of the registry, on every shape, with every rule, with exact and with real
  * gradients, against the oracle. No kernel is named here.
  *
- * On each shape one rule runs in every way (numbers of threads, orders of an emulated device), and
- * every other rule in one. Both change from shape to shape. All rules in all ways take too long.
+ * All rules in all ways take too long. On each shape one rule runs in every way (numbers of
+ * threads, orders of an emulated device), every other rule in one. Both change between shapes.
  */
 #include "tests/shapes.h"
 
 #include "tests/kernel_tests.h"
 
-/* Each rule of the kernel on table 0, the next one on table 1, and so on; types of weights likewise. */
+/* Each rule of the kernel on table 0, the next on table 1, ...; types of weights also rotate. */
 static void check_rules(struct builder *b, const struct kernel *k, int shape) {
     const int ways = builder_ways(k);
     int thorough = shape % RULE_COUNT;
@@ -36,7 +36,7 @@ static void right(void **state) {
         if (races_only && exact && s->modes != EXACT_ONLY) continue; /* values do not make races */
         struct builder b;
         shape_build(s, test->kernel, exact, &b);
-        assert_true(b.sums_exact == exact); /* otherwise the check is not as sharp as it says */
+        assert_true(b.sums_exact == exact); /* otherwise the check is less sharp than it claims */
         check_rules(&b, test->kernel, (int)(s - shapes));
         builder_free(&b);
     }

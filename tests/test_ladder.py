@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""TAP tests of studies/ladder.py, on a result whose times were chosen, and of the kernels of that folder."""
+"""TAP tests of studies/ladder.py on made-up times, and of the kernels of studies/ladder/."""
 import glob
 import json
 import os
@@ -15,7 +15,7 @@ from test_sweep import equal, need_gnuplot, one_line_error, results, run
 
 KERNELS = ("--kernel=cpu_fused", "--below=cpu_sort")
 FAMILIES = {"cpu_fused": "cpu", "cpu_sort": "cpu", "without_a": "ladder", "without_b": "ladder"}
-# Samples: the medians are 10, 20, 12.5 and 9.8; a helps clearly, b may as well cost as help.
+# Samples: the medians are 10, 20, 12.5 and 9.8; a helps clearly, b may help or cost time.
 TIMES = {"zipf/alpha:1": {"cpu_fused": (9, 10, 10, 10, 11), "cpu_sort": (19, 20, 20, 21, 90),
                           "without_a": (12, 12.2, 12.5, 13, 40), "without_b": (8, 9.5, 9.8, 10.2, 12)},
          "cached": {"cpu_fused": (4,) * 5, "cpu_sort": (6,) * 5, "without_a": (3,) * 5,

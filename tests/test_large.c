@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Device kernels at the sizes for which a device is bought: more than 10^8 lookups, a row with 10^7
- * of them, large random batches run again and again. Gradients are whole multiples of 2^-6, so that
- * sums counted in integers here are exact in any order; the oracle would take hours. On an emulated
- * device the same tests run on a scale that it can do, which says that the tests are right. (Sizes
- * beyond 2^31 are in test_overflow.c.)
+ * Device kernels at realistic sizes: more than 10^8 lookups, a row with 10^7 of them, large random
+ * batches in many runs. Gradients are whole multiples of 2^-6, so that integer sums here are exact
+ * in any order; the oracle would take hours. On an emulated device the same tests run at a smaller
+ * size, which shows that the tests are right. (Sizes beyond 2^31 are in test_overflow.c.)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,10 +22,10 @@ struct large {
     int32_t dim;
     int32_t (*id)(int64_t i, int64_t rows);
     int32_t units; /* gradients are -units .. units times 2^-6; 0: real ones */
-    int runs;      /* all alike */
+    int runs;      /* with equal results */
 };
 
-/* Low rows far more often than high ones. */
+/* Low rows occur far more often than high ones. */
 static int32_t skewed(int64_t i, int64_t rows) {
     double u = rng_unit(77, (uint64_t)i);
     return (int32_t)(u * u * (double)rows);
@@ -135,8 +134,8 @@ static void fill_table(const struct large *c, struct table *t) {
     }
 }
 
-/* Bit for bit what the rule makes of the exact sum; rows without a lookup have a sum of 0, which
- * the rules used here leave alone. */
+/* The table must equal, bit for bit, what the rule makes of the exact sum. Untouched rows have a
+ * sum of 0, which the rules used here leave alone. */
 static void compare(const struct large *c, const struct table *t, const struct rule_step *step,
                     const int32_t *units) {
     float *w = must(malloc((size_t)c->dim * sizeof *w)),
@@ -203,10 +202,10 @@ static void large(void **state) {
     const struct kernel_test *test = *state;
     const struct kernel *k = test->kernel;
     const struct large c = scaled(test->param, k);
-    if (c.runs > 1 && !(k->traits & DETERMINISTIC)) skip(); /* it does not claim to be */
+    if (c.runs > 1 && !(k->traits & DETERMINISTIC)) skip();
     enum rule_kind kind = kernel_applies(k, RULE_rowwise_adagrad) ? RULE_rowwise_adagrad : RULE_sgd;
     struct rule rule = rule_default(kind);
-    rule.param[RULE_LR] = 0x1p-4f; /* so that with SGD a step per lookup is exact too */
+    rule.param[RULE_LR] = 0x1p-4f; /* makes SGD with a step per lookup exact too */
     const struct rule_step step = rule_step(rule, 1);
     struct input x;
     struct resident r;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The Makefile: what is built for what, under what names, and two makes at once. Prints TAP; runs from the
+# Tests the Makefile: what each target builds, odd names, and several makes at once. Prints TAP; runs from the
 # suite's root with BUILD set (tests/run.sh).
 set -u
 work=$BUILD/tests/make
@@ -11,10 +11,10 @@ ok() { # STATUS NAME: 0 passes
     n=$((n + 1))
     if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi
 }
-clean_make() { # as a user starts it, whatever make runs this test
+clean_make() { # as a user starts it, without the variables of the make that runs this test
     env -u MAKEFLAGS -u MAKELEVEL make --no-print-directory CC=gcc NATIVE=1 SANITIZE= "$@"
 }
-plan() { # what would be run, from nothing
+plan() { # the commands of a build from scratch
     clean_make -n B="$work/none" NVCC=/no/nvcc CUDA_ARCHS=90 "$@" 2>/dev/null >"$work/plan"
 }
 with_nvcc() {
@@ -69,7 +69,7 @@ else
     ok 0 'names with a blank # SKIP measured once, in the plain build'
 fi
 
-# --- two makes in one folder: a compiler that takes its time over the last byte
+# --- two makes in one folder: a compiler that is slow to finish its file
 cat >"$work/slow-gcc" <<'SLOW'
 #!/bin/sh
 out=

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Measuring kernels of a device, up to the sample that an emulated device refuses: they are
- * admitted and checked by the same code as those of the host, on tables that are only on the device.
+ * The measurement of device kernels, up to the sample that an emulated device refuses. The code
+ * that admits and checks host kernels also does so here, on tables that are only on the device.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ struct bench {
     struct measure m;
 };
 
-/* 0, or -1 as the place could not be opened. */
+/* 0, or -1 if the place cannot be opened. */
 static int open_at(struct bench *b, enum rule_kind rule, enum backend place, struct error *err) {
     char text[300];
     snprintf(text, sizeof text, "%srule %s\n", ragged, rule_info(rule).name);
@@ -53,7 +53,7 @@ static void admitted_and_checked(void **state) {
         int status = measure_admit(&b.m, t->kernel, &use, &result, &err);
         if (status) fail_msg("%s: %s", rule_info(r).name, status < 0 ? err.text : result.message);
         assert_true(t->kernel->place == ON_HOST || use.graph.kernels > 0);
-        for (int batch = 1; batch >= 0; batch--) /* the first of which finds the rows restored */
+        for (int batch = 1; batch >= 0; batch--) /* the first check finds the rows restored */
             assert_int_equal(measure_check(&b.m, t->kernel, batch, &result, &err), 0);
         assert_null(b.m.at[t->kernel->place == ON_HOST ? ON_DEVICE : ON_HOST].place);
         close_all(&b);
@@ -113,7 +113,7 @@ static void errors_are_told(void **state) {
     close_all(&b);
 }
 
-/* measure_sample refuses an emulated device; what it would do there runs all the same. */
+/* measure_sample refuses an emulated device, so this test makes the calls of a sample itself. */
 static void no_time_on_an_emulation(void **state) {
     const struct kernel_test *t = *state;
     struct bench b;
@@ -154,8 +154,8 @@ static void too_small_a_device(void **state) {
     close_all(&b);
 }
 
-/* Filled on the device, then visited by all that is measured beside a kernel: still what the host
- * makes of the same seed. */
+/* Rows that the device filled equal those of the host from the same seed, even after everything
+ * that is measured beside a kernel has visited them. */
 static void ceilings_leave_the_rows(void **state) {
     (void)state;
     for (int32_t dim = 7; dim <= 20; dim += 13) {
@@ -190,7 +190,7 @@ static void ceilings_leave_the_rows(void **state) {
     }
 }
 
-/* A clock that moved, or a copy that is far below the usual, and nothing else. */
+/* Only a clock that moved, or a copy far below the usual one, counts as a disturbance. */
 static void disturbances(void **state) {
     (void)state;
     struct device_probe p = {.measured = 5, .copies = {3000, 3010, 2990, 3005, 100}};

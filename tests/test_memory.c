@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * A kernel's memory is its declared scratch and nothing else: `run` never allocates, scratch of
- * exactly the declared size is enough, and what becomes resident is no more. This program is linked
- * with -Wl,--wrap for every function that gives out memory, so that calls from kernels are counted;
- * the OpenMP runtime, which is not linked in, may keep its threads. Of a device kernel the calls of
- * CUDA are counted, and no others: CUDA, emulated or not, has an allocator of its own to keep.
+ * exactly the declared size is enough, and no more memory becomes resident. This program is linked
+ * with -Wl,--wrap for every function that allocates memory, so that it counts calls from kernels;
+ * the OpenMP runtime is not linked in and may allocate. For a device kernel only calls of CUDA
+ * count, since CUDA, emulated or not, has its own allocator.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +18,14 @@
 
 /* --- counting */
 
-static bool counting[2]; /* by place; only ever changed while one thread runs */
+static bool counting[2]; /* by place; changes only while one thread runs */
 static int calls;
 
 static void count_call(enum backend place) {
     if (counting[place]) __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
 }
 
-/* The linker takes these for the functions, and gives the functions the other names. */
+/* The linker calls these instead of the functions, and gives the functions the __real_ names. */
 #define WRAP(place, type, name, parameters, arguments)                                             \
     type __real_##name parameters;                                                                 \
     type __wrap_##name parameters;                                                                 \
@@ -45,7 +45,7 @@ WRAP(ON_DEVICE, int, cudaMalloc, (void **p, size_t n), (p, n))
 WRAP(ON_DEVICE, int, cudaMallocHost, (void **p, size_t n), (p, n))
 WRAP(ON_DEVICE, int, cudaHostAlloc, (void **p, size_t n, unsigned flags), (p, n, flags))
 
-/* A kernel that runs another one, counting its calls. */
+/* A kernel that runs another one and counts its calls. */
 static const struct kernel *watched;
 
 static int run_watched(const struct batch *in, const struct rule_step *steps,
@@ -63,8 +63,8 @@ static int plan_watched(const struct batch *in, const struct launch *how) {
     return status;
 }
 
-/* Calls during one run, after one that was not counted: the first parallel region may start
- * threads. */
+/* Calls during a second run: the first run does not count, because its first parallel region may
+ * start threads. */
 static int calls_of(struct builder *b, const struct kernel *k, int way) {
     struct kernel counted = *k;
     counted.run = run_watched;
@@ -79,7 +79,7 @@ static int calls_of(struct builder *b, const struct kernel *k, int way) {
     return calls;
 }
 
-/* --- kernels that do what none may */
+/* --- kernels that break the rules */
 
 enum misdeed { MALLOC, CALLOC, REALLOC, ALIGNED_ALLOC, POSIX_MEMALIGN, MMAP, OVERRUN, MISDEEDS };
 
@@ -117,7 +117,7 @@ static int misbehave(const struct batch *in, const struct rule_step *steps, cons
         if (p != MAP_FAILED) munmap(p, PAGE);
     } else {
         void *volatile p =
-            take(misdeed, 64); /* volatile: or the compiler sees that it is not used */
+            take(misdeed, 64); /* volatile, or the compiler removes the unused memory */
         free(p);
     }
     stage_done(how, STAGE_UPDATE);
@@ -129,7 +129,7 @@ static size_t some_scratch(const struct batch *shape, int threads) {
     return SCRATCH;
 }
 
-/* The same on a device: it asks for memory there. */
+/* The same on a device: the kernel allocates memory there. */
 int cudaMalloc(void **p, size_t n);
 int cudaFree(void *p);
 
@@ -167,7 +167,7 @@ static void caught_on_device(void **state) {
 
 static void caught(void **state) {
     misdeed = (enum misdeed)(intptr_t)((const struct kernel_test *)*state)->param;
-    if (WITH_SANITIZER && misdeed != OVERRUN) skip(); /* whose allocator is another one */
+    if (WITH_SANITIZER && misdeed != OVERRUN) skip(); /* a sanitizer has its own allocator */
     struct builder b;
     build_small(&b);
     if (misdeed == OVERRUN) {
@@ -187,7 +187,7 @@ static int states_of(enum rule_kind rule) {
     return 8 * rule_elem_states(rule) + rule_row_states(rule);
 }
 
-/* With as much state as the kernel knows how to update. */
+/* The rule with the most state that the kernel can update. */
 static enum rule_kind richest_rule(const struct kernel *k) {
     enum rule_kind richest = RULE_sgd;
     for (int rule = 0; rule < RULE_COUNT; rule++)
@@ -205,7 +205,7 @@ static void never_allocates(void **state) {
         struct builder b;
         shape_build(&shapes[i], k, shapes[i].modes != REAL_ONLY, &b);
         builder_rules(&b, k, richest_rule(k));
-        /* On a device nothing but the order differs, and no call depends on that. */
+        /* On a device only the order differs, and no call depends on it. */
         for (int w = 0; w < (k->place == ON_HOST ? builder_ways(k) : 1); w++) {
             int n = calls_of(&b, k, builder_way[w]);
             if (n)
@@ -216,9 +216,9 @@ static void never_allocates(void **state) {
     }
 }
 
-/* --- what becomes resident */
+/* --- resident memory */
 
-/* Pages that the kernel's run touches for the first time, its scratch untouched before. */
+/* Bytes that become resident in a run whose scratch is untouched before. */
 static int64_t resident_in_run(struct builder *b, const struct kernel *k, struct buffer *scratch) {
     struct rule_step *steps = malloc((size_t)b->in.num_tables * sizeof *steps);
     assert_non_null(steps);
@@ -232,7 +232,7 @@ static int64_t resident_in_run(struct builder *b, const struct kernel *k, struct
     return memory_watch_peak(watch);
 }
 
-/* Stacks, and what the system rounds up to. */
+/* For stacks, and for the system's rounding. */
 enum { SLACK = 4 << 20 };
 
 static void build_big(struct builder *b) {
@@ -245,7 +245,7 @@ static void build_big(struct builder *b) {
 
 static void resident_as_declared(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    if (WITH_SANITIZER) skip(); /* shadow memory becomes resident, too */
+    if (WITH_SANITIZER) skip(); /* shadow memory also becomes resident */
     if (memory_watch().before < 0) skip();
     struct builder b;
     build_big(&b);
@@ -261,7 +261,7 @@ static void resident_as_declared(void **state) {
     builder_free(&b);
 }
 
-/* Nor does the device have less memory after a step than before it. */
+/* The device has no less free memory after a step than before it. */
 static void device_memory_as_declared(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
     struct builder b;
@@ -279,7 +279,7 @@ static void device_memory_as_declared(void **state) {
     builder_free(&b);
 }
 
-/* Of so many lookups that to forget the copy which qsort has would be more than SLACK. */
+/* So many lookups that the test notices if row_index_bytes forgets the copy that qsort makes. */
 static void index_as_required(void **state) {
     (void)state;
     if (WITH_SANITIZER) skip();
@@ -301,7 +301,7 @@ static void index_as_required(void **state) {
 
 enum { HOARD = 16 << 20 };
 
-/* Touches far more than it declares. (Not from malloc, which may have pages left.) */
+/* Touches far more than it declares. (Not from malloc, which may have resident pages left.) */
 static int hoard(const struct batch *in, const struct rule_step *steps, const struct table *io,
                  const struct launch *how) {
     (void)in, (void)steps, (void)io, (void)how;
@@ -324,14 +324,14 @@ static void hoarder_caught(void **state) {
     builder_free(&b);
 }
 
-/* What more threads need is declared for them: builder_run gives out no byte more, poisoned, and
- * that is what test_kernels does; here, that declarations are not simply huge. */
+/* test_kernels shows that the declared scratch is enough for more threads: builder_run hands out
+ * exactly that much, poisoned. This test shows that declarations are not simply huge. */
 static void declares_in_proportion(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
     struct builder b;
     build_big(&b);
     size_t declared = k->scratch_bytes ? k->scratch_bytes(&b.in, 2) : 0;
-    size_t per_lookup = 64 + 64 * sizeof(float); /* index and a gradient row of its own */
+    size_t per_lookup = 64 + 64 * sizeof(float); /* index and its own gradient row */
     size_t per_row = 16 + 64 * sizeof(float);
     size_t most = (size_t)b.in.lookups * per_lookup + 60000 * per_row + (1 << 20);
     assert_true(declared <= most);

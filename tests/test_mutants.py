@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""TAP tests of tests/mutants.py, on a planted tree: one file, and a test of it that has one hole."""
+"""TAP tests of tests/mutants.py on a planted tree: one file, and a test of it that misses some changes."""
 import os
 import subprocess
 import sys
@@ -39,7 +39,7 @@ int main(void) {
     return 0;
 }
 """
-# 0 and 100 are not tried, nor a second round: what the test does not see.
+# The planted test tries neither 0 nor 100, nor a second round of the loop.
 SURVIVORS = ["5: if (x[i] < 0) continue; ==> if (x[i] < 1) continue;",
              "5: if (x[i] < 0) continue; ==> if (x[i] <= 0) continue;",
              "8: while (sum > 100) sum -= 100; ==> while (sum > 101) sum -= 100;",
@@ -74,7 +74,7 @@ def one_line_error(done, text):
 
 def test_survivors_are_told_and_nothing_else(folder):
     out = os.path.join(folder, "out", "report.txt")
-    done = run(plant(folder), "--out", out)  # some of the others never end
+    done = run(plant(folder), "--out", out)  # some of the killed mutants never end
     with open(out, encoding="utf-8") as file:
         lines = file.read().splitlines()
     equal((done.returncode, done.stderr), (1, ""))

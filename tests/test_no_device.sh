@@ -1,12 +1,11 @@
 #!/bin/sh
-# The programs as they are shipped, with device kernels in them, where there is no device: they start,
-# say so in one line, and do what can be done. Prints TAP; runs from the suite's root with BUILD set
-# (tests/run.sh).
+# The programs with device kernels, on a machine without a device: they start, say so in one line, and
+# do what they can. Prints TAP; runs from the suite's root with BUILD set (tests/run.sh).
 set -u
 work=$BUILD/tests/no_device
 rm -rf "$work"
 mkdir -p "$work"
-export CUDA_VISIBLE_DEVICES=-1 # where there is one after all
+export CUDA_VISIBLE_DEVICES=-1 # hides a device if there is one
 n=0
 
 ok() { # STATUS NAME: 0 passes

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The .npy reader and writer: arrays that NumPy wrote (tests/golden/npy), arrays that go round
- * trip, and one test for every way in which a file can be wrong. The files that npy_write leaves in
- * $BUILD/tests/npy are compared with NumPy's own by tests/test_npy_numpy.py; both sides make their
- * values from the formulas in struct sample and samples().
+ * The .npy reader and writer: arrays that NumPy wrote (tests/golden/npy), round trips, and one test
+ * for every way in which a file can be wrong. tests/test_npy_numpy.py compares the files that
+ * npy_write leaves in $BUILD/tests/npy with NumPy's own; both sides make their values from the
+ * formulas in struct sample and samples().
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 #include "tests/cmocka_cases.h"
 
-/* --- arrays that are right ------------------------------------------------------------------ */
+/* --- valid arrays ---------------------------------------------------------------------------- */
 
 /* Element i is i*0.5 - 1.25 (f4), 7*i - 3 (i4) or i*2^33 - 5 (i8). */
 struct sample {
@@ -110,14 +110,14 @@ static void test_write_replaces_and_leaves_no_tmp(void **state) {
     assert_int_equal(access(tmp.text, F_OK), -1);
 }
 
-/* --- files that are wrong ------------------------------------------------------------------- */
+/* --- invalid files --------------------------------------------------------------------------- */
 
 struct bytes {
     unsigned char at[512];
     size_t size;
 };
 
-/* A file of the given version with that header, unpadded, and that many bytes of data. */
+/* A file of this version with this header, unpadded, and data_bytes bytes of data. */
 static struct bytes file_with(int version, const char *header, size_t data_bytes) {
     struct bytes b = {.size = version == 1 ? 10 : 12};
     size_t n = strlen(header);
@@ -131,7 +131,7 @@ static struct bytes file_with(int version, const char *header, size_t data_bytes
     return b;
 }
 
-/* Parses from a buffer of exactly that size, for AddressSanitizer. */
+/* Parses from a buffer of exactly the right size, for AddressSanitizer. */
 static int parse(const struct bytes *b, struct npy *out, struct error *err) {
     void *copy = malloc(b->size ? b->size : 1);
     assert_non_null(copy);
@@ -259,7 +259,7 @@ static void test_every_cut_is_refused(void **state) {
     }
 }
 
-/* What Python would read as the same dict. */
+/* Python reads these as the same dict. */
 static void test_other_spellings_of_the_header(void **state) {
     (void)state;
     const char *headers[] = {
@@ -319,7 +319,7 @@ static void test_write_to_missing_folder(void **state) {
     assert_write_fails("tests/golden/none/a.npy", 1, (int64_t[]){4}, "No such file or directory");
 }
 
-/* The last step, the rename, fails: nothing is left. */
+/* The last step, the rename, fails: no file is left. */
 static void test_write_over_folder(void **state) {
     (void)state;
     struct work_path inside = work_path("npy_bad/folder.npy", "file");

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """NumPy and the suite read each other's .npy files.
 
-tests/test_npy.c leaves its arrays in $BUILD/tests/npy and reads those in tests/golden/npy. Here the
-first must load with the right type, shape and values and must be, byte for byte, what numpy.save
-writes; the second must be what NumPy writes today. `test_npy_numpy.py --write-golden` makes them.
+tests/test_npy.c writes arrays to $BUILD/tests/npy and reads those in tests/golden/npy. This test loads
+the former with the right type, shape and values; they must be, byte for byte, what numpy.save writes.
+The latter must be what NumPy writes today. `test_npy_numpy.py --write-golden` makes them.
 """
 import io
 import os

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What nvcc made of the kernels, without a GPU to run them on. Prints TAP.
+"""Checks the output of nvcc for the kernels; needs no GPU. Prints TAP.
 
-Registers, shared memory, stack and spills of every kernel come from the logs that ptxas left beside
-the objects (build/.../NAME.ptxas) and are held against tests/golden/cuda_resources.txt; `make
-resources` writes that table again. Instructions that kernels promise (tests/golden/
-ptx_instructions.txt) are looked for in build/ptx.
+Registers, shared memory, stack and spills of every kernel come from the ptxas logs beside the objects
+(build/.../NAME.ptxas). This test compares them with tests/golden/cuda_resources.txt, which `make
+resources` writes again. It also searches build/ptx for the instructions that kernels promise
+(tests/golden/ptx_instructions.txt).
 
-Registers may grow by REGISTER_MARGIN, the grain in which they are given out; shared memory and stack
-not at all. Another release of nvcc may allot others: then only spills are judged.
+Registers may grow by REGISTER_MARGIN, the unit of their allocation; shared memory and stack may not grow.
+Another release of nvcc may allocate differently: then only spills and instructions are judged.
 """
 import os
 import re
@@ -22,9 +22,9 @@ PTX_TABLE = "tests/golden/ptx_instructions.txt"
 REGISTER_MARGIN = 8
 
 HEAD = """\
-# Of every kernel: registers by architecture, bytes of shared memory and of stack (the most of any
-# architecture), file, function. From ptxas; held against the build by tests/test_nvcc.py, written
-# by `make resources`.
+# Every kernel: registers by architecture, bytes of shared memory and of stack (the largest of all
+# architectures), file, function. From ptxas; tests/test_nvcc.py compares the build with this file,
+# and `make resources` writes it.
 """
 
 count = 0
@@ -39,7 +39,7 @@ def tell(fine, name, why=(), skip=None):
 
 
 def release():
-    """Of nvcc, or None where there is none."""
+    """The release of nvcc, or None without nvcc."""
     try:
         text = subprocess.run([NVCC, "--version"], capture_output=True, text=True).stdout
     except OSError:
@@ -66,7 +66,7 @@ def demangle(names):
 
 
 def short(name):
-    """Without what nvcc puts before names that are local to a file, and without the parameters."""
+    """The name without parameters, and without the prefix that nvcc gives to file-local names."""
     name = re.sub(r"_INTERNAL_[0-9a-f]{8}_\w+?::|\(anonymous namespace\)::", "", name)
     depth = 0
     for i, c in enumerate(name):  # the parenthesis that is not inside template arguments
@@ -97,7 +97,7 @@ def read_logs():
                 current["shared"] = int(shared.group(1)) if shared else 0
         names = demangle(sorted({e["name"] for e in entries}))
         for e in entries:
-            # Overloads of a template differ in their parameters only: the worst of them counts.
+            # Template overloads differ only in their parameters: the worst one counts.
             key = source, short(names[e["name"]])
             r = result.setdefault(key, {"registers": {}, "shared": 0, "stack": 0, "spills": 0})
             old = r["registers"].get(e["arch"], 0)
@@ -108,12 +108,12 @@ def read_logs():
 
 
 def ours(key):
-    """CUB's kernels are NVIDIA's affair."""
+    """False for CUB's kernels: they are NVIDIA's code."""
     return not re.match(r"(\w+ )*cub::", key[1])
 
 
 def read_table():
-    """(release, {key: as above})"""
+    """(release, {key: as in read_logs()})"""
     table, made_by, archs = {}, None, []
     for line in open(TABLE):
         if found := re.match(r"# nvcc (\S+), sm_(.*)$", line):

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The oracle, pinned to numbers worked by hand: the sum under every pooling, the update of every
- * rule, idle rows under a dense step, and the error bound, which must hold for every correct
- * evaluation in floats and yet be tight. (test_00_example.c has the oracle on a whole batch.)
+ * The oracle against numbers worked by hand: the sum under every pooling, the update of every rule,
+ * idle rows in a dense step, and the error bound, which must hold for every correct evaluation in
+ * floats and still be tight. (test_00_example.c has the oracle on a whole batch.)
  */
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,7 @@ struct sum_case {
 
 /* Bag 0 is 3 0 3, bag 1 is empty, bag 2 is 3 5 0 3 3 3; padding is 0.
  * Pooled gradients are 8 for bag 0 and 20 for bag 2; sequences have 1, 2, 4, 8, ... for lookups
- * 0, 1, 2, ...; lookup weights are 0.5, 7, 2, 1, 7, 7, -1, 0, 4 in order of the lookups.
+ * 0, 1, 2, ...; per-sample weights are 0.5, 7, 2, 1, 7, 7, -1, 0, 4 in order of the lookups.
  *     sum             8*2 + 20*4 = 96
  *     mean            8*2/2 + 20*4/5 = 24: padding counts in neither bag
  *     none            lookups 0, 2, 3, 6, 7, 8: 1 + 4 + 8 + 64 + 128 + 256 = 461
@@ -72,7 +72,7 @@ static void sum_by_hand(void **state) {
     builder_free(&b);
 }
 
-/* --- one element, one step. All numbers are exact in binary, so they are compared exactly. */
+/* --- one element, one step. All numbers are exact in binary, so the comparison is exact. */
 
 struct element {
     double w, s[RULE_ELEM_STATES], row;
@@ -93,7 +93,7 @@ static const struct update_case updates[] = {
     {"sgd, no gradient", {RULE_sgd, {0.25f}}, 1, 0, {.w = 1}, {.w = 1}},
     /* b = 0.75*4 + 5 = 8, w = 1 - 0.5*8: lr is outside of the buffer */
     {"momentum", {RULE_momentum, {0.5f, 0.75f}}, 9, 5, {1, {4}, 0}, {-3, {8}, 0}},
-    /* an idle row of a dense step: b = 0.75*4, w = 1 - 0.5*3 */
+    /* an idle row in a dense step: b = 0.75*4, w = 1 - 0.5*3 */
     {"momentum, no gradient", {RULE_momentum, {0.5f, 0.75f}}, 9, 0, {1, {4}, 0}, {-0.5, {3}, 0}},
     /* s = 16 + 9 = 25, w = 1 - 0.5*3/(5 + 1); with epsilon under the root it would be sqrt(26) */
     {"adagrad", {RULE_adagrad, {0.5f, 1}}, 7, 3, {1, {16}, 0}, {0.75, {25}, 0}},
@@ -105,7 +105,7 @@ static const struct update_case updates[] = {
      * m = 0.5*-2 + 0.5*8 = 3, /(3/4) = 4; v = 0.75*16 + 0.25*64 = 28, /(7/16) = 64, root 8;
      * w = 1 - 0.5*4/(8 + 8) */
     {"adam, step 2", {RULE_adam, {0.5f, 0.5f, 0.75f, 8}}, 2, 8, {1, {-2, 16}, 0}, {0.875, {3, 28}, 0}},
-    /* An idle row of a dense step, both corrections 3/4:
+    /* An idle row in a dense step, both corrections 3/4:
      * m = 0.5*-3 = -1.5, /(3/4) = -2; v = 0.5*24 = 12, /(3/4) = 16, root 4; w = 1 + 0.5*2/(4 + 4) */
     {"adam, no gradient", {RULE_adam, {0.5f, 0.5f, 0.5f, 4}}, 2, 0, {1, {-3, 24}, 0}, {1.125, {-1.5, 12}, 0}},
     /* The step of Adam above, u = 4/(8 + 8) + 0.25*1 = 0.5; |w|/|u| = 2; w = 1 - 0.5*2*0.5 */
@@ -138,7 +138,7 @@ static void update_by_hand(void **state) {
     assert_true(w.error > 0 && w.error < 1e-6);
 }
 
-/* Each rule is worked by hand. */
+/* updates[] has every rule. */
 static void no_rule_is_left_out(void **state) {
     (void)state;
     for (int kind = 0; kind < RULE_COUNT; kind++) {
@@ -148,8 +148,7 @@ static void no_rule_is_left_out(void **state) {
     }
 }
 
-/* Two columns, (3, -1): mean of squares (9 + 1)/2 = 5, s = 31 + 5 = 36, rate = 0.5/(6 + 2) = 1/16.
- */
+/* Two columns, (3, -1): mean of squares (9 + 1)/2 = 5, s = 31 + 5 = 36, rate 0.5/(6 + 2) = 1/16. */
 static void rowwise_over_columns(void **state) {
     (void)state;
     const struct rule rule = {RULE_rowwise_adagrad, {0.5f, 2}};
@@ -161,8 +160,8 @@ static void rowwise_over_columns(void **state) {
     assert_true(w[0].value == 0.8125 && w[1].value == 1.0625);
 }
 
-/* The sum of very many gradients may be off by more than it is: the step still has a bound, for s - m^2
- * cannot sink below its part before the step. */
+/* The error of a sum of very many gradients may exceed the sum. The step still has a bound, since
+ * s - m^2 cannot fall below its part before the step. */
 static void rmsprop_of_an_uncertain_sum(void **state) {
     (void)state;
     const struct rule rule = rule_default(RULE_rmsprop_centered);
@@ -179,7 +178,7 @@ static void rmsprop_of_an_uncertain_sum(void **state) {
     }
 }
 
-/* Four columns whose u is 1/(1 + 1) or -1/(1 + 1), of length 1; weights of length 6, lr 1/4:
+/* Four columns with u = 1/(1 + 1) or -1/(1 + 1), so u has length 1; weights of length 6, lr 1/4:
  * w -= 1/4*6*u, 3/4 each. */
 static void lamb_over_columns(void **state) {
     (void)state;
@@ -247,9 +246,9 @@ static void compare(struct num want, float got, double *worst) {
     if (off > 0 && off / want.error > *worst) *worst = off / want.error;
 }
 
-/* Ten thousand ordinary rows: a correct evaluation in floats is always inside, even where the sum
- * was off by all that it may be; and comes close enough to the bound for this to be a bound at all.
- * And the bound is far smaller than the step, so that no wrong step hides in it. */
+/* Ten thousand ordinary rows: a correct evaluation in floats is always inside the bound, even if
+ * the sum has its largest allowed error, and comes close to the bound, which is therefore tight.
+ * The bound is also far smaller than the step, so that it hides no wrong step. */
 static void bound_holds_and_is_tight(void **state) {
     enum rule_kind kind = (enum rule_kind)(intptr_t)((const struct kernel_test *)*state)->param;
     for (int off = 0; off < 2; off++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The oracle's columns have nothing to do with each other: each has the value and the bound that it
- * has alone. Rules with sums over the row see the columns in any order, but for the last bits of
+ * The oracle's columns are independent: each has the value and the bound that it has alone. Rules
+ * with sums over the row give the same in any order of the columns, except for the last bits of
  * double precision.
  */
 #include <math.h>
@@ -24,17 +24,17 @@ static struct num differing(int array, int d) {
                         0x1p-20 * (1 + (5 * d + array) % 7)};
 }
 
-/* Of an accumulator. */
+/* A value of an accumulator. */
 static struct num positive(struct num x) {
     return (struct num){fabs(x.value), x.error};
 }
 
-/* Second moments come before first ones, whose squares they are not below. */
+/* Smaller from state to state: a second moment comes before a first one and is above its square. */
 static struct num smaller(struct num x, int state) {
     return (struct num){ldexp(x.value, -2 * state), x.error};
 }
 
-/* Column k of it is column (k * turn + first) % DIM of another one. */
+/* Column k is column (k * turn + first) % DIM of make_row(1, 0). */
 static struct row make_row(int turn, int first) {
     struct row x;
     for (int k = 0; k < DIM; k++) {
@@ -104,8 +104,8 @@ static void columns_in_any_order(void **state) {
     }
 }
 
-/* Two roundings of SGD, the product's and the difference's: u times each value, and the least
- * float each. The bound is that, and no wider. */
+/* SGD rounds the product and the difference: an error of u times each value, plus the least float
+ * each. The bound is not wider. */
 static void bounds_by_hand(void **state) {
     (void)state;
     static const struct {
@@ -122,7 +122,7 @@ static void bounds_by_hand(void **state) {
     }
 }
 
-/* The sum of a row's gradients: column d alone is what a gradient that begins d floats later has. */
+/* The sum of a row's gradients: column d equals column 0 of gradients that begin d floats later. */
 static void sums_of_columns(void **state) {
     (void)state;
     for (int pooling = POOL_SUM; pooling <= POOL_NONE; pooling++) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Sizes beyond 2^31: rows x dim, bags x dim, lookups x dim, and row numbers. 32-bit arithmetic
- * there is the commonest defect of all (PyTorch #165095 and #188467, HugeCTR #382, FBGEMM #1511 and
+ * there is the most common defect (PyTorch #165095 and #188467, HugeCTR #382, FBGEMM #1511 and
  * #1186).
  *
  * Tables and gradients are reserved, not filled: a batch touches a few rows at both ends and around
- * the edge, and only these have pages. They are compared with a row at a time worked out here.
+ * the edge, and only these have pages. The test computes and compares them row by row.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,13 +40,13 @@ static const struct overflow cases[] = {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-/* More than this is not taken from the machine that runs the tests. */
+/* The tests take no more memory than this from the machine. */
 static const size_t most_scratch = (size_t)3 << 28;
 
 /* --- where the lookups are */
 
-/* Hit h of things 0 .. count-1 of `width` floats each: the ends, and on both sides of 2^31 floats.
- * Hits 1 and 7 are the same thing. */
+/* Hit h of things 0 .. count-1 of `width` floats each: at the ends, and on both sides of 2^31
+ * floats. Hits 1 and 7 are the same thing. */
 static int64_t thing_at(int h, int64_t count, int64_t width) {
     int64_t edge = EDGE / width;
     const int64_t things[HITS] = {0, 1, edge - 1, edge, edge + 1, count - 2, count - 1, 1};
@@ -59,7 +59,7 @@ static int64_t row_of_hit(const struct overflow *c, int h) {
     return rows[h];
 }
 
-/* Bag, or for a sequence lookup, of a hit. In ascending order. */
+/* The bag of a hit, or its lookup in a sequence, in ascending order. */
 static int64_t place_of_hit(const struct overflow *c, int h) {
     int64_t places = c->per_bag ? c->per_bag : c->bags;
     if (places == HITS) return h;
@@ -74,7 +74,7 @@ static float weight_of_hit(const struct overflow *c, int h) {
     return c->weighted ? (float)(1 << h % 3) : 1;
 }
 
-/* --- memory that is mostly not there */
+/* --- memory that is mostly not resident */
 
 struct sparse {
     struct batch in;
@@ -87,13 +87,13 @@ struct sparse {
     int maps;
 };
 
-/* Reserved and zero; NULL where the system refuses. */
+/* Reserved memory of zeros, or NULL if the system refuses. */
 static void *reserve(struct sparse *s, int64_t count, size_t size) {
     size_t bytes = (size_t)count * size;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                    -1, 0);
     if (p == MAP_FAILED) return NULL;
-    madvise(p, bytes, MADV_NOHUGEPAGE); /* a touched row shall cost one page, not 512 */
+    madvise(p, bytes, MADV_NOHUGEPAGE); /* a touched row costs one page, not 512 */
     s->map[s->maps] = p;
     s->mapped[s->maps++] = bytes;
     return p;
@@ -103,7 +103,7 @@ static void release(struct sparse *s) {
     for (int i = 0; i < s->maps; i++) munmap(s->map[i], s->mapped[i]);
 }
 
-/* All that a kernel's shape functions look at. */
+/* Everything that a kernel's shape functions read. */
 static void make_shape(const struct overflow *c, const struct kernel *k, struct sparse *s) {
     int64_t lookups = c->per_bag ? c->per_bag : HITS;
     enum rule_kind rule = kernel_applies(k, RULE_adagrad) ? RULE_adagrad : RULE_sgd;
@@ -114,7 +114,7 @@ static void make_shape(const struct overflow *c, const struct kernel *k, struct 
                     .grad_stride = c->dim,
                     .lookups = lookups},
         .rule = rule_default(rule)};
-    s->rule.param[RULE_LR] = 0x1p-4f; /* so that with SGD a step per lookup is exact too */
+    s->rule.param[RULE_LR] = 0x1p-4f; /* makes SGD with a step per lookup exact too */
     static const float some;
     s->in = (struct batch){.num_tables = 1,
                            .num_features = 1,
@@ -127,7 +127,7 @@ static void make_shape(const struct overflow *c, const struct kernel *k, struct 
                            .grad_floats = (c->per_bag ? lookups : c->bags) * c->dim};
 }
 
-/* Lookups that are no hit are padding: their gradient rows have no pages. */
+/* All lookups but the hits are padding: their gradient rows have no pages. */
 static bool make_batch(const struct overflow *c, struct sparse *s) {
     int64_t *ids = reserve(s, s->in.lookups, sizeof *ids);
     int64_t *offsets = reserve(s, c->bags + 1, sizeof *offsets);
@@ -163,8 +163,7 @@ static float initial(int64_t row, int32_t d, int array) {
     return (float)((row * 7 + d * 5 + array) % 31) * 0x1p-5f;
 }
 
-/* The row before or beside a hit must keep its bits: hits and neighbours all have initial values.
- */
+/* The rows before and after a hit must keep their bits, so neighbours have initial values too. */
 static void set_rows(const struct overflow *c, const struct sparse *s) {
     for (int h = 0; h < HITS; h++)
         for (int64_t row = row_of_hit(c, h) - 1; row <= row_of_hit(c, h) + 1; row++)
@@ -216,7 +215,7 @@ static void run_on_host(const struct kernel *k, const struct overflow *c, struct
     compare_rows(c, s, &step);
 }
 
-/* --- on a device: the whole batch, but of the tables only rows that are compared */
+/* --- on a device: the whole batch, but only the table rows that the test compares */
 
 struct on_device {
     struct device_batch batch;
@@ -231,7 +230,7 @@ static void free_on_device(struct on_device *d) {
     device_free(&d->scratch);
 }
 
-/* The row before a hit, the hit, and the row behind it: to or from the device. */
+/* Copies the row before a hit, the hit, and the row after it, to or from the device. */
 static int copy_rows(const struct overflow *c, const struct sparse *s, struct on_device *d,
                      bool to_device, struct error *err) {
     for (int h = 0; h < HITS; h++)
@@ -293,8 +292,8 @@ static void right(void **state) {
     release(&s);
 }
 
-/* A kernel that would take too much is skipped, and its line says how much that is; and so is one
- * on an emulated device, where a run over all places takes minutes and all memory is filled. */
+/* A kernel that needs too much memory is skipped, and its line says how much. An emulated device is
+ * skipped too: there a run over all places takes minutes and fills all memory. */
 static void add_case(const struct overflow *c, const struct kernel *k) {
     char name[100];
     struct sparse s;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""TAP tests of peers/: the driver against stand-ins of its two processes, the suite's own side of it,
-and, where PyTorch and FBGEMM are installed, a tiny run with them."""
+"""TAP tests of peers/: the driver with stand-ins for its two processes, the process of the suite itself,
+and, if PyTorch and FBGEMM are installed, a tiny run with them."""
 import copy
 import json
 import os
@@ -25,7 +25,7 @@ TINY = """workload tiny
     length uniform 0 9
     alpha 1.05
 """
-# Stand-ins for both processes: what they have in common, and each of them.
+# Stand-ins for both processes: first what they share, then each of them.
 FAKE = '''#!{python}
 import json, sys
 LABEL = ("workload=w rule=sgd kernel=%s mode=cold place=host operation=lazy check=exact "
@@ -270,7 +270,7 @@ def test_ratios_fill_a_section_of_a_page(folder):
 
 
 def lines_of(folder, *lines, options=()):
-    """What the suite's side answers."""
+    """The answers of the suite's process to these lines."""
     built()
     spec = script(folder, "tiny.spec", TINY)
     done = subprocess.run([os.path.join(ROOT, SESSION), "--spec=" + spec, "--rule=sgd", "--modes=cold",
@@ -325,7 +325,7 @@ def installed():
 
 
 def generate(folder, name, *options):
-    """A batch and its weights; the prefix of the files."""
+    """Generates a batch and its tables; returns the prefix of the files."""
     prefix = os.path.join(folder, name)
     subprocess.run([os.path.join(ROOT, EMBFUSE), "gen", script(folder, "tiny.spec", TINY),
                     "--initial-tables", "--out", prefix, *options], check=True, capture_output=True)
@@ -351,7 +351,7 @@ def test_pytorch_and_fbgemm_compute_the_same_update(folder):
             assert "avx" in result.context["emb_fbgemm_instructions"], "FBGEMM runs its reference code"
 
 
-# Steps that are wrong, each in one number of a touched row t, r or of one that nobody looked up.
+# Wrong steps: each changes one number of a touched row (t, r) or of an untouched row.
 SPOILT = {"nothing": "", "weight": "self.weights[t][r, 3] *= 1.0001",
           "state": "self.arrays[1][t][r, 3] *= 1.0001",
           "idle": "self.weights[2][idle, 0] += 1e-6"}

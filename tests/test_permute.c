@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The bijection is one, for every small size and some large ones, and depends on its key.
+ * The permutation is a bijection for every small size and some large ones, and depends on its key.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,7 +35,7 @@ static void larger_sizes(void **state) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) assert_bijective(77 + i, sizes[i]);
 }
 
-/* Too many to mark: images in range, and no two of neighbours alike. */
+/* Too many values to mark: images are in range, and neighbours have different images. */
 static void huge_sizes(void **state) {
     static const int64_t sizes[] = {(int64_t)1 << 32, ((int64_t)1 << 32) + 1, 1000000000000,
                                     (int64_t)1 << 62};
@@ -58,12 +58,11 @@ static void key_changes_order(void **state) {
         same += permute_at(&a, x) == permute_at(&b, x);
         fixed += permute_at(&a, x) == x;
     }
-    assert_true(same < 10); /* one is expected of two random orders */
+    assert_true(same < 10); /* two random orders share about one */
     assert_true(fixed < 10);
 }
 
-/* Popular ranks must not stay neighbours: of 100 ranks in a million rows, few share a page of 64.
- */
+/* Popular ranks must not stay neighbours: of 100 in a million rows, few are within 64 rows. */
 static void scatters_neighbours(void **state) {
     struct permute p = permute_make(9, 1000000);
     int near = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What must hold between two runs of a kernel, whatever the right numbers are: order of lookups,
+ * What must hold between two runs of a kernel, independent of the right numbers: order of lookups,
  * split pairs, merged duplicates, shared tables, tables apart or together, threads and repetition.
- * No oracle is asked here. The first five are exact, and so must be equal in every bit.
+ * No oracle is used. The first five have exact sums, so their results must be equal bit for bit.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,12 +32,12 @@ static void assert_same_tables(const struct builder *a, const struct builder *b)
     assert_true(same);
 }
 
-/* A step per lookup rounds the weight once for each, so that its bits depend on their order. */
+/* A step per lookup rounds the weight at each lookup, so that its bits depend on their order. */
 static void skip_if_per_lookup(const struct kernel *k) {
     if (k->traits & STEP_PER_LOOKUP) skip();
 }
 
-/* Both with every rule, in one way; their tables hold the same values before. */
+/* Both with every rule, in one way; their tables start with the same values. */
 static void assert_same_results(struct builder *a, struct builder *b, const struct kernel *k) {
     assert_true(a->sums_exact && b->sums_exact);
     for (int rule = 0; rule < RULE_COUNT; rule++) {
@@ -68,7 +68,7 @@ static void add_grad(struct builder *to, int32_t feature, int64_t r, const struc
 
 enum { BAGS = 60, LENGTH = 5, ROWS = 90, DIM = 21 };
 
-/* Lookup k of bag q: the row is often the same, within a bag too. */
+/* Lookup k of bag q; rows repeat often, also within a bag. */
 static int64_t row_at(int64_t q, int64_t k) {
     double u = rng_unit((uint64_t)q, (uint64_t)k);
     return (int64_t)(u * u * u * ROWS);
@@ -92,7 +92,7 @@ static void permute_lookups(void **state) {
     assert_same_results(&a, &b, kernel_of(state));
 }
 
-/* (id, g) is (id, g/2) twice. */
+/* (id, g) equals (id, g/2) twice. */
 static void split_pairs(void **state) {
     skip_if_per_lookup(kernel_of(state));
     struct builder a, b;
@@ -111,7 +111,7 @@ static void split_pairs(void **state) {
     assert_same_results(&a, &b, kernel_of(state));
 }
 
-/* k lookups of one row are one lookup with the sum of their gradients. */
+/* k lookups of one row equal one lookup with the sum of their gradients. */
 static void merge_duplicates(void **state) {
     skip_if_per_lookup(kernel_of(state));
     enum { TIMES = 9 };
@@ -134,7 +134,7 @@ static void merge_duplicates(void **state) {
     assert_same_results(&a, &b, kernel_of(state));
 }
 
-/* Three features of one table are one feature with all their bags. */
+/* Three features of one table equal one feature with all their bags. */
 static void concatenate_features(void **state) {
     skip_if_per_lookup(kernel_of(state));
     struct builder a, b;
@@ -159,9 +159,9 @@ static void concatenate_features(void **state) {
     assert_same_results(&a, &b, kernel_of(state));
 }
 
-/* --- two tables in one call, or in two */
+/* --- two tables in one call, or in two calls */
 
-/* Tables which, ..., which + count - 1 of two, with the features that read them. */
+/* Tables `which` to `which + count - 1` of the two, with the features that read them. */
 static void build_tables(struct builder *b, int which, int count) {
     builder_begin(b, 9, true);
     for (int t = which; t < which + count; t++) {
@@ -221,7 +221,7 @@ static void separate_calls(void **state) {
     builder_free(&alone[1]);
 }
 
-/* --- more threads than there is work, and than fit in the padding of an array */
+/* --- more threads than work, and more than the padding of an array has room for */
 
 static void many_threads(void **state) {
     static const int threads[] = {5, 32, 64};
@@ -246,7 +246,7 @@ static void many_threads(void **state) {
     builder_free(&b);
 }
 
-/* --- as many tables as a grid of a device has blocks in its second dimension */
+/* --- as many tables as a CUDA grid has blocks in its second dimension */
 
 static void most_tables(void **state) {
     enum { TABLES = 65535 };
@@ -271,14 +271,14 @@ static void most_tables(void **state) {
     free(features);
 }
 
-/* --- rows that nobody looks up */
+/* --- untouched rows */
 
-/* Every third row is left alone, and holds what arithmetic would not leave alone: a step with a
- * zero gradient quiets a signalling NaN, flushing to zero loses a subnormal. */
+/* Every third row is untouched, with values that arithmetic would change: a step with a zero
+ * gradient quiets a signalling NaN, flushing to zero loses a subnormal. */
 static void untouched_rows(void **state) {
     const struct kernel *k = kernel_of(state);
     static const uint32_t odd[] = {0x7fa00001, 0x00000001, 0x80000000, 0xff800000, 0x80000123};
-    if (k->traits & DENSE_STEP) skip(); /* it computes with all rows: there is no untouched one */
+    if (k->traits & DENSE_STEP) skip(); /* it computes with all rows: none is untouched */
     struct builder b;
     builder_begin(&b, 10, false);
     builder_feature(&b, builder_table(&b, ROWS, DIM), POOL_SUM, -1);
@@ -324,8 +324,8 @@ static void zero_tables(const struct builder *b) {
                 memset(b->tables.tables[t].array[a].data, 0, table_array_bytes(&b->shapes[t], a));
 }
 
-/* Gradients of 0 leave weights and states of 0 as they are, to the last bit: a float that is as
- * good as 0 anywhere else is seen here. Few rows by two features, few by one, hot ones, others. */
+/* Gradients of 0 leave weights and states of 0 as they are, bit for bit: this test notices a float
+ * that elsewhere is as good as 0. Few rows of two features, few of one, hot ones, others. */
 static void sums_begin_at_zero(void **state) {
     enum { PER_BAG = 30 };
     const struct kernel *k = kernel_of(state);
@@ -364,8 +364,8 @@ static void sums_begin_at_zero(void **state) {
 
 /* --- determinism */
 
-/* Real gradients, whose sum depends on the order; runs of up to 40,000 lookups, beyond any length
- * from which a kernel may split them; several tables, of many rows and few, poolings and weights. */
+/* Real gradients, so that sums depend on the order; segments of up to 40,000 lookups, longer than
+ * any that a kernel leaves whole; several tables with many or few rows, poolings and weights. */
 static void build_for_determinism(struct builder *b, const struct kernel *kernel) {
     enum { LOOKUPS = 63000, PER_BAG = 30 };
     builder_begin(b, 12, false);
@@ -395,10 +395,10 @@ static int64_t longest_run(const struct row_index *x) {
     return longest;
 }
 
-/* 5 runs in each way, every one like the first. */
+/* 5 runs in each way; all results equal the first one bit for bit. */
 static void deterministic(void **state) {
     const struct kernel *k = kernel_of(state);
-    if (!(k->traits & DETERMINISTIC)) skip(); /* it does not claim to be */
+    if (!(k->traits & DETERMINISTIC)) skip();
     struct builder b;
     build_for_determinism(&b, k);
     assert_true(longest_run(&b.index) > 32768 / b.smaller);
@@ -424,7 +424,7 @@ static void deterministic(void **state) {
     builder_free(&b);
 }
 
-/* The gradients above tell orders apart: in another order of the bags, some sum has other bits. */
+/* The gradients above reveal the order: with bags in another order, some sums have other bits. */
 static void order_matters_in_floats(void **state) {
     (void)state;
     struct builder b;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """TAP tests of `make record` (studies/record.py, recorded.py, quiet.py) and of the pages of recorded machines
-(pages.py, machines.py). Whole records have a stand-in for make; results have figures that were chosen."""
+(pages.py, machines.py). Whole records run with a stand-in for make; the results are made up."""
 import glob
 import gzip
 import json
@@ -23,8 +23,8 @@ import results
 
 STEPS = [s.name for s in recorded.STEPS]
 
-# A stand-in for make: logs how it was called and leaves results where the target does. BAD[target] is what
-# goes wrong, NOISE the shares of disturbed samples of one call after the other.
+# A stand-in for make: logs its calls and writes results where the target does. BAD[target] is what goes
+# wrong, NOISE has the shares of disturbed samples of the first call, the second, ...
 FAKE_MAKE = '''#!{python}
 import json, os, sys, time
 words = [w for w in sys.argv[1:] if not w.startswith("-")]
@@ -63,7 +63,7 @@ if bad == "hangs":
 if bad == "wrong":
     sys.exit("make: *** [Makefile:225: bench] Error 2")
 '''
-# On a machine that is always quiet, so that nothing waits.
+# The machine has a fixed load, mostly 0, so that nothing waits.
 PRELUDE = "import sys; sys.path.insert(0, {studies!r}); import quiet; quiet.busy = lambda: {busy}; " \
           "import runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
 
@@ -94,8 +94,8 @@ class Setting:
         return done.returncode, done.stdout + done.stderr
 
     def start(self, *more):
-        """Until the stand-in hangs."""
-        heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job ignores it
+        """Starts a record and waits until the stand-in hangs."""
+        heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
         run = subprocess.Popen(self.command(*more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                preexec_fn=heard)
         end = time.monotonic() + 30
@@ -211,7 +211,7 @@ def test_an_interrupted_record_goes_on(folder):
         run = s.start("--steps=standard ladder sweep")
         run.send_signal(number)
         assert run.wait(20) == 1
-        assert s.there() == ["standard"], s.there()  # ladder's is there, but make had not ended
+        assert s.there() == ["standard"], s.there()  # ladder has a result, but make had not ended
         s.now({"ladder": "no file"})
         status, said = s.record("--steps=ladder")
         assert status == 3 and s.there() == ["standard"], said
@@ -305,7 +305,7 @@ def test_bad_choices_have_one_line(folder):
 
 
 def test_a_recorded_result_is_no_change_of_the_code(folder):
-    """A build of the next step says that it is of the commit; one with another change does not."""
+    """After a new result a build still counts as clean; after any other change it does not."""
     for path in ("Makefile", "tests/test.mk", "tests/fuzz/fuzz.mk", "reports/report.mk", "studies/studies.mk", "emulation/emulation.mk", "peers/peers.mk"):
         os.makedirs(os.path.dirname(os.path.join(folder, path)), exist_ok=True)
         shutil.copy(os.path.join(ROOT, path), os.path.join(folder, path))
@@ -391,7 +391,7 @@ def test_the_same_point_is_found_by_its_ids(folder):
 
 
 def test_recorded_machines_fit_their_page(folder):
-    """What stands in the repository: the sentence of the page is that of the results."""
+    """Committed pages have the sentence that the program makes from the committed results."""
     paths = [os.path.dirname(p) for p in glob.glob(os.path.join(ROOT, "reports/results/*/standard.json"))]
     assert paths
     for path in paths:
@@ -402,7 +402,7 @@ def test_recorded_machines_fit_their_page(folder):
 
 # --- pages
 def golden(folder, name, factor=1.0):
-    """A machine's folder with standard.json alone."""
+    """A machine's folder with only standard.json."""
     own = os.path.join(folder, "results", name)
     os.makedirs(own)
     with open(GOLDEN, encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The folder is the registry: every kernel file is in the table under its own name, with all that
- * results and plots show of it, and sees nothing but kernels/.
+ * The folder is the registry: every kernel file is in the table under its own name, with everything
+ * that results and plots show of it, and includes only files of kernels/.
  */
 #include <dirent.h>
 #include <math.h>
@@ -16,7 +16,7 @@
 
 enum { PATH = 600 };
 
-/* Calls visit(path, folder, file) for every file below kernels/, and returns how many there are. */
+/* Calls visit(path, folder, file) for every file below kernels/, and returns their number. */
 static int each_file(void (*visit)(const char *path, const char *folder, const char *file)) {
     int count = 0;
     DIR *top = opendir("kernels");
@@ -51,7 +51,7 @@ static bool ends_in(const char *text, const char *end) {
 /* --- names */
 
 static void in_registry(const char *path, const char *folder, const char *file) {
-    bool cuda = ends_in(file, ".cu") && strcmp(folder, "device") != 0; /* where they share code */
+    bool cuda = ends_in(file, ".cu") && strcmp(folder, "device") != 0; /* device/ is shared code */
     if (!*folder || !(ends_in(file, ".c") || cuda)) return;
     int count, found = 0;
     const struct registered *r = registry(&count);
@@ -94,7 +94,7 @@ static void names_are_unique(void **state) {
         }
 }
 
-/* --- what a rule says of itself */
+/* --- what a rule says about itself */
 
 static void assert_states(const struct rule_state *s, int count, int most) {
     for (int k = 0; k < most; k++) {
@@ -126,7 +126,7 @@ static void rules_are_described(void **state) {
     }
 }
 
-/* A rule is the file of its name, and the folder has no other files. */
+/* Every rule is a file of the same name, and the folder has no other files. */
 static void rules_are_files(void **state) {
     (void)state;
     int files = 0;
@@ -154,7 +154,7 @@ static void found_by_name(void **state) {
     assert_non_null(strstr(err.text, r[0].kernel->name));
 }
 
-/* --- what a kernel says of itself */
+/* --- what a kernel says about itself */
 
 static void described(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
@@ -181,7 +181,7 @@ static void accepts_shapes(void **state) {
     }
 }
 
-/* What a kernel cannot do it refuses with a reason. */
+/* A kernel refuses what it cannot do, with a reason. */
 static void refuses_rules_it_lacks(void **state) {
     struct kernel k = *((const struct kernel_test *)*state)->kernel;
     struct builder b;
@@ -219,7 +219,7 @@ static void kernels_include_kernels(void **state) {
     each_file(includes_kernels_only);
 }
 
-/* A rule is written once: no kernel has a square root, or names a rule. */
+/* A rule is written once: no kernel has a square root or names a rule. */
 static void knows_no_rule(const char *path, const char *folder, const char *file) {
     (void)file;
     if (!*folder) return;

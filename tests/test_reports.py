@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""TAP tests of reports/: the tools are run as a user runs them, on the synthetic golden result and
-on spoiled copies of it; expected numbers are worked by hand in the test."""
+"""TAP tests of reports/: they run the tools as a user does, on the synthetic golden result and on
+spoiled copies of it; the expected numbers are worked out by hand."""
 import copy
 import importlib.util
 import json
@@ -163,7 +163,7 @@ def test_the_star_goes_to_all_that_cannot_be_told_from_the_fastest(folder):
     equal(stars(five), ["cpu_fused", "cpu_sort"])
     overview = next(x for x in run("table.py", five, "--overview").stdout.splitlines() if "alpha:0.6" in x)
     equal(overview.count("**"), 4)
-    # Three samples never reach the level: then those have it that overlap.
+    # Three samples never reach the level: then kernels with overlapping ranges share the star.
     equal(stars(timed(folder, cpu_fused=(10, 11, 12), cpu_sort=(11, 12, 13), cpu_hash=(13, 14, 15))),
           ["cpu_fused", "cpu_sort"])
     equal(stars(timed(folder, cpu_fused=(10,), cpu_sort=(10.1,))), ["cpu_fused"])
@@ -303,7 +303,7 @@ def test_export_holds_every_sample(folder):
 
 
 def drawn_twice(tool, folder, ends):
-    """Runs a drawing tool into two folders; the files of the first, checked against the second."""
+    """Runs a drawing tool into two folders; returns the files of the first after comparing both."""
     made = []
     for name in ("one", "two"):
         out = os.path.join(folder, name)
@@ -334,7 +334,7 @@ ROOF_KEYS = ("gather_gbs", "line_mib", "gather_mib", "roof_ms", "share_roof")
 
 
 def test_roofline_by_hand(folder):
-    """A million lookups, 2 MiB and 12 MiB; sort in 8 ns and a roof of 4 ns, all others far away."""
+    """A million lookups, 2 MiB and 12 MiB; cpu_sort takes 8 ns, the roof is 4 ns, others are far away."""
     data = golden()
     data["benchmarks"] = rows_of(data, "mode=cold", "workload=zipf/alpha:0.6")
     for r in data["benchmarks"]:
@@ -363,7 +363,7 @@ def test_a_step_without_stages_is_one_bar(folder):
     for r in rows_of(data, "kernel=cpu_sort"):
         for stage in results.STAGES:
             del r[f"{stage}_ms"]
-        r.update(real_time=2, ns_per_lookup=2, share_roof=0.5)  # the fastest, and so in the roofline
+        r.update(real_time=2, ns_per_lookup=2, share_roof=0.5)  # the fastest one is in the roofline
     divided, whole = (
         {f.script: f.variables for f in export.figures(results.load(path), folder, "cold")}
         for path in (GOLDEN, save(data, folder, "whole.json")))
@@ -588,7 +588,7 @@ def test_compare_lists_rows_of_one_side(folder):
 
 
 def on_device(data, kernel="cpu_hash"):
-    """The kernel as one of a device, with the counters of one."""
+    """Turns the kernel into a device kernel, with the counters of one."""
     key = f"emb_kernel_{kernel}"
     data["context"][key] = data["context"][key].replace("| host |", "| device |")
     data["context"]["emb_gpu"] = "Synthetic GPU"
@@ -604,7 +604,7 @@ def test_device_kernels_are_marked_beside_those_of_the_host(folder):
     assert out.startswith("Synthetic GPU, Synthetic CPU, 2 threads")
     lines = [x for x in out.splitlines() if x.startswith("  cpu_hash (device)")]
     equal(len(lines), len(make_results.WORKLOADS))
-    equal({tuple(x.split()[-3:]) for x in lines}, {("-", "7", "0.250")})  # no dense one on a device
+    equal({tuple(x.split()[-3:]) for x in lines}, {("-", "7", "0.250")})  # no dense kernel on a device
     assert "device ceilings" in out and "host ceilings" in out
     assert "| cpu_hash (device) |" in run("table.py", path, "--overview").stdout
     assert "launches" not in run("table.py", GOLDEN).stdout
@@ -623,7 +623,7 @@ def test_a_broken_device_is_a_failure(folder):
 
 
 def peer(data):
-    """The rows of one kernel under a peer's name, as a result of their own."""
+    """A result with the rows of one kernel under a peer's name."""
     rows = copy.deepcopy(rows_of(data, "kernel=cpu_sort"))
     for r in rows:
         for key in ("label", "name"):
@@ -635,7 +635,7 @@ def peer(data):
 
 
 def disturbed(folder, count=None, name="disturbed.json", **context):
-    """The golden result with so many disturbed samples of its 180, and these words of the machine."""
+    """The golden result with `count` of its 180 samples disturbed, and these values in its context."""
     data = golden()
     for i, r in enumerate(data["benchmarks"]):
         if count is not None:
@@ -649,7 +649,7 @@ def test_what_is_not_to_be_quoted(folder):
     equal(caution(), "")  # nothing is known
     equal(caution(18), "")  # 10 %
     equal(caution(19), "19 of 180 samples disturbed: do not quote")
-    # The load is that of two threads and of others; half a thread is tolerated.
+    # The load is two threads and that of others; half a thread more than the CPUs is tolerated.
     equal(caution(0, emb_load_worst="5.2"), "0 of 180 samples disturbed, load 7.2 on 2 CPUs: do not quote")
     equal(caution(0, emb_load_worst="0.5"), "")
     equal(caution(0, emb_load_worst="0.51", num_cpus=4), "")
@@ -659,21 +659,21 @@ def test_what_is_not_to_be_quoted(folder):
           "90 of 180 samples disturbed, load 2.0 on 2 CPUs before the run: do not quote")
     equal(caution(emb_load_before="2.64 1.6 1.4 1/8 4"), "load 2.6 on 2 CPUs before the run: do not quote")
     equal(caution(0, emb_load_worst="unavailable", num_cpus=None), "")
-    equal(caution(3, emb_disturbed_samples="90"), "")  # of one run of several: the rows tell more
+    equal(caution(3, emb_disturbed_samples="90"), "")  # 90 may be of one run of several: the rows count
     equal(caution(0, emb_threads="1 or 2", emb_load_worst="1.5", num_cpus=1),
           "0 of 180 samples disturbed, load 3.5 on 1 CPU: do not quote")
 
 
 def test_the_load_is_that_of_the_workload_where_it_was_highest(folder):
     data = golden()
-    data["context"]["emb_load_worst"] = "9"  # the rows tell more
+    data["context"]["emb_load_worst"] = "9"  # the rows count
     for r in data["benchmarks"]:
         r["load_others"], r["threads"] = 0.2, 2
     for r in rows_of(data, "workload=zipf/alpha:1.05"):
         r["threads"], r["load_others"] = 1, 1.2
     equal(results.load(save(data, folder, "a.json")).caution(), "")
     for i, r in enumerate(rows_of(data, "workload=zipf/alpha:0.6")):
-        r["load_others"] = 3.0 if i % 3 == 0 else 0  # 1 in the mean
+        r["load_others"] = 3.0 if i % 3 == 0 else 0  # 1 on average
     equal(results.load(save(data, folder, "a.json")).caution(), "load 3.0 on 2 CPUs: do not quote")
 
 
@@ -743,7 +743,7 @@ def test_any_locale_will_do(folder):
 
 
 def full_disk(tool, *args, limit):
-    """A report that may not write files beyond so many bytes."""
+    """Runs a report that may not write files of more than `limit` bytes."""
     code = ("import resource, runpy, sys; sys.argv = sys.argv[1:]; "
             f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
             f"sys.path.insert(0, {ROOMS[0]!r}); runpy.run_path(sys.argv[0], run_name='__main__')")

@@ -1,11 +1,11 @@
 #!/bin/sh
-# A rule with more states or hyper-parameters than there is room for does not compile. Prints TAP; runs from
-# the suite's root with BUILD set (tests/run.sh).
+# A rule with too many states or hyper-parameters must not compile. Prints TAP; runs from the suite's root with
+# BUILD set (tests/run.sh).
 set -u
 work=$BUILD/tests/rules
 n=0
 
-# compiles EXPECTED NAME RULE SED: yes or no, where rules/RULE.h was changed by SED.
+# compiles EXPECTED NAME RULE SED: EXPECTED is yes or no; SED changes rules/RULE.h.
 compiles() {
     n=$((n + 1))
     rm -rf "$work"

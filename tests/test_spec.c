@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The spec reader: what the format means, one case for every way in which a spec can be wrong, with
- * the place that the message must name, and the spec files of datasets/.
+ * The spec reader: what the format means; one case for every way in which a spec can be wrong, with
+ * the place that the message must name; and the spec files of datasets/.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #include "tests/cmocka_cases.h"
 
-/* Parses from a buffer of exactly that size, for AddressSanitizer. */
+/* Parses from a buffer of exactly the right size, for AddressSanitizer. */
 static int parse(const char *text, const struct spec_overrides *over, struct spec_list *out,
                  struct error *err) {
     size_t size = strlen(text);
@@ -34,7 +34,7 @@ static struct spec_list parse_good(const char *text, const struct spec_overrides
 /* --- what is wrong, and where */
 
 struct bad_case {
-    const char *test, *text, *message; /* how the message begins */
+    const char *test, *text, *message; /* the beginning of the message */
     struct spec_overrides over;
 };
 
@@ -143,7 +143,7 @@ static void bad_input_is_named(void **state) {
     assert_null(list.specs);
 }
 
-/* Every proper prefix of a good spec parses or is refused, and nothing is read beyond its end. */
+/* Every proper prefix of a good spec parses or is refused; nothing is read beyond its end. */
 static void truncated_input(void **state) {
     static const char *text =
         "workload a\nrows 1e6 7\nlength negbin 4 1\nworkload b\npooling mean\n"
@@ -362,7 +362,7 @@ static void missing_file(void **state) {
     assert_string_equal(err.text, "/: a folder, not a regular file; name a file");
 }
 
-/* --- the files that come along */
+/* --- the files of datasets/ */
 
 struct file_case {
     const char *path;

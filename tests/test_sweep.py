@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""TAP tests of studies/sweep.py, scaling.py and parts.py: the designs are looked at as they are, reports are
-made of results whose figures were chosen, and whole runs have a stand-in for bench."""
+"""TAP tests of studies/sweep.py, scaling.py and parts.py: they check the designs directly, reports on made-up
+results, and whole runs with a stand-in for bench."""
 import itertools
 import json
 import os
@@ -21,8 +21,8 @@ import sweep
 KERNELS = ("--kernel=cpu_fused", "--others=cpu_hash cpu_sort", "--dense=cpu_dense")
 GIB = 2**30
 
-# A stand-in for bench: logs how it was called, and writes a result in which TIMES[kernel] ns are taken for a
-# lookup. BAD[a word of a workload's name] is what goes wrong in its part.
+# A stand-in for bench: logs its calls and writes a result with TIMES[kernel] ns per lookup. BAD[part of a
+# workload's name] is what goes wrong there.
 FAKE_BENCH = '''#!{python}
 import json, os, re, signal, sys
 given = dict(a[2:].split("=", 1) for a in sys.argv[1:])
@@ -84,7 +84,7 @@ def run(tool, *args):
 
 
 def measure(tool, folder, *args, bad=None, times=None):
-    """A whole run on the stand-in: (the process, the calls of bench, the path of the result)."""
+    """A whole run with the stand-in: (the process, the calls of bench, the path of the result)."""
     bench, log = os.path.join(folder, "bench"), os.path.join(folder, "log")
     with open(bench, "w", encoding="utf-8") as file:
         file.write(FAKE_BENCH.format(python=sys.executable, log=log, bad=bad or {}, times=times or TIMES))
@@ -146,8 +146,8 @@ def test_the_cover_is_small_and_balanced(folder):
 def test_one_axis_at_a_time(folder):
     axes = sweep.AXES._replace(threads=(1, 2))
     stars = sweep.stars(axes)
-    # two centres; per base 10 dims, 3 bag lengths, 6 exponents, 3 numbers of tables, 1 of threads; and
-    # the two other numbers of rows, which both bases share
+    # two centres; per base 10 dims, 3 pooling factors, 6 exponents, 3 numbers of tables, 1 of threads;
+    # two more numbers of rows, which both bases share
     equal(len(stars), 2 + 2 * (10 + 3 + 6 + 3 + 1) + 2)
     centre = sweep.Point(64, 20, 1.05, 10_000_000, 1, 2)
     for i, values in enumerate(axes):
@@ -324,7 +324,7 @@ def test_a_bench_that_was_stopped_is_run_again(folder):
 
 def goes_on_after(what, folder):
     need_gnuplot()
-    quiet = os.path.join(folder, "quiet")  # the same program, which then is not interrupted any more
+    quiet = os.path.join(folder, "quiet")  # if it exists, the same program is not interrupted any more
     bad = f"({{'-t1': '{what}'}} if not os.path.exists({quiet!r}) else {{}})"
     done, first, path = measure("sweep.py", folder, "--reps=1", bad=bad)
     one_line_error(done, "interrupted")
@@ -373,7 +373,7 @@ def test_the_steps_of_scaling(folder):
     for axis in ("lookups", "rows"):
         equal(parts[axis].workloads()[-1], f"{axis}-{10**7}")
         equal(parts[f"{axis}-{10**8}"].workloads(), [f"{axis}-{10**8}"])
-    assert "batch 1000000\n" in parts["lookups-100000000"].spec  # of 100
+    assert "batch 1000000\n" in parts["lookups-100000000"].spec  # bags of 100
     large = ["lookups-30000000", "lookups-100000000"]
     equal([n for n, p in parts.items() if ("ring", "1") in p.options], large)
     equal({n.partition("-")[0] for n, p in parts.items() if "d)" in dict(p.options)["filter"]}, {"rows"})

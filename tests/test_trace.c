@@ -2,7 +2,7 @@
  *
  * The trace readers: what the text layout means, one test for every way in which a trace can be
  * wrong, compressed files cut at every byte, and the real traces against the numbers of their
- * README (in $EMBFUSE_TRACES, otherwise ../shared/traces; skipped where there are none).
+ * README (in $EMBFUSE_TRACES, otherwise ../shared/traces; skipped without traces).
  */
 #include <errno.h>
 #include <malloc.h>
@@ -24,7 +24,7 @@
 
 /* --- text from memory ----------------------------------------------------------------------- */
 
-/* Parses from a buffer of exactly that size, for AddressSanitizer. */
+/* Parses from a buffer of exactly the right size, for AddressSanitizer. */
 static int parse(const char *text, size_t size, struct trace *out, struct error *err) {
     char *copy = malloc(size ? size : 1);
     assert_non_null(copy);
@@ -125,7 +125,7 @@ static void test_nul_byte(void **state) {
     assert_refused(failed, &t, &err, "line 1: 0x00 is not a digit");
 }
 
-/* Enough to make every array grow several times: line b holds b % 7 ids of the form 3*i. */
+/* Enough to make every array grow several times: line b has b % 7 ids of the form 3*i. */
 static void test_long_text(void **state) {
     (void)state;
     enum { LINES = 40000, ROOM = LINES * 7 * 8 };
@@ -186,7 +186,7 @@ static void test_read_gz(void **state) {
     (void)state;
     struct work_path path = work_path("trace", "a.txt.gz");
     write_gz(path.text, "1 2\n", "wb");
-    write_gz(path.text, "3\n", "ab"); /* a second member, as gzip FILE >> OTHER makes */
+    write_gz(path.text, "3\n", "ab"); /* a second gzip member */
     assert_reads_1_2_3(path.text);
 }
 
@@ -197,7 +197,7 @@ static void test_read_plain_text_named_gz(void **state) {
     assert_reads_1_2_3(path.text);
 }
 
-/* A compressed file of some kB, in *bytes on the heap. */
+/* A compressed file of a few kB, in *bytes on the heap. */
 static size_t compressed_sample(unsigned char **bytes) {
     struct work_path path = work_path("trace", "sample.txt.gz");
     char text[4096];
@@ -228,7 +228,7 @@ static void test_cut_gz(void **state) {
     free(bytes);
 }
 
-/* Nor one with a byte that changed: in the data, in the check sum, or in the length. */
+/* A changed byte makes it invalid: in the data, in the check sum, or in the length. */
 static void test_corrupt_gz(void **state) {
     (void)state;
     struct work_path path = work_path("trace", "corrupt.txt.gz");
@@ -260,7 +260,7 @@ static void test_read_folder(void **state) {
     assert_read_refused(path.text, path.text, "a folder, not a regular file");
 }
 
-/* Opening it does not wait for a writer, reading it does not wait for an end. */
+/* Opening a pipe must not wait for a writer, and reading a device must not wait for its end. */
 static void test_read_endless(void **state) {
     (void)state;
     const char *const names[] = {"pipe.txt", "pipe.txt.gz", "pipe.npy"};
@@ -276,7 +276,7 @@ static void test_read_endless(void **state) {
     }
 }
 
-/* What memory_available() says, in the place of the machine. */
+/* What memory_available() returns here, instead of the machine's value. */
 static int64_t available = INT64_MAX;
 int64_t __wrap_memory_available(void);
 int64_t __wrap_memory_available(void) {
@@ -292,7 +292,7 @@ static struct work_path repeated_gz(const char *name, const char *piece, int tim
     return path;
 }
 
-/* What a small file becomes is judged while it is counted, before an array is there. */
+/* The reader refuses too large a trace in a small file while it counts, before it allocates. */
 static void test_gz_larger_than_memory(void **state) {
     (void)state;
     struct work_path bags = repeated_gz("bags.txt.gz", "\n\n\n\n\n\n\n1", 1 << 17);
@@ -304,14 +304,14 @@ static void test_gz_larger_than_memory(void **state) {
     available = INT64_MAX;
 }
 
-/* A text never lies in memory as a whole, and its arrays are taken once, at their size. */
+/* The whole text is never in memory, and its arrays are allocated once, at their final size. */
 static void test_gz_in_pieces(void **state) {
     (void)state;
     enum { TIMES = 1 << 20, ARRAYS = 7 * TIMES * 8 };
     struct work_path path = repeated_gz("pieces.txt.gz", "1000000000 2 3\n4 5\n", TIMES);
     struct trace t;
     struct error err = {""};
-    malloc_trim(0); /* otherwise what earlier tests gave back is taken again unseen */
+    malloc_trim(0); /* otherwise malloc reuses memory of earlier tests, unseen */
     struct memory_watch watch = memory_watch();
     if (WITH_SANITIZER || watch.before < 0) skip();
     if (trace_read(path.text, &t, &err)) fail_msg("%s", err.text);
@@ -341,7 +341,7 @@ struct npy_case {
 struct arrays {
     const char *test;
     struct npy_case ids, offsets;
-    const char *names, *says; /* the file and what is wrong with it; NULL: nothing is */
+    const char *names, *says; /* the file and what is wrong with it; NULL: valid */
 };
 
 static const char ids_file[] = "a.ids.npy", offsets_file[] = "a.offsets.npy";
@@ -412,7 +412,7 @@ enum { NUM_ARRAYS = sizeof array_cases / sizeof array_cases[0] };
 
 static struct work_path write_array(const char *file, const struct npy_case *a) {
     struct work_path path = work_path("trace", file);
-    int32_t narrow[4] = {0}; /* for float32 as well: all that counts is the type */
+    int32_t narrow[4] = {0}; /* also for float32, since only the type matters */
     for (int i = 0; i < 4; i++) narrow[i] = (int32_t)a->values[i];
     const void *data = a->type == NPY_INT64 ? (const void *)a->values : narrow;
     struct error err = {""};
@@ -455,7 +455,7 @@ static void test_offsets_beside_npy(void **state) {
     assert_reads_1_2_3(path.text);
 }
 
-/* --- the real ones -------------------------------------------------------------------------- */
+/* --- real traces ---------------------------------------------------------------------------- */
 
 /* The table in traces/README.md. */
 struct real_trace {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Compulsory bytes, lines and gathered bytes of a batch small enough to count by hand, and the roof
- * that follows from them.
+ * Compulsory bytes, lines and gathered bytes of a batch that is small enough to count by hand, and
+ * the roof that follows from them.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -50,7 +50,7 @@ static struct traffic traffic_in(const struct batch *in) {
 }
 
 /* Ids, offsets; gradient of 3 bags of table 0, 3 lookups of table 1, a bag of table 2; twice the
- * weights and states of 4, 2 and 1 rows. Then 3 lines and 1 line where 5 row states were. */
+ * weights and states of 4, 2 and 1 rows. Then 3 lines and 1 line instead of 5 row states. */
 static void counted_by_hand(void **state) {
     struct batch in = example();
     struct traffic t = traffic_in(&in);
@@ -78,7 +78,7 @@ static void ids_and_weights_in_their_width(void **state) {
     assert_int_equal(t.gathered, wide.gathered);
 }
 
-/* Lines differ from compulsory bytes by row states alone; all 40 of them are in three lines. */
+/* Lines differ from compulsory bytes only by row states; all 40 of them are in three lines. */
 static void lines_of_row_states(void **state) {
     int64_t all[40];
     static const int64_t ends[] = {0, 40};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Generated workloads: the same for any number of threads and on any day (golden fingerprints),
- * with the lengths, reuse and hits that were asked for.
+ * Generated workloads: the same for any number of threads and at any time (golden fingerprints),
+ * with the lengths, reuse and hits that the spec asks for.
  */
 #include <math.h>
 #include <omp.h>
@@ -22,7 +22,7 @@ static struct id_stats stats_of(const struct batch *in) {
     return s;
 }
 
-/* FNV-1a of everything that a batch holds. */
+/* FNV-1a of everything in a batch. */
 static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t size) {
     for (size_t i = 0; i < size; i++) h = (h ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
     return h;
@@ -47,7 +47,7 @@ static const char *const parallel_specs[] = {
 };
 
 static void same_for_any_threads(void **state) {
-    static const int threads[] = {8, 3, 2, 1}; /* falling: LLVM's libomp leaks where a team grows */
+    static const int threads[] = {8, 3, 2, 1}; /* falling: LLVM's libomp leaks if a team grows */
     int before = omp_get_max_threads();
     (void)state;
     for (size_t s = 0; s < sizeof parallel_specs / sizeof *parallel_specs; s++) {
@@ -164,8 +164,8 @@ static void lengths_as_asked(void **state) {
 
 /* --- ids */
 
-/* In a large table chance repeats next to nothing: what a batch shares with the one before is
- * reuse. */
+/* In a large table almost no row repeats by chance: rows that a batch shares with the one before
+ * are reuse. */
 static void reuse_share(void **state) {
     struct workload w = generate(
         "workload w\nbatch 4000\nrows 1e12\ndim 1\nids uniform\nreuse 0.3\n", 3, GRAD_EXACT);
@@ -186,8 +186,8 @@ static void reuse_share(void **state) {
     workload_free(&w);
 }
 
-/* Scattered, features of one table agree on its hottest row and tables do not; identity puts it at
- * row 0. */
+/* Scattered: features of one table have the same hottest row, tables have different ones. Identity:
+ * the hottest row is row 0. */
 static int64_t hottest_row(const struct batch *in, int f) {
     int64_t count[1000] = {0}, hottest = 0;
     for (int64_t i = in->offsets[f * in->bags]; i < in->offsets[(f + 1) * in->bags]; i++) {
@@ -214,7 +214,7 @@ static void rank_to_row(void **state) {
     workload_free(&w);
 }
 
-/* Shares of the lookups in every bin, as published; and the number of rows that follows. */
+/* The published shares of the lookups in every bin, and the number of rows that follows. */
 static void assert_shares(const struct batch *in, enum ids_kind kind, double distinct_share) {
     struct id_stats s = stats_of(in);
     const double *share = histogram_shares(kind);
@@ -240,7 +240,7 @@ static void histogram_as_published(void **state) {
     workload_free(&w);
 }
 
-/* Any number of lookups is dealt out completely, each planned row to a rank of its own. */
+/* Any number of lookups is used up completely, and every planned row gets its own rank. */
 static void histogram_of_any_size(void **state) {
     (void)state;
     for (int64_t n = 1; n < 3000; n = n * 5 / 4 + 1) {
@@ -264,7 +264,7 @@ static void histogram_of_any_size(void **state) {
     }
 }
 
-/* --- what is refused */
+/* --- refused workloads */
 
 struct refused_case {
     const char *test, *text, *message;
@@ -291,7 +291,7 @@ static void refused_with_message(void **state) {
     struct error err = {""};
     assert_int_equal(workload_generate(l.specs, c->ring, GRAD_EXACT, &w, &err), -1);
     if (strncmp(err.text, c->message, strlen(c->message))) fail_msg("message: %s", err.text);
-    workload_free(&w); /* nothing is left to free, and that does no harm */
+    workload_free(&w); /* harmless without anything to free */
     spec_list_free(&l);
 }
 

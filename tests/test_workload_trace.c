@@ -43,7 +43,7 @@ static void trace_in_order(void **state) {
     }
     workload_free(&w);
     assert_int_equal(workload_from_trace(a.text, like.specs, 0, 3, GRAD_EXACT, &w, &err), 0);
-    assert_int_equal(w.ring, 1); /* shorter than 2^20 lookups: all of it */
+    assert_int_equal(w.ring, 1); /* shorter than 2^20 lookups: the whole trace */
     assert_int_equal(w.batches[0].bags, 5);
     assert_int_equal(w.batches[0].lookups, 7);
     workload_free(&w);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The samplers against their laws: rank frequencies against the exact probabilities (chi-square),
- * and the number of distinct rows against expectations worked out elsewhere. All draws are
- * functions of fixed keys, so a test that passes once passes always.
+ * and the number of unique rows against expectations computed elsewhere. All draws are functions of
+ * fixed keys, so a test that passes once always passes.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -67,8 +67,8 @@ static int64_t draw(const struct chi_case *c, const struct zipf *z, const struct
     }
 }
 
-/* Neighbouring ranks share a cell until 20 draws are expected in it. Each cell may be off by five
- * standard deviations, and so may the sum of all. */
+/* Neighbouring ranks share a cell until 20 draws are expected in it. Each cell, and the sum of all,
+ * may be off by five standard deviations. */
 static void ranks_follow_the_law(void **state) {
     const struct chi_case *c = *state;
     struct zipf z = zipf_make(RANKS, c->s, c->q);
@@ -108,8 +108,8 @@ struct distinct_case {
     double s, expected;
 };
 
-/* Expected distinct ids of 104 857 draws; the test takes the mean of KEYS runs. The two of 1 677
- * 721 and 26 843 545 rows are a tenth of what NVIDIA's dynamicemb publishes for ten tables. */
+/* Expected unique ids of 104 857 draws; the test takes the mean of KEYS runs. The two cases of
+ * 1 677 721 and 26 843 545 rows are a tenth of NVIDIA's dynamicemb figures for ten tables. */
 static const struct distinct_case distinct_cases[] = {
     {"distinct zipf 1M 0", ZIPF, 1048576, 0, 99785},
     {"distinct zipf 1M 0.8", ZIPF, 1048576, 0.8, 69890},
@@ -160,7 +160,7 @@ static void distinct_rows_as_expected(void **state) {
         fail_msg("%.0f distinct, expected %.0f", distinct / KEYS, c->expected);
 }
 
-/* The ends of what a spec may ask for: every draw is a rank. */
+/* The limits of a spec: every draw is a rank. */
 static void extremes_stay_in_range(void **state) {
     static const double exponents[] = {0, 1e-12, 0.5, 1, 1 + 1e-15, 2, 30, 100};
     static const double shifts[] = {0, 1e-9, 1, 1e12};

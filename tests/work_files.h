@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files that a test writes: all below $BUILD/tests, so that nothing outside the build folder
- * changes.
+ * Files that tests write: all of them are below $BUILD/tests, so that nothing changes outside of
+ * the build folder.
  */
 #ifndef EMBFUSE_TEST_WORK_FILES_H
 #define EMBFUSE_TEST_WORK_FILES_H
@@ -29,7 +29,7 @@ static inline struct work_path work_path(const char *folder, const char *name) {
     return p;
 }
 
-/* Replaces the file; returns 0, or -1 where that was not possible. */
+/* Replaces the file; returns 0, or -1 if that fails. */
 static inline int work_write(const char *path, const void *bytes, size_t size) {
     FILE *f = fopen(path, "wb");
     if (!f) return -1;

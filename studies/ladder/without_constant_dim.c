@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A rung of the technique ladder: cpu_fused without code of its own for common dims.
+ * A rung of the technique ladder: cpu_fused without specialised code for common dims.
  */
 #define LEFT_OUT CONSTANT_DIM
 #include "kernels/cpu/cpu_fused.c"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A rung of the technique ladder: cpu_fused without sums apart for tables of few rows.
+ * A rung of the technique ladder: cpu_fused without separate sums for tables of few rows.
  */
 #define LEFT_OUT SMALL_TABLES
 #include "kernels/cpu/cpu_fused.c"

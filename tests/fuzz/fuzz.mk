@@ -1,8 +1,8 @@
 # Fuzzing: every tests/fuzz/fuzz_NAME.c is a libFuzzer target on one parser. `make fuzz` runs each
 # for FUZZ_SECONDS and prints one line; ONLY_FUZZ=NAME runs one. The corpus in build/fuzz/NAME grows
-# from run to run, a crashing input lands in build/fuzz/crash-NAME-*, and each replays by
-# build/fuzz/fuzz_NAME FILE. Seeds: tests/fuzz/seeds/NAME and fuzz_seeds_NAME.
-# A new target needs its file and, below, its sources.
+# from run to run, a crashing input lands in build/fuzz/crash-NAME-*, and build/fuzz/fuzz_NAME FILE
+# replays it. Seeds: tests/fuzz/seeds/NAME and fuzz_seeds_NAME.
+# A new target needs its file and a list of its sources below.
 
 FUZZ_CC      ?= clang
 FUZZ_SECONDS ?= 60
@@ -14,7 +14,7 @@ FUZZ_LIMITS  := -max_len=4096 -timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=64
 
 fuzz_names   := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
-# What each parser consists of, and further seeds for it.
+# The sources of each parser, and further seeds for it.
 fuzz_sources_npy   := harness/error.c harness/memory.c harness/workload/regular_file.c harness/workload/npy.c
 fuzz_sources_trace := $(fuzz_sources_npy) harness/workload/trace.c harness/workload/trace_text.c
 fuzz_sources_spec  := harness/error.c harness/workload/regular_file.c harness/workload/lengths.c harness/workload/zipf.c $(wildcard harness/workload/spec*.c)

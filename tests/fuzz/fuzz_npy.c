@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a .npy file: refused with a message, or an array that is what it says.
+ * Any bytes as a .npy file: the parser refuses them with a message or returns a consistent array.
  */
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     int64_t count = 1;
     for (int d = 0; d < a.num_dims; d++) count *= a.shape[d];
     if (a.num_dims > NPY_MAX_DIMS || count != a.count || (uint64_t)count > size) abort();
-    /* Touch the last element: AddressSanitizer knows whether it is there. */
+    /* Touch the last element, so that AddressSanitizer checks it. */
     size_t element = a.type == NPY_INT64 ? 8 : 4;
     volatile char last = 0;
     if (count) last = ((const char *)a.data)[(size_t)count * element - 1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a workload spec: refused with a message, or points whose values a generator can
- * take. What stands before the first NUL byte, if there is one, serves as the overrides.
+ * Any bytes as a workload spec: the parser refuses them with a message or returns points whose
+ * values a generator can use. Bytes before the first NUL, if there is one, are the overrides.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as the text of a trace: refused with a message, or a CSR structure that holds together.
+ * Any bytes as the text of a trace: the parser refuses them with a message or returns a valid CSR.
  */
 #include <stdlib.h>
 

@@ -64,12 +64,12 @@ def compulsory_bytes(distinct):
 
 
 def line_bytes(distinct):
-    """Rows of states are so dense that every line of them is touched."""
+    """Row states are so dense that every cache line of them is touched."""
     return compulsory_bytes(distinct) - 8 * distinct + 128 * (ROWS // 16)
 
 
 def counters(kernel, workload, ms, split):
-    """All the driver's counters for one repetition that took ms in all."""
+    """All counters of the driver for one repetition that took `ms`."""
     alpha, share, hottest = workload
     distinct = int(LOOKUPS * share)
     traffic = compulsory_bytes(distinct) / ms / 1e6

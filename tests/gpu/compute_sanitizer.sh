@@ -1,6 +1,6 @@
 #!/bin/sh
-# NVIDIA's compute-sanitizer over the small test programs of a real device, one TAP line for each tool
-# and program. BUILD: the folder with the programs (tests/gpu_verify.sh).
+# Runs NVIDIA's compute-sanitizer on the small test programs for a real device, one TAP line for each
+# tool and program. BUILD: the folder with the programs (tests/gpu_verify.sh).
 set -u
 n=0
 for tool in memcheck racecheck initcheck synccheck; do
@@ -11,7 +11,7 @@ for tool in memcheck racecheck initcheck synccheck; do
             continue
         fi
         log=$BUILD/$tool-$program.log
-        # Scratch that the tests have poisoned would count as initialised.
+        # Poisoned scratch would count as initialised.
         [ $tool = initcheck ] && export UNPOISONED=1
         if compute-sanitizer --tool $tool --error-exitcode 9 "$BUILD/tests/$program" >"$log" 2>&1; then
             echo "ok $n - $tool, $program"

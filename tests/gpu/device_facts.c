@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Prints what device the kernels run on, for the record of a run of its tests; or why there is none,
- * with status 1.
+ * Prints the device that the kernels run on, for the record of a test run. Without a device it
+ * prints the reason and exits with status 1.
  */
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Stands in for the emulation of CUDA in programs that run on a real device, which offers none of
- * this: tests ask only where device_facts().emulated.
+ * Replaces the emulation of CUDA in programs for a real device. Tests call these functions only if
+ * device_facts().emulated.
  */
 #include <stdlib.h>
 

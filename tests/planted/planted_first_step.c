@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A kernel that does nothing in step 1 and is right from then on, for the test that every step is
- * checked, not only the last one. For rules that derive a constant from the step number.
+ * A kernel that does nothing in step 1 and is right afterwards. It tests that every step is
+ * checked, not only the last one. It needs a rule that derives a constant from the step number.
  */
 #include "kernels/kernel.h"
 
