@@ -125,8 +125,8 @@ updates  := $(foreach r,$(rules:%=$(B)/kernels/host/update.%),$(or $(isas:%=$r.%
 cuda     := $(sort $(filter-out kernels/device/%,$(wildcard kernels/*/*.cu))) $(filter %.cu,$(EXTRA_KERNELS))
 cli      := $(sort $(wildcard cli/*.c))
 
-# What talks to the device is built with nvcc's runtime, for want of it replaced by device_none.c,
-# and in the tests built against the emulation of CUDA: see tests/test.mk.
+# These files talk to the device. They are built with nvcc's runtime; without nvcc device_none.c replaces them.
+# Tests build them against the emulation of CUDA: see emulation/emulation.mk.
 device   := harness/device/device_cuda.c harness/device/device_step.c
 harness  := $(filter-out $(device) harness/device/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c harness/*/*.c)))
 parts    := $(sort $(wildcard kernels/device/*.cu harness/device/*.cu))
@@ -170,8 +170,8 @@ endef
 deps:
 	$(call require,$(or $(FOR),ci))
 
-# What is made gets its name when it is whole: two makes in one folder, or a program that runs, never meet
-# half of it. What is generated is left alone where it would not change.
+# A file gets its name when it is whole: two makes in one folder, or a program that runs, never meet half of it.
+# A generated file that would not change is left alone.
 whole     = -o $@.$$$$ && mv -f $@.$$$$ $@
 object    = -MT $@ -MF $@.$$$$.new $(whole) && mv -f $@.$$$$.new $(@:.o=.d)
 renewed   = >$@.$$$$ && if cmp -s $@.$$$$ $@; then rm $@.$$$$; else mv -f $@.$$$$ $@; fi
@@ -200,7 +200,7 @@ $(B)/rule_files.h: FORCE
 	@mkdir -p $(@D)
 	@printf '#include "rules/%s.h"\n' $(rules) $(renewed)
 
-# --- where the binary comes from, rewritten only when it changes. A result that was recorded is no change.
+# --- where the binary comes from, rewritten only when that changes. A recorded result does not change it.
 $(B)/build_info.h: FORCE
 	@mkdir -p $(@D)
 	@{ echo '#define BUILD_VERSION "$(shell sed -n 's/^version: //p' CITATION.cff)"'; \
@@ -262,7 +262,7 @@ $(B)/%.o: %.cpp Makefile | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CXX)$(CXX) $(CXXFLAGS) -c $< $(object)
 
-# The CUDA runtime is linked in: the programs start, and say so, where there is no driver.
+# The CUDA runtime is linked in: without a driver the programs start, and say that there is none.
 cudart   := $(if $(NVCC),-L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread)
 
 $(B)/bench: $(B)/harness/record/gbench.o $(objects)
@@ -279,9 +279,8 @@ include reports/report.mk
 include studies/studies.mk
 include peers/peers.mk
 
-# --- measure, print the table, draw the plots. The status is that of the measurement: 2 if a kernel
-# was wrong, which stands in the table too.
-# What nvcc makes takes minutes: only for a device that is here, or for who asks.
+# --- measure, print the table, draw the plots. The status is that of the measurement: 2 if a kernel was wrong;
+# the table says so too. nvcc takes minutes: its objects are built only if there is a device, or PLACE asks.
 DEVICES   ?= $(wildcard /dev/nvidia[0-9]* /dev/dxg /dev/nvmap)
 host_bench = $(if $(NVCC),$(H)/bench,$(B)/bench)
 any_bench  = $(if $(filter device all,$(or $(PLACE),$(if $(DEVICES),all))),$(B)/bench,$(host_bench))
