@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a function of the harness says what went wrong: one line with what, where and what to do.
- * Functions return 0 or -1 and fill the caller's struct; only the drivers print and exit.
+ * How a function of the harness reports an error: one line says what is wrong, where, and what to
+ * do. Functions return 0 or -1 and fill the caller's struct. Only the drivers print and exit.
  */
 #ifndef EMBFUSE_ERROR_H
 #define EMBFUSE_ERROR_H
@@ -15,11 +15,11 @@ struct error {
     char text[512];
 };
 
-/* Formats the message, with control characters (of a file's name) escaped, and returns -1, so that
+/* Formats the message, escapes control characters (of a file's name) in it, and returns -1, so that
  * callers write: return fail(err, "...", ...). */
 int fail(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Copies a text, with control characters as \xNN; what does not fit is left out. */
+/* Copies a text, writes control characters as \xNN, and leaves out what does not fit. */
 void escape_controls(const char *from, char *to, size_t size);
 
 #endif

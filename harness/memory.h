@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Large buffers: huge pages, guard zones, refusal before allocating what the machine does not have,
- * and the two ways in which memory is observed.
+ * Large buffers: huge pages, guard zones, refusal of what the machine cannot hold, and two ways to
+ * observe memory.
  */
 #ifndef EMBFUSE_MEMORY_H
 #define EMBFUSE_MEMORY_H
@@ -24,7 +24,7 @@ struct buffer {
  */
 int64_t memory_available(void);
 
-/* Fails, with the figure, when `bytes` more are not available. what: "10 tables", for the message.
+/* Fails and gives the figure if `bytes` more are not available. what: "10 tables", for the message.
  */
 int memory_require(int64_t bytes, const char *what, struct error *err);
 
@@ -35,11 +35,11 @@ void buffer_free(struct buffer *b);
 /* Gives the pages back to the system; the content is zero again. */
 void buffer_drop(struct buffer *b);
 
-/* False if somebody wrote outside of [data, data + bytes). */
+/* False if anything wrote outside [data, data + bytes). */
 bool buffer_intact(const struct buffer *b);
 
-/* Highest resident size since memory_watch(), above the size at that moment, in bytes; -1 where the
- * system does not tell. */
+/* The highest resident size since memory_watch() minus the size at that moment, in bytes; -1 if the
+ * system does not report it. */
 struct memory_watch {
     int64_t before;
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counter-based random numbers: value number n of a stream is a pure function of (key, n), so any
- * thread can make any part of any stream. splitmix64's output function (Steele, Lea and Flood,
- * OOPSLA 2014) over a keyed counter; murmur3's 32-bit finalizer where a row of floats is filled.
+ * Counter-based random numbers: value n of a stream is a pure function of (key, n), so any thread
+ * can make any part of any stream. Streams use splitmix64's output function (Steele, Lea and Flood,
+ * OOPSLA 2014) over a keyed counter. Rows of floats use murmur3's 32-bit finalizer.
  */
 #ifndef EMBFUSE_RNG_H
 #define EMBFUSE_RNG_H
@@ -36,7 +36,7 @@ RNG_FN double rng_unit(uint64_t key, uint64_t n) {
     return (double)(rng_u64(key, n) >> 11) * 0x1p-53;
 }
 
-/* Uniform 32 bits, cheap enough to fill tables with; vectorises over n. */
+/* Uniform 32 bits. Cheap enough to fill tables; vectorises over n. */
 RNG_FN uint32_t rng_u32(uint32_t key, uint32_t n) {
     uint32_t z = key + n * 0x9e3779b9u;
     z = (z ^ (z >> 16)) * 0x85ebca6bu;

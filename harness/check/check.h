@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Is a result right? Every row of every table is looked at, on every check:
+ * Is a result right? Each check compares every row of every table:
  *
- *   touched rows    within the oracle's bound; and in exact mode, where every order of summation
- *                   gives the same float, bit for bit what rule_apply() makes of the exact sum;
- *                   not bit for bit where a kernel takes a step per lookup, whose bound has a
- *                   rounding of the weight for each; and a dense step of a rule that is idle at a
- *                   zero gradient leaves a row alone whose gradients add up to 0
- *   other rows      bit for bit unchanged; or, for a dense step of a rule that moves idle rows,
- *                   what the oracle says of a zero gradient
+ *   touched rows    must lie within the oracle's bound. In exact mode every summation order gives
+ *                   one float, and the row must also have the bits of rule_apply() on the exact
+ *                   sum. rule_apply() is the rules' own code: the bits show errors of a kernel, the
+ *                   oracle's bound also those of a rule. A step per lookup rounds the weight for
+ *                   each lookup, so its bits are not compared. A dense step of a rule that is idle
+ *                   at a zero gradient must keep rows whose gradients add up to 0
+ *   untouched rows  must keep their bits. After a dense step of a rule that moves idle rows, they
+ *                   must lie within the oracle's bound for a zero gradient
  *
- * A NaN never passes. Where the step itself has no finite value in single precision (gradients that
- * overflow, an accumulator below 0, eps 0 with a gradient and a state of 0), the result is neither
- * right nor wrong, but undecided.
+ * A NaN never passes. If the step has no finite value in single precision (gradients overflow, an
+ * accumulator is below 0, or eps, gradient and state are all 0), the result is undecided.
  */
 #ifndef EMBFUSE_CHECK_H
 #define EMBFUSE_CHECK_H
@@ -23,12 +23,12 @@
 #include "harness/workload/row_index.h"
 #include "kernels/kernel.h"
 
-/* Writes what a row held before the step, as floats, to the arrays that its table has. */
+/* Writes a row's content before the step, as floats, to the arrays that its table has. */
 typedef void (*row_before)(const void *ctx, int32_t table, int64_t row,
                            const struct row_memory *to);
 
-/* Copies rows begin .. end-1 of a table to *rows, arrays in host memory whose first row is begin.
- * Returns 0, or -1 and fills err. Called by one thread at a time. */
+/* Copies rows begin .. end-1 of a table to *rows: arrays in host memory that start with row begin.
+ * Returns 0, or -1 and fills err. One thread calls it at a time. */
 typedef int (*rows_fetch)(const void *ctx, int32_t table, int64_t begin, int64_t end,
                           struct table *rows, struct error *err);
 
@@ -39,8 +39,8 @@ struct check {
     int64_t step;                  /* t >= 1 */
     row_before before;
     const void *before_ctx;
-    const struct table *after; /* [num_tables] in host memory; or NULL, and: */
-    rows_fetch fetch;          /* looks at tables elsewhere a block of rows at a time */
+    const struct table *after; /* [num_tables] in host memory; if NULL, */
+    rows_fetch fetch;          /* copies the tables, one block of rows at a time */
     const void *fetch_ctx;
     bool exact;      /* sums are exact, see batch_sums_exact() */
     bool dense;      /* the kernel has the trait DENSE_STEP */
@@ -50,9 +50,9 @@ struct check {
 struct check_result {
     bool ok;
     int64_t wrong;     /* rows */
-    bool unseen;       /* rows could not be fetched: message says why, and ok is false */
-    bool undecided;    /* no row is wrong, but the step of one has no finite value: message says
-                          which, ok is false, and no kernel is to blame */
+    bool unseen;       /* fetch failed: message says why, and ok is false */
+    bool undecided;    /* no row is wrong, but the step of some row has no finite value: message
+                          names the row, ok is false, and no kernel is to blame */
     double worst;      /* largest |error| / bound of a touched element; > 1 is wrong */
     char message[400]; /* the first wrong row, or the other reason why ok is false, or "" */
 };

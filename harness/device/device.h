@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The CUDA device: whether there is one, memory on it, batches and tables in that memory, and one
- * step of a kernel on them. The only part of the harness that calls the CUDA runtime; device_none.c
- * stands in where the suite was built without nvcc, and tests link it with the emulation of CUDA.
+ * The CUDA device: whether there is one, its memory, batches and tables in that memory, and one
+ * step of a kernel on them. No other part of the harness calls the CUDA runtime. A build without
+ * nvcc uses device_none.c instead; tests link these files with the emulation of CUDA.
  *
- * After an error of the device itself (a bad address, say) nothing runs on it any more in this
- * process: the call that found it says what happened, all later ones that the device is lost.
+ * After an error of the device itself (a bad address, say) this process can run nothing on it any
+ * more. The call that finds the error describes it; all later calls report that the device is lost.
  */
 #ifndef EMBFUSE_DEVICE_H
 #define EMBFUSE_DEVICE_H
@@ -18,15 +18,15 @@ enum { OLDEST_CAPABILITY = 80 };
 
 struct device_facts {
     char name[128];
-    bool emulated;  /* correctness only: it has no clock */
+    bool emulated;  /* for correctness only: it has no clock */
     int capability; /* 90: compute capability 9.0 */
     int multiprocessors;
     int64_t memory, free_memory, l2_cache; /* bytes */
     int driver, runtime;                   /* versions as CUDA counts them, 13000 */
 };
 
-/* Takes the device into use. Fails, in one line, without driver, device, or one that is new enough.
- * May be called again and again. */
+/* Opens the device. Fails if there is no driver or no device, or if the device is too old. Callers
+ * may repeat the call. */
 int device_open(struct error *err);
 struct device_facts device_facts(void);
 /* Has an error made the device useless for the rest of this process? */
@@ -40,12 +40,11 @@ struct device_buffer {
     size_t bytes;
 };
 
-/* Fails, with the figure, when the device has not as much free memory. what: for the message. */
+/* Fails and gives the figure if the device has less free memory. what: for the message. */
 int device_alloc(struct device_buffer *b, size_t bytes, const char *what, struct error *err);
 void device_free(struct device_buffer *b);
-/* Fills it with a byte. */
 int device_set(const struct device_buffer *b, int byte, struct error *err);
-/* False if somebody wrote outside of [data, data + bytes). */
+/* False if anything wrote outside [data, data + bytes). */
 bool device_intact(const struct device_buffer *b);
 int device_put(void *to, const void *from, size_t bytes, struct error *err);
 int device_get(void *to, const void *from, size_t bytes, struct error *err);
@@ -57,8 +56,8 @@ struct device_batch {
 };
 int device_batch_create(struct device_batch *d, const struct batch *host, struct error *err);
 void device_batch_free(struct device_batch *d);
-/* batch_validate() for ids and offsets that are only in device memory, wherever they came from:
- * says no before any kernel trusts them, in the same words. Writes nothing of the batch. */
+/* batch_validate() for ids and offsets that exist only in device memory. It refuses them before any
+ * kernel trusts them, with the same message, and does not write to the batch. */
 int device_batch_validate(const struct device_batch *d, struct error *err);
 
 /* Weights and states in device memory, with the content undefined. */
@@ -67,7 +66,7 @@ struct device_tables {
     const struct table_shape *shapes; /* not owned */
     struct table *tables;             /* [count] in host memory, of device pointers */
     struct device_buffer io;          /* the same array in device memory */
-    struct device_buffer *buffers;    /* what they point to */
+    struct device_buffer *buffers;    /* own the memory that tables point to */
     int64_t bytes;
 };
 int device_tables_create(struct device_tables *d, const struct table_shape *shapes, int32_t count,
@@ -77,7 +76,7 @@ bool device_tables_intact(const struct device_tables *d);
 /* All rows, to and from host tables of the same shapes. */
 int device_tables_put(struct device_tables *d, const struct table *host, struct error *err);
 int device_tables_get(const struct device_tables *d, struct table *host, struct error *err);
-/* Rows begin .. end-1 of one table to host memory that begins with row `begin`. */
+/* Copies rows begin .. end-1 of one table to host memory that starts with row `begin`. */
 int device_tables_get_rows(const struct device_tables *d, int32_t t, int64_t begin, int64_t end,
                            struct table *host, struct error *err);
 
@@ -88,7 +87,7 @@ struct device_job {
     const struct rule_step *steps;
     const struct table *io;
     void *scratch;
-    /* For device_time, or NULL: enqueued between plan and step, and not timed. Flushes caches. */
+    /* For device_time, or NULL: enqueues untimed work between plan and step (a cache flush). */
     int (*before_run)(const void *ctx, struct error *err);
     const void *before_ctx;
 };
@@ -98,8 +97,8 @@ struct device_job {
 int device_run(const struct device_job *job, void (*mark)(void *ctx, enum stage ended), void *ctx,
                struct error *err);
 
-/* Runs it once and returns its seconds by events, without the plan; and those of its stages, and of
- * the plan, where asked for. NaN on an emulated device. */
+/* Runs the step once and gives its seconds by events, without the plan; and if asked, the seconds
+ * of its stages and of the plan. NaN on an emulated device. */
 struct device_times {
     double seconds;
     double stage[STAGE_COUNT];
@@ -108,7 +107,7 @@ struct device_times {
 int device_time(const struct device_job *job, bool stages, struct device_times *out,
                 struct error *err);
 
-/* Captures the step, plan included, into a CUDA graph, counts what it consists of, and replays it
+/* Captures the step and its plan into a CUDA graph, counts the nodes of the graph, and replays it
  * `replays` times. */
 struct device_graph {
     int kernels, memsets, copies;

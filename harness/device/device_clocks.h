@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The device's clocks, as NVIDIA's management library tells them where it is installed (it comes
- * with the driver). Nothing depends on it: what it does not tell is -1.
+ * The device's clocks, as NVIDIA's management library (part of the driver) reports them. Nothing
+ * depends on the library: what it does not report is -1.
  */
 #ifndef EMBFUSE_DEVICE_CLOCKS_H
 #define EMBFUSE_DEVICE_CLOCKS_H

@@ -9,8 +9,8 @@
 
 #include "harness/device/device.h"
 
-/* Says what a failed call means and returns -1; remembers an error that the device does not recover
- * from. doing: what was tried, for the message. */
+/* Describes the failed call and returns -1. Remembers an error that the device cannot recover from.
+ * doing: what the caller tried, for the message. */
 int device_failed(cudaError_t status, const char *doing, struct error *err);
 
 #define TRY(call, doing)                                                                           \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Initial values (initial.h) written on the device: to all rows, or to the rows of a list.
+ * Writes initial values (initial.h) on the device: to all rows, or to the rows of a list.
  */
 #ifndef EMBFUSE_DEVICE_FILL_H
 #define EMBFUSE_DEVICE_FILL_H
@@ -15,7 +15,7 @@ struct device_row {
 
 struct device_fill {
     const struct device_tables *to; /* not owned */
-    struct device_buffer arrays;    /* what the CUDA kernel needs to know of each table */
+    struct device_buffer arrays;    /* one record per table, for the CUDA kernel */
     uint64_t seed;
 };
 
@@ -23,7 +23,7 @@ int device_fill_open(struct device_fill *f, const struct device_tables *to, uint
                      struct error *err);
 void device_fill_close(struct device_fill *f);
 
-/* Both enqueue on the device's stream, and wait for nothing. */
+/* Both enqueue on the device's stream and do not wait. */
 int device_fill_all(const struct device_fill *f, struct error *err);
 int device_fill_rows(const struct device_fill *f, const struct device_buffer *rows,
                      struct error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where a result comes from: source, compiler, machine and its state. Nothing is left out: what the
- * system does not tell is "unavailable".
+ * Where a result comes from: source, compiler, machine and its state. The record omits nothing:
+ * what the system does not report is "unavailable".
  */
 #ifndef EMBFUSE_ENVIRONMENT_H
 #define EMBFUSE_ENVIRONMENT_H
@@ -12,15 +12,15 @@
 extern "C" {
 #endif
 
-/* One line: which source, built by which compiler. */
+/* One line: the source and the compiler that built it. */
 const char *environment_build(void);
 
-/* Threads of other processes that run, or wait for a CPU, at this moment: 0 on a quiet machine. NaN
- * where the system does not tell. Takes some ten microseconds. */
+/* Threads of other processes that run, or wait for a CPU, at this moment: 0 on a quiet machine; NaN
+ * if the system does not report them. Takes about ten microseconds. */
 double environment_others(void);
 
-/* Calls add(ctx, key, value) for every fact, as it is now: the load is that before a run if it is
- * called before it. Keys begin with "emb_". device: NULL where no kernel of a device is measured. */
+/* Calls add(ctx, key, value) for every fact, as it is now: call it before a run to get the load
+ * before the run. Keys begin with "emb_". device: NULL if the run measures no device kernel. */
 void environment_describe(int threads, const struct device_facts *device,
                           void (*add)(void *ctx, const char *key, const char *value), void *ctx);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * One workload with all that is needed to run kernels on it, on the host, on the device or on both:
- * tables, scratch, ceilings, and for every batch of the ring its row index. A kernel is checked,
- * then sampled, then checked again. What a place needs is opened for that place alone: a run of
+ * One workload and everything that kernels need to run on it, on the host, on the device or on
+ * both: tables, scratch, ceilings, and the row index of every batch in the ring. The driver checks
+ * a kernel, samples it, and checks it again. Each place opens only what it needs itself: a run of
  * device kernels has no tables in host memory.
  */
 #ifndef EMBFUSE_MEASURE_H
@@ -18,22 +18,22 @@
 #include "harness/workload/workload.h"
 
 enum cache_mode {
-    MODE_COLD, /* caches flushed, another batch of the ring than before */
-    MODE_WARM, /* the same batch ran right before, and its rows were restored since */
+    MODE_COLD, /* caches are flushed, and the batch is another one than before */
+    MODE_WARM, /* the same batch ran right before; its rows have been restored since */
 };
 
 struct sample {
     struct step_times times;
-    struct ceiling ceiling; /* right before */
-    int batch;              /* which of the ring */
-    int rejected;           /* tries before this one that were disturbed */
-    double others;          /* environment_others(), right after */
+    struct ceiling ceiling; /* right before the step */
+    int batch;              /* its number in the ring */
+    int rejected;           /* disturbed tries before this one */
+    double others;          /* environment_others(), right after the step */
 };
 
 struct scratch_use {
-    int64_t declared;          /* bytes asked for by scratch_bytes */
+    int64_t declared;          /* bytes that scratch_bytes asks for */
     int64_t observed;          /* bytes of memory that appeared during a run, -1: unknown */
-    struct device_graph graph; /* what a step of a device kernel consists of */
+    struct device_graph graph; /* nodes of a device kernel's step */
 };
 
 struct measure {
@@ -47,36 +47,35 @@ struct measure {
     struct traffic traffic[RING_MAX];
     bool exact[RING_MAX]; /* results are compared bit for bit */
     struct {
-        struct place *place; /* NULL: not open */
-        struct place_scratch
-            scratch; /* resident, large enough for every kernel that was admitted */
-    } at[2];         /* by enum backend */
+        struct place *place;          /* NULL: not open */
+        struct place_scratch scratch; /* resident, large enough for every admitted kernel */
+    } at[2];                          /* by enum backend */
 };
 
-/* The step number that is measured: past the first ones, where Adam's corrections are near 0. */
+/* The number of the measured step. In the first steps Adam's corrections are near 0. */
 enum { MEASURED_STEP = 10 };
 
-/* Indexes the batches, and opens no place. */
+/* Indexes the batches but opens no place. */
 int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int threads,
                  struct error *err);
-/* What kernels of that place need. Fails where it does not fit, with the figure; the other place is
- * not affected. */
+/* Opens what kernels of that place need. If it does not fit, fails with the figure and does not
+ * affect the other place. */
 int measure_open_place(struct measure *m, enum backend backend, struct error *err);
 void measure_close(struct measure *m);
 
-/* Admits a kernel: runs it once with fresh scratch and says what memory appeared; runs it again
- * with poisoned scratch and checks every row and all guard zones; makes sure that sampling finds
- * its scratch resident. Returns 0 if right; -1 with the reason in err if it could not run; 1 with
- * the mismatch in *out if it is wrong. The tables are as before. */
+/* Admits a kernel: runs it once with fresh scratch and reports the memory that appeared; runs it
+ * again with poisoned scratch and checks every row and all guard zones; makes its scratch resident
+ * for sampling. Returns 0 if the kernel is right; -1 with the reason in err if it could not run; 1
+ * with the mismatch in *out if it is wrong. Leaves the tables as before. */
 int measure_admit(struct measure *m, const struct kernel *k, struct scratch_use *use,
                   struct check_result *out, struct error *err);
 
-/* The check alone, on any batch of the ring, for a kernel that was admitted. Returns as above. */
+/* The check alone, on any batch of the ring, for an admitted kernel. Returns as above. */
 int measure_check(struct measure *m, const struct kernel *k, int batch, struct check_result *out,
                   struct error *err);
 
-/* One timed step of a kernel that was admitted. round chooses the batch. -1 if the device failed,
- * and always on an emulated one, which has no time. */
+/* One timed step of an admitted kernel. round chooses the batch. Returns -1 if the device failed,
+ * and always on an emulated device, which has no clock. */
 int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
                    struct sample *out, struct error *err);
 

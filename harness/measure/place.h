@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A place is where kernels run: it holds tables, batches and scratch, runs a step, and takes its
- * time. It knows nothing of what is measured, or why. Each place owns its state, behind `struct
- * place` as its first member, so one place can wrap another: it opens the inner place, does its own
- * part of a call, and hands the call on.
+ * A place is where kernels run: it holds tables, batches and scratch, runs a step, and times it. It
+ * does not know what is measured, or why. Each place owns its state, and the first member of that
+ * state is `struct place`. So one place can wrap another: it opens the inner place, does its own
+ * part of a call, and passes the call on.
  *
- * Functions return 0, or -1 and fill err. Those of the host fail only for want of memory, those of
- * the device whenever CUDA says so.
+ * Functions return 0, or -1 and fill err. The host's functions fail only if memory runs out, the
+ * device's whenever CUDA reports an error.
  */
 #ifndef EMBFUSE_PLACE_H
 #define EMBFUSE_PLACE_H
@@ -26,17 +26,17 @@ struct place_setup {
     const struct row_index *index; /* [ring] */
     int ring;
     int threads;   /* of the host */
-    uint64_t seed; /* of the initial values of tables */
-    /* Tables in host memory: a place of the host works on these, another one on a copy. NULL: the
-     * place makes tables of its own, with their initial values. */
+    uint64_t seed; /* of the tables' initial values */
+    /* Tables in host memory: the host's place works on these, the device's on a copy. NULL: the
+     * place makes its own tables with initial values. */
     struct table_set *tables;
     bool timed; /* ceilings() and time() will be called */
 };
 
-/* Scratch of exactly the size that was asked for, between guard zones. */
+/* Scratch of exactly the requested size, between guard zones. */
 struct place_scratch {
     size_t bytes;
-    void *data; /* where the place is */
+    void *data; /* in the memory of the place */
     struct buffer host;
     struct device_buffer device;
 };
@@ -47,12 +47,11 @@ struct place_job {
     int batch;
     const struct rule_step *steps; /* [num_tables] in host memory */
     struct place_scratch *scratch;
-    void (*mark)(void *ctx,
-                 enum stage ended); /* for run(): gets every stage that ends; may be NULL */
+    void (*mark)(void *ctx, enum stage ended); /* run() calls it when a stage ends; may be NULL */
     void *mark_ctx;
 };
 
-/* What a step consists of, as far as the place can tell. */
+/* What the place can tell about the parts of a step. */
 struct step_parts {
     int64_t
         appeared; /* bytes of memory that appeared during a run, scratch included; -1: unknown */
@@ -62,12 +61,12 @@ struct step_parts {
 /* The times of a step, in seconds. */
 struct step_times {
     double seconds;              /* the whole step */
-    double plan;                 /* of the kernel's plan, which is no part of it; 0: none */
-    double stage[STAGE_COUNT];   /* parts of it; 0 where the kernel has no such stage. On a device
-                                  from a run of its own: events inside the step would lengthen it */
-    struct device_clocks clocks; /* right after; of a device */
-    bool disturbed; /* by a context switch on the host, by clocks or a ceiling that moved on the
-                       device: the sample should be taken again */
+    double plan;                 /* the kernel's plan, outside the step; 0: it has none */
+    double stage[STAGE_COUNT];   /* parts of the step; 0: no such stage. A device times them in a
+                                    separate run, because events inside the step lengthen it */
+    struct device_clocks clocks; /* of a device, right after the step */
+    bool disturbed; /* a context switch on the host, or a moving clock or ceiling on the device,
+                       disturbed the sample: take it again */
 };
 
 struct place;
@@ -82,24 +81,24 @@ struct place_ops {
 
     /* Runs a step and waits for its end. */
     int (*run)(struct place *p, const struct place_job *job, struct error *err);
-    /* The same with fresh scratch: what it consists of. */
+    /* The same with fresh scratch; reports the parts of the step. */
     int (*parts)(struct place *p, const struct place_job *job, struct step_parts *out,
                  struct error *err);
-    /* The same, timed; on flushed caches if cold. A kernel's plan runs before the flush. */
+    /* The same, timed; with flushed caches if cold. A kernel's plan runs before the flush. */
     int (*time)(struct place *p, const struct place_job *job, bool cold, struct step_times *out,
                 struct error *err);
-    /* Measures the ceilings, and with them evicts the caches. */
+    /* Measures the ceilings, which also evicts the caches. */
     int (*ceilings)(struct place *p, struct ceiling *out, struct error *err);
 
-    /* Initial values for the rows that a batch touches, or, for batch -1, for all rows. */
+    /* Writes initial values to the rows that a batch touches; batch -1: to all rows. */
     int (*restore)(struct place *p, int batch, struct error *err);
-    /* The tables, if they are in host memory; or NULL, and: */
+    /* The tables if they are in host memory; otherwise NULL, and get_rows() copies them. */
     const struct table *(*tables)(struct place *p);
-    /* copies rows begin .. end-1 of a table to *rows, arrays in host memory whose first row is
+    /* Copies rows begin .. end-1 of a table to *rows: arrays in host memory that start with row
      * begin. */
     int (*get_rows)(struct place *p, int32_t table, int64_t begin, int64_t end, struct table *rows,
                     struct error *err);
-    /* Fails, and says what, if somebody wrote outside of scratch or tables, or to a batch. */
+    /* Fails and names the array if anything wrote outside scratch or tables, or to a batch. */
     int (*intact)(struct place *p, int batch, const struct place_scratch *s, struct error *err);
 };
 
@@ -107,7 +106,7 @@ struct place {
     const struct place_ops *ops;
 };
 
-/* Opens a place of that kind. Refuses, with the figure, before it allocates what is not there. */
+/* Both open a place. If memory is too small, they refuse with the figure before they allocate. */
 struct place *place_host_open(const struct place_setup *setup, struct error *err);
 struct place *place_device_open(const struct place_setup *setup, struct error *err);
 
@@ -116,7 +115,7 @@ static inline struct place *place_open(enum backend kind, const struct place_set
     return kind == ON_HOST ? place_host_open(setup, err) : place_device_open(setup, err);
 }
 
-/* All tables, copied to tables of the same shapes in host memory. */
+/* Copies all tables to tables of the same shapes in host memory. */
 int place_get_tables(struct place *p, struct table_set *to, struct error *err);
 
 static inline const char *place_name(enum backend kind) {

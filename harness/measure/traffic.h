@@ -2,24 +2,25 @@
  *
  * The one traffic model: what a step moves, counted from its batch alone.
  *
- * Compulsory bytes are what any implementation must move even with a perfect cache. Ids, offsets and
- * lookup weights once; the gradient of every bag that is not empty once (of every lookup, for
- * POOL_NONE); every touched row and its state read and written once. Nobody can win by counting a
- * duplicate twice.
+ * Compulsory bytes are what any implementation must move even with a perfect cache: ids, offsets
+ * and per-sample weights once; the gradient of every non-empty bag once (of every lookup, for
+ * POOL_NONE); every touched row and its state read once and written once. A duplicate does not
+ * count twice.
  *
- * The roof is the time that these bytes take at the ceilings of the moment (ceiling.h), the longer of
+ * The roof is the time of these bytes at the ceilings of the moment (ceiling.h), the longer of
  *
- *     lines / random-row read-modify-write    memory: compulsory bytes, except that row state comes
- *                                             in lines of which a sparse batch uses few bytes
+ *     lines / random-row read-modify-write    memory: compulsory bytes, but whole lines of row
+ *                                             state: a sparse batch uses few bytes of each
  *     gathered / gather                       caches: a gradient row for every lookup
  *
- * Grouping lookups by row is not in it: that takes instructions rather than bytes, about as many
- * whatever the skew, while the roof sinks with skew. So a share of the roof ranks the kernels of one
- * workload, and does not compare workloads, alphas least of all. It can pass 100 % where the model
- * does not hold: warm, if touched rows stay in a cache that cannot hold the table; for rows narrower
- * than a line, of which the random-row ceiling counts fewer bytes than memory moves; and for a kernel
- * that walks bags, which finds a gradient row nearer than one that walks rows. It is a model of the
- * host: a device moves sectors of 32 bytes, and its samples have no roof.
+ * The roof leaves out the grouping of lookups by row. Grouping takes instructions, not bytes, and
+ * about as many at any skew, while the roof sinks with skew. So a share of the roof ranks the
+ * kernels of one workload; it does not compare workloads, least of all alphas. It can exceed 100 %
+ * if the model does not hold: in warm runs whose touched rows stay in a cache that cannot hold the
+ * table; for rows narrower than a line, because the random-row ceiling counts fewer bytes than
+ * memory moves; and for kernels that walk bags, which find gradient rows in nearer caches than
+ * kernels that walk rows. The model is of the host: a device moves sectors of 32 bytes, so its
+ * samples have no roof.
  */
 #ifndef EMBFUSE_TRAFFIC_H
 #define EMBFUSE_TRAFFIC_H
@@ -36,7 +37,7 @@ struct traffic {
 
 struct traffic traffic_of(const struct batch *in, const struct row_index *index);
 
-/* Seconds; 0 where a ceiling was not measured. */
+/* Seconds; 0 if a ceiling was not measured. */
 double traffic_roof(const struct traffic *t, double rmw_gbs, double gather_gbs);
 
 #endif
