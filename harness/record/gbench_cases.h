@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the Google Benchmark driver runs: the kernels of a workload and a rule, in each cache mode,
- * that the options ask for.
+ * What the Google Benchmark driver runs: the kernels and cache modes that the options select for a
+ * workload and a rule.
  */
 #ifndef EMBFUSE_GBENCH_CASES_H
 #define EMBFUSE_GBENCH_CASES_H

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * A kernel that crashes is one failed kernel, not a lost run. The program then starts again in its own
- * place, by execve(), which ends all threads and drops all memory: nothing that a kernel may have broken
- * is used again. The process id stays, and with it the machine's lock, the terminal and who waits for it.
- * What the new start has to know lies in a file without a name, where no stray write of a kernel reaches it.
+ * A crash costs one failed kernel, not the run. The program calls execve() on itself, which ends
+ * all threads and drops all memory, so that it never uses anything that the kernel may have broken.
+ * The process keeps its id, the machine's lock, its terminal and its parent. An unnamed file holds
+ * what the new start has to know; stray writes of a kernel cannot reach it.
  *
- * A kernel is blamed for what shows while it is run or checked, even if one before it broke that unseen.
- * What crashes at another time, what another process sends, and what somebody else takes (a sanitizer),
- * ends the program as ever. A debugger stops before any of this happens.
+ * A kernel takes the blame for any crash while it runs or is checked, even if an earlier kernel
+ * caused the damage. A crash at another time, a signal from another process, or a signal that other
+ * code handles (a sanitizer) ends the program as usual. A debugger stops before any of this
+ * happens.
  */
 #ifndef EMBFUSE_GBENCH_CRASH_H
 #define EMBFUSE_GBENCH_CRASH_H
@@ -29,23 +30,23 @@ extern "C" {
 #include "harness/registry.h"
 }
 
-/* What the signal handler leaves, at the beginning of the file. */
+/* What the signal handler writes to the beginning of the file. */
 struct Crash {
     int signal; /* 0: none */
     int kernel; /* its place in the registry */
-    int stop;   /* the stop_signal by then */
+    int stop;   /* stop_signal at the time of the crash */
 };
 
-/* All that the handler needs, before it is called. */
+/* Everything that the handler needs; set before a crash can happen. */
 struct Restart {
     int file = -1;
-    volatile sig_atomic_t kernel = -1; /* that is to blame; -1: none */
+    volatile sig_atomic_t kernel = -1; /* the one to blame; -1: none */
     char **argv = nullptr;
-    cpu_set_t cpus; /* of the process; each thread, the first one too, may be bound to but one */
+    cpu_set_t cpus; /* of the process; each thread may be bound to only one of them */
 };
 inline Restart restart;
 
-/* A kernel to blame for what crashes as long as this lives. */
+/* While this object lives, its kernel takes the blame for crashes. */
 struct Blame {
     explicit Blame(const struct kernel *k) {
         int count, i = 0;
@@ -58,7 +59,7 @@ struct Blame {
     }
 };
 
-/* Several threads may crash, and come here, at once: the first execve() ends the others. */
+/* Several threads may crash and run this at once: the first execve() ends the others. */
 inline void start_again(int signal, siginfo_t *info, void *) {
     const Crash crash = {signal, restart.kernel, stop_signal};
     bool own = info->si_code > 0 || info->si_pid == getpid();
@@ -82,7 +83,8 @@ inline bool cpus_of_process(cpu_set_t *cpus) {
 
 /* Without the file, a crash ends the program. */
 inline void take_crashes(char **argv) {
-    static const char variable[] = "EMBFUSE_RESTART"; /* "process id, file": nobody else's */
+    static const char variable[] =
+        "EMBFUSE_RESTART"; /* "process id, file": the id excludes a value from another process */
     const char *text = getenv(variable);
     int pid;
     restart.argv = argv;
@@ -93,15 +95,16 @@ inline void take_crashes(char **argv) {
                1);
     }
     struct sigaction action = {}, now;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER; /* none is blocked after execve() */
+    action.sa_flags =
+        SA_SIGINFO | SA_ONSTACK | SA_NODEFER; /* no signal stays blocked after execve() */
     action.sa_sigaction = start_again;
     for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
         if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
             sigaction(signal, &action, nullptr);
 }
 
-/* For the handler, in every thread that has none: a kernel's own stack may have run over. Before each
- * kernel, because OpenMP may end threads and make others; never given back. */
+/* Gives the handler a stack in every thread: a kernel may overflow its own. Called before each
+ * kernel, because OpenMP may end threads and start others. The stacks are never freed. */
 inline void give_signal_stacks(int threads) {
 #pragma omp parallel num_threads(threads)
     {
@@ -115,7 +118,7 @@ inline void give_signal_stacks(int threads) {
     }
 }
 
-/* What a new start is to know, from now on. */
+/* Replaces what a new start will read. */
 inline void leave(const std::string &state) {
     const Crash none = {};
     const size_t size = state.size();
@@ -126,7 +129,8 @@ inline void leave(const std::string &state) {
     if (!left) restart.file = -1;
 }
 
-/* The crash that this start comes after, and what was left before it; without a signal: none. */
+/* The crash that caused this start, and the state that leave() wrote before it; signal 0: no crash.
+ */
 inline Crash left_behind(std::string *state) {
     Crash crash = {};
     const off_t size = restart.file < 0 ? 0 : lseek(restart.file, 0, SEEK_END);

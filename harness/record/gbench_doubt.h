@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whether the figures of a run are worth anything: how many samples were disturbed, and how much other
- * work there was. Per row of the record: disturbed, load_others. Of the whole run, in its context:
+ * Whether the figures of a run are reliable: how many samples were disturbed, and how much other
+ * work ran. Each row of the record has disturbed and load_others. The record's context has, for the
+ * run:
  *
- *     emb_disturbed_samples   rows that count as disturbed: the last try was, too
- *     emb_load_worst          the highest, over workloads and rules, of the mean load_others of their
- *                             samples: threads of other processes that ran or waited for a CPU
+ *     emb_disturbed_samples   rows whose last try was disturbed, too
+ *     emb_load_worst          the highest mean load_others of any workload and rule: threads of
+ *                             other processes that ran or waited for a CPU
  *     emb_cpus_allowed        CPUs that this process may use
- *     emb_cut_short           why not all samples are there, and how many: a signal, or the run did not
- *                             end, as far as this record knows. A whole run does not have it
+ *     emb_cut_short           only in an incomplete record: how many samples it has, and whether a
+ *                             signal stopped the run or the record was written before its end
  *
- * The load of a run is its own threads plus emb_load_worst. emb_load_before, the system's averages over
- * 1, 5 and 15 minutes, counts what has ended since: a build, the run before.
+ * The load of a run is its own threads plus emb_load_worst. emb_load_before, the system's averages
+ * over 1, 5 and 15 minutes, also counts work that has ended since: a build, the previous run.
  */
 #ifndef EMBFUSE_GBENCH_DOUBT_H
 #define EMBFUSE_GBENCH_DOUBT_H
@@ -62,7 +63,7 @@ struct Samples {
     }
 };
 
-/* Half a thread of other work is what a quiet system does by itself. */
+/* Even a quiet system runs about half a thread of other work. */
 inline void say_doubt(const Samples &s, double others, int threads) {
     const double tolerated = 0.5;
     const int cpus = omp_get_num_procs();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the Google Benchmark driver records and shows: the runs as they come, their counters, the
- * words of their labels, and the progress line.
+ * What the Google Benchmark driver records and shows: runs, their counters, the words of their
+ * labels, and the progress line.
  */
 #ifndef EMBFUSE_GBENCH_RECORD_H
 #define EMBFUSE_GBENCH_RECORD_H
@@ -23,7 +23,7 @@ extern "C" {
 
 using Run = benchmark::BenchmarkReporter::Run;
 
-/* Keeps every run until it is known that the kernel's result was still right after timing. */
+/* Keeps every run until a check shows that the kernel's result is still right after timing. */
 class Collector : public benchmark::BenchmarkReporter {
   public:
     bool ReportContext(const Context &) override {
@@ -44,7 +44,7 @@ struct Progress {
     int done = 0, total = 0;
     double begin = clock_seconds(), last = 0;
 
-    /* One line that is rewritten on a terminal, and a line now and then in a log. */
+    /* A terminal shows one line that is rewritten; a log gets a new line every few seconds. */
     void say(const std::string &what) {
         double now = clock_seconds(), elapsed = now - begin;
         if (!terminal && now - last < 5) return;
@@ -149,8 +149,8 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
     c["load_others"] = s.others;
 }
 
-/* Measured: 41-52 ns with a shared last-level cache, 205-218 ns without, on the machine where the
- * two states of a virtual machine's cores were first seen. */
+/* The machine that first showed both states of a virtual machine's cores takes 41-52 ns with a
+ * shared last-level cache and 205-218 ns without. */
 inline const char *placement(double pingpong_ns) {
     return pingpong_ns < 0 ? "unknown" : pingpong_ns < 120 ? "same" : "split";
 }

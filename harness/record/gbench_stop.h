@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ctrl-C, kill and a closed terminal end a run early: the sample that is being taken does not count, what
- * was measured is checked and written. The second signal ends the program at once.
+ * Ctrl-C, kill and a closed terminal end a run early: the program drops the current sample, and
+ * checks and writes the samples before it. A second signal ends the program at once.
  */
 #ifndef EMBFUSE_GBENCH_STOP_H
 #define EMBFUSE_GBENCH_STOP_H
@@ -19,10 +19,10 @@ inline void take_stop_signals() {
         stop_signal = signal;
         if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
     };
-    for (int signal : {SIGINT, SIGTERM, SIGHUP}) /* of these, what nohup and & ignore stays so */
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) /* keeps signals ignored that nohup or & ignore */
         if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN)
             sigaction(signal, &action, nullptr);
-    ::signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of write() */
+    ::signal(SIGXFSZ, SIG_IGN); /* so that write() fails if a file may not grow */
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The result file of the Google Benchmark driver: the library's JSON with keys of our own, under a
- * temporary name until it is whole.
+ * The result file of the Google Benchmark driver: the library's JSON with keys of the suite. The
+ * file has a temporary name until it is complete.
  */
 #ifndef EMBFUSE_GBENCH_WRITE_H
 #define EMBFUSE_GBENCH_WRITE_H
@@ -28,7 +28,7 @@ extern "C" {
 
 using Context = std::map<std::string, std::string>;
 
-/* What is known before the first sample: of the program, the machine as it is now, and the options. */
+/* The facts before the first sample: the program, the current state of the machine, the options. */
 inline Context describe(const struct options &o, const struct device_facts *device) {
     Context all;
     auto add = [](void *ctx, const char *key, const char *value) {
@@ -56,13 +56,13 @@ inline void add_rows(std::string *rows, const std::vector<Run> &runs) {
     *rows += (rows->empty() || runs.empty() ? "" : ",\n") + text.str();
 }
 
-/* OUT/bench.json. Folders that were made for it go again where nothing was written. */
+/* OUT/bench.json. Removes the folders it made if they stay empty. */
 class Output {
   public:
     explicit Output(const struct options &o) : path(std::string(o.out) + "/bench.json") {}
     ~Output() {
         for (auto folder = made.rbegin(); folder != made.rend(); ++folder)
-            rmdir(folder->c_str()); /* if it is empty */
+            rmdir(folder->c_str()); /* fails if it is not empty */
     }
     bool can_write();
     bool write(Context context, const std::string &rows);
@@ -73,7 +73,7 @@ class Output {
     std::vector<std::string> made; /* from the outside in */
 };
 
-/* Before anything is measured. What a run that was killed left behind goes, too. */
+/* Called before the first measurement. Also removes the part file of a killed run. */
 inline bool Output::can_write() {
     namespace fs = std::filesystem;
     std::vector<std::string> missing;
@@ -90,7 +90,7 @@ inline bool Output::can_write() {
     return false;
 }
 
-/* In place of what is there. The library can add keys to a context, but not change them. */
+/* Replaces the file. The library can add keys to a context, but cannot change them. */
 inline bool Output::write(Context context, const std::string &rows) {
     benchmark::internal::GetGlobalContext() = &context;
     errno = 0;

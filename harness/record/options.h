@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The bench program's command line, and the plan that follows from it: which workloads, from which
- * spec file or trace.
+ * The bench program's command line, and the plan that follows from it: the workloads and their spec
+ * file or traces.
  */
 #ifndef EMBFUSE_OPTIONS_H
 #define EMBFUSE_OPTIONS_H
@@ -24,36 +24,36 @@ struct options {
     int threads;
     int reps;
     int ring;  /* batches */
-    int queue; /* minutes, for another bench of this machine */
+    int queue; /* minutes to wait for another bench on this machine */
 };
 
-/* 0: parsed; 1: what was asked for, help or version, was printed; -1: err. */
+/* 0: parsed; 1: it printed help or the version, as asked; -1: err. */
 int options_parse(int argc, char **argv, struct options *out, struct error *err);
 
 /* Calls add(ctx, key, value) for every variable, as "emb_var_NAME". */
 void options_describe(const struct options *o,
                       void (*add)(void *ctx, const char *key, const char *value), void *ctx);
 
-/* The workloads of a run, before any is generated. */
+/* The workloads of a run, before it generates any. */
 struct plan {
     const struct options *options;
     struct spec_list specs;
     int count;
     char **traces; /* [count], or NULL: specs.specs[count] */
-    char *text;    /* what traces points into */
+    char *text;    /* traces points into it */
 };
 
 int plan_read(const struct options *o, struct plan *out, struct error *err);
-/* Of workload i: its name (returned), its exponent (NaN: none), the rules it runs with. */
+/* Workload i: its name (returned), its exponent (NaN: none), its rules. */
 const char *plan_name(const struct plan *p, int i, char name[SPEC_NAME_MAX]);
 double plan_alpha(const struct plan *p, int i);
 unsigned plan_rules(const struct plan *p, int i);
 
-/* Before workload i is generated, which may take minutes: fails, with the figure, where its tables do
- * not fit in the memory of that place. */
+/* Fails and gives the figure if the tables of workload i do not fit in the memory of that place.
+ * Callers ask before they generate the workload, which may take minutes. */
 int plan_tables_fit(const struct plan *p, int i, enum rule_kind rule, enum backend place,
                     struct error *err);
-/* Refuses before allocating what does not fit. */
+/* Refuses a workload that does not fit before it allocates memory. */
 int plan_make(const struct plan *p, int i, enum rule_kind rule, struct workload *out,
               struct error *err);
 void plan_free(struct plan *p);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * What batches need besides ids, whether those are drawn (workload.c) or recorded
- * (workload_trace.c): memory, shapes, gradients and lookup weights.
+ * What batches need besides ids: memory, shapes, gradients and per-sample weights. Ids come from
+ * workload.c (drawn) or workload_trace.c (recorded).
  *
  *     workload_begin; fill in tables and features of batch 0
  *     for each batch k: batch_lay_out with its offsets; fill in its ids; batch_fill
  *
- * On failure the caller's workload_free gives back what there is.
+ * After a failure the caller's workload_free() frees all of it.
  */
 #ifndef EMBFUSE_BATCH_FILL_H
 #define EMBFUSE_BATCH_FILL_H
@@ -14,10 +14,10 @@
 #include "harness/rng.h"
 #include "harness/workload/workload.h"
 
-/* Loops over fewer elements than this are not worth waking threads for. */
+/* Loops over fewer elements run on one thread: waking threads costs more than it saves. */
 enum { PARALLEL_FROM = 1 << 16 };
 
-/* What random numbers are for: no two uses share a stream. */
+/* The uses of random numbers: no two share a stream. */
 enum stream {
     STREAM_LENGTH,
     STREAM_ID,
@@ -35,21 +35,21 @@ static inline uint64_t stream_key(uint64_t seed, enum stream what, int64_t which
     return rng_key(rng_key(key, (uint64_t)which), (uint64_t)k);
 }
 
-/* count * size bytes, aligned to 64 and in huge pages where that can pay; free() takes it. NULL
- * when out of memory. */
+/* count * size bytes, aligned to 64; large arrays ask for huge pages. The caller calls free().
+ * NULL: out of memory. */
 void *array_alloc(int64_t count, size_t size);
 
 /* Allocates tables and features of w->ring batches, and points the batches there. Takes ring,
  * num_tables and num_features from *w. */
 int workload_begin(struct workload *w, int64_t bags, enum id_type id_type, struct error *err);
 
-/* Gives batch k its offsets[num_features*bags + 1] (taken over), the shapes of batch 0, room for
- * ids, and the layout of its gradient: pooled features are columns of one matrix [bags][sum of
- * dims]; sequences follow one another, [lookups][dim] each. Returns the room for ids, NULL on
- * failure. */
+/* Gives batch k its offsets[num_features*bags + 1] and owns them; also the shapes of batch 0, an
+ * array for ids, and the layout of its gradient. Pooled features are columns of one matrix
+ * [bags][sum of dims]. Sequences follow one another, [lookups][dim] each. Returns the array for
+ * ids, NULL on failure. */
 void *batch_lay_out(struct workload *w, int k, int64_t *offsets, struct error *err);
 
-/* Makes gradients, and weights where weighted. */
+/* Makes gradients, and per-sample weights if weighted. */
 int batch_fill(struct workload *w, int k, enum grad_mode mode, bool weighted, struct error *err);
 
 #endif

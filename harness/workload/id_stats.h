@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a batch's ids realised, whatever they were asked for: the numbers that explain a
+ * The statistics that a batch's ids really have, whatever the spec asks for. They explain a
  * measurement.
  */
 #ifndef EMBFUSE_ID_STATS_H
@@ -9,27 +9,27 @@
 #include "harness/workload/row_index.h"
 #include "kernels/kernel.h"
 
-/* Bins of the run-length histogram: 1, 2, 3-4, 5-8, ... 2^15 < k <= 2^16 ..., the last one open.
- * The first 17 are those of facebookresearch/dlrm_datasets: (2^(b-1), 2^b], then > 32768. */
+/* Bins of the histogram of lookups per row: 1, 2, 3-4, 5-8, ..., (2^(b-1), 2^b], then > 2^15. They
+ * are the bins of facebookresearch/dlrm_datasets. */
 enum { RUN_BINS = 17 };
 
 struct id_stats {
-    int64_t lookups;               /* that count: padding excluded */
+    int64_t lookups;               /* without padding */
     int64_t padding;               /* lookups of a padding id */
-    int64_t distinct;              /* touched rows over all tables */
+    int64_t distinct;              /* unique rows over all tables */
     int64_t hottest;               /* lookups of the hottest row */
     int64_t bags, empty_bags;      /* over all features */
-    int64_t longest_bag;           /* these three as offsets tell, padding included */
-    int64_t in_bag_duplicates;     /* lookups whose row stood in the same bag before */
-    int64_t run_lookups[RUN_BINS]; /* lookups on rows whose count falls into the bin */
-    int64_t run_rows[RUN_BINS];    /* rows whose count falls into the bin */
+    int64_t longest_bag;           /* these three come from offsets and include padding */
+    int64_t in_bag_duplicates;     /* lookups that repeat a row of their bag */
+    int64_t run_lookups[RUN_BINS]; /* lookups on rows with a count in the bin */
+    int64_t run_rows[RUN_BINS];    /* rows with a count in the bin */
     uint64_t fingerprint; /* XXH3 of rows, dims, features' tables and padding, ids (as int64) and
-                             offsets: the same lookups give the same value whatever their type */
+                             offsets: the value does not depend on the type of the ids */
 };
 
 struct id_stats id_stats(const struct batch *in, const struct row_index *index);
 
-/* Of ids, offsets and shapes: two batches with one fingerprint are the same work. */
+/* The fingerprint of ids, offsets and shapes: batches that share it are the same work. */
 uint64_t batch_fingerprint(const struct batch *in);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The initial values of weights and states, a function of (seed, table, array, row, column), arrays
- * numbered by enum table_array: the same on the host and on a device, so that a touched row can be restored, and a row that nobody
- * touched be checked, without a copy.
+ * The initial values of weights and states: a function of (seed, table, array, row, column), where
+ * enum table_array numbers the arrays. Host and device give the same values, so the harness can
+ * restore touched rows and check untouched rows without a copy.
  */
 #ifndef EMBFUSE_INITIAL_H
 #define EMBFUSE_INITIAL_H
@@ -10,7 +10,7 @@
 #include "harness/rng.h"
 #include "kernels/rules.h"
 
-/* Where the values of a rule's states lie; see struct rule_state. */
+/* The range of a state's initial values; see struct rule_state. */
 struct initial_law {
     float low, high;
 };
@@ -42,7 +42,7 @@ RNG_FN float initial_weight(uint32_t row_key, int64_t column) {
     return (float)(int32_t)rng_u32(row_key, (uint32_t)column) * 0x1p-32f;
 }
 
-/* Before it is rounded to the type of the array. */
+/* The value before it is rounded to the type of the array. */
 RNG_FN float initial_value(const struct initial_laws *laws, int array, uint32_t row_key,
                            int64_t column) {
     if (array == TABLE_WEIGHT) return initial_weight(row_key, column);

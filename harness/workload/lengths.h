@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bag lengths: fixed, uniform, or negative binomial by mean and coefficient of variation. The last
- * is the ragged one of real inputs: with a CV of 1 a tenth of the bags holds a third of the lookups
- * and several percent are empty. Length number i of a key is a pure function of (key, i).
+ * Bag lengths: fixed, uniform, or negative binomial by mean and coefficient of variation. The
+ * negative binomial is ragged like real inputs: with a CV of 1 a tenth of the bags holds a third of
+ * the lookups, and several percent are empty. Length i of a key is a pure function of (key, i).
  */
 #ifndef EMBFUSE_LENGTHS_H
 #define EMBFUSE_LENGTHS_H
@@ -18,13 +18,13 @@ struct lengths {
     int64_t count;
 };
 
-/* Says what is wrong with the numbers of a length spec, and returns -1, or returns 0. */
+/* Returns 0 if the numbers of a length spec are valid; otherwise -1 and the reason in err. */
 int length_spec_check(const struct length_spec *spec, struct error *err);
 
 /* Mean length of a bag. */
 double length_spec_mean(const struct length_spec *spec);
 
-/* Fails where length_spec_check does, and where memory is out. */
+/* Fails if length_spec_check() fails or memory runs out. */
 int lengths_make(const struct length_spec *spec, struct lengths *out, struct error *err);
 void lengths_free(struct lengths *l);
 

@@ -28,11 +28,11 @@ int npy_read(const char *path, struct npy *out, struct error *err);
 int npy_parse(const char *name, const void *bytes, uint64_t size, struct npy *out,
               struct error *err);
 
-/* Writes PATH.tmp, then renames: an interrupted run leaves no half-written file under PATH. */
+/* Writes PATH.tmp, then renames it: an interrupted run leaves no half-written file under PATH. */
 int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
               const void *data, struct error *err);
 
-/* The same without that: for who gives the file its name when more than this one are whole. */
+/* Writes PATH directly, for callers that rename several complete files together. */
 int npy_write_new(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
                   const void *data, struct error *err);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * A keyed bijection of [0, n): from popularity rank to row number, and from planned to shuffled
- * position. Without it hot rows would be neighbours in memory, which flatters caches and TLB.
+ * position. Without it hot rows are neighbours in memory, which flatters caches and TLB.
  *
- * A Feistel network (Luby and Rackoff, SIAM J. Comput. 1988) over the smallest power of two >= n,
- * and cycle walking (Black and Rogaway, CT-RSA 2002): a value outside [0, n) goes through the
- * network again, less than one extra time on average. No memory, any element by itself.
+ * A Feistel network (Luby and Rackoff, SIAM J. Comput. 1988) covers the smallest power of two >= n.
+ * With cycle walking (Black and Rogaway, CT-RSA 2002), a value outside [0, n) passes the network
+ * again, less than once on average. It needs no memory and computes any element alone.
  */
 #ifndef EMBFUSE_PERMUTE_H
 #define EMBFUSE_PERMUTE_H

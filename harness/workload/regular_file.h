@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files that users name: only regular ones. A pipe may never end or never begin, and a device such
- * as /dev/zero never ends; both are refused before the first byte is read.
+ * Opens files that users name, if they are regular. A pipe may never end or never begin, and a
+ * device such as /dev/zero never ends; the function refuses both before it reads a byte.
  */
 #ifndef EMBFUSE_REGULAR_FILE_H
 #define EMBFUSE_REGULAR_FILE_H

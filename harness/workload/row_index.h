@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The lookups of a batch in row order, by qsort: slow, obvious, and independent of what kernels do.
- * The oracle, the realised statistics and the restoring of touched rows all stand on it.
+ * The lookups of a batch in row order, by qsort: slow, obvious, and independent of the kernels. The
+ * oracle, the realised statistics and the restoring of touched rows depend on it.
  */
 #ifndef EMBFUSE_ROW_INDEX_H
 #define EMBFUSE_ROW_INDEX_H
 
 #include "kernels/kernel.h"
 
-/* One lookup that counts (padding does not). */
+/* One lookup that is not padding. */
 struct row_lookup {
     int64_t row;
     int64_t lookup; /* i: position in ids */
@@ -16,7 +16,7 @@ struct row_lookup {
     int32_t table;
 };
 
-/* One distinct (table, row) and its lookups: lookups[first] .. lookups[next run's first - 1]. */
+/* One unique (table, row) and its lookups: lookup[first] .. lookup[next run's first - 1]. */
 struct row_run {
     int64_t row;
     int64_t first;
@@ -24,13 +24,13 @@ struct row_run {
 };
 
 struct row_index {
-    int64_t lookups;           /* that count */
-    int64_t rows;              /* distinct */
+    int64_t lookups;           /* without padding */
+    int64_t rows;              /* unique rows */
     struct row_lookup *lookup; /* [lookups], ordered by table, row, position */
     struct row_run *run;       /* [rows + 1]; the last one closes the list */
 };
 
-/* Most bytes that row_index_build has allocated at one time. */
+/* Most bytes that row_index_build() allocates at one time. */
 int64_t row_index_bytes(const struct batch *in);
 /* Aborts when out of memory. */
 struct row_index row_index_build(const struct batch *in);

@@ -5,9 +5,9 @@
  *     workload NAME
  *         key values...
  *
- * blocks; # starts a comment. A key with several values where one is wanted is an axis (all keys
- * but length and table can be one): the block stands for the cross product, and every point's name
- * gets "/key:value" for each axis. Whole numbers may be written as 1e6.
+ * blocks; # starts a comment. A key with several values is an axis (any key except length and table
+ * can be one). The block stands for the cross product of its axes, and the name of each point gets
+ * "/key:value" for each axis. Whole numbers may be written as 1e6.
  *
  *     batch B               bags per feature                               [51200]
  *     tables T              number of identical tables                     [1]
@@ -21,15 +21,15 @@
  *     reuse P               share of lookups copied from the previous batch    [0]
  *     features K            features that read each table                  [1]
  *     pooling sum|mean|none                                                [sum]
- *     weighted 0|1          per-lookup weights                             [0]
+ *     weighted 0|1          per-sample weights                             [0]
  *     padding ID            padding id of every feature, -1: none          [-1]
  *     id_type int32|int64                                                  [int64]
  *     rule NAME             update rule of all tables                      [rowwise_adagrad]
  *     weight_type fp32|bf16 of all tables                                  [fp32]
  *     seed S                                                               [42]
  *     row_cap R             tables with more rows are cut to R             [none]
- *     table rows R dim D length KIND ...    one explicit table; repeatable; stands in the place of
- *                                           tables, rows, dim and length
+ *     table rows R dim D length KIND ...    one explicit table; repeatable; replaces tables, rows,
+ *                                           dim and length
  */
 #ifndef EMBFUSE_SPEC_H
 #define EMBFUSE_SPEC_H
@@ -82,10 +82,10 @@ struct spec_list {
     struct spec *specs; /* [count], owned */
 };
 
-/* Values that replace those of every block that is read; NULL or empty string: keep the file's.
- * Strings hold blank-separated lists, as they come from make's variables. pooling takes the words
- * sum, mean and none (mode) and numbers (pooling factor: fixed bag length; the axis of several is
- * named length). alpha passes by blocks whose ids have none. Messages name the variable of make. */
+/* Values that replace those of every block; NULL or empty: keep the file's. Each string is a
+ * blank-separated list from a variable of make, and messages name that variable. pooling takes the
+ * words sum, mean and none (the mode), and numbers (the pooling factor, as fixed bag length;
+ * several make an axis named length). alpha skips blocks whose ids have no exponent. */
 struct spec_overrides {
     const char *alpha, *dims, *rows, *batch, *pooling, *rule, *seed;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One `workload` block of a spec file: the values of its keys as they stand, then with the
- * overrides in their place. harness/workload/spec.c makes points of it.
+ * One `workload` block of a spec file: the values of its keys, which overrides may replace.
+ * harness/workload/spec.c expands it to points.
  */
 #ifndef EMBFUSE_SPEC_BLOCK_H
 #define EMBFUSE_SPEC_BLOCK_H
@@ -18,15 +18,15 @@ struct block {
     int num_tables;
 };
 
-/* Starts a block with the rest of a `workload` line; *b is overwritten. */
+/* Starts a block with the rest of a `workload` line; overwrites *b. */
 int block_open(struct block *b, struct words *line, struct where at, struct error *err);
 
-/* Adds the rest of a line that began with a key, or with `table`. */
+/* Add the rest of a line that starts with a key, or with `table`. */
 int block_read_key(struct block *b, enum key k, struct words *line, struct where at,
                    struct error *err);
 int block_read_table(struct block *b, struct words *line, struct where at, struct error *err);
 
-/* Puts overrides in the place of the block's values; over may be NULL. */
+/* Replaces the block's values with the overrides; over may be NULL. */
 int block_override(struct block *b, const struct spec_overrides *over, struct error *err);
 
 void block_free(struct block *b);

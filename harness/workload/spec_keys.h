@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The vocabulary of workload specs: which keys there are, what each takes, and the reading of one
- * line's values. harness/workload/spec.c makes workloads of them.
+ * The vocabulary of workload specs: the keys, the values that each takes, and functions that read
+ * the values of one line. harness/workload/spec.c builds specs from them.
  */
 #ifndef EMBFUSE_SPEC_KEYS_H
 #define EMBFUSE_SPEC_KEYS_H
@@ -43,25 +43,25 @@ struct where {
 int fail_at(struct error *err, struct where at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The words of a line that are not read yet. */
+/* The unread words of a line. */
 struct words {
     const char *at, *end;
 };
 
 enum { WORD_MAX = 64 };
 
-/* Copies the next word, fit to be printed; one that is too long ends in "..." and so means nothing.
- * False at the end of the line. */
+/* Copies the next word in printable form; "..." replaces the end of a long one, so that it matches
+ * no known word. False at the end of the line. */
 bool next_word(struct words *line, char word[WORD_MAX]);
 
-/* One value. A word stands for its place in the enum it names. */
+/* One value. The number of a word is its position in the enum. */
 struct value {
     double number;             /* all keys but KEY_LENGTH */
     struct length_spec length; /* KEY_LENGTH */
     char text[WORD_MAX];       /* canonical, for the names of an axis */
 };
 
-/* The values of one key; no values: the key was not given. */
+/* The values of one key; none if the block does not have the key. */
 struct values {
     int count;
     struct value *v; /* owned */
@@ -81,7 +81,7 @@ enum key key_find(const char *name, struct where at, struct error *err);
 int value_read(enum key key, const char *word, struct where at, struct value *out,
                struct error *err);
 
-/* Reads KIND NUMBERS, leaving what follows. */
+/* Reads KIND NUMBERS and leaves the rest of the line. */
 int length_read(struct words *line, struct where at, struct value *out, struct error *err);
 
 /* Appends; the values of a key must differ. */

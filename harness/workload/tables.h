@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The weights and states that kernels update, in host memory; their initial values are those of
- * initial.h.
+ * The weights and states that kernels update, in host memory. initial.h gives their initial values.
  */
 #ifndef EMBFUSE_TABLES_H
 #define EMBFUSE_TABLES_H
@@ -29,7 +28,7 @@ size_t table_array_bytes(const struct table_shape *shape, int array);
 
 int64_t tables_bytes(const struct table_shape *shapes, int32_t count);
 
-/* The table that most bytes of rows are in. */
+/* The table with the most bytes of rows. */
 int32_t tables_largest(const struct table_shape *shapes, int32_t count);
 
 /* Allocates and fills with the initial values. */
@@ -41,18 +40,18 @@ void tables_free(struct table_set *s);
 void tables_reset(struct table_set *s);
 void tables_restore(struct table_set *s, const struct row_index *touched);
 
-/* False if somebody wrote outside of the tables. */
+/* False if anything wrote outside the tables. */
 bool tables_intact(const struct table_set *s);
 
-/* A row as floats: in place, except weights of another type, which are widened to weight[dim]. */
+/* A row as floats: in place, but weights of another type are widened into weight[dim]. */
 struct row_memory row_look(const struct table *t, const struct table_shape *shape, int64_t row,
                            float *weight);
 
-/* The same for a table whose weights are fp32: all of it is in place. */
+/* The same for a table with fp32 weights: the whole row is in place. */
 struct row_memory row_memory(const struct table *t, const struct table_shape *shape, int64_t row);
 
-/* Both write a row as floats, and have the type of check.before: what row `row` of a table holds in
- * the table_set ctx; and what it holds initially. */
+/* Both write a row as floats and have the type of check.before: the first gives its content in the
+ * table_set ctx, the second its initial values. */
 void tables_copy_row(const void *ctx, int32_t table, int64_t row, const struct row_memory *to);
 void tables_initial_row(const void *ctx, int32_t table, int64_t row, const struct row_memory *to);
 

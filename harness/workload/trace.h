@@ -24,9 +24,9 @@ struct trace {
  *   PREFIX.ids.npy    int32 or int64 [lookups], with PREFIX.offsets.npy, int32 or int64 [bags + 1]:
  *                     bag b is ids[offsets[b]] .. ids[offsets[b+1]-1]
  *   PREFIX.npy        the same ids; without PREFIX.offsets.npy one id a bag
- * Only regular files. Memory is judged before it is taken, also of a compressed file. On failure
- * fills err (file, line or element, what is wrong) and leaves *out zeroed. A trace without any
- * lookup is an error: there is nothing to measure. */
+ * Reads only regular files. Checks that memory suffices before it allocates, also for a compressed
+ * file. On failure fills err (file, line or element, what is wrong) and leaves *out zeroed. A trace
+ * without lookups is an error: there is nothing to measure. */
 int trace_read(const char *path, struct trace *out, struct error *err);
 
 /* The text layout from memory, uncompressed; name is for messages. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Popularity ranks, most popular first, by two laws that the literature both calls "alpha":
+ * Popularity ranks, most popular first, by two laws; the literature calls the exponent of both
+ * "alpha":
  *
  *   zipf      the exact bounded Zipf-Mandelbrot law, P(r) ~ (r + 1 + q)^-s for r = 0 .. n-1
  *   powerlaw  the floored continuous Pareto of cuEmbed, TorchRec and dynamicemb, for comparability:
  *             its most popular rank gets only 72-80 % of its share under Zipf
  *
- * Draw number i of a key is a pure function of (key, i).
+ * Draw i of a key is a pure function of (key, i).
  */
 #ifndef EMBFUSE_ZIPF_H
 #define EMBFUSE_ZIPF_H
@@ -18,10 +19,10 @@ struct zipf {
     double s;           /* exponent */
     double scale;       /* 1 + q */
     double from, to;    /* the integral at both ends of its range */
-    double sure_accept; /* distance below a rank within which no test is needed */
+    double sure_accept; /* draws this close below a rank need no test */
 };
 
-/* Any n >= 1, s >= 0 (1 included) and q >= 0. Takes no memory and no time. */
+/* Takes any n >= 1, s >= 0 (also 1) and q >= 0. Needs no memory and almost no time. */
 struct zipf zipf_make(int64_t n, double s, double q);
 
 /* Rank of draw i, 0 .. n-1. */
