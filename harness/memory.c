@@ -92,7 +92,7 @@ void buffer_free(struct buffer *b) {
 
 void buffer_drop(struct buffer *b) {
     if (!b->data) return;
-    /* Only whole pages inside: the last one is shared with the guard zone. */
+    /* Only whole pages: the last page also holds part of the guard zone. */
     size_t whole = b->bytes / GUARD * GUARD;
     madvise(b->data, whole, MADV_DONTNEED);
     memset((char *)b->data + whole, 0, b->bytes - whole);

@@ -11,7 +11,7 @@
 #include "kernel_list.inc"
 #undef KERNEL
 
-/* All that were built, for every level; isa is "" for those that there are once. */
+/* All kernels of the build, for every level; isa is "" for a kernel without levels. */
 static const struct {
     const char *isa;
     struct registered entry;
@@ -26,7 +26,7 @@ static struct registered table[BUILT];
 static int kernels;
 static const char *chosen;
 
-/* Before main: every program refuses a level that it cannot have before it does anything else. */
+/* Runs before main: a program refuses a level that the CPU cannot run before it does anything. */
 __attribute__((constructor)) static void choose(void) {
     const struct {
         const char *isa;

@@ -10,8 +10,8 @@
 #include "harness/check/oracle.h"
 #include "harness/workload/tables.h"
 
-/* One row: what it held before the step (then, in exact mode, what it must hold after it), the sum
- * of its gradients, and what the oracle makes of it. */
+/* One row: its content before the step (in exact mode then its expected content), the sum of its
+ * gradients, and the oracle's result. */
 struct workspace {
     struct row_memory row;
     struct num *grad;
@@ -43,14 +43,14 @@ static void workspace_free(struct workspace *w) {
 
 enum verdict { RIGHT, WRONG, UNDECIDED };
 
-/* The element that decided. */
+/* The element that decides the verdict. */
 struct finding {
     enum table_array array;
     int64_t column;
     double got, expected, bound;
 };
 
-/* A row, and what it is compared with. */
+/* A row and its comparison. */
 struct judged_row {
     const struct table_shape *shape;
     struct row_memory after;
@@ -59,7 +59,7 @@ struct judged_row {
     struct finding *out;
 };
 
-/* Has the row the bits of w->row? */
+/* Does the row have the bits of w->row? */
 static enum verdict compare_bits(const struct judged_row *r) {
     for (int a = 0; a < TABLE_ARRAYS; a++) {
         const float *want = r->w->row.array[a], *got = r->after.array[a];
@@ -72,8 +72,8 @@ static enum verdict compare_bits(const struct judged_row *r) {
     return RIGHT;
 }
 
-/* Is the row within the bounds of w->expected? A NaN is not. Where an element has no bound, the
- * row proves nothing, whatever it holds. */
+/* Is the row within the bounds of w->expected? A NaN is not. A row with an element that has no
+ * bound proves nothing. */
 static enum verdict compare_bounds(const struct judged_row *r) {
     enum verdict verdict = RIGHT;
     for (int a = 0; a < TABLE_ARRAYS; a++)
@@ -100,7 +100,7 @@ static bool is_zero(const struct num *sum, int32_t dim) {
     return true;
 }
 
-/* One row; lookups is NULL for a row that nobody looked up. */
+/* One row; lookups is NULL for an untouched row. */
 static enum verdict check_row(const struct check *c, const struct rule_step *step,
                               struct judged_row *r, int32_t t, int64_t row,
                               const struct row_lookup *lookups, int64_t count) {
@@ -122,7 +122,7 @@ static enum verdict check_row(const struct check *c, const struct rule_step *ste
     oracle_store(r->shape->weight_type, dim, w->expected.weight);
     enum verdict verdict = compare_bounds(r);
     if (verdict != RIGHT || !exact) return verdict;
-    /* A dense step cannot tell gradients that cancel from none: it leaves both rows alone. */
+    /* A dense step cannot tell gradients that cancel from no gradients: it keeps both rows. */
     if (!(c->dense && info.idle_is_identity && is_zero(w->grad, dim))) {
         for (int32_t d = 0; d < dim; d++) w->exact_grad[d] = (float)w->grad[d].value;
         rule_apply(step, &w->row, dim, w->exact_grad);
@@ -132,7 +132,7 @@ static enum verdict check_row(const struct check *c, const struct rule_step *ste
     return compare_bits(r);
 }
 
-/* The first wrong row is told; where there is none, the first that cannot be judged. */
+/* Describes the first wrong row; if no row is wrong, the first undecided one. */
 static void describe(struct check_result *r, enum verdict verdict, int32_t t, int64_t row,
                      int64_t hits, const struct finding *f) {
     if (verdict == WRONG ? r->wrong++ > 0 : r->undecided || r->wrong) return;
@@ -174,7 +174,7 @@ static int64_t first_run(const struct row_index *x, int32_t table, int64_t row) 
 
 enum { ROWS_AT_ONCE = 4096 };
 
-/* What a thread fetches a block of rows of any table into. */
+/* A thread's buffer for a block of rows of any table. */
 static struct table staging_open(const struct check *c) {
     struct table rows = {{{{0}}}};
     for (int a = 0; a < TABLE_ARRAYS; a++) {
@@ -193,8 +193,8 @@ static void staging_close(struct table *rows) {
     for (int a = 0; a < TABLE_ARRAYS; a++) free(rows->array[a].data);
 }
 
-/* Rows begin .. end-1 of table t, in `after`, whose first row is row `first` of the table; adds
- * what it finds to *r. */
+/* Checks rows begin .. end-1 of table t and adds its findings to *r. `after` starts with row
+ * `first` of the table. */
 static void check_rows(const struct check *c, const struct rule_step *step, int32_t t,
                        int64_t begin, int64_t end, const struct table *after, int64_t first,
                        struct check_result *r) {
@@ -221,7 +221,7 @@ static void check_rows(const struct check *c, const struct rule_step *step, int3
     workspace_free(&w);
 }
 
-/* The same where they have to be fetched first. */
+/* The same for rows that it has to fetch first. */
 static void fetch_and_check(const struct check *c, const struct rule_step *step, int32_t t,
                             int64_t begin, int64_t end, struct table *staging,
                             struct check_result *r) {

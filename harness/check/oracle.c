@@ -4,14 +4,14 @@
 #include <float.h>
 #include <math.h>
 
-/* Relative error of one rounding to float, and the absolute one where floats are subnormal. */
+/* Relative error of one rounding to float, and the absolute error for subnormal floats. */
 static const double unit = 0x1p-24, tiny = 0x1p-149;
 
 static struct num exactly(double value) {
     return (struct num){value, 0};
 }
 
-/* A value that is `inherited` off before its own rounding to float. */
+/* A value with error `inherited` before its own rounding to float. */
 static struct num rounded(double value, double inherited) {
     if (value == 0 && inherited == 0) return exactly(0);
     double error = inherited + unit * (fabs(value) + inherited) + tiny;
@@ -31,7 +31,7 @@ static struct num mul(struct num a, struct num b) {
                    fabs(a.value) * b.error + fabs(b.value) * a.error + a.error * b.error);
 }
 
-/* b is positive, and its evaluation never below `least`. */
+/* b is positive, and its evaluation is never below `least`. */
 static struct num quot(struct num a, struct num b, double least) {
     double value = a.value / b.value, low = fmax(b.value - b.error, least);
     if (!(low > 0) || !isfinite(b.error)) return (struct num){value, INFINITY};
@@ -39,7 +39,7 @@ static struct num quot(struct num a, struct num b, double least) {
     return rounded(value, a.error / low + fabs(value) * off);
 }
 
-/* An accumulator of squares: at least 0, unless the state was negative from the beginning. */
+/* An accumulator of squares is at least 0, unless its state starts negative. */
 static struct num accumulate(struct num state, struct num square) {
     struct num sum = add(state, square);
     if (state.value < 0 && sum.value - sum.error < 0) sum.error = INFINITY;
@@ -51,7 +51,7 @@ static struct num root(struct num s) {
     return rounded(value, fmax(sqrt(s.value + s.error) - value, value - low));
 }
 
-/* sqrt(s) + eps of such a sum: evaluated, it is not below eps. */
+/* sqrt(s) + eps of such an accumulator: its evaluation is not below eps. */
 static struct num denominator(struct num s, float eps) {
     return add(root(s), exactly(eps));
 }
@@ -84,7 +84,7 @@ void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_
     }
 }
 
-/* A sum over a row as kernels take it, in floats: each term goes through one addition for every 128
+/* A sum over a row in floats, as kernels compute it: each term passes one addition for every 128
  * columns, and seven more. */
 struct total {
     double value, magnitude, inherited;
@@ -102,7 +102,7 @@ static struct num total_of(const struct total *x, int32_t dim) {
     return (struct num){x->value, x->magnitude + error < FLT_MAX ? error : INFINITY};
 }
 
-/* Every rule of rules/ is stated again here, as a function of its name. */
+/* States every rule of rules/ again, as a function with the rule's name. */
 struct rule_case {
     const float *param; /* hyper-parameters */
     int64_t t;
@@ -136,10 +136,10 @@ static void momentum(const struct rule_case *c, struct oracle_row *x) {
     }
 }
 
-/* How long a step of Adagrad can be, lr|g| / (sqrt(s + g^2/n) + eps) <= lr sqrt(n), and its
- * evaluation with it, but where g^2 is subnormal: there |g| < 2^-61 sqrt(n), and eps divides. It
- * bounds steps whose gradient may be 0, which says more than the errors of numerator and
- * denominator, each on its own. */
+/* Bounds a step of Adagrad by its greatest length: lr|g| / (sqrt(s + g^2/n) + eps) <= lr sqrt(n).
+ * The evaluation obeys it too, unless g^2 is subnormal: then |g| < 2^-61 sqrt(n), and eps divides.
+ * If the gradient may be 0, this bound is tighter than the separate errors of numerator and
+ * denominator. */
 static struct num shortened(struct num step, float lr, float eps, int32_t n) {
     double longest = 2 * fabs(lr) * sqrt(n) * (1 + 0x1p-60 / eps) + 0x1p-80 + 4 * tiny / eps;
     step.error = fmin(step.error, fabs(step.value) + longest);
@@ -193,7 +193,7 @@ static void adam(const struct rule_case *c, struct oracle_row *x) {
     }
 }
 
-/* No element of the row is, or may be, anything but 0. */
+/* Every element of the row is certainly 0. */
 static bool is_nought(const struct total *x) {
     return x->magnitude == 0;
 }
@@ -217,7 +217,7 @@ static void lamb(const struct rule_case *c, struct oracle_row *x) {
             x->weight[d] = sub(x->weight[d], mul(scale, u));
         }
         if (pass == 1 || is_nought(&weights) || is_nought(&steps)) continue;
-        /* Which of the ways is taken must not depend on rounding: denominators are above 0. */
+        /* The branch must not depend on rounding, so the denominator must be above 0. */
         struct num w = root(total_of(&weights, c->dim)), length = root(total_of(&steps, c->dim));
         scale = mul(scale, quot(w, length, 0));
         if (!(w.value > w.error)) scale.error = INFINITY;
@@ -249,7 +249,7 @@ static void rmsprop_centered(const struct rule_case *c, struct oracle_row *x) {
         const bool fresh = s[d].value == 0 && m[d].value == 0 && sound;
         const struct num largest = exactly(fabs(g.value) + g.error);
         const double rounding = centered(alpha, rest, s[d], m[d], largest).variance.error;
-        /* After the step it is alpha (s - m^2) + alpha (1-alpha) (g - m)^2, whatever g is off. */
+        /* After the step it is alpha (s - m^2) + alpha (1-alpha) (g - m)^2, for any error of g. */
         const double least = alpha.value * (s[d].value - m[d].value * m[d].value) - rounding;
         struct centered after = centered(alpha, rest, s[d], m[d], g);
         s[d] = after.s, m[d] = after.m;

@@ -31,7 +31,7 @@ __global__ void add_to_all(float4 *x, int64_t count) {
     if (i < count) x[i].x += 1;
 }
 
-/* factor is 1, which the compiler does not know. */
+/* factor is 1, but the compiler does not know it. */
 __global__ void scale_rows4(float4 *table, const int64_t *rows, int64_t count, int32_t width,
                             int32_t lanes, float factor) {
     int64_t thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, i = thread / lanes;
@@ -54,7 +54,7 @@ __global__ void scale_rows1(float *table, const int64_t *rows, int64_t count, in
 __global__ void chain(float *to, float factor, int length) {
     float x = (float)threadIdx.x;
     for (int i = 0; i < length; i++) x *= factor;
-    if (x < 0) *to = x; /* never, which the compiler does not know */
+    if (x < 0) *to = x; /* never true, but the compiler does not know it */
 }
 
 cudaStream_t stream() {
@@ -102,7 +102,7 @@ int seconds_between(cudaEvent_t begin, cudaEvent_t end, void (*enqueue)(const de
     return 0;
 }
 
-/* The best of a few tries: what disturbs one can only slow it. */
+/* The best of a few tries: disturbances can only slow a try. */
 int best_seconds(void (*enqueue)(const device_probe *), const device_probe *p, int tries,
                  double *best, struct error *err) {
     cudaEvent_t begin, end;
@@ -120,7 +120,7 @@ int best_seconds(void (*enqueue)(const device_probe *), const device_probe *p, i
 }
 
 int64_t copy_bytes() {
-    if (device_facts().emulated) return 1 << 20; /* it has no caches, nor a clock */
+    if (device_facts().emulated) return 1 << 20; /* it has no caches and no clock */
     return std::max<int64_t>(COPY_LEAST, 4 * device_facts().l2_cache) / 4096 * 4096;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Loaded by name, so that neither the build nor a run needs it. Types and numbers are those of
- * nvml.h.
+ * Loads the library by name, so that neither the build nor a run needs it. Types and numbers come
+ * from nvml.h.
  */
 #include "harness/device/device_clocks.h"
 
@@ -21,7 +21,8 @@ struct nvml {
 static struct nvml load(void) {
     struct nvml n = {0};
     int (*init)(void), (*handle)(unsigned index, void **device);
-    if (getenv("CUDA_VISIBLE_DEVICES")) return n; /* it would count devices in another order */
+    if (getenv("CUDA_VISIBLE_DEVICES"))
+        return n; /* NVML ignores it and numbers devices differently */
     n.library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
     if (!n.library) return n;
     *(void **)&init = dlsym(n.library, "nvmlInit_v2");

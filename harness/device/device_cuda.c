@@ -10,7 +10,7 @@ enum { GUARD = 4096, GUARD_BYTE = 0xc5 };
 static struct {
     cudaStream_t stream; /* NULL: not open */
     struct device_facts facts;
-    char lost[256]; /* why nothing runs any more, or "" */
+    char lost[256]; /* why the device is lost, or "" */
 } device;
 
 int device_failed(cudaError_t status, const char *doing, struct error *err) {
@@ -125,7 +125,8 @@ bool device_intact(const struct device_buffer *b) {
     return zone_intact(p - GUARD) && zone_intact(p + b->bytes);
 }
 
-/* In the order of the stream, which the default stream does not wait for, nor it for that. */
+/* Uses our stream to keep the order: this stream and the default stream do not wait for each other.
+ */
 static int copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                 const char *doing, struct error *err) {
     if (bytes == 0) return 0;

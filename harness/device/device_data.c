@@ -6,7 +6,7 @@
 
 #include "harness/device/device.h"
 
-/* A copy of an array of the host. */
+/* A device copy of a host array. */
 static int copied(struct device_buffer *b, const void *from, int64_t count, size_t size,
                   struct error *err) {
     size_t bytes = from ? (size_t)count * size : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * For a build without nvcc: there is no device, so nothing but device_open is ever called.
+ * For a build without nvcc: it has no device, so callers stop after device_open() fails.
  */
 #include <stdlib.h>
 

@@ -22,7 +22,7 @@ static int enqueue_run(const struct device_job *job, const struct launch *how) {
     return job->kernel->run(job->in, job->steps, job->io, how);
 }
 
-/* What device_run knows when a stage ends. */
+/* The state of device_run() at the end of a stage. */
 struct follow {
     void (*mark)(void *ctx, enum stage ended);
     void *ctx;

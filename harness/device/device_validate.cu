@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ids and offsets that are in device memory, checked there: a thread per offset, then a thread per
- * lookup, because ids can only be walked once the offsets are known to be in order. The device says
- * yes or no; after a no the host looks for the first mistake and words it.
+ * Checks ids and offsets in device memory: first a thread per offset, then a thread per lookup,
+ * because only ordered offsets allow a walk over the ids. The device answers yes or no; after a no
+ * the host finds the first mistake and describes it.
  */
 #include "kernels/device/launch.h"
 
@@ -33,7 +33,7 @@ __global__ void check_offsets(const int64_t *offsets, int64_t flat_bags, int64_t
     if (first == 0 && (offsets[0] != 0 || offsets[flat_bags] != lookups)) atomicExch(bad, 1);
 }
 
-/* in.tables and in.features are not read here. */
+/* Does not read in.tables and in.features: they are host pointers. */
 __global__ void check_ids(struct batch in, int *bad) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < in.lookups; i += step) {
@@ -52,7 +52,7 @@ __global__ void check_ids(struct batch in, int *bad) {
     }
 }
 
-/* What is wrong, from a copy on the host. */
+/* Describes the mistake from a copy on the host. */
 int explain(const struct device_batch *d, struct error *err) {
     void *ids = std::malloc(d->ids.bytes + 1);
     auto *offsets = static_cast<int64_t *>(std::malloc(d->offsets.bytes));

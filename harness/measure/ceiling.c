@@ -24,7 +24,7 @@ enum {
     GATHER_BEST_OF = 4
 };
 
-/* In a portable build, the best that the CPU can run, as kernels do. */
+/* A portable build takes the best level that the CPU can run, as kernels do. */
 #if defined(__x86_64__) && !defined(__AVX2__)
 #define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -41,8 +41,8 @@ double clock_seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Of all last-level caches that so many threads can be on. The C library may know them all together
- * (AMD) or one of them, /sys knows the first. */
+/* Bytes of all last-level caches that so many threads can use. The C library may report all of them
+ * together (AMD) or one of them; /sys reports the first. */
 static int64_t last_level_cache(int threads) {
     long all = sysconf(_SC_LEVEL3_CACHE_SIZE), kib = 0;
     FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
@@ -61,7 +61,7 @@ int64_t *ceiling_rows(int64_t table_rows, int64_t count) {
     return rows;
 }
 
-/* Rows that take twice as many bytes as the last-level caches have, in whole lines. */
+/* The number of rows whose lines take twice the bytes of the last-level caches. */
 static int64_t rows_beyond_cache(int64_t cache, int32_t row_floats) {
     int64_t bytes = row_floats * (int64_t)sizeof(float);
     int64_t rows = 2 * cache / (bytes > LINE ? bytes : LINE);
@@ -75,8 +75,8 @@ static int64_t lookups_before(const struct row_index *index, int32_t t) {
     return index->run[u].first;
 }
 
-/* Every try reads these rows, more bytes than the last-level caches hold: a gradient that fits there
- * is warm after the first, a larger one stays mostly in memory. */
+/* Every try reads these rows, with more bytes than the last-level caches hold. So a gradient that
+ * fits there is warm after the first try, and a larger one stays mostly in memory. */
 static int open_gather(struct ceiling_probe *p, const struct batch *in,
                        const struct row_index *index, int32_t t) {
     int64_t first = lookups_before(index, t), lookups = lookups_before(index, t + 1) - first;
@@ -164,7 +164,7 @@ static double rmw_gbs(const struct ceiling_probe *p, int try) {
     return 1e-9 * bytes / (clock_seconds() - begin);
 }
 
-/* The sum of rows first .. end - 1 of those to be gathered. */
+/* The sum of gathered rows first .. end - 1. */
 CLONES static float gather(const struct ceiling_probe *p, int64_t first, int64_t end, bool ahead) {
     int64_t prefetched = ahead ? end - ROWS_AHEAD : 0;
     vec sum[4] = {{0}};
@@ -188,9 +188,9 @@ CLONES static float gather(const struct ceiling_probe *p, int64_t first, int64_t
     return total;
 }
 
-/* Every other try is without prefetch, which costs more than it gains in the nearer caches. */
+/* Every other try omits prefetch, which costs more than it gains in the nearer caches. */
 static double gather_gbs(const struct ceiling_probe *p, int try) {
-    static volatile float seen; /* the compiler must not leave out what nobody reads */
+    static volatile float seen; /* keeps the compiler from removing the unused sum */
     int64_t rows = p->num_gathered;
     float total = 0;
     double begin = clock_seconds();
@@ -222,7 +222,7 @@ static double pingpong_ns(const struct ceiling_probe *p) {
     return 1e9 * (clock_seconds() - begin) / (2 * PINGPONG_ROUNDS);
 }
 
-/* A ceiling is the best of a few tries: what disturbs one can only slow it. */
+/* A ceiling is the best of a few tries: disturbances can only slow a try. */
 static double best(double (*gbs)(const struct ceiling_probe *, int try), int tries,
                    const struct ceiling_probe *p) {
     double most = 0;

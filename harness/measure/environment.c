@@ -31,7 +31,7 @@ static void put(const struct sink *s, const char *key, const char *value) {
     s->add(s->ctx, key, value && *value ? value : "unavailable");
 }
 
-/* What follows ':' (or the whole line, without a key) in the first matching line of a file. */
+/* The text after ':' in the first matching line of a file; without a key, the whole line. */
 static void put_from_file(const struct sink *s, const char *name, const char *path,
                           const char *key) {
     char line[VALUE_MAX] = "", *value = NULL;
@@ -57,7 +57,7 @@ static void put_virtualised(const struct sink *s) {
     put(s, "emb_virtualised", answer);
 }
 
-/* Of the process: a thread that is bound, as this one may be, has but its own. */
+/* Asks the process: a bound thread, as this one may be, sees only its own CPUs. */
 static void put_cpus_allowed(const struct sink *s) {
     char text[32];
     snprintf(text, sizeof text, "%d", omp_get_num_procs());
@@ -88,7 +88,7 @@ double environment_others(void) {
     FILE *f = fopen("/proc/loadavg", "r");
     if (!f || fscanf(f, "%*s %*s %*s %d/", &all) != 1) all = -1;
     if (f) fclose(f);
-    int after = own_threads_running(); /* own ones may go to sleep meanwhile */
+    int after = own_threads_running(); /* own threads may go to sleep meanwhile */
     int own = before > after ? before : after;
     return all < 0 ? NAN : all > own ? all - own : 0;
 }
@@ -97,7 +97,7 @@ const char *environment_build(void) {
     return "commit " BUILD_COMMIT ", changed since: " BUILD_DIRTY ", " BUILD_COMPILER;
 }
 
-/* The compiler of kernels that are not in this program says nothing about it. */
+/* A program without device kernels does not report their compiler. */
 static bool has_device_kernels(void) {
     int count;
     const struct registered *all = registry(&count);

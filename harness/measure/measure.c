@@ -7,8 +7,9 @@
 
 #include "harness/measure/environment.h"
 
-/* Most tries for one undisturbed sample, and the time after which there is no further one: on a
- * machine that is never quiet the last try counts, and its sample says how many came before. */
+/* Most tries for one undisturbed sample, and the time after which no further try starts. On a
+ * machine that is never quiet the last try counts, and its sample has the number of earlier tries.
+ */
 enum { TRIES = 4 };
 static const double seconds_for_tries = 0.25;
 
@@ -91,7 +92,7 @@ static struct place_job job_of(const struct measure *m, const struct kernel *k, 
     return (struct place_job){.kernel = k, .batch = batch, .steps = m->steps, .scratch = scratch};
 }
 
-/* Scratch of exactly the declared size. What other kernels left resident makes room if it must. */
+/* Scratch of exactly the declared size. If memory is short, it first frees resident scratch. */
 static int scratch_for(struct measure *m, const struct kernel *k, struct place_scratch *out,
                        struct error *err) {
     const struct place_setup setup = setup_of(m);
@@ -120,8 +121,8 @@ static int keep_scratch(struct measure *m, const struct kernel *k, struct place_
                : 0;
 }
 
-/* Undoes a step: the touched rows, or all rows after a dense step that moves idle ones, or after
- * one that wrote who knows what where. */
+/* Undoes a step: restores the touched rows; or all rows, if a dense step moved untouched ones or a
+ * wrong step may have written anywhere. */
 static int restore(struct measure *m, const struct kernel *k, int b, bool all, struct error *err) {
     struct place *p = place_of(m, k);
     for (int32_t t = 0; t < m->workload->num_tables; t++)
@@ -129,7 +130,7 @@ static int restore(struct measure *m, const struct kernel *k, int b, bool all, s
     return p->ops->restore(p, all ? -1 : b, err);
 }
 
-/* A step with this scratch, poisoned, and the verdict on it. */
+/* Poisons this scratch, runs a step with it, and judges the step. */
 static int check_with(struct measure *m, const struct kernel *k, int batch,
                       struct place_scratch *scratch, struct check_result *out, struct error *err) {
     struct workload *w = m->workload;

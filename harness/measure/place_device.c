@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A device: tables, batches and scratch in its memory, events instead of a clock, and a fixed
- * computation before and after every sample instead of context switches.
+ * A device holds tables, batches and scratch in its memory. Events replace the clock, and a fixed
+ * computation before and after every sample replaces context switches.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static int64_t batch_bytes(const struct batch *in) {
     return 8 * words + 4 * halves;
 }
 
-/* Nothing is allocated unless all of it fits. */
+/* Fails before it allocates anything if not all of it fits. */
 static int require(const struct place_setup *s, int64_t probe_rows, struct error *err) {
     const int64_t have = device_facts().free_memory,
                   tables = tables_bytes(s->shapes, s->num_tables);
@@ -192,8 +192,8 @@ static int time_step(struct place *p, const struct place_job *job, bool cold,
     if (!d->setup.timed) return 0;
     out->clocks = device_clocks();
     out->disturbed |= out->clocks.throttled;
-    /* The stages come from a second run on the same rows: an event between two stages costs little,
-     * but keeps them apart, and the time of the whole step has to be without it. */
+    /* A second run on the same rows times the stages: an event between two stages costs little but
+     * separates them, and must not count in the time of the whole step. */
     if (restore(p, job->batch, err) || device_time(&here, true, &stages, err)) return -1;
     memcpy(out->stage, stages.stage, sizeof out->stage);
     return 0;
@@ -209,7 +209,7 @@ static int get_rows(struct place *p, int32_t t, int64_t begin, int64_t end, stru
     return device_tables_get_rows(&device_of(p)->tables, t, begin, end, rows, err);
 }
 
-/* Is an array what it was made of? host: NULL if it changes. */
+/* Does an array still equal its source? host: NULL for an array that may change. */
 static int unchanged(const struct device_buffer *b, const void *host, const char *what,
                      struct error *err) {
     if (!device_intact(b)) return fail(err, "wrote outside of its %s", what);

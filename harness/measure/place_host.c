@@ -13,17 +13,17 @@
 struct host {
     struct place place;
     struct place_setup setup;
-    struct table_set own; /* unless the setup has tables */
+    struct table_set own; /* if the setup has no tables */
     struct table_set *tables;
     struct ceiling_probe ceilings;
-    uint64_t hash[RING_MAX]; /* of each batch, as it was */
+    uint64_t hash[RING_MAX]; /* of each batch, at opening */
 };
 
 static struct host *host_of(struct place *p) {
     return (struct host *)p;
 }
 
-/* Of all that a kernel may only read. */
+/* The hash of everything that a kernel may only read. */
 static uint64_t batch_hash(const struct batch *in) {
     const size_t lookups = (size_t)in->lookups;
     const struct {
@@ -197,7 +197,7 @@ static const struct place_ops host_ops = {.close = host_close,
                                           .get_rows = host_get_rows,
                                           .intact = host_intact};
 
-/* The ceilings are those of the table that most bytes of rows are in. */
+/* The ceilings come from the table with the most bytes of rows. */
 static int open_all(struct host *h, struct error *err) {
     const struct place_setup *s = &h->setup;
     h->tables = s->tables ? s->tables : &h->own;

@@ -25,7 +25,7 @@ int runner_scratch_open(struct place *p, const struct place_setup *setup, const 
     return p->ops->scratch_open(p, out, runner_scratch_bytes(setup, k), what, err);
 }
 
-/* Stages end in their order, the last one is the update. */
+/* Stages must end in their order, with the update last. */
 struct watch {
     const struct place_job *job;
     int last;

@@ -3,7 +3,7 @@
 
 enum { LINE = 64 };
 
-/* The lines that the states of all touched rows are in; states of a table begin at a line. */
+/* The lines with states of touched rows; the states of a table start at a line. */
 static int64_t state_lines(const struct batch *in, const struct row_index *index) {
     int64_t lines = 0, last = -1;
     for (int64_t u = 0; u < index->rows; u++) {

@@ -3,12 +3,12 @@
  * The Google Benchmark driver: walks workloads x rules x kernels x cache modes, and leaves
  * measuring to measure.c. One workload is in memory at a time; its benchmarks are registered, run
  * with their repetitions in random order, and taken down again. A sample is one repetition of one
- * iteration with manual time. The JSON is written whenever a workload has ended, under a temporary name
- * until it is whole. A signal brings the end near; after a kernel that crashes, all goes on without it.
+ * iteration with manual time. After each workload the driver writes the JSON, with a temporary name
+ * until it is complete. A signal ends the run early; after a crash it goes on without the kernel.
  *
- * Workarounds for libbenchmark 1.7.1 (Debian 12): memory goes out as counters (its MemoryManager
- * reads freed memory with repetitions); counters that are not finite are left out (it would write
- * NaN, which is not JSON); the exit status is our own (it returns 0 whatever happened).
+ * Workarounds for libbenchmark 1.7.1 (Debian 12): counters report memory (its MemoryManager reads
+ * freed memory with repetitions); the driver omits counters that are not finite (the library writes
+ * NaN, which is not JSON) and sets its own exit status (the library always returns 0).
  */
 #include <benchmark/benchmark.h>
 
@@ -42,10 +42,10 @@ extern "C" {
 
 namespace {
 
-/* How far a run is: what a new start takes over, beside the record. */
+/* The progress of a run, which a new start takes over together with the record. */
 struct State {
     int point = 0;   /* workload * RULE_COUNT + rule */
-    unsigned places; /* whose kernels are measured */
+    unsigned places; /* places with kernels to measure */
     int measured = 0, wrong = 0, refused = 0;
     Progress progress;
     Load load;
@@ -104,9 +104,9 @@ void Driver::refuse(const std::string &workload, const char *kernel, const std::
     context["emb_not_run_" + std::to_string(refused++)] = workload + " | " + kernel + " | " + why;
 }
 
-/* What could not be run: a kernel, or all that is needed for those of a place. If the device broke
- * over it, no kernel of a device is run any more, and those of this workload cannot be checked again,
- * so that their samples do not count. */
+/* Reports what could not run: a kernel, or all kernels of a place. If the device is lost, the
+ * driver runs no more device kernels. It cannot check those of this workload again, so their
+ * samples do not count. */
 void Driver::failed(const std::string &workload, const char *what, enum backend place,
                     const struct error &err) {
     if (place == ON_HOST || !device_lost()) return refuse(workload, what, err.text);
@@ -235,7 +235,7 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
     add_rows(&rows, accepted);
 }
 
-/* Cases whose place does not open are not run. */
+/* Drops the cases of a place that does not open. */
 void Driver::keep_open(const std::string &workload, std::vector<Case> *cases,
                        const std::function<int(enum backend, struct error *)> &open) {
     for (enum backend place : {ON_HOST, ON_DEVICE}) {
@@ -296,8 +296,8 @@ void Driver::say_no_device() {
     no_device.clear();
 }
 
-/* Takes the device into use if a kernel of the plan runs there. False: one was asked for, and there
- * is none; otherwise the run goes on without. */
+/* Opens the device if a kernel of the plan needs it. False: the options ask for a device, and there
+ * is none. If they do not ask, the run goes on without it. */
 bool Driver::use_device(const struct plan &plan) {
     struct error err;
     const unsigned all = places;
@@ -312,7 +312,7 @@ bool Driver::use_device(const struct plan &plan) {
     places &= ~(1u << ON_DEVICE);
     if (!wanted) return true;
     no_device = err.text;
-    if (count_cases(plan) > 0) return true; /* said when it is clear that anything can be run */
+    if (count_cases(plan) > 0) return true; /* says so later, once anything can run */
     say_no_device();
     return false;
 }
@@ -351,7 +351,7 @@ bool Driver::begin() {
     return true;
 }
 
-/* Leaves all that is known for a new start. */
+/* Saves all that a new start needs. */
 void Driver::keep() {
     const State now = *this;
     std::string all(reinterpret_cast<const char *>(&now), sizeof now);
@@ -362,7 +362,7 @@ void Driver::keep() {
     leave(all);
 }
 
-/* Takes up what was left, and names the kernel that crashed then. False: this is the first start. */
+/* Restores the saved state and names the kernel that crashed. False: this is the first start. */
 bool Driver::resume(const struct plan &plan) {
     std::string all;
     const Crash crash = left_behind(&all);
@@ -416,7 +416,7 @@ bool Driver::write(const std::string &cut_short) {
     return output.write(now, rows);
 }
 
-/* Writes what was measured, and says what it is worth. The exit status. */
+/* Writes the record and warns of doubtful figures. Returns the exit status. */
 int Driver::finish() {
     if (stop_signal) {
         fprintf(stderr, "bench: cut short after %d of %d samples\n", samples.all, progress.total);
@@ -433,7 +433,7 @@ int Driver::finish() {
     return written ? EXIT_FINE : EXIT_USAGE;
 }
 
-/* OpenMP reads its variables when it is loaded, so threads are bound by starting again. */
+/* OpenMP reads its variables at load time, so the program starts again to bind threads. */
 void bind_threads(char **argv) {
     if (getenv("OMP_PROC_BIND")) return;
     setenv("OMP_PROC_BIND", "true", 1);

@@ -17,20 +17,20 @@
 
 enum { HOLDER_MAX = 160 };
 
-/* Whoever comes first makes the file, for everybody. Made and opened apart, because Linux may refuse
- * O_CREAT on what another user made in /tmp. To lock, reading is enough. Not O_CLOEXEC: a bench that
- * starts again after a crash keeps its lock. */
+/* The first bench creates the file for all users. It creates and opens in two calls, because Linux
+ * may refuse O_CREAT on another user's file in /tmp. Read access suffices to lock. No O_CLOEXEC: a
+ * bench that starts again after a crash keeps its lock. */
 static int open_shared(const char *path) {
     const int flags = O_NOFOLLOW | O_NONBLOCK;
     int file = open(path, O_RDWR | O_CREAT | O_EXCL | flags, 0666);
     if (file >= 0)
-        fchmod(file, 0666); /* whatever the umask is */
+        fchmod(file, 0666); /* for any umask */
     else
         file = open(path, O_RDWR | flags);
     return file >= 0 || errno != EACCES ? file : open(path, O_RDONLY | flags);
 }
 
-/* Of a file that anybody can write, printable text only. */
+/* Keeps only printable text: anybody can write the file. */
 static void read_holder(int file, char text[HOLDER_MAX]) {
     ssize_t size = pread(file, text, HOLDER_MAX - 1, 0);
     text[size > 0 ? size : 0] = '\0';
@@ -54,7 +54,7 @@ static void write_holder(int file) {
     if (ftruncate(file, 0) || pwrite(file, text, strlen(text), 0) < 0) return; /* a courtesy only */
 }
 
-/* False if the file was taken away, or another put in its place, before it was locked. */
+/* False if somebody removed or replaced the file before this process locked it. */
 static bool same_file(int file, const char *path) {
     struct stat ours, there;
     return fstat(file, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino &&

@@ -266,7 +266,7 @@ static int64_t plan_table_bytes(const struct spec *spec, enum rule_kind rule) {
     return bytes;
 }
 
-/* Of the ring's batches, and what their indexes take at most, which is while they are made. */
+/* Bytes of the ring's batches, and of their indexes at their peak, during the build. */
 static int64_t plan_batch_bytes(const struct plan *p, const struct spec *spec, int64_t *index) {
     int64_t bytes = workload_bytes(spec, p->options->ring);
     struct batch all = {.lookups = workload_lookups(spec, p->options->ring)};
@@ -277,7 +277,7 @@ static int64_t plan_batch_bytes(const struct plan *p, const struct spec *spec, i
 int plan_tables_fit(const struct plan *p, int i, enum rule_kind rule, enum backend place,
                     struct error *err) {
     const struct spec *spec = spec_of(p, i);
-    if (p->traces) return 0; /* how many rows there are is known when it was read */
+    if (p->traces) return 0; /* only reading the trace shows its rows */
     int64_t index, batches = plan_batch_bytes(p, spec, &index);
     int64_t tables = plan_table_bytes(spec, rule);
     int64_t free_memory = place == ON_DEVICE ? device_facts().free_memory : 0;
