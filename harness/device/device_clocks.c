@@ -21,8 +21,7 @@ struct nvml {
 static struct nvml load(void) {
     struct nvml n = {0};
     int (*init)(void), (*handle)(unsigned index, void **device);
-    if (getenv("CUDA_VISIBLE_DEVICES"))
-        return n; /* NVML ignores it and numbers devices differently */
+    if (getenv("CUDA_VISIBLE_DEVICES")) return n; /* NVML ignores it */
     n.library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
     if (!n.library) return n;
     *(void **)&init = dlsym(n.library, "nvmlInit_v2");

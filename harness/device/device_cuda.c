@@ -125,8 +125,7 @@ bool device_intact(const struct device_buffer *b) {
     return zone_intact(p - GUARD) && zone_intact(p + b->bytes);
 }
 
-/* Uses our stream to keep the order: this stream and the default stream do not wait for each other.
- */
+/* Uses our stream: it and the default stream do not wait for each other. */
 static int copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                 const char *doing, struct error *err) {
     if (bytes == 0) return 0;

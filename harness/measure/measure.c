@@ -8,8 +8,7 @@
 #include "harness/measure/environment.h"
 
 /* Most tries for one undisturbed sample, and the time after which no further try starts. On a
- * machine that is never quiet the last try counts, and its sample has the number of earlier tries.
- */
+ * machine that is never quiet the last try counts, and its sample counts the earlier tries. */
 enum { TRIES = 4 };
 static const double seconds_for_tries = 0.25;
 

@@ -19,8 +19,7 @@
  * if the model does not hold: in warm runs whose touched rows stay in a cache that cannot hold the
  * table; for rows narrower than a line, because the random-row ceiling counts fewer bytes than
  * memory moves; and for kernels that walk bags, which find gradient rows in nearer caches than
- * kernels that walk rows. The model is of the host: a device moves sectors of 32 bytes, so its
- * samples have no roof.
+ * kernels that walk rows. Device samples have no roof: a device moves sectors of 32 bytes.
  */
 #ifndef EMBFUSE_TRAFFIC_H
 #define EMBFUSE_TRAFFIC_H

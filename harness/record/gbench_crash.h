@@ -7,8 +7,7 @@
  *
  * A kernel takes the blame for any crash while it runs or is checked, even if an earlier kernel
  * caused the damage. A crash at another time, a signal from another process, or a signal that other
- * code handles (a sanitizer) ends the program as usual. A debugger stops before any of this
- * happens.
+ * code handles (a sanitizer) ends the program as usual. A debugger stops first.
  */
 #ifndef EMBFUSE_GBENCH_CRASH_H
 #define EMBFUSE_GBENCH_CRASH_H
@@ -59,7 +58,7 @@ struct Blame {
     }
 };
 
-/* Several threads may crash and run this at once: the first execve() ends the others. */
+/* Several threads may crash at once: the first execve() ends the others. */
 inline void start_again(int signal, siginfo_t *info, void *) {
     const Crash crash = {signal, restart.kernel, stop_signal};
     bool own = info->si_code > 0 || info->si_pid == getpid();
@@ -83,8 +82,7 @@ inline bool cpus_of_process(cpu_set_t *cpus) {
 
 /* Without the file, a crash ends the program. */
 inline void take_crashes(char **argv) {
-    static const char variable[] =
-        "EMBFUSE_RESTART"; /* "process id, file": the id excludes a value from another process */
+    static const char variable[] = "EMBFUSE_RESTART"; /* "process id, file" */
     const char *text = getenv(variable);
     int pid;
     restart.argv = argv;
@@ -95,8 +93,7 @@ inline void take_crashes(char **argv) {
                1);
     }
     struct sigaction action = {}, now;
-    action.sa_flags =
-        SA_SIGINFO | SA_ONSTACK | SA_NODEFER; /* no signal stays blocked after execve() */
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER; /* none is blocked after execve() */
     action.sa_sigaction = start_again;
     for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
         if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
@@ -129,8 +126,7 @@ inline void leave(const std::string &state) {
     if (!left) restart.file = -1;
 }
 
-/* The crash that caused this start, and the state that leave() wrote before it; signal 0: no crash.
- */
+/* The crash that caused this start, and the state that leave() wrote; signal 0: no crash. */
 inline Crash left_behind(std::string *state) {
     Crash crash = {};
     const off_t size = restart.file < 0 ? 0 : lseek(restart.file, 0, SEEK_END);

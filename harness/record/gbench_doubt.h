@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Whether the figures of a run are reliable: how many samples were disturbed, and how much other
- * work ran. Each row of the record has disturbed and load_others. The record's context has, for the
- * run:
+ * work ran. Rows of the record have disturbed and load_others; the context has, for the run:
  *
  *     emb_disturbed_samples   rows whose last try was disturbed, too
  *     emb_load_worst          the highest mean load_others of any workload and rule: threads of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What follows from a batch, and what kernels and the exact comparison take for granted about one.
+ * Derives fields of a batch, and checks what kernels and the exact comparison assume about it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static int check_feature(const struct batch *in, int32_t f, const struct feature
                 (long long)derived_extent(in, x), (long long)in->grad_floats);
 }
 
-/* Is what follows from the rest of the batch as batch_derive() has it? */
+/* Do the derived fields of the batch equal those of batch_derive()? */
 static int check_derived(const struct batch *in, struct error *err) {
     struct table_shape *tables = malloc((size_t)in->num_tables * sizeof *tables);
     struct feature *features = malloc((size_t)in->num_features * sizeof *features);
@@ -128,7 +128,7 @@ static int64_t divisor(const struct batch *in, int64_t q) {
     return count;
 }
 
-/* Largest divisor of all bags, or 0 where one is no power of two. */
+/* Largest divisor of all bags; 0 if any divisor is not a power of two. */
 static int64_t common_divisor(const struct batch *in) {
     int64_t largest = 1;
     for (int64_t q = 0; q < in->num_features * in->bags; q++) {
@@ -139,8 +139,8 @@ static int64_t common_divisor(const struct batch *in) {
     return largest;
 }
 
-/* Summands are whole multiples of one unit, so a row's sums are exact as long as the magnitudes add
- * up to less than 2^24 units. They are added up for groups of rows that share a hash, which bounds
+/* Summands are whole multiples of one unit, so a row's sum is exact while its magnitudes add up to
+ * less than 2^24 units. The function adds them for groups of rows that share a hash, which bounds
  * every row of the group: cheap, and never wrongly true. */
 bool batch_sums_exact(const struct batch *in, enum grad_mode mode) {
     enum { GROUP_BITS = 16, GRAD_UNITS = 4 };

@@ -3,9 +3,9 @@
  * Shares: facebookresearch/dlrm_datasets (MIT), embedding_bag/{2021,2022}/locality_stats.txt,
  * "Ratio of index distribution at different column sizes"; 2021 is that of the numbered files.
  *
- * Inside a bin the hits of a row are log-uniform, which is what a power law of exponent 1 gives. A
- * bin with fewer lookups than one of its rows needs becomes one row of all its lookups: in a small
- * batch the far bins cannot be met, and the realised statistics tell.
+ * Inside a bin the hits of a row are log-uniform, as under a power law of exponent 1. A bin with
+ * too few lookups for one of its rows becomes one row with all its lookups. So a small batch cannot
+ * fill the far bins, and the realised statistics show it.
  */
 #include "harness/workload/histogram.h"
 
@@ -24,9 +24,9 @@ const double *histogram_shares(enum ids_kind kind) {
     return kind == IDS_HISTOGRAM_2021 ? shares_2021 : shares_2022;
 }
 
-/* Hits of the next row of a bin whose rows are hit low+1 .. 2*low times (once, where low is 0; the
- * open bin is given one octave too), when the bin has `left` lookups to give: never leaves a rest
- * that is too small for a row. */
+/* Hits of the next row of a bin with `left` lookups left. Its rows have low+1 .. 2*low hits (1 if
+ * low is 0; the open bin also spans one octave). Never leaves a rest that is too small for a row.
+ */
 static int64_t next_hits(int64_t low, int64_t left, double u) {
     int64_t least = low + 1;
     if (left < 2 * least) return left;

@@ -16,7 +16,7 @@ static void add_runs(struct id_stats *s, const struct row_index *x) {
         if (to - from > s->hottest) s->hottest = to - from;
         s->run_lookups[run_bin(to - from)] += to - from;
         s->run_rows[run_bin(to - from)]++;
-        /* ordered by position, so the lookups of one bag stand together */
+        /* ordered by position, so the lookups of one bag are adjacent */
         for (int64_t i = from + 1; i < to; i++)
             s->in_bag_duplicates += x->lookup[i].bag == x->lookup[i - 1].bag;
     }

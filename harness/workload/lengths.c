@@ -7,7 +7,7 @@
 #include "harness/rng.h"
 #include "harness/workload/zipf.h"
 
-/* Longest bag that may be asked for, and most entries of a table of probabilities. */
+/* Longest bag that a spec may have, and most entries of a table of probabilities. */
 #define LENGTH_MAX 1e9
 #define TABLE_MAX  4e6
 
@@ -38,7 +38,7 @@ int length_spec_check(const struct length_spec *spec, struct error *err) {
                         "negbin %g %g is out of range; give a MEAN and a CV above 0 with "
                         "30*MEAN*CV^2 below 4e6",
                         a, b);
-        if (a * b * b < 1.0 + 1e-6) /* at 1 it is a Poisson, whose r is infinite */
+        if (a * b * b < 1.0 + 1e-6) /* at 1 it is a Poisson, with infinite r */
             return fail(err,
                         "negbin %g %g: a negative binomial varies more than a Poisson; give a "
                         "CV above 1/sqrt(MEAN) = %.4g",
@@ -81,7 +81,7 @@ void lengths_free(struct lengths *l) {
     *l = (struct lengths){0};
 }
 
-/* Smallest length whose cdf is above u; the last one for what lies in the tail. */
+/* Smallest length with a cdf above u; the last length if u is in the tail. */
 static int64_t inverse_cdf(const struct lengths *l, double u) {
     int64_t low = 0, high = l->count - 1;
     while (low < high) {

@@ -3,8 +3,8 @@
  * A .npy file is a magic string, a version, the length of a header, the header (a Python dict
  * literal with the keys descr, fortran_order and shape, padded so that the data starts at a
  * multiple of 64) and the elements. The grammar read here is the subset of Python that NumPy
- * writes: see "NPY format" in numpy.lib.format. Nothing is allocated before the shape was checked
- * against the bytes that are there, so a hostile header cannot ask for memory.
+ * writes: see "NPY format" in numpy.lib.format. The reader compares the shape with the size of the
+ * file before it allocates, so a hostile header cannot ask for memory.
  */
 #include "harness/workload/npy.h"
 
@@ -318,13 +318,13 @@ static size_t format_header(char out[HEADER_MAX], enum npy_type type, int num_di
     return size;
 }
 
-/* Writes a new file; says whether all of it arrived, otherwise errno tells why. */
+/* Writes a new file. Returns whether all of it arrived; otherwise errno has the reason. */
 static bool write_all(FILE *f, const void *header, size_t header_bytes, const void *data,
                       size_t data_bytes) {
     bool written = fwrite(header, 1, header_bytes, f) == header_bytes;
     if (written && data_bytes) written = fwrite(data, 1, data_bytes, f) == data_bytes;
     int write_errno = errno;
-    /* What is still buffered fails only when it is flushed: at fclose. */
+    /* Buffered bytes can fail as late as fclose. */
     if (fclose(f) == 0) {
         errno = write_errno;
         return written;

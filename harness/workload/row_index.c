@@ -15,8 +15,8 @@ static void *must(void *p) {
     return p;
 }
 
-/* Twice: glibc's qsort is a merge sort, which has a copy of all that it sorts. The runs come when
- * the copy is gone, and are no larger. */
+/* Twice: glibc's qsort is a merge sort and copies all that it sorts. The runs are no larger, and
+ * are allocated after the copy is freed. */
 int64_t row_index_bytes(const struct batch *in) {
     _Static_assert(sizeof(struct row_run) <= sizeof(struct row_lookup), "a run fits in the copy");
     return (in->lookups + 1) * 2 * (int64_t)sizeof(struct row_lookup);

@@ -18,7 +18,7 @@
 
 enum { POINTS_MAX = 4096, POINT_TABLES_MAX = 1 << 18, FILE_MAX = 1 << 24 };
 
-/* Where a key was given, or the block where it was not. */
+/* The place of a key, or of the block if it lacks the key. */
 static struct where place_of(const struct block *b, enum key k) {
     return b->values[k].count ? b->values[k].at : b->at;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Recorded id streams by the ending of their names, and those that are arrays. See trace_text.c for
- * the others.
+ * Chooses a reader by the ending of the file's name, and reads traces that are arrays. trace_text.c
+ * reads the others.
  */
 #include "harness/workload/trace.h"
 
@@ -71,7 +71,7 @@ static int check_offsets(const char *path, const int64_t *at, int64_t n, int64_t
     return 0;
 }
 
-/* Characters of path before the ending, or -1 where it ends otherwise. */
+/* Characters of path before the ending, or -1 if it has another ending. */
 static int64_t before(const char *path, const char *ending) {
     size_t n = strlen(path), e = strlen(ending);
     return n >= e && strcmp(path + n - e, ending) == 0 ? (int64_t)(n - e) : -1;
@@ -87,8 +87,8 @@ static int one_id_a_bag(const char *path, struct trace *t, struct error *err) {
     return 0;
 }
 
-/* X.npy has its offsets in X.offsets.npy, or one id a bag; X.ids.npy has offsets, so that their file
- * is not lost unseen. */
+/* X.npy may have offsets in X.offsets.npy; otherwise each bag has one id. X.ids.npy must have
+ * offsets, so that a lost file does not go unnoticed. */
 static int read_offsets(const char *path, struct trace *t, struct error *err) {
     char offsets[PATH_MAX];
     int64_t length = before(path, ".ids.npy");

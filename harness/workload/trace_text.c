@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Traces as text, scanned twice in pieces, as zlib hands them out: the first time counts, so that
- * memory is judged before it is taken, and exactly; the second time stores.
+ * Scans text traces twice, in the pieces that zlib returns. The first scan counts, so that the
+ * reader knows the exact memory before it allocates; the second scan stores.
  */
 #include "harness/workload/trace_text.h"
 
@@ -40,7 +40,7 @@ struct scanner {
     const char *name;
     struct error *err;
     enum { AFTER_BLANK, AFTER_DIGIT, AFTER_MINUS, AFTER_RETURN } state;
-    bool in_line; /* something stands before here on this line */
+    bool in_line; /* the line already has text */
     int64_t id;   /* AFTER_DIGIT: its digits so far */
     int64_t lookups, bags;
     struct trace *into; /* NULL: only counts */
@@ -53,7 +53,7 @@ static int bad_character(const struct scanner *s, unsigned char c) {
                 s->name, (long long)s->bags + 1, shown);
 }
 
-/* The second scan of a file that somebody writes to may find more than the first. */
+/* If a file grows, the second scan may find more than the first. */
 static int changed(const struct scanner *s) {
     return fail(s->err, "%s: changed while it was read; try again", s->name);
 }
@@ -102,7 +102,7 @@ static const char *scan_digits(struct scanner *s, const char *at, const char *en
     return at;
 }
 
-/* A character that is no digit. Lines end in \n or \r\n. */
+/* A character that is not a digit. Lines end in \n or \r\n. */
 static int scan_other(struct scanner *s, unsigned char c) {
     bool had_id = s->state == AFTER_DIGIT;
     if (s->state == AFTER_RETURN && c != '\n') return bad_character(s, '\r');
@@ -140,8 +140,8 @@ struct text {
     char *piece;
 };
 
-/* Why the stream ended before its end, or 0 where it did not. A cut stream is no error to gzread:
- * it returns what there was, and only gzerror tells. */
+/* Why the stream ended early, or 0 if it is complete. gzread() returns the bytes of a cut stream
+ * without an error; only gzerror() reports it. */
 static int stream_status(const char *path, gzFile f, struct error *err) {
     int code;
     const char *text = gzerror(f, &code);
@@ -153,8 +153,8 @@ static int stream_status(const char *path, gzFile f, struct error *err) {
                 text);
 }
 
-/* A small file can decompress to any size. Every id has at most 15 digits and a blank, twice what it
- * takes in memory: text beyond that is padded. */
+/* A small file can decompress to any size. Every id has at most 15 digits and a blank, twice what
+ * it takes in memory: text beyond that is padded. */
 static int judge(const struct scanner *s, int64_t text, int64_t available) {
     const double gib = 1 << 30;
     if (arrays_bytes(s->lookups, s->bags) > available)
@@ -166,7 +166,7 @@ static int judge(const struct scanner *s, int64_t text, int64_t available) {
                 s->name, 2 * (double)available / gib);
 }
 
-/* What is wrong with a stream comes before what is wrong with the text in it. */
+/* Reports an error of the stream before an error of its text. */
 static int scan_stream(struct scanner *s, const struct text *t) {
     int64_t size = 0, available = memory_available();
     int failed = 0, got;

@@ -136,7 +136,7 @@ static int64_t *make_offsets(struct workload *w, int k, const struct spec *spec,
     return offsets;
 }
 
-/* One line that names all that the ids, lengths and shapes depend on. */
+/* One line with everything that determines the ids, lengths and shapes. */
 static void describe(const struct spec *s, char *text, size_t size) {
     const struct table_spec *t = s->tables, *last = t + s->num_tables - 1;
     int64_t least = t->rows, most = t->rows;

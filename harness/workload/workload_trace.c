@@ -131,7 +131,7 @@ static int64_t ring_bytes(const struct input *in, const struct spec *like, int64
     return lookups * (id + weight) + 4 * grad + 8 * ring * bags * in->count;
 }
 
-/* Bags of a batch of about TARGET_LOOKUPS, where the caller has no wish. */
+/* Bags of a batch of about TARGET_LOOKUPS, if the caller sets no number. */
 static int64_t default_bags(const struct input *in) {
     double bags = rint((double)in->bags * TARGET_LOOKUPS / (double)in->lookups);
     if (bags >= (double)in->bags) return in->bags;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rejection-inversion: W. Hoermann and G. Derflinger, "Rejection-inversion to generate variates
- * from monotone discrete distributions", ACM TOMACS 6.3, 1996. A point is drawn under the
- * continuous hat h(x) = (x+q)^-s, whose integral H has a closed inverse, and rounded to a rank k;
- * it is rejected where the histogram bar of k does not cover it (less than 1 % of the draws).
+ * from monotone discrete distributions", ACM TOMACS 6.3, 1996. It draws a point under the
+ * continuous hat h(x) = (x+q)^-s (its integral H has a closed inverse), rounds it to a rank k, and
+ * rejects it if the histogram bar of k does not cover it (less than 1 % of the draws).
  *
  * Three deviations keep it exact in double precision for every s and q:
  *   - H and its inverse go through expm1(t)/t and log1p(t)/t, smooth across s = 1 (as in Apache

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Popularity ranks, most popular first, by two laws; the literature calls the exponent of both
- * "alpha":
+ * Popularity ranks, most popular first, by two laws, each with an "alpha":
  *
  *   zipf      the exact bounded Zipf-Mandelbrot law, P(r) ~ (r + 1 + q)^-s for r = 0 .. n-1
  *   powerlaw  the floored continuous Pareto of cuEmbed, TorchRec and dynamicemb, for comparability:
