@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Types of the elements of weights. Arithmetic is always in single precision: elements are widened
- * when they are read, and rounded to the nearest, ties to even, when they are written.
+ * Element types of weights. Arithmetic is always in single precision: a read widens the element, a
+ * write rounds it to nearest, ties to even.
  */
 #ifndef EMBFUSE_DTYPE_H
 #define EMBFUSE_DTYPE_H
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What a host's loop or a device's kernel calls is part of it, or loops do not become vectors. */
+/* Functions that loops call must be inlined: compilers do not vectorize a loop with a call. */
 #ifdef __CUDACC__
 #define HOST_DEVICE static __host__ __device__ __forceinline__
 #else
@@ -26,8 +26,8 @@ HOST_DEVICE int64_t dtype_bytes(enum dtype type) {
     return type == FP32 ? 4 : 2;
 }
 
-/* Largest error of one rounding to the type, relative to the value, and the absolute one of values
- * below the smallest normal number. */
+/* Bounds of the error of one rounding to the type: dtype_unit relative to the value, dtype_tiny
+ * absolute, for values below the smallest normal number. */
 static inline double dtype_unit(enum dtype type) {
     return type == FP32 ? 0x1p-24 : 0x1p-8;
 }
@@ -45,7 +45,7 @@ HOST_DEVICE float bf16_widen(uint16_t bits) {
     return x.value;
 }
 
-/* A NaN stays one: it is cut short and made quiet. */
+/* A NaN is truncated and made quiet, so it stays a NaN. */
 HOST_DEVICE uint16_t bf16_round(float value) {
     union {
         float value;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * The contract between a kernel and everything else. A kernel is one file kernels/<family>/<name>.c
- * (or .cu) that ends in one exported constant, DEFINE_KERNEL(<name>). The Makefile lists the files:
- * the folder is the registry, and nothing else is edited to add a kernel.
+ * (or .cu) that ends in one exported constant, DEFINE_KERNEL(<name>). The folder is the registry:
+ * the Makefile lists its files, so a new kernel needs no edit elsewhere.
  *
- * The operation, one step: for every row that a batch looks up, sum all its gradients, then apply
- * the table's rule once to that row and its state. Rows that are not looked up keep their bits.
+ * One step: for every row that a batch looks up, sum all its gradients, then apply the table's rule
+ * once to that row and its state. Untouched rows keep their bits.
  */
 #ifndef EMBFUSE_KERNEL_H
 #define EMBFUSE_KERNEL_H
@@ -16,11 +16,11 @@
 
 #include "rules.h"
 
-/* What the forward pass did with the rows of a bag. */
+/* How the forward pass combined the rows of a bag. */
 enum pooling {
     POOL_SUM,
-    POOL_MEAN, /* divides by the bag's lookups that are not padding */
-    POOL_NONE, /* a sequence: every lookup has an output row, and a gradient row, of its own */
+    POOL_MEAN, /* the sum divided by the number of lookups that are not padding */
+    POOL_NONE, /* a sequence: every lookup has its own output row and gradient row */
 };
 
 enum id_type { ID_INT32, ID_INT64 };
@@ -30,27 +30,27 @@ struct table_shape {
     int32_t dim;         /* elements per row, any value >= 1 */
     enum rule_kind rule; /* which state arrays the table has */
     enum dtype weight_type;
-    int32_t features;  /* that read the table */
+    int32_t features;  /* number of features that read the table */
     int64_t lookups;   /* in this batch, over those features, padding included */
-    int64_t first_row; /* rows of all tables before it: first_row + id numbers all rows */
+    int64_t first_row; /* rows of all earlier tables; first_row + id is unique over all tables */
 };
 
-/* One input feature. Several features may read one table; their gradients meet before the rule. */
+/* One input feature. Several features may read one table; the rule gets the sum over them. */
 struct feature {
     int32_t table;
     enum pooling pooling;
-    int64_t padding_id;  /* lookups of this row are no lookups at all; -1: no padding */
+    int64_t padding_id;  /* lookups of this row are ignored; -1: no padding */
     int64_t grad_offset; /* floats from batch.grad to the feature's first gradient row */
     int64_t grad_stride; /* floats from one gradient row to the next */
     int64_t lookups;     /* of this feature in this batch, padding included */
 };
 
 /* A batch in CSR form, read-only. Bag b of feature f is the flat bag q = f*bags + b; its lookups
- * are ids[offsets[q]] .. ids[offsets[q+1]-1]. Its gradient row is row b of the feature (POOL_SUM,
- * POOL_MEAN), or each lookup i has row i - offsets[f*bags] of the feature (POOL_NONE). Ids are row
- * numbers local to the table and were validated: a kernel may trust them. What a kernel of a device
- * gets is device memory, except tables and features: the host's part of a kernel reads those, and
- * the device's part finds the same in device_tables and device_features. */
+ * are ids[offsets[q]] .. ids[offsets[q+1]-1]. With POOL_SUM and POOL_MEAN its gradient row is row b
+ * of the feature; with POOL_NONE lookup i has gradient row i - offsets[f*bags] of the feature. Ids
+ * are row numbers local to the table; the caller has validated them. For a device kernel all
+ * pointers are device memory, except tables and features: the host code of the kernel reads those,
+ * the device code reads the copies device_tables and device_features. */
 struct batch {
     int32_t num_tables;
     int32_t num_features;
@@ -68,7 +68,7 @@ struct batch {
     const struct feature *device_features;
 };
 
-/* Rows of elements of one type. Weights have the type that the table's shape says; states are fp32. */
+/* Rows of elements of one type: weights of table_shape.weight_type, or states of fp32. */
 struct array {
     void *data;     /* NULL: no such array */
     int64_t stride; /* bytes from row to row */
@@ -89,16 +89,16 @@ struct table {
     };
 };
 
-/* Stages of a step, in the order in which a kernel goes through those that it has. */
+/* Stages of a step, in order. A kernel may skip some. */
 enum stage {
-    STAGE_INDEX,  /* from ids to "these lookups belong to this row" */
+    STAGE_INDEX,  /* group the lookups by row */
     STAGE_ZERO,   /* clear gradient accumulators */
     STAGE_REDUCE, /* sum the gradients of a row into memory */
-    STAGE_UPDATE, /* apply the rule; in a fused kernel the reduction too */
+    STAGE_UPDATE, /* apply the rule; a fused kernel also sums here */
     STAGE_COUNT
 };
 
-/* How to run, never what to compute. */
+/* How to run a step. Nothing here changes the operation. */
 struct launch {
     int threads;   /* host threads to use, >= 1 */
     void *stream;  /* cudaStream_t for a device kernel */
@@ -114,17 +114,16 @@ enum backend { ON_HOST, ON_DEVICE };
 enum trait {
     DETERMINISTIC = 1,   /* same bits on every run and for every number of threads */
     DENSE_GRAD = 2,      /* holds a gradient of all rows, touched or not */
-    DENSE_STEP = 4,      /* sweeps all rows: for a rule that is not idle_is_identity this is another
-                          operation (torch.optim.Adam, not SparseAdam), with an oracle of its own;
-                          for one that is, it leaves rows whose gradient is 0 alone */
-    STEP_PER_LOOKUP = 8, /* takes a step for each lookup, not one for their sum: the same function
-                            for linear rules, the only ones it is asked for, but the weight is
-                            rounded once per lookup. Judged by the oracle's bound with those
-                            roundings in it, never bit for bit */
-    OWN_LOOKUPS =
-        16, /* a row's sum depends on the row's own lookups alone, in their order. So a batch
-                         that is split by rows, over processes or tiers, gives the same bits, outside
-                         exact mode too */
+    DENSE_STEP = 4,      /* sweeps all rows. If the rule is not idle_is_identity, this is another
+                            operation (torch.optim.Adam, not SparseAdam) with its own oracle;
+                            otherwise the sweep skips rows whose gradient is 0 */
+    STEP_PER_LOOKUP = 8, /* takes one step per lookup instead of one per summed gradient. It only
+                            runs linear rules, where both are the same function, but it rounds the
+                            weight once per lookup. Tests compare it to the oracle with a bound
+                            that includes those roundings, never bit for bit */
+    OWN_LOOKUPS = 16,    /* a row's sum depends only on the row's own lookups, in their order. So a
+                            batch that is split by rows, over processes or tiers, gives the same
+                            bits, outside exact mode too */
 };
 
 struct kernel {
@@ -134,24 +133,24 @@ struct kernel {
     enum backend place;
     unsigned traits; /* bits of enum trait */
 
-    /* NULL: any batch. Otherwise returns NULL for "yes" or the reason for "no". Looks only at the
-     * shape: tables, features, bags, lookups, and whether lookup_weights is NULL. */
+    /* NULL: accepts any batch. Otherwise returns NULL for "yes" or the reason for "no". Reads only
+     * the shape: tables, features, bags, lookups, and whether lookup_weights is NULL. */
     const char *(*accepts)(const struct batch *shape);
 
     /* Bytes of scratch that run needs for a batch of this shape. NULL: none. */
     size_t (*scratch_bytes)(const struct batch *shape, int threads);
 
-    /* NULL: run does it all. Otherwise the part of the step that needs the ids alone, for systems
-     * that do it ahead of the backward pass, on the same batch and scratch: it is called before
-     * run, which finds in scratch what it left, and is not part of the step's time. A kernel that
-     * has it says so in its label. */
+    /* NULL: run does the whole step. Otherwise plan does the part that needs only the ids, for
+     * systems that do this ahead of the backward pass. The caller calls it before run, on the same
+     * batch and scratch; run reads its results from scratch. The step's time does not include it.
+     * A kernel with a plan says so in its label. */
     int (*plan)(const struct batch *in, const struct launch *how);
 
-    /* One whole step, index build included. steps[num_tables] and io[num_tables] are where the
-     * kernel runs. Does not allocate, print, exit or keep state between calls, and reads scratch
-     * only after it or plan wrote it. On a device it enqueues on launch.stream, without waiting for
-     * it, so that a step can be captured into a CUDA graph, and returns. Returns 0, or an error
-     * code of the place where it runs (a cudaError_t); host kernels cannot fail. */
+    /* One whole step, index build included. steps[num_tables] and io[num_tables] are in the memory
+     * of the place where the kernel runs. run does not allocate, print, exit or keep state between
+     * calls. It reads scratch only after run or plan has written it. A device kernel enqueues on
+     * launch.stream and returns without waiting, so that a CUDA graph can capture the step. Returns
+     * 0 or an error code of the backend (a cudaError_t); host kernels cannot fail. */
     int (*run)(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how);
 };
@@ -164,13 +163,13 @@ struct kernel {
 #define DEFINE_KERNEL(name) const struct kernel kernel_##name
 #endif
 
-/* Every kernel applies every rule, except that a step per lookup needs a linear one. */
+/* Every kernel applies every rule, except that STEP_PER_LOOKUP needs a linear rule. */
 static inline bool kernel_applies(const struct kernel *k, enum rule_kind rule) {
     return !(k->traits & STEP_PER_LOOKUP) || rule_linear(rule);
 }
 
-/* Says that a stage has ended: the harness takes the time (host) or records an event (device).
- * On the host one thread calls it, after a barrier. */
+/* Reports the end of a stage: the harness reads the clock (host) or records an event (device).
+ * On the host one thread calls this, after a barrier. */
 static inline void stage_done(const struct launch *how, enum stage ended) {
     if (how->mark) how->mark(how->mark_ctx, ended);
 }

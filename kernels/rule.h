@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * The contract between an update rule and everything else. A rule is one file rules/<name>.h; the
- * folder is the registry, and the Makefile lists it. The file defines <name>_info and the phases
+ * The contract between an update rule and everything else. A rule is one file rules/<name>.h. The
+ * folder is the registry: the Makefile lists its files. The file defines <name>_info and the phases
  * below, as functions <name>_<phase> that gcc, clang and nvcc all compile:
  *
  *   prepare    once per step and table, on the host: constants that depend on the step number
  *   before     what one element adds to the sums over the row, from its weight, states and gradient
- *   row        once per row: updates the row states; gives the two numbers that elements get
+ *   row        once per row: updates the row states; returns two numbers for the elements
  *   states     updates the element's states
  *   direction  the element's step u, from its weight, new states and gradient
  *   after      what one element adds to the sums over the row, from its weight and u
  *   scale      once per row: the factor of u; then w -= scale * u
  *
- * For the phases that it does without, a rule writes RULE_NO_PREPARE, RULE_NO_BEFORE, RULE_NO_ROW
- * (elements get the learning rate as a), RULE_NO_STATES, or RULE_NO_AFTER (no after, no scale).
- * direction may be evaluated twice, so it writes nothing.
+ * A rule without one of these phases writes RULE_NO_PREPARE, RULE_NO_BEFORE, RULE_NO_ROW (elements
+ * get the learning rate as a), RULE_NO_STATES, or RULE_NO_AFTER (no after, no scale) instead.
+ * Kernels may evaluate direction twice, so it writes nothing.
  */
 #ifndef EMBFUSE_RULE_H
 #define EMBFUSE_RULE_H
@@ -27,10 +27,10 @@
 #include "rule_list.h" /* generated: #define RULES(X, ...) X(sgd, __VA_ARGS__) ... */
 
 enum {
-    RULE_ELEM_STATES = 3, /* most states of a rule per element, */
-    RULE_ROW_STATES = 2,  /* per row, */
-    RULE_PARAMS = 6,      /* most hyper-parameters, */
-    RULE_DERIVED = 2,     /* and most constants that prepare derives from them */
+    RULE_ELEM_STATES = 3, /* upper limits of a rule: states per element, */
+    RULE_ROW_STATES = 2,  /* states per row, */
+    RULE_PARAMS = 6,      /* hyper-parameters, */
+    RULE_DERIVED = 2,     /* constants that prepare derives from them */
 };
 
 /* The first hyper-parameter of every rule is its learning rate. */
@@ -43,18 +43,18 @@ enum rule_kind {
         RULE_COUNT
 };
 
-/* A value is finite, from `least` to below `below`. */
+/* Valid values are finite, at least `least` and less than `below`. */
 struct rule_param {
     const char *name; /* as in the formula */
-    float preset;     /* for who names only the rule */
+    float preset;     /* the value when the user names only the rule */
     float least, below;
 };
 
 /* One float of state per element or per row. */
 struct rule_state {
     const char *name; /* as in the formula */
-    float initial;    /* of a table that is new */
-    float low, high;  /* workloads and tests draw states from low to below high */
+    float initial;    /* in a new table */
+    float low, high;  /* workloads and tests draw states from [low, high) */
 };
 
 struct rule_info {
@@ -63,23 +63,23 @@ struct rule_info {
     const char *source;  /* paper or system */
     struct rule_param params[RULE_PARAMS];
     struct rule_state elem[RULE_ELEM_STATES], row[RULE_ROW_STATES];
-    int num_params, elem_states, row_states; /* how many of them there are */
-    int sums_before, sums_after;             /* over the row: 0, 1 (a of the pair) or 2 of them */
-    bool linear;                             /* as many steps for parts of a gradient give what one
-                                                gives for their sum, and direction reads g alone */
-    bool idle_is_identity; /* a step with a zero gradient changes neither weights nor states, given
-                              a finite rate (eps > 0 or a state > 0), no state below 0, and lr >= 0
-                              or no weight that is -0. A dense step leaves rows whose gradient is 0
-                              alone, so that it is the same operation as the lazy (sparse) step
-                              whatever is given */
+    int num_params, elem_states, row_states; /* used entries of each array */
+    int sums_before, sums_after;             /* sums over the row: 0, 1 (a of the pair) or 2 */
+    bool linear;                             /* steps for the parts of a gradient give the same as
+                                                one step for their sum; direction reads only g */
+    bool idle_is_identity; /* a step with a zero gradient changes neither weights nor states, if the
+                              rate is finite (eps > 0 or a state > 0), no state is below 0, and
+                              lr >= 0 or no weight is -0. A dense step skips rows whose gradient is
+                              0, so it is the same operation as the lazy (sparse) step even where
+                              these conditions do not hold */
 };
 
-/* Values of the range of a hyper-parameter. */
+/* Ranges of a hyper-parameter. */
 #define RULE_ANY          -INFINITY, INFINITY
 #define RULE_NOT_NEGATIVE 0, INFINITY
 #define RULE_BELOW_ONE    0, 1
 
-/* const objects are constants for compilers of C, and in C++ where they are constexpr. */
+/* C compilers treat a const object as a constant; C++ needs constexpr. */
 #ifdef __cplusplus
 #define RULE_INFO(name) static constexpr struct rule_info name##_info
 #else
@@ -92,7 +92,7 @@ struct rule {
     float param[RULE_PARAMS];
 };
 
-/* One step of it, and what prepare made of the step number. */
+/* One step of a rule, with the constants that prepare derived from the step number. */
 struct rule_step {
     struct rule rule;
     float derived[RULE_DERIVED];
@@ -103,7 +103,7 @@ struct pair {
     float a, b;
 };
 
-/* The states of one element. Handed on by value: compilers keep it in registers, also in vectors. */
+/* The states of one element. Passed by value, so that compilers keep it in (vector) registers. */
 struct states {
     float x[RULE_ELEM_STATES];
 };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * All update rules, by number: the phases of kernels/rule.h for a rule that is known when the
- * program runs. Where the number is a constant, compilers leave that rule's code alone.
+ * All update rules, by number: each phase of kernels/rule.h as one function that switches over the
+ * rules. Where the number is a constant, compilers keep only that rule's code.
  *
- * And the order of the sums over a row, the same in every kernel, so that all get the same bits:
- * column d is added to lane d % ROW_LANES, ascending, in floats from 0; then lanes are folded by
- * halves: lane k gets lane k + 64, then k + 32, ... then k + 1. Eight vectors of 16 floats reach
- * it, and a warp of four columns a lane. Lanes that no column was added to are 0, and need not be
- * folded: no lane is -0.
+ * This file also fixes the order of the sums over a row. Every kernel follows it, so all get the
+ * same bits. Lanes are floats that start at 0. Column d is added to lane d % ROW_LANES, columns in
+ * ascending order. Then lanes are folded by halves: lane k gets lane k + 64, then k + 32, ... then
+ * k + 1. Eight vectors of 16 floats hold all lanes; so does a warp with four columns per lane. A
+ * lane without a column is 0 and no lane is -0, so a kernel may skip folding such a lane.
  */
 #ifndef EMBFUSE_RULES_H
 #define EMBFUSE_RULES_H
@@ -54,7 +54,7 @@ RULE_FIELD(int, sums_after)
 RULE_FIELD(bool, linear)
 RULE_FIELD(bool, idle_is_identity)
 
-/* With the presets of its hyper-parameters. */
+/* The rule with the presets of its hyper-parameters. */
 static inline struct rule rule_default(enum rule_kind kind) {
     const struct rule_info info = rule_info(kind);
     struct rule rule = {kind, {0}};
@@ -133,7 +133,7 @@ HOST_DEVICE float rule_scale(enum rule_kind kind, const struct rule_step *r, str
     }
 }
 
-/* --- one row, the plain way: what every kernel must give, bit for bit */
+/* --- one row, the plain way: every kernel must give the same bits as this code */
 
 /* The arrays of a table, in this order. */
 enum table_array {
@@ -150,7 +150,7 @@ static inline int64_t rule_array_width(enum rule_kind kind, int32_t dim, int arr
     return array - TABLE_ELEM < rule_elem_states(kind) ? dim : 0;
 }
 
-/* One row, in floats: its part of each array. Nobody looks at arrays that the rule does not have. */
+/* One row, in floats: its part of each array. Arrays that the rule does not have are not read. */
 struct row_memory {
     union {
         float *array[TABLE_ARRAYS];
@@ -189,8 +189,8 @@ static inline struct pair row_memory_sums(const struct rule_step *r, bool after,
     return lane[0];
 }
 
-/* Applies the rule once to a row whose summed gradient is g[dim]. Weights of another type than fp32
- * are then rounded to it. */
+/* Applies the rule once to a row whose summed gradient is g[dim]. The caller rounds weights of a
+ * narrower type than fp32 afterwards. */
 static inline void rule_apply(const struct rule_step *r, const struct row_memory *m, int32_t dim,
                               const float *g) {
     const enum rule_kind kind = r->rule.kind;

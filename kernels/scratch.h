@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One layout function per kernel answers both "how many bytes?" (base NULL) and "where is what?",
- * so that scratch_bytes and run cannot disagree.
+ * One layout function per kernel gives both the number of bytes (base NULL) and the address of
+ * each array, so that scratch_bytes and run cannot disagree.
  */
 #ifndef EMBFUSE_SCRATCH_H
 #define EMBFUSE_SCRATCH_H

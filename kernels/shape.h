@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Small facts about a batch's shape that several kernels need, on the host and on a device.
+ * Properties of a batch's shape that several kernels need, on the host and on a device.
  */
 #ifndef EMBFUSE_SHAPE_H
 #define EMBFUSE_SHAPE_H
@@ -25,7 +25,7 @@ static inline int64_t table_touchable(const struct batch *in, int32_t t) {
     return min64(in->tables[t].lookups, in->tables[t].rows);
 }
 
-/* Floats of a gradient that holds one row for each row that can be touched. */
+/* Floats of a gradient with one row for each row that the batch can touch. */
 static inline int64_t touchable_floats(const struct batch *in) {
     int64_t floats = 0;
     for (int32_t t = 0; t < in->num_tables; t++)
@@ -33,8 +33,8 @@ static inline int64_t touchable_floats(const struct batch *in) {
     return floats;
 }
 
-/* The last i in lo .. hi-1 whose number is at most `key`, given that the first one's is. The numbers
- * ascend, and stand `stride` bytes apart. */
+/* The last i in lo .. hi-1 whose number is at most `key`. Requires that number lo is at most `key`
+ * and that the numbers ascend. They are `stride` bytes apart. */
 HOST_DEVICE int64_t last_at_most(const int64_t *numbers, int64_t stride, int64_t lo, int64_t hi,
                                  int64_t key) {
     while (hi - lo > 1) {
@@ -47,7 +47,7 @@ HOST_DEVICE int64_t last_at_most(const int64_t *numbers, int64_t stride, int64_t
     return lo;
 }
 
-/* The table of a row that is counted over all tables. */
+/* The table of a row. Row numbers run over all tables, as in first_row + id. */
 HOST_DEVICE int32_t table_of_row(const struct table_shape *tables, int32_t count, int64_t row) {
     return (int32_t)last_at_most(&tables->first_row, sizeof *tables, 0, count, row);
 }
@@ -65,8 +65,8 @@ static inline int32_t widest(const struct batch *in) {
     return dim;
 }
 
-/* For kernels that keep a row number and a position in 32 bits each; hash tables of twice the
- * lookups are numbered with 32 bits too. */
+/* For kernels that keep a row number and a position in 32 bits each. The slots of hash tables with
+ * twice the lookups also fit in 32 bits. */
 static inline const char *accepts_32bit_rows_and_positions(const struct batch *in) {
     if (in->lookups > INT32_MAX || in->num_features * in->bags > UINT32_MAX)
         return "more than 2^31 lookups or 2^32 bags";

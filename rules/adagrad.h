@@ -2,8 +2,7 @@
  *
  * Adagrad, epsilon outside of the root.
  *
- * The preset of eps is FBGEMM's, not PyTorch's 1e-10, which vanishes beside any float state that is
- * not zero.
+ * The preset of eps is FBGEMM's. PyTorch's 1e-10 is rounded away next to a root of 2e-3 or more.
  */
 #ifndef EMBFUSE_RULE_ADAGRAD_H
 #define EMBFUSE_RULE_ADAGRAD_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Adam, epsilon added after the bias correction. Lazy: rows that are not looked up keep their
- * moments, while the corrections count all steps of the table.
+ * Adam, epsilon added after the bias correction. Lazy: untouched rows keep their moments, but the
+ * corrections count all steps of the table.
  */
 #ifndef EMBFUSE_RULE_ADAM_H
 #define EMBFUSE_RULE_ADAM_H

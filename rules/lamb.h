@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * LAMB with a trust ratio per row: Adam's direction, and the weight decay with it, get the length
- * of the row's weights. Where one of the two lengths is 0 the ratio is 1, as in the paper's first
- * implementations; FBGEMM divides by 0 there.
+ * LAMB with a trust ratio per row: the step (Adam's direction plus weight decay) is scaled to the
+ * length of the row's weights. If one of the two lengths is 0, the ratio is 1, as in the paper's
+ * first implementations; FBGEMM divides by 0 there.
  */
 #ifndef EMBFUSE_RULE_LAMB_H
 #define EMBFUSE_RULE_LAMB_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * SGD with momentum, the learning rate outside of the buffer, as in PyTorch.
+ * SGD with momentum. The learning rate is outside of the buffer, as in PyTorch.
  */
 #ifndef EMBFUSE_RULE_MOMENTUM_H
 #define EMBFUSE_RULE_MOMENTUM_H

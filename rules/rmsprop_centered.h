@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Centered RMSprop with momentum: gradients are divided by an estimate of their standard deviation.
- * Three states per element.
+ * Centered RMSprop with momentum: divides gradients by an estimate of their standard deviation.
  */
 #ifndef EMBFUSE_RULE_RMSPROP_CENTERED_H
 #define EMBFUSE_RULE_RMSPROP_CENTERED_H

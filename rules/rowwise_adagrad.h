@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Adagrad with one accumulator per row, of the mean square of the row's gradient.
+ * Adagrad with one accumulator per row: it sums the mean square of the row's gradient.
  */
 #ifndef EMBFUSE_RULE_ROWWISE_ADAGRAD_H
 #define EMBFUSE_RULE_ROWWISE_ADAGRAD_H

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Atomic scatter: every lookup adds its gradient row atomically, then the touched rows are
- * updated. The direct translation of the GPU's first idea to a CPU.
+ * Atomic scatter: every lookup adds its gradient row atomically, then a second pass updates the
+ * touched rows. This is the simplest GPU method, on a CPU.
  *
- * Who owns what: lookups are split evenly over threads. They mark the touched rows in a bitmap
- * with atomic ORs; the ranks of the bitmap number the rows; every float is added with an atomic.
+ * Who owns what: lookups are split evenly over threads. The threads mark the touched rows in a
+ * bitmap with atomic ORs; the ranks in the bitmap number the rows; every float add is atomic.
  * Scratch and traffic: rows/4 bytes and [touched][dim] floats, zeroed, added to, read.
- * Not deterministic: the order in which threads meet at a row is the order of the sum.
- * Wins over the dense baseline where tables are far larger than what a batch touches; loses to all
- * others: a CPU has no float add in its memory system, only a compare-and-swap per float.
+ * Not deterministic: the order of a row's sum is the order in which threads reach the row.
+ * Wins over the dense baseline if tables are far larger than the touched rows. Loses to all other
+ * kernels: a CPU has no atomic float add, only a compare-and-swap per float.
  */
 #include "kernels/host/touched.h"
 
@@ -18,7 +18,7 @@ static size_t scratch_bytes(const struct batch *shape, int threads) {
 
 ALWAYS_INLINE void mark(void *ctx, struct lookup l) {
     uint64_t *word = touched_word(ctx, l), bit = UINT64_C(1) << (l.row & 63), seen;
-    /* A look first: a hot row's word is then shared between the cores' caches, not fought over. */
+    /* Read first: a set bit needs no write, so the cores' caches can share a hot row's word. */
 #pragma omp atomic read
     seen = *word;
     if (seen & bit) return;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Dense baseline: a gradient as large as the tables, and an optimizer that sweeps all of it. What
- * a framework does that was not told the gradient is sparse; but where a zero gradient changes
- * nothing, rows without gradient are passed over, so that they keep their bits whatever is in them.
+ * Dense baseline: a gradient as large as the tables, and an optimizer that sweeps all rows. A
+ * framework does this if the user does not ask for a sparse gradient. For rules where a zero
+ * gradient changes nothing, the sweep skips rows with a zero gradient, so these keep their bits.
  *
- * Who owns what: blocks of 512 rows are dealt to threads by a hash; every thread walks all lookups
- * and adds those of its rows, so there are no races and no atomics (PyTorch's CPU nn.Embedding
- * backward deals ranges of rows in the same way). Zero and sweep are split evenly.
- * Scratch and traffic: [rows][dim] floats per table; written, then read, whatever was touched.
+ * Who owns what: a hash assigns blocks of 512 rows to threads. Every thread walks all lookups and
+ * adds those of its rows, so there are no races and no atomics (PyTorch's CPU nn.Embedding backward
+ * assigns ranges of rows in the same way). Zero and sweep are split evenly.
+ * Scratch and traffic: [rows][dim] floats per table, all written and read in every step.
  * Deterministic: a row is summed in the order of its lookups.
- * Wins on tables of a few rows; loses with rows / touched rows.
+ * Wins on tables of a few rows; loses in proportion to rows / touched rows.
  */
 #include <omp.h>
 #include <string.h>

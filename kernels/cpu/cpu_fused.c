@@ -1,39 +1,38 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fully fused: after a two-level index build the gradients of a row are summed in registers and
- * the row is updated at once. No gradient leaves the caches.
+ * Fully fused: a two-level index groups the lookups by row; then a thread sums the gradients of a
+ * row in registers and updates the row at once. No gradient leaves the caches.
  *
- * Who owns what: all tables in one parallel region. Tables of few rows need no index: slices of
- * their lookups are dealt to threads and summed in order (small.h, which also says which these
- * are). Where a few rows are most of what is left, these are summed apart too, while the lookups
- * are walked (hot.h, which also says when). The other lookups are split evenly over threads for
- * the partition into buckets of neighbouring rows (partition.h); then a bucket belongs to one
- * thread, which sorts it inside L1 by the row bits that are left and walks its runs. Runs longer
- * than LONG_RUN are left over: they are cut into pieces of a fixed number of lookups, the pieces
- * are summed by all threads, and the sums of a row's pieces are added in order.
- * Stages: the sums of hot rows are in "index", small tables, the sort of buckets and all else in
- * "update".
+ * Who owns what: all tables in one parallel region. Small tables need no index: threads take slices
+ * of their lookups and sum them in order (small.h, with the criterion). If a few hot rows have most
+ * of the other lookups, a walk over the lookups sums these rows (hot.h, with the criterion). The
+ * other lookups are split evenly over threads for the partition into buckets of neighbouring rows
+ * (partition.h). Then one thread owns a bucket: it sorts the bucket in L1 by the low row bits and
+ * walks its runs. It postpones runs of LONG_RUN or more lookups: these are cut into pieces of a
+ * fixed number of lookups, all threads sum pieces, and the pieces of a row are added in order.
+ * Stages: "index" includes the sums of hot rows; "update" includes small tables, the sort of
+ * buckets and the rest.
  * Scratch and traffic: 16 bytes per lookup for entries, one partial row per PIECE lookups of long
- * runs, one accumulator per HOT_SLICE_OF lookups at most; for small tables SMALL_BYTES per thread,
- * or an accumulator per SMALL_FEW lookups. Each gradient row and each touched row is read (and
- * written) once, but for reuse.
- * Deterministic: the order of a row's sum depends on the batch alone. What that costs, against as
- * many slices as threads, on two of them: up to 3 % with hot rows, 1.2 to 1.3 times where a batch
- * is one small table, nothing elsewhere.
- * Wins nearly everywhere; no better than cpu_hash and cpu_sort on batches of 10^4 lookups of skewed
- * ids, and than cpu_dense on one thread where a gradient of all rows fits in the last-level cache.
- * Tried without gain, on two cores of Zen 5: streaming stores, grouping a bucket by first
- * occurrence in place of sorting, masking the ends of runs against mispredicted loops; visiting
- * the rows of a bucket in another order than ascending, against prefetchers that fetch the gaps,
- * is 1.1 to 1.2 times slower.
- * The idea: FBGEMM's exact fused optimizers; two-level grouping as in radix-partitioned joins
+ * runs, at most one accumulator per HOT_SLICE_OF lookups; for small tables SMALL_BYTES per thread,
+ * or one accumulator per SMALL_FEW lookups. Each gradient row is read once per lookup, mostly from
+ * a cache after the first; each touched row is read and written once.
+ * Deterministic: the order of a row's sum depends only on the batch. The cost, compared to as many
+ * slices as threads, with two threads: up to 3 % with hot rows, a factor of 1.2 to 1.3 if the batch
+ * is one small table, otherwise nothing.
+ * Wins nearly everywhere. Ties: cpu_hash and cpu_sort on batches of 10^4 lookups of skewed ids,
+ * and cpu_dense on one thread if a gradient of all rows fits in the last-level cache.
+ * Tried without gain, on two cores of Zen 5: streaming stores; to group a bucket by first
+ * occurrence instead of a sort; to mask the ends of runs against mispredicted loops. To visit the
+ * rows of a bucket in non-ascending order, against prefetchers that fetch the gaps, is 1.1 to 1.2
+ * times slower.
+ * Source: FBGEMM's exact fused optimizers; two-level grouping as in radix-partitioned joins
  * (Manegold, Boncz and Kersten 2002).
  */
 #include "kernels/host/hot.h"
 #include "kernels/host/small.h"
 
-/* make ladder builds this file with one of its techniques left out at a time, to see what each is
- * worth: see studies/ladder/. */
+/* `make ladder` builds this file once without each of these techniques, to measure its effect: see
+ * studies/ladder/. */
 enum technique { NONE, SMALL_TABLES, HOT_ROWS, ROW_PREFETCH, GRAD_PREFETCH, CONSTANT_DIM };
 #ifndef LEFT_OUT
 #define LEFT_OUT NONE
@@ -44,7 +43,7 @@ enum {
     LONG_RUN = 4096,
     PIECE = 2048,
     DIGIT_BITS = 8,
-    SMALL_SORT = 32, /* entries, by insertion */
+    SMALL_SORT = 32, /* largest number of entries for insertion sort */
 };
 
 struct long_run {
@@ -59,8 +58,8 @@ struct plan {
     struct partition partition;
     struct hot hot;
     struct small small;
-    uint64_t *spare; /* [lookups that are partitioned] second buffer of the bucket sorts */
-    int32_t *order;  /* [buckets] largest first, roughly */
+    uint64_t *spare;            /* [partitioned lookups] second buffer of the bucket sorts */
+    int32_t *order;             /* [buckets] largest first, roughly */
     struct long_run *long_run;  /* [most long runs] */
     int32_t *long_run_of_piece; /* [most pieces] */
     float *piece;               /* [most pieces][largest dim] */
@@ -94,7 +93,7 @@ static size_t scratch_bytes(const struct batch *shape, int threads) {
     return lay_out(&(struct plan){0}, shape, threads, NULL);
 }
 
-/* Serial: buckets that are large for their number come first, so that none of them is the last. */
+/* Serial: buckets above 4 times the mean size come first, so that no thread starts one last. */
 static void order_buckets(const struct plan *p) {
     const struct partition *x = &p->partition;
     if (x->buckets == 0) return;
@@ -113,7 +112,7 @@ static void insertion_sort(uint64_t *e, uint32_t n) {
     }
 }
 
-/* Stable, least significant digit first, with the counts of all passes taken in one. */
+/* Stable, least significant digit first. One read of the entries counts for all passes. */
 ALWAYS_INLINE void radix_sort(uint64_t *e, uint64_t *spare, uint32_t n, int bits,
                               const int passes) {
     const int digit = (bits + passes - 1) / passes;
@@ -139,7 +138,7 @@ ALWAYS_INLINE void radix_sort(uint64_t *e, uint64_t *spare, uint32_t n, int bits
     if (from != e) memcpy(e, from, n * sizeof *e);
 }
 
-/* Stable sort of a bucket's entries by the lowest `bits` bits of the row: the others are equal. */
+/* Stable sort of a bucket by the lowest `bits` bits of the row; the higher bits are equal. */
 static void sort_bucket(uint64_t *e, uint64_t *spare, uint32_t n, int bits) {
     if (bits == 0 || n < 2) return;
     if (n <= SMALL_SORT) {
@@ -162,7 +161,7 @@ static void leave_over(struct plan *p, int32_t table, uint32_t begin, uint32_t e
         (struct long_run){entry_row(p->partition.entry[begin]), begin, end, table, 0};
 }
 
-/* Lists where runs of equal rows begin, without a branch; run[] gets n + 1 values at most. */
+/* Lists the first entry of each run of equal rows, without a branch; run[] has n + 1 elements. */
 static uint32_t list_runs(const uint64_t *e, uint32_t n, uint32_t *run) {
     uint32_t runs = 0;
     int64_t before = -1;
@@ -175,8 +174,8 @@ static uint32_t list_runs(const uint64_t *e, uint32_t n, uint32_t *run) {
     return runs;
 }
 
-/* Sums and updates every run of a sorted bucket; its spare entries are free by now. dim (if common)
- * is a constant where it is called, so that the loops over a row are straight code. */
+/* Sums and updates every run of a sorted bucket. The bucket's spare entries are free now and hold
+ * the list of runs. common: dim is a constant, and the loops over a row become unrolled. */
 ALWAYS_INLINE void update_bucket_as(struct plan *p, const int32_t dim, const bool common,
                                     const struct updater *given, int64_t bucket, float *sum) {
     const int32_t t = p->partition.table_of[bucket];
@@ -233,7 +232,7 @@ static void update_bucket(struct plan *p, const struct batch *in, const struct r
     }
 }
 
-/* Serial: cuts the runs that were left over into pieces. */
+/* Serial: cuts the long runs into pieces. */
 static void cut_long_runs(struct plan *p) {
     for (int32_t r = 0; r < p->long_runs; r++) {
         struct long_run *x = &p->long_run[r];
@@ -243,7 +242,7 @@ static void cut_long_runs(struct plan *p) {
     }
 }
 
-/* Called by every thread of the team: sums the pieces, then adds each run's pieces and updates. */
+/* Sums the pieces, then adds each run's pieces and updates. Every thread of the team calls this. */
 static void update_long_runs(const struct plan *p, const struct batch *in,
                              const struct rule_step *steps, const struct table *io) {
 #pragma omp for schedule(dynamic)

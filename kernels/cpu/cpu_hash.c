@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hash-then-reduce: duplicates meet in hash tables instead of by sorting; gradients are summed
- * into a compact [touched][dim] gradient, and a separate pass applies the optimizer.
+ * Hash-then-reduce: hash tables instead of a sort find lookups of the same row. Gradients are
+ * summed into a compact [touched][dim] gradient, and a separate pass applies the optimizer.
  *
- * Who owns what: lookups are dealt into buckets by a hash of the row (partition.h), then a bucket
- * belongs to one thread, which numbers its distinct rows with an open-addressing table in L1, and
- * later adds and updates them. (Partitioned hash aggregation, as in databases: Ye, Ross and
- * Vesdapunt 2011. One shared table would be a cache miss and an atomic per lookup.)
+ * Who owns what: a hash of the row distributes lookups over buckets (partition.h). Then one thread
+ * owns a bucket: it numbers the unique rows with an open-addressing table in L1, and later adds
+ * their gradients and updates them. One shared table would cost a cache miss and an atomic per
+ * lookup. Source: partitioned hash aggregation in databases (Ye, Ross and Vesdapunt 2011).
  * Scratch and traffic: 28 bytes per lookup for entries, hash slots and row numbers; [touched][dim]
  * floats zeroed, added to and read.
  * Deterministic: a row is summed in the order of its lookups.
- * Wins over sort-then-reduce where rows repeat and tables are small; loses where most rows occur
- * once: neighbours in a bucket are strangers in the table. A hot row keeps one thread busy.
+ * Wins over sort-then-reduce if rows repeat and tables are small. Loses if most rows occur once:
+ * neighbours in a bucket are far apart in the table. A single thread handles a hot row.
  */
 #include "kernels/host/partition.h"
 #include "kernels/host/scatter.h"
@@ -20,9 +20,9 @@
 struct plan {
     struct gather gather;
     struct partition partition;
-    uint32_t *slot;     /* [4 * lookups] a bucket's hash table: 1 + distinct number, 0 is free */
-    uint32_t *row;      /* [lookups] rows by distinct number, where the bucket's entries begin */
-    uint32_t *distinct; /* [buckets] */
+    uint32_t *slot; /* [4 * lookups] a bucket's hash table: 1 + number of a unique row, 0 is free */
+    uint32_t *row;  /* [lookups] unique rows by number, from the bucket's first entry on */
+    uint32_t *distinct; /* [buckets] unique rows */
     int64_t *first;     /* [buckets + 1] floats before a bucket's gradients */
     float *pool;        /* compact gradients, bucket after bucket */
 };
@@ -43,7 +43,7 @@ static size_t scratch_bytes(const struct batch *shape, int threads) {
     return lay_out(&(struct plan){0}, shape, threads, NULL);
 }
 
-/* Numbers the distinct rows of a bucket; its entries then hold the number in place of the row. */
+/* Numbers the unique rows of a bucket; its entries then hold the number instead of the row. */
 static void number_rows(const struct plan *p, int64_t bucket) {
     uint32_t begin = p->partition.begin[bucket], n = p->partition.begin[bucket + 1] - begin;
     if (n == 0) {

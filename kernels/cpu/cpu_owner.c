@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owner-computes: no sort, no atomics, a gradient of the touched rows only.
+ * Owner-computes: no sort, no atomics, and a gradient of only the touched rows.
  *
- * Who owns what: blocks of 512 rows are dealt to threads by a hash. Every thread walks all ids
- * twice: to mark its rows in a bitmap, whose ranks number the touched rows, and to add the
+ * Who owns what: a hash assigns blocks of 512 rows to threads. Every thread walks all ids twice:
+ * first to mark its rows in a bitmap, whose ranks number the touched rows, then to add the
  * gradients of its rows to their accumulators. Then all threads update the touched rows.
- * (Ownership with every thread scanning all ids: IPEX' merged embedding bag; "race-free" in
- * Kalamkar et al. 2020. They find the accumulator by hashing, here it is the rank.)
+ * Source: IPEX' merged embedding bag, "race-free" in Kalamkar et al. 2020, where also every thread
+ * scans all ids. There a hash finds the accumulator, here the rank does.
  * Scratch and traffic: rows/8 + rows/8 bytes and [touched][dim] floats, written and read once more
  * than in a fused kernel.
  * Deterministic: a row is summed in the order of its lookups.
- * Wins over the dense baseline where few of the rows are touched; loses to every grouping kernel,
- * and more so with more threads, as each scans all ids, or with one hot row, which has one owner.
+ * Wins over the dense baseline if few of the rows are touched. Loses to every grouping kernel, most
+ * with many threads, as each scans all ids, and with one hot row, which has one owner.
  */
 #include "kernels/host/owner.h"
 #include "kernels/host/touched.h"

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sort-then-reduce: the lookups are sorted by row, the gradients of every run are summed into a
- * compact [touched][dim] gradient, and a separate pass applies the optimizer. What coalesce() of a
- * sparse tensor (PyTorch) and SelectedRows with MergeAdd (Paddle) do before a sparse optimizer.
+ * Sort-then-reduce: sort the lookups by row, sum the gradients of every run into a compact
+ * [touched][dim] gradient, then apply the optimizer in a separate pass.
  *
  * Who owns what: a parallel, stable radix sort (least significant digit first) of 64-bit entries,
  * row in the upper and position in the lower half, over exactly the bits that row numbers need.
- * Then runs are dealt to threads in small chunks, for the reduction and again for the update.
- * Scratch and traffic: 16 bytes per lookup for the sort, which reads and writes them once per 8
- * bits of row number; [touched][dim] floats written and read once more than in a fused kernel.
+ * Then threads take runs in small chunks, for the reduction and again for the update.
+ * Scratch and traffic: 16 bytes per lookup for the sort, which reads and writes the entries once
+ * per 8 bits of row number; [touched][dim] floats written and read once more than in cpu_fused.
  * Deterministic: a row is summed in the order of its lookups.
- * Wins over hashing on one large table; loses to it on many small ones, and to the fused kernel by
- * the gradient's round trip.
+ * Wins over hashing on one large table; loses to hashing on many small tables, and to the fused
+ * kernel by the round trip of the gradient through memory.
+ * Source: coalesce() of a sparse tensor (PyTorch), SelectedRows with MergeAdd (Paddle).
  */
 #include <omp.h>
 #include <string.h>
@@ -94,7 +94,7 @@ static void radix_pass(const struct plan *p, const uint64_t *from, uint64_t *to,
 #pragma omp barrier
 }
 
-/* Finds the runs of equal rows in the sorted entries, and where each table's begin. */
+/* Finds the runs of equal rows in the sorted entries, and the first run of each table. */
 static void find_runs(struct plan *p, const struct batch *in, int thread, int threads) {
     int64_t lo = part_begin(p->entries, thread, threads);
     int64_t hi = part_begin(p->entries, thread + 1, threads);
@@ -136,7 +136,7 @@ static int64_t run_row(const struct plan *p, const struct table_shape *table, in
 }
 
 static void reduce(const struct plan *p, const struct batch *in) {
-    int32_t t = 0; /* a thread meets runs in ascending order, as the schedule is monotonic */
+    int32_t t = 0; /* only ascends: with a monotonic schedule a thread gets ascending runs */
 #pragma omp for schedule(monotonic : dynamic, 256)
     for (int64_t u = 0; u < p->runs; u++) {
         while (u >= p->first_run[t + 1]) t++;
@@ -144,7 +144,7 @@ static void reduce(const struct plan *p, const struct batch *in) {
         int64_t end = in->tables[t].first_row + in->tables[t].rows;
         const uint64_t *e = p->entry + p->run[u];
         for (uint32_t k = p->run[u]; k < p->run[u + 1] && k + GRAD_AHEAD < p->entries; k++) {
-            float c; /* a row of the next table would be fetched in vain, not wrongly */
+            float c; /* to prefetch a row of the next table would be useless, not wrong */
             if (entry_row(p->entry[k + GRAD_AHEAD]) < end)
                 prefetch_row(gather_row(&p->gather, &p->gather.table[t],
                                         (uint32_t)p->entry[k + GRAD_AHEAD], &c),

@@ -15,8 +15,8 @@ static inline int64_t touchable_rows(const struct batch *in) {
     return rows;
 }
 
-/* A group of lanes takes a row. padding: a key that is none. The 1 lets nvcc take as many registers as
- * it needs: left to itself it stops at 80, and a division spills. */
+/* A group of lanes per row. padding: the key of padding. The bound of 1 block lets nvcc use as many
+ * registers as it needs: by default it stops at 80, and a division spills. */
 template <int TILES>
 static __global__ void __launch_bounds__(block_of_tiles(TILES), 1)
     update_compact(const struct compact c, const struct target to, bool wide_keys, uint64_t padding,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * One entry per lookup, as kernels that bring equal rows together carry it: a key that says which
- * row, and a value that says which gradient row and what it counts.
+ * Kernels that group lookups by row carry one entry per lookup: a key, which gives the row, and a
+ * value, which gives the gradient row and its coefficient.
  *
- *   key    first_row + id, so that tables lie one after another; padding gets the key after the
- *          last row. 32 bits where those suffice, otherwise 64.
- *   value  where the gradient row begins, in units that divide all gradient rows' offsets: 32 bits
- *          reach far beyond the memory of a device. Batches with weights or means append the
- *          coefficient: 64 bits, and nothing needs a second sort, nor the lookup again.
+ *   key    first_row + id, so keys are unique over all tables; padding gets the key after the last
+ *          row. 32 bits if these suffice, otherwise 64.
+ *   value  the offset of the gradient row, in units that divide the offsets of all gradient rows:
+ *          32 bits reach far beyond the memory of a device. With per-sample weights or means the
+ *          value has 64 bits and includes the coefficient, so kernels do not read the lookup again.
  */
 #ifndef EMBFUSE_DEVICE_ENTRIES_CUH
 #define EMBFUSE_DEVICE_ENTRIES_CUH
@@ -31,7 +31,7 @@ static inline int64_t grad_unit(const struct batch *in) {
     return bits ? bits & -bits : 1;
 }
 
-/* The facts about a batch's entries; their memory is the caller's. */
+/* Describes a batch's entries; the caller sets key and value to its memory. */
 static inline struct entries entries_of(const struct batch *in) {
     struct entries e = {NULL,          NULL,  in->lookups, (uint64_t)all_rows(in),
                         grad_unit(in), false, false};
@@ -40,7 +40,7 @@ static inline struct entries entries_of(const struct batch *in) {
     return e;
 }
 
-/* Bits that tell all keys of the batch apart. */
+/* Bits of the largest key of the batch. */
 static inline int key_bits(const struct batch *in) {
     return bits_for(all_rows(in) + has_padding(in));
 }

@@ -3,7 +3,7 @@
  * A group of lanes that works on one row at a time: a part of a warp, a warp, or for wide rows a
  * whole block. Lane l owns the columns 4l .. 4l+3 of every tile of 4*count columns.
  *
- * A block of 32 lanes or less per group holds several groups; a group of more lanes is the block.
+ * A block holds several groups of 32 lanes or fewer; a group of more lanes is a whole block.
  */
 #ifndef EMBFUSE_DEVICE_LANES_CUH
 #define EMBFUSE_DEVICE_LANES_CUH
@@ -22,12 +22,12 @@ enum {
 struct lanes {
     int count;     /* a power of two up to WARP, or a multiple of it */
     int lane;      /* 0 .. count-1 */
-    int team;      /* lanes that exchange by shuffles: the group, or this warp of it */
+    int team;      /* lanes that exchange by shuffles: the group or, if it is wider, this warp */
     int me;        /* lane % team */
     unsigned mask; /* of the team in its warp */
 };
 
-/* Threads of a block of groups with so many lanes, and how many groups that are. */
+/* Threads of a block with groups of `count` lanes, and the number of groups in it. */
 static __host__ __device__ inline int block_of_lanes(int count) {
     return count > WARP ? count : SMALL_BLOCK;
 }
@@ -53,7 +53,7 @@ static __device__ inline int64_t group_number(const struct lanes &g) {
     return (int64_t)blockIdx.x * groups + (int)threadIdx.x / g.count;
 }
 
-/* All of the group have come here, and see what each of them wrote before. */
+/* A barrier of the group: afterwards every lane sees the earlier writes of all lanes. */
 static __device__ inline void lanes_sync(const struct lanes &g) {
     if (g.count > WARP)
         __syncthreads();
@@ -61,18 +61,18 @@ static __device__ inline void lanes_sync(const struct lanes &g) {
         __syncwarp(g.mask);
 }
 
-/* What lane `from` of the team brought. */
+/* The value of lane `from` of the team. */
 template <class T> static __device__ inline T team_get(const struct lanes &g, T value, int from) {
     return __shfl_sync(g.mask, value, from, g.team);
 }
 
-/* Bit l: what lane l of the team brought. */
+/* Bit l: `yes` of lane l of the team. */
 static __device__ inline unsigned team_votes(const struct lanes &g, bool yes) {
     unsigned votes = __ballot_sync(g.mask, yes);
     return (votes & g.mask) >> (__ffs((int)g.mask) - 1);
 }
 
-/* What lane 0 of the group brought. */
+/* The value of lane 0 of the group. */
 template <class T> static __device__ inline T lanes_first(const struct lanes &g, T value) {
     value = team_get(g, value, 0);
     if (g.count <= WARP) return value;
@@ -84,7 +84,7 @@ template <class T> static __device__ inline T lanes_first(const struct lanes &g,
     return value;
 }
 
-/* Did any of the group say yes? */
+/* Whether `yes` is true in any lane of the group. */
 static __device__ inline bool lanes_any(const struct lanes &g, bool yes) {
     if (g.count > WARP) return __syncthreads_or(yes);
     return team_votes(g, yes) != 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The three things in CUDA that are not C++, under names that the emulation of CUDA in
- * emulation can give another meaning: a .cu file that keeps to them is compiled by nvcc for a
- * device and by a C++ compiler for the tests, from the same text.
+ * Macros for the three parts of CUDA that are not C++. The CUDA emulation in emulation/ redefines
+ * them. So nvcc compiles a .cu file for a device, and a C++ compiler compiles the same text for the
+ * tests.
  */
 #ifndef EMBFUSE_DEVICE_LAUNCH_H
 #define EMBFUSE_DEVICE_LAUNCH_H
@@ -11,11 +11,11 @@
 
 #ifndef EMULATED_CUDA
 
-/* A kernel that is a template goes in parentheses. */
+/* Parentheses around a kernel that is a template. */
 #define LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                     \
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
 
-/* An array in shared memory, of a size known here, or of the launch's shared_bytes. */
+/* An array in shared memory: of constant size, or as large as shared_bytes of the launch. */
 #define SHARED(type, name, count) __shared__ type name[count]
 #define DYNAMIC_SHARED(type, name)                                                                 \
     extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[];                          \

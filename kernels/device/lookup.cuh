@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a lookup to its row, its gradient row and its coefficient: pooling, mean, weights and
- * padding are folded in here, so that no kernel makes a pass for them.
+ * Maps a lookup to its row, gradient row and coefficient. This handles pooling, mean, per-sample
+ * weights and padding, so no kernel needs a separate pass for them.
  */
 #ifndef EMBFUSE_DEVICE_LOOKUP_CUH
 #define EMBFUSE_DEVICE_LOOKUP_CUH
@@ -17,13 +17,13 @@ static inline int64_t flat_bags(const struct batch *in) {
     return in->num_features * in->bags;
 }
 
-/* Blocks of so many threads that give every one of `count` things a thread; at least one. */
+/* The number of blocks, at least one, for `count` items with per_block items per block. */
 static inline unsigned blocks_for(int64_t count, int64_t per_block) {
     return count > 0 ? (unsigned)((count + per_block - 1) / per_block) : 1;
 }
 
-/* The flat bag of lookup i. Called by a whole warp with consecutive lookups, or equal ones: it
- * finds the first one's bag together, 32 probes at a time, and then each lane looks nearby. */
+/* The flat bag of lookup i. A whole warp calls this with consecutive or equal lookups. The warp
+ * finds the bag of the first lookup with 32 probes at a time; then each lane searches nearby. */
 static __device__ inline int64_t bag_of(const struct batch &in, int64_t i) {
     const unsigned all = 0xffffffffu;
     int64_t first = __shfl_sync(all, (long long)i, 0), lane = threadIdx.x % WARP;
@@ -44,11 +44,11 @@ struct lookup {
     int32_t feature, table;
     int64_t row;
     int64_t grad;      /* floats from batch.grad to its gradient row */
-    float coefficient; /* that the gradient row counts with */
-    bool padding;      /* it is none at all, and the rest is undefined */
+    float coefficient; /* factor of the gradient row */
+    bool padding;      /* to be ignored */
 };
 
-/* Lookup i; scale: of mean_scales(), NULL for a batch without mean. Called as bag_of is. */
+/* Lookup i. scale: from mean_scales(), or NULL without means. A whole warp calls this. */
 static __device__ inline struct lookup lookup_at(const struct batch &in, const float *scale,
                                                  int64_t i) {
     int64_t q = bag_of(in, i), f = q / in.bags;
@@ -78,7 +78,7 @@ static inline bool has_padding(const struct batch *in) {
     return false;
 }
 
-/* A warp takes a bag. */
+/* A warp per bag. */
 static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     mean_scales(const struct batch in, float *scale) {
     int64_t q = ((int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x) / WARP;
@@ -97,7 +97,7 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     if (threadIdx.x % WARP == 0) scale[q] = 1.0f / (float)(counted > 0 ? counted : 1);
 }
 
-/* Takes room for them; NULL where no feature needs them. */
+/* Scratch for mean_scales(); NULL if no feature needs them. */
 static inline float *mean_scales_take(struct scratch *s, const struct batch *in) {
     return has_mean(in) ? (float *)scratch_take(s, flat_bags(in), sizeof(float)) : NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows in the hands of a group of lanes: loads and stores of four elements where a row's address and
- * dim allow, single ones elsewhere; and the update of a row whose summed gradient is in registers.
+ * A group of lanes loads, stores and updates a row. Loads and stores are of four elements where the
+ * row's address and dim allow it, otherwise of single elements.
  */
 #ifndef EMBFUSE_DEVICE_ROW_CUH
 #define EMBFUSE_DEVICE_ROW_CUH
@@ -9,12 +9,12 @@
 #include "kernels/device/lanes.cuh"
 #include "kernels/kernel.h"
 
-/* The four columns of a lane in one tile. */
+/* A lane's four columns of one tile. */
 struct quad {
     float x[LANE_COLUMNS];
 };
 
-/* A lane's part of a row that is at most TILES*count*LANE_COLUMNS wide. */
+/* A lane's part of a row of at most TILES*count*LANE_COLUMNS floats. */
 template <int TILES> struct strip { struct quad tile[TILES]; };
 
 static __device__ inline bool is_whole(const float *at, int32_t column, int32_t dim) {
@@ -35,7 +35,7 @@ static __device__ inline struct quad quad_load(const float *row, int32_t column,
     return q;
 }
 
-/* The same of memory that no kernel of the step writes, through the read-only path. */
+/* As quad_load(), through the read-only path: for memory that no kernel of the step writes. */
 static __device__ inline struct quad quad_read(const float *row, int32_t column, int32_t dim) {
     struct quad q = {{0, 0, 0, 0}};
     const float *at = row + column;
@@ -59,7 +59,7 @@ static __device__ inline void quad_store(float *row, int32_t column, int32_t dim
     }
 }
 
-/* The same of a row of weights. */
+/* As quad_load() and quad_store(), for weights of any type. */
 static __device__ inline struct quad quad_load_as(enum dtype type, const void *row, int32_t column,
                                                   int32_t dim) {
     if (type == FP32) return quad_load((const float *)row, column, dim);
@@ -89,7 +89,7 @@ static __device__ inline void quad_store_as(enum dtype type, void *row, int32_t 
     }
 }
 
-/* Adds to a row that other groups add to as well. */
+/* For a row that other groups also add to. */
 static __device__ inline void quad_add_atomically(float *row, int32_t column, int32_t dim,
                                                   struct quad q) {
     float *at = row + column;
@@ -140,7 +140,7 @@ static __device__ inline void strip_store(const struct lanes &g, float *row, int
     for (int j = 0; j < TILES; j++) quad_store(row, tile_column(g, j), dim, s.tile[j]);
 }
 
-/* Asks for the lines of a row that will be read soon. */
+/* Prefetches the lines of a row into L2. */
 static __device__ inline void row_prefetch(const void *row, int64_t bytes) {
 #ifdef __CUDA_ARCH__
     for (int64_t at = 0; at < bytes; at += 128)
@@ -150,7 +150,7 @@ static __device__ inline void row_prefetch(const void *row, int64_t bytes) {
 #endif
 }
 
-/* Every array of a table's row but its row state. */
+/* Prefetches weights and element states of a row, but not its row states. */
 static __device__ inline void table_prefetch(const struct table *io, int64_t row) {
     row_prefetch(array_row(&io->weight, row), io->weight.stride);
     for (int k = 0; k < RULE_ELEM_STATES; k++)
@@ -159,15 +159,15 @@ static __device__ inline void table_prefetch(const struct table *io, int64_t row
 
 /* --- the update */
 
-/* The sums over a row, as a group adds to them tile by tile, in the order of kernels/rules.h: lane
- * l of the first warp has the columns 4l .. 4l+3 modulo ROW_LANES. */
+/* The sums over a row. A group adds to them tile by tile, in the order of kernels/rules.h: lane l
+ * of the first warp has the columns 4l .. 4l+3 modulo ROW_LANES. */
 struct row_sums {
     struct quad a, b;
 };
 
 static_assert(ROW_LANES == WARP * LANE_COLUMNS, "a warp has a lane's columns of a row's sums");
 
-/* Called by the whole group for every tile, in order. several_warps: the group may have them. */
+/* The whole group calls this for every tile, in order. several_warps: it may have several. */
 static __device__ __forceinline__ void row_sums_add(const struct lanes &g, const bool several_warps,
                                                     struct row_sums *x, struct quad a,
                                                     struct quad b) {
@@ -187,14 +187,14 @@ static __device__ __forceinline__ void row_sums_add(const struct lanes &g, const
     __syncthreads();
 }
 
-/* The sum of one lane's value and that of the lane `step` away, of a team. */
+/* Gives `give` to the team's lane at distance `step`; returns `keep` plus what that lane gave. */
 static __device__ inline float lane_add(const struct lanes &g, float keep, float give, int step) {
     return keep + __shfl_xor_sync(g.mask, give, step, g.team);
 }
 
-/* A sum folded, in the team's lanes. In the first two steps lanes part with columns that another one
- * adds up, two and then one; so each column is folded by as many lanes as a column has, and the last
- * two steps, columns 2 apart and 1 apart, are between lanes too. */
+/* Folds a sum over the team's lanes. In the first two steps a lane gives two columns, then one, to
+ * another lane; then each lane holds one column. The next steps fold each column over its lanes.
+ * The last two steps add columns 2 apart and 1 apart, also between lanes. */
 static __device__ inline float quad_fold(const struct lanes &g, const struct quad &q) {
     const int half = g.team / 2, quarter = g.team / 4;
     const bool upper = g.me & half, odd = g.me & quarter;
@@ -208,7 +208,7 @@ static __device__ inline float quad_fold(const struct lanes &g, const struct qua
     return lane_add(g, sum, sum, quarter);
 }
 
-/* As many of the sums as a rule has, to lane 0. */
+/* Folds the rule's sums (1 or 2) into lane 0. */
 static __device__ inline struct pair row_sums_fold(const struct lanes &g, const struct row_sums &x,
                                                    const int sums) {
     return {quad_fold(g, x.a), sums > 1 ? quad_fold(g, x.b) : 0};
@@ -258,8 +258,8 @@ template <int TILES> struct row_held {
     }
 };
 
-/* A row that stays in memory, all of it but for the gradient: too wide for registers, or of a rule
- * with too many states. */
+/* A row whose weights and states stay in memory: the row is too wide for registers, or its rule has
+ * too many states. */
 struct row_stored {
     const struct lanes &lanes;
     int elem_states;
@@ -313,7 +313,7 @@ static __device__ inline struct states tile_states(const struct row_tile &x, int
     return s;
 }
 
-/* What a lane's columns of a tile add to the sums over the row, before the step or after it. */
+/* Adds a lane's columns of a tile to the sums over the row, before the step or after it. */
 static __device__ __forceinline__ void
 tile_terms(const enum rule_kind kind, const struct lanes &lanes, const bool several_warps,
            const struct rule_step *step, const bool after, struct pair rate, int32_t column,
@@ -332,7 +332,8 @@ tile_terms(const enum rule_kind kind, const struct lanes &lanes, const bool seve
     row_sums_add(lanes, several_warps, sums, term.a, term.b);
 }
 
-/* The step of a lane's columns of a tile; without the weights, if the rule has sums after it. */
+/* The step of a lane's columns of a tile; leaves the weights to tile_weights() if the rule has sums
+ * after the step. */
 static __device__ __forceinline__ void tile_step(const enum rule_kind kind,
                                                  const struct rule_step *step, struct pair rate,
                                                  struct row_tile *x) {
@@ -352,7 +353,7 @@ static __device__ __forceinline__ void tile_weights(const enum rule_kind kind,
             scale * rule_direction(kind, step, rate, x->w.x[c], tile_states(*x, c), x->g.x[c]);
 }
 
-/* Applies a rule to a row. Called by the whole group. row_state: NULL where the rule has none. */
+/* Applies a rule to a row. The whole group calls this. row_state: NULL if the rule has none. */
 template <class Row>
 static __device__ __forceinline__ void
 row_apply(const enum rule_kind kind, const struct lanes &lanes, const struct rule_step *given,
@@ -395,7 +396,6 @@ row_apply(const enum rule_kind kind, const struct lanes &lanes, const struct rul
     }
 }
 
-/* The states of a row that are one for the row. */
 static __device__ inline float *row_state_of(const enum rule_kind kind,
                                              const struct row_place &at) {
     return rule_row_states(kind) ? (float *)array_row(&at.io->row, at.row) : NULL;
@@ -405,7 +405,7 @@ template <int TILES>
 static __device__ __forceinline__ void
 row_update_as(const enum rule_kind kind, const struct lanes &lanes, const struct rule_step *step,
               const struct row_place &at, const struct strip<TILES> &g) {
-    enum { MOST_QUADS = 12 }; /* in registers: beyond, nvcc spills them */
+    enum { MOST_QUADS = 12 }; /* nvcc spills more than these */
     const int states = rule_elem_states(kind);
     float *const row_state = row_state_of(kind, at);
     if (TILES * (2 + states) > MOST_QUADS) {
@@ -426,7 +426,7 @@ row_update_as(const enum rule_kind kind, const struct lanes &lanes, const struct
     for (int j = 0; j < TILES; j++) tile_store(states, at, tile_column(lanes, j), held.tile[j]);
 }
 
-/* Applies the table's rule to a row whose gradients add up to g. Called by the whole group. */
+/* Applies the table's rule to a row with summed gradient g. The whole group calls this. */
 template <int TILES>
 static __device__ inline void row_update(const struct lanes &lanes, const struct rule_step *step,
                                          const struct row_place &at, const struct strip<TILES> &g) {
@@ -446,7 +446,7 @@ row_update_wide_as(const enum rule_kind kind, const struct lanes &lanes,
     row_apply(kind, lanes, step, at.dim, row_state_of(kind, at), &wide);
 }
 
-/* The same for a row too wide for registers: its gradient g is in memory. */
+/* As row_update(), for a row too wide for registers: its gradient g is in memory. */
 static __device__ inline void row_update_wide(const struct lanes &lanes,
                                               const struct rule_step *step,
                                               const struct row_place &at, const float *g) {

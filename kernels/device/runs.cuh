@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sums the gradients of every run of equal keys and hands each sum on: to the rule, which updates
- * the row at once, or to a compact gradient. One launch, whatever the lengths of the runs.
+ * Sums the gradients of every run of equal keys. Each sum goes to the rule, which updates the row
+ * at once, or to a compact gradient. One launch handles runs of all lengths.
  *
- * Entries are cut into chunks of CHUNK, regardless of runs, and a group of lanes takes a chunk: it
- * fetches the entries' metadata one per lane, and keeps several gradient rows in flight per lane. A
- * run that lies in the chunk is finished there. The sum of one that began before it becomes the
- * chunk's *head*, of one that goes on after it the *tail*: partial rows in scratch.
+ * Entries are cut into chunks of CHUNK, regardless of runs. A group of lanes takes a chunk: a lane
+ * fetches the metadata of one entry and keeps several loads of gradient rows in flight. The group
+ * finishes a run that lies inside the chunk. The sum of a run that begins before the chunk is the
+ * chunk's *head*, the sum of a run that continues after it the *tail*: partial rows in scratch.
  *
- * Chunks are the leaves of a tree with FAN children per node. Whoever is the last of a node's
- * children to arrive (an integer counter tells) adds up the heads and tails in the order of the
- * children, finishes the runs that end there, and leaves a head and a tail for the node above. So a
- * row that is hit 10^8 times costs a few levels, no group waits for another, and no float is added
- * atomically: the shape of every sum depends on the positions of the entries alone.
+ * Chunks are the leaves of a tree with FAN children per node. An integer counter per node shows
+ * which child arrives last. The group of that child adds up the heads and tails in the order of the
+ * children, finishes the runs that end in the node, and leaves a head and a tail for the next
+ * level. So a row with 10^8 lookups costs a few levels, and no group waits for another. No float
+ * add is atomic: the shape of every sum depends only on the positions of the entries.
  *
- * Splitting by entries and not by runs: merge-based CSR SpMV (Merrill and Garland 2016); the last
- * block finishing: the threadFenceReduction sample of the CUDA toolkit.
+ * Source: merge-based CSR SpMV splits by entries, not by runs (Merrill and Garland 2016); in the
+ * threadFenceReduction sample of the CUDA toolkit the last block finishes the sum.
  */
 #ifndef EMBFUSE_DEVICE_RUNS_CUH
 #define EMBFUSE_DEVICE_RUNS_CUH
@@ -67,7 +67,7 @@ static inline int64_t inner_nodes(const struct tree *t) {
     return tree_nodes(t) - t->count[0];
 }
 
-/* Everything but entries, target and compact. */
+/* Sets all fields except entries, target and compact. */
 static inline void runs_lay_out(struct runs *r, struct scratch *s, const struct batch *in,
                                 int64_t entries) {
     *r = {};
@@ -80,14 +80,14 @@ static inline void runs_lay_out(struct runs *r, struct scratch *s, const struct 
 
 /* --- on the device */
 
-/* Does the run of entry i - 1 go on with entry i? Padding is in no run. */
+/* Whether entries i - 1 and i are in the same run. Padding is in no run. */
 static __device__ inline bool goes_on(const struct runs &r, int64_t i) {
     if (i <= 0 || i >= r.entries.count) return false;
     uint64_t key = entry_key(r.entries, i);
     return key == entry_key(r.entries, i - 1) && key != r.entries.padding;
 }
 
-/* The number of the run that entry i is in. */
+/* The number of the run of entry i. */
 static __device__ inline int64_t run_of(const struct compact &c, int64_t i) {
     int64_t lo = 0, hi = *c.runs;
     while (hi - lo > 1) {
@@ -102,10 +102,10 @@ static __device__ inline int64_t run_of(const struct compact &c, int64_t i) {
 
 /* One summand: a gradient row with its coefficient, or the sum of a part of a run. */
 struct item {
-    uint32_t place; /* of the row, see the functions row() below */
+    uint32_t place; /* of the row: the argument of row() below */
     float coefficient;
-    int32_t table, dim; /* dim 0: there is nothing */
-    bool ends;          /* it is the last of its run */
+    int32_t table, dim; /* dim 0: no item */
+    bool ends;          /* the last item of its run */
 };
 
 static __device__ inline struct item item_of(const struct runs &r, uint64_t place,
@@ -139,7 +139,7 @@ struct chunk_items {
     __device__ int64_t entry(int k) const {
         return begin + k;
     }
-    /* The number of that run. ends: of the batch of items that k is number `at` of. */
+    /* The number of that run. Item k is item `at` of its batch; ends: votes of that batch. */
     __device__ int64_t run_number(const struct runs &, int, unsigned ends, int at) const {
         return run + __popc(ends & ((1u << at) - 1u));
     }
@@ -190,12 +190,11 @@ struct node_items {
     __device__ void next_batch(unsigned) {}
 };
 
-/* The row of an entry of a table. */
 static __device__ inline int64_t row_of(const struct runs &r, int32_t table, int64_t entry) {
     return (int64_t)entry_key(r.entries, entry) - r.target.tables[table].first_row;
 }
 
-/* A run is complete. entry: any of it; run: its number, where there is a list. */
+/* Passes on the sum of a complete run. entry: any of its entries; run: its number in compact. */
 template <int TILES>
 static __device__ inline void finish(const struct runs &r, const struct lanes &g, int32_t table,
                                      int32_t dim, int64_t entry, int64_t run,
@@ -208,15 +207,15 @@ static __device__ inline void finish(const struct runs &r, const struct lanes &g
     }
 }
 
-/* Sums items up to the end of each run. open: the first item's run began before these items; the
- * sum of its part here goes to head, that of a run which goes on after them to tail, or, if it is
- * that same run, to head. */
+/* Sums items up to the end of each run. open: the first item's run began before these items, and
+ * the sum of its part here goes to head. The sum of a run that continues after the items goes to
+ * tail, or to head if it is that same run. */
 template <int TILES, class Items>
 static __device__ inline void sum_items(const struct runs &r, const struct lanes &g, Items items,
                                         bool open, float *head) {
     enum { AHEAD = FLIGHT / TILES };
     struct strip<TILES> sum = strip_zero<TILES>();
-    int32_t pending = 0; /* dim of the last item if its run goes on, 0 if it ends */
+    int32_t pending = 0; /* dim of the last item if its run continues, 0 if it ends */
     for (int at = 0; at < items.count; at += g.team) {
         const struct item mine = items.get(r, at + g.me);
         const unsigned there = team_votes(g, mine.dim > 0), ends = team_votes(g, mine.ends);
@@ -228,11 +227,11 @@ static __device__ inline void sum_items(const struct runs &r, const struct lanes
             pending = ends >> last & 1 ? 0 : dim;
         }
         for (int k = 0; k < g.team && there >> k; k += AHEAD) {
-            /* All loads come before the first use of one, so that all are under way at once. */
+            /* All loads come before the first use of one, so that all are in flight at once. */
             struct quad flight[AHEAD][TILES];
             const float *row[AHEAD];
             float coefficient[AHEAD];
-            int32_t dims[AHEAD]; /* 0 where there is no item: then 0s */
+            int32_t dims[AHEAD]; /* 0 if there is no item: loads 0s */
 #pragma unroll
             for (int u = 0; u < AHEAD; u++) {
                 row[u] = items.row(r, team_get(g, mine.place, k + u));
@@ -249,7 +248,7 @@ static __device__ inline void sum_items(const struct runs &r, const struct lanes
 #pragma unroll
                 for (int j = 0; j < TILES; j++)
                     flight[u][j] = quad_scale(flight[u][j], coefficient[u]);
-            /* One pass for each run of the window; items outside of it are left out. */
+            /* One pass for each run of the window skips items of other runs. */
             for (int from = 0; from < AHEAD;) {
                 unsigned left = (ends >> k & ((1u << AHEAD) - 1u)) >> from;
                 int to = left ? from + __ffs((int)left) : AHEAD, last = k + to - 1;
@@ -276,8 +275,8 @@ static __device__ inline void sum_items(const struct runs &r, const struct lanes
     if (pending > 0) strip_store(g, open ? head : head + r.stride, pending, sum);
 }
 
-/* The same for rows too wide for registers: run by run, and tile by tile through memory. The sum of
- * a run that is updated at once waits in tail, which is not needed before the last run. */
+/* As sum_items(), for rows too wide for registers: run by run, and tile by tile through memory. If
+ * rows are updated at once, the sum of a run is in tail, which is free until the last run. */
 template <class Items>
 static __device__ inline void sum_items_wide(const struct runs &r, const struct lanes &g,
                                              Items items, bool open, float *head) {
@@ -315,7 +314,7 @@ static __device__ inline void sum_items_wide(const struct runs &r, const struct 
     }
 }
 
-/* Is this group the last of a node's children to arrive? Then it sees what all of them wrote. */
+/* Whether this group is the last of a node's children. If so, it sees all writes of the others. */
 static __device__ inline bool last_to_arrive(const struct lanes &g, uint32_t *arrived,
                                              int64_t children) {
     __threadfence();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Adding the gradient row of every lookup to a row of its own choice, by atomics, in no order.
+ * Adds the gradient row of every lookup atomically to a destination row, in no fixed order.
  *
- * A warp takes 32 lookups: every lane finds out about one of them, then they are added one after
- * another, or several at a time where rows are narrow.
+ * A warp takes 32 lookups: every lane computes the metadata of one of them. Then the warp adds them
+ * one after another, or several at a time if rows are narrow.
  */
 #ifndef EMBFUSE_DEVICE_SCATTER_CUH
 #define EMBFUSE_DEVICE_SCATTER_CUH
@@ -11,7 +11,7 @@
 #include "kernels/device/lookup.cuh"
 #include "kernels/device/row.cuh"
 
-/* Where a lookup's gradient goes, and what it is multiplied with there. */
+/* The row to which a lookup's gradient is added, and a factor for the gradient. */
 struct destination {
     float *row;
     float factor;
@@ -24,7 +24,7 @@ static inline int scatter_lanes(int32_t dim) {
     return lanes;
 }
 
-/* A thread per lookup; to(lookup) says where it goes. */
+/* A thread per lookup; to(lookup) returns its destination. */
 template <class To>
 static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     scatter(const struct batch in, const float *scale, int lanes, const To to) {

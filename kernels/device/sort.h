@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The device-wide primitives of CUB that kernels use, instantiated once (sort.cu): they take most
- * of the time that nvcc needs for the suite. All enqueue on a stream and return a cudaError_t.
+ * The device-wide primitives of CUB that kernels use. sort.cu instantiates them once, because they
+ * take most of the suite's compile time. All enqueue on a stream and return a cudaError_t.
  */
 #ifndef EMBFUSE_DEVICE_SORT_H
 #define EMBFUSE_DEVICE_SORT_H
@@ -10,7 +10,7 @@
 
 #include "kernels/device/launch.h"
 
-/* Two buffers each of keys and values, of which [now] holds the content. */
+/* Two buffers each of keys and values; the current content is in [now]. */
 struct sort_buffers {
     void *key[2], *value[2];
     bool wide_keys, wide_values; /* 64-bit, otherwise 32-bit */
@@ -18,11 +18,11 @@ struct sort_buffers {
 };
 
 /* Stable radix sort by the lowest `bits` bits of the keys. temp NULL: only sets *temp_bytes. Flips
- * b->now where the result is in the other buffers. */
+ * b->now if the result is in the other buffers. */
 cudaError_t sort_pairs(void *temp, size_t *temp_bytes, struct sort_buffers *b, uint32_t count,
                        int bits, cudaStream_t stream);
 
-/* Of count sorted keys: the distinct ones, how often each occurs, and how many there are. */
+/* For count sorted keys: the unique keys, the number of each, and the number of unique keys. */
 cudaError_t run_lengths(void *temp, size_t *temp_bytes, const void *keys, bool wide_keys,
                         void *distinct, uint32_t *lengths, uint32_t *runs, uint32_t count,
                         cudaStream_t stream);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Entries sorted by row: one kernel writes them, CUB sorts them by the bits that tell the batch's
- * rows apart. Stable, so a row's entries stay in the order of the lookups.
+ * Entries sorted by row: one kernel writes them, CUB sorts them by as many bits as the keys need.
+ * The sort is stable, so a row's entries stay in the order of the lookups.
  *
- * Traffic per lookup, 32-bit keys and values: the id and 8 bytes written, 4 read for all histograms
- * of the sort at once, 16 for each 8 bits of row number. With 24 bits and 64-bit ids 68 bytes.
+ * Traffic per lookup, 32-bit keys and values: reads the id, writes 8 bytes, reads 4 for all
+ * histograms of the sort, moves 16 for each 8 bits of row number. 68 bytes for 24 bits, 64-bit ids.
  */
 #ifndef EMBFUSE_DEVICE_SORTED_CUH
 #define EMBFUSE_DEVICE_SORTED_CUH
@@ -12,13 +12,13 @@
 #include "kernels/device/entries.cuh"
 #include "kernels/device/sort.h"
 
-/* What lies before a feature where some tables go another way than the entries. */
+/* Counts over the features before a feature, if small tables do not use entries. */
 struct before {
-    int64_t slices;  /* of tables that go another way, see fused/small.cuh */
-    int64_t lookups; /* of those that do not; -1: the feature's table does */
+    int64_t slices;  /* of small tables, see fused/small.cuh */
+    int64_t lookups; /* of other tables; -1: the feature's own table is small */
 };
 
-/* A thread per lookup: writes the entries in the order of the lookups, and zeros. */
+/* A thread per lookup. Writes the entries in the order of the lookups, and clears zeros[]. */
 static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     write_entries(const struct batch in, const struct entries e, const float *scale,
                   const struct before *before, uint32_t *zeros, int64_t num_zeros) {
@@ -44,7 +44,7 @@ struct sorted {
     float *scale;
 };
 
-/* Of `entries` lookups of the batch. */
+/* entries: the number of lookups that become entries. */
 static inline void sorted_lay_out(struct sorted *x, struct scratch *s, const struct batch *in,
                                   int64_t entries) {
     x->entries = entries_of(in);
@@ -63,7 +63,7 @@ static inline void sorted_lay_out(struct sorted *x, struct scratch *s, const str
     x->temp = scratch_take(s, (int64_t)x->temp_bytes, 1);
 }
 
-/* Where the sorted entries are, known before they are sorted: every 8 bits change the buffers. */
+/* The entries in the current buffers: before the sort unsorted, after it sorted. */
 static inline struct entries sorted_entries(const struct sorted *x) {
     struct entries e = x->entries;
     e.key = x->buffers.key[x->buffers.now];
@@ -71,8 +71,8 @@ static inline struct entries sorted_entries(const struct sorted *x) {
     return e;
 }
 
-/* Enqueues writing and sorting; zeroes zeros[num_zeros] on the way. before: [num_features], NULL
- * where all lookups become entries. */
+/* Enqueues the write of the entries and the sort, and clears zeros[num_zeros]. before:
+ * [num_features], or NULL if all lookups become entries. */
 static inline cudaError_t sorted_fill(struct sorted *x, const struct batch *in,
                                       const struct before *before, uint32_t *zeros,
                                       int64_t num_zeros, cudaStream_t stream) {

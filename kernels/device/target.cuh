@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows as the update sees them: which table a key belongs to, and the lanes that cover a row of it.
+ * The rows to update: the table of a key, and the lanes that cover a row of it.
  */
 #ifndef EMBFUSE_DEVICE_TARGET_CUH
 #define EMBFUSE_DEVICE_TARGET_CUH
@@ -10,7 +10,7 @@
 
 /* How a group of lanes covers a row. */
 struct cover {
-    int tiles; /* 1, 2 or 4 in registers; 0: wider than that, column after column */
+    int tiles; /* 1, 2 or 4 in registers; 0: too wide, one tile at a time */
     int count; /* lanes */
 };
 
@@ -23,7 +23,7 @@ static inline struct cover cover_of(int32_t dim) {
     return c;
 }
 
-/* The instance of a kernel template for a cover, and the largest block that it is launched with. */
+/* The instance of a kernel template for a cover, and the largest block of its launches. */
 #define OF_TILES(kernel, tiles)                                                                    \
     ((tiles) == 0 ? kernel<0> : (tiles) == 1 ? kernel<1> : (tiles) == 2 ? kernel<2> : kernel<4>)
 
@@ -31,12 +31,12 @@ constexpr int block_of_tiles(int tiles) {
     return tiles == 0 || tiles == 4 ? LARGEST_BLOCK : SMALL_BLOCK;
 }
 
-/* Floats between rows that stand for themselves: every row on a 16-byte boundary. */
+/* Floats from row to row in scratch: every row begins on a 16-byte boundary. */
 static inline int64_t row_stride(const struct batch *in) {
     return (widest(in) + LANE_COLUMNS - 1) / LANE_COLUMNS * LANE_COLUMNS;
 }
 
-/* Rows and what their sums are for, in device memory. */
+/* What an update needs, in device memory. */
 struct target {
     const struct table_shape *tables;
     int32_t num_tables;
@@ -49,16 +49,15 @@ static inline struct target target_of(const struct batch *in, const struct rule_
     return {in->device_tables, in->num_tables, steps, io};
 }
 
-/* A compact gradient: the distinct keys in the order of the entries, and a row for each. */
+/* A compact gradient: the unique keys in the order of the entries, and a gradient row for each. */
 struct compact {
-    const void *key;       /* [runs] as wide as the entries' */
+    const void *key;       /* [runs] of the same width as in the entries */
     const uint32_t *begin; /* [runs] first entry of each */
-    const uint32_t *runs;  /* how many, in device memory */
+    const uint32_t *runs;  /* their number, in device memory */
     float *grad;           /* [runs][stride]; NULL: rows are updated at once */
     int64_t stride;
 };
 
-/* The table of a key: the last one that does not begin after it. */
 static __device__ inline int32_t table_of_key(const struct target &to, uint64_t key) {
     return table_of_row(to.tables, to.num_tables, (int64_t)key);
 }
@@ -68,7 +67,7 @@ static __device__ inline struct row_place place_of(const struct target &to, int3
     return {&to.io[table], row, to.tables[table].dim, to.tables[table].weight_type};
 }
 
-/* Updates a row from its summed gradient in memory. Called by the whole group. */
+/* Updates a row from its summed gradient in memory. The whole group calls this. */
 template <int TILES>
 static __device__ inline void row_update_from(const struct lanes &g, const struct target &to,
                                               int32_t table, int64_t row, const float *grad) {

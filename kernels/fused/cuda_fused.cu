@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fully fused: entries are sorted by row, then one kernel sums the gradients of every run in
- * registers and updates the row at once. No gradient of any size is written, but for the partial
- * sums of runs that cross the border of a chunk.
+ * Fully fused: CUB sorts entries by row, then one kernel sums the gradients of every run in
+ * registers and updates the row at once. The only gradients in memory are partial sums of runs that
+ * cross the border of a chunk.
  *
  * Who owns what: runs.cuh; a group of lanes takes 128 sorted entries, a lane 4 columns. Tables
- * whose gradient fits in shared memory go another way, without the sort: small.cuh.
+ * whose gradient fits in shared memory need no sort: small.cuh.
  * Scratch and traffic per lookup: 16 bytes of entries (24 with weights or means), 8*dim/CHUNK bytes
- * of partial rows, and what CUB's sort asks for (no further copy of the entries); about 68 bytes
- * move through the index (sorted.cuh). Gradient rows are read once per lookup, touched rows and
- * their state read and written once.
- * Deterministic: the shape of every sum depends on the batch alone.
- * Expected, not measured yet: wins where rows do not fit in L2; where they do, the sort decides.
- * The idea: FBGEMM's exact fused optimizers, whose split into warps and blocks by length of the run
- * is replaced by one tree over all entries.
+ * of partial rows, and the temporary memory of CUB's sort (no further copy of the entries). The
+ * index moves about 68 bytes (sorted.cuh). Gradient rows are read once per lookup; touched rows and
+ * their state are read and written once.
+ * Deterministic: the shape of every sum depends only on the batch.
+ * Expected, not measured yet: wins if rows do not fit in L2; otherwise the sort decides.
+ * Source: FBGEMM's exact fused optimizers. They assign runs to warps or blocks by length; here one
+ * tree over all entries replaces that.
  */
 #include "kernels/fused/fused.cuh"
 

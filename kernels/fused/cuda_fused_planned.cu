@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * The fused kernel with an index that was built in the forward pass: rows were read there by the
- * same ids, so the entries can be written and sorted beside it, off the critical path of the
- * backward pass. What is timed as the step is the sum and the update alone; the time of the plan
- * stands beside it. Not a rival of kernels that sort in the step: it says what their sort costs,
- * and what a training system that can hide it gets.
+ * The fused kernel with an index from the forward pass. The forward pass reads rows by the same
+ * ids, so a system can write and sort the entries then, off the critical path of the backward pass.
+ * The time of the step is only the sum and the update; the time of the plan is reported
+ * separately. Do not compare this with kernels that sort in the step: it shows what their sort
+ * costs, and what a training system gains if it can hide the sort.
  *
- * Everything else as in cuda_fused.cu. The idea: hoisting the transpose into the forward pass, as
- * in torchrec's Triton TBE, and FBGEMM's proposed preprocessing of backward indices.
+ * Everything else as in cuda_fused.cu. Source: torchrec's Triton TBE, which moves the transpose
+ * into the forward pass; FBGEMM's proposed preprocessing of backward indices.
  */
 #include "kernels/fused/fused.cuh"
 
-/* Leaves the sorted entries in the first pair of buffers, where run looks for them, whichever pair
- * the sort ends in. */
+/* run expects the sorted entries in the first pair of buffers. If the sort ends in the other pair,
+ * plan copies them. */
 static int plan(const struct batch *in, const struct launch *how) {
     cudaStream_t stream = (cudaStream_t)how->stream;
     struct fused p;

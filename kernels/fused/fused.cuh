@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The two halves of the fused kernels: the index, which needs the ids alone, and the sum with the
- * update. They differ in when the first half is done.
+ * The two halves of the fused kernels: the index, which needs only the ids, and the sum with the
+ * update. The kernels differ in when they do the first half.
  */
 #ifndef EMBFUSE_FUSED_CUH
 #define EMBFUSE_FUSED_CUH
@@ -42,7 +42,7 @@ static cudaError_t fused_index(struct fused *p, const struct batch *in, cudaStre
     return sorted_fill(&p->sorted, in, before, p->runs.arrived, inner_nodes(&p->runs.tree), stream);
 }
 
-/* Enqueues the second half; the entries are where the first one left them. */
+/* Enqueues the second half, on the entries of the first half. */
 static cudaError_t fused_update(struct fused *p, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io,
                                 cudaStream_t stream) {

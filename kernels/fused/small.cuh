@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables whose gradient fits in shared memory: their lookups need no sort. A block takes a slice of
- * a feature's lookups and sums them, in their order, into a histogram of gradients in shared
- * memory; the slices' histograms are added up row by row, in the order of the slices, and rows that
- * were hit are updated.
+ * Small tables: their gradient fits in shared memory, so their lookups need no sort. A block takes
+ * a slice of a feature's lookups and sums them, in their order, into a histogram of gradients in
+ * shared memory. A second kernel adds the histograms of a row in the order of the slices and
+ * updates touched rows.
  *
- * Who owns what: in the first kernel a thread owns a column, so that nothing is added atomically;
- * in the second one a group of lanes owns a row. Gradients are read in the order of the bags, the
- * rows of a bag from L1 but for the first.
- * The idea: the per-table histograms of torchrec's Triton TBE, here exact in fp32.
+ * Who owns what: in the first kernel a thread owns a column, so gradients need no atomics; in the
+ * second kernel a group of lanes owns a row. A block reads gradients in the order of the bags:
+ * within a bag only the first read of the gradient row misses L1.
+ * Source: the per-table histograms of torchrec's Triton TBE, here exact in fp32.
  */
 #ifndef EMBFUSE_FUSED_SMALL_CUH
 #define EMBFUSE_FUSED_SMALL_CUH
@@ -17,14 +17,14 @@
 #include "kernels/device/target.cuh"
 
 enum {
-    SMALL_FLOATS = 12288 - 1024, /* of 48 KiB of shared memory, beside a tile of lookups */
-    SMALL_REUSE = 4,             /* lookups per row from which it pays */
+    SMALL_FLOATS = 12288 - 1024, /* 48 KiB of shared memory minus a tile of lookups */
+    SMALL_REUSE = 4,             /* lookups per row, at least */
     SLICE_LEAST = 2048,          /* lookups */
     SLICES_MOST = 256,           /* per feature */
     SMALL_BLOCK_MOST = 256,
 };
 
-/* Floats of a histogram: the gradients, and how often each row was hit, exact up to 2^24. */
+/* Floats of a histogram: the gradients, and the lookups of each row, exact up to 2^24. */
 HOST_DEVICE int64_t small_floats(const struct table_shape *t) {
     return t->rows * (t->dim + 1);
 }
@@ -44,11 +44,11 @@ HOST_DEVICE int64_t slices_of(const struct feature *f) {
 }
 
 struct small {
-    struct before *before; /* [num_features] device memory, NULL where no table is small */
+    struct before *before; /* [num_features] device memory, NULL if no table is small */
     float *histogram;      /* [slices][stride] device memory */
     int64_t slices, stride, lookups;
-    int32_t widest;  /* floats per row of the small tables */
-    int64_t longest; /* their most rows */
+    int32_t widest;  /* largest dim of the small tables */
+    int64_t longest; /* their largest number of rows */
 };
 
 static inline void small_lay_out(struct small *x, struct scratch *s, const struct batch *in) {
@@ -79,27 +79,25 @@ static __global__ void count_before(const struct batch in, struct before *before
     }
 }
 
-/* What a block knows of a lookup. */
 struct small_lookup {
     int64_t grad;
     float coefficient;
     int32_t row; /* -1: padding */
 };
 
-/* The feature that a slice is of. */
 static __device__ inline int32_t feature_of_slice(const struct batch &in,
                                                   const struct before *before, int64_t slice) {
-    /* The last one that begins here: those before it have no slices. */
+    /* The last feature that begins at or before the slice: it is the one with slices. */
     return (int32_t)last_at_most(&before->slices, sizeof *before, 0, in.num_features, slice);
 }
 
-/* Adds the lookups of a tile to the histogram, in their order; this thread's column alone. */
+/* Adds the lookups of a tile to the histogram, in their order; only this thread's column. */
 static __device__ inline void add_tile(const float *source, const struct small_lookup *tile,
                                        int count, int32_t column, int32_t dim, float *sum) {
     enum { AHEAD = 8 };
     for (int k = 0; k < count; k += AHEAD) {
         float value[AHEAD];
-        /* All loads, none of them behind a branch, come before the first use of one. */
+        /* All loads come before the first use of one, and none of them after a branch. */
 #pragma unroll
         for (int u = 0; u < AHEAD; u++)
             value[u] = __ldg(source + tile[min(k + u, count - 1)].grad + column);
@@ -140,7 +138,7 @@ static __global__ void __launch_bounds__(SMALL_BLOCK_MOST)
     for (int64_t k = column; k < floats; k += width) s.histogram[slice * s.stride + k] = sum[k];
 }
 
-/* Block y takes a table, a group of lanes a row of it. */
+/* blockIdx.y is the table; a group of lanes takes a row of it. */
 template <int TILES>
 static __global__ void __launch_bounds__(SMALL_BLOCK)
     update_small(const struct batch in, const struct small s, const struct target to, int count) {
@@ -166,7 +164,7 @@ static __global__ void __launch_bounds__(SMALL_BLOCK)
     if (hits > 0) row_update<TILES>(g, &to.steps[table], place_of(to, table, row), sum);
 }
 
-/* Sums and updates all small tables. scale: as of lookup_at(). */
+/* Sums and updates all small tables. scale: as for lookup_at(). */
 static inline cudaError_t small_run(const struct small *s, const struct batch *in,
                                     const float *scale, const struct target *to,
                                     cudaStream_t stream) {

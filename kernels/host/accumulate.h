@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Adding gradients to accumulators, one for each of a few rows, while lookups are walked in order:
- * a bag's gradient row is in L1 then, and no lookup is ever grouped.
+ * Adds gradients to accumulators, one per row for a few rows, during a walk over the lookups in
+ * order: the bag's gradient row is in L1, and the lookups need no grouping.
  */
 #ifndef EMBFUSE_CPU_ACCUMULATE_H
 #define EMBFUSE_CPU_ACCUMULATE_H
@@ -15,12 +15,12 @@ enum {
     ADDENDS_AHEAD = 16, /* whose gradients are prefetched */
 };
 
-/* A lookup, by the number of its accumulator. */
+/* A lookup and the number of its accumulator. */
 struct addend {
     uint32_t number, position;
 };
 
-/* Adds gradients of one feature to accumulators as a walk finds them. */
+/* Adds the gradients of one feature to accumulators. */
 struct adder {
     const struct gather *gather;
     const struct gather_table *from;
@@ -47,7 +47,7 @@ ALWAYS_INLINE void add_waiting_as(const struct adder *a, const struct gather_tab
     }
 }
 
-/* Adds the first n lookups that wait; the others stay. */
+/* Adds the first n waiting lookups; the others stay. */
 static void add_waiting(struct adder given, int32_t n) {
     struct gather_table from = *given.from;
     if (!from.plain) {
@@ -64,8 +64,8 @@ static void add_waiting(struct adder given, int32_t n) {
     }
 }
 
-/* sum[number][] += the gradient of a lookup, if `counts` is 1, and nothing if it is 0, without a
- * branch; sooner or later, in the order of the calls. */
+/* sum[number][] += the gradient of a lookup if `counts` is 1; does nothing if it is 0, without a
+ * branch. The additions are delayed and keep the order of the calls. */
 ALWAYS_INLINE void adder_push(struct adder *a, uint32_t number, uint32_t position,
                               uint32_t counts) {
     a->wait[a->waiting] = (struct addend){number, position};
@@ -76,7 +76,7 @@ ALWAYS_INLINE void adder_push(struct adder *a, uint32_t number, uint32_t positio
     a->waiting = ADDENDS_AHEAD;
 }
 
-/* Adds what still waits. */
+/* Adds all waiting lookups. */
 ALWAYS_INLINE void adder_flush(struct adder *a) {
     add_waiting(*a, a->waiting);
     a->waiting = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a lookup to its gradient row and coefficient: pooling, mean and per-lookup weights are
- * folded in here, so that no kernel makes a pass for them.
+ * Maps a lookup to its gradient row and coefficient. The coefficient contains the mean and the
+ * per-sample weight, so no kernel needs a separate pass for them.
  *
- * Kernels that reorder lookups carry a 32-bit *position* instead of a lookup: the flat bag where
- * that tells everything (unweighted, pooled), the lookup otherwise.
+ * Kernels that reorder lookups carry a 32-bit *position* instead of a lookup: the number of the
+ * flat bag if that is enough (unweighted, pooled), otherwise the number of the lookup.
  */
 #ifndef EMBFUSE_CPU_GATHER_H
 #define EMBFUSE_CPU_GATHER_H
@@ -12,7 +12,7 @@
 #include "kernels/scratch.h"
 #include "kernels/host/walk.h"
 
-/* Row r of feature f, r counted in flat bags (pooled) or lookups (none): grad + base + r*stride. */
+/* Gradient row r is at grad + base + r*stride. r is a flat bag (pooled) or a lookup (POOL_NONE). */
 struct gather_feature {
     int64_t base, stride;
 };
@@ -20,7 +20,7 @@ struct gather_feature {
 struct gather_table {
     int32_t feature; /* the only feature that reads the table, or -1 */
     bool per_lookup; /* positions are lookups, not flat bags */
-    bool plain;      /* one feature, all coefficients 1: then its gradient rows are at */
+    bool plain;      /* one feature, all coefficients 1: the gradient row of a position is at */
     const float *grad;
     int64_t base, stride; /* grad + base + position*stride */
 };
@@ -33,13 +33,13 @@ struct gather {
     uint32_t *bag_of;               /* [lookups] flat bag; NULL: not needed */
 };
 
-/* by_position: gather_row will be called, not only gather_at. */
+/* by_position: the kernel calls gather_row, not only gather_at. */
 static inline void gather_lay_out(struct gather *g, struct scratch *s, const struct batch *in,
                                   bool by_position) {
     bool mean = false, bag_of = false;
     for (int32_t f = 0; f < in->num_features; f++) {
         mean |= in->features[f].pooling == POOL_MEAN;
-        /* A lookup alone does not tell its bag, nor which of several features it is of. */
+        /* The number of a lookup does not give its bag, nor its feature if there are several. */
         bag_of |= in->features[f].pooling == POOL_NONE ? in->num_features > in->num_tables
                                                        : in->lookup_weights != NULL;
     }
@@ -74,7 +74,7 @@ static inline void gather_prepare(const struct gather *g) {
     }
 }
 
-/* Parallel part, called by every thread of the team: fills its part of scale and bag_of. */
+/* Parallel part. Every thread of the team calls this to fill its part of scale and bag_of. */
 static inline void gather_fill(const struct gather *g, int thread, int threads) {
     const struct batch *in = g->in;
     if (!g->scale && !g->bag_of) return;
@@ -102,7 +102,6 @@ static inline const float *gather_at(const struct gather *g, int32_t f, int64_t 
     return in->grad + (g->feature[f].base + r * g->feature[f].stride);
 }
 
-/* The position that stands for a lookup of a table. */
 ALWAYS_INLINE uint32_t gather_position(bool per_lookup, struct lookup l) {
     return (uint32_t)(per_lookup ? l.i : l.q);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hot rows: the few rows that most lookups of a skewed batch are of. Their gradients are added to
- * accumulators while the lookups are walked in order: a bag's gradient row is in L1 then, the
- * accumulators are in L2, and no such lookup is ever grouped. All others are left, in order, as
+ * Hot rows: in a skewed batch most lookups go to a few rows. A walk over the lookups in order adds
+ * the gradients of these rows to accumulators. The bag's gradient row is in L1, the accumulators
+ * are in L2, and these lookups need no grouping. The walk leaves all other lookups, in order, as
  * cold entries for the partition.
  *
- * Deterministic: the sample that hot rows are chosen from, and the slices of the batch that have
- * accumulators of their own, depend on the batch alone. Threads share out whole slices, and the
- * slices of a row are added in order. The price is an accumulator per slice rather than per thread,
- * and that no more threads than slices take part in this pass.
- * The idea: skew-aware joins and aggregations keep heavy hitters apart.
+ * Deterministic: the sample that gives the hot rows and the slices of the batch depend only on the
+ * batch. Each slice has its own accumulators, a thread takes whole slices, and the slices of a row
+ * are added in order. The price: one accumulator per slice instead of per thread, and at most as
+ * many threads as slices work in this pass.
+ * Source: skew-aware joins and aggregations, which handle heavy hitters separately.
  */
 #ifndef EMBFUSE_CPU_HOT_H
 #define EMBFUSE_CPU_HOT_H
@@ -28,9 +28,9 @@ enum {
     HOT_BYTES = 256 << 10, /* of accumulators: in L2 */
     HOT_SLICES = 64,
     HOT_SLICE_OF = 64, /* lookups for each accumulator of a slice, at least */
-    /* Percent of the sample that hot rows must have, where bags have POOLED lookups or more and
-     * where they have fewer: their gradients are read once in any order. Measured: pooled, shares
-     * of 42 to 51 lose or break even, 56 and more gain; not pooled, one of 60 loses. */
+    /* Hot rows must have this percentage of the sample: SHARE_POOLED from a pooling factor of
+     * POOLED on, SHARE below, where the order of the lookups saves no read of a gradient. Measured:
+     * pooled, shares of 42 to 51 lose or break even, 56 or more gain; not pooled, 60 loses. */
     POOLED = 4,
     HOT_SHARE_POOLED = 50,
     HOT_SHARE = 80,
@@ -43,21 +43,21 @@ struct hot_count {
 };
 
 struct hot {
-    const struct partition *partition; /* its lookups are sampled */
+    const struct partition *partition; /* the sample is from its lookups */
     int32_t rows;                      /* chosen; 0: not worth it */
-    int32_t most;                      /* of them, by the size of accumulators */
-    int32_t slices; /* of the batch: a power of two, shared out evenly by most numbers of threads */
+    int32_t most;                      /* limit of rows, from the size of accumulators */
+    int32_t slices; /* of the batch: a power of two, which most numbers of threads divide */
     int32_t stride; /* floats of an accumulator */
     int64_t sample_most;
     int32_t counts_log2;
-    /* Rows are counted over all tables, here and below. */
+    /* Here and below, row numbers run over all tables. */
     struct hot_count *sample; /* [1 << counts_log2] hash table, half full at most */
     uint32_t *key;            /* [1 << HOT_SLOTS_LOG2] hot row, or HOT_FREE */
     uint16_t *number;         /* [1 << HOT_SLOTS_LOG2] its number */
     struct hot_count *row;    /* [most] by number, with its count in the sample */
     float *sum;               /* [slices][rows][stride] */
-    uint32_t *cold_end;       /* [HOT_SLICES + num_features] by slice + feature: entries left cold
-                                 by the thread so far */
+    uint32_t *cold_end;       /* [HOT_SLICES + num_features] by slice + feature: cold entries of
+                                 the thread so far */
 };
 
 static inline void hot_lay_out(struct hot *h, struct scratch *s, const struct batch *in,
@@ -76,7 +76,7 @@ static inline void hot_lay_out(struct hot *h, struct scratch *s, const struct ba
     h->cold_end = scratch_take(s, HOT_SLICES + in->num_features, sizeof *h->cold_end);
 }
 
-/* A hash that gives neighbouring rows, and so all rows of small tables, slots of their own. */
+/* A hash without collisions between neighbouring rows, and so within a small table. */
 ALWAYS_INLINE uint32_t hot_slot(uint32_t row) {
     return (row ^ row >> HOT_SLOTS_LOG2 ^ row >> 2 * HOT_SLOTS_LOG2) % (1 << HOT_SLOTS_LOG2);
 }
@@ -87,7 +87,8 @@ static inline void hot_count(const struct hot *h, uint32_t row) {
     h->sample[k] = (struct hot_count){row, h->sample[k].count + 1};
 }
 
-/* Counts the rows of a sample of the lookups, line by line at even distances; returns its size. */
+/* Counts the rows of a sample of the lookups: cache lines of ids at even distances. Returns the
+ * number of ids in the sample. */
 static inline int64_t hot_sample(const struct hot *h, const struct batch *in) {
     const int64_t width = in->id_type == ID_INT64 ? 8 : 4;
     const int64_t step = HOT_LINE * (h->partition->lookups / h->sample_most);
@@ -111,8 +112,8 @@ static inline int64_t hot_sample(const struct hot *h, const struct batch *in) {
     return size;
 }
 
-/* Serial: chooses the rows that the sample has most often, two times at least, as far as there is
- * room, and decides whether they are enough of the batch. */
+/* Serial: chooses the most frequent rows of the sample, each with at least two ids and up to the
+ * limit, and decides whether their share of the batch is large enough. */
 static inline void hot_choose(struct hot *h, const struct batch *in) {
     enum { MANY = 64 };
     int32_t rows_of[MANY + 1] = {0}; /* by count */
@@ -132,7 +133,7 @@ static inline void hot_choose(struct hot *h, const struct batch *in) {
         struct hot_count x = h->sample[k];
         if (x.count < least) continue;
         uint32_t slot = hot_slot(x.row);
-        if (h->key[slot] == HOT_FREE) { /* otherwise the hotter one of two gets the slot */
+        if (h->key[slot] == HOT_FREE) { /* otherwise the hotter row gets the slot */
             if (rows == h->most) continue;
             h->number[slot] = (uint16_t)rows++;
         } else {
@@ -153,7 +154,6 @@ static inline void hot_choose(struct hot *h, const struct batch *in) {
         h->slices *= 2;
 }
 
-/* What a walk over a stretch needs. */
 struct hot_walk {
     uint32_t first_row;
     const uint32_t *key;
@@ -163,7 +163,7 @@ struct hot_walk {
     struct adder adder;
 };
 
-/* No branch on whether a row is hot: that would be mispredicted every other time. */
+/* No branch on whether a row is hot: the CPU would mispredict it about every other time. */
 ALWAYS_INLINE void hot_visit(void *ctx, struct lookup l) {
     struct hot_walk *w = ctx;
     uint32_t row = w->first_row + (uint32_t)l.row, slot = hot_slot(row);
@@ -174,8 +174,8 @@ ALWAYS_INLINE void hot_visit(void *ctx, struct lookup l) {
     adder_push(&w->adder, w->number[slot], position, hot);
 }
 
-/* In place of partition_build() where there are hot rows: sums these, and partitions the others by
- * way of cold[lookups]. Called by every thread of the team; ends with a barrier. */
+/* Replaces partition_build() if there are hot rows: sums these and partitions the other lookups,
+ * with cold[lookups] as a buffer. Every thread of the team calls this; it ends with a barrier. */
 static inline void hot_partition(const struct hot *h, const struct partition *p,
                                  const struct gather *g, uint64_t *cold, int thread, int threads) {
     const struct batch *in = g->in;
@@ -224,7 +224,7 @@ static inline void hot_partition(const struct hot *h, const struct partition *p,
 #pragma omp barrier
 }
 
-/* Called by every thread of the team: adds up the slices of each hot row and updates the row. */
+/* Adds up the slices of each hot row and updates the row. Every thread of the team calls this. */
 static inline void hot_update(const struct hot *h, const struct batch *in,
                               const struct rule_step *steps, const struct table *io) {
 #pragma omp for schedule(static)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owner-computes: which thread owns a row. Blocks of 512 rows, so that a cache line of a bitmap
- * over rows has one owner, dealt by a hash, so that neither hot neighbours nor tiny tables all meet
- * on one thread.
+ * Owner-computes: which thread owns a row. Rows are owned in blocks of 512, so a cache line of a
+ * bitmap over rows has one owner. A hash assigns the blocks, so hot neighbours and tiny tables do
+ * not all go to one thread.
  */
 #ifndef EMBFUSE_CPU_OWNER_H
 #define EMBFUSE_CPU_OWNER_H

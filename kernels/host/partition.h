@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * One pass that deals the lookups of every table into buckets small enough for L1, so that what is
- * left of the index build (sorting or hashing a bucket) never leaves the core. Ids arrive grouped
- * by feature, so each table has buckets of its own and no bit of the table number is ever sorted.
+ * One pass that distributes the lookups of every table over buckets that fit in L1. The rest of the
+ * index build, to sort or hash a bucket, then stays in the core. Ids arrive grouped by feature, so
+ * each table has its own buckets, and no kernel sorts by table number.
  *
- * Stable: the entries of a bucket are in the order of their lookups, whatever the number of
- * threads.
+ * Stable: the entries of a bucket are in the order of their lookups, for any number of threads.
  */
 #ifndef EMBFUSE_CPU_PARTITION_H
 #define EMBFUSE_CPU_PARTITION_H
@@ -17,8 +16,8 @@
 #include "kernels/host/team.h"
 
 enum {
-    BUCKET_LOOKUPS = 1024, /* aimed at: 8 KiB of entries */
-    BUCKETS_MAX = 8192,    /* over all tables: a thread writes to that many streams at once */
+    BUCKET_LOOKUPS = 1024, /* target size: 8 KiB of entries */
+    BUCKETS_MAX = 8192,    /* over all tables: a thread writes to this many streams at once */
 };
 
 /* How a row finds its bucket within its table. */
@@ -32,9 +31,9 @@ struct partition_table {
 
 struct partition {
     enum bucket_by by;
-    /* Whether a table has no part in this; NULL: all have. */
+    /* True for a table that the partition skips; NULL: it skips none. */
     bool (*leaves_out)(const struct batch *in, int32_t table);
-    int64_t lookups; /* of the tables that have */
+    int64_t lookups; /* of the tables that it takes */
     int64_t buckets;
     struct partition_table *table; /* [num_tables] */
     int32_t *table_of;             /* [buckets] */
@@ -88,7 +87,7 @@ static inline void partition_prepare(const struct partition *p, const struct bat
     }
 }
 
-/* Where part `part` of `parts` begins that have equal numbers of lookups that are partitioned. */
+/* The first lookup of part `part` of `parts` equal parts of the partitioned lookups. */
 static inline int64_t partition_begin(const struct partition *p, const struct batch *in, int part,
                                       int parts) {
     int64_t k = part_begin(p->lookups, part, parts);
@@ -108,7 +107,7 @@ static inline struct stretch partition_stretch_at(const struct partition *p, con
     return s;
 }
 
-/* As STRETCHES, of the lookups that are partitioned. */
+/* As STRETCHES, but only partitioned lookups. */
 #define PARTITION_STRETCHES(s, p, in, lo, hi)                                                      \
     struct stretch s = partition_stretch_at(p, in, lo, hi);                                        \
     s.i < (hi);                                                                                    \
@@ -119,7 +118,7 @@ static inline uint32_t row_hash(int64_t row) {
     return h ^ h >> 15;
 }
 
-/* What a walk over a stretch of a table's lookups needs. */
+/* The context of a walk over a stretch of a table's lookups. */
 struct partition_walk {
     enum bucket_by by;
     struct partition_table table;
@@ -155,7 +154,7 @@ static inline uint32_t *partition_clear(const struct partition *p, int thread) {
     return memset(p->next + thread * p->buckets, 0, (size_t)p->buckets * sizeof *p->next);
 }
 
-/* Called by every thread of the team: turns counts into write cursors. */
+/* Turns counts into write cursors. Every thread of the team calls this. */
 static inline void partition_scan(const struct partition *p, int threads) {
     team_cursors(p->next, p->buckets, p->begin, threads);
 }
@@ -180,7 +179,7 @@ ALWAYS_INLINE void partition_build_by(const struct partition *p, const struct ga
 #pragma omp barrier
 }
 
-/* Called by every thread of the team; ends with a barrier. */
+/* Every thread of the team calls this; it ends with a barrier. */
 static inline void partition_build(const struct partition *p, const struct gather *g, int thread,
                                    int threads) {
     if (p->by == BUCKET_BY_RANGE)

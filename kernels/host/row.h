@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows of gradients: prefetch them and sum them. The only code of the CPU kernels that touches
- * elements of gradients: their type (fp32) is decided here.
+ * Prefetches and sums rows of gradients. In the CPU kernels only this code reads elements of
+ * gradients, so it alone fixes their type (fp32).
  */
 #ifndef EMBFUSE_HOST_ROW_H
 #define EMBFUSE_HOST_ROW_H
@@ -10,8 +10,8 @@
 
 #include "kernels/host/gather.h"
 
-/* VEC: floats that are updated together, whatever the machine. LANES: floats of a register.
- * REGISTERS hold a sum: of more, compilers make memory. */
+/* VEC: floats per block of an update, the same on every machine. LANES: floats per register.
+ * REGISTERS: registers per sum; compilers spill more than these. */
 #if defined(__AVX512F__)
 enum { VEC = 16, LINE = 64, LANES = 16, REGISTERS = 8 };
 #elif defined(__AVX__)
@@ -20,13 +20,13 @@ enum { VEC = 16, LINE = 64, LANES = 8, REGISTERS = 8 };
 enum { VEC = 16, LINE = 64, LANES = 4, REGISTERS = 8 };
 #endif
 
-/* A register's worth of floats, and half of one; the same in memory, at any address. */
+/* One register of floats, and half of one; the _at types are the same in unaligned memory. */
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 typedef float half __attribute__((vector_size(LANES / 2 * sizeof(float))));
 typedef lanes lanes_at __attribute__((aligned(sizeof(float)), may_alias));
 typedef half half_at __attribute__((aligned(sizeof(float)), may_alias));
 
-/* Widths of rows that get code of their own: X(dim, ...). */
+/* Dims for which kernels compile specialized code: X(dim, ...). */
 #define COMMON_DIMS(X, ...)                                                                        \
     X(8, ##__VA_ARGS__)                                                                            \
     X(16, ##__VA_ARGS__)                                                                           \
@@ -34,7 +34,7 @@ typedef half half_at __attribute__((aligned(sizeof(float)), may_alias));
     X(64, ##__VA_ARGS__)                                                                           \
     X(128, ##__VA_ARGS__)
 
-/* The class of a width: its place in COMMON_DIMS, or the last one. */
+/* The class of a dim: its index in COMMON_DIMS, or the last class. */
 ALWAYS_INLINE int dim_class(int32_t dim) {
     enum {
 #define CLASS(d) CLASS_##d,
@@ -65,8 +65,8 @@ ALWAYS_INLINE void row_add(float *to, const float *from, float coefficient, int3
     for (int32_t d = 0; d < dim; d++) to[d] += coefficient * from[d];
 }
 
-/* Positions as the grouping kernels keep them: the row in the upper, the position in the lower 32
- * bits of an entry. */
+/* The grouping kernels keep a lookup as an entry: the row in the upper 32 bits, the position in the
+ * lower 32 bits. */
 static inline uint64_t entry_pack(int64_t row, uint32_t position) {
     return (uint64_t)row << 32 | position;
 }
@@ -75,12 +75,12 @@ static inline int64_t entry_row(uint64_t entry) {
     return (int64_t)(entry >> 32);
 }
 
-/* How many entries ahead gradient rows are prefetched: flat between 8 and 48. */
+/* Prefetch distance in entries. Measured for gradient rows: equally fast from 8 to 48. */
 enum { GRAD_AHEAD = 8, ROW_AHEAD = 16 };
 
-/* Columns column .. of the sum, as many as `vecs` vectors have, held in registers over the whole
- * run. ahead: entries that follow the run; in the loop over the first columns, the gradient rows of
- * entries GRAD_AHEAD later are prefetched. */
+/* Sums `vecs` vectors of columns from `column` on, in registers over the whole run. ahead: number
+ * of entries after the run. The pass over the first columns prefetches the gradient rows of the
+ * entries GRAD_AHEAD later. */
 #define DEFINE_SUM_COLUMNS(name, vec)                                                              \
     ALWAYS_INLINE void name(const struct gather *g, const struct gather_table *t,                  \
                             const uint64_t *entry, int64_t n, int64_t ahead, int32_t dim,          \
@@ -108,7 +108,7 @@ ALWAYS_INLINE void sum_entries_as(const struct gather *g, const struct gather_ta
     int32_t d = 0;
     for (; d + REGISTERS * LANES <= dim; d += REGISTERS * LANES)
         sum_columns(g, t, entry, n, ahead, dim, d, REGISTERS, sum);
-    switch ((dim - d) / LANES) { /* in one loop over the entries, whatever is left */
+    switch ((dim - d) / LANES) { /* one loop over the entries for all that is left */
 #define CASE(vecs)                                                                                 \
     case vecs: sum_columns(g, t, entry, n, ahead, dim, d, vecs, sum); break;
         CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7)
@@ -128,13 +128,13 @@ ALWAYS_INLINE void sum_entries_as(const struct gather *g, const struct gather_ta
     }
 }
 
-/* sum[dim] = sum of the gradients of n entries of table t, in their order. ahead: as many entries
- * follow them whose gradients will be summed next, and are prefetched; 0: none are. */
+/* sum[dim] = sum of the gradients of n entries of table t, in their order. ahead: number of entries
+ * after these whose gradients the caller sums next, so this prefetches them; 0: no prefetch. */
 ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table *t,
                                const uint64_t *entry, int64_t n, int64_t ahead, int32_t dim,
                                float *sum) {
     struct gather_table plain = *t;
-    plain.plain = true; /* a constant: the loops below lose their coefficients and branches */
+    plain.plain = true; /* a constant: removes coefficients and branches from the loops */
     if (t->plain)
         sum_entries_as(g, &plain, entry, n, ahead, dim, sum);
     else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Adding gradient rows to accumulators in the order of the lookups. The addresses are random, so
- * every addition waits in a short queue while its lines are fetched.
+ * Adds gradient rows to accumulators in the order of the lookups. The addresses are random, so
+ * every addition waits in a short queue while the CPU fetches its cache lines.
  */
 #ifndef EMBFUSE_CPU_SCATTER_H
 #define EMBFUSE_CPU_SCATTER_H
@@ -35,7 +35,7 @@ ALWAYS_INLINE void scatter_apply(struct scatter *s, unsigned slot) {
     }
 }
 
-/* to[dim] += coefficient * from[dim], sooner or later. */
+/* to[dim] += coefficient * from[dim], delayed by SCATTER_DELAY calls at most. */
 ALWAYS_INLINE void scatter_push(struct scatter *s, float *to, const float *from, float coefficient,
                                 int32_t dim) {
     unsigned slot = s->pushed++ % SCATTER_DELAY;
@@ -48,7 +48,7 @@ ALWAYS_INLINE void scatter_push(struct scatter *s, float *to, const float *from,
     prefetch_row(from, dim);
 }
 
-/* Carries out what still waits. */
+/* Applies all waiting additions. */
 ALWAYS_INLINE void scatter_drain(struct scatter *s) {
     unsigned waiting = s->pushed < SCATTER_DELAY ? s->pushed : SCATTER_DELAY;
     for (unsigned k = s->pushed - waiting; k != s->pushed; k++) scatter_apply(s, k % SCATTER_DELAY);

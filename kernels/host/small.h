@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Small tables: those whose gradient of all rows fits in a core's share of the last-level cache and
- * whose rows are looked up a few times each. They need no index: their lookups are walked in order,
- * slice by slice, and added to an accumulator of their row. What the dense baseline does, but with
- * the accumulators of a table in one core's caches, and only touched rows are updated.
+ * Small tables: a gradient of all rows of a small table fits in a core's share of the last-level
+ * cache, and the batch looks up each row a few times on average. Such a table needs no index: a
+ * thread walks its lookups in order, slice by slice, and adds each gradient to the accumulator of
+ * its row. Unlike in the dense baseline, the accumulators of a table stay in one core's caches, and
+ * only touched rows are updated.
  *
- * Deterministic: which tables are small, and their slices, is decided by the shape of the batch
- * alone, and the slices of a row are added in order. A table of one slice is updated as soon as
- * that is summed. The price is that no more threads than slices take part.
+ * Deterministic: the shape of the batch alone decides which tables are small and where their slices
+ * are, and the slices of a row are added in order. The price: no more threads than slices work.
  */
 #ifndef EMBFUSE_CPU_SMALL_H
 #define EMBFUSE_CPU_SMALL_H
@@ -18,16 +18,16 @@
 enum {
     SMALL_BYTES = 4 << 20, /* of accumulators of a table, at most */
     SMALL_NEAR = 1 << 19,  /* that are in L2: beyond, accumulators are prefetched */
-    /* Floats of a row, beyond SMALL_NEAR at most. Measured, times as fast as grouping: 0.94 to 1.55
-     * at 128 and 200, 0.7 to 1.07 at 256, 0.85 at 512. */
+    /* Largest dim of a table beyond SMALL_NEAR. Measured speedup over grouping: 0.94 to 1.55 at 128
+     * and 200, 0.7 to 1.07 at 256, 0.85 at 512. */
     SMALL_FAR_DIM = 200,
-    /* Lookups for each row, at least. Measured, times as fast as grouping: at 1, 1.07 to 1.17 where
-     * rows have 16 floats and 0.7 to 0.8 where they have 64; at 2, 1.06 to 2.1. */
+    /* Lookups per row, at least. Measured speedup over grouping: at 1 lookup per row, 1.07 to 1.17
+     * for dim 16 and 0.7 to 0.8 for dim 64; at 2 lookups, 1.06 to 2.1. */
     SMALL_LOOKUPS = 2,
-    /* A table has as many slices as leave each of their accumulators MANY lookups, and more, down
-     * to FEW, while one of them has more of the batch than one of PARTS: then threads would wait
-     * for it, and a table where that is not enough is not small. Measured: at 2 lookups slices
-     * lose against grouping where rows have 64 floats. */
+    /* A table gets more slices as long as each accumulator keeps MANY lookups. It gets still more,
+     * down to FEW lookups, as long as a slice has more than 1/PARTS of the batch, because threads
+     * would wait for it. If that is not enough, the table is not small. Measured: at 2 lookups per
+     * accumulator slices lose against grouping at dim 64. */
     SMALL_SLICES = 64,
     SMALL_SLICE = 8192, /* lookups of one of several, at least; nobody waits for two of these */
     SMALL_MANY = 8,
@@ -35,15 +35,15 @@ enum {
     SMALL_PARTS = 3,
 };
 
-/* Lookups begin .. end-1, a slice of a feature's, with accumulators of their own. */
+/* A slice of a feature, lookups begin .. end-1, with its own accumulators. */
 struct small_unit {
     int64_t begin, end;
     int32_t table;
     float *sum;       /* [rows][dim], */
-    uint8_t *touched; /* [rows]; NULL: the table's only unit, which uses those of its thread */
+    uint8_t *touched; /* [rows]; both NULL: the table's only unit uses its thread's arrays */
 };
 
-/* Of a table with several units. */
+/* The accumulators of a table with several units. */
 struct small_sums {
     int32_t units;    /* 0: the table has one, or is not small */
     float *sum;       /* [units][rows][dim] */
@@ -71,7 +71,6 @@ static inline int32_t small_slices(const struct batch *in, int32_t t) {
     return slices;
 }
 
-/* Whether table t is small. */
 static inline bool small_table(const struct batch *in, int32_t t) {
     const struct table_shape *x = &in->tables[t];
     const int64_t bytes = x->rows * x->dim * (int64_t)sizeof(float);
@@ -81,7 +80,7 @@ static inline bool small_table(const struct batch *in, int32_t t) {
            max64(in->lookups / SMALL_PARTS, 2 * SMALL_SLICE);
 }
 
-/* Units of table t. */
+/* Units of table t: its slices over all features. */
 static inline int32_t small_units(const struct batch *in, int32_t t) {
     return small_table(in, t) ? in->tables[t].features * small_slices(in, t) : 0;
 }
@@ -142,7 +141,7 @@ ALWAYS_INLINE void small_visit(void *ctx, struct lookup l) {
     adder_push(&w->adder, (uint32_t)l.row, gather_position(w->per_lookup, l), 1);
 }
 
-/* Sums unit k, and updates the rows of a table that has no other. */
+/* Sums unit k. If the table has no other unit, also updates its rows. */
 static inline void small_sum(const struct small *x, const struct gather *g, int32_t k,
                              const struct rule_step *steps, const struct table *io, int thread) {
     const struct batch *in = g->in;
@@ -170,8 +169,8 @@ static inline void small_sum(const struct small *x, const struct gather *g, int3
         if (touched[row]) updater_row(&update, row, sum + row * dim);
 }
 
-/* Called by every thread of the team, after a barrier: adds up the units of each table that has
- * several and updates its rows. */
+/* Adds up the units of each table with several units and updates its rows. Every thread of the team
+ * calls this, after a barrier. */
 static inline void small_update(const struct small *x, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io) {
     for (int32_t t = 0; t < in->num_tables; t++) {

@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Exclusive prefix sum: every thread brings a count and gets the sum of those before it. part: [threads +
- * 1], of which the last one becomes the sum of all. */
+/* Exclusive prefix sum: every thread passes a count and gets the sum over the threads before it.
+ * part[threads + 1]: its last element becomes the total. */
 static inline int64_t team_scan(int64_t *part, int64_t count, int thread, int threads) {
     part[thread + 1] = count;
 #pragma omp barrier
@@ -22,8 +22,8 @@ static inline int64_t team_scan(int64_t *part, int64_t count, int thread, int th
     return part[thread];
 }
 
-/* Turns each thread's counts of each bucket, [threads][buckets], into where the thread writes its first
- * entry of the bucket. begin[buckets + 1], or NULL: where the buckets begin. */
+/* Replaces each count, [threads][buckets], by the index where the thread writes its first entry of
+ * the bucket. begin[buckets + 1] gets the first index of each bucket; may be NULL. */
 static inline void team_cursors(uint32_t *count, int64_t buckets, uint32_t *begin, int threads) {
 #pragma omp barrier
 #pragma omp single

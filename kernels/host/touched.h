@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The set of touched rows as a bitmap over all rows, and the compact slot of each: its rank in the
- * bitmap. Gives a [touched][dim] accumulator without sort or hash, for rows/4 bytes
- * And the step that stands on it: mark, rank, zero, add, update; the kernels that use it
- * differ in how threads share the marking and the adding.
+ * The set of touched rows as a bitmap over all rows. The rank of a row in the bitmap is its compact
+ * slot. This gives a [touched][dim] accumulator without sort or hash, for rows/4 bytes.
+ * touched_step() is a whole step on top of it: mark, rank, zero, add, update. The kernels that use
+ * it differ in how threads share the marking and the adding.
  */
 #ifndef EMBFUSE_CPU_TOUCHED_H
 #define EMBFUSE_CPU_TOUCHED_H
@@ -16,8 +16,8 @@
 #include "kernels/host/update.h"
 
 struct touched_word {
-    uint64_t bits; /* of 64 rows */
-    int64_t rank;  /* touched rows in the words before */
+    uint64_t bits; /* one per row, for 64 rows */
+    int64_t rank;  /* touched rows in all earlier words */
 };
 
 struct touched {
@@ -25,7 +25,7 @@ struct touched {
     struct touched_word *word; /* [words]; every table begins a new cache line */
     int64_t *first_word;       /* [num_tables + 1] */
     float **grad;              /* [num_tables] -> [touched rows][dim], one table after another */
-    float *pool;               /* what grad points into */
+    float *pool;               /* memory of all grad[] */
     int64_t *part;             /* [threads + 1] */
 };
 
@@ -52,14 +52,14 @@ static inline void touched_prepare(const struct touched *x, const struct batch *
         x->first_word[t + 1] = x->first_word[t] + words_of(in->tables[t].rows);
 }
 
-/* Called by every thread of the team: clears its part of the bitmap. */
+/* Every thread of the team calls this to clear its part of the bitmap. */
 static inline void touched_clear(const struct touched *x, int thread, int threads) {
     int64_t lo = part_begin(x->words, thread, threads),
             hi = part_begin(x->words, thread + 1, threads);
     memset(x->word + lo, 0, (size_t)(hi - lo) * sizeof *x->word);
 }
 
-/* Called by every thread of the team, between barriers: ranks the bits, places the gradients. */
+/* Ranks the bits and sets grad[]. Every thread of the team calls this, between barriers. */
 static inline void touched_rank(const struct touched *x, const struct batch *in, int thread,
                                 int threads) {
     int64_t lo = part_begin(x->words, thread, threads),
@@ -101,7 +101,7 @@ static inline float *touched_grad(const struct touched *x, int32_t table, int64_
     return x->grad[table] + slot * dim;
 }
 
-/* Called by every thread of the team: zeroes its part of the accumulators. */
+/* Every thread of the team calls this to zero its part of the accumulators. */
 static inline void touched_zero(const struct touched *x, const struct batch *in, int thread,
                                 int threads) {
     int64_t floats = touched_floats(x, in, threads);
@@ -109,9 +109,9 @@ static inline void touched_zero(const struct touched *x, const struct batch *in,
     memset(x->pool + lo, 0, (size_t)(hi - lo) * sizeof(float));
 }
 
-/* Called by every thread of the team: the separate optimizer pass over the touched rows. The rows
- * of a word are neighbours in the accumulator and not in the table, so the next word's are fetched
- * while this one's are updated. */
+/* The separate optimizer pass over the touched rows. Every thread of the team calls this. The rows
+ * of a word are neighbours in the accumulator but not in the table, so a thread prefetches the rows
+ * of the next word while it updates those of this word. */
 static inline void touched_update(const struct touched *x, const struct batch *in,
                                   const struct rule_step *steps, const struct table *io) {
     for (int32_t t = 0; t < in->num_tables; t++) {
@@ -143,7 +143,7 @@ static inline size_t touched_plan_lay_out(struct touched_plan *p, const struct b
     return s.used;
 }
 
-/* What a thread carries along its walk over the lookups. */
+/* The context of a thread's walk over the lookups. */
 struct touched_walk {
     const struct touched_plan *plan;
     const struct batch *in;
@@ -172,10 +172,10 @@ static inline void touched_plan_prepare(struct touched_plan *p, const struct bat
     touched_prepare(&p->touched, in);
 }
 
-/* One step, called by every thread of the team. mark and add get every lookup of the thread's
- * share: all of them where owners pick their own (split false), an equal part where threads add
- * atomically (split true). Not around the parallel region but in it: the region is a function of
- * its own, in which mark and add would no longer be known. */
+/* One step. Every thread of the team calls this. mark and add get the thread's share of lookups:
+ * all if each owner picks its own (split false), an equal part if threads add atomically (split
+ * true). The parallel region is in the caller, not here: compilers turn a region into a separate
+ * function, which could not inline mark and add. */
 ALWAYS_INLINE void touched_step(const struct touched_plan *plan, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io,
                                 const struct launch *how, const bool split,

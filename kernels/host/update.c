@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The functions of update.h for one rule, RULE. The Makefile compiles this file once for each rule
- * and each instruction set. Where rule, type and dim are constants, the loops over a row are
- * straight code.
+ * and each instruction set. With rule, type and dim as constants, the compiler turns
+ * the loops over a row into straight-line code.
  */
 #include "kernels/host/update.h"
 
@@ -11,20 +11,19 @@
 #define OWN_(rule)     UPDATE_OF(rule)
 #define OWN(rule)      OWN_(rule)
 
-/* The rule, as a constant. */
 enum { KIND_NUMBER = KIND_OF(RULE) };
 #define KIND ((enum rule_kind)KIND_NUMBER)
 
-/* Before a loop whose rounds do not depend on each other. omp simd gives gcc's vectorizer an array
- * of every struct that a round holds, and so keeps it from loops over a rule's phases; clang says
- * that it cannot, and does without being told where it can. */
+/* Stands before a loop with independent iterations. `omp simd` would turn every struct of an
+ * iteration into an array, and gcc then does not vectorize loops over a rule's phases. clang needs
+ * no hint where it can vectorize, and warns about a hint where it cannot. */
 #ifdef __clang__
 #define INDEPENDENT
 #else
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-/* The arrays of one row; states that the rule does not have are NULL. */
+/* The arrays of one row; NULL for states that the rule does not have. */
 struct row_arrays {
     void *w;
     enum dtype type; /* of w */
@@ -44,7 +43,7 @@ ALWAYS_INLINE struct states row_states(struct row_arrays x, int32_t d) {
     return s;
 }
 
-/* What element d adds to the sums over the row, before the step or after it. */
+/* The addend of element d to the sums over the row, before the step or after it. */
 ALWAYS_INLINE struct pair row_term(const struct rule_step *step, const bool after, struct pair rate,
                                    struct row_arrays x, const float *g, int32_t d) {
     const float w = dtype_get(x.type, x.w, d);
@@ -59,7 +58,7 @@ struct block_sums {
     block a, b;
 };
 
-/* What `width` columns from begin add to the sums over the row, in as many lanes. */
+/* The addends of `width` columns from begin to the sums over the row, one lane per column. */
 ALWAYS_INLINE void row_terms(const struct rule_step *step, const bool after, struct pair rate,
                              struct row_arrays x, const float *g, int32_t begin, const int width,
                              float *a, float *b) {
@@ -86,7 +85,7 @@ ALWAYS_INLINE void block_add(struct block_sums *to, struct block_sums x) {
     to->b += x.b;
 }
 
-/* The upper half of eight lanes added to the lower one, and so on down to one lane. */
+/* Folds eight lanes: adds the upper half to the lower half, down to one lane. */
 ALWAYS_INLINE float fold_eight(const float lane[8]) {
     typedef float four __attribute__((vector_size(4 * sizeof(float))));
     four f[2];
@@ -102,7 +101,7 @@ ALWAYS_INLINE float fold_block(const block *sums) {
     return fold_eight(lane);
 }
 
-/* The sums over a row, in the order of rules.h whatever the machine. */
+/* The sums over a row, in the order of rules.h on every machine. */
 ALWAYS_INLINE struct pair row_sums(const struct rule_step *step, const bool after, struct pair rate,
                                    struct row_arrays x, const float *g, int32_t dim) {
     enum { BLOCKS = ROW_LANES / VEC };
@@ -126,7 +125,8 @@ ALWAYS_INLINE struct pair row_sums(const struct rule_step *step, const bool afte
     return (struct pair){fold_block(&sum[0].a), fold_block(&sum[0].b)};
 }
 
-/* The step of columns begin .. begin + width; without the weight, if the rule has sums after it. */
+/* The step of columns begin .. begin + width - 1. If the rule has sums after the step, this leaves
+ * the weights to row_weights(). */
 ALWAYS_INLINE void row_step(const struct rule_step *step, struct pair rate, struct row_arrays x,
                             const float *g, int32_t begin, const int32_t width) {
     INDEPENDENT
@@ -139,7 +139,7 @@ ALWAYS_INLINE void row_step(const struct rule_step *step, struct pair rate, stru
     }
 }
 
-/* The weights of those rules. */
+/* Updates the weights for a rule with sums after the step. */
 ALWAYS_INLINE void row_weights(const struct rule_step *step, struct pair rate, struct row_arrays x,
                                const float *g, int32_t dim) {
     const float scale = rule_scale(KIND, step, rate, row_sums(step, true, rate, x, g, dim), dim);
@@ -165,8 +165,8 @@ ALWAYS_INLINE void update_as(const struct rule_step *restrict step, const struct
     if (rule_sums_after(KIND)) row_weights(step, rate, x, grad, dim);
 }
 
-/* dim is 0 in the name of the function for all other widths. The copies tell the compiler that no
- * store to a row changes them. */
+/* Name 0: the function for all other dims. The copy of the step tells the compiler that no store to
+ * a row changes it. */
 #define UPDATE(d, type)                                                                            \
     static void update_##type##_##d(const struct rule_step *step, const struct table *table,       \
                                     int32_t dim, int64_t row, const float *grad) {                 \

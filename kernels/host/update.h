@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Applying a table's rule to a row whose gradients are summed. Kernels say how gradients meet; what a
- * row does with their sum is compiled apart, in update.c: once for each rule and instruction set, not
- * once for each kernel.
+ * Applies a table's rule to a row whose gradients are summed. Kernels sum the gradients; update.c
+ * updates the row. The Makefile compiles update.c once for each rule and instruction set, not once
+ * for each kernel.
  *
- * Tried without gain: 4, 8 or 16 rows a call. Memory is idle while no row is prefetched, so that
+ * Tried without gain: 4, 8 or 16 rows per call. Memory is idle while a call prefetches no row, so
  * steps of Adam take 1.1 to 1.25 times as long.
  */
 #ifndef EMBFUSE_HOST_UPDATE_H
@@ -16,12 +16,12 @@
 typedef void update_row(const struct rule_step *step, const struct table *table, int32_t dim,
                         int64_t row, const float *grad);
 
-/* A rule's functions, by the type of the weights and the width of rows. */
+/* A rule's functions, by weight type and dim class. */
 struct update_functions {
     update_row *of[DTYPE_COUNT][DIM_CLASSES];
 };
 
-/* LEVEL: what the names of this instruction set's functions end in. */
+/* LEVEL: suffix of the names of this instruction set's functions. */
 #ifndef LEVEL
 #define LEVEL
 #endif
@@ -42,7 +42,7 @@ static inline update_row *update_row_of(enum rule_kind kind, enum dtype weights,
     return all[kind]->of[weights][dim_class(dim)];
 }
 
-/* What updates the rows of one table. */
+/* Updates the rows of one table. */
 struct updater {
     update_row *update;
     const struct rule_step *step;
@@ -65,7 +65,7 @@ static inline struct updater updater_of(const struct batch *in, int32_t t,
                             .row_states = rule_row_states(x->rule)};
 }
 
-/* Everything of a row that its rule will touch. dim: that of the table, a constant if it is known. */
+/* Prefetches all that the rule reads of a row. dim: the table's, as a constant if possible. */
 ALWAYS_INLINE void updater_prefetch(const struct updater *u, int64_t row, const int32_t dim) {
     const struct table *x = u->table;
     if (u->fp32)
@@ -76,8 +76,7 @@ ALWAYS_INLINE void updater_prefetch(const struct updater *u, int64_t row, const 
     if (u->row_states) prefetch_row(array_row(&x->row, row), u->row_states);
 }
 
-/* How many rows ahead that is worth while: so many bytes of weights and states. Measured: 8 and 2
- * KiB are slower. */
+/* Rows to prefetch ahead: BYTES of weights and states. Measured: 2 and 8 KiB are slower. */
 ALWAYS_INLINE uint32_t updater_ahead(const struct updater *u) {
     enum { BYTES = 4096, MOST = 32, LEAST = 2 };
     int64_t bytes = u->dim * (int64_t)sizeof(float) * (1 + u->elem_states);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Walking the lookups of a batch in order, any part of it, with their feature and bag.
+ * Walks the lookups of any part of a batch in order and gives each its feature and bag.
  */
 #ifndef EMBFUSE_CPU_WALK_H
 #define EMBFUSE_CPU_WALK_H
@@ -22,18 +22,18 @@ static inline int64_t part_begin(int64_t n, int part, int parts) {
     return n / parts * part + n % parts * part / parts;
 }
 
-/* The flat bag that lookup i is in. */
+/* The flat bag of lookup i. */
 static inline int64_t bag_of_lookup(const struct batch *in, int64_t i) {
     return last_at_most(in->offsets, sizeof *in->offsets, 0, in->num_features * in->bags, i);
 }
 
-/* Neighbouring lookups i .. end-1 of one feature, beginning in flat bag q. */
+/* Consecutive lookups i .. end-1 of one feature; the first is in flat bag q. */
 struct stretch {
     int64_t i, end, q;
     int32_t feature, table;
 };
 
-/* The stretch of lookups lo .. hi-1 that begins at lo, in bag q or a later one of no lookups. */
+/* The stretch that begins at lookup lo and ends at hi or at the end of the feature. */
 static inline struct stretch stretch_at(const struct batch *in, int64_t lo, int64_t hi) {
     struct stretch s = {.i = lo, .end = hi};
     if (lo >= hi) return s;
@@ -64,9 +64,9 @@ ALWAYS_INLINE void walk_typed(const struct batch *in, struct stretch s, const bo
     }
 }
 
-/* Calls visit(ctx, lookup) for the lookups of a stretch that are not padding, in order. visit is a
- * known function at every call, an ALWAYS_INLINE one, so that it becomes the body of the loop, and
- * what ctx points to is best a local of the caller: then it lives in registers. */
+/* Calls visit(ctx, lookup) for the lookups of a stretch that are not padding, in order. Callers
+ * pass an ALWAYS_INLINE function, so visit becomes the body of the loop. ctx should point to a
+ * local variable of the caller: the compiler then keeps it in registers. */
 ALWAYS_INLINE void walk_stretch(const struct batch *in, struct stretch s,
                                 void (*visit)(void *, struct lookup), void *ctx) {
     if (in->id_type == ID_INT64)
@@ -75,7 +75,7 @@ ALWAYS_INLINE void walk_stretch(const struct batch *in, struct stretch s,
         walk_typed(in, s, false, visit, ctx);
 }
 
-/* The same for the lookups lo .. hi-1 of any features. */
+/* As walk_stretch(), for lookups lo .. hi-1 of all features. */
 ALWAYS_INLINE void walk(const struct batch *in, int64_t lo, int64_t hi,
                         void (*visit)(void *, struct lookup), void *ctx) {
     for (STRETCHES(s, in, lo, hi)) walk_stretch(in, s, visit, ctx);

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: MIT
  *
- * Atomic scatter into a gradient of the touched rows: lookups mark their rows in a bitmap, a row's
- * rank in it is its place in a compact gradient, every lookup adds to that atomically, and a
- * separate kernel updates the touched rows. The dense baseline without its rows that nobody looked
- * up.
+ * Atomic scatter into a gradient of the touched rows: lookups mark their rows in a bitmap. The rank
+ * of a row in the bitmap is its place in a compact gradient. Every lookup adds to this gradient
+ * atomically, and a separate kernel updates the touched rows: the dense baseline without untouched
+ * rows.
  *
- * Who owns what: a thread a lookup for the bitmap, a word of it for the ranks; scatter.cuh; a group
- * of lanes updates a row (compact.cuh).
+ * Who owns what: a thread per lookup marks the bitmap, a thread per word ranks it; scatter.cuh; a
+ * group of lanes updates a row (compact.cuh).
  * Scratch and traffic: 3/8 byte per row of the tables; [touchable][dim] floats, zeroed, added to
  * atomically, read once.
  * Not deterministic: atomics come in any order.
- * Expected, not measured yet: wins over a sort where the tables are small and flatly hit; loses
- * where hot rows make atomics queue up, or where tables are so large that the bitmap is.
+ * Expected, not measured yet: wins over a sort if tables are small and lookups are uniform; loses
+ * if hot rows make atomics queue up, or if the tables and so the bitmap are very large.
  */
 #include "kernels/device/compact.cuh"
 #include "kernels/device/scatter.cuh"
 #include "kernels/device/sort.h"
 
 struct marks {
-    uint32_t *bits;  /* [words] bit r of it all: row number r is touched */
+    uint32_t *bits;  /* [words] bit r of the bitmap: row number r is touched */
     uint32_t *count; /* [words] bits in each */
-    uint32_t *rank;  /* [words] bits in those before */
+    uint32_t *rank;  /* [words] bits in all earlier words */
     int64_t words;
 };
 
 struct plan {
     struct marks marks;
     float *scale;
-    uint32_t *touched; /* how many */
-    void *key;         /* [touchable] their numbers */
+    uint32_t *touched; /* number of touched rows */
+    void *key;         /* [touchable] their row numbers */
     bool wide_keys;
     struct compact compact;
     void *temp;
@@ -83,7 +83,7 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK) count_marks(const struct 
     if (w < m.words) m.count[w] = (uint32_t)__popc(m.bits[w]);
 }
 
-/* A thread per word: the row numbers of its bits; the last one knows how many there are in all. */
+/* A thread per word lists the row numbers of its bits; the last thread sets the total. */
 static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     list_rows(const struct marks m, void *key, bool wide, uint32_t *touched) {
     int64_t w = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x;

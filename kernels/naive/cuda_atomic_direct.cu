@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Atomic scatter straight into the weights: every lookup subtracts its own step. Right for rules
- * that are linear in the gradient, as SGD: for all others a step per lookup is another function
- * than a step for the sum. Even so the weight is rounded once per lookup and not once per
- * row. The default of HugeCTR's SGD ("atomic update").
+ * Atomic scatter straight into the weights: every lookup subtracts its own step. This is correct
+ * only for rules that are linear in the gradient, such as SGD: for all others a step per lookup is
+ * another function than a step for the sum. Even with SGD the weight is rounded once per lookup
+ * instead of once per row.
  *
- * Who owns what: scatter.cuh; a warp takes 32 lookups. No scratch, but for the divisors of means.
+ * Who owns what: scatter.cuh; a warp takes 32 lookups. Scratch: only the scales of means.
  * Not deterministic: atomics come in any order.
- * Expected, not measured yet: wins where hardly any row is hit twice; loses where hot rows make
- * atomics queue up.
+ * Expected, not measured yet: wins if few rows have two lookups or more; loses if hot rows make
+ * atomics queue up. Source: the default of HugeCTR's SGD ("atomic update").
  */
 #include "kernels/device/scatter.cuh"
 
@@ -28,7 +28,7 @@ static size_t scratch_bytes(const struct batch *shape, int) {
     return s.used;
 }
 
-/* To the weights, against the gradient. */
+/* The destination is the weights, with the negative rate as the factor. */
 struct step_down {
     const struct table_shape *tables;
     const struct rule_step *steps;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * The dense baseline: a gradient of all rows is zeroed, every lookup adds to it atomically, and the
- * optimizer sweeps over all rows, touched or not. What nn.Embedding(sparse=False) and a dense
- * optimizer do in PyTorch.
+ * Dense baseline: zero a gradient of all rows, add every lookup to it atomically, then sweep the
+ * optimizer over all rows, touched or not.
  *
  * Who owns what: scatter.cuh for the gradient; a group of lanes sweeps a row.
  * Scratch and traffic: a float for every float of the tables, written twice, read once; and every
  * weight and state read and written once.
- * Not deterministic: atomics come in any order. Rows that nobody looked up take a step with a zero
- * gradient, which for momentum and Adam is another operation than the lazy one. Where a zero
- * gradient changes nothing, such rows are passed over, and keep their bits whatever is in them.
+ * Not deterministic: atomics come in any order. Untouched rows take a step with a zero gradient:
+ * for momentum and Adam this is another operation than the lazy step. If a zero gradient changes
+ * nothing under a rule, the sweep skips rows with a zero gradient, so these keep their bits.
  * Expected, not measured yet: wins on tables so small that nearly every row is touched. Cannot run
- * where the gradient does not fit beside the tables.
+ * if the gradient does not fit in device memory beside the tables.
+ * Source: nn.Embedding(sparse=False) with a dense optimizer in PyTorch.
  */
 #include "kernels/device/scatter.cuh"
 #include "kernels/device/target.cuh"
 
-/* Floats of a table's gradient, up to where the next one's may begin with an aligned row. */
+/* Floats of a table's gradient, rounded up so that the next gradient begins aligned. */
 HOST_DEVICE int64_t table_floats(const struct table_shape *t) {
     return (t->rows * t->dim + LANE_COLUMNS - 1) / LANE_COLUMNS * LANE_COLUMNS;
 }
@@ -42,7 +42,7 @@ static size_t scratch_bytes(const struct batch *shape, int) {
     return lay_out(&p, shape, NULL);
 }
 
-/* Where each table's gradient begins; one thread. */
+/* One thread: sets first[]. */
 static __global__ void find_first(const struct table_shape *tables, int32_t count, int64_t *first) {
     int64_t next = 0;
     for (int32_t t = 0; t < count; t++) {
@@ -61,14 +61,14 @@ struct to_gradient {
     }
 };
 
-/* Is a row 0 all over? Called by the whole group. */
+/* Whether all of a row is 0. The whole group calls this. */
 static __device__ bool is_zero(const struct lanes &g, const float *row, int32_t dim) {
     bool other = false;
     for (int32_t d = g.lane; d < dim; d += g.count) other |= row[d] != 0;
     return !lanes_any(g, other);
 }
 
-/* A group of lanes takes a row of any table. */
+/* A group of lanes per row of any table. */
 template <int TILES>
 static __global__ void __launch_bounds__(block_of_tiles(TILES))
     sweep(const struct target to, const int64_t *first, const float *grad, int64_t rows,

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hash-then-reduce: a hash table counts how often each row occurs, every row gets a stretch of that
- * many entries, lookups are put there, and from then on all is as after a sort: runs are summed
- * into a compact gradient, and a separate kernel applies the optimizer. Grouping without an order.
+ * Hash-then-reduce: a hash table counts the lookups of each row. Every row gets that many
+ * consecutive entries, and lookups are placed there. The rest is as after a sort: runs are summed
+ * into a compact gradient, and a separate kernel applies the optimizer.
  *
- * Who owns what: a thread a lookup for inserting and placing; lanes of a warp that bring the same
- * row insert it once. A block takes a stretch of slots to hand out entries. runs.cuh, compact.cuh.
+ * Who owns what: a thread per lookup inserts and places it; lanes of a warp with the same row
+ * insert the row once. A block assigns entries to a range of slots. Then runs.cuh and compact.cuh.
  * Scratch per lookup: 2 to 4 slots of 12 bytes, 24 bytes of entries and their places, and the
- * compact gradient. Traffic: the table is visited twice at random, whatever the number of rows.
- * Not deterministic: a row's entries lie in the order in which threads came.
- * Expected, not measured yet: wins over the sort where row numbers have many bits and the hash
- * table fits in L2.
- * The idea: the hash-based deduplication of HierarchicalKV and dynamicemb; combining equal rows of
- * a warp: Adinetz (2014), warp-aggregated atomics.
+ * compact gradient. Traffic: two random accesses to the table, for any number of rows.
+ * Not deterministic: the order of a row's entries is the order in which threads arrive.
+ * Expected, not measured yet: wins over the sort if row numbers have many bits and the hash table
+ * fits in L2.
+ * Source: the hash-based deduplication of HierarchicalKV and dynamicemb; for equal rows of a warp,
+ * warp-aggregated atomics (Adinetz 2014).
  */
 #include "kernels/device/compact.cuh"
 #include "kernels/device/runs.cuh"
@@ -32,15 +32,15 @@ struct plan {
     float *scale;
     uint32_t *slot, *place; /* [lookups] slot, and place among the lookups of its row */
     void *value;            /* [lookups] in the order of the lookups */
-    void *key;              /* [touchable] distinct ones */
+    void *key;              /* [touchable] unique keys */
     uint32_t *begin;        /* [touchable] */
     struct totals *totals;
 };
 
-/* Counted while the entries are handed out. */
+/* Counters of insert() and hand_out(). */
 struct totals {
     unsigned long long both; /* low half: runs; high half: their entries */
-    uint32_t padding;        /* lookups that are none: their entries are the last ones */
+    uint32_t padding;        /* lookups of padding: their entries are at the end */
     uint32_t runs;
 };
 
@@ -73,7 +73,7 @@ static size_t scratch_bytes(const struct batch *shape, int) {
     return lay_out(&p, shape, NULL);
 }
 
-/* The slot of a key, which is put there if it is new. */
+/* The slot of a key; inserts a new key. */
 static __device__ inline uint64_t find_slot(const struct slots &s, bool wide, uint64_t key) {
     uint64_t at = key * UINT64_C(0x9e3779b97f4a7c15) >> 20;
     for (;; at++) {
@@ -117,8 +117,8 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     if (!counts) slot[i] = UINT32_MAX;
 }
 
-/* A thread per slot. One addition per block hands out both run numbers and entries, so that runs
- * are numbered in the order of their entries. */
+/* A thread per slot. One atomic add per block reserves both run numbers and entries, so that run
+ * numbers have the order of the entries. */
 static __global__ void __launch_bounds__(SLOT_BLOCK)
     hand_out(const struct slots s, bool wide, void *key, uint32_t *begin, struct totals *totals) {
     SHARED(unsigned long long, sums, SLOT_BLOCK);

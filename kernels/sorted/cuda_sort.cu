@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sort-then-reduce: entries are sorted by row, the gradients of every run are summed into a compact
- * [touched][dim] gradient, and a separate kernel applies the optimizer. What coalesce() of a sparse
- * tensor does before a sparse optimizer (PyTorch), and the backward of cuEmbed and
- * distributed-embeddings before theirs.
+ * Sort-then-reduce: sort entries by row, sum the gradients of every run into a compact
+ * [touched][dim] gradient, then apply the optimizer in a separate kernel.
  *
- * Who owns what: CUB sorts, encodes runs and scans their lengths; the sum is that of the fused
- * kernel (runs.cuh), whose rows go to the compact gradient; a group of lanes updates a row.
- * Scratch and traffic per lookup: that of the fused kernel, 12 bytes for the runs (their lengths
- * are zeroed first, because only the device knows how many there are), and [touchable][dim] floats
- * that are written and read once more than in the fused kernel.
- * Deterministic: the shape of every sum depends on the batch alone.
- * Against the fused kernel it shows what the round trip of the gradient costs, and nothing else.
+ * Who owns what: CUB sorts, encodes runs and scans their lengths. The kernel of cuda_fused
+ * (runs.cuh) sums runs, here into the compact gradient. A group of lanes updates a row.
+ * Scratch and traffic per lookup: as in cuda_fused, plus 12 bytes for the runs (their lengths are
+ * zeroed first, because only the device knows the number of runs), plus [touchable][dim] floats,
+ * written and read once.
+ * Deterministic: the shape of every sum depends only on the batch.
+ * Loses to cuda_fused by the gradient's round trip, the list of runs, and the sort of small tables.
+ * Source: coalesce() of a sparse tensor (PyTorch); the backward of cuEmbed and
+ * distributed-embeddings.
  */
 #include "kernels/device/compact.cuh"
 #include "kernels/device/runs.cuh"
@@ -20,7 +20,7 @@
 struct plan {
     struct sorted sorted;
     struct runs runs;
-    void *key;                /* [lookups] distinct ones */
+    void *key;                /* [lookups] unique keys */
     uint32_t *length, *begin; /* [lookups] of their runs */
     uint32_t *count;
     void *encode_temp, *sum_temp;
