@@ -14,16 +14,6 @@
 
 enum form { FORM_TEXT, FORM_MARKDOWN, FORM_JSON };
 
-static const struct {
-    unsigned bit;
-    const char *name;
-} traits[] = {{DETERMINISTIC, "deterministic"},
-              {DENSE_GRAD, "dense_gradient"},
-              {DENSE_STEP, "dense_step"},
-              {STEP_PER_LOOKUP, "step_per_lookup"},
-              {OWN_LOOKUPS, "own_lookups"}};
-enum { TRAITS = sizeof traits / sizeof *traits };
-
 enum { NAMES_MAX = 1000 };
 
 static void append(char names[NAMES_MAX], const char *between, const char *name) {
@@ -46,8 +36,8 @@ static void rule_names(const struct kernel *k, const char *between, const char *
 
 static void trait_names(unsigned bits, const char *between, char names[NAMES_MAX]) {
     names[0] = '\0';
-    for (int i = 0; i < TRAITS; i++)
-        if (bits & traits[i].bit) append(names, between, traits[i].name);
+    for (int bit = 0; trait_name(bit); bit++)
+        if (bits >> bit & 1) append(names, between, trait_name(bit));
 }
 
 static void state_text(const struct rule_info *r, char text[NAMES_MAX]) {

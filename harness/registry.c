@@ -83,6 +83,12 @@ const struct kernel *registry_find(const char *name, struct error *err) {
     return NULL;
 }
 
+const char *trait_name(int bit) {
+    static const char *const names[] = {"deterministic", "dense_gradient", "dense_step",
+                                        "step_per_lookup", "own_lookups", NULL};
+    return names[bit];
+}
+
 const char *kernel_refuses(const struct kernel *k, const struct batch *shape) {
     for (int t = 0; t < shape->num_tables; t++)
         if (!kernel_applies(k, shape->tables[t].rule)) return "does not apply a table's rule";

@@ -36,6 +36,11 @@ static inline double dtype_tiny(enum dtype type) {
     return type == FP32 ? 0x1p-149 : 0x1p-133;
 }
 
+/* Values from here on may be rounded to infinity. */
+static inline double dtype_limit(enum dtype type) {
+    return type == FP32 ? 0x1.ffffffp127 : 0x1.ffp127;
+}
+
 /* bfloat16 is the upper half of a float. */
 HOST_DEVICE float bf16_widen(uint16_t bits) {
     union {

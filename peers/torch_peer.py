@@ -6,7 +6,7 @@ optimizer, timed by the suite's rules. merge.py puts the result beside that of t
     for b in 0 1 2; do build/embfuse gen datasets/gpu.spec --workload zipf/alpha:1.05 \\
         --batch-number $b --initial-tables --out /tmp/peer$b; done
     python3 peers/torch_peer.py /tmp/peer0 /tmp/peer1 /tmp/peer2 --out build/results/torch.json
-    python3 studies/merge.py build/results/gpu/bench.json build/results/torch.json --out both.json
+    python3 reports/merge.py build/results/gpu/bench.json build/results/torch.json --out both.json
 
 torch_sparse is sparse=True with SGD, Adagrad and SparseAdam. torch_dense is sparse=False with SGD (with
 and without momentum), Adagrad and Adam. Dense momentum and Adam are another operation: they move

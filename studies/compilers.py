@@ -133,7 +133,8 @@ def preset(filter_, rules, build_, modes):
     or atomics on large tables: they take as long as all others together."""
     kernels, known = listed(build_)
     rules = known if "all" in rules else rules
-    quick = lambda w, k: filter_ or w == WORKLOADS[-1] or k["traits"] == ["deterministic"]
+    small = lambda k: "deterministic" in k["traits"] and "dense_gradient" not in k["traits"]
+    quick = lambda w, k: filter_ or w == WORKLOADS[-1] or small(k)
     names = [f"{w}/{r}/{k['name']}/{m}" for w in WORKLOADS for r in rules for k in kernels for m in modes
              if quick(w, k)]
     try:

@@ -56,5 +56,11 @@ int device_case_put(struct device_case *d, struct error *err) {
 }
 
 int device_case_get(struct device_case *d, struct error *err) {
+    if (!device_intact(&d->scratch)) return fail(err, "wrote outside of its scratch");
+    if (!device_tables_intact(&d->tables)) return fail(err, "wrote outside of the tables");
+    if (device_batch_unchanged(&d->batch, &d->b->in, err) ||
+        device_unchanged(&d->tables.io, d->tables.tables, "table pointers", err) ||
+        device_unchanged(&d->steps, d->host_steps, "steps", err))
+        return -1;
     return device_tables_get(&d->tables, d->b->tables.tables, err);
 }

@@ -27,7 +27,7 @@ void device_case_free(struct device_case *d);
 /* Copies the builder's rules, step number and tables once more. */
 int device_case_put(struct device_case *d, struct error *err);
 
-/* Copies the tables back to the builder's. */
+/* Copies the tables back to the builder's. Fails if anything else was written. */
 int device_case_get(struct device_case *d, struct error *err);
 
 /* The order in which an emulated device runs blocks and threads; see builder_way. */

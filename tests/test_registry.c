@@ -51,8 +51,9 @@ static bool ends_in(const char *text, const char *end) {
 /* --- names */
 
 static void in_registry(const char *path, const char *folder, const char *file) {
-    bool cuda = ends_in(file, ".cu") && strcmp(folder, "device") != 0; /* device/ is shared code */
-    if (!*folder || !(ends_in(file, ".c") || cuda)) return;
+    const bool shared = strcmp(folder, "host") == 0 || strcmp(folder, "device") == 0;
+    const bool cuda = ends_in(file, ".cu");
+    if (!*folder || shared || !(ends_in(file, ".c") || cuda)) return;
     int count, found = 0;
     const struct registered *r = registry(&count);
     for (int i = 0; i < count; i++) {

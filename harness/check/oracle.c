@@ -247,7 +247,7 @@ static void rmsprop_centered(const struct rule_case *c, struct oracle_row *x) {
         const struct num g = c->g[d];
         /* From 0, s - m^2 = alpha (1-alpha) g^2: more than its rounding errors, or 0. */
         const bool fresh = s[d].value == 0 && m[d].value == 0 && sound;
-        const struct num largest = exactly(fabs(g.value) + g.error);
+        const struct num largest = exactly(copysign(fabs(g.value) + g.error, m[d].value));
         const double rounding = centered(alpha, rest, s[d], m[d], largest).variance.error;
         /* After the step it is alpha (s - m^2) + alpha (1-alpha) (g - m)^2, for any error of g. */
         const double least = alpha.value * (s[d].value - m[d].value * m[d].value) - rounding;
@@ -277,7 +277,9 @@ void oracle_update(const struct rule *rule, int64_t t, int32_t dim, const struct
 
 void oracle_store(enum dtype type, int32_t dim, struct num *weight) {
     if (type == FP32) return;
-    for (int32_t d = 0; d < dim; d++)
-        weight[d].error +=
-            dtype_unit(type) * (fabs(weight[d].value) + weight[d].error) + dtype_tiny(type);
+    for (int32_t d = 0; d < dim; d++) {
+        struct num *w = &weight[d];
+        w->error += dtype_unit(type) * (fabs(w->value) + w->error) + dtype_tiny(type);
+        if (fabs(w->value) + w->error >= dtype_limit(type)) w->error = INFINITY;
+    }
 }

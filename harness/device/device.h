@@ -59,6 +59,12 @@ void device_batch_free(struct device_batch *d);
 /* batch_validate() for ids and offsets that exist only in device memory. It refuses them before any
  * kernel trusts them, with the same message, and does not write to the batch. */
 int device_batch_validate(const struct device_batch *d, struct error *err);
+/* Is a buffer what it was made from, and are its guard zones whole? Returns 1, and says in err what a
+ * kernel did to it, or -1 if nobody can tell. what: for the message. */
+int device_unchanged(const struct device_buffer *b, const void *host, const char *what,
+                     struct error *err);
+int device_batch_unchanged(const struct device_batch *d, const struct batch *host,
+                           struct error *err);
 
 /* Weights and states in device memory, with the content undefined. */
 struct device_tables {

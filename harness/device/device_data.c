@@ -3,6 +3,7 @@
  * Batches and tables in device memory.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "harness/device/device.h"
 
@@ -39,6 +40,40 @@ void device_batch_free(struct device_batch *d) {
                                    &d->grad, &d->tables,  &d->features};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) device_free(all[i]);
     *d = (struct device_batch){0};
+}
+
+int device_unchanged(const struct device_buffer *b, const void *host, const char *what,
+                     struct error *err) {
+    enum { PIECE = 1 << 20 };
+    if (!device_intact(b)) return fail(err, "wrote outside of its %s", what), 1;
+    char *copy = malloc(PIECE);
+    int status = copy ? 0 : fail(err, "out of memory");
+    for (size_t at = 0; status == 0 && host && at < b->bytes; at += PIECE) {
+        const size_t bytes = b->bytes - at < PIECE ? b->bytes - at : PIECE;
+        status = device_get(copy, (const char *)b->data + at, bytes, err);
+        if (status == 0 && memcmp(copy, (const char *)host + at, bytes) != 0)
+            status = (fail(err, "changed its %s", what), 1);
+    }
+    free(copy);
+    return status;
+}
+
+int device_batch_unchanged(const struct device_batch *d, const struct batch *h,
+                           struct error *err) {
+    const struct {
+        const struct device_buffer *here;
+        const void *host;
+        const char *what;
+    } parts[] = {{&d->ids, h->ids, "ids"},
+                 {&d->offsets, h->offsets, "offsets"},
+                 {&d->lookup_weights, h->lookup_weights, "lookup weights"},
+                 {&d->grad, h->grad, "gradient"},
+                 {&d->tables, h->tables, "table shapes"},
+                 {&d->features, h->features, "features"}};
+    int status = 0;
+    for (size_t i = 0; status == 0 && i < sizeof parts / sizeof *parts; i++)
+        status = device_unchanged(parts[i].here, parts[i].host, parts[i].what, err);
+    return status;
 }
 
 /* --- tables */

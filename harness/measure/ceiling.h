@@ -31,7 +31,8 @@ static inline int32_t array_row_floats(const struct array *a) {
 }
 
 static inline int64_t array_float_rows(const struct array *a, int64_t rows) {
-    return rows * a->stride / (array_row_floats(a) * (int64_t)sizeof(float));
+    const int64_t whole = rows * a->stride / (array_row_floats(a) * (int64_t)sizeof(float));
+    return whole ? whole : 1; /* between guard zones there is room for a float */
 }
 
 struct ceiling_probe {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "harness/measure/environment.h"
+#include "harness/registry.h"
 
 /* Most tries for one undisturbed sample, and the time after which no further try starts. On a
  * machine that is never quiet the last try counts, and its sample counts the earlier tries. */
@@ -97,6 +98,7 @@ static int scratch_for(struct measure *m, const struct kernel *k, struct place_s
     const struct place_setup setup = setup_of(m);
     struct place *p = place_of(m, k);
     if (runner_scratch_open(p, &setup, k, out, err) == 0) return 0;
+    if (kernel_refuses(k, &m->workload->batches[0])) return -1;
     p->ops->scratch_close(p, &m->at[k->place].scratch);
     return runner_scratch_open(p, &setup, k, out, err);
 }
@@ -157,7 +159,7 @@ int measure_check(struct measure *m, const struct kernel *k, int batch, struct c
 
 int measure_admit(struct measure *m, const struct kernel *k, struct scratch_use *use,
                   struct check_result *out, struct error *err) {
-    struct place_scratch scratch;
+    struct place_scratch scratch = {0};
     struct step_parts parts = {0};
     size_t resident = m->at[k->place].scratch.bytes;
     memset(use, 0, sizeof *use);

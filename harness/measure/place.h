@@ -5,8 +5,8 @@
  * state is `struct place`. So one place can wrap another: it opens the inner place, does its own
  * part of a call, and passes the call on.
  *
- * Functions return 0, or -1 and fill err. The host's functions fail only if memory runs out, the
- * device's whenever CUDA reports an error.
+ * Functions return 0, or -1 and fill err. The host's functions fail only if memory runs out or a
+ * kernel reports an error, the device's whenever CUDA reports one.
  */
 #ifndef EMBFUSE_PLACE_H
 #define EMBFUSE_PLACE_H
@@ -98,7 +98,8 @@ struct place_ops {
      * begin. */
     int (*get_rows)(struct place *p, int32_t table, int64_t begin, int64_t end, struct table *rows,
                     struct error *err);
-    /* Fails and names the array if anything wrote outside scratch or tables, or to a batch. */
+    /* Returns 1, and says in err what it was, if anything wrote outside scratch or tables, or to a
+     * batch or the steps; -1 if nobody can tell. */
     int (*intact)(struct place *p, int batch, const struct place_scratch *s, struct error *err);
 };
 

@@ -18,6 +18,7 @@ struct on_device {
     struct device_batch batch[RING_MAX];
     struct device_buffer touched[RING_MAX]; /* the rows of each batch */
     struct device_buffer steps;
+    struct rule_step *host_steps; /* the same in host memory */
     struct device_fill fill;
     struct device_probe probe;
     double copy_gbs; /* the latest ceiling */
@@ -65,13 +66,17 @@ static void close_place(struct place *p) {
         device_batch_free(&d->batch[k]);
     }
     device_tables_free(&d->tables);
+    free(d->host_steps);
     free(d);
 }
 
 static int open_all(struct on_device *d, struct error *err) {
     const struct place_setup *s = &d->setup;
     const int32_t large = tables_largest(s->shapes, s->num_tables);
-    if (require(s, s->shapes[large].rows, err) ||
+    d->host_steps = calloc((size_t)s->num_tables, sizeof *d->host_steps);
+    if (!d->host_steps) return fail(err, "out of memory");
+    const struct array weight_rows = {NULL, table_array_stride(&s->shapes[large], TABLE_WEIGHT)};
+    if (require(s, array_float_rows(&weight_rows, s->shapes[large].rows), err) ||
         device_tables_create(&d->tables, s->shapes, s->num_tables, err) ||
         device_fill_open(&d->fill, &d->tables, s->seed, err) ||
         (s->tables ? device_tables_put(&d->tables, s->tables->tables, err)
@@ -128,6 +133,7 @@ static int job_of(struct on_device *d, const struct place_job *job, struct devic
                                .io = d->tables.io.data,
                                .scratch = job->scratch->data,
                                .before_ctx = &d->probe};
+    memcpy(d->host_steps, job->steps, d->steps.bytes);
     return device_put(d->steps.data, job->steps, d->steps.bytes, err);
 }
 
@@ -209,34 +215,14 @@ static int get_rows(struct place *p, int32_t t, int64_t begin, int64_t end, stru
     return device_tables_get_rows(&device_of(p)->tables, t, begin, end, rows, err);
 }
 
-/* Does an array still equal its source? host: NULL for an array that may change. */
-static int unchanged(const struct device_buffer *b, const void *host, const char *what,
-                     struct error *err) {
-    if (!device_intact(b)) return fail(err, "wrote outside of its %s", what);
-    if (!host || b->bytes == 0) return 0;
-    void *copy = malloc(b->bytes);
-    if (!copy) return fail(err, "out of memory");
-    int status = device_get(copy, b->data, b->bytes, err);
-    const bool same = status == 0 && memcmp(copy, host, b->bytes) == 0;
-    free(copy);
-    return status || same ? status : fail(err, "changed its %s", what);
-}
-
 static int intact(struct place *p, int batch, const struct place_scratch *s, struct error *err) {
     const struct on_device *d = device_of(p);
-    const struct device_batch *b = &d->batch[batch];
-    const struct batch *in = &d->setup.batches[batch];
-    if (!device_intact(&s->device)) return fail(err, "wrote outside of its scratch");
-    if (!device_tables_intact(&d->tables)) return fail(err, "wrote outside of the tables");
-    if (unchanged(&b->ids, in->ids, "ids", err) ||
-        unchanged(&b->offsets, in->offsets, "offsets", err) ||
-        unchanged(&b->lookup_weights, in->lookup_weights, "lookup weights", err) ||
-        unchanged(&b->grad, in->grad, "gradient", err) ||
-        unchanged(&b->tables, in->tables, "table shapes", err) ||
-        unchanged(&b->features, in->features, "features", err) ||
-        unchanged(&d->tables.io, d->tables.tables, "table pointers", err))
-        return -1;
-    return unchanged(&d->steps, NULL, "steps", err);
+    if (!device_intact(&s->device)) return fail(err, "wrote outside of its scratch"), 1;
+    if (!device_tables_intact(&d->tables)) return fail(err, "wrote outside of the tables"), 1;
+    int status = device_batch_unchanged(&d->batch[batch], &d->setup.batches[batch], err);
+    if (status == 0) status = device_unchanged(&d->tables.io, d->tables.tables, "table pointers", err);
+    if (status == 0) status = device_unchanged(&d->steps, d->host_steps, "steps", err);
+    return status;
 }
 
 static const struct place_ops device_ops = {.close = close_place,

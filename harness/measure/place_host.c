@@ -177,10 +177,10 @@ static int host_get_rows(struct place *p, int32_t t, int64_t begin, int64_t end,
 static int host_intact(struct place *p, int batch, const struct place_scratch *s,
                        struct error *err) {
     const struct host *h = host_of(p);
-    if (!buffer_intact(&s->host)) return fail(err, "wrote outside of its scratch");
-    if (!tables_intact(h->tables)) return fail(err, "wrote outside of the tables");
+    if (!buffer_intact(&s->host)) return fail(err, "wrote outside of its scratch"), 1;
+    if (!tables_intact(h->tables)) return fail(err, "wrote outside of the tables"), 1;
     if (batch_hash(&h->setup.batches[batch]) != h->hash[batch])
-        return fail(err, "changed its input");
+        return fail(err, "changed its input"), 1;
     return 0;
 }
 

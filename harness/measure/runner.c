@@ -67,11 +67,13 @@ int runner_check(struct place *p, const struct place_job *job, struct check c,
     c.per_lookup = job->kernel->traits & STEP_PER_LOOKUP;
     *out = check_run(&c);
     if (out->unseen || out->undecided) return fail(err, "%s: %s", job->kernel->name, out->message);
-    if (out->ok && p->ops->intact(p, job->batch, job->scratch, &why)) {
-        out->ok = false;
-        snprintf(out->message, sizeof out->message, "%.380s", why.text);
-    }
-    return out->ok ? 0 : 1;
+    if (!out->ok) return 1;
+    const int status = p->ops->intact(p, job->batch, job->scratch, &why);
+    if (status < 0) return fail(err, "%s: %.400s", job->kernel->name, why.text);
+    if (status == 0) return 0;
+    out->ok = false;
+    snprintf(out->message, sizeof out->message, "%.380s", why.text);
+    return 1;
 }
 
 int place_get_tables(struct place *p, struct table_set *to, struct error *err) {

@@ -73,10 +73,8 @@ inline const char *mode_name(enum cache_mode mode) {
 
 inline std::string traits_text(unsigned traits) {
     std::string text;
-    if (traits & DETERMINISTIC) text += ",deterministic";
-    if (traits & DENSE_GRAD) text += ",dense_gradient";
-    if (traits & DENSE_STEP) text += ",dense_step";
-    if (traits & STEP_PER_LOOKUP) text += ",step_per_lookup";
+    for (int bit = 0; trait_name(bit); bit++)
+        if (traits >> bit & 1) text += std::string(",") + trait_name(bit);
     return text.empty() ? "none" : text.substr(1);
 }
 

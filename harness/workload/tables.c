@@ -111,8 +111,9 @@ void tables_copy_row(const void *ctx, int32_t table, int64_t row, const struct r
 
 static void reset_row(struct table_set *s, int32_t t, int64_t row) {
     for (int a = 0; a < TABLE_ARRAYS; a++)
-        fill(s, t, row, a, table_array_type(&s->shapes[t], a),
-             array_row(&s->tables[t].array[a], row));
+        if (s->tables[t].array[a].data)
+            fill(s, t, row, a, table_array_type(&s->shapes[t], a),
+                 array_row(&s->tables[t].array[a], row));
 }
 
 void tables_reset(struct table_set *s) {

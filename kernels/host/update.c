@@ -80,9 +80,9 @@ ALWAYS_INLINE struct block_sums block_terms(const struct rule_step *step, const 
     return terms;
 }
 
-ALWAYS_INLINE void block_add(struct block_sums *to, struct block_sums x) {
-    to->a += x.a;
-    to->b += x.b;
+ALWAYS_INLINE void block_add(struct block_sums *to, const struct block_sums *x) {
+    to->a += x->a;
+    to->b += x->b;
 }
 
 /* Folds eight lanes: adds the upper half to the lower half, down to one lane. */

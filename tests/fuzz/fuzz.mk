@@ -8,7 +8,7 @@ FUZZ_CC      ?= clang
 FUZZ_SECONDS ?= 60
 ONLY_FUZZ    ?=
 FUZZ_FLAGS   := -std=gnu11 -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all \
-                -fsanitize=fuzzer,address,undefined -Wall -Wextra -I.
+                -fsanitize=fuzzer,address,undefined -Wall -Wextra -I. -I$(B)
 # A parser allocates in proportion to its input, which has at most 4 kB: more is a finding.
 FUZZ_LIMITS  := -max_len=4096 -timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=64
 
@@ -23,7 +23,7 @@ fuzz_seeds_npy     := tests/golden/npy
 .PHONY: fuzz $(fuzz_names:%=fuzz-run-%)
 fuzz: $(addprefix fuzz-run-,$(or $(ONLY_FUZZ),$(fuzz_names)))
 
-build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard harness/*.[ch] harness/workload/*.[ch] kernels/*.h)
+build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard harness/*.[ch] harness/workload/*.[ch] kernels/*.h rules/*.h) | $(rule_lists)
 	@mkdir -p $(@D)
 	$(FUZZ_CC) $(FUZZ_FLAGS) $< $(fuzz_sources_$*) -lz -lm $(whole)
 
