@@ -167,7 +167,7 @@ struct row_sums {
 
 static_assert(ROW_LANES == WARP * LANE_COLUMNS, "a warp has a lane's columns of a row's sums");
 
-/* The whole group calls this for every tile, in order. several_warps: it may have several. */
+/* The whole group calls this for every tile, in order. several_warps: the group may be so large. */
 static __device__ __forceinline__ void row_sums_add(const struct lanes &g, const bool several_warps,
                                                     struct row_sums *x, struct quad a,
                                                     struct quad b) {

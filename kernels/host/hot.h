@@ -28,9 +28,9 @@ enum {
     HOT_BYTES = 256 << 10, /* of accumulators: in L2 */
     HOT_SLICES = 64,
     HOT_SLICE_OF = 64, /* lookups for each accumulator of a slice, at least */
-    /* Hot rows must have this percentage of the sample: SHARE_POOLED from a pooling factor of
-     * POOLED on, SHARE below, where the order of the lookups saves no read of a gradient. Measured:
-     * pooled, shares of 42 to 51 lose or break even, 56 or more gain; not pooled, 60 loses. */
+    /* Hot rows must have HOT_SHARE_POOLED percent of the sample for a pooling factor of POOLED or
+     * more, otherwise HOT_SHARE: then any order reads a gradient row about once. Measured: pooled,
+     * shares of 42 to 51 lose or break even, 56 or more gain; not pooled, 60 loses. */
     POOLED = 4,
     HOT_SHARE_POOLED = 50,
     HOT_SHARE = 80,
@@ -46,7 +46,7 @@ struct hot {
     const struct partition *partition; /* the sample is from its lookups */
     int32_t rows;                      /* chosen; 0: not worth it */
     int32_t most;                      /* limit of rows, from the size of accumulators */
-    int32_t slices; /* of the batch: a power of two, which most numbers of threads divide */
+    int32_t slices; /* of the batch: a power of two, even for 2, 4, 8 ... threads */
     int32_t stride; /* floats of an accumulator */
     int64_t sample_most;
     int32_t counts_log2;

@@ -2,7 +2,7 @@
  *
  * One pass that distributes the lookups of every table over buckets that fit in L1. The rest of the
  * index build, to sort or hash a bucket, then stays in the core. Ids arrive grouped by feature, so
- * each table has its own buckets, and no kernel sorts by table number.
+ * each table has its own buckets, and these kernels need no sort by table number.
  *
  * Stable: the entries of a bucket are in the order of their lookups, for any number of threads.
  */

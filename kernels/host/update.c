@@ -105,7 +105,7 @@ ALWAYS_INLINE float fold_block(const block *sums) {
 ALWAYS_INLINE struct pair row_sums(const struct rule_step *step, const bool after, struct pair rate,
                                    struct row_arrays x, const float *g, int32_t dim) {
     enum { BLOCKS = ROW_LANES / VEC };
-    if (dim <= 8) { /* in fewer registers */
+    if (dim <= 8) { /* needs fewer registers */
         float a[8] = {0}, b[8] = {0};
         row_terms(step, after, rate, x, g, 0, dim, a, b);
         return (struct pair){fold_eight(a), fold_eight(b)};
