@@ -6,7 +6,7 @@ E            := $(B)/emulated
 emulated     := $(E)/harness/registry.o $(device:%.c=$(E)/%.o) $(parts:%.cu=$(E)/%.o) $(cuda:%.cu=$(E)/%.o)
 emulation    := $(patsubst %.cpp,$(B)/%.o,$(wildcard emulation/*.cpp))
 # Without -fno-tree-slp-vectorize gcc 12 reads four floats at once, even where a kernel's test forbids it.
-EMULATEFLAGS := -Iemulation/include -I$(E) -fno-tree-slp-vectorize
+EMULATEFLAGS := -Iemulation/include -I$(E) -fno-tree-slp-vectorize $(if $(findstring clang,$(CC)),-Wno-pass-failed)
 
 # The runtime tells ThreadSanitizer what a device orders. Its own bookkeeping is not watched.
 $(emulation): CXXFLAGS := $(filter-out -fsanitize=thread,$(CXXFLAGS)) -Iemulation/include

@@ -84,8 +84,8 @@ const struct kernel *registry_find(const char *name, struct error *err) {
 }
 
 const char *trait_name(int bit) {
-    static const char *const names[] = {"deterministic", "dense_gradient", "dense_step",
-                                        "step_per_lookup", "own_lookups", NULL};
+    static const char *const names[] = {"deterministic",   "dense_gradient", "dense_step",
+                                        "step_per_lookup", "own_lookups",    NULL};
     return names[bit];
 }
 

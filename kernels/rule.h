@@ -14,7 +14,8 @@
  *
  * A rule without one of these phases writes RULE_NO_PREPARE, RULE_NO_BEFORE, RULE_NO_ROW (elements
  * get the learning rate as a), RULE_NO_STATES, or RULE_NO_AFTER (no after, no scale) instead.
- * Kernels may evaluate direction twice, so it writes nothing.
+ * Kernels may evaluate direction twice, so it writes nothing. It does not see the states from before the
+ * step: a rule that needs one derives it from the new one, or keeps it as a state of its own.
  */
 #ifndef EMBFUSE_RULE_H
 #define EMBFUSE_RULE_H

@@ -58,8 +58,7 @@ int device_unchanged(const struct device_buffer *b, const void *host, const char
     return status;
 }
 
-int device_batch_unchanged(const struct device_batch *d, const struct batch *h,
-                           struct error *err) {
+int device_batch_unchanged(const struct device_batch *d, const struct batch *h, struct error *err) {
     const struct {
         const struct device_buffer *here;
         const void *host;

@@ -220,7 +220,8 @@ static int intact(struct place *p, int batch, const struct place_scratch *s, str
     if (!device_intact(&s->device)) return fail(err, "wrote outside of its scratch"), 1;
     if (!device_tables_intact(&d->tables)) return fail(err, "wrote outside of the tables"), 1;
     int status = device_batch_unchanged(&d->batch[batch], &d->setup.batches[batch], err);
-    if (status == 0) status = device_unchanged(&d->tables.io, d->tables.tables, "table pointers", err);
+    if (status == 0)
+        status = device_unchanged(&d->tables.io, d->tables.tables, "table pointers", err);
     if (status == 0) status = device_unchanged(&d->steps, d->host_steps, "steps", err);
     return status;
 }

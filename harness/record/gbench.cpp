@@ -358,6 +358,7 @@ void Driver::keep() {
     auto add = [&](const std::string &text) { all.append(text.c_str(), text.size() + 1); };
     add(rows);
     add(crashed);
+    add(no_device);
     for (const auto &c : context) add(c.first), add(c.second);
     leave(all);
 }
@@ -378,11 +379,12 @@ bool Driver::resume(const struct plan &plan) {
     };
     rows = next();
     crashed = next();
+    no_device = next();
     while (at < all.size()) {
         std::string key = next();
         context[key] = next();
     }
-    stop_signal = crash.stop;
+    if (crash.stop) stop_signal = crash.stop;
     int count;
     char name[SPEC_NAME_MAX];
     const char *kernel = registry(&count)[crash.kernel].kernel->name;

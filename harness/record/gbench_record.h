@@ -19,6 +19,7 @@
 
 extern "C" {
 #include "harness/measure/measure.h"
+#include "harness/registry.h"
 }
 
 using Run = benchmark::BenchmarkReporter::Run;

@@ -115,13 +115,15 @@ ALWAYS_INLINE struct pair row_sums(const struct rule_step *step, const bool afte
     if (whole < blocks) last = block_terms(step, after, rate, x, g, whole * VEC, dim % VEC);
     _Pragma("GCC unroll 8") for (int j = 0; j < BLOCKS; j++) {
         if (j < whole) sum[j] = block_terms(step, after, rate, x, g, j * VEC, VEC);
-        for (int k = j + BLOCKS; k < whole; k += BLOCKS)
-            block_add(&sum[j], block_terms(step, after, rate, x, g, k * VEC, VEC));
-        if (whole < blocks && j == whole % BLOCKS) block_add(&sum[j], last);
+        for (int k = j + BLOCKS; k < whole; k += BLOCKS) {
+            const struct block_sums more = block_terms(step, after, rate, x, g, k * VEC, VEC);
+            block_add(&sum[j], &more);
+        }
+        if (whole < blocks && j == whole % BLOCKS) block_add(&sum[j], &last);
     }
     _Pragma("GCC unroll 3") for (int fold = BLOCKS / 2; fold > 0; fold /= 2)
         _Pragma("GCC unroll 4") for (int j = 0; j < fold; j++) if (j + fold < blocks)
-            block_add(&sum[j], sum[j + fold]);
+            block_add(&sum[j], &sum[j + fold]);
     return (struct pair){fold_block(&sum[0].a), fold_block(&sum[0].b)};
 }
 
