@@ -178,6 +178,32 @@ static void rmsprop_of_an_uncertain_sum(void **state) {
     }
 }
 
+/* g and m have one sign: then the sum for m is as large as its terms, and loses the most. */
+static void rmsprop_of_large_moments(void **state) {
+    (void)state;
+    const struct rule rule = {RULE_rmsprop_centered, {0.01f, 0x1.0e400ep-1f, 0.9f, 0x1p-9f}};
+    const float s0 = 0x1.060c0ep-14f, m0 = -0x1.03017ep-7f, b0 = 0x1.0d17f4p-8f;
+    struct num g = {-0x1.02ff6ap-7f, 0}, w = {0.5, 0}, s[] = {{s0, 0}, {m0, 0}, {b0, 0}};
+    struct oracle_row row = {.weight = &w, .elem = {&s[0], &s[1], &s[2]}};
+    float weight = 0.5f, x[] = {s0, m0, b0}, grad = (float)g.value;
+    const struct rule_step step = rule_step(rule, 1);
+    oracle_update(&rule, 1, 1, &g, &row);
+    rule_apply(&step, &(struct row_memory){.weight = &weight, .elem = {&x[0], &x[1], &x[2]}}, 1,
+               &grad);
+    for (int k = 0; k < 3; k++) assert_true(fabs(x[k] - s[k].value) <= s[k].error);
+    assert_true(fabs(weight - w.value) <= w.error);
+}
+
+/* A weight that bf16 may round to infinity proves nothing; any other has one more rounding. */
+static void stored_as_bf16(void **state) {
+    (void)state;
+    struct num w[] = {{3.4e38, 1e30}, {-1.5, 1e-7}};
+    oracle_store(BF16, 2, w);
+    assert_true(isinf(w[0].error));
+    assert_true(w[1].error > 0x1p-8 && w[1].error < 0x1p-7);
+    assert_true(fabs(dtype_round(BF16, -1.503f) + 1.503) <= w[1].error);
+}
+
 /* Four columns with u = 1/(1 + 1) or -1/(1 + 1), so u has length 1; weights of length 6, lr 1/4:
  * w -= 1/4*6*u, 3/4 each. */
 static void lamb_over_columns(void **state) {
@@ -283,6 +309,8 @@ int main(void) {
     for (int i = 0; i < UPDATES; i++) add_test(updates[i].name, update_by_hand, NULL, &updates[i]);
     add_test("no rule is left out", no_rule_is_left_out, NULL, NULL);
     add_test("rowwise_adagrad over columns", rowwise_over_columns, NULL, NULL);
+    add_test("rmsprop_centered of large moments", rmsprop_of_large_moments, NULL, NULL);
+    add_test("weights stored as bf16", stored_as_bf16, NULL, NULL);
     add_test("rmsprop_centered of an uncertain sum", rmsprop_of_an_uncertain_sum, NULL, NULL);
     add_test("lamb over columns", lamb_over_columns, NULL, NULL);
     for (intptr_t kind = 0; kind < RULE_COUNT; kind++) {
