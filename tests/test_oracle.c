@@ -204,6 +204,32 @@ static void stored_as_bf16(void **state) {
     assert_true(fabs(dtype_round(BF16, -1.503f) + 1.503) <= w[1].error);
 }
 
+/* Sums that may be off by a fifth: the length of u has a least value all the same. */
+static void lamb_of_uncertain_sums(void **state) {
+    (void)state;
+    enum { COLUMNS = 40 };
+    const struct rule rule = rule_default(RULE_lamb);
+    struct num g[COLUMNS], w[COLUMNS], m[COLUMNS], v[COLUMNS];
+    float weight[COLUMNS], first[COLUMNS], second[COLUMNS], grad[COLUMNS];
+    for (int d = 0; d < COLUMNS; d++) {
+        const double value = 20.0 * (d % 2 ? 1 : -1) * (1 + d % 7), error = d % 5 ? 8 : 19.5;
+        g[d] = (struct num){value, error};
+        grad[d] = (float)(value + (d % 3 - 1) * error);
+        weight[d] = 0.01f * (float)(d + 1), first[d] = 0.03f, second[d] = 0.04f;
+        w[d] = (struct num){weight[d], 0}, m[d] = (struct num){first[d], 0};
+        v[d] = (struct num){second[d], 0};
+    }
+    struct oracle_row row = {.weight = w, .elem = {m, v}};
+    const struct rule_step step = rule_step(rule, 1);
+    oracle_update(&rule, 1, COLUMNS, g, &row);
+    rule_apply(&step, &(struct row_memory){.weight = weight, .elem = {first, second}}, COLUMNS,
+               grad);
+    for (int d = 0; d < COLUMNS; d++) {
+        assert_true(isfinite(w[d].error));
+        assert_true(fabs(weight[d] - w[d].value) <= w[d].error);
+    }
+}
+
 /* Four columns with u = 1/(1 + 1) or -1/(1 + 1), so u has length 1; weights of length 6, lr 1/4:
  * w -= 1/4*6*u, 3/4 each. */
 static void lamb_over_columns(void **state) {
@@ -309,6 +335,7 @@ int main(void) {
     for (int i = 0; i < UPDATES; i++) add_test(updates[i].name, update_by_hand, NULL, &updates[i]);
     add_test("no rule is left out", no_rule_is_left_out, NULL, NULL);
     add_test("rowwise_adagrad over columns", rowwise_over_columns, NULL, NULL);
+    add_test("lamb of uncertain sums", lamb_of_uncertain_sums, NULL, NULL);
     add_test("rmsprop_centered of large moments", rmsprop_of_large_moments, NULL, NULL);
     add_test("weights stored as bf16", stored_as_bf16, NULL, NULL);
     add_test("rmsprop_centered of an uncertain sum", rmsprop_of_an_uncertain_sum, NULL, NULL);

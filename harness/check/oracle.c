@@ -202,6 +202,7 @@ static void lamb(const struct rule_case *c, struct oracle_row *x) {
     const float *p = c->param;
     struct total weights = {0, 0, 0}, steps = {0, 0, 0};
     struct num scale = exactly(p[RULE_LR]);
+    double shortest = 0; /* the least that the sum of u^2 can be, without roundings of its own */
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t d = 0; d < c->dim; d++) {
             struct moments after = moments(x->elem[0][d], x->elem[1][d], c->g[d], c->t,
@@ -211,6 +212,7 @@ static void lamb(const struct rule_case *c, struct oracle_row *x) {
             if (pass == 0) {
                 total_add(&weights, mul(x->weight[d], x->weight[d]));
                 total_add(&steps, mul(u, u));
+                shortest += pow(fmax(fabs(u.value) - u.error, 0), 2);
                 continue;
             }
             x->elem[0][d] = after.m, x->elem[1][d] = after.v;
@@ -219,7 +221,7 @@ static void lamb(const struct rule_case *c, struct oracle_row *x) {
         if (pass == 1 || is_nought(&weights) || is_nought(&steps)) continue;
         /* The branch must not depend on rounding, so the denominator must be above 0. */
         struct num w = root(total_of(&weights, c->dim)), length = root(total_of(&steps, c->dim));
-        scale = mul(scale, quot(w, length, 0));
+        scale = mul(scale, quot(w, length, shortest > 1e-30 ? (1 - 1e-4) * sqrt(shortest) : 0));
         if (!(w.value > w.error)) scale.error = INFINITY;
     }
 }
