@@ -18,10 +18,6 @@
 
 enum dtype { FP32, BF16, DTYPE_COUNT };
 
-static inline const char *dtype_name(enum dtype type) {
-    return type == FP32 ? "fp32" : "bf16";
-}
-
 HOST_DEVICE int64_t dtype_bytes(enum dtype type) {
     return type == FP32 ? 4 : 2;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * The reference: slow, serial, obvious and in double precision. It shares no arithmetic code with
- * any kernel or rule; it takes shapes, names of hyper-parameters and enums from the common headers.
- * It states every rule again. With each value it carries a bound on how far a correct
- * single-precision evaluation can be from it (running error analysis: Wilkinson 1963; Higham,
- * Accuracy and Stability of Numerical Algorithms, 2nd ed., 3.3), so nobody chooses a tolerance.
+ * any kernel or rule; it takes shapes, enums, names of hyper-parameters and the rounding errors of
+ * narrow weights from the common headers. It states every rule again. With each value it carries a
+ * bound on how far a correct single-precision evaluation can be from it (running error analysis:
+ * Wilkinson 1963; Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 3.3), so nobody
+ * chooses a tolerance.
  */
 #ifndef EMBFUSE_ORACLE_H
 #define EMBFUSE_ORACLE_H

@@ -107,7 +107,8 @@ void device_free(struct device_buffer *b) {
 }
 
 int device_set(const struct device_buffer *b, int byte, struct error *err) {
-    if (b->data) TRY(cudaMemsetAsync(b->data, byte, b->bytes, device.stream), "poisoning scratch");
+    if (b->data)
+        TRY(cudaMemsetAsync(b->data, byte, b->bytes, device.stream), "filling device memory");
     return 0;
 }
 

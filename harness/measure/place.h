@@ -116,9 +116,6 @@ static inline struct place *place_open(enum backend kind, const struct place_set
     return kind == ON_HOST ? place_host_open(setup, err) : place_device_open(setup, err);
 }
 
-/* Copies all tables to tables of the same shapes in host memory. */
-int place_get_tables(struct place *p, struct table_set *to, struct error *err);
-
 static inline const char *place_name(enum backend kind) {
     return kind == ON_HOST ? "host" : "device";
 }

@@ -30,4 +30,7 @@ int runner_step(struct place *p, const struct place_job *job, int fill, struct e
 int runner_check(struct place *p, const struct place_job *job, struct check c,
                  struct check_result *out, struct error *err);
 
+/* Copies all tables to tables of the same shapes in host memory. */
+int place_get_tables(struct place *p, struct table_set *to, struct error *err);
+
 #endif

@@ -34,22 +34,23 @@ typedef half half_at __attribute__((aligned(sizeof(float)), may_alias));
     X(64, ##__VA_ARGS__)                                                                           \
     X(128, ##__VA_ARGS__)
 
-/* The class of a dim: its index in COMMON_DIMS, or the last class. */
-ALWAYS_INLINE int dim_class(int32_t dim) {
-    enum {
+/* The classes of dims: one for each of COMMON_DIMS, and one for all others. */
+enum {
 #define CLASS(d) CLASS_##d,
-        COMMON_DIMS(CLASS) OTHER
-    };
+    COMMON_DIMS(CLASS) CLASS_OTHER,
+#undef CLASS
+    DIM_CLASSES
+};
+
+ALWAYS_INLINE int dim_class(int32_t dim) {
     switch (dim) {
 #define CASE(d)                                                                                    \
     case d: return CLASS_##d;
         COMMON_DIMS(CASE)
-    default: return OTHER;
 #undef CASE
-#undef CLASS
+    default: return CLASS_OTHER;
     }
 }
-enum { DIM_CLASSES = 6 };
 
 ALWAYS_INLINE void prefetch(const void *p, int64_t bytes) {
     for (const char *c = p, *end = c + bytes; c < end; c += LINE) __builtin_prefetch(c, 0, 3);
