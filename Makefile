@@ -176,20 +176,19 @@ whole     = -o $@.$$$$ && mv -f $@.$$$$ $@
 object    = -MT $@ -MF $@.$$$$.new $(whole) && mv -f $@.$$$$.new $(@:.o=.d)
 renewed   = >$@.$$$$ && if cmp -s $@.$$$$ $@; then rm $@.$$$$; else mv -f $@.$$$$ $@; fi
 
-# --- the registry: one KERNEL(family, symbol, level) line per object. A program that measures the host
-# alone has one of its own, and nothing that nvcc makes.
+# --- the registries: one KERNEL(family, symbol, level) line per object. Programs that measure the host alone
+# have one of their own, and nothing that nvcc makes; so do those with an emulated device or planted defects.
+registries := $(B) $(H) $(B)/emulated $(B)/planted
 $(B)/kernel_list.inc: listed = $(host) $(if $(NVCC),$(cuda:%.cu=$(B)/%.o))
 $(H)/kernel_list.inc: listed = $(host)
-$(B)/kernel_list.inc $(H)/kernel_list.inc $(B)/emulated/kernel_list.inc: FORCE
+$(registries:%=%/kernel_list.inc): FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' $(listed) | sed -E -e 's|.*/([^/]*)/([^/.]*)\.([^/.]*)\.o|KERNEL(\1, \2_\3, \3)|' \
 	    -e 's|.*/([^/]*)/([^/.]*)\.o|KERNEL(\1, \2, )|' $(renewed)
 FORCE:
 
-$(B)/harness/registry.o: $(B)/kernel_list.inc
-$(H)/harness/registry.o: $(H)/kernel_list.inc
-$(B)/harness/registry.o $(H)/harness/registry.o $(B)/emulated/harness/registry.o: \
-    CFLAGS += -DISAS='$(foreach i,$(or $(isas),$(if $(ARCH),native,plain)),ISA($i,$(isa_$i:%=HAS(%))))'
+$(foreach r,$(registries),$(eval $r/harness/registry.o: $r/kernel_list.inc))
+$(registries:%=%/harness/registry.o): CFLAGS += -DISAS='$(foreach i,$(or $(isas),$(if $(ARCH),native,plain)),ISA($i,$(isa_$i:%=HAS(%))))'
 
 # --- the rules: every file of rules/ is one. Objects begin after these; then they know what they read.
 rule_lists = $(B)/rule_list.h $(B)/rule_files.h

@@ -13,7 +13,6 @@ $(emulation): CXXFLAGS := $(filter-out -fsanitize=thread,$(CXXFLAGS)) -Iemulatio
 
 .PRECIOUS: $(E)/%.o
 $(E)/kernel_list.inc: listed = $(host) $(cuda:%.cu=$(E)/%.o)
-$(E)/harness/registry.o: $(E)/kernel_list.inc
 
 $(E)/%.o: %.c Makefile emulation/emulation.mk | $(rule_lists)
 	@mkdir -p $(@D)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Runs test programs and scripts, which print TAP; the last line has the totals.
 # Usage: BUILD=build tests/run.sh PROGRAM...
-# Programs run two at a time (JOBS=1: one), because much of a run is serial. Scripts run alone after
-# them, because some of them measure. Results appear in the order of the arguments.
+# Two run at a time (JOBS=1: one), because much of a run is serial. Results appear in the order of the
+# arguments.
 set -u
 passed=0 failed=0 skipped=0
 export CMOCKA_MESSAGE_OUTPUT=TAP
@@ -22,14 +22,14 @@ if [ "${SANITIZE:-}" = thread ]; then
 fi
 logs=${LOGS:-$(mktemp -d)} # LOGS=folder keeps what every program printed
 mkdir -p "$logs"
-# Tests and a running bench do not wait for each other.
-export EMBFUSE_LOCK="${EMBFUSE_LOCK:-$logs/bench.lock}"
 [ -n "${LOGS:-}" ] || trap 'rm -rf "$logs"' EXIT
 
 # Runs one program: its output goes to $logs/NAME.tap, and at its end status and seconds go to
 # NAME.status.
 run() {
     name=$(basename "$1") begin=$(date +%s)
+    # Tests and a running bench do not wait for each other.
+    export EMBFUSE_LOCK="$logs/$name.lock"
     case $1 in
     *.py) $prefix "${PYTHON:-/usr/bin/python3}" "$1" ;;
     *.sh) $prefix sh "$1" ;;
@@ -68,39 +68,26 @@ tell() {
     fi
 }
 
-# Programs run in several lines; each line takes the next one from a common queue.
-programs= scripts=
-for t in "$@"; do
-    rm -f "$logs/$(basename "$t").status"
-    case $t in
-    *.py | *.sh) scripts="$scripts $t" ;;
-    *) programs="$programs $t" ;;
-    esac
-done
-rm -rf "$logs"/*.taken
+# Several lines take the next test from a common queue.
+rm -rf "$logs"/*.status "$logs"/*.taken
 line() {
     running=
     trap 'kill $running 2>/dev/null; exit 1' TERM
-    for t in $programs; do
+    for t in "$@"; do
         mkdir "$logs/$(basename "$t").taken" 2>/dev/null && run "$t"
     done
 }
 lines=
 for i in $(seq "${JOBS:-2}"); do
-    line &
+    line "$@" &
     lines="$lines $!"
 done
 trap 'kill $lines 2>/dev/null; [ -n "${LOGS:-}" ] || rm -rf "$logs"; exit 1' INT TERM
-for t in $programs; do
+for t in "$@"; do
     until [ -e "$logs/$(basename "$t").status" ]; do sleep 0.1; done
     tell "$t"
 done
 wait
-trap 'kill $running 2>/dev/null; [ -n "${LOGS:-}" ] || rm -rf "$logs"; exit 1' INT TERM
-for t in $scripts; do
-    run "$t"
-    tell "$t"
-done
 rm -rf "$logs"/*.taken
 printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped
 [ $failed -eq 0 ]

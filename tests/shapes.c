@@ -169,15 +169,20 @@ static int64_t large(const struct builder *b, int64_t n) {
     return n / (b->smaller > SMALLER ? b->smaller : SMALLER);
 }
 
+/* Rows of a large table: each costs an emulated kernel that sweeps over all of them. */
+static int64_t many(const struct builder *b, int64_t n) {
+    return b->smaller > 1 ? n / 8 : n;
+}
+
 static void hot_row(struct builder *b, int32_t n) {
     one(b, 9, 3, POOL_SUM);
     bags_of(b, 1000, large(b, n) / 1000, mostly_5);
 }
 
 static void many_rows(struct builder *b, int32_t n) {
-    one(b, n, 4, POOL_SUM);
+    one(b, many(b, n), 4, POOL_SUM);
     builder_random_bags(b, large(b, 4000), 12);
-    one(b, n / 3, 6, POOL_SUM);
+    one(b, many(b, n) / 3, 6, POOL_SUM);
     builder_random_bags(b, large(b, 2000), 12);
 }
 
@@ -198,7 +203,7 @@ static int64_t five_hot(int64_t i) {
 /* Segments below and above the length from which a kernel may split them. */
 static void long_runs(struct builder *b, int32_t n) {
     b->weighted = n > 1;
-    one(b, 30000, 70, POOL_SUM);
+    one(b, many(b, 30000), 70, POOL_SUM);
     bags_of(b, 100, 450 / b->smaller, five_hot);
     if (n == 3) builder_feature(b, 0, POOL_NONE, 2);
     if (n == 3) bags_of(b, 40, 5, five_hot);
@@ -211,7 +216,7 @@ static int64_t one_in_four(int64_t i) {
 
 static void long_run_alone(struct builder *b, int32_t n) {
     b->weighted = n;
-    one(b, 13000, 35, POOL_SUM);
+    one(b, many(b, 13000), 35, POOL_SUM);
     bags_of(b, 1200 / b->smaller, 20, one_in_four);
 }
 

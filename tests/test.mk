@@ -30,6 +30,19 @@ $(B)/tests/test_emulation: $(selftest) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 test_programs += $(B)/tests/test_emulation
 
+# Kernels with defects, for scripts of the plain build.
+P       := $(B)/planted
+planted := $(patsubst %.c,$(B)/%.o,$(wildcard tests/planted/*.c))
+$(P)/kernel_list.inc: listed = $(host) $(planted)
+$(P)/harness/registry.o: harness/registry.c Makefile
+	@mkdir -p $(@D)
+	$(call quiet,CC)$(CC) -I$(P) $(CFLAGS) -c $< $(object)
+planted_objects := $(common) $(planted) $(P)/harness/registry.o $(B)/harness/device/device_none.o
+$(P)/bench: $(B)/harness/record/gbench.o $(planted_objects)
+$(P)/embfuse: $(cli:%.c=$(B)/%.o) $(planted_objects)
+$(P)/bench $(P)/embfuse:
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark -lpthread) $(LDLIBS) $(whole)
+
 # This program counts the kernels' requests for memory.
 wrapped      := malloc calloc realloc aligned_alloc posix_memalign mmap cudaMalloc cudaMallocHost cudaHostAlloc
 $(B)/tests/test_memory $(B)/gpu/tests/test_memory: LDLIBS += $(wrapped:%=-Wl,--wrap=%)
@@ -96,6 +109,7 @@ test:
 	$(call require,test)
 	@[ -n '$(programs)$(scripts)' ] || { echo "no test is called tests/test_$(ONLY)" >&2; exit 1; }
 	@$(MAKE) --no-print-directory $(programs) \
-	     $(if $(scripts),all ptx $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session)
+	     $(if $(scripts),all ptx $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session \
+                     $(if $(flavour),,$(P)/bench $(P)/embfuse))
 	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) \
 	     tests/run.sh $(programs) $(scripts)
