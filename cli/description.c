@@ -97,9 +97,10 @@ int description_check(const struct description *d, const char *path, struct erro
 
 static void write_table_lines(FILE *file, const struct table_shape *tables, int32_t count) {
     for (int32_t t = 0; t < count; t++)
-        fprintf(file, "table rows %lld dim %d rule %s weight_type %s\n", (long long)tables[t].rows,
-                tables[t].dim, rule_info(tables[t].rule).name,
-                key_word(KEY_WEIGHT_TYPE, (int)tables[t].weight_type));
+        fprintf(file, "table rows %lld dim %d rule %s weight_type %s row_state %s\n",
+                (long long)tables[t].rows, tables[t].dim, rule_info(tables[t].rule).name,
+                key_word(KEY_WEIGHT_TYPE, (int)tables[t].weight_type),
+                key_word(KEY_ROW_STATE, (int)tables[t].row_state));
 }
 
 void description_write_tables(FILE *file, const struct table_shape *tables, int32_t count,

@@ -63,12 +63,21 @@ static int add_table(struct reading *r, struct table_shape shape, char hyper[HYP
 }
 
 static int read_table(struct words line, struct reading *r, struct error *err) {
-    enum { ROWS, DIM, RULE, WEIGHT_TYPE, HYPER, WANTED = (1 << ROWS | 1 << DIM | 1 << RULE) };
-    static const enum key meant[] = {KEY_ROWS, KEY_DIM, KEY_RULE, KEY_WEIGHT_TYPE};
-    const char *keys[HYPER + HYPERS_MAX + 1] = {"rows", "dim", "rule", "weight_type"};
+    enum {
+        ROWS,
+        DIM,
+        RULE,
+        WEIGHT_TYPE,
+        ROW_STATE,
+        HYPER,
+        WANTED = (1 << ROWS | 1 << DIM | 1 << RULE)
+    };
+    static const enum key meant[] = {KEY_ROWS, KEY_DIM, KEY_RULE, KEY_WEIGHT_TYPE, KEY_ROW_STATE};
+    const char *keys[HYPER + HYPERS_MAX + 1] = {"rows", "dim", "rule", "weight_type", "row_state"};
     for (int h = 0; h < HYPERS_MAX; h++) keys[HYPER + h] = hyper_name(h);
-    struct pairs p = {
-        "table rows R dim D rule NAME [weight_type TYPE] [lr X] [eps X] [momentum X] ...", keys, 0};
+    struct pairs p = {"table rows R dim D rule NAME [weight_type TYPE] [row_state apart|beside] "
+                      "[lr X] [eps X] ...",
+                      keys, 0};
     char text[WORD_MAX], hyper[HYPERS_MAX][WORD_MAX] = {{0}};
     struct value value[HYPER] = {{0}};
     int k, status = 0;
@@ -83,7 +92,8 @@ static int read_table(struct words line, struct reading *r, struct error *err) {
                      (struct table_shape){.rows = (int64_t)value[ROWS].number,
                                           .dim = (int32_t)value[DIM].number,
                                           .rule = (enum rule_kind)value[RULE].number,
-                                          .weight_type = (enum dtype)value[WEIGHT_TYPE].number},
+                                          .weight_type = (enum dtype)value[WEIGHT_TYPE].number,
+                                          .row_state = (enum row_state)value[ROW_STATE].number},
                      hyper, err);
 }
 

@@ -12,20 +12,19 @@
 
 /* One array of a table, shaped as in its file; data is NULL if the rule lacks the array. */
 struct file_array {
-    void *data;
+    struct array rows;
     enum dtype type;
     int num_dims;
-    int64_t shape[2], elements;
+    int64_t shape[2];
 };
 
 static struct file_array array_of(const struct table_set *s, int32_t t, int a) {
     const struct table_shape *shape = &s->shapes[t];
     const int64_t width = table_array_width(shape, a);
-    return (struct file_array){width ? s->tables[t].array[a].data : NULL,
+    return (struct file_array){s->tables[t].array[a],
                                table_array_type(shape, a),
                                a == TABLE_ROW_STATE && width == 1 ? 1 : 2,
-                               {shape->rows, width},
-                               shape->rows * width};
+                               {shape->rows, width}};
 }
 
 static void name_of(const char *prefix, const struct table_set *s, int32_t t, int a,
@@ -55,10 +54,11 @@ int table_files_shape(const char *weight, struct table_shape *shape, struct erro
 /* Sets the states of a new table. */
 static void fill_initial(enum rule_kind rule, int a, const struct file_array *to) {
     const struct rule_info info = rule_info(rule);
-    for (int64_t i = 0; i < to->elements; i++)
-        dtype_set(to->type, to->data, i,
-                  a == TABLE_ROW_STATE ? info.row[i % to->shape[1]].initial
-                                       : info.elem[a - TABLE_ELEM].initial);
+    for (int64_t row = 0; row < to->shape[0]; row++)
+        for (int64_t k = 0; k < to->shape[1]; k++)
+            dtype_set(to->type, array_row(&to->rows, row), k,
+                      a == TABLE_ROW_STATE ? info.row[k].initial
+                                           : info.elem[a - TABLE_ELEM].initial);
 }
 
 /* Files hold float32; values are rounded to the type of the array. */
@@ -68,20 +68,26 @@ static int read_array(const char *path, bool finite, const struct file_array *to
     if (array_read_floats(path, finite, &file, err)) return -1;
     int status = array_want_shape(path, &file, to->num_dims, to->shape,
                                   to->num_dims == 1 ? "[rows]" : "[rows][dim]", err);
-    for (int64_t i = 0; status == 0 && i < to->elements; i++)
-        dtype_set(to->type, to->data, i, ((const float *)file.data)[i]);
+    const float *from = file.data;
+    for (int64_t row = 0; status == 0 && row < to->shape[0]; row++)
+        for (int64_t k = 0; k < to->shape[1]; k++)
+            dtype_set(to->type, array_row(&to->rows, row), k, *from++);
     npy_free(&file);
     return status;
 }
 
 static int write_array(struct outputs *o, const char *path, const struct file_array *from,
                        struct error *err) {
-    float *wide = from->type == FP32 ? from->data : malloc((size_t)from->elements * sizeof *wide);
-    if (!wide) return fail(err, "%s: out of memory", path);
-    for (int64_t i = 0; from->type != FP32 && i < from->elements; i++)
-        wide[i] = dtype_get(from->type, from->data, i);
-    int status = outputs_npy(o, path, NPY_FLOAT32, from->num_dims, from->shape, wide, err);
-    if (wide != from->data) free(wide);
+    const int64_t rows = from->shape[0], width = from->shape[1];
+    if (from->type == FP32 && from->rows.stride == width * (int64_t)sizeof(float))
+        return outputs_npy(o, path, NPY_FLOAT32, from->num_dims, from->shape, from->rows.data, err);
+    float *all = malloc((size_t)(rows * width) * sizeof *all);
+    if (!all) return fail(err, "%s: out of memory", path);
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t k = 0; k < width; k++)
+            all[row * width + k] = dtype_get(from->type, array_row(&from->rows, row), k);
+    int status = outputs_npy(o, path, NPY_FLOAT32, from->num_dims, from->shape, all, err);
+    free(all);
     return status;
 }
 
@@ -90,11 +96,11 @@ int table_files_read(const struct table_paths *paths, bool finite, struct table_
     for (int a = 0; a < TABLE_ARRAYS; a++) {
         const char *path = paths->array[a];
         struct file_array to = array_of(s, t, a);
-        if (!to.data && path)
+        if (!to.rows.data && path)
             return fail(err, "%s: the rule %s has no such state", path,
                         rule_info(s->shapes[t].rule).name);
-        if (to.data && !path) fill_initial(s->shapes[t].rule, a, &to);
-        if (to.data && path && read_array(path, finite, &to, err)) return -1;
+        if (to.rows.data && !path) fill_initial(s->shapes[t].rule, a, &to);
+        if (to.rows.data && path && read_array(path, finite, &to, err)) return -1;
     }
     return 0;
 }
@@ -107,8 +113,8 @@ int table_files_read_all(const char *prefix, bool finite, bool zero_states, stru
             struct file_array to = array_of(s, t, a);
             name_of(prefix, s, t, a, path);
             bool fresh = a != TABLE_WEIGHT && (zero_states || access(path, F_OK) != 0);
-            if (to.data && fresh) fill_initial(s->shapes[t].rule, a, &to);
-            if (to.data && !fresh && read_array(path, finite, &to, err)) return -1;
+            if (to.rows.data && fresh) fill_initial(s->shapes[t].rule, a, &to);
+            if (to.rows.data && !fresh && read_array(path, finite, &to, err)) return -1;
         }
     return 0;
 }
@@ -191,7 +197,7 @@ int table_files_write(struct outputs *o, const char *prefix, const struct table_
             char path[PATH_MAX];
             struct file_array from = array_of(s, t, a);
             name_of(prefix, s, t, a, path);
-            if (from.data && write_array(o, path, &from, err)) return -1;
+            if (from.rows.data && write_array(o, path, &from, err)) return -1;
         }
     return write_record(o, prefix, s, steps, err);
 }

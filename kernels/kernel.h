@@ -25,11 +25,16 @@ enum pooling {
 
 enum id_type { ID_INT32, ID_INT64 };
 
+/* Where a row's states lie that belong to the whole row: in an array of their own, or behind the
+ * row's weights. Kernels see the difference only in the strides. */
+enum row_state { ROW_STATE_APART, ROW_STATE_BESIDE };
+
 struct table_shape {
     int64_t rows;
     int32_t dim;         /* elements per row, any value >= 1 */
     enum rule_kind rule; /* which state arrays the table has */
     enum dtype weight_type;
+    enum row_state row_state;
     int32_t features;  /* number of features that read the table */
     int64_t lookups;   /* in this batch, over those features, padding included */
     int64_t first_row; /* rows of all earlier tables; first_row + id is unique over all tables */

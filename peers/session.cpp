@@ -259,8 +259,10 @@ bool run_point(const struct options &o, const struct plan *plan, int i, enum rul
     }
     bool led = true;
     for (int32_t t = 0; t < w.num_tables; t++)
-        if (w.tables[t].weight_type != FP32) {
-            say_error(std::string(name) + ": peers need weights of fp32; leave weight_type out");
+        if (w.tables[t].weight_type != FP32 || w.tables[t].row_state != ROW_STATE_APART) {
+            say_error(
+                std::string(name) +
+                ": peers store rows as fp32, states apart; leave weight_type and row_state out");
             workload_free(&w);
             return true;
         }

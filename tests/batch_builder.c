@@ -266,11 +266,14 @@ void builder_rules(struct builder *b, const struct kernel *k, enum rule_kind fir
     }
 }
 
-void builder_weight_types(struct builder *b, const struct kernel *k, enum dtype first) {
+void builder_storage(struct builder *b, const struct kernel *k, int first) {
     tables_free(&b->tables);
     tables_free(&b->before);
-    for (int32_t t = 0; t < b->in.num_tables; t++)
-        b->shapes[t].weight_type = (enum dtype)(((int)first + t) % DTYPE_COUNT);
+    for (int32_t t = 0; t < b->in.num_tables; t++) {
+        const int way = (first + t) % STORAGES;
+        b->shapes[t].weight_type = (enum dtype)(way % DTYPE_COUNT);
+        b->shapes[t].row_state = (enum row_state)(way / DTYPE_COUNT);
+    }
     for (int32_t t = 0; t < b->in.num_tables && kernel_refuses(k, &b->in); t++)
         b->shapes[t].weight_type = FP32;
 }

@@ -99,9 +99,11 @@ void builder_set(struct rule *rule, const char *name, float value);
 /* Rules first, first + 1, ... for tables 0, 1, ...; first alone where the kernel lacks one. */
 void builder_rules(struct builder *b, const struct kernel *k, enum rule_kind first);
 
-/* Weights of table 0 are of that type, those of table 1 of the other one, and so on; of fp32 where the
- * kernel wants that. */
-void builder_weight_types(struct builder *b, const struct kernel *k, enum dtype first);
+/* Ways to store rows, by type of weights and place of row states. */
+enum { STORAGES = DTYPE_COUNT * 2 };
+
+/* Table t is stored in way (first + t) % STORAGES; with weights of fp32 where the kernel wants that. */
+void builder_storage(struct builder *b, const struct kernel *k, int first);
 
 /* The three parts of builder_check: fresh tables; one step; what was wrong with it, or NULL. */
 void builder_start(struct builder *b);

@@ -78,7 +78,7 @@ void builder_start(struct builder *b) {
 static void each_array(const struct table_set *s, void (*part)(void *, void *, size_t), void *ctx) {
     for (int32_t t = 0; t < s->count; t++)
         for (int a = 0; a < TABLE_ARRAYS; a++)
-            part(ctx, s->tables[t].array[a].data, table_array_bytes(&s->shapes[t], a));
+            part(ctx, s->tables[t].array[a].data, table_memory_bytes(&s->shapes[t], a));
 }
 
 static void append(void *ctx, void *memory, size_t bytes) {

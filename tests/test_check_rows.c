@@ -103,9 +103,9 @@ static int fetch(const void *ctx, int32_t t, int64_t begin, int64_t end, struct 
     s->fetched[t] += end - begin;
     for (int a = 0; a < TABLE_ARRAYS; a++) {
         const struct array *from = &s->b->tables.tables[t].array[a];
-        if (!from->data) continue;
+        const int64_t own = table_memory_stride(&s->b->shapes[t], a);
         assert_int_equal(rows->array[a].stride, from->stride);
-        memcpy(rows->array[a].data, array_row(from, begin), (size_t)((end - begin) * from->stride));
+        if (own) memcpy(rows->array[a].data, array_row(from, begin), (size_t)((end - begin) * own));
     }
     return 0;
 }

@@ -165,6 +165,7 @@ def read_description(prefix):
             if words[0] == "table":
                 table = {"rows": int(pairs.pop("rows")), "dim": int(pairs.pop("dim")),
                          "weight_type": pairs.pop("weight_type", "fp32")}
+                pairs.pop("row_state", None)  # files do not show it
                 rule = default_rule(pairs.pop("rule"), **{k: float(v) for k, v in pairs.items()})
                 batch["tables"].append(table | {"rule": rule})
             elif words[0] == "feature":
@@ -245,6 +246,7 @@ SPECS = {
     "shared tables": "tables 2; features 3; rows 25; dim 4; batch 20; length uniform 0 4;"
                      " id_type int32; weighted 1",
     "bf16": "tables 2; rows 60; dim 7; batch 40; length uniform 0 5; alpha 1; weight_type bf16",
+    "states beside": "rows 60; dim 6; batch 40; alpha 1; weight_type bf16; row_state beside",
 }
 
 

@@ -218,13 +218,13 @@ static void large(void **state) {
         free_input(&x);
         skip();
     }
-    const size_t bytes = table_array_bytes(&x.shape, TABLE_WEIGHT);
-    struct table t;
+    const size_t bytes = table_memory_bytes(&x.shape, TABLE_WEIGHT);
+    void *memory[TABLE_ARRAYS];
     for (int a = 0; a < TABLE_ARRAYS; a++) {
-        const size_t own = table_array_bytes(&x.shape, a);
-        t.array[a] =
-            (struct array){own ? must(malloc(own)) : NULL, table_array_stride(&x.shape, a)};
+        const size_t own = table_memory_bytes(&x.shape, a);
+        memory[a] = own ? must(malloc(own)) : NULL;
     }
+    struct table t = table_in(&x.shape, memory);
     int32_t *units = c.units ? count_units(&c, &x) : NULL;
     void *first = NULL;
     for (int i = 0; i < c.runs; i++) {

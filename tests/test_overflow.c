@@ -134,11 +134,13 @@ static bool make_batch(const struct overflow *c, struct sparse *s) {
     float *weights = c->weighted ? reserve(s, s->in.lookups, sizeof *weights) : NULL;
     float *grad = reserve(s, s->in.grad_floats, sizeof *grad);
     if (!ids || !offsets || (c->weighted && !weights) || !grad) return false;
+    void *memory[TABLE_ARRAYS] = {NULL};
     for (int a = 0; a < TABLE_ARRAYS; a++) {
-        const int64_t stride = table_array_stride(&s->shape, a);
-        if (stride) s->table.array[a] = (struct array){reserve(s, c->rows, (size_t)stride), stride};
-        if (stride && !s->table.array[a].data) return false;
+        const int64_t stride = table_memory_stride(&s->shape, a);
+        if (stride) memory[a] = reserve(s, c->rows, (size_t)stride);
+        if (stride && !memory[a]) return false;
     }
+    s->table = table_in(&s->shape, memory);
     for (int64_t i = 0; c->per_bag && i < s->in.lookups; i++) ids[i] = s->feature.padding_id;
     for (int h = 0; h < HITS; h++) {
         int64_t place = place_of_hit(c, h), i = c->per_bag ? place : h;

@@ -178,16 +178,16 @@ static void build_tables(struct builder *b, int which, int count) {
 static void copy_table(const struct table *to, const struct table *from,
                        const struct table_shape *shape) {
     for (int a = 0; a < TABLE_ARRAYS; a++)
-        if (from->array[a].data)
-            memcpy(to->array[a].data, from->array[a].data, table_array_bytes(shape, a));
+        if (table_memory_bytes(shape, a))
+            memcpy(to->array[a].data, from->array[a].data, table_memory_bytes(shape, a));
 }
 
 static bool same_table(const struct table *x, const struct table *y,
                        const struct table_shape *shape) {
     bool same = true;
     for (int a = 0; a < TABLE_ARRAYS; a++)
-        if (x->array[a].data)
-            same &= memcmp(x->array[a].data, y->array[a].data, table_array_bytes(shape, a)) == 0;
+        if (table_memory_bytes(shape, a))
+            same &= memcmp(x->array[a].data, y->array[a].data, table_memory_bytes(shape, a)) == 0;
     return same;
 }
 
@@ -321,7 +321,7 @@ static void zero_tables(const struct builder *b) {
     for (int32_t t = 0; t < b->in.num_tables; t++)
         for (int a = 0; a < TABLE_ARRAYS; a++)
             if (b->tables.tables[t].array[a].data)
-                memset(b->tables.tables[t].array[a].data, 0, table_array_bytes(&b->shapes[t], a));
+                memset(b->tables.tables[t].array[a].data, 0, table_memory_bytes(&b->shapes[t], a));
 }
 
 /* Gradients of 0 leave weights and states of 0 as they are, bit for bit: this test notices a float

@@ -95,6 +95,10 @@ static const struct bad_case bad_cases[] = {
     {"unknown pooling", W "pooling max\n", "x.spec:2: pooling is one of sum, mean, none, not", {0}},
     {"unknown rule", W "rule no\n", "x.spec:2: rule is one of adagrad, adam, ", {0}},
     {"unknown type", W "weight_type fp8\n", "x.spec:2: weight_type is one of fp32, bf16, not", {0}},
+    {"unknown place",
+     W "row_state here\n",
+     "x.spec:2: row_state is one of apart, beside, not",
+     {0}},
     {"unknown length", W "length long\n", "x.spec:2: length is one of: fixed L", {0}},
     {"length without kind", W "length\n", "x.spec:2: length is one of: fixed L", {0}},
     {"fixed without number", W "length fixed\n", "x.spec:2: length fixed lacks a number", {0}},
@@ -183,6 +187,7 @@ static void presets(void **state) {
     assert_int_equal(s->padding_id, -1);
     assert_int_equal(s->id_type, ID_INT64);
     assert_int_equal(s->weight_type, FP32);
+    assert_int_equal(s->row_state, ROW_STATE_APART);
     assert_int_equal(s->rule, RULE_rowwise_adagrad);
     assert_int_equal(s->seed, 42);
     spec_list_free(&l);
@@ -195,6 +200,7 @@ static void every_key(void **state) {
                    "length negbin 13.6 1\nids powerlaw\nalpha .5\nshift 2.7\n"
                    "map identity\nreuse 0.25\nfeatures 2\npooling none\n"
                    "weighted 1\npadding 0\nid_type int32\nrule adam\nweight_type bf16\n"
+                   "row_state beside\n"
                    "seed 9007199254740992\nrow_cap 5e5",
                    NULL);
     const struct spec *s = l.specs;
@@ -213,6 +219,7 @@ static void every_key(void **state) {
     assert_int_equal(s->padding_id, 0);
     assert_int_equal(s->id_type, ID_INT32);
     assert_int_equal(s->weight_type, BF16);
+    assert_int_equal(s->row_state, ROW_STATE_BESIDE);
     assert_int_equal(s->rule, RULE_adam);
     assert_true(s->seed == 9007199254740992u);
     spec_list_free(&l);
@@ -376,6 +383,7 @@ static const struct file_case file_cases[] = {
     {"datasets/mlperf-dlrm-v2.spec", 1, 26, 204184588},
     {"datasets/dynamicemb.spec", 1, 10, 16777210},
     {"datasets/roof.spec", 4, 1, 4000000},
+    {"datasets/storage.spec", 8, 1, 4000000},
     {"datasets/smoke.spec", 7, 2, 10000},
 };
 enum { NUM_FILES = sizeof file_cases / sizeof file_cases[0] };

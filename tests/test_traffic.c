@@ -61,6 +61,18 @@ static void counted_by_hand(void **state) {
     assert_int_equal(t.gathered, 5 * 16 + 3 * 12 + 8);
 }
 
+/* States behind the weights of table 0 share the lines of their rows. */
+static void states_beside_share_lines(void **state) {
+    struct table_shape beside[] = {tables[0], tables[1], tables[2]};
+    struct batch apart = example(), in = apart;
+    (void)state;
+    beside[0].row_state = ROW_STATE_BESIDE;
+    in.tables = beside;
+    const struct traffic was = traffic_in(&apart), is = traffic_in(&in);
+    assert_int_equal(is.compulsory, was.compulsory);
+    assert_int_equal(is.lines, was.lines - 128 * 3 + 2 * 4 * 4);
+}
+
 static void ids_and_weights_in_their_width(void **state) {
     static const float weights[10];
     int32_t narrow[10];
@@ -116,6 +128,7 @@ static void roof_is_the_longer_term(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counted_by_hand),
+        cmocka_unit_test(states_beside_share_lines),
         cmocka_unit_test(ids_and_weights_in_their_width),
         cmocka_unit_test(lines_of_row_states),
         cmocka_unit_test(roof_is_the_longer_term),

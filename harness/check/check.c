@@ -174,23 +174,21 @@ static int64_t first_run(const struct row_index *x, int32_t table, int64_t row) 
 
 enum { ROWS_AT_ONCE = 4096 };
 
-/* A thread's buffer for a block of rows of any table. */
-static struct table staging_open(const struct check *c) {
-    struct table rows = {{{{0}}}};
+/* A thread's memory for a block of rows of any table. */
+static void staging_open(const struct check *c, void *memory[TABLE_ARRAYS]) {
     for (int a = 0; a < TABLE_ARRAYS; a++) {
         int64_t widest = 1;
         for (int32_t t = 0; t < c->in->num_tables; t++) {
-            const int64_t own = table_array_stride(&c->in->tables[t], a);
+            const int64_t own = table_memory_stride(&c->in->tables[t], a);
             if (own > widest) widest = own;
         }
-        rows.array[a].data = malloc((size_t)(ROWS_AT_ONCE * widest));
-        if (!rows.array[a].data) abort();
+        memory[a] = malloc((size_t)(ROWS_AT_ONCE * widest));
+        if (!memory[a]) abort();
     }
-    return rows;
 }
 
-static void staging_close(struct table *rows) {
-    for (int a = 0; a < TABLE_ARRAYS; a++) free(rows->array[a].data);
+static void staging_close(void *memory[TABLE_ARRAYS]) {
+    for (int a = 0; a < TABLE_ARRAYS; a++) free(memory[a]);
 }
 
 /* Checks rows begin .. end-1 of table t and adds its findings to *r. `after` starts with row
@@ -223,17 +221,16 @@ static void check_rows(const struct check *c, const struct rule_step *step, int3
 
 /* The same for rows that it has to fetch first. */
 static void fetch_and_check(const struct check *c, const struct rule_step *step, int32_t t,
-                            int64_t begin, int64_t end, struct table *staging,
+                            int64_t begin, int64_t end, void *const memory[TABLE_ARRAYS],
                             struct check_result *r) {
     struct error err;
     int status;
     if (r->unseen) return;
-    for (int a = 0; a < TABLE_ARRAYS; a++)
-        staging->array[a].stride = table_array_stride(&c->in->tables[t], a);
+    struct table rows = table_in(&c->in->tables[t], memory);
 #pragma omp critical(check_fetch)
-    status = c->fetch(c->fetch_ctx, t, begin, end, staging, &err);
+    status = c->fetch(c->fetch_ctx, t, begin, end, &rows, &err);
     if (status == 0) {
-        check_rows(c, step, t, begin, end, staging, begin, r);
+        check_rows(c, step, t, begin, end, &rows, begin, r);
     } else {
         r->unseen = true;
         snprintf(r->message, sizeof r->message, "table %" PRId32 " row %" PRId64 ": %.320s", t,
@@ -248,8 +245,8 @@ struct check_result check_run(const struct check *c) {
 #pragma omp parallel if (rows > ROWS_AT_ONCE)
     {
         struct check_result mine = {0};
-        struct table staging = {{{{0}}}};
-        if (!c->after) staging = staging_open(c);
+        void *staging[TABLE_ARRAYS] = {NULL};
+        if (!c->after) staging_open(c, staging);
         for (int32_t t = 0; t < c->in->num_tables; t++) {
             struct rule_step step = rule_step(c->rules[t], c->step);
             int64_t end = c->in->tables[t].rows;
@@ -259,10 +256,10 @@ struct check_result check_run(const struct check *c) {
                 if (c->after)
                     check_rows(c, &step, t, row, last, &c->after[t], 0, &mine);
                 else
-                    fetch_and_check(c, &step, t, row, last, &staging, &mine);
+                    fetch_and_check(c, &step, t, row, last, staging, &mine);
             }
         }
-        staging_close(&staging);
+        staging_close(staging);
 #pragma omp critical(check_result)
         {
             bool first = !all.message[0], sees = mine.unseen && !all.unseen,

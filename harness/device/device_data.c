@@ -93,12 +93,15 @@ int device_tables_create(struct device_tables *d, const struct table_shape *shap
         fail(err, "out of memory");
         goto out;
     }
-    for (int32_t t = 0; t < count; t++)
+    for (int32_t t = 0; t < count; t++) {
+        void *memory[TABLE_ARRAYS];
         for (int a = 0; a < TABLE_ARRAYS; a++) {
             struct device_buffer *b = &d->buffers[t * TABLE_ARRAYS + a];
-            if (device_alloc(b, table_array_bytes(&shapes[t], a), "a table", err)) goto out;
-            d->tables[t].array[a] = (struct array){b->data, table_array_stride(&shapes[t], a)};
+            if (device_alloc(b, table_memory_bytes(&shapes[t], a), "a table", err)) goto out;
+            memory[a] = b->data;
         }
+        d->tables[t] = table_in(&shapes[t], memory);
+    }
     if (copied(&d->io, d->tables, count, sizeof *d->tables, err)) goto out;
     return 0;
 out:
@@ -134,7 +137,7 @@ int device_tables_get_rows(const struct device_tables *d, int32_t t, int64_t beg
                            struct table *host, struct error *err) {
     for (int a = 0; a < TABLE_ARRAYS; a++) {
         const struct array *from = &d->tables[t].array[a];
-        const size_t bytes = (size_t)((end - begin) * from->stride);
+        const size_t bytes = (size_t)((end - begin) * table_memory_stride(&d->shapes[t], a));
         if (bytes && device_get(host->array[a].data, array_row(from, begin), bytes, err)) return -1;
     }
     return 0;

@@ -75,7 +75,7 @@ static int open_all(struct on_device *d, struct error *err) {
     const int32_t large = tables_largest(s->shapes, s->num_tables);
     d->host_steps = calloc((size_t)s->num_tables, sizeof *d->host_steps);
     if (!d->host_steps) return fail(err, "out of memory");
-    const struct array weight_rows = {NULL, table_array_stride(&s->shapes[large], TABLE_WEIGHT)};
+    const struct array weight_rows = {NULL, table_memory_stride(&s->shapes[large], TABLE_WEIGHT)};
     if (require(s, array_float_rows(&weight_rows, s->shapes[large].rows), err) ||
         device_tables_create(&d->tables, s->shapes, s->num_tables, err) ||
         device_fill_open(&d->fill, &d->tables, s->seed, err) ||

@@ -166,10 +166,9 @@ static int host_get_rows(struct place *p, int32_t t, int64_t begin, int64_t end,
                          struct error *err) {
     (void)err;
     for (int a = 0; a < TABLE_ARRAYS; a++) {
-        const struct array *from = &host_of(p)->tables->tables[t].array[a];
-        if (from->data)
-            memcpy(rows->array[a].data, array_row(from, begin),
-                   (size_t)((end - begin) * from->stride));
+        const struct table_set *s = host_of(p)->tables;
+        const size_t bytes = (size_t)((end - begin) * table_memory_stride(&s->shapes[t], a));
+        if (bytes) memcpy(rows->array[a].data, array_row(&s->tables[t].array[a], begin), bytes);
     }
     return 0;
 }

@@ -3,19 +3,23 @@
 
 enum { LINE = 64 };
 
-/* The lines with states of touched rows; the states of a table start at a line. */
+/* Bytes of whole lines with states of touched rows; an array of states starts at a line. States
+ * beside the weights share the lines of the row. */
 static int64_t state_lines(const struct batch *in, const struct row_index *index) {
-    int64_t lines = 0, last = -1;
+    int64_t total = 0, last = -1;
     for (int64_t u = 0; u < index->rows; u++) {
         const struct row_run *r = &index->run[u];
         int64_t bytes = rule_row_states(in->tables[r->table].rule) * (int64_t)sizeof(float);
         if (u == 0 || r->table != r[-1].table) last = -1;
-        if (bytes == 0) continue;
+        if (bytes == 0 || in->tables[r->table].row_state == ROW_STATE_BESIDE) {
+            total += bytes;
+            continue;
+        }
         int64_t first = r->row * bytes / LINE, end = ((r->row + 1) * bytes - 1) / LINE;
-        lines += end - (first > last ? first - 1 : last);
+        total += LINE * (end - (first > last ? first - 1 : last));
         last = end;
     }
-    return lines;
+    return total;
 }
 
 struct traffic traffic_of(const struct batch *in, const struct row_index *index) {
@@ -37,7 +41,7 @@ struct traffic traffic_of(const struct batch *in, const struct row_index *index)
         gathered += (index->run[u + 1].first - index->run[u].first) * t->dim * element;
     }
     return (struct traffic){.compulsory = once + 2 * (rows + row_states),
-                            .lines = once + 2 * (rows + LINE * state_lines(in, index)),
+                            .lines = once + 2 * (rows + state_lines(in, index)),
                             .gathered = gathered};
 }
 

@@ -10,7 +10,7 @@
  * The roof is the time of these bytes at the ceilings of the moment (ceiling.h), the longer of
  *
  *     lines / random-row read-modify-write    memory: compulsory bytes, but whole lines of row
- *                                             state: a sparse batch uses few bytes of each
+ *                                             states apart: a sparse batch uses few bytes of each
  *     gathered / gather                       caches: a gradient row for every lookup
  *
  * The roof leaves out the grouping of lookups by row. Grouping takes instructions, not bytes, and

@@ -259,10 +259,8 @@ unsigned plan_rules(const struct plan *p, int i) {
 static int64_t plan_table_bytes(const struct spec *spec, enum rule_kind rule) {
     int64_t bytes = 0;
     for (int t = 0; t < spec->num_tables; t++) {
-        struct table_shape shape = {.rows = spec->tables[t].rows,
-                                    .dim = spec->tables[t].dim,
-                                    .rule = rule,
-                                    .weight_type = spec->weight_type};
+        struct table_shape shape = spec_table(spec, t);
+        shape.rule = rule;
         bytes += tables_bytes(&shape, 1);
     }
     return bytes;

@@ -64,6 +64,7 @@ static int make_point(const struct block *b, const struct value pick[KEY_COUNT],
     s->id_type = (enum id_type)pick[KEY_ID_TYPE].number;
     s->rule = (enum rule_kind)pick[KEY_RULE].number;
     s->weight_type = (enum dtype)pick[KEY_WEIGHT_TYPE].number;
+    s->row_state = (enum row_state)pick[KEY_ROW_STATE].number;
     s->seed = (uint64_t)pick[KEY_SEED].number;
     if (s->reuse > 0 && (s->ids == IDS_HISTOGRAM_2021 || s->ids == IDS_HISTOGRAM_2022))
         return fail_at(err, place_of(b, KEY_REUSE),
@@ -205,4 +206,24 @@ void spec_list_free(struct spec_list *list) {
     for (int i = 0; i < list->count; i++) free(list->specs[i].tables);
     free(list->specs);
     *list = (struct spec_list){0};
+}
+
+struct table_shape spec_table(const struct spec *s, int t) {
+    return (struct table_shape){.rows = s->tables[t].rows,
+                                .dim = s->tables[t].dim,
+                                .rule = s->rule,
+                                .weight_type = s->weight_type,
+                                .row_state = s->row_state};
+}
+
+void spec_describe_storage(const struct spec *s, char *text, size_t size) {
+    const struct {
+        enum key key;
+        int word;
+    } of[] = {{KEY_WEIGHT_TYPE, (int)s->weight_type}, {KEY_ROW_STATE, (int)s->row_state}};
+    *text = '\0';
+    for (size_t i = 0, used = 0; i < sizeof of / sizeof *of; i++)
+        if (of[i].word != (int)key_preset(of[i].key).number)
+            used += (size_t)snprintf(text + used, size - used, " %s %s", key_name(of[i].key),
+                                     key_word(of[i].key, of[i].word));
 }

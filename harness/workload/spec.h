@@ -26,6 +26,7 @@
  *     id_type int32|int64                                                  [int64]
  *     rule NAME             update rule of all tables                      [rowwise_adagrad]
  *     weight_type fp32|bf16 of all tables                                  [fp32]
+ *     row_state apart|beside    a row's own states: in an array apart, or behind its weights    [apart]
  *     seed S                                                               [42]
  *     row_cap R             tables with more rows are cut to R             [none]
  *     table rows R dim D length KIND ...    one explicit table; repeatable; replaces tables, rows,
@@ -74,6 +75,7 @@ struct spec {
     enum id_type id_type;
     enum rule_kind rule;
     enum dtype weight_type;
+    enum row_state row_state;
     uint64_t seed;
 };
 
@@ -99,6 +101,12 @@ int spec_parse(const char *name, const char *text, uint64_t size, const struct s
                struct spec_list *out, struct error *err);
 
 void spec_list_free(struct spec_list *list);
+
+/* Table t as kernels see it; the batch's part of the shape is 0. */
+struct table_shape spec_table(const struct spec *s, int t);
+
+/* Writes how rows are stored as " key word" for each key that is not at its preset. */
+void spec_describe_storage(const struct spec *s, char *text, size_t size);
 
 /* Parses the name of a rule; the message lists the known ones. */
 int rule_parse(const char *name, enum rule_kind *out, struct error *err);

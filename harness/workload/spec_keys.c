@@ -51,6 +51,7 @@ static const struct key_info infos[KEY_COUNT] = {
     [KEY_RULE]     = {"rule", WORD, 0, 0, RULE_rowwise_adagrad,
                       (const char *const[]){RULES(RULE_WORD) NULL}},
     [KEY_WEIGHT_TYPE] = {"weight_type", WORD, 0, 0, FP32, WORDS("fp32", "bf16")},
+    [KEY_ROW_STATE] = {"row_state", WORD, 0, 0, ROW_STATE_APART, WORDS("apart", "beside")},
     [KEY_SEED]     = {"seed", WHOLE, 0, WHOLE_MAX, 42, NULL},
     [KEY_ROW_CAP]  = {"row_cap", WHOLE, 1, 1e12, 1e12, NULL},
 };

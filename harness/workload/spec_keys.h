@@ -29,6 +29,7 @@ enum key {
     KEY_ID_TYPE,
     KEY_RULE,
     KEY_WEIGHT_TYPE,
+    KEY_ROW_STATE,
     KEY_SEED,
     KEY_ROW_CAP,
     KEY_COUNT

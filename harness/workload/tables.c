@@ -12,26 +12,53 @@ enum dtype table_array_type(const struct table_shape *shape, int array) {
     return array == TABLE_WEIGHT ? shape->weight_type : FP32;
 }
 
-int64_t table_array_stride(const struct table_shape *shape, int array) {
+static int64_t row_bytes(const struct table_shape *shape, int array) {
     return table_array_width(shape, array) * dtype_bytes(table_array_type(shape, array));
 }
 
-size_t table_array_bytes(const struct table_shape *shape, int array) {
-    return (size_t)(shape->rows * table_array_stride(shape, array));
+static int64_t round_up(int64_t bytes, int64_t to) {
+    return (bytes + to - 1) / to * to;
+}
+
+/* Bytes from a row's weights to its row states, if they lie beside; otherwise 0. */
+static int64_t beside(const struct table_shape *shape) {
+    return shape->row_state == ROW_STATE_BESIDE && rule_row_states(shape->rule)
+               ? round_up(row_bytes(shape, TABLE_WEIGHT), sizeof(float))
+               : 0;
+}
+
+int64_t table_memory_stride(const struct table_shape *shape, int array) {
+    enum { ALIGN = 16 }; /* of rows: vectors of four floats */
+    const int64_t states = beside(shape);
+    if (states && array == TABLE_ROW_STATE) return 0;
+    if (states && array == TABLE_WEIGHT)
+        return round_up(states + row_bytes(shape, TABLE_ROW_STATE), ALIGN);
+    return row_bytes(shape, array);
+}
+
+struct table table_in(const struct table_shape *shape, void *const memory[TABLE_ARRAYS]) {
+    struct table t;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const int64_t stride = table_memory_stride(shape, a);
+        t.array[a] = (struct array){stride ? memory[a] : NULL, stride};
+    }
+    const int64_t states = beside(shape);
+    if (states) t.row = (struct array){(char *)t.weight.data + states, t.weight.stride};
+    return t;
 }
 
 int64_t tables_bytes(const struct table_shape *shapes, int32_t count) {
     int64_t bytes = 0;
     for (int32_t t = 0; t < count; t++)
-        for (int a = 0; a < TABLE_ARRAYS; a++) bytes += (int64_t)table_array_bytes(&shapes[t], a);
+        for (int a = 0; a < TABLE_ARRAYS; a++) bytes += (int64_t)table_memory_bytes(&shapes[t], a);
     return bytes;
 }
 
 int32_t tables_largest(const struct table_shape *shapes, int32_t count) {
     int32_t best = 0;
     for (int32_t t = 1; t < count; t++)
-        if (table_array_bytes(&shapes[t], TABLE_WEIGHT) >
-            table_array_bytes(&shapes[best], TABLE_WEIGHT))
+        if (table_memory_bytes(&shapes[t], TABLE_WEIGHT) >
+            table_memory_bytes(&shapes[best], TABLE_WEIGHT))
             best = t;
     return best;
 }
@@ -47,15 +74,18 @@ int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t
         tables_free(s);
         return fail(err, "out of memory");
     }
-    for (int32_t t = 0; t < count; t++)
+    for (int32_t t = 0; t < count; t++) {
+        void *memory[TABLE_ARRAYS];
         for (int a = 0; a < TABLE_ARRAYS; a++) {
             struct buffer *b = &s->buffers[t * TABLE_ARRAYS + a];
-            if (buffer_alloc(b, table_array_bytes(&shapes[t], a), "a table", err)) {
+            if (buffer_alloc(b, table_memory_bytes(&shapes[t], a), "a table", err)) {
                 tables_free(s);
                 return -1;
             }
-            s->tables[t].array[a] = (struct array){b->data, table_array_stride(&shapes[t], a)};
+            memory[a] = b->data;
         }
+        s->tables[t] = table_in(&shapes[t], memory);
+    }
     tables_reset(s);
     return 0;
 }

@@ -20,11 +20,20 @@ struct table_set {
     int64_t bytes; /* weights and states: the persistent memory of the step */
 };
 
-/* One of a table's arrays: elements per row, 0 if there is no such array; their type; bytes. */
+/* One of a table's arrays: elements per row, 0 if there is no such array; their type. */
 int64_t table_array_width(const struct table_shape *shape, int array);
 enum dtype table_array_type(const struct table_shape *shape, int array);
-int64_t table_array_stride(const struct table_shape *shape, int array);
-size_t table_array_bytes(const struct table_shape *shape, int array);
+
+/* The memory of one of a table's arrays: bytes per row. 0: no such array, or it lies in the memory
+ * of the weights (ROW_STATE_BESIDE). */
+int64_t table_memory_stride(const struct table_shape *shape, int array);
+
+static inline size_t table_memory_bytes(const struct table_shape *shape, int array) {
+    return (size_t)(shape->rows * table_memory_stride(shape, array));
+}
+
+/* A table in memory that begins at memory[array] for each array with a table_memory_stride(). */
+struct table table_in(const struct table_shape *shape, void *const memory[TABLE_ARRAYS]);
 
 int64_t tables_bytes(const struct table_shape *shapes, int32_t count);
 

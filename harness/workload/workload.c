@@ -165,19 +165,13 @@ static void describe(const struct spec *s, char *text, size_t size) {
                  key_word(KEY_MAP, s->scatter), s->reuse, key_word(KEY_POOLING, (int)s->pooling),
                  s->weighted, (long long)s->padding_id, key_word(KEY_ID_TYPE, (int)s->id_type),
                  rule_info(s->rule).name, (unsigned long long)s->seed);
-    if (s->weight_type != FP32)
-        snprintf(text + used, size - used, " weight_type %s",
-                 key_word(KEY_WEIGHT_TYPE, (int)s->weight_type));
+    spec_describe_storage(s, text + used, size - (size_t)used);
 }
 
 static int generate(struct workload *w, const struct spec *spec, enum grad_mode mode,
                     struct error *err) {
     if (workload_begin(w, spec->batch, spec->id_type, err)) return -1;
-    for (int t = 0; t < w->num_tables; t++)
-        w->tables[t] = (struct table_shape){.rows = spec->tables[t].rows,
-                                            .dim = spec->tables[t].dim,
-                                            .rule = spec->rule,
-                                            .weight_type = spec->weight_type};
+    for (int t = 0; t < w->num_tables; t++) w->tables[t] = spec_table(spec, t);
     for (int f = 0; f < w->num_features; f++)
         w->features[f] = (struct feature){.table = f / spec->features_per_table,
                                           .pooling = spec->pooling,

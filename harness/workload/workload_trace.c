@@ -106,10 +106,8 @@ static int cut(struct workload *w, const struct input *in, const struct spec *li
         if (like->id_type == ID_INT32 && rows > (int64_t)INT32_MAX + 1)
             return fail(err, "%s: ids up to %lld are too large for int32; take int64", w->name,
                         (long long)rows - 1);
-        w->tables[f] = (struct table_shape){.rows = rows,
-                                            .dim = like->tables[0].dim,
-                                            .rule = like->rule,
-                                            .weight_type = like->weight_type};
+        w->tables[f] = spec_table(like, 0);
+        w->tables[f].rows = rows;
         w->features[f] = (struct feature){.table = f, .pooling = like->pooling, .padding_id = -1};
     }
     for (int k = 0; k < w->ring; k++) {
@@ -149,13 +147,13 @@ static int from_input(const struct input *in, const char *path, const struct spe
                     path, (long long)bags, (long long)in->bags, (long long)in->bags);
     out->num_tables = out->num_features = in->count;
     out->ring = in->bags / bags < ring ? (int)(in->bags / bags) : ring;
-    snprintf(
+    const int used = snprintf(
         out->text, sizeof out->text,
-        "trace %.200s batch %lld dim %d pooling %s weighted %d id_type %s rule %s seed %llu%s%s",
+        "trace %.200s batch %lld dim %d pooling %s weighted %d id_type %s rule %s seed %llu",
         out->name, (long long)bags, like->tables[0].dim, key_word(KEY_POOLING, (int)like->pooling),
         like->weighted, key_word(KEY_ID_TYPE, (int)like->id_type), rule_info(like->rule).name,
-        (unsigned long long)like->seed, like->weight_type == FP32 ? "" : " weight_type ",
-        like->weight_type == FP32 ? "" : key_word(KEY_WEIGHT_TYPE, (int)like->weight_type));
+        (unsigned long long)like->seed);
+    spec_describe_storage(like, out->text + used, sizeof out->text - (size_t)used);
     if (memory_require(ring_bytes(in, like, bags, out->ring), out->name, err)) return -1;
     return cut(out, in, like, bags, mode, err);
 }
