@@ -12,16 +12,13 @@ median over the samples: each sample has ceilings measured right before it.
 The reports name no kernel. Names, labels, places and traits come from the file, and the baseline of a
 speed is the kernel with the trait dense_gradient.
 """
-import argparse
-import contextlib
 import json
 import math
-import os
 import re
 import statistics
-import sys
 from dataclasses import dataclass, field, replace
 
+from program import ResultError
 from ranks import told_apart
 
 SCHEMA = "1"
@@ -42,37 +39,6 @@ LADDER = "ladder"  # the family of the kernels that lack one technique each
 STAGES = ("index", "zero", "reduce", "update")
 
 
-# Every report reads and writes UTF-8 in any locale, as pages and pipes expect.
-for stream in (sys.stdin, sys.stdout, sys.stderr):
-    if hasattr(stream, "reconfigure"):
-        stream.reconfigure(encoding="utf-8", errors="surrogateescape")
-
-
-class ResultError(Exception):
-    """One line for the user: what was wrong, where, and what to do."""
-
-
-def write_whole(path, data):
-    """Writes text or bytes; the file gets its name only when it is complete, and an error names it."""
-    part = f"{path}.{os.getpid()}.new"
-    try:
-        with open(part, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-        os.replace(part, path)
-    except OSError as e:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
-        raise ResultError(f"{path}: {e.strerror}") from None
-
-
-class Arguments(argparse.ArgumentParser):
-    """An argument parser whose usage errors exit with status 1, because 2 means wrong results here."""
-
-    def error(self, message):
-        self.print_usage()
-        self.exit(1, f"{self.prog}: {message}\n")
-
-
 @dataclass(frozen=True)
 class Kernel:
     name: str
@@ -80,7 +46,6 @@ class Kernel:
     place: str = "host"
     traits: frozenset = frozenset()
     label: str = ""
-    idea: str = ""
     index: int = 0  # position in the file: decides colour and marker in every figure
     where: str = ""  # " (device)" for a device kernel in a file that has kernels of both places
 
@@ -214,6 +179,10 @@ class Group:
         seen = [sample.placement for s in self.measured() for sample in s.samples]
         return {p: seen.count(p) for p in sorted(set(seen))}
 
+    def of(self, kernel):
+        """The measured series of a kernel, or None."""
+        return next((s for s in self.measured() if s.kernel.name == kernel), None)
+
 
 @dataclass
 class Result:
@@ -232,6 +201,13 @@ class Result:
                 for s in series if s.failed] + [
                     (kernel, workload, reason) for workload, kernel, reason in self.not_run
                     if reason.startswith(WRONG) and (not groups or workload in names)]
+
+    def without_time(self, groups=None):
+        """Lines about kernels without a time, and why: all failures, then what was not run."""
+        where = lambda workload: "all workloads" if workload == "*" else workload
+        return [*(f"FAILED {kernel} on {workload}: {why}" for kernel, workload, why in self.failures(groups)),
+                *(f"not run: {kernel} on {where(workload)}: {why}" for workload, kernel, why in self.not_run
+                  if not why.startswith(WRONG))]
 
     def groups(self, mode):
         """One Group per (workload, rule) in the order of the file; an error if there is none."""
@@ -374,9 +350,9 @@ def read_kernels(context):
     for key, text in context.items():
         if key.startswith("emb_kernel_") and key != "emb_kernel_os":
             name = key[len("emb_kernel_"):]
-            fam, place, traits, label, idea = fields(text, 5)
+            fam, place, traits, label, _ = fields(text, 5)
             traits = frozenset(t.strip() for t in traits.split(",") if t.strip())
-            kernels[name] = Kernel(name, fam, place, traits, label or name, idea, len(kernels))
+            kernels[name] = Kernel(name, fam, place, traits, label or name, len(kernels))
     return kernels
 
 

@@ -8,9 +8,11 @@ import os
 import re
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
-from results import DISTURBED_MOST, ResultError, load, quartiles
-from style import number
+from program import ResultError, fact
+from results import DISTURBED_MOST, load, quartiles
+from style import markdown_table, number
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -54,19 +56,15 @@ RESULTS = {name: step for step in STEPS for name in step.results}
 
 
 # --- the machine and the code of a result
-def lines_of(path, key):
-    """The value of the first 'key : value' line of a file."""
-    with open(path, encoding="utf-8", errors="replace") as file:
-        found = re.search(rf"(?m)^{re.escape(key)}\s*:\s*(.*)$", file.read())
-    return found[1].strip() if found else "?"
-
-
 def read_word(path):
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().strip()
+        return Path(path).read_text(encoding="utf-8").strip()
     except OSError:
         return "?"
+
+
+def of_cpu(key):
+    return fact("/proc/cpuinfo", key) or "?"
 
 
 def caches():
@@ -78,13 +76,13 @@ def caches():
 
 
 def cpu_name():
-    return lines_of("/proc/cpuinfo", "model name")
+    return of_cpu("model name")
 
 
 def machine(compiler):
     """One text with everything that must be the same for all results of a folder."""
-    own = lambda key: lines_of("/proc/cpuinfo", key)
-    ids = f"{own('vendor_id')}, family {own('cpu family')}, model {own('model')}, stepping {own('stepping')}"
+    ids = ", ".join((of_cpu("vendor_id"), f"family {of_cpu('cpu family')}", f"model {of_cpu('model')}",
+                     f"stepping {of_cpu('stepping')}"))
     try:
         version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
     except OSError as e:
@@ -178,14 +176,12 @@ def same_point_lines(results):
         return ["No workload was measured in more than one file."]
     ratios = quartiles([p.ratio() for p in points])
     names = [n for n in results if any(n in p.medians for p in points)]
-    bar = lambda row: "| " + " | ".join(row) + " |"
+    rows = [(p.workload, p.rule, p.kernel, str(p.threads), *(number(p.medians.get(n)) for n in names),
+             f"{p.ratio():.2f}") for p in points]
+    heads = ("workload", "rule", "kernel", "threads", *names, "max/min")
     return [f"{len(points)} kernels were timed on the same batches, with the same rule and threads, in "
             f"several files. The largest of their medians over the smallest is typically {ratios[1]:.2f}x, more "
             f"than {ratios[2]:.2f}x for a quarter of them, and {points[0].ratio():.2f}x at most. **Figures of "
             "different files can be off by that much**; the kernels of one file took turns, and compare "
             "more closely.", "", "<details><summary>The same point in every file</summary>", "",
-            bar(("workload", "rule", "kernel", "threads", *names, "max/min")),
-            bar(["---"] * 3 + ["---:"] * (len(names) + 2)),
-            *(bar((p.workload, p.rule, p.kernel, str(p.threads),
-                   *(number(p.medians.get(n)) for n in names), f"{p.ratio():.2f}")) for p in points),
-            "", "ns per lookup, median, cold caches.", "</details>"]
+            *markdown_table(heads, rows, left=(0, 1, 2)), "", "ns per lookup, median, cold caches.", "</details>"]
