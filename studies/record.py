@@ -77,7 +77,7 @@ class Recorder:
         self.waited += waited
         if others > quiet.QUIET:
             say(f"not quiet: other work keeps {others:.1f} CPUs busy; measuring all the same")
-        return f"{waited:.0f} s, then other work kept {others:.2f} of {os.cpu_count()} CPUs busy"
+        return f"{waited:.0f} s, then other work kept {others:.2f} of {quiet.CPUS} CPUs busy"
 
     def measure(self, step, attempt):
         """Runs make: ({name: path of a result}, facts for its context); ResultError if one is not whole."""
