@@ -4,8 +4,8 @@
 complete.
 
 A step is left out if its results exist. The script refuses a folder of another machine (CPU, caches, number
-of CPUs, compiler, huge pages). It names results of other measured code (the text of kernels, harness, workloads, Makefile
-and what else the step runs, but not pages); --force measures them again. `make record`
+of CPUs, compiler, huge pages). It names results of other measured code (kernels, harness, workloads, Makefile
+and what else the step runs, but not pages and comments); --force measures them again. `make record`
 continues after an interruption, within sweep and scaling too. If a step cannot run, the script names it and
 runs the others. Each step first waits for a quiet machine. A step with too many disturbed samples runs once
 more, and the less disturbed result stays.

@@ -102,12 +102,25 @@ def files_of(paths):
             yield from (os.path.join(folder, n) for n in sorted(names) if not n.endswith(".md"))
 
 
+def without_comments(name, text):
+    """The text of a file without comments and blank lines. In C and C++ every comment goes; elsewhere a line
+    that begins with #. So what follows other text on such a line, and docstrings, stay."""
+    if name.endswith((".c", ".h", ".cu", ".cuh", ".cpp")):
+        # Literals come first, so that no comment begins in one.
+        text = re.sub(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//[^\n]*|/\*.*?\*/""",
+                      lambda found: found[1] or " ", text, flags=re.S)
+    else:
+        text = re.sub(r"(?m)^[ \t]*#.*$", "", text)
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
+
+
 def code(step):
-    """A hash of the text of everything that a step measures. A commit would change with every page."""
+    """A hash of everything that a step measures: names, and text without comments. A commit would change with
+    every page. Older records have a hash with comments, which no code of today has."""
     digest = hashlib.sha256()
     for path in files_of((*MEASURED, *step.code)):
-        with open(path, "rb") as file:
-            digest.update(os.path.relpath(path, ROOT).encode() + b"\0" + file.read() + b"\0")
+        name, text = os.path.relpath(path, ROOT), Path(path).read_text(encoding="utf-8", errors="replace")
+        digest.update(f"{name}\0{without_comments(name, text)}\0".encode())
     return digest.hexdigest()[:16]
 
 
