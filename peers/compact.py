@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from program import ResultError
-from torch_batch import HYPER, MEASURED_STEP, ROW_STATES, STATES, agrees
+from torch_batch import HYPER, MEASURED_STEP, ROW_STATES, STATES, Differs, agrees
 
 IDLE = 64  # untouched rows of each table
 
@@ -121,6 +121,6 @@ class Compact:
             return
         off = np.abs(column(got).astype(np.float64) - column(want))
         row = int(off.max(axis=1).argmax())
-        raise ResultError(f"table {t}: {name} and embfuse step differ by up to {off.max():.3g}, in "
-                          f"row {self.keep[t][row]} with {self.hits[t][row]:.0f} lookups")
+        raise Differs(f"table {t}: {name} and embfuse step differ by up to {off.max():.3g}, in "
+                      f"row {self.keep[t][row]} with {self.hits[t][row]:.0f} lookups")
 

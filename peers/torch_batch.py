@@ -16,10 +16,14 @@ SINGLE = lambda x: struct.unpack("f", struct.pack("f", x))[0]  # float32, as in 
 HYPER, STATES, ROW_STATES = {}, {}, {}
 
 
+class Differs(ResultError):
+    """A step of a peer is not the suite's."""
+
+
 def reason(rule, error):
     """Why a peer has no time, as results say it."""
-    wrong = "WRONG RESULT: " if "differ" in str(error) else ""
-    return f"{wrong}{rule}: {str(error).splitlines()[0]}"
+    wrong = "WRONG RESULT: " if isinstance(error, Differs) else ""
+    return f"{wrong}{rule}: {(str(error) or type(error).__name__).splitlines()[0]}"
 
 
 def learn_rules(embfuse):
@@ -66,6 +70,8 @@ class Batch:
     def __init__(self, prefix, torch, np, device):
         text = Path(prefix + ".batch").read_text(encoding="utf-8")
         read = lambda name: np.load(f"{prefix}.{name}.npy")
+        if re.search(r"(?m)^table .*\bweight_type (?!fp32\b)", text):
+            raise ResultError(f"{prefix}.batch: peers need weights of fp32; leave weight_type out")
         facts = [re.search(p, text, re.M) for p in (r"^# (\S+): ", r"^# fingerprint (\w+)", r"^bags (\d+)")]
         if not all(facts):
             raise ResultError(f"{prefix}.batch: lacks the workload, the fingerprint or the bags; "

@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from compact import Compact
 from program import ResultError, fact
 from systems import KERNELS, Fbgemm, fbgemm_instructions, fbgemm_openmp, probe_fbgemm
-from torch_batch import ROW_STATES, STATES, Batch, learn_rules, libraries, reason
+from torch_batch import ROW_STATES, STATES, Batch, Differs, learn_rules, libraries, reason
 from torch_peer import Peer
 
 TRIES, SECONDS_FOR_TRIES = 4, 0.25  # as in harness/measure/measure.c
@@ -73,6 +73,7 @@ class Worker:
         self.torch.set_num_threads(threads)
         self.torch.set_num_interop_threads(1)
         self.embfuse, self.key, self.flat, self.peers = embfuse, None, None, {}
+        self.factors = self.torch.randint(-2**62, 2**62, (1 << 16,)) | 1
         self.flushed = self.torch.zeros(max(2 * last_level_cache(), 64 << 20) // 4)
 
     def hello(self):
@@ -157,10 +158,11 @@ class Worker:
         return Peer(self.torch, name, self.rule, weights, states)
 
     def checksum(self, peer):
-        """Sums the bits of all rows of each table; in pieces, because torch copies int32 to int64 for
-        a sum."""
-        bits = lambda x: x.view(-1).view(self.torch.int32).split(1 << 18)
-        return [sum(int(part.sum()) for part in bits(x)) for a in peer.arrays for x in a]
+        """Of the bits of all rows: the sum of each piece, every number times a random odd factor. Without
+        factors two changes could cancel each other."""
+        pieces = lambda x: x.view(-1).view(self.torch.int32).split(len(self.factors))
+        return [int((part * self.factors[:len(part)]).sum())
+                for array in peer.arrays for table in array for part in pieces(table)]
 
     def check_one(self, peer, compact):
         batch = self.batches[0]
@@ -178,7 +180,7 @@ class Worker:
         finally:
             peer.restore(batch, saved)
         if not peer.moves_idle and self.checksum(peer) != self.initial:
-            raise ResultError("untouched rows differ after the step")
+            raise Differs("untouched rows differ after the step")
         return {"note": peer.note}
 
     def once(self, peer, batch):
