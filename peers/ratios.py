@@ -21,10 +21,6 @@ def is_peer(kernel):
     return kernel.family in PEERS
 
 
-def time_of(series):
-    return series.median("ns_per_lookup")
-
-
 def by_rule(result, mode):
     """The groups, sorted by rule; an error if no peer is in them."""
     groups = result.groups(mode)
@@ -39,8 +35,8 @@ def cell(series, base):
         return "-"
     if series.failed:
         return "FAILED"
-    times = f" ({number(time_of(series) / time_of(base))}x)" if base and series is not base else ""
-    return number(time_of(series)) + series.mark() + times
+    times = f" ({number(series.ns / base.ns)}x)" if base and series is not base else ""
+    return number(series.ns) + series.mark() + times
 
 
 def table(result, groups, base):
@@ -60,11 +56,9 @@ def faster(groups, base):
     for g in groups:
         for peer in (s for s in g.measured() if is_peer(s.kernel)):
             for s in g.measured():
-                if not is_peer(s.kernel) and s.operation == peer.operation \
-                        and time_of(peer) < time_of(s):
+                if not is_peer(s.kernel) and s.operation == peer.operation and peer.ns < s.ns:
                     rules = places.setdefault((peer.kernel.name, s.kernel.name), {})
-                    rules.setdefault(g.rule, []).append(
-                        f"{g.workload} {number(time_of(s) / time_of(peer))}x")
+                    rules.setdefault(g.rule, []).append(f"{g.workload} {number(s.ns / peer.ns)}x")
     out = [f"{peer} is faster than {kernel}: " +
            "; ".join(f"{rule} on {', '.join(where)}" for rule, where in rules.items()) + "."
            for (peer, kernel), rules in places.items()]

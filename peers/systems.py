@@ -10,7 +10,7 @@ from pathlib import Path
 from program import ResultError
 from torch_batch import HYPER
 from torch_peer import KERNELS as TORCH
-from torch_peer import InPlace, Peer
+from torch_peer import InPlace
 
 KERNELS = {**{k: ("torch", traits, label, idea) for k, (_, traits, label, idea) in TORCH.items()},
            "fbgemm": ("fbgemm", "none", "FBGEMM fused", "SplitTableBatchedEmbeddingBags: radix sort "

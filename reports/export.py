@@ -9,7 +9,7 @@ text.
 import os
 import re
 import sys
-from dataclasses import dataclass
+from collections import namedtuple
 from itertools import accumulate
 
 import program
@@ -29,11 +29,8 @@ ROOF_NOTE = ("Mark: the roof at a kernel's own samples. Grouping keys is not in 
              "not percentages of several alphas.")
 
 
-@dataclass
-class Figure:
-    script: str      # reports/<script>.gp
-    name: str        # stem of the files it makes
-    variables: dict  # what the script reads; paths are absolute
+# reports/<script>.gp, the stem of the files it makes, and what it reads (paths are absolute)
+Figure = namedtuple("Figure", "script name variables")
 
 
 def clean(text):
@@ -122,7 +119,8 @@ def dots(groups, values, place, title):
     return blocks, [lines]
 
 
-def dot_figure(result, groups, stem, script, subject, values, place, title=lambda kernel: kernel.title):
+def dot_figure(result, groups, stem, script, subject, values, place, title=lambda kernel: kernel.title,
+               **variables):
     blocks, lines = dots(groups, values, place, title)
     numbers = [v for b in blocks for row in b[1:] for v in row[1:]]
     low, high = nice_range(numbers + [v for b in lines for row in b for v in row[2:]])
@@ -130,16 +128,15 @@ def dot_figure(result, groups, stem, script, subject, values, place, title=lambd
     key = 26 * (len(blocks) + 2) + 60  # the legend is taller than the dots of a single group
     return figure(script, stem, common(result, groups, subject) | {
         "low": low, "high": high, "label_width": width,
-        "height": 150 + max(len(groups) * (16 * len(blocks) + 22), key)}, blocks, lines)
+        "height": 150 + max(len(groups) * (16 * len(blocks) + 22), key)} | variables, blocks, lines)
 
 
 def time(result, groups, stem):
     """Time per lookup, beside the times that compulsory traffic takes at the ceilings."""
-    drawn = dot_figure(result, groups, stem, "speed", "time per lookup",
-                       lambda s: s.quartiles("ns_per_lookup"),
-                       lambda g, p: (ceiling_ns(g, p, "copy_gbs"), ceiling_ns(g, p, "rmw_gbs")))
-    drawn.variables["unit"] = "ns per lookup"
-    return drawn
+    return dot_figure(result, groups, stem, "speed", "time per lookup",
+                      lambda s: s.quartiles("ns_per_lookup"),
+                      lambda g, p: (ceiling_ns(g, p, "copy_gbs"), ceiling_ns(g, p, "rmw_gbs")),
+                      unit="ns per lookup")
 
 
 def traffic(series):
@@ -149,18 +146,15 @@ def traffic(series):
 
 
 def throughput(result, groups, stem):
-    drawn = dot_figure(result, groups, stem, "speed", "compulsory traffic", traffic,
-                       lambda g, p: (g.median("copy_gbs", p), g.median("rmw_gbs", p)))
-    drawn.variables["unit"] = "compulsory GB/s"
-    return drawn
+    return dot_figure(result, groups, stem, "speed", "compulsory traffic", traffic,
+                      lambda g, p: (g.median("copy_gbs", p), g.median("rmw_gbs", p)), unit="compulsory GB/s")
 
 
 def memory(result, groups, stem):
-    drawn = dot_figure(result, groups, stem, "memory", "memory",
-                       lambda s: (s.median("scratch_mib"), s.median("peak_mib")),
-                       lambda g, p: (g.median("persistent_mib", p),))
-    drawn.variables["has_zero"] = int(any(s.median("scratch_mib") == 0 for g in groups for s in g.measured()))
-    return drawn
+    return dot_figure(result, groups, stem, "memory", "memory",
+                      lambda s: (s.median("scratch_mib"), s.median("peak_mib")),
+                      lambda g, p: (g.median("persistent_mib", p),),
+                      has_zero=int(any(s.median("scratch_mib") == 0 for g in groups for s in g.measured())))
 
 
 def stage_ends(sample):
@@ -174,7 +168,7 @@ def stage_panel(group):
     like its median repetition: y, name, the edges of the four stages and of the whole step (six numbers)
     and the end of the bar in ns per lookup, the total as text, and whether the bar is cut."""
     rows, measured = [], sorted(group.measured(), key=lambda s: s.kernel.index)
-    totals = [s.median("ns_per_lookup") or 0.0 for s in measured]
+    totals = [s.ns or 0.0 for s in measured]
     usual = [t for t in totals if t <= STAGE_CUT * quartiles(totals)[1]]
     cut = max(usual, default=1.0) or 1.0
     for y, (s, total) in enumerate(zip(measured, totals)):
@@ -217,7 +211,7 @@ def roof_panel(group):
     stage, end of the other stages, end of a whole step, roof of its own samples, text, whether the bar is
     cut); the end of the axis."""
     lazy = [s for s in group.measured() if s.operation == "lazy" and s.median("share_roof")]
-    shown = sorted(lazy, key=lambda s: s.median("ns_per_lookup"))[:ROOF_KERNELS]
+    shown = sorted(lazy, key=lambda s: s.ns)[:ROOF_KERNELS]
     roofs = [roof for s in shown for roof in (x.roof() for x in s.samples) if roof]
     if not roofs:
         return None
@@ -225,7 +219,7 @@ def roof_panel(group):
     lines = [[-1, wrap(group.workload, 44, "\\n")]] + [
         [y, label, term, int(term < max(terms)), number(term)]
         for y, (label, term) in enumerate(zip(("roof: random rows", "roof: gather"), terms))]
-    totals = [s.median("ns_per_lookup") for s in shown]
+    totals = [s.ns for s in shown]
     cut = max(t for t in totals if t <= STAGE_CUT * totals[0])
     rows = []
     for y, (s, total) in enumerate(zip(shown, totals)):

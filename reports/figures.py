@@ -92,7 +92,7 @@ def alpha(plt, result, name, groups):
     for kernel, mark in kernels_of(groups):
         points = [(x, s.quartiles("ns_per_lookup"))
                   for x, s in ((x, g.of(kernel.name)) for x, g in zip(xs, groups))
-                  if s and s.median("ns_per_lookup")]
+                  if s and s.ns]
         mid = [q[1] for _, q in points]
         error = [[q[1] - q[0] for _, q in points], [q[2] - q[1] for _, q in points]]
         ax.errorbar([x for x, _ in points], mid, error, **look(kernel, mark))
@@ -116,7 +116,7 @@ def scatter(plt, result, groups):
     measured = [s for g in groups for s in g.measured()]
     low, high = nice_range([s.median("scratch_mib") for s in measured], 1.4)
     zero = low / 3 if any(not s.median("scratch_mib") for s in measured) else None
-    rates = nice_range([1e3 / (s.median("ns_per_lookup") or math.inf) for s in measured], 1.25)
+    rates = nice_range([1e3 / (s.ns or math.inf) for s in measured], 1.25)
     for ax, group in zip(axes, groups):
         for kernel, mark in kernels_of(groups):
             s = group.of(kernel.name)

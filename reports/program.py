@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the programs of reports/, studies/ and peers/ share: arguments, errors of one line, progress, and files
-that are whole or not there."""
+"""What the programs of reports/, studies/ and peers/ share: arguments, errors of one line, progress, and
+files that are whole or not there."""
 import argparse
 import contextlib
 import os

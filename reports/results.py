@@ -109,6 +109,11 @@ class Series:
     def times(self):
         return [s.ms for s in self.samples]
 
+    @property
+    def ns(self):
+        """The median time per lookup, or None."""
+        return self.median("ns_per_lookup")
+
     def values(self, key):
         return [v for v in (s.get(key) for s in self.samples) if v is not None]
 
@@ -120,10 +125,9 @@ class Series:
 
     def at_median(self, key):
         """A rate at the median time: rate times time is a property of the batch."""
-        ns = self.median("ns_per_lookup")
         products = [x.get(key) * x.get("ns_per_lookup") for x in self.samples
                     if x.get(key) is not None and x.get("ns_per_lookup")]
-        return quartiles(products)[1] / ns if products else None
+        return quartiles(products)[1] / self.ns if products else None
 
     def over(self):
         """The mark of a series that is faster than the roof allows."""
@@ -153,14 +157,14 @@ class Group:
         """The dense baseline of a place, or None. Of several, the fastest one: the least flattering."""
         dense = [s for s in self.measured()
                  if "dense_gradient" in s.kernel.traits and s.kernel.place == place]
-        return min(dense, key=lambda s: s.median("ns_per_lookup") or math.inf, default=None)
+        return min(dense, key=lambda s: s.ns or math.inf, default=None)
 
     def lazy(self):
-        return [s for s in self.measured() if s.operation == "lazy" and s.median("ns_per_lookup")]
+        return [s for s in self.measured() if s.operation == "lazy" and s.ns]
 
     def best(self):
         """The fastest series of the lazy operation, or None."""
-        return min(self.lazy(), key=lambda s: s.median("ns_per_lookup"), default=None)
+        return min(self.lazy(), key=lambda s: s.ns, default=None)
 
     def fastest(self):
         """The best series, and all that do not differ from it significantly."""
@@ -202,7 +206,7 @@ class Result:
                     (kernel, workload, reason) for workload, kernel, reason in self.not_run
                     if reason.startswith(WRONG) and (not groups or workload in names)]
 
-    def without_time(self, groups=None):
+    def left_out(self, groups=None):
         """Lines about kernels without a time, and why: all failures, then what was not run."""
         where = lambda workload: "all workloads" if workload == "*" else workload
         return [*(f"FAILED {kernel} on {workload}: {why}" for kernel, workload, why in self.failures(groups)),
@@ -305,8 +309,7 @@ def spread(q):
 
 def baseline_ratio(series, base):
     """The speed-up over the baseline, or None without one."""
-    own, other = series.median("ns_per_lookup"), base.median("ns_per_lookup") if base else None
-    return other / own if own and other else None
+    return base.ns / series.ns if base and base.ns and series.ns else None
 
 
 def family(workload):

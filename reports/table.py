@@ -80,7 +80,7 @@ def failed_cells(series, device):
 
 def lines_of(group, device):
     """All lines of a group: measured ones by speed, then failed ones."""
-    speed, best = lambda s: s.median("ns_per_lookup") or math.inf, group.fastest()
+    speed, best = lambda s: s.ns or math.inf, group.fastest()
     return ([cells(s, group, best, device) for s in sorted(group.measured(), key=speed)] +
             [failed_cells(s, device) for s in group.series if s.failed])
 
@@ -103,7 +103,7 @@ def heading(group):
 def notes(result, groups):
     """Failures and kernels that were not run, then the footnotes of the marks."""
     dense = any(s.mark() for g in groups for s in g.series)
-    return result.without_time(groups) + [DENSE_NOTE] * dense
+    return result.left_out(groups) + [DENSE_NOTE] * dense
 
 
 def legend(tables, device):

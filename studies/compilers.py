@@ -275,7 +275,7 @@ def table(result):
             "that it links."]
     if result.context.get("emb_same_flags") == "no":
         out.append("- NOT at the same flags")
-    out += [f"- {line}" for line in result.without_time()]
+    out += [f"- {line}" for line in result.left_out()]
     if any(s.mark() for s in result.series):
         out.append(f"- {DENSE_NOTE}")
     return out + [f"- {v}" for k, v in result.context.items() if k.startswith("emb_bits_")]

@@ -49,20 +49,16 @@ def what(kernel):
     return kernel.label if kernel.family == LADDER else f"{kernel.name}: neither fused nor in two levels"
 
 
-def ratio(series, own):
-    return series.median("ns_per_lookup") / own.median("ns_per_lookup")
-
-
 def cell(series, own):
     """'1.25x', with a question mark if it does not differ from 1 significantly."""
     if not series or not own:
         return "-"
     unsure = mann_whitney(own.values("ns_per_lookup"), series.values("ns_per_lookup")) >= LEVEL
-    return f"{ratio(series, own):.2f}x" + " ?" * unsure
+    return f"{series.ns / own.ns:.2f}x" + " ?" * unsure
 
 
 def table(whole, rungs, found):
-    times = (number(own.median("ns_per_lookup")) + own.over() if own else "-" for _, own in found)
+    times = (number(own.ns) + own.over() if own else "-" for _, own in found)
     rows = [(what(k), *(cell(g.of(k.name), own) for g, own in found)) for k in rungs]
     return markdown_table(("", *(g.workload for g, _ in found)),
                           [(f"{whole.name}, ns per lookup", *times), *rows])
@@ -90,21 +86,20 @@ def without_time(result, whole, rungs, found):
 # --- the picture
 def figure(result, whole, found, stem):
     """A bar from 1 to the ratio for every rung, with the quartiles of the time without the technique."""
-    time = {g.workload: own.median("ns_per_lookup") for g, own in found if own}
+    time = {g.workload: own.ns for g, own in found if own}
     groups = [g for g, own in found if own and g.series]
     ratios = lambda s: [v / time[s.workload] for v in s.quartiles("ns_per_lookup")]
-    drawn = dot_figure(result, groups, stem, "ladder", f"what each technique of {whole.name} is worth",
-                       ratios, lambda g, p: (), what)
     every = [v for g in groups for s in g.series for v in ratios(s)]
-    drawn.variables |= {"low": min(0.97 * min(every), 0.9), "high": max(1.04 * max(every), 1.25)}
-    return drawn
+    return dot_figure(result, groups, stem, "ladder", f"what each technique of {whole.name} is worth",
+                      ratios, lambda g, p: (), what,
+                      low=min(0.97 * min(every), 0.9), high=max(1.04 * max(every), 1.25))
 
 
 def report(result, outdir, kernel, below):
     """(pictures, text)"""
     whole, rungs, found = read(result, kernel, below)
     text = "\n".join([*result.cautions("**"), *table(whole, rungs, found), "", *legend(result, whole, found),
-                      *(f"- {line}" for line in result.without_time()),
+                      *(f"- {line}" for line in result.left_out()),
                       *without_time(result, whole, rungs, found)])
     return publish("ladder", outdir, f"What each technique of {whole.name} is worth", text,
                    lambda stem: figure(result, whole, found, stem)), text

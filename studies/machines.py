@@ -2,7 +2,7 @@
 """Recorded machines side by side on the standard workloads: the time of the fastest kernel, the speed-up of
 one kernel over another, and its share of the roof. Makes a table for a page, and a picture."""
 import os
-from dataclasses import dataclass
+from collections import namedtuple
 
 from export import figure
 from plots import draw
@@ -16,19 +16,14 @@ COLOURS = ("#332288", "#999933", "#882255", "#44aa99", "#661100", "#888888")  # 
 POINTS = (7, 5, 9, 13, 11, 15)
 
 
-@dataclass
-class Cell:
-    """A workload on a machine."""
-    fastest: object  # series; or None
-    speed: float     # time of `below` / time of `kernel`; or None
-    roof: float      # the share of the roof that `kernel` reaches; or None
+# A workload on a machine: the fastest series, time of `below` / time of `kernel`, and the share of the roof that
+# `kernel` reaches; each can be None.
+Cell = namedtuple("Cell", "fastest speed roof")
 
 
 def cell(group, kernel, below):
     own, other = group.of(kernel), group.of(below)
-    time = lambda s: s.median("ns_per_lookup")
-    return Cell(group.best(), time(other) / time(own) if own and other else None,
-                own and own.median("share_roof"))
+    return Cell(group.best(), other.ns / own.ns if own and other else None, own and own.median("share_roof"))
 
 
 def cells(result, kernel, below):

@@ -171,14 +171,14 @@ def same_points(results):
     points, workloads = {}, {}
     for name, result in results.items():
         for s in result.series:
-            if s.failed or s.mode != "cold" or not s.median("ns_per_lookup"):
+            if s.failed or s.mode != "cold" or not s.ns:
                 continue
             first = next((workloads[f] for f in s.fingerprints if f in workloads), (name, s.workload))
             workloads |= {f: first for f in s.fingerprints}
             equal = what_is_equal(s, result)
             point = points.setdefault((first, equal),
                                       Point(first[1], equal[0], equal[1], int(equal[2] or 0), {}))
-            point.medians[name] = s.median("ns_per_lookup")
+            point.medians[name] = s.ns
     return sorted((p for p in points.values() if len(p.medians) > 1), key=lambda p: -p.ratio())
 
 
@@ -197,4 +197,5 @@ def same_point_lines(results):
             f"than {ratios[2]:.2f}x for a quarter of them, and {points[0].ratio():.2f}x at most. **Figures of "
             "different files can be off by that much**; the kernels of one file took turns, and compare "
             "more closely.", "", "<details><summary>The same point in every file</summary>", "",
-            *markdown_table(heads, rows, left=(0, 1, 2)), "", "ns per lookup, median, cold caches.", "</details>"]
+            *markdown_table(heads, rows, left=(0, 1, 2)),
+            "", "ns per lookup, median, cold caches.", "</details>"]

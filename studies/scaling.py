@@ -84,12 +84,7 @@ def of_axis(result):
 
 def time(group, kernel):
     series = group.of(kernel.name)
-    return series and series.median("ns_per_lookup")
-
-
-def curve(groups, axis, kernel):
-    """[(value, ns per lookup)]"""
-    return [(g.median(axis), time(g, kernel)) for g in groups if time(g, kernel)]
+    return series and series.ns
 
 
 def threads_of_family(groups):
@@ -110,8 +105,8 @@ def speed_ups(groups, kernel):
 
 def growth(groups, kernel):
     """x if the time of a batch of N lookups grows as N^x."""
-    points = [(math.log(n), math.log(n * ns)) for n, ns in curve(groups, "lookups", kernel)
-              if n >= LINEAR_FROM]
+    times = [(g.median("lookups"), time(g, kernel)) for g in groups]
+    points = [(math.log(n), math.log(n * ns)) for n, ns in times if ns and n >= LINEAR_FROM]
     return statistics.linear_regression(*zip(*points)).slope if len(points) > 1 else None
 
 
@@ -156,7 +151,7 @@ def tables(result, axes):
     for axis in WORKLOADS:
         out += ["", f"**Against the {'; '.join(TITLES[axis])}**", "", *size_table(axes[axis], axis)]
     return out + ["", f"**Against {'; '.join(TITLES['threads'])}**", "", *threads_table(axes["threads"]), "",
-                  *growths(axes), *(f"- {line}" for line in result.without_time())]
+                  *growths(axes), *(f"- {line}" for line in result.left_out())]
 
 
 # --- the picture

@@ -135,10 +135,9 @@ Outcome = namedtuple("Outcome", "group own rival ratio")  # rival and ratio: Non
 
 def outcome(group, kernel):
     """The kernel and the best other one. A kernel without a time has the ratio 0."""
-    time = lambda s: s.median("ns_per_lookup")
     own = group.of(kernel)
-    rival = min((s for s in group.measured() if s is not own and time(s)), key=time, default=None)
-    ratio = (time(rival) / time(own) if own else 0.0) if rival else None
+    rival = min((s for s in group.measured() if s is not own and s.ns), key=lambda s: s.ns, default=None)
+    ratio = (rival.ns / own.ns if own else 0.0) if rival else None
     return Outcome(group, own, rival, ratio)
 
 
@@ -165,10 +164,10 @@ def table(found, kernel):
     rows = []
     for o in found:
         lookups, distinct = o.group.median("lookups"), o.group.median("distinct")
-        own = number(o.own.median("ns_per_lookup")) if o.own else "none"
+        own = number(o.own.ns) if o.own else "none"
         ratio = f"**{number(o.ratio)}**" if o.ratio < NEAR else number(o.ratio)
         rows.append((o.group.workload, f"{lookups:.0f}", f"{100 * distinct / lookups:.1f} %", own,
-                     o.rival.kernel.title, number(o.rival.median("ns_per_lookup")), ratio, placement(o)))
+                     o.rival.kernel.title, number(o.rival.ns), ratio, placement(o)))
     heads = ("workload", "lookups", "distinct", kernel, "best other", "its", "ratio", "threads placed")
     return markdown_table(heads, rows, left=(0, 4, 7))
 
@@ -231,7 +230,7 @@ def report(result, outdir, kernel):
     found = outcomes(result, kernel)
     text = lambda count: "\n".join([
         *result.cautions("**"), f"{verdict(found, kernel)}.", "", *table(found[:count], kernel), "",
-        *legend(result, kernel), *(f"- {line}" for line in result.without_time())])
+        *legend(result, kernel), *(f"- {line}" for line in result.left_out())])
     return publish("sweep", outdir, "Every point, the worst first", text(None),
                    lambda stem: picture(result, found, kernel, stem)), text(10)
 

@@ -235,12 +235,13 @@ echo '{"rules": [{"name": "newest", "elem_states": 2, "row_states": 1, "params":
 def test_a_rule_is_known_to_the_peers_as_soon_as_it_is_built(folder):
     import systems
     import torch_batch
+    import torch_peer
     torch_batch.learn_rules(script(folder, "embfuse", RULES))
     nothing, tables = memoryview(b""), type("Tables", (), {"tolist": lambda _: [0, 0, 0]})()
     batch = type("Batch", (), {"dims": [4], "ids": nothing, "offsets": nothing, "grad_floats": 0,
                                "weighted": False, "rows": [tables]})
     equal(torch_batch.Batch.compulsory_bytes(batch, "newest"), 3 * 8 * (4 * 3 + 1))
-    for make in (lambda: systems.Peer(None, "torch_sparse", "newest", [], []),
+    for make in (lambda: torch_peer.Peer(None, "torch_sparse", "newest", [], []),
                  lambda: systems.Fbgemm(None, "newest", None, [], [])):
         try:
             make()
