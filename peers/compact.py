@@ -6,9 +6,10 @@ any device.
 import os
 import re
 import subprocess
+from pathlib import Path
 
-from results import ResultError
-from torch_batch import HYPER, MEASURED_STEP, ROW_STATES, STATES, agrees
+from program import ResultError
+from torch_batch import HYPER, MEASURED_STEP, ROW_STATES, STATES, Differs, agrees
 
 IDLE = 64  # untouched rows of each table
 
@@ -49,8 +50,7 @@ class Compact:
     def write_batch(self, name, batch, change):
         """change: a function of the gradients and the per-sample weights."""
         np, ids = self.np, batch.ids.astype("int64")
-        with open(batch.prefix + ".batch", encoding="utf-8") as file:
-            lines = file.read().splitlines()
+        lines = Path(batch.prefix + ".batch").read_text(encoding="utf-8").splitlines()
         table, feature = 0, 0
         for i, line in enumerate(lines):
             if line.startswith("table rows"):
@@ -66,8 +66,7 @@ class Compact:
                 ids[span] = np.searchsorted(self.keep[of], ids[span])
                 feature += 1
         stem = os.path.join(self.folder, name)
-        with open(stem + ".batch", "w", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
+        Path(stem + ".batch").write_text("\n".join(lines) + "\n", encoding="utf-8")
         np.save(stem + ".ids.npy", ids)
         np.save(stem + ".offsets.npy", batch.offsets)
         sequence = batch.features[0][1] == "none"
@@ -122,6 +121,6 @@ class Compact:
             return
         off = np.abs(column(got).astype(np.float64) - column(want))
         row = int(off.max(axis=1).argmax())
-        raise ResultError(f"table {t}: {name} and embfuse step differ by up to {off.max():.3g}, in "
-                          f"row {self.keep[t][row]} with {self.hits[t][row]:.0f} lookups")
+        raise Differs(f"table {t}: {name} and embfuse step differ by up to {off.max():.3g}, in "
+                      f"row {self.keep[t][row]} with {self.hits[t][row]:.0f} lookups")
 

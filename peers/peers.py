@@ -7,20 +7,22 @@ The script drives two processes line by line: peers/session with the suite's ker
 with the peers. While one works, the other waits for its next line. All other options are those of
 build/bench.
 """
-import argparse
+import contextlib
 import json
 import os
 import random
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "reports"))
-from results import ResultError, Sample
+import program
+from program import Arguments, ResultError, say, write_whole
+from results import WRONG, Sample, words
 
 PEERS = ("torch_sparse", "torch_dense", "fbgemm")
 PINNED = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}  # as build/bench does by itself
@@ -55,22 +57,21 @@ class Program:
             raise ResultError(f"{self.name} ended early ({why})")
         return json.loads(line)
 
-    def ask(self, line):
-        try:
-            self.process.stdin.write(line + "\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # answer() reports it
+    def good_answer(self):
         out = self.answer()
         if "error" in out:
             raise ResultError(out["error"])
         return out
 
+    def ask(self, line):
+        with contextlib.suppress(BrokenPipeError):  # good_answer() reports it
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        return self.good_answer()
+
     def end(self):
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        except BrokenPipeError:
-            pass
         try:
             self.process.wait(5)
         except subprocess.TimeoutExpired:
@@ -80,29 +81,20 @@ class Program:
 class Run:
     def __init__(self, args):
         self.args, self.rows, self.refused, self.wrong = args, [], [], False
-        self.begin, self.folder = time.monotonic(), os.path.join(args.out, "work")
-        self.random, self.session, self.worker = random.Random(1), None, None
+        self.folder, self.random = os.path.join(args.out, "work"), random.Random(1)
+        self.session, self.worker = None, None
         os.makedirs(self.folder, exist_ok=True)
 
     def start(self, options):
         """Starts both processes and keeps the context that they send."""
         args = self.args
         self.session = Program("session", [args.session, *options], PINNED)
-        self.context = self.session.answer()
-        if "error" in self.context:
-            raise ResultError(self.context["error"])
-        self.context = self.context["context"]
+        self.context = self.session.good_answer()["context"]
         self.reps, threads = int(self.context["emb_var_REPS"]), self.context["emb_threads"]
         env = PINNED | IN_FAVOUR | {"OMP_NUM_THREADS": threads}
         self.worker = Program("worker", [args.python, "-W", "ignore", os.path.join(HERE, "worker.py"),
                                          threads, args.embfuse], env)
-        hello = self.worker.answer()
-        if "error" in hello:
-            raise ResultError(hello["error"])
-        self.context |= hello["context"] | {"num_cpus": os.cpu_count()}
-
-    def say(self, what):
-        print(f"[{time.monotonic() - self.begin:.0f} s] {what}", file=sys.stderr, flush=True)
+        self.context |= self.worker.good_answer()["context"] | {"num_cpus": os.cpu_count()}
 
     def do(self, what, **how):
         return self.worker.ask(json.dumps({"do": what, **how}))
@@ -110,21 +102,21 @@ class Run:
     def not_run(self, workload, kernel, reason):
         if (workload, kernel, reason) not in self.refused:
             self.refused.append((workload, kernel, reason))
-            self.say(f"not run: {workload}, {kernel}: {reason}")
-        self.wrong |= reason.startswith("WRONG RESULT")
+            say(f"not run: {workload}, {kernel}: {reason}")
+        self.wrong |= reason.startswith(WRONG)
 
     def all(self):
         while not (point := self.session.answer()).get("end"):
             if "error" in point:
                 self.not_run("*", "a workload", point["error"])
                 continue
-            self.say(f"{point['workload']}, {point['rule']}")
+            say(f"{point['workload']}, {point['rule']}")
             self.context[f"emb_workload_{point['workload']}"] = point["text"]
             rows = self.measure(point)
             failed = self.session.ask("next")["refused"]
             for kernel, why in failed.items():
                 self.not_run(point["workload"], kernel, why)
-            self.rows += [r for r in rows if word(r, "kernel") not in failed]
+            self.rows += [r for r in rows if words(r)["kernel"] not in failed]
             if self.rows:
                 self.write()  # so that an interrupted run leaves a result
 
@@ -185,11 +177,9 @@ class Run:
         for i, parts in enumerate(self.refused):
             self.context[f"emb_not_run_{i}"] = " | ".join(parts)
         order = {k: i for i, k in enumerate(self.context)}
-        self.rows.sort(key=lambda r: order.get("emb_kernel_" + word(r, "kernel"), 0))
-        path = os.path.join(self.args.out, "bench.json")
-        with open(path + ".part", "w", encoding="utf-8") as file:
-            json.dump({"context": self.context, "benchmarks": self.rows}, file, indent=1)
-        os.replace(path + ".part", path)
+        self.rows.sort(key=lambda r: order.get("emb_kernel_" + words(r)["kernel"], 0))
+        write_whole(os.path.join(self.args.out, "bench.json"),
+                    json.dumps({"context": self.context, "benchmarks": self.rows}, indent=1))
 
     def end(self):
         for program in filter(None, (self.session, self.worker)):
@@ -197,19 +187,16 @@ class Run:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def word(row, key):
-    return dict(p.split("=", 1) for p in row["label"].split())[key]
-
-
 def complete(others, own):
     """Copies facts of machine and batch from the kernels' rows of a round to those of the peers."""
     for row in others:
-        same = [r for r in own if word(r, "mode") == word(row, "mode")]
+        same = [r for r in own if words(r)["mode"] == words(row)["mode"]]
         for r in same:
-            if word(r, "fingerprint") != word(row, "fingerprint"):
+            if words(r)["fingerprint"] != words(row)["fingerprint"]:
                 raise ResultError(f"{row['name']}: other ids than {r['name']}")
-        middle = lambda key: sorted(r[key] for r in same if key in r)[sum(key in r for r in same) // 2]
-        row |= {k: middle(k) for k in CEILINGS if any(k in r for r in same)}
+        for key in CEILINGS:
+            seen = [r[key] for r in same if key in r]
+            row |= {key: statistics.median_high(seen)} if seen else {}
         row |= {k: same[0][k] for k in same[0] if k in SHARED or k.startswith("run_lookups")}
         row["share_copy"] = row["traffic_gbs"] / row["copy_gbs"]
         row["share_rmw"] = row["traffic_gbs"] / row["rmw_gbs"]
@@ -217,17 +204,11 @@ def complete(others, own):
         if roof:
             row["roof_ms"] = max(roof) * row["lookups"] / 1e6
             row["share_roof"] = row["roof_ms"] / row["real_time"]
-        row["label"] += f" placement={word(same[0], 'placement')}"
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise ResultError(message)
+        row["label"] += f" placement={words(same[0])['placement']}"
 
 
 def main():
-    parser = Parser(prog="peers.py", description=__doc__.split("\n\n", maxsplit=1)[0],
-                    allow_abbrev=False)
+    parser = Arguments(__doc__, allow_abbrev=False)
     parser.add_argument("--session", default="build/peers/session")
     parser.add_argument("--embfuse", default="build/embfuse")
     parser.add_argument("--python", default="build/peers/venv/bin/python", metavar="PYTHON",
@@ -245,16 +226,11 @@ def main():
         run.all()
         if not run.rows:
             raise ResultError("nothing was measured: no kernel of the suite matches the filter")
-        run.say(f"wrote {args.out}/bench.json")
+        say(f"wrote {args.out}/bench.json")
     finally:
         run.end()
     return 2 if run.wrong else 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (ResultError, OSError) as e:
-        sys.exit(f"peers.py: {e}")
-    except KeyboardInterrupt:
-        sys.exit("peers.py: interrupted; bench.json has the finished workloads, if any")
+    program.run(main, "interrupted; bench.json has the finished workloads, if any")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Compares the peers of a result with the suite's fused kernel: ns per lookup, and the ratio of times.
+
 Below the table it lists each case in which a peer is faster than a kernel. --markdown prints a page;
 --update writes it between `<!-- table NAME -->` and `<!-- end NAME -->` in a file.
 """
@@ -8,24 +9,23 @@ import os
 import sys
 from statistics import median
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "reports"))
-from results import DENSE_NOTE, PEERS, WRONG, Arguments, ResultError, load, spread
-from section import update
-from style import number
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
+import program
+import section
+from program import Arguments, ResultError
+from results import DENSE_NOTE, PEERS, WRONG, load, spread
+from style import markdown_table, number, text_table
 
 
 def is_peer(kernel):
     return kernel.family in PEERS
 
 
-def time_of(series):
-    return series.median("ns_per_lookup")
-
-
 def by_rule(result, mode):
-    """The groups, sorted by rule."""
+    """The groups, sorted by rule; an error if no peer is in them."""
     groups = result.groups(mode)
+    if not any(is_peer(s.kernel) for g in groups for s in g.series):
+        raise ResultError(f"{result.path}: has no peers; make peers measures them")
     rules = list(dict.fromkeys(g.rule for g in groups))
     return sorted(groups, key=lambda g: rules.index(g.rule))
 
@@ -35,19 +35,19 @@ def cell(series, base):
         return "-"
     if series.failed:
         return "FAILED"
-    times = f" ({number(time_of(series) / time_of(base))}x)" if base and series is not base else ""
-    return number(time_of(series)) + series.mark() + times
+    times = f" ({number(series.ns / base.ns)}x)" if base and series is not base else ""
+    return number(series.ns) + series.mark() + times
 
 
 def table(result, groups, base):
+    """(heads, rows)"""
     used = {s.kernel.name for g in groups for s in g.series}
     names = [base] + [k for k in result.kernels if k in used and is_peer(result.kernels[k])]
-    rows = [("rule", "workload", *names)]
+    rows = []
     for g in groups:
         found = {s.kernel.name: s for s in g.series}
-        first = found[base] if base in found and not found[base].failed else None
-        rows.append((g.rule, g.workload, *(cell(found.get(n), first) for n in names)))
-    return rows
+        rows.append((g.rule, g.workload, *(cell(found.get(n), g.of(base)) for n in names)))
+    return ("rule", "workload", *names), rows
 
 
 def faster(groups, base):
@@ -56,11 +56,9 @@ def faster(groups, base):
     for g in groups:
         for peer in (s for s in g.measured() if is_peer(s.kernel)):
             for s in g.measured():
-                if not is_peer(s.kernel) and s.operation == peer.operation \
-                        and time_of(peer) < time_of(s):
+                if not is_peer(s.kernel) and s.operation == peer.operation and peer.ns < s.ns:
                     rules = places.setdefault((peer.kernel.name, s.kernel.name), {})
-                    rules.setdefault(g.rule, []).append(
-                        f"{g.workload} {number(time_of(s) / time_of(peer))}x")
+                    rules.setdefault(g.rule, []).append(f"{g.workload} {number(s.ns / peer.ns)}x")
     out = [f"{peer} is faster than {kernel}: " +
            "; ".join(f"{rule} on {', '.join(where)}" for rule, where in rules.items()) + "."
            for (peer, kernel), rules in places.items()]
@@ -101,46 +99,35 @@ def legend(result, groups, base):
                    f"{result.machine()}; {str(context.get('emb_date', '?'))[:10]}.")
 
 
-def plain(rows):
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return ["  ".join(c.ljust(w) if i < 2 else c.rjust(w)
-                      for i, (c, w) in enumerate(zip(row, widths))).rstrip() for row in rows]
+def page(result, groups, base, picture=None):
+    """The comparison as Markdown."""
+    shown = [f"![Peers beside the suite's kernels]({picture})", ""] if picture else []
+    lines = faster(groups, base) + notes(result, groups)
+    return [*result.cautions("**"), *shown, *markdown_table(*table(result, groups, base), left=(0, 1)), "",
+            legend(result, groups, base), "", *(f"- {x}" for x in lines)]
 
 
-def markdown(rows):
-    bar = lambda row: "| " + " | ".join(row) + " |"
-    return [bar(rows[0]), bar(["---"] * 2 + ["---:"] * (len(rows[0]) - 2)), *map(bar, rows[1:])]
+def plain(result, groups, base):
+    heads, rows = table(result, groups, base)
+    return [*result.cautions(), *text_table([heads, *rows], left=(0, 1)), "",
+            legend(result, groups, base), "", *faster(groups, base), *notes(result, groups)]
 
 
 def main():
-    parser = Arguments(prog="ratios.py", description=__doc__.split(":", maxsplit=1)[0])
-    parser.add_argument("result", metavar="RESULT.json")
-    parser.add_argument("--mode", default="cold", help="cold (default) or warm")
+    parser = Arguments(__doc__)
+    parser.add_result(outdir=False)
+    parser.add_mode()
     parser.add_argument("--base", default="cpu_fused", help="kernel to compare with")
     parser.add_argument("--markdown", action="store_true")
-    parser.add_argument("--update", metavar="FILE", help="write Markdown to a section of this file")
-    parser.add_argument("--section", metavar="NAME", default="peers")
+    section.add_arguments(parser, "peers")
     parser.add_argument("--picture", metavar="FILE", help="shown above the table of a page")
     args = parser.parse_args()
     result = load(args.result)
-    groups, page = by_rule(result, args.mode), args.markdown or args.update
-    if not any(is_peer(s.kernel) for g in groups for s in g.series):
-        raise ResultError(f"{args.result}: has no peers; make peers measures them")
-    lines = faster(groups, args.base) + notes(result, groups)
-    picture = [f"![Peers beside the suite's kernels]({args.picture})", ""] if args.picture else []
-    text = "\n".join([*result.cautions("**" if page else ""), *picture,
-                      *(markdown if page else plain)(table(result, groups, args.base)), "",
-                      legend(result, groups, args.base), "",
-                      *(f"- {x}" if page else x for x in lines)]) + "\n"
-    if args.update:
-        update(args.update, args.section, text)
-        print(f"{args.update}: section {args.section} from {args.result}")
-    else:
-        print(text, end="")
+    groups = by_rule(result, args.mode)
+    lines = (page(result, groups, args.base, args.picture) if args.markdown or args.update
+             else plain(result, groups, args.base))
+    section.print_or_update(args, "\n".join(lines))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ResultError as e:
-        sys.exit(f"ratios.py: {e}")
+    program.run(main)

@@ -5,11 +5,12 @@ peer works on the tensors it is given, so all peers share one copy of the tables
 import ctypes
 import glob
 import os
+from pathlib import Path
 
-from results import ResultError
+from program import ResultError
 from torch_batch import HYPER
 from torch_peer import KERNELS as TORCH
-from torch_peer import InPlace, Peer
+from torch_peer import InPlace
 
 KERNELS = {**{k: ("torch", traits, label, idea) for k, (_, traits, label, idea) in TORCH.items()},
            "fbgemm": ("fbgemm", "none", "FBGEMM fused", "SplitTableBatchedEmbeddingBags: radix sort "
@@ -85,8 +86,7 @@ def fbgemm_instructions():
 
 def fbgemm_openmp():
     """Whether any library of FBGEMM uses OpenMP; if not, its own loops run on one thread."""
-    read = lambda path: open(path, "rb").read()
-    return any(call in read(x) for x in fbgemm_libraries()
+    return any(call in text for text in (Path(x).read_bytes() for x in fbgemm_libraries())
                for call in (b"GOMP_parallel", b"__kmpc_fork_call"))
 
 

@@ -6,13 +6,24 @@ import json
 import re
 import struct
 import subprocess
+from pathlib import Path
 
-from results import ResultError
+from program import ResultError
 
 MEASURED_STEP = 10  # as harness/measure/measure.h
 SINGLE = lambda x: struct.unpack("f", struct.pack("f", x))[0]  # float32, as in the suite's rules
 # By rule: presets of its hyper-parameters, states per element, states per row.
 HYPER, STATES, ROW_STATES = {}, {}, {}
+
+
+class Differs(ResultError):
+    """A step of a peer is not the suite's."""
+
+
+def reason(rule, error):
+    """Why a peer has no time, as results say it."""
+    wrong = "WRONG RESULT: " if isinstance(error, Differs) else ""
+    return f"{wrong}{rule}: {(str(error) or type(error).__name__).splitlines()[0]}"
 
 
 def learn_rules(embfuse):
@@ -57,19 +68,22 @@ class Batch:
     """One batch from gen, PREFIX.batch and its arrays, on the device."""
 
     def __init__(self, prefix, torch, np, device):
-        with open(prefix + ".batch", encoding="utf-8") as file:
-            text = file.read()
+        text = Path(prefix + ".batch").read_text(encoding="utf-8")
         read = lambda name: np.load(f"{prefix}.{name}.npy")
-        find = lambda pattern: re.search(pattern, text, re.M)
-        self.prefix, self.workload = prefix, find(r"^# (\S+): ").group(1)
-        self.fingerprint = find(r"^# fingerprint (\w+)").group(1)
-        self.bags = int(find(r"^bags (\d+)").group(1))
+        if re.search(r"(?m)^table .*\bweight_type (?!fp32\b)", text):
+            raise ResultError(f"{prefix}.batch: peers need weights of fp32; leave weight_type out")
+        facts = [re.search(p, text, re.M) for p in (r"^# (\S+): ", r"^# fingerprint (\w+)", r"^bags (\d+)")]
+        if not all(facts):
+            raise ResultError(f"{prefix}.batch: lacks the workload, the fingerprint or the bags; "
+                              "embfuse gen writes them")
+        self.prefix = prefix
+        self.workload, self.fingerprint, self.bags = facts[0][1], facts[1][1], int(facts[2][1])
         shapes = re.findall(r"^table rows (\d+) dim (\d+)", text, re.M)
         self.num_rows, self.dims = [int(r) for r, _ in shapes], [int(d) for _, d in shapes]
         self.features = [(int(t), p or "sum", int(pad) if pad else -1) for t, p, pad in re.findall(
             r"^feature table (\d+)(?: pooling (\w+))?(?: padding (-?\d+))?", text, re.M)]
         self.ids, self.offsets = read("ids"), read("offsets")
-        self.weighted = find(r"^weighted 1") is not None
+        self.weighted = re.search(r"(?m)^weighted 1", text) is not None
         self.upstream = read("grad")
         self.lookup_weights = read("lookup_weights") if self.weighted else None
         self.split(np, self.upstream, self.lookup_weights,
@@ -117,6 +131,21 @@ class Batch:
                       for t in self.rows[0].tolist())
         weights = 4 * len(self.ids) if self.weighted else 0
         return self.ids.nbytes + self.offsets.nbytes + weights + 4 * self.grad_floats + 8 * touched
+
+    def row(self, rule, kernel, mode, place, dense, repetition, seconds, persistent):
+        """A row of a result. dense: whether the step moves untouched rows; persistent: bytes."""
+        words = {"workload": self.workload, "rule": rule, "kernel": kernel, "mode": mode, "place": place,
+                 "operation": "dense" if dense else "lazy", "check": "bound", "fingerprint": self.fingerprint}
+        size, mib = self.compulsory_bytes(rule), 2.0**20
+        return {"name": f"{self.workload}/{rule}/{kernel}/{mode}", "run_type": "iteration",
+                "repetition_index": repetition, "iterations": 1, "real_time": 1e3 * seconds,
+                "cpu_time": 1e3 * seconds, "time_unit": "ms",
+                "label": " ".join(f"{k}={v}" for k, v in words.items()),
+                "ns_per_lookup": 1e9 * seconds / self.lookups, "lookups_per_s": self.lookups / seconds,
+                "lookups": self.lookups, "distinct": self.rows.shape[1],
+                "hottest_share": int(self.hits.max(initial=0)) / self.lookups,
+                "traffic_gbs": 1e-9 * size / seconds, "compulsory_mib": size / mib,
+                "persistent_mib": persistent / mib}
 
 
 def tables_for(torch, np, batch, rule, device):

@@ -20,14 +20,17 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
+import program
 from compact import Compact
-from results import Arguments, ResultError, write_whole
-from torch_batch import HYPER, MEASURED_STEP, STATES, Batch, learn_rules, libraries, tables_for
+from program import Arguments, ResultError, fact, write_whole
+from torch_batch import (HYPER, MEASURED_STEP, STATES, Batch, learn_rules, libraries, reason,
+                         tables_for)
 
 KERNELS = {"torch_sparse": (True, "none", "PyTorch sparse", "sparse=True: a gradient row per lookup, "
                             "coalesced by the optimizer, which updates touched rows."),
            "torch_dense": (False, "dense_gradient,dense_step", "PyTorch dense", "sparse=False: a "
                            "gradient of all rows, and an optimizer that sweeps them all.")}
+PLACES = {"cuda": "device", "cpu": "host"}
 STATE_NAMES = {"sgd": (), "momentum": ("momentum_buffer",), "adagrad": ("sum",),
                "adam": ("exp_avg", "exp_avg_sq")}
 
@@ -199,43 +202,20 @@ def samples(peer, batches, clock, mode, reps):
 
 def row(peer, name, rule, mode, repetition, args, sample, peak, persistent):
     batch, seconds, copy = sample
-    gbs = 1e-9 * batch.compulsory_bytes(rule) / seconds
-    operation = "dense" if peer.moves_idle else "lazy"
-    place = "device" if args.device == "cuda" else "host"
-    words = {"workload": batch.workload, "rule": rule, "kernel": name, "mode": mode, "place": place,
-             "operation": operation, "check": "bound", "fingerprint": batch.fingerprint,
-             "placement": "unknown"}
-    mib = 2.0**20
-    return {"name": f"{batch.workload}/{rule}/{name}/{mode}", "run_type": "iteration",
-            "repetitions": args.reps, "repetition_index": repetition, "iterations": 1,
-            "real_time": 1e3 * seconds, "cpu_time": 1e3 * seconds, "time_unit": "ms",
-            "label": " ".join(f"{k}={v}" for k, v in words.items()),
-            "ns_per_lookup": 1e9 * seconds / batch.lookups,
-            "lookups_per_s": batch.lookups / seconds, "lookups": batch.lookups,
-            "distinct": batch.rows.shape[1], "hottest_share": int(batch.hits.max()) / batch.lookups,
-            "traffic_gbs": gbs, "copy_gbs": copy, "share_copy": gbs / copy,
-            "compulsory_mib": batch.compulsory_bytes(rule) / mib, "persistent_mib": persistent / mib,
-            **({"peak_mib": peak / mib} if peak else {})}
-
-
-def first_line(path, key):
-    try:
-        with open(path, encoding="utf-8") as file:
-            return next((line.split(":", 1)[1].strip() for line in file if line.startswith(key)), "")
-    except OSError:
-        return ""
+    own = batch.row(rule, name, mode, PLACES[args.device], peer.moves_idle, repetition, seconds, persistent)
+    more = {"repetitions": args.reps, "copy_gbs": copy, "share_copy": own["traffic_gbs"] / copy}
+    return own | more | ({"peak_mib": peak / 2.0**20} if peak else {})
 
 
 def context(torch, args):
-    place = "device" if args.device == "cuda" else "host"
     out = {"emb_schema": "1", "emb_torch": torch.__version__, "emb_threads": torch.get_num_threads(),
            "emb_date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-           "emb_cpu": first_line("/proc/cpuinfo", "model name")}
+           "emb_cpu": fact("/proc/cpuinfo", "model name")}
     if args.device == "cuda":
         out["emb_gpu"] = torch.cuda.get_device_name(0)
-        out["emb_gpu_driver"] = first_line("/proc/driver/nvidia/version", "NVRM version")
+        out["emb_gpu_driver"] = fact("/proc/driver/nvidia/version", "NVRM version")
     for name, (_, traits, label, idea) in KERNELS.items():
-        out[f"emb_kernel_{name}"] = f"torch | {place} | {traits} | {label} | {idea}"
+        out[f"emb_kernel_{name}"] = f"torch | {PLACES[args.device]} | {traits} | {label} | {idea}"
     return out
 
 
@@ -259,15 +239,14 @@ def measure_rule(torch, np, batches, rule, args, out):
                         out["benchmarks"].append(
                             row(peer, name, rule, mode, r, args, s, peak, persistent))
             except (ResultError, torch.cuda.OutOfMemoryError) as e:
-                wrong = "WRONG RESULT: " if "differ" in str(e) else ""
                 keys = sum(k.startswith("emb_not_run") for k in out["context"])
-                reason = f"{batch.workload} | {name} | {wrong}{rule}: {e}".replace("\n", " ")
-                out["context"][f"emb_not_run_{keys}"] = reason
-                print(f"not run: {reason}", file=sys.stderr)
+                why = f"{batch.workload} | {name} | {reason(rule, e)}"
+                out["context"][f"emb_not_run_{keys}"] = why
+                print(f"not run: {why}", file=sys.stderr)
 
 
 def main():
-    parser = Arguments(prog="torch_peer.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = Arguments(__doc__)
     parser.add_argument("prefixes", metavar="PREFIX", nargs="+", help="batches of one workload")
     parser.add_argument("--out", required=True, metavar="RESULT.json")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
@@ -295,7 +274,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ResultError, OSError, AttributeError) as e:
-        sys.exit(f"torch_peer.py: {e}")
+    program.run(main)

@@ -19,12 +19,11 @@ import tempfile
 import time
 from math import prod
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "reports"), HERE]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 from compact import Compact
-from results import ResultError
+from program import ResultError, fact
 from systems import KERNELS, Fbgemm, fbgemm_instructions, fbgemm_openmp, probe_fbgemm
-from torch_batch import ROW_STATES, STATES, Batch, learn_rules, libraries
+from torch_batch import ROW_STATES, STATES, Batch, Differs, learn_rules, libraries, reason
 from torch_peer import Peer
 
 TRIES, SECONDS_FOR_TRIES = 4, 0.25  # as in harness/measure/measure.c
@@ -39,9 +38,9 @@ def events():
     return use.ru_nivcsw, use.ru_minflt
 
 
-def meminfo(key, file="/proc/meminfo"):
-    with open(file, encoding="utf-8") as lines:
-        return next(1024 * int(x.split()[1]) for x in lines if x.startswith(key + ":"))
+def memory(key, file="/proc/self/status"):
+    """In bytes; the file has kB."""
+    return 1024 * int(fact(file, key).split()[0])
 
 
 def trim():
@@ -51,7 +50,7 @@ def trim():
 
 def require(size, what):
     trim()
-    free = meminfo("MemAvailable")
+    free = memory("MemAvailable", "/proc/meminfo")
     if size + RESERVE > free:
         left = max(0, free - RESERVE)
         raise ResultError(f"{what} needs {size / GIB:.1f} GiB, {left / GIB:.1f} GiB are available")
@@ -74,6 +73,7 @@ class Worker:
         self.torch.set_num_threads(threads)
         self.torch.set_num_interop_threads(1)
         self.embfuse, self.key, self.flat, self.peers = embfuse, None, None, {}
+        self.factors = self.torch.randint(-2**62, 2**62, (1 << 16,)) | 1
         self.flushed = self.torch.zeros(max(2 * last_level_cache(), 64 << 20) // 4)
 
     def hello(self):
@@ -146,8 +146,7 @@ class Worker:
                     peers[name] = self.check_one(peer, compact)
                     self.peers[name] = peer
                 except (ResultError, AssertionError, RuntimeError, NotImplementedError) as e:
-                    wrong = "WRONG RESULT: " if "differ" in str(e) else ""
-                    refused[name] = wrong + f"{self.rule}: {str(e).splitlines()[0]}"
+                    refused[name] = reason(self.rule, e)
                 gc.collect()
         for peer in self.peers.values():
             self.once(peer, self.batches[0])  # the heap grows to what all peers need
@@ -159,10 +158,11 @@ class Worker:
         return Peer(self.torch, name, self.rule, weights, states)
 
     def checksum(self, peer):
-        """Sums the bits of all rows of each table; in pieces, because torch copies int32 to int64 for
-        a sum."""
-        bits = lambda x: x.view(-1).view(self.torch.int32).split(1 << 18)
-        return [sum(int(part.sum()) for part in bits(x)) for a in peer.arrays for x in a]
+        """Of the bits of all rows: the sum of each piece, every number times a random odd factor. Without
+        factors two changes could cancel each other."""
+        pieces = lambda x: x.view(-1).view(self.torch.int32).split(len(self.factors))
+        return [int((part * self.factors[:len(part)]).sum())
+                for array in peer.arrays for table in array for part in pieces(table)]
 
     def check_one(self, peer, compact):
         batch = self.batches[0]
@@ -171,16 +171,16 @@ class Worker:
         trim()
         with open("/proc/self/clear_refs", "w", encoding="utf-8") as file:
             file.write("5")  # resets the peak
-        resident = meminfo("VmRSS", "/proc/self/status")
+        resident = memory("VmRSS")
         peer.step(batch, outputs)
-        peer.appeared = meminfo("VmHWM", "/proc/self/status") - resident
+        peer.appeared = memory("VmHWM") - resident
         del outputs
         try:
             compact.compare(peer, self.embfuse)
         finally:
             peer.restore(batch, saved)
         if not peer.moves_idle and self.checksum(peer) != self.initial:
-            raise ResultError("untouched rows differ after the step")
+            raise Differs("untouched rows differ after the step")
         return {"note": peer.note}
 
     def once(self, peer, batch):
@@ -208,26 +208,10 @@ class Worker:
             late = time.perf_counter() - begin > SECONDS_FOR_TRIES
             if not (disturbed or grew) or late and (rejected or not grew):
                 break
-        return self.row(peer, kernel, mode, round_, batch, seconds, rejected, disturbed)
-
-    def row(self, peer, kernel, mode, round_, batch, seconds, rejected, disturbed):
-        words = {"workload": batch.workload, "rule": self.rule, "kernel": kernel, "mode": mode,
-                 "place": "host", "operation": "dense" if peer.moves_idle else "lazy",
-                 "check": "bound", "fingerprint": batch.fingerprint}
-        size, mib = batch.compulsory_bytes(self.rule), 2.0**20
-        return {"name": f"{batch.workload}/{self.rule}/{kernel}/{mode}", "run_type": "iteration",
-                "repetition_index": round_, "iterations": 1, "real_time": 1e3 * seconds,
-                "cpu_time": 1e3 * seconds, "time_unit": "ms",
-                "label": " ".join(f"{k}={v}" for k, v in words.items()),
-                "ns_per_lookup": 1e9 * seconds / batch.lookups,
-                "lookups_per_s": batch.lookups / seconds, "lookups": batch.lookups,
-                "distinct": batch.rows.shape[1],
-                "hottest_share": int(batch.hits.max(initial=0)) / batch.lookups,
-                "traffic_gbs": 1e-9 * size / seconds, "compulsory_mib": size / mib,
-                "persistent_mib": self.persistent / mib,
-                "peak_mib": (self.persistent + peer.appeared) / mib,
-                "threads": self.torch.get_num_threads(), "rejected_samples": rejected,
-                "disturbed": int(disturbed)}
+        row = batch.row(self.rule, kernel, mode, "host", peer.moves_idle, round_, seconds, self.persistent)
+        return row | {"peak_mib": (self.persistent + peer.appeared) / 2.0**20,
+                      "threads": self.torch.get_num_threads(), "rejected_samples": rejected,
+                      "disturbed": int(disturbed)}
 
     def close(self):
         self.peers, self.batches = {}, []

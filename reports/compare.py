@@ -16,8 +16,10 @@ import math
 import statistics
 import sys
 
+import program
+from program import Arguments, ResultError, write_whole
 from ranks import LEVEL, mann_whitney
-from results import Arguments, ResultError, load, quartiles, write_whole
+from results import load, quartiles
 
 MEANING = {0: "same or faster", 1: "rows that only one side has; --allow-missing accepts them",
            2: "failed checks in the new result", 3: "slower", 4: "unsure, and nothing slower"}
@@ -42,17 +44,9 @@ def verdict(old, new, min_effect, level):
     return ("SAME" if old == new or noise < min_effect else "UNSURE"), ratio, p
 
 
-def shown(fingerprints):
-    return ",".join(sorted(fingerprints))
-
-
-def by_key(result):
-    return {s.key: s for s in result.series}
-
-
 def match(old, new):
     """(pairs, lines about rows without a partner). Different work under one name is an error."""
-    left, right = by_key(old), by_key(new)
+    left, right = ({s.key: s for s in result.series} for result in (old, new))
     missing = [f"only in {r.path}: {' '.join(k)}"
                for r, own, other in ((old, left, right), (new, right, left))
                for k in own if k not in other]
@@ -60,8 +54,8 @@ def match(old, new):
     for a, b in found:
         ids, other = a.fingerprints, b.fingerprints
         if not (ids <= other or other <= ids) or a.operation != b.operation:
-            raise ResultError(f"{a.workload}, {a.kernel.name}: fingerprints {shown(ids)} and "
-                              f"{shown(other)}, operations {a.operation} and {b.operation}: "
+            raise ResultError(f"{a.workload}, {a.kernel.name}: fingerprints {','.join(sorted(ids))} and "
+                              f"{','.join(sorted(other))}, operations {a.operation} and {b.operation}: "
                               "different work is not compared")
     if not found:
         raise ResultError(f"{old.path} and {new.path} have no row in common")
@@ -96,7 +90,7 @@ def report(pairs, min_effect, level):
 
 
 def main():
-    parser = Arguments(prog="compare.py", description=__doc__.split("\n")[0])
+    parser = Arguments(__doc__)
     parser.add_argument("old", metavar="OLD.json")
     parser.add_argument("new", metavar="NEW.json")
     parser.add_argument("--min-effect", type=float, default=5, metavar="PERCENT",
@@ -144,7 +138,4 @@ def compared(args):
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except ResultError as e:
-        sys.exit(f"compare.py: {e}")
+    program.run(main)

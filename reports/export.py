@@ -9,11 +9,12 @@ text.
 import os
 import re
 import sys
-from dataclasses import dataclass
+from collections import namedtuple
 from itertools import accumulate
 
-from results import (DENSE_NOTE, OVER_MARK, OVER_NOTE, STAGES, Arguments, ResultError, family, load,
-                     quartiles, write_whole)
+import program
+from program import Arguments, ResultError, write_whole
+from results import DENSE_NOTE, OVER_MARK, OVER_NOTE, STAGES, family, load, quartiles
 from style import (ROOF_COLOURS, STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, number,
                    wrap)
 
@@ -28,11 +29,8 @@ ROOF_NOTE = ("Mark: the roof at a kernel's own samples. Grouping keys is not in 
              "not percentages of several alphas.")
 
 
-@dataclass
-class Figure:
-    script: str      # reports/<script>.gp
-    name: str        # stem of the files it makes
-    variables: dict  # what the script reads; paths are absolute
+# reports/<script>.gp, the stem of the files it makes, and what it reads (paths are absolute)
+Figure = namedtuple("Figure", "script name variables")
 
 
 def clean(text):
@@ -55,6 +53,14 @@ def write_tsv(path, blocks):
     text = "\n\n\n".join("\n".join("\t".join(map(quote, row)) for row in b) for b in blocks)
     write_whole(path, text + "\n")
     return path
+
+
+def figure(script, stem, variables, data, lines=None):
+    """A figure with its data files, STEM.tsv and, if it has lines, STEM-lines.tsv."""
+    files = {"data": write_tsv(stem + ".tsv", data)}
+    if lines is not None:
+        files["lines"] = write_tsv(stem + "-lines.tsv", lines)
+    return Figure(script, os.path.basename(stem), variables | files)
 
 
 def write_samples(result, path):
@@ -96,10 +102,6 @@ def common(result, groups, subject, *notes):
             "notes": names(foot), "groups": len(groups)}
 
 
-def series_of(group, kernel):
-    return next((s for s in group.measured() if s.kernel is kernel), None)
-
-
 def dots(groups, values, place, title):
     """Blocks for a dot plot, one per kernel: y and values(series) for each group that it ran in. A group
     has height 1, from top to bottom, and each kernel has its own height inside."""
@@ -107,7 +109,7 @@ def dots(groups, values, place, title):
     for i, (kernel, mark) in enumerate(kernels):
         rows = [[title(kernel) + mark]]
         for y, group in enumerate(groups):
-            s = series_of(group, kernel)
+            s = group.of(kernel.name)
             if s:
                 offset = 0.76 * ((i + 0.5) / len(kernels) - 0.5)
                 rows.append([float(y + offset), *values(s)])
@@ -117,26 +119,24 @@ def dots(groups, values, place, title):
     return blocks, [lines]
 
 
-def dot_figure(result, groups, stem, script, subject, values, place, title=lambda kernel: kernel.title):
+def dot_figure(result, groups, stem, script, subject, values, place, title=lambda kernel: kernel.title,
+               **variables):
     blocks, lines = dots(groups, values, place, title)
     numbers = [v for b in blocks for row in b[1:] for v in row[1:]]
     low, high = nice_range(numbers + [v for b in lines for row in b for v in row[2:]])
     width = max(len(part) for row in lines[0] for part in row[1].split("\\n"))
     key = 26 * (len(blocks) + 2) + 60  # the legend is taller than the dots of a single group
-    return Figure(script, os.path.basename(stem), common(result, groups, subject) | {
-        "data": write_tsv(stem + ".tsv", blocks), "lines": write_tsv(stem + "-lines.tsv", lines),
+    return figure(script, stem, common(result, groups, subject) | {
         "low": low, "high": high, "label_width": width,
-        "height": 150 + max(len(groups) * (16 * len(blocks) + 22), key)})
+        "height": 150 + max(len(groups) * (16 * len(blocks) + 22), key)} | variables, blocks, lines)
 
 
 def time(result, groups, stem):
     """Time per lookup, beside the times that compulsory traffic takes at the ceilings."""
-    at_ceiling = lambda g, p, key: (lambda rate: rate and 1e3 / rate)(ceiling_mlookups(g, p, key))
-    drawn = dot_figure(result, groups, stem, "speed", "time per lookup",
-                       lambda s: s.quartiles("ns_per_lookup"),
-                       lambda g, p: (at_ceiling(g, p, "copy_gbs"), at_ceiling(g, p, "rmw_gbs")))
-    drawn.variables["unit"] = "ns per lookup"
-    return drawn
+    return dot_figure(result, groups, stem, "speed", "time per lookup",
+                      lambda s: s.quartiles("ns_per_lookup"),
+                      lambda g, p: (ceiling_ns(g, p, "copy_gbs"), ceiling_ns(g, p, "rmw_gbs")),
+                      unit="ns per lookup")
 
 
 def traffic(series):
@@ -146,18 +146,15 @@ def traffic(series):
 
 
 def throughput(result, groups, stem):
-    drawn = dot_figure(result, groups, stem, "speed", "compulsory traffic", traffic,
-                       lambda g, p: (g.median("copy_gbs", p), g.median("rmw_gbs", p)))
-    drawn.variables["unit"] = "compulsory GB/s"
-    return drawn
+    return dot_figure(result, groups, stem, "speed", "compulsory traffic", traffic,
+                      lambda g, p: (g.median("copy_gbs", p), g.median("rmw_gbs", p)), unit="compulsory GB/s")
 
 
 def memory(result, groups, stem):
-    drawn = dot_figure(result, groups, stem, "memory", "memory",
-                       lambda s: (s.median("scratch_mib"), s.median("peak_mib")),
-                       lambda g, p: (g.median("persistent_mib", p),))
-    drawn.variables["has_zero"] = int(any(s.median("scratch_mib") == 0 for g in groups for s in g.measured()))
-    return drawn
+    return dot_figure(result, groups, stem, "memory", "memory",
+                      lambda s: (s.median("scratch_mib"), s.median("peak_mib")),
+                      lambda g, p: (g.median("persistent_mib", p),),
+                      has_zero=int(any(s.median("scratch_mib") == 0 for g in groups for s in g.measured())))
 
 
 def stage_ends(sample):
@@ -171,7 +168,7 @@ def stage_panel(group):
     like its median repetition: y, name, the edges of the four stages and of the whole step (six numbers)
     and the end of the bar in ns per lookup, the total as text, and whether the bar is cut."""
     rows, measured = [], sorted(group.measured(), key=lambda s: s.kernel.index)
-    totals = [s.median("ns_per_lookup") or 0.0 for s in measured]
+    totals = [s.ns or 0.0 for s in measured]
     usual = [t for t in totals if t <= STAGE_CUT * quartiles(totals)[1]]
     cut = max(usual, default=1.0) or 1.0
     for y, (s, total) in enumerate(zip(measured, totals)):
@@ -201,11 +198,11 @@ def grid(titles, labels, depth):
 
 def stages(result, groups, stem):
     panels, ends = zip(*(stage_panel(g) for g in groups))
-    return Figure("stages", os.path.basename(stem), common(result, groups, "time by stage") | {
-        "data": write_tsv(stem + ".tsv", panels), "ends": " ".join(f"{e:.6g}" for e in ends),
+    return figure("stages", stem, common(result, groups, "time by stage") | {
+        "ends": " ".join(f"{e:.6g}" for e in ends),
         **grid([p[0][1] for p in panels], [row[1] for p in panels for row in p[1:]],
                max(len(p) - 1 for p in panels)),
-        **legend(stage_names(panels), (*STAGE_COLOURS, WHOLE_COLOUR))})
+        **legend(stage_names(panels), (*STAGE_COLOURS, WHOLE_COLOUR))}, panels)
 
 
 def roof_panel(group):
@@ -214,7 +211,7 @@ def roof_panel(group):
     stage, end of the other stages, end of a whole step, roof of its own samples, text, whether the bar is
     cut); the end of the axis."""
     lazy = [s for s in group.measured() if s.operation == "lazy" and s.median("share_roof")]
-    shown = sorted(lazy, key=lambda s: s.median("ns_per_lookup"))[:ROOF_KERNELS]
+    shown = sorted(lazy, key=lambda s: s.ns)[:ROOF_KERNELS]
     roofs = [roof for s in shown for roof in (x.roof() for x in s.samples) if roof]
     if not roofs:
         return None
@@ -222,7 +219,7 @@ def roof_panel(group):
     lines = [[-1, wrap(group.workload, 44, "\\n")]] + [
         [y, label, term, int(term < max(terms)), number(term)]
         for y, (label, term) in enumerate(zip(("roof: random rows", "roof: gather"), terms))]
-    totals = [s.median("ns_per_lookup") for s in shown]
+    totals = [s.ns for s in shown]
     cut = max(t for t in totals if t <= STAGE_CUT * totals[0])
     rows = []
     for y, (s, total) in enumerate(zip(shown, totals)):
@@ -243,19 +240,16 @@ def roofline(result, groups, stem):
     whole = any(row[4] > row[3] for rows in data for row in rows)
     parts = ["index", "rest of the step", "roof: its longer term", "its shorter term", *[WHOLE] * whole]
     over = [OVER_NOTE] * any(OVER_MARK in row[6] for rows in data for row in rows)
-    return Figure("roofline", os.path.basename(stem), common(
-        result, groups, "distance from the roof", ROOF_NOTE, *over) | {
-        "data": write_tsv(stem + ".tsv", data), "lines": write_tsv(stem + "-lines.tsv", lines),
+    return figure("roofline", stem, common(result, groups, "distance from the roof", ROOF_NOTE, *over) | {
         "ends": " ".join(f"{e:.6g}" for e in ends), "groups": len(panels),
         **grid([block[0][1] for block in lines], labels, ROOF_LINES + max(map(len, data))),
-        **legend(parts, (STAGE_COLOURS[0], STAGE_COLOURS[-1], *ROOF_COLOURS, WHOLE_COLOUR))})
+        **legend(parts, (STAGE_COLOURS[0], STAGE_COLOURS[-1], *ROOF_COLOURS, WHOLE_COLOUR))}, data, lines)
 
 
-def ceiling_mlookups(group, place, key):
-    """Million lookups per second if all compulsory traffic ran at a ceiling."""
-    rate, mib = group.median(key, place), group.median("compulsory_mib")
-    lookups = group.median("lookups")
-    return rate * 1e9 / (mib * 2**20) * lookups / 1e6 if rate and mib and lookups else None
+def ceiling_ns(group, place, key):
+    """Time per lookup if all compulsory traffic ran at a ceiling: bytes divided by GB/s are ns."""
+    rate, mib, lookups = group.median(key, place), group.median("compulsory_mib"), group.median("lookups")
+    return mib * 2**20 / rate / lookups if rate and mib and lookups else None
 
 
 def by_alpha(groups):
@@ -272,18 +266,17 @@ def alpha(result, name, groups, stem):
     """Throughput against alpha. Per kernel: alpha, quartiles; then the ceilings per place."""
     blocks, lines, alphas = [], [], [g.median("alpha") for g in groups]
     for kernel, mark in kernels_of(groups):
-        rows = [(a, series_of(g, kernel)) for a, g in zip(alphas, groups)]
+        rows = [(a, g.of(kernel.name)) for a, g in zip(alphas, groups)]
         blocks.append([[kernel.title + mark]] + [
             [a, *(v and 1e3 / v for v in reversed(s.quartiles("ns_per_lookup")))] for a, s in rows if s])
     for place in groups[0].places():
-        lines.append([[place]] + [[a, ceiling_mlookups(g, place, "copy_gbs"),
-                                   ceiling_mlookups(g, place, "rmw_gbs")]
+        limits = lambda g: (ceiling_ns(g, place, key) for key in ("copy_gbs", "rmw_gbs"))
+        lines.append([[place]] + [[a, *(ns and 1e3 / ns for ns in limits(g))]
                                   for a, g in zip(alphas, groups)])
     low, high = nice_range([v for b in blocks + lines for row in b[1:] for v in row[1:]])
-    return Figure("alpha", os.path.basename(stem), common(result, groups, "throughput") | {
-        "data": write_tsv(stem + ".tsv", blocks), "lines": write_tsv(stem + "-lines.tsv", lines),
+    return figure("alpha", stem, common(result, groups, "throughput") | {
         "family": name, "first": alphas[0], "last": alphas[-1],
-        "low": low, "high": high, "places": len(lines)})
+        "low": low, "high": high, "places": len(lines)}, blocks, lines)
 
 
 def by_rule(result, mode):
@@ -314,22 +307,17 @@ def figures(result, outdir, mode):
 
 
 def main():
-    parser = Arguments(prog="export.py", description=__doc__.split("\n")[0])
-    parser.add_argument("result", metavar="RESULT.json")
-    parser.add_argument("outdir", metavar="OUTDIR")
-    parser.add_argument("--mode", default="cold", help="cold (default) or warm")
+    parser = Arguments(__doc__)
+    parser.add_result(outdir=True)
+    parser.add_mode()
     args = parser.parse_args()
     result = load(args.result)
     made = figures(result, args.outdir, args.mode)
     print(write_samples(result, os.path.join(args.outdir, "samples.tsv")))
-    for figure in made:
-        for key in ("data", "lines"):
-            if key in figure.variables:
-                print(os.path.relpath(figure.variables[key]))
+    for drawn in made:
+        for path in (drawn.variables[key] for key in ("data", "lines") if key in drawn.variables):
+            print(os.path.relpath(path))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ResultError, OSError) as e:
-        sys.exit(f"export.py: {e}")
+    program.run(main)

@@ -8,11 +8,11 @@ in PDF), the width is that of a page, and one result always gives the same bytes
 import io
 import math
 import os
-import sys
 
-from export import (by_alpha, by_rule, ceiling_mlookups, kernels_of, series_of, slug,
-                    stage_names, stage_panel)
-from results import DENSE_NOTE, Arguments, ResultError, load, write_whole
+import program
+from export import by_alpha, by_rule, ceiling_ns, kernels_of, slug, stage_names, stage_panel
+from program import Arguments, ResultError, write_whole
+from results import DENSE_NOTE, load
 from style import CAUTION_COLOUR, STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, wrap
 
 WIDTH = 5.7  # inches; 7 with the legend beside the panels, as wide as a page
@@ -50,13 +50,16 @@ def log_axis(axis, low, high, room=5, zero=None):
     axis.set_major_formatter(FuncFormatter(lambda v, _: "0" if v == zero else f"{v:g}"))
 
 
-def legend(figure, axes, **place):
-    """One legend for all panels, each entry once."""
-    entries = {}
-    for ax in axes:
-        for handle, label in zip(*ax.get_legend_handles_labels()):
-            entries.setdefault(label, handle)
-    figure.legend(entries.values(), entries.keys(), **place)
+def legend(figure, axes, **how):
+    """One legend beside all panels, each entry once."""
+    entries = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels())}
+    figure.legend(entries.values(), entries.keys(), loc="upper left", bbox_to_anchor=(1.0, 0.9), **how)
+
+
+def look(kernel, mark):
+    """How the points of a kernel and their quartiles are drawn."""
+    return {"label": kernel.title + mark, "color": colour(kernel), "marker": marker(kernel)[1],
+            "capsize": 2.5, "elinewidth": 0.8}
 
 
 def panels(plt, count, columns, height, **shared):
@@ -88,23 +91,21 @@ def alpha(plt, result, name, groups):
     xs, values = [g.median("alpha") for g in groups], []
     for kernel, mark in kernels_of(groups):
         points = [(x, s.quartiles("ns_per_lookup"))
-                  for x, s in ((x, series_of(g, kernel)) for x, g in zip(xs, groups))
-                  if s and s.median("ns_per_lookup")]
+                  for x, s in ((x, g.of(kernel.name)) for x, g in zip(xs, groups))
+                  if s and s.ns]
         mid = [q[1] for _, q in points]
         error = [[q[1] - q[0] for _, q in points], [q[2] - q[1] for _, q in points]]
-        ax.errorbar([x for x, _ in points], mid, error, label=kernel.title + mark, capsize=2.5,
-                    color=colour(kernel), marker=marker(kernel)[1], elinewidth=0.8)
+        ax.errorbar([x for x, _ in points], mid, error, **look(kernel, mark))
         values += mid
     for place in groups[0].places():
         for key, dash, text in (("copy_gbs", "--", "copy"), ("rmw_gbs", "-", "random rows")):
-            limit = [ceiling_mlookups(g, place, key) for g in groups]
-            if all(limit):
-                line = [1e3 / rate for rate in limit]
+            line = [ceiling_ns(g, place, key) for g in groups]
+            if all(line):
                 ax.plot(xs, line, dash, color=GREY, lw=0.9, label=f"ceiling: {text}, {place}")
                 values += line
     log_axis(ax.yaxis, *nice_range(values), room=10)
     ax.set(xlabel="alpha of the ids (0: uniform)", ylabel="ns per lookup", title=name)
-    legend(figure, [ax], loc="upper left", bbox_to_anchor=(1.0, 0.9))
+    legend(figure, [ax])
     title(figure, result, groups, "time per lookup")
     return figure
 
@@ -115,24 +116,22 @@ def scatter(plt, result, groups):
     measured = [s for g in groups for s in g.measured()]
     low, high = nice_range([s.median("scratch_mib") for s in measured], 1.4)
     zero = low / 3 if any(not s.median("scratch_mib") for s in measured) else None
-    rates = nice_range([1e3 / (s.median("ns_per_lookup") or math.inf) for s in measured], 1.25)
+    rates = nice_range([1e3 / (s.ns or math.inf) for s in measured], 1.25)
     for ax, group in zip(axes, groups):
         for kernel, mark in kernels_of(groups):
-            s = series_of(group, kernel)
+            s = group.of(kernel.name)
             q = s.quartiles("ns_per_lookup") if s else (None,)
             if q[0] is None:
                 continue
             lo, mid, hi = (1e3 / v for v in reversed(q))
             ax.errorbar(s.median("scratch_mib") or zero, mid, [[mid - lo], [hi - mid]],
-                        color=colour(kernel), marker=marker(kernel)[1], ls="none", capsize=2.5,
-                        elinewidth=0.8, label=kernel.title + mark, clip_on=False)
+                        ls="none", clip_on=False, **look(kernel, mark))
         ax.set_title(wrap(group.workload, 34))
         log_axis(ax.xaxis, low, high, zero=zero)
         log_axis(ax.yaxis, *rates)
     figure.supxlabel("scratch, MiB", fontsize=7)
     figure.supylabel("million lookups per second", fontsize=7)
-    legend(figure, axes, loc="upper left", bbox_to_anchor=(1.0, 0.9), title="\u2196 is better",
-           title_fontsize=7)
+    legend(figure, axes, title="\u2196 is better", title_fontsize=7)
     title(figure, result, groups, "speed and memory")
     return figure
 
@@ -156,20 +155,19 @@ def stages(plt, result, groups):
         ax.grid(False, axis="y")
         ax.tick_params(axis="y", length=0)
     figure.supxlabel("ns per lookup (median)", fontsize=7)
-    legend(figure, axes, loc="upper left", bbox_to_anchor=(1.0, 0.9))
+    legend(figure, axes)
     title(figure, result, groups, "time by stage")
     return figure
 
 
 def save(plt, figure, stem):
-    """Saves both formats without dates; returns the names of the files."""
-    names = [f"{stem}.{kind}" for kind in ("pdf", "svg")]
-    for name, key in zip(names, ("CreationDate", "Date")):
+    """Saves both formats without dates; yields the names of the files."""
+    for kind, date in (("pdf", "CreationDate"), ("svg", "Date")):
         whole = io.BytesIO()
-        figure.savefig(whole, format=name[-3:], metadata={key: None}, bbox_inches="tight")
-        write_whole(name, whole.getvalue())
+        figure.savefig(whole, format=kind, metadata={date: None}, bbox_inches="tight")
+        write_whole(f"{stem}.{kind}", whole.getvalue())
+        yield f"{stem}.{kind}"
     plt.close(figure)
-    return names
 
 
 def draw(result, outdir, mode):
@@ -185,17 +183,13 @@ def draw(result, outdir, mode):
 
 
 def main():
-    parser = Arguments(prog="figures.py", description=__doc__.split("\n")[0])
-    parser.add_argument("result", metavar="RESULT.json")
-    parser.add_argument("outdir", metavar="OUTDIR")
-    parser.add_argument("--mode", default="cold", help="cold (default) or warm")
+    parser = Arguments(__doc__)
+    parser.add_result(outdir=True)
+    parser.add_mode()
     args = parser.parse_args()
     for name in draw(load(args.result), args.outdir, args.mode):
         print(name)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ResultError, OSError) as e:
-        sys.exit(f"figures.py: {e}")
+    program.run(main)

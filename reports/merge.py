@@ -8,9 +8,10 @@ workload name.
 """
 import itertools
 import json
-import sys
 
-from results import Arguments, ResultError, leading_number, load, write_whole
+import program
+from program import Arguments, ResultError, write_whole
+from results import leading_number, load
 
 MACHINE = ("emb_cpu", "emb_gpu", "emb_gpu_driver")
 
@@ -75,7 +76,7 @@ def merged(paths):
 
 
 def main():
-    parser = Arguments(prog="merge.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = Arguments(__doc__)
     parser.add_argument("results", metavar="RESULT.json", nargs="+")
     parser.add_argument("--out", required=True, metavar="MERGED.json")
     args = parser.parse_args()
@@ -84,7 +85,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ResultError, OSError) as e:
-        sys.exit(f"merge.py: {e}")
+    program.run(main)

@@ -4,12 +4,12 @@
 
 Plots: time, traffic and memory of each kernel, time by stage, distance from the roof, speed by alpha."""
 import os
-import shutil
 import subprocess
-import sys
 
+import program
 from export import figures
-from results import Arguments, ResultError, load, write_whole
+from program import Arguments, ResultError, write_whole
+from results import load
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -21,35 +21,38 @@ def assignment(name, value):
     return f"{name} = {value!r}"
 
 
-def draw(figure, kind, outdir):
-    """Draws one figure as svg or png; returns the name of the file, which a failed run does not leave."""
-    out = os.path.join(outdir, f"{figure.name}.{kind}")
-    commands = "; ".join(assignment(*v) for v in (figure.variables | {"kind": kind}).items())
-    run = subprocess.run(["gnuplot", "-e", commands, figure.script + ".gp"], cwd=HERE, check=False,
-                         capture_output=True, env=os.environ | {"LC_ALL": "C.UTF-8"})
-    said = run.stderr.decode(errors="replace").strip()
-    if run.returncode or said or not run.stdout:
-        raise ResultError(f"{out}: gnuplot failed on {figure.script}.gp: {said}")
-    write_whole(out, run.stdout)
-    return out
+def draw(figure, outdir):
+    """Draws one figure as SVG and PNG; yields the names of the files. A failed run leaves none."""
+    for kind in ("svg", "png"):
+        out = os.path.join(outdir, f"{figure.name}.{kind}")
+        commands = "; ".join(assignment(*v) for v in (figure.variables | {"kind": kind}).items())
+        try:
+            run = subprocess.run(["gnuplot", "-e", commands, figure.script + ".gp"], cwd=HERE, check=False,
+                                 capture_output=True, env=os.environ | {"LC_ALL": "C.UTF-8"})
+        except FileNotFoundError:
+            raise ResultError("gnuplot is missing: install it (Debian: apt-get install gnuplot-nox)"
+                              ) from None
+        said = run.stderr.decode(errors="replace").strip()
+        if run.returncode or said or not run.stdout:
+            raise ResultError(f"{out}: gnuplot failed on {figure.script}.gp: {said}")
+        write_whole(out, run.stdout)
+        yield out
+
+
+def draw_all(result, outdir, mode):
+    """Draws all figures of a mode, of each rule the times first; yields the names of the files."""
+    for figure in figures(result, outdir, mode):
+        yield from draw(figure, outdir)
 
 
 def main():
-    parser = Arguments(prog="plots.py", description=__doc__.split("\n")[0])
-    parser.add_argument("result", metavar="RESULT.json")
-    parser.add_argument("outdir", metavar="OUTDIR")
-    parser.add_argument("--mode", default="cold", help="cold (default) or warm")
+    parser = Arguments(__doc__)
+    parser.add_result(outdir=True)
+    parser.add_mode()
     args = parser.parse_args()
-    result = load(args.result)
-    if not shutil.which("gnuplot"):
-        raise ResultError("gnuplot is missing: install it (Debian: apt-get install gnuplot-nox)")
-    for figure in figures(result, args.outdir, args.mode):
-        for kind in ("svg", "png"):
-            print(draw(figure, kind, args.outdir))
+    for name in draw_all(load(args.result), args.outdir, args.mode):
+        print(name)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ResultError, OSError) as e:
-        sys.exit(f"plots.py: {e}")
+    program.run(main)

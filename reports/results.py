@@ -12,16 +12,13 @@ median over the samples: each sample has ceilings measured right before it.
 The reports name no kernel. Names, labels, places and traits come from the file, and the baseline of a
 speed is the kernel with the trait dense_gradient.
 """
-import argparse
-import contextlib
 import json
 import math
-import os
 import re
 import statistics
-import sys
 from dataclasses import dataclass, field, replace
 
+from program import ResultError
 from ranks import told_apart
 
 SCHEMA = "1"
@@ -42,37 +39,6 @@ LADDER = "ladder"  # the family of the kernels that lack one technique each
 STAGES = ("index", "zero", "reduce", "update")
 
 
-# Every report reads and writes UTF-8 in any locale, as pages and pipes expect.
-for stream in (sys.stdin, sys.stdout, sys.stderr):
-    if hasattr(stream, "reconfigure"):
-        stream.reconfigure(encoding="utf-8", errors="surrogateescape")
-
-
-class ResultError(Exception):
-    """One line for the user: what was wrong, where, and what to do."""
-
-
-def write_whole(path, data):
-    """Writes text or bytes; the file gets its name only when it is complete, and an error names it."""
-    part = f"{path}.{os.getpid()}.new"
-    try:
-        with open(part, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-        os.replace(part, path)
-    except OSError as e:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
-        raise ResultError(f"{path}: {e.strerror}") from None
-
-
-class Arguments(argparse.ArgumentParser):
-    """An argument parser whose usage errors exit with status 1, because 2 means wrong results here."""
-
-    def error(self, message):
-        self.print_usage()
-        self.exit(1, f"{self.prog}: {message}\n")
-
-
 @dataclass(frozen=True)
 class Kernel:
     name: str
@@ -80,7 +46,6 @@ class Kernel:
     place: str = "host"
     traits: frozenset = frozenset()
     label: str = ""
-    idea: str = ""
     index: int = 0  # position in the file: decides colour and marker in every figure
     where: str = ""  # " (device)" for a device kernel in a file that has kernels of both places
 
@@ -144,6 +109,11 @@ class Series:
     def times(self):
         return [s.ms for s in self.samples]
 
+    @property
+    def ns(self):
+        """The median time per lookup, or None."""
+        return self.median("ns_per_lookup")
+
     def values(self, key):
         return [v for v in (s.get(key) for s in self.samples) if v is not None]
 
@@ -155,10 +125,9 @@ class Series:
 
     def at_median(self, key):
         """A rate at the median time: rate times time is a property of the batch."""
-        ns = self.median("ns_per_lookup")
         products = [x.get(key) * x.get("ns_per_lookup") for x in self.samples
                     if x.get(key) is not None and x.get("ns_per_lookup")]
-        return quartiles(products)[1] / ns if products else None
+        return quartiles(products)[1] / self.ns if products else None
 
     def over(self):
         """The mark of a series that is faster than the roof allows."""
@@ -188,14 +157,14 @@ class Group:
         """The dense baseline of a place, or None. Of several, the fastest one: the least flattering."""
         dense = [s for s in self.measured()
                  if "dense_gradient" in s.kernel.traits and s.kernel.place == place]
-        return min(dense, key=lambda s: s.median("ns_per_lookup") or math.inf, default=None)
+        return min(dense, key=lambda s: s.ns or math.inf, default=None)
 
     def lazy(self):
-        return [s for s in self.measured() if s.operation == "lazy" and s.median("ns_per_lookup")]
+        return [s for s in self.measured() if s.operation == "lazy" and s.ns]
 
     def best(self):
         """The fastest series of the lazy operation, or None."""
-        return min(self.lazy(), key=lambda s: s.median("ns_per_lookup"), default=None)
+        return min(self.lazy(), key=lambda s: s.ns, default=None)
 
     def fastest(self):
         """The best series, and all that do not differ from it significantly."""
@@ -213,6 +182,10 @@ class Group:
     def placements(self):
         seen = [sample.placement for s in self.measured() for sample in s.samples]
         return {p: seen.count(p) for p in sorted(set(seen))}
+
+    def of(self, kernel):
+        """The measured series of a kernel, or None."""
+        return next((s for s in self.measured() if s.kernel.name == kernel), None)
 
 
 @dataclass
@@ -232,6 +205,13 @@ class Result:
                 for s in series if s.failed] + [
                     (kernel, workload, reason) for workload, kernel, reason in self.not_run
                     if reason.startswith(WRONG) and (not groups or workload in names)]
+
+    def left_out(self, groups=None):
+        """Lines about kernels without a time, and why: all failures, then what was not run."""
+        where = lambda workload: "all workloads" if workload == "*" else workload
+        return [*(f"FAILED {kernel} on {workload}: {why}" for kernel, workload, why in self.failures(groups)),
+                *(f"not run: {kernel} on {where(workload)}: {why}" for workload, kernel, why in self.not_run
+                  if not why.startswith(WRONG))]
 
     def groups(self, mode):
         """One Group per (workload, rule) in the order of the file; an error if there is none."""
@@ -329,8 +309,7 @@ def spread(q):
 
 def baseline_ratio(series, base):
     """The speed-up over the baseline, or None without one."""
-    own, other = series.median("ns_per_lookup"), base.median("ns_per_lookup") if base else None
-    return other / own if own and other else None
+    return base.ns / series.ns if base and base.ns and series.ns else None
 
 
 def family(workload):
@@ -374,9 +353,9 @@ def read_kernels(context):
     for key, text in context.items():
         if key.startswith("emb_kernel_") and key != "emb_kernel_os":
             name = key[len("emb_kernel_"):]
-            fam, place, traits, label, idea = fields(text, 5)
+            fam, place, traits, label, _ = fields(text, 5)
             traits = frozenset(t.strip() for t in traits.split(",") if t.strip())
-            kernels[name] = Kernel(name, fam, place, traits, label or name, idea, len(kernels))
+            kernels[name] = Kernel(name, fam, place, traits, label or name, len(kernels))
     return kernels
 
 

@@ -40,6 +40,20 @@ def number(value, digits=3):
     return f"{value:.{min(places, 4)}f}"
 
 
+def markdown_table(heads, rows, left=(0,)):
+    """The lines of a table for a page; the columns in `left` are aligned left, all others right."""
+    bar = lambda row: "| " + " | ".join(row) + " |"
+    rule = ["---" if i in left else "---:" for i in range(len(heads))]
+    return [bar(heads), bar(rule), *map(bar, rows)]
+
+
+def text_table(rows, left=(0,)):
+    """The lines of a table for a terminal, aligned like those of markdown_table()."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    pad = lambda i, text: text.ljust(widths[i]) if i in left else text.rjust(widths[i])
+    return ["  ".join(pad(i, text) for i, text in enumerate(row)).rstrip() for row in rows]
+
+
 def wrap(name, width, newline="\n"):
     """Breaks a workload's name at its slashes into lines of at most about width characters."""
     lines = [""]

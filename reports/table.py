@@ -7,12 +7,12 @@ between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a file. Ke
 not run follow below the tables, with their reasons.
 """
 import math
-import sys
 
-from results import (DENSE_MARK, DENSE_NOTE, OVER_MARK, OVER_NOTE, WRONG, Arguments, ResultError,
-                     baseline_ratio, load, spread)
-from section import update
-from style import number
+import program
+import section
+from program import Arguments
+from results import DENSE_MARK, DENSE_NOTE, OVER_MARK, OVER_NOTE, baseline_ratio, load, spread
+from style import markdown_table, number, text_table
 
 HEADS = ("kernel", "ns/lookup", "±%", "Mlookup/s", "GB/s", "% copy", "% random", "% roof", "scratch",
          "persistent", "peak", "vs dense")
@@ -80,7 +80,7 @@ def failed_cells(series, device):
 
 def lines_of(group, device):
     """All lines of a group: measured ones by speed, then failed ones."""
-    speed, best = lambda s: s.median("ns_per_lookup") or math.inf, group.fastest()
+    speed, best = lambda s: s.ns or math.inf, group.fastest()
     return ([cells(s, group, best, device) for s in sorted(group.measured(), key=speed)] +
             [failed_cells(s, device) for s in group.series if s.failed])
 
@@ -102,13 +102,8 @@ def heading(group):
 
 def notes(result, groups):
     """Failures and kernels that were not run, then the footnotes of the marks."""
-    out = [f"FAILED {kernel} on {workload}: {reason}"
-           for kernel, workload, reason in result.failures(groups)]
-    out += [f"not run: {kernel} on {'all workloads' if workload == '*' else workload}: {reason}"
-            for workload, kernel, reason in result.not_run if not reason.startswith(WRONG)]
-    if any(s.mark() for g in groups for s in g.series):
-        out.append(DENSE_NOTE)
-    return out
+    dense = any(s.mark() for g in groups for s in g.series)
+    return result.left_out(groups) + [DENSE_NOTE] * dense
 
 
 def legend(tables, device):
@@ -119,28 +114,25 @@ def legend(tables, device):
 def plain(result, mode):
     groups = result.groups(mode)
     device = has_device(groups)
-    top, tables = heads(device), [lines_of(g, device) for g in groups]
-    widths = [max(len(r[i]) for t in tables for r in (*t, top)) for i in range(len(top))]
-    pad = lambda row: "  " + "  ".join(
-        c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))).rstrip()
+    tables = [lines_of(g, device) for g in groups]
+    top, *rows = text_table([heads(device)] + [row for t in tables for row in t])
     out = [*result.cautions(), result.machine(), ""]
     for group, table in zip(groups, tables):
-        out += [*heading(group), pad(top), *map(pad, table), ""]
+        out += [*heading(group), *(f"  {row}" for row in [top, *rows[:len(table)]]), ""]
+        del rows[:len(table)]
     return out + legend(tables, device) + notes(result, groups)
 
 
 def markdown(result, mode):
     escape = lambda c: c.replace("|", "\\|").replace("*", "\\*")
-    bar = lambda row: "| " + " | ".join(row) + " |"
     groups = result.groups(mode)
     device = has_device(groups)
-    top, tables = heads(device), [lines_of(g, device) for g in groups]
+    tables = [lines_of(g, device) for g in groups]
     out = [*result.cautions("**"), f"Measured on {result.machine()}.", ""]
     for group, table in zip(groups, tables):
         name, *facts = heading(group)
-        out += [f"**{name}**<br>", "<br>\n".join(facts), "", bar(top),
-                bar(["---"] + ["---:"] * (len(top) - 1))]
-        out += [bar(map(escape, row)) for row in table] + [""]
+        out += [f"**{name}**<br>", "<br>\n".join(facts), "",
+                *markdown_table(heads(device), [map(escape, row) for row in table]), ""]
     out += [escape(" ".join(legend(tables, device))), ""]
     return out + [f"- {escape(n)}" for n in notes(result, groups)]
 
@@ -148,49 +140,38 @@ def markdown(result, mode):
 def overview(result, mode):
     """Markdown: one line per workload, with the ns per lookup of every kernel and their spread."""
     groups = result.groups(mode)
-    kernels = [k for k in result.kernels if any(s.kernel.name == k for g in groups for s in g.series)]
-    bar = lambda row: "| " + " | ".join(row) + " |"
-    titles = [result.kernels[k].title for k in kernels]
-    out = [*result.cautions("**"), bar(("workload", "lookups", "distinct", *titles)),
-           bar(["---"] + ["---:"] * (len(kernels) + 2))]
+    kernels = [k for k in result.kernels.values() if any(s.kernel is k for g in groups for s in g.series)]
+    rows = []
     for group in groups:
         lookups, distinct = group.median("lookups"), group.median("distinct")
         row = [group.workload, count(lookups), percent(distinct / lookups) + " %"]
         by_name, best = {s.kernel.name: s for s in group.series}, group.fastest()
-        for name in kernels:
-            series = by_name.get(name)
+        for kernel in kernels:
+            series = by_name.get(kernel.name)
             if series is None or series.failed:
                 row.append("-" if series is None else "FAILED")
                 continue
             text = short_time(series)
             row.append(f"**{text}**" if series in best else text)
-        out.append(bar(row))
-    out += ["", f"ns per lookup, median ± half the quartile range, {mode} caches, {groups[0].rule}; bold: "
-            f"the fastest, and all that cannot be told from it; {result.machine()}."]
-    return out + [f"- {n}" for n in notes(result, groups)]
+        rows.append(row)
+    return [*result.cautions("**"),
+            *markdown_table(("workload", "lookups", "distinct", *(k.title for k in kernels)), rows), "",
+            f"ns per lookup, median ± half the quartile range, {mode} caches, {groups[0].rule}; bold: "
+            f"the fastest, and all that cannot be told from it; {result.machine()}.",
+            *(f"- {n}" for n in notes(result, groups))]
 
 
 def main():
-    parser = Arguments(prog="table.py", description=__doc__.split("\n")[0])
-    parser.add_argument("result", metavar="RESULT.json")
-    parser.add_argument("--mode", default="cold", help="cold (default) or warm")
+    parser = Arguments(__doc__)
+    parser.add_result(outdir=False)
+    parser.add_mode()
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--overview", action="store_true", help="markdown with one line per workload")
-    parser.add_argument("--update", metavar="FILE", help="write markdown into a section of this file")
-    parser.add_argument("--section", metavar="NAME", default="results")
+    section.add_arguments(parser, "results")
     args = parser.parse_args()
-    result = load(args.result)
     form = overview if args.overview else markdown if args.markdown or args.update else plain
-    text = "\n".join(line.rstrip() for line in form(result, args.mode)) + "\n"
-    if args.update:
-        update(args.update, args.section, text)
-        print(f"{args.update}: section {args.section} from {args.result}")
-    else:
-        print(text, end="")
+    section.print_or_update(args, "\n".join(line.rstrip() for line in form(load(args.result), args.mode)))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ResultError as e:
-        sys.exit(f"table.py: {e}")
+    program.run(main)

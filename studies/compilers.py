@@ -9,7 +9,6 @@ with the verdicts of compare.py.
 
 Exit status: 0 fine, 1 usage or environment, 2 a wrong result, or different bits in exact mode.
 """
-import glob
 import json
 import os
 import re
@@ -18,16 +17,17 @@ import signal
 import statistics
 import subprocess
 import sys
-import time
 from collections import namedtuple
+from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
+import program
 from compare import verdict
-from merge import add_disturbances
+from merge import add_disturbances, read
+from program import Arguments, ResultError, say, write_whole
 from ranks import LEVEL
-from results import (DENSE_NOTE, WRONG, Arguments, ResultError, fields, load, spread, words,
-                     write_whole)
-from style import number
+from results import DENSE_NOTE, WRONG, fields, load, spread, words
+from style import markdown_table, number
 
 STANDARD, SMOKE = "datasets/standard.spec", "datasets/smoke.spec"
 WORKLOADS = ("zipf/alpha:0", "zipf/alpha:1.05", "zipf/alpha:1.2", "cached")  # in STANDARD, to measure
@@ -36,10 +36,6 @@ CHOICE = ("spec", "trace", "alpha", "dims", "rows", "batch", "pooling")  # optio
 OPTIONS = (*CHOICE, "filter", "rule", "seed", "threads", "reps", "ring", "modes", "place")  # of bench
 MIN_EFFECT = 0.05  # as in compare.py
 Build = namedtuple("Build", "name bench embfuse")
-
-
-def say(what, begin=time.monotonic()):
-    print(f"[{time.monotonic() - begin:.0f} s] {what}", file=sys.stderr, flush=True)
 
 
 def call(command):
@@ -86,28 +82,23 @@ def of_rule(text, rule):
 
 def step(build_, kernel, batch, folder):
     """(exact, {file: bytes}) of a step; a wrong result has its reason instead of files."""
-    for old in glob.glob(os.path.join(glob.escape(folder), "new.*")):
-        os.unlink(old)
+    for old in Path(folder).glob("new.*"):
+        old.unlink()
     done = call([build_.embfuse, "step", "--kernel", kernel, "--batch", batch, "--steps", "2",
                  "--out", os.path.join(folder, "new")])
     if done.returncode:
         return True, {f"wrong result: {done.stderr.strip()}": b""}
-    out = {}
-    for path in glob.glob(os.path.join(glob.escape(folder), "new.*.npy")):
-        with open(path, "rb") as file:
-            out[os.path.basename(path)[len("new."):]] = file.read()
-    return "checked: exact" in done.stdout, out
+    files = {path.name.removeprefix("new."): path.read_bytes() for path in Path(folder).glob("new.*.npy")}
+    return "checked: exact" in done.stdout, files
 
 
 def bits(builds, folder):
     """A line for each kernel with other bits, or one line that there is none."""
     kernels, rules = listed(builds[0])
-    with open(SMOKE, encoding="utf-8") as file:
-        smoke = file.read()
-    spec, batch, count, differ = os.path.join(folder, "a.spec"), os.path.join(folder, "b"), 0, {}
+    smoke, count, differ = Path(SMOKE).read_text(encoding="utf-8"), 0, {}
+    spec, batch = os.path.join(folder, "a.spec"), os.path.join(folder, "b")
     for rule in rules:
-        with open(spec, "w", encoding="utf-8") as file:
-            file.write(of_rule(smoke, rule))
+        write_whole(spec, of_rule(smoke, rule))
         for workload in SAME_BITS:
             call([builds[0].embfuse, "gen", spec, "--workload", workload, "--initial-tables",
                   "--out", batch])
@@ -121,8 +112,8 @@ def bits(builds, folder):
                                    if own[0][1].get(f) != files.get(f))
                     if other:
                         differ.setdefault((k, b.name), []).append(f"{rule} {workload} {other[0]}")
-            for old in glob.glob(glob.escape(batch) + ".*"):
-                os.unlink(old)
+            for old in Path(folder).glob("b.*"):
+                old.unlink()
     return [f"OTHER BITS: {k}, {name} and {builds[0].name}: {len(found)} results, such as {found[0]}"
             for (k, name), found in differ.items()] or [f"same bits: {count} results"]
 
@@ -220,8 +211,7 @@ def measure(builds, args, lines, folder):
             say(f"round {r + 1} of {args.count}: {b.name}")
             call([b.bench, *options, f"--out={folder}"])
             path = os.path.join(folder, "bench.json")
-            with open(path, encoding="utf-8") as file:
-                record.add(b.name, r, json.load(file))
+            record.add(b.name, r, read(path))
             os.unlink(path)
         path = record.write()  # a run that is cut short keeps its finished rounds
     say(f"wrote {path}")
@@ -265,25 +255,19 @@ def table(result):
     names = str(result.context.get("emb_var_COMPILERS", "")).split()
     if len(names) < 2:
         raise ResultError(f"{result.path}: not a result of several compilers")
-    bar = lambda row: "| " + " | ".join(row) + " |"
     heads = ["workload", "kernel", names[0], "±%"]
     for n in names[1:]:
         heads += [n, "±%", f"{n}/{names[0]}"]
     out = result.cautions("**")
     groups = [g for m in sorted({s.mode for s in result.series}) for g in result.groups(m)]
     for title in dict.fromkeys((g.rule, g.mode) for g in groups):
-        ratios = {}
-        out += [f"**{title[0]} · {title[1]}**, ns per lookup", "", bar(heads),
-                bar(["---", "---"] + ["---:"] * (len(heads) - 2))]
-        for g in groups:
-            if (g.rule, g.mode) == title:
-                out += map(bar, lines_of(g, names, ratios))
-        out.append("")
-        mean = statistics.geometric_mean
-        out += [f"- {n}/{names[0]}, geometric mean of the workloads: "
-                + ", ".join(f"{k} {mean(v):.2f}" for k, v in by.items())
-                + f"; all {mean([r for v in by.values() for r in v]):.2f}" for n, by in ratios.items()]
-        out.append("")
+        ratios, mean = {}, statistics.geometric_mean
+        rows = [row for g in groups if (g.rule, g.mode) == title for row in lines_of(g, names, ratios)]
+        out += [f"**{title[0]} · {title[1]}**, ns per lookup", "",
+                *markdown_table(heads, rows, left=(0, 1)), "",
+                *(f"- {n}/{names[0]}, geometric mean of the workloads: "
+                  + ", ".join(f"{k} {mean(v):.2f}" for k, v in by.items())
+                  + f"; all {mean([r for v in by.values() for r in v]):.2f}" for n, by in ratios.items()), ""]
     out += ["- median, ±half the quartile range, of the samples of a run in which the compilers take "
             "turns. Ratio above 1: slower. =: the same within 5 %; ?: cannot be told from noise (less "
             "than 5 samples never show a difference); otherwise compare.py's verdict at p < 0.01.",
@@ -291,16 +275,14 @@ def table(result):
             "that it links."]
     if result.context.get("emb_same_flags") == "no":
         out.append("- NOT at the same flags")
-    out += [f"- FAILED {k} on {w}: {why}" for k, w, why in result.failures()]
-    out += [f"- not run: {k} on {w}: {why}" for w, k, why in result.not_run if not why.startswith(WRONG)]
+    out += [f"- {line}" for line in result.left_out()]
     if any(s.mark() for s in result.series):
         out.append(f"- {DENSE_NOTE}")
     return out + [f"- {v}" for k, v in result.context.items() if k.startswith("emb_bits_")]
 
 
 def main():
-    parser = Arguments(prog="compilers.py", description=__doc__.split("\n\n", maxsplit=1)[0],
-                       allow_abbrev=False)
+    parser = Arguments(__doc__, allow_abbrev=False)
     parser.add_argument("compilers", nargs="*", metavar="COMPILER")
     parser.add_argument("--table", metavar="RESULT.json", help="only print the table of a saved result")
     parser.add_argument("--make", default="make")
@@ -332,9 +314,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (ResultError, OSError) as e:
-        sys.exit(f"compilers.py: {e}")
-    except KeyboardInterrupt:
-        sys.exit("compilers.py: interrupted; bench.json has the finished rounds, if any")
+    program.run(main, "interrupted; bench.json has the finished rounds, if any")

@@ -10,11 +10,13 @@ import sys
 from dataclasses import replace
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
-from export import dot_figure, series_of
-from parts import bar, left_out, publish, report_arguments
+import program
+from export import dot_figure
+from parts import publish, report_arguments, show
+from program import Arguments, ResultError
 from ranks import LEVEL, mann_whitney
-from results import LADDER, OVER_NOTE, Arguments, ResultError, load
-from style import COLOURS, MARKERS, number
+from results import LADDER, OVER_NOTE, load
+from style import COLOURS, MARKERS, markdown_table, number
 
 
 # --- what came out
@@ -27,16 +29,16 @@ def rungs_of(result, below):
     return {k: k for k in techniques} | {below: last}
 
 
-def read(result, args):
+def read(result, kernel, below):
     """(whole kernel, rungs, [(group of the rungs, series of the whole kernel or None)])"""
     groups = result.groups("cold")
     measured = {s.kernel.name: s.kernel for g in groups for s in g.measured()}
-    for name in (args.kernel, args.below):
+    for name in (kernel, below):
         if name not in measured:
             raise ResultError(f"{result.path}: no samples of {name}")
-    whole, rungs = measured[args.kernel], rungs_of(result, measured[args.below])
+    whole, rungs = measured[kernel], rungs_of(result, measured[below])
     own = lambda g: [replace(s, kernel=rungs[s.kernel]) for s in g.measured() if s.kernel in rungs]
-    found = [(replace(g, series=own(g)), series_of(g, whole)) for g in groups]
+    found = [(replace(g, series=own(g)), g.of(kernel)) for g in groups]
     if not any(s and g.series for g, s in found):
         raise ResultError(f"{result.path}: {whole.name} and the others were measured on no workload together")
     return whole, list(rungs.values()), found
@@ -47,25 +49,19 @@ def what(kernel):
     return kernel.label if kernel.family == LADDER else f"{kernel.name}: neither fused nor in two levels"
 
 
-def ratio(series, own):
-    return series.median("ns_per_lookup") / own.median("ns_per_lookup")
-
-
 def cell(series, own):
     """'1.25x', with a question mark if it does not differ from 1 significantly."""
     if not series or not own:
         return "-"
     unsure = mann_whitney(own.values("ns_per_lookup"), series.values("ns_per_lookup")) >= LEVEL
-    return f"{ratio(series, own):.2f}x" + " ?" * unsure
+    return f"{series.ns / own.ns:.2f}x" + " ?" * unsure
 
 
 def table(whole, rungs, found):
-    yield bar(("", *(g.workload for g, _ in found)))
-    yield bar(["---"] + ["---:"] * len(found))
-    times = (number(own.median("ns_per_lookup")) + own.over() if own else "-" for _, own in found)
-    yield bar((f"{whole.name}, ns per lookup", *times))
-    for k in rungs:
-        yield bar((what(k), *(cell(series_of(g, k), own) for g, own in found)))
+    times = (number(own.ns) + own.over() if own else "-" for _, own in found)
+    rows = [(what(k), *(cell(g.of(k.name), own) for g, own in found)) for k in rungs]
+    return markdown_table(("", *(g.workload for g, _ in found)),
+                          [(f"{whole.name}, ns per lookup", *times), *rows])
 
 
 def legend(result, whole, found):
@@ -90,32 +86,32 @@ def without_time(result, whole, rungs, found):
 # --- the picture
 def figure(result, whole, found, stem):
     """A bar from 1 to the ratio for every rung, with the quartiles of the time without the technique."""
-    time = {g.workload: own.median("ns_per_lookup") for g, own in found if own}
+    time = {g.workload: own.ns for g, own in found if own}
     groups = [g for g, own in found if own and g.series]
     ratios = lambda s: [v / time[s.workload] for v in s.quartiles("ns_per_lookup")]
-    drawn = dot_figure(result, groups, stem, "ladder", f"what each technique of {whole.name} is worth",
-                       ratios, lambda g, p: (), what)
     every = [v for g in groups for s in g.series for v in ratios(s)]
-    drawn.variables |= {"low": min(0.97 * min(every), 0.9), "high": max(1.04 * max(every), 1.25)}
-    return drawn
+    return dot_figure(result, groups, stem, "ladder", f"what each technique of {whole.name} is worth",
+                      ratios, lambda g, p: (), what,
+                      low=min(0.97 * min(every), 0.9), high=max(1.04 * max(every), 1.25))
+
+
+def report(result, outdir, kernel, below):
+    """(pictures, text)"""
+    whole, rungs, found = read(result, kernel, below)
+    text = "\n".join([*result.cautions("**"), *table(whole, rungs, found), "", *legend(result, whole, found),
+                      *(f"- {line}" for line in result.left_out()),
+                      *without_time(result, whole, rungs, found)])
+    return publish("ladder", outdir, f"What each technique of {whole.name} is worth", text,
+                   lambda stem: figure(result, whole, found, stem)), text
 
 
 def main():
-    parser = Arguments(prog="ladder.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = Arguments(__doc__)
     report_arguments(parser)
     parser.add_argument("--below", required=True, metavar="NAME", help="a kernel without the techniques")
     args = parser.parse_args()
-    result = load(args.result)
-    whole, rungs, found = read(result, args)
-    text = "\n".join([*result.cautions("**"), *table(whole, rungs, found), "",
-                      *legend(result, whole, found), *left_out(result),
-                      *without_time(result, whole, rungs, found)])
-    publish(args, f"What each technique of {whole.name} is worth", text, text,
-            lambda stem: figure(result, whole, found, stem))
+    show(args, *report(load(args.result), args.outdir, args.kernel, args.below))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ResultError, OSError) as e:
-        sys.exit(f"ladder.py: {e}")
+    program.run(main)

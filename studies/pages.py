@@ -9,19 +9,27 @@ notes.md in the folder of a machine adds what the results do not say.
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-REPORTS, PEERS = (os.path.join(HERE, "..", room) for room in ("reports", "peers"))
-sys.path.insert(0, REPORTS)
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+sys.path[:0] = [os.path.join(ROOT, room) for room in ("reports", "peers")]
+import compilers
+import ladder
 import machines
+import program
+import ratios
+import scaling
+import sweep
+from plots import draw_all
+from program import Arguments, ResultError, write_whole
 from recorded import (NOISY, RESULTS, disturbed, in_folder, make_command, read_word, same_point_lines,
                       share)
-from results import Arguments, ResultError
 from section import update
+from style import markdown_table
+from table import markdown, overview
 
 NOT_RECORDED = "Not recorded on this machine."
 TITLES = {"standard": "Standard workloads", "roof": "Every rule against the roof", "traces": "Real traces",
@@ -31,25 +39,8 @@ TITLES = {"standard": "Standard workloads", "roof": "Every rule against the roof
 INTRO = {"roof": "Workloads that memory alone decides. The roof is not a law: rows of a bucket are visited\n"
                  "in ascending order, which can beat the random-row ceiling.",
          "sweep": "All points: [sweep.md](sweep.md).", "scaling": "All of it: [scaling.md](scaling.md)."}
+STUDIES = {"ladder": ladder, "sweep": sweep, "scaling": scaling}  # they draw their own results
 FRONT = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread")
-
-
-def run(*command):
-    """The output of a report; if it fails, an error with its last line."""
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ResultError([f"{command[0]} failed", *done.stderr.strip().splitlines()][-1])
-    return done.stdout
-
-
-def script(name):
-    """The path of a report, or of a study that draws its own result."""
-    return next(p for p in (os.path.join(room, name + ".py") for room in (REPORTS, HERE)) if os.path.exists(p))
-
-
-def beside(page, path):
-    """A path as a link in the page."""
-    return os.path.relpath(path, os.path.dirname(os.path.abspath(page)))
 
 
 @dataclass
@@ -58,78 +49,61 @@ class Recorded:
     kernel: str
     below: str
 
-    @property
-    def name(self):
-        return os.path.basename(os.path.abspath(self.folder))
+    def __post_init__(self):
+        self.name, self.results = os.path.basename(os.path.abspath(self.folder)), in_folder(self.folder)
 
     def path(self, file):
         return os.path.join(self.folder, file)
 
-    # --- sections of a page, each written by its report
-    def table(self, name, page, front):
-        run(script("table"), self.path(name + ".json"), *(["--overview"] if front else []),
-            "--update", page, "--section", name)
-
-    def watched(self, name, page, *more):
-        run(script(name), self.path(name + ".json"), self.folder, f"--kernel={self.kernel}", *more,
-            "--update", page, "--section", name)
-
-    def compilers(self, page):
-        update(page, "compilers", run(script("compilers"), "--table", self.path("compilers.json")))
-
-    def peers(self, name, page, front):
-        shown = beside(page, self.path("peers.png")) if front else "peers.png"
-        picture = ["--picture", shown] if name == "peers" else []
-        run(os.path.join(PEERS, "ratios.py"), self.path(name + ".json"), f"--base={self.kernel}", *picture,
-            "--update", page, "--section", name)
-
     def section(self, name, page, front=False):
-        """Fills a section, if need be with the note that its result is missing."""
-        if not os.path.exists(self.path(name + ".json")):
-            update(page, name, NOT_RECORDED)
-        elif name in ("standard", "traces", "roof"):
-            self.table(name, page, front)
-        elif name.startswith("peers"):
-            self.peers(name, page, front)
+        """Fills a section of a page, if need be with the note that its result is missing."""
+        result = self.results.get(name)
+        if result is None:
+            lines = [NOT_RECORDED]
+        elif name in STUDIES:
+            more = [self.below] if name == "ladder" else []
+            lines = [STUDIES[name].report(result, self.folder, self.kernel, *more)[1]]
         elif name == "compilers":
-            self.compilers(page)
+            lines = compilers.table(result)
+        elif name.startswith("peers"):
+            picture = os.path.relpath(self.path("peers.png"), os.path.dirname(page))
+            lines = ratios.page(result, ratios.by_rule(result, "cold"), self.kernel,
+                                picture if name == "peers" else None)
         else:
-            self.watched(name, page, *([f"--below={self.below}"] if name == "ladder" else []))
+            lines = (overview if front else markdown)(result, "cold")
+        update(page, name, "\n".join(line.rstrip() for line in lines))
 
-    # --- pictures
     def plots(self, name, folder):
-        """Draws a result; returns the PNGs. The first one of each rule shows the times."""
-        return [p for p in run(script("plots"), self.path(name + ".json"), folder).splitlines()
-                if p.endswith(".png")]
+        """Draws a result; returns the PNGs."""
+        return [p for p in draw_all(self.results[name], folder, "cold") if p.endswith(".png")]
 
-    def peers_picture(self):
-        with tempfile.TemporaryDirectory() as folder:
-            drawn = self.plots("peers", folder)
-            adagrad = [p for p in drawn if "-adagrad-" in p]  # the rule that all peers have
-            shutil.copy((adagrad or drawn)[0], self.path("peers.png"))
+    def pictures(self):
+        """{name: the pictures of its section}"""
+        shown = {name: [name + ".png"] for name in STUDIES}
+        if "standard" in self.results:
+            shown["standard"] = [os.path.basename(p) for p in self.plots("standard", self.folder)]
+        if "peers" in self.results:  # its section shows the picture
+            with tempfile.TemporaryDirectory() as folder:
+                drawn = self.plots("peers", folder)
+                adagrad = [p for p in drawn if "-adagrad-" in p]  # the rule that all peers have
+                shutil.copy((adagrad or drawn)[0], self.path("peers.png"))
+        return shown
 
-    # --- the page of the folder
     def page(self):
-        results = in_folder(self.folder)
-        if not results:
+        """Writes the page of the folder."""
+        if not self.results:
             raise ResultError(f"{self.folder}: holds no result; make record NAME={self.name} measures them")
-        drawn = self.plots("standard", self.folder) if "standard" in results else []
-        pictures = {"standard": [os.path.basename(p) for p in drawn]}
-        for name in ("ladder", "sweep", "scaling"):
-            pictures[name] = [name + ".png"] if name in results else []
-        if "peers" in results:
-            self.peers_picture()
         page = self.path("README.md")
-        with open(page + ".part", "w", encoding="utf-8") as file:
-            file.write("\n".join(text(self, results, pictures)) + "\n")
-        for name in results:
+        write_whole(page + ".part", "\n".join(text(self, self.pictures())) + "\n")
+        for name in self.results:
             self.section(name, page + ".part")
         os.replace(page + ".part", page)
         print(page)
 
 
-def text(recorded, results, pictures):
+def text(recorded, pictures):
     """The page with empty sections."""
+    results = recorded.results
     out = [f"# {recorded.name}: {next(iter(results.values())).machine()}", "",
            "Generated by `make readme` from the results in this folder, which hold every sample and, in their\n"
            "contexts, everything that is known of machine and build.", ""]
@@ -190,19 +164,18 @@ def command(result, step):
 
 
 def files(results):
-    bar = lambda row: "| " + " | ".join(row) + " |"
-    heads = ("file", "what", "made by", "commit", "date", "minutes", "samples", "disturbed", "load of others")
-    yield bar(heads)
-    yield bar(["---"] * 5 + ["---:"] * 4)
+    rows = []
     for name, result in results.items():
         step, c, (some, every) = RESULTS[name], result.context, disturbed(result)
         seconds = c.get("emb_record_seconds")
-        yield bar((f"`{name}.json`", step.what, "`" + command(result, step).replace("|", "\\|") + "`",
-                   str(c.get("emb_commit", "?"))[:12] + " + changes" * (c.get("emb_dirty") == "yes"),
-                   str(c.get("emb_date", "?"))[:16].replace("T", " "),
-                   f"{float(seconds) / 60:.1f}" if seconds else "-", str(every),
-                   f"{100 * some / every:.0f} %" if every else "-",
-                   str(c.get("emb_load_worst", "-"))))
+        rows.append((f"`{name}.json`", step.what, "`" + command(result, step).replace("|", "\\|") + "`",
+                     str(c.get("emb_commit", "?"))[:12] + " + changes" * (c.get("emb_dirty") == "yes"),
+                     str(c.get("emb_date", "?"))[:16].replace("T", " "),
+                     f"{float(seconds) / 60:.1f}" if seconds else "-", str(every),
+                     f"{100 * some / every:.0f} %" if every else "-",
+                     str(c.get("emb_load_worst", "-"))))
+    heads = ("file", "what", "made by", "commit", "date", "minutes", "samples", "disturbed", "load of others")
+    return markdown_table(heads, rows, left=range(5))
 
 
 def noise_lines(results):
@@ -224,35 +197,29 @@ def noise_lines(results):
 # --- the front page, in one page or several
 def lead(path, leading):
     """Points the links of a page's prose to the leading machine."""
-    with open(path, encoding="utf-8") as file:
-        page = file.read()
+    page = Path(path).read_text(encoding="utf-8")
     page = re.sub(r"reports/results/[\w.-]+/", f"reports/results/{leading.name}/", page)
     page = re.sub(r"(?<=\]\()((?:\.\./)*reports/results)/[\w.-]+(?=\))", rf"\1/{leading.name}", page)
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        file.write(page)
-    os.replace(path + ".new", path)
+    write_whole(path, page)
 
 
 def page_of(section, paths):
     """The page that has the comments of a section, or else the first page."""
-    for path in paths:
-        with open(path, encoding="utf-8") as file:
-            if f"<!-- table {section} -->" in file.read():
-                return path
-    return paths[0]
+    has = lambda path: f"<!-- table {section} -->" in Path(path).read_text(encoding="utf-8")
+    return next(filter(has, paths), paths[0])
 
 
-def front(paths, leading, folders):
+def front(paths, leading, recorded):
     """Fills the tables of the leading machine, and the table of all machines."""
     for path in paths:
         lead(path, leading)
     for name in FRONT:
         leading.section(name, page_of(name, paths), front=True)
-    machines.publish(folders, page_of(machines.NAME, paths), leading.kernel, leading.below)
+    machines.publish(recorded, page_of(machines.NAME, paths), leading.kernel, leading.below)
 
 
 def main():
-    parser = Arguments(prog="pages.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = Arguments(__doc__)
     parser.add_argument("folders", metavar="FOLDER", nargs="+", help="reports/results/NAME")
     parser.add_argument("--front", metavar="README.md", action="append",
                         help="also update the front page; repeat the option for its further pages")
@@ -265,11 +232,8 @@ def main():
     for r in recorded:
         r.page()
     if args.front:
-        front(args.front, machine(args.leading or args.folders[0]), [r.folder for r in recorded])
+        front(args.front, machine(args.leading or args.folders[0]), recorded)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ResultError, OSError) as e:
-        sys.exit(f"pages.py: {e}")
+    program.run(main)

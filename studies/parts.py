@@ -13,13 +13,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
+from pathlib import Path
 
+import section
 from merge import merged, read
 from plots import draw
-from results import WRONG, ResultError, write_whole
-from section import update
+from program import ResultError, say, write_whole
+from results import load
 
 CORES = len(os.sched_getaffinity(0))
 OUT_OF_MEMORY = {-signal.SIGKILL: ", perhaps out of memory"}
@@ -37,14 +38,10 @@ class Part:
 
 
 def report_arguments(parser):
-    """The arguments of all reports that use publish()."""
-    parser.add_argument("result", metavar="RESULT.json")
-    parser.add_argument("outdir", metavar="OUTDIR")
+    """The arguments of all studies' reports."""
+    parser.add_result(outdir=True)
     parser.add_argument("--kernel", required=True, metavar="NAME", help="the kernel under study")
-    parser.add_argument("--update", metavar="FILE", help="write the summary into a section of this file")
-    name = parser.prog.removesuffix(".py")
-    parser.add_argument("--section", metavar="NAME", default=name)
-    parser.set_defaults(name=name)
+    section.add_arguments(parser, parser.prog.removesuffix(".py"))
 
 
 def add_arguments(parser, reps):
@@ -72,10 +69,6 @@ def options_of(args, threads, dense):
     given = {"modes": "cold", "place": "host", "reps": args.reps, "seed": args.seed,
              "threads": str(threads), "filter": f"/({'|'.join(kernels)})/"}
     return tuple((k, v) for k, v in given.items() if v)
-
-
-def say(what, begin=time.monotonic()):
-    print(f"[{time.monotonic() - begin:.0f} s] {what}", file=sys.stderr, flush=True)
 
 
 def bench_run(command):
@@ -118,8 +111,7 @@ def measure(bench, part, folder, stamp):
 def finished(folder, stamp):
     """The state that an earlier run left, if it is of the same part."""
     try:
-        with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
-            state = json.load(file)
+        state = read(os.path.join(folder, "state.json"))
     except (OSError, ValueError):
         return None
     return state if state.get("stamp") == stamp else None
@@ -145,9 +137,7 @@ def write(path, data):
 def measure_all(bench, parts, path):
     """Measures the missing parts and writes the result. True if a kernel was wrong or crashed."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with open(bench, "rb") as file:
-        program = file.read()
-    work, states = path + ".parts", []
+    program, work, states = Path(bench).read_bytes(), path + ".parts", []
     folders = [os.path.join(work, p.name) for p in parts]
     for i, (part, folder) in enumerate(zip(parts, folders), 1):
         stamp = hashlib.sha256(program + repr(part).encode()).hexdigest()
@@ -172,27 +162,24 @@ def measure_all(bench, parts, path):
 
 
 # --- the reports
-def bar(row):
-    return "| " + " | ".join(row) + " |"
-
-
-def left_out(result):
-    """Lines about what has no time, and why."""
-    return [f"- FAILED {k} on {w}: {why}" for k, w, why in result.failures()] + [
-        f"- not run: {k} on {w}: {why}" for w, k, why in result.not_run if not why.startswith(WRONG)]
-
-
-def publish(args, title, text, summary, figure):
-    """Writes OUTDIR/NAME.md, draws figure(stem) beside it and prints the summary; NAME is the program's."""
-    name = args.name
-    stem = os.path.join(os.path.abspath(args.outdir), name)
-    os.makedirs(args.outdir, exist_ok=True)
+def publish(name, outdir, title, text, figure):
+    """Writes OUTDIR/NAME.md and draws figure(stem) beside it; returns the names of the pictures."""
+    stem = os.path.join(os.path.abspath(outdir), name)
+    os.makedirs(outdir, exist_ok=True)
     write_whole(stem + ".md", f"# {title}\n\n![{title}]({name}.png)\n\n{text}\n")
-    if not shutil.which("gnuplot"):
-        raise ResultError("gnuplot is missing: install it (Debian: apt-get install gnuplot-nox)")
-    picture = figure(stem)
-    for kind in ("svg", "png"):
-        print(draw(picture, kind, args.outdir))
+    return list(draw(figure(stem), outdir))
+
+
+def show(args, pictures, summary):
+    """Prints what a report has made; --update puts its summary into a page."""
+    print("\n".join(pictures))
     if args.update:
-        update(args.update, args.section, summary)
-    print(f"{os.path.join(args.outdir, name)}.md\n\n{summary}")
+        section.update(args.update, args.section, summary)
+    print(f"{os.path.splitext(pictures[0])[0]}.md\n\n{summary}")
+
+
+def study(args, parts, report):
+    """Measures the parts if there is a bench, then reports on the result; returns the exit status."""
+    wrong = bool(args.bench) and measure_all(args.bench, parts, args.result)
+    show(args, *report(load(args.result), args.outdir, args.kernel))
+    return 2 if wrong else 0

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Is the machine quiet? Counts the CPUs that other work keeps busy, and waits until they are few. It reads
-the system's counters over a few seconds, because the load average lags by minutes."""
+"""Is the machine quiet? Counts the CPUs of the whole machine that other work keeps busy, and waits until they
+are few. CPUs that this process may not use count too, because all share caches and memory. The counters are
+read over a few seconds, because the load average lags by minutes."""
 import os
 import time
 
-CORES = len(os.sched_getaffinity(0))
-QUIET = 0.05 * CORES  # CPUs that may be busy
-WINDOW = 5.0          # seconds of one measurement
+CPUS = os.cpu_count()  # of the machine
+QUIET = 0.05 * CPUS    # CPUs that may be busy
+WINDOW = 5.0           # seconds of one measurement
 
 
 def cpu_ticks():
@@ -21,7 +22,7 @@ def busy():
     first = cpu_ticks()
     time.sleep(WINDOW)
     spent, passed = (b - a for a, b in zip(first, cpu_ticks()))
-    return os.cpu_count() * spent / passed if passed else 0.0
+    return CPUS * spent / passed if passed else 0.0
 
 
 def wait(most, say):
@@ -32,7 +33,7 @@ def wait(most, say):
         if waited >= most:
             break
         if waited - said >= 60:
-            say(f"other work keeps {others:.1f} of {os.cpu_count()} CPUs busy; waiting for it up to "
+            say(f"other work keeps {others:.1f} of {CPUS} CPUs busy; waiting for it up to "
                 f"{(most - waited) / 60:.0f} min more")
             said = waited
     return time.monotonic() - begin, others

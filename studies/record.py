@@ -4,8 +4,8 @@
 complete.
 
 A step is left out if its results exist. The script refuses a folder of another machine (CPU, caches, number
-of CPUs, compiler, huge pages). It names results of other measured code (the text of kernels, harness,
-workloads, Makefile and what else the step runs, but not pages); --force measures them again. `make record`
+of CPUs, compiler, huge pages). It names results of other measured code (kernels, harness, workloads, Makefile
+and what else the step runs, but not pages and comments); --force measures them again. `make record`
 continues after an interruption, within sweep and scaling too. If a step cannot run, the script names it and
 runs the others. Each step first waits for a quiet machine. A step with too many disturbed samples runs once
 more, and the less disturbed result stays.
@@ -24,12 +24,14 @@ import time
 from dataclasses import dataclass
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
+import program
 import quiet
 from merge import read
 from parts import write
+from program import Arguments, ResultError
 from record_step import Skipped, run, traces
 from recorded import NOISY, RESULTS, STEPS, code, cpu_name, disturbed, machine, make_command, share
-from results import Arguments, ResultError, load
+from results import load
 
 
 def say(text):
@@ -75,7 +77,7 @@ class Recorder:
         self.waited += waited
         if others > quiet.QUIET:
             say(f"not quiet: other work keeps {others:.1f} CPUs busy; measuring all the same")
-        return f"{waited:.0f} s, then other work kept {others:.2f} of {os.cpu_count()} CPUs busy"
+        return f"{waited:.0f} s, then other work kept {others:.2f} of {quiet.CPUS} CPUs busy"
 
     def measure(self, step, attempt):
         """Runs make: ({name: path of a result}, facts for its context); ResultError if one is not whole."""
@@ -204,7 +206,7 @@ def record(recorder, chosen, forced):
 
 
 def main():
-    parser = Arguments(prog="record.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = Arguments(__doc__)
     parser.add_argument("folder", metavar="FOLDER", help="reports/results/NAME")
     parser.add_argument("--work", required=True, metavar="FOLDER", help="for unfinished results")
     parser.add_argument("--make", default="make")
@@ -248,9 +250,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (ResultError, OSError) as e:
-        sys.exit(f"record.py: {e}")
-    except KeyboardInterrupt:
-        sys.exit("record.py: interrupted; the same command continues after the finished steps")
+    program.run(main, "interrupted; the same command continues after the finished steps")

@@ -10,7 +10,7 @@ import subprocess
 import time
 import zlib
 
-from results import ResultError
+from program import ResultError
 
 CHATTER = re.compile(r"\s*(\[|make|not run: |$)")  # lines of stderr that explain no failure
 RECIPE = re.compile(r"make.*\*\*\*.* Error (\d+)$")  # the first such line has the true status

@@ -8,9 +8,11 @@ import os
 import re
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
-from results import DISTURBED_MOST, ResultError, load, quartiles
-from style import number
+from program import ResultError, fact
+from results import DISTURBED_MOST, load, quartiles
+from style import markdown_table, number
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -54,19 +56,15 @@ RESULTS = {name: step for step in STEPS for name in step.results}
 
 
 # --- the machine and the code of a result
-def lines_of(path, key):
-    """The value of the first 'key : value' line of a file."""
-    with open(path, encoding="utf-8", errors="replace") as file:
-        found = re.search(rf"(?m)^{re.escape(key)}\s*:\s*(.*)$", file.read())
-    return found[1].strip() if found else "?"
-
-
 def read_word(path):
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().strip()
+        return Path(path).read_text(encoding="utf-8").strip()
     except OSError:
         return "?"
+
+
+def of_cpu(key):
+    return fact("/proc/cpuinfo", key) or "?"
 
 
 def caches():
@@ -78,13 +76,13 @@ def caches():
 
 
 def cpu_name():
-    return lines_of("/proc/cpuinfo", "model name")
+    return of_cpu("model name")
 
 
 def machine(compiler):
     """One text with everything that must be the same for all results of a folder."""
-    own = lambda key: lines_of("/proc/cpuinfo", key)
-    ids = f"{own('vendor_id')}, family {own('cpu family')}, model {own('model')}, stepping {own('stepping')}"
+    ids = ", ".join((of_cpu("vendor_id"), f"family {of_cpu('cpu family')}", f"model {of_cpu('model')}",
+                     f"stepping {of_cpu('stepping')}"))
     try:
         version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
     except OSError as e:
@@ -104,12 +102,25 @@ def files_of(paths):
             yield from (os.path.join(folder, n) for n in sorted(names) if not n.endswith(".md"))
 
 
+def without_comments(name, text):
+    """The text of a file without comments and blank lines. In C and C++ every comment goes; elsewhere a line
+    that begins with #. So what follows other text on such a line, and docstrings, stay."""
+    if name.endswith((".c", ".h", ".cu", ".cuh", ".cpp")):
+        # Literals come first, so that no comment begins in one.
+        text = re.sub(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//[^\n]*|/\*.*?\*/""",
+                      lambda found: found[1] or " ", text, flags=re.S)
+    else:
+        text = re.sub(r"(?m)^[ \t]*#.*$", "", text)
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
+
+
 def code(step):
-    """A hash of the text of everything that a step measures. A commit would change with every page."""
+    """A hash of everything that a step measures: names, and text without comments. A commit would change with
+    every page. Older records have a hash with comments, which no code of today has."""
     digest = hashlib.sha256()
     for path in files_of((*MEASURED, *step.code)):
-        with open(path, "rb") as file:
-            digest.update(os.path.relpath(path, ROOT).encode() + b"\0" + file.read() + b"\0")
+        name, text = os.path.relpath(path, ROOT), Path(path).read_text(encoding="utf-8", errors="replace")
+        digest.update(f"{name}\0{without_comments(name, text)}\0".encode())
     return digest.hexdigest()[:16]
 
 
@@ -160,14 +171,14 @@ def same_points(results):
     points, workloads = {}, {}
     for name, result in results.items():
         for s in result.series:
-            if s.failed or s.mode != "cold" or not s.median("ns_per_lookup"):
+            if s.failed or s.mode != "cold" or not s.ns:
                 continue
             first = next((workloads[f] for f in s.fingerprints if f in workloads), (name, s.workload))
             workloads |= {f: first for f in s.fingerprints}
             equal = what_is_equal(s, result)
             point = points.setdefault((first, equal),
                                       Point(first[1], equal[0], equal[1], int(equal[2] or 0), {}))
-            point.medians[name] = s.median("ns_per_lookup")
+            point.medians[name] = s.ns
     return sorted((p for p in points.values() if len(p.medians) > 1), key=lambda p: -p.ratio())
 
 
@@ -178,14 +189,13 @@ def same_point_lines(results):
         return ["No workload was measured in more than one file."]
     ratios = quartiles([p.ratio() for p in points])
     names = [n for n in results if any(n in p.medians for p in points)]
-    bar = lambda row: "| " + " | ".join(row) + " |"
+    rows = [(p.workload, p.rule, p.kernel, str(p.threads), *(number(p.medians.get(n)) for n in names),
+             f"{p.ratio():.2f}") for p in points]
+    heads = ("workload", "rule", "kernel", "threads", *names, "max/min")
     return [f"{len(points)} kernels were timed on the same batches, with the same rule and threads, in "
             f"several files. The largest of their medians over the smallest is typically {ratios[1]:.2f}x, more "
             f"than {ratios[2]:.2f}x for a quarter of them, and {points[0].ratio():.2f}x at most. **Figures of "
             "different files can be off by that much**; the kernels of one file took turns, and compare "
             "more closely.", "", "<details><summary>The same point in every file</summary>", "",
-            bar(("workload", "rule", "kernel", "threads", *names, "max/min")),
-            bar(["---"] * 3 + ["---:"] * (len(names) + 2)),
-            *(bar((p.workload, p.rule, p.kernel, str(p.threads),
-                   *(number(p.medians.get(n)) for n in names), f"{p.ratio():.2f}")) for p in points),
+            *markdown_table(heads, rows, left=(0, 1, 2)),
             "", "ns per lookup, median, cold caches.", "</details>"]

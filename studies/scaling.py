@@ -11,12 +11,14 @@ import os
 import re
 import statistics
 import sys
+from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
-from export import Figure, common, kernels_of, series_of, write_tsv
-from parts import Part, add_arguments, bar, left_out, measure_all, options_of, publish, threads_of
-from results import Arguments, ResultError, load
-from style import nice_range, number
+import program
+from export import common, figure, kernels_of
+from parts import Part, add_arguments, options_of, publish, study, threads_of
+from program import Arguments, ResultError
+from style import markdown_table, nice_range, number
 
 STANDARD = "datasets/standard.spec"
 LEAST = 10**4               # lookups and rows
@@ -27,9 +29,9 @@ WORKLOADS = {  # axis: keys of its workloads, and the divisor of its values
                 "    batch {}\n", 100),
     "rows": ("    dim 32\n    batch 50000\n    length fixed 20\n    ids zipf\n    alpha 1.05\n"
              "    rows {}\n", 1)}
-TITLES = {"lookups": "lookups of a batch; 10M rows of 16 floats, alpha 1.05",
-          "rows": "rows of the table; 1M lookups, 32 floats, alpha 1.05",
-          "threads": "threads; the zipf workloads of the standard set"}
+TITLES = {"lookups": ("lookups of a batch", "10M rows of 16 floats, alpha 1.05"),
+          "rows": ("rows of the table", "1M lookups, 32 floats, alpha 1.05"),
+          "threads": ("threads", "the zipf workloads of the standard set")}
 NOWHERE = (1e30, 1.0)       # gnuplot needs a point for every kernel
 
 
@@ -46,8 +48,8 @@ def workload(axis, value):
 
 def zipf(name):
     """The zipf workloads of the standard set, under this name."""
-    with open(STANDARD, encoding="utf-8") as file:
-        block = re.search(r"(?ms)^workload zipf$(.*?)(?=^workload |\Z)", file.read())
+    standard = Path(STANDARD).read_text(encoding="utf-8")
+    block = re.search(r"(?ms)^workload zipf$(.*?)(?=^workload |\Z)", standard)
     if not block:
         raise ResultError(f"{STANDARD}: has no workload zipf")
     return f"workload {name}{block[1]}"
@@ -81,13 +83,8 @@ def of_axis(result):
 
 
 def time(group, kernel):
-    series = series_of(group, kernel)
-    return series and series.median("ns_per_lookup")
-
-
-def curve(groups, axis, kernel):
-    """[(value, ns per lookup)]"""
-    return [(g.median(axis), time(g, kernel)) for g in groups if time(g, kernel)]
+    series = group.of(kernel.name)
+    return series and series.ns
 
 
 def threads_of_family(groups):
@@ -108,30 +105,30 @@ def speed_ups(groups, kernel):
 
 def growth(groups, kernel):
     """x if the time of a batch of N lookups grows as N^x."""
-    points = [(math.log(n), math.log(n * ns)) for n, ns in curve(groups, "lookups", kernel)
-              if n >= LINEAR_FROM]
+    times = [(g.median("lookups"), time(g, kernel)) for g in groups]
+    points = [(math.log(n), math.log(n * ns)) for n, ns in times if ns and n >= LINEAR_FROM]
     return statistics.linear_regression(*zip(*points)).slope if len(points) > 1 else None
 
 
 def size_table(groups, axis):
     """A line per value, a column per kernel."""
     kernels = [k for k, _ in kernels_of(groups)]
-    yield bar((axis, "distinct", *(k.title for k in kernels)))
-    yield bar(["---:"] * (len(kernels) + 2))
-    for g in groups:
-        distinct = 100 * g.median("distinct") / g.median("lookups")
-        yield bar((f"{g.median(axis):.0f}", f"{distinct:.1f} %", *(number(time(g, k)) for k in kernels)))
+    distinct = lambda g: 100 * g.median("distinct") / g.median("lookups")
+    rows = [(f"{g.median(axis):.0f}", f"{distinct(g):.1f} %", *(number(time(g, k)) for k in kernels))
+            for g in groups]
+    return markdown_table((axis, "distinct", *(k.title for k in kernels)), rows, left=())
 
 
 def threads_table(groups):
     counts = sorted({int(g.median("threads")) for g in groups})
-    yield bar(("workload", "kernel", *(f"{n} thread{'s'[:n > 1]}" for n in counts), "speed-up"))
-    yield bar(["---", "---"] + ["---:"] * (len(counts) + 1))
+    rows = []
     for name, own in threads_of_family(groups).items():
         for k, _ in kernels_of(groups):
             ns = [time(own[n], k) if n in own else None for n in counts]
             ratio = number(ns[0] / ns[-1]) if ns[0] and ns[-1] else "-"
-            yield bar((name or "zipf", k.title, *map(number, ns), ratio))
+            rows.append((name or "zipf", k.title, *map(number, ns), ratio))
+    heads = ("workload", "kernel", *(f"{n} thread{'s'[:n > 1]}" for n in counts), "speed-up")
+    return markdown_table(heads, rows, left=(0, 1))
 
 
 def growths(axes):
@@ -152,19 +149,19 @@ def growths(axes):
 def tables(result, axes):
     out = [*result.cautions("**"), f"ns per lookup, median, cold caches; {result.machine()}."]
     for axis in WORKLOADS:
-        out += ["", f"**Against the {TITLES[axis]}**", "", *size_table(axes[axis], axis)]
-    return out + ["", f"**Against {TITLES['threads']}**", "", *threads_table(axes["threads"]), "",
-                  *growths(axes), *left_out(result)]
+        out += ["", f"**Against the {'; '.join(TITLES[axis])}**", "", *size_table(axes[axis], axis)]
+    return out + ["", f"**Against {'; '.join(TITLES['threads'])}**", "", *threads_table(axes["threads"]), "",
+                  *growths(axes), *(f"- {line}" for line in result.left_out())]
 
 
 # --- the picture
-def figure(result, axes, stem):
+def picture(result, axes, stem):
     """Data: a block per axis and kernel, then one block per kernel with its speed-ups on all workloads."""
     groups = [g for own in axes.values() for g in own]
     kernels, blocks, ranges = [k for k, _ in kernels_of(groups)], [], {}
     for axis in WORKLOADS:
-        own = [[[g.median(axis), *series_of(g, k).quartiles("ns_per_lookup")]
-                for g in axes[axis] if series_of(g, k)] for k in kernels]
+        own = [[[g.median(axis), *g.of(k.name).quartiles("ns_per_lookup")]
+                for g in axes[axis] if g.of(k.name)] for k in kernels]
         blocks += [[[k.title], *(rows or [[*NOWHERE, 1.0, 1.0]])] for k, rows in zip(kernels, own)]
         values = [v for rows in own for row in rows for v in row[1:]]
         ranges |= dict(zip((f"{axis}_low", f"{axis}_high"), nice_range(values, 1.05)))
@@ -172,38 +169,31 @@ def figure(result, axes, stem):
     shift = {k: 1 + 0.04 * (i - (len(points) - 1) / 2) for i, k in enumerate(points)}
     blocks += [[[k.title], *([n * shift.get(k, 1), s] for n, s in points.get(k, [NOWHERE]))] for k in kernels]
     counts = sorted({n for own in points.values() for n, _ in own})
-    return Figure("scaling", os.path.basename(stem), common(result, groups, "scaling") | ranges | {
-        "data": write_tsv(stem + ".tsv", blocks), "counts": " ".join(map(str, counts)),
-        "least": counts[0], "most": counts[-1],
-        **{f"{axis}_title": title.partition("; ")[0] for axis, title in TITLES.items()},
-        **{f"{axis}_note": title.partition("; ")[2] for axis, title in TITLES.items()},
+    return figure("scaling", stem, common(result, groups, "scaling") | ranges | {
+        "counts": " ".join(map(str, counts)), "least": counts[0], "most": counts[-1],
+        **{f"{axis}_title": title for axis, (title, _) in TITLES.items()},
+        **{f"{axis}_note": note for axis, (_, note) in TITLES.items()},
         **{f"{axis}_{end}": axes[axis][i].median(axis) for axis in WORKLOADS
-           for end, i in (("from", 0), ("to", -1))}})
+           for end, i in (("from", 0), ("to", -1))}}, blocks)
 
 
-def report(result, args):
+def report(result, outdir, kernel):
+    """(pictures, text); every kernel is shown, not only the one under study."""
     axes = of_axis(result)
     text = "\n".join(tables(result, axes))
-    publish(args, "Time against lookups, rows and threads", text, text,
-            lambda stem: figure(result, axes, stem))
+    return publish("scaling", outdir, "Time against lookups, rows and threads", text,
+                   lambda stem: picture(result, axes, stem)), text
 
 
 def main():
-    parser = Arguments(prog="scaling.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = Arguments(__doc__)
     add_arguments(parser, reps=5)
     parser.add_argument("--most", type=float, default=1e8, help="limit of lookups, and of rows (1e8)")
     args = parser.parse_args()
     if not LEAST <= args.most < 1e15:
         raise ResultError(f"MOST: {args.most:g} is no number from {LEAST} on")
-    wrong = bool(args.bench) and measure_all(args.bench, parts(args), args.result)
-    report(load(args.result), args)
-    return 2 if wrong else 0
+    return study(args, parts(args), report)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (ResultError, OSError) as e:
-        sys.exit(f"scaling.py: {e}")
-    except KeyboardInterrupt:
-        sys.exit("scaling.py: interrupted; the same command continues after the finished parts")
+    program.run(main, "interrupted; the same command continues after the finished parts")

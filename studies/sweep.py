@@ -15,10 +15,11 @@ import sys
 from collections import Counter, namedtuple
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
-from export import Figure, common, write_tsv
-from parts import Part, add_arguments, bar, left_out, measure_all, options_of, publish, threads_of
-from results import Arguments, ResultError, load
-from style import colour, number
+import program
+from export import common, figure
+from parts import Part, add_arguments, options_of, publish, study, threads_of
+from program import Arguments, ResultError
+from style import colour, markdown_table, number
 
 Point = namedtuple("Point", "dim pooling alpha rows tables threads")
 AXES = Point(dim=(8, 16, 32, 48, 64, 80, 128, 200, 256, 512, 1024), pooling=(1, 4, 20, 100),
@@ -134,10 +135,9 @@ Outcome = namedtuple("Outcome", "group own rival ratio")  # rival and ratio: Non
 
 def outcome(group, kernel):
     """The kernel and the best other one. A kernel without a time has the ratio 0."""
-    time = lambda s: s.median("ns_per_lookup")
-    own = next((s for s in group.measured() if s.kernel.name == kernel), None)
-    rival = min((s for s in group.measured() if s is not own and time(s)), key=time, default=None)
-    ratio = (time(rival) / time(own) if own else 0.0) if rival else None
+    own = group.of(kernel)
+    rival = min((s for s in group.measured() if s is not own and s.ns), key=lambda s: s.ns, default=None)
+    ratio = (rival.ns / own.ns if own else 0.0) if rival else None
     return Outcome(group, own, rival, ratio)
 
 
@@ -161,14 +161,15 @@ def placement(o):
 
 
 def table(found, kernel):
-    yield bar(("workload", "lookups", "distinct", kernel, "best other", "its", "ratio", "threads placed"))
-    yield bar(("---", "---:", "---:", "---:", "---", "---:", "---:", "---"))
+    rows = []
     for o in found:
         lookups, distinct = o.group.median("lookups"), o.group.median("distinct")
-        own = number(o.own.median("ns_per_lookup")) if o.own else "none"
+        own = number(o.own.ns) if o.own else "none"
         ratio = f"**{number(o.ratio)}**" if o.ratio < NEAR else number(o.ratio)
-        yield bar((o.group.workload, f"{lookups:.0f}", f"{100 * distinct / lookups:.1f} %", own,
-                   o.rival.kernel.title, number(o.rival.median("ns_per_lookup")), ratio, placement(o)))
+        rows.append((o.group.workload, f"{lookups:.0f}", f"{100 * distinct / lookups:.1f} %", own,
+                     o.rival.kernel.title, number(o.rival.ns), ratio, placement(o)))
+    heads = ("workload", "lookups", "distinct", kernel, "best other", "its", "ratio", "threads placed")
+    return markdown_table(heads, rows, left=(0, 4, 7))
 
 
 def legend(result, kernel):
@@ -204,7 +205,7 @@ def strips(found):
             yield "", text, [o for o, p in zip(found, points) if p[i] == v]
 
 
-def figure(result, found, kernel, stem):
+def picture(result, found, kernel, stem):
     """A strip of dots per value of an axis; every point is in one strip of each axis."""
     rivals = sorted({o.rival.kernel for o in found}, key=lambda k: k.index)
     blocks = {k: [[k.title]] for k in rivals}
@@ -216,42 +217,33 @@ def figure(result, found, kernel, stem):
             shift = 0.6 * (k * 0.618034 % 1 - 0.5)  # the golden ratio spreads neighbours
             blocks[o.rival.kernel].append([o.ratio, y + shift])
     ratios = [o.ratio for o in drawn]
-    groups = [o.group for o in found]
     subject = f"{kernel} and the best other"
-    return Figure("sweep", os.path.basename(stem), common(result, groups, subject) | {
-        "data": write_tsv(stem + ".tsv", blocks.values()),
-        "lines": write_tsv(stem + "-lines.tsv", [lines]),
+    return figure("sweep", stem, common(result, [o.group for o in found], subject) | {
         "colours": " ".join(map(colour, rivals)), "count": len(rivals), "strips": len(lines),
         "verdict": verdict(found, kernel),
         "kernel": kernel, "near": NEAR,
-        "low": min(0.95 * min(ratios), 0.8), "high": max(1.05 * max(ratios), 1.25)})
+        "low": min(0.95 * min(ratios), 0.8), "high": max(1.05 * max(ratios), 1.25)}, blocks.values(), [lines])
 
 
-def report(result, args):
-    found = outcomes(result, args.kernel)
-    text = lambda count: "\n".join([*result.cautions("**"), f"{verdict(found, args.kernel)}.", "",
-                                    *table(found[:count], args.kernel), "", *legend(result, args.kernel), *left_out(result)])
-    publish(args, "Every point, the worst first", text(None), text(10),
-            lambda stem: figure(result, found, args.kernel, stem))
+def report(result, outdir, kernel):
+    """(pictures, summary)"""
+    found = outcomes(result, kernel)
+    text = lambda count: "\n".join([
+        *result.cautions("**"), f"{verdict(found, kernel)}.", "", *table(found[:count], kernel), "",
+        *legend(result, kernel), *(f"- {line}" for line in result.left_out())])
+    return publish("sweep", outdir, "Every point, the worst first", text(None),
+                   lambda stem: picture(result, found, kernel, stem)), text(10)
 
 
 def main():
-    parser = Arguments(prog="sweep.py", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = Arguments(__doc__)
     add_arguments(parser, reps=3)
     parser.add_argument("--gib", type=float, default=4, help="limit of the weights of a point (4)")
     args = parser.parse_args()
     if not 0 < args.gib < 1e6:
         raise ResultError(f"GIB: {args.gib:g} is no size of memory")
-    points = design(threads_of(args), int(args.gib * 2**30))
-    wrong = bool(args.bench) and measure_all(args.bench, parts(points, args), args.result)
-    report(load(args.result), args)
-    return 2 if wrong else 0
+    return study(args, parts(design(threads_of(args), int(args.gib * 2**30)), args), report)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (ResultError, OSError) as e:
-        sys.exit(f"sweep.py: {e}")
-    except KeyboardInterrupt:
-        sys.exit("sweep.py: interrupted; the same command continues after the finished parts")
+    program.run(main, "interrupted; the same command continues after the finished parts")

@@ -235,12 +235,13 @@ echo '{"rules": [{"name": "newest", "elem_states": 2, "row_states": 1, "params":
 def test_a_rule_is_known_to_the_peers_as_soon_as_it_is_built(folder):
     import systems
     import torch_batch
+    import torch_peer
     torch_batch.learn_rules(script(folder, "embfuse", RULES))
     nothing, tables = memoryview(b""), type("Tables", (), {"tolist": lambda _: [0, 0, 0]})()
     batch = type("Batch", (), {"dims": [4], "ids": nothing, "offsets": nothing, "grad_floats": 0,
                                "weighted": False, "rows": [tables]})
     equal(torch_batch.Batch.compulsory_bytes(batch, "newest"), 3 * 8 * (4 * 3 + 1))
-    for make in (lambda: systems.Peer(None, "torch_sparse", "newest", [], []),
+    for make in (lambda: torch_peer.Peer(None, "torch_sparse", "newest", [], []),
                  lambda: systems.Fbgemm(None, "newest", None, [], [])):
         try:
             make()
@@ -256,6 +257,27 @@ def test_a_rule_is_known_to_the_peers_as_soon_as_it_is_built(folder):
     torch_batch.learn_rules(os.path.join(ROOT, EMBFUSE))
     known = torch_batch.STATES.keys() - {"newest"}
     assert len(known) > 4 and all(torch_batch.HYPER[r]["lr"] > 0 for r in known), known
+
+
+def test_batches_that_no_peer_can_measure_are_one_line(folder):
+    import torch_batch
+    table, facts = "table rows 9 dim 4 rule sgd weight_type ", "# w: words\n# fingerprint aa\nbags 2\n"
+    for text, line in ((f"{facts}{table}fp32\n{table}bf16\n", "peers need weights of fp32"),
+                       (f"{facts.replace('# w', 'w')}{table}fp32\n", "lacks the workload")):
+        script(folder, "b.batch", text)
+        try:
+            torch_batch.Batch(os.path.join(folder, "b"), None, None, "cpu")
+        except results.ResultError as e:
+            assert line in str(e) and "b.batch: " in str(e), e
+        else:
+            raise AssertionError(f"it reads {text!r}")
+
+
+def test_only_a_step_that_differs_is_a_wrong_result(folder):
+    import torch_batch
+    equal(torch_batch.reason("sgd", torch_batch.Differs("row 3\nof 9")), "WRONG RESULT: sgd: row 3")
+    equal(torch_batch.reason("sgd", RuntimeError("different devices")), "sgd: different devices")
+    equal(torch_batch.reason("sgd", AssertionError()), "sgd: AssertionError")
 
 
 def test_ratios_fill_a_section_of_a_page(folder):
@@ -355,7 +377,9 @@ def test_pytorch_and_fbgemm_compute_the_same_update(folder):
 # Wrong steps: each changes one number of a touched row (t, r) or of an untouched row.
 SPOILT = {"nothing": "", "weight": "self.weights[t][r, 3] *= 1.0001",
           "state": "self.arrays[1][t][r, 3] *= 1.0001",
-          "idle": "self.weights[2][idle, 0] += 1e-6"}
+          "idle": "self.weights[2][idle, 0] += 1e-6",
+          "far": "self.weights[2][far, 0] += 1e-6",
+          "swapped": "self.weights[2][far, :2] = self.weights[2][far, :2].flip(0)"}
 SPOIL = '''
 import json, sys
 sys.path[:0] = {paths!r}
@@ -364,7 +388,8 @@ honest, answers = worker.Peer.step, {{}}
 def spoilt(self, batch, outputs):
     honest(self, batch, outputs)
     t, r = (int(x[0]) for x in batch.rows)
-    idle = min(set(range(2000)) - set(batch.rows[1][batch.rows[0] == 2]))
+    untouched = set(range(2000)) - set(batch.rows[1][batch.rows[0] == 2])
+    idle, far = min(untouched), max(untouched)  # only the first ones are compared with embfuse step
     with self.torch.no_grad():
         exec(what)
 worker.Peer.step = spoilt

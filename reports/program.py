@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""What the programs of reports/, studies/ and peers/ share: arguments, errors of one line, progress, and
+files that are whole or not there."""
+import argparse
+import contextlib
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+# Every program reads and writes UTF-8 in any locale, as pages and pipes expect.
+for stream in (sys.stdin, sys.stdout, sys.stderr):
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+class ResultError(Exception):
+    """One line for the user: what was wrong, where, and what to do."""
+
+
+class Arguments(argparse.ArgumentParser):
+    """The arguments of a program, which the first paragraph of `doc` describes. Usage errors exit with status
+    1, because 2 means wrong results here."""
+
+    def __init__(self, doc, **how):
+        super().__init__(description=doc.partition("\n\n")[0], **how)
+
+    def error(self, message):
+        self.print_usage()
+        self.exit(1, f"{self.prog}: {message}\n")
+
+    def add_result(self, outdir):
+        """The arguments of a report on a result, with a folder for its files or without."""
+        self.add_argument("result", metavar="RESULT.json")
+        if outdir:
+            self.add_argument("outdir", metavar="OUTDIR")
+
+    def add_mode(self):
+        self.add_argument("--mode", default="cold", help="cold (default) or warm")
+
+
+def run(main, interrupted="interrupted"):
+    """Runs a program: main() returns its exit status, and an error is one line with the program's name."""
+    name = os.path.basename(sys.argv[0])
+    try:
+        sys.exit(main())
+    except (ResultError, OSError) as e:
+        sys.exit(f"{name}: {e}")
+    except KeyboardInterrupt:
+        sys.exit(f"{name}: {interrupted}")
+
+
+def say(what, begin=time.monotonic()):
+    """Tells the progress, with the seconds since the program began."""
+    print(f"[{time.monotonic() - begin:.0f} s] {what}", file=sys.stderr, flush=True)
+
+
+def fact(path, key):
+    """The value of the first line 'key: value' in a file of the system; '' without such a line or file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    found = re.search(rf"(?m)^{re.escape(key)}[ \t]*:(.*)$", text)
+    return found[1].strip() if found else ""
+
+
+def write_whole(path, data):
+    """Writes text or bytes; the file gets its name only when it is complete, and an error names it."""
+    part = f"{path}.{os.getpid()}.new"
+    try:
+        with open(part, "wb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+        os.replace(part, path)
+    except OSError as e:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise ResultError(f"{path}: {e.strerror}") from None
