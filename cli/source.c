@@ -19,15 +19,13 @@ bool source_is_trace(const char *path) {
 const struct spec *spec_pick(const struct spec_list *list, const char *path, const char *name,
                              struct error *err) {
     char names[360] = "";
-    size_t used = 0;
     if (!name && list->count == 1) return list->specs;
     for (int i = 0; i < list->count; i++) {
         const char *known = list->specs[i].name;
         if (name && strcmp(known, name) == 0) return &list->specs[i];
-        if (used < sizeof names)
-            used += (size_t)snprintf(names + used, sizeof names - used, " %s", known);
+        text_add(names, sizeof names, " %s", known);
     }
-    if (used >= sizeof names) strcpy(names + sizeof names - 4, "...");
+    if (strlen(names) == sizeof names - 1) strcpy(names + sizeof names - 4, "...");
     if (name)
         fail(err, "%.60s: no workload '%.60s'; it has%s", path, name, names);
     else

@@ -6,9 +6,15 @@
 #ifndef EMBFUSE_REGULAR_FILE_H
 #define EMBFUSE_REGULAR_FILE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "harness/error.h"
+
+/* The content of a file of less than `most` bytes, on the heap. what it should be is for the message.
+ * NULL: err. */
+char *regular_file_text(const char *path, size_t most, const char *what, size_t *size,
+                        struct error *err);
 
 /* Opens for reading. Returns the descriptor, with the size in bytes in *size; -1: err. */
 int regular_file_open(const char *path, int64_t *size, struct error *err);

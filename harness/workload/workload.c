@@ -147,27 +147,24 @@ static void describe(const struct spec *s, char *text, size_t size) {
         alike = alike && t->dim == last->dim && t->length.kind == last->length.kind &&
                 t->length.a == last->length.a && t->length.b == last->length.b;
     }
-    int used = snprintf(text, size, "batch %lld tables %d rows %lld", (long long)s->batch,
-                        s->num_tables, (long long)least);
-    if (most > least) used += snprintf(text + used, size - used, "..%lld", (long long)most);
+    text_add(text, size, "batch %lld tables %d rows %lld", (long long)s->batch, s->num_tables,
+             (long long)least);
+    if (most > least) text_add(text, size, "..%lld", (long long)most);
     if (alike)
-        used += snprintf(text + used, size - used, " dim %d length %s %g", last->dim,
-                         key_word(KEY_LENGTH, (int)last->length.kind), last->length.a);
+        text_add(text, size, " dim %d length %s %g", last->dim,
+                 key_word(KEY_LENGTH, (int)last->length.kind), last->length.a);
     else
-        used += snprintf(text + used, size - used, " dim and length by table");
-    if (alike && last->length.kind != LENGTH_FIXED)
-        used += snprintf(text + used, size - used, " %g", last->length.b);
-    used +=
-        snprintf(text + used, size - used,
-                 " features %d ids %s alpha %g shift %g map %s reuse %g pooling %s weighted %d "
-                 "padding %lld id_type %s rule %s seed %llu",
-                 s->features_per_table, key_word(KEY_IDS, (int)s->ids), s->alpha, s->shift,
-                 key_word(KEY_MAP, s->scatter), s->reuse, key_word(KEY_POOLING, (int)s->pooling),
-                 s->weighted, (long long)s->padding_id, key_word(KEY_ID_TYPE, (int)s->id_type),
-                 rule_info(s->rule).name, (unsigned long long)s->seed);
+        text_add(text, size, " dim and length by table");
+    if (alike && last->length.kind != LENGTH_FIXED) text_add(text, size, " %g", last->length.b);
+    text_add(text, size,
+             " features %d ids %s alpha %g shift %g map %s reuse %g pooling %s weighted %d "
+             "padding %lld id_type %s rule %s seed %llu",
+             s->features_per_table, key_word(KEY_IDS, (int)s->ids), s->alpha, s->shift,
+             key_word(KEY_MAP, s->scatter), s->reuse, key_word(KEY_POOLING, (int)s->pooling),
+             s->weighted, (long long)s->padding_id, key_word(KEY_ID_TYPE, (int)s->id_type),
+             rule_info(s->rule).name, (unsigned long long)s->seed);
     if (s->weight_type != FP32)
-        snprintf(text + used, size - used, " weight_type %s",
-                 key_word(KEY_WEIGHT_TYPE, (int)s->weight_type));
+        text_add(text, size, " weight_type %s", key_word(KEY_WEIGHT_TYPE, (int)s->weight_type));
 }
 
 static int generate(struct workload *w, const struct spec *spec, enum grad_mode mode,
