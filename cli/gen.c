@@ -12,6 +12,7 @@
 #include "cli/flags.h"
 #include "cli/source.h"
 #include "cli/table_files.h"
+#include "harness/workload/regular_file.h"
 
 struct gen {
     const char *file, *text, *out, *workload, *number, *mode, *initial;
@@ -106,7 +107,7 @@ static int write_description(struct outputs *o, const struct gen *g, const struc
     FILE *file = outputs_text(o, path, err);
     if (!file) return -1;
     description_write(file, w, (int)g->batch);
-    return outputs_text_end(file, path, err);
+    return file_end(file, path, err);
 }
 
 static int write_tables(struct outputs *o, const struct gen *g, const struct workload *w,

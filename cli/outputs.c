@@ -71,7 +71,7 @@ const char *outputs_add(struct outputs *o, const char *path, struct error *err) 
 int outputs_npy(struct outputs *o, const char *path, enum npy_type type, int num_dims,
                 const int64_t *shape, const void *data, struct error *err) {
     const char *part = outputs_add(o, path, err);
-    return part ? npy_write_new(part, type, num_dims, shape, data, err) : -1;
+    return part ? npy_write(part, type, num_dims, shape, data, err) : -1;
 }
 
 FILE *outputs_text(struct outputs *o, const char *path, struct error *err) {
@@ -79,12 +79,6 @@ FILE *outputs_text(struct outputs *o, const char *path, struct error *err) {
     FILE *file = part ? fopen(part, "w") : NULL;
     if (part && !file) fail(err, "%s: cannot create: %s", part, strerror(errno));
     return file;
-}
-
-int outputs_text_end(FILE *file, const char *path, struct error *err) {
-    bool bad = ferror(file);
-    if (fclose(file) == 0 && !bad) return 0;
-    return fail(err, "%s: cannot write: %s", path, strerror(errno));
 }
 
 static void final_name(const char *part, char path[PATH_MAX]) {

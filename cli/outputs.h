@@ -25,9 +25,8 @@ const char *outputs_add(struct outputs *o, const char *path, struct error *err);
 int outputs_npy(struct outputs *o, const char *path, enum npy_type type, int num_dims,
                 const int64_t *shape, const void *data, struct error *err);
 
-/* Adds a text file and opens it; outputs_text_end closes it. NULL: err. */
+/* Adds a text file and opens it; file_end() closes it. NULL: err. */
 FILE *outputs_text(struct outputs *o, const char *path, struct error *err);
-int outputs_text_end(FILE *file, const char *path, struct error *err);
 
 /* Gives all files their names. If one fails, puts the old files back. */
 int outputs_commit(struct outputs *o, struct error *err);

@@ -6,16 +6,6 @@
 
 #include "harness/memory.h"
 
-bool source_is_trace(const char *path) {
-    static const char *const ends[] = {".txt", ".txt.gz", ".npy"};
-    size_t size = strlen(path);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        size_t n = strlen(ends[i]);
-        if (size >= n && strncmp(path + size - n, ends[i], n) == 0) return true;
-    }
-    return false;
-}
-
 const struct spec *spec_pick(const struct spec_list *list, const char *path, const char *name,
                              struct error *err) {
     char names[360] = "";

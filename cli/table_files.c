@@ -9,6 +9,7 @@
 
 #include "cli/arrays.h"
 #include "cli/description.h"
+#include "harness/workload/regular_file.h"
 
 /* One array of a table, shaped as in its file; data is NULL if the rule lacks the array. */
 struct file_array {
@@ -181,7 +182,7 @@ static int write_record(struct outputs *o, const char *prefix, const struct tabl
     FILE *file = outputs_text(o, path, err);
     if (!file) return -1;
     description_write_tables(file, s->shapes, s->count, steps);
-    return outputs_text_end(file, path, err);
+    return file_end(file, path, err);
 }
 
 int table_files_write(struct outputs *o, const char *prefix, const struct table_set *s,

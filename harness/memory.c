@@ -90,14 +90,6 @@ void buffer_free(struct buffer *b) {
     memset(b, 0, sizeof *b);
 }
 
-void buffer_drop(struct buffer *b) {
-    if (!b->data) return;
-    /* Only whole pages: the last page also holds part of the guard zone. */
-    size_t whole = b->bytes / GUARD * GUARD;
-    madvise(b->data, whole, MADV_DONTNEED);
-    memset((char *)b->data + whole, 0, b->bytes - whole);
-}
-
 static bool zone_intact(const char *zone) {
     ASAN_UNPOISON_MEMORY_REGION(zone, GUARD);
     bool intact = true;

@@ -32,9 +32,6 @@ int memory_require(int64_t bytes, const char *what, struct error *err);
 int buffer_alloc(struct buffer *b, size_t bytes, const char *what, struct error *err);
 void buffer_free(struct buffer *b);
 
-/* Gives the pages back to the system; the content is zero again. */
-void buffer_drop(struct buffer *b);
-
 /* False if anything wrote outside [data, data + bytes). */
 bool buffer_intact(const struct buffer *b);
 

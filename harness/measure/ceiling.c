@@ -68,18 +68,12 @@ static int64_t rows_beyond_cache(int64_t cache, int32_t row_floats) {
     return rows > ROWS_AHEAD ? rows : ROWS_AHEAD;
 }
 
-/* The lookups of tables before t come first in the index. */
-static int64_t lookups_before(const struct row_index *index, int32_t t) {
-    int64_t u = 0;
-    while (u < index->rows && index->run[u].table < t) u++;
-    return index->run[u].first;
-}
-
 /* Every try reads these rows, with more bytes than the last-level caches hold. So a gradient that
  * fits there is warm after the first try, and a larger one stays mostly in memory. */
 static int open_gather(struct ceiling_probe *p, const struct batch *in,
                        const struct row_index *index, int32_t t) {
-    int64_t first = lookups_before(index, t), lookups = lookups_before(index, t + 1) - first;
+    int64_t first = index->run[row_index_find(index, t, 0)].first,
+            lookups = index->run[row_index_find(index, t + 1, 0)].first - first;
     p->grad = in->grad;
     if (lookups == 0) return 0;
     p->num_gathered = rows_beyond_cache(p->last_level_cache, p->dim);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,4 +52,11 @@ char *regular_file_text(const char *path, size_t most, const char *what, size_t 
     if (status == 0) return text;
     free(text);
     return NULL;
+}
+
+int file_end(FILE *file, const char *path, struct error *err) {
+    const bool bad = ferror(file);
+    const int why = errno;
+    if (fclose(file) == 0 && !bad) return 0; /* buffered bytes can fail as late as here */
+    return fail(err, "%s: cannot write: %s", path, strerror(bad ? why : errno));
 }

@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "harness/error.h"
 
@@ -15,6 +16,9 @@
  * NULL: err. */
 char *regular_file_text(const char *path, size_t most, const char *what, size_t *size,
                         struct error *err);
+
+/* Closes a file that was written. Fails if not all of it arrived. */
+int file_end(FILE *file, const char *path, struct error *err);
 
 /* Opens for reading. Returns the descriptor, with the size in bytes in *size; -1: err. */
 int regular_file_open(const char *path, int64_t *size, struct error *err);

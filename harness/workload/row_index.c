@@ -46,6 +46,19 @@ struct row_index row_index_build(const struct batch *in) {
     return x;
 }
 
+int64_t row_index_find(const struct row_index *x, int32_t table, int64_t row) {
+    int64_t lo = 0, hi = x->rows;
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo) / 2;
+        const struct row_run *r = &x->run[mid];
+        if (r->table < table || (r->table == table && r->row < row))
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
 void row_index_free(struct row_index *x) {
     free(x->lookup);
     free(x->run);

@@ -5,6 +5,7 @@
 #ifndef EMBFUSE_TRACE_H
 #define EMBFUSE_TRACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "harness/error.h"
@@ -17,6 +18,9 @@ struct trace {
     int64_t *offsets; /* [bags + 1] */
     int64_t *ids;     /* [lookups] */
 };
+
+/* Has the path, or the first of a list joined by commas, the name of a trace? */
+bool trace_is_named(const char *path);
 
 /* Reads one of
  *   *.txt, *.txt.gz   one bag a line, non-negative decimal ids separated by blanks (FIMI layout);

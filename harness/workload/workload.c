@@ -48,13 +48,6 @@ static int64_t draw_row(const struct id_source *s, uint64_t key, int64_t i) {
     }
 }
 
-static void put_id(const struct batch *batch, void *ids, int64_t i, int64_t id) {
-    if (batch->id_type == ID_INT32)
-        ((int32_t *)ids)[i] = (int32_t)id;
-    else
-        ((int64_t *)ids)[i] = id;
-}
-
 /* Independent draws; with reuse, a share of them copies any lookup of the batch before. */
 static void draw_ids(struct workload *w, int k, int f, const struct id_source *source, void *ids) {
     const struct batch *batch = &w->batches[k], *before = k ? batch - 1 : NULL;
@@ -72,7 +65,7 @@ static void draw_ids(struct workload *w, int k, int f, const struct id_source *s
                                       uniform_draw(lookups_before, reuse_key, 2 * (uint64_t)i + 1));
         else
             id = draw_row(source, key, i);
-        put_id(batch, ids, start + i, id);
+        put_id(batch->id_type, ids, start + i, id);
     }
 }
 
@@ -91,7 +84,7 @@ static int plan_ids(struct workload *w, int k, int f, const struct id_source *so
     for (int64_t r = 0; r < plan.rows; r++) {
         int64_t id = row_of_rank(source, histogram_rank(&plan, r, k));
         for (int64_t j = plan.first[r]; j < plan.first[r + 1]; j++)
-            put_id(batch, ids, start + permute_at(&shuffle, j), id);
+            put_id(batch->id_type, ids, start + permute_at(&shuffle, j), id);
     }
     histogram_free(&plan);
     return 0;

@@ -91,10 +91,7 @@ static void cut_ids(const struct input *in, int64_t first, const struct batch *b
         const int64_t *from = in->traces[f].ids + in->traces[f].offsets[first];
         int64_t start = batch->offsets[f * batch->bags];
         for (int64_t i = 0; i < batch->features[f].lookups; i++)
-            if (batch->id_type == ID_INT32)
-                ((int32_t *)ids)[start + i] = (int32_t)from[i];
-            else
-                ((int64_t *)ids)[start + i] = from[i];
+            put_id(batch->id_type, ids, start + i, from[i]);
     }
 }
 
