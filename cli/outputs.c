@@ -14,7 +14,7 @@
 
 static const char suffix[] = ".part";
 
-enum { NAME_ROOM = 32 }; /* for the longest ending: .row_state.1023.npy.part */
+enum { NAME_ROOM = 40 }; /* for the longest ending: .row_state.1023.npy.part.old */
 
 int outputs_check(const char *flag, const char *prefix, struct error *err) {
     char folder[PATH_MAX];
@@ -86,8 +86,9 @@ static void final_name(const char *part, char path[PATH_MAX]) {
 }
 
 /* Gives the part its final name, and the old file the name of the part: a second call undoes the
- * first. If the file system cannot exchange two files, the old file is lost. */
+ * first. Where the file system cannot exchange two files, there is no file of that name meanwhile. */
 static int swap(const char *part, const char *path) {
+    char aside[PATH_MAX];
     struct stat st;
     if (lstat(path, &st)) return rename(part, path);
     if (S_ISDIR(st.st_mode)) {
@@ -95,7 +96,14 @@ static int swap(const char *part, const char *path) {
         return -1;
     }
     int status = renameat2(AT_FDCWD, part, AT_FDCWD, path, RENAME_EXCHANGE);
-    return status && (errno == EINVAL || errno == ENOSYS) ? rename(part, path) : status;
+    if (status == 0 || (errno != EINVAL && errno != ENOSYS)) return status;
+    snprintf(aside, sizeof aside, "%s.old", part);
+    if (rename(path, aside)) return -1;
+    if (rename(part, path) == 0) return rename(aside, part);
+    int why = errno;
+    rename(aside, path);
+    errno = why;
+    return -1;
 }
 
 /* Undoes the swap of the first `count` files. */
