@@ -54,13 +54,6 @@ static int64_t last_level_cache(int threads) {
     return most > 0 && most < all ? most : all;
 }
 
-int64_t *ceiling_rows(int64_t table_rows, int64_t count) {
-    int64_t *rows = malloc((size_t)count * sizeof *rows);
-    struct permute spread = permute_make(1, table_rows);
-    for (int64_t i = 0; rows && i < count; i++) rows[i] = permute_at(&spread, i);
-    return rows;
-}
-
 /* The number of rows whose lines take twice the bytes of the last-level caches. */
 static int64_t rows_beyond_cache(int64_t cache, int32_t row_floats) {
     int64_t bytes = row_floats * (int64_t)sizeof(float);
@@ -105,7 +98,7 @@ int ceiling_open(struct ceiling_probe *p, const struct batch *in, const struct r
     if (bytes < COPY_LEAST) bytes = COPY_LEAST;
     if (buffer_alloc(&p->from, bytes, "the copy ceiling", err)) return -1;
     if (buffer_alloc(&p->to, bytes, "the copy ceiling", err)) goto out;
-    p->rows = ceiling_rows(table_rows, p->num_rows);
+    p->rows = permute_some(table_rows, p->num_rows);
     if (!p->rows || open_gather(p, in, index, t)) {
         fail(err, "out of memory");
         goto out;
