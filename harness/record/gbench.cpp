@@ -69,8 +69,9 @@ class Driver : State {
     std::string crashed;            /* /KERNEL/KERNEL/: on this workload, with this rule */
     struct device_facts facts = {}; /* of the device, if there is one and it is used */
     bool with_device = false;
-    std::string no_device; /* why there is none, until it is said */
-    double alpha = NAN;    /* of the workload that is measured */
+    std::string no_device;       /* why there is none, until it is said */
+    double alpha = NAN;          /* of the workload that is measured */
+    struct ceiling once[2] = {}; /* of a check, by place */
 
     std::vector<Case> cases_of(const char *workload, enum rule_kind rule) const {
         return ::cases_of(options, places, workload, rule);
@@ -280,6 +281,7 @@ bool Driver::measure_workload(struct workload *w, enum rule_kind rule, std::vect
         measure_close(&m);
         return false;
     }
+    m.once = options.smoke ? once : nullptr;
     keep_open(w->name, &cases, [&](enum backend place, struct error *why) {
         return measure_open_place(&m, place, why);
     });
@@ -347,6 +349,10 @@ bool Driver::begin() {
         return false;
     }
     context.merge(describe(options, with_device ? &facts : nullptr));
+    if (options.smoke)
+        context["emb_smoke"] =
+            "a check: times are no measurement; ceilings were measured once, and "
+            "caches flushed for the first workload only";
     progress.begin = clock_seconds();
     return true;
 }
