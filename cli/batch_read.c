@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/batch_read.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/arrays.h"
+#include "cli/step.h"
 #include "harness/workload/batch_fill.h"
 
 /* Reads offsets [features*bags + 1] as int64 and derives *bags. NULL: err. */

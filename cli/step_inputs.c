@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/batch_read.h"
 #include "cli/flags.h"
 #include "cli/step.h"
 #include "cli/table_files.h"
@@ -147,7 +146,7 @@ static int read_past(const struct step_flags *f, struct step_inputs *in, struct 
     const char *state = f->state ? f->state : f->row_state;
     if (f->zero_states || (f->weight && !state)) return 0;
     if (!f->weight)
-        return table_files_steps(f->tables ? f->tables : f->batch, w->tables, w->num_tables,
+        return table_files_steps(f->tables ? f->tables : f->batch, -1, w->tables, w->num_tables,
                                  &in->steps_before, err);
     char first[PATH_MAX]; /* file of --state, or that of --row-state */
     snprintf(first, sizeof first, "%.*s", (int)strcspn(state, f->state ? "," : ""), state);

@@ -62,10 +62,11 @@ static void fill_initial(enum rule_kind rule, int a, const struct file_array *to
                                        : info.elem[a - TABLE_ELEM].initial);
 }
 
-/* Files hold float32; values are rounded to the type of the array. */
-static int read_array(const char *path, bool finite, const struct file_array *to,
-                      struct error *err) {
+/* Files hold float32; values are rounded to the type of the array. path NULL: as in a new table. */
+static int read_array(const char *path, bool finite, enum rule_kind rule, int a,
+                      const struct file_array *to, struct error *err) {
     struct npy file;
+    if (!path) return fill_initial(rule, a, to), 0;
     if (array_read_floats(path, finite, &file, err)) return -1;
     int status = array_want_shape(path, &file, to->num_dims, to->shape,
                                   to->num_dims == 1 ? "[rows]" : "[rows][dim]", err);
@@ -94,8 +95,7 @@ int table_files_read(const struct table_paths *paths, bool finite, struct table_
         if (!to.data && path)
             return fail(err, "%s: the rule %s has no such state", path,
                         rule_info(s->shapes[t].rule).name);
-        if (to.data && !path) fill_initial(s->shapes[t].rule, a, &to);
-        if (to.data && path && read_array(path, finite, &to, err)) return -1;
+        if (to.data && read_array(path, finite, s->shapes[t].rule, a, &to, err)) return -1;
     }
     return 0;
 }
@@ -108,8 +108,8 @@ int table_files_read_all(const char *prefix, bool finite, bool zero_states, stru
             struct file_array to = array_of(s, t, a);
             name_of(prefix, s, t, a, path);
             bool fresh = a != TABLE_WEIGHT && (zero_states || access(path, F_OK) != 0);
-            if (to.data && fresh) fill_initial(s->shapes[t].rule, a, &to);
-            if (to.data && !fresh && read_array(path, finite, &to, err)) return -1;
+            if (to.data && read_array(fresh ? NULL : path, finite, s->shapes[t].rule, a, &to, err))
+                return -1;
         }
     return 0;
 }
@@ -124,9 +124,8 @@ static int check_rule(const char *path, const struct table_shape *was, int32_t t
                 path, t, rule_info(was->rule).name, info.name);
 }
 
-/* first: index in the record of the table shapes[0]; -1: the record has the same tables. */
-static int read_record(const char *prefix, int32_t first, const struct table_shape *shapes,
-                       int32_t count, int64_t *steps, struct error *err) {
+int table_files_steps(const char *prefix, int32_t first, const struct table_shape *shapes,
+                      int32_t count, int64_t *steps, struct error *err) {
     char path[PATH_MAX];
     struct description d;
     *steps = 0;
@@ -144,11 +143,6 @@ static int read_record(const char *prefix, int32_t first, const struct table_sha
     }
     description_free(&d);
     return status;
-}
-
-int table_files_steps(const char *prefix, const struct table_shape *shapes, int32_t count,
-                      int64_t *steps, struct error *err) {
-    return read_record(prefix, -1, shapes, count, steps, err);
 }
 
 /* PREFIX.state.K.npy, PREFIX.state.T.K.npy, PREFIX.row_state.npy, PREFIX.row_state.T.npy */
@@ -170,7 +164,7 @@ int table_files_state_steps(const char *state, const struct table_shape *shape, 
         else
             sscanf(last, form, &table, &number, &used);
         bool several = used > 0 && !last[used] && table >= 0;
-        return read_record(prefix, several ? table : 0, shape, 1, steps, err);
+        return table_files_steps(prefix, several ? table : 0, shape, 1, steps, err);
     }
     return 0;
 }

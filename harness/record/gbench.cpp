@@ -81,7 +81,6 @@ class Driver : State {
     }
     bool use_device(const struct plan &plan);
     void say_no_device();
-    bool measure_workload(struct workload *w, enum rule_kind rule, std::vector<Case> cases);
     bool measure_point(const struct plan *plan, int i, enum rule_kind rule);
     bool begin();
     bool resume(const struct plan &plan);
@@ -257,36 +256,28 @@ bool Driver::measure_point(const struct plan *plan, int i, enum rule_kind rule) 
     });
     if (cases.empty()) return false;
     progress.say(std::string(name) + ": generating");
-    struct workload w;
+    struct workload w = {};
+    struct measure m = {};
     struct error err;
-    if (plan_make(plan, i, rule, &w, &err)) {
+    const bool made = plan_make(plan, i, rule, &w, &err) == 0;
+    if (made) {
+        say_no_device();
+        context["emb_workload_" + std::string(w.name)] = w.text;
+    }
+    if (made && measure_open(&m, &w, GRAD_EXACT, options.threads, &err) == 0) {
+        m.once = options.smoke ? once : nullptr;
+        keep_open(name, &cases, [&](enum backend place, struct error *why) {
+            return measure_open_place(&m, place, why);
+        });
+    } else {
         refuse(name, "all kernels", err.text);
         progress.total -= (int)cases.size() * options.reps;
-        return false;
+        cases.clear();
     }
     alpha = plan_alpha(plan, i);
-    bool measured = measure_workload(&w, rule, cases);
-    workload_free(&w);
-    return measured;
-}
-
-bool Driver::measure_workload(struct workload *w, enum rule_kind rule, std::vector<Case> cases) {
-    say_no_device();
-    context["emb_workload_" + std::string(w->name)] = w->text;
-    struct measure m;
-    struct error err;
-    if (measure_open(&m, w, GRAD_EXACT, options.threads, &err)) {
-        refuse(w->name, "all kernels", err.text);
-        progress.total -= (int)cases.size() * options.reps;
-        measure_close(&m);
-        return false;
-    }
-    m.once = options.smoke ? once : nullptr;
-    keep_open(w->name, &cases, [&](enum backend place, struct error *why) {
-        return measure_open_place(&m, place, why);
-    });
     if (!cases.empty()) measure_cases(&m, cases, rule_info(rule).name);
     measure_close(&m);
+    workload_free(&w);
     return !cases.empty();
 }
 

@@ -147,7 +147,7 @@ static int read_texts(int argc, char **argv, const char *texts[KNOWN], bool *smo
         if (c == '?') return fail(err, "unknown option '%.80s'; see --help", word);
         if (c == ':') return fail(err, "%.80s: its value is missing; see --help", word);
         if (c == 'h' || c == HELP) help();
-        if (c == VERSION) printf("bench, %s\n", environment_build());
+        if (c == VERSION) printf("bench %s\n", environment_version());
         if (c == 'h' || c == HELP || c == VERSION) return 1;
         *smoke |= c == SMOKE;
         if (c < KNOWN) texts[c] = optarg;

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "harness/workload/npy.h"
-#include "harness/workload/trace_text.h"
 #include "harness/memory.h"
 
 void trace_count_rows(struct trace *t) {

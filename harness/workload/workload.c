@@ -228,13 +228,10 @@ int64_t workload_lookups(const struct spec *spec, int ring) {
 }
 
 int64_t workload_bytes(const struct spec *spec, int ring) {
-    double bags = (double)spec->batch, per_table = spec->features_per_table, bytes = 8.0;
-    for (int t = 0; t < spec->num_tables; t++) {
-        const struct table_spec *table = &spec->tables[t];
-        double lookups = table_lookups(spec, t);
-        double grad_rows = spec->pooling == POOL_NONE ? lookups : bags;
-        double id = spec->id_type == ID_INT32 ? 4.0 : 8.0, weight = spec->weighted ? 4.0 : 0.0;
-        bytes += per_table * (8.0 * bags + lookups * (id + weight) + grad_rows * table->dim * 4.0);
-    }
+    double bytes = 8.0;
+    for (int t = 0; t < spec->num_tables; t++)
+        bytes +=
+            spec->features_per_table *
+            feature_bytes(spec, (double)spec->batch, table_lookups(spec, t), spec->tables[t].dim);
     return to_integer(ring * bytes);
 }

@@ -122,12 +122,11 @@ static int cut(struct workload *w, const struct input *in, const struct spec *li
 
 /* Bytes of the ring's batches. */
 static int64_t ring_bytes(const struct input *in, const struct spec *like, int64_t bags, int ring) {
-    int64_t lookups = 0, columns = (int64_t)like->tables[0].dim * in->count;
-    for (int f = 0; f < in->count; f++) lookups += in->traces[f].offsets[ring * bags];
-    int64_t id = like->id_type == ID_INT32 ? 4 : 8, weight = like->weighted ? 4 : 0;
-    bool pooled = like->pooling != POOL_NONE;
-    int64_t grad = pooled ? ring * bags * columns : lookups * like->tables[0].dim;
-    return lookups * (id + weight) + 4 * grad + 8 * ring * bags * in->count;
+    double bytes = 0;
+    for (int f = 0; f < in->count; f++)
+        bytes += feature_bytes(like, (double)(ring * bags),
+                               (double)in->traces[f].offsets[ring * bags], like->tables[0].dim);
+    return (int64_t)bytes;
 }
 
 /* Bags of a batch of about TARGET_LOOKUPS, if the caller sets no number. */
