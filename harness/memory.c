@@ -23,8 +23,7 @@
 
 enum { HUGE_PAGE = 2 << 20, GUARD = 4096, GUARD_BYTE = 0xc5 };
 
-/* The number after `key` in a /proc style file, or -1. */
-static int64_t read_number(const char *path, const char *key) {
+int64_t read_number(const char *path, const char *key) {
     FILE *f = fopen(path, "r");
     if (!f) return -1;
     char line[256];

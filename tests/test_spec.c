@@ -126,7 +126,6 @@ static const struct bad_case bad_cases[] = {
     {"bad DIMS", W, "DIMS: dim is a whole number", {.dims = "0"}},
     {"bad ROWS", W, "ROWS: rows is a whole number", {.rows = "1e6 -1"}},
     {"bad BATCH", W, "BATCH: batch is a whole number", {.batch = "x"}},
-    {"bad RULE", W, "RULE: rule is one of adagrad, adam, ", {.rule = "no"}},
     {"bad SEED", W, "SEED: seed is a whole number", {.seed = "-1"}},
     {"bad POOLING", W, "POOLING: pooling is one of sum, mean, none, not 'max'", {.pooling = "max"}},
     {"bad POOLING number", W, "POOLING: length fixed 0 is no bag length", {.pooling = "sum 0"}},
@@ -275,7 +274,7 @@ static void overrides_replace(void **state) {
                                         "h/dim:4",
                                         "h/dim:5",
                                         NULL};
-    struct spec_overrides over = {" 0 2 ", "4\t5", "1e3", "77", "none 6", "sgd", "9"};
+    struct spec_overrides over = {" 0 2 ", "4\t5", "1e3", "77", "none 6", "9"};
     struct spec_list l = parse_good(W "alpha 1\nworkload h\nids histogram-2022\n", &over);
     (void)state;
     assert_names(&l, names);
@@ -285,7 +284,6 @@ static void overrides_replace(void **state) {
     assert_int_equal(l.specs[2].batch, 77);
     assert_int_equal(l.specs[2].pooling, POOL_NONE);
     assert_true(l.specs[2].tables[0].length.a == 6);
-    assert_int_equal(l.specs[2].rule, RULE_sgd);
     assert_int_equal(l.specs[2].seed, 9);
     spec_list_free(&l);
 }
@@ -303,7 +301,7 @@ static void pooling_numbers_are_lengths(void **state) {
 }
 
 static void empty_overrides_keep(void **state) {
-    struct spec_overrides over = {"", " ", NULL, "\t", "  ", "", ""};
+    struct spec_overrides over = {"", " ", NULL, "\t", "  ", ""};
     struct spec_list l = parse_good(W "alpha 0.5\npooling mean\n", &over);
     (void)state;
     assert_int_equal(l.count, 1);

@@ -4,7 +4,6 @@
 #include <omp.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -44,11 +43,9 @@ double clock_seconds(void) {
 /* Bytes of all last-level caches that so many threads can use. The C library may report all of them
  * together (AMD) or one of them; /sys reports the first. */
 static int64_t last_level_cache(int threads) {
-    long all = sysconf(_SC_LEVEL3_CACHE_SIZE), kib = 0;
-    FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
-    if (f && fscanf(f, "%ldK", &kib) != 1) kib = 0;
-    if (f) fclose(f);
-    int64_t most = threads * (int64_t)kib * 1024;
+    long all = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    int64_t most =
+        threads * 1024 * read_number("/sys/devices/system/cpu/cpu0/cache/index3/size", "");
     if (all <= 0) all = sysconf(_SC_LEVEL2_CACHE_SIZE);
     if (all <= 0) all = 32 << 20;
     return most > 0 && most < all ? most : all;

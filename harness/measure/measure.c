@@ -13,11 +13,6 @@
 enum { TRIES = 4 };
 static const double seconds_for_tries = 0.25;
 
-static void *must(void *p) {
-    if (!p) abort();
-    return p;
-}
-
 static int64_t index_bytes(const struct workload *w) {
     int64_t bytes = 0;
     for (int k = 0; k < w->ring; k++) bytes += row_index_bytes(&w->batches[k]);
@@ -42,8 +37,8 @@ int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int
         m->traffic[k] = traffic_of(&w->batches[k], &m->index[k]);
         m->exact[k] = batch_sums_exact(&w->batches[k], mode);
     }
-    m->rules = must(calloc((size_t)w->num_tables, sizeof *m->rules));
-    m->steps = must(calloc((size_t)w->num_tables, sizeof *m->steps));
+    m->rules = must_have(calloc((size_t)w->num_tables, sizeof *m->rules));
+    m->steps = must_have(calloc((size_t)w->num_tables, sizeof *m->steps));
     for (int32_t t = 0; t < w->num_tables; t++) {
         m->rules[t] = rule_default(w->tables[t].rule);
         m->steps[t] = rule_step(m->rules[t], MEASURED_STEP);

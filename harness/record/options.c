@@ -80,47 +80,30 @@ static int take(const struct known *k, const char *text, struct options *out, st
     return 0;
 }
 
-/* Calls use(word) for the blank-separated words of a list. */
-static int each_word(const char *list,
-                     int (*use)(const char *word, struct options *o, struct error *),
-                     struct options *o, struct error *err) {
-    char *copy = strdup(list), *rest = NULL;
-    int status = copy ? 0 : fail(err, "out of memory");
-    for (char *w = copy ? strtok_r(copy, " ,", &rest) : NULL; w && !status;
-         w = strtok_r(NULL, " ,", &rest))
-        status = use(w, o, err);
-    free(copy);
-    return status;
-}
-
+#define WORD(word, ...) #word,
+static const char *const rule_words[] = {RULES(WORD) NULL},
+                         *const mode_words[] = {[MODE_COLD] = "cold", [MODE_WARM] = "warm", NULL},
+                         *const place_words[] = {[ON_HOST] = "host", [ON_DEVICE] = "device", NULL};
 _Static_assert(RULE_COUNT < 32, "each rule has a bit of options.rules");
 
-static int use_rule(const char *word, struct options *o, struct error *err) {
-    enum rule_kind kind;
-    if (strcmp(word, "all") == 0) {
-        o->rules |= (1u << RULE_COUNT) - 1u;
-        return 0;
+/* Sets the bits of a list of words: 1 << position in words, or all. what: for the message. */
+static int take_bits(const char *what, const char *list, const char *const *words, unsigned *bits,
+                     struct error *err) {
+    char *copy = strdup(list), *rest = NULL, names[400] = "";
+    int status = copy ? 0 : fail(err, "out of memory");
+    for (int k = 0; words[k]; k++) text_add(names, sizeof names, " %s", words[k]);
+    for (char *w = copy ? strtok_r(copy, " ,", &rest) : NULL; w && !status;
+         w = strtok_r(NULL, " ,", &rest)) {
+        bool found = false;
+        for (int k = 0; words[k]; k++)
+            if (strcmp(w, "all") == 0 || strcmp(w, words[k]) == 0) {
+                *bits |= 1u << k;
+                found = true;
+            }
+        if (!found) status = fail(err, "%s '%.40s'; known:%s all", what, w, names);
     }
-    if (rule_parse(word, &kind, err)) return -1;
-    o->rules |= 1u << kind;
-    return 0;
-}
-
-static int use_mode(const char *word, struct options *o, struct error *err) {
-    bool cold = strcmp(word, "cold") == 0;
-    if (!cold && strcmp(word, "warm") != 0)
-        return fail(err, "MODES: unknown mode '%.40s'; known: cold warm", word);
-    o->modes |= 1u << (cold ? MODE_COLD : MODE_WARM);
-    return 0;
-}
-
-static int use_place(const char *word, struct options *o, struct error *err) {
-    bool all = strcmp(word, "all") == 0, host = strcmp(word, "host") == 0;
-    if (!all && !host && strcmp(word, "device") != 0)
-        return fail(err, "PLACE: unknown place '%.40s'; known: host device all", word);
-    if (all || host) o->places |= 1u << ON_HOST;
-    if (all || !host) o->places |= 1u << ON_DEVICE;
-    return 0;
+    free(copy);
+    return status;
 }
 
 static bool any_axis(const struct spec_overrides *a) {
@@ -180,9 +163,12 @@ int options_parse(int argc, char **argv, struct options *out, struct error *err)
                     : any_axis(&out->axes) || trace ? template_spec
                                                     : standard_spec;
     if (compile_filter(out, err) ||
-        each_word(out->smoke && !*out->rule ? "all" : out->rule, use_rule, out, err) ||
-        each_word(*out->mode ? out->mode : "cold warm", use_mode, out, err) ||
-        each_word(*out->place ? out->place : "all", use_place, out, err))
+        take_bits("RULE: unknown rule", out->smoke && !*out->rule ? "all" : out->rule, rule_words,
+                  &out->rules, err) ||
+        take_bits("MODES: unknown mode", *out->mode ? out->mode : "all", mode_words, &out->modes,
+                  err) ||
+        take_bits("PLACE: unknown place", *out->place ? out->place : "all", place_words,
+                  &out->places, err))
         return -1;
     omp_set_num_threads(out->threads);
     return 0;

@@ -87,7 +87,7 @@ struct spec_list {
  * words sum, mean and none (the mode), and numbers (the pooling factor, as fixed bag length;
  * several make an axis named length). alpha skips blocks whose ids have no exponent. */
 struct spec_overrides {
-    const char *alpha, *dims, *rows, *batch, *pooling, *rule, *seed;
+    const char *alpha, *dims, *rows, *batch, *pooling, *seed;
 };
 
 /* Reads a file and expands its axes. Errors name file and line. */

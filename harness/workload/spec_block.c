@@ -119,7 +119,6 @@ int block_override(struct block *b, const struct spec_overrides *over, struct er
     if (override(b, KEY_DIM, "DIMS", over->dims, err)) return -1;
     if (override(b, KEY_ROWS, "ROWS", over->rows, err)) return -1;
     if (override(b, KEY_BATCH, "BATCH", over->batch, err)) return -1;
-    if (override(b, KEY_RULE, "RULE", over->rule, err)) return -1;
     if (override(b, KEY_SEED, "SEED", over->seed, err)) return -1;
     return override_pooling(b, over->pooling, err);
 }
