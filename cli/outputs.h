@@ -6,10 +6,22 @@
 #ifndef EMBFUSE_CLI_OUTPUTS_H
 #define EMBFUSE_CLI_OUTPUTS_H
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "harness/workload/npy.h"
 #include "harness/error.h"
+
+/* PREFIX.NAME */
+struct path {
+    char text[PATH_MAX];
+};
+
+static inline struct path path_of(const char *prefix, const char *name) {
+    struct path p;
+    snprintf(p.text, sizeof p.text, "%s.%s", prefix, name);
+    return p;
+}
 
 struct outputs {
     int count;

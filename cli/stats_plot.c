@@ -97,9 +97,7 @@ int stats_plot(const char *prefix, const struct workload *w, const struct stats 
     struct outputs o = {0};
     int status = 0;
     for (int i = 0; status == 0 && i < 2; i++) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof path, "%s.%s", prefix, kinds[i]);
-        const char *part = outputs_add(&o, path, err);
+        const char *part = outputs_add(&o, path_of(prefix, kinds[i]).text, err);
         status = part ? draw(kinds[i], part, w, s, err) : -1;
     }
     if (status == 0) status = outputs_commit(&o, err);

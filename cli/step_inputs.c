@@ -8,17 +8,6 @@
 #include "cli/step.h"
 #include "cli/table_files.h"
 
-/* PREFIX.NAME */
-struct path {
-    char text[PATH_MAX];
-};
-
-static struct path path_of(const char *prefix, const char *name) {
-    struct path p;
-    snprintf(p.text, sizeof p.text, "%s.%s", prefix, name);
-    return p;
-}
-
 static int read_flag_value(enum key key, const char *flag, const char *text, double *out,
                            struct error *err) {
     struct value v;

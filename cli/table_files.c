@@ -29,16 +29,14 @@ static struct file_array array_of(const struct table_set *s, int32_t t, int a) {
                                shape->rows * width};
 }
 
-static void name_of(const char *prefix, const struct table_set *s, int32_t t, int a,
-                    char path[PATH_MAX]) {
-    char table[16] = "", number[16] = "";
-    if (s->count > 1) snprintf(table, sizeof table, ".%d", t);
-    if (a >= TABLE_ELEM) snprintf(number, sizeof number, ".%d", a - TABLE_ELEM);
-    snprintf(path, PATH_MAX, "%s.%s%s%s.npy", prefix,
-             a == TABLE_WEIGHT      ? "weight"
-             : a == TABLE_ROW_STATE ? "row_state"
-                                    : "state",
-             table, number);
+static struct path name_of(const char *prefix, const struct table_set *s, int32_t t, int a) {
+    struct path p = path_of(prefix, a == TABLE_WEIGHT      ? "weight"
+                                    : a == TABLE_ROW_STATE ? "row_state"
+                                                           : "state");
+    if (s->count > 1) text_add(p.text, sizeof p.text, ".%d", t);
+    if (a >= TABLE_ELEM) text_add(p.text, sizeof p.text, ".%d", a - TABLE_ELEM);
+    text_add(p.text, sizeof p.text, ".npy");
+    return p;
 }
 
 int table_files_shape(const char *weight, struct table_shape *shape, struct error *err) {
@@ -104,11 +102,11 @@ int table_files_read_all(const char *prefix, bool finite, bool zero_states, stru
                          struct error *err) {
     for (int32_t t = 0; t < s->count; t++)
         for (int a = 0; a < TABLE_ARRAYS; a++) {
-            char path[PATH_MAX];
+            struct path path = name_of(prefix, s, t, a);
             struct file_array to = array_of(s, t, a);
-            name_of(prefix, s, t, a, path);
-            bool fresh = a != TABLE_WEIGHT && (zero_states || access(path, F_OK) != 0);
-            if (to.data && read_array(fresh ? NULL : path, finite, s->shapes[t].rule, a, &to, err))
+            bool fresh = a != TABLE_WEIGHT && (zero_states || access(path.text, F_OK) != 0);
+            if (to.data &&
+                read_array(fresh ? NULL : path.text, finite, s->shapes[t].rule, a, &to, err))
                 return -1;
         }
     return 0;
@@ -126,20 +124,19 @@ static int check_rule(const char *path, const struct table_shape *was, int32_t t
 
 int table_files_steps(const char *prefix, int32_t first, const struct table_shape *shapes,
                       int32_t count, int64_t *steps, struct error *err) {
-    char path[PATH_MAX];
+    const struct path path = path_of(prefix, "tables");
     struct description d;
     *steps = 0;
-    snprintf(path, sizeof path, "%s.tables", prefix);
-    if (access(path, F_OK) != 0) return 0;
-    if (description_read_tables(path, &d, err)) return -1;
+    if (access(path.text, F_OK) != 0) return 0;
+    if (description_read_tables(path.text, &d, err)) return -1;
     *steps = d.steps;
     int status = 0;
     if (first < 0 ? d.num_tables != count : d.num_tables <= first)
-        status = fail(err, "%s: %d tables; %d are wanted", path, d.num_tables,
+        status = fail(err, "%s: %d tables; %d are wanted", path.text, d.num_tables,
                       first < 0 ? count : first + 1);
     for (int32_t t = 0; status == 0 && t < count; t++) {
         int32_t was = first < 0 ? t : first;
-        status = check_rule(path, &d.tables[was], was, &shapes[t], err);
+        status = check_rule(path.text, &d.tables[was], was, &shapes[t], err);
     }
     description_free(&d);
     return status;
@@ -171,22 +168,19 @@ int table_files_state_steps(const char *state, const struct table_shape *shape, 
 
 static int write_record(struct outputs *o, const char *prefix, const struct table_set *s,
                         int64_t steps, struct error *err) {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s.tables", prefix);
-    FILE *file = outputs_text(o, path, err);
+    const struct path path = path_of(prefix, "tables");
+    FILE *file = outputs_text(o, path.text, err);
     if (!file) return -1;
     description_write_tables(file, s->shapes, s->count, steps);
-    return file_end(file, path, err);
+    return file_end(file, path.text, err);
 }
 
 int table_files_write(struct outputs *o, const char *prefix, const struct table_set *s,
                       int64_t steps, struct error *err) {
     for (int32_t t = 0; t < s->count; t++)
         for (int a = 0; a < TABLE_ARRAYS; a++) {
-            char path[PATH_MAX];
             struct file_array from = array_of(s, t, a);
-            name_of(prefix, s, t, a, path);
-            if (from.data && write_array(o, path, &from, err)) return -1;
+            if (from.data && write_array(o, name_of(prefix, s, t, a).text, &from, err)) return -1;
         }
     return write_record(o, prefix, s, steps, err);
 }
