@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/source.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "harness/memory.h"

@@ -4,7 +4,6 @@
  * logarithmic axis of ranks the points are evenly spaced, so there are few of them.
  */
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/step.h"
-#include "cli/table_files.h"
 #include "harness/measure/runner.h"
 
 /* Whether exact mode could have made all gradients and per-sample weights (batch_fill.c). Then its

@@ -10,7 +10,6 @@
 
 #include "harness/measure/ceiling.h"
 #include "harness/check/check.h"
-#include "harness/device/device_clocks.h"
 #include "harness/workload/id_stats.h"
 #include "harness/measure/runner.h"
 #include "harness/workload/tables.h"

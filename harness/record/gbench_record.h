@@ -19,7 +19,6 @@
 
 extern "C" {
 #include "harness/measure/measure.h"
-#include "harness/registry.h"
 }
 
 using Run = benchmark::BenchmarkReporter::Run;
