@@ -43,13 +43,6 @@ int array_read_floats(const char *path, bool finite, struct npy *out, struct err
     return status;
 }
 
-int array_read_ints(const char *path, struct npy *out, struct error *err) {
-    if (npy_read(path, out, err)) return -1;
-    if (out->type != NPY_FLOAT32 && out->num_dims == 1) return 0;
-    npy_free(out);
-    return fail(err, "%s: must be one dimension of int32 or int64; use astype and ravel", path);
-}
-
 int array_want_shape(const char *path, const struct npy *a, int num_dims, const int64_t *shape,
                      const char *what, struct error *err) {
     char is[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];

@@ -13,9 +13,6 @@
 /* Reads float32. If finite is set, refuses NaN and infinities and names the first element. */
 int array_read_floats(const char *path, bool finite, struct npy *out, struct error *err);
 
-/* Reads int32 or int64. */
-int array_read_ints(const char *path, struct npy *out, struct error *err);
-
 static inline bool array_is_shaped(const struct npy *a, int num_dims, const int64_t *shape) {
     bool same = a->num_dims == num_dims;
     for (int d = 0; same && d < num_dims; d++) same = a->shape[d] == shape[d];

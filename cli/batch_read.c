@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/batch_read.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/arrays.h"
+#include "cli/step.h"
 #include "harness/workload/batch_fill.h"
 
 /* Reads offsets [features*bags + 1] as int64 and derives *bags. NULL: err. */
 static int64_t *read_offsets(const char *path, const struct description *d, int64_t *bags,
                              struct error *err) {
     struct npy a;
-    if (array_read_ints(path, &a, err)) return NULL;
+    if (npy_read_ints(path, &a, err)) return NULL;
     *bags = (a.count - 1) / d->num_features;
     int64_t *offsets = NULL;
     if (d->bags && d->bags * d->num_features + 1 != a.count)
@@ -23,8 +22,7 @@ static int64_t *read_offsets(const char *path, const struct description *d, int6
              (long long)a.count, d->num_features, d->num_features);
     else if (!(offsets = array_alloc(a.count, sizeof *offsets)))
         fail(err, "%s: out of memory", path);
-    for (int64_t i = 0; offsets && i < a.count; i++)
-        offsets[i] = a.type == NPY_INT32 ? ((int32_t *)a.data)[i] : ((int64_t *)a.data)[i];
+    for (int64_t i = 0; offsets && i < a.count; i++) offsets[i] = npy_int(&a, i);
     npy_free(&a);
     return offsets;
 }
@@ -34,7 +32,7 @@ static int read_lookups(const struct batch_files *files, const struct descriptio
                         struct workload *w, struct error *err) {
     struct npy ids;
     struct error why;
-    if (array_read_ints(files->ids, &ids, err)) return -1;
+    if (npy_read_ints(files->ids, &ids, err)) return -1;
     int64_t bags = 0, *offsets = read_offsets(files->offsets, d, &bags, err);
     int status = offsets ? 0 : -1;
     enum id_type type = ids.type == NPY_INT32 ? ID_INT32 : ID_INT64;

@@ -52,7 +52,7 @@ void description_write_tables(FILE *file, const struct table_shape *tables, int3
                               int64_t steps);
 
 /* Name number i of the hyper-parameters of all rules; NULL after the last. */
-enum { HYPERS_MAX = 60 };
+enum { HYPERS_MAX = RULE_COUNT * RULE_PARAMS };
 const char *hyper_name(int i);
 /* The index of the name among the rule's hyper-parameters; -1: the rule lacks it. */
 int hyper_of(enum rule_kind rule, const char *name);

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLAGS_MAX = 40 };
-
 /* What getopt_long returns for flag number i. */
 enum { HELP = 'h', FIRST_FLAG = 256 };
 
@@ -43,8 +41,8 @@ static int take(const struct usage *u, const struct flag *f, const char *text, s
 
 int flags_parse(const struct usage *u, int argc, char **argv, const char **operand,
                 struct error *err) {
-    struct option longs[FLAGS_MAX + 2] = {{0}};
-    if (u->count > FLAGS_MAX) abort();
+    struct option longs[u->count + 2];
+    memset(longs, 0, sizeof longs);
     for (int i = 0; i < u->count; i++) {
         const struct flag *f = &u->flags[i];
         *f->text = NULL;

@@ -12,6 +12,7 @@
 #include "cli/flags.h"
 #include "cli/source.h"
 #include "cli/table_files.h"
+#include "harness/workload/regular_file.h"
 
 struct gen {
     const char *file, *text, *out, *workload, *number, *mode, *initial;
@@ -70,9 +71,7 @@ static int make(const struct gen *g, struct workload *out, struct error *err) {
 
 static int write_npy(struct outputs *o, const struct gen *g, const char *what, enum npy_type type,
                      int num_dims, const int64_t *shape, const void *data, struct error *err) {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s.%s.npy", g->out, what);
-    return outputs_npy(o, path, type, num_dims, shape, data, err);
+    return outputs_npy(o, path_of(g->out, what).text, type, num_dims, shape, data, err);
 }
 
 static int write_grad(struct outputs *o, const struct gen *g, const struct batch *in,
@@ -84,29 +83,29 @@ static int write_grad(struct outputs *o, const struct gen *g, const struct batch
     for (int f = 1; f < in->num_features; f++)
         matrix &= in->features[f].grad_stride == first->grad_stride;
     if (!matrix) shape[0] = in->grad_floats;
-    return write_npy(o, g, "grad", NPY_FLOAT32, matrix ? 2 : 1, shape, in->grad, err);
+    return write_npy(o, g, "grad.npy", NPY_FLOAT32, matrix ? 2 : 1, shape, in->grad, err);
 }
 
 static int write_batch(struct outputs *o, const struct gen *g, const struct batch *in,
                        struct error *err) {
     int64_t offsets = in->num_features * in->bags + 1;
     enum npy_type type = in->id_type == ID_INT32 ? NPY_INT32 : NPY_INT64;
-    if (write_npy(o, g, "ids", type, 1, &in->lookups, in->ids, err) ||
-        write_npy(o, g, "offsets", NPY_INT64, 1, &offsets, in->offsets, err) ||
+    if (write_npy(o, g, "ids.npy", type, 1, &in->lookups, in->ids, err) ||
+        write_npy(o, g, "offsets.npy", NPY_INT64, 1, &offsets, in->offsets, err) ||
         write_grad(o, g, in, err))
         return -1;
     if (!in->lookup_weights) return 0;
-    return write_npy(o, g, "lookup_weights", NPY_FLOAT32, 1, &in->lookups, in->lookup_weights, err);
+    return write_npy(o, g, "lookup_weights.npy", NPY_FLOAT32, 1, &in->lookups, in->lookup_weights,
+                     err);
 }
 
 static int write_description(struct outputs *o, const struct gen *g, const struct workload *w,
                              struct error *err) {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s.batch", g->out);
-    FILE *file = outputs_text(o, path, err);
+    const struct path path = path_of(g->out, "batch");
+    FILE *file = outputs_text(o, path.text, err);
     if (!file) return -1;
     description_write(file, w, (int)g->batch);
-    return outputs_text_end(file, path, err);
+    return file_end(file, path.text, err);
 }
 
 static int write_tables(struct outputs *o, const struct gen *g, const struct workload *w,

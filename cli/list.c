@@ -14,49 +14,36 @@
 
 enum form { FORM_TEXT, FORM_MARKDOWN, FORM_JSON };
 
-enum { NAMES_MAX = 1000 };
+enum { NAMES_MAX = 40 * RULE_COUNT };
 
-static void append(char names[NAMES_MAX], const char *between, const char *name) {
-    size_t used = strlen(names);
-    snprintf(names + used, NAMES_MAX - used, "%s%s", used ? between : "", name);
-}
-
-/* The rules that a kernel applies, joined by `between`; all rules are `all`, if that is given. */
-static void rule_names(const struct kernel *k, const char *between, const char *all,
-                       char names[NAMES_MAX]) {
-    int left_out = 0;
+/* The rules that a kernel applies, joined by `between`. Returns how many. */
+static int rule_names(const struct kernel *k, const char *between, char names[NAMES_MAX]) {
+    int count = 0;
     names[0] = '\0';
     for (int r = 0; r < RULE_COUNT; r++)
         if (kernel_applies(k, (enum rule_kind)r))
-            append(names, between, rule_info((enum rule_kind)r).name);
-        else
-            left_out++;
-    if (all && left_out == 0) snprintf(names, NAMES_MAX, "%s", all);
+            text_add(names, NAMES_MAX, "%s%s", count++ ? between : "",
+                     rule_info((enum rule_kind)r).name);
+    return count;
 }
 
-static void trait_names(unsigned bits, const char *between, char names[NAMES_MAX]) {
-    names[0] = '\0';
-    for (int bit = 0; trait_name(bit); bit++)
-        if (bits >> bit & 1) append(names, between, trait_name(bit));
-}
+enum { STATES_MAX = 60 };
 
-static void state_text(const struct rule_info *r, char text[NAMES_MAX]) {
-    char part[40];
+static void state_text(const struct rule_info *r, char text[STATES_MAX]) {
     text[0] = '\0';
-    snprintf(part, sizeof part, "%d per element", r->elem_states);
-    if (r->elem_states) append(text, ", ", part);
-    snprintf(part, sizeof part, "%d per row", r->row_states);
-    if (r->row_states) append(text, ", ", part);
-    if (!text[0]) append(text, "", "none");
+    if (r->elem_states) text_add(text, STATES_MAX, "%d per element", r->elem_states);
+    if (r->row_states)
+        text_add(text, STATES_MAX, "%s%d per row", r->elem_states ? ", " : "", r->row_states);
+    if (!text[0]) strcpy(text, "none");
 }
 
 static void kernel_text(const struct registered *r, enum form form) {
     const struct kernel *k = r->kernel;
-    char rules[NAMES_MAX], marks[NAMES_MAX], verified[VERIFIED_MAX];
+    char rules[NAMES_MAX], marks[TRAITS_MAX], verified[VERIFIED_MAX];
     const char *more = k->place == ON_DEVICE ? form == FORM_MARKDOWN ? ", " : "\n    " : "";
     verified_text(k, verified);
-    rule_names(k, " ", "all", rules);
-    trait_names(k->traits, " ", marks);
+    if (rule_names(k, " ", rules) == RULE_COUNT) strcpy(rules, "all");
+    traits_text(k->traits, " ", marks);
     if (form == FORM_MARKDOWN)
         printf("| `%s` | %s | %s%s%s | %s | %s | %s | %s |\n", k->name, r->family,
                place_name(k->place), more, verified, k->label, k->idea, rules, marks);
@@ -72,7 +59,7 @@ static void print_cell(const char *text) {
 }
 
 static void rule_text(const struct rule_info *r, enum form form) {
-    char states[NAMES_MAX];
+    char states[STATES_MAX];
     state_text(r, states);
     const char *sums = r->sums_before || r->sums_after ? "yes" : "no",
                *keeps = r->idle_is_identity ? "yes" : "no";
@@ -107,21 +94,15 @@ static void print_tables(enum form form) {
     }
 }
 
-/* "key": ["a", "b"] from names joined by blanks */
-static void json_names(const char *key, char names[NAMES_MAX]) {
-    char *rest = NULL;
-    printf("\"%s\": [", key);
-    for (char *n = strtok_r(names, " ", &rest), *first = n; n; n = strtok_r(NULL, " ", &rest)) {
-        if (n != first) printf(", ");
-        json_string(n);
-    }
-    printf("]");
-}
+/* Between the strings of a list. */
+static const char next_string[] = "\", \"";
 
 static void kernel_json(const struct registered *r) {
     const struct kernel *k = r->kernel;
-    char names[NAMES_MAX], verified[VERIFIED_MAX];
+    char rules[NAMES_MAX], traits[TRAITS_MAX], verified[VERIFIED_MAX];
     verified_text(k, verified);
+    rule_names(k, next_string, rules);
+    traits_text(k->traits, next_string, traits);
     printf("{");
     json_text("name", k->name, ", ");
     json_text("family", r->family, ", ");
@@ -129,12 +110,8 @@ static void kernel_json(const struct registered *r) {
     if (verified[0]) json_text("verified", verified, ", ");
     json_text("label", k->label, ", ");
     json_text("idea", k->idea, ", ");
-    rule_names(k, " ", NULL, names);
-    json_names("rules", names);
-    printf(", ");
-    trait_names(k->traits, " ", names);
-    json_names("traits", names);
-    printf("}");
+    printf("\"rules\": [\"%s\"], \"traits\": [%s%s%s]}", rules, k->traits ? "\"" : "", traits,
+           k->traits ? "\"" : "");
 }
 
 static void json_states(const char *key, const struct rule_state *states, int count) {
@@ -147,12 +124,10 @@ static void json_states(const char *key, const struct rule_state *states, int co
     printf("], ");
 }
 
-static const char *json_bool(bool yes) {
-    return yes ? "true" : "false";
-}
-
 static void rule_json(const struct rule_info *r) {
-    printf("\"params\": [");
+    json_text("name", r->name, ", ");
+    json_text("formula", r->formula, ", ");
+    json_text("source", r->source, ", \"params\": [");
     for (int k = 0; k < r->num_params; k++) {
         printf(k ? ", {" : "{");
         json_text("name", r->params[k].name, ", ");
@@ -162,9 +137,9 @@ static void rule_json(const struct rule_info *r) {
     json_states("elem", r->elem, r->elem_states);
     json_states("row", r->row, r->row_states);
     printf("\"elem_states\": %d, \"row_states\": %d, \"reduces\": %s, \"linear\": %s, "
-           "\"idle_is_identity\": %s",
-           r->elem_states, r->row_states, json_bool(r->sums_before || r->sums_after),
-           json_bool(r->linear), json_bool(r->idle_is_identity));
+           "\"idle_is_identity\": %s}",
+           r->elem_states, r->row_states, r->sums_before || r->sums_after ? "true" : "false",
+           r->linear ? "true" : "false", r->idle_is_identity ? "true" : "false");
 }
 
 static void print_json(void) {
@@ -180,11 +155,7 @@ static void print_json(void) {
     for (int r = 0; r < RULE_COUNT; r++) {
         struct rule_info info = rule_info((enum rule_kind)r);
         printf(r ? ",\n  {" : "\n  {");
-        json_text("name", info.name, ", ");
-        json_text("formula", info.formula, ", ");
-        json_text("source", info.source, ", ");
         rule_json(&info);
-        printf("}");
     }
     printf("]}\n");
 }

@@ -14,7 +14,7 @@
 
 static const char suffix[] = ".part";
 
-enum { NAME_ROOM = 32 }; /* for the longest ending: .row_state.1023.npy.part */
+enum { NAME_ROOM = 40 }; /* for the longest ending: .row_state.1023.npy.part.old */
 
 int outputs_check(const char *flag, const char *prefix, struct error *err) {
     char folder[PATH_MAX];
@@ -71,7 +71,7 @@ const char *outputs_add(struct outputs *o, const char *path, struct error *err) 
 int outputs_npy(struct outputs *o, const char *path, enum npy_type type, int num_dims,
                 const int64_t *shape, const void *data, struct error *err) {
     const char *part = outputs_add(o, path, err);
-    return part ? npy_write_new(part, type, num_dims, shape, data, err) : -1;
+    return part ? npy_write(part, type, num_dims, shape, data, err) : -1;
 }
 
 FILE *outputs_text(struct outputs *o, const char *path, struct error *err) {
@@ -81,19 +81,14 @@ FILE *outputs_text(struct outputs *o, const char *path, struct error *err) {
     return file;
 }
 
-int outputs_text_end(FILE *file, const char *path, struct error *err) {
-    bool bad = ferror(file);
-    if (fclose(file) == 0 && !bad) return 0;
-    return fail(err, "%s: cannot write: %s", path, strerror(errno));
-}
-
 static void final_name(const char *part, char path[PATH_MAX]) {
     snprintf(path, PATH_MAX, "%.*s", (int)(strlen(part) - strlen(suffix)), part);
 }
 
 /* Gives the part its final name, and the old file the name of the part: a second call undoes the
- * first. If the file system cannot exchange two files, the old file is lost. */
+ * first. Where the file system cannot exchange two files, there is no file of that name meanwhile. */
 static int swap(const char *part, const char *path) {
+    char aside[PATH_MAX];
     struct stat st;
     if (lstat(path, &st)) return rename(part, path);
     if (S_ISDIR(st.st_mode)) {
@@ -101,7 +96,14 @@ static int swap(const char *part, const char *path) {
         return -1;
     }
     int status = renameat2(AT_FDCWD, part, AT_FDCWD, path, RENAME_EXCHANGE);
-    return status && (errno == EINVAL || errno == ENOSYS) ? rename(part, path) : status;
+    if (status == 0 || (errno != EINVAL && errno != ENOSYS)) return status;
+    snprintf(aside, sizeof aside, "%s.old", part);
+    if (rename(path, aside)) return -1;
+    if (rename(part, path) == 0) return rename(aside, part);
+    int why = errno;
+    rename(aside, path);
+    errno = why;
+    return -1;
 }
 
 /* Undoes the swap of the first `count` files. */

@@ -6,10 +6,22 @@
 #ifndef EMBFUSE_CLI_OUTPUTS_H
 #define EMBFUSE_CLI_OUTPUTS_H
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "harness/workload/npy.h"
 #include "harness/error.h"
+
+/* PREFIX.NAME */
+struct path {
+    char text[PATH_MAX];
+};
+
+static inline struct path path_of(const char *prefix, const char *name) {
+    struct path p;
+    snprintf(p.text, sizeof p.text, "%s.%s", prefix, name);
+    return p;
+}
 
 struct outputs {
     int count;
@@ -25,9 +37,8 @@ const char *outputs_add(struct outputs *o, const char *path, struct error *err);
 int outputs_npy(struct outputs *o, const char *path, enum npy_type type, int num_dims,
                 const int64_t *shape, const void *data, struct error *err);
 
-/* Adds a text file and opens it; outputs_text_end closes it. NULL: err. */
+/* Adds a text file and opens it; file_end() closes it. NULL: err. */
 FILE *outputs_text(struct outputs *o, const char *path, struct error *err);
-int outputs_text_end(FILE *file, const char *path, struct error *err);
 
 /* Gives all files their names. If one fails, puts the old files back. */
 int outputs_commit(struct outputs *o, struct error *err);

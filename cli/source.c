@@ -1,33 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/source.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "harness/memory.h"
 
-bool source_is_trace(const char *path) {
-    static const char *const ends[] = {".txt", ".txt.gz", ".npy"};
-    size_t size = strlen(path);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        size_t n = strlen(ends[i]);
-        if (size >= n && strncmp(path + size - n, ends[i], n) == 0) return true;
-    }
-    return false;
-}
-
 const struct spec *spec_pick(const struct spec_list *list, const char *path, const char *name,
                              struct error *err) {
     char names[360] = "";
-    size_t used = 0;
     if (!name && list->count == 1) return list->specs;
     for (int i = 0; i < list->count; i++) {
         const char *known = list->specs[i].name;
         if (name && strcmp(known, name) == 0) return &list->specs[i];
-        if (used < sizeof names)
-            used += (size_t)snprintf(names + used, sizeof names - used, " %s", known);
+        text_add(names, sizeof names, " %s", known);
     }
-    if (used >= sizeof names) strcpy(names + sizeof names - 4, "...");
+    if (strlen(names) == sizeof names - 1) strcpy(names + sizeof names - 4, "...");
     if (name)
         fail(err, "%.60s: no workload '%.60s'; it has%s", path, name, names);
     else

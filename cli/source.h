@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finds the workload of a command: a point of a spec, or a trace.
+ * Finds the workload of a command in a spec.
  */
 #ifndef EMBFUSE_CLI_SOURCE_H
 #define EMBFUSE_CLI_SOURCE_H
 
-#include <stdbool.h>
-
 #include "harness/workload/spec.h"
 #include "harness/workload/workload.h"
-
-/* Decides by the name: *.txt, *.txt.gz, *.npy, and lists of them are traces. */
-bool source_is_trace(const char *path);
 
 /* Returns the point of that name; name NULL: the only one. NULL: err, which lists the names. */
 const struct spec *spec_pick(const struct spec_list *list, const char *path, const char *name,

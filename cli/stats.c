@@ -11,6 +11,7 @@
 #include "cli/flags.h"
 #include "cli/outputs.h"
 #include "cli/source.h"
+#include "harness/workload/trace.h"
 
 struct flags {
     const char *path, *workload, *bags_text, *json, *plot;
@@ -91,7 +92,7 @@ int stats_command(int argc, char **argv, struct error *err) {
     int status = parse(argc, argv, &f, err);
     if (status) return status < 0 ? EXIT_USAGE : EXIT_FINE;
     if (f.json) printf("[");
-    status = source_is_trace(f.path) ? show_trace(&f, err) : show_spec(&f, err);
+    status = trace_is_named(f.path) ? show_trace(&f, err) : show_spec(&f, err);
     if (f.json && status == 0) printf("]\n");
     return status ? EXIT_USAGE : EXIT_FINE;
 }

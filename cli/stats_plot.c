@@ -4,11 +4,8 @@
  * logarithmic axis of ranks the points are evenly spaced, so there are few of them.
  */
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
-#include <spawn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -16,8 +13,6 @@
 
 #include "cli/outputs.h"
 #include "cli/stats.h"
-
-extern char **environ;
 
 static const char frame[] = "cli/stats.gp";
 
@@ -63,50 +58,33 @@ static void write_script(FILE *f, const char *kind, const char *out, const struc
     fprintf(f, "load '%s'\n", frame);
 }
 
-/* The first line of gnuplot's output that is not empty. */
-static void first_line(FILE *log, char line[200]) {
-    rewind(log);
-    line[0] = '\0';
-    while ((!line[0] || line[0] == '\n') && fgets(line, 200, log)) continue;
+/* Runs gnuplot on the script and takes the first line of its output that is not empty. */
+static int run_gnuplot(FILE *script, struct error *err) {
+    char command[60], line[200] = "", more[200];
+    snprintf(command, sizeof command, "exec gnuplot /dev/fd/%d 2>&1", fileno(script));
+    FILE *output = popen(command, "r");
+    if (!output) return fail(err, "gnuplot: %s", strerror(errno));
+    while ((!line[0] || line[0] == '\n') && fgets(line, sizeof line, output)) continue;
+    while (fgets(more, sizeof more, output)) continue;
+    int status = pclose(output);
+    if (status == 0) return 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return fail(err, "no gnuplot; install it (Debian: apt-get install gnuplot-nox)");
     line[strcspn(line, "\n")] = '\0';
-}
-
-/* Runs gnuplot with the script as its input. */
-static int run_gnuplot(FILE *script, FILE *log, struct error *err) {
-    posix_spawn_file_actions_t files;
-    char *argv[] = {"gnuplot", NULL};
-    pid_t pid;
-    int status = 0;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_adddup2(&files, fileno(script), STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&files, fileno(log), STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&files, fileno(log), STDERR_FILENO);
-    int failed = posix_spawnp(&pid, argv[0], &files, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&files);
-    if (failed)
-        return fail(err, "gnuplot: %s; install it (Debian: apt-get install gnuplot-nox)",
-                    strerror(failed));
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return 0;
-    char line[200];
-    first_line(log, line);
     return fail(err, "gnuplot failed on %s: %s", frame, line);
 }
 
 static int draw(const char *kind, const char *out, const struct workload *w, const struct stats *s,
                 struct error *err) {
-    FILE *script = tmpfile(), *log = tmpfile();
-    int status = script && log ? 0 : fail(err, "no temporary file: %s", strerror(errno));
-    if (status == 0) {
-        write_script(script, kind, out, w, s);
-        rewind(script);
-        status = run_gnuplot(script, log, err);
-    }
+    FILE *script = tmpfile();
+    if (!script) return fail(err, "no temporary file: %s", strerror(errno));
+    write_script(script, kind, out, w, s);
+    int status = fflush(script) ? fail(err, "no temporary file: %s", strerror(errno))
+                                : run_gnuplot(script, err);
+    fclose(script);
     struct stat st;
     if (status == 0 && (stat(out, &st) || st.st_size == 0))
         status = fail(err, "gnuplot drew nothing into %s", out);
-    if (script) fclose(script);
-    if (log) fclose(log);
     return status;
 }
 
@@ -118,9 +96,7 @@ int stats_plot(const char *prefix, const struct workload *w, const struct stats 
     struct outputs o = {0};
     int status = 0;
     for (int i = 0; status == 0 && i < 2; i++) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof path, "%s.%s", prefix, kinds[i]);
-        const char *part = outputs_add(&o, path, err);
+        const char *part = outputs_add(&o, path_of(prefix, kinds[i]).text, err);
         status = part ? draw(kinds[i], part, w, s, err) : -1;
     }
     if (status == 0) status = outputs_commit(&o, err);

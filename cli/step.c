@@ -27,17 +27,17 @@ static const char more[] =
     "next run continues from there (Adam's bias correction), and refuses states of another rule.\n"
     "--out may be the PREFIX of the input: files are replaced when all are written and right.\n";
 
-enum { HYPER_HELP_MAX = 400 };
+enum { HYPER_HELP_MAX = 40 * RULE_COUNT };
 
 /* "of adam [0.001], sgd [0.01]" */
 static void hyper_help(const char *name, char text[HYPER_HELP_MAX]) {
-    size_t used = 0;
-    for (int rule = 0; rule < RULE_COUNT && used < HYPER_HELP_MAX; rule++) {
+    strcpy(text, "of ");
+    for (int rule = 0; rule < RULE_COUNT; rule++) {
         const struct rule_info info = rule_info((enum rule_kind)rule);
         const int k = hyper_of((enum rule_kind)rule, name);
-        if (k < 0) continue;
-        used += (size_t)snprintf(text + used, HYPER_HELP_MAX - used, "%s%s [%g]",
-                                 used ? ", " : "of ", info.name, (double)info.params[k].preset);
+        if (k >= 0)
+            text_add(text, HYPER_HELP_MAX, "%s%s [%g]", text[3] ? ", " : "", info.name,
+                     (double)info.params[k].preset);
     }
 }
 
@@ -67,7 +67,7 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
     };
     enum { FIRST = sizeof first / sizeof *first };
     struct flag flags[FIRST + HYPERS_MAX];
-    char help[HYPERS_MAX][HYPER_HELP_MAX];
+    static char help[HYPERS_MAX][HYPER_HELP_MAX];
     struct usage usage = {"step", NULL, more, flags, FIRST};
     memcpy(flags, first, sizeof first);
     for (int h = 0; hyper_name(h); h++) {
@@ -89,11 +89,11 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
 }
 
 static void print_rules(const struct description *d) {
-    unsigned seen = 0;
+    bool seen[RULE_COUNT] = {false};
     for (int32_t t = 0; t < d->num_tables; t++) {
         enum rule_kind kind = d->tables[t].rule;
-        if (!(seen & (1u << kind))) printf("%s%s", seen ? "+" : "", rule_info(kind).name);
-        seen |= 1u << kind;
+        if (!seen[kind]) printf("%s%s", t ? "+" : "", rule_info(kind).name);
+        seen[kind] = true;
     }
 }
 

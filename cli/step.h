@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The parts of embfuse step: its command line (step.c), its input (step_inputs.c) and the steps
- * (step_run.c).
+ * The parts of embfuse step: its command line (step.c), its input (step_inputs.c, batch_read.c) and
+ * the steps (step_run.c).
  */
 #ifndef EMBFUSE_CLI_STEP_H
 #define EMBFUSE_CLI_STEP_H
@@ -19,6 +19,18 @@ struct step_flags {
     const char *out, *steps_text, *first_text, *threads_text, *no_check, *zero_states;
     int64_t steps, first, threads;
 };
+
+struct batch_files {
+    const char *ids;            /* int32 or int64 [N] */
+    const char *offsets;        /* int32 or int64 [F*B + 1] */
+    const char *grad;           /* float32 [B][sum of dims]; pooling none: [N][dim], or flat */
+    const char *lookup_weights; /* per-sample weights, float32 [N], or NULL */
+};
+
+/* Reads a batch from .npy files, and checks everything that kernels rely on. Makes a workload of one
+ * batch. If finite is set, refuses NaN and infinities. */
+int batch_read(const struct batch_files *files, const struct description *d, bool finite,
+               struct workload *out, struct error *err);
 
 struct step_inputs {
     struct description what;

@@ -4,21 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/batch_read.h"
 #include "cli/flags.h"
 #include "cli/step.h"
 #include "cli/table_files.h"
-
-/* PREFIX.NAME */
-struct path {
-    char text[PATH_MAX];
-};
-
-static struct path path_of(const char *prefix, const char *name) {
-    struct path p;
-    snprintf(p.text, sizeof p.text, "%s.%s", prefix, name);
-    return p;
-}
 
 static int read_flag_value(enum key key, const char *flag, const char *text, double *out,
                            struct error *err) {
@@ -147,7 +135,7 @@ static int read_past(const struct step_flags *f, struct step_inputs *in, struct 
     const char *state = f->state ? f->state : f->row_state;
     if (f->zero_states || (f->weight && !state)) return 0;
     if (!f->weight)
-        return table_files_steps(f->tables ? f->tables : f->batch, w->tables, w->num_tables,
+        return table_files_steps(f->tables ? f->tables : f->batch, -1, w->tables, w->num_tables,
                                  &in->steps_before, err);
     char first[PATH_MAX]; /* file of --state, or that of --row-state */
     snprintf(first, sizeof first, "%.*s", (int)strcspn(state, f->state ? "," : ""), state);

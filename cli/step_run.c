@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/step.h"
-#include "cli/table_files.h"
 #include "harness/measure/runner.h"
-#include "harness/registry.h"
 
 /* Whether exact mode could have made all gradients and per-sample weights (batch_fill.c). Then its
  * stricter check applies, whatever their source. */
@@ -45,8 +42,6 @@ static int session_open(struct session *s, const struct kernel *k, struct step_i
                                       .ring = 1,
                                       .threads = threads,
                                       .tables = &in->tables};
-    const char *refused = kernel_refuses(k, batch);
-    if (refused) return fail(err, "%s refuses this batch: %s", k->name, refused);
     s->steps = calloc((size_t)in->what.num_tables, sizeof *s->steps);
     if (!s->steps) return fail(err, "out of memory");
     s->place = place_open(k->place, &setup, &why);

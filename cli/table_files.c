@@ -9,6 +9,7 @@
 
 #include "cli/arrays.h"
 #include "cli/description.h"
+#include "harness/workload/regular_file.h"
 
 /* One array of a table, shaped as in its file; data is NULL if the rule lacks the array. */
 struct file_array {
@@ -27,16 +28,14 @@ static struct file_array array_of(const struct table_set *s, int32_t t, int a) {
                                {shape->rows, width}};
 }
 
-static void name_of(const char *prefix, const struct table_set *s, int32_t t, int a,
-                    char path[PATH_MAX]) {
-    char table[16] = "", number[16] = "";
-    if (s->count > 1) snprintf(table, sizeof table, ".%d", t);
-    if (a >= TABLE_ELEM) snprintf(number, sizeof number, ".%d", a - TABLE_ELEM);
-    snprintf(path, PATH_MAX, "%s.%s%s%s.npy", prefix,
-             a == TABLE_WEIGHT      ? "weight"
-             : a == TABLE_ROW_STATE ? "row_state"
-                                    : "state",
-             table, number);
+static struct path name_of(const char *prefix, const struct table_set *s, int32_t t, int a) {
+    struct path p = path_of(prefix, a == TABLE_WEIGHT      ? "weight"
+                                    : a == TABLE_ROW_STATE ? "row_state"
+                                                           : "state");
+    if (s->count > 1) text_add(p.text, sizeof p.text, ".%d", t);
+    if (a >= TABLE_ELEM) text_add(p.text, sizeof p.text, ".%d", a - TABLE_ELEM);
+    text_add(p.text, sizeof p.text, ".npy");
+    return p;
 }
 
 int table_files_shape(const char *weight, struct table_shape *shape, struct error *err) {
@@ -61,10 +60,11 @@ static void fill_initial(enum rule_kind rule, int a, const struct file_array *to
                                            : info.elem[a - TABLE_ELEM].initial);
 }
 
-/* Files hold float32; values are rounded to the type of the array. */
-static int read_array(const char *path, bool finite, const struct file_array *to,
-                      struct error *err) {
+/* Files hold float32; values are rounded to the type of the array. path NULL: as in a new table. */
+static int read_array(const char *path, bool finite, enum rule_kind rule, int a,
+                      const struct file_array *to, struct error *err) {
     struct npy file;
+    if (!path) return fill_initial(rule, a, to), 0;
     if (array_read_floats(path, finite, &file, err)) return -1;
     int status = array_want_shape(path, &file, to->num_dims, to->shape,
                                   to->num_dims == 1 ? "[rows]" : "[rows][dim]", err);
@@ -99,8 +99,7 @@ int table_files_read(const struct table_paths *paths, bool finite, struct table_
         if (!to.rows.data && path)
             return fail(err, "%s: the rule %s has no such state", path,
                         rule_info(s->shapes[t].rule).name);
-        if (to.rows.data && !path) fill_initial(s->shapes[t].rule, a, &to);
-        if (to.rows.data && path && read_array(path, finite, &to, err)) return -1;
+        if (to.rows.data && read_array(path, finite, s->shapes[t].rule, a, &to, err)) return -1;
     }
     return 0;
 }
@@ -109,12 +108,12 @@ int table_files_read_all(const char *prefix, bool finite, bool zero_states, stru
                          struct error *err) {
     for (int32_t t = 0; t < s->count; t++)
         for (int a = 0; a < TABLE_ARRAYS; a++) {
-            char path[PATH_MAX];
+            struct path path = name_of(prefix, s, t, a);
             struct file_array to = array_of(s, t, a);
-            name_of(prefix, s, t, a, path);
-            bool fresh = a != TABLE_WEIGHT && (zero_states || access(path, F_OK) != 0);
-            if (to.rows.data && fresh) fill_initial(s->shapes[t].rule, a, &to);
-            if (to.rows.data && !fresh && read_array(path, finite, &to, err)) return -1;
+            bool fresh = a != TABLE_WEIGHT && (zero_states || access(path.text, F_OK) != 0);
+            if (to.rows.data &&
+                read_array(fresh ? NULL : path.text, finite, s->shapes[t].rule, a, &to, err))
+                return -1;
         }
     return 0;
 }
@@ -129,31 +128,24 @@ static int check_rule(const char *path, const struct table_shape *was, int32_t t
                 path, t, rule_info(was->rule).name, info.name);
 }
 
-/* first: index in the record of the table shapes[0]; -1: the record has the same tables. */
-static int read_record(const char *prefix, int32_t first, const struct table_shape *shapes,
-                       int32_t count, int64_t *steps, struct error *err) {
-    char path[PATH_MAX];
+int table_files_steps(const char *prefix, int32_t first, const struct table_shape *shapes,
+                      int32_t count, int64_t *steps, struct error *err) {
+    const struct path path = path_of(prefix, "tables");
     struct description d;
     *steps = 0;
-    snprintf(path, sizeof path, "%s.tables", prefix);
-    if (access(path, F_OK) != 0) return 0;
-    if (description_read_tables(path, &d, err)) return -1;
+    if (access(path.text, F_OK) != 0) return 0;
+    if (description_read_tables(path.text, &d, err)) return -1;
     *steps = d.steps;
     int status = 0;
     if (first < 0 ? d.num_tables != count : d.num_tables <= first)
-        status = fail(err, "%s: %d tables; %d are wanted", path, d.num_tables,
+        status = fail(err, "%s: %d tables; %d are wanted", path.text, d.num_tables,
                       first < 0 ? count : first + 1);
     for (int32_t t = 0; status == 0 && t < count; t++) {
         int32_t was = first < 0 ? t : first;
-        status = check_rule(path, &d.tables[was], was, &shapes[t], err);
+        status = check_rule(path.text, &d.tables[was], was, &shapes[t], err);
     }
     description_free(&d);
     return status;
-}
-
-int table_files_steps(const char *prefix, const struct table_shape *shapes, int32_t count,
-                      int64_t *steps, struct error *err) {
-    return read_record(prefix, -1, shapes, count, steps, err);
 }
 
 /* PREFIX.state.K.npy, PREFIX.state.T.K.npy, PREFIX.row_state.npy, PREFIX.row_state.T.npy */
@@ -175,29 +167,27 @@ int table_files_state_steps(const char *state, const struct table_shape *shape, 
         else
             sscanf(last, form, &table, &number, &used);
         bool several = used > 0 && !last[used] && table >= 0;
-        return read_record(prefix, several ? table : 0, shape, 1, steps, err);
+        return table_files_steps(prefix, several ? table : 0, shape, 1, steps, err);
     }
     return 0;
 }
 
 static int write_record(struct outputs *o, const char *prefix, const struct table_set *s,
                         int64_t steps, struct error *err) {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s.tables", prefix);
-    FILE *file = outputs_text(o, path, err);
+    const struct path path = path_of(prefix, "tables");
+    FILE *file = outputs_text(o, path.text, err);
     if (!file) return -1;
     description_write_tables(file, s->shapes, s->count, steps);
-    return outputs_text_end(file, path, err);
+    return file_end(file, path.text, err);
 }
 
 int table_files_write(struct outputs *o, const char *prefix, const struct table_set *s,
                       int64_t steps, struct error *err) {
     for (int32_t t = 0; t < s->count; t++)
         for (int a = 0; a < TABLE_ARRAYS; a++) {
-            char path[PATH_MAX];
             struct file_array from = array_of(s, t, a);
-            name_of(prefix, s, t, a, path);
-            if (from.rows.data && write_array(o, path, &from, err)) return -1;
+            if (from.rows.data && write_array(o, name_of(prefix, s, t, a).text, &from, err))
+                return -1;
         }
     return write_record(o, prefix, s, steps, err);
 }

@@ -39,9 +39,10 @@ int table_files_read_all(const char *prefix, bool finite, bool zero_states, stru
                          struct error *err);
 
 /* Reads the number of steps taken from PREFIX.tables; 0 if there is no such file. Fails if the rule
- * has states and another rule wrote them. */
-int table_files_steps(const char *prefix, const struct table_shape *shapes, int32_t count,
-                      int64_t *steps, struct error *err);
+ * has states and another rule wrote them. first: index in the record of the table shapes[0]; -1: the
+ * record has the same tables. */
+int table_files_steps(const char *prefix, int32_t first, const struct table_shape *shapes,
+                      int32_t count, int64_t *steps, struct error *err);
 
 /* The same, for the file of one state of one table. */
 int table_files_state_steps(const char *state, const struct table_shape *shape, int64_t *steps,

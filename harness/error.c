@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 void escape_controls(const char *from, char *to, size_t size) {
     size_t used = 0;
@@ -14,6 +15,14 @@ void escape_controls(const char *from, char *to, size_t size) {
             to[used++] = *from;
     }
     to[used] = '\0';
+}
+
+void text_add(char *text, size_t size, const char *format, ...) {
+    const size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, size - used, format, args);
+    va_end(args);
 }
 
 int fail(struct error *err, const char *format, ...) {

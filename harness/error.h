@@ -19,6 +19,10 @@ struct error {
  * callers write: return fail(err, "...", ...). */
 int fail(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Appends to the string in text[size], and leaves out what does not fit. */
+void text_add(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* Copies a text, writes control characters as \xNN, and leaves out what does not fit. */
 void escape_controls(const char *from, char *to, size_t size);
 

@@ -23,8 +23,7 @@
 
 enum { HUGE_PAGE = 2 << 20, GUARD = 4096, GUARD_BYTE = 0xc5 };
 
-/* The number after `key` in a /proc style file, or -1. */
-static int64_t read_number(const char *path, const char *key) {
+int64_t read_number(const char *path, const char *key) {
     FILE *f = fopen(path, "r");
     if (!f) return -1;
     char line[256];
@@ -88,14 +87,6 @@ void buffer_free(struct buffer *b) {
         munmap(b->mapping, b->mapped);
     }
     memset(b, 0, sizeof *b);
-}
-
-void buffer_drop(struct buffer *b) {
-    if (!b->data) return;
-    /* Only whole pages: the last page also holds part of the guard zone. */
-    size_t whole = b->bytes / GUARD * GUARD;
-    madvise(b->data, whole, MADV_DONTNEED);
-    memset((char *)b->data + whole, 0, b->bytes - whole);
 }
 
 static bool zone_intact(const char *zone) {

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "harness/error.h"
 
@@ -19,6 +20,15 @@ struct buffer {
     void *mapping;
     size_t mapped;
 };
+
+/* For what is small beside the tables: ends the program when out of memory. */
+static inline void *must_have(void *p) {
+    if (!p) abort();
+    return p;
+}
+
+/* The number after `key` at the begin of a line of a file in /proc or /sys; -1: there is none. */
+int64_t read_number(const char *path, const char *key);
 
 /* Bytes that can be allocated now without swapping: MemAvailable, or what the control group leaves.
  */
@@ -31,9 +41,6 @@ int memory_require(int64_t bytes, const char *what, struct error *err);
 /* Zero-filled on first touch. Fails as memory_require does. */
 int buffer_alloc(struct buffer *b, size_t bytes, const char *what, struct error *err);
 void buffer_free(struct buffer *b);
-
-/* Gives the pages back to the system; the content is zero again. */
-void buffer_drop(struct buffer *b);
 
 /* False if anything wrote outside [data, data + bytes). */
 bool buffer_intact(const struct buffer *b);

@@ -68,25 +68,23 @@ const struct registered *registry(int *count) {
 const struct kernel *registry_find(const char *name, struct error *err) {
     int count;
     const struct registered *r = registry(&count);
-    size_t used = 0;
     char known[400] = "";
     for (int i = 0; i < count; i++) {
-        const char *n = r[i].kernel->name;
-        if (strcmp(n, name) == 0) return r[i].kernel;
-        if (used + strlen(n) + 2 < sizeof known) {
-            strcpy(known + used, " ");
-            strcpy(known + used + 1, n);
-            used += strlen(n) + 1;
-        }
+        if (strcmp(r[i].kernel->name, name) == 0) return r[i].kernel;
+        text_add(known, sizeof known, " %s", r[i].kernel->name);
     }
     fail(err, "unknown kernel '%.60s'; known:%s", name, known);
     return NULL;
 }
 
-const char *trait_name(int bit) {
-    static const char *const names[] = {"deterministic",   "dense_gradient", "dense_step",
-                                        "step_per_lookup", "own_lookups",    NULL};
-    return names[bit];
+const char *traits_text(unsigned traits, const char *between, char text[TRAITS_MAX]) {
+    static const char *const names[] = {"deterministic", "dense_gradient", "dense_step",
+                                        "step_per_lookup", "own_lookups"};
+    text[0] = '\0';
+    for (size_t bit = 0; bit < sizeof names / sizeof *names; bit++)
+        if (traits >> bit & 1)
+            text_add(text, TRAITS_MAX, "%s%s", text[0] ? between : "", names[bit]);
+    return text;
 }
 
 const char *kernel_refuses(const struct kernel *k, const struct batch *shape) {

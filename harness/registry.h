@@ -27,8 +27,9 @@ const char *registry_isa(void);
 /* The kernel of that name; NULL if there is none, and err lists the known ones. */
 const struct kernel *registry_find(const char *name, struct error *err);
 
-/* The word for the trait 1 << bit; NULL beyond the last one. */
-const char *trait_name(int bit);
+/* The words for the traits, joined by `between`; "" if there are none. */
+enum { TRAITS_MAX = 160 };
+const char *traits_text(unsigned traits, const char *between, char text[TRAITS_MAX]);
 
 /* Why the kernel cannot run this batch with these tables, or NULL if it can. */
 const char *kernel_refuses(const struct kernel *k, const struct batch *shape);

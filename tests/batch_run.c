@@ -132,9 +132,7 @@ static int run_at(struct builder *b, const struct kernel *k, int way, struct pla
 }
 
 const char *builder_run(struct builder *b, const struct kernel *k, int way) {
-    const char *refused = kernel_refuses(k, &b->in);
     struct error err;
-    if (refused) return wrong(b, "refused: %s", refused);
     copy_tables(b);
     struct rule_step *steps = must(malloc((size_t)b->in.num_tables * sizeof *steps));
     for (int32_t t = 0; t < b->in.num_tables; t++) steps[t] = rule_step(b->rules[t], b->step);
@@ -170,11 +168,10 @@ const char *builder_judge(struct builder *b, const struct kernel *k) {
 
 /* "sgd momentum ...": the rules of tables 0, 1, ..., of as many as there are rules. */
 static const char *rules_text(const struct builder *b) {
-    static char text[200];
-    size_t used = 0;
+    static char text[40 * RULE_COUNT];
+    text[0] = '\0';
     for (int32_t t = 0; t < b->in.num_tables && t < RULE_COUNT; t++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", t ? " " : "",
-                                 rule_info(b->shapes[t].rule).name);
+        text_add(text, sizeof text, "%s%s", t ? " " : "", rule_info(b->shapes[t].rule).name);
     return text;
 }
 

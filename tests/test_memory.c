@@ -225,7 +225,11 @@ static int64_t resident_in_run(struct builder *b, const struct kernel *k, struct
     for (int32_t t = 0; t < b->in.num_tables; t++) steps[t] = rule_step(b->rules[t], 1);
     struct launch how = {.threads = 2, .scratch = scratch->data};
     k->run(&b->in, steps, b->tables.tables, &how);
-    buffer_drop(scratch);
+    struct error err;
+    const size_t bytes = scratch->bytes;
+    buffer_free(scratch);
+    if (buffer_alloc(scratch, bytes, "scratch", &err)) fail_msg("%s", err.text);
+    how.scratch = scratch->data;
     struct memory_watch watch = memory_watch();
     k->run(&b->in, steps, b->tables.tables, &how);
     free(steps);

@@ -113,11 +113,14 @@ static const struct bad_case bad_cases[] = {
     {"negbin too regular", W "length negbin 4 0.5\n", "x.spec:2: length negbin 4 0.5: a neg", {0}},
     {"negbin too long", W "length negbin 1e6 9\n", "x.spec:2: length negbin 1e+06 9 is out", {0}},
     {"two lengths", W "length fixed 3 4\n", "x.spec:2: '4' is too much", {0}},
-    {"table of something", W "table rows 5 color 3\n", "x.spec:2: 'color' in a table line", {0}},
+    {"table of something",
+     W "table rows 5 color 3\n",
+     "x.spec:2: 'color' in this line; write: table",
+     {0}},
     {"table without dim", W "table rows 5 length fixed 3\n", "x.spec:2: a table line lacks", {0}},
     {"table with rows twice", W "table rows 5 rows 6\n", "x.spec:2: rows twice", {0}},
     {"table without value", W "table dim 4 rows\n", "x.spec:2: rows has no value", {0}},
-    {"table without length", W "table dim 4 rows 5 length\n", "x.spec:2: length is one of", {0}},
+    {"table without length", W "table dim 4 rows 5 length\n", "x.spec:2: length has no value", {0}},
     {"table of no rows", W "table dim 4 rows 0 length fixed 1\n", "x.spec:2: rows is a whole", {0}},
     {"tables and table",
      W "table rows 5 dim 4 length fixed 3\ndim 4\n",
@@ -127,7 +130,6 @@ static const struct bad_case bad_cases[] = {
     {"bad DIMS", W, "DIMS: dim is a whole number", {.dims = "0"}},
     {"bad ROWS", W, "ROWS: rows is a whole number", {.rows = "1e6 -1"}},
     {"bad BATCH", W, "BATCH: batch is a whole number", {.batch = "x"}},
-    {"bad RULE", W, "RULE: rule is one of adagrad, adam, ", {.rule = "no"}},
     {"bad SEED", W, "SEED: seed is a whole number", {.seed = "-1"}},
     {"bad POOLING", W, "POOLING: pooling is one of sum, mean, none, not 'max'", {.pooling = "max"}},
     {"bad POOLING number", W, "POOLING: length fixed 0 is no bag length", {.pooling = "sum 0"}},
@@ -279,7 +281,7 @@ static void overrides_replace(void **state) {
                                         "h/dim:4",
                                         "h/dim:5",
                                         NULL};
-    struct spec_overrides over = {" 0 2 ", "4\t5", "1e3", "77", "none 6", "sgd", "9"};
+    struct spec_overrides over = {" 0 2 ", "4\t5", "1e3", "77", "none 6", "9"};
     struct spec_list l = parse_good(W "alpha 1\nworkload h\nids histogram-2022\n", &over);
     (void)state;
     assert_names(&l, names);
@@ -289,7 +291,6 @@ static void overrides_replace(void **state) {
     assert_int_equal(l.specs[2].batch, 77);
     assert_int_equal(l.specs[2].pooling, POOL_NONE);
     assert_true(l.specs[2].tables[0].length.a == 6);
-    assert_int_equal(l.specs[2].rule, RULE_sgd);
     assert_int_equal(l.specs[2].seed, 9);
     spec_list_free(&l);
 }
@@ -307,7 +308,7 @@ static void pooling_numbers_are_lengths(void **state) {
 }
 
 static void empty_overrides_keep(void **state) {
-    struct spec_overrides over = {"", " ", NULL, "\t", "  ", "", ""};
+    struct spec_overrides over = {"", " ", NULL, "\t", "  ", ""};
     struct spec_list l = parse_good(W "alpha 0.5\npooling mean\n", &over);
     (void)state;
     assert_int_equal(l.count, 1);

@@ -158,20 +158,6 @@ static void describe(struct check_result *r, enum verdict verdict, int32_t t, in
             where);
 }
 
-/* First run of the index at or after (table, row). */
-static int64_t first_run(const struct row_index *x, int32_t table, int64_t row) {
-    int64_t lo = 0, hi = x->rows;
-    while (lo < hi) {
-        int64_t mid = lo + (hi - lo) / 2;
-        const struct row_run *r = &x->run[mid];
-        if (r->table < table || (r->table == table && r->row < row))
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
 enum { ROWS_AT_ONCE = 4096 };
 
 /* A thread's memory for a block of rows of any table. */
@@ -199,7 +185,7 @@ static void check_rows(const struct check *c, const struct rule_step *step, int3
     struct workspace w;
     workspace_init(&w, c->in->tables[t].dim);
     const struct row_index *x = c->index;
-    int64_t run = first_run(x, t, begin);
+    int64_t run = row_index_find(x, t, begin);
     for (int64_t row = begin; row < end; row++) {
         const struct row_run *u = &x->run[run];
         bool touched = run < x->rows && u->table == t && u->row == row;

@@ -50,9 +50,15 @@ int device_put(void *to, const void *from, size_t bytes, struct error *err);
 int device_get(void *to, const void *from, size_t bytes, struct error *err);
 
 /* A batch in device memory, as a kernel gets it. The host's batch must outlive it. */
+enum { BATCH_PARTS = 6 };
 struct device_batch {
     struct batch batch;
-    struct device_buffer ids, offsets, lookup_weights, grad, tables, features;
+    union {
+        struct device_buffer part[BATCH_PARTS];
+        struct {
+            struct device_buffer ids, offsets, lookup_weights, grad, tables, features;
+        };
+    };
 };
 int device_batch_create(struct device_batch *d, const struct batch *host, struct error *err);
 void device_batch_free(struct device_batch *d);

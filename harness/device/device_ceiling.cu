@@ -14,6 +14,7 @@
 extern "C" {
 #include "harness/device/device_ceiling.h"
 #include "harness/device/device_cuda.h"
+#include "harness/workload/permute.h"
 }
 
 namespace {
@@ -125,7 +126,7 @@ int64_t copy_bytes() {
 }
 
 int fill_probe(struct device_probe *p, int64_t table_rows, struct error *err) {
-    int64_t *list = ceiling_rows(table_rows, p->num_rows);
+    int64_t *list = permute_some(table_rows, p->num_rows);
     if (!list) return fail(err, "out of memory");
     size_t bytes = (size_t)p->num_rows * sizeof *list;
     int status = device_alloc(&p->rows, bytes, "the random-row ceiling", err);

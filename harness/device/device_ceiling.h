@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the device can do at this moment, in the sense of ceiling.h, and whether its speed has
+ * What the device can do at this moment, see harness/ceiling.h, and whether its speed has
  * changed: clocks move with temperature, power and neighbours, and a sample taken while they move
  * says nothing about a kernel.
  */
 #ifndef EMBFUSE_DEVICE_CEILING_H
 #define EMBFUSE_DEVICE_CEILING_H
 
-#include "harness/measure/ceiling.h"
+#include "harness/ceiling.h"
 #include "harness/device/device.h"
 
 enum { COPIES_REMEMBERED = 64 };

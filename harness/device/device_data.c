@@ -7,25 +7,35 @@
 
 #include "harness/device/device.h"
 
-/* A device copy of a host array. */
-static int copied(struct device_buffer *b, const void *from, int64_t count, size_t size,
-                  struct error *err) {
-    size_t bytes = from ? (size_t)count * size : 0;
-    if (device_alloc(b, bytes, "a batch", err)) return -1;
-    return device_put(b->data, from, bytes, err);
+/* The arrays of a batch in host memory, in the order of device_batch.part. */
+struct part {
+    const void *data; /* NULL: none */
+    size_t bytes;
+    const char *what;
+};
+
+static void parts_of(const struct batch *h, struct part parts[BATCH_PARTS]) {
+    const size_t lookups = (size_t)h->lookups, flat_bags = (size_t)(h->num_features * h->bags);
+    const struct part all[BATCH_PARTS] = {
+        {h->ids, lookups * (h->id_type == ID_INT32 ? 4 : 8), "ids"},
+        {h->offsets, (flat_bags + 1) * sizeof *h->offsets, "offsets"},
+        {h->lookup_weights, lookups * sizeof *h->lookup_weights, "lookup weights"},
+        {h->grad, (size_t)h->grad_floats * sizeof *h->grad, "gradient"},
+        {h->tables, (size_t)h->num_tables * sizeof *h->tables, "table shapes"},
+        {h->features, (size_t)h->num_features * sizeof *h->features, "features"}};
+    memcpy(parts, all, sizeof all);
 }
 
 int device_batch_create(struct device_batch *d, const struct batch *h, struct error *err) {
+    struct part parts[BATCH_PARTS];
+    parts_of(h, parts);
     *d = (struct device_batch){.batch = *h};
-    if (copied(&d->ids, h->ids, h->lookups, h->id_type == ID_INT32 ? 4 : 8, err) ||
-        copied(&d->offsets, h->offsets, h->num_features * h->bags + 1, sizeof *h->offsets, err) ||
-        copied(&d->lookup_weights, h->lookup_weights, h->lookups, sizeof(float), err) ||
-        copied(&d->grad, h->grad, h->grad_floats, sizeof(float), err) ||
-        copied(&d->tables, h->tables, h->num_tables, sizeof *h->tables, err) ||
-        copied(&d->features, h->features, h->num_features, sizeof *h->features, err)) {
-        device_batch_free(d);
-        return -1;
-    }
+    for (int i = 0; i < BATCH_PARTS; i++)
+        if (device_alloc(&d->part[i], parts[i].data ? parts[i].bytes : 0, "a batch", err) ||
+            device_put(d->part[i].data, parts[i].data, d->part[i].bytes, err)) {
+            device_batch_free(d);
+            return -1;
+        }
     d->batch.ids = d->ids.data;
     d->batch.offsets = d->offsets.data;
     d->batch.lookup_weights = d->lookup_weights.data;
@@ -36,9 +46,7 @@ int device_batch_create(struct device_batch *d, const struct batch *h, struct er
 }
 
 void device_batch_free(struct device_batch *d) {
-    struct device_buffer *all[] = {&d->ids,  &d->offsets, &d->lookup_weights,
-                                   &d->grad, &d->tables,  &d->features};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) device_free(all[i]);
+    for (int i = 0; i < BATCH_PARTS; i++) device_free(&d->part[i]);
     *d = (struct device_batch){0};
 }
 
@@ -59,19 +67,11 @@ int device_unchanged(const struct device_buffer *b, const void *host, const char
 }
 
 int device_batch_unchanged(const struct device_batch *d, const struct batch *h, struct error *err) {
-    const struct {
-        const struct device_buffer *here;
-        const void *host;
-        const char *what;
-    } parts[] = {{&d->ids, h->ids, "ids"},
-                 {&d->offsets, h->offsets, "offsets"},
-                 {&d->lookup_weights, h->lookup_weights, "lookup weights"},
-                 {&d->grad, h->grad, "gradient"},
-                 {&d->tables, h->tables, "table shapes"},
-                 {&d->features, h->features, "features"}};
+    struct part parts[BATCH_PARTS];
     int status = 0;
-    for (size_t i = 0; status == 0 && i < sizeof parts / sizeof *parts; i++)
-        status = device_unchanged(parts[i].here, parts[i].host, parts[i].what, err);
+    parts_of(h, parts);
+    for (int i = 0; status == 0 && i < BATCH_PARTS; i++)
+        status = device_unchanged(&d->part[i], parts[i].data, parts[i].what, err);
     return status;
 }
 
@@ -102,8 +102,10 @@ int device_tables_create(struct device_tables *d, const struct table_shape *shap
         }
         d->tables[t] = table_in(&shapes[t], memory);
     }
-    if (copied(&d->io, d->tables, count, sizeof *d->tables, err)) goto out;
-    return 0;
+    const size_t bytes = (size_t)count * sizeof *d->tables;
+    if (device_alloc(&d->io, bytes, "the list of tables", err) == 0 &&
+        device_put(d->io.data, d->tables, bytes, err) == 0)
+        return 0;
 out:
     device_tables_free(d);
     return -1;

@@ -78,12 +78,12 @@ static double seconds_between(cudaEvent_t from, cudaEvent_t to) {
     return 1e-3 * ms;
 }
 
-static int time_plan(const struct device_job *job, const struct launch *how, struct timeline *t,
-                     double *seconds, struct error *err) {
-    *seconds = 0;
-    if (!job->kernel->plan) return 0;
+/* Times the plan or the run. */
+static int time_part(const struct device_job *job, const struct launch *how,
+                     int (*enqueue)(const struct device_job *, const struct launch *),
+                     const struct timeline *t, double *seconds, struct error *err) {
     TRY(cudaEventRecord(t->begin, device_stream()), "timing");
-    TRY(enqueue_plan(job, how), job->kernel->name);
+    TRY(enqueue(job, how), job->kernel->name);
     TRY(cudaEventRecord(t->finish, device_stream()), "timing");
     TRY(cudaStreamSynchronize(device_stream()), job->kernel->name);
     *seconds = seconds_between(t->begin, t->finish);
@@ -94,11 +94,7 @@ static int time_run(const struct device_job *job, struct launch how, struct time
                     bool stages, struct device_times *out, struct error *err) {
     if (job->before_run && job->before_run(job->before_ctx, err)) return -1;
     if (stages) how.mark = record_stage, how.mark_ctx = t;
-    TRY(cudaEventRecord(t->begin, device_stream()), "timing");
-    TRY(enqueue_run(job, &how), job->kernel->name);
-    TRY(cudaEventRecord(t->finish, device_stream()), "timing");
-    TRY(cudaStreamSynchronize(device_stream()), job->kernel->name);
-    out->seconds = seconds_between(t->begin, t->finish);
+    if (time_part(job, &how, enqueue_run, t, &out->seconds, err)) return -1;
     cudaEvent_t last = t->begin;
     for (int s = 0; s < STAGE_COUNT; s++) {
         if (!t->recorded[s]) continue;
@@ -117,7 +113,8 @@ int device_time(const struct device_job *job, bool stages, struct device_times *
     TRY(cudaEventCreate(&t.finish), "timing");
     for (int s = 0; s < STAGE_COUNT; s++) TRY(cudaEventCreate(&t.end[s]), "timing");
     struct launch how = launch_of(job);
-    int status = time_plan(job, &how, &t, &out->plan, err);
+    int status = 0;
+    if (job->kernel->plan) status = time_part(job, &how, enqueue_plan, &t, &out->plan, err);
     if (status == 0) status = time_run(job, how, &t, stages, out, err);
     cudaEventDestroy(t.begin);
     cudaEventDestroy(t.finish);

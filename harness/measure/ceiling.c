@@ -4,7 +4,6 @@
 #include <omp.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -44,21 +43,12 @@ double clock_seconds(void) {
 /* Bytes of all last-level caches that so many threads can use. The C library may report all of them
  * together (AMD) or one of them; /sys reports the first. */
 static int64_t last_level_cache(int threads) {
-    long all = sysconf(_SC_LEVEL3_CACHE_SIZE), kib = 0;
-    FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
-    if (f && fscanf(f, "%ldK", &kib) != 1) kib = 0;
-    if (f) fclose(f);
-    int64_t most = threads * (int64_t)kib * 1024;
+    long all = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    int64_t most =
+        threads * 1024 * read_number("/sys/devices/system/cpu/cpu0/cache/index3/size", "");
     if (all <= 0) all = sysconf(_SC_LEVEL2_CACHE_SIZE);
     if (all <= 0) all = 32 << 20;
     return most > 0 && most < all ? most : all;
-}
-
-int64_t *ceiling_rows(int64_t table_rows, int64_t count) {
-    int64_t *rows = malloc((size_t)count * sizeof *rows);
-    struct permute spread = permute_make(1, table_rows);
-    for (int64_t i = 0; rows && i < count; i++) rows[i] = permute_at(&spread, i);
-    return rows;
 }
 
 /* The number of rows whose lines take twice the bytes of the last-level caches. */
@@ -68,18 +58,12 @@ static int64_t rows_beyond_cache(int64_t cache, int32_t row_floats) {
     return rows > ROWS_AHEAD ? rows : ROWS_AHEAD;
 }
 
-/* The lookups of tables before t come first in the index. */
-static int64_t lookups_before(const struct row_index *index, int32_t t) {
-    int64_t u = 0;
-    while (u < index->rows && index->run[u].table < t) u++;
-    return index->run[u].first;
-}
-
 /* Every try reads these rows, with more bytes than the last-level caches hold. So a gradient that
  * fits there is warm after the first try, and a larger one stays mostly in memory. */
 static int open_gather(struct ceiling_probe *p, const struct batch *in,
                        const struct row_index *index, int32_t t) {
-    int64_t first = lookups_before(index, t), lookups = lookups_before(index, t + 1) - first;
+    int64_t first = index->run[row_index_find(index, t, 0)].first,
+            lookups = index->run[row_index_find(index, t + 1, 0)].first - first;
     p->grad = in->grad;
     if (lookups == 0) return 0;
     p->num_gathered = rows_beyond_cache(p->last_level_cache, p->dim);
@@ -111,7 +95,7 @@ int ceiling_open(struct ceiling_probe *p, const struct batch *in, const struct r
     if (bytes < COPY_LEAST) bytes = COPY_LEAST;
     if (buffer_alloc(&p->from, bytes, "the copy ceiling", err)) return -1;
     if (buffer_alloc(&p->to, bytes, "the copy ceiling", err)) goto out;
-    p->rows = ceiling_rows(table_rows, p->num_rows);
+    p->rows = permute_some(table_rows, p->num_rows);
     if (!p->rows || open_gather(p, in, index, t)) {
         fail(err, "out of memory");
         goto out;

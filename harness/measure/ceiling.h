@@ -6,23 +6,15 @@
  * summing: it reads gradient rows of random lookups from whatever cache holds them. The last two
  * make the roof of a step, see traffic.h.
  */
-#ifndef EMBFUSE_CEILING_H
-#define EMBFUSE_CEILING_H
+#ifndef EMBFUSE_HOST_CEILING_H
+#define EMBFUSE_HOST_CEILING_H
 
 #include <stdint.h>
 
+#include "harness/ceiling.h"
 #include "harness/error.h"
 #include "harness/memory.h"
 #include "harness/workload/row_index.h"
-
-struct ceiling {
-    double copy_gbs;    /* stream copy, bytes read + bytes written, as STREAM counts */
-    double rmw_gbs;     /* random rows read, multiplied by one, written back, with prefetch */
-    double gather_gbs;  /* gradient rows of random lookups read and summed, from warm caches where
-                           they fit, with and without prefetch; 0: not measured */
-    double pingpong_ns; /* one way between two threads' caches; < 0 with one thread. A virtual
-                           machine's cores may move, and then share a last-level cache or not */
-};
 
 /* A ceiling treats the bytes of any row as floats: as many as fit, at least 1. The second function
  * says how many rows of that many floats the array holds. */
@@ -58,9 +50,6 @@ void ceiling_close(struct ceiling_probe *p);
 struct ceiling ceiling_measure(const struct ceiling_probe *p);
 
 void ceiling_flush_caches(const struct ceiling_probe *p);
-
-/* `count` distinct rows of a table in random order. The caller frees them; NULL: out of memory. */
-int64_t *ceiling_rows(int64_t table_rows, int64_t count);
 
 /* Seconds on the monotonic clock. */
 double clock_seconds(void);

@@ -6,13 +6,13 @@
 #include <gnu/libc-version.h>
 #include <math.h>
 #include <omp.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
-#include <unistd.h>
 #include <xxhash.h>
 #include <zlib.h>
 
@@ -29,6 +29,16 @@ struct sink {
 
 static void put(const struct sink *s, const char *key, const char *value) {
     s->add(s->ctx, key, value && *value ? value : "unavailable");
+}
+
+__attribute__((format(printf, 3, 4))) static void putf(const struct sink *s, const char *key,
+                                                       const char *format, ...) {
+    char text[VALUE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    put(s, key, text);
 }
 
 /* The text after ':' in the first matching line of a file; without a key, the whole line. */
@@ -55,13 +65,6 @@ static void put_virtualised(const struct sink *s) {
         if (strncmp(line, "flags", 5) == 0 && strstr(line, " hypervisor")) answer = "yes";
     if (f) fclose(f);
     put(s, "emb_virtualised", answer);
-}
-
-/* Asks the process: a bound thread, as this one may be, sees only its own CPUs. */
-static void put_cpus_allowed(const struct sink *s) {
-    char text[32];
-    snprintf(text, sizeof text, "%d", omp_get_num_procs());
-    put(s, "emb_cpus_allowed", text);
 }
 
 /* Whether the first word after the ')' of a thread's stat is R. */
@@ -93,10 +96,6 @@ double environment_others(void) {
     return all < 0 ? NAN : all > own ? all - own : 0;
 }
 
-const char *environment_build(void) {
-    return "commit " BUILD_COMMIT ", changed since: " BUILD_DIRTY ", " BUILD_COMPILER;
-}
-
 /* A program without device kernels does not report their compiler. */
 static bool has_device_kernels(void) {
     int count;
@@ -114,33 +113,21 @@ static void put_time(const struct sink *s) {
     put(s, "emb_date", text);
 }
 
-/* CUDA counts versions as 1000*major + 10*minor. */
-static void put_version(const struct sink *s, const char *key, int version) {
-    char text[32];
-    snprintf(text, sizeof text, "%d.%d", version / 1000, version % 1000 / 10);
-    put(s, key, text);
-}
-
 static void put_device(const struct sink *s, const struct device_facts *d) {
-    char text[VALUE_MAX];
     put(s, "emb_gpu", d->name);
-    snprintf(text, sizeof text, "%d.%d", d->capability / 10, d->capability % 10);
-    put(s, "emb_gpu_capability", text);
-    snprintf(text, sizeof text, "%d", d->multiprocessors);
-    put(s, "emb_gpu_multiprocessors", text);
-    snprintf(text, sizeof text, "%.1f GiB", (double)d->memory / (1 << 30));
-    put(s, "emb_gpu_memory", text);
-    snprintf(text, sizeof text, "%.1f MiB", (double)d->l2_cache / (1 << 20));
-    put(s, "emb_gpu_l2", text);
-    put_version(s, "emb_gpu_cuda_driver", d->driver);
-    put_version(s, "emb_gpu_cuda_runtime", d->runtime);
+    putf(s, "emb_gpu_capability", "%d.%d", d->capability / 10, d->capability % 10);
+    putf(s, "emb_gpu_multiprocessors", "%d", d->multiprocessors);
+    putf(s, "emb_gpu_memory", "%.1f GiB", (double)d->memory / (1 << 30));
+    putf(s, "emb_gpu_l2", "%.1f MiB", (double)d->l2_cache / (1 << 20));
+    /* CUDA counts versions as 1000*major + 10*minor. */
+    putf(s, "emb_gpu_cuda_driver", "%d.%d", d->driver / 1000, d->driver % 1000 / 10);
+    putf(s, "emb_gpu_cuda_runtime", "%d.%d", d->runtime / 1000, d->runtime % 1000 / 10);
     put_from_file(s, "emb_gpu_driver", "/proc/driver/nvidia/version", "NVRM version");
 }
 
 void environment_describe(int threads, const struct device_facts *device,
                           void (*add)(void *ctx, const char *key, const char *value), void *ctx) {
     const struct sink s = {add, ctx};
-    char text[VALUE_MAX];
     put(&s, "emb_schema", "1");
     put(&s, "emb_commit", BUILD_COMMIT);
     put(&s, "emb_dirty", BUILD_DIRTY);
@@ -163,17 +150,15 @@ void environment_describe(int threads, const struct device_facts *device,
     put_from_file(&s, "emb_aslr", "/proc/sys/kernel/randomize_va_space", "");
     put_from_file(&s, "emb_load_before", "/proc/loadavg", "");
     put_virtualised(&s);
-    put_cpus_allowed(&s);
+    /* Asks the process: a bound thread, as this one may be, sees only its own CPUs. */
+    putf(&s, "emb_cpus_allowed", "%d", omp_get_num_procs());
     struct utsname u;
-    snprintf(text, sizeof text, "%s", uname(&u) == 0 ? u.release : "");
-    put(&s, "emb_kernel_os", text);
-    snprintf(text, sizeof text, "%d", threads);
-    put(&s, "emb_threads", text);
+    put(&s, "emb_kernel_os", uname(&u) == 0 ? u.release : "");
+    putf(&s, "emb_threads", "%d", threads);
     put(&s, "emb_omp_proc_bind", getenv("OMP_PROC_BIND"));
     put(&s, "emb_omp_wait_policy", getenv("OMP_WAIT_POLICY"));
-    snprintf(text, sizeof text, "glibc %s, zlib %s, xxhash %u", gnu_get_libc_version(),
-             zlibVersion(), XXH_versionNumber());
-    put(&s, "emb_libraries", text);
+    putf(&s, "emb_libraries", "glibc %s, zlib %s, xxhash %u", gnu_get_libc_version(), zlibVersion(),
+         XXH_versionNumber());
 }
 
 const char *environment_version(void) {

@@ -12,9 +12,6 @@
 extern "C" {
 #endif
 
-/* One line: the source and the compiler that built it. */
-const char *environment_build(void);
-
 /* Threads of other processes that run, or wait for a CPU, at this moment: 0 on a quiet machine; NaN
  * if the system does not report them. Takes about ten microseconds. */
 double environment_others(void);

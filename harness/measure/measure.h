@@ -10,7 +10,6 @@
 
 #include "harness/measure/ceiling.h"
 #include "harness/check/check.h"
-#include "harness/device/device_clocks.h"
 #include "harness/workload/id_stats.h"
 #include "harness/measure/runner.h"
 #include "harness/workload/tables.h"
@@ -46,6 +45,10 @@ struct measure {
     struct id_stats stats[RING_MAX];
     struct traffic traffic[RING_MAX];
     bool exact[RING_MAX]; /* results are compared bit for bit */
+    /* By enum backend; NULL: ceilings are measured before every sample, as times need them. A check
+     * sets it before it opens places: it measures ceilings once and keeps them here, and then opens
+     * places that neither measure them nor flush caches. */
+    struct ceiling *once;
     struct {
         struct place *place;          /* NULL: not open */
         struct place_scratch scratch; /* resident, large enough for every admitted kernel */

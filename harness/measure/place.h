@@ -65,7 +65,7 @@ struct step_times {
     double stage[STAGE_COUNT];   /* parts of the step; 0: no such stage. A device times them in a
                                     separate run, because events inside the step lengthen it */
     struct device_clocks clocks; /* of a device, right after the step */
-    bool disturbed; /* a context switch on the host, or a moving clock or ceiling on the device,
+    bool disturbed; /* waiting for a CPU on the host, or a moving clock or ceiling on the device,
                        disturbed the sample: take it again */
 };
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The host: tables in huge pages, the monotonic clock, context switches.
+ * The host: tables in huge pages, the monotonic clock, time spent waiting for a CPU.
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <xxhash.h>
 
+#include "harness/measure/disturbance.h"
 #include "harness/measure/place.h"
 #include "harness/workload/workload.h"
 
@@ -119,12 +119,6 @@ static void stop(void *ctx, enum stage ended) {
     s->last = now;
 }
 
-static long context_switches(void) {
-    struct rusage r;
-    getrusage(RUSAGE_SELF, &r);
-    return r.ru_nivcsw;
-}
-
 static int host_time(struct place *p, const struct place_job *job, bool cold,
                      struct step_times *out, struct error *err) {
     const struct host *h = host_of(p);
@@ -133,12 +127,12 @@ static int host_time(struct place *p, const struct place_job *job, bool cold,
     int status = call_plan(h, job);
     out->plan = job->kernel->plan ? clock_seconds() - begin : 0;
     if (cold) ceiling_flush_caches(&h->ceilings);
-    const long before = context_switches();
+    const struct disturbance before = disturbance_now("/proc/self/task");
     struct stopwatch watch = {clock_seconds(), out->stage};
     begin = watch.last;
     if (status == 0) status = call_run(h, job, stop, &watch);
     out->seconds = clock_seconds() - begin;
-    out->disturbed = context_switches() != before;
+    out->disturbed = disturbed(before, disturbance_now("/proc/self/task"), out->seconds);
     return returned(status, job, err);
 }
 

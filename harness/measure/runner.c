@@ -5,24 +5,19 @@
 
 #include "harness/registry.h"
 
-size_t runner_scratch_bytes(const struct place_setup *setup, const struct kernel *k) {
-    size_t most = 0;
-    for (int b = 0; b < setup->ring && k->scratch_bytes; b++) {
-        size_t bytes = k->scratch_bytes(&setup->batches[b], setup->threads);
-        if (bytes > most) most = bytes;
-    }
-    return most;
-}
-
 int runner_scratch_open(struct place *p, const struct place_setup *setup, const struct kernel *k,
                         struct place_scratch *out, struct error *err) {
     char what[96];
+    size_t most = 0;
     for (int b = 0; b < setup->ring; b++) {
-        const char *why = kernel_refuses(k, &setup->batches[b]);
+        const struct batch *in = &setup->batches[b];
+        const char *why = kernel_refuses(k, in);
         if (why) return fail(err, "%s refuses this batch: %s", k->name, why);
+        size_t bytes = k->scratch_bytes ? k->scratch_bytes(in, setup->threads) : 0;
+        if (bytes > most) most = bytes;
     }
     snprintf(what, sizeof what, "scratch of %s", k->name);
-    return p->ops->scratch_open(p, out, runner_scratch_bytes(setup, k), what, err);
+    return p->ops->scratch_open(p, out, most, what, err);
 }
 
 /* Stages must end in their order, with the update last. */

@@ -13,9 +13,6 @@
 /* The byte that fills scratch. POISON makes every float a NaN and every index out of range. */
 enum { POISON = 0xff, AS_IT_IS = -1 };
 
-/* Most bytes of scratch that the kernel asks for on a batch of the setup. */
-size_t runner_scratch_bytes(const struct place_setup *setup, const struct kernel *k);
-
 /* Allocates scratch for a kernel. Fails if the kernel refuses the batches. */
 int runner_scratch_open(struct place *p, const struct place_setup *setup, const struct kernel *k,
                         struct place_scratch *out, struct error *err);

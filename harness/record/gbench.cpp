@@ -69,18 +69,12 @@ class Driver : State {
     std::string crashed;            /* /KERNEL/KERNEL/: on this workload, with this rule */
     struct device_facts facts = {}; /* of the device, if there is one and it is used */
     bool with_device = false;
-    std::string no_device; /* why there is none, until it is said */
-    double alpha = NAN;    /* of the workload that is measured */
+    std::string no_device;       /* why there is none, until it is said */
+    double alpha = NAN;          /* of the workload that is measured */
+    struct ceiling once[2] = {}; /* of a check, by place */
 
-    std::vector<Case> cases_of(const char *workload, enum rule_kind rule) const {
-        return ::cases_of(options, places, workload, rule);
-    }
-    int count_cases(const struct plan &plan) const {
-        return ::count_cases(options, places, plan);
-    }
     bool use_device(const struct plan &plan);
     void say_no_device();
-    bool measure_workload(struct workload *w, enum rule_kind rule, std::vector<Case> cases);
     bool measure_point(const struct plan *plan, int i, enum rule_kind rule);
     bool begin();
     bool resume(const struct plan &plan);
@@ -176,10 +170,12 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
         else
             failed(workload, k->name, k->place, err);
     };
-    auto lost = [&](const struct kernel *k) { return !(places & (1u << k->place)); };
+    auto is_out = [&](const struct kernel *k) {
+        return out.count(k) || !(places & (1u << k->place));
+    };
     for (const Case &c : cases) {
         const struct kernel *k = c.entry->kernel;
-        if (use.count(k) || lost(k)) continue;
+        if (use.count(k) || is_out(k)) continue;
         if (stop_signal) return;
         if (crashed.find(std::string("/") + k->name + "/") != std::string::npos) {
             out.insert(k);
@@ -196,7 +192,7 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
     int registered = 0;
     for (size_t i = 0; i < cases.size(); i++) {
         const Case &c = cases[i];
-        if (out.count(c.entry->kernel) || lost(c.entry->kernel)) {
+        if (is_out(c.entry->kernel)) {
             progress.total -= options.reps;
             continue;
         }
@@ -217,7 +213,7 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
     load.close();
 
     for (const auto &u : use) {
-        if (out.count(u.first) || lost(u.first)) continue;
+        if (is_out(u.first)) continue;
         progress.say(workload + ": checking again " + u.first->name);
         Blame blame(u.first);
         judge(u.first, measure_check(m, u.first, m->workload->ring - 1, &result, &err));
@@ -226,7 +222,7 @@ void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
     for (const Run &run : collector.runs) {
         bool keep = !run.error_occurred;
         for (const auto &u : use)
-            if (out.count(u.first) || lost(u.first))
+            if (is_out(u.first))
                 keep &= run.benchmark_name().find(std::string("/") + u.first->name + "/") ==
                         std::string::npos;
         if (keep) accepted.push_back(run);
@@ -250,41 +246,34 @@ void Driver::keep_open(const std::string &workload, std::vector<Case> *cases,
 
 bool Driver::measure_point(const struct plan *plan, int i, enum rule_kind rule) {
     char name[SPEC_NAME_MAX];
-    std::vector<Case> cases = cases_of(plan_name(plan, i, name), rule);
+    std::vector<Case> cases = cases_of(options, places, plan_name(plan, i, name), rule);
     keep_open(name, &cases, [&](enum backend place, struct error *err) {
         return plan_tables_fit(plan, i, rule, place, err);
     });
     if (cases.empty()) return false;
     progress.say(std::string(name) + ": generating");
-    struct workload w;
+    struct workload w = {};
+    struct measure m = {};
     struct error err;
-    if (plan_make(plan, i, rule, &w, &err)) {
+    const bool made = plan_make(plan, i, rule, &w, &err) == 0;
+    if (made) {
+        say_no_device();
+        context["emb_workload_" + std::string(w.name)] = w.text;
+    }
+    if (made && measure_open(&m, &w, GRAD_EXACT, options.threads, &err) == 0) {
+        m.once = options.smoke ? once : nullptr;
+        keep_open(name, &cases, [&](enum backend place, struct error *why) {
+            return measure_open_place(&m, place, why);
+        });
+    } else {
         refuse(name, "all kernels", err.text);
         progress.total -= (int)cases.size() * options.reps;
-        return false;
+        cases.clear();
     }
     alpha = plan_alpha(plan, i);
-    bool measured = measure_workload(&w, rule, cases);
-    workload_free(&w);
-    return measured;
-}
-
-bool Driver::measure_workload(struct workload *w, enum rule_kind rule, std::vector<Case> cases) {
-    say_no_device();
-    context["emb_workload_" + std::string(w->name)] = w->text;
-    struct measure m;
-    struct error err;
-    if (measure_open(&m, w, GRAD_EXACT, options.threads, &err)) {
-        refuse(w->name, "all kernels", err.text);
-        progress.total -= (int)cases.size() * options.reps;
-        measure_close(&m);
-        return false;
-    }
-    keep_open(w->name, &cases, [&](enum backend place, struct error *why) {
-        return measure_open_place(&m, place, why);
-    });
     if (!cases.empty()) measure_cases(&m, cases, rule_info(rule).name);
     measure_close(&m);
+    workload_free(&w);
     return !cases.empty();
 }
 
@@ -300,19 +289,18 @@ void Driver::say_no_device() {
  * is none. If they do not ask, the run goes on without it. */
 bool Driver::use_device(const struct plan &plan) {
     struct error err;
-    const unsigned all = places;
-    places &= 1u << ON_DEVICE;
-    bool wanted = count_cases(plan) > 0 || all == 1u << ON_DEVICE;
-    places = all;
+    const unsigned device = 1u << ON_DEVICE;
+    bool wanted = count_cases(options, places & device, plan) > 0 || places == device;
     if (wanted && device_open(&err) == 0) {
         facts = device_facts();
         with_device = true;
         return true;
     }
-    places &= ~(1u << ON_DEVICE);
+    places &= ~device;
     if (!wanted) return true;
     no_device = err.text;
-    if (count_cases(plan) > 0) return true; /* says so later, once anything can run */
+    if (count_cases(options, places, plan) > 0)
+        return true; /* says so later, once anything can run */
     say_no_device();
     return false;
 }
@@ -327,7 +315,7 @@ int Driver::run() {
     }
     char name[SPEC_NAME_MAX];
     bool again = resume(plan), possible = use_device(plan);
-    if (!again) progress.total = count_cases(plan) * options.reps;
+    if (!again) progress.total = count_cases(options, places, plan) * options.reps;
     if (progress.total == 0 && possible)
         fprintf(stderr,
                 "bench: FILTER='%s' matches none of WORKLOAD/RULE/KERNEL/MODE, such as "
@@ -347,6 +335,10 @@ bool Driver::begin() {
         return false;
     }
     context.merge(describe(options, with_device ? &facts : nullptr));
+    if (options.smoke)
+        context["emb_smoke"] =
+            "a check: times are no measurement; ceilings were measured once, and "
+            "caches flushed for the first workload only";
     progress.begin = clock_seconds();
     return true;
 }

@@ -6,8 +6,6 @@
 #ifndef EMBFUSE_GBENCH_CASES_H
 #define EMBFUSE_GBENCH_CASES_H
 
-#include <regex.h>
-
 #include <string>
 #include <vector>
 
@@ -25,15 +23,6 @@ struct Case {
     std::string name; /* WORKLOAD/RULE/KERNEL/MODE */
 };
 
-inline bool matches(const struct options &o, const std::string &name) {
-    if (!o.filter[0]) return true;
-    regex_t pattern;
-    if (regcomp(&pattern, o.filter, REG_EXTENDED | REG_NOSUB)) return false;
-    bool found = regexec(&pattern, name.c_str(), 0, nullptr, 0) == 0;
-    regfree(&pattern);
-    return found;
-}
-
 /* places: bits 1 << enum backend. */
 inline std::vector<Case> cases_of(const struct options &o, unsigned places,
                                   const std::string &workload, enum rule_kind rule) {
@@ -45,7 +34,8 @@ inline std::vector<Case> cases_of(const struct options &o, unsigned places,
         for (enum cache_mode mode : {MODE_COLD, MODE_WARM}) {
             std::string name = workload + "/" + rule_info(rule).name + "/" + all[i].kernel->name +
                                "/" + mode_name(mode);
-            if (o.modes & (1u << mode) && matches(o, name)) cases.push_back({&all[i], mode, name});
+            if (o.modes & (1u << mode) && !regexec(&o.pattern, name.c_str(), 0, nullptr, 0))
+                cases.push_back({&all[i], mode, name});
         }
     }
     return cases;

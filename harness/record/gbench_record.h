@@ -19,7 +19,6 @@
 
 extern "C" {
 #include "harness/measure/measure.h"
-#include "harness/registry.h"
 }
 
 using Run = benchmark::BenchmarkReporter::Run;
@@ -70,13 +69,6 @@ struct Progress {
 
 inline const char *mode_name(enum cache_mode mode) {
     return mode == MODE_COLD ? "cold" : "warm";
-}
-
-inline std::string traits_text(unsigned traits) {
-    std::string text;
-    for (int bit = 0; trait_name(bit); bit++)
-        if (traits >> bit & 1) text += std::string(",") + trait_name(bit);
-    return text.empty() ? "none" : text.substr(1);
 }
 
 /* Counters that are the same for every sample of a workload. */

@@ -40,9 +40,11 @@ inline Context describe(const struct options &o, const struct device_facts *devi
     const struct registered *known = registry(&count);
     for (int i = 0; i < count; i++) {
         const struct kernel *k = known[i].kernel;
+        char traits[TRAITS_MAX];
         all[std::string("emb_kernel_") + k->name] =
             std::string(known[i].family) + " | " + place_name(k->place) + " | " +
-            traits_text(k->traits) + " | " + k->label + " | " + k->idea;
+            (k->traits ? traits_text(k->traits, ",", traits) : "none") + " | " + k->label + " | " +
+            k->idea;
     }
     return all;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "harness/record/options.h"
 
+#include <ctype.h>
 #include <getopt.h>
 #include <math.h>
 #include <omp.h>
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,44 +15,43 @@
 static const char standard_spec[] = "datasets/standard.spec",
                   template_spec[] = "datasets/zipf.spec", smoke_spec[] = "datasets/smoke.spec";
 
-enum { BLANKS_MAX = 64 };
-
-/* Every option takes a text; an empty one means "not given", as make passes unset variables. */
-struct texts {
-    const char *filter, *spec, *trace, *out, *alpha, *dims, *rows, *batch, *pooling, *rule, *seed,
-        *threads, *reps, *ring, *modes, *place, *queue;
-};
-
-static const struct {
+static const struct known {
     const char *name, *help;
-    size_t at;
+    size_t at;       /* in struct options: of a text, or */
+    int least, most; /* of an int, in this range */
 } known[] = {
-#define OPTION(name, help)                                                                         \
-    { #name, help, offsetof(struct texts, name) }
-    OPTION(filter, "extended regular expression on WORKLOAD/RULE/KERNEL/MODE"),
-    OPTION(spec, "workload spec file"),
-    OPTION(trace,
-           "traces, instead of a spec: *.txt.gz, *.ids.npy; a,b,c are features of one input"),
-    OPTION(out, "folder for bench.json"),
-    OPTION(alpha, "exponents: list"),
-    OPTION(dims, "floats per row: list"),
-    OPTION(rows, "rows per table: list"),
-    OPTION(batch, "bags per feature: list"),
-    OPTION(pooling, "sum, mean, none, or a pooling factor: list"),
-    OPTION(rule, "update rules: list, or all"),
-    OPTION(seed, "of all random numbers"),
-    OPTION(threads, "threads of every kernel"),
-    OPTION(reps, "samples of every kernel, workload and cache mode"),
-    OPTION(ring, "batches that cold samples go round"),
-    OPTION(modes, "cold, warm: list"),
-    OPTION(place, "kernels of the host, of the device, or all: host, device, all"),
-    OPTION(queue, "minutes to queue for another bench on this machine; 10, and 0 does not"),
-#undef OPTION
+#define TEXT(field)  offsetof(struct options, field), 0, 0
+#define COUNT(field) offsetof(struct options, field)
+    {"filter", "extended regular expression on WORKLOAD/RULE/KERNEL/MODE", TEXT(filter)},
+    {"spec", "workload spec file", TEXT(spec)},
+    {"trace", "traces, instead of a spec: *.txt.gz, *.ids.npy; a,b,c are features of one input",
+     TEXT(trace)},
+    {"out", "folder for bench.json", TEXT(out)},
+    {"alpha", "exponents: list", TEXT(axes.alpha)},
+    {"dims", "floats per row: list", TEXT(axes.dims)},
+    {"rows", "rows per table: list", TEXT(axes.rows)},
+    {"batch", "bags per feature: list", TEXT(axes.batch)},
+    {"pooling", "sum, mean, none, or a pooling factor: list", TEXT(axes.pooling)},
+    {"rule", "update rules: list, or all", TEXT(rule)},
+    {"seed", "of all random numbers", TEXT(axes.seed)},
+    {"threads", "threads of every kernel", COUNT(threads), 1, 4096},
+    {"reps", "samples of every kernel, workload and cache mode", COUNT(reps), 1, 1000},
+    {"ring", "batches that cold samples go round", COUNT(ring), 1, RING_MAX},
+    {"modes", "cold, warm: list", TEXT(mode)},
+    {"place", "kernels of the host, of the device, or all: host, device, all", TEXT(place)},
+    {"queue", "minutes to queue for another bench on this machine; 10, and 0 does not",
+     COUNT(queue), 0, 100000},
+#undef TEXT
+#undef COUNT
 };
-enum { KNOWN = sizeof known / sizeof *known };
+enum { KNOWN = sizeof known / sizeof *known, RECORDED = KNOWN - 1 /* queue changes no result */ };
 
-static const char **text_of(struct texts *t, int i) {
-    return (const char **)((char *)t + known[i].at);
+/* The name of its variable of make. */
+static const char *variable(const struct known *k, char name[16]) {
+    int n = 0;
+    for (; k->name[n]; n++) name[n] = (char)toupper((unsigned char)k->name[n]);
+    name[n] = '\0';
+    return name;
 }
 
 static void help(void) {
@@ -68,85 +67,61 @@ static void help(void) {
         "             then is written, as it is whenever a workload has ended\n");
 }
 
-static int parse_count(const char *name, const char *text, int least, int most, int otherwise,
-                       int *out, struct error *err) {
-    char *end;
-    long value = *text ? strtol(text, &end, 10) : otherwise;
-    if (*text && (*end || value < least || value > most))
-        return fail(err, "%s: '%.40s' is not a number from %d to %d", name, text, least, most);
-    *out = (int)value;
+/* An empty text keeps the preset: make passes unset variables so. */
+static int take(const struct known *k, const char *text, struct options *out, struct error *err) {
+    char *at = (char *)out + k->at, *end, name[16];
+    if (!k->most) *(const char **)at = text;
+    if (!k->most || !*text) return 0;
+    long value = strtol(text, &end, 10);
+    if (*end || value < k->least || value > k->most)
+        return fail(err, "%s: '%.40s' is not a number from %d to %d", variable(k, name), text,
+                    k->least, k->most);
+    *(int *)at = (int)value;
     return 0;
 }
 
-/* Calls use(word) for the blank-separated words of a list. */
-static int each_word(const char *list,
-                     int (*use)(const char *word, struct options *o, struct error *),
-                     struct options *o, struct error *err) {
-    char *copy = strdup(list), *rest = NULL;
+#define WORD(word, ...) #word,
+static const char *const rule_words[] = {RULES(WORD) NULL},
+                         *const mode_words[] = {[MODE_COLD] = "cold", [MODE_WARM] = "warm", NULL},
+                         *const place_words[] = {[ON_HOST] = "host", [ON_DEVICE] = "device", NULL};
+_Static_assert(RULE_COUNT < 32, "each rule has a bit of options.rules");
+
+/* Sets the bits of a list of words: 1 << position in words, or all. what: for the message. */
+static int take_bits(const char *what, const char *list, const char *const *words, unsigned *bits,
+                     struct error *err) {
+    char *copy = strdup(list), *rest = NULL, names[400] = "";
     int status = copy ? 0 : fail(err, "out of memory");
+    for (int k = 0; words[k]; k++) text_add(names, sizeof names, " %s", words[k]);
     for (char *w = copy ? strtok_r(copy, " ,", &rest) : NULL; w && !status;
-         w = strtok_r(NULL, " ,", &rest))
-        status = use(w, o, err);
+         w = strtok_r(NULL, " ,", &rest)) {
+        bool found = false;
+        for (int k = 0; words[k]; k++)
+            if (strcmp(w, "all") == 0 || strcmp(w, words[k]) == 0) {
+                *bits |= 1u << k;
+                found = true;
+            }
+        if (!found) status = fail(err, "%s '%.40s'; known:%s all", what, w, names);
+    }
     free(copy);
     return status;
-}
-
-static int use_rule(const char *word, struct options *o, struct error *err) {
-    enum rule_kind kind;
-    if (strcmp(word, "all") == 0) {
-        o->rules |= (1u << RULE_COUNT) - 1u;
-        return 0;
-    }
-    if (rule_parse(word, &kind, err)) return -1;
-    o->rules |= 1u << kind;
-    return 0;
-}
-
-static int use_mode(const char *word, struct options *o, struct error *err) {
-    bool cold = strcmp(word, "cold") == 0;
-    if (!cold && strcmp(word, "warm") != 0)
-        return fail(err, "MODES: unknown mode '%.40s'; known: cold warm", word);
-    o->modes |= 1u << (cold ? MODE_COLD : MODE_WARM);
-    return 0;
-}
-
-static int use_place(const char *word, struct options *o, struct error *err) {
-    bool all = strcmp(word, "all") == 0, host = strcmp(word, "host") == 0;
-    if (!all && !host && strcmp(word, "device") != 0)
-        return fail(err, "PLACE: unknown place '%.40s'; known: host device all", word);
-    if (all || host) o->places |= 1u << ON_HOST;
-    if (all || !host) o->places |= 1u << ON_DEVICE;
-    return 0;
-}
-
-static int check_filter(const char *filter, struct error *err) {
-    regex_t pattern;
-    int status = regcomp(&pattern, filter, REG_EXTENDED | REG_NOSUB);
-    if (status) {
-        char why[128];
-        regerror(status, &pattern, why, sizeof why);
-        return fail(err, "FILTER='%.100s': %s", filter, why);
-    }
-    regfree(&pattern);
-    return 0;
 }
 
 static bool any_axis(const struct spec_overrides *a) {
     return *a->alpha || *a->dims || *a->rows || *a->batch || *a->pooling;
 }
 
-int options_parse(int argc, char **argv, struct options *out, struct error *err) {
-    struct texts t;
+/* Reads the command line into the texts. */
+static int read_texts(int argc, char **argv, const char *texts[KNOWN], bool *smoke,
+                      struct error *err) {
     enum { HELP = KNOWN, SMOKE, VERSION };
     struct option longs[KNOWN + 4] = {{0}};
     for (int i = 0; i < KNOWN; i++) {
-        *text_of(&t, i) = "";
+        texts[i] = "";
         longs[i] = (struct option){known[i].name, required_argument, NULL, i};
     }
     longs[HELP] = (struct option){"help", no_argument, NULL, HELP};
     longs[SMOKE] = (struct option){"smoke", no_argument, NULL, SMOKE};
     longs[VERSION] = (struct option){"version", no_argument, NULL, VERSION};
-    bool smoke = false;
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, ":h", longs, NULL)) != -1;) {
         const char *word = argv[optind - 1];
@@ -155,42 +130,45 @@ int options_parse(int argc, char **argv, struct options *out, struct error *err)
         if (c == '?') return fail(err, "unknown option '%.80s'; see --help", word);
         if (c == ':') return fail(err, "%.80s: its value is missing; see --help", word);
         if (c == 'h' || c == HELP) help();
-        if (c == VERSION) printf("bench, %s\n", environment_build());
+        if (c == VERSION) printf("bench %s\n", environment_version());
         if (c == 'h' || c == HELP || c == VERSION) return 1;
-        smoke |= c == SMOKE;
-        if (c < KNOWN) *text_of(&t, c) = optarg;
+        *smoke |= c == SMOKE;
+        if (c < KNOWN) texts[c] = optarg;
     }
     if (optind < argc) return fail(err, "unknown argument '%.80s'; see --help", argv[optind]);
+    return 0;
+}
 
-    *out = (struct options){.filter = t.filter,
-                            .spec = t.spec,
-                            .trace = t.trace,
-                            .out = *t.out ? t.out : "build/results",
-                            .axes = {.alpha = t.alpha,
-                                     .dims = t.dims,
-                                     .rows = t.rows,
-                                     .batch = t.batch,
-                                     .pooling = t.pooling,
-                                     .rule = "",
-                                     .seed = t.seed},
-                            .rule = t.rule,
-                            .place = t.place};
-    if (smoke) {
-        if (!*t.spec) out->spec = smoke_spec;
-        if (!*t.rule) t.rule = "all";
-        if (!*t.reps) t.reps = "1";
-    }
-    if (*t.trace && (*t.alpha || *t.rows))
+static int compile_filter(struct options *o, struct error *err) {
+    char why[128];
+    int status = regcomp(&o->pattern, o->filter, REG_EXTENDED | REG_NOSUB);
+    if (status == 0) return 0;
+    regerror(status, &o->pattern, why, sizeof why);
+    return fail(err, "FILTER='%.100s': %s", o->filter, why);
+}
+
+int options_parse(int argc, char **argv, struct options *out, struct error *err) {
+    const char *texts[KNOWN];
+    *out = (struct options){.threads = omp_get_max_threads(), .ring = 3, .queue = 10};
+    int status = read_texts(argc, argv, texts, &out->smoke, err);
+    out->reps = out->smoke ? 1 : 5;
+    for (int i = 0; status == 0 && i < KNOWN; i++) status = take(&known[i], texts[i], out, err);
+    if (status) return status;
+    const bool trace = *out->trace;
+    if (trace && (*out->axes.alpha || *out->axes.rows))
         return fail(err, "ALPHA and ROWS do not apply to a trace: its ids are what they are");
-    if (!*out->spec) out->spec = any_axis(&out->axes) || *t.trace ? template_spec : standard_spec;
-    if (check_filter(t.filter, err) || each_word(t.rule, use_rule, out, err) ||
-        each_word(*t.modes ? t.modes : "cold warm", use_mode, out, err) ||
-        each_word(*t.place ? t.place : "all", use_place, out, err))
-        return -1;
-    if (parse_count("THREADS", t.threads, 1, 4096, omp_get_max_threads(), &out->threads, err) ||
-        parse_count("REPS", t.reps, 1, 1000, 5, &out->reps, err) ||
-        parse_count("RING", t.ring, 1, RING_MAX, 3, &out->ring, err) ||
-        parse_count("QUEUE", t.queue, 0, 100000, 10, &out->queue, err))
+    if (!*out->out) out->out = "build/results";
+    if (!*out->spec)
+        out->spec = out->smoke                      ? smoke_spec
+                    : any_axis(&out->axes) || trace ? template_spec
+                                                    : standard_spec;
+    if (compile_filter(out, err) ||
+        take_bits("RULE: unknown rule", out->smoke && !*out->rule ? "all" : out->rule, rule_words,
+                  &out->rules, err) ||
+        take_bits("MODES: unknown mode", *out->mode ? out->mode : "all", mode_words, &out->modes,
+                  err) ||
+        take_bits("PLACE: unknown place", *out->place ? out->place : "all", place_words,
+                  &out->places, err))
         return -1;
     omp_set_num_threads(out->threads);
     return 0;
@@ -198,21 +176,12 @@ int options_parse(int argc, char **argv, struct options *out, struct error *err)
 
 void options_describe(const struct options *o,
                       void (*add)(void *ctx, const char *key, const char *value), void *ctx) {
-    char threads[16], reps[16], ring[16];
-    snprintf(threads, sizeof threads, "%d", o->threads);
-    snprintf(reps, sizeof reps, "%d", o->reps);
-    snprintf(ring, sizeof ring, "%d", o->ring);
-    const struct {
-        const char *key, *value;
-    } all[] = {{"FILTER", o->filter},  {"SPEC", o->spec},        {"TRACE", o->trace},
-               {"OUT", o->out},        {"ALPHA", o->axes.alpha}, {"DIMS", o->axes.dims},
-               {"ROWS", o->axes.rows}, {"BATCH", o->axes.batch}, {"POOLING", o->axes.pooling},
-               {"RULE", o->rule},      {"PLACE", o->place},      {"SEED", o->axes.seed},
-               {"THREADS", threads},   {"REPS", reps},           {"RING", ring}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        char key[32];
-        snprintf(key, sizeof key, "emb_var_%s", all[i].key);
-        add(ctx, key, all[i].value);
+    for (int i = 0; i < RECORDED; i++) {
+        const char *at = (const char *)o + known[i].at;
+        char name[16], key[32], count[16];
+        snprintf(key, sizeof key, "emb_var_%s", variable(&known[i], name));
+        if (known[i].most) snprintf(count, sizeof count, "%d", *(const int *)at);
+        add(ctx, key, known[i].most ? count : *(const char *const *)at);
     }
 }
 

@@ -6,27 +6,30 @@
 #ifndef EMBFUSE_OPTIONS_H
 #define EMBFUSE_OPTIONS_H
 
+#include <regex.h>
+#include <stdbool.h>
+
 #include "harness/error.h"
 #include "harness/workload/spec.h"
 #include "harness/workload/workload.h"
 
 struct options {
     const char *filter; /* extended regular expression on WORKLOAD/RULE/KERNEL/MODE, "": all */
-    const char *spec;   /* spec file, "": the standard one, or the template if an axis is given */
+    const char *spec;   /* spec file */
     const char *trace;  /* blank-separated traces, "": none */
     const char *out;    /* folder of the result */
     struct spec_overrides axes;
-    const char *rule;  /* as given */
-    unsigned rules;    /* bits 1 << enum rule_kind; 0: the spec's */
-    unsigned modes;    /* bits 1 << enum cache_mode */
-    const char *place; /* as given */
-    unsigned places;   /* bits 1 << enum backend */
+    const char *rule, *mode, *place; /* as given */
+    regex_t pattern;                 /* of filter */
+    unsigned rules;                  /* bits 1 << enum rule_kind; 0: the spec's */
+    unsigned modes;                  /* bits 1 << enum cache_mode */
+    unsigned places;                 /* bits 1 << enum backend */
     int threads;
     int reps;
-    int ring;  /* batches */
-    int queue; /* minutes to wait for another bench on this machine */
+    int ring;   /* batches */
+    int queue;  /* minutes to wait for another bench on this machine */
+    bool smoke; /* a check: its times are no measurement */
 };
-
 /* 0: parsed; 1: it printed help or the version, as asked; -1: err. */
 int options_parse(int argc, char **argv, struct options *out, struct error *err);
 

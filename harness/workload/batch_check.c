@@ -2,7 +2,6 @@
  *
  * Derives fields of a batch, and checks what kernels and the exact comparison assume about it.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

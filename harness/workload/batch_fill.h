@@ -35,6 +35,20 @@ static inline uint64_t stream_key(uint64_t seed, enum stream what, int64_t which
     return rng_key(rng_key(key, (uint64_t)which), (uint64_t)k);
 }
 
+static inline void put_id(enum id_type type, void *ids, int64_t i, int64_t id) {
+    if (type == ID_INT32)
+        ((int32_t *)ids)[i] = (int32_t)id;
+    else
+        ((int64_t *)ids)[i] = id;
+}
+
+/* Bytes of a batch for each of its features. */
+static inline double feature_bytes(const struct spec *s, double bags, double lookups, int32_t dim) {
+    const double id = s->id_type == ID_INT32 ? 4 : 8, weight = s->weighted ? 4 : 0;
+    const double grad_rows = s->pooling == POOL_NONE ? lookups : bags;
+    return 8 * bags + lookups * (id + weight) + 4.0 * grad_rows * dim;
+}
+
 /* count * size bytes, aligned to 64; large arrays ask for huge pages. The caller calls free().
  * NULL: out of memory. */
 void *array_alloc(int64_t count, size_t size);

@@ -6,6 +6,7 @@
 
 #include "harness/rng.h"
 #include "harness/workload/zipf.h"
+#include "kernels/shape.h"
 
 /* Longest bag that a spec may have, and most entries of a table of probabilities. */
 #define LENGTH_MAX 1e9
@@ -59,11 +60,12 @@ static int negbin_table(struct lengths *l, struct error *err) {
     double r = mean * mean / (variance - mean), p = mean / variance;
     double log_pmf = r * log(p), log_q = log1p(-p), sum = 0.0;
     int64_t most = (int64_t)table_entries(mean, l->spec.b);
-    l->cdf = malloc((size_t)most * sizeof *l->cdf);
-    if (!l->cdf) return fail(err, "out of memory for the bag lengths");
+    l->draws = malloc((size_t)(most + 1) * sizeof *l->draws);
+    if (!l->draws) return fail(err, "out of memory for the bag lengths");
+    l->draws[0] = 0;
     while (l->count < most && sum < 1.0 - TAIL) {
         sum += exp(log_pmf);
-        l->cdf[l->count] = sum;
+        l->draws[l->count + 1] = (int64_t)ceil(sum * 0x1p53);
         log_pmf += log(((double)l->count + r) / ((double)l->count + 1.0)) + log_q;
         l->count++;
     }
@@ -77,21 +79,8 @@ int lengths_make(const struct length_spec *spec, struct lengths *out, struct err
 }
 
 void lengths_free(struct lengths *l) {
-    free(l->cdf);
+    free(l->draws);
     *l = (struct lengths){0};
-}
-
-/* Smallest length with a cdf above u; the last length if u is in the tail. */
-static int64_t inverse_cdf(const struct lengths *l, double u) {
-    int64_t low = 0, high = l->count - 1;
-    while (low < high) {
-        int64_t mid = (low + high) / 2;
-        if (l->cdf[mid] > u)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return low;
 }
 
 int64_t lengths_draw(const struct lengths *l, uint64_t key, uint64_t i) {
@@ -99,7 +88,9 @@ int64_t lengths_draw(const struct lengths *l, uint64_t key, uint64_t i) {
     switch (l->spec.kind) {
     case LENGTH_FIXED: return a;
     case LENGTH_UNIFORM: return a + uniform_draw(b - a + 1, key, i);
-    case LENGTH_NEGBIN: return inverse_cdf(l, rng_unit(key, i));
+    case LENGTH_NEGBIN: /* the last length also takes the tail */
+        return last_at_most(l->draws, sizeof *l->draws, 0, l->count,
+                            (int64_t)(rng_u64(key, i) >> 11));
     }
     return 0;
 }

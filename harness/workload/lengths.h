@@ -14,8 +14,8 @@
 
 struct lengths {
     struct length_spec spec;
-    double *cdf; /* negbin: cdf[l] = P(length <= l), l = 0 .. count-1 */
-    int64_t count;
+    int64_t *draws; /* negbin: of the 2^53 draws, length l takes draws[l] .. draws[l + 1] - 1 */
+    int64_t count;  /* lengths */
 };
 
 /* Returns 0 if the numbers of a length spec are valid; otherwise -1 and the reason in err. */

@@ -10,7 +10,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -318,23 +317,17 @@ static size_t format_header(char out[HEADER_MAX], enum npy_type type, int num_di
     return size;
 }
 
-/* Writes a new file. Returns whether all of it arrived; otherwise errno has the reason. */
-static bool write_all(FILE *f, const void *header, size_t header_bytes, const void *data,
-                      size_t data_bytes) {
-    bool written = fwrite(header, 1, header_bytes, f) == header_bytes;
-    if (written && data_bytes) written = fwrite(data, 1, data_bytes, f) == data_bytes;
-    int write_errno = errno;
-    /* Buffered bytes can fail as late as fclose. */
-    if (fclose(f) == 0) {
-        errno = write_errno;
-        return written;
-    }
-    if (!written) errno = write_errno;
-    return false;
+int npy_read_ints(const char *path, struct npy *out, struct error *err) {
+    if (npy_read(path, out, err)) return -1;
+    if (out->num_dims == 1 && out->type != NPY_FLOAT32) return 0;
+    fail(err, "%s: has %d dimensions of %s; save one dimension of int32 or int64", path,
+         out->num_dims, out->type == NPY_FLOAT32 ? "floats" : "integers");
+    npy_free(out);
+    return -1;
 }
 
-int npy_write_new(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
-                  const void *data, struct error *err) {
+int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
+              const void *data, struct error *err) {
     if (num_dims < 0 || num_dims > NPY_MAX_DIMS)
         return fail(err, "%s: cannot write %d dimensions; 0 to %d are possible", path, num_dims,
                     NPY_MAX_DIMS);
@@ -348,21 +341,10 @@ int npy_write_new(const char *path, enum npy_type type, int num_dims, const int6
     size_t header_bytes = format_header(header, type, num_dims, shape);
     FILE *f = fopen(path, "wb");
     if (!f) return cannot(path, "create", err);
-    if (write_all(f, header, header_bytes, data, (size_t)count * types[type].size)) return 0;
-    cannot(path, "write", err);
+    fwrite(header, 1, header_bytes, f);
+    if (count) fwrite(data, types[type].size, (size_t)count, f);
+    if (file_end(f, path, err) == 0) return 0;
     unlink(path);
-    return -1;
-}
-
-int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
-              const void *data, struct error *err) {
-    char tmp[PATH_MAX];
-    if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
-        return fail(err, "%.60s...: the path is too long; shorten it", path);
-    if (npy_write_new(tmp, type, num_dims, shape, data, err)) return -1;
-    if (rename(tmp, path) == 0) return 0;
-    cannot(path, "replace", err);
-    unlink(tmp);
     return -1;
 }
 

@@ -28,13 +28,16 @@ int npy_read(const char *path, struct npy *out, struct error *err);
 int npy_parse(const char *name, const void *bytes, uint64_t size, struct npy *out,
               struct error *err);
 
-/* Writes PATH.tmp, then renames it: an interrupted run leaves no half-written file under PATH. */
+/* Reads one dimension of int32 or int64; npy_int() gives its elements. */
+int npy_read_ints(const char *path, struct npy *out, struct error *err);
+
+static inline int64_t npy_int(const struct npy *a, int64_t i) {
+    return a->type == NPY_INT32 ? ((const int32_t *)a->data)[i] : ((const int64_t *)a->data)[i];
+}
+
+/* Writes the file, or leaves none: callers rename it when all their files are complete. */
 int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
               const void *data, struct error *err);
-
-/* Writes PATH directly, for callers that rename several complete files together. */
-int npy_write_new(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
-                  const void *data, struct error *err);
 
 void npy_free(struct npy *a);
 

@@ -11,6 +11,7 @@
 #define EMBFUSE_PERMUTE_H
 
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "harness/rng.h"
 
@@ -47,6 +48,14 @@ static inline int64_t permute_at(const struct permute *p, int64_t x) {
         y = (uint64_t)high << p->low_bits | low;
     } while (y >= p->n);
     return (int64_t)y;
+}
+
+/* `count` distinct numbers below n in random order. The caller frees them; NULL: out of memory. */
+static inline int64_t *permute_some(int64_t n, int64_t count) {
+    int64_t *some = (int64_t *)malloc((size_t)count * sizeof *some);
+    struct permute spread = permute_make(1, n);
+    for (int64_t i = 0; some && i < count; i++) some[i] = permute_at(&spread, i);
+    return some;
 }
 
 #endif

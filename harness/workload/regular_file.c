@@ -3,6 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,4 +30,33 @@ int regular_file_open(const char *path, int64_t *size, struct error *err) {
     }
     if (fd >= 0) close(fd);
     return -1;
+}
+
+char *regular_file_text(const char *path, size_t most, const char *what, size_t *size,
+                        struct error *err) {
+    int64_t bytes;
+    int fd = regular_file_open(path, &bytes, err);
+    if (fd < 0) return NULL;
+    FILE *file = fdopen(fd, "rb");
+    char *text = file ? malloc(most) : NULL;
+    int status = text ? 0 : fail(err, "%s: out of memory", path);
+    if (status == 0) *size = fread(text, 1, most, file);
+    if (status == 0 && ferror(file))
+        status = fail(err, "%s: %s; name a %s", path, strerror(errno), what);
+    else if (status == 0 && *size == most)
+        status = fail(err, "%s: %zu MiB or more; this is no %s", path, most >> 20, what);
+    if (file)
+        fclose(file);
+    else
+        close(fd);
+    if (status == 0) return text;
+    free(text);
+    return NULL;
+}
+
+int file_end(FILE *file, const char *path, struct error *err) {
+    const bool bad = ferror(file);
+    const int why = errno;
+    if (fclose(file) == 0 && !bad) return 0; /* buffered bytes can fail as late as here */
+    return fail(err, "%s: cannot write: %s", path, strerror(bad ? why : errno));
 }

@@ -6,9 +6,19 @@
 #ifndef EMBFUSE_REGULAR_FILE_H
 #define EMBFUSE_REGULAR_FILE_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "harness/error.h"
+
+/* The content of a file of less than `most` bytes, on the heap. what it should be is for the message.
+ * NULL: err. */
+char *regular_file_text(const char *path, size_t most, const char *what, size_t *size,
+                        struct error *err);
+
+/* Closes a file that was written. Fails if not all of it arrived. */
+int file_end(FILE *file, const char *path, struct error *err);
 
 /* Opens for reading. Returns the descriptor, with the size in bytes in *size; -1: err. */
 int regular_file_open(const char *path, int64_t *size, struct error *err);

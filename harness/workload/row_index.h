@@ -34,6 +34,8 @@ struct row_index {
 int64_t row_index_bytes(const struct batch *in);
 /* Aborts when out of memory. */
 struct row_index row_index_build(const struct batch *in);
+/* The first run at or after (table, row). */
+int64_t row_index_find(const struct row_index *x, int32_t table, int64_t row);
 void row_index_free(struct row_index *x);
 
 #endif

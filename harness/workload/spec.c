@@ -8,7 +8,6 @@
  */
 #include "harness/workload/spec.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,8 +141,6 @@ static int parse_line(struct words line, struct where at, struct block *b,
                       const struct spec_overrides *over, struct spec_list *list,
                       struct error *err) {
     char word[WORD_MAX];
-    const char *comment = memchr(line.at, '#', (size_t)(line.end - line.at));
-    if (comment) line.end = comment;
     if (!next_word(&line, word)) return 0;
     if (!strcmp(word, "workload")) {
         if (b->at.line && add_block(b, over, list, err)) return -1;
@@ -162,16 +159,11 @@ int spec_parse(const char *name, const char *text, uint64_t size, const struct s
                struct spec_list *out, struct error *err) {
     struct block block = {0};
     struct where at = {name, 0};
-    const char *end = size ? text + size : text;
+    struct words rest = {text, size ? text + size : text}, line;
     int status = 0;
     *out = (struct spec_list){0};
-    while (status == 0 && text < end) {
-        const char *newline = memchr(text, '\n', (size_t)(end - text));
-        struct words line = {text, newline ? newline : end};
-        at.line++;
+    while (status == 0 && next_line(&rest, &line, &at))
         status = parse_line(line, at, &block, over, out, err);
-        text = newline ? newline + 1 : end;
-    }
     if (status == 0 && !block.at.line)
         status = fail_at(err, at, "no workload in this file; start with: workload NAME");
     if (status == 0) status = add_block(&block, over, out, err);
@@ -182,22 +174,10 @@ int spec_parse(const char *name, const char *text, uint64_t size, const struct s
 
 int spec_read(const char *path, const struct spec_overrides *over, struct spec_list *out,
               struct error *err) {
+    size_t size;
+    char *text = regular_file_text(path, FILE_MAX, "spec file", &size, err);
     *out = (struct spec_list){0};
-    int64_t bytes;
-    int fd = regular_file_open(path, &bytes, err);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
-    if (!file) return fd < 0 ? -1 : fail(err, "%s: out of memory", path);
-    char *text = malloc(FILE_MAX);
-    size_t size = text ? fread(text, 1, FILE_MAX, file) : 0;
-    int status = 0;
-    if (!text)
-        status = fail(err, "%s: out of memory", path);
-    else if (ferror(file))
-        status = fail(err, "%s: %s; name a spec file", path, strerror(errno));
-    else if (size == FILE_MAX)
-        status = fail(err, "%s: 16 MiB or more; this is no spec file", path);
-    fclose(file);
-    if (status == 0) status = spec_parse(path, text, size, over, out, err);
+    int status = text ? spec_parse(path, text, size, over, out, err) : -1;
     free(text);
     return status;
 }
@@ -221,9 +201,7 @@ void spec_describe_storage(const struct spec *s, char *text, size_t size) {
         enum key key;
         int word;
     } of[] = {{KEY_WEIGHT_TYPE, (int)s->weight_type}, {KEY_ROW_STATE, (int)s->row_state}};
-    *text = '\0';
-    for (size_t i = 0, used = 0; i < sizeof of / sizeof *of; i++)
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (of[i].word != (int)key_preset(of[i].key).number)
-            used += (size_t)snprintf(text + used, size - used, " %s %s", key_name(of[i].key),
-                                     key_word(of[i].key, of[i].word));
+            text_add(text, size, " %s %s", key_name(of[i].key), key_word(of[i].key, of[i].word));
 }

@@ -89,7 +89,7 @@ struct spec_list {
  * words sum, mean and none (the mode), and numbers (the pooling factor, as fixed bag length;
  * several make an axis named length). alpha skips blocks whose ids have no exponent. */
 struct spec_overrides {
-    const char *alpha, *dims, *rows, *batch, *pooling, *rule, *seed;
+    const char *alpha, *dims, *rows, *batch, *pooling, *seed;
 };
 
 /* Reads a file and expands its axes. Errors name file and line. */
@@ -105,7 +105,7 @@ void spec_list_free(struct spec_list *list);
 /* Table t as kernels see it; the batch's part of the shape is 0. */
 struct table_shape spec_table(const struct spec *s, int t);
 
-/* Writes how rows are stored as " key word" for each key that is not at its preset. */
+/* Adds how rows are stored, " key word" for each key that is not at its preset. */
 void spec_describe_storage(const struct spec *s, char *text, size_t size);
 
 /* Parses the name of a rule; the message lists the known ones. */

@@ -2,7 +2,6 @@
 #include "harness/workload/spec_block.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,36 +35,27 @@ int block_read_key(struct block *b, enum key k, struct words *line, struct where
 }
 
 int block_read_table(struct block *b, struct words *line, struct where at, struct error *err) {
-    static const char *form = "table rows R dim D length KIND ...";
-    struct value v[KEY_COUNT];
-    bool given[KEY_COUNT] = {false};
+    static const char *const keys[] = {"rows", "dim", "length", NULL};
+    enum { ROWS, DIM, LENGTH, VALUES };
+    bool seen[VALUES] = {false};
+    struct pairs p = {"table rows R dim D length KIND ...", keys, seen};
+    struct value v[VALUES];
     char word[WORD_MAX];
-    while (next_word(line, word)) {
-        enum key k = !strcmp(word, "rows")     ? KEY_ROWS
-                     : !strcmp(word, "dim")    ? KEY_DIM
-                     : !strcmp(word, "length") ? KEY_LENGTH
-                                               : KEY_COUNT;
-        if (k == KEY_COUNT) return fail_at(err, at, "'%s' in a table line; write: %s", word, form);
-        if (given[k]) return fail_at(err, at, "%s twice; write: %s", word, form);
-        given[k] = true;
-        if (k == KEY_LENGTH) {
-            if (length_read(line, at, &v[k], err)) return -1;
-        } else if (!next_word(line, word)) {
-            return fail_at(err, at, "%s has no value; write: %s", key_name(k), form);
-        } else if (value_read(k, word, at, &v[k], err)) {
-            return -1;
-        }
-    }
-    if (!given[KEY_ROWS] || !given[KEY_DIM] || !given[KEY_LENGTH])
-        return fail_at(err, at, "a table line lacks something; write: %s", form);
+    int k, status = 0;
+    while (status == 0 && (k = next_pair(&p, line, at, word, err)) >= 0)
+        status = k == LENGTH ? length_read(word, line, at, &v[k], err)
+                             : value_read(k == ROWS ? KEY_ROWS : KEY_DIM, word, at, &v[k], err);
+    if (status || k == -2) return -1;
+    if (!seen[ROWS] || !seen[DIM] || !seen[LENGTH])
+        return fail_at(err, at, "a table line lacks something; write: %s", p.form);
     if (b->num_tables == SPEC_TABLES_MAX)
         return fail_at(err, at, "more than %d tables; leave some out", SPEC_TABLES_MAX);
     size_t size = (size_t)(b->num_tables + 1) * sizeof *b->tables;
     struct table_spec *grown = realloc(b->tables, size);
     if (!grown) return fail_at(err, at, "out of memory");
     b->tables = grown;
-    b->tables[b->num_tables++] = (struct table_spec){
-        (int64_t)v[KEY_ROWS].number, (int32_t)v[KEY_DIM].number, v[KEY_LENGTH].length};
+    b->tables[b->num_tables++] =
+        (struct table_spec){(int64_t)v[ROWS].number, (int32_t)v[DIM].number, v[LENGTH].length};
     return 0;
 }
 
@@ -100,10 +90,9 @@ static int override_pooling(struct block *b, const char *text, struct error *err
     while (!bad && next_word(&words, word)) {
         struct value v;
         if (isdigit((unsigned char)word[0])) {
-            char fixed[WORD_MAX + 8];
-            int size = snprintf(fixed, sizeof fixed, "fixed %s", word);
-            struct words line = {fixed, fixed + size};
-            bad = length_read(&line, at, &v, err) || values_add(KEY_LENGTH, &length, &v, err);
+            struct words number = {word, word + strlen(word)};
+            bad = length_read("fixed", &number, at, &v, err) ||
+                  values_add(KEY_LENGTH, &length, &v, err);
         } else {
             bad = value_read(KEY_POOLING, word, at, &v, err) ||
                   values_add(KEY_POOLING, &mode, &v, err);
@@ -130,7 +119,6 @@ int block_override(struct block *b, const struct spec_overrides *over, struct er
     if (override(b, KEY_DIM, "DIMS", over->dims, err)) return -1;
     if (override(b, KEY_ROWS, "ROWS", over->rows, err)) return -1;
     if (override(b, KEY_BATCH, "BATCH", over->batch, err)) return -1;
-    if (override(b, KEY_RULE, "RULE", over->rule, err)) return -1;
     if (override(b, KEY_SEED, "SEED", over->seed, err)) return -1;
     return override_pooling(b, over->pooling, err);
 }

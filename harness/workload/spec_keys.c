@@ -67,6 +67,17 @@ int fail_at(struct error *err, struct where at, const char *format, ...) {
     return fail(err, "%s:%d: %s", at.file, at.line, what);
 }
 
+bool next_line(struct words *text, struct words *line, struct where *at) {
+    if (text->at == text->end) return false;
+    const char *end = memchr(text->at, '\n', (size_t)(text->end - text->at));
+    *line = (struct words){text->at, end ? end : text->end};
+    text->at = end ? end + 1 : text->end;
+    const char *comment = memchr(line->at, '#', (size_t)(line->end - line->at));
+    if (comment) line->end = comment;
+    at->line++;
+    return true;
+}
+
 bool next_word(struct words *line, char word[WORD_MAX]) {
     while (line->at < line->end && isspace((unsigned char)*line->at)) line->at++;
     size_t size = 0;
@@ -77,16 +88,30 @@ bool next_word(struct words *line, char word[WORD_MAX]) {
     return size > 0;
 }
 
-/* "a, b, c" */
-static void join(char *text, size_t size, const char *const *words) {
-    size_t used = 0;
-    for (int i = 0; words[i] && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", words[i]);
+int next_pair(struct pairs *p, struct words *line, struct where at, char value[WORD_MAX],
+              struct error *err) {
+    char key[WORD_MAX];
+    int k = 0;
+    if (!next_word(line, key)) return -1;
+    while (p->keys[k] && strcmp(p->keys[k], key) != 0) k++;
+    if (!p->keys[k])
+        fail_at(err, at, "'%s' in this line; write: %s", key, p->form);
+    else if (p->seen[k])
+        fail_at(err, at, "%s twice; write: %s", key, p->form);
+    else if (!next_word(line, value))
+        fail_at(err, at, "%s has no value; write: %s", key, p->form);
+    else
+        return p->seen[k] = true, k;
+    return -2;
 }
 
-static int find(const char *const *words, const char *word) {
-    for (int i = 0; words[i]; i++)
+/* The position of the word; -1: it is not there, and known lists "a, b, c". */
+static int find(const char *const *words, const char *word, char known[KNOWN_MAX]) {
+    known[0] = '\0';
+    for (int i = 0; words[i]; i++) {
         if (!strcmp(words[i], word)) return i;
+        text_add(known, KNOWN_MAX, "%s%s", i ? ", " : "", words[i]);
+    }
     return -1;
 }
 
@@ -112,13 +137,22 @@ const char *key_word(enum key key, int number) {
 
 enum key key_find(const char *name, struct where at, struct error *err) {
     const char *names[KEY_COUNT + 1] = {0};
-    for (int k = 0; k < KEY_COUNT; k++) names[k] = infos[k].name;
-    int k = find(names, name);
-    if (k >= 0) return (enum key)k;
     char known[KNOWN_MAX];
-    join(known, sizeof known, names);
+    for (int k = 0; k < KEY_COUNT; k++) names[k] = infos[k].name;
+    int k = find(names, name, known);
+    if (k >= 0) return (enum key)k;
     fail_at(err, at, "unknown key '%s'; known keys: workload, table, %s", name, known);
     return KEY_COUNT;
+}
+
+int number_read(const char *name, bool whole, double least, double most, const char *word,
+                struct where at, double *out, struct error *err) {
+    double x;
+    if (!is_number(word, &x) || x < least || x > most || (whole && x != floor(x)))
+        return fail_at(err, at, "%s is a %snumber from %.16g to %.16g, not '%s'", name,
+                       whole ? "whole " : "", least, most, word);
+    *out = x + 0.0; /* no -0 */
+    return 0;
 }
 
 int value_read(enum key key, const char *word, struct where at, struct value *out,
@@ -126,26 +160,23 @@ int value_read(enum key key, const char *word, struct where at, struct value *ou
     const struct key_info *k = &infos[key];
     *out = key_preset(key);
     if (k->takes == WORD) {
-        int i = find(k->words, word);
         char known[KNOWN_MAX];
-        join(known, sizeof known, k->words);
+        int i = find(k->words, word, known);
         if (i < 0) return fail_at(err, at, "%s is one of %s, not '%s'", k->name, known, word);
         out->number = i;
         snprintf(out->text, sizeof out->text, "%s", word);
         return 0;
     }
-    double x;
-    if (!is_number(word, &x) || x < k->least || x > k->most || (k->takes == WHOLE && x != floor(x)))
-        return fail_at(err, at, "%s is a %snumber from %.16g to %.16g, not '%s'", k->name,
-                       k->takes == WHOLE ? "whole " : "", k->least, k->most, word);
-    out->number = x + 0.0; /* no -0 */
+    if (number_read(k->name, k->takes == WHOLE, k->least, k->most, word, at, &out->number, err))
+        return -1;
     snprintf(out->text, sizeof out->text, k->takes == WHOLE ? "%.0f" : "%.15g", out->number);
     return 0;
 }
 
-int length_read(struct words *line, struct where at, struct value *out, struct error *err) {
-    char word[WORD_MAX];
-    int kind = next_word(line, word) ? find(infos[KEY_LENGTH].words, word) : -1;
+int length_read(const char *name, struct words *line, struct where at, struct value *out,
+                struct error *err) {
+    char word[WORD_MAX], known[KNOWN_MAX];
+    int kind = find(infos[KEY_LENGTH].words, name, known);
     if (kind < 0)
         return fail_at(err, at, "length is one of: fixed L, uniform LO HI, negbin MEAN CV");
     double number[2] = {0, 0};
@@ -182,7 +213,8 @@ int values_read(enum key key, struct words *line, struct where at, struct values
     struct value v;
     out->at = at;
     if (key == KEY_LENGTH) {
-        if (length_read(line, at, &v, err) || values_add(key, out, &v, err)) return -1;
+        if (!next_word(line, word)) word[0] = '\0';
+        if (length_read(word, line, at, &v, err) || values_add(key, out, &v, err)) return -1;
         if (next_word(line, word))
             return fail_at(err, at, "'%s' is too much: a block has one length", word);
         return 0;
@@ -199,9 +231,8 @@ void values_free(struct values *list) {
 }
 
 int rule_parse(const char *name, enum rule_kind *out, struct error *err) {
-    int i = find(infos[KEY_RULE].words, name);
     char known[KNOWN_MAX];
-    join(known, sizeof known, infos[KEY_RULE].words);
+    int i = find(infos[KEY_RULE].words, name, known);
     if (i < 0) return fail(err, "unknown rule '%s'; known rules: %s", name, known);
     *out = (enum rule_kind)i;
     return 0;

@@ -44,16 +44,30 @@ struct where {
 int fail_at(struct error *err, struct where at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The unread words of a line. */
+/* The unread words of a line, or lines of a text. */
 struct words {
     const char *at, *end;
 };
+
+/* Takes the next line off a text, without its comment, and counts it. False at the end. */
+bool next_line(struct words *text, struct words *line, struct where *at);
 
 enum { WORD_MAX = 64 };
 
 /* Copies the next word in printable form; "..." replaces the end of a long one, so that it matches
  * no known word. False at the end of the line. */
 bool next_word(struct words *line, char word[WORD_MAX]);
+
+/* A line of KEY VALUE pairs: only known keys, each at most once. */
+struct pairs {
+    const char *form;        /* the right form, for messages */
+    const char *const *keys; /* the last is NULL */
+    bool *seen;              /* by index in keys */
+};
+
+/* Reads the next pair and returns the key's index in keys. -1: end of the line; -2: err. */
+int next_pair(struct pairs *p, struct words *line, struct where at, char value[WORD_MAX],
+              struct error *err);
 
 /* One value. The number of a word is its position in the enum. */
 struct value {
@@ -78,12 +92,17 @@ const char *key_word(enum key key, int number);
 /* The key of that name, or KEY_COUNT; then err lists the known ones. */
 enum key key_find(const char *name, struct where at, struct error *err);
 
+/* Reads a number: decimal, from least to most, and whole if it must be. */
+int number_read(const char *name, bool whole, double least, double most, const char *word,
+                struct where at, double *out, struct error *err);
+
 /* Reads one value of any key but KEY_LENGTH from a word. */
 int value_read(enum key key, const char *word, struct where at, struct value *out,
                struct error *err);
 
-/* Reads KIND NUMBERS and leaves the rest of the line. */
-int length_read(struct words *line, struct where at, struct value *out, struct error *err);
+/* Reads the numbers of a length of this kind, and leaves the rest of the line. */
+int length_read(const char *kind, struct words *line, struct where at, struct value *out,
+                struct error *err);
 
 /* Appends; the values of a key must differ. */
 int values_add(enum key key, struct values *list, const struct value *v, struct error *err);

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "harness/workload/npy.h"
-#include "harness/workload/trace_text.h"
 #include "harness/memory.h"
 
 void trace_count_rows(struct trace *t) {
@@ -24,23 +23,21 @@ void trace_count_rows(struct trace *t) {
     t->rows = largest + 1;
 }
 
+static int64_t *array_of(const char *path, int64_t count, struct error *err) {
+    if (memory_require(count * (int64_t)sizeof(int64_t), path, err)) return NULL;
+    int64_t *array = malloc((size_t)(count + 1) * sizeof *array);
+    if (!array) fail(err, "%s: out of memory; use a shorter trace", path);
+    return array;
+}
+
 /* A one-dimensional integer array as int64, on the heap. NULL: err. */
 static int64_t *read_int64s(const char *path, int64_t *count, struct error *err) {
     struct npy a;
-    if (npy_read(path, &a, err)) return NULL;
-    int64_t *to = NULL;
+    if (npy_read_ints(path, &a, err)) return NULL;
     *count = a.count;
-    if (a.num_dims != 1 || a.type == NPY_FLOAT32) {
-        fail(err, "%s: has %d dimensions of %s; save one dimension of int32 or int64", path,
-             a.num_dims, a.type == NPY_FLOAT32 ? "floats" : "integers");
-    } else if (a.type == NPY_INT64) {
-        to = a.data;
-        a.data = NULL;
-    } else if (memory_require(a.count * (int64_t)sizeof *to, path, err) == 0) {
-        to = malloc((size_t)(a.count + 1) * sizeof *to);
-        if (!to) fail(err, "%s: out of memory; use a shorter trace", path);
-        for (int64_t i = 0; to && i < a.count; i++) to[i] = ((const int32_t *)a.data)[i];
-    }
+    if (a.type == NPY_INT64) return a.data;
+    int64_t *to = array_of(path, a.count, err);
+    for (int64_t i = 0; to && i < a.count; i++) to[i] = npy_int(&a, i);
     npy_free(&a);
     return to;
 }
@@ -80,9 +77,8 @@ static int64_t before(const char *path, const char *ending) {
 /* Bag b has the one id b. */
 static int one_id_a_bag(const char *path, struct trace *t, struct error *err) {
     t->bags = t->lookups;
-    if (memory_require((t->bags + 1) * (int64_t)sizeof *t->offsets, path, err)) return -1;
-    t->offsets = malloc((size_t)(t->bags + 1) * sizeof *t->offsets);
-    if (!t->offsets) return fail(err, "%s: out of memory; use a shorter trace", path);
+    t->offsets = array_of(path, t->bags + 1, err);
+    if (!t->offsets) return -1;
     for (int64_t b = 0; b <= t->bags; b++) t->offsets[b] = b;
     return 0;
 }
@@ -119,13 +115,19 @@ static int read_arrays(const char *path, struct trace *out, struct error *err) {
     return -1;
 }
 
+bool trace_is_named(const char *path) {
+    char first[PATH_MAX];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(path, ","), path);
+    return before(first, ".txt") >= 0 || before(first, ".txt.gz") >= 0 ||
+           before(first, ".npy") >= 0;
+}
+
 int trace_read(const char *path, struct trace *out, struct error *err) {
     *out = (struct trace){0};
     if (before(path, ".offsets.npy") >= 0)
         return fail(err, "%s: these are the offsets of a trace; name the file of its ids", path);
     if (before(path, ".npy") >= 0) return read_arrays(path, out, err);
-    if (before(path, ".txt") >= 0 || before(path, ".txt.gz") >= 0)
-        return trace_read_text(path, out, err);
+    if (trace_is_named(path)) return trace_read_text(path, out, err);
     return fail(err, "%s: no known kind of trace; accepted are *.txt, *.txt.gz and *.npy", path);
 }
 

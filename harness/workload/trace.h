@@ -5,6 +5,7 @@
 #ifndef EMBFUSE_TRACE_H
 #define EMBFUSE_TRACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "harness/error.h"
@@ -17,6 +18,9 @@ struct trace {
     int64_t *offsets; /* [bags + 1] */
     int64_t *ids;     /* [lookups] */
 };
+
+/* Has the path, or the first of a list joined by commas, the name of a trace? */
+bool trace_is_named(const char *path);
 
 /* Reads one of
  *   *.txt, *.txt.gz   one bag a line, non-negative decimal ids separated by blanks (FIMI layout);
@@ -34,5 +38,15 @@ int trace_parse_text(const char *name, const char *text, uint64_t size, struct t
                      struct error *err);
 
 void trace_free(struct trace *t);
+
+/* What the parts of the reader share: trace_text.c reads text, trace.c does the rest. Larger ids are
+ * raw keys or hashes, not row numbers: no machine can hold a table that large. */
+static const int64_t trace_id_limit = (int64_t)1 << 48;
+
+/* Reads a file of text, compressed or not. */
+int trace_read_text(const char *path, struct trace *out, struct error *err);
+
+/* Sets rows from the ids. */
+void trace_count_rows(struct trace *t);
 
 #endif

@@ -3,7 +3,7 @@
  * Scans text traces twice, in the pieces that zlib returns. The first scan counts, so that the
  * reader knows the exact memory before it allocates; the second scan stores.
  */
-#include "harness/workload/trace_text.h"
+#include "harness/workload/trace.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -48,13 +48,6 @@ static int64_t draw_row(const struct id_source *s, uint64_t key, int64_t i) {
     }
 }
 
-static void put_id(const struct batch *batch, void *ids, int64_t i, int64_t id) {
-    if (batch->id_type == ID_INT32)
-        ((int32_t *)ids)[i] = (int32_t)id;
-    else
-        ((int64_t *)ids)[i] = id;
-}
-
 /* Independent draws; with reuse, a share of them copies any lookup of the batch before. */
 static void draw_ids(struct workload *w, int k, int f, const struct id_source *source, void *ids) {
     const struct batch *batch = &w->batches[k], *before = k ? batch - 1 : NULL;
@@ -72,7 +65,7 @@ static void draw_ids(struct workload *w, int k, int f, const struct id_source *s
                                       uniform_draw(lookups_before, reuse_key, 2 * (uint64_t)i + 1));
         else
             id = draw_row(source, key, i);
-        put_id(batch, ids, start + i, id);
+        put_id(batch->id_type, ids, start + i, id);
     }
 }
 
@@ -91,7 +84,7 @@ static int plan_ids(struct workload *w, int k, int f, const struct id_source *so
     for (int64_t r = 0; r < plan.rows; r++) {
         int64_t id = row_of_rank(source, histogram_rank(&plan, r, k));
         for (int64_t j = plan.first[r]; j < plan.first[r + 1]; j++)
-            put_id(batch, ids, start + permute_at(&shuffle, j), id);
+            put_id(batch->id_type, ids, start + permute_at(&shuffle, j), id);
     }
     histogram_free(&plan);
     return 0;
@@ -147,25 +140,23 @@ static void describe(const struct spec *s, char *text, size_t size) {
         alike = alike && t->dim == last->dim && t->length.kind == last->length.kind &&
                 t->length.a == last->length.a && t->length.b == last->length.b;
     }
-    int used = snprintf(text, size, "batch %lld tables %d rows %lld", (long long)s->batch,
-                        s->num_tables, (long long)least);
-    if (most > least) used += snprintf(text + used, size - used, "..%lld", (long long)most);
+    text_add(text, size, "batch %lld tables %d rows %lld", (long long)s->batch, s->num_tables,
+             (long long)least);
+    if (most > least) text_add(text, size, "..%lld", (long long)most);
     if (alike)
-        used += snprintf(text + used, size - used, " dim %d length %s %g", last->dim,
-                         key_word(KEY_LENGTH, (int)last->length.kind), last->length.a);
+        text_add(text, size, " dim %d length %s %g", last->dim,
+                 key_word(KEY_LENGTH, (int)last->length.kind), last->length.a);
     else
-        used += snprintf(text + used, size - used, " dim and length by table");
-    if (alike && last->length.kind != LENGTH_FIXED)
-        used += snprintf(text + used, size - used, " %g", last->length.b);
-    used +=
-        snprintf(text + used, size - used,
-                 " features %d ids %s alpha %g shift %g map %s reuse %g pooling %s weighted %d "
-                 "padding %lld id_type %s rule %s seed %llu",
-                 s->features_per_table, key_word(KEY_IDS, (int)s->ids), s->alpha, s->shift,
-                 key_word(KEY_MAP, s->scatter), s->reuse, key_word(KEY_POOLING, (int)s->pooling),
-                 s->weighted, (long long)s->padding_id, key_word(KEY_ID_TYPE, (int)s->id_type),
-                 rule_info(s->rule).name, (unsigned long long)s->seed);
-    spec_describe_storage(s, text + used, size - (size_t)used);
+        text_add(text, size, " dim and length by table");
+    if (alike && last->length.kind != LENGTH_FIXED) text_add(text, size, " %g", last->length.b);
+    text_add(text, size,
+             " features %d ids %s alpha %g shift %g map %s reuse %g pooling %s weighted %d "
+             "padding %lld id_type %s rule %s seed %llu",
+             s->features_per_table, key_word(KEY_IDS, (int)s->ids), s->alpha, s->shift,
+             key_word(KEY_MAP, s->scatter), s->reuse, key_word(KEY_POOLING, (int)s->pooling),
+             s->weighted, (long long)s->padding_id, key_word(KEY_ID_TYPE, (int)s->id_type),
+             rule_info(s->rule).name, (unsigned long long)s->seed);
+    spec_describe_storage(s, text, size);
 }
 
 static int generate(struct workload *w, const struct spec *spec, enum grad_mode mode,
@@ -232,13 +223,10 @@ int64_t workload_lookups(const struct spec *spec, int ring) {
 }
 
 int64_t workload_bytes(const struct spec *spec, int ring) {
-    double bags = (double)spec->batch, per_table = spec->features_per_table, bytes = 8.0;
-    for (int t = 0; t < spec->num_tables; t++) {
-        const struct table_spec *table = &spec->tables[t];
-        double lookups = table_lookups(spec, t);
-        double grad_rows = spec->pooling == POOL_NONE ? lookups : bags;
-        double id = spec->id_type == ID_INT32 ? 4.0 : 8.0, weight = spec->weighted ? 4.0 : 0.0;
-        bytes += per_table * (8.0 * bags + lookups * (id + weight) + grad_rows * table->dim * 4.0);
-    }
+    double bytes = 8.0;
+    for (int t = 0; t < spec->num_tables; t++)
+        bytes +=
+            spec->features_per_table *
+            feature_bytes(spec, (double)spec->batch, table_lookups(spec, t), spec->tables[t].dim);
     return to_integer(ring * bytes);
 }

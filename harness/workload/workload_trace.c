@@ -91,10 +91,7 @@ static void cut_ids(const struct input *in, int64_t first, const struct batch *b
         const int64_t *from = in->traces[f].ids + in->traces[f].offsets[first];
         int64_t start = batch->offsets[f * batch->bags];
         for (int64_t i = 0; i < batch->features[f].lookups; i++)
-            if (batch->id_type == ID_INT32)
-                ((int32_t *)ids)[start + i] = (int32_t)from[i];
-            else
-                ((int64_t *)ids)[start + i] = from[i];
+            put_id(batch->id_type, ids, start + i, from[i]);
     }
 }
 
@@ -123,12 +120,11 @@ static int cut(struct workload *w, const struct input *in, const struct spec *li
 
 /* Bytes of the ring's batches. */
 static int64_t ring_bytes(const struct input *in, const struct spec *like, int64_t bags, int ring) {
-    int64_t lookups = 0, columns = (int64_t)like->tables[0].dim * in->count;
-    for (int f = 0; f < in->count; f++) lookups += in->traces[f].offsets[ring * bags];
-    int64_t id = like->id_type == ID_INT32 ? 4 : 8, weight = like->weighted ? 4 : 0;
-    bool pooled = like->pooling != POOL_NONE;
-    int64_t grad = pooled ? ring * bags * columns : lookups * like->tables[0].dim;
-    return lookups * (id + weight) + 4 * grad + 8 * ring * bags * in->count;
+    double bytes = 0;
+    for (int f = 0; f < in->count; f++)
+        bytes += feature_bytes(like, (double)(ring * bags),
+                               (double)in->traces[f].offsets[ring * bags], like->tables[0].dim);
+    return (int64_t)bytes;
 }
 
 /* Bags of a batch of about TARGET_LOOKUPS, if the caller sets no number. */
@@ -147,13 +143,13 @@ static int from_input(const struct input *in, const char *path, const struct spe
                     path, (long long)bags, (long long)in->bags, (long long)in->bags);
     out->num_tables = out->num_features = in->count;
     out->ring = in->bags / bags < ring ? (int)(in->bags / bags) : ring;
-    const int used = snprintf(
-        out->text, sizeof out->text,
-        "trace %.200s batch %lld dim %d pooling %s weighted %d id_type %s rule %s seed %llu",
-        out->name, (long long)bags, like->tables[0].dim, key_word(KEY_POOLING, (int)like->pooling),
-        like->weighted, key_word(KEY_ID_TYPE, (int)like->id_type), rule_info(like->rule).name,
-        (unsigned long long)like->seed);
-    spec_describe_storage(like, out->text + used, sizeof out->text - (size_t)used);
+    snprintf(out->text, sizeof out->text,
+             "trace %.200s batch %lld dim %d pooling %s weighted %d id_type %s rule %s seed %llu",
+             out->name, (long long)bags, like->tables[0].dim,
+             key_word(KEY_POOLING, (int)like->pooling), like->weighted,
+             key_word(KEY_ID_TYPE, (int)like->id_type), rule_info(like->rule).name,
+             (unsigned long long)like->seed);
+    spec_describe_storage(like, out->text, sizeof out->text);
     if (memory_require(ring_bytes(in, like, bags, out->ring), out->name, err)) return -1;
     return cut(out, in, like, bags, mode, err);
 }

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a machine or a device can do at this moment. harness/measure/ceiling.h measures it on the
+ * host, harness/device/device_ceiling.h on a device.
+ */
+#ifndef EMBFUSE_CEILING_H
+#define EMBFUSE_CEILING_H
+
+struct ceiling {
+    double copy_gbs;    /* stream copy, bytes read + bytes written, as STREAM counts */
+    double rmw_gbs;     /* random rows read, multiplied by one, written back, with prefetch */
+    double gather_gbs;  /* gradient rows of random lookups read and summed, from warm caches where
+                           they fit, with and without prefetch; 0: not measured */
+    double pingpong_ns; /* one way between two threads' caches; < 0 with one thread. A virtual
+                           machine's cores may move, and then share a last-level cache or not */
+};
+
+#endif
