@@ -10,6 +10,7 @@ influence the time.)
 """
 import ctypes
 import gc
+import glob
 import json
 import os
 import resource
@@ -17,7 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from math import prod
+from math import isnan, nan, prod
+from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 from compact import Compact
@@ -27,15 +29,25 @@ from torch_batch import ROW_STATES, STATES, Batch, Differs, learn_rules, librari
 from torch_peer import Peer
 
 TRIES, SECONDS_FOR_TRIES = 4, 0.25  # as in harness/measure/measure.c
+WAITING_TOLERATED = 0.01  # as in harness/measure/disturbance.h
 FEW_FAULTS = 16  # with more the heap grew during the step: the sample is taken again, at least once
 GIB = 2.0**30
 RESERVE = 1.5 * GIB  # stays free for peers/session and for the check of a step
 
 
+def waited():
+    """Seconds that the threads have waited for a CPU; NaN where the system does not count them."""
+    try:
+        counts = [Path(p).read_text().split() for p in glob.glob("/proc/self/task/*/schedstat")]
+    except OSError:  # a thread has just ended
+        return nan
+    return 1e-9 * sum(int(c[1]) for c in counts) if any(int(c[0]) for c in counts) else nan
+
+
 def events():
-    """Involuntary context switches and page faults so far."""
+    """Seconds of waiting, involuntary context switches and page faults so far."""
     use = resource.getrusage(resource.RUSAGE_SELF)
-    return use.ru_nivcsw, use.ru_minflt
+    return waited(), use.ru_nivcsw, use.ru_minflt
 
 
 def memory(key, file="/proc/self/status"):
@@ -201,8 +213,9 @@ class Worker:
             before, start = events(), time.perf_counter()
             peer.step(batch, outputs)
             seconds = time.perf_counter() - start
-            switches, faults = (b - a for a, b in zip(before, events()))
-            disturbed, grew = switches > 0, faults > FEW_FAULTS
+            wait, switches, faults = (b - a for a, b in zip(before, events()))
+            disturbed = switches > 0 if isnan(wait) else wait > WAITING_TOLERATED * seconds
+            grew = faults > FEW_FAULTS
             del outputs
             peer.restore(batch, saved)
             late = time.perf_counter() - begin > SECONDS_FOR_TRIES

@@ -182,8 +182,8 @@ def noise_lines(results):
     """Which files were disturbed, and how long their steps waited and how often they ran."""
     noisy = [f"`{n}` {100 * share(r):.0f} %" for n, r in results.items() if share(r) > NOISY]
     if noisy:
-        yield (f"Other work ran beside these; more than {100 * NOISY:.0f} % of their samples had an "
-               f"involuntary context switch even on the last try: {', '.join(noisy)}. **Do not quote their "
+        yield (f"Other work ran beside these; more than {100 * NOISY:.0f} % of their samples were "
+               f"disturbed even on the last try: {', '.join(noisy)}. **Do not quote their "
                "figures without the ratios below.**")
     else:
         yield f"No file has more than {100 * NOISY:.0f} % of disturbed samples."

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A device holds tables, batches and scratch in its memory. Events replace the clock, and a fixed
- * computation before and after every sample replaces context switches.
+ * computation before and after every sample replaces the waiting time of threads.
  */
 #include <stdlib.h>
 #include <string.h>
