@@ -58,7 +58,7 @@
 #| the run dies, make table shows what there is, and says that the run did not end.
 #| How to build:
 #|   CC=clang        another compiler          NATIVE=0       portable code, not -march=native
-#|   SANITIZE=address|undefined|thread         a build folder of its own for each
+#|   SANITIZE=address,undefined or thread      a build folder of its own for each
 #|   NVCC=           without CUDA              CUDA_ARCHS="80 90 100"   for which GPUs
 #| How to run a portable build on x86-64 (NATIVE=0), which uses the best kernels that the CPU can run:
 #|   EMBFUSE_ISA=avx512|avx2|plain             use this level instead; also in the environment
@@ -77,7 +77,8 @@ SANITIZE ?=
 OUT      ?= build/results
 
 # Each (compiler, sanitizer, portable or not) builds in a folder of its own; the plain one in build/.
-flavour  := $(if $(findstring gcc,$(notdir $(CC))),,$(notdir $(CC))-)$(if $(SANITIZE),$(SANITIZE)-)$(if $(filter 0,$(NATIVE)),portable-)
+comma    := ,
+flavour  := $(if $(findstring gcc,$(notdir $(CC))),,$(notdir $(CC))-)$(if $(SANITIZE),$(subst $(comma),-,$(SANITIZE))-)$(if $(filter 0,$(NATIVE)),portable-)
 B        := build$(if $(flavour),/$(flavour:%-=%))
 # In make compare, B is the new result.
 ifneq ($(filter compare,$(MAKECMDGOALS)),)
