@@ -3,8 +3,8 @@
  * Adds gradients to accumulators, one per row for a few rows, during a walk over the lookups in
  * order: the bag's gradient row is in L1, and the lookups need no grouping.
  */
-#ifndef EMBFUSE_CPU_ACCUMULATE_H
-#define EMBFUSE_CPU_ACCUMULATE_H
+#ifndef EMBFUSE_HOST_ACCUMULATE_H
+#define EMBFUSE_HOST_ACCUMULATE_H
 
 #include <string.h>
 

@@ -6,8 +6,8 @@
  * Kernels that reorder lookups carry a 32-bit *position* instead of a lookup: the number of the
  * flat bag if that is enough (unweighted, pooled), otherwise the number of the lookup.
  */
-#ifndef EMBFUSE_CPU_GATHER_H
-#define EMBFUSE_CPU_GATHER_H
+#ifndef EMBFUSE_HOST_GATHER_H
+#define EMBFUSE_HOST_GATHER_H
 
 #include "kernels/scratch.h"
 #include "kernels/host/walk.h"

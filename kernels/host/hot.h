@@ -14,8 +14,8 @@
  * 1.14, 1.12, 1.19 and 1.47 times as long on zipf 1.05, zipf 1.2, wide and cached, and 1.02 and 0.98
  * times on single-hot and dlrm-2022, which hardly have any.
  */
-#ifndef EMBFUSE_CPU_HOT_H
-#define EMBFUSE_CPU_HOT_H
+#ifndef EMBFUSE_HOST_HOT_H
+#define EMBFUSE_HOST_HOT_H
 
 #include "kernels/host/accumulate.h"
 #include "kernels/host/partition.h"

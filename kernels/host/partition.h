@@ -6,8 +6,8 @@
  *
  * Stable: the entries of a bucket are in the order of their lookups, for any number of threads.
  */
-#ifndef EMBFUSE_CPU_PARTITION_H
-#define EMBFUSE_CPU_PARTITION_H
+#ifndef EMBFUSE_HOST_PARTITION_H
+#define EMBFUSE_HOST_PARTITION_H
 
 #include <omp.h>
 #include <string.h>

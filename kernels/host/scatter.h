@@ -3,8 +3,8 @@
  * Adds gradient rows to accumulators in the order of the lookups. The addresses are random, so
  * every addition waits in a short queue while the CPU fetches its cache lines.
  */
-#ifndef EMBFUSE_CPU_SCATTER_H
-#define EMBFUSE_CPU_SCATTER_H
+#ifndef EMBFUSE_HOST_SCATTER_H
+#define EMBFUSE_HOST_SCATTER_H
 
 #include "kernels/host/row.h"
 

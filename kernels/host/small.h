@@ -9,8 +9,8 @@
  * Deterministic: the shape of the batch alone decides which tables are small and where their slices
  * are, and the slices of a row are added in order. The price: no more threads than slices work.
  */
-#ifndef EMBFUSE_CPU_SMALL_H
-#define EMBFUSE_CPU_SMALL_H
+#ifndef EMBFUSE_HOST_SMALL_H
+#define EMBFUSE_HOST_SMALL_H
 
 #include "kernels/host/accumulate.h"
 #include "kernels/host/update.h"

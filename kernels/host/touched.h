@@ -5,8 +5,8 @@
  * touched_step() is a whole step on top of it: mark, rank, zero, add, update. The kernels that use
  * it differ in how threads share the marking and the adding.
  */
-#ifndef EMBFUSE_CPU_TOUCHED_H
-#define EMBFUSE_CPU_TOUCHED_H
+#ifndef EMBFUSE_HOST_TOUCHED_H
+#define EMBFUSE_HOST_TOUCHED_H
 
 #include <omp.h>
 #include <string.h>
