@@ -141,16 +141,9 @@ static void reduce(const struct plan *p, const struct batch *in) {
     for (int64_t u = 0; u < p->runs; u++) {
         while (u >= p->first_run[t + 1]) t++;
         int32_t dim = in->tables[t].dim;
-        int64_t end = in->tables[t].first_row + in->tables[t].rows;
-        const uint64_t *e = p->entry + p->run[u];
-        for (uint32_t k = p->run[u]; k < p->run[u + 1] && k + GRAD_AHEAD < p->entries; k++) {
-            float c; /* to prefetch a row of the next table would be useless, not wrong */
-            if (entry_row(p->entry[k + GRAD_AHEAD]) < end)
-                prefetch_row(gather_row(&p->gather, &p->gather.table[t],
-                                        (uint32_t)p->entry[k + GRAD_AHEAD], &c),
-                             dim);
-        }
-        sum_entries(&p->gather, &p->gather.table[t], e, p->run[u + 1] - p->run[u], 0, dim,
+        const uint32_t *run = p->run + u;
+        int64_t ahead = p->run[p->first_run[t + 1]] - run[1]; /* entries of the table */
+        sum_entries(&p->gather, &p->gather.table[t], p->entry + run[0], run[1] - run[0], ahead, dim,
                     p->grad[t] + (u - p->first_run[t]) * dim);
     }
 }
