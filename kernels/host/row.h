@@ -32,21 +32,27 @@ typedef lanes lanes_at __attribute__((aligned(sizeof(float)), may_alias));
     X(64, ##__VA_ARGS__)                                                                           \
     X(128, ##__VA_ARGS__)
 
-/* The classes of dims: one for each of COMMON_DIMS, and one for all others. */
-enum {
-#define CLASS(d) CLASS_##d,
-    COMMON_DIMS(CLASS) CLASS_OTHER,
-#undef CLASS
-    DIM_CLASSES
-};
+/* The class of a dim: its place among COMMON_DIMS, or the last class. */
+#define LISTED(d) d,
+static const int32_t common_dims[] = {COMMON_DIMS(LISTED)};
+#undef LISTED
+enum { DIM_CLASSES = sizeof common_dims / sizeof *common_dims + 1 };
 
-ALWAYS_INLINE int dim_class(int32_t dim) {
+static inline int dim_class(int32_t dim) {
+    int k = 0;
+    while (k < DIM_CLASSES - 1 && common_dims[k] != dim) k++;
+    return k;
+}
+
+/* Calls body(ctx, dim, common); if dim is common, then with a constant. Callers pass an ALWAYS_INLINE
+ * function, as to walk_stretch(). */
+ALWAYS_INLINE void for_dim(int32_t dim, void (*body)(void *, int32_t, bool), void *ctx) {
     switch (dim) {
 #define CASE(d)                                                                                    \
-    case d: return CLASS_##d;
+    case d: body(ctx, d, true); break;
         COMMON_DIMS(CASE)
 #undef CASE
-    default: return CLASS_OTHER;
+    default: body(ctx, dim, false);
     }
 }
 

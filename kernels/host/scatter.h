@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Adds gradient rows to accumulators in the order of the lookups. The addresses are random, so
- * every addition waits in a short queue while the CPU fetches its cache lines.
+ * every addition waits in a short queue while the CPU fetches its cache lines. Unlike accumulate.h,
+ * this takes any number of rows and lookups, tables in any order, and accumulators that threads
+ * share.
  */
 #ifndef EMBFUSE_HOST_SCATTER_H
 #define EMBFUSE_HOST_SCATTER_H

@@ -132,13 +132,13 @@ static inline void small_prepare(const struct small *x, const struct batch *in) 
 struct small_walk {
     bool per_lookup;
     uint8_t *touched;
-    struct adder adder;
+    struct accumulate queue;
 };
 
 ALWAYS_INLINE void small_visit(void *ctx, struct lookup l) {
     struct small_walk *w = ctx;
     w->touched[l.row] = 1;
-    adder_push(&w->adder, (uint32_t)l.row, gather_position(w->per_lookup, l), 1);
+    accumulate_push(&w->queue, (uint32_t)l.row, gather_position(w->per_lookup, l), 1);
 }
 
 /* Sums unit k. If the table has no other unit, also updates its rows. */
@@ -153,7 +153,7 @@ static inline void small_sum(const struct small *x, const struct gather *g, int3
     struct addend wait[ADDENDS];
     struct small_walk w = {.per_lookup = g->table[t].per_lookup,
                            .touched = touched,
-                           .adder = {.gather = g,
+                           .queue = {.gather = g,
                                      .from = &g->table[t],
                                      .sum = sum,
                                      .stride = dim,
@@ -163,7 +163,7 @@ static inline void small_sum(const struct small *x, const struct gather *g, int3
     memset(sum, 0, (size_t)bytes);
     memset(touched, 0, (size_t)rows);
     walk_stretch(in, stretch_at(in, u->begin, u->end), small_visit, &w);
-    adder_flush(&w.adder);
+    accumulate_flush(&w.queue);
     const struct updater update = updater_of(in, t, steps, io);
     for (int64_t row = 0; row < rows && !u->sum; row++)
         if (touched[row]) updater_row(&update, row, sum + row * dim);
