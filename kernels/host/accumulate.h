@@ -27,22 +27,15 @@ struct accumulate {
     const struct gather_table *from;
     float *sum; /* [numbers][stride] */
     int64_t stride;
-    bool far; /* sums do not fit in L2, and are prefetched too */
-    int32_t dim, waiting;
-    struct addend *wait; /* [ADDENDS], or all of them from the start */
+    bool far;                    /* sums do not fit in L2, and are prefetched too */
+    int32_t dim, waiting, first; /* the first of those that wait are added now */
+    struct addend *wait;         /* [ADDENDS], or all of them from the start */
 };
 
-/* The first n waiting addends. */
-struct accumulate_first {
-    struct accumulate of; /* a copy: with a pointer, compilers keep the queue in memory */
-    int32_t n;
-};
-
-ALWAYS_INLINE void accumulate_from(const struct accumulate_first *first,
-                                   const struct gather_table *from, const int32_t dim) {
+ALWAYS_INLINE void accumulate_from(const struct accumulate *a, const struct gather_table *from,
+                                   const int32_t dim) {
     enum { SHORT = 128 }; /* a bag's longer row is prefetched once: the branch costs less then */
-    const struct accumulate *a = &first->of;
-    for (int32_t k = 0; k < first->n; k++) {
+    for (int32_t k = 0; k < a->first; k++) {
         float c;
         int32_t ahead = k + ADDENDS_AHEAD;
         if (ahead < a->waiting &&
@@ -56,20 +49,22 @@ ALWAYS_INLINE void accumulate_from(const struct accumulate_first *first,
 }
 
 ALWAYS_INLINE void accumulate_as(void *ctx, const int32_t dim, const bool common) {
-    const struct accumulate_first *first = ctx;
-    struct gather_table from = *first->of.from;
+    const struct accumulate *a = ctx;
+    struct gather_table from = *a->from;
     (void)common;
     if (from.plain) {
         from.plain = true; /* a constant: see sum_entries() */
-        accumulate_from(first, &from, dim);
+        accumulate_from(a, &from, dim);
     } else {
-        accumulate_from(first, &from, dim);
+        accumulate_from(a, &from, dim);
     }
 }
 
-static void accumulate_now(struct accumulate a, int32_t n) {
-    struct accumulate_first first = {a, n};
-    for_dim(a.dim, accumulate_as, &first);
+/* Takes a copy: the address of the queue would keep it in memory during the walk. */
+static void accumulate_now(struct accumulate given, int32_t first) {
+    struct accumulate a = given;
+    a.first = first;
+    for_dim(a.dim, accumulate_as, &a);
 }
 
 /* sum[number][] += the gradient of a lookup if `counts` is 1; does nothing if it is 0, without a

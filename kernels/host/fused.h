@@ -37,7 +37,7 @@ struct fused {
     struct gather gather;
     struct partition partition;
     struct hot hot;
-    struct small small;
+    struct small_tables small;
     uint64_t *spare;            /* [partitioned lookups] second buffer of the bucket sorts */
     int32_t *order;             /* [buckets] largest first, roughly */
     struct long_run *long_run;  /* [most long runs] */
@@ -54,7 +54,7 @@ static inline size_t fused_lay_out(struct fused *p, const struct batch *in, int 
     p->with = with;
     p->max_dim = (widest(in) + VEC - 1) / VEC * VEC;
     gather_lay_out(&p->gather, &s, in, true);
-    p->small = (struct small){0};
+    p->small = (struct small_tables){0};
     if (with & SMALL_TABLES) small_lay_out(&p->small, &s, in, threads);
     partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_RANGE,
                       with & SMALL_TABLES ? small_table : NULL);
@@ -158,7 +158,8 @@ static uint32_t list_runs(const uint64_t *e, uint32_t n, uint32_t *run) {
 
 struct fused_bucket {
     struct fused *plan;
-    int64_t bucket;
+    int32_t table;
+    uint32_t begin, n; /* entries */
     struct updater updater;
     float *sum; /* [largest dim] */
 };
@@ -170,10 +171,8 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     struct fused *p = b->plan;
     const struct updater u = b->updater;
     const int32_t dim = common ? given : u.dim;
-    const int32_t t = p->partition.table_of[b->bucket];
-    const struct gather_table from = p->gather.table[t];
-    const uint32_t begin = p->partition.begin[b->bucket];
-    const uint32_t n = p->partition.begin[b->bucket + 1] - begin;
+    const struct gather_table from = p->gather.table[b->table];
+    const uint32_t begin = b->begin, n = b->n;
     const uint64_t *e = p->partition.entry + begin;
     uint32_t *run = (uint32_t *)(p->spare + begin), runs = list_runs(e, n, run);
     const uint32_t ahead = updater_ahead(&u);
@@ -190,7 +189,7 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
         int64_t row = entry_row(e[first]);
         if (r + ahead < rows_end) updater_prefetch(&u, entry_row(e[run[r + ahead]]), dim);
         if (length >= LONG_RUN) {
-            leave_over(p, t, begin + first, begin + first + length);
+            leave_over(p, b->table, begin + first, begin + first + length);
             continue;
         }
         const float *g = b->sum;
@@ -208,12 +207,15 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     }
 }
 
+/* Sorts a bucket and updates its rows. */
 static void fused_bucket(struct fused *p, const struct batch *in, const struct rule_step *steps,
                          const struct table *io, int64_t bucket, float *sum) {
-    const int32_t t = p->partition.table_of[bucket];
-    if (p->partition.begin[bucket] == p->partition.begin[bucket + 1])
-        return; /* its spare entry is another bucket's */
-    struct fused_bucket b = {p, bucket, updater_of(in, t, steps, io), sum};
+    const struct partition *x = &p->partition;
+    const int32_t t = x->table_of[bucket];
+    const uint32_t begin = x->begin[bucket], n = x->begin[bucket + 1] - begin;
+    if (n == 0) return; /* its spare entry is another bucket's */
+    sort_bucket(x->entry + begin, p->spare + begin, n, x->table[t].shift);
+    struct fused_bucket b = {p, t, begin, n, updater_of(in, t, steps, io), sum};
     const bool constant = p->with & CONSTANT_DIM;
     if (!constant)
         b.updater.update = update_row_of(steps[t].rule.kind, in->tables[t].weight_type, 0);
@@ -276,18 +278,14 @@ static inline int fused_run(const struct batch *in, const struct rule_step *step
         stage_done(how, STAGE_INDEX);
 
         float *sum = plan.sum + (int64_t)thread * plan.max_dim;
-        const struct partition *x = &plan.partition;
+        const int64_t buckets = plan.partition.buckets;
 #pragma omp for schedule(dynamic) nowait
         for (int32_t k = 0; k < plan.small.units; k++)
             small_sum(&plan.small, &plan.gather, k, steps, io, thread);
-        const int chunk = x->buckets < 256 ? 1 : 4; /* few buckets are shared out one by one */
+        const int chunk = buckets < 256 ? 1 : 4; /* few buckets are shared out one by one */
 #pragma omp for schedule(dynamic, chunk)
-        for (int64_t k = 0; k < x->buckets; k++) {
-            int64_t b = plan.order[k];
-            uint32_t begin = x->begin[b], n = x->begin[b + 1] - begin;
-            sort_bucket(x->entry + begin, plan.spare + begin, n, x->table[x->table_of[b]].shift);
-            fused_bucket(&plan, in, steps, io, b, sum);
-        }
+        for (int64_t k = 0; k < buckets; k++)
+            fused_bucket(&plan, in, steps, io, plan.order[k], sum);
 #pragma omp single
         cut_long_runs(&plan);
         update_long_runs(&plan, in, steps, io);

@@ -50,7 +50,7 @@ struct small_sums {
     uint8_t *touched; /* [units][rows] */
 };
 
-struct small {
+struct small_tables {
     int32_t units;
     struct small_unit *unit;  /* [units] */
     struct small_sums *table; /* [num_tables] */
@@ -85,9 +85,9 @@ static inline int32_t small_units(const struct batch *in, int32_t t) {
     return small_table(in, t) ? in->tables[t].features * small_slices(in, t) : 0;
 }
 
-static inline void small_lay_out(struct small *x, struct scratch *s, const struct batch *in,
+static inline void small_lay_out(struct small_tables *x, struct scratch *s, const struct batch *in,
                                  int threads) {
-    *x = (struct small){.table = scratch_take(s, in->num_tables, sizeof *x->table)};
+    *x = (struct small_tables){.table = scratch_take(s, in->num_tables, sizeof *x->table)};
     for (int32_t t = 0; t < in->num_tables; t++) {
         const int64_t rows = in->tables[t].rows, floats = rows * in->tables[t].dim;
         struct small_sums sums = {.units = small_units(in, t)};
@@ -107,7 +107,7 @@ static inline void small_lay_out(struct small *x, struct scratch *s, const struc
 }
 
 /* Serial, O(units). */
-static inline void small_prepare(const struct small *x, const struct batch *in) {
+static inline void small_prepare(const struct small_tables *x, const struct batch *in) {
     struct small_unit *unit = x->unit;
     for (int32_t t = 0; t < in->num_tables; t++) x->table[t].units = 0; /* counted again */
     for (int32_t f = 0; f < in->num_features; f++) {
@@ -142,7 +142,7 @@ ALWAYS_INLINE void small_visit(void *ctx, struct lookup l) {
 }
 
 /* Sums unit k. If the table has no other unit, also updates its rows. */
-static inline void small_sum(const struct small *x, const struct gather *g, int32_t k,
+static inline void small_sum(const struct small_tables *x, const struct gather *g, int32_t k,
                              const struct rule_step *steps, const struct table *io, int thread) {
     const struct batch *in = g->in;
     const struct small_unit *u = &x->unit[k];
@@ -171,7 +171,7 @@ static inline void small_sum(const struct small *x, const struct gather *g, int3
 
 /* Adds up the units of each table with several units and updates its rows. Every thread of the team
  * calls this, after a barrier. */
-static inline void small_update(const struct small *x, const struct batch *in,
+static inline void small_update(const struct small_tables *x, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io) {
     for (int32_t t = 0; t < in->num_tables; t++) {
         const struct small_sums sums = x->table[t];
