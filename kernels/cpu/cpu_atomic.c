@@ -22,16 +22,12 @@ ALWAYS_INLINE void mark(void *ctx, struct lookup l) {
     *word |= bit;
 }
 
-ALWAYS_INLINE void add(void *ctx, struct lookup l) {
-    touched_add(ctx, l);
-}
-
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
     struct touched touched;
     touched_prepare(&touched, in, how);
 #pragma omp parallel num_threads(how->threads)
-    touched_step(&touched, in, steps, io, how, true, mark, add);
+    touched_step(&touched, in, steps, io, how, true, mark, touched_add);
     return 0;
 }
 

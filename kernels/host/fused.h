@@ -71,10 +71,6 @@ static inline size_t fused_lay_out(struct fused *p, const struct batch *in, int 
     return s.used;
 }
 
-static inline size_t fused_scratch_bytes(const struct batch *shape, int threads, unsigned with) {
-    return fused_lay_out(&(struct fused){0}, shape, threads, with, NULL);
-}
-
 /* Serial: buckets above 4 times the mean size come first, so that no thread starts one last. */
 static void order_buckets(const struct fused *p) {
     const struct partition *x = &p->partition;

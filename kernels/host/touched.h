@@ -150,7 +150,8 @@ static inline uint64_t *touched_word(const struct touched_walk *w, struct lookup
 }
 
 /* Adds a lookup's gradient to its row's accumulator. */
-ALWAYS_INLINE void touched_add(struct touched_walk *w, struct lookup l) {
+ALWAYS_INLINE void touched_add(void *ctx, struct lookup l) {
+    struct touched_walk *w = ctx;
     int32_t t = w->in->features[l.feature].table, dim = w->in->tables[t].dim;
     float c;
     const float *from = gather_at(&w->touched->gather, l.feature, l.q, l.i, &c);

@@ -6,7 +6,8 @@
 
 #define DEFINE_RUNG(rung, technique, what, sentence)                                               \
     static size_t scratch_bytes(const struct batch *shape, int threads) {                          \
-        return fused_scratch_bytes(shape, threads, ALL_TECHNIQUES & ~technique);                   \
+        return fused_lay_out(&(struct fused){0}, shape, threads, ALL_TECHNIQUES & ~technique,      \
+                             NULL);                                                                \
     }                                                                                              \
     static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,  \
                    const struct launch *how) {                                                     \
