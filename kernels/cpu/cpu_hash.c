@@ -47,10 +47,8 @@ static size_t scratch_bytes(const struct batch *shape, int threads) {
  * numbers. */
 static void number_rows(const struct plan *p, int64_t bucket) {
     uint32_t begin = p->partition.begin[bucket], n = p->partition.begin[bucket + 1] - begin;
-    if (n == 0) {
-        p->distinct[bucket] = 0;
-        return;
-    }
+    p->distinct[bucket] = 0;
+    if (n == 0) return;
     const uint64_t *e = p->partition.entry + begin;
     struct addend *addend = (struct addend *)(p->partition.entry + begin);
     uint32_t *row = p->row + begin, *slot = p->slot + 4 * (size_t)begin;

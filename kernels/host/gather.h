@@ -92,7 +92,7 @@ static inline void gather_fill(const struct gather *g, int thread, int threads) 
 }
 
 /* Gradient row and coefficient of lookup i in flat bag q of feature f. */
-static inline const float *gather_at(const struct gather *g, int32_t f, int64_t q, int64_t i,
+ALWAYS_INLINE const float *gather_at(const struct gather *g, int32_t f, int64_t q, int64_t i,
                                      float *coefficient) {
     const struct batch *in = g->in;
     enum pooling pooling = in->features[f].pooling;

@@ -213,7 +213,7 @@ static inline void hot_partition(const struct hot *h, const struct partition *p,
             h->cold_end[slice + s.feature] = (uint32_t)(to - cold);
         }
     }
-    partition_scan(p, threads);
+    team_cursors(p->next, p->buckets, p->begin, threads);
     uint32_t k = 0;
     for (int32_t slice = first; slice < last; slice++) {
         int64_t lo = partition_begin(p, in, slice, h->slices);
