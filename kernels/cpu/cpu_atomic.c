@@ -12,10 +12,6 @@
  */
 #include "kernels/host/touched.h"
 
-static size_t scratch_bytes(const struct batch *shape, int threads) {
-    return touched_plan_lay_out(&(struct touched_plan){0}, shape, threads, NULL);
-}
-
 ALWAYS_INLINE void mark(void *ctx, struct lookup l) {
     uint64_t *word = touched_word(ctx, l), bit = UINT64_C(1) << (l.row & 63), seen;
     /* Read first: a set bit needs no write, so the cores' caches can share a hot row's word. */
@@ -26,16 +22,12 @@ ALWAYS_INLINE void mark(void *ctx, struct lookup l) {
     *word |= bit;
 }
 
-ALWAYS_INLINE void add(void *ctx, struct lookup l) {
-    touched_add(ctx, l);
-}
-
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
-    struct touched_plan plan;
-    touched_plan_prepare(&plan, in, how);
+    struct touched touched;
+    touched_prepare(&touched, in, how);
 #pragma omp parallel num_threads(how->threads)
-    touched_step(&plan, in, steps, io, how, true, mark, add);
+    touched_step(&touched, in, steps, io, how, true, mark, touched_add);
     return 0;
 }
 
@@ -46,6 +38,6 @@ DEFINE_KERNEL(cpu_atomic) = {
         "Every lookup adds its gradient row atomically to a buffer of touched rows; then update.",
     .place = ON_HOST,
     .traits = 0,
-    .scratch_bytes = scratch_bytes,
+    .scratch_bytes = touched_scratch_bytes,
     .run = run,
 };

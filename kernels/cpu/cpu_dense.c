@@ -39,7 +39,7 @@ static size_t scratch_bytes(const struct batch *shape, int threads) {
     return lay_out(&(struct plan){0}, shape, NULL);
 }
 
-struct adder {
+struct dense_walk {
     const struct plan *plan;
     const struct batch *in;
     int thread, threads;
@@ -47,12 +47,12 @@ struct adder {
 };
 
 ALWAYS_INLINE void add(void *ctx, struct lookup l) {
-    struct adder *a = ctx;
-    int32_t t = a->in->features[l.feature].table, dim = a->in->tables[t].dim;
-    if (owner_of(t, l.row, a->threads) != a->thread) return;
+    struct dense_walk *w = ctx;
+    int32_t t = w->in->features[l.feature].table, dim = w->in->tables[t].dim;
+    if (owner_of(t, l.row, w->threads) != w->thread) return;
     float c;
-    const float *from = gather_at(&a->plan->gather, l.feature, l.q, l.i, &c);
-    scatter_push(&a->scatter, a->plan->grad[t] + l.row * dim, from, c, dim);
+    const float *from = gather_at(&w->plan->gather, l.feature, l.q, l.i, &c);
+    scatter_push(&w->scatter, w->plan->grad[t] + l.row * dim, from, c, dim);
 }
 
 static bool is_zero(const float *row, int32_t dim) {
@@ -85,9 +85,9 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 #pragma omp master
         stage_done(how, STAGE_ZERO);
 
-        struct adder a = {.plan = &plan, .in = in, .thread = thread, .threads = threads};
-        walk(in, 0, in->lookups, add, &a);
-        scatter_drain(&a.scatter);
+        struct dense_walk w = {.plan = &plan, .in = in, .thread = thread, .threads = threads};
+        walk(in, 0, in->lookups, add, &w);
+        scatter_drain(&w.scatter);
 #pragma omp barrier
 #pragma omp master
         stage_done(how, STAGE_REDUCE);

@@ -13,8 +13,8 @@
  * Wins over sort-then-reduce if rows repeat and tables are small. Loses if most rows occur once:
  * neighbours in a bucket are far apart in the table. A single thread handles a hot row.
  */
+#include "kernels/host/accumulate.h"
 #include "kernels/host/partition.h"
-#include "kernels/host/scatter.h"
 #include "kernels/host/update.h"
 
 struct plan {
@@ -43,14 +43,14 @@ static size_t scratch_bytes(const struct batch *shape, int threads) {
     return lay_out(&(struct plan){0}, shape, threads, NULL);
 }
 
-/* Numbers the unique rows of a bucket; its entries then hold the number instead of the row. */
+/* Numbers the unique rows of a bucket; its entries become addends to the accumulators of these
+ * numbers. */
 static void number_rows(const struct plan *p, int64_t bucket) {
     uint32_t begin = p->partition.begin[bucket], n = p->partition.begin[bucket + 1] - begin;
-    if (n == 0) {
-        p->distinct[bucket] = 0;
-        return;
-    }
-    uint64_t *e = p->partition.entry + begin;
+    p->distinct[bucket] = 0;
+    if (n == 0) return;
+    const uint64_t *e = p->partition.entry + begin;
+    struct addend *addend = (struct addend *)(p->partition.entry + begin);
     uint32_t *row = p->row + begin, *slot = p->slot + 4 * (size_t)begin;
     uint32_t mask = (UINT32_C(2) << bits_for(n)) - 1, distinct = 0; /* at most half full */
     memset(slot, 0, ((size_t)mask + 1) * sizeof *slot);
@@ -61,7 +61,7 @@ static void number_rows(const struct plan *p, int64_t bucket) {
             row[distinct] = r;
             slot[h] = ++distinct;
         }
-        e[i] = entry_pack(slot[h] - 1, (uint32_t)e[i]);
+        addend[i] = (struct addend){slot[h] - 1, (uint32_t)e[i]};
     }
     p->distinct[bucket] = distinct;
 }
@@ -69,14 +69,15 @@ static void number_rows(const struct plan *p, int64_t bucket) {
 static void add_bucket(const struct plan *p, const struct batch *in, int64_t bucket) {
     const struct partition *x = &p->partition;
     int32_t t = x->table_of[bucket], dim = in->tables[t].dim;
-    float *grad = p->pool + p->first[bucket];
-    struct scatter s = {.atomic = false};
-    for (uint32_t i = x->begin[bucket]; i < x->begin[bucket + 1]; i++) {
-        float c;
-        const float *from = gather_row(&p->gather, &p->gather.table[t], (uint32_t)x->entry[i], &c);
-        scatter_push(&s, grad + entry_row(x->entry[i]) * dim, from, c, dim);
-    }
-    scatter_drain(&s);
+    struct accumulate queue = {.gather = &p->gather,
+                               .from = &p->gather.table[t],
+                               .sum = p->pool + p->first[bucket],
+                               .stride = dim,
+                               .far = true,
+                               .dim = dim,
+                               .wait = (struct addend *)(x->entry + x->begin[bucket]),
+                               .waiting = (int32_t)(x->begin[bucket + 1] - x->begin[bucket])};
+    accumulate_flush(&queue);
 }
 
 static void update_bucket(const struct plan *p, const struct batch *in,

@@ -16,10 +16,6 @@
 #include "kernels/host/owner.h"
 #include "kernels/host/touched.h"
 
-static size_t scratch_bytes(const struct batch *shape, int threads) {
-    return touched_plan_lay_out(&(struct touched_plan){0}, shape, threads, NULL);
-}
-
 static bool mine(const struct touched_walk *w, struct lookup l) {
     return owner_of(w->in->features[l.feature].table, l.row, w->threads) == w->thread;
 }
@@ -36,10 +32,10 @@ ALWAYS_INLINE void add(void *ctx, struct lookup l) {
 
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
-    struct touched_plan plan;
-    touched_plan_prepare(&plan, in, how);
+    struct touched touched;
+    touched_prepare(&touched, in, how);
 #pragma omp parallel num_threads(how->threads)
-    touched_step(&plan, in, steps, io, how, false, mark, add);
+    touched_step(&touched, in, steps, io, how, false, mark, add);
     return 0;
 }
 
@@ -49,6 +45,6 @@ DEFINE_KERNEL(cpu_owner) = {
     .idea = "Every thread scans all ids and adds the gradients of the rows it owns; then update.",
     .place = ON_HOST,
     .traits = DETERMINISTIC | OWN_LOOKUPS,
-    .scratch_bytes = scratch_bytes,
+    .scratch_bytes = touched_scratch_bytes,
     .run = run,
 };

@@ -102,30 +102,25 @@ static void find_runs(struct plan *p, const struct batch *in, int thread, int th
     int64_t count = 0;
     for (int64_t i = lo; i < hi; i++) count += i == 0 || entry_row(e[i]) != entry_row(e[i - 1]);
     int64_t next = team_scan(p->part, count, thread, threads);
-#pragma omp single
-    p->runs = p->part[threads];
-    for (int64_t i = lo; i < hi; i++)
-        if (i == 0 || entry_row(e[i]) != entry_row(e[i - 1])) p->run[next++] = (uint32_t)i;
+    int32_t t = lo > 0 ? 1 + table_of_row(in->tables, in->num_tables, entry_row(e[lo - 1])) : 0;
+    for (int64_t i = lo; i < hi; i++) {
+        if (i > 0 && entry_row(e[i]) == entry_row(e[i - 1])) continue;
+        for (; t < in->num_tables && in->tables[t].first_row <= entry_row(e[i]); t++)
+            p->first_run[t] = next;
+        p->run[next++] = (uint32_t)i;
+    }
+    if (thread == threads - 1) { /* it has the last entry */
+        for (; t <= in->num_tables; t++) p->first_run[t] = next;
+        p->run[next] = (uint32_t)p->entries;
+        p->runs = next;
+    }
 #pragma omp barrier
 #pragma omp single
     {
-        p->run[p->runs] = (uint32_t)p->entries;
         float *grad = p->pool;
-        int64_t u = 0;
-        for (int32_t t = 0; t <= in->num_tables; t++) {
-            int64_t first_row = t < in->num_tables ? in->tables[t].first_row : all_rows(in);
-            int64_t hi_run = p->runs, lo_run = u;
-            while (lo_run < hi_run) { /* first run whose row is not below the table's first */
-                int64_t mid = lo_run + (hi_run - lo_run) / 2;
-                if (entry_row(e[p->run[mid]]) < first_row)
-                    lo_run = mid + 1;
-                else
-                    hi_run = mid;
-            }
-            p->first_run[t] = lo_run;
-            if (t > 0) grad += (lo_run - p->first_run[t - 1]) * in->tables[t - 1].dim;
-            if (t < in->num_tables) p->grad[t] = grad;
-            u = lo_run;
+        for (t = 0; t < in->num_tables; t++) {
+            p->grad[t] = grad;
+            grad += (p->first_run[t + 1] - p->first_run[t]) * in->tables[t].dim;
         }
     }
 }
@@ -141,16 +136,9 @@ static void reduce(const struct plan *p, const struct batch *in) {
     for (int64_t u = 0; u < p->runs; u++) {
         while (u >= p->first_run[t + 1]) t++;
         int32_t dim = in->tables[t].dim;
-        int64_t end = in->tables[t].first_row + in->tables[t].rows;
-        const uint64_t *e = p->entry + p->run[u];
-        for (uint32_t k = p->run[u]; k < p->run[u + 1] && k + GRAD_AHEAD < p->entries; k++) {
-            float c; /* to prefetch a row of the next table would be useless, not wrong */
-            if (entry_row(p->entry[k + GRAD_AHEAD]) < end)
-                prefetch_row(gather_row(&p->gather, &p->gather.table[t],
-                                        (uint32_t)p->entry[k + GRAD_AHEAD], &c),
-                             dim);
-        }
-        sum_entries(&p->gather, &p->gather.table[t], e, p->run[u + 1] - p->run[u], 0, dim,
+        const uint32_t *run = p->run + u;
+        int64_t ahead = p->run[p->first_run[t + 1]] - run[1]; /* entries of the table */
+        sum_entries(&p->gather, &p->gather.table[t], p->entry + run[0], run[1] - run[0], ahead, dim,
                     p->grad[t] + (u - p->first_run[t]) * dim);
     }
 }

@@ -6,8 +6,8 @@
  * Kernels that reorder lookups carry a 32-bit *position* instead of a lookup: the number of the
  * flat bag if that is enough (unweighted, pooled), otherwise the number of the lookup.
  */
-#ifndef EMBFUSE_CPU_GATHER_H
-#define EMBFUSE_CPU_GATHER_H
+#ifndef EMBFUSE_HOST_GATHER_H
+#define EMBFUSE_HOST_GATHER_H
 
 #include "kernels/scratch.h"
 #include "kernels/host/walk.h"
@@ -92,7 +92,7 @@ static inline void gather_fill(const struct gather *g, int thread, int threads) 
 }
 
 /* Gradient row and coefficient of lookup i in flat bag q of feature f. */
-static inline const float *gather_at(const struct gather *g, int32_t f, int64_t q, int64_t i,
+ALWAYS_INLINE const float *gather_at(const struct gather *g, int32_t f, int64_t q, int64_t i,
                                      float *coefficient) {
     const struct batch *in = g->in;
     enum pooling pooling = in->features[f].pooling;
@@ -107,7 +107,7 @@ ALWAYS_INLINE uint32_t gather_position(bool per_lookup, struct lookup l) {
 }
 
 /* Gradient row and coefficient of a position of table t. */
-static inline const float *gather_row(const struct gather *g, const struct gather_table *t,
+ALWAYS_INLINE const float *gather_row(const struct gather *g, const struct gather_table *t,
                                       uint32_t position, float *coefficient) {
     if (t->plain) {
         *coefficient = 1;

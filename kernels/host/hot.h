@@ -14,8 +14,8 @@
  * 1.14, 1.12, 1.19 and 1.47 times as long on zipf 1.05, zipf 1.2, wide and cached, and 1.02 and 0.98
  * times on single-hot and dlrm-2022, which hardly have any.
  */
-#ifndef EMBFUSE_CPU_HOT_H
-#define EMBFUSE_CPU_HOT_H
+#ifndef EMBFUSE_HOST_HOT_H
+#define EMBFUSE_HOST_HOT_H
 
 #include "kernels/host/accumulate.h"
 #include "kernels/host/partition.h"
@@ -163,7 +163,7 @@ struct hot_walk {
     const uint16_t *number;
     struct partition_walk partition;
     uint64_t *cold;
-    struct adder adder;
+    struct accumulate queue;
 };
 
 /* No branch on whether a row is hot: the CPU would mispredict it about every other time. */
@@ -174,7 +174,7 @@ ALWAYS_INLINE void hot_visit(void *ctx, struct lookup l) {
     *w->cold = entry_pack(l.row, position);
     w->cold += 1 - hot;
     *partition_cursor(&w->partition, l.row) += 1 - hot;
-    adder_push(&w->adder, w->number[slot], position, hot);
+    accumulate_push(&w->queue, w->number[slot], position, hot);
 }
 
 /* Replaces partition_build() if there are hot rows: sums these and partitions the other lookups,
@@ -200,7 +200,7 @@ static inline void hot_partition(const struct hot *h, const struct partition *p,
                 .number = h->number,
                 .partition = partition_walk_of(p, g, s.table, BUCKET_BY_RANGE, next),
                 .cold = to,
-                .adder = {.gather = g,
+                .queue = {.gather = g,
                           .from = &g->table[s.table],
                           .sum = sum,
                           .stride = h->stride,
@@ -208,12 +208,12 @@ static inline void hot_partition(const struct hot *h, const struct partition *p,
                           .wait = wait},
             };
             walk_stretch(in, s, hot_visit, &w);
-            adder_flush(&w.adder);
+            accumulate_flush(&w.queue);
             to = w.cold;
             h->cold_end[slice + s.feature] = (uint32_t)(to - cold);
         }
     }
-    partition_scan(p, threads);
+    team_cursors(p->next, p->buckets, p->begin, threads);
     uint32_t k = 0;
     for (int32_t slice = first; slice < last; slice++) {
         int64_t lo = partition_begin(p, in, slice, h->slices);

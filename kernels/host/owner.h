@@ -4,8 +4,8 @@
  * bitmap over rows has one owner. A hash assigns the blocks, so hot neighbours and tiny tables do
  * not all go to one thread.
  */
-#ifndef EMBFUSE_CPU_OWNER_H
-#define EMBFUSE_CPU_OWNER_H
+#ifndef EMBFUSE_HOST_OWNER_H
+#define EMBFUSE_HOST_OWNER_H
 
 #include <stdint.h>
 

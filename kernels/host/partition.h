@@ -6,8 +6,8 @@
  *
  * Stable: the entries of a bucket are in the order of their lookups, for any number of threads.
  */
-#ifndef EMBFUSE_CPU_PARTITION_H
-#define EMBFUSE_CPU_PARTITION_H
+#ifndef EMBFUSE_HOST_PARTITION_H
+#define EMBFUSE_HOST_PARTITION_H
 
 #include <omp.h>
 #include <string.h>
@@ -154,11 +154,6 @@ static inline uint32_t *partition_clear(const struct partition *p, int thread) {
     return memset(p->next + thread * p->buckets, 0, (size_t)p->buckets * sizeof *p->next);
 }
 
-/* Turns counts into write cursors. Every thread of the team calls this. */
-static inline void partition_scan(const struct partition *p, int threads) {
-    team_cursors(p->next, p->buckets, p->begin, threads);
-}
-
 ALWAYS_INLINE void partition_pass(const struct partition *p, const struct gather *g, int64_t lo,
                                   int64_t hi, const enum bucket_by by, uint32_t *next,
                                   void (*visit)(void *, struct lookup)) {
@@ -174,7 +169,7 @@ ALWAYS_INLINE void partition_build_by(const struct partition *p, const struct ga
     int64_t hi = partition_begin(p, g->in, thread + 1, threads);
     uint32_t *next = partition_clear(p, thread);
     partition_pass(p, g, lo, hi, by, next, partition_count);
-    partition_scan(p, threads);
+    team_cursors(p->next, p->buckets, p->begin, threads);
     partition_pass(p, g, lo, hi, by, next, partition_put);
 #pragma omp barrier
 }

@@ -20,11 +20,9 @@ enum { VEC = 16, LINE = 64, LANES = 8, REGISTERS = 8 };
 enum { VEC = 16, LINE = 64, LANES = 4, REGISTERS = 8 };
 #endif
 
-/* One register of floats, and half of one; the _at types are the same in unaligned memory. */
+/* One register of floats; _at: the same in unaligned memory. */
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
-typedef float half __attribute__((vector_size(LANES / 2 * sizeof(float))));
 typedef lanes lanes_at __attribute__((aligned(sizeof(float)), may_alias));
-typedef half half_at __attribute__((aligned(sizeof(float)), may_alias));
 
 /* Dims for which kernels compile specialized code: X(dim, ...). */
 #define COMMON_DIMS(X, ...)                                                                        \
@@ -34,21 +32,27 @@ typedef half half_at __attribute__((aligned(sizeof(float)), may_alias));
     X(64, ##__VA_ARGS__)                                                                           \
     X(128, ##__VA_ARGS__)
 
-/* The classes of dims: one for each of COMMON_DIMS, and one for all others. */
-enum {
-#define CLASS(d) CLASS_##d,
-    COMMON_DIMS(CLASS) CLASS_OTHER,
-#undef CLASS
-    DIM_CLASSES
-};
+/* The class of a dim: its place among COMMON_DIMS, or the last class. */
+#define LISTED(d) d,
+static const int32_t common_dims[] = {COMMON_DIMS(LISTED)};
+#undef LISTED
+enum { DIM_CLASSES = sizeof common_dims / sizeof *common_dims + 1 };
 
-ALWAYS_INLINE int dim_class(int32_t dim) {
+static inline int dim_class(int32_t dim) {
+    int k = 0;
+    while (k < DIM_CLASSES - 1 && common_dims[k] != dim) k++;
+    return k;
+}
+
+/* Calls body(ctx, dim, common); if dim is common, then with a constant. Callers pass an ALWAYS_INLINE
+ * function, as to walk_stretch(). */
+ALWAYS_INLINE void for_dim(int32_t dim, void (*body)(void *, int32_t, bool), void *ctx) {
     switch (dim) {
 #define CASE(d)                                                                                    \
-    case d: return CLASS_##d;
+    case d: body(ctx, d, true); break;
         COMMON_DIMS(CASE)
 #undef CASE
-    default: return CLASS_OTHER;
+    default: body(ctx, dim, false);
     }
 }
 
@@ -79,54 +83,71 @@ static inline int64_t entry_row(uint64_t entry) {
 /* Prefetch distance in entries. Measured for gradient rows: equally fast from 8 to 48. */
 enum { GRAD_AHEAD = 8, ROW_AHEAD = 16 };
 
-/* Sums `vecs` vectors of columns from `column` on, in registers over the whole run. ahead: number
- * of entries after the run. The pass over the first columns prefetches the gradient rows of the
- * entries GRAD_AHEAD later. */
-#define DEFINE_SUM_COLUMNS(name, vec)                                                              \
-    ALWAYS_INLINE void name(const struct gather *g, const struct gather_table *t,                  \
-                            const uint64_t *entry, int64_t n, int64_t ahead, int32_t dim,          \
-                            int32_t column, const int vecs, float *sum) {                          \
-        vec acc[REGISTERS] = {{0}};                                                                \
-        for (int64_t k = 0; k < n; k++) {                                                          \
-            float c = 1;                                                                           \
-            if (column == 0 && ahead > 0) {                                                        \
-                int64_t next = k + GRAD_AHEAD < n + ahead ? k + GRAD_AHEAD : 0;                    \
-                prefetch_row(gather_row(g, t, (uint32_t)entry[next], &c), dim);                    \
-            }                                                                                      \
-            const vec##_at *row =                                                                  \
-                (const vec##_at *)(gather_row(g, t, (uint32_t)entry[k], &c) + column);             \
-            _Pragma("GCC unroll 8") for (int v = 0; v < vecs; v++) acc[v] += c * row[v];           \
-        }                                                                                          \
-        vec##_at *to = (vec##_at *)(sum + column);                                                 \
-        _Pragma("GCC unroll 8") for (int v = 0; v < vecs; v++) to[v] = acc[v];                     \
-    }
-DEFINE_SUM_COLUMNS(sum_columns, lanes)
-DEFINE_SUM_COLUMNS(sum_half, half)
+/* Consecutive entries of a table whose gradients are summed. */
+struct run {
+    const struct gather *gather;
+    const struct gather_table *table;
+    const uint64_t *entry;
+    int64_t n, ahead; /* entries of the run; entries after it that are prefetched, too */
+};
 
-ALWAYS_INLINE void sum_entries_as(const struct gather *g, const struct gather_table *t,
-                                  const uint64_t *entry, int64_t n, int64_t ahead, int32_t dim,
-                                  float *sum) {
+ALWAYS_INLINE const float *run_grad(const struct run *r, int64_t k, float *coefficient) {
+    return gather_row(r->gather, r->table, (uint32_t)r->entry[k], coefficient);
+}
+
+/* Prefetches the gradient row of the entry GRAD_AHEAD after entry k. */
+ALWAYS_INLINE void run_prefetch(const struct run *r, int64_t k, int32_t dim) {
+    float c;
+    const int64_t next = k + GRAD_AHEAD < r->n + r->ahead ? k + GRAD_AHEAD : 0;
+    if (r->ahead > 0) prefetch_row(run_grad(r, next, &c), dim);
+}
+
+/* Sums `vecs` vectors of columns from `column` on, in registers over the whole run. The pass over
+ * the first columns prefetches. */
+ALWAYS_INLINE void sum_columns(const struct run *r, int32_t dim, int32_t column, const int vecs,
+                               float *sum) {
+    lanes acc[REGISTERS] = {{0}};
+    for (int64_t k = 0; k < r->n; k++) {
+        float c = 1;
+        if (column == 0) run_prefetch(r, k, dim);
+        const lanes_at *row = (const lanes_at *)(run_grad(r, k, &c) + column);
+        _Pragma("GCC unroll 8") for (int v = 0; v < vecs; v++) acc[v] += c * row[v];
+    }
+    lanes_at *to = (lanes_at *)(sum + column);
+    _Pragma("GCC unroll 8") for (int v = 0; v < vecs; v++) to[v] = acc[v];
+}
+
+/* The same for a row that is shorter than a vector. */
+ALWAYS_INLINE void sum_short(const struct run *r, int32_t dim, float *sum) {
+    for (int32_t d = 0; d < dim; d++) sum[d] = 0;
+    for (int64_t k = 0; k < r->n; k++) {
+        float c = 1;
+        run_prefetch(r, k, dim);
+        const float *row = run_grad(r, k, &c);
+        row_add(sum, row, c, dim);
+    }
+}
+
+ALWAYS_INLINE void sum_run(const struct run *r, int32_t dim, float *sum) {
     int32_t d = 0;
     for (; d + REGISTERS * LANES <= dim; d += REGISTERS * LANES)
-        sum_columns(g, t, entry, n, ahead, dim, d, REGISTERS, sum);
-    switch ((dim - d) / LANES) { /* one loop over the entries for all that is left */
-#define CASE(vecs)                                                                                 \
-    case vecs: sum_columns(g, t, entry, n, ahead, dim, d, vecs, sum); break;
-        CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7)
-#undef CASE
+        sum_columns(r, dim, d, REGISTERS, sum);
+    switch ((dim - d) / LANES) { /* one pass over the entries for all vectors that are left */
+    case 7: sum_columns(r, dim, d, 7, sum); break;
+    case 6: sum_columns(r, dim, d, 6, sum); break;
+    case 5: sum_columns(r, dim, d, 5, sum); break;
+    case 4: sum_columns(r, dim, d, 4, sum); break;
+    case 3: sum_columns(r, dim, d, 3, sum); break;
+    case 2: sum_columns(r, dim, d, 2, sum); break;
+    case 1: sum_columns(r, dim, d, 1, sum);
     }
-    d = dim / LANES * LANES;
-    if (d + LANES / 2 <= dim) {
-        sum_half(g, t, entry, n, ahead, dim, d, 1, sum);
-        d += LANES / 2;
-    }
-    if (d == dim) return;
-    for (int32_t e = d; e < dim; e++) sum[e] = 0;
-    for (int64_t k = 0; k < n; k++) {
-        float c = 1;
-        const float *row = gather_row(g, t, (uint32_t)entry[k], &c);
-        row_add(sum + d, row + d, c, dim - d);
-    }
+    if (dim % LANES == 0) return;
+    if (dim > LANES)
+        sum_columns(r, dim, dim - LANES, 1, sum); /* some columns twice, with the same bits */
+    else if (dim == LANES / 2)
+        sum_short(r, LANES / 2, sum); /* a constant */
+    else
+        sum_short(r, dim, sum);
 }
 
 /* sum[dim] = sum of the gradients of n entries of table t, in their order. ahead: number of entries
@@ -134,12 +155,14 @@ ALWAYS_INLINE void sum_entries_as(const struct gather *g, const struct gather_ta
 ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table *t,
                                const uint64_t *entry, int64_t n, int64_t ahead, int32_t dim,
                                float *sum) {
-    struct gather_table plain = *t;
-    plain.plain = true; /* a constant: removes coefficients and branches from the loops */
-    if (t->plain)
-        sum_entries_as(g, &plain, entry, n, ahead, dim, sum);
-    else
-        sum_entries_as(g, t, entry, n, ahead, dim, sum);
+    struct gather_table from = *t;
+    const struct run r = {g, &from, entry, n, ahead};
+    if (from.plain) {
+        from.plain = true; /* a constant: removes coefficients and branches from the loops */
+        sum_run(&r, dim, sum);
+    } else {
+        sum_run(&r, dim, sum);
+    }
 }
 
 #endif

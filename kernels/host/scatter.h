@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * Adds gradient rows to accumulators in the order of the lookups. The addresses are random, so
- * every addition waits in a short queue while the CPU fetches its cache lines.
+ * every addition waits in a short queue while the CPU fetches its cache lines. Unlike accumulate.h,
+ * this takes any number of rows and lookups, tables in any order, and accumulators that threads
+ * share.
  */
-#ifndef EMBFUSE_CPU_SCATTER_H
-#define EMBFUSE_CPU_SCATTER_H
+#ifndef EMBFUSE_HOST_SCATTER_H
+#define EMBFUSE_HOST_SCATTER_H
 
 #include "kernels/host/row.h"
 
@@ -24,12 +26,10 @@ struct scatter {
 ALWAYS_INLINE void scatter_apply(struct scatter *s, unsigned slot) {
     float *to = s->pending[slot].to;
     const float *from = s->pending[slot].from;
-    float c = s->pending[slot].coefficient;
-    if (!s->atomic) {
-        row_add(to, from, c, s->pending[slot].dim);
-        return;
-    }
-    for (int32_t d = 0; d < s->pending[slot].dim; d++) {
+    const float c = s->pending[slot].coefficient;
+    const int32_t dim = s->pending[slot].dim;
+    if (!s->atomic) row_add(to, from, c, dim);
+    for (int32_t d = 0; d < dim && s->atomic; d++) {
 #pragma omp atomic
         to[d] += c * from[d];
     }

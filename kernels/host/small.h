@@ -9,8 +9,8 @@
  * Deterministic: the shape of the batch alone decides which tables are small and where their slices
  * are, and the slices of a row are added in order. The price: no more threads than slices work.
  */
-#ifndef EMBFUSE_CPU_SMALL_H
-#define EMBFUSE_CPU_SMALL_H
+#ifndef EMBFUSE_HOST_SMALL_H
+#define EMBFUSE_HOST_SMALL_H
 
 #include "kernels/host/accumulate.h"
 #include "kernels/host/update.h"
@@ -50,7 +50,7 @@ struct small_sums {
     uint8_t *touched; /* [units][rows] */
 };
 
-struct small {
+struct small_tables {
     int32_t units;
     struct small_unit *unit;  /* [units] */
     struct small_sums *table; /* [num_tables] */
@@ -85,9 +85,9 @@ static inline int32_t small_units(const struct batch *in, int32_t t) {
     return small_table(in, t) ? in->tables[t].features * small_slices(in, t) : 0;
 }
 
-static inline void small_lay_out(struct small *x, struct scratch *s, const struct batch *in,
+static inline void small_lay_out(struct small_tables *x, struct scratch *s, const struct batch *in,
                                  int threads) {
-    *x = (struct small){.table = scratch_take(s, in->num_tables, sizeof *x->table)};
+    *x = (struct small_tables){.table = scratch_take(s, in->num_tables, sizeof *x->table)};
     for (int32_t t = 0; t < in->num_tables; t++) {
         const int64_t rows = in->tables[t].rows, floats = rows * in->tables[t].dim;
         struct small_sums sums = {.units = small_units(in, t)};
@@ -107,7 +107,7 @@ static inline void small_lay_out(struct small *x, struct scratch *s, const struc
 }
 
 /* Serial, O(units). */
-static inline void small_prepare(const struct small *x, const struct batch *in) {
+static inline void small_prepare(const struct small_tables *x, const struct batch *in) {
     struct small_unit *unit = x->unit;
     for (int32_t t = 0; t < in->num_tables; t++) x->table[t].units = 0; /* counted again */
     for (int32_t f = 0; f < in->num_features; f++) {
@@ -132,17 +132,17 @@ static inline void small_prepare(const struct small *x, const struct batch *in) 
 struct small_walk {
     bool per_lookup;
     uint8_t *touched;
-    struct adder adder;
+    struct accumulate queue;
 };
 
 ALWAYS_INLINE void small_visit(void *ctx, struct lookup l) {
     struct small_walk *w = ctx;
     w->touched[l.row] = 1;
-    adder_push(&w->adder, (uint32_t)l.row, gather_position(w->per_lookup, l), 1);
+    accumulate_push(&w->queue, (uint32_t)l.row, gather_position(w->per_lookup, l), 1);
 }
 
 /* Sums unit k. If the table has no other unit, also updates its rows. */
-static inline void small_sum(const struct small *x, const struct gather *g, int32_t k,
+static inline void small_sum(const struct small_tables *x, const struct gather *g, int32_t k,
                              const struct rule_step *steps, const struct table *io, int thread) {
     const struct batch *in = g->in;
     const struct small_unit *u = &x->unit[k];
@@ -153,7 +153,7 @@ static inline void small_sum(const struct small *x, const struct gather *g, int3
     struct addend wait[ADDENDS];
     struct small_walk w = {.per_lookup = g->table[t].per_lookup,
                            .touched = touched,
-                           .adder = {.gather = g,
+                           .queue = {.gather = g,
                                      .from = &g->table[t],
                                      .sum = sum,
                                      .stride = dim,
@@ -163,7 +163,7 @@ static inline void small_sum(const struct small *x, const struct gather *g, int3
     memset(sum, 0, (size_t)bytes);
     memset(touched, 0, (size_t)rows);
     walk_stretch(in, stretch_at(in, u->begin, u->end), small_visit, &w);
-    adder_flush(&w.adder);
+    accumulate_flush(&w.queue);
     const struct updater update = updater_of(in, t, steps, io);
     for (int64_t row = 0; row < rows && !u->sum; row++)
         if (touched[row]) updater_row(&update, row, sum + row * dim);
@@ -171,7 +171,7 @@ static inline void small_sum(const struct small *x, const struct gather *g, int3
 
 /* Adds up the units of each table with several units and updates its rows. Every thread of the team
  * calls this, after a barrier. */
-static inline void small_update(const struct small *x, const struct batch *in,
+static inline void small_update(const struct small_tables *x, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io) {
     for (int32_t t = 0; t < in->num_tables; t++) {
         const struct small_sums sums = x->table[t];

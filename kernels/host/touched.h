@@ -5,8 +5,8 @@
  * touched_step() is a whole step on top of it: mark, rank, zero, add, update. The kernels that use
  * it differ in how threads share the marking and the adding.
  */
-#ifndef EMBFUSE_CPU_TOUCHED_H
-#define EMBFUSE_CPU_TOUCHED_H
+#ifndef EMBFUSE_HOST_TOUCHED_H
+#define EMBFUSE_HOST_TOUCHED_H
 
 #include <omp.h>
 #include <string.h>
@@ -21,12 +21,13 @@ struct touched_word {
 };
 
 struct touched {
+    struct gather gather;
     int64_t words;
     struct touched_word *word; /* [words]; every table begins a new cache line */
     int64_t *first_word;       /* [num_tables + 1] */
-    float **grad;              /* [num_tables] -> [touched rows][dim], one table after another */
-    float *pool;               /* memory of all grad[] */
-    int64_t *part;             /* [threads + 1] */
+    float **grad;  /* [num_tables + 1] -> [touched rows][dim], one table after another */
+    float *pool;   /* memory of all grad[] */
+    int64_t *part; /* [threads + 1] */
 };
 
 /* Words of a table's bitmap: whole cache lines, so that tables never share one. */
@@ -34,19 +35,29 @@ static inline int64_t words_of(int64_t rows) {
     return (rows + 511) / 512 * 8;
 }
 
-static inline void touched_lay_out(struct touched *x, struct scratch *s, const struct batch *in,
-                                   int threads) {
+static inline size_t touched_lay_out(struct touched *x, const struct batch *in, int threads,
+                                     void *base) {
+    struct scratch s = {base, 0};
+    gather_lay_out(&x->gather, &s, in, false);
     x->words = 0;
     for (int32_t t = 0; t < in->num_tables; t++) x->words += words_of(in->tables[t].rows);
-    x->word = scratch_take(s, x->words, sizeof *x->word);
-    x->first_word = scratch_take(s, in->num_tables + 1, sizeof *x->first_word);
-    x->grad = scratch_take(s, in->num_tables, sizeof *x->grad);
-    x->pool = scratch_take(s, touchable_floats(in), sizeof *x->pool);
-    x->part = scratch_take(s, threads + 1, sizeof *x->part);
+    x->word = scratch_take(&s, x->words, sizeof *x->word);
+    x->first_word = scratch_take(&s, in->num_tables + 1, sizeof *x->first_word);
+    x->grad = scratch_take(&s, in->num_tables + 1, sizeof *x->grad);
+    x->pool = scratch_take(&s, touchable_floats(in), sizeof *x->pool);
+    x->part = scratch_take(&s, threads + 1, sizeof *x->part);
+    return s.used;
 }
 
-/* Serial, O(tables). */
-static inline void touched_prepare(const struct touched *x, const struct batch *in) {
+static inline size_t touched_scratch_bytes(const struct batch *shape, int threads) {
+    return touched_lay_out(&(struct touched){0}, shape, threads, NULL);
+}
+
+/* Serial, O(features + tables). */
+static inline void touched_prepare(struct touched *x, const struct batch *in,
+                                   const struct launch *how) {
+    touched_lay_out(x, in, how->threads, how->scratch);
+    gather_prepare(&x->gather);
     x->first_word[0] = 0;
     for (int32_t t = 0; t < in->num_tables; t++)
         x->first_word[t + 1] = x->first_word[t] + words_of(in->tables[t].rows);
@@ -82,14 +93,8 @@ static inline void touched_rank(const struct touched *x, const struct batch *in,
             x->grad[t] = next;
             next += (last - first) * in->tables[t].dim;
         }
+        x->grad[in->num_tables] = next;
     }
-}
-
-/* Floats of all touched rows' gradients, after touched_rank. */
-static inline int64_t touched_floats(const struct touched *x, const struct batch *in, int threads) {
-    int32_t last = in->num_tables - 1;
-    int64_t rows = x->part[threads] - x->word[x->first_word[last]].rank;
-    return x->grad[last] - x->pool + rows * in->tables[last].dim;
 }
 
 /* The accumulator of a touched row. */
@@ -104,7 +109,7 @@ static inline float *touched_grad(const struct touched *x, int32_t table, int64_
 /* Every thread of the team calls this to zero its part of the accumulators. */
 static inline void touched_zero(const struct touched *x, const struct batch *in, int thread,
                                 int threads) {
-    int64_t floats = touched_floats(x, in, threads);
+    int64_t floats = x->grad[in->num_tables] - x->pool;
     int64_t lo = part_begin(floats, thread, threads), hi = part_begin(floats, thread + 1, threads);
     memset(x->pool + lo, 0, (size_t)(hi - lo) * sizeof(float));
 }
@@ -130,22 +135,9 @@ static inline void touched_update(const struct touched *x, const struct batch *i
     }
 }
 
-struct touched_plan {
-    struct gather gather;
-    struct touched touched;
-};
-
-static inline size_t touched_plan_lay_out(struct touched_plan *p, const struct batch *in,
-                                          int threads, void *base) {
-    struct scratch s = {base, 0};
-    gather_lay_out(&p->gather, &s, in, false);
-    touched_lay_out(&p->touched, &s, in, threads);
-    return s.used;
-}
-
 /* The context of a thread's walk over the lookups. */
 struct touched_walk {
-    const struct touched_plan *plan;
+    const struct touched *touched;
     const struct batch *in;
     int thread, threads;
     struct scatter scatter;
@@ -153,48 +145,42 @@ struct touched_walk {
 
 /* The bitmap word of a lookup's row. */
 static inline uint64_t *touched_word(const struct touched_walk *w, struct lookup l) {
-    const struct touched *x = &w->plan->touched;
+    const struct touched *x = w->touched;
     return &x->word[x->first_word[w->in->features[l.feature].table] + (l.row >> 6)].bits;
 }
 
 /* Adds a lookup's gradient to its row's accumulator. */
-ALWAYS_INLINE void touched_add(struct touched_walk *w, struct lookup l) {
+ALWAYS_INLINE void touched_add(void *ctx, struct lookup l) {
+    struct touched_walk *w = ctx;
     int32_t t = w->in->features[l.feature].table, dim = w->in->tables[t].dim;
     float c;
-    const float *from = gather_at(&w->plan->gather, l.feature, l.q, l.i, &c);
-    scatter_push(&w->scatter, touched_grad(&w->plan->touched, t, l.row, dim), from, c, dim);
-}
-
-static inline void touched_plan_prepare(struct touched_plan *p, const struct batch *in,
-                                        const struct launch *how) {
-    touched_plan_lay_out(p, in, how->threads, how->scratch);
-    gather_prepare(&p->gather);
-    touched_prepare(&p->touched, in);
+    const float *from = gather_at(&w->touched->gather, l.feature, l.q, l.i, &c);
+    scatter_push(&w->scatter, touched_grad(w->touched, t, l.row, dim), from, c, dim);
 }
 
 /* One step. Every thread of the team calls this. mark and add get the thread's share of lookups:
  * all if each owner picks its own (split false), an equal part if threads add atomically (split
  * true). The parallel region is in the caller, not here: compilers turn a region into a separate
  * function, which could not inline mark and add. */
-ALWAYS_INLINE void touched_step(const struct touched_plan *plan, const struct batch *in,
+ALWAYS_INLINE void touched_step(const struct touched *x, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io,
                                 const struct launch *how, const bool split,
                                 void (*mark)(void *, struct lookup),
                                 void (*add)(void *, struct lookup)) {
     int thread = omp_get_thread_num(), threads = omp_get_num_threads();
-    struct touched_walk w = {plan, in, thread, threads, {.atomic = split}};
+    struct touched_walk w = {x, in, thread, threads, {.atomic = split}};
     int64_t lo = split ? part_begin(in->lookups, thread, threads) : 0;
     int64_t hi = split ? part_begin(in->lookups, thread + 1, threads) : in->lookups;
-    gather_fill(&plan->gather, thread, threads);
-    touched_clear(&plan->touched, thread, threads);
+    gather_fill(&x->gather, thread, threads);
+    touched_clear(x, thread, threads);
 #pragma omp barrier
     walk(in, lo, hi, mark, &w);
 #pragma omp barrier
-    touched_rank(&plan->touched, in, thread, threads);
+    touched_rank(x, in, thread, threads);
 #pragma omp master
     stage_done(how, STAGE_INDEX);
 
-    touched_zero(&plan->touched, in, thread, threads);
+    touched_zero(x, in, thread, threads);
 #pragma omp barrier
 #pragma omp master
     stage_done(how, STAGE_ZERO);
@@ -205,7 +191,7 @@ ALWAYS_INLINE void touched_step(const struct touched_plan *plan, const struct ba
 #pragma omp master
     stage_done(how, STAGE_REDUCE);
 
-    touched_update(&plan->touched, in, steps, io);
+    touched_update(x, in, steps, io);
 #pragma omp barrier
 #pragma omp master
     stage_done(how, STAGE_UPDATE);

@@ -2,8 +2,8 @@
  *
  * Walks the lookups of any part of a batch in order and gives each its feature and bag.
  */
-#ifndef EMBFUSE_CPU_WALK_H
-#define EMBFUSE_CPU_WALK_H
+#ifndef EMBFUSE_HOST_WALK_H
+#define EMBFUSE_HOST_WALK_H
 
 #include "kernels/shape.h"
 #include "kernels/kernel.h"

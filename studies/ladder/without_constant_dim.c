@@ -1,10 +1,5 @@
-/* SPDX-License-Identifier: MIT
- *
- * A rung of the technique ladder: cpu_fused without specialised code for common dims.
- */
-#define LEFT_OUT CONSTANT_DIM
-#include "kernels/cpu/cpu_fused.c"
+/* SPDX-License-Identifier: MIT */
+#include "studies/ladder/rung.h"
 
-DEFINE_KERNEL(without_constant_dim) = FUSED("without_constant_dim",
-                                            "without code of its own for common dims",
-                                            "cpu_fused without code of its own for common dims.");
+DEFINE_RUNG(without_constant_dim, CONSTANT_DIM, "without code of its own for common dims",
+            "cpu_fused without code of its own for common dims.");

@@ -1,10 +1,5 @@
-/* SPDX-License-Identifier: MIT
- *
- * A rung of the technique ladder: cpu_fused without prefetch of gradients, except those of hot rows.
- */
-#define LEFT_OUT GRAD_PREFETCH
-#include "kernels/cpu/cpu_fused.c"
+/* SPDX-License-Identifier: MIT */
+#include "studies/ladder/rung.h"
 
-DEFINE_KERNEL(without_grad_prefetch) =
-    FUSED("without_grad_prefetch", "without prefetch of gradients",
-          "cpu_fused without prefetch of gradients, except those of hot rows.");
+DEFINE_RUNG(without_grad_prefetch, GRAD_PREFETCH, "without prefetch of gradients",
+            "cpu_fused without prefetch of gradients, except those of hot rows.");

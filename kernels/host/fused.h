@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The code of cpu_fused: see kernels/cpu/cpu_fused.c. The caller names the techniques, so that
+ * studies/ladder/ can leave one out and measure what it is worth.
+ */
+#ifndef EMBFUSE_HOST_FUSED_H
+#define EMBFUSE_HOST_FUSED_H
+
+#include "kernels/host/hot.h"
+#include "kernels/host/small.h"
+
+enum technique {
+    SMALL_TABLES = 1 << 0, /* get no index */
+    HOT_ROWS = 1 << 1,     /* are summed during the walk over the lookups */
+    ROW_PREFETCH = 1 << 2,
+    GRAD_PREFETCH = 1 << 3, /* except gradients of small tables and hot rows */
+    CONSTANT_DIM = 1 << 4,  /* code for each common dim */
+    ALL_TECHNIQUES = (1 << 5) - 1,
+};
+
+enum {
+    LONG_RUN = 4096,
+    PIECE = 2048,
+    DIGIT_BITS = 8,
+    SMALL_SORT = 32, /* largest number of entries for insertion sort */
+};
+
+struct long_run {
+    int64_t row;
+    uint32_t begin, end; /* entries */
+    int32_t table;
+    int32_t first_piece;
+};
+
+struct fused {
+    unsigned with; /* bits of enum technique */
+    struct gather gather;
+    struct partition partition;
+    struct hot hot;
+    struct small_tables small;
+    uint64_t *spare;            /* [partitioned lookups] second buffer of the bucket sorts */
+    int32_t *order;             /* [buckets] largest first, roughly */
+    struct long_run *long_run;  /* [most long runs] */
+    int32_t *long_run_of_piece; /* [most pieces] */
+    float *piece;               /* [most pieces][largest dim] */
+    float *sum;                 /* [threads][largest dim] */
+    int32_t long_runs, pieces;
+    int32_t max_dim;
+};
+
+static inline size_t fused_lay_out(struct fused *p, const struct batch *in, int threads,
+                                   unsigned with, void *base) {
+    struct scratch s = {base, 0};
+    p->with = with;
+    p->max_dim = (widest(in) + VEC - 1) / VEC * VEC;
+    gather_lay_out(&p->gather, &s, in, true);
+    p->small = (struct small_tables){0};
+    if (with & SMALL_TABLES) small_lay_out(&p->small, &s, in, threads);
+    partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_RANGE,
+                      with & SMALL_TABLES ? small_table : NULL);
+    hot_lay_out(&p->hot, &s, in, &p->partition, p->max_dim);
+    const int64_t lookups = p->partition.lookups;
+    const int64_t most_long = lookups / LONG_RUN, most_pieces = lookups / PIECE + most_long;
+    p->spare = scratch_take(&s, lookups, sizeof *p->spare);
+    p->order = scratch_take(&s, p->partition.buckets, sizeof *p->order);
+    p->long_run = scratch_take(&s, most_long, sizeof *p->long_run);
+    p->long_run_of_piece = scratch_take(&s, most_pieces, sizeof *p->long_run_of_piece);
+    p->piece = scratch_take(&s, most_pieces * p->max_dim, sizeof *p->piece);
+    p->sum = scratch_take(&s, (int64_t)threads * p->max_dim, sizeof *p->sum);
+    p->long_runs = p->pieces = 0;
+    return s.used;
+}
+
+/* Serial: buckets above 4 times the mean size come first, so that no thread starts one last. */
+static void order_buckets(const struct fused *p) {
+    const struct partition *x = &p->partition;
+    if (x->buckets == 0) return;
+    int64_t large = 4 * (int64_t)(x->begin[x->buckets] / x->buckets + 1), n = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t b = 0; b < x->buckets; b++)
+            if ((x->begin[b + 1] - x->begin[b] > large) == (pass == 0)) p->order[n++] = (int32_t)b;
+}
+
+static void insertion_sort(uint64_t *e, uint32_t n) {
+    for (uint32_t i = 1; i < n; i++) {
+        uint64_t x = e[i];
+        uint32_t k = i;
+        for (; k > 0 && entry_row(e[k - 1]) > entry_row(x); k--) e[k] = e[k - 1];
+        e[k] = x;
+    }
+}
+
+/* Stable, least significant digit first. One read of the entries counts for all passes. */
+ALWAYS_INLINE void radix_sort(uint64_t *e, uint64_t *spare, uint32_t n, int bits,
+                              const int passes) {
+    const int digit = (bits + passes - 1) / passes;
+    const uint32_t mask = (1u << digit) - 1;
+    uint32_t next[32 / DIGIT_BITS][1 << DIGIT_BITS];
+    for (int pass = 0; pass < passes; pass++) memset(next[pass], 0, sizeof *next[0] << digit);
+    for (uint32_t i = 0; i < n; i++)
+        for (int pass = 0; pass < passes; pass++) next[pass][e[i] >> (32 + pass * digit) & mask]++;
+    uint64_t *from = e, *to = spare;
+    for (int pass = 0; pass < passes; pass++) {
+        const int shift = 32 + pass * digit;
+        uint32_t sum = 0;
+        for (uint32_t d = 0; d <= mask; d++) {
+            uint32_t count = next[pass][d];
+            next[pass][d] = sum;
+            sum += count;
+        }
+        for (uint32_t i = 0; i < n; i++) to[next[pass][from[i] >> shift & mask]++] = from[i];
+        uint64_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != e) memcpy(e, from, n * sizeof *e);
+}
+
+/* Stable sort of a bucket by the lowest `bits` bits of the row; the higher bits are equal. */
+static void sort_bucket(uint64_t *e, uint64_t *spare, uint32_t n, int bits) {
+    if (bits == 0 || n < 2) return;
+    if (n <= SMALL_SORT) {
+        insertion_sort(e, n);
+        return;
+    }
+    switch ((bits + DIGIT_BITS - 1) / DIGIT_BITS) {
+    case 1: radix_sort(e, spare, n, bits, 1); break;
+    case 2: radix_sort(e, spare, n, bits, 2); break;
+    case 3: radix_sort(e, spare, n, bits, 3); break;
+    default: radix_sort(e, spare, n, bits, 4);
+    }
+}
+
+static void leave_over(struct fused *p, int32_t table, uint32_t begin, uint32_t end) {
+    int32_t slot;
+#pragma omp atomic capture
+    slot = p->long_runs++;
+    p->long_run[slot] =
+        (struct long_run){entry_row(p->partition.entry[begin]), begin, end, table, 0};
+}
+
+/* Lists the first entry of each run of equal rows, without a branch; run[] has n + 1 elements. */
+static uint32_t list_runs(const uint64_t *e, uint32_t n, uint32_t *run) {
+    uint32_t runs = 0;
+    int64_t before = -1;
+    for (uint32_t i = 0; i < n; i++) {
+        run[runs] = i;
+        runs += entry_row(e[i]) != before;
+        before = entry_row(e[i]);
+    }
+    run[runs] = n;
+    return runs;
+}
+
+struct fused_bucket {
+    struct fused *plan;
+    int32_t table;
+    uint32_t begin, n; /* entries */
+    struct updater updater;
+    float *sum; /* [largest dim] */
+};
+
+/* Sums and updates every run of a sorted bucket. The bucket's spare entries are free now and hold
+ * the list of runs. common: dim is a constant, and the loops over a row become unrolled. */
+ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool common) {
+    const struct fused_bucket *b = ctx;
+    struct fused *p = b->plan;
+    const struct updater u = b->updater;
+    const int32_t dim = common ? given : u.dim;
+    const struct gather_table from = p->gather.table[b->table];
+    const uint32_t begin = b->begin, n = b->n;
+    const uint64_t *e = p->partition.entry + begin;
+    uint32_t *run = (uint32_t *)(p->spare + begin), runs = list_runs(e, n, run);
+    const uint32_t ahead = updater_ahead(&u);
+    const uint32_t rows_end = p->with & ROW_PREFETCH ? runs : 0; /* no prefetch from here on */
+    const uint32_t grads_end = p->with & GRAD_PREFETCH ? n : 0;
+    for (uint32_t r = 0; r < rows_end && r < ahead; r++)
+        updater_prefetch(&u, entry_row(e[run[r]]), dim);
+    for (uint32_t k = 0; k < grads_end && k < GRAD_AHEAD; k++) {
+        float c;
+        prefetch_row(gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim);
+    }
+    for (uint32_t r = 0; r < runs; r++) {
+        uint32_t first = run[r], length = run[r + 1] - first;
+        int64_t row = entry_row(e[first]);
+        if (r + ahead < rows_end) updater_prefetch(&u, entry_row(e[run[r + ahead]]), dim);
+        if (length >= LONG_RUN) {
+            leave_over(p, b->table, begin + first, begin + first + length);
+            continue;
+        }
+        const float *g = b->sum;
+        if (!common && length == 1 && from.plain) {
+            float c;
+            if (first + GRAD_AHEAD < grads_end)
+                prefetch_row(gather_row(&p->gather, &from, (uint32_t)e[first + GRAD_AHEAD], &c),
+                             dim);
+            g = gather_row(&p->gather, &from, (uint32_t)e[first], &c);
+        } else {
+            int64_t follow = (int64_t)grads_end - (first + length);
+            sum_entries(&p->gather, &from, e + first, length, follow, dim, b->sum);
+        }
+        updater_row(&u, row, g);
+    }
+}
+
+/* Sorts a bucket and updates its rows. */
+static void fused_bucket(struct fused *p, const struct batch *in, const struct rule_step *steps,
+                         const struct table *io, int64_t bucket, float *sum) {
+    const struct partition *x = &p->partition;
+    const int32_t t = x->table_of[bucket];
+    const uint32_t begin = x->begin[bucket], n = x->begin[bucket + 1] - begin;
+    if (n == 0) return; /* its spare entry is another bucket's */
+    sort_bucket(x->entry + begin, p->spare + begin, n, x->table[t].shift);
+    struct fused_bucket b = {p, t, begin, n, updater_of(in, t, steps, io), sum};
+    const bool constant = p->with & CONSTANT_DIM;
+    if (!constant)
+        b.updater.update = update_row_of(steps[t].rule.kind, in->tables[t].weight_type, 0);
+    for_dim(constant ? b.updater.dim : 0, update_bucket, &b);
+}
+
+/* Serial: cuts the long runs into pieces. */
+static void cut_long_runs(struct fused *p) {
+    for (int32_t r = 0; r < p->long_runs; r++) {
+        struct long_run *x = &p->long_run[r];
+        x->first_piece = p->pieces;
+        for (uint32_t at = x->begin; at < x->end; at += PIECE)
+            p->long_run_of_piece[p->pieces++] = r;
+    }
+}
+
+/* Sums the pieces, then adds each run's pieces and updates. Every thread of the team calls this. */
+static void update_long_runs(const struct fused *p, const struct batch *in,
+                             const struct rule_step *steps, const struct table *io) {
+#pragma omp for schedule(dynamic)
+    for (int32_t k = 0; k < p->pieces; k++) {
+        const struct long_run *x = &p->long_run[p->long_run_of_piece[k]];
+        uint32_t begin = x->begin + (uint32_t)(k - x->first_piece) * PIECE;
+        uint32_t n = x->end - begin < PIECE ? x->end - begin : PIECE;
+        sum_entries(&p->gather, &p->gather.table[x->table], p->partition.entry + begin, n, 0,
+                    in->tables[x->table].dim, p->piece + (int64_t)k * p->max_dim);
+    }
+#pragma omp for schedule(dynamic)
+    for (int32_t r = 0; r < p->long_runs; r++) {
+        const struct long_run *x = &p->long_run[r];
+        int32_t dim = in->tables[x->table].dim,
+                pieces = (int32_t)((x->end - x->begin + PIECE - 1) / PIECE);
+        float *sum = p->piece + (int64_t)x->first_piece * p->max_dim;
+        for (int32_t k = 1; k < pieces; k++) row_add(sum, sum + (int64_t)k * p->max_dim, 1, dim);
+        const struct updater u = updater_of(in, x->table, steps, io);
+        updater_row(&u, x->row, sum);
+    }
+}
+
+static inline int fused_run(const struct batch *in, const struct rule_step *steps,
+                            const struct table *io, const struct launch *how, unsigned with) {
+    struct fused plan;
+    fused_lay_out(&plan, in, how->threads, with, how->scratch);
+    gather_prepare(&plan.gather);
+    if (plan.small.units) small_prepare(&plan.small, in);
+    partition_prepare(&plan.partition, in);
+#pragma omp parallel num_threads(how->threads)
+    {
+        int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+        gather_fill(&plan.gather, thread, threads);
+#pragma omp single
+        if (with & HOT_ROWS) hot_choose(&plan.hot, in);
+        if (plan.hot.rows)
+            hot_partition(&plan.hot, &plan.partition, &plan.gather, plan.spare, thread, threads);
+        else
+            partition_build(&plan.partition, &plan.gather, thread, threads);
+#pragma omp single
+        order_buckets(&plan);
+#pragma omp master
+        stage_done(how, STAGE_INDEX);
+
+        float *sum = plan.sum + (int64_t)thread * plan.max_dim;
+        const int64_t buckets = plan.partition.buckets;
+#pragma omp for schedule(dynamic) nowait
+        for (int32_t k = 0; k < plan.small.units; k++)
+            small_sum(&plan.small, &plan.gather, k, steps, io, thread);
+        const int chunk = buckets < 256 ? 1 : 4; /* few buckets are shared out one by one */
+#pragma omp for schedule(dynamic, chunk)
+        for (int64_t k = 0; k < buckets; k++)
+            fused_bucket(&plan, in, steps, io, plan.order[k], sum);
+#pragma omp single
+        cut_long_runs(&plan);
+        update_long_runs(&plan, in, steps, io);
+        if (plan.small.units) small_update(&plan.small, in, steps, io);
+        if (plan.hot.rows) hot_update(&plan.hot, in, steps, io);
+    }
+    stage_done(how, STAGE_UPDATE);
+    return 0;
+}
+
+#endif
