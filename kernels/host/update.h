@@ -46,7 +46,7 @@ static inline update_row *update_row_of(enum rule_kind kind, enum dtype weights,
 struct updater {
     update_row *update;
     const struct rule_step *step;
-    const struct table *table;
+    struct table table;
     int32_t dim;
     bool fp32;       /* weights */
     int elem_states; /* of the rule */
@@ -58,7 +58,7 @@ static inline struct updater updater_of(const struct batch *in, int32_t t,
     const struct table_shape *x = &in->tables[t];
     return (struct updater){.update = update_row_of(x->rule, x->weight_type, x->dim),
                             .step = &steps[t],
-                            .table = &io[t],
+                            .table = io[t],
                             .dim = x->dim,
                             .fp32 = x->weight_type == FP32,
                             .elem_states = rule_elem_states(x->rule),
@@ -67,12 +67,16 @@ static inline struct updater updater_of(const struct batch *in, int32_t t,
 
 /* Prefetches all that the rule reads of a row. dim: the table's, as a constant if possible. */
 ALWAYS_INLINE void updater_prefetch(const struct updater *u, int64_t row, const int32_t dim) {
-    const struct table *x = u->table;
+    const struct table *x = &u->table;
     if (u->fp32)
         prefetch_row(array_row(&x->weight, row), dim);
     else
         prefetch(array_row(&x->weight, row), x->weight.stride);
-    for (int k = 0; k < u->elem_states; k++) prefetch_row(array_row(&x->elem[k], row), dim);
+    switch (u->elem_states) { /* straight code: memory waits for each instruction here */
+    case 3: prefetch_row(array_row(&x->elem[2], row), dim); /* fall through */
+    case 2: prefetch_row(array_row(&x->elem[1], row), dim); /* fall through */
+    case 1: prefetch_row(array_row(&x->elem[0], row), dim);
+    }
     if (u->row_states) prefetch_row(array_row(&x->row, row), u->row_states);
 }
 
@@ -84,7 +88,7 @@ ALWAYS_INLINE uint32_t updater_ahead(const struct updater *u) {
 }
 
 ALWAYS_INLINE void updater_row(const struct updater *u, int64_t row, const float *grad) {
-    u->update(u->step, u->table, u->dim, row, grad);
+    u->update(u->step, &u->table, u->dim, row, grad);
 }
 
 #endif
