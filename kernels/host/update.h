@@ -72,11 +72,8 @@ ALWAYS_INLINE void updater_prefetch(const struct updater *u, int64_t row, const 
         prefetch_row(array_row(&x->weight, row), dim);
     else
         prefetch(array_row(&x->weight, row), x->weight.stride);
-    switch (u->elem_states) { /* straight code: memory waits for each instruction here */
-    case 3: prefetch_row(array_row(&x->elem[2], row), dim); /* fall through */
-    case 2: prefetch_row(array_row(&x->elem[1], row), dim); /* fall through */
-    case 1: prefetch_row(array_row(&x->elem[0], row), dim);
-    }
+    for (int k = 0; k < RULE_ELEM_STATES; k++) /* a constant: straight code is 1 % faster */
+        if (k < u->elem_states) prefetch_row(array_row(&x->elem[k], row), dim);
     if (u->row_states) prefetch_row(array_row(&x->row, row), u->row_states);
 }
 
