@@ -429,8 +429,9 @@ row_update_as(const enum rule_kind kind, const struct lanes &lanes, const struct
 
 /* Applies the table's rule to a row with summed gradient g. The whole group calls this. */
 template <int TILES>
-static __device__ inline void row_update(const struct lanes &lanes, const struct rule_step *step,
-                                         const struct row_place &at, const struct strip<TILES> &g) {
+static __device__ __forceinline__ void
+row_update(const struct lanes &lanes, const struct rule_step *step, const struct row_place &at,
+           const struct strip<TILES> &g) {
     switch (step->rule.kind) {
 #define X(rule, ...)                                                                               \
     case RULE_##rule: row_update_as(RULE_##rule, lanes, step, at, g); break;
