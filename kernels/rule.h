@@ -8,14 +8,14 @@
  *   before     what one element adds to the sums over the row, from its weight, states and gradient
  *   row        once per row: updates the row states; returns two numbers for the elements
  *   states     updates the element's states
- *   direction  the element's step u, from its weight, its states before and after, and its gradient
+ *   direction  the element's step u, from its weight, new states and gradient
  *   after      what one element adds to the sums over the row, from its weight and u
  *   scale      once per row: the factor of u; then w -= scale * u
  *
  * A rule without one of these phases writes RULE_NO_PREPARE, RULE_NO_BEFORE, RULE_NO_ROW (elements
  * get the learning rate as a), RULE_NO_STATES, or RULE_NO_AFTER (no after, no scale) instead.
- * If a rule has sums after the step, direction is evaluated twice, and gets the states after the step
- * as those before it, too.
+ * Kernels may evaluate direction twice, so it writes nothing. It does not see the states from before the
+ * step: a rule that needs one derives it from the new one, or keeps it as a state of its own.
  */
 #ifndef EMBFUSE_RULE_H
 #define EMBFUSE_RULE_H

@@ -109,9 +109,9 @@ HOST_DEVICE struct states rule_states(enum rule_kind kind, const struct rule_ste
 }
 
 HOST_DEVICE float rule_direction(enum rule_kind kind, const struct rule_step *r, struct pair rate,
-                                 float w, struct states old, struct states s, float g) {
+                                 float w, struct states s, float g) {
     switch (kind) {
-        RULES(RULE_PHASE, direction, r, rate, w, old, s, g)
+        RULES(RULE_PHASE, direction, r, rate, w, s, g)
     default: return 0;
     }
 }
@@ -181,7 +181,7 @@ static inline struct pair row_memory_sums(const struct rule_step *r, bool after,
         const struct states s = row_memory_states(m, kind, d);
         const float w = m->weight[d];
         pair_add(&lane[d % ROW_LANES],
-                 after ? rule_after(kind, r, w, rule_direction(kind, r, rate, w, s, s, g[d]))
+                 after ? rule_after(kind, r, w, rule_direction(kind, r, rate, w, s, g[d]))
                        : rule_before(kind, r, w, s, g[d]));
     }
     for (int half = ROW_LANES / 2; half > 0; half /= 2)
@@ -195,23 +195,18 @@ static inline void rule_apply(const struct rule_step *r, const struct row_memory
                               const float *g) {
     const enum rule_kind kind = r->rule.kind;
     struct pair rate = {0, 0}, sums = {0, 0};
-    const bool again = rule_sums_after(kind);
     float *w = m->weight;
     if (rule_sums_before(kind)) sums = row_memory_sums(r, false, rate, m, dim, g);
     rate = rule_row(kind, r, sums, dim, m->row);
     for (int32_t d = 0; d < dim; d++) {
-        const struct states old = row_memory_states(m, kind, d),
-                            s = rule_states(kind, r, rate, w[d], old, g[d]);
+        const struct states s =
+            rule_states(kind, r, rate, w[d], row_memory_states(m, kind, d), g[d]);
         for (int k = 0; k < rule_elem_states(kind); k++) m->elem[k][d] = s.x[k];
-        if (!again) w[d] -= rule_direction(kind, r, rate, w[d], old, s, g[d]);
     }
-    if (!again) return;
-    sums = row_memory_sums(r, true, rate, m, dim, g);
+    if (rule_sums_after(kind)) sums = row_memory_sums(r, true, rate, m, dim, g);
     const float scale = rule_scale(kind, r, rate, sums, dim);
-    for (int32_t d = 0; d < dim; d++) {
-        const struct states s = row_memory_states(m, kind, d);
-        w[d] -= scale * rule_direction(kind, r, rate, w[d], s, s, g[d]);
-    }
+    for (int32_t d = 0; d < dim; d++)
+        w[d] -= scale * rule_direction(kind, r, rate, w[d], row_memory_states(m, kind, d), g[d]);
 }
 
 #endif

@@ -35,8 +35,8 @@ HOST_DEVICE struct states adagrad_states(const struct rule_step *r, struct pair 
 }
 
 HOST_DEVICE float adagrad_direction(const struct rule_step *r, struct pair rate, float w,
-                                    struct states old, struct states s, float g) {
-    (void)old, (void)w;
+                                    struct states s, float g) {
+    (void)w;
     return rate.a * g / (sqrtf(s.x[0]) + r->rule.param[ADAGRAD_EPS]);
 }
 

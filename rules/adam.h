@@ -43,8 +43,8 @@ HOST_DEVICE struct states adam_states(const struct rule_step *r, struct pair rat
 }
 
 HOST_DEVICE float adam_direction(const struct rule_step *r, struct pair rate, float w,
-                                 struct states old, struct states s, float g) {
-    (void)old, (void)w, (void)g;
+                                 struct states s, float g) {
+    (void)w, (void)g;
     return rate.a * (s.x[0] / r->derived[0]) /
            (sqrtf(s.x[1] / r->derived[1]) + r->rule.param[ADAM_EPS]);
 }

@@ -46,8 +46,8 @@ HOST_DEVICE struct states lamb_states(const struct rule_step *r, struct pair rat
 }
 
 HOST_DEVICE float lamb_direction(const struct rule_step *r, struct pair rate, float w,
-                                 struct states old, struct states s, float g) {
-    (void)old, (void)rate, (void)g;
+                                 struct states s, float g) {
+    (void)rate, (void)g;
     return (s.x[0] / r->derived[0]) / (sqrtf(s.x[1] / r->derived[1]) + r->rule.param[LAMB_EPS]) +
            r->rule.param[LAMB_DECAY] * w;
 }

@@ -32,8 +32,8 @@ HOST_DEVICE struct states momentum_states(const struct rule_step *r, struct pair
 }
 
 HOST_DEVICE float momentum_direction(const struct rule_step *r, struct pair rate, float w,
-                                     struct states old, struct states s, float g) {
-    (void)old, (void)r, (void)w, (void)g;
+                                     struct states s, float g) {
+    (void)r, (void)w, (void)g;
     return rate.a * s.x[0];
 }
 

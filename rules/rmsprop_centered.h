@@ -40,8 +40,8 @@ HOST_DEVICE struct states rmsprop_centered_states(const struct rule_step *r, str
 }
 
 HOST_DEVICE float rmsprop_centered_direction(const struct rule_step *r, struct pair rate, float w,
-                                             struct states old, struct states s, float g) {
-    (void)old, (void)r, (void)w, (void)g;
+                                             struct states s, float g) {
+    (void)r, (void)w, (void)g;
     return rate.a * s.x[2];
 }
 

@@ -41,8 +41,8 @@ HOST_DEVICE struct pair rowwise_adagrad_row(const struct rule_step *r, struct pa
 }
 
 HOST_DEVICE float rowwise_adagrad_direction(const struct rule_step *r, struct pair rate, float w,
-                                            struct states old, struct states s, float g) {
-    (void)old, (void)r, (void)w, (void)s;
+                                            struct states s, float g) {
+    (void)r, (void)w, (void)s;
     return rate.a * g;
 }
 

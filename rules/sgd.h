@@ -24,8 +24,8 @@ RULE_NO_STATES(sgd)
 RULE_NO_AFTER(sgd)
 
 HOST_DEVICE float sgd_direction(const struct rule_step *r, struct pair rate, float w,
-                                struct states old, struct states s, float g) {
-    (void)old, (void)r, (void)w, (void)s;
+                                struct states s, float g) {
+    (void)r, (void)w, (void)s;
     return rate.a * g;
 }
 

@@ -91,11 +91,6 @@ def update(rule, t, w, states, row, g):
     elif name == "adagrad":
         states[0] += g * g
         w -= lr * g / (np.sqrt(states[0]) + rule["eps"])
-    elif name == "lion":
-        b1, b2 = rule["beta1"], rule["beta2"]
-        w -= lr * (np.sign(b1 * states[0] + (1 - b1) * g) + rule["weight_decay"] * w)
-        states[0] *= b2
-        states[0] += (1 - b2) * g
     elif name == "rowwise_adagrad":
         row += (g * g).mean(axis=1)
         w -= (lr / (np.sqrt(row) + rule["eps"]))[:, None] * g

@@ -98,10 +98,6 @@ static const struct update_case updates[] = {
     /* s = 16 + 9 = 25, w = 1 - 0.5*3/(5 + 1); with epsilon under the root it would be sqrt(26) */
     {"adagrad", {RULE_adagrad, {0.5f, 1}}, 7, 3, {1, {16}, 0}, {0.75, {25}, 0}},
     {"adagrad, no gradient", {RULE_adagrad, {0.5f, 1}}, 7, 0, {1, {16}, 0}, {1, {16}, 0}},
-    /* 0.5*4 - 0.5*3 = 0.5, w = 1 - 0.25*(1 + 0.5*1), m = 0.25*4 - 0.75*3; from this m it would be -1 */
-    {"lion", {RULE_lion, {0.25f, 0.5f, 0.25f, 0.5f}}, 7, -3, {1, {4}, 0}, {0.625, {-1.25}, 0}},
-    /* The sign of 0 is 0: w = 1 - 0.25*0.5*1 */
-    {"lion, no sign", {RULE_lion, {0.25f, 0.5f, 0.25f, 0.5f}}, 7, 0, {1, {0}, 0}, {0.875, {0}, 0}},
     /* one column: the mean of squares is the square; w = 1 - 0.5/(5 + 3)*3 = 1 - 3/16 */
     {"rowwise_adagrad", {RULE_rowwise_adagrad, {0.5f, 3}}, 7, 3, {1, {0}, 16}, {0.8125, {0}, 25}},
     {"rowwise_adagrad, no gradient", {RULE_rowwise_adagrad, {0.5f, 3}}, 7, 0, {1, {0}, 16}, {1, {0}, 16}},

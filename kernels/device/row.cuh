@@ -323,7 +323,7 @@ tile_terms(const enum rule_kind kind, const struct lanes &lanes, const bool seve
         const float w = x.w.x[c], g = x.g.x[c];
         const struct states s = tile_states(x, c);
         const struct pair both =
-            after ? rule_after(kind, step, w, rule_direction(kind, step, rate, w, s, s, g))
+            after ? rule_after(kind, step, w, rule_direction(kind, step, rate, w, s, g))
                   : rule_before(kind, step, w, s, g);
         if (column + c >= dim) continue;
         term.a.x[c] = both.a;
@@ -339,19 +339,18 @@ static __device__ __forceinline__ void tile_step(const enum rule_kind kind,
                                                  struct row_tile *x) {
     for (int c = 0; c < LANE_COLUMNS; c++) {
         const float w = x->w.x[c], g = x->g.x[c];
-        const struct states old = tile_states(*x, c), s = rule_states(kind, step, rate, w, old, g);
+        const struct states s = rule_states(kind, step, rate, w, tile_states(*x, c), g);
         for (int k = 0; k < RULE_ELEM_STATES; k++) x->s[k].x[c] = s.x[k];
-        if (!rule_sums_after(kind)) x->w.x[c] -= rule_direction(kind, step, rate, w, old, s, g);
+        if (!rule_sums_after(kind)) x->w.x[c] -= rule_direction(kind, step, rate, w, s, g);
     }
 }
 
 static __device__ __forceinline__ void tile_weights(const enum rule_kind kind,
                                                     const struct rule_step *step, struct pair rate,
                                                     float scale, struct row_tile *x) {
-    for (int c = 0; c < LANE_COLUMNS; c++) {
-        const struct states s = tile_states(*x, c);
-        x->w.x[c] -= scale * rule_direction(kind, step, rate, x->w.x[c], s, s, x->g.x[c]);
-    }
+    for (int c = 0; c < LANE_COLUMNS; c++)
+        x->w.x[c] -=
+            scale * rule_direction(kind, step, rate, x->w.x[c], tile_states(*x, c), x->g.x[c]);
 }
 
 /* Applies a rule to a row. The whole group calls this. row_state: NULL if the rule has none. */

@@ -49,7 +49,7 @@ ALWAYS_INLINE struct pair row_term(const struct rule_step *step, const bool afte
     const float w = dtype_get(x.type, x.w, d);
     const struct states s = row_states(x, d);
     if (!after) return rule_before(KIND, step, w, s, g[d]);
-    return rule_after(KIND, step, w, rule_direction(KIND, step, rate, w, s, s, g[d]));
+    return rule_after(KIND, step, w, rule_direction(KIND, step, rate, w, s, g[d]));
 }
 
 /* VEC lanes of the two sums over a row. */
@@ -134,10 +134,10 @@ ALWAYS_INLINE void row_step(const struct rule_step *step, struct pair rate, stru
     INDEPENDENT
     for (int32_t d = begin; d < begin + width; d++) {
         const float w = dtype_get(x.type, x.w, d);
-        const struct states old = row_states(x, d), s = rule_states(KIND, step, rate, w, old, g[d]);
+        const struct states s = rule_states(KIND, step, rate, w, row_states(x, d), g[d]);
         for (int k = 0; k < rule_elem_states(KIND); k++) x.s[k][d] = s.x[k];
         if (!rule_sums_after(KIND))
-            dtype_set(x.type, x.w, d, w - rule_direction(KIND, step, rate, w, old, s, g[d]));
+            dtype_set(x.type, x.w, d, w - rule_direction(KIND, step, rate, w, s, g[d]));
     }
 }
 
@@ -148,8 +148,8 @@ ALWAYS_INLINE void row_weights(const struct rule_step *step, struct pair rate, s
     INDEPENDENT
     for (int32_t d = 0; d < dim; d++) {
         const float w = dtype_get(x.type, x.w, d);
-        const struct states s = row_states(x, d);
-        dtype_set(x.type, x.w, d, w - scale * rule_direction(KIND, step, rate, w, s, s, g[d]));
+        dtype_set(x.type, x.w, d,
+                  w - scale * rule_direction(KIND, step, rate, w, row_states(x, d), g[d]));
     }
 }
 
