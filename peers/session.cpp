@@ -280,7 +280,7 @@ bool run_point(const struct options &o, const struct plan *plan, int i, enum rul
 } // namespace
 
 int main(int argc, char **argv) {
-    struct options options;
+    static struct options options; /* keeps the filter's pattern as long as the program runs */
     struct error err;
     struct plan plan;
     int status = options_parse(argc, argv, &options, &err);

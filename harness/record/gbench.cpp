@@ -440,7 +440,7 @@ void bind_threads(char **argv) {
 int main(int argc, char **argv) {
     bind_threads(argv);
     take_crashes(argv);
-    struct options options;
+    static struct options options; /* keeps the filter's pattern as long as the program runs */
     struct error err;
     int status = options_parse(argc, argv, &options, &err);
     if (status < 0) {
