@@ -189,7 +189,8 @@ $(registries:%=%/kernel_list.inc): FORCE
 FORCE:
 
 $(foreach r,$(registries),$(eval $r/harness/registry.o: $r/kernel_list.inc))
-$(registries:%=%/harness/registry.o): CFLAGS += -DISAS='$(foreach i,$(or $(isas),$(if $(ARCH),native,plain)),ISA($i,$(isa_$i:%=HAS(%))))'
+$(registries:%=%/harness/registry.o): \
+    CFLAGS += -DISAS='$(foreach i,$(or $(isas),$(if $(ARCH),native,plain)),ISA($i,$(isa_$i:%=HAS(%))))'
 
 # --- the rules: every file of rules/ is one. Objects begin after these; then they know what they read.
 rule_lists = $(B)/rule_list.h $(B)/rule_files.h
