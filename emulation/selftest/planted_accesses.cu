@@ -16,9 +16,11 @@ static const char *const WRONG = "wrong: ";
 
 /* --- out of bounds */
 
+/* Pointers to the arrays: where the size is known, UndefinedBehaviorSanitizer stops the access first. */
 static __global__ void fill_shared(int *out, int n) {
-    SHARED(int, box, 33);
+    SHARED(int, array, 33);
     DYNAMIC_SHARED(int, more);
+    int *box = array;
     for (int i = 0; i < n; i++) box[i] = more[i % 8] = i;
     out[0] = box[n - 1] + more[0];
 }
@@ -38,7 +40,8 @@ static void past_dynamic_shared() {
 }
 
 static __global__ void read_shared(int *out, int at) {
-    SHARED(int, box, 32);
+    SHARED(int, array, 32);
+    int *box = array;
     box[threadIdx.x] = 1;
     __syncthreads();
     out[threadIdx.x] = box[at];
