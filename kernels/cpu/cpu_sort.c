@@ -11,6 +11,7 @@
  * Deterministic: a row is summed in the order of its lookups.
  * Wins over hashing on one large table; loses to hashing on many small tables, and to the fused
  * kernel by the round trip of the gradient through memory.
+ * Tried: rows prefetched into L2 as in cpu_fused; 1.1 times as slow, since updates are too short.
  * Source: coalesce() of a sparse tensor (PyTorch), SelectedRows with MergeAdd (Paddle).
  */
 #include <omp.h>
@@ -20,6 +21,7 @@
 #include "kernels/host/update.h"
 
 enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
+enum { ROW_AHEAD = 16 }; /* to prefetch */
 
 struct plan {
     struct gather gather;
@@ -150,7 +152,8 @@ static void update(const struct plan *p, const struct batch *in, const struct ru
 #pragma omp for schedule(dynamic, 256) nowait
         for (int64_t u = p->first_run[t]; u < p->first_run[t + 1]; u++) {
             if (u + ROW_AHEAD < p->first_run[t + 1])
-                updater_prefetch(&update, run_row(p, &in->tables[t], u + ROW_AHEAD), update.dim);
+                updater_prefetch(&update, run_row(p, &in->tables[t], u + ROW_AHEAD), update.dim,
+                                 INTO_L1);
             updater_row(&update, run_row(p, &in->tables[t], u),
                         p->grad[t] + (u - p->first_run[t]) * update.dim);
         }

@@ -175,7 +175,7 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     const uint32_t rows_end = p->with & ROW_PREFETCH ? runs : 0; /* no prefetch from here on */
     const uint32_t grads_end = p->with & GRAD_PREFETCH ? n : 0;
     for (uint32_t r = 0; r < rows_end && r < ahead; r++)
-        updater_prefetch(&u, entry_row(e[run[r]]), dim);
+        updater_prefetch(&u, entry_row(e[run[r]]), dim, INTO_L2);
     for (uint32_t k = 0; k < grads_end && k < GRAD_AHEAD; k++) {
         float c;
         prefetch_row(gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim);
@@ -183,7 +183,7 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     for (uint32_t r = 0; r < runs; r++) {
         uint32_t first = run[r], length = run[r + 1] - first;
         int64_t row = entry_row(e[first]);
-        if (r + ahead < rows_end) updater_prefetch(&u, entry_row(e[run[r + ahead]]), dim);
+        if (r + ahead < rows_end) updater_prefetch(&u, entry_row(e[run[r + ahead]]), dim, INTO_L2);
         if (length >= LONG_RUN) {
             leave_over(p, b->table, begin + first, begin + first + length);
             continue;

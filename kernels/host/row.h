@@ -56,12 +56,20 @@ ALWAYS_INLINE void for_dim(int32_t dim, void (*body)(void *, int32_t, bool), voi
     }
 }
 
-ALWAYS_INLINE void prefetch(const void *p, int64_t bytes) {
-    for (const char *c = p, *end = c + bytes; c < end; c += LINE) __builtin_prefetch(c, 0, 3);
+/* The cache that a prefetch fills. More misses can be in flight into L2. L1 is better where little
+ * other work hides the time to read L2. */
+enum prefetch_into { INTO_L1, INTO_L2 };
+
+ALWAYS_INLINE void prefetch(const void *p, int64_t bytes, const enum prefetch_into into) {
+    for (const char *c = p, *end = c + bytes; c < end; c += LINE)
+        if (into == INTO_L1)
+            __builtin_prefetch(c, 0, 3);
+        else
+            __builtin_prefetch(c, 0, 2);
 }
 
 ALWAYS_INLINE void prefetch_row(const float *row, int32_t dim) {
-    prefetch(row, dim * (int64_t)sizeof *row);
+    prefetch(row, dim * (int64_t)sizeof *row, INTO_L1);
 }
 
 /* to += coefficient * from */
@@ -80,8 +88,8 @@ static inline int64_t entry_row(uint64_t entry) {
     return (int64_t)(entry >> 32);
 }
 
-/* Prefetch distance in entries. Measured for gradient rows: equally fast from 8 to 48. */
-enum { GRAD_AHEAD = 8, ROW_AHEAD = 16 };
+/* Prefetch distance in entries. Measured: equally fast from 8 to 48. */
+enum { GRAD_AHEAD = 8 };
 
 /* Consecutive entries of a table whose gradients are summed. */
 struct run {

@@ -128,7 +128,7 @@ static inline void touched_update(const struct touched *x, const struct batch *i
             if (!word[w].bits) continue;
             const float *g = touched_grad(x, t, w * 64 + __builtin_ctzll(word[w].bits), u.dim);
             for (uint64_t ahead = w + 1 < words ? word[w + 1].bits : 0; ahead; ahead &= ahead - 1)
-                updater_prefetch(&u, (w + 1) * 64 + __builtin_ctzll(ahead), u.dim);
+                updater_prefetch(&u, (w + 1) * 64 + __builtin_ctzll(ahead), u.dim, INTO_L1);
             for (uint64_t left = word[w].bits; left; left &= left - 1, g += u.dim)
                 updater_row(&u, w * 64 + __builtin_ctzll(left), g);
         }
