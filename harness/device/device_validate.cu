@@ -8,7 +8,7 @@
 
 #include <cstdlib>
 
-#include "kernels/kernel.h"
+#include "kernels/shape.h"
 
 extern "C" {
 #include "harness/device/device_cuda.h"
@@ -37,15 +37,10 @@ __global__ void check_offsets(const int64_t *offsets, int64_t flat_bags, int64_t
 __global__ void check_ids(struct batch in, int *bad) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < in.lookups; i += step) {
-        int32_t low = 0, high = in.num_features; /* the feature: its bags begin at or before i */
-        while (high - low > 1) {
-            int32_t middle = (low + high) / 2;
-            if (in.offsets[middle * in.bags] <= i)
-                low = middle;
-            else
-                high = middle;
-        }
-        int64_t rows = in.device_tables[in.device_features[low].table].rows;
+        /* The feature: its bags begin at or before i. */
+        const int64_t feature =
+            last_at_most(in.offsets, in.bags * sizeof *in.offsets, 0, in.num_features, i);
+        int64_t rows = in.device_tables[in.device_features[feature].table].rows;
         int64_t id = in.id_type == ID_INT32 ? static_cast<const int32_t *>(in.ids)[i]
                                             : static_cast<const int64_t *>(in.ids)[i];
         if (id < 0 || id >= rows) atomicExch(bad, 1);

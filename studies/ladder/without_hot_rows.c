@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: MIT */
+#define WITHOUT HOT_ROWS
 #include "studies/ladder/rung.h"
 
-DEFINE_RUNG(without_hot_rows, HOT_ROWS, "without hot rows", "cpu_fused without hot rows.");
+DEFINE_KERNEL(without_hot_rows) = {
+    .name = "without_hot_rows",
+    .label = "without hot rows",
+    .idea = "cpu_fused without hot rows.",
+    RUNG,
+};

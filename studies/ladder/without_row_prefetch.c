@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
+#define WITHOUT ROW_PREFETCH
 #include "studies/ladder/rung.h"
 
-DEFINE_RUNG(without_row_prefetch, ROW_PREFETCH, "without prefetch of table rows",
-            "cpu_fused without prefetch of table rows.");
+DEFINE_KERNEL(without_row_prefetch) = {
+    .name = "without_row_prefetch",
+    .label = "without prefetch of table rows",
+    .idea = "cpu_fused without prefetch of table rows.",
+    RUNG,
+};
