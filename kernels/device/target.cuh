@@ -5,7 +5,7 @@
 #ifndef EMBFUSE_DEVICE_TARGET_CUH
 #define EMBFUSE_DEVICE_TARGET_CUH
 
-#include "kernels/device/row.cuh"
+#include "kernels/device/update.cuh"
 #include "kernels/shape.h"
 
 /* How a group of lanes covers a row. */
