@@ -193,13 +193,16 @@ $(registries:%=%/harness/registry.o): \
     CFLAGS += -DISAS='$(foreach i,$(or $(isas),$(if $(ARCH),native,plain)),ISA($i,$(isa_$i:%=HAS(%))))'
 
 # --- the rules: every file of rules/ is one. Objects begin after these; then they know what they read.
-rule_lists = $(B)/rule_list.h $(B)/rule_files.h
+rule_lists = $(B)/rule_list.h $(B)/rule_files.h $(B)/oracle_files.h $(B)/rule_steps.h
 $(B)/rule_list.h: FORCE
 	@mkdir -p $(@D)
 	@echo '#define RULES(X, ...) $(foreach r,$(rules),X($r, __VA_ARGS__))' $(renewed)
-$(B)/rule_files.h: FORCE
+$(B)/rule_files.h: rule_file := rules/%s.h
+$(B)/oracle_files.h: rule_file := harness/check/rules/%s.h
+$(B)/rule_steps.h: rule_file := tests/rules/%s.inc
+$(B)/rule_files.h $(B)/oracle_files.h $(B)/rule_steps.h: FORCE
 	@mkdir -p $(@D)
-	@printf '#include "rules/%s.h"\n' $(rules) $(renewed)
+	@printf '#include "$(rule_file)"\n' $(rules) $(renewed)
 
 # --- where the binary comes from, rewritten only when that changes. A recorded result does not change it.
 $(B)/build_info.h: FORCE

@@ -5,17 +5,18 @@
  * below, as functions <name>_<phase> that gcc, clang and nvcc all compile:
  *
  *   prepare    once per step and table, on the host: constants that depend on the step number
- *   before     what one element adds to the sums over the row, from its weight, states and gradient
- *   row        once per row: updates the row states; returns two numbers for the elements
- *   states     updates the element's states
- *   direction  the element's step u, from its weight, new states and gradient
- *   after      what one element adds to the sums over the row, from its weight and u
- *   scale      once per row: the factor of u; then w -= scale * u
+ *   before     what one element adds to the sums over the row; its states are those before the step
+ *   row        once per row: updates the row states; returns the rate, two numbers for the elements
+ *   states     returns the element's new states
+ *   direction  the element's step u
+ *   after      what one element adds to the sums over the row, from u and its new states
+ *   scale      once per row, from the sums of after: a factor
+ *   weight     the element's new weight, from u and that factor
  *
- * A rule without one of these phases writes RULE_NO_PREPARE, RULE_NO_BEFORE, RULE_NO_ROW (elements
- * get the learning rate as a), RULE_NO_STATES, or RULE_NO_AFTER (no after, no scale) instead.
- * Kernels may evaluate direction twice, so it writes nothing. It does not see the states from before the
- * step: a rule that needs one derives it from the new one, or keeps it as a state of its own.
+ * A rule without one of these phases writes RULE_NO_PREPARE, RULE_NO_BEFORE, RULE_NO_ROW (the rate is
+ * the learning rate), RULE_NO_STATES, RULE_NO_AFTER (no after, no scale), or RULE_NO_WEIGHT
+ * (w - scale*u) instead. A rule with `after` has its direction evaluated again for the weight; then
+ * both its old and its new states are those after the step.
  */
 #ifndef EMBFUSE_RULE_H
 #define EMBFUSE_RULE_H
@@ -109,44 +110,60 @@ struct states {
     float x[RULE_ELEM_STATES];
 };
 
+/* One element in a step. */
+struct element {
+    const float *param, *derived; /* the rule's hyper-parameters and constants of the step */
+    struct pair rate;             /* from row */
+    float w, g;                   /* weight and summed gradient */
+    struct states old, s;         /* before and after the step; in `states` both are those before */
+};
+
+/* One row in a step. */
+struct whole_row {
+    const float *param, *derived;
+    struct pair rate; /* from row */
+    struct pair sum;  /* over the elements, from before or after */
+    int32_t dim;
+};
+
 #define RULE_NO_PREPARE(name)                                                                      \
     static inline void name##_prepare(const float *param, int64_t t, float *derived) {             \
         (void)param, (void)t, (void)derived;                                                       \
     }
 
 #define RULE_NO_BEFORE(name)                                                                       \
-    HOST_DEVICE struct pair name##_before(const struct rule_step *r, float w, struct states s,     \
-                                          float g) {                                               \
-        (void)r, (void)w, (void)s, (void)g;                                                        \
+    HOST_DEVICE struct pair name##_before(struct element e) {                                      \
+        (void)e;                                                                                   \
         struct pair none = {0, 0};                                                                 \
         return none;                                                                               \
     }
 
 #define RULE_NO_ROW(name)                                                                          \
-    HOST_DEVICE struct pair name##_row(const struct rule_step *r, struct pair sum, int32_t dim,    \
-                                       float *row) {                                               \
-        (void)sum, (void)dim, (void)row;                                                           \
-        struct pair rate = {r->rule.param[RULE_LR], 0};                                            \
+    HOST_DEVICE struct pair name##_row(struct whole_row x, float *state) {                         \
+        (void)state;                                                                               \
+        struct pair rate = {x.param[RULE_LR], 0};                                                  \
         return rate;                                                                               \
     }
 
 #define RULE_NO_STATES(name)                                                                       \
-    HOST_DEVICE struct states name##_states(const struct rule_step *r, struct pair row, float w,   \
-                                            struct states s, float g) {                            \
-        (void)r, (void)row, (void)w, (void)g;                                                      \
-        return s;                                                                                  \
+    HOST_DEVICE struct states name##_states(struct element e) {                                    \
+        return e.old;                                                                              \
     }
 
 #define RULE_NO_AFTER(name)                                                                        \
-    HOST_DEVICE struct pair name##_after(const struct rule_step *r, float w, float u) {            \
-        (void)r, (void)w, (void)u;                                                                 \
+    HOST_DEVICE struct pair name##_after(struct element e, float u) {                              \
+        (void)e, (void)u;                                                                          \
         struct pair none = {0, 0};                                                                 \
         return none;                                                                               \
     }                                                                                              \
-    HOST_DEVICE float name##_scale(const struct rule_step *r, struct pair row, struct pair sum,    \
-                                   int32_t dim) {                                                  \
-        (void)r, (void)row, (void)sum, (void)dim;                                                  \
+    HOST_DEVICE float name##_scale(struct whole_row x) {                                           \
+        (void)x;                                                                                   \
         return 1;                                                                                  \
+    }
+
+#define RULE_NO_WEIGHT(name)                                                                       \
+    HOST_DEVICE float name##_weight(struct element e, float u, float scale) {                      \
+        return e.w - scale * u;                                                                    \
     }
 
 #endif

@@ -82,54 +82,70 @@ static inline struct rule_step rule_step(struct rule rule, int64_t t) {
     return step;
 }
 
-HOST_DEVICE struct pair rule_before(enum rule_kind kind, const struct rule_step *r, float w,
-                                    struct states s, float g) {
+/* An element with states s. Its step changes only element.s. */
+HOST_DEVICE struct element rule_element(const struct rule_step *r, struct pair rate, float w,
+                                        struct states s, float g) {
+    struct element e = {r->rule.param, r->derived, rate, w, g, s, s};
+    return e;
+}
+
+HOST_DEVICE struct pair rule_before(enum rule_kind kind, struct element e) {
     const struct pair none = {0, 0};
     switch (kind) {
-        RULES(RULE_PHASE, before, r, w, s, g)
+        RULES(RULE_PHASE, before, e)
     default: return none;
     }
 }
 
-/* row: the row's states. */
+/* state: the row's states. */
 HOST_DEVICE struct pair rule_row(enum rule_kind kind, const struct rule_step *r, struct pair sum,
-                                 int32_t dim, float *row) {
+                                 int32_t dim, float *state) {
+    const struct whole_row x = {r->rule.param, r->derived, {0, 0}, sum, dim};
     switch (kind) {
-        RULES(RULE_PHASE, row, r, sum, dim, row)
+        RULES(RULE_PHASE, row, x, state)
     default: return sum;
     }
 }
 
-HOST_DEVICE struct states rule_states(enum rule_kind kind, const struct rule_step *r,
-                                      struct pair rate, float w, struct states s, float g) {
+HOST_DEVICE struct states rule_states(enum rule_kind kind, struct element e) {
     switch (kind) {
-        RULES(RULE_PHASE, states, r, rate, w, s, g)
-    default: return s;
+        RULES(RULE_PHASE, states, e)
+    default: return e.s;
     }
 }
 
-HOST_DEVICE float rule_direction(enum rule_kind kind, const struct rule_step *r, struct pair rate,
-                                 float w, struct states s, float g) {
+HOST_DEVICE float rule_direction(enum rule_kind kind, struct element e) {
     switch (kind) {
-        RULES(RULE_PHASE, direction, r, rate, w, s, g)
+        RULES(RULE_PHASE, direction, e)
     default: return 0;
     }
 }
 
-HOST_DEVICE struct pair rule_after(enum rule_kind kind, const struct rule_step *r, float w,
-                                   float u) {
+HOST_DEVICE struct pair rule_after(enum rule_kind kind, struct element e) {
     const struct pair none = {0, 0};
+    const float u = rule_direction(kind, e);
     switch (kind) {
-        RULES(RULE_PHASE, after, r, w, u)
+        RULES(RULE_PHASE, after, e, u)
     default: return none;
     }
 }
 
+/* sum: of rule_after() over the row. */
 HOST_DEVICE float rule_scale(enum rule_kind kind, const struct rule_step *r, struct pair rate,
                              struct pair sum, int32_t dim) {
+    const struct whole_row x = {r->rule.param, r->derived, rate, sum, dim};
     switch (kind) {
-        RULES(RULE_PHASE, scale, r, rate, sum, dim)
+        RULES(RULE_PHASE, scale, x)
     default: return 1;
+    }
+}
+
+/* The new weight. scale: of rule_scale(); 1 if the rule has no sums after the step. */
+HOST_DEVICE float rule_weight(enum rule_kind kind, struct element e, float scale) {
+    const float u = rule_direction(kind, e);
+    switch (kind) {
+        RULES(RULE_PHASE, weight, e, u, scale)
+    default: return e.w;
     }
 }
 
@@ -172,17 +188,20 @@ static inline void pair_add(struct pair *to, struct pair x) {
     to->b += x.b;
 }
 
+static inline struct element row_memory_element(const struct rule_step *r, struct pair rate,
+                                                const struct row_memory *m, const float *g,
+                                                int32_t d) {
+    return rule_element(r, rate, m->weight[d], row_memory_states(m, r->rule.kind, d), g[d]);
+}
+
 /* The sums over the row before the step, or after it. */
 static inline struct pair row_memory_sums(const struct rule_step *r, bool after, struct pair rate,
                                           const struct row_memory *m, int32_t dim, const float *g) {
     const enum rule_kind kind = r->rule.kind;
     struct pair lane[ROW_LANES] = {{0, 0}};
     for (int32_t d = 0; d < dim; d++) {
-        const struct states s = row_memory_states(m, kind, d);
-        const float w = m->weight[d];
-        pair_add(&lane[d % ROW_LANES],
-                 after ? rule_after(kind, r, w, rule_direction(kind, r, rate, w, s, g[d]))
-                       : rule_before(kind, r, w, s, g[d]));
+        const struct element e = row_memory_element(r, rate, m, g, d);
+        pair_add(&lane[d % ROW_LANES], after ? rule_after(kind, e) : rule_before(kind, e));
     }
     for (int half = ROW_LANES / 2; half > 0; half /= 2)
         for (int k = 0; k < half; k++) pair_add(&lane[k], lane[k + half]);
@@ -194,19 +213,21 @@ static inline struct pair row_memory_sums(const struct rule_step *r, bool after,
 static inline void rule_apply(const struct rule_step *r, const struct row_memory *m, int32_t dim,
                               const float *g) {
     const enum rule_kind kind = r->rule.kind;
+    const bool again = rule_sums_after(kind);
     struct pair rate = {0, 0}, sums = {0, 0};
-    float *w = m->weight;
     if (rule_sums_before(kind)) sums = row_memory_sums(r, false, rate, m, dim, g);
     rate = rule_row(kind, r, sums, dim, m->row);
     for (int32_t d = 0; d < dim; d++) {
-        const struct states s =
-            rule_states(kind, r, rate, w[d], row_memory_states(m, kind, d), g[d]);
-        for (int k = 0; k < rule_elem_states(kind); k++) m->elem[k][d] = s.x[k];
+        struct element e = row_memory_element(r, rate, m, g, d);
+        e.s = rule_states(kind, e);
+        for (int k = 0; k < rule_elem_states(kind); k++) m->elem[k][d] = e.s.x[k];
+        if (!again) m->weight[d] = rule_weight(kind, e, 1);
     }
-    if (rule_sums_after(kind)) sums = row_memory_sums(r, true, rate, m, dim, g);
+    if (!again) return;
+    sums = row_memory_sums(r, true, rate, m, dim, g);
     const float scale = rule_scale(kind, r, rate, sums, dim);
     for (int32_t d = 0; d < dim; d++)
-        w[d] -= scale * rule_direction(kind, r, rate, w[d], row_memory_states(m, kind, d), g[d]);
+        m->weight[d] = rule_weight(kind, row_memory_element(r, rate, m, g, d), scale);
 }
 
 #endif

@@ -26,18 +26,15 @@ RULE_NO_PREPARE(adagrad)
 RULE_NO_BEFORE(adagrad)
 RULE_NO_ROW(adagrad)
 RULE_NO_AFTER(adagrad)
+RULE_NO_WEIGHT(adagrad)
 
-HOST_DEVICE struct states adagrad_states(const struct rule_step *r, struct pair rate, float w,
-                                         struct states s, float g) {
-    (void)r, (void)rate, (void)w;
-    s.x[0] += g * g;
-    return s;
+HOST_DEVICE struct states adagrad_states(struct element e) {
+    e.s.x[0] += e.g * e.g;
+    return e.s;
 }
 
-HOST_DEVICE float adagrad_direction(const struct rule_step *r, struct pair rate, float w,
-                                    struct states s, float g) {
-    (void)w;
-    return rate.a * g / (sqrtf(s.x[0]) + r->rule.param[ADAGRAD_EPS]);
+HOST_DEVICE float adagrad_direction(struct element e) {
+    return e.rate.a * e.g / (sqrtf(e.s.x[0]) + e.param[ADAGRAD_EPS]);
 }
 
 #endif

@@ -27,26 +27,23 @@ RULE_INFO(adam) = {
 RULE_NO_BEFORE(adam)
 RULE_NO_ROW(adam)
 RULE_NO_AFTER(adam)
+RULE_NO_WEIGHT(adam)
 
 static inline void adam_prepare(const float *param, int64_t t, float *derived) {
     derived[0] = (float)(1.0 - pow(param[ADAM_BETA1], (double)t));
     derived[1] = (float)(1.0 - pow(param[ADAM_BETA2], (double)t));
 }
 
-HOST_DEVICE struct states adam_states(const struct rule_step *r, struct pair rate, float w,
-                                      struct states s, float g) {
-    (void)rate, (void)w;
-    const float beta1 = r->rule.param[ADAM_BETA1], beta2 = r->rule.param[ADAM_BETA2];
-    s.x[0] = beta1 * s.x[0] + (1.0f - beta1) * g;
-    s.x[1] = beta2 * s.x[1] + (1.0f - beta2) * (g * g);
-    return s;
+HOST_DEVICE struct states adam_states(struct element e) {
+    const float beta1 = e.param[ADAM_BETA1], beta2 = e.param[ADAM_BETA2];
+    e.s.x[0] = beta1 * e.s.x[0] + (1.0f - beta1) * e.g;
+    e.s.x[1] = beta2 * e.s.x[1] + (1.0f - beta2) * (e.g * e.g);
+    return e.s;
 }
 
-HOST_DEVICE float adam_direction(const struct rule_step *r, struct pair rate, float w,
-                                 struct states s, float g) {
-    (void)w, (void)g;
-    return rate.a * (s.x[0] / r->derived[0]) /
-           (sqrtf(s.x[1] / r->derived[1]) + r->rule.param[ADAM_EPS]);
+HOST_DEVICE float adam_direction(struct element e) {
+    return e.rate.a * (e.s.x[0] / e.derived[0]) /
+           (sqrtf(e.s.x[1] / e.derived[1]) + e.param[ADAM_EPS]);
 }
 
 #endif

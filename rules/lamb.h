@@ -30,38 +30,33 @@ RULE_INFO(lamb) = {
 
 RULE_NO_BEFORE(lamb)
 RULE_NO_ROW(lamb)
+RULE_NO_WEIGHT(lamb)
 
 static inline void lamb_prepare(const float *param, int64_t t, float *derived) {
     derived[0] = (float)(1.0 - pow(param[LAMB_BETA1], (double)t));
     derived[1] = (float)(1.0 - pow(param[LAMB_BETA2], (double)t));
 }
 
-HOST_DEVICE struct states lamb_states(const struct rule_step *r, struct pair rate, float w,
-                                      struct states s, float g) {
-    (void)rate, (void)w;
-    const float beta1 = r->rule.param[LAMB_BETA1], beta2 = r->rule.param[LAMB_BETA2];
-    s.x[0] = beta1 * s.x[0] + (1.0f - beta1) * g;
-    s.x[1] = beta2 * s.x[1] + (1.0f - beta2) * (g * g);
-    return s;
+HOST_DEVICE struct states lamb_states(struct element e) {
+    const float beta1 = e.param[LAMB_BETA1], beta2 = e.param[LAMB_BETA2];
+    e.s.x[0] = beta1 * e.s.x[0] + (1.0f - beta1) * e.g;
+    e.s.x[1] = beta2 * e.s.x[1] + (1.0f - beta2) * (e.g * e.g);
+    return e.s;
 }
 
-HOST_DEVICE float lamb_direction(const struct rule_step *r, struct pair rate, float w,
-                                 struct states s, float g) {
-    (void)rate, (void)g;
-    return (s.x[0] / r->derived[0]) / (sqrtf(s.x[1] / r->derived[1]) + r->rule.param[LAMB_EPS]) +
-           r->rule.param[LAMB_DECAY] * w;
+HOST_DEVICE float lamb_direction(struct element e) {
+    return (e.s.x[0] / e.derived[0]) / (sqrtf(e.s.x[1] / e.derived[1]) + e.param[LAMB_EPS]) +
+           e.param[LAMB_DECAY] * e.w;
 }
 
-HOST_DEVICE struct pair lamb_after(const struct rule_step *r, float w, float u) {
-    (void)r;
-    struct pair squares = {w * w, u * u};
+HOST_DEVICE struct pair lamb_after(struct element e, float u) {
+    struct pair squares = {e.w * e.w, u * u};
     return squares;
 }
 
-HOST_DEVICE float lamb_scale(const struct rule_step *r, struct pair rate, struct pair sum,
-                             int32_t dim) {
-    (void)r, (void)dim;
-    return sum.a > 0 && sum.b > 0 ? rate.a * (sqrtf(sum.a) / sqrtf(sum.b)) : rate.a;
+HOST_DEVICE float lamb_scale(struct whole_row x) {
+    const bool lengths = x.sum.a > 0 && x.sum.b > 0;
+    return lengths ? x.rate.a * (sqrtf(x.sum.a) / sqrtf(x.sum.b)) : x.rate.a;
 }
 
 #endif

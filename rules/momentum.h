@@ -23,18 +23,15 @@ RULE_NO_PREPARE(momentum)
 RULE_NO_BEFORE(momentum)
 RULE_NO_ROW(momentum)
 RULE_NO_AFTER(momentum)
+RULE_NO_WEIGHT(momentum)
 
-HOST_DEVICE struct states momentum_states(const struct rule_step *r, struct pair rate, float w,
-                                          struct states s, float g) {
-    (void)rate, (void)w;
-    s.x[0] = r->rule.param[MOMENTUM_MU] * s.x[0] + g;
-    return s;
+HOST_DEVICE struct states momentum_states(struct element e) {
+    e.s.x[0] = e.param[MOMENTUM_MU] * e.s.x[0] + e.g;
+    return e.s;
 }
 
-HOST_DEVICE float momentum_direction(const struct rule_step *r, struct pair rate, float w,
-                                     struct states s, float g) {
-    (void)r, (void)w, (void)g;
-    return rate.a * s.x[0];
+HOST_DEVICE float momentum_direction(struct element e) {
+    return e.rate.a * e.s.x[0];
 }
 
 #endif

@@ -27,22 +27,19 @@ RULE_NO_PREPARE(rmsprop_centered)
 RULE_NO_BEFORE(rmsprop_centered)
 RULE_NO_ROW(rmsprop_centered)
 RULE_NO_AFTER(rmsprop_centered)
+RULE_NO_WEIGHT(rmsprop_centered)
 
-HOST_DEVICE struct states rmsprop_centered_states(const struct rule_step *r, struct pair rate,
-                                                  float w, struct states s, float g) {
-    (void)rate, (void)w;
-    const float *p = r->rule.param, alpha = p[RMSPROP_CENTERED_ALPHA];
-    s.x[0] = alpha * s.x[0] + (1.0f - alpha) * (g * g);
-    s.x[1] = alpha * s.x[1] + (1.0f - alpha) * g;
-    s.x[2] = p[RMSPROP_CENTERED_MOMENTUM] * s.x[2] +
-             g / (sqrtf(s.x[0] - s.x[1] * s.x[1]) + p[RMSPROP_CENTERED_EPS]);
-    return s;
+HOST_DEVICE struct states rmsprop_centered_states(struct element e) {
+    const float *p = e.param, alpha = p[RMSPROP_CENTERED_ALPHA];
+    e.s.x[0] = alpha * e.s.x[0] + (1.0f - alpha) * (e.g * e.g);
+    e.s.x[1] = alpha * e.s.x[1] + (1.0f - alpha) * e.g;
+    e.s.x[2] = p[RMSPROP_CENTERED_MOMENTUM] * e.s.x[2] +
+               e.g / (sqrtf(e.s.x[0] - e.s.x[1] * e.s.x[1]) + p[RMSPROP_CENTERED_EPS]);
+    return e.s;
 }
 
-HOST_DEVICE float rmsprop_centered_direction(const struct rule_step *r, struct pair rate, float w,
-                                             struct states s, float g) {
-    (void)r, (void)w, (void)g;
-    return rate.a * s.x[2];
+HOST_DEVICE float rmsprop_centered_direction(struct element e) {
+    return e.rate.a * e.s.x[2];
 }
 
 #endif

@@ -24,26 +24,21 @@ RULE_INFO(rowwise_adagrad) = {
 RULE_NO_PREPARE(rowwise_adagrad)
 RULE_NO_STATES(rowwise_adagrad)
 RULE_NO_AFTER(rowwise_adagrad)
+RULE_NO_WEIGHT(rowwise_adagrad)
 
-HOST_DEVICE struct pair rowwise_adagrad_before(const struct rule_step *r, float w, struct states s,
-                                               float g) {
-    (void)r, (void)w, (void)s;
-    struct pair square = {g * g, 0};
+HOST_DEVICE struct pair rowwise_adagrad_before(struct element e) {
+    struct pair square = {e.g * e.g, 0};
     return square;
 }
 
-HOST_DEVICE struct pair rowwise_adagrad_row(const struct rule_step *r, struct pair sum, int32_t dim,
-                                            float *row) {
-    row[0] += sum.a / (float)dim;
-    struct pair rate = {
-        r->rule.param[RULE_LR] / (sqrtf(row[0]) + r->rule.param[ROWWISE_ADAGRAD_EPS]), 0};
+HOST_DEVICE struct pair rowwise_adagrad_row(struct whole_row x, float *state) {
+    state[0] += x.sum.a / (float)x.dim;
+    struct pair rate = {x.param[RULE_LR] / (sqrtf(state[0]) + x.param[ROWWISE_ADAGRAD_EPS]), 0};
     return rate;
 }
 
-HOST_DEVICE float rowwise_adagrad_direction(const struct rule_step *r, struct pair rate, float w,
-                                            struct states s, float g) {
-    (void)r, (void)w, (void)s;
-    return rate.a * g;
+HOST_DEVICE float rowwise_adagrad_direction(struct element e) {
+    return e.rate.a * e.g;
 }
 
 #endif

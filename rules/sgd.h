@@ -22,11 +22,10 @@ RULE_NO_BEFORE(sgd)
 RULE_NO_ROW(sgd)
 RULE_NO_STATES(sgd)
 RULE_NO_AFTER(sgd)
+RULE_NO_WEIGHT(sgd)
 
-HOST_DEVICE float sgd_direction(const struct rule_step *r, struct pair rate, float w,
-                                struct states s, float g) {
-    (void)r, (void)w, (void)s;
-    return rate.a * g;
+HOST_DEVICE float sgd_direction(struct element e) {
+    return e.rate.a * e.g;
 }
 
 #endif

@@ -31,7 +31,7 @@ import time
 from mutate import BETWEEN, explained, mutants_of, read_reasons
 
 TARGETS = ["rules/*.h", "kernels/**/*.h", "kernels/**/*.cuh", "kernels/*/*.c", "kernels/*/*.cu",
-           "harness/check/check.c", "harness/check/oracle.c"]
+           "harness/check/*.c", "harness/check/num.h", "harness/check/rules/*.h"]
 # Tests that judge a file, fast ones first. The first prefix that fits counts.
 JUDGES = [("rules/", ("oracle*", "check*", "corners", "defects", "properties*", "kernels")),
           ("kernels/rules.h", ("oracle*", "check*", "corners", "defects", "properties*", "kernels")),

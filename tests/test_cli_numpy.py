@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Compares embfuse step with NumPy, on batches that gen wrote and on arrays that NumPy wrote, for every
 host kernel and rule of `embfuse list --json`; a rule without a formula here fails. This file computes
-the step a third time, in float64, with np.add.at and the rules of their papers; it shares only files
+the step a third time, in float64, with np.add.at and the rules of tests/rules/*.py; it shares only files
 with the suite.
 """
+import importlib
 import itertools
 import json
 import os
@@ -81,41 +82,7 @@ def summed(batch, t):
 
 def update(rule, t, w, states, row, g):
     """Updates all given rows in place."""
-    name, lr = rule["name"], rule["lr"]
-    if name == "sgd":
-        w -= lr * g
-    elif name == "momentum":
-        states[0] *= rule["momentum"]
-        states[0] += g
-        w -= lr * states[0]
-    elif name == "adagrad":
-        states[0] += g * g
-        w -= lr * g / (np.sqrt(states[0]) + rule["eps"])
-    elif name == "rowwise_adagrad":
-        row += (g * g).mean(axis=1)
-        w -= (lr / (np.sqrt(row) + rule["eps"]))[:, None] * g
-    elif name in ("adam", "lamb"):
-        b1, b2 = rule["beta1"], rule["beta2"]
-        states[0] *= b1
-        states[0] += (1 - b1) * g
-        states[1] *= b2
-        states[1] += (1 - b2) * g * g
-        u = (states[0] / (1 - b1**t)) / (np.sqrt(states[1] / (1 - b2**t)) + rule["eps"])
-        if name == "lamb":
-            u += rule["weight_decay"] * w
-            long, step = np.linalg.norm(w, axis=1), np.linalg.norm(u, axis=1)
-            u *= np.where((long > 0) & (step > 0), long / np.where(step > 0, step, 1), 1)[:, None]
-        w -= lr * u
-    elif name == "rmsprop_centered":
-        states[0] *= rule["alpha"]
-        states[0] += (1 - rule["alpha"]) * g * g
-        states[1] *= rule["alpha"]
-        states[1] += (1 - rule["alpha"]) * g
-        states[2] *= rule["momentum"]
-        states[2] += g / (np.sqrt(states[0] - states[1]**2) + rule["eps"])
-        w -= lr * states[2]
-    else:
-        raise ValueError(f"update() does not know the rule {name}; write it there, from its paper")
+    importlib.import_module(f"rules.{rule['name']}").update(rule, t, w, states, row, g)
 
 
 def stored(w, weight_type):

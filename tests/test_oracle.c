@@ -74,7 +74,7 @@ static void sum_by_hand(void **state) {
 
 /* --- one element, one step. All numbers are exact in binary, so the comparison is exact. */
 
-struct element {
+struct values {
     double w, s[RULE_ELEM_STATES], row;
 };
 
@@ -83,43 +83,12 @@ struct update_case {
     struct rule rule;
     int64_t t;
     double g;
-    struct element before, after;
+    struct values before, after;
 };
 
-/* clang-format off */
 static const struct update_case updates[] = {
-    /* w = 1 - 0.25*3 */
-    {"sgd", {RULE_sgd, {0.25f}}, 1, 3, {.w = 1}, {.w = 0.25}},
-    {"sgd, no gradient", {RULE_sgd, {0.25f}}, 1, 0, {.w = 1}, {.w = 1}},
-    /* b = 0.75*4 + 5 = 8, w = 1 - 0.5*8: lr is outside of the buffer */
-    {"momentum", {RULE_momentum, {0.5f, 0.75f}}, 9, 5, {1, {4}, 0}, {-3, {8}, 0}},
-    /* an idle row in a dense step: b = 0.75*4, w = 1 - 0.5*3 */
-    {"momentum, no gradient", {RULE_momentum, {0.5f, 0.75f}}, 9, 0, {1, {4}, 0}, {-0.5, {3}, 0}},
-    /* s = 16 + 9 = 25, w = 1 - 0.5*3/(5 + 1); with epsilon under the root it would be sqrt(26) */
-    {"adagrad", {RULE_adagrad, {0.5f, 1}}, 7, 3, {1, {16}, 0}, {0.75, {25}, 0}},
-    {"adagrad, no gradient", {RULE_adagrad, {0.5f, 1}}, 7, 0, {1, {16}, 0}, {1, {16}, 0}},
-    /* one column: the mean of squares is the square; w = 1 - 0.5/(5 + 3)*3 = 1 - 3/16 */
-    {"rowwise_adagrad", {RULE_rowwise_adagrad, {0.5f, 3}}, 7, 3, {1, {0}, 16}, {0.8125, {0}, 25}},
-    {"rowwise_adagrad, no gradient", {RULE_rowwise_adagrad, {0.5f, 3}}, 7, 0, {1, {0}, 16}, {1, {0}, 16}},
-    /* Second step, corrections 1 - 1/4 = 3/4 and 1 - 9/16 = 7/16:
-     * m = 0.5*-2 + 0.5*8 = 3, /(3/4) = 4; v = 0.75*16 + 0.25*64 = 28, /(7/16) = 64, root 8;
-     * w = 1 - 0.5*4/(8 + 8) */
-    {"adam, step 2", {RULE_adam, {0.5f, 0.5f, 0.75f, 8}}, 2, 8, {1, {-2, 16}, 0}, {0.875, {3, 28}, 0}},
-    /* An idle row in a dense step, both corrections 3/4:
-     * m = 0.5*-3 = -1.5, /(3/4) = -2; v = 0.5*24 = 12, /(3/4) = 16, root 4; w = 1 + 0.5*2/(4 + 4) */
-    {"adam, no gradient", {RULE_adam, {0.5f, 0.5f, 0.5f, 4}}, 2, 0, {1, {-3, 24}, 0}, {1.125, {-1.5, 12}, 0}},
-    /* The step of Adam above, u = 4/(8 + 8) + 0.25*1 = 0.5; |w|/|u| = 2; w = 1 - 0.5*2*0.5 */
-    {"lamb, step 2", {RULE_lamb, {0.5f, 0.5f, 0.75f, 8, 0.25f}}, 2, 8, {1, {-2, 16}, 0}, {0.5, {3, 28}, 0}},
-    /* A weight of 0 has no length: the ratio is 1; w = 0 - 0.5*4/(8 + 8) */
-    {"lamb, no weight", {RULE_lamb, {0.5f, 0.5f, 0.75f, 8, 0.25f}}, 2, 8, {0, {-2, 16}, 0}, {-0.125, {3, 28}, 0}},
-    /* And no step: u = 0 */
-    {"lamb, no step", {RULE_lamb, {0.5f, 0.5f, 0.75f, 8}}, 2, 0, {1, {0, 16}, 0}, {1, {0, 12}, 0}},
-    /* s = 5 + 8 = 13, m = 1 + 2 = 3, root of 13 - 9 is 2; b = 0.5*6 + 4/(2 + 2) = 4; w = 1 - 0.5*4 */
-    {"rmsprop_centered", {RULE_rmsprop_centered, {0.5f, 0.5f, 0.5f, 2}}, 3, 4, {1, {10, 2, 6}, 0}, {-1, {13, 3, 4}, 0}},
-    /* s = 5, m = 1, root 2; b = 0.5*6 + 0 = 3; w = 1 - 0.5*3 */
-    {"rmsprop_centered, no gradient", {RULE_rmsprop_centered, {0.5f, 0.5f, 0.5f, 2}}, 3, 0, {1, {10, 2, 6}, 0}, {-0.5, {5, 1, 3}, 0}},
+#include "rule_steps.h" /* generated: #include "tests/rules/sgd.inc" ... */
 };
-/* clang-format on */
 enum { UPDATES = sizeof updates / sizeof *updates };
 
 static void update_by_hand(void **state) {

@@ -162,10 +162,11 @@ struct row_wide {
     }
 };
 
-static __device__ inline struct states tile_states(const struct row_tile &x, int c) {
+static __device__ __forceinline__ struct element
+tile_element(const struct rule_step *step, struct pair rate, const struct row_tile &x, int c) {
     struct states s;
     for (int k = 0; k < RULE_ELEM_STATES; k++) s.x[k] = x.s[k].x[c];
-    return s;
+    return rule_element(step, rate, x.w.x[c], s, x.g.x[c]);
 }
 
 /* Adds a lane's columns of a tile to the sums over the row, before the step or after it. */
@@ -175,11 +176,8 @@ tile_terms(const enum rule_kind kind, const struct lanes &lanes, const bool seve
            int32_t dim, const struct row_tile &x, struct row_sums *sums) {
     struct row_sums term = {};
     for (int c = 0; c < LANE_COLUMNS; c++) {
-        const float w = x.w.x[c], g = x.g.x[c];
-        const struct states s = tile_states(x, c);
-        const struct pair both =
-            after ? rule_after(kind, step, w, rule_direction(kind, step, rate, w, s, g))
-                  : rule_before(kind, step, w, s, g);
+        const struct element e = tile_element(step, rate, x, c);
+        const struct pair both = after ? rule_after(kind, e) : rule_before(kind, e);
         if (column + c >= dim) continue;
         term.a.x[c] = both.a;
         term.b.x[c] = both.b;
@@ -193,10 +191,10 @@ static __device__ __forceinline__ void tile_step(const enum rule_kind kind,
                                                  const struct rule_step *step, struct pair rate,
                                                  struct row_tile *x) {
     for (int c = 0; c < LANE_COLUMNS; c++) {
-        const float w = x->w.x[c], g = x->g.x[c];
-        const struct states s = rule_states(kind, step, rate, w, tile_states(*x, c), g);
-        for (int k = 0; k < RULE_ELEM_STATES; k++) x->s[k].x[c] = s.x[k];
-        if (!rule_sums_after(kind)) x->w.x[c] -= rule_direction(kind, step, rate, w, s, g);
+        struct element e = tile_element(step, rate, *x, c);
+        e.s = rule_states(kind, e);
+        for (int k = 0; k < RULE_ELEM_STATES; k++) x->s[k].x[c] = e.s.x[k];
+        if (!rule_sums_after(kind)) x->w.x[c] = rule_weight(kind, e, 1);
     }
 }
 
@@ -204,8 +202,7 @@ static __device__ __forceinline__ void tile_weights(const enum rule_kind kind,
                                                     const struct rule_step *step, struct pair rate,
                                                     float scale, struct row_tile *x) {
     for (int c = 0; c < LANE_COLUMNS; c++)
-        x->w.x[c] -=
-            scale * rule_direction(kind, step, rate, x->w.x[c], tile_states(*x, c), x->g.x[c]);
+        x->w.x[c] = rule_weight(kind, tile_element(step, rate, *x, c), scale);
 }
 
 /* Applies a rule to a row. The whole group calls this. row_state: NULL if the rule has none. */
@@ -260,7 +257,9 @@ template <int TILES>
 static __device__ __forceinline__ void
 row_update_as(const enum rule_kind kind, const struct lanes &lanes, const struct rule_step *step,
               const struct row_place &at, const struct strip<TILES> &g) {
-    enum { MOST_QUADS = 12 }; /* nvcc spills more than these */
+    /* Weights, gradients and states in registers. With 12, rows of four tiles whose rule has a state
+     * take 156 registers on sm_80 (sum_runs); they stay in memory, and it takes 106. */
+    enum { MOST_QUADS = 8 };
     const int states = rule_elem_states(kind);
     float *const row_state = row_state_of(kind, at);
     if (TILES * (2 + states) > MOST_QUADS) {

@@ -37,19 +37,18 @@ ALWAYS_INLINE struct row_arrays row_arrays(const enum dtype type, const struct t
     return x;
 }
 
-ALWAYS_INLINE struct states row_states(struct row_arrays x, int32_t d) {
+ALWAYS_INLINE struct element row_element(const struct rule_step *step, struct pair rate,
+                                         struct row_arrays x, const float *g, int32_t d) {
     struct states s = {{0}};
     for (int k = 0; k < rule_elem_states(KIND); k++) s.x[k] = x.s[k][d];
-    return s;
+    return rule_element(step, rate, dtype_get(x.type, x.w, d), s, g[d]);
 }
 
 /* The addend of element d to the sums over the row, before the step or after it. */
 ALWAYS_INLINE struct pair row_term(const struct rule_step *step, const bool after, struct pair rate,
                                    struct row_arrays x, const float *g, int32_t d) {
-    const float w = dtype_get(x.type, x.w, d);
-    const struct states s = row_states(x, d);
-    if (!after) return rule_before(KIND, step, w, s, g[d]);
-    return rule_after(KIND, step, w, rule_direction(KIND, step, rate, w, s, g[d]));
+    const struct element e = row_element(step, rate, x, g, d);
+    return after ? rule_after(KIND, e) : rule_before(KIND, e);
 }
 
 /* VEC lanes of the two sums over a row. */
@@ -133,11 +132,10 @@ ALWAYS_INLINE void row_step(const struct rule_step *step, struct pair rate, stru
                             const float *g, int32_t begin, const int32_t width) {
     INDEPENDENT
     for (int32_t d = begin; d < begin + width; d++) {
-        const float w = dtype_get(x.type, x.w, d);
-        const struct states s = rule_states(KIND, step, rate, w, row_states(x, d), g[d]);
-        for (int k = 0; k < rule_elem_states(KIND); k++) x.s[k][d] = s.x[k];
-        if (!rule_sums_after(KIND))
-            dtype_set(x.type, x.w, d, w - rule_direction(KIND, step, rate, w, s, g[d]));
+        struct element e = row_element(step, rate, x, g, d);
+        e.s = rule_states(KIND, e);
+        for (int k = 0; k < rule_elem_states(KIND); k++) x.s[k][d] = e.s.x[k];
+        if (!rule_sums_after(KIND)) dtype_set(x.type, x.w, d, rule_weight(KIND, e, 1));
     }
 }
 
@@ -146,11 +144,8 @@ ALWAYS_INLINE void row_weights(const struct rule_step *step, struct pair rate, s
                                const float *g, int32_t dim) {
     const float scale = rule_scale(KIND, step, rate, row_sums(step, true, rate, x, g, dim), dim);
     INDEPENDENT
-    for (int32_t d = 0; d < dim; d++) {
-        const float w = dtype_get(x.type, x.w, d);
-        dtype_set(x.type, x.w, d,
-                  w - scale * rule_direction(KIND, step, rate, w, row_states(x, d), g[d]));
-    }
+    for (int32_t d = 0; d < dim; d++)
+        dtype_set(x.type, x.w, d, rule_weight(KIND, row_element(step, rate, x, g, d), scale));
 }
 
 ALWAYS_INLINE void update_as(const struct rule_step *restrict step, const struct table *restrict to,

@@ -38,7 +38,7 @@ struct step_down {
         const struct rule_step *step = &steps[l.table];
         const struct pair rate = rule_row(step->rule.kind, step, {0, 0}, tables[l.table].dim, NULL);
         return {(float *)array_row(&io[l.table].weight, l.row),
-                -rule_direction(step->rule.kind, step, rate, 0, {}, 1)};
+                rule_weight(step->rule.kind, rule_element(step, rate, 0, {}, 1), 1)};
     }
 };
 

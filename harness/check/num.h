@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Arithmetic of struct num: each operation carries the bound on.
+ */
+#ifndef EMBFUSE_NUM_H
+#define EMBFUSE_NUM_H
+
+#include <float.h>
+#include <math.h>
+
+#include "harness/check/oracle.h"
+
+/* Relative error of one rounding to float, and the absolute error for subnormal floats. */
+static const double unit = 0x1p-24, tiny = 0x1p-149;
+
+static inline struct num exactly(double value) {
+    return (struct num){value, 0};
+}
+
+/* A value with error `inherited` before its own rounding to float. */
+static inline struct num rounded(double value, double inherited) {
+    if (value == 0 && inherited == 0) return exactly(0);
+    double error = inherited + unit * (fabs(value) + inherited) + tiny;
+    return (struct num){value, fabs(value) + error < FLT_MAX ? error : INFINITY};
+}
+
+static inline struct num add(struct num a, struct num b) {
+    return rounded(a.value + b.value, a.error + b.error);
+}
+
+static inline struct num sub(struct num a, struct num b) {
+    return rounded(a.value - b.value, a.error + b.error);
+}
+
+static inline struct num mul(struct num a, struct num b) {
+    return rounded(a.value * b.value,
+                   fabs(a.value) * b.error + fabs(b.value) * a.error + a.error * b.error);
+}
+
+/* b is positive, and its evaluation is never below `least`. */
+static inline struct num quot(struct num a, struct num b, double least) {
+    double value = a.value / b.value, low = fmax(b.value - b.error, least);
+    if (!(low > 0) || !isfinite(b.error)) return (struct num){value, INFINITY};
+    double off = fmax((b.value - low) / low, b.error / (b.value + b.error));
+    return rounded(value, a.error / low + fabs(value) * off);
+}
+
+/* An accumulator of squares is at least 0, unless its state starts negative. */
+static inline struct num accumulate(struct num state, struct num square) {
+    struct num sum = add(state, square);
+    if (state.value < 0 && sum.value - sum.error < 0) sum.error = INFINITY;
+    return sum;
+}
+
+static inline struct num root(struct num s) {
+    double value = sqrt(s.value), low = sqrt(fmax(s.value - s.error, 0));
+    return rounded(value, fmax(sqrt(s.value + s.error) - value, value - low));
+}
+
+/* sqrt(s) + eps of such an accumulator: its evaluation is not below eps. */
+static inline struct num denominator(struct num s, float eps) {
+    return add(root(s), exactly(eps));
+}
+
+/* A sum over a row in floats, as kernels compute it: each term passes one addition for every 128
+ * columns, and seven more. */
+struct total {
+    double value, magnitude, inherited;
+};
+
+static inline void total_add(struct total *x, struct num term) {
+    x->value += term.value;
+    x->magnitude += fabs(term.value) + term.error;
+    x->inherited += term.error;
+}
+
+static inline struct num total_of(const struct total *x, int32_t dim) {
+    const double additions = (dim + 127) / 128 + 7;
+    double error = x->inherited + 1.001 * additions * unit * x->magnitude;
+    return (struct num){x->value, x->magnitude + error < FLT_MAX ? error : INFINITY};
+}
+
+#endif
