@@ -157,10 +157,15 @@ def check_resources(built, table):
 
 
 def ptx_functions(path):
-    """{demangled name: text}"""
-    parts = re.split(r"\.entry\s+([\w$]+)\s*\(", open(path).read())
-    names = demangle(parts[1::2])
-    return {names[n]: body for n, body in zip(parts[1::2], parts[2::2])}
+    """{demangled name of a kernel: its text, with the functions it calls}"""
+    parts = re.split(r"\.(entry|func)\s+(?:\([^)]*\)\s*)?([\w$]+)\s*\(", open(path).read())
+    kinds, text = dict(zip(parts[2::3], parts[1::3])), {}
+    for name, body in zip(parts[2::3], parts[3::3]):
+        text[name] = text.get(name, "") + body
+    kernels = [n for n, kind in kinds.items() if kind == "entry"]
+    names = demangle(kernels)
+    return {names[n]: text[n] + "".join(text[f] for f, kind in kinds.items() if kind == "func" and f in text[n])
+            for n in kernels}
 
 
 def check_instructions():

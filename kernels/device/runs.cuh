@@ -196,9 +196,9 @@ static __device__ inline int64_t row_of(const struct runs &r, int32_t table, int
 
 /* Passes on the sum of a complete run. entry: any of its entries; run: its number in compact. */
 template <int TILES>
-static __device__ inline void finish(const struct runs &r, const struct lanes &g, int32_t table,
-                                     int32_t dim, int64_t entry, int64_t run,
-                                     const struct strip<TILES> &sum) {
+static __device__ __forceinline__ void finish(const struct runs &r, const struct lanes &g,
+                                              int32_t table, int32_t dim, int64_t entry,
+                                              int64_t run, const struct strip<TILES> &sum) {
     if (r.compact.grad) {
         strip_store(g, r.compact.grad + run * r.compact.stride, dim, sum);
     } else {
@@ -211,8 +211,8 @@ static __device__ inline void finish(const struct runs &r, const struct lanes &g
  * the sum of its part here goes to head. The sum of a run that continues after the items goes to
  * tail, or to head if it is that same run. */
 template <int TILES, class Items>
-static __device__ inline void sum_items(const struct runs &r, const struct lanes &g, Items items,
-                                        bool open, float *head) {
+static __device__ __forceinline__ void sum_items(const struct runs &r, const struct lanes &g,
+                                                 Items items, bool open, float *head) {
     enum { AHEAD = FLIGHT / TILES };
     struct strip<TILES> sum = strip_zero<TILES>();
     int32_t pending = 0; /* dim of the last item if its run continues, 0 if it ends */
@@ -326,6 +326,8 @@ static __device__ inline bool last_to_arrive(const struct lanes &g, uint32_t *ar
     return before + 1 == (uint64_t)children;
 }
 
+/* nvcc may call this function. What it calls itself is forced inline: a call would pass the sum of a
+ * run through local memory. */
 template <int TILES, class Items>
 static __device__ inline void sum_node(const struct runs &r, const struct lanes &g,
                                        const Items &items, bool open, float *head) {
