@@ -15,8 +15,9 @@
  *
  * A rule without one of these phases writes RULE_NO_PREPARE, RULE_NO_BEFORE, RULE_NO_ROW (the rate is
  * the learning rate), RULE_NO_STATES, RULE_NO_AFTER (no after, no scale), or RULE_NO_WEIGHT
- * (w - scale*u) instead. A rule with `after` has its direction evaluated again for the weight; then
- * both its old and its new states are those after the step.
+ * (w - scale*u) instead. In a rule with `after`, direction is evaluated twice: for the sums, and for
+ * the weight. Both times, and in `after` and `weight`, the old states are no longer there: element.old
+ * has the new ones.
  */
 #ifndef EMBFUSE_RULE_H
 #define EMBFUSE_RULE_H
@@ -68,7 +69,8 @@ struct rule_info {
     int num_params, elem_states, row_states; /* used entries of each array */
     int sums_before, sums_after;             /* sums over the row: 0, 1 (a of the pair) or 2 */
     bool linear;                             /* steps for the parts of a gradient give the same as
-                                                one step for their sum; direction reads only g */
+                                                one step for their sum; direction reads only g
+                                                and the rate, and the weight is RULE_NO_WEIGHT */
     bool idle_is_identity; /* a step with a zero gradient changes neither weights nor states, if the
                               rate is finite (eps > 0 or a state > 0), no state is below 0, and
                               lr >= 0 or no weight is -0. A dense step skips rows whose gradient is
@@ -113,9 +115,9 @@ struct states {
 /* One element in a step. */
 struct element {
     const float *param, *derived; /* the rule's hyper-parameters and constants of the step */
-    struct pair rate;             /* from row */
+    struct pair rate;             /* from row; 0 in before */
     float w, g;                   /* weight and summed gradient */
-    struct states old, s;         /* before and after the step; in `states` both are those before */
+    struct states old, s; /* before and after the step; in before and states both are before */
 };
 
 /* One row in a step. */

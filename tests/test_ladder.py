@@ -148,8 +148,10 @@ def test_every_technique_has_its_kernel(folder):
     for path in sorted(glob.glob(os.path.join(ROOT, "studies", "ladder", "*.c"))):
         name = os.path.basename(path).removesuffix(".c")
         with open(path, encoding="utf-8") as file:
-            technique, = re.findall(r"#define WITHOUT (\w+)", file.read())
+            text = file.read()
+        technique, = re.findall(r"#define WITHOUT (\w+)", text)
         equal(name, f"without_{technique.lower()}")
+        equal(re.findall(r'DEFINE_KERNEL\((\w+)\)|\.name = "(\w+)"', text), [(name, ""), ("", name)])
         assert re.search(rf"with & {technique}\b", whole), f"{technique} changes nothing"
         left_out.append(technique)
     equal(sorted(left_out), sorted(techniques))

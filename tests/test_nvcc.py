@@ -157,7 +157,7 @@ def check_resources(built, table):
 
 
 def ptx_functions(path):
-    """{demangled name of a kernel: its text, with the functions it calls}"""
+    """{demangled name of a kernel: its text, with the functions it calls directly}"""
     parts = re.split(r"\.(entry|func)\s+(?:\([^)]*\)\s*)?([\w$]+)\s*\(", open(path).read())
     kinds, text = dict(zip(parts[2::3], parts[1::3])), {}
     for name, body in zip(parts[2::3], parts[3::3]):

@@ -147,6 +147,26 @@ static void rmsprop_of_an_uncertain_sum(void **state) {
     }
 }
 
+/* Where the sign may be another one, the bound holds all of them, and no more. */
+static void lion_of_an_uncertain_sign(void **state) {
+    (void)state;
+    const struct rule rule = {RULE_lion, {0.25f, 0.5f, 0.5f, 0}};
+    const struct rule_step step = rule_step(rule, 1);
+    const struct {
+        double g, error, least; /* of the weight's bound */
+    } cases[] = {{1, 30, 0.5}, {0, 1, 0.25}};
+    for (int i = 0; i < 2; i++)
+        for (int off = -1; off <= 1; off++) {
+            struct num g = {cases[i].g, cases[i].error}, w = {0.5, 0}, m = {0, 0};
+            struct oracle_row row = {.weight = &w, .elem = {&m}};
+            float weight = 0.5f, moment = 0, grad = (float)(g.value + off * g.error);
+            oracle_update(&rule, 1, 1, &g, &row);
+            rule_apply(&step, &(struct row_memory){.weight = &weight, .elem = {&moment}}, 1, &grad);
+            assert_true(fabs(weight - w.value) <= w.error);
+            assert_true(w.error >= cases[i].least && w.error < 1.001 * cases[i].least);
+        }
+}
+
 /* g and m have one sign: then the sum for m is as large as its terms, and loses the most. */
 static void rmsprop_of_large_moments(void **state) {
     (void)state;
@@ -308,6 +328,7 @@ int main(void) {
     add_test("rmsprop_centered of large moments", rmsprop_of_large_moments, NULL, NULL);
     add_test("weights stored as bf16", stored_as_bf16, NULL, NULL);
     add_test("rmsprop_centered of an uncertain sum", rmsprop_of_an_uncertain_sum, NULL, NULL);
+    add_test("lion of an uncertain sign", lion_of_an_uncertain_sign, NULL, NULL);
     add_test("lamb over columns", lamb_over_columns, NULL, NULL);
     for (intptr_t kind = 0; kind < RULE_COUNT; kind++) {
         char name[80];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arithmetic of struct num: each operation carries the bound on.
+ * Arithmetic of struct num: each operation also computes the error bound of its result.
  */
 #ifndef EMBFUSE_NUM_H
 #define EMBFUSE_NUM_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a file of harness/check/rules/ needs. It states the rule of its name again, as a function
- * <name>(): one step of one row, in place.
+ * What the files of harness/check/rules/ need. Each states a rule again, as a function <name>() that
+ * takes one step of one row in place.
  */
 #ifndef EMBFUSE_RULE_CASE_H
 #define EMBFUSE_RULE_CASE_H

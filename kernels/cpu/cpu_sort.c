@@ -21,7 +21,7 @@
 #include "kernels/host/update.h"
 
 enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
-enum { ROW_AHEAD = 16 }; /* to prefetch */
+enum { ROW_AHEAD = 16 }; /* distance of the prefetch, in rows */
 
 struct plan {
     struct gather gather;

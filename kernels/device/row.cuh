@@ -117,7 +117,7 @@ static __device__ inline int32_t tile_column(const struct lanes &g, int tile) {
     return (tile * g.count + g.lane) * LANE_COLUMNS;
 }
 
-template <int TILES> static __device__ inline struct strip<TILES> strip_zero() {
+template <int TILES> static __device__ __forceinline__ struct strip<TILES> strip_zero() {
     struct strip<TILES> s;
     for (int j = 0; j < TILES; j++)
         for (int c = 0; c < LANE_COLUMNS; c++) s.tile[j].x[c] = 0;
@@ -134,8 +134,8 @@ static __device__ inline struct strip<TILES> strip_load(const struct lanes &g, c
 }
 
 template <int TILES>
-static __device__ inline void strip_store(const struct lanes &g, float *row, int32_t dim,
-                                          const struct strip<TILES> &s) {
+static __device__ __forceinline__ void strip_store(const struct lanes &g, float *row, int32_t dim,
+                                                   const struct strip<TILES> &s) {
 #pragma unroll
     for (int j = 0; j < TILES; j++) quad_store(row, tile_column(g, j), dim, s.tile[j]);
 }

@@ -326,8 +326,8 @@ static __device__ inline bool last_to_arrive(const struct lanes &g, uint32_t *ar
     return before + 1 == (uint64_t)children;
 }
 
-/* nvcc may call this function. What it calls itself is forced inline: a call would pass the sum of a
- * run through local memory. */
+/* nvcc may call this function. Functions that take the sum of a run are forced inline: a call would
+ * pass the sum through local memory. */
 template <int TILES, class Items>
 static __device__ inline void sum_node(const struct runs &r, const struct lanes &g,
                                        const Items &items, bool open, float *head) {

@@ -257,8 +257,9 @@ template <int TILES>
 static __device__ __forceinline__ void
 row_update_as(const enum rule_kind kind, const struct lanes &lanes, const struct rule_step *step,
               const struct row_place &at, const struct strip<TILES> &g) {
-    /* Weights, gradients and states in registers. With 12, rows of four tiles whose rule has a state
-     * take 156 registers on sm_80 (sum_runs); they stay in memory, and it takes 106. */
+    /* So many quads of weights, gradients and states fit. Otherwise weights and states stay in memory:
+     * in rows of four tiles with a state, and of two tiles with three. With 12, sum_runs<4> takes 148
+     * registers on sm_80; with 8 it takes 116. */
     enum { MOST_QUADS = 8 };
     const int states = rule_elem_states(kind);
     float *const row_state = row_state_of(kind, at);

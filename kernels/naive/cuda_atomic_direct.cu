@@ -28,7 +28,7 @@ static size_t scratch_bytes(const struct batch *shape, int) {
     return s.used;
 }
 
-/* The destination is the weights, with the negative rate as the factor. */
+/* The destination is the weights. The factor is what a step makes of a weight of 0 for a gradient of 1. */
 struct step_down {
     const struct table_shape *tables;
     const struct rule_step *steps;
