@@ -9,8 +9,9 @@
 #| make gpu-verify  test device kernels on a real GPU and write a record; status 1 without a GPU
 #| make smoke     run and check every kernel, rule and workload kind once, tiny; result in OUT/smoke/
 #| make plots     draw again from a saved result: RESULT=file.json; never measures
-#| make table     print the table of a saved result
-#| make figures   draw figures for a paper (PDF) from a saved result
+#| make table     print the table of a saved result; EACH=1: one for every rule, even of many
+#| make figures   draw figures for a paper (PDF, SVG, PNG) from a saved result; if it has what they compare,
+#|                also rules against the roof, the fastest kernel over alpha and dim, and narrow types
 #| make compare   compare two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if
 #|                unsure. OUT/compare.status has this status, since make turns every failure into 2;
 #|                COMPARE='--min-effect 5': further options, see reports/compare.py --help
@@ -25,6 +26,7 @@
 #|                skips what does not fit in memory
 #| make ladder    what each technique of cpu_fused is worth: time without it / time with all techniques, on
 #|                the standard workloads; REPS=7 SEED= THREADS=
+#| make drift     how far narrow types, steps per lookup and dense steps drift over 1000 steps (OUT/drift/drift.md)
 #| make record    measure everything on this machine and write its page: NAME=zen4-2core, in reports/results/.
 #|                Takes about an hour on two cores, waits for a quiet machine, continues an interrupted record.
 #|                STEPS="standard roof traces peers ladder sweep compilers scaling": only these;
@@ -91,7 +93,7 @@ ifeq ($(SANITIZE)$(findstring clang,$(CC)),thread)
 $(error SANITIZE=thread needs CC=clang: gcc's libgomp is not instrumented and gives false reports)
 endif
 
-WARN     := -Wall -Wextra -Wshadow -Wpointer-arith -Werror
+WARN     := -Wall -Wextra -Wshadow -Wpointer-arith -Wno-missing-field-initializers -Werror
 ARCH     := $(if $(filter 0,$(NATIVE)),,-march=native -mprefer-vector-width=512)
 # clang warns of loops marked simd that it does not vectorise at -O1.
 SAN      := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-pass-failed)
@@ -225,7 +227,7 @@ $(B)/gpu_verified.inc: FORCE
 	@mkdir -p $(@D)
 	@{ sed -E '/^#|^ *$$/d; s/ *\| */", "/g; s/^/VERIFIED("/; s/ *$$/")/' reports/results/gpu-verified.txt 2>/dev/null || :; } $(renewed)
 
-$(B)/cli/verified.o: $(B)/gpu_verified.inc
+$(B)/cli/list.o: $(B)/gpu_verified.inc
 
 # V=1 shows the commands.
 quiet     = $(if $(V),,@echo '  $1 $@';)

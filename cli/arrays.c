@@ -24,20 +24,29 @@ static const char *place_text(const struct npy *a, int64_t i, char text[SHAPE_TE
 }
 
 static int check_finite(const char *path, const struct npy *a, struct error *err) {
-    const float *x = a->data;
     char place[SHAPE_TEXT_MAX];
-    for (int64_t i = 0; i < a->count; i++)
-        if (!isfinite(x[i]))
+    for (int64_t i = 0; i < a->count; i++) {
+        const float x = dtype_get(array_type(a), a->data, i);
+        if (!isfinite(x))
             return fail(err, "%s: element %s is %g; all must be finite, or give --no-check", path,
-                        place_text(a, i, place), x[i]);
+                        place_text(a, i, place), x);
+    }
     return 0;
 }
 
-int array_read_floats(const char *path, bool finite, struct npy *out, struct error *err) {
+int array_read(const char *path, enum dtype as, bool finite, struct npy *out, struct error *err) {
+    static const char *const also[] = {[FP32] = "",
+                                       [BF16] = ", or bf16 as uint16,",
+                                       [FP16] = " or float16",
+                                       [FP8] = ", or fp8 as uint8,"};
     if (npy_read(path, out, err)) return -1;
     int status = 0;
-    if (out->type != NPY_FLOAT32)
-        status = fail(err, "%s: integers, but float32 is needed; use astype('float32')", path);
+    if (out->type != NPY_FLOAT32 && out->type != npy_type_of(as))
+        status = fail(err, "%s: %s, but float32%s is needed; %s", path, npy_type_name(out->type),
+                      also[as],
+                      out->type == NPY_UINT16  ? "say bf16 in PREFIX.batch"
+                      : out->type == NPY_UINT8 ? "say fp8 in PREFIX.batch"
+                                               : "use astype('float32')");
     if (status == 0 && finite) status = check_finite(path, out, err);
     if (status) npy_free(out);
     return status;

@@ -2,16 +2,24 @@
  *
  * Checks .npy arrays beyond their format: type, shape, finite numbers.
  */
-#ifndef EMBFUSE_CLI_ARRAYS_H
-#define EMBFUSE_CLI_ARRAYS_H
+#pragma once
 
 #include <stdbool.h>
 
 #include "harness/workload/npy.h"
 #include "harness/error.h"
 
-/* Reads float32. If finite is set, refuses NaN and infinities and names the first element. */
-int array_read_floats(const char *path, bool finite, struct npy *out, struct error *err);
+/* Reads float32, or elements that a file holds as that type: npy_type_of(). If finite is set, refuses NaN and
+ * infinities and names the first element. */
+int array_read(const char *path, enum dtype as, bool finite, struct npy *out, struct error *err);
+
+/* The type of the elements of such an array. */
+static inline enum dtype array_type(const struct npy *a) {
+    return a->type == NPY_FLOAT32   ? FP32
+           : a->type == NPY_FLOAT16 ? FP16
+           : a->type == NPY_UINT16  ? BF16
+                                    : FP8;
+}
 
 static inline bool array_is_shaped(const struct npy *a, int num_dims, const int64_t *shape) {
     bool same = a->num_dims == num_dims;
@@ -22,5 +30,3 @@ static inline bool array_is_shaped(const struct npy *a, int num_dims, const int6
 /* Fails unless the array has this shape. The message names both shapes; what explains this one. */
 int array_want_shape(const char *path, const struct npy *a, int num_dims, const int64_t *shape,
                      const char *what, struct error *err);
-
-#endif

@@ -3,8 +3,7 @@
  * The subcommands of embfuse. argv[0] is the name of the subcommand. Each returns an exit status;
  * if that is not EXIT_FINE, err says why. Only main prints err.
  */
-#ifndef EMBFUSE_CLI_H
-#define EMBFUSE_CLI_H
+#pragma once
 
 #include "harness/error.h"
 
@@ -12,5 +11,3 @@ int list_command(int argc, char **argv, struct error *err);
 int gen_command(int argc, char **argv, struct error *err);
 int stats_command(int argc, char **argv, struct error *err);
 int step_command(int argc, char **argv, struct error *err);
-
-#endif

@@ -10,36 +10,46 @@
 
 int hyper_of(enum rule_kind rule, const char *name) {
     const struct rule_info info = rule_info(rule);
-    for (int k = 0; k < info.num_params; k++)
-        if (strcmp(info.params[k].name, name) == 0) return k;
+    for (int k = 0; k < RULE_HYPERS; k++) {
+        const char *has = rule_hyper(&info, k).name;
+        if (has && strcmp(has, name) == 0) return k;
+    }
     return -1;
+}
+
+/* Adds the names of a rule's hyper-parameters that are not there yet. */
+static void add_names(enum rule_kind rule, const char *names[HYPERS_MAX + 1]) {
+    const struct rule_info info = rule_info(rule);
+    for (int k = 0; k < RULE_HYPERS; k++) {
+        const char *name = rule_hyper(&info, k).name;
+        int at = 0;
+        while (name && names[at] && strcmp(names[at], name) != 0) at++;
+        if (name) names[at] = name;
+    }
 }
 
 /* A name takes the position of the first rule that has it. */
 const char *hyper_name(int i) {
-    for (int rule = 0; rule < RULE_COUNT; rule++) {
-        const struct rule_info info = rule_info((enum rule_kind)rule);
-        for (int k = 0; k < info.num_params; k++) {
-            bool seen = false;
-            for (int r = 0; r < rule; r++)
-                seen |= hyper_of((enum rule_kind)r, info.params[k].name) >= 0;
-            if (!seen && i-- == 0) return info.params[k].name;
-        }
-    }
-    return NULL;
+    static const char *names[HYPERS_MAX + 1]; /* the last is NULL */
+    for (int rule = 0; !names[i] && rule < RULE_COUNT; rule++)
+        add_names((enum rule_kind)rule, names);
+    return names[i];
 }
 
 int hyper_set(struct rule *rule, const char *name, const char *text, struct where at,
               struct error *err) {
     const int k = hyper_of(rule->kind, name);
     const struct rule_info info = rule_info(rule->kind);
-    const struct rule_param *h = &info.params[k];
+    const struct rule_param h = rule_hyper(&info, k);
     char *end;
     float value = strtof(text, &end);
-    if (!*text || *end || !isfinite(value) || value < h->least || value >= h->below)
+    const bool outside = !isfinite(value) || value < h.least || value >= h.below;
+    if (h.flag && (!*text || *end || (value != 0 && value != 1)))
+        return fail_at(err, at, "%s is 0 or 1, not '%.40s'", name, text);
+    if (!*text || *end || outside)
         return fail_at(err, at, "%s is a number%s%s, not '%.40s'", name,
-                       h->least == 0 ? " from 0" : "", h->below == 1 ? " to below 1" : "", text);
-    rule->param[k] = value;
+                       h.least == 0 ? " from 0" : "", h.below == 1 ? " to below 1" : "", text);
+    *rule_value(rule, k) = value;
     return 0;
 }
 
@@ -79,6 +89,11 @@ void description_free(struct description *d) {
     *d = (struct description){0};
 }
 
+void description_seed(struct description *d, uint64_t seed) {
+    for (int32_t t = 0; t < d->num_tables; t++)
+        d->tables[t].rounding_key = rng_key(seed, (uint64_t)t);
+}
+
 int description_check(const struct description *d, const char *path, struct error *err) {
     if (d->num_tables == 0 || d->num_features == 0)
         return fail(err, "%s: needs at least one table and one feature line", path);
@@ -96,9 +111,13 @@ int description_check(const struct description *d, const char *path, struct erro
 
 static void write_table_lines(FILE *file, const struct table_shape *tables, int32_t count) {
     for (int32_t t = 0; t < count; t++)
-        fprintf(file, "table rows %lld dim %d rule %s weight_type %s row_state %s\n",
+        fprintf(file,
+                "table rows %lld dim %d rule %s weight_type %s momentum_type %s rounding %s "
+                "row_state %s\n",
                 (long long)tables[t].rows, tables[t].dim, rule_info(tables[t].rule).name,
                 key_word(KEY_WEIGHT_TYPE, (int)tables[t].weight_type),
+                key_word(KEY_MOMENTUM_TYPE, (int)tables[t].momentum_type),
+                key_word(KEY_ROUNDING, (int)tables[t].rounding),
                 key_word(KEY_ROW_STATE, (int)tables[t].row_state));
 }
 
@@ -111,9 +130,11 @@ void description_write_tables(FILE *file, const struct table_shape *tables, int3
 void description_write(FILE *file, const struct workload *w, int batch) {
     const struct batch *in = &w->batches[batch];
     fprintf(file,
-            "# %s: %s\n# batch number %d\n# fingerprint %016" PRIx64 "\nbags %lld\nweighted %d\n",
+            "# %s: %s\n# batch number %d\n# fingerprint %016" PRIx64
+            "\nbags %lld\nweighted %d\ngrad_type %s\nseed %llu\n",
             w->name, w->text, batch, batch_fingerprint(&w->batches[batch]), (long long)in->bags,
-            in->lookup_weights != NULL);
+            in->lookup_weights != NULL, key_word(KEY_GRAD_TYPE, (int)in->grad_type),
+            (unsigned long long)w->seed);
     write_table_lines(file, in->tables, in->num_tables);
     for (int32_t f = 0; f < in->num_features; f++)
         fprintf(file, "feature table %d pooling %s padding %lld\n", in->features[f].table,

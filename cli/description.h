@@ -4,10 +4,13 @@
  *
  *     bags 51200                               per feature; optional
  *     weighted 1                               the batch has per-sample weights
+ *     grad_type bf16                           fp32, bf16 or fp16; optional: as in the gradient's file
+ *     seed 7                                   of stochastic rounding; optional
  *     table rows 1000 dim 64 rule adam lr 0.1  repeatable: table 0, 1, ...
  *     feature table 0 pooling mean padding 3   repeatable, in the order of offsets and gradient
  *
- * A table line may set weight_type [fp32] and hyper-parameters of its rule [presets in rules/]. The
+ * A table line may set weight_type, momentum_type, rounding and row_state, with presets as in a
+ * workload spec, and hyper-parameters of its rule [presets in rules/]. The
  * default of a feature is pooling sum without padding. A key occurs at most once per line.
  *
  * PREFIX.tables records how the tables beside it were made:
@@ -15,8 +18,7 @@
  *     steps 3                            number of steps taken
  *     table rows 1000 dim 64 rule adam   for each table: the rule of its states
  */
-#ifndef EMBFUSE_CLI_DESCRIPTION_H
-#define EMBFUSE_CLI_DESCRIPTION_H
+#pragma once
 
 #include <stdio.h>
 
@@ -28,6 +30,8 @@ enum { STEPS_MAX = 2000000000 };
 struct description {
     int64_t bags; /* 0: not given */
     bool weighted;
+    bool grad_type_said;
+    enum dtype grad_type;
     int64_t steps; /* in PREFIX.tables only */
     int32_t num_tables, num_features;
     struct table_shape *tables; /* [num_tables] rows, dim, rule */
@@ -44,6 +48,9 @@ int description_add_table(struct description *d, struct table_shape table, struc
                           struct error *err);
 int description_add_feature(struct description *d, struct feature feature, struct error *err);
 
+/* Gives each table its key of stochastic rounding. */
+void description_seed(struct description *d, uint64_t seed);
+
 /* Checks tables and features against each other; path is for messages. */
 int description_check(const struct description *d, const char *path, struct error *err);
 
@@ -52,12 +59,10 @@ void description_write_tables(FILE *file, const struct table_shape *tables, int3
                               int64_t steps);
 
 /* Name number i of the hyper-parameters of all rules; NULL after the last. */
-enum { HYPERS_MAX = RULE_COUNT * RULE_PARAMS };
+enum { HYPERS_MAX = RULE_COUNT * RULE_PARAMS + RULE_SHARED };
 const char *hyper_name(int i);
 /* The index of the name among the rule's hyper-parameters; -1: the rule lacks it. */
 int hyper_of(enum rule_kind rule, const char *name);
 /* Sets a hyper-parameter that the rule has, from text. */
 int hyper_set(struct rule *rule, const char *name, const char *text, struct where at,
               struct error *err);
-
-#endif

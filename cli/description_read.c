@@ -12,11 +12,12 @@
 enum { FEATURES_MAX = SPEC_TABLES_MAX * 1024, FILE_MAX = 1 << 27 };
 
 /* Statements KEY N, each of which may occur once. */
-enum { BAGS, WEIGHTED, STEPS, NUMBERS };
+enum { BAGS, WEIGHTED, SEED, STEPS, NUMBERS };
 static const struct {
     const char *key;
     double least, most;
-} numbers[NUMBERS] = {{"bags", 1, 1e9}, {"weighted", 0, 1}, {"steps", 0, STEPS_MAX}};
+} numbers[NUMBERS] = {
+    {"bags", 1, 1e9}, {"weighted", 0, 1}, {"seed", 0, 0x1p53}, {"steps", 0, STEPS_MAX}};
 
 struct reading {
     struct description *d;
@@ -42,14 +43,17 @@ static int add_table(struct reading *r, struct table_shape shape, char hyper[HYP
 }
 
 static int read_table(struct words line, struct reading *r, struct error *err) {
-    enum { ROWS, DIM, RULE, WEIGHT_TYPE, ROW_STATE, HYPER };
-    static const enum key meant[] = {KEY_ROWS, KEY_DIM, KEY_RULE, KEY_WEIGHT_TYPE, KEY_ROW_STATE};
-    const char *keys[HYPER + HYPERS_MAX + 1] = {"rows", "dim", "rule", "weight_type", "row_state"};
+    enum { ROWS, DIM, RULE, WEIGHT_TYPE, MOMENTUM_TYPE, ROUNDING, ROW_STATE, HYPER };
+    static const enum key meant[] = {KEY_ROWS,          KEY_DIM,      KEY_RULE,     KEY_WEIGHT_TYPE,
+                                     KEY_MOMENTUM_TYPE, KEY_ROUNDING, KEY_ROW_STATE};
+    const char *keys[HYPER + HYPERS_MAX + 1] = {NULL};
     bool seen[HYPER + HYPERS_MAX] = {false};
+    for (int k = 0; k < HYPER; k++) keys[k] = key_name(meant[k]);
     for (int h = 0; h < HYPERS_MAX; h++) keys[HYPER + h] = hyper_name(h);
-    struct pairs p = {"table rows R dim D rule NAME [weight_type TYPE] [row_state apart|beside] "
-                      "[lr X] [eps X] ...",
-                      keys, seen};
+    struct pairs p = {
+        "table rows R dim D rule NAME [weight_type TYPE] [momentum_type TYPE] [rounding "
+        "nearest|stochastic] [row_state apart|beside] [lr X] [eps X] ...",
+        keys, seen};
     char text[WORD_MAX], hyper[HYPERS_MAX][WORD_MAX] = {{0}};
     struct value value[HYPER] = {{0}};
     int k, status = 0;
@@ -65,6 +69,8 @@ static int read_table(struct words line, struct reading *r, struct error *err) {
                                           .dim = (int32_t)value[DIM].number,
                                           .rule = (enum rule_kind)value[RULE].number,
                                           .weight_type = (enum dtype)value[WEIGHT_TYPE].number,
+                                          .momentum_type = (enum dtype)value[MOMENTUM_TYPE].number,
+                                          .rounding = (enum rounding)value[ROUNDING].number,
                                           .row_state = (enum row_state)value[ROW_STATE].number},
                      hyper, err);
 }
@@ -110,16 +116,30 @@ static int read_number(struct words line, struct reading *r, int k, struct error
                        err);
 }
 
+static int read_grad_type(struct words line, struct reading *r, struct error *err) {
+    char word[WORD_MAX], more[WORD_MAX];
+    struct value v;
+    if (r->d->grad_type_said) return fail_at(err, r->at, "grad_type was given already; delete one");
+    if (!next_word(&line, word) || next_word(&line, more))
+        return fail_at(err, r->at, "write: grad_type TYPE");
+    if (value_read(KEY_GRAD_TYPE, word, r->at, &v, err)) return -1;
+    r->d->grad_type_said = true;
+    r->d->grad_type = (enum dtype)v.number;
+    return 0;
+}
+
 static int read_line(struct words line, struct reading *r, struct error *err) {
     char word[WORD_MAX];
     if (!next_word(&line, word)) return 0;
     if (strcmp(word, "table") == 0) return read_table(line, r, err);
     if (strcmp(word, "feature") == 0 && !r->record) return read_feature(line, r, err);
+    if (strcmp(word, key_name(KEY_GRAD_TYPE)) == 0 && !r->record)
+        return read_grad_type(line, r, err);
     for (int k = 0; k < NUMBERS; k++)
         if (strcmp(word, numbers[k].key) == 0 && (k == STEPS) == r->record)
             return read_number(line, r, k, err);
     return fail_at(err, r->at, "'%s' begins no line; known: %s", word,
-                   r->record ? "steps, table" : "bags, weighted, table, feature");
+                   r->record ? "steps, table" : "bags, weighted, grad_type, seed, table, feature");
 }
 
 static int read_lines(const char *path, struct reading *r, struct error *err) {
@@ -134,6 +154,8 @@ static int read_lines(const char *path, struct reading *r, struct error *err) {
     r->d->bags = (int64_t)r->number[BAGS];
     r->d->weighted = r->number[WEIGHTED] != 0;
     r->d->steps = (int64_t)r->number[STEPS];
+    const double preset = key_preset(KEY_SEED).number;
+    description_seed(r->d, (uint64_t)(r->line[SEED] ? r->number[SEED] : preset));
     return status;
 }
 

@@ -33,12 +33,6 @@ static int refuse(const struct usage *u, const char *last, struct error *err) {
                 optopt ? dash : last, u->command);
 }
 
-static int take(const struct usage *u, const struct flag *f, const char *text, struct error *err) {
-    if (*f->text) return fail(err, "%s: --%s is given twice; delete one", u->command, f->name);
-    *f->text = text ? text : "";
-    return 0;
-}
-
 int flags_parse(const struct usage *u, int argc, char **argv, const char **operand,
                 struct error *err) {
     struct option longs[u->count + 2];
@@ -59,7 +53,9 @@ int flags_parse(const struct usage *u, int argc, char **argv, const char **opera
             help(u);
             return 1;
         }
-        if (take(u, &u->flags[c - FIRST_FLAG], optarg, err)) return -1;
+        const struct flag *f = &u->flags[c - FIRST_FLAG];
+        if (*f->text) return fail(err, "%s: --%s is given twice; delete one", u->command, f->name);
+        *f->text = optarg ? optarg : "";
     }
     if (operand && optind < argc) *operand = argv[optind++];
     if (optind == argc) return 0;

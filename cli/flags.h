@@ -2,8 +2,7 @@
  *
  * Parses command lines by a table of flags.
  */
-#ifndef EMBFUSE_CLI_FLAGS_H
-#define EMBFUSE_CLI_FLAGS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ int flag_whole(const char *name, const char *text, int64_t least, int64_t most, 
 
 /* Fails if the flag is missing or empty. */
 int flag_required(const char *name, const char *text, struct error *err);
-
-#endif

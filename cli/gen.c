@@ -64,7 +64,7 @@ static int make(const struct gen *g, struct workload *out, struct error *err) {
     struct spec_list list;
     if (g->text ? parse_text(g->text, &list, err) : spec_read(g->file, NULL, &list, err)) return -1;
     const struct spec *spec = spec_pick(&list, g->file ? g->file : "--spec-text", g->workload, err);
-    int status = spec ? spec_generate(spec, (int)g->batch + 1, g->grad_mode, out, err) : -1;
+    int status = spec ? workload_generate(spec, (int)g->batch + 1, g->grad_mode, out, err) : -1;
     spec_list_free(&list);
     return status;
 }
@@ -76,14 +76,9 @@ static int write_npy(struct outputs *o, const struct gen *g, const char *what, e
 
 static int write_grad(struct outputs *o, const struct gen *g, const struct batch *in,
                       struct error *err) {
-    const struct feature *first = &in->features[0];
-    int64_t rows = first->pooling == POOL_NONE ? in->lookups : in->bags;
-    int64_t shape[2] = {rows, first->grad_stride};
-    bool matrix = rows * first->grad_stride == in->grad_floats;
-    for (int f = 1; f < in->num_features; f++)
-        matrix &= in->features[f].grad_stride == first->grad_stride;
-    if (!matrix) shape[0] = in->grad_floats;
-    return write_npy(o, g, "grad.npy", NPY_FLOAT32, matrix ? 2 : 1, shape, in->grad, err);
+    int64_t shape[2];
+    const int num_dims = batch_grad_shape(in, shape);
+    return write_npy(o, g, "grad.npy", npy_type_of(in->grad_type), num_dims, shape, in->grad, err);
 }
 
 static int write_batch(struct outputs *o, const struct gen *g, const struct batch *in,

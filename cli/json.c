@@ -14,7 +14,7 @@ static int utf8_size(const unsigned char *s) {
     return size;
 }
 
-void json_string(const char *text) {
+static void print_string(const char *text) {
     const unsigned char *s = (const unsigned char *)text;
     putchar('"');
     while (*s) {
@@ -32,6 +32,6 @@ void json_string(const char *text) {
 
 void json_text(const char *key, const char *text, const char *then) {
     printf("\"%s\": ", key);
-    json_string(text);
+    print_string(text);
     printf("%s", then);
 }

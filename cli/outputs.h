@@ -3,8 +3,7 @@
  * Writes all files of a command, or none. Each file is written as PATH.part, and renamed when all
  * are complete. Until then the old files stay, so that the command may read them.
  */
-#ifndef EMBFUSE_CLI_OUTPUTS_H
-#define EMBFUSE_CLI_OUTPUTS_H
+#pragma once
 
 #include <limits.h>
 #include <stdio.h>
@@ -45,5 +44,3 @@ int outputs_commit(struct outputs *o, struct error *err);
 
 /* Deletes files that were not committed, and files that were replaced. */
 void outputs_free(struct outputs *o);
-
-#endif

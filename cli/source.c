@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "harness/memory.h"
-
 const struct spec *spec_pick(const struct spec_list *list, const char *path, const char *name,
                              struct error *err) {
     char names[360] = "";
@@ -20,10 +18,4 @@ const struct spec *spec_pick(const struct spec_list *list, const char *path, con
     else
         fail(err, "%.60s: several workloads, choose one with --workload:%s", path, names);
     return NULL;
-}
-
-int spec_generate(const struct spec *spec, int ring, enum grad_mode mode, struct workload *out,
-                  struct error *err) {
-    if (memory_require(workload_bytes(spec, ring), spec->name, err)) return -1;
-    return workload_generate(spec, ring, mode, out, err);
 }

@@ -80,7 +80,7 @@ static int show_spec(const struct flags *f, struct error *err) {
     for (int i = 0, shown = 0; status == 0 && i < list.count; i++) {
         struct workload w;
         if (only && only != &list.specs[i]) continue;
-        status = spec_generate(&list.specs[i], 2, GRAD_EXACT, &w, err);
+        status = workload_generate(&list.specs[i], 2, GRAD_EXACT, &w, err);
         if (status == 0) status = show(f, &w, shown++ == 0, err);
     }
     spec_list_free(&list);

@@ -3,8 +3,7 @@
  * The parts of embfuse stats: its command line (stats.c), the numbers (stats_numbers.c) and the
  * picture (stats_plot.c).
  */
-#ifndef EMBFUSE_CLI_STATS_H
-#define EMBFUSE_CLI_STATS_H
+#pragma once
 
 #include "harness/workload/id_stats.h"
 #include "harness/workload/workload.h"
@@ -33,5 +32,3 @@ void stats_print_json(const struct workload *w, const struct stats *s);
 /* Draws PREFIX.svg and PREFIX.png: lookups of each row by rank, and segment lengths. */
 int stats_plot(const char *prefix, const struct workload *w, const struct stats *s,
                struct error *err);
-
-#endif

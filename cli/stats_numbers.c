@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/json.h"
 #include "cli/stats.h"
@@ -95,17 +96,12 @@ static int fill_lines(const struct stats *s, struct line lines[LINES]) {
         {"next_lookups_kept", "lookups of the next batch on them", s->kept_lookups, s->next_lookups,
          "of its lookups"},
     };
-    int count = s->has_next ? LINES : LINES - 2;
-    for (int i = 0; i < count; i++) lines[i] = all[i];
-    return count;
+    memcpy(lines, all, sizeof all);
+    return s->has_next ? LINES : LINES - 2;
 }
 
 static double share(int64_t part, int64_t whole) {
     return whole > 0 ? (double)part / (double)whole : 0.0;
-}
-
-static double mean_length(const struct stats *s) {
-    return share(s->all_ids, s->ids.bags);
 }
 
 /* Least and most lookups of a row in the bin; *most is 0 for the last bin, which is open. */
@@ -140,7 +136,7 @@ void stats_print_text(const struct workload *w, const struct stats *s) {
             printf("   %6.2f %% %s", 100 * share(lines[i].count, lines[i].whole), lines[i].of);
         printf("\n");
     }
-    printf("  %-34s %16.2f\n", "mean length of a bag", mean_length(s));
+    printf("  %-34s %16.2f\n", "mean length of a bag", share(s->all_ids, x->bags));
     while (last > 0 && x->run_rows[last] == 0) last--;
     printf("  %-16s %16s %9s %16s %9s\n", "lookups of a row", "rows", "share", "lookups", "share");
     for (int b = 0; b <= last; b++) {
@@ -164,7 +160,7 @@ void stats_print_json(const struct workload *w, const struct stats *s) {
         if (lines[i].whole >= 0)
             printf(", \"%s_share\": %.6g", lines[i].key, share(lines[i].count, lines[i].whole));
     }
-    printf(",\n  \"mean_bag\": %.6g,\n  \"runs\": [", mean_length(s));
+    printf(",\n  \"mean_bag\": %.6g,\n  \"runs\": [", share(s->all_ids, x->bags));
     for (int b = 0; b < RUN_BINS; b++) {
         int64_t least, most;
         bin_range(b, &least, &most);

@@ -20,8 +20,8 @@ static const char more[] =
     "--offsets and --grad for one table and one feature. A batch without lookups changes\n"
     "nothing, unless the step of the kernel is dense. Tables are --tables PREFIX (.weight.npy,\n"
     ".state.K.npy, .row_state.npy; several tables: .weight.T.npy ...), by default the PREFIX of\n"
-    "the batch, or --weight for one table. Missing states start at zero. ids and offsets are\n"
-    "int32 or int64, all other arrays are float32.\n"
+    "the batch, or --weight for one table. Missing states start as in a new table. ids and\n"
+    "offsets are int32 or int64, all other arrays are float32.\n"
     "Every step is checked against the oracle. Then step writes the tables as PREFIX.weight.npy\n"
     "and so on, and PREFIX.tables with the rule of each table and the number of steps taken. The\n"
     "next run continues from there (Adam's bias correction), and refuses states of another rule.\n"
@@ -32,13 +32,17 @@ enum { HYPER_HELP_MAX = 40 * RULE_COUNT };
 /* "of adam [0.001], sgd [0.01]" */
 static void hyper_help(const char *name, char text[HYPER_HELP_MAX]) {
     strcpy(text, "of ");
+    bool shared = false;
     for (int rule = 0; rule < RULE_COUNT; rule++) {
         const struct rule_info info = rule_info((enum rule_kind)rule);
         const int k = hyper_of((enum rule_kind)rule, name);
-        if (k >= 0)
+        shared |= k >= RULE_PARAMS;
+        if (k >= 0 && k < RULE_PARAMS)
             text_add(text, HYPER_HELP_MAX, "%s%s [%g]", text[3] ? ", " : "", info.name,
                      (double)info.params[k].preset);
     }
+    if (shared)
+        text_add(text, HYPER_HELP_MAX, "%s", text[3] ? ", all other rules [0]" : "all rules [0]");
 }
 
 static int parse(int argc, char **argv, struct step_flags *f, struct error *err) {
@@ -57,7 +61,7 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
         {"weight", "FILE", "[rows][dim], instead of --tables", &f->weight},
         {"state", "FILE[,FILE]", "[rows][dim] for each per-element state", &f->state},
         {"row-state", "FILE", "[rows], if the rule has one state per row", &f->row_state},
-        {"zero-states", NULL, "ignore states: start at zero and at step 1", &f->zero_states},
+        {"zero-states", NULL, "ignore states: start as a new table, at step 1", &f->zero_states},
         {"out", "PREFIX", "start of the names of the results", &f->out},
         {"steps", "N", "steps with the same gradient [1]", &f->steps_text},
         {"first-step", "T", "number of the first step [1 + steps of PREFIX.tables, or 1]",

@@ -3,8 +3,7 @@
  * The parts of embfuse step: its command line (step.c), its input (step_inputs.c, batch_read.c) and
  * the steps (step_run.c).
  */
-#ifndef EMBFUSE_CLI_STEP_H
-#define EMBFUSE_CLI_STEP_H
+#pragma once
 
 #include "cli/description.h"
 #include "harness/check/check.h"
@@ -54,5 +53,3 @@ struct step_outcome {
 /* Runs the steps in place and checks each. 0: fine, -1: could not run, 1: wrong. */
 int step_run(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
              struct step_outcome *out, struct error *err);
-
-#endif

@@ -8,20 +8,12 @@
 #include "cli/step.h"
 #include "cli/table_files.h"
 
-static int read_flag_value(enum key key, const char *flag, const char *text, double *out,
-                           struct error *err) {
-    struct value v;
-    if (!text) return 0;
-    if (value_read(key, text, (struct where){flag, 0}, &v, err)) return -1;
-    *out = v.number;
-    return 0;
-}
-
 /* Describes one table and one feature by flags alone. */
 static int describe_by_flags(const struct step_flags *f, struct description *d, struct error *err) {
     struct path weight;
     struct table_shape shape = {0};
-    double pooling = POOL_SUM, padding = -1;
+    const struct where pooling_flag = {"--pooling", 0}, padding_flag = {"--padding", 0};
+    struct value pooling = key_preset(KEY_POOLING), padding = key_preset(KEY_PADDING);
     *d = (struct description){.weighted = f->lookup_weights != NULL};
     if (flag_required("ids", f->ids, err) || flag_required("offsets", f->offsets, err) ||
         flag_required("grad", f->grad, err) || flag_required("rule", f->rule, err))
@@ -30,10 +22,11 @@ static int describe_by_flags(const struct step_flags *f, struct description *d, 
     if (f->tables) weight = path_of(f->tables, "weight.npy");
     if (table_files_shape(f->weight ? f->weight : weight.text, &shape, err) ||
         rule_parse(f->rule, &shape.rule, err) ||
-        read_flag_value(KEY_POOLING, "--pooling", f->pooling, &pooling, err) ||
-        read_flag_value(KEY_PADDING, "--padding", f->padding, &padding, err))
+        (f->pooling && value_read(KEY_POOLING, f->pooling, pooling_flag, &pooling, err)) ||
+        (f->padding && value_read(KEY_PADDING, f->padding, padding_flag, &padding, err)))
         return -1;
-    struct feature feature = {.pooling = (enum pooling)pooling, .padding_id = (int64_t)padding};
+    struct feature feature = {.pooling = (enum pooling)pooling.number,
+                              .padding_id = (int64_t)padding.number};
     if (description_add_table(d, shape, rule_default(shape.rule), err) ||
         description_add_feature(d, feature, err))
         return -1;
@@ -102,12 +95,12 @@ static int read_batch(const struct step_flags *f, struct step_inputs *in, struct
 }
 
 /* Splits --state into one file per state of the rule. */
-static int split_states(char *list, struct table_paths *paths, struct rule_info rule,
+static int split_states(char *list, const char *paths[RULE_ELEM_STATES], struct rule_info rule,
                         struct error *err) {
     int count = 0;
     char *rest = NULL;
     for (char *p = strtok_r(list, ",", &rest); p; p = strtok_r(NULL, ",", &rest), count++)
-        if (count < RULE_ELEM_STATES) paths->elem[count] = p;
+        if (count < RULE_ELEM_STATES) paths[count] = p;
     if (count == rule.elem_states) return 0;
     return fail(err, "--state names %d files; %s has %d states per element", count, rule.name,
                 rule.elem_states);
@@ -119,12 +112,14 @@ static int read_tables(const struct step_flags *f, struct step_inputs *in, struc
     if (tables_create(&in->tables, w->tables, w->num_tables, 0, err)) return -1;
     if (!f->weight)
         return table_files_read_all(f->tables ? f->tables : f->batch, finite, f->zero_states,
-                                    &in->tables, err);
-    struct table_paths paths = {.weight = f->weight, .row = f->row_state};
+                                    in->what.rules, &in->tables, err);
+    const char *paths[TABLE_ARRAYS] = {
+        [TABLE_WEIGHT] = f->weight, [TABLE_ROW_STATE] = f->row_state};
     char *states = f->state ? strdup(f->state) : NULL;
     int status = f->state && !states ? fail(err, "out of memory") : 0;
-    if (states) status = split_states(states, &paths, rule_info(w->tables[0].rule), err);
-    if (status == 0) status = table_files_read(&paths, finite, &in->tables, 0, err);
+    if (states)
+        status = split_states(states, &paths[TABLE_ELEM], rule_info(w->tables[0].rule), err);
+    if (status == 0) status = table_files_read(paths, finite, in->what.rules, &in->tables, 0, err);
     free(states);
     return status;
 }

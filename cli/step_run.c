@@ -9,8 +9,8 @@
  * stricter check applies, whatever their source. */
 static bool made_exact(const struct batch *in) {
     bool exact = true;
-    for (int64_t i = 0; exact && i < in->grad_floats; i++) {
-        float units = in->grad[i] * 64.0f;
+    for (int64_t i = 0; exact && i < in->grad_elements; i++) {
+        float units = batch_grad(in, i) * 64.0f;
         exact = units == rintf(units) && fabsf(units) <= 4.0f && !(units == 0 && signbit(units));
     }
     for (int64_t i = 0; exact && in->lookup_weights && i < in->lookups; i++) {
@@ -63,16 +63,6 @@ static void session_close(struct session *s) {
     free(s->steps);
 }
 
-/* Runs and times one step, without the check. */
-static int time_one(struct session *s, double *seconds, struct error *err) {
-    struct step_times times;
-    if (s->place->ops->scratch_fill(s->place, &s->scratch, POISON, err) ||
-        s->place->ops->time(s->place, &s->job, false, &times, err))
-        return -1;
-    *seconds = times.seconds;
-    return 0;
-}
-
 /* Checks step t by the oracle: it led from s->before to the tables of the backend. */
 static int check_one(struct session *s, const struct step_inputs *in, int64_t t,
                      struct step_outcome *out, struct error *err) {
@@ -97,15 +87,19 @@ static int check_one(struct session *s, const struct step_inputs *in, int64_t t,
 /* Checks each step: a row that is wrong after an early step could be right again after the last. */
 static int run_all(const struct step_flags *f, struct session *s, struct step_inputs *in,
                    struct step_outcome *out, struct error *err) {
+    const struct place_ops *ops = s->place->ops;
+    struct step_times times = {0};
     int status = 0;
     for (int64_t t = f->first; status == 0 && t < f->first + f->steps; t++) {
         for (int32_t i = 0; i < in->what.num_tables; i++)
             s->steps[i] = rule_step(in->what.rules[i], t);
         if (out->checked) status = place_get_tables(s->place, &s->before, err);
-        if (status == 0) status = time_one(s, &out->seconds, err);
+        if (status == 0) status = ops->scratch_fill(s->place, &s->scratch, POISON, err);
+        if (status == 0) status = ops->time(s->place, &s->job, false, &times, err);
         if (status == 0 && out->checked) status = check_one(s, in, t, out, err);
     }
-    if (status == 0 && !s->place->ops->tables(s->place))
+    out->seconds = times.seconds;
+    if (status == 0 && !ops->tables(s->place))
         status = place_get_tables(s->place, &in->tables, err);
     return status;
 }
@@ -120,7 +114,7 @@ int step_run(const struct step_flags *f, const struct kernel *k, struct step_inp
     out->distinct = session.index.rows;
     out->exact = batch_sums_exact(batch, made_exact(batch) ? GRAD_EXACT : GRAD_REAL);
     for (int32_t t = 0; t < in->what.num_tables; t++)
-        out->dense |= k->traits & DENSE_STEP && !rule_idle_is_identity(batch->tables[t].rule);
+        out->dense |= k->traits & DENSE_STEP && !rule_keeps_idle(&in->what.rules[t]);
     if (status == 0) status = run_all(f, &session, in, out, err);
     out->exact &= !(k->traits & STEP_PER_LOOKUP);
     session_close(&session);

@@ -40,79 +40,82 @@ static struct path name_of(const char *prefix, const struct table_set *s, int32_
 
 int table_files_shape(const char *weight, struct table_shape *shape, struct error *err) {
     struct npy a;
-    if (array_read_floats(weight, false, &a, err)) return -1;
+    if (array_read(weight, FP16, false, &a, err)) return -1;
     int64_t rows = a.shape[0], dim = a.shape[1];
     bool good = a.num_dims == 2 && rows > 0 && dim > 0 && dim <= INT32_MAX;
     npy_free(&a);
     if (!good) return fail(err, "%s: weights are [rows][dim], neither of them 0", weight);
+    shape->weight_type = array_type(&a);
     shape->rows = rows;
     shape->dim = (int32_t)dim;
     return 0;
 }
 
 /* Sets the states of a new table. */
-static void fill_initial(enum rule_kind rule, int a, const struct file_array *to) {
-    const struct rule_info info = rule_info(rule);
-    for (int64_t row = 0; row < to->shape[0]; row++)
-        for (int64_t k = 0; k < to->shape[1]; k++)
-            dtype_set(to->type, array_row(&to->rows, row), k,
-                      a == TABLE_ROW_STATE ? info.row[k].initial
-                                           : info.elem[a - TABLE_ELEM].initial);
+static void fill_initial(const struct rule *rule, int a, const struct file_array *to) {
+    const struct rule_info info = rule_info(rule->kind);
+    const bool of_row = a == TABLE_ROW_STATE;
+    for (int64_t k = 0; k < to->shape[1]; k++) {
+        const struct rule_state s = of_row ? info.row[k] : info.elem[a - TABLE_ELEM];
+        const float initial = rule_initial(rule, &s);
+        for (int64_t row = 0; row < to->shape[0]; row++)
+            dtype_set(to->type, array_row(&to->rows, row), k, initial);
+    }
 }
 
-/* Files hold float32; values are rounded to the type of the array. path NULL: as in a new table. */
-static int read_array(const char *path, bool finite, enum rule_kind rule, int a,
+/* A file holds the type of the array, or float32, which is rounded. path NULL: as in a new table. */
+static int read_array(const char *path, bool finite, const struct rule *rule, int a,
                       const struct file_array *to, struct error *err) {
     struct npy file;
     if (!path) return fill_initial(rule, a, to), 0;
-    if (array_read_floats(path, finite, &file, err)) return -1;
+    if (array_read(path, to->type, finite, &file, err)) return -1;
     int status = array_want_shape(path, &file, to->num_dims, to->shape,
                                   to->num_dims == 1 ? "[rows]" : "[rows][dim]", err);
-    const float *from = file.data;
+    int64_t i = 0;
     for (int64_t row = 0; status == 0 && row < to->shape[0]; row++)
         for (int64_t k = 0; k < to->shape[1]; k++)
-            dtype_set(to->type, array_row(&to->rows, row), k, *from++);
+            dtype_set(to->type, array_row(&to->rows, row), k,
+                      dtype_get(array_type(&file), file.data, i++));
     npy_free(&file);
     return status;
 }
 
 static int write_array(struct outputs *o, const char *path, const struct file_array *from,
                        struct error *err) {
-    const int64_t rows = from->shape[0], width = from->shape[1];
-    if (from->type == FP32 && from->rows.stride == width * (int64_t)sizeof(float))
-        return outputs_npy(o, path, NPY_FLOAT32, from->num_dims, from->shape, from->rows.data, err);
-    float *all = malloc((size_t)(rows * width) * sizeof *all);
+    const int64_t rows = from->shape[0], bytes = from->shape[1] * dtype_bytes(from->type);
+    const enum npy_type type = npy_type_of(from->type);
+    if (from->rows.stride == bytes)
+        return outputs_npy(o, path, type, from->num_dims, from->shape, from->rows.data, err);
+    char *all = malloc((size_t)(rows * bytes));
     if (!all) return fail(err, "%s: out of memory", path);
     for (int64_t row = 0; row < rows; row++)
-        for (int64_t k = 0; k < width; k++)
-            all[row * width + k] = dtype_get(from->type, array_row(&from->rows, row), k);
-    int status = outputs_npy(o, path, NPY_FLOAT32, from->num_dims, from->shape, all, err);
+        memcpy(all + row * bytes, array_row(&from->rows, row), (size_t)bytes);
+    int status = outputs_npy(o, path, type, from->num_dims, from->shape, all, err);
     free(all);
     return status;
 }
 
-int table_files_read(const struct table_paths *paths, bool finite, struct table_set *s, int32_t t,
-                     struct error *err) {
+int table_files_read(const char *const paths[TABLE_ARRAYS], bool finite, const struct rule *rules,
+                     struct table_set *s, int32_t t, struct error *err) {
     for (int a = 0; a < TABLE_ARRAYS; a++) {
-        const char *path = paths->array[a];
         struct file_array to = array_of(s, t, a);
-        if (!to.rows.data && path)
-            return fail(err, "%s: the rule %s has no such state", path,
+        if (!to.rows.data && paths[a])
+            return fail(err, "%s: the rule %s has no such state", paths[a],
                         rule_info(s->shapes[t].rule).name);
-        if (to.rows.data && read_array(path, finite, s->shapes[t].rule, a, &to, err)) return -1;
+        if (to.rows.data && read_array(paths[a], finite, &rules[t], a, &to, err)) return -1;
     }
     return 0;
 }
 
-int table_files_read_all(const char *prefix, bool finite, bool zero_states, struct table_set *s,
-                         struct error *err) {
+int table_files_read_all(const char *prefix, bool finite, bool fresh_states,
+                         const struct rule *rules, struct table_set *s, struct error *err) {
     for (int32_t t = 0; t < s->count; t++)
         for (int a = 0; a < TABLE_ARRAYS; a++) {
             struct path path = name_of(prefix, s, t, a);
             struct file_array to = array_of(s, t, a);
-            bool fresh = a != TABLE_WEIGHT && (zero_states || access(path.text, F_OK) != 0);
+            bool fresh = a != TABLE_WEIGHT && (fresh_states || access(path.text, F_OK) != 0);
             if (to.rows.data &&
-                read_array(fresh ? NULL : path.text, finite, s->shapes[t].rule, a, &to, err))
+                read_array(fresh ? NULL : path.text, finite, &rules[t], a, &to, err))
                 return -1;
         }
     return 0;
@@ -151,21 +154,18 @@ int table_files_steps(const char *prefix, int32_t first, const struct table_shap
 /* PREFIX.state.K.npy, PREFIX.state.T.K.npy, PREFIX.row_state.npy, PREFIX.row_state.T.npy */
 int table_files_state_steps(const char *state, const struct table_shape *shape, int64_t *steps,
                             struct error *err) {
-    static const char *const ends[] = {".state.", ".row_state."};
+    static const char *const ends[] = {".state.", ".row_state."}, *const forms[] = {"%d.%*d.npy%n",
+                                                                                    "%d.npy%n"};
     *steps = 0;
     for (int row = 0; row < 2; row++) {
         const char *last = NULL;
         for (const char *at = state; (at = strstr(at, ends[row])); at++) last = at;
         if (!last) continue;
         char prefix[PATH_MAX];
-        int table = 0, number = 0, used = 0;
-        const char *form = row ? "%d.npy%n" : "%d.%d.npy%n";
+        int table = 0, used = 0;
         snprintf(prefix, sizeof prefix, "%.*s", (int)(last - state), state);
         last += strlen(ends[row]);
-        if (row)
-            sscanf(last, form, &table, &used);
-        else
-            sscanf(last, form, &table, &number, &used);
+        sscanf(last, forms[row], &table, &used);
         bool several = used > 0 && !last[used] && table >= 0;
         return table_files_steps(prefix, several ? table : 0, shape, 1, steps, err);
     }

@@ -4,8 +4,7 @@
  * 256 bytes, at an inaccessible page. It starts as 0xFF bytes (NaN as a float, -1 as an integer),
  * and is accessible only while the device runs: an access by the host faults, even in plain builds.
  */
-#ifndef EMBFUSE_EMULATION_DEVICE_HEAP_H
-#define EMBFUSE_EMULATION_DEVICE_HEAP_H
+#pragma once
 
 #include <cstddef>
 
@@ -50,5 +49,3 @@ class AllocationOpen {
 };
 
 } // namespace emulation
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The calls that the emulation offers tests beyond CUDA's own.
  */
-#ifndef EMBFUSE_TEST_EMULATION_H
-#define EMBFUSE_TEST_EMULATION_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,5 +36,4 @@ void emulation_fail_launch(const char *kernel_substring);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -3,8 +3,7 @@
  * Stackful coroutines on one thread of the CPU. A fibre never ends: when it has nothing to do, it
  * switches to another one, and gets other work later.
  */
-#ifndef EMBFUSE_EMULATION_FIBRE_H
-#define EMBFUSE_EMULATION_FIBRE_H
+#pragma once
 
 #include <cstddef>
 
@@ -31,5 +30,3 @@ void fibre_switch(Fibre *to);
 bool fibre_overflow(const void *address);
 
 } // namespace emulation
-
-#endif

@@ -4,8 +4,7 @@
  * fibre, device heap, shared memory, scheduler with its barriers and collectives, errors, streams
  * and graphs, and the other calls of CUDA.
  */
-#ifndef EMBFUSE_EMULATION_RUNTIME_H
-#define EMBFUSE_EMULATION_RUNTIME_H
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -79,5 +78,3 @@ void set_sticky_error(cudaError_t error);
 cudaError_t launch_error(const Launch &launch);
 
 } // namespace emulation
-
-#endif

@@ -4,8 +4,7 @@
  * program they are null, and nothing is called. No macro can tell: kernels are built with
  * -fsanitize=thread, the runtime is not.
  */
-#ifndef EMBFUSE_EMULATION_SANITIZERS_H
-#define EMBFUSE_EMULATION_SANITIZERS_H
+#pragma once
 
 #include <cstddef>
 
@@ -55,5 +54,3 @@ struct Token {
 };
 
 } // namespace emulation
-
-#endif

@@ -4,8 +4,7 @@
  * only where they wait for each other. Barriers and collectives use these calls; only a running
  * thread may make them.
  */
-#ifndef EMBFUSE_EMULATION_SCHEDULER_H
-#define EMBFUSE_EMULATION_SCHEDULER_H
+#pragma once
 
 #include "emulation/fibre.h"
 #include "emulation/runtime.h"
@@ -67,5 +66,3 @@ void wait();
 const char *name_of(const Thread &thread);
 
 } // namespace emulation
-
-#endif

@@ -5,8 +5,7 @@
  * AddressSanitizer watches the zones; other builds check them when the block ends. For the race
  * detector each block has addresses of its own.
  */
-#ifndef EMBFUSE_EMULATION_SHARED_MEMORY_H
-#define EMBFUSE_EMULATION_SHARED_MEMORY_H
+#pragma once
 
 #include <cstddef>
 
@@ -22,5 +21,3 @@ bool shared_begin_block(size_t dynamic_bytes);
 void shared_end_block();
 
 } // namespace emulation
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Work runs at the call that submits it, or becomes a graph node while its stream captures.
  */
-#ifndef EMBFUSE_EMULATION_STREAM_H
-#define EMBFUSE_EMULATION_STREAM_H
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -57,5 +56,3 @@ cudaError_t forbidden_in_capture();
 cudaError_t forbidden_in_capture_of(cudaStream_t stream);
 
 } // namespace emulation
-
-#endif

@@ -3,8 +3,7 @@
  * What a machine or a device can do at this moment. harness/measure/ceiling.h measures it on the
  * host, harness/device/device_ceiling.h on a device.
  */
-#ifndef EMBFUSE_CEILING_H
-#define EMBFUSE_CEILING_H
+#pragma once
 
 struct ceiling {
     double copy_gbs;    /* stream copy, bytes read + bytes written, as STREAM counts */
@@ -15,5 +14,3 @@ struct ceiling {
     double pingpong_ns; /* one way between two threads' caches; < 0 with one thread. A virtual
                            machine's cores may move, and then share a last-level cache or not */
 };
-
-#endif

@@ -3,8 +3,7 @@
  * How a function of the harness reports an error: one line says what is wrong, where, and what to
  * do. Functions return 0 or -1 and fill the caller's struct. Only the drivers print and exit.
  */
-#ifndef EMBFUSE_ERROR_H
-#define EMBFUSE_ERROR_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ void text_add(char *text, size_t size, const char *format, ...)
 
 /* Copies a text, writes control characters as \xNN, and leaves out what does not fit. */
 void escape_controls(const char *from, char *to, size_t size);
-
-#endif

@@ -3,8 +3,7 @@
  * Large buffers: huge pages, guard zones, refusal of what the machine cannot hold, and two ways to
  * observe memory.
  */
-#ifndef EMBFUSE_MEMORY_H
-#define EMBFUSE_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,7 +26,10 @@ static inline void *must_have(void *p) {
     return p;
 }
 
-/* The number after `key` at the begin of a line of a file in /proc or /sys; -1: there is none. */
+/* Reads the beginning of a file in /proc or /sys, or nothing, as text. Returns its bytes. */
+size_t read_start(const char *path, char *text, size_t size);
+
+/* The number after `key` at the begin of a line of such a file; -1: there is none. */
 int64_t read_number(const char *path, const char *key);
 
 /* Bytes that can be allocated now without swapping: MemAvailable, or what the control group leaves.
@@ -37,6 +39,13 @@ int64_t memory_available(void);
 /* Fails and gives the figure if `bytes` more are not available. what: "10 tables", for the message.
  */
 int memory_require(int64_t bytes, const char *what, struct error *err);
+
+/* count * size bytes, aligned to 64; large arrays ask for huge pages. The caller calls free().
+ * NULL: out of memory. */
+void *array_alloc(int64_t count, size_t size);
+
+/* The same, but fails as memory_require does, or when out of memory. */
+void *array_require(int64_t count, size_t size, const char *what, struct error *err);
 
 /* Zero-filled on first touch. Fails as memory_require does. */
 int buffer_alloc(struct buffer *b, size_t bytes, const char *what, struct error *err);
@@ -52,5 +61,3 @@ struct memory_watch {
 };
 struct memory_watch memory_watch(void);
 int64_t memory_watch_peak(struct memory_watch w);
-
-#endif

@@ -22,8 +22,7 @@ static const struct {
 };
 enum { BUILT = sizeof built / sizeof *built };
 
-static struct registered table[BUILT];
-static int kernels;
+static struct registered table[BUILT + 1];
 static const char *chosen;
 
 /* Runs before main: a program refuses a level that the CPU cannot run before it does anything. */
@@ -52,7 +51,7 @@ __attribute__((constructor)) static void choose(void) {
                 program_invocation_short_name, wanted, here);
         exit(1);
     }
-    for (int i = 0; i < BUILT; i++)
+    for (int i = 0, kernels = 0; i < BUILT; i++)
         if (!*built[i].isa || strcmp(built[i].isa, chosen) == 0) table[kernels++] = built[i].entry;
 }
 
@@ -60,18 +59,15 @@ const char *registry_isa(void) {
     return chosen;
 }
 
-const struct registered *registry(int *count) {
-    *count = kernels;
+const struct registered *registry(void) {
     return table;
 }
 
 const struct kernel *registry_find(const char *name, struct error *err) {
-    int count;
-    const struct registered *r = registry(&count);
     char known[400] = "";
-    for (int i = 0; i < count; i++) {
-        if (strcmp(r[i].kernel->name, name) == 0) return r[i].kernel;
-        text_add(known, sizeof known, " %s", r[i].kernel->name);
+    for (const struct registered *r = registry(); r->kernel; r++) {
+        if (strcmp(r->kernel->name, name) == 0) return r->kernel;
+        text_add(known, sizeof known, " %s", r->kernel->name);
     }
     fail(err, "unknown kernel '%.60s'; known:%s", name, known);
     return NULL;
@@ -90,5 +86,12 @@ const char *traits_text(unsigned traits, const char *between, char text[TRAITS_M
 const char *kernel_refuses(const struct kernel *k, const struct batch *shape) {
     for (int t = 0; t < shape->num_tables; t++)
         if (!kernel_applies(k, shape->tables[t].rule)) return "does not apply a table's rule";
+    for (int t = 0; t < shape->num_tables; t++)
+        if (k->traits & STEP_PER_LOOKUP && shape->tables[t].adjusts)
+            return "takes a step per lookup, and cannot adjust a table's summed gradients";
+    for (int t = 0; t < shape->num_tables; t++)
+        if (k->place == ON_HOST && table_is_narrow(&shape->tables[t]) &&
+            shape->tables[t].dim > NARROW_DIM_MOST)
+            return "wider rows than 65536 elements of a type narrower than fp32";
     return k->accepts ? k->accepts(shape) : NULL;
 }

@@ -7,8 +7,7 @@
  * start, a program takes one level for all of them: the best that the CPU can run, or the level
  * that EMBFUSE_ISA in the environment names. If the CPU cannot run that level, the program ends.
  */
-#ifndef EMBFUSE_REGISTRY_H
-#define EMBFUSE_REGISTRY_H
+#pragma once
 
 #include "harness/error.h"
 #include "kernels/kernel.h"
@@ -18,8 +17,8 @@ struct registered {
     const struct kernel *kernel;
 };
 
-/* All kernels, by family and name; *count receives their number. */
-const struct registered *registry(int *count);
+/* All kernels, by family and name; the last entry has no kernel. */
+const struct registered *registry(void);
 
 /* The level of the host kernels: avx512, avx2 or plain; native: the build has only one level. */
 const char *registry_isa(void);
@@ -31,7 +30,9 @@ const struct kernel *registry_find(const char *name, struct error *err);
 enum { TRAITS_MAX = 160 };
 const char *traits_text(unsigned traits, const char *between, char text[TRAITS_MAX]);
 
+/* The widest row with elements narrower than fp32 that a host kernel takes: it keeps a copy of the row in
+ * fp32 on its stack. */
+enum { NARROW_DIM_MOST = 65536 };
+
 /* Why the kernel cannot run this batch with these tables, or NULL if it can. */
 const char *kernel_refuses(const struct kernel *k, const struct batch *shape);
-
-#endif

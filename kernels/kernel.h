@@ -7,13 +7,13 @@
  * One step: for every row that a batch looks up, sum all its gradients, then apply the table's rule
  * once to that row and its state. Untouched rows keep their bits.
  */
-#ifndef EMBFUSE_KERNEL_H
-#define EMBFUSE_KERNEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/rng.h"
 #include "rules.h"
 
 /* How the forward pass combined the rows of a bag. */
@@ -31,9 +31,12 @@ enum row_state { ROW_STATE_APART, ROW_STATE_BESIDE };
 
 struct table_shape {
     int64_t rows;
-    int32_t dim;         /* elements per row, any value >= 1 */
-    enum rule_kind rule; /* which state arrays the table has */
-    enum dtype weight_type;
+    int32_t dim;                           /* elements per row, any value >= 1 */
+    enum rule_kind rule;                   /* which state arrays the table has */
+    bool adjusts;                          /* rule_adjusts() */
+    enum dtype weight_type, momentum_type; /* the latter FP32 or BF16; see table_array_type() */
+    enum rounding rounding;
+    uint64_t rounding_key; /* of ROUND_STOCHASTIC: rng_key(seed, number of the table) */
     enum row_state row_state;
     int32_t features;  /* number of features that read the table */
     int64_t lookups;   /* in this batch, over those features, padding included */
@@ -45,8 +48,8 @@ struct feature {
     int32_t table;
     enum pooling pooling;
     int64_t padding_id;  /* lookups of this row are ignored; -1: no padding */
-    int64_t grad_offset; /* floats from batch.grad to the feature's first gradient row */
-    int64_t grad_stride; /* floats from one gradient row to the next */
+    int64_t grad_offset; /* elements from batch.grad to the feature's first gradient row */
+    int64_t grad_stride; /* elements from one gradient row to the next */
     int64_t lookups;     /* of this feature in this batch, padding included */
 };
 
@@ -67,13 +70,14 @@ struct batch {
     const void *ids;                         /* [lookups] */
     const int64_t *offsets;                  /* [num_features*bags + 1] */
     const float *lookup_weights;             /* [lookups], or NULL: all 1 */
-    const float *grad;                       /* upstream gradient, see struct feature */
-    int64_t grad_floats;                     /* its extent */
+    enum dtype grad_type;                    /* FP32, FP16 or BF16 */
+    const void *grad;                        /* upstream gradient, see struct feature */
+    int64_t grad_elements;                   /* its extent */
     const struct table_shape *device_tables; /* NULL for a kernel that runs on the host */
     const struct feature *device_features;
 };
 
-/* Rows of elements of one type: weights of table_shape.weight_type, or states of fp32. */
+/* Rows of elements of one type: table_array_type(). */
 struct array {
     void *data;     /* NULL: no such array */
     int64_t stride; /* bytes from row to row */
@@ -93,6 +97,43 @@ struct table {
         };
     };
 };
+
+/* The type of one of a table's arrays. */
+HOST_DEVICE enum dtype table_array_type(const struct table_shape *t, int array) {
+    const bool momentum = array >= TABLE_ELEM && rule_momenta(t->rule) >> (array - TABLE_ELEM) & 1;
+    return array == TABLE_WEIGHT ? t->weight_type : momentum ? t->momentum_type : FP32;
+}
+
+/* Whether some array has another type than fp32. */
+HOST_DEVICE bool table_is_narrow(const struct table_shape *t) {
+    return t->weight_type != FP32 || (t->momentum_type != FP32 && rule_momenta(t->rule));
+}
+
+/* The key of the random words of a row of one array in a step. */
+HOST_DEVICE uint32_t row_words(const struct table_shape *t, int64_t step, int array, int64_t row) {
+    const uint64_t stream = (uint64_t)step * TABLE_ARRAYS + (uint64_t)array;
+    return (uint32_t)rng_key(rng_key(t->rounding_key, stream), (uint64_t)row);
+}
+
+/* How one array of a row is stored. */
+struct row_format {
+    enum dtype type;
+    enum rounding rounding;
+    uint32_t words; /* row_words() */
+};
+
+HOST_DEVICE struct row_format row_format(const struct table_shape *t, int64_t step, int array,
+                                         int64_t row) {
+    struct row_format f = {table_array_type(t, array), t->rounding, 0};
+    if (f.type != FP32 && f.rounding == ROUND_STOCHASTIC) f.words = row_words(t, step, array, row);
+    return f;
+}
+
+/* The bits of column d. */
+HOST_DEVICE uint32_t row_format_bits(const struct row_format *f, int64_t d, float value) {
+    const uint32_t word = f->rounding == ROUND_STOCHASTIC ? rng_u32(f->words, (uint32_t)d) : 0;
+    return dtype_narrow(f->type, value, f->rounding, word);
+}
 
 /* Stages of a step, in order. A kernel may skip some. */
 enum stage {
@@ -119,11 +160,11 @@ enum backend { ON_HOST, ON_DEVICE };
 enum trait {
     DETERMINISTIC = 1,   /* same bits on every run and for every number of threads */
     DENSE_GRAD = 2,      /* holds a gradient of all rows, touched or not */
-    DENSE_STEP = 4,      /* sweeps all rows. If the rule is not idle_is_identity, this is another
+    DENSE_STEP = 4,      /* sweeps all rows. If not rule_keeps_idle(), this is another
                             operation (torch.optim.Adam, not SparseAdam) with its own oracle;
                             otherwise the sweep skips rows whose gradient is 0 */
     STEP_PER_LOOKUP = 8, /* takes one step per lookup instead of one per summed gradient. It only
-                            runs linear rules, where both are the same function, but it rounds the
+                            runs linear rules that adjust nothing, where both are the same function, but it rounds the
                             weight once per lookup. Tests compare it to the oracle with a bound
                             that includes those roundings, never bit for bit */
     OWN_LOOKUPS = 16,    /* a row's sum depends only on the row's own lookups, in their order. So a
@@ -168,7 +209,8 @@ struct kernel {
 #define DEFINE_KERNEL(name) const struct kernel kernel_##name
 #endif
 
-/* Every kernel applies every rule, except that STEP_PER_LOOKUP needs a linear rule. */
+/* Every kernel applies every rule, except that STEP_PER_LOOKUP needs a linear rule. (It also needs
+ * one that adjusts nothing: see kernel_refuses() in harness/registry.h.) */
 static inline bool kernel_applies(const struct kernel *k, enum rule_kind rule) {
     return !(k->traits & STEP_PER_LOOKUP) || rule_linear(rule);
 }
@@ -179,9 +221,12 @@ static inline void stage_done(const struct launch *how, enum stage ended) {
     if (how->mark) how->mark(how->mark_ctx, ended);
 }
 
+/* Element i of the gradient. */
+HOST_DEVICE float batch_grad(const struct batch *in, int64_t i) {
+    return dtype_get(in->grad_type, in->grad, i);
+}
+
 /* Id of lookup i. */
 HOST_DEVICE int64_t batch_id(const struct batch *in, int64_t i) {
     return in->id_type == ID_INT32 ? ((const int32_t *)in->ids)[i] : ((const int64_t *)in->ids)[i];
 }
-
-#endif

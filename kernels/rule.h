@@ -19,8 +19,7 @@
  * the weight. Both times, and in `after` and `weight`, the old states are no longer there: element.old
  * has the new ones.
  */
-#ifndef EMBFUSE_RULE_H
-#define EMBFUSE_RULE_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -32,8 +31,8 @@
 enum {
     RULE_ELEM_STATES = 3, /* upper limits of a rule: states per element, */
     RULE_ROW_STATES = 2,  /* states per row, */
-    RULE_PARAMS = 6,      /* hyper-parameters, */
-    RULE_DERIVED = 2,     /* constants that prepare derives from them */
+    RULE_PARAMS = 8,      /* hyper-parameters, */
+    RULE_DERIVED = 3,     /* constants that prepare derives from them */
 };
 
 /* The first hyper-parameter of every rule is its learning rate. */
@@ -46,18 +45,21 @@ enum rule_kind {
         RULE_COUNT
 };
 
-/* Valid values are finite, at least `least` and less than `below`. */
+/* Valid values are finite, at least `least` and less than `below`, and 0 or 1 if it is a flag. */
 struct rule_param {
     const char *name; /* as in the formula */
     float preset;     /* the value when the user names only the rule */
     float least, below;
+    bool flag;
 };
 
 /* One float of state per element or per row. */
 struct rule_state {
-    const char *name; /* as in the formula */
-    float initial;    /* in a new table */
-    float low, high;  /* workloads and tests draw states from [low, high) */
+    const char *name;  /* as in the formula */
+    float initial;     /* in a new table */
+    float low, high;   /* workloads and tests draw states from [low, high) */
+    int initial_param; /* if not 0: `initial` is the preset of this hyper-parameter, which has the
+                          value for a new table */
 };
 
 struct rule_info {
@@ -68,7 +70,9 @@ struct rule_info {
     struct rule_state elem[RULE_ELEM_STATES], row[RULE_ROW_STATES];
     int num_params, elem_states, row_states; /* used entries of each array */
     int sums_before, sums_after;             /* sums over the row: 0, 1 (a of the pair) or 2 */
-    bool linear;                             /* steps for the parts of a gradient give the same as
+    unsigned momenta; /* bit k: elem[k] is a linear average of gradients, which a table may store as
+                         bf16. Not for a rule with `after`: it reads states again */
+    bool linear;      /* steps for the parts of a gradient give the same as
                                                 one step for their sum; direction reads only g
                                                 and the rate, and the weight is RULE_NO_WEIGHT */
     bool idle_is_identity; /* a step with a zero gradient changes neither weights nor states, if the
@@ -79,9 +83,10 @@ struct rule_info {
 };
 
 /* Ranges of a hyper-parameter. */
-#define RULE_ANY          -INFINITY, INFINITY
-#define RULE_NOT_NEGATIVE 0, INFINITY
-#define RULE_BELOW_ONE    0, 1
+#define RULE_ANY          -INFINITY, INFINITY, false
+#define RULE_NOT_NEGATIVE 0, INFINITY, false
+#define RULE_BELOW_ONE    0, 1, false
+#define RULE_FLAG         0, 2, true
 
 /* C compilers treat a const object as a constant; C++ needs constexpr. */
 #ifdef __cplusplus
@@ -90,16 +95,36 @@ struct rule_info {
 #define RULE_INFO(name) static const struct rule_info name##_info
 #endif
 
+/* The hyper-parameters that all rules share; kernels/adjust.h explains them. */
+enum rule_shared {
+    GRAD_SCALE,
+    MAXIMIZE,
+    CLIP_VALUE,
+    CLIP_NORM,
+    WEIGHT_DECAY,
+    DECOUPLED_WEIGHT_DECAY,
+    RULE_SHARED
+};
+
 /* The rule of one table with its hyper-parameters. */
 struct rule {
     enum rule_kind kind;
-    float param[RULE_PARAMS];
+    float param[RULE_PARAMS], shared[RULE_SHARED];
+};
+
+/* What shared hyper-parameters change in a step. */
+struct adjustment {
+    bool gradient; /* changes gradients */
+    float scale, clip_value, clip_norm, decay;
+    float keep; /* the part of a weight that decoupled weight decay leaves; 1: all */
 };
 
 /* One step of a rule, with the constants that prepare derived from the step number. */
 struct rule_step {
     struct rule rule;
+    int64_t number; /* from 1 */
     float derived[RULE_DERIVED];
+    struct adjustment adjust;
 };
 
 /* Two sums over a row, or the two numbers that `row` hands to the elements. */
@@ -127,6 +152,43 @@ struct whole_row {
     struct pair sum;  /* over the elements, from before or after */
     int32_t dim;
 };
+
+/* --- arithmetic that several rules share */
+
+/* A moving average after one more value. */
+HOST_DEVICE float moving_average(float decay, float before, float value) {
+    return decay * before + (1.0f - decay) * value;
+}
+
+/* What divides a moving average that started at 0, after t values (Kingma and Ba 2015). */
+static inline float bias_correction(float decay, int64_t t) {
+    return (float)(1.0 - pow(decay, (double)t));
+}
+
+/* sqrt(s) + eps, or sqrt(s + eps) if `inside`, a flag, is 1. No branch: the other epsilon is 0. */
+HOST_DEVICE float root_and_epsilon(float s, float eps, float inside) {
+    const float within = inside * eps;
+    return sqrtf(s + within) + (eps - within);
+}
+
+/* 1 - base^n for 0 <= base < 1 and a whole n, by doubling: the same bits on the host and on a device. No
+ * two numbers of one size are subtracted. */
+HOST_DEVICE float whole_correction(float base, float n) {
+    float so_far = 0.0f, part = 1.0f - base;
+    uint32_t left = n >= 0x1p31f ? UINT32_C(1) << 31 : n > 0 ? (uint32_t)n : 0;
+    for (; left; left >>= 1, part *= 2.0f - part)
+        if (left & 1) so_far += part * (1.0f - so_far);
+    return so_far;
+}
+
+/* --- phases that a rule does not have, or shares with others */
+
+/* The sum over the row is that of the squared gradient. */
+#define RULE_SUMS_SQUARES(name)                                                                    \
+    HOST_DEVICE struct pair name##_before(struct element e) {                                      \
+        struct pair square = {e.g * e.g, 0};                                                       \
+        return square;                                                                             \
+    }
 
 #define RULE_NO_PREPARE(name)                                                                      \
     static inline void name##_prepare(const float *param, int64_t t, float *derived) {             \
@@ -167,5 +229,3 @@ struct whole_row {
     HOST_DEVICE float name##_weight(struct element e, float u, float scale) {                      \
         return e.w - scale * u;                                                                    \
     }
-
-#endif

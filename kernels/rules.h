@@ -9,13 +9,10 @@
  * k + 1. Eight vectors of 16 floats hold all lanes; so does a warp with four columns per lane. A
  * lane without a column is 0 and no lane is -0, so a kernel may skip folding such a lane.
  */
-#ifndef EMBFUSE_RULES_H
-#define EMBFUSE_RULES_H
+#pragma once
 
-#include "kernels/rule.h"
+#include "kernels/adjust.h"
 #include "rule_files.h" /* generated: #include "rules/sgd.h" ... */
-
-enum { ROW_LANES = 128 };
 
 static inline struct rule_info rule_info(enum rule_kind kind) {
     switch (kind) {
@@ -51,15 +48,51 @@ RULE_FIELD(int, elem_states)
 RULE_FIELD(int, row_states)
 RULE_FIELD(int, sums_before)
 RULE_FIELD(int, sums_after)
+RULE_FIELD(unsigned, momenta)
 RULE_FIELD(bool, linear)
 RULE_FIELD(bool, idle_is_identity)
 
 /* The rule with the presets of its hyper-parameters. */
 static inline struct rule rule_default(enum rule_kind kind) {
     const struct rule_info info = rule_info(kind);
-    struct rule rule = {kind, {0}};
+    struct rule rule = {kind, {0}, {0}};
     for (int k = 0; k < info.num_params; k++) rule.param[k] = info.params[k].preset;
     return rule;
+}
+
+/* Hyper-parameters of a rule by number: its own, then the shared ones. */
+enum { RULE_HYPERS = (int)RULE_PARAMS + (int)RULE_SHARED };
+
+/* What hyper-parameter k is; a name of NULL: the rule has no such hyper-parameter. */
+static inline struct rule_param rule_hyper(const struct rule_info *info, int k) {
+    static const struct rule_param shared[RULE_SHARED] = {RULE_SHARED_PARAMS};
+    const int nth = k - RULE_PARAMS;
+    if (nth < 0) return info->params[k];
+    struct rule_param p = shared[nth];
+    const char *name = nth == DECOUPLED_WEIGHT_DECAY ? "weight_decay" : p.name;
+    for (int own = 0; own < info->num_params; own++)
+        if (!strcmp(info->params[own].name, name)) p.name = NULL;
+    return p;
+}
+
+static inline float *rule_value(struct rule *rule, int k) {
+    return k < RULE_PARAMS ? &rule->param[k] : &rule->shared[k - RULE_PARAMS];
+}
+
+/* Whether a step changes gradients or weights before the rule sees them. */
+static inline bool rule_adjusts(const struct rule *rule) {
+    const struct adjustment a = adjustment_of(rule);
+    return a.gradient || a.keep != 1;
+}
+
+/* rule_idle_is_identity(), for a rule with its hyper-parameters. */
+HOST_DEVICE bool rule_keeps_idle(const struct rule *rule) {
+    return rule_idle_is_identity(rule->kind) && !(rule->shared[WEIGHT_DECAY] > 0);
+}
+
+/* The value of a state in a new table. */
+static inline float rule_initial(const struct rule *r, const struct rule_state *state) {
+    return state->initial_param ? r->param[state->initial_param] : state->initial;
 }
 
 #define RULE_PHASE(rule, phase, ...)                                                               \
@@ -77,15 +110,15 @@ static inline void rule_prepare(const struct rule *r, int64_t t, float *derived)
 }
 
 static inline struct rule_step rule_step(struct rule rule, int64_t t) {
-    struct rule_step step = {rule, {0}};
+    struct rule_step step = {rule, t, {0}, adjustment_of(&rule)};
     rule_prepare(&rule, t, step.derived);
     return step;
 }
 
-/* An element with states s. Its step changes only element.s. */
+/* An element with states s and adjusted gradient g. Its step changes only element.s. */
 HOST_DEVICE struct element rule_element(const struct rule_step *r, struct pair rate, float w,
                                         struct states s, float g) {
-    struct element e = {r->rule.param, r->derived, rate, w, g, s, s};
+    struct element e = {r->rule.param, r->derived, rate, r->adjust.keep * w, g, s, s};
     return e;
 }
 
@@ -208,13 +241,14 @@ static inline struct pair row_memory_sums(const struct rule_step *r, bool after,
     return lane[0];
 }
 
-/* Applies the rule once to a row whose summed gradient is g[dim]. The caller rounds weights of a
- * narrower type than fp32 afterwards. */
+/* Applies the rule once to a row whose summed gradient is g[dim], and adjusts g. The caller rounds
+ * weights of a narrower type than fp32 afterwards. */
 static inline void rule_apply(const struct rule_step *r, const struct row_memory *m, int32_t dim,
-                              const float *g) {
+                              float *g) {
     const enum rule_kind kind = r->rule.kind;
     const bool again = rule_sums_after(kind);
     struct pair rate = {0, 0}, sums = {0, 0};
+    if (r->adjust.gradient) adjust_row(&r->adjust, FP32, m->weight, dim, g);
     if (rule_sums_before(kind)) sums = row_memory_sums(r, false, rate, m, dim, g);
     rate = rule_row(kind, r, sums, dim, m->row);
     for (int32_t d = 0; d < dim; d++) {
@@ -229,5 +263,3 @@ static inline void rule_apply(const struct rule_step *r, const struct row_memory
     for (int32_t d = 0; d < dim; d++)
         m->weight[d] = rule_weight(kind, row_memory_element(r, rate, m, g, d), scale);
 }
-
-#endif

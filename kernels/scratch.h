@@ -3,8 +3,7 @@
  * One layout function per kernel gives both the number of bytes (base NULL) and the address of
  * each array, so that scratch_bytes and run cannot disagree.
  */
-#ifndef EMBFUSE_SCRATCH_H
-#define EMBFUSE_SCRATCH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ static inline void *scratch_take(struct scratch *s, int64_t count, size_t size) 
     s->used = at + (size_t)count * size;
     return s->base ? s->base + at : NULL;
 }
-
-#endif

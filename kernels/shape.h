@@ -2,8 +2,7 @@
  *
  * Properties of a batch's shape that several kernels need, on the host and on a device.
  */
-#ifndef EMBFUSE_SHAPE_H
-#define EMBFUSE_SHAPE_H
+#pragma once
 
 #include "kernels/kernel.h"
 
@@ -57,7 +56,7 @@ static inline int64_t all_rows(const struct batch *in) {
     return last->first_row + last->rows;
 }
 
-/* Floats of the widest row. */
+/* Elements of the widest row. */
 static inline int32_t widest(const struct batch *in) {
     int32_t dim = 1;
     for (int32_t t = 0; t < in->num_tables; t++)
@@ -72,5 +71,3 @@ static inline const char *accepts_32bit_rows_and_positions(const struct batch *i
         return "more than 2^31 lookups or 2^32 bags";
     return all_rows(in) > UINT32_MAX ? "more than 2^32 rows" : NULL;
 }
-
-#endif

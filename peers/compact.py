@@ -23,7 +23,7 @@ class Compact:
     is empty."""
 
     def __init__(self, np, batch, rule, weights, states, folder):
-        self.np, self.rule, self.folder, self.made = np, rule, folder, None
+        self.np, self.rule, self.folder, self.batch = np, rule, folder, batch
         self.keep, self.hits = [], []
         for t, (rows, _) in enumerate(zip(batch.num_rows, batch.dims)):
             own = batch.rows[0] == t
@@ -37,7 +37,6 @@ class Compact:
         names = ["weight", *(f"state.{k}" for k in range(STATES[rule])), *["row_state"] * ROW_STATES[rule]]
         self.arrays = list(zip(names, [weights, *states]))
         self.write_batch("batch", batch, lambda a: a)
-        self.has_magnitudes, self.batch = False, batch
         for name, tables in self.arrays:
             for t, keep in enumerate(self.keep):
                 np.save(self.path("in", name, t), rows_of(tables[t], keep))
@@ -50,21 +49,13 @@ class Compact:
     def write_batch(self, name, batch, change):
         """change: a function of the gradients and the per-sample weights."""
         np, ids = self.np, batch.ids.astype("int64")
-        lines = Path(batch.prefix + ".batch").read_text(encoding="utf-8").splitlines()
-        table, feature = 0, 0
-        for i, line in enumerate(lines):
-            if line.startswith("table rows"):
-                lines[i] = re.sub(r"rows \d+", f"rows {len(self.keep[table])}", line)
-                lines[i] = re.sub(r"rule \w+.*", f"rule {self.rule}", lines[i])
-                table += 1
-            elif line.startswith("feature table"):
-                of, _, padding = batch.features[feature]
-                if padding >= 0:
-                    at = int(np.searchsorted(self.keep[of], padding))
-                    lines[i] = re.sub(r"padding \S+", f"padding {at}", line)
-                span = batch.span(feature)
-                ids[span] = np.searchsorted(self.keep[of], ids[span])
-                feature += 1
+        lines = [f"bags {batch.bags}", *["weighted 1"] * batch.weighted]
+        lines += [f"table rows {len(k)} dim {d} rule {self.rule}" for k, d in zip(self.keep, batch.dims)]
+        for f, (table, pooling, padding) in enumerate(batch.features):
+            span, keep = batch.span(f), self.keep[table]
+            ids[span] = np.searchsorted(keep, ids[span])
+            at = f" padding {np.searchsorted(keep, padding)}" if padding >= 0 else ""
+            lines.append(f"feature table {table} pooling {pooling}{at}")
         stem = os.path.join(self.folder, name)
         Path(stem + ".batch").write_text("\n".join(lines) + "\n", encoding="utf-8")
         np.save(stem + ".ids.npy", ids)
@@ -77,14 +68,11 @@ class Compact:
 
     def compare(self, peer, embfuse):
         """For use after the peer's step, before its rows are restored."""
-        hyper = peer.eps_of(HYPER[self.rule])
-        if self.made != (peer.kernel, hyper):
-            self.step(embfuse, peer.kernel, "batch", "in", "out", **hyper)
-            self.made = peer.kernel, hyper
+        self.step(embfuse, peer.kernel, "batch", "in", "out", **peer.eps_of(HYPER[self.rule]))
+        between = self.between(peer, embfuse)
         for name, tables in self.arrays:
             for t, keep in enumerate(self.keep):
-                between = self.between(peer, embfuse, t) if name == "weight" else 0
-                self.compare_one(name, t, rows_of(tables[t], keep), between)
+                self.compare_one(name, t, rows_of(tables[t], keep), between[t] if name == "weight" else 0)
 
     def step(self, embfuse, kernel, batch, tables, out, **hyper):
         flags = [x for k, v in hyper.items() for x in (f"--{k}", repr(v))]
@@ -96,22 +84,21 @@ class Compact:
         if done.returncode:
             raise ResultError(f"embfuse step: {done.stderr.strip()}")
 
-    def between(self, peer, embfuse, table):
-        """How far intermediate weights may be from the first and last ones: larger values round more.
-        SGD per lookup moves up to lr times the sum of the gradients' magnitudes; a step from zero
+    def between(self, peer, embfuse):
+        """How far intermediate weights may be from the first and last ones, by table: larger values round
+        more. SGD per lookup moves up to lr times the sum of the gradients' magnitudes; a step from zero
         with these magnitudes computes it. Momentum adds a term that may cancel the gradient."""
+        tables = range(len(self.keep))
         if self.rule == "momentum":
-            return HYPER[self.rule]["lr"] * abs(self.np.load(self.path("in", "state.0", table)))
+            return [HYPER[self.rule]["lr"] * abs(self.np.load(self.path("in", "state.0", t))) for t in tables]
         if not peer.per_lookup:
-            return 0
-        if not self.has_magnitudes:
-            self.write_batch("magnitudes", self.batch, abs)
-            for t, keep in enumerate(self.keep):
-                zeros = self.np.zeros((len(keep), self.batch.dims[t]), self.np.float32)
-                self.np.save(self.path("zero", "weight", t), zeros)
-            self.step(embfuse, "cpu_sort", "magnitudes", "zero", "moved", **HYPER[self.rule])
-            self.has_magnitudes = True
-        return abs(self.np.load(self.path("moved", "weight", table)))
+            return [0 for _ in tables]
+        self.write_batch("magnitudes", self.batch, abs)
+        for t in tables:
+            zeros = self.np.zeros((len(self.keep[t]), self.batch.dims[t]), self.np.float32)
+            self.np.save(self.path("zero", "weight", t), zeros)
+        self.step(embfuse, "cpu_sort", "magnitudes", "zero", "moved", **HYPER[self.rule])
+        return [abs(self.np.load(self.path("moved", "weight", t))) for t in tables]
 
     def compare_one(self, name, t, got, between):
         np = self.np

@@ -22,7 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "reports"))
 import program
 from program import Arguments, ResultError, say, write_whole
-from results import WRONG, Sample, words
+from results import WRONG, Sample, add_not_run, read_not_run, words
 
 PEERS = ("torch_sparse", "torch_dense", "fbgemm")
 PINNED = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}  # as build/bench does by itself
@@ -80,7 +80,7 @@ class Program:
 
 class Run:
     def __init__(self, args):
-        self.args, self.rows, self.refused, self.wrong = args, [], [], False
+        self.args, self.rows, self.wrong = args, [], False
         self.folder, self.random = os.path.join(args.out, "work"), random.Random(1)
         self.session, self.worker = None, None
         os.makedirs(self.folder, exist_ok=True)
@@ -100,8 +100,8 @@ class Run:
         return self.worker.ask(json.dumps({"do": what, **how}))
 
     def not_run(self, workload, kernel, reason):
-        if (workload, kernel, reason) not in self.refused:
-            self.refused.append((workload, kernel, reason))
+        if (workload, kernel, reason) not in read_not_run(self.context):
+            add_not_run(self.context, [(workload, kernel, reason)])
             say(f"not run: {workload}, {kernel}: {reason}")
         self.wrong |= reason.startswith(WRONG)
 
@@ -174,8 +174,6 @@ class Run:
         return rows
 
     def write(self):
-        for i, parts in enumerate(self.refused):
-            self.context[f"emb_not_run_{i}"] = " | ".join(parts)
         order = {k: i for i, k in enumerate(self.context)}
         self.rows.sort(key=lambda r: order.get("emb_kernel_" + words(r)["kernel"], 0))
         write_whole(os.path.join(self.args.out, "bench.json"),

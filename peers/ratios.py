@@ -115,8 +115,7 @@ def plain(result, groups, base):
 
 def main():
     parser = Arguments(__doc__)
-    parser.add_result(outdir=False)
-    parser.add_mode()
+    parser.add_result()
     parser.add_argument("--base", default="cpu_fused", help="kernel to compare with")
     parser.add_argument("--markdown", action="store_true")
     section.add_arguments(parser, "peers")

@@ -16,10 +16,8 @@
  * If something fails, the object has "error".
  */
 #include <climits>
-#include <cstring>
 #include <iostream>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -31,10 +29,11 @@ extern "C" {
 #include "cli/description.h"
 #include "cli/json.h"
 #include "cli/outputs.h"
-#include "harness/record/machine_lock.h"
 #include "harness/measure/measure.h"
+#include "harness/record/machine_lock.h"
 #include "harness/record/options.h"
 #include "harness/registry.h"
+#include "harness/workload/regular_file.h"
 }
 
 namespace {
@@ -42,91 +41,88 @@ namespace {
 void say_error(const std::string &why) {
     printf("{");
     json_text("error", why.c_str(), "}\n");
-    fflush(stdout);
 }
 
-void say_context(const struct options &o) {
-    printf("{\"context\": {");
+void say_texts(const char *key, const std::map<std::string, std::string> &texts) {
+    printf("{\"%s\": {", key);
     const char *comma = "";
-    for (const auto &x : describe(o, nullptr)) {
+    for (const auto &x : texts) {
         printf("%s", comma);
         json_text(x.first.c_str(), x.second.c_str(), "");
         comma = ", ";
     }
     printf("}}\n");
-    fflush(stdout);
 }
 
 /* One workload with one rule. */
 class Session {
   public:
-    Session(const struct options &o, struct workload *of, enum rule_kind r, double exponent)
-        : options(o), w(of), rule(r), alpha(exponent) {}
+    Session(const struct options &o, enum rule_kind r, double exponent)
+        : options(o), rule(r), alpha(exponent) {}
     ~Session() {
         measure_close(&m);
+        workload_free(&w);
     }
-    bool open(std::vector<Case> wanted, struct error *err);
+    bool open(const struct plan *plan, int i, const std::vector<Case> &wanted, struct error *err);
     bool obey(); /* false: the input has ended */
 
   private:
     const struct options &options;
-    struct workload *w;
     enum rule_kind rule;
     double alpha;
+    struct workload w = {};
     struct measure m = {};
     std::vector<Case> cases;
     std::map<const struct kernel *, struct scratch_use> use;
     std::map<std::string, std::string> refused;
 
     void say_open();
-    void judge(const struct kernel *k, int status, const struct check_result &result,
-               const struct error &err);
-    void check_again();
+    void check(const struct kernel *k, bool first);
     void sample(const Case &c, int round);
-    int write_batches(const std::string &prefix, struct error *err);
     int write_batch(struct outputs *o, const std::string &prefix, int b, struct error *err);
-    int write_weights(const std::string &prefix, struct error *err);
+    int write_batches(struct outputs *o, const std::string &prefix, struct error *err);
+    int write_weights(struct outputs *o, const std::string &prefix, struct error *err);
 };
 
-void Session::judge(const struct kernel *k, int status, const struct check_result &result,
-                    const struct error &err) {
-    if (status == 0) return;
-    refused[k->name] = status > 0 ? std::string("WRONG RESULT: ") + result.message : err.text;
+/* Before the first sample a kernel is also admitted: it may lack memory, or not accept the batches. */
+void Session::check(const struct kernel *k, bool first) {
+    struct check_result result = {};
+    struct error err = {};
+    int status = first ? measure_admit(&m, k, &use[k], &result, &err)
+                       : measure_check(&m, k, w.ring - 1, &result, &err);
+    if (status)
+        refused[k->name] = status > 0 ? std::string("WRONG RESULT: ") + result.message : err.text;
 }
 
-bool Session::open(std::vector<Case> wanted, struct error *err) {
-    if (measure_open(&m, w, GRAD_EXACT, options.threads, err) ||
+bool Session::open(const struct plan *plan, int i, const std::vector<Case> &wanted,
+                   struct error *err) {
+    if (plan_make(plan, i, rule, &w, err)) return false;
+    for (int32_t t = 0; t < w.num_tables; t++)
+        if (table_is_narrow(&w.tables[t]) || w.grad_type != FP32 ||
+            w.tables[t].row_state != ROW_STATE_APART) {
+            fail(err, "peers take fp32 alone and store states apart; leave out weight_type, "
+                      "momentum_type, grad_type and row_state");
+            return false;
+        }
+    if (measure_open(&m, &w, GRAD_EXACT, options.threads, err) ||
         measure_open_place(&m, ON_HOST, err))
         return false;
-    std::set<const struct kernel *> seen;
     for (const Case &c : wanted) {
         const struct kernel *k = c.entry->kernel;
-        struct check_result result = {};
-        struct error why = {};
-        if (seen.insert(k).second)
-            judge(k, measure_admit(&m, k, &use[k], &result, &why), result, why);
+        if (!use.count(k)) check(k, true);
         if (!refused.count(k->name)) cases.push_back(c);
     }
     return true;
 }
 
-void Session::check_again() {
-    for (const auto &u : use) {
-        struct check_result result = {};
-        struct error why = {};
-        if (refused.count(u.first->name)) continue;
-        judge(u.first, measure_check(&m, u.first, w->ring - 1, &result, &why), result, why);
-    }
-}
-
 void Session::say_open() {
     printf("{");
-    json_text("workload", w->name, ", ");
+    json_text("workload", w.name, ", ");
     json_text("rule", rule_info(rule).name, ", ");
-    json_text("text", w->text, ", ");
-    printf("\"ring\": %d, \"seed\": %llu, \"tables\": [", w->ring, (unsigned long long)w->seed);
-    for (int32_t t = 0; t < w->num_tables; t++)
-        printf("%s[%lld, %d]", t ? ", " : "", (long long)w->tables[t].rows, w->tables[t].dim);
+    json_text("text", w.text, ", ");
+    printf("\"ring\": %d, \"seed\": %llu, \"tables\": [", w.ring, (unsigned long long)w.seed);
+    for (int32_t t = 0; t < w.num_tables; t++)
+        printf("%s[%lld, %d]", t ? ", " : "", (long long)w.tables[t].rows, w.tables[t].dim);
     printf("], \"cases\": [");
     for (size_t i = 0; i < cases.size(); i++) {
         printf(i ? ", {" : "{");
@@ -134,7 +130,6 @@ void Session::say_open() {
         json_text("mode", mode_name(cases[i].mode), "}");
     }
     printf("]}\n");
-    fflush(stdout);
 }
 
 void Session::sample(const Case &c, int round) {
@@ -145,7 +140,7 @@ void Session::sample(const Case &c, int round) {
     benchmark::UserCounters counters;
     workload_counters(counters, &m, s.batch, alpha);
     sample_counters(counters, &m, s, use[k]);
-    bool dense = (k->traits & DENSE_STEP) && !rule_idle_is_identity(rule);
+    bool dense = (k->traits & DENSE_STEP) && !rule_keeps_idle(&m.rules[0]);
     bool exact = m.exact[s.batch] && !(k->traits & STEP_PER_LOOKUP);
     printf("{");
     json_text("name", c.name.c_str(), ", ");
@@ -153,18 +148,17 @@ void Session::sample(const Case &c, int round) {
            "\"real_time\": %.17g, \"cpu_time\": %.17g, \"time_unit\": \"ms\", \"label\": "
            "\"workload=%s rule=%s kernel=%s mode=%s place=host operation=%s check=%s "
            "fingerprint=%016llx placement=%s\"",
-           round, 1e3 * s.times.seconds, 1e3 * s.times.seconds, w->name, rule_info(rule).name,
+           round, 1e3 * s.times.seconds, 1e3 * s.times.seconds, w.name, rule_info(rule).name,
            k->name, mode_name(c.mode), dense ? "dense" : "lazy", exact ? "exact" : "bound",
            (unsigned long long)m.stats[s.batch].fingerprint, placement(s.ceiling.pingpong_ns));
     for (const auto &x : counters)
         if (std::isfinite(x.second.value))
             printf(", \"%s\": %.17g", x.first.c_str(), x.second.value);
     printf("}\n");
-    fflush(stdout);
 }
 
 int Session::write_batch(struct outputs *o, const std::string &prefix, int b, struct error *err) {
-    const struct batch *in = &w->batches[b];
+    const struct batch *in = &w.batches[b];
     int64_t offsets = in->num_features * in->bags + 1;
     auto npy = [&](const char *what, enum npy_type type, int64_t count, const void *data) {
         std::string path = prefix + "." + what + ".npy";
@@ -172,78 +166,65 @@ int Session::write_batch(struct outputs *o, const std::string &prefix, int b, st
     };
     if (npy("ids", in->id_type == ID_INT32 ? NPY_INT32 : NPY_INT64, in->lookups, in->ids) ||
         npy("offsets", NPY_INT64, offsets, in->offsets) ||
-        npy("grad", NPY_FLOAT32, in->grad_floats, in->grad) ||
+        npy("grad", NPY_FLOAT32, in->grad_elements, in->grad) ||
         (in->lookup_weights && npy("lookup_weights", NPY_FLOAT32, in->lookups, in->lookup_weights)))
         return -1;
-    const char *part = outputs_add(o, (prefix + ".batch").c_str(), err);
-    FILE *file = part ? fopen(part, "w") : nullptr;
-    if (!part) return -1;
-    if (file) description_write(file, w, b);
-    bool bad = !file || ferror(file);
-    if ((file && fclose(file)) || bad) return fail(err, "%s: %s", part, strerror(errno));
-    return 0;
+    std::string path = prefix + ".batch";
+    FILE *file = outputs_text(o, path.c_str(), err);
+    if (!file) return -1;
+    description_write(file, &w, b);
+    return file_end(file, path.c_str(), err);
 }
 
-int Session::write_batches(const std::string &prefix, struct error *err) {
-    struct outputs o = {};
+int Session::write_batches(struct outputs *o, const std::string &prefix, struct error *err) {
     int status = 0;
-    for (int b = 0; b < w->ring && status == 0; b++)
-        status = write_batch(&o, prefix + std::to_string(b), b, err);
-    if (status == 0) status = outputs_commit(&o, err);
-    outputs_free(&o);
+    for (int b = 0; b < w.ring && status == 0; b++)
+        status = write_batch(o, prefix + std::to_string(b), b, err);
     return status;
 }
 
-int Session::write_weights(const std::string &prefix, struct error *err) {
-    struct outputs o = {};
+int Session::write_weights(struct outputs *o, const std::string &prefix, struct error *err) {
     struct place *host = m.at[ON_HOST].place;
     int status = 0;
-    for (int32_t t = 0; t < w->num_tables && status == 0; t++) {
+    for (int32_t t = 0; t < w.num_tables && status == 0; t++) {
         std::string path = prefix + ".weight." + std::to_string(t) + ".npy";
-        int64_t shape[2] = {w->tables[t].rows, w->tables[t].dim};
-        status = outputs_npy(&o, path.c_str(), NPY_FLOAT32, 2, shape,
+        int64_t shape[2] = {w.tables[t].rows, w.tables[t].dim};
+        status = outputs_npy(o, path.c_str(), NPY_FLOAT32, 2, shape,
                              host->ops->tables(host)[t].weight.data, err);
     }
-    if (status == 0) status = outputs_commit(&o, err);
-    outputs_free(&o);
     return status;
 }
 
 bool Session::obey() {
     say_open();
     std::string line;
-    for (;;) {
-        if (!std::getline(std::cin, line)) return false;
-        if (line == "next") break;
+    while (std::getline(std::cin, line) && line != "next") {
         struct error err;
         char prefix[PATH_MAX];
         unsigned i;
-        int round, status = 0;
+        int round, status;
         if (sscanf(line.c_str(), "sample %u %d", &i, &round) == 2 && i < cases.size()) {
             sample(cases[i], round);
             continue;
         }
+        struct outputs files = {};
         if (sscanf(line.c_str(), "batches %4095[^\n]", prefix) == 1)
-            status = write_batches(prefix, &err);
+            status = write_batches(&files, prefix, &err);
         else if (sscanf(line.c_str(), "weights %4095[^\n]", prefix) == 1)
-            status = write_weights(prefix, &err);
+            status = write_weights(&files, prefix, &err);
         else
             status = fail(&err, "unknown command '%.60s'", line.c_str());
+        if (status == 0) status = outputs_commit(&files, &err);
+        outputs_free(&files);
         if (status)
             say_error(err.text);
         else
-            printf("{}\n"), fflush(stdout);
+            printf("{}\n");
     }
-    check_again();
-    printf("{\"refused\": {");
-    const char *comma = "";
-    for (const auto &x : refused) {
-        printf("%s", comma);
-        json_text(x.first.c_str(), x.second.c_str(), "");
-        comma = ", ";
-    }
-    printf("}}\n");
-    fflush(stdout);
+    if (!std::cin) return false;
+    for (const auto &u : use)
+        if (!refused.count(u.first->name)) check(u.first, false);
+    say_texts("refused", refused);
     return true;
 }
 
@@ -251,35 +232,17 @@ bool run_point(const struct options &o, const struct plan *plan, int i, enum rul
     char name[SPEC_NAME_MAX];
     std::vector<Case> cases = cases_of(o, 1u << ON_HOST, plan_name(plan, i, name), rule);
     if (cases.empty()) return true;
-    struct workload w;
     struct error err;
-    if (plan_make(plan, i, rule, &w, &err)) {
-        say_error(std::string(name) + ": " + err.text);
-        return true;
-    }
-    bool led = true;
-    for (int32_t t = 0; t < w.num_tables; t++)
-        if (w.tables[t].weight_type != FP32 || w.tables[t].row_state != ROW_STATE_APART) {
-            say_error(
-                std::string(name) +
-                ": peers store rows as fp32, states apart; leave weight_type and row_state out");
-            workload_free(&w);
-            return true;
-        }
-    {
-        Session session(o, &w, rule, plan_alpha(plan, i));
-        if (session.open(cases, &err))
-            led = session.obey();
-        else
-            say_error(std::string(name) + ": " + err.text);
-    }
-    workload_free(&w);
-    return led;
+    Session session(o, rule, plan_alpha(plan, i));
+    if (session.open(plan, i, cases, &err)) return session.obey();
+    say_error(std::string(name) + ": " + err.text);
+    return true;
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, nullptr, _IOLBF, BUFSIZ); /* whoever drives it waits for each line */
     static struct options options; /* keeps the filter's pattern as long as the program runs */
     struct error err;
     struct plan plan;
@@ -292,7 +255,7 @@ int main(int argc, char **argv) {
         say_error(err.text);
         return EXIT_USAGE;
     }
-    say_context(options);
+    say_texts("context", describe(options, nullptr));
     bool led = true;
     for (int i = 0; i < plan.count; i++)
         for (int r = 0; r < RULE_COUNT; r++)

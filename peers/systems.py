@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""The peer FBGEMM, its fused table-batched embedding bags; torch_peer.py has the PyTorch peers. Each
-peer works on the tensors it is given, so all peers share one copy of the tables.
+"""The peers: PyTorch, and FBGEMM's fused table-batched embedding bags. Each peer works on the tensors it is
+given, so all peers share one copy of the tables.
+
+torch_sparse is sparse=True with SGD, Adagrad and SparseAdam. torch_dense is sparse=False with SGD (with
+and without momentum), Adagrad and Adam. Dense momentum and Adam are another operation: they move
+untouched rows.
 """
 import ctypes
 import glob
@@ -8,16 +12,141 @@ import os
 from pathlib import Path
 
 from program import ResultError
-from torch_batch import HYPER
-from torch_peer import KERNELS as TORCH
-from torch_peer import InPlace
+from torch_batch import HYPER, MEASURED_STEP
 
-KERNELS = {**{k: ("torch", traits, label, idea) for k, (_, traits, label, idea) in TORCH.items()},
-           "fbgemm": ("fbgemm", "none", "FBGEMM fused", "SplitTableBatchedEmbeddingBags: radix sort "
-                      "by row and table, sum, and the exact optimizer, all inside backward.")}
+KERNELS = {  # family, traits, label, idea
+    "torch_sparse": ("torch", "none", "PyTorch sparse", "sparse=True: a gradient row per lookup, "
+                     "coalesced by the optimizer, which updates touched rows."),
+    "torch_dense": ("torch", "dense_gradient,dense_step", "PyTorch dense", "sparse=False: a "
+                    "gradient of all rows, and an optimizer that sweeps them all."),
+    "fbgemm": ("fbgemm", "none", "FBGEMM fused", "SplitTableBatchedEmbeddingBags: radix sort "
+               "by row and table, sum, and the exact optimizer, all inside backward.")}
+STATE_NAMES = {"sgd": (), "momentum": ("momentum_buffer",), "adagrad": ("sum",),
+               "adam": ("exp_avg", "exp_avg_sq")}
 FBGEMM_NAMES = {"sgd": "EXACT_SGD", "rowwise_adagrad": "EXACT_ROWWISE_ADAGRAD",
                 "adagrad": "EXACT_ADAGRAD", "adam": "ADAM"}
 INSTRUCTIONS = ("none", "avx2", "avx512", "avx512_ymm", "avx512_vnni", "avx512_vnni_ymm", "sve")
+
+
+def described(kernels, place):
+    """The keys of a result's context that describe these kernels."""
+    return {f"emb_kernel_{k}": " | ".join((family, place, *more))
+            for k, (family, *more) in KERNELS.items() if k in kernels}
+
+
+def optimizer_for(torch, params, rule, sparse):
+    h = HYPER[rule]
+    # Fused optimizers are the fastest for dense gradients; they refuse sparse ones.
+    how = {} if sparse else {"fused": True}
+    if rule in ("sgd", "momentum"):
+        return torch.optim.SGD(params, lr=h["lr"], momentum=h.get("momentum", 0), **how)
+    if rule == "adagrad":
+        fused = {} if params[0].is_cuda else how
+        return torch.optim.Adagrad(params, lr=h["lr"], eps=h["eps"], **fused)
+    kind = torch.optim.SparseAdam if sparse else torch.optim.Adam
+    return kind(params, lr=h["lr"], eps=h["eps"], betas=(h["beta1"], h["beta2"]), **how)
+
+
+class InPlace:
+    """Tables that a step changes in place. restore() puts back touched rows only: untouched rows stay
+    where a dense optimizer moves them."""
+
+    moves_idle, per_lookup, note, kernel = False, False, "", "cpu_sort"
+    eps_of = staticmethod(lambda hyper: hyper)
+
+    def share(self, torch, weights, states):
+        """states: [array][table]."""
+        self.torch, self.weights, self.arrays = torch, weights, [weights, *states]
+        self.chosen = {}
+
+    def touched(self, batch):
+        if batch.prefix not in self.chosen:
+            tables, rows = batch.rows
+            self.chosen[batch.prefix] = [
+                self.torch.from_numpy(rows[tables == t].copy()).to(w.device)
+                for t, w in enumerate(self.weights)]
+        return self.chosen[batch.prefix]
+
+    def save(self, batch):
+        rows = self.touched(batch)
+        return [[a[t].index_select(0, r) for t, r in enumerate(rows)] for a in self.arrays]
+
+    def restore(self, batch, saved):
+        rows = self.touched(batch)
+        for array, own in zip(self.arrays, saved):
+            for t, r in enumerate(rows):
+                array[t].index_copy_(0, r, own[t])
+        self.rewind()
+
+    def rewind(self):
+        """Resets what a step changes besides the tables."""
+
+    def transient_bytes(self):
+        """What a step needs besides."""
+        return 0
+
+    def once(self, batch):
+        """A step that leaves no trace in touched rows."""
+        saved = self.save(batch)
+        self.step(batch, self.forward(batch))
+        self.restore(batch, saved)
+
+
+class Peer(InPlace):
+    """PyTorch with one rule, dense or sparse."""
+
+    def __init__(self, torch, name, rule, weights, states):
+        self.sparse = name == "torch_sparse"
+        if rule not in STATE_NAMES:
+            raise ResultError("PyTorch has no such optimizer")
+        if rule == "momentum" and self.sparse:
+            raise ResultError("PyTorch has no such optimizer: SGD with sparse gradients and momentum "
+                              "moves all rows that it has ever seen")
+        self.share(torch, weights, states)
+        self.params = [torch.nn.Parameter(w) for w in weights]
+        self.optimizer = optimizer_for(torch, self.params, rule, self.sparse)
+        self.names, self.moves_idle = STATE_NAMES[rule], False
+        if rule in ("momentum", "adam") and not self.sparse:
+            self.moves_idle, self.kernel = True, "cpu_dense"
+        if rule == "sgd" and self.sparse:
+            self.per_lookup = True
+            self.note = "sparse SGD applies the rule per lookup, not to the sum, and rounds differently"
+        if rule == "adam" and self.sparse:
+            self.note = "SparseAdam adds eps before the bias correction; compared with an eps to match"
+            self.eps_of = lambda h: dict(h, eps=h["eps"] / (1 - h["beta2"]**MEASURED_STEP)**0.5)
+        self.rewind()
+
+    def rewind(self):
+        last = MEASURED_STEP - 1
+        for t, p in enumerate(self.params):
+            p.grad = None
+            own = self.optimizer.state[p]
+            for array, name in zip(self.arrays[1:], self.names):
+                own[name] = array[t]
+            if "exp_avg" in self.names and self.sparse:
+                own["step"] = last  # SparseAdam counts in an int
+            elif self.names:
+                fused = self.optimizer.param_groups[0].get("fused")
+                own["step"] = self.torch.tensor(float(last), device=p.device if fused else "cpu")
+
+    def forward(self, batch):
+        f, outputs = self.torch.nn.functional, []
+        for p in batch.parts:
+            weight, how = self.params[p.table], {"padding_idx": p.padding, "sparse": self.sparse}
+            if p.pooling == "none":
+                outputs.append(f.embedding(p.ids, weight, **how))
+            else:
+                outputs.append(f.embedding_bag(p.ids, weight, p.offsets, mode=p.pooling,
+                                               per_sample_weights=p.weights, **how))
+        return outputs
+
+    def step(self, batch, outputs):
+        """The timed part."""
+        self.torch.autograd.backward(outputs, [p.upstream for p in batch.parts])
+        self.optimizer.step()
+
+    def transient_bytes(self):
+        return 0 if self.sparse else 4 * sum(w.numel() for w in self.weights)
 
 
 class Fbgemm(InPlace):
@@ -56,9 +185,6 @@ class Fbgemm(InPlace):
         """The timed part, with the optimizer."""
         out, upstream = outputs
         out.backward(upstream)
-
-    def transient_bytes(self):
-        return 0
 
 
 def fbgemm_module(torch, optimizer, shapes, pooling="sum", **how):

@@ -6,6 +6,7 @@ import json
 import re
 import struct
 import subprocess
+from collections import namedtuple
 from pathlib import Path
 
 from program import ResultError
@@ -47,21 +48,15 @@ def libraries():
     return torch, numpy
 
 
-class Part:
-    """One feature of a batch: the arguments of embedding_bag, or of embedding, as tensors."""
+# One feature of a batch: the arguments of embedding_bag, or of embedding, as tensors.
+Part = namedtuple("Part", "table pooling padding ids offsets weights upstream")
 
-    def __init__(self, table, pooling, padding, ids, offsets, weights, upstream, to):
-        np = libraries()[1]
-        if pooling == "mean" and weights is not None:  # torch has weights for sums only
-            lengths = np.diff(offsets)
-            lookups = np.add.reduceat(np.append(ids != padding, 0), offsets[:-1])
-            weights = weights / np.repeat(np.where(lengths > 0, lookups, 1), lengths)
-            weights, pooling = weights.astype(np.float32), "sum"
-        self.table, self.pooling = table, pooling
-        self.padding = padding if padding >= 0 else None
-        self.ids, self.offsets = to(ids.astype(np.int64)), to(offsets[:-1])
-        self.weights = None if weights is None else to(weights)
-        self.upstream = to(upstream)
+
+def weights_of_a_sum(np, ids, padding, offsets, weights):
+    """The weights with which a sum is the weighted mean: torch has weights for sums only."""
+    lengths = np.diff(offsets)
+    lookups = np.add.reduceat(np.append(ids != padding, 0), offsets[:-1])
+    return (weights / np.repeat(np.where(lengths > 0, lookups, 1), lengths)).astype(np.float32)
 
 
 class Batch:
@@ -70,8 +65,9 @@ class Batch:
     def __init__(self, prefix, torch, np, device):
         text = Path(prefix + ".batch").read_text(encoding="utf-8")
         read = lambda name: np.load(f"{prefix}.{name}.npy")
-        if re.search(r"(?m)^table .*\bweight_type (?!fp32\b)", text):
-            raise ResultError(f"{prefix}.batch: peers need weights of fp32; leave weight_type out")
+        if re.search(r"(?m)^(table .*\b(weight|momentum)_type|grad_type) (?!fp32\b)", text):
+            raise ResultError(f"{prefix}.batch: peers need tables and gradients of fp32; leave out weight_type, "
+                              "momentum_type and grad_type")
         facts = [re.search(p, text, re.M) for p in (r"^# (\S+): ", r"^# fingerprint (\w+)", r"^bags (\d+)")]
         if not all(facts):
             raise ResultError(f"{prefix}.batch: lacks the workload, the fingerprint or the bags; "
@@ -86,32 +82,34 @@ class Batch:
         self.weighted = re.search(r"(?m)^weighted 1", text) is not None
         self.upstream = read("grad")
         self.lookup_weights = read("lookup_weights") if self.weighted else None
-        self.split(np, self.upstream, self.lookup_weights,
-                   lambda a: torch.from_numpy(np.ascontiguousarray(a)).to(device))
+        self.split(np, lambda a: torch.from_numpy(np.ascontiguousarray(a)).to(device))
         self.count(np)
 
     def span(self, f):
         return slice(int(self.offsets[f * self.bags]), int(self.offsets[(f + 1) * self.bags]))
 
-    def split(self, np, grad, weights, to):
+    def split(self, np, to):
         """By feature: a pooled feature has columns of the gradient, a sequence has rows."""
-        self.parts, self.grad_floats, column, flat = [], 0, 0, 0
-        if self.features[0][1] != "none":
-            grad = grad.reshape(self.bags, -1)
+        self.parts, self.grad_elements, column, flat, weights = [], 0, 0, 0, None
         for f, (table, pooling, padding) in enumerate(self.features):
             span, dim = self.span(f), self.dims[table]
             offsets = self.offsets[f * self.bags:(f + 1) * self.bags + 1] - span.start
             ids = self.ids[span]
             if pooling == "none":
-                upstream = grad.reshape(-1)[flat:flat + len(ids) * dim].reshape(len(ids), dim)
+                upstream = self.upstream.reshape(-1)[flat:flat + len(ids) * dim].reshape(len(ids), dim)
                 flat += len(ids) * dim
-                self.grad_floats += len(ids) * dim
+                self.grad_elements += len(ids) * dim
             else:
-                upstream = grad[:, column:column + dim]
+                upstream = self.upstream.reshape(self.bags, -1)[:, column:column + dim]
                 column += dim
-                self.grad_floats += int((np.diff(offsets) > 0).sum()) * dim
-            self.parts.append(Part(table, pooling, padding, ids, offsets,
-                                   weights[span] if self.weighted else None, upstream, to))
+                self.grad_elements += int((np.diff(offsets) > 0).sum()) * dim
+            if self.weighted:
+                weights = self.lookup_weights[span]
+                if pooling == "mean":
+                    weights, pooling = weights_of_a_sum(np, ids, padding, offsets, weights), "sum"
+                weights = to(weights)
+            self.parts.append(Part(table, pooling, padding if padding >= 0 else None,
+                                   to(ids.astype(np.int64)), to(offsets[:-1]), weights, to(upstream)))
 
     def count(self, np):
         """rows: [2][unique rows], tables and row numbers; hits: the lookups of each."""
@@ -130,7 +128,7 @@ class Batch:
         touched = sum(self.dims[t] * (1 + STATES[rule]) + ROW_STATES[rule]
                       for t in self.rows[0].tolist())
         weights = 4 * len(self.ids) if self.weighted else 0
-        return self.ids.nbytes + self.offsets.nbytes + weights + 4 * self.grad_floats + 8 * touched
+        return self.ids.nbytes + self.offsets.nbytes + weights + 4 * self.grad_elements + 8 * touched
 
     def row(self, rule, kernel, mode, place, dense, repetition, seconds, persistent):
         """A row of a result. dense: whether the step moves untouched rows; persistent: bytes."""
@@ -146,16 +144,6 @@ class Batch:
                 "hottest_share": int(self.hits.max(initial=0)) / self.lookups,
                 "traffic_gbs": 1e-9 * size / seconds, "compulsory_mib": size / mib,
                 "persistent_mib": persistent / mib}
-
-
-def tables_for(torch, np, batch, rule, device):
-    """Weights from gen and random states, on the device."""
-    name = lambda t: "weight.npy" if len(batch.dims) == 1 else f"weight.{t}.npy"
-    rng = np.random.default_rng(42)
-    weights = [np.load(f"{batch.prefix}.{name(t)}") for t in range(len(batch.dims))]
-    states = [[rng.random(w.shape, np.float32) / 16 for w in weights] for _ in range(STATES[rule])]
-    there = lambda tables: [torch.from_numpy(x).to(device) for x in tables]
-    return there(weights), [there(s) for s in states]
 
 
 def agrees(got, want, before, hits, between=0):

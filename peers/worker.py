@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures PyTorch and FBGEMM on the host, one sample at a time. peers.py drives it line by line, as it
-drives peers/session. Runs in the peers' virtual environment.
+"""Measures PyTorch and FBGEMM, one sample at a time. peers.py drives it line by line, as it drives
+peers/session, in the peers' virtual environment; torch_peer.py measures PyTorch alone with it.
 
 A line is a JSON object with "do": open, weights, check, sample, close; so is the answer. All peers of a
 rule work on the same weights and states in turn. Touched rows are restored outside the timed region, as
@@ -24,9 +24,9 @@ from pathlib import Path
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 from compact import Compact
 from program import ResultError, fact
-from systems import KERNELS, Fbgemm, fbgemm_instructions, fbgemm_openmp, probe_fbgemm
+from systems import (KERNELS, Fbgemm, Peer, described, fbgemm_instructions, fbgemm_openmp,
+                     probe_fbgemm)
 from torch_batch import ROW_STATES, STATES, Batch, Differs, learn_rules, libraries, reason
-from torch_peer import Peer
 
 TRIES, SECONDS_FOR_TRIES = 4, 0.25  # as in harness/measure/measure.c
 WAITING_TOLERATED = 0.01  # as in harness/measure/disturbance.h
@@ -60,14 +60,6 @@ def trim():
     ctypes.CDLL(None).malloc_trim(0)
 
 
-def require(size, what):
-    trim()
-    free = memory("MemAvailable", "/proc/meminfo")
-    if size + RESERVE > free:
-        left = max(0, free - RESERVE)
-        raise ResultError(f"{what} needs {size / GIB:.1f} GiB, {left / GIB:.1f} GiB are available")
-
-
 def last_level_cache():
     """As in harness/measure/ceiling.c."""
     for level in (3, 2):
@@ -79,14 +71,54 @@ def last_level_cache():
 
 
 class Worker:
-    def __init__(self, threads, embfuse):
+    def __init__(self, threads, embfuse, device="cpu"):
         self.torch, self.np = libraries()
+        self.device, self.cuda = device, self.torch.cuda if device == "cuda" else None
+        self.place = "device" if self.cuda else "host"
         learn_rules(embfuse)
         self.torch.set_num_threads(threads)
         self.torch.set_num_interop_threads(1)
         self.embfuse, self.key, self.flat, self.peers = embfuse, None, None, {}
-        self.factors = self.torch.randint(-2**62, 2**62, (1 << 16,)) | 1
-        self.flushed = self.torch.zeros(max(2 * last_level_cache(), 64 << 20) // 4)
+        self.factors = self.torch.randint(-2**62, 2**62, (1 << 16,), device=device) | 1
+        flushed = max(2 * last_level_cache(), 64 << 20)
+        if self.cuda:
+            cache = getattr(self.cuda.get_device_properties(0), "L2_cache_size", 64 << 20)
+            flushed = max(256 << 20, 4 * cache)
+        self.flushed = self.torch.zeros(flushed // 4, device=device)
+
+    def require(self, size, what):
+        trim()
+        free = self.cuda.mem_get_info()[0] if self.cuda else memory("MemAvailable", "/proc/meminfo")
+        if size + RESERVE > free:
+            left = max(0, free - RESERVE)
+            raise ResultError(f"{what} needs {size / GIB:.1f} GiB, {left / GIB:.1f} GiB are available")
+
+    def seconds(self, call):
+        """The time of a call: by events on a device, by the monotonic clock on the host."""
+        if not self.cuda:
+            begin = time.perf_counter()
+            call()
+            return time.perf_counter() - begin
+        begin, end = (self.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return 1e-3 * begin.elapsed_time(end)
+
+    def appeared(self, call):
+        """The bytes that a call takes at its peak, beside those that were there before."""
+        if self.cuda:
+            before = self.cuda.memory_allocated()
+            self.cuda.reset_peak_memory_stats()
+            call()
+            return self.cuda.max_memory_allocated() - before
+        trim()
+        with open("/proc/self/clear_refs", "w", encoding="utf-8") as file:
+            file.write("5")  # resets the peak
+        before = memory("VmRSS")
+        call()
+        return memory("VmHWM") - before
 
     def hello(self):
         import fbgemm_gpu
@@ -101,48 +133,44 @@ class Worker:
             "emb_fbgemm_openmp": "yes" if fbgemm_openmp() else "no",
             "emb_fbgemm_cpu_optimizers": " ".join(works),
             "emb_fbgemm_cpu_refuses": " ".join(raises),
-            **{f"emb_kernel_{k}": f"{family} | host | {traits} | {label} | {idea}"
-               for k, (family, traits, label, idea) in KERNELS.items()}}}
+            **described(KERNELS, "host")}}
 
     def open(self, prefixes, rule, key):
         """Returns whether it needs weights: workloads with the same tables share them."""
-        self.batches = [Batch(p, self.torch, self.np, "cpu") for p in prefixes]
+        self.batches = [Batch(p, self.torch, self.np, self.device) for p in prefixes]
         self.rule, first = rule, self.batches[0]
         self.shapes = list(zip(first.num_rows, first.dims))
         if key == self.key:
             return {"weights": False}
         self.key = self.flat = None
-        require(4 * sum(r * d for r, d in self.shapes), "weights")
-        self.key, self.flat = key, self.torch.empty(sum(r * d for r, d in self.shapes))
+        count = sum(map(prod, self.shapes))
+        self.require(4 * count, "weights")
+        self.key, self.flat = key, self.torch.empty(count, device=self.device)
         return {"weights": True}
 
+    def cut(self, flat, shapes):
+        """An array's tables, which lie one after the other."""
+        return [x.view(s) for x, s in zip(flat.split(list(map(prod, shapes))), shapes)]
+
     def weights(self, paths):
-        """Reads into the tensor: a mapped file would cost page faults in the steps."""
-        at = 0
-        for path, (rows, dim) in zip(paths, self.shapes):
-            with open(path, "rb") as file:
-                shape = self.np.lib.format.read_magic(file) and \
-                    self.np.lib.format.read_array_header_1_0(file)[0]
-                assert tuple(shape) == (rows, dim), f"{path}: {shape}"
-                file.readinto(memoryview(self.flat.numpy()[at:at + rows * dim]).cast("B"))
-            at += rows * dim
+        """Copies into the tensor: a mapped file would cost page faults in the steps."""
+        for path, table in zip(paths, self.cut(self.flat, self.shapes)):
+            table.copy_(self.torch.from_numpy(self.np.load(path, mmap_mode="c")))
         return {}
 
     def tables(self):
-        """Weights, and states of random numbers in [0, 1/16), as in the suite. The tables of each array
-        lie one after the other."""
-        cut = lambda flat, shapes: [x.view(s) for x, s in zip(flat.split(list(map(prod, shapes))), shapes)]
+        """Weights, and states of random numbers in [0, 1/16), as in the suite."""
         by_row = [(rows,) for rows, _ in self.shapes]
         kinds = [self.shapes] * STATES[self.rule] + [by_row] * ROW_STATES[self.rule]
         sizes = [sum(map(prod, shapes)) for shapes in kinds]
-        require(4 * sum(sizes), "states")
+        self.require(4 * sum(sizes), "states")
         block = self.torch.rand(1 << 20, generator=self.torch.Generator().manual_seed(42)).div_(16)
-        states = [self.torch.empty(n) for n in sizes]
+        states = [self.torch.empty(n, device=self.device) for n in sizes]
         for state in states:
             for part in state.split(len(block)):
                 part.copy_(block[:len(part)])
         self.persistent = 4 * (self.flat.numel() + sum(sizes))
-        return cut(self.flat, self.shapes), [cut(s, shapes) for s, shapes in zip(states, kinds)]
+        return self.cut(self.flat, self.shapes), [self.cut(s, shapes) for s, shapes in zip(states, kinds)]
 
     def check(self, kernels):
         """Makes the peers, and compares one step of each with `embfuse step`. Returns {name: note}, and
@@ -153,21 +181,19 @@ class Worker:
             compact = Compact(self.np, self.batches[0], self.rule, weights, states, folder)
             for name in kernels:
                 try:
-                    peer = self.make(name, weights, states)
-                    require(peer.transient_bytes(), name)
+                    if name == "fbgemm":
+                        peer = Fbgemm(self.torch, self.rule, self.batches[0], weights, states)
+                    else:
+                        peer = Peer(self.torch, name, self.rule, weights, states)
+                    self.require(peer.transient_bytes(), name)
                     peers[name] = self.check_one(peer, compact)
                     self.peers[name] = peer
                 except (ResultError, AssertionError, RuntimeError, NotImplementedError) as e:
                     refused[name] = reason(self.rule, e)
                 gc.collect()
         for peer in self.peers.values():
-            self.once(peer, self.batches[0])  # the heap grows to what all peers need
+            peer.once(self.batches[0])  # the heap grows to what all peers need
         return {"peers": peers, "refused": refused}
-
-    def make(self, name, weights, states):
-        if name == "fbgemm":
-            return Fbgemm(self.torch, self.rule, self.batches[0], weights, states)
-        return Peer(self.torch, name, self.rule, weights, states)
 
     def checksum(self, peer):
         """Of the bits of all rows: the sum of each piece, every number times a random odd factor. Without
@@ -180,12 +206,7 @@ class Worker:
         batch = self.batches[0]
         self.initial = self.initial or self.checksum(peer)
         outputs, saved = peer.forward(batch), peer.save(batch)
-        trim()
-        with open("/proc/self/clear_refs", "w", encoding="utf-8") as file:
-            file.write("5")  # resets the peak
-        resident = memory("VmRSS")
-        peer.step(batch, outputs)
-        peer.appeared = memory("VmHWM") - resident
+        peer.appeared = self.appeared(lambda: peer.step(batch, outputs))
         del outputs
         try:
             compact.compare(peer, self.embfuse)
@@ -195,24 +216,18 @@ class Worker:
             raise Differs("untouched rows differ after the step")
         return {"note": peer.note}
 
-    def once(self, peer, batch):
-        saved = peer.save(batch)
-        peer.step(batch, peer.forward(batch))
-        peer.restore(batch, saved)
-
     def sample(self, kernel, mode, round_):
         peer = self.peers[kernel]
         batch = self.batches[round_ % len(self.batches) if mode == "cold" else 0]
         begin = time.perf_counter()
         for rejected in range(TRIES):
             if mode == "warm":
-                self.once(peer, batch)
+                peer.once(batch)
             saved, outputs = peer.save(batch), peer.forward(batch)
             if mode == "cold":
                 self.flushed.add_(1)
-            before, start = events(), time.perf_counter()
-            peer.step(batch, outputs)
-            seconds = time.perf_counter() - start
+            before = events()
+            seconds = self.seconds(lambda: peer.step(batch, outputs))
             wait, switches, faults = (b - a for a, b in zip(before, events()))
             disturbed = switches > 0 if isnan(wait) else wait > WAITING_TOLERATED * seconds
             grew = faults > FEW_FAULTS
@@ -221,7 +236,8 @@ class Worker:
             late = time.perf_counter() - begin > SECONDS_FOR_TRIES
             if not (disturbed or grew) or late and (rejected or not grew):
                 break
-        row = batch.row(self.rule, kernel, mode, "host", peer.moves_idle, round_, seconds, self.persistent)
+        row = batch.row(self.rule, kernel, mode, self.place, peer.moves_idle, round_, seconds,
+                        self.persistent)
         return row | {"peak_mib": (self.persistent + peer.appeared) / 2.0**20,
                       "threads": self.torch.get_num_threads(), "rejected_samples": rejected,
                       "disturbed": int(disturbed)}

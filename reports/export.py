@@ -306,18 +306,22 @@ def figures(result, outdir, mode):
     return out
 
 
-def main():
-    parser = Arguments(__doc__)
-    parser.add_result(outdir=True)
-    parser.add_mode()
-    args = parser.parse_args()
-    result = load(args.result)
-    made = figures(result, args.outdir, args.mode)
-    print(write_samples(result, os.path.join(args.outdir, "samples.tsv")))
+def files(result, outdir, mode):
+    """Writes samples.tsv and the data of all figures of a mode; yields the names of the files."""
+    made = figures(result, outdir, mode)
+    yield write_samples(result, os.path.join(outdir, "samples.tsv"))
     for drawn in made:
-        for path in (drawn.variables[key] for key in ("data", "lines") if key in drawn.variables):
-            print(os.path.relpath(path))
+        yield from (os.path.relpath(drawn.variables[k]) for k in ("data", "lines") if k in drawn.variables)
+
+
+def main(doc, make):
+    """A program that makes files from a result; make(result, outdir, mode) yields their names."""
+    parser = Arguments(doc)
+    parser.add_result(outdir=True)
+    args = parser.parse_args()
+    for name in make(load(args.result), args.outdir, args.mode):
+        print(name)
 
 
 if __name__ == "__main__":
-    program.run(main)
+    program.run(lambda: main(__doc__, files))

@@ -11,7 +11,7 @@ import json
 
 import program
 from program import Arguments, ResultError, write_whole
-from results import leading_number, load
+from results import add_not_run, leading_number, load, read_not_run
 
 MACHINE = ("emb_cpu", "emb_gpu", "emb_gpu_driver")
 
@@ -51,12 +51,9 @@ def add(into, data):
     """Adds the rows of a result, and what its context says about kernels and workloads."""
     context = into["context"]
     add_disturbances(context, data["context"])
-    number = sum(k.startswith("emb_not_run_") for k in context)
+    add_not_run(context, read_not_run(data["context"]))
     for key, value in data["context"].items():
-        if key.startswith("emb_not_run_"):
-            context[f"emb_not_run_{number}"] = value
-            number += 1
-        else:
+        if not key.startswith("emb_not_run_"):
             context.setdefault(key, value)
     into["benchmarks"] += data["benchmarks"]
 

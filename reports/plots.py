@@ -6,10 +6,9 @@ Plots: time, traffic and memory of each kernel, time by stage, distance from the
 import os
 import subprocess
 
+import export
 import program
-from export import figures
-from program import Arguments, ResultError, write_whole
-from results import load
+from program import ResultError, write_whole
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -41,18 +40,9 @@ def draw(figure, outdir):
 
 def draw_all(result, outdir, mode):
     """Draws all figures of a mode, of each rule the times first; yields the names of the files."""
-    for figure in figures(result, outdir, mode):
+    for figure in export.figures(result, outdir, mode):
         yield from draw(figure, outdir)
 
 
-def main():
-    parser = Arguments(__doc__)
-    parser.add_result(outdir=True)
-    parser.add_mode()
-    args = parser.parse_args()
-    for name in draw_all(load(args.result), args.outdir, args.mode):
-        print(name)
-
-
 if __name__ == "__main__":
-    program.run(main)
+    program.run(lambda: export.main(__doc__, draw_all))

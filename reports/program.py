@@ -30,14 +30,13 @@ class Arguments(argparse.ArgumentParser):
         self.print_usage()
         self.exit(1, f"{self.prog}: {message}\n")
 
-    def add_result(self, outdir):
-        """The arguments of a report on a result, with a folder for its files or without."""
+    def add_result(self, outdir=False, mode=True):
+        """The arguments of a report on a result: a folder for its files, and the mode."""
         self.add_argument("result", metavar="RESULT.json")
         if outdir:
             self.add_argument("outdir", metavar="OUTDIR")
-
-    def add_mode(self):
-        self.add_argument("--mode", default="cold", help="cold (default) or warm")
+        if mode:
+            self.add_argument("--mode", default="cold", help="cold (default) or warm")
 
 
 def run(main, interrupted="interrupted"):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The rank test of all reports: do two sets of times differ?"""
 import math
+from bisect import bisect_left, bisect_right
 
 EXACT_UP_TO = 40  # samples of both sides together; above it the normal approximation is as good
 LEVEL = 0.01  # for a change: fewer than 5 samples on each side never reach it
@@ -9,12 +10,8 @@ STAR_LEVEL = 0.05  # for kernels of one run: at 0.01, one bad sample of 7 can hi
 
 def midranks(values):
     """Twice the rank of each value; ties share their mean rank, and twice that is an integer."""
-    order, ranks, i = sorted(values), {}, 0
-    while i < len(order):
-        n = order.count(order[i])
-        ranks[order[i]] = 2 * i + 1 + n
-        i += n
-    return [ranks[v] for v in values]
+    order = sorted(values)
+    return [bisect_left(order, v) + bisect_right(order, v) + 1 for v in values]
 
 
 def exact_p(ranks, n, total):

@@ -10,7 +10,7 @@ MODE    ?= cold
 .PHONY: plots table figures compare
 
 report_plots = $(PYTHON) reports/plots.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
-report_table = $(PYTHON) reports/table.py $(call quoted,$(RESULT)) --mode $(MODE)
+report_table = $(PYTHON) reports/table.py $(call quoted,$(RESULT)) --mode $(MODE) $(if $(EACH),--each)
 
 plots:
 	@$(report_plots)

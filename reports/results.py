@@ -37,6 +37,8 @@ MS_PER_UNIT = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 PEERS = ("torch", "fbgemm")  # families of the systems beside the suite
 LADDER = "ladder"  # the family of the kernels that lack one technique each
 STAGES = ("index", "zero", "reduce", "update")
+TYPES = ("weight_type", "momentum_type", "grad_type", "rounding")  # keys of a workload
+MANY_RULES = 4  # from this many on, the rules of a workload are one table and one figure
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ class Group:
     rule: str
     mode: str
     series: list
+    types: dict = field(default_factory=dict)  # of TYPES, those that are not the preset
 
     def measured(self):
         return [s for s in self.series if not s.failed]
@@ -178,10 +181,6 @@ class Group:
 
     def places(self):
         return sorted({s.kernel.place for s in self.measured()}, reverse=True)
-
-    def placements(self):
-        seen = [sample.placement for s in self.measured() for sample in s.samples]
-        return {p: seen.count(p) for p in sorted(set(seen))}
 
     def of(self, kernel):
         """The measured series of a kernel, or None."""
@@ -222,7 +221,9 @@ class Result:
         if not found:
             modes = ", ".join(sorted({s.mode for s in self.series})) or "none"
             raise ResultError(f"{self.path}: no rows in mode {mode} (modes in the file: {modes})")
-        return [Group(w, r, mode, series) for (w, r), series in found.items()]
+        types = lambda w: dict(re.findall(rf" ({'|'.join(TYPES)}) (\w+)",
+                                          str(self.context.get(f"emb_workload_{w}", ""))))
+        return [Group(w, r, mode, series, types(w)) for (w, r), series in found.items()]
 
     def disturbed(self):
         """The number of disturbed samples, or None if nothing is recorded. The rows take precedence over
@@ -237,14 +238,14 @@ class Result:
         """(load, when): threads that ran or wanted to run, the highest sum of the run's own and the mean of
         others. Older results only have the load ' before the run'. (None, '') if nothing is known."""
         threads = max(map(int, re.findall(r"\d+", str(self.context.get("emb_threads")))), default=0)
-        groups = {}
+        known = {}
         for s in self.series:
-            groups.setdefault((s.workload, s.rule), []).extend(
-                (x.get("load_others"), x.get("threads") or threads) for x in s.samples)
-        known = [[pair for pair in own if pair[0] is not None] for own in groups.values()]
-        means = [tuple(map(statistics.mean, zip(*own))) for own in known if own]
+            known.setdefault((s.workload, s.rule), []).extend(
+                x.get("load_others") + (x.get("threads") or threads)
+                for x in s.samples if x.get("load_others") is not None)
+        means = [statistics.mean(loads) for loads in known.values() if loads]
         if means:
-            return max(map(sum, means)), ""
+            return max(means), ""
         others = leading_number(self.context.get("emb_load_worst"))
         if others is not None:
             return threads + others, ""
@@ -307,14 +308,32 @@ def spread(q):
     return (q[2] - q[0]) / 2 / q[1] if q[1] else None
 
 
-def baseline_ratio(series, base):
-    """The speed-up over the baseline, or None without one."""
-    return base.ns / series.ns if base and base.ns and series.ns else None
+def family(workload, axes=("alpha",)):
+    """The workload's name without axes: without its alpha, it is the same along a curve over alpha."""
+    return re.sub(rf"/?\b(?:{'|'.join(axes)}):[^/]*", "", workload).strip("/") or workload
 
 
-def family(workload):
-    """The workload's name without its alpha, which is the same along a curve over alpha."""
-    return re.sub(r"/?\balpha:[^/]*", "", workload).strip("/") or workload
+def by_workload(groups):
+    """{workload: its groups, one per rule}"""
+    found = {}
+    for g in groups:
+        found.setdefault(g.workload, []).append(g)
+    return found
+
+
+def by_state(groups):
+    """Groups of several rules, those with few bytes of state first."""
+    return sorted(groups, key=lambda g: (g.median("state_bytes") or 0, g.rule))
+
+
+def by_speed(groups):
+    """The kernels with a time, the usually fastest first: by the median of their times over the best ones."""
+    ratios = {}
+    for g in groups:
+        for s in g.measured():
+            if g.best() and s.ns:
+                ratios.setdefault(s.kernel, []).append(s.ns / g.best().ns)
+    return sorted(ratios, key=lambda k: (quartiles(ratios[k])[1], k.index))
 
 
 def load(path):
@@ -346,6 +365,12 @@ def read_not_run(context):
     """The values of emb_not_run_0, 1, ... in the order of their numbers."""
     keys = [k for k in context if re.fullmatch(r"emb_not_run_\d+", k)]
     return [tuple(fields(context[k], 3)) for k in sorted(keys, key=lambda k: int(k[12:]))]
+
+
+def add_not_run(context, entries):
+    """Adds (workload, kernel, reason) to those that a context has."""
+    first = len(read_not_run(context))
+    context |= {f"emb_not_run_{first + i}": " | ".join(entry) for i, entry in enumerate(entries)}
 
 
 def read_kernels(context):

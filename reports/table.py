@@ -1,22 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Prints a result as tables: one per workload and rule, a line per kernel, fastest first.
+"""Prints a result as tables: one per workload and rule, a line per kernel, fastest first; of many rules one per
+workload, a line per rule.
 
 Plain text fits a terminal of 120 columns; --markdown is the same for a page, and --update puts it
 between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a file. Kernels that failed or were
 not run follow below the tables, with their reasons.
 """
 import math
+from collections import Counter, namedtuple
+from itertools import chain, islice
 
 import program
 import section
 from program import Arguments
-from results import DENSE_MARK, DENSE_NOTE, OVER_MARK, OVER_NOTE, baseline_ratio, load, spread
+from results import (DENSE_MARK, DENSE_NOTE, MANY_RULES, OVER_MARK, OVER_NOTE, Group, by_speed, by_state,
+                     by_workload, load, spread)
 from style import markdown_table, number, text_table
 
 HEADS = ("kernel", "ns/lookup", "±%", "Mlookup/s", "GB/s", "% copy", "% random", "% roof", "scratch",
-         "persistent", "peak", "vs dense")
-DEVICE_HEADS = ("launches", "plan ms")  # only if a device kernel was measured
+         "persistent", "peak", "vs dense", "launches", "plan ms")
+FOR_DEVICES = 2  # the last columns, only if a device kernel was measured
 LEGEND = (
     "* fastest of its workload, and all that cannot be told from it (Mann-Whitney at p < 0.05; of less than",
     "4 samples, where they overlap). ns/lookup: median of the repetitions; ±%: half the quartile range.",
@@ -28,6 +32,15 @@ LEGEND = (
 DEVICE_LEGEND = (
     "launches: kernels, memsets and copies of one step. plan: done ahead of the step, and no part of",
     "its time. vs dense: of the same place.")
+
+RULE_KERNELS = 5  # the usually fastest ones, in a table of rules
+RULE_LEGEND = (
+    f"A line per rule: ns/lookup of the {RULE_KERNELS} usually fastest kernels, median of the repetitions.",
+    "* fastest of its rule, and all that cannot be told from it. state: bytes of the states of a row. ±% and",
+    "% roof: half the quartile range of the fastest, and its share of the roof. EACH=1: all kernels.")
+
+# Below the heading of its group: the heads of the columns, and the lines.
+Table = namedtuple("Table", "group heads rows")
 
 
 def count(value):
@@ -50,39 +63,26 @@ def short_time(series):
     return number(q[1]) + series.mark() + more
 
 
-def has_device(groups):
-    return any("device" in g.places() for g in groups)
-
-
-def heads(device):
-    return HEADS + (DEVICE_HEADS if device else ())
-
-
-def cells(series, group, best, device):
+def cells(series, group, best):
     """The texts of one line, in the order of the heads."""
     q = series.quartiles("ns_per_lookup")
     base = group.baseline(series.kernel.place)
-    ratio = baseline_ratio(series, base)
+    ratio = base.ns / series.ns if base and base.ns and series.ns else None
     other = DENSE_MARK if ratio and (base.mark() or series.mark()) else ""
     rate = series.at_median("lookups_per_s")
     launches, plan = series.median("launches") or None, series.median("plan_ms") or None
-    more = (count(launches), number(plan)) if device else ()
     return (series.kernel.title + series.mark(), "*" * (series in best) + number(q[1]), percent(spread(q)),
             number(rate / 1e6 if rate else None), number(series.at_median("traffic_gbs")),
             *(of_roof(series.median(k)) for k in ("share_copy", "share_rmw", "share_roof")),
             *(number(series.median(k)) for k in ("scratch_mib", "persistent_mib", "peak_mib")),
-            (number(ratio) + "x" if ratio else "-") + other, *more)
+            (number(ratio) + "x" if ratio else "-") + other, count(launches), number(plan))
 
 
-def failed_cells(series, device):
-    return (series.kernel.title + series.mark(), "FAILED") + ("-",) * (len(heads(device)) - 2)
-
-
-def lines_of(group, device):
+def lines_of(group):
     """All lines of a group: measured ones by speed, then failed ones."""
-    speed, best = lambda s: s.ns or math.inf, group.fastest()
-    return ([cells(s, group, best, device) for s in sorted(group.measured(), key=speed)] +
-            [failed_cells(s, device) for s in group.series if s.failed])
+    speed, best, nothing = lambda s: s.ns or math.inf, group.fastest(), ("-",) * (len(HEADS) - 2)
+    return ([cells(s, group, best) for s in sorted(group.measured(), key=speed)] +
+            [(s.kernel.title + s.mark(), "FAILED", *nothing) for s in group.series if s.failed])
 
 
 def heading(group):
@@ -95,8 +95,8 @@ def heading(group):
     for place in group.places():
         copy, rmw = group.median("copy_gbs", place), group.median("rmw_gbs", place)
         facts.append(f"{place} ceilings {number(copy)} GB/s copy, {number(rmw)} GB/s random rows")
-    seen = ", ".join(f"{p} {n}" for p, n in group.placements().items())
-    facts.append(f"threads placed: {seen or 'unknown'}")
+    placed = Counter(x.placement for s in group.measured() for x in s.samples)
+    facts.append("threads placed: " + (", ".join(f"{p} {n}" for p, n in sorted(placed.items())) or "unknown"))
     return (f"{group.workload} · {group.rule} · {group.mode}", facts[0], "; ".join(facts[1:]))
 
 
@@ -106,34 +106,63 @@ def notes(result, groups):
     return result.left_out(groups) + [DENSE_NOTE] * dense
 
 
-def legend(tables, device):
-    over = any(OVER_MARK in cell for t in tables for row in t for cell in row)
-    return [*LEGEND, *(DEVICE_LEGEND if device else ()), *([OVER_NOTE] if over else ())]
+def rule_line(group, kernels):
+    """The texts of a rule's line: bytes of state, the times of these kernels, and the fastest kernel's roof."""
+    best, fastest, own = group.best(), group.fastest(), {s.kernel.name: s for s in group.series}
+    text = lambda s: "*" * (s in fastest) + number(s.ns) + s.mark()
+    time = lambda s: "-" if s is None else "FAILED" if s.failed else text(s)
+    return (group.rule, count(group.median("state_bytes")), *(time(own.get(k.name)) for k in kernels),
+            percent(spread(best.quartiles("ns_per_lookup"))) if best else "-",
+            of_roof(best.median("share_roof")) if best else "-")
 
 
-def plain(result, mode):
+def rule_table(groups):
+    """One table of the groups of a workload, which differ in their rules."""
+    kernels = by_speed(groups)[:RULE_KERNELS]
+    first, series = groups[0], [s for g in groups for s in g.series]
+    return Table(Group(first.workload, f"{len(groups)} rules", first.mode, series),
+                 ("rule", "state", *(k.title for k in kernels), "±%", "% roof"),
+                 [rule_line(g, kernels) for g in by_state(groups)])
+
+
+def tables_of(groups, each):
+    """(tables, legend); each: a table of every rule, however many there are."""
+    device, tables = any("device" in g.places() for g in groups), []
+    heads = HEADS if device else HEADS[:-FOR_DEVICES]
+    for own in by_workload(groups).values():
+        if len(own) >= MANY_RULES and not each:
+            tables.append(rule_table(own))
+        else:
+            tables += [Table(g, heads, [row[:len(heads)] for row in lines_of(g)]) for g in own]
+    over = any(OVER_MARK in cell for t in tables for row in t.rows for cell in row)
+    usual = [LEGEND, DEVICE_LEGEND * device] * any(t.heads is heads for t in tables)
+    rules = [RULE_LEGEND] * any(t.heads is not heads for t in tables)
+    return tables, [*chain(*usual, *rules), *([OVER_NOTE] if over else ())]
+
+
+def plain(result, mode, each):
     groups = result.groups(mode)
-    device = has_device(groups)
-    tables = [lines_of(g, device) for g in groups]
-    top, *rows = text_table([heads(device)] + [row for t in tables for row in t])
-    out = [*result.cautions(), result.machine(), ""]
-    for group, table in zip(groups, tables):
-        out += [*heading(group), *(f"  {row}" for row in [top, *rows[:len(table)]]), ""]
-        del rows[:len(table)]
-    return out + legend(tables, device) + notes(result, groups)
+    tables, legend = tables_of(groups, each)
+    out, lines = [*result.cautions(), result.machine(), ""], {}
+    for heads in dict.fromkeys(t.heads for t in tables):
+        top, *rows = text_table([heads, *(row for t in tables if t.heads == heads for row in t.rows)])
+        lines[heads] = top, iter(rows)
+    for table in tables:
+        top, rows = lines[table.heads]
+        out += [*heading(table.group), *(f"  {row}" for row in (top, *islice(rows, len(table.rows)))), ""]
+    return out + legend + notes(result, groups)
 
 
-def markdown(result, mode):
+def markdown(result, mode, each=False):
     escape = lambda c: c.replace("|", "\\|").replace("*", "\\*")
     groups = result.groups(mode)
-    device = has_device(groups)
-    tables = [lines_of(g, device) for g in groups]
+    tables, legend = tables_of(groups, each)
     out = [*result.cautions("**"), f"Measured on {result.machine()}.", ""]
-    for group, table in zip(groups, tables):
-        name, *facts = heading(group)
+    for table in tables:
+        name, *facts = heading(table.group)
         out += [f"**{name}**<br>", "<br>\n".join(facts), "",
-                *markdown_table(heads(device), [map(escape, row) for row in table]), ""]
-    out += [escape(" ".join(legend(tables, device))), ""]
+                *markdown_table(table.heads, [map(escape, row) for row in table.rows]), ""]
+    out += [escape(" ".join(legend)), ""]
     return out + [f"- {escape(n)}" for n in notes(result, groups)]
 
 
@@ -163,14 +192,15 @@ def overview(result, mode):
 
 def main():
     parser = Arguments(__doc__)
-    parser.add_result(outdir=False)
-    parser.add_mode()
+    parser.add_result()
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--each", action="store_true", help="a table of every rule, however many there are")
     parser.add_argument("--overview", action="store_true", help="markdown with one line per workload")
     section.add_arguments(parser, "results")
     args = parser.parse_args()
-    form = overview if args.overview else markdown if args.markdown or args.update else plain
-    section.print_or_update(args, "\n".join(line.rstrip() for line in form(load(args.result), args.mode)))
+    form, how = (overview, ()) if args.overview else (
+        markdown if args.markdown or args.update else plain, (args.each,))
+    section.print_or_update(args, "\n".join(line.rstrip() for line in form(load(args.result), args.mode, *how)))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,7 @@
  * Adam, epsilon added after the bias correction. Lazy: untouched rows keep their moments, but the
  * corrections count all steps of the table.
  */
-#ifndef EMBFUSE_RULE_ADAM_H
-#define EMBFUSE_RULE_ADAM_H
+#pragma once
 
 #include "kernels/rule.h"
 
@@ -22,6 +21,7 @@ RULE_INFO(adam) = {
     .elem = {{"m", 0, 0, 0x1p-4f}, {"v", 0, 0, 0x1p-4f}},
     .num_params = 4,
     .elem_states = 2,
+    .momenta = 1,
 };
 
 RULE_NO_BEFORE(adam)
@@ -30,14 +30,13 @@ RULE_NO_AFTER(adam)
 RULE_NO_WEIGHT(adam)
 
 static inline void adam_prepare(const float *param, int64_t t, float *derived) {
-    derived[0] = (float)(1.0 - pow(param[ADAM_BETA1], (double)t));
-    derived[1] = (float)(1.0 - pow(param[ADAM_BETA2], (double)t));
+    derived[0] = bias_correction(param[ADAM_BETA1], t);
+    derived[1] = bias_correction(param[ADAM_BETA2], t);
 }
 
 HOST_DEVICE struct states adam_states(struct element e) {
-    const float beta1 = e.param[ADAM_BETA1], beta2 = e.param[ADAM_BETA2];
-    e.s.x[0] = beta1 * e.s.x[0] + (1.0f - beta1) * e.g;
-    e.s.x[1] = beta2 * e.s.x[1] + (1.0f - beta2) * (e.g * e.g);
+    e.s.x[0] = moving_average(e.param[ADAM_BETA1], e.s.x[0], e.g);
+    e.s.x[1] = moving_average(e.param[ADAM_BETA2], e.s.x[1], e.g * e.g);
     return e.s;
 }
 
@@ -45,5 +44,3 @@ HOST_DEVICE float adam_direction(struct element e) {
     return e.rate.a * (e.s.x[0] / e.derived[0]) /
            (sqrtf(e.s.x[1] / e.derived[1]) + e.param[ADAM_EPS]);
 }
-
-#endif

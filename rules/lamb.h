@@ -4,8 +4,7 @@
  * length of the row's weights. If one of the two lengths is 0, the ratio is 1, as in the paper's
  * first implementations; FBGEMM divides by 0 there.
  */
-#ifndef EMBFUSE_RULE_LAMB_H
-#define EMBFUSE_RULE_LAMB_H
+#pragma once
 
 #include "kernels/rule.h"
 
@@ -33,14 +32,13 @@ RULE_NO_ROW(lamb)
 RULE_NO_WEIGHT(lamb)
 
 static inline void lamb_prepare(const float *param, int64_t t, float *derived) {
-    derived[0] = (float)(1.0 - pow(param[LAMB_BETA1], (double)t));
-    derived[1] = (float)(1.0 - pow(param[LAMB_BETA2], (double)t));
+    derived[0] = bias_correction(param[LAMB_BETA1], t);
+    derived[1] = bias_correction(param[LAMB_BETA2], t);
 }
 
 HOST_DEVICE struct states lamb_states(struct element e) {
-    const float beta1 = e.param[LAMB_BETA1], beta2 = e.param[LAMB_BETA2];
-    e.s.x[0] = beta1 * e.s.x[0] + (1.0f - beta1) * e.g;
-    e.s.x[1] = beta2 * e.s.x[1] + (1.0f - beta2) * (e.g * e.g);
+    e.s.x[0] = moving_average(e.param[LAMB_BETA1], e.s.x[0], e.g);
+    e.s.x[1] = moving_average(e.param[LAMB_BETA2], e.s.x[1], e.g * e.g);
     return e.s;
 }
 
@@ -58,5 +56,3 @@ HOST_DEVICE float lamb_scale(struct whole_row x) {
     const bool lengths = x.sum.a > 0 && x.sum.b > 0;
     return lengths ? x.rate.a * (sqrtf(x.sum.a) / sqrtf(x.sum.b)) : x.rate.a;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Centered RMSprop with momentum: divides gradients by an estimate of their standard deviation.
  */
-#ifndef EMBFUSE_RULE_RMSPROP_CENTERED_H
-#define EMBFUSE_RULE_RMSPROP_CENTERED_H
+#pragma once
 
 #include "kernels/rule.h"
 
@@ -21,6 +20,7 @@ RULE_INFO(rmsprop_centered) = {
     .elem = {{"s", 0, 0x1p-4f, 0x1p-3f}, {"m", 0, 0, 0x1p-4f}, {"b", 0, 0, 0x1p-4f}},
     .num_params = 4,
     .elem_states = 3,
+    .momenta = 1u << 2,
 };
 
 RULE_NO_PREPARE(rmsprop_centered)
@@ -31,8 +31,8 @@ RULE_NO_WEIGHT(rmsprop_centered)
 
 HOST_DEVICE struct states rmsprop_centered_states(struct element e) {
     const float *p = e.param, alpha = p[RMSPROP_CENTERED_ALPHA];
-    e.s.x[0] = alpha * e.s.x[0] + (1.0f - alpha) * (e.g * e.g);
-    e.s.x[1] = alpha * e.s.x[1] + (1.0f - alpha) * e.g;
+    e.s.x[0] = moving_average(alpha, e.s.x[0], e.g * e.g);
+    e.s.x[1] = moving_average(alpha, e.s.x[1], e.g);
     e.s.x[2] = p[RMSPROP_CENTERED_MOMENTUM] * e.s.x[2] +
                e.g / (sqrtf(e.s.x[0] - e.s.x[1] * e.s.x[1]) + p[RMSPROP_CENTERED_EPS]);
     return e.s;
@@ -41,5 +41,3 @@ HOST_DEVICE struct states rmsprop_centered_states(struct element e) {
 HOST_DEVICE float rmsprop_centered_direction(struct element e) {
     return e.rate.a * e.s.x[2];
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Adagrad with one accumulator per row: it sums the mean square of the row's gradient.
  */
-#ifndef EMBFUSE_RULE_ROWWISE_ADAGRAD_H
-#define EMBFUSE_RULE_ROWWISE_ADAGRAD_H
+#pragma once
 
 #include "kernels/rule.h"
 
@@ -22,14 +21,10 @@ RULE_INFO(rowwise_adagrad) = {
 };
 
 RULE_NO_PREPARE(rowwise_adagrad)
+RULE_SUMS_SQUARES(rowwise_adagrad)
 RULE_NO_STATES(rowwise_adagrad)
 RULE_NO_AFTER(rowwise_adagrad)
 RULE_NO_WEIGHT(rowwise_adagrad)
-
-HOST_DEVICE struct pair rowwise_adagrad_before(struct element e) {
-    struct pair square = {e.g * e.g, 0};
-    return square;
-}
 
 HOST_DEVICE struct pair rowwise_adagrad_row(struct whole_row x, float *state) {
     state[0] += x.sum.a / (float)x.dim;
@@ -40,5 +35,3 @@ HOST_DEVICE struct pair rowwise_adagrad_row(struct whole_row x, float *state) {
 HOST_DEVICE float rowwise_adagrad_direction(struct element e) {
     return e.rate.a * e.g;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Stochastic gradient descent.
  */
-#ifndef EMBFUSE_RULE_SGD_H
-#define EMBFUSE_RULE_SGD_H
+#pragma once
 
 #include "kernels/rule.h"
 
@@ -27,5 +26,3 @@ RULE_NO_WEIGHT(sgd)
 HOST_DEVICE float sgd_direction(struct element e) {
     return e.rate.a * e.g;
 }
-
-#endif

@@ -9,6 +9,7 @@ with the verdicts of compare.py.
 
 Exit status: 0 fine, 1 usage or environment, 2 a wrong result, or different bits in exact mode.
 """
+import itertools
 import json
 import os
 import re
@@ -26,7 +27,8 @@ from compare import verdict
 from merge import add_disturbances, read
 from program import Arguments, ResultError, say, write_whole
 from ranks import LEVEL
-from results import DENSE_NOTE, WRONG, fields, load, spread, words
+from results import (DENSE_NOTE, WRONG, add_not_run, fields, load, read_not_run, spread,
+                     words)
 from style import markdown_table, number
 
 STANDARD, SMOKE = "datasets/standard.spec", "datasets/smoke.spec"
@@ -152,23 +154,18 @@ def options_of(args, build_):
 
 
 class Record:
-    """The result of all builds."""
+    """The result of all builds. Its context is that of the first run, with what all runs add to it."""
 
     def __init__(self, builds, args, lines):
-        self.builds, self.args, self.wrong = [b.name for b in builds], args, False
-        self.rows, self.contexts, self.not_run = [], {}, {}
-        self.more = {f"emb_bits_{i}": line for i, line in enumerate(lines)}
+        self.builds, self.args, self.rows, self.contexts, self.not_run = builds, args, [], {}, {}
+        self.bits = {f"emb_bits_{i}": line for i, line in enumerate(lines)}
 
     def add(self, name, round_, data):
-        own = self.contexts.setdefault(name, data["context"])
-        if own is not data["context"]:
-            add_disturbances(own, data["context"])
-        for key, value in data["context"].items():
-            if key.startswith("emb_not_run_"):
-                workload, kernel, reason = fields(value, 3)
-                self.not_run.setdefault((workload, f"{kernel}@{name}"), reason)
-                self.wrong |= reason.startswith(WRONG)
-            own.setdefault(key, value)
+        if self.contexts:
+            add_disturbances(self.contexts[self.builds[0].name], data["context"])
+        self.contexts.setdefault(name, data["context"])
+        for workload, kernel, reason in read_not_run(data["context"]):
+            self.not_run.setdefault((workload, f"{kernel}@{name}"), reason)
         for row in data["benchmarks"]:
             kernel = words(row).get("kernel", "")
             row["name"] = row["name"].replace(f"/{kernel}/", f"/{kernel}@{name}/")
@@ -176,25 +173,23 @@ class Record:
             self.rows.append(row | {"repetitions": self.args.count, "repetition_index": round_})
 
     def context(self):
-        first = self.contexts[self.builds[0]]
-        out = {k: v for k, v in first.items()
-               if not re.match(r"emb_not_run_|emb_kernel_(?!os$)", k)} | self.more
-        for name in self.contexts.keys() - {self.builds[0]}:
-            add_disturbances(out, self.contexts[name])
+        first = self.contexts[self.builds[0].name]
+        kernels = [k for k in first if re.match("emb_kernel_(?!os$)", k)]
         flags = {re.sub(r"-I\S+", "", c.get("emb_flags", "")) for c in self.contexts.values()}
-        out |= {"emb_compiler": "; ".join(str(c.get("emb_compiler")) for c in self.contexts.values()),
-                "emb_same_flags": "yes" if len(flags) == 1 else "no",
-                "emb_var_COMPILERS": " ".join(self.builds), "emb_var_OUT": self.args.out,
-                "emb_var_REPS": str(self.args.count)}
+        out = {k: v for k, v in first.items() if k not in kernels and not k.startswith("emb_not_run_")}
+        out |= self.bits | {
+            "emb_compiler": "; ".join(str(c.get("emb_compiler")) for c in self.contexts.values()),
+            "emb_same_flags": "yes" if len(flags) == 1 else "no",
+            "emb_var_COMPILERS": " ".join(b.name for b in self.builds), "emb_var_OUT": self.args.out,
+            "emb_var_REPS": str(self.args.count)}
         used = {words(r).get("kernel") for r in self.rows} | {k for _, k in self.not_run}
-        for key in (k for k in first if k.startswith("emb_kernel_") and k != "emb_kernel_os"):
-            for name in self.builds:
-                parts = fields(first[key], 5)
-                parts[3] = f"{parts[3]}@{name}"
-                if f"{key[len('emb_kernel_'):]}@{name}" in used:
-                    out[f"{key}@{name}"] = " | ".join(parts)
-        return out | {f"emb_not_run_{i}": f"{w} | {k} | {why}"
-                      for i, ((w, k), why) in enumerate(self.not_run.items())}
+        for key, build_ in itertools.product(kernels, self.builds):
+            family, place, traits, label, idea = fields(first[key], 5)
+            if f"{key.removeprefix('emb_kernel_')}@{build_.name}" in used:
+                out[f"{key}@{build_.name}"] = " | ".join(
+                    (family, place, traits, f"{label}@{build_.name}", idea))
+        add_not_run(out, ((*key, reason) for key, reason in self.not_run.items()))
+        return out
 
     def write(self):
         bad = {key for key, why in self.not_run.items() if why.startswith(WRONG)}
@@ -205,6 +200,7 @@ class Record:
 
 
 def measure(builds, args, lines, folder):
+    """Returns the path of the result."""
     record, options = Record(builds, args, lines), options_of(args, builds[0])
     for r in range(args.count):
         for b in builds[::-1] if r % 2 else builds:
@@ -215,7 +211,7 @@ def measure(builds, args, lines, folder):
             os.unlink(path)
         path = record.write()  # a run that is cut short keeps its finished rounds
     say(f"wrote {path}")
-    return path, record.wrong
+    return path
 
 
 # --- the table
@@ -306,11 +302,11 @@ def main():
         options_of(args, builds[0])  # a wrong option fails before the work
         say("comparing bits")
         lines = bits(builds, folder)
-        path, wrong = measure(builds, args, lines, folder)
+        result = load(measure(builds, args, lines, folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print("\n".join(table(load(path))))
-    return 2 if wrong or not lines[0].startswith("same bits") else 0
+    print("\n".join(table(result)))
+    return 2 if result.failures() or not lines[0].startswith("same bits") else 0
 
 
 if __name__ == "__main__":

@@ -21,16 +21,13 @@ POINTS = (7, 5, 9, 13, 11, 15)
 Cell = namedtuple("Cell", "fastest speed roof")
 
 
-def cell(group, kernel, below):
-    own, other = group.of(kernel), group.of(below)
-    return Cell(group.best(), other.ns / own.ns if own and other else None, own and own.median("share_roof"))
-
-
 def cells(result, kernel, below):
     """{workload: Cell}; of several rules, the first one."""
     found = {}
     for g in result.groups("cold"):
-        found.setdefault(g.workload, cell(g, kernel, below))
+        own, other = g.of(kernel), g.of(below)
+        found.setdefault(g.workload, Cell(g.best(), other.ns / own.ns if own and other else None,
+                                          own and own.median("share_roof")))
     return found
 
 

@@ -11,7 +11,6 @@ import re
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
@@ -43,14 +42,10 @@ STUDIES = {"ladder": ladder, "sweep": sweep, "scaling": scaling}  # they draw th
 FRONT = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread")
 
 
-@dataclass
 class Recorded:
-    folder: str
-    kernel: str
-    below: str
-
-    def __post_init__(self):
-        self.name, self.results = os.path.basename(os.path.abspath(self.folder)), in_folder(self.folder)
+    def __init__(self, folder, kernel, below):
+        self.folder, self.kernel, self.below = folder, kernel, below
+        self.name, self.results = os.path.basename(os.path.abspath(folder)), in_folder(folder)
 
     def path(self, file):
         return os.path.join(self.folder, file)

@@ -20,10 +20,10 @@ import section
 from merge import merged, read
 from plots import draw
 from program import ResultError, say, write_whole
-from results import load
+from results import add_not_run, load
 
 CORES = len(os.sched_getaffinity(0))
-OUT_OF_MEMORY = {-signal.SIGKILL: ", perhaps out of memory"}
+OUT_OF_MEMORY = -signal.SIGKILL  # the status of a bench that the system has ended, perhaps for memory
 NOT_RUN = re.compile(r"not run: (\S+), ([^:]*): (.*)")
 
 
@@ -39,7 +39,7 @@ class Part:
 
 def report_arguments(parser):
     """The arguments of all studies' reports."""
-    parser.add_result(outdir=True)
+    parser.add_result(outdir=True, mode=False)
     parser.add_argument("--kernel", required=True, metavar="NAME", help="the kernel under study")
     section.add_arguments(parser, parser.prog.removesuffix(".py"))
 
@@ -97,7 +97,8 @@ def measure(bench, part, folder, stamp):
         raise KeyboardInterrupt
     not_run = [m.groups() for m in map(NOT_RUN.fullmatch, lines) if m]
     if status < 0:
-        why = f"bench was ended by {signal.Signals(-status).name}" + OUT_OF_MEMORY.get(status, "")
+        why = f"bench was ended by {signal.Signals(-status).name}"
+        why += ", perhaps out of memory" * (status == OUT_OF_MEMORY)
         not_run = [(w, "all kernels", why) for w in part.workloads()]
         say(why)
     elif not os.path.exists(result) and not not_run:
@@ -152,13 +153,11 @@ def measure_all(bench, parts, path):
         raise ResultError("nothing was measured: " + " ".join(states[0]["not_run"][0]))
     data = merged(paths)
     context(data, [read(p)["context"] for p in paths])
-    left_out = [n for s in states if not s["measured"] for n in s["not_run"]]
-    number = sum(k.startswith("emb_not_run_") for k in data["context"])
-    data["context"] |= {f"emb_not_run_{number + i}": " | ".join(n) for i, n in enumerate(left_out)}
+    add_not_run(data["context"], [n for s in states if not s["measured"] for n in s["not_run"]])
     write(path, data)
     say(f"wrote {path}")
     shutil.rmtree(work)
-    return any(s["status"] not in (0, 1, *OUT_OF_MEMORY) for s in states)
+    return any(s["status"] not in (0, 1, OUT_OF_MEMORY) for s in states)
 
 
 # --- the reports

@@ -173,7 +173,7 @@ def same_machine(args, here, forced):
 
 def record(recorder, chosen, forced):
     """Measures the steps: {step: why it is missing}"""
-    missing, skipped = {}, {}
+    ended = {"skipped": {}, "FAILED": {}}
     states = {s: recorder.state(s) for s in chosen}
     todo = [s for s in chosen if s in forced or states[s] == "missing"]
     old = [s for s in chosen if s not in todo and states[s] != "whole"]
@@ -190,19 +190,17 @@ def record(recorder, chosen, forced):
             recorder.step(step)
             took, expected = took + time.monotonic() - begin, expected + 60 * step.minutes
             guess = took / expected
-        except Skipped as e:
-            skipped[step] = e
-            say(f"{step.name}: skipped: {e}")
-        except (ResultError, OSError) as e:
-            missing[step] = e
-            say(f"{step.name}: FAILED: {e}")
-    for title, steps in (("skipped", skipped), ("FAILED", missing)):
+        except (Skipped, ResultError, OSError) as e:
+            title = "skipped" if isinstance(e, Skipped) else "FAILED"
+            ended[title][step] = e
+            say(f"{step.name}: {title}: {e}")
+    for title, steps in ended.items():
         for step, why in steps.items():
             say(f"{title}: {step.name}: {why}")
     if old:
         say("measured with other code than is here: " + ", ".join(f"{s.name} {states[s]}" for s in old)
             + f"; FORCE='{' '.join(s.name for s in old)}' measures again, or take another NAME=")
-    return missing
+    return ended["FAILED"]
 
 
 def main():

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import subprocess
+from collections import namedtuple
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,12 +95,9 @@ def machine(compiler):
 
 
 def files_of(paths):
-    for path in (os.path.join(ROOT, p) for p in paths):
-        if os.path.isfile(path):
-            yield path
-        for folder, folders, names in os.walk(path):
-            folders[:] = sorted(f for f in folders if f != "__pycache__")
-            yield from (os.path.join(folder, n) for n in sorted(names) if not n.endswith(".md"))
+    for path in (Path(ROOT, p) for p in paths):
+        inside = sorted(p for p in path.rglob("*") if p.is_file() and p.suffix not in (".md", ".pyc"))
+        yield from inside or [path]
 
 
 def without_comments(name, text):
@@ -119,7 +117,7 @@ def code(step):
     every page. Older records have a hash with comments, which no code of today has."""
     digest = hashlib.sha256()
     for path in files_of((*MEASURED, *step.code)):
-        name, text = os.path.relpath(path, ROOT), Path(path).read_text(encoding="utf-8", errors="replace")
+        name, text = os.path.relpath(path, ROOT), path.read_text(encoding="utf-8", errors="replace")
         digest.update(f"{name}\0{without_comments(name, text)}\0".encode())
     return digest.hexdigest()[:16]
 
@@ -147,16 +145,11 @@ def in_folder(folder):
 
 
 # --- the same point in every file
-@dataclass
-class Point:
-    workload: str
-    rule: str
-    kernel: str
-    threads: int
-    medians: dict  # file: ns per lookup
+Point = namedtuple("Point", "workload rule kernel threads medians")  # medians: {file: ns per lookup}
 
-    def ratio(self):
-        return max(self.medians.values()) / min(self.medians.values())
+
+def ratio(point):
+    return max(point.medians.values()) / min(point.medians.values())
 
 
 def what_is_equal(series, result):
@@ -179,7 +172,7 @@ def same_points(results):
             point = points.setdefault((first, equal),
                                       Point(first[1], equal[0], equal[1], int(equal[2] or 0), {}))
             point.medians[name] = s.ns
-    return sorted((p for p in points.values() if len(p.medians) > 1), key=lambda p: -p.ratio())
+    return sorted((p for p in points.values() if len(p.medians) > 1), key=ratio, reverse=True)
 
 
 def same_point_lines(results):
@@ -187,14 +180,14 @@ def same_point_lines(results):
     points = same_points(results)
     if not points:
         return ["No workload was measured in more than one file."]
-    ratios = quartiles([p.ratio() for p in points])
+    ratios = quartiles([ratio(p) for p in points])
     names = [n for n in results if any(n in p.medians for p in points)]
     rows = [(p.workload, p.rule, p.kernel, str(p.threads), *(number(p.medians.get(n)) for n in names),
-             f"{p.ratio():.2f}") for p in points]
+             f"{ratio(p):.2f}") for p in points]
     heads = ("workload", "rule", "kernel", "threads", *names, "max/min")
     return [f"{len(points)} kernels were timed on the same batches, with the same rule and threads, in "
             f"several files. The largest of their medians over the smallest is typically {ratios[1]:.2f}x, more "
-            f"than {ratios[2]:.2f}x for a quarter of them, and {points[0].ratio():.2f}x at most. **Figures of "
+            f"than {ratios[2]:.2f}x for a quarter of them, and {ratio(points[0]):.2f}x at most. **Figures of "
             "different files can be off by that much**; the kernels of one file took turns, and compare "
             "more closely.", "", "<details><summary>The same point in every file</summary>", "",
             *markdown_table(heads, rows, left=(0, 1, 2)),

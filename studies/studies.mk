@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Studies: many runs each, with one result per study.
 
-.PHONY: bench-compilers sweep scaling ladder record readme
+.PHONY: bench-compilers sweep scaling ladder drift record readme
 
 # Each compiler builds in its own folder and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -60,3 +60,15 @@ record:
 	 [ $$status -ne 1 ] || exit 1; \
 	 $(PYTHON) studies/pages.py '$(folder)' $(looked_at) || exit 1; \
 	 echo 'make readme puts it on the front page'; exit $$status
+
+# How far narrow types, steps per lookup and dense steps drift from the step of the suite: numbers of no machine,
+# on a page of its own.
+$(B)/studies/drift/drift: $(B)/studies/drift/drift.o $(host_objects)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
+
+drift:
+	$(call require,test)
+	@$(MAKE) --no-print-directory $(B)/studies/drift/drift
+	@mkdir -p $(call quoted,$(OUT)/drift)
+	@$(B)/studies/drift/drift $(STEPS) >$(call quoted,$(OUT)/drift/drift.jsonl)
+	@$(PYTHON) studies/drift.py $(call quoted,$(OUT)/drift/drift.jsonl) $(call quoted,$(OUT)/drift)

@@ -113,15 +113,12 @@ def workload(point):
             f"    ids zipf\n    alpha {point.alpha:g}\n    rule rowwise_adagrad\n")
 
 
-def has_dense(point):
-    return 4 * point.dim * point.rows * point.tables <= DENSE_BYTES
-
-
 def parts(points, args):
     """Parts of a few workloads that share threads and kernels, in the order of the points."""
     groups, out = {}, []
     for p in points:
-        groups.setdefault((p.threads, has_dense(p)), []).append(p)
+        has_dense = 4 * p.dim * p.rows * p.tables <= DENSE_BYTES
+        groups.setdefault((p.threads, has_dense), []).append(p)
     for how, own in groups.items():
         for i in range(0, len(own), POINTS_OF_A_PART):
             text = "\n".join(map(workload, own[i:i + POINTS_OF_A_PART]))
@@ -130,23 +127,22 @@ def parts(points, args):
 
 
 # --- what came out
-Outcome = namedtuple("Outcome", "group own rival ratio")  # rival and ratio: None without a rival
-
-
-def outcome(group, kernel):
-    """The kernel and the best other one. A kernel without a time has the ratio 0."""
-    own = group.of(kernel)
-    rival = min((s for s in group.measured() if s is not own and s.ns), key=lambda s: s.ns, default=None)
-    ratio = (rival.ns / own.ns if own else 0.0) if rival else None
-    return Outcome(group, own, rival, ratio)
+Outcome = namedtuple("Outcome", "group own rival ratio")
 
 
 def outcomes(result, kernel):
-    """The outcomes with a rival, the worst first."""
-    found = [outcome(g, kernel) for g in result.groups("cold")]
-    if not any(o.own and o.rival for o in found):
+    """The kernel and the best other one of each group that has one, the worst first. A kernel without a time
+    has the ratio 0."""
+    found = []
+    for group in result.groups("cold"):
+        own = group.of(kernel)
+        rivals = [s for s in group.measured() if s is not own and s.ns]
+        if rivals:
+            rival = min(rivals, key=lambda s: s.ns)
+            found.append(Outcome(group, own, rival, rival.ns / own.ns if own else 0.0))
+    if not any(o.own for o in found):
         raise ResultError(f"{result.path}: no samples of {kernel} and another kernel")
-    return sorted((o for o in found if o.rival), key=lambda o: o.ratio)
+    return sorted(found, key=lambda o: o.ratio)
 
 
 def verdict(found, kernel):
@@ -184,20 +180,16 @@ def legend(result, kernel):
 
 # --- the picture
 def coordinates(o):
-    """The value of every axis, as it was measured."""
-    tables = o.group.median("tables")
-    return Point(o.group.median("dim"), o.group.median("longest_bag"), o.group.median("alpha"),
-                 o.group.median("rows") / tables, tables, o.group.median("threads"))
-
-
-def rows_class(rows):
-    """The next value of the axis, since a reduced number of rows lies between two values."""
-    return next((r for r in AXES.rows if rows <= r), AXES.rows[-1])
+    """The value of every axis, as it was measured; of rows the next one of the axis, since a reduced number
+    of them lies between two."""
+    measured, tables = o.group.median, o.group.median("tables")
+    rows = next((r for r in AXES.rows if measured("rows") / tables <= r), AXES.rows[-1])
+    return Point(measured("dim"), measured("longest_bag"), measured("alpha"), rows, tables, measured("threads"))
 
 
 def strips(found):
     """[(title or '', label, outcomes)] from the top: a title line above the values of each axis."""
-    points = [coordinates(o)._replace(rows=rows_class(coordinates(o).rows)) for o in found]
+    points = [coordinates(o) for o in found]
     for i, title in enumerate(TITLES):
         yield title, "", []
         for v in sorted({p[i] for p in points if p[i] is not None}):

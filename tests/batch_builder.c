@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/rng.h"
+#include "kernels/rng.h"
 
 /* Asked by LeakSanitizer. LLVM's libomp loses a little of its own where a team grows; gcc's libgomp
  * does not, so that a leak of ours below a parallel region is still seen with gcc. */
@@ -128,7 +128,15 @@ static void lay_out_grad(struct builder *b) {
 
 float *builder_grad(const struct builder *b, int32_t feature, int64_t r) {
     const struct feature *f = &b->features[feature];
-    return (float *)b->in.grad + f->grad_offset + r * f->grad_stride;
+    return b->grad + f->grad_offset + r * f->grad_stride;
+}
+
+void builder_pack(struct builder *b) {
+    struct batch *in = &b->in;
+    free((void *)in->grad);
+    void *grad = must(malloc((size_t)(in->grad_elements * dtype_bytes(in->grad_type))));
+    for (int64_t i = 0; i < in->grad_elements; i++) dtype_set(in->grad_type, grad, i, b->grad[i]);
+    in->grad = grad;
 }
 
 static float grad_value(const struct builder *b, uint64_t key, int64_t d) {
@@ -138,8 +146,7 @@ static float grad_value(const struct builder *b, uint64_t key, int64_t d) {
 }
 
 static void fill_grad(struct builder *b) {
-    float *grad = (float *)b->in.grad;
-    for (int64_t i = 0; i < b->in.grad_floats; i++) grad[i] = NAN;
+    for (int64_t i = 0; i < b->in.grad_elements; i++) b->grad[i] = NAN;
     for (int64_t k = 0; k < b->index.lookups; k++) {
         const struct row_lookup *l = &b->index.lookup[k];
         int32_t f = (int32_t)(l->bag / b->in.bags);
@@ -216,10 +223,11 @@ void builder_finish(struct builder *b) {
     b->shapes = shapes;
     b->features = features;
     batch_derive(in, shapes, features);
-    in->grad = must(malloc((size_t)in->grad_floats * sizeof *in->grad));
+    b->grad = must(malloc((size_t)in->grad_elements * sizeof *b->grad));
     in->lookup_weights = b->weighted ? make_weights(b) : NULL;
     b->index = row_index_build(in);
     fill_grad(b);
+    builder_pack(b);
     builder_recount(b);
     b->rules = must(calloc((size_t)in->num_tables, sizeof *b->rules));
     for (int32_t t = 0; t < in->num_tables; t++) builder_rule(b, t, RULE_sgd);
@@ -232,6 +240,7 @@ void builder_free(struct builder *b) {
     free((void *)b->in.offsets);
     free((void *)b->in.ids);
     free((void *)b->in.grad);
+    free(b->grad);
     free((void *)b->in.lookup_weights);
     free(b->shapes);
     free(b->features);
@@ -246,17 +255,61 @@ void builder_rule(struct builder *b, int32_t t, enum rule_kind kind) {
     tables_free(&b->tables);
     tables_free(&b->before);
     b->shapes[t].rule = kind;
+    b->shapes[t].adjusts = false;
     b->rules[t] = rule_default(kind);
     /* Another table's rate is visibly wrong. */
     b->rules[t].param[RULE_LR] *= 1.0f + 0.25f * (float)(t % 5);
     builder_set(&b->rules[t], "eps", 0x1p-9f);
     builder_set(&b->rules[t], "weight_decay", 0x1p-5f);
+    builder_set(&b->rules[t], "dampening", 0x1p-3f);
+    builder_set(&b->rules[t], "lr_decay", 0x1p-4f);
+    /* Tables go through the combinations of the rule's flags. */
+    const struct rule_info info = rule_info(kind);
+    for (int k = 0, flags = 0; k < info.num_params; k++)
+        if (info.params[k].flag) b->rules[t].param[k] = (float)((t >> flags++) & 1);
+}
+
+bool builder_moves(struct rule rule, float all) {
+    enum { FLOATS = TABLE_ARRAYS * RULE_ROW_STATES };
+    float x[FLOATS], before[FLOATS];
+    float g = 0;
+    const struct rule_step step = rule_step(rule, 2);
+    struct row_memory row;
+    for (int k = 0; k < FLOATS; k++) x[k] = all;
+    for (int a = 0; a < TABLE_ARRAYS; a++) row.array[a] = &x[a * RULE_ROW_STATES];
+    memcpy(before, x, sizeof x);
+    rule_apply(&step, &row, 1, &g);
+    return memcmp(before, x, sizeof x) != 0;
+}
+
+/* With a sanitizer, which is slow, only the sums over a row count: they are what threads do together. */
+static bool alike(enum rule_kind a, enum rule_kind b) {
+    if (!rule_sums_before(a) != !rule_sums_before(b) || !rule_sums_after(a) != !rule_sums_after(b))
+        return false;
+    return WITH_SANITIZER || (rule_elem_states(a) == rule_elem_states(b) &&
+                              rule_row_states(a) == rule_row_states(b) &&
+                              rule_idle_is_identity(a) == rule_idle_is_identity(b));
+}
+
+bool builder_distinct(const struct kernel *k, int rule) {
+    for (int r = 0; r < rule; r++)
+        if (kernel_applies(k, (enum rule_kind)r) && alike((enum rule_kind)r, (enum rule_kind)rule))
+            return false;
+    return kernel_applies(k, (enum rule_kind)rule);
 }
 
 void builder_set(struct rule *rule, const char *name, float value) {
     const struct rule_info info = rule_info(rule->kind);
     for (int k = 0; k < info.num_params; k++)
         if (strcmp(info.params[k].name, name) == 0) rule->param[k] = value;
+}
+
+void builder_adjust(struct builder *b, int32_t t, const float shared[RULE_SHARED]) {
+    struct rule *rule = &b->rules[t];
+    const struct rule_info info = rule_info(rule->kind);
+    for (int k = 0; k < RULE_SHARED; k++)
+        if (rule_hyper(&info, RULE_PARAMS + k).name) rule->shared[k] = shared[k];
+    b->shapes[t].adjusts = rule_adjusts(rule);
 }
 
 void builder_rules(struct builder *b, const struct kernel *k, enum rule_kind first) {
@@ -270,10 +323,14 @@ void builder_storage(struct builder *b, const struct kernel *k, int first) {
     tables_free(&b->tables);
     tables_free(&b->before);
     for (int32_t t = 0; t < b->in.num_tables; t++) {
-        const int way = (first + t) % STORAGES;
+        const int way = (first + t) % STORAGES, others = way / DTYPE_COUNT;
         b->shapes[t].weight_type = (enum dtype)(way % DTYPE_COUNT);
-        b->shapes[t].row_state = (enum row_state)(way / DTYPE_COUNT);
+        b->shapes[t].row_state = (enum row_state)(others % 2);
+        b->shapes[t].momentum_type = (enum dtype)(others / 2 % 2);
+        b->shapes[t].rounding = (enum rounding)(others / 4);
+        b->shapes[t].rounding_key = rng_key(b->seed, (uint64_t)t);
     }
+    b->in.grad_type = (enum dtype)(first % (FP16 + 1));
     for (int32_t t = 0; t < b->in.num_tables && kernel_refuses(k, &b->in); t++)
         b->shapes[t].weight_type = FP32;
 }

@@ -9,8 +9,7 @@
  * AddressSanitizer sees a read past its end. Whatever no kernel may use is a NaN: gradient rows of
  * empty bags and of padding, the gaps between gradient rows, scratch before it is written.
  */
-#ifndef EMBFUSE_TEST_BATCH_BUILDER_H
-#define EMBFUSE_TEST_BATCH_BUILDER_H
+#pragma once
 
 #include "harness/check/check.h"
 #include "harness/registry.h"
@@ -70,6 +69,7 @@ struct builder {
     struct table_set tables; /* after builder_start, builder_run */
     struct table_set before; /* a copy of what builder_run found */
     char message[800];
+    float *grad; /* in.grad before it is rounded to in.grad_type */
     /* While it is built. */
     struct table_shape *shapes;
     struct feature *features;
@@ -88,21 +88,33 @@ void builder_random_bags(struct builder *b, int64_t bags, int64_t longest);
 void builder_finish(struct builder *b);
 void builder_free(struct builder *b);
 
-/* Gradient row r (bag or lookup) of a feature, to be overwritten. Then builder_recount. */
+/* Gradient row r (bag or lookup) of a feature, to be overwritten. Then builder_recount; and, before a
+ * step that is not builder_run's, builder_pack, which rounds the gradient to its type. */
 float *builder_grad(const struct builder *b, int32_t feature, int64_t r);
+void builder_pack(struct builder *b);
 void builder_recount(struct builder *b);
+
+/* Does a step without a gradient change a row whose weights and states are all this value? Some rules
+ * without idle_is_identity only bound large weights, or have a decay that is none by default. */
+bool builder_moves(struct rule rule, float all);
 
 /* Table t is updated by this rule from now on. */
 void builder_rule(struct builder *b, int32_t t, enum rule_kind kind);
+/* Whether the kernel applies the rule, and could tell it from all rules before it: by states, sums over the
+ * row, and what an idle step does. Tests of properties that no formula changes run these rules alone. */
+bool builder_distinct(const struct kernel *k, int rule);
 /* A hyper-parameter, if the rule has it. */
 void builder_set(struct rule *rule, const char *name, float value);
+/* Shared hyper-parameters of table t's rule, those that it has. */
+void builder_adjust(struct builder *b, int32_t t, const float shared[RULE_SHARED]);
 /* Rules first, first + 1, ... for tables 0, 1, ...; first alone where the kernel lacks one. */
 void builder_rules(struct builder *b, const struct kernel *k, enum rule_kind first);
 
-/* Ways to store rows, by type of weights and place of row states. */
-enum { STORAGES = DTYPE_COUNT * 2 };
+/* Ways to store rows, by types of weights and momenta, rounding, and place of row states. */
+enum { STORAGES = DTYPE_COUNT * 2 * 2 * 2 };
 
-/* Table t is stored in way (first + t) % STORAGES; with weights of fp32 where the kernel wants that. */
+/* Table t is stored in way (first + t) % STORAGES, or in fp32 where the kernel wants that; gradients go
+ * through their types. */
 void builder_storage(struct builder *b, const struct kernel *k, int first);
 
 /* The three parts of builder_check: fresh tables; one step; what was wrong with it, or NULL. */
@@ -115,5 +127,3 @@ const char *builder_check(struct builder *b, const struct kernel *k, int way);
 
 /* All weights and states of all tables in a row, from malloc; *bytes receives the size. */
 void *builder_snapshot(const struct builder *b, size_t *bytes);
-
-#endif

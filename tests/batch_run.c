@@ -63,6 +63,7 @@ static const char *wrong(struct builder *b, const char *format, ...) {
 
 void builder_start(struct builder *b) {
     struct error err;
+    builder_pack(b);
     if (b->tables.tables) {
         tables_reset(&b->tables);
         return;
@@ -134,6 +135,7 @@ static int run_at(struct builder *b, const struct kernel *k, int way, struct pla
 const char *builder_run(struct builder *b, const struct kernel *k, int way) {
     struct error err;
     copy_tables(b);
+    builder_pack(b);
     struct rule_step *steps = must(malloc((size_t)b->in.num_tables * sizeof *steps));
     for (int32_t t = 0; t < b->in.num_tables; t++) steps[t] = rule_step(b->rules[t], b->step);
     struct place_setup setup = {.shapes = b->in.tables,

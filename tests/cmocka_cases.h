@@ -3,8 +3,7 @@
  * cmocka, and tests that run one function over a table of cases, with a TAP line for each case.
  * Include it last: cmocka's macro fail() would garble the declaration of harness/error.h.
  */
-#ifndef EMBFUSE_TEST_CMOCKA_CASES_H
-#define EMBFUSE_TEST_CMOCKA_CASES_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,5 +17,3 @@ static inline struct CMUnitTest case_test(const char *name, CMUnitTestFunction r
                                           const void *the_case) {
     return (struct CMUnitTest){name, run, NULL, NULL, (void *)(uintptr_t)the_case};
 }
-
-#endif

@@ -3,8 +3,7 @@
  * A builder's batch in device memory, with its tables, steps and scratch: everything that a
  * device_job needs, in arrays of exactly the right size.
  */
-#ifndef EMBFUSE_TEST_DEVICE_CASE_H
-#define EMBFUSE_TEST_DEVICE_CASE_H
+#pragma once
 
 #include "harness/device/device.h"
 #include "harness/measure/runner.h"
@@ -32,5 +31,3 @@ int device_case_get(struct device_case *d, struct error *err);
 
 /* The order in which an emulated device runs blocks and threads; see builder_way. */
 void device_case_schedule(const struct kernel *k, int way);
-
-#endif

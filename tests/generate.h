@@ -3,8 +3,7 @@
  * Workloads from spec text, for tests. Include it after every header of the suite: see
  * cmocka_cases.h.
  */
-#ifndef EMBFUSE_TEST_GENERATE_H
-#define EMBFUSE_TEST_GENERATE_H
+#pragma once
 
 #include <string.h>
 
@@ -31,5 +30,3 @@ static inline struct workload generate(const char *text, int ring, enum grad_mod
         if (batch_validate(&w.batches[k], &err)) fail_msg("%s", err.text);
     return w;
 }
-
-#endif

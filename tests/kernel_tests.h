@@ -3,8 +3,7 @@
  * A list of cmocka tests that is made at run time: one TAP line for every registered kernel, or for
  * one case. Include it last, as cmocka_cases.h.
  */
-#ifndef EMBFUSE_TEST_KERNEL_TESTS_H
-#define EMBFUSE_TEST_KERNEL_TESTS_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,18 +40,15 @@ static inline void add_test(const char *name, CMUnitTestFunction run, const stru
 
 /* One test per registered kernel; those of device kernels also run on a GPU: see tests/test.mk. */
 static inline void add_kernel_tests(const char *name, CMUnitTestFunction run, const void *param) {
-    int count;
-    const struct registered *r = registry(&count);
-    for (int i = 0; i < count; i++) add_test(name, run, r[i].kernel, param);
+    for (const struct registered *r = registry(); r->kernel; r++)
+        add_test(name, run, r->kernel, param);
 }
 
 /* The same for the kernels of one backend. */
 static inline void add_kernel_tests_on(enum backend place, const char *name, CMUnitTestFunction run,
                                        const void *param) {
-    int count;
-    const struct registered *r = registry(&count);
-    for (int i = 0; i < count; i++)
-        if (r[i].kernel->place == place) add_test(name, run, r[i].kernel, param);
+    for (const struct registered *r = registry(); r->kernel; r++)
+        if (r->kernel->place == place) add_test(name, run, r->kernel, param);
 }
 
 /* TESTS in the environment, a pattern such as '*: weighted*', chooses among them. */
@@ -60,5 +56,3 @@ static inline int run_listed(const char *group) {
     if (getenv("TESTS")) cmocka_set_test_filter(getenv("TESTS"));
     return _cmocka_run_group_tests(group, kernel_tests.test, kernel_tests.count, NULL, NULL);
 }
-
-#endif

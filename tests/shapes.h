@@ -3,8 +3,7 @@
  * The shapes of batches that every kernel must get right; each is small and tests an edge. A shape
  * has no rule, gradient mode or number of threads.
  */
-#ifndef EMBFUSE_TEST_SHAPES_H
-#define EMBFUSE_TEST_SHAPES_H
+#pragma once
 
 #include "tests/batch_builder.h"
 
@@ -22,5 +21,3 @@ extern const int num_shapes;
 
 /* Everything from builder_begin to builder_finish, in the size for this kernel (or for NULL). */
 void shape_build(const struct shape *s, const struct kernel *k, bool exact, struct builder *b);
-
-#endif

@@ -5,9 +5,9 @@
 first_tests   := 00_example kernels device defects
 test_programs := $(first_tests:%=$(B)/tests/test_%)
 test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c))))
-# Scripts about reports, studies and the Makefile do not depend on how kernels are compiled: they run only
-# in the plain build.
-tool_tests    := compilers ladder make mutants nvcc peers record reports sweep
+# Scripts about reports, studies, peers and the Makefile do not depend on how kernels are compiled: they
+# run only in the plain build.
+tool_tests    := compilers drift ladder make mutants nvcc peers record reports sweep torch_optim
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 ifneq ($(flavour),)
 test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))
@@ -101,15 +101,16 @@ gpu-verify:
 	@$(MAKE) --no-print-directory $(gpu_programs)
 	@BUILD=$(G) OUT=$(call quoted,$(OUT)) tests/gpu_verify.sh $(filter $(only),$(gpu_programs))
 
-# ONLY builds the chosen tests alone; scripts also need the programs.
+# ONLY builds the chosen tests alone; scripts also need the programs. Without -j, as many jobs build as there are
+# cores: the emulated device kernels take minutes.
 only     = $(or $(addprefix %,$(ONLY)),%)
 programs = $(filter $(only),$(test_programs))
 scripts  = $(filter $(only:=.sh) $(only:=.py),$(test_scripts))
 test:
 	$(call require,test)
 	@[ -n '$(programs)$(scripts)' ] || { echo "no test is called tests/test_$(ONLY)" >&2; exit 1; }
-	@$(MAKE) --no-print-directory $(programs) \
-	     $(if $(scripts),all ptx $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session \
+	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) $(programs) \
+	     $(if $(scripts),all ptx $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift \
                      $(if $(flavour),,$(P)/bench $(P)/embfuse))
 	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) \
 	     tests/run.sh $(programs) $(scripts)

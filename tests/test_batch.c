@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/workload/row_index.h"
 #include "tests/generate.h"
 
 /* --- gradients and weights */
@@ -19,14 +20,15 @@ static void exact_gradients(void **state) {
     const struct batch *in = &w.batches[0];
     int64_t seen[9] = {0}, equal = 0;
     (void)state;
-    for (int64_t i = 0; i < in->grad_floats; i++) {
-        float units = in->grad[i] * 64;
+    for (int64_t i = 0; i < in->grad_elements; i++) {
+        float units = batch_grad(in, i) * 64;
         assert_true(units == rintf(units) && fabsf(units) <= 4);
         seen[(int)units + 4]++;
-        equal += in->grad[i] == w.batches[1].grad[i];
+        equal += batch_grad(in, i) == batch_grad(&w.batches[1], i);
     }
-    for (int v = 0; v < 9; v++) assert_in_range(seen[v], in->grad_floats / 18, in->grad_floats / 6);
-    assert_true(equal < in->grad_floats / 5); /* a ninth by chance */
+    for (int v = 0; v < 9; v++)
+        assert_in_range(seen[v], in->grad_elements / 18, in->grad_elements / 6);
+    assert_true(equal < in->grad_elements / 5); /* a ninth by chance */
     for (int64_t i = 0; i < in->lookups; i++) {
         float x = in->lookup_weights[i];
         assert_true(x == 0.5f || x == 1.0f || x == 2.0f);
@@ -42,17 +44,18 @@ static void real_gradients(void **state) {
     const struct batch *in = &w.batches[0];
     double sum = 0, squares = 0, weights = 0;
     (void)state;
-    for (int64_t i = 0; i < in->grad_floats; i++) {
-        assert_true(in->grad[i] >= -1 && in->grad[i] < 1);
-        sum += in->grad[i];
-        squares += in->grad[i] * in->grad[i];
+    for (int64_t i = 0; i < in->grad_elements; i++) {
+        const float g = batch_grad(in, i);
+        assert_true(g >= -1 && g < 1);
+        sum += g;
+        squares += g * g;
     }
     for (int64_t i = 0; i < in->lookups; i++) {
         assert_true(in->lookup_weights[i] >= 0.25f && in->lookup_weights[i] < 1.25f);
         weights += in->lookup_weights[i];
     }
-    assert_true(fabs(sum / (double)in->grad_floats) < 0.02);
-    assert_true(fabs(squares / (double)in->grad_floats - 1.0 / 3) < 0.01);
+    assert_true(fabs(sum / (double)in->grad_elements) < 0.02);
+    assert_true(fabs(squares / (double)in->grad_elements - 1.0 / 3) < 0.01);
     assert_true(fabs(weights / (double)in->lookups - 0.75) < 0.01);
     workload_free(&w);
 }
@@ -73,6 +76,33 @@ static void sums_exact_under_mean(void **state) {
                  GRAD_EXACT);
     assert_false(batch_sums_exact(&w.batches[0], GRAD_EXACT));
     workload_free(&w);
+}
+
+/* The weights of a row's lookups add up to 1, or to the mean of its random weights; then a sum is exact in
+ * no mode. Padding counts for nothing. */
+static void duplicates_by_mean(void **state) {
+    (void)state;
+    for (int weighted = 0; weighted < 2; weighted++) {
+        char text[200];
+        snprintf(text, sizeof text,
+                 "workload w\nbatch 50\nrows 9\ndim 2\ntables 2\nfeatures 2\npadding 0\nlength "
+                 "uniform 0 "
+                 "5\nduplicates mean\nweighted %d\n",
+                 weighted);
+        struct workload w = generate(text, 1, GRAD_EXACT);
+        const struct batch *in = &w.batches[0];
+        struct row_index x = row_index_build(in);
+        assert_true(x.rows > 10);
+        for (int64_t u = 0; u < x.rows; u++) {
+            const int64_t first = x.run[u].first, end = x.run[u + 1].first;
+            double sum = 0;
+            for (int64_t k = first; k < end; k++) sum += in->lookup_weights[x.lookup[k].lookup];
+            assert_true(weighted ? sum >= 0.5 && sum <= 2 : fabs(sum - 1) < 1e-5);
+        }
+        assert_false(batch_sums_exact(in, GRAD_EXACT));
+        row_index_free(&x);
+        workload_free(&w);
+    }
 }
 
 /* A single row with 2^22 summands of up to 4 units can exceed the 2^24 that a float counts. */
@@ -118,7 +148,7 @@ static void layout_of_pooled(void **state) {
             assert_int_equal(w.batches[k].features[f].grad_offset, column[f]);
             assert_int_equal(w.batches[k].features[f].grad_stride, 16);
         }
-        assert_int_equal(w.batches[k].grad_floats, 30 * 16);
+        assert_int_equal(w.batches[k].grad_elements, 30 * 16);
         assert_counts(&w, k);
     }
     workload_free(&w);
@@ -138,7 +168,7 @@ static void layout_of_sequences(void **state) {
             assert_int_equal(x->grad_stride, f < 2 ? 3 : 5);
             floats += x->lookups * x->grad_stride;
         }
-        assert_int_equal(w.batches[k].grad_floats, floats);
+        assert_int_equal(w.batches[k].grad_elements, floats);
         assert_counts(&w, k);
     }
     workload_free(&w);
@@ -250,7 +280,7 @@ static void derived(void **state) {
     struct error err = {""};
     batch_derive(&in, tables, features);
     assert_int_equal(in.lookups, 6);
-    assert_int_equal(in.grad_floats, 23);
+    assert_int_equal(in.grad_elements, 23);
     assert_int_equal(tables[0].lookups, 3);
     assert_int_equal(tables[1].lookups, 3);
     assert_int_equal(tables[0].features, 1);
@@ -270,17 +300,22 @@ static void derived(void **state) {
     tables[1].features = 1;
     assert_int_equal(batch_validate(&in, &err), -1);
     tables[1].features = 2;
-    in.grad_floats = 22;
+    in.grad_elements = 22;
     assert_int_equal(batch_validate(&in, &err), -1);
     assert_string_equal(err.text, "feature 2: gradient rows end at float 23 of 22");
 }
 
 int main(void) {
     static const struct CMUnitTest single[] = {
-        cmocka_unit_test(exact_gradients),       cmocka_unit_test(real_gradients),
-        cmocka_unit_test(sums_exact_under_mean), cmocka_unit_test(sums_not_exact_on_one_row),
-        cmocka_unit_test(layout_of_pooled),      cmocka_unit_test(layout_of_sequences),
-        cmocka_unit_test(bytes_as_said),         cmocka_unit_test(derived),
+        cmocka_unit_test(exact_gradients),
+        cmocka_unit_test(real_gradients),
+        cmocka_unit_test(sums_exact_under_mean),
+        cmocka_unit_test(duplicates_by_mean),
+        cmocka_unit_test(sums_not_exact_on_one_row),
+        cmocka_unit_test(layout_of_pooled),
+        cmocka_unit_test(layout_of_sequences),
+        cmocka_unit_test(bytes_as_said),
+        cmocka_unit_test(derived),
     };
     enum { NUM_SINGLE = sizeof single / sizeof single[0] };
     struct CMUnitTest tests[NUM_SINGLE + NUM_INVALID];

@@ -72,7 +72,7 @@ static void gathers_rows_of_lookups(void **state) {
     struct bench b = bench_open(*state);
     int32_t t = *state == (void *)pooled ? 0 : 1;
     struct ceiling_probe p = probe_open(&b, t, 2);
-    int64_t floats = b.w.batches[0].grad_floats;
+    int64_t floats = b.w.batches[0].grad_elements;
     bool *read = calloc((size_t)floats, sizeof *read),
          *drawn = calloc((size_t)floats, sizeof *drawn);
     int rows = mark_rows(&b, t, read), seen = 0;

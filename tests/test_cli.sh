@@ -104,6 +104,12 @@ fi
 [ $? -eq 0 ] && why= || why="renew it: $PYTHON cli/manpage.py $E >man/embfuse.1"
 result "man/embfuse.1 says what --help does" "$why"
 
+if "$PYTHON" cli/rules_page.py "$E" >"$W/rules.md" 2>"$W/stderr"; then
+    cmp "$W/rules.md" rules/README.md >"$W/stderr" 2>&1
+fi
+[ $? -eq 0 ] && why= || why="renew it: $PYTHON cli/rules_page.py $E >rules/README.md"
+result "rules/README.md says what the rules do" "$why"
+
 # --- list
 good "list" "^cpu_fused " "$E" list
 good "list: rules" "^rowwise_adagrad .*mean(g^2)" "$E" list
@@ -261,7 +267,7 @@ good "two samples: 0 -3 -1 -2 0 0 -3" "^same$" sh -c \
 bad "step: no kernel" 1 "\-\-kernel is missing" "$E" step --batch "$W/b" --out "$W/out"
 bad "step: no --out" 1 "\-\-out is missing" "$E" step --kernel cpu_sort --batch "$W/b"
 bad "step: unknown kernel" 1 "unknown kernel 'x'; known: .*cpu_fused" step --kernel x
-bad "step: unknown rule" 1 "unknown rule 'x'; known rules: adagrad, adam" step --rule x
+bad "step: unknown rule" 1 "unknown rule 'x'; known rules: .*adagrad, adam" step --rule x
 bad "step: unknown rule of a batch" 1 "unknown rule" "$E" step --kernel cpu_sort --batch "$W/b" \
     --rule x --out "$W/out"
 bad "step: nothing given" 1 "give --batch" "$E" step --kernel cpu_sort --out "$W/out"
@@ -285,6 +291,12 @@ bad "step: --lr" 1 "\-\-lr: lr is a number, not 'fast'" step --lr fast
 bad "step: --beta1" 1 "from 0 to below 1, not '1'" step --rule adam --beta1 1
 bad "step: a hyper-parameter that the rule has not" 1 "\-\-momentum: the rule sgd has none" \
     step --momentum 0.9
+bad "step: a shared one that the rule has not" 1 "\-\-decoupled_weight_decay: the rule lamb has none" \
+    step --rule lamb --decoupled_weight_decay 1
+bad "step: a flag" 1 "\-\-maximize: maximize is 0 or 1, not '0.5'" step --maximize 0.5
+bad "step: an infinite hyper-parameter" 1 "\-\-clip_norm: clip_norm is a number from 0, not 'inf'" \
+    step --clip_norm inf
+bad "step: a hyper-parameter that is a NaN" 1 "not 'nan'" step --weight_decay nan
 good "step: one that it has" "momentum: 1 step" step --rule momentum --momentum 0.9 --out "$W/two"
 bad "step: --steps" 1 "\-\-steps is a whole number" step --steps 0
 bad "step: --first-step" 1 "\-\-first-step" step --first-step 0
@@ -296,6 +308,12 @@ bad "step: no such file" 1 "nowhere.npy" step --ids "$W/nowhere.npy"
 bad "step: not npy" 1 "NUMPY" step --grad "$W/t.txt"
 
 bad "ids: float" 1 "int32 or int64" step --ids "$W/weight.npy"
+npy "$W/x.npy" '<u2' '(7, 1)' 0 0 0 0 0 0 0
+bad "weight: bf16 in a table of fp32" 1 "x.npy: uint16, .* say bf16 in PREFIX.batch" step --weight "$W/x.npy"
+npy "$W/x.npy" '<u2' '(3, 1)' 0 0 0
+bad "grad: uint16 that nobody calls bf16" 1 "x.npy: uint16, .* say bf16" step --grad "$W/x.npy"
+npy "$W/x.npy" '<f2' '(3, 1)' 0 31744 0
+bad "grad: infinite float16" 1 "element \[1\]\[0\] is inf" step --grad "$W/x.npy"
 bad "grad: int" 1 "float32" step --grad "$W/ids.npy"
 bad "weight: int" 1 "float32" step --weight "$W/ids.npy"
 npy "$W/x.npy" '<f8' '(1,)' 0
@@ -383,8 +401,16 @@ described "table rows 20 dim 4\n" "lacks something; write: table rows"
 described "table rows 20 dim 4 rule x\n" "rule is one of"
 described "table rows 20 dim 4 rule sgd colour 3\n" "'colour' in this line; write: table"
 described "table rows 20 dim 4 rule sgd lr\n" "lr has no value"
+described "table rows 20 dim 4 rule sgd weight_type fp4\n" "weight_type is one of fp32, bf16, fp16, fp8, not"
+described "table rows 20 dim 4 rule sgd momentum_type fp8\n" "momentum_type is one of fp32, bf16, not"
+described "table rows 20 dim 4 rule sgd rounding up\n" "rounding is one of nearest, stochastic, not"
+described "grad_type fp8\n" "grad_type is one of fp32, bf16, fp16, not"
+described "grad_type bf16\ngrad_type bf16\n" "grad_type was given already"
+described "seed -1\n" "seed is a whole number"
 described "table rows 20 dim 4 rule sgd momentum 0.9\n" "the rule sgd has no momentum"
 described "table rows 20 dim 4 rule adagrad eps -1\n" "eps is a number from 0"
+described "table rows 20 dim 4 rule sgd clip_value -1\n" "clip_value is a number from 0"
+described "table rows 20 dim 4 rule lamb decoupled_weight_decay 1\n" "the rule lamb has no decoupled"
 described "table rows 20 dim 4 rule sgd\nfeature table 1\n" "table '1': there are 1 above"
 described "table rows 20 dim 4 rule sgd\nfeature pooling sum\n" "lacks its table"
 described "table rows 20 dim 4 rule sgd\nfeature table 0 padding 20\n" "padding 20 is no row"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "harness/device/device.h"
-#include "harness/rng.h"
+#include "kernels/rng.h"
 #include "harness/workload/tables.h"
 #include "tests/batch_builder.h"
 
@@ -100,7 +100,7 @@ static void make_input(const struct large *c, enum rule_kind rule, struct input 
                            .ids = x->ids,
                            .offsets = x->offsets,
                            .grad = x->grad,
-                           .grad_floats = bags * c->dim};
+                           .grad_elements = bags * c->dim};
 }
 
 static void free_input(struct input *x) {
@@ -141,19 +141,19 @@ static void compare(const struct large *c, const struct table *t, const struct r
     float *w = must(malloc((size_t)c->dim * sizeof *w)),
           *g = must(malloc((size_t)c->dim * sizeof *g));
     for (int64_t row = 0; row < c->rows; row++) {
-        float state = 1;
+        float state[RULE_ROW_STATES] = {1};
         for (int32_t d = 0; d < c->dim; d++) {
             w[d] = initial(row, d);
             g[d] = (float)units[row * c->dim + d] * 0x1p-6f;
         }
-        rule_apply(step, &(struct row_memory){.weight = w, .row = &state}, c->dim, g);
+        rule_apply(step, &(struct row_memory){.weight = w, .row = state}, c->dim, g);
         for (int32_t d = 0; d < c->dim; d++) {
             const float *got = (const float *)array_row(&t->weight, row) + d;
             if (memcmp(got, &w[d], sizeof *got) != 0)
                 fail_msg("row %lld, column %d: got %.9g, expected %.9g", (long long)row, d,
                          (double)*got, (double)w[d]);
         }
-        if (t->row.data) assert_memory_equal(array_row(&t->row, row), &state, sizeof state);
+        if (t->row.data) assert_memory_equal(array_row(&t->row, row), state, sizeof *state);
     }
     free(w);
     free(g);

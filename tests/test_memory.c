@@ -295,7 +295,7 @@ static void index_as_required(void **state) {
     builder_finish(&b);
     struct memory_watch w = memory_watch();
     struct row_index index = row_index_build(&b.in);
-    int64_t observed = memory_watch_peak(w), required = row_index_bytes(&b.in);
+    int64_t observed = memory_watch_peak(w), required = row_index_bytes(b.in.lookups);
     if (observed > required + SLACK)
         fail_msg("%lld bytes became resident, %lld are required", (long long)observed,
                  (long long)required);

@@ -174,7 +174,7 @@ static const struct wrong_header wrong_headers[] = {
     {"key twice", "{'descr': '<f4', 'descr': '<f4'}", 0, "twice the key 'descr'"},
     {"line break in a string", "{'a\nb': 1}", 0, "unknown key 'a?b'"},
     {"dtype f8", HEADER("'<f8'", "False", "(1,)"), 8,
-     "unsupported dtype <f8; accepted are <f4, <i4 and <i8"},
+     "unsupported dtype <f8; accepted are <f4, <f2, <i4, <i8, <u2 and |u1: convert"},
     {"dtype big endian", HEADER("'>i4'", "False", "(1,)"), 4, "unsupported dtype >i4"},
     {"dtype structured", HEADER("[('a', '<f4')]", "False", "(1,)"), 4,
      "unsupported dtype [('a', '<f4')]"},

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "harness/check/oracle.h"
-#include "harness/rng.h"
+#include "kernels/rng.h"
 #include "tests/batch_builder.h"
 
 #include "tests/kernel_tests.h"
@@ -52,6 +52,7 @@ static void sum_by_hand(void **state) {
     for (int r = 0; c->pooling == POOL_NONE && r < 9; r++)
         *builder_grad(&b, 0, r) = (float)(1 << r);
     if (c->pooling != POOL_NONE) *builder_grad(&b, 0, 0) = 8, *builder_grad(&b, 0, 2) = 20;
+    builder_pack(&b);
     if (c->weighted) memcpy((float *)b.in.lookup_weights, weights, sizeof weights);
 
     assert_int_equal(b.index.rows, 2);
@@ -74,8 +75,10 @@ static void sum_by_hand(void **state) {
 
 /* --- one element, one step. All numbers are exact in binary, so the comparison is exact. */
 
+/* ROW_1 stands for a second state of the row. */
+enum { ROW_1 = RULE_ELEM_STATES };
 struct values {
-    double w, s[RULE_ELEM_STATES], row;
+    double w, s[RULE_ELEM_STATES + 1], row;
 };
 
 struct update_case {
@@ -94,7 +97,7 @@ enum { UPDATES = sizeof updates / sizeof *updates };
 static void update_by_hand(void **state) {
     const struct update_case *c = ((const struct kernel_test *)*state)->param;
     struct num g = {c->g, 0}, w = {c->before.w, 0}, s[RULE_ELEM_STATES];
-    struct num states[RULE_ROW_STATES] = {{c->before.row, 0}};
+    struct num states[RULE_ROW_STATES] = {{c->before.row, 0}, {c->before.s[ROW_1], 0}};
     struct oracle_row row = {.weight = &w, .row = states};
     for (int k = 0; k < RULE_ELEM_STATES; k++) {
         s[k] = (struct num){c->before.s[k], 0};
@@ -103,8 +106,8 @@ static void update_by_hand(void **state) {
     oracle_update(&c->rule, c->t, 1, &g, &row);
     assert_true(w.value == c->after.w);
     for (int k = 0; k < RULE_ELEM_STATES; k++) assert_true(s[k].value == c->after.s[k]);
-    assert_true(row.row[0].value == c->after.row);
-    assert_true(w.error > 0 && w.error < 1e-6);
+    assert_true(states[0].value == c->after.row && states[1].value == c->after.s[ROW_1]);
+    assert_true((w.error > 0 || w.value == 0) && w.error < 1e-6);
 }
 
 /* updates[] has every rule. */
@@ -150,7 +153,7 @@ static void rmsprop_of_an_uncertain_sum(void **state) {
 /* Where the sign may be another one, the bound holds all of them, and no more. */
 static void lion_of_an_uncertain_sign(void **state) {
     (void)state;
-    const struct rule rule = {RULE_lion, {0.25f, 0.5f, 0.5f, 0}};
+    const struct rule rule = {RULE_lion, {0.25f, 0.5f, 0.5f}};
     const struct rule_step step = rule_step(rule, 1);
     const struct {
         double g, error, least; /* of the weight's bound */
@@ -183,14 +186,23 @@ static void rmsprop_of_large_moments(void **state) {
     assert_true(fabs(weight - w.value) <= w.error);
 }
 
-/* A weight that bf16 may round to infinity proves nothing; any other has one more rounding. */
+/* A weight that a type may round to infinity proves nothing; any other has one more rounding. Momenta
+ * are rounded too, other states are not. */
 static void stored_as_bf16(void **state) {
     (void)state;
-    struct num w[] = {{3.4e38, 1e30}, {-1.5, 1e-7}};
-    oracle_store(BF16, 2, w);
+    struct num w[] = {{3.4e38, 1e30}, {-1.5, 1e-7}}, m[] = {{1, 0}, {2, 0}}, v[] = {{1, 0}, {2, 0}};
+    struct oracle_row row = {.weight = w, .elem = {m, v}};
+    struct table_shape t = {
+        .rows = 1, .dim = 2, .rule = RULE_adam, .weight_type = BF16, .momentum_type = BF16};
+    oracle_store(&t, &row);
     assert_true(isinf(w[0].error));
     assert_true(w[1].error > 0x1p-8 && w[1].error < 0x1p-7);
     assert_true(fabs(dtype_round(BF16, -1.503f) + 1.503) <= w[1].error);
+    assert_true(m[0].error >= 0x1p-8 && m[0].error < 0x1p-7 && v[0].error == 0);
+    w[1].error = 0;
+    t.rounding = ROUND_STOCHASTIC;
+    oracle_store(&t, &row);
+    assert_true(w[1].error >= 1.5 * 0x1p-7);
 }
 
 /* Sums that may be off by a fifth: the length of u has a least value all the same. */
@@ -281,6 +293,13 @@ static void step_in_floats(const struct rule_step *step, struct ordinary *x) {
     rule_apply(step, &m, DIM, x->g);
 }
 
+/* The combination of flags that the bits of n say. */
+static void set_flags(struct rule *rule, uint64_t n) {
+    const struct rule_info info = rule_info(rule->kind);
+    for (int k = 0; k < info.num_params; k++)
+        if (info.params[k].flag) rule->param[k] = (float)(n & 1), n >>= 1;
+}
+
 static void compare(struct num want, float got, double *worst) {
     double off = fabs(got - want.value);
     assert_true(off <= want.error);
@@ -298,6 +317,7 @@ static void bound_holds_and_is_tight(void **state) {
             struct ordinary x;
             make_ordinary(kind, rng_key(kind, n), grad_error, &x);
             struct rule rule = rule_default(kind);
+            set_flags(&rule, n / 20);
             struct rule_step step = rule_step(rule, 1 + (int64_t)n % 20);
             double before[DIM];
             for (int d = 0; d < DIM; d++) before[d] = x.w[d];

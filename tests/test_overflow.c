@@ -124,7 +124,7 @@ static void make_shape(const struct overflow *c, const struct kernel *k, struct 
                            .features = &s->feature,
                            .id_type = ID_INT64,
                            .lookup_weights = c->weighted ? &some : NULL,
-                           .grad_floats = (c->per_bag ? lookups : c->bags) * c->dim};
+                           .grad_elements = (c->per_bag ? lookups : c->bags) * c->dim};
 }
 
 /* All lookups but the hits are padding: their gradient rows have no pages. */
@@ -132,7 +132,7 @@ static bool make_batch(const struct overflow *c, struct sparse *s) {
     int64_t *ids = reserve(s, s->in.lookups, sizeof *ids);
     int64_t *offsets = reserve(s, c->bags + 1, sizeof *offsets);
     float *weights = c->weighted ? reserve(s, s->in.lookups, sizeof *weights) : NULL;
-    float *grad = reserve(s, s->in.grad_floats, sizeof *grad);
+    float *grad = reserve(s, s->in.grad_elements, sizeof *grad);
     if (!ids || !offsets || (c->weighted && !weights) || !grad) return false;
     void *memory[TABLE_ARRAYS] = {NULL};
     for (int a = 0; a < TABLE_ARRAYS; a++) {
@@ -314,9 +314,8 @@ static void add_case(const struct overflow *c, const struct kernel *k) {
 }
 
 int main(void) {
-    int count;
-    const struct registered *r = registry(&count);
     for (int i = 0; i < CASES; i++)
-        for (int k = 0; k < count; k++) add_case(&cases[i], r[k].kernel);
+        for (const struct registered *r = registry(); r->kernel; r++)
+            add_case(&cases[i], r->kernel);
     return run_listed("overflow");
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/rng.h"
+#include "kernels/rng.h"
 #include "tests/batch_builder.h"
 
 #include "tests/kernel_tests.h"

@@ -235,13 +235,12 @@ echo '{"rules": [{"name": "newest", "elem_states": 2, "row_states": 1, "params":
 def test_a_rule_is_known_to_the_peers_as_soon_as_it_is_built(folder):
     import systems
     import torch_batch
-    import torch_peer
     torch_batch.learn_rules(script(folder, "embfuse", RULES))
     nothing, tables = memoryview(b""), type("Tables", (), {"tolist": lambda _: [0, 0, 0]})()
-    batch = type("Batch", (), {"dims": [4], "ids": nothing, "offsets": nothing, "grad_floats": 0,
+    batch = type("Batch", (), {"dims": [4], "ids": nothing, "offsets": nothing, "grad_elements": 0,
                                "weighted": False, "rows": [tables]})
     equal(torch_batch.Batch.compulsory_bytes(batch, "newest"), 3 * 8 * (4 * 3 + 1))
-    for make in (lambda: torch_peer.Peer(None, "torch_sparse", "newest", [], []),
+    for make in (lambda: systems.Peer(None, "torch_sparse", "newest", [], []),
                  lambda: systems.Fbgemm(None, "newest", None, [], [])):
         try:
             make()
@@ -262,7 +261,8 @@ def test_a_rule_is_known_to_the_peers_as_soon_as_it_is_built(folder):
 def test_batches_that_no_peer_can_measure_are_one_line(folder):
     import torch_batch
     table, facts = "table rows 9 dim 4 rule sgd weight_type ", "# w: words\n# fingerprint aa\nbags 2\n"
-    for text, line in ((f"{facts}{table}fp32\n{table}bf16\n", "peers need weights of fp32"),
+    for text, line in ((f"{facts}{table}fp32\n{table}bf16\n", "peers need tables and gradients of fp32"),
+                       (f"{facts}grad_type bf16\n{table}fp32\n", "peers need tables and gradients of fp32"),
                        (f"{facts.replace('# w', 'w')}{table}fp32\n", "lacks the workload")):
         script(folder, "b.batch", text)
         try:

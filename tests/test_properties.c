@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/rng.h"
+#include "kernels/rng.h"
 #include "tests/batch_builder.h"
 
 #include "tests/kernel_tests.h"
@@ -41,7 +41,7 @@ static void skip_if_per_lookup(const struct kernel *k) {
 static void assert_same_results(struct builder *a, struct builder *b, const struct kernel *k) {
     assert_true(a->sums_exact && b->sums_exact);
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
+        if (!builder_distinct(k, rule)) continue;
         builder_rules(a, k, (enum rule_kind)rule);
         builder_rules(b, k, (enum rule_kind)rule);
         run(a, k, 2);
@@ -201,7 +201,7 @@ static void separate_calls(void **state) {
         for (int64_t q = 0; q < BAGS; q++) copy_grad(&alone[t], 0, q, &both, t, q, 1);
     }
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
+        if (!builder_distinct(k, rule)) continue;
         builder_rules(&both, k, (enum rule_kind)rule);
         builder_start(&both);
         for (int t = 0; t < 2; t++) {
@@ -236,7 +236,7 @@ static void many_threads(void **state) {
     for (int64_t q = 0; q < BAGS; q++) builder_bag(&b, 4, (const int64_t[]){3, q, 2 * q, q / 9});
     builder_finish(&b);
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
+        if (!builder_distinct(k, rule)) continue;
         builder_rules(&b, k, (enum rule_kind)rule);
         for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
             const char *wrong = builder_check(&b, k, threads[i]);
@@ -265,7 +265,7 @@ static void most_tables(void **state) {
                              .lookups = TABLES,
                              .tables = tables,
                              .features = features,
-                             .grad_floats = TABLES};
+                             .grad_elements = TABLES};
     assert_null(kernel_refuses(kernel_of(state), &in));
     free(tables);
     free(features);
@@ -286,7 +286,7 @@ static void untouched_rows(void **state) {
         if (q % 3) builder_bag(&b, 2, (const int64_t[]){q, q / 3 * 3 + 1});
     builder_finish(&b);
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
+        if (!builder_distinct(k, rule)) continue;
         builder_rules(&b, k, (enum rule_kind)rule);
         builder_start(&b);
         for (int64_t row = 0; row < ROWS; row += 3) {
@@ -324,31 +324,38 @@ static void zero_tables(const struct builder *b) {
                 memset(b->tables.tables[t].array[a].data, 0, table_memory_bytes(&b->shapes[t], a));
 }
 
-/* Gradients of 0 leave weights and states of 0 as they are, bit for bit: this test notices a float
- * that elsewhere is as good as 0. Few rows of two features, few of one, hot ones, others. */
-static void sums_begin_at_zero(void **state) {
+/* Few rows of two features, few of one, hot ones, others. */
+static void build_few_and_hot(struct builder *b, const struct kernel *k) {
     enum { PER_BAG = 30 };
-    const struct kernel *k = kernel_of(state);
-    struct builder b;
-    builder_begin(&b, 14, true);
-    int32_t few = builder_table(&b, 9, 20);
+    builder_begin(b, 14, true);
+    int32_t few = builder_table(b, 9, 20);
     for (int f = 0; f < 2; f++) {
-        builder_feature(&b, few, POOL_SUM, -1);
-        builder_random_bags(&b, 20, 5);
+        builder_feature(b, few, POOL_SUM, -1);
+        builder_random_bags(b, 20, 5);
     }
-    builder_feature(&b, builder_table(&b, 7, 33), POOL_SUM, -1);
-    builder_random_bags(&b, 20, 5);
-    builder_feature(&b, builder_table(&b, 30000, 5), POOL_SUM, -1);
+    builder_feature(b, builder_table(b, 7, 33), POOL_SUM, -1);
+    builder_random_bags(b, 20, 5);
+    builder_feature(b, builder_table(b, 30000, 5), POOL_SUM, -1);
     for (int64_t q = 0; q < 150 / builder_smaller(k); q++) {
         int64_t ids[PER_BAG];
         for (int64_t i = 0; i < PER_BAG; i++) ids[i] = hot_row_at(q * PER_BAG + i);
-        builder_bag(&b, PER_BAG, ids);
+        builder_bag(b, PER_BAG, ids);
     }
-    builder_finish(&b);
+    builder_finish(b);
+}
+
+/* Gradients of 0 leave weights and states of 0 as they are, bit for bit: this test notices a float
+ * that elsewhere is as good as 0. */
+static void sums_begin_at_zero(void **state) {
+    const struct kernel *k = kernel_of(state);
+    struct builder b;
+    build_few_and_hot(&b, k);
     zero_grad(&b);
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
+        if (!builder_distinct(k, rule)) continue;
         builder_rules(&b, k, (enum rule_kind)rule);
+        for (int32_t t = 0; t < b.in.num_tables; t++)
+            if (builder_moves(b.rules[t], 0)) builder_rule(&b, t, RULE_sgd); /* it counts steps */
         builder_start(&b);
         zero_tables(&b);
         const char *wrong = builder_run(&b, k, 2);
@@ -360,6 +367,66 @@ static void sums_begin_at_zero(void **state) {
         assert_int_equal(zeros, bytes);
     }
     builder_free(&b);
+}
+
+/* --- NaN and infinity */
+
+/* Whether a bag of the feature looks up the row. */
+static bool bag_has(const struct builder *b, int32_t feature, int64_t bag, int64_t row) {
+    const int64_t *at = b->in.offsets + feature * b->in.bags + bag;
+    for (int64_t i = at[0]; i < at[1]; i++)
+        if (batch_id(&b->in, i) == row) return true;
+    return false;
+}
+
+/* Bag 3 of every feature has a NaN or an infinity in its gradient. */
+static bool row_gets_odd(const struct builder *b, int32_t table, int64_t row) {
+    for (int32_t f = 0; f < b->in.num_features; f++)
+        if (b->features[f].table == table && bag_has(b, f, 3, row)) return true;
+    return false;
+}
+
+/* Compares a row of a run with odd gradients with the same row of a run without. */
+static void assert_odd_stays(const struct builder *b, const struct table *clean, int32_t t,
+                             int64_t row, int counts[2]) {
+    bool differs = false, odd = false;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const int64_t width = table_array_width(&b->shapes[t], a);
+        if (!width) continue;
+        const float *now = array_row(&b->tables.tables[t].array[a], row);
+        differs |= memcmp(now, array_row(&clean[t].array[a], row), (size_t)width * 4) != 0;
+        for (int64_t d = 0; d < width; d++) odd |= !isfinite(now[d]);
+    }
+    const bool gets = row_gets_odd(b, t, row);
+    if (gets ? !odd : differs)
+        fail_msg("table %d row %d: %s", (int)t, (int)row, gets ? "lost it" : "got it");
+    counts[gets]++;
+}
+
+/* Such a gradient reaches the rows that are looked up with it, and no others. The three tables have
+ * three rules at a time. What values do, sanitizers do not see: they get fewer rules. */
+static void odd_gradients_stay(void **state) {
+    const struct kernel *k = kernel_of(state);
+    const bool per_lookup = k->traits & STEP_PER_LOOKUP;
+    for (int rule = 0; rule < (per_lookup ? 1 : RULE_COUNT); rule += WITH_SANITIZER ? 12 : 3) {
+        const enum rule_kind first = per_lookup ? RULE_sgd : (enum rule_kind)rule;
+        struct builder b, clean;
+        build_few_and_hot(&clean, k);
+        build_few_and_hot(&b, k);
+        builder_rules(&clean, k, first);
+        builder_rules(&b, k, first);
+        for (int32_t f = 0; f < b.in.num_features; f++)
+            builder_grad(&b, f, 3)[f] = (rule + f) % 2 ? NAN : -INFINITY;
+        int counts[2] = {0, 0};
+        run(&clean, k, 2);
+        run(&b, k, 2);
+        for (int32_t t = 0; t < b.in.num_tables; t++)
+            for (int64_t row = 0; row < b.shapes[t].rows; row++)
+                assert_odd_stays(&b, clean.tables.tables, t, row, counts);
+        assert_true(counts[0] > 0 && counts[1] > 0);
+        builder_free(&b);
+        builder_free(&clean);
+    }
 }
 
 /* --- determinism */
@@ -403,7 +470,7 @@ static void deterministic(void **state) {
     build_for_determinism(&b, k);
     assert_true(longest_run(&b.index) > 32768 / b.smaller);
     for (int rule = 0; rule < RULE_COUNT; rule++) {
-        if (!kernel_applies(k, (enum rule_kind)rule)) continue;
+        if (!builder_distinct(k, rule)) continue;
         void *first = NULL;
         builder_rules(&b, k, (enum rule_kind)rule);
         for (int i = 0; i < 5 * builder_ways(k); i++) {
@@ -457,6 +524,7 @@ int main(void) {
     add_kernel_tests("65535 tables", most_tables, NULL);
     add_kernel_tests("untouched rows", untouched_rows, NULL);
     add_kernel_tests("sums begin at 0", sums_begin_at_zero, NULL);
+    add_kernel_tests("NaN and infinity", odd_gradients_stay, NULL);
     add_test("order matters in floats", order_matters_in_floats, NULL, NULL);
     add_kernel_tests("same bits on every run", deterministic, NULL);
     return run_listed("properties");

@@ -54,11 +54,10 @@ static void in_registry(const char *path, const char *folder, const char *file) 
     const bool shared = strcmp(folder, "host") == 0 || strcmp(folder, "device") == 0;
     const bool cuda = ends_in(file, ".cu");
     if (!*folder || shared || !(ends_in(file, ".c") || cuda)) return;
-    int count, found = 0;
-    const struct registered *r = registry(&count);
-    for (int i = 0; i < count; i++) {
-        size_t n = strlen(r[i].kernel->name);
-        found += strcmp(r[i].family, folder) == 0 && strncmp(file, r[i].kernel->name, n) == 0 &&
+    int found = 0;
+    for (const struct registered *r = registry(); r->kernel; r++) {
+        size_t n = strlen(r->kernel->name);
+        found += strcmp(r->family, folder) == 0 && strncmp(file, r->kernel->name, n) == 0 &&
                  strcmp(file + n, cuda ? ".cu" : ".c") == 0;
     }
     if (found != 1) fail_msg("%s is %d times in the registry under its name", path, found);
@@ -71,8 +70,7 @@ static void every_file_is_registered(void **state) {
 
 static void has_file(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    int count;
-    const struct registered *r = registry(&count);
+    const struct registered *r = registry();
     while (r->kernel != k) r++;
     char c[PATH], cu[PATH];
     snprintf(c, sizeof c, "kernels/%s/%s.c", r->family, k->name);
@@ -86,22 +84,24 @@ static void has_file(void **state) {
 
 static void names_are_unique(void **state) {
     (void)state;
-    int count;
-    const struct registered *r = registry(&count);
-    for (int i = 0; i < count; i++)
-        for (int k = 0; k < i; k++) {
-            assert_string_not_equal(r[i].kernel->name, r[k].kernel->name);
-            assert_string_not_equal(r[i].kernel->label, r[k].kernel->label);
+    for (const struct registered *r = registry(); r->kernel; r++)
+        for (const struct registered *before = registry(); before < r; before++) {
+            assert_string_not_equal(r->kernel->name, before->kernel->name);
+            assert_string_not_equal(r->kernel->label, before->kernel->label);
         }
 }
 
 /* --- what a rule says about itself */
 
-static void assert_states(const struct rule_state *s, int count, int most) {
+static void assert_states(const struct rule_info *a, const struct rule_state *s, int count,
+                          int most) {
     for (int k = 0; k < most; k++) {
         assert_true(!s[k].name == (k >= count));
         if (!s[k].name) continue;
         assert_true(*s[k].name && isfinite(s[k].initial) && s[k].low < s[k].high);
+        const int from = s[k].initial_param;
+        assert_true(from >= 0 && from < a->num_params);
+        if (from) assert_true(s[k].initial == a->params[from].preset);
     }
 }
 
@@ -110,14 +110,17 @@ static void rules_are_described(void **state) {
     for (int i = 0; i < RULE_COUNT; i++) {
         const struct rule_info a = rule_info((enum rule_kind)i);
         assert_true(*a.formula && *a.source);
-        assert_states(a.elem, a.elem_states, RULE_ELEM_STATES);
-        assert_states(a.row, a.row_states, RULE_ROW_STATES);
+        assert_states(&a, a.elem, a.elem_states, RULE_ELEM_STATES);
+        assert_states(&a, a.row, a.row_states, RULE_ROW_STATES);
         for (int k = 0; k < RULE_PARAMS; k++) {
             const struct rule_param *p = &a.params[k];
             assert_true(!p->name == (k >= a.num_params));
             if (!p->name) continue;
             assert_true(p->preset >= p->least && p->preset < p->below);
-            if (!strstr(a.formula, p->name))
+            bool starts = false; /* it is the initial value of a state */
+            for (int s = 0; s < RULE_ELEM_STATES; s++) starts |= k && a.elem[s].initial_param == k;
+            for (int s = 0; s < RULE_ROW_STATES; s++) starts |= k && a.row[s].initial_param == k;
+            if (!starts && !strstr(a.formula, p->name))
                 fail_msg("%s: %s is not in its formula", a.name, p->name);
         }
         assert_string_equal(a.params[RULE_LR].name, "lr");
@@ -145,14 +148,12 @@ static void rules_are_files(void **state) {
 
 static void found_by_name(void **state) {
     (void)state;
-    int count;
-    const struct registered *r = registry(&count);
     struct error err;
-    for (int i = 0; i < count; i++)
-        assert_ptr_equal(registry_find(r[i].kernel->name, &err), r[i].kernel);
+    for (const struct registered *r = registry(); r->kernel; r++)
+        assert_ptr_equal(registry_find(r->kernel->name, &err), r->kernel);
     assert_null(registry_find("no_such_kernel", &err));
     assert_non_null(strstr(err.text, "no_such_kernel"));
-    assert_non_null(strstr(err.text, r[0].kernel->name));
+    assert_non_null(strstr(err.text, registry()->kernel->name));
 }
 
 /* --- what a kernel says about itself */

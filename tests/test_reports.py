@@ -14,9 +14,11 @@ import sys
 sys.dont_write_bytecode = True
 import tap
 from tap import GOLDEN, ROOMS, ROOT
+import across
 import compare
 import export
 import make_results
+import paper
 import ranks
 import results
 import style
@@ -328,6 +330,145 @@ def test_plots_are_made_and_reproducible(folder):
         assert b"do not quote" not in svg
     assert b">ns per lookup (median" in made["time-rowwise_adagrad-cold.svg"].replace(b"\n", b"")
     equal(len(contents(os.path.join(folder, "one"), ".png")), 6)
+
+
+RULES = ("sgd", "adam", "rowwise_adagrad", "momentum")
+
+
+def many_rules(folder, rules=RULES, **changes):
+    """A result of rules with their bytes of state, and other values for some of them, {rule: counters}."""
+    data = make_results.result(rules=rules, workloads={"pooled": (0, 0.9, 0.001)})
+    for rule, state in zip(RULES, (0, 512, 4, 256)):
+        for r in rows_of(data, f"rule={rule}"):
+            r["state_bytes"] = state
+            r.update(changes.get(rule, {}) if "kernel=cpu_fused" in r["label"] else {})
+    return save(data, folder, "rules.json")
+
+
+def test_many_rules_are_one_table(folder):
+    path = many_rules(folder, adam={"ns_per_lookup": 7, "share_roof": 0.5}, sgd={"share_roof": 1.25})
+    out = run("table.py", path).stdout
+    head, *rows = [x.split() for x in out.splitlines() if x.startswith("  ")]
+    equal([row[:2] for row in rows], [["sgd", "0"], ["rowwise_adagrad", "4"], ["momentum", "256"], ["adam", "512"]])
+    equal((head[:2], head[-3:], len(head)), (["rule", "state"], ["±%", "%", "roof"], 2 + 5 + 3))
+    adam = dict(zip(head, rows[-1]))
+    equal((adam["cpu_fused"], rows[-1][-2:]), ("*7.00", ["0.0", "50.0"]))
+    assert "pooled · 4 rules · cold" in out and "EACH=1" in out, out
+    assert "125.0‡" in out and results.OVER_NOTE in out and max(map(len, out.splitlines())) <= 120
+    assert "| adam | 512 |" in run("table.py", path, "--markdown").stdout
+    each = run("table.py", path, "--each").stdout
+    equal((each.count(" · cold"), each.count("  kernel  "), "EACH=1" in each), (4, 4, False))
+    equal(make("table", f"RESULT={path}", "EACH=1").stdout, each)
+    few = run("table.py", many_rules(folder, RULES[:3])).stdout
+    equal((few.count(" · cold"), few.count("  kernel  ")), (3, 3))
+
+
+def test_a_rule_without_its_best_kernel_and_without_the_size_of_its_states(folder):
+    with open(many_rules(folder), encoding="utf-8") as file:
+        data = json.load(file)
+    for r in rows_of(data, "rule=adam"):
+        del r["state_bytes"]
+    gone = rows_of(data, "rule=momentum", "kernel=cpu_fused")
+    data["benchmarks"] = [r for r in data["benchmarks"] if r not in gone]
+    rows_of(data, "rule=sgd", "kernel=cpu_fused")[1].update(error_occurred=True, error_message="row 7")
+    out = run("table.py", save(data, folder, "gone.json")).stdout
+    head, *rows = [x.split() for x in out.splitlines() if x.startswith("  ")]
+    rows = {row[0]: dict(zip(head, row)) for row in rows}
+    equal([rows[r]["cpu_fused"] for r in ("momentum", "sgd")], ["-", "FAILED"])
+    equal(rows["adam"]["state"], "-")
+    assert "FAILED cpu_fused on pooled: row 7" in out
+
+
+def across_figures(path):
+    """{name: figure} of a result, or a skipped test."""
+    if not HAS_MATPLOTLIB:
+        raise tap.Skip("no matplotlib in this Python")
+    paper.set_up()
+    return dict(across.figures(results.load(path), "cold"))
+
+
+def words_of(figure):
+    return [t.get_text() for ax in figure.axes for t in ax.texts]
+
+
+def test_every_rule_against_its_roof(folder):
+    path = many_rules(folder, adam={"ns_per_lookup": 7, "share_roof": 0.5})
+    figure = across_figures(path)["rules-roof"]
+    ax = figure.axes[0]
+    equal([t.get_text() for t in ax.get_yticklabels()], ["sgd", "rowwise_adagrad", "momentum", "adam"])
+    equal(words_of(figure), ["0", "4", "256", "512", "state, B"])
+    equal(ax.patches[3].get_width(), 50.0)
+    assert 75.0 in [line.get_xdata()[0] for line in ax.lines]
+    entries = [t.get_text() for t in figure.legends[0].get_texts()]
+    assert "75 % of the roof" in entries and "cpu_fused" in entries and "cpu_dense" not in entries, entries
+    assert "100 %" not in figure._suptitle.get_text()
+    over = across_figures(many_rules(folder, sgd={"ns_per_lookup": 7, "share_roof": 1.25}))["rules-roof"]
+    assert "\nOver 100 %: at the roof" in over._suptitle.get_text() and over.axes[0].get_xlim()[1] > 125
+    equal(list(across_figures(many_rules(folder, RULES[:3]))), [])
+    with open(many_rules(folder), encoding="utf-8") as file:
+        skewed = file.read().replace('"alpha": 0', '"alpha": 0.8')
+    equal(list(across_figures(save(skewed, folder, "skewed.json"))), [])
+
+
+def with_axes(points, rules=("adam",)):
+    """A result on these workloads, {name: (types, values of all rows, {kernel: ns per lookup})}."""
+    data = make_results.result(rules=rules, workloads={name: (0, 0.9, 0.001) for name in points})
+    for name, (types, values, times) in points.items():
+        data["context"][f"emb_workload_{name}"] = "batch 9 dim 64 id_type int64" + types
+        for r in rows_of(data, f"workload={name}"):
+            ns = times.get(results.words(r)["kernel"], 50)
+            r.update(values, ns_per_lookup=ns, real_time=ns * r["lookups"] / 1e6)
+    return data
+
+
+def test_which_kernel_wins_over_alpha_and_dim(folder):
+    grid = {f"a/alpha:{alpha}/dim:{dim}/weight_type:{kind}": (
+                f" weight_type {kind}" if kind != "fp32" else "", {"alpha": alpha, "dim": dim},
+                {"cpu_fused": 10, "cpu_hash": 8 if alpha else 15} if kind == "fp32" else {"cpu_sort": 40})
+            for alpha in (0, 1.2) for dim in (8, 64) for kind in ("fp32", "fp16")}
+    figure = across_figures(save(with_axes(grid), folder, "grid.json"))["winners-a"]
+    equal([ax.get_title() for ax in figure.axes], ["adam\nfp32", "adam\nfp16"])
+    for ax, kernels in zip(figure.axes, (["cpu_fused", "cpu_fused", "cpu_hash", "cpu_hash"], ["cpu_sort"] * 4)):
+        equal([p.get_label() for p in ax.patches], kernels)
+        equal([t.get_text() for t in ax.get_xticklabels()], ["0", "1.2"])
+        equal([t.get_text() for t in ax.get_yticklabels()], ["8", "64"])
+    equal(words_of(figure), ["1.50", "1.50", "1.25", "1.25"] + ["1.25"] * 4)
+    same = {name: (types, values, {"cpu_fused": 10, "cpu_hash": 10}) for name, (types, values, _) in grid.items()}
+    figure = across_figures(save(with_axes(same), folder, "same.json"))["winners-a"]
+    equal(set(words_of(figure)), {"≈1.00"})
+    one = {name: point for name, point in grid.items() if "dim:8" in name}
+    equal([n for n in across_figures(save(with_axes(one), folder, "one.json")) if "winners" in n], [])
+
+
+def test_bytes_saved_and_time_saved(folder):
+    points = {"t/weight_type:fp32": ("", {"compulsory_mib": 400}, {"cpu_fused": 10}),
+              "t/weight_type:bf16": (" weight_type bf16", {"compulsory_mib": 200}, {"cpu_sort": 7.5}),
+              "t/weight_type:fp8": (" weight_type fp8 grad_type bf16", {"compulsory_mib": 100}, {"cpu_fused": 12})}
+    figures = across_figures(save(with_axes(points), folder, "types.json"))
+    equal(list(figures), ["types"])
+    ax, = figures["types"].axes
+    equal(ax.get_title(), "adam\nt")
+    equal({c.get_label(): (c[0].get_xdata()[0], c[0].get_ydata()[0]) for c in ax.containers},
+          {"bf16": (0.5, 0.75), "fp8, gradients bf16": (0.25, 1.2)})
+    assert ax.get_ylim()[1] > 1.2
+    del points["t/weight_type:fp32"]
+    equal(list(across_figures(save(with_axes(points), folder, "no-fp32.json"))), [])
+
+
+def test_figures_across_rules_and_types_are_saved_with_the_caution(folder):
+    points = {f"t/alpha:{alpha}/dim:{dim}/weight_type:{kind}": (
+                  f" weight_type {kind}" * (kind != "fp32"), {"alpha": alpha, "dim": dim, "disturbed": 1.0}, {})
+              for alpha in (0, 1) for dim in (8, 64) for kind in ("fp32", "bf16")}
+    path = save(with_axes(points, RULES), folder, "all.json")
+    across_figures(path)
+    done = run("figures.py", path, folder)
+    equal((done.returncode, done.stderr), (0, ""))
+    made = contents(folder, (".pdf", ".svg", ".png"))
+    for name in ("rules-roof", "winners-t", "types-dim-8", "types-dim-64"):
+        for kind in ("pdf", "svg", "png"):
+            assert f"paper-{name}-cold.{kind}" in made, (name, made)
+        svg = made[f"paper-{name}-cold.svg"].decode()
+        assert "samples disturbed: do not quote" in svg and "Synthetic CPU" in svg, name
 
 
 ROOF_KEYS = ("gather_gbs", "line_mib", "gather_mib", "roof_ms", "share_roof")

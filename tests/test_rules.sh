@@ -30,5 +30,6 @@ compiles yes 'the rules as they are' sgd ''
 state='{"x", 0, 0, 1}'
 compiles no 'a row state too many' rowwise_adagrad "s/\.row = {/&$state, $state, /"
 compiles no 'an element state too many' adagrad "s/\.elem = {/&$state, $state, $state, /"
-compiles no 'a hyper-parameter too many' lamb 's/\.params = {/&{"x", 0, RULE_ANY}, {"y", 0, RULE_ANY}, /'
+two='{"x", 0, RULE_ANY}, {"y", 0, RULE_ANY}, '
+compiles no 'a hyper-parameter too many' lamb "s/\.params = {/&$two$two/"
 echo "1..$n"

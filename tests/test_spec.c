@@ -93,8 +93,27 @@ static const struct bad_case bad_cases[] = {
      "x.spec:2: ids is one of zipf, powerlaw, uniform, histogram-2021, histogram-2022, not",
      {0}},
     {"unknown pooling", W "pooling max\n", "x.spec:2: pooling is one of sum, mean, none, not", {0}},
-    {"unknown rule", W "rule no\n", "x.spec:2: rule is one of adagrad, adam, ", {0}},
-    {"unknown type", W "weight_type fp8\n", "x.spec:2: weight_type is one of fp32, bf16, not", {0}},
+    {"unknown rule", W "rule no\n", "x.spec:2: rule is one of ", {0}},
+    {"unknown type",
+     W "weight_type fp4\n",
+     "x.spec:2: weight_type is one of fp32, bf16, fp16, fp8, not",
+     {0}},
+    {"unknown type of momenta",
+     W "momentum_type fp16\n",
+     "x.spec:2: momentum_type is one of fp32, bf16, not",
+     {0}},
+    {"unknown type of gradients",
+     W "grad_type fp8\n",
+     "x.spec:2: grad_type is one of fp32, bf16, fp16, not",
+     {0}},
+    {"unknown way of duplicates",
+     W "duplicates max\n",
+     "x.spec:2: duplicates is one of sum, mean, not",
+     {0}},
+    {"unknown rounding",
+     W "rounding up\n",
+     "x.spec:2: rounding is one of nearest, stochastic, not",
+     {0}},
     {"unknown place",
      W "row_state here\n",
      "x.spec:2: row_state is one of apart, beside, not",
@@ -202,7 +221,7 @@ static void every_key(void **state) {
                    "length negbin 13.6 1\nids powerlaw\nalpha .5\nshift 2.7\n"
                    "map identity\nreuse 0.25\nfeatures 2\npooling none\n"
                    "weighted 1\npadding 0\nid_type int32\nrule adam\nweight_type bf16\n"
-                   "row_state beside\n"
+                   "momentum_type bf16\ngrad_type fp16\nrounding stochastic\nrow_state beside\n"
                    "seed 9007199254740992\nrow_cap 5e5",
                    NULL);
     const struct spec *s = l.specs;
@@ -221,6 +240,9 @@ static void every_key(void **state) {
     assert_int_equal(s->padding_id, 0);
     assert_int_equal(s->id_type, ID_INT32);
     assert_int_equal(s->weight_type, BF16);
+    assert_int_equal(s->momentum_type, BF16);
+    assert_int_equal(s->grad_type, FP16);
+    assert_int_equal(s->rounding, ROUND_STOCHASTIC);
     assert_int_equal(s->row_state, ROW_STATE_BESIDE);
     assert_int_equal(s->rule, RULE_adam);
     assert_true(s->seed == 9007199254740992u);
@@ -385,6 +407,8 @@ static const struct file_case file_cases[] = {
     {"datasets/dynamicemb.spec", 1, 10, 16777210},
     {"datasets/roof.spec", 4, 1, 4000000},
     {"datasets/storage.spec", 8, 1, 4000000},
+    {"datasets/types.spec", 24, 1, 2000000},
+    {"datasets/crossover.spec", 24, 1, 2000000},
     {"datasets/smoke.spec", 7, 2, 10000},
 };
 enum { NUM_FILES = sizeof file_cases / sizeof file_cases[0] };

@@ -33,7 +33,7 @@ static uint64_t hash_batch(const struct batch *in) {
     uint64_t h = hash_bytes(0xcbf29ce484222325u, in->ids, n * id);
     h = hash_bytes(h, in->offsets, (size_t)(in->num_features * in->bags + 1) * 8);
     if (in->lookup_weights) h = hash_bytes(h, in->lookup_weights, n * 4);
-    return hash_bytes(h, in->grad, (size_t)in->grad_floats * 4);
+    return hash_bytes(h, in->grad, (size_t)(in->grad_elements * dtype_bytes(in->grad_type)));
 }
 
 /* --- the same for any number of threads; large enough for every parallel loop to be parallel */
@@ -117,7 +117,7 @@ static void seed_changes_everything(void **state) {
         ids += batch_id(x, i) == batch_id(y, i);
         weights += x->lookup_weights[i] == y->lookup_weights[i];
     }
-    for (int64_t i = 0; i < x->grad_floats; i++) grads += x->grad[i] == y->grad[i];
+    for (int64_t i = 0; i < x->grad_elements; i++) grads += batch_grad(x, i) == batch_grad(y, i);
     assert_true(ids < 20 && weights < 20 && grads < 20);
     workload_free(&a);
     workload_free(&b);

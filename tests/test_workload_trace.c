@@ -39,7 +39,7 @@ static void trace_in_order(void **state) {
         assert_memory_equal(in->offsets, offsets[k], sizeof offsets[k]);
         for (int64_t i = 0; i < in->lookups; i++) assert_int_equal(batch_id(in, i), ids[k][i]);
         assert_int_equal(in->features[1].pooling, POOL_MEAN);
-        assert_int_equal(in->grad_floats, 2 * 8);
+        assert_int_equal(in->grad_elements, 2 * 8);
     }
     workload_free(&w);
     assert_int_equal(workload_from_trace(a.text, like.specs, 0, 3, GRAD_EXACT, &w, &err), 0);

@@ -3,8 +3,7 @@
  * Files that tests write: all of them are below $BUILD/tests, so that nothing changes outside of
  * the build folder.
  */
-#ifndef EMBFUSE_TEST_WORK_FILES_H
-#define EMBFUSE_TEST_WORK_FILES_H
+#pragma once
 
 #include <limits.h>
 #include <stdio.h>
@@ -36,5 +35,3 @@ static inline int work_write(const char *path, const void *bytes, size_t size) {
     size_t written = fwrite(bytes, 1, size, f);
     return fclose(f) == 0 && written == size ? 0 : -1;
 }
-
-#endif

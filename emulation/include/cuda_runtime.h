@@ -4,8 +4,7 @@
  * kernels run on the CPU, for correctness only. Under nvcc the project's kernels/device/launch.h
  * defines the three macros; everything else has CUDA's own names.
  */
-#ifndef EMULATED_CUDA_RUNTIME_H
-#define EMULATED_CUDA_RUNTIME_H
+#pragma once
 
 #include "cuda_runtime_api.h"
 
@@ -22,6 +21,4 @@
 #include "emulation/functions.h"
 #include "emulation/intrinsics.h"
 #include "emulation/launch.h"
-#endif
-
 #endif

@@ -4,8 +4,7 @@
  * signatures, for C11 and C++. Host code that includes it links with the emulation instead of
  * libcudart. Everything runs at the call; a stream matters only while it captures.
  */
-#ifndef EMULATED_CUDA_RUNTIME_API_H
-#define EMULATED_CUDA_RUNTIME_API_H
+#pragma once
 
 #include <stddef.h>
 
@@ -265,5 +264,4 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
 
 #ifdef __cplusplus
 }
-#endif
 #endif

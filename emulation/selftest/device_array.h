@@ -2,8 +2,7 @@
  *
  * A device array with a host copy, for the cases.
  */
-#ifndef EMBFUSE_EMULATION_DEVICE_ARRAY_H
-#define EMBFUSE_EMULATION_DEVICE_ARRAY_H
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -41,5 +40,3 @@ template <class T> struct DeviceArray {
         return host;
     }
 };
-
-#endif

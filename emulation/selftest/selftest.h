@@ -4,8 +4,7 @@
  * in every order and build without a report. A planted case has a bug, and the builds that can
  * catch it must do so. Each case runs in its own process.
  */
-#ifndef EMBFUSE_EMULATION_SELFTEST_H
-#define EMBFUSE_EMULATION_SELFTEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -55,5 +54,4 @@ static inline void check(bool holds, const char *what, const char *file, int lin
 
 #ifdef __cplusplus
 }
-#endif
 #endif

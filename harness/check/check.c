@@ -15,8 +15,8 @@
 struct workspace {
     struct row_memory row;
     struct num *grad;
-    float *exact_grad; /* the same in exact mode */
-    float *weight;     /* for row_look() */
+    float *exact_grad;      /* the same in exact mode */
+    struct row_memory wide; /* for row_look() */
     struct oracle_row expected;
     float *floats;
     struct num *nums;
@@ -24,15 +24,15 @@ struct workspace {
 
 static void workspace_init(struct workspace *w, int32_t dim) {
     const int64_t width = dim > RULE_ROW_STATES ? dim : RULE_ROW_STATES;
-    w->floats = malloc((size_t)((TABLE_ARRAYS + 2) * width) * sizeof *w->floats);
+    w->floats = malloc((size_t)((2 * TABLE_ARRAYS + 1) * width) * sizeof *w->floats);
     w->nums = malloc((size_t)((TABLE_ARRAYS + 1) * width) * sizeof *w->nums);
     if (!w->floats || !w->nums) abort();
     for (int a = 0; a < TABLE_ARRAYS; a++) {
         w->row.array[a] = w->floats + a * width;
+        w->wide.array[a] = w->floats + (TABLE_ARRAYS + a) * width;
         w->expected.array[a] = w->nums + a * width;
     }
-    w->exact_grad = w->floats + TABLE_ARRAYS * width;
-    w->weight = w->exact_grad + width;
+    w->exact_grad = w->floats + 2 * TABLE_ARRAYS * width;
     w->grad = w->nums + TABLE_ARRAYS * width;
 }
 
@@ -94,9 +94,9 @@ static enum verdict compare_bounds(const struct judged_row *r) {
     return verdict;
 }
 
-static bool is_zero(const struct num *sum, int32_t dim) {
+static bool is_zero(const float *sum, int32_t dim) {
     for (int32_t d = 0; d < dim; d++)
-        if (sum[d].value != 0) return false;
+        if (sum[d] != 0) return false;
     return true;
 }
 
@@ -104,14 +104,15 @@ static bool is_zero(const struct num *sum, int32_t dim) {
 static enum verdict check_row(const struct check *c, const struct rule_step *step,
                               struct judged_row *r, int32_t t, int64_t row,
                               const struct row_lookup *lookups, int64_t count) {
-    struct rule_info info = rule_info(r->shape->rule);
+    const bool keeps = rule_keeps_idle(&step->rule);
     struct workspace *w = r->w;
     int32_t dim = r->shape->dim;
     c->before(c->before_ctx, t, row, &w->row);
-    if (!lookups && (info.idle_is_identity || !c->dense)) return compare_bits(r);
+    if (!lookups && (keeps || !c->dense)) return compare_bits(r);
 
     bool each = c->per_lookup && rule_linear(r->shape->rule), exact = c->exact && !each;
     oracle_sum(c->in, lookups, count, exact, dim, w->grad);
+    for (int32_t d = 0; d < dim; d++) w->exact_grad[d] = (float)w->grad[d].value;
     for (int a = 0; a < TABLE_ARRAYS; a++)
         for (int64_t d = 0, width = table_array_width(r->shape, a); d < width; d++)
             w->expected.array[a][d] = (struct num){w->row.array[a][d], 0};
@@ -119,15 +120,13 @@ static enum verdict check_row(const struct check *c, const struct rule_step *ste
         oracle_update_per_lookup(&step->rule, count, dim, w->grad, &w->expected);
     else
         oracle_update(&step->rule, c->step, dim, w->grad, &w->expected);
-    oracle_store(r->shape->weight_type, dim, w->expected.weight);
+    oracle_store(r->shape, &w->expected);
     enum verdict verdict = compare_bounds(r);
     if (verdict != RIGHT || !exact) return verdict;
     /* A dense step cannot tell gradients that cancel from no gradients: it keeps both rows. */
-    if (!(c->dense && info.idle_is_identity && is_zero(w->grad, dim))) {
-        for (int32_t d = 0; d < dim; d++) w->exact_grad[d] = (float)w->grad[d].value;
+    if (!(c->dense && keeps && is_zero(w->exact_grad, dim))) {
         rule_apply(step, &w->row, dim, w->exact_grad);
-        for (int32_t d = 0; d < dim; d++)
-            w->row.weight[d] = dtype_round(r->shape->weight_type, w->row.weight[d]);
+        row_round(r->shape, step->number, row, &w->row);
     }
     return compare_bits(r);
 }
@@ -193,7 +192,7 @@ static void check_rows(const struct check *c, const struct rule_step *step, int3
         struct finding f;
         struct judged_row judged = {.shape = &c->in->tables[t],
                                     .after =
-                                        row_look(after, &c->in->tables[t], row - first, w.weight),
+                                        row_look(after, &c->in->tables[t], row - first, &w.wide),
                                     .w = &w,
                                     .worst = &r->worst,
                                     .out = &f};

@@ -14,8 +14,7 @@
  * A NaN never passes. If the step has no finite value in single precision (gradients overflow, an
  * accumulator is below 0, or eps, gradient and state are all 0), the result is undecided.
  */
-#ifndef EMBFUSE_CHECK_H
-#define EMBFUSE_CHECK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -58,5 +57,3 @@ struct check_result {
 };
 
 struct check_result check_run(const struct check *c);
-
-#endif

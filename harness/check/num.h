@@ -2,8 +2,7 @@
  *
  * Arithmetic of struct num: each operation also computes the error bound of its result.
  */
-#ifndef EMBFUSE_NUM_H
-#define EMBFUSE_NUM_H
+#pragma once
 
 #include <float.h>
 #include <math.h>
@@ -41,8 +40,19 @@ static inline struct num mul(struct num a, struct num b) {
 static inline struct num quot(struct num a, struct num b, double least) {
     double value = a.value / b.value, low = fmax(b.value - b.error, least);
     if (!(low > 0) || !isfinite(b.error)) return (struct num){value, INFINITY};
-    double off = fmax((b.value - low) / low, b.error / (b.value + b.error));
+    double below = fmin(b.error, b.value - least); /* b.value - low would round */
+    double off = fmax(below / low, b.error / (b.value + b.error));
     return rounded(value, a.error / low + fabs(value) * off);
+}
+
+static inline struct num larger(struct num a, struct num b) {
+    return (struct num){fmax(a.value, b.value), fmax(a.error, b.error)};
+}
+
+/* decay*before + (1-decay)*value; the rest is 1 - decay. */
+static inline struct num averaged(float decay, struct num before, struct num value) {
+    const struct num beta = exactly(decay), rest = sub(exactly(1), beta);
+    return add(mul(beta, before), mul(rest, value));
 }
 
 /* An accumulator of squares is at least 0, unless its state starts negative. */
@@ -52,14 +62,46 @@ static inline struct num accumulate(struct num state, struct num square) {
     return sum;
 }
 
+/* The differences of two roots, without a subtraction that rounds. */
 static inline struct num root(struct num s) {
     double value = sqrt(s.value), low = sqrt(fmax(s.value - s.error, 0));
-    return rounded(value, fmax(sqrt(s.value + s.error) - value, value - low));
+    if (s.error == 0) return rounded(value, 0);
+    if (!isfinite(s.error)) return (struct num){value, INFINITY};
+    double below = fmin(s.error, s.value) / (value + low); /* NaN for 0 */
+    return rounded(value, fmax(below, s.error / (sqrt(s.value + s.error) + value)));
 }
 
 /* sqrt(s) + eps of such an accumulator: its evaluation is not below eps. */
 static inline struct num denominator(struct num s, float eps) {
     return add(root(s), exactly(eps));
+}
+
+/* sqrt(s) + eps or sqrt(s + eps), and what its evaluation is not below. */
+struct divisor {
+    struct num value;
+    double least;
+};
+
+static inline struct divisor divisor(struct num s, float eps, bool inside) {
+    if (!inside) return (struct divisor){denominator(s, eps), eps};
+    return (struct divisor){root(add(s, exactly(eps))), sqrt(eps) * (1 - 4 * unit)};
+}
+
+/* The counter n after `more` steps: without error if it counts whole steps. */
+static inline struct num counted(struct num n, double more) {
+    const double sum = n.value + more;
+    const bool whole = n.error == 0 && sum == floor(sum) && fabs(sum) < 0x1p24;
+    return whole ? exactly(sum) : add(n, exactly(more));
+}
+
+/* 1 - base^n for 0 <= base < 1 and the whole part of n, by doubling n: two roundings each, and
+ * three for a sum. If rounding decides about the whole part, the bound holds every outcome. */
+static inline struct num correction(float base, struct num n) {
+    const double least = fmax(floor(n.value - n.error), 0),
+                 most = fmax(floor(n.value + n.error), 0);
+    const double value = 1 - pow(base, fmax(floor(n.value), 0));
+    const double spread = pow(base, least) - pow(base, most), doublings = log2(fmax(most, 1));
+    return rounded(value, spread + (1 + 5.1 * doublings) * unit * value);
 }
 
 /* A sum over a row in floats, as kernels compute it: each term passes one addition for every 128
@@ -79,5 +121,3 @@ static inline struct num total_of(const struct total *x, int32_t dim) {
     double error = x->inherited + 1.001 * additions * unit * x->magnitude;
     return (struct num){x->value, x->magnitude + error < FLT_MAX ? error : INFINITY};
 }
-
-#endif

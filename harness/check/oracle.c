@@ -19,10 +19,10 @@ void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_
                 length += batch_id(in, j) != x->padding_id;
             c /= (double)length;
         }
-        const float *g = in->grad + x->grad_offset + r * x->grad_stride;
         for (int32_t d = 0; d < dim; d++) {
-            grad[d].value += c * g[d];
-            grad[d].error += relative * fabs(c * g[d]) + tiny * (fabs(w) + fabs(g[d]) + 1);
+            const double g = batch_grad(in, x->grad_offset + r * x->grad_stride + d);
+            grad[d].value += c * g;
+            grad[d].error += relative * fabs(c * g) + tiny * (fabs(w) + fabs(g) + 1);
         }
     }
     for (int32_t d = 0; d < dim; d++) {
@@ -44,9 +44,39 @@ void oracle_update_per_lookup(const struct rule *r, int64_t count, int32_t dim, 
     }
 }
 
-void oracle_update(const struct rule *rule, int64_t t, int32_t dim, const struct num *grad,
+/* The factor that shortens a row of this sum of squares to `most`: min(1, most/norm). */
+static struct num shortening(const struct total *squares, int32_t dim, double most) {
+    const struct num norm = root(total_of(squares, dim));
+    const double low = fmax(norm.value - norm.error, most);
+    return rounded(fmin(1, most / norm.value), norm.error * most / (low * low));
+}
+
+/* Adjusts the gradient and the weights as kernels/adjust.h says. */
+static void adjust(const struct rule *rule, int32_t dim, struct num *g, struct num *w) {
+    const float *x = rule->shared, clip = x[CLIP_VALUE];
+    const struct num decay = exactly(x[WEIGHT_DECAY]);
+    const bool decoupled = x[DECOUPLED_WEIGHT_DECAY] != 0, decays = decay.value > 0;
+    struct total squares = {0, 0, 0};
+    for (int32_t d = 0; d < dim; d++) {
+        if (x[GRAD_SCALE] != 0) g[d] = mul(exactly(x[GRAD_SCALE]), g[d]);
+        if (x[MAXIMIZE] != 0) g[d].value = -g[d].value;
+        if (clip > 0) g[d].value = fmax(-clip, fmin(clip, g[d].value));
+        if (clip > 0) g[d].error = fmin(g[d].error, clip + fabs(g[d].value));
+        total_add(&squares, mul(g[d], g[d]));
+    }
+    const struct num factor = shortening(&squares, dim, x[CLIP_NORM]);
+    const struct num keep = sub(exactly(1), mul(exactly(rule->param[RULE_LR]), decay));
+    for (int32_t d = 0; d < dim; d++) {
+        if (x[CLIP_NORM] > 0) g[d] = mul(factor, g[d]);
+        if (decays && decoupled) w[d] = mul(keep, w[d]);
+        if (decays && !decoupled) g[d] = add(g[d], mul(decay, w[d]));
+    }
+}
+
+void oracle_update(const struct rule *rule, int64_t t, int32_t dim, struct num *grad,
                    struct oracle_row *row) {
     const struct rule_case c = {rule->param, t, dim, grad};
+    adjust(rule, dim, grad, row->weight);
     switch (rule->kind) {
 #define X(rule, ...)                                                                               \
     case RULE_##rule: rule(&c, row); break;
@@ -56,11 +86,15 @@ void oracle_update(const struct rule *rule, int64_t t, int32_t dim, const struct
     }
 }
 
-void oracle_store(enum dtype type, int32_t dim, struct num *weight) {
-    if (type == FP32) return;
-    for (int32_t d = 0; d < dim; d++) {
-        struct num *w = &weight[d];
-        w->error += dtype_unit(type) * (fabs(w->value) + w->error) + dtype_tiny(type);
-        if (fabs(w->value) + w->error >= dtype_limit(type)) w->error = INFINITY;
+void oracle_store(const struct table_shape *t, struct oracle_row *row) {
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const enum dtype type = table_array_type(t, a);
+        if (type == FP32) continue;
+        const double relative = dtype_unit(type, t->rounding), absolute = dtype_tiny(type);
+        for (int64_t d = 0; d < rule_array_width(t->rule, t->dim, a); d++) {
+            struct num *x = &row->array[a][d];
+            const double most = fabs(x->value) + x->error;
+            x->error = most < dtype_most(type) ? x->error + relative * most + absolute : INFINITY;
+        }
     }
 }

@@ -7,8 +7,7 @@
  * Wilkinson 1963; Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 3.3), so nobody
  * chooses a tolerance.
  */
-#ifndef EMBFUSE_ORACLE_H
-#define EMBFUSE_ORACLE_H
+#pragma once
 
 #include "harness/workload/row_index.h"
 #include "kernels/kernel.h"
@@ -36,12 +35,12 @@ struct oracle_row {
 void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_t count, bool exact,
                 int32_t dim, struct num *grad);
 
-/* Applies the rule at step t (>= 1) once, in place. */
-void oracle_update(const struct rule *rule, int64_t t, int32_t dim, const struct num *grad,
+/* Applies the rule at step t (>= 1) once, in place. Also adjusts grad (kernels/adjust.h). */
+void oracle_update(const struct rule *rule, int64_t t, int32_t dim, struct num *grad,
                    struct oracle_row *row);
 
-/* Weights as tables store them: a type narrower than fp32 rounds them once more. */
-void oracle_store(enum dtype type, int32_t dim, struct num *weight);
+/* The row as tables store it: a type narrower than fp32 rounds an element once more. */
+void oracle_store(const struct table_shape *t, struct oracle_row *row);
 
 /* oracle_update() for a linear rule, w -= lr*g, if each of `count` lookups takes its own step on
  * the weight. grad comes from oracle_sum() without exact. Its bound, (count + 3) u sum|g|, covers
@@ -50,5 +49,3 @@ void oracle_store(enum dtype type, int32_t dim, struct num *weight);
  * atomicAdd on float in global memory also flushes subnormals to zero (PTX ISA, atom). */
 void oracle_update_per_lookup(const struct rule *rule, int64_t count, int32_t dim,
                               const struct num *grad, struct oracle_row *row);
-
-#endif

@@ -3,8 +3,7 @@
  * What the files of harness/check/rules/ need. Each states a rule again, as a function <name>() that
  * takes one step of one row in place.
  */
-#ifndef EMBFUSE_RULE_CASE_H
-#define EMBFUSE_RULE_CASE_H
+#pragma once
 
 #include "harness/check/num.h"
 
@@ -15,4 +14,9 @@ struct rule_case {
     const struct num *g;
 };
 
-#endif
+/* The mean of the squares of the row's gradient. */
+static inline struct num mean_square(const struct rule_case *c) {
+    struct total squares = {0, 0, 0};
+    for (int32_t d = 0; d < c->dim; d++) total_add(&squares, mul(c->g[d], c->g[d]));
+    return quot(total_of(&squares, c->dim), exactly(c->dim), c->dim);
+}

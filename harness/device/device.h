@@ -7,8 +7,7 @@
  * After an error of the device itself (a bad address, say) this process can run nothing on it any
  * more. The call that finds the error describes it; all later calls report that the device is lost.
  */
-#ifndef EMBFUSE_DEVICE_H
-#define EMBFUSE_DEVICE_H
+#pragma once
 
 #include "harness/error.h"
 #include "harness/workload/tables.h"
@@ -126,5 +125,3 @@ struct device_graph {
 };
 int device_replay(const struct device_job *job, int replays, struct device_graph *out,
                   struct error *err);
-
-#endif

@@ -4,8 +4,7 @@
  * changed: clocks move with temperature, power and neighbours, and a sample taken while they move
  * says nothing about a kernel.
  */
-#ifndef EMBFUSE_DEVICE_CEILING_H
-#define EMBFUSE_DEVICE_CEILING_H
+#pragma once
 
 #include "harness/ceiling.h"
 #include "harness/device/device.h"
@@ -46,5 +45,3 @@ bool device_probe_disturbed(const struct device_probe *p, double before, double 
  * that the step's time does not contain the time of launching. */
 int device_probe_flush(const struct device_probe *p, struct error *err);
 int device_probe_occupy(const struct device_probe *p, struct error *err);
-
-#endif

@@ -3,8 +3,7 @@
  * The device's clocks, as NVIDIA's management library (part of the driver) reports them. Nothing
  * depends on the library: what it does not report is -1.
  */
-#ifndef EMBFUSE_DEVICE_CLOCKS_H
-#define EMBFUSE_DEVICE_CLOCKS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ struct device_clocks {
 };
 
 struct device_clocks device_clocks(void);
-
-#endif

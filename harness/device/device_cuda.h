@@ -2,8 +2,7 @@
  *
  * What the files that call the CUDA runtime share.
  */
-#ifndef EMBFUSE_DEVICE_CUDA_H
-#define EMBFUSE_DEVICE_CUDA_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -18,5 +17,3 @@ int device_failed(cudaError_t status, const char *doing, struct error *err);
         cudaError_t status_ = (call);                                                              \
         if (status_ != cudaSuccess) return device_failed(status_, doing, err);                     \
     } while (0)
-
-#endif

@@ -20,7 +20,7 @@ static void parts_of(const struct batch *h, struct part parts[BATCH_PARTS]) {
         {h->ids, lookups * (h->id_type == ID_INT32 ? 4 : 8), "ids"},
         {h->offsets, (flat_bags + 1) * sizeof *h->offsets, "offsets"},
         {h->lookup_weights, lookups * sizeof *h->lookup_weights, "lookup weights"},
-        {h->grad, (size_t)h->grad_floats * sizeof *h->grad, "gradient"},
+        {h->grad, (size_t)(h->grad_elements * dtype_bytes(h->grad_type)), "gradient"},
         {h->tables, (size_t)h->num_tables * sizeof *h->tables, "table shapes"},
         {h->features, (size_t)h->num_features * sizeof *h->features, "features"}};
     memcpy(parts, all, sizeof all);

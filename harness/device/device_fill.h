@@ -2,8 +2,7 @@
  *
  * Writes initial values (initial.h) on the device: to all rows, or to the rows of a list.
  */
-#ifndef EMBFUSE_DEVICE_FILL_H
-#define EMBFUSE_DEVICE_FILL_H
+#pragma once
 
 #include "harness/device/device.h"
 #include "harness/workload/row_index.h"
@@ -31,5 +30,3 @@ int device_fill_rows(const struct device_fill *f, const struct device_buffer *ro
 /* The rows of an index in device memory: an array of struct device_row. */
 int device_rows_create(struct device_buffer *rows, const struct row_index *touched,
                        struct error *err);
-
-#endif

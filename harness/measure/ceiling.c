@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "harness/workload/permute.h"
-#include "harness/rng.h"
+#include "kernels/rng.h"
 
 enum {
     COPY_LEAST = 64 << 20,
@@ -68,9 +68,11 @@ static int open_gather(struct ceiling_probe *p, const struct batch *in,
                        const struct row_index *index, int32_t t) {
     int64_t first = index->run[row_index_find(index, t, 0)].first,
             lookups = index->run[row_index_find(index, t + 1, 0)].first - first;
+    const int64_t element = dtype_bytes(in->grad_type), word = sizeof *p->grad;
     p->grad = in->grad;
+    p->grad_floats = (int32_t)(p->dim * element / word); /* whole ones: no read beyond the end */
     if (lookups == 0) return 0;
-    p->num_gathered = rows_beyond_cache(p->last_level_cache, p->dim);
+    p->num_gathered = rows_beyond_cache(p->last_level_cache, p->grad_floats);
     p->gather = malloc((size_t)p->num_gathered * sizeof *p->gather);
     if (!p->gather) return -1;
     for (int64_t i = 0; i < p->num_gathered; i++) {
@@ -79,7 +81,7 @@ static int open_gather(struct ceiling_probe *p, const struct batch *in,
         const struct feature *f = &in->features[l->bag / in->bags];
         int64_t flat = l->bag / in->bags * in->bags;
         int64_t row = f->pooling == POOL_NONE ? l->lookup - in->offsets[flat] : l->bag - flat;
-        p->gather[i] = f->grad_offset + row * f->grad_stride;
+        p->gather[i] = (f->grad_offset + row * f->grad_stride) * element / word;
     }
     return 0;
 }
@@ -163,7 +165,7 @@ CLONES static float gather(const struct ceiling_probe *p, int64_t first, int64_t
     vec sum[4] = {{0}};
     quad few = {0};
     float total = 0;
-    int32_t dim = p->dim;
+    int32_t dim = p->grad_floats;
     for (int64_t i = first; i < end; i++) {
         if (i < prefetched) prefetch(p->grad + p->gather[i + ROWS_AHEAD], dim, target);
         const float *row = p->grad + p->gather[i];
@@ -195,7 +197,7 @@ static double gather_gbs(const struct ceiling_probe *p, int try) {
     double seconds = clock_seconds() - begin;
     seen = total;
     (void)seen;
-    return 1e-9 * sizeof(float) * p->dim * (double)rows / seconds;
+    return 1e-9 * sizeof(float) * p->grad_floats * (double)rows / seconds;
 }
 
 static double pingpong_ns(const struct ceiling_probe *p) {

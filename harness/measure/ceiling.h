@@ -6,8 +6,7 @@
  * summing: it reads gradient rows of random lookups from whatever cache holds them. The last two
  * make the roof of a step, see traffic.h.
  */
-#ifndef EMBFUSE_HOST_CEILING_H
-#define EMBFUSE_HOST_CEILING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -36,7 +35,8 @@ struct ceiling_probe {
     int32_t dim;          /* of gradient rows */
     float *table;         /* the random-row ceiling visits its rows; they keep their bits */
     int32_t row_floats;   /* floats that fit into the bytes of one of its rows */
-    const float *grad;    /* not owned */
+    const float *grad;    /* not owned; as floats, whatever its type */
+    int32_t grad_floats;  /* of one of its rows */
     int64_t *gather;      /* [num_gathered] first floats of gradient rows */
     int64_t num_gathered; /* 0: the table has no lookups */
 };
@@ -53,5 +53,3 @@ void ceiling_flush_caches(const struct ceiling_probe *p);
 
 /* Seconds on the monotonic clock. */
 double clock_seconds(void);
-
-#endif

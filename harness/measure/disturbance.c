@@ -6,14 +6,15 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
+#include "harness/memory.h"
+
 /* Nanoseconds that a thread has waited. Adds to *ran what it has run: 0 if the system does not count. */
 static double waited_by(const char *tasks, const char *thread, double *ran) {
-    char path[400];
+    char path[400], text[80];
     double run = 0, wait = NAN;
     snprintf(path, sizeof path, "%.120s/%s/schedstat", tasks, thread);
-    FILE *f = fopen(path, "r");
-    if (f && fscanf(f, "%lf %lf", &run, &wait) != 2) wait = NAN;
-    if (f) fclose(f);
+    read_start(path, text, sizeof text);
+    sscanf(text, "%lf %lf", &run, &wait);
     *ran += run;
     return wait;
 }

@@ -4,8 +4,7 @@
  * have run, as /proc/self/task/TID/schedstat says. A kernel without these files reports involuntary
  * context switches instead: then any switch counts, however short.
  */
-#ifndef EMBFUSE_DISTURBANCE_H
-#define EMBFUSE_DISTURBANCE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -22,5 +21,3 @@ struct disturbance disturbance_now(const char *tasks);
 
 /* Was a sample of so many seconds between `before` and `after` disturbed? */
 bool disturbed(struct disturbance before, struct disturbance after, double seconds);
-
-#endif

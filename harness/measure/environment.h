@@ -3,8 +3,7 @@
  * Where a result comes from: source, compiler, machine and its state. The record omits nothing:
  * what the system does not report is "unavailable".
  */
-#ifndef EMBFUSE_ENVIRONMENT_H
-#define EMBFUSE_ENVIRONMENT_H
+#pragma once
 
 #include "harness/device/device.h"
 
@@ -26,6 +25,4 @@ const char *environment_version(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -13,12 +13,6 @@
 enum { TRIES = 4 };
 static const double seconds_for_tries = 0.25;
 
-static int64_t index_bytes(const struct workload *w) {
-    int64_t bytes = 0;
-    for (int k = 0; k < w->ring; k++) bytes += row_index_bytes(&w->batches[k]);
-    return bytes;
-}
-
 int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int threads,
                  struct error *err) {
     memset(m, 0, sizeof *m);
@@ -26,8 +20,10 @@ int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int
     m->threads = threads;
     m->bytes = tables_bytes(w->tables, w->num_tables);
     char what[SPEC_NAME_MAX + 16];
+    int64_t index_bytes = 0;
     snprintf(what, sizeof what, "indexing %s", w->name);
-    if (memory_require(index_bytes(w), what, err)) return -1;
+    for (int k = 0; k < w->ring; k++) index_bytes += row_index_bytes(w->batches[k].lookups);
+    if (memory_require(index_bytes, what, err)) return -1;
     for (int k = 0; k < w->ring; k++)
         if (batch_validate(&w->batches[k], err)) return -1;
 #pragma omp parallel for schedule(dynamic)
@@ -126,7 +122,7 @@ static int keep_scratch(struct measure *m, const struct kernel *k, struct place_
 static int restore(struct measure *m, const struct kernel *k, int b, bool all, struct error *err) {
     struct place *p = place_of(m, k);
     for (int32_t t = 0; t < m->workload->num_tables; t++)
-        all |= (k->traits & DENSE_STEP) && !rule_idle_is_identity(m->rules[t].kind);
+        all |= (k->traits & DENSE_STEP) && !rule_keeps_idle(&m->rules[t]);
     return p->ops->restore(p, all ? -1 : b, err);
 }
 
@@ -147,8 +143,9 @@ static int check_with(struct measure *m, const struct kernel *k, int batch,
     int status = runner_step(place_of(m, k), &job, POISON, err);
     if (status > 0) snprintf(out->message, sizeof out->message, "%.380s", err->text);
     if (status == 0) status = runner_check(place_of(m, k), &job, c, out, err);
-    if (status < 0) return -1;
-    return restore(m, k, batch, status > 0, err) ? -1 : status;
+    struct error later; /* if nobody can judge the step, its reason matters more */
+    if (restore(m, k, batch, status != 0, status < 0 ? &later : err)) return -1;
+    return status;
 }
 
 int measure_check(struct measure *m, const struct kernel *k, int batch, struct check_result *out,

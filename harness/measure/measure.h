@@ -5,8 +5,7 @@
  * a kernel, samples it, and checks it again. Each place opens only what it needs itself: a run of
  * device kernels has no tables in host memory.
  */
-#ifndef EMBFUSE_MEASURE_H
-#define EMBFUSE_MEASURE_H
+#pragma once
 
 #include "harness/measure/ceiling.h"
 #include "harness/check/check.h"
@@ -81,5 +80,3 @@ int measure_check(struct measure *m, const struct kernel *k, int batch, struct c
  * and always on an emulated device, which has no clock. */
 int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
                    struct sample *out, struct error *err);
-
-#endif

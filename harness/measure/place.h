@@ -8,8 +8,7 @@
  * Functions return 0, or -1 and fill err. The host's functions fail only if memory runs out or a
  * kernel reports an error, the device's whenever CUDA reports one.
  */
-#ifndef EMBFUSE_PLACE_H
-#define EMBFUSE_PLACE_H
+#pragma once
 
 #include "harness/device/device.h"
 #include "harness/device/device_clocks.h"
@@ -119,5 +118,3 @@ static inline struct place *place_open(enum backend kind, const struct place_set
 static inline const char *place_name(enum backend kind) {
     return kind == ON_HOST ? "host" : "device";
 }
-
-#endif

@@ -32,7 +32,7 @@ static uint64_t batch_hash(const struct batch *in) {
     } parts[] = {{in->ids, lookups * (in->id_type == ID_INT32 ? 4 : 8)},
                  {in->offsets, (size_t)(in->num_features * in->bags + 1) * sizeof *in->offsets},
                  {in->lookup_weights, lookups * sizeof *in->lookup_weights},
-                 {in->grad, (size_t)in->grad_floats * sizeof *in->grad},
+                 {in->grad, (size_t)(in->grad_elements * dtype_bytes(in->grad_type))},
                  {in->tables, (size_t)in->num_tables * sizeof *in->tables},
                  {in->features, (size_t)in->num_features * sizeof *in->features}};
     uint64_t hash = 0;
@@ -71,20 +71,15 @@ static int host_scratch_fill(struct place *p, struct place_scratch *s, int byte,
     return 0;
 }
 
-static struct launch launch_of(const struct host *h, const struct place_job *job) {
-    return (struct launch){.threads = h->setup.threads, .scratch = job->scratch->data};
-}
-
 static int call_plan(const struct host *h, const struct place_job *job) {
-    const struct launch how = launch_of(h, job);
+    const struct launch how = {.threads = h->setup.threads, .scratch = job->scratch->data};
     return job->kernel->plan ? job->kernel->plan(&h->setup.batches[job->batch], &how) : 0;
 }
 
 static int call_run(const struct host *h, const struct place_job *job,
                     void (*mark)(void *, enum stage), void *ctx) {
-    struct launch how = launch_of(h, job);
-    how.mark = mark;
-    how.mark_ctx = ctx;
+    const struct launch how = {
+        .threads = h->setup.threads, .scratch = job->scratch->data, .mark = mark, .mark_ctx = ctx};
     return job->kernel->run(&h->setup.batches[job->batch], job->steps, h->tables->tables, &how);
 }
 

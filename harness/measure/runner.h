@@ -4,8 +4,7 @@
  * that the tests test what benchmarks measure. Scratch has exactly the declared size. The runner
  * fills it with a byte before the step, and checks guards and inputs after it.
  */
-#ifndef EMBFUSE_RUNNER_H
-#define EMBFUSE_RUNNER_H
+#pragma once
 
 #include "harness/check/check.h"
 #include "harness/measure/place.h"
@@ -29,5 +28,3 @@ int runner_check(struct place *p, const struct place_job *job, struct check c,
 
 /* Copies all tables to tables of the same shapes in host memory. */
 int place_get_tables(struct place *p, struct table_set *to, struct error *err);
-
-#endif

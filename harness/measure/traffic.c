@@ -23,7 +23,7 @@ static int64_t state_lines(const struct batch *in, const struct row_index *index
 }
 
 struct traffic traffic_of(const struct batch *in, const struct row_index *index) {
-    const int64_t element = sizeof(float);
+    const int64_t element = sizeof(float), grad = dtype_bytes(in->grad_type);
     int64_t flat_bags = in->num_features * in->bags;
     int64_t once = in->lookups * (in->id_type == ID_INT32 ? 4 : 8) + (flat_bags + 1) * 8;
     int64_t rows = 0, row_states = 0, gathered = 0;
@@ -32,13 +32,15 @@ struct traffic traffic_of(const struct batch *in, const struct row_index *index)
         const struct feature *f = &in->features[q / in->bags];
         int64_t length = in->offsets[q + 1] - in->offsets[q];
         int64_t grads = f->pooling == POOL_NONE ? length : length > 0;
-        once += grads * in->tables[f->table].dim * element;
+        once += grads * in->tables[f->table].dim * grad;
     }
     for (int64_t u = 0; u < index->rows; u++) {
         const struct table_shape *t = &in->tables[index->run[u].table];
-        rows += t->dim * (dtype_bytes(t->weight_type) + rule_elem_states(t->rule) * element);
+        for (int a = 0; a < TABLE_ARRAYS; a++)
+            if (a != TABLE_ROW_STATE)
+                rows += rule_array_width(t->rule, t->dim, a) * dtype_bytes(table_array_type(t, a));
         row_states += rule_row_states(t->rule) * element;
-        gathered += (index->run[u + 1].first - index->run[u].first) * t->dim * element;
+        gathered += (index->run[u + 1].first - index->run[u].first) * t->dim * grad;
     }
     return (struct traffic){.compulsory = once + 2 * (rows + row_states),
                             .lines = once + 2 * (rows + state_lines(in, index)),

@@ -21,8 +21,7 @@
  * memory moves; and for kernels that walk bags, which find gradient rows in nearer caches than
  * kernels that walk rows. Device samples have no roof: a device moves sectors of 32 bytes.
  */
-#ifndef EMBFUSE_TRAFFIC_H
-#define EMBFUSE_TRAFFIC_H
+#pragma once
 
 #include "harness/workload/row_index.h"
 #include "kernels/kernel.h"
@@ -38,5 +37,3 @@ struct traffic traffic_of(const struct batch *in, const struct row_index *index)
 
 /* Seconds; 0 if a ceiling was not measured. */
 double traffic_roof(const struct traffic *t, double rmw_gbs, double gather_gbs);
-
-#endif

@@ -14,6 +14,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
@@ -58,7 +59,29 @@ class Driver : State {
     explicit Driver(const struct options &o) : options(o), output(o) {
         places = o.places;
     }
-    int run();
+
+    int run() {
+        struct plan plan;
+        struct error err;
+        if (!output.can_write()) return EXIT_USAGE;
+        if (plan_read(&options, &plan, &err)) {
+            fprintf(stderr, "bench: %s\n", err.text);
+            return EXIT_USAGE;
+        }
+        char name[SPEC_NAME_MAX];
+        bool again = resume(plan), possible = use_device(plan);
+        if (!again) progress.total = count_cases(options, places, plan) * options.reps;
+        if (progress.total == 0 && possible)
+            fprintf(stderr,
+                    "bench: FILTER='%s' matches none of WORKLOAD/RULE/KERNEL/MODE, such as "
+                    "%s/rowwise_adagrad/cpu_fused/cold%s\n",
+                    options.filter, plan_name(&plan, 0, name),
+                    options.places == (1u << ON_DEVICE) ? ", among the kernels of the device" : "");
+        if (again || (progress.total && begin())) measure_all(plan);
+        plan_free(&plan);
+        progress.clear();
+        return finish();
+    }
 
   private:
     using Kernels = std::set<const struct kernel *>;
@@ -73,359 +96,318 @@ class Driver : State {
     double alpha = NAN;          /* of the workload that is measured */
     struct ceiling once[2] = {}; /* of a check, by place */
 
-    bool use_device(const struct plan &plan);
-    void say_no_device();
-    bool measure_point(const struct plan *plan, int i, enum rule_kind rule);
-    bool begin();
-    bool resume(const struct plan &plan);
-    void keep();
-    void measure_all(const struct plan &plan);
-    bool write(const std::string &cut_short);
-    int finish();
-    void keep_open(const std::string &workload, std::vector<Case> *cases,
-                   const std::function<int(enum backend, struct error *)> &open);
-    void measure_cases(struct measure *m, const std::vector<Case> &cases, const std::string &rule);
-    void sample(benchmark::State &state, struct measure *m, const Case &c, const std::string &rule,
-                const struct scratch_use &use, int *round, Kernels *out);
-    void refuse(const std::string &workload, const char *kernel, const std::string &why);
+    void refuse(const std::string &workload, const char *kernel, const std::string &why) {
+        progress.clear();
+        fprintf(stderr, "not run: %s, %s: %s\n", workload.c_str(), kernel, why.c_str());
+        context["emb_not_run_" + std::to_string(refused++)] =
+            workload + " | " + kernel + " | " + why;
+    }
+
+    /* Reports what could not run: a kernel, or all kernels of a place. If the device is lost, the
+     * driver runs no more device kernels. It cannot check those of this workload again, so their
+     * samples do not count. */
     void failed(const std::string &workload, const char *what, enum backend place,
-                const struct error &err);
-};
-
-void Driver::refuse(const std::string &workload, const char *kernel, const std::string &why) {
-    progress.clear();
-    fprintf(stderr, "not run: %s, %s: %s\n", workload.c_str(), kernel, why.c_str());
-    context["emb_not_run_" + std::to_string(refused++)] = workload + " | " + kernel + " | " + why;
-}
-
-/* Reports what could not run: a kernel, or all kernels of a place. If the device is lost, the
- * driver runs no more device kernels. It cannot check those of this workload again, so their
- * samples do not count. */
-void Driver::failed(const std::string &workload, const char *what, enum backend place,
-                    const struct error &err) {
-    if (place == ON_HOST || !device_lost()) return refuse(workload, what, err.text);
-    if (!(places & (1u << ON_DEVICE))) return;
-    places &= ~(1u << ON_DEVICE);
-    wrong++;
-    refuse(workload, what, std::string("DEVICE ERROR: ") + err.text);
-    refuse("*", "device kernels",
-           "not run from here on, and samples on " + workload +
-               " dropped: the device is lost to an earlier error");
-}
-
-void Driver::sample(benchmark::State &state, struct measure *m, const Case &c,
-                    const std::string &rule, const struct scratch_use &use, int *round,
-                    Kernels *out) {
-    const struct kernel *k = c.entry->kernel;
-    struct sample s = {};
-    struct error err;
-    bool skip = stop_signal || out->count(k);
-    for (auto unused : state) {
-        (void)unused;
-        Blame blame(k);
-        if (!skip && measure_sample(m, k, c.mode, (*round)++, &s, &err)) {
-            out->insert(k);
-            failed(m->workload->name, k->name, k->place, err);
-            skip = true;
-        }
-        skip |= stop_signal != 0;
-        if (skip) {
-            state.SkipWithError("the device failed, or the run was cut short");
-            break;
-        }
-        state.SetIterationTime(s.times.seconds);
+                const struct error &err) {
+        if (place == ON_HOST || !device_lost()) return refuse(workload, what, err.text);
+        if (!(places & (1u << ON_DEVICE))) return;
+        places &= ~(1u << ON_DEVICE);
+        wrong++;
+        refuse(workload, what, std::string("DEVICE ERROR: ") + err.text);
+        refuse("*", "device kernels",
+               "not run from here on, and samples on " + workload +
+                   " dropped: the device is lost to an earlier error");
     }
-    if (skip) return;
-    progress.done++;
-    progress.say(c.name);
-    load.add(s.others);
-    bool dense = (k->traits & DENSE_STEP) && !rule_idle_is_identity(m->rules[0].kind);
-    bool exact = m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP);
-    char print[32];
-    snprintf(print, sizeof print, "%016" PRIx64, m->stats[s.batch].fingerprint);
-    state.SetLabel("workload=" + std::string(m->workload->name) + " rule=" + rule +
-                   " kernel=" + k->name + " mode=" + mode_name(c.mode) +
-                   " place=" + place_name(k->place) + " operation=" + (dense ? "dense" : "lazy") +
-                   " check=" + (exact ? "exact" : "bound") + " fingerprint=" + print +
-                   " placement=" + placement(s.ceiling.pingpong_ns));
-    workload_counters(state.counters, m, s.batch, alpha);
-    sample_counters(state.counters, m, s, use);
-}
 
-void Driver::measure_cases(struct measure *m, const std::vector<Case> &cases,
-                           const std::string &rule) {
-    const std::string workload = m->workload->name;
-    std::map<const struct kernel *, struct scratch_use> use;
-    Kernels out;
-    struct error err;
-    struct check_result result;
-
-    /* The status of measure_admit and measure_check. */
-    auto judge = [&](const struct kernel *k, int status) {
-        if (status == 0) return;
-        out.insert(k);
-        wrong += status > 0;
-        if (status > 0)
-            refuse(workload, k->name, std::string("WRONG RESULT: ") + result.message);
-        else
-            failed(workload, k->name, k->place, err);
-    };
-    auto is_out = [&](const struct kernel *k) {
-        return out.count(k) || !(places & (1u << k->place));
-    };
-    for (const Case &c : cases) {
+    void sample(benchmark::State &state, struct measure *m, const Case &c, const std::string &rule,
+                const struct scratch_use &use, int *round, Kernels *out) {
         const struct kernel *k = c.entry->kernel;
-        if (use.count(k) || is_out(k)) continue;
-        if (stop_signal) return;
-        if (crashed.find(std::string("/") + k->name + "/") != std::string::npos) {
-            out.insert(k);
-            continue;
-        }
-        progress.say(workload + ": checking " + k->name);
-        give_signal_stacks(options.threads);
-        Blame blame(k);
-        judge(k, measure_admit(m, k, &use[k], &result, &err));
-    }
-
-    benchmark::ClearRegisteredBenchmarks();
-    std::vector<int> rounds(cases.size(), 0);
-    int registered = 0;
-    for (size_t i = 0; i < cases.size(); i++) {
-        const Case &c = cases[i];
-        if (is_out(c.entry->kernel)) {
-            progress.total -= options.reps;
-            continue;
-        }
-        registered++;
-        benchmark::RegisterBenchmark(
-            c.name.c_str(),
-            [this, m, &c, &rule, &use, &rounds, &out, i](benchmark::State &state) {
-                sample(state, m, c, rule, use[c.entry->kernel], &rounds[i], &out);
-            })
-            ->UseManualTime()
-            ->Iterations(1)
-            ->Repetitions(options.reps)
-            ->Unit(benchmark::kMillisecond);
-    }
-    if (registered == 0) return;
-    Collector collector;
-    benchmark::RunSpecifiedBenchmarks(&collector);
-    load.close();
-
-    for (const auto &u : use) {
-        if (is_out(u.first)) continue;
-        progress.say(workload + ": checking again " + u.first->name);
-        Blame blame(u.first);
-        judge(u.first, measure_check(m, u.first, m->workload->ring - 1, &result, &err));
-    }
-    std::vector<Run> accepted;
-    for (const Run &run : collector.runs) {
-        bool keep = !run.error_occurred;
-        for (const auto &u : use)
-            if (is_out(u.first))
-                keep &= run.benchmark_name().find(std::string("/") + u.first->name + "/") ==
-                        std::string::npos;
-        if (keep) accepted.push_back(run);
-    }
-    samples.add(accepted);
-    add_rows(&rows, accepted);
-}
-
-/* Drops the cases of a place that does not open. */
-void Driver::keep_open(const std::string &workload, std::vector<Case> *cases,
-                       const std::function<int(enum backend, struct error *)> &open) {
-    for (enum backend place : {ON_HOST, ON_DEVICE}) {
+        struct sample s = {};
         struct error err;
-        std::vector<Case> others = without(*cases, place);
-        if (others.size() == cases->size() || open(place, &err) == 0) continue;
-        progress.total -= (int)(cases->size() - others.size()) * options.reps;
-        failed(workload, place == ON_HOST ? "host kernels" : "device kernels", place, err);
-        *cases = others;
+        bool skip = stop_signal || out->count(k);
+        for (auto unused : state) {
+            (void)unused;
+            Blame blame(k);
+            if (!skip && measure_sample(m, k, c.mode, (*round)++, &s, &err)) {
+                out->insert(k);
+                failed(m->workload->name, k->name, k->place, err);
+                skip = true;
+            }
+            skip |= stop_signal != 0;
+            if (skip) {
+                state.SkipWithError("the device failed, or the run was cut short");
+                break;
+            }
+            state.SetIterationTime(s.times.seconds);
+        }
+        if (skip) return;
+        progress.done++;
+        progress.say(c.name);
+        load.add(s.others);
+        bool dense = (k->traits & DENSE_STEP) && !rule_keeps_idle(&m->rules[0]);
+        bool exact = m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP);
+        char print[32];
+        snprintf(print, sizeof print, "%016" PRIx64, m->stats[s.batch].fingerprint);
+        state.SetLabel(
+            "workload=" + std::string(m->workload->name) + " rule=" + rule + " kernel=" + k->name +
+            " mode=" + mode_name(c.mode) + " place=" + place_name(k->place) +
+            " operation=" + (dense ? "dense" : "lazy") + " check=" + (exact ? "exact" : "bound") +
+            " fingerprint=" + print + " placement=" + placement(s.ceiling.pingpong_ns));
+        workload_counters(state.counters, m, s.batch, alpha);
+        sample_counters(state.counters, m, s, use);
     }
-}
 
-bool Driver::measure_point(const struct plan *plan, int i, enum rule_kind rule) {
-    char name[SPEC_NAME_MAX];
-    std::vector<Case> cases = cases_of(options, places, plan_name(plan, i, name), rule);
-    keep_open(name, &cases, [&](enum backend place, struct error *err) {
-        return plan_tables_fit(plan, i, rule, place, err);
-    });
-    if (cases.empty()) return false;
-    progress.say(std::string(name) + ": generating");
-    struct workload w = {};
-    struct measure m = {};
-    struct error err;
-    const bool made = plan_make(plan, i, rule, &w, &err) == 0;
-    if (made) {
-        say_no_device();
-        context["emb_workload_" + std::string(w.name)] = w.text;
+    void measure_cases(struct measure *m, const std::vector<Case> &cases, const std::string &rule) {
+        const std::string workload = m->workload->name;
+        std::map<const struct kernel *, struct scratch_use> use;
+        Kernels out;
+        struct error err;
+        struct check_result result;
+
+        /* The status of measure_admit and measure_check. */
+        auto judge = [&](const struct kernel *k, int status) {
+            if (status == 0) return;
+            out.insert(k);
+            wrong += status > 0;
+            if (status > 0)
+                refuse(workload, k->name, std::string("WRONG RESULT: ") + result.message);
+            else
+                failed(workload, k->name, k->place, err);
+        };
+        auto is_out = [&](const struct kernel *k) {
+            return out.count(k) || !(places & (1u << k->place));
+        };
+        for (const Case &c : cases) {
+            const struct kernel *k = c.entry->kernel;
+            if (use.count(k) || is_out(k)) continue;
+            if (stop_signal) return;
+            if (crashed.find(std::string("/") + k->name + "/") != std::string::npos) {
+                out.insert(k);
+                continue;
+            }
+            progress.say(workload + ": checking " + k->name);
+            give_signal_stacks(options.threads);
+            Blame blame(k);
+            judge(k, measure_admit(m, k, &use[k], &result, &err));
+        }
+
+        benchmark::ClearRegisteredBenchmarks();
+        std::vector<int> rounds(cases.size(), 0);
+        int registered = 0;
+        for (size_t i = 0; i < cases.size(); i++) {
+            const Case &c = cases[i];
+            if (is_out(c.entry->kernel)) {
+                progress.total -= options.reps;
+                continue;
+            }
+            registered++;
+            benchmark::RegisterBenchmark(
+                c.name.c_str(),
+                [this, m, &c, &rule, &use, &rounds, &out, i](benchmark::State &state) {
+                    sample(state, m, c, rule, use[c.entry->kernel], &rounds[i], &out);
+                })
+                ->UseManualTime()
+                ->Iterations(1)
+                ->Repetitions(options.reps)
+                ->Unit(benchmark::kMillisecond);
+        }
+        if (registered == 0) return;
+        Collector collector;
+        benchmark::RunSpecifiedBenchmarks(&collector);
+        load.close();
+
+        for (const auto &u : use) {
+            if (is_out(u.first)) continue;
+            progress.say(workload + ": checking again " + u.first->name);
+            Blame blame(u.first);
+            judge(u.first, measure_check(m, u.first, m->workload->ring - 1, &result, &err));
+        }
+        std::vector<Run> accepted;
+        for (const Run &run : collector.runs) {
+            bool keep = !run.error_occurred;
+            for (const auto &u : use)
+                if (is_out(u.first))
+                    keep &= run.benchmark_name().find(std::string("/") + u.first->name + "/") ==
+                            std::string::npos;
+            if (keep) accepted.push_back(run);
+        }
+        samples.add(accepted);
+        add_rows(&rows, accepted);
     }
-    if (made && measure_open(&m, &w, GRAD_EXACT, options.threads, &err) == 0) {
-        m.once = options.smoke ? once : nullptr;
-        keep_open(name, &cases, [&](enum backend place, struct error *why) {
-            return measure_open_place(&m, place, why);
+
+    /* Drops the cases of a place that does not open. */
+    void keep_open(const std::string &workload, std::vector<Case> *cases,
+                   const std::function<int(enum backend, struct error *)> &open) {
+        for (enum backend place : {ON_HOST, ON_DEVICE}) {
+            struct error err;
+            auto here = [&](const Case &c) { return c.entry->kernel->place == place; };
+            const auto count = std::count_if(cases->begin(), cases->end(), here);
+            if (count == 0 || open(place, &err) == 0) continue;
+            progress.total -= (int)count * options.reps;
+            failed(workload, place == ON_HOST ? "host kernels" : "device kernels", place, err);
+            cases->erase(std::remove_if(cases->begin(), cases->end(), here), cases->end());
+        }
+    }
+
+    bool measure_point(const struct plan *plan, int i, enum rule_kind rule) {
+        char name[SPEC_NAME_MAX];
+        std::vector<Case> cases = cases_of(options, places, plan_name(plan, i, name), rule);
+        keep_open(name, &cases, [&](enum backend place, struct error *err) {
+            return plan_tables_fit(plan, i, rule, place, err);
         });
-    } else {
-        refuse(name, "all kernels", err.text);
-        progress.total -= (int)cases.size() * options.reps;
-        cases.clear();
+        if (cases.empty()) return false;
+        progress.say(std::string(name) + ": generating");
+        struct workload w = {};
+        struct measure m = {};
+        struct error err;
+        const bool made = plan_make(plan, i, rule, &w, &err) == 0;
+        if (made) {
+            say_no_device();
+            context["emb_workload_" + std::string(w.name)] = w.text;
+        }
+        if (made && measure_open(&m, &w, GRAD_EXACT, options.threads, &err) == 0) {
+            m.once = options.smoke ? once : nullptr;
+            keep_open(name, &cases, [&](enum backend place, struct error *why) {
+                return measure_open_place(&m, place, why);
+            });
+        } else {
+            refuse(name, "all kernels", err.text);
+            progress.total -= (int)cases.size() * options.reps;
+            cases.clear();
+        }
+        alpha = plan_alpha(plan, i);
+        if (!cases.empty()) measure_cases(&m, cases, rule_info(rule).name);
+        measure_close(&m);
+        workload_free(&w);
+        return !cases.empty();
     }
-    alpha = plan_alpha(plan, i);
-    if (!cases.empty()) measure_cases(&m, cases, rule_info(rule).name);
-    measure_close(&m);
-    workload_free(&w);
-    return !cases.empty();
-}
 
-void Driver::say_no_device() {
-    if (no_device.empty()) return;
-    progress.clear();
-    fprintf(stderr, "bench: device kernels not measured: %s\n", no_device.c_str());
-    context["emb_not_run_" + std::to_string(refused++)] = "* | device kernels | " + no_device;
-    no_device.clear();
-}
-
-/* Opens the device if a kernel of the plan needs it. False: the options ask for a device, and there
- * is none. If they do not ask, the run goes on without it. */
-bool Driver::use_device(const struct plan &plan) {
-    struct error err;
-    const unsigned device = 1u << ON_DEVICE;
-    bool wanted = count_cases(options, places & device, plan) > 0 || places == device;
-    if (wanted && device_open(&err) == 0) {
-        facts = device_facts();
-        with_device = true;
-        return true;
+    void say_no_device() {
+        if (no_device.empty()) return;
+        progress.clear();
+        fprintf(stderr, "bench: device kernels not measured: %s\n", no_device.c_str());
+        context["emb_not_run_" + std::to_string(refused++)] = "* | device kernels | " + no_device;
+        no_device.clear();
     }
-    places &= ~device;
-    if (!wanted) return true;
-    no_device = err.text;
-    if (count_cases(options, places, plan) > 0)
-        return true; /* says so later, once anything can run */
-    say_no_device();
-    return false;
-}
 
-int Driver::run() {
-    struct plan plan;
-    struct error err;
-    if (!output.can_write()) return EXIT_USAGE;
-    if (plan_read(&options, &plan, &err)) {
-        fprintf(stderr, "bench: %s\n", err.text);
-        return EXIT_USAGE;
-    }
-    char name[SPEC_NAME_MAX];
-    bool again = resume(plan), possible = use_device(plan);
-    if (!again) progress.total = count_cases(options, places, plan) * options.reps;
-    if (progress.total == 0 && possible)
-        fprintf(stderr,
-                "bench: FILTER='%s' matches none of WORKLOAD/RULE/KERNEL/MODE, such as "
-                "%s/rowwise_adagrad/cpu_fused/cold%s\n",
-                options.filter, plan_name(&plan, 0, name),
-                options.places == (1u << ON_DEVICE) ? ", among the kernels of the device" : "");
-    if (again || (progress.total && begin())) measure_all(plan);
-    plan_free(&plan);
-    progress.clear();
-    return finish();
-}
-
-bool Driver::begin() {
-    struct error err;
-    if (machine_lock(options.queue, &stop_signal, &err)) {
-        if (!stop_signal) fprintf(stderr, "bench: %s\n", err.text);
+    /* Opens the device if a kernel of the plan needs it. False: the options ask for a device, and there
+     * is none. If they do not ask, the run goes on without it. */
+    bool use_device(const struct plan &plan) {
+        struct error err;
+        const unsigned device = 1u << ON_DEVICE;
+        bool wanted = count_cases(options, places & device, plan) > 0 || places == device;
+        if (wanted && device_open(&err) == 0) {
+            facts = device_facts();
+            with_device = true;
+            return true;
+        }
+        places &= ~device;
+        if (!wanted) return true;
+        no_device = err.text;
+        if (count_cases(options, places, plan) > 0)
+            return true; /* says so later, once anything can run */
+        say_no_device();
         return false;
     }
-    context.merge(describe(options, with_device ? &facts : nullptr));
-    if (options.smoke)
-        context["emb_smoke"] =
-            "a check: times are no measurement; ceilings were measured once, and "
-            "caches flushed for the first workload only";
-    progress.begin = clock_seconds();
-    return true;
-}
 
-/* Saves all that a new start needs. */
-void Driver::keep() {
-    const State now = *this;
-    std::string all(reinterpret_cast<const char *>(&now), sizeof now);
-    auto add = [&](const std::string &text) { all.append(text.c_str(), text.size() + 1); };
-    add(rows);
-    add(crashed);
-    add(no_device);
-    for (const auto &c : context) add(c.first), add(c.second);
-    leave(all);
-}
-
-/* Restores the saved state and names the kernel that crashed. False: this is the first start. */
-bool Driver::resume(const struct plan &plan) {
-    std::string all;
-    const Crash crash = left_behind(&all);
-    State then;
-    if (!crash.signal) return false;
-    memcpy(&then, all.data(), sizeof then);
-    static_cast<State &>(*this) = then;
-    size_t at = sizeof then;
-    auto next = [&] {
-        std::string text = all.c_str() + at;
-        at += text.size() + 1;
-        return text;
-    };
-    rows = next();
-    crashed = next();
-    no_device = next();
-    while (at < all.size()) {
-        std::string key = next();
-        context[key] = next();
+    bool begin() {
+        struct error err;
+        if (machine_lock(options.queue, &stop_signal, &err)) {
+            if (!stop_signal) fprintf(stderr, "bench: %s\n", err.text);
+            return false;
+        }
+        context.merge(describe(options, with_device ? &facts : nullptr));
+        if (options.smoke)
+            context["emb_smoke"] =
+                "a check: times are no measurement; ceilings were measured once, and "
+                "caches flushed for the first workload only";
+        progress.begin = clock_seconds();
+        return true;
     }
-    if (crash.stop) stop_signal = crash.stop;
-    int count;
-    char name[SPEC_NAME_MAX];
-    const char *kernel = registry(&count)[crash.kernel].kernel->name;
-    crashed += std::string("/") + kernel + "/";
-    wrong++;
-    refuse(plan_name(&plan, point / RULE_COUNT, name), kernel,
-           std::string("CRASHED: ") + strsignal(crash.signal));
-    return true;
-}
 
-void Driver::measure_all(const struct plan &plan) {
-    for (; point < plan.count * RULE_COUNT && !stop_signal; point++) {
-        int i = point / RULE_COUNT, r = point % RULE_COUNT;
-        if (!(plan_rules(&plan, i) & (1u << r))) continue;
-        if (measured) write("the run did not end: ");
-        keep();
-        measured += measure_point(&plan, i, (enum rule_kind)r);
-        crashed.clear();
+    /* Saves all that a new start needs. */
+    void keep() {
+        const State now = *this;
+        std::string all(reinterpret_cast<const char *>(&now), sizeof now);
+        auto add = [&](const std::string &text) { all.append(text.c_str(), text.size() + 1); };
+        add(rows);
+        add(crashed);
+        add(no_device);
+        for (const auto &c : context) add(c.first), add(c.second);
+        leave(all);
     }
-}
 
-/* The record so far. */
-bool Driver::write(const std::string &cut_short) {
-    Context now = context;
-    progress.clear();
-    if (!cut_short.empty())
-        now["emb_cut_short"] = cut_short + std::to_string(samples.all) + " of " +
-                               std::to_string(progress.total) + " samples";
-    now["emb_disturbed_samples"] = std::to_string(samples.disturbed);
-    now["emb_load_worst"] = load.text();
-    return output.write(now, rows);
-}
+    /* Restores the saved state and names the kernel that crashed. False: this is the first start. */
+    bool resume(const struct plan &plan) {
+        std::string all;
+        const Crash crash = left_behind(&all);
+        State then;
+        if (!crash.signal) return false;
+        memcpy(&then, all.data(), sizeof then);
+        static_cast<State &>(*this) = then;
+        size_t at = sizeof then;
+        auto next = [&] {
+            std::string text = all.c_str() + at;
+            at += text.size() + 1;
+            return text;
+        };
+        rows = next();
+        crashed = next();
+        no_device = next();
+        while (at < all.size()) {
+            std::string key = next();
+            context[key] = next();
+        }
+        if (crash.stop) stop_signal = crash.stop;
+        char name[SPEC_NAME_MAX];
+        const char *kernel = registry()[crash.kernel].kernel->name;
+        crashed += std::string("/") + kernel + "/";
+        wrong++;
+        refuse(plan_name(&plan, point / RULE_COUNT, name), kernel,
+               std::string("CRASHED: ") + strsignal(crash.signal));
+        return true;
+    }
 
-/* Writes the record and warns of doubtful figures. Returns the exit status. */
-int Driver::finish() {
-    if (stop_signal) {
-        fprintf(stderr, "bench: cut short after %d of %d samples\n", samples.all, progress.total);
-        measured = samples.all;
+    void measure_all(const struct plan &plan) {
+        for (; point < plan.count * RULE_COUNT && !stop_signal; point++) {
+            int i = point / RULE_COUNT, r = point % RULE_COUNT;
+            if (!(plan_rules(&plan, i) & (1u << r))) continue;
+            if (measured) write("the run did not end: ");
+            keep();
+            measured += measure_point(&plan, i, (enum rule_kind)r);
+            crashed.clear();
+        }
     }
-    const std::string why = stop_signal ? strsignal(stop_signal) + std::string(" after ") : "";
-    bool written = measured && write(why);
-    if (written) {
-        fprintf(stderr, "wrote %s\n", output.path.c_str());
-        say_doubt(samples, load.worst(), options.threads);
+
+    /* The record so far. */
+    bool write(const std::string &cut_short) {
+        Context now = context;
+        progress.clear();
+        if (!cut_short.empty())
+            now["emb_cut_short"] = cut_short + std::to_string(samples.all) + " of " +
+                                   std::to_string(progress.total) + " samples";
+        now["emb_disturbed_samples"] = std::to_string(samples.disturbed);
+        now["emb_load_worst"] = load.text();
+        return output.write(now, rows);
     }
-    if (stop_signal) return 128 + stop_signal;
-    if (wrong) return EXIT_WRONG_RESULT;
-    return written ? EXIT_FINE : EXIT_USAGE;
-}
+
+    /* Writes the record and warns of doubtful figures. Returns the exit status. */
+    int finish() {
+        if (stop_signal) {
+            fprintf(stderr, "bench: cut short after %d of %d samples\n", samples.all,
+                    progress.total);
+            measured = samples.all;
+        }
+        const std::string why = stop_signal ? strsignal(stop_signal) + std::string(" after ") : "";
+        bool written = measured && write(why);
+        if (written) {
+            fprintf(stderr, "wrote %s\n", output.path.c_str());
+            say_doubt(samples, load.worst, options.threads);
+        }
+        if (stop_signal) return 128 + stop_signal;
+        if (wrong) return EXIT_WRONG_RESULT;
+        return written ? EXIT_FINE : EXIT_USAGE;
+    }
+};
 
 /* OpenMP reads its variables at load time, so the program starts again to bind threads. */
 void bind_threads(char **argv) {

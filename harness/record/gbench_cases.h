@@ -3,8 +3,7 @@
  * What the Google Benchmark driver runs: the kernels and cache modes that the options select for a
  * workload and a rule.
  */
-#ifndef EMBFUSE_GBENCH_CASES_H
-#define EMBFUSE_GBENCH_CASES_H
+#pragma once
 
 #include <string>
 #include <vector>
@@ -27,25 +26,16 @@ struct Case {
 inline std::vector<Case> cases_of(const struct options &o, unsigned places,
                                   const std::string &workload, enum rule_kind rule) {
     std::vector<Case> cases;
-    int count;
-    const struct registered *all = registry(&count);
-    for (int i = 0; i < count; i++) {
-        if (!(places & (1u << all[i].kernel->place))) continue;
+    for (const struct registered *r = registry(); r->kernel; r++) {
+        if (!(places & (1u << r->kernel->place))) continue;
         for (enum cache_mode mode : {MODE_COLD, MODE_WARM}) {
-            std::string name = workload + "/" + rule_info(rule).name + "/" + all[i].kernel->name +
-                               "/" + mode_name(mode);
+            std::string name = workload + "/" + rule_info(rule).name + "/" + r->kernel->name + "/" +
+                               mode_name(mode);
             if (o.modes & (1u << mode) && !regexec(&o.pattern, name.c_str(), 0, nullptr, 0))
-                cases.push_back({&all[i], mode, name});
+                cases.push_back({r, mode, name});
         }
     }
     return cases;
-}
-
-inline std::vector<Case> without(const std::vector<Case> &cases, enum backend place) {
-    std::vector<Case> others;
-    for (const Case &c : cases)
-        if (c.entry->kernel->place != place) others.push_back(c);
-    return others;
 }
 
 inline int count_cases(const struct options &o, unsigned places, const struct plan &plan) {
@@ -57,5 +47,3 @@ inline int count_cases(const struct options &o, unsigned places, const struct pl
                 cases += cases_of(o, places, plan_name(&plan, i, name), (enum rule_kind)r).size();
     return (int)cases;
 }
-
-#endif

@@ -9,8 +9,7 @@
  * caused the damage. A crash at another time, a signal from another process, or a signal that other
  * code handles (a sanitizer) ends the program as usual. A debugger stops first.
  */
-#ifndef EMBFUSE_GBENCH_CRASH_H
-#define EMBFUSE_GBENCH_CRASH_H
+#pragma once
 
 #include <omp.h>
 #include <sched.h>
@@ -48,10 +47,9 @@ inline Restart restart;
 /* While this object lives, its kernel takes the blame for crashes. */
 struct Blame {
     explicit Blame(const struct kernel *k) {
-        int count, i = 0;
-        const struct registered *all = registry(&count);
-        while (all[i].kernel != k) i++;
-        restart.kernel = i;
+        const struct registered *r = registry();
+        while (r->kernel != k) r++;
+        restart.kernel = (int)(r - registry());
     }
     ~Blame() {
         restart.kernel = -1;
@@ -137,5 +135,3 @@ inline Crash left_behind(std::string *state) {
         return {};
     return crash;
 }
-
-#endif

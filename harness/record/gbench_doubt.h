@@ -13,8 +13,7 @@
  * The load of a run is its own threads plus emb_load_worst. emb_load_before, the system's averages
  * over 1, 5 and 15 minutes, also counts work that has ended since: a build, the previous run.
  */
-#ifndef EMBFUSE_GBENCH_DOUBT_H
-#define EMBFUSE_GBENCH_DOUBT_H
+#pragma once
 
 #include <omp.h>
 
@@ -26,27 +25,22 @@
 #include "harness/record/gbench_record.h"
 
 /* Other work, over the samples of one workload at a time. */
-class Load {
-  public:
+struct Load {
+    double sum = 0, count = 0, worst = NAN;
+
     void add(double others) {
         sum += others;
         count++;
     }
     void close() {
-        if (count && !(sum / count <= highest)) highest = sum / count; /* NAN at first */
+        if (count && !(sum / count <= worst)) worst = sum / count; /* NAN at first */
         sum = count = 0;
-    }
-    double worst() const {
-        return highest;
     }
     std::string text() const {
         char value[32];
-        snprintf(value, sizeof value, "%.2f", highest);
-        return std::isnan(highest) ? "unavailable" : value;
+        snprintf(value, sizeof value, "%.2f", worst);
+        return std::isnan(worst) ? "unavailable" : value;
     }
-
-  private:
-    double sum = 0, count = 0, highest = NAN;
 };
 
 struct Samples {
@@ -71,5 +65,3 @@ inline void say_doubt(const Samples &s, double others, int threads) {
     fprintf(stderr, "bench: %d of %d samples disturbed, load %.1f on %d CPU%s: do not quote\n",
             s.disturbed, s.all, load, cpus, cpus == 1 ? "" : "s");
 }
-
-#endif

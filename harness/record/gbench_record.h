@@ -3,8 +3,7 @@
  * What the Google Benchmark driver records and shows: runs, their counters, the words of their
  * labels, and the progress line.
  */
-#ifndef EMBFUSE_GBENCH_RECORD_H
-#define EMBFUSE_GBENCH_RECORD_H
+#pragma once
 
 #include <benchmark/benchmark.h>
 
@@ -43,6 +42,7 @@ class Collector : public benchmark::BenchmarkReporter {
 struct Progress {
     int done = 0, total = 0;
     double begin = clock_seconds(), last = 0;
+    bool terminal = isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb") != 0;
 
     /* A terminal shows one line that is rewritten; a log gets a new line every few seconds. */
     void say(const std::string &what) {
@@ -58,13 +58,6 @@ struct Progress {
     void clear() {
         if (terminal) fprintf(stderr, "\r\033[K");
     }
-
-  private:
-    static bool rewrites() {
-        const char *term = getenv("TERM");
-        return isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
-    }
-    bool terminal = rewrites();
 };
 
 inline const char *mode_name(enum cache_mode mode) {
@@ -76,16 +69,22 @@ inline void workload_counters(benchmark::UserCounters &c, const struct measure *
                               double alpha) {
     const struct id_stats &s = m->stats[batch];
     double lookups = s.lookups ? (double)s.lookups : 1;
-    int64_t rows = 0;
+    int64_t rows = 0, states = 0;
     int32_t dim = 0;
     const struct workload *w = m->workload;
     for (int32_t t = 0; t < w->num_tables; t++) {
-        rows += w->tables[t].rows;
-        if (w->tables[t].dim > dim) dim = w->tables[t].dim;
+        const struct table_shape *table = &w->tables[t];
+        rows += table->rows;
+        if (table->dim > dim) dim = table->dim;
+        for (int a = 0; a < TABLE_ARRAYS; a++)
+            if (a != TABLE_WEIGHT)
+                states += table->rows * rule_array_width(table->rule, table->dim, a) *
+                          dtype_bytes(table_array_type(table, a));
     }
     c["tables"] = w->num_tables;
     c["rows"] = (double)rows;
     c["dim"] = dim;
+    c["state_bytes"] = (double)states / (double)rows; /* of a row, all tables' mean */
     c["alpha"] = alpha;
     c["lookups"] = (double)s.lookups;
     c["distinct"] = (double)s.distinct;
@@ -145,5 +144,3 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
 inline const char *placement(double pingpong_ns) {
     return pingpong_ns < 0 ? "unknown" : pingpong_ns < 120 ? "same" : "split";
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Ctrl-C, kill and a closed terminal end a run early: the program drops the current sample, and
  * checks and writes the samples before it. A second signal ends the program at once.
  */
-#ifndef EMBFUSE_GBENCH_STOP_H
-#define EMBFUSE_GBENCH_STOP_H
+#pragma once
 
 #include <signal.h>
 #include <unistd.h>
@@ -24,5 +23,3 @@ inline void take_stop_signals() {
             sigaction(signal, &action, nullptr);
     ::signal(SIGXFSZ, SIG_IGN); /* so that write() fails if a file may not grow */
 }
-
-#endif

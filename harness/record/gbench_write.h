@@ -3,8 +3,7 @@
  * The result file of the Google Benchmark driver: the library's JSON with keys of the suite. The
  * file has a temporary name until it is complete.
  */
-#ifndef EMBFUSE_GBENCH_WRITE_H
-#define EMBFUSE_GBENCH_WRITE_H
+#pragma once
 
 #include <unistd.h>
 
@@ -36,13 +35,11 @@ inline Context describe(const struct options &o, const struct device_facts *devi
     };
     environment_describe(o.threads, device, add, &all);
     options_describe(&o, add, &all);
-    int count;
-    const struct registered *known = registry(&count);
-    for (int i = 0; i < count; i++) {
-        const struct kernel *k = known[i].kernel;
+    for (const struct registered *r = registry(); r->kernel; r++) {
+        const struct kernel *k = r->kernel;
         char traits[TRAITS_MAX];
         all[std::string("emb_kernel_") + k->name] =
-            std::string(known[i].family) + " | " + place_name(k->place) + " | " +
+            std::string(r->family) + " | " + place_name(k->place) + " | " +
             (k->traits ? traits_text(k->traits, ",", traits) : "none") + " | " + k->label + " | " +
             k->idea;
     }
@@ -66,51 +63,47 @@ class Output {
         for (auto folder = made.rbegin(); folder != made.rend(); ++folder)
             rmdir(folder->c_str()); /* fails if it is not empty */
     }
-    bool can_write();
-    bool write(Context context, const std::string &rows);
     const std::string path;
+
+    /* Called before the first measurement. Also removes the part file of a killed run. */
+    bool can_write() {
+        namespace fs = std::filesystem;
+        std::vector<std::string> missing;
+        std::error_code ignored;
+        for (fs::path p = fs::path(path).parent_path(); !p.empty() && !fs::exists(p, ignored);
+             p = p.parent_path())
+            missing.push_back(p.string());
+        for (auto folder = missing.rbegin(); folder != missing.rend(); ++folder)
+            if (fs::create_directory(*folder, ignored)) made.push_back(*folder);
+        FILE *f = fopen(part.c_str(), "w");
+        if (f && fclose(f) == 0 && unlink(part.c_str()) == 0) return true;
+        fprintf(stderr, "bench: %s: %s; choose another folder with OUT=\n", part.c_str(),
+                strerror(errno));
+        return false;
+    }
+
+    /* Replaces the file. The library can add keys to a context, but cannot change them. */
+    bool write(Context context, const std::string &rows) {
+        benchmark::internal::GetGlobalContext() = &context;
+        errno = 0;
+        std::ofstream file(part);
+        benchmark::JSONReporter json;
+        json.SetOutputStream(&file);
+        json.SetErrorStream(&file);
+        json.ReportContext(benchmark::BenchmarkReporter::Context());
+        file << rows;
+        json.Finalize();
+        file.close();
+        benchmark::internal::GetGlobalContext() = nullptr;
+        if (!file || rename(part.c_str(), path.c_str())) {
+            fprintf(stderr, "bench: cannot write %s: %s\n", path.c_str(), strerror(errno));
+            unlink(part.c_str());
+            return false;
+        }
+        return true;
+    }
 
   private:
     const std::string part = path + ".part";
     std::vector<std::string> made; /* from the outside in */
 };
-
-/* Called before the first measurement. Also removes the part file of a killed run. */
-inline bool Output::can_write() {
-    namespace fs = std::filesystem;
-    std::vector<std::string> missing;
-    std::error_code ignored;
-    for (fs::path p = fs::path(path).parent_path(); !p.empty() && !fs::exists(p, ignored);
-         p = p.parent_path())
-        missing.push_back(p.string());
-    for (auto folder = missing.rbegin(); folder != missing.rend(); ++folder)
-        if (fs::create_directory(*folder, ignored)) made.push_back(*folder);
-    FILE *f = fopen(part.c_str(), "w");
-    if (f && fclose(f) == 0 && unlink(part.c_str()) == 0) return true;
-    fprintf(stderr, "bench: %s: %s; choose another folder with OUT=\n", part.c_str(),
-            strerror(errno));
-    return false;
-}
-
-/* Replaces the file. The library can add keys to a context, but cannot change them. */
-inline bool Output::write(Context context, const std::string &rows) {
-    benchmark::internal::GetGlobalContext() = &context;
-    errno = 0;
-    std::ofstream file(part);
-    benchmark::JSONReporter json;
-    json.SetOutputStream(&file);
-    json.SetErrorStream(&file);
-    json.ReportContext(benchmark::BenchmarkReporter::Context());
-    file << rows;
-    json.Finalize();
-    file.close();
-    benchmark::internal::GetGlobalContext() = nullptr;
-    if (!file || rename(part.c_str(), path.c_str())) {
-        fprintf(stderr, "bench: cannot write %s: %s\n", path.c_str(), strerror(errno));
-        unlink(part.c_str());
-        return false;
-    }
-    return true;
-}
-
-#endif

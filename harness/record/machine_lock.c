@@ -40,18 +40,16 @@ static void read_holder(int file, char text[HOLDER_MAX]) {
 }
 
 static void write_holder(int file) {
-    char text[HOLDER_MAX], command[HOLDER_MAX - 40] = "";
-    FILE *f = fopen("/proc/self/cmdline", "r");
-    size_t size = f ? fread(command, 1, sizeof command - 1, f) : 0;
-    if (f) fclose(f);
+    char command[HOLDER_MAX - 40], since[16] = "";
+    const size_t size = read_start("/proc/self/cmdline", command, sizeof command);
     for (size_t i = 0; i + 1 < size; i++)
         if (!command[i]) command[i] = ' ';
-    char since[16] = "";
     time_t now = time(NULL);
     struct tm local;
     strftime(since, sizeof since, "%H:%M:%S", localtime_r(&now, &local));
-    snprintf(text, sizeof text, "pid %d since %s: %s", (int)getpid(), since, command);
-    if (ftruncate(file, 0) || pwrite(file, text, strlen(text), 0) < 0) return; /* a courtesy only */
+    if (ftruncate(file, 0) || /* a courtesy only */
+        dprintf(file, "pid %d since %s: %s", (int)getpid(), since, command) < 0)
+        return;
 }
 
 /* False if somebody removed or replaced the file before this process locked it. */

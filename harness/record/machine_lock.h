@@ -4,8 +4,7 @@
  * that all users share. The system drops it when its holder ends, even by a crash. Containers with
  * their own /tmp do not see each other's lock; the load in the record shows them.
  */
-#ifndef EMBFUSE_MACHINE_LOCK_H
-#define EMBFUSE_MACHINE_LOCK_H
+#pragma once
 
 #include <signal.h>
 
@@ -15,5 +14,3 @@
  * so on stderr and waits up to `minutes`, or until *stop is not 0; then fails and names the holder.
  * EMBFUSE_LOCK in the environment names another file. */
 int machine_lock(int minutes, const volatile sig_atomic_t *stop, struct error *err);
-
-#endif

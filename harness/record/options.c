@@ -12,9 +12,6 @@
 #include "harness/measure/environment.h"
 #include "harness/measure/measure.h"
 
-static const char standard_spec[] = "datasets/standard.spec",
-                  template_spec[] = "datasets/zipf.spec", smoke_spec[] = "datasets/smoke.spec";
-
 static const struct known {
     const char *name, *help;
     size_t at;       /* in struct options: of a text, or */
@@ -159,9 +156,9 @@ int options_parse(int argc, char **argv, struct options *out, struct error *err)
         return fail(err, "ALPHA and ROWS do not apply to a trace: its ids are what they are");
     if (!*out->out) out->out = "build/results";
     if (!*out->spec)
-        out->spec = out->smoke                      ? smoke_spec
-                    : any_axis(&out->axes) || trace ? template_spec
-                                                    : standard_spec;
+        out->spec = out->smoke                      ? "datasets/smoke.spec"
+                    : any_axis(&out->axes) || trace ? "datasets/zipf.spec"
+                                                    : "datasets/standard.spec";
     if (compile_filter(out, err) ||
         take_bits("RULE: unknown rule", out->smoke && !*out->rule ? "all" : out->rule, rule_words,
                   &out->rules, err) ||
@@ -235,26 +232,23 @@ static int64_t plan_table_bytes(const struct spec *spec, enum rule_kind rule) {
     return bytes;
 }
 
-/* Bytes of the ring's batches, and of their indexes at their peak, during the build. */
-static int64_t plan_batch_bytes(const struct plan *p, const struct spec *spec, int64_t *index) {
-    int64_t bytes = workload_bytes(spec, p->options->ring);
-    struct batch all = {.lookups = workload_lookups(spec, p->options->ring)};
-    *index = bytes < (int64_t)1 << 55 ? row_index_bytes(&all) : 0; /* no sum overflows */
-    return bytes;
+/* Bytes of the indexes of the ring's batches at their peak, during the build. */
+static int64_t plan_index_bytes(const struct plan *p, const struct spec *spec) {
+    return row_index_bytes(workload_lookups(spec, p->options->ring));
 }
 
 int plan_tables_fit(const struct plan *p, int i, enum rule_kind rule, enum backend place,
                     struct error *err) {
     const struct spec *spec = spec_of(p, i);
     if (p->traces) return 0; /* only reading the trace shows its rows */
-    int64_t index, batches = plan_batch_bytes(p, spec, &index);
-    int64_t tables = plan_table_bytes(spec, rule);
+    int64_t batches = workload_bytes(spec, p->options->ring), tables = plan_table_bytes(spec, rule);
     int64_t free_memory = place == ON_DEVICE ? device_facts().free_memory : 0;
     if (place == ON_DEVICE && tables > free_memory)
         return fail(err, "needs %.1f GiB of device memory for tables and state, %.1f GiB are free",
                     (double)tables / (1 << 30), (double)free_memory / (1 << 30));
     if (place == ON_DEVICE) return 0;
-    return memory_require(tables + batches + index / 2, "tables, optimizer state and batches", err);
+    return memory_require(tables + batches + plan_index_bytes(p, spec) / 2,
+                          "tables, optimizer state and batches", err);
 }
 
 int plan_make(const struct plan *p, int i, enum rule_kind rule, struct workload *out,
@@ -265,8 +259,8 @@ int plan_make(const struct plan *p, int i, enum rule_kind rule, struct workload 
     if (p->traces)
         return workload_from_trace(p->traces[i / p->specs.count], &spec,
                                    *o->axes.batch ? spec.batch : 0, o->ring, GRAD_EXACT, out, err);
-    int64_t index, batches = plan_batch_bytes(p, &spec, &index);
-    if (memory_require(batches + index, "batches", err)) return -1;
+    const int64_t batches = workload_bytes(&spec, o->ring);
+    if (memory_require(batches + plan_index_bytes(p, &spec), "batches", err)) return -1;
     return workload_generate(&spec, o->ring, GRAD_EXACT, out, err);
 }
 

@@ -3,8 +3,7 @@
  * The bench program's command line, and the plan that follows from it: the workloads and their spec
  * file or traces.
  */
-#ifndef EMBFUSE_OPTIONS_H
-#define EMBFUSE_OPTIONS_H
+#pragma once
 
 #include <regex.h>
 #include <stdbool.h>
@@ -60,5 +59,3 @@ int plan_tables_fit(const struct plan *p, int i, enum rule_kind rule, enum backe
 int plan_make(const struct plan *p, int i, enum rule_kind rule, struct workload *out,
               struct error *err);
 void plan_free(struct plan *p);
-
-#endif

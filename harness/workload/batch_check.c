@@ -2,10 +2,11 @@
  *
  * Derives fields of a batch, and checks what kernels and the exact comparison assume about it.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/rng.h"
+#include "kernels/rng.h"
 #include "harness/workload/workload.h"
 
 /* Floats from the begin of the gradient to the end of a feature's last row. */
@@ -24,15 +25,25 @@ void batch_derive(struct batch *in, struct table_shape *tables, struct feature *
         tables[t].lookups = 0;
         tables[t].first_row = rows;
     }
-    in->grad_floats = 0;
+    in->grad_elements = 0;
     for (int32_t f = 0; f < in->num_features; f++) {
         struct feature *x = &features[f];
         x->lookups = in->offsets[(f + 1) * in->bags] - in->offsets[f * in->bags];
         tables[x->table].lookups += x->lookups;
         tables[x->table].features++;
         const int64_t extent = derived_extent(in, x);
-        if (extent > in->grad_floats) in->grad_floats = extent;
+        if (extent > in->grad_elements) in->grad_elements = extent;
     }
+}
+
+int batch_grad_shape(const struct batch *in, int64_t shape[2]) {
+    const struct feature *first = &in->features[0];
+    bool alike = true;
+    for (int32_t f = 1; f < in->num_features; f++)
+        alike &= in->features[f].grad_stride == first->grad_stride;
+    shape[0] = !alike ? in->grad_elements : first->pooling == POOL_NONE ? in->lookups : in->bags;
+    shape[1] = first->grad_stride;
+    return alike ? 2 : 1;
 }
 
 static int check_bag(const struct batch *in, int64_t q, struct error *err) {
@@ -72,9 +83,9 @@ static int check_feature(const struct batch *in, int32_t f, const struct feature
     if (x->lookups != want->lookups)
         return fail(err, "feature %d: %lld lookups, but its bags have %lld", f,
                     (long long)x->lookups, (long long)want->lookups);
-    if (x->grad_offset >= 0 && derived_extent(in, x) <= in->grad_floats) return 0;
+    if (x->grad_offset >= 0 && derived_extent(in, x) <= in->grad_elements) return 0;
     return fail(err, "feature %d: gradient rows end at float %lld of %lld", f,
-                (long long)derived_extent(in, x), (long long)in->grad_floats);
+                (long long)derived_extent(in, x), (long long)in->grad_elements);
 }
 
 /* Do the derived fields of the batch equal those of batch_derive()? */
@@ -152,8 +163,9 @@ bool batch_sums_exact(const struct batch *in, enum grad_mode mode) {
         for (int64_t i = in->offsets[q]; i < in->offsets[q + 1]; i++) {
             uint64_t row = rng_u64((uint64_t)f->table, (uint64_t)batch_id(in, i));
             double *sum = &units[row >> (64 - GROUP_BITS)];
-            /* half-unit weights: 0.5, 1 and 2 are 1, 2 and 4 */
+            /* half-unit weights: 0.5, 1 and 2 are 1, 2 and 4; others are no whole units */
             double weight = in->lookup_weights ? 2.0 * (double)in->lookup_weights[i] : 1.0;
+            exact = exact && weight == rint(weight);
             *sum += GRAD_UNITS * weight * (double)common / (double)(d ? d : 1);
             exact = exact && *sum < 0x1p24;
         }

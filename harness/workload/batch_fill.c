@@ -3,19 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-/* From here on an array asks for huge pages: fewer TLB misses, and fewer page faults to fill it. */
-#define HUGE_FROM ((size_t)4 << 20)
-
-void *array_alloc(int64_t count, size_t size) {
-    size_t bytes = ((size_t)count * size + 64) & ~(size_t)63; /* never zero */
-    size_t align = bytes >= HUGE_FROM ? (size_t)2 << 20 : 64;
-    bytes = (bytes + align - 1) & ~(align - 1);
-    void *p = aligned_alloc(align, bytes);
-    if (p && bytes >= HUGE_FROM) madvise(p, bytes, MADV_HUGEPAGE); /* advice: may be declined */
-    return p;
-}
+#include "harness/memory.h"
+#include "harness/workload/row_index.h"
 
 int workload_begin(struct workload *w, int64_t bags, enum id_type id_type, struct error *err) {
     w->tables = calloc((size_t)w->ring * (size_t)w->num_tables, sizeof *w->tables);
@@ -29,6 +19,7 @@ int workload_begin(struct workload *w, int64_t bags, enum id_type id_type, struc
             .tables = w->tables + (int64_t)k * w->num_tables,
             .features = w->features + (int64_t)k * w->num_features,
             .id_type = id_type,
+            .grad_type = w->grad_type,
         };
     return 0;
 }
@@ -79,17 +70,16 @@ static float real_grad(uint32_t z) {
     return (float)(z >> 8) * 0x1p-23f - 1.0f;
 }
 
-static void fill_grad(float *grad, int64_t rows, int64_t columns, uint64_t key,
+static void fill_grad(enum dtype type, void *grad, int64_t rows, int64_t columns, uint64_t key,
                       enum grad_mode mode) {
 #pragma omp parallel for if (rows * columns >= PARALLEL_FROM)
     for (int64_t r = 0; r < rows; r++) {
         uint32_t row_key = (uint32_t)rng_u64(key, (uint64_t)r);
-        float *row = grad + r * columns;
-        if (mode == GRAD_EXACT)
-            for (int64_t c = 0; c < columns; c++)
-                row[c] = exact_grad(rng_u32(row_key, (uint32_t)c));
-        else
-            for (int64_t c = 0; c < columns; c++) row[c] = real_grad(rng_u32(row_key, (uint32_t)c));
+        void *row = (char *)grad + r * columns * dtype_bytes(type);
+        for (int64_t c = 0; c < columns; c++) {
+            uint32_t z = rng_u32(row_key, (uint32_t)c);
+            dtype_set(type, row, c, mode == GRAD_EXACT ? exact_grad(z) : real_grad(z));
+        }
     }
 }
 
@@ -99,38 +89,58 @@ static float lookup_weight(uint32_t z, enum grad_mode mode) {
     return 0.5f * (float)(1u << (z >> 16) * 3 / 65536);
 }
 
-int batch_fill(struct workload *w, int k, enum grad_mode mode, bool weighted, struct error *err) {
+/* A random weight for each lookup, or 1. */
+static void fill_weights(const struct workload *w, int k, enum grad_mode mode, float *weights) {
+    const struct batch *batch = &w->batches[k];
+    for (int f = 0; f < batch->num_features; f++) {
+        uint32_t key = (uint32_t)stream_key(w->seed, STREAM_WEIGHT, f, k);
+        float *at = weights + batch->offsets[f * batch->bags];
+        int64_t lookups = batch->features[f].lookups;
+#pragma omp parallel for if (lookups >= PARALLEL_FROM)
+        for (int64_t i = 0; i < lookups; i++)
+            at[i] = w->weighted ? lookup_weight(rng_u32(key, (uint32_t)i), mode) : 1;
+    }
+}
+
+/* Divides each weight by the lookups of its row: the row's sum of gradients becomes their mean. */
+static void divide_by_duplicates(const struct batch *in, float *weights) {
+    struct row_index x = row_index_build(in);
+    for (int64_t u = 0; u < x.rows; u++) {
+        const float count = (float)(x.run[u + 1].first - x.run[u].first);
+        for (int64_t k = x.run[u].first; k < x.run[u + 1].first; k++)
+            weights[x.lookup[k].lookup] /= count;
+    }
+    row_index_free(&x);
+}
+
+int batch_fill(struct workload *w, int k, enum grad_mode mode, struct error *err) {
     struct batch *batch = &w->batches[k];
     if (batch->lookups == 0)
         return fail(err,
                     "%s: batch %d has no lookups, so there is nothing to measure; take longer bags "
                     "or more of them",
                     w->name, k);
-    float *grad = array_alloc(batch->grad_floats, sizeof *grad);
+    const enum dtype type = batch->grad_type;
+    char *grad = array_alloc(batch->grad_elements, (size_t)dtype_bytes(type));
+    const bool weighted = w->weighted || w->mean_of_duplicates;
     float *weights = weighted ? array_alloc(batch->lookups, sizeof *weights) : NULL;
     batch->grad = grad;
     batch->lookup_weights = weights;
     if (!grad || (weighted && !weights))
-        return fail(err, "%s: out of memory for %lld floats of gradient", w->name,
-                    (long long)batch->grad_floats);
+        return fail(err, "%s: out of memory for %lld elements of gradient", w->name,
+                    (long long)batch->grad_elements);
 
     const struct feature *first = &batch->features[0];
     if (first->pooling != POOL_NONE)
-        fill_grad(grad, batch->bags, first->grad_stride, stream_key(w->seed, STREAM_GRAD, 0, k),
-                  mode);
+        fill_grad(type, grad, batch->bags, first->grad_stride,
+                  stream_key(w->seed, STREAM_GRAD, 0, k), mode);
     else
         for (int f = 0; f < batch->num_features; f++) {
             const struct feature *x = &batch->features[f];
-            fill_grad(grad + x->grad_offset, x->lookups, x->grad_stride,
+            fill_grad(type, grad + x->grad_offset * dtype_bytes(type), x->lookups, x->grad_stride,
                       stream_key(w->seed, STREAM_GRAD, f, k), mode);
         }
-    for (int f = 0; weighted && f < batch->num_features; f++) {
-        uint32_t key = (uint32_t)stream_key(w->seed, STREAM_WEIGHT, f, k);
-        float *at = weights + batch->offsets[f * batch->bags];
-        int64_t lookups = batch->features[f].lookups;
-#pragma omp parallel for if (lookups >= PARALLEL_FROM)
-        for (int64_t i = 0; i < lookups; i++)
-            at[i] = lookup_weight(rng_u32(key, (uint32_t)i), mode);
-    }
+    if (weighted) fill_weights(w, k, mode, weights);
+    if (w->mean_of_duplicates) divide_by_duplicates(batch, weights);
     return 0;
 }

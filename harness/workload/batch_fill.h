@@ -8,10 +8,9 @@
  *
  * After a failure the caller's workload_free() frees all of it.
  */
-#ifndef EMBFUSE_BATCH_FILL_H
-#define EMBFUSE_BATCH_FILL_H
+#pragma once
 
-#include "harness/rng.h"
+#include "kernels/rng.h"
 #include "harness/workload/workload.h"
 
 /* Loops over fewer elements run on one thread: waking threads costs more than it saves. */
@@ -44,14 +43,11 @@ static inline void put_id(enum id_type type, void *ids, int64_t i, int64_t id) {
 
 /* Bytes of a batch for each of its features. */
 static inline double feature_bytes(const struct spec *s, double bags, double lookups, int32_t dim) {
-    const double id = s->id_type == ID_INT32 ? 4 : 8, weight = s->weighted ? 4 : 0;
+    const double id = s->id_type == ID_INT32 ? 4 : 8,
+                 weight = s->weighted || s->mean_of_duplicates ? 4 : 0;
     const double grad_rows = s->pooling == POOL_NONE ? lookups : bags;
-    return 8 * bags + lookups * (id + weight) + 4.0 * grad_rows * dim;
+    return 8 * bags + lookups * (id + weight) + (double)dtype_bytes(s->grad_type) * grad_rows * dim;
 }
-
-/* count * size bytes, aligned to 64; large arrays ask for huge pages. The caller calls free().
- * NULL: out of memory. */
-void *array_alloc(int64_t count, size_t size);
 
 /* Allocates tables and features of w->ring batches, and points the batches there. Takes ring,
  * num_tables and num_features from *w. */
@@ -63,7 +59,5 @@ int workload_begin(struct workload *w, int64_t bags, enum id_type id_type, struc
  * ids, NULL on failure. */
 void *batch_lay_out(struct workload *w, int k, int64_t *offsets, struct error *err);
 
-/* Makes gradients, and per-sample weights if weighted. */
-int batch_fill(struct workload *w, int k, enum grad_mode mode, bool weighted, struct error *err);
-
-#endif
+/* Makes gradients, and per-sample weights if the workload has them. */
+int batch_fill(struct workload *w, int k, enum grad_mode mode, struct error *err);

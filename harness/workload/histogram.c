@@ -12,7 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "harness/rng.h"
+#include "kernels/rng.h"
 
 const double *histogram_shares(enum ids_kind kind) {
     static const double shares_2021[HISTOGRAM_BINS] = {.056, .043, .075, .099, .112, .091,

@@ -6,8 +6,7 @@
  * then maps the plan's lookups to positions. No Zipf law has this shape, and the suite ships no
  * data for it.
  */
-#ifndef EMBFUSE_HISTOGRAM_H
-#define EMBFUSE_HISTOGRAM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -36,5 +35,3 @@ void histogram_free(struct histogram_plan *p);
 /* Popularity rank, 0 .. table_rows-1, of planned row r in batch k. Hot rows are the same in every
  * batch. The other rows walk on through the table, because real batches share only hot rows. */
 int64_t histogram_rank(const struct histogram_plan *p, int64_t r, int64_t k);
-
-#endif

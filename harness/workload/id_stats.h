@@ -3,8 +3,7 @@
  * The statistics that a batch's ids really have, whatever the spec asks for. They explain a
  * measurement.
  */
-#ifndef EMBFUSE_ID_STATS_H
-#define EMBFUSE_ID_STATS_H
+#pragma once
 
 #include "harness/workload/row_index.h"
 #include "kernels/kernel.h"
@@ -31,5 +30,3 @@ struct id_stats id_stats(const struct batch *in, const struct row_index *index);
 
 /* The fingerprint of ids, offsets and shapes: batches that share it are the same work. */
 uint64_t batch_fingerprint(const struct batch *in);
-
-#endif

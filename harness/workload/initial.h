@@ -4,10 +4,9 @@
  * enum table_array numbers the arrays. Host and device give the same values, so the harness can
  * restore touched rows and check untouched rows without a copy.
  */
-#ifndef EMBFUSE_INITIAL_H
-#define EMBFUSE_INITIAL_H
+#pragma once
 
-#include "harness/rng.h"
+#include "kernels/rng.h"
 #include "kernels/rules.h"
 
 /* The range of a state's initial values; see struct rule_state. */
@@ -51,5 +50,3 @@ RNG_FN float initial_value(const struct initial_laws *laws, int array, uint32_t 
     float unit = (float)(int32_t)(rng_u32(row_key, (uint32_t)column) >> 8) * 0x1p-24f;
     return law->low + unit * (law->high - law->low);
 }
-
-#endif

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "harness/rng.h"
+#include "kernels/rng.h"
 #include "harness/workload/zipf.h"
 #include "kernels/shape.h"
 

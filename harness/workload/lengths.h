@@ -4,8 +4,7 @@
  * negative binomial is ragged like real inputs: with a CV of 1 a tenth of the bags holds a third of
  * the lookups, and several percent are empty. Length i of a key is a pure function of (key, i).
  */
-#ifndef EMBFUSE_LENGTHS_H
-#define EMBFUSE_LENGTHS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ int lengths_make(const struct length_spec *spec, struct lengths *out, struct err
 void lengths_free(struct lengths *l);
 
 int64_t lengths_draw(const struct lengths *l, uint64_t key, uint64_t i);
-
-#endif

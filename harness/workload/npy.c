@@ -26,9 +26,8 @@ static const struct {
     const char *descr;
     size_t size;
 } types[] = {
-    [NPY_FLOAT32] = {"<f4", 4},
-    [NPY_INT32] = {"<i4", 4},
-    [NPY_INT64] = {"<i8", 8},
+    [NPY_FLOAT32] = {"<f4", 4}, [NPY_FLOAT16] = {"<f2", 2}, [NPY_INT32] = {"<i4", 4},
+    [NPY_INT64] = {"<i8", 8},   [NPY_UINT16] = {"<u2", 2},  [NPY_UINT8] = {"|u1", 1},
 };
 enum { NUM_TYPES = sizeof types / sizeof types[0] };
 
@@ -66,14 +65,15 @@ static void shape_text(char text[SHAPE_TEXT_MAX], int num_dims, const int64_t *s
     sprintf(text + n, num_dims == 1 ? ",)" : ")");
 }
 
-/* Elements of the shape, or -1 where the bytes overflow, even if another dimension is zero. */
+/* Elements of the shape, or -1 where a dimension is negative or the bytes overflow, even if another
+ * dimension is zero. */
 static int64_t shape_count(enum npy_type type, int num_dims, const int64_t *shape) {
     int64_t bytes = (int64_t)types[type].size;
     bool none = false;
     for (int d = 0; d < num_dims; d++) {
         if (shape[d] == 0)
             none = true;
-        else if (__builtin_mul_overflow(bytes, shape[d], &bytes))
+        else if (shape[d] < 0 || __builtin_mul_overflow(bytes, shape[d], &bytes))
             return -1;
     }
     return none ? 0 : bytes / (int64_t)types[type].size;
@@ -135,9 +135,13 @@ static int take_descr(struct reader *r, struct header *h) {
         h->type = (enum npy_type)t;
         return 0;
     }
-    return fail(r->err,
-                "%s: unsupported dtype %s; accepted are %s, %s and %s: convert it with astype",
-                r->name, descr, types[0].descr, types[1].descr, types[2].descr);
+    char known[WORD_MAX] = "";
+    for (int t = 0; t < NUM_TYPES; t++) {
+        if (t) strcat(known, t == NUM_TYPES - 1 ? " and " : ", ");
+        strcat(known, types[t].descr);
+    }
+    return fail(r->err, "%s: unsupported dtype %s; accepted are %s: convert it with astype",
+                r->name, descr, known);
 }
 
 static int take_order(struct reader *r, struct header *h) {
@@ -268,12 +272,9 @@ int npy_parse(const char *name, const void *bytes, uint64_t size, struct npy *ou
     if (find_header(&r, bytes, size) || take_header(&r, &h)) return -1;
     if (check_extent(&r, &h, size - (uint64_t)(r.end - (const char *)bytes), &count)) return -1;
 
-    size_t data_bytes = (size_t)count * types[h.type].size;
-    if (memory_require((int64_t)data_bytes, name, err)) return -1;
-    void *data = malloc(data_bytes ? data_bytes : 1);
-    if (!data)
-        return fail(err, "%s: out of memory for %zu bytes; free some memory", name, data_bytes);
-    memcpy(data, r.end, data_bytes);
+    void *data = array_require(count, types[h.type].size, name, err);
+    if (!data) return -1;
+    memcpy(data, r.end, (size_t)count * types[h.type].size);
     *out = (struct npy){.type = h.type, .num_dims = h.num_dims, .count = count, .data = data};
     memcpy(out->shape, h.shape, (size_t)h.num_dims * sizeof *h.shape);
     return 0;
@@ -319,11 +320,23 @@ static size_t format_header(char out[HEADER_MAX], enum npy_type type, int num_di
 
 int npy_read_ints(const char *path, struct npy *out, struct error *err) {
     if (npy_read(path, out, err)) return -1;
-    if (out->num_dims == 1 && out->type != NPY_FLOAT32) return 0;
+    const bool ids = out->type == NPY_INT32 || out->type == NPY_INT64;
+    if (out->num_dims == 1 && ids) return 0;
     fail(err, "%s: has %d dimensions of %s; save one dimension of int32 or int64", path,
-         out->num_dims, out->type == NPY_FLOAT32 ? "floats" : "integers");
+         out->num_dims, npy_type_name(out->type));
     npy_free(out);
     return -1;
+}
+
+int64_t *npy_read_int64s(const char *path, int64_t *count, struct error *err) {
+    struct npy a;
+    if (npy_read_ints(path, &a, err)) return NULL;
+    *count = a.count;
+    if (a.type == NPY_INT64) return a.data;
+    int64_t *wide = array_require(a.count, sizeof *wide, path, err);
+    for (int64_t i = 0; wide && i < a.count; i++) wide[i] = ((const int32_t *)a.data)[i];
+    npy_free(&a);
+    return wide;
 }
 
 int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
@@ -331,9 +344,7 @@ int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t 
     if (num_dims < 0 || num_dims > NPY_MAX_DIMS)
         return fail(err, "%s: cannot write %d dimensions; 0 to %d are possible", path, num_dims,
                     NPY_MAX_DIMS);
-    bool negative = false;
-    for (int d = 0; d < num_dims; d++) negative |= shape[d] < 0;
-    int64_t count = negative ? -1 : shape_count(type, num_dims, shape);
+    int64_t count = shape_count(type, num_dims, shape);
     if (count < 0)
         return fail(err, "%s: cannot write a shape that is negative or overflows; correct it",
                     path);

@@ -3,23 +3,40 @@
  * NumPy's .npy files, format versions 1.0 to 3.0, C order, little endian: the suite's exchange
  * format.
  */
-#ifndef EMBFUSE_NPY_H
-#define EMBFUSE_NPY_H
+#pragma once
 
 #include <stdint.h>
 
 #include "harness/error.h"
+#include "kernels/dtype.h"
 
-enum npy_type { NPY_FLOAT32, NPY_INT32, NPY_INT64 };
+/* NumPy has no bf16 and no fp8: they are uint16 and uint8 in files. */
+enum npy_type { NPY_FLOAT32, NPY_FLOAT16, NPY_INT32, NPY_INT64, NPY_UINT16, NPY_UINT8 };
 enum { NPY_MAX_DIMS = 4 };
+
+static inline enum npy_type npy_type_of(enum dtype type) {
+    return type == FP32   ? NPY_FLOAT32
+           : type == FP16 ? NPY_FLOAT16
+           : type == BF16 ? NPY_UINT16
+                          : NPY_UINT8;
+}
 
 struct npy {
     enum npy_type type;
     int num_dims;
     int64_t shape[NPY_MAX_DIMS];
     int64_t count; /* product of shape */
-    void *data;    /* owned, [count] elements */
+    void *data;    /* owned, [count] elements, from array_alloc() */
 };
+
+/* "float16", or "integers". */
+static inline const char *npy_type_name(enum npy_type type) {
+    return type == NPY_FLOAT32   ? "float32"
+           : type == NPY_FLOAT16 ? "float16"
+           : type == NPY_UINT16  ? "uint16"
+           : type == NPY_UINT8   ? "uint8"
+                                 : "integers";
+}
 
 /* Reads a whole file. On failure fills err (file, what is wrong) and leaves *out zeroed. */
 int npy_read(const char *path, struct npy *out, struct error *err);
@@ -28,17 +45,14 @@ int npy_read(const char *path, struct npy *out, struct error *err);
 int npy_parse(const char *name, const void *bytes, uint64_t size, struct npy *out,
               struct error *err);
 
-/* Reads one dimension of int32 or int64; npy_int() gives its elements. */
+/* Reads one dimension of int32 or int64. */
 int npy_read_ints(const char *path, struct npy *out, struct error *err);
 
-static inline int64_t npy_int(const struct npy *a, int64_t i) {
-    return a->type == NPY_INT32 ? ((const int32_t *)a->data)[i] : ((const int64_t *)a->data)[i];
-}
+/* The same as int64. The caller frees the elements. NULL: err. */
+int64_t *npy_read_int64s(const char *path, int64_t *count, struct error *err);
 
 /* Writes the file, or leaves none: callers rename it when all their files are complete. */
 int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
               const void *data, struct error *err);
 
 void npy_free(struct npy *a);
-
-#endif

@@ -7,13 +7,12 @@
  * With cycle walking (Black and Rogaway, CT-RSA 2002), a value outside [0, n) passes the network
  * again, less than once on average. It needs no memory and computes any element alone.
  */
-#ifndef EMBFUSE_PERMUTE_H
-#define EMBFUSE_PERMUTE_H
+#pragma once
 
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "harness/rng.h"
+#include "kernels/rng.h"
 
 enum { PERMUTE_ROUNDS = 4 };
 
@@ -57,5 +56,3 @@ static inline int64_t *permute_some(int64_t n, int64_t count) {
     for (int64_t i = 0; some && i < count; i++) some[i] = permute_at(&spread, i);
     return some;
 }
-
-#endif

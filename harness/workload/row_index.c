@@ -14,9 +14,9 @@ static int by_table_row_position(const void *pa, const void *pb) {
 
 /* Twice: glibc's qsort is a merge sort and copies all that it sorts. The runs are no larger, and
  * are allocated after the copy is freed. */
-int64_t row_index_bytes(const struct batch *in) {
+int64_t row_index_bytes(int64_t lookups) {
     _Static_assert(sizeof(struct row_run) <= sizeof(struct row_lookup), "a run fits in the copy");
-    return (in->lookups + 1) * 2 * (int64_t)sizeof(struct row_lookup);
+    return (lookups + 1) * 2 * (int64_t)sizeof(struct row_lookup);
 }
 
 struct row_index row_index_build(const struct batch *in) {

@@ -3,8 +3,7 @@
  * The lookups of a batch in row order, by qsort: slow, obvious, and independent of the kernels. The
  * oracle, the realised statistics and the restoring of touched rows depend on it.
  */
-#ifndef EMBFUSE_ROW_INDEX_H
-#define EMBFUSE_ROW_INDEX_H
+#pragma once
 
 #include "kernels/kernel.h"
 
@@ -30,12 +29,10 @@ struct row_index {
     struct row_run *run;       /* [rows + 1]; the last one closes the list */
 };
 
-/* Most bytes that row_index_build() allocates at one time. */
-int64_t row_index_bytes(const struct batch *in);
+/* Most bytes that row_index_build() allocates at one time, for a batch of so many lookups. */
+int64_t row_index_bytes(int64_t lookups);
 /* Aborts when out of memory. */
 struct row_index row_index_build(const struct batch *in);
 /* The first run at or after (table, row). */
 int64_t row_index_find(const struct row_index *x, int32_t table, int64_t row);
 void row_index_free(struct row_index *x);
-
-#endif

@@ -1,21 +1,159 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads workload specs: see spec.h for the format. A block (spec_block.h) holds one list of values
- * per key; its points are their cross product, counted off like an odometer, the last key of the
- * file fastest.
+ * Reads workload specs: see spec.h for the format. A block holds one list of values per key; its
+ * points are their cross product, counted off like an odometer, the last key of the file fastest.
  *
  * The work and memory that a hostile input can cause are bounded by the constants below.
  */
 #include "harness/workload/spec.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "harness/workload/regular_file.h"
-#include "harness/workload/spec_block.h"
+#include "harness/workload/spec_keys.h"
 
 enum { POINTS_MAX = 4096, POINT_TABLES_MAX = 1 << 18, FILE_MAX = 1 << 24 };
+
+/* One `workload` block: the values of its keys, which overrides may replace. */
+struct block {
+    char name[WORD_MAX];
+    struct where at; /* line 0: no block was opened */
+    struct values values[KEY_COUNT];
+    enum key order[KEY_COUNT]; /* keys with values, in file order */
+    int keys;
+    struct table_spec *tables; /* [num_tables], from table lines; otherwise NULL */
+    int num_tables;
+};
+
+/* --- a block from its lines, and from overrides */
+
+static void block_free(struct block *b) {
+    for (int k = 0; k < KEY_COUNT; k++) values_free(&b->values[k]);
+    free(b->tables);
+    *b = (struct block){0};
+}
+
+/* Starts a block with the rest of a `workload` line; overwrites *b. */
+static int block_open(struct block *b, struct words *line, struct where at, struct error *err) {
+    static const char *allowed =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    char more[WORD_MAX];
+    *b = (struct block){.at = at};
+    if (!next_word(line, b->name)) return fail_at(err, at, "workload has no name; give one");
+    if (strspn(b->name, allowed) != strlen(b->name) || strlen(b->name) > WORD_MAX / 2)
+        return fail_at(err, at, "'%s' is no name; take up to %d letters, digits, '-', '_', '.'",
+                       b->name, WORD_MAX / 2);
+    if (next_word(line, more))
+        return fail_at(err, at, "'%s' after the name; start a new line", more);
+    return 0;
+}
+
+/* Adds the rest of a line that starts with a key. */
+static int block_read_key(struct block *b, enum key k, struct words *line, struct where at,
+                          struct error *err) {
+    if (b->values[k].count)
+        return fail_at(err, at, "%s was given in line %d already; delete one", key_name(k),
+                       b->values[k].at.line);
+    b->order[b->keys++] = k;
+    return values_read(k, line, at, &b->values[k], err);
+}
+
+/* Adds the rest of a line that starts with `table`. */
+static int block_read_table(struct block *b, struct words *line, struct where at,
+                            struct error *err) {
+    static const char *const keys[] = {"rows", "dim", "length", NULL};
+    enum { ROWS, DIM, LENGTH, VALUES };
+    bool seen[VALUES] = {false};
+    struct pairs p = {"table rows R dim D length KIND ...", keys, seen};
+    struct value v[VALUES];
+    char word[WORD_MAX];
+    int k, status = 0;
+    while (status == 0 && (k = next_pair(&p, line, at, word, err)) >= 0)
+        status = k == LENGTH ? length_read(word, line, at, &v[k], err)
+                             : value_read(k == ROWS ? KEY_ROWS : KEY_DIM, word, at, &v[k], err);
+    if (status || k == -2) return -1;
+    if (!seen[ROWS] || !seen[DIM] || !seen[LENGTH])
+        return fail_at(err, at, "a table line lacks something; write: %s", p.form);
+    if (b->num_tables == SPEC_TABLES_MAX)
+        return fail_at(err, at, "more than %d tables; leave some out", SPEC_TABLES_MAX);
+    size_t size = (size_t)(b->num_tables + 1) * sizeof *b->tables;
+    struct table_spec *grown = realloc(b->tables, size);
+    if (!grown) return fail_at(err, at, "out of memory");
+    b->tables = grown;
+    b->tables[b->num_tables++] =
+        (struct table_spec){(int64_t)v[ROWS].number, (int32_t)v[DIM].number, v[LENGTH].length};
+    return 0;
+}
+
+static void replace(struct block *b, enum key k, struct values *with) {
+    if (!b->values[k].count) b->order[b->keys++] = k;
+    values_free(&b->values[k]);
+    b->values[k] = *with;
+    *with = (struct values){0};
+}
+
+static int override(struct block *b, enum key k, const char *variable, const char *text,
+                    struct error *err) {
+    struct words words = {text, text ? text + strlen(text) : NULL};
+    while (words.at < words.end && isspace((unsigned char)*words.at)) words.at++;
+    if (words.at == words.end) return 0;
+    struct values list = {0};
+    if (values_read(k, &words, (struct where){variable, 0}, &list, err)) {
+        values_free(&list);
+        return -1;
+    }
+    replace(b, k, &list);
+    return 0;
+}
+
+/* Words are modes, numbers are fixed bag lengths. */
+static int override_pooling(struct block *b, const char *text, struct error *err) {
+    struct where at = {"POOLING", 0};
+    struct values mode = {.at = at}, length = {.at = at};
+    struct words words = {text, text ? text + strlen(text) : NULL};
+    char word[WORD_MAX];
+    bool bad = false;
+    while (!bad && next_word(&words, word)) {
+        struct value v;
+        if (isdigit((unsigned char)word[0])) {
+            struct words number = {word, word + strlen(word)};
+            bad = length_read("fixed", &number, at, &v, err) ||
+                  values_add(KEY_LENGTH, &length, &v, err);
+        } else {
+            bad = value_read(KEY_POOLING, word, at, &v, err) ||
+                  values_add(KEY_POOLING, &mode, &v, err);
+        }
+    }
+    if (!bad && mode.count) replace(b, KEY_POOLING, &mode);
+    if (!bad && length.count) replace(b, KEY_LENGTH, &length);
+    values_free(&mode);
+    values_free(&length);
+    return bad ? -1 : 0;
+}
+
+/* An exponent would multiply a block of histograms into copies of itself. */
+static bool has_alpha(const struct block *b) {
+    const struct values *ids = &b->values[KEY_IDS];
+    for (int i = 0; i < ids->count; i++)
+        if (ids->v[i].number == IDS_ZIPF || ids->v[i].number == IDS_POWERLAW) return true;
+    return ids->count == 0;
+}
+
+/* Replaces the block's values with the overrides; over may be NULL. */
+static int block_override(struct block *b, const struct spec_overrides *over, struct error *err) {
+    if (!over) return 0;
+    if (has_alpha(b) && override(b, KEY_ALPHA, "ALPHA", over->alpha, err)) return -1;
+    if (override(b, KEY_DIM, "DIMS", over->dims, err)) return -1;
+    if (override(b, KEY_ROWS, "ROWS", over->rows, err)) return -1;
+    if (override(b, KEY_BATCH, "BATCH", over->batch, err)) return -1;
+    if (override(b, KEY_SEED, "SEED", over->seed, err)) return -1;
+    return override_pooling(b, over->pooling, err);
+}
+
+/* --- its points */
 
 /* The place of a key, or of the block if it lacks the key. */
 static struct where place_of(const struct block *b, enum key k) {
@@ -59,10 +197,14 @@ static int make_point(const struct block *b, const struct value pick[KEY_COUNT],
     s->features_per_table = (int32_t)pick[KEY_FEATURES].number;
     s->pooling = (enum pooling)pick[KEY_POOLING].number;
     s->weighted = pick[KEY_WEIGHTED].number != 0;
+    s->mean_of_duplicates = pick[KEY_DUPLICATES].number != 0;
     s->padding_id = (int64_t)pick[KEY_PADDING].number;
     s->id_type = (enum id_type)pick[KEY_ID_TYPE].number;
     s->rule = (enum rule_kind)pick[KEY_RULE].number;
     s->weight_type = (enum dtype)pick[KEY_WEIGHT_TYPE].number;
+    s->momentum_type = (enum dtype)pick[KEY_MOMENTUM_TYPE].number;
+    s->grad_type = (enum dtype)pick[KEY_GRAD_TYPE].number;
+    s->rounding = (enum rounding)pick[KEY_ROUNDING].number;
     s->row_state = (enum row_state)pick[KEY_ROW_STATE].number;
     s->seed = (uint64_t)pick[KEY_SEED].number;
     if (s->reuse > 0 && (s->ids == IDS_HISTOGRAM_2021 || s->ids == IDS_HISTOGRAM_2022))
@@ -89,10 +231,6 @@ static int pick_values(const struct block *b, int64_t index, struct value pick[K
     return fail_at(err, b->at, "the axes of %s make names too long; take fewer", b->name);
 }
 
-static bool replaced_by_tables(enum key k) {
-    return k == KEY_TABLES || k == KEY_ROWS || k == KEY_DIM || k == KEY_LENGTH;
-}
-
 static int check_block(const struct block *b, const struct spec_list *list, int64_t *points,
                        struct error *err) {
     size_t size = strlen(b->name);
@@ -100,10 +238,11 @@ static int check_block(const struct block *b, const struct spec_list *list, int6
         if (!strncmp(list->specs[i].name, b->name, size) &&
             (list->specs[i].name[size] == '\0' || list->specs[i].name[size] == '/'))
             return fail_at(err, b->at, "workload %s is there already; take another name", b->name);
-    for (int k = 0; b->num_tables && k < KEY_COUNT; k++)
-        if (replaced_by_tables((enum key)k) && b->values[k].at.line)
-            return fail_at(err, b->values[k].at, "%s beside table lines; delete one of the two",
-                           key_name((enum key)k));
+    static const enum key listed[] = {KEY_TABLES, KEY_ROWS, KEY_DIM, KEY_LENGTH};
+    for (int i = 0; b->num_tables && i < 4; i++)
+        if (b->values[listed[i]].at.line)
+            return fail_at(err, b->values[listed[i]].at,
+                           "%s beside table lines; delete one of the two", key_name(listed[i]));
     *points = 1;
     for (int k = 0; k < KEY_COUNT; k++) {
         if (b->values[k].count > 1) *points *= b->values[k].count;
@@ -193,14 +332,19 @@ struct table_shape spec_table(const struct spec *s, int t) {
                                 .dim = s->tables[t].dim,
                                 .rule = s->rule,
                                 .weight_type = s->weight_type,
+                                .momentum_type = s->momentum_type,
+                                .rounding = s->rounding,
+                                .rounding_key = rng_key(s->seed, (uint64_t)t),
                                 .row_state = s->row_state};
 }
 
-void spec_describe_storage(const struct spec *s, char *text, size_t size) {
+void spec_describe_others(const struct spec *s, char *text, size_t size) {
     const struct {
         enum key key;
         int word;
-    } of[] = {{KEY_WEIGHT_TYPE, (int)s->weight_type}, {KEY_ROW_STATE, (int)s->row_state}};
+    } of[] = {{KEY_DUPLICATES, s->mean_of_duplicates},    {KEY_WEIGHT_TYPE, (int)s->weight_type},
+              {KEY_MOMENTUM_TYPE, (int)s->momentum_type}, {KEY_GRAD_TYPE, (int)s->grad_type},
+              {KEY_ROUNDING, (int)s->rounding},           {KEY_ROW_STATE, (int)s->row_state}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (of[i].word != (int)key_preset(of[i].key).number)
             text_add(text, size, " %s %s", key_name(of[i].key), key_word(of[i].key, of[i].word));

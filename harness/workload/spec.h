@@ -22,18 +22,22 @@
  *     features K            features that read each table                  [1]
  *     pooling sum|mean|none                                                [sum]
  *     weighted 0|1          per-sample weights                             [0]
+ *     duplicates sum|mean   a row's gradients are added, or averaged: per-sample weights are divided by the
+ *                           lookups of their row in the batch (PyTorch: scale_grad_by_freq)    [sum]
  *     padding ID            padding id of every feature, -1: none          [-1]
  *     id_type int32|int64                                                  [int64]
  *     rule NAME             update rule of all tables                      [rowwise_adagrad]
- *     weight_type fp32|bf16 of all tables                                  [fp32]
+ *     weight_type fp32|bf16|fp16|fp8                                       [fp32]
+ *     momentum_type fp32|bf16    states that are averages of gradients     [fp32]
+ *     grad_type fp32|bf16|fp16                                             [fp32]
+ *     rounding nearest|stochastic    to types of tables narrower than fp32 [nearest]
  *     row_state apart|beside    a row's own states: in an array apart, or behind its weights    [apart]
  *     seed S                                                               [42]
  *     row_cap R             tables with more rows are cut to R             [none]
  *     table rows R dim D length KIND ...    one explicit table; repeatable; replaces tables, rows,
  *                                           dim and length
  */
-#ifndef EMBFUSE_SPEC_H
-#define EMBFUSE_SPEC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -71,10 +75,12 @@ struct spec {
     int32_t features_per_table;
     enum pooling pooling;
     bool weighted;
+    bool mean_of_duplicates;
     int64_t padding_id;
     enum id_type id_type;
     enum rule_kind rule;
-    enum dtype weight_type;
+    enum dtype weight_type, momentum_type, grad_type;
+    enum rounding rounding;
     enum row_state row_state;
     uint64_t seed;
 };
@@ -105,10 +111,8 @@ void spec_list_free(struct spec_list *list);
 /* Table t as kernels see it; the batch's part of the shape is 0. */
 struct table_shape spec_table(const struct spec *s, int t);
 
-/* Adds how rows are stored, " key word" for each key that is not at its preset. */
-void spec_describe_storage(const struct spec *s, char *text, size_t size);
+/* Adds how duplicates meet and what is stored how, " key word" for each key that is not at its preset. */
+void spec_describe_others(const struct spec *s, char *text, size_t size);
 
 /* Parses the name of a rule; the message lists the known ones. */
 int rule_parse(const char *name, enum rule_kind *out, struct error *err);
-
-#endif

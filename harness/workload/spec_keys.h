@@ -3,8 +3,7 @@
  * The vocabulary of workload specs: the keys, the values that each takes, and functions that read
  * the values of one line. harness/workload/spec.c builds specs from them.
  */
-#ifndef EMBFUSE_SPEC_KEYS_H
-#define EMBFUSE_SPEC_KEYS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -25,10 +24,14 @@ enum key {
     KEY_FEATURES,
     KEY_POOLING,
     KEY_WEIGHTED,
+    KEY_DUPLICATES,
     KEY_PADDING,
     KEY_ID_TYPE,
     KEY_RULE,
     KEY_WEIGHT_TYPE,
+    KEY_MOMENTUM_TYPE,
+    KEY_GRAD_TYPE,
+    KEY_ROUNDING,
     KEY_ROW_STATE,
     KEY_SEED,
     KEY_ROW_CAP,
@@ -111,5 +114,3 @@ int values_add(enum key key, struct values *list, const struct value *v, struct 
 int values_read(enum key key, struct words *line, struct where at, struct values *out,
                 struct error *err);
 void values_free(struct values *list);
-
-#endif

@@ -8,10 +8,6 @@ int64_t table_array_width(const struct table_shape *shape, int array) {
     return rule_array_width(shape->rule, shape->dim, array);
 }
 
-enum dtype table_array_type(const struct table_shape *shape, int array) {
-    return array == TABLE_WEIGHT ? shape->weight_type : FP32;
-}
-
 static int64_t row_bytes(const struct table_shape *shape, int array) {
     return table_array_width(shape, array) * dtype_bytes(table_array_type(shape, array));
 }
@@ -115,14 +111,26 @@ void tables_initial_row(const void *ctx, int32_t table, int64_t row, const struc
 }
 
 struct row_memory row_look(const struct table *t, const struct table_shape *shape, int64_t row,
-                           float *weight) {
+                           const struct row_memory *wide) {
     struct row_memory m;
-    for (int a = 0; a < TABLE_ARRAYS; a++)
-        m.array[a] = table_array_width(shape, a) ? array_row(&t->array[a], row) : NULL;
-    if (shape->weight_type == FP32) return m;
-    for (int32_t d = 0; d < shape->dim; d++) weight[d] = dtype_get(shape->weight_type, m.weight, d);
-    m.weight = weight;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const enum dtype type = table_array_type(shape, a);
+        const int64_t width = table_array_width(shape, a);
+        m.array[a] = width ? array_row(&t->array[a], row) : NULL;
+        if (type == FP32 || width == 0) continue;
+        for (int64_t d = 0; d < width; d++) wide->array[a][d] = dtype_get(type, m.array[a], d);
+        m.array[a] = wide->array[a];
+    }
     return m;
+}
+
+void row_round(const struct table_shape *shape, int64_t step, int64_t row,
+               const struct row_memory *m) {
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const struct row_format f = row_format(shape, step, a, row);
+        for (int64_t d = 0; f.type != FP32 && d < table_array_width(shape, a); d++)
+            m->array[a][d] = dtype_widen(f.type, row_format_bits(&f, d, m->array[a][d]));
+    }
 }
 
 struct row_memory row_memory(const struct table *t, const struct table_shape *shape, int64_t row) {
@@ -132,7 +140,7 @@ struct row_memory row_memory(const struct table *t, const struct table_shape *sh
 void tables_copy_row(const void *ctx, int32_t table, int64_t row, const struct row_memory *to) {
     const struct table_set *s = ctx;
     const struct table_shape *shape = &s->shapes[table];
-    const struct row_memory from = row_look(&s->tables[table], shape, row, to->weight);
+    const struct row_memory from = row_look(&s->tables[table], shape, row, to);
     for (int a = 0; a < TABLE_ARRAYS; a++)
         if (from.array[a] && from.array[a] != to->array[a])
             memcpy(to->array[a], from.array[a],

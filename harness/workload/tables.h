@@ -2,8 +2,7 @@
  *
  * The weights and states that kernels update, in host memory. initial.h gives their initial values.
  */
-#ifndef EMBFUSE_TABLES_H
-#define EMBFUSE_TABLES_H
+#pragma once
 
 #include "harness/error.h"
 #include "harness/memory.h"
@@ -20,9 +19,8 @@ struct table_set {
     int64_t bytes; /* weights and states: the persistent memory of the step */
 };
 
-/* One of a table's arrays: elements per row, 0 if there is no such array; their type. */
+/* Elements per row of one of a table's arrays, 0 if there is no such array. */
 int64_t table_array_width(const struct table_shape *shape, int array);
-enum dtype table_array_type(const struct table_shape *shape, int array);
 
 /* The memory of one of a table's arrays: bytes per row. 0: no such array, or it lies in the memory
  * of the weights (ROW_STATE_BESIDE). */
@@ -52,16 +50,18 @@ void tables_restore(struct table_set *s, const struct row_index *touched);
 /* False if anything wrote outside the tables. */
 bool tables_intact(const struct table_set *s);
 
-/* A row as floats: in place, but weights of another type are widened into weight[dim]. */
+/* A row as floats: in place, but arrays of other types are widened into those of `wide`. */
 struct row_memory row_look(const struct table *t, const struct table_shape *shape, int64_t row,
-                           float *weight);
+                           const struct row_memory *wide);
 
-/* The same for a table with fp32 weights: the whole row is in place. */
+/* Rounds a row in floats to what its table stores of it in that step. */
+void row_round(const struct table_shape *shape, int64_t step, int64_t row,
+               const struct row_memory *m);
+
+/* row_look() for a table of fp32: the whole row is in place. */
 struct row_memory row_memory(const struct table *t, const struct table_shape *shape, int64_t row);
 
 /* Both write a row as floats and have the type of check.before: the first gives its content in the
  * table_set ctx, the second its initial values. */
 void tables_copy_row(const void *ctx, int32_t table, int64_t row, const struct row_memory *to);
 void tables_initial_row(const void *ctx, int32_t table, int64_t row, const struct row_memory *to);
-
-#endif

@@ -23,25 +23,6 @@ void trace_count_rows(struct trace *t) {
     t->rows = largest + 1;
 }
 
-static int64_t *array_of(const char *path, int64_t count, struct error *err) {
-    if (memory_require(count * (int64_t)sizeof(int64_t), path, err)) return NULL;
-    int64_t *array = malloc((size_t)(count + 1) * sizeof *array);
-    if (!array) fail(err, "%s: out of memory; use a shorter trace", path);
-    return array;
-}
-
-/* A one-dimensional integer array as int64, on the heap. NULL: err. */
-static int64_t *read_int64s(const char *path, int64_t *count, struct error *err) {
-    struct npy a;
-    if (npy_read_ints(path, &a, err)) return NULL;
-    *count = a.count;
-    if (a.type == NPY_INT64) return a.data;
-    int64_t *to = array_of(path, a.count, err);
-    for (int64_t i = 0; to && i < a.count; i++) to[i] = npy_int(&a, i);
-    npy_free(&a);
-    return to;
-}
-
 static int check_ids(const char *path, const struct trace *t, struct error *err) {
     if (t->lookups == 0)
         return fail(err, "%s: empty trace, no lookup at all; give a file with ids", path);
@@ -77,7 +58,7 @@ static int64_t before(const char *path, const char *ending) {
 /* Bag b has the one id b. */
 static int one_id_a_bag(const char *path, struct trace *t, struct error *err) {
     t->bags = t->lookups;
-    t->offsets = array_of(path, t->bags + 1, err);
+    t->offsets = array_require(t->bags + 1, sizeof *t->offsets, path, err);
     if (!t->offsets) return -1;
     for (int64_t b = 0; b <= t->bags; b++) t->offsets[b] = b;
     return 0;
@@ -100,13 +81,13 @@ static int read_offsets(const char *path, struct trace *t, struct error *err) {
                     "there are bags + 1 offsets; for one id a bag rename the ids to X.npy",
                     offsets, strerror(errno));
     int64_t count;
-    t->offsets = read_int64s(offsets, &count, err);
+    t->offsets = npy_read_int64s(offsets, &count, err);
     t->bags = count - 1;
     return t->offsets ? check_offsets(offsets, t->offsets, count, t->lookups, err) : -1;
 }
 
 static int read_arrays(const char *path, struct trace *out, struct error *err) {
-    out->ids = read_int64s(path, &out->lookups, err);
+    out->ids = npy_read_int64s(path, &out->lookups, err);
     if (out->ids && check_ids(path, out, err) == 0 && read_offsets(path, out, err) == 0) {
         trace_count_rows(out);
         return 0;

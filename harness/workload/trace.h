@@ -2,8 +2,7 @@
  *
  * Recorded id streams, in their real order.
  */
-#ifndef EMBFUSE_TRACE_H
-#define EMBFUSE_TRACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,10 +32,6 @@ bool trace_is_named(const char *path);
  * without lookups is an error: there is nothing to measure. */
 int trace_read(const char *path, struct trace *out, struct error *err);
 
-/* The text layout from memory, uncompressed; name is for messages. */
-int trace_parse_text(const char *name, const char *text, uint64_t size, struct trace *out,
-                     struct error *err);
-
 void trace_free(struct trace *t);
 
 /* What the parts of the reader share: trace_text.c reads text, trace.c does the rest. Larger ids are
@@ -48,5 +43,3 @@ int trace_read_text(const char *path, struct trace *out, struct error *err);
 
 /* Sets rows from the ids. */
 void trace_count_rows(struct trace *t);
-
-#endif

@@ -5,9 +5,11 @@
  */
 #include "harness/workload/workload.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "harness/memory.h"
 #include "harness/workload/batch_fill.h"
 #include "harness/workload/histogram.h"
 #include "harness/workload/lengths.h"
@@ -156,7 +158,7 @@ static void describe(const struct spec *s, char *text, size_t size) {
              key_word(KEY_MAP, s->scatter), s->reuse, key_word(KEY_POOLING, (int)s->pooling),
              s->weighted, (long long)s->padding_id, key_word(KEY_ID_TYPE, (int)s->id_type),
              rule_info(s->rule).name, (unsigned long long)s->seed);
-    spec_describe_storage(s, text, size);
+    spec_describe_others(s, text, size);
 }
 
 static int generate(struct workload *w, const struct spec *spec, enum grad_mode mode,
@@ -171,7 +173,7 @@ static int generate(struct workload *w, const struct spec *spec, enum grad_mode 
         int64_t *offsets = make_offsets(w, k, spec, err);
         void *ids = offsets ? batch_lay_out(w, k, offsets, err) : NULL;
         if (!ids || make_ids(w, k, spec, ids, err)) return -1;
-        if (batch_fill(w, k, mode, spec->weighted, err)) return -1;
+        if (batch_fill(w, k, mode, err)) return -1;
     }
     return 0;
 }
@@ -181,6 +183,9 @@ int workload_generate(const struct spec *spec, int ring, enum grad_mode mode, st
     *out = (struct workload){.seed = spec->seed,
                              .num_tables = spec->num_tables,
                              .num_features = spec->num_tables * spec->features_per_table,
+                             .grad_type = spec->grad_type,
+                             .weighted = spec->weighted,
+                             .mean_of_duplicates = spec->mean_of_duplicates,
                              .ring = ring};
     snprintf(out->name, sizeof out->name, "%s", spec->name);
     describe(spec, out->text, sizeof out->text);
@@ -189,6 +194,8 @@ int workload_generate(const struct spec *spec, int ring, enum grad_mode mode, st
         status = fail(err, "%s: a ring of %d batches; take 1 to %d", spec->name, ring, RING_MAX);
     else if (workload_bytes(spec, ring) >= MOST_BYTES)
         status = fail(err, "%s: the batches need over 128 TiB; take a smaller batch", spec->name);
+    else if (memory_require(workload_bytes(spec, ring), spec->name, err))
+        status = -1;
     else
         status = generate(out, spec, mode, err);
     if (status) workload_free(out);
@@ -207,8 +214,9 @@ void workload_free(struct workload *w) {
     *w = (struct workload){0};
 }
 
+/* Capped, so that no sum overflows. */
 static int64_t to_integer(double size) {
-    return size < 0x1p62 ? (int64_t)size : INT64_MAX;
+    return (int64_t)fmin(size, 0x1p55);
 }
 
 static double table_lookups(const struct spec *spec, int t) {

@@ -3,8 +3,7 @@
  * Makes batches in memory from a spec or a trace. Every id, length, weight and gradient is a pure
  * function of (seed, stream, position), so it does not depend on the number of threads.
  */
-#ifndef EMBFUSE_WORKLOAD_H
-#define EMBFUSE_WORKLOAD_H
+#pragma once
 
 #include "harness/error.h"
 #include "harness/workload/spec.h"
@@ -24,12 +23,16 @@ struct workload {
     char text[512]; /* its origin in one line, for the record */
     uint64_t seed;
     int32_t num_tables, num_features;
+    enum dtype grad_type;
+    bool weighted;              /* random per-sample weights */
+    bool mean_of_duplicates;    /* they are divided by the lookups of their row */
     struct table_shape *tables; /* [ring][num_tables]: batch k has its own, with its own lookups */
     struct feature *features;   /* [ring][num_features] */
     int ring;
     struct batch batches[RING_MAX]; /* own ids, offsets, lookup_weights, grad */
 };
 
+/* Refuses a workload that does not fit into memory before it allocates. */
 int workload_generate(const struct spec *spec, int ring, enum grad_mode mode, struct workload *out,
                       struct error *err);
 
@@ -63,8 +66,10 @@ int batch_validate_lookups(const struct batch *in, struct error *err);
 /* The same, and checks every field that batch_derive() sets. */
 int batch_validate(const struct batch *in, struct error *err);
 
+/* The gradient as an array: [bags][sum of dims]; sequences are [lookups][dim], or flat if their dims
+ * differ. Returns the number of dimensions. */
+int batch_grad_shape(const struct batch *in, int64_t shape[2]);
+
 /* True if the summed gradient of every row is exact in any order: the gradients are GRAD_EXACT, and
  * every bag with a mean has a power of two as length. */
 bool batch_sums_exact(const struct batch *in, enum grad_mode mode);
-
-#endif

@@ -2,6 +2,8 @@
  *
  * Workloads from recorded ids, in their order: one file is one feature with a table of its own.
  */
+#define _GNU_SOURCE
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,50 +30,43 @@ static void input_free(struct input *in) {
     *in = (struct input){0};
 }
 
-static int input_read_one(struct input *in, const char *path, size_t size, struct error *err) {
-    char one[PATH_MAX_BYTES];
-    snprintf(one, sizeof one, "%.*s", (int)size, path);
+static int input_read_one(struct input *in, const char *path, struct error *err) {
     struct trace *t = &in->traces[in->count];
-    if (trace_read(one, t, err)) return -1;
+    if (trace_read(path, t, err)) return -1;
     in->count++;
     if (in->count == 1) in->bags = t->bags;
     in->lookups += t->lookups;
     if (t->bags == in->bags) return 0;
     return fail(err, "%s: %lld bags where the first file has %lld; the files of one input line up",
-                one, (long long)t->bags, (long long)in->bags);
+                path, (long long)t->bags, (long long)in->bags);
 }
 
 /* path: file names joined by commas. */
 static int input_read(struct input *in, const char *path, struct error *err) {
-    int files = 1;
+    char paths[PATH_MAX_BYTES], *rest = paths;
+    int files = 1, status = 0;
     for (const char *c = path; *c; c++) files += *c == ',';
-    if (strlen(path) >= PATH_MAX_BYTES) return fail(err, "%.60s...: path too long", path);
+    if (strlen(path) >= sizeof paths) return fail(err, "%.60s...: path too long", path);
     in->traces = calloc((size_t)files, sizeof *in->traces);
     if (!in->traces) return fail(err, "%s: out of memory", path);
-    for (const char *at = path;; at++) {
-        size_t size = strcspn(at, ",");
-        if (input_read_one(in, at, size, err)) return -1;
-        at += size;
-        if (*at == '\0') return 0;
-    }
+    strcpy(paths, path);
+    while (status == 0 && rest) status = input_read_one(in, strsep(&rest, ","), err);
+    return status;
 }
 
 /* "a+b" of DIR/a.txt.gz,DIR/b.txt.gz, and the axes of the point that it runs with. */
 void workload_trace_name(const char *path, const struct spec *like, char name[SPEC_NAME_MAX]) {
-    size_t used = 0, room = SPEC_NAME_MAX - 1;
-    for (const char *at = path; *at; at += *at == ',') {
-        size_t size = strcspn(at, ",");
-        const char *base = at;
-        for (const char *c = at; c < at + size; c++)
-            if (*c == '/') base = c + 1;
-        if (used && used < room) name[used++] = '+';
-        for (; base < at + size && *base != '.' && used < room; base++)
-            name[used++] = (unsigned char)*base < ' ' || *base == 127 ? '?' : *base;
-        at += size;
+    char paths[PATH_MAX_BYTES], *rest = paths;
+    snprintf(paths, sizeof paths, "%s", path);
+    name[0] = '\0';
+    while (rest) {
+        const char *file = basename(strsep(&rest, ","));
+        text_add(name, SPEC_NAME_MAX, "%s%.*s", *name ? "+" : "", (int)strcspn(file, "."), file);
     }
-    name[used] = '\0';
+    for (char *c = name; *c; c++)
+        if (iscntrl((unsigned char)*c)) *c = '?';
     const char *axes = strchr(like->name, '/');
-    if (axes) snprintf(name + used, SPEC_NAME_MAX - used, "%s", axes);
+    if (axes) text_add(name, SPEC_NAME_MAX, "%s", axes);
 }
 
 static int64_t *cut_offsets(const struct input *in, int64_t first, int64_t bags) {
@@ -105,6 +100,7 @@ static int cut(struct workload *w, const struct input *in, const struct spec *li
                         (long long)rows - 1);
         w->tables[f] = spec_table(like, 0);
         w->tables[f].rows = rows;
+        w->tables[f].rounding_key = rng_key(like->seed, (uint64_t)f);
         w->features[f] = (struct feature){.table = f, .pooling = like->pooling, .padding_id = -1};
     }
     for (int k = 0; k < w->ring; k++) {
@@ -113,7 +109,7 @@ static int cut(struct workload *w, const struct input *in, const struct spec *li
         void *ids = batch_lay_out(w, k, offsets, err);
         if (!ids) return -1;
         cut_ids(in, k * bags, &w->batches[k], ids);
-        if (batch_fill(w, k, mode, like->weighted, err)) return -1;
+        if (batch_fill(w, k, mode, err)) return -1;
     }
     return 0;
 }
@@ -142,6 +138,9 @@ static int from_input(const struct input *in, const char *path, const struct spe
         return fail(err, "%s: a batch of %lld bags from a trace of %lld; take 1 to %lld, or 0",
                     path, (long long)bags, (long long)in->bags, (long long)in->bags);
     out->num_tables = out->num_features = in->count;
+    out->grad_type = like->grad_type;
+    out->weighted = like->weighted;
+    out->mean_of_duplicates = like->mean_of_duplicates;
     out->ring = in->bags / bags < ring ? (int)(in->bags / bags) : ring;
     snprintf(out->text, sizeof out->text,
              "trace %.200s batch %lld dim %d pooling %s weighted %d id_type %s rule %s seed %llu",
@@ -149,7 +148,7 @@ static int from_input(const struct input *in, const char *path, const struct spe
              key_word(KEY_POOLING, (int)like->pooling), like->weighted,
              key_word(KEY_ID_TYPE, (int)like->id_type), rule_info(like->rule).name,
              (unsigned long long)like->seed);
-    spec_describe_storage(like, out->text, sizeof out->text);
+    spec_describe_others(like, out->text, sizeof out->text);
     if (memory_require(ring_bytes(in, like, bags, out->ring), out->name, err)) return -1;
     return cut(out, in, like, bags, mode, err);
 }

@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-#include "harness/rng.h"
+#include "kernels/rng.h"
 
 /* (exp(t) - 1) / t */
 static double expm1_over(double t) {

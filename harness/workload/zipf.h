@@ -8,8 +8,7 @@
  *
  * Draw i of a key is a pure function of (key, i).
  */
-#ifndef EMBFUSE_ZIPF_H
-#define EMBFUSE_ZIPF_H
+#pragma once
 
 #include <stdint.h>
 
@@ -38,5 +37,3 @@ int64_t powerlaw_draw(const struct powerlaw *p, uint64_t key, uint64_t i);
 
 /* Uniform over 0 .. n-1. */
 int64_t uniform_draw(int64_t n, uint64_t key, uint64_t i);
-
-#endif

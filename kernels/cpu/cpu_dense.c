@@ -51,8 +51,8 @@ ALWAYS_INLINE void add(void *ctx, struct lookup l) {
     int32_t t = w->in->features[l.feature].table, dim = w->in->tables[t].dim;
     if (owner_of(t, l.row, w->threads) != w->thread) return;
     float c;
-    const float *from = gather_at(&w->plan->gather, l.feature, l.q, l.i, &c);
-    scatter_push(&w->scatter, w->plan->grad[t] + l.row * dim, from, c, dim);
+    const void *from = gather_at(&w->plan->gather, l.feature, l.q, l.i, &c);
+    scatter_push(&w->scatter, w->plan->grad[t] + l.row * dim, w->in->grad_type, from, c, dim);
 }
 
 static bool is_zero(const float *row, int32_t dim) {
@@ -94,10 +94,10 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 
         for (int32_t t = 0; t < in->num_tables; t++) {
             const struct updater u = updater_of(in, t, steps, io);
-            bool idle = rule_idle_is_identity(steps[t].rule.kind);
+            bool idle = rule_keeps_idle(&steps[t].rule);
 #pragma omp for schedule(static) nowait
             for (int64_t row = 0; row < in->tables[t].rows; row++) {
-                const float *grad = plan.grad[t] + row * u.dim;
+                float *grad = plan.grad[t] + row * u.dim;
                 if (!(idle && is_zero(grad, u.dim))) updater_row(&u, row, grad);
             }
         }

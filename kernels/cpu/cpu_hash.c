@@ -84,7 +84,7 @@ static void update_bucket(const struct plan *p, const struct batch *in,
                           const struct rule_step *steps, const struct table *io, int64_t bucket) {
     const struct updater u = updater_of(in, p->partition.table_of[bucket], steps, io);
     const uint32_t *row = p->row + p->partition.begin[bucket], ahead = updater_ahead(&u);
-    const float *grad = p->pool + p->first[bucket];
+    float *grad = p->pool + p->first[bucket];
     for (uint32_t k = 0; k < p->distinct[bucket]; k++) {
         if (k + ahead < p->distinct[bucket]) updater_prefetch(&u, row[k + ahead], u.dim, INTO_L2);
         updater_row(&u, row[k], grad + (int64_t)k * u.dim);

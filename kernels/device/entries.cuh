@@ -9,8 +9,7 @@
  *          32 bits reach far beyond the memory of a device. With per-sample weights or means the
  *          value has 64 bits and includes the coefficient, so kernels do not read the lookup again.
  */
-#ifndef EMBFUSE_DEVICE_ENTRIES_CUH
-#define EMBFUSE_DEVICE_ENTRIES_CUH
+#pragma once
 
 #include "kernels/device/lookup.cuh"
 #include "kernels/shape.h"
@@ -19,7 +18,7 @@ struct entries {
     void *key, *value;
     int64_t count;
     uint64_t padding; /* the key of padding */
-    int64_t unit;     /* floats */
+    int64_t unit;     /* elements */
     bool wide_keys, wide_values;
 };
 
@@ -55,7 +54,7 @@ static inline size_t value_bytes(const struct entries *e) {
 
 static inline const char *entries_refuse(const struct batch *in) {
     if (in->lookups > INT32_MAX) return "2^31 lookups or more"; /* CUB counts runs in an int */
-    if (in->grad_floats / grad_unit(in) > UINT32_MAX) return "more than 2^32 gradient rows";
+    if (in->grad_elements / grad_unit(in) > UINT32_MAX) return "more than 2^32 gradient rows";
     return NULL;
 }
 
@@ -100,5 +99,3 @@ static __device__ inline struct entry entry_of(const struct batch &in, const str
     if (e.wide_values) made.value |= (uint64_t)__float_as_uint(l.coefficient) << 32;
     return made;
 }
-
-#endif

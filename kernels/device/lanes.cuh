@@ -5,8 +5,7 @@
  *
  * A block holds several groups of 32 lanes or fewer; a group of more lanes is a whole block.
  */
-#ifndef EMBFUSE_DEVICE_LANES_CUH
-#define EMBFUSE_DEVICE_LANES_CUH
+#pragma once
 
 #include <stdint.h>
 
@@ -89,5 +88,3 @@ static __device__ inline bool lanes_any(const struct lanes &g, bool yes) {
     if (g.count > WARP) return __syncthreads_or(yes);
     return team_votes(g, yes) != 0;
 }
-
-#endif

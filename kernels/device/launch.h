@@ -4,8 +4,7 @@
  * them. So nvcc compiles a .cu file for a device, and a C++ compiler compiles the same text for the
  * tests.
  */
-#ifndef EMBFUSE_DEVICE_LAUNCH_H
-#define EMBFUSE_DEVICE_LAUNCH_H
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -25,8 +24,6 @@
 
 #ifndef __grid_constant__
 #define __grid_constant__
-#endif
-
 #endif
 
 #endif

@@ -3,8 +3,7 @@
  * Maps a lookup to its row, gradient row and coefficient. This handles pooling, mean, per-sample
  * weights and padding, so no kernel needs a separate pass for them.
  */
-#ifndef EMBFUSE_DEVICE_LOOKUP_CUH
-#define EMBFUSE_DEVICE_LOOKUP_CUH
+#pragma once
 
 #include "kernels/device/lanes.cuh"
 #include "kernels/kernel.h"
@@ -43,7 +42,7 @@ static __device__ inline int64_t bag_of(const struct batch &in, int64_t i) {
 struct lookup {
     int32_t feature, table;
     int64_t row;
-    int64_t grad;      /* floats from batch.grad to its gradient row */
+    int64_t grad;      /* elements from batch.grad to its gradient row */
     float coefficient; /* factor of the gradient row */
     bool padding;      /* to be ignored */
 };
@@ -107,5 +106,3 @@ static inline void mean_scales_fill(const struct batch *in, float *scale, cudaSt
         LAUNCH(mean_scales, blocks_for(flat_bags(in), (int)LOOKUP_BLOCK / (int)WARP), LOOKUP_BLOCK,
                0, stream, *in, scale);
 }
-
-#endif

@@ -5,8 +5,7 @@
  * A warp takes 32 lookups: every lane computes the metadata of one of them. Then the warp adds them
  * one after another, or several at a time if rows are narrow.
  */
-#ifndef EMBFUSE_DEVICE_SCATTER_CUH
-#define EMBFUSE_DEVICE_SCATTER_CUH
+#pragma once
 
 #include "kernels/device/lookup.cuh"
 #include "kernels/device/row.cuh"
@@ -45,7 +44,9 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
         int32_t width = __shfl_sync(all, dim, k);
         for (int32_t column = lane % lanes * LANE_COLUMNS; column < width;
              column += lanes * LANE_COLUMNS) {
-            struct quad q = quad_read(in.grad + grad, column, width);
+            const void *from = (const char *)in.grad + grad * dtype_bytes(in.grad_type);
+            struct quad q =
+                quad_widen(in.grad_type, quad_fetch<true>(in.grad_type, from, column, width));
             quad_add_atomically(row, column, width, quad_scale(q, factor));
         }
     }
@@ -59,5 +60,3 @@ static inline cudaError_t scatter_enqueue(const struct batch *in, const float *s
            scatter_lanes(widest(in)), to);
     return cudaGetLastError();
 }
-
-#endif

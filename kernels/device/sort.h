@@ -3,8 +3,7 @@
  * The device-wide primitives of CUB that kernels use. sort.cu instantiates them once, because they
  * take most of the suite's compile time. All enqueue on a stream and return a cudaError_t.
  */
-#ifndef EMBFUSE_DEVICE_SORT_H
-#define EMBFUSE_DEVICE_SORT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ cudaError_t run_lengths(void *temp, size_t *temp_bytes, const void *keys, bool w
 /* Exclusive prefix sums. */
 cudaError_t prefix_sums(void *temp, size_t *temp_bytes, const uint32_t *from, uint32_t *to,
                         uint32_t count, cudaStream_t stream);
-
-#endif

@@ -6,15 +6,14 @@
  * Traffic per lookup, 32-bit keys and values: reads the id, writes 8 bytes, reads 4 for all
  * histograms of the sort, moves 16 for each 8 bits of row number. 68 bytes for 24 bits, 64-bit ids.
  */
-#ifndef EMBFUSE_DEVICE_SORTED_CUH
-#define EMBFUSE_DEVICE_SORTED_CUH
+#pragma once
 
 #include "kernels/device/entries.cuh"
 #include "kernels/device/sort.h"
 
 /* Counts over the features before a feature, if small tables do not use entries. */
 struct before {
-    int64_t slices;  /* of small tables, see fused/small.cuh */
+    int64_t slices;  /* of small tables, see small.cuh */
     int64_t lookups; /* of other tables; -1: the feature's own table is small */
 };
 
@@ -84,5 +83,3 @@ static inline cudaError_t sorted_fill(struct sorted *x, const struct batch *in,
                                     (uint32_t)x->entries.count, x->bits, stream);
     return status == cudaSuccess ? cudaGetLastError() : status;
 }
-
-#endif

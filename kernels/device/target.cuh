@@ -2,8 +2,7 @@
  *
  * The rows to update: the table of a key, and the lanes that cover a row of it.
  */
-#ifndef EMBFUSE_DEVICE_TARGET_CUH
-#define EMBFUSE_DEVICE_TARGET_CUH
+#pragma once
 
 #include "kernels/device/update.cuh"
 #include "kernels/shape.h"
@@ -24,8 +23,11 @@ static inline struct cover cover_of(int32_t dim) {
 }
 
 /* The instance of a kernel template for a cover, and the largest block of its launches. */
-#define OF_TILES(kernel, tiles)                                                                    \
-    ((tiles) == 0 ? kernel<0> : (tiles) == 1 ? kernel<1> : (tiles) == 2 ? kernel<2> : kernel<4>)
+#define OF_TILES(kernel, tiles, ...)                                                               \
+    ((tiles) == 0   ? kernel<0 __VA_OPT__(, ) __VA_ARGS__>                                         \
+     : (tiles) == 1 ? kernel<1 __VA_OPT__(, ) __VA_ARGS__>                                         \
+     : (tiles) == 2 ? kernel<2 __VA_OPT__(, ) __VA_ARGS__>                                         \
+                    : kernel<4 __VA_OPT__(, ) __VA_ARGS__>)
 
 constexpr int block_of_tiles(int tiles) {
     return tiles == 0 || tiles == 4 ? LARGEST_BLOCK : SMALL_BLOCK;
@@ -64,13 +66,20 @@ static __device__ inline int32_t table_of_key(const struct target &to, uint64_t 
 
 static __device__ inline struct row_place place_of(const struct target &to, int32_t table,
                                                    int64_t row) {
-    return {&to.io[table], row, to.tables[table].dim, to.tables[table].weight_type};
+    const struct table_shape *t = &to.tables[table];
+    return {&to.io[table],
+            t,
+            row,
+            to.steps[table].number,
+            t->dim,
+            t->weight_type,
+            t->momentum_type == FP32 ? 0 : rule_momenta(t->rule)};
 }
 
 /* Updates a row from its summed gradient in memory. The whole group calls this. */
 template <int TILES>
 static __device__ inline void row_update_from(const struct lanes &g, const struct target &to,
-                                              int32_t table, int64_t row, const float *grad) {
+                                              int32_t table, int64_t row, float *grad) {
     const struct rule_step *step = &to.steps[table];
     const struct row_place at = place_of(to, table, row);
     if constexpr (TILES == 0)
@@ -78,5 +87,3 @@ static __device__ inline void row_update_from(const struct lanes &g, const struc
     else
         row_update<TILES>(g, step, at, strip_load<TILES>(g, grad, at.dim));
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A group of lanes applies a table's rule to a row whose gradients are summed.
  */
-#ifndef EMBFUSE_DEVICE_UPDATE_CUH
-#define EMBFUSE_DEVICE_UPDATE_CUH
+#pragma once
 
 #include "kernels/device/row.cuh"
 
@@ -69,33 +68,134 @@ static __device__ inline struct pair row_sums_fold(const struct lanes &g, const 
     return {quad_fold(g, x.a), sums > 1 ? quad_fold(g, x.b) : 0};
 }
 
+/* A row in memory, in a step of its table. */
+struct row_place {
+    const struct table *io;
+    const struct table_shape *shape;
+    int64_t row, step;
+    int32_t dim;
+    enum dtype weight_type;
+    unsigned bf16_states; /* bit k: elem[k] is bf16, not fp32 */
+};
+
+/* Four elements of an array of a type narrower than fp32 are loaded and stored by calls: otherwise every
+ * update would contain the conversions for each of its arrays. Arguments are few and in registers. */
+static __device__ __attribute__((noinline)) float4 load_narrow(enum dtype type, const void *row,
+                                                               int32_t column, int32_t dim) {
+    return float4_of(quad_load_as(type, row, column, dim));
+}
+
+static __device__ __attribute__((noinline)) void store_narrow(const struct table_shape *t,
+                                                              const struct table *io, int64_t row,
+                                                              int64_t step, int array,
+                                                              int32_t column, float4 value) {
+    const struct row_format f = row_format(t, step, array, row);
+    const struct quad q = quad_of(value);
+    struct quad_bits bits = {{0, 0, 0, 0}};
+    for (int c = 0; c < LANE_COLUMNS; c++)
+        quad_bits_put(f.type, &bits, c, row_format_bits(&f, column + c, q.x[c]));
+    quad_put(f.type, array_row(&io->array[array], row), column, t->dim, bits);
+}
+
+static __device__ inline struct quad place_load(const struct row_place &at, int array,
+                                                enum dtype type, int32_t column) {
+    const void *row = array_row(&at.io->array[array], at.row);
+    if (type == FP32) return quad_load((const float *)row, column, at.dim);
+    return quad_of(load_narrow(type, row, column, at.dim));
+}
+
+static __device__ inline void place_store(const struct row_place &at, int array, enum dtype type,
+                                          int32_t column, const struct quad &q) {
+    if (type == FP32)
+        quad_store((float *)array_row(&at.io->array[array], at.row), column, at.dim, q);
+    else
+        store_narrow(at.shape, at.io, at.row, at.step, array, column, float4_of(q));
+}
+
+static __device__ inline enum dtype state_type(const struct row_place &at, int k) {
+    return at.bf16_states >> k & 1 ? BF16 : FP32;
+}
+
+/* A row's summed gradient in registers. */
+template <int TILES> struct gradient_held {
+    static constexpr bool several_warps = TILES == 4;
+    struct strip<TILES> *g;
+    __device__ int tiles() const {
+        return TILES;
+    }
+    __device__ struct quad get(int j) const {
+        return g->tile[j];
+    }
+    __device__ void put(int j, const struct quad &q) const {
+        g->tile[j] = q;
+    }
+};
+
+/* A row's summed gradient in memory. */
+struct gradient_stored {
+    static constexpr bool several_warps = true;
+    const struct lanes &lanes;
+    int32_t dim;
+    float *g;
+    __device__ int tiles() const {
+        const int tile = lanes.count * LANE_COLUMNS;
+        return (dim + tile - 1) / tile;
+    }
+    __device__ struct quad get(int j) const {
+        return quad_load(g, tile_column(lanes, j), dim);
+    }
+    __device__ void put(int j, const struct quad &q) const {
+        quad_store(g, tile_column(lanes, j), dim, q);
+    }
+};
+
+/* As adjust_row(). The whole group calls this; each lane reads only the columns that it writes. */
+template <class Gradient>
+static __device__ __forceinline__ void
+gradient_adjust(const struct lanes &lanes, const struct adjustment &a, const struct row_place &at,
+                const Gradient &g) {
+    struct row_sums squares = {};
+#pragma unroll
+    for (int j = 0; j < g.tiles(); j++) {
+        struct quad q = g.get(j), square;
+        for (int c = 0; c < LANE_COLUMNS; c++) {
+            q.x[c] = adjust_clip(&a, q.x[c]);
+            square.x[c] = q.x[c] * q.x[c];
+        }
+        g.put(j, q);
+        if (a.clip_norm > 0) row_sums_add(lanes, Gradient::several_warps, &squares, square, {});
+    }
+    float factor = 1;
+    if (a.clip_norm > 0)
+        factor = lanes_first(lanes, adjust_norm(&a, row_sums_fold(lanes, squares, 1).a));
+#pragma unroll
+    for (int j = 0; j < g.tiles(); j++) {
+        const struct quad w = place_load(at, TABLE_WEIGHT, at.weight_type, tile_column(lanes, j));
+        struct quad q = g.get(j);
+        for (int c = 0; c < LANE_COLUMNS; c++) q.x[c] = adjust_decay(&a, q.x[c], factor, w.x[c]);
+        g.put(j, q);
+    }
+}
+
 /* A lane's part of one tile of a row: weights, summed gradient and states. */
 struct row_tile {
     struct quad w, g, s[RULE_ELEM_STATES];
 };
 
-/* A row in memory. */
-struct row_place {
-    const struct table *io;
-    int64_t row;
-    int32_t dim;
-    enum dtype type; /* of the weights */
-};
-
 static __device__ inline struct row_tile tile_load(const int elem_states,
                                                    const struct row_place &at, int32_t column) {
     struct row_tile x = {};
-    x.w = quad_load_as(at.type, array_row(&at.io->weight, at.row), column, at.dim);
+    x.w = place_load(at, TABLE_WEIGHT, at.weight_type, column);
     for (int k = 0; k < elem_states; k++)
-        x.s[k] = quad_load((const float *)array_row(&at.io->elem[k], at.row), column, at.dim);
+        x.s[k] = place_load(at, TABLE_ELEM + k, state_type(at, k), column);
     return x;
 }
 
 static __device__ inline void tile_store(const int elem_states, const struct row_place &at,
                                          int32_t column, const struct row_tile &x) {
-    quad_store_as(at.type, array_row(&at.io->weight, at.row), column, at.dim, x.w);
+    place_store(at, TABLE_WEIGHT, at.weight_type, column, x.w);
     for (int k = 0; k < elem_states; k++)
-        quad_store((float *)array_row(&at.io->elem[k], at.row), column, at.dim, x.s[k]);
+        place_store(at, TABLE_ELEM + k, state_type(at, k), column, x.s[k]);
 }
 
 /* A row in registers. */
@@ -169,27 +269,44 @@ tile_element(const struct rule_step *step, struct pair rate, const struct row_ti
     return rule_element(step, rate, x.w.x[c], s, x.g.x[c]);
 }
 
-/* Adds a lane's columns of a tile to the sums over the row, before the step or after it. */
-static __device__ __forceinline__ void
-tile_terms(const enum rule_kind kind, const struct lanes &lanes, const bool several_warps,
-           const struct rule_step *step, const bool after, struct pair rate, int32_t column,
-           int32_t dim, const struct row_tile &x, struct row_sums *sums) {
-    struct row_sums term = {};
+/* --- The phases of a rule on a lane's columns of one tile. A row's update is compiled once for each
+ * number of states, not for each rule: a phase switches over the rules of that number. */
+
+/* Calls phase(RULE_..., step, ...) for the rule of the step. Rules for which has(kind) is false, and those
+ * with another number of states, leave no code. The copy of the step is local to a case, so a case loads
+ * only what its rule needs. */
+#define TILE_CASE(rule, STATES, has, phase, step, ...)                                             \
+    case RULE_##rule:                                                                              \
+        if (rule_elem_states(RULE_##rule) == STATES && has(RULE_##rule)) {                         \
+            const struct rule_step own = *step;                                                    \
+            phase(RULE_##rule, &own, __VA_ARGS__);                                                 \
+        }                                                                                          \
+        break;
+#define TILE_PHASE(STATES, has, phase, step, ...)                                                  \
+    switch ((step)->rule.kind) {                                                                   \
+        RULES(TILE_CASE, STATES, has, phase, step, __VA_ARGS__)                                    \
+    case RULE_COUNT: break;                                                                        \
+    }
+
+static __device__ constexpr bool every_rule(enum rule_kind) {
+    return true;
+}
+
+static __device__ __forceinline__ void terms_of(const enum rule_kind kind,
+                                                const struct rule_step *step, const bool after,
+                                                struct pair rate, const struct row_tile &x,
+                                                struct row_sums *term) {
     for (int c = 0; c < LANE_COLUMNS; c++) {
         const struct element e = tile_element(step, rate, x, c);
         const struct pair both = after ? rule_after(kind, e) : rule_before(kind, e);
-        if (column + c >= dim) continue;
-        term.a.x[c] = both.a;
-        term.b.x[c] = both.b;
+        term->a.x[c] = both.a;
+        term->b.x[c] = both.b;
     }
-    row_sums_add(lanes, several_warps, sums, term.a, term.b);
 }
 
-/* The step of a lane's columns of a tile; leaves the weights to tile_weights() if the rule has sums
- * after the step. */
-static __device__ __forceinline__ void tile_step(const enum rule_kind kind,
-                                                 const struct rule_step *step, struct pair rate,
-                                                 struct row_tile *x) {
+static __device__ __forceinline__ void step_of(const enum rule_kind kind,
+                                               const struct rule_step *step, struct pair rate,
+                                               struct row_tile *x) {
     for (int c = 0; c < LANE_COLUMNS; c++) {
         struct element e = tile_element(step, rate, *x, c);
         e.s = rule_states(kind, e);
@@ -198,52 +315,79 @@ static __device__ __forceinline__ void tile_step(const enum rule_kind kind,
     }
 }
 
-static __device__ __forceinline__ void tile_weights(const enum rule_kind kind,
-                                                    const struct rule_step *step, struct pair rate,
-                                                    float scale, struct row_tile *x) {
+static __device__ __forceinline__ void weights_of(const enum rule_kind kind,
+                                                  const struct rule_step *step, struct pair rate,
+                                                  float scale, struct row_tile *x) {
     for (int c = 0; c < LANE_COLUMNS; c++)
         x->w.x[c] = rule_weight(kind, tile_element(step, rate, *x, c), scale);
 }
 
-/* Applies a rule to a row. The whole group calls this. row_state: NULL if the rule has none. */
-template <class Row>
+/* Adds a lane's columns of a tile to the sums over the row, before the step or after it. */
+template <int STATES, bool AFTER>
 static __device__ __forceinline__ void
-row_apply(const enum rule_kind kind, const struct lanes &lanes, const struct rule_step *given,
-          int32_t dim, float *row_state, Row *row) {
-    const struct rule_step step = *given;
+tile_terms(const struct lanes &lanes, const bool several_warps, const struct rule_step *step,
+           struct pair rate, int32_t column, int32_t dim, const struct row_tile &x,
+           struct row_sums *sums) {
+    struct row_sums term = {};
+    if constexpr (AFTER)
+        TILE_PHASE(STATES, rule_sums_after, terms_of, step, true, rate, x, &term)
+    else
+        TILE_PHASE(STATES, rule_sums_before, terms_of, step, false, rate, x, &term)
+    for (int c = 0; c < LANE_COLUMNS; c++)
+        if (column + c >= dim) term.a.x[c] = term.b.x[c] = 0;
+    row_sums_add(lanes, several_warps, sums, term.a, term.b);
+}
+
+/* The step of a lane's columns of a tile; leaves the weights to tile_weights() if the rule has sums
+ * after the step. */
+template <int STATES>
+static __device__ __forceinline__ void tile_step(const struct rule_step *step, struct pair rate,
+                                                 struct row_tile *x) {
+    TILE_PHASE(STATES, every_rule, step_of, step, rate, x)
+}
+
+template <int STATES>
+static __device__ __forceinline__ void tile_weights(const struct rule_step *step, struct pair rate,
+                                                    float scale, struct row_tile *x) {
+    TILE_PHASE(STATES, rule_sums_after, weights_of, step, rate, scale, x)
+}
+
+/* Applies a rule with that many states to a row. The whole group calls this. row_state: NULL if the
+ * rule has none. */
+template <int STATES, class Row>
+static __device__ __forceinline__ void row_apply(const struct lanes &lanes,
+                                                 const struct rule_step *step, int32_t dim,
+                                                 float *row_state, Row *row) {
+    const enum rule_kind kind = step->rule.kind;
     struct pair rate = {0, 0};
     if (rule_sums_before(kind)) {
         struct row_sums sums = {};
 #pragma unroll
         for (int j = 0; j < row->tiles(); j++)
-            tile_terms(kind, lanes, Row::several_warps, &step, false, rate, tile_column(lanes, j),
-                       dim, row->get(j), &sums);
+            tile_terms<STATES, false>(lanes, Row::several_warps, step, rate, tile_column(lanes, j),
+                                      dim, row->get(j), &sums);
         rate = row_sums_fold(lanes, sums, rule_sums_before(kind));
     }
-    if (rule_sums_before(kind) || rule_row_states(kind) > 0) {
-        if (lanes.lane == 0) rate = rule_row(kind, &step, rate, dim, row_state);
-        rate = {lanes_first(lanes, rate.a), lanes_first(lanes, rate.b)};
-    } else {
-        rate = rule_row(kind, &step, rate, dim, NULL);
-    }
+    if (lanes.lane == 0) rate = rule_row(kind, step, rate, dim, row_state);
+    rate = {lanes_first(lanes, rate.a), lanes_first(lanes, rate.b)};
 #pragma unroll
     for (int j = 0; j < row->tiles(); j++) {
         struct row_tile x = row->get(j);
-        tile_step(kind, &step, rate, &x);
+        tile_step<STATES>(step, rate, &x);
         row->put(j, x);
     }
     if (!rule_sums_after(kind)) return;
     struct row_sums sums = {};
 #pragma unroll
     for (int j = 0; j < row->tiles(); j++)
-        tile_terms(kind, lanes, Row::several_warps, &step, true, rate, tile_column(lanes, j), dim,
-                   row->get(j), &sums);
+        tile_terms<STATES, true>(lanes, Row::several_warps, step, rate, tile_column(lanes, j), dim,
+                                 row->get(j), &sums);
     const struct pair after = row_sums_fold(lanes, sums, rule_sums_after(kind));
-    const float scale = lanes_first(lanes, rule_scale(kind, &step, rate, after, dim));
+    const float scale = lanes_first(lanes, rule_scale(kind, step, rate, after, dim));
 #pragma unroll
     for (int j = 0; j < row->tiles(); j++) {
         struct row_tile x = row->get(j);
-        tile_weights(kind, &step, rate, scale, &x);
+        tile_weights<STATES>(step, rate, scale, &x);
         row->put(j, x);
     }
 }
@@ -253,66 +397,67 @@ static __device__ inline float *row_state_of(const enum rule_kind kind,
     return rule_row_states(kind) ? (float *)array_row(&at.io->row, at.row) : NULL;
 }
 
-template <int TILES>
+template <int TILES, int STATES>
 static __device__ __forceinline__ void
-row_update_as(const enum rule_kind kind, const struct lanes &lanes, const struct rule_step *step,
-              const struct row_place &at, const struct strip<TILES> &g) {
+row_update_as(const struct lanes &lanes, const struct rule_step *step, const struct row_place &at,
+              const struct strip<TILES> &g) {
     /* So many quads of weights, gradients and states fit. Otherwise weights and states stay in memory:
-     * in rows of four tiles with a state, and of two tiles with three. With 12, sum_runs<4> takes 148
-     * registers on sm_80; with 8 it takes 116. */
+     * in rows of four tiles with a state, and of two tiles with three. */
     enum { MOST_QUADS = 8 };
-    const int states = rule_elem_states(kind);
-    float *const row_state = row_state_of(kind, at);
-    if (TILES * (2 + states) > MOST_QUADS) {
+    float *const row_state = row_state_of(step->rule.kind, at);
+    if constexpr (TILES * (2 + STATES) > MOST_QUADS) {
         struct row_half_held<TILES> half = {
-            {lanes, states, at}, g
+            {lanes, STATES, at}, g
         };
-        row_apply(kind, lanes, step, at.dim, row_state, &half);
-        return;
-    }
-    struct row_held<TILES> held;
+        row_apply<STATES>(lanes, step, at.dim, row_state, &half);
+    } else {
+        struct row_held<TILES> held;
 #pragma unroll
-    for (int j = 0; j < TILES; j++) {
-        held.tile[j] = tile_load(states, at, tile_column(lanes, j));
-        held.tile[j].g = g.tile[j];
-    }
-    row_apply(kind, lanes, step, at.dim, row_state, &held);
+        for (int j = 0; j < TILES; j++) {
+            held.tile[j] = tile_load(STATES, at, tile_column(lanes, j));
+            held.tile[j].g = g.tile[j];
+        }
+        row_apply<STATES>(lanes, step, at.dim, row_state, &held);
 #pragma unroll
-    for (int j = 0; j < TILES; j++) tile_store(states, at, tile_column(lanes, j), held.tile[j]);
+        for (int j = 0; j < TILES; j++) tile_store(STATES, at, tile_column(lanes, j), held.tile[j]);
+    }
 }
 
-/* Applies the table's rule to a row with summed gradient g. The whole group calls this. */
+static_assert(RULE_ELEM_STATES == 3, "the two functions below have a case for each number");
+
+/* Applies the table's rule to a row with this summed gradient. The whole group calls this. */
 template <int TILES>
 static __device__ __forceinline__ void
 row_update(const struct lanes &lanes, const struct rule_step *step, const struct row_place &at,
-           const struct strip<TILES> &g) {
-    switch (step->rule.kind) {
-#define X(rule, ...)                                                                               \
-    case RULE_##rule: row_update_as(RULE_##rule, lanes, step, at, g); break;
-        RULES(X)
-#undef X
-    case RULE_COUNT: break;
+           const struct strip<TILES> &sum) {
+    struct strip<TILES> g = sum;
+    if (step->adjust.gradient) gradient_adjust(lanes, step->adjust, at, gradient_held<TILES>{&g});
+    switch (rule_elem_states(step->rule.kind)) {
+    case 0: return row_update_as<TILES, 0>(lanes, step, at, g);
+    case 1: return row_update_as<TILES, 1>(lanes, step, at, g);
+    case 2: return row_update_as<TILES, 2>(lanes, step, at, g);
+    default: return row_update_as<TILES, 3>(lanes, step, at, g);
     }
 }
 
+template <int STATES>
 static __device__ __forceinline__ void
-row_update_wide_as(const enum rule_kind kind, const struct lanes &lanes,
-                   const struct rule_step *step, const struct row_place &at, const float *g) {
-    struct row_wide wide = {{lanes, rule_elem_states(kind), at}, g};
-    row_apply(kind, lanes, step, at.dim, row_state_of(kind, at), &wide);
+row_update_wide_as(const struct lanes &lanes, const struct rule_step *step,
+                   const struct row_place &at, const float *g) {
+    struct row_wide wide = {{lanes, STATES, at}, g};
+    row_apply<STATES>(lanes, step, at.dim, row_state_of(step->rule.kind, at), &wide);
 }
 
-/* As row_update(), for a row too wide for registers: its gradient g is in memory. */
+/* As row_update(), for a row too wide for registers: its gradient g is in memory, and changes. */
 static __device__ inline void row_update_wide(const struct lanes &lanes,
                                               const struct rule_step *step,
-                                              const struct row_place &at, const float *g) {
-    switch (step->rule.kind) {
-#define X(rule, ...)                                                                               \
-    case RULE_##rule: row_update_wide_as(RULE_##rule, lanes, step, at, g); break;
-        RULES(X)
-#undef X
-    case RULE_COUNT: break;
+                                              const struct row_place &at, float *g) {
+    if (step->adjust.gradient)
+        gradient_adjust(lanes, step->adjust, at, gradient_stored{lanes, at.dim, g});
+    switch (rule_elem_states(step->rule.kind)) {
+    case 0: return row_update_wide_as<0>(lanes, step, at, g);
+    case 1: return row_update_wide_as<1>(lanes, step, at, g);
+    case 2: return row_update_wide_as<2>(lanes, step, at, g);
+    default: return row_update_wide_as<3>(lanes, step, at, g);
     }
 }
-
-#endif

@@ -3,12 +3,11 @@
  * The two halves of the fused kernels: the index, which needs only the ids, and the sum with the
  * update. The kernels differ in when they do the first half.
  */
-#ifndef EMBFUSE_FUSED_CUH
-#define EMBFUSE_FUSED_CUH
+#pragma once
 
 #include "kernels/device/runs.cuh"
+#include "kernels/device/small.cuh"
 #include "kernels/device/sorted.cuh"
-#include "kernels/fused/small.cuh"
 
 struct fused {
     struct small small;
@@ -38,7 +37,7 @@ static const char *fused_accepts(const struct batch *in) {
 static cudaError_t fused_index(struct fused *p, const struct batch *in, cudaStream_t stream) {
     const struct before *before = p->small.before;
     mean_scales_fill(in, p->sorted.scale, stream);
-    if (before) LAUNCH(count_before, 1, 1, 0, stream, *in, p->small.before);
+    if (before) small_count(&p->small, in, stream);
     return sorted_fill(&p->sorted, in, before, p->runs.arrived, inner_nodes(&p->runs.tree), stream);
 }
 
@@ -49,7 +48,5 @@ static cudaError_t fused_update(struct fused *p, const struct batch *in,
     p->runs.entries = sorted_entries(&p->sorted);
     p->runs.target = target_of(in, steps, io);
     cudaError_t status = small_run(&p->small, in, p->sorted.scale, &p->runs.target, stream);
-    return status == cudaSuccess ? runs_sum(&p->runs, in, stream) : status;
+    return status == cudaSuccess ? runs_update(&p->runs, in, stream) : status;
 }
-
-#endif

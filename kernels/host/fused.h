@@ -3,8 +3,7 @@
  * The code of cpu_fused: see kernels/cpu/cpu_fused.c. The caller names the techniques, so that
  * studies/ladder/ can leave one out and measure what it is worth.
  */
-#ifndef EMBFUSE_HOST_FUSED_H
-#define EMBFUSE_HOST_FUSED_H
+#pragma once
 
 #include "kernels/host/hot.h"
 #include "kernels/host/small.h"
@@ -178,7 +177,7 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
         updater_prefetch(&u, entry_row(e[run[r]]), dim, INTO_L2);
     for (uint32_t k = 0; k < grads_end && k < GRAD_AHEAD; k++) {
         float c;
-        prefetch_row(gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim);
+        prefetch_row(from.type, gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim);
     }
     for (uint32_t r = 0; r < runs; r++) {
         uint32_t first = run[r], length = run[r + 1] - first;
@@ -188,18 +187,18 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
             leave_over(p, b->table, begin + first, begin + first + length);
             continue;
         }
-        const float *g = b->sum;
-        if (!common && length == 1 && from.plain) {
+        if (!common && length == 1 && from.plain && from.type == FP32 && !u.adjusts) {
             float c;
+            const void *next = e;
             if (first + GRAD_AHEAD < grads_end)
-                prefetch_row(gather_row(&p->gather, &from, (uint32_t)e[first + GRAD_AHEAD], &c),
-                             dim);
-            g = gather_row(&p->gather, &from, (uint32_t)e[first], &c);
+                next = gather_row(&p->gather, &from, (uint32_t)e[first + GRAD_AHEAD], &c);
+            prefetch_row(FP32, next, dim);
+            updater_row_as_is(&u, row, gather_row(&p->gather, &from, (uint32_t)e[first], &c));
         } else {
             int64_t follow = (int64_t)grads_end - (first + length);
             sum_entries(&p->gather, &from, e + first, length, follow, dim, b->sum);
+            updater_row(&u, row, b->sum);
         }
-        updater_row(&u, row, g);
     }
 }
 
@@ -213,8 +212,7 @@ static void fused_bucket(struct fused *p, const struct batch *in, const struct r
     sort_bucket(x->entry + begin, p->spare + begin, n, x->table[t].shift);
     struct fused_bucket b = {p, t, begin, n, updater_of(in, t, steps, io), sum};
     const bool constant = p->with & CONSTANT_DIM;
-    if (!constant)
-        b.updater.update = update_row_of(steps[t].rule.kind, in->tables[t].weight_type, 0);
+    if (!constant) b.updater.update = update_row_of(steps[t].rule.kind, 0);
     for_dim(constant ? b.updater.dim : 0, update_bucket, &b);
 }
 
@@ -245,7 +243,8 @@ static void update_long_runs(const struct fused *p, const struct batch *in,
         int32_t dim = in->tables[x->table].dim,
                 pieces = (int32_t)((x->end - x->begin + PIECE - 1) / PIECE);
         float *sum = p->piece + (int64_t)x->first_piece * p->max_dim;
-        for (int32_t k = 1; k < pieces; k++) row_add(sum, sum + (int64_t)k * p->max_dim, 1, dim);
+        for (int32_t k = 1; k < pieces; k++)
+            row_add(FP32, sum, sum + (int64_t)k * p->max_dim, 1, dim);
         const struct updater u = updater_of(in, x->table, steps, io);
         updater_row(&u, x->row, sum);
     }
@@ -291,5 +290,3 @@ static inline int fused_run(const struct batch *in, const struct rule_step *step
     stage_done(how, STAGE_UPDATE);
     return 0;
 }
-
-#endif

@@ -6,13 +6,13 @@
  * Kernels that reorder lookups carry a 32-bit *position* instead of a lookup: the number of the
  * flat bag if that is enough (unweighted, pooled), otherwise the number of the lookup.
  */
-#ifndef EMBFUSE_HOST_GATHER_H
-#define EMBFUSE_HOST_GATHER_H
+#pragma once
 
 #include "kernels/scratch.h"
 #include "kernels/host/walk.h"
 
-/* Gradient row r is at grad + base + r*stride. r is a flat bag (pooled) or a lookup (POOL_NONE). */
+/* Gradient row r is at grad + base + r*stride, in bytes. r is a flat bag (pooled) or a lookup
+ * (POOL_NONE). */
 struct gather_feature {
     int64_t base, stride;
 };
@@ -21,7 +21,8 @@ struct gather_table {
     int32_t feature; /* the only feature that reads the table, or -1 */
     bool per_lookup; /* positions are lookups, not flat bags */
     bool plain;      /* one feature, all coefficients 1: the gradient row of a position is at */
-    const float *grad;
+    enum dtype type; /* of gradients */
+    const char *grad;
     int64_t base, stride; /* grad + base + position*stride */
 };
 
@@ -53,19 +54,21 @@ static inline void gather_lay_out(struct gather *g, struct scratch *s, const str
 /* Serial part of the preparation, O(features + tables). */
 static inline void gather_prepare(const struct gather *g) {
     const struct batch *in = g->in;
-    bool weighted = in->lookup_weights != NULL;
+    const bool weighted = in->lookup_weights != NULL;
+    const int64_t element = dtype_bytes(in->grad_type);
     for (int32_t t = 0; t < in->num_tables; t++)
         g->table[t] = (struct gather_table){.feature = -1,
                                             .per_lookup = weighted,
                                             .plain = !weighted && in->tables[t].features == 1,
+                                            .type = in->grad_type,
                                             .grad = in->grad};
     for (int32_t f = 0; f < in->num_features; f++) {
         const struct feature *x = &in->features[f];
         struct gather_table *t = &g->table[x->table];
         bool none = x->pooling == POOL_NONE;
         int64_t first = none ? in->offsets[f * in->bags] : f * in->bags;
-        g->feature[f] =
-            (struct gather_feature){x->grad_offset - first * x->grad_stride, x->grad_stride};
+        g->feature[f] = (struct gather_feature){(x->grad_offset - first * x->grad_stride) * element,
+                                                x->grad_stride * element};
         t->per_lookup |= none;
         t->plain &= x->pooling != POOL_MEAN;
         t->base = g->feature[f].base;
@@ -92,14 +95,14 @@ static inline void gather_fill(const struct gather *g, int thread, int threads) 
 }
 
 /* Gradient row and coefficient of lookup i in flat bag q of feature f. */
-ALWAYS_INLINE const float *gather_at(const struct gather *g, int32_t f, int64_t q, int64_t i,
-                                     float *coefficient) {
+ALWAYS_INLINE const void *gather_at(const struct gather *g, int32_t f, int64_t q, int64_t i,
+                                    float *coefficient) {
     const struct batch *in = g->in;
     enum pooling pooling = in->features[f].pooling;
     int64_t r = pooling == POOL_NONE ? i : q;
     *coefficient = in->lookup_weights ? in->lookup_weights[i] : 1;
     if (pooling == POOL_MEAN) *coefficient *= g->scale[q];
-    return in->grad + (g->feature[f].base + r * g->feature[f].stride);
+    return (const char *)in->grad + (g->feature[f].base + r * g->feature[f].stride);
 }
 
 ALWAYS_INLINE uint32_t gather_position(bool per_lookup, struct lookup l) {
@@ -107,8 +110,8 @@ ALWAYS_INLINE uint32_t gather_position(bool per_lookup, struct lookup l) {
 }
 
 /* Gradient row and coefficient of a position of table t. */
-ALWAYS_INLINE const float *gather_row(const struct gather *g, const struct gather_table *t,
-                                      uint32_t position, float *coefficient) {
+ALWAYS_INLINE const void *gather_row(const struct gather *g, const struct gather_table *t,
+                                     uint32_t position, float *coefficient) {
     if (t->plain) {
         *coefficient = 1;
         return t->grad + (t->base + position * t->stride);
@@ -117,5 +120,3 @@ ALWAYS_INLINE const float *gather_row(const struct gather *g, const struct gathe
     int32_t f = t->feature >= 0 ? t->feature : (int32_t)(q / g->in->bags);
     return gather_at(g, f, q, position, coefficient);
 }
-
-#endif

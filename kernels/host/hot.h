@@ -14,8 +14,7 @@
  * 1.14, 1.12, 1.19 and 1.47 times as long on zipf 1.05, zipf 1.2, wide and cached, and 1.02 and 0.98
  * times on single-hot and dlrm-2022, which hardly have any.
  */
-#ifndef EMBFUSE_HOST_HOT_H
-#define EMBFUSE_HOST_HOT_H
+#pragma once
 
 #include "kernels/host/accumulate.h"
 #include "kernels/host/partition.h"
@@ -236,10 +235,8 @@ static inline void hot_update(const struct hot *h, const struct batch *in,
                 dim = in->tables[t].dim;
         float *sum = h->sum + (int64_t)k * h->stride;
         for (int32_t s = 1; s < h->slices; s++)
-            row_add(sum, sum + (int64_t)s * h->rows * h->stride, 1, dim);
+            row_add(FP32, sum, sum + (int64_t)s * h->rows * h->stride, 1, dim);
         const struct updater u = updater_of(in, t, steps, io);
         updater_row(&u, h->row[k].row - in->tables[t].first_row, sum);
     }
 }
-
-#endif

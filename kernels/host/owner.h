@@ -4,8 +4,7 @@
  * bitmap over rows has one owner. A hash assigns the blocks, so hot neighbours and tiny tables do
  * not all go to one thread.
  */
-#ifndef EMBFUSE_HOST_OWNER_H
-#define EMBFUSE_HOST_OWNER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -15,5 +14,3 @@ static inline int owner_of(int32_t table, int64_t row, int threads) {
     uint32_t hash = ((uint32_t)(row / OWNER_BLOCK) + (uint32_t)table * 0x85ebca6bu) * 0x9e3779b1u;
     return (int)((uint64_t)hash * (uint32_t)threads >> 32);
 }
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Stable: the entries of a bucket are in the order of their lookups, for any number of threads.
  */
-#ifndef EMBFUSE_HOST_PARTITION_H
-#define EMBFUSE_HOST_PARTITION_H
+#pragma once
 
 #include <omp.h>
 #include <string.h>
@@ -182,5 +181,3 @@ static inline void partition_build(const struct partition *p, const struct gathe
     else
         partition_build_by(p, g, BUCKET_BY_HASH, thread, threads);
 }
-
-#endif

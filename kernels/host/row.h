@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Prefetches and sums rows of gradients. In the CPU kernels only this code reads elements of
- * gradients, so it alone fixes their type (fp32).
+ * gradients, so it alone knows their types.
  */
-#ifndef EMBFUSE_HOST_ROW_H
-#define EMBFUSE_HOST_ROW_H
+#pragma once
 
+#if defined(__AVX512F__) || defined(__F16C__)
+#include <immintrin.h>
+#endif
 #include <string.h>
 
 #include "kernels/host/gather.h"
@@ -23,6 +25,30 @@ enum { VEC = 16, LINE = 64, LANES = 4, REGISTERS = 8 };
 /* One register of floats; _at: the same in unaligned memory. */
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 typedef lanes lanes_at __attribute__((aligned(sizeof(float)), may_alias));
+
+/* LANES elements of fp16, and their nearest values; the bits of dtype_widen() and dtype_narrow(), but for
+ * the payload of a NaN. */
+ALWAYS_INLINE lanes fp16_lanes(const uint16_t *from) {
+#if defined(__AVX512F__)
+    return (lanes)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i_u *)from));
+#elif defined(__F16C__)
+    return (lanes)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)from));
+#else
+    lanes to;
+    for (int k = 0; k < LANES; k++) to[k] = dtype_get(FP16, from, k);
+    return to;
+#endif
+}
+
+ALWAYS_INLINE void fp16_put_lanes(uint16_t *to, lanes from) {
+#if defined(__AVX512F__)
+    _mm256_storeu_si256((__m256i_u *)to, _mm512_cvtps_ph((__m512)from, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__F16C__)
+    _mm_storeu_si128((__m128i_u *)to, _mm256_cvtps_ph((__m256)from, _MM_FROUND_TO_NEAREST_INT));
+#else
+    for (int k = 0; k < LANES; k++) dtype_set(FP16, to, k, from[k]);
+#endif
+}
 
 /* Dims for which kernels compile specialized code: X(dim, ...). */
 #define COMMON_DIMS(X, ...)                                                                        \
@@ -68,14 +94,27 @@ ALWAYS_INLINE void prefetch(const void *p, int64_t bytes, const enum prefetch_in
             __builtin_prefetch(c, 0, 2);
 }
 
-ALWAYS_INLINE void prefetch_row(const float *row, int32_t dim) {
-    prefetch(row, dim * (int64_t)sizeof *row, INTO_L1);
+ALWAYS_INLINE void prefetch_row(enum dtype type, const void *row, int32_t dim) {
+    prefetch(row, dim * dtype_bytes(type), INTO_L1);
 }
 
-/* to += coefficient * from */
-ALWAYS_INLINE void row_add(float *to, const float *from, float coefficient, int32_t dim) {
+/* to += coefficient * from, for a row of that type. */
+ALWAYS_INLINE void row_add_as(const enum dtype type, float *to, const void *from, float coefficient,
+                              int32_t dim) {
+    int32_t begin = 0;
+    for (; type == FP16 && begin + LANES <= dim; begin += LANES)
+        *(lanes_at *)(to + begin) += coefficient * fp16_lanes((const uint16_t *)from + begin);
 #pragma omp simd
-    for (int32_t d = 0; d < dim; d++) to[d] += coefficient * from[d];
+    for (int32_t d = begin; d < dim; d++) to[d] += coefficient * dtype_get(type, from, d);
+}
+
+ALWAYS_INLINE void row_add(enum dtype type, float *to, const void *from, float coefficient,
+                           int32_t dim) {
+    switch (type) {
+    case FP16: row_add_as(FP16, to, from, coefficient, dim); break;
+    case BF16: row_add_as(BF16, to, from, coefficient, dim); break;
+    default: row_add_as(FP32, to, from, coefficient, dim);
+    }
 }
 
 /* The grouping kernels keep a lookup as an entry: the row in the upper 32 bits, the position in the
@@ -99,7 +138,7 @@ struct run {
     int64_t n, ahead; /* entries of the run; entries after it that are prefetched, too */
 };
 
-ALWAYS_INLINE const float *run_grad(const struct run *r, int64_t k, float *coefficient) {
+ALWAYS_INLINE const void *run_grad(const struct run *r, int64_t k, float *coefficient) {
     return gather_row(r->gather, r->table, (uint32_t)r->entry[k], coefficient);
 }
 
@@ -107,7 +146,18 @@ ALWAYS_INLINE const float *run_grad(const struct run *r, int64_t k, float *coeff
 ALWAYS_INLINE void run_prefetch(const struct run *r, int64_t k, int32_t dim) {
     float c;
     const int64_t next = k + GRAD_AHEAD < r->n + r->ahead ? k + GRAD_AHEAD : 0;
-    if (r->ahead > 0) prefetch_row(run_grad(r, next, &c), dim);
+    if (r->ahead > 0) prefetch_row(r->table->type, run_grad(r, next, &c), dim);
+}
+
+/* LANES elements from column `column` on. */
+ALWAYS_INLINE lanes grad_lanes(const enum dtype type, const void *row, int32_t column) {
+    if (type == FP32) return *(const lanes_at *)((const float *)row + column);
+    if (type == FP16) return fp16_lanes((const uint16_t *)row + column);
+    float x[LANES];
+    for (int k = 0; k < LANES; k++) x[k] = dtype_get(type, row, column + k);
+    lanes all;
+    memcpy(&all, x, sizeof all);
+    return all;
 }
 
 /* Sums `vecs` vectors of columns from `column` on, in registers over the whole run. The pass over
@@ -118,8 +168,9 @@ ALWAYS_INLINE void sum_columns(const struct run *r, int32_t dim, int32_t column,
     for (int64_t k = 0; k < r->n; k++) {
         float c = 1;
         if (column == 0) run_prefetch(r, k, dim);
-        const lanes_at *row = (const lanes_at *)(run_grad(r, k, &c) + column);
-        _Pragma("GCC unroll 8") for (int v = 0; v < vecs; v++) acc[v] += c * row[v];
+        const void *row = run_grad(r, k, &c);
+        _Pragma("GCC unroll 8") for (int v = 0; v < vecs; v++) acc[v] +=
+            c * grad_lanes(r->table->type, row, column + v * LANES);
     }
     lanes_at *to = (lanes_at *)(sum + column);
     _Pragma("GCC unroll 8") for (int v = 0; v < vecs; v++) to[v] = acc[v];
@@ -131,8 +182,8 @@ ALWAYS_INLINE void sum_short(const struct run *r, int32_t dim, float *sum) {
     for (int64_t k = 0; k < r->n; k++) {
         float c = 1;
         run_prefetch(r, k, dim);
-        const float *row = run_grad(r, k, &c);
-        row_add(sum, row, c, dim);
+        const void *row = run_grad(r, k, &c);
+        row_add_as(r->table->type, sum, row, c, dim);
     }
 }
 
@@ -165,12 +216,18 @@ ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table
                                float *sum) {
     struct gather_table from = *t;
     const struct run r = {g, &from, entry, n, ahead};
-    if (from.plain) {
-        from.plain = true; /* a constant: removes coefficients and branches from the loops */
+    /* Constants remove coefficients and branches from the loops. */
+    if (from.type == FP32 && from.plain) {
+        from.type = FP32, from.plain = true;
+        sum_run(&r, dim, sum);
+    } else if (from.type == FP32) {
+        from.type = FP32;
+        sum_run(&r, dim, sum);
+    } else if (from.type == BF16) {
+        from.type = BF16;
         sum_run(&r, dim, sum);
     } else {
+        from.type = FP16;
         sum_run(&r, dim, sum);
     }
 }
-
-#endif

@@ -5,8 +5,7 @@
  * this takes any number of rows and lookups, tables in any order, and accumulators that threads
  * share.
  */
-#ifndef EMBFUSE_HOST_SCATTER_H
-#define EMBFUSE_HOST_SCATTER_H
+#pragma once
 
 #include "kernels/host/row.h"
 
@@ -15,7 +14,8 @@ enum { SCATTER_DELAY = 16 };
 struct scatter {
     struct {
         float *to;
-        const float *from;
+        const void *from; /* of that type */
+        enum dtype type;
         float coefficient;
         int32_t dim;
     } pending[SCATTER_DELAY];
@@ -25,27 +25,29 @@ struct scatter {
 
 ALWAYS_INLINE void scatter_apply(struct scatter *s, unsigned slot) {
     float *to = s->pending[slot].to;
-    const float *from = s->pending[slot].from;
+    const void *from = s->pending[slot].from;
+    const enum dtype type = s->pending[slot].type;
     const float c = s->pending[slot].coefficient;
     const int32_t dim = s->pending[slot].dim;
-    if (!s->atomic) row_add(to, from, c, dim);
+    if (!s->atomic) row_add(type, to, from, c, dim);
     for (int32_t d = 0; d < dim && s->atomic; d++) {
 #pragma omp atomic
-        to[d] += c * from[d];
+        to[d] += c * dtype_get(type, from, d);
     }
 }
 
-/* to[dim] += coefficient * from[dim], delayed by SCATTER_DELAY calls at most. */
-ALWAYS_INLINE void scatter_push(struct scatter *s, float *to, const float *from, float coefficient,
-                                int32_t dim) {
+/* to[dim] += coefficient * from[dim], a row of that type, delayed by SCATTER_DELAY calls at most. */
+ALWAYS_INLINE void scatter_push(struct scatter *s, float *to, enum dtype type, const void *from,
+                                float coefficient, int32_t dim) {
     unsigned slot = s->pushed++ % SCATTER_DELAY;
     if (s->pushed > SCATTER_DELAY) scatter_apply(s, slot);
     s->pending[slot].to = to;
     s->pending[slot].from = from;
+    s->pending[slot].type = type;
     s->pending[slot].coefficient = coefficient;
     s->pending[slot].dim = dim;
-    prefetch_row(to, dim);
-    prefetch_row(from, dim);
+    prefetch_row(FP32, to, dim);
+    prefetch_row(type, from, dim);
 }
 
 /* Applies all waiting additions. */
@@ -54,5 +56,3 @@ ALWAYS_INLINE void scatter_drain(struct scatter *s) {
     for (unsigned k = s->pushed - waiting; k != s->pushed; k++) scatter_apply(s, k % SCATTER_DELAY);
     s->pushed = 0;
 }
-
-#endif

@@ -9,8 +9,7 @@
  * Deterministic: the shape of the batch alone decides which tables are small and where their slices
  * are, and the slices of a row are added in order. The price: no more threads than slices work.
  */
-#ifndef EMBFUSE_HOST_SMALL_H
-#define EMBFUSE_HOST_SMALL_H
+#pragma once
 
 #include "kernels/host/accumulate.h"
 #include "kernels/host/update.h"
@@ -185,12 +184,10 @@ static inline void small_update(const struct small_tables *x, const struct batch
             bool touched = sums.touched[row];
             for (int32_t k = 1; k < sums.units; k++) {
                 if (!sums.touched[k * rows + row]) continue;
-                row_add(sum, sum + k * rows * dim, 1, dim);
+                row_add(FP32, sum, sum + k * rows * dim, 1, dim);
                 touched = true;
             }
             if (touched) updater_row(&u, row, sum);
         }
     }
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Prefix sums over a team of threads. Every thread of the team calls these.
  */
-#ifndef EMBFUSE_HOST_TEAM_H
-#define EMBFUSE_HOST_TEAM_H
+#pragma once
 
 #include <omp.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ static inline void team_cursors(uint32_t *count, int64_t buckets, uint32_t *begi
         if (begin) begin[buckets] = sum;
     }
 }
-
-#endif

@@ -5,8 +5,7 @@
  * touched_step() is a whole step on top of it: mark, rank, zero, add, update. The kernels that use
  * it differ in how threads share the marking and the adding.
  */
-#ifndef EMBFUSE_HOST_TOUCHED_H
-#define EMBFUSE_HOST_TOUCHED_H
+#pragma once
 
 #include <omp.h>
 #include <string.h>
@@ -126,7 +125,7 @@ static inline void touched_update(const struct touched *x, const struct batch *i
 #pragma omp for schedule(dynamic, 64) nowait
         for (int64_t w = 0; w < words; w++) {
             if (!word[w].bits) continue;
-            const float *g = touched_grad(x, t, w * 64 + __builtin_ctzll(word[w].bits), u.dim);
+            float *g = touched_grad(x, t, w * 64 + __builtin_ctzll(word[w].bits), u.dim);
             for (uint64_t ahead = w + 1 < words ? word[w + 1].bits : 0; ahead; ahead &= ahead - 1)
                 updater_prefetch(&u, (w + 1) * 64 + __builtin_ctzll(ahead), u.dim, INTO_L1);
             for (uint64_t left = word[w].bits; left; left &= left - 1, g += u.dim)
@@ -154,8 +153,9 @@ ALWAYS_INLINE void touched_add(void *ctx, struct lookup l) {
     struct touched_walk *w = ctx;
     int32_t t = w->in->features[l.feature].table, dim = w->in->tables[t].dim;
     float c;
-    const float *from = gather_at(&w->touched->gather, l.feature, l.q, l.i, &c);
-    scatter_push(&w->scatter, touched_grad(w->touched, t, l.row, dim), from, c, dim);
+    const void *from = gather_at(&w->touched->gather, l.feature, l.q, l.i, &c);
+    scatter_push(&w->scatter, touched_grad(w->touched, t, l.row, dim), w->in->grad_type, from, c,
+                 dim);
 }
 
 /* One step. Every thread of the team calls this. mark and add get the thread's share of lookups:
@@ -196,5 +196,3 @@ ALWAYS_INLINE void touched_step(const struct touched *x, const struct batch *in,
 #pragma omp master
     stage_done(how, STAGE_UPDATE);
 }
-
-#endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The functions of update.h for one rule, RULE. The Makefile compiles this file once for each rule
- * and each instruction set. With rule, type and dim as constants, the compiler turns
- * the loops over a row into straight-line code.
+ * and each instruction set. With rule and dim as constants, the compiler turns the loops over a row
+ * into straight-line code.
  */
 #include "kernels/host/update.h"
 
@@ -25,14 +25,11 @@ enum { KIND_NUMBER = KIND_OF(RULE) };
 
 /* The arrays of one row; NULL for states that the rule does not have. */
 struct row_arrays {
-    void *w;
-    enum dtype type; /* of w */
-    float *s[RULE_ELEM_STATES];
+    float *w, *s[RULE_ELEM_STATES];
 };
 
-ALWAYS_INLINE struct row_arrays row_arrays(const enum dtype type, const struct table *table,
-                                           int64_t row) {
-    struct row_arrays x = {array_row(&table->weight, row), type, {NULL}};
+ALWAYS_INLINE struct row_arrays row_arrays(const struct table *table, int64_t row) {
+    struct row_arrays x = {array_row(&table->weight, row), {NULL}};
     for (int k = 0; k < rule_elem_states(KIND); k++) x.s[k] = array_row(&table->elem[k], row);
     return x;
 }
@@ -41,7 +38,7 @@ ALWAYS_INLINE struct element row_element(const struct rule_step *step, struct pa
                                          struct row_arrays x, const float *g, int32_t d) {
     struct states s = {{0}};
     for (int k = 0; k < rule_elem_states(KIND); k++) s.x[k] = x.s[k][d];
-    return rule_element(step, rate, dtype_get(x.type, x.w, d), s, g[d]);
+    return rule_element(step, rate, x.w[d], s, g[d]);
 }
 
 /* The addend of element d to the sums over the row, before the step or after it. */
@@ -135,7 +132,7 @@ ALWAYS_INLINE void row_step(const struct rule_step *step, struct pair rate, stru
         struct element e = row_element(step, rate, x, g, d);
         e.s = rule_states(KIND, e);
         for (int k = 0; k < rule_elem_states(KIND); k++) x.s[k][d] = e.s.x[k];
-        if (!rule_sums_after(KIND)) dtype_set(x.type, x.w, d, rule_weight(KIND, e, 1));
+        if (!rule_sums_after(KIND)) x.w[d] = rule_weight(KIND, e, 1);
     }
 }
 
@@ -145,13 +142,12 @@ ALWAYS_INLINE void row_weights(const struct rule_step *step, struct pair rate, s
     const float scale = rule_scale(KIND, step, rate, row_sums(step, true, rate, x, g, dim), dim);
     INDEPENDENT
     for (int32_t d = 0; d < dim; d++)
-        dtype_set(x.type, x.w, d, rule_weight(KIND, row_element(step, rate, x, g, d), scale));
+        x.w[d] = rule_weight(KIND, row_element(step, rate, x, g, d), scale);
 }
 
 ALWAYS_INLINE void update_as(const struct rule_step *restrict step, const struct table *restrict to,
-                             const enum dtype type, int32_t dim, int64_t row,
-                             const float *restrict grad) {
-    const struct row_arrays x = row_arrays(type, to, row);
+                             int32_t dim, int64_t row, const float *restrict grad) {
+    const struct row_arrays x = row_arrays(to, row);
     struct pair rate = {0, 0};
     if (rule_sums_before(KIND)) rate = row_sums(step, false, rate, x, grad, dim);
     rate = rule_row(KIND, step, rate, dim, rule_row_states(KIND) ? array_row(&to->row, row) : NULL);
@@ -164,16 +160,14 @@ ALWAYS_INLINE void update_as(const struct rule_step *restrict step, const struct
 
 /* Name 0: the function for all other dims. The copy of the step tells the compiler that no store to
  * a row changes it. */
-#define UPDATE(d, type)                                                                            \
-    static void update_##type##_##d(const struct rule_step *step, const struct table *table,       \
-                                    int32_t dim, int64_t row, const float *grad) {                 \
+#define UPDATE(d)                                                                                  \
+    static void update_##d(const struct rule_step *step, const struct table *table, int32_t dim,   \
+                           int64_t row, const float *grad) {                                       \
         const struct rule_step own = *step;                                                        \
-        update_as(&own, table, type, d ? d : dim, row, grad);                                      \
+        update_as(&own, table, d ? d : dim, row, grad);                                            \
     }
-#define UPDATES(type) COMMON_DIMS(UPDATE, type) UPDATE(0, type)
-UPDATES(FP32)
-UPDATES(BF16)
+COMMON_DIMS(UPDATE)
+UPDATE(0)
 
-#define LISTED(d, type) update_##type##_##d,
-#define LIST(type)      [type] = {COMMON_DIMS(LISTED, type) update_##type##_0}
-const struct update_functions OWN(RULE) = {{LIST(FP32), LIST(BF16)}};
+#define LISTED(d) update_##d,
+const struct update_functions OWN(RULE) = {{COMMON_DIMS(LISTED) update_0}};

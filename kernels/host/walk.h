@@ -2,13 +2,13 @@
  *
  * Walks the lookups of any part of a batch in order and gives each its feature and bag.
  */
-#ifndef EMBFUSE_HOST_WALK_H
-#define EMBFUSE_HOST_WALK_H
+#pragma once
 
 #include "kernels/shape.h"
 #include "kernels/kernel.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define NOINLINE      static __attribute__((noinline, unused))
 
 struct lookup {
     int64_t i;   /* position in ids */
@@ -80,5 +80,3 @@ ALWAYS_INLINE void walk(const struct batch *in, int64_t lo, int64_t hi,
                         void (*visit)(void *, struct lookup), void *ctx) {
     for (STRETCHES(s, in, lo, hi)) walk_stretch(in, s, visit, ctx);
 }
-
-#endif

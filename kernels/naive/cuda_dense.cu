@@ -70,17 +70,16 @@ static __device__ bool is_zero(const struct lanes &g, const float *row, int32_t 
 
 /* A group of lanes per row of any table. */
 template <int TILES>
-static __global__ void __launch_bounds__(block_of_tiles(TILES))
-    sweep(const struct target to, const int64_t *first, const float *grad, int64_t rows,
-          int count) {
+static __global__ void __launch_bounds__(block_of_tiles(TILES), 1)
+    sweep(const struct target to, const int64_t *first, float *grad, int64_t rows, int count) {
     struct lanes g = lanes_here(count);
     int64_t key = group_number(g);
     if (key >= rows) return;
     int32_t t = table_of_key(to, (uint64_t)key);
     int64_t row = key - to.tables[t].first_row;
     int32_t dim = to.tables[t].dim;
-    const float *sum = grad + first[t] + row * dim;
-    if (rule_idle_is_identity(to.steps[t].rule.kind) && is_zero(g, sum, dim)) return;
+    float *sum = grad + first[t] + row * dim;
+    if (rule_keeps_idle(&to.steps[t].rule) && is_zero(g, sum, dim)) return;
     row_update_from<TILES>(g, to, t, row, sum);
 }
 

@@ -190,7 +190,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     cudaError_t status = in->lookups ? enqueue_index(&p, in, stream) : cudaSuccess;
     stage_done(how, STAGE_INDEX);
     p.runs.target = target_of(in, steps, io);
-    if (status == cudaSuccess) status = runs_sum(&p.runs, in, stream);
+    if (status == cudaSuccess) status = runs_reduce(&p.runs, in, stream);
     stage_done(how, STAGE_REDUCE);
     if (status == cudaSuccess) status = compact_update(&p.runs.compact, &p.runs.target, in, stream);
     stage_done(how, STAGE_UPDATE);

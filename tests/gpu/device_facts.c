@@ -21,11 +21,9 @@ int main(void) {
     printf("memory: %.1f GiB\n", (double)f.memory / (1 << 30));
     printf("CUDA of the driver: %d.%d\n", f.driver / 1000, f.driver % 1000 / 10);
     printf("CUDA runtime: %d.%d\n", f.runtime / 1000, f.runtime % 1000 / 10);
-    int count;
-    const struct registered *r = registry(&count);
     printf("kernels:");
-    for (int i = 0; i < count; i++)
-        if (r[i].kernel->place == ON_DEVICE) printf(" %s", r[i].kernel->name);
+    for (const struct registered *r = registry(); r->kernel; r++)
+        if (r->kernel->place == ON_DEVICE) printf(" %s", r->kernel->name);
     printf("\n");
     return 0;
 }

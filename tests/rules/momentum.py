@@ -2,6 +2,7 @@
 
 
 def update(rule, t, w, states, row, g):
-    states[0] *= rule["momentum"]
-    states[0] += g
-    w -= rule["lr"] * states[0]
+    mu = rule["momentum"]
+    states[0] *= mu
+    states[0] += (1 - rule["dampening"]) * g
+    w -= rule["lr"] * (g + mu * states[0] if rule["nesterov"] else states[0])

@@ -4,8 +4,7 @@
  * Without temporary storage a call returns how much it needs. With it the call runs, or becomes a
  * node of the graph that its stream captures.
  */
-#ifndef EMULATED_CUB_CALL_H
-#define EMULATED_CUB_CALL_H
+#pragma once
 
 #include <cstddef>
 #include <cstring>
@@ -40,5 +39,3 @@ constexpr size_t emulated_temp_bytes(size_t items) {
 }
 
 } // namespace cub
-
-#endif

@@ -3,8 +3,7 @@
  * CUDA's atomics, relaxed as on a GPU: they make an access indivisible and order nothing. One CPU
  * thread runs all kernels, but the race detector must see atomic accesses.
  */
-#ifndef EMULATED_ATOMICS_H
-#define EMULATED_ATOMICS_H
+#pragma once
 
 #include <type_traits>
 
@@ -119,5 +118,3 @@ inline void __threadfence() {
 inline void __threadfence_block() {
     emulation::fence();
 }
-
-#endif

@@ -3,8 +3,7 @@
  * CUDA's barriers and warp collectives. Between them lanes run independently, the weakest schedule
  * that a GPU may choose.
  */
-#ifndef EMULATED_COLLECTIVES_H
-#define EMULATED_COLLECTIVES_H
+#pragma once
 
 #include <cstring>
 #include <type_traits>
@@ -127,5 +126,3 @@ T __reduce_max_sync(unsigned mask, T value, emulation::Site site = emulation::he
     return emulation::reduce(emulation::WarpOp::max_signed, emulation::WarpOp::max_unsigned, mask,
                              value, site);
 }
-
-#endif

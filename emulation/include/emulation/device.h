@@ -3,8 +3,7 @@
  * The calls from a kernel's thread to the runtime of the emulation. The rest of include/ gives them
  * CUDA's names.
  */
-#ifndef EMULATED_DEVICE_H
-#define EMULATED_DEVICE_H
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -87,5 +86,3 @@ void launch(const Launch &launch, std::function<void()> thread);
 cudaError_t library_call(const char *name, cudaStream_t stream, std::function<void()> work);
 
 } // namespace emulation
-
-#endif

@@ -3,8 +3,7 @@
  * Functions that CUDA offers without a header, beyond those of math.h. A GPU approximates rsqrtf
  * and the functions that begin with __, so their last bits differ.
  */
-#ifndef EMULATED_FUNCTIONS_H
-#define EMULATED_FUNCTIONS_H
+#pragma once
 
 #include <cmath>
 
@@ -91,5 +90,3 @@ inline float emulated_logf(float x) {
 }
 #define __expf emulated_expf
 #define __logf emulated_logf
-
-#endif

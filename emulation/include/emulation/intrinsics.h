@@ -3,8 +3,7 @@
  * CUDA's intrinsics: loads and stores with a cache hint, bits, and float arithmetic with a given
  * rounding.
  */
-#ifndef EMULATED_INTRINSICS_H
-#define EMULATED_INTRINSICS_H
+#pragma once
 
 #include <cmath>
 #include <type_traits>
@@ -141,5 +140,3 @@ inline float __fsqrt_rn(float x) {
 inline float __saturatef(float x) {
     return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; /* NaN gives 0 */
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * CUDA's keywords and built-in variables.
  */
-#ifndef EMULATED_LANGUAGE_H
-#define EMULATED_LANGUAGE_H
+#pragma once
 
 #include "emulation/vector_types.h"
 
@@ -27,5 +26,3 @@ extern const uint3 &blockIdx;
 extern const dim3 &blockDim;
 extern const dim3 &gridDim;
 constexpr int warpSize = 32;
-
-#endif

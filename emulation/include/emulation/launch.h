@@ -2,8 +2,7 @@
  *
  * Launches, shared memory, and the calls that CUDA's C++ header adds for typed pointers.
  */
-#ifndef EMULATED_LAUNCH_H
-#define EMULATED_LAUNCH_H
+#pragma once
 
 #include <cstddef>
 #include <tuple>
@@ -69,5 +68,3 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Function 
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
         blocks, reinterpret_cast<const void *>(kernel), block_size, shared_bytes);
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * CUDA's vector types with CUDA's alignment: a float4 is one aligned access of 16 bytes.
  */
-#ifndef EMULATED_VECTOR_TYPES_H
-#define EMULATED_VECTOR_TYPES_H
+#pragma once
 
 #define EMULATED_VECTOR_1(name, type, align)                                                       \
     struct alignas(align) name##1 {                                                                \
@@ -67,5 +66,3 @@ struct dim3 {
         return {x, y, z};
     }
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef EMBFUSE_ORACLE_ADAM_H
-#define EMBFUSE_ORACLE_ADAM_H
+#pragma once
 
 #include "harness/check/rule_case.h"
 
@@ -29,5 +28,3 @@ static inline void adam(const struct rule_case *c, struct oracle_row *x) {
         x->weight[d] = sub(x->weight[d], quot(step, after.below, p[ADAM_EPS]));
     }
 }
-
-#endif

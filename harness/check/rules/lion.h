@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef EMBFUSE_ORACLE_LION_H
-#define EMBFUSE_ORACLE_LION_H
+#pragma once
 
 #include "harness/check/rule_case.h"
 
@@ -12,16 +11,11 @@ static inline struct num sign_of(struct num x) {
 }
 
 static inline void lion(const struct rule_case *c, struct oracle_row *x) {
-    const struct num lr = exactly(c->param[RULE_LR]), decay = exactly(c->param[LION_DECAY]),
-                     beta1 = exactly(c->param[LION_BETA1]), beta2 = exactly(c->param[LION_BETA2]),
-                     one = exactly(1);
+    const struct num lr = exactly(c->param[RULE_LR]);
     struct num *m = x->elem[0];
     for (int32_t d = 0; d < c->dim; d++) {
-        const struct num g = c->g[d], towards = add(mul(beta1, m[d]), mul(sub(one, beta1), g));
-        const struct num u = add(sign_of(towards), mul(decay, x->weight[d]));
-        m[d] = add(mul(beta2, m[d]), mul(sub(one, beta2), g));
-        x->weight[d] = sub(x->weight[d], mul(lr, u));
+        const struct num sign = sign_of(averaged(c->param[LION_BETA1], m[d], c->g[d]));
+        m[d] = averaged(c->param[LION_BETA2], m[d], c->g[d]);
+        x->weight[d] = sub(x->weight[d], mul(lr, sign));
     }
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef EMBFUSE_ORACLE_RMSPROP_CENTERED_H
-#define EMBFUSE_ORACLE_RMSPROP_CENTERED_H
+#pragma once
 
 #include "harness/check/rule_case.h"
 
@@ -42,5 +41,3 @@ static inline void rmsprop_centered(const struct rule_case *c, struct oracle_row
         x->weight[d] = sub(x->weight[d], mul(exactly(p[RULE_LR]), b[d]));
     }
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef EMBFUSE_ORACLE_SGD_H
-#define EMBFUSE_ORACLE_SGD_H
+#pragma once
 
 #include "harness/check/rule_case.h"
 
@@ -8,5 +7,3 @@ static inline void sgd(const struct rule_case *c, struct oracle_row *x) {
     for (int32_t d = 0; d < c->dim; d++)
         x->weight[d] = sub(x->weight[d], mul(exactly(c->param[RULE_LR]), c->g[d]));
 }
-
-#endif

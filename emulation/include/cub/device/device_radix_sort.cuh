@@ -2,8 +2,7 @@
  *
  * Emulated cub::DeviceRadixSort: stable, by the bits [begin_bit, end_bit) of integer keys.
  */
-#ifndef EMULATED_CUB_RADIX_SORT_H
-#define EMULATED_CUB_RADIX_SORT_H
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -113,5 +112,3 @@ struct DeviceRadixSort {
 };
 
 } // namespace cub
-
-#endif

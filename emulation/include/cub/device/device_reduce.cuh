@@ -2,8 +2,7 @@
  *
  * Emulated cub::DeviceReduce.
  */
-#ifndef EMULATED_CUB_REDUCE_H
-#define EMULATED_CUB_REDUCE_H
+#pragma once
 
 #include <type_traits>
 
@@ -42,5 +41,3 @@ struct DeviceReduce {
 };
 
 } // namespace cub
-
-#endif

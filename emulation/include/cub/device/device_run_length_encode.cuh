@@ -2,8 +2,7 @@
  *
  * Emulated cub::DeviceRunLengthEncode.
  */
-#ifndef EMULATED_CUB_RUN_LENGTH_ENCODE_H
-#define EMULATED_CUB_RUN_LENGTH_ENCODE_H
+#pragma once
 
 #include "cub/emulated_call.h"
 
@@ -30,5 +29,3 @@ struct DeviceRunLengthEncode {
 };
 
 } // namespace cub
-
-#endif

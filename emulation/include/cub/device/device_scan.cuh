@@ -2,8 +2,7 @@
  *
  * Emulated cub::DeviceScan. Input and output may be the same array.
  */
-#ifndef EMULATED_CUB_SCAN_H
-#define EMULATED_CUB_SCAN_H
+#pragma once
 
 #include <type_traits>
 
@@ -44,5 +43,3 @@ struct DeviceScan {
 };
 
 } // namespace cub
-
-#endif

@@ -4,8 +4,7 @@
  * can make any part of any stream. Streams use splitmix64's output function (Steele, Lea and Flood,
  * OOPSLA 2014) over a keyed counter. Rows of floats use murmur3's 32-bit finalizer.
  */
-#ifndef EMBFUSE_RNG_H
-#define EMBFUSE_RNG_H
+#pragma once
 
 #include <stdint.h>
 
@@ -43,5 +42,3 @@ RNG_FN uint32_t rng_u32(uint32_t key, uint32_t n) {
     z = (z ^ (z >> 13)) * 0xc2b2ae35u;
     return z ^ (z >> 16);
 }
-
-#endif
