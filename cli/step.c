@@ -5,6 +5,7 @@
  */
 #include "cli/step.h"
 
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -45,6 +46,12 @@ static void hyper_help(const char *name, char text[HYPER_HELP_MAX]) {
         text_add(text, HYPER_HELP_MAX, "%s", text[3] ? ", all other rules [0]" : "all rules [0]");
 }
 
+static int flag_norm(const char *text, double *out, struct error *err) {
+    const struct where flag = {"--clip-global-norm", 0};
+    *out = 0;
+    return text ? number_read("C", false, 0, FLT_MAX, text, flag, out, err) : 0;
+}
+
 static int parse(int argc, char **argv, struct step_flags *f, struct error *err) {
     const struct flag first[] = {
         {"kernel", "NAME", "see embfuse list", &f->kernel},
@@ -67,6 +74,8 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
         {"first-step", "T", "number of the first step [1 + steps of PREFIX.tables, or 1]",
          &f->first_text},
         {"threads", "T", "threads of a CPU kernel [all]", &f->threads_text},
+        {"clip-global-norm", "C", "scale gradients down to this norm over all rows [0: do not]",
+         &f->global_norm_text},
         {"no-check", NULL, "skip the oracle and the search for NaN", &f->no_check},
     };
     enum { FIRST = sizeof first / sizeof *first };
@@ -86,7 +95,8 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
     if (flag_required("kernel", f->kernel, err) || flag_required("out", f->out, err) ||
         flag_whole("steps", f->steps_text, 1, 1000000, &f->steps, err) ||
         flag_whole("first-step", f->first_text, 1, 1000000000, &f->first, err) ||
-        flag_whole("threads", f->threads_text, 1, 4096, &f->threads, err))
+        flag_whole("threads", f->threads_text, 1, 4096, &f->threads, err) ||
+        flag_norm(f->global_norm_text, &f->global_norm, err))
         return -1;
     omp_set_num_threads((int)f->threads);
     return outputs_check("--out", f->out, err);
@@ -102,12 +112,16 @@ static void print_rules(const struct description *d) {
 }
 
 static void report(const struct step_flags *f, const struct step_inputs *in,
-                   const struct step_outcome *o) {
+                   const struct global_norm *norm, const struct step_outcome *o) {
     printf("%s, ", f->kernel);
     print_rules(&in->what);
     printf(": %lld step%s from number %lld, %lld lookups, %lld distinct rows, ",
            (long long)f->steps, f->steps == 1 ? "" : "s", (long long)f->first,
            (long long)o->lookups, (long long)o->distinct);
+    if (f->global_norm > 0) {
+        printf("global norm %.6g, gradients times %.6g, ", norm->norm, (double)norm->factor);
+        if (!isnan(norm->seconds)) printf("%.3f ms its pass, ", 1e3 * norm->seconds);
+    }
     if (!isnan(o->seconds)) printf("%.3f ms the last step, ", 1e3 * o->seconds);
     if (o->checked)
         printf("checked: %s, worst error/bound %.3g", o->exact ? "exact" : "bound", o->worst);
@@ -128,14 +142,16 @@ int step_command(int argc, char **argv, struct error *err) {
     struct step_flags f;
     struct step_inputs in;
     struct step_outcome outcome;
+    struct global_norm norm;
     int status = parse(argc, argv, &f, err);
     if (status > 0) return EXIT_FINE;
     const struct kernel *k = status == 0 ? registry_find(f.kernel, err) : NULL;
     if (!k || step_inputs_read(&f, &in, err)) return EXIT_USAGE;
     if (!f.first) f.first = in.steps_before + 1;
-    status = step_run(&f, k, &in, &outcome, err);
+    if (f.global_norm > 0) status = global_norm_clip(&f, k, &in, &norm, err);
+    if (status == 0) status = step_run(&f, k, &in, &outcome, err);
     if (status == 0) status = write_tables(&f, &in.tables, err);
-    if (status == 0) report(&f, &in, &outcome);
+    if (status == 0) report(&f, &in, &norm, &outcome);
     step_inputs_free(&in);
     return status < 0 ? EXIT_USAGE : status > 0 ? EXIT_WRONG_RESULT : EXIT_FINE;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The parts of embfuse step: its command line (step.c), its input (step_inputs.c, batch_read.c) and
- * the steps (step_run.c).
+ * The parts of embfuse step: its command line (step.c), its input (step_inputs.c, batch_read.c), the
+ * pass for the global norm (global_norm.c) and the steps (step_run.c).
  */
 #pragma once
 
@@ -16,7 +16,9 @@ struct step_flags {
     const char *tables;                                                    /* PREFIX, or: */
     const char *weight, *state, *row_state;                                /* one table */
     const char *out, *steps_text, *first_text, *threads_text, *no_check, *zero_states;
+    const char *global_norm_text;
     int64_t steps, first, threads;
+    double global_norm; /* clips to this; 0: does not clip */
 };
 
 struct batch_files {
@@ -49,6 +51,17 @@ struct step_outcome {
     bool checked, exact, dense; /* exact: all steps */
     double worst;               /* largest error / bound of all steps */
 };
+
+struct global_norm {
+    double norm;    /* of the summed gradients of all rows, adjusted but for decay of weights */
+    float factor;   /* that scales gradients; 1 if the norm is within its limit */
+    double seconds; /* of the pass */
+};
+
+/* Measures the global norm with a pass of the kernel, and scales the gradients of in's rules down to
+ * f->global_norm. Returns as step_run(). */
+int global_norm_clip(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
+                     struct global_norm *out, struct error *err);
 
 /* Runs the steps in place and checks each. 0: fine, -1: could not run, 1: wrong. */
 int step_run(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,

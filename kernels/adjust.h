@@ -14,7 +14,8 @@
  * is inside a norm) does not have the last two.
  *
  * Names: torch.optim (maximize, weight_decay, decoupled_weight_decay), Keras (clipvalue, clipnorm). PyTorch
- * clips before the step, too, but over all tensors, and divides by |g| + 1e-6. FBGEMM clips the gradients of
+ * clips before the step, too, but over all tensors (embfuse step --clip-global-norm), and divides by
+ * |g| + 1e-6. FBGEMM clips the gradients of
  * bags, before they are summed.
  */
 #pragma once

@@ -296,6 +296,12 @@ bad "step: a shared one that the rule has not" 1 "\-\-decoupled_weight_decay: th
 bad "step: a flag" 1 "\-\-maximize: maximize is 0 or 1, not '0.5'" step --maximize 0.5
 bad "step: an infinite hyper-parameter" 1 "\-\-clip_norm: clip_norm is a number from 0, not 'inf'" \
     step --clip_norm inf
+bad "step: a negative global norm" 1 "\-\-clip-global-norm: C is a number from 0 to .*, not '-1'" \
+    step --clip-global-norm -1
+bad "step: an infinite global norm" 1 "not 'inf'" step --clip-global-norm inf
+good "step: a global norm" "global norm [0-9.]*, gradients times [0-9.e-]*, [0-9.]* ms its pass, " \
+    step --clip-global-norm 1e-3 --out "$W/two"
+good "step: a global norm within its limit" "gradients times 1, " step --clip-global-norm 1e9 --out "$W/two"
 bad "step: a hyper-parameter that is a NaN" 1 "not 'nan'" step --weight_decay nan
 good "step: one that it has" "momentum: 1 step" step --rule momentum --momentum 0.9 --out "$W/two"
 bad "step: --steps" 1 "\-\-steps is a whole number" step --steps 0

@@ -93,11 +93,20 @@ def adjust(rule, w, g):
     if shared["clip_norm"]:
         norm = np.maximum(np.linalg.norm(g, axis=1, keepdims=True), shared["clip_norm"])
         g = g * shared["clip_norm"] / norm
+    g = g * rule.get("factor", 1)
     if decay and shared["decoupled_weight_decay"]:
         w *= 1 - rule["lr"] * decay
     elif decay:
         g = g + decay * w
     return g
+
+
+def global_norm(batch, before):
+    """Over all tables. Clipping comes before any decay of weights."""
+    squares = 0
+    for t, (table, (w, _, _)) in enumerate(zip(batch["tables"], before)):
+        squares += (adjust(table["rule"] | {"weight_decay": 0}, w, summed(batch, t)[0])**2).sum()
+    return np.sqrt(squares)
 
 
 def update(rule, t, w, states, row, g):
@@ -395,7 +404,7 @@ bags 4
 weighted 1
 table rows 6 dim 2 rule adam lr 0.02 beta1 0.8   # two features
 table rows 4 dim 3 rule rowwise_adagrad lr 0.5
-table rows 5 dim 1 rule sgd lr 0.25
+table rows 5 dim 1 rule sgd lr 0.25 grad_scale 2 clip_value 0.75 weight_decay 0.1
 feature table 1
 feature table 0 pooling mean padding 5
 feature table 2 pooling mean
@@ -404,9 +413,10 @@ feature table 0
 
 
 def described_cases(kernels):
-    """A description by hand: mixed rules, dims and poolings, shared tables, int32 offsets."""
-    for kernel in kernels:
-        def run(kernel=kernel):
+    """A description by hand: mixed rules, dims and poolings, shared tables, int32 offsets. With gradients
+    clipped by their global norm, and with a norm that is below the limit."""
+    for kernel, most in itertools.product(kernels, (0, 1.5, 100)):
+        def run(kernel=kernel, most=most):
             rng, prefix = np.random.default_rng(9), work("hand")
             with open(prefix + ".batch", "w", encoding="utf-8") as file:
                 file.write(DESCRIPTION)
@@ -425,9 +435,15 @@ def described_cases(kernels):
                     "row_state.1": rng.random(4).astype(np.float32)}.items():
                 np.save(f"{prefix}.{name}.npy", array)
             batch = read_description(prefix)
-            return compare(kernel, batch, load_tables(prefix, batch["tables"]),
-                           ["--batch", prefix], 1, 3)
-        yield f"description by hand, {kernel['name']}", run
+            before, flags = load_tables(prefix, batch["tables"]), ["--batch", prefix]
+            if most:
+                norm = global_norm(batch, before)
+                assert (norm > most) == (most < 9), norm
+                for table in batch["tables"]:
+                    table["rule"]["factor"] = min(1, most / norm)
+                flags += ["--clip-global-norm", most]
+            return compare(kernel, batch, before, flags, 1, 3)
+        yield f"description by hand, global norm {most}, {kernel['name']}", run
 
 
 def example_cases(kernels):

@@ -44,7 +44,8 @@ static const struct bad_case bad_cases[] = {
     {"only comments", "# a\n\n# b\n", "x.spec:3: no workload in this file", {0}},
     {"unknown key",
      W "rows 5\ncolor red\n",
-     "x.spec:3: unknown key 'color'; known keys: workload, table, batch, tables, rows, dim",
+     "x.spec:3: unknown key 'color'; known keys: workload, table, batch, micro_batches, tables, "
+     "rows, dim",
      {0}},
     {"key before a workload", "\nrows 5\n" W, "x.spec:2: rows before any workload", {0}},
     {"table before a workload", "table rows 1\n", "x.spec:1: table before any workload", {0}},
@@ -75,6 +76,14 @@ static const struct bad_case bad_cases[] = {
     {"no dim", W "dim 0\n", "x.spec:2: dim is a whole number from 1 to ", {0}},
     {"wide dim", W "dim 65537\n", "x.spec:2: dim is a whole number from 1 to 65536", {0}},
     {"no bags", W "batch 0\n", "x.spec:2: batch is a whole number from 1 to ", {0}},
+    {"no micro-batch",
+     W "micro_batches 0\n",
+     "x.spec:2: micro_batches is a whole number from 1",
+     {0}},
+    {"many bags in micro-batches",
+     W "batch 1e6\nmicro_batches 1001\n",
+     "x.spec:3: 1001000000 bags per feature in all micro-batches",
+     {0}},
     {"negative alpha", W "alpha -0.1\n", "x.spec:2: alpha is a number from 0 to 100", {0}},
     {"reuse above 1", W "reuse 1.01\n", "x.spec:2: reuse is a number from 0 to 1", {0}},
     {"padding below -1", W "padding -2\n", "x.spec:2: padding is a whole number from -1", {0}},
@@ -195,6 +204,7 @@ static void presets(void **state) {
     assert_int_equal(l.count, 1);
     assert_string_equal(s->name, "w");
     assert_int_equal(s->batch, 51200);
+    assert_int_equal(s->micro_batches, 1);
     assert_int_equal(s->num_tables, 1);
     assert_int_equal(s->tables[0].rows, 10000000);
     assert_int_equal(s->tables[0].dim, 64);
@@ -217,7 +227,7 @@ static void presets(void **state) {
 static void every_key(void **state) {
     struct spec_list l =
         parse_good("  workload w # name\r\n"
-                   "\tbatch 1e3\n tables 3\nrows 1000000\ndim 17\n"
+                   "\tbatch 1e3\nmicro_batches 4\n tables 3\nrows 1000000\ndim 17\n"
                    "length negbin 13.6 1\nids powerlaw\nalpha .5\nshift 2.7\n"
                    "map identity\nreuse 0.25\nfeatures 2\npooling none\n"
                    "weighted 1\npadding 0\nid_type int32\nrule adam\nweight_type bf16\n"
@@ -226,7 +236,8 @@ static void every_key(void **state) {
                    NULL);
     const struct spec *s = l.specs;
     (void)state;
-    assert_int_equal(s->batch, 1000);
+    assert_int_equal(s->batch, 4000);
+    assert_int_equal(s->micro_batches, 4);
     assert_int_equal(s->num_tables, 3);
     assert_int_equal(s->tables[2].rows, 500000);
     assert_int_equal(s->tables[2].dim, 17);

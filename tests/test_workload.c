@@ -123,6 +123,24 @@ static void seed_changes_everything(void **state) {
     workload_free(&b);
 }
 
+/* One step for K batches is one step for a batch that is K times as large. */
+static void micro_batches(void **state) {
+    struct workload a = generate("workload w\nbatch 12\nmicro_batches 5\nrows 100\n", 2, GRAD_REAL);
+    struct workload b = generate("workload w\nbatch 60\nrows 100\n", 2, GRAD_REAL);
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        const struct batch *x = &a.batches[k], *y = &b.batches[k];
+        assert_int_equal(x->bags, 60);
+        assert_int_equal(x->grad_elements, 60 * 64);
+        assert_int_equal(stats_of(x).fingerprint, stats_of(y).fingerprint);
+        assert_memory_equal(x->grad, y->grad, (size_t)x->grad_elements * sizeof(float));
+    }
+    assert_non_null(strstr(a.text, "batch 12 "));
+    assert_non_null(strstr(a.text, " micro_batches 5"));
+    workload_free(&a);
+    workload_free(&b);
+}
+
 /* --- lengths */
 
 struct length_case {
@@ -300,6 +318,7 @@ int main(void) {
         cmocka_unit_test(same_for_any_threads),
         cmocka_unit_test(same_for_any_ring),
         cmocka_unit_test(seed_changes_everything),
+        cmocka_unit_test(micro_batches),
         cmocka_unit_test(reuse_share),
         cmocka_unit_test(rank_to_row),
         cmocka_unit_test(histogram_as_published),

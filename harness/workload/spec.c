@@ -188,7 +188,8 @@ static int make_tables(const struct block *b, const struct value pick[KEY_COUNT]
 
 static int make_point(const struct block *b, const struct value pick[KEY_COUNT], struct spec *s,
                       struct error *err) {
-    s->batch = (int64_t)pick[KEY_BATCH].number;
+    s->micro_batches = (int64_t)pick[KEY_MICRO_BATCHES].number;
+    s->batch = s->micro_batches * (int64_t)pick[KEY_BATCH].number;
     s->ids = (enum ids_kind)pick[KEY_IDS].number;
     s->alpha = pick[KEY_ALPHA].number;
     s->shift = pick[KEY_SHIFT].number;
@@ -207,6 +208,10 @@ static int make_point(const struct block *b, const struct value pick[KEY_COUNT],
     s->rounding = (enum rounding)pick[KEY_ROUNDING].number;
     s->row_state = (enum row_state)pick[KEY_ROW_STATE].number;
     s->seed = (uint64_t)pick[KEY_SEED].number;
+    if ((double)s->batch > SPEC_BAGS_MAX)
+        return fail_at(err, place_of(b, KEY_MICRO_BATCHES),
+                       "%lld bags per feature in all micro-batches, more than %.0f; take fewer",
+                       (long long)s->batch, SPEC_BAGS_MAX);
     if (s->reuse > 0 && (s->ids == IDS_HISTOGRAM_2021 || s->ids == IDS_HISTOGRAM_2022))
         return fail_at(err, place_of(b, KEY_REUSE),
                        "reuse would change the histogram; leave reuse out or take other ids");
@@ -348,4 +353,6 @@ void spec_describe_others(const struct spec *s, char *text, size_t size) {
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (of[i].word != (int)key_preset(of[i].key).number)
             text_add(text, size, " %s %s", key_name(of[i].key), key_word(of[i].key, of[i].word));
+    if (s->micro_batches > 1)
+        text_add(text, size, " %s %lld", key_name(KEY_MICRO_BATCHES), (long long)s->micro_batches);
 }

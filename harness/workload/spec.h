@@ -10,6 +10,8 @@
  * "/key:value" for each axis. Whole numbers may be written as 1e6.
  *
  *     batch B               bags per feature                               [51200]
+ *     micro_batches K       batches whose gradients are accumulated for one step: a step has K*B bags per
+ *                           feature, and their gradients at once in memory    [1]
  *     tables T              number of identical tables                     [1]
  *     rows R                rows per table                                 [10000000]
  *     dim D                 floats per row                                 [64]
@@ -61,11 +63,13 @@ struct table_spec {
 };
 
 enum { SPEC_NAME_MAX = 160, SPEC_TABLES_MAX = 1024 };
+#define SPEC_BAGS_MAX 1e9 /* of a feature */
 
 /* One point: every axis has one value. */
 struct spec {
     char name[SPEC_NAME_MAX];
-    int64_t batch;
+    int64_t batch; /* bags of a step, of all its micro-batches */
+    int64_t micro_batches;
     int32_t num_tables;
     struct table_spec *tables; /* [num_tables], owned */
     enum ids_kind ids;

@@ -32,7 +32,8 @@ struct key_info {
 
 /* clang-format off */
 static const struct key_info infos[KEY_COUNT] = {
-    [KEY_BATCH]    = {"batch", WHOLE, 1, 1e9, 51200, NULL},
+    [KEY_BATCH]    = {"batch", WHOLE, 1, SPEC_BAGS_MAX, 51200, NULL},
+    [KEY_MICRO_BATCHES] = {"micro_batches", WHOLE, 1, 1e6, 1, NULL},
     [KEY_TABLES]   = {"tables", WHOLE, 1, SPEC_TABLES_MAX, 1, NULL},
     [KEY_ROWS]     = {"rows", WHOLE, 1, 1e12, 1e7, NULL},
     [KEY_DIM]      = {"dim", WHOLE, 1, 65536, 64, NULL},

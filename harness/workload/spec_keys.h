@@ -12,6 +12,7 @@
 
 enum key {
     KEY_BATCH,
+    KEY_MICRO_BATCHES,
     KEY_TABLES,
     KEY_ROWS,
     KEY_DIM,

@@ -142,8 +142,8 @@ static void describe(const struct spec *s, char *text, size_t size) {
         alike = alike && t->dim == last->dim && t->length.kind == last->length.kind &&
                 t->length.a == last->length.a && t->length.b == last->length.b;
     }
-    text_add(text, size, "batch %lld tables %d rows %lld", (long long)s->batch, s->num_tables,
-             (long long)least);
+    text_add(text, size, "batch %lld tables %d rows %lld", (long long)(s->batch / s->micro_batches),
+             s->num_tables, (long long)least);
     if (most > least) text_add(text, size, "..%lld", (long long)most);
     if (alike)
         text_add(text, size, " dim %d length %s %g", last->dim,

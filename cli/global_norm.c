@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Clips gradients by their global norm, as torch.nn.utils.clip_grad_norm_ and tf.clip_by_global_norm: the
+ * norm is over the summed gradients of all rows of all tables. A fused step never has all of these at
+ * once, so a pass of the same kernel comes before it: rowwise_adagrad with lr 0 on new states, which
+ * leaves each row's mean square in its state. The step then has its gradients scaled.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/step.h"
+
+/* The rule of the pass. Decay of weights comes after clipping, so the pass has none. */
+static struct rule rule_of_pass(const struct rule *r) {
+    static const enum rule_shared kept[] = {GRAD_SCALE, CLIP_VALUE, CLIP_NORM};
+    struct rule pass = rule_default(RULE_rowwise_adagrad);
+    pass.param[RULE_LR] = 0;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        pass.shared[kept[i]] = r->shared[kept[i]];
+    return pass;
+}
+
+/* Scales an adjusted gradient: its limits scale with it. */
+static void rule_scale_gradient(struct rule *r, float factor) {
+    float *x = r->shared;
+    x[GRAD_SCALE] = factor * (x[GRAD_SCALE] != 0 ? x[GRAD_SCALE] : 1);
+    x[CLIP_VALUE] *= factor;
+    x[CLIP_NORM] *= factor;
+}
+
+static float *mean_square(const struct table_set *s, int32_t t, int64_t row) {
+    return array_row(&s->tables[t].row, row);
+}
+
+static void clear(struct table_set *s) {
+    for (int32_t t = 0; t < s->count; t++)
+        for (int64_t row = 0; row < s->shapes[t].rows; row++) *mean_square(s, t, row) = 0;
+}
+
+/* Adds in the order of the rows, so all kernels whose rows agree give the same norm. */
+static double norm_of(const struct table_set *s) {
+    double squares = 0;
+    for (int32_t t = 0; t < s->count; t++)
+        for (int64_t row = 0; row < s->shapes[t].rows; row++)
+            squares += (double)s->shapes[t].dim * (double)*mean_square(s, t, row);
+    return sqrt(squares);
+}
+
+/* Runs and checks the pass on tables of its own. */
+static int run_pass(const struct step_flags *f, const struct kernel *k, struct step_inputs *pass,
+                    struct step_outcome *out, struct error *err) {
+    struct step_flags once = *f;
+    struct error why;
+    once.first = once.steps = 1;
+    once.global_norm = 0;
+    const struct workload *w = &pass->workload;
+    if (tables_create(&pass->tables, w->tables, w->num_tables, 0, err)) return -1;
+    clear(&pass->tables);
+    const int status = step_run(&once, k, pass, out, &why);
+    if (status) fail(err, "the pass for the global norm: %.440s", why.text);
+    return status;
+}
+
+int global_norm_clip(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
+                     struct global_norm *out, struct error *err) {
+    const int32_t count = in->what.num_tables;
+    struct step_inputs pass = *in;
+    struct step_outcome outcome = {0};
+    struct table_shape *shapes = calloc((size_t)count, sizeof *shapes);
+    struct rule *rules = calloc((size_t)count, sizeof *rules);
+    int status = shapes && rules ? 0 : fail(err, "out of memory");
+    for (int32_t t = 0; status == 0 && t < count; t++) {
+        shapes[t] = in->workload.tables[t];
+        rules[t] = rule_of_pass(&in->what.rules[t]);
+        shapes[t].rule = rules[t].kind;
+    }
+    pass.tables = (struct table_set){0};
+    pass.what.rules = rules;
+    pass.workload.tables = shapes;
+    pass.workload.batches[0].tables = shapes;
+    if (status == 0) status = run_pass(f, k, &pass, &outcome, err);
+    if (status == 0) {
+        *out = (struct global_norm){norm_of(&pass.tables), 1, outcome.seconds};
+        if (out->norm > f->global_norm) out->factor = (float)(f->global_norm / out->norm);
+    }
+    for (int32_t t = 0; status == 0 && t < count; t++)
+        rule_scale_gradient(&in->what.rules[t], out->factor);
+    tables_free(&pass.tables);
+    free(shapes);
+    free(rules);
+    return status;
+}
