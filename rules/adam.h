@@ -30,8 +30,8 @@ RULE_NO_AFTER(adam)
 RULE_NO_WEIGHT(adam)
 
 static inline void adam_prepare(const float *param, int64_t t, float *derived) {
-    derived[0] = bias_correction(param[ADAM_BETA1], t);
-    derived[1] = bias_correction(param[ADAM_BETA2], t);
+    derived[0] = bias_factor(param[ADAM_BETA1], t);
+    derived[1] = bias_factor(param[ADAM_BETA2], t);
 }
 
 HOST_DEVICE struct states adam_states(struct element e) {
@@ -41,6 +41,6 @@ HOST_DEVICE struct states adam_states(struct element e) {
 }
 
 HOST_DEVICE float adam_direction(struct element e) {
-    return e.rate.a * (e.s.x[0] / e.derived[0]) /
-           (sqrtf(e.s.x[1] / e.derived[1]) + e.param[ADAM_EPS]);
+    return e.rate.a * (e.s.x[0] * e.derived[0]) /
+           (sqrtf(e.s.x[1] * e.derived[1]) + e.param[ADAM_EPS]);
 }

@@ -38,9 +38,13 @@ RULE_NO_BEFORE(adam_lazy_global)
 RULE_NO_AFTER(adam_lazy_global)
 RULE_NO_WEIGHT(adam_lazy_global)
 
+static inline float adam_lazy_global_correction(float decay, int64_t t) {
+    return (float)(1.0 - pow(decay, (double)t));
+}
+
 static inline void adam_lazy_global_prepare(const float *param, int64_t t, float *derived) {
-    derived[0] = bias_correction(param[ADAM_LAZY_GLOBAL_BETA1], t);
-    derived[1] = bias_correction(param[ADAM_LAZY_GLOBAL_BETA2], t);
+    derived[0] = adam_lazy_global_correction(param[ADAM_LAZY_GLOBAL_BETA1], t);
+    derived[1] = adam_lazy_global_correction(param[ADAM_LAZY_GLOBAL_BETA2], t);
     derived[2] = (float)t;
 }
 

@@ -32,7 +32,7 @@ RULE_NO_AFTER(adamax)
 RULE_NO_WEIGHT(adamax)
 
 static inline void adamax_prepare(const float *param, int64_t t, float *derived) {
-    derived[0] = bias_correction(param[ADAMAX_BETA1], t);
+    derived[0] = bias_factor(param[ADAMAX_BETA1], t);
 }
 
 HOST_DEVICE struct states adamax_states(struct element e) {
@@ -43,5 +43,5 @@ HOST_DEVICE struct states adamax_states(struct element e) {
 }
 
 HOST_DEVICE float adamax_direction(struct element e) {
-    return e.rate.a * (e.s.x[0] / e.derived[0]) / e.s.x[1];
+    return e.rate.a * (e.s.x[0] * e.derived[0]) / e.s.x[1];
 }

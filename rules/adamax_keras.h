@@ -29,7 +29,7 @@ RULE_NO_AFTER(adamax_keras)
 RULE_NO_WEIGHT(adamax_keras)
 
 static inline void adamax_keras_prepare(const float *param, int64_t t, float *derived) {
-    derived[0] = bias_correction(param[ADAMAX_KERAS_BETA1], t);
+    derived[0] = bias_factor(param[ADAMAX_KERAS_BETA1], t);
 }
 
 HOST_DEVICE struct states adamax_keras_states(struct element e) {
@@ -40,5 +40,5 @@ HOST_DEVICE struct states adamax_keras_states(struct element e) {
 }
 
 HOST_DEVICE float adamax_keras_direction(struct element e) {
-    return e.rate.a * (e.s.x[0] / e.derived[0]) / (e.s.x[1] + e.param[ADAMAX_KERAS_EPS]);
+    return e.rate.a * (e.s.x[0] * e.derived[0]) / (e.s.x[1] + e.param[ADAMAX_KERAS_EPS]);
 }

@@ -33,8 +33,8 @@ RULE_NO_AFTER(amsgrad)
 RULE_NO_WEIGHT(amsgrad)
 
 static inline void amsgrad_prepare(const float *param, int64_t t, float *derived) {
-    derived[0] = bias_correction(param[AMSGRAD_BETA1], t);
-    derived[1] = bias_correction(param[AMSGRAD_BETA2], t);
+    derived[0] = bias_factor(param[AMSGRAD_BETA1], t);
+    derived[1] = bias_factor(param[AMSGRAD_BETA2], t);
 }
 
 HOST_DEVICE struct states amsgrad_states(struct element e) {
@@ -45,6 +45,6 @@ HOST_DEVICE struct states amsgrad_states(struct element e) {
 }
 
 HOST_DEVICE float amsgrad_direction(struct element e) {
-    return e.rate.a * (e.s.x[0] / e.derived[0]) /
-           (sqrtf(e.s.x[2] / e.derived[1]) + e.param[AMSGRAD_EPS]);
+    return e.rate.a * (e.s.x[0] * e.derived[0]) /
+           (sqrtf(e.s.x[2] * e.derived[1]) + e.param[AMSGRAD_EPS]);
 }

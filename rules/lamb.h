@@ -32,8 +32,8 @@ RULE_NO_ROW(lamb)
 RULE_NO_WEIGHT(lamb)
 
 static inline void lamb_prepare(const float *param, int64_t t, float *derived) {
-    derived[0] = bias_correction(param[LAMB_BETA1], t);
-    derived[1] = bias_correction(param[LAMB_BETA2], t);
+    derived[0] = bias_factor(param[LAMB_BETA1], t);
+    derived[1] = bias_factor(param[LAMB_BETA2], t);
 }
 
 HOST_DEVICE struct states lamb_states(struct element e) {
@@ -43,7 +43,7 @@ HOST_DEVICE struct states lamb_states(struct element e) {
 }
 
 HOST_DEVICE float lamb_direction(struct element e) {
-    return (e.s.x[0] / e.derived[0]) / (sqrtf(e.s.x[1] / e.derived[1]) + e.param[LAMB_EPS]) +
+    return (e.s.x[0] * e.derived[0]) / (sqrtf(e.s.x[1] * e.derived[1]) + e.param[LAMB_EPS]) +
            e.param[LAMB_DECAY] * e.w;
 }
 

@@ -33,15 +33,15 @@ RULE_NO_AFTER(rowwise_adam)
 RULE_NO_WEIGHT(rowwise_adam)
 
 static inline void rowwise_adam_prepare(const float *param, int64_t t, float *derived) {
-    derived[0] = bias_correction(param[ROWWISE_ADAM_BETA1], t);
-    derived[1] = bias_correction(param[ROWWISE_ADAM_BETA2], t);
+    derived[0] = bias_factor(param[ROWWISE_ADAM_BETA1], t);
+    derived[1] = bias_factor(param[ROWWISE_ADAM_BETA2], t);
 }
 
 /* The learning rate, and what divides the first moment. */
 HOST_DEVICE struct pair rowwise_adam_row(struct whole_row x, float *state) {
     const float *p = x.param;
     state[0] = moving_average(p[ROWWISE_ADAM_BETA2], state[0], x.sum.a / (float)x.dim);
-    struct pair rate = {p[RULE_LR], sqrtf(state[0] / x.derived[1]) + p[ROWWISE_ADAM_EPS]};
+    struct pair rate = {p[RULE_LR], sqrtf(state[0] * x.derived[1]) + p[ROWWISE_ADAM_EPS]};
     return rate;
 }
 
@@ -51,5 +51,5 @@ HOST_DEVICE struct states rowwise_adam_states(struct element e) {
 }
 
 HOST_DEVICE float rowwise_adam_direction(struct element e) {
-    return e.rate.a * (e.s.x[0] / e.derived[0] / e.rate.b);
+    return e.rate.a * (e.s.x[0] * e.derived[0] / e.rate.b);
 }

@@ -34,15 +34,15 @@ RULE_SUMS_SQUARES(rowwise_lamb)
 RULE_NO_WEIGHT(rowwise_lamb)
 
 static inline void rowwise_lamb_prepare(const float *param, int64_t t, float *derived) {
-    derived[0] = bias_correction(param[ROWWISE_LAMB_BETA1], t);
-    derived[1] = bias_correction(param[ROWWISE_LAMB_BETA2], t);
+    derived[0] = bias_factor(param[ROWWISE_LAMB_BETA1], t);
+    derived[1] = bias_factor(param[ROWWISE_LAMB_BETA2], t);
 }
 
 /* The learning rate, and what divides the first moment. */
 HOST_DEVICE struct pair rowwise_lamb_row(struct whole_row x, float *state) {
     const float *p = x.param;
     state[0] = moving_average(p[ROWWISE_LAMB_BETA2], state[0], x.sum.a / (float)x.dim);
-    struct pair rate = {p[RULE_LR], sqrtf(state[0] / x.derived[1]) + p[ROWWISE_LAMB_EPS]};
+    struct pair rate = {p[RULE_LR], sqrtf(state[0] * x.derived[1]) + p[ROWWISE_LAMB_EPS]};
     return rate;
 }
 
@@ -52,7 +52,7 @@ HOST_DEVICE struct states rowwise_lamb_states(struct element e) {
 }
 
 HOST_DEVICE float rowwise_lamb_direction(struct element e) {
-    return e.s.x[0] / e.derived[0] / e.rate.b + e.param[ROWWISE_LAMB_DECAY] * e.w;
+    return e.s.x[0] * e.derived[0] / e.rate.b + e.param[ROWWISE_LAMB_DECAY] * e.w;
 }
 
 HOST_DEVICE struct pair rowwise_lamb_after(struct element e, float u) {
