@@ -14,7 +14,7 @@ import across
 import export
 import program
 from export import by_alpha, by_rule, ceiling_ns, kernels_of, slug, stage_names, stage_panel
-from paper import GREY, blank, legend, log_axis, look, panels, save, set_up, title
+from paper import FORMATS, GREY, blank, legend, log_axis, look, panels, save, set_up, title
 from style import STAGE_COLOURS, WHOLE_COLOUR, nice_range, wrap
 
 
@@ -94,6 +94,13 @@ def stages(result, groups):
     return figure
 
 
+def draw_across(result, outdir, mode, formats=FORMATS):
+    """Draws the figures that look across rules, points and types; yields the names of the files."""
+    set_up()
+    for name, figure in across.figures(result, mode):
+        yield from save(figure, os.path.join(outdir, slug(f"paper-{name}-{mode}")), formats)
+
+
 def draw(result, outdir, mode):
     """Draws all figures of a mode; yields the names of the files."""
     set_up()
@@ -104,8 +111,7 @@ def draw(result, outdir, mode):
             yield from save(alpha(result, name, own), stem(f"alpha-{name}"))
         yield from save(scatter(result, groups), stem("speed-memory"))
         yield from save(stages(result, groups), stem("stages"))
-    for name, figure in across.figures(result, mode):
-        yield from save(figure, os.path.join(outdir, slug(f"paper-{name}-{mode}")))
+    yield from draw_across(result, outdir, mode)
 
 
 if __name__ == "__main__":

@@ -83,10 +83,13 @@ def title(figure, result, groups, subject, notes=None):
     figure.text(0.5, 1.01, result.caution(), ha="center", color=CAUTION_COLOUR, weight="bold", fontsize=7)
 
 
-def save(figure, stem):
-    """Saves all formats without dates and versions; yields the names of the files."""
-    for kind, dated in (("pdf", "CreationDate"), ("svg", "Date"), ("png", "Software")):
+FORMATS = {"pdf": "CreationDate", "svg": "Date", "png": "Software"}  # and what would date them
+
+
+def save(figure, stem, formats=FORMATS):
+    """Saves the figure without dates and versions; yields the names of the files."""
+    for kind in formats:
         whole = io.BytesIO()
-        figure.savefig(whole, format=kind, metadata={dated: None}, bbox_inches="tight", dpi=200)
+        figure.savefig(whole, format=kind, metadata={FORMATS[kind]: None}, bbox_inches="tight", dpi=200)
         write_whole(f"{stem}.{kind}", whole.getvalue())
         yield f"{stem}.{kind}"

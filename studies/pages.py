@@ -22,6 +22,7 @@ import program
 import ratios
 import scaling
 import sweep
+from figures import draw_across
 from plots import draw_all
 from program import Arguments, ResultError, write_whole
 from recorded import (NOISY, RESULTS, disturbed, in_folder, make_command, read_word, same_point_lines,
@@ -31,7 +32,8 @@ from style import markdown_table
 from table import markdown, overview
 
 NOT_RECORDED = "Not recorded on this machine."
-TITLES = {"standard": "Standard workloads", "roof": "Every rule against the roof", "traces": "Real traces",
+TITLES = {"standard": "Standard workloads", "roof": "Every rule against the roof", "winners": "Which kernel wins",
+          "types": "Narrow types beside fp32", "traces": "Real traces",
           "peers": "Beside PyTorch and FBGEMM", "peers-1-thread": "Beside FBGEMM, everything on one thread",
           "ladder": "What each technique is worth", "sweep": "Everywhere?", "compilers": "Compilers",
           "scaling": "Time against lookups, rows and threads"}
@@ -39,6 +41,7 @@ INTRO = {"roof": "Workloads that memory alone decides. The roof is not a law: ro
                  "in ascending order, which can beat the random-row ceiling.",
          "sweep": "All points: [sweep.md](sweep.md).", "scaling": "All of it: [scaling.md](scaling.md)."}
 STUDIES = {"ladder": ladder, "sweep": sweep, "scaling": scaling}  # they draw their own results
+ACROSS = ("roof", "winners", "types")  # figures that look across rules, points and types
 FRONT = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread")
 
 
@@ -77,6 +80,10 @@ class Recorded:
         shown = {name: [name + ".png"] for name in STUDIES}
         if "standard" in self.results:
             shown["standard"] = [os.path.basename(p) for p in self.plots("standard", self.folder)]
+        for name in ACROSS:
+            if name in self.results:
+                drawn = draw_across(self.results[name], self.folder, "cold", ["png"])
+                shown[name] = [os.path.basename(p) for p in drawn]
         if "peers" in self.results:  # its section shows the picture
             with tempfile.TemporaryDirectory() as folder:
                 drawn = self.plots("peers", folder)
