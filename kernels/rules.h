@@ -14,16 +14,20 @@
 #include "kernels/adjust.h"
 #include "rule_files.h" /* generated: #include "rules/sgd.h" ... */
 
-static inline struct rule_info rule_info(enum rule_kind kind) {
+/* NULL: no such rule. */
+static inline const struct rule_info *rule_info_of(enum rule_kind kind) {
     switch (kind) {
 #define X(rule, ...)                                                                               \
-    case RULE_##rule: return rule##_info;
+    case RULE_##rule: return &rule##_info;
         RULES(X)
 #undef X
-    default: break;
+    default: return NULL;
     }
-    struct rule_info none = {0};
-    return none;
+}
+
+static inline struct rule_info rule_info(enum rule_kind kind) {
+    const struct rule_info *info = rule_info_of(kind), none = {0};
+    return info ? *info : none;
 }
 
 /* One field of rule_info, on the host and on a device. */

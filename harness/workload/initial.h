@@ -18,12 +18,12 @@ struct initial_laws {
 };
 
 static inline struct initial_laws initial_laws(enum rule_kind kind) {
-    const struct rule_info info = rule_info(kind);
+    const struct rule_info *info = rule_info_of(kind); /* a copy for each row would take long */
     struct initial_laws laws;
     for (int k = 0; k < RULE_ELEM_STATES; k++)
-        laws.elem[k].low = info.elem[k].low, laws.elem[k].high = info.elem[k].high;
+        laws.elem[k].low = info->elem[k].low, laws.elem[k].high = info->elem[k].high;
     for (int k = 0; k < RULE_ROW_STATES; k++)
-        laws.row[k].low = info.row[k].low, laws.row[k].high = info.row[k].high;
+        laws.row[k].low = info->row[k].low, laws.row[k].high = info->row[k].high;
     return laws;
 }
 
