@@ -103,7 +103,6 @@ static void fill(const struct table_set *s, int32_t t, int64_t row, int array, e
     const struct initial_laws laws = initial_laws(s->shapes[t].rule);
     const uint32_t key = initial_row_key(initial_stream(s->seed, t, array), row);
     if (own == FP32 && type == FP32) { /* most of the time to reset or check a table */
-#pragma omp simd
         for (int64_t d = 0; d < width; d++) ((float *)to)[d] = initial_value(&laws, array, key, d);
         return;
     }
