@@ -71,7 +71,7 @@ struct rule_info {
     int num_params, elem_states, row_states; /* used entries of each array */
     int sums_before, sums_after;             /* sums over the row: 0, 1 (a of the pair) or 2 */
     unsigned momenta; /* bit k: elem[k] is a linear average of gradients, which a table may store as
-                         bf16. Not for a rule with `after`: it reads states again */
+                         bf16 */
     bool linear;      /* steps for the parts of a gradient give the same as
                                                 one step for their sum; direction reads only g
                                                 and the rate, and the weight is RULE_NO_WEIGHT */

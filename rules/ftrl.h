@@ -25,7 +25,7 @@ RULE_INFO(ftrl) = {
                {"l2_shrinkage", 0, RULE_NOT_NEGATIVE},
                {"beta", 0, RULE_NOT_NEGATIVE},
                {"initial_accumulator", 0.1f, RULE_NOT_NEGATIVE}},
-    .elem = {{"z", 0, -0x1p-4f, 0x1p-4f}, {"n", 0.1f, 0, 0x1p-4f, FTRL_INITIAL}},
+    .elem = {{"z", 0, -0x1p-4f, 0x1p-4f}, {"n", 0.1f, 0x1p-10f, 0x1p-4f, FTRL_INITIAL}},
     .num_params = 6,
     .elem_states = 2,
 };

@@ -25,6 +25,7 @@ RULE_INFO(lamb) = {
     .num_params = 5,
     .elem_states = 2,
     .sums_after = 2,
+    .momenta = 1,
 };
 
 RULE_NO_BEFORE(lamb)

@@ -28,6 +28,7 @@ RULE_INFO(rowwise_lamb) = {
     .row_states = 1,
     .sums_before = 1,
     .sums_after = 2,
+    .momenta = 1,
 };
 
 RULE_SUMS_SQUARES(rowwise_lamb)

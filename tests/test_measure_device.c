@@ -61,6 +61,29 @@ static void admitted_and_checked(void **state) {
     }
 }
 
+/* A step that nobody can judge, of an lr that makes every weight NaN, leaves no trace for the next kernel. */
+static void undecided_step_leaves_no_trace(void **state) {
+    const struct kernel_test *t = *state;
+    struct bench b;
+    struct error err = {""};
+    struct scratch_use use;
+    struct check_result result;
+    if (!builder_distinct(t->kernel, RULE_ftrl)) skip();
+    if (open_at(&b, RULE_ftrl, t->kernel->place, &err)) fail_msg("%s", err.text);
+    const struct rule rule = b.m.rules[0];
+    b.m.rules[0].param[RULE_LR] = 0;
+    b.m.steps[0] = rule_step(b.m.rules[0], MEASURED_STEP);
+    const int undecided = measure_admit(&b.m, t->kernel, &use, &result, &err);
+    b.m.rules[0] = rule;
+    b.m.steps[0] = rule_step(rule, MEASURED_STEP);
+    const bool refused = kernel_refuses(t->kernel, &b.w.batches[0]);
+    assert_int_equal(undecided, -1);
+    assert_true(refused || strstr(err.text, "no finite value"));
+    assert_int_equal(measure_admit(&b.m, t->kernel, &use, &result, &err), refused ? -1 : 0);
+    close_all(&b);
+    if (refused) skip();
+}
+
 static int nothing(const struct batch *in, const struct rule_step *steps, const struct table *io,
                    const struct launch *how) {
     (void)in, (void)steps, (void)io;
@@ -204,6 +227,7 @@ static void disturbances(void **state) {
 
 int main(void) {
     add_kernel_tests("is admitted and checked", admitted_and_checked, NULL);
+    add_kernel_tests("an undecided step leaves no trace", undecided_step_leaves_no_trace, NULL);
     add_kernel_tests_on(ON_DEVICE, "has no time on an emulation", no_time_on_an_emulation, NULL);
     add_test("a kernel that does nothing is wrong", idle_kernel_is_wrong, NULL, NULL);
     add_test("errors of a launch and of memory are told", errors_are_told, NULL, NULL);

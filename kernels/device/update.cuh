@@ -200,7 +200,7 @@ static __device__ inline void tile_store(const int elem_states, const struct row
 
 /* A row in registers. */
 template <int TILES> struct row_held {
-    static constexpr bool several_warps = TILES == 4;
+    static constexpr bool several_warps = TILES == 4, in_registers = true;
     struct row_tile tile[TILES];
     __device__ int tiles() const {
         return TILES;
@@ -228,7 +228,7 @@ struct row_stored {
 };
 
 template <int TILES> struct row_half_held {
-    static constexpr bool several_warps = TILES == 4;
+    static constexpr bool several_warps = TILES == 4, in_registers = false;
     struct row_stored row;
     const struct strip<TILES> &g;
     __device__ int tiles() const {
@@ -245,7 +245,7 @@ template <int TILES> struct row_half_held {
 };
 
 struct row_wide {
-    static constexpr bool several_warps = true;
+    static constexpr bool several_warps = true, in_registers = false;
     struct row_stored row;
     const float *g;
     __device__ int tiles() const {
@@ -352,8 +352,15 @@ static __device__ __forceinline__ void tile_weights(const struct rule_step *step
     TILE_PHASE(STATES, rule_sums_after, weights_of, step, rate, scale, x)
 }
 
+/* Whether some rule with that many states has sums after the step. */
+#define X(rule, STATES) || (rule##_info.elem_states == STATES && rule##_info.sums_after > 0)
+template <int STATES> static constexpr bool SUMS_AFTER = false RULES(X, STATES);
+#undef X
+
 /* Applies a rule with that many states to a row. The whole group calls this. row_state: NULL if the
- * rule has none. */
+ * rule has none. With sums after the step, a row in memory keeps its old states until its weights
+ * are known, and takes the step twice: a stored state may be rounded, and the weights need the
+ * unrounded one. */
 template <int STATES, class Row>
 static __device__ __forceinline__ void row_apply(const struct lanes &lanes,
                                                  const struct rule_step *step, int32_t dim,
@@ -370,23 +377,31 @@ static __device__ __forceinline__ void row_apply(const struct lanes &lanes,
     }
     if (lanes.lane == 0) rate = rule_row(kind, step, rate, dim, row_state);
     rate = {lanes_first(lanes, rate.a), lanes_first(lanes, rate.b)};
+    const bool after = SUMS_AFTER<STATES> && rule_sums_after(kind);
+    if (Row::in_registers || !after) {
 #pragma unroll
-    for (int j = 0; j < row->tiles(); j++) {
-        struct row_tile x = row->get(j);
-        tile_step<STATES>(step, rate, &x);
-        row->put(j, x);
+        for (int j = 0; j < row->tiles(); j++) {
+            struct row_tile x = row->get(j);
+            tile_step<STATES>(step, rate, &x);
+            row->put(j, x);
+        }
     }
-    if (!rule_sums_after(kind)) return;
+    if (!after) return;
+    const auto stepped = [&](int j) {
+        struct row_tile x = row->get(j);
+        if (!Row::in_registers) tile_step<STATES>(step, rate, &x);
+        return x;
+    };
     struct row_sums sums = {};
 #pragma unroll
     for (int j = 0; j < row->tiles(); j++)
         tile_terms<STATES, true>(lanes, Row::several_warps, step, rate, tile_column(lanes, j), dim,
-                                 row->get(j), &sums);
-    const struct pair after = row_sums_fold(lanes, sums, rule_sums_after(kind));
-    const float scale = lanes_first(lanes, rule_scale(kind, step, rate, after, dim));
+                                 stepped(j), &sums);
+    const struct pair sum = row_sums_fold(lanes, sums, rule_sums_after(kind));
+    const float scale = lanes_first(lanes, rule_scale(kind, step, rate, sum, dim));
 #pragma unroll
     for (int j = 0; j < row->tiles(); j++) {
-        struct row_tile x = row->get(j);
+        struct row_tile x = stepped(j);
         tile_weights<STATES>(step, rate, scale, &x);
         row->put(j, x);
     }
