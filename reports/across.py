@@ -155,7 +155,7 @@ def savings(result, found):
                         [[mid - low], [high - mid]], ls="none", color=shade, marker=marker, ms=4, elinewidth=0.8,
                         fillstyle=FILLS[others.index(other(g)) % len(FILLS)], label=type_text(g.types))
             most = max(most, mid)
-        ax.set_title(f"{rule}\n{wrap(name, 30)}")
+        ax.set_title(f"{rule}\n{wrap(name, 24)}")
     for ax in axes:
         ax.set(xlim=(0, 1.1), ylim=(0, 1.1 * most))
     figure.supxlabel("compulsory bytes, relative to fp32", fontsize=7)

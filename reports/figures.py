@@ -94,11 +94,13 @@ def stages(result, groups):
     return figure
 
 
-def draw_across(result, outdir, mode, formats=FORMATS):
-    """Draws the figures that look across rules, points and types; yields the names of the files."""
+def draw_across(result, outdir, mode, formats=FORMATS, prefix=""):
+    """Draws the figures that look across rules, points and types, those with that prefix in their names; yields
+    the names of the files."""
     set_up()
     for name, figure in across.figures(result, mode):
-        yield from save(figure, os.path.join(outdir, slug(f"paper-{name}-{mode}")), formats)
+        if name.startswith(prefix):
+            yield from save(figure, os.path.join(outdir, slug(f"paper-{name}-{mode}")), formats)
 
 
 def draw(result, outdir, mode):

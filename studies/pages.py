@@ -41,7 +41,7 @@ INTRO = {"roof": "Workloads that memory alone decides. The roof is not a law: ro
                  "in ascending order, which can beat the random-row ceiling.",
          "sweep": "All points: [sweep.md](sweep.md).", "scaling": "All of it: [scaling.md](scaling.md)."}
 STUDIES = {"ladder": ladder, "sweep": sweep, "scaling": scaling}  # they draw their own results
-ACROSS = ("roof", "winners", "types")  # figures that look across rules, points and types
+ACROSS = {"roof": "rules-", "winners": "winners-", "types": "types"}  # figures across rules, points and types
 FRONT = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread")
 
 
@@ -80,9 +80,9 @@ class Recorded:
         shown = {name: [name + ".png"] for name in STUDIES}
         if "standard" in self.results:
             shown["standard"] = [os.path.basename(p) for p in self.plots("standard", self.folder)]
-        for name in ACROSS:
+        for name, figures in ACROSS.items():
             if name in self.results:
-                drawn = draw_across(self.results[name], self.folder, "cold", ["png"])
+                drawn = draw_across(self.results[name], self.folder, "cold", ["png"], figures)
                 shown[name] = [os.path.basename(p) for p in drawn]
         if "peers" in self.results:  # its section shows the picture
             with tempfile.TemporaryDirectory() as folder:
