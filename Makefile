@@ -29,7 +29,8 @@
 #| make drift     how far narrow types, steps per lookup and dense steps drift over 1000 steps (OUT/drift/drift.md)
 #| make record    measure everything on this machine and write its page: NAME=zen4-2core, in reports/results/.
 #|                Takes about an hour on two cores, waits for a quiet machine, continues an interrupted record.
-#|                STEPS="standard roof traces peers ladder sweep compilers scaling": only these;
+#|                STEPS="standard forward roof winners types traces peers ladder sweep compilers scaling": only
+#|                these;
 #|                FORCE="roof": measure these again; TRACES=folder with *.txt.gz (../shared/traces);
 #|                WAIT=600: seconds to wait before a step; MINUTES=120: start no second try of a disturbed step
 #|                that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another
@@ -48,7 +49,8 @@
 #|   SPEC=file       a workload file; datasets/standard.spec otherwise
 #|   ALPHA= DIMS= ROWS= BATCH= POOLING=   axes of datasets/zipf.spec: exponents, floats per row, rows,
 #|                   bags, and sum|mean|none or a pooling factor
-#|   RULE=           update rules, or all      FILTER=regex   on WORKLOAD/RULE/KERNEL/MODE
+#|   RULE=           update rules, forward (the lookup), or all
+#|   FILTER=regex    on WORKLOAD/RULE/KERNEL/MODE
 #|   MODES=          cold warm                 SEED=          of all random numbers
 #|   THREADS= REPS= RING=                      threads, samples, batches that the samples cycle through
 #|   PLACE=          host, device, or all (without a device: host)

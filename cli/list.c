@@ -70,7 +70,10 @@ static void kernel_text(const struct registered *r, enum form form) {
     char rules[NAMES_MAX], marks[TRAITS_MAX], verified[VERIFIED_MAX];
     const char *more = k->place == ON_DEVICE ? form == FORM_MARKDOWN ? ", " : "\n    " : "";
     verified_text(k, verified);
-    if (rule_names(k, " ", rules) == RULE_COUNT) strcpy(rules, "all");
+    if (k->operation != OP_STEP)
+        strcpy(rules, "-");
+    else if (rule_names(k, " ", rules) == RULE_COUNT)
+        strcpy(rules, "all");
     traits_text(k->traits, " ", marks);
     if (form == FORM_MARKDOWN)
         printf("| `%s` | %s | %s%s%s | %s | %s | %s | %s |\n", k->name, r->family,
@@ -112,17 +115,19 @@ static void kernel_json(const struct registered *r) {
     const struct kernel *k = r->kernel;
     char rules[NAMES_MAX], traits[TRAITS_MAX], verified[VERIFIED_MAX];
     verified_text(k, verified);
-    rule_names(k, next_string, rules);
+    const int count = k->operation == OP_STEP ? rule_names(k, next_string, rules) : 0;
     traits_text(k->traits, next_string, traits);
     printf("{");
     json_text("name", k->name, ", ");
     json_text("family", r->family, ", ");
+    json_text("operation", operation_name(k->operation), ", ");
     json_text("place", place_name(k->place), ", ");
     if (verified[0]) json_text("verified", verified, ", ");
     json_text("label", k->label, ", ");
     json_text("idea", k->idea, ", ");
-    printf("\"rules\": [\"%s\"], \"traits\": [%s%s%s]}", rules, k->traits ? "\"" : "", traits,
-           k->traits ? "\"" : "");
+    const char *quote = k->traits ? "\"" : "", *quoted = count ? "\"" : "";
+    printf("\"rules\": [%s%s%s], \"traits\": [%s%s%s]}", quoted, count ? rules : "", quoted, quote,
+           traits, quote);
 }
 
 static void json_states(const char *key, const struct rule_state *states, int count,

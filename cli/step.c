@@ -145,7 +145,7 @@ int step_command(int argc, char **argv, struct error *err) {
     struct global_norm norm;
     int status = parse(argc, argv, &f, err);
     if (status > 0) return EXIT_FINE;
-    const struct kernel *k = status == 0 ? registry_find(f.kernel, err) : NULL;
+    const struct kernel *k = status == 0 ? registry_find(OP_STEP, f.kernel, err) : NULL;
     if (!k || step_inputs_read(&f, &in, err)) return EXIT_USAGE;
     if (!f.first) f.first = in.steps_before + 1;
     if (f.global_norm > 0) status = global_norm_clip(&f, k, &in, &norm, err);

@@ -63,9 +63,10 @@ const struct registered *registry(void) {
     return table;
 }
 
-const struct kernel *registry_find(const char *name, struct error *err) {
+const struct kernel *registry_find(enum operation operation, const char *name, struct error *err) {
     char known[400] = "";
     for (const struct registered *r = registry(); r->kernel; r++) {
+        if (r->kernel->operation != operation) continue;
         if (strcmp(r->kernel->name, name) == 0) return r->kernel;
         text_add(known, sizeof known, " %s", r->kernel->name);
     }
@@ -81,6 +82,10 @@ const char *traits_text(unsigned traits, const char *between, char text[TRAITS_M
         if (traits >> bit & 1)
             text_add(text, TRAITS_MAX, "%s%s", text[0] ? between : "", names[bit]);
     return text;
+}
+
+const char *operation_name(enum operation operation) {
+    return operation == OP_FORWARD ? "forward" : "step";
 }
 
 const char *kernel_refuses(const struct kernel *k, const struct batch *shape) {

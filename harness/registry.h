@@ -23,8 +23,8 @@ const struct registered *registry(void);
 /* The level of the host kernels: avx512, avx2 or plain; native: the build has only one level. */
 const char *registry_isa(void);
 
-/* The kernel of that name; NULL if there is none, and err lists the known ones. */
-const struct kernel *registry_find(const char *name, struct error *err);
+/* The kernel of that name and operation; NULL if there is none, and err lists the known ones. */
+const struct kernel *registry_find(enum operation operation, const char *name, struct error *err);
 
 /* The words for the traits, joined by `between`; "" if there are none. */
 enum { TRAITS_MAX = 160 };
@@ -33,6 +33,9 @@ const char *traits_text(unsigned traits, const char *between, char text[TRAITS_M
 /* The widest row with elements narrower than fp32 that a host kernel takes: it keeps a copy of the row in
  * fp32 on its stack. */
 enum { NARROW_DIM_MOST = 65536 };
+
+/* "step" or "forward". */
+const char *operation_name(enum operation operation);
 
 /* Why the kernel cannot run this batch with these tables, or NULL if it can. */
 const char *kernel_refuses(const struct kernel *k, const struct batch *shape);

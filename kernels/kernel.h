@@ -6,6 +6,8 @@
  *
  * One step: for every row that a batch looks up, sum all its gradients, then apply the table's rule
  * once to that row and its state. Untouched rows keep their bits.
+ *
+ * One forward: the output of every bag is the sum or the mean of the rows that it looks up.
  */
 #pragma once
 
@@ -135,7 +137,10 @@ HOST_DEVICE uint32_t row_format_bits(const struct row_format *f, int64_t d, floa
     return dtype_narrow(f->type, value, f->rounding, word);
 }
 
-/* Stages of a step, in order. A kernel may skip some. */
+/* What a kernel computes. */
+enum operation { OP_STEP, OP_FORWARD };
+
+/* Stages of a step, in order. A kernel may skip some. A forward has none. */
 enum stage {
     STAGE_INDEX,  /* group the lookups by row */
     STAGE_ZERO,   /* clear gradient accumulators */
@@ -144,11 +149,13 @@ enum stage {
     STAGE_COUNT
 };
 
-/* How to run a step. Nothing here changes the operation. */
+/* How to run a kernel. Nothing here changes the operation. */
 struct launch {
     int threads;   /* host threads to use, >= 1 */
     void *stream;  /* cudaStream_t for a device kernel */
     void *scratch; /* scratch_bytes() bytes, aligned to KERNEL_ALIGN, contents undefined */
+    void *output;  /* of a forward, otherwise NULL: as many elements, of the same type and in the
+                      same places as batch.grad, and aligned to KERNEL_ALIGN. See kernels/forward.h */
     void (*mark)(void *ctx, enum stage ended); /* see stage_done(); may be NULL */
     void *mark_ctx;
 };
@@ -176,6 +183,7 @@ struct kernel {
     const char *name;  /* = file name = key in results and plots */
     const char *label; /* a few words, beside the name */
     const char *idea;  /* one sentence */
+    enum operation operation;
     enum backend place;
     unsigned traits; /* bits of enum trait */
 
@@ -192,8 +200,8 @@ struct kernel {
      * A kernel with a plan says so in its label. */
     int (*plan)(const struct batch *in, const struct launch *how);
 
-    /* One whole step, index build included. steps[num_tables] and io[num_tables] are in the memory
-     * of the place where the kernel runs. run does not allocate, print, exit or keep state between
+    /* One whole operation, index build included. steps[num_tables] and io[num_tables] are in the
+     * memory of the place where the kernel runs. A forward reads no steps. run does not allocate, print, exit or keep state between
      * calls. It reads scratch only after run or plan has written it. A device kernel enqueues on
      * launch.stream and returns without waiting, so that a CUDA graph can capture the step. Returns
      * 0 or an error code of the backend (a cudaError_t); host kernels cannot fail. */

@@ -104,7 +104,7 @@ bool Session::open(const struct plan *plan, int i, const std::vector<Case> &want
                       "momentum_type, grad_type and row_state");
             return false;
         }
-    if (measure_open(&m, &w, GRAD_EXACT, options.threads, err) ||
+    if (measure_open(&m, &w, OP_STEP, GRAD_EXACT, options.threads, err) ||
         measure_open_place(&m, ON_HOST, err))
         return false;
     for (const Case &c : wanted) {

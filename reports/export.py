@@ -14,7 +14,8 @@ from itertools import accumulate
 
 import program
 from program import Arguments, ResultError, write_whole
-from results import DENSE_NOTE, OVER_MARK, OVER_NOTE, STAGES, family, load, quartiles
+from results import (DENSE_NOTE, FORWARD, OVER_MARK, OVER_NOTE, STAGES, family, load, operation_text,
+                     quartiles)
 from style import (ROOF_COLOURS, STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, number,
                    wrap)
 
@@ -95,7 +96,7 @@ def common(result, groups, subject, *notes):
     missing = [f"{kernel} on {workload}" for kernel, workload, _ in result.failures(groups)]
     foot = ([f"FAILED, not drawn: {', '.join(missing)}"] if missing else []) + [*notes] + (
         [DENSE_NOTE] if any(mark for _, mark in kernels) else [])
-    return {"heading": f"Embedding backward + {group.rule}: {subject}, {group.mode} caches",
+    return {"heading": f"{operation_text(group.rule)}: {subject}, {group.mode} caches",
             "machine": clean(result.machine()), "caution": clean(result.caution()), "count": len(kernels),
             "colours": " ".join(colour(k) for k, _ in kernels),
             "points": " ".join(str(marker(k)[0]) for k, _ in kernels),
@@ -210,15 +211,16 @@ def roof_panel(group):
     ns per lookup, whether it is the shorter one, text); the fastest kernels (y, name, end of the index
     stage, end of the other stages, end of a whole step, roof of its own samples, text, whether the bar is
     cut); the end of the axis."""
-    lazy = [s for s in group.measured() if s.operation == "lazy" and s.median("share_roof")]
+    lazy = [s for s in group.measured() if s.operation != "dense" and s.median("share_roof")]
     shown = sorted(lazy, key=lambda s: s.ns)[:ROOF_KERNELS]
     roofs = [roof for s in shown for roof in (x.roof() for x in s.samples) if roof]
     if not roofs:
         return None
     terms = [quartiles(list(term))[1] for term in zip(*roofs)]
+    memory = "copy" if group.rule == FORWARD else "random rows"
     lines = [[-1, wrap(group.workload, 44, "\\n")]] + [
         [y, label, term, int(term < max(terms)), number(term)]
-        for y, (label, term) in enumerate(zip(("roof: random rows", "roof: gather"), terms))]
+        for y, (label, term) in enumerate(zip((f"roof: {memory}", "roof: gather"), terms))]
     totals = [s.ns for s in shown]
     cut = max(t for t in totals if t <= STAGE_CUT * totals[0])
     rows = []

@@ -6,7 +6,7 @@ import os
 
 from export import kernels_of
 from program import ResultError, write_whole
-from results import DENSE_NOTE
+from results import DENSE_NOTE, operation_text
 from style import CAUTION_COLOUR, colour, marker
 
 WIDTH = 5.7  # inches; 7 with the legend beside the panels, as wide as a page
@@ -78,7 +78,7 @@ def title(figure, result, groups, subject, notes=None):
     what = rules.pop() if len(rules) == 1 else f"{len(rules)} rules"
     if notes is None:
         notes = [DENSE_NOTE] * any(mark for _, mark in kernels_of(groups))
-    lines = [f"Embedding backward + {what}: {subject}, {groups[0].mode} caches", result.machine(), *notes]
+    lines = [f"{operation_text(what)}: {subject}, {groups[0].mode} caches", result.machine(), *notes]
     figure.suptitle("\n".join(lines), fontsize=7)
     figure.text(0.5, 1.01, result.caution(), ha="center", color=CAUTION_COLOUR, weight="bold", fontsize=7)
 

@@ -37,6 +37,7 @@ MS_PER_UNIT = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 PEERS = ("torch", "fbgemm")  # families of the systems beside the suite
 LADDER = "ladder"  # the family of the kernels that lack one technique each
 STAGES = ("index", "zero", "reduce", "update")
+FORWARD = "forward"  # in place of a rule
 TYPES = ("weight_type", "momentum_type", "grad_type", "rounding")  # keys of a workload
 MANY_RULES = 4  # from this many on, the rules of a workload are one table and one figure
 
@@ -61,6 +62,11 @@ class Kernel:
         return self.family in (*PEERS, LADDER)
 
 
+def operation_text(rule):
+    """What a kernel did, for titles."""
+    return "Embedding forward" if rule == FORWARD else f"Embedding backward + {rule}"
+
+
 @dataclass(frozen=True)
 class Sample:
     ms: float
@@ -78,7 +84,8 @@ class Sample:
     def roof(self):
         """The two terms of the roof in ns per lookup, (memory, caches); None if the sample has no roof.
         Bytes divided by GB/s are ns."""
-        pairs, lookups = (("line_mib", "rmw_gbs"), ("gather_mib", "gather_gbs")), self.get("lookups")
+        memory = "line_gbs" if self.get("line_gbs") else "rmw_gbs"  # the latter before there were forwards
+        pairs, lookups = (("line_mib", memory), ("gather_mib", "gather_gbs")), self.get("lookups")
         if not lookups or not all(self.get(key) for pair in pairs for key in pair):
             return None
         return tuple(self.get(mib) * 2**20 / self.get(gbs) / lookups for mib, gbs in pairs)
@@ -163,7 +170,7 @@ class Group:
         return min(dense, key=lambda s: s.ns or math.inf, default=None)
 
     def lazy(self):
-        return [s for s in self.measured() if s.operation == "lazy" and s.ns]
+        return [s for s in self.measured() if s.operation != "dense" and s.ns]
 
     def best(self):
         """The fastest series of the lazy operation, or None."""

@@ -32,7 +32,8 @@ from style import markdown_table
 from table import markdown, overview
 
 NOT_RECORDED = "Not recorded on this machine."
-TITLES = {"standard": "Standard workloads", "roof": "Every rule against the roof", "winners": "Which kernel wins",
+TITLES = {"standard": "Standard workloads", "forward": "Lookup of the forward pass",
+          "roof": "Every rule against the roof", "winners": "Which kernel wins",
           "types": "Narrow types beside fp32", "traces": "Real traces",
           "peers": "Beside PyTorch and FBGEMM", "peers-1-thread": "Beside FBGEMM, everything on one thread",
           "ladder": "What each technique is worth", "sweep": "Everywhere?", "compilers": "Compilers",
@@ -78,8 +79,8 @@ class Recorded:
     def pictures(self):
         """{name: the pictures of its section}"""
         shown = {name: [name + ".png"] for name in STUDIES}
-        if "standard" in self.results:
-            shown["standard"] = [os.path.basename(p) for p in self.plots("standard", self.folder)]
+        for name in self.results.keys() & {"standard", "forward"}:
+            shown[name] = [os.path.basename(p) for p in self.plots(name, self.folder)]
         for name, figures in ACROSS.items():
             if name in self.results:
                 drawn = draw_across(self.results[name], self.folder, "cold", ["png"], figures)

@@ -36,6 +36,8 @@ class Step:
 STEPS = (
     Step("standard", "all kernels on the standard workloads, cold and warm", "bench",
          (("REPS", "7"),), {"standard": "bench.json"}, 8),
+    Step("forward", "the lookup of the forward pass on the standard workloads, cold and warm", "bench",
+         (("RULE", "forward"), ("REPS", "7")), {"forward": "bench.json"}, 2),
     Step("roof", "every rule against the roof: row-wise Adagrad on all workloads, the others on the first",
          "bench", (("SPEC", "datasets/roof.spec"), ("RULE", "all"), ("MODES", "cold"), ("REPS", "5"),
                    ("FILTER", "^(pooled/[^/]*/{kernel}|.*/rowwise_adagrad/({kernel}|{below}))/")),

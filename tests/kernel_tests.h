@@ -38,17 +38,25 @@ static inline void add_test(const char *name, CMUnitTestFunction run, const stru
     kernel_tests.test[kernel_tests.count++] = case_test(of->name, run, of);
 }
 
-/* One test per registered kernel; those of device kernels also run on a GPU: see tests/test.mk. */
-static inline void add_kernel_tests(const char *name, CMUnitTestFunction run, const void *param) {
+/* One test per registered kernel of an operation; those of device kernels also run on a GPU: see
+ * tests/test.mk. */
+static inline void add_operation_tests(enum operation operation, const char *name,
+                                       CMUnitTestFunction run, const void *param) {
     for (const struct registered *r = registry(); r->kernel; r++)
-        add_test(name, run, r->kernel, param);
+        if (r->kernel->operation == operation) add_test(name, run, r->kernel, param);
 }
 
-/* The same for the kernels of one backend. */
+/* The same for kernels of a step. */
+static inline void add_kernel_tests(const char *name, CMUnitTestFunction run, const void *param) {
+    add_operation_tests(OP_STEP, name, run, param);
+}
+
+/* Those of one backend. */
 static inline void add_kernel_tests_on(enum backend place, const char *name, CMUnitTestFunction run,
                                        const void *param) {
     for (const struct registered *r = registry(); r->kernel; r++)
-        if (r->kernel->place == place) add_test(name, run, r->kernel, param);
+        if (r->kernel->place == place && r->kernel->operation == OP_STEP)
+            add_test(name, run, r->kernel, param);
 }
 
 /* TESTS in the environment, a pattern such as '*: weighted*', chooses among them. */

@@ -44,8 +44,8 @@ static void bench_close(struct bench *b) {
 static struct ceiling_probe probe_open(struct bench *b, int32_t t, int threads) {
     struct ceiling_probe p;
     struct error err = {""};
-    if (ceiling_open(&p, &b->w.batches[0], &b->index, t, &b->tables.tables[t].weight, threads,
-                     &err))
+    if (ceiling_open(&p, OP_STEP, &b->w.batches[0], &b->index, t, &b->tables.tables[t].weight,
+                     threads, &err))
         fail_msg("%s", err.text);
     return p;
 }

@@ -45,7 +45,8 @@ static bool looked_up(int32_t t, int k) {
 
 static const struct kernel *any_kernel(void) {
     for (const struct registered *r = registry(); r->kernel; r++)
-        if (r->kernel->place == ON_HOST && !(r->kernel->traits & (DENSE_STEP | STEP_PER_LOOKUP)))
+        if (r->kernel->place == ON_HOST && r->kernel->operation == OP_STEP &&
+            !(r->kernel->traits & (DENSE_STEP | STEP_PER_LOOKUP)))
             return r->kernel;
     fail_msg("no kernel to make the right answer with");
     return NULL;

@@ -29,7 +29,7 @@ static int open_at(struct bench *b, enum rule_kind rule, enum backend place, str
     char text[300];
     snprintf(text, sizeof text, "%srule %s\n", ragged, rule_info(rule).name);
     b->w = generate(text, 2, GRAD_EXACT);
-    if (measure_open(&b->m, &b->w, GRAD_EXACT, 2, err)) fail_msg("%s", err->text);
+    if (measure_open(&b->m, &b->w, OP_STEP, GRAD_EXACT, 2, err)) fail_msg("%s", err->text);
     return measure_open_place(&b->m, place, err);
 }
 

@@ -150,8 +150,9 @@ static void found_by_name(void **state) {
     (void)state;
     struct error err;
     for (const struct registered *r = registry(); r->kernel; r++)
-        assert_ptr_equal(registry_find(r->kernel->name, &err), r->kernel);
-    assert_null(registry_find("no_such_kernel", &err));
+        assert_ptr_equal(registry_find(r->kernel->operation, r->kernel->name, &err), r->kernel);
+    assert_null(registry_find(OP_STEP, "cpu_lookup", &err)); /* it computes something else */
+    assert_null(registry_find(OP_STEP, "no_such_kernel", &err));
     assert_non_null(strstr(err.text, "no_such_kernel"));
     assert_non_null(strstr(err.text, registry()->kernel->name));
 }

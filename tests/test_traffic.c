@@ -44,7 +44,7 @@ static struct batch example(void) {
 
 static struct traffic traffic_in(const struct batch *in) {
     struct row_index x = row_index_build(in);
-    struct traffic t = traffic_of(in, &x);
+    struct traffic t = traffic_of(OP_STEP, in, &x);
     row_index_free(&x);
     return t;
 }

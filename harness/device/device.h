@@ -97,7 +97,7 @@ struct device_job {
     const struct batch *in; /* of a device_batch */
     const struct rule_step *steps;
     const struct table *io;
-    void *scratch;
+    void *scratch, *output; /* see struct launch */
     /* For device_time, or NULL: enqueues untimed work between plan and step (a cache flush). */
     int (*before_run)(const void *ctx, struct error *err);
     const void *before_ctx;

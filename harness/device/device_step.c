@@ -11,7 +11,8 @@
 static const char *const stage_names[STAGE_COUNT] = {"index", "zero", "reduce", "update"};
 
 static struct launch launch_of(const struct device_job *job) {
-    return (struct launch){.threads = 1, .stream = device_stream(), .scratch = job->scratch};
+    return (struct launch){
+        .threads = 1, .stream = device_stream(), .scratch = job->scratch, .output = job->output};
 }
 
 static int enqueue_plan(const struct device_job *job, const struct launch *how) {

@@ -62,32 +62,42 @@ static int64_t rows_beyond_cache(int64_t cache, int32_t row_floats) {
     return rows > ROWS_AHEAD ? rows : ROWS_AHEAD;
 }
 
-/* Every try reads these rows, with more bytes than the last-level caches hold. So a gradient that
- * fits there is warm after the first try, and a larger one stays mostly in memory. */
-static int open_gather(struct ceiling_probe *p, const struct batch *in,
+/* The first float that the operation reads for a lookup. */
+static int64_t gathered_float(const struct ceiling_probe *p, enum operation operation,
+                              const struct batch *in, const struct row_lookup *l) {
+    if (operation == OP_FORWARD) return l->row * p->row_floats;
+    const struct feature *f = &in->features[l->bag / in->bags];
+    const int64_t first = l->bag / in->bags * in->bags;
+    const int64_t row = f->pooling == POOL_NONE ? l->lookup - in->offsets[first] : l->bag - first;
+    return (f->grad_offset + row * f->grad_stride) * dtype_bytes(in->grad_type) /
+           (int64_t)sizeof *p->from_rows;
+}
+
+/* Every try reads these rows, with more bytes than the last-level caches hold. So rows that fit
+ * there are warm after the first try, and more of them stay mostly in memory. */
+static int open_gather(struct ceiling_probe *p, enum operation operation, const struct batch *in,
                        const struct row_index *index, int32_t t) {
     int64_t first = index->run[row_index_find(index, t, 0)].first,
             lookups = index->run[row_index_find(index, t + 1, 0)].first - first;
-    const int64_t element = dtype_bytes(in->grad_type), word = sizeof *p->grad;
-    p->grad = in->grad;
-    p->grad_floats = (int32_t)(p->dim * element / word); /* whole ones: no read beyond the end */
+    const bool forward = operation == OP_FORWARD;
+    p->from_rows = forward ? p->table : in->grad;
+    p->gather_floats =
+        forward ? p->row_floats /* whole ones: no read beyond the end */
+                : (int32_t)(p->dim * dtype_bytes(in->grad_type) / (int64_t)sizeof *p->from_rows);
     if (lookups == 0) return 0;
-    p->num_gathered = rows_beyond_cache(p->last_level_cache, p->grad_floats);
+    p->num_gathered = rows_beyond_cache(p->last_level_cache, p->gather_floats);
     p->gather = malloc((size_t)p->num_gathered * sizeof *p->gather);
     if (!p->gather) return -1;
     for (int64_t i = 0; i < p->num_gathered; i++) {
-        const struct row_lookup *l =
-            &index->lookup[first + (int64_t)(rng_unit(1, (uint64_t)i) * (double)lookups)];
-        const struct feature *f = &in->features[l->bag / in->bags];
-        int64_t flat = l->bag / in->bags * in->bags;
-        int64_t row = f->pooling == POOL_NONE ? l->lookup - in->offsets[flat] : l->bag - flat;
-        p->gather[i] = (f->grad_offset + row * f->grad_stride) * element / word;
+        const int64_t drawn = (int64_t)(rng_unit(1, (uint64_t)i) * (double)lookups);
+        p->gather[i] = gathered_float(p, operation, in, &index->lookup[first + drawn]);
     }
     return 0;
 }
 
-int ceiling_open(struct ceiling_probe *p, const struct batch *in, const struct row_index *index,
-                 int32_t t, const struct array *weight, int threads, struct error *err) {
+int ceiling_open(struct ceiling_probe *p, enum operation operation, const struct batch *in,
+                 const struct row_index *index, int32_t t, const struct array *weight, int threads,
+                 struct error *err) {
     int64_t table_rows = array_float_rows(weight, in->tables[t].rows);
     memset(p, 0, sizeof *p);
     p->row_floats = array_row_floats(weight);
@@ -102,7 +112,7 @@ int ceiling_open(struct ceiling_probe *p, const struct batch *in, const struct r
     if (buffer_alloc(&p->from, bytes, "the copy ceiling", err)) return -1;
     if (buffer_alloc(&p->to, bytes, "the copy ceiling", err)) goto out;
     p->rows = permute_some(table_rows, p->num_rows);
-    if (!p->rows || open_gather(p, in, index, t)) {
+    if (!p->rows || open_gather(p, operation, in, index, t)) {
         fail(err, "out of memory");
         goto out;
     }
@@ -165,10 +175,10 @@ CLONES static float gather(const struct ceiling_probe *p, int64_t first, int64_t
     vec sum[4] = {{0}};
     quad few = {0};
     float total = 0;
-    int32_t dim = p->grad_floats;
+    int32_t dim = p->gather_floats;
     for (int64_t i = first; i < end; i++) {
-        if (i < prefetched) prefetch(p->grad + p->gather[i + ROWS_AHEAD], dim, target);
-        const float *row = p->grad + p->gather[i];
+        if (i < prefetched) prefetch(p->from_rows + p->gather[i + ROWS_AHEAD], dim, target);
+        const float *row = p->from_rows + p->gather[i];
         int32_t d = 0;
         for (; d + 4 * VEC <= dim; d += 4 * VEC)
 #pragma GCC unroll 4
@@ -197,7 +207,7 @@ static double gather_gbs(const struct ceiling_probe *p, int try) {
     double seconds = clock_seconds() - begin;
     seen = total;
     (void)seen;
-    return 1e-9 * sizeof(float) * p->grad_floats * (double)rows / seconds;
+    return 1e-9 * sizeof(float) * p->gather_floats * (double)rows / seconds;
 }
 
 static double pingpong_ns(const struct ceiling_probe *p) {

@@ -32,18 +32,21 @@ struct ceiling_probe {
     struct buffer from, to;   /* of the copy */
     int64_t *rows;            /* [num_rows] distinct rows in random order */
     int64_t num_rows;
-    int32_t dim;          /* of gradient rows */
-    float *table;         /* the random-row ceiling visits its rows; they keep their bits */
-    int32_t row_floats;   /* floats that fit into the bytes of one of its rows */
-    const float *grad;    /* not owned; as floats, whatever its type */
-    int32_t grad_floats;  /* of one of its rows */
-    int64_t *gather;      /* [num_gathered] first floats of gradient rows */
-    int64_t num_gathered; /* 0: the table has no lookups */
+    int32_t dim;        /* of gradient rows */
+    float *table;       /* the random-row ceiling visits its rows; they keep their bits */
+    int32_t row_floats; /* floats that fit into the bytes of one of its rows */
+    const float *
+        from_rows; /* not owned; gradients, or the rows of a forward; as floats, whatever the type */
+    int32_t gather_floats; /* of one of its rows */
+    int64_t *gather;       /* [num_gathered] first floats of the rows of lookups */
+    int64_t num_gathered;  /* 0: the table has no lookups */
 };
 
-/* Probes table t of the batch with these weights, and the gradient rows of its lookups in place. */
-int ceiling_open(struct ceiling_probe *p, const struct batch *in, const struct row_index *index,
-                 int32_t t, const struct array *weight, int threads, struct error *err);
+/* Probes table t of the batch with these weights, and what the operation gathers for the table's
+ * lookups: gradient rows, or for a forward the rows themselves. All of it stays in place. */
+int ceiling_open(struct ceiling_probe *p, enum operation operation, const struct batch *in,
+                 const struct row_index *index, int32_t t, const struct array *weight, int threads,
+                 struct error *err);
 void ceiling_close(struct ceiling_probe *p);
 
 /* Takes about 45 ms and evicts the caches. */

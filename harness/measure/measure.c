@@ -13,10 +13,11 @@
 enum { TRIES = 4 };
 static const double seconds_for_tries = 0.25;
 
-int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int threads,
-                 struct error *err) {
+int measure_open(struct measure *m, struct workload *w, enum operation operation,
+                 enum grad_mode mode, int threads, struct error *err) {
     memset(m, 0, sizeof *m);
     m->workload = w;
+    m->operation = operation;
     m->threads = threads;
     m->bytes = tables_bytes(w->tables, w->num_tables);
     char what[SPEC_NAME_MAX + 16];
@@ -30,7 +31,7 @@ int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int
     for (int k = 0; k < w->ring; k++) {
         m->index[k] = row_index_build(&w->batches[k]);
         m->stats[k] = id_stats(&w->batches[k], &m->index[k]);
-        m->traffic[k] = traffic_of(&w->batches[k], &m->index[k]);
+        m->traffic[k] = traffic_of(operation, &w->batches[k], &m->index[k]);
         m->exact[k] = batch_sums_exact(&w->batches[k], mode);
     }
     m->rules = must_have(calloc((size_t)w->num_tables, sizeof *m->rules));
@@ -55,14 +56,18 @@ static struct place_setup setup_of(const struct measure *m, enum backend backend
                                 .ring = w->ring,
                                 .threads = m->threads,
                                 .seed = w->seed,
-                                .timed = !has_ceilings(m, backend)};
+                                .timed = !has_ceilings(m, backend),
+                                .operation = m->operation};
 }
 
 int measure_open_place(struct measure *m, enum backend backend, struct error *err) {
     const struct place_setup setup = setup_of(m, backend);
     struct place **place = &m->at[backend].place;
     if (!*place) *place = place_open(backend, &setup, err);
-    return *place ? 0 : -1;
+    if (!*place) return -1;
+    return m->operation == OP_FORWARD && !m->at[backend].output.data
+               ? runner_output_open(*place, &setup, &m->at[backend].output, err)
+               : 0;
 }
 
 void measure_close(struct measure *m) {
@@ -70,6 +75,7 @@ void measure_close(struct measure *m) {
         struct place *p = m->at[b].place;
         if (!p) continue;
         p->ops->scratch_close(p, &m->at[b].scratch);
+        p->ops->scratch_close(p, &m->at[b].output);
         p->ops->close(p);
     }
     for (int k = 0; k < RING_MAX; k++) row_index_free(&m->index[k]);
@@ -82,9 +88,14 @@ static struct place *place_of(const struct measure *m, const struct kernel *k) {
     return m->at[k->place].place;
 }
 
-static struct place_job job_of(const struct measure *m, const struct kernel *k, int batch,
+static struct place_job job_of(struct measure *m, const struct kernel *k, int batch,
                                struct place_scratch *scratch) {
-    return (struct place_job){.kernel = k, .batch = batch, .steps = m->steps, .scratch = scratch};
+    return (struct place_job){.kernel = k,
+                              .batch = batch,
+                              .steps = m->steps,
+                              .scratch = scratch,
+                              .output =
+                                  k->operation == OP_FORWARD ? &m->at[k->place].output : NULL};
 }
 
 /* Scratch of exactly the declared size. If memory is short, it first frees resident scratch. */
@@ -118,9 +129,10 @@ static int keep_scratch(struct measure *m, const struct kernel *k, struct place_
 }
 
 /* Undoes a step: restores the touched rows; or all rows, if a dense step moved untouched ones or a
- * wrong step may have written anywhere. */
+ * wrong step may have written anywhere. A forward changed none. */
 static int restore(struct measure *m, const struct kernel *k, int b, bool all, struct error *err) {
     struct place *p = place_of(m, k);
+    if (k->operation == OP_FORWARD && !all) return 0;
     for (int32_t t = 0; t < m->workload->num_tables; t++)
         all |= (k->traits & DENSE_STEP) && !rule_keeps_idle(&m->rules[t]);
     return p->ops->restore(p, all ? -1 : b, err);

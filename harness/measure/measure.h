@@ -36,6 +36,7 @@ struct scratch_use {
 
 struct measure {
     struct workload *workload; /* not owned */
+    enum operation operation;
     int threads;
     int64_t bytes;      /* weights and states: the persistent memory of the step */
     struct rule *rules; /* [num_tables] */
@@ -51,15 +52,16 @@ struct measure {
     struct {
         struct place *place;          /* NULL: not open */
         struct place_scratch scratch; /* resident, large enough for every admitted kernel */
+        struct place_scratch output;  /* of forwards */
     } at[2];                          /* by enum backend */
 };
 
 /* The number of the measured step. In the first steps Adam's corrections are near 0. */
 enum { MEASURED_STEP = 10 };
 
-/* Indexes the batches but opens no place. */
-int measure_open(struct measure *m, struct workload *w, enum grad_mode mode, int threads,
-                 struct error *err);
+/* Indexes the batches but opens no place. operation: of the kernels that will be measured. */
+int measure_open(struct measure *m, struct workload *w, enum operation operation,
+                 enum grad_mode mode, int threads, struct error *err);
 /* Opens what kernels of that place need. If it does not fit, fails with the figure and does not
  * affect the other place. */
 int measure_open_place(struct measure *m, enum backend backend, struct error *err);

@@ -29,7 +29,8 @@ struct place_setup {
     /* Tables in host memory: the host's place works on these, the device's on a copy. NULL: the
      * place makes its own tables with initial values. */
     struct table_set *tables;
-    bool timed; /* ceilings() and time() will be called */
+    bool timed;               /* ceilings() and time() will be called */
+    enum operation operation; /* whose ceilings */
 };
 
 /* Scratch of exactly the requested size, between guard zones. */
@@ -40,12 +41,13 @@ struct place_scratch {
     struct device_buffer device;
 };
 
-/* One step: plan and run of a kernel. */
+/* One step, or another operation: plan and run of a kernel. */
 struct place_job {
     const struct kernel *kernel;
     int batch;
     const struct rule_step *steps; /* [num_tables] in host memory */
     struct place_scratch *scratch;
+    struct place_scratch *output;              /* of a forward, otherwise NULL */
     void (*mark)(void *ctx, enum stage ended); /* run() calls it when a stage ends; may be NULL */
     void *mark_ctx;
 };
@@ -77,6 +79,8 @@ struct place_ops {
                         struct error *err);
     void (*scratch_close)(struct place *p, struct place_scratch *s);
     int (*scratch_fill)(struct place *p, struct place_scratch *s, int byte, struct error *err);
+    /* Copies all of it to host memory. */
+    int (*scratch_get)(struct place *p, const struct place_scratch *s, void *to, struct error *err);
 
     /* Runs a step and waits for its end. */
     int (*run)(struct place *p, const struct place_job *job, struct error *err);

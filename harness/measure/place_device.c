@@ -116,6 +116,12 @@ static int scratch_fill(struct place *p, struct place_scratch *s, int byte, stru
     return device_set(&s->device, byte, err);
 }
 
+static int scratch_get(struct place *p, const struct place_scratch *s, void *to,
+                       struct error *err) {
+    (void)p;
+    return device_get(to, s->data, s->bytes, err);
+}
+
 static int flush(const void *ctx, struct error *err) {
     return device_probe_flush(ctx, err);
 }
@@ -132,6 +138,7 @@ static int job_of(struct on_device *d, const struct place_job *job, struct devic
                                .steps = d->steps.data,
                                .io = d->tables.io.data,
                                .scratch = job->scratch->data,
+                               .output = job->output ? job->output->data : NULL,
                                .before_ctx = &d->probe};
     memcpy(d->host_steps, job->steps, d->steps.bytes);
     return device_put(d->steps.data, job->steps, d->steps.bytes, err);
@@ -230,6 +237,7 @@ static const struct place_ops device_ops = {.close = close_place,
                                             .scratch_open = scratch_open,
                                             .scratch_close = scratch_close,
                                             .scratch_fill = scratch_fill,
+                                            .scratch_get = scratch_get,
                                             .run = run,
                                             .parts = parts,
                                             .time = time_step,

@@ -71,6 +71,13 @@ static int host_scratch_fill(struct place *p, struct place_scratch *s, int byte,
     return 0;
 }
 
+static int host_scratch_get(struct place *p, const struct place_scratch *s, void *to,
+                            struct error *err) {
+    (void)p, (void)err;
+    if (s->bytes) memcpy(to, s->data, s->bytes);
+    return 0;
+}
+
 static int call_plan(const struct host *h, const struct place_job *job) {
     const struct launch how = {.threads = h->setup.threads, .scratch = job->scratch->data};
     return job->kernel->plan ? job->kernel->plan(&h->setup.batches[job->batch], &how) : 0;
@@ -78,8 +85,11 @@ static int call_plan(const struct host *h, const struct place_job *job) {
 
 static int call_run(const struct host *h, const struct place_job *job,
                     void (*mark)(void *, enum stage), void *ctx) {
-    const struct launch how = {
-        .threads = h->setup.threads, .scratch = job->scratch->data, .mark = mark, .mark_ctx = ctx};
+    const struct launch how = {.threads = h->setup.threads,
+                               .scratch = job->scratch->data,
+                               .output = job->output ? job->output->data : NULL,
+                               .mark = mark,
+                               .mark_ctx = ctx};
     return job->kernel->run(&h->setup.batches[job->batch], job->steps, h->tables->tables, &how);
 }
 
@@ -176,6 +186,7 @@ static const struct place_ops host_ops = {.close = host_close,
                                           .scratch_open = host_scratch_open,
                                           .scratch_close = host_scratch_close,
                                           .scratch_fill = host_scratch_fill,
+                                          .scratch_get = host_scratch_get,
                                           .run = host_run,
                                           .parts = host_parts,
                                           .time = host_time,
@@ -193,8 +204,8 @@ static int open_all(struct host *h, struct error *err) {
     for (int b = 0; b < s->ring; b++) h->hash[b] = batch_hash(&s->batches[b]);
     if (!s->timed) return 0;
     const int32_t t = tables_largest(s->shapes, s->num_tables);
-    return ceiling_open(&h->ceilings, &s->batches[0], &s->index[0], t, &h->tables->tables[t].weight,
-                        s->threads, err);
+    return ceiling_open(&h->ceilings, s->operation, &s->batches[0], &s->index[0], t,
+                        &h->tables->tables[t].weight, s->threads, err);
 }
 
 struct place *place_host_open(const struct place_setup *setup, struct error *err) {

@@ -2,7 +2,9 @@
 #include "harness/measure/runner.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "harness/check/forward_check.h"
 #include "harness/registry.h"
 
 int runner_scratch_open(struct place *p, const struct place_setup *setup, const struct kernel *k,
@@ -18,6 +20,17 @@ int runner_scratch_open(struct place *p, const struct place_setup *setup, const 
     }
     snprintf(what, sizeof what, "scratch of %s", k->name);
     return p->ops->scratch_open(p, out, most, what, err);
+}
+
+int runner_output_open(struct place *p, const struct place_setup *setup, struct place_scratch *out,
+                       struct error *err) {
+    int64_t most = 0;
+    for (int b = 0; b < setup->ring; b++) {
+        const struct batch *in = &setup->batches[b];
+        const int64_t bytes = in->grad_elements * dtype_bytes(in->grad_type);
+        if (bytes > most) most = bytes;
+    }
+    return p->ops->scratch_open(p, out, (size_t)most, "the output", err);
 }
 
 /* Stages must end in their order, with the update last. */
@@ -40,7 +53,9 @@ int runner_step(struct place *p, const struct place_job *job, int fill, struct e
     watched.mark = stage_ended;
     watched.mark_ctx = &watch;
     if (fill != AS_IT_IS && p->ops->scratch_fill(p, job->scratch, fill, err)) return -1;
+    if (job->output && p->ops->scratch_fill(p, job->output, POISON, err)) return -1;
     if (p->ops->run(p, &watched, err)) return -1;
+    if (job->kernel->operation == OP_FORWARD) return 0;
     if (!watch.out_of_order && watch.last == STAGE_UPDATE) return 0;
     fail(err, "%s: stages ended out of order, or the update never", job->kernel->name);
     return 1;
@@ -52,15 +67,47 @@ static int fetch(const void *ctx, int32_t table, int64_t begin, int64_t end, str
     return p->ops->get_rows(p, table, begin, end, rows, err);
 }
 
+/* Returns 0 if nothing wrote outside of the output, and it is right. */
+static int check_output(struct place *p, const struct place_job *job, const struct check *c,
+                        struct check_result *out, struct error *err) {
+    struct error why;
+    int status = p->ops->intact(p, job->batch, job->output, &why);
+    if (status < 0) return fail(err, "%s: %.400s", job->kernel->name, why.text);
+    if (status > 0) {
+        snprintf(out->message, sizeof out->message, "output, %.380s", why.text);
+        return 1;
+    }
+    void *output = malloc(job->output->bytes + 1);
+    if (!output) return fail(err, "out of memory");
+    status = p->ops->scratch_get(p, job->output, output, err);
+    if (status == 0) {
+        const struct forward_check check = {c->in, c->before, c->before_ctx, output, POISON};
+        *out = forward_check_run(&check);
+        status = !out->ok;
+    }
+    free(output);
+    return status;
+}
+
 int runner_check(struct place *p, const struct place_job *job, struct check c,
                  struct check_result *out, struct error *err) {
     struct error why;
+    struct row_run end = {0};
+    const struct row_index nothing = {.run = &end};
+    double worst = 0;
+    if (job->kernel->operation == OP_FORWARD) {
+        const int status = check_output(p, job, &c, out, err);
+        if (status) return status;
+        worst = out->worst;
+        c.index = &nothing;
+    }
     c.after = p->ops->tables(p);
     c.fetch = fetch;
     c.fetch_ctx = &p;
     c.dense = job->kernel->traits & DENSE_STEP;
     c.per_lookup = job->kernel->traits & STEP_PER_LOOKUP;
     *out = check_run(&c);
+    if (worst > out->worst) out->worst = worst;
     if (out->unseen || out->undecided) return fail(err, "%s: %s", job->kernel->name, out->message);
     if (!out->ok) return 1;
     const int status = p->ops->intact(p, job->batch, job->scratch, &why);

@@ -16,11 +16,16 @@ enum { POISON = 0xff, AS_IT_IS = -1 };
 int runner_scratch_open(struct place *p, const struct place_setup *setup, const struct kernel *k,
                         struct place_scratch *out, struct error *err);
 
-/* Fills scratch and runs a step. Returns 0; 1 with the details in err if the kernel's stages end in
- * a wrong order; or -1. */
+/* Allocates the output of a forward on these batches. */
+int runner_output_open(struct place *p, const struct place_setup *setup, struct place_scratch *out,
+                       struct error *err);
+
+/* Fills scratch, and the output with POISON, and runs the kernel. Returns 0; 1 with the details in
+ * err if the kernel's stages end in a wrong order; or -1. */
 int runner_step(struct place *p, const struct place_job *job, int fill, struct error *err);
 
-/* Judges the result of a step. The caller fills c, except `after`, `fetch`, `dense` and
+/* Judges the result of runner_step(). After a forward that is the output, and that all rows kept
+ * their bits. The caller fills c, except `after`, `fetch`, `dense` and
  * `per_lookup`, which come from the place and the kernel. Returns 0 if the result is right; 1 with
  * the error in out->message if it is wrong; -1 with the reason in err if it cannot be judged. */
 int runner_check(struct place *p, const struct place_job *job, struct check c,

@@ -22,7 +22,17 @@ static int64_t state_lines(const struct batch *in, const struct row_index *index
     return total;
 }
 
-struct traffic traffic_of(const struct batch *in, const struct row_index *index) {
+/* Bytes of a row's weights and of its element states. */
+static int64_t row_bytes(const struct table_shape *t, bool states) {
+    int64_t bytes = t->dim * dtype_bytes(t->weight_type);
+    for (int a = TABLE_ELEM; a < TABLE_ARRAYS && states; a++)
+        bytes += rule_array_width(t->rule, t->dim, a) * dtype_bytes(table_array_type(t, a));
+    return bytes;
+}
+
+struct traffic traffic_of(enum operation operation, const struct batch *in,
+                          const struct row_index *index) {
+    const bool forward = operation == OP_FORWARD;
     const int64_t element = sizeof(float), grad = dtype_bytes(in->grad_type);
     int64_t flat_bags = in->num_features * in->bags;
     int64_t once = in->lookups * (in->id_type == ID_INT32 ? 4 : 8) + (flat_bags + 1) * 8;
@@ -31,25 +41,25 @@ struct traffic traffic_of(const struct batch *in, const struct row_index *index)
     for (int64_t q = 0; q < flat_bags; q++) {
         const struct feature *f = &in->features[q / in->bags];
         int64_t length = in->offsets[q + 1] - in->offsets[q];
-        int64_t grads = f->pooling == POOL_NONE ? length : length > 0;
-        once += grads * in->tables[f->table].dim * grad;
+        int64_t rows_here = f->pooling == POOL_NONE ? length : forward || length > 0;
+        once += rows_here * in->tables[f->table].dim * grad;
     }
     for (int64_t u = 0; u < index->rows; u++) {
         const struct table_shape *t = &in->tables[index->run[u].table];
-        for (int a = 0; a < TABLE_ARRAYS; a++)
-            if (a != TABLE_ROW_STATE)
-                rows += rule_array_width(t->rule, t->dim, a) * dtype_bytes(table_array_type(t, a));
+        const int64_t hits = index->run[u + 1].first - index->run[u].first;
+        rows += row_bytes(t, !forward);
         row_states += rule_row_states(t->rule) * element;
-        gathered += (index->run[u + 1].first - index->run[u].first) * t->dim * grad;
+        gathered += hits * (forward ? row_bytes(t, false) : t->dim * grad);
     }
+    if (forward) return (struct traffic){once + rows, once + rows, gathered};
     return (struct traffic){.compulsory = once + 2 * (rows + row_states),
                             .lines = once + 2 * (rows + state_lines(in, index)),
                             .gathered = gathered};
 }
 
-double traffic_roof(const struct traffic *t, double rmw_gbs, double gather_gbs) {
-    if (!(rmw_gbs > 0 && gather_gbs > 0)) return 0;
-    double memory = 1e-9 * (double)t->lines / rmw_gbs;
+double traffic_roof(const struct traffic *t, double memory_gbs, double gather_gbs) {
+    if (!(memory_gbs > 0 && gather_gbs > 0)) return 0;
+    double memory = 1e-9 * (double)t->lines / memory_gbs;
     double caches = 1e-9 * (double)t->gathered / gather_gbs;
     return memory > caches ? memory : caches;
 }

@@ -7,11 +7,17 @@
  * POOL_NONE); every touched row and its state read once and written once. A duplicate does not
  * count twice.
  *
+ * A forward writes an output row where a step reads a gradient row, of empty bags too, and reads the
+ * weights of every row once.
+ *
  * The roof is the time of these bytes at the ceilings of the moment (ceiling.h), the longer of
  *
  *     lines / random-row read-modify-write    memory: compulsory bytes, but whole lines of row
  *                                             states apart: a sparse batch uses few bytes of each
  *     gathered / gather                       caches: a gradient row for every lookup
+ *
+ * A forward changes no rows: its first term is its compulsory bytes / copy. Its gathered rows are
+ * those of the tables.
  *
  * The roof leaves out the grouping of lookups by row. Grouping takes instructions, not bytes, and
  * about as many at any skew, while the roof sinks with skew. So a share of the roof ranks the
@@ -23,6 +29,7 @@
  */
 #pragma once
 
+#include "harness/ceiling.h"
 #include "harness/workload/row_index.h"
 #include "kernels/kernel.h"
 
@@ -30,10 +37,17 @@
 struct traffic {
     int64_t compulsory;
     int64_t lines;    /* compulsory, with every touched line of row state read and written once */
-    int64_t gathered; /* the gradient row of every lookup that is not padding */
+    int64_t gathered; /* the gradient row, or for a forward the row, of every lookup that is not
+                         padding */
 };
 
-struct traffic traffic_of(const struct batch *in, const struct row_index *index);
+struct traffic traffic_of(enum operation operation, const struct batch *in,
+                          const struct row_index *index);
+
+/* Of the first term of the roof. */
+static inline double traffic_memory_gbs(enum operation operation, const struct ceiling *c) {
+    return operation == OP_FORWARD ? c->copy_gbs : c->rmw_gbs;
+}
 
 /* Seconds; 0 if a ceiling was not measured. */
-double traffic_roof(const struct traffic *t, double rmw_gbs, double gather_gbs);
+double traffic_roof(const struct traffic *t, double memory_gbs, double gather_gbs);

@@ -45,7 +45,7 @@ namespace {
 
 /* The progress of a run, which a new start takes over together with the record. */
 struct State {
-    int point = 0;   /* workload * RULE_COUNT + rule */
+    int point = 0;   /* workload * MEASURES + rule or MEASURE_FORWARD */
     unsigned places; /* places with kernels to measure */
     int measured = 0, wrong = 0, refused = 0;
     Progress progress;
@@ -143,15 +143,19 @@ class Driver : State {
         progress.done++;
         progress.say(c.name);
         load.add(s.others);
+        bool forward = k->operation == OP_FORWARD;
         bool dense = (k->traits & DENSE_STEP) && !rule_keeps_idle(&m->rules[0]);
-        bool exact = m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP);
+        bool exact = forward || (m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP));
         char print[32];
         snprintf(print, sizeof print, "%016" PRIx64, m->stats[s.batch].fingerprint);
-        state.SetLabel(
-            "workload=" + std::string(m->workload->name) + " rule=" + rule + " kernel=" + k->name +
-            " mode=" + mode_name(c.mode) + " place=" + place_name(k->place) +
-            " operation=" + (dense ? "dense" : "lazy") + " check=" + (exact ? "exact" : "bound") +
-            " fingerprint=" + print + " placement=" + placement(s.ceiling.pingpong_ns));
+        state.SetLabel("workload=" + std::string(m->workload->name) + " rule=" + rule +
+                       " kernel=" + k->name + " mode=" + mode_name(c.mode) +
+                       " place=" + place_name(k->place) + " operation=" +
+                       (forward ? "forward"
+                        : dense ? "dense"
+                                : "lazy") +
+                       " check=" + (exact ? "exact" : "bound") + " fingerprint=" + print +
+                       " placement=" + placement(s.ceiling.pingpong_ns));
         workload_counters(state.counters, m, s.batch, alpha);
         sample_counters(state.counters, m, s, use);
     }
@@ -248,9 +252,10 @@ class Driver : State {
         }
     }
 
-    bool measure_point(const struct plan *plan, int i, enum rule_kind rule) {
+    bool measure_point(const struct plan *plan, int i, int what) {
+        const enum rule_kind rule = measure_rule(what);
         char name[SPEC_NAME_MAX];
-        std::vector<Case> cases = cases_of(options, places, plan_name(plan, i, name), rule);
+        std::vector<Case> cases = cases_of(options, places, plan_name(plan, i, name), what);
         keep_open(name, &cases, [&](enum backend place, struct error *err) {
             return plan_tables_fit(plan, i, rule, place, err);
         });
@@ -264,7 +269,8 @@ class Driver : State {
             say_no_device();
             context["emb_workload_" + std::string(w.name)] = w.text;
         }
-        if (made && measure_open(&m, &w, GRAD_EXACT, options.threads, &err) == 0) {
+        if (made &&
+            measure_open(&m, &w, measure_operation(what), GRAD_EXACT, options.threads, &err) == 0) {
             m.once = options.smoke ? once : nullptr;
             keep_open(name, &cases, [&](enum backend place, struct error *why) {
                 return measure_open_place(&m, place, why);
@@ -275,7 +281,7 @@ class Driver : State {
             cases.clear();
         }
         alpha = plan_alpha(plan, i);
-        if (!cases.empty()) measure_cases(&m, cases, rule_info(rule).name);
+        if (!cases.empty()) measure_cases(&m, cases, measure_name(what));
         measure_close(&m);
         workload_free(&w);
         return !cases.empty();
@@ -362,18 +368,18 @@ class Driver : State {
         const char *kernel = registry()[crash.kernel].kernel->name;
         crashed += std::string("/") + kernel + "/";
         wrong++;
-        refuse(plan_name(&plan, point / RULE_COUNT, name), kernel,
+        refuse(plan_name(&plan, point / MEASURES, name), kernel,
                std::string("CRASHED: ") + strsignal(crash.signal));
         return true;
     }
 
     void measure_all(const struct plan &plan) {
-        for (; point < plan.count * RULE_COUNT && !stop_signal; point++) {
-            int i = point / RULE_COUNT, r = point % RULE_COUNT;
-            if (!(plan_rules(&plan, i) & (1u << r))) continue;
+        for (; point < plan.count * MEASURES && !stop_signal; point++) {
+            int i = point / MEASURES, what = point % MEASURES;
+            if (!(plan_rules(&plan, i) & (1u << what))) continue;
             if (measured) write("the run did not end: ");
             keep();
-            measured += measure_point(&plan, i, (enum rule_kind)r);
+            measured += measure_point(&plan, i, what);
             crashed.clear();
         }
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the Google Benchmark driver runs: the kernels and cache modes that the options select for a
- * workload and a rule.
+ * workload and a rule, or the forward.
  */
 #pragma once
 
@@ -24,13 +24,14 @@ struct Case {
 
 /* places: bits 1 << enum backend. */
 inline std::vector<Case> cases_of(const struct options &o, unsigned places,
-                                  const std::string &workload, enum rule_kind rule) {
+                                  const std::string &workload, int what) {
     std::vector<Case> cases;
     for (const struct registered *r = registry(); r->kernel; r++) {
-        if (!(places & (1u << r->kernel->place))) continue;
+        if (!(places & (1u << r->kernel->place)) || r->kernel->operation != measure_operation(what))
+            continue;
         for (enum cache_mode mode : {MODE_COLD, MODE_WARM}) {
-            std::string name = workload + "/" + rule_info(rule).name + "/" + r->kernel->name + "/" +
-                               mode_name(mode);
+            std::string name =
+                workload + "/" + measure_name(what) + "/" + r->kernel->name + "/" + mode_name(mode);
             if (o.modes & (1u << mode) && !regexec(&o.pattern, name.c_str(), 0, nullptr, 0))
                 cases.push_back({r, mode, name});
         }
@@ -42,8 +43,8 @@ inline int count_cases(const struct options &o, unsigned places, const struct pl
     char name[SPEC_NAME_MAX];
     size_t cases = 0;
     for (int i = 0; i < plan.count; i++)
-        for (int r = 0; r < RULE_COUNT; r++)
-            if (plan_rules(&plan, i) & (1u << r))
-                cases += cases_of(o, places, plan_name(&plan, i, name), (enum rule_kind)r).size();
+        for (int what = 0; what < MEASURES; what++)
+            if (plan_rules(&plan, i) & (1u << what))
+                cases += cases_of(o, places, plan_name(&plan, i, name), what).size();
     return (int)cases;
 }

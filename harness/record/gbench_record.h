@@ -111,7 +111,9 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
     c["pingpong_ns"] = s.ceiling.pingpong_ns < 0 ? NAN : s.ceiling.pingpong_ns;
     c["share_copy"] = 1e-9 * bytes / s.times.seconds / s.ceiling.copy_gbs;
     c["share_rmw"] = 1e-9 * bytes / s.times.seconds / s.ceiling.rmw_gbs;
-    if (double roof = traffic_roof(&traffic, s.ceiling.rmw_gbs, s.ceiling.gather_gbs)) {
+    const double memory_gbs = traffic_memory_gbs(m->operation, &s.ceiling);
+    if (double roof = traffic_roof(&traffic, memory_gbs, s.ceiling.gather_gbs)) {
+        c["line_gbs"] = memory_gbs;
         c["gather_gbs"] = s.ceiling.gather_gbs;
         c["line_mib"] = (double)traffic.lines / mib;
         c["gather_mib"] = (double)traffic.gathered / mib;

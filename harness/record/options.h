@@ -12,6 +12,23 @@
 #include "harness/workload/spec.h"
 #include "harness/workload/workload.h"
 
+/* What is measured on a workload: a step by number of its rule, or the forward, on tables without
+ * states. */
+enum { MEASURE_FORWARD = RULE_COUNT, MEASURES };
+
+static inline enum rule_kind measure_rule(int what) {
+    return what == MEASURE_FORWARD ? RULE_sgd : (enum rule_kind)what;
+}
+
+static inline enum operation measure_operation(int what) {
+    return what == MEASURE_FORWARD ? OP_FORWARD : OP_STEP;
+}
+
+/* In place of a rule's name in filters, results and plots. */
+static inline const char *measure_name(int what) {
+    return what == MEASURE_FORWARD ? "forward" : rule_info((enum rule_kind)what).name;
+}
+
 struct options {
     const char *filter; /* extended regular expression on WORKLOAD/RULE/KERNEL/MODE, "": all */
     const char *spec;   /* spec file */
@@ -20,9 +37,9 @@ struct options {
     struct spec_overrides axes;
     const char *rule, *mode, *place; /* as given */
     regex_t pattern;                 /* of filter */
-    unsigned rules;                  /* bits 1 << enum rule_kind; 0: the spec's */
-    unsigned modes;                  /* bits 1 << enum cache_mode */
-    unsigned places;                 /* bits 1 << enum backend */
+    unsigned rules;  /* bits 1 << enum rule_kind or MEASURE_FORWARD; 0: the spec's */
+    unsigned modes;  /* bits 1 << enum cache_mode */
+    unsigned places; /* bits 1 << enum backend */
     int threads;
     int reps;
     int ring;   /* batches */
@@ -46,7 +63,7 @@ struct plan {
 };
 
 int plan_read(const struct options *o, struct plan *out, struct error *err);
-/* Workload i: its name (returned), its exponent (NaN: none), its rules. */
+/* Workload i: its name (returned), its exponent (NaN: none), its rules as in options.rules. */
 const char *plan_name(const struct plan *p, int i, char name[SPEC_NAME_MAX]);
 double plan_alpha(const struct plan *p, int i);
 unsigned plan_rules(const struct plan *p, int i);

@@ -35,6 +35,13 @@ static __host__ __device__ inline int groups_of_block(int count) {
     return block_of_lanes(count) / count;
 }
 
+/* Lanes of a warp that take a row of this dim together. */
+static inline int lanes_of_row(int32_t dim) {
+    int lanes = 1;
+    while (lanes < WARP && lanes * LANE_COLUMNS < dim) lanes *= 2;
+    return lanes;
+}
+
 static __device__ inline struct lanes lanes_here(int count) {
     struct lanes g;
     g.count = count;

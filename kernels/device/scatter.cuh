@@ -16,13 +16,6 @@ struct destination {
     float factor;
 };
 
-/* Lanes of a warp that take a row of this dim together. */
-static inline int scatter_lanes(int32_t dim) {
-    int lanes = 1;
-    while (lanes < WARP && lanes * LANE_COLUMNS < dim) lanes *= 2;
-    return lanes;
-}
-
 /* A thread per lookup; to(lookup) returns its destination. */
 template <class To>
 static __global__ void __launch_bounds__(LOOKUP_BLOCK)
@@ -57,6 +50,6 @@ static inline cudaError_t scatter_enqueue(const struct batch *in, const float *s
                                           cudaStream_t stream) {
     if (in->lookups == 0) return cudaSuccess;
     LAUNCH(scatter<To>, blocks_for(in->lookups, LOOKUP_BLOCK), LOOKUP_BLOCK, 0, stream, *in, scale,
-           scatter_lanes(widest(in)), to);
+           lanes_of_row(widest(in)), to);
     return cudaGetLastError();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Prefetches and sums rows of gradients. In the CPU kernels only this code reads elements of
- * gradients, so it alone knows their types.
+ * Prefetches and sums rows: of gradients, and of weights in a forward. In the CPU kernels only this
+ * code reads elements of gradients, so it alone knows their types.
  */
 #pragma once
 
@@ -127,30 +127,26 @@ static inline int64_t entry_row(uint64_t entry) {
     return (int64_t)(entry >> 32);
 }
 
-/* Prefetch distance in entries. Measured: equally fast from 8 to 48. */
-enum { GRAD_AHEAD = 8 };
-
-/* Consecutive entries of a table whose gradients are summed. */
+/* Rows that are added up, in the order of their numbers. */
 struct run {
-    const struct gather *gather;
-    const struct gather_table *table;
-    const uint64_t *entry;
-    int64_t n, ahead; /* entries of the run; entries after it that are prefetched, too */
+    /* Row k and, if it is not 1, its coefficient. NULL: there is no such row, if the run has gaps.
+     * Callers pass an ALWAYS_INLINE function, as to walk_stretch(). */
+    const void *(*row)(const void *ctx, int64_t k, float *coefficient);
+    const void *ctx;
+    enum dtype type;
+    bool gaps;
+    int64_t n, ahead; /* rows of the run; rows after it that are prefetched, too */
+    int64_t distance; /* of the prefetch, in rows */
 };
 
-ALWAYS_INLINE const void *run_grad(const struct run *r, int64_t k, float *coefficient) {
-    return gather_row(r->gather, r->table, (uint32_t)r->entry[k], coefficient);
-}
-
-/* Prefetches the gradient row of the entry GRAD_AHEAD after entry k. */
 ALWAYS_INLINE void run_prefetch(const struct run *r, int64_t k, int32_t dim) {
     float c;
-    const int64_t next = k + GRAD_AHEAD < r->n + r->ahead ? k + GRAD_AHEAD : 0;
-    if (r->ahead > 0) prefetch_row(r->table->type, run_grad(r, next, &c), dim);
+    const int64_t next = k + r->distance < r->n + r->ahead ? k + r->distance : 0;
+    if (r->ahead > 0) prefetch_row(r->type, r->row(r->ctx, next, &c), dim);
 }
 
 /* LANES elements from column `column` on. */
-ALWAYS_INLINE lanes grad_lanes(const enum dtype type, const void *row, int32_t column) {
+ALWAYS_INLINE lanes row_lanes(const enum dtype type, const void *row, int32_t column) {
     if (type == FP32) return *(const lanes_at *)((const float *)row + column);
     if (type == FP16) return fp16_lanes((const uint16_t *)row + column);
     float x[LANES];
@@ -168,9 +164,10 @@ ALWAYS_INLINE void sum_columns(const struct run *r, int32_t dim, int32_t column,
     for (int64_t k = 0; k < r->n; k++) {
         float c = 1;
         if (column == 0) run_prefetch(r, k, dim);
-        const void *row = run_grad(r, k, &c);
+        const void *row = r->row(r->ctx, k, &c);
+        if (r->gaps && !row) continue;
         _Pragma("GCC unroll 8") for (int v = 0; v < vecs; v++) acc[v] +=
-            c * grad_lanes(r->table->type, row, column + v * LANES);
+            c * row_lanes(r->type, row, column + v * LANES);
     }
     lanes_at *to = (lanes_at *)(sum + column);
     _Pragma("GCC unroll 8") for (int v = 0; v < vecs; v++) to[v] = acc[v];
@@ -182,16 +179,18 @@ ALWAYS_INLINE void sum_short(const struct run *r, int32_t dim, float *sum) {
     for (int64_t k = 0; k < r->n; k++) {
         float c = 1;
         run_prefetch(r, k, dim);
-        const void *row = run_grad(r, k, &c);
-        row_add_as(r->table->type, sum, row, c, dim);
+        const void *row = r->row(r->ctx, k, &c);
+        if (r->gaps && !row) continue;
+        row_add_as(r->type, sum, row, c, dim);
     }
 }
 
+/* sum[dim] = the sum of the run. */
 ALWAYS_INLINE void sum_run(const struct run *r, int32_t dim, float *sum) {
     int32_t d = 0;
     for (; d + REGISTERS * LANES <= dim; d += REGISTERS * LANES)
         sum_columns(r, dim, d, REGISTERS, sum);
-    switch ((dim - d) / LANES) { /* one pass over the entries for all vectors that are left */
+    switch ((dim - d) / LANES) { /* one pass over the rows for all vectors that are left */
     case 7: sum_columns(r, dim, d, 7, sum); break;
     case 6: sum_columns(r, dim, d, 6, sum); break;
     case 5: sum_columns(r, dim, d, 5, sum); break;
@@ -209,25 +208,41 @@ ALWAYS_INLINE void sum_run(const struct run *r, int32_t dim, float *sum) {
         sum_short(r, dim, sum);
 }
 
+/* Consecutive entries of a table whose gradients are summed. */
+struct entries {
+    const struct gather *gather;
+    const struct gather_table *table;
+    const uint64_t *entry;
+};
+
+ALWAYS_INLINE const void *entry_grad(const void *ctx, int64_t k, float *coefficient) {
+    const struct entries *e = ctx;
+    return gather_row(e->gather, e->table, (uint32_t)e->entry[k], coefficient);
+}
+
+/* Prefetch distance in entries. Measured: equally fast from 8 to 48. */
+enum { GRAD_AHEAD = 8 };
+
 /* sum[dim] = sum of the gradients of n entries of table t, in their order. ahead: number of entries
  * after these whose gradients the caller sums next, so this prefetches them; 0: no prefetch. */
 ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table *t,
                                const uint64_t *entry, int64_t n, int64_t ahead, int32_t dim,
                                float *sum) {
     struct gather_table from = *t;
-    const struct run r = {g, &from, entry, n, ahead};
+    const struct entries entries = {g, &from, entry};
+    struct run r = {entry_grad, &entries, from.type, false, n, ahead, GRAD_AHEAD};
     /* Constants remove coefficients and branches from the loops. */
     if (from.type == FP32 && from.plain) {
-        from.type = FP32, from.plain = true;
+        r.type = FP32, from.plain = true;
         sum_run(&r, dim, sum);
     } else if (from.type == FP32) {
-        from.type = FP32;
+        r.type = FP32;
         sum_run(&r, dim, sum);
     } else if (from.type == BF16) {
-        from.type = BF16;
+        r.type = BF16;
         sum_run(&r, dim, sum);
     } else {
-        from.type = FP16;
+        r.type = FP16;
         sum_run(&r, dim, sum);
     }
 }

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness/check/forward_check.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/forward.h"
+
+/* One output row: what it must be. All arrays have the largest dim of the batch's tables. */
+struct expected {
+    float *plain;           /* of the fp32 loop */
+    double *exact, *summed; /* the sum, and the sum of the magnitudes of all summands */
+    struct row_memory row;  /* of a table */
+    float *memory;
+};
+
+static int32_t largest_dim(const struct batch *in) {
+    int32_t most = 1;
+    for (int32_t t = 0; t < in->num_tables; t++)
+        if (in->tables[t].dim > most) most = in->tables[t].dim;
+    return most;
+}
+
+static void expected_open(struct expected *e, int32_t dim) {
+    const size_t n = (size_t)dim;
+    e->plain = malloc(n * sizeof *e->plain);
+    e->exact = malloc(2 * n * sizeof *e->exact);
+    e->memory = malloc(TABLE_ARRAYS * (n + RULE_ROW_STATES) * sizeof *e->memory);
+    if (!e->plain || !e->exact || !e->memory) abort();
+    e->summed = e->exact + n;
+    for (int a = 0; a < TABLE_ARRAYS; a++) e->row.array[a] = e->memory + a * (n + RULE_ROW_STATES);
+}
+
+static void expected_close(struct expected *e) {
+    free(e->plain);
+    free(e->exact);
+    free(e->memory);
+}
+
+/* The output of lookups begin .. end-1 of a feature; divisor: of a mean, otherwise 1. Returns the
+ * number of summands. */
+static int64_t expect(const struct forward_check *c, const struct feature *f, int64_t begin,
+                      int64_t end, struct expected *e) {
+    const struct batch *in = c->in;
+    const int32_t dim = in->tables[f->table].dim;
+    int64_t summands = 0;
+    for (int32_t d = 0; d < dim; d++) e->plain[d] = 0, e->exact[d] = e->summed[d] = 0;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t row = batch_id(in, i);
+        if (row == f->padding_id && f->pooling != POOL_NONE) continue;
+        const float weight = in->lookup_weights ? in->lookup_weights[i] : 1;
+        summands++;
+        c->before(c->before_ctx, f->table, row, &e->row);
+        for (int32_t d = 0; d < dim; d++) {
+            const double term = (double)weight * (double)e->row.weight[d];
+            e->plain[d] += weight * e->row.weight[d];
+            e->exact[d] += term;
+            e->summed[d] += fabs(term);
+        }
+    }
+    if (f->pooling != POOL_MEAN || summands == 0) return summands;
+    for (int32_t d = 0; d < dim; d++) {
+        e->plain[d] /= (float)summands;
+        e->exact[d] /= (double)summands;
+        e->summed[d] /= (double)summands;
+    }
+    return summands;
+}
+
+/* Half a unit of the last place of the type, relative, and half its least value. */
+static double rounding_of(enum dtype type, double value) {
+    return ldexp(fabs(value), -dtype_mantissa(type) - 1) +
+           ldexp(1, dtype_least_exponent(type) - dtype_mantissa(type) - 1);
+}
+
+/* Column d of the output `got`; true if right. */
+static bool judge(const struct forward_check *c, const struct expected *e, int64_t summands,
+                  int32_t d, uint32_t got, struct check_result *r) {
+    const enum dtype type = c->in->grad_type;
+    const uint32_t bits = dtype_narrow(type, e->plain[d], ROUND_NEAREST, 0);
+    const double value = dtype_widen(type, got);
+    const double bound = (double)(summands + 2) * (0.5 * FLT_EPSILON) * e->summed[d] +
+                         (double)(summands + 2) * ldexp(1, -150) + rounding_of(type, e->exact[d]);
+    const bool both_nan = isnan(value) && isnan(e->plain[d]);
+    if (got != bits && !both_nan) return false;
+    if (!isfinite(value) || !isfinite(e->exact[d])) return true;
+    const double off = fabs(value - e->exact[d]) / bound;
+    if (off > r->worst) r->worst = off;
+    return off <= 1;
+}
+
+static void judge_row(const struct forward_check *c, int32_t feature, int64_t row, int64_t begin,
+                      int64_t end, struct expected *e, struct check_result *r) {
+    const struct feature *f = &c->in->features[feature];
+    const enum dtype type = c->in->grad_type;
+    const int64_t summands = expect(c, f, begin, end, e);
+    for (int32_t d = 0; d < c->in->tables[f->table].dim; d++) {
+        const uint32_t got = dtype_bits(type, c->output, forward_row(f, row) + d);
+        if (judge(c, e, summands, d, got, r)) continue;
+        if (r->wrong++ == 0)
+            snprintf(r->message, sizeof r->message,
+                     "feature %" PRId32 " output row %" PRId64 " (%" PRId64 " lookups) [%" PRId32
+                     "]: got %.9g, expected %.9g",
+                     feature, row, end - begin, d, (double)dtype_widen(type, got),
+                     (double)dtype_widen(type, dtype_narrow(type, e->plain[d], ROUND_NEAREST, 0)));
+        return;
+    }
+}
+
+/* The first element between output rows that lost its bits, or -1. */
+static int64_t changed_between(const struct forward_check *c) {
+    const struct batch *in = c->in;
+    const size_t elements = (size_t)in->grad_elements;
+    const int64_t bytes = dtype_bytes(in->grad_type);
+    bool *of_a_row = calloc(elements + 1, sizeof *of_a_row);
+    if (!of_a_row) abort();
+    for (int32_t f = 0; f < in->num_features; f++) {
+        const struct feature *x = &in->features[f];
+        const int64_t rows = x->pooling == POOL_NONE ? x->lookups : in->bags;
+        for (int64_t r = 0; r < rows; r++)
+            memset(of_a_row + forward_row(x, r), true, (size_t)in->tables[x->table].dim);
+    }
+    int64_t first = -1;
+    for (int64_t i = 0; i < in->grad_elements && first < 0; i++)
+        for (int64_t b = 0; b < bytes && !of_a_row[i]; b++)
+            if (((const unsigned char *)c->output)[i * bytes + b] != c->filled) first = i;
+    free(of_a_row);
+    return first;
+}
+
+struct check_result forward_check_run(const struct forward_check *c) {
+    const struct batch *in = c->in;
+    struct check_result all = {0};
+#pragma omp parallel if (in->lookups > 4096)
+    {
+        struct check_result mine = {0};
+        struct expected e;
+        expected_open(&e, largest_dim(in));
+        for (int32_t f = 0; f < in->num_features; f++) {
+            const bool each = in->features[f].pooling == POOL_NONE;
+            const int64_t *offsets = in->offsets + f * in->bags;
+            const int64_t rows = each ? offsets[in->bags] - offsets[0] : in->bags;
+#pragma omp for schedule(dynamic, 64) nowait
+            for (int64_t r = 0; r < rows; r++)
+                judge_row(c, f, r, each ? offsets[0] + r : offsets[r],
+                          each ? offsets[0] + r + 1 : offsets[r + 1], &e, &mine);
+        }
+        expected_close(&e);
+#pragma omp critical(forward_result)
+        {
+            if (mine.wrong && !all.wrong) memcpy(all.message, mine.message, sizeof all.message);
+            all.wrong += mine.wrong;
+            if (mine.worst > all.worst) all.worst = mine.worst;
+        }
+    }
+    const int64_t between = all.wrong || c->filled < 0 ? -1 : changed_between(c);
+    if (between >= 0)
+        snprintf(all.message, sizeof all.message,
+                 "wrote element %" PRId64 " of the output, which belongs to no output row",
+                 between);
+    all.ok = all.wrong == 0 && between < 0;
+    return all;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Is the output of a forward right? Every element of every output row must have the bits of the
+ * plain fp32 loop of kernels/forward.h, and lie within the rounding errors of that loop from a sum
+ * in double precision, where both are finite. Elements between output rows must keep their bits.
+ */
+#pragma once
+
+#include "harness/check/check.h"
+
+struct forward_check {
+    const struct batch *in;
+    row_before before; /* a row's weights and states, see struct check */
+    const void *before_ctx;
+    const void *output; /* in host memory, see struct launch */
+    int filled;         /* every byte of it before the kernel ran; -1: nobody knows */
+};
+
+/* `wrong` counts output rows. Never unseen, never undecided. */
+struct check_result forward_check_run(const struct forward_check *c);

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The lookup: a group of lanes per bag, with several rows in flight.
+ *
+ * Who owns what: as many lanes as a row's columns need, a warp at most, take a bag. A lane adds up
+ * four columns, of IN_FLIGHT rows at a time: their loads do not wait for one another. Wider rows
+ * take several rounds over the bag.
+ * Scratch and traffic: none; every lookup reads its row, every output is written once.
+ * Deterministic: a bag is summed in the order of its lookups.
+ * Expected, not measured yet: the bytes of the rows decide, from L2 or from memory. A bag with most
+ * of the lookups keeps one group busy and the others idle.
+ * Source: cuEmbed (NVIDIA) and FBGEMM's split embedding forward, both a warp or a part of it per bag.
+ */
+#include "kernels/device/lookup.cuh"
+#include "kernels/device/row.cuh"
+#include "kernels/forward.h"
+
+enum { IN_FLIGHT = 4 };
+
+/* Where lookups of a feature read and write. */
+struct source {
+    const struct feature *feature;
+    const struct array *weight;
+    enum dtype type;
+    int32_t dim;
+    bool each; /* POOL_NONE */
+};
+
+static __device__ inline void output_put(const struct batch &in, void *output,
+                                         const struct source &s, int64_t row, int32_t column,
+                                         const struct quad &q) {
+    const enum dtype type = in.grad_type;
+    struct quad_bits bits = {{0, 0, 0, 0}};
+    for (int c = 0; c < LANE_COLUMNS; c++)
+        quad_bits_put(type, &bits, c, dtype_narrow(type, q.x[c], ROUND_NEAREST, 0));
+    char *to = (char *)output + forward_row(s.feature, row) * dtype_bytes(type);
+    quad_put(type, to, column, s.dim, bits);
+}
+
+/* A lane's four columns of a bag: lookups begin .. end-1, output row `row`, or for POOL_NONE the rows
+ * from there on. */
+static __device__ inline void lookup_columns(const struct batch &in, void *output,
+                                             const struct source &s, int64_t begin, int64_t end,
+                                             int64_t row, int32_t column) {
+    struct quad sum = {{0, 0, 0, 0}};
+    int64_t counted = 0;
+    for (int64_t first = begin; first < end; first += IN_FLIGHT) {
+        struct quad q[IN_FLIGHT];
+        bool counts[IN_FLIGHT];
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++) {
+            const int64_t i = first + k, id = i < end ? batch_id(&in, i) : 0;
+            counts[k] = i < end && (s.each || id != s.feature->padding_id);
+            if (counts[k])
+                q[k] = quad_widen(s.type,
+                                  quad_fetch<true>(s.type, array_row(s.weight, id), column, s.dim));
+        }
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++) {
+            if (!counts[k]) continue;
+            if (in.lookup_weights) q[k] = quad_scale(q[k], in.lookup_weights[first + k]);
+            sum = quad_sum(sum, q[k]);
+            counted++;
+            if (!s.each) continue;
+            output_put(in, output, s, row + (first + k - begin), column, sum);
+            sum = {{0, 0, 0, 0}};
+        }
+    }
+    if (s.each) return;
+    for (int c = 0; c < LANE_COLUMNS && s.feature->pooling == POOL_MEAN && counted; c++)
+        sum.x[c] /= (float)counted;
+    output_put(in, output, s, row, column, sum);
+}
+
+static __global__ void __launch_bounds__(SMALL_BLOCK)
+    lookup_bags(const struct batch in, const struct table *io, void *output, int lanes) {
+    const struct lanes g = lanes_here(lanes);
+    const int64_t q = group_number(g);
+    if (q >= in.num_features * in.bags) return;
+    const int64_t f = q / in.bags;
+    const struct feature *x = &in.device_features[f];
+    const struct table_shape *t = &in.device_tables[x->table];
+    const struct source s = {x, &io[x->table].weight, t->weight_type, t->dim,
+                             x->pooling == POOL_NONE};
+    const int64_t begin = in.offsets[q];
+    const int64_t row = s.each ? begin - in.offsets[f * in.bags] : q - f * in.bags;
+    for (int32_t column = g.lane * LANE_COLUMNS; column < s.dim; column += g.count * LANE_COLUMNS)
+        lookup_columns(in, output, s, begin, in.offsets[q + 1], row, column);
+}
+
+static int run(const struct batch *in, const struct rule_step *, const struct table *io,
+               const struct launch *how) {
+    const int lanes = lanes_of_row(widest(in));
+    LAUNCH(lookup_bags, blocks_for(flat_bags(in), groups_of_block(lanes)), block_of_lanes(lanes), 0,
+           (cudaStream_t)how->stream, *in, io, how->output, lanes);
+    return cudaGetLastError();
+}
+
+DEFINE_KERNEL(cuda_lookup) = {
+    .name = "cuda_lookup",
+    .label = "CUDA lookup",
+    .idea = "A group of lanes sums the rows of a bag, several rows in flight.",
+    .operation = OP_FORWARD,
+    .place = ON_DEVICE,
+    .traits = DETERMINISTIC,
+    .accepts = NULL,
+    .scratch_bytes = NULL,
+    .plan = NULL,
+    .run = run,
+};
