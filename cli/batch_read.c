@@ -95,13 +95,23 @@ static int read_grad(const char *path, const struct description *d, bool finite,
     return take_grad(&a, d, path, in, err);
 }
 
+/* Room for the gradients of a batch that has none, in fp32 if no type was said. */
+static int lay_out_grad(const struct description *d, struct batch *in, struct error *err) {
+    in->grad_type = d->grad_type_said ? d->grad_type : FP32;
+    in->grad =
+        array_require(in->grad_elements, (size_t)dtype_bytes(in->grad_type), "gradients", err);
+    return in->grad ? 0 : -1;
+}
+
 int batch_read(const struct batch_files *files, const struct description *d, bool finite,
                struct workload *out, struct error *err) {
     *out =
         (struct workload){.num_tables = d->num_tables, .num_features = d->num_features, .ring = 1};
     snprintf(out->name, sizeof out->name, "%.100s", files->ids);
     int status = read_lookups(files, d, out, err);
-    if (status == 0) status = read_grad(files->grad, d, finite, &out->batches[0], err);
+    if (status == 0)
+        status = files->grad ? read_grad(files->grad, d, finite, &out->batches[0], err)
+                             : lay_out_grad(d, &out->batches[0], err);
     if (status == 0 && files->lookup_weights)
         status = read_weights(files->lookup_weights, finite, &out->batches[0], err);
     if (status) workload_free(out);

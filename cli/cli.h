@@ -11,3 +11,4 @@ int list_command(int argc, char **argv, struct error *err);
 int gen_command(int argc, char **argv, struct error *err);
 int stats_command(int argc, char **argv, struct error *err);
 int step_command(int argc, char **argv, struct error *err);
+int forward_command(int argc, char **argv, struct error *err);

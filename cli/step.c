@@ -139,7 +139,7 @@ static int write_tables(const struct step_flags *f, const struct table_set *s, s
 }
 
 int step_command(int argc, char **argv, struct error *err) {
-    struct step_flags f;
+    struct step_flags f = {0};
     struct step_inputs in;
     struct step_outcome outcome;
     struct global_norm norm;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The parts of embfuse step: its command line (step.c), its input (step_inputs.c, batch_read.c), the
- * pass for the global norm (global_norm.c) and the steps (step_run.c).
+ * The parts of embfuse step and embfuse forward: command lines (step.c, forward.c), input
+ * (step_inputs.c, batch_read.c), the pass for the global norm (global_norm.c) and the steps
+ * (step_run.c).
  */
 #pragma once
 
@@ -17,6 +18,7 @@ struct step_flags {
     const char *weight, *state, *row_state;                                /* one table */
     const char *out, *steps_text, *first_text, *threads_text, *no_check, *zero_states;
     const char *global_norm_text;
+    bool forward; /* the command takes no gradient, rule or states */
     int64_t steps, first, threads;
     double global_norm; /* clips to this; 0: does not clip */
 };
@@ -24,7 +26,8 @@ struct step_flags {
 struct batch_files {
     const char *ids;            /* int32 or int64 [N] */
     const char *offsets;        /* int32 or int64 [F*B + 1] */
-    const char *grad;           /* float32 [B][sum of dims]; pooling none: [N][dim], or flat */
+    const char *grad;           /* float32 [B][sum of dims]; pooling none: [N][dim], or flat. NULL:
+                                   none, for a forward */
     const char *lookup_weights; /* per-sample weights, float32 [N], or NULL */
 };
 

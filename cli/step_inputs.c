@@ -16,7 +16,7 @@ static int describe_by_flags(const struct step_flags *f, struct description *d, 
     struct value pooling = key_preset(KEY_POOLING), padding = key_preset(KEY_PADDING);
     *d = (struct description){.weighted = f->lookup_weights != NULL};
     if (flag_required("ids", f->ids, err) || flag_required("offsets", f->offsets, err) ||
-        flag_required("grad", f->grad, err) || flag_required("rule", f->rule, err))
+        (!f->forward && flag_required("grad", f->grad, err)) || flag_required("rule", f->rule, err))
         return -1;
     if (!f->weight && !f->tables) return flag_required("weight", f->weight, err);
     if (f->tables) weight = path_of(f->tables, "weight.npy");
@@ -64,12 +64,18 @@ static int override_rules(const struct step_flags *f, struct description *d, str
 }
 
 static int describe(const struct step_flags *f, struct description *d, struct error *err) {
+    const char *command = f->forward ? "forward" : "step";
     bool alone = f->ids || f->offsets || f->grad || f->lookup_weights || f->pooling || f->padding;
     if (f->batch && alone)
-        return fail(err, "step: --batch excludes --ids, --offsets, --grad, --lookup-weights, "
-                         "--pooling and --padding");
-    if (!f->batch && !alone) return fail(err, "step: give --batch, or --ids, --offsets, --grad");
-    if (f->weight && f->tables) return fail(err, "step: give --weight or --tables, not both");
+        return fail(err,
+                    "%s: --batch excludes --ids, --offsets, %s--lookup-weights, --pooling and "
+                    "--padding",
+                    command, f->forward ? "" : "--grad, ");
+    if (!f->batch && !alone)
+        return fail(err, "%s: give --batch, or --ids, --offsets%s", command,
+                    f->forward ? "" : ", --grad");
+    if (f->weight && f->tables)
+        return fail(err, "%s: give --weight or --tables, not both", command);
     if ((f->state || f->row_state) && (!f->weight || f->zero_states))
         return fail(err, "step: --state and --row-state go with --weight, without --zero-states");
     if (!f->batch) {
@@ -78,8 +84,8 @@ static int describe(const struct step_flags *f, struct description *d, struct er
         return -1;
     }
     if (f->weight && d->num_tables > 1)
-        return fail(err, "step: --weight is for one table, this batch has %d; use --tables PREFIX",
-                    d->num_tables);
+        return fail(err, "%s: --weight is for one table, this batch has %d; use --tables PREFIX",
+                    command, d->num_tables);
     return override_rules(f, d, err);
 }
 
@@ -89,7 +95,7 @@ static int read_batch(const struct step_flags *f, struct step_inputs *in, struct
     struct path ids = path_of(f->batch, "ids.npy"), offsets = path_of(f->batch, "offsets.npy"),
                 grad = path_of(f->batch, "grad.npy"),
                 weights = path_of(f->batch, "lookup_weights.npy");
-    files = (struct batch_files){ids.text, offsets.text, grad.text,
+    files = (struct batch_files){ids.text, offsets.text, f->forward ? NULL : grad.text,
                                  in->what.weighted ? weights.text : NULL};
     return batch_read(&files, &in->what, !f->no_check, &in->workload, err);
 }

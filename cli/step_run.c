@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <math.h>
-#include <stdlib.h>
 
-#include "cli/step.h"
-#include "harness/measure/runner.h"
+#include "cli/session.h"
 
 /* Whether exact mode could have made all gradients and per-sample weights (batch_fill.c). Then its
  * stricter check applies, whatever their source. */
@@ -18,49 +16,6 @@ static bool made_exact(const struct batch *in) {
         exact = w == 0.5f || w == 1.0f || w == 2.0f;
     }
     return exact;
-}
-
-/* A kernel and the backend that runs it. */
-struct session {
-    struct place *place;
-    struct place_scratch scratch;
-    struct place_job job;
-    struct rule_step *steps;
-    struct table_set before; /* copy of the tables before each checked step */
-    struct row_index index;
-};
-
-static int session_open(struct session *s, const struct kernel *k, struct step_inputs *in,
-                        int threads, bool checked, struct error *err) {
-    const struct batch *batch = &in->workload.batches[0];
-    struct error why;
-    *s = (struct session){.index = row_index_build(batch)};
-    const struct place_setup setup = {.shapes = in->tables.shapes,
-                                      .num_tables = in->tables.count,
-                                      .batches = batch,
-                                      .index = &s->index,
-                                      .ring = 1,
-                                      .threads = threads,
-                                      .tables = &in->tables};
-    s->steps = calloc((size_t)in->what.num_tables, sizeof *s->steps);
-    if (!s->steps) return fail(err, "out of memory");
-    s->place = place_open(k->place, &setup, &why);
-    if (!s->place)
-        return k->place == ON_HOST ? fail(err, "%s", why.text)
-                                   : fail(err, "%s runs on a device: %.400s", k->name, why.text);
-    s->job = (struct place_job){.kernel = k, .steps = s->steps, .scratch = &s->scratch};
-    if (checked && tables_create(&s->before, setup.shapes, setup.num_tables, 0, err)) return -1;
-    return runner_scratch_open(s->place, &setup, k, &s->scratch, err);
-}
-
-static void session_close(struct session *s) {
-    if (s->place) {
-        s->place->ops->scratch_close(s->place, &s->scratch);
-        s->place->ops->close(s->place);
-    }
-    tables_free(&s->before);
-    row_index_free(&s->index);
-    free(s->steps);
 }
 
 /* Checks step t by the oracle: it led from s->before to the tables of the backend. */
@@ -87,19 +42,15 @@ static int check_one(struct session *s, const struct step_inputs *in, int64_t t,
 /* Checks each step: a row that is wrong after an early step could be right again after the last. */
 static int run_all(const struct step_flags *f, struct session *s, struct step_inputs *in,
                    struct step_outcome *out, struct error *err) {
-    const struct place_ops *ops = s->place->ops;
-    struct step_times times = {0};
     int status = 0;
     for (int64_t t = f->first; status == 0 && t < f->first + f->steps; t++) {
         for (int32_t i = 0; i < in->what.num_tables; i++)
             s->steps[i] = rule_step(in->what.rules[i], t);
-        if (out->checked) status = place_get_tables(s->place, &s->before, err);
-        if (status == 0) status = ops->scratch_fill(s->place, &s->scratch, POISON, err);
-        if (status == 0) status = ops->time(s->place, &s->job, false, &times, err);
+        if (out->checked) status = session_remember(s, err);
+        if (status == 0) status = session_run(s, &out->seconds, err);
         if (status == 0 && out->checked) status = check_one(s, in, t, out, err);
     }
-    out->seconds = times.seconds;
-    if (status == 0 && !ops->tables(s->place))
+    if (status == 0 && !s->place->ops->tables(s->place))
         status = place_get_tables(s->place, &in->tables, err);
     return status;
 }

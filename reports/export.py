@@ -298,7 +298,8 @@ def figures(result, outdir, mode):
     out = []
     for rule, groups in by_rule(result, mode).items():
         stem = lambda name: os.path.join(os.path.abspath(outdir), slug(f"{name}-{rule}-{mode}"))
-        out += [make(result, groups, stem(make.__name__)) for make in (time, throughput, memory, stages)]
+        makers = [time, throughput, memory, *[stages] * (rule != FORWARD)]  # a forward has no stages
+        out += [make(result, groups, stem(make.__name__)) for make in makers]
         roofs = roofline(result, groups, stem("roofline"))
         if roofs:
             out.append(roofs)

@@ -15,6 +15,7 @@ import export
 import program
 from export import by_alpha, by_rule, ceiling_ns, kernels_of, slug, stage_names, stage_panel
 from paper import FORMATS, GREY, blank, legend, log_axis, look, panels, save, set_up, title
+from results import FORWARD
 from style import STAGE_COLOURS, WHOLE_COLOUR, nice_range, wrap
 
 
@@ -112,7 +113,8 @@ def draw(result, outdir, mode):
         for name, own in by_alpha(groups):
             yield from save(alpha(result, name, own), stem(f"alpha-{name}"))
         yield from save(scatter(result, groups), stem("speed-memory"))
-        yield from save(stages(result, groups), stem("stages"))
+        if rule != FORWARD:  # which has no stages
+            yield from save(stages(result, groups), stem("stages"))
     yield from draw_across(result, outdir, mode)
 
 

@@ -70,9 +70,10 @@ def build(args):
 
 
 def listed(build_):
-    """The host kernels and the rules of a build."""
+    """The host kernels of a step, and the rules of a build."""
     known = json.loads(call([build_.embfuse, "list", "--json"]).stdout)
-    return [k for k in known["kernels"] if k["place"] == "host"], [r["name"] for r in known["rules"]]
+    kernels = [k for k in known["kernels"] if k["place"] == "host" and k["operation"] == "step"]
+    return kernels, [r["name"] for r in known["rules"]]
 
 
 # --- the same bits

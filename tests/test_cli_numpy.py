@@ -495,7 +495,7 @@ def main():
         return 0
     os.makedirs(WORK, exist_ok=True)
     known = json.loads(embfuse("list", "--json"))
-    kernels = [k for k in known["kernels"] if k["place"] == "host"]
+    kernels = [k for k in known["kernels"] if k["place"] == "host" and k["operation"] == "step"]
     RULES.update({r["name"]: r for r in known["rules"]})
     number = failed = 0
     groups = (example_cases, own_cases, described_cases, chain_cases, generated_cases)

@@ -55,7 +55,7 @@ FAKE_EMBFUSE = '''
 import json, re, sys
 at = lambda flag: sys.argv[sys.argv.index(flag) + 1]
 if sys.argv[1] == "list":
-    kernel = lambda n, place: dict(name=n, place=place, rules=["sgd", "adam"],
+    kernel = lambda n, place: dict(name=n, place=place, operation="step", rules=["sgd", "adam"],
                                    traits=["deterministic"] * (n == "cpu_a"))
     print(json.dumps(dict(kernels=[kernel("cpu_a", "host"), kernel("cpu_b", "host"),
         kernel("cuda_a", "device")], rules=[dict(name="sgd"), dict(name="adam")])))

@@ -170,7 +170,7 @@ def main():
     torch.set_num_threads(1)
     known = json.loads(cli.embfuse("list", "--json"))
     cli.RULES.update({r["name"]: r for r in known["rules"]})
-    kernels = {k["name"]: k for k in known["kernels"] if k["place"] == "host"}
+    kernels = {k["name"]: k for k in known["kernels"] if k["place"] == "host" and k["operation"] == "step"}
 
     def every_rule_of_pytorch_is_compared(_):
         said = {name for name, r in cli.RULES.items() if "torch.optim." in r["source"]}

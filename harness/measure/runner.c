@@ -30,7 +30,10 @@ int runner_output_open(struct place *p, const struct place_setup *setup, struct 
         const int64_t bytes = in->grad_elements * dtype_bytes(in->grad_type);
         if (bytes > most) most = bytes;
     }
-    return p->ops->scratch_open(p, out, (size_t)most, "the output", err);
+    return p->ops->scratch_open(p, out, (size_t)most, "the output", err) ||
+                   p->ops->scratch_fill(p, out, POISON, err)
+               ? -1
+               : 0;
 }
 
 /* Stages must end in their order, with the update last. */

@@ -16,7 +16,7 @@ enum { POISON = 0xff, AS_IT_IS = -1 };
 int runner_scratch_open(struct place *p, const struct place_setup *setup, const struct kernel *k,
                         struct place_scratch *out, struct error *err);
 
-/* Allocates the output of a forward on these batches. */
+/* Allocates the output of a forward on these batches, and touches all of it. */
 int runner_output_open(struct place *p, const struct place_setup *setup, struct place_scratch *out,
                        struct error *err);
 

@@ -67,12 +67,12 @@ static __device__ inline void lookup_columns(const struct batch &in, void *outpu
         }
     }
     if (s.each) return;
-    for (int c = 0; c < LANE_COLUMNS && s.feature->pooling == POOL_MEAN && counted; c++)
-        sum.x[c] /= (float)counted;
+    if (s.feature->pooling == POOL_MEAN && counted)
+        for (int c = 0; c < LANE_COLUMNS; c++) sum.x[c] /= (float)counted;
     output_put(in, output, s, row, column, sum);
 }
 
-static __global__ void __launch_bounds__(SMALL_BLOCK)
+static __global__ void __launch_bounds__(SMALL_BLOCK, 1)
     lookup_bags(const struct batch in, const struct table *io, void *output, int lanes) {
     const struct lanes g = lanes_here(lanes);
     const int64_t q = group_number(g);

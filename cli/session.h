@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A kernel of a command, with the backend that runs it and what the check needs.
+ */
+#pragma once
+
+#include "cli/step.h"
+#include "harness/measure/runner.h"
+
+struct session {
+    struct place *place;
+    struct place_setup setup;
+    struct place_scratch scratch, output; /* output: of a forward */
+    struct place_job job;
+    struct rule_step *steps; /* [num_tables] */
+    struct table_set before; /* copy of the tables, if checked: session_remember() */
+    struct row_index index;
+};
+
+/* Opens everything that the kernel needs for the batch of `in`. In any case, session_close(). */
+int session_open(struct session *s, const struct kernel *k, struct step_inputs *in, int threads,
+                 bool checked, struct error *err);
+void session_close(struct session *s);
+
+/* Copies the tables as they are now, for the check. */
+int session_remember(struct session *s, struct error *err);
+
+/* Fills scratch and output with POISON, and runs the kernel. seconds: of the run. */
+int session_run(struct session *s, double *seconds, struct error *err);
