@@ -91,7 +91,7 @@ def torch_step(optimizer, weight, batch, touched, sparse):
     how = {"mode": feature["pooling"], "sparse": sparse,
            "per_sample_weights": None if weights is None else weights.double(),
            "padding_idx": None if feature["padding"] < 0 else feature["padding"]}
-    arrays = lambda: {"weight": weight.data} | {k: v for k, v in optimizer.state[weight].items() if k in STATES}
+    arrays = lambda: {"weight": weight.data} | {k: v for k, v in optimizer.state[weight].items() if k in STATES and v is not None}
     before = {k: v.clone() for k, v in arrays().items()}
     optimizer.zero_grad()
     torch.nn.functional.embedding_bag(ids, weight, offsets[:-1], **how).backward(grad.double())
