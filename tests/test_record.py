@@ -134,7 +134,7 @@ def test_all_steps_in_their_order_then_nothing(folder):
     s = Setting(folder)
     status, said = s.record(s.traces(a_x=3))
     assert status == 0, said
-    assert s.targets() == ["bench"] * 5 + ["peers", "ladder", "sweep", "bench-compilers", "scaling"]
+    assert s.targets() == ["bench"] * 6 + ["peers", "ladder", "sweep", "bench-compilers", "scaling"]
     assert s.there() == sorted(recorded.RESULTS), s.there()
     assert all(f"step {i} of 10: {n} " in said for i, n in enumerate(STEPS, 1)), said
     roof = dict(s.calls()[1][1])
@@ -450,7 +450,7 @@ def test_page_of_a_folder_has_what_is_there(folder):
     with open(os.path.join(own, "README.md"), encoding="utf-8") as file:
         page = file.read()
     for text in ("# m1: ", "family 7, model 3", "Two CPUs of a kind.", "| `standard.json` | all kernels",
-                 "Not recorded: `roof`, `winners`, `types`, `traces`, ", "No workload was measured in more than one file.",
+                 "Not recorded: `forward`, `roof`, `winners`, `types`, `traces`, ", "No workload was measured in more than one file.",
                  "## Standard workloads", "| cpu_fused |"):
         assert text in page, (text, page)
     assert "<!-- table roof -->" not in page and not [n for n in os.listdir(own) if n.endswith(".part")]
