@@ -136,8 +136,8 @@ def test_all_steps_in_their_order_then_nothing(folder):
     assert status == 0, said
     assert s.targets() == ["bench"] * 6 + ["peers", "ladder", "sweep", "bench-compilers", "scaling"]
     assert s.there() == sorted(recorded.RESULTS), s.there()
-    assert all(f"step {i} of 10: {n} " in said for i, n in enumerate(STEPS, 1)), said
-    roof = dict(s.calls()[1][1])
+    assert all(f"step {i} of 11: {n} " in said for i, n in enumerate(STEPS, 1)), said
+    roof = dict(s.calls()[2][1])
     assert roof["SPEC"] == "datasets/roof.spec" and "pooled/[^/]*/a|" in roof["FILTER"] and "(a|b))/" in roof["FILTER"], roof
     assert all(int(c["REPS"]) % 2 for _, c in s.calls())
     s.now()
