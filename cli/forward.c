@@ -15,15 +15,13 @@
 #include "harness/registry.h"
 
 static const char more[] =
-    "A batch is --batch PREFIX (PREFIX.batch and its arrays, as gen writes them; its gradients "
-    "are\n"
-    "not read), or --ids and --offsets for one table and one feature. Tables are --tables PREFIX\n"
-    "(PREFIX.weight.npy, or PREFIX.weight.T.npy), by default the PREFIX of the batch, or "
-    "--weight.\n"
-    "ids and offsets are int32 or int64, --lookup-weights float32.\n"
-    "The output has the shape and the type of the batch's gradients: [bags][sum of the features'\n"
-    "dims]; with pooling none [ids][dim]. A bag without lookups is 0. mean divides by the lookups\n"
-    "that are not padding. It is checked, then written to PREFIX.output.npy.\n";
+    "A batch is --batch PREFIX (PREFIX.batch and its arrays, as gen writes them, without the\n"
+    "gradients), or --ids and --offsets for one table and one feature. Tables are\n"
+    "--tables PREFIX (PREFIX.weight.npy, or PREFIX.weight.T.npy), by default the PREFIX of the\n"
+    "batch, or --weight. ids and offsets are int32 or int64, --lookup-weights float32.\n"
+    "The output has the shape and the type of the batch's gradients: [bags][sum of the\n"
+    "features' dims]; with pooling none [ids][dim]. A bag without lookups is 0. mean divides by\n"
+    "the lookups that are not padding. It is checked, then written to PREFIX.output.npy.\n";
 
 static int parse(int argc, char **argv, struct step_flags *f, struct error *err) {
     const struct flag flags[] = {

@@ -201,10 +201,11 @@ struct kernel {
     int (*plan)(const struct batch *in, const struct launch *how);
 
     /* One whole operation, index build included. steps[num_tables] and io[num_tables] are in the
-     * memory of the place where the kernel runs. A forward reads no steps. run does not allocate, print, exit or keep state between
-     * calls. It reads scratch only after run or plan has written it. A device kernel enqueues on
-     * launch.stream and returns without waiting, so that a CUDA graph can capture the step. Returns
-     * 0 or an error code of the backend (a cudaError_t); host kernels cannot fail. */
+     * memory of the place where the kernel runs. A forward reads no steps. run does not allocate,
+     * print, exit or keep state between calls. It reads scratch only after run or plan has written
+     * it. A device kernel enqueues on launch.stream and returns without waiting, so that a CUDA
+     * graph can capture the step. Returns 0 or an error code of the backend (a cudaError_t); host
+     * kernels cannot fail. */
     int (*run)(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how);
 };

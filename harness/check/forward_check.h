@@ -13,7 +13,7 @@ struct forward_check {
     row_before before; /* a row's weights and states, see struct check */
     const void *before_ctx;
     const void *output; /* in host memory, see struct launch */
-    int filled;         /* every byte of it before the kernel ran; -1: nobody knows */
+    int filled;         /* every byte of it before the kernel ran */
 };
 
 /* `wrong` counts output rows. Never unseen, never undecided. */
