@@ -90,20 +90,21 @@ ALWAYS_INLINE void lookup_bags(const struct lookup_feature *f, const int32_t dim
     }
 }
 
-ALWAYS_INLINE void lookup_as(void *ctx, const int32_t dim, const bool common) {
+ALWAYS_INLINE void lookup_fp32(void *ctx, const int32_t dim, const bool common) {
     const struct lookup_feature *f = ctx;
-    const bool plain = !f->in->lookup_weights && f->feature->padding_id < 0;
     (void)common;
-    switch (f->table->weight_type) { /* constants, as in sum_entries() */
-    case FP32:
-        if (plain)
-            lookup_bags(f, dim, FP32, true);
-        else
-            lookup_bags(f, dim, FP32, false);
-        break;
-    case BF16: lookup_bags(f, dim, BF16, false); break;
-    case FP16: lookup_bags(f, dim, FP16, false); break;
-    default: lookup_bags(f, dim, FP8, false);
+    if (!f->in->lookup_weights && f->feature->padding_id < 0) /* constants, as in sum_entries() */
+        lookup_bags(f, dim, FP32, true);
+    else
+        lookup_bags(f, dim, FP32, false);
+}
+
+/* Not for each common dim: conversions fill the code, and compilers take minutes. */
+NOINLINE void lookup_narrow(const struct lookup_feature *f) {
+    switch (f->table->weight_type) {
+    case BF16: lookup_bags(f, f->table->dim, BF16, false); break;
+    case FP16: lookup_bags(f, f->table->dim, FP16, false); break;
+    default: lookup_bags(f, f->table->dim, FP8, false);
     }
 }
 
@@ -122,7 +123,10 @@ static inline int lookup_run(const struct batch *in, const struct table *io,
                                       .output = how->output,
                                       .thread = omp_get_thread_num(),
                                       .threads = omp_get_num_threads()};
-        for_dim(mine.table->dim, lookup_as, &mine);
+        if (mine.table->weight_type == FP32)
+            for_dim(mine.table->dim, lookup_fp32, &mine);
+        else
+            lookup_narrow(&mine);
     }
     return 0;
 }
