@@ -166,6 +166,7 @@ static void wrong_outputs_are_found(void **state) {
         "expected", "expected", "expected", "belongs to no output row", "outside", "row 3"};
     const struct kernel k = {.name = "planted", .operation = OP_FORWARD, .run = run_planted};
     for (int p = 0; p < PLANTED; p++) {
+        if (p == OUTSIDE && WITH_SANITIZER) continue; /* AddressSanitizer stops the program there */
         struct builder b;
         char text[400];
         planted = (enum planted)p;
