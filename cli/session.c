@@ -25,9 +25,8 @@ int session_open(struct session *s, const struct kernel *k, struct step_inputs *
     if (checked && tables_create(&s->before, s->setup.shapes, s->setup.num_tables, 0, err))
         return -1;
     if (runner_scratch_open(s->place, &s->setup, k, &s->scratch, err)) return -1;
-    if (k->operation != OP_FORWARD) return 0;
-    s->job.output = &s->output;
-    return runner_output_open(s->place, &s->setup, &s->output, err);
+    if (k->operation != OP_STEP) s->job.output = &s->output;
+    return runner_output_open(s->place, &s->setup, k->operation, &s->output, err);
 }
 
 void session_close(struct session *s) {

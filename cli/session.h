@@ -10,7 +10,7 @@
 struct session {
     struct place *place;
     struct place_setup setup;
-    struct place_scratch scratch, output; /* output: of a forward */
+    struct place_scratch scratch, output; /* output: of all but steps */
     struct place_job job;
     struct rule_step *steps; /* [num_tables] */
     struct table_set before; /* copy of the tables, if checked: session_remember() */

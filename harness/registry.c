@@ -75,8 +75,8 @@ const struct kernel *registry_find(enum operation operation, const char *name, s
 }
 
 const char *traits_text(unsigned traits, const char *between, char text[TRAITS_MAX]) {
-    static const char *const names[] = {"deterministic", "dense_gradient", "dense_step",
-                                        "step_per_lookup", "own_lookups"};
+    static const char *const names[] = {"deterministic",   "dense_gradient", "dense_step",
+                                        "step_per_lookup", "own_lookups",    "merged"};
     text[0] = '\0';
     for (size_t bit = 0; bit < sizeof names / sizeof *names; bit++)
         if (traits >> bit & 1)
@@ -85,7 +85,9 @@ const char *traits_text(unsigned traits, const char *between, char text[TRAITS_M
 }
 
 const char *operation_name(enum operation operation) {
-    return operation == OP_FORWARD ? "forward" : "step";
+    static const char *const names[OPERATIONS] = {
+        [OP_STEP] = "step", [OP_FORWARD] = "forward", [OP_GRADIENT] = "gradient"};
+    return names[operation];
 }
 
 const char *kernel_refuses(const struct kernel *k, const struct batch *shape) {

@@ -34,7 +34,7 @@ const char *traits_text(unsigned traits, const char *between, char text[TRAITS_M
  * fp32 on its stack. */
 enum { NARROW_DIM_MOST = 65536 };
 
-/* "step" or "forward". */
+/* "step", "forward" or "gradient". */
 const char *operation_name(enum operation operation);
 
 /* Why the kernel cannot run this batch with these tables, or NULL if it can. */

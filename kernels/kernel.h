@@ -8,6 +8,8 @@
  * once to that row and its state. Untouched rows keep their bits.
  *
  * One forward: the output of every bag is the sum or the mean of the rows that it looks up.
+ *
+ * One gradient: the rows that a batch looks up and their gradients, for an optimizer elsewhere.
  */
 #pragma once
 
@@ -138,13 +140,14 @@ HOST_DEVICE uint32_t row_format_bits(const struct row_format *f, int64_t d, floa
 }
 
 /* What a kernel computes. */
-enum operation { OP_STEP, OP_FORWARD };
+enum operation { OP_STEP, OP_FORWARD, OP_GRADIENT, OPERATIONS };
 
-/* Stages of a step, in order. A kernel may skip some. A forward has none. */
+/* Stages of a step, in order. A kernel may skip some. A forward has none; a gradient ends with
+ * STAGE_REDUCE. */
 enum stage {
     STAGE_INDEX,  /* group the lookups by row */
     STAGE_ZERO,   /* clear gradient accumulators */
-    STAGE_REDUCE, /* sum the gradients of a row into memory */
+    STAGE_REDUCE, /* sum the gradients of a row into memory; unmerged: write them there */
     STAGE_UPDATE, /* apply the rule; a fused kernel also sums here */
     STAGE_COUNT
 };
@@ -154,8 +157,9 @@ struct launch {
     int threads;   /* host threads to use, >= 1 */
     void *stream;  /* cudaStream_t for a device kernel */
     void *scratch; /* scratch_bytes() bytes, aligned to KERNEL_ALIGN, contents undefined */
-    void *output;  /* of a forward, otherwise NULL: as many elements, of the same type and in the
-                      same places as batch.grad, and aligned to KERNEL_ALIGN. See kernels/forward.h */
+    void *output;  /* aligned to KERNEL_ALIGN. Of a forward: as many elements, of the same type and
+                      in the same places as batch.grad, see kernels/forward.h. Of a gradient: see
+                      kernels/gradient.h. Of a step: NULL */
     void (*mark)(void *ctx, enum stage ended); /* see stage_done(); may be NULL */
     void *mark_ctx;
 };
@@ -177,6 +181,7 @@ enum trait {
     OWN_LOOKUPS = 16,    /* a row's sum depends only on the row's own lookups, in their order. So a
                             batch that is split by rows, over processes or tiers, gives the same
                             bits, outside exact mode too */
+    MERGED = 32,         /* its gradient is merged, see kernels/gradient.h */
 };
 
 struct kernel {
@@ -201,7 +206,7 @@ struct kernel {
     int (*plan)(const struct batch *in, const struct launch *how);
 
     /* One whole operation, index build included. steps[num_tables] and io[num_tables] are in the
-     * memory of the place where the kernel runs. A forward reads no steps. run does not allocate,
+     * memory of the place where the kernel runs. Only a step reads steps. run does not allocate,
      * print, exit or keep state between calls. It reads scratch only after run or plan has written
      * it. A device kernel enqueues on launch.stream and returns without waiting, so that a CUDA
      * graph can capture the step. Returns 0 or an error code of the backend (a cudaError_t); host

@@ -7,52 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/measure/runner.h"
 #include "kernels/forward.h"
-#include "tests/batch_builder.h"
-#include "tests/device_case.h"
-#include "tests/kernel_tests.h"
+#include "tests/output_run.h"
 
-/* Runs the kernel on the builder's tables, and judges it by its `before`; 0, or 1 or -1 with the
- * reason in text. Copies the output to `output` if that is not NULL. */
-static int forward(struct builder *b, const struct kernel *k, int way, void *output,
-                   char text[400]) {
-    struct error err = {""};
-    struct check_result result = {0};
-    struct place_scratch scratch = {0}, out = {0};
-    struct place_setup setup = {.shapes = b->in.tables,
-                                .num_tables = b->in.num_tables,
-                                .batches = &b->in,
-                                .index = &b->index,
-                                .ring = 1,
-                                .threads = k->place == ON_HOST ? way : 1,
-                                .seed = b->seed,
-                                .tables = &b->tables};
-    const struct check c = {.in = &b->in,
-                            .index = &b->index,
-                            .rules = b->rules,
-                            .step = 1,
-                            .before = tables_copy_row,
-                            .before_ctx = &b->before};
-    struct rule_step steps[40];
-    assert_true(b->in.num_tables <= 40);
-    for (int32_t t = 0; t < b->in.num_tables; t++) steps[t] = rule_step(b->rules[t], 1);
-    struct place *p = place_open(k->place, &setup, &err);
-    if (!p) fail_msg("%s", err.text);
-    const struct place_job job = {.kernel = k, .steps = steps, .scratch = &scratch, .output = &out};
-    if (runner_scratch_open(p, &setup, k, &scratch, &err) ||
-        runner_output_open(p, &setup, &out, &err))
-        fail_msg("%s", err.text);
-    device_case_schedule(k, way);
-    int status = runner_step(p, &job, POISON, &err);
-    if (status == 0) status = runner_check(p, &job, c, &result, &err);
-    if (output && p->ops->scratch_get(p, &out, output, &err)) fail_msg("%s", err.text);
-    snprintf(text, 400, "%.390s", status > 0 ? result.message : err.text);
-    p->ops->scratch_close(p, &scratch);
-    p->ops->scratch_close(p, &out);
-    p->ops->close(p);
-    return status;
-}
+#include "tests/kernel_tests.h"
 
 /* --- kernels on random batches */
 
@@ -89,7 +47,7 @@ static void random_batches(void **state) {
         build(&b, k, variant);
         for (int w = 0; w < builder_ways(k); w++) {
             builder_start(&b);
-            if (forward(&b, k, builder_way[w], NULL, text))
+            if (output_run(&b, k, builder_way[w], NULL, text))
                 fail_msg("variant %d, %s: %s", variant, builder_name_way(k, builder_way[w]), text);
         }
         builder_free(&b);
@@ -119,7 +77,7 @@ static void by_hand(const struct kernel *k, enum pooling pooling, const float *w
     char text[400];
     begin_by_hand(&b, pooling);
     float *got = malloc((size_t)b.in.grad_elements * sizeof *got);
-    if (forward(&b, k, 1, got, text)) fail_msg("%s", text);
+    if (output_run(&b, k, 1, got, text)) fail_msg("%s", text);
     for (int r = 0; r < rows; r++)
         for (int d = 0; d < 2; d++) {
             const float x = got[forward_row(&b.in.features[0], r) + d];
@@ -177,7 +135,7 @@ static void wrong_outputs_are_found(void **state) {
         builder_start(&b);
         /* Bags with gaps between their rows are in the builder's layout. */
         assert_true(b.in.features[0].grad_stride > 12);
-        const int status = forward(&b, &k, 1, NULL, text);
+        const int status = output_run(&b, &k, 1, NULL, text);
         if (status != 1 || !strstr(text, says[p])) fail_msg("planted %d: %d, %s", p, status, text);
         builder_free(&b);
     }

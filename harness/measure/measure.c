@@ -65,9 +65,8 @@ int measure_open_place(struct measure *m, enum backend backend, struct error *er
     struct place **place = &m->at[backend].place;
     if (!*place) *place = place_open(backend, &setup, err);
     if (!*place) return -1;
-    return m->operation == OP_FORWARD && !m->at[backend].output.data
-               ? runner_output_open(*place, &setup, &m->at[backend].output, err)
-               : 0;
+    struct place_scratch *output = &m->at[backend].output;
+    return output->data ? 0 : runner_output_open(*place, &setup, m->operation, output, err);
 }
 
 void measure_close(struct measure *m) {
@@ -94,8 +93,7 @@ static struct place_job job_of(struct measure *m, const struct kernel *k, int ba
                               .batch = batch,
                               .steps = m->steps,
                               .scratch = scratch,
-                              .output =
-                                  k->operation == OP_FORWARD ? &m->at[k->place].output : NULL};
+                              .output = k->operation != OP_STEP ? &m->at[k->place].output : NULL};
 }
 
 /* Scratch of exactly the declared size. If memory is short, it first frees resident scratch. */
@@ -129,10 +127,10 @@ static int keep_scratch(struct measure *m, const struct kernel *k, struct place_
 }
 
 /* Undoes a step: restores the touched rows; or all rows, if a dense step moved untouched ones or a
- * wrong step may have written anywhere. A forward changed none. */
+ * wrong step may have written anywhere. Other operations changed none. */
 static int restore(struct measure *m, const struct kernel *k, int b, bool all, struct error *err) {
     struct place *p = place_of(m, k);
-    if (k->operation == OP_FORWARD && !all) return 0;
+    if (k->operation != OP_STEP && !all) return 0;
     for (int32_t t = 0; t < m->workload->num_tables; t++)
         all |= (k->traits & DENSE_STEP) && !rule_keeps_idle(&m->rules[t]);
     return p->ops->restore(p, all ? -1 : b, err);

@@ -52,7 +52,7 @@ struct measure {
     struct {
         struct place *place;          /* NULL: not open */
         struct place_scratch scratch; /* resident, large enough for every admitted kernel */
-        struct place_scratch output;  /* of forwards */
+        struct place_scratch output;  /* of all operations but steps */
     } at[2];                          /* by enum backend */
 };
 

@@ -47,7 +47,7 @@ struct place_job {
     int batch;
     const struct rule_step *steps; /* [num_tables] in host memory */
     struct place_scratch *scratch;
-    struct place_scratch *output;              /* of a forward, otherwise NULL */
+    struct place_scratch *output;              /* of a step: NULL */
     void (*mark)(void *ctx, enum stage ended); /* run() calls it when a stage ends; may be NULL */
     void *mark_ctx;
 };

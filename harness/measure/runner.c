@@ -5,7 +5,9 @@
 #include <stdlib.h>
 
 #include "harness/check/forward_check.h"
+#include "harness/check/gradient_check.h"
 #include "harness/registry.h"
+#include "kernels/gradient.h"
 
 int runner_scratch_open(struct place *p, const struct place_setup *setup, const struct kernel *k,
                         struct place_scratch *out, struct error *err) {
@@ -22,21 +24,27 @@ int runner_scratch_open(struct place *p, const struct place_setup *setup, const 
     return p->ops->scratch_open(p, out, most, what, err);
 }
 
-int runner_output_open(struct place *p, const struct place_setup *setup, struct place_scratch *out,
-                       struct error *err) {
-    int64_t most = 0;
+/* Bytes of the output; of a gradient, those of its larger form. */
+static size_t output_bytes(enum operation operation, const struct batch *in) {
+    if (operation == OP_GRADIENT) return gradient_lay_out(in, false, NULL, NULL);
+    return (size_t)(in->grad_elements * dtype_bytes(in->grad_type));
+}
+
+int runner_output_open(struct place *p, const struct place_setup *setup, enum operation operation,
+                       struct place_scratch *out, struct error *err) {
+    size_t most = 0;
+    if (operation == OP_STEP) return 0;
     for (int b = 0; b < setup->ring; b++) {
-        const struct batch *in = &setup->batches[b];
-        const int64_t bytes = in->grad_elements * dtype_bytes(in->grad_type);
+        const size_t bytes = output_bytes(operation, &setup->batches[b]);
         if (bytes > most) most = bytes;
     }
-    return p->ops->scratch_open(p, out, (size_t)most, "the output", err) ||
+    return p->ops->scratch_open(p, out, most, "the output", err) ||
                    p->ops->scratch_fill(p, out, POISON, err)
                ? -1
                : 0;
 }
 
-/* Stages must end in their order, with the update last. */
+/* Stages must end in their order, the last one of the operation last. */
 struct watch {
     const struct place_job *job;
     int last;
@@ -58,9 +66,10 @@ int runner_step(struct place *p, const struct place_job *job, int fill, struct e
     if (fill != AS_IT_IS && p->ops->scratch_fill(p, job->scratch, fill, err)) return -1;
     if (job->output && p->ops->scratch_fill(p, job->output, POISON, err)) return -1;
     if (p->ops->run(p, &watched, err)) return -1;
-    if (job->kernel->operation == OP_FORWARD) return 0;
-    if (!watch.out_of_order && watch.last == STAGE_UPDATE) return 0;
-    fail(err, "%s: stages ended out of order, or the update never", job->kernel->name);
+    static const int last[OPERATIONS] = {
+        [OP_STEP] = STAGE_UPDATE, [OP_FORWARD] = -1, [OP_GRADIENT] = STAGE_REDUCE};
+    if (!watch.out_of_order && watch.last == last[job->kernel->operation]) return 0;
+    fail(err, "%s: stages ended out of order, or the last one never", job->kernel->name);
     return 1;
 }
 
@@ -68,6 +77,20 @@ static int fetch(const void *ctx, int32_t table, int64_t begin, int64_t end, str
                  struct error *err) {
     struct place *p = *(struct place *const *)ctx;
     return p->ops->get_rows(p, table, begin, end, rows, err);
+}
+
+static struct check_result judge_output(const struct place_job *job, const struct check *c,
+                                        const void *output) {
+    const struct forward_check forward = {c->in, c->before, c->before_ctx, output, POISON};
+    const struct gradient_check gradient = {.in = c->in,
+                                            .index = c->index,
+                                            .exact = c->exact,
+                                            .merged = job->kernel->traits & MERGED,
+                                            .output = output,
+                                            .bytes = job->output->bytes,
+                                            .filled = POISON};
+    return job->kernel->operation == OP_FORWARD ? forward_check_run(&forward)
+                                                : gradient_check_run(&gradient);
 }
 
 /* Returns 0 if nothing wrote outside of the output, and it is right. */
@@ -84,8 +107,7 @@ static int check_output(struct place *p, const struct place_job *job, const stru
     if (!output) return fail(err, "out of memory");
     status = p->ops->scratch_get(p, job->output, output, err);
     if (status == 0) {
-        const struct forward_check check = {c->in, c->before, c->before_ctx, output, POISON};
-        *out = forward_check_run(&check);
+        *out = judge_output(job, c, output);
         status = !out->ok;
     }
     free(output);
@@ -98,7 +120,7 @@ int runner_check(struct place *p, const struct place_job *job, struct check c,
     struct row_run end = {0};
     const struct row_index nothing = {.run = &end};
     double worst = 0;
-    if (job->kernel->operation == OP_FORWARD) {
+    if (job->kernel->operation != OP_STEP) {
         const int status = check_output(p, job, &c, out, err);
         if (status) return status;
         worst = out->worst;

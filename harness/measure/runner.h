@@ -16,15 +16,16 @@ enum { POISON = 0xff, AS_IT_IS = -1 };
 int runner_scratch_open(struct place *p, const struct place_setup *setup, const struct kernel *k,
                         struct place_scratch *out, struct error *err);
 
-/* Allocates the output of a forward on these batches, and touches all of it. */
-int runner_output_open(struct place *p, const struct place_setup *setup, struct place_scratch *out,
-                       struct error *err);
+/* Allocates the output of an operation on these batches, and touches all of it. Opens none for a
+ * step. */
+int runner_output_open(struct place *p, const struct place_setup *setup, enum operation operation,
+                       struct place_scratch *out, struct error *err);
 
 /* Fills scratch, and the output with POISON, and runs the kernel. Returns 0; 1 with the details in
  * err if the kernel's stages end in a wrong order; or -1. */
 int runner_step(struct place *p, const struct place_job *job, int fill, struct error *err);
 
-/* Judges the result of runner_step(). After a forward that is the output, and that all rows kept
+/* Judges the result of runner_step(). But for a step, that is the output, and that all rows kept
  * their bits. The caller fills c, except `after`, `fetch`, `dense` and
  * `per_lookup`, which come from the place and the kernel. Returns 0 if the result is right; 1 with
  * the error in out->message if it is wrong; -1 with the reason in err if it cannot be judged. */

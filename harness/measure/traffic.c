@@ -32,7 +32,7 @@ static int64_t row_bytes(const struct table_shape *t, bool states) {
 
 struct traffic traffic_of(enum operation operation, const struct batch *in,
                           const struct row_index *index) {
-    const bool forward = operation == OP_FORWARD;
+    const bool forward = operation == OP_FORWARD, gradient = operation == OP_GRADIENT;
     const int64_t element = sizeof(float), grad = dtype_bytes(in->grad_type);
     int64_t flat_bags = in->num_features * in->bags;
     int64_t once = in->lookups * (in->id_type == ID_INT32 ? 4 : 8) + (flat_bags + 1) * 8;
@@ -47,11 +47,11 @@ struct traffic traffic_of(enum operation operation, const struct batch *in,
     for (int64_t u = 0; u < index->rows; u++) {
         const struct table_shape *t = &in->tables[index->run[u].table];
         const int64_t hits = index->run[u + 1].first - index->run[u].first;
-        rows += row_bytes(t, !forward);
+        rows += gradient ? (int64_t)sizeof(int64_t) + t->dim * element : row_bytes(t, !forward);
         row_states += rule_row_states(t->rule) * element;
         gathered += hits * (forward ? row_bytes(t, false) : t->dim * grad);
     }
-    if (forward) return (struct traffic){once + rows, once + rows, gathered};
+    if (operation != OP_STEP) return (struct traffic){once + rows, once + rows, gathered};
     return (struct traffic){.compulsory = once + 2 * (rows + row_states),
                             .lines = once + 2 * (rows + state_lines(in, index)),
                             .gathered = gathered};

@@ -8,7 +8,8 @@
  * count twice.
  *
  * A forward writes an output row where a step reads a gradient row, of empty bags too, and reads the
- * weights of every row once.
+ * weights of every row once. A gradient (kernels/gradient.h) writes a row number and the values of
+ * every touched row once, merged: the least that carries it. An unmerged one writes more.
  *
  * The roof is the time of these bytes at the ceilings of the moment (ceiling.h), the longer of
  *
@@ -16,8 +17,8 @@
  *                                             states apart: a sparse batch uses few bytes of each
  *     gathered / gather                       caches: a gradient row for every lookup
  *
- * A forward changes no rows: its first term is its compulsory bytes / copy. Its gathered rows are
- * those of the tables.
+ * A forward and a gradient change no rows: their first term is their compulsory bytes / copy. A
+ * forward's gathered rows are those of the tables.
  *
  * The roof leaves out the grouping of lookups by row. Grouping takes instructions, not bytes, and
  * about as many at any skew, while the roof sinks with skew. So a share of the roof ranks the
@@ -46,7 +47,7 @@ struct traffic traffic_of(enum operation operation, const struct batch *in,
 
 /* Of the first term of the roof. */
 static inline double traffic_memory_gbs(enum operation operation, const struct ceiling *c) {
-    return operation == OP_FORWARD ? c->copy_gbs : c->rmw_gbs;
+    return operation == OP_STEP ? c->rmw_gbs : c->copy_gbs;
 }
 
 /* Seconds; 0 if a ceiling was not measured. */

@@ -45,7 +45,7 @@ namespace {
 
 /* The progress of a run, which a new start takes over together with the record. */
 struct State {
-    int point = 0;   /* workload * MEASURES + rule or MEASURE_FORWARD */
+    int point = 0;   /* workload * MEASURES + what is measured */
     unsigned places; /* places with kernels to measure */
     int measured = 0, wrong = 0, refused = 0;
     Progress progress;
@@ -143,17 +143,17 @@ class Driver : State {
         progress.done++;
         progress.say(c.name);
         load.add(s.others);
-        bool forward = k->operation == OP_FORWARD;
         bool dense = (k->traits & DENSE_STEP) && !rule_keeps_idle(&m->rules[0]);
-        bool exact = forward || (m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP));
+        bool exact =
+            k->operation == OP_FORWARD || (m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP));
         char print[32];
         snprintf(print, sizeof print, "%016" PRIx64, m->stats[s.batch].fingerprint);
         state.SetLabel("workload=" + std::string(m->workload->name) + " rule=" + rule +
                        " kernel=" + k->name + " mode=" + mode_name(c.mode) +
                        " place=" + place_name(k->place) + " operation=" +
-                       (forward ? "forward"
-                        : dense ? "dense"
-                                : "lazy") +
+                       (k->operation != OP_STEP ? operation_name(k->operation)
+                        : dense                 ? "dense"
+                                                : "lazy") +
                        " check=" + (exact ? "exact" : "bound") + " fingerprint=" + print +
                        " placement=" + placement(s.ceiling.pingpong_ns));
         workload_counters(state.counters, m, s.batch, alpha);

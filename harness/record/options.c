@@ -29,7 +29,8 @@ static const struct known {
     {"rows", "rows per table: list", TEXT(axes.rows)},
     {"batch", "bags per feature: list", TEXT(axes.batch)},
     {"pooling", "sum, mean, none, or a pooling factor: list", TEXT(axes.pooling)},
-    {"rule", "update rules, forward for the lookup: list, or all", TEXT(rule)},
+    {"rule", "update rules, forward for the lookup, gradient for (rows, values): list, or all",
+     TEXT(rule)},
     {"seed", "of all random numbers", TEXT(axes.seed)},
     {"threads", "threads of every kernel", COUNT(threads), 1, 4096},
     {"reps", "samples of every kernel, workload and cache mode", COUNT(reps), 1, 1000},
@@ -78,9 +79,10 @@ static int take(const struct known *k, const char *text, struct options *out, st
 }
 
 #define WORD(word, ...) #word,
-static const char *const rule_words[] = {RULES(WORD) "forward", NULL},
+static const char *const rule_words[] = {RULES(WORD) "forward", "gradient", NULL},
                          *const mode_words[] = {[MODE_COLD] = "cold", [MODE_WARM] = "warm", NULL},
                          *const place_words[] = {[ON_HOST] = "host", [ON_DEVICE] = "device", NULL};
+_Static_assert(sizeof rule_words / sizeof *rule_words == MEASURES + 1, "one word for each");
 _Static_assert(MEASURES <= 32, "each rule has a bit of options.rules");
 
 /* Sets the bits of a list of words: 1 << position in words, or all. what: for the message. */

@@ -9,24 +9,26 @@
 #include <stdbool.h>
 
 #include "harness/error.h"
+#include "harness/registry.h"
 #include "harness/workload/spec.h"
 #include "harness/workload/workload.h"
 
-/* What is measured on a workload: a step by number of its rule, or the forward, on tables without
- * states. */
-enum { MEASURE_FORWARD = RULE_COUNT, MEASURES };
+/* What is measured on a workload: a step by number of its rule, or, from RULE_COUNT on, one of the
+ * other operations, on tables without states. */
+enum { MEASURES = RULE_COUNT + OPERATIONS - 1 };
 
 static inline enum rule_kind measure_rule(int what) {
-    return what == MEASURE_FORWARD ? RULE_sgd : (enum rule_kind)what;
+    return what < RULE_COUNT ? (enum rule_kind)what : RULE_sgd;
 }
 
 static inline enum operation measure_operation(int what) {
-    return what == MEASURE_FORWARD ? OP_FORWARD : OP_STEP;
+    return what < RULE_COUNT ? OP_STEP : (enum operation)(what - RULE_COUNT + 1);
 }
 
 /* In place of a rule's name in filters, results and plots. */
 static inline const char *measure_name(int what) {
-    return what == MEASURE_FORWARD ? "forward" : rule_info((enum rule_kind)what).name;
+    return what < RULE_COUNT ? rule_info((enum rule_kind)what).name
+                             : operation_name(measure_operation(what));
 }
 
 struct options {
@@ -37,7 +39,7 @@ struct options {
     struct spec_overrides axes;
     const char *rule, *mode, *place; /* as given */
     regex_t pattern;                 /* of filter */
-    unsigned rules;  /* bits 1 << enum rule_kind or MEASURE_FORWARD; 0: the spec's */
+    unsigned rules;  /* bits 1 << rule or other operation, as above; 0: the spec's */
     unsigned modes;  /* bits 1 << enum cache_mode */
     unsigned places; /* bits 1 << enum backend */
     int threads;
