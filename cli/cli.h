@@ -12,3 +12,4 @@ int gen_command(int argc, char **argv, struct error *err);
 int stats_command(int argc, char **argv, struct error *err);
 int step_command(int argc, char **argv, struct error *err);
 int forward_command(int argc, char **argv, struct error *err);
+int gradient_command(int argc, char **argv, struct error *err);

@@ -21,6 +21,8 @@ static const struct command {
     {"step", "apply a kernel to your own batch and tables, and check it", step_command},
     {"forward", "look up and pool the rows of your own batch and tables, and check it",
      forward_command},
+    {"gradient", "write the gradient of your own batch as rows and values, and check it",
+     gradient_command},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -37,7 +39,8 @@ static void help(void) {
 static const struct command *find(const char *name, struct error *err) {
     for (int i = 0; i < COMMANDS; i++)
         if (strcmp(commands[i].name, name) == 0) return &commands[i];
-    static const char known[] = "known: list, gen, stats, step, forward, help; see embfuse --help";
+    static const char known[] =
+        "known: list, gen, stats, step, forward, gradient, help; see embfuse --help";
     if (*name)
         fail(err, "unknown command '%.60s'; %s", name, known);
     else

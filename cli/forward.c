@@ -3,10 +3,7 @@
  * embfuse forward: looks up and pools the rows of your own batch and tables, and checks the result
  * before it writes anything.
  */
-#include <math.h>
 #include <omp.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "cli/cli.h"
 #include "cli/flags.h"
@@ -42,7 +39,7 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
     const struct usage usage = {"forward", NULL, more, flags, sizeof flags / sizeof *flags};
     int status = flags_parse(&usage, argc, argv, NULL, err);
     if (status) return status;
-    f->forward = true;
+    f->operation = OP_FORWARD;
     f->rule = "sgd"; /* no states */
     f->threads = omp_get_max_threads();
     if (flag_required("kernel", f->kernel, err) || flag_required("out", f->out, err) ||
@@ -53,24 +50,9 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
     return outputs_check("--out", f->out, err);
 }
 
-/* 0: fine, -1: could not run, 1: wrong. */
-static int check(struct session *s, const struct step_inputs *in, double *worst,
-                 struct error *err) {
-    const struct check c = {.in = &in->workload.batches[0],
-                            .index = &s->index,
-                            .rules = in->what.rules,
-                            .step = 1,
-                            .before = tables_copy_row,
-                            .before_ctx = &s->before};
-    struct check_result result;
-    const int status = runner_check(s->place, &s->job, c, &result, err);
-    *worst = result.worst;
-    if (status > 0) fail(err, "%s: wrong result: %s", s->job.kernel->name, result.message);
-    return status;
-}
-
-static int write_output(const char *prefix, const struct batch *in, const void *output,
-                        struct error *err) {
+static int write_output(const char *prefix, const struct kernel *k, const struct batch *in,
+                        const void *output, struct error *err) {
+    (void)k;
     const enum npy_type type = npy_type_of(in->grad_type);
     struct outputs o = {0};
     int64_t shape[2];
@@ -82,33 +64,6 @@ static int write_output(const char *prefix, const struct batch *in, const void *
     return status;
 }
 
-static int run(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
-               struct error *err) {
-    const struct batch *batch = &in->workload.batches[0];
-    struct session s;
-    double seconds = NAN, worst = 0;
-    void *output = NULL;
-    int status = session_open(&s, k, in, (int)f->threads, !f->no_check, err);
-    if (status == 0 && !f->no_check) status = session_remember(&s, err);
-    if (status == 0) status = session_run(&s, &seconds, err);
-    if (status == 0 && !f->no_check) status = check(&s, in, &worst, err);
-    if (status == 0 && !(output = malloc(s.output.bytes + 1))) status = fail(err, "out of memory");
-    if (status == 0) status = s.place->ops->scratch_get(s.place, &s.output, output, err);
-    if (status == 0) status = write_output(f->out, batch, output, err);
-    if (status == 0) {
-        printf("%s: %lld lookups, %lld distinct rows, ", f->kernel, (long long)s.index.lookups,
-               (long long)s.index.rows);
-        if (!isnan(seconds)) printf("%.3f ms, ", 1e3 * seconds);
-        if (f->no_check)
-            printf("not checked\n");
-        else
-            printf("checked: exact, worst error/bound %.3g\n", worst);
-    }
-    free(output);
-    session_close(&s);
-    return status;
-}
-
 int forward_command(int argc, char **argv, struct error *err) {
     struct step_flags f = {0};
     struct step_inputs in;
@@ -116,7 +71,7 @@ int forward_command(int argc, char **argv, struct error *err) {
     if (status > 0) return EXIT_FINE;
     const struct kernel *k = status == 0 ? registry_find(OP_FORWARD, f.kernel, err) : NULL;
     if (!k || step_inputs_read(&f, &in, err)) return EXIT_USAGE;
-    status = run(&f, k, &in, err);
+    status = session_output(&f, k, &in, write_output, err);
     step_inputs_free(&in);
     return status < 0 ? EXIT_USAGE : status > 0 ? EXIT_WRONG_RESULT : EXIT_FINE;
 }

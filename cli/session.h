@@ -22,8 +22,21 @@ int session_open(struct session *s, const struct kernel *k, struct step_inputs *
                  bool checked, struct error *err);
 void session_close(struct session *s);
 
+/* Whether all sums of the batch's gradients are exact. Then a stricter check applies, whatever the
+ * source of the batch. */
+bool session_exact(const struct batch *in);
+
 /* Copies the tables as they are now, for the check. */
 int session_remember(struct session *s, struct error *err);
 
 /* Fills scratch and output with POISON, and runs the kernel. seconds: of the run. */
 int session_run(struct session *s, double *seconds, struct error *err);
+
+/* Writes an output, in host memory, to files that begin with prefix. 0, or -1 and err. */
+typedef int session_write(const char *prefix, const struct kernel *k, const struct batch *in,
+                          const void *output, struct error *err);
+
+/* Runs a kernel that has an output, checks and writes that, and prints a line about it. Returns 0: fine,
+ * -1: could not run, 1: wrong. */
+int session_output(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
+                   session_write *write, struct error *err);

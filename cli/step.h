@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The parts of embfuse step and embfuse forward: command lines (step.c, forward.c), input
+ * The parts of embfuse step, forward and gradient: command lines (step.c, forward.c, gradient.c), input
  * (step_inputs.c, batch_read.c), the pass for the global norm (global_norm.c) and the steps
  * (step_run.c).
  */
@@ -18,7 +18,9 @@ struct step_flags {
     const char *weight, *state, *row_state;                                /* one table */
     const char *out, *steps_text, *first_text, *threads_text, *no_check, *zero_states;
     const char *global_norm_text;
-    bool forward; /* the command takes no gradient, rule or states */
+    const char *rows_text, *dim_text; /* of a table without weights */
+    enum operation operation; /* only a step takes a rule and states, a forward takes no gradient,
+                                 and a gradient no weights */
     int64_t steps, first, threads;
     double global_norm; /* clips to this; 0: does not clip */
 };

@@ -7,6 +7,20 @@
 #include "cli/flags.h"
 #include "cli/step.h"
 #include "cli/table_files.h"
+#include "harness/registry.h"
+
+/* Rows and dim of a table without weights. */
+static int shape_by_flags(const struct step_flags *f, struct table_shape *shape,
+                          struct error *err) {
+    struct value rows, dim;
+    if (flag_required("rows", f->rows_text, err) || flag_required("dim", f->dim_text, err) ||
+        value_read(KEY_ROWS, f->rows_text, (struct where){"--rows", 0}, &rows, err) ||
+        value_read(KEY_DIM, f->dim_text, (struct where){"--dim", 0}, &dim, err))
+        return -1;
+    shape->rows = (int64_t)rows.number;
+    shape->dim = (int32_t)dim.number;
+    return 0;
+}
 
 /* Describes one table and one feature by flags alone. */
 static int describe_by_flags(const struct step_flags *f, struct description *d, struct error *err) {
@@ -16,12 +30,17 @@ static int describe_by_flags(const struct step_flags *f, struct description *d, 
     struct value pooling = key_preset(KEY_POOLING), padding = key_preset(KEY_PADDING);
     *d = (struct description){.weighted = f->lookup_weights != NULL};
     if (flag_required("ids", f->ids, err) || flag_required("offsets", f->offsets, err) ||
-        (!f->forward && flag_required("grad", f->grad, err)) || flag_required("rule", f->rule, err))
+        (f->operation != OP_FORWARD && flag_required("grad", f->grad, err)) ||
+        flag_required("rule", f->rule, err))
         return -1;
-    if (!f->weight && !f->tables) return flag_required("weight", f->weight, err);
-    if (f->tables) weight = path_of(f->tables, "weight.npy");
-    if (table_files_shape(f->weight ? f->weight : weight.text, &shape, err) ||
-        rule_parse(f->rule, &shape.rule, err) ||
+    if (f->operation == OP_GRADIENT) {
+        if (shape_by_flags(f, &shape, err)) return -1;
+    } else {
+        if (!f->weight && !f->tables) return flag_required("weight", f->weight, err);
+        if (f->tables) weight = path_of(f->tables, "weight.npy");
+        if (table_files_shape(f->weight ? f->weight : weight.text, &shape, err)) return -1;
+    }
+    if (rule_parse(f->rule, &shape.rule, err) ||
         (f->pooling && value_read(KEY_POOLING, f->pooling, pooling_flag, &pooling, err)) ||
         (f->padding && value_read(KEY_PADDING, f->padding, padding_flag, &padding, err)))
         return -1;
@@ -64,16 +83,21 @@ static int override_rules(const struct step_flags *f, struct description *d, str
 }
 
 static int describe(const struct step_flags *f, struct description *d, struct error *err) {
-    const char *command = f->forward ? "forward" : "step";
-    bool alone = f->ids || f->offsets || f->grad || f->lookup_weights || f->pooling || f->padding;
+    const char *command = operation_name(f->operation);
+    const bool grad = f->operation != OP_FORWARD;
+    bool alone = f->ids || f->offsets || f->grad || f->lookup_weights || f->pooling || f->padding ||
+                 f->rows_text || f->dim_text;
     if (f->batch && alone)
         return fail(err,
                     "%s: --batch excludes --ids, --offsets, %s--lookup-weights, --pooling and "
                     "--padding",
-                    command, f->forward ? "" : "--grad, ");
+                    command,
+                    f->operation == OP_GRADIENT ? "--grad, --rows, --dim, "
+                    : grad                      ? "--grad, "
+                                                : "");
     if (!f->batch && !alone)
         return fail(err, "%s: give --batch, or --ids, --offsets%s", command,
-                    f->forward ? "" : ", --grad");
+                    grad ? ", --grad" : "");
     if (f->weight && f->tables)
         return fail(err, "%s: give --weight or --tables, not both", command);
     if ((f->state || f->row_state) && (!f->weight || f->zero_states))
@@ -95,8 +119,9 @@ static int read_batch(const struct step_flags *f, struct step_inputs *in, struct
     struct path ids = path_of(f->batch, "ids.npy"), offsets = path_of(f->batch, "offsets.npy"),
                 grad = path_of(f->batch, "grad.npy"),
                 weights = path_of(f->batch, "lookup_weights.npy");
-    files = (struct batch_files){ids.text, offsets.text, f->forward ? NULL : grad.text,
-                                 in->what.weighted ? weights.text : NULL};
+    files =
+        (struct batch_files){ids.text, offsets.text, f->operation == OP_FORWARD ? NULL : grad.text,
+                             in->what.weighted ? weights.text : NULL};
     return batch_read(&files, &in->what, !f->no_check, &in->workload, err);
 }
 
@@ -116,6 +141,7 @@ static int read_tables(const struct step_flags *f, struct step_inputs *in, struc
     const struct workload *w = &in->workload;
     bool finite = !f->no_check;
     if (tables_create(&in->tables, w->tables, w->num_tables, 0, err)) return -1;
+    if (f->operation == OP_GRADIENT) return 0;
     if (!f->weight)
         return table_files_read_all(f->tables ? f->tables : f->batch, finite, f->zero_states,
                                     in->what.rules, &in->tables, err);

@@ -1,22 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include <math.h>
-
 #include "cli/session.h"
-
-/* Whether exact mode could have made all gradients and per-sample weights (batch_fill.c). Then its
- * stricter check applies, whatever their source. */
-static bool made_exact(const struct batch *in) {
-    bool exact = true;
-    for (int64_t i = 0; exact && i < in->grad_elements; i++) {
-        float units = batch_grad(in, i) * 64.0f;
-        exact = units == rintf(units) && fabsf(units) <= 4.0f && !(units == 0 && signbit(units));
-    }
-    for (int64_t i = 0; exact && in->lookup_weights && i < in->lookups; i++) {
-        float w = in->lookup_weights[i];
-        exact = w == 0.5f || w == 1.0f || w == 2.0f;
-    }
-    return exact;
-}
 
 /* Checks step t by the oracle: it led from s->before to the tables of the backend. */
 static int check_one(struct session *s, const struct step_inputs *in, int64_t t,
@@ -63,7 +46,7 @@ int step_run(const struct step_flags *f, const struct kernel *k, struct step_inp
     int status = session_open(&session, k, in, (int)f->threads, out->checked, err);
     out->lookups = session.index.lookups;
     out->distinct = session.index.rows;
-    out->exact = batch_sums_exact(batch, made_exact(batch) ? GRAD_EXACT : GRAD_REAL);
+    out->exact = session_exact(batch);
     for (int32_t t = 0; t < in->what.num_tables; t++)
         out->dense |= k->traits & DENSE_STEP && !rule_keeps_idle(&in->what.rules[t]);
     if (status == 0) status = run_all(f, &session, in, out, err);
