@@ -24,6 +24,8 @@
 #|                rows, tables and THREADS="1 2", with the other CPU kernels; GIB=4: limit of the weights
 #| make scaling   time against lookups and rows, both up to MOST=1e8, and against THREADS="1 2"; names and
 #|                skips what does not fit in memory
+#| make crossover when does a dense gradient beat a sparse one? Over the share of touched rows, three row widths
+#|                and RULE="sgd rowwise_adagrad adagrad adam"; MIB=128: weights of the table
 #| make ladder    what each technique of cpu_fused is worth: time without it / time with all techniques, on
 #|                the standard workloads; REPS=7 SEED= THREADS=
 #| make drift     how far narrow types, steps per lookup and dense steps drift over 1000 steps (OUT/drift/drift.md)
@@ -49,7 +51,7 @@
 #|   SPEC=file       a workload file; datasets/standard.spec otherwise
 #|   ALPHA= DIMS= ROWS= BATCH= POOLING=   axes of datasets/zipf.spec: exponents, floats per row, rows,
 #|                   bags, and sum|mean|none or a pooling factor
-#|   RULE=           update rules, forward (the lookup), or all
+#|   RULE=           update rules, forward (the lookup), gradient (rows and values), or all
 #|   FILTER=regex    on WORKLOAD/RULE/KERNEL/MODE
 #|   MODES=          cold warm                 SEED=          of all random numbers
 #|   THREADS= REPS= RING=                      threads, samples, batches that the samples cycle through

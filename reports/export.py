@@ -14,7 +14,7 @@ from itertools import accumulate
 
 import program
 from program import Arguments, ResultError, write_whole
-from results import (DENSE_NOTE, FORWARD, OVER_MARK, OVER_NOTE, STAGES, family, load, operation_text,
+from results import (DENSE_NOTE, FORWARD, GRADIENT, OVER_MARK, OVER_NOTE, STAGES, family, load, operation_text,
                      quartiles)
 from style import (ROOF_COLOURS, STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, number,
                    wrap)
@@ -217,7 +217,7 @@ def roof_panel(group):
     if not roofs:
         return None
     terms = [quartiles(list(term))[1] for term in zip(*roofs)]
-    memory = "copy" if group.rule == FORWARD else "random rows"
+    memory = "copy" if group.rule in (FORWARD, GRADIENT) else "random rows"
     lines = [[-1, wrap(group.workload, 44, "\\n")]] + [
         [y, label, term, int(term < max(terms)), number(term)]
         for y, (label, term) in enumerate(zip((f"roof: {memory}", "roof: gather"), terms))]

@@ -37,7 +37,7 @@ MS_PER_UNIT = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 PEERS = ("torch", "fbgemm")  # families of the systems beside the suite
 LADDER = "ladder"  # the family of the kernels that lack one technique each
 STAGES = ("index", "zero", "reduce", "update")
-FORWARD = "forward"  # in place of a rule
+FORWARD, GRADIENT = "forward", "gradient"  # in place of a rule
 TYPES = ("weight_type", "momentum_type", "grad_type", "rounding")  # keys of a workload
 MANY_RULES = 4  # from this many on, the rules of a workload are one table and one figure
 
@@ -64,7 +64,8 @@ class Kernel:
 
 def operation_text(rule):
     """What a kernel did, for titles."""
-    return "Embedding forward" if rule == FORWARD else f"Embedding backward + {rule}"
+    others = {FORWARD: "Embedding forward", GRADIENT: "Gradient as rows and values"}
+    return others.get(rule, f"Embedding backward + {rule}")
 
 
 @dataclass(frozen=True)

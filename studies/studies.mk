@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Studies: many runs each, with one result per study.
 
-.PHONY: bench-compilers sweep scaling ladder drift record readme
+.PHONY: bench-compilers sweep scaling crossover ladder drift record readme
 
 # Each compiler builds in its own folder and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -21,6 +21,14 @@ sweep scaling:
 	@$(MAKE) --no-print-directory $(host_bench)
 	@$(PYTHON) studies/$@.py $(call quoted,$(OUT)/$@/$@.json) $(call quoted,$(OUT)/$@) --bench=$(host_bench) \
 	     $(watched) $(beside_$@) $(call given,THREADS REPS SEED)
+
+# When a dense gradient beats a sparse one, over the share of rows that a batch touches.
+crossover:
+	$(call require,bench)
+	@$(MAKE) --no-print-directory $(host_bench)
+	@$(PYTHON) studies/crossover.py $(call quoted,$(OUT)/crossover/crossover.json) $(call quoted,$(OUT)/crossover) \
+	     --bench=$(host_bench) --kernel=cpu_sort --others=cpu_fused --dense=cpu_dense $(MIB:%=--mib=%) \
+	     $(if $(RULE),--rules=$(call quoted,$(RULE))) $(call given,THREADS REPS SEED)
 
 # The worth of each technique of a kernel: a separate folder has a build with the kernels that lack one
 # technique. The exit status is that of the measurement, as for bench.
