@@ -18,7 +18,6 @@
 #pragma once
 
 #include "kernels/scratch.h"
-#include "kernels/shape.h"
 
 /* The part of one table. Behind `count` entries, rows and values keep their bits. */
 struct sparse_gradient {
@@ -28,6 +27,17 @@ struct sparse_gradient {
     int64_t capacity; /* the most entries that a batch of this shape can have */
 };
 
+/* The part of the next table; tables follow each other from the counts of all tables on. */
+HOST_DEVICE struct sparse_gradient gradient_take(struct scratch *s, const struct table_shape *table,
+                                                 bool merged, int64_t *count) {
+    struct sparse_gradient g;
+    g.count = count;
+    g.capacity = merged && table->rows < table->lookups ? table->rows : table->lookups;
+    g.rows = (int64_t *)scratch_take(s, g.capacity, sizeof *g.rows);
+    g.values = (float *)scratch_take(s, g.capacity * table->dim, sizeof *g.values);
+    return g;
+}
+
 /* Returns the bytes of a gradient of a batch of this shape. The unmerged form never has fewer.
  * of: [num_tables] receives the parts, in ascending places of the output; NULL: only counts. */
 static inline size_t gradient_lay_out(const struct batch *in, bool merged, void *output,
@@ -35,12 +45,19 @@ static inline size_t gradient_lay_out(const struct batch *in, bool merged, void 
     struct scratch s = {(char *)output, 0};
     int64_t *count = (int64_t *)scratch_take(&s, in->num_tables, sizeof *count);
     for (int32_t t = 0; t < in->num_tables; t++) {
-        struct sparse_gradient g;
-        g.capacity = merged ? table_touchable(in, t) : in->tables[t].lookups;
-        g.count = count ? count + t : NULL;
-        g.rows = (int64_t *)scratch_take(&s, g.capacity, sizeof *g.rows);
-        g.values = (float *)scratch_take(&s, g.capacity * in->tables[t].dim, sizeof *g.values);
+        const struct sparse_gradient g =
+            gradient_take(&s, &in->tables[t], merged, count ? count + t : NULL);
         if (of) of[t] = g;
     }
     return s.used;
+}
+
+/* The part of table t alone, in O(t): a device computes it for itself. */
+HOST_DEVICE struct sparse_gradient gradient_part(const struct table_shape *tables,
+                                                 int32_t num_tables, bool merged, void *output,
+                                                 int32_t t) {
+    struct scratch s = {(char *)output, 0};
+    int64_t *count = (int64_t *)scratch_take(&s, num_tables, sizeof *count);
+    for (int32_t k = 0; k < t; k++) gradient_take(&s, &tables[k], merged, count + k);
+    return gradient_take(&s, &tables[t], merged, count + t);
 }

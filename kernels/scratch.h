@@ -16,7 +16,7 @@ struct scratch {
 };
 
 /* The next count*size bytes, aligned to KERNEL_ALIGN; NULL while counting. */
-static inline void *scratch_take(struct scratch *s, int64_t count, size_t size) {
+HOST_DEVICE void *scratch_take(struct scratch *s, int64_t count, size_t size) {
     size_t at = (s->used + KERNEL_ALIGN - 1) / KERNEL_ALIGN * KERNEL_ALIGN;
     s->used = at + (size_t)count * size;
     return s->base ? s->base + at : NULL;

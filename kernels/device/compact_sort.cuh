@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The compact gradient by a sort: CUB sorts entries by row, encodes runs and scans their lengths; then the
+ * kernel of cuda_fused (runs.cuh) sums runs into a [touched][stride] gradient, padding included.
+ *
+ * Scratch and traffic per lookup: as in cuda_fused, plus 12 bytes for the runs (their lengths are
+ * zeroed first, because only the device knows the number of runs), plus [touchable][stride] floats.
+ */
+#pragma once
+
+#include "kernels/device/compact.cuh"
+#include "kernels/device/runs.cuh"
+#include "kernels/device/sorted.cuh"
+
+struct compact_sort {
+    struct sorted sorted;
+    struct runs runs;
+    void *key;                /* [lookups] unique keys */
+    uint32_t *length, *begin; /* [lookups] of their runs */
+    uint32_t *count;
+    void *encode_temp, *sum_temp;
+    size_t encode_bytes, sum_bytes;
+};
+
+static inline void compact_sort_lay_out(struct compact_sort *p, const struct batch *in,
+                                        struct scratch *s) {
+    uint32_t lookups = (uint32_t)in->lookups;
+    sorted_lay_out(&p->sorted, s, in, in->lookups);
+    runs_lay_out(&p->runs, s, in, in->lookups);
+    bool wide = p->sorted.entries.wide_keys;
+    p->key = scratch_take(s, in->lookups, key_bytes(&p->sorted.entries));
+    p->length = (uint32_t *)scratch_take(s, in->lookups, sizeof *p->length);
+    p->begin = (uint32_t *)scratch_take(s, in->lookups, sizeof *p->begin);
+    p->count = (uint32_t *)scratch_take(s, 1, sizeof *p->count);
+    p->encode_bytes = p->sum_bytes = 0;
+    run_lengths(NULL, &p->encode_bytes, NULL, wide, NULL, NULL, NULL, lookups, NULL);
+    prefix_sums(NULL, &p->sum_bytes, NULL, NULL, lookups, NULL);
+    p->encode_temp = scratch_take(s, (int64_t)p->encode_bytes, 1);
+    p->sum_temp = scratch_take(s, (int64_t)p->sum_bytes, 1);
+    int64_t stride = row_stride(in);
+    float *grad = (float *)scratch_take(s, touchable_rows(in) * stride, sizeof *grad);
+    p->runs.compact = {p->key, p->begin, p->count, grad, stride};
+}
+
+static inline cudaError_t compact_sort_runs(struct compact_sort *p, uint32_t lookups,
+                                            cudaStream_t stream) {
+    struct entries e = p->runs.entries;
+    if (lookups == 0) return cudaSuccess;
+    cudaError_t status = cudaMemsetAsync(p->length, 0, lookups * sizeof *p->length, stream);
+    if (status == cudaSuccess)
+        status = run_lengths(p->encode_temp, &p->encode_bytes, e.key, e.wide_keys, p->key,
+                             p->length, p->count, lookups, stream);
+    if (status == cudaSuccess)
+        status = prefix_sums(p->sum_temp, &p->sum_bytes, p->length, p->begin, lookups, stream);
+    return status;
+}
+
+/* Enqueues the sort, and the search for runs. */
+static inline cudaError_t compact_sort_index(struct compact_sort *p, const struct batch *in,
+                                             cudaStream_t stream) {
+    mean_scales_fill(in, p->sorted.scale, stream);
+    cudaError_t status =
+        sorted_fill(&p->sorted, in, NULL, p->runs.arrived, inner_nodes(&p->runs.tree), stream);
+    p->runs.entries = sorted_entries(&p->sorted);
+    if (status == cudaSuccess) status = compact_sort_runs(p, (uint32_t)in->lookups, stream);
+    return status;
+}
