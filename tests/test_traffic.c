@@ -42,11 +42,15 @@ static struct batch example(void) {
                           .offsets = offsets};
 }
 
-static struct traffic traffic_in(const struct batch *in) {
+static struct traffic traffic_by(enum operation operation, const struct batch *in) {
     struct row_index x = row_index_build(in);
-    struct traffic t = traffic_of(OP_STEP, in, &x);
+    struct traffic t = traffic_of(operation, in, &x);
     row_index_free(&x);
     return t;
+}
+
+static struct traffic traffic_in(const struct batch *in) {
+    return traffic_by(OP_STEP, in);
 }
 
 /* Ids, offsets; gradient of 3 bags of table 0, 3 lookups of table 1, a bag of table 2; twice the
@@ -59,6 +63,22 @@ static void counted_by_hand(void **state) {
     assert_int_equal(t.compulsory, once + 2 * (4 * (16 + 4) + 2 * 3 * 12 + (8 + 4)));
     assert_int_equal(t.lines, once + 2 * (4 * 16 + 2 * 3 * 12 + 8) + 128 * (3 + 1));
     assert_int_equal(t.gathered, 5 * 16 + 3 * 12 + 8);
+}
+
+/* A forward writes 4 bags of table 0, 3 lookups of table 1 and 2 bags of table 2, and reads the weights of
+ * 4, 2 and 1 rows. A gradient reads what a step reads of gradients, and writes those rows with their numbers. */
+static void other_operations(void **state) {
+    struct batch in = example();
+    const int64_t once = 10 * 8 + 9 * 8, rows = 4 * 16 + 2 * 12 + 8, lookups = 5 * 16 + 3 * 12 + 8;
+    (void)state;
+    struct traffic t = traffic_by(OP_FORWARD, &in);
+    assert_int_equal(t.compulsory, once + (4 * 16 + 3 * 12 + 2 * 8) + rows);
+    assert_int_equal(t.lines, t.compulsory);
+    assert_int_equal(t.gathered, lookups);
+    t = traffic_by(OP_GRADIENT, &in);
+    assert_int_equal(t.compulsory, once + (3 * 16 + 3 * 12 + 8) + rows + 7 * 8);
+    assert_int_equal(t.lines, t.compulsory);
+    assert_int_equal(t.gathered, lookups);
 }
 
 /* States behind the weights of table 0 share the lines of their rows. */
@@ -129,6 +149,7 @@ static void roof_is_the_longer_term(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counted_by_hand),
+        cmocka_unit_test(other_operations),
         cmocka_unit_test(states_beside_share_lines),
         cmocka_unit_test(ids_and_weights_in_their_width),
         cmocka_unit_test(lines_of_row_states),
