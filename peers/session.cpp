@@ -73,11 +73,11 @@ class Session {
     struct workload w = {};
     struct measure m = {};
     std::vector<Case> cases;
-    std::map<const struct kernel *, struct scratch_use> use;
+    std::map<Way, struct scratch_use> use;
     std::map<std::string, std::string> refused;
 
     void say_open();
-    void check(const struct kernel *k, bool first);
+    void check(const Way &way, bool first);
     void sample(const Case &c, int round);
     int write_batch(struct outputs *o, const std::string &prefix, int b, struct error *err);
     int write_batches(struct outputs *o, const std::string &prefix, struct error *err);
@@ -85,11 +85,12 @@ class Session {
 };
 
 /* Before the first sample a kernel is also admitted: it may lack memory, or not accept the batches. */
-void Session::check(const struct kernel *k, bool first) {
+void Session::check(const Way &way, bool first) {
+    const struct kernel *k = way.kernel;
     struct check_result result = {};
     struct error err = {};
-    int status = first ? measure_admit(&m, k, &use[k], &result, &err)
-                       : measure_check(&m, k, w.ring - 1, &result, &err);
+    int status = first ? measure_admit(&m, k, way.mode(), &use[way], &result, &err)
+                       : measure_check(&m, k, way.mode(), w.ring - 1, &result, &err);
     if (status)
         refused[k->name] = status > 0 ? std::string("WRONG RESULT: ") + result.message : err.text;
 }
@@ -109,7 +110,7 @@ bool Session::open(const struct plan *plan, int i, const std::vector<Case> &want
         return false;
     for (const Case &c : wanted) {
         const struct kernel *k = c.entry->kernel;
-        if (!use.count(k)) check(k, true);
+        if (!use.count(c.way())) check(c.way(), true);
         if (!refused.count(k->name)) cases.push_back(c);
     }
     return true;
@@ -139,7 +140,7 @@ void Session::sample(const Case &c, int round) {
     if (measure_sample(&m, k, c.mode, round, &s, &err)) return say_error(err.text);
     benchmark::UserCounters counters;
     workload_counters(counters, &m, s.batch, alpha);
-    sample_counters(counters, &m, s, use[k]);
+    sample_counters(counters, &m, s, use[c.way()]);
     bool dense = (k->traits & DENSE_STEP) && !rule_keeps_idle(&m.rules[0]);
     bool exact = m.exact[s.batch] && !(k->traits & STEP_PER_LOOKUP);
     printf("{");
@@ -223,7 +224,7 @@ bool Session::obey() {
     }
     if (!std::cin) return false;
     for (const auto &u : use)
-        if (!refused.count(u.first->name)) check(u.first, false);
+        if (!refused.count(u.first.kernel->name)) check(u.first, false);
     say_texts("refused", refused);
     return true;
 }

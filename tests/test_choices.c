@@ -74,7 +74,7 @@ struct chosen {
 static void lay_out(struct chosen *c, struct scratch *s, const struct batch *in, int32_t stride) {
     partition_lay_out(&c->partition, &(struct scratch){NULL, 0}, in, 1, BUCKET_BY_RANGE,
                       small_table);
-    hot_lay_out(&c->hot, s, in, &c->partition, stride);
+    hot_lay_out(&c->hot, s, in, &c->partition, stride, false);
 }
 
 static void choose(struct chosen *c, const struct batch *in, int32_t stride) {
@@ -84,7 +84,7 @@ static void choose(struct chosen *c, const struct batch *in, int32_t stride) {
     assert_int_equal(buffer_alloc(&c->memory, s.used, "scratch", &err), 0);
     memset(c->memory.data, 0x5a, s.used);
     s = (struct scratch){c->memory.data, 0};
-    hot_lay_out(&c->hot, &s, in, &c->partition, stride);
+    hot_lay_out(&c->hot, &s, in, &c->partition, stride, false);
     hot_choose(&c->hot, in);
     assert_true(buffer_intact(&c->memory));
 }

@@ -51,11 +51,11 @@ static void admitted_and_checked(void **state) {
             close_all(&b);
             continue;
         }
-        int status = measure_admit(&b.m, t->kernel, &use, &result, &err);
+        int status = measure_admit(&b.m, t->kernel, MODE_COLD, &use, &result, &err);
         if (status) fail_msg("%s: %s", rule_info(r).name, status < 0 ? err.text : result.message);
         assert_true(t->kernel->place == ON_HOST || use.graph.kernels > 0);
         for (int batch = 1; batch >= 0; batch--) /* the first check finds the rows restored */
-            assert_int_equal(measure_check(&b.m, t->kernel, batch, &result, &err), 0);
+            assert_int_equal(measure_check(&b.m, t->kernel, MODE_COLD, batch, &result, &err), 0);
         assert_null(b.m.at[t->kernel->place == ON_HOST ? ON_DEVICE : ON_HOST].place);
         close_all(&b);
     }
@@ -73,13 +73,14 @@ static void undecided_step_leaves_no_trace(void **state) {
     const struct rule rule = b.m.rules[0];
     b.m.rules[0].param[RULE_LR] = 0;
     b.m.steps[0] = rule_step(b.m.rules[0], MEASURED_STEP);
-    const int undecided = measure_admit(&b.m, t->kernel, &use, &result, &err);
+    const int undecided = measure_admit(&b.m, t->kernel, MODE_COLD, &use, &result, &err);
     b.m.rules[0] = rule;
     b.m.steps[0] = rule_step(rule, MEASURED_STEP);
     const bool refused = kernel_refuses(t->kernel, &b.w.batches[0]);
     assert_int_equal(undecided, -1);
     assert_true(refused || strstr(err.text, "no finite value"));
-    assert_int_equal(measure_admit(&b.m, t->kernel, &use, &result, &err), refused ? -1 : 0);
+    assert_int_equal(measure_admit(&b.m, t->kernel, MODE_COLD, &use, &result, &err),
+                     refused ? -1 : 0);
     close_all(&b);
     if (refused) skip();
 }
@@ -114,7 +115,7 @@ static void idle_kernel_is_wrong(void **state) {
     struct check_result result;
     struct kernel k = planted("idle");
     assert_int_equal(open_at(&b, RULE_sgd, ON_DEVICE, &err), 0);
-    assert_int_equal(measure_admit(&b.m, &k, &use, &result, &err), 1);
+    assert_int_equal(measure_admit(&b.m, &k, MODE_COLD, &use, &result, &err), 1);
     assert_non_null(strstr(result.message, "table 0 row"));
     close_all(&b);
 }
@@ -129,9 +130,9 @@ static void errors_are_told(void **state) {
     refused.run = refused_launch;
     huge.scratch_bytes = a_terabyte;
     assert_int_equal(open_at(&b, RULE_sgd, ON_DEVICE, &err), 0);
-    assert_int_equal(measure_admit(&b.m, &refused, &use, &result, &err), -1);
+    assert_int_equal(measure_admit(&b.m, &refused, MODE_COLD, &use, &result, &err), -1);
     assert_non_null(strstr(err.text, "refused, after stage none"));
-    assert_int_equal(measure_admit(&b.m, &huge, &use, &result, &err), -1);
+    assert_int_equal(measure_admit(&b.m, &huge, MODE_COLD, &use, &result, &err), -1);
     assert_non_null(strstr(err.text, "scratch of huge: needs 1024.0 GiB of device memory"));
     assert_false(device_lost());
     close_all(&b);
@@ -146,7 +147,7 @@ static void no_time_on_an_emulation(void **state) {
     struct check_result result;
     struct sample sample;
     if (open_at(&b, RULE_sgd, ON_DEVICE, &err)) fail_msg("%s", err.text);
-    assert_int_equal(measure_admit(&b.m, t->kernel, &use, &result, &err), 0);
+    assert_int_equal(measure_admit(&b.m, t->kernel, MODE_COLD, &use, &result, &err), 0);
     for (int mode = MODE_COLD; mode <= MODE_WARM; mode++) {
         assert_int_equal(measure_sample(&b.m, t->kernel, mode, 0, &sample, &err), -1);
         assert_non_null(strstr(err.text, "emulated"));
@@ -159,7 +160,7 @@ static void no_time_on_an_emulation(void **state) {
             p->ops->restore(p, t->kernel->traits & DENSE_STEP ? -1 : 1, &err))
             fail_msg("%s", err.text);
         assert_true(isnan(sample.times.seconds));
-        assert_int_equal(measure_check(&b.m, t->kernel, 1, &result, &err), 0);
+        assert_int_equal(measure_check(&b.m, t->kernel, MODE_COLD, 1, &result, &err), 0);
     }
     close_all(&b);
 }

@@ -91,14 +91,16 @@ int device_tables_get(const struct device_tables *d, struct table *host, struct 
 int device_tables_get_rows(const struct device_tables *d, int32_t t, int64_t begin, int64_t end,
                            struct table *host, struct error *err);
 
-/* One step. steps, io and scratch are device memory. */
+/* One step or, with a forward, one iteration. steps, io, scratch and output are device memory. */
 struct device_job {
     const struct kernel *kernel;
-    const struct batch *in; /* of a device_batch */
+    const struct kernel *forward; /* of an iteration, otherwise NULL; has no plan and no scratch */
+    const struct batch *in;       /* of a device_batch */
     const struct rule_step *steps;
     const struct table *io;
     void *scratch, *output; /* see struct launch */
-    /* For device_time, or NULL: enqueues untimed work between plan and step (a cache flush). */
+    /* For device_time, or NULL: enqueues untimed work between plan and step, or before an iteration (a
+     * cache flush). */
     int (*before_run)(const void *ctx, struct error *err);
     const void *before_ctx;
 };
@@ -108,17 +110,18 @@ struct device_job {
 int device_run(const struct device_job *job, void (*mark)(void *ctx, enum stage ended), void *ctx,
                struct error *err);
 
-/* Runs the step once and gives its seconds by events, without the plan; and if asked, the seconds
- * of its stages and of the plan. NaN on an emulated device. */
+/* Runs the step once and gives its seconds by events, without the plan, whose seconds are apart; and if
+ * asked, the seconds of its stages. Those of an iteration include its forward and its plan, and their
+ * own seconds are given with the stages. NaN on an emulated device. */
 struct device_times {
     double seconds;
     double stage[STAGE_COUNT];
-    double plan;
+    double forward, plan;
 };
 int device_time(const struct device_job *job, bool stages, struct device_times *out,
                 struct error *err);
 
-/* Captures the step and its plan into a CUDA graph, counts the nodes of the graph, and replays it
+/* Captures the step and its plan, or the whole iteration, into a CUDA graph, counts the nodes of the graph, and replays it
  * `replays` times. */
 struct device_graph {
     int kernels, memsets, copies;

@@ -15,6 +15,10 @@ static struct launch launch_of(const struct device_job *job) {
         .threads = 1, .stream = device_stream(), .scratch = job->scratch, .output = job->output};
 }
 
+static int enqueue_forward(const struct device_job *job, const struct launch *how) {
+    return job->forward ? job->forward->run(job->in, job->steps, job->io, how) : 0;
+}
+
 static int enqueue_plan(const struct device_job *job, const struct launch *how) {
     return job->kernel->plan ? job->kernel->plan(job->in, how) : 0;
 }
@@ -47,7 +51,10 @@ int device_run(const struct device_job *job, void (*mark)(void *ctx, enum stage 
     struct follow f = {.mark = mark, .ctx = ctx};
     struct launch how = launch_of(job);
     char where[160];
-    cudaError_t status = enqueue_plan(job, &how);
+    cudaError_t status = enqueue_forward(job, &how);
+    if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
+    if (status != cudaSuccess) return device_failed(status, job->forward->name, err);
+    status = enqueue_plan(job, &how);
     if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
     snprintf(where, sizeof where, "%s, plan", job->kernel->name);
     if (status != cudaSuccess) return device_failed(status, where, err);
@@ -63,7 +70,7 @@ int device_run(const struct device_job *job, void (*mark)(void *ctx, enum stage 
 
 /* An event at the beginning, at the end, and at the end of every stage that a kernel marks. */
 struct timeline {
-    cudaEvent_t begin, finish, end[STAGE_COUNT];
+    cudaEvent_t begin, forward, plan, finish, end[STAGE_COUNT];
     bool recorded[STAGE_COUNT];
 };
 
@@ -79,7 +86,17 @@ static double seconds_between(cudaEvent_t from, cudaEvent_t to) {
     return 1e-3 * ms;
 }
 
-/* Times the plan or the run. */
+/* The launches of an iteration; how has no mark if its parts are not timed. */
+static int enqueue_iteration(const struct device_job *job, const struct launch *how) {
+    const struct timeline *t = how->mark_ctx;
+    int status = enqueue_forward(job, how);
+    if (status == 0 && t) status = cudaEventRecord(t->forward, device_stream());
+    if (status == 0) status = enqueue_plan(job, how);
+    if (status == 0 && t) status = cudaEventRecord(t->plan, device_stream());
+    return status ? status : enqueue_run(job, how);
+}
+
+/* Times the plan, the run, or an iteration. */
 static int time_part(const struct device_job *job, const struct launch *how,
                      int (*enqueue)(const struct device_job *, const struct launch *),
                      const struct timeline *t, double *seconds, struct error *err) {
@@ -95,8 +112,14 @@ static int time_run(const struct device_job *job, struct launch how, struct time
                     bool stages, struct device_times *out, struct error *err) {
     if (job->before_run && job->before_run(job->before_ctx, err)) return -1;
     if (stages) how.mark = record_stage, how.mark_ctx = t;
-    if (time_part(job, &how, enqueue_run, t, &out->seconds, err)) return -1;
+    if (time_part(job, &how, job->forward ? enqueue_iteration : enqueue_run, t, &out->seconds, err))
+        return -1;
     cudaEvent_t last = t->begin;
+    if (stages && job->forward) {
+        out->forward = seconds_between(t->begin, t->forward);
+        out->plan = job->kernel->plan ? seconds_between(t->forward, t->plan) : 0;
+        last = t->plan;
+    }
     for (int s = 0; s < STAGE_COUNT; s++) {
         if (!t->recorded[s]) continue;
         out->stage[s] = seconds_between(last, t->end[s]);
@@ -111,13 +134,18 @@ int device_time(const struct device_job *job, bool stages, struct device_times *
     if (device_open(err)) return -1;
     struct timeline t = {0};
     TRY(cudaEventCreate(&t.begin), "timing");
+    TRY(cudaEventCreate(&t.forward), "timing");
+    TRY(cudaEventCreate(&t.plan), "timing");
     TRY(cudaEventCreate(&t.finish), "timing");
     for (int s = 0; s < STAGE_COUNT; s++) TRY(cudaEventCreate(&t.end[s]), "timing");
     struct launch how = launch_of(job);
     int status = 0;
-    if (job->kernel->plan) status = time_part(job, &how, enqueue_plan, &t, &out->plan, err);
+    if (job->kernel->plan && !job->forward)
+        status = time_part(job, &how, enqueue_plan, &t, &out->plan, err);
     if (status == 0) status = time_run(job, how, &t, stages, out, err);
     cudaEventDestroy(t.begin);
+    cudaEventDestroy(t.forward);
+    cudaEventDestroy(t.plan);
     cudaEventDestroy(t.finish);
     for (int s = 0; s < STAGE_COUNT; s++) cudaEventDestroy(t.end[s]);
     return status;
@@ -161,8 +189,7 @@ int device_replay(const struct device_job *job, int replays, struct device_graph
     snprintf(name, sizeof name, "%s, as a CUDA graph", job->kernel->name);
     struct launch how = launch_of(job);
     TRY(cudaStreamBeginCapture(device_stream(), cudaStreamCaptureModeThreadLocal), name);
-    cudaError_t status = enqueue_plan(job, &how);
-    if (status == cudaSuccess) status = enqueue_run(job, &how);
+    cudaError_t status = enqueue_iteration(job, &how);
     cudaGraph_t graph;
     cudaError_t ended = cudaStreamEndCapture(device_stream(), &graph);
     if (status == cudaSuccess) status = ended;

@@ -13,6 +13,10 @@
 enum { TRIES = 4 };
 static const double seconds_for_tries = 0.25;
 
+/* The forward of iterations: the fastest recorded one of a place. */
+static const char *const forward_of[] = {
+    [ON_HOST] = "cpu_lookup_ahead", [ON_DEVICE] = "cuda_lookup"};
+
 int measure_open(struct measure *m, struct workload *w, enum operation operation,
                  enum grad_mode mode, int threads, struct error *err) {
     memset(m, 0, sizeof *m);
@@ -32,6 +36,7 @@ int measure_open(struct measure *m, struct workload *w, enum operation operation
         m->index[k] = row_index_build(&w->batches[k]);
         m->stats[k] = id_stats(&w->batches[k], &m->index[k]);
         m->traffic[k] = traffic_of(operation, &w->batches[k], &m->index[k]);
+        m->forward_traffic[k] = traffic_of(OP_FORWARD, &w->batches[k], &m->index[k]);
         m->exact[k] = batch_sums_exact(&w->batches[k], mode);
     }
     m->rules = must_have(calloc((size_t)w->num_tables, sizeof *m->rules));
@@ -60,13 +65,36 @@ static struct place_setup setup_of(const struct measure *m, enum backend backend
                                 .operation = m->operation};
 }
 
+static int open_output(struct measure *m, enum backend backend, enum operation operation,
+                       struct error *err) {
+    const struct place_setup setup = setup_of(m, backend);
+    struct place_scratch *output = &m->at[backend].output;
+    return output->data ? 0
+                        : runner_output_open(m->at[backend].place, &setup, operation, output, err);
+}
+
 int measure_open_place(struct measure *m, enum backend backend, struct error *err) {
     const struct place_setup setup = setup_of(m, backend);
     struct place **place = &m->at[backend].place;
     if (!*place) *place = place_open(backend, &setup, err);
     if (!*place) return -1;
-    struct place_scratch *output = &m->at[backend].output;
-    return output->data ? 0 : runner_output_open(*place, &setup, m->operation, output, err);
+    return open_output(m, backend, m->operation, err);
+}
+
+/* Makes iterations possible at the place of a kernel. */
+static int open_forward(struct measure *m, const struct kernel *k, struct error *err) {
+    const struct workload *w = m->workload;
+    const struct kernel *forward = registry_find(OP_FORWARD, forward_of[k->place], err);
+    if (!forward) return -1;
+    if (k->operation != OP_STEP) return fail(err, "%s: an iteration is that of a step", k->name);
+    for (int b = 0; b < w->ring; b++) {
+        const char *why = kernel_refuses(forward, &w->batches[b]);
+        if (why)
+            return fail(err, "the forward of iterations, %s, refuses this batch: %s", forward->name,
+                        why);
+    }
+    m->at[k->place].forward = forward;
+    return open_output(m, k->place, OP_FORWARD, err);
 }
 
 void measure_close(struct measure *m) {
@@ -87,13 +115,15 @@ static struct place *place_of(const struct measure *m, const struct kernel *k) {
     return m->at[k->place].place;
 }
 
-static struct place_job job_of(struct measure *m, const struct kernel *k, int batch,
-                               struct place_scratch *scratch) {
+static struct place_job job_of(struct measure *m, const struct kernel *k, enum cache_mode mode,
+                               int batch, struct place_scratch *scratch) {
+    const bool iteration = mode == MODE_ITERATION, writes = iteration || k->operation != OP_STEP;
     return (struct place_job){.kernel = k,
+                              .forward = iteration ? m->at[k->place].forward : NULL,
                               .batch = batch,
                               .steps = m->steps,
                               .scratch = scratch,
-                              .output = k->operation != OP_STEP ? &m->at[k->place].output : NULL};
+                              .output = writes ? &m->at[k->place].output : NULL};
 }
 
 /* Scratch of exactly the declared size. If memory is short, it first frees resident scratch. */
@@ -137,11 +167,11 @@ static int restore(struct measure *m, const struct kernel *k, int b, bool all, s
 }
 
 /* Poisons this scratch, runs a step with it, and judges the step. */
-static int check_with(struct measure *m, const struct kernel *k, int batch,
+static int check_with(struct measure *m, const struct kernel *k, enum cache_mode mode, int batch,
                       struct place_scratch *scratch, struct check_result *out, struct error *err) {
     struct workload *w = m->workload;
     struct table_set shapes = {.count = w->num_tables, .shapes = w->tables, .seed = w->seed};
-    const struct place_job job = job_of(m, k, batch, scratch);
+    const struct place_job job = job_of(m, k, mode, batch, scratch);
     const struct check c = {.in = &w->batches[batch],
                             .index = &m->index[batch],
                             .rules = m->rules,
@@ -158,26 +188,28 @@ static int check_with(struct measure *m, const struct kernel *k, int batch,
     return status;
 }
 
-int measure_check(struct measure *m, const struct kernel *k, int batch, struct check_result *out,
-                  struct error *err) {
-    return check_with(m, k, batch, &m->at[k->place].scratch, out, err);
+int measure_check(struct measure *m, const struct kernel *k, enum cache_mode mode, int batch,
+                  struct check_result *out, struct error *err) {
+    return check_with(m, k, mode, batch, &m->at[k->place].scratch, out, err);
 }
 
-int measure_admit(struct measure *m, const struct kernel *k, struct scratch_use *use,
-                  struct check_result *out, struct error *err) {
+int measure_admit(struct measure *m, const struct kernel *k, enum cache_mode mode,
+                  struct scratch_use *use, struct check_result *out, struct error *err) {
     struct place_scratch scratch = {0};
     struct step_parts parts = {0};
     size_t resident = m->at[k->place].scratch.bytes;
     memset(use, 0, sizeof *use);
     struct place *p = place_of(m, k);
     if (!p) return fail(err, "%s: its place is not open", k->name);
-    int status = scratch_for(m, k, &scratch, err);
+    int status = mode == MODE_ITERATION ? open_forward(m, k, err) : 0;
+    if (status == 0) status = scratch_for(m, k, &scratch, err);
     if (status == 0) {
-        const struct place_job job = job_of(m, k, 0, &scratch);
+        const struct place_job job = job_of(m, k, mode, 0, &scratch);
         use->declared = (int64_t)scratch.bytes;
         status = p->ops->parts(p, &job, &parts, err);
         if (status == 0) status = restore(m, k, 0, false, err);
-        if (status == 0) status = check_with(m, k, 0, &scratch, out, err); /* makes it resident */
+        if (status == 0)
+            status = check_with(m, k, mode, 0, &scratch, out, err); /* makes it resident */
         use->observed = parts.appeared;
         use->graph = parts.graph;
     }
@@ -201,8 +233,9 @@ int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mo
                    struct sample *out, struct error *err) {
     struct place *p = place_of(m, k);
     memset(out, 0, sizeof *out);
-    out->batch = mode == MODE_COLD ? round % m->workload->ring : 0;
-    const struct place_job job = job_of(m, k, out->batch, &m->at[k->place].scratch);
+    out->batch = mode == MODE_WARM ? 0 : round % m->workload->ring;
+    out->iteration = mode == MODE_ITERATION;
+    const struct place_job job = job_of(m, k, mode, out->batch, &m->at[k->place].scratch);
     double begin = clock_seconds();
     for (int try = 0; try < TRIES; try++) {
         out->rejected = try;
@@ -210,7 +243,7 @@ int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mo
         if (mode == MODE_WARM &&
             (p->ops->run(p, &job, err) || restore(m, k, out->batch, false, err)))
             return -1;
-        if (p->ops->time(p, &job, mode == MODE_COLD, &out->times, err) ||
+        if (p->ops->time(p, &job, mode != MODE_WARM, &out->times, err) ||
             restore(m, k, out->batch, false, err))
             return -1;
         if (!out->times.disturbed || m->once || clock_seconds() - begin > seconds_for_tries) break;

@@ -16,14 +16,16 @@
 #include "harness/workload/workload.h"
 
 enum cache_mode {
-    MODE_COLD, /* caches are flushed, and the batch is another one than before */
-    MODE_WARM, /* the same batch ran right before; its rows have been restored since */
+    MODE_COLD,      /* caches are flushed, and the batch is another one than before */
+    MODE_WARM,      /* the same batch ran right before; its rows have been restored since */
+    MODE_ITERATION, /* as cold, but of a whole iteration: forward, plan of the step, step */
 };
 
 struct sample {
     struct step_times times;
     struct ceiling ceiling; /* right before the step */
     int batch;              /* its number in the ring */
+    bool iteration;         /* the times are those of an iteration */
     int rejected;           /* disturbed tries before this one */
     double others;          /* environment_others(), right after the step */
 };
@@ -44,7 +46,8 @@ struct measure {
     struct row_index index[RING_MAX];
     struct id_stats stats[RING_MAX];
     struct traffic traffic[RING_MAX];
-    bool exact[RING_MAX]; /* results are compared bit for bit */
+    struct traffic forward_traffic[RING_MAX]; /* of the forward of an iteration */
+    bool exact[RING_MAX];                     /* results are compared bit for bit */
     /* By enum backend; NULL: ceilings are measured before every sample, as times need them. A check
      * sets it before it opens places: it measures ceilings once and keeps them here, and then opens
      * places that neither measure them nor flush caches. */
@@ -52,7 +55,8 @@ struct measure {
     struct {
         struct place *place;          /* NULL: not open */
         struct place_scratch scratch; /* resident, large enough for every admitted kernel */
-        struct place_scratch output;  /* of all operations but steps */
+        struct place_scratch output;  /* of iterations and of all operations but steps */
+        const struct kernel *forward; /* of iterations; NULL: none admitted yet */
     } at[2];                          /* by enum backend */
 };
 
@@ -70,15 +74,17 @@ void measure_close(struct measure *m);
 /* Admits a kernel: runs it once with fresh scratch and reports the memory that appeared; runs it
  * again with poisoned scratch and checks every row and all guard zones; makes its scratch resident
  * for sampling. Returns 0 if the kernel is right; -1 with the reason in err if it could not run; 1
- * with the mismatch in *out if it is wrong. Leaves the tables as before. */
-int measure_admit(struct measure *m, const struct kernel *k, struct scratch_use *use,
-                  struct check_result *out, struct error *err);
+ * with the mismatch in *out if it is wrong. Leaves the tables as before. MODE_ITERATION runs and checks
+ * an iteration with the kernel, output and rows; cold and warm are the same here. An iteration has the
+ * fastest recorded forward of the place, and is refused where this refuses the batches. */
+int measure_admit(struct measure *m, const struct kernel *k, enum cache_mode mode,
+                  struct scratch_use *use, struct check_result *out, struct error *err);
 
 /* The check alone, on any batch of the ring, for an admitted kernel. Returns as above. */
-int measure_check(struct measure *m, const struct kernel *k, int batch, struct check_result *out,
-                  struct error *err);
+int measure_check(struct measure *m, const struct kernel *k, enum cache_mode mode, int batch,
+                  struct check_result *out, struct error *err);
 
-/* One timed step of an admitted kernel. round chooses the batch. Returns -1 if the device failed,
+/* One timed step, or iteration, of a kernel that was admitted for it. round chooses the batch. Returns -1 if the device failed,
  * and always on an emulated device, which has no clock. */
 int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
                    struct sample *out, struct error *err);

@@ -41,13 +41,15 @@ struct place_scratch {
     struct device_buffer device;
 };
 
-/* One step, or another operation: plan and run of a kernel. */
+/* One step, or another operation: plan and run of a kernel. Or one iteration: a forward, then plan and
+ * run of a step on the same batch. */
 struct place_job {
     const struct kernel *kernel;
+    const struct kernel *forward; /* of an iteration, otherwise NULL; has no plan and no scratch */
     int batch;
     const struct rule_step *steps; /* [num_tables] in host memory */
     struct place_scratch *scratch;
-    struct place_scratch *output;              /* of a step: NULL */
+    struct place_scratch *output;              /* of a step alone: NULL */
     void (*mark)(void *ctx, enum stage ended); /* run() calls it when a stage ends; may be NULL */
     void *mark_ctx;
 };
@@ -59,10 +61,12 @@ struct step_parts {
     struct device_graph graph; /* all 0 on the host */
 };
 
-/* The times of a step, in seconds. */
+/* The times of a step or an iteration, in seconds. */
 struct step_times {
-    double seconds;              /* the whole step */
-    double plan;                 /* the kernel's plan, outside the step; 0: it has none */
+    double seconds; /* the whole step or iteration */
+    double forward; /* part of an iteration; 0: a step */
+    double plan;    /* the kernel's plan, outside the step but part of an iteration; 0: it
+                                    has none. A device times the parts of an iteration as it times stages */
     double stage[STAGE_COUNT];   /* parts of the step; 0: no such stage. A device times them in a
                                     separate run, because events inside the step lengthen it */
     struct device_clocks clocks; /* of a device, right after the step */
@@ -87,7 +91,8 @@ struct place_ops {
     /* The same with fresh scratch; reports the parts of the step. */
     int (*parts)(struct place *p, const struct place_job *job, struct step_parts *out,
                  struct error *err);
-    /* The same, timed; with flushed caches if cold. A kernel's plan runs before the flush. */
+    /* The same, timed; with flushed caches if cold. A step's plan runs before the flush; in an
+     * iteration, the forward and the plan run after it. */
     int (*time)(struct place *p, const struct place_job *job, bool cold, struct step_times *out,
                 struct error *err);
     /* Measures the ceilings, which also evicts the caches. */

@@ -134,6 +134,7 @@ static int occupy(const void *ctx, struct error *err) {
 static int job_of(struct on_device *d, const struct place_job *job, struct device_job *out,
                   struct error *err) {
     *out = (struct device_job){.kernel = job->kernel,
+                               .forward = job->forward,
                                .in = &d->batch[job->batch].batch,
                                .steps = d->steps.data,
                                .io = d->tables.io.data,
@@ -209,6 +210,9 @@ static int time_step(struct place *p, const struct place_job *job, bool cold,
      * separates them, and must not count in the time of the whole step. */
     if (restore(p, job->batch, err) || device_time(&here, true, &stages, err)) return -1;
     memcpy(out->stage, stages.stage, sizeof out->stage);
+    if (!job->forward) return 0;
+    out->forward = stages.forward;
+    out->plan = stages.plan;
     return 0;
 }
 

@@ -83,6 +83,11 @@ static int call_plan(const struct host *h, const struct place_job *job) {
     return job->kernel->plan ? job->kernel->plan(&h->setup.batches[job->batch], &how) : 0;
 }
 
+static int call_forward(const struct host *h, const struct place_job *job) {
+    const struct launch how = {.threads = h->setup.threads, .output = job->output->data};
+    return job->forward->run(&h->setup.batches[job->batch], job->steps, h->tables->tables, &how);
+}
+
 static int call_run(const struct host *h, const struct place_job *job,
                     void (*mark)(void *, enum stage), void *ctx) {
     const struct launch how = {.threads = h->setup.threads,
@@ -99,7 +104,8 @@ static int returned(int status, const struct place_job *job, struct error *err) 
 
 static int host_run(struct place *p, const struct place_job *job, struct error *err) {
     const struct host *h = host_of(p);
-    int status = call_plan(h, job);
+    int status = job->forward ? call_forward(h, job) : 0;
+    if (status == 0) status = call_plan(h, job);
     if (status == 0) status = call_run(h, job, job->mark, job->mark_ctx);
     return returned(status, job, err);
 }
@@ -124,17 +130,27 @@ static void stop(void *ctx, enum stage ended) {
     s->last = now;
 }
 
+static int time_plan(const struct host *h, const struct place_job *job, double *seconds) {
+    const double begin = clock_seconds();
+    const int status = call_plan(h, job);
+    *seconds = job->kernel->plan ? clock_seconds() - begin : 0;
+    return status;
+}
+
 static int host_time(struct place *p, const struct place_job *job, bool cold,
                      struct step_times *out, struct error *err) {
     const struct host *h = host_of(p);
     *out = (struct step_times){0};
-    double begin = clock_seconds();
-    int status = call_plan(h, job);
-    out->plan = job->kernel->plan ? clock_seconds() - begin : 0;
+    int status = job->forward ? 0 : time_plan(h, job, &out->plan);
     if (cold) ceiling_flush_caches(&h->ceilings);
     const struct disturbance before = disturbance_now("/proc/self/task");
-    struct stopwatch watch = {clock_seconds(), out->stage};
-    begin = watch.last;
+    const double begin = clock_seconds();
+    if (job->forward) {
+        status = call_forward(h, job);
+        out->forward = clock_seconds() - begin;
+        if (status == 0) status = time_plan(h, job, &out->plan);
+    }
+    struct stopwatch watch = {job->forward ? clock_seconds() : begin, out->stage};
     if (status == 0) status = call_run(h, job, stop, &watch);
     out->seconds = clock_seconds() - begin;
     out->disturbed = disturbed(before, disturbance_now("/proc/self/task"), out->seconds);

@@ -89,8 +89,8 @@ static struct check_result judge_output(const struct place_job *job, const struc
                                             .output = output,
                                             .bytes = job->output->bytes,
                                             .filled = POISON};
-    return job->kernel->operation == OP_FORWARD ? forward_check_run(&forward)
-                                                : gradient_check_run(&gradient);
+    return job->kernel->operation == OP_GRADIENT ? gradient_check_run(&gradient)
+                                                 : forward_check_run(&forward);
 }
 
 /* Returns 0 if nothing wrote outside of the output, and it is right. */
@@ -120,12 +120,12 @@ int runner_check(struct place *p, const struct place_job *job, struct check c,
     struct row_run end = {0};
     const struct row_index nothing = {.run = &end};
     double worst = 0;
-    if (job->kernel->operation != OP_STEP) {
+    if (job->output) {
         const int status = check_output(p, job, &c, out, err);
         if (status) return status;
         worst = out->worst;
-        c.index = &nothing;
     }
+    if (job->kernel->operation != OP_STEP) c.index = &nothing;
     c.after = p->ops->tables(p);
     c.fetch = fetch;
     c.fetch_ctx = &p;

@@ -34,7 +34,8 @@
 #include "harness/workload/row_index.h"
 #include "kernels/kernel.h"
 
-/* Bytes. */
+/* Bytes. An iteration's are those of its forward and of its step. Rows that the forward has read may
+ * still be in a cache when the step wants them, so an iteration can take less time than both cold. */
 struct traffic {
     int64_t compulsory;
     int64_t lines;    /* compulsory, with every touched line of row state read and written once */

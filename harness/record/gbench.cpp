@@ -84,7 +84,7 @@ class Driver : State {
     }
 
   private:
-    using Kernels = std::set<const struct kernel *>;
+    using Ways = std::set<Way>;
     const struct options &options;
     Output output;
     Context context;                /* keys of the record */
@@ -119,16 +119,16 @@ class Driver : State {
     }
 
     void sample(benchmark::State &state, struct measure *m, const Case &c, const std::string &rule,
-                const struct scratch_use &use, int *round, Kernels *out) {
+                const struct scratch_use &use, int *round, Ways *out) {
         const struct kernel *k = c.entry->kernel;
         struct sample s = {};
         struct error err;
-        bool skip = stop_signal || out->count(k);
+        bool skip = stop_signal || out->count(c.way());
         for (auto unused : state) {
             (void)unused;
             Blame blame(k);
             if (!skip && measure_sample(m, k, c.mode, (*round)++, &s, &err)) {
-                out->insert(k);
+                out->insert(c.way());
                 failed(m->workload->name, k->name, k->place, err);
                 skip = true;
             }
@@ -162,36 +162,38 @@ class Driver : State {
 
     void measure_cases(struct measure *m, const std::vector<Case> &cases, const std::string &rule) {
         const std::string workload = m->workload->name;
-        std::map<const struct kernel *, struct scratch_use> use;
-        Kernels out;
+        std::map<Way, struct scratch_use> use;
+        Ways out;
         struct error err;
         struct check_result result;
 
         /* The status of measure_admit and measure_check. */
-        auto judge = [&](const struct kernel *k, int status) {
+        auto judge = [&](const Way &way, int status) {
+            const struct kernel *k = way.kernel;
             if (status == 0) return;
-            out.insert(k);
+            out.insert(way);
             wrong += status > 0;
             if (status > 0)
                 refuse(workload, k->name, std::string("WRONG RESULT: ") + result.message);
             else
                 failed(workload, k->name, k->place, err);
         };
-        auto is_out = [&](const struct kernel *k) {
-            return out.count(k) || !(places & (1u << k->place));
+        auto is_out = [&](const Way &way) {
+            return out.count(way) || !(places & (1u << way.kernel->place));
         };
         for (const Case &c : cases) {
             const struct kernel *k = c.entry->kernel;
-            if (use.count(k) || is_out(k)) continue;
+            const Way way = c.way();
+            if (use.count(way) || is_out(way)) continue;
             if (stop_signal) return;
             if (crashed.find(std::string("/") + k->name + "/") != std::string::npos) {
-                out.insert(k);
+                out.insert(way);
                 continue;
             }
             progress.say(workload + ": checking " + k->name);
             give_signal_stacks(options.threads);
             Blame blame(k);
-            judge(k, measure_admit(m, k, &use[k], &result, &err));
+            judge(way, measure_admit(m, k, way.mode(), &use[way], &result, &err));
         }
 
         benchmark::ClearRegisteredBenchmarks();
@@ -199,7 +201,7 @@ class Driver : State {
         int registered = 0;
         for (size_t i = 0; i < cases.size(); i++) {
             const Case &c = cases[i];
-            if (is_out(c.entry->kernel)) {
+            if (is_out(c.way())) {
                 progress.total -= options.reps;
                 continue;
             }
@@ -207,7 +209,7 @@ class Driver : State {
             benchmark::RegisterBenchmark(
                 c.name.c_str(),
                 [this, m, &c, &rule, &use, &rounds, &out, i](benchmark::State &state) {
-                    sample(state, m, c, rule, use[c.entry->kernel], &rounds[i], &out);
+                    sample(state, m, c, rule, use[c.way()], &rounds[i], &out);
                 })
                 ->UseManualTime()
                 ->Iterations(1)
@@ -221,17 +223,17 @@ class Driver : State {
 
         for (const auto &u : use) {
             if (is_out(u.first)) continue;
-            progress.say(workload + ": checking again " + u.first->name);
-            Blame blame(u.first);
-            judge(u.first, measure_check(m, u.first, m->workload->ring - 1, &result, &err));
+            const struct kernel *k = u.first.kernel;
+            progress.say(workload + ": checking again " + k->name);
+            Blame blame(k);
+            judge(u.first,
+                  measure_check(m, k, u.first.mode(), m->workload->ring - 1, &result, &err));
         }
         std::vector<Run> accepted;
         for (const Run &run : collector.runs) {
             bool keep = !run.error_occurred;
             for (const auto &u : use)
-                if (is_out(u.first))
-                    keep &= run.benchmark_name().find(std::string("/") + u.first->name + "/") ==
-                            std::string::npos;
+                keep &= !(is_out(u.first) && u.first.has(run.benchmark_name()));
             if (keep) accepted.push_back(run);
         }
         samples.add(accepted);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "harness/record/gbench_record.h"
@@ -15,11 +16,35 @@ extern "C" {
 #include "harness/registry.h"
 }
 
+/* What is admitted, checked and dropped as one: a kernel by itself, or in iterations. */
+struct Way {
+    const struct kernel *kernel;
+    bool iteration;
+
+    bool operator<(const Way &other) const {
+        return std::tie(kernel, iteration) < std::tie(other.kernel, other.iteration);
+    }
+    enum cache_mode mode() const { /* for measure_admit and measure_check */
+        return iteration ? MODE_ITERATION : MODE_COLD;
+    }
+    /* Whether a case of this name is one of this way. */
+    bool has(const std::string &name) const {
+        const std::string own = std::string("/") + kernel->name + "/";
+        const size_t at = name.find(own);
+        return at != name.npos &&
+               (name.find(mode_name(MODE_ITERATION), at) == at + own.size()) == iteration;
+    }
+};
+
 /* One kernel on one workload, in one cache mode. */
 struct Case {
     const struct registered *entry;
     enum cache_mode mode;
     std::string name; /* WORKLOAD/RULE/KERNEL/MODE */
+
+    Way way() const {
+        return {entry->kernel, mode == MODE_ITERATION};
+    }
 };
 
 /* places: bits 1 << enum backend. */
@@ -29,7 +54,8 @@ inline std::vector<Case> cases_of(const struct options &o, unsigned places,
     for (const struct registered *r = registry(); r->kernel; r++) {
         if (!(places & (1u << r->kernel->place)) || r->kernel->operation != measure_operation(what))
             continue;
-        for (enum cache_mode mode : {MODE_COLD, MODE_WARM}) {
+        for (enum cache_mode mode : {MODE_COLD, MODE_WARM, MODE_ITERATION}) {
+            if (mode == MODE_ITERATION && r->kernel->operation != OP_STEP) continue;
             std::string name =
                 workload + "/" + measure_name(what) + "/" + r->kernel->name + "/" + mode_name(mode);
             if (o.modes & (1u << mode) && !regexec(&o.pattern, name.c_str(), 0, nullptr, 0))

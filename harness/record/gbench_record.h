@@ -61,7 +61,7 @@ struct Progress {
 };
 
 inline const char *mode_name(enum cache_mode mode) {
-    return mode == MODE_COLD ? "cold" : "warm";
+    return mode == MODE_COLD ? "cold" : mode == MODE_WARM ? "warm" : "iteration";
 }
 
 /* Counters that are the same for every sample of a workload. */
@@ -102,7 +102,9 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
     static const char *const stages[] = {"index_ms", "zero_ms", "reduce_ms", "update_ms"};
     const double mib = 1 << 20;
     const struct traffic &traffic = m->traffic[s.batch];
-    double lookups = (double)m->stats[s.batch].lookups, bytes = (double)traffic.compulsory;
+    const double forward = s.iteration ? (double)m->forward_traffic[s.batch].compulsory : 0;
+    double lookups = (double)m->stats[s.batch].lookups;
+    double bytes = forward + (double)traffic.compulsory;
     c["ns_per_lookup"] = lookups ? 1e9 * s.times.seconds / lookups : NAN;
     c["lookups_per_s"] = lookups / s.times.seconds;
     c["traffic_gbs"] = 1e-9 * bytes / s.times.seconds;
@@ -113,13 +115,18 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
     c["share_rmw"] = 1e-9 * bytes / s.times.seconds / s.ceiling.rmw_gbs;
     const double memory_gbs = traffic_memory_gbs(m->operation, &s.ceiling);
     if (double roof = traffic_roof(&traffic, memory_gbs, s.ceiling.gather_gbs)) {
-        c["line_gbs"] = memory_gbs;
-        c["gather_gbs"] = s.ceiling.gather_gbs;
-        c["line_mib"] = (double)traffic.lines / mib;
-        c["gather_mib"] = (double)traffic.gathered / mib;
+        /* Nothing measures the gathers of an iteration's forward, so its part is that of memory. */
+        roof += 1e-9 * forward / s.ceiling.copy_gbs;
         c["roof_ms"] = 1e3 * roof;
         c["share_roof"] = roof / s.times.seconds;
+        if (!s.iteration) { /* the two terms: an iteration has those of two operations */
+            c["line_gbs"] = memory_gbs;
+            c["gather_gbs"] = s.ceiling.gather_gbs;
+            c["line_mib"] = (double)traffic.lines / mib;
+            c["gather_mib"] = (double)traffic.gathered / mib;
+        }
     }
+    if (s.iteration) c["forward_ms"] = 1e3 * s.times.forward;
     for (int k = 0; k < STAGE_COUNT; k++) c[stages[k]] = 1e3 * s.times.stage[k];
     if (s.times.clocks.sm_mhz > 0) {
         c["sm_mhz"] = s.times.clocks.sm_mhz;

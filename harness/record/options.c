@@ -35,7 +35,7 @@ static const struct known {
     {"threads", "threads of every kernel", COUNT(threads), 1, 4096},
     {"reps", "samples of every kernel, workload and cache mode", COUNT(reps), 1, 1000},
     {"ring", "batches that cold samples go round", COUNT(ring), 1, RING_MAX},
-    {"modes", "cold, warm: list", TEXT(mode)},
+    {"modes", "cold, warm, iteration: list; cold and warm", TEXT(mode)},
     {"place", "kernels of the host, of the device, or all: host, device, all", TEXT(place)},
     {"queue", "minutes to queue for another bench on this machine; 10, and 0 does not",
      COUNT(queue), 0, 100000},
@@ -79,9 +79,11 @@ static int take(const struct known *k, const char *text, struct options *out, st
 }
 
 #define WORD(word, ...) #word,
-static const char *const rule_words[] = {RULES(WORD) "forward", "gradient", NULL},
-                         *const mode_words[] = {[MODE_COLD] = "cold", [MODE_WARM] = "warm", NULL},
-                         *const place_words[] = {[ON_HOST] = "host", [ON_DEVICE] = "device", NULL};
+static const char
+    *const rule_words[] = {RULES(WORD) "forward", "gradient", NULL},
+           *const mode_words[] =
+               {[MODE_COLD] = "cold", [MODE_WARM] = "warm", [MODE_ITERATION] = "iteration", NULL},
+           *const place_words[] = {[ON_HOST] = "host", [ON_DEVICE] = "device", NULL};
 _Static_assert(sizeof rule_words / sizeof *rule_words == MEASURES + 1, "one word for each");
 _Static_assert(MEASURES <= 32, "each rule has a bit of options.rules");
 
@@ -164,8 +166,8 @@ int options_parse(int argc, char **argv, struct options *out, struct error *err)
     if (compile_filter(out, err) ||
         take_bits("RULE: unknown rule", out->smoke && !*out->rule ? "all" : out->rule, rule_words,
                   &out->rules, err) ||
-        take_bits("MODES: unknown mode", *out->mode ? out->mode : "all", mode_words, &out->modes,
-                  err) ||
+        take_bits("MODES: unknown mode", *out->mode ? out->mode : "cold warm", mode_words,
+                  &out->modes, err) ||
         take_bits("PLACE: unknown place", *out->place ? out->place : "all", place_words,
                   &out->places, err))
         return -1;

@@ -31,7 +31,7 @@
 #include "kernels/host/fused.h"
 
 static size_t scratch_bytes(const struct batch *shape, int threads) {
-    return fused_lay_out(&(struct fused){0}, shape, threads, ALL_TECHNIQUES, NULL);
+    return fused_lay_out(&(struct fused){0}, shape, threads, ALL_TECHNIQUES, false, NULL);
 }
 
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,

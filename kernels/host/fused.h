@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The code of cpu_fused: see kernels/cpu/cpu_fused.c. The caller names the techniques, so that
- * studies/ladder/ can leave one out and measure what it is worth.
+ * The code of cpu_fused and cpu_fused_planned: see kernels/cpu/cpu_fused.c. The caller names the
+ * techniques, so that studies/ladder/ can leave one out and measure what it is worth.
  */
 #pragma once
 
@@ -39,6 +39,7 @@ struct fused {
     struct small_tables small;
     uint64_t *spare;            /* [partitioned lookups] second buffer of the bucket sorts */
     int32_t *order;             /* [buckets] largest first, roughly */
+    uint32_t *runs;             /* [buckets] of equal rows: see index_bucket() */
     struct long_run *long_run;  /* [most long runs] */
     int32_t *long_run_of_piece; /* [most pieces] */
     float *piece;               /* [most pieces][largest dim] */
@@ -47,8 +48,9 @@ struct fused {
     int32_t max_dim;
 };
 
+/* ahead: for a plan, which lists the hot lookups, see hot_partition(). */
 static inline size_t fused_lay_out(struct fused *p, const struct batch *in, int threads,
-                                   unsigned with, void *base) {
+                                   unsigned with, bool ahead, void *base) {
     struct scratch s = {base, 0};
     p->with = with;
     p->max_dim = (widest(in) + VEC - 1) / VEC * VEC;
@@ -57,11 +59,12 @@ static inline size_t fused_lay_out(struct fused *p, const struct batch *in, int 
     if (with & SMALL_TABLES) small_lay_out(&p->small, &s, in, threads);
     partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_RANGE,
                       with & SMALL_TABLES ? small_table : NULL);
-    hot_lay_out(&p->hot, &s, in, &p->partition, p->max_dim);
+    hot_lay_out(&p->hot, &s, in, &p->partition, p->max_dim, ahead);
     const int64_t lookups = p->partition.lookups;
     const int64_t most_long = lookups / LONG_RUN, most_pieces = lookups / PIECE + most_long;
     p->spare = scratch_take(&s, lookups, sizeof *p->spare);
     p->order = scratch_take(&s, p->partition.buckets, sizeof *p->order);
+    p->runs = scratch_take(&s, p->partition.buckets, sizeof *p->runs);
     p->long_run = scratch_take(&s, most_long, sizeof *p->long_run);
     p->long_run_of_piece = scratch_take(&s, most_pieces, sizeof *p->long_run_of_piece);
     p->piece = scratch_take(&s, most_pieces * p->max_dim, sizeof *p->piece);
@@ -151,25 +154,44 @@ static uint32_t list_runs(const uint64_t *e, uint32_t n, uint32_t *run) {
     return runs;
 }
 
+/* The bucket's spare entries are free once it is sorted, and hold the list of its runs. */
+static uint32_t *runs_of(const struct fused *p, int64_t bucket) {
+    return (uint32_t *)(p->spare + p->partition.begin[bucket]);
+}
+
+/* Sorts a bucket and lists its runs. */
+static void index_bucket(struct fused *p, int64_t bucket) {
+    const struct partition *x = &p->partition;
+    const int32_t t = x->table_of[bucket];
+    const uint32_t begin = x->begin[bucket], n = x->begin[bucket + 1] - begin;
+    if (n == 0) return; /* its spare entry is another bucket's */
+    uint32_t *run = runs_of(p, bucket);
+    sort_bucket(x->entry + begin, p->spare + begin, n, x->table[t].shift);
+    p->runs[bucket] = list_runs(x->entry + begin, n, run);
+    for (uint32_t r = 0; n >= LONG_RUN && r < p->runs[bucket]; r++)
+        if (run[r + 1] - run[r] >= LONG_RUN) leave_over(p, t, begin + run[r], begin + run[r + 1]);
+}
+
 struct fused_bucket {
-    struct fused *plan;
+    const struct fused *plan;
+    int64_t bucket;
     int32_t table;
-    uint32_t begin, n; /* entries */
     struct updater updater;
     float *sum; /* [largest dim] */
 };
 
-/* Sums and updates every run of a sorted bucket. The bucket's spare entries are free now and hold
- * the list of runs. common: dim is a constant, and the loops over a row become unrolled. */
+/* Sums and updates every run of a bucket except long ones. common: dim is a constant, and the loops
+ * over a row become unrolled. */
 ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool common) {
     const struct fused_bucket *b = ctx;
-    struct fused *p = b->plan;
+    const struct fused *p = b->plan;
     const struct updater u = b->updater;
     const int32_t dim = common ? given : u.dim;
     const struct gather_table from = p->gather.table[b->table];
-    const uint32_t begin = b->begin, n = b->n;
+    const uint32_t begin = p->partition.begin[b->bucket];
+    const uint32_t n = p->partition.begin[b->bucket + 1] - begin;
     const uint64_t *e = p->partition.entry + begin;
-    uint32_t *run = (uint32_t *)(p->spare + begin), runs = list_runs(e, n, run);
+    const uint32_t *run = runs_of(p, b->bucket), runs = p->runs[b->bucket];
     const uint32_t ahead = updater_ahead(&u);
     const uint32_t rows_end = p->with & ROW_PREFETCH ? runs : 0; /* no prefetch from here on */
     const uint32_t grads_end = p->with & GRAD_PREFETCH ? n : 0;
@@ -183,10 +205,7 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
         uint32_t first = run[r], length = run[r + 1] - first;
         int64_t row = entry_row(e[first]);
         if (r + ahead < rows_end) updater_prefetch(&u, entry_row(e[run[r + ahead]]), dim, INTO_L2);
-        if (length >= LONG_RUN) {
-            leave_over(p, b->table, begin + first, begin + first + length);
-            continue;
-        }
+        if (length >= LONG_RUN) continue;
         if (!common && length == 1 && from.plain && from.type == FP32 && !u.adjusts) {
             float c;
             const void *next = e;
@@ -202,15 +221,14 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     }
 }
 
-/* Sorts a bucket and updates its rows. */
-static void fused_bucket(struct fused *p, const struct batch *in, const struct rule_step *steps,
-                         const struct table *io, int64_t bucket, float *sum) {
+/* Updates the rows of an indexed bucket. */
+static void fused_bucket(const struct fused *p, const struct batch *in,
+                         const struct rule_step *steps, const struct table *io, int64_t bucket,
+                         float *sum) {
     const struct partition *x = &p->partition;
     const int32_t t = x->table_of[bucket];
-    const uint32_t begin = x->begin[bucket], n = x->begin[bucket + 1] - begin;
-    if (n == 0) return; /* its spare entry is another bucket's */
-    sort_bucket(x->entry + begin, p->spare + begin, n, x->table[t].shift);
-    struct fused_bucket b = {p, t, begin, n, updater_of(in, t, steps, io), sum};
+    if (x->begin[bucket] == x->begin[bucket + 1]) return;
+    struct fused_bucket b = {p, bucket, t, updater_of(in, t, steps, io), sum};
     const bool constant = p->with & CONSTANT_DIM;
     if (!constant) b.updater.update = update_row_of(steps[t].rule.kind, 0);
     for_dim(constant ? b.updater.dim : 0, update_bucket, &b);
@@ -250,42 +268,67 @@ static void update_long_runs(const struct fused *p, const struct batch *in,
     }
 }
 
+/* Serial, O(buckets + features + tables). */
+static inline void fused_prepare(const struct fused *p, const struct batch *in) {
+    gather_prepare(&p->gather);
+    if (p->small.units) small_prepare(&p->small, in);
+    partition_prepare(&p->partition, in);
+}
+
+/* Partitions the lookups. ahead: reads no gradient, and lists the hot lookups instead of summing them.
+ * Every thread of the team calls this. */
+ALWAYS_INLINE void fused_index(struct fused *p, const struct batch *in, const bool ahead) {
+    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    gather_fill(&p->gather, thread, threads);
+#pragma omp single
+    if (p->with & HOT_ROWS) hot_choose(&p->hot, in);
+    if (p->hot.rows)
+        hot_partition(&p->hot, &p->partition, &p->gather, p->spare, ahead, thread, threads);
+    else
+        partition_build(&p->partition, &p->gather, thread, threads);
+#pragma omp single
+    order_buckets(p);
+}
+
+static inline int bucket_chunk(const struct fused *p) {
+    return p->partition.buckets < 256 ? 1 : 4; /* few buckets are shared out one by one */
+}
+
+/* Sums and updates. ahead: a plan has indexed the buckets, otherwise each is indexed while it is in
+ * L1. Every thread of the team calls this. */
+ALWAYS_INLINE void fused_update(struct fused *p, const struct batch *in,
+                                const struct rule_step *steps, const struct table *io,
+                                const bool ahead) {
+    const int thread = omp_get_thread_num(), chunk = bucket_chunk(p);
+    float *sum = p->sum + (int64_t)thread * p->max_dim;
+#pragma omp for schedule(dynamic) nowait
+    for (int32_t k = 0; k < p->small.units; k++)
+        small_sum(&p->small, &p->gather, k, steps, io, thread);
+#pragma omp for schedule(dynamic, chunk)
+    for (int64_t k = 0; k < p->partition.buckets; k++) {
+        if (!ahead) index_bucket(p, p->order[k]);
+        fused_bucket(p, in, steps, io, p->order[k], sum);
+    }
+    if (!ahead) {
+#pragma omp single
+        cut_long_runs(p);
+    }
+    update_long_runs(p, in, steps, io);
+    if (p->small.units) small_update(&p->small, in, steps, io);
+    if (p->hot.rows) hot_update(&p->hot, in, steps, io);
+}
+
 static inline int fused_run(const struct batch *in, const struct rule_step *steps,
                             const struct table *io, const struct launch *how, unsigned with) {
     struct fused plan;
-    fused_lay_out(&plan, in, how->threads, with, how->scratch);
-    gather_prepare(&plan.gather);
-    if (plan.small.units) small_prepare(&plan.small, in);
-    partition_prepare(&plan.partition, in);
+    fused_lay_out(&plan, in, how->threads, with, false, how->scratch);
+    fused_prepare(&plan, in);
 #pragma omp parallel num_threads(how->threads)
     {
-        int thread = omp_get_thread_num(), threads = omp_get_num_threads();
-        gather_fill(&plan.gather, thread, threads);
-#pragma omp single
-        if (with & HOT_ROWS) hot_choose(&plan.hot, in);
-        if (plan.hot.rows)
-            hot_partition(&plan.hot, &plan.partition, &plan.gather, plan.spare, thread, threads);
-        else
-            partition_build(&plan.partition, &plan.gather, thread, threads);
-#pragma omp single
-        order_buckets(&plan);
+        fused_index(&plan, in, false);
 #pragma omp master
         stage_done(how, STAGE_INDEX);
-
-        float *sum = plan.sum + (int64_t)thread * plan.max_dim;
-        const int64_t buckets = plan.partition.buckets;
-#pragma omp for schedule(dynamic) nowait
-        for (int32_t k = 0; k < plan.small.units; k++)
-            small_sum(&plan.small, &plan.gather, k, steps, io, thread);
-        const int chunk = buckets < 256 ? 1 : 4; /* few buckets are shared out one by one */
-#pragma omp for schedule(dynamic, chunk)
-        for (int64_t k = 0; k < buckets; k++)
-            fused_bucket(&plan, in, steps, io, plan.order[k], sum);
-#pragma omp single
-        cut_long_runs(&plan);
-        update_long_runs(&plan, in, steps, io);
-        if (plan.small.units) small_update(&plan.small, in, steps, io);
-        if (plan.hot.rows) hot_update(&plan.hot, in, steps, io);
+        fused_update(&plan, in, steps, io, false);
     }
     stage_done(how, STAGE_UPDATE);
     return 0;

@@ -60,10 +60,12 @@ struct hot {
     float *sum;               /* [slices][rows][stride] */
     uint32_t *cold_end;       /* [HOT_SLICES + num_features] by slice + feature: cold entries of
                                  the thread so far */
+    struct addend *list;      /* [partitioned lookups] of a plan: the hot lookups of each slice */
+    uint32_t *list_end;       /* as cold_end */
 };
 
 static inline void hot_lay_out(struct hot *h, struct scratch *s, const struct batch *in,
-                               const struct partition *p, int32_t stride) {
+                               const struct partition *p, int32_t stride, bool ahead) {
     *h = (struct hot){.partition = p, .stride = stride};
     h->most =
         (int32_t)min64(HOT_BYTES / (int64_t)sizeof(float) / stride, 1 << (HOT_SLOTS_LOG2 - 2));
@@ -76,6 +78,9 @@ static inline void hot_lay_out(struct hot *h, struct scratch *s, const struct ba
     h->row = scratch_take(s, h->most, sizeof *h->row);
     h->sum = scratch_take(s, p->lookups / HOT_SLICE_OF * stride, sizeof *h->sum);
     h->cold_end = scratch_take(s, HOT_SLICES + in->num_features, sizeof *h->cold_end);
+    if (!ahead) return;
+    h->list = scratch_take(s, p->lookups, sizeof *h->list);
+    h->list_end = scratch_take(s, HOT_SLICES + in->num_features, sizeof *h->list_end);
 }
 
 /* A hash without collisions between neighbouring rows, and so within a small table. */
@@ -163,6 +168,8 @@ struct hot_walk {
     struct partition_walk partition;
     uint64_t *cold;
     struct accumulate queue;
+    bool ahead;
+    struct addend *list;
 };
 
 /* No branch on whether a row is hot: the CPU would mispredict it about every other time. */
@@ -173,13 +180,36 @@ ALWAYS_INLINE void hot_visit(void *ctx, struct lookup l) {
     *w->cold = entry_pack(l.row, position);
     w->cold += 1 - hot;
     *partition_cursor(&w->partition, l.row) += 1 - hot;
-    accumulate_push(&w->queue, w->number[slot], position, hot);
+    if (w->ahead) {
+        *w->list = (struct addend){w->number[slot], position};
+        w->list += hot;
+    } else {
+        accumulate_push(&w->queue, w->number[slot], position, hot);
+    }
 }
 
-/* Replaces partition_build() if there are hot rows: sums these and partitions the other lookups,
- * with cold[lookups] as a buffer. Every thread of the team calls this; it ends with a barrier. */
-static inline void hot_partition(const struct hot *h, const struct partition *p,
-                                 const struct gather *g, uint64_t *cold, int thread, int threads) {
+/* Adds to the accumulators of a slice, for lookups of table t. */
+ALWAYS_INLINE struct accumulate hot_queue(const struct hot *h, const struct gather *g,
+                                          int32_t slice, int32_t t, struct addend *wait) {
+    return (struct accumulate){.gather = g,
+                               .from = &g->table[t],
+                               .sum = h->sum + (int64_t)slice * h->rows * h->stride,
+                               .stride = h->stride,
+                               .dim = g->in->tables[t].dim,
+                               .wait = wait};
+}
+
+static inline void hot_clear(const struct hot *h, int32_t slice) {
+    memset(h->sum + (int64_t)slice * h->rows * h->stride, 0,
+           (size_t)h->rows * (size_t)h->stride * sizeof *h->sum);
+}
+
+/* Replaces partition_build() if there are hot rows: sums these, or lists their lookups if ahead, and
+ * partitions the other lookups, with cold[lookups] as a buffer. Every thread of the team calls this; it
+ * ends with a barrier. */
+ALWAYS_INLINE void hot_partition(const struct hot *h, const struct partition *p,
+                                 const struct gather *g, uint64_t *cold, const bool ahead,
+                                 int thread, int threads) {
     const struct batch *in = g->in;
     const int32_t first = (int32_t)part_begin(h->slices, thread, threads);
     const int32_t last = (int32_t)part_begin(h->slices, thread + 1, threads);
@@ -188,8 +218,9 @@ static inline void hot_partition(const struct hot *h, const struct partition *p,
     cold += part_begin(p->lookups, first, h->slices);
     uint64_t *to = cold;
     for (int32_t slice = first; slice < last; slice++) {
-        float *sum = h->sum + (int64_t)slice * h->rows * h->stride;
-        memset(sum, 0, (size_t)h->rows * (size_t)h->stride * sizeof *sum);
+        struct addend *list = ahead ? h->list + part_begin(p->lookups, slice, h->slices) : NULL;
+        struct addend *listed = list;
+        if (!ahead) hot_clear(h, slice);
         int64_t lo = partition_begin(p, in, slice, h->slices);
         int64_t hi = partition_begin(p, in, slice + 1, h->slices);
         for (PARTITION_STRETCHES(s, p, in, lo, hi)) {
@@ -199,17 +230,17 @@ static inline void hot_partition(const struct hot *h, const struct partition *p,
                 .number = h->number,
                 .partition = partition_walk_of(p, g, s.table, BUCKET_BY_RANGE, next),
                 .cold = to,
-                .queue = {.gather = g,
-                          .from = &g->table[s.table],
-                          .sum = sum,
-                          .stride = h->stride,
-                          .dim = in->tables[s.table].dim,
-                          .wait = wait},
+                .queue = hot_queue(h, g, slice, s.table, wait),
+                .ahead = ahead,
+                .list = listed,
             };
             walk_stretch(in, s, hot_visit, &w);
-            accumulate_flush(&w.queue);
+            if (!ahead) accumulate_flush(&w.queue);
             to = w.cold;
             h->cold_end[slice + s.feature] = (uint32_t)(to - cold);
+            if (!ahead) continue;
+            listed = w.list;
+            h->list_end[slice + s.feature] = (uint32_t)(listed - list);
         }
     }
     team_cursors(p->next, p->buckets, p->begin, threads);
@@ -224,6 +255,29 @@ static inline void hot_partition(const struct hot *h, const struct partition *p,
         }
     }
 #pragma omp barrier
+}
+
+/* Sums the hot lookups that a plan has listed, with the same additions in the same order. Every thread
+ * of the team calls this, before a barrier. */
+static inline void hot_sum_listed(const struct hot *h, const struct gather *g, int thread,
+                                  int threads) {
+    const struct partition *p = h->partition;
+    const struct batch *in = g->in;
+    const int32_t last = (int32_t)part_begin(h->slices, thread + 1, threads);
+    struct addend wait[ADDENDS];
+    for (int32_t slice = (int32_t)part_begin(h->slices, thread, threads); slice < last; slice++) {
+        const struct addend *list = h->list + part_begin(p->lookups, slice, h->slices);
+        const int64_t lo = partition_begin(p, in, slice, h->slices);
+        const int64_t hi = partition_begin(p, in, slice + 1, h->slices);
+        uint32_t k = 0;
+        hot_clear(h, slice);
+        for (PARTITION_STRETCHES(s, p, in, lo, hi)) {
+            struct accumulate queue = hot_queue(h, g, slice, s.table, wait);
+            for (const uint32_t end = h->list_end[slice + s.feature]; k < end; k++)
+                accumulate_push(&queue, list[k].number, list[k].position, 1);
+            accumulate_flush(&queue);
+        }
+    }
 }
 
 /* Adds up the slices of each hot row and updates the row. Every thread of the team calls this. */

@@ -8,7 +8,7 @@
 enum { WITH = ALL_TECHNIQUES & ~WITHOUT };
 
 static size_t scratch_bytes(const struct batch *shape, int threads) {
-    return fused_lay_out(&(struct fused){0}, shape, threads, WITH, NULL);
+    return fused_lay_out(&(struct fused){0}, shape, threads, WITH, false, NULL);
 }
 
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,

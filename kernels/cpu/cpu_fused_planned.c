@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu_fused with an index from the forward pass. The forward pass reads rows by the same ids, so a
+ * system can build the index then, off the critical path of the backward pass. The time of the step is
+ * only the sums and the updates; the time of the plan is reported separately, and an iteration
+ * includes both. Do not compare its step with kernels that build their index in the step: it shows what
+ * the index costs, and what a training system gains if it can hide the index.
+ *
+ * Who owns what: as cpu_fused.c. The plan partitions the lookups, sorts every bucket, lists its runs
+ * and cuts long ones, and lists the lookups of hot rows; it reads no gradient. So a step finds its
+ * entries in memory, where cpu_fused has a bucket's still in L1. A plan serves any number of steps on
+ * the same ids.
+ * Scratch and traffic: those of cpu_fused, and 8 bytes per lookup for the lookups of hot rows.
+ * Deterministic: the same sums as cpu_fused, in the same order.
+ * Source: torchrec's Triton TBE, which moves the transpose into the forward pass; FBGEMM's proposed
+ * preprocessing of backward indices.
+ */
+#include "kernels/host/fused.h"
+
+/* Scratch begins with the plan's own variables. */
+struct head {
+    _Alignas(KERNEL_ALIGN) struct fused fused;
+};
+
+static size_t scratch_bytes(const struct batch *shape, int threads) {
+    return sizeof(struct head) +
+           fused_lay_out(&(struct fused){0}, shape, threads, ALL_TECHNIQUES, true, NULL);
+}
+
+static int plan(const struct batch *in, const struct launch *how) {
+    struct head *head = how->scratch;
+    struct fused *p = &head->fused;
+    fused_lay_out(p, in, how->threads, ALL_TECHNIQUES, true, head + 1);
+    fused_prepare(p, in);
+    const int chunk = bucket_chunk(p);
+#pragma omp parallel num_threads(how->threads)
+    {
+        fused_index(p, in, true);
+#pragma omp for schedule(dynamic, chunk)
+        for (int64_t k = 0; k < p->partition.buckets; k++) index_bucket(p, p->order[k]);
+    }
+    cut_long_runs(p);
+    return 0;
+}
+
+static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
+               const struct launch *how) {
+    struct fused *p = &((struct head *)how->scratch)->fused;
+    p->gather.in = in;
+    gather_prepare(&p->gather); /* again: it holds where the gradients are */
+#pragma omp parallel num_threads(how->threads)
+    {
+        if (p->hot.rows)
+            hot_sum_listed(&p->hot, &p->gather, omp_get_thread_num(), omp_get_num_threads());
+        fused_update(p, in, steps, io, true);
+    }
+    stage_done(how, STAGE_UPDATE);
+    return 0;
+}
+
+DEFINE_KERNEL(cpu_fused_planned) = {
+    .name = "cpu_fused_planned",
+    .label = "fused, planned ahead",
+    .idea = "As cpu_fused, with its index built ahead of the step: it is not in the step's time.",
+    .place = ON_HOST,
+    .traits = DETERMINISTIC,
+    .accepts = accepts_32bit_rows_and_positions,
+    .scratch_bytes = scratch_bytes,
+    .plan = plan,
+    .run = run,
+};
