@@ -76,13 +76,33 @@ class Compact:
 
     def step(self, embfuse, kernel, batch, tables, out, **hyper):
         flags = [x for k, v in hyper.items() for x in (f"--{k}", repr(v))]
+        self.run(embfuse, "step", kernel, batch, tables, out, "--rule", self.rule, "--first-step",
+                 str(MEASURED_STEP), *flags)
+
+    def run(self, embfuse, what, kernel, batch, tables, out, *flags):
         at = lambda stem: os.path.join(self.folder, stem)
-        done = subprocess.run(
-            [embfuse, "step", "--kernel", kernel, "--rule", self.rule, "--batch", at(batch),
-             "--tables", at(tables), "--first-step", str(MEASURED_STEP), "--out", at(out), *flags],
-            capture_output=True, text=True, check=False)
+        done = subprocess.run([embfuse, what, "--kernel", kernel, "--batch", at(batch), "--tables", at(tables),
+                               "--out", at(out), *flags], capture_output=True, text=True, check=False)
         if done.returncode:
-            raise ResultError(f"embfuse step: {done.stderr.strip()}")
+            raise ResultError(f"embfuse {what}: {done.stderr.strip()}")
+
+    def forward(self, embfuse, batch, tables, out):
+        self.run(embfuse, "forward", "cpu_lookup", batch, tables, out)
+        return self.np.load(os.path.join(self.folder, f"{out}.output.npy")).reshape(-1).astype("float64")
+
+    def compare_output(self, got, embfuse):
+        """Compares a peer's forward with `embfuse forward`: within the rounding of one sum of as many terms as
+        the longest bag has, of the magnitudes of its terms."""
+        np, tables = self.np, range(len(self.keep))
+        want = self.forward(embfuse, "batch", "in", "out")
+        self.write_batch("magnitudes", self.batch, abs)
+        for t in tables:
+            np.save(self.path("abs", "weight", t), abs(np.load(self.path("in", "weight", t))))
+        bound = (self.batch.longest + 8) * 2.0**-24 * self.forward(embfuse, "magnitudes", "abs", "most")
+        off = abs(got.astype("float64") - want)
+        if not (off <= bound).all():
+            raise Differs(f"forward: the output and that of embfuse forward differ by up to {off.max():.3g}, in "
+                          f"element {int((off - bound).argmax())}")
 
     def between(self, peer, embfuse):
         """How far intermediate weights may be from the first and last ones, by table: larger values round

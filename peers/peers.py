@@ -196,6 +196,9 @@ def complete(others, own):
             seen = [r[key] for r in same if key in r]
             row |= {key: statistics.median_high(seen)} if seen else {}
         row |= {k: same[0][k] for k in same[0] if k in SHARED or k.startswith("run_lookups")}
+        if "line_mib" not in row and "roof_ms" in same[0]:  # an iteration's roof is not that of two terms
+            row["roof_ms"] = same[0]["roof_ms"]
+            row["share_roof"] = row["roof_ms"] / row["real_time"]
         row["share_copy"] = row["traffic_gbs"] / row["copy_gbs"]
         row["share_rmw"] = row["traffic_gbs"] / row["rmw_gbs"]
         roof = Sample(row["real_time"], "", "", row).roof()

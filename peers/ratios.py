@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import program
 import section
 from program import Arguments, ResultError
-from results import DENSE_NOTE, PEERS, WRONG, load, spread
+from results import ITERATION, PEERS, WRONG, caches, load, notes_of, spread
 from style import markdown_table, number, text_table
 
 
@@ -82,15 +82,15 @@ def notes(result, groups):
     if serial and any(s.kernel.family == "fbgemm" for s in measured):
         out.append("This FBGEMM is built without OpenMP: it sorts on all threads, by PyTorch's copy of "
                    "that code, and does the rest on one.")
-    if any(s.mark() for s in measured):
-        out.append(DENSE_NOTE)
-    return out
+    return out + notes_of({s.mark() for s in measured})
 
 
 def legend(result, groups, base):
     context, measured = result.context, [s for g in groups for s in g.measured()]
     spreads = [spread(s.quartiles("ns_per_lookup")) for s in measured if len(s.samples) > 2]
-    text = (f"ns per lookup of backward and optimizer, median, {groups[0].mode} caches; in brackets the "
+    mode = groups[0].mode
+    what = "forward, backward" if mode == ITERATION else "backward"
+    text = (f"ns per lookup of {what} and optimizer, median, {caches(mode)}; in brackets the "
             f"time over that of {base}. -: no such optimizer, or see below. ")
     if spreads:
         text += (f"Half the quartile range: {100 * median(spreads):.1f} % of the median, at most "

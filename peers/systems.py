@@ -140,6 +140,13 @@ class Peer(InPlace):
                                                per_sample_weights=p.weights, **how))
         return outputs
 
+    def output(self, batch, outputs):
+        """All that the forward wrote, in the shape of the batch's gradients."""
+        flat = [x.detach().cpu().reshape(-1) for x in outputs]
+        if batch.features[0][1] != "none":
+            flat = [self.torch.cat([x.detach().cpu() for x in outputs], 1).reshape(-1)]
+        return self.torch.cat(flat).numpy()
+
     def step(self, batch, outputs):
         """The timed part."""
         self.torch.autograd.backward(outputs, [p.upstream for p in batch.parts])
@@ -180,6 +187,9 @@ class Fbgemm(InPlace):
         ids, offsets, weights, upstream = batch.flat
         out = self.module(ids, offsets, per_sample_weights=weights)
         return out, upstream.view_as(out)
+
+    def output(self, batch, outputs):
+        return outputs[0].detach().reshape(-1).numpy()
 
     def step(self, batch, outputs):
         """The timed part, with the optimizer."""

@@ -10,6 +10,7 @@ from collections import namedtuple
 from pathlib import Path
 
 from program import ResultError
+from results import ITERATION
 
 MEASURED_STEP = 10  # as harness/measure/measure.h
 SINGLE = lambda x: struct.unpack("f", struct.pack("f", x))[0]  # float32, as in the suite's rules
@@ -122,19 +123,23 @@ class Batch:
         tables = np.searchsorted(first, flat, side="right") - 1
         self.rows = np.stack([tables, flat - first[tables]])
         self.lookups = int(keep.sum())
+        self.longest = int(np.diff(self.offsets).max(initial=0))
 
-    def compulsory_bytes(self, rule):
+    def compulsory_bytes(self, rule, iteration=False):
         """As in harness/measure/traffic.h."""
         touched = sum(self.dims[t] * (1 + STATES[rule]) + ROW_STATES[rule]
                       for t in self.rows[0].tolist())
-        weights = 4 * len(self.ids) if self.weighted else 0
-        return self.ids.nbytes + self.offsets.nbytes + weights + 4 * self.grad_elements + 8 * touched
+        input_ = self.ids.nbytes + self.offsets.nbytes + (4 * len(self.ids) if self.weighted else 0)
+        step = input_ + 4 * self.grad_elements + 8 * touched
+        if not iteration:
+            return step
+        return step + input_ + 4 * self.upstream.size + 4 * sum(self.dims[t] for t in self.rows[0].tolist())
 
     def row(self, rule, kernel, mode, place, dense, repetition, seconds, persistent):
         """A row of a result. dense: whether the step moves untouched rows; persistent: bytes."""
         words = {"workload": self.workload, "rule": rule, "kernel": kernel, "mode": mode, "place": place,
                  "operation": "dense" if dense else "lazy", "check": "bound", "fingerprint": self.fingerprint}
-        size, mib = self.compulsory_bytes(rule), 2.0**20
+        size, mib = self.compulsory_bytes(rule, mode == ITERATION), 2.0**20
         return {"name": f"{self.workload}/{rule}/{kernel}/{mode}", "run_type": "iteration",
                 "repetition_index": repetition, "iterations": 1, "real_time": 1e3 * seconds,
                 "cpu_time": 1e3 * seconds, "time_unit": "ms",

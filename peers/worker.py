@@ -24,6 +24,7 @@ from pathlib import Path
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 from compact import Compact
 from program import ResultError, fact
+from results import ITERATION
 from systems import (KERNELS, Fbgemm, Peer, described, fbgemm_instructions, fbgemm_openmp,
                      probe_fbgemm)
 from torch_batch import ROW_STATES, STATES, Batch, Differs, learn_rules, libraries, reason
@@ -206,6 +207,7 @@ class Worker:
         batch = self.batches[0]
         self.initial = self.initial or self.checksum(peer)
         outputs, saved = peer.forward(batch), peer.save(batch)
+        compact.compare_output(peer.output(batch, outputs), self.embfuse)
         peer.appeared = self.appeared(lambda: peer.step(batch, outputs))
         del outputs
         try:
@@ -218,16 +220,19 @@ class Worker:
 
     def sample(self, kernel, mode, round_):
         peer = self.peers[kernel]
-        batch = self.batches[round_ % len(self.batches) if mode == "cold" else 0]
+        batch = self.batches[0 if mode == "warm" else round_ % len(self.batches)]
         begin = time.perf_counter()
         for rejected in range(TRIES):
             if mode == "warm":
                 peer.once(batch)
-            saved, outputs = peer.save(batch), peer.forward(batch)
-            if mode == "cold":
+            saved, outputs = peer.save(batch), None if mode == ITERATION else peer.forward(batch)
+            if mode != "warm":
                 self.flushed.add_(1)
             before = events()
-            seconds = self.seconds(lambda: peer.step(batch, outputs))
+            if mode == ITERATION:
+                seconds, more = self.iteration(peer, batch)
+            else:
+                seconds, more = self.seconds(lambda: peer.step(batch, outputs)), {}
             wait, switches, faults = (b - a for a, b in zip(before, events()))
             disturbed = switches > 0 if isnan(wait) else wait > WAITING_TOLERATED * seconds
             grew = faults > FEW_FAULTS
@@ -238,9 +243,20 @@ class Worker:
                 break
         row = batch.row(self.rule, kernel, mode, self.place, peer.moves_idle, round_, seconds,
                         self.persistent)
-        return row | {"peak_mib": (self.persistent + peer.appeared) / 2.0**20,
+        return row | more | {"peak_mib": (self.persistent + peer.appeared) / 2.0**20,
                       "threads": self.torch.get_num_threads(), "rejected_samples": rejected,
                       "disturbed": int(disturbed)}
+
+    def iteration(self, peer, batch):
+        """(seconds of forward, backward and optimizer, the row's counters). Only the host's clock can be
+        read between forward and backward without a wait."""
+        if self.cuda:
+            return self.seconds(lambda: peer.step(batch, peer.forward(batch))), {}
+        begin = time.perf_counter()
+        outputs = peer.forward(batch)
+        middle = time.perf_counter()
+        peer.step(batch, outputs)
+        return time.perf_counter() - begin, {"forward_ms": 1e3 * (middle - begin)}
 
     def close(self):
         self.peers, self.batches = {}, []

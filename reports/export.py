@@ -14,15 +14,16 @@ from itertools import accumulate
 
 import program
 from program import Arguments, ResultError, write_whole
-from results import (DENSE_NOTE, FORWARD, GRADIENT, OVER_MARK, OVER_NOTE, STAGES, family, load, operation_text,
-                     quartiles)
-from style import (ROOF_COLOURS, STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, number,
+from results import (FORWARD, GRADIENT, ITERATION, OVER_MARK, OVER_NOTE, STAGES, caches, family, load, notes_of,
+                     operation_text, quartiles)
+from style import (BEFORE_COLOURS, ROOF_COLOURS, STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, number,
                    wrap)
 
 KEYS = ("workload", "rule", "kernel", "mode", "operation", "check")
 NO_COUNTERS = {"repetitions", "repetition_index", "family_index", "per_family_instance_index",
                "iterations", "real_time", "cpu_time"}
 WHOLE = "whole step"  # the bar of a sample without stages, such as a peer's
+REST = "backward + optimizer"  # the same in an iteration
 STAGE_CUT = 4.0  # a bar longer than this many times its panel's median is cut and marked
 ROOF_KERNELS = 3  # the fastest ones, in a panel of the roofline
 ROOF_LINES = 2.3  # height of the two terms of the roof above them
@@ -94,9 +95,8 @@ def common(result, groups, subject, *notes):
     """Variables of every figure, with the small print: what failed, and what the marks mean."""
     kernels, group = kernels_of(groups), groups[0]
     missing = [f"{kernel} on {workload}" for kernel, workload, _ in result.failures(groups)]
-    foot = ([f"FAILED, not drawn: {', '.join(missing)}"] if missing else []) + [*notes] + (
-        [DENSE_NOTE] if any(mark for _, mark in kernels) else [])
-    return {"heading": f"{operation_text(group.rule)}: {subject}, {group.mode} caches",
+    foot = ([f"FAILED, not drawn: {', '.join(missing)}"] if missing else []) + [*notes] + notes_of({mark for _, mark in kernels})
+    return {"heading": f"{operation_text(group.rule, group.mode)}: {subject}, {caches(group.mode)}",
             "machine": clean(result.machine()), "caution": clean(result.caution()), "count": len(kernels),
             "colours": " ".join(colour(k) for k, _ in kernels),
             "points": " ".join(str(marker(k)[0]) for k, _ in kernels),
@@ -158,30 +158,37 @@ def memory(result, groups, stem):
                       has_zero=int(any(s.median("scratch_mib") == 0 for g in groups for s in g.measured())))
 
 
-def stage_ends(sample):
-    """Where its stages end, as shares of its time. The last one ends the bar: 1 for a step without stages."""
-    ends = [*accumulate((sample.get(f"{s}_ms") or 0.0) / sample.ms for s in STAGES)]
-    return [*ends, ends[-1] or 1.0]
+def parts_of(mode):
+    """The parts of a sample that are timed by themselves, in order."""
+    return ("forward", "plan", *STAGES) if mode == ITERATION else STAGES
+
+
+def stage_ends(sample, mode="cold"):
+    """Where its parts end, as shares of its time. The last one ends the bar: 1 for a step without stages."""
+    ends = [*accumulate((sample.get(f"{s}_ms") or 0.0) / sample.ms for s in parts_of(mode))]
+    return [*ends, ends[-1] if any(sample.get(f"{s}_ms") for s in STAGES) else 1.0]
 
 
 def stage_panel(group):
     """(rows of one panel, its title first; the end of its axis). A row is a kernel's median time, divided
-    like its median repetition: y, name, the edges of the four stages and of the whole step (six numbers)
-    and the end of the bar in ns per lookup, the total as text, and whether the bar is cut."""
+    like its median repetition: y, name, the edges of the parts and of the whole step and the end of the bar in
+    ns per lookup, the total as text, and whether the bar is cut."""
     rows, measured = [], sorted(group.measured(), key=lambda s: s.kernel.index)
     totals = [s.ns or 0.0 for s in measured]
     usual = [t for t in totals if t <= STAGE_CUT * quartiles(totals)[1]]
     cut = max(usual, default=1.0) or 1.0
     for y, (s, total) in enumerate(zip(measured, totals)):
         rows.append([y, s.kernel.title + s.mark(), 0.0,
-                     *(min(e * total, cut) for e in stage_ends(s.typical())), min(total, cut),
+                     *(min(e * total, cut) for e in stage_ends(s.typical(), s.mode)), min(total, cut),
                      number(total), int(total > cut)])
     return [[-1, wrap(group.workload, 44, "\\n")], *rows], cut * 1.32
 
 
-def stage_names(panels):
+def stage_names(panels, mode):
     """The parts of the bars: the stages, and the whole step if a bar has no stages."""
-    return [*STAGES, *[WHOLE] * any(row[7] > row[6] for p in panels for row in p[1:])]
+    parts, whole = parts_of(mode), REST if mode == ITERATION else WHOLE
+    last = 2 + len(parts)
+    return [*parts, *[whole] * any(row[last + 1] > row[last] for p in panels for row in p[1:])]
 
 
 def legend(texts, shades):
@@ -198,12 +205,15 @@ def grid(titles, labels, depth):
 
 
 def stages(result, groups, stem):
+    mode = groups[0].mode
     panels, ends = zip(*(stage_panel(g) for g in groups))
+    shades = (*BEFORE_COLOURS * (mode == ITERATION), *STAGE_COLOURS, WHOLE_COLOUR)
     return figure("stages", stem, common(result, groups, "time by stage") | {
+        "parts": len(shades),
         "ends": " ".join(f"{e:.6g}" for e in ends),
         **grid([p[0][1] for p in panels], [row[1] for p in panels for row in p[1:]],
                max(len(p) - 1 for p in panels)),
-        **legend(stage_names(panels), (*STAGE_COLOURS, WHOLE_COLOUR))}, panels)
+        **legend(stage_names(panels, mode), shades)}, panels)
 
 
 def roof_panel(group):
@@ -211,7 +221,7 @@ def roof_panel(group):
     ns per lookup, whether it is the shorter one, text); the fastest kernels (y, name, end of the index
     stage, end of the other stages, end of a whole step, roof of its own samples, text, whether the bar is
     cut); the end of the axis."""
-    lazy = [s for s in group.measured() if s.operation != "dense" and s.median("share_roof")]
+    lazy = [s for s in group.lazy() if s.median("share_roof")]
     shown = sorted(lazy, key=lambda s: s.ns)[:ROOF_KERNELS]
     roofs = [roof for s in shown for roof in (x.roof() for x in s.samples) if roof]
     if not roofs:
@@ -303,7 +313,7 @@ def figures(result, outdir, mode):
         roofs = roofline(result, groups, stem("roofline"))
         if roofs:
             out.append(roofs)
-        else:
+        elif mode != ITERATION:  # whose roof is the sum of two
             print(f"no roofline-{rule}-{mode}: no sample in {result.path} has a roof", file=sys.stderr)
         out += [alpha(result, name, f, stem(f"alpha-{name}")) for name, f in by_alpha(groups)]
     return out

@@ -6,7 +6,7 @@ import os
 
 from export import kernels_of
 from program import ResultError, write_whole
-from results import DENSE_NOTE, operation_text
+from results import caches, notes_of, operation_text
 from style import CAUTION_COLOUR, colour, marker
 
 WIDTH = 5.7  # inches; 7 with the legend beside the panels, as wide as a page
@@ -73,12 +73,13 @@ def panels(count, columns, height, **shared):
 
 
 def title(figure, result, groups, subject, notes=None):
-    """Headings, the caution, and notes; unless they are given, the one on kernels that sweep all rows."""
+    """Headings, the caution, and notes; unless they are given, those of the marks."""
     rules = {g.rule for g in groups}
     what = rules.pop() if len(rules) == 1 else f"{len(rules)} rules"
     if notes is None:
-        notes = [DENSE_NOTE] * any(mark for _, mark in kernels_of(groups))
-    lines = [f"{operation_text(what)}: {subject}, {groups[0].mode} caches", result.machine(), *notes]
+        notes = notes_of({mark for _, mark in kernels_of(groups)})
+    mode = groups[0].mode
+    lines = [f"{operation_text(what, mode)}: {subject}, {caches(mode)}", result.machine(), *notes]
     figure.suptitle("\n".join(lines), fontsize=7)
     figure.text(0.5, 1.01, result.caution(), ha="center", color=CAUTION_COLOUR, weight="bold", fontsize=7)
 

@@ -36,7 +36,7 @@ class Arguments(argparse.ArgumentParser):
         if outdir:
             self.add_argument("outdir", metavar="OUTDIR")
         if mode:
-            self.add_argument("--mode", default="cold", help="cold (default) or warm")
+            self.add_argument("--mode", default="cold", help="cold (default), warm or iteration")
 
 
 def run(main, interrupted="interrupted"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Reports from a saved result: RESULT is the file, MODE is cold or warm. The figures for a
+# Reports from a saved result: RESULT is the file, MODE is cold, warm or iteration. The figures for a
 # paper need matplotlib, so Debian's own python3 comes first.
 
 PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)

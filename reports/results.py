@@ -27,6 +27,10 @@ WRONG = ("WRONG RESULT", "DEVICE ERROR", "CRASHED")
 DENSE_MARK = "†"
 DENSE_NOTE = ("† sweeps all rows: for this rule another operation than the lazy step, and no fair "
               "base for a speed.")
+PLANNED_MARK = "§"
+PLANNED_NOTE = ("§ its index is built ahead of the step and is not in its time: never called the fastest. "
+                "An iteration includes it.")
+NOTES = {DENSE_MARK: DENSE_NOTE, PLANNED_MARK: PLANNED_NOTE}
 OVER_MARK = "‡"
 OVER_NOTE = ("‡ over 100 %: at the roof, whose ceilings are too low for few or narrow rows and gradients "
              "close by; a few % are noise.")
@@ -37,6 +41,7 @@ MS_PER_UNIT = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 PEERS = ("torch", "fbgemm")  # families of the systems beside the suite
 LADDER = "ladder"  # the family of the kernels that lack one technique each
 STAGES = ("index", "zero", "reduce", "update")
+ITERATION = "iteration"  # the mode whose times are of forward, plan and step together
 FORWARD, GRADIENT = "forward", "gradient"  # in place of a rule
 TYPES = ("weight_type", "momentum_type", "grad_type", "rounding")  # keys of a workload
 MANY_RULES = 4  # from this many on, the rules of a workload are one table and one figure
@@ -62,10 +67,20 @@ class Kernel:
         return self.family in (*PEERS, LADDER)
 
 
-def operation_text(rule):
+def operation_text(rule, mode="cold"):
     """What a kernel did, for titles."""
     others = {FORWARD: "Embedding forward", GRADIENT: "Gradient as rows and values"}
-    return others.get(rule, f"Embedding backward + {rule}")
+    return others.get(rule, "Embedding " + "forward + " * (mode == ITERATION) + f"backward + {rule}")
+
+
+def notes_of(marks):
+    """The notes that explain these marks."""
+    return [note for mark, note in NOTES.items() if mark in marks]
+
+
+def caches(mode):
+    """The state of the caches at the start of a sample, for titles."""
+    return ("cold" if mode == ITERATION else mode) + " caches"
 
 
 @dataclass(frozen=True)
@@ -147,9 +162,14 @@ class Series:
         """The sample with the (lower) median time: its stages add up, medians of stages would not."""
         return sorted(self.samples, key=lambda s: s.ms)[(len(self.samples) - 1) // 2]
 
+    @property
+    def planned(self):
+        """Whether a part of the work was done ahead and is not in the time."""
+        return self.mode != ITERATION and (self.median("plan_ms") or 0) > 0
+
     def mark(self):
-        """The dagger of a series that is not the lazy operation."""
-        return DENSE_MARK if self.operation == "dense" else ""
+        """Of a series that is not the lazy operation, or not all of it: a key of NOTES."""
+        return DENSE_MARK if self.operation == "dense" else PLANNED_MARK if self.planned else ""
 
 
 @dataclass
@@ -171,7 +191,7 @@ class Group:
         return min(dense, key=lambda s: s.ns or math.inf, default=None)
 
     def lazy(self):
-        return [s for s in self.measured() if s.operation != "dense" and s.ns]
+        return [s for s in self.measured() if not s.mark() and s.ns]
 
     def best(self):
         """The fastest series of the lazy operation, or None."""
@@ -219,6 +239,20 @@ class Result:
         return [*(f"FAILED {kernel} on {workload}: {why}" for kernel, workload, why in self.failures(groups)),
                 *(f"not run: {kernel} on {where(workload)}: {why}" for workload, kernel, why in self.not_run
                   if not why.startswith(WRONG))]
+
+    def of_cold_parts(self, series):
+        """The time of an iteration over that of its parts by themselves with cold caches: the fastest
+        forward, the plan and the step. None if not all are in the result. Below 1: the step finds rows in a
+        cache that the forward has read."""
+        at = lambda rule, name: [s for s in self.series if not s.failed and s.mode == "cold" and s.ns and
+                                 s.workload == series.workload and s.rule == rule and
+                                 s.kernel.place == series.kernel.place and name in (None, s.kernel.name)]
+        steps, forwards = at(series.rule, series.kernel.name), at(FORWARD, None)
+        if not (steps and forwards and series.ns):
+            return None
+        ms = steps[0].median("plan_ms") or 0
+        plan = 1e6 * ms / steps[0].median("lookups") if ms else 0
+        return series.ns / (min(s.ns for s in forwards) + plan + steps[0].ns)
 
     def groups(self, mode):
         """One Group per (workload, rule) in the order of the file; an error if there is none."""

@@ -3,23 +3,26 @@
 # or the whole step if it has no stages. A bar that would dwarf the others is cut and marked.
 below_axis = "ns per lookup (median repetition)"
 load "panels.gp"
+apart = words(names) > 5 ? 95.0 : 110.0
+span = words(names) > 5 ? apart * (words(names) - 1) + 170 : apart * words(names)
 do for [s = 1:words(names)] {
-    place = 0.5 + (s - 1 - words(names) / 2.0) * 110.0 / width
+    place = 0.5 + ((s - 1) * apart - span / 2) / width
     set object s rectangle at screen place, level size screen 22.0 / width, 12.0 / height \
         fillcolor rgb word(shades, s) fillstyle solid noborder
     set label s + 1 word(names, s) at screen place + 18.0 / width, level textcolor rgb ink
 }
+end = parts + 4
 set multiplot
 do for [i = 0:groups - 1] {
     eval panel(i)
     plot data index i every ::1 using (0):1:(0):(0):($1 - half):($1 + half):ytic(2) \
              with boxxyerror notitle, \
-         for [s = 1:5] data index i every ::1 \
+         for [s = 1:parts] data index i every ::1 \
              using (zero(column(s + 2), column(s + 3))):1:(column(s + 2)):(column(s + 3)) \
              :($1 - half):($1 + half) with boxxyerror lc rgb word(shades, s) notitle, \
-         data index i every ::1 using (break_mark($9, $11)):($1 + 0.5):($9 * gap):(-1.0) \
+         data index i every ::1 using (break_mark(column(end), column(end + 2))):($1 + 0.5):(column(end) * gap):(-1.0) \
              with vectors nohead lw 4 lc rgb "white" notitle, \
-         data index i every ::1 using 9:1:(" ".strcol(10)) with labels left font face.",11" \
+         data index i every ::1 using end:1:(" ".strcol(end + 1)) with labels left font face.",11" \
              textcolor rgb ink notitle, \
          data index i every ::0::0 using (0):(-0.5 - lines_above / 2):2 with labels left \
              textcolor rgb ink notitle

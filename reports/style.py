@@ -15,6 +15,8 @@ CAUTION_COLOUR = "#c00000"
 MARKERS = ((7, "o"), (5, "s"), (9, "^"), (13, "D"), (11, "v"), (15, "p"), (3, "X"))
 # Stages differ in lightness, not in hue, so that none looks like a kernel.
 STAGE_COLOURS = ("#cccccc", "#8f8f8f", "#a6cbe3", "#2f6f9f")
+# The parts of an iteration before the stages: forward and plan.
+BEFORE_COLOURS = ("#e2d3b3", "#b39a66")
 # A step without stages; it follows the stages in a legend.
 WHOLE_COLOUR = "#555555"
 # The roof's longer and shorter term.

@@ -14,13 +14,15 @@ from itertools import chain, islice
 import program
 import section
 from program import Arguments
-from results import (DENSE_MARK, DENSE_NOTE, MANY_RULES, OVER_MARK, OVER_NOTE, Group, by_speed, by_state,
-                     by_workload, load, spread)
+from results import (DENSE_MARK, ITERATION, MANY_RULES, OVER_MARK, OVER_NOTE, Group, by_speed, by_state,
+                     by_workload, caches, load, notes_of, spread)
 from style import markdown_table, number, text_table
 
 HEADS = ("kernel", "ns/lookup", "±%", "Mlookup/s", "GB/s", "% copy", "% random", "% roof", "scratch",
          "persistent", "peak", "vs dense", "launches", "plan ms")
 FOR_DEVICES = 2  # the last columns, only if a device kernel was measured
+PARTS = ("fwd ms", "plan ms", "of cold")  # of an iteration, in place of:
+SHARES = slice(HEADS.index("% copy"), HEADS.index("% roof") + 1)
 LEGEND = (
     "* fastest of its workload, and all that cannot be told from it (Mann-Whitney at p < 0.05; of less than",
     "4 samples, where they overlap). ns/lookup: median of the repetitions; ±%: half the quartile range.",
@@ -29,6 +31,9 @@ LEGEND = (
     "% roof: what traffic or gathers take at their ceilings, of the time taken. Grouping keys is not in it",
     "and weighs more with skew: compare kernels of one workload, not percentages of several alphas.",
     "scratch, persistent (weights, state), observed peak: MiB. vs dense: times the dense baseline.")
+ITERATION_LEGEND = (
+    "An iteration: forward, plan of the step, step. fwd ms, plan ms: parts of it, median. of cold: its time",
+    "over the sum of the fastest forward, plan and step measured alone with cold caches, if they were.")
 DEVICE_LEGEND = (
     "launches: kernels, memsets and copies of one step. plan: done ahead of the step, and no part of",
     "its time. vs dense: of the same place.")
@@ -68,7 +73,7 @@ def cells(series, group, best):
     q = series.quartiles("ns_per_lookup")
     base = group.baseline(series.kernel.place)
     ratio = base.ns / series.ns if base and base.ns and series.ns else None
-    other = DENSE_MARK if ratio and (base.mark() or series.mark()) else ""
+    other = DENSE_MARK if ratio and DENSE_MARK in (base.mark(), series.mark()) else ""
     rate = series.at_median("lookups_per_s")
     launches, plan = series.median("launches") or None, series.median("plan_ms") or None
     return (series.kernel.title + series.mark(), "*" * (series in best) + number(q[1]), percent(spread(q)),
@@ -78,11 +83,24 @@ def cells(series, group, best):
             (number(ratio) + "x" if ratio else "-") + other, count(launches), number(plan))
 
 
-def lines_of(group):
+def parts(series, result):
+    """The cells of an iteration in place of its shares of ceilings."""
+    return (*(number(series.median(k) or None) for k in ("forward_ms", "plan_ms")),
+            number(result.of_cold_parts(series)))
+
+
+def lines_of(group, result):
     """All lines of a group: measured ones by speed, then failed ones."""
     speed, best, nothing = lambda s: s.ns or math.inf, group.fastest(), ("-",) * (len(HEADS) - 2)
-    return ([cells(s, group, best) for s in sorted(group.measured(), key=speed)] +
+    return ([line_of(s, group, best, result) for s in sorted(group.measured(), key=speed)] +
             [(s.kernel.title + s.mark(), "FAILED", *nothing) for s in group.series if s.failed])
+
+
+def line_of(series, group, best, result):
+    line = list(cells(series, group, best))
+    if group.mode == ITERATION:
+        line[SHARES] = parts(series, result)
+    return tuple(line)
 
 
 def heading(group):
@@ -102,8 +120,7 @@ def heading(group):
 
 def notes(result, groups):
     """Failures and kernels that were not run, then the footnotes of the marks."""
-    dense = any(s.mark() for g in groups for s in g.series)
-    return result.left_out(groups) + [DENSE_NOTE] * dense
+    return result.left_out(groups) + notes_of({s.mark() for g in groups for s in g.series})
 
 
 def rule_line(group, kernels):
@@ -125,24 +142,26 @@ def rule_table(groups):
                  [rule_line(g, kernels) for g in by_state(groups)])
 
 
-def tables_of(groups, each):
+def tables_of(result, groups, each):
     """(tables, legend); each: a table of every rule, however many there are."""
     device, tables = any("device" in g.places() for g in groups), []
-    heads = HEADS if device else HEADS[:-FOR_DEVICES]
+    iteration = groups[0].mode == ITERATION
+    heads = (*HEADS[:SHARES.start], *PARTS, *HEADS[SHARES.stop:]) if iteration else HEADS
+    heads = heads if device else heads[:-FOR_DEVICES]
     for own in by_workload(groups).values():
         if len(own) >= MANY_RULES and not each:
             tables.append(rule_table(own))
         else:
-            tables += [Table(g, heads, [row[:len(heads)] for row in lines_of(g)]) for g in own]
+            tables += [Table(g, heads, [row[:len(heads)] for row in lines_of(g, result)]) for g in own]
     over = any(OVER_MARK in cell for t in tables for row in t.rows for cell in row)
-    usual = [LEGEND, DEVICE_LEGEND * device] * any(t.heads is heads for t in tables)
+    usual = [LEGEND, ITERATION_LEGEND * iteration, DEVICE_LEGEND * device] * any(t.heads is heads for t in tables)
     rules = [RULE_LEGEND] * any(t.heads is not heads for t in tables)
     return tables, [*chain(*usual, *rules), *([OVER_NOTE] if over else ())]
 
 
 def plain(result, mode, each):
     groups = result.groups(mode)
-    tables, legend = tables_of(groups, each)
+    tables, legend = tables_of(result, groups, each)
     out, lines = [*result.cautions(), result.machine(), ""], {}
     for heads in dict.fromkeys(t.heads for t in tables):
         top, *rows = text_table([heads, *(row for t in tables if t.heads == heads for row in t.rows)])
@@ -156,7 +175,7 @@ def plain(result, mode, each):
 def markdown(result, mode, each=False):
     escape = lambda c: c.replace("|", "\\|").replace("*", "\\*")
     groups = result.groups(mode)
-    tables, legend = tables_of(groups, each)
+    tables, legend = tables_of(result, groups, each)
     out = [*result.cautions("**"), f"Measured on {result.machine()}.", ""]
     for table in tables:
         name, *facts = heading(table.group)
@@ -185,7 +204,7 @@ def overview(result, mode):
         rows.append(row)
     return [*result.cautions("**"),
             *markdown_table(("workload", "lookups", "distinct", *(k.title for k in kernels)), rows), "",
-            f"ns per lookup, median ± half the quartile range, {mode} caches, {groups[0].rule}; bold: "
+            f"ns per lookup, median ± half the quartile range, {caches(mode)}, {groups[0].rule}; bold: "
             f"the fastest, and all that cannot be told from it; {result.machine()}.",
             *(f"- {n}" for n in notes(result, groups))]
 

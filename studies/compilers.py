@@ -27,7 +27,7 @@ from compare import verdict
 from merge import add_disturbances, read
 from program import Arguments, ResultError, say, write_whole
 from ranks import LEVEL
-from results import (DENSE_NOTE, WRONG, add_not_run, fields, load, read_not_run, spread,
+from results import (WRONG, add_not_run, fields, load, notes_of, read_not_run, spread,
                      words)
 from style import markdown_table, number
 
@@ -273,8 +273,7 @@ def table(result):
     if result.context.get("emb_same_flags") == "no":
         out.append("- NOT at the same flags")
     out += [f"- {line}" for line in result.left_out()]
-    if any(s.mark() for s in result.series):
-        out.append(f"- {DENSE_NOTE}")
+    out += [f"- {note}" for note in notes_of({s.mark() for s in result.series})]
     return out + [f"- {v}" for k, v in result.context.items() if k.startswith("emb_bits_")]
 
 
