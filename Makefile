@@ -53,7 +53,8 @@
 #|                   bags, and sum|mean|none or a pooling factor
 #|   RULE=           update rules, forward (the lookup), gradient (rows and values), or all
 #|   FILTER=regex    on WORKLOAD/RULE/KERNEL/MODE
-#|   MODES=          cold warm                 SEED=          of all random numbers
+#|   MODES=          cold, warm, iteration (forward, plan and step as one); cold warm otherwise
+#|   SEED=           of all random numbers
 #|   THREADS= REPS= RING=                      threads, samples, batches that the samples cycle through
 #|   PLACE=          host, device, or all (without a device: host)
 #|   OUT=build/results                         where the result goes

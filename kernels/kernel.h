@@ -201,7 +201,7 @@ struct kernel {
 
     /* NULL: run does the whole step. Otherwise plan does the part that needs only the ids, for
      * systems that do this ahead of the backward pass. The caller calls it before run, on the same
-     * batch and scratch; run reads its results from scratch. The step's time does not include it.
+     * batch and scratch; run reads its results from scratch. The step's time does not include it; an iteration's does.
      * A kernel with a plan says so in its label. */
     int (*plan)(const struct batch *in, const struct launch *how);
 

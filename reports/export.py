@@ -82,8 +82,10 @@ def write_samples(result, path):
 
 def kernels_of(groups):
     """[(kernel, its mark)] of the kernels that have a time in any group, in the order of the file."""
-    found = {s.kernel.index: (s.kernel, s.mark()) for g in groups for s in g.measured()}
-    return [found[i] for i in sorted(found)]
+    found = {}
+    for s in (s for g in groups for s in g.measured()):
+        found[s.kernel] = found.get(s.kernel) or s.mark()
+    return sorted(found.items(), key=lambda item: item[0].index)
 
 
 def names(texts):
@@ -95,7 +97,8 @@ def common(result, groups, subject, *notes):
     """Variables of every figure, with the small print: what failed, and what the marks mean."""
     kernels, group = kernels_of(groups), groups[0]
     missing = [f"{kernel} on {workload}" for kernel, workload, _ in result.failures(groups)]
-    foot = ([f"FAILED, not drawn: {', '.join(missing)}"] if missing else []) + [*notes] + notes_of({mark for _, mark in kernels})
+    foot = [*([f"FAILED, not drawn: {', '.join(missing)}"] if missing else []), *notes,
+            *notes_of({mark for _, mark in kernels})]
     return {"heading": f"{operation_text(group.rule, group.mode)}: {subject}, {caches(group.mode)}",
             "machine": clean(result.machine()), "caution": clean(result.caution()), "count": len(kernels),
             "colours": " ".join(colour(k) for k, _ in kernels),
@@ -191,6 +194,11 @@ def stage_names(panels, mode):
     return [*parts, *[whole] * any(row[last + 1] > row[last] for p in panels for row in p[1:])]
 
 
+def stage_shades(mode):
+    """Their colours, with that of the whole step."""
+    return (*(BEFORE_COLOURS if mode == ITERATION else ()), *STAGE_COLOURS, WHOLE_COLOUR)
+
+
 def legend(texts, shades):
     """Variables of the legend above the panels: all shades, and the names of those that occur."""
     return {"names": names(texts), "shades": " ".join(shades)}
@@ -207,7 +215,7 @@ def grid(titles, labels, depth):
 def stages(result, groups, stem):
     mode = groups[0].mode
     panels, ends = zip(*(stage_panel(g) for g in groups))
-    shades = (*BEFORE_COLOURS * (mode == ITERATION), *STAGE_COLOURS, WHOLE_COLOUR)
+    shades = stage_shades(mode)
     return figure("stages", stem, common(result, groups, "time by stage") | {
         "parts": len(shades),
         "ends": " ".join(f"{e:.6g}" for e in ends),

@@ -13,10 +13,10 @@ import os
 import across
 import export
 import program
-from export import by_alpha, by_rule, ceiling_ns, kernels_of, slug, stage_names, stage_panel
+from export import by_alpha, by_rule, ceiling_ns, kernels_of, slug, stage_names, stage_panel, stage_shades
 from paper import FORMATS, GREY, blank, legend, log_axis, look, panels, save, set_up, title
 from results import FORWARD
-from style import STAGE_COLOURS, WHOLE_COLOUR, nice_range, wrap
+from style import nice_range, wrap
 
 
 def alpha(result, name, groups):
@@ -73,17 +73,18 @@ def scatter(result, groups):
 
 def stages(result, groups):
     """One bar of stages per kernel, one panel per workload; see export.stage_panel."""
-    deep = max(len(g.measured()) for g in groups)
+    deep, mode = max(len(g.measured()) for g in groups), groups[0].mode
     figure, axes = panels(len(groups), 2, 0.45 + 0.17 * deep)
     drawn, ends = zip(*(stage_panel(g) for g in groups))
     for ax, (head, *rows), end in zip(axes, drawn, ends):
-        for i, (name, shade) in enumerate(zip(stage_names(drawn), (*STAGE_COLOURS, WHOLE_COLOUR))):
+        for i, (name, shade) in enumerate(zip(stage_names(drawn, mode), stage_shades(mode))):
             ax.barh([r[0] for r in rows], [r[3 + i] - r[2 + i] for r in rows],
                     left=[r[2 + i] for r in rows], color=shade, label=name, height=0.7)
         for row in rows:
-            ax.text(row[8] + end * 0.01, row[0], row[9], va="center", fontsize=6)
-            if row[10]:  # a break mark
-                ax.plot([row[8] - end * 0.035, row[8] - end * 0.015], [row[0] + 0.45, row[0] - 0.45],
+            *_, stop, text, cut = row
+            ax.text(stop + end * 0.01, row[0], text, va="center", fontsize=6)
+            if cut:  # a break mark
+                ax.plot([stop - end * 0.035, stop - end * 0.015], [row[0] + 0.45, row[0] - 0.45],
                         color="white", lw=2.5)
         ax.set_yticks([r[0] for r in rows], [r[1] for r in rows])
         ax.set(xlim=(0, end), ylim=(deep - 0.5, -0.5), title=head[1].replace("\\n", "\n"))

@@ -3,7 +3,7 @@
 # or the whole step if it has no stages. A bar that would dwarf the others is cut and marked.
 below_axis = "ns per lookup (median repetition)"
 load "panels.gp"
-apart = words(names) > 5 ? 95.0 : 110.0
+apart = words(names) > 5 ? 105.0 : 110.0
 span = words(names) > 5 ? apart * (words(names) - 1) + 170 : apart * words(names)
 do for [s = 1:words(names)] {
     place = 0.5 + ((s - 1) * apart - span / 2) / width

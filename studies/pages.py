@@ -36,6 +36,7 @@ TITLES = {"standard": "Standard workloads", "forward": "Lookup of the forward pa
           "roof": "Every rule against the roof", "winners": "Which kernel wins",
           "types": "Narrow types beside fp32", "traces": "Real traces",
           "peers": "Beside PyTorch and FBGEMM", "peers-1-thread": "Beside FBGEMM, everything on one thread",
+          "iteration": "Forward, backward and optimizer as one",
           "ladder": "What each technique is worth", "sweep": "Everywhere?", "compilers": "Compilers",
           "scaling": "Time against lookups, rows and threads"}
 INTRO = {"roof": "Workloads that memory alone decides. The roof is not a law: rows of a bucket are visited\n"
@@ -43,7 +44,10 @@ INTRO = {"roof": "Workloads that memory alone decides. The roof is not a law: ro
          "sweep": "All points: [sweep.md](sweep.md).", "scaling": "All of it: [scaling.md](scaling.md)."}
 STUDIES = {"ladder": ladder, "sweep": sweep, "scaling": scaling}  # they draw their own results
 ACROSS = {"roof": "rules-", "winners": "winners-", "types": "types"}  # figures across rules, points and types
-FRONT = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread")
+MODES = {"iteration": "iteration"}  # of a result, if not cold
+# The rule that all peers have, and the figure that shows a result with peers.
+PEERS = {"peers": "time-adagrad", "iteration": "stages-adagrad"}
+FRONT = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration")
 
 
 class Recorded:
@@ -64,17 +68,18 @@ class Recorded:
             lines = [STUDIES[name].report(result, self.folder, self.kernel, *more)[1]]
         elif name == "compilers":
             lines = compilers.table(result)
-        elif name.startswith("peers"):
-            picture = os.path.relpath(self.path("peers.png"), os.path.dirname(page))
-            lines = ratios.page(result, ratios.by_rule(result, "cold"), self.kernel,
-                                picture if name == "peers" else None)
+        elif name in PEERS or name == "peers-1-thread":
+            picture = os.path.relpath(self.path(f"{name}.png"), os.path.dirname(page))
+            lines = ratios.page(result, ratios.by_rule(result, MODES.get(name, "cold")), self.kernel,
+                                picture if name in PEERS else None)
         else:
             lines = (overview if front else markdown)(result, "cold")
         update(page, name, "\n".join(line.rstrip() for line in lines))
 
     def plots(self, name, folder):
         """Draws a result; returns the PNGs."""
-        return [p for p in draw_all(self.results[name], folder, "cold") if p.endswith(".png")]
+        drawn = draw_all(self.results[name], folder, MODES.get(name, "cold"))
+        return [p for p in drawn if p.endswith(".png")]
 
     def pictures(self):
         """{name: the pictures of its section}"""
@@ -85,11 +90,11 @@ class Recorded:
             if name in self.results:
                 drawn = draw_across(self.results[name], self.folder, "cold", ["png"], figures)
                 shown[name] = [os.path.basename(p) for p in drawn]
-        if "peers" in self.results:  # its section shows the picture
+        for name in PEERS.keys() & self.results.keys():  # their sections show the picture
             with tempfile.TemporaryDirectory() as folder:
-                drawn = self.plots("peers", folder)
-                adagrad = [p for p in drawn if "-adagrad-" in p]  # the rule that all peers have
-                shutil.copy((adagrad or drawn)[0], self.path("peers.png"))
+                drawn = self.plots(name, folder)
+                chosen = [p for p in drawn if os.path.basename(p).startswith(PEERS[name])]
+                shutil.copy((chosen or drawn)[0], self.path(f"{name}.png"))
         return shown
 
     def page(self):

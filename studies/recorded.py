@@ -53,6 +53,11 @@ STEPS = (
     Step("peers", "PyTorch and FBGEMM beside the kernels; once more on one thread", "peers",
          (("REPS", "7"),), {"peers": "peers/bench.json", "peers-1-thread": "peers-1-thread/bench.json"}, 12,
          ("cli", "peers")),
+    Step("iteration", "forward, backward and optimizer as one, beside PyTorch and FBGEMM", "peers",
+         (("RULE", "adagrad rowwise_adagrad"), ("MODES", "iteration"), ("MODE", "iteration"), ("REPS", "7"),
+          ("FILTER", "^(zipf/alpha:(0|1.05|1.2)|cached|single-hot|dlrm-2022)/[^/]*/"
+                     "({kernel}|{kernel}_planned|cpu_dense|torch_.*|fbgemm)/")),
+         {"iteration": "peers/bench.json"}, 8, ("cli", "peers")),
     Step("ladder", "what each technique is worth", "ladder", (("REPS", "9"),),
          {"ladder": "ladder/bench.json"}, 4, ("studies/ladder",)),
     Step("sweep", "one kernel beside the others on some 110 points", "sweep", (("REPS", "5"),),

@@ -48,7 +48,7 @@ refuses 'stray argument' "unknown argument 'zipf'" zipf
 refuses 'filter that matches nothing' "matches none" $tiny --filter=no_such_kernel
 refuses 'filter that is no expression' "FILTER='(': " $tiny --filter='('
 refuses 'unknown rule' "unknown rule 'sgdx'.*known" $tiny --rule=sgdx
-refuses 'unknown mode' "unknown mode 'tepid'" $tiny --modes=tepid
+refuses 'unknown mode' "unknown mode 'tepid'; known: cold warm iteration all" $tiny --modes=tepid
 refuses 'reps out of range' "REPS: '0'" --reps=0
 refuses 'threads that are no number' "THREADS: 'two'" --threads=two
 refuses 'axis that is no number' "ALPHA" --alpha=much
@@ -72,6 +72,33 @@ for option in -h --help --version; do
     ok $? "$option"
 done
 
+"$bench" --out="$work/whole" --modes='cold iteration' --reps=2 --ring=2 --batch=2000 --rows=10000 --dims=8 \
+    --rule='sgd forward' --filter='/(cpu_fused|cpu_fused_planned|cpu_lookup)/' 2>"$work/stderr"
+ok $? 'iterations beside steps and forwards'
+"$python" - "$work/whole/bench.json" <<'PY'
+import json, sys
+rows = [b for b in json.load(open(sys.argv[1]))["benchmarks"] if b["run_type"] == "iteration"]
+of = lambda end: [r for r in rows if f"/{end}/iterations:1/" in r["name"]]
+steps, wholes, forwards = of("sgd/cpu_fused/cold"), of("sgd/cpu_fused/iteration"), of("forward/cpu_lookup/cold")
+planned = of("sgd/cpu_fused_planned/iteration")
+assert [len(x) for x in (steps, wholes, forwards, planned)] == [2] * 4, [r["name"] for r in rows]
+assert not of("forward/cpu_lookup/iteration") and len(rows) == 10
+for r in wholes + planned:
+    assert " mode=iteration " in r["label"] and " check=exact " in r["label"], r["label"]
+    assert (r["plan_ms"] > 0) == (r in planned) and r["forward_ms"] > 0
+    parts = sum(r[f"{part}_ms"] for part in ("forward", "plan", "index", "zero", "reduce", "update"))
+    assert 0.7 * r["real_time"] < parts <= 1.001 * r["real_time"], (parts, r["real_time"])
+    assert "line_mib" not in r and 0 < r["roof_ms"]
+    assert abs(r["share_roof"] * r["real_time"] / r["roof_ms"] - 1) < 1e-6
+assert all("forward_ms" not in r for r in steps + forwards)
+batch = lambda r: r["label"].split("fingerprint=")[1].split()[0]
+bytes_of = lambda some: {batch(r): r["compulsory_mib"] for r in some}
+step, forward, whole = map(bytes_of, (steps, forwards, wholes))
+assert whole.keys() == step.keys() == forward.keys() and len(whole) == 2
+assert all(abs(whole[b] - step[b] - forward[b]) < 1e-9 for b in whole), (whole, step, forward)
+PY
+ok $? 'an iteration has its parts, and the traffic of both'
+
 "$bench" --out="$work/much" --modes=cold --reps=1 --rows=1e11 --filter=cpu_sort 2>"$work/stderr"
 [ $? -eq 1 ] && grep -q 'optimizer state and batches: needs .* GiB' "$work/stderr" &&
     ! grep -q generating "$work/stderr"
@@ -83,7 +110,7 @@ ok $? 'unwritable OUT, said before anything is measured'
 
 mkdir -p "$work/fine"
 echo left >"$work/fine/bench.json.part"
-"$bench" --out "$work/fine" $tiny --filter 'cpu_(sort|fused)' --seed=7 2>"$work/stderr" &&
+"$bench" --out "$work/fine" $tiny --filter '/cpu_(sort|fused)/' --seed=7 2>"$work/stderr" &&
     [ "$(ls "$work/fine")" = bench.json ] && ! grep -q 'about 0 s' "$work/stderr"
 ok $? 'a small run, which clears what a killed one left'
 "$python" - "$work/fine/bench.json" <<'PY'
@@ -152,7 +179,7 @@ else
 fi
 
 # A signal: TERM, because a shell lets its background jobs ignore INT.
-long='--modes=cold --reps=1000 --ring=1 --batch=64 --rows=1000 --dims=8 --filter=cpu_(sort|fused)'
+long='--modes=cold --reps=1000 --ring=1 --batch=64 --rows=1000 --dims=8 --filter=/cpu_(sort|fused)/'
 "$bench" --out="$work/cut" $long 2>"$work/cut.stderr" &
 pid=$!
 until_seen '^\[[1-9].* left: ' "$work/cut.stderr"

@@ -46,7 +46,7 @@ ok $? 'ONLY that matches nothing fails'
 
 # --- names with blanks and quotes
 odd="$work/it's odd"
-tiny='MODES=cold REPS=1 RING=1 BATCH=64 ROWS=1000 DIMS=8 THREADS=1 PLACE=host FILTER=cpu_(sort|fused)'
+tiny='MODES=cold REPS=1 RING=1 BATCH=64 ROWS=1000 DIMS=8 THREADS=1 PLACE=host FILTER=/cpu_(sort|fused)/'
 for target in bench smoke ladder sweep scaling peers bench-gpu; do
     plan $target OUT="$odd" && grep -v '^missing=' "$work/plan" >"$work/commands" && sh -n "$work/commands" &&
         grep -qF "it'\\''s odd" "$work/commands"

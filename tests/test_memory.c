@@ -218,20 +218,26 @@ static void never_allocates(void **state) {
 
 /* --- resident memory */
 
+static void plan_and_run(struct builder *b, const struct kernel *k, const struct rule_step *steps,
+                         const struct launch *how) {
+    if (k->plan) assert_int_equal(k->plan(&b->in, how), 0);
+    k->run(&b->in, steps, b->tables.tables, how);
+}
+
 /* Bytes that become resident in a run whose scratch is untouched before. */
 static int64_t resident_in_run(struct builder *b, const struct kernel *k, struct buffer *scratch) {
     struct rule_step *steps = malloc((size_t)b->in.num_tables * sizeof *steps);
     assert_non_null(steps);
     for (int32_t t = 0; t < b->in.num_tables; t++) steps[t] = rule_step(b->rules[t], 1);
     struct launch how = {.threads = 2, .scratch = scratch->data};
-    k->run(&b->in, steps, b->tables.tables, &how);
+    plan_and_run(b, k, steps, &how);
     struct error err;
     const size_t bytes = scratch->bytes;
     buffer_free(scratch);
     if (buffer_alloc(scratch, bytes, "scratch", &err)) fail_msg("%s", err.text);
     how.scratch = scratch->data;
     struct memory_watch watch = memory_watch();
-    k->run(&b->in, steps, b->tables.tables, &how);
+    plan_and_run(b, k, steps, &how);
     free(steps);
     return memory_watch_peak(watch);
 }

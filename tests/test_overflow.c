@@ -213,6 +213,7 @@ static void run_on_host(const struct kernel *k, const struct overflow *c, struct
     }
     const struct rule_step step = rule_step(s->rule, 1);
     const struct launch how = {.threads = 2, .scratch = scratch};
+    if (k->plan) assert_int_equal(k->plan(&s->in, &how), 0);
     assert_int_equal(k->run(&s->in, &step, &s->table, &how), 0);
     compare_rows(c, s, &step);
 }

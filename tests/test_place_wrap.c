@@ -31,6 +31,11 @@ static int counting_scratch_open(struct place *p, struct place_scratch *s, size_
     return inner_of(p)->ops->scratch_open(inner_of(p), s, bytes, what, err);
 }
 
+static int counting_scratch_get(struct place *p, const struct place_scratch *s, void *to,
+                                struct error *err) {
+    return inner_of(p)->ops->scratch_get(inner_of(p), s, to, err);
+}
+
 static void counting_scratch_close(struct place *p, struct place_scratch *s) {
     inner_of(p)->ops->scratch_close(inner_of(p), s);
 }
@@ -73,6 +78,7 @@ static const struct place_ops counting_ops = {.close = counting_close,
                                               .scratch_open = counting_scratch_open,
                                               .scratch_close = counting_scratch_close,
                                               .scratch_fill = counting_scratch_fill,
+                                              .scratch_get = counting_scratch_get,
                                               .run = counting_run,
                                               .time = counting_time,
                                               .restore = counting_restore,
@@ -84,7 +90,7 @@ static void must(int status, const struct error *err) {
     if (status) fail_msg("%s", err->text);
 }
 
-/* Two steps, the second one after all rows were restored: each is counted, and right. */
+/* Two steps, the second one after all rows were restored, and an iteration: each is counted, and right. */
 static void is_right_and_counted(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
     struct builder b;
@@ -124,6 +130,19 @@ static void is_right_and_counted(void **state) {
         must(p->ops->restore(p, -1, &err), &err);
         assert_int_equal(runner_check(p, &job, c, &result, &err), 1); /* no step was taken */
     }
+    const char *forward = k->place == ON_HOST ? "cpu_lookup" : "cuda_lookup";
+    struct place_scratch output;
+    struct check_result result;
+    struct place_job whole = job;
+    whole.forward = registry_find(OP_FORWARD, forward, &err);
+    whole.output = &output;
+    must(runner_output_open(p, &setup, &output, &err), &err);
+    must(runner_step(p, &whole, POISON, &err), &err);
+    must(runner_check(p, &whole, c, &result, &err), &err);
+    assert_int_equal(counting.steps, 3);
+    must(p->ops->scratch_fill(p, &output, POISON, &err), &err);
+    assert_int_equal(runner_check(p, &whole, c, &result, &err), 1); /* no forward ran */
+    p->ops->scratch_close(p, &output);
     p->ops->scratch_close(p, &scratch);
     p->ops->close(p);
     builder_free(&b);

@@ -134,9 +134,9 @@ def test_all_steps_in_their_order_then_nothing(folder):
     s = Setting(folder)
     status, said = s.record(s.traces(a_x=3))
     assert status == 0, said
-    assert s.targets() == ["bench"] * 6 + ["peers", "ladder", "sweep", "bench-compilers", "scaling"]
+    assert s.targets() == ["bench"] * 6 + ["peers", "peers", "ladder", "sweep", "bench-compilers", "scaling"]
     assert s.there() == sorted(recorded.RESULTS), s.there()
-    assert all(f"step {i} of 11: {n} " in said for i, n in enumerate(STEPS, 1)), said
+    assert all(f"step {i} of 12: {n} " in said for i, n in enumerate(STEPS, 1)), said
     roof = dict(s.calls()[2][1])
     assert roof["SPEC"] == "datasets/roof.spec" and "pooled/[^/]*/a|" in roof["FILTER"] and "(a|b))/" in roof["FILTER"], roof
     assert all(int(c["REPS"]) % 2 for _, c in s.calls())
@@ -462,7 +462,7 @@ def test_front_page_holds_machines_side_by_side(folder):
     need_gnuplot()
     first, second = golden(folder, "m1"), golden(folder, "m2", 2.0)
     front = os.path.join(folder, "README.md")
-    sections = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "machines")
+    sections = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration", "machines")
     with open(front, "w", encoding="utf-8") as file:
         file.write("see ![x](reports/results/old/a.png) and [y](reports/results/old)\n"
                    + "".join(f"<!-- table {s} -->\nstale {s}\n<!-- end {s} -->\n" for s in sections))
@@ -470,7 +470,7 @@ def test_front_page_holds_machines_side_by_side(folder):
     assert status == 0, said
     with open(front, encoding="utf-8") as file:
         page = file.read()
-    assert "stale" not in page and page.count("Not recorded on this machine.") == 6, page
+    assert "stale" not in page and page.count("Not recorded on this machine.") == 7, page
     assert "reports/results/m2/a.png" in page and "[y](reports/results/m2)" in page, page
     heads = next(line for line in page.splitlines() if "m1: ns/lookup" in line)
     assert "m2: ns/lookup" in heads and heads.count("over cpu_sort") == 2, heads
@@ -487,7 +487,7 @@ def test_a_section_goes_to_the_page_that_has_it(folder):
     own, docs = golden(folder, "m1"), os.path.join(folder, "docs")
     os.makedirs(docs)
     sections = {os.path.join(folder, "README.md"): ["standard"], os.path.join(docs, "more.md"): [
-        "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "machines"]}
+        "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration", "machines"]}
     for path, names in sections.items():
         with open(path, "w", encoding="utf-8") as file:
             file.write("".join(f"<!-- table {s} -->\nstale {s}\n<!-- end {s} -->\n" for s in names)

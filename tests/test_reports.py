@@ -111,6 +111,68 @@ def test_stages_are_those_of_the_median_repetition(folder):
     equal(line[2:], ["0", "0.5", "0.5", "0.5", "3", "3", "3", '"3.00"', "0"])
 
 
+def iterations(workload="zipf/alpha:0.6"):
+    """The golden result with forwards, and with iterations of a kernel that is planned, one that is not, and a
+    peer, of 30, 40 and 100 ns per lookup. The planned kernel's step takes 10, its plan 5, a forward 20."""
+    data = golden()
+    data["context"] |= {"emb_kernel_cpu_lookup": "forward | host | none | lookup | An idea.",
+                        "emb_kernel_fbgemm": "fbgemm | host | none | FBGEMM | A peer."}
+    first = rows_of(data, "kernel=cpu_fused", "mode=cold", f"workload={workload}")
+    for r in rows_of(data, "kernel=cpu_hash", "mode=cold", f"workload={workload}"):
+        r["ns_per_lookup"], r["plan_ms"] = 10.0, 5e-6 * r["lookups"]
+    def add(old, new, kernel, ns, **parts):
+        for r in copy.deepcopy(first):
+            ms = 1e-6 * ns * r["lookups"]
+            r["label"] = r["label"].replace(*old).replace("kernel=cpu_fused", f"kernel={kernel}").replace(*new)
+            r |= {"ns_per_lookup": ns, "real_time": ms} | {f"{k}_ms": 0.0 for k in results.STAGES}
+            data["benchmarks"].append(r | {f"{k}_ms": 1e-6 * v * r["lookups"] for k, v in parts.items()})
+    nothing, whole = ("", ""), ("mode=cold", "mode=iteration")
+    add(("rule=rowwise_adagrad", "rule=forward"), nothing, "cpu_lookup", 20.0)
+    add(whole, nothing, "cpu_hash", 30.0, forward=18.0, plan=4.0, update=8.0)
+    add(whole, nothing, "cpu_fused", 40.0, forward=20.0, index=12.0, update=8.0)
+    add(whole, nothing, "fbgemm", 100.0, forward=30.0)
+    return data
+
+
+def test_an_iteration_shows_its_parts(folder):
+    path = save(iterations(), folder, "i.json")
+    out = run("table.py", path, "--mode", "iteration").stdout
+    lines = {x.split()[0]: x.split() for x in out.splitlines() if x.startswith("  ")}
+    equal(lines["kernel"][5:8], ["fwd", "ms", "plan"])
+    lookups = results.load(path).groups("iteration")[0].median("lookups")
+    ms = lambda ns: style.number(1e-6 * ns * lookups)
+    equal(lines["cpu_hash"][1], "*30.0")
+    equal(lines["cpu_hash"][5:8], [ms(18), ms(4), "0.857"])  # 30 of 20 + 5 + 10
+    equal(lines["fbgemm"][5:8], [ms(30), "-", "-"])
+    assert "An iteration: forward, plan" in out and results.PLANNED_NOTE not in out
+    equal(run("export.py", path, folder, "--mode", "iteration").stderr, "")
+    text = contents(folder, ".tsv")["stages-rowwise_adagrad-iteration.tsv"].decode()
+    bars = {x.split("\t")[1].strip('"'): [float(v) for v in x.split("\t")[2:11]] for x in text.splitlines()[1:]}
+    equal(bars["cpu_hash"], [0, 18, 22, 22, 22, 22, 30, 30, 30])
+    equal(bars["cpu_fused"], [0, 20, 20, 32, 32, 32, 40, 40, 40])
+    equal(bars["fbgemm"], [0, 30, 30, 30, 30, 30, 30, 100, 100])
+    if shutil.which("gnuplot"):
+        equal(run("plots.py", path, folder, "--mode", "iteration").returncode, 0)
+        svg = contents(folder, ".svg")["stages-rowwise_adagrad-iteration.svg"].decode()
+        for label in ("Embedding forward + backward + rowwise_adagrad: time by stage, cold caches", ">forward<",
+                      "backward + optimizer"):
+            assert label in svg, label
+
+
+def test_a_step_that_was_planned_ahead_is_marked_and_never_fastest(folder):
+    path = save(iterations(), folder, "p.json")
+    group = results.load(path).groups("cold")[0]
+    assert group.of("cpu_hash").planned and min(s.ns for s in group.measured()) == 10.0
+    assert group.best().kernel.name != "cpu_hash"
+    out = run("table.py", path).stdout
+    line = next(x.split() for x in out.splitlines() if x.startswith("  cpu_hash"))
+    equal(line[:2], ["cpu_hash§", "10.0"])
+    assert results.PLANNED_NOTE in out and results.DENSE_NOTE not in out
+    equal(run("export.py", path, folder).returncode, 0)
+    assert "cpu_hash§" in contents(folder, ".tsv")["time-rowwise_adagrad-cold.tsv"].decode()
+    assert "cpu_hash" not in contents(folder, ".tsv")["roofline-rowwise_adagrad-cold.tsv"].decode().split("\n\n\n")[0]
+
+
 def test_one_thread_is_singular(folder):
     data = golden()
     data["context"]["emb_threads"] = "1"
@@ -542,7 +604,8 @@ def test_kernels_of_a_device_have_no_roof(folder):
             del r[key]
     path = save(data, folder, "device.json")
     rows = [x.split() for x in run("table.py", path).stdout.splitlines() if x.startswith("  cpu_")]
-    equal({(r[1] == "(device)", r[8 if r[1] == "(device)" else 7] == "-") for r in rows},
+    there = lambda r: r[1].startswith("(device)")
+    equal({(there(r), r[8 if there(r) else 7] == "-") for r in rows},
           {(True, True), (False, False)})
     equal(run("export.py", path, folder).returncode, 0)
     assert b"fused" not in contents(folder, ".tsv")["roofline-rowwise_adagrad-cold.tsv"]
