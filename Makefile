@@ -42,7 +42,8 @@
 #| make mutants   change one line at a time of the kernels, the check and the oracle, and list the changes
 #|                that no test notices: MINUTES=20 FILES='kernels/cpu/*.h' SEED=1; OUT/mutants.txt
 #| make deps      install the Debian packages as root, or else print their names: FOR=bench|test|ci
-#| make           build build/bench and build/embfuse only
+#| make           build build/bench, build/embfuse and libembfuse only
+#| make install   install libembfuse, its header and manual, and both programs: PREFIX=/usr/local DESTDIR=
 #| make clean     remove build/
 #|
 #| What to measure (lists are separated by blanks):
@@ -85,6 +86,7 @@ OUT      ?= build/results
 
 # Each (compiler, sanitizer, portable or not) builds in a folder of its own; the plain one in build/.
 comma    := ,
+space    := $() $()
 flavour  := $(if $(findstring gcc,$(notdir $(CC))),,$(notdir $(CC))-)$(if $(SANITIZE),$(subst $(comma),-,$(SANITIZE))-)$(if $(filter 0,$(NATIVE)),portable-)
 B        := build$(if $(flavour),/$(flavour:%-=%))
 # In make compare, B is the new result.
@@ -108,13 +110,15 @@ CUDA_ARCHS ?= 80 90 100
 CUDA     := $(NVCC:%/bin/nvcc=%)
 # No contraction and no reassociation: a rule gives the same bits in every kernel and compiler.
 FP       := -ffp-contract=off -fno-math-errno -fno-trapping-math
-COMMON   := $(if $(SANITIZE),-O1,-O3) -g -MMD -MP -fopenmp $(ARCH) $(FP) $(SAN) $(WARN) -I. -I$(B)
+# The same objects are in programs and in the library, which exports only what its header declares.
+PIC      := -fPIC -fvisibility=hidden
+COMMON   := $(if $(SANITIZE),-O1,-O3) -g -MMD -MP -fopenmp $(PIC) $(ARCH) $(FP) $(SAN) $(WARN) -I. -I$(B)
 CFLAGS   += -std=gnu11 -Wstrict-prototypes -Wmissing-prototypes $(COMMON)
 # C lets a function be named as its struct; what an initializer leaves out is 0.
 CXXFLAGS += -std=c++17 $(COMMON) -Wno-shadow -Wno-missing-field-initializers
 # As above, no contraction. Warnings and spills are errors.
 NVCCFLAGS += -std=c++20 -O3 -fmad=false -lineinfo -I. -I$(B) -Werror all-warnings \
-             -Xcompiler -Wall,-Wextra,-Wno-missing-field-initializers -Xptxas -warn-spills,-Werror \
+             -Xcompiler -Wall,-Wextra,-Wno-missing-field-initializers,$(subst $(space),$(comma),$(PIC)) -Xptxas -warn-spills,-Werror \
              $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
              -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 LDLIBS   += -lz -lxxhash -lm
@@ -136,7 +140,7 @@ cli      := $(sort $(wildcard cli/*.c))
 # These files talk to the device. They are built with nvcc's runtime; without nvcc device_none.c replaces them.
 # Tests build them against the emulation of CUDA: see emulation/emulation.mk.
 device   := harness/device/device_cuda.c harness/device/device_step.c
-harness  := $(filter-out $(device) harness/device/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c harness/*/*.c)))
+harness  := $(filter-out $(device) harness/device/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c harness/*/*.c lib/*.c)))
 parts    := $(sort $(wildcard kernels/device/*.cu harness/device/*.cu))
 common   := $(host) $(updates) $(harness:%.c=$(B)/%.o)
 host_objects := $(common) $(H)/harness/registry.o $(B)/harness/device/device_none.o
@@ -157,7 +161,7 @@ options   = $(selection) --out=$(call quoted,$(OUT))
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o
 
-all: $(B)/bench $(B)/embfuse
+all: $(B)/bench $(B)/embfuse lib
 
 # --- Debian packages: installed by root, otherwise named. Elsewhere the user sees to them.
 packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3
@@ -225,7 +229,7 @@ $(B)/build_info.h: FORCE
 	   echo '#define BUILD_NVCC "$(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release/release/p') $(NVCCFLAGS))"'; \
 	   echo '#define BUILD_LIBBENCHMARK "$(shell dpkg-query -W -f '$${Version}' libbenchmark-dev 2>/dev/null)"'; } $(renewed)
 
-$(B)/harness/measure/environment.o: $(B)/build_info.h
+$(B)/harness/measure/environment.o $(B)/lib/status.o: $(B)/build_info.h
 
 # --- which kernels were verified on a GPU
 $(B)/gpu_verified.inc: FORCE
@@ -284,6 +288,7 @@ $(B)/bench $(B)/embfuse: LDLIBS += $(cudart)
 $(B)/bench $(B)/embfuse $(H)/bench $(H)/embfuse:
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark -lpthread) $(LDLIBS) $(whole)
 
+include lib/lib.mk
 include emulation/emulation.mk
 include tests/test.mk
 include reports/report.mk

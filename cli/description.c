@@ -2,20 +2,10 @@
 #include "cli/description.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "harness/workload/id_stats.h"
-
-int hyper_of(enum rule_kind rule, const char *name) {
-    const struct rule_info info = rule_info(rule);
-    for (int k = 0; k < RULE_HYPERS; k++) {
-        const char *has = rule_hyper(&info, k).name;
-        if (has && strcmp(has, name) == 0) return k;
-    }
-    return -1;
-}
 
 /* Adds the names of a rule's hyper-parameters that are not there yet. */
 static void add_names(enum rule_kind rule, const char *names[HYPERS_MAX + 1]) {
@@ -38,15 +28,14 @@ const char *hyper_name(int i) {
 
 int hyper_set(struct rule *rule, const char *name, const char *text, struct where at,
               struct error *err) {
-    const int k = hyper_of(rule->kind, name);
+    const int k = rule_hyper_of(rule->kind, name);
     const struct rule_info info = rule_info(rule->kind);
     const struct rule_param h = rule_hyper(&info, k);
     char *end;
     float value = strtof(text, &end);
-    const bool outside = !isfinite(value) || value < h.least || value >= h.below;
-    if (h.flag && (!*text || *end || (value != 0 && value != 1)))
-        return fail_at(err, at, "%s is 0 or 1, not '%.40s'", name, text);
-    if (!*text || *end || outside)
+    const bool good = *text && !*end && rule_hyper_takes(&h, value);
+    if (!good && h.flag) return fail_at(err, at, "%s is 0 or 1, not '%.40s'", name, text);
+    if (!good)
         return fail_at(err, at, "%s is a number%s%s, not '%.40s'", name,
                        h.least == 0 ? " from 0" : "", h.below == 1 ? " to below 1" : "", text);
     *rule_value(rule, k) = value;

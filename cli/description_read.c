@@ -34,7 +34,7 @@ static int add_table(struct reading *r, struct table_shape shape, char hyper[HYP
         return fail_at(err, r->at, "more than %d tables; make several batches", SPEC_TABLES_MAX);
     for (int h = 0; hyper_name(h); h++) {
         if (!hyper[h][0]) continue;
-        if (hyper_of(shape.rule, hyper_name(h)) < 0)
+        if (rule_hyper_of(shape.rule, hyper_name(h)) < 0)
             return fail_at(err, r->at, "the rule %s has no %s; leave it out",
                            rule_info(shape.rule).name, hyper_name(h));
         if (hyper_set(&full, hyper_name(h), hyper[h], r->at, err)) return -1;

@@ -36,7 +36,7 @@ static void hyper_help(const char *name, char text[HYPER_HELP_MAX]) {
     bool shared = false;
     for (int rule = 0; rule < RULE_COUNT; rule++) {
         const struct rule_info info = rule_info((enum rule_kind)rule);
-        const int k = hyper_of((enum rule_kind)rule, name);
+        const int k = rule_hyper_of((enum rule_kind)rule, name);
         shared |= k >= RULE_PARAMS;
         if (k >= 0 && k < RULE_PARAMS)
             text_add(text, HYPER_HELP_MAX, "%s%s [%g]", text[3] ? ", " : "", info.name,

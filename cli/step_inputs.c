@@ -59,7 +59,7 @@ static int override_hyper(const struct step_flags *f, int h, struct description 
     snprintf(flag, sizeof flag, "--%s", hyper_name(h));
     bool read = false;
     for (int32_t t = 0; f->hyper[h] && t < d->num_tables; t++) {
-        if (hyper_of(d->rules[t].kind, hyper_name(h)) < 0) continue;
+        if (rule_hyper_of(d->rules[t].kind, hyper_name(h)) < 0) continue;
         if (hyper_set(&d->rules[t], hyper_name(h), f->hyper[h], (struct where){flag, 0}, err))
             return -1;
         read = true;

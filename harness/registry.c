@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#define _GNU_SOURCE
 #include "harness/registry.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,9 +20,10 @@ static const struct {
 enum { BUILT = sizeof built / sizeof *built };
 
 static struct registered table[BUILT + 1];
-static const char *chosen;
+static const char *chosen;   /* NULL: EMBFUSE_ISA names a level that cannot run */
+static struct error refused; /* why */
 
-/* Runs before main: a program refuses a level that the CPU cannot run before it does anything. */
+/* Runs before main, so that threads only read the table. */
 __attribute__((constructor)) static void choose(void) {
     const struct {
         const char *isa;
@@ -40,19 +38,22 @@ __attribute__((constructor)) static void choose(void) {
     };
     const char *wanted = getenv("EMBFUSE_ISA");
     char here[100] = "";
+    if (chosen || refused.text[0]) return;
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         if (!levels[i].here) continue;
         strcat(strcat(here, " "), levels[i].isa);
         if (!chosen && (!wanted || !*wanted || strcmp(wanted, levels[i].isa) == 0))
             chosen = levels[i].isa;
     }
-    if (!chosen) {
-        fprintf(stderr, "%s: EMBFUSE_ISA: cannot run '%.40s'; this build and CPU can:%s\n",
-                program_invocation_short_name, wanted, here);
-        exit(1);
-    }
-    for (int i = 0, kernels = 0; i < BUILT; i++)
+    if (!chosen)
+        fail(&refused, "EMBFUSE_ISA: cannot run '%.40s'; this build and CPU can:%s", wanted, here);
+    for (int i = 0, kernels = 0; chosen && i < BUILT; i++)
         if (!*built[i].isa || strcmp(built[i].isa, chosen) == 0) table[kernels++] = built[i].entry;
+}
+
+int registry_ready(struct error *err) {
+    choose();
+    return chosen ? 0 : fail(err, "%s", refused.text);
 }
 
 const char *registry_isa(void) {

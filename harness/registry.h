@@ -5,7 +5,8 @@
  *
  * A portable build has every host kernel for several levels of the CPU's instruction set. At its
  * start, a program takes one level for all of them: the best that the CPU can run, or the level
- * that EMBFUSE_ISA in the environment names. If the CPU cannot run that level, the program ends.
+ * that EMBFUSE_ISA in the environment names. If the CPU cannot run that level, there are no kernels,
+ * and registry_ready() says so; programs ask it before they do anything.
  */
 #pragma once
 
@@ -17,10 +18,14 @@ struct registered {
     const struct kernel *kernel;
 };
 
+/* Fails if EMBFUSE_ISA names a level that this build and CPU cannot run. */
+int registry_ready(struct error *err);
+
 /* All kernels, by family and name; the last entry has no kernel. */
 const struct registered *registry(void);
 
-/* The level of the host kernels: avx512, avx2 or plain; native: the build has only one level. */
+/* The level of the host kernels: avx512, avx2 or plain; native: the build has only one level. NULL: not
+ * ready. */
 const char *registry_isa(void);
 
 /* The kernel of that name and operation; NULL if there is none, and err lists the known ones. */

@@ -79,6 +79,21 @@ static inline struct rule_param rule_hyper(const struct rule_info *info, int k) 
     return p;
 }
 
+/* The number of the hyper-parameter of that name; -1: the rule has none. */
+static inline int rule_hyper_of(enum rule_kind kind, const char *name) {
+    const struct rule_info info = rule_info(kind);
+    for (int k = 0; k < RULE_HYPERS; k++) {
+        const char *has = rule_hyper(&info, k).name;
+        if (has && strcmp(has, name) == 0) return k;
+    }
+    return -1;
+}
+
+static inline bool rule_hyper_takes(const struct rule_param *p, float value) {
+    if (p->flag) return value == 0 || value == 1;
+    return isfinite(value) && value >= p->least && value < p->below;
+}
+
 static inline float *rule_value(struct rule *rule, int k) {
     return k < RULE_PARAMS ? &rule->param[k] : &rule->shared[k - RULE_PARAMS];
 }

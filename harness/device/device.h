@@ -48,6 +48,10 @@ bool device_intact(const struct device_buffer *b);
 int device_put(void *to, const void *from, size_t bytes, struct error *err);
 int device_get(void *to, const void *from, size_t bytes, struct error *err);
 
+/* For a caller with a stream of his own: the copy is enqueued, and returns when it has read `from`. */
+int device_put_on(void *stream, void *to, const void *from, size_t bytes, struct error *err);
+int device_wait(void *stream, struct error *err);
+
 /* A batch in device memory, as a kernel gets it. The host's batch must outlive it. */
 enum { BATCH_PARTS = 6 };
 struct device_batch {

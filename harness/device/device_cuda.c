@@ -142,3 +142,13 @@ int device_put(void *to, const void *from, size_t bytes, struct error *err) {
 int device_get(void *to, const void *from, size_t bytes, struct error *err) {
     return copy(to, from, bytes, cudaMemcpyDeviceToHost, "copying from the device", err);
 }
+
+int device_put_on(void *stream, void *to, const void *from, size_t bytes, struct error *err) {
+    TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "copying to the device");
+    return 0;
+}
+
+int device_wait(void *stream, struct error *err) {
+    TRY(cudaStreamSynchronize(stream), "waiting for a stream");
+    return 0;
+}

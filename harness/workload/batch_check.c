@@ -15,11 +15,11 @@ static int64_t derived_extent(const struct batch *in, const struct feature *x) {
     return rows ? x->grad_offset + (rows - 1) * x->grad_stride + in->tables[x->table].dim : 0;
 }
 
-void batch_derive(struct batch *in, struct table_shape *tables, struct feature *features) {
+void batch_derive_counted(struct batch *in, struct table_shape *tables, struct feature *features) {
     int64_t rows = 0;
     in->tables = tables;
     in->features = features;
-    in->lookups = in->offsets[in->num_features * in->bags];
+    in->lookups = 0;
     for (int32_t t = 0; t < in->num_tables; rows += tables[t++].rows) {
         tables[t].features = 0;
         tables[t].lookups = 0;
@@ -27,12 +27,34 @@ void batch_derive(struct batch *in, struct table_shape *tables, struct feature *
     }
     in->grad_elements = 0;
     for (int32_t f = 0; f < in->num_features; f++) {
-        struct feature *x = &features[f];
-        x->lookups = in->offsets[(f + 1) * in->bags] - in->offsets[f * in->bags];
+        const struct feature *x = &features[f];
+        in->lookups += x->lookups;
         tables[x->table].lookups += x->lookups;
         tables[x->table].features++;
         const int64_t extent = derived_extent(in, x);
         if (extent > in->grad_elements) in->grad_elements = extent;
+    }
+}
+
+void batch_derive(struct batch *in, struct table_shape *tables, struct feature *features) {
+    batch_count(in, features);
+    batch_derive_counted(in, tables, features);
+}
+
+void batch_count(const struct batch *in, struct feature *features) {
+    for (int32_t f = 0; f < in->num_features; f++)
+        features[f].lookups = in->offsets[(f + 1) * in->bags] - in->offsets[f * in->bags];
+}
+
+void batch_lay_out_rows(const struct table_shape *tables, struct feature *features, int32_t count) {
+    int64_t columns = 0, at = 0;
+    for (int32_t f = 0; f < count; f++) columns += tables[features[f].table].dim;
+    for (int32_t f = 0; f < count; f++) {
+        const int64_t dim = tables[features[f].table].dim;
+        const bool sequence = features[f].pooling == POOL_NONE;
+        features[f].grad_offset = at;
+        features[f].grad_stride = sequence ? dim : columns;
+        at += sequence ? features[f].lookups * dim : dim;
     }
 }
 

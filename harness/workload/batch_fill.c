@@ -29,19 +29,11 @@ static void lay_out_features(struct workload *w, int k) {
     struct batch *batch = &w->batches[k];
     struct table_shape *tables = w->tables + (int64_t)k * w->num_tables;
     struct feature *features = w->features + (int64_t)k * w->num_features;
-    int64_t columns = 0, floats = 0;
     memmove(tables, w->tables, (size_t)w->num_tables * sizeof *tables);
     memmove(features, w->features, (size_t)w->num_features * sizeof *features);
-    for (int f = 0; f < w->num_features; f++) columns += tables[features[f].table].dim;
-    for (int f = 0; f < w->num_features; f++) {
-        const int64_t *offsets = batch->offsets + f * batch->bags;
-        const int64_t dim = tables[features[f].table].dim;
-        const bool sequence = features[f].pooling == POOL_NONE;
-        features[f].grad_offset = floats;
-        features[f].grad_stride = sequence ? dim : columns;
-        floats += sequence ? (offsets[batch->bags] - offsets[0]) * dim : dim;
-    }
-    batch_derive(batch, tables, features);
+    batch_count(batch, features);
+    batch_lay_out_rows(tables, features, w->num_features);
+    batch_derive_counted(batch, tables, features);
 }
 
 void *batch_lay_out(struct workload *w, int k, int64_t *offsets, struct error *err) {

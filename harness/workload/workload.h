@@ -59,6 +59,14 @@ int64_t workload_bytes(const struct spec *spec, int ring);
  * fields. */
 void batch_derive(struct batch *in, struct table_shape *tables, struct feature *features);
 
+/* The two parts of batch_derive(): the lookups of each feature from offsets; all else from those. */
+void batch_count(const struct batch *in, struct feature *features);
+void batch_derive_counted(struct batch *in, struct table_shape *tables, struct feature *features);
+
+/* Lays out gradient rows by the lookups of each feature. Pooled features are columns of one matrix
+ * [bags][sum of dims]. Sequences follow one another, [lookups][dim] each. */
+void batch_lay_out_rows(const struct table_shape *tables, struct feature *features, int32_t count);
+
 /* Checks what kernels trust: offsets start at 0, never fall and end at lookups; every id is inside
  * its table. The message names feature, bag and lookup. */
 int batch_validate_lookups(const struct batch *in, struct error *err);

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * libembfuse: the embedding part of a training iteration. Lookup and pooling (forward), and the
+ * backward pass fused with the optimizer (step): sum the gradients of each row that a batch looks up,
+ * and apply an update rule once to that row and its states. It runs the kernels of the suite, on the
+ * host or on a CUDA device.
+ *
+ *     create a model (tables, features, rules) -> bind the tables' arrays
+ *     for each batch: embfuse_forward(), the rest of your network, embfuse_step()
+ *
+ * The caller owns every array; the library copies none. It keeps only scratch, which grows when a
+ * batch needs more, or which the caller gives: embfuse_set_scratch().
+ *
+ * Errors. Functions that can fail return 0 (EMBFUSE_OK) or another embfuse_status. Their last
+ * parameter `why` may be NULL; otherwise it gets one line: what is wrong, where, and what to do.
+ * After an error, no array has changed. The library never prints, never ends the program, and has no
+ * state outside its models. Only a status of EMBFUSE_DEVICE_ERROR can come after a change: a device
+ * that fails does so later.
+ *
+ * Threads. Any number of threads may use different models at once. A model may be used by one thread
+ * at a time.
+ *
+ * Versions. While the version begins with 0, a new minor version may change this interface, and the
+ * soname with it.
+ */
+#ifndef EMBFUSE_H
+#define EMBFUSE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define EMBFUSE_API __attribute__((visibility("default")))
+
+#define EMBFUSE_VERSION_MAJOR 0
+#define EMBFUSE_VERSION_MINOR 1
+#define EMBFUSE_VERSION_PATCH 0
+#define EMBFUSE_VERSION                                                                            \
+    (EMBFUSE_VERSION_MAJOR * 10000 + EMBFUSE_VERSION_MINOR * 100 + EMBFUSE_VERSION_PATCH)
+
+/* The version of the library that runs, as EMBFUSE_VERSION, and as "0.1.0". */
+EMBFUSE_API int embfuse_version(void);
+EMBFUSE_API const char *embfuse_version_text(void);
+
+/* These numbers do not change. */
+enum embfuse_status {
+    EMBFUSE_OK = 0,
+    EMBFUSE_INVALID = 1,      /* an argument is wrong */
+    EMBFUSE_BAD_BATCH = 2,    /* ids or offsets are wrong: `why` names feature, bag and lookup */
+    EMBFUSE_UNKNOWN = 3,      /* no such kernel, rule, hyper-parameter or array */
+    EMBFUSE_REFUSED = 4,      /* the kernel cannot run this model or batch */
+    EMBFUSE_NO_MEMORY = 5,    /* of the host or the device */
+    EMBFUSE_DEVICE_ERROR = 6, /* there is no device, or it reports an error */
+    EMBFUSE_FILE_ERROR = 7,   /* a file cannot be read or written, or is damaged */
+};
+
+/* A few words for a status; never NULL. */
+EMBFUSE_API const char *embfuse_strerror(int status);
+
+struct embfuse_error {
+    char text[512];
+};
+
+/* Types of elements. fp8 is E4M3. */
+enum embfuse_type { EMBFUSE_FP32, EMBFUSE_BF16, EMBFUSE_FP16, EMBFUSE_FP8 };
+enum embfuse_id_type { EMBFUSE_INT32, EMBFUSE_INT64 };
+/* How the step writes types narrower than fp32. Stochastic rounding depends only on the seed, the
+ * table, the step, the row and the column. */
+enum embfuse_rounding { EMBFUSE_NEAREST, EMBFUSE_STOCHASTIC };
+/* As modes sum and mean of torch.nn.EmbeddingBag; none: a sequence, every lookup has an output row. */
+enum embfuse_pooling { EMBFUSE_SUM, EMBFUSE_MEAN, EMBFUSE_NONE };
+enum embfuse_place { EMBFUSE_HOST, EMBFUSE_DEVICE };
+
+/* One table. Everything but rows, dim and rule may be 0: fp32 weights and momenta. */
+struct embfuse_table {
+    int64_t rows;
+    int32_t dim;         /* elements per row */
+    int32_t weight_type; /* enum embfuse_type */
+    int32_t
+        momentum_type; /* EMBFUSE_FP32 or EMBFUSE_BF16: of states that are averages of gradients */
+    int32_t rounding;  /* enum embfuse_rounding */
+    const char *rule;  /* as in rules/README.md: "rowwise_adagrad", "adam" ... */
+};
+
+/* One input feature; several features may read one table, and the rule gets the sum over them.
+ * Output and gradient of a bag lie grad_offset + bag*grad_stride elements behind the start of
+ * output and gradient; those of lookup i of a sequence grad_offset + i*grad_stride, where i counts
+ * the feature's own lookups. If grad_stride is 0 for all features, pooled features are the columns of one
+ * matrix [bags][sum of their dims], and sequences follow one another, [lookups][dim] each. */
+struct embfuse_feature {
+    int32_t table;
+    int32_t pooling;    /* enum embfuse_pooling */
+    int64_t padding_id; /* lookups of this row do not count; -1: no padding. A sequence's output of
+                           padding is the row, and the row gets no gradient */
+    int64_t grad_offset, grad_stride;
+};
+
+struct embfuse_options {
+    size_t size;         /* sizeof(struct embfuse_options) */
+    const char *kernel;  /* of the step: as `embfuse list` names it; NULL or "auto": see below */
+    const char *forward; /* the same of the forward */
+    int32_t place;       /* enum embfuse_place: where arrays are, and kernels run */
+    int32_t threads;     /* of the host; 0: as many as OpenMP would take */
+    int32_t grad_type;   /* of gradients and outputs: EMBFUSE_FP32, EMBFUSE_FP16 or EMBFUSE_BF16 */
+    int32_t reserved;    /* 0 */
+    uint64_t rounding_seed; /* of stochastic rounding */
+};
+
+struct embfuse_model; /* opaque */
+
+/* Makes a model without arrays. options NULL: all of it 0. Errors: INVALID (a table or feature is
+ * malformed), UNKNOWN (rule or kernel), REFUSED (the kernel cannot run these rules), NO_MEMORY,
+ * DEVICE_ERROR (no device). *out is NULL after an error. */
+EMBFUSE_API int embfuse_model_create(struct embfuse_model **out, const struct embfuse_table *tables,
+                                     int32_t num_tables, const struct embfuse_feature *features,
+                                     int32_t num_features, const struct embfuse_options *options,
+                                     struct embfuse_error *why);
+
+/* Frees the model, not the caller's arrays. NULL: does nothing. On a device it waits for the model's
+ * work. */
+EMBFUSE_API void embfuse_model_free(struct embfuse_model *model);
+
+/* --- arrays of a table: the weights, then the states of its rule */
+
+struct embfuse_array {
+    const char *name; /* "weight", "row_state", "state.0", "state.1" ... */
+    char states[64];  /* their names in the rule's formula, "a,b" for two; "" for weights */
+    int32_t type;     /* enum embfuse_type */
+    int32_t width;    /* elements per row: the array is [rows][width] */
+    int64_t row_bytes;
+};
+
+/* The number of arrays of a table; -1: no such table. */
+EMBFUSE_API int32_t embfuse_array_count(const struct embfuse_model *model, int32_t table);
+
+/* Describes array number `array`, from 0, the weights. Errors: INVALID. */
+EMBFUSE_API int embfuse_array_info(const struct embfuse_model *model, int32_t table, int32_t array,
+                                   struct embfuse_array *out, struct embfuse_error *why);
+
+/* The array lies at data, `stride` bytes from row to row; 0: row_bytes. The caller keeps it until the
+ * model is freed or another one is bound. Both are aligned to the elements; on a device to 16 bytes if
+ * row_bytes is a multiple of 16. Errors: INVALID. */
+EMBFUSE_API int embfuse_bind(struct embfuse_model *model, int32_t table, int32_t array, void *data,
+                             int64_t stride, struct embfuse_error *why);
+
+/* Writes the values of a new table into all bound states of a table. Errors: INVALID (a state is not
+ * bound, or arrays are on a device: there the caller writes them; embfuse_initial() has the values). */
+EMBFUSE_API int embfuse_init_states(struct embfuse_model *model, int32_t table,
+                                    struct embfuse_error *why);
+
+/* The value of a new row in column `column` of a state. Errors: INVALID. */
+EMBFUSE_API int embfuse_initial(const struct embfuse_model *model, int32_t table, int32_t array,
+                                int32_t column, double *out, struct embfuse_error *why);
+
+/* --- hyper-parameters and steps: a change counts from the next step on, and needs no new plan */
+
+/* Sets a hyper-parameter of a table's rule; table -1: of every table that has it. Rules have those
+ * of rules/README.md, rounded to fp32, and "lr". Errors: INVALID (no such table, or not a value for
+ * it), UNKNOWN (no such hyper-parameter). */
+EMBFUSE_API int embfuse_set(struct embfuse_model *model, int32_t table, const char *name,
+                            double value, struct embfuse_error *why);
+EMBFUSE_API int embfuse_get(const struct embfuse_model *model, int32_t table, const char *name,
+                            double *out, struct embfuse_error *why);
+
+/* The steps that a table has taken. Bias corrections and stochastic rounding depend on the number of
+ * a step; a resumed training sets it. Errors: INVALID. */
+EMBFUSE_API int embfuse_get_steps(const struct embfuse_model *model, int32_t table, int64_t *out,
+                                  struct embfuse_error *why);
+EMBFUSE_API int embfuse_set_steps(struct embfuse_model *model, int32_t table, int64_t steps,
+                                  struct embfuse_error *why);
+
+/* --- batches */
+
+/* A batch in CSR form. Bag b of feature f is the flat bag q = f*bags + b; its lookups are
+ * ids[offsets[q]] .. ids[offsets[q+1]-1]. Ids are rows of the feature's table. All arrays are where
+ * the model's arrays are, except feature_lookups. They may change after a call on the host returns;
+ * on a device, after the stream has passed it. */
+struct embfuse_batch {
+    size_t size;            /* sizeof(struct embfuse_batch) */
+    int64_t bags;           /* of each feature, at least 1 */
+    int64_t lookups;        /* of all features; 0: the step changes nothing, the output is zeros */
+    const void *ids;        /* [lookups] */
+    const int64_t *offsets; /* [num_features*bags + 1], from 0 to lookups */
+    const float *lookup_weights; /* [lookups] per-sample weights; NULL: all are 1 */
+    int32_t id_type;             /* enum embfuse_id_type */
+    int32_t trusted;             /* 1: ids and offsets are right, and are not checked */
+    void *stream;                /* a cudaStream_t, on a device */
+    /* [num_features] in host memory: the lookups of each feature of a trusted batch on a device.
+     * NULL, or not trusted: the call waits for the stream, and reads them from offsets. */
+    const int64_t *feature_lookups;
+};
+
+/* Looks up and pools. output: elements of grad_type where `struct embfuse_feature` says. Elements
+ * between output rows keep their bits. On the host the call returns when it is done; on a device it
+ * enqueues on the batch's stream, but a batch that is not trusted waits for the stream.
+ * Errors: INVALID (a null pointer, or weights are not bound), BAD_BATCH, REFUSED, NO_MEMORY,
+ * DEVICE_ERROR. */
+EMBFUSE_API int embfuse_forward(struct embfuse_model *model, const struct embfuse_batch *batch,
+                                void *output, struct embfuse_error *why);
+
+/* Sums the gradient of every row that the batch looks up, and applies the rules to those rows. grad:
+ * elements of grad_type, laid out as the output. Each table takes one step, touched or not. As
+ * embfuse_forward() otherwise, and INVALID if any state is not bound. */
+EMBFUSE_API int embfuse_step(struct embfuse_model *model, const struct embfuse_batch *batch,
+                             const void *grad, struct embfuse_error *why);
+
+/* Elements of the output and the gradient of such a batch. It reads offsets, as a step does. */
+EMBFUSE_API int embfuse_output_elements(struct embfuse_model *model,
+                                        const struct embfuse_batch *batch, int64_t *out,
+                                        struct embfuse_error *why);
+
+/* --- kernels and scratch */
+
+/* The kernel that a step of this batch runs. "auto" is cpu_fused on the host and cuda_fused on a device,
+ * but cpu_dense in one cell of the recorded sweep: lib/auto.c says which. Results of different
+ * kernels can differ in their last bits where sums are inexact. Errors: as embfuse_step(). */
+EMBFUSE_API int embfuse_step_kernel(struct embfuse_model *model, const struct embfuse_batch *batch,
+                                    const char **name, struct embfuse_error *why);
+
+/* The bytes of scratch that a step of this batch needs. Errors: as embfuse_step(). */
+EMBFUSE_API int embfuse_scratch_bytes(struct embfuse_model *model,
+                                      const struct embfuse_batch *batch, size_t *bytes,
+                                      struct embfuse_error *why);
+
+/* The model uses this scratch and allocates none: a step that needs more fails with NO_MEMORY. data:
+ * where the model's arrays are, aligned to 256 bytes. NULL: back to the model's own. Errors: INVALID. */
+EMBFUSE_API int embfuse_set_scratch(struct embfuse_model *model, void *data, size_t bytes,
+                                    struct embfuse_error *why);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

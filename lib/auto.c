@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which kernel `auto` takes. The rule comes from the recorded sweeps (make sweep; reports/results/MACHINE/sweep.json): about
+ * 110 points over row width, pooling factor, skew, rows, tables and threads, each with all CPU kernels.
+ *
+ *   always cpu_fused, except in one cell:
+ *   cpu_dense on one thread, if bags are short, rows of medium width, and the gradient of all rows is small.
+ *
+ * In that cell an index costs more than it saves: few lookups share a gradient row of a bag, and
+ * cpu_dense adds each to a gradient that stays in the caches. tests/test_auto.py holds this rule against
+ * every recorded sweep. On a device no kernel has been measured; `auto` takes cuda_fused.
+ *
+ * cpu_dense sweeps all rows, which is the lazy step only if the rule keeps idle rows.
+ */
+#include <stdlib.h>
+
+#include "kernels/rules.h"
+#include "kernels/shape.h"
+#include "lib/model.h"
+
+#include "harness/registry.h"
+
+enum {
+    SHORT_BAG = 4, /* lookups of a bag, on average */
+    NARROW = 16,
+    WIDE = 96,              /* elements of all rows are within these */
+    LITTLE_DENSE = 1 << 19, /* bytes of the gradient of all rows */
+    MOST_DENSE = 1 << 24,
+};
+
+static bool dense_is_faster(const struct embfuse_model *m, const struct batch *in) {
+    int64_t bytes = 0;
+    if (m->threads > 1 || in->lookups > SHORT_BAG * in->bags * in->num_features) return false;
+    for (int32_t t = 0; t < in->num_tables; t++) {
+        const struct table_shape *x = &in->tables[t];
+        if (x->dim < NARROW || x->dim > WIDE || !rule_keeps_idle(&m->rules[t])) return false;
+        if (x->rows > MOST_DENSE) return false;
+        bytes += x->rows * x->dim * (int64_t)sizeof(float);
+    }
+    return bytes >= LITTLE_DENSE && bytes <= MOST_DENSE && in->lookups >= all_rows(in);
+}
+
+const struct kernel *auto_kernel(const struct embfuse_model *m, enum operation operation,
+                                 const struct batch *in) {
+    struct error ignored;
+    const char *name = operation == OP_FORWARD
+                           ? m->place == ON_HOST ? "cpu_lookup_ahead" : "cuda_lookup"
+                       : m->place == ON_DEVICE  ? "cuda_fused"
+                       : dense_is_faster(m, in) ? "cpu_dense"
+                                                : "cpu_fused";
+    return registry_find(operation, name, &ignored);
+}

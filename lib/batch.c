@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness/workload/batch_fill.h"
+#include "lib/model.h"
+
+/* Whether offsets start at 0, never fall, and end at lookups. */
+static bool offsets_good(const struct batch *in, int threads) {
+    const int64_t bags = in->num_features * in->bags;
+    int bad = in->offsets[0] != 0 || in->offsets[bags] != in->lookups;
+#pragma omp parallel for reduction(| : bad) num_threads(threads) if (bags > PARALLEL_FROM)
+    for (int64_t q = 0; q < bags; q++) bad |= in->offsets[q + 1] < in->offsets[q];
+    return !bad;
+}
+
+/* Whether ids[0 .. n-1] are rows of a table. An id below 0 is a large number without its sign. */
+static bool ids_good(const struct batch *in, int64_t begin, int64_t n, int64_t rows, int threads) {
+    int bad = 0;
+    const uint32_t *narrow = (const uint32_t *)in->ids + begin;
+    const uint64_t *wide = (const uint64_t *)in->ids + begin;
+    if (in->id_type == ID_INT32) {
+#pragma omp parallel for simd reduction(| : bad) num_threads(threads) if (n > PARALLEL_FROM)
+        for (int64_t i = 0; i < n; i++) bad |= narrow[i] > INT32_MAX || narrow[i] >= (uint64_t)rows;
+    } else {
+#pragma omp parallel for simd reduction(| : bad) num_threads(threads) if (n > PARALLEL_FROM)
+        for (int64_t i = 0; i < n; i++) bad |= wide[i] >= (uint64_t)rows;
+    }
+    return !bad;
+}
+
+/* batch_validate_lookups() in parallel; it looks for the first mistake only if there is one. */
+static int check_host(const struct embfuse_model *m, const struct batch *in, struct error *err) {
+    bool good = offsets_good(in, m->threads);
+    for (int32_t f = 0; good && f < in->num_features; f++) {
+        const int64_t begin = in->offsets[f * in->bags], end = in->offsets[(f + 1) * in->bags];
+        const int64_t rows = m->shapes[m->features[f].table].rows;
+        good = ids_good(in, begin, end - begin, rows, m->threads);
+    }
+    return good ? 0 : batch_validate_lookups(in, err);
+}
+
+static int check_arguments(const struct embfuse_model *m, const struct embfuse_batch *b,
+                           struct embfuse_error *why) {
+    if (!m || !b) return said(why, EMBFUSE_INVALID, "model or batch is NULL");
+    if (b->size != sizeof *b)
+        return said(why, EMBFUSE_INVALID,
+                    "batch.size is %zu, but sizeof(struct embfuse_batch) is %zu", b->size,
+                    sizeof *b);
+    if (b->bags < 1 || b->bags > INT64_MAX / m->num_features - 1 || b->lookups < 0)
+        return said(why, EMBFUSE_INVALID, "batch: %lld bags, %lld lookups", (long long)b->bags,
+                    (long long)b->lookups);
+    if (!b->offsets || (!b->ids && b->lookups))
+        return said(why, EMBFUSE_INVALID, "batch: ids or offsets are NULL");
+    if (b->id_type != EMBFUSE_INT32 && b->id_type != EMBFUSE_INT64)
+        return said(why, EMBFUSE_INVALID, "batch: id_type is EMBFUSE_INT32 or EMBFUSE_INT64");
+    return 0;
+}
+
+/* The lookups of each feature of a batch on a device. */
+static int count_on_device(struct embfuse_model *m, const struct embfuse_batch *b,
+                           struct embfuse_error *why) {
+    struct error err;
+    int64_t left = b->lookups;
+    if (device_call_lookups(m, b, &err)) return said(why, EMBFUSE_DEVICE_ERROR, "%.500s", err.text);
+    for (int32_t f = 0; f < m->num_features; f++) {
+        const int64_t n = m->features[f].lookups;
+        if (n < 0 || n > left)
+            return said(why, EMBFUSE_BAD_BATCH, "feature %d: %lld lookups of %lld in the batch", f,
+                        (long long)n, (long long)b->lookups);
+        left -= n;
+    }
+    if (left)
+        return said(why, EMBFUSE_BAD_BATCH, "the features have %lld lookups, the batch %lld",
+                    (long long)(b->lookups - left), (long long)b->lookups);
+    return 0;
+}
+
+int batch_of(struct embfuse_model *m, const struct embfuse_batch *b, struct batch *out,
+             struct embfuse_error *why) {
+    struct error err;
+    int status = check_arguments(m, b, why);
+    if (status) return status;
+    *out = (struct batch){.num_tables = m->num_tables,
+                          .num_features = m->num_features,
+                          .bags = b->bags,
+                          .lookups = b->lookups,
+                          .tables = m->shapes,
+                          .features = m->features,
+                          .id_type = (enum id_type)b->id_type,
+                          .ids = b->ids,
+                          .offsets = b->offsets,
+                          .lookup_weights = b->lookup_weights,
+                          .grad_type = m->grad_type};
+    if (m->place == ON_HOST && !b->trusted && check_host(m, out, &err))
+        return said(why, EMBFUSE_BAD_BATCH, "%.500s", err.text);
+    if (m->place == ON_HOST)
+        batch_count(out, m->features);
+    else if ((status = count_on_device(m, b, why)))
+        return status;
+    if (m->default_layout) batch_lay_out_rows(m->shapes, m->features, m->num_features);
+    batch_derive_counted(out, m->shapes, m->features);
+    return 0;
+}

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/model.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/registry.h"
+#include "harness/workload/tables.h"
+
+/* --- making a model */
+
+static bool is_auto(const char *name) {
+    return !name || !*name || strcmp(name, "auto") == 0;
+}
+
+static int check_table(const struct embfuse_table *t, int32_t i, struct embfuse_error *why) {
+    if (t->rows < 1 || t->dim < 1)
+        return said(why, EMBFUSE_INVALID, "table %d: %lld rows of %d elements; both are at least 1",
+                    i, (long long)t->rows, t->dim);
+    if (t->weight_type < 0 || t->weight_type >= DTYPE_COUNT)
+        return said(why, EMBFUSE_INVALID, "table %d: weight_type is no embfuse_type", i);
+    if (t->momentum_type != EMBFUSE_FP32 && t->momentum_type != EMBFUSE_BF16)
+        return said(why, EMBFUSE_INVALID, "table %d: momentum_type is EMBFUSE_FP32 or EMBFUSE_BF16",
+                    i);
+    if (t->rounding != EMBFUSE_NEAREST && t->rounding != EMBFUSE_STOCHASTIC)
+        return said(why, EMBFUSE_INVALID, "table %d: rounding is no embfuse_rounding", i);
+    return 0;
+}
+
+static int rule_named(const char *name, int32_t table, enum rule_kind *out,
+                      struct embfuse_error *why) {
+    for (int k = 0; name && k < RULE_COUNT; k++)
+        if (strcmp(rule_info_of((enum rule_kind)k)->name, name) == 0)
+            return *out = (enum rule_kind)k, 0;
+    return said(why, EMBFUSE_UNKNOWN, "table %d: unknown rule '%.60s'; see rules/README.md", table,
+                name ? name : "");
+}
+
+static int add_tables(struct embfuse_model *m, const struct embfuse_table *tables, uint64_t seed,
+                      struct embfuse_error *why) {
+    int64_t rows = 0;
+    for (int32_t i = 0; i < m->num_tables; i++) {
+        const struct embfuse_table *t = &tables[i];
+        enum rule_kind rule = RULE_COUNT;
+        int status = check_table(t, i, why);
+        if (status == 0) status = rule_named(t->rule, i, &rule, why);
+        if (status) return status;
+        if (t->rows > INT64_MAX - rows)
+            return said(why, EMBFUSE_INVALID, "table %d: too many rows in all tables", i);
+        m->shapes[i] = (struct table_shape){.rows = t->rows,
+                                            .dim = t->dim,
+                                            .rule = rule,
+                                            .weight_type = (enum dtype)t->weight_type,
+                                            .momentum_type = (enum dtype)t->momentum_type,
+                                            .rounding = (enum rounding)t->rounding,
+                                            .rounding_key = rng_key(seed, (uint64_t)i),
+                                            .first_row = rows};
+        rows += t->rows;
+        m->rules[i] = rule_default(rule);
+    }
+    return 0;
+}
+
+static int add_features(struct embfuse_model *m, const struct embfuse_feature *features,
+                        struct embfuse_error *why) {
+    m->default_layout = true;
+    for (int32_t i = 0; i < m->num_features; i++) {
+        const struct embfuse_feature *f = &features[i];
+        if (f->table < 0 || f->table >= m->num_tables)
+            return said(why, EMBFUSE_INVALID, "feature %d: table %d of %d", i, f->table,
+                        m->num_tables);
+        if (f->pooling < EMBFUSE_SUM || f->pooling > EMBFUSE_NONE)
+            return said(why, EMBFUSE_INVALID, "feature %d: pooling is no embfuse_pooling", i);
+        const struct table_shape *t = &m->shapes[f->table];
+        if (f->padding_id < -1 || f->padding_id >= t->rows)
+            return said(why, EMBFUSE_INVALID,
+                        "feature %d: padding_id %lld; it is -1 or one of %lld rows", i,
+                        (long long)f->padding_id, (long long)t->rows);
+        m->features[i] = (struct feature){.table = f->table,
+                                          .pooling = (enum pooling)f->pooling,
+                                          .padding_id = f->padding_id,
+                                          .grad_offset = f->grad_offset,
+                                          .grad_stride = f->grad_stride};
+        m->default_layout &= f->grad_stride == 0;
+    }
+    for (int32_t i = 0; !m->default_layout && i < m->num_features; i++)
+        if (features[i].grad_offset < 0 ||
+            features[i].grad_stride < m->shapes[features[i].table].dim)
+            return said(
+                why, EMBFUSE_INVALID,
+                "feature %d: grad_offset is at least 0, and grad_stride the table's dim, or 0 "
+                "for all features",
+                i);
+    return 0;
+}
+
+/* The kernel of that name, which must run on the model's place. *out NULL: auto. */
+static int kernel_named(const struct embfuse_model *m, enum operation operation, const char *name,
+                        const struct kernel **out, struct embfuse_error *why) {
+    struct error err;
+    if (is_auto(name)) return 0;
+    const struct kernel *k = registry_find(operation, name, &err);
+    if (!k) return said(why, EMBFUSE_UNKNOWN, "%.500s", err.text);
+    if (k->place != m->place)
+        return said(why, EMBFUSE_REFUSED, "%s runs on %s; options.place says otherwise", k->name,
+                    k->place == ON_HOST ? "the host" : "a device");
+    const char *no = kernel_refuses(k, &(struct batch){.num_tables = m->num_tables,
+                                                       .num_features = m->num_features,
+                                                       .bags = 1,
+                                                       .tables = m->shapes,
+                                                       .features = m->features});
+    if (no) return said(why, EMBFUSE_REFUSED, "%s: %s", k->name, no);
+    *out = k;
+    return 0;
+}
+
+static int allocate(struct embfuse_model *m) {
+    const size_t tables = (size_t)m->num_tables, features = (size_t)m->num_features;
+    m->shapes = calloc(tables, sizeof *m->shapes);
+    m->rules = calloc(tables, sizeof *m->rules);
+    m->steps = calloc(tables, sizeof *m->steps);
+    m->tables = calloc(tables, sizeof *m->tables);
+    m->features = calloc(features, sizeof *m->features);
+    return m->shapes && m->rules && m->steps && m->tables && m->features;
+}
+
+static int set_options(struct embfuse_model *m, const struct embfuse_options *o,
+                       struct embfuse_error *why) {
+    if (o->size != sizeof *o)
+        return said(why, EMBFUSE_INVALID,
+                    "options.size is %zu, but sizeof(struct embfuse_options) is %zu", o->size,
+                    sizeof *o);
+    if (o->place != EMBFUSE_HOST && o->place != EMBFUSE_DEVICE)
+        return said(why, EMBFUSE_INVALID, "options.place is no embfuse_place");
+    if (o->threads < 0) return said(why, EMBFUSE_INVALID, "options.threads is %d", o->threads);
+    if (o->grad_type < EMBFUSE_FP32 || o->grad_type > EMBFUSE_FP16)
+        return said(why, EMBFUSE_INVALID,
+                    "options.grad_type is EMBFUSE_FP32, EMBFUSE_BF16 or EMBFUSE_FP16");
+    if (o->reserved) return said(why, EMBFUSE_INVALID, "options.reserved is not 0");
+    m->place = o->place == EMBFUSE_HOST ? ON_HOST : ON_DEVICE;
+    m->threads = o->threads ? o->threads : omp_get_max_threads();
+    m->grad_type = (enum dtype)o->grad_type;
+    return 0;
+}
+
+static int fill_model(struct embfuse_model *m, const struct embfuse_table *tables,
+                      const struct embfuse_feature *features, const struct embfuse_options *o,
+                      struct embfuse_error *why) {
+    struct error err;
+    int status = set_options(m, o, why);
+    if (status == 0 && registry_ready(&err))
+        status = said(why, EMBFUSE_INVALID, "%.500s", err.text);
+    if (status == 0 && !allocate(m)) status = said(why, EMBFUSE_NO_MEMORY, "out of memory");
+    if (status == 0) status = add_tables(m, tables, o->rounding_seed, why);
+    if (status == 0) status = add_features(m, features, why);
+    if (status == 0) status = kernel_named(m, OP_STEP, o->kernel, &m->step, why);
+    if (status == 0) status = kernel_named(m, OP_FORWARD, o->forward, &m->forward, why);
+    if (status == 0 && m->place == ON_DEVICE && device_call_open(m, &err))
+        status = said(why, EMBFUSE_DEVICE_ERROR, "%.500s", err.text);
+    return status;
+}
+
+int embfuse_model_create(struct embfuse_model **out, const struct embfuse_table *tables,
+                         int32_t num_tables, const struct embfuse_feature *features,
+                         int32_t num_features, const struct embfuse_options *options,
+                         struct embfuse_error *why) {
+    static const struct embfuse_options all_zero = {.size = sizeof all_zero};
+    if (!out) return said(why, EMBFUSE_INVALID, "out is NULL");
+    *out = NULL;
+    if (!tables || !features || num_tables < 1 || num_features < 1)
+        return said(why, EMBFUSE_INVALID, "a model has at least one table and one feature");
+    struct embfuse_model *m = calloc(1, sizeof *m);
+    if (!m) return said(why, EMBFUSE_NO_MEMORY, "out of memory");
+    m->num_tables = num_tables;
+    m->num_features = num_features;
+    const int status = fill_model(m, tables, features, options ? options : &all_zero, why);
+    if (status == 0)
+        *out = m;
+    else
+        embfuse_model_free(m);
+    return status;
+}
+
+void embfuse_model_free(struct embfuse_model *m) {
+    if (!m) return;
+    embfuse_set_scratch(m, NULL, 0, NULL);
+    if (m->call) device_call_close(m);
+    free(m->shapes);
+    free(m->features);
+    free(m->rules);
+    free(m->steps);
+    free(m->tables);
+    free(m);
+}
+
+/* --- arrays */
+
+static int no_table(int32_t table, struct embfuse_error *why) {
+    return said(why, EMBFUSE_INVALID, "the model has no table %d", table);
+}
+
+static bool has_table(const struct embfuse_model *m, int32_t table) {
+    return m && table >= 0 && table < m->num_tables;
+}
+
+int array_of(const struct embfuse_model *m, int32_t table, int32_t array) {
+    if (!has_table(m, table)) return -1;
+    for (int a = 0; a < TABLE_ARRAYS; a++)
+        if (table_array_width(&m->shapes[table], a) && array-- == 0) return a;
+    return -1;
+}
+
+int32_t embfuse_array_count(const struct embfuse_model *m, int32_t table) {
+    int32_t count = 0;
+    while (array_of(m, table, count) >= 0) count++;
+    return count ? count : -1;
+}
+
+static int no_array(const struct embfuse_model *m, int32_t table, int32_t array,
+                    struct embfuse_error *why) {
+    if (!has_table(m, table)) return no_table(table, why);
+    return said(why, EMBFUSE_INVALID, "table %d has no array %d; %s has %d", table, array,
+                rule_info_of(m->shapes[table].rule)->name, embfuse_array_count(m, table));
+}
+
+static void name_states(const struct rule_info *info, int a, char *text, size_t size) {
+    if (a >= TABLE_ELEM) text_add(text, size, "%s", info->elem[a - TABLE_ELEM].name);
+    for (int k = 0; a == TABLE_ROW_STATE && k < info->row_states; k++)
+        text_add(text, size, "%s%s", k ? "," : "", info->row[k].name);
+}
+
+int embfuse_array_info(const struct embfuse_model *m, int32_t table, int32_t array,
+                       struct embfuse_array *out, struct embfuse_error *why) {
+    static const char *const names[TABLE_ARRAYS] = {"weight", "row_state", "state.0", "state.1",
+                                                    "state.2"};
+    const int a = array_of(m, table, array);
+    if (a < 0) return no_array(m, table, array, why);
+    const struct table_shape *t = &m->shapes[table];
+    const enum dtype type = table_array_type(t, a);
+    const int64_t width = table_array_width(t, a);
+    *out = (struct embfuse_array){.name = names[a],
+                                  .type = (int32_t)type,
+                                  .width = (int32_t)width,
+                                  .row_bytes = width * dtype_bytes(type)};
+    name_states(rule_info_of(t->rule), a, out->states, sizeof out->states);
+    return 0;
+}
+
+int embfuse_bind(struct embfuse_model *m, int32_t table, int32_t array, void *data, int64_t stride,
+                 struct embfuse_error *why) {
+    struct embfuse_array info;
+    const int status = embfuse_array_info(m, table, array, &info, why);
+    if (status) return status;
+    const int64_t element = dtype_bytes((enum dtype)info.type);
+    const int64_t align = m->place == ON_DEVICE && info.row_bytes % 16 == 0 ? 16 : element;
+    if (stride == 0) stride = info.row_bytes;
+    if (!data || stride < info.row_bytes)
+        return said(why, EMBFUSE_INVALID, "table %d, %s: %s", table, info.name,
+                    data ? "rows overlap: the stride is less than row_bytes" : "data is NULL");
+    if ((uintptr_t)data % (size_t)align || stride % align)
+        return said(why, EMBFUSE_INVALID,
+                    "table %d, %s: data and stride are multiples of %lld bytes", table, info.name,
+                    (long long)align);
+    m->tables[table].array[array_of(m, table, array)] = (struct array){data, stride};
+    return 0;
+}
+
+static const struct rule_state *state_of(const struct embfuse_model *m, int32_t table, int a,
+                                         int32_t column) {
+    const struct rule_info *info = rule_info_of(m->shapes[table].rule);
+    return a == TABLE_ROW_STATE ? &info->row[column] : &info->elem[a - TABLE_ELEM];
+}
+
+int embfuse_initial(const struct embfuse_model *m, int32_t table, int32_t array, int32_t column,
+                    double *out, struct embfuse_error *why) {
+    const int a = array_of(m, table, array);
+    if (a < 0) return no_array(m, table, array, why);
+    if (a == TABLE_WEIGHT || column < 0 || column >= table_array_width(&m->shapes[table], a))
+        return said(why, EMBFUSE_INVALID, "table %d, array %d: no state has column %d", table,
+                    array, column);
+    *out = (double)rule_initial(&m->rules[table], state_of(m, table, a, column));
+    return 0;
+}
+
+int embfuse_init_states(struct embfuse_model *m, int32_t table, struct embfuse_error *why) {
+    if (!has_table(m, table)) return no_table(table, why);
+    const struct table_shape *t = &m->shapes[table];
+    if (m->place == ON_DEVICE)
+        return said(why, EMBFUSE_INVALID, "table %d: its states are on a device", table);
+    for (int32_t i = 1; array_of(m, table, i) > 0; i++)
+        if (!m->tables[table].array[array_of(m, table, i)].data)
+            return said(why, EMBFUSE_INVALID, "table %d: array %d is not bound", table, i);
+    for (int a = TABLE_WEIGHT + 1; a < TABLE_ARRAYS; a++) {
+        const int64_t width = table_array_width(t, a);
+#pragma omp parallel for num_threads(m->threads)
+        for (int64_t row = 0; row < (width ? t->rows : 0); row++)
+            for (int32_t d = 0; d < width; d++)
+                dtype_set(table_array_type(t, a), array_row(&m->tables[table].array[a], row), d,
+                          rule_initial(&m->rules[table], state_of(m, table, a, d)));
+    }
+    return 0;
+}
+
+/* --- hyper-parameters and steps */
+
+/* Sets a hyper-parameter of one table, or only asks whether it could. */
+static int set_one(struct embfuse_model *m, int32_t table, const char *name, float value, bool ask,
+                   struct embfuse_error *why) {
+    const struct rule_info *info = rule_info_of(m->shapes[table].rule);
+    const int k = rule_hyper_of(m->shapes[table].rule, name);
+    if (k < 0)
+        return said(why, EMBFUSE_UNKNOWN, "table %d: %s has no hyper-parameter '%.60s'", table,
+                    info->name, name);
+    const struct rule_param p = rule_hyper(info, k);
+    if (!rule_hyper_takes(&p, value))
+        return said(why, EMBFUSE_INVALID, "table %d: %g is no value for %s", table, (double)value,
+                    name);
+    if (ask) return 0;
+    *rule_value(&m->rules[table], k) = value;
+    m->shapes[table].adjusts = rule_adjusts(&m->rules[table]);
+    return 0;
+}
+
+static int set_all(struct embfuse_model *m, const char *name, float value, bool ask,
+                   struct embfuse_error *why) {
+    int status = said(why, EMBFUSE_UNKNOWN, "no rule has a hyper-parameter '%.60s'", name);
+    for (int32_t t = 0; t < m->num_tables; t++)
+        if (rule_hyper_of(m->shapes[t].rule, name) >= 0 &&
+            (status = set_one(m, t, name, value, ask, why)))
+            break;
+    return status;
+}
+
+int embfuse_set(struct embfuse_model *m, int32_t table, const char *name, double value,
+                struct embfuse_error *why) {
+    if (!m || !name) return said(why, EMBFUSE_INVALID, "model or name is NULL");
+    if (table == -1) {
+        const int status = set_all(m, name, (float)value, true, why);
+        return status ? status : set_all(m, name, (float)value, false, why);
+    }
+    if (!has_table(m, table)) return no_table(table, why);
+    return set_one(m, table, name, (float)value, false, why);
+}
+
+int embfuse_get(const struct embfuse_model *m, int32_t table, const char *name, double *out,
+                struct embfuse_error *why) {
+    if (!has_table(m, table)) return no_table(table, why);
+    if (!name || !out) return said(why, EMBFUSE_INVALID, "name or out is NULL");
+    const struct rule_info *info = rule_info_of(m->shapes[table].rule);
+    const int k = rule_hyper_of(m->shapes[table].rule, name);
+    if (k < 0)
+        return said(why, EMBFUSE_UNKNOWN, "table %d: %s has no hyper-parameter '%.60s'", table,
+                    info->name, name);
+    struct rule copy = m->rules[table];
+    *out = (double)*rule_value(&copy, k);
+    return 0;
+}
+
+int embfuse_get_steps(const struct embfuse_model *m, int32_t table, int64_t *out,
+                      struct embfuse_error *why) {
+    if (!has_table(m, table)) return no_table(table, why);
+    if (!out) return said(why, EMBFUSE_INVALID, "out is NULL");
+    *out = m->steps[table].number;
+    return 0;
+}
+
+int embfuse_set_steps(struct embfuse_model *m, int32_t table, int64_t steps,
+                      struct embfuse_error *why) {
+    if (!has_table(m, table)) return no_table(table, why);
+    if (steps < 0)
+        return said(why, EMBFUSE_INVALID, "table %d: %lld steps", table, (long long)steps);
+    m->steps[table].number = steps;
+    return 0;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the parts of the library share.
+ *
+ *     model.c   makes a model, binds its arrays, sets its hyper-parameters
+ *     batch.c   checks a batch, and lays it out for kernels
+ *     run.c     forward and step
+ *     auto.c    which kernel
+ *     device.c  what a call sends to a device
+ *     status.c  statuses and versions
+ */
+#pragma once
+
+#include "include/embfuse.h"
+
+#include "harness/device/device.h"
+#include "harness/error.h"
+#include "kernels/kernel.h"
+
+struct embfuse_model {
+    enum backend place;
+    int threads;
+    enum dtype grad_type;
+    const struct kernel *step, *forward; /* NULL: auto chooses for each batch */
+    int32_t num_tables, num_features;
+    struct table_shape *shapes; /* [num_tables]; lookups and features are those of the last batch */
+    struct feature *features;   /* [num_features]; so are lookups and the layout */
+    bool default_layout;        /* the features have no grad_stride of their own */
+    struct rule *rules;         /* [num_tables] */
+    struct rule_step *steps;    /* [num_tables] those of the last step; number is that of it */
+    struct table *tables;       /* [num_tables] the caller's arrays */
+    struct {
+        void *data; /* NULL: none yet */
+        size_t bytes;
+        bool callers;
+        struct device_buffer device; /* owns data on a device */
+    } scratch;
+    struct device_call *call; /* NULL on the host */
+};
+
+/* Writes a message to why, which may be NULL, and returns the status. */
+int said(struct embfuse_error *why, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Array number `array` of the caller as enum table_array; -1: the table has no such array. */
+int array_of(const struct embfuse_model *m, int32_t table, int32_t array);
+
+/* The batch as a kernel reads it, with grad NULL. Checks it unless it is trusted. `derived` outlives it. */
+int batch_of(struct embfuse_model *m, const struct embfuse_batch *batch, struct batch *out,
+             struct embfuse_error *why);
+
+/* The kernel that auto takes for a batch. */
+const struct kernel *auto_kernel(const struct embfuse_model *m, enum operation operation,
+                                 const struct batch *in);
+
+/* --- a device: what describes a call goes there as one block, on the stream of the batch */
+
+int device_call_open(struct embfuse_model *m, struct error *err);
+void device_call_close(struct embfuse_model *m);
+/* Fills in the lookups of each feature. */
+int device_call_lookups(struct embfuse_model *m, const struct embfuse_batch *batch,
+                        struct error *err);
+/* ids and offsets, as batch_validate_lookups(). -1: they are wrong; -2: the device failed. */
+int device_call_validate(struct embfuse_model *m, const struct batch *in, void *stream,
+                         struct error *err);
+/* Sends shapes, features, steps and tables, and sets in->device_tables and in->device_features. */
+int device_call_send(struct embfuse_model *m, struct batch *in, void *stream,
+                     const struct rule_step **steps, const struct table **tables,
+                     struct error *err);
