@@ -29,6 +29,7 @@
 #| make ladder    what each technique of cpu_fused is worth: time without it / time with all techniques, on
 #|                the standard workloads; REPS=7 SEED= THREADS=
 #| make drift     how far narrow types, steps per lookup and dense steps drift over 1000 steps (OUT/drift/drift.md)
+#| make overhead  what a call of libembfuse costs over a call of its kernel, in microseconds
 #| make record    measure everything on this machine and write its page: NAME=zen4-2core, in reports/results/.
 #|                Takes about an hour on two cores, waits for a quiet machine, continues an interrupted record.
 #|                STEPS="standard forward roof winners types traces peers ladder sweep compilers scaling": only
@@ -165,7 +166,7 @@ all: $(B)/bench $(B)/embfuse lib
 
 # --- Debian packages: installed by root, otherwise named. Elsewhere the user sees to them.
 packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3
-packages_test  := $(packages_bench) libcmocka-dev python3-numpy python3-matplotlib
+packages_test  := $(packages_bench) libcmocka-dev python3-numpy python3-matplotlib pkg-config cmake
 packages_ci    := $(packages_test) clang clang-format libomp-dev
 missing         = $(shell command -v dpkg-query >/dev/null && for p in $(packages_$1); do \
                       dpkg-query -W -f '$${db:Status-Abbrev}' $$p 2>/dev/null | grep -q ^ii || echo $$p; done)

@@ -1,29 +1,58 @@
 /* SPDX-License-Identifier: MIT */
 #include "harness/workload/batch_fill.h"
+#include "kernels/shape.h"
 #include "lib/model.h"
 
-/* Whether offsets start at 0, never fall, and end at lookups. */
-static bool offsets_good(const struct batch *in, int threads) {
-    const int64_t bags = in->num_features * in->bags;
-    int bad = in->offsets[0] != 0 || in->offsets[bags] != in->lookups;
-#pragma omp parallel for reduction(| : bad) num_threads(threads) if (bags > PARALLEL_FROM)
-    for (int64_t q = 0; q < bags; q++) bad |= in->offsets[q + 1] < in->offsets[q];
-    return !bad;
+/* The largest of ids[begin .. end-1] without their signs: one below 0 is larger than any row. */
+static uint64_t largest_id(const struct batch *in, int64_t begin, int64_t end) {
+    const uint32_t *narrow = in->ids;
+    const uint64_t *wide = in->ids;
+    uint32_t most32 = 0;
+    uint64_t most64 = 0;
+    if (in->id_type == ID_INT32)
+        for (int64_t i = begin; i < end; i++) most32 = narrow[i] > most32 ? narrow[i] : most32;
+    else
+        for (int64_t i = begin; i < end; i++) most64 = wide[i] > most64 ? wide[i] : most64;
+    return in->id_type != ID_INT32 ? most64 : most32 > INT32_MAX ? UINT64_MAX : most32;
 }
 
-/* Whether ids[0 .. n-1] are rows of a table. An id below 0 is a large number without its sign. */
-static bool ids_good(const struct batch *in, int64_t begin, int64_t n, int64_t rows, int threads) {
-    int bad = 0;
-    const uint32_t *narrow = (const uint32_t *)in->ids + begin;
-    const uint64_t *wide = (const uint64_t *)in->ids + begin;
-    if (in->id_type == ID_INT32) {
-#pragma omp parallel for simd reduction(| : bad) num_threads(threads) if (n > PARALLEL_FROM)
-        for (int64_t i = 0; i < n; i++) bad |= narrow[i] > INT32_MAX || narrow[i] >= (uint64_t)rows;
-    } else {
-#pragma omp parallel for simd reduction(| : bad) num_threads(threads) if (n > PARALLEL_FROM)
-        for (int64_t i = 0; i < n; i++) bad |= wide[i] >= (uint64_t)rows;
+/* Whether no offset of begin .. end is larger than the next one. */
+static bool ascend(const struct batch *in, int64_t begin, int64_t end) {
+    int falls = 0;
+    for (int64_t q = begin; q < end; q++) falls |= in->offsets[q + 1] < in->offsets[q];
+    return !falls;
+}
+
+/* The same for long arrays, in parts of PARALLEL_FROM. A short one must not pay for waking threads. */
+static uint64_t largest_of_many(const struct batch *in, int64_t begin, int64_t end, int threads) {
+    uint64_t most = 0;
+#pragma omp parallel for reduction(max : most) num_threads(threads)
+    for (int64_t at = begin; at < end; at += PARALLEL_FROM) {
+        const uint64_t x = largest_id(in, at, min64(at + PARALLEL_FROM, end));
+        most = x > most ? x : most;
     }
-    return !bad;
+    return most;
+}
+
+static bool many_ascend(const struct batch *in, int64_t begin, int64_t end, int threads) {
+    int falls = 0;
+#pragma omp parallel for reduction(| : falls) num_threads(threads)
+    for (int64_t at = begin; at < end; at += PARALLEL_FROM)
+        falls |= !ascend(in, at, min64(at + PARALLEL_FROM, end));
+    return !falls;
+}
+
+static bool offsets_good(const struct batch *in, int threads) {
+    const int64_t bags = in->num_features * in->bags;
+    if (in->offsets[0] != 0 || in->offsets[bags] != in->lookups) return false;
+    return bags > PARALLEL_FROM ? many_ascend(in, 0, bags, threads) : ascend(in, 0, bags);
+}
+
+static bool ids_good(const struct batch *in, int64_t begin, int64_t end, int64_t rows,
+                     int threads) {
+    const uint64_t most = end - begin > PARALLEL_FROM ? largest_of_many(in, begin, end, threads)
+                                                      : largest_id(in, begin, end);
+    return begin == end || most < (uint64_t)rows;
 }
 
 /* batch_validate_lookups() in parallel; it looks for the first mistake only if there is one. */
@@ -32,7 +61,7 @@ static int check_host(const struct embfuse_model *m, const struct batch *in, str
     for (int32_t f = 0; good && f < in->num_features; f++) {
         const int64_t begin = in->offsets[f * in->bags], end = in->offsets[(f + 1) * in->bags];
         const int64_t rows = m->shapes[m->features[f].table].rows;
-        good = ids_good(in, begin, end - begin, rows, m->threads);
+        good = ids_good(in, begin, end, rows, m->threads);
     }
     return good ? 0 : batch_validate_lookups(in, err);
 }

@@ -8,11 +8,10 @@ version   := $(shell sed -n 's/^version: //p' CITATION.cff)
 soname    := libembfuse.so.$(basename $(version))
 shared    := $(B)/libembfuse.so.$(version)
 # The library is linked from all objects that only it has, from kernels, and from what these need.
-library   := $(patsubst %.c,$(B)/%.o,$(wildcard lib/*.c)) $(filter-out $(harness:%.c=$(B)/%.o) $(H)/%,$(objects)) \
-             $(filter $(H)/%,$(objects))
+library   := $(patsubst %.c,$(B)/%.o,$(wildcard lib/*.c)) $(filter-out $(harness:%.c=$(B)/%.o),$(objects))
 needed    := $(filter-out $(B)/harness/program.o $(B)/lib/%,$(harness:%.c=$(B)/%.o))
 # What a program that links the static library needs beside it.
-libraries := -lxxhash -lm $(cudart)
+libraries := $(strip -fopenmp -lxxhash -lm $(if $(NVCC),$(cudart) -lstdc++))
 
 lib: $(shared) $(B)/libembfuse.a
 
@@ -21,7 +20,7 @@ $(B)/lib/needed.a: $(needed)
 	$(call quiet,AR)$(AR) rcsD $@ $^
 
 $(shared): $(library) $(B)/lib/needed.a lib/embfuse.map
-	$(call quiet,LD)$(if $(NVCC),$(CXX),$(CC)) -shared -fopenmp $(SAN) -Wl,-soname,$(soname) \
+	$(call quiet,LD)$(CC) -shared $(SAN) -Wl,-soname,$(soname) \
 	    -Wl,--version-script=lib/embfuse.map $(if $(SANITIZE),,-Wl,-z,defs) -Wl,--as-needed \
 	    $(library) $(B)/lib/needed.a $(libraries) $(whole)
 	@ln -sf $(@F) $(B)/$(soname) && ln -sf $(@F) $(B)/libembfuse.so
@@ -36,7 +35,8 @@ LIBDIR  ?= $(PREFIX)/lib
 to      := $(DESTDIR)$(PREFIX)
 to_lib  := $(DESTDIR)$(LIBDIR)
 filled   = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(version)|' \
-               -e 's|@SONAME@|$(soname)|' -e 's|@LIBRARIES@|-fopenmp $(libraries)|' $1 >$2
+               -e 's|@SONAME@|$(soname)|' -e 's|@LIBRARIES@|$(libraries)|' \
+               -e 's|@LIBRARY_LIST@|$(subst $(space),;,$(libraries))|' $1 >$2
 install: all
 	install -d $(to)/include $(to)/bin $(to)/share/man/man1 $(to_lib)/pkgconfig $(to_lib)/cmake/embfuse
 	install -m 644 include/embfuse.h $(to)/include

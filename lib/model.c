@@ -59,6 +59,8 @@ static int add_tables(struct embfuse_model *m, const struct embfuse_table *table
                                             .first_row = rows};
         rows += t->rows;
         m->rules[i] = rule_default(rule);
+        m->weights_missing++;
+        m->states_missing += embfuse_array_count(m, i) - 1;
     }
     return 0;
 }
@@ -263,7 +265,9 @@ int embfuse_bind(struct embfuse_model *m, int32_t table, int32_t array, void *da
         return said(why, EMBFUSE_INVALID,
                     "table %d, %s: data and stride are multiples of %lld bytes", table, info.name,
                     (long long)align);
-    m->tables[table].array[array_of(m, table, array)] = (struct array){data, stride};
+    struct array *mine = &m->tables[table].array[array_of(m, table, array)];
+    if (!mine->data) --*(array ? &m->states_missing : &m->weights_missing);
+    *mine = (struct array){data, stride};
     return 0;
 }
 

@@ -29,6 +29,7 @@ struct embfuse_model {
     struct rule *rules;         /* [num_tables] */
     struct rule_step *steps;    /* [num_tables] those of the last step; number is that of it */
     struct table *tables;       /* [num_tables] the caller's arrays */
+    int32_t weights_missing, states_missing; /* arrays that are not bound yet */
     struct {
         void *data; /* NULL: none yet */
         size_t bytes;

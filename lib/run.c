@@ -25,14 +25,12 @@ static int kernel_for(struct embfuse_model *m, enum operation operation, const s
 /* Are the arrays bound that the operation uses? */
 static int check_bound(const struct embfuse_model *m, enum operation operation,
                        struct embfuse_error *why) {
+    if (!m->weights_missing && (operation != OP_STEP || !m->states_missing)) return 0;
     for (int32_t t = 0; t < m->num_tables; t++)
-        for (int32_t i = 0; i == 0 || operation == OP_STEP; i++) {
-            const int a = array_of(m, t, i);
-            if (a < 0) break;
-            if (!m->tables[t].array[a].data)
+        for (int32_t i = 0; array_of(m, t, i) >= 0 && (i == 0 || operation == OP_STEP); i++)
+            if (!m->tables[t].array[array_of(m, t, i)].data)
                 return said(why, EMBFUSE_INVALID,
                             "table %d: array %d is not bound; see embfuse_bind()", t, i);
-        }
     return 0;
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Studies: many runs each, with one result per study.
 
-.PHONY: bench-compilers sweep scaling crossover ladder drift record readme
+.PHONY: bench-compilers sweep scaling crossover ladder drift overhead record readme
 
 # Each compiler builds in its own folder and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -68,6 +68,13 @@ record:
 	 [ $$status -ne 1 ] || exit 1; \
 	 $(PYTHON) studies/pages.py '$(folder)' $(looked_at) || exit 1; \
 	 echo 'make readme puts it on the front page'; exit $$status
+
+# What a call of the library costs over a call of its kernel.
+$(B)/studies/overhead/overhead: $(B)/studies/overhead/overhead.o $(host_objects)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
+
+overhead: $(B)/studies/overhead/overhead
+	@$<
 
 # How far narrow types, steps per lookup and dense steps drift from the step of the suite: numbers of no machine,
 # on a page of its own.

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""TAP tests of lib/auto.c: on every point of every recorded sweep, the kernel that `auto` takes is compared to
+the fastest one of the recorded times."""
+import ctypes as c
+import glob
+import json
+import os
+import re
+import statistics
+import sys
+from collections import defaultdict
+
+import numpy
+
+sys.dont_write_bytecode = True
+import tap
+from tap import ROOT
+
+LIBRARY = os.path.join(ROOT, os.environ.get("BUILD", "build"), "libembfuse.so")
+SWEEPS = sorted(glob.glob(os.path.join(ROOT, "reports", "results", "*", "sweep.json")))
+LEAST, NEAR, MOST_BELOW = 0.85, 0.9, 2 / 110  # share of the fastest kernel's speed; points below NEAR
+
+
+class Table(c.Structure):
+    _fields_ = [("rows", c.c_int64), ("dim", c.c_int32), ("weight_type", c.c_int32), ("momentum_type", c.c_int32),
+                ("rounding", c.c_int32), ("rule", c.c_char_p)]
+
+
+class Feature(c.Structure):
+    _fields_ = [("table", c.c_int32), ("pooling", c.c_int32), ("padding_id", c.c_int64), ("grad_offset", c.c_int64),
+                ("grad_stride", c.c_int64)]
+
+
+class Options(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("kernel", c.c_char_p), ("forward", c.c_char_p), ("place", c.c_int32),
+                ("threads", c.c_int32), ("grad_type", c.c_int32), ("reserved", c.c_int32),
+                ("rounding_seed", c.c_uint64)]
+
+
+class Batch(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("bags", c.c_int64), ("lookups", c.c_int64), ("ids", c.c_void_p),
+                ("offsets", c.c_void_p), ("lookup_weights", c.c_void_p), ("id_type", c.c_int32),
+                ("trusted", c.c_int32), ("stream", c.c_void_p), ("feature_lookups", c.c_void_p)]
+
+
+def chosen(lib, rows, dim, tables, bags, pooling, threads, rule=b"rowwise_adagrad", **hypers):
+    """The kernel of a step of a batch with bags of `pooling` lookups in each table."""
+    model, why, name = c.c_void_p(), c.create_string_buffer(512), c.c_char_p()
+    options = Options(size=c.sizeof(Options), threads=threads)
+    if lib.embfuse_model_create(c.byref(model), (Table * tables)(*[Table(rows=rows, dim=dim, rule=rule)] * tables),
+                                c.c_int32(tables), (Feature * tables)(*[Feature(t, 0, -1, 0, 0) for t in range(tables)]),
+                                c.c_int32(tables), c.byref(options), why):
+        raise AssertionError(why.value)
+    for hyper, value in hypers.items():
+        assert lib.embfuse_set(model, c.c_int32(-1), hyper.encode(), c.c_double(value), why) == 0, why.value
+    offsets = numpy.arange(tables * bags + 1, dtype=numpy.int64) * pooling
+    batch = Batch(size=c.sizeof(Batch), bags=bags, lookups=int(offsets[-1]), ids=offsets.ctypes.data,
+                  offsets=offsets.ctypes.data, id_type=1, trusted=1)
+    if lib.embfuse_step_kernel(model, c.byref(batch), c.byref(name), why):
+        raise AssertionError(why.value)
+    lib.embfuse_model_free(model)
+    return name.value.decode()
+
+
+def library():
+    if not os.path.exists(LIBRARY):
+        raise tap.Skip("no libembfuse.so in this build")
+    return c.CDLL(LIBRARY)
+
+
+def whole(text):
+    return int(float(text.rstrip("kM")) * {"k": 1000, "M": 10**6}.get(text[-1], 1))
+
+
+def times_of(path):
+    """{workload: {kernel: median}} and {workload: lookups} of a sweep."""
+    times, lookups = defaultdict(lambda: defaultdict(list)), {}
+    with open(path, encoding="utf-8") as file:
+        for row in json.load(file)["benchmarks"]:
+            if row["run_type"] == "iteration" and not row.get("error_occurred"):
+                workload, _, kernel = row["name"].split("/")[:3]
+                times[workload][kernel].append(row["real_time"])
+                lookups[workload] = int(row["lookups"])
+    return {w: {k: statistics.median(t) for k, t in of.items()} for w, of in times.items()}, lookups
+
+
+def test_auto_is_near_the_fastest_on_every_recorded_sweep(_):
+    lib = library()
+    assert SWEEPS, "no recorded sweep"
+    for path in SWEEPS:
+        times, lookups = times_of(path)
+        shares, other = {}, 0
+        for workload, of in times.items():
+            dim, pooling, rows, tables, threads = map(whole, re.match(
+                r"d(\d+)-L(\d+)-a[\d.]+-r([\d.]+[kM]?)-T(\d+)-t(\d+)$", workload).groups())
+            kernel = chosen(lib, rows, dim, tables, lookups[workload] // (pooling * tables), pooling, threads)
+            other += kernel != "cpu_fused"
+            shares[workload] = min(of.values()) / of[kernel]
+        worst = min(shares, key=shares.get)
+        below = sum(s < NEAR for s in shares.values())
+        print(f"# {os.path.basename(os.path.dirname(path))}: {len(shares)} points, {other} with another kernel than "
+              f"cpu_fused; worst {shares[worst]:.3f} ({worst}); {below} below {NEAR}")
+        assert shares[worst] >= LEAST and below <= MOST_BELOW * len(shares), (path, worst, shares[worst], below)
+
+
+def test_the_cell_of_cpu_dense_has_its_borders(_):
+    lib = library()
+    inside = dict(rows=100_000, dim=32, tables=1, bags=1 << 18, pooling=4, threads=1)
+    assert chosen(lib, **inside) == "cpu_dense"
+    for change in (dict(threads=2), dict(pooling=5), dict(dim=8), dict(dim=128), dict(rows=1000), dict(rows=10**6),
+                   dict(bags=1000), dict(rule=b"adam"), dict(weight_decay=0.1)):
+        assert chosen(lib, **{**inside, **change}) == "cpu_fused", change
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "auto"))
