@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections import namedtuple
-from itertools import accumulate
+from itertools import accumulate, compress
 
 import program
 from program import Arguments, ResultError, write_whole
@@ -187,11 +187,12 @@ def stage_panel(group):
     return [[-1, wrap(group.workload, 44, "\\n")], *rows], cut * 1.32
 
 
-def stage_names(panels, mode):
-    """The parts of the bars: the stages, and the whole step if a bar has no stages."""
-    parts, whole = parts_of(mode), REST if mode == ITERATION else WHOLE
-    last = 2 + len(parts)
-    return [*parts, *[whole] * any(row[last + 1] > row[last] for p in panels for row in p[1:])]
+def stage_key(panels, mode):
+    """(name, colour) of the parts of the bars; and of what is left of a sample, if something is: all of it if
+    it has no stages."""
+    rest = any(row[-4] > row[-5] for p in panels for row in p[1:])
+    parts = (*parts_of(mode), REST if mode == ITERATION else WHOLE)
+    return list(zip(parts, stage_shades(mode)))[:None if rest else -1]
 
 
 def stage_shades(mode):
@@ -199,9 +200,10 @@ def stage_shades(mode):
     return (*(BEFORE_COLOURS if mode == ITERATION else ()), *STAGE_COLOURS, WHOLE_COLOUR)
 
 
-def legend(texts, shades):
-    """Variables of the legend above the panels: all shades, and the names of those that occur."""
-    return {"names": names(texts), "shades": " ".join(shades)}
+def legend(key, shades):
+    """Variables of the legend above the panels, with names and colours; shades: all colours of the bars."""
+    texts, colours = zip(*key)
+    return {"names": names(texts), "keys": " ".join(colours), "shades": " ".join(shades)}
 
 
 def grid(titles, labels, depth):
@@ -221,7 +223,7 @@ def stages(result, groups, stem):
         "ends": " ".join(f"{e:.6g}" for e in ends),
         **grid([p[0][1] for p in panels], [row[1] for p in panels for row in p[1:]],
                max(len(p) - 1 for p in panels)),
-        **legend(stage_names(panels, mode), shades)}, panels)
+        **legend(stage_key(panels, mode), shades)}, panels)
 
 
 def roof_panel(group):
@@ -257,13 +259,17 @@ def roofline(result, groups, stem):
         return None
     lines, data, ends = zip(*panels)
     labels = [row[1] for p in panels for row in (*p[0][1:], *p[1])]
-    whole = any(row[4] > row[3] for rows in data for row in rows)
-    parts = ["index", "rest of the step", "roof: its longer term", "its shorter term", *[WHOLE] * whole]
+    bars = [row for rows in data for row in rows]
+    shades = (STAGE_COLOURS[0], STAGE_COLOURS[-1], *ROOF_COLOURS, WHOLE_COLOUR)
+    parts = ("index", "rest of the step", "roof: its longer term", "its shorter term",
+             "whole " + ("step" if groups[0].rule not in (FORWARD, GRADIENT) else "time"))
+    there = (any(row[2] for row in bars), any(row[3] for row in bars), True, True,
+             any(row[4] > row[3] for row in bars))
     over = [OVER_NOTE] * any(OVER_MARK in row[6] for rows in data for row in rows)
     return figure("roofline", stem, common(result, groups, "distance from the roof", ROOF_NOTE, *over) | {
         "ends": " ".join(f"{e:.6g}" for e in ends), "groups": len(panels),
         **grid([block[0][1] for block in lines], labels, ROOF_LINES + max(map(len, data))),
-        **legend(parts, (STAGE_COLOURS[0], STAGE_COLOURS[-1], *ROOF_COLOURS, WHOLE_COLOUR))}, data, lines)
+        **legend(compress(zip(parts, shades), there), shades)}, data, lines)
 
 
 def ceiling_ns(group, place, key):

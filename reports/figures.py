@@ -13,7 +13,7 @@ import os
 import across
 import export
 import program
-from export import by_alpha, by_rule, ceiling_ns, kernels_of, slug, stage_names, stage_panel, stage_shades
+from export import by_alpha, by_rule, ceiling_ns, kernels_of, slug, stage_key, stage_panel
 from paper import FORMATS, GREY, blank, legend, log_axis, look, panels, save, set_up, title
 from results import FORWARD
 from style import nice_range, wrap
@@ -77,7 +77,7 @@ def stages(result, groups):
     figure, axes = panels(len(groups), 2, 0.45 + 0.17 * deep)
     drawn, ends = zip(*(stage_panel(g) for g in groups))
     for ax, (head, *rows), end in zip(axes, drawn, ends):
-        for i, (name, shade) in enumerate(zip(stage_names(drawn, mode), stage_shades(mode))):
+        for i, (name, shade) in enumerate(stage_key(drawn, mode)):
             ax.barh([r[0] for r in rows], [r[3 + i] - r[2 + i] for r in rows],
                     left=[r[2 + i] for r in rows], color=shade, label=name, height=0.7)
         for row in rows:

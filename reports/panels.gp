@@ -30,3 +30,15 @@ panel(i) = sprintf("set lmargin at screen %.17g; set rmargin at screen %.17g; " 
     .(i == 1 ? "unset object; unset label; " : "") \
     .(i + columns < groups ? "unset xlabel" : \
       "set xlabel '".below_axis."' offset 0,0.4 textcolor rgb ink")
+
+# The legend, in the middle above the panels: names and keys, the colours of those.
+entry(s) = 8.0 * strlen(word(names, s)) + 48
+wide = 0.0
+do for [s = 1:words(names)] { wide = wide + entry(s) }
+place = 0.5 - 0.5 * wide / width
+do for [s = 1:words(names)] {
+    set object s rectangle at screen place + 18.0 / width, level size screen 22.0 / width, 12.0 / height \
+        fillcolor rgb word(keys, s) fillstyle solid noborder
+    set label s + 1 word(names, s) at screen place + 36.0 / width, level textcolor rgb ink
+    place = place + entry(s) / width
+}

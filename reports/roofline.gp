@@ -3,13 +3,6 @@
 # binds. Below them are the fastest kernels; a mark shows the roof measured beside their own samples.
 below_axis = "ns per lookup (median), % = roof / time"
 load "panels.gp"
-starts = words(names) > 4 ? "-385 -290 -115 100 275" : "-305 -210 -35 180"
-do for [s = 1:words(names)] {
-    place = 0.5 + real(word(starts, s)) / width
-    set object s rectangle at screen place, level size screen 22.0 / width, 12.0 / height \
-        fillcolor rgb word(shades, s) fillstyle solid noborder
-    set label s + 1 word(names, s) at screen place + 18.0 / width, level textcolor rgb ink
-}
 set multiplot
 do for [i = 0:groups - 1] {
     eval panel(i)

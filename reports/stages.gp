@@ -3,14 +3,6 @@
 # or the whole step if it has no stages. A bar that would dwarf the others is cut and marked.
 below_axis = "ns per lookup (median repetition)"
 load "panels.gp"
-apart = words(names) > 5 ? 105.0 : 110.0
-span = words(names) > 5 ? apart * (words(names) - 1) + 170 : apart * words(names)
-do for [s = 1:words(names)] {
-    place = 0.5 + ((s - 1) * apart - span / 2) / width
-    set object s rectangle at screen place, level size screen 22.0 / width, 12.0 / height \
-        fillcolor rgb word(shades, s) fillstyle solid noborder
-    set label s + 1 word(names, s) at screen place + 18.0 / width, level textcolor rgb ink
-}
 end = parts + 4
 set multiplot
 do for [i = 0:groups - 1] {
