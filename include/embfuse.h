@@ -212,6 +212,46 @@ EMBFUSE_API int embfuse_output_elements(struct embfuse_model *model,
                                         const struct embfuse_batch *batch, int64_t *out,
                                         struct embfuse_error *why);
 
+/* --- monitor: what steps on the host do to the rows of a table, seen from inside the step */
+
+struct embfuse_watched_row {
+    uint32_t touches;   /* steps that touched the row; stays at its largest value */
+    uint32_t last_step; /* number of the last of those, modulo 2^32 */
+    float last_norm;    /* L2 norm of its summed gradient in that step, as the rule got it */
+    float largest_norm; /* of all those steps */
+};
+
+struct embfuse_monitor {
+    int64_t rows;                    /* of the table */
+    int64_t watched;                 /* of those; all other figures are of these */
+    int64_t never;                   /* never touched (cold start) */
+    int64_t stale;                   /* touched, but not in the last `recent` steps */
+    int64_t dead;                    /* touched, and the last summed gradient was 0 */
+    int64_t outliers;                /* their largest norm is more than 10 times norm_p99 */
+    int64_t touches;                 /* all of them together */
+    double never_share, never_error; /* never / watched, and its standard error for all rows */
+    /* Percentiles of the norm over touches, to about 6 %; 0 without touches. */
+    double norm_p50, norm_p90, norm_p99, norm_largest;
+};
+
+/* Watches one row in `every`, a power of two, from now on; 0: no row. The first one is drawn. Memory of the
+ * library: 16 bytes for each watched row, and 16 KiB. 1 is exact, and takes up to another cache line for each
+ * touched row; lib/README.md has the cost of both. Errors: INVALID, NO_MEMORY, REFUSED (arrays on a
+ * device, or a kernel that sweeps all rows or steps once per lookup). */
+EMBFUSE_API int embfuse_monitor_start(struct embfuse_model *model, int32_t table, int64_t every,
+                                      struct embfuse_error *why);
+
+/* The figures so far. Errors: INVALID (the table is not watched). */
+EMBFUSE_API int embfuse_monitor_read(const struct embfuse_model *model, int32_t table,
+                                     int64_t recent, struct embfuse_monitor *out,
+                                     struct embfuse_error *why);
+
+/* The records: number i is that of row *first + i * every. They are valid until the next start, and change
+ * with every step. Errors: INVALID (the table is not watched). */
+EMBFUSE_API int embfuse_monitor_rows(const struct embfuse_model *model, int32_t table,
+                                     const struct embfuse_watched_row **rows, int64_t *count,
+                                     int64_t *first, struct embfuse_error *why);
+
 /* --- kernels and scratch */
 
 /* The kernel that a step of this batch runs. "auto" is cpu_fused on the host and cuda_fused on a device,

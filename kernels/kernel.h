@@ -100,6 +100,7 @@ struct table {
             struct array weight, row, elem[RULE_ELEM_STATES];
         };
     };
+    struct watch *watch; /* kernels/watch.h; NULL: none. Lazy steps on the host fill it in */
 };
 
 /* The type of one of a table's arrays. */

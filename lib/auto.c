@@ -32,7 +32,8 @@ enum {
 
 static bool dense_is_faster(const struct embfuse_model *m, const struct batch *in) {
     int64_t bytes = 0;
-    if (m->threads > 1 || in->lookups > SHORT_BAG * in->bags * in->num_features) return false;
+    if (m->threads > 1 || is_watching(m) || in->lookups > SHORT_BAG * in->bags * in->num_features)
+        return false;
     for (int32_t t = 0; t < in->num_tables; t++) {
         const struct table_shape *x = &in->tables[t];
         if (x->dim < NARROW || x->dim > WIDE || !rule_keeps_idle(&m->rules[t])) return false;

@@ -189,6 +189,7 @@ void embfuse_model_free(struct embfuse_model *m) {
     if (!m) return;
     embfuse_set_scratch(m, NULL, 0, NULL);
     if (m->call) device_call_close(m);
+    for (int32_t t = 0; m->tables && t < m->num_tables; t++) monitor_stop(&m->tables[t]);
     free(m->shapes);
     free(m->features);
     free(m->rules);
@@ -199,11 +200,11 @@ void embfuse_model_free(struct embfuse_model *m) {
 
 /* --- arrays */
 
-static int no_table(int32_t table, struct embfuse_error *why) {
+int no_table(int32_t table, struct embfuse_error *why) {
     return said(why, EMBFUSE_INVALID, "the model has no table %d", table);
 }
 
-static bool has_table(const struct embfuse_model *m, int32_t table) {
+bool has_table(const struct embfuse_model *m, int32_t table) {
     return m && table >= 0 && table < m->num_tables;
 }
 

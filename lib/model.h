@@ -6,6 +6,7 @@
  *     batch.c   checks a batch, and lays it out for kernels
  *     run.c     forward and step
  *     auto.c    which kernel
+ *     monitor.c what steps do to rows
  *     device.c  what a call sends to a device
  *     status.c  statuses and versions
  */
@@ -43,12 +44,24 @@ struct embfuse_model {
 int said(struct embfuse_error *why, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+bool has_table(const struct embfuse_model *m, int32_t table);
+int no_table(int32_t table, struct embfuse_error *why);
+
 /* Array number `array` of the caller as enum table_array; -1: the table has no such array. */
 int array_of(const struct embfuse_model *m, int32_t table, int32_t array);
 
 /* The batch as a kernel reads it, with grad NULL. Checks it unless it is trusted. `derived` outlives it. */
 int batch_of(struct embfuse_model *m, const struct embfuse_batch *batch, struct batch *out,
              struct embfuse_error *why);
+
+/* Does a kernel see each touched row once? */
+static inline bool watches(const struct kernel *k) {
+    return k->place == ON_HOST && !(k->traits & (DENSE_STEP | STEP_PER_LOOKUP));
+}
+
+/* Some table is watched. */
+bool is_watching(const struct embfuse_model *m);
+void monitor_stop(struct table *table);
 
 /* The kernel that auto takes for a batch. */
 const struct kernel *auto_kernel(const struct embfuse_model *m, enum operation operation,

@@ -33,7 +33,7 @@ int64_t table_memory_stride(const struct table_shape *shape, int array) {
 }
 
 struct table table_in(const struct table_shape *shape, void *const memory[TABLE_ARRAYS]) {
-    struct table t;
+    struct table t = {.watch = NULL};
     for (int a = 0; a < TABLE_ARRAYS; a++) {
         const int64_t stride = table_memory_stride(shape, a);
         t.array[a] = (struct array){stride ? memory[a] : NULL, stride};

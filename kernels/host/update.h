@@ -10,6 +10,7 @@
 #pragma once
 
 #include "kernels/host/row.h"
+#include "kernels/watch.h"
 
 /* Applies the table's rule once to a row of fp32 whose adjusted gradient is grad[dim]. */
 typedef void update_row(const struct rule_step *step, const struct table *table, int32_t dim,
@@ -88,6 +89,8 @@ ALWAYS_INLINE void updater_prefetch(const struct updater *u, int64_t row, const 
             prefetch(array_row(&x->elem[k], row), u->narrow ? x->elem[k].stride : bytes, into);
     if (u->row_states)
         prefetch(array_row(&x->row, row), u->row_states * (int64_t)sizeof(float), into);
+    if (x->watch && watch_has(x->watch, row))
+        prefetch(&x->watch->row[row >> x->watch->shift], sizeof *x->watch->row, into);
 }
 
 /* Rows to prefetch ahead into L2: BYTES of weights and states, a small part of every L2. Measured:
@@ -161,8 +164,24 @@ NOINLINE void updater_narrow(const struct updater *u, int64_t row, const float *
     }
 }
 
+/* Adds a touch to the record of a watched row. */
+NOINLINE void updater_watch(const struct updater *u, int64_t row, const float *grad) {
+    const struct watch *w = u->table.watch;
+    struct watched_row *x = &w->row[row >> w->shift];
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int32_t d = 0; d < u->dim; d++) sum += grad[d] * grad[d];
+    const float norm = sqrtf(sum);
+    x->touches += x->touches != UINT32_MAX;
+    x->last_step = (uint32_t)u->step->number;
+    x->last_norm = norm;
+    x->largest_norm = norm > x->largest_norm ? norm : x->largest_norm;
+    __atomic_fetch_add(&w->norms[norm_bin(norm)], 1, __ATOMIC_RELAXED);
+}
+
 /* Updates a row of a table that adjusts no gradients. */
 ALWAYS_INLINE void updater_row_as_is(const struct updater *u, int64_t row, const float *grad) {
+    if (u->table.watch && watch_has(u->table.watch, row)) updater_watch(u, row, grad);
     if (u->narrow)
         updater_narrow(u, row, grad);
     else

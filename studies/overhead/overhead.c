@@ -2,7 +2,8 @@
  *
  * What a call of the library costs over a call of its kernel: embfuse_step() on a batch that is trusted, and
  * on one that is checked, beside the kernel with a batch that is laid out already. All three prepare the
- * rules' constants, as every step must. Calls take turns; the table shows medians.
+ * rules' constants, as every step must. And what a monitor adds to a step. Calls take turns; the tables show
+ * medians.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #include "include/embfuse.h"
 #include "kernels/rules.h"
 
-enum { TABLES_MOST = 26, SAMPLES = 2001, WAYS = 3 };
+enum { TABLES_MOST = 26, WAYS = 3 };
 
 /* Batches from tiny, where a call's fixed costs are all there is, to large. */
 static const struct {
@@ -84,36 +85,59 @@ static struct embfuse_model *open_model(const struct workload *w, const struct t
     return m;
 }
 
-static void measure(int32_t tables, int64_t bags, const char *rule, int threads) {
-    static double ns[WAYS][SAMPLES];
-    char text[400];
+/* A workload with its tables. */
+struct setup {
     struct spec_list list;
     struct workload w;
     struct table_set set;
+};
+
+static void setup_open(struct setup *s, const char *text) {
+    struct error err;
+    must(spec_parse("overhead", text, strlen(text), NULL, &s->list, &err), err.text);
+    must(workload_generate(&s->list.specs[0], 1, GRAD_REAL, &s->w, &err), err.text);
+    must(tables_create(&s->set, s->w.tables, s->w.num_tables, 1, &err), err.text);
+}
+
+static void setup_close(struct setup *s) {
+    tables_free(&s->set);
+    workload_free(&s->w);
+    spec_list_free(&s->list);
+}
+
+static struct embfuse_batch batch_of(const struct batch *in) {
+    return (struct embfuse_batch){.size = sizeof(struct embfuse_batch),
+                                  .bags = in->bags,
+                                  .lookups = in->lookups,
+                                  .ids = in->ids,
+                                  .offsets = in->offsets,
+                                  .id_type = (int32_t)in->id_type};
+}
+
+/* A call beside its kernel. */
+static void measure_call(int32_t tables, int64_t bags, const char *rule, int threads) {
+    enum { SAMPLES = 2001 };
+    static double ns[WAYS][SAMPLES];
+    char text[400];
+    struct setup s;
     struct error err;
     struct embfuse_error why;
     snprintf(text, sizeof text,
              "workload overhead\n tables %d\n rows 1000\n dim 64\n batch %lld\n length fixed 4\n "
              "ids zipf\n alpha 1\n rule %s\n",
              tables, (long long)bags, rule);
-    must(spec_parse("overhead", text, strlen(text), NULL, &list, &err), err.text);
-    must(workload_generate(&list.specs[0], 1, GRAD_REAL, &w, &err), err.text);
-    must(tables_create(&set, w.tables, w.num_tables, 1, &err), err.text);
-    const struct batch *in = &w.batches[0];
+    setup_open(&s, text);
+    const struct batch *in = &s.w.batches[0];
     struct direct d = {.kernel = registry_find(OP_STEP, "cpu_fused", &err),
                        .in = in,
-                       .tables = set.tables,
+                       .tables = s.set.tables,
                        .how = {.threads = threads}};
-    for (int32_t t = 0; t < tables; t++) d.rules[t] = rule_default(w.tables[t].rule);
-    d.how.scratch = must_have(aligned_alloc(
-        KERNEL_ALIGN, (d.kernel->scratch_bytes(in, threads) / KERNEL_ALIGN + 1) * KERNEL_ALIGN));
-    struct embfuse_model *m = open_model(&w, &set, threads);
-    struct embfuse_batch batch = {.size = sizeof batch,
-                                  .bags = in->bags,
-                                  .lookups = in->lookups,
-                                  .ids = in->ids,
-                                  .offsets = in->offsets,
-                                  .id_type = (int32_t)in->id_type};
+    for (int32_t t = 0; t < tables; t++) d.rules[t] = rule_default(s.w.tables[t].rule);
+    const size_t bytes = d.kernel->scratch_bytes(in, threads);
+    d.how.scratch =
+        must_have(aligned_alloc(KERNEL_ALIGN, (bytes / KERNEL_ALIGN + 1) * KERNEL_ALIGN));
+    struct embfuse_model *m = open_model(&s.w, &s.set, threads);
+    struct embfuse_batch batch = batch_of(in);
     for (int i = 0; i < SAMPLES; i++)
         for (int way = 0; way < WAYS; way++) {
             batch.trusted = way == 1;
@@ -124,26 +148,71 @@ static void measure(int32_t tables, int64_t bags, const char *rule, int threads)
                 must(embfuse_step(m, &batch, in->grad, &why), why.text);
             ns[way][i] = now_ns() - begin;
         }
-    const double direct = median(ns[0], SAMPLES), trusted = median(ns[1], SAMPLES),
-                 checked = median(ns[2], SAMPLES);
+    const double direct = median(ns[0], SAMPLES);
     printf("| %s | %d | %lld | %d | %.2f | %+.2f | %+.2f |\n", rule, tables, (long long)in->lookups,
-           threads, 1e-3 * direct, 1e-3 * (trusted - direct), 1e-3 * (checked - direct));
+           threads, 1e-3 * direct, 1e-3 * (median(ns[1], SAMPLES) - direct),
+           1e-3 * (median(ns[2], SAMPLES) - direct));
     fflush(stdout);
     embfuse_model_free(m);
     free(d.how.scratch);
-    tables_free(&set);
-    workload_free(&w);
-    spec_list_free(&list);
+    setup_close(&s);
+}
+
+/* A step with a monitor beside one without, on the same tables: medians of ratios to the step before. */
+static void measure_monitor(int64_t rows, double alpha, const char *rule, int threads) {
+    enum { SAMPLES = 41 };
+    static const int64_t every[WAYS] = {0, 64, 1};
+    static double ns[SAMPLES], ratio[WAYS][SAMPLES];
+    char text[400];
+    struct setup s;
+    struct embfuse_model *m[WAYS];
+    struct embfuse_error why;
+    snprintf(text, sizeof text,
+             "workload overhead\n tables 1\n rows %lld\n dim 64\n batch 26214\n length fixed 20\n "
+             "ids zipf\n alpha %g\n rule %s\n",
+             (long long)rows, alpha, rule);
+    setup_open(&s, text);
+    const struct embfuse_batch batch = batch_of(&s.w.batches[0]);
+    for (int way = 0; way < WAYS; way++) {
+        m[way] = open_model(&s.w, &s.set, threads);
+        must(embfuse_monitor_start(m[way], 0, every[way], &why), why.text);
+    }
+    for (int i = -2; i < SAMPLES; i++)
+        for (int way = 0; way < WAYS; way++) {
+            const double begin = now_ns();
+            must(embfuse_step(m[way], &batch, s.w.batches[0].grad, &why), why.text);
+            const double took = now_ns() - begin;
+            if (i < 0) continue;
+            if (way == 0) ns[i] = took;
+            ratio[way][i] = took / ns[i];
+        }
+    printf("| %s | %lld | %g | %d | %.2f | %+.1f %% | %+.1f %% |\n", rule, (long long)rows, alpha,
+           threads, 1e-6 * median(ns, SAMPLES), 100 * (median(ratio[1], SAMPLES) - 1),
+           100 * (median(ratio[2], SAMPLES) - 1));
+    fflush(stdout);
+    for (int way = 0; way < WAYS; way++) embfuse_model_free(m[way]);
+    setup_close(&s);
 }
 
 int main(void) {
+    static const struct {
+        int64_t rows;
+        double alpha;
+    } tables[] = {{4000000, 0}, {4000000, 1.05}, {100000, 1.05}};
+    static const char *const rules[] = {"rowwise_adagrad", "adam"};
     printf("| rule | tables | lookups | threads | kernel alone, us | library, trusted | library, "
            "checked |\n"
            "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n");
     for (int threads = 1; threads <= 2; threads++)
-        for (int c = 0; c < CASES; c++) {
-            measure(cases[c].tables, cases[c].bags, "rowwise_adagrad", threads);
-            measure(cases[c].tables, cases[c].bags, "adam", threads);
-        }
+        for (int c = 0; c < CASES; c++)
+            for (int r = 0; r < 2; r++)
+                measure_call(cases[c].tables, cases[c].bags, rules[r], threads);
+    printf(
+        "\n| rule | rows | alpha | threads | step, ms | monitor of one row in 64 | of every row |\n"
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+    for (int threads = 1; threads <= 2; threads++)
+        for (size_t c = 0; c < sizeof tables / sizeof *tables; c++)
+            for (int r = 0; r < 2; r++)
+                measure_monitor(tables[c].rows, tables[c].alpha, rules[r], threads);
     return 0;
 }

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a step sees of a table's rows, for a monitor of training: how often a row is touched, when it was last
+ * touched, and the norm of its summed gradient. A kernel sees each touched row once in a step, with its sum
+ * in registers or L1, so this is the cheapest place to look.
+ *
+ * A record for every row would cost another cache line for each touched row. So the default watches one row in
+ * 2^shift: rows with row % 2^shift == first. Shares of rows are then estimates.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "kernels/dtype.h"
+
+struct watched_row {
+    uint32_t touches;   /* steps that touched it; stays at its largest value */
+    uint32_t last_step; /* the last of those, modulo 2^32 */
+    float last_norm;    /* L2 norm of its summed gradient in that step, as the rule got it */
+    float largest_norm; /* of all its steps */
+};
+
+/* Bins of norms by the upper bits of an fp32: eight to each power of two. */
+enum { NORM_SHIFT = 20, NORM_BINS = 1 << (31 - NORM_SHIFT) };
+
+struct watch {
+    int shift;
+    int64_t first;
+    struct watched_row *row; /* [row >> shift] */
+    uint64_t *norms;         /* [NORM_BINS] touches of watched rows, by norm */
+};
+
+HOST_DEVICE bool watch_has(const struct watch *w, int64_t row) {
+    return (row & ((INT64_C(1) << w->shift) - 1)) == w->first;
+}
+
+static inline int norm_bin(float norm) {
+    return (int)((float_bits(norm) & 0x7fffffff) >> NORM_SHIFT);
+}
+
+/* The lower end of a bin. */
+static inline float norm_of_bin(int bin) {
+    return bits_float((uint32_t)bin << NORM_SHIFT);
+}
