@@ -13,3 +13,4 @@ int stats_command(int argc, char **argv, struct error *err);
 int step_command(int argc, char **argv, struct error *err);
 int forward_command(int argc, char **argv, struct error *err);
 int gradient_command(int argc, char **argv, struct error *err);
+int monitor_command(int argc, char **argv, struct error *err);

@@ -23,6 +23,8 @@ static const struct command {
      forward_command},
     {"gradient", "write the gradient of your own batch as rows and values, and check it",
      gradient_command},
+    {"monitor", "take steps, and show how rows are touched and how large their gradients are",
+     monitor_command},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -40,7 +42,7 @@ static const struct command *find(const char *name, struct error *err) {
     for (int i = 0; i < COMMANDS; i++)
         if (strcmp(commands[i].name, name) == 0) return &commands[i];
     static const char known[] =
-        "known: list, gen, stats, step, forward, gradient, help; see embfuse --help";
+        "known: list, gen, stats, step, forward, gradient, monitor, help; see embfuse --help";
     if (*name)
         fail(err, "unknown command '%.60s'; %s", name, known);
     else

@@ -88,9 +88,12 @@ int embfuse_monitor_read(const struct embfuse_model *m, int32_t table, int64_t r
     const int64_t steps = m->steps[table].number;
     struct embfuse_monitor x = {.rows = t->rows, .watched = watched_rows(t, w)};
     for (int bin = 0; bin < NORM_BINS; bin++) x.touches += (int64_t)w->norms[bin];
-    x.norm_p50 = percentile(w, x.touches, 0.5);
-    x.norm_p90 = percentile(w, x.touches, 0.9);
-    x.norm_p99 = percentile(w, x.touches, 0.99);
+    for (int64_t i = 0; i < x.watched; i++)
+        if ((double)w->row[i].largest_norm > x.norm_largest)
+            x.norm_largest = (double)w->row[i].largest_norm;
+    x.norm_p50 = fmin(percentile(w, x.touches, 0.5), x.norm_largest);
+    x.norm_p90 = fmin(percentile(w, x.touches, 0.9), x.norm_largest);
+    x.norm_p99 = fmin(percentile(w, x.touches, 0.99), x.norm_largest);
     for (int64_t i = 0; i < x.watched; i++) {
         const struct watched_row *r = &w->row[i];
         const uint32_t ago = (uint32_t)steps - r->last_step;
@@ -98,7 +101,6 @@ int embfuse_monitor_read(const struct embfuse_model *m, int32_t table, int64_t r
         x.stale += r->touches && ago >= recent;
         x.dead += r->touches && r->last_norm == 0;
         x.outliers += (double)r->largest_norm > 10 * x.norm_p99;
-        if ((double)r->largest_norm > x.norm_largest) x.norm_largest = (double)r->largest_norm;
     }
     if (x.watched) {
         const double p = (double)x.never / (double)x.watched;

@@ -75,8 +75,8 @@ npy() {
 
 # --- the program and its flags
 good "help" "^  step " "$E" --help
-for c in list gen stats step; do good "$c --help" "^usage: embfuse $c" "$E" $c --help; done
-for c in list gen stats step; do
+for c in list gen stats monitor step; do good "$c --help" "^usage: embfuse $c" "$E" $c --help; done
+for c in list gen stats monitor step; do
     good "help $c" "^usage: embfuse $c" "$E" help $c
     good "$c -h" "^usage: embfuse $c" "$E" $c -h
 done
@@ -192,6 +192,26 @@ if command -v gnuplot >/dev/null; then
     there "its pictures" "$W/plot.svg" "$W/plot.png"
 else
     result "stats --plot # SKIP gnuplot is missing"
+    result "its pictures # SKIP gnuplot is missing"
+fi
+
+# --- monitor: the trace never has rows 0, 4 and 5
+good "monitor" "rows watched  *[0-9]* *of [0-9]*$" "$E" monitor datasets/smoke.spec --workload mixed
+good "monitor of a trace" "never touched  *3 " "$E" monitor "$W/t.txt" --kernel cpu_sort --rule adam
+good "monitor: one row in two" " ± .* of all rows$" "$E" monitor datasets/smoke.spec --workload mixed --every 2 --table 2
+good "monitor --json is JSON" '^valid$' json_valid monitor datasets/smoke.spec --workload mixed --json
+bad "monitor: no file" 1 "give a spec file or a trace" "$E" monitor
+bad "monitor: several workloads" 1 "choose one" "$E" monitor datasets/smoke.spec
+bad "monitor: --every 3" 1 "power of two" "$E" monitor "$W/t.txt" --every 3
+bad "monitor: no such table" 1 "has no table 9" "$E" monitor "$W/t.txt" --table 9
+bad "monitor: a dense kernel" 1 "not cpu_dense" "$E" monitor "$W/t.txt" --kernel cpu_dense
+bad "monitor: no such kernel" 1 "unknown kernel" "$E" monitor "$W/t.txt" --kernel cpu_magic
+bad "monitor: no gnuplot" 1 "gnuplot-nox" env PATH=/nowhere "$E" monitor "$W/t.txt" --plot "$W/out"
+if command -v gnuplot >/dev/null; then
+    good "monitor --plot" "never touched" "$E" monitor "$W/t.txt" --plot "$W/watched"
+    there "its pictures" "$W/watched.svg" "$W/watched.png"
+else
+    result "monitor --plot # SKIP gnuplot is missing"
     result "its pictures # SKIP gnuplot is missing"
 fi
 

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/plot.h"
+
+#include <string.h>
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/outputs.h"
+
+void plot_assign(FILE *script, const char *name, const char *text) {
+    fprintf(script, "%s = '", name);
+    for (; *text; text++) fprintf(script, *text == '\'' ? "''" : "%c", *text);
+    fprintf(script, "'\n");
+}
+
+/* Runs gnuplot on the script and takes the first line of its output that is not empty. */
+static int run_gnuplot(FILE *script, const char *frame, struct error *err) {
+    char command[60], line[200] = "", more[200];
+    snprintf(command, sizeof command, "exec gnuplot /dev/fd/%d 2>&1", fileno(script));
+    FILE *output = popen(command, "r");
+    if (!output) return fail(err, "gnuplot: %s", strerror(errno));
+    while ((!line[0] || line[0] == '\n') && fgets(line, sizeof line, output)) continue;
+    while (fgets(more, sizeof more, output)) continue;
+    int status = pclose(output);
+    if (status == 0) return 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return fail(err, "no gnuplot; install it (Debian: apt-get install gnuplot-nox)");
+    line[strcspn(line, "\n")] = '\0';
+    return fail(err, "gnuplot failed on %s: %s", frame, line);
+}
+
+static int draw(const char *kind, const char *out, const char *frame,
+                void (*fill)(FILE *, const void *), const void *ctx, struct error *err) {
+    FILE *script = tmpfile();
+    if (!script) return fail(err, "no temporary file: %s", strerror(errno));
+    plot_assign(script, "kind", kind);
+    plot_assign(script, "out", out);
+    fill(script, ctx);
+    fprintf(script, "load '%s'\n", frame);
+    int status = fflush(script) ? fail(err, "no temporary file: %s", strerror(errno))
+                                : run_gnuplot(script, frame, err);
+    fclose(script);
+    struct stat st;
+    if (status == 0 && (stat(out, &st) || st.st_size == 0))
+        status = fail(err, "gnuplot drew nothing into %s", out);
+    return status;
+}
+
+int plot_draw(const char *prefix, const char *frame, void (*fill)(FILE *, const void *),
+              const void *ctx, struct error *err) {
+    static const char *const kinds[] = {"svg", "png"};
+    if (access(frame, R_OK)) return fail(err, "%s is missing; run from the suite's root", frame);
+    struct outputs o = {0};
+    int status = 0;
+    for (int i = 0; status == 0 && i < 2; i++) {
+        const char *part = outputs_add(&o, path_of(prefix, kinds[i]).text, err);
+        status = part ? draw(kinds[i], part, frame, fill, ctx, err) : -1;
+    }
+    if (status == 0) status = outputs_commit(&o, err);
+    outputs_free(&o);
+    return status;
+}
