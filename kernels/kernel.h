@@ -10,6 +10,8 @@
  * One forward: the output of every bag is the sum or the mean of the rows that it looks up.
  *
  * One gradient: the rows that a batch looks up and their gradients, for an optimizer elsewhere.
+ *
+ * One gradient of the per-sample weights: see kernels/weight_grad.h. A step may write it too.
  */
 #pragma once
 
@@ -141,10 +143,10 @@ HOST_DEVICE uint32_t row_format_bits(const struct row_format *f, int64_t d, floa
 }
 
 /* What a kernel computes. */
-enum operation { OP_STEP, OP_FORWARD, OP_GRADIENT, OPERATIONS };
+enum operation { OP_STEP, OP_FORWARD, OP_GRADIENT, OP_WEIGHT_GRAD, OPERATIONS };
 
-/* Stages of a step, in order. A kernel may skip some. A forward has none; a gradient ends with
- * STAGE_REDUCE. */
+/* Stages of a step, in order. A kernel may skip some. A forward and a gradient of the per-sample weights
+ * have none; a gradient ends with STAGE_REDUCE. */
 enum stage {
     STAGE_INDEX,  /* group the lookups by row */
     STAGE_ZERO,   /* clear gradient accumulators */
@@ -160,7 +162,11 @@ struct launch {
     void *scratch; /* scratch_bytes() bytes, aligned to KERNEL_ALIGN, contents undefined */
     void *output;  /* aligned to KERNEL_ALIGN. Of a forward: as many elements, of the same type and
                       in the same places as batch.grad, see kernels/forward.h. Of a gradient: see
-                      kernels/gradient.h. Of a step: NULL */
+                      kernels/gradient.h, and of the per-sample weights kernels/weight_grad.h.
+                      Of a step: NULL */
+    float *
+        weight_grad; /* [lookups] of a step, a kernel with the trait WEIGHT_GRAD writes it before it
+                           updates rows: see kernels/weight_grad.h. NULL: not wanted */
     void (*mark)(void *ctx, enum stage ended); /* see stage_done(); may be NULL */
     void *mark_ctx;
 };
@@ -183,6 +189,7 @@ enum trait {
                             batch that is split by rows, over processes or tiers, gives the same
                             bits, outside exact mode too */
     MERGED = 32,         /* its gradient is merged, see kernels/gradient.h */
+    WEIGHT_GRAD = 64,    /* its step writes launch.weight_grad, if that is wanted */
 };
 
 struct kernel {

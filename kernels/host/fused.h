@@ -195,6 +195,7 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     const uint32_t ahead = updater_ahead(&u);
     const uint32_t rows_end = p->with & ROW_PREFETCH ? runs : 0; /* no prefetch from here on */
     const uint32_t grads_end = p->with & GRAD_PREFETCH ? n : 0;
+    const bool dots = p->gather.weight_grad != NULL;
     for (uint32_t r = 0; r < rows_end && r < ahead; r++)
         updater_prefetch(&u, entry_row(e[run[r]]), dim, INTO_L2);
     for (uint32_t k = 0; k < grads_end && k < GRAD_AHEAD; k++) {
@@ -206,6 +207,7 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
         int64_t row = entry_row(e[first]);
         if (r + ahead < rows_end) updater_prefetch(&u, entry_row(e[run[r + ahead]]), dim, INTO_L2);
         if (length >= LONG_RUN) continue;
+        if (dots) dots_of_row(&p->gather, b->table, row, e + first, length);
         if (!common && length == 1 && from.plain && from.type == FP32 && !u.adjusts) {
             float c;
             const void *next = e;
@@ -252,6 +254,8 @@ static void update_long_runs(const struct fused *p, const struct batch *in,
         const struct long_run *x = &p->long_run[p->long_run_of_piece[k]];
         uint32_t begin = x->begin + (uint32_t)(k - x->first_piece) * PIECE;
         uint32_t n = x->end - begin < PIECE ? x->end - begin : PIECE;
+        if (p->gather.weight_grad)
+            dots_of_row(&p->gather, x->table, x->row, p->partition.entry + begin, n);
         sum_entries(&p->gather, &p->gather.table[x->table], p->partition.entry + begin, n, 0,
                     in->tables[x->table].dim, p->piece + (int64_t)k * p->max_dim);
     }
@@ -301,6 +305,7 @@ ALWAYS_INLINE void fused_update(struct fused *p, const struct batch *in,
                                 const bool ahead) {
     const int thread = omp_get_thread_num(), chunk = bucket_chunk(p);
     float *sum = p->sum + (int64_t)thread * p->max_dim;
+    if (p->gather.weight_grad) dots_of_padding(&p->gather, thread, omp_get_num_threads());
 #pragma omp for schedule(dynamic) nowait
     for (int32_t k = 0; k < p->small.units; k++)
         small_sum(&p->small, &p->gather, k, steps, io, thread);
@@ -322,6 +327,7 @@ static inline int fused_run(const struct batch *in, const struct rule_step *step
                             const struct table *io, const struct launch *how, unsigned with) {
     struct fused plan;
     fused_lay_out(&plan, in, how->threads, with, false, how->scratch);
+    gather_want(&plan.gather, io, how);
     fused_prepare(&plan, in);
 #pragma omp parallel num_threads(how->threads)
     {

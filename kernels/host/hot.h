@@ -40,10 +40,6 @@ enum {
 
 #define HOT_FREE UINT32_MAX
 
-struct hot_count {
-    uint32_t row, count;
-};
-
 struct hot {
     const struct partition *partition; /* the sample is from its lookups */
     int32_t rows;                      /* chosen; 0: not worth it */
@@ -196,7 +192,8 @@ ALWAYS_INLINE struct accumulate hot_queue(const struct hot *h, const struct gath
                                .sum = h->sum + (int64_t)slice * h->rows * h->stride,
                                .stride = h->stride,
                                .dim = g->in->tables[t].dim,
-                               .wait = wait};
+                               .wait = wait,
+                               .row = h->row};
 }
 
 static inline void hot_clear(const struct hot *h, int32_t slice) {

@@ -108,21 +108,28 @@ NOINLINE void lookup_narrow(const struct lookup_feature *f) {
     }
 }
 
+/* A thread of a team calls this. */
+static inline struct lookup_feature lookup_feature_of(const struct batch *in, int32_t f,
+                                                      const struct table *io,
+                                                      const struct launch *how) {
+    const struct feature *x = &in->features[f];
+    return (struct lookup_feature){.in = in,
+                                   .feature = x,
+                                   .table = &in->tables[x->table],
+                                   .weight = io[x->table].weight,
+                                   .first_bag = f * in->bags,
+                                   .output = how->output,
+                                   .thread = omp_get_thread_num(),
+                                   .threads = omp_get_num_threads()};
+}
+
 /* distance: of the prefetch, in lookups; 0: none. */
 static inline int lookup_run(const struct batch *in, const struct table *io,
                              const struct launch *how, int64_t distance) {
 #pragma omp parallel num_threads(how->threads)
     for (int32_t f = 0; f < in->num_features; f++) {
-        const struct feature *x = &in->features[f];
-        struct lookup_feature mine = {.in = in,
-                                      .feature = x,
-                                      .table = &in->tables[x->table],
-                                      .weight = io[x->table].weight,
-                                      .first_bag = f * in->bags,
-                                      .distance = distance,
-                                      .output = how->output,
-                                      .thread = omp_get_thread_num(),
-                                      .threads = omp_get_num_threads()};
+        struct lookup_feature mine = lookup_feature_of(in, f, io, how);
+        mine.distance = distance;
         if (mine.table->weight_type == FP32)
             for_dim(mine.table->dim, lookup_fp32, &mine);
         else

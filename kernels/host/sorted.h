@@ -14,10 +14,12 @@
 #include <string.h>
 
 #include "kernels/gradient.h"
-#include "kernels/host/row.h"
+#include "kernels/host/dots.h"
 #include "kernels/host/team.h"
 
 enum { SORT_BITS = 8, SORT_DIGITS = 1 << SORT_BITS };
+
+enum { DOT_ROWS_AHEAD = 8 }; /* distance of the prefetch of rows for dots, in runs */
 
 struct sorted {
     struct gather gather;
@@ -127,6 +129,18 @@ static inline void sorted_index(struct sorted *p, const struct batch *in, int th
     sorted_runs(p, in, thread, threads);
 }
 
+/* The gradients of the weights of run u's lookups; the rows are those of table t. */
+NOINLINE void sorted_dots(const struct sorted *p, int32_t t, int64_t u) {
+    const struct gather *g = &p->gather;
+    const int64_t first_row = g->in->tables[t].first_row;
+    const uint32_t *run = p->run + u;
+    const struct array *weight = &g->io[t].weight;
+    if (u + DOT_ROWS_AHEAD < p->first_run[t + 1])
+        prefetch(array_row(weight, entry_row(p->entry[run[DOT_ROWS_AHEAD]]) - first_row),
+                 weight->stride, INTO_L1);
+    dots_of_row(g, t, entry_row(p->entry[run[0]]) - first_row, p->entry + run[0], run[1] - run[0]);
+}
+
 /* Writes the merged gradient. Every thread of the team calls this; it ends with a barrier. */
 static inline void sorted_reduce(const struct sorted *p, const struct batch *in) {
     int32_t t = 0; /* only ascends: with a monotonic schedule a thread gets ascending runs */
@@ -142,6 +156,7 @@ static inline void sorted_reduce(const struct sorted *p, const struct batch *in)
         const int64_t at = u - p->first_run[t];
         int64_t ahead = p->run[p->first_run[t + 1]] - run[1]; /* entries of the table */
         to->rows[at] = entry_row(p->entry[run[0]]) - table->first_row;
+        if (p->gather.weight_grad) sorted_dots(p, t, u);
         sum_entries(&p->gather, &p->gather.table[t], p->entry + run[0], run[1] - run[0], ahead,
                     table->dim, to->values + at * table->dim);
     }

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The gradient of the per-sample weights in a pass of its own: the dot of each lookup's row with the
+ * gradient row of its bag.
+ *
+ * Who owns what: a thread takes bags with about as many lookups as every other thread's. A bag's gradient
+ * row stays in L1; the table rows of later lookups are prefetched.
+ * Scratch and traffic: none; every lookup reads its row, every bag its gradient row once.
+ * Deterministic: a dot has one order, see kernels/weight_grad.h.
+ * Loses to a step that writes the gradient of the weights itself (trait weight_grad): there the row of a
+ * lookup is in a cache already, here it comes from memory once more.
+ * Source: FBGEMM's indice_weights gradient, an operation of its own that runs before the update.
+ */
+#include "kernels/host/dots.h"
+#include "kernels/host/lookup.h"
+
+enum { AHEAD = 16 }; /* lookups whose rows are prefetched */
+
+/* One lookup: its row, or NULL for padding that has no gradient. copy[dim]: of a narrower row. */
+ALWAYS_INLINE const float *row_of(const struct lookup_feature *f, int64_t i, float *copy) {
+    const struct batch *in = f->in;
+    const bool each = f->feature->pooling == POOL_NONE;
+    const int64_t id = batch_id(in, i), ahead = i + AHEAD;
+    if (ahead < in->offsets[f->first_bag + in->bags])
+        prefetch(array_row(&f->weight, batch_id(in, ahead)), f->weight.stride, INTO_L1);
+    if (!each && id == f->feature->padding_id) return NULL;
+    const void *row = array_row(&f->weight, id);
+    if (f->table->weight_type == FP32) return row;
+    row_widen(f->table->weight_type, row, f->table->dim, copy);
+    return copy;
+}
+
+/* This thread's part. type, of gradients, is a constant. */
+ALWAYS_INLINE void dot_bags(const struct lookup_feature *f, const enum dtype type,
+                            const int32_t dim) {
+    const struct batch *in = f->in;
+    const bool each = f->feature->pooling == POOL_NONE;
+    const int64_t *offsets = in->offsets + f->first_bag, last = lookup_part(f, f->thread + 1);
+    float copy[f->table->weight_type == FP32 ? 1 : dim], *to = f->output;
+    for (int64_t u = lookup_part(f, f->thread); u < last; u++) {
+        const int64_t begin = each ? offsets[0] + u : offsets[u],
+                      end = each ? begin + 1 : offsets[u + 1];
+        const char *g = (const char *)in->grad +
+                        (f->feature->grad_offset + u * f->feature->grad_stride) * dtype_bytes(type);
+        const struct looked_up bag = {.in = in, .first = begin, .padding = f->feature->padding_id};
+        float scale = 1;
+        if (f->feature->pooling == POOL_MEAN) scale = 1.0f / (float)counted(&bag, end - begin);
+        for (int64_t i = begin; i < end; i++) {
+            const float *row = row_of(f, i, copy);
+            to[i] = row ? row_dot(row, type, g, dim) * scale : 0;
+        }
+    }
+}
+
+ALWAYS_INLINE void dot_fp32(void *ctx, const int32_t dim, const bool common) {
+    (void)common;
+    dot_bags(ctx, FP32, dim);
+}
+
+NOINLINE void dot_narrow(const struct lookup_feature *f) {
+    if (f->in->grad_type == BF16)
+        dot_bags(f, BF16, f->table->dim);
+    else
+        dot_bags(f, FP16, f->table->dim);
+}
+
+static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
+               const struct launch *how) {
+    (void)steps;
+#pragma omp parallel num_threads(how->threads)
+    for (int32_t f = 0; f < in->num_features; f++) {
+        struct lookup_feature mine = lookup_feature_of(in, f, io, how);
+        if (in->grad_type == FP32)
+            for_dim(mine.table->dim, dot_fp32, &mine);
+        else
+            dot_narrow(&mine);
+    }
+    return 0;
+}
+
+DEFINE_KERNEL(cpu_dot) = {
+    .name = "cpu_dot",
+    .label = "gradient of weights",
+    .idea = "A thread takes the dots of a bag's rows with its gradient row, rows prefetched.",
+    .operation = OP_WEIGHT_GRAD,
+    .place = ON_HOST,
+    .traits = DETERMINISTIC,
+    .run = run,
+};
