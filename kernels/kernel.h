@@ -145,6 +145,11 @@ HOST_DEVICE uint32_t row_format_bits(const struct row_format *f, int64_t d, floa
 /* What a kernel computes. */
 enum operation { OP_STEP, OP_FORWARD, OP_GRADIENT, OP_WEIGHT_GRAD, OPERATIONS };
 
+/* Whether it walks bags and gathers the rows of tables; otherwise gradient rows. */
+static inline bool operation_gathers_rows(enum operation operation) {
+    return operation == OP_FORWARD || operation == OP_WEIGHT_GRAD;
+}
+
 /* Stages of a step, in order. A kernel may skip some. A forward and a gradient of the per-sample weights
  * have none; a gradient ends with STAGE_REDUCE. */
 enum stage {

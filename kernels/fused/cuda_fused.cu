@@ -11,10 +11,13 @@
  * index moves about 68 bytes (sorted.cuh). Gradient rows are read once per lookup; touched rows and
  * their state are read and written once.
  * Deterministic: the shape of every sum depends only on the batch.
+ * The gradient of per-sample weights, if it is wanted, is a pass of its own before the update, as in
+ * cuda_dot.
  * Expected, not measured yet: wins if rows do not fit in L2; otherwise the sort decides.
  * Source: FBGEMM's exact fused optimizers. They assign runs to warps or blocks by length; here one
  * tree over all entries replaces that.
  */
+#include "kernels/device/dots.cuh"
 #include "kernels/fused/fused.cuh"
 
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
@@ -24,6 +27,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     fused_lay_out(&p, in, how->scratch);
     cudaError_t status = fused_index(&p, in, stream);
     stage_done(how, STAGE_INDEX);
+    if (how->weight_grad) dots_enqueue(in, io, how->weight_grad, stream);
     if (status == cudaSuccess) status = fused_update(&p, in, steps, io, stream);
     stage_done(how, STAGE_UPDATE);
     return status;
@@ -34,7 +38,7 @@ DEFINE_KERNEL(cuda_fused) = {
     .label = "CUDA fully fused",
     .idea = "Sort lookups by row; one kernel sums runs over a tree of chunks and updates the rows.",
     .place = ON_DEVICE,
-    .traits = DETERMINISTIC,
+    .traits = DETERMINISTIC | WEIGHT_GRAD,
     .accepts = fused_accepts,
     .scratch_bytes = fused_scratch_bytes,
     .plan = NULL,

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The gradient of the per-sample weights on a device, see kernels/weight_grad.h: a group of lanes takes the
+ * dots of a bag's rows with its gradient row, several rows in flight.
+ */
+#pragma once
+
+#include "kernels/device/lookup.cuh"
+#include "kernels/device/update.cuh"
+#include "kernels/weight_grad.h"
+
+enum { DOTS_IN_FLIGHT = 4, DOT_LANES = 4 /* at least: quad_fold() deals four columns out */ };
+
+/* A bag, and where its lookups read. */
+struct dot_bag {
+    int64_t begin, end;       /* lookups */
+    int64_t padding;          /* the row without a gradient, or -1 */
+    const char *grad;         /* the gradient row of the first lookup */
+    int64_t grad_stride;      /* bytes from one lookup's to the next one's; 0: one for all */
+    const struct array *rows; /* weights of the table */
+    enum dtype type, grad_type;
+    int32_t dim;
+    float scale;
+};
+
+/* Lookups of the bag that are not padding. The whole group calls this. */
+static __device__ inline int64_t bag_count(const struct lanes &g, const struct batch &in,
+                                           const struct dot_bag &b) {
+    int64_t padding = 0;
+    if (b.padding < 0) return b.end - b.begin;
+    for (int64_t i = b.begin + g.me; i < b.end; i += g.team)
+        padding += batch_id(&in, i) == b.padding;
+    for (int step = g.team / 2; step > 0; step /= 2)
+        padding += __shfl_xor_sync(g.mask, (long long)padding, step, g.team);
+    return b.end - b.begin - padding;
+}
+
+static __device__ inline struct dot_bag dot_bag_at(const struct lanes &g, const struct batch &in,
+                                                   const struct table *io, int64_t q) {
+    const int64_t f = q / in.bags;
+    const struct feature *x = &in.device_features[f];
+    const struct table_shape *t = &in.device_tables[x->table];
+    const bool each = x->pooling == POOL_NONE;
+    const int64_t bytes = dtype_bytes(in.grad_type), begin = in.offsets[q],
+                  row = each ? begin - in.offsets[f * in.bags] : q - f * in.bags;
+    struct dot_bag b = {begin,
+                        in.offsets[q + 1],
+                        each ? -1 : x->padding_id,
+                        (const char *)in.grad + (x->grad_offset + row * x->grad_stride) * bytes,
+                        each ? x->grad_stride * bytes : 0,
+                        &io[x->table].weight,
+                        t->weight_type,
+                        in.grad_type,
+                        t->dim,
+                        1};
+    if (x->pooling == POOL_MEAN) {
+        const int64_t count = bag_count(g, in, b);
+        b.scale = 1.0f / (float)(count > 0 ? count : 1);
+    }
+    return b;
+}
+
+/* The products of four columns of a lookup. */
+static __device__ inline struct quad dot_quad(const struct dot_bag &b, int64_t i, int64_t id,
+                                              int32_t column) {
+    const char *grad = b.grad + (i - b.begin) * b.grad_stride;
+    const struct quad g =
+        quad_widen(b.grad_type, quad_fetch<true>(b.grad_type, grad, column, b.dim));
+    struct quad w =
+        quad_widen(b.type, quad_fetch<true>(b.type, array_row(b.rows, id), column, b.dim));
+    for (int c = 0; c < LANE_COLUMNS; c++) w.x[c] *= g.x[c];
+    return w;
+}
+
+/* A group of lanes per bag. */
+static __global__ void __launch_bounds__(SMALL_BLOCK, 1)
+    dots_of_bags(const struct batch in, const struct table *io, float *to, int lanes) {
+    const struct lanes g = lanes_here(lanes);
+    const int64_t q = group_number(g);
+    if (q >= in.num_features * in.bags) return;
+    const struct dot_bag b = dot_bag_at(g, in, io, q);
+    for (int64_t first = b.begin; first < b.end; first += DOTS_IN_FLIGHT) {
+        struct quad sum[DOTS_IN_FLIGHT] = {};
+        for (int32_t column = g.lane * LANE_COLUMNS; column < b.dim;
+             column += g.count * LANE_COLUMNS) {
+            struct quad product[DOTS_IN_FLIGHT];
+#pragma unroll
+            for (int k = 0; k < DOTS_IN_FLIGHT; k++) {
+                const int64_t i = first + k, id = i < b.end ? batch_id(&in, i) : b.padding;
+                product[k] = {};
+                if (i < b.end && id != b.padding) product[k] = dot_quad(b, i, id, column);
+            }
+#pragma unroll
+            for (int k = 0; k < DOTS_IN_FLIGHT; k++) sum[k] = quad_sum(sum[k], product[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < DOTS_IN_FLIGHT; k++) {
+            const float dot = quad_fold(g, sum[k]) * b.scale;
+            if (g.lane == 0 && first + k < b.end) to[first + k] = dot;
+        }
+    }
+}
+
+/* Enqueues the gradient of the per-sample weights: to[lookups]. */
+static inline void dots_enqueue(const struct batch *in, const struct table *io, float *to,
+                                cudaStream_t stream) {
+    const int lanes = lanes_of_row(widest(in)) > DOT_LANES ? lanes_of_row(widest(in)) : DOT_LANES;
+    LAUNCH(dots_of_bags, blocks_for(flat_bags(in), groups_of_block(lanes)), block_of_lanes(lanes),
+           0, stream, *in, io, to, lanes);
+}
