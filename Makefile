@@ -53,7 +53,7 @@
 #|   SPEC=file       a workload file; datasets/standard.spec otherwise
 #|   ALPHA= DIMS= ROWS= BATCH= POOLING=   axes of datasets/zipf.spec: exponents, floats per row, rows,
 #|                   bags, and sum|mean|none or a pooling factor
-#|   RULE=           update rules, forward (the lookup), gradient (rows and values), or all
+#|   RULE=           update rules, forward (the lookup), gradient (rows and values), weight_grad, or all
 #|   FILTER=regex    on WORKLOAD/RULE/KERNEL/MODE
 #|   MODES=          cold, warm, iteration (forward, plan and step as one); cold warm otherwise
 #|   SEED=           of all random numbers

@@ -6,10 +6,11 @@
 #pragma once
 
 struct ceiling {
-    double copy_gbs;    /* stream copy, bytes read + bytes written, as STREAM counts */
-    double rmw_gbs;     /* random rows read, multiplied by one, written back, prefetched into
+    double copy_gbs; /* stream copy, bytes read + bytes written, as STREAM counts */
+    double rmw_gbs;  /* random rows read, multiplied by one, written back, prefetched into
                            L1 or L2, whichever is faster */
-    double gather_gbs;  /* gradient rows of random lookups (of a forward: their table rows) read and
+    double
+        gather_gbs; /* gradient rows of random lookups (of a forward and the like: their table rows) read and
                            summed, from warm caches where they fit, prefetched or not, whichever is
                            faster; 0: not measured */
     double pingpong_ns; /* one way between two threads' caches; < 0 with one thread. A virtual

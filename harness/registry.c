@@ -77,7 +77,8 @@ const struct kernel *registry_find(enum operation operation, const char *name, s
 
 const char *traits_text(unsigned traits, const char *between, char text[TRAITS_MAX]) {
     static const char *const names[] = {"deterministic",   "dense_gradient", "dense_step",
-                                        "step_per_lookup", "own_lookups",    "merged"};
+                                        "step_per_lookup", "own_lookups",    "merged",
+                                        "weight_grad"};
     text[0] = '\0';
     for (size_t bit = 0; bit < sizeof names / sizeof *names; bit++)
         if (traits >> bit & 1)
@@ -86,8 +87,10 @@ const char *traits_text(unsigned traits, const char *between, char text[TRAITS_M
 }
 
 const char *operation_name(enum operation operation) {
-    static const char *const names[OPERATIONS] = {
-        [OP_STEP] = "step", [OP_FORWARD] = "forward", [OP_GRADIENT] = "gradient"};
+    static const char *const names[OPERATIONS] = {[OP_STEP] = "step",
+                                                  [OP_FORWARD] = "forward",
+                                                  [OP_GRADIENT] = "gradient",
+                                                  [OP_WEIGHT_GRAD] = "weight_grad"};
     return names[operation];
 }
 
@@ -101,5 +104,7 @@ const char *kernel_refuses(const struct kernel *k, const struct batch *shape) {
         if (k->place == ON_HOST && table_is_narrow(&shape->tables[t]) &&
             shape->tables[t].dim > NARROW_DIM_MOST)
             return "wider rows than 65536 elements of a type narrower than fp32";
+    if (k->operation == OP_WEIGHT_GRAD && !shape->lookup_weights)
+        return "it has no per-sample weights";
     return k->accepts ? k->accepts(shape) : NULL;
 }

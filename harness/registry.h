@@ -39,8 +39,13 @@ const char *traits_text(unsigned traits, const char *between, char text[TRAITS_M
  * fp32 on its stack. */
 enum { NARROW_DIM_MOST = 65536 };
 
-/* "step", "forward" or "gradient". */
+/* "step", "forward", "gradient" or "weight_grad". */
 const char *operation_name(enum operation operation);
+
+/* Whether a check of it compares bits, whatever the values. */
+static inline bool operation_has_order(enum operation operation) {
+    return operation == OP_FORWARD || operation == OP_WEIGHT_GRAD;
+}
 
 /* Why the kernel cannot run this batch with these tables, or NULL if it can. */
 const char *kernel_refuses(const struct kernel *k, const struct batch *shape);

@@ -14,8 +14,8 @@ from itertools import accumulate, compress
 
 import program
 from program import Arguments, ResultError, write_whole
-from results import (FORWARD, GRADIENT, ITERATION, OVER_MARK, OVER_NOTE, STAGES, caches, family, load, notes_of,
-                     operation_text, quartiles)
+from results import (FORWARD, GRADIENT, ITERATION, OVER_MARK, OVER_NOTE, STAGES, WEIGHT_GRAD, caches, family, load,
+                     notes_of, operation_text, quartiles)
 from style import (BEFORE_COLOURS, ROOF_COLOURS, STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, number,
                    wrap)
 
@@ -237,7 +237,7 @@ def roof_panel(group):
     if not roofs:
         return None
     terms = [quartiles(list(term))[1] for term in zip(*roofs)]
-    memory = "copy" if group.rule in (FORWARD, GRADIENT) else "random rows"
+    memory = "copy" if group.rule in (FORWARD, GRADIENT, WEIGHT_GRAD) else "random rows"
     lines = [[-1, wrap(group.workload, 44, "\\n")]] + [
         [y, label, term, int(term < max(terms)), number(term)]
         for y, (label, term) in enumerate(zip((f"roof: {memory}", "roof: gather"), terms))]
@@ -322,7 +322,7 @@ def figures(result, outdir, mode):
     out = []
     for rule, groups in by_rule(result, mode).items():
         stem = lambda name: os.path.join(os.path.abspath(outdir), slug(f"{name}-{rule}-{mode}"))
-        makers = [time, throughput, memory, *[stages] * (rule != FORWARD)]  # a forward has no stages
+        makers = [time, throughput, memory, *[stages] * (rule not in (FORWARD, WEIGHT_GRAD))]  # which have none
         out += [make(result, groups, stem(make.__name__)) for make in makers]
         roofs = roofline(result, groups, stem("roofline"))
         if roofs:

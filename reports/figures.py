@@ -15,7 +15,7 @@ import export
 import program
 from export import by_alpha, by_rule, ceiling_ns, kernels_of, slug, stage_key, stage_panel
 from paper import FORMATS, GREY, blank, legend, log_axis, look, panels, save, set_up, title
-from results import FORWARD
+from results import FORWARD, WEIGHT_GRAD
 from style import nice_range, wrap
 
 
@@ -114,7 +114,7 @@ def draw(result, outdir, mode):
         for name, own in by_alpha(groups):
             yield from save(alpha(result, name, own), stem(f"alpha-{name}"))
         yield from save(scatter(result, groups), stem("speed-memory"))
-        if rule != FORWARD:  # which has no stages
+        if rule not in (FORWARD, WEIGHT_GRAD):  # which have no stages
             yield from save(stages(result, groups), stem("stages"))
     yield from draw_across(result, outdir, mode)
 

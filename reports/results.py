@@ -42,7 +42,7 @@ PEERS = ("torch", "fbgemm")  # families of the systems beside the suite
 LADDER = "ladder"  # the family of the kernels that lack one technique each
 STAGES = ("index", "zero", "reduce", "update")
 ITERATION = "iteration"  # the mode whose times are of forward, plan and step together
-FORWARD, GRADIENT = "forward", "gradient"  # in place of a rule
+FORWARD, GRADIENT, WEIGHT_GRAD = "forward", "gradient", "weight_grad"  # in place of a rule
 TYPES = ("weight_type", "momentum_type", "grad_type", "rounding")  # keys of a workload
 MANY_RULES = 4  # from this many on, the rules of a workload are one table and one figure
 
@@ -69,7 +69,8 @@ class Kernel:
 
 def operation_text(rule, mode="cold"):
     """What a kernel did, for titles."""
-    others = {FORWARD: "Embedding forward", GRADIENT: "Gradient as rows and values"}
+    others = {FORWARD: "Embedding forward", GRADIENT: "Gradient as rows and values",
+              WEIGHT_GRAD: "Gradient of per-sample weights"}
     return others.get(rule, "Embedding " + "forward + " * (mode == ITERATION) + f"backward + {rule}")
 
 

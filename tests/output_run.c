@@ -19,6 +19,7 @@ int output_run(struct builder *b, const struct kernel *k, int way, void *output,
                                 .ring = 1,
                                 .threads = k->place == ON_HOST ? way : 1,
                                 .seed = b->seed,
+                                .weight_grad = true,
                                 .tables = &b->tables};
     const struct check c = {.in = &b->in,
                             .index = &b->index,
@@ -31,14 +32,21 @@ int output_run(struct builder *b, const struct kernel *k, int way, void *output,
     for (int32_t t = 0; t < b->in.num_tables; t++) steps[t] = rule_step(b->rules[t], 1);
     struct place *p = place_open(k->place, &setup, &err);
     if (!p) fail_msg("%s", err.text);
-    const struct place_job job = {.kernel = k, .steps = steps, .scratch = &scratch, .output = &out};
+    const bool step = k->operation == OP_STEP;
+    const struct place_job job = {.kernel = k,
+                                  .steps = steps,
+                                  .scratch = &scratch,
+                                  .output = step ? NULL : &out,
+                                  .weight_grad = step ? &out : NULL};
     if (runner_scratch_open(p, &setup, k, &scratch, &err) ||
-        runner_output_open(p, &setup, k->operation, &out, &err))
+        runner_output_open(p, &setup, k->operation, &out, &err) ||
+        runner_weight_grad_open(p, &setup, k->operation, &out, &err))
         fail_msg("%s", err.text);
     device_case_schedule(k, way);
     int status = runner_step(p, &job, POISON, &err);
     if (status == 0) status = runner_check(p, &job, c, &result, &err);
     if (output && p->ops->scratch_get(p, &out, output, &err)) fail_msg("%s", err.text);
+    if (!p->ops->tables(p) && place_get_tables(p, &b->tables, &err)) fail_msg("%s", err.text);
     snprintf(text, 400, "%.390s", status > 0 && result.message[0] ? result.message : err.text);
     p->ops->scratch_close(p, &scratch);
     p->ops->scratch_close(p, &out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs a kernel that writes an output (a forward, a gradient) on a builder's batch, and judges it.
+ * Runs a kernel that writes an output (a forward, a gradient; of a step the gradient of the per-sample
+ * weights) on a builder's batch, and judges it.
  */
 #pragma once
 

@@ -81,6 +81,26 @@ static void other_operations(void **state) {
     assert_int_equal(t.gathered, lookups);
 }
 
+/* The gradient of the per-sample weights reads gradient rows as a step does and the weights of the rows as a
+ * forward does, not the per-sample weights, and writes 10 floats. A step that writes it has these in addition. */
+static void gradient_of_weights(void **state) {
+    static const float weights[10];
+    struct batch in = example();
+    (void)state;
+    in.lookup_weights = weights;
+    struct traffic t = traffic_by(OP_WEIGHT_GRAD, &in);
+    assert_int_equal(t.compulsory,
+                     10 * 8 + 9 * 8 + (3 * 16 + 3 * 12 + 8) + (4 * 16 + 2 * 12 + 8) + 10 * 4);
+    assert_int_equal(t.lines, t.compulsory);
+    assert_int_equal(t.gathered, 5 * 16 + 3 * 12 + 8);
+    const struct traffic step = traffic_in(&in);
+    t = step;
+    traffic_add_weight_grad(&t, &in);
+    assert_int_equal(t.compulsory, step.compulsory + 10 * 4);
+    assert_int_equal(t.lines, step.lines + 10 * 4);
+    assert_int_equal(t.gathered, step.gathered);
+}
+
 /* States behind the weights of table 0 share the lines of their rows. */
 static void states_beside_share_lines(void **state) {
     struct table_shape beside[] = {tables[0], tables[1], tables[2]};
@@ -150,6 +170,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counted_by_hand),
         cmocka_unit_test(other_operations),
+        cmocka_unit_test(gradient_of_weights),
         cmocka_unit_test(states_beside_share_lines),
         cmocka_unit_test(ids_and_weights_in_their_width),
         cmocka_unit_test(lines_of_row_states),

@@ -103,6 +103,7 @@ struct device_job {
     const struct rule_step *steps;
     const struct table *io;
     void *scratch, *output; /* see struct launch */
+    float *weight_grad;
     /* For device_time, or NULL: enqueues untimed work between plan and step, or before an iteration (a
      * cache flush). */
     int (*before_run)(const void *ctx, struct error *err);

@@ -11,8 +11,11 @@
 static const char *const stage_names[STAGE_COUNT] = {"index", "zero", "reduce", "update"};
 
 static struct launch launch_of(const struct device_job *job) {
-    return (struct launch){
-        .threads = 1, .stream = device_stream(), .scratch = job->scratch, .output = job->output};
+    return (struct launch){.threads = 1,
+                           .stream = device_stream(),
+                           .scratch = job->scratch,
+                           .output = job->output,
+                           .weight_grad = job->weight_grad};
 }
 
 static int enqueue_forward(const struct device_job *job, const struct launch *how) {

@@ -65,7 +65,7 @@ static int64_t rows_beyond_cache(int64_t cache, int32_t row_floats) {
 /* The first float that the operation reads for a lookup. */
 static int64_t gathered_float(const struct ceiling_probe *p, enum operation operation,
                               const struct batch *in, const struct row_lookup *l) {
-    if (operation == OP_FORWARD) return l->row * p->row_floats;
+    if (operation_gathers_rows(operation)) return l->row * p->row_floats;
     const struct feature *f = &in->features[l->bag / in->bags];
     const int64_t first = l->bag / in->bags * in->bags;
     const int64_t row = f->pooling == POOL_NONE ? l->lookup - in->offsets[first] : l->bag - first;
@@ -79,11 +79,11 @@ static int open_gather(struct ceiling_probe *p, enum operation operation, const 
                        const struct row_index *index, int32_t t) {
     int64_t first = index->run[row_index_find(index, t, 0)].first,
             lookups = index->run[row_index_find(index, t + 1, 0)].first - first;
-    const bool forward = operation == OP_FORWARD;
-    p->from_rows = forward ? p->table : in->grad;
+    const bool rows = operation_gathers_rows(operation);
+    p->from_rows = rows ? p->table : in->grad;
     p->gather_floats =
-        forward ? p->row_floats /* whole ones: no read beyond the end */
-                : (int32_t)(p->dim * dtype_bytes(in->grad_type) / (int64_t)sizeof *p->from_rows);
+        rows ? p->row_floats /* whole ones: no read beyond the end */
+             : (int32_t)(p->dim * dtype_bytes(in->grad_type) / (int64_t)sizeof *p->from_rows);
     if (lookups == 0) return 0;
     p->num_gathered = rows_beyond_cache(p->last_level_cache, p->gather_floats);
     p->gather = malloc((size_t)p->num_gathered * sizeof *p->gather);

@@ -43,7 +43,7 @@ struct ceiling_probe {
 };
 
 /* Probes table t of the batch with these weights, and what the operation gathers for the table's
- * lookups: gradient rows, or for a forward the rows themselves. All of it stays in place. */
+ * lookups: gradient rows, or the rows themselves (operation_gathers_rows()). All of it stays in place. */
 int ceiling_open(struct ceiling_probe *p, enum operation operation, const struct batch *in,
                  const struct row_index *index, int32_t t, const struct array *weight, int threads,
                  struct error *err);

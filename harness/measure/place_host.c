@@ -93,6 +93,7 @@ static int call_run(const struct host *h, const struct place_job *job,
     const struct launch how = {.threads = h->setup.threads,
                                .scratch = job->scratch->data,
                                .output = job->output ? job->output->data : NULL,
+                               .weight_grad = job->weight_grad ? job->weight_grad->data : NULL,
                                .mark = mark,
                                .mark_ctx = ctx};
     return job->kernel->run(&h->setup.batches[job->batch], job->steps, h->tables->tables, &how);

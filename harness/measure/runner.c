@@ -6,6 +6,7 @@
 
 #include "harness/check/forward_check.h"
 #include "harness/check/gradient_check.h"
+#include "harness/check/weight_grad_check.h"
 #include "harness/registry.h"
 #include "kernels/gradient.h"
 
@@ -17,6 +18,10 @@ int runner_scratch_open(struct place *p, const struct place_setup *setup, const 
         const struct batch *in = &setup->batches[b];
         const char *why = kernel_refuses(k, in);
         if (why) return fail(err, "%s refuses this batch: %s", k->name, why);
+        if (setup->weight_grad && k->operation == OP_STEP && !(k->traits & WEIGHT_GRAD))
+            return fail(err, "%s does not write the gradient of the per-sample weights", k->name);
+        if (setup->weight_grad && k->operation == OP_STEP && !in->lookup_weights)
+            return fail(err, "%s refuses this batch: it has no per-sample weights", k->name);
         size_t bytes = k->scratch_bytes ? k->scratch_bytes(in, setup->threads) : 0;
         if (bytes > most) most = bytes;
     }
@@ -27,21 +32,34 @@ int runner_scratch_open(struct place *p, const struct place_setup *setup, const 
 /* Bytes of the output; of a gradient, those of its larger form. */
 static size_t output_bytes(enum operation operation, const struct batch *in) {
     if (operation == OP_GRADIENT) return gradient_lay_out(in, false, NULL, NULL);
+    if (operation == OP_WEIGHT_GRAD) return (size_t)in->lookups * sizeof(float);
     return (size_t)(in->grad_elements * dtype_bytes(in->grad_type));
 }
 
-int runner_output_open(struct place *p, const struct place_setup *setup, enum operation operation,
-                       struct place_scratch *out, struct error *err) {
+static int open_output(struct place *p, const struct place_setup *setup, enum operation operation,
+                       const char *what, struct place_scratch *out, struct error *err) {
     size_t most = 0;
-    if (operation == OP_STEP) return 0;
     for (int b = 0; b < setup->ring; b++) {
         const size_t bytes = output_bytes(operation, &setup->batches[b]);
         if (bytes > most) most = bytes;
     }
-    return p->ops->scratch_open(p, out, most, "the output", err) ||
+    return p->ops->scratch_open(p, out, most, what, err) ||
                    p->ops->scratch_fill(p, out, POISON, err)
                ? -1
                : 0;
+}
+
+int runner_output_open(struct place *p, const struct place_setup *setup, enum operation operation,
+                       struct place_scratch *out, struct error *err) {
+    if (operation == OP_STEP) return 0;
+    return open_output(p, setup, operation, "the output", out, err);
+}
+
+int runner_weight_grad_open(struct place *p, const struct place_setup *setup,
+                            enum operation operation, struct place_scratch *out,
+                            struct error *err) {
+    if (operation != OP_STEP || !setup->weight_grad) return 0;
+    return open_output(p, setup, OP_WEIGHT_GRAD, "the gradient of the weights", out, err);
 }
 
 /* Stages must end in their order, the last one of the operation last. */
@@ -65,9 +83,12 @@ int runner_step(struct place *p, const struct place_job *job, int fill, struct e
     watched.mark_ctx = &watch;
     if (fill != AS_IT_IS && p->ops->scratch_fill(p, job->scratch, fill, err)) return -1;
     if (job->output && p->ops->scratch_fill(p, job->output, POISON, err)) return -1;
+    if (job->weight_grad && p->ops->scratch_fill(p, job->weight_grad, POISON, err)) return -1;
     if (p->ops->run(p, &watched, err)) return -1;
-    static const int last[OPERATIONS] = {
-        [OP_STEP] = STAGE_UPDATE, [OP_FORWARD] = -1, [OP_GRADIENT] = STAGE_REDUCE};
+    static const int last[OPERATIONS] = {[OP_STEP] = STAGE_UPDATE,
+                                         [OP_FORWARD] = -1,
+                                         [OP_GRADIENT] = STAGE_REDUCE,
+                                         [OP_WEIGHT_GRAD] = -1};
     if (!watch.out_of_order && watch.last == last[job->kernel->operation]) return 0;
     fail(err, "%s: stages ended out of order, or the last one never", job->kernel->name);
     return 1;
@@ -79,7 +100,9 @@ static int fetch(const void *ctx, int32_t table, int64_t begin, int64_t end, str
     return p->ops->get_rows(p, table, begin, end, rows, err);
 }
 
-static struct check_result judge_output(const struct place_job *job, const struct check *c,
+/* of: an iteration's output is that of its forward. */
+static struct check_result judge_output(enum operation of, const struct place_job *job,
+                                        const struct place_scratch *written, const struct check *c,
                                         const void *output) {
     const struct forward_check forward = {c->in, c->before, c->before_ctx, output, POISON};
     const struct gradient_check gradient = {.in = c->in,
@@ -87,27 +110,31 @@ static struct check_result judge_output(const struct place_job *job, const struc
                                             .exact = c->exact,
                                             .merged = job->kernel->traits & MERGED,
                                             .output = output,
-                                            .bytes = job->output->bytes,
+                                            .bytes = written->bytes,
                                             .filled = POISON};
-    return job->kernel->operation == OP_GRADIENT ? gradient_check_run(&gradient)
-                                                 : forward_check_run(&forward);
+    const struct weight_grad_check weights = {c->in,  c->before,      c->before_ctx,
+                                              output, written->bytes, POISON};
+    return of == OP_GRADIENT      ? gradient_check_run(&gradient)
+           : of == OP_WEIGHT_GRAD ? weight_grad_check_run(&weights)
+                                  : forward_check_run(&forward);
 }
 
-/* Returns 0 if nothing wrote outside of the output, and it is right. */
-static int check_output(struct place *p, const struct place_job *job, const struct check *c,
+/* Returns 0 if nothing wrote outside of an output, and it is right. */
+static int check_output(struct place *p, enum operation of, const struct place_job *job,
+                        const struct place_scratch *written, const struct check *c,
                         struct check_result *out, struct error *err) {
     struct error why;
-    int status = p->ops->intact(p, job->batch, job->output, &why);
+    int status = p->ops->intact(p, job->batch, written, &why);
     if (status < 0) return fail(err, "%s: %.400s", job->kernel->name, why.text);
     if (status > 0) {
         snprintf(out->message, sizeof out->message, "output, %.380s", why.text);
         return 1;
     }
-    void *output = malloc(job->output->bytes + 1);
+    void *output = malloc(written->bytes + 1);
     if (!output) return fail(err, "out of memory");
-    status = p->ops->scratch_get(p, job->output, output, err);
+    status = p->ops->scratch_get(p, written, output, err);
     if (status == 0) {
-        *out = judge_output(job, c, output);
+        *out = judge_output(of, job, written, c, output);
         status = !out->ok;
     }
     free(output);
@@ -120,10 +147,13 @@ int runner_check(struct place *p, const struct place_job *job, struct check c,
     struct row_run end = {0};
     const struct row_index nothing = {.run = &end};
     double worst = 0;
-    if (job->output) {
-        const int status = check_output(p, job, &c, out, err);
+    const struct place_scratch *const written[] = {job->output, job->weight_grad};
+    const enum operation of[] = {job->kernel->operation, OP_WEIGHT_GRAD};
+    for (int k = 0; k < 2; k++) {
+        if (!written[k]) continue;
+        const int status = check_output(p, of[k], job, written[k], &c, out, err);
         if (status) return status;
-        worst = out->worst;
+        if (out->worst > worst) worst = out->worst;
     }
     if (job->kernel->operation != OP_STEP) c.index = &nothing;
     c.after = p->ops->tables(p);

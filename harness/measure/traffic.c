@@ -32,12 +32,14 @@ static int64_t row_bytes(const struct table_shape *t, bool states) {
 
 struct traffic traffic_of(enum operation operation, const struct batch *in,
                           const struct row_index *index) {
-    const bool forward = operation == OP_FORWARD, gradient = operation == OP_GRADIENT;
+    const bool forward = operation == OP_FORWARD, gradient = operation == OP_GRADIENT,
+               weight_grad = operation == OP_WEIGHT_GRAD,
+               gathers_rows = operation_gathers_rows(operation);
     const int64_t element = sizeof(float), grad = dtype_bytes(in->grad_type);
     int64_t flat_bags = in->num_features * in->bags;
     int64_t once = in->lookups * (in->id_type == ID_INT32 ? 4 : 8) + (flat_bags + 1) * 8;
     int64_t rows = 0, row_states = 0, gathered = 0;
-    if (in->lookup_weights) once += in->lookups * element;
+    if (in->lookup_weights || weight_grad) once += in->lookups * element; /* read, or written */
     for (int64_t q = 0; q < flat_bags; q++) {
         const struct feature *f = &in->features[q / in->bags];
         int64_t length = in->offsets[q + 1] - in->offsets[q];
@@ -47,14 +49,21 @@ struct traffic traffic_of(enum operation operation, const struct batch *in,
     for (int64_t u = 0; u < index->rows; u++) {
         const struct table_shape *t = &in->tables[index->run[u].table];
         const int64_t hits = index->run[u + 1].first - index->run[u].first;
-        rows += gradient ? (int64_t)sizeof(int64_t) + t->dim * element : row_bytes(t, !forward);
+        rows +=
+            gradient ? (int64_t)sizeof(int64_t) + t->dim * element : row_bytes(t, !gathers_rows);
         row_states += rule_row_states(t->rule) * element;
-        gathered += hits * (forward ? row_bytes(t, false) : t->dim * grad);
+        gathered += hits * (gathers_rows ? row_bytes(t, false) : t->dim * grad);
     }
     if (operation != OP_STEP) return (struct traffic){once + rows, once + rows, gathered};
     return (struct traffic){.compulsory = once + 2 * (rows + row_states),
                             .lines = once + 2 * (rows + state_lines(in, index)),
                             .gathered = gathered};
+}
+
+void traffic_add_weight_grad(struct traffic *t, const struct batch *in) {
+    const int64_t bytes = in->lookups * (int64_t)sizeof(float);
+    t->compulsory += bytes;
+    t->lines += bytes;
 }
 
 double traffic_roof(const struct traffic *t, double memory_gbs, double gather_gbs) {

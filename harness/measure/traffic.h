@@ -10,6 +10,9 @@
  * A forward writes an output row where a step reads a gradient row, of empty bags too, and reads the
  * weights of every row once. A gradient (kernels/gradient.h) writes a row number and the values of
  * every touched row once, merged: the least that carries it. An unmerged one writes more.
+ * A gradient of the per-sample weights (kernels/weight_grad.h) reads gradient rows as a step does and the
+ * weights of every row once, not the per-sample weights, and writes a float for every lookup. A step that
+ * writes it has just these floats in addition: it holds the rest anyway.
  *
  * The roof is the time of these bytes at the ceilings of the moment (ceiling.h), the longer of
  *
@@ -17,8 +20,8 @@
  *                                             states apart: a sparse batch uses few bytes of each
  *     gathered / gather                       caches: a gradient row for every lookup
  *
- * A forward and a gradient change no rows: their first term is their compulsory bytes / copy. A
- * forward's gathered rows are those of the tables.
+ * Other operations change no rows: their first term is their compulsory bytes / copy. The gathered rows of
+ * a forward and of a gradient of weights are those of the tables.
  *
  * The roof leaves out the grouping of lookups by row. Grouping takes instructions, not bytes, and
  * about as many at any skew, while the roof sinks with skew. So a share of the roof ranks the
@@ -39,12 +42,15 @@
 struct traffic {
     int64_t compulsory;
     int64_t lines;    /* compulsory, with every touched line of row state read and written once */
-    int64_t gathered; /* the gradient row, or for a forward the row, of every lookup that is not
-                         padding */
+    int64_t gathered; /* the gradient row, or what operation_gathers_rows() the row, of every lookup
+                         that is not padding */
 };
 
 struct traffic traffic_of(enum operation operation, const struct batch *in,
                           const struct row_index *index);
+
+/* What a step writes in addition for the gradient of the per-sample weights. */
+void traffic_add_weight_grad(struct traffic *t, const struct batch *in);
 
 /* Of the first term of the roof. */
 static inline double traffic_memory_gbs(enum operation operation, const struct ceiling *c) {

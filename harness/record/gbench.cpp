@@ -144,8 +144,8 @@ class Driver : State {
         progress.say(c.name);
         load.add(s.others);
         bool dense = (k->traits & DENSE_STEP) && !rule_keeps_idle(&m->rules[0]);
-        bool exact =
-            k->operation == OP_FORWARD || (m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP));
+        bool exact = operation_has_order(k->operation) ||
+                     (m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP));
         char print[32];
         snprintf(print, sizeof print, "%016" PRIx64, m->stats[s.batch].fingerprint);
         state.SetLabel("workload=" + std::string(m->workload->name) + " rule=" + rule +

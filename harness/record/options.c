@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <getopt.h>
+#include <limits.h>
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -29,7 +30,8 @@ static const struct known {
     {"rows", "rows per table: list", TEXT(axes.rows)},
     {"batch", "bags per feature: list", TEXT(axes.batch)},
     {"pooling", "sum, mean, none, or a pooling factor: list", TEXT(axes.pooling)},
-    {"rule", "update rules, forward for the lookup, gradient for (rows, values): list, or all",
+    {"rule",
+     "update rules, or forward (the lookup), gradient (rows, values), weight_grad: list, or all",
      TEXT(rule)},
     {"seed", "of all random numbers", TEXT(axes.seed)},
     {"threads", "threads of every kernel", COUNT(threads), 1, 4096},
@@ -80,7 +82,7 @@ static int take(const struct known *k, const char *text, struct options *out, st
 
 #define WORD(word, ...) #word,
 static const char
-    *const rule_words[] = {RULES(WORD) "forward", "gradient", NULL},
+    *const rule_words[] = {RULES(WORD) "forward", "gradient", "weight_grad", NULL},
            *const mode_words[] =
                {[MODE_COLD] = "cold", [MODE_WARM] = "warm", [MODE_ITERATION] = "iteration", NULL},
            *const place_words[] = {[ON_HOST] = "host", [ON_DEVICE] = "device", NULL};
@@ -223,6 +225,8 @@ double plan_alpha(const struct plan *p, int i) {
 }
 
 unsigned plan_rules(const struct plan *p, int i) {
+    const unsigned all = UINT_MAX >> (32 - MEASURES), weights = 1u << measure_of(OP_WEIGHT_GRAD);
+    if (p->options->rules == all && !spec_of(p, i)->weighted) return all & ~weights;
     return p->options->rules ? p->options->rules : 1u << spec_of(p, i)->rule;
 }
 

@@ -17,6 +17,10 @@
  * other operations, on tables without states. */
 enum { MEASURES = RULE_COUNT + OPERATIONS - 1 };
 
+static inline int measure_of(enum operation other) {
+    return RULE_COUNT + (int)other - 1;
+}
+
 static inline enum rule_kind measure_rule(int what) {
     return what < RULE_COUNT ? (enum rule_kind)what : RULE_sgd;
 }
@@ -65,7 +69,8 @@ struct plan {
 };
 
 int plan_read(const struct options *o, struct plan *out, struct error *err);
-/* Workload i: its name (returned), its exponent (NaN: none), its rules as in options.rules. */
+/* Workload i: its name (returned), its exponent (NaN: none), its rules as in options.rules. All of them leave
+ * out the gradient of per-sample weights that it does not have. */
 const char *plan_name(const struct plan *p, int i, char name[SPEC_NAME_MAX]);
 double plan_alpha(const struct plan *p, int i);
 unsigned plan_rules(const struct plan *p, int i);

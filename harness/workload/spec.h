@@ -24,6 +24,7 @@
  *     features K            features that read each table                  [1]
  *     pooling sum|mean|none                                                [sum]
  *     weighted 0|1          per-sample weights                             [0]
+ *     weight_grad 0|1       steps also write the gradient of the per-sample weights    [0]
  *     duplicates sum|mean   a row's gradients are added, or averaged: per-sample weights are divided by the
  *                           lookups of their row in the batch (PyTorch: scale_grad_by_freq)    [sum]
  *     padding ID            padding id of every feature, -1: none          [-1]
@@ -78,7 +79,7 @@ struct spec {
     double reuse;
     int32_t features_per_table;
     enum pooling pooling;
-    bool weighted;
+    bool weighted, weight_grad;
     bool mean_of_duplicates;
     int64_t padding_id;
     enum id_type id_type;

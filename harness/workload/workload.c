@@ -185,6 +185,7 @@ int workload_generate(const struct spec *spec, int ring, enum grad_mode mode, st
                              .num_features = spec->num_tables * spec->features_per_table,
                              .grad_type = spec->grad_type,
                              .weighted = spec->weighted,
+                             .weight_grad = spec->weight_grad,
                              .mean_of_duplicates = spec->mean_of_duplicates,
                              .ring = ring};
     snprintf(out->name, sizeof out->name, "%s", spec->name);

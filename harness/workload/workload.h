@@ -25,6 +25,7 @@ struct workload {
     int32_t num_tables, num_features;
     enum dtype grad_type;
     bool weighted;              /* random per-sample weights */
+    bool weight_grad;           /* steps also write the gradient of these */
     bool mean_of_duplicates;    /* they are divided by the lookups of their row */
     struct table_shape *tables; /* [ring][num_tables]: batch k has its own, with its own lookups */
     struct feature *features;   /* [ring][num_features] */
