@@ -14,3 +14,4 @@ int step_command(int argc, char **argv, struct error *err);
 int forward_command(int argc, char **argv, struct error *err);
 int gradient_command(int argc, char **argv, struct error *err);
 int monitor_command(int argc, char **argv, struct error *err);
+int weight_grad_command(int argc, char **argv, struct error *err);

@@ -23,6 +23,8 @@ static const struct command {
      forward_command},
     {"gradient", "write the gradient of your own batch as rows and values, and check it",
      gradient_command},
+    {"weight-grad", "write the gradient of your own batch's per-sample weights, and check it",
+     weight_grad_command},
     {"monitor", "take steps, and show how rows are touched and how large their gradients are",
      monitor_command},
 };
@@ -30,9 +32,9 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void help(void) {
     printf("usage: embfuse COMMAND [--FLAG VALUE ...]; --FLAG=VALUE works, too\n");
-    for (int i = 0; i < COMMANDS; i++) printf("  %-10s %s\n", commands[i].name, commands[i].does);
-    printf("  help       this, or the flags of COMMAND: help COMMAND, COMMAND --help, COMMAND -h\n"
-           "  --version  version, commit and compiler\n"
+    for (int i = 0; i < COMMANDS; i++) printf("  %-11s %s\n", commands[i].name, commands[i].does);
+    printf("  help        this, or the flags of COMMAND: help COMMAND, COMMAND --help, COMMAND -h\n"
+           "  --version   version, commit and compiler\n"
            "environment: OMP_NUM_THREADS is the number of threads; EMBFUSE_ISA=avx512|avx2|plain\n"
            "is the level of the kernels in a portable build; default: the best that the CPU has\n"
            "exit status: 0 fine, 1 usage or environment, 2 wrong result\n");
@@ -41,8 +43,9 @@ static void help(void) {
 static const struct command *find(const char *name, struct error *err) {
     for (int i = 0; i < COMMANDS; i++)
         if (strcmp(commands[i].name, name) == 0) return &commands[i];
-    static const char known[] =
-        "known: list, gen, stats, step, forward, gradient, monitor, help; see embfuse --help";
+    char known[200] = "known:";
+    for (int i = 0; i < COMMANDS; i++) text_add(known, sizeof known, " %s,", commands[i].name);
+    text_add(known, sizeof known, " help; see embfuse --help");
     if (*name)
         fail(err, "unknown command '%.60s'; %s", name, known);
     else

@@ -79,7 +79,7 @@ static void kernel_text(const struct registered *r, enum form form) {
         printf("| `%s` | %s | %s%s%s | %s | %s | %s | %s |\n", k->name, r->family,
                place_name(k->place), more, verified, k->label, k->idea, rules, marks);
     else
-        printf("%-20s %-8s %-7s %-32s %-8s %s\n    %s%s%s\n", k->name, r->family,
+        printf("%-20s %-11s %-7s %-32s %-8s %s\n    %s%s%s\n", k->name, r->family,
                place_name(k->place), k->label, rules, marks[0] ? marks : "-", k->idea, more,
                verified);
 }
@@ -97,7 +97,7 @@ static void print_tables(enum form form) {
         printf("| kernel | family | place | label | idea | rules | traits |\n"
                "|---|---|---|---|---|---|---|\n");
     else
-        printf("%-20s %-8s %-7s %-32s %-8s %s\n", "KERNEL", "FAMILY", "PLACE", "LABEL", "RULES",
+        printf("%-20s %-11s %-7s %-32s %-8s %s\n", "KERNEL", "FAMILY", "PLACE", "LABEL", "RULES",
                "TRAITS");
     for (const struct registered *r = registry(); r->kernel; r++) kernel_text(r, form);
     if (form == FORM_MARKDOWN) return;

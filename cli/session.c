@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int session_open(struct session *s, const struct kernel *k, struct step_inputs *in, int threads,
-                 bool checked, struct error *err) {
+#include "harness/registry.h"
+
+int session_open(struct session *s, const struct kernel *k, struct step_inputs *in,
+                 const struct step_flags *f, struct error *err) {
     const struct batch *batch = &in->workload.batches[0];
     struct error why;
     *s = (struct session){.index = row_index_build(batch)};
@@ -15,7 +17,8 @@ int session_open(struct session *s, const struct kernel *k, struct step_inputs *
                                     .batches = batch,
                                     .index = &s->index,
                                     .ring = 1,
-                                    .threads = threads,
+                                    .threads = (int)f->threads,
+                                    .weight_grad = f->weight_grad != NULL,
                                     .tables = &in->tables};
     s->steps = calloc((size_t)in->what.num_tables, sizeof *s->steps);
     if (!s->steps) return fail(err, "out of memory");
@@ -24,17 +27,22 @@ int session_open(struct session *s, const struct kernel *k, struct step_inputs *
         return k->place == ON_HOST ? fail(err, "%s", why.text)
                                    : fail(err, "%s runs on a device: %.400s", k->name, why.text);
     s->job = (struct place_job){.kernel = k, .steps = s->steps, .scratch = &s->scratch};
-    if (checked && tables_create(&s->before, s->setup.shapes, s->setup.num_tables, 0, err))
+    if (!f->no_check && tables_create(&s->before, s->setup.shapes, s->setup.num_tables, 0, err))
         return -1;
     if (runner_scratch_open(s->place, &s->setup, k, &s->scratch, err)) return -1;
     if (k->operation != OP_STEP) s->job.output = &s->output;
-    return runner_output_open(s->place, &s->setup, k->operation, &s->output, err);
+    if (f->weight_grad) s->job.weight_grad = &s->weight_grad;
+    return runner_output_open(s->place, &s->setup, k->operation, &s->output, err) ||
+                   runner_weight_grad_open(s->place, &s->setup, k->operation, &s->weight_grad, err)
+               ? -1
+               : 0;
 }
 
 void session_close(struct session *s) {
     if (s->place) {
         s->place->ops->scratch_close(s->place, &s->scratch);
         s->place->ops->scratch_close(s->place, &s->output);
+        s->place->ops->scratch_close(s->place, &s->weight_grad);
         s->place->ops->close(s->place);
     }
     tables_free(&s->before);
@@ -51,6 +59,7 @@ int session_run(struct session *s, double *seconds, struct error *err) {
     struct step_times times = {0};
     if (ops->scratch_fill(s->place, &s->scratch, POISON, err)) return -1;
     if (s->job.output && ops->scratch_fill(s->place, &s->output, POISON, err)) return -1;
+    if (s->job.weight_grad && ops->scratch_fill(s->place, &s->weight_grad, POISON, err)) return -1;
     const int status = ops->time(s->place, &s->job, false, &times, err);
     *seconds = times.seconds;
     return status;
@@ -104,12 +113,11 @@ static void print_output(const struct step_flags *f, const struct session *s, do
 int session_output(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
                    session_write *write, struct error *err) {
     const struct batch *batch = &in->workload.batches[0];
-    /* The check of a forward compares the bits, whatever the values. */
-    const bool exact = k->operation == OP_FORWARD || session_exact(batch);
+    const bool exact = operation_has_order(k->operation) || session_exact(batch);
     struct session s;
     double seconds = NAN, worst = 0;
     void *output = NULL;
-    int status = session_open(&s, k, in, (int)f->threads, !f->no_check, err);
+    int status = session_open(&s, k, in, f, err);
     if (status == 0 && !f->no_check) status = session_remember(&s, err);
     if (status == 0) status = session_run(&s, &seconds, err);
     if (status == 0 && !f->no_check) status = check_output(&s, in, exact, &worst, err);

@@ -11,6 +11,7 @@ struct session {
     struct place *place;
     struct place_setup setup;
     struct place_scratch scratch, output; /* output: of all but steps */
+    struct place_scratch weight_grad;     /* of a step that writes it */
     struct place_job job;
     struct rule_step *steps; /* [num_tables] */
     struct table_set before; /* copy of the tables, if checked: session_remember() */
@@ -18,8 +19,8 @@ struct session {
 };
 
 /* Opens everything that the kernel needs for the batch of `in`. In any case, session_close(). */
-int session_open(struct session *s, const struct kernel *k, struct step_inputs *in, int threads,
-                 bool checked, struct error *err);
+int session_open(struct session *s, const struct kernel *k, struct step_inputs *in,
+                 const struct step_flags *f, struct error *err);
 void session_close(struct session *s);
 
 /* Whether all sums of the batch's gradients are exact. Then a stricter check applies, whatever the

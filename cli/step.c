@@ -9,6 +9,7 @@
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -26,6 +27,10 @@ static const char more[] =
     "Every step is checked against the oracle. Then step writes the tables as PREFIX.weight.npy\n"
     "and so on, and PREFIX.tables with the rule of each table and the number of steps taken. The\n"
     "next run continues from there (Adam's bias correction), and refuses states of another rule.\n"
+    "--weight-grad is for a batch with per-sample weights and a kernel with the trait weight_grad. "
+    "The\n"
+    "gradient, float32, is that of the rows before the step, and 0 for padding (pooling none: "
+    "not).\n"
     "--out may be the PREFIX of the input: files are replaced when all are written and right.\n";
 
 enum { HYPER_HELP_MAX = 40 * RULE_COUNT };
@@ -76,6 +81,8 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
         {"threads", "T", "threads of a CPU kernel [all]", &f->threads_text},
         {"clip-global-norm", "C", "scale gradients down to this norm over all rows [0: do not]",
          &f->global_norm_text},
+        {"weight-grad", "FILE", "write the gradient of the per-sample weights, [N]",
+         &f->weight_grad},
         {"no-check", NULL, "skip the oracle and the search for NaN", &f->no_check},
     };
     enum { FIRST = sizeof first / sizeof *first };
@@ -98,7 +105,10 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
         flag_whole("threads", f->threads_text, 1, 4096, &f->threads, err) ||
         flag_norm(f->global_norm_text, &f->global_norm, err))
         return -1;
+    if (f->weight_grad && f->steps != 1)
+        return fail(err, "--weight-grad is of one step; leave out --steps, or --weight-grad");
     omp_set_num_threads((int)f->threads);
+    if (f->weight_grad && outputs_check("--weight-grad", f->weight_grad, err)) return -1;
     return outputs_check("--out", f->out, err);
 }
 
@@ -130,9 +140,13 @@ static void report(const struct step_flags *f, const struct step_inputs *in,
     printf("%s\n", o->dense ? " (a dense step: idle rows move too)" : "");
 }
 
-static int write_tables(const struct step_flags *f, const struct table_set *s, struct error *err) {
+static int write_results(const struct step_flags *f, const struct step_inputs *in,
+                         const struct step_outcome *outcome, struct error *err) {
     struct outputs o = {0};
-    int status = table_files_write(&o, f->out, s, f->first + f->steps - 1, err);
+    int status = table_files_write(&o, f->out, &in->tables, f->first + f->steps - 1, err);
+    if (status == 0 && f->weight_grad)
+        status = outputs_npy(&o, f->weight_grad, NPY_FLOAT32, 1, &in->workload.batches[0].lookups,
+                             outcome->weight_grad, err);
     if (status == 0) status = outputs_commit(&o, err);
     outputs_free(&o);
     return status;
@@ -141,7 +155,7 @@ static int write_tables(const struct step_flags *f, const struct table_set *s, s
 int step_command(int argc, char **argv, struct error *err) {
     struct step_flags f = {0};
     struct step_inputs in;
-    struct step_outcome outcome;
+    struct step_outcome outcome = {0};
     struct global_norm norm;
     int status = parse(argc, argv, &f, err);
     if (status > 0) return EXIT_FINE;
@@ -150,8 +164,9 @@ int step_command(int argc, char **argv, struct error *err) {
     if (!f.first) f.first = in.steps_before + 1;
     if (f.global_norm > 0) status = global_norm_clip(&f, k, &in, &norm, err);
     if (status == 0) status = step_run(&f, k, &in, &outcome, err);
-    if (status == 0) status = write_tables(&f, &in.tables, err);
+    if (status == 0) status = write_results(&f, &in, &outcome, err);
     if (status == 0) report(&f, &in, &norm, &outcome);
+    free(outcome.weight_grad);
     step_inputs_free(&in);
     return status < 0 ? EXIT_USAGE : status > 0 ? EXIT_WRONG_RESULT : EXIT_FINE;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The parts of embfuse step, forward and gradient: command lines (step.c, forward.c, gradient.c), input
+ * The parts of embfuse step, forward, gradient and weight-grad: command lines (step.c, forward.c ...), input
  * (step_inputs.c, batch_read.c), the pass for the global norm (global_norm.c) and the steps
  * (step_run.c).
  */
@@ -19,8 +19,10 @@ struct step_flags {
     const char *out, *steps_text, *first_text, *threads_text, *no_check, *zero_states;
     const char *global_norm_text;
     const char *rows_text, *dim_text; /* of a table without weights */
+    const char
+        *weight_grad; /* of a step: file of the gradient of the per-sample weights, or NULL */
     enum operation operation; /* only a step takes a rule and states, a forward takes no gradient,
-                                 and a gradient no weights */
+                                 a gradient no weights, and that of per-sample weights needs these */
     int64_t steps, first, threads;
     double global_norm; /* clips to this; 0: does not clip */
 };
@@ -55,6 +57,8 @@ struct step_outcome {
     int64_t distinct;           /* unique rows */
     bool checked, exact, dense; /* exact: all steps */
     double worst;               /* largest error / bound of all steps */
+    float *
+        weight_grad; /* [lookups, padding included] of the last step; NULL: not wanted. To be freed */
 };
 
 struct global_norm {

@@ -83,7 +83,8 @@ static int override_rules(const struct step_flags *f, struct description *d, str
 }
 
 static int describe(const struct step_flags *f, struct description *d, struct error *err) {
-    const char *command = operation_name(f->operation);
+    const bool weight_grad = f->operation == OP_WEIGHT_GRAD;
+    const char *command = weight_grad ? "weight-grad" : operation_name(f->operation);
     const bool grad = f->operation != OP_FORWARD;
     bool alone = f->ids || f->offsets || f->grad || f->lookup_weights || f->pooling || f->padding ||
                  f->rows_text || f->dim_text;
@@ -110,6 +111,10 @@ static int describe(const struct step_flags *f, struct description *d, struct er
     if (f->weight && d->num_tables > 1)
         return fail(err, "%s: --weight is for one table, this batch has %d; use --tables PREFIX",
                     command, d->num_tables);
+    if ((weight_grad || f->weight_grad) && !d->weighted)
+        return fail(err, "%s: the batch has no per-sample weights, and so no gradient of them; %s",
+                    command,
+                    f->batch ? "its description lacks `weighted 1`" : "give --lookup-weights");
     return override_rules(f, d, err);
 }
 

@@ -136,7 +136,7 @@ static void is_right_and_counted(void **state) {
     struct place_job whole = job;
     whole.forward = registry_find(OP_FORWARD, forward, &err);
     whole.output = &output;
-    must(runner_output_open(p, &setup, &output, &err), &err);
+    must(runner_output_open(p, &setup, OP_FORWARD, &output, &err), &err);
     must(runner_step(p, &whole, POISON, &err), &err);
     must(runner_check(p, &whole, c, &result, &err), &err);
     assert_int_equal(counting.steps, 3);
