@@ -52,7 +52,7 @@
 #|                   a,b,c: files that are the features of one input
 #|   SPEC=file       a workload file; datasets/standard.spec otherwise
 #|   ALPHA= DIMS= ROWS= BATCH= POOLING=   axes of datasets/zipf.spec: exponents, floats per row, rows,
-#|                   bags, and sum|mean|none or a pooling factor
+#|                   bags, and sum|mean|none|max or a pooling factor
 #|   RULE=           update rules, forward (the lookup), gradient (rows and values), weight_grad, or all
 #|   FILTER=regex    on WORKLOAD/RULE/KERNEL/MODE
 #|   MODES=          cold, warm, iteration (forward, plan and step as one); cold warm otherwise

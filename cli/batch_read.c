@@ -6,6 +6,7 @@
 #include "cli/arrays.h"
 #include "cli/step.h"
 #include "harness/workload/batch_fill.h"
+#include "harness/workload/winners.h"
 
 /* Reads offsets [features*bags + 1] as int64 and derives *bags. NULL: err. */
 static int64_t *read_offsets(const char *path, const struct description *d, int64_t *bags,
@@ -95,6 +96,39 @@ static int read_grad(const char *path, const struct description *d, bool finite,
     return take_grad(&a, d, path, in, err);
 }
 
+static int take_winners(const struct npy *a, const char *path, struct batch *in,
+                        struct error *err) {
+    int32_t *winners = array_require(a->count, sizeof *winners, path, err);
+    struct error why;
+    in->winners = winners;
+    for (int64_t i = 0; winners && i < a->count; i++) {
+        const int64_t x =
+            a->type == NPY_INT32 ? ((const int32_t *)a->data)[i] : ((const int64_t *)a->data)[i];
+        if (x < NO_WINNER || x > INT32_MAX)
+            return fail(err, "%s: winner %lld; it is the number of a lookup in its bag, or -1",
+                        path, (long long)x);
+        winners[i] = (int32_t)x;
+    }
+    if (!winners || winners_validate(in, &why) == 0) return winners ? 0 : -1;
+    return fail(err, "%s: %s", path, why.text);
+}
+
+static int read_winners(const char *path, struct batch *in, struct error *err) {
+    int64_t shape[2];
+    struct npy a;
+    const int num_dims = batch_grad_shape(in, shape);
+    if (npy_read(path, &a, err)) return -1;
+    int status = 0;
+    if (a.type != NPY_INT32 && a.type != NPY_INT64)
+        status = fail(err, "%s: %s, but winners are int32 or int64", path, npy_type_name(a.type));
+    if (status == 0)
+        status =
+            array_want_shape(path, &a, num_dims, shape, "[bags][sum of the features' dims]", err);
+    if (status == 0) status = take_winners(&a, path, in, err);
+    npy_free(&a);
+    return status;
+}
+
 /* Room for the gradients of a batch that has none, in fp32 if no type was said. */
 static int lay_out_grad(const struct description *d, struct batch *in, struct error *err) {
     in->grad_type = d->grad_type_said ? d->grad_type : FP32;
@@ -114,6 +148,7 @@ int batch_read(const struct batch_files *files, const struct description *d, boo
                              : lay_out_grad(d, &out->batches[0], err);
     if (status == 0 && files->lookup_weights)
         status = read_weights(files->lookup_weights, finite, &out->batches[0], err);
+    if (status == 0 && files->winners) status = read_winners(files->winners, &out->batches[0], err);
     if (status) workload_free(out);
     return status;
 }

@@ -91,6 +91,8 @@ int description_check(const struct description *d, const char *path, struct erro
         int64_t rows = d->tables[f->table].rows;
         if ((f->pooling == POOL_NONE) != (d->features[0].pooling == POOL_NONE))
             return fail(err, "%s: pooling none beside another pooling; make two batches", path);
+        if (f->pooling == POOL_MAX && d->weighted)
+            return fail(err, "%s: pooling max takes no per-sample weights; leave them out", path);
         if (f->padding_id >= rows)
             return fail(err, "%s: feature %d: padding %lld is no row of a table of %lld rows", path,
                         i, (long long)f->padding_id, (long long)rows);

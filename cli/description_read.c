@@ -79,7 +79,7 @@ static int read_feature(struct words line, struct reading *r, struct error *err)
     static const char *const keys[] = {"table", "pooling", "padding", NULL};
     enum { TABLE, POOLING, PADDING };
     bool seen[PADDING + 1] = {false};
-    struct pairs p = {"feature table T [pooling sum|mean|none] [padding ID]", keys, seen};
+    struct pairs p = {"feature table T [pooling sum|mean|none|max] [padding ID]", keys, seen};
     char text[WORD_MAX], *end;
     struct feature f = {.table = -1, .pooling = POOL_SUM, .padding_id = -1};
     struct value v;

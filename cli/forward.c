@@ -4,12 +4,16 @@
  * before it writes anything.
  */
 #include <omp.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/flags.h"
 #include "cli/outputs.h"
 #include "cli/session.h"
+#include "harness/memory.h"
 #include "harness/registry.h"
+#include "kernels/forward.h"
 
 static const char more[] =
     "A batch is --batch PREFIX (PREFIX.batch and its arrays, as gen writes them, without the\n"
@@ -18,7 +22,10 @@ static const char more[] =
     "batch, or --weight. ids and offsets are int32 or int64, --lookup-weights float32.\n"
     "The output has the shape and the type of the batch's gradients: [bags][sum of the\n"
     "features' dims]; with pooling none [ids][dim]. A bag without lookups is 0. mean divides by\n"
-    "the lookups that are not padding. It is checked, then written to PREFIX.output.npy.\n";
+    "the lookups that are not padding. It is checked, then written to PREFIX.output.npy.\n"
+    "max takes no --lookup-weights. Its winners, int32 in the shape of the output, are for step\n"
+    "and gradient: for each column the number in its bag, from 0, of the lookup that has the\n"
+    "largest element, the first of equals; -1 where no lookup counts or the pooling is not max.\n";
 
 static int parse(int argc, char **argv, struct step_flags *f, struct error *err) {
     const struct flag flags[] = {
@@ -28,11 +35,12 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
         {"offsets", "FILE",
          "[bags + 1], from 0 to N: bag b is ids[offsets[b]] to ids[offsets[b+1]-1]", &f->offsets},
         {"lookup-weights", "FILE", "[N] per-sample weights", &f->lookup_weights},
-        {"pooling", "sum|mean|none", "[sum]", &f->pooling},
+        {"pooling", "MODE", "sum, mean, none or max [sum]", &f->pooling},
         {"padding", "ID", "id that does not count as a lookup [-1: none]", &f->padding},
         {"tables", "PREFIX", "read the weights of all tables", &f->tables},
         {"weight", "FILE", "[rows][dim], instead of --tables", &f->weight},
         {"out", "PREFIX", "start of the name of the result", &f->out},
+        {"winners", "FILE", "write the winners of pooling max here", &f->winners},
         {"threads", "T", "threads of a CPU kernel [all]", &f->threads_text},
         {"no-check", NULL, "skip the check and the search for NaN", &f->no_check},
     };
@@ -47,18 +55,46 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
         return -1;
     f->zero_states = "";
     omp_set_num_threads((int)f->threads);
-    return outputs_check("--out", f->out, err);
+    if (f->winners && strcmp(f->winners, path_of(f->out, "output.npy").text) == 0)
+        return fail(err, "--winners %.200s: the output goes there; take another name", f->winners);
+    return outputs_check("--out", f->out, err) ||
+                   (f->winners && outputs_check("--winners", f->winners, err))
+               ? -1
+               : 0;
 }
 
-static int write_output(const char *prefix, const struct kernel *k, const struct batch *in,
+/* NO_WINNER in columns of other poolings, which the forward leaves alone. */
+static int write_winners(struct outputs *o, const char *path, const struct batch *in,
+                         const int32_t *winners, struct error *err) {
+    int64_t shape[2];
+    const int num_dims = batch_grad_shape(in, shape);
+    const size_t bytes = (size_t)in->grad_elements * sizeof *winners;
+    int32_t *all = array_require(in->grad_elements, sizeof *all, path, err);
+    if (!all) return -1;
+    memset(all, 0xff, bytes); /* NO_WINNER */
+    for (int32_t f = 0; f < in->num_features; f++) {
+        const struct feature *x = &in->features[f];
+        const size_t row = (size_t)in->tables[x->table].dim * sizeof *all;
+        for (int64_t b = 0; b < in->bags && x->pooling == POOL_MAX; b++)
+            memcpy(all + forward_row(x, b), winners + forward_row(x, b), row);
+    }
+    const int status = outputs_npy(o, path, NPY_INT32, num_dims, shape, all, err);
+    free(all);
+    return status;
+}
+
+static int write_output(const struct step_flags *f, const struct kernel *k, const struct batch *in,
                         const void *output, struct error *err) {
     (void)k;
     const enum npy_type type = npy_type_of(in->grad_type);
     struct outputs o = {0};
     int64_t shape[2];
+    int32_t *winners;
     const int num_dims = batch_grad_shape(in, shape);
+    forward_lay_out(in, (void *)output, &winners);
     int status =
-        outputs_npy(&o, path_of(prefix, "output.npy").text, type, num_dims, shape, output, err);
+        outputs_npy(&o, path_of(f->out, "output.npy").text, type, num_dims, shape, output, err);
+    if (status == 0 && f->winners) status = write_winners(&o, f->winners, in, winners, err);
     if (status == 0) status = outputs_commit(&o, err);
     outputs_free(&o);
     return status;

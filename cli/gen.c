@@ -32,7 +32,8 @@ static int parse(int argc, char **argv, struct gen *g, struct error *err) {
     static const char more[] =
         "Writes PREFIX.batch (tables and features), .ids.npy, .offsets.npy [features*bags + 1],\n"
         ".grad.npy ([bags][sum of dims]; pooling none: [ids][dim], or flat if dims differ), and\n"
-        ".lookup_weights.npy (per-sample weights, if any). --initial-tables adds .weight.npy,\n"
+        ".lookup_weights.npy (per-sample weights, if any), .winners.npy (drawn, for pooling max;\n"
+        "those of a forward: embfuse forward --winners). --initial-tables adds .weight.npy,\n"
         ".state.K.npy and .row_state.npy (several tables: .weight.T.npy, .state.T.K.npy,\n"
         ".row_state.T.npy), and .tables with the rule of each table. Replaces existing files.\n";
     struct usage usage = {"gen", "SPECFILE", more, flags, sizeof flags / sizeof *flags};
@@ -81,13 +82,20 @@ static int write_grad(struct outputs *o, const struct gen *g, const struct batch
     return write_npy(o, g, "grad.npy", npy_type_of(in->grad_type), num_dims, shape, in->grad, err);
 }
 
+static int write_winners(struct outputs *o, const struct gen *g, const struct batch *in,
+                         struct error *err) {
+    int64_t shape[2];
+    const int num_dims = batch_grad_shape(in, shape);
+    return write_npy(o, g, "winners.npy", NPY_INT32, num_dims, shape, in->winners, err);
+}
+
 static int write_batch(struct outputs *o, const struct gen *g, const struct batch *in,
                        struct error *err) {
     int64_t offsets = in->num_features * in->bags + 1;
     enum npy_type type = in->id_type == ID_INT32 ? NPY_INT32 : NPY_INT64;
     if (write_npy(o, g, "ids.npy", type, 1, &in->lookups, in->ids, err) ||
         write_npy(o, g, "offsets.npy", NPY_INT64, 1, &offsets, in->offsets, err) ||
-        write_grad(o, g, in, err))
+        write_grad(o, g, in, err) || (in->winners && write_winners(o, g, in, err)))
         return -1;
     if (!in->lookup_weights) return 0;
     return write_npy(o, g, "lookup_weights.npy", NPY_FLOAT32, 1, &in->lookups, in->lookup_weights,

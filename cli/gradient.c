@@ -34,7 +34,8 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
         {"rows", "V", "rows of the table", &f->rows_text},
         {"dim", "D", "elements of a row", &f->dim_text},
         {"lookup-weights", "FILE", "[N] per-sample weights", &f->lookup_weights},
-        {"pooling", "sum|mean|none", "pooling of the forward pass [sum]", &f->pooling},
+        {"pooling", "MODE", "of the forward pass: sum, mean, none or max [sum]", &f->pooling},
+        {"winners", "FILE", "[bags][dim] with pooling max: as forward writes them", &f->winners},
         {"padding", "ID", "id that does not count as a lookup [-1: none]", &f->padding},
         {"out", "PREFIX", "start of the names of the results", &f->out},
         {"threads", "T", "threads of a CPU kernel [all]", &f->threads_text},
@@ -63,16 +64,16 @@ static struct path file_of(const char *prefix, const char *name, const struct ba
     return p;
 }
 
-static int write_gradient(const char *prefix, const struct kernel *k, const struct batch *in,
-                          const void *output, struct error *err) {
+static int write_gradient(const struct step_flags *f, const struct kernel *k,
+                          const struct batch *in, const void *output, struct error *err) {
     struct sparse_gradient *of = malloc((size_t)in->num_tables * sizeof *of);
     struct outputs o = {0};
     int status = of ? 0 : fail(err, "out of memory");
     if (of) gradient_lay_out(in, k->traits & MERGED, (void *)output, of);
     for (int32_t t = 0; t < in->num_tables && status == 0; t++) {
         const int64_t shape[] = {*of[t].count, in->tables[t].dim};
-        const struct path rows = file_of(prefix, "rows", in, t),
-                          values = file_of(prefix, "values", in, t);
+        const struct path rows = file_of(f->out, "rows", in, t),
+                          values = file_of(f->out, "values", in, t);
         status = outputs_npy(&o, rows.text, NPY_INT64, 1, shape, of[t].rows, err) ||
                          outputs_npy(&o, values.text, NPY_FLOAT32, 2, shape, of[t].values, err)
                      ? -1

@@ -58,7 +58,7 @@ int session_run(struct session *s, double *seconds, struct error *err) {
     const struct place_ops *ops = s->place->ops;
     struct step_times times = {0};
     if (ops->scratch_fill(s->place, &s->scratch, POISON, err)) return -1;
-    if (s->job.output && ops->scratch_fill(s->place, &s->output, POISON, err)) return -1;
+    if (s->job.output && ops->scratch_fill(s->place, &s->output, UNWRITTEN, err)) return -1;
     if (s->job.weight_grad && ops->scratch_fill(s->place, &s->weight_grad, POISON, err)) return -1;
     const int status = ops->time(s->place, &s->job, false, &times, err);
     *seconds = times.seconds;
@@ -123,7 +123,7 @@ int session_output(const struct step_flags *f, const struct kernel *k, struct st
     if (status == 0 && !f->no_check) status = check_output(&s, in, exact, &worst, err);
     if (status == 0 && !(output = malloc(s.output.bytes + 1))) status = fail(err, "out of memory");
     if (status == 0) status = s.place->ops->scratch_get(s.place, &s.output, output, err);
-    if (status == 0) status = write(f->out, k, batch, output, err);
+    if (status == 0) status = write(f, k, batch, output, err);
     if (status == 0) print_output(f, &s, seconds, exact, worst);
     free(output);
     session_close(&s);

@@ -30,12 +30,12 @@ bool session_exact(const struct batch *in);
 /* Copies the tables as they are now, for the check. */
 int session_remember(struct session *s, struct error *err);
 
-/* Fills scratch and output with POISON, and runs the kernel. seconds: of the run. */
+/* Fills scratch with POISON, the output with UNWRITTEN, and runs the kernel. seconds: of the run. */
 int session_run(struct session *s, double *seconds, struct error *err);
 
-/* Writes an output, in host memory, to files that begin with prefix. 0, or -1 and err. */
-typedef int session_write(const char *prefix, const struct kernel *k, const struct batch *in,
-                          const void *output, struct error *err);
+/* Writes an output, in host memory, to the files that the flags name. 0, or -1 and err. */
+typedef int session_write(const struct step_flags *f, const struct kernel *k,
+                          const struct batch *in, const void *output, struct error *err);
 
 /* Runs a kernel that has an output, checks and writes that, and prints a line about it. Returns 0: fine,
  * -1: could not run, 1: wrong. */

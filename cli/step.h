@@ -19,6 +19,7 @@ struct step_flags {
     const char *out, *steps_text, *first_text, *threads_text, *no_check, *zero_states;
     const char *global_norm_text;
     const char *rows_text, *dim_text; /* of a table without weights */
+    const char *winners;              /* a forward writes it, step and gradient read it */
     const char
         *weight_grad; /* of a step: file of the gradient of the per-sample weights, or NULL */
     enum operation operation; /* only a step takes a rule and states, a forward takes no gradient,
@@ -33,6 +34,7 @@ struct batch_files {
     const char *grad;           /* float32 [B][sum of dims]; pooling none: [N][dim], or flat. NULL:
                                    none, for a forward */
     const char *lookup_weights; /* per-sample weights, float32 [N], or NULL */
+    const char *winners;        /* int32 or int64, as grad; NULL: none, for a forward */
 };
 
 /* Reads a batch from .npy files, and checks everything that kernels rely on. Makes a workload of one

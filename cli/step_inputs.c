@@ -49,6 +49,8 @@ static int describe_by_flags(const struct step_flags *f, struct description *d, 
     if (description_add_table(d, shape, rule_default(shape.rule), err) ||
         description_add_feature(d, feature, err))
         return -1;
+    if (feature.pooling == POOL_MAX && f->lookup_weights)
+        return fail(err, "--lookup-weights: pooling max takes none; leave it out");
     return description_check(d, "--padding", err);
 }
 
@@ -118,15 +120,29 @@ static int describe(const struct step_flags *f, struct description *d, struct er
     return override_rules(f, d, err);
 }
 
+static bool has_max(const struct description *d) {
+    for (int32_t f = 0; f < d->num_features; f++)
+        if (d->features[f].pooling == POOL_MAX) return true;
+    return false;
+}
+
 static int read_batch(const struct step_flags *f, struct step_inputs *in, struct error *err) {
-    struct batch_files files = {f->ids, f->offsets, f->grad, f->lookup_weights};
+    const bool max = has_max(&in->what), reads = max && f->operation != OP_FORWARD;
+    if (f->winners && !max) return fail(err, "--winners: no feature has pooling max; leave it out");
+    if (reads && !f->batch && flag_required("winners", f->winners, err)) return -1;
+    struct batch_files files = {f->ids, f->offsets, f->grad, f->lookup_weights,
+                                reads ? f->winners : NULL};
     if (!f->batch) return batch_read(&files, &in->what, !f->no_check, &in->workload, err);
     struct path ids = path_of(f->batch, "ids.npy"), offsets = path_of(f->batch, "offsets.npy"),
                 grad = path_of(f->batch, "grad.npy"),
-                weights = path_of(f->batch, "lookup_weights.npy");
+                weights = path_of(f->batch, "lookup_weights.npy"),
+                winners = path_of(f->batch, "winners.npy");
     files =
         (struct batch_files){ids.text, offsets.text, f->operation == OP_FORWARD ? NULL : grad.text,
-                             in->what.weighted ? weights.text : NULL};
+                             in->what.weighted ? weights.text : NULL,
+                             !reads       ? NULL
+                             : f->winners ? f->winners
+                                          : winners.text};
     return batch_read(&files, &in->what, !f->no_check, &in->workload, err);
 }
 

@@ -52,11 +52,11 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
     return outputs_check("--out", f->out, err);
 }
 
-static int write_output(const char *prefix, const struct kernel *k, const struct batch *in,
+static int write_output(const struct step_flags *f, const struct kernel *k, const struct batch *in,
                         const void *output, struct error *err) {
     (void)k;
     struct outputs o = {0};
-    int status = outputs_npy(&o, path_of(prefix, "weight_grad.npy").text, NPY_FLOAT32, 1,
+    int status = outputs_npy(&o, path_of(f->out, "weight_grad.npy").text, NPY_FLOAT32, 1,
                              &in->lookups, output, err);
     if (status == 0) status = outputs_commit(&o, err);
     outputs_free(&o);

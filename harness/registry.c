@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/shape.h"
+
 #define KERNEL(family, symbol, isa) extern const struct kernel kernel_##symbol;
 #include "kernel_list.inc"
 #undef KERNEL
@@ -106,5 +108,11 @@ const char *kernel_refuses(const struct kernel *k, const struct batch *shape) {
             return "wider rows than 65536 elements of a type narrower than fp32";
     if (k->operation == OP_WEIGHT_GRAD && !shape->lookup_weights)
         return "it has no per-sample weights";
+    if (has_pooling(shape, POOL_MAX)) {
+        if (shape->lookups > INT32_MAX) return "max pooling of 2^31 lookups or more";
+        if (shape->lookup_weights) return "max pooling takes no per-sample weights";
+        if (k->operation != OP_FORWARD && !shape->winners)
+            return "max pooling needs the winners that its forward saved";
+    }
     return k->accepts ? k->accepts(shape) : NULL;
 }

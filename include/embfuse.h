@@ -70,8 +70,9 @@ enum embfuse_id_type { EMBFUSE_INT32, EMBFUSE_INT64 };
 /* How the step writes types narrower than fp32. Stochastic rounding depends only on the seed, the
  * table, the step, the row and the column. */
 enum embfuse_rounding { EMBFUSE_NEAREST, EMBFUSE_STOCHASTIC };
-/* As modes sum and mean of torch.nn.EmbeddingBag; none: a sequence, every lookup has an output row. */
-enum embfuse_pooling { EMBFUSE_SUM, EMBFUSE_MEAN, EMBFUSE_NONE };
+/* As modes sum, mean and max of torch.nn.EmbeddingBag; none: a sequence, every lookup has an output row.
+ * Of equal elements the first one is the maximum, and gets the gradient. */
+enum embfuse_pooling { EMBFUSE_SUM, EMBFUSE_MEAN, EMBFUSE_NONE, EMBFUSE_MAX };
 enum embfuse_place { EMBFUSE_HOST, EMBFUSE_DEVICE };
 
 /* One table. Everything but rows, dim and rule may be 0: fp32 weights and momenta. */
@@ -191,6 +192,15 @@ struct embfuse_batch {
     /* [num_features] in host memory: the lookups of each feature of a trusted batch on a device.
      * NULL, or not trusted: the call waits for the stream, and reads them from offsets. */
     const int64_t *feature_lookups;
+    /* With EMBFUSE_MAX, otherwise NULL: as many elements as the output, in the same places. A forward
+     * writes, and a step of the same batch reads, the number in the bag, from 0, of the lookup that has
+     * the maximum; -1 where no lookup counts. Nobody reads those of features with other poolings. On the
+     * host a step checks them unless the batch is trusted. There are no lookup_weights then. */
+    int32_t *winners;
+    /* [lookups] or NULL: a step writes the gradient of the per-sample weights here, the dot of a lookup's
+     * gradient and its row before the step; for a mean divided by the lookups that count; 0 for padding.
+     * Kernels cpu_fused, cpu_sort and cuda_fused do. */
+    float *weight_grad;
 };
 
 /* Looks up and pools. output: elements of grad_type where `struct embfuse_feature` says. Elements

@@ -9,7 +9,8 @@
  *   unmerged  an entry for every lookup, in the order of the lookups
  *
  * Padding has no entry. The gradient of a lookup is its gradient row times its per-sample weight,
- * for a mean divided by the number of lookups of the bag that are not padding. Values are fp32,
+ * for a mean divided by the number of lookups of the bag that are not padding. With POOL_MAX it is 0 in
+ * the columns that the lookup does not win; its row has an entry even if it wins none. Values are fp32,
  * whatever the type of the gradients, and sums from +0: no value is -0.
  *
  * Only a linear rule may take an unmerged gradient entry by entry. Every other rule would step

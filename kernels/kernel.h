@@ -7,7 +7,8 @@
  * One step: for every row that a batch looks up, sum all its gradients, then apply the table's rule
  * once to that row and its state. Untouched rows keep their bits.
  *
- * One forward: the output of every bag is the sum or the mean of the rows that it looks up.
+ * One forward: the output of every bag is the sum, the mean or the maximum of the rows that it looks
+ * up.
  *
  * One gradient: the rows that a batch looks up and their gradients, for an optimizer elsewhere.
  *
@@ -27,7 +28,12 @@ enum pooling {
     POOL_SUM,
     POOL_MEAN, /* the sum divided by the number of lookups that are not padding */
     POOL_NONE, /* a sequence: every lookup has its own output row and gradient row */
+    POOL_MAX, /* the largest element of each column: see kernels/forward.h. A batch with such a feature
+                  has no per-sample weights, and fewer than 2^31 lookups */
 };
+
+/* In winners of a column: no lookup of the bag counts. */
+enum { NO_WINNER = -1 };
 
 enum id_type { ID_INT32, ID_INT64 };
 
@@ -60,8 +66,10 @@ struct feature {
 };
 
 /* A batch in CSR form, read-only. Bag b of feature f is the flat bag q = f*bags + b; its lookups
- * are ids[offsets[q]] .. ids[offsets[q+1]-1]. With POOL_SUM and POOL_MEAN its gradient row is row b
- * of the feature; with POOL_NONE lookup i has gradient row i - offsets[f*bags] of the feature. Ids
+ * are ids[offsets[q]] .. ids[offsets[q+1]-1]. With POOL_NONE lookup i has gradient row
+ * i - offsets[f*bags] of the feature; with any other pooling the bag has gradient row b of the feature.
+ * With POOL_MAX an element of that row belongs to one lookup of the bag, the winner of the column. The
+ * gradient of any other lookup is 0 there. So a lookup that wins no column still touches its row. Ids
  * are row numbers local to the table; the caller has validated them. For a device kernel all
  * pointers are device memory, except tables and features: the host code of the kernel reads those,
  * the device code reads the copies device_tables and device_features. */
@@ -73,12 +81,14 @@ struct batch {
     const struct table_shape *tables;
     const struct feature *features;
     enum id_type id_type;
-    const void *ids;                         /* [lookups] */
-    const int64_t *offsets;                  /* [num_features*bags + 1] */
-    const float *lookup_weights;             /* [lookups], or NULL: all 1 */
-    enum dtype grad_type;                    /* FP32, FP16 or BF16 */
-    const void *grad;                        /* upstream gradient, see struct feature */
-    int64_t grad_elements;                   /* its extent */
+    const void *ids;             /* [lookups] */
+    const int64_t *offsets;      /* [num_features*bags + 1] */
+    const float *lookup_weights; /* [lookups], or NULL: all 1 */
+    enum dtype grad_type;        /* FP32, FP16 or BF16 */
+    const void *grad;            /* upstream gradient, see struct feature */
+    int64_t grad_elements;       /* its extent */
+    const int32_t *winners;      /* [grad_elements], as the forward saved them: see struct launch.
+                                    NULL: no feature has POOL_MAX, or only a forward runs */
     const struct table_shape *device_tables; /* NULL for a kernel that runs on the host */
     const struct feature *device_features;
 };
@@ -169,9 +179,12 @@ struct launch {
                       in the same places as batch.grad, see kernels/forward.h. Of a gradient: see
                       kernels/gradient.h, and of the per-sample weights kernels/weight_grad.h.
                       Of a step: NULL */
-    float *
-        weight_grad; /* [lookups] of a step, a kernel with the trait WEIGHT_GRAD writes it before it
-                           updates rows: see kernels/weight_grad.h. NULL: not wanted */
+    int32_t *winners; /* of a forward with POOL_MAX, otherwise NULL: as many elements as output, in
+                         the same places. The number within the bag, from 0, of the lookup that gave
+                         the column, or NO_WINNER. Those of other features keep their bits */
+    /* [lookups] of a step: a kernel with the trait WEIGHT_GRAD writes it before it updates rows, see
+     * kernels/weight_grad.h. NULL: not wanted */
+    float *weight_grad;
     void (*mark)(void *ctx, enum stage ended); /* see stage_done(); may be NULL */
     void *mark_ctx;
 };
@@ -206,7 +219,8 @@ struct kernel {
     unsigned traits; /* bits of enum trait */
 
     /* NULL: accepts any batch. Otherwise returns NULL for "yes" or the reason for "no". Reads only
-     * the shape: tables, features, bags, lookups, and whether lookup_weights is NULL. */
+     * the shape: tables, features, bags, lookups, and whether lookup_weights is NULL. For every
+     * kernel kernel_refuses() refuses what POOL_MAX excludes. */
     const char *(*accepts)(const struct batch *shape);
 
     /* Bytes of scratch that run needs for a batch of this shape. NULL: none. */

@@ -19,6 +19,12 @@ static inline int bits_for(int64_t count) {
     return count > 1 ? 64 - __builtin_clzll((uint64_t)(count - 1)) : 0;
 }
 
+static inline bool has_pooling(const struct batch *in, enum pooling pooling) {
+    for (int32_t f = 0; f < in->num_features; f++)
+        if (in->features[f].pooling == pooling) return true;
+    return false;
+}
+
 /* Most rows of table t that a batch of this shape can touch. */
 static inline int64_t table_touchable(const struct batch *in, int32_t t) {
     return min64(in->tables[t].lookups, in->tables[t].rows);

@@ -42,3 +42,18 @@ static inline int norm_bin(float norm) {
 static inline float norm_of_bin(int bin) {
     return bits_float((uint32_t)bin << NORM_SHIFT);
 }
+
+/* A step has touched a watched row. Each row is one thread's in a step; the bins are shared. */
+static inline void watch_touch(const struct watch *w, int64_t row, int64_t step, const float *grad,
+                               int32_t dim) {
+    struct watched_row *x = &w->row[row >> w->shift];
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int32_t d = 0; d < dim; d++) sum += grad[d] * grad[d];
+    const float norm = sqrtf(sum);
+    x->touches += x->touches != UINT32_MAX;
+    x->last_step = (uint32_t)step;
+    x->last_norm = norm;
+    x->largest_norm = norm > x->largest_norm ? norm : x->largest_norm;
+    __atomic_fetch_add(&w->norms[norm_bin(norm)], 1, __ATOMIC_RELAXED);
+}

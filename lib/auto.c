@@ -44,12 +44,12 @@ static bool dense_is_faster(const struct embfuse_model *m, const struct batch *i
 }
 
 const struct kernel *auto_kernel(const struct embfuse_model *m, enum operation operation,
-                                 const struct batch *in) {
+                                 bool weight_grad, const struct batch *in) {
     struct error ignored;
     const char *name = operation == OP_FORWARD
                            ? m->place == ON_HOST ? "cpu_lookup_ahead" : "cuda_lookup"
-                       : m->place == ON_DEVICE  ? "cuda_fused"
-                       : dense_is_faster(m, in) ? "cpu_dense"
-                                                : "cpu_fused";
+                       : m->place == ON_DEVICE                  ? "cuda_fused"
+                       : !weight_grad && dense_is_faster(m, in) ? "cpu_dense"
+                                                                : "cpu_fused";
     return registry_find(operation, name, &ignored);
 }

@@ -118,6 +118,7 @@ int batch_of(struct embfuse_model *m, const struct embfuse_batch *b, struct batc
                           .offsets = b->offsets,
                           .lookup_weights = b->lookup_weights,
                           .grad_type = m->grad_type};
+    if (has_pooling(out, POOL_MAX)) out->winners = b->winners;
     if (m->place == ON_HOST && !b->trusted && check_host(m, out, &err))
         return said(why, EMBFUSE_BAD_BATCH, "%.500s", err.text);
     if (m->place == ON_HOST)

@@ -73,7 +73,7 @@ static int add_features(struct embfuse_model *m, const struct embfuse_feature *f
         if (f->table < 0 || f->table >= m->num_tables)
             return said(why, EMBFUSE_INVALID, "feature %d: table %d of %d", i, f->table,
                         m->num_tables);
-        if (f->pooling < EMBFUSE_SUM || f->pooling > EMBFUSE_NONE)
+        if (f->pooling < EMBFUSE_SUM || f->pooling > EMBFUSE_MAX)
             return said(why, EMBFUSE_INVALID, "feature %d: pooling is no embfuse_pooling", i);
         const struct table_shape *t = &m->shapes[f->table];
         if (f->padding_id < -1 || f->padding_id >= t->rows)
@@ -108,7 +108,9 @@ static int kernel_named(const struct embfuse_model *m, enum operation operation,
     if (k->place != m->place)
         return said(why, EMBFUSE_REFUSED, "%s runs on %s; options.place says otherwise", k->name,
                     k->place == ON_HOST ? "the host" : "a device");
-    const char *no = kernel_refuses(k, &(struct batch){.num_tables = m->num_tables,
+    static const int32_t some; /* winners come with a batch */
+    const char *no = kernel_refuses(k, &(struct batch){.winners = &some,
+                                                       .num_tables = m->num_tables,
                                                        .num_features = m->num_features,
                                                        .bags = 1,
                                                        .tables = m->shapes,

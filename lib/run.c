@@ -4,19 +4,24 @@
 
 #include "harness/registry.h"
 #include "harness/workload/tables.h"
+#include "harness/workload/winners.h"
 #include "kernels/rules.h"
+#include "kernels/shape.h"
 #include "lib/model.h"
 
 /* --- the kernel of a call */
 
-static int kernel_for(struct embfuse_model *m, enum operation operation, const struct batch *in,
-                      const struct kernel **out, struct embfuse_error *why) {
+static int kernel_for(struct embfuse_model *m, enum operation operation, bool weight_grad,
+                      const struct batch *in, const struct kernel **out,
+                      struct embfuse_error *why) {
     const struct kernel *k = operation == OP_STEP ? m->step : m->forward;
-    if (!k) k = auto_kernel(m, operation, in);
+    if (!k) k = auto_kernel(m, operation, weight_grad, in);
     if (!k)
         return said(why, EMBFUSE_UNKNOWN, "this build has no kernel for %s",
                     operation_name(operation));
     const char *no = kernel_refuses(k, in);
+    if (!no && weight_grad && !(k->traits & WEIGHT_GRAD))
+        no = "writes no gradient of per-sample weights";
     if (no) return said(why, EMBFUSE_REFUSED, "%s: %s", k->name, no);
     *out = k;
     return 0;
@@ -96,17 +101,24 @@ static int prepare(struct embfuse_model *m, enum operation operation,
                    struct embfuse_error *why) {
     *k = NULL;
     int status = batch_of(m, batch, in, why);
-    if (status == 0) status = kernel_for(m, operation, in, k, why);
+    if (status == 0 && has_pooling(in, POOL_MAX) && !in->winners && in->grad_elements)
+        status = said(why, EMBFUSE_INVALID, "batch.winners is NULL, but a feature has EMBFUSE_MAX");
+    const bool weight_grad = status == 0 && operation == OP_STEP && batch->weight_grad;
+    if (weight_grad && !in->lookup_weights)
+        status = said(why, EMBFUSE_INVALID, "batch.weight_grad without batch.lookup_weights");
+    if (status == 0) status = kernel_for(m, operation, weight_grad, in, k, why);
     return status;
 }
 
+/* how: what the kernel writes beside the tables. */
 static int launch(struct embfuse_model *m, const struct kernel *k, struct batch *in, void *stream,
-                  void *output, struct embfuse_error *why) {
-    const struct launch how = {
-        .threads = m->threads, .stream = stream, .scratch = m->scratch.data, .output = output};
+                  struct launch how, struct embfuse_error *why) {
     const struct rule_step *steps = m->steps;
     const struct table *tables = m->tables;
     struct error err;
+    how.threads = m->threads;
+    how.stream = stream;
+    how.scratch = m->scratch.data;
     if (m->place == ON_DEVICE && device_call_send(m, in, stream, &steps, &tables, &err))
         return said(why, EMBFUSE_DEVICE_ERROR, "%.500s", err.text);
     int status = k->plan ? k->plan(in, &how) : 0;
@@ -125,6 +137,14 @@ static int check_on_device(struct embfuse_model *m, const struct embfuse_batch *
     return said(why, status == -1 ? EMBFUSE_BAD_BATCH : EMBFUSE_DEVICE_ERROR, "%.500s", err.text);
 }
 
+static int check_winners(const struct embfuse_model *m, const struct embfuse_batch *batch,
+                         const struct batch *in, struct embfuse_error *why) {
+    struct error err;
+    const bool checks = m->place == ON_HOST && !batch->trusted && in->winners;
+    return checks && winners_validate(in, &err) ? said(why, EMBFUSE_BAD_BATCH, "%.500s", err.text)
+                                                : 0;
+}
+
 int embfuse_forward(struct embfuse_model *m, const struct embfuse_batch *batch, void *output,
                     struct embfuse_error *why) {
     struct batch in;
@@ -135,7 +155,8 @@ int embfuse_forward(struct embfuse_model *m, const struct embfuse_batch *batch, 
         status = said(why, EMBFUSE_INVALID, "output is NULL");
     if (status == 0) status = check_on_device(m, batch, &in, why);
     if (status == 0) status = need_scratch(m, k, &in, why);
-    return status ? status : launch(m, k, &in, batch->stream, output, why);
+    const struct launch how = {.output = output, .winners = batch ? batch->winners : NULL};
+    return status ? status : launch(m, k, &in, batch->stream, how, why);
 }
 
 int embfuse_step(struct embfuse_model *m, const struct embfuse_batch *batch, const void *grad,
@@ -147,12 +168,14 @@ int embfuse_step(struct embfuse_model *m, const struct embfuse_batch *batch, con
     if (status == 0 && !grad && in.grad_elements)
         status = said(why, EMBFUSE_INVALID, "grad is NULL");
     if (status == 0) status = check_on_device(m, batch, &in, why);
+    if (status == 0) status = check_winners(m, batch, &in, why);
     if (status == 0) status = need_scratch(m, k, &in, why);
     if (status) return status;
     in.grad = grad;
     for (int32_t t = 0; t < m->num_tables; t++)
         m->steps[t] = rule_step(m->rules[t], m->steps[t].number + 1);
-    status = launch(m, k, &in, batch->stream, NULL, why);
+    const struct launch how = {.weight_grad = batch->weight_grad};
+    status = launch(m, k, &in, batch->stream, how, why);
     for (int32_t t = 0; status && t < m->num_tables; t++) m->steps[t].number--;
     return status;
 }

@@ -79,6 +79,9 @@ class Batch:
         self.num_rows, self.dims = [int(r) for r, _ in shapes], [int(d) for _, d in shapes]
         self.features = [(int(t), p or "sum", int(pad) if pad else -1) for t, p, pad in re.findall(
             r"^feature table (\d+)(?: pooling (\w+))?(?: padding (-?\d+))?", text, re.M)]
+        if any(pooling == "max" for _, pooling, _ in self.features):
+            raise ResultError(f"{prefix}.batch: peers take the winners of max pooling from their own forward, not "
+                              "those that were drawn; leave pooling max out")
         self.ids, self.offsets = read("ids"), read("offsets")
         self.weighted = re.search(r"(?m)^weighted 1", text) is not None
         self.upstream = read("grad")

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/forward.h"
 #include "kernels/rng.h"
 
 /* Asked by LeakSanitizer. LLVM's libomp loses a little of its own where a team grows; gcc's libgomp
@@ -168,6 +169,34 @@ static float *make_weights(const struct builder *b) {
     return w;
 }
 
+int32_t *builder_winners(const struct builder *b, int32_t feature, int64_t bag) {
+    return (int32_t *)b->in.winners + forward_row(&b->features[feature], bag);
+}
+
+/* Winners of the bags of a feature, drawn among the lookups that count. */
+static void draw_winners(const struct builder *b, int32_t f) {
+    const struct feature *x = &b->features[f];
+    for (int64_t bag = 0; bag < b->in.bags; bag++) {
+        const int64_t *ends = b->in.offsets + f * b->in.bags + bag;
+        const uint64_t key = rng_key(rng_key(b->seed, 97), (uint64_t)(f * b->in.bags + bag));
+        int64_t counted = 0;
+        for (int64_t i = ends[0]; i < ends[1]; i++) counted += b->ids[i] != x->padding_id;
+        for (int32_t d = 0; d < b->shapes[x->table].dim; d++) {
+            int64_t nth = (int64_t)(rng_unit(key, (uint64_t)d) * (double)counted), i = ends[0];
+            while (counted && (b->ids[i] == x->padding_id || nth-- > 0)) i++;
+            builder_winners(b, f, bag)[d] = counted ? (int32_t)(i - ends[0]) : NO_WINNER;
+        }
+    }
+}
+
+/* Between the rows of winners lie numbers that could be right. */
+static void make_winners(struct builder *b) {
+    if (!has_pooling(&b->in, POOL_MAX)) return;
+    b->in.winners = must(calloc((size_t)b->in.grad_elements, sizeof *b->in.winners));
+    for (int32_t f = 0; f < b->in.num_features; f++)
+        if (b->features[f].pooling == POOL_MAX) draw_winners(b, f);
+}
+
 /* The divisor of a bag. */
 static int64_t divisor(const struct builder *b, int64_t q) {
     const struct feature *f = &b->features[q / b->in.bags];
@@ -226,6 +255,7 @@ void builder_finish(struct builder *b) {
     b->grad = must(malloc((size_t)in->grad_elements * sizeof *b->grad));
     in->lookup_weights = b->weighted ? make_weights(b) : NULL;
     b->index = row_index_build(in);
+    make_winners(b);
     fill_grad(b);
     builder_pack(b);
     builder_recount(b);
@@ -240,6 +270,7 @@ void builder_free(struct builder *b) {
     free((void *)b->in.offsets);
     free((void *)b->in.ids);
     free((void *)b->in.grad);
+    free((void *)b->in.winners);
     free(b->grad);
     free((void *)b->in.lookup_weights);
     free(b->shapes);

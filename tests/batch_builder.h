@@ -92,6 +92,8 @@ void builder_free(struct builder *b);
  * step that is not builder_run's, builder_pack, which rounds the gradient to its type. */
 float *builder_grad(const struct builder *b, int32_t feature, int64_t r);
 void builder_pack(struct builder *b);
+/* The winners of a bag of a feature with POOL_MAX, drawn among its lookups, to be overwritten. */
+int32_t *builder_winners(const struct builder *b, int32_t feature, int64_t bag);
 void builder_recount(struct builder *b);
 
 /* Does a step without a gradient change a row whose weights and states are all this value? Some rules

@@ -31,6 +31,7 @@ void library_case_begin(struct library_case *c, const struct builder *b) {
                                       .ids = in->ids,
                                       .offsets = in->offsets,
                                       .lookup_weights = in->lookup_weights,
+                                      .winners = (int32_t *)in->winners,
                                       .id_type = (int32_t)in->id_type};
 }
 

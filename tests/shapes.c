@@ -394,6 +394,22 @@ static void duplicates_in_bag(struct builder *b, int32_t n) {
     BAG(b, 2, 4, 2, 2);
 }
 
+/* Shapes of above with a max in place of sums and means, but for each third feature. */
+static void max(struct builder *b, int32_t n) {
+    static const struct {
+        void (*make)(struct builder *b, int32_t n);
+        int32_t n;
+    } of[] = {{empty_bags, 0},     {dim, 1},           {dim, 3},
+              {dim, 15},           {dim, 64},          {dim, 127},
+              {wide_rows, 5001},   {mixed_tables, 10}, {hot_row, 100000},
+              {many_rows, 200000}, {long_runs, 1},     {long_run_alone, 0},
+              {hot_rows, 1},       {small_tables, 1},  {giant_bag, 20000},
+              {narrow_ids, 0},     {ragged_bags, 400}, {duplicates_in_bag, 0}};
+    of[n].make(b, of[n].n);
+    for (int32_t f = 0; f < b->in.num_features; f++)
+        if (f % 3 < 2 && b->features[f].pooling != POOL_NONE) b->features[f].pooling = POOL_MAX;
+}
+
 const struct shape shapes[] = {
     {"no ids", no_ids, 0, EXACT_AND_REAL},
     {"no ids of several features", no_ids_anywhere, 0, EXACT_AND_REAL},
@@ -457,6 +473,24 @@ const struct shape shapes[] = {
     {"ragged bags", ragged_bags, 400, EXACT_AND_REAL},
     {"duplicates in a bag", duplicates_in_bag, 0, EXACT_AND_REAL},
     {"one hot row", one_hot_row, 5000, EXACT_AND_REAL},
+    {"max, empty bags", max, 0, EXACT_AND_REAL},
+    {"max, dim 1", max, 1, EXACT_AND_REAL},
+    {"max, dim 3", max, 2, EXACT_AND_REAL},
+    {"max, dim 15", max, 3, EXACT_AND_REAL},
+    {"max, dim 64", max, 4, EXACT_AND_REAL},
+    {"max, dim 127", max, 5, EXACT_AND_REAL},
+    {"max, dim 5001", max, 6, EXACT_AND_REAL},
+    {"max, mixed tables", max, 7, EXACT_AND_REAL},
+    {"max, one row hit 10^5 times", max, 8, EXACT_ONLY},
+    {"max, many rows", max, 9, EXACT_AND_REAL},
+    {"max, long runs", max, 10, EXACT_AND_REAL},
+    {"max, long run alone", max, 11, EXACT_AND_REAL},
+    {"max, hot rows", max, 12, EXACT_AND_REAL},
+    {"max, small tables", max, 13, EXACT_AND_REAL},
+    {"max, single giant bag", max, 14, EXACT_AND_REAL},
+    {"max, int32 ids, padding, shared", max, 15, EXACT_AND_REAL},
+    {"max, ragged bags", max, 16, EXACT_AND_REAL},
+    {"max, duplicates in a bag", max, 17, EXACT_AND_REAL},
 };
 
 const int num_shapes = sizeof shapes / sizeof *shapes;

@@ -77,7 +77,7 @@ resources: $(objects)
 
 # --- a real device: the same programs, linked with CUDA instead of its emulation
 G            := $(B)/gpu
-gpu_names    := 00_example defects device device_validate forward gradient kernels large memory overflow own_lookups place_wrap properties registry weight_grad
+gpu_names    := 00_example defects device device_validate forward gradient kernels large max memory overflow own_lookups place_wrap properties registry weight_grad
 gpu_programs := $(gpu_names:%=$(G)/tests/test_%)
 gpu_support  := $(test_support:$(B)/%=$(G)/%) $(G)/tests/gpu/no_emulation.o
 

@@ -327,7 +327,8 @@ good "step: one that it has" "momentum: 1 step" step --rule momentum --momentum 
 bad "step: --steps" 1 "\-\-steps is a whole number" step --steps 0
 bad "step: --first-step" 1 "\-\-first-step" step --first-step 0
 bad "step: --threads" 1 "\-\-threads" step --threads 0
-bad "step: --pooling" 1 "one of sum, mean, none" step --pooling max
+bad "step: --pooling" 1 "one of sum, mean, none, max" step --pooling min
+bad "step: max without winners" 1 "\-\-winners" step --pooling max
 bad "step: --padding" 1 "no row of a table of 7 rows" step --padding 7
 bad "step: --out in no folder" 1 "cannot write" step --out "$W/no/out"
 bad "step: no such file" 1 "nowhere.npy" step --ids "$W/nowhere.npy"

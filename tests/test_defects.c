@@ -206,7 +206,7 @@ static void caffe2_tensornet_step_per_duplicate(void **state) {
 /* PaddlePaddle: the GPU kept the gradient of the padding row, the CPU did not. Here padding is a
  * hot row, first and last in bags; gradient rows without other lookups are NaN. */
 static void paddle_padding_row_updated(void **state) {
-    for (int pooling = POOL_SUM; pooling <= POOL_NONE; pooling++) {
+    for (int pooling = POOL_SUM; pooling <= POOL_MAX; pooling++) {
         struct builder b;
         builder_begin(&b, 22, true);
         builder_feature(&b, builder_table(&b, 9, 20), (enum pooling)pooling, 4);

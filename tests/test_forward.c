@@ -27,7 +27,7 @@ static void build(struct builder *b, const struct kernel *k, int variant) {
     for (int t = 0; t < 3; t++) {
         const int32_t table = builder_table(b, 50 + 30 * t, dims[(variant + 5 * t) % DIMS]);
         for (int f = 0; f < (t == 1 ? 2 : 1); f++) {
-            const enum pooling pooling = (enum pooling)((variant + t + f) % 3);
+            const enum pooling pooling = (enum pooling)((variant + t + f) % (b->weighted ? 3 : 4));
             builder_feature(b, table, pooling, (variant + t) % 4 == 0 ? 1 : -1);
             builder_random_bags(b, 20, 9);
             builder_random_bags(b, 2, longest);

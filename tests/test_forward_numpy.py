@@ -39,6 +39,8 @@ def kernels():
 
 def pooled(weight, ids, offsets, weights, pooling, padding, dtype):
     """The output of one feature, in that type."""
+    if pooling == "max":
+        return largest(weight, ids, offsets, padding)[0].astype(dtype)
     if pooling == "none":
         rows = weight[ids].astype(dtype)
         return rows if weights is None else rows * weights[:, None].astype(dtype)
@@ -53,16 +55,33 @@ def pooled(weight, ids, offsets, weights, pooling, padding, dtype):
     return out
 
 
-def case(folder, number):
+def largest(weight, ids, offsets, padding):
+    """The maximum of each bag and column, and the number of its lookup in the bag, the first of equals; 0 and -1 where
+    no lookup counts. Not for NaN: argmax would take a later one."""
+    out = np.zeros((len(offsets) - 1, weight.shape[1]), weight.dtype)
+    winners = np.full(out.shape, -1, np.int32)
+    for b, (begin, end) in enumerate(itertools.pairwise(offsets)):
+        counts = np.array([i for i in range(begin, end) if ids[i] != padding], int)
+        if len(counts):
+            first = weight[ids[counts]].argmax(0)
+            out[b] = weight[ids[counts[first]], np.arange(weight.shape[1])]
+            winners[b] = counts[first] - begin
+    return out, winners
+
+
+def case(folder, number, pooling=None):
     """Files of a random batch; returns what is in them, and the flags."""
     rng = np.random.default_rng(number)
-    pooling = ("sum", "mean", "none")[number % 3]
+    pooling = pooling or ("sum", "mean", "none")[number % 3]
     dim = (1, 3, 8, 16, 31, 64, 130)[number % 7]
     lengths = rng.integers(0, 9, 40) * (rng.random(40) < 0.8)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype((np.int32, np.int64)[number % 2])
     ids = rng.integers(0, 50, offsets[-1]).astype((np.int64, np.int32)[number // 2 % 2])
     weight = rng.standard_normal((50, dim)).astype(np.float32)
-    weights = rng.standard_normal(len(ids)).astype(np.float32) if number // 3 % 2 else None
+    if pooling == "max":
+        weight = weight.round(number % 2)  # with equal elements in a bag
+    weighted = number // 3 % 2 and pooling != "max"
+    weights = rng.standard_normal(len(ids)).astype(np.float32) if weighted else None
     padding = 7 if number // 6 % 2 else -1
     arrays = {"ids": ids, "offsets": offsets, "weight": weight}
     if weights is not None:
@@ -88,11 +107,26 @@ def test_outputs_are_those_of_numpy(folder):
             assert np.allclose(out, pooled(*given, np.float64), rtol=1e-4, atol=1e-5), (number, kernel)
 
 
+def test_maxima_are_those_of_numpy(folder):
+    path = os.path.join(folder, "winners.npy")
+    for number in range(28):
+        (weight, ids, offsets, _, _, padding), flags = case(folder, number, "max")
+        want, winners = largest(weight, ids, offsets, padding)
+        for kernel, threads in itertools.product(kernels(), (1, 3)):
+            embfuse("forward", "--kernel", kernel, "--threads", threads, *flags, "--out", os.path.join(folder, "r"),
+                    "--winners", path)
+            got, got_winners = np.load(os.path.join(folder, "r.output.npy")), np.load(path)
+            assert np.array_equal(got, want) and np.array_equal(np.signbit(got), np.signbit(want)), (number, kernel)
+            assert got_winners.dtype == np.int32 and np.array_equal(got_winners, winners), (number, kernel)
+            os.remove(path)
+
+
 def test_outputs_are_those_of_pytorch(folder):
     if torch is None:
         raise tap.Skip("no PyTorch")
-    for number in range(42):
-        (weight, ids, offsets, weights, pooling, padding), flags = case(folder, number)
+    for number in range(56):
+        given, flags = case(folder, number, "max" if number >= 42 else None)
+        weight, ids, offsets, weights, pooling, padding = given
         rows, at = torch.from_numpy(weight), torch.from_numpy(ids.astype(np.int64))
         if pooling == "none" and weights is None:
             want = torch.nn.functional.embedding(at, rows)
@@ -135,7 +169,14 @@ def test_bad_input_is_one_line(folder):
             "--kernel": [*flags, *out],
             "give --batch, or --ids, --offsets": ["--kernel", kernels()[0], *out],
             "high.npy": ["--kernel", kernels()[0], "--ids", os.path.join(folder, "high.npy"), *own, *out],
-            "--grad": ["--kernel", kernels()[0], "--grad", "x", *flags, *out]}.items():
+            "--grad": ["--kernel", kernels()[0], "--grad", "x", *flags, *out],
+            "--winners: no feature has pooling max": ["--kernel", kernels()[0], "--winners", "w", *flags, *out],
+            "the output goes there": ["--kernel", kernels()[0], *flags[2:], "--pooling", "max", *out, "--winners",
+                                      out[1] + ".output.npy"],
+            "cannot write there": ["--kernel", kernels()[0], *flags[2:], "--pooling", "max", *out, "--winners",
+                                   os.path.join(folder, "no", "w.npy")],
+            "--lookup-weights: pooling max takes none": [
+                "--kernel", kernels()[0], *flags[2:], "--pooling", "max", *out, "--lookup-weights", "w.npy"]}.items():
         done = run("forward", *args)
         assert done.returncode == 1 and done.stderr.count("\n") == 1 and said in done.stderr, (said, done.stderr)
     assert not os.path.exists(os.path.join(folder, "bad.output.npy"))

@@ -25,7 +25,7 @@ TABLES = "".join(f"table rows {rows} dim {dim} length {length}; " for rows, dim,
     (9, 1, "fixed 3"), (700, 17, "negbin 5 1"), (500, 32, "uniform 0 9"), (300, 64, "negbin 5 1"),
     (200, 100, "fixed 2"), (200, 128, "uniform 0 4"), (2, 40, "fixed 80")))
 WORKLOADS = {"sum": "", "mean": "pooling mean; weighted 1; padding 1; ",
-             "sequence": "pooling none; id_type int32; "}
+             "sequence": "pooling none; id_type int32; ", "max": "pooling max; padding 1; "}
 
 
 def levels():

@@ -85,12 +85,19 @@ static void forward_as_the_kernel(void **state) {
     build_shape(i, &b, false);
     builder_start(&b);
     const size_t bytes = (size_t)(b.in.grad_elements * dtype_bytes(b.in.grad_type));
+    const size_t elements = (size_t)b.in.grad_elements, winner = sizeof(int32_t);
     char *expected = filled(bytes), *output = filled(bytes);
-    k->run(&b.in, NULL, b.tables.tables, &(struct launch){.threads = 2, .output = expected});
+    int32_t *expected_winners = filled(elements * winner), *winners = filled(elements * winner);
+    k->run(&b.in, NULL, b.tables.tables,
+           &(struct launch){.threads = 2, .output = expected, .winners = expected_winners});
     library_case_begin(&c, &b);
+    c.batch.winners = winners;
     struct embfuse_model *m = must_open(&c, &b, NULL);
     must_be_fine(embfuse_forward(m, &c.batch, output, &why), &why);
     assert_memory_equal(output, expected, bytes);
+    assert_memory_equal(winners, expected_winners, elements * winner);
+    free(winners);
+    free(expected_winners);
     free(output);
     free(expected);
     embfuse_model_free(m);
@@ -108,7 +115,7 @@ static void device_as_the_host(void **state) {
     struct builder b;
     struct library_case c;
     struct device_case d;
-    struct device_buffer output;
+    struct device_buffer output, winners;
     shape_build(&shapes[i], k, true, &b);
     builder_rules(&b, k, (enum rule_kind)(i * 5 % RULE_COUNT));
     builder_start(&b);
@@ -120,14 +127,19 @@ static void device_as_the_host(void **state) {
     const size_t bytes = (size_t)(b.in.grad_elements * dtype_bytes(b.in.grad_type));
     assert_int_equal(device_alloc(&output, bytes, "output", &err), 0);
     device_set(&output, 0x5a, &err);
+    const size_t elements = (size_t)b.in.grad_elements, winner = sizeof(int32_t);
+    assert_int_equal(device_alloc(&winners, elements * winner, "winners", &err), 0);
+    device_set(&winners, 0x5a, &err);
     library_case_begin(&c, &b);
     c.options.place = EMBFUSE_DEVICE;
     c.batch.ids = d.batch.batch.ids;
     c.batch.offsets = d.batch.batch.offsets;
     c.batch.lookup_weights = d.batch.batch.lookup_weights;
     c.batch.stream = device_stream();
+    c.batch.winners = winners.data;
     struct embfuse_model *m = must_open(&c, &b, d.tables.tables);
     must_be_fine(embfuse_forward(m, &c.batch, output.data, &why), &why);
+    c.batch.winners = (int32_t *)d.batch.batch.winners;
     must_be_fine(embfuse_step(m, &c.batch, d.batch.batch.grad, &why), &why);
     c.batch.trusted = 1;
     int64_t *told = malloc((size_t)b.in.num_features * sizeof *told);
@@ -137,9 +149,14 @@ static void device_as_the_host(void **state) {
     device_wait(device_stream(), &err);
     char *expected = filled(bytes), *got = filled(bytes);
     if (bytes) assert_int_equal(device_get(got, output.data, bytes, &err), 0);
-    registry_find(OP_FORWARD, "cpu_lookup", &err)
-        ->run(&b.in, NULL, b.tables.tables, &(struct launch){.threads = 1, .output = expected});
+    int32_t *expected_winners = filled(elements * winner), *got_winners = filled(elements * winner);
+    if (bytes) assert_int_equal(device_get(got_winners, winners.data, elements * winner, &err), 0);
+    const struct launch how = {.threads = 1, .output = expected, .winners = expected_winners};
+    registry_find(OP_FORWARD, "cpu_lookup", &err)->run(&b.in, NULL, b.tables.tables, &how);
     assert_memory_equal(got, expected, bytes);
+    assert_memory_equal(got_winners, expected_winners, elements * winner);
+    free(got_winners);
+    free(expected_winners);
     const struct kernel *host = registry_find(OP_STEP, "cpu_fused", &err);
     for (int n = 0; n < 2; n++, b.step++)
         if (builder_run(&b, host, 1)) fail_msg("%s", b.message);
@@ -155,6 +172,7 @@ static void device_as_the_host(void **state) {
     free(told);
     embfuse_model_free(m);
     device_free(&output);
+    device_free(&winners);
     device_case_free(&d);
     library_case_free(&c);
     builder_free(&b);
@@ -254,6 +272,37 @@ static void groups_change(void **state) {
     must_be_fine(embfuse_set(s.model, 0, "weight_decay", 0.5, &why), &why);
     must_be_fine(embfuse_step(s.model, &s.batch, s.grad, &why), &why);
     assert_float_equal(s.weight[0][1][0], 9.75 - 0.25 * (1 + 0.5 * 9.75), 0);
+    embfuse_model_free(s.model);
+}
+
+/* Row 2 of table 0 is looked up by bags 0 and 2: the dots see it before the step. */
+static void gradient_of_weights(void **state) {
+    (void)state;
+    static const float ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    const struct embfuse_options dense = {.size = sizeof dense, .kernel = "cpu_dense"};
+    struct small s;
+    struct embfuse_error why;
+    float dots[8];
+    small_open(&s, NULL);
+    s.batch.weight_grad = dots;
+    assert_int_equal(embfuse_step(s.model, &s.batch, s.grad, &why), EMBFUSE_INVALID);
+    s.batch.lookup_weights = ones;
+    must_be_fine(embfuse_step(s.model, &s.batch, s.grad, &why), &why);
+    const float row[8] = {1, 2, 2, 5, 10, 13, 13, 14}, bag[8] = {1, 1, 3, 3, 1, 1, 1, 3};
+    for (int i = 0; i < 8;
+         i++) /* elements of row r: 10 r + 0, 1, 2, 3; means of 1, 2 and 1 lookups */
+        assert_float_equal(dots[i],
+                           (i < 4    ? bag[i]
+                            : i == 4 ? 1
+                            : i < 7  ? 2 / 2.0f
+                                     : 3) *
+                               (40 * row[i] + 6),
+                           1e-4);
+    embfuse_model_free(s.model);
+    small_open(&s, &dense);
+    s.batch.weight_grad = dots;
+    s.batch.lookup_weights = ones;
+    assert_int_equal(embfuse_step(s.model, &s.batch, s.grad, &why), EMBFUSE_REFUSED);
     embfuse_model_free(s.model);
 }
 
@@ -457,6 +506,44 @@ static void wrong_models(void **state) {
     }
 }
 
+/* A step takes the winners that the forward of the same batch wrote. */
+static void max_without_good_winners(void **state) {
+    (void)state;
+    const struct embfuse_table table = {.rows = 4, .dim = 1, .rule = "sgd"};
+    const struct embfuse_feature feature = {.pooling = EMBFUSE_MAX, .padding_id = 3};
+    const int64_t ids[] = {0, 1, 2, 3}, offsets[] = {0, 2, 4};
+    const float weights[] = {1, 1, 1, 1}, grad[] = {8, 16};
+    float rows[] = {1, 5, -2, 9}, output[2];
+    int32_t winners[2];
+    struct embfuse_batch batch = {.size = sizeof batch,
+                                  .bags = 2,
+                                  .lookups = 4,
+                                  .ids = ids,
+                                  .offsets = offsets,
+                                  .id_type = EMBFUSE_INT64};
+    struct embfuse_model *m;
+    struct embfuse_error why;
+    must_be_fine(embfuse_model_create(&m, &table, 1, &feature, 1, NULL, &why), &why);
+    must_be_fine(embfuse_bind(m, 0, 0, rows, 0, &why), &why);
+    must_be_fine(embfuse_set(m, 0, "lr", 0.5, &why), &why);
+    assert_int_equal(embfuse_forward(m, &batch, output, &why), EMBFUSE_INVALID);
+    assert_non_null(strstr(why.text, "batch.winners is NULL"));
+    assert_int_equal(embfuse_step(m, &batch, grad, &why), EMBFUSE_INVALID);
+    batch.winners = winners;
+    must_be_fine(embfuse_forward(m, &batch, output, &why), &why);
+    assert_true(output[0] == 5 && winners[0] == 1 && output[1] == -2 && winners[1] == 0);
+    winners[1] = 1;
+    assert_int_equal(embfuse_step(m, &batch, grad, &why), EMBFUSE_BAD_BATCH);
+    assert_non_null(strstr(why.text, "bag 1 of 2 lookups, column 0: winner 1, but that lookup is"));
+    winners[1] = 0;
+    batch.lookup_weights = weights;
+    assert_int_equal(embfuse_step(m, &batch, grad, &why), EMBFUSE_REFUSED);
+    batch.lookup_weights = NULL;
+    must_be_fine(embfuse_step(m, &batch, grad, &why), &why);
+    assert_true(rows[0] == 1 && rows[1] == 1 && rows[2] == -10 && rows[3] == 9);
+    embfuse_model_free(m);
+}
+
 static void every_status_has_words(void **state) {
     (void)state;
     for (int i = -2; i < 12; i++) {
@@ -510,6 +597,7 @@ int main(void) {
     }
     add_test("by hand", by_hand, NULL, NULL);
     add_test("rates change between steps", groups_change, NULL, NULL);
+    add_test("gradient of per-sample weights", gradient_of_weights, NULL, NULL);
     add_test("arrays are described", arrays_are_described, NULL, NULL);
     add_test("states begin as the rule says", states_begin, NULL, NULL);
     add_test("scratch of the caller", scratch_of_the_caller, NULL, NULL);
@@ -518,6 +606,7 @@ int main(void) {
     add_test("arrays that are not bound", unbound_arrays, NULL, NULL);
     add_test("wrong models", wrong_models, NULL, NULL);
     add_test("every status has words", every_status_has_words, NULL, NULL);
+    add_test("max without good winners", max_without_good_winners, NULL, NULL);
     add_test("models in threads", models_in_threads, NULL, NULL);
     return run_listed("library");
 }

@@ -263,6 +263,7 @@ def test_batches_that_no_peer_can_measure_are_one_line(folder):
     table, facts = "table rows 9 dim 4 rule sgd weight_type ", "# w: words\n# fingerprint aa\nbags 2\n"
     for text, line in ((f"{facts}{table}fp32\n{table}bf16\n", "peers need tables and gradients of fp32"),
                        (f"{facts}grad_type bf16\n{table}fp32\n", "peers need tables and gradients of fp32"),
+                       (f"{facts}{table}fp32\nfeature table 0 pooling max padding -1\n", "leave pooling max out"),
                        (f"{facts.replace('# w', 'w')}{table}fp32\n", "lacks the workload")):
         script(folder, "b.batch", text)
         try:

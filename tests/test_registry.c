@@ -163,7 +163,7 @@ static void described(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
     assert_true(k->label && *k->label);
     assert_true(k->idea && *k->idea && ends_in(k->idea, "."));
-    assert_true(k->traits < 2 * MERGED);
+    assert_true(k->traits < 2 * WEIGHT_GRAD);
     assert_non_null(k->run);
     if (k->traits & DENSE_STEP) assert_true(k->traits & DENSE_GRAD);
     if (k->plan) assert_non_null(strstr(k->label, "plan"));

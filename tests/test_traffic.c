@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "harness/measure/traffic.h"
 
@@ -101,6 +102,26 @@ static void gradient_of_weights(void **state) {
     assert_int_equal(t.gathered, step.gathered);
 }
 
+/* Feature 1 has a max. Its two bags have 4 winners each, which are read or written once; a step and a
+ * gradient gather the winners for its 3 lookups, and the 4 elements of each bag's gradient once. */
+static void winners(void **state) {
+    struct feature max[4];
+    struct batch in = example(), sums = example();
+    (void)state;
+    memcpy(max, features, sizeof max);
+    max[1].pooling = POOL_MAX;
+    in.features = max;
+    in.grad_type = sums.grad_type = BF16;
+    for (int o = 0; o < OPERATIONS; o++) {
+        const struct traffic t = traffic_by((enum operation)o, &in),
+                             was = traffic_by((enum operation)o, &sums);
+        assert_int_equal(t.compulsory, was.compulsory + 2 * 16);
+        assert_int_equal(t.lines, was.lines + 2 * 16);
+        const int64_t more = operation_gathers_rows((enum operation)o) ? 0 : 3 * (16 - 8) + 2 * 8;
+        assert_int_equal(t.gathered, was.gathered + more);
+    }
+}
+
 /* States behind the weights of table 0 share the lines of their rows. */
 static void states_beside_share_lines(void **state) {
     struct table_shape beside[] = {tables[0], tables[1], tables[2]};
@@ -171,6 +192,7 @@ int main(void) {
         cmocka_unit_test(counted_by_hand),
         cmocka_unit_test(other_operations),
         cmocka_unit_test(gradient_of_weights),
+        cmocka_unit_test(winners),
         cmocka_unit_test(states_beside_share_lines),
         cmocka_unit_test(ids_and_weights_in_their_width),
         cmocka_unit_test(lines_of_row_states),

@@ -33,6 +33,7 @@ static uint64_t hash_batch(const struct batch *in) {
     uint64_t h = hash_bytes(0xcbf29ce484222325u, in->ids, n * id);
     h = hash_bytes(h, in->offsets, (size_t)(in->num_features * in->bags + 1) * 8);
     if (in->lookup_weights) h = hash_bytes(h, in->lookup_weights, n * 4);
+    if (in->winners) h = hash_bytes(h, in->winners, (size_t)in->grad_elements * 4);
     return hash_bytes(h, in->grad, (size_t)(in->grad_elements * dtype_bytes(in->grad_type)));
 }
 
@@ -43,6 +44,8 @@ static const char *const parallel_specs[] = {
     "weighted 1\n",
     "workload powerlaw\nbatch 70000\nrows 1000\ndim 2\nids powerlaw\nlength negbin 2 1.5\n"
     "pooling none\nid_type int32\n",
+    "workload max\nbatch 70000\nrows 1000\ndim 3\nlength uniform 0 4\nfeatures 2\npooling max\n"
+    "padding 3\n",
     "workload histogram\nbatch 5000\nrows 1e5\ndim 20\nlength fixed 20\nids histogram-2021\n",
 };
 

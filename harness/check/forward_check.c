@@ -15,6 +15,7 @@
 struct expected {
     float *plain;           /* of the fp32 loop */
     double *exact, *summed; /* the sum, and the sum of the magnitudes of all summands */
+    int32_t *winner;        /* of a max */
     struct row_memory row;  /* of a table */
     float *memory;
 };
@@ -23,8 +24,9 @@ static void expected_open(struct expected *e, int32_t dim) {
     const size_t n = (size_t)dim;
     e->plain = malloc(n * sizeof *e->plain);
     e->exact = malloc(2 * n * sizeof *e->exact);
+    e->winner = malloc(n * sizeof *e->winner);
     e->memory = malloc(TABLE_ARRAYS * (n + RULE_ROW_STATES) * sizeof *e->memory);
-    if (!e->plain || !e->exact || !e->memory) abort();
+    if (!e->plain || !e->exact || !e->winner || !e->memory) abort();
     e->summed = e->exact + n;
     for (int a = 0; a < TABLE_ARRAYS; a++) e->row.array[a] = e->memory + a * (n + RULE_ROW_STATES);
 }
@@ -32,7 +34,29 @@ static void expected_open(struct expected *e, int32_t dim) {
 static void expected_close(struct expected *e) {
     free(e->plain);
     free(e->exact);
+    free(e->winner);
     free(e->memory);
+}
+
+/* The largest elements of lookups begin .. end-1 of a feature with POOL_MAX, and the winners. */
+static void expect_max(const struct forward_check *c, const struct feature *f, int64_t begin,
+                       int64_t end, struct expected *e) {
+    const int32_t dim = c->in->tables[f->table].dim;
+    for (int32_t d = 0; d < dim; d++) {
+        e->plain[d] = 0, e->exact[d] = e->summed[d] = 0;
+        e->winner[d] = NO_WINNER;
+    }
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t row = batch_id(c->in, i);
+        if (row == f->padding_id) continue;
+        c->before(c->before_ctx, f->table, row, &e->row);
+        for (int32_t d = 0; d < dim; d++) {
+            const float x = e->row.weight[d];
+            if (e->winner[d] != NO_WINNER && !(x > e->plain[d])) continue;
+            e->plain[d] = x, e->exact[d] = x;
+            e->winner[d] = (int32_t)(i - begin);
+        }
+    }
 }
 
 /* The output of lookups begin .. end-1 of a feature. Returns the number of summands. */
@@ -41,6 +65,7 @@ static int64_t expect(const struct forward_check *c, const struct feature *f, in
     const struct batch *in = c->in;
     const int32_t dim = in->tables[f->table].dim;
     int64_t summands = 0;
+    if (f->pooling == POOL_MAX) return expect_max(c, f, begin, end, e), 0;
     for (int32_t d = 0; d < dim; d++) e->plain[d] = 0, e->exact[d] = e->summed[d] = 0;
     for (int64_t i = begin; i < end; i++) {
         const int64_t row = batch_id(in, i);
@@ -91,38 +116,70 @@ static void judge_row(const struct forward_check *c, int32_t feature, int64_t ro
     const struct feature *f = &c->in->features[feature];
     const enum dtype type = c->in->grad_type;
     const int64_t summands = expect(c, f, begin, end, e);
+    int32_t *winners;
+    forward_lay_out(c->in, (void *)c->output, &winners);
     for (int32_t d = 0; d < c->in->tables[f->table].dim; d++) {
-        const uint32_t got = dtype_bits(type, c->output, forward_row(f, row) + d);
-        if (judge(c, e, summands, d, got, r)) continue;
-        if (r->wrong++ == 0)
-            snprintf(r->message, sizeof r->message,
-                     "feature %" PRId32 " output row %" PRId64 " (%" PRId64 " lookups) [%" PRId32
-                     "]: got %.9g, expected %.9g",
-                     feature, row, end - begin, d, (double)dtype_widen(type, got),
-                     (double)dtype_widen(type, dtype_narrow(type, e->plain[d], ROUND_NEAREST, 0)));
+        const int64_t at = forward_row(f, row) + d;
+        const uint32_t got = dtype_bits(type, c->output, at);
+        const bool wins = f->pooling != POOL_MAX || winners[at] == e->winner[d];
+        if (judge(c, e, summands, d, got, r) && wins) continue;
+        if (r->wrong++ > 0) return;
+        snprintf(r->message, sizeof r->message,
+                 "feature %" PRId32 " output row %" PRId64 " (%" PRId64 " lookups) [%" PRId32
+                 "]: got %.9g, expected %.9g",
+                 feature, row, end - begin, d, (double)dtype_widen(type, got),
+                 (double)dtype_widen(type, dtype_narrow(type, e->plain[d], ROUND_NEAREST, 0)));
+        if (!wins)
+            text_add(r->message, sizeof r->message, "; got winner %" PRId32 ", expected %" PRId32,
+                     winners[at], e->winner[d]);
         return;
     }
 }
 
-/* The first element between output rows that lost its bits, or -1. */
-static int64_t changed_between(const struct forward_check *c) {
+/* The first byte from `at` to `end` that lost its bits, or -1. */
+static int64_t changed(const struct forward_check *c, size_t at, size_t end) {
+    for (; at < end; at++)
+        if (((const unsigned char *)c->output)[at] != (unsigned char)c->filled) return (int64_t)at;
+    return -1;
+}
+
+/* The same for an array of the output, from byte `at` on, without its rows. of_max: only features with
+ * POOL_MAX have rows in it. */
+static int64_t changed_between(const struct forward_check *c, size_t at, size_t element,
+                               bool of_max) {
     const struct batch *in = c->in;
     const size_t elements = (size_t)in->grad_elements;
-    const int64_t bytes = dtype_bytes(in->grad_type);
     bool *of_a_row = calloc(elements + 1, sizeof *of_a_row);
     if (!of_a_row) abort();
     for (int32_t f = 0; f < in->num_features; f++) {
         const struct feature *x = &in->features[f];
+        if (of_max && x->pooling != POOL_MAX) continue;
         const int64_t rows = x->pooling == POOL_NONE ? x->lookups : in->bags;
         for (int64_t r = 0; r < rows; r++)
             memset(of_a_row + forward_row(x, r), true, (size_t)in->tables[x->table].dim);
     }
     int64_t first = -1;
-    for (int64_t i = 0; i < in->grad_elements && first < 0; i++)
-        for (int64_t b = 0; b < bytes && !of_a_row[i]; b++)
-            if (((const unsigned char *)c->output)[i * bytes + b] != c->filled) first = i;
+    for (size_t i = 0; i < elements && first < 0; i++)
+        if (!of_a_row[i]) first = changed(c, at + i * element, at + (i + 1) * element);
     free(of_a_row);
     return first;
+}
+
+/* The first byte that belongs to no row and lost its bits, or -1. */
+static int64_t changed_outside(const struct forward_check *c) {
+    const size_t type = (size_t)dtype_bytes(c->in->grad_type),
+                 elements = (size_t)c->in->grad_elements;
+    size_t end = elements * type;
+    int32_t *winners;
+    forward_lay_out(c->in, (void *)c->output, &winners);
+    int64_t at = changed_between(c, 0, type, false);
+    if (at < 0 && winners) {
+        const size_t first = (size_t)((const char *)winners - (const char *)c->output);
+        at = changed(c, end, first);
+        end = first + elements * sizeof *winners;
+        if (at < 0) at = changed_between(c, first, sizeof *winners, true);
+    }
+    return at < 0 ? changed(c, end, c->bytes) : at;
 }
 
 struct check_result forward_check_run(const struct forward_check *c) {
@@ -150,11 +207,10 @@ struct check_result forward_check_run(const struct forward_check *c) {
             if (mine.worst > all.worst) all.worst = mine.worst;
         }
     }
-    const int64_t between = all.wrong ? -1 : changed_between(c);
-    if (between >= 0)
+    const int64_t outside = all.wrong ? -1 : changed_outside(c);
+    if (outside >= 0)
         snprintf(all.message, sizeof all.message,
-                 "wrote element %" PRId64 " of the output, which belongs to no output row",
-                 between);
-    all.ok = all.wrong == 0 && between < 0;
+                 "wrote byte %" PRId64 " of the output, which belongs to no output row", outside);
+    all.ok = all.wrong == 0 && outside < 0;
     return all;
 }

@@ -2,7 +2,8 @@
  *
  * Is the output of a forward right? Every element of every output row must have the bits of the
  * plain fp32 loop of kernels/forward.h, and lie within the rounding errors of that loop from a sum
- * in double precision, where both are finite. Elements between output rows must keep their bits.
+ * in double precision, where both are finite. A max and its winners must be exactly those of that loop.
+ * Elements between output rows, and between rows of winners, must keep their bits.
  */
 #pragma once
 
@@ -12,7 +13,8 @@ struct forward_check {
     const struct batch *in;
     row_before before; /* a row's weights and states, see struct check */
     const void *before_ctx;
-    const void *output; /* in host memory, see struct launch */
+    const void *output; /* in host memory, with winners behind it: see forward_lay_out() */
+    size_t bytes;       /* of output; may be more than this batch takes */
     int filled;         /* every byte of it before the kernel ran */
 };
 

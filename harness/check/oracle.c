@@ -20,7 +20,9 @@ void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_
             c /= (double)length;
         }
         for (int32_t d = 0; d < dim; d++) {
-            const double g = batch_grad(in, x->grad_offset + r * x->grad_stride + d);
+            const int64_t at = x->grad_offset + r * x->grad_stride + d;
+            if (x->pooling == POOL_MAX && in->winners[at] != i - in->offsets[q]) continue;
+            const double g = batch_grad(in, at);
             grad[d].value += c * g;
             grad[d].error += relative * fabs(c * g) + tiny * (fabs(w) + fabs(g) + 1);
         }

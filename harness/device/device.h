@@ -53,13 +53,13 @@ int device_put_on(void *stream, void *to, const void *from, size_t bytes, struct
 int device_wait(void *stream, struct error *err);
 
 /* A batch in device memory, as a kernel gets it. The host's batch must outlive it. */
-enum { BATCH_PARTS = 6 };
+enum { BATCH_PARTS = 7 };
 struct device_batch {
     struct batch batch;
     union {
         struct device_buffer part[BATCH_PARTS];
         struct {
-            struct device_buffer ids, offsets, lookup_weights, grad, tables, features;
+            struct device_buffer ids, offsets, lookup_weights, grad, winners, tables, features;
         };
     };
 };
@@ -102,7 +102,7 @@ struct device_job {
     const struct batch *in;       /* of a device_batch */
     const struct rule_step *steps;
     const struct table *io;
-    void *scratch, *output; /* see struct launch */
+    void *scratch, *output; /* see struct launch; winners lie as forward_lay_out() says */
     float *weight_grad;
     /* For device_time, or NULL: enqueues untimed work between plan and step, or before an iteration (a
      * cache flush). */

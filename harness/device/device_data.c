@@ -21,6 +21,7 @@ static void parts_of(const struct batch *h, struct part parts[BATCH_PARTS]) {
         {h->offsets, (flat_bags + 1) * sizeof *h->offsets, "offsets"},
         {h->lookup_weights, lookups * sizeof *h->lookup_weights, "lookup weights"},
         {h->grad, (size_t)(h->grad_elements * dtype_bytes(h->grad_type)), "gradient"},
+        {h->winners, (size_t)h->grad_elements * sizeof *h->winners, "winners"},
         {h->tables, (size_t)h->num_tables * sizeof *h->tables, "table shapes"},
         {h->features, (size_t)h->num_features * sizeof *h->features, "features"}};
     memcpy(parts, all, sizeof all);
@@ -40,6 +41,7 @@ int device_batch_create(struct device_batch *d, const struct batch *h, struct er
     d->batch.offsets = d->offsets.data;
     d->batch.lookup_weights = d->lookup_weights.data;
     d->batch.grad = d->grad.data;
+    d->batch.winners = d->winners.data;
     d->batch.device_tables = d->tables.data;
     d->batch.device_features = d->features.data;
     return 0;

@@ -7,15 +7,26 @@
 #include <stdlib.h>
 
 #include "harness/device/device_cuda.h"
+#include "kernels/forward.h"
 
 static const char *const stage_names[STAGE_COUNT] = {"index", "zero", "reduce", "update"};
 
 static struct launch launch_of(const struct device_job *job) {
-    return (struct launch){.threads = 1,
-                           .stream = device_stream(),
-                           .scratch = job->scratch,
-                           .output = job->output,
-                           .weight_grad = job->weight_grad};
+    struct launch how = {.threads = 1,
+                         .stream = device_stream(),
+                         .scratch = job->scratch,
+                         .output = job->output,
+                         .weight_grad = job->weight_grad};
+    if (job->forward || job->kernel->operation == OP_FORWARD)
+        forward_lay_out(job->in, job->output, &how.winners);
+    return how;
+}
+
+/* The step of an iteration reads the winners of its own forward. */
+static struct batch batch_of(const struct device_job *job, const struct launch *how) {
+    struct batch in = *job->in;
+    if (job->forward) in.winners = how->winners;
+    return in;
 }
 
 static int enqueue_forward(const struct device_job *job, const struct launch *how) {
@@ -23,11 +34,13 @@ static int enqueue_forward(const struct device_job *job, const struct launch *ho
 }
 
 static int enqueue_plan(const struct device_job *job, const struct launch *how) {
-    return job->kernel->plan ? job->kernel->plan(job->in, how) : 0;
+    const struct batch in = batch_of(job, how);
+    return job->kernel->plan ? job->kernel->plan(&in, how) : 0;
 }
 
 static int enqueue_run(const struct device_job *job, const struct launch *how) {
-    return job->kernel->run(job->in, job->steps, job->io, how);
+    const struct batch in = batch_of(job, how);
+    return job->kernel->run(&in, job->steps, job->io, how);
 }
 
 /* The state of device_run() at the end of a stage. */

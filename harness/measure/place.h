@@ -50,7 +50,7 @@ struct place_job {
     int batch;
     const struct rule_step *steps; /* [num_tables] in host memory */
     struct place_scratch *scratch;
-    struct place_scratch *output;              /* of a step alone: NULL */
+    struct place_scratch *output; /* of a step alone: NULL; of a forward: see forward_lay_out() */
     struct place_scratch *weight_grad;         /* of a step: see struct launch; may be NULL */
     void (*mark)(void *ctx, enum stage ended); /* run() calls it when a stage ends; may be NULL */
     void *mark_ctx;

@@ -9,6 +9,7 @@
 #include "harness/measure/disturbance.h"
 #include "harness/measure/place.h"
 #include "harness/workload/workload.h"
+#include "kernels/forward.h"
 
 struct host {
     struct place place;
@@ -33,6 +34,7 @@ static uint64_t batch_hash(const struct batch *in) {
                  {in->offsets, (size_t)(in->num_features * in->bags + 1) * sizeof *in->offsets},
                  {in->lookup_weights, lookups * sizeof *in->lookup_weights},
                  {in->grad, (size_t)(in->grad_elements * dtype_bytes(in->grad_type))},
+                 {in->winners, (size_t)in->grad_elements * sizeof *in->winners},
                  {in->tables, (size_t)in->num_tables * sizeof *in->tables},
                  {in->features, (size_t)in->num_features * sizeof *in->features}};
     uint64_t hash = 0;
@@ -78,13 +80,30 @@ static int host_scratch_get(struct place *p, const struct place_scratch *s, void
     return 0;
 }
 
+/* The winners of a forward, behind its output; NULL if there are none. */
+static int32_t *winners_of(const struct host *h, const struct place_job *job) {
+    const bool forward = job->forward || job->kernel->operation == OP_FORWARD;
+    int32_t *winners = NULL;
+    if (forward) forward_lay_out(&h->setup.batches[job->batch], job->output->data, &winners);
+    return winners;
+}
+
+/* The step of an iteration reads the winners of its own forward. */
+static struct batch batch_of(const struct host *h, const struct place_job *job) {
+    struct batch in = h->setup.batches[job->batch];
+    if (job->forward) in.winners = winners_of(h, job);
+    return in;
+}
+
 static int call_plan(const struct host *h, const struct place_job *job) {
     const struct launch how = {.threads = h->setup.threads, .scratch = job->scratch->data};
-    return job->kernel->plan ? job->kernel->plan(&h->setup.batches[job->batch], &how) : 0;
+    const struct batch in = batch_of(h, job);
+    return job->kernel->plan ? job->kernel->plan(&in, &how) : 0;
 }
 
 static int call_forward(const struct host *h, const struct place_job *job) {
-    const struct launch how = {.threads = h->setup.threads, .output = job->output->data};
+    const struct launch how = {
+        .threads = h->setup.threads, .output = job->output->data, .winners = winners_of(h, job)};
     return job->forward->run(&h->setup.batches[job->batch], job->steps, h->tables->tables, &how);
 }
 
@@ -94,9 +113,11 @@ static int call_run(const struct host *h, const struct place_job *job,
                                .scratch = job->scratch->data,
                                .output = job->output ? job->output->data : NULL,
                                .weight_grad = job->weight_grad ? job->weight_grad->data : NULL,
+                               .winners = winners_of(h, job),
                                .mark = mark,
                                .mark_ctx = ctx};
-    return job->kernel->run(&h->setup.batches[job->batch], job->steps, h->tables->tables, &how);
+    const struct batch in = batch_of(h, job);
+    return job->kernel->run(&in, job->steps, h->tables->tables, &how);
 }
 
 static int returned(int status, const struct place_job *job, struct error *err) {

@@ -8,6 +8,7 @@
 #include "harness/check/gradient_check.h"
 #include "harness/check/weight_grad_check.h"
 #include "harness/registry.h"
+#include "kernels/forward.h"
 #include "kernels/gradient.h"
 
 int runner_scratch_open(struct place *p, const struct place_setup *setup, const struct kernel *k,
@@ -31,9 +32,10 @@ int runner_scratch_open(struct place *p, const struct place_setup *setup, const 
 
 /* Bytes of the output; of a gradient, those of its larger form. */
 static size_t output_bytes(enum operation operation, const struct batch *in) {
+    int32_t *winners;
     if (operation == OP_GRADIENT) return gradient_lay_out(in, false, NULL, NULL);
     if (operation == OP_WEIGHT_GRAD) return (size_t)in->lookups * sizeof(float);
-    return (size_t)(in->grad_elements * dtype_bytes(in->grad_type));
+    return forward_lay_out(in, NULL, &winners);
 }
 
 static int open_output(struct place *p, const struct place_setup *setup, enum operation operation,
@@ -44,7 +46,7 @@ static int open_output(struct place *p, const struct place_setup *setup, enum op
         if (bytes > most) most = bytes;
     }
     return p->ops->scratch_open(p, out, most, what, err) ||
-                   p->ops->scratch_fill(p, out, POISON, err)
+                   p->ops->scratch_fill(p, out, UNWRITTEN, err)
                ? -1
                : 0;
 }
@@ -82,8 +84,8 @@ int runner_step(struct place *p, const struct place_job *job, int fill, struct e
     watched.mark = stage_ended;
     watched.mark_ctx = &watch;
     if (fill != AS_IT_IS && p->ops->scratch_fill(p, job->scratch, fill, err)) return -1;
-    if (job->output && p->ops->scratch_fill(p, job->output, POISON, err)) return -1;
-    if (job->weight_grad && p->ops->scratch_fill(p, job->weight_grad, POISON, err)) return -1;
+    if (job->output && p->ops->scratch_fill(p, job->output, UNWRITTEN, err)) return -1;
+    if (job->weight_grad && p->ops->scratch_fill(p, job->weight_grad, UNWRITTEN, err)) return -1;
     if (p->ops->run(p, &watched, err)) return -1;
     static const int last[OPERATIONS] = {[OP_STEP] = STAGE_UPDATE,
                                          [OP_FORWARD] = -1,
@@ -104,57 +106,54 @@ static int fetch(const void *ctx, int32_t table, int64_t begin, int64_t end, str
 static struct check_result judge_output(enum operation of, const struct place_job *job,
                                         const struct place_scratch *written, const struct check *c,
                                         const void *output) {
-    const struct forward_check forward = {c->in, c->before, c->before_ctx, output, POISON};
+    const struct forward_check forward = {.in = c->in,
+                                          .before = c->before,
+                                          .before_ctx = c->before_ctx,
+                                          .output = output,
+                                          .bytes = written->bytes,
+                                          .filled = UNWRITTEN};
     const struct gradient_check gradient = {.in = c->in,
                                             .index = c->index,
                                             .exact = c->exact,
                                             .merged = job->kernel->traits & MERGED,
                                             .output = output,
                                             .bytes = written->bytes,
-                                            .filled = POISON};
+                                            .filled = UNWRITTEN};
     const struct weight_grad_check weights = {c->in,  c->before,      c->before_ctx,
-                                              output, written->bytes, POISON};
+                                              output, written->bytes, UNWRITTEN};
     return of == OP_GRADIENT      ? gradient_check_run(&gradient)
            : of == OP_WEIGHT_GRAD ? weight_grad_check_run(&weights)
                                   : forward_check_run(&forward);
 }
 
-/* Returns 0 if nothing wrote outside of an output, and it is right. */
+/* Returns 0 if nothing wrote outside of an output, and it is right. copy: receives a copy of it, or NULL; the
+ * caller frees it. */
 static int check_output(struct place *p, enum operation of, const struct place_job *job,
-                        const struct place_scratch *written, const struct check *c,
+                        const struct place_scratch *written, const struct check *c, void **copy,
                         struct check_result *out, struct error *err) {
     struct error why;
+    const double worst = out->worst;
+    *copy = NULL;
     int status = p->ops->intact(p, job->batch, written, &why);
     if (status < 0) return fail(err, "%s: %.400s", job->kernel->name, why.text);
     if (status > 0) {
         snprintf(out->message, sizeof out->message, "output, %.380s", why.text);
         return 1;
     }
-    void *output = malloc(written->bytes + 1);
-    if (!output) return fail(err, "out of memory");
-    status = p->ops->scratch_get(p, written, output, err);
-    if (status == 0) {
-        *out = judge_output(of, job, written, c, output);
-        status = !out->ok;
-    }
-    free(output);
-    return status;
+    *copy = malloc(written->bytes + 1);
+    if (!*copy) return fail(err, "out of memory");
+    if (p->ops->scratch_get(p, written, *copy, err)) return -1;
+    *out = judge_output(of, job, written, c, *copy);
+    if (worst > out->worst) out->worst = worst;
+    return !out->ok;
 }
 
-int runner_check(struct place *p, const struct place_job *job, struct check c,
-                 struct check_result *out, struct error *err) {
+static int check_rows(struct place *p, const struct place_job *job, struct check c,
+                      struct check_result *out, struct error *err) {
     struct error why;
     struct row_run end = {0};
     const struct row_index nothing = {.run = &end};
-    double worst = 0;
-    const struct place_scratch *const written[] = {job->output, job->weight_grad};
-    const enum operation of[] = {job->kernel->operation, OP_WEIGHT_GRAD};
-    for (int k = 0; k < 2; k++) {
-        if (!written[k]) continue;
-        const int status = check_output(p, of[k], job, written[k], &c, out, err);
-        if (status) return status;
-        if (out->worst > worst) worst = out->worst;
-    }
+    const double worst = out->worst;
     if (job->kernel->operation != OP_STEP) c.index = &nothing;
     c.after = p->ops->tables(p);
     c.fetch = fetch;
@@ -171,6 +170,28 @@ int runner_check(struct place *p, const struct place_job *job, struct check c,
     out->ok = false;
     snprintf(out->message, sizeof out->message, "%.380s", why.text);
     return 1;
+}
+
+int runner_check(struct place *p, const struct place_job *job, struct check c,
+                 struct check_result *out, struct error *err) {
+    struct batch iterated = *c.in;
+    void *output = NULL, *weight_grad = NULL;
+    int status = 0;
+    out->worst = 0;
+    if (job->output)
+        status = check_output(p, job->kernel->operation, job, job->output, &c, &output, out, err);
+    if (status == 0 && job->weight_grad)
+        status = check_output(p, OP_WEIGHT_GRAD, job, job->weight_grad, &c, &weight_grad, out, err);
+    if (status == 0 && job->forward) { /* the step has read the winners of its own forward */
+        int32_t *winners;
+        forward_lay_out(c.in, output, &winners);
+        iterated.winners = winners;
+        c.in = &iterated;
+    }
+    if (status == 0) status = check_rows(p, job, c, out, err);
+    free(output);
+    free(weight_grad);
+    return status;
 }
 
 int place_get_tables(struct place *p, struct table_set *to, struct error *err) {

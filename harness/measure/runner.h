@@ -9,8 +9,9 @@
 #include "harness/check/check.h"
 #include "harness/measure/place.h"
 
-/* The byte that fills scratch. POISON makes every float a NaN and every index out of range. */
-enum { POISON = 0xff, AS_IT_IS = -1 };
+/* The byte that fills scratch. POISON makes every float a NaN and every index out of range. UNWRITTEN fills
+ * outputs: a NaN, or NO_WINNER, may be right there. */
+enum { POISON = 0xff, AS_IT_IS = -1, UNWRITTEN = 0x5a };
 
 /* Allocates scratch for a kernel. Fails if the kernel refuses the batches. */
 int runner_scratch_open(struct place *p, const struct place_setup *setup, const struct kernel *k,
@@ -26,7 +27,7 @@ int runner_output_open(struct place *p, const struct place_setup *setup, enum op
 int runner_weight_grad_open(struct place *p, const struct place_setup *setup,
                             enum operation operation, struct place_scratch *out, struct error *err);
 
-/* Fills scratch, and all that is written with POISON, and runs the kernel. Returns 0; 1 with the details in
+/* Fills scratch, and all outputs with UNWRITTEN, and runs the kernel. Returns 0; 1 with the details in
  * err if the kernel's stages end in a wrong order; or -1. */
 int runner_step(struct place *p, const struct place_job *job, int fill, struct error *err);
 

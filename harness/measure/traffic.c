@@ -30,6 +30,18 @@ static int64_t row_bytes(const struct table_shape *t, bool states) {
     return bytes;
 }
 
+/* Bytes that a step gathers for the lookups of a row: the winners of a max, otherwise the gradient row. */
+static int64_t gathered_for(const struct batch *in, const struct row_index *index,
+                            const struct row_run *run) {
+    const int64_t dim = in->tables[run->table].dim, grad = dtype_bytes(in->grad_type);
+    int64_t bytes = 0;
+    for (int64_t k = run->first; k < run[1].first; k++) {
+        const enum pooling pooling = in->features[index->lookup[k].bag / in->bags].pooling;
+        bytes += dim * (pooling == POOL_MAX ? (int64_t)sizeof *in->winners : grad);
+    }
+    return bytes;
+}
+
 struct traffic traffic_of(enum operation operation, const struct batch *in,
                           const struct row_index *index) {
     const bool forward = operation == OP_FORWARD, gradient = operation == OP_GRADIENT,
@@ -44,15 +56,19 @@ struct traffic traffic_of(enum operation operation, const struct batch *in,
         const struct feature *f = &in->features[q / in->bags];
         int64_t length = in->offsets[q + 1] - in->offsets[q];
         int64_t rows_here = f->pooling == POOL_NONE ? length : forward || length > 0;
-        once += rows_here * in->tables[f->table].dim * grad;
+        const bool max = f->pooling == POOL_MAX;
+        const int64_t elements = rows_here * in->tables[f->table].dim;
+        once += elements * (grad + (max ? (int64_t)sizeof *in->winners : 0));
+        if (max && !gathers_rows) gathered += elements * grad; /* each belongs to one lookup */
     }
     for (int64_t u = 0; u < index->rows; u++) {
-        const struct table_shape *t = &in->tables[index->run[u].table];
-        const int64_t hits = index->run[u + 1].first - index->run[u].first;
+        const struct row_run *run = &index->run[u];
+        const struct table_shape *t = &in->tables[run->table];
+        const int64_t hits = run[1].first - run->first;
         rows +=
             gradient ? (int64_t)sizeof(int64_t) + t->dim * element : row_bytes(t, !gathers_rows);
         row_states += rule_row_states(t->rule) * element;
-        gathered += hits * (gathers_rows ? row_bytes(t, false) : t->dim * grad);
+        gathered += gathers_rows ? hits * row_bytes(t, false) : gathered_for(in, index, run);
     }
     if (operation != OP_STEP) return (struct traffic){once + rows, once + rows, gathered};
     return (struct traffic){.compulsory = once + 2 * (rows + row_states),

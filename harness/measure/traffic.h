@@ -4,12 +4,13 @@
  *
  * Compulsory bytes are what any implementation must move even with a perfect cache: ids, offsets
  * and per-sample weights once; the gradient of every non-empty bag once (of every lookup, for
- * POOL_NONE); every touched row and its state read once and written once. A duplicate does not
- * count twice.
+ * POOL_NONE) and, for POOL_MAX, its winners; every touched row and its state read once and written
+ * once. A duplicate does not count twice.
  *
- * A forward writes an output row where a step reads a gradient row, of empty bags too, and reads the
- * weights of every row once. A gradient (kernels/gradient.h) writes a row number and the values of
- * every touched row once, merged: the least that carries it. An unmerged one writes more.
+ * A forward writes an output row (for POOL_MAX its winners, too) where a step reads a gradient row, of
+ * empty bags too, and reads the weights of every row once. A gradient (kernels/gradient.h) writes a
+ * row number and the values of every touched row once, merged: the least that carries it. An unmerged
+ * one writes more.
  * A gradient of the per-sample weights (kernels/weight_grad.h) reads gradient rows as a step does and the
  * weights of every row once, not the per-sample weights, and writes a float for every lookup. A step that
  * writes it has just these floats in addition: it holds the rest anyway.
@@ -18,7 +19,8 @@
  *
  *     lines / random-row read-modify-write    memory: compulsory bytes, but whole lines of row
  *                                             states apart: a sparse batch uses few bytes of each
- *     gathered / gather                       caches: a gradient row for every lookup
+ *     gathered / gather                       caches: a gradient row for every lookup; for POOL_MAX
+ *                                             the winners for every lookup, the gradient once
  *
  * Other operations change no rows: their first term is their compulsory bytes / copy. The gathered rows of
  * a forward and of a gradient of weights are those of the tables.
@@ -43,7 +45,7 @@ struct traffic {
     int64_t compulsory;
     int64_t lines;    /* compulsory, with every touched line of row state read and written once */
     int64_t gathered; /* the gradient row, or what operation_gathers_rows() the row, of every lookup
-                         that is not padding */
+                         that is not padding; for a step with POOL_MAX see above */
 };
 
 struct traffic traffic_of(enum operation operation, const struct batch *in,

@@ -29,7 +29,7 @@ static const struct known {
     {"dims", "floats per row: list", TEXT(axes.dims)},
     {"rows", "rows per table: list", TEXT(axes.rows)},
     {"batch", "bags per feature: list", TEXT(axes.batch)},
-    {"pooling", "sum, mean, none, or a pooling factor: list", TEXT(axes.pooling)},
+    {"pooling", "sum, mean, none, max, or a pooling factor: list", TEXT(axes.pooling)},
     {"rule",
      "update rules, or forward (the lookup), gradient (rows, values), weight_grad: list, or all",
      TEXT(rule)},

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "kernels/rng.h"
-#include "harness/workload/workload.h"
+#include "harness/workload/winners.h"
 
 /* Floats from the begin of the gradient to the end of a feature's last row. */
 static int64_t derived_extent(const struct batch *in, const struct feature *x) {
@@ -147,7 +147,8 @@ int batch_validate_lookups(const struct batch *in, struct error *err) {
 }
 
 int batch_validate(const struct batch *in, struct error *err) {
-    return batch_validate_lookups(in, err) ? -1 : check_derived(in, err);
+    if (batch_validate_lookups(in, err) || check_derived(in, err)) return -1;
+    return in->winners ? winners_validate(in, err) : 0;
 }
 
 /* What the bag's gradient is divided by. */

@@ -6,6 +6,7 @@
 
 #include "harness/memory.h"
 #include "harness/workload/row_index.h"
+#include "harness/workload/winners.h"
 
 int workload_begin(struct workload *w, int64_t bags, enum id_type id_type, struct error *err) {
     w->tables = calloc((size_t)w->ring * (size_t)w->num_tables, sizeof *w->tables);
@@ -134,5 +135,5 @@ int batch_fill(struct workload *w, int k, enum grad_mode mode, struct error *err
         }
     if (weighted) fill_weights(w, k, mode, weights);
     if (w->mean_of_duplicates) divide_by_duplicates(batch, weights);
-    return 0;
+    return first->pooling == POOL_MAX ? winners_draw(w, k, err) : 0;
 }

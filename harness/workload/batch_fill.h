@@ -26,6 +26,7 @@ enum stream {
     STREAM_REUSE,
     STREAM_WEIGHT,
     STREAM_GRAD,
+    STREAM_WINNER,
 };
 
 /* The key of a stream for feature or table `which` in batch k. */
@@ -46,7 +47,8 @@ static inline double feature_bytes(const struct spec *s, double bags, double loo
     const double id = s->id_type == ID_INT32 ? 4 : 8,
                  weight = s->weighted || s->mean_of_duplicates ? 4 : 0;
     const double grad_rows = s->pooling == POOL_NONE ? lookups : bags;
-    return 8 * bags + lookups * (id + weight) + (double)dtype_bytes(s->grad_type) * grad_rows * dim;
+    const double element = (double)dtype_bytes(s->grad_type) + (s->pooling == POOL_MAX ? 4 : 0);
+    return 8 * bags + lookups * (id + weight) + element * grad_rows * dim;
 }
 
 /* Allocates tables and features of w->ring batches, and points the batches there. Takes ring,
@@ -59,5 +61,5 @@ int workload_begin(struct workload *w, int64_t bags, enum id_type id_type, struc
  * ids, NULL on failure. */
 void *batch_lay_out(struct workload *w, int k, int64_t *offsets, struct error *err);
 
-/* Makes gradients, and per-sample weights if the workload has them. */
+/* Makes gradients, and per-sample weights and winners if the workload has them. */
 int batch_fill(struct workload *w, int k, enum grad_mode mode, struct error *err);

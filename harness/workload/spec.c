@@ -219,6 +219,10 @@ static int make_point(const struct block *b, const struct value pick[KEY_COUNT],
     if (s->reuse > 0 && (s->ids == IDS_HISTOGRAM_2021 || s->ids == IDS_HISTOGRAM_2022))
         return fail_at(err, place_of(b, KEY_REUSE),
                        "reuse would change the histogram; leave reuse out or take other ids");
+    if (s->pooling == POOL_MAX && (s->weighted || s->mean_of_duplicates))
+        return fail_at(err, place_of(b, s->weighted ? KEY_WEIGHTED : KEY_DUPLICATES),
+                       "pooling max takes no per-sample weights; leave %s out",
+                       key_name(s->weighted ? KEY_WEIGHTED : KEY_DUPLICATES));
     return make_tables(b, pick, s, err);
 }
 

@@ -22,7 +22,7 @@
  *     map scatter|identity  rank to id: a bijection, or rank r is row r    [scatter]
  *     reuse P               share of lookups copied from the previous batch    [0]
  *     features K            features that read each table                  [1]
- *     pooling sum|mean|none                                                [sum]
+ *     pooling sum|mean|none|max    max: without per-sample weights         [sum]
  *     weighted 0|1          per-sample weights                             [0]
  *     weight_grad 0|1       steps also write the gradient of the per-sample weights    [0]
  *     duplicates sum|mean   a row's gradients are added, or averaged: per-sample weights are divided by the
@@ -97,7 +97,7 @@ struct spec_list {
 
 /* Values that replace those of every block; NULL or empty: keep the file's. Each string is a
  * blank-separated list from a variable of make, and messages name that variable. pooling takes the
- * words sum, mean and none (the mode), and numbers (the pooling factor, as fixed bag length;
+ * words sum, mean, none and max (the mode), and numbers (the pooling factor, as fixed bag length;
  * several make an axis named length). alpha skips blocks whose ids have no exponent. */
 struct spec_overrides {
     const char *alpha, *dims, *rows, *batch, *pooling, *seed;

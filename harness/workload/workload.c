@@ -209,6 +209,7 @@ void workload_free(struct workload *w) {
         free((void *)w->batches[k].offsets);
         free((void *)w->batches[k].lookup_weights);
         free((void *)w->batches[k].grad);
+        free((void *)w->batches[k].winners);
     }
     free(w->tables);
     free(w->features);

@@ -30,7 +30,7 @@ struct workload {
     struct table_shape *tables; /* [ring][num_tables]: batch k has its own, with its own lookups */
     struct feature *features;   /* [ring][num_features] */
     int ring;
-    struct batch batches[RING_MAX]; /* own ids, offsets, lookup_weights, grad */
+    struct batch batches[RING_MAX]; /* own ids, offsets, lookup_weights, grad, winners */
 };
 
 /* Refuses a workload that does not fit into memory before it allocates. */
@@ -72,7 +72,7 @@ void batch_lay_out_rows(const struct table_shape *tables, struct feature *featur
  * its table. The message names feature, bag and lookup. */
 int batch_validate_lookups(const struct batch *in, struct error *err);
 
-/* The same, and checks every field that batch_derive() sets. */
+/* The same, and checks every field that batch_derive() sets, and the winners if there are any. */
 int batch_validate(const struct batch *in, struct error *err);
 
 /* The gradient as an array: [bags][sum of dims]; sequences are [lookups][dim], or flat if their dims

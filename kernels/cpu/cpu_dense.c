@@ -52,7 +52,8 @@ ALWAYS_INLINE void add(void *ctx, struct lookup l) {
     if (owner_of(t, l.row, w->threads) != w->thread) return;
     float c;
     const void *from = gather_at(&w->plan->gather, l.feature, l.q, l.i, &c);
-    scatter_push(&w->scatter, w->plan->grad[t] + l.row * dim, w->in->grad_type, from, c, dim);
+    scatter_push(&w->scatter, w->plan->grad[t] + l.row * dim, w->in->grad_type, from, c,
+                 gather_won_at(&w->plan->gather, l.feature, l.q, l.i), dim);
 }
 
 static bool is_zero(const float *row, int32_t dim) {

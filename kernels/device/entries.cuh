@@ -6,8 +6,9 @@
  *   key    first_row + id, so keys are unique over all tables; padding gets the key after the last
  *          row. 32 bits if these suffice, otherwise 64.
  *   value  the offset of the gradient row, in units that divide the offsets of all gradient rows:
- *          32 bits reach far beyond the memory of a device. With per-sample weights or means the
- *          value has 64 bits and includes the coefficient, so kernels do not read the lookup again.
+ *          32 bits reach far beyond the memory of a device. With per-sample weights, means or a max
+ *          the value has 64 bits and includes the coefficient, or the number of the lookup in its bag
+ *          (part_of()), so kernels do not read the lookup again.
  */
 #pragma once
 
@@ -35,7 +36,7 @@ static inline struct entries entries_of(const struct batch *in) {
     struct entries e = {NULL,          NULL,  in->lookups, (uint64_t)all_rows(in),
                         grad_unit(in), false, false};
     e.wide_keys = e.padding >= UINT32_MAX; /* no key is ~0: a hash table may call that empty */
-    e.wide_values = in->lookup_weights || has_mean(in);
+    e.wide_values = in->lookup_weights || has_mean(in) || has_pooling(in, POOL_MAX);
     return e;
 }
 
@@ -82,8 +83,9 @@ static __device__ inline uint64_t entry_value(const struct entries &e, int64_t i
     return e.wide_values ? ((const uint64_t *)e.value)[i] : ((const uint32_t *)e.value)[i];
 }
 
-static __device__ inline float value_coefficient(const struct entries &e, uint64_t value) {
-    return e.wide_values ? __uint_as_float((unsigned)(value >> 32)) : 1.0f;
+/* The bits of the coefficient: part_of(). */
+static __device__ inline uint32_t value_part(const struct entries &e, uint64_t value) {
+    return e.wide_values ? (uint32_t)(value >> 32) : __float_as_uint(1.0f);
 }
 
 struct entry {
@@ -96,6 +98,6 @@ static __device__ inline struct entry entry_of(const struct batch &in, const str
     if (l.padding) return made;
     made.key = (uint64_t)(in.device_tables[l.table].first_row + l.row);
     made.value = (uint64_t)(l.grad / e.unit);
-    if (e.wide_values) made.value |= (uint64_t)__float_as_uint(l.coefficient) << 32;
+    if (e.wide_values) made.value |= (uint64_t)part_of(l) << 32;
     return made;
 }

@@ -45,7 +45,16 @@ struct lookup {
     int64_t grad;      /* elements from batch.grad to its gradient row */
     float coefficient; /* factor of the gradient row */
     bool padding;      /* to be ignored */
+    int32_t number;    /* of a max: in its bag. The columns with this winner count; otherwise -1 */
 };
+
+/* What counts of a lookup's gradient row in 32 bits: the coefficient or, for a max, a number with the
+ * sign bit. A batch with a max has no per-sample weights, and so no negative coefficient. */
+enum : uint32_t { PART_OF_MAX = 0x80000000u };
+
+static __device__ inline uint32_t part_of(const struct lookup &l) {
+    return l.number >= 0 ? PART_OF_MAX | (uint32_t)l.number : __float_as_uint(l.coefficient);
+}
 
 /* Lookup i. scale: from mean_scales(), or NULL without means. A whole warp calls this. */
 static __device__ inline struct lookup lookup_at(const struct batch &in, const float *scale,
@@ -62,13 +71,12 @@ static __device__ inline struct lookup lookup_at(const struct batch &in, const f
              (sequence ? i - in.offsets[f * in.bags] : q - f * in.bags) * x->grad_stride;
     l.coefficient = in.lookup_weights ? in.lookup_weights[i] : 1.0f;
     if (x->pooling == POOL_MEAN) l.coefficient *= scale[q];
+    l.number = x->pooling == POOL_MAX ? (int32_t)(i - in.offsets[q]) : -1;
     return l;
 }
 
 static inline bool has_mean(const struct batch *in) {
-    for (int32_t f = 0; f < in->num_features; f++)
-        if (in->features[f].pooling == POOL_MEAN) return true;
-    return false;
+    return has_pooling(in, POOL_MEAN);
 }
 
 static inline bool has_padding(const struct batch *in) {

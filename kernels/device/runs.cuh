@@ -50,11 +50,12 @@ static inline struct tree tree_of(int64_t entries) {
 struct runs {
     struct entries entries;
     struct tree tree;
-    enum dtype type;    /* of gradients */
-    const void *source; /* batch.grad */
-    int32_t stride;     /* floats of a partial row */
-    float *partial;     /* [nodes][2][stride] head and tail */
-    uint32_t *arrived;  /* [inner nodes], zero */
+    enum dtype type;        /* of gradients */
+    const void *source;     /* batch.grad */
+    const int32_t *winners; /* of the batch; NULL without a max */
+    int32_t stride;         /* floats of a partial row */
+    float *partial;         /* [nodes][2][stride] head and tail */
+    uint32_t *arrived;      /* [inner nodes], zero */
     struct target target;
     struct compact compact;
 };
@@ -74,6 +75,7 @@ static inline void runs_lay_out(struct runs *r, struct scratch *s, const struct 
     r->tree = tree_of(entries);
     r->type = in->grad_type;
     r->source = in->grad;
+    r->winners = in->winners;
     r->stride = (int32_t)row_stride(in);
     r->partial = (float *)scratch_take(s, 2 * tree_nodes(&r->tree) * r->stride, sizeof(float));
     r->arrived = (uint32_t *)scratch_take(s, inner_nodes(&r->tree), sizeof(uint32_t));

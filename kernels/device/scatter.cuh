@@ -16,8 +16,8 @@ struct destination {
     float factor;
 };
 
-/* A thread per lookup; to(lookup) returns its destination. */
-template <class To>
+/* A thread per lookup; to(lookup) returns its destination. MAX: the batch has winners. */
+template <bool MAX, class To>
 static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     scatter(const struct batch in, const float *scale, int lanes, const To to) {
     const unsigned all = 0xffffffffu;
@@ -35,11 +35,18 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
         int64_t grad = __shfl_sync(all, (long long)l.grad, k);
         float factor = __shfl_sync(all, d.factor * l.coefficient, k);
         int32_t width = __shfl_sync(all, dim, k);
+        const int32_t number = MAX ? __shfl_sync(all, l.number, k) : -1;
         for (int32_t column = lane % lanes * LANE_COLUMNS; column < width;
              column += lanes * LANE_COLUMNS) {
+            struct quad_bits winners = {};
+            if (MAX && number >= 0) {
+                winners = winners_fetch(in.winners + grad, column, width);
+                if (!quad_wins(winners, (uint32_t)number)) continue;
+            }
             const void *from = (const char *)in.grad + grad * dtype_bytes(in.grad_type);
             struct quad q =
                 quad_widen(in.grad_type, quad_fetch<true>(in.grad_type, from, column, width));
+            if (MAX && number >= 0) q = quad_won(q, winners, (uint32_t)number);
             quad_add_atomically(row, column, width, quad_scale(q, factor));
         }
     }
@@ -49,7 +56,8 @@ template <class To>
 static inline cudaError_t scatter_enqueue(const struct batch *in, const float *scale, const To &to,
                                           cudaStream_t stream) {
     if (in->lookups == 0) return cudaSuccess;
-    LAUNCH(scatter<To>, blocks_for(in->lookups, LOOKUP_BLOCK), LOOKUP_BLOCK, 0, stream, *in, scale,
+    auto kernel = has_pooling(in, POOL_MAX) ? scatter<true, To> : scatter<false, To>;
+    LAUNCH(kernel, blocks_for(in->lookups, LOOKUP_BLOCK), LOOKUP_BLOCK, 0, stream, *in, scale,
            lanes_of_row(widest(in)), to);
     return cudaGetLastError();
 }

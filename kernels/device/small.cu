@@ -15,8 +15,8 @@ static __global__ void count_before(const struct batch in, struct before *before
 
 struct small_lookup {
     int64_t grad;
-    float coefficient;
-    int32_t row; /* -1: padding */
+    uint32_t part; /* part_of() */
+    int32_t row;   /* -1: padding */
 };
 
 static __device__ inline int32_t feature_of_slice(const struct batch &in,
@@ -31,25 +31,35 @@ static __device__ inline uint32_t element_read(enum dtype type, const void *from
     return __ldg((const unsigned short *)from + i);
 }
 
-/* Adds the lookups of a tile to the histogram, in their order; only this thread's column. */
-static __device__ inline void add_tile(enum dtype type, const void *source,
+/* Adds the lookups of a tile to the histogram, in their order; only this thread's column. winners:
+ * of the batch, if MAX. */
+template <bool MAX>
+static __device__ inline void add_tile(enum dtype type, const void *source, const int32_t *winners,
                                        const struct small_lookup *tile, int count, int32_t column,
                                        int32_t dim, float *sum) {
     enum { AHEAD = 8 };
     for (int k = 0; k < count; k += AHEAD) {
-        uint32_t bits[AHEAD];
+        uint32_t bits[AHEAD], winner[AHEAD];
         /* All loads come before the first use of one, and none of them after a branch. */
 #pragma unroll
-        for (int u = 0; u < AHEAD; u++)
-            bits[u] = element_read(type, source, tile[min(k + u, count - 1)].grad + column);
+        for (int u = 0; u < AHEAD; u++) {
+            const int64_t at = tile[min(k + u, count - 1)].grad + column;
+            bits[u] = element_read(type, source, at);
+            if (MAX) winner[u] = element_read(FP32, winners, at);
+        }
 #pragma unroll
-        for (int u = 0; u < AHEAD; u++)
-            if (k + u < count && tile[k + u].row >= 0)
-                sum[(int64_t)tile[k + u].row * dim + column] +=
-                    tile[k + u].coefficient * dtype_widen(type, bits[u]);
+        for (int u = 0; u < AHEAD; u++) {
+            if (k + u >= count || tile[k + u].row < 0) continue;
+            const uint32_t part = tile[k + u].part;
+            const bool of_max = MAX && part & PART_OF_MAX;
+            if (of_max && winner[u] != (part & ~PART_OF_MAX)) continue;
+            sum[(int64_t)tile[k + u].row * dim + column] +=
+                (of_max ? 1.0f : __uint_as_float(part)) * dtype_widen(type, bits[u]);
+        }
     }
 }
 
+template <bool MAX>
 static __global__ void __launch_bounds__(SMALL_BLOCK_MOST)
     sum_slices(const struct batch in, const float *scale, const struct small s) {
     DYNAMIC_SHARED(float, sum);
@@ -70,11 +80,12 @@ static __global__ void __launch_bounds__(SMALL_BLOCK_MOST)
         int64_t i = at + column;
         struct lookup l = lookup_at(in, scale, i < end ? i : end - 1);
         bool counts = i < end && !l.padding;
-        tile[column] = {l.grad, l.coefficient, counts ? (int32_t)l.row : -1};
+        tile[column] = {l.grad, part_of(l), counts ? (int32_t)l.row : -1};
         if (counts) atomicAdd(&hits[l.row], 1.0f);
         __syncthreads();
         int count = end - at < width ? (int)(end - at) : width;
-        if (column < t->dim) add_tile(in.grad_type, in.grad, tile, count, column, t->dim, sum);
+        if (column < t->dim)
+            add_tile<MAX>(in.grad_type, in.grad, in.winners, tile, count, column, t->dim, sum);
         __syncthreads();
     }
     for (int64_t k = column; k < floats; k += width) s.histogram[slice * s.stride + k] = sum[k];
@@ -114,8 +125,9 @@ cudaError_t small_run(const struct small *s, const struct batch *in, const float
                       const struct target *to, cudaStream_t stream) {
     if (s->slices == 0) return cudaSuccess;
     int block = (s->widest + WARP - 1) / WARP * WARP;
-    LAUNCH(sum_slices, (unsigned)s->slices, block, (size_t)s->stride * sizeof(float), stream, *in,
-           scale, *s);
+    auto sum = has_pooling(in, POOL_MAX) ? sum_slices<true> : sum_slices<false>;
+    LAUNCH(sum, (unsigned)s->slices, block, (size_t)s->stride * sizeof(float), stream, *in, scale,
+           *s);
     struct cover c = cover_of(s->widest);
     dim3 grid(blocks_for(s->longest, groups_of_block(c.count)), (unsigned)in->num_tables);
     auto update = c.tiles == 1 ? update_small<1> : update_small<2>;

@@ -23,7 +23,7 @@ struct source {
     const struct array *weight;
     enum dtype type;
     int32_t dim;
-    bool each; /* POOL_NONE */
+    bool each, max; /* POOL_NONE, POOL_MAX */
 };
 
 static __device__ inline void output_put(const struct batch &in, void *output,
@@ -37,11 +37,24 @@ static __device__ inline void output_put(const struct batch &in, void *output,
     quad_put(type, to, column, s.dim, bits);
 }
 
+/* Lookup number `number` of a bag: best takes the columns that it wins. */
+static __device__ inline void quad_max(struct quad *best, struct quad_bits *winners,
+                                       const struct quad &q, int32_t number) {
+    for (int c = 0; c < LANE_COLUMNS; c++) {
+        const bool wins = winners->x[c] == (uint32_t)NO_WINNER || q.x[c] > best->x[c];
+        best->x[c] = wins ? q.x[c] : best->x[c];
+        winners->x[c] = wins ? (uint32_t)number : winners->x[c];
+    }
+}
+
 /* A lane's four columns of a bag: lookups begin .. end-1, output row `row`, or for POOL_NONE the rows
- * from there on. */
-static __device__ inline void lookup_columns(const struct batch &in, void *output,
+ * from there on. MAX: a feature of the batch has POOL_MAX. */
+template <bool MAX>
+static __device__ inline void lookup_columns(const struct batch &in, void *output, int32_t *winners,
                                              const struct source &s, int64_t begin, int64_t end,
                                              int64_t row, int32_t column) {
+    const uint32_t none = (uint32_t)NO_WINNER;
+    struct quad_bits won = {{none, none, none, none}};
     struct quad sum = {{0, 0, 0, 0}};
     int64_t counted = 0;
     for (int64_t first = begin; first < end; first += IN_FLIGHT) {
@@ -58,6 +71,10 @@ static __device__ inline void lookup_columns(const struct batch &in, void *outpu
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; k++) {
             if (!counts[k]) continue;
+            if (MAX && s.max) {
+                quad_max(&sum, &won, q[k], (int32_t)(first + k - begin));
+                continue;
+            }
             if (in.lookup_weights) q[k] = quad_scale(q[k], in.lookup_weights[first + k]);
             sum = quad_sum(sum, q[k]);
             counted++;
@@ -69,30 +86,34 @@ static __device__ inline void lookup_columns(const struct batch &in, void *outpu
     if (s.each) return;
     if (s.feature->pooling == POOL_MEAN && counted)
         for (int c = 0; c < LANE_COLUMNS; c++) sum.x[c] /= (float)counted;
+    if (MAX && s.max) quad_put(FP32, winners + forward_row(s.feature, row), column, s.dim, won);
     output_put(in, output, s, row, column, sum);
 }
 
+template <bool MAX>
 static __global__ void __launch_bounds__(SMALL_BLOCK, 1)
-    lookup_bags(const struct batch in, const struct table *io, void *output, int lanes) {
+    lookup_bags(const struct batch in, const struct table *io, void *output, int32_t *winners,
+                int lanes) {
     const struct lanes g = lanes_here(lanes);
     const int64_t q = group_number(g);
     if (q >= in.num_features * in.bags) return;
     const int64_t f = q / in.bags;
     const struct feature *x = &in.device_features[f];
     const struct table_shape *t = &in.device_tables[x->table];
-    const struct source s = {x, &io[x->table].weight, t->weight_type, t->dim,
-                             x->pooling == POOL_NONE};
+    const struct source s = {x,      &io[x->table].weight,    t->weight_type,
+                             t->dim, x->pooling == POOL_NONE, x->pooling == POOL_MAX};
     const int64_t begin = in.offsets[q];
     const int64_t row = s.each ? begin - in.offsets[f * in.bags] : q - f * in.bags;
     for (int32_t column = g.lane * LANE_COLUMNS; column < s.dim; column += g.count * LANE_COLUMNS)
-        lookup_columns(in, output, s, begin, in.offsets[q + 1], row, column);
+        lookup_columns<MAX>(in, output, winners, s, begin, in.offsets[q + 1], row, column);
 }
 
 static int run(const struct batch *in, const struct rule_step *, const struct table *io,
                const struct launch *how) {
     const int lanes = lanes_of_row(widest(in));
-    LAUNCH(lookup_bags, blocks_for(flat_bags(in), groups_of_block(lanes)), block_of_lanes(lanes), 0,
-           (cudaStream_t)how->stream, *in, io, how->output, lanes);
+    auto kernel = how->winners ? lookup_bags<true> : lookup_bags<false>;
+    LAUNCH(kernel, blocks_for(flat_bags(in), groups_of_block(lanes)), block_of_lanes(lanes), 0,
+           (cudaStream_t)how->stream, *in, io, how->output, how->winners, lanes);
     return cudaGetLastError();
 }
 

@@ -66,7 +66,7 @@ struct expansion {
 
 ALWAYS_INLINE void expand_as(const enum dtype type, const struct one *from, int32_t dim,
                              float *to) {
-    const struct run only = {one_row, from, type, false, 1, 0, 0};
+    const struct run only = {.row = one_row, .ctx = from, .type = type, .n = 1};
     sum_run(&only, dim, to);
 }
 
@@ -80,6 +80,17 @@ ALWAYS_INLINE void expand_lookup(void *ctx, struct lookup l) {
     case BF16: expand_as(BF16, &x, e->dim, e->value); break;
     default: expand_as(FP32, &x, e->dim, e->value);
     }
+    e->value += e->dim;
+}
+
+/* The same for a feature with a max. */
+ALWAYS_INLINE void expand_won(void *ctx, struct lookup l) {
+    struct expansion *e = ctx;
+    float c;
+    const void *row = gather_at(e->gather, l.feature, l.q, l.i, &c);
+    *e->row++ = l.row;
+    memset(e->value, 0, (size_t)e->dim * sizeof *e->value);
+    row_add_won(e->type, e->value, row, c, gather_won_at(e->gather, l.feature, l.q, l.i), e->dim);
     e->value += e->dim;
 }
 
@@ -103,7 +114,10 @@ static void expand(const struct plan *p, const struct batch *in, int64_t lo, int
         const int64_t at = mine[s.table] - p->first[s.table];
         const int32_t dim = in->tables[s.table].dim;
         struct expansion e = {&p->gather, to->rows + at, to->values + at * dim, dim, in->grad_type};
-        walk_stretch(in, s, expand_lookup, &e);
+        if (in->features[s.feature].pooling == POOL_MAX)
+            walk_stretch(in, s, expand_won, &e);
+        else
+            walk_stretch(in, s, expand_lookup, &e);
         mine[s.table] += (uint32_t)(e.row - (to->rows + at));
     }
 }

@@ -53,6 +53,24 @@ ALWAYS_INLINE void accumulate_from(const struct accumulate *a, const struct gath
     }
 }
 
+/* For a table with a max. */
+NOINLINE void accumulate_won(const struct accumulate *a) {
+    const struct gather_table *from = a->from;
+    for (int32_t k = 0; k < a->first; k++) {
+        float c;
+        const int32_t ahead = k + ADDENDS_AHEAD;
+        if (ahead < a->waiting) {
+            const uint32_t position = a->wait[ahead].position;
+            prefetch_row(from->type, gather_row(a->gather, from, position, &c), a->dim);
+            prefetch_row(FP32, gather_won(a->gather, from, position).winner, a->dim);
+        }
+        const uint32_t position = a->wait[k].position;
+        const void *row = gather_row(a->gather, from, position, &c);
+        row_add_won(from->type, a->sum + a->wait[k].number * a->stride, row, c,
+                    gather_won(a->gather, from, position), a->dim);
+    }
+}
+
 ALWAYS_INLINE void accumulate_as(void *ctx, const int32_t dim, const bool common) {
     const struct accumulate *a = ctx;
     struct gather_table from = *a->from;
@@ -91,7 +109,10 @@ static void accumulate_now(struct accumulate given, int32_t first) {
     struct accumulate a = given;
     a.first = first;
     if (a.gather->weight_grad) accumulate_dots(&a);
-    for_dim(a.dim, accumulate_as, &a);
+    if (a.from->max)
+        accumulate_won(&a);
+    else
+        for_dim(a.dim, accumulate_as, &a);
 }
 
 /* sum[number][] += the gradient of a lookup if `counts` is 1; does nothing if it is 0, without a

@@ -4,7 +4,7 @@
  * per-sample weight, so no kernel needs a separate pass for them.
  *
  * Kernels that reorder lookups carry a 32-bit *position* instead of a lookup: the number of the
- * flat bag if that is enough (unweighted, pooled), otherwise the number of the lookup.
+ * flat bag if that is enough (unweighted, a sum or a mean), otherwise the number of the lookup.
  */
 #pragma once
 
@@ -17,9 +17,17 @@ struct gather_feature {
     int64_t base, stride;
 };
 
+/* The part of a gradient row that counts for a lookup. */
+struct won {
+    const int32_t
+        *winner;    /* [dim] of a max: only columns whose winner is `number` count; NULL: all */
+    int32_t number; /* of the lookup in its bag */
+};
+
 struct gather_table {
     int32_t feature; /* the only feature that reads the table, or -1 */
     bool per_lookup; /* positions are lookups, not flat bags */
+    bool max;        /* a feature has POOL_MAX: of a row, only what gather_won() says counts */
     bool plain;      /* one feature, all coefficients 1: the gradient row of a position is at */
     enum dtype type; /* of gradients */
     const char *grad;
@@ -45,6 +53,7 @@ static inline void gather_lay_out(struct gather *g, struct scratch *s, const str
         /* The number of a lookup does not give its bag, nor its feature if there are several. */
         bag_of |= in->features[f].pooling == POOL_NONE ? in->num_features > in->num_tables
                                                        : in->lookup_weights != NULL;
+        bag_of |= in->features[f].pooling == POOL_MAX;
     }
     g->in = in;
     g->weight_grad = NULL;
@@ -78,8 +87,9 @@ static inline void gather_prepare(const struct gather *g) {
         int64_t first = none ? in->offsets[f * in->bags] : f * in->bags;
         g->feature[f] = (struct gather_feature){(x->grad_offset - first * x->grad_stride) * element,
                                                 x->grad_stride * element};
-        t->per_lookup |= none;
-        t->plain &= x->pooling != POOL_MEAN;
+        t->per_lookup |= none || x->pooling == POOL_MAX;
+        t->max |= x->pooling == POOL_MAX;
+        t->plain &= x->pooling != POOL_MEAN && x->pooling != POOL_MAX;
         t->base = g->feature[f].base;
         t->stride = g->feature[f].stride;
         if (in->tables[x->table].features == 1) t->feature = f;
@@ -118,6 +128,17 @@ ALWAYS_INLINE uint32_t gather_position(bool per_lookup, struct lookup l) {
     return (uint32_t)(per_lookup ? l.i : l.q);
 }
 
+/* The flat bag of a position of table t, or 0 if nothing asks for it; and the feature. */
+ALWAYS_INLINE int64_t gather_bag(const struct gather *g, const struct gather_table *t,
+                                 uint32_t position) {
+    return !t->per_lookup ? position : g->bag_of ? g->bag_of[position] : 0;
+}
+
+ALWAYS_INLINE int32_t gather_feature_of(const struct gather *g, const struct gather_table *t,
+                                        int64_t q) {
+    return t->feature >= 0 ? t->feature : (int32_t)(q / g->in->bags);
+}
+
 /* Gradient row and coefficient of a position of table t. */
 ALWAYS_INLINE const void *gather_row(const struct gather *g, const struct gather_table *t,
                                      uint32_t position, float *coefficient) {
@@ -125,7 +146,22 @@ ALWAYS_INLINE const void *gather_row(const struct gather *g, const struct gather
         *coefficient = 1;
         return t->grad + (t->base + position * t->stride);
     }
-    int64_t q = !t->per_lookup ? position : g->bag_of ? g->bag_of[position] : 0;
-    int32_t f = t->feature >= 0 ? t->feature : (int32_t)(q / g->in->bags);
-    return gather_at(g, f, q, position, coefficient);
+    const int64_t q = gather_bag(g, t, position);
+    return gather_at(g, gather_feature_of(g, t, q), q, position, coefficient);
+}
+
+/* The part that counts of the gradient row of lookup i in flat bag q of feature f. */
+ALWAYS_INLINE struct won gather_won_at(const struct gather *g, int32_t f, int64_t q, int64_t i) {
+    const struct batch *in = g->in;
+    const struct feature *x = &in->features[f];
+    if (x->pooling != POOL_MAX) return (struct won){NULL, 0};
+    return (struct won){in->winners + x->grad_offset + (q - f * in->bags) * x->grad_stride,
+                        (int32_t)(i - in->offsets[q])};
+}
+
+/* The same for a position of table t. */
+ALWAYS_INLINE struct won gather_won(const struct gather *g, const struct gather_table *t,
+                                    uint32_t position) {
+    const int64_t q = gather_bag(g, t, position);
+    return gather_won_at(g, gather_feature_of(g, t, q), q, position);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The forward on the host: threads take bags, and sum the rows of a bag in registers. Only the
- * distance of the prefetch differs between kernels.
+ * The forward on the host: threads take bags, and sum the rows of a bag, or take their maximum, in
+ * registers. Only the distance of the prefetch differs between kernels.
  */
 #pragma once
 
 #include "kernels/forward.h"
+#include "kernels/host/max.h"
 #include "kernels/host/team.h"
 #include "kernels/host/update.h"
 
@@ -33,6 +34,7 @@ struct lookup_feature {
     struct array weight;
     int64_t first_bag, distance;
     void *output;
+    int32_t *winners;
     int thread, threads;
 };
 
@@ -47,11 +49,14 @@ static inline int64_t counted(const struct looked_up *x, int64_t lookups) {
 /* The output row of `lookups` lookups. sum[dim]: scratch, for outputs narrower than fp32. */
 ALWAYS_INLINE void lookup_row(const struct lookup_feature *f, const struct run *run,
                               const struct looked_up *from, int64_t row, const int32_t dim,
-                              float *sum) {
+                              const bool max, float *sum) {
     const enum dtype type = f->in->grad_type;
     char *to = (char *)f->output + forward_row(f->feature, row) * dtype_bytes(type);
     float *x = type == FP32 ? (float *)to : sum;
-    sum_run(run, dim, x);
+    if (max)
+        max_run(run, dim, x, f->winners + forward_row(f->feature, row));
+    else
+        sum_run(run, dim, x);
     if (f->feature->pooling == POOL_MEAN) {
         const float count = (float)counted(from, run->n);
         for (int32_t d = 0; d < dim; d++) x[d] /= count;
@@ -68,9 +73,9 @@ static inline int64_t lookup_part(const struct lookup_feature *f, int thread) {
     return last_at_most(offsets, sizeof *offsets, 0, bags, offsets[0] + part);
 }
 
-/* This thread's part. type, plain: constants. */
+/* This thread's part. type, plain, max: constants. */
 ALWAYS_INLINE void lookup_bags(const struct lookup_feature *f, const int32_t dim,
-                               const enum dtype type, const bool plain) {
+                               const enum dtype type, const bool plain, const bool max) {
     const struct batch *in = f->in;
     const bool each = f->feature->pooling == POOL_NONE;
     const int64_t *offsets = in->offsets + f->first_bag;
@@ -86,7 +91,7 @@ ALWAYS_INLINE void lookup_bags(const struct lookup_feature *f, const int32_t dim
         from.first = each ? offsets[0] + u : offsets[u];
         run.n = each ? 1 : offsets[u + 1] - offsets[u];
         run.ahead = f->distance ? offsets[in->bags] - from.first - run.n : 0;
-        lookup_row(f, &run, &from, u, dim, sum);
+        lookup_row(f, &run, &from, u, dim, max, sum);
     }
 }
 
@@ -94,17 +99,26 @@ ALWAYS_INLINE void lookup_fp32(void *ctx, const int32_t dim, const bool common) 
     const struct lookup_feature *f = ctx;
     (void)common;
     if (!f->in->lookup_weights && f->feature->padding_id < 0) /* constants, as in sum_entries() */
-        lookup_bags(f, dim, FP32, true);
+        lookup_bags(f, dim, FP32, true, false);
     else
-        lookup_bags(f, dim, FP32, false);
+        lookup_bags(f, dim, FP32, false, false);
 }
 
 /* Not for each common dim: conversions fill the code, and compilers take minutes. */
 NOINLINE void lookup_narrow(const struct lookup_feature *f) {
     switch (f->table->weight_type) {
-    case BF16: lookup_bags(f, f->table->dim, BF16, false); break;
-    case FP16: lookup_bags(f, f->table->dim, FP16, false); break;
-    default: lookup_bags(f, f->table->dim, FP8, false);
+    case BF16: lookup_bags(f, f->table->dim, BF16, false, false); break;
+    case FP16: lookup_bags(f, f->table->dim, FP16, false, false); break;
+    default: lookup_bags(f, f->table->dim, FP8, false, false);
+    }
+}
+
+NOINLINE void lookup_max(const struct lookup_feature *f) {
+    switch (f->table->weight_type) {
+    case FP32: lookup_bags(f, f->table->dim, FP32, false, true); break;
+    case BF16: lookup_bags(f, f->table->dim, BF16, false, true); break;
+    case FP16: lookup_bags(f, f->table->dim, FP16, false, true); break;
+    default: lookup_bags(f, f->table->dim, FP8, false, true);
     }
 }
 
@@ -119,6 +133,7 @@ static inline struct lookup_feature lookup_feature_of(const struct batch *in, in
                                    .weight = io[x->table].weight,
                                    .first_bag = f * in->bags,
                                    .output = how->output,
+                                   .winners = how->winners,
                                    .thread = omp_get_thread_num(),
                                    .threads = omp_get_num_threads()};
 }
@@ -130,7 +145,9 @@ static inline int lookup_run(const struct batch *in, const struct table *io,
     for (int32_t f = 0; f < in->num_features; f++) {
         struct lookup_feature mine = lookup_feature_of(in, f, io, how);
         mine.distance = distance;
-        if (mine.table->weight_type == FP32)
+        if (mine.feature->pooling == POOL_MAX)
+            lookup_max(&mine);
+        else if (mine.table->weight_type == FP32)
             for_dim(mine.table->dim, lookup_fp32, &mine);
         else
             lookup_narrow(&mine);

@@ -117,6 +117,34 @@ ALWAYS_INLINE void row_add(enum dtype type, float *to, const void *from, float c
     }
 }
 
+/* LANES winners, or 0 or -1 for each of LANES columns. */
+typedef int32_t lane_ints __attribute__((vector_size(LANES * sizeof(int32_t))));
+typedef lane_ints lane_ints_at __attribute__((aligned(sizeof(int32_t)), may_alias));
+
+/* x in the columns from `column` on that count, 0 in the others: a NaN there does not count. */
+ALWAYS_INLINE lanes won_lanes(const struct won *won, lanes x, int32_t column) {
+    if (!won->winner) return x;
+    return (lanes)((lane_ints)x & (*(const lane_ints_at *)(won->winner + column) == won->number));
+}
+
+/* row_add() of the columns that count. */
+ALWAYS_INLINE void row_add_won_as(const enum dtype type, float *to, const void *from,
+                                  float coefficient, struct won won, int32_t dim) {
+    for (int32_t d = 0; d < dim; d++) {
+        const float x = coefficient * dtype_get(type, from, d);
+        to[d] += !won.winner || won.winner[d] == won.number ? x : 0;
+    }
+}
+
+NOINLINE void row_add_won(enum dtype type, float *to, const void *from, float coefficient,
+                          struct won won, int32_t dim) {
+    switch (type) {
+    case FP16: row_add_won_as(FP16, to, from, coefficient, won, dim); break;
+    case BF16: row_add_won_as(BF16, to, from, coefficient, won, dim); break;
+    default: row_add_won_as(FP32, to, from, coefficient, won, dim);
+    }
+}
+
 /* The grouping kernels keep a lookup as an entry: the row in the upper 32 bits, the position in the
  * lower 32 bits. */
 static inline uint64_t entry_pack(int64_t row, uint32_t position) {
@@ -132,6 +160,8 @@ struct run {
     /* Row k and, if it is not 1, its coefficient. NULL: there is no such row, if the run has gaps.
      * Callers pass an ALWAYS_INLINE function, as to walk_stretch(). */
     const void *(*row)(const void *ctx, int64_t k, float *coefficient);
+    struct won (*won)(const void *ctx,
+                      int64_t k); /* what of row k counts; NULL: all of every row */
     const void *ctx;
     enum dtype type;
     bool gaps;
@@ -143,6 +173,7 @@ ALWAYS_INLINE void run_prefetch(const struct run *r, int64_t k, int32_t dim) {
     float c;
     const int64_t next = k + r->distance < r->n + r->ahead ? k + r->distance : 0;
     if (r->ahead > 0) prefetch_row(r->type, r->row(r->ctx, next, &c), dim);
+    if (r->ahead > 0 && r->won) prefetch_row(FP32, r->won(r->ctx, next).winner, dim);
 }
 
 /* LANES elements from column `column` on. */
@@ -166,8 +197,11 @@ ALWAYS_INLINE void sum_columns(const struct run *r, int32_t dim, int32_t column,
         if (column == 0) run_prefetch(r, k, dim);
         const void *row = r->row(r->ctx, k, &c);
         if (r->gaps && !row) continue;
-        _Pragma("GCC unroll 8") for (int v = 0; v < vecs; v++) acc[v] +=
-            c * row_lanes(r->type, row, column + v * LANES);
+        const struct won won = r->won ? r->won(r->ctx, k) : (struct won){NULL, 0};
+        _Pragma("GCC unroll 8") for (int v = 0; v < vecs; v++) {
+            const lanes x = c * row_lanes(r->type, row, column + v * LANES);
+            acc[v] += r->won ? won_lanes(&won, x, column + v * LANES) : x;
+        }
     }
     lanes_at *to = (lanes_at *)(sum + column);
     _Pragma("GCC unroll 8") for (int v = 0; v < vecs; v++) to[v] = acc[v];
@@ -181,7 +215,10 @@ ALWAYS_INLINE void sum_short(const struct run *r, int32_t dim, float *sum) {
         run_prefetch(r, k, dim);
         const void *row = r->row(r->ctx, k, &c);
         if (r->gaps && !row) continue;
-        row_add_as(r->type, sum, row, c, dim);
+        if (r->won)
+            row_add_won(r->type, sum, row, c, r->won(r->ctx, k), dim);
+        else
+            row_add_as(r->type, sum, row, c, dim);
     }
 }
 
@@ -220,8 +257,24 @@ ALWAYS_INLINE const void *entry_grad(const void *ctx, int64_t k, float *coeffici
     return gather_row(e->gather, e->table, (uint32_t)e->entry[k], coefficient);
 }
 
+ALWAYS_INLINE struct won entry_won(const void *ctx, int64_t k) {
+    const struct entries *e = ctx;
+    return gather_won(e->gather, e->table, (uint32_t)e->entry[k]);
+}
+
 /* Prefetch distance in entries. Measured: equally fast from 8 to 48. */
 enum { GRAD_AHEAD = 8 };
+
+/* sum_entries() for a table with a max, whose dim is never a constant. */
+NOINLINE void sum_entries_won(const struct entries *entries, int64_t n, int64_t ahead, int32_t dim,
+                              float *sum) {
+    struct run r = {entry_grad, entry_won, entries, FP32, false, n, ahead, GRAD_AHEAD};
+    switch (entries->table->type) {
+    case BF16: r.type = BF16, sum_run(&r, dim, sum); break;
+    case FP16: r.type = FP16, sum_run(&r, dim, sum); break;
+    default: r.type = FP32, sum_run(&r, dim, sum);
+    }
+}
 
 /* sum[dim] = sum of the gradients of n entries of table t, in their order. ahead: number of entries
  * after these whose gradients the caller sums next, so this prefetches them; 0: no prefetch. */
@@ -230,7 +283,12 @@ ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table
                                float *sum) {
     struct gather_table from = *t;
     const struct entries entries = {g, &from, entry};
-    struct run r = {entry_grad, &entries, from.type, false, n, ahead, GRAD_AHEAD};
+    struct run r = {entry_grad, NULL, &entries, from.type, false, n, ahead, GRAD_AHEAD};
+    if (t->max) {
+        const struct entries of_max = {g, t, entry};
+        sum_entries_won(&of_max, n, ahead, dim, sum);
+        return;
+    }
     /* Constants remove coefficients and branches from the loops. */
     if (from.type == FP32 && from.plain) {
         r.type = FP32, from.plain = true;

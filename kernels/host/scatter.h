@@ -15,6 +15,7 @@ struct scatter {
     struct {
         float *to;
         const void *from; /* of that type */
+        struct won won;
         enum dtype type;
         float coefficient;
         int32_t dim;
@@ -29,25 +30,33 @@ ALWAYS_INLINE void scatter_apply(struct scatter *s, unsigned slot) {
     const enum dtype type = s->pending[slot].type;
     const float c = s->pending[slot].coefficient;
     const int32_t dim = s->pending[slot].dim;
-    if (!s->atomic) row_add(type, to, from, c, dim);
+    const struct won won = s->pending[slot].won;
+    if (!s->atomic && won.winner)
+        row_add_won(type, to, from, c, won, dim);
+    else if (!s->atomic)
+        row_add(type, to, from, c, dim);
     for (int32_t d = 0; d < dim && s->atomic; d++) {
+        if (won.winner && won.winner[d] != won.number) continue;
 #pragma omp atomic
         to[d] += c * dtype_get(type, from, d);
     }
 }
 
-/* to[dim] += coefficient * from[dim], a row of that type, delayed by SCATTER_DELAY calls at most. */
+/* to[dim] += coefficient * from[dim], a row of that type, in the columns that count. Delayed by
+ * SCATTER_DELAY calls at most. */
 ALWAYS_INLINE void scatter_push(struct scatter *s, float *to, enum dtype type, const void *from,
-                                float coefficient, int32_t dim) {
+                                float coefficient, struct won won, int32_t dim) {
     unsigned slot = s->pushed++ % SCATTER_DELAY;
     if (s->pushed > SCATTER_DELAY) scatter_apply(s, slot);
     s->pending[slot].to = to;
     s->pending[slot].from = from;
+    s->pending[slot].won = won;
     s->pending[slot].type = type;
     s->pending[slot].coefficient = coefficient;
     s->pending[slot].dim = dim;
     prefetch_row(FP32, to, dim);
     prefetch_row(type, from, dim);
+    if (won.winner) prefetch_row(FP32, won.winner, dim);
 }
 
 /* Applies all waiting additions. */

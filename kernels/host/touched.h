@@ -155,7 +155,7 @@ ALWAYS_INLINE void touched_add(void *ctx, struct lookup l) {
     float c;
     const void *from = gather_at(&w->touched->gather, l.feature, l.q, l.i, &c);
     scatter_push(&w->scatter, touched_grad(w->touched, t, l.row, dim), w->in->grad_type, from, c,
-                 dim);
+                 gather_won_at(&w->touched->gather, l.feature, l.q, l.i), dim);
 }
 
 /* One step. Every thread of the team calls this. mark and add get the thread's share of lookups:

@@ -164,19 +164,8 @@ NOINLINE void updater_narrow(const struct updater *u, int64_t row, const float *
     }
 }
 
-/* Adds a touch to the record of a watched row. */
 NOINLINE void updater_watch(const struct updater *u, int64_t row, const float *grad) {
-    const struct watch *w = u->table.watch;
-    struct watched_row *x = &w->row[row >> w->shift];
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int32_t d = 0; d < u->dim; d++) sum += grad[d] * grad[d];
-    const float norm = sqrtf(sum);
-    x->touches += x->touches != UINT32_MAX;
-    x->last_step = (uint32_t)u->step->number;
-    x->last_norm = norm;
-    x->largest_norm = norm > x->largest_norm ? norm : x->largest_norm;
-    __atomic_fetch_add(&w->norms[norm_bin(norm)], 1, __ATOMIC_RELAXED);
+    watch_touch(u->table.watch, row, u->step->number, grad, u->dim);
 }
 
 /* Updates a row of a table that adjusts no gradients. */

@@ -14,7 +14,7 @@ static void check_point(const struct spec *s) {
     if (!s->name[0] || memchr(s->name, '\0', sizeof s->name) == NULL) abort();
     if (s->batch < 1 || s->num_tables < 1 || s->features_per_table < 1) abort();
     if (!(s->alpha >= 0) || !(s->shift >= 0) || !(s->reuse >= 0 && s->reuse <= 1)) abort();
-    if ((unsigned)s->rule >= RULE_COUNT || (unsigned)s->pooling > POOL_NONE) abort();
+    if ((unsigned)s->rule >= RULE_COUNT || (unsigned)s->pooling > POOL_MAX) abort();
     for (int t = 0; t < s->num_tables; t++) {
         const struct table_spec *table = &s->tables[t];
         if (table->rows < 1 || table->dim < 1 || s->padding_id >= table->rows) abort();

@@ -46,6 +46,8 @@ int main(void) {
     FIELD(embfuse_batch, trusted);
     FIELD(embfuse_batch, stream);
     FIELD(embfuse_batch, feature_lookups);
+    FIELD(embfuse_batch, winners);
+    FIELD(embfuse_batch, weight_grad);
     NUMBER(EMBFUSE_OK);
     NUMBER(EMBFUSE_INVALID);
     NUMBER(EMBFUSE_BAD_BATCH);
@@ -65,6 +67,7 @@ int main(void) {
     NUMBER(EMBFUSE_SUM);
     NUMBER(EMBFUSE_MEAN);
     NUMBER(EMBFUSE_NONE);
+    NUMBER(EMBFUSE_MAX);
     NUMBER(EMBFUSE_HOST);
     NUMBER(EMBFUSE_DEVICE);
     return 0;
