@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: MIT
 """TAP tests of lib/auto.c: on every point of every recorded sweep, the kernel that `auto` takes is compared to
 the fastest one of the recorded times."""
-import ctypes as c
 import glob
 import json
 import os
@@ -16,57 +15,30 @@ import numpy
 sys.dont_write_bytecode = True
 import tap
 from tap import ROOT
+sys.path.insert(0, os.path.join(ROOT, "examples", "pytorch"))
+import embfuse
 
 LIBRARY = os.path.join(ROOT, os.environ.get("BUILD", "build"), "libembfuse.so")
 SWEEPS = sorted(glob.glob(os.path.join(ROOT, "reports", "results", "*", "sweep.json")))
 LEAST, NEAR, MOST_BELOW = 0.85, 0.9, 2 / 110  # share of the fastest kernel's speed; points below NEAR
 
 
-class Table(c.Structure):
-    _fields_ = [("rows", c.c_int64), ("dim", c.c_int32), ("weight_type", c.c_int32), ("momentum_type", c.c_int32),
-                ("rounding", c.c_int32), ("rule", c.c_char_p)]
-
-
-class Feature(c.Structure):
-    _fields_ = [("table", c.c_int32), ("pooling", c.c_int32), ("padding_id", c.c_int64), ("grad_offset", c.c_int64),
-                ("grad_stride", c.c_int64)]
-
-
-class Options(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("kernel", c.c_char_p), ("forward", c.c_char_p), ("place", c.c_int32),
-                ("threads", c.c_int32), ("grad_type", c.c_int32), ("reserved", c.c_int32),
-                ("rounding_seed", c.c_uint64)]
-
-
-class Batch(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("bags", c.c_int64), ("lookups", c.c_int64), ("ids", c.c_void_p),
-                ("offsets", c.c_void_p), ("lookup_weights", c.c_void_p), ("id_type", c.c_int32),
-                ("trusted", c.c_int32), ("stream", c.c_void_p), ("feature_lookups", c.c_void_p)]
-
-
 def chosen(lib, rows, dim, tables, bags, pooling, threads, rule=b"rowwise_adagrad", **hypers):
     """The kernel of a step of a batch with bags of `pooling` lookups in each table."""
-    model, why, name = c.c_void_p(), c.create_string_buffer(512), c.c_char_p()
-    options = Options(size=c.sizeof(Options), threads=threads)
-    if lib.embfuse_model_create(c.byref(model), (Table * tables)(*[Table(rows=rows, dim=dim, rule=rule)] * tables),
-                                c.c_int32(tables), (Feature * tables)(*[Feature(t, 0, -1, 0, 0) for t in range(tables)]),
-                                c.c_int32(tables), c.byref(options), why):
-        raise AssertionError(why.value)
+    model = embfuse.Model([embfuse.Table(rows=rows, dim=dim, rule=rule)] * tables,
+                          [embfuse.Feature(table=t, padding_id=-1) for t in range(tables)],
+                          embfuse.Options(threads=threads), lib)
     for hyper, value in hypers.items():
-        assert lib.embfuse_set(model, c.c_int32(-1), hyper.encode(), c.c_double(value), why) == 0, why.value
+        model.set(-1, hyper, value)
     offsets = numpy.arange(tables * bags + 1, dtype=numpy.int64) * pooling
-    batch = Batch(size=c.sizeof(Batch), bags=bags, lookups=int(offsets[-1]), ids=offsets.ctypes.data,
-                  offsets=offsets.ctypes.data, id_type=1, trusted=1)
-    if lib.embfuse_step_kernel(model, c.byref(batch), c.byref(name), why):
-        raise AssertionError(why.value)
-    lib.embfuse_model_free(model)
-    return name.value.decode()
+    return model.step_kernel(embfuse.Batch(bags=bags, lookups=int(offsets[-1]), ids=offsets.ctypes.data,
+                                           offsets=offsets.ctypes.data, id_type=1, trusted=1))
 
 
 def library():
     if not os.path.exists(LIBRARY):
         raise tap.Skip("no libembfuse.so in this build")
-    return c.CDLL(LIBRARY)
+    return embfuse.load(LIBRARY)
 
 
 def whole(text):
