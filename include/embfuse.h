@@ -173,6 +173,55 @@ EMBFUSE_API int embfuse_get_steps(const struct embfuse_model *model, int32_t tab
 EMBFUSE_API int embfuse_set_steps(struct embfuse_model *model, int32_t table, int64_t steps,
                                   struct embfuse_error *why);
 
+/* --- learning-rate schedules: the rate of step t as a closed form
+ *
+ * t is the number of steps before this one: the first step has t = 0. As torch.optim.lr_scheduler, in
+ * double. PyTorch multiplies the rate of the step before instead, which differs in the last bits; a
+ * closed form needs no state, and a resumed training goes on with the number of its steps. */
+
+/* k is the number of milestones that are <= t. */
+enum embfuse_schedule_kind {
+    EMBFUSE_SCHEDULE_STEP = 1,    /* StepLR: base * gamma^floor(t/steps) */
+    EMBFUSE_SCHEDULE_MULTISTEP,   /* MultiStepLR: base * gamma^k */
+    EMBFUSE_SCHEDULE_EXPONENTIAL, /* ExponentialLR: base * gamma^t */
+    EMBFUSE_SCHEDULE_CONSTANT,    /* ConstantLR: base*from while t < steps, then base */
+    EMBFUSE_SCHEDULE_LINEAR,     /* LinearLR: base*from to base*to in `steps` steps, then base*to */
+    EMBFUSE_SCHEDULE_POLYNOMIAL, /* PolynomialLR: base * (1 - min(t, steps)/steps)^power */
+    /* CosineAnnealingLR: least + (base - least) * (1 + cos(pi*t/steps)) / 2. After `steps` it rises again;
+     * its period is 2*steps. */
+    EMBFUSE_SCHEDULE_COSINE,
+    /* SequentialLR: parts[k]. A part begins at its own t = 0 and from base, whatever rate the part before
+     * it has reached. */
+    EMBFUSE_SCHEDULE_SEQUENCE,
+};
+
+/* Only the fields that a kind names are read. */
+struct embfuse_schedule {
+    size_t size;  /* sizeof(struct embfuse_schedule) */
+    int32_t kind; /* enum embfuse_schedule_kind */
+    int32_t num_milestones;
+    int64_t steps;   /* at least 1; of constant and linear at least 0 */
+    double gamma;    /* not negative */
+    double from, to; /* factors */
+    double power;    /* not negative */
+    double least;    /* a rate, not a factor */
+    /* [num_milestones], from 0 (of a sequence from 1), not falling; one that is there twice counts twice */
+    const int64_t *milestones;
+    const struct embfuse_schedule *parts; /* [num_milestones + 1], none of them a sequence */
+};
+
+/* The rate of step t, a pure function. NaN: t is below 0, or the schedule is malformed. */
+EMBFUSE_API double embfuse_schedule_rate(const struct embfuse_schedule *schedule, double base,
+                                         int64_t t);
+
+/* Sets "lr" of a table (-1: of every table) to the rate of its next step, where t is the steps that it has
+ * taken. To be called before each step. A schedule over epochs instead: embfuse_set() with
+ * embfuse_schedule_rate(). Errors: INVALID (no such table, the schedule is malformed, or the rate is not
+ * one for the rule). */
+EMBFUSE_API int embfuse_schedule_set(struct embfuse_model *model, int32_t table,
+                                     const struct embfuse_schedule *schedule, double base,
+                                     struct embfuse_error *why);
+
 /* --- batches */
 
 /* A batch in CSR form. Bag b of feature f is the flat bag q = f*bags + b; its lookups are
@@ -261,6 +310,122 @@ EMBFUSE_API int embfuse_monitor_read(const struct embfuse_model *model, int32_t 
 EMBFUSE_API int embfuse_monitor_rows(const struct embfuse_model *model, int32_t table,
                                      const struct embfuse_watched_row **rows, int64_t *count,
                                      int64_t *first, struct embfuse_error *why);
+
+/* --- averages of weights: SWA and EMA, of arrays on the host
+ *
+ *     for each batch: embfuse_forward(), embfuse_average_before_step(), embfuse_step(),
+ *                     and embfuse_average_update() after every step whose weights are a snapshot
+ *     embfuse_average_finish(), and the average can be read
+ *
+ * As torch.optim.swa_utils: the first snapshot is copied. A lazy average (row_updates is not NULL) reads
+ * only the rows that a batch looks up: a row that has not changed for k snapshots enters them all at
+ * once. So it must enter them before a step changes it, and that is what embfuse_average_before_step() is for.
+ * The result is that of reading all rows at every update, but for roundings. */
+
+enum embfuse_average_kind {
+    EMBFUSE_SWA = 1, /* the mean of all snapshots. k at once: (n*average + k*weight) / (n + k) */
+    EMBFUSE_EMA,     /* decay*average + (1-decay)*weight. k at once: with decay^k for decay */
+};
+
+/* The average of one table, without anything of the library's own: who keeps this struct and its arrays
+ * can go on with it later. A table may have several. All 0: no snapshot yet. */
+struct embfuse_average {
+    size_t size; /* sizeof(struct embfuse_average) */
+    int32_t table;
+    int32_t kind; /* enum embfuse_average_kind */
+    double decay; /* of EMA: 0 <= decay < 1 */
+    float *data;  /* [rows][dim] the average; what is there before the first snapshot is not read */
+    int64_t stride;  /* bytes from row to row; 0: they lie close together */
+    int64_t updates; /* snapshots so far; n_averaged in PyTorch */
+    /* [rows] the snapshots that each row's average has, all 0 in the beginning. NULL: not lazy, every
+     * update reads all rows. */
+    int64_t *row_updates;
+    int64_t covered; /* of a lazy average: the last step of the table that it knows of */
+};
+
+/* Brings the rows of lazy averages up to date that the batch of the next step looks up, while they have
+ * their old weights. To be called before each embfuse_step() from the first update on; it does nothing
+ * before that, and for averages that are not lazy. Errors: INVALID (an average is malformed, weights are not bound or
+ * are on a device, or a step was taken without this call: then a lazy average is lost), BAD_BATCH,
+ * REFUSED (the step's kernel also changes rows that the batch does not look up). */
+EMBFUSE_API int embfuse_average_before_step(struct embfuse_model *model,
+                                            struct embfuse_average *averages, int32_t count,
+                                            const struct embfuse_batch *batch,
+                                            struct embfuse_error *why);
+
+/* The weights as they are now are one more snapshot. Only averages that are not lazy read them at once.
+ * Errors: INVALID, as above. */
+EMBFUSE_API int embfuse_average_update(struct embfuse_model *model,
+                                       struct embfuse_average *averages, int32_t count,
+                                       struct embfuse_error *why);
+
+/* Brings all rows of lazy averages up to date. Training may go on afterwards. A model with data as its
+ * weights evaluates the average. Errors: INVALID, as above. */
+EMBFUSE_API int embfuse_average_finish(struct embfuse_model *model,
+                                       const struct embfuse_average *averages, int32_t count,
+                                       struct embfuse_error *why);
+
+/* --- admission: an id trains only after enough touches, on the host
+ *
+ * A pass over the ids of a batch, before the forward. A touch is one lookup that is not padding. First
+ * all touches of the batch are counted; then lookups of ids that are not admitted become padding. So the
+ * forward gives nothing for them (in a sequence the padding row), the step leaves their rows alone, and all
+ * lookups of an id in a batch are treated alike, by any number of threads. Once admitted, an id stays so.
+ * lib/README.md compares this with other systems. */
+
+enum embfuse_admission_kind {
+    /* From the batch on in which the touches of an id reach the threshold. */
+    EMBFUSE_ADMIT_COUNT = 1,
+    /* Each touch admits the id with this probability, and the touch that fills its counter in any case. The
+     * draw depends only on seed, table, id and the number of the touch. */
+    EMBFUSE_ADMIT_CHANCE,
+};
+
+/* The admission to one table. Its counters are the caller's, all 0 in the beginning, and are the whole
+ * state: who keeps them can go on later. A counter stops at the value that means admitted: the threshold, or
+ * for chance the largest value of its type. */
+struct embfuse_admission {
+    size_t size; /* sizeof(struct embfuse_admission) */
+    int32_t table;
+    int32_t kind;       /* enum embfuse_admission_kind */
+    int64_t threshold;  /* of count: from 1 to the largest value of a counter */
+    double probability; /* of chance: above 0, at most 1 */
+    uint64_t seed;      /* of chance and of hashes */
+    void *counters;     /* [num_counters] unsigned, aligned to their size */
+    int64_t num_counters;
+    int32_t counter_bytes; /* 1, 2 or 4 */
+    /* 0: id i has counter i. Otherwise a counting Bloom filter, for count only: an id has this many
+     * counters, and its touches are at most the least of them. So an id is never admitted too late; it
+     * is admitted too early with about the probability (1 - exp(-hashes*ids/num_counters))^hashes, where
+     * ids is the number of different ids so far. */
+    int32_t hashes;
+    int32_t frozen;   /* 1: nothing is counted, for evaluation */
+    int32_t reserved; /* 0 */
+};
+
+/* Counts a batch of a model, and writes its ids to ids_out [lookups], of batch->id_type; it may be
+ * batch->ids. Ids of tables without an admission stay as they are. rejected, which may be NULL, gets the
+ * number of lookups that became padding. Errors: INVALID (an admission is malformed, two are of one table,
+ * a feature of their tables has no padding_id, there are fewer counters than rows, or the model is on a
+ * device), BAD_BATCH. */
+EMBFUSE_API int embfuse_admit(struct embfuse_model *model,
+                              const struct embfuse_admission *admissions, int32_t count,
+                              const struct embfuse_batch *batch, void *ids_out, int64_t *rejected,
+                              struct embfuse_error *why);
+
+/* The same for ids without a model, such as hashed ids that get a row only when they are admitted: ids
+ * [lookups] of type id_type (enum embfuse_id_type). Those that are padding_id are not counted; those that
+ * are not admitted become padding_id, which may be negative. threads 0: as many as OpenMP would take.
+ * Errors: INVALID, BAD_BATCH (there is no counter for an id). */
+EMBFUSE_API int embfuse_admit_ids(const struct embfuse_admission *admission, const void *ids,
+                                  int32_t id_type, int64_t lookups, int64_t padding_id,
+                                  int32_t threads, void *ids_out, int64_t *rejected,
+                                  struct embfuse_error *why);
+
+/* Counters and hashes of a Bloom filter that after so many different ids admits one too early with about
+ * this probability. Errors: INVALID (ids is below 1, or the probability is not between 0 and 1). */
+EMBFUSE_API int embfuse_admission_filter(int64_t ids, double probability, int64_t *num_counters,
+                                         int32_t *hashes, struct embfuse_error *why);
 
 /* --- kernels and scratch */
 

@@ -2,13 +2,16 @@
  *
  * What the parts of the library share.
  *
- *     model.c   makes a model, binds its arrays, sets its hyper-parameters
- *     batch.c   checks a batch, and lays it out for kernels
- *     run.c     forward and step
- *     auto.c    which kernel
- *     monitor.c what steps do to rows
- *     device.c  what a call sends to a device
- *     status.c  statuses and versions
+ *     model.c      makes a model, binds its arrays, sets its hyper-parameters
+ *     batch.c      checks a batch, and lays it out for kernels
+ *     run.c        forward and step
+ *     auto.c       which kernel
+ *     device.c     what a call sends to a device
+ *     schedule.c   learning rates
+ *     average.c    SWA and EMA
+ *     admission.c  which ids train
+ *     monitor.c    what steps do to rows
+ *     status.c     statuses and versions
  */
 #pragma once
 

@@ -8,6 +8,7 @@ TYPES = {"float32": 0, "bfloat16": 1, "float16": 2}
 ID_TYPES = {"int32": 0, "int64": 1}
 POOLINGS = {"sum": 0, "mean": 1, "none": 2, "max": 3}
 ROUNDINGS = {"nearest": 0, "stochastic": 1}
+AVERAGES = {"swa": 1, "ema": 2}
 
 
 class Struct(c.Structure):
@@ -51,6 +52,12 @@ class Batch(Struct):
                 ("winners", c.c_void_p), ("weight_grad", c.c_void_p)]
 
 
+class Average(Struct):
+    _fields_ = [("size", c.c_size_t), ("table", c.c_int32), ("kind", c.c_int32), ("decay", c.c_double),
+                ("data", c.c_void_p), ("stride", c.c_int64), ("updates", c.c_int64), ("row_updates", c.c_void_p),
+                ("covered", c.c_int64)]
+
+
 # Every function needs its types: ctypes would pass an address as a 32-bit int.
 _MODEL, _WHY = c.c_void_p, c.POINTER(Why)
 _FUNCTIONS = {
@@ -65,6 +72,9 @@ _FUNCTIONS = {
     "set_steps": [_MODEL, c.c_int32, c.c_int64, _WHY],
     "forward": [_MODEL, c.POINTER(Batch), c.c_void_p, _WHY],
     "step": [_MODEL, c.POINTER(Batch), c.c_void_p, _WHY],
+    "average_before_step": [_MODEL, c.POINTER(Average), c.c_int32, c.POINTER(Batch), _WHY],
+    "average_update": [_MODEL, c.POINTER(Average), c.c_int32, _WHY],
+    "average_finish": [_MODEL, c.POINTER(Average), c.c_int32, _WHY],
     "step_kernel": [_MODEL, c.POINTER(Batch), c.POINTER(c.c_char_p), _WHY],
 }
 

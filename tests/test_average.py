@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Compares averages of the library with torch.optim.swa_utils.AveragedModel, on one array of weights that both read."""
+import os
+import sys
+
+try:
+    import torch
+    from torch.optim.swa_utils import AveragedModel
+except ImportError:
+    torch = None
+
+import tap
+
+sys.path.insert(0, os.path.join(tap.ROOT, "examples", "pytorch"))
+import embfuse
+
+ROWS, DIM, UPDATES, LOOKUPS = 200, 16, 60, 30
+SWA, EMA = embfuse.AVERAGES["swa"], embfuse.AVERAGES["ema"]
+
+
+class Module(torch.nn.Module if torch else object):
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = torch.nn.Parameter(weight)
+
+
+def compare(kind, lazy, decay=0.9):
+    """Every update changes a few rows. Before it, a lazy average hears of them."""
+    torch.manual_seed(3)
+    weight, data = torch.randn(ROWS, DIM), torch.full((ROWS, DIM), float("nan"))
+    counts = torch.zeros(ROWS, dtype=torch.int64)
+    module = Module(weight)
+    assert module.weight.data_ptr() == weight.data_ptr()
+    ema = lambda average, new, _: decay * average + (1 - decay) * new
+    theirs = AveragedModel(module, avg_fn=ema) if kind == EMA else AveragedModel(module)
+    model = embfuse.Model([embfuse.Table(rows=ROWS, dim=DIM, rule=b"sgd")], [embfuse.Feature(padding_id=-1)],
+                          lib=embfuse.load(os.path.join(os.environ.get("BUILD", "build"), "libembfuse.so")))
+    model.bind(0, 0, weight.data_ptr())
+    ours = embfuse.Average(kind=kind, decay=decay, data=data.data_ptr(),
+                           row_updates=counts.data_ptr() if lazy else None)
+    offsets = torch.tensor([0, LOOKUPS])
+    for _ in range(UPDATES):
+        ids = torch.randint(0, ROWS * 9 // 10, (LOOKUPS,))
+        batch = embfuse.Batch(bags=1, lookups=LOOKUPS, ids=ids.data_ptr(), offsets=offsets.data_ptr(), id_type=1)
+        model.call("average_before_step", model.model, ours, 1, batch)
+        weight[ids] += torch.randn(LOOKUPS, DIM)
+        theirs.update_parameters(module)
+        model.call("average_update", model.model, ours, 1)
+    model.call("average_finish", model.model, ours, 1)
+    assert ours.updates == int(theirs.n_averaged) == UPDATES
+    # Both round at most three times in an update, in values up to `largest`; see tests/average_case.c.
+    want, largest = theirs.module.weight.detach(), float(weight.abs().max()) + 10
+    kept = (UPDATES + 1) / 2 if kind == SWA else min(UPDATES, 1 / (1 - decay))
+    worst = float((data.double() - want.double()).abs().max())
+    assert worst <= 4 * kept * 2.0**-24 * largest, worst
+    assert float((weight - want).abs().max()) > 0.5
+
+
+def check(kind, lazy):
+    if not torch:
+        raise tap.Skip("PyTorch is not installed")
+    compare(kind, lazy)
+
+
+def test_swa(_):
+    check(SWA, False)
+
+
+def test_lazy_swa(_):
+    check(SWA, True)
+
+
+def test_ema(_):
+    check(EMA, False)
+
+
+def test_lazy_ema(_):
+    check(EMA, True)
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "averages as PyTorch"))
