@@ -42,6 +42,7 @@
 #| make fuzz      fuzz the readers of untrusted files: FUZZ_SECONDS=60
 #| make mutants   change one line at a time of the kernels, the check and the oracle, and list the changes
 #|                that no test notices: MINUTES=20 FILES='kernels/cpu/*.h' SEED=1; OUT/mutants.txt
+#| make example   build the C example of libembfuse, examples/dlrm.c, and run it for a second
 #| make deps      install the Debian packages as root, or else print their names: FOR=bench|test|ci
 #| make           build build/bench, build/embfuse and libembfuse only
 #| make install   install libembfuse, its header and manual, and both programs: PREFIX=/usr/local DESTDIR=
@@ -295,6 +296,7 @@ include tests/test.mk
 include reports/report.mk
 include studies/studies.mk
 include peers/peers.mk
+include examples/examples.mk
 
 # --- measure, print the table, draw the plots. The status is that of the measurement: 2 if a kernel was wrong;
 # the table says so too. nvcc takes minutes: its objects are built only if there is a device, or PLACE asks.
