@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Programs that use libembfuse as its users do: see examples/README.md.
 
-.PHONY: example train-example
+.PHONY: example
 
 $(B)/examples/dlrm: examples/dlrm.c include/embfuse.h $(shared)
 	@mkdir -p $(@D)

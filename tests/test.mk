@@ -7,7 +7,7 @@ test_programs := $(first_tests:%=$(B)/tests/test_%)
 test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c))))
 # Scripts about reports, studies, peers, the Makefile, and what the library computes beside kernels do not depend on
 # how kernels are compiled: they run only in the plain build.
-tool_tests    := auto average compilers crossover drift install ladder make mutants nvcc peers pytorch_example record reports schedule sweep torch_optim
+tool_tests    := auto average compilers crossover drift examples install ladder make mutants nvcc peers pytorch_example record reports schedule sweep torch_optim
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 ifneq ($(flavour),)
 test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))

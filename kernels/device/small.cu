@@ -37,7 +37,7 @@ template <bool MAX>
 static __device__ inline void add_tile(enum dtype type, const void *source, const int32_t *winners,
                                        const struct small_lookup *tile, int count, int32_t column,
                                        int32_t dim, float *sum) {
-    enum { AHEAD = 8 };
+    enum { AHEAD = MAX ? 4 : 8 }; /* with winners, 8 would spill registers */
     for (int k = 0; k < count; k += AHEAD) {
         uint32_t bits[AHEAD], winner[AHEAD];
         /* All loads come before the first use of one, and none of them after a branch. */
