@@ -19,5 +19,8 @@ struct shape {
 extern const struct shape shapes[];
 extern const int num_shapes;
 
+/* From one shape to the next of those that a test of another operation than a step takes: sanitizers are slow. */
+enum { SHAPE_STEP = WITH_SANITIZER ? 4 : 1 };
+
 /* Everything from builder_begin to builder_finish, in the size for this kernel (or for NULL). */
 void shape_build(const struct shape *s, const struct kernel *k, bool exact, struct builder *b);

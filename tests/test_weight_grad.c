@@ -348,9 +348,10 @@ int main(void) {
         if (k->operation == OP_STEP || k->operation == OP_WEIGHT_GRAD)
             add_test("refused", refused, k, NULL), add_test("measured", measured, k, NULL);
     }
-    for (int i = 0; i < num_shapes; i++)
+    for (int i = 0; i < num_shapes; i += SHAPE_STEP)
         if (!is_max(&shapes[i])) add_tests(shapes[i].name, right_on_shape, &shapes[i]);
-    for (int i = 0; i < num_shapes; i += 3) /* with hot rows, long runs and small tables */
+    for (int i = 0; i < num_shapes;
+         i += 3 * SHAPE_STEP) /* with hot rows, long runs and small tables */
         for (const struct registered *r = registry(); r->kernel; r++)
             if (!is_max(&shapes[i]) && r->kernel->traits & WEIGHT_GRAD &&
                 r->kernel->place == ON_HOST) {

@@ -16,9 +16,10 @@ struct destination {
     float factor;
 };
 
-/* A thread per lookup; to(lookup) returns its destination. MAX: the batch has winners. */
+/* A thread per lookup; to(lookup) returns its destination. MAX: the batch has winners; nvcc would spill them to
+ * run eight blocks at once. */
 template <bool MAX, class To>
-static __global__ void __launch_bounds__(LOOKUP_BLOCK)
+static __global__ void __launch_bounds__(LOOKUP_BLOCK, MAX ? 6 : 0)
     scatter(const struct batch in, const float *scale, int lanes, const To to) {
     const unsigned all = 0xffffffffu;
     int64_t i = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x, last = in.lookups - 1;
@@ -38,15 +39,14 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
         const int32_t number = MAX ? __shfl_sync(all, l.number, k) : -1;
         for (int32_t column = lane % lanes * LANE_COLUMNS; column < width;
              column += lanes * LANE_COLUMNS) {
-            struct quad_bits winners = {};
-            if (MAX && number >= 0) {
-                winners = winners_fetch(in.winners + grad, column, width);
-                if (!quad_wins(winners, (uint32_t)number)) continue;
-            }
             const void *from = (const char *)in.grad + grad * dtype_bytes(in.grad_type);
             struct quad q =
                 quad_widen(in.grad_type, quad_fetch<true>(in.grad_type, from, column, width));
-            if (MAX && number >= 0) q = quad_won(q, winners, (uint32_t)number);
+            if (MAX && number >= 0) {
+                const struct quad_bits winners = winners_fetch(in.winners + grad, column, width);
+                if (!quad_wins(winners, (uint32_t)number)) continue;
+                q = quad_won(q, winners, (uint32_t)number);
+            }
             quad_add_atomically(row, column, width, quad_scale(q, factor));
         }
     }
