@@ -30,6 +30,8 @@
 #|                the standard workloads; REPS=7 SEED= THREADS=
 #| make drift     how far narrow types, steps per lookup and dense steps drift over 1000 steps (OUT/drift/drift.md)
 #| make overhead  what a call of libembfuse costs over a call of its kernel, in microseconds
+#| make serving   time a frozen table mapped, in Redis and in FAISS, and compare bytes and recall of its types; installs
+#|                FAISS into build/serving/venv. ROWS= DIMS= ALPHA=, BATCH= requests of POOLING= rows, WEIGHT=own.npy
 #| make record    measure everything on this machine and write its page: NAME=zen4-2core, in reports/results/.
 #|                Takes about an hour on two cores, waits for a quiet machine, continues an interrupted record.
 #|                STEPS="standard forward roof winners types traces peers ladder sweep compilers scaling": only
@@ -142,7 +144,7 @@ cli      := $(sort $(wildcard cli/*.c))
 # These files talk to the device. They are built with nvcc's runtime; without nvcc device_none.c replaces them.
 # Tests build them against the emulation of CUDA: see emulation/emulation.mk.
 device   := harness/device/device_cuda.c harness/device/device_step.c
-harness  := $(filter-out $(device) harness/device/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c harness/*/*.c lib/*.c)))
+harness  := $(filter-out $(device) harness/device/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c harness/*/*.c serving/*.c lib/*.c)))
 parts    := $(sort $(wildcard kernels/device/*.cu harness/device/*.cu))
 common   := $(host) $(updates) $(harness:%.c=$(B)/%.o)
 host_objects := $(common) $(H)/harness/registry.o $(B)/harness/device/device_none.o
@@ -168,7 +170,7 @@ all: $(B)/bench $(B)/embfuse lib
 # --- Debian packages: installed by root, otherwise named. Elsewhere the user sees to them.
 packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3
 packages_test  := $(packages_bench) libcmocka-dev python3-numpy python3-matplotlib pkg-config cmake
-packages_ci    := $(packages_test) clang clang-format libomp-dev
+packages_ci    := $(packages_test) clang clang-format libomp-dev redis-server libhiredis-dev
 missing         = $(shell command -v dpkg-query >/dev/null && for p in $(packages_$1); do \
                       dpkg-query -W -f '$${db:Status-Abbrev}' $$p 2>/dev/null | grep -q ^ii || echo $$p; done)
 define require

@@ -15,10 +15,7 @@ int array_read(const char *path, enum dtype as, bool finite, struct npy *out, st
 
 /* The type of the elements of such an array. */
 static inline enum dtype array_type(const struct npy *a) {
-    return a->type == NPY_FLOAT32   ? FP32
-           : a->type == NPY_FLOAT16 ? FP16
-           : a->type == NPY_UINT16  ? BF16
-                                    : FP8;
+    return npy_dtype(a->type);
 }
 
 static inline bool array_is_shaped(const struct npy *a, int num_dims, const int64_t *shape) {

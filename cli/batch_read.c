@@ -8,6 +8,14 @@
 #include "harness/workload/batch_fill.h"
 #include "harness/workload/winners.h"
 
+/* Offsets of a single bag that has all ids. */
+static int64_t *one_bag(int64_t ids, int64_t *bags, struct error *err) {
+    int64_t *offsets = array_require(2, sizeof *offsets, "offsets", err);
+    if (offsets) offsets[0] = 0, offsets[1] = ids;
+    *bags = 1;
+    return offsets;
+}
+
 /* Reads offsets [features*bags + 1] as int64 and derives *bags. NULL: err. */
 static int64_t *read_offsets(const char *path, const struct description *d, int64_t *bags,
                              struct error *err) {
@@ -32,7 +40,8 @@ static int read_lookups(const struct batch_files *files, const struct descriptio
     struct npy ids;
     struct error why;
     if (npy_read_ints(files->ids, &ids, err)) return -1;
-    int64_t bags = 0, *offsets = read_offsets(files->offsets, d, &bags, err);
+    int64_t bags = 0, *offsets = files->offsets ? read_offsets(files->offsets, d, &bags, err)
+                                                : one_bag(ids.count, &bags, err);
     int status = offsets ? 0 : -1;
     enum id_type type = ids.type == NPY_INT32 ? ID_INT32 : ID_INT64;
     if (status == 0) status = workload_begin(w, bags, type, err);
@@ -46,7 +55,9 @@ static int read_lookups(const struct batch_files *files, const struct descriptio
         as_read.offsets = offsets;
         as_read.lookups = ids.count;
         if (batch_validate_lookups(&as_read, &why))
-            status = fail(err, "%s with %s: %s", files->ids, files->offsets, why.text);
+            status = files->offsets
+                         ? fail(err, "%s with %s: %s", files->ids, files->offsets, why.text)
+                         : fail(err, "%s: %s", files->ids, why.text);
     }
     if (status) free(offsets);
     void *room = status == 0 ? batch_lay_out(w, 0, offsets, err) : NULL;
@@ -150,5 +161,19 @@ int batch_read(const struct batch_files *files, const struct description *d, boo
         status = read_weights(files->lookup_weights, finite, &out->batches[0], err);
     if (status == 0 && files->winners) status = read_winners(files->winners, &out->batches[0], err);
     if (status) workload_free(out);
+    return status;
+}
+
+int batch_read_one(const struct batch_files *files, int64_t rows, int32_t dim, enum pooling pooling,
+                   int64_t padding, struct workload *out, struct error *err) {
+    struct description d = {0};
+    const struct table_shape shape = {.rows = rows, .dim = dim};
+    const struct feature feature = {.pooling = pooling, .padding_id = padding};
+    int status = -1;
+    if (description_add_table(&d, shape, rule_default(shape.rule), err) == 0 &&
+        description_add_feature(&d, feature, err) == 0 &&
+        description_check(&d, "--padding", err) == 0)
+        status = batch_read(files, &d, true, out, err);
+    description_free(&d);
     return status;
 }

@@ -15,3 +15,5 @@ int forward_command(int argc, char **argv, struct error *err);
 int gradient_command(int argc, char **argv, struct error *err);
 int monitor_command(int argc, char **argv, struct error *err);
 int weight_grad_command(int argc, char **argv, struct error *err);
+int export_command(int argc, char **argv, struct error *err);
+int lookup_command(int argc, char **argv, struct error *err);

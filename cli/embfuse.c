@@ -27,6 +27,9 @@ static const struct command {
      weight_grad_command},
     {"monitor", "take steps, and show how rows are touched and how large their gradients are",
      monitor_command},
+    {"export", "freeze the weights of a table for serving, in a type of your choice",
+     export_command},
+    {"lookup", "look rows of a frozen table up, and time it", lookup_command},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

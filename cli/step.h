@@ -29,9 +29,9 @@ struct step_flags {
 };
 
 struct batch_files {
-    const char *ids;            /* int32 or int64 [N] */
-    const char *offsets;        /* int32 or int64 [F*B + 1] */
-    const char *grad;           /* float32 [B][sum of dims]; pooling none: [N][dim], or flat. NULL:
+    const char *ids;     /* int32 or int64 [N] */
+    const char *offsets; /* int32 or int64 [F*B + 1]. NULL: a bag of all ids, of one feature */
+    const char *grad;    /* float32 [B][sum of dims]; pooling none: [N][dim], or flat. NULL:
                                    none, for a forward */
     const char *lookup_weights; /* per-sample weights, float32 [N], or NULL */
     const char *winners;        /* int32 or int64, as grad; NULL: none, for a forward */
@@ -41,6 +41,10 @@ struct batch_files {
  * batch. If finite is set, refuses NaN and infinities. */
 int batch_read(const struct batch_files *files, const struct description *d, bool finite,
                struct workload *out, struct error *err);
+
+/* The same for a batch of one feature of one table, without gradients. */
+int batch_read_one(const struct batch_files *files, int64_t rows, int32_t dim, enum pooling pooling,
+                   int64_t padding, struct workload *out, struct error *err);
 
 struct step_inputs {
     struct description what;

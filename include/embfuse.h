@@ -445,6 +445,47 @@ EMBFUSE_API int embfuse_scratch_bytes(struct embfuse_model *model,
 EMBFUSE_API int embfuse_set_scratch(struct embfuse_model *model, void *data, size_t bytes,
                                     struct embfuse_error *why);
 
+/* --- frozen tables: the weights of one table as a server keeps them, mapped and read-only. `embfuse
+ * export` writes them; serving/frozen.h has the formats. No model is needed. */
+
+struct embfuse_frozen; /* opaque */
+
+struct embfuse_frozen_info {
+    size_t size; /* sizeof(struct embfuse_frozen_info), set by the caller */
+    int64_t rows;
+    int64_t row_bytes;
+    const void *data; /* [rows][row_bytes], until the table is closed */
+    const char *
+        type; /* "fp32", "bf16", "fp16", "fp8" or "int8": dim codes (uint8), then scale and bias (fp32);
+                         element = scale * code + bias, as in FBGEMM's fused 8-bit rowwise tables */
+    int32_t dim;
+    int32_t reserved;
+};
+
+/* Maps a table: NAME (NAME.rows and NAME.table), or FILE.npy. verify 1: reads all rows once, and compares
+ * their checksum, which a .npy does not have. Errors: INVALID, FILE_ERROR (a file is missing, damaged or
+ * of another format), NO_MEMORY. *out is NULL after an error. The file must not be written while it is
+ * mapped: replace it by another of its name, and open that. */
+EMBFUSE_API int embfuse_frozen_open(struct embfuse_frozen **out, const char *name, int32_t verify,
+                                    struct embfuse_error *why);
+
+/* NULL: does nothing. */
+EMBFUSE_API void embfuse_frozen_close(struct embfuse_frozen *table);
+
+/* Describes a table. Errors: INVALID. */
+EMBFUSE_API int embfuse_frozen_describe(const struct embfuse_frozen *table,
+                                        struct embfuse_frozen_info *out, struct embfuse_error *why);
+
+/* Looks up and pools a batch of one feature on the host: output[bags][dim], or [lookups][dim] with
+ * EMBFUSE_NONE. It has the bits of embfuse_forward() on the same rows; int8 sums weight * (scale * code +
+ * bias) in fp32. padding_id: as in struct embfuse_feature. threads: of this call; one is best for a
+ * request of a few rows. Any number of threads may look up in one table at once. Errors: INVALID,
+ * BAD_BATCH; then output has not changed. */
+EMBFUSE_API int embfuse_frozen_lookup(const struct embfuse_frozen *table,
+                                      const struct embfuse_batch *batch, int32_t pooling,
+                                      int64_t padding_id, int32_t threads, float *output,
+                                      struct embfuse_error *why);
+
 #ifdef __cplusplus
 }
 #endif

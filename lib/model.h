@@ -11,6 +11,7 @@
  *     average.c    SWA and EMA
  *     admission.c  which ids train
  *     monitor.c    what steps do to rows
+ *     frozen.c     frozen tables, which need no model
  *     status.c     statuses and versions
  */
 #pragma once

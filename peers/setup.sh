@@ -1,23 +1,25 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Makes the virtual environment of the peers, once. Usage: setup.sh FOLDER PYTHON
+# Makes a virtual environment, once. Usage: setup.sh FOLDER PYTHON [WHO REQUIREMENTS WHAT CHECK]
+# WHO wants it, for messages; WHAT it installs; CHECK is a line of Python that must run there. By default it is
+# the environment of the peers.
 set -u
-venv=$1 python=$2
-wanted=$(dirname "$0")/requirements.txt
+venv=$1 python=$2 who=${3:-peers}
+wanted=${4:-$(dirname "$0")/requirements.txt}
+what=${5:-PyTorch and FBGEMM, several gigabytes}
+check=${6:-import torch, fbgemm_gpu; torch.ops.fbgemm.split_embedding_codegen_lookup_sgd_function_cpu}
 log=$venv.log
 
 give_up() {
-    echo "peers: $1, see $log; everything else of the suite works without them" >&2
+    echo "$who: $1, see $log; everything else of the suite works without them" >&2
     exit 1
 }
 
 mkdir -p "$(dirname "$venv")"
 "$python" -m venv "$venv" >"$log" 2>&1 ||
     give_up "$python cannot make a virtual environment (Debian: apt-get install python3-venv)"
-echo "peers: installing PyTorch and FBGEMM, several gigabytes, once"
+echo "$who: installing $what, once"
 "$venv/bin/python" -m pip install --disable-pip-version-check --retries 1 -r "$wanted" \
     >>"$log" 2>&1 || give_up "pip could not install $wanted (no network?)"
-"$venv/bin/python" -W ignore -c 'import torch, fbgemm_gpu
-torch.ops.fbgemm.split_embedding_codegen_lookup_sgd_function_cpu' >>"$log" 2>&1 ||
-    give_up "FBGEMM's operators do not load here"
+"$venv/bin/python" -W ignore -c "$check" >>"$log" 2>&1 || give_up "what was installed does not load here"
 touch "$venv/complete"

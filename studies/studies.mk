@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Studies: many runs each, with one result per study.
 
-.PHONY: bench-compilers sweep scaling crossover ladder drift overhead record readme
+.PHONY: bench-compilers sweep scaling crossover ladder drift overhead serving record readme
 
 # Each compiler builds in its own folder and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -87,3 +87,23 @@ drift:
 	@mkdir -p $(call quoted,$(OUT)/drift)
 	@$(B)/studies/drift/drift $(STEPS) >$(call quoted,$(OUT)/drift/drift.jsonl)
 	@$(PYTHON) studies/drift.py $(call quoted,$(OUT)/drift/drift.jsonl) $(call quoted,$(OUT)/drift)
+
+# A frozen table as it is served: mapped, in Redis where hiredis is installed, and in FAISS.
+hiredis  := $(wildcard /usr/include/hiredis/hiredis.h)
+cli_parts = $(patsubst %.c,$(B)/%.o,$(filter-out cli/embfuse.c,$(cli)))
+$(B)/studies/serving/serving: LDLIBS += $(if $(hiredis),-lhiredis)
+$(B)/studies/serving/serving: $(B)/studies/serving/serving.o $(B)/studies/serving/store$(if $(hiredis),,_none).o \
+                              $(cli_parts) $(host_objects)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
+
+# Without the last two, Redis is left out.
+packages_serving := $(packages_bench) python3-numpy python3-venv redis-server libhiredis-dev
+serving_venv     := build/serving/venv
+serving:
+	$(call require,serving)
+	@[ -e $(serving_venv)/complete ] || sh peers/setup.sh $(serving_venv) $(PYTHON) serving \
+	     studies/serving/requirements.txt 'FAISS, 100 MB' 'import faiss, numpy' || :
+	@$(MAKE) --no-print-directory $(B)/studies/serving/serving $(H)/embfuse
+	@$(PYTHON) studies/serving.py $(call quoted,$(OUT)/serving) --embfuse=$(H)/embfuse \
+	     --serving=$(B)/studies/serving/serving --python=$(serving_venv)/bin/python \
+	     $(if $(WEIGHT),--weight=$(call quoted,$(WEIGHT))) $(call given,ROWS DIMS ALPHA BATCH POOLING REPS SEED)

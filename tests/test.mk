@@ -111,6 +111,7 @@ test:
 	@[ -n '$(programs)$(scripts)' ] || { echo "no test is called tests/test_$(ONLY)" >&2; exit 1; }
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) $(programs) \
 	     $(if $(scripts),all ptx $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift \
+                     $(B)/studies/serving/serving \
                      $(if $(flavour),,$(P)/bench $(P)/embfuse))
 	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) \
 	     tests/run.sh $(programs) $(scripts)

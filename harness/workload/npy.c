@@ -263,21 +263,30 @@ static int check_extent(const struct reader *r, const struct header *h, uint64_t
     return 0;
 }
 
-int npy_parse(const char *name, const void *bytes, uint64_t size, struct npy *out,
-              struct error *err) {
+int npy_view(const char *name, const void *bytes, uint64_t size, struct npy *out,
+             struct error *err) {
     *out = (struct npy){0};
     struct reader r = {.name = name, .err = err};
     struct header h = {0};
     int64_t count = 0;
     if (find_header(&r, bytes, size) || take_header(&r, &h)) return -1;
-    if (check_extent(&r, &h, size - (uint64_t)(r.end - (const char *)bytes), &count)) return -1;
-
-    void *data = array_require(count, types[h.type].size, name, err);
-    if (!data) return -1;
-    memcpy(data, r.end, (size_t)count * types[h.type].size);
-    *out = (struct npy){.type = h.type, .num_dims = h.num_dims, .count = count, .data = data};
+    const uint64_t begin = (uint64_t)(r.end - (const char *)bytes);
+    if (check_extent(&r, &h, size - begin, &count)) return -1;
+    *out = (struct npy){.type = h.type, .num_dims = h.num_dims, .count = count};
+    out->data = (void *)((uintptr_t)bytes + begin);
     memcpy(out->shape, h.shape, (size_t)h.num_dims * sizeof *h.shape);
     return 0;
+}
+
+int npy_parse(const char *name, const void *bytes, uint64_t size, struct npy *out,
+              struct error *err) {
+    if (npy_view(name, bytes, size, out, err)) return -1;
+    const size_t element = types[out->type].size;
+    void *data = array_require(out->count, element, name, err);
+    if (data) memcpy(data, out->data, (size_t)out->count * element);
+    if (!data) *out = (struct npy){0};
+    out->data = data;
+    return data ? 0 : -1;
 }
 
 static int cannot(const char *path, const char *what, struct error *err) {
@@ -339,20 +348,30 @@ int64_t *npy_read_int64s(const char *path, int64_t *count, struct error *err) {
     return wide;
 }
 
-int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
-              const void *data, struct error *err) {
+FILE *npy_begin(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
+                int64_t *count, struct error *err) {
+    *count = -1;
     if (num_dims < 0 || num_dims > NPY_MAX_DIMS)
-        return fail(err, "%s: cannot write %d dimensions; 0 to %d are possible", path, num_dims,
-                    NPY_MAX_DIMS);
-    int64_t count = shape_count(type, num_dims, shape);
-    if (count < 0)
-        return fail(err, "%s: cannot write a shape that is negative or overflows; correct it",
-                    path);
+        fail(err, "%s: cannot write %d dimensions; 0 to %d are possible", path, num_dims,
+             NPY_MAX_DIMS);
+    else if ((*count = shape_count(type, num_dims, shape)) < 0)
+        fail(err, "%s: cannot write a shape that is negative or overflows; correct it", path);
+    if (*count < 0) return NULL;
     char header[HEADER_MAX];
     size_t header_bytes = format_header(header, type, num_dims, shape);
     FILE *f = fopen(path, "wb");
-    if (!f) return cannot(path, "create", err);
-    fwrite(header, 1, header_bytes, f);
+    if (f)
+        fwrite(header, 1, header_bytes, f);
+    else
+        cannot(path, "create", err);
+    return f;
+}
+
+int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
+              const void *data, struct error *err) {
+    int64_t count;
+    FILE *f = npy_begin(path, type, num_dims, shape, &count, err);
+    if (!f) return -1;
     if (count) fwrite(data, types[type].size, (size_t)count, f);
     if (file_end(f, path, err) == 0) return 0;
     unlink(path);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "harness/error.h"
 #include "kernels/dtype.h"
@@ -19,6 +20,14 @@ static inline enum npy_type npy_type_of(enum dtype type) {
            : type == FP16 ? NPY_FLOAT16
            : type == BF16 ? NPY_UINT16
                           : NPY_UINT8;
+}
+
+/* The other way: the type of elements that are no integers of 4 or 8 bytes. */
+static inline enum dtype npy_dtype(enum npy_type type) {
+    return type == NPY_FLOAT32   ? FP32
+           : type == NPY_FLOAT16 ? FP16
+           : type == NPY_UINT16  ? BF16
+                                 : FP8;
 }
 
 struct npy {
@@ -45,6 +54,10 @@ int npy_read(const char *path, struct npy *out, struct error *err);
 int npy_parse(const char *name, const void *bytes, uint64_t size, struct npy *out,
               struct error *err);
 
+/* The same without a copy: data points into bytes, and is not owned. */
+int npy_view(const char *name, const void *bytes, uint64_t size, struct npy *out,
+             struct error *err);
+
 /* Reads one dimension of int32 or int64. */
 int npy_read_ints(const char *path, struct npy *out, struct error *err);
 
@@ -54,5 +67,10 @@ int64_t *npy_read_int64s(const char *path, int64_t *count, struct error *err);
 /* Writes the file, or leaves none: callers rename it when all their files are complete. */
 int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
               const void *data, struct error *err);
+
+/* Creates the file and writes what stands before the elements; the caller writes `*count` elements and
+ * calls file_end(). NULL: err. */
+FILE *npy_begin(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
+                int64_t *count, struct error *err);
 
 void npy_free(struct npy *a);

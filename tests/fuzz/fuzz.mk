@@ -18,14 +18,15 @@ fuzz_names   := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fu
 fuzz_sources_npy   := harness/error.c harness/memory.c harness/workload/regular_file.c harness/workload/npy.c
 fuzz_sources_trace := $(fuzz_sources_npy) harness/workload/trace.c harness/workload/trace_text.c
 fuzz_sources_spec  := harness/error.c harness/workload/regular_file.c harness/workload/lengths.c harness/workload/zipf.c $(wildcard harness/workload/spec*.c)
+fuzz_sources_frozen := $(fuzz_sources_npy) serving/frozen.c
 fuzz_seeds_npy     := tests/golden/npy
 
 .PHONY: fuzz $(fuzz_names:%=fuzz-run-%)
 fuzz: $(addprefix fuzz-run-,$(or $(ONLY_FUZZ),$(fuzz_names)))
 
-build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard harness/*.[ch] harness/workload/*.[ch] kernels/*.h rules/*.h) | $(rule_lists)
+build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard harness/*.[ch] harness/workload/*.[ch] kernels/*.h rules/*.h serving/frozen*) | $(rule_lists)
 	@mkdir -p $(@D)
-	$(FUZZ_CC) $(FUZZ_FLAGS) $< $(fuzz_sources_$*) -lz -lm $(whole)
+	$(FUZZ_CC) $(FUZZ_FLAGS) $< $(fuzz_sources_$*) -lz -lxxhash -lm $(whole)
 
 $(fuzz_names:%=fuzz-run-%): fuzz-run-%: build/fuzz/fuzz_%
 	@mkdir -p build/fuzz/$*

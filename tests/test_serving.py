@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: MIT
+"""Frozen tables as files and as they are served: embfuse export and lookup next to NumPy, and the study of serving
+with a Redis server that the test starts. The parts with Redis and FAISS are skipped where these are missing."""
+import importlib.util
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+
+try:
+    import numpy as np
+except ImportError:
+    np = None
+
+import tap
+
+BUILD = os.environ.get("BUILD", "build")
+PROGRAM = os.path.join(BUILD, "embfuse")
+SERVING = os.path.join(BUILD, "studies", "serving", "serving")
+VENV = os.path.join(tap.ROOT, "build", "serving", "venv")
+TYPES = ("fp32", "fp16", "bf16", "fp8", "int8")
+
+
+def run(*args, program=PROGRAM):
+    return subprocess.run([program, *map(str, args)], capture_output=True, text=True, check=False)
+
+
+def embfuse(*args):
+    done = run(*args)
+    assert done.returncode == 0 and not done.stderr, (args, done.returncode, done.stderr[:300])
+    return done.stdout
+
+
+def clusters(rows, dim, seed):
+    """As in trained tables: 20 rows around each centre; norms differ."""
+    rng = np.random.default_rng(seed)
+    centre = rng.standard_normal((rows // 20 + 1, dim))
+    rows_of = centre[rng.integers(0, len(centre), rows)] + 0.3 * rng.standard_normal((rows, dim))
+    return (0.1 * rows_of * rng.lognormal(0, 0.5, (rows, 1))).astype(np.float32)
+
+
+def saved(folder, name, array):
+    path = os.path.join(folder, name + ".npy")
+    np.save(path, array)
+    return path
+
+
+def to_bf16(x):
+    """To nearest, ties to even, in whole numbers."""
+    bits = x.view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def from_bf16(x):
+    return (x.astype(np.uint32) << 16).view(np.float32)
+
+
+def parts_of_int8(rows, dim):
+    """Codes, scales and biases of rows as bytes."""
+    return rows[:, :dim], *(np.ascontiguousarray(rows[:, at:at + 4]).view(np.float32)[:, 0] for at in (dim, dim + 4))
+
+
+def from_int8(rows, dim):
+    code, scale, bias = parts_of_int8(rows, dim)
+    return code.astype(np.float32) * scale[:, None] + bias[:, None]
+
+
+def facts(prefix):
+    with open(prefix + ".table", encoding="ascii") as file:
+        lines = file.read().splitlines()
+    assert lines[0] == "embfuse frozen table 1"
+    return dict(line.split() for line in lines[1:])
+
+
+def test_raw_rows_are_those_of_numpy(folder):
+    out = os.path.join(folder, "t")
+    for dim in (1, 3, 16, 31, 64):
+        weight = clusters(100, dim, dim)
+        weight[3], weight[4] = 0, 0.7  # a zero row, a constant row
+        path = saved(folder, "w", weight)
+        for kind in TYPES:
+            embfuse("export", "--weight", path, "--type", kind, "--out", out)
+            said = facts(out)
+            data = np.fromfile(out + ".rows", np.uint8).reshape(100, -1)
+            assert (said["rows"], said["dim"], said["type"]) == ("100", str(dim), kind)
+            assert int(said["row_bytes"]) == data.shape[1] and int(said["bytes"]) == data.size
+            if kind == "fp32":
+                assert np.array_equal(data.view(np.float32), weight)
+            elif kind == "fp16":
+                assert np.array_equal(data.view(np.float16), weight.astype(np.float16))
+            elif kind == "bf16":
+                assert np.array_equal(data.view(np.uint16), to_bf16(weight))
+            elif kind == "int8":
+                _, scale, _ = parts_of_int8(data, dim)
+                error = np.abs(from_int8(data, dim) - weight.astype(np.float64))
+                assert (error <= scale[:, None] / 2 + 2.0**-22 * np.abs(weight).max(1, keepdims=True)).all()
+                assert (scale <= (weight.max(1) - weight.min(1)) / 255 * (1 + 1e-6)).all()
+                assert not error[3].any() and not error[4].any()
+
+
+def test_npy_and_sources_of_every_type(folder):
+    weight, out = clusters(50, 7, 1), os.path.join(folder, "t")
+    path = saved(folder, "w", weight)
+    for kind, want in (("fp32", weight), ("fp16", weight.astype(np.float16)), ("bf16", to_bf16(weight))):
+        embfuse("export", "--weight", path, "--type", kind, "--format", "npy", "--out", out)
+        array = np.load(out + ".npy")
+        assert array.dtype == want.dtype and np.array_equal(array, want)
+        # The file is a source and a table, too; so are raw rows.
+        embfuse("export", "--weight", out + ".npy", "--type", "fp32", "--out", out + "2")
+        embfuse("export", "--weight", out + "2", "--type", kind, "--format", "npy", "--out", out + "3")
+        assert np.array_equal(np.load(out + "3.npy"), want)
+    embfuse("export", "--weight", path, "--type", "int8", "--out", path[:-4])
+    embfuse("export", "--weight", path[:-4], "--type", "int8", "--out", path[:-4])  # onto itself
+    assert embfuse("export", "--weight", path[:-4], "--type", "fp32", "--out", out).count("\n") == 2
+
+
+def test_lookups_are_those_of_numpy(folder):
+    pooled = importlib.import_module("test_forward_numpy").pooled
+    weight, out = clusters(50, 17, 2), os.path.join(folder, "t")
+    path = saved(folder, "w", weight)
+    rng = np.random.default_rng(3)
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(0, 9, 40))])
+    ids, weights = rng.integers(0, 50, offsets[-1]), rng.standard_normal(offsets[-1]).astype(np.float32)
+    for kind in TYPES:
+        embfuse("export", "--weight", path, "--type", kind, "--out", out)
+        rows = os.path.join(folder, "rows")
+        embfuse("lookup", "--table", out, "--ids", saved(folder, "all", np.arange(50, dtype=np.int32)), "--out", rows)
+        table = np.load(rows + ".output.npy")
+        assert table.dtype == np.float32 and table.shape == (50, 17)
+        data = np.fromfile(out + ".rows", np.uint8).reshape(50, -1)
+        if kind != "fp8":
+            want = (from_int8(data, 17) if kind == "int8" else from_bf16(data.view(np.uint16)) if kind == "bf16"
+                    else data.view(f"f{4 if kind == 'fp32' else 2}").astype(np.float32))
+            assert np.array_equal(table, want)
+        for pooling, padding, weighted, threads in (("sum", -1, False, 1), ("mean", 7, False, 2), ("sum", 3, True, 3),
+                                                    ("none", -1, True, 2)):
+            flags = ["--lookup-weights", saved(folder, "lw", weights)] if weighted else []
+            embfuse("lookup", "--table", out, "--ids", saved(folder, "ids", ids), "--offsets",
+                    saved(folder, "offsets", offsets), "--pooling", pooling, "--padding", padding, "--threads", threads,
+                    "--verify", "--out", rows, *flags)
+            want = pooled(table, ids, offsets, weights if weighted else None, pooling, padding, np.float32)
+            assert np.array_equal(np.load(rows + ".output.npy"), want), (kind, pooling)
+
+
+def test_recall_is_that_of_numpy(folder):
+    weight, out = clusters(400, 16, 4), os.path.join(folder, "t")
+    path = saved(folder, "w", weight)
+    for kind in ("fp32", "fp8", "int8"):
+        said = json.loads(embfuse("export", "--weight", path, "--type", kind, "--out", out, "--recall", 400,
+                                  "--neighbours", 5, "--json"))
+        embfuse("export", "--weight", out, "--type", "fp32", "--format", "npy", "--out", out)
+        made = np.load(out + ".npy").astype(np.float64)
+        for metric in ("inner_product", "cosine"):
+            near = []
+            for table in (weight.astype(np.float64), made):
+                how = weight.astype(np.float64) @ table.T
+                if metric == "cosine":
+                    how /= np.linalg.norm(table, axis=1)
+                np.fill_diagonal(how, -np.inf)
+                near.append(np.argsort(-how, axis=1)[:, :5])
+            want = np.mean([len(set(a) & set(b)) / 5 for a, b in zip(*near)])
+            assert abs(said["recall_" + metric] - want) < 0.002, (kind, metric, said, want)  # near ties
+            assert kind != "fp32" or said["recall_" + metric] == 1
+        error = made - weight
+        assert abs(said["largest_error"] - np.abs(error).max()) < 1e-7 and said["of_bound"] <= 1
+        assert abs(said["relative_rms"] - np.sqrt((error**2).sum() / (weight.astype(np.float64)**2).sum())) < 1e-6
+
+
+def test_statistics(folder):
+    out = os.path.join(folder, "t")
+    embfuse("export", "--weight", saved(folder, "w", clusters(1000, 32, 5)), "--type", "int8", "--out", out)
+    ids = saved(folder, "ids", np.arange(1000))
+    offsets = saved(folder, "offsets", np.arange(0, 1001, 10))
+    for flags, requests in (([], 1000), (["--offsets", offsets, "--pooling", "mean"], 100)):
+        said = json.loads(embfuse("lookup", "--table", out, "--ids", ids, *flags, "--stats", "--json"))
+        assert (said["requests"], said["lookups"], said["row_bytes"], said["bytes"]) == (requests, 1000, 40, 40000)
+        assert 0 < said["p50_ns"] <= said["p99_ns"] and said["request_p50_ns"] >= said["p50_ns"]
+        assert said["lookups_per_s"] > 0 and said["all_lookups_per_s"] > 0
+    text = embfuse("lookup", "--table", out, "--ids", ids, "--stats")
+    assert "1000 rows of 32 as int8, 40 bytes each, 40000 in all" in text and "ns per lookup" in text
+    assert not os.path.exists("t.output.npy")
+
+
+def test_bad_input_is_one_line_and_changes_nothing(folder):
+    weight, out = clusters(20, 4, 6), os.path.join(folder, "t")
+    path = saved(folder, "w", weight)
+    bad = weight.copy()
+    bad[7, 2] = np.nan
+    nan, large = saved(folder, "nan", bad), saved(folder, "large", weight * 1e7)
+    embfuse("export", "--weight", path, "--type", "fp16", "--out", out)
+    before = {name: open(os.path.join(folder, name), "rb").read() for name in ("t.rows", "t.table")}
+    two, high = saved(folder, "two", np.array([0, 3])), saved(folder, "high", np.array([20, 1, 2]))
+    to = ["--out", out]
+    for said, args in {
+            "nan.npy: element [7][2] is nan": ["export", "--weight", nan, "--type", "int8", *to],
+            "which fp16 cannot hold": ["export", "--weight", large, "--type", "fp16", *to],
+            "unknown type 'int4'": ["export", "--weight", path, "--type", "int4", *to],
+            "int8 is --format raw": ["export", "--weight", path, "--type", "int8", "--format", "npy", *to],
+            "--format is raw or npy": ["export", "--weight", path, "--type", "int8", "--format", "csv", *to],
+            "--recall 21: the table has 20 rows": ["export", "--weight", path, "--type", "fp8", "--recall", 21, *to],
+            "--neighbours 20: the table": ["export", "--weight", path, "--type", "fp8", "--recall", 2,
+                                           "--neighbours", 20, *to],
+            "--neighbours goes with": ["export", "--weight", path, "--type", "fp8", "--neighbours", 3, *to],
+            "none.table: cannot open": ["export", "--weight", os.path.join(folder, "none"), "--type", "fp32", *to],
+            "cannot write there": ["export", "--weight", path, "--type", "fp32",
+                                   "--out", os.path.join(folder, "no", "x")],
+            "--type is missing": ["export", "--weight", path, *to],
+            "--out is missing": ["lookup", "--table", out, "--ids", two],
+            "high.npy": ["lookup", "--table", out, "--ids", high, *to],
+            "needs --offsets": ["lookup", "--table", out, "--ids", two, "--pooling", "sum", *to],
+            "--json goes with": ["lookup", "--table", out, "--ids", two, "--json", *to],
+            "has no checksum": ["lookup", "--table", path, "--ids", two, "--verify", *to],
+            "integers": ["lookup", "--table", two, "--ids", two, *to]}.items():
+        done = run(*args)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1 and said in done.stderr, (said, done.stderr)
+    assert {name: open(os.path.join(folder, name), "rb").read() for name in before} == before
+    assert sorted(os.listdir(folder)) == sorted(["w.npy", "nan.npy", "large.npy", "two.npy", "high.npy", *before])
+
+
+def test_damage_is_found(folder):
+    out, ids = os.path.join(folder, "t"), saved(folder, "ids", np.arange(3))
+    embfuse("export", "--weight", saved(folder, "w", clusters(20, 4, 7)), "--type", "bf16", "--out", out)
+    with open(out + ".rows", "r+b") as file:
+        file.seek(50)
+        file.write(b"\x55")
+    done = run("lookup", "--table", out, "--ids", ids, "--verify", "--out", out)
+    assert done.returncode == 1 and "t.rows: damaged: its checksum" in done.stderr, done.stderr
+    os.truncate(out + ".rows", 100)
+    done = run("lookup", "--table", out, "--ids", ids, "--out", out)
+    assert done.returncode == 1 and "100 bytes, but" in done.stderr, done.stderr
+
+
+def test_a_folder_that_cannot_be_written(folder):
+    if os.geteuid() == 0:
+        raise tap.Skip("root may write anywhere")
+    path, closed = saved(folder, "w", clusters(20, 4, 8)), os.path.join(folder, "closed")
+    os.mkdir(closed)
+    os.chmod(closed, stat.S_IRUSR | stat.S_IXUSR)
+    done = run("export", "--weight", path, "--type", "fp32", "--out", os.path.join(closed, "t"))
+    assert done.returncode == 1 and "cannot write there" in done.stderr, done.stderr
+
+
+def study(folder, *args, python="no-python"):
+    """The study in small; returns the process, its result and its page."""
+    out = os.path.join(folder, "study")
+    done = subprocess.run([sys.executable, tap.tool("serving.py"), out, "--embfuse", PROGRAM, "--serving", SERVING,
+                           "--python", python, "--rows", "2000", "--dims", "16", "--batch", "50", "--pooling", "20",
+                           "--reps", "2", "--queries", "50", *args], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return done, None, None
+    with open(os.path.join(out, "serving.json"), encoding="utf-8") as file:
+        result = json.load(file)
+    with open(os.path.join(out, "serving.md"), encoding="utf-8") as file:
+        return done, result, file.read()
+
+
+def sane(store):
+    return 0 < store["p50_us"] <= store["p99_us"] and store["lookups_per_s"] > 0 and store["lookups"] == 1000
+
+
+def test_the_study_without_redis_and_faiss(folder):
+    done, result, page = study(folder, "--redis", "no-redis-server")
+    assert done.returncode == 0, done.stderr
+    assert [(s["store"], s["type"]) for s in result["stores"]] == [("mmap", t) for t in TYPES]
+    assert all(map(sane, result["stores"]))
+    assert "Redis is left out: there is no no-redis-server" in page and "FAISS is left out" in page
+    assert "Redis is left out" in done.stdout and "FAISS is left out" in done.stdout
+    assert sorted(os.listdir(os.path.join(folder, "study"))) == ["serving.json", "serving.md"]
+
+
+def test_redis_serves_the_same_rows(folder):
+    if not shutil.which("redis-server"):
+        raise tap.Skip("no redis-server")
+    done, result, page = study(folder)
+    assert done.returncode == 0, done.stderr
+    if any("without hiredis" in line for line in result["missing"]):
+        raise tap.Skip("built without hiredis")
+    stored = [s for s in result["stores"] if s["store"].startswith("Redis")]
+    assert [(s["store"], s["type"], s["in_flight"]) for s in stored] == [
+        (f"Redis {how}", kind, flight) for kind in ("fp32", "int8") for how in ("MGET", "HMGET") for flight in (1, 16)]
+    assert all(map(sane, stored)) and "| Redis MGET, 16 in flight | fp32 |" in page
+    # A row costs its bytes and some for its key.
+    assert all(s["bytes_per_row"] > {"fp32": 64, "int8": 24}[s["type"]] + 10 for s in stored)
+
+
+def test_a_wrong_row_is_found(folder):
+    table, ids = os.path.join(folder, "t"), saved(folder, "ids", np.arange(20))
+    weight = clusters(20, 4, 9)
+    embfuse("export", "--weight", saved(folder, "w", weight), "--type", "fp16", "--out", table)
+    weight[13, 1] *= 1.01
+    done = run("mmap", saved(folder, "other", weight), ids, saved(folder, "offsets", np.array([0, 10, 20])), 1, table,
+               program=SERVING)
+    assert done.returncode == 2 and "element 1 of row 13 is" in done.stderr, done.stderr
+    redis = tap.script(folder, "server", "#!/bin/sh\nexit 1\n")
+    done, _, _ = study(folder, "--redis", redis)
+    assert done.returncode == 1 and "does not start" in done.stderr and done.stderr.count("\n") <= 6, done.stderr
+    done, _, _ = study(folder, "--rows", "0")
+    assert done.returncode == 1 and "--rows is at least 1" in done.stderr
+
+
+def test_faiss_holds_the_same_rows(folder):
+    if not os.path.exists(os.path.join(VENV, "complete")):
+        raise tap.Skip("no FAISS: make serving installs it")
+    done, result, _ = study(folder, "--redis", "no-redis-server", python=os.path.join(VENV, "bin", "python"))
+    assert done.returncode == 0, done.stderr
+    found = {s["store"]: s for s in result["stores"] if s["store"].startswith("FAISS")}
+    assert list(found) == ["FAISS Flat", "FAISS SQfp16", "FAISS SQ8", "FAISS IVFFlat"]
+    assert all(map(sane, found.values()))
+    assert found["FAISS Flat"]["recall"] == 1 and found["FAISS SQ8"]["recall"] > 0.8
+    # Both search all rows by products with the same roundings: their recall is about equal.
+    fp16 = next(e for e in result["exports"] if e["type"] == "fp16")
+    assert abs(found["FAISS SQfp16"]["recall"] - fp16["recall_inner_product"]) < 0.02
+
+
+if __name__ == "__main__":
+    if np is None:
+        print("1..0 # SKIP no NumPy")
+        sys.exit()
+    sys.exit(tap.run(globals(), "serving"))
