@@ -26,22 +26,6 @@ const char *hyper_name(int i) {
     return names[i];
 }
 
-int hyper_set(struct rule *rule, const char *name, const char *text, struct where at,
-              struct error *err) {
-    const int k = rule_hyper_of(rule->kind, name);
-    const struct rule_info info = rule_info(rule->kind);
-    const struct rule_param h = rule_hyper(&info, k);
-    char *end;
-    float value = strtof(text, &end);
-    const bool good = *text && !*end && rule_hyper_takes(&h, value);
-    if (!good && h.flag) return fail_at(err, at, "%s is 0 or 1, not '%.40s'", name, text);
-    if (!good)
-        return fail_at(err, at, "%s is a number%s%s, not '%.40s'", name,
-                       h.least == 0 ? " from 0" : "", h.below == 1 ? " to below 1" : "", text);
-    *rule_value(rule, k) = value;
-    return 0;
-}
-
 /* The room doubles, so that a long list is copied only a few times. */
 static int append(void **list, int32_t count, const void *item, size_t size, struct error *err) {
     bool full = (count & (count - 1)) == 0;

@@ -61,6 +61,3 @@ void description_write_tables(FILE *file, const struct table_shape *tables, int3
 /* Name number i of the hyper-parameters of all rules; NULL after the last. */
 enum { HYPERS_MAX = RULE_COUNT * RULE_PARAMS + RULE_SHARED };
 const char *hyper_name(int i);
-/* Sets a hyper-parameter that the rule has, from text. */
-int hyper_set(struct rule *rule, const char *name, const char *text, struct where at,
-              struct error *err);

@@ -21,21 +21,15 @@ struct file_array {
 
 static struct file_array array_of(const struct table_set *s, int32_t t, int a) {
     const struct table_shape *shape = &s->shapes[t];
-    const int64_t width = table_array_width(shape, a);
-    return (struct file_array){s->tables[t].array[a],
-                               table_array_type(shape, a),
-                               a == TABLE_ROW_STATE && width == 1 ? 1 : 2,
-                               {shape->rows, width}};
+    struct file_array f = {.rows = s->tables[t].array[a], .type = table_array_type(shape, a)};
+    f.num_dims = table_array_shape(shape, a, f.shape);
+    return f;
 }
 
 static struct path name_of(const char *prefix, const struct table_set *s, int32_t t, int a) {
-    struct path p = path_of(prefix, a == TABLE_WEIGHT      ? "weight"
-                                    : a == TABLE_ROW_STATE ? "row_state"
-                                                           : "state");
-    if (s->count > 1) text_add(p.text, sizeof p.text, ".%d", t);
-    if (a >= TABLE_ELEM) text_add(p.text, sizeof p.text, ".%d", a - TABLE_ELEM);
-    text_add(p.text, sizeof p.text, ".npy");
-    return p;
+    char name[TABLE_FILE_NAME];
+    table_array_file(name, t, s->count, a);
+    return path_of(prefix, name);
 }
 
 int table_files_shape(const char *weight, struct table_shape *shape, struct error *err) {

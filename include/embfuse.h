@@ -15,7 +15,7 @@
  * parameter `why` may be NULL; otherwise it gets one line: what is wrong, where, and what to do.
  * After an error, no array has changed. The library never prints, never ends the program, and has no
  * state outside its models. Only a status of EMBFUSE_DEVICE_ERROR can come after a change: a device
- * that fails does so later.
+ * that fails does so later; and one error of embfuse_load(), which says so.
  *
  * Threads. Any number of threads may use different models at once. A model may be used by one thread
  * at a time.
@@ -51,7 +51,7 @@ enum embfuse_status {
     EMBFUSE_INVALID = 1,      /* an argument is wrong */
     EMBFUSE_BAD_BATCH = 2,    /* ids or offsets are wrong: `why` names feature, bag and lookup */
     EMBFUSE_UNKNOWN = 3,      /* no such kernel, rule, hyper-parameter or array */
-    EMBFUSE_REFUSED = 4,      /* the kernel cannot run this model or batch */
+    EMBFUSE_REFUSED = 4,      /* no kernel for this model or batch, or a state of another model */
     EMBFUSE_NO_MEMORY = 5,    /* of the host or the device */
     EMBFUSE_DEVICE_ERROR = 6, /* there is no device, or it reports an error */
     EMBFUSE_FILE_ERROR = 7,   /* a file cannot be read or written, or is damaged */
@@ -310,6 +310,51 @@ EMBFUSE_API int embfuse_monitor_read(const struct embfuse_model *model, int32_t 
 EMBFUSE_API int embfuse_monitor_rows(const struct embfuse_model *model, int32_t table,
                                      const struct embfuse_watched_row **rows, int64_t *count,
                                      int64_t *first, struct embfuse_error *why);
+
+/* --- state: a training in files, to go on with later
+ *
+ * A state is all that the next steps depend on: weights, states of the rules (with the counters of rows
+ * that some rules keep there), steps, hyper-parameters, and the seed of stochastic rounding. So a
+ * training that is saved and loaded goes on with the same bits, with any number of threads if its kernel
+ * has the same bits for all of them. lib/README.md has the format: .npy files, and a text with their
+ * checksums.
+ *
+ * Not in it: options of the model and its features, which the program gives again; schedules, which have
+ * no state; figures of the monitor; and what is the caller's: averages, counters of admission, the
+ * position in the data. Save those in files whose names have the number of steps, before embfuse_save(),
+ * and keep those of the last two saves. After a load, embfuse_get_steps() says which files belong to it. */
+
+/* Saves the model to a directory, which is created if the folder above it is there. It gets a folder of
+ * its own, state-00000001, then state-00000002 ..., and the two newest ones stay. A crash or a loss of
+ * power at any moment leaves the states that were there, or also the new one, all whole: files are
+ * written under a temporary name, synced, and renamed, and the directory is synced (fsync). That takes as
+ * long as the disk takes to write everything. Memory of the library: 4 MiB, or one row. Two saves to one
+ * directory at once: the second is refused, where the file system has locks. On a device, wait for the
+ * streams of the model's steps first.
+ * Errors: INVALID (an array is not bound), FILE_ERROR (nothing is saved, and what was there stays as it
+ * was), REFUSED (too many tables for a manifest: more than about 60,000), NO_MEMORY, DEVICE_ERROR. */
+EMBFUSE_API int embfuse_save(const struct embfuse_model *model, const char *directory,
+                             struct embfuse_error *why);
+
+struct embfuse_loaded {
+    size_t size;         /* sizeof(struct embfuse_loaded), set by the caller */
+    int64_t number;      /* of the state that was loaded: state-00000007 has 7 */
+    int32_t passed_over; /* newer states, which are damaged; 0: the newest was loaded */
+    int32_t reserved;
+    char damage[512]; /* what is wrong with the newest of those; "" */
+};
+
+/* Loads the newest whole state of a directory into a model with the same tables; all arrays are bound. A
+ * damaged state is passed over, and `loaded`, which may be NULL, tells of it. First all files are
+ * verified with their checksums, then they are read again into the arrays: if they change in between, or
+ * the disk fails, `why` says that the arrays are half read; after every other error nothing has changed,
+ * unless it is a DEVICE_ERROR. The saved hyper-parameters, steps and seed replace those of the model. On
+ * a device, wait for the streams of the model's work first.
+ * Errors: INVALID (an array is not bound), FILE_ERROR (no whole state), REFUSED (the newest whole state
+ * has other tables: rows, dim, rule, types or rounding; or it is of a newer format), NO_MEMORY,
+ * DEVICE_ERROR. */
+EMBFUSE_API int embfuse_load(struct embfuse_model *model, const char *directory,
+                             struct embfuse_loaded *loaded, struct embfuse_error *why);
 
 /* --- averages of weights: SWA and EMA, of arrays on the host
  *

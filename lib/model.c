@@ -38,7 +38,13 @@ static int rule_named(const char *name, int32_t table, enum rule_kind *out,
                 name ? name : "");
 }
 
-static int add_tables(struct embfuse_model *m, const struct embfuse_table *tables, uint64_t seed,
+void set_rounding_seed(struct embfuse_model *m, uint64_t seed) {
+    m->rounding_seed = seed;
+    for (int32_t t = 0; t < m->num_tables; t++)
+        m->shapes[t].rounding_key = rng_key(seed, (uint64_t)t);
+}
+
+static int add_tables(struct embfuse_model *m, const struct embfuse_table *tables,
                       struct embfuse_error *why) {
     int64_t rows = 0;
     for (int32_t i = 0; i < m->num_tables; i++) {
@@ -55,7 +61,6 @@ static int add_tables(struct embfuse_model *m, const struct embfuse_table *table
                                             .weight_type = (enum dtype)t->weight_type,
                                             .momentum_type = (enum dtype)t->momentum_type,
                                             .rounding = (enum rounding)t->rounding,
-                                            .rounding_key = rng_key(seed, (uint64_t)i),
                                             .first_row = rows};
         rows += t->rows;
         m->rules[i] = rule_default(rule);
@@ -157,7 +162,8 @@ static int fill_model(struct embfuse_model *m, const struct embfuse_table *table
     if (status == 0 && registry_ready(&err))
         status = said(why, EMBFUSE_INVALID, "%.500s", err.text);
     if (status == 0 && !allocate(m)) status = said(why, EMBFUSE_NO_MEMORY, "out of memory");
-    if (status == 0) status = add_tables(m, tables, o->rounding_seed, why);
+    if (status == 0) status = add_tables(m, tables, why);
+    if (status == 0) set_rounding_seed(m, o->rounding_seed);
     if (status == 0) status = add_features(m, features, why);
     if (status == 0) status = kernel_named(m, OP_STEP, o->kernel, &m->step, why);
     if (status == 0) status = kernel_named(m, OP_FORWARD, o->forward, &m->forward, why);

@@ -11,6 +11,7 @@
  *     average.c    SWA and EMA
  *     admission.c  which ids train
  *     monitor.c    what steps do to rows
+ *     state.h      save and load: state_text.c, state_rows.c, state_save.c, state_load.c
  *     frozen.c     frozen tables, which need no model
  *     status.c     statuses and versions
  */
@@ -26,6 +27,7 @@ struct embfuse_model {
     enum backend place;
     int threads;
     enum dtype grad_type;
+    uint64_t rounding_seed;              /* the shapes have the keys that come from it */
     const struct kernel *step, *forward; /* NULL: auto chooses for each batch */
     int32_t num_tables, num_features;
     struct table_shape *shapes; /* [num_tables]; lookups and features are those of the last batch */
@@ -53,6 +55,12 @@ int no_table(int32_t table, struct embfuse_error *why);
 
 /* Array number `array` of the caller as enum table_array; -1: the table has no such array. */
 int array_of(const struct embfuse_model *m, int32_t table, int32_t array);
+
+/* Changes the seed of stochastic rounding. */
+void set_rounding_seed(struct embfuse_model *m, uint64_t seed);
+
+/* Are the weights bound, and the states if wanted? */
+int check_bound(const struct embfuse_model *m, bool states, struct embfuse_error *why);
 
 /* The batch as a kernel reads it, with grad NULL. Checks it unless it is trusted. `derived` outlives it. */
 int batch_of(struct embfuse_model *m, const struct embfuse_batch *batch, struct batch *out,

@@ -27,12 +27,10 @@ static int kernel_for(struct embfuse_model *m, enum operation operation, bool we
     return 0;
 }
 
-/* Are the arrays bound that the operation uses? */
-static int check_bound(const struct embfuse_model *m, enum operation operation,
-                       struct embfuse_error *why) {
-    if (!m->weights_missing && (operation != OP_STEP || !m->states_missing)) return 0;
+int check_bound(const struct embfuse_model *m, bool states, struct embfuse_error *why) {
+    if (!m->weights_missing && (!states || !m->states_missing)) return 0;
     for (int32_t t = 0; t < m->num_tables; t++)
-        for (int32_t i = 0; array_of(m, t, i) >= 0 && (i == 0 || operation == OP_STEP); i++)
+        for (int32_t i = 0; array_of(m, t, i) >= 0 && (i == 0 || states); i++)
             if (!m->tables[t].array[array_of(m, t, i)].data)
                 return said(why, EMBFUSE_INVALID,
                             "table %d: array %d is not bound; see embfuse_bind()", t, i);
@@ -150,7 +148,7 @@ int embfuse_forward(struct embfuse_model *m, const struct embfuse_batch *batch, 
     struct batch in;
     const struct kernel *k;
     int status = prepare(m, OP_FORWARD, batch, &in, &k, why);
-    if (status == 0) status = check_bound(m, OP_FORWARD, why);
+    if (status == 0) status = check_bound(m, false, why);
     if (status == 0 && !output && in.grad_elements)
         status = said(why, EMBFUSE_INVALID, "output is NULL");
     if (status == 0) status = check_on_device(m, batch, &in, why);
@@ -164,7 +162,7 @@ int embfuse_step(struct embfuse_model *m, const struct embfuse_batch *batch, con
     struct batch in;
     const struct kernel *k;
     int status = prepare(m, OP_STEP, batch, &in, &k, why);
-    if (status == 0) status = check_bound(m, OP_STEP, why);
+    if (status == 0) status = check_bound(m, true, why);
     if (status == 0 && !grad && in.grad_elements)
         status = said(why, EMBFUSE_INVALID, "grad is NULL");
     if (status == 0) status = check_on_device(m, batch, &in, why);

@@ -19,7 +19,8 @@ const char *embfuse_strerror(int status) {
     case EMBFUSE_INVALID: return "invalid argument";
     case EMBFUSE_BAD_BATCH: return "ids or offsets of the batch are wrong";
     case EMBFUSE_UNKNOWN: return "unknown kernel, rule, hyper-parameter or array";
-    case EMBFUSE_REFUSED: return "the kernel cannot run this model or batch";
+    case EMBFUSE_REFUSED:
+        return "the kernel cannot run this model or batch, or a saved state does not fit";
     case EMBFUSE_NO_MEMORY: return "out of memory";
     case EMBFUSE_DEVICE_ERROR: return "no device, or an error of the device";
     case EMBFUSE_FILE_ERROR: return "a file cannot be read or written, or is damaged";

@@ -33,7 +33,8 @@ from mutate import BETWEEN, explained, mutants_of, read_reasons
 TARGETS = ["rules/*.h", "kernels/**/*.h", "kernels/**/*.cuh", "kernels/*/*.c", "kernels/*/*.cu",
            "harness/check/*.c", "harness/check/num.h", "harness/check/rules/*.h"]
 # Tests that judge a file, fast ones first. The first prefix that fits counts.
-JUDGES = [("rules/", ("oracle*", "check*", "corners", "defects", "properties*", "kernels")),
+JUDGES = [("lib/state", ("state*",)),
+          ("rules/", ("oracle*", "check*", "corners", "defects", "properties*", "kernels")),
           ("kernels/rules.h", ("oracle*", "check*", "corners", "defects", "properties*", "kernels")),
           ("kernels/host/", ("choices", "defects", "properties*", "kernels")),
           ("kernels/cpu/", ("choices", "defects", "properties*", "kernels")),
@@ -98,7 +99,8 @@ def kernels_of(objects):
 def failure(program, pattern, patience):
     """Runs a program: None if it passes, otherwise the first test that fails, after which it is stopped; ""
     if it dies, or prints nothing for `patience` seconds."""
-    changed = {"CMOCKA_MESSAGE_OUTPUT": "TAP", "OMP_WAIT_POLICY": "passive", "TESTS": pattern}
+    changed = {"CMOCKA_MESSAGE_OUTPUT": "TAP", "OMP_WAIT_POLICY": "passive", "TESTS": pattern,
+               "BUILD": str(pathlib.Path(program).parents[1])}  # files of two trees must not meet
     line = b""
     with subprocess.Popen([program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                           env=os.environ | changed) as run:

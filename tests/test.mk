@@ -7,7 +7,7 @@ test_programs := $(first_tests:%=$(B)/tests/test_%)
 test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c))))
 # Scripts about reports, studies, peers, the Makefile, and what the library computes beside kernels do not depend on
 # how kernels are compiled: they run only in the plain build.
-tool_tests    := auto average compilers crossover drift examples install ladder make mutants nvcc peers pytorch_example record reports schedule sweep torch_optim
+tool_tests    := auto average compilers crossover drift examples install ladder make mutants nvcc peers pytorch_example record reports schedule state_numpy sweep torch_optim
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 ifneq ($(flavour),)
 test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))
@@ -49,6 +49,10 @@ $(B)/tests/test_memory $(B)/gpu/tests/test_memory: LDLIBS += $(wrapped:%=-Wl,--w
 
 # This program sets the available memory itself.
 $(B)/tests/test_trace: LDLIBS += -Wl,--wrap=memory_available
+
+# This program injects faults and crashes into the calls that write files.
+file_calls   := open openat mkdir mkdirat write pread fsync renameat unlinkat close
+$(B)/tests/test_state_crash: LDLIBS += $(file_calls:%=-Wl,--wrap=%)
 
 include tests/fuzz/fuzz.mk
 

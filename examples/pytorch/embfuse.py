@@ -58,6 +58,11 @@ class Average(Struct):
                 ("covered", c.c_int64)]
 
 
+class Loaded(Struct):
+    _fields_ = [("size", c.c_size_t), ("number", c.c_int64), ("passed_over", c.c_int32), ("reserved", c.c_int32),
+                ("damage", c.c_char * 512)]
+
+
 # Every function needs its types: ctypes would pass an address as a 32-bit int.
 _MODEL, _WHY = c.c_void_p, c.POINTER(Why)
 _FUNCTIONS = {
@@ -70,6 +75,8 @@ _FUNCTIONS = {
     "get": [_MODEL, c.c_int32, c.c_char_p, c.POINTER(c.c_double), _WHY],
     "get_steps": [_MODEL, c.c_int32, c.POINTER(c.c_int64), _WHY],
     "set_steps": [_MODEL, c.c_int32, c.c_int64, _WHY],
+    "save": [_MODEL, c.c_char_p, _WHY],
+    "load": [_MODEL, c.c_char_p, c.POINTER(Loaded), _WHY],
     "forward": [_MODEL, c.POINTER(Batch), c.c_void_p, _WHY],
     "step": [_MODEL, c.POINTER(Batch), c.c_void_p, _WHY],
     "average_before_step": [_MODEL, c.POINTER(Average), c.c_int32, c.POINTER(Batch), _WHY],

@@ -36,7 +36,6 @@ enum {
     MAGIC_BYTES = sizeof magic - 1,
     LENGTH_AT = MAGIC_BYTES + 2,
     DATA_ALIGN = 64,
-    HEADER_MAX = 4 * DATA_ALIGN,
     GROWTH_DIGITS = 21, /* NumPy leaves room for the first dimension to grow in place */
     WORD_MAX = 48,      /* what is kept of a string of the header, for messages */
     SHAPE_TEXT_MAX = NPY_MAX_DIMS * 22 + 3,
@@ -263,18 +262,25 @@ static int check_extent(const struct reader *r, const struct header *h, uint64_t
     return 0;
 }
 
-int npy_view(const char *name, const void *bytes, uint64_t size, struct npy *out,
-             struct error *err) {
+int npy_head(const char *name, const void *bytes, uint64_t have, uint64_t size, struct npy *out,
+             uint64_t *begin, struct error *err) {
     *out = (struct npy){0};
     struct reader r = {.name = name, .err = err};
     struct header h = {0};
     int64_t count = 0;
-    if (find_header(&r, bytes, size) || take_header(&r, &h)) return -1;
-    const uint64_t begin = (uint64_t)(r.end - (const char *)bytes);
-    if (check_extent(&r, &h, size - begin, &count)) return -1;
+    if (find_header(&r, bytes, have) || take_header(&r, &h)) return -1;
+    *begin = (uint64_t)(r.end - (const char *)bytes);
+    if (check_extent(&r, &h, size - *begin, &count)) return -1;
     *out = (struct npy){.type = h.type, .num_dims = h.num_dims, .count = count};
-    out->data = (void *)((uintptr_t)bytes + begin);
     memcpy(out->shape, h.shape, (size_t)h.num_dims * sizeof *h.shape);
+    return 0;
+}
+
+int npy_view(const char *name, const void *bytes, uint64_t size, struct npy *out,
+             struct error *err) {
+    uint64_t begin;
+    if (npy_head(name, bytes, size, size, out, &begin, err)) return -1;
+    out->data = (void *)((uintptr_t)bytes + begin);
     return 0;
 }
 
@@ -307,9 +313,8 @@ int npy_read(const char *path, struct npy *out, struct error *err) {
     return failed;
 }
 
-/* The bytes before the data, as NumPy writes them, version 1.0. Returns their number. */
-static size_t format_header(char out[HEADER_MAX], enum npy_type type, int num_dims,
-                            const int64_t *shape) {
+size_t npy_header(char out[NPY_HEADER_MAX], enum npy_type type, int num_dims,
+                  const int64_t *shape) {
     char text[SHAPE_TEXT_MAX];
     shape_text(text, num_dims, shape);
     size_t start = LENGTH_AT + 2;
@@ -357,8 +362,8 @@ FILE *npy_begin(const char *path, enum npy_type type, int num_dims, const int64_
     else if ((*count = shape_count(type, num_dims, shape)) < 0)
         fail(err, "%s: cannot write a shape that is negative or overflows; correct it", path);
     if (*count < 0) return NULL;
-    char header[HEADER_MAX];
-    size_t header_bytes = format_header(header, type, num_dims, shape);
+    char header[NPY_HEADER_MAX];
+    size_t header_bytes = npy_header(header, type, num_dims, shape);
     FILE *f = fopen(path, "wb");
     if (f)
         fwrite(header, 1, header_bytes, f);

@@ -58,6 +58,11 @@ int npy_parse(const char *name, const void *bytes, uint64_t size, struct npy *ou
 int npy_view(const char *name, const void *bytes, uint64_t size, struct npy *out,
              struct error *err);
 
+/* The same for a file of `size` bytes of which only the first `have` are at hand: out->data is NULL, and the
+ * elements begin at byte *begin. */
+int npy_head(const char *name, const void *bytes, uint64_t have, uint64_t size, struct npy *out,
+             uint64_t *begin, struct error *err);
+
 /* Reads one dimension of int32 or int64. */
 int npy_read_ints(const char *path, struct npy *out, struct error *err);
 
@@ -67,6 +72,11 @@ int64_t *npy_read_int64s(const char *path, int64_t *count, struct error *err);
 /* Writes the file, or leaves none: callers rename it when all their files are complete. */
 int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
               const void *data, struct error *err);
+
+/* What stands before the elements, as NumPy writes it, version 1.0. Returns its bytes. The shape must be one that
+ * fits: num_dims <= NPY_MAX_DIMS, no dimension below 0. */
+enum { NPY_HEADER_MAX = 256 };
+size_t npy_header(char out[NPY_HEADER_MAX], enum npy_type type, int num_dims, const int64_t *shape);
 
 /* Creates the file and writes what stands before the elements; the caller writes `*count` elements and
  * calls file_end(). NULL: err. */

@@ -32,15 +32,30 @@ int regular_file_open(const char *path, int64_t *size, struct error *err) {
     return -1;
 }
 
+/* Reads to the end, but less than `most` bytes, into room that grows if the file is longer than it said. NULL:
+ * out of memory. The last byte of the room is free unless *size is `most`. */
+static char *read_text(FILE *file, int64_t bytes, size_t most, size_t *size) {
+    size_t room = (uint64_t)bytes < most - 1 ? (size_t)bytes + 1 : most;
+    char *text = NULL;
+    for (*size = 0;; room = room < most / 2 ? 2 * room : most) {
+        char *grown = realloc(text, room);
+        if (!grown) break;
+        text = grown;
+        *size += fread(text + *size, 1, room - *size, file);
+        if (*size < room || room == most) return text;
+    }
+    free(text);
+    return NULL;
+}
+
 char *regular_file_text(const char *path, size_t most, const char *what, size_t *size,
                         struct error *err) {
     int64_t bytes;
     int fd = regular_file_open(path, &bytes, err);
     if (fd < 0) return NULL;
     FILE *file = fdopen(fd, "rb");
-    char *text = file ? malloc(most) : NULL;
+    char *text = file ? read_text(file, bytes, most, size) : NULL;
     int status = text ? 0 : fail(err, "%s: out of memory", path);
-    if (status == 0) *size = fread(text, 1, most, file);
     if (status == 0 && ferror(file))
         status = fail(err, "%s: %s; name a %s", path, strerror(errno), what);
     else if (status == 0 && *size == most)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "harness/workload/lengths.h"
+#include "kernels/rules.h"
 
 enum { VALUES_MAX = 4096, KNOWN_MAX = 1024 };
 
@@ -241,5 +242,21 @@ int rule_parse(const char *name, enum rule_kind *out, struct error *err) {
     int i = find(infos[KEY_RULE].words, name, known);
     if (i < 0) return fail(err, "unknown rule '%s'; known rules: %s", name, known);
     *out = (enum rule_kind)i;
+    return 0;
+}
+
+int hyper_set(struct rule *rule, const char *name, const char *text, struct where at,
+              struct error *err) {
+    const int k = rule_hyper_of(rule->kind, name);
+    const struct rule_info info = rule_info(rule->kind);
+    const struct rule_param h = rule_hyper(&info, k);
+    char *end;
+    float value = strtof(text, &end);
+    const bool good = *text && !*end && rule_hyper_takes(&h, value);
+    if (!good && h.flag) return fail_at(err, at, "%s is 0 or 1, not '%.40s'", name, text);
+    if (!good)
+        return fail_at(err, at, "%s is a number%s%s, not '%.40s'", name,
+                       h.least == 0 ? " from 0" : "", h.below == 1 ? " to below 1" : "", text);
+    *rule_value(rule, k) = value;
     return 0;
 }

@@ -116,3 +116,7 @@ int values_add(enum key key, struct values *list, const struct value *v, struct 
 int values_read(enum key key, struct words *line, struct where at, struct values *out,
                 struct error *err);
 void values_free(struct values *list);
+
+/* Sets a hyper-parameter that the rule has, from text. */
+int hyper_set(struct rule *rule, const char *name, const char *text, struct where at,
+              struct error *err);

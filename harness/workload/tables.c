@@ -1,11 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 #include "harness/workload/tables.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 int64_t table_array_width(const struct table_shape *shape, int array) {
     return rule_array_width(shape->rule, shape->dim, array);
+}
+
+void table_array_file(char name[TABLE_FILE_NAME], int32_t table, int32_t num_tables, int array) {
+    snprintf(name, TABLE_FILE_NAME, "%s",
+             array == TABLE_WEIGHT      ? "weight"
+             : array == TABLE_ROW_STATE ? "row_state"
+                                        : "state");
+    if (num_tables > 1) text_add(name, TABLE_FILE_NAME, ".%d", table);
+    if (array >= TABLE_ELEM) text_add(name, TABLE_FILE_NAME, ".%d", array - TABLE_ELEM);
+    text_add(name, TABLE_FILE_NAME, ".npy");
+}
+
+int table_array_shape(const struct table_shape *shape, int array, int64_t dims[2]) {
+    dims[0] = shape->rows;
+    dims[1] = table_array_width(shape, array);
+    return array == TABLE_ROW_STATE && dims[1] == 1 ? 1 : 2;
 }
 
 static int64_t row_bytes(const struct table_shape *shape, int array) {

@@ -22,6 +22,13 @@ struct table_set {
 /* Elements per row of one of a table's arrays, 0 if there is no such array. */
 int64_t table_array_width(const struct table_shape *shape, int array);
 
+/* The array as a .npy file of any program of the suite: its name without a prefix, weight.npy, state.K.npy or
+ * row_state.npy, with the number of the table where there are several: weight.T.npy, state.T.K.npy; and its
+ * shape, [rows][width], or [rows] for one state per row. Returns the number of dimensions. */
+enum { TABLE_FILE_NAME = 40 };
+void table_array_file(char name[TABLE_FILE_NAME], int32_t table, int32_t num_tables, int array);
+int table_array_shape(const struct table_shape *shape, int array, int64_t dims[2]);
+
 /* The memory of one of a table's arrays: bytes per row. 0: no such array, or it lies in the memory
  * of the weights (ROW_STATE_BESIDE). */
 int64_t table_memory_stride(const struct table_shape *shape, int array);

@@ -19,12 +19,13 @@ fuzz_sources_npy   := harness/error.c harness/memory.c harness/workload/regular_
 fuzz_sources_trace := $(fuzz_sources_npy) harness/workload/trace.c harness/workload/trace_text.c
 fuzz_sources_spec  := harness/error.c harness/workload/regular_file.c harness/workload/lengths.c harness/workload/zipf.c $(wildcard harness/workload/spec*.c)
 fuzz_sources_frozen := $(fuzz_sources_npy) serving/frozen.c
+fuzz_sources_state := $(fuzz_sources_spec) harness/memory.c harness/workload/npy.c harness/workload/tables.c harness/workload/row_index.c lib/state_text.c
 fuzz_seeds_npy     := tests/golden/npy
 
 .PHONY: fuzz $(fuzz_names:%=fuzz-run-%)
 fuzz: $(addprefix fuzz-run-,$(or $(ONLY_FUZZ),$(fuzz_names)))
 
-build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard harness/*.[ch] harness/workload/*.[ch] kernels/*.h rules/*.h serving/frozen*) | $(rule_lists)
+build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard harness/*.[ch] harness/workload/*.[ch] kernels/*.h rules/*.h serving/frozen* lib/state*) | $(rule_lists)
 	@mkdir -p $(@D)
 	$(FUZZ_CC) $(FUZZ_FLAGS) $< $(fuzz_sources_$*) -lz -lxxhash -lm $(whole)
 

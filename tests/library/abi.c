@@ -48,6 +48,10 @@ int main(void) {
     FIELD(embfuse_batch, feature_lookups);
     FIELD(embfuse_batch, winners);
     FIELD(embfuse_batch, weight_grad);
+    SIZE(embfuse_loaded);
+    FIELD(embfuse_loaded, number);
+    FIELD(embfuse_loaded, passed_over);
+    FIELD(embfuse_loaded, damage);
     NUMBER(EMBFUSE_OK);
     NUMBER(EMBFUSE_INVALID);
     NUMBER(EMBFUSE_BAD_BATCH);

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""A saved state read and written with NumPy alone, as lib/README.md describes the format: names, types, shapes and
+checksums of all arrays; a state that NumPy wrote, which the library loads; and the program embfuse with its files."""
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+
+import tap
+
+sys.path.insert(0, os.path.join(tap.ROOT, "examples", "pytorch"))
+import embfuse
+
+BUILD = os.environ.get("BUILD", "build")
+LIBRARY = embfuse.load(os.path.join(BUILD, "libembfuse.so"))
+TYPES = [np.float32, np.uint16, np.float16, np.uint8]  # of elements, by embfuse_type
+TABLES = [dict(rows=40, dim=6, rule=b"adam_row_bias", weight_type=1, rounding=1), dict(rows=7, dim=3, rule=b"sgd"),
+          dict(rows=9, dim=4, rule=b"adam", weight_type=3, momentum_type=1)]
+
+
+def xxh3(data):
+    """XXH3-64, from the library that embfuse is linked with; python3-xxhash has it as xxhash.xxh3_64_intdigest."""
+    for name in ("libxxhash.so.0", "libxxhash.so"):
+        try:
+            function = ctypes.CDLL(name).XXH3_64bits
+        except OSError:
+            continue
+        function.argtypes, function.restype = [ctypes.c_char_p, ctypes.c_size_t], ctypes.c_uint64
+        return function(data, len(data))
+    raise tap.Skip("there is no libxxhash.so")
+
+
+def model(tables=TABLES, seed=0):
+    """A model and its arrays, [table][array], of random bytes."""
+    random = np.random.default_rng(seed)
+    m = embfuse.Model([embfuse.Table(**t) for t in tables],
+                      [embfuse.Feature(table=i, padding_id=-1) for i in range(len(tables))],
+                      embfuse.Options(rounding_seed=1000 + seed), lib=LIBRARY)
+    arrays = []
+    for t, table in enumerate(tables):
+        arrays.append([])
+        for i, info in enumerate(m.arrays(t)):
+            data = random.integers(0, 256, table["rows"] * info.row_bytes, np.uint8).view(TYPES[info.type])
+            arrays[t].append(data.reshape(table["rows"], info.width))
+            m.bind(t, i, arrays[t][i].ctypes.data)
+        m.set(t, "lr", 0.1 * (t + 1))
+        m.call("set_steps", m.model, t, 100 + t + seed)
+    return m, arrays
+
+
+def save(m, folder):
+    m.call("save", m.model, folder.encode())
+
+
+def load(m, folder):
+    loaded = embfuse.Loaded()
+    m.call("load", m.model, folder.encode(), ctypes.byref(loaded))
+    assert loaded.passed_over == 0, loaded.damage
+    return loaded.number
+
+
+def lines(folder):
+    """The manifest: [first word, {key: value}] of each line."""
+    with open(os.path.join(folder, "manifest"), encoding="ascii") as file:
+        for line in file:
+            words = line.split()
+            pairs = words if words[0] == "file" else words[1:]
+            yield words[0], words[1:] if len(pairs) % 2 else dict(zip(pairs[::2], pairs[1::2]))
+
+
+def test_every_array(folder):
+    m, arrays = model()
+    save(m, folder)
+    state = os.path.join(folder, "state-00000001")
+    files = [pairs for word, pairs in lines(state) if word == "file"]
+    assert sorted(f["file"] for f in files) + ["manifest"] == sorted(set(os.listdir(state)) - {"manifest"}) + ["manifest"]
+    assert len(files) == sum(map(len, arrays))
+    for pairs, array in zip(files, [a for table in arrays for a in table]):
+        path = os.path.join(state, pairs["file"])
+        is_ = np.load(path)
+        assert str(is_.dtype) == pairs["type"], pairs
+        assert ",".join(map(str, is_.shape)) == pairs["shape"], pairs
+        assert is_.tobytes() == array.tobytes(), pairs
+        with open(path, "rb") as file:
+            data = file.read()
+        assert len(data) == int(pairs["bytes"]) and f"{xxh3(data):016x}" == pairs["xxh3"]
+    names = [f["file"] for f in files]
+    assert names == ["weight.0.npy", "row_state.0.npy", "state.0.0.npy", "state.0.1.npy", "weight.1.npy",
+                     "weight.2.npy", "state.2.0.npy", "state.2.1.npy"], names
+
+
+def test_the_settings(folder):
+    m, _ = model()
+    save(m, folder)
+    found = list(lines(os.path.join(folder, "state-00000001")))
+    assert [w for w, _ in found[:3]] == ["embfuse", "library", "rounding_seed"], found[:3]
+    assert found[0][1] == {"state": "1"} and found[2][1] == ["1000"]
+    assert [p["steps"] for w, p in found if w == "table"] == ["100", "101", "102"]
+    for t, hyper in enumerate(p for w, p in found if w == "hyper"):
+        assert all(np.float32(text) == np.float32(m.get(t, name)) for name, text in hyper.items()), hyper
+        assert hyper["lr"] == ("0.1", "0.2", "0.3")[t], hyper
+
+
+def write(folder, number, tables, arrays, seed):
+    """A state as lib/README.md says, without this library."""
+    part = os.path.join(folder, f"state-{number:08}.part")
+    os.mkdir(part)
+    text = f"embfuse state 1\nlibrary numpy\nrounding_seed {seed}\n"
+    for t, table in enumerate(tables):
+        weights = ("fp32", "bf16", "fp16", "fp8")
+        text += (f"table rows {table['rows']} dim {table['dim']} rule {table['rule'].decode()} "
+                 f"weight_type {weights[table.get('weight_type', 0)]} "
+                 f"momentum_type {weights[table.get('momentum_type', 0)]} "
+                 f"rounding {('nearest', 'stochastic')[table.get('rounding', 0)]} steps {50 + t}\n")
+        text += f"hyper lr {0.5 + t!r}\n"
+        names = ["weight"] + ["row_state"] * (table["rule"] == b"adam_row_bias") + ["state", "state"]
+        for i, array in enumerate(arrays[t]):
+            k = f".{i - names.index('state')}" if names[i] == "state" else ""
+            name = f"{names[i]}.{t}{k}.npy"
+            np.save(os.path.join(part, name), array[:, 0] if names[i] == "row_state" else array)
+            with open(os.path.join(part, name), "rb") as file:
+                data = file.read()
+            shape = ",".join(map(str, np.load(os.path.join(part, name)).shape))
+            text += f"file {name} bytes {len(data)} type {array.dtype} shape {shape} xxh3 {xxh3(data):016x}\n"
+    with open(os.path.join(part, "manifest"), "w", encoding="ascii") as file:
+        file.write(text + f"end {xxh3(text.encode()):016x}\n")
+    os.rename(part, part[:-5])
+
+
+def test_a_state_that_numpy_wrote(folder):
+    _, theirs = model(seed=3)
+    write(folder, 41, TABLES, theirs, 2**64 - 1)
+    m, arrays = model(seed=4)
+    assert load(m, folder) == 41
+    for ours, wanted in zip(arrays, theirs):
+        assert [a.tobytes() for a in ours] == [a.tobytes() for a in wanted]
+    assert [m.get(t, "lr") for t in range(3)] == [0.5, 1.5, 2.5]
+    save(m, folder)
+    assert sorted(os.listdir(folder)) == ["state-00000041", "state-00000042"]
+    assert list(lines(os.path.join(folder, "state-00000042")))[2][1] == [str(2**64 - 1)]
+
+
+def test_the_program_reads_the_arrays(folder):
+    """The names are those of embfuse export and lookup: a saved table is exported, row by row the same."""
+    tables = [dict(rows=50, dim=8, rule=b"rowwise_adagrad")]
+    m, arrays = model(tables)
+    arrays[0][0][:] = np.random.default_rng(1).normal(size=(50, 8))
+    save(m, folder)
+    weight = os.path.join(folder, "state-00000001", "weight.npy")
+    out = os.path.join(folder, "out")
+    done = subprocess.run([os.path.join(BUILD, "embfuse"), "export", "--weight", weight, "--out", out, "--type", "fp32"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert np.fromfile(out + ".rows", np.float32).tobytes() == arrays[0][0].tobytes()
+    shutil.rmtree(folder + "/state-00000001")
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "state"))
