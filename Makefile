@@ -45,6 +45,8 @@
 #| make mutants   change one line at a time of the kernels, the check and the oracle, and list the changes
 #|                that no test notices: MINUTES=20 FILES='kernels/cpu/*.h' SEED=1; OUT/mutants.txt
 #| make example   build the C example of libembfuse, examples/dlrm.c, and run it for a second
+#| make train-example  train a small DLRM on planted clicks: rules, lazy and dense Adam, fp32 and bf16; about 5
+#|                minutes on two cores; OUT/train-example/training.md and .png. SEEDS=3, THREADS=2: runs at once
 #| make deps      install the Debian packages as root, or else print their names: FOR=bench|test|ci
 #| make           build build/bench, build/embfuse and libembfuse only
 #| make install   install libembfuse, its header and manual, and both programs: PREFIX=/usr/local DESTDIR=

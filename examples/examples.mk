@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Programs that use libembfuse as its users do: see examples/README.md.
 
-.PHONY: example
+.PHONY: example train-example
 
 $(B)/examples/dlrm: examples/dlrm.c include/embfuse.h $(shared)
 	@mkdir -p $(@D)
@@ -9,3 +9,10 @@ $(B)/examples/dlrm: examples/dlrm.c include/embfuse.h $(shared)
 
 example: $(B)/examples/dlrm
 	@$(B)/examples/dlrm
+
+# Click models on a log whose labels depend on the ids. A page of its own: docs/training.md is a copy.
+train-example:
+	$(call require,test)
+	@$(MAKE) --no-print-directory $(shared)
+	@EMBFUSE_LIBRARY=$(abspath $(shared)) $(PYTHON) examples/train/study.py $(call quoted,$(OUT)/train-example) \
+	     $(SEEDS:%=--seeds=%) $(THREADS:%=--jobs=%)

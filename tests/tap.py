@@ -8,17 +8,44 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 GOLDEN = os.path.join(HERE, "golden", "results.json")
-ROOMS = [os.path.join(ROOT, room) for room in ("reports", "studies", "peers")]
+ROOMS = [os.path.join(ROOT, room) for room in ("reports", "studies", "peers", "examples", "examples/pytorch",
+                                               "examples/train")]
 sys.path[:0] = [*ROOMS, os.path.join(HERE, "golden")]
+BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
+TRACES = os.environ.get("EMBFUSE_TRACES", os.path.join(ROOT, "..", "shared", "traces"))
+os.environ["EMBFUSE_LIBRARY"] = os.path.join(BUILD, "libembfuse.so")  # for examples/embfuse.py
 
 
 def tool(name):
-    """The path of a program of reports/, studies/ or peers/."""
+    """The path of a program of reports/, studies/, peers/ or examples/."""
     return next(p for p in (os.path.join(room, name) for room in ROOMS) if os.path.exists(p))
 
 
 class Skip(Exception):
     """Raised by a test that cannot run here; its text says why."""
+
+
+def trace(name):
+    """The path of a recorded id stream."""
+    path = os.path.join(TRACES, name + ".txt.gz")
+    if not os.path.exists(path):
+        raise Skip(f"no {path}; EMBFUSE_TRACES names the folder")
+    return path
+
+
+def use_torch(file):
+    """Goes on with file in an interpreter that has PyTorch: $TORCH_PYTHON, or the one that make peers installs. Without
+    either it is this one."""
+    venv, python = os.path.join(ROOT, "build", "peers", "venv"), os.environ.get("TORCH_PYTHON")
+    if not python and os.path.exists(os.path.join(venv, "complete")):
+        python = os.path.join(venv, "bin", "python")
+    if python and sys.argv[1:] != ["here"]:
+        os.execv(python, [python, "-W", "ignore", file, "here"])
+
+
+def skip_all(group, why):
+    print(f"ok 1 - {group} # SKIP {why}\n1..1")
+    sys.exit(0)
 
 
 def script(folder, name, text):

@@ -5,9 +5,10 @@
 first_tests   := 00_example kernels device defects
 test_programs := $(first_tests:%=$(B)/tests/test_%)
 test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c))))
-# Scripts about reports, studies, peers, the Makefile, and what the library computes beside kernels do not depend on
-# how kernels are compiled: they run only in the plain build.
-tool_tests    := auto average compilers crossover drift examples install ladder make mutants nvcc peers pytorch_example record reports schedule state_numpy sweep torch_optim
+# Scripts about reports, studies, peers, examples, the Makefile, and what the library computes beside kernels do not
+# depend on how kernels are compiled: they run only in the plain build.
+tool_tests    := auto average compilers crossover drift examples install joint_embeddings ladder make mutants nvcc peers \
+                 pytorch_example record reports schedule state_dict state_numpy sweep torch_optim train_example
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 ifneq ($(flavour),)
 test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))
@@ -115,7 +116,7 @@ test:
 	@[ -n '$(programs)$(scripts)' ] || { echo "no test is called tests/test_$(ONLY)" >&2; exit 1; }
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) $(programs) \
 	     $(if $(scripts),all ptx $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift \
-                     $(B)/studies/serving/serving \
+                     $(B)/studies/serving/serving $(B)/examples/dlrm \
                      $(if $(flavour),,$(P)/bench $(P)/embfuse))
 	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) \
 	     tests/run.sh $(programs) $(scripts)

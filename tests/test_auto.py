@@ -15,30 +15,21 @@ import numpy
 sys.dont_write_bytecode = True
 import tap
 from tap import ROOT
-sys.path.insert(0, os.path.join(ROOT, "examples", "pytorch"))
 import embfuse
 
-LIBRARY = os.path.join(ROOT, os.environ.get("BUILD", "build"), "libembfuse.so")
 SWEEPS = sorted(glob.glob(os.path.join(ROOT, "reports", "results", "*", "sweep.json")))
 LEAST, NEAR, MOST_BELOW = 0.85, 0.9, 2 / 110  # share of the fastest kernel's speed; points below NEAR
 
 
-def chosen(lib, rows, dim, tables, bags, pooling, threads, rule=b"rowwise_adagrad", **hypers):
+def chosen(rows, dim, tables, bags, pooling, threads, rule="rowwise_adagrad", **hypers):
     """The kernel of a step of a batch with bags of `pooling` lookups in each table."""
-    model = embfuse.Model([embfuse.Table(rows=rows, dim=dim, rule=rule)] * tables,
-                          [embfuse.Feature(table=t, padding_id=-1) for t in range(tables)],
-                          embfuse.Options(threads=threads), lib)
+    model = embfuse.Model([{"rows": rows, "dim": dim, "rule": rule}] * tables,
+                          [{"table": t, "padding_id": -1} for t in range(tables)], threads=threads)
     for hyper, value in hypers.items():
-        model.set(-1, hyper, value)
+        model.set(hyper, value)
     offsets = numpy.arange(tables * bags + 1, dtype=numpy.int64) * pooling
-    return model.step_kernel(embfuse.Batch(bags=bags, lookups=int(offsets[-1]), ids=offsets.ctypes.data,
-                                           offsets=offsets.ctypes.data, id_type=1, trusted=1))
-
-
-def library():
-    if not os.path.exists(LIBRARY):
-        raise tap.Skip("no libembfuse.so in this build")
-    return embfuse.load(LIBRARY)
+    return model.step_kernel(embfuse.new("batch", bags=bags, lookups=int(offsets[-1]), ids=offsets.ctypes.data,
+                                         offsets=offsets.ctypes.data, id_type=embfuse.constant.INT64, trusted=1))
 
 
 def whole(text):
@@ -58,7 +49,6 @@ def times_of(path):
 
 
 def test_auto_is_near_the_fastest_on_every_recorded_sweep(_):
-    lib = library()
     assert SWEEPS, "no recorded sweep"
     for path in SWEEPS:
         times, lookups = times_of(path)
@@ -66,7 +56,7 @@ def test_auto_is_near_the_fastest_on_every_recorded_sweep(_):
         for workload, of in times.items():
             dim, pooling, rows, tables, threads = map(whole, re.match(
                 r"d(\d+)-L(\d+)-a[\d.]+-r([\d.]+[kM]?)-T(\d+)-t(\d+)$", workload).groups())
-            kernel = chosen(lib, rows, dim, tables, lookups[workload] // (pooling * tables), pooling, threads)
+            kernel = chosen(rows, dim, tables, lookups[workload] // (pooling * tables), pooling, threads)
             other += kernel != "cpu_fused"
             shares[workload] = min(of.values()) / of[kernel]
         worst = min(shares, key=shares.get)
@@ -77,12 +67,11 @@ def test_auto_is_near_the_fastest_on_every_recorded_sweep(_):
 
 
 def test_the_cell_of_cpu_dense_has_its_borders(_):
-    lib = library()
     inside = dict(rows=100_000, dim=32, tables=1, bags=1 << 18, pooling=4, threads=1)
-    assert chosen(lib, **inside) == "cpu_dense"
+    assert chosen(**inside) == "cpu_dense"
     for change in (dict(threads=2), dict(pooling=5), dict(dim=8), dict(dim=128), dict(rows=1000), dict(rows=10**6),
-                   dict(bags=1000), dict(rule=b"adam"), dict(weight_decay=0.1)):
-        assert chosen(lib, **{**inside, **change}) == "cpu_fused", change
+                   dict(bags=1000), dict(rule="adam"), dict(weight_decay=0.1)):
+        assert chosen(**{**inside, **change}) == "cpu_fused", change
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Compares averages of the library with torch.optim.swa_utils.AveragedModel, on one array of weights that both read."""
-import os
 import sys
 
 try:
@@ -12,11 +11,10 @@ except ImportError:
 
 import tap
 
-sys.path.insert(0, os.path.join(tap.ROOT, "examples", "pytorch"))
 import embfuse
 
 ROWS, DIM, UPDATES, LOOKUPS = 200, 16, 60, 30
-SWA, EMA = embfuse.AVERAGES["swa"], embfuse.AVERAGES["ema"]
+SWA, EMA = embfuse.constant.SWA, embfuse.constant.EMA
 
 
 class Module(torch.nn.Module if torch else object):
@@ -34,20 +32,18 @@ def compare(kind, lazy, decay=0.9):
     assert module.weight.data_ptr() == weight.data_ptr()
     ema = lambda average, new, _: decay * average + (1 - decay) * new
     theirs = AveragedModel(module, avg_fn=ema) if kind == EMA else AveragedModel(module)
-    model = embfuse.Model([embfuse.Table(rows=ROWS, dim=DIM, rule=b"sgd")], [embfuse.Feature(padding_id=-1)],
-                          lib=embfuse.load(os.path.join(os.environ.get("BUILD", "build"), "libembfuse.so")))
-    model.bind(0, 0, weight.data_ptr())
-    ours = embfuse.Average(kind=kind, decay=decay, data=data.data_ptr(),
-                           row_updates=counts.data_ptr() if lazy else None)
+    model = embfuse.Model([{"rows": ROWS, "dim": DIM, "rule": "sgd"}], [{"padding_id": -1}])
+    model.bind(0, 0, weight)
+    ours = embfuse.new("average", kind=kind, decay=decay, data=embfuse.address(data),
+                       row_updates=embfuse.address(counts if lazy else None))
     offsets = torch.tensor([0, LOOKUPS])
     for _ in range(UPDATES):
         ids = torch.randint(0, ROWS * 9 // 10, (LOOKUPS,))
-        batch = embfuse.Batch(bags=1, lookups=LOOKUPS, ids=ids.data_ptr(), offsets=offsets.data_ptr(), id_type=1)
-        model.call("average_before_step", model.model, ours, 1, batch)
+        model.call("average_before_step", ours, 1, model.batch(ids, offsets))
         weight[ids] += torch.randn(LOOKUPS, DIM)
         theirs.update_parameters(module)
-        model.call("average_update", model.model, ours, 1)
-    model.call("average_finish", model.model, ours, 1)
+        model.call("average_update", ours, 1)
+    model.call("average_finish", ours, 1)
     assert ours.updates == int(theirs.n_averaged) == UPDATES
     # Both round at most three times in an update, in values up to `largest`; see tests/average_case.c.
     want, largest = theirs.module.weight.detach(), float(weight.abs().max()) + 10

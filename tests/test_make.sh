@@ -47,7 +47,7 @@ ok $? 'ONLY that matches nothing fails'
 # --- names with blanks and quotes
 odd="$work/it's odd"
 tiny='MODES=cold REPS=1 RING=1 BATCH=64 ROWS=1000 DIMS=8 THREADS=1 PLACE=host FILTER=/cpu_(sort|fused)/'
-for target in bench smoke ladder sweep scaling peers serving bench-gpu; do
+for target in bench smoke ladder sweep scaling peers serving train-example bench-gpu; do
     plan $target OUT="$odd" && grep -v '^missing=' "$work/plan" >"$work/commands" && sh -n "$work/commands" &&
         grep -qF "it'\\''s odd" "$work/commands"
     ok $? "$target takes an OUT with a blank and a quote"

@@ -14,41 +14,22 @@ except ImportError:
     torch = None
 
 import tap
+import embfuse
 import make_schedules as made
 
 with open(os.path.join(tap.HERE, "golden", "schedules.json"), encoding="utf-8") as golden:
     RECORD = json.load(golden)
-KINDS = ["", "step", "multistep", "exponential", "constant", "linear", "polynomial", "cosine", "sequence"]
 # The error of products is relative to the rate; in sums it is relative to their largest term, the base.
 PRODUCTS = ("step", "multistep", "exponential", "constant")
 
 
-class Schedule(ctypes.Structure):
-    pass
-
-
-Schedule._fields_ = [("size", ctypes.c_size_t), ("kind", ctypes.c_int32), ("num_milestones", ctypes.c_int32),
-                     ("steps", ctypes.c_int64), ("gamma", ctypes.c_double), ("from", ctypes.c_double),
-                     ("to", ctypes.c_double), ("power", ctypes.c_double), ("least", ctypes.c_double),
-                     ("milestones", ctypes.POINTER(ctypes.c_int64)), ("parts", ctypes.POINTER(Schedule))]
-
-
-def library():
-    lib = ctypes.CDLL(os.path.abspath(os.path.join(os.environ.get("BUILD", "build"), "libembfuse.so")))
-    lib.embfuse_schedule_rate.argtypes = [ctypes.POINTER(Schedule), ctypes.c_double, ctypes.c_int64]
-    lib.embfuse_schedule_rate.restype = ctypes.c_double
-    return lib
-
-
 def schedule_of(words):
-    s = Schedule(size=ctypes.sizeof(Schedule), kind=KINDS.index(words["kind"]))
-    for name in ("steps", "gamma", "from", "to", "power", "least"):
-        setattr(s, name, words.get(name, 0))
-    milestones = words.get("milestones", [])
-    s.num_milestones = len(milestones)
-    s.milestones = (ctypes.c_int64 * len(milestones))(*milestones)
-    parts = [schedule_of(p) for p in words.get("parts", [])]
-    s.parts = (Schedule * len(parts))(*parts)
+    numbers = {name: words.get(name, 0) for name in ("steps", "gamma", "from", "to", "power", "least")}
+    given, parts = words.get("milestones", []), [schedule_of(p) for p in words.get("parts", [])]
+    arrays = (ctypes.c_int64 * len(given))(*given), (embfuse.struct.schedule * len(parts))(*parts)
+    s = embfuse.new("schedule", kind=embfuse.constant["SCHEDULE_" + words["kind"].upper()], num_milestones=len(given),
+                    milestones=ctypes.addressof(arrays[0]), parts=ctypes.addressof(arrays[1]), **numbers)
+    s.arrays = arrays, parts  # they live as long
     return s
 
 
@@ -56,11 +37,11 @@ def scale(words, want):
     return want if words["kind"] in PRODUCTS else made.BASE
 
 
-def farthest(lib, words, steps, rates, shift=0):
+def farthest(words, steps, rates, shift=0):
     """The largest error in units of the last place of 4 t times the scale; up to 1 is fine."""
     s, worst = schedule_of(words), 0
     for t, want in zip(steps, rates):
-        got = lib.embfuse_schedule_rate(s, made.BASE, t + shift)
+        got = embfuse.lib.embfuse_schedule_rate(s, made.BASE, t + shift)
         worst = max(worst, abs(got - want) / (4 * max(t, 1) * math.ulp(scale(words, want))))
     return worst
 
@@ -71,32 +52,30 @@ def recorded():
 
 def test_record_has_all_cases(_):
     assert [(c["name"], c["schedule"]) for c in RECORD["cases"]] == made.CASES
-    assert {c["schedule"]["kind"] for c in RECORD["cases"]} == set(KINDS[1:])
+    kinds = {name[9:].lower() for name in embfuse.constant if name.startswith("SCHEDULE_")}
+    assert {c["schedule"]["kind"] for c in RECORD["cases"]} == kinds
 
 
 def test_recorded_rates(_):
-    lib = library()
     for name, words, rates in recorded():
-        worst = farthest(lib, words, RECORD["steps"], rates)
+        worst = farthest(words, RECORD["steps"], rates)
         assert worst <= 1, (name, worst)
 
 
 def test_another_step_is_noticed(_):
     """A rate of a neighbouring step does not pass."""
-    lib = library()
     for name, words, rates in recorded():
         for shift in (-1, 1):
-            worst = farthest(lib, words, RECORD["steps"][1:], rates[1:], shift)
+            worst = farthest(words, RECORD["steps"][1:], rates[1:], shift)
             assert worst > 1e6, (name, shift, worst)
 
 
 def test_pytorch_here_as_recorded(_):
     if not torch:
         raise tap.Skip("PyTorch is not installed")
-    lib = library()
     for name, words in made.CASES:
         rates = made.rates(torch, words, 1200)
-        worst = farthest(lib, words, range(len(rates)), rates)
+        worst = farthest(words, range(len(rates)), rates)
         assert worst <= 1, (name, worst)
 
 
@@ -104,7 +83,7 @@ def test_closed_form_of_pytorch(_):
     """Within 2 units of the last place of the base, at any t; beyond the first period, of 2 t."""
     if not torch:
         raise tap.Skip("PyTorch is not installed")
-    lib, closed = library(), 0
+    closed = 0
     for name, words in made.CASES:
         optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=made.BASE)
         scheduler = made.scheduler_of(torch, words, optimizer)
@@ -113,7 +92,7 @@ def test_closed_form_of_pytorch(_):
         closed += 1
         for t in RECORD["steps"]:
             scheduler.last_epoch = t
-            want, got = scheduler._get_closed_form_lr()[0], lib.embfuse_schedule_rate(schedule_of(words), made.BASE, t)
+            want, got = scheduler._get_closed_form_lr()[0], embfuse.lib.embfuse_schedule_rate(schedule_of(words), made.BASE, t)
             periods = t / words["steps"] if words["kind"] == "cosine" else 1
             assert abs(got - want) <= 2 * max(1, periods) * math.ulp(scale(words, want)), (name, t, got, want)
     assert closed >= 14, closed

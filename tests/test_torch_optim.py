@@ -9,17 +9,11 @@ PyTorch, the test is skipped.
 """
 import itertools
 import json
-import os
 import sys
 
 import tap
 
-VENV = os.path.join(tap.ROOT, "build", "peers", "venv")
-PYTHON = os.environ.get("TORCH_PYTHON")
-if not PYTHON and os.path.exists(os.path.join(VENV, "complete")):
-    PYTHON = os.path.join(VENV, "bin", "python")
-if PYTHON and sys.argv[1:] != ["here"]:
-    os.execv(PYTHON, [PYTHON, "-W", "ignore", __file__, "here"])
+tap.use_torch(__file__)
 sys.dont_write_bytecode = True
 try:
     import numpy as np
@@ -165,8 +159,7 @@ def title(kernel, case, pooling, sparse):
 
 def main():
     if MISSING:
-        print(f"ok 1 - torch.optim # SKIP {MISSING}: make peers installs it, or set TORCH_PYTHON\n1..1")
-        return 0
+        tap.skip_all("torch.optim", f"{MISSING}: make peers installs it, or set TORCH_PYTHON")
     torch.set_num_threads(1)
     known = json.loads(cli.embfuse("list", "--json"))
     cli.RULES.update({r["name"]: r for r in known["rules"]})

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""examples/dlrm.c, built by make example and with pkg-config from an installed library; and examples/embfuse.py, which
+has all of the header: its functions, and structs and enums as a C compiler has them."""
+import ctypes
+import gzip
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+import tap
+from tap import BUILD, ROOT
+
+DLRM = os.path.join(BUILD, "examples", "dlrm")
+LINE = r"step \d+: log loss ([\d.]+), [\d.]+ ms per iteration"
+PROGRAM = """#include <stdio.h>
+#include <embfuse.h>
+#define SIZE(s) printf("%s %zu\\n", #s, sizeof(struct embfuse_##s));
+#define AT(s, f) __builtin_offsetof(struct embfuse_##s, f), sizeof(((struct embfuse_##s *)0)->f)
+#define FIELD(s, f) printf("%s.%s %zu %zu\\n", #s, #f, AT(s, f));
+#define CONSTANT(c) printf("%s %d\\n", #c, (int)EMBFUSE_##c);
+int main(void) { LINES return 0; }
+"""
+
+
+def run(*args, env=None):
+    return subprocess.run(args, capture_output=True, text=True, env=env, check=False)
+
+
+def losses(*args, program=DLRM):
+    done = run(program, *map(str, args))
+    assert done.returncode == 0, done.stderr
+    lines = [re.fullmatch(LINE, line) for line in done.stdout.splitlines()]
+    assert lines and all(lines), done.stdout
+    return [float(line[1]) for line in lines]
+
+
+def write(folder, name, text):
+    path = os.path.join(folder, name)
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+    return path
+
+
+def plain_make(*args):
+    """make as a user starts it, without the variables of the make that runs this test."""
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL")}
+    return run("make", "--no-print-directory", "-C", ROOT, f"B={BUILD}", f"NVCC={os.environ.get('NVCC', '')}", *args,
+               env=env)
+
+
+def test_make_example_runs_it(_):
+    done = plain_make("example")
+    assert done.returncode == 0 and re.fullmatch(f"({LINE}\n)+", done.stdout), done.stdout + done.stderr
+
+
+def test_the_loss_falls_on_drawn_ids(_):
+    first, *_, last = losses(300)
+    assert last < 0.5 * first < 0.5, (first, last)
+
+
+def test_the_loss_falls_on_recorded_ids(folder):
+    paths = [tap.trace(f"retail_{name}") for name in ("items", "customer", "country")]
+    texts = [write(folder, f"{i}.txt", gzip.open(path, "rt").read()) for i, path in enumerate(paths)]
+    first, *_, last = losses(500, *texts)
+    assert last < 0.5 * first < 0.5, (first, last)
+
+
+def test_samples_without_ids_and_files_of_other_lengths(folder):
+    a = write(folder, "a.txt", "1 2 3\n\n4\n" * 40)
+    b = write(folder, "b.txt", "7\n0 0\n")
+    first, *_, last = losses(200, a, b)
+    assert last < first
+
+
+def test_bad_files_get_one_line(folder):
+    for text, said in (("1 2\nx\n", "decimal"), ("1 -2\n", "below 0"), ("\n\n", "no ids"),
+                       ("1 99999999999\n", "above")):
+        done = run(DLRM, "5", write(folder, "bad.txt", text))
+        assert done.returncode == 1 and said in done.stderr and "bad.txt" in done.stderr, done.stderr
+        assert done.stderr.count("\n") == 1 and not done.stdout
+    assert run(DLRM, "5", os.path.join(folder, "none.txt")).returncode == 1
+    assert run(DLRM, "no number").returncode == 1
+
+
+def test_an_installed_library_is_enough(folder):
+    if not shutil.which("pkg-config"):
+        raise tap.Skip("no pkg-config")
+    done = plain_make("install", f"PREFIX={folder}/prefix")
+    assert done.returncode == 0, done.stderr[-500:]
+    env = {**os.environ, "PKG_CONFIG_PATH": f"{folder}/prefix/lib/pkgconfig"}
+    flags = subprocess.check_output(["pkg-config", "--cflags", "--libs", "embfuse"], text=True, env=env).split()
+    source, program = os.path.join(ROOT, "examples", "dlrm.c"), os.path.join(folder, "dlrm")
+    done = run("cc", "-O2", source, *flags, "-lm", f"-Wl,-rpath,{folder}/prefix/lib", "-o", program)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert losses(300, program=program) == losses(300)
+
+
+def test_structs_and_enums_of_python_are_those_of_c(folder):
+    import embfuse
+    want = {name: (value,) for name, value in embfuse.constant.items()}
+    lines = [f"CONSTANT({name})" for name in embfuse.constant]
+    for name, kind in embfuse.struct.items():
+        lines += [f"SIZE({name})", *(f"FIELD({name}, {field})" for field, *_ in kind._fields_)]
+        want[name] = (ctypes.sizeof(kind),)
+        want |= {f"{name}.{f}": (getattr(kind, f).offset, getattr(kind, f).size) for f, *_ in kind._fields_}
+    source = write(folder, "layout.c", PROGRAM.replace("LINES", "\n".join(lines)))
+    program = os.path.join(folder, "layout")
+    done = run("cc", f"-I{ROOT}/include", source, "-o", program)
+    assert done.returncode == 0, done.stderr
+    got = {line.split()[0]: tuple(map(int, line.split()[1:])) for line in run(program).stdout.splitlines()}
+    assert got == want, {k: (got.get(k), want.get(k)) for k in got | want if got.get(k) != want.get(k)}
+
+
+def test_all_of_the_header_is_read(_):
+    """Found here by the names alone; the library exports no other functions."""
+    import embfuse
+    unread = r"/\*.*?\*/|^#(?!define EMBFUSE_VERSION_).*?[^\\]$"  # comments, and directives with their next lines
+    text = re.sub(unread, "", embfuse.HEADER.read_text(), flags=re.S | re.M)
+    assert set(embfuse.struct) == set(re.findall(r"struct embfuse_(\w+) \{", text))
+    assert set(embfuse.constant) == set(re.findall(r"\bEMBFUSE_([A-Z0-9_]+)\b", text)) - {"API"}
+    functions = set(re.findall(r"\b(embfuse_\w+)\(", text))
+    exported = run("nm", "-D", "--defined-only", os.environ["EMBFUSE_LIBRARY"]).stdout
+    assert functions == set(re.findall(r"\b(embfuse_\w+)", exported)) and len(functions) > 30, functions
+    for name in functions:
+        assert getattr(embfuse.lib, name).argtypes is not None, name
+
+
+def test_an_error_names_what_is_wrong(_):
+    import embfuse
+    try:
+        embfuse.Model([{"rows": 3, "dim": 2, "rule": "no_rule"}], [{"table": 0, "padding_id": -1}])
+    except embfuse.Error as e:
+        assert e.status == embfuse.constant.UNKNOWN and "no_rule" in str(e), e
+    else:
+        raise AssertionError("no error")
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "examples"))
