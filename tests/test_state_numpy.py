@@ -12,14 +12,12 @@ import numpy as np
 
 import tap
 
-sys.path.insert(0, os.path.join(tap.ROOT, "examples", "pytorch"))
 import embfuse
 
 BUILD = os.environ.get("BUILD", "build")
-LIBRARY = embfuse.load(os.path.join(BUILD, "libembfuse.so"))
 TYPES = [np.float32, np.uint16, np.float16, np.uint8]  # of elements, by embfuse_type
-TABLES = [dict(rows=40, dim=6, rule=b"adam_row_bias", weight_type=1, rounding=1), dict(rows=7, dim=3, rule=b"sgd"),
-          dict(rows=9, dim=4, rule=b"adam", weight_type=3, momentum_type=1)]
+TABLES = [dict(rows=40, dim=6, rule="adam_row_bias", weight_type=1, rounding=1), dict(rows=7, dim=3, rule="sgd"),
+          dict(rows=9, dim=4, rule="adam", weight_type=3, momentum_type=1)]
 
 
 def xxh3(data):
@@ -37,28 +35,26 @@ def xxh3(data):
 def model(tables=TABLES, seed=0):
     """A model and its arrays, [table][array], of random bytes."""
     random = np.random.default_rng(seed)
-    m = embfuse.Model([embfuse.Table(**t) for t in tables],
-                      [embfuse.Feature(table=i, padding_id=-1) for i in range(len(tables))],
-                      embfuse.Options(rounding_seed=1000 + seed), lib=LIBRARY)
+    m = embfuse.Model(tables, [{"table": t, "padding_id": -1} for t in range(len(tables))], rounding_seed=1000 + seed)
     arrays = []
     for t, table in enumerate(tables):
         arrays.append([])
         for i, info in enumerate(m.arrays(t)):
             data = random.integers(0, 256, table["rows"] * info.row_bytes, np.uint8).view(TYPES[info.type])
             arrays[t].append(data.reshape(table["rows"], info.width))
-            m.bind(t, i, arrays[t][i].ctypes.data)
-        m.set(t, "lr", 0.1 * (t + 1))
-        m.call("set_steps", m.model, t, 100 + t + seed)
+            m.bind(t, i, arrays[t][i])
+        m.set("lr", 0.1 * (t + 1), t)
+        m.set_steps(100 + t + seed, t)
     return m, arrays
 
 
 def save(m, folder):
-    m.call("save", m.model, folder.encode())
+    m.call("save", folder.encode())
 
 
 def load(m, folder):
-    loaded = embfuse.Loaded()
-    m.call("load", m.model, folder.encode(), ctypes.byref(loaded))
+    loaded = embfuse.new("loaded")
+    m.call("load", folder.encode(), loaded)
     assert loaded.passed_over == 0, loaded.damage
     return loaded.number
 
@@ -101,7 +97,7 @@ def test_the_settings(folder):
     assert found[0][1] == {"state": "1"} and found[2][1] == ["1000"]
     assert [p["steps"] for w, p in found if w == "table"] == ["100", "101", "102"]
     for t, hyper in enumerate(p for w, p in found if w == "hyper"):
-        assert all(np.float32(text) == np.float32(m.get(t, name)) for name, text in hyper.items()), hyper
+        assert all(np.float32(text) == np.float32(m.get(name, t)) for name, text in hyper.items()), hyper
         assert hyper["lr"] == ("0.1", "0.2", "0.3")[t], hyper
 
 
@@ -112,12 +108,12 @@ def write(folder, number, tables, arrays, seed):
     text = f"embfuse state 1\nlibrary numpy\nrounding_seed {seed}\n"
     for t, table in enumerate(tables):
         weights = ("fp32", "bf16", "fp16", "fp8")
-        text += (f"table rows {table['rows']} dim {table['dim']} rule {table['rule'].decode()} "
+        text += (f"table rows {table['rows']} dim {table['dim']} rule {table['rule']} "
                  f"weight_type {weights[table.get('weight_type', 0)]} "
                  f"momentum_type {weights[table.get('momentum_type', 0)]} "
                  f"rounding {('nearest', 'stochastic')[table.get('rounding', 0)]} steps {50 + t}\n")
         text += f"hyper lr {0.5 + t!r}\n"
-        names = ["weight"] + ["row_state"] * (table["rule"] == b"adam_row_bias") + ["state", "state"]
+        names = ["weight"] + ["row_state"] * (table["rule"] == "adam_row_bias") + ["state", "state"]
         for i, array in enumerate(arrays[t]):
             k = f".{i - names.index('state')}" if names[i] == "state" else ""
             name = f"{names[i]}.{t}{k}.npy"
@@ -138,7 +134,7 @@ def test_a_state_that_numpy_wrote(folder):
     assert load(m, folder) == 41
     for ours, wanted in zip(arrays, theirs):
         assert [a.tobytes() for a in ours] == [a.tobytes() for a in wanted]
-    assert [m.get(t, "lr") for t in range(3)] == [0.5, 1.5, 2.5]
+    assert [m.get("lr", t) for t in range(3)] == [0.5, 1.5, 2.5]
     save(m, folder)
     assert sorted(os.listdir(folder)) == ["state-00000041", "state-00000042"]
     assert list(lines(os.path.join(folder, "state-00000042")))[2][1] == [str(2**64 - 1)]
@@ -146,7 +142,7 @@ def test_a_state_that_numpy_wrote(folder):
 
 def test_the_program_reads_the_arrays(folder):
     """The names are those of embfuse export and lookup: a saved table is exported, row by row the same."""
-    tables = [dict(rows=50, dim=8, rule=b"rowwise_adagrad")]
+    tables = [dict(rows=50, dim=8, rule="rowwise_adagrad")]
     m, arrays = model(tables)
     arrays[0][0][:] = np.random.default_rng(1).normal(size=(50, 8))
     save(m, folder)
