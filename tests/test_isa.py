@@ -16,6 +16,7 @@ import tap
 
 BUILD = os.environ.get("BUILD", "build")
 PORTABLE = os.environ.get("NATIVE") == "0"
+CLANG = "clang" in os.path.basename(BUILD)
 # Best level first; the features have their names in /proc/cpuinfo.
 AVX2 = {"avx2", "bmi1", "bmi2", "fma", "popcnt"}
 LEVELS = {"avx512": AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}, "avx2": AVX2,
@@ -67,7 +68,7 @@ def code(path):
     text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True,
                           check=True).stdout
     # Clones of a function (target_clones) do not count: the loader chooses one that the CPU can run.
-    text = re.sub(r"(?ms)^[0-9a-f]+ <[^>]*\.avx\w*>:\n.*?(?:^\n|\Z)", "", text)
+    text = re.sub(r"(?ms)^[0-9a-f]+ <[^>]*\.avx[\w.]*>:\n.*?(?:^\n|\Z)", "", text)
     registers = set(re.findall(r"%([xyz]mm|k)(\d+)", text))
     found = {kind for kind, _ in registers} & {"ymm", "zmm"}
     if re.search(r"(?m)^\s+[0-9a-f]+:\s+v", text):
@@ -119,22 +120,23 @@ def test_levels_give_the_same_bits(folder):
         raise tap.Skip("no levels in this build")
     kernels = [k for k in listed("")["kernels"] if k["place"] == "host" and k["operation"] == "step"]
     compared, batch = set(), os.path.join(folder, "b")
-    for rule in (r["name"] for r in listed("")["rules"]):
-        for name, how in WORKLOADS.items():
-            for mode in ("exact", "real"):
-                spec = f"workload {name}; batch 256; ids zipf; alpha 1; rule {rule}; {how}{TABLES}"
-                good("", "embfuse", "gen", "--spec-text", spec, "--mode", mode, "--initial-tables",
-                     "--out", batch)
-                for k in (k for k in kernels if rule in k["rules"]):
-                    own = {isa: step(isa, k["name"], batch, folder) for isa in levels()}
-                    exact, first = own[levels()[0]]
-                    if not exact and "deterministic" not in k["traits"]:
-                        continue  # its bits depend on the order of additions
-                    compared.add((k["name"], mode))
-                    assert len(first) >= 7, sorted(first)
-                    for isa, (_, files) in own.items():
-                        other = sorted(f for f in first if files.get(f) != first[f])
-                        assert not other, f"{k['name']} {rule} {name} {mode}: {isa} has other bits in {other}"
+    for number, rule in enumerate(r["name"] for r in listed("")["rules"]):
+        # Each rule meets two of the workloads in exact mode, and the other two in real mode.
+        for turn, (name, how) in enumerate(WORKLOADS.items()):
+            mode = ("exact", "real")[(number + turn) % 2]
+            spec = f"workload {name}; batch 256; ids zipf; alpha 1; rule {rule}; {how}{TABLES}"
+            good("", "embfuse", "gen", "--spec-text", spec, "--mode", mode, "--initial-tables",
+                 "--out", batch)
+            for k in (k for k in kernels if rule in k["rules"]):
+                own = {isa: step(isa, k["name"], batch, folder) for isa in levels()}
+                exact, first = own[levels()[0]]
+                if not exact and "deterministic" not in k["traits"]:
+                    continue  # its bits depend on the order of additions
+                compared.add((k["name"], mode))
+                assert len(first) >= 7, sorted(first)
+                for isa, (_, files) in own.items():
+                    other = sorted(f for f in first if files.get(f) != first[f])
+                    assert not other, f"{k['name']} {rule} {name} {mode}: {isa} has other bits in {other}"
     want = {(k["name"], mode) for k in kernels for mode in ("exact", "real")
             if mode == "exact" or "deterministic" in k["traits"]}
     assert compared == want, want ^ compared
@@ -143,8 +145,13 @@ def test_levels_give_the_same_bits(folder):
 def test_kernels_use_their_level_and_no_better_one(_):
     for isa, want in (("avx512", {"ymm", "zmm", "VEX", "EVEX"}), ("avx2", {"ymm", "VEX"}), ("plain", set())):
         assert len(compiled(isa)) > 5, isa
+        used = set()
         for kernel, path in compiled(isa).items():
-            assert code(path) == want, f"{kernel}, {isa}: {code(path)}"
+            found = code(path)
+            # gcc uses all of its level in every kernel; clang leaves a few rules in scalars.
+            assert found <= want and (CLANG or found == want), f"{kernel}, {isa}: {found}"
+            used |= found
+        assert used == want, f"{isa}: {used}"
 
 
 def test_kernels_export_one_constant_each(_):
