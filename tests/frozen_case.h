@@ -66,11 +66,14 @@ static inline struct names names_of(const char *name) {
     return (struct names){work_path("frozen", rows), work_path("frozen", text)};
 }
 
-/* Writes and maps a table of that type. -1: err. */
-static inline int frozen_made(const struct frozen *from, int type, const struct names *n,
-                              struct frozen *made, struct error *err) {
-    return frozen_write(from, type, n->rows.text, n->text.text, err) ||
-                   frozen_open_raw(n->rows.text, n->text.text, FROZEN_VERIFY, made, err)
-               ? -1
-               : 0;
+/* Writes and maps a table of that type. Ends the program if that fails. */
+static inline struct frozen written(const struct frozen *from, int type, const struct names *n) {
+    struct frozen made;
+    struct error err = {""};
+    if (frozen_write(from, type, n->rows.text, n->text.text, &err) ||
+        frozen_open_raw(n->rows.text, n->text.text, FROZEN_VERIFY, &made, &err)) {
+        fprintf(stderr, "%s: %s\n", frozen_type_name(type), err.text);
+        exit(1);
+    }
+    return made;
 }

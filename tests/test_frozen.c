@@ -15,14 +15,6 @@
 
 #include "tests/cmocka_cases.h"
 
-static struct frozen written(const struct frozen *from, int type, const struct names *n) {
-    struct frozen made;
-    struct error err = {""};
-    if (frozen_made(from, type, n, &made, &err))
-        fail_msg("%s: %s", frozen_type_name(type), err.text);
-    return made;
-}
-
 /* --- rows of every type */
 
 /* In long double, code * scale + bias is exact but for rounding far below a step. */

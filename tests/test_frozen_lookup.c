@@ -17,14 +17,6 @@
 
 #include "tests/cmocka_cases.h"
 
-static struct frozen written(const struct frozen *from, int type, const struct names *n) {
-    struct frozen made;
-    struct error err = {""};
-    if (frozen_made(from, type, n, &made, &err))
-        fail_msg("%s: %s", frozen_type_name(type), err.text);
-    return made;
-}
-
 /* --- the lookup */
 
 /* One output element, in the order and the arithmetic that kernels/forward.h states. */

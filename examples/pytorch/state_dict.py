@@ -230,6 +230,7 @@ def main():
             there = torch.load(args.file)
             from_torch(args.optimizer, list(there["model"].values()), there["optimizer"], args.directory, args.rounding,
                        args.seed)
+            print(f"{args.directory}: {len(there['model'])} tables of torch.optim.{args.optimizer}")
     except (Refused, embfuse.Error, OSError) as e:
         sys.exit(f"state_dict.py: {e}")
 
