@@ -54,7 +54,8 @@ def plain_make(*args):
 
 def test_make_example_runs_it(_):
     done = plain_make("example")
-    assert done.returncode == 0 and re.fullmatch(f"({LINE}\n)+", done.stdout), done.stdout + done.stderr
+    said = re.sub(r"(?m)^  [A-Z]+ \S+\n", "", done.stdout)  # what make builds
+    assert done.returncode == 0 and re.fullmatch(f"({LINE}\n)+", said), done.stdout + done.stderr
 
 
 def test_the_loss_falls_on_drawn_ids(_):
