@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path[:0] = [os.path.join(ROOT, room) for room in ("reports", "peers")]
 import compilers
+import crossover
 import ladder
 import machines
 import program
@@ -37,17 +38,18 @@ TITLES = {"standard": "Standard workloads", "forward": "Lookup of the forward pa
           "types": "Narrow types beside fp32", "traces": "Real traces",
           "peers": "Beside PyTorch and FBGEMM", "peers-1-thread": "Beside FBGEMM, everything on one thread",
           "iteration": "Forward, backward and optimizer as one",
-          "ladder": "What each technique is worth", "sweep": "Everywhere?", "compilers": "Compilers",
+          "ladder": "What each technique is worth", "sweep": "Everywhere?", "crossover": "Dense or sparse gradient",
+          "compilers": "Compilers",
           "scaling": "Time against lookups, rows and threads"}
 INTRO = {"roof": "Workloads that memory alone decides. The roof is not a law: rows of a bucket are visited\n"
                  "in ascending order, which can beat the random-row ceiling.",
          "sweep": "All points: [sweep.md](sweep.md).", "scaling": "All of it: [scaling.md](scaling.md)."}
-STUDIES = {"ladder": ladder, "sweep": sweep, "scaling": scaling}  # they draw their own results
+STUDIES = {"ladder": ladder, "sweep": sweep, "crossover": crossover, "scaling": scaling}  # they draw their own results
 ACROSS = {"roof": "rules-", "winners": "winners-", "types": "types"}  # figures across rules, points and types
 MODES = {"iteration": "iteration"}  # of a result, if not cold
 # The rule that all peers have, and the figure that shows a result with peers.
 PEERS = {"peers": "time-adagrad", "iteration": "stages-adagrad"}
-FRONT = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration")
+FRONT = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration", "crossover")
 
 
 class Recorded:
@@ -58,8 +60,8 @@ class Recorded:
     def path(self, file):
         return os.path.join(self.folder, file)
 
-    def section(self, name, page, front=False):
-        """Fills a section of a page, if need be with the note that its result is missing."""
+    def section(self, name, page, front=False, note=()):
+        """Fills a section of a page, if need be with the note that its result is missing; after `note`."""
         result = self.results.get(name)
         if result is None:
             lines = [NOT_RECORDED]
@@ -74,7 +76,7 @@ class Recorded:
                                 picture if name in PEERS else None)
         else:
             lines = (overview if front else markdown)(result, "cold")
-        update(page, name, "\n".join(line.rstrip() for line in lines))
+        update(page, name, "\n".join(line.rstrip() for line in [*note, *lines]))
 
     def plots(self, name, folder):
         """Draws a result; returns the PNGs."""
@@ -218,11 +220,14 @@ def page_of(section, paths):
 
 
 def front(paths, leading, recorded):
-    """Fills the tables of the leading machine, and the table of all machines."""
+    """Fills the tables of the leading machine, or of another one if it has no such record, and the table of
+    all machines."""
     for path in paths:
         lead(path, leading)
     for name in FRONT:
-        leading.section(name, page_of(name, paths), front=True)
+        own = next((r for r in (leading, *recorded) if name in r.results), leading)
+        note = [f"**Recorded on {own.name}:**", ""] if own.name != leading.name else []
+        own.section(name, page_of(name, paths), front=True, note=note)
     machines.publish(recorded, page_of(machines.NAME, paths), leading.kernel, leading.below)
 
 

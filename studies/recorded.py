@@ -62,6 +62,8 @@ STEPS = (
          {"ladder": "ladder/bench.json"}, 4, ("studies/ladder",)),
     Step("sweep", "one kernel beside the others on some 110 points", "sweep", (("REPS", "5"),),
          {"sweep": "sweep/sweep.json"}, 14, ("studies/sweep.py",)),
+    Step("crossover", "when does a dense gradient beat a sparse one?", "crossover", (("REPS", "3"),),
+         {"crossover": "crossover/crossover.json"}, 5, ("studies/crossover.py",)),
     Step("compilers", "the CPU kernels as each compiler builds them", "bench-compilers", (("REPS", "7"),),
          {"compilers": "compilers/bench.json"}, 6, ("studies/compilers.py",)),
     Step("scaling", "time against lookups, rows and threads", "scaling", (("REPS", "3"), ("MOST", "1e8")),
