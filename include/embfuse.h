@@ -90,7 +90,7 @@ struct embfuse_table {
  * Output and gradient of a bag lie grad_offset + bag*grad_stride elements behind the start of
  * output and gradient; those of lookup i of a sequence grad_offset + i*grad_stride, where i counts
  * the feature's own lookups. If grad_stride is 0 for all features, pooled features are the columns of one
- * matrix [bags][sum of their dims], and sequences follow one another, [lookups][dim] each. */
+ * matrix [bags][sum of their dims]; behind it sequences follow one another, [lookups][dim] each. */
 struct embfuse_feature {
     int32_t table;
     int32_t pooling;    /* enum embfuse_pooling */

@@ -125,7 +125,7 @@ int batch_of(struct embfuse_model *m, const struct embfuse_batch *b, struct batc
         batch_count(out, m->features);
     else if ((status = count_on_device(m, b, why)))
         return status;
-    if (m->default_layout) batch_lay_out_rows(m->shapes, m->features, m->num_features);
+    if (m->default_layout) batch_lay_out_rows(m->shapes, m->features, m->num_features, out->bags);
     batch_derive_counted(out, m->shapes, m->features);
     return 0;
 }

@@ -47,6 +47,49 @@ static void by_hand(void **state) {
     embfuse_model_free(s.model);
 }
 
+/* Without a layout of the caller's, pooled features make a matrix, and sequences lie behind it. */
+static void pooled_and_sequences(void **state) {
+    (void)state;
+    enum { FOUR = 4, WIDE = 3, NARROW = 2, TWO = 2 };
+    float wide[FOUR][WIDE], narrow[FOUR][NARROW], output[TWO * (WIDE + NARROW) + 3 * WIDE];
+    for (int r = 0; r < FOUR; r++) {
+        for (int d = 0; d < WIDE; d++) wide[r][d] = (float)(10 * r + d);
+        for (int d = 0; d < NARROW; d++) narrow[r][d] = (float)(100 * r + d);
+    }
+    const struct embfuse_table tables[] = {{.rows = FOUR, .dim = WIDE, .rule = "sgd"},
+                                           {.rows = FOUR, .dim = NARROW, .rule = "sgd"}};
+    const struct embfuse_feature features[] = {
+        {.table = 0, .pooling = EMBFUSE_SUM, .padding_id = -1},
+        {.table = 0, .pooling = EMBFUSE_NONE, .padding_id = -1},
+        {.table = 1, .pooling = EMBFUSE_SUM, .padding_id = -1}};
+    const int64_t offsets[] = {0, 1, 2, 4, 5, 6, 7}, ids[] = {1, 2, 3, 0, 1, 2, 3};
+    const struct embfuse_batch batch = {.size = sizeof batch,
+                                        .bags = TWO,
+                                        .lookups = 7,
+                                        .ids = ids,
+                                        .id_type = EMBFUSE_INT64,
+                                        .offsets = offsets};
+    struct embfuse_model *m;
+    struct embfuse_error why;
+    int64_t elements;
+    must_be_fine(embfuse_model_create(&m, tables, 2, features, 3, NULL, &why), &why);
+    must_be_fine(embfuse_bind(m, 0, 0, wide, 0, &why), &why);
+    must_be_fine(embfuse_bind(m, 1, 0, narrow, 0, &why), &why);
+    must_be_fine(embfuse_output_elements(m, &batch, &elements, &why), &why);
+    assert_int_equal(elements, sizeof output / sizeof *output);
+    must_be_fine(embfuse_forward(m, &batch, output, &why), &why);
+    const float expected[] = {10, 11, 12, 200, 201, 20, 21, 22, 300, 301,
+                              30, 31, 32, 0,   1,   2,  10, 11, 12};
+    for (int64_t i = 0; i < elements; i++) assert_float_equal(output[i], expected[i], 0);
+    must_be_fine(embfuse_set(m, -1, "lr", 1, &why), &why);
+    must_be_fine(embfuse_step(m, &batch, expected, &why), &why);
+    assert_float_equal(wide[1][0], 10 - 10 - 10,
+                       0); /* its pooled bag, and the last of the sequence */
+    assert_float_equal(wide[3][2], 32 - 32, 0);
+    assert_float_equal(narrow[2][1], 201 - 201, 0);
+    embfuse_model_free(m);
+}
+
 /* A change of a rate counts from the next step on. */
 static void groups_change(void **state) {
     (void)state;
@@ -216,6 +259,7 @@ static void models_in_threads(void **state) {
 
 int main(void) {
     add_test("by hand", by_hand, NULL, NULL);
+    add_test("pooled features and sequences", pooled_and_sequences, NULL, NULL);
     add_test("rates change between steps", groups_change, NULL, NULL);
     add_test("gradient of per-sample weights", gradient_of_weights, NULL, NULL);
     add_test("arrays are described", arrays_are_described, NULL, NULL);

@@ -46,15 +46,21 @@ void batch_count(const struct batch *in, struct feature *features) {
         features[f].lookups = in->offsets[(f + 1) * in->bags] - in->offsets[f * in->bags];
 }
 
-void batch_lay_out_rows(const struct table_shape *tables, struct feature *features, int32_t count) {
-    int64_t columns = 0, at = 0;
-    for (int32_t f = 0; f < count; f++) columns += tables[features[f].table].dim;
+void batch_lay_out_rows(const struct table_shape *tables, struct feature *features, int32_t count,
+                        int64_t bags) {
+    int64_t columns = 0, column = 0;
+    for (int32_t f = 0; f < count; f++)
+        if (features[f].pooling != POOL_NONE) columns += tables[features[f].table].dim;
+    int64_t behind = bags * columns;
     for (int32_t f = 0; f < count; f++) {
         const int64_t dim = tables[features[f].table].dim;
         const bool sequence = features[f].pooling == POOL_NONE;
-        features[f].grad_offset = at;
+        features[f].grad_offset = sequence ? behind : column;
         features[f].grad_stride = sequence ? dim : columns;
-        at += sequence ? features[f].lookups * dim : dim;
+        if (sequence)
+            behind += features[f].lookups * dim;
+        else
+            column += dim;
     }
 }
 

@@ -33,7 +33,7 @@ static void lay_out_features(struct workload *w, int k) {
     memmove(tables, w->tables, (size_t)w->num_tables * sizeof *tables);
     memmove(features, w->features, (size_t)w->num_features * sizeof *features);
     batch_count(batch, features);
-    batch_lay_out_rows(tables, features, w->num_features);
+    batch_lay_out_rows(tables, features, w->num_features, batch->bags);
     batch_derive_counted(batch, tables, features);
 }
 

@@ -65,8 +65,9 @@ void batch_count(const struct batch *in, struct feature *features);
 void batch_derive_counted(struct batch *in, struct table_shape *tables, struct feature *features);
 
 /* Lays out gradient rows by the lookups of each feature. Pooled features are columns of one matrix
- * [bags][sum of dims]. Sequences follow one another, [lookups][dim] each. */
-void batch_lay_out_rows(const struct table_shape *tables, struct feature *features, int32_t count);
+ * [bags][sum of their dims]. Behind it, sequences follow one another, [lookups][dim] each. */
+void batch_lay_out_rows(const struct table_shape *tables, struct feature *features, int32_t count,
+                        int64_t bags);
 
 /* Checks what kernels trust: offsets start at 0, never fall and end at lookups; every id is inside
  * its table. The message names feature, bag and lookup. */
