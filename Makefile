@@ -295,6 +295,7 @@ $(B)/bench $(B)/embfuse $(H)/bench $(H)/embfuse:
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark -lpthread) $(LDLIBS) $(whole)
 
 include lib/lib.mk
+include ranks/ranks.mk
 include emulation/emulation.mk
 include tests/test.mk
 include reports/report.mk

@@ -29,7 +29,7 @@ int session_open(struct session *s, const struct kernel *k, struct step_inputs *
     s->job = (struct place_job){.kernel = k, .steps = s->steps, .scratch = &s->scratch};
     if (!f->no_check && tables_create(&s->before, s->setup.shapes, s->setup.num_tables, 0, err))
         return -1;
-    if (runner_scratch_open(s->place, &s->setup, k, &s->scratch, err)) return -1;
+    if (runner_scratch_open(s->place, k, &s->scratch, err)) return -1;
     if (k->operation != OP_STEP) s->job.output = &s->output;
     if (f->weight_grad) s->job.weight_grad = &s->weight_grad;
     return runner_output_open(s->place, &s->setup, k->operation, &s->output, err) ||

@@ -41,6 +41,14 @@ enum id_type { ID_INT32, ID_INT64 };
  * row's weights. Kernels see the difference only in the strides. */
 enum row_state { ROW_STATE_APART, ROW_STATE_BESIDE };
 
+/* Which part of a whole table a table is; all 0: all of it. Random words and initial values are those of the
+ * whole table, so a part has the bits that the whole one has there. */
+struct table_part {
+    int32_t table;         /* number of the whole table, less the number of this one */
+    int32_t column;        /* column 0 */
+    int64_t row, row_skip; /* row r is row + r*(1 + row_skip) */
+};
+
 struct table_shape {
     int64_t rows;
     int32_t dim;                           /* elements per row, any value >= 1 */
@@ -50,6 +58,7 @@ struct table_shape {
     enum rounding rounding;
     uint64_t rounding_key; /* of ROUND_STOCHASTIC: rng_key(seed, number of the table) */
     enum row_state row_state;
+    struct table_part part;
     int32_t features;  /* number of features that read the table */
     int64_t lookups;   /* in this batch, over those features, padding included */
     int64_t first_row; /* rows of all earlier tables; first_row + id is unique over all tables */
@@ -126,10 +135,15 @@ HOST_DEVICE bool table_is_narrow(const struct table_shape *t) {
     return t->weight_type != FP32 || (t->momentum_type != FP32 && rule_momenta(t->rule));
 }
 
+/* The number of a row in the whole table. */
+HOST_DEVICE int64_t part_row(const struct table_part *p, int64_t row) {
+    return p->row + row * (1 + p->row_skip);
+}
+
 /* The key of the random words of a row of one array in a step. */
 HOST_DEVICE uint32_t row_words(const struct table_shape *t, int64_t step, int array, int64_t row) {
     const uint64_t stream = (uint64_t)step * TABLE_ARRAYS + (uint64_t)array;
-    return (uint32_t)rng_key(rng_key(t->rounding_key, stream), (uint64_t)row);
+    return (uint32_t)rng_key(rng_key(t->rounding_key, stream), (uint64_t)part_row(&t->part, row));
 }
 
 /* How one array of a row is stored. */

@@ -122,7 +122,7 @@ static int run_at(struct builder *b, const struct kernel *k, int way, struct pla
     struct place_scratch scratch = {0};
     const struct place_job job = {.kernel = k, .steps = steps, .scratch = &scratch};
     if (!p) return -1;
-    int status = runner_scratch_open(p, setup, k, &scratch, err);
+    int status = runner_scratch_open(p, k, &scratch, err);
     device_case_schedule(k, way);
     if (status == 0) status = runner_step(p, &job, scratch_byte(way), err);
     if (status == 0) status = p->ops->intact(p, 0, &scratch, err);

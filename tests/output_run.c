@@ -38,7 +38,7 @@ int output_run(struct builder *b, const struct kernel *k, int way, void *output,
                                   .scratch = &scratch,
                                   .output = step ? NULL : &out,
                                   .weight_grad = step ? &out : NULL};
-    if (runner_scratch_open(p, &setup, k, &scratch, &err) ||
+    if (runner_scratch_open(p, k, &scratch, &err) ||
         runner_output_open(p, &setup, k->operation, &out, &err) ||
         runner_weight_grad_open(p, &setup, k->operation, &out, &err))
         fail_msg("%s", err.text);

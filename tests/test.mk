@@ -26,6 +26,8 @@ $(B)/tests/test_registry.o $(B)/gpu/tests/test_registry.o: CFLAGS += -DEXTRA_KER
 $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
+$(B)/tests/test_ranks: $(ranks_objects)
+
 # The emulation alone: it runs correct kernels and finds planted bugs.
 $(B)/tests/test_emulation: $(selftest) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)

@@ -26,6 +26,11 @@ static void counting_close(struct place *p) {
     inner->ops->close(inner);
 }
 
+static int counting_scratch_bytes(struct place *p, const struct kernel *k, size_t *bytes,
+                                  struct error *err) {
+    return inner_of(p)->ops->scratch_bytes(inner_of(p), k, bytes, err);
+}
+
 static int counting_scratch_open(struct place *p, struct place_scratch *s, size_t bytes,
                                  const char *what, struct error *err) {
     return inner_of(p)->ops->scratch_open(inner_of(p), s, bytes, what, err);
@@ -75,6 +80,7 @@ static int counting_intact(struct place *p, int batch, const struct place_scratc
 }
 
 static const struct place_ops counting_ops = {.close = counting_close,
+                                              .scratch_bytes = counting_scratch_bytes,
                                               .scratch_open = counting_scratch_open,
                                               .scratch_close = counting_scratch_close,
                                               .scratch_fill = counting_scratch_fill,
@@ -121,7 +127,7 @@ static void is_right_and_counted(void **state) {
                             .before_ctx = &before,
                             .exact = b.sums_exact};
     if (!counting.inner) fail_msg("%s", err.text);
-    must(runner_scratch_open(p, &setup, k, &scratch, &err), &err);
+    must(runner_scratch_open(p, k, &scratch, &err), &err);
     for (int step = 1; step <= 2; step++) {
         struct check_result result;
         must(runner_step(p, &job, POISON, &err), &err);

@@ -191,7 +191,7 @@ static void refused(void **state) {
                                 .weight_grad = true};
     struct place *p = place_open(k->place, &setup, &err);
     if (!p) fail_msg("%s", err.text);
-    assert_int_equal(runner_scratch_open(p, &setup, k, &scratch, &err), -1);
+    assert_int_equal(runner_scratch_open(p, k, &scratch, &err), -1);
     const bool able = writes_it(k);
     if (!strstr(err.text, able ? "no per-sample weights" : "does not write the gradient"))
         fail_msg("%s", err.text);

@@ -64,6 +64,8 @@ struct device_batch {
     };
 };
 int device_batch_create(struct device_batch *d, const struct batch *host, struct error *err);
+/* Copies a batch of the same shape to it. */
+int device_batch_put(struct device_batch *d, const struct batch *host, struct error *err);
 void device_batch_free(struct device_batch *d);
 /* batch_validate() for ids and offsets that exist only in device memory. It refuses them before any
  * kernel trusts them, with the same message, and does not write to the batch. */
@@ -102,6 +104,7 @@ struct device_job {
     const struct batch *in;       /* of a device_batch */
     const struct rule_step *steps;
     const struct table *io;
+    bool planned;           /* device_plan() was called: device_run() leaves the plan out */
     void *scratch, *output; /* see struct launch; winners lie as forward_lay_out() says */
     float *weight_grad;
     /* For device_time, or NULL: enqueues untimed work between plan and step, or before an iteration (a
@@ -112,6 +115,7 @@ struct device_job {
 
 /* Runs it and waits, stage by stage: an error says in which stage it was. mark, if not NULL, gets
  * every stage that ends. */
+int device_plan(const struct device_job *job, struct error *err);
 int device_run(const struct device_job *job, void (*mark)(void *ctx, enum stage ended), void *ctx,
                struct error *err);
 

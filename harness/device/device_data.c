@@ -47,6 +47,15 @@ int device_batch_create(struct device_batch *d, const struct batch *h, struct er
     return 0;
 }
 
+int device_batch_put(struct device_batch *d, const struct batch *h, struct error *err) {
+    struct part parts[BATCH_PARTS];
+    parts_of(h, parts);
+    for (int i = 0; i < BATCH_PARTS; i++)
+        if (parts[i].data && device_put(d->part[i].data, parts[i].data, d->part[i].bytes, err))
+            return -1;
+    return 0;
+}
+
 void device_batch_free(struct device_batch *d) {
     for (int i = 0; i < BATCH_PARTS; i++) device_free(&d->part[i]);
     *d = (struct device_batch){0};

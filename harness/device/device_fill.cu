@@ -22,6 +22,7 @@ struct fill_table {
     int32_t width[TABLE_ARRAYS]; /* 0: no such array */
     enum dtype type[TABLE_ARRAYS];
     struct initial_laws laws;
+    struct table_part part;
 };
 
 /* Rows of the list; or, without one, rows 0 .. count-1 of table `table`. */
@@ -35,10 +36,12 @@ __global__ void fill(const fill_table *tables, const device_row *rows, int32_t t
         for (int a = 0; a < TABLE_ARRAYS; a++) {
             int32_t width = tables[t].width[a];
             if (width == 0) continue;
-            uint32_t key = initial_row_key(initial_stream(seed, t, a), row);
+            uint32_t key = initial_key(seed, t, &tables[t].part, a, row);
+            int64_t first = initial_column(&tables[t].part, a);
             void *to = array_row(&tables[t].table.array[a], row);
             for (int32_t d = lane; d < width; d += 32)
-                dtype_set(tables[t].type[a], to, d, initial_value(&tables[t].laws, a, key, d));
+                dtype_set(tables[t].type[a], to, d,
+                          initial_value(&tables[t].laws, a, key, first + d));
         }
     }
 }
@@ -68,6 +71,7 @@ int device_fill_open(struct device_fill *f, const struct device_tables *to, uint
     for (int32_t t = 0; t < to->count; t++) {
         tables[t].table = to->tables[t];
         tables[t].laws = initial_laws(to->shapes[t].rule);
+        tables[t].part = to->shapes[t].part;
         for (int a = 0; a < TABLE_ARRAYS; a++) {
             tables[t].width[a] = (int32_t)table_array_width(&to->shapes[t], a);
             tables[t].type[a] = table_array_type(&to->shapes[t], a);

@@ -61,6 +61,15 @@ static void wait_for_stage(void *ctx, enum stage ended) {
     if (f->mark) f->mark(f->ctx, ended);
 }
 
+int device_plan(const struct device_job *job, struct error *err) {
+    const struct launch how = launch_of(job);
+    char where[160];
+    cudaError_t status = enqueue_plan(job, &how);
+    if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
+    snprintf(where, sizeof where, "%s, plan", job->kernel->name);
+    return status == cudaSuccess ? 0 : device_failed(status, where, err);
+}
+
 int device_run(const struct device_job *job, void (*mark)(void *ctx, enum stage ended), void *ctx,
                struct error *err) {
     if (device_open(err)) return -1;
@@ -70,10 +79,7 @@ int device_run(const struct device_job *job, void (*mark)(void *ctx, enum stage 
     cudaError_t status = enqueue_forward(job, &how);
     if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
     if (status != cudaSuccess) return device_failed(status, job->forward->name, err);
-    status = enqueue_plan(job, &how);
-    if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
-    snprintf(where, sizeof where, "%s, plan", job->kernel->name);
-    if (status != cudaSuccess) return device_failed(status, where, err);
+    if (!job->planned && device_plan(job, err)) return -1;
     how.mark = wait_for_stage;
     how.mark_ctx = &f;
     status = enqueue_run(job, &how);

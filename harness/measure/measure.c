@@ -139,12 +139,11 @@ static struct place_job job_of(struct measure *m, const struct kernel *k, enum c
 /* Scratch of exactly the declared size. If memory is short, it first frees resident scratch. */
 static int scratch_for(struct measure *m, const struct kernel *k, struct place_scratch *out,
                        struct error *err) {
-    const struct place_setup setup = setup_of(m, k->place);
     struct place *p = place_of(m, k);
-    if (runner_scratch_open(p, &setup, k, out, err) == 0) return 0;
+    if (runner_scratch_open(p, k, out, err) == 0) return 0;
     if (kernel_refuses(k, &m->workload->batches[0])) return -1;
     p->ops->scratch_close(p, &m->at[k->place].scratch);
-    return runner_scratch_open(p, &setup, k, out, err);
+    return runner_scratch_open(p, k, out, err);
 }
 
 /* Keeps this scratch, or another of `least` bytes, for sampling. */

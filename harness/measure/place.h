@@ -16,6 +16,10 @@
 #include "harness/memory.h"
 #include "harness/workload/row_index.h"
 #include "harness/workload/tables.h"
+#include "harness/workload/workload.h"
+
+/* Batches of a place. */
+enum { PLACE_RING_MAX = 3 * RING_MAX };
 
 /* What a place works on. All of it outlives the place. */
 struct place_setup {
@@ -23,9 +27,9 @@ struct place_setup {
     int32_t num_tables;
     const struct batch *batches;   /* [ring] in host memory */
     const struct row_index *index; /* [ring] */
-    int ring;
-    int threads;   /* of the host */
-    uint64_t seed; /* of the tables' initial values */
+    int ring;                      /* at most PLACE_RING_MAX */
+    int threads;                   /* of the host */
+    uint64_t seed;                 /* of the tables' initial values */
     /* Tables in host memory: the host's place works on these, the device's on a copy. NULL: the
      * place makes its own tables with initial values. */
     struct table_set *tables;
@@ -52,6 +56,7 @@ struct place_job {
     struct place_scratch *scratch;
     struct place_scratch *output; /* of a step alone: NULL; of a forward: see forward_lay_out() */
     struct place_scratch *weight_grad;         /* of a step: see struct launch; may be NULL */
+    bool planned;                              /* plan() was called: run() leaves the plan out */
     void (*mark)(void *ctx, enum stage ended); /* run() calls it when a stage ends; may be NULL */
     void *mark_ctx;
 };
@@ -63,14 +68,24 @@ struct step_parts {
     struct device_graph graph; /* all 0 on the host */
 };
 
+/* Where the bytes of a place of ranks go; one process exchanges nothing. */
+enum exchange { EXCHANGE_IDS, EXCHANGE_OUTPUT, EXCHANGE_GRADIENT, EXCHANGES };
+
+struct exchanged {
+    double seconds;         /* packing and unpacking included */
+    int64_t sent, received; /* bytes of the rank that sends, or receives, most */
+    int64_t sent_all;       /* of all ranks */
+};
+
 /* The times of a step or an iteration, in seconds. */
 struct step_times {
     double seconds; /* the whole step or iteration */
     double forward; /* part of an iteration; 0: a step */
     double plan;    /* the kernel's plan, outside the step but part of an iteration; 0: it
                                     has none. A device times the parts of an iteration as it times stages */
-    double stage[STAGE_COUNT];   /* parts of the step; 0: no such stage. A device times them in a
+    double stage[STAGE_COUNT]; /* parts of the step; 0: no such stage. A device times them in a
                                     separate run, because events inside the step lengthen it */
+    struct exchanged exchange[EXCHANGES];
     struct device_clocks clocks; /* of a device, right after the step */
     bool disturbed; /* waiting for a CPU on the host, or a moving clock or ceiling on the device,
                        disturbed the sample: take it again */
@@ -81,6 +96,8 @@ struct place;
 struct place_ops {
     void (*close)(struct place *p);
 
+    /* Bytes of scratch that a kernel needs here for any of the batches. Fails if it refuses one. */
+    int (*scratch_bytes)(struct place *p, const struct kernel *k, size_t *bytes, struct error *err);
     int (*scratch_open)(struct place *p, struct place_scratch *s, size_t bytes, const char *what,
                         struct error *err);
     void (*scratch_close)(struct place *p, struct place_scratch *s);
@@ -88,6 +105,12 @@ struct place_ops {
     /* Copies all of it to host memory. */
     int (*scratch_get)(struct place *p, const struct place_scratch *s, void *to, struct error *err);
 
+    /* Runs the plan of a step, for a run() that leaves it out. */
+    int (*plan)(struct place *p, const struct place_job *job, struct error *err);
+    /* Evicts the caches. */
+    int (*flush)(struct place *p, struct error *err);
+    /* A batch in host memory has changed: its ids, weights and gradient, but not its shape. */
+    int (*renew)(struct place *p, int batch, struct error *err);
     /* Runs a step and waits for its end. */
     int (*run)(struct place *p, const struct place_job *job, struct error *err);
     /* The same with fresh scratch; reports the parts of the step. */
@@ -116,6 +139,10 @@ struct place_ops {
 struct place {
     const struct place_ops *ops;
 };
+
+/* place_ops.scratch_bytes of a place of one process. */
+int setup_scratch_bytes(const struct place_setup *setup, const struct kernel *k, size_t *bytes,
+                        struct error *err);
 
 /* Both open a place. If memory is too small, they refuse with the figure before they allocate. */
 struct place *place_host_open(const struct place_setup *setup, struct error *err);

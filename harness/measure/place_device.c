@@ -15,8 +15,8 @@ struct on_device {
     struct place place;
     struct place_setup setup;
     struct device_tables tables;
-    struct device_batch batch[RING_MAX];
-    struct device_buffer touched[RING_MAX]; /* the rows of each batch */
+    struct device_batch batch[PLACE_RING_MAX];
+    struct device_buffer touched[PLACE_RING_MAX]; /* the rows of each batch */
     struct device_buffer steps;
     struct rule_step *host_steps; /* the same in host memory */
     struct device_fill fill;
@@ -62,7 +62,7 @@ static void close_place(struct place *p) {
     if (d->setup.timed) device_probe_close(&d->probe);
     device_fill_close(&d->fill);
     device_free(&d->steps);
-    for (int k = 0; k < RING_MAX; k++) {
+    for (int k = 0; k < PLACE_RING_MAX; k++) {
         device_free(&d->touched[k]);
         device_batch_free(&d->batch[k]);
     }
@@ -94,6 +94,11 @@ static int open_all(struct on_device *d, struct error *err) {
     return device_probe_open(&d->probe, weight->data,
                              array_float_rows(weight, s->shapes[large].rows),
                              array_row_floats(weight), err);
+}
+
+static int scratch_bytes(struct place *p, const struct kernel *k, size_t *bytes,
+                         struct error *err) {
+    return setup_scratch_bytes(&device_of(p)->setup, k, bytes, err);
 }
 
 static int scratch_open(struct place *p, struct place_scratch *s, size_t bytes, const char *what,
@@ -136,6 +141,7 @@ static int job_of(struct on_device *d, const struct place_job *job, struct devic
                   struct error *err) {
     *out = (struct device_job){.kernel = job->kernel,
                                .forward = job->forward,
+                               .planned = job->planned,
                                .in = &d->batch[job->batch].batch,
                                .steps = d->steps.data,
                                .io = d->tables.io.data,
@@ -162,6 +168,20 @@ static int parts(struct place *p, const struct place_job *job, struct step_parts
     int64_t grown = before - device_facts().free_memory; /* local memory, say */
     out->appeared = (int64_t)job->scratch->bytes + (grown > 0 ? grown : 0);
     return device_replay(&here, 0, &out->graph, err);
+}
+
+static int plan(struct place *p, const struct place_job *job, struct error *err) {
+    struct device_job here;
+    return job_of(device_of(p), job, &here, err) || device_plan(&here, err) ? -1 : 0;
+}
+
+static int evict(struct place *p, struct error *err) {
+    return device_probe_flush(&device_of(p)->probe, err);
+}
+
+static int renew(struct place *p, int batch, struct error *err) {
+    struct on_device *d = device_of(p);
+    return device_batch_put(&d->batch[batch], &d->setup.batches[batch], err);
 }
 
 static int ceilings(struct place *p, struct ceiling *out, struct error *err) {
@@ -240,10 +260,14 @@ static int intact(struct place *p, int batch, const struct place_scratch *s, str
 }
 
 static const struct place_ops device_ops = {.close = close_place,
+                                            .scratch_bytes = scratch_bytes,
                                             .scratch_open = scratch_open,
                                             .scratch_close = scratch_close,
                                             .scratch_fill = scratch_fill,
                                             .scratch_get = scratch_get,
+                                            .plan = plan,
+                                            .flush = evict,
+                                            .renew = renew,
                                             .run = run,
                                             .parts = parts,
                                             .time = time_step,

@@ -17,7 +17,7 @@ struct host {
     struct table_set own; /* if the setup has no tables */
     struct table_set *tables;
     struct ceiling_probe ceilings;
-    uint64_t hash[RING_MAX]; /* of each batch, at opening */
+    uint64_t hash[PLACE_RING_MAX]; /* of each batch, at opening */
 };
 
 static struct host *host_of(struct place *p) {
@@ -48,6 +48,11 @@ static void host_close(struct place *p) {
     ceiling_close(&h->ceilings);
     tables_free(&h->own);
     free(h);
+}
+
+static int host_scratch_bytes(struct place *p, const struct kernel *k, size_t *bytes,
+                              struct error *err) {
+    return setup_scratch_bytes(&host_of(p)->setup, k, bytes, err);
 }
 
 static int host_scratch_open(struct place *p, struct place_scratch *s, size_t bytes,
@@ -127,7 +132,7 @@ static int returned(int status, const struct place_job *job, struct error *err) 
 static int host_run(struct place *p, const struct place_job *job, struct error *err) {
     const struct host *h = host_of(p);
     int status = job->forward ? call_forward(h, job) : 0;
-    if (status == 0) status = call_plan(h, job);
+    if (status == 0 && !job->planned) status = call_plan(h, job);
     if (status == 0) status = call_run(h, job, job->mark, job->mark_ctx);
     return returned(status, job, err);
 }
@@ -179,6 +184,22 @@ static int host_time(struct place *p, const struct place_job *job, bool cold,
     return returned(status, job, err);
 }
 
+static int host_plan(struct place *p, const struct place_job *job, struct error *err) {
+    return returned(call_plan(host_of(p), job), job, err);
+}
+
+static int host_flush(struct place *p, struct error *err) {
+    (void)err;
+    ceiling_flush_caches(&host_of(p)->ceilings);
+    return 0;
+}
+
+/* The step reads it where it is. */
+static int host_renew(struct place *p, int batch, struct error *err) {
+    (void)p, (void)batch, (void)err;
+    return 0;
+}
+
 static int host_ceilings(struct place *p, struct ceiling *out, struct error *err) {
     (void)err;
     *out = ceiling_measure(&host_of(p)->ceilings);
@@ -221,10 +242,14 @@ static int host_intact(struct place *p, int batch, const struct place_scratch *s
 }
 
 static const struct place_ops host_ops = {.close = host_close,
+                                          .scratch_bytes = host_scratch_bytes,
                                           .scratch_open = host_scratch_open,
                                           .scratch_close = host_scratch_close,
                                           .scratch_fill = host_scratch_fill,
                                           .scratch_get = host_scratch_get,
+                                          .plan = host_plan,
+                                          .flush = host_flush,
+                                          .renew = host_renew,
                                           .run = host_run,
                                           .parts = host_parts,
                                           .time = host_time,

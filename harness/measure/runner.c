@@ -11,9 +11,8 @@
 #include "kernels/forward.h"
 #include "kernels/gradient.h"
 
-int runner_scratch_open(struct place *p, const struct place_setup *setup, const struct kernel *k,
-                        struct place_scratch *out, struct error *err) {
-    char what[96];
+int setup_scratch_bytes(const struct place_setup *setup, const struct kernel *k, size_t *bytes,
+                        struct error *err) {
     size_t most = 0;
     for (int b = 0; b < setup->ring; b++) {
         const struct batch *in = &setup->batches[b];
@@ -23,11 +22,20 @@ int runner_scratch_open(struct place *p, const struct place_setup *setup, const 
             return fail(err, "%s does not write the gradient of the per-sample weights", k->name);
         if (setup->weight_grad && k->operation == OP_STEP && !in->lookup_weights)
             return fail(err, "%s refuses this batch: it has no per-sample weights", k->name);
-        size_t bytes = k->scratch_bytes ? k->scratch_bytes(in, setup->threads) : 0;
-        if (bytes > most) most = bytes;
+        const size_t need = k->scratch_bytes ? k->scratch_bytes(in, setup->threads) : 0;
+        if (need > most) most = need;
     }
+    *bytes = most;
+    return 0;
+}
+
+int runner_scratch_open(struct place *p, const struct kernel *k, struct place_scratch *out,
+                        struct error *err) {
+    char what[96];
+    size_t bytes;
+    if (p->ops->scratch_bytes(p, k, &bytes, err)) return -1;
     snprintf(what, sizeof what, "scratch of %s", k->name);
-    return p->ops->scratch_open(p, out, most, what, err);
+    return p->ops->scratch_open(p, out, bytes, what, err);
 }
 
 /* Bytes of the output; of a gradient, those of its larger form. */

@@ -14,8 +14,8 @@
 enum { POISON = 0xff, AS_IT_IS = -1, UNWRITTEN = 0x5a };
 
 /* Allocates scratch for a kernel. Fails if the kernel refuses the batches. */
-int runner_scratch_open(struct place *p, const struct place_setup *setup, const struct kernel *k,
-                        struct place_scratch *out, struct error *err);
+int runner_scratch_open(struct place *p, const struct kernel *k, struct place_scratch *out,
+                        struct error *err);
 
 /* Allocates the output of an operation on these batches, and touches all of it. Opens none for a
  * step. */

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/rng.h"
+#include "kernels/kernel.h"
 #include "kernels/rules.h"
 
 /* The range of a state's initial values; see struct rule_state. */
@@ -34,6 +35,17 @@ RNG_FN uint64_t initial_stream(uint64_t seed, int32_t table, int array) {
 
 RNG_FN uint32_t initial_row_key(uint64_t stream, int64_t row) {
     return (uint32_t)rng_key(stream, (uint64_t)row);
+}
+
+/* Of row `row` of table number t, which may be a part of another one. */
+RNG_FN uint32_t initial_key(uint64_t seed, int32_t t, const struct table_part *part, int array,
+                            int64_t row) {
+    return initial_row_key(initial_stream(seed, t + part->table, array), part_row(part, row));
+}
+
+/* The first column of an array of a part in the whole table. */
+RNG_FN int64_t initial_column(const struct table_part *part, int array) {
+    return array == TABLE_ROW_STATE ? 0 : part->column;
 }
 
 /* Weights in [-1/2, 1/2). */

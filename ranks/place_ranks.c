@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+#include "ranks/place_ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/measure/runner.h"
+#include "harness/registry.h"
+#include "kernels/forward.h"
+#include "ranks/member.h"
+
+struct ranks {
+    struct place place;
+    struct place_setup setup;
+    struct member member;
+    int fill; /* of the scratch, before the next step */
+};
+
+static struct ranks *ranks_of(struct place *p) {
+    return (struct ranks *)p;
+}
+
+static int number_of(const struct kernel *k) {
+    int number = 0;
+    while (k && registry()[number].kernel != k) number++;
+    return k ? number : -1;
+}
+
+/* Tells all ranks what to do, and does it. */
+static int command(struct ranks *r, struct order *o, const struct rule_step *steps,
+                   struct reply *out, struct error *err) {
+    struct transport *t = r->member.transport;
+    t->channel = CHANNEL_CONTROL;
+    if (transport_broadcast(t, 0, o, sizeof *o, err)) return -1;
+    const size_t bytes = (size_t)r->setup.num_tables * sizeof *steps;
+    if (steps && transport_broadcast(t, 0, (void *)steps, bytes, err)) return -1;
+    return member_do(&r->member, o, steps, out, err);
+}
+
+/* --- the place */
+
+static void ranks_close(struct place *p) {
+    struct ranks *r = ranks_of(p);
+    struct transport *t = r->member.transport;
+    struct order o = {.what = DO_CLOSE};
+    struct error err;
+    t->channel = CHANNEL_CONTROL;
+    if (transport_broadcast(t, 0, &o, sizeof o, &err) == 0) member_close(&r->member);
+    free(r);
+}
+
+/* Scratch lies on the ranks; here is only its size. Outputs are collected in one of this size. */
+static int scratch_open(struct place *p, struct place_scratch *s, size_t bytes, const char *what,
+                        struct error *err) {
+    (void)p;
+    memset(s, 0, sizeof *s);
+    if (buffer_alloc(&s->host, bytes, what, err)) return -1;
+    s->data = s->host.data;
+    s->bytes = bytes;
+    return 0;
+}
+
+static void scratch_close(struct place *p, struct place_scratch *s) {
+    (void)p;
+    buffer_free(&s->host);
+    memset(s, 0, sizeof *s);
+}
+
+static int scratch_fill(struct place *p, struct place_scratch *s, int byte, struct error *err) {
+    (void)err;
+    ranks_of(p)->fill = byte;
+    if (s->bytes) memset(s->data, byte, s->bytes);
+    return 0;
+}
+
+static int scratch_get(struct place *p, const struct place_scratch *s, void *to,
+                       struct error *err) {
+    (void)p, (void)err;
+    if (s->bytes) memcpy(to, s->data, s->bytes);
+    return 0;
+}
+
+static int scratch_bytes(struct place *p, const struct kernel *k, size_t *bytes,
+                         struct error *err) {
+    struct order o = {.what = DO_SCRATCH, .kernel = number_of(k)};
+    struct reply reply;
+    if (command(ranks_of(p), &o, NULL, &reply, err)) return -1;
+    *bytes = reply.scratch;
+    return 0;
+}
+
+/* Puts the output rows of a rank's bags where they belong. */
+static void take_output(const struct ranks *r, int rank, const struct batch *whole,
+                        const void *from, void *to) {
+    const int64_t element = dtype_bytes(whole->grad_type);
+    const int ranks = r->member.transport->ranks;
+    const int64_t begin = sharding_bag(whole->bags, rank, ranks);
+    const int64_t bags = sharding_bag(whole->bags, rank + 1, ranks) - begin;
+    struct feature *layout = must_have(calloc((size_t)whole->num_features, sizeof *layout));
+    for (int32_t f = 0; f < whole->num_features; f++) {
+        const int64_t *at = whole->offsets + f * whole->bags;
+        layout[f] = whole->features[f];
+        layout[f].lookups = at[begin + bags] - at[begin];
+    }
+    batch_lay_out_rows(whole->tables, layout, whole->num_features, bags);
+    for (int32_t f = 0; f < whole->num_features; f++) {
+        const struct feature *there = &layout[f], *here = &whole->features[f];
+        const int64_t *at = whole->offsets + f * whole->bags;
+        const bool sequence = here->pooling == POOL_NONE;
+        const int64_t rows = sequence ? there->lookups : bags,
+                      skip = sequence ? at[begin] - at[0] : begin;
+        for (int64_t i = 0; i < rows; i++)
+            memcpy((char *)to + forward_row(here, skip + i) * element,
+                   (const char *)from + forward_row(there, i) * element,
+                   (size_t)(whole->tables[here->table].dim * element));
+    }
+    free(layout);
+}
+
+static int collect_output(struct ranks *r, int batch, void *to, struct error *err) {
+    const struct batch *whole = &r->setup.batches[batch];
+    struct transport *t = r->member.transport;
+    take_output(r, 0, whole, r->member.result, to);
+    for (int rank = 1; rank < t->ranks; rank++) {
+        void *data;
+        struct message message;
+        if (transport_receive(t, rank, TAG_OUTPUT, &data, &message, err)) return -1;
+        take_output(r, rank, whole, data, to);
+        free(data);
+    }
+    return 0;
+}
+
+static struct order order_of(struct ranks *r, enum what what, const struct place_job *job) {
+    struct order o = {.what = what,
+                      .kernel = number_of(job->kernel),
+                      .forward = number_of(job->forward),
+                      .batch = job->batch,
+                      .fill = r->fill};
+    r->fill = AS_IT_IS;
+    return o;
+}
+
+static int run(struct place *p, const struct place_job *job, struct error *err) {
+    struct ranks *r = ranks_of(p);
+    struct order o = order_of(r, DO_RUN, job);
+    struct reply reply;
+    o.gather = job->output != NULL;
+    if (command(r, &o, job->steps, &reply, err)) return -1;
+    for (int s = 0; job->mark && s < STAGE_COUNT; s++)
+        if (reply.times.stage[s] > 0) job->mark(job->mark_ctx, (enum stage)s);
+    return o.gather ? collect_output(r, job->batch, job->output->data, err) : 0;
+}
+
+static int parts(struct place *p, const struct place_job *job, struct step_parts *out,
+                 struct error *err) {
+    struct ranks *r = ranks_of(p);
+    struct order o = order_of(r, DO_PARTS, job);
+    struct reply reply;
+    if (command(r, &o, job->steps, &reply, err)) return -1;
+    *out = (struct step_parts){.appeared = reply.appeared};
+    return 0;
+}
+
+static int time_step(struct place *p, const struct place_job *job, bool cold,
+                     struct step_times *out, struct error *err) {
+    struct ranks *r = ranks_of(p);
+    struct order o = order_of(r, DO_TIME, job);
+    struct reply reply;
+    o.cold = cold;
+    if (command(r, &o, job->steps, &reply, err)) return -1;
+    *out = reply.times;
+    return 0;
+}
+
+static int ceilings(struct place *p, struct ceiling *out, struct error *err) {
+    struct order o = {.what = DO_CEILINGS};
+    struct reply reply;
+    if (command(ranks_of(p), &o, NULL, &reply, err)) return -1;
+    *out = reply.ceiling;
+    return 0;
+}
+
+static int restore(struct place *p, int batch, struct error *err) {
+    struct order o = {.what = DO_RESTORE, .batch = batch};
+    struct reply reply;
+    return command(ranks_of(p), &o, NULL, &reply, err);
+}
+
+static const struct table *in_host_memory(struct place *p) {
+    (void)p;
+    return NULL;
+}
+
+/* Puts rows of a shard among rows begin, begin + 1 ... of its table. same: compares instead; false: they
+ * differ. */
+static bool take_rows(const struct ranks *r, const struct shard *part, int64_t begin, int64_t first,
+                      int64_t count, const char *data, bool compare, struct table *rows) {
+    const struct sharding *s = &r->member.sharding;
+    const struct table_shape *whole = &r->setup.shapes[part->table];
+    const struct table_shape shape = sharding_shape(s, part, r->setup.shapes);
+    bool same = true;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const int64_t bytes = table_memory_stride(&shape, a),
+                      stride = table_memory_stride(whole, a);
+        const int64_t skip =
+            a == TABLE_ROW_STATE ? 0 : part->column * dtype_bytes(table_array_type(whole, a));
+        for (int64_t i = 0; bytes && i < count; i++, data += bytes) {
+            const int64_t row = part->row + (first + i) * (1 + part->row_skip) - begin;
+            char *to = (char *)rows->array[a].data + row * stride + skip;
+            if (compare)
+                same &= memcmp(to, data, (size_t)bytes) == 0;
+            else
+                memcpy(to, data, (size_t)bytes);
+        }
+    }
+    return same;
+}
+
+static int get_rows(struct place *p, int32_t table, int64_t begin, int64_t end, struct table *rows,
+                    struct error *err) {
+    struct ranks *r = ranks_of(p);
+    struct transport *t = r->member.transport;
+    const struct sharding *s = &r->member.sharding;
+    struct order o = {.what = DO_ROWS, .table = table, .begin = begin, .end = end};
+    struct reply reply;
+    if (command(r, &o, NULL, &reply, err)) return -1;
+    int status = 0, copies = 0;
+    for (int rank = 0; rank < t->ranks; rank++) {
+        const int32_t number = s->part[(int64_t)table * s->ranks + rank];
+        if (number < 0) continue;
+        const struct shard *part = &s->shards[number];
+        void *data;
+        struct message message;
+        int64_t first;
+        const int64_t count = member_rows_in(part, begin, end, &first);
+        if (transport_receive(t, rank, TAG_ROWS, &data, &message, err)) return -1;
+        const bool copy = s->kind[table] == SHARD_DATA && copies++ > 0;
+        if (((char *)data)[message.bytes - 1])
+            status = fail(err, "rank %d cannot read its rows of table %d", rank, table);
+        else if (!take_rows(r, part, begin, first, count, data, copy, rows))
+            status = fail(err, "rank %d has other rows of table %d than rank 0", rank, table);
+        free(data);
+    }
+    return status;
+}
+
+static int intact(struct place *p, int batch, const struct place_scratch *s, struct error *err) {
+    struct order o = {.what = DO_INTACT, .batch = batch};
+    struct reply reply;
+    if (!buffer_intact(&s->host)) return fail(err, "wrote outside of its output"), 1;
+    return command(ranks_of(p), &o, NULL, &reply, err) ? 1 : 0;
+}
+
+static int no_plan(struct place *p, const struct place_job *job, struct error *err) {
+    (void)p;
+    return fail(err, "%s: ranks plan within a run", job->kernel->name);
+}
+
+static int no_flush(struct place *p, struct error *err) {
+    (void)p;
+    return fail(err, "ranks flush caches within a timed run");
+}
+
+static const struct place_ops ranks_ops = {.close = ranks_close,
+                                           .scratch_bytes = scratch_bytes,
+                                           .scratch_open = scratch_open,
+                                           .scratch_close = scratch_close,
+                                           .scratch_fill = scratch_fill,
+                                           .scratch_get = scratch_get,
+                                           .plan = no_plan,
+                                           .flush = no_flush,
+                                           .run = run,
+                                           .parts = parts,
+                                           .time = time_step,
+                                           .ceilings = ceilings,
+                                           .restore = restore,
+                                           .tables = in_host_memory,
+                                           .get_rows = get_rows,
+                                           .intact = intact};
+
+struct place *place_ranks_open(struct transport *t, const struct ranks_options *o,
+                               enum backend backend, const struct place_setup *setup,
+                               struct error *err) {
+    const struct batch *in = &setup->batches[0];
+    struct opening opening = {.backend = backend,
+                              .all_rows = o->all_rows,
+                              .timed = setup->timed,
+                              .weighted = in->lookup_weights != NULL,
+                              .own_tables = setup->tables != NULL,
+                              .num_tables = setup->num_tables,
+                              .num_features = in->num_features,
+                              .bags = in->bags,
+                              .id_type = in->id_type,
+                              .grad_type = in->grad_type,
+                              .ring = setup->ring,
+                              .threads = setup->threads,
+                              .seed = setup->seed,
+                              .operation = setup->operation};
+    if (strlen(o->sharding) >= sizeof opening.sharding)
+        return fail(err, "sharding '%.40s...' has too many words", o->sharding), NULL;
+    strcpy(opening.sharding, o->sharding);
+    if (setup->weight_grad || (setup->operation != OP_STEP && setup->operation != OP_FORWARD))
+        return fail(err, "ranks have steps, lookups and iterations; nothing else"), NULL;
+    struct sharding cut;
+    if (sharding_make(&cut, o->sharding, NULL, setup->shapes, setup->num_tables, t->ranks, t->nodes,
+                      err))
+        return NULL;
+    const char *why = route_refuses(&cut, in);
+    sharding_free(&cut);
+    if (why) return fail(err, "sharding %s: %s", o->sharding, why), NULL;
+    struct ranks *r = must_have(calloc(1, sizeof *r));
+    r->place.ops = &ranks_ops;
+    r->setup = *setup;
+    r->fill = AS_IT_IS;
+    struct order order = {.what = DO_OPEN};
+    t->channel = CHANNEL_CONTROL;
+    if (transport_broadcast(t, 0, &order, sizeof order, err) == 0 &&
+        transport_broadcast(t, 0, &opening, sizeof opening, err) == 0 &&
+        member_open(&r->member, t, &opening, setup->shapes, setup->batches, setup->tables, err) ==
+            0)
+        return &r->place;
+    member_close(&r->member);
+    free(r);
+    return NULL;
+}
+
+/* --- the other ranks */
+
+/* Returns 1 if the place is closed, otherwise as member_do(). */
+static int obey(struct member *m, struct transport *t, const struct order *o, struct error *err) {
+    struct reply reply;
+    const bool steps = o->what == DO_RUN || o->what == DO_TIME || o->what == DO_PARTS;
+    if (o->what == DO_CLOSE) return member_close(m), 1;
+    const size_t bytes = (size_t)m->opening.num_tables * sizeof *m->steps;
+    t->channel = CHANNEL_CONTROL;
+    if (steps && transport_broadcast(t, 0, m->steps, bytes, err)) return -1;
+    return member_do(m, o, steps ? m->steps : NULL, &reply, err);
+}
+
+int ranks_follow(struct transport *t, struct error *err) {
+    struct member m = {0};
+    struct opening opening;
+    for (;;) {
+        struct order o;
+        t->channel = CHANNEL_CONTROL;
+        t->phase = "waiting for an order";
+        if (transport_broadcast(t, 0, &o, sizeof o, err)) return -1;
+        if (o.what == DO_EXIT) return 0;
+        if (o.what != DO_OPEN) {
+            obey(&m, t, &o, err); /* rank 0 knows of an error, and decides */
+            continue;
+        }
+        if (transport_broadcast(t, 0, &opening, sizeof opening, err)) return -1;
+        if (member_open(&m, t, &opening, NULL, NULL, NULL, err)) member_close(&m);
+    }
+}
+
+int ranks_dismiss(struct transport *t, struct error *err) {
+    struct order o = {.what = DO_EXIT};
+    t->channel = CHANNEL_CONTROL;
+    return transport_broadcast(t, 0, &o, sizeof o, err);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A place that is made of ranks: it holds the tables in shards, and its steps exchange ids and gradients
+ * and run the kernel on every rank. The harness uses it as any other place: on rank 0, while the other ranks
+ * follow.
+ *
+ * The times are the largest of all ranks; `plan` has the exchange of ids and the kernel's plan, which are
+ * outside of the step. Tables of the place are not in host memory: get_rows() collects them, and
+ * compares the copies of tables that every rank has.
+ */
+#pragma once
+
+#include "harness/measure/place.h"
+#include "ranks/transport.h"
+
+struct ranks_options {
+    const char *sharding; /* see sharding_make() */
+    bool all_rows;        /* see ranks/route.h */
+};
+
+/* On rank 0. */
+struct place *place_ranks_open(struct transport *t, const struct ranks_options *o,
+                               enum backend backend, const struct place_setup *setup,
+                               struct error *err);
+
+/* On all other ranks: carries out orders, until rank 0 calls ranks_dismiss(). */
+int ranks_follow(struct transport *t, struct error *err);
+int ranks_dismiss(struct transport *t, struct error *err);

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+#include "ranks/transport.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/memory.h"
+
+int transport_barrier(struct transport *t, struct error *err) {
+    return t->ops->barrier(t, err);
+}
+
+static void count_parts(struct transport *t, const struct parts *out, const struct parts *in) {
+    struct transport_bytes *b = &t->bytes[t->channel];
+    for (int r = 0; r < t->ranks; r++) {
+        if (r == t->rank) {
+            b->kept += (int64_t)out->bytes[r];
+            continue;
+        }
+        b->sent += (int64_t)out->bytes[r];
+        b->received += (int64_t)in->bytes[r];
+        b->messages += out->bytes[r] > 0;
+    }
+}
+
+int transport_start(struct transport *t, const void *send, const struct parts *out, void *receive,
+                    const struct parts *in, struct error *err) {
+    count_parts(t, out, in);
+    return t->ops->start(t, send, out, receive, in, err);
+}
+
+int transport_finish(struct transport *t, struct error *err) {
+    return t->ops->finish(t, err);
+}
+
+int transport_exchange(struct transport *t, const void *send, const struct parts *out,
+                       void *receive, const struct parts *in, struct error *err) {
+    return transport_start(t, send, out, receive, in, err) || transport_finish(t, err) ? -1 : 0;
+}
+
+int transport_send(struct transport *t, int to, int tag, const void *data, size_t bytes,
+                   struct error *err) {
+    struct transport_bytes *b = &t->bytes[t->channel];
+    if (to == t->rank)
+        b->kept += (int64_t)bytes;
+    else
+        b->sent += (int64_t)bytes, b->messages++;
+    return t->ops->send(t, to, tag, data, bytes, err);
+}
+
+int transport_receive(struct transport *t, int from, int tag, void **data, struct message *out,
+                      struct error *err) {
+    if (t->ops->receive(t, from, tag, data, out, err)) return -1;
+    if (out->from != t->rank) t->bytes[t->channel].received += (int64_t)out->bytes;
+    return 0;
+}
+
+struct parts parts_make(int ranks) {
+    return (struct parts){must_have(calloc((size_t)ranks, sizeof(size_t))),
+                          must_have(calloc((size_t)ranks, sizeof(size_t)))};
+}
+
+void parts_free(struct parts *p) {
+    free(p->bytes);
+    free(p->at);
+    *p = (struct parts){NULL, NULL};
+}
+
+size_t parts_lay_out(struct parts *p, int ranks) {
+    size_t all = 0;
+    for (int r = 0; r < ranks; r++) {
+        p->at[r] = all;
+        all += p->bytes[r];
+    }
+    return all;
+}
+
+/* `bytes` to and from each rank; at a step of `from` bytes and `to` bytes. */
+static int exchange_alike(struct transport *t, const void *send, size_t from, void *receive,
+                          size_t bytes, struct error *err) {
+    struct parts out = parts_make(t->ranks), in = parts_make(t->ranks);
+    for (int r = 0; r < t->ranks; r++) {
+        out.bytes[r] = in.bytes[r] = bytes;
+        out.at[r] = (size_t)r * from;
+        in.at[r] = (size_t)r * bytes;
+    }
+    const int status = transport_exchange(t, send, &out, receive, &in, err);
+    parts_free(&out);
+    parts_free(&in);
+    return status;
+}
+
+int transport_sizes(struct transport *t, const struct parts *out, struct parts *in,
+                    struct error *err) {
+    const enum channel channel = t->channel;
+    t->channel = CHANNEL_CONTROL;
+    const int status =
+        exchange_alike(t, out->bytes, sizeof *out->bytes, in->bytes, sizeof *in->bytes, err);
+    t->channel = channel;
+    return status;
+}
+
+int transport_broadcast(struct transport *t, int root, void *data, size_t bytes,
+                        struct error *err) {
+    struct parts out = parts_make(t->ranks), in = parts_make(t->ranks);
+    for (int r = 0; t->rank == root && r < t->ranks; r++) out.bytes[r] = r == root ? 0 : bytes;
+    if (t->rank != root) in.bytes[root] = bytes;
+    const int status = transport_exchange(t, data, &out, data, &in, err);
+    parts_free(&out);
+    parts_free(&in);
+    return status;
+}
+
+int transport_all_gather(struct transport *t, const void *own, size_t bytes, void *all,
+                         struct error *err) {
+    return exchange_alike(t, own, 0, all, bytes, err);
+}
+
+int transport_reduce_scatter(struct transport *t, const float *data, const int64_t *begin,
+                             float *sum, struct error *err) {
+    struct parts out = parts_make(t->ranks), in = parts_make(t->ranks);
+    const int64_t own = begin[t->rank + 1] - begin[t->rank];
+    for (int r = 0; r < t->ranks; r++) {
+        out.bytes[r] = (size_t)(begin[r + 1] - begin[r]) * sizeof *data;
+        out.at[r] = (size_t)begin[r] * sizeof *data;
+        in.bytes[r] = (size_t)own * sizeof *sum;
+    }
+    float *parts = array_alloc((int64_t)t->ranks * own, sizeof *parts);
+    parts_lay_out(&in, t->ranks);
+    int status = parts ? transport_exchange(t, data, &out, parts, &in, err)
+                       : fail(err, "out of memory for %lld parts of a sum", (long long)own);
+    if (status == 0 && own) memcpy(sum, parts, (size_t)own * sizeof *sum);
+    for (int r = 1; status == 0 && r < t->ranks; r++)
+#pragma omp parallel for simd if (own >= 1 << 16)
+        for (int64_t i = 0; i < own; i++) sum[i] += parts[r * own + i];
+    free(parts);
+    parts_free(&out);
+    parts_free(&in);
+    return status;
+}
+
+int transport_most(struct transport *t, double *numbers, int count, struct error *err) {
+    double *all = must_have(calloc((size_t)(t->ranks * count) + 1, sizeof *all));
+    const int status = transport_all_gather(t, numbers, (size_t)count * sizeof *all, all, err);
+    for (int i = 0; status == 0 && i < t->ranks * count; i++)
+        if (all[i] > numbers[i % count]) numbers[i % count] = all[i];
+    free(all);
+    return status;
+}
+
+int transport_agree(struct transport *t, int status, struct error *err) {
+    struct verdict {
+        int failed;
+        struct error why;
+    } own = {.failed = status != 0}, *all = must_have(calloc((size_t)t->ranks, sizeof *all));
+    if (status) own.why = *err;
+    int first = -1;
+    if (transport_all_gather(t, &own, sizeof own, all, err) == 0) {
+        for (int r = t->ranks; r-- > 0;)
+            if (all[r].failed) first = r;
+        if (first >= 0) fail(err, "rank %d: %.480s", first, all[first].why.text);
+        status = first >= 0 ? -1 : 0;
+    } else
+        status = -1;
+    free(all);
+    return status;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How ranks talk. A rank is a process (MPI), or a thread (in tests); it has memory of its own, and all
+ * else is a message. Every call counts the bytes that it moves between ranks.
+ *
+ * All ranks make the same collective calls in the same order. Counts and places are bytes, as size_t; a
+ * message of 0 bytes is not sent. What a rank sends to itself is copied, and counted apart.
+ *
+ * Nothing here adds floats. Reductions of MPI and NCCL round in an order that depends on the size of the
+ * message and the number of ranks, so ranks exchange the parts and add them in the order of the ranks:
+ * transport_reduce_scatter().
+ *
+ * Functions return 0, or -1 and fill err. After an error the transport is dead: so is the run.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "harness/error.h"
+
+enum { ANY_RANK = -1 };
+
+/* What bytes are for. They are counted apart. */
+enum channel {
+    CHANNEL_CONTROL, /* commands, results, set-up: not part of a step */
+    CHANNEL_LENGTHS, /* lookups of bags */
+    CHANNEL_IDS,     /* and per-sample weights */
+    CHANNEL_OUTPUT,  /* of the forward */
+    CHANNEL_GRADIENT,
+    CHANNEL_WEIGHT, /* rows or parts of weights: ZeRO, a parameter server */
+    CHANNELS
+};
+
+struct transport_bytes {
+    int64_t sent, received, kept; /* kept: of a rank to itself */
+    int64_t messages;             /* sent to other ranks */
+};
+
+/* An all-to-all: part r goes to, or comes from, rank r. */
+struct parts {
+    size_t *bytes, *at; /* [ranks] */
+};
+
+/* A message that was received. */
+struct message {
+    int from, tag;
+    size_t bytes;
+};
+
+struct transport;
+
+struct transport_ops {
+    void (*close)(struct transport *t);
+    int (*barrier)(struct transport *t, struct error *err);
+    /* Begins an exchange; finish() waits for it. One at a time is under way. */
+    int (*start)(struct transport *t, const void *send, const struct parts *out, void *receive,
+                 const struct parts *in, struct error *err);
+    int (*finish)(struct transport *t, struct error *err);
+    /* send() may return before the message is received: it has a copy. */
+    int (*send)(struct transport *t, int to, int tag, const void *data, size_t bytes,
+                struct error *err);
+    /* Waits for the next message with this tag; from may be ANY_RANK. *data: malloc'ed. */
+    int (*receive)(struct transport *t, int from, int tag, void **data, struct message *out,
+                   struct error *err);
+    /* Ends the other ranks too, soon. Does not return where ranks are processes. */
+    void (*abort)(struct transport *t, int status);
+};
+
+struct transport {
+    const struct transport_ops *ops;
+    const char *name; /* "threads", "MPI" */
+    int rank, ranks;
+    int node, nodes; /* of this rank; ranks of a node follow one another, equally many on each */
+    enum channel channel; /* of the calls that come */
+    struct transport_bytes bytes[CHANNELS];
+    const char *phase; /* what the rank does now, for a message if it stops; never NULL */
+};
+
+/* --- counted calls */
+
+int transport_barrier(struct transport *t, struct error *err);
+int transport_start(struct transport *t, const void *send, const struct parts *out, void *receive,
+                    const struct parts *in, struct error *err);
+int transport_finish(struct transport *t, struct error *err);
+/* Both, one after the other. */
+int transport_exchange(struct transport *t, const void *send, const struct parts *out,
+                       void *receive, const struct parts *in, struct error *err);
+int transport_send(struct transport *t, int to, int tag, const void *data, size_t bytes,
+                   struct error *err);
+int transport_receive(struct transport *t, int from, int tag, void **data, struct message *out,
+                      struct error *err);
+
+/* --- made of those */
+
+/* [ranks] of both, zeroed; freed with parts_free(). Ends the program when out of memory. */
+struct parts parts_make(int ranks);
+void parts_free(struct parts *p);
+/* Sets the places so that the parts lie one behind the other; returns the bytes of all. */
+size_t parts_lay_out(struct parts *p, int ranks);
+
+/* Rank r learns how many bytes each rank will send to it. */
+int transport_sizes(struct transport *t, const struct parts *out, struct parts *in,
+                    struct error *err);
+
+/* Copies rank root's bytes to all ranks. */
+int transport_broadcast(struct transport *t, int root, void *data, size_t bytes, struct error *err);
+
+/* Rank r's `bytes` bytes to all + r*bytes, on all ranks. */
+int transport_all_gather(struct transport *t, const void *own, size_t bytes, void *all,
+                         struct error *err);
+
+/* The sum over ranks, in the order of the ranks, of elements begin[r] .. begin[r+1]-1 of `data`, on rank
+ * r: in sum[0 ..]. begin: [ranks + 1], the same on all ranks. Sums are in fp32, from rank 0's value on. */
+int transport_reduce_scatter(struct transport *t, const float *data, const int64_t *begin,
+                             float *sum, struct error *err);
+
+/* The largest of all ranks' numbers, for each of `count`, on all ranks. */
+int transport_most(struct transport *t, double *numbers, int count, struct error *err);
+
+/* All ranks learn if one of them has failed: status 0 if none has, otherwise -1, and err has the message of
+ * the first one with its number. */
+int transport_agree(struct transport *t, int status, struct error *err);
+
+/* --- kinds */
+
+/* Runs `of` on `ranks` threads, each a rank with a transport of its own, and waits for all. nodes divides
+ * ranks. shuffle: 0, or a seed of the order in which messages are delivered. Returns 0 if all returned
+ * 0; otherwise the first one's status. */
+int transport_threads(int ranks, int nodes, uint64_t shuffle,
+                      int (*of)(struct transport *t, void *ctx), void *ctx);
+
+/* The ranks that mpirun has started. Fails if MPI does not start. Programs that use it link with MPI. */
+struct transport *transport_mpi_open(int *argc, char ***argv, struct error *err);

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Steps of several ranks beside steps of one process: threads are the ranks, and deliver messages in random
+ * orders. Exact sums: the same bits for every kernel, and also in each row's states. Real gradients: the
+ * same bits for kernels with the trait OWN_LOOKUPS, and all others within the bound of the check.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/measure/runner.h"
+#include "ranks/place_ranks.h"
+#include "tests/batch_builder.h"
+
+#include "tests/kernel_tests.h"
+
+/* Two features of one table, a table with fewer rows than ranks, sequences, means, padding, a hot row. */
+static void build(struct builder *b, const struct kernel *k, bool exact, bool weighted,
+                  int first_rule) {
+    builder_begin(b, exact ? 21 : 22, exact);
+    b->weighted = weighted;
+    const int32_t wide = builder_table(b, 61, 37), few = builder_table(b, 3, 8),
+                  narrow = builder_table(b, 500, 5);
+    const struct {
+        int32_t table;
+        enum pooling pooling;
+        int64_t padding;
+    } features[] = {{wide, POOL_SUM, -1},
+                    {few, POOL_MEAN, 1},
+                    {wide, POOL_MEAN, 7},
+                    {narrow, POOL_NONE, 0},
+                    {narrow, POOL_SUM, -1}};
+    for (size_t f = 0; f < sizeof features / sizeof *features; f++) {
+        builder_feature(b, features[f].table, features[f].pooling, features[f].padding);
+        builder_random_bags(b, 47, 5);
+    }
+    builder_finish(b);
+    builder_rules(b, k, (enum rule_kind)first_rule);
+    b->step = 3;
+}
+
+/* One way to cut the tables. */
+struct cut {
+    const char *sharding;
+    int ranks, nodes;
+    bool all_rows, columns;
+};
+
+struct work {
+    struct builder *b;
+    const struct kernel *kernel;
+    const struct cut *cut;
+    char wrong[600];
+};
+
+static int lead(struct work *w, struct transport *t, struct error *err) {
+    struct builder *b = w->b;
+    const struct ranks_options options = {w->cut->sharding, w->cut->all_rows};
+    const struct place_setup setup = {.shapes = b->in.tables,
+                                      .num_tables = b->in.num_tables,
+                                      .batches = &b->in,
+                                      .index = &b->index,
+                                      .ring = 1,
+                                      .threads = 2,
+                                      .tables = &b->before};
+    struct place *p = place_ranks_open(t, &options, ON_HOST, &setup, err);
+    if (!p) return -1;
+    struct rule_step steps[8];
+    for (int32_t i = 0; i < b->in.num_tables; i++) steps[i] = rule_step(b->rules[i], b->step);
+    struct place_scratch scratch = {0};
+    const struct place_job job = {.kernel = w->kernel, .steps = steps, .scratch = &scratch};
+    int status = runner_scratch_open(p, w->kernel, &scratch, err);
+    if (status == 0) status = runner_step(p, &job, POISON, err);
+    if (status == 0) status = p->ops->intact(p, 0, &scratch, err);
+    if (status == 0) status = place_get_tables(p, &b->tables, err);
+    p->ops->scratch_close(p, &scratch);
+    p->ops->close(p);
+    return status;
+}
+
+static int live(struct transport *t, void *ctx) {
+    struct work *w = ctx;
+    struct error err = {""};
+    if (t->rank) return ranks_follow(t, &err);
+    const int status = lead(w, t, &err);
+    if (status) snprintf(w->wrong, sizeof w->wrong, "%s", err.text);
+    return ranks_dismiss(t, &err) || status ? -1 : 0;
+}
+
+static const struct cut cuts[] = {
+    {"table", 1, 1, false, true},       {"table", 2, 1, false, true},
+    {"table", 3, 1, false, true},       {"table", 5, 1, false, true},
+    {"row", 2, 1, false, false},        {"row", 3, 1, false, false},
+    {"row", 5, 1, false, false},        {"row", 5, 1, true, false},
+    {"row-modulo", 2, 1, false, false}, {"row-modulo", 3, 1, true, false},
+    {"row-modulo", 5, 1, false, false}, {"table-row", 4, 2, false, false},
+    {"table-row", 5, 1, false, false},  {"data", 2, 1, false, false},
+    {"data", 5, 1, false, false},       {"row,data,table", 3, 1, false, false},
+    {"column", 2, 1, false, true},      {"column", 3, 1, false, true},
+    {"column", 5, 1, false, true},      {"column,row-modulo,data", 5, 1, false, true}};
+
+static void equals_one_process(void **state) {
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    if (k->place != ON_HOST) skip();
+    for (int variant = 0; variant < 4; variant++) {
+        const bool exact = variant % 2 == 0, weighted = variant >= 2;
+        for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+            struct builder b;
+            /* Rules on single elements where columns are cut. */
+            build(&b, k, exact, weighted, cuts[i].columns ? RULE_adagrad : RULE_rowwise_adagrad);
+            if (cuts[i].columns)
+                for (int32_t t = 0; t < b.in.num_tables; t++)
+                    builder_rule(&b, t, kernel_applies(k, RULE_adagrad) ? RULE_adagrad : RULE_sgd);
+            builder_start(&b);
+            const char *wrong = builder_run(&b, k, 2);
+            if (wrong) fail_msg("%s", wrong);
+            size_t bytes;
+            void *one = builder_snapshot(&b, &bytes);
+            struct work w = {.b = &b, .kernel = k, .cut = &cuts[i]};
+            tables_reset(&b.tables);
+            const int status = transport_threads(cuts[i].ranks, cuts[i].nodes, 1 + i, live, &w);
+            if (strstr(cuts[i].sharding, "data") && !(k->traits & DETERMINISTIC)) {
+                assert_int_not_equal(status, 0);
+                assert_non_null(strstr(w.wrong, "drift apart"));
+                free(one);
+                builder_free(&b);
+                continue;
+            }
+            if (status)
+                fail_msg("%s on %d ranks, %s: %s", cuts[i].sharding, cuts[i].ranks, k->name,
+                         w.wrong);
+            void *many = builder_snapshot(&b, &bytes);
+            const bool same = memcmp(one, many, bytes) == 0;
+            const char *judged = builder_judge(&b, k);
+            if (judged)
+                fail_msg("%s on %d ranks, %s: %s", cuts[i].sharding, cuts[i].ranks, k->name,
+                         judged);
+            if (!same && (b.sums_exact || k->traits & OWN_LOOKUPS))
+                fail_msg("%s on %d ranks, %s: other bits than one process (%s)", cuts[i].sharding,
+                         cuts[i].ranks, k->name, exact ? "exact" : "real");
+            free(one);
+            free(many);
+            builder_free(&b);
+        }
+    }
+}
+
+int main(void) {
+    add_kernel_tests("ranks equal one process", equals_one_process, NULL);
+    return run_listed("ranks");
+}
