@@ -272,10 +272,12 @@ $(updates): $(B)/kernels/host/update.%.o: kernels/host/update.c Makefile | $(rul
 # CUB's kernels spill a little, which is NVIDIA's affair; tests/test_nvcc.py judges ours.
 $(B)/kernels/device/sort.o: NVCCFLAGS := $(filter-out -Xptxas -warn-spills%,$(NVCCFLAGS))
 
+# The PTX for sm_90 is kept beside the object: tests/test_nvcc.py looks for instructions in it.
 $(B)/%.o: %.cu Makefile | $(rule_lists)
-	@mkdir -p $(@D)
-	$(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) -Xptxas -v -MD -MP -c $< 2>$(@:.o=.ptxas) $(object) || \
+	@rm -rf $(@:.o=.keep) && mkdir -p $(@:.o=.keep)
+	$(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) -Xptxas -v -MD -MP -keep -keep-dir $(@:.o=.keep) -c $< 2>$(@:.o=.ptxas) $(object) || \
 	    { grep -v '^ptxas info\|^    [0-9]' $(@:.o=.ptxas) >&2; exit 1; }
+	@mv $(@:.o=.keep)/$(*F).compute_90.ptx $(@:.o=.ptx) 2>/dev/null; rm -rf $(@:.o=.keep)
 
 $(device:%.c=$(B)/%.o): CFLAGS += -isystem $(CUDA)/include
 

@@ -529,7 +529,12 @@ static int gather_output(struct member *m, int batch, struct error *err) {
 
 static int prepare(struct member *m, const struct order *o, struct error *err) {
     const struct kernel *k = kernel_of(o->kernel);
-    if ((k->operation == OP_FORWARD || o->forward >= 0) && open_outputs(m, err)) return -1;
+    const bool forward = k->operation == OP_FORWARD || o->forward >= 0;
+    if (forward && m->opening.grad_type != FP32 && route_sums_in_parts(&m->sharding, &m->own[0]))
+        return fail(err,
+                    "outputs narrower than fp32 are not summed over ranks, since each part would "
+                    "be rounded; take another sharding than by rows");
+    if (forward && open_outputs(m, err)) return -1;
     if (k->operation == OP_STEP && open_scratch(m, k, o->fill, err)) return -1;
     return 0;
 }

@@ -307,12 +307,14 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
                       err))
         return NULL;
     const char *why = route_refuses(&cut, in);
+    const bool in_parts = route_sums_in_parts(&cut, in);
     sharding_free(&cut);
     if (why) return fail(err, "sharding %s: %s", o->sharding, why), NULL;
     struct ranks *r = must_have(calloc(1, sizeof *r));
     r->place.ops = &ranks_ops;
     r->setup = *setup;
     r->fill = AS_IT_IS;
+    r->place.sums_in_parts = in_parts;
     struct order order = {.what = DO_OPEN};
     t->channel = CHANNEL_CONTROL;
     if (transport_broadcast(t, 0, &order, sizeof order, err) == 0 &&

@@ -102,6 +102,14 @@ const char *route_refuses(const struct sharding *s, const struct batch *whole) {
     return NULL;
 }
 
+bool route_sums_in_parts(const struct sharding *s, const struct batch *whole) {
+    for (int32_t f = 0; f < whole->num_features; f++)
+        if (whole->features[f].pooling != POOL_NONE && s->ranks > 1 &&
+            sharding_by_rows(s->kind[whole->features[f].table]))
+            return true;
+    return false;
+}
+
 int route_open(struct route *r, const struct sharding *s, struct transport *t,
                const struct batch *whole, const struct batch *own, bool all_rows,
                struct error *err) {

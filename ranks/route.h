@@ -75,6 +75,9 @@ struct route {
 /* NULL, or why such a batch cannot be cut. */
 const char *route_refuses(const struct sharding *s, const struct batch *whole);
 
+/* Do the ranks sum parts of an output row, so that its sum has another order than in one process? */
+bool route_sums_in_parts(const struct sharding *s, const struct batch *whole);
+
 /* whole: its tables and features; its lookups are not read. own: outlives the route. */
 int route_open(struct route *r, const struct sharding *s, struct transport *t,
                const struct batch *whole, const struct batch *own, bool all_rows,

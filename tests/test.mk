@@ -67,18 +67,8 @@ mutants:
 	    --out='$(OUT)/mutants.txt' $(FILES)
 
 # --- nvcc's output: registers and memory of every kernel, and instructions that kernels promise
-# The ptxas log of an object lies beside it; the PTX is compiled only for this check.
-expected_ptx := tests/golden/ptx_instructions.txt
-checked_ptx  := $(if $(NVCC),$(patsubst %.cu,$(B)/ptx/%.ptx,$(shell sed -n 's/^\([^# ]*\.cu\) .*/\1/p' $(expected_ptx) | sort -u)))
-
-$(B)/ptx/%.ptx: %.cu Makefile | $(rule_lists)
-	@mkdir -p $(@D)
-	$(call quiet,NVCC)$(NVCC) $(filter-out -gencode arch=% -Xptxas -warn-spills%,$(NVCCFLAGS)) -arch=compute_90 \
-	    -MD -MP -MF $(@:.ptx=.d) -MT $@ -ptx $< $(whole)
-
-.PHONY: ptx resources
-ptx: $(checked_ptx)
-	@:
+# The ptxas log of an object lies beside it, and its PTX.
+.PHONY: resources
 resources: $(objects)
 	@BUILD=$(B) $(PYTHON) tests/test_nvcc.py --renew
 
@@ -117,7 +107,7 @@ test:
 	$(call require,test)
 	@[ -n '$(programs)$(scripts)' ] || { echo "no test is called tests/test_$(ONLY)" >&2; exit 1; }
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) $(programs) \
-	     $(if $(scripts),all ptx $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift \
+	     $(if $(scripts),all $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift \
                      $(B)/studies/serving/serving $(B)/examples/dlrm \
                      $(if $(flavour),,$(P)/bench $(P)/embfuse))
 	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) \

@@ -4,7 +4,7 @@
 
 Registers, shared memory, stack and spills of every kernel come from the ptxas logs beside the objects
 (build/.../NAME.ptxas). This test compares them with tests/golden/cuda_resources.txt, which `make
-resources` writes again. It also searches build/ptx for the instructions that kernels promise
+resources` writes again. It also searches the PTX beside them for the instructions that kernels promise
 (tests/golden/ptx_instructions.txt).
 
 Registers may grow by REGISTER_MARGIN, the unit of their allocation; shared memory and stack may not grow.
@@ -173,7 +173,7 @@ def check_instructions():
         if line.startswith("#") or not line.strip():
             continue
         source, function, least, instruction = line.split(None, 3)
-        path = os.path.join(BUILD, "ptx", source[:-3] + ".ptx")
+        path = os.path.join(BUILD, source[:-3] + ".ptx")
         functions = {n: t for n, t in ptx_functions(path).items() if re.search(function, n)}
         why = [] if functions else [f"{source} has no function like {function}"]
         for name, text in sorted(functions.items()):

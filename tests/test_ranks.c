@@ -47,13 +47,15 @@ struct cut {
 
 struct work {
     struct builder *b;
-    const struct kernel *kernel;
+    const struct kernel *kernel, *forward;
     const struct cut *cut;
     char wrong[600];
 };
 
+/* A step, a forward, or both as an iteration, which the runner also checks. */
 static int lead(struct work *w, struct transport *t, struct error *err) {
     struct builder *b = w->b;
+    const bool writes = w->forward || w->kernel->operation == OP_FORWARD;
     const struct ranks_options options = {w->cut->sharding, w->cut->all_rows};
     const struct place_setup setup = {.shapes = b->in.tables,
                                       .num_tables = b->in.num_tables,
@@ -61,18 +63,34 @@ static int lead(struct work *w, struct transport *t, struct error *err) {
                                       .index = &b->index,
                                       .ring = 1,
                                       .threads = 2,
-                                      .tables = &b->before};
+                                      .tables = &b->before,
+                                      .operation = w->kernel->operation};
+    const struct check check = {.in = &b->in,
+                                .index = &b->index,
+                                .rules = b->rules,
+                                .step = b->step,
+                                .before = tables_copy_row,
+                                .before_ctx = &b->before,
+                                .exact = b->sums_exact};
     struct place *p = place_ranks_open(t, &options, ON_HOST, &setup, err);
     if (!p) return -1;
     struct rule_step steps[8];
     for (int32_t i = 0; i < b->in.num_tables; i++) steps[i] = rule_step(b->rules[i], b->step);
-    struct place_scratch scratch = {0};
-    const struct place_job job = {.kernel = w->kernel, .steps = steps, .scratch = &scratch};
+    struct place_scratch scratch = {0}, output = {0};
+    const struct place_job job = {.kernel = w->kernel,
+                                  .forward = w->forward,
+                                  .steps = steps,
+                                  .scratch = &scratch,
+                                  .output = writes ? &output : NULL};
+    struct check_result result = {0};
     int status = runner_scratch_open(p, w->kernel, &scratch, err);
+    if (status == 0 && writes) status = runner_output_open(p, &setup, OP_FORWARD, &output, err);
     if (status == 0) status = runner_step(p, &job, POISON, err);
-    if (status == 0) status = p->ops->intact(p, 0, &scratch, err);
+    if (status == 0) status = runner_check(p, &job, check, &result, err);
+    if (status == 1 && result.message[0]) (fail)(err, "%s", result.message);
     if (status == 0) status = place_get_tables(p, &b->tables, err);
     p->ops->scratch_close(p, &scratch);
+    p->ops->scratch_close(p, &output);
     p->ops->close(p);
     return status;
 }
@@ -144,7 +162,36 @@ static void equals_one_process(void **state) {
     }
 }
 
+/* All rows of an output, whoever has the bag; and iterations, whose step has other exchanges before it. */
+static void forwards_and_iterations(void **state) {
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    struct error err;
+    if (k->place != ON_HOST) skip();
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
+        for (int variant = 0; variant < 4; variant++) {
+            struct builder b;
+            const bool iteration = variant % 2;
+            const struct kernel *step = registry_find(OP_STEP, "cpu_fused", &err);
+            build(&b, step, variant % 2 == 0, variant >= 2,
+                  cuts[i].columns ? RULE_adagrad : RULE_rowwise_adagrad);
+            for (int32_t t = 0; cuts[i].columns && t < b.in.num_tables; t++)
+                builder_rule(&b, t, RULE_adagrad);
+            builder_start(&b);
+            const char *wrong = builder_run(&b, step, 2); /* sets b.before */
+            if (wrong) fail_msg("%s", wrong);
+            struct work w = {.b = &b,
+                             .kernel = iteration ? step : k,
+                             .forward = iteration ? k : NULL,
+                             .cut = &cuts[i]};
+            if (transport_threads(cuts[i].ranks, cuts[i].nodes, 1 + i, live, &w))
+                fail_msg("%s on %d ranks, %s: %s", cuts[i].sharding, cuts[i].ranks,
+                         iteration ? "iteration" : "forward", w.wrong);
+            builder_free(&b);
+        }
+}
+
 int main(void) {
+    add_operation_tests(OP_FORWARD, "forward and iteration", forwards_and_iterations, NULL);
     add_kernel_tests("ranks equal one process", equals_one_process, NULL);
     return run_listed("ranks");
 }

@@ -16,6 +16,7 @@ struct forward_check {
     const void *output; /* in host memory, with winners behind it: see forward_lay_out() */
     size_t bytes;       /* of output; may be more than this batch takes */
     int filled;         /* every byte of it before the kernel ran */
+    bool in_parts;      /* sums of partial sums: only within the rounding errors of any order */
 };
 
 /* `wrong` counts output rows. Never unseen, never undecided. */

@@ -138,6 +138,7 @@ struct place_ops {
 
 struct place {
     const struct place_ops *ops;
+    bool sums_in_parts; /* outputs of its forwards are sums of partial sums */
 };
 
 /* place_ops.scratch_bytes of a place of one process. */

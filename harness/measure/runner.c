@@ -111,7 +111,8 @@ static int fetch(const void *ctx, int32_t table, int64_t begin, int64_t end, str
 }
 
 /* of: an iteration's output is that of its forward. */
-static struct check_result judge_output(enum operation of, const struct place_job *job,
+static struct check_result judge_output(const struct place *p, enum operation of,
+                                        const struct place_job *job,
                                         const struct place_scratch *written, const struct check *c,
                                         const void *output) {
     const struct forward_check forward = {.in = c->in,
@@ -119,7 +120,8 @@ static struct check_result judge_output(enum operation of, const struct place_jo
                                           .before_ctx = c->before_ctx,
                                           .output = output,
                                           .bytes = written->bytes,
-                                          .filled = UNWRITTEN};
+                                          .filled = UNWRITTEN,
+                                          .in_parts = p->sums_in_parts};
     const struct gradient_check gradient = {.in = c->in,
                                             .index = c->index,
                                             .exact = c->exact,
@@ -151,7 +153,7 @@ static int check_output(struct place *p, enum operation of, const struct place_j
     *copy = malloc(written->bytes + 1);
     if (!*copy) return fail(err, "out of memory");
     if (p->ops->scratch_get(p, written, *copy, err)) return -1;
-    *out = judge_output(of, job, written, c, *copy);
+    *out = judge_output(p, of, job, written, c, *copy);
     if (worst > out->worst) out->worst = worst;
     return !out->ok;
 }
