@@ -7,7 +7,7 @@
 #pragma once
 
 #include "harness/measure/place.h"
-#include "ranks/route.h"
+#include "ranks/group.h"
 
 enum what {
     DO_OPEN,
@@ -45,7 +45,7 @@ struct reply {
 struct opening {
     enum backend backend;
     char sharding[256];
-    bool all_rows, timed, weighted, own_tables;
+    bool all_rows, overlap, timed, weighted, own_tables;
     int32_t num_tables, num_features;
     int64_t bags;
     enum id_type id_type;
@@ -55,25 +55,19 @@ struct opening {
     enum operation operation;
 };
 
+enum { GROUPS_MOST = 3 };
+
 struct member {
     struct transport *transport;
     struct opening opening;
-    struct sharding sharding;
+    struct sharding sharding;   /* of all tables */
     struct table_shape *shapes; /* whole */
     struct feature *features;
     struct batch own[RING_MAX];
-    struct route routes[RING_MAX];
-    /* Of the inner place: local batches, then those of the forward, then own bags of tables of the kind
-     * data. The latter two are the same, and none, without such tables. */
-    struct batch batches[PLACE_RING_MAX];
-    struct row_index index[PLACE_RING_MAX];
-    struct table_set tables; /* with the content that rank 0 gave */
-    struct place *inner;     /* NULL: this rank has no shard */
-    struct place_scratch none, scratch, output, shared_output;
-    const struct kernel *scratch_of;
-    struct room output_copy, shared_copy; /* of a place with memory of its own */
-    void *result;                         /* of a forward, laid out as own[batch].grad */
-    struct rule_step *steps, *local_steps;
+    struct group groups[GROUPS_MOST];
+    int num_groups;
+    void *result; /* of a forward, laid out as own[batch].grad */
+    struct rule_step *steps;
 };
 
 /* Opens the member of this rank. On rank 0, whole: [ring] the batches to be cut; tables: their content, or
@@ -86,12 +80,3 @@ void member_close(struct member *m);
 /* Carries out an order of rank 0. steps: [num_tables] of a step, or NULL. Collective. */
 int member_do(struct member *m, const struct order *o, const struct rule_step *steps,
               struct reply *out, struct error *err);
-
-/* Rows of a table that came from a rank, in the order of arrays: see member_rows_bytes(). */
-size_t member_rows_bytes(const struct sharding *s, const struct shard *part,
-                         const struct table_shape *shapes, int64_t rows);
-
-/* The rows of a shard that are among rows begin .. end-1 of its table: shard rows *first .. *first+count-1. */
-int64_t member_rows_in(const struct shard *part, int64_t begin, int64_t end, int64_t *first);
-
-enum { TAG_SLICE = 1, TAG_ROWS, TAG_OUTPUT };

@@ -233,9 +233,9 @@ static int get_rows(struct place *p, int32_t table, int64_t begin, int64_t end, 
         void *data;
         struct message message;
         int64_t first;
-        const int64_t count = member_rows_in(part, begin, end, &first);
+        const int64_t count = deal_rows_in(part, begin, end, &first);
         if (transport_receive(t, rank, TAG_ROWS, &data, &message, err)) return -1;
-        const bool copy = s->kind[table] == SHARD_DATA && copies++ > 0;
+        const bool copy = sharding_copies(s->kind[table]) && copies++ > 0;
         if (((char *)data)[message.bytes - 1])
             status = fail(err, "rank %d cannot read its rows of table %d", rank, table);
         else if (!take_rows(r, part, begin, first, count, data, copy, rows))
@@ -285,6 +285,7 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
     const struct batch *in = &setup->batches[0];
     struct opening opening = {.backend = backend,
                               .all_rows = o->all_rows,
+                              .overlap = o->overlap,
                               .timed = setup->timed,
                               .weighted = in->lookup_weights != NULL,
                               .own_tables = setup->tables != NULL,

@@ -16,6 +16,8 @@
 struct ranks_options {
     const char *sharding; /* see sharding_make() */
     bool all_rows;        /* see ranks/route.h */
+    bool
+        overlap; /* tables in two groups: one is updated while the gradients of the other are on their way */
 };
 
 /* On rank 0. */

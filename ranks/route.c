@@ -51,7 +51,7 @@ static void add_features(struct route *r, int rank, const struct batch *whole, b
     for (int32_t i = s->first[rank]; i < s->first[rank + 1]; i++) {
         const struct shard *part = &s->shards[i];
         const enum sharding_kind kind = s->kind[part->table];
-        if ((kind == SHARD_DATA) != shared) continue;
+        if (kind == SHARD_DATA_DENSE || (kind == SHARD_DATA) != shared) continue;
         for (int32_t f = 0; f < whole->num_features; f++) {
             const struct feature *own = &whole->features[f];
             if (own->table != part->table) continue;
@@ -213,7 +213,7 @@ static struct delivery *deliveries_of(struct route *r) {
     const int64_t bags = r->own->bags;
     struct delivery *all =
         must_have(calloc((size_t)(r->own->num_features * s->ranks) + 1, sizeof *all));
-    int32_t *lengths = room_for(&r->lengths_sent, parts_lay_out(&r->lengths_out, s->ranks));
+    int32_t *lengths = room_for(&r->lengths_sent, parts_lay_out(&r->lengths_out, s->ranks) + 1);
     for (int d = 0; d < s->ranks; d++) {
         int32_t *at = lengths + r->lengths_out.at[d] / sizeof *at;
         for (int32_t j = 0; j < r->of[d].count; j++) {
@@ -234,12 +234,21 @@ static int64_t counted(const struct batch *in, int32_t f, int64_t q) {
     return count;
 }
 
+/* Does any rank get lookups of a table by this route? */
+static bool is_sent(const struct route *r, int32_t table) {
+    for (int d = 0; d < r->sharding->ranks; d++)
+        if (r->sharding->part[(int64_t)table * r->sharding->ranks + d] >= 0)
+            return r->sharding->kind[table] != SHARD_DATA_DENSE;
+    return false;
+}
+
 /* The lengths of feature f for every rank that it goes to. */
 static void count_feature(const struct route *r, int32_t f, struct delivery *to) {
     const struct batch *in = r->own;
     const int ranks = r->sharding->ranks;
     const int32_t table = in->features[f].table;
     const bool by_rows = sharding_by_rows(r->sharding->kind[table]);
+    if (!is_sent(r, table)) return;
     for (int64_t b = 0; b < in->bags; b++) {
         const int64_t q = f * in->bags + b, all = in->offsets[q + 1] - in->offsets[q];
         for (int d = 0; d < ranks; d++) {
@@ -309,6 +318,7 @@ static void fill_feature(const struct route *r, int32_t f, const struct delivery
     const bool by_rows = sharding_by_rows(r->sharding->kind[table]);
     const bool sequence = in->features[f].pooling == POOL_NONE;
     const int64_t *offsets = in->offsets + f * in->bags, first = offsets[0];
+    if (!is_sent(r, table)) return;
     struct cursor *c = must_have(calloc((size_t)ranks, sizeof *c));
     for (int d = 0; d < ranks; d++) {
         if (!to[d].l) continue;
@@ -446,7 +456,8 @@ static void lay_out_batch(struct route *r) {
     batch_derive(local, shapes, features);
     const size_t bytes = (size_t)(at * dtype_bytes(own->grad_type));
     if (!local->grad || r->grad.bytes < bytes)
-        local->grad = memset(room_for(&r->grad, bytes), 0xff, bytes); /* NaN: nobody may read it */
+        local->grad =
+            memset(room_for(&r->grad, bytes + 1), 0xff, bytes); /* NaN: nobody may read it */
     struct table_shape *forward_shapes = (struct table_shape *)forward->tables;
     *forward = *local;
     forward->num_features = x->count - x->shared;
@@ -454,23 +465,34 @@ static void lay_out_batch(struct route *r) {
     batch_derive(forward, forward_shapes, features);
 }
 
-/* --- tables of the kind data: the forward looks up own bags */
+/* --- tables that every rank has: the forward looks up own bags */
 
-static void keep_shared(struct route *r) {
+/* The number of the table of feature f among those that this rank has a copy of; -1: it has none. */
+static int32_t copy_of(const struct route *r, int32_t f) {
     const struct sharding *s = r->sharding;
     const int me = r->transport->rank;
-    const struct local_features *x = &r->of[me];
+    const int32_t table = r->own->features[f].table;
+    const int32_t part = s->part[(int64_t)table * s->ranks + me];
+    return part >= 0 && sharding_copies(s->kind[table]) ? part - s->first[me] : -1;
+}
+
+bool route_has_copies(const struct route *r) {
+    for (int32_t f = 0; f < r->own->num_features; f++)
+        if (copy_of(r, f) >= 0) return true;
+    return false;
+}
+
+static void keep_shared(struct route *r) {
     const struct batch *own = r->own;
-    const int32_t begin = x->count - x->shared, tables = s->first[me + 1] - s->first[me];
+    const int32_t tables = r->local.num_tables;
     struct batch *to = &r->shared;
     const size_t id_bytes = own->id_type == ID_INT32 ? 4 : 8;
     int64_t lookups = 0;
-    for (int32_t j = begin; j < x->count; j++) {
-        const int64_t q = x->feature[j].feature * own->bags;
-        lookups += own->offsets[q + own->bags] - own->offsets[q];
-    }
+    int32_t count = 0;
+    for (int32_t f = 0; f < own->num_features; f++)
+        if (copy_of(r, f) >= 0) lookups += own->features[f].lookups, count++;
     int64_t *offsets =
-        room_for(&r->shared_offsets, (size_t)(x->shared * own->bags + 1) * sizeof *offsets);
+        room_for(&r->shared_offsets, (size_t)(count * own->bags + 1) * sizeof *offsets);
     char *ids = room_for(&r->shared_ids, (size_t)lookups * id_bytes + 1);
     float *weights =
         own->lookup_weights ? room_for(&r->shared_weights, (size_t)lookups * 4 + 1) : NULL;
@@ -478,25 +500,25 @@ static void keep_shared(struct route *r) {
     struct feature *features = (struct feature *)to->features;
     if (!shapes) {
         shapes = must_have(calloc((size_t)tables + 1, sizeof *shapes));
-        features = must_have(calloc((size_t)x->shared + 1, sizeof *features));
+        features = must_have(calloc((size_t)count + 1, sizeof *features));
     }
     memcpy(shapes, r->local.tables, (size_t)tables * sizeof *shapes);
     offsets[0] = 0;
-    for (int32_t k = 0; k < x->shared; k++) {
-        const struct local_feature *l = &x->feature[begin + k];
-        const int64_t *from = own->offsets + l->feature * own->bags;
-        const int64_t at = offsets[k * own->bags], count = from[own->bags] - from[0];
+    for (int32_t f = 0, k = 0; f < own->num_features; f++) {
+        if (copy_of(r, f) < 0) continue;
+        const int64_t *from = own->offsets + f * own->bags;
+        const int64_t at = offsets[k * own->bags], n = own->features[f].lookups;
         for (int64_t b = 1; b <= own->bags; b++)
             offsets[k * own->bags + b] = at + from[b] - from[0];
         memcpy(ids + (size_t)at * id_bytes, (const char *)own->ids + (size_t)from[0] * id_bytes,
-               (size_t)count * id_bytes);
-        if (weights) memcpy(weights + at, own->lookup_weights + from[0], (size_t)count * 4);
+               (size_t)n * id_bytes);
+        if (weights) memcpy(weights + at, own->lookup_weights + from[0], (size_t)n * 4);
         /* Output rows lie as in the own batch, whose output they are a part of. */
-        features[k] = own->features[l->feature];
-        features[k].table = l->shard - s->first[me];
+        features[k] = own->features[f];
+        features[k++].table = copy_of(r, f);
     }
     *to = (struct batch){.num_tables = tables,
-                         .num_features = x->shared,
+                         .num_features = count,
                          .bags = own->bags,
                          .id_type = own->id_type,
                          .ids = ids,
@@ -516,7 +538,7 @@ int route_ids(struct route *r, struct error *err) {
     int status = 0;
 #pragma omp parallel for schedule(dynamic)
     for (int32_t f = 0; f < in->num_features; f++) count_feature(r, f, all + (int64_t)f * ranks);
-    void *lengths = room_for(&r->lengths_received, parts_lay_out(&r->lengths_in, ranks));
+    void *lengths = room_for(&r->lengths_received, parts_lay_out(&r->lengths_in, ranks) + 1);
     t->channel = CHANNEL_LENGTHS;
     status =
         transport_exchange(t, r->lengths_sent.data, &r->lengths_out, lengths, &r->lengths_in, err);
@@ -544,7 +566,7 @@ int route_ids(struct route *r, struct error *err) {
             r->weighted ? room_for(&r->weights, (size_t)offsets[flat] * sizeof(float) + 1) : NULL;
         take_lookups(r, from);
         lay_out_batch(r);
-        if (r->of[t->rank].shared) keep_shared(r);
+        if (route_has_copies(r)) keep_shared(r);
     }
     free(from);
     return status;
@@ -684,19 +706,23 @@ static size_t end_of(const struct parts *p, int ranks) {
     return p->at[ranks - 1] + p->bytes[ranks - 1];
 }
 
-int route_gradient(struct route *r, struct error *err) {
+int route_gradient_start(struct route *r, struct error *err) {
     const int ranks = r->sharding->ranks;
-    struct transport *t = r->transport;
-    const bool piece = is_piece(r, false);
     size_rows(r, false, &r->rows_out, &r->rows_in);
     char *send = room_for(&r->send, end_of(&r->rows_out, ranks) + 1);
-    char *receive = piece ? r->grad.data : room_for(&r->receive, end_of(&r->rows_in, ranks) + 1);
+    char *receive =
+        is_piece(r, false) ? r->grad.data : room_for(&r->receive, end_of(&r->rows_in, ranks) + 1);
     for (int d = 0; d < ranks; d++)
         move_rows(r, PACK, true, d, false, r->own->grad, send + r->rows_out.at[d]);
-    t->channel = CHANNEL_GRADIENT;
-    if (transport_exchange(t, send, &r->rows_out, receive, &r->rows_in, err)) return -1;
-    for (int s = 0; !piece && s < ranks; s++)
-        move_rows(r, UNPACK, false, s, false, r->local.grad, receive + r->rows_in.at[s]);
+    r->transport->channel = CHANNEL_GRADIENT;
+    return transport_start(r->transport, send, &r->rows_out, receive, &r->rows_in, err);
+}
+
+int route_gradient_finish(struct route *r, struct error *err) {
+    if (transport_finish(r->transport, err)) return -1;
+    for (int s = 0; !is_piece(r, false) && s < r->sharding->ranks; s++)
+        move_rows(r, UNPACK, false, s, false, r->local.grad,
+                  (char *)r->receive.data + r->rows_in.at[s]);
     return 0;
 }
 
@@ -705,7 +731,9 @@ static void clear_sums(const struct route *r, void *to) {
     const int64_t element = dtype_bytes(r->own->grad_type);
     for (int32_t f = 0; f < r->own->num_features; f++) {
         const struct feature *x = &r->own->features[f];
-        if (x->pooling == POOL_NONE || !sharding_by_rows(r->sharding->kind[x->table])) continue;
+        if (x->pooling == POOL_NONE || !is_sent(r, x->table) ||
+            !sharding_by_rows(r->sharding->kind[x->table]))
+            continue;
         for (int64_t b = 0; b < r->own->bags; b++)
             memset((char *)to + (x->grad_offset + b * x->grad_stride) * element, 0,
                    (size_t)(r->own->tables[x->table].dim * element));

@@ -63,7 +63,7 @@ struct route {
     const struct batch *own;   /* this rank's bags */
     struct batch local;        /* tables, features, offsets, ids, weights, gradient are its own */
     struct batch forward;      /* the same without tables of the kind data */
-    struct batch shared;       /* own bags of tables of the kind data */
+    struct batch shared;       /* own bags of tables that every rank has */
     struct row_list **out;     /* [ranks][features there] own gradient rows that go there */
     struct row_list **in;      /* [ranks][local features] local rows that come from there */
     struct parts lengths_out, lengths_in, ids_out, ids_in, rows_out, rows_in;
@@ -84,8 +84,13 @@ int route_open(struct route *r, const struct sharding *s, struct transport *t,
                struct error *err);
 void route_close(struct route *r);
 
+/* Are there tables that every rank has, so that `shared` has features? */
+bool route_has_copies(const struct route *r);
+
 int route_ids(struct route *r, struct error *err);
-int route_gradient(struct route *r, struct error *err);
+/* Other work may come in between. */
+int route_gradient_start(struct route *r, struct error *err);
+int route_gradient_finish(struct route *r, struct error *err);
 /* output: of the forward on r->forward, as kernels/forward.h lays it out; shared: of that on r->shared. to:
  * elements of own's gradient type, laid out as own's gradient. */
 int route_output(struct route *r, const void *output, const void *shared, void *to,

@@ -8,8 +8,8 @@
 #include "harness/workload/tables.h"
 #include "kernels/shape.h"
 
-const char *const sharding_names[SHARDINGS] = {"table",  "row",       "row-modulo",
-                                               "column", "table-row", "data"};
+const char *const sharding_names[SHARDINGS] = {"table",     "row",  "row-modulo", "column",
+                                               "table-row", "data", "data-dense"};
 
 /* --- the words */
 
@@ -27,10 +27,10 @@ static int read_kinds(struct sharding *s, const char *text, struct error *err) {
         const size_t length = strcspn(at, ",");
         const int kind = kind_of(at, length);
         if (kind < 0)
-            return fail(
-                err,
-                "sharding '%.60s': there are table, row, row-modulo, column, table-row and data",
-                text);
+            return fail(err,
+                        "sharding '%.60s': there are table, row, row-modulo, column, table-row, "
+                        "data and data-dense",
+                        text);
         if (words < s->num_tables) s->kind[words] = (enum sharding_kind)kind;
         at += length;
         if (!*at) break;
@@ -173,6 +173,22 @@ int sharding_make(struct sharding *out, const char *text, const int32_t *place,
     free(own);
     if (status) sharding_free(out);
     return status;
+}
+
+void sharding_select(const struct sharding *from, const bool *keep, struct sharding *out) {
+    const size_t tables = (size_t)from->num_tables, most = tables * (size_t)from->ranks;
+    *out = *from;
+    out->count = 0;
+    out->kind = must_have(calloc(tables, sizeof *out->kind));
+    out->shards = must_have(calloc(most, sizeof *out->shards));
+    out->first = must_have(calloc((size_t)from->ranks + 1, sizeof *out->first));
+    out->part = must_have(calloc(most, sizeof *out->part));
+    out->blocks = must_have(calloc(tables, sizeof *out->blocks));
+    memcpy(out->kind, from->kind, tables * sizeof *out->kind);
+    memcpy(out->blocks, from->blocks, tables * sizeof *out->blocks);
+    for (int32_t i = 0; i < from->count; i++)
+        if (keep[from->shards[i].table]) add(out, from->shards[i]);
+    index_shards(out);
 }
 
 void sharding_free(struct sharding *s) {

@@ -11,6 +11,7 @@
  *   table-row   blocks of rows over the ranks of one node
  *   data        every rank has the whole table, and applies the gradients of all ranks; those are sent as
  *               they are, as with a sparse gradient in PyTorch's DistributedDataParallel
+ *   data-dense  the same with dense gradients, which the ranks add up: ranks/dense.h
  *
  * Bags are cut into blocks: rank s has bags sharding_bag(s) .. sharding_bag(s+1)-1 of each feature.
  */
@@ -26,6 +27,7 @@ enum sharding_kind {
     SHARD_COLUMN,
     SHARD_TABLE_ROW,
     SHARD_DATA,
+    SHARD_DATA_DENSE,
     SHARDINGS
 };
 
@@ -61,6 +63,9 @@ int sharding_make(struct sharding *out, const char *text, const int32_t *place,
                   struct error *err);
 void sharding_free(struct sharding *s);
 
+/* The same with the shards of some tables only. keep: [num_tables] */
+void sharding_select(const struct sharding *from, const bool *keep, struct sharding *out);
+
 /* NULL, or why a table cannot be cut in this way for a step: column, and its rule sums over a row. */
 const char *sharding_refuses(enum sharding_kind kind, const struct table_shape *shape);
 
@@ -86,6 +91,11 @@ static inline int sharding_owner(const struct sharding *s, int32_t table, int64_
     const struct row_blocks *b = &s->blocks[table];
     return s->kind[table] == SHARD_ROW_MODULO ? (int)(row % s->ranks)
                                               : b->first + (int)(row / b->rows);
+}
+
+/* Does every rank have the whole table? Then its forward looks up own bags. */
+static inline bool sharding_copies(enum sharding_kind kind) {
+    return kind == SHARD_DATA || kind == SHARD_DATA_DENSE;
 }
 
 /* Does a rank own some of the rows, so that it needs a part of the lookups? */
