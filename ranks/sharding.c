@@ -204,7 +204,9 @@ const char *sharding_refuses(enum sharding_kind kind, const struct table_shape *
     if (kind != SHARD_COLUMN) return NULL;
     if (rule_row_states(shape->rule) || rule_sums_before(shape->rule) ||
         rule_sums_after(shape->rule) || shape->adjusts)
-        return "its rule works on whole rows, and columns of a row lie on different ranks";
+        return "its rule works on whole rows, and columns of a row lie on different ranks; "
+               "column_shards "
+               "in a workload makes tables of the parts, with states of their own";
     return NULL;
 }
 

@@ -42,6 +42,14 @@ struct bad_case {
 static const struct bad_case bad_cases[] = {
     {"empty file", "", "x.spec: no workload in this file", {0}},
     {"only comments", "# a\n\n# b\n", "x.spec:3: no workload in this file", {0}},
+    {"column shards without columns",
+     W "dim 3\ncolumn_shards 4\n",
+     "x.spec:3: table 0 has 3 columns, too few for 4 shards; take fewer",
+     {0}},
+    {"too many column shards",
+     W "tables 100\ncolumn_shards 11\n",
+     "x.spec:3: 100 tables in 11 column shards are more than 1024; take fewer",
+     {0}},
     {"unknown key",
      W "rows 5\ncolor red\n",
      "x.spec:3: unknown key 'color'; known keys: workload, table, batch, micro_batches, tables, "

@@ -12,6 +12,7 @@
 
 #include "harness/workload/histogram.h"
 #include "harness/workload/id_stats.h"
+#include "harness/workload/tables.h"
 
 #include "tests/generate.h"
 
@@ -140,6 +141,45 @@ static void micro_batches(void **state) {
     }
     assert_non_null(strstr(a.text, "batch 12 "));
     assert_non_null(strstr(a.text, " micro_batches 5"));
+    workload_free(&a);
+    workload_free(&b);
+}
+
+/* The parts of a table have its lookups and per-sample weights, and their columns of its gradient and of its
+ * initial values. */
+static void column_shards(void **state) {
+    const char *whole = "workload w\nbatch 40\ntables 2\nrows 100\ndim 7\nweighted 1\nreuse 0.5\n";
+    const char *cut = "workload w\nbatch 40\ntables 2\nrows 100\ndim 7\nweighted 1\nreuse 0.5\n"
+                      "column_shards 2\n";
+    struct workload a = generate(whole, 2, GRAD_REAL), b = generate(cut, 2, GRAD_REAL);
+    (void)state;
+    assert_int_equal(b.num_tables, 4);
+    assert_int_equal(b.tables[2].dim, 3);
+    assert_int_equal(b.tables[3].dim, 4);
+    for (int k = 0; k < 2; k++)
+        for (int f = 0; f < 4; f++) {
+            const struct batch *x = &a.batches[k], *y = &b.batches[k];
+            const int64_t *from = x->offsets + f / 2 * x->bags, *to = y->offsets + f * y->bags;
+            const int64_t count = from[x->bags] - from[0];
+            assert_int_equal(to[y->bags] - to[0], count);
+            assert_memory_equal((const int64_t *)x->ids + from[0], (const int64_t *)y->ids + to[0],
+                                (size_t)count * sizeof(int64_t));
+            assert_memory_equal(x->lookup_weights + from[0], y->lookup_weights + to[0],
+                                (size_t)count * sizeof(float));
+            assert_memory_equal(x->grad, y->grad, (size_t)x->grad_elements * sizeof(float));
+        }
+    struct table_set one, parts;
+    struct error err;
+    assert_int_equal(tables_create(&one, a.tables, 2, 5, &err), 0);
+    assert_int_equal(tables_create(&parts, b.tables, 4, 5, &err), 0);
+    for (int64_t row = 0; row < 100; row++) {
+        const float *w = array_row(&one.tables[1].weight, row);
+        assert_memory_equal(array_row(&parts.tables[2].weight, row), w, 3 * sizeof *w);
+        assert_memory_equal(array_row(&parts.tables[3].weight, row), w + 3, 4 * sizeof *w);
+    }
+    assert_non_null(strstr(b.text, " column_shards 2"));
+    tables_free(&one);
+    tables_free(&parts);
     workload_free(&a);
     workload_free(&b);
 }
@@ -322,6 +362,7 @@ int main(void) {
         cmocka_unit_test(same_for_any_ring),
         cmocka_unit_test(seed_changes_everything),
         cmocka_unit_test(micro_batches),
+        cmocka_unit_test(column_shards),
         cmocka_unit_test(reuse_share),
         cmocka_unit_test(rank_to_row),
         cmocka_unit_test(histogram_as_published),

@@ -86,7 +86,7 @@ static float lookup_weight(uint32_t z, enum grad_mode mode) {
 static void fill_weights(const struct workload *w, int k, enum grad_mode mode, float *weights) {
     const struct batch *batch = &w->batches[k];
     for (int f = 0; f < batch->num_features; f++) {
-        uint32_t key = (uint32_t)stream_key(w->seed, STREAM_WEIGHT, f, k);
+        uint32_t key = (uint32_t)stream_key(w->seed, STREAM_WEIGHT, workload_origin(w, f), k);
         float *at = weights + batch->offsets[f * batch->bags];
         int64_t lookups = batch->features[f].lookups;
 #pragma omp parallel for if (lookups >= PARALLEL_FROM)

@@ -84,7 +84,7 @@ static int block_read_table(struct block *b, struct words *line, struct where at
     if (!grown) return fail_at(err, at, "out of memory");
     b->tables = grown;
     b->tables[b->num_tables++] =
-        (struct table_spec){(int64_t)v[ROWS].number, (int32_t)v[DIM].number, v[LENGTH].length};
+        (struct table_spec){(int64_t)v[ROWS].number, (int32_t)v[DIM].number, 0, v[LENGTH].length};
     return 0;
 }
 
@@ -186,6 +186,34 @@ static int make_tables(const struct block *b, const struct value pick[KEY_COUNT]
     return 0;
 }
 
+/* Cuts every table into column_shards tables. */
+static int cut_columns(const struct block *b, struct spec *s, struct error *err) {
+    const int32_t shards = s->column_shards, tables = s->num_tables;
+    if (shards == 1) return 0;
+    if ((int64_t)tables * shards > SPEC_TABLES_MAX)
+        return fail_at(err, place_of(b, KEY_COLUMN_SHARDS),
+                       "%d tables in %d column shards are more than %d; take fewer", tables, shards,
+                       SPEC_TABLES_MAX);
+    struct table_spec *cut = calloc((size_t)(tables * shards), sizeof *cut);
+    if (!cut) return fail_at(err, b->at, "out of memory");
+    for (int32_t i = 0; i < tables * shards; i++) {
+        const struct table_spec *whole = &s->tables[i / shards];
+        const int64_t dim = whole->dim, part = i % shards;
+        cut[i] = *whole;
+        cut[i].column = (int32_t)(dim * part / shards);
+        cut[i].dim = (int32_t)(dim * (part + 1) / shards) - cut[i].column;
+        if (dim >= shards) continue;
+        free(cut);
+        return fail_at(err, place_of(b, KEY_COLUMN_SHARDS),
+                       "table %d has %d columns, too few for %d shards; take fewer", i / shards,
+                       (int)dim, shards);
+    }
+    free(s->tables);
+    s->tables = cut;
+    s->num_tables = tables * shards;
+    return 0;
+}
+
 static int make_point(const struct block *b, const struct value pick[KEY_COUNT], struct spec *s,
                       struct error *err) {
     s->micro_batches = (int64_t)pick[KEY_MICRO_BATCHES].number;
@@ -196,6 +224,7 @@ static int make_point(const struct block *b, const struct value pick[KEY_COUNT],
     s->scatter = pick[KEY_MAP].number != 0;
     s->reuse = pick[KEY_REUSE].number;
     s->features_per_table = (int32_t)pick[KEY_FEATURES].number;
+    s->column_shards = (int32_t)pick[KEY_COLUMN_SHARDS].number;
     s->pooling = (enum pooling)pick[KEY_POOLING].number;
     s->weighted = pick[KEY_WEIGHTED].number != 0;
     s->weight_grad = pick[KEY_WEIGHT_GRAD].number != 0;
@@ -223,7 +252,7 @@ static int make_point(const struct block *b, const struct value pick[KEY_COUNT],
         return fail_at(err, place_of(b, s->weighted ? KEY_WEIGHTED : KEY_DUPLICATES),
                        "pooling max takes no per-sample weights; leave %s out",
                        key_name(s->weighted ? KEY_WEIGHTED : KEY_DUPLICATES));
-    return make_tables(b, pick, s, err);
+    return make_tables(b, pick, s, err) || cut_columns(b, s, err) ? -1 : 0;
 }
 
 /* The values of point number `index`, and its name. */
@@ -341,14 +370,16 @@ void spec_list_free(struct spec_list *list) {
 }
 
 struct table_shape spec_table(const struct spec *s, int t) {
-    return (struct table_shape){.rows = s->tables[t].rows,
-                                .dim = s->tables[t].dim,
-                                .rule = s->rule,
-                                .weight_type = s->weight_type,
-                                .momentum_type = s->momentum_type,
-                                .rounding = s->rounding,
-                                .rounding_key = rng_key(s->seed, (uint64_t)t),
-                                .row_state = s->row_state};
+    return (struct table_shape){
+        .rows = s->tables[t].rows,
+        .dim = s->tables[t].dim,
+        .rule = s->rule,
+        .weight_type = s->weight_type,
+        .momentum_type = s->momentum_type,
+        .rounding = s->rounding,
+        .rounding_key = rng_key(s->seed, (uint64_t)t),
+        .row_state = s->row_state,
+        .part = {.table = t / s->column_shards - t, .column = s->tables[t].column}};
 }
 
 void spec_describe_others(const struct spec *s, char *text, size_t size) {
@@ -362,6 +393,8 @@ void spec_describe_others(const struct spec *s, char *text, size_t size) {
         if (of[i].word != (int)key_preset(of[i].key).number)
             text_add(text, size, " %s %s", key_name(of[i].key), key_word(of[i].key, of[i].word));
     if (s->weight_grad) text_add(text, size, " %s 1", key_name(KEY_WEIGHT_GRAD));
+    if (s->column_shards > 1)
+        text_add(text, size, " %s %d", key_name(KEY_COLUMN_SHARDS), s->column_shards);
     if (s->micro_batches > 1)
         text_add(text, size, " %s %lld", key_name(KEY_MICRO_BATCHES), (long long)s->micro_batches);
 }

@@ -22,6 +22,8 @@
  *     map scatter|identity  rank to id: a bijection, or rank r is row r    [scatter]
  *     reuse P               share of lookups copied from the previous batch    [0]
  *     features K            features that read each table                  [1]
+ *     column_shards C       each table is cut by columns into C tables with the same ids and states of their own,
+ *                           as TorchRec's column-wise sharding does: rules on whole rows are others then    [1]
  *     pooling sum|mean|none|max    max: without per-sample weights         [sum]
  *     weighted 0|1          per-sample weights                             [0]
  *     weight_grad 0|1       steps also write the gradient of the per-sample weights    [0]
@@ -60,6 +62,7 @@ enum ids_kind { IDS_ZIPF, IDS_POWERLAW, IDS_UNIFORM, IDS_HISTOGRAM_2021, IDS_HIS
 struct table_spec {
     int64_t rows;
     int32_t dim;
+    int32_t column; /* its first one in the table that was cut */
     struct length_spec length;
 };
 
@@ -71,7 +74,8 @@ struct spec {
     char name[SPEC_NAME_MAX];
     int64_t batch; /* bags of a step, of all its micro-batches */
     int64_t micro_batches;
-    int32_t num_tables;
+    int32_t num_tables; /* after the cut by columns */
+    int32_t column_shards;
     struct table_spec *tables; /* [num_tables], owned */
     enum ids_kind ids;
     double alpha, shift;

@@ -46,6 +46,7 @@ static const struct key_info infos[KEY_COUNT] = {
     [KEY_MAP]      = {"map", WORD, 0, 0, 1, WORDS("identity", "scatter")},
     [KEY_REUSE]    = {"reuse", REAL, 0, 1, 0, NULL},
     [KEY_FEATURES] = {"features", WHOLE, 1, 1024, 1, NULL},
+    [KEY_COLUMN_SHARDS] = {"column_shards", WHOLE, 1, 1024, 1, NULL},
     [KEY_POOLING]  = {"pooling", WORD, 0, 0, POOL_SUM, WORDS("sum", "mean", "none", "max")},
     [KEY_WEIGHTED] = {"weighted", WHOLE, 0, 1, 0, NULL},
     [KEY_WEIGHT_GRAD] = {"weight_grad", WHOLE, 0, 1, 0, NULL},

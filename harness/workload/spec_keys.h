@@ -23,6 +23,7 @@ enum key {
     KEY_MAP,
     KEY_REUSE,
     KEY_FEATURES,
+    KEY_COLUMN_SHARDS,
     KEY_POOLING,
     KEY_WEIGHTED,
     KEY_WEIGHT_GRAD,

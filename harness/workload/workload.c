@@ -31,8 +31,9 @@ struct id_source {
 
 static struct id_source id_source(const struct spec *spec, int table) {
     int64_t rows = spec->tables[table].rows;
+    const int whole = table / spec->column_shards;
     struct id_source s = {.spec = spec, .rows = rows};
-    s.map = permute_make(stream_key(spec->seed, STREAM_MAP, table, 0), rows);
+    s.map = permute_make(stream_key(spec->seed, STREAM_MAP, whole, 0), rows);
     s.zipf = zipf_make(rows, spec->alpha, spec->shift);
     s.powerlaw = powerlaw_make(rows, spec->alpha);
     return s;
@@ -50,6 +51,11 @@ static int64_t draw_row(const struct id_source *s, uint64_t key, int64_t i) {
     }
 }
 
+int32_t workload_origin(const struct workload *w, int32_t f) {
+    const int32_t table = f / w->features_per_table;
+    return table / w->column_shards * w->features_per_table + f % w->features_per_table;
+}
+
 /* Independent draws; with reuse, a share of them copies any lookup of the batch before. */
 static void draw_ids(struct workload *w, int k, int f, const struct id_source *source, void *ids) {
     const struct batch *batch = &w->batches[k], *before = k ? batch - 1 : NULL;
@@ -57,8 +63,9 @@ static void draw_ids(struct workload *w, int k, int f, const struct id_source *s
     int64_t start_before = before ? before->offsets[f * batch->bags] : 0;
     int64_t lookups_before = before ? before->features[f].lookups : 0;
     double reuse = lookups_before ? source->spec->reuse : 0.0;
-    uint64_t key = stream_key(w->seed, STREAM_ID, f, k);
-    uint64_t reuse_key = stream_key(w->seed, STREAM_REUSE, f, k);
+    const int32_t origin = workload_origin(w, f);
+    uint64_t key = stream_key(w->seed, STREAM_ID, origin, k);
+    uint64_t reuse_key = stream_key(w->seed, STREAM_REUSE, origin, k);
 #pragma omp parallel for if (lookups >= PARALLEL_FROM)
     for (int64_t i = 0; i < lookups; i++) {
         int64_t id;
@@ -79,9 +86,10 @@ static int plan_ids(struct workload *w, int k, int f, const struct id_source *so
     struct histogram_plan plan;
     struct error why;
     if (histogram_plan(source->spec->ids, lookups, source->rows,
-                       stream_key(w->seed, STREAM_PLAN, f, k), &plan, &why))
+                       stream_key(w->seed, STREAM_PLAN, workload_origin(w, f), k), &plan, &why))
         return fail(err, "%s: feature %d: %s", w->name, f, why.text);
-    struct permute shuffle = permute_make(stream_key(w->seed, STREAM_SHUFFLE, f, k), lookups);
+    struct permute shuffle =
+        permute_make(stream_key(w->seed, STREAM_SHUFFLE, workload_origin(w, f), k), lookups);
 #pragma omp parallel for schedule(dynamic, 64) if (lookups >= PARALLEL_FROM)
     for (int64_t r = 0; r < plan.rows; r++) {
         int64_t id = row_of_rank(source, histogram_rank(&plan, r, k));
@@ -121,7 +129,7 @@ static int64_t *make_offsets(struct workload *w, int k, const struct spec *spec,
             free(offsets);
             return NULL;
         }
-        uint64_t key = stream_key(w->seed, STREAM_LENGTH, f, k);
+        uint64_t key = stream_key(w->seed, STREAM_LENGTH, workload_origin(w, f), k);
         int64_t *at = offsets + f * bags + 1;
 #pragma omp parallel for if (bags >= PARALLEL_FROM)
         for (int64_t b = 0; b < bags; b++) at[b] = lengths_draw(&lengths, key, (uint64_t)b);
@@ -183,6 +191,8 @@ int workload_generate(const struct spec *spec, int ring, enum grad_mode mode, st
     *out = (struct workload){.seed = spec->seed,
                              .num_tables = spec->num_tables,
                              .num_features = spec->num_tables * spec->features_per_table,
+                             .features_per_table = spec->features_per_table,
+                             .column_shards = spec->column_shards,
                              .grad_type = spec->grad_type,
                              .weighted = spec->weighted,
                              .weight_grad = spec->weight_grad,

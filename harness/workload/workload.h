@@ -23,6 +23,7 @@ struct workload {
     char text[512]; /* its origin in one line, for the record */
     uint64_t seed;
     int32_t num_tables, num_features;
+    int32_t features_per_table, column_shards; /* see spec.h; 1 for a trace */
     enum dtype grad_type;
     bool weighted;              /* random per-sample weights */
     bool weight_grad;           /* steps also write the gradient of these */
@@ -46,6 +47,10 @@ int workload_from_trace(const char *path, const struct spec *like, int64_t bags,
 
 /* The name of that workload: "a+b" for DIR/a.txt.gz,DIR/b.txt.gz, plus the axes in like's name. */
 void workload_trace_name(const char *path, const struct spec *like, char name[SPEC_NAME_MAX]);
+
+/* The number that feature f would have without the cut by columns: features with the same one have the same
+ * lookups and per-sample weights. */
+int32_t workload_origin(const struct workload *w, int32_t f);
 
 void workload_free(struct workload *w);
 

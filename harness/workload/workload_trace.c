@@ -157,7 +157,7 @@ static int from_input(const struct input *in, const char *path, const struct spe
 int workload_from_trace(const char *path, const struct spec *like, int64_t bags, int ring,
                         enum grad_mode mode, struct workload *out, struct error *err) {
     struct input in = {0};
-    *out = (struct workload){.seed = like->seed};
+    *out = (struct workload){.seed = like->seed, .features_per_table = 1, .column_shards = 1};
     workload_trace_name(path, like, out->name);
     int status = 0;
     if (ring < 1 || ring > RING_MAX)
