@@ -49,8 +49,27 @@ struct work {
     struct builder *b;
     const struct kernel *kernel, *forward;
     const struct cut *cut;
+    bool given; /* rank 0 gives the content of the tables; otherwise each rank draws its part */
     char wrong[600];
 };
+
+/* Touched rows get their initial values back, on whichever rank they are. */
+static int restored(struct place *p, const struct kernel *k, const struct builder *b,
+                    struct error *err) {
+    struct table_set now;
+    if (p->ops->restore(p, k->traits & DENSE_STEP ? -1 : 0, err) ||
+        tables_create(&now, b->in.tables, b->in.num_tables, b->seed + 1, err))
+        return -1;
+    int status = place_get_tables(p, &now, err);
+    for (int32_t t = 0; t < b->in.num_tables && status == 0; t++)
+        for (int a = 0; a < TABLE_ARRAYS && status == 0; a++)
+            if (table_memory_bytes(&b->in.tables[t], a) &&
+                memcmp(now.tables[t].array[a].data, b->before.tables[t].array[a].data,
+                       table_memory_bytes(&b->in.tables[t], a)))
+                status = (fail)(err, "table %d has other initial values than in one process", t);
+    tables_free(&now);
+    return status;
+}
 
 /* A step, a forward, or both as an iteration, which the runner also checks. */
 static int lead(struct work *w, struct transport *t, struct error *err) {
@@ -63,7 +82,8 @@ static int lead(struct work *w, struct transport *t, struct error *err) {
                                       .index = &b->index,
                                       .ring = 1,
                                       .threads = 2,
-                                      .tables = &b->before,
+                                      .seed = b->seed,
+                                      .tables = w->given ? &b->before : NULL,
                                       .operation = w->kernel->operation};
     const struct check check = {.in = &b->in,
                                 .index = &b->index,
@@ -89,6 +109,7 @@ static int lead(struct work *w, struct transport *t, struct error *err) {
     if (status == 0) status = runner_check(p, &job, check, &result, err);
     if (status == 1 && result.message[0]) (fail)(err, "%s", result.message);
     if (status == 0) status = place_get_tables(p, &b->tables, err);
+    if (status == 0 && !w->given) status = restored(p, w->kernel, b, err);
     p->ops->scratch_close(p, &scratch);
     p->ops->scratch_close(p, &output);
     p->ops->close(p);
@@ -148,7 +169,7 @@ static void equals_one_process(void **state) {
             if (wrong) fail_msg("%s", wrong);
             size_t bytes;
             void *one = builder_snapshot(&b, &bytes);
-            struct work w = {.b = &b, .kernel = k, .cut = &cuts[i]};
+            struct work w = {.b = &b, .kernel = k, .cut = &cuts[i], .given = weighted};
             tables_reset(&b.tables);
             const int status = transport_threads(cuts[i].ranks, cuts[i].nodes, 1 + i, live, &w);
             if (strstr(cuts[i].sharding, "data") && !strstr(cuts[i].sharding, "dense") &&
