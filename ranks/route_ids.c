@@ -42,7 +42,7 @@ static struct delivery *deliveries_of(struct route *r) {
     const int64_t bags = r->own->bags;
     struct delivery *all =
         must_have(calloc((size_t)(r->own->num_features * s->ranks) + 1, sizeof *all));
-    int32_t *lengths = room_for(&r->lengths_sent, parts_lay_out(&r->lengths_out, s->ranks) + 1);
+    int32_t *lengths = room_for(&r->lengths_sent, parts_lay_out(&r->lengths_out, s->ranks, 1) + 1);
     for (int d = 0; d < s->ranks; d++) {
         int32_t *at = lengths + r->lengths_out.at[d] / sizeof *at;
         for (int32_t j = 0; j < r->of[d].count; j++) {
@@ -359,13 +359,13 @@ int route_ids(struct route *r, struct error *err) {
     int status = 0;
 #pragma omp parallel for schedule(dynamic)
     for (int32_t f = 0; f < in->num_features; f++) count_feature(r, f, all + (int64_t)f * ranks);
-    void *lengths = room_for(&r->lengths_received, parts_lay_out(&r->lengths_in, ranks) + 1);
+    void *lengths = room_for(&r->lengths_received, parts_lay_out(&r->lengths_in, ranks, 1) + 1);
     t->channel = CHANNEL_LENGTHS;
     status =
         transport_exchange(t, r->lengths_sent.data, &r->lengths_out, lengths, &r->lengths_in, err);
     if (status == 0) {
         place_ids(r, all);
-        room_for(&r->send, parts_lay_out(&r->ids_out, ranks) + 1);
+        room_for(&r->send, parts_lay_out(&r->ids_out, ranks, sizeof(int64_t)) + 1);
 #pragma omp parallel for schedule(dynamic)
         for (int32_t f = 0; f < in->num_features; f++) fill_feature(r, f, all + (int64_t)f * ranks);
     }
@@ -377,7 +377,7 @@ int route_ids(struct route *r, struct error *err) {
     int64_t *from = must_have(calloc((size_t)ranks, sizeof *from));
     lay_out_lookups(r, offsets, from);
     for (int s = 0; s < ranks; s++) r->ids_in.bytes[s] = (size_t)from[s] * each;
-    room_for(&r->receive, parts_lay_out(&r->ids_in, ranks) + 1);
+    room_for(&r->receive, parts_lay_out(&r->ids_in, ranks, sizeof(int64_t)) + 1);
     t->channel = CHANNEL_IDS;
     status = transport_exchange(t, r->send.data, &r->ids_out, r->receive.data, &r->ids_in, err);
     if (status == 0) {

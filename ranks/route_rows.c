@@ -131,8 +131,8 @@ static void size_rows(struct route *r, bool output, struct parts *bags, struct p
         bags->bytes[p] = side_bytes(r, &here);
         shards->bytes[p] = side_bytes(r, &there);
     }
-    parts_lay_out(bags, r->sharding->ranks);
-    parts_lay_out(shards, r->sharding->ranks);
+    parts_lay_out(bags, r->sharding->ranks, 1);
+    parts_lay_out(shards, r->sharding->ranks, 1);
 }
 
 static size_t end_of(const struct parts *p, int ranks) {

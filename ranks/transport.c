@@ -66,11 +66,11 @@ void parts_free(struct parts *p) {
     *p = (struct parts){NULL, NULL};
 }
 
-size_t parts_lay_out(struct parts *p, int ranks) {
+size_t parts_lay_out(struct parts *p, int ranks, size_t align) {
     size_t all = 0;
     for (int r = 0; r < ranks; r++) {
         p->at[r] = all;
-        all += p->bytes[r];
+        all += (p->bytes[r] + align - 1) / align * align;
     }
     return all;
 }
@@ -126,7 +126,7 @@ int transport_reduce_scatter(struct transport *t, const float *data, const int64
         in.bytes[r] = (size_t)own * sizeof *sum;
     }
     float *parts = array_alloc((int64_t)t->ranks * own, sizeof *parts);
-    parts_lay_out(&in, t->ranks);
+    parts_lay_out(&in, t->ranks, 1);
     int status = parts ? transport_exchange(t, data, &out, parts, &in, err)
                        : fail(err, "out of memory for %lld parts of a sum", (long long)own);
     if (status == 0 && own) memcpy(sum, parts, (size_t)own * sizeof *sum);

@@ -96,8 +96,9 @@ int transport_receive(struct transport *t, int from, int tag, void **data, struc
 /* [ranks] of both, zeroed; freed with parts_free(). Ends the program when out of memory. */
 struct parts parts_make(int ranks);
 void parts_free(struct parts *p);
-/* Sets the places so that the parts lie one behind the other; returns the bytes of all. */
-size_t parts_lay_out(struct parts *p, int ranks);
+/* Sets the places so that the parts lie one behind the other, each at a multiple of `align`; returns the bytes
+ * of all. */
+size_t parts_lay_out(struct parts *p, int ranks, size_t align);
 
 /* Rank r learns how many bytes each rank will send to it. */
 int transport_sizes(struct transport *t, const struct parts *out, struct parts *in,
