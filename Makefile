@@ -288,9 +288,10 @@ $(B)/%.o: %.cpp Makefile | $(rule_lists)
 # The CUDA runtime is linked in: without a driver the programs start, and say that there is none.
 cudart   := $(if $(NVCC),-L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread)
 
-$(B)/bench: $(B)/harness/record/gbench.o $(objects)
+recorder := $(B)/harness/record/gbench.o $(B)/harness/record/main.o
+$(B)/bench: $(recorder) $(objects)
 $(B)/embfuse: $(cli:%.c=$(B)/%.o) $(objects)
-$(H)/bench: $(B)/harness/record/gbench.o $(host_objects)
+$(H)/bench: $(recorder) $(host_objects)
 $(H)/embfuse: $(cli:%.c=$(B)/%.o) $(host_objects)
 $(B)/bench $(B)/embfuse: LDLIBS += $(cudart)
 $(B)/bench $(B)/embfuse $(H)/bench $(H)/embfuse:

@@ -23,7 +23,7 @@ $(E)/%.o: %.cu Makefile emulation/emulation.mk | $(rule_lists)
 	$(call quiet,CXX)$(CXX) $(EMULATEFLAGS) $(CXXFLAGS) -std=c++20 -fno-strict-aliasing -Wno-unknown-pragmas -x c++ -c $< $(object)
 
 # Both programs, with an emulated device.
-$(E)/bench: $(B)/harness/record/gbench.o $(common) $(emulated) $(emulation)
+$(E)/bench: $(recorder) $(common) $(emulated) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) $(whole)
 
 $(E)/embfuse: $(cli:%.c=$(B)/%.o) $(common) $(emulated) $(emulation)

@@ -180,29 +180,39 @@ static int step(struct member *m, const struct kernel *k, int batch, int status,
     return status;
 }
 
-/* The bytes of its exchanges are in the transport. */
+/* Caches are cold, and all ranks begin together. */
+static int begin_together(struct member *m, const struct order *o, int status, double *begin,
+                          struct error *err) {
+    if (status == 0 && o->cold) status = flush(m, err);
+    m->transport->channel = CHANNEL_CONTROL;
+    if (transport_agree(m->transport, status, err)) return -1;
+    *begin = clock_seconds();
+    return 0;
+}
+
+/* A step begins when its ids are there and its plan is made; everything else, with its ids. The bytes of its
+ * exchanges are in the transport. */
 static int operate(struct member *m, const struct order *o, struct step_times *times,
                    struct error *err) {
     const struct kernel *k = kernel_of(o->kernel), *lookup = kernel_of(o->forward);
-    const bool is_step = k->operation == OP_STEP, iteration = lookup != NULL;
+    const bool is_step = k->operation == OP_STEP, step_alone = is_step && !lookup;
     double begin = clock_seconds(), at = begin;
     int status = 0;
+    if (!step_alone && begin_together(m, o, 0, &begin, err)) return -1;
+    at = clock_seconds();
     if (exchange_ids(m, o->batch, err)) return -1;
     lap(&times->exchange[EXCHANGE_IDS].seconds, &at);
-    if (is_step && !iteration) {
+    if (step_alone) {
         status = plan_groups(m, k, o->batch, err);
         lap(&times->plan, &at);
         times->plan += times->exchange[EXCHANGE_IDS].seconds;
-        if (status == 0 && o->cold) status = flush(m, err);
-        m->transport->channel = CHANNEL_CONTROL;
-        if (transport_agree(m->transport, status, err)) return -1;
-        begin = clock_seconds();
+        if (begin_together(m, o, status, &begin, err)) return -1;
     } else
         status = forward(m, is_step ? lookup : k, o->batch, times, err);
     if (is_step) {
         at = clock_seconds();
-        if (iteration && status == 0) status = plan_groups(m, k, o->batch, err);
-        if (iteration) lap(&times->plan, &at);
+        if (!step_alone && status == 0) status = plan_groups(m, k, o->batch, err);
+        if (!step_alone) lap(&times->plan, &at);
         status = step(m, k, o->batch, status, times, err);
     }
     times->seconds = clock_seconds() - begin;

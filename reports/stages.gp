@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Where the time goes: one panel per workload, one bar per kernel. A bar shows the stages from left to right,
 # or the whole step if it has no stages. A bar that would dwarf the others is cut and marked.
-below_axis = "ns per lookup (median repetition)"
+below_axis = exists("axis_text") ? axis_text : "ns per lookup (median repetition)"
 load "panels.gp"
 end = parts + 4
 set multiplot

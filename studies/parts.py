@@ -32,6 +32,7 @@ class Part:
     name: str       # name of its folder
     spec: str       # its workloads
     options: tuple  # of bench: (("threads", "2"), ...)
+    launch: tuple = ()  # words before the program: mpirun and its options
 
     def workloads(self):
         return re.findall(r"(?m)^workload (\S+)", self.spec)
@@ -91,7 +92,7 @@ def measure(bench, part, folder, stamp):
     os.makedirs(folder)
     spec, result = os.path.join(folder, "part.spec"), os.path.join(folder, "bench.json")
     write_whole(spec, part.spec)
-    status, lines = bench_run([bench, f"--spec={spec}", f"--out={folder}",
+    status, lines = bench_run([*part.launch, bench, f"--spec={spec}", f"--out={folder}",
                                *(f"--{k}={v}" for k, v in part.options)])
     if status > 128:  # bench was stopped, so its result is not the whole part
         raise KeyboardInterrupt

@@ -41,7 +41,7 @@ $(P)/harness/registry.o: harness/registry.c Makefile
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) -I$(P) $(CFLAGS) -c $< $(object)
 planted_objects := $(common) $(planted) $(P)/harness/registry.o $(B)/harness/device/device_none.o
-$(P)/bench: $(B)/harness/record/gbench.o $(planted_objects)
+$(P)/bench: $(recorder) $(planted_objects)
 $(P)/embfuse: $(cli:%.c=$(B)/%.o) $(planted_objects)
 $(P)/bench $(P)/embfuse:
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark -lpthread) $(LDLIBS) $(whole)

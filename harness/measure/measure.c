@@ -79,7 +79,7 @@ static int open_output(struct measure *m, enum backend backend, enum operation o
 int measure_open_place(struct measure *m, enum backend backend, struct error *err) {
     const struct place_setup setup = setup_of(m, backend);
     struct place **place = &m->at[backend].place;
-    if (!*place) *place = place_open(backend, &setup, err);
+    if (!*place) *place = (m->open ? m->open : place_open)(backend, &setup, err);
     if (!*place) return -1;
     struct place_scratch *weight_grad = &m->at[backend].weight_grad;
     if (!weight_grad->data &&

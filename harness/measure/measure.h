@@ -37,6 +37,8 @@ struct scratch_use {
 };
 
 struct measure {
+    /* How places open; NULL: in one process. */
+    struct place *(*open)(enum backend backend, const struct place_setup *setup, struct error *err);
     struct workload *workload; /* not owned */
     enum operation operation;
     int threads;

@@ -35,6 +35,7 @@
 #include "harness/record/gbench_write.h"
 
 extern "C" {
+#include "harness/record/bench.h"
 #include "harness/record/machine_lock.h"
 #include "harness/measure/measure.h"
 #include "harness/record/options.h"
@@ -56,7 +57,8 @@ static_assert(std::is_trivially_copyable<State>::value, "it is written as it lie
 
 class Driver : State {
   public:
-    explicit Driver(const struct options &o) : options(o), output(o) {
+    Driver(const struct options &o, const struct bench_places *p)
+        : options(o), output(o), own_places(p) {
         places = o.places;
     }
 
@@ -87,10 +89,11 @@ class Driver : State {
     using Ways = std::set<Way>;
     const struct options &options;
     Output output;
-    Context context;                /* keys of the record */
-    std::string rows;               /* of the record */
-    std::string crashed;            /* /KERNEL/KERNEL/: on this workload, with this rule */
-    struct device_facts facts = {}; /* of the device, if there is one and it is used */
+    const struct bench_places *own_places; /* NULL: those of one process */
+    Context context;                       /* keys of the record */
+    std::string rows;                      /* of the record */
+    std::string crashed;                   /* /KERNEL/KERNEL/: on this workload, with this rule */
+    struct device_facts facts = {};        /* of the device, if there is one and it is used */
     bool with_device = false;
     std::string no_device;       /* why there is none, until it is said */
     double alpha = NAN;          /* of the workload that is measured */
@@ -274,6 +277,7 @@ class Driver : State {
         if (made &&
             measure_open(&m, &w, measure_operation(what), GRAD_EXACT, options.threads, &err) == 0) {
             m.once = options.smoke ? once : nullptr;
+            if (own_places) m.open = own_places->open;
             keep_open(name, &cases, [&](enum backend place, struct error *why) {
                 return measure_open_place(&m, place, why);
             });
@@ -324,6 +328,12 @@ class Driver : State {
             return false;
         }
         context.merge(describe(options, with_device ? &facts : nullptr));
+        if (own_places)
+            own_places->describe(
+                [](void *ctx, const char *key, const char *value) {
+                    (*static_cast<Context *>(ctx))[key] = value;
+                },
+                &context);
         if (options.smoke)
             context["emb_smoke"] =
                 "a check: times are no measurement; ceilings were measured once, and "
@@ -427,9 +437,11 @@ void bind_threads(char **argv) {
 
 } // namespace
 
-int main(int argc, char **argv) {
-    bind_threads(argv);
-    take_crashes(argv);
+int bench_main(int argc, char **argv, const struct bench_places *places) {
+    if (!places) {
+        bind_threads(argv);
+        take_crashes(argv);
+    }
     static struct options options; /* keeps the filter's pattern as long as the program runs */
     struct error err;
     int status = options_parse(argc, argv, &options, &err);
@@ -443,5 +455,5 @@ int main(int argc, char **argv) {
     int count = 2;
     benchmark::Initialize(&count, given);
     take_stop_signals();
-    return Driver(options).run();
+    return Driver(options, places).run();
 }

@@ -128,6 +128,16 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
     }
     if (s.iteration) c["forward_ms"] = 1e3 * s.times.forward;
     for (int k = 0; k < STAGE_COUNT; k++) c[stages[k]] = 1e3 * s.times.stage[k];
+    static const char *const exchanges[] = {"ids", "output", "gradient"};
+    for (int e = 0; e < EXCHANGES; e++) { /* of ranks */
+        const struct exchanged &x = s.times.exchange[e];
+        if (x.seconds == 0) continue;
+        const std::string name = std::string("exchange_") + exchanges[e];
+        c[name + "_ms"] = 1e3 * x.seconds;
+        c[name + "_sent_mib"] = (double)x.sent / mib; /* of the rank that sends most */
+        c[name + "_received_mib"] = (double)x.received / mib;
+        c[name + "_all_mib"] = (double)x.sent_all / mib;
+    }
     if (s.times.clocks.sm_mhz > 0) {
         c["sm_mhz"] = s.times.clocks.sm_mhz;
         c["memory_mhz"] = s.times.clocks.memory_mhz;
