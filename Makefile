@@ -28,6 +28,8 @@
 #|                and RULE="sgd rowwise_adagrad adagrad adam"; MIB=128: weights of the table
 #| make ladder    what each technique of cpu_fused is worth: time without it / time with all techniques, on
 #|                the standard workloads; REPS=7 SEED= THREADS=
+#| make bench-ranks  iterations on ranks of this machine over MPI, with the bytes that ranks send: RANKS="1 2 4"
+#|                SHARDING="table row column data"; ranks/README.md has all of it
 #| make drift     how far narrow types, steps per lookup and dense steps drift over 1000 steps (OUT/drift/drift.md)
 #| make overhead  what a call of libembfuse costs over a call of its kernel, in microseconds
 #| make serving   time a frozen table mapped, in Redis and in FAISS, and compare bytes and recall of its types; installs
@@ -172,7 +174,7 @@ all: $(B)/bench $(B)/embfuse lib
 # --- Debian packages: installed by root, otherwise named. Elsewhere the user sees to them.
 packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3
 packages_test  := $(packages_bench) libcmocka-dev python3-numpy python3-matplotlib pkg-config cmake
-packages_ci    := $(packages_test) clang clang-format libomp-dev redis-server libhiredis-dev
+packages_ci    := $(packages_test) clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev
 missing         = $(shell command -v dpkg-query >/dev/null && for p in $(packages_$1); do \
                       dpkg-query -W -f '$${db:Status-Abbrev}' $$p 2>/dev/null | grep -q ^ii || echo $$p; done)
 define require

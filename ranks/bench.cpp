@@ -5,6 +5,7 @@
  */
 #include <sched.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 
 extern "C" {
 #include "harness/record/bench.h"
+#include "ranks/board.h"
 #include "ranks/place_ranks.h"
 }
 
@@ -44,6 +46,24 @@ void describe(void (*add)(void *ctx, const char *key, const char *value), void *
             (std::to_string(here) + " ranks on " + std::to_string(cores) + " CPUs").c_str());
 }
 
+/* Rank 0's orders mean the same to all ranks only if all run one program. */
+int same_program(struct transport *t, struct error *err) {
+    size_t size = 0;
+    uint64_t hash = 0;
+    FILE *file = fopen("/proc/self/exe", "rb");
+    std::string text;
+    char piece[1 << 16];
+    while (file && (size = fread(piece, 1, sizeof piece, file)) > 0) text.append(piece, size);
+    if (file) fclose(file);
+    const uint64_t own = XXH3_64bits(text.data(), text.size());
+    hash = own;
+    if (transport_broadcast(t, 0, &hash, sizeof hash, err)) return -1;
+    return hash == own
+               ? 0
+               : fail(err,
+                      "this is another program than rank 0 runs; start one build on all ranks");
+}
+
 /* Takes the options of ranks out of the command line. */
 std::vector<char *> own_options(int argc, char **argv) {
     std::vector<char *> left;
@@ -72,6 +92,10 @@ int main(int argc, char **argv) {
     }
     std::vector<char *> left = own_options(argc, argv);
     int status = EXIT_FINE;
+    if (board_open(ranks.transport, &err) || same_program(ranks.transport, &err)) {
+        fprintf(stderr, "ranks: rank %d: %s\n", ranks.transport->rank, err.text);
+        ranks.transport->ops->abort(ranks.transport, EXIT_USAGE);
+    }
     if (ranks.transport->rank == 0) {
         const struct bench_places places = {open, describe};
         status = bench_main((int)left.size() - 1, left.data(), &places);
@@ -81,6 +105,7 @@ int main(int argc, char **argv) {
                 err.text);
         ranks.transport->ops->abort(ranks.transport, EXIT_USAGE);
     }
+    board_close();
     ranks.transport->ops->close(ranks.transport);
     return status;
 }

@@ -5,17 +5,14 @@ mpi_files     := ranks/transport_mpi.c
 ranks_objects := $(patsubst %.c,$(B)/%.o,$(filter-out $(mpi_files),$(sort $(wildcard ranks/*.c))))
 
 # Open MPI, where it is; everything else works without it.
-packages_ranks := $(packages_bench) openmpi-bin libopenmpi-dev
+packages_ranks := $(packages_bench) pkg-config openmpi-bin libopenmpi-dev
 mpi            := $(shell pkg-config --exists ompi-c 2>/dev/null && echo yes)
 $(mpi_files:%.c=$(B)/%.o): CFLAGS += $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c 2>/dev/null))
 
 $(B)/ranks/bench: $(B)/ranks/bench.o $(B)/harness/record/gbench.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(host_objects)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
 
-# mpirun refuses root without these two words.
 .PHONY: bench-ranks
-bench-ranks: export OMPI_ALLOW_RUN_AS_ROOT := 1
-bench-ranks: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 bench-ranks:
 	$(call require,ranks)
 	@$(MAKE) --no-print-directory $(B)/ranks/bench

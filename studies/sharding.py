@@ -4,13 +4,11 @@
 ids, outputs and gradients, and the bytes that ranks send.
 
 The report prints a table for each workload and writes OUTDIR/sharding.md and a figure; --bench measures the
-result first, with mpirun. The times of a part are the largest of all ranks, so the parts of a bar may add up to more
-than the iteration. Ranks share the CPUs of this machine; with more ranks than CPUs times show no speed-up, and
+result first, with mpirun. Ranks share the CPUs of this machine; with more ranks than CPUs times show no speed-up, and
 are marked.
 """
 import os
 import re
-import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
@@ -20,13 +18,13 @@ from parts import CORES, Part, add_arguments, publish, study
 from program import Arguments, ResultError
 from style import BEFORE_COLOURS, STAGE_COLOURS, WHOLE_COLOUR, markdown_table, number, wrap
 
-MPIRUN = ("--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1")
+LAUNCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "ranks", "launch.py")
 WORKLOADS = {
     "tables": "tables 16\n    rows 100000\n    dim 64\n    batch 2048\n    length fixed 8",
     "one-table": "rows 2000000\n    dim 64\n    batch 16384\n    length uniform 1 15"}
 # The parts of an iteration in their order: its name, counters in ms.
-PARTS = (("exchange of ids", ("exchange_ids_ms",)), ("lookup", ("forward_ms",)),
-         ("exchange of outputs", ("exchange_output_ms",)), ("exchange of gradients", ("exchange_gradient_ms",)),
+PARTS = (("ids", ("exchange_ids_ms",)), ("lookup", ("forward_ms",)), ("outputs", ("exchange_output_ms",)),
+         ("gradients", ("exchange_gradient_ms",)),
          ("update", ("plan_ms", "index_ms", "zero_ms", "reduce_ms", "update_ms")))
 SENT = ("ids", "output", "gradient")
 
@@ -38,8 +36,6 @@ def workload(name, keys, cut, ranks):
 
 def parts(args):
     """One part for each number of ranks and sharding: a run of mpirun."""
-    if not shutil.which(args.mpirun):
-        raise ResultError(f"there is no {args.mpirun} (Debian: openmpi-bin)")
     out = []
     for ranks in args.ranks.split():
         if not re.fullmatch(r"[1-9]\d{0,3}", ranks):
@@ -50,7 +46,7 @@ def parts(args):
                      "threads": threads, "filter": f"/{args.kernel}/", "sharding": cut}
             spec = "\n".join(workload(n, keys, cut, ranks) for n, keys in WORKLOADS.items())
             out.append(Part(f"{cut}-{ranks}", spec, tuple((k, v) for k, v in given.items() if v),
-                            (args.mpirun, *MPIRUN, "-np", ranks)))
+                            (sys.executable, LAUNCH, "-np", ranks)))
     return out
 
 
@@ -72,6 +68,10 @@ def ms(series, counters):
     return sum(series.median(c) or 0.0 for c in counters)
 
 
+def iteration(series):
+    return series.ns * series.median("lookups") / 1e6
+
+
 def label(cut, ranks):
     return f"{cut}, {ranks} rank{'s' * (ranks > 1)}" + " *" * (ranks > CORES)
 
@@ -80,7 +80,7 @@ def table(own):
     one = {cut: s.ns for cut, ranks, s in own if ranks == 1}
     rows = []
     for cut, ranks, s in own:
-        rows.append((label(cut, ranks), number(ms(s, ("real_time",)) or s.ns * s.median("lookups") / 1e6),
+        rows.append((label(cut, ranks), number(iteration(s)),
                      *(number(ms(s, counters)) for _, counters in PARTS),
                      *(number(s.median(f"exchange_{what}_sent_mib")) for what in SENT),
                      number(one[cut] / s.ns) + "x" if cut in one else "-"))
@@ -90,8 +90,9 @@ def table(own):
 
 
 def legend(result):
-    return [f"- median times in ms, cold caches; {result.machine()}. A part is that of the rank that takes longest, so "
-            "the parts may add up to more than the iteration.",
+    return [f"- median times in ms, cold caches; {result.machine()}. ids, outputs and gradients are the exchanges. A part is that "
+            "of the rank that takes longest, so the parts may add up to more than the iteration; the figure shows their "
+            "proportion.",
             "- MiB: sent to other ranks by the rank that sends most.",
             f"- *: more ranks than the {CORES} CPUs here; such times show no speed-up, bytes are what they are."]
 
@@ -103,8 +104,9 @@ def panel(name, own):
         for _, counters in PARTS:
             at += ms(s, counters)
             ends.append(at)
-        totals.append(at)
-        rows.append([y, label(cut, ranks), 0.0, *ends, at, number(at), 0])
+        total = iteration(s)
+        totals.append(total)
+        rows.append([y, label(cut, ranks), 0.0, *(e * total / at for e in ends), total, number(total), 0])
     return rows, 1.25 * max(totals)
 
 
@@ -136,7 +138,6 @@ def main():
     parser.add_argument("--ranks", default="1 2 4", metavar="LIST", help="numbers of ranks (1 2 4)")
     parser.add_argument("--sharding", default="table row column data", metavar="LIST",
                         help="how tables are cut (table row column data)")
-    parser.add_argument("--mpirun", default="mpirun", metavar="PROGRAM")
     args = parser.parse_args()
     return study(args, parts(args) if args.bench else [], report)
 

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+#include "ranks/board.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "harness/memory.h"
+
+/* The line of a rank. launch.py reads the text. */
+struct line {
+    _Atomic uint64_t beats;
+    char text[BOARD_LINE - sizeof(uint64_t)]; /* "pid PID: phase" */
+};
+
+static struct {
+    struct transport *transport;
+    struct line *lines; /* [ranks] */
+    pthread_t thread;
+    atomic_bool stop;
+} board;
+
+static void show(void) {
+    struct line *own = &board.lines[board.transport->rank];
+    char text[sizeof own->text];
+    snprintf(text, sizeof text, "pid %d: %s", (int)getpid(), board.transport->phase);
+    memcpy(own->text, text, sizeof text);
+    atomic_fetch_add(&own->beats, 1);
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Ranks of this node: those of others have no line here. */
+static void *live(void *arg) {
+    struct transport *t = board.transport;
+    const int here = t->ranks / t->nodes, first = t->node * here;
+    uint64_t *seen = must_have(calloc((size_t)here, sizeof *seen));
+    double *since = must_have(calloc((size_t)here, sizeof *since)), last = now();
+    (void)arg;
+    while (!atomic_load(&board.stop)) {
+        show();
+        const struct timespec pause = {0, 100000000};
+        nanosleep(&pause, NULL);
+        const double time = now();
+        /* Who was stopped itself has seen nobody. */
+        const bool slept = time - last > BOARD_SECONDS / 2;
+        last = time;
+        for (int i = 0; i < here; i++) {
+            const uint64_t beats = atomic_load(&board.lines[first + i].beats);
+            if (beats != seen[i] || slept || since[i] == 0) seen[i] = beats, since[i] = time;
+            if (beats == 0 || time - since[i] < BOARD_SECONDS) continue;
+            fprintf(stderr, "ranks: rank %d has not answered for %d s (%.100s)\n", first + i,
+                    BOARD_SECONDS, board.lines[first + i].text);
+            t->ops->abort(t, EXIT_USAGE);
+        }
+    }
+    free(seen);
+    free(since);
+    return NULL;
+}
+
+int board_open(struct transport *t, struct error *err) {
+    const char *path = getenv("EMBFUSE_RANKS_BOARD");
+    const size_t bytes = (size_t)t->ranks * sizeof *board.lines;
+    if (!path || !*path) return 0;
+    const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0 || ftruncate(file, (off_t)bytes)) {
+        if (file >= 0) close(file);
+        return fail(err, "%s: %s", path, strerror(errno));
+    }
+    void *lines = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (lines == MAP_FAILED) return fail(err, "%s: %s", path, strerror(errno));
+    board.transport = t;
+    board.lines = lines;
+    show();
+    if (pthread_create(&board.thread, NULL, live, NULL))
+        return fail(err, "no thread for the board");
+    return 0;
+}
+
+void board_close(void) {
+    if (!board.lines) return;
+    atomic_store(&board.stop, true);
+    pthread_join(board.thread, NULL);
+    /* A rank that has ended is silent, and right. */
+    atomic_store(&board.lines[board.transport->rank].beats, 0);
+    board.lines = NULL;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the ranks of a node do: a file in memory with a line for each, so that a rank that dies or stops leaves
+ * behind what it did. A thread of each rank shows that the rank is alive, and looks after the others: if
+ * one has shown nothing for BOARD_SECONDS, this rank says so in one line and ends the run. A rank in a long
+ * kernel shows life, a stopped one does not.
+ */
+#pragma once
+
+#include "ranks/transport.h"
+
+enum { BOARD_SECONDS = 6, BOARD_LINE = 128 /* bytes of a rank; ranks/launch.py reads them */ };
+
+/* Opens the file for this rank and starts the thread. The path is that of EMBFUSE_RANKS_BOARD; without it there
+ * is no board. */
+int board_open(struct transport *t, struct error *err);
+
+/* Stops the thread. */
+void board_close(void);

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Starts a program of several ranks with mpirun, and says in one line what ended it.
+
+    ranks/launch.py -np 4 build/ranks/bench --sharding=row --rule=adagrad
+
+Options before the program go to mpirun (--hostfile hosts, --map-by ...). Exit status: that of the program (0
+fine, 1 usage or environment, 2 a wrong result), or 4 if a rank died or stopped answering; the line names the
+rank and what it did. Open MPI's own report is left out, unless nobody understands it.
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+LINE = 128  # bytes of a rank in the board: ranks/board.h
+ALWAYS = ("--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1")
+DIED = re.compile(r"process rank (\d+) .*exited on signal (\d+)")
+LEFT = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\]")
+CODE = re.compile(r"Exit code:\s+(\d+)")
+
+
+def phase(board, rank):
+    """What the board says of a rank."""
+    try:
+        with open(board, "rb") as file:
+            text = file.read()[rank * LINE + 8:(rank + 1) * LINE]
+    except OSError:
+        return "?"
+    return text.split(b"\0")[0].decode(errors="replace").partition(": ")[2] or "?"
+
+
+def split(words):
+    """(options of mpirun, the program and its arguments): the program is the first word with a slash."""
+    for i, word in enumerate(words):
+        if "/" in word and not word.startswith("-") and os.access(word, os.X_OK) and os.path.isfile(word):
+            return words[:i], words[i:]
+    sys.exit("launch.py: usage: ranks/launch.py -np RANKS PROGRAM [ARGUMENT ...]; no program in these words")
+
+
+def run(command, env):
+    """(status, mpirun's own lines); all other lines pass."""
+    own, report = [], False
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True, errors="replace") as job:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda n, _: job.send_signal(n))
+        for line in job.stderr:
+            if line.startswith("-----"):
+                report = not report
+                own.append(line)
+            elif report or "] PMIX" in line or re.match(r"\[[\w.-]+:\d+\]", line):
+                own.append(line)
+            else:
+                sys.stderr.write(line)
+                sys.stderr.flush()
+    return job.returncode, "".join(own)
+
+
+def explain(status, report, board):
+    """(exit status, a line or nothing)"""
+    died, left, code = DIED.search(report), LEFT.search(report), CODE.search(report)
+    if died:
+        rank, number = int(died[1]), int(died[2])
+        why = {signal.SIGKILL: " (killed, perhaps out of memory)", signal.SIGABRT: " (out of memory?)"}.get(number, "")
+        return 4, f"rank {rank} was ended by {signal.Signals(number).name}{why} in phase '{phase(board, rank)}'"
+    if "MPI_ABORT was invoked" in report:
+        return 4, ""  # the rank that called it has said why
+    if left and code:
+        own = int(code[1])
+        if own in (1, 2):  # the program has said why
+            return own, ""
+        return 4, f"rank {left[1]} ended with status {own} in phase '{phase(board, int(left[1]))}'"
+    if status and report:
+        return 1, "mpirun: " + " ".join(l.strip() for l in report.splitlines() if l.strip("- \n"))[:400]
+    return status, ""
+
+
+def main():
+    options, program = split(sys.argv[1:])
+    mpirun = os.environ.get("MPIRUN", "mpirun")
+    if not shutil.which(mpirun):
+        sys.exit(f"launch.py: there is no {mpirun} (Debian: openmpi-bin)")
+    with tempfile.TemporaryDirectory(prefix="embfuse-ranks", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as work:
+        board = os.path.join(work, "board")
+        env = dict(os.environ, EMBFUSE_RANKS_BOARD=board, OMPI_ALLOW_RUN_AS_ROOT="1",
+                   OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        passed = ["-x", "EMBFUSE_RANKS_BOARD"]
+        status, report = run([mpirun, *ALWAYS, *passed, *options, *program], env)
+        status, why = explain(status, report, board)
+        if why:
+            print(f"ranks: {why}", file=sys.stderr)
+        return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
