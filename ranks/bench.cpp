@@ -23,7 +23,7 @@ namespace {
 
 struct {
     struct transport *transport;
-    struct ranks_options options = {"table", false, false};
+    struct ranks_options options = {};
 } ranks;
 
 struct place *open(enum backend backend, const struct place_setup *setup, struct error *err) {
@@ -84,6 +84,7 @@ std::vector<char *> own_options(int argc, char **argv) {
 } // namespace
 
 int main(int argc, char **argv) {
+    ranks.options.sharding = "table";
     struct error err = {};
     ranks.transport = transport_mpi_open(&argc, &argv, &err);
     if (!ranks.transport) {
@@ -91,6 +92,7 @@ int main(int argc, char **argv) {
         return EXIT_USAGE;
     }
     std::vector<char *> left = own_options(argc, argv);
+    ranks.options.why = stderr; /* of the planner */
     int status = EXIT_FINE;
     if (board_open(ranks.transport, &err) || same_program(ranks.transport, &err)) {
         fprintf(stderr, "ranks: rank %d: %s\n", ranks.transport->rank, err.text);

@@ -10,6 +10,7 @@
 #include "ranks/group.h"
 
 enum what {
+    DO_CALIBRATE, /* before a place opens */
     DO_OPEN,
     DO_SCRATCH, /* how much scratch does the kernel need here? */
     DO_RUN,
@@ -25,6 +26,7 @@ enum what {
 
 struct order {
     enum what what;
+    int threads;         /* of DO_CALIBRATE */
     int kernel, forward; /* numbers in the registry; -1: none */
     int batch;           /* -1: all rows */
     int fill;            /* of scratch, before the step; AS_IT_IS: none */
@@ -44,7 +46,7 @@ struct reply {
 /* What rank 0 knows, and tells all when a place opens. */
 struct opening {
     enum backend backend;
-    char sharding[256];
+    char sharding[1 << 14];
     bool all_rows, overlap, timed, weighted, own_tables;
     int32_t num_tables, num_features;
     int64_t bags;

@@ -7,7 +7,9 @@
 #include "harness/measure/runner.h"
 #include "harness/registry.h"
 #include "kernels/forward.h"
+#include "ranks/calibrate.h"
 #include "ranks/member.h"
+#include "ranks/planner.h"
 
 struct ranks {
     struct place place;
@@ -279,6 +281,31 @@ static const struct place_ops ranks_ops = {.close = ranks_close,
                                            .get_rows = get_rows,
                                            .intact = intact};
 
+/* Measures the machine, with all ranks. */
+static int measure(struct transport *t, int threads, struct machine *out, struct error *err) {
+    struct order o = {.what = DO_CALIBRATE, .threads = threads};
+    t->channel = CHANNEL_CONTROL;
+    return transport_broadcast(t, 0, &o, sizeof o, err) || calibrate(t, threads, out, err) ? -1 : 0;
+}
+
+/* Writes the sharding that the planner chooses for the first batch. */
+static int choose(struct transport *t, const struct ranks_options *o,
+                  const struct place_setup *setup, struct opening *opening, struct error *err) {
+    const struct planner_options options = {.all_rows = o->all_rows, .ring = setup->ring};
+    struct machine machine;
+    struct table_plan plan;
+    if (o->machine)
+        machine = *o->machine;
+    else if (measure(t, setup->threads, &machine, err))
+        return -1;
+    if (planner_plan(&plan, &machine, setup->batches, setup->index, &options, err)) return -1;
+    const bool fits = strlen(plan.text) < sizeof opening->sharding;
+    if (o->why) planner_print(&plan, o->why);
+    if (fits) strcpy(opening->sharding, plan.text);
+    planner_free(&plan);
+    return fits ? 0 : fail(err, "sharding auto: too many tables for its words");
+}
+
 struct place *place_ranks_open(struct transport *t, const struct ranks_options *o,
                                enum backend backend, const struct place_setup *setup,
                                struct error *err) {
@@ -303,14 +330,15 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
     strcpy(opening.sharding, o->sharding);
     if (setup->weight_grad || (setup->operation != OP_STEP && setup->operation != OP_FORWARD))
         return fail(err, "ranks have steps, lookups and iterations; nothing else"), NULL;
+    if (strcmp(o->sharding, "auto") == 0 && choose(t, o, setup, &opening, err)) return NULL;
     struct sharding cut;
-    if (sharding_make(&cut, o->sharding, NULL, setup->shapes, setup->num_tables, t->ranks, t->nodes,
-                      err))
+    if (sharding_make(&cut, opening.sharding, NULL, setup->shapes, setup->num_tables, t->ranks,
+                      t->nodes, err))
         return NULL;
     const char *why = route_refuses(&cut, in);
     const bool in_parts = route_sums_in_parts(&cut, in);
     sharding_free(&cut);
-    if (why) return fail(err, "sharding %s: %s", o->sharding, why), NULL;
+    if (why) return fail(err, "sharding %.80s: %s", opening.sharding, why), NULL;
     struct ranks *r = must_have(calloc(1, sizeof *r));
     r->place.ops = &ranks_ops;
     r->setup = *setup;
@@ -350,6 +378,11 @@ int ranks_follow(struct transport *t, struct error *err) {
         t->phase = "waiting for an order";
         if (transport_broadcast(t, 0, &o, sizeof o, err)) return -1;
         if (o.what == DO_EXIT) return 0;
+        struct machine machine;
+        if (o.what == DO_CALIBRATE) {
+            if (calibrate(t, o.threads, &machine, err)) return -1;
+            continue;
+        }
         if (o.what != DO_OPEN) {
             obey(&m, t, &o, err); /* rank 0 knows of an error, and decides */
             continue;

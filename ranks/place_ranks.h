@@ -10,14 +10,20 @@
  */
 #pragma once
 
+#include <stdio.h>
+
 #include "harness/measure/place.h"
+#include "ranks/cost.h"
 #include "ranks/transport.h"
 
 struct ranks_options {
-    const char *sharding; /* see sharding_make() */
+    const char *sharding; /* see sharding_make(); "auto": ranks/planner.h chooses */
     bool all_rows;        /* see ranks/route.h */
     bool
         overlap; /* tables in two groups: one is updated while the gradients of the other are on their way */
+    const struct machine
+        *machine; /* for the planner; NULL: it is measured, see ranks/calibrate.h */
+    FILE *why;    /* where the planner gives its reasons; NULL: nowhere */
 };
 
 /* On rank 0. */

@@ -65,9 +65,6 @@ const char *route_refuses(const struct sharding *s, const struct batch *whole) {
     for (int32_t t = 0; t < whole->num_tables; t++) {
         const char *why = sharding_refuses(s->kind[t], &whole->tables[t]);
         if (why) return why;
-        if (s->kind[t] == SHARD_COLUMN && whole->tables[t].rounding == ROUND_STOCHASTIC &&
-            table_is_narrow(&whole->tables[t]))
-            return "stochastic rounding draws by the column, and a shard has other columns";
     }
     for (int32_t f = 0; f < whole->num_features; f++)
         if (whole->features[f].pooling == POOL_MAX) return "max pooling is for one process";

@@ -18,6 +18,8 @@
  * `all_rows` asks for what TorchRec does (an all-gather). Of a bag's mean the divisor is that of
  * the whole bag: its lookups have it as per-sample weights.
  *
+ * The bytes of all this, before it runs: ranks/formulas.h.
+ *
  * Not here: max pooling, and gradients of per-sample weights.
  */
 #pragma once
@@ -95,9 +97,3 @@ int route_gradient_finish(struct route *r, struct error *err);
  * elements of own's gradient type, laid out as own's gradient. */
 int route_output(struct route *r, const void *output, const void *shared, void *to,
                  struct error *err);
-
-/* Expected bytes of one batch that the rank sends to others, from the lengths alone: the formulas of
- * ranks/README.md. */
-struct route_bytes {
-    int64_t lengths, ids, output, gradient;
-};

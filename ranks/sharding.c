@@ -20,24 +20,42 @@ static int kind_of(const char *word, size_t length) {
     return -1;
 }
 
-static int read_kinds(struct sharding *s, const char *text, struct error *err) {
+/* place[t]: what stands behind an @, or -1. */
+static int read_kinds(struct sharding *s, const char *text, int32_t *place, struct error *err) {
     const char *at = text;
     int32_t words = 0;
     for (;; at++, words++) {
-        const size_t length = strcspn(at, ",");
+        const size_t length = strcspn(at, "@,");
         const int kind = kind_of(at, length);
+        long number = -1;
+        if (kind < 0 && strcmp(text, "auto") == 0)
+            return fail(err, "sharding 'auto' needs a batch: a place of ranks plans it, or "
+                             "planner_plan()");
         if (kind < 0)
             return fail(err,
                         "sharding '%.60s': there are table, row, row-modulo, column, table-row, "
-                        "data and data-dense",
+                        "data and data-dense; table@2 is on rank 2, table-row@1 on node 1",
                         text);
-        if (words < s->num_tables) s->kind[words] = (enum sharding_kind)kind;
         at += length;
+        if (*at == '@') {
+            char *end;
+            number = at[1] >= '0' && at[1] <= '9' ? strtol(at + 1, &end, 10) : -1;
+            if (number < 0 || number > INT32_MAX || (*end && *end != ',') ||
+                (kind != SHARD_TABLE && kind != SHARD_TABLE_ROW))
+                return fail(
+                    err,
+                    "sharding '%.60s': @ and the number of a rank follow the word table, of "
+                    "a node the word table-row",
+                    text);
+            at = end;
+        }
+        if (words < s->num_tables)
+            s->kind[words] = (enum sharding_kind)kind, place[words] = (int32_t)number;
         if (!*at) break;
     }
     words++;
     if (words == 1)
-        for (int32_t t = 1; t < s->num_tables; t++) s->kind[t] = s->kind[0];
+        for (int32_t t = 1; t < s->num_tables; t++) s->kind[t] = s->kind[0], place[t] = place[0];
     else if (words != s->num_tables)
         return fail(err, "sharding '%.60s' has %d words for %d tables; one word is for all", text,
                     words, s->num_tables);
@@ -112,24 +130,31 @@ static int larger_first(const void *a, const void *b) {
     return x->table - y->table;
 }
 
-/* place[t] of every table that lies on one rank or one node. */
+static int group_of(const struct sharding *s, int32_t t) {
+    return s->kind[t] == SHARD_TABLE       ? 1
+           : s->kind[t] == SHARD_TABLE_ROW ? s->ranks / s->nodes
+                                           : s->ranks;
+}
+
+/* place[t] of every table that lies on one rank or one node and has none yet (-1). */
 static void deal(const struct sharding *s, const struct table_shape *shapes, int32_t *place) {
     struct sized *order = must_have(calloc((size_t)s->num_tables, sizeof *order));
     int64_t *load = must_have(calloc((size_t)s->ranks, sizeof *load));
     for (int32_t t = 0; t < s->num_tables; t++)
         order[t] = (struct sized){tables_bytes(&shapes[t], 1), t};
     qsort(order, (size_t)s->num_tables, sizeof *order, larger_first);
-    for (int32_t i = 0; i < s->num_tables; i++) {
-        const int32_t t = order[i].table;
-        const int group = s->kind[t] == SHARD_TABLE       ? 1
-                          : s->kind[t] == SHARD_TABLE_ROW ? s->ranks / s->nodes
-                                                          : s->ranks;
-        int least = 0;
-        for (int r = 0; r < s->ranks; r += group)
-            if (load[r] < load[least]) least = r;
-        place[t] = least / group;
-        for (int r = least; r < least + group; r++) load[r] += order[i].bytes / group;
-    }
+    /* Those with a place are there already. */
+    for (int free_ones = 0; free_ones < 2; free_ones++)
+        for (int32_t i = 0; i < s->num_tables; i++) {
+            const int32_t t = order[i].table;
+            const int group = group_of(s, t);
+            if ((place[t] < 0) != free_ones) continue;
+            int least = free_ones || group == s->ranks ? 0 : place[t] * group;
+            for (int r = 0; free_ones && r < s->ranks; r += group)
+                if (load[r] < load[least]) least = r;
+            place[t] = least / group;
+            for (int r = least; r < least + group; r++) load[r] += order[i].bytes / group;
+        }
     free(order);
     free(load);
 }
@@ -160,15 +185,15 @@ int sharding_make(struct sharding *out, const char *text, const int32_t *place,
     out->part = must_have(calloc((size_t)most, sizeof *out->part));
     out->blocks = must_have(calloc((size_t)num_tables, sizeof *out->blocks));
     int32_t *own = must_have(calloc((size_t)num_tables, sizeof *own));
-    int status = read_kinds(out, text, err);
-    if (status == 0 && !place) deal(out, shapes, own), place = own;
+    int status = read_kinds(out, text, own, err);
     for (int32_t t = 0; status == 0 && t < num_tables; t++) {
         const int over = out->kind[t] == SHARD_TABLE_ROW ? nodes : ranks;
-        if (place[t] < 0 || place[t] >= over)
-            status = fail(err, "table %d: its place is %d; there are %d", t, place[t], over);
-        else
-            cut(out, t, &shapes[t], place[t]);
+        if (place) own[t] = place[t];
+        if (own[t] < (place ? 0 : -1) || own[t] >= over)
+            status = fail(err, "table %d: its place is %d; there are %d", t, own[t], over);
     }
+    if (status == 0) deal(out, shapes, own);
+    for (int32_t t = 0; status == 0 && t < num_tables; t++) cut(out, t, &shapes[t], own[t]);
     if (status == 0) index_shards(out);
     free(own);
     if (status) sharding_free(out);
@@ -207,6 +232,8 @@ const char *sharding_refuses(enum sharding_kind kind, const struct table_shape *
         return "its rule works on whole rows, and columns of a row lie on different ranks; "
                "column_shards "
                "in a workload makes tables of the parts, with states of their own";
+    if (shape->rounding == ROUND_STOCHASTIC && table_is_narrow(shape))
+        return "stochastic rounding draws by the column, and a shard has other columns";
     return NULL;
 }
 

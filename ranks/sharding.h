@@ -41,6 +41,11 @@ struct shard {
     int32_t column, columns;
 };
 
+struct row_blocks {
+    int64_t rows; /* of a block; the first one is on rank `first` */
+    int first;
+};
+
 struct sharding {
     int ranks, nodes;
     int32_t num_tables;
@@ -49,15 +54,13 @@ struct sharding {
     struct shard *shards; /* [count], by rank, then table */
     int32_t *first;       /* [ranks + 1] the first shard of each rank */
     int32_t *part;        /* [num_tables][ranks] the shard of a table on a rank, or -1 */
-    struct row_blocks {
-        int64_t rows; /* of a block; the first one is on rank `first` */
-        int first;
-    } * blocks; /* [num_tables] of tables that are cut into blocks of rows */
+    struct row_blocks *blocks; /* [num_tables] of tables that are cut into blocks of rows */
 };
 
 /* text: the name of a kind; or as many names as there are tables, separated by commas; a table without a
  * shard on a rank it names nowhere. place: [num_tables] the rank of each table of kind table, the node of each
- * of kind table-row; NULL: largest first, each to the rank (the node) that has the fewest bytes so far. */
+ * of kind table-row. NULL: as the words say, table@2 or table-row@1; all others largest first, each to the
+ * rank (the node) that has the fewest bytes so far. ranks/planner.h writes such words. */
 int sharding_make(struct sharding *out, const char *text, const int32_t *place,
                   const struct table_shape *shapes, int32_t num_tables, int ranks, int nodes,
                   struct error *err);
@@ -66,7 +69,8 @@ void sharding_free(struct sharding *s);
 /* The same with the shards of some tables only. keep: [num_tables] */
 void sharding_select(const struct sharding *from, const bool *keep, struct sharding *out);
 
-/* NULL, or why a table cannot be cut in this way for a step: column, and its rule sums over a row. */
+/* NULL, or why a table cannot be cut in this way for a step: column, and its rule sums over a row, or its
+ * rounding draws by the column. */
 const char *sharding_refuses(enum sharding_kind kind, const struct table_shape *shape);
 
 /* The shape of a shard, as a table of its own rank. */

@@ -153,9 +153,13 @@ int transport_agree(struct transport *t, int status, struct error *err) {
         int failed;
         struct error why;
     } own = {.failed = status != 0}, *all = must_have(calloc((size_t)t->ranks, sizeof *all));
+    const enum channel channel = t->channel;
     if (status) own.why = *err;
     int first = -1;
-    if (transport_all_gather(t, &own, sizeof own, all, err) == 0) {
+    t->channel = CHANNEL_CONTROL;
+    const int lost = transport_all_gather(t, &own, sizeof own, all, err);
+    t->channel = channel;
+    if (lost == 0) {
         for (int r = t->ranks; r-- > 0;)
             if (all[r].failed) first = r;
         if (first >= 0) fail(err, "rank %d: %.480s", first, all[first].why.text);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Studies: many runs each, with one result per study.
 
-.PHONY: bench-compilers sweep scaling crossover ladder drift overhead serving record readme
+.PHONY: bench-compilers sweep scaling scale crossover ladder drift overhead serving record readme
 
 # Each compiler builds in its own folder and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -107,3 +107,15 @@ serving:
 	@$(PYTHON) studies/serving.py $(call quoted,$(OUT)/serving) --embfuse=$(H)/embfuse \
 	     --serving=$(B)/studies/serving/serving --python=$(serving_venv)/bin/python \
 	     $(if $(WEIGHT),--weight=$(call quoted,$(WEIGHT))) $(call given,ROWS DIMS ALPHA BATCH POOLING REPS SEED)
+
+# Iterations on several ranks: predicted and measured here, and modelled on a cluster.
+$(B)/studies/scale/scale: $(B)/studies/scale/scale.o $(ranks_objects) $(host_objects)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
+
+scale:
+	$(call require,bench)
+	@$(MAKE) --no-print-directory $(B)/studies/scale/scale
+	@mkdir -p $(call quoted,$(OUT)/scale)
+	@$(B)/studies/scale/scale here $(REPS) >$(call quoted,$(OUT)/scale/scale.jsonl)
+	@$(B)/studies/scale/scale map >>$(call quoted,$(OUT)/scale/scale.jsonl)
+	@$(PYTHON) studies/scale.py $(call quoted,$(OUT)/scale/scale.jsonl) $(call quoted,$(OUT)/scale)

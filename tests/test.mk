@@ -8,7 +8,7 @@ test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%
 # Scripts about reports, studies, peers, examples, the Makefile, and what the library computes beside kernels do not
 # depend on how kernels are compiled: they run only in the plain build.
 tool_tests    := auto average compilers crossover drift examples install joint_embeddings ladder make mutants nvcc peers \
-                 pytorch_example ranks_mpi record reports schedule state_dict state_numpy sweep torch_optim train_example
+                 pytorch_example ranks_mpi record reports scale schedule state_dict state_numpy sweep torch_optim train_example
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 ifneq ($(flavour),)
 test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))
@@ -26,7 +26,7 @@ $(B)/tests/test_registry.o $(B)/gpu/tests/test_registry.o: CFLAGS += -DEXTRA_KER
 $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
-$(B)/tests/test_ranks: $(ranks_objects)
+$(B)/tests/test_ranks $(B)/tests/test_ranks_bytes $(B)/tests/test_planner: $(ranks_objects)
 
 # The emulation alone: it runs correct kernels and finds planted bugs.
 $(B)/tests/test_emulation: $(selftest) $(emulation)
@@ -108,7 +108,7 @@ test:
 	@[ -n '$(programs)$(scripts)' ] || { echo "no test is called tests/test_$(ONLY)" >&2; exit 1; }
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) $(programs) \
 	     $(if $(scripts),all $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift \
-                     $(B)/studies/serving/serving $(B)/examples/dlrm \
+                     $(B)/studies/serving/serving $(B)/studies/scale/scale $(B)/examples/dlrm \
                      $(if $(flavour),,$(P)/bench $(P)/embfuse $(if $(mpi),$(B)/ranks/bench)))
 	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) \
 	     tests/run.sh $(programs) $(scripts)

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+#include "ranks/calibrate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/measure/ceiling.h"
+#include "harness/memory.h"
+#include "kernels/rng.h"
+
+enum {
+    SIZES = 8,
+    REPEATS = 7,
+    MESSAGE_MOST = 1 << 20,
+    BUFFER_MOST = 32 << 20, /* bytes of all messages of a rank */
+    ROW = 64,               /* floats */
+    FAR_ROWS = 1 << 17,     /* 32 MiB */
+    NEAR_ROWS = 1 << 11,    /* 512 KiB */
+    VISITS = 1 << 17,
+    LANES = 16,
+    AHEAD = 16, /* rows */
+    LINE = 64
+};
+
+/* --- links */
+
+struct link calibrate_fit(const struct link_point *points, int count) {
+    double aa = 0, ab = 0, bb = 0, a1 = 0, b1 = 0;
+    for (int i = 0; i < count; i++) {
+        const double a = points[i].messages / points[i].seconds,
+                     b = points[i].bytes / points[i].seconds;
+        aa += a * a, ab += a * b, bb += b * b, a1 += a, b1 += b;
+    }
+    const double both = aa * bb - ab * ab;
+    double alpha = both > 0 ? (a1 * bb - b1 * ab) / both : 0,
+           per_byte = both > 0 ? (b1 * aa - a1 * ab) / both : 0;
+    if (alpha <= 0) alpha = 0, per_byte = b1 / bb;
+    if (per_byte <= 0) alpha = a1 / aa, per_byte = 1e-15;
+    return (struct link){alpha, 1 / per_byte};
+}
+
+static int by_size(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Seconds of an exchange with so many bytes for every peer over that link; the slowest rank's median. */
+static int time_exchange(struct transport *t, int link, size_t bytes, char *send, char *receive,
+                         double *seconds, struct error *err) {
+    const int on_node = t->ranks / t->nodes;
+    struct parts out = parts_make(t->ranks);
+    double times[REPEATS];
+    int status = 0;
+    for (int r = 0; r < t->ranks; r++)
+        if (r != t->rank && (r / on_node == t->rank / on_node) == (link == LINK_NODE))
+            out.bytes[r] = bytes;
+    parts_lay_out(&out, t->ranks, 1);
+    for (int k = 0; status == 0 && k < REPEATS; k++) {
+        status = transport_barrier(t, err);
+        const double begin = clock_seconds();
+        if (status == 0) status = transport_exchange(t, send, &out, receive, &out, err);
+        times[k] = clock_seconds() - begin;
+        if (status == 0) status = transport_most(t, &times[k], 1, err);
+    }
+    parts_free(&out);
+    qsort(times, REPEATS, sizeof *times, by_size);
+    *seconds = times[REPEATS / 2];
+    return status;
+}
+
+static int measure_link(struct transport *t, int link, struct link *out, struct error *err) {
+    const int on_node = t->ranks / t->nodes;
+    const int peers = link == LINK_NODE ? on_node - 1 : t->ranks - on_node;
+    struct link_point points[SIZES];
+    int status = 0, count = 0;
+    size_t most = (size_t)BUFFER_MOST / (size_t)peers;
+    if (most > MESSAGE_MOST) most = MESSAGE_MOST;
+    char *send = must_have(calloc(most, (size_t)peers)),
+         *receive = must_have(calloc(most, (size_t)peers));
+    for (size_t bytes = 8; status == 0 && bytes <= most && count < SIZES; bytes *= 5, count++) {
+        points[count] = (struct link_point){peers, (double)peers * (double)bytes, 0};
+        status = time_exchange(t, link, bytes, send, receive, &points[count].seconds, err);
+    }
+    free(send);
+    free(receive);
+    if (status == 0) *out = calibrate_fit(points, count);
+    return status;
+}
+
+/* --- local speeds */
+
+static double copy_once(float *from, float *to, int threads) {
+    const double begin = clock_seconds();
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < FAR_ROWS; i++) memcpy(to + i * ROW, from + i * ROW, ROW * sizeof *to);
+    return 2.0 * FAR_ROWS * ROW * sizeof *to / (clock_seconds() - begin);
+}
+
+static float *row_of_visit(float *table, int64_t rows, int64_t i) {
+    return table + (int64_t)(rng_key(7, (uint64_t)i) % (uint64_t)rows) * ROW;
+}
+
+/* Reads random rows of the first `rows`; write: turns their signs and writes them back. As in kernels, rows
+ * are fetched ahead. */
+static double visit_once(float *table, int64_t rows, bool write, int threads) {
+    float sum = 0;
+    const double begin = clock_seconds();
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
+    {
+        float own[LANES] = {0};
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < VISITS; i++) {
+            float *row = row_of_visit(table, rows, i);
+            const char *next = (const char *)row_of_visit(table, rows, i + AHEAD);
+            for (size_t at = 0; at < ROW * sizeof *row; at += LINE) __builtin_prefetch(next + at);
+            for (int j = 0; j < ROW; j += LANES)
+                for (int k = 0; k < LANES; k++) own[k] += row[j + k];
+            for (int j = 0; write && j < ROW; j++) row[j] = -row[j];
+        }
+        for (int k = 0; k < LANES; k++) sum += own[k];
+    }
+    const double seconds = clock_seconds() - begin;
+    /* The sum is used, so that nothing is left out. */
+    if (sum != 0) table[0] = 0;
+    return (write ? 2.0 : 1.0) * VISITS * ROW * sizeof *table / seconds;
+}
+
+enum local { COPY, ROWS, GATHER, LOCALS };
+
+static double local_speed(enum local what, float *from, float *to, int threads) {
+    return what == COPY   ? copy_once(from, to, threads)
+           : what == ROWS ? visit_once(from, FAR_ROWS, true, threads)
+                          : visit_once(from, NEAR_ROWS, false, threads);
+}
+
+/* The slowest rank's median while all ranks do the same. */
+static int measure_local(struct transport *t, int threads, double speed[LOCALS],
+                         struct error *err) {
+    const size_t bytes = (size_t)FAR_ROWS * ROW * sizeof(float);
+    float *from = must_have(calloc(1, bytes)), *to = must_have(calloc(1, bytes));
+    int status = 0;
+    memset(from, 0, bytes);
+    memset(to, 0, bytes);
+    for (int what = 0; status == 0 && what < LOCALS; what++) {
+        double times[REPEATS], slowest;
+        for (int k = 0; status == 0 && k < REPEATS; k++) {
+            status = transport_barrier(t, err);
+            times[k] = 1 / local_speed((enum local)what, from, to, threads);
+        }
+        qsort(times, REPEATS, sizeof *times, by_size);
+        slowest = times[REPEATS / 2];
+        if (status == 0) status = transport_most(t, &slowest, 1, err);
+        speed[what] = 1 / slowest;
+    }
+    free(from);
+    free(to);
+    return status;
+}
+
+int calibrate(struct transport *t, int threads, struct machine *out, struct error *err) {
+    const int on_node = t->ranks / t->nodes;
+    double speed[LOCALS] = {0}, taken = -(double)memory_available() / on_node;
+    *out = (struct machine){.ranks = t->ranks, .nodes = t->nodes};
+    t->channel = CHANNEL_CONTROL;
+    t->phase = "calibration";
+    if (transport_most(t, &taken, 1, err) || measure_local(t, threads, speed, err)) return -1;
+    out->memory = (int64_t)-taken;
+    out->copy = speed[COPY];
+    out->rows = speed[ROWS];
+    out->gather = speed[GATHER];
+    for (int k = 0; k < LINKS; k++) out->link[k] = (struct link){0, speed[COPY]};
+    if (on_node > 1 && measure_link(t, LINK_NODE, &out->link[LINK_NODE], err)) return -1;
+    out->link[LINK_NETWORK] = out->link[LINK_NODE];
+    if (t->nodes > 1 && measure_link(t, LINK_NETWORK, &out->link[LINK_NETWORK], err)) return -1;
+    if (on_node == 1) out->link[LINK_NODE] = out->link[LINK_NETWORK];
+    return 0;
+}

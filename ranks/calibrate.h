@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Measures what ranks/cost.h wants to know of a machine, with all ranks at work at the same time.
+ *
+ * Links: exchanges of 8 bytes to 1 MiB per pair, in the node and between nodes apart, the median of several,
+ * of the slowest rank; alpha and speed by least squares of the relative error. Local speeds: a stream copy,
+ * random rows of 256 bytes in more memory than caches hold, and such rows in a part of it that caches hold. Where
+ * there is no link of a kind, it gets the figures of the other kind. Grouping and routing are
+ * not measured: 0.
+ */
+#pragma once
+
+#include "ranks/cost.h"
+#include "ranks/transport.h"
+
+/* Collective; takes about half a second. threads: of a rank. The memory is what is available now, for each
+ * rank of the fullest node. */
+int calibrate(struct transport *t, int threads, struct machine *out, struct error *err);
+
+/* Least squares of 1 - (alpha * messages + bytes / speed) / seconds over the points. Neither is negative. */
+struct link_point {
+    double messages, bytes, seconds;
+};
+struct link calibrate_fit(const struct link_point *points, int count);
