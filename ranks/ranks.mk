@@ -18,3 +18,6 @@ bench-ranks:
 	@$(MAKE) --no-print-directory $(B)/ranks/bench
 	@$(PYTHON) studies/sharding.py $(call quoted,$(OUT)/sharding/sharding.json) $(call quoted,$(OUT)/sharding) \
 	     --bench=$(B)/ranks/bench $(watched) $(call given,RANKS SHARDING REPS SEED)
+
+# It updates rows as kernels do; a portable build has this code at several levels of the CPU, with the same bits.
+$(B)/ranks/zero.o: CFLAGS += $(if $(isas),-DLEVEL=_plain)

@@ -119,3 +119,16 @@ scale:
 	@$(B)/studies/scale/scale here $(REPS) >$(call quoted,$(OUT)/scale/scale.jsonl)
 	@$(B)/studies/scale/scale map >>$(call quoted,$(OUT)/scale/scale.jsonl)
 	@$(PYTHON) studies/scale.py $(call quoted,$(OUT)/scale/scale.jsonl) $(call quoted,$(OUT)/scale)
+
+# What dense data parallelism with a partitioned optimizer moves for an embedding table, beside rows that are
+# sharded. Ranks are threads of one process.
+$(B)/studies/zero/zero: $(B)/studies/zero/zero.o $(ranks_objects) $(host_objects)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
+
+.PHONY: zero
+zero:
+	$(call require,bench)
+	@$(MAKE) --no-print-directory $(B)/studies/zero/zero
+	@mkdir -p $(call quoted,$(OUT)/zero)
+	@$(B)/studies/zero/zero $(or $(RANKS),4) >$(call quoted,$(OUT)/zero/zero.jsonl)
+	@$(PYTHON) studies/zero.py $(call quoted,$(OUT)/zero/zero.jsonl) $(call quoted,$(OUT)/zero)

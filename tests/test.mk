@@ -26,7 +26,7 @@ $(B)/tests/test_registry.o $(B)/gpu/tests/test_registry.o: CFLAGS += -DEXTRA_KER
 $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
-$(B)/tests/test_ranks $(B)/tests/test_ranks_bytes $(B)/tests/test_planner: $(ranks_objects)
+$(B)/tests/test_ranks $(B)/tests/test_ranks_bytes $(B)/tests/test_planner $(B)/tests/test_zero: $(ranks_objects)
 
 # The emulation alone: it runs correct kernels and finds planted bugs.
 $(B)/tests/test_emulation: $(selftest) $(emulation)
