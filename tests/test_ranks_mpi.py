@@ -86,9 +86,9 @@ def pid_of(rank, out):
 
 
 def ended_by(folder, number):
-    """(status, stderr, seconds from the signal to the end) of a long run whose rank 1 gets a signal."""
+    """(status, stderr, seconds from the signal to the end) of a long run of 4 ranks whose rank 1 gets a signal."""
     out = os.path.join(folder, "out")
-    long_run = command(2, out, "--sharding=row", "--reps=1000", "--rule=adagrad", "--filter=cpu_fused")
+    long_run = command(4, out, "--sharding=row", "--reps=1000", "--rule=adagrad", "--filter=cpu_fused")
     with subprocess.Popen(long_run, stderr=subprocess.PIPE, text=True) as job:
         end, pid = time.monotonic() + 30, None
         while pid is None and time.monotonic() < end:
