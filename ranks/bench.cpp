@@ -7,9 +7,12 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -46,28 +49,33 @@ void describe(void (*add)(void *ctx, const char *key, const char *value), void *
             (std::to_string(here) + " ranks on " + std::to_string(cores) + " CPUs").c_str());
 }
 
-/* Rank 0's orders mean the same to all ranks only if all run one program. */
+/* The orders of rank 0 mean the same to all ranks only if all run one program. Rank 0 says which one does not. */
 int same_program(struct transport *t, struct error *err) {
-    size_t size = 0;
-    uint64_t hash = 0;
-    FILE *file = fopen("/proc/self/exe", "rb");
-    std::string text;
-    char piece[1 << 16];
-    while (file && (size = fread(piece, 1, sizeof piece, file)) > 0) text.append(piece, size);
-    if (file) fclose(file);
+    std::ifstream file("/proc/self/exe", std::ios::binary);
+    const std::string text(std::istreambuf_iterator<char>(file), {});
     const uint64_t own = XXH3_64bits(text.data(), text.size());
-    hash = own;
-    if (transport_broadcast(t, 0, &hash, sizeof hash, err)) return -1;
-    return hash == own
-               ? 0
-               : fail(err,
-                      "this is another program than rank 0 runs; start one build on all ranks");
+    std::vector<uint64_t> all((size_t)t->ranks);
+    if (transport_all_gather(t, &own, sizeof own, all.data(), err)) return -1;
+    for (int r = 0; r < t->ranks; r++)
+        if (all[(size_t)r] != all[0])
+            return fail(
+                err, "rank %d runs another program than rank 0; start one build on all ranks", r);
+    return 0;
+}
+
+/* Threads of a rank, unless they are given: the cores of its node, shared out. */
+std::string own_threads() {
+    cpu_set_t cpus;
+    sched_getaffinity(0, sizeof cpus, &cpus);
+    const int here = ranks.transport->ranks / ranks.transport->nodes;
+    return "--threads=" + std::to_string(std::max(1, CPU_COUNT(&cpus) / here));
 }
 
 /* Takes the options of ranks out of the command line. */
 std::vector<char *> own_options(int argc, char **argv) {
-    std::vector<char *> left;
-    for (int i = 0; i < argc; i++) {
+    static std::string threads = own_threads(); /* the last of two counts */
+    std::vector<char *> left = {argv[0], threads.data()};
+    for (int i = 1; i < argc; i++) {
         if (!strncmp(argv[i], "--sharding=", 11))
             ranks.options.sharding = argv[i] + 11;
         else if (!strcmp(argv[i], "--all-rows"))
@@ -95,8 +103,9 @@ int main(int argc, char **argv) {
     ranks.options.why = stderr; /* of the planner */
     int status = EXIT_FINE;
     if (board_open(ranks.transport, &err) || same_program(ranks.transport, &err)) {
-        fprintf(stderr, "ranks: rank %d: %s\n", ranks.transport->rank, err.text);
-        ranks.transport->ops->abort(ranks.transport, EXIT_USAGE);
+        if (ranks.transport->rank == 0) fprintf(stderr, "ranks: %s\n", err.text);
+        ranks.transport->ops->close(ranks.transport);
+        return EXIT_USAGE;
     }
     if (ranks.transport->rank == 0) {
         const struct bench_places places = {open, describe};

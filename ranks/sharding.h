@@ -51,9 +51,9 @@ struct sharding {
     int32_t num_tables;
     enum sharding_kind *kind; /* [num_tables] */
     int32_t count;
-    struct shard *shards; /* [count], by rank, then table */
-    int32_t *first;       /* [ranks + 1] the first shard of each rank */
-    int32_t *part;        /* [num_tables][ranks] the shard of a table on a rank, or -1 */
+    struct shard *shards;      /* [count], by rank, then table */
+    int32_t *first;            /* [ranks + 1] the first shard of each rank */
+    int32_t *part;             /* [num_tables][ranks] the shard of a table on a rank, or -1 */
     struct row_blocks *blocks; /* [num_tables] of tables that are cut into blocks of rows */
 };
 

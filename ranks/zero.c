@@ -141,7 +141,7 @@ static int reduce_scatter(struct zero *z, const void *data, int64_t shard, float
             out.bytes[r] = in.bytes[r] = (size_t)(n * element);
             out.at[r] = (size_t)((r * shard + at) * element);
         }
-        parts_lay_out(&in, t->ranks);
+        parts_lay_out(&in, t->ranks, 1);
         status = transport_exchange(t, data, &out, work.data, &in, err);
         for (int64_t i = 0; status == 0 && i < n; i++) {
             float s = dtype_get(type, work.data, i);
