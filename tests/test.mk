@@ -108,7 +108,7 @@ test:
 	@[ -n '$(programs)$(scripts)' ] || { echo "no test is called tests/test_$(ONLY)" >&2; exit 1; }
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) $(programs) \
 	     $(if $(scripts),all $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift \
-                     $(B)/studies/serving/serving $(B)/studies/scale/scale $(B)/examples/dlrm \
-                     $(if $(flavour),,$(P)/bench $(P)/embfuse $(if $(mpi),$(B)/ranks/bench)))
+                     $(B)/studies/serving/serving $(B)/examples/dlrm \
+                     $(if $(flavour),,$(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(if $(mpi),$(B)/ranks/bench)))
 	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) \
 	     tests/run.sh $(programs) $(scripts)
