@@ -28,7 +28,7 @@ enum channel {
     CHANNEL_IDS,     /* and per-sample weights */
     CHANNEL_OUTPUT,  /* of the forward */
     CHANNEL_GRADIENT,
-    CHANNEL_WEIGHT, /* rows or parts of weights: ZeRO, a parameter server */
+    CHANNEL_WEIGHT, /* parts of weights: ZeRO */
     CHANNELS
 };
 

@@ -35,7 +35,7 @@ calls = sum(1 for _ in open({log!r}))
 bad, noise = {bad}.get(target), ({noise} + [0.0])[min(calls - 1, len({noise}))]
 where = {{"bench": ["bench.json"], "peers": ["peers/bench.json", "peers-1-thread/bench.json"],
          "ladder": ["ladder/bench.json"], "sweep": ["sweep/sweep.json"],
-         "bench-compilers": ["compilers/bench.json"], "scaling": ["scaling/scaling.json"]}}[target]
+         "crossover": ["crossover/crossover.json"], "bench-compilers": ["compilers/bench.json"], "scaling": ["scaling/scaling.json"]}}[target]
 if bad == "fails":
     print("pip could not install it (no network?)\\n    [1/2] part 1\\n\\nmake[1]: x", file=sys.stderr)
     sys.exit("make: *** [peers/peers.mk:29: peers] Error 1")
@@ -134,9 +134,10 @@ def test_all_steps_in_their_order_then_nothing(folder):
     s = Setting(folder)
     status, said = s.record(s.traces(a_x=3))
     assert status == 0, said
-    assert s.targets() == ["bench"] * 6 + ["peers", "peers", "ladder", "sweep", "bench-compilers", "scaling"]
+    assert s.targets() == ["bench"] * 6 + ["peers", "peers", "ladder", "sweep", "crossover", "bench-compilers",
+                                           "scaling"]
     assert s.there() == sorted(recorded.RESULTS), s.there()
-    assert all(f"step {i} of 12: {n} " in said for i, n in enumerate(STEPS, 1)), said
+    assert all(f"step {i} of 13: {n} " in said for i, n in enumerate(STEPS, 1)), said
     roof = dict(s.calls()[2][1])
     assert roof["SPEC"] == "datasets/roof.spec" and "pooled/[^/]*/a|" in roof["FILTER"] and "(a|b))/" in roof["FILTER"], roof
     assert all(int(c["REPS"]) % 2 for _, c in s.calls())
@@ -464,8 +465,10 @@ def test_page_of_a_folder_has_what_is_there(folder):
 def test_front_page_holds_machines_side_by_side(folder):
     need_gnuplot()
     first, second = golden(folder, "m1"), golden(folder, "m2", 2.0)
+    shutil.copy(os.path.join(first, "standard.json"), os.path.join(first, "traces.json"))  # m2 has none
     front = os.path.join(folder, "README.md")
-    sections = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration", "machines")
+    sections = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration", "crossover",
+                "machines")
     with open(front, "w", encoding="utf-8") as file:
         file.write("see ![x](reports/results/old/a.png) and [y](reports/results/old)\n"
                    + "".join(f"<!-- table {s} -->\nstale {s}\n<!-- end {s} -->\n" for s in sections))
@@ -474,6 +477,7 @@ def test_front_page_holds_machines_side_by_side(folder):
     with open(front, encoding="utf-8") as file:
         page = file.read()
     assert "stale" not in page and page.count("Not recorded on this machine.") == 7, page
+    assert page.count("**Recorded on ") == 1 and "<!-- table traces -->\n**Recorded on m1:**" in page, page
     assert "reports/results/m2/a.png" in page and "[y](reports/results/m2)" in page, page
     heads = next(line for line in page.splitlines() if "m1: ns/lookup" in line)
     assert "m2: ns/lookup" in heads and heads.count("over cpu_sort") == 2, heads
@@ -490,7 +494,7 @@ def test_a_section_goes_to_the_page_that_has_it(folder):
     own, docs = golden(folder, "m1"), os.path.join(folder, "docs")
     os.makedirs(docs)
     sections = {os.path.join(folder, "README.md"): ["standard"], os.path.join(docs, "more.md"): [
-        "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration", "machines"]}
+        "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration", "crossover", "machines"]}
     for path, names in sections.items():
         with open(path, "w", encoding="utf-8") as file:
             file.write("".join(f"<!-- table {s} -->\nstale {s}\n<!-- end {s} -->\n" for s in names)
