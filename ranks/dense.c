@@ -36,14 +36,13 @@ int dense_open(struct dense *d, const struct sharding *s, struct transport *t,
         const int64_t all = shape_of(d, i)->rows * shape_of(d, i)->dim;
         if (all > elements) elements = all;
     }
-    if (memory_require(2 * elements * (int64_t)sizeof(float), "a dense gradient", err)) return -1;
+    if (memory_require(elements * (int64_t)sizeof(float), "a dense gradient", err)) return -1;
     room_for(&d->sum, (size_t)elements * sizeof(float) + 1);
     return 0;
 }
 
 void dense_close(struct dense *d) {
-    struct room *rooms[] = {&d->sum,     &d->block, &d->touched, &d->all_touched,
-                            &d->offsets, &d->ids,   &d->grad};
+    struct room *rooms[] = {&d->sum, &d->touched, &d->all_touched, &d->offsets, &d->ids, &d->grad};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) free(rooms[i]->data);
     free((void *)d->local.tables);
     free((void *)d->local.features);
@@ -155,25 +154,10 @@ static void add_lookups(const struct dense *d, int32_t i, float *sum) {
     }
 }
 
-/* Gives all ranks the sums of each rank's block of rows. */
-static int gather_blocks(struct dense *d, const int64_t *begin, const float *block, float *sum,
-                         struct error *err) {
-    struct transport *t = d->transport;
-    struct parts out = parts_make(t->ranks), in = parts_make(t->ranks);
-    for (int r = 0; r < t->ranks; r++) {
-        out.bytes[r] = (size_t)(begin[t->rank + 1] - begin[t->rank]) * sizeof *sum;
-        in.bytes[r] = (size_t)(begin[r + 1] - begin[r]) * sizeof *sum;
-        in.at[r] = (size_t)begin[r] * sizeof *sum;
-    }
-    const int status = transport_exchange(t, block, &out, sum, &in, err);
-    parts_free(&out);
-    parts_free(&in);
-    return status;
-}
-
 int dense_gradient(struct dense *d, struct error *err) {
     struct transport *t = d->transport;
     int64_t *begin = must_have(calloc((size_t)t->ranks + 1, sizeof *begin));
+    size_t *bytes = must_have(calloc((size_t)t->ranks + 1, sizeof *bytes));
     float *sum = d->sum.data;
     int status = 0;
     t->channel = CHANNEL_GRADIENT;
@@ -181,11 +165,13 @@ int dense_gradient(struct dense *d, struct error *err) {
         const int64_t rows = shape_of(d, i)->rows, dim = shape_of(d, i)->dim;
         memset(sum, 0, (size_t)(rows * dim) * sizeof *sum);
         add_lookups(d, i, sum);
-        for (int r = 0; r <= t->ranks; r++) begin[r] = sharding_bag(rows, r, t->ranks) * dim;
-        float *block =
-            room_for(&d->block, (size_t)(begin[t->rank + 1] - begin[t->rank]) * sizeof *sum + 1);
-        status = transport_reduce_scatter(t, sum, begin, block, err);
-        if (status == 0) status = gather_blocks(d, begin, block, sum, err);
+        for (int r = 0; r <= t->ranks; r++) {
+            begin[r] = sharding_bag(rows, r, t->ranks) * dim;
+            bytes[r] = (size_t)begin[r] * sizeof *sum;
+        }
+        float *block = sum + begin[t->rank];
+        status = transport_reduce_scatter(t, FP32, sum, begin, block, err) ||
+                 transport_gather(t, block, bytes, sum, err);
         const struct feature *x = &d->local.features[i];
         const int64_t first = d->local.offsets[i];
         float *grad = (float *)d->grad.data + x->grad_offset;
@@ -195,5 +181,6 @@ int dense_gradient(struct dense *d, struct error *err) {
                    (size_t)dim * sizeof *sum);
     }
     free(begin);
-    return status;
+    free(bytes);
+    return status ? -1 : 0;
 }

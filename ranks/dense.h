@@ -18,7 +18,7 @@ struct dense {
     struct transport *transport;
     const struct batch *own;
     struct batch local; /* fp32 gradient, one sequence for each table */
-    struct room sum, block, touched, all_touched, offsets, ids, grad;
+    struct room sum, touched, all_touched, offsets, ids, grad;
 };
 
 int dense_open(struct dense *d, const struct sharding *s, struct transport *t,

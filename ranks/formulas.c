@@ -53,7 +53,7 @@ void formulas_travel(const struct sharding *s, const struct batch *in, int32_t f
 }
 
 /* Table t of the kind data-dense, from rank r to rank d: its bits; then its part of d's block of rows for the sum,
- * and the sum of its own block. */
+ * and the sum of its own block, which is in place at its own. */
 static struct flow flow_of_dense(const struct sharding *s, const struct table_shape *shape, int r,
                                  int d) {
     const int64_t to = sharding_bag(shape->rows, d + 1, s->ranks) -
@@ -61,7 +61,8 @@ static struct flow flow_of_dense(const struct sharding *s, const struct table_sh
                   own = sharding_bag(shape->rows, r + 1, s->ranks) -
                         sharding_bag(shape->rows, r, s->ranks);
     return (struct flow){.ids = (double)((shape->rows + 7) / 8),
-                         .gradient = (double)((to + own) * shape->dim) * (double)sizeof(float)};
+                         .gradient = (double)((r == d ? own : to + own) * shape->dim) *
+                                     (double)sizeof(float)};
 }
 
 static void all_pairs(const struct sharding *s, const struct batch *in, bool all_rows,

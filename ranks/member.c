@@ -120,7 +120,6 @@ static void lap(double *seconds, double *at) {
     *at = now;
 }
 
-/* Calls the function of every group, whatever fails: all ranks must meet in the exchanges. */
 static int plan_groups(struct member *m, const struct kernel *k, int batch, struct error *err) {
     int status = 0;
     m->transport->phase = "plan";
@@ -219,21 +218,21 @@ static int operate(struct member *m, const struct order *o, struct step_times *t
     return status;
 }
 
-static int64_t sent(const struct member *m, enum channel channel) {
-    return m->transport->bytes[channel].sent;
-}
-
-static void merge_bytes(struct member *m, const struct transport_bytes before[CHANNELS],
+/* What the exchanges have moved since. */
+static void merge_bytes(const struct member *m, const struct transport_bytes before[CHANNELS],
                         struct exchanged *by) {
-    static const enum channel of[EXCHANGES][2] = {
-        [EXCHANGE_IDS] = {CHANNEL_LENGTHS, CHANNEL_IDS},
-        [EXCHANGE_OUTPUT] = {CHANNEL_OUTPUT, CHANNEL_OUTPUT},
-        [EXCHANGE_GRADIENT] = {CHANNEL_GRADIENT, CHANNEL_GRADIENT}};
-    for (int e = 0; e < EXCHANGES; e++)
-        for (int i = 0; i < 2 && (i == 0 || of[e][0] != of[e][1]); i++) {
-            by[e].sent += sent(m, of[e][i]) - before[of[e][i]].sent;
-            by[e].received += m->transport->bytes[of[e][i]].received - before[of[e][i]].received;
-        }
+    static const struct {
+        enum channel channel;
+        enum exchange exchange;
+    } of[] = {{CHANNEL_LENGTHS, EXCHANGE_IDS},
+              {CHANNEL_IDS, EXCHANGE_IDS},
+              {CHANNEL_OUTPUT, EXCHANGE_OUTPUT},
+              {CHANNEL_GRADIENT, EXCHANGE_GRADIENT}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const struct transport_bytes *now = &m->transport->bytes[of[i].channel];
+        by[of[i].exchange].sent += now->sent - before[of[i].channel].sent;
+        by[of[i].exchange].received += now->received - before[of[i].channel].received;
+    }
 }
 
 /* The largest of all ranks, of every number of the times; bytes also as a sum. */

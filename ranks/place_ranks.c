@@ -52,33 +52,10 @@ static void ranks_close(struct place *p) {
 }
 
 /* Scratch lies on the ranks; here is only its size. Outputs are collected in one of this size. */
-static int scratch_open(struct place *p, struct place_scratch *s, size_t bytes, const char *what,
-                        struct error *err) {
-    (void)p;
-    memset(s, 0, sizeof *s);
-    if (buffer_alloc(&s->host, bytes, what, err)) return -1;
-    s->data = s->host.data;
-    s->bytes = bytes;
-    return 0;
-}
-
-static void scratch_close(struct place *p, struct place_scratch *s) {
-    (void)p;
-    buffer_free(&s->host);
-    memset(s, 0, sizeof *s);
-}
-
 static int scratch_fill(struct place *p, struct place_scratch *s, int byte, struct error *err) {
     (void)err;
     ranks_of(p)->fill = byte;
     if (s->bytes) memset(s->data, byte, s->bytes);
-    return 0;
-}
-
-static int scratch_get(struct place *p, const struct place_scratch *s, void *to,
-                       struct error *err) {
-    (void)p, (void)err;
-    if (s->bytes) memcpy(to, s->data, s->bytes);
     return 0;
 }
 
@@ -194,7 +171,7 @@ static const struct table *in_host_memory(struct place *p) {
     return NULL;
 }
 
-/* Puts rows of a shard among rows begin, begin + 1 ... of its table. same: compares instead; false: they
+/* Puts rows of a shard among rows begin, begin + 1 ... of its table. compare: only compares them; false: they
  * differ. */
 static bool take_rows(const struct ranks *r, const struct shard *part, int64_t begin, int64_t first,
                       int64_t count, const char *data, bool compare, struct table *rows) {
@@ -266,10 +243,10 @@ static int no_flush(struct place *p, struct error *err) {
 
 static const struct place_ops ranks_ops = {.close = ranks_close,
                                            .scratch_bytes = scratch_bytes,
-                                           .scratch_open = scratch_open,
-                                           .scratch_close = scratch_close,
+                                           .scratch_open = place_scratch_open,
+                                           .scratch_close = place_scratch_close,
                                            .scratch_fill = scratch_fill,
-                                           .scratch_get = scratch_get,
+                                           .scratch_get = place_scratch_get,
                                            .plan = no_plan,
                                            .flush = no_flush,
                                            .run = run,

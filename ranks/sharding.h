@@ -57,8 +57,7 @@ struct sharding {
     struct row_blocks *blocks; /* [num_tables] of tables that are cut into blocks of rows */
 };
 
-/* text: the name of a kind; or as many names as there are tables, separated by commas; a table without a
- * shard on a rank it names nowhere. place: [num_tables] the rank of each table of kind table, the node of each
+/* text: the name of a kind; or as many names as there are tables, separated by commas. place: [num_tables] the rank of each table of kind table, the node of each
  * of kind table-row. NULL: as the words say, table@2 or table-row@1; all others largest first, each to the
  * rank (the node) that has the fewest bytes so far. ranks/planner.h writes such words. */
 int sharding_make(struct sharding *out, const char *text, const int32_t *place,

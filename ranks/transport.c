@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "harness/memory.h"
+#include "kernels/shape.h"
+
+enum { BLOCK = 1 << 16 /* elements of a sum */ };
 
 int transport_barrier(struct transport *t, struct error *err) {
     return t->ops->barrier(t, err);
@@ -75,31 +78,6 @@ size_t parts_lay_out(struct parts *p, int ranks, size_t align) {
     return all;
 }
 
-/* `bytes` to and from each rank; at a step of `from` bytes and `to` bytes. */
-static int exchange_alike(struct transport *t, const void *send, size_t from, void *receive,
-                          size_t bytes, struct error *err) {
-    struct parts out = parts_make(t->ranks), in = parts_make(t->ranks);
-    for (int r = 0; r < t->ranks; r++) {
-        out.bytes[r] = in.bytes[r] = bytes;
-        out.at[r] = (size_t)r * from;
-        in.at[r] = (size_t)r * bytes;
-    }
-    const int status = transport_exchange(t, send, &out, receive, &in, err);
-    parts_free(&out);
-    parts_free(&in);
-    return status;
-}
-
-int transport_sizes(struct transport *t, const struct parts *out, struct parts *in,
-                    struct error *err) {
-    const enum channel channel = t->channel;
-    t->channel = CHANNEL_CONTROL;
-    const int status =
-        exchange_alike(t, out->bytes, sizeof *out->bytes, in->bytes, sizeof *in->bytes, err);
-    t->channel = channel;
-    return status;
-}
-
 int transport_broadcast(struct transport *t, int root, void *data, size_t bytes,
                         struct error *err) {
     struct parts out = parts_make(t->ranks), in = parts_make(t->ranks);
@@ -111,28 +89,58 @@ int transport_broadcast(struct transport *t, int root, void *data, size_t bytes,
     return status;
 }
 
-int transport_all_gather(struct transport *t, const void *own, size_t bytes, void *all,
-                         struct error *err) {
-    return exchange_alike(t, own, 0, all, bytes, err);
+int transport_gather(struct transport *t, const void *own, const size_t *begin, void *all,
+                     struct error *err) {
+    struct parts out = parts_make(t->ranks), in = parts_make(t->ranks);
+    for (int r = 0; r < t->ranks; r++) {
+        out.bytes[r] = begin[t->rank + 1] - begin[t->rank];
+        in.bytes[r] = begin[r + 1] - begin[r];
+        in.at[r] = begin[r];
+    }
+    if (own == (char *)all + begin[t->rank]) out.bytes[t->rank] = in.bytes[t->rank] = 0;
+    const int status = transport_exchange(t, own, &out, all, &in, err);
+    parts_free(&out);
+    parts_free(&in);
+    return status;
 }
 
-int transport_reduce_scatter(struct transport *t, const float *data, const int64_t *begin,
-                             float *sum, struct error *err) {
+int transport_all_gather(struct transport *t, const void *own, size_t bytes, void *all,
+                         struct error *err) {
+    size_t *begin = must_have(calloc((size_t)t->ranks + 1, sizeof *begin));
+    for (int r = 1; r <= t->ranks; r++) begin[r] = (size_t)r * bytes;
+    const int status = transport_gather(t, own, begin, all, err);
+    free(begin);
+    return status;
+}
+
+/* Elements at .. at+BLOCK-1 of the part of rank r: how many there are. */
+static int64_t in_block(const int64_t *begin, int r, int64_t at) {
+    return max64(0, min64(begin[r + 1] - begin[r] - at, BLOCK));
+}
+
+int transport_reduce_scatter(struct transport *t, enum dtype type, const void *data,
+                             const int64_t *begin, float *sum, struct error *err) {
     struct parts out = parts_make(t->ranks), in = parts_make(t->ranks);
-    const int64_t own = begin[t->rank + 1] - begin[t->rank];
-    for (int r = 0; r < t->ranks; r++) {
-        out.bytes[r] = (size_t)(begin[r + 1] - begin[r]) * sizeof *data;
-        out.at[r] = (size_t)begin[r] * sizeof *data;
-        in.bytes[r] = (size_t)own * sizeof *sum;
+    const int64_t element = dtype_bytes(type);
+    int64_t most = 0;
+    for (int r = 0; r < t->ranks; r++) most = max64(most, begin[r + 1] - begin[r]);
+    char *parts = must_have(malloc((size_t)(t->ranks * min64(most, BLOCK) * element) + 1));
+    int status = 0;
+    for (int64_t at = 0; status == 0 && at < most; at += BLOCK) {
+        const int64_t own = in_block(begin, t->rank, at);
+        for (int r = 0; r < t->ranks; r++) {
+            out.bytes[r] = (size_t)(in_block(begin, r, at) * element);
+            out.at[r] = (size_t)((begin[r] + at) * element);
+            in.bytes[r] = (size_t)(own * element);
+        }
+        parts_lay_out(&in, t->ranks, 1);
+        status = transport_exchange(t, data, &out, parts, &in, err);
+        for (int64_t i = 0; status == 0 && i < own; i++) {
+            float s = dtype_get(type, parts, i);
+            for (int r = 1; r < t->ranks; r++) s += dtype_get(type, parts, r * own + i);
+            sum[at + i] = s;
+        }
     }
-    float *parts = array_alloc((int64_t)t->ranks * own, sizeof *parts);
-    parts_lay_out(&in, t->ranks, 1);
-    int status = parts ? transport_exchange(t, data, &out, parts, &in, err)
-                       : fail(err, "out of memory for %lld parts of a sum", (long long)own);
-    if (status == 0 && own) memcpy(sum, parts, (size_t)own * sizeof *sum);
-    for (int r = 1; status == 0 && r < t->ranks; r++)
-#pragma omp parallel for simd if (own >= 1 << 16)
-        for (int64_t i = 0; i < own; i++) sum[i] += parts[r * own + i];
     free(parts);
     parts_free(&out);
     parts_free(&in);

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "harness/error.h"
+#include "kernels/kernel.h"
 
 enum { ANY_RANK = -1 };
 
@@ -100,10 +101,6 @@ void parts_free(struct parts *p);
  * of all. */
 size_t parts_lay_out(struct parts *p, int ranks, size_t align);
 
-/* Rank r learns how many bytes each rank will send to it. */
-int transport_sizes(struct transport *t, const struct parts *out, struct parts *in,
-                    struct error *err);
-
 /* Copies rank root's bytes to all ranks. */
 int transport_broadcast(struct transport *t, int root, void *data, size_t bytes, struct error *err);
 
@@ -111,10 +108,16 @@ int transport_broadcast(struct transport *t, int root, void *data, size_t bytes,
 int transport_all_gather(struct transport *t, const void *own, size_t bytes, void *all,
                          struct error *err);
 
-/* The sum over ranks, in the order of the ranks, of elements begin[r] .. begin[r+1]-1 of `data`, on rank
- * r: in sum[0 ..]. begin: [ranks + 1], the same on all ranks. Sums are in fp32, from rank 0's value on. */
-int transport_reduce_scatter(struct transport *t, const float *data, const int64_t *begin,
-                             float *sum, struct error *err);
+/* Bytes begin[r] .. begin[r+1]-1 of `all` come from rank r, on all ranks. own: this rank's, which may lie at their
+ * place in `all`. begin: [ranks + 1], the same on all ranks. */
+int transport_gather(struct transport *t, const void *own, const size_t *begin, void *all,
+                     struct error *err);
+
+/* The sum over ranks of elements begin[r] .. begin[r+1]-1 of `data`, on rank r: in sum[0 ..], which may lie at
+ * their place in data. Sums are in fp32, in the order of the ranks. begin: [ranks + 1], the same on all ranks. A block
+ * of elements is exchanged at a time, so its memory does not grow with the data. */
+int transport_reduce_scatter(struct transport *t, enum dtype type, const void *data,
+                             const int64_t *begin, float *sum, struct error *err);
 
 /* The largest of all ranks' numbers, for each of `count`, on all ranks. */
 int transport_most(struct transport *t, double *numbers, int count, struct error *err);

@@ -11,8 +11,6 @@
 #include "kernels/host/gather.h"
 #include "kernels/host/update.h"
 
-enum { BLOCK = 1 << 16 }; /* elements of a shard that are summed at once */
-
 struct chunk {
     void *data;
     int64_t bytes;
@@ -109,49 +107,14 @@ static enum zero_memory array_memory(const struct zero *z, int array) {
 
 /* --- collectives on a bucket */
 
-/* The shards of all ranks, of `bytes` each, one behind the other. own may lie at its place there. */
-static int all_gather(struct zero *z, const void *own, int64_t bytes, void *all,
-                      struct error *err) {
-    struct transport *t = z->t;
-    struct parts out = parts_make(t->ranks), in = parts_make(t->ranks);
-    for (int r = 0; r < t->ranks; r++) {
-        out.bytes[r] = in.bytes[r] = (size_t)bytes;
-        in.at[r] = (size_t)(r * bytes);
-    }
-    if (own == (char *)all + in.at[t->rank]) out.bytes[t->rank] = in.bytes[t->rank] = 0;
-    const int status = transport_exchange(t, own, &out, all, &in, err);
-    parts_free(&out);
-    parts_free(&in);
-    return status;
-}
-
-/* sum[shard] = the sum over ranks, in their order and in fp32, of this rank's shard. A block at a time: work
- * space does not grow with the table. sum may be the shard in data. */
+/* sum[shard] = the sum over ranks of this rank's shard. */
 static int reduce_scatter(struct zero *z, const void *data, int64_t shard, float *sum,
                           struct error *err) {
-    struct transport *t = z->t;
-    const enum dtype type = z->setup.types.gradient;
-    const int64_t element = dtype_bytes(type), most = min64(shard, BLOCK);
-    struct parts out = parts_make(t->ranks), in = parts_make(t->ranks);
-    struct chunk work;
-    int status = take(z, &work, ZERO_WORK, t->ranks * most * element, err);
-    for (int64_t at = 0; status == 0 && at < shard; at += BLOCK) {
-        const int64_t n = min64(shard - at, BLOCK);
-        for (int r = 0; r < t->ranks; r++) {
-            out.bytes[r] = in.bytes[r] = (size_t)(n * element);
-            out.at[r] = (size_t)((r * shard + at) * element);
-        }
-        parts_lay_out(&in, t->ranks, 1);
-        status = transport_exchange(t, data, &out, work.data, &in, err);
-        for (int64_t i = 0; status == 0 && i < n; i++) {
-            float s = dtype_get(type, work.data, i);
-            for (int r = 1; r < t->ranks; r++) s += dtype_get(type, work.data, r * n + i);
-            sum[at + i] = s;
-        }
-    }
-    release(z, &work, ZERO_WORK);
-    parts_free(&out);
-    parts_free(&in);
+    int64_t *begin = must_have(calloc((size_t)z->t->ranks + 1, sizeof *begin));
+    for (int r = 1; r <= z->t->ranks; r++) begin[r] = r * shard;
+    const int status =
+        transport_reduce_scatter(z->t, z->setup.types.gradient, data, begin, sum, err);
+    free(begin);
     z->report.reductions++;
     return status;
 }
@@ -164,8 +127,8 @@ static char *own_weights(struct zero *z, struct bucket *b) {
 static int gather_weights(struct zero *z, struct bucket *b, void *all, struct error *err) {
     z->t->channel = CHANNEL_WEIGHT;
     z->report.gathers++;
-    return all_gather(z, own_weights(z, b), b->shard * dtype_bytes(z->setup.types.weight), all,
-                      err);
+    const int64_t bytes = b->shard * dtype_bytes(z->setup.types.weight);
+    return transport_all_gather(z->t, own_weights(z, b), (size_t)bytes, all, err);
 }
 
 /* --- opening */
@@ -425,7 +388,8 @@ int zero_get_tables(struct zero *z, struct table_set *to, struct error *err) {
             if (row_bytes == 0) continue;
             int status = take(z, &all, ZERO_WORK, z->t->ranks * b->block * row_bytes, err);
             if (status == 0)
-                status = all_gather(z, array_data(z, b, a), b->block * row_bytes, all.data, err);
+                status = transport_all_gather(z->t, array_data(z, b, a),
+                                              (size_t)(b->block * row_bytes), all.data, err);
             for (int64_t row = 0; status == 0 && row < b->rows; row++)
                 memcpy(array_row(&to->tables[i].array[a], row), (char *)all.data + row * row_bytes,
                        (size_t)row_bytes);

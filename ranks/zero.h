@@ -14,7 +14,7 @@
  * Bytes per rank, of P padded elements on d ranks, weights of p bytes, gradients of g, main weights and main
  * gradients of m, states of s: ZERO_1 (p+g)*P + (m+s)*P/d, ZERO_3 (p+m+s)*P/d + (p+g)*largest.
  * Bytes sent by a rank in a step: gradients (d-1)/d*P*g; weights (d-1)/d*P*p, and twice that in ZERO_3.
- * Beside it there is work space: of a feature's lookups, and of parts that are summed.
+ * Beside it there is work space: of a feature's lookups, and of a block of parts that are summed.
  *
  * Functions return 0, or -1 and fill err; all are collective. Not here: max pooling.
  */

@@ -9,31 +9,15 @@
 
 #include "harness/measure/runner.h"
 #include "ranks/place_ranks.h"
-#include "tests/batch_builder.h"
+#include "tests/ranks_case.h"
 
 #include "tests/kernel_tests.h"
 
-/* Two features of one table, a table with fewer rows than ranks, sequences, means, padding, a hot row. */
 static void build(struct builder *b, const struct kernel *k, bool exact, bool weighted,
                   int first_rule) {
     builder_begin(b, exact ? 21 : 22, exact);
     b->weighted = weighted;
-    const int32_t wide = builder_table(b, 61, 37), few = builder_table(b, 3, 8),
-                  narrow = builder_table(b, 500, 5);
-    const struct {
-        int32_t table;
-        enum pooling pooling;
-        int64_t padding;
-    } features[] = {{wide, POOL_SUM, -1},
-                    {few, POOL_MEAN, 1},
-                    {wide, POOL_MEAN, 7},
-                    {narrow, POOL_NONE, 0},
-                    {narrow, POOL_SUM, -1}};
-    for (size_t f = 0; f < sizeof features / sizeof *features; f++) {
-        builder_feature(b, features[f].table, features[f].pooling, features[f].padding);
-        builder_random_bags(b, 47, 5);
-    }
-    builder_finish(b);
+    ranks_case(b, 47, POOL_MEAN, 5, 5);
     builder_rules(b, k, (enum rule_kind)first_rule);
     b->step = 3;
 }

@@ -12,7 +12,7 @@
 #include "harness/registry.h"
 #include "ranks/formulas.h"
 #include "ranks/place_ranks.h"
-#include "tests/batch_builder.h"
+#include "tests/ranks_case.h"
 
 #include "tests/cmocka_cases.h"
 
@@ -104,22 +104,7 @@ static void build(struct builder *b, bool weighted, enum id_type id_type) {
     builder_begin(b, 31, false);
     b->weighted = weighted;
     b->id_type = id_type;
-    const int32_t wide = builder_table(b, 61, 37), few = builder_table(b, 3, 8),
-                  narrow = builder_table(b, 500, 5);
-    const struct {
-        int32_t table;
-        enum pooling pooling;
-        int64_t padding;
-    } features[] = {{wide, POOL_SUM, -1},
-                    {few, POOL_MEAN, 1},
-                    {wide, POOL_MEAN, 7},
-                    {narrow, POOL_NONE, 0},
-                    {narrow, POOL_SUM, -1}};
-    for (size_t f = 0; f < sizeof features / sizeof *features; f++) {
-        builder_feature(b, features[f].table, features[f].pooling, features[f].padding);
-        builder_random_bags(b, 21, 5);
-    }
-    builder_finish(b);
+    ranks_case(b, 21, POOL_MEAN, 5, 5);
     for (int32_t t = 0; t < b->in.num_tables; t++) builder_rule(b, t, RULE_adagrad);
 }
 

@@ -9,7 +9,7 @@
 #include "kernels/forward.h"
 #include "ranks/sharding.h"
 #include "ranks/zero.h"
-#include "tests/batch_builder.h"
+#include "tests/ranks_case.h"
 
 #include "tests/kernel_tests.h"
 
@@ -17,25 +17,9 @@ enum { STEPS = 3 };
 
 static const struct zero_types pairs[] = {{FP16, FP16}, {BF16, FP32}, {FP32, FP32}};
 
-/* Two features of one table, a table with fewer rows than ranks, sequences, means, padding. */
 static void build(struct builder *b, bool exact, const enum rule_kind rules[3]) {
     builder_begin(b, exact ? 31 : 32, exact);
-    const int32_t wide = builder_table(b, 61, 37), few = builder_table(b, 3, 8),
-                  narrow = builder_table(b, 500, 5);
-    const struct {
-        int32_t table;
-        enum pooling pooling;
-        int64_t padding;
-    } features[] = {{wide, POOL_SUM, -1},
-                    {few, POOL_MEAN, 1},
-                    {wide, POOL_SUM, 7},
-                    {narrow, POOL_NONE, 0},
-                    {narrow, POOL_SUM, -1}};
-    for (size_t f = 0; f < sizeof features / sizeof *features; f++) {
-        builder_feature(b, features[f].table, features[f].pooling, features[f].padding);
-        builder_random_bags(b, 29, features[f].pooling == POOL_MEAN ? 2 : 4);
-    }
-    builder_finish(b);
+    ranks_case(b, 29, POOL_SUM, 4, 2);
     for (int32_t t = 0; t < 3; t++) builder_rule(b, t, rules[t]);
     b->step = 1;
     builder_start(b);

@@ -145,6 +145,12 @@ struct place {
 int setup_scratch_bytes(const struct place_setup *setup, const struct kernel *k, size_t *bytes,
                         struct error *err);
 
+/* Scratch in host memory, for places that have some there. */
+int place_scratch_open(struct place *p, struct place_scratch *s, size_t bytes, const char *what,
+                       struct error *err);
+void place_scratch_close(struct place *p, struct place_scratch *s);
+int place_scratch_get(struct place *p, const struct place_scratch *s, void *to, struct error *err);
+
 /* Both open a place. If memory is too small, they refuse with the figure before they allocate. */
 struct place *place_host_open(const struct place_setup *setup, struct error *err);
 struct place *place_device_open(const struct place_setup *setup, struct error *err);

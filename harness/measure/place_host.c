@@ -55,8 +55,8 @@ static int host_scratch_bytes(struct place *p, const struct kernel *k, size_t *b
     return setup_scratch_bytes(&host_of(p)->setup, k, bytes, err);
 }
 
-static int host_scratch_open(struct place *p, struct place_scratch *s, size_t bytes,
-                             const char *what, struct error *err) {
+int place_scratch_open(struct place *p, struct place_scratch *s, size_t bytes, const char *what,
+                       struct error *err) {
     (void)p;
     memset(s, 0, sizeof *s);
     if (buffer_alloc(&s->host, bytes, what, err)) return -1;
@@ -65,7 +65,7 @@ static int host_scratch_open(struct place *p, struct place_scratch *s, size_t by
     return 0;
 }
 
-static void host_scratch_close(struct place *p, struct place_scratch *s) {
+void place_scratch_close(struct place *p, struct place_scratch *s) {
     (void)p;
     buffer_free(&s->host);
     memset(s, 0, sizeof *s);
@@ -78,8 +78,7 @@ static int host_scratch_fill(struct place *p, struct place_scratch *s, int byte,
     return 0;
 }
 
-static int host_scratch_get(struct place *p, const struct place_scratch *s, void *to,
-                            struct error *err) {
+int place_scratch_get(struct place *p, const struct place_scratch *s, void *to, struct error *err) {
     (void)p, (void)err;
     if (s->bytes) memcpy(to, s->data, s->bytes);
     return 0;
@@ -243,10 +242,10 @@ static int host_intact(struct place *p, int batch, const struct place_scratch *s
 
 static const struct place_ops host_ops = {.close = host_close,
                                           .scratch_bytes = host_scratch_bytes,
-                                          .scratch_open = host_scratch_open,
-                                          .scratch_close = host_scratch_close,
+                                          .scratch_open = place_scratch_open,
+                                          .scratch_close = place_scratch_close,
                                           .scratch_fill = host_scratch_fill,
-                                          .scratch_get = host_scratch_get,
+                                          .scratch_get = place_scratch_get,
                                           .plan = host_plan,
                                           .flush = host_flush,
                                           .renew = host_renew,
