@@ -35,9 +35,7 @@ struct place *open(enum backend backend, const struct place_setup *setup, struct
 
 void describe(void (*add)(void *ctx, const char *key, const char *value), void *ctx) {
     const struct transport *t = ranks.transport;
-    cpu_set_t cpus;
-    sched_getaffinity(0, sizeof cpus, &cpus);
-    const int cores = CPU_COUNT(&cpus), here = t->ranks / t->nodes;
+    const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN), here = t->ranks / t->nodes;
     add(ctx, "emb_ranks", std::to_string(t->ranks).c_str());
     add(ctx, "emb_nodes", std::to_string(t->nodes).c_str());
     add(ctx, "emb_transport", t->name);
@@ -63,12 +61,13 @@ int same_program(struct transport *t, struct error *err) {
     return 0;
 }
 
-/* Threads of a rank, unless they are given: the cores of its node, shared out. */
+/* Threads of a rank, unless they are given: the CPUs that it is bound to, or else its share of the node's. */
 std::string own_threads() {
     cpu_set_t cpus;
     sched_getaffinity(0, sizeof cpus, &cpus);
-    const int here = ranks.transport->ranks / ranks.transport->nodes;
-    return "--threads=" + std::to_string(std::max(1, CPU_COUNT(&cpus) / here));
+    const int own = CPU_COUNT(&cpus), here = ranks.transport->ranks / ranks.transport->nodes;
+    const bool bound = own < (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return "--threads=" + std::to_string(std::max(1, bound ? own : own / here));
 }
 
 /* Takes the options of ranks out of the command line. */

@@ -4,7 +4,8 @@
 
     ranks/launch.py -np 4 build/ranks/bench --sharding=row --rule=adagrad
 
-Options before the program go to mpirun (--hostfile hosts, --map-by ...). Exit status: that of the program (0
+Options before the program go to mpirun (--hostfile hosts, --map-by ...); without those each rank is bound to CPUs of
+its own. Exit status: that of the program (0
 fine, 1 usage or environment, 2 a wrong result), or 4 if a rank died or stopped answering; the line names the
 rank and what it did. Open MPI's own report is left out, unless nobody understands it.
 """
@@ -17,7 +18,8 @@ import sys
 import tempfile
 
 LINE = 128  # bytes of a rank in the board: ranks/board.h
-ALWAYS = ("--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1")
+ALWAYS = ("--mca", "mpi_yield_when_idle", "1")  # a rank that waits leaves its CPU to others
+OWN = ("--hostfile", "--host", "--map-by", "--bind-to", "--rank-by", "--oversubscribe")  # who says one, says all
 DIED = re.compile(r"process rank (\d+) .*exited on signal (\d+)")
 LEFT = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\]")
 CODE = re.compile(r"Exit code:\s+(\d+)")
@@ -39,6 +41,18 @@ def split(words):
         if "/" in word and not word.startswith("-") and os.access(word, os.X_OK) and os.path.isfile(word):
             return words[:i], words[i:]
     sys.exit("launch.py: usage: ranks/launch.py -np RANKS PROGRAM [ARGUMENT ...]; no program in these words")
+
+
+def placement(options):
+    """Each rank gets CPUs of its own, if there are enough: ranks that the system moves about wait for each other for
+    milliseconds. With more ranks than CPUs nobody is bound."""
+    if any(word in OWN for word in options):
+        return []
+    count = [int(b) for a, b in zip(options, options[1:]) if a in ("-np", "-n") and b.isdigit()]
+    cpus = len(os.sched_getaffinity(0))
+    if not count or count[0] > cpus:
+        return ["--oversubscribe", "--bind-to", "none"]
+    return ["--use-hwthread-cpus", "--map-by", f"slot:PE={cpus // count[0]}", "--bind-to", "hwthread"]
 
 
 def run(command, env):
@@ -88,7 +102,7 @@ def main():
         env = dict(os.environ, EMBFUSE_RANKS_BOARD=board, OMPI_ALLOW_RUN_AS_ROOT="1",
                    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         passed = ["-x", "EMBFUSE_RANKS_BOARD"]
-        status, report = run([mpirun, *ALWAYS, *passed, *options, *program], env)
+        status, report = run([mpirun, *ALWAYS, *placement(options), *passed, *options, *program], env)
         status, why = explain(status, report, board)
         if why:
             print(f"ranks: {why}", file=sys.stderr)
