@@ -21,3 +21,16 @@ bench-ranks:
 
 # It updates rows as kernels do; a portable build has this code at several levels of the CPU, with the same bits.
 $(B)/ranks/zero.o: CFLAGS += $(if $(isas),-DLEVEL=_plain)
+
+# Training on a parameter server: servers and workers are ranks.
+$(B)/studies/server/server: $(B)/studies/server/server.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(host_objects)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
+
+.PHONY: server
+server:
+	$(call require,ranks)
+	@$(MAKE) --no-print-directory $(B)/studies/server/server
+	@mkdir -p $(call quoted,$(OUT)/server)
+	@$(PYTHON) ranks/launch.py -np $(or $(RANKS),4) $(B)/studies/server/server $(or $(SERVERS),1) $(or $(CLOCKS),200) \
+	     $(or $(RULE),adagrad) >$(call quoted,$(OUT)/server/server.jsonl)
+	@$(PYTHON) studies/server.py $(call quoted,$(OUT)/server/server.jsonl) $(call quoted,$(OUT)/server)

@@ -20,7 +20,7 @@
 #include "harness/error.h"
 #include "kernels/kernel.h"
 
-enum { ANY_RANK = -1 };
+enum { ANY_RANK = -1, NOBODY = -2 };
 
 /* What bytes are for. They are counted apart. */
 enum channel {
@@ -61,7 +61,8 @@ struct transport_ops {
     /* send() may return before the message is received: it has a copy. */
     int (*send)(struct transport *t, int to, int tag, const void *data, size_t bytes,
                 struct error *err);
-    /* Waits for the next message with this tag; from may be ANY_RANK. *data: malloc'ed. */
+    /* Waits for the next message with this tag; from may be ANY_RANK. *data: malloc'ed. If none comes within
+     * `patience`, out->from is NOBODY and *data is NULL. */
     int (*receive)(struct transport *t, int from, int tag, void **data, struct message *out,
                    struct error *err);
     /* Ends the other ranks too, soon. Does not return where ranks are processes. */
@@ -74,6 +75,7 @@ struct transport {
     int rank, ranks;
     int node, nodes; /* of this rank; ranks of a node follow one another, equally many on each */
     enum channel channel; /* of the calls that come */
+    double patience;      /* seconds that a receive waits; 0: as long as it takes */
     struct transport_bytes bytes[CHANNELS];
     const char *phase; /* what the rank does now, for a message if it stops; never NULL */
 };

@@ -26,7 +26,7 @@ $(B)/tests/test_registry.o $(B)/gpu/tests/test_registry.o: CFLAGS += -DEXTRA_KER
 $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
-$(B)/tests/test_ranks $(B)/tests/test_ranks_bytes $(B)/tests/test_planner $(B)/tests/test_zero: $(ranks_objects)
+$(B)/tests/test_ranks $(B)/tests/test_ranks_bytes $(B)/tests/test_planner $(B)/tests/test_zero $(B)/tests/test_server: $(ranks_objects)
 
 # The emulation alone: it runs correct kernels and finds planted bugs.
 $(B)/tests/test_emulation: $(selftest) $(emulation)
@@ -109,6 +109,6 @@ test:
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) $(programs) \
 	     $(if $(scripts),all $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift \
                      $(B)/studies/serving/serving $(B)/examples/dlrm \
-                     $(if $(flavour),,$(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(if $(mpi),$(B)/ranks/bench)))
+                     $(if $(flavour),,$(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(if $(mpi),$(B)/ranks/bench $(B)/studies/server/server)))
 	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) \
 	     tests/run.sh $(programs) $(scripts)
