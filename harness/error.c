@@ -25,12 +25,26 @@ void text_add(char *text, size_t size, const char *format, ...) {
     va_end(args);
 }
 
-int fail(struct error *err, const char *format, ...) {
+static int vfail(struct error *err, bool memory, const char *format, va_list args) {
     char text[sizeof err->text];
+    vsnprintf(text, sizeof text, format, args);
+    escape_controls(text, err->text, sizeof err->text);
+    err->memory = memory;
+    return -1;
+}
+
+int fail(struct error *err, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vfail(err, false, format, args);
     va_end(args);
-    escape_controls(text, err->text, sizeof err->text);
+    return -1;
+}
+
+int fail_memory(struct error *err, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vfail(err, true, format, args);
+    va_end(args);
     return -1;
 }

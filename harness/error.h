@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Exit statuses of every program of the suite. */
@@ -12,11 +13,15 @@ enum { EXIT_FINE = 0, EXIT_USAGE = 1, EXIT_WRONG_RESULT = 2 };
 
 struct error {
     char text[512];
+    bool memory; /* of this kind: there is too little memory */
 };
 
 /* Formats the message, escapes control characters (of a file's name) in it, and returns -1, so that
  * callers write: return fail(err, "...", ...). */
 int fail(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same for too little memory. */
+int fail_memory(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Appends to the string in text[size], and leaves out what does not fit. */
 void text_add(char *text, size_t size, const char *format, ...)

@@ -54,8 +54,9 @@ int64_t memory_available(void) {
 int memory_require(int64_t bytes, const char *what, struct error *err) {
     int64_t have = memory_available();
     if (bytes <= have) return 0;
-    return fail(err, "%s: needs %.1f GiB, %.1f GiB are available; use smaller tables or batches",
-                what, (double)bytes / (1 << 30), (double)have / (1 << 30));
+    return fail_memory(err,
+                       "%s: needs %.1f GiB, %.1f GiB are available; use smaller tables or batches",
+                       what, (double)bytes / (1 << 30), (double)have / (1 << 30));
 }
 
 /* From here on an array asks for huge pages: fewer TLB misses, and fewer page faults to fill it. */
@@ -73,7 +74,9 @@ void *array_alloc(int64_t count, size_t size) {
 void *array_require(int64_t count, size_t size, const char *what, struct error *err) {
     if (memory_require(count * (int64_t)size, what, err)) return NULL;
     void *p = array_alloc(count, size);
-    if (!p) fail(err, "%s: out of memory for %lld bytes", what, (long long)count * (int64_t)size);
+    if (!p)
+        fail_memory(err, "%s: out of memory for %lld bytes", what,
+                    (long long)count * (int64_t)size);
     return p;
 }
 
@@ -95,7 +98,7 @@ int buffer_alloc(struct buffer *b, size_t bytes, const char *what, struct error 
     char *m = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (m == MAP_FAILED)
-        return fail(err, "%s: the system refuses %.1f GiB", what, (double)bytes / (1 << 30));
+        return fail_memory(err, "%s: the system refuses %.1f GiB", what, (double)bytes / (1 << 30));
     b->mapping = m;
     b->mapped = mapped;
     b->bytes = bytes;

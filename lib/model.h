@@ -11,7 +11,7 @@
  *     average.c    SWA and EMA
  *     admission.c  which ids train
  *     monitor.c    what steps do to rows
- *     state.h      save and load: state_text.c, state_rows.c, state_save.c, state_load.c
+ *     state.h      save and load: state_*.c
  *     frozen.c     frozen tables, which need no model
  *     status.c     statuses and versions
  */

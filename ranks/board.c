@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "harness/memory.h"
+#include "ranks/program.h"
 
 /* The line of a rank. launch.py reads the text. */
 struct line {
@@ -24,15 +25,14 @@ static struct {
     struct transport *transport;
     struct line *lines; /* [ranks] */
     pthread_t thread;
+    int pid; /* characters of "pid PID: " */
     atomic_bool stop;
 } board;
 
-static void show(void) {
-    struct line *own = &board.lines[board.transport->rank];
-    char text[sizeof own->text];
-    snprintf(text, sizeof text, "pid %d: %s", (int)getpid(), board.transport->phase);
-    memcpy(own->text, text, sizeof text);
-    atomic_fetch_add(&own->beats, 1);
+/* The phase stands behind the number of the process, which does not change. */
+static void show(const char *phase) {
+    char *text = board.lines[board.transport->rank].text;
+    strncpy(text + board.pid, phase, sizeof board.lines->text - 1 - (size_t)board.pid);
 }
 
 static double now(void) {
@@ -49,7 +49,7 @@ static void *live(void *arg) {
     double *since = must_have(calloc((size_t)here, sizeof *since)), last = now();
     (void)arg;
     while (!atomic_load(&board.stop)) {
-        show();
+        atomic_fetch_add(&board.lines[t->rank].beats, 1);
         const struct timespec pause = {0, 100000000};
         nanosleep(&pause, NULL);
         const double time = now();
@@ -66,7 +66,8 @@ static void *live(void *arg) {
                 continue;
             fprintf(stderr, "ranks: rank %d has not answered for %d s (%.100s)\n", first + i,
                     BOARD_SECONDS, board.lines[first + i].text);
-            t->ops->abort(t, EXIT_USAGE);
+            /* mpirun ends the others. This is not the thread that may call MPI. */
+            _exit(EXIT_LOST);
         }
     }
     free(seen);
@@ -88,7 +89,10 @@ int board_open(struct transport *t, struct error *err) {
     if (lines == MAP_FAILED) return fail(err, "%s: %s", path, strerror(errno));
     board.transport = t;
     board.lines = lines;
-    show();
+    board.pid =
+        snprintf(board.lines[t->rank].text, sizeof board.lines->text, "pid %d: ", (int)getpid());
+    t->show = show;
+    show(t->phase);
     if (pthread_create(&board.thread, NULL, live, NULL))
         return fail(err, "no thread for the board");
     return 0;
@@ -100,5 +104,6 @@ void board_close(void) {
     pthread_join(board.thread, NULL);
     /* A rank that has ended is silent, and right. */
     atomic_store(&board.lines[board.transport->rank].beats, 0);
+    board.transport->show = NULL;
     board.lines = NULL;
 }

@@ -162,7 +162,7 @@ int calibrate(struct transport *t, int threads, struct machine *out, struct erro
     double speed[LOCALS] = {0}, taken = -(double)memory_available() / on_node;
     *out = (struct machine){.ranks = t->ranks, .nodes = t->nodes};
     t->channel = CHANNEL_CONTROL;
-    t->phase = "calibration";
+    transport_phase(t, "calibration");
     if (transport_most(t, &taken, 1, err) || measure_local(t, threads, speed, err)) return -1;
     out->memory = (int64_t)-taken;
     out->copy = speed[COPY];

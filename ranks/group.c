@@ -56,10 +56,21 @@ static int open_routes(struct group *g, const struct deal *deal, bool all_rows, 
     return 0;
 }
 
+static int fill_tables(struct group *g, const struct deal *deal, const struct content *content,
+                       struct error *err) {
+    const struct table_shape *local = local_of(g, 0)->tables;
+    struct transport *t = g->transport;
+    if (content->from)
+        return checkpoint_read(content->from, &g->sharding, t->rank, local, &g->tables, err);
+    return content->dealt
+               ? deal_tables(t, &g->sharding, deal->shapes, local, content->whole, &g->tables, err)
+               : 0;
+}
+
 int group_open(struct group *g, const struct sharding *s, const bool *keep, bool is_dense,
                struct transport *t, const struct deal *deal, const struct batch *own, bool all_rows,
-               bool own_tables, const struct table_set *whole, enum backend backend,
-               const struct place_setup *setup, struct error *err) {
+               const struct content *content, enum backend backend, const struct place_setup *setup,
+               struct error *err) {
     *g = (struct group){.transport = t,
                         .own = own,
                         .ring = setup->ring,
@@ -72,9 +83,7 @@ int group_open(struct group *g, const struct sharding *s, const bool *keep, bool
         if (group_ids(g, k, err) || group_gradient_start(g, k, err) ||
             group_gradient_finish(g, k, err))
             return -1;
-    int status = own_tables ? deal_tables(t, &g->sharding, deal->shapes, local_of(g, 0)->tables,
-                                          whole, &g->tables, err)
-                            : 0;
+    int status = fill_tables(g, deal, content, err);
     if (transport_agree(t, status, err)) return -1;
     status = group_shards(g) ? open_inner(g, setup, backend, err) : 0;
     return transport_agree(t, status, err);

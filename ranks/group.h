@@ -7,6 +7,7 @@
 #pragma once
 
 #include "harness/measure/place.h"
+#include "ranks/checkpoint.h"
 #include "ranks/deal.h"
 #include "ranks/dense.h"
 
@@ -23,7 +24,7 @@ struct group {
      * has. */
     struct batch batches[PLACE_RING_MAX];
     struct row_index index[PLACE_RING_MAX];
-    struct table_set tables; /* with the content that rank 0 gave */
+    struct table_set tables; /* with a content that is given */
     struct place *inner;     /* NULL: this rank has no shard */
     struct place_scratch none, scratch, output, shared_output;
     const struct kernel *scratch_of;
@@ -31,12 +32,18 @@ struct group {
     struct rule_step *steps;              /* of its shards */
 };
 
-/* setup: of the inner place, without tables, batches and index. own: [ring] this rank's bags. whole: on rank
- * 0 the content of the tables, if own_tables. Collective. */
+/* What tables begin with; all 0: initial values. */
+struct content {
+    const struct checkpoint *from; /* a state in files */
+    bool dealt;                    /* rank 0 has it, and deals it out: */
+    const struct table_set *whole; /* NULL elsewhere */
+};
+
+/* setup: of the inner place, without tables, batches and index. own: [ring] this rank's bags. Collective. */
 int group_open(struct group *g, const struct sharding *s, const bool *keep, bool is_dense,
                struct transport *t, const struct deal *deal, const struct batch *own, bool all_rows,
-               bool own_tables, const struct table_set *whole, enum backend backend,
-               const struct place_setup *setup, struct error *err);
+               const struct content *content, enum backend backend, const struct place_setup *setup,
+               struct error *err);
 void group_close(struct group *g);
 
 int32_t group_shards(const struct group *g);

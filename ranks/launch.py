@@ -84,7 +84,7 @@ def explain(status, report, board):
         return 4, ""  # the rank that called it has said why
     if left and code:
         own = int(code[1])
-        if own in (1, 2):  # the program has said why
+        if own in (1, 2, 4):  # the program has said why
             return own, ""
         return 4, f"rank {left[1]} ended with status {own} in phase '{phase(board, int(left[1]))}'"
     if status and report:

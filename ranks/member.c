@@ -38,6 +38,8 @@ static int open_groups(struct member *m, const struct table_set *tables, struct 
                                       .seed = o->seed,
                                       .timed = o->timed,
                                       .operation = o->operation};
+    const struct content content = {
+        .from = *o->load ? &m->loaded : NULL, .dealt = o->own_tables, .whole = tables};
     bool *keep = must_have(calloc((size_t)o->num_tables, sizeof *keep));
     int status = 0;
     for (int number = 0; status == 0 && number < GROUPS_MOST; number++) {
@@ -46,10 +48,24 @@ static int open_groups(struct member *m, const struct table_set *tables, struct 
         if (any)
             status = group_open(&m->groups[m->num_groups++], &m->sharding, keep,
                                 number == GROUPS_MOST - 1, m->transport, &deal, m->own, o->all_rows,
-                                o->own_tables, tables, o->backend, &setup, err);
+                                &content, o->backend, &setup, err);
     }
     free(keep);
     return status;
+}
+
+/* Finds a saved state. Its seed of roundings and its hyper-parameters are those of the tables from here on. */
+static int load(struct member *m, struct error *err) {
+    const struct opening *o = &m->opening;
+    struct checkpoint *c = &m->loaded;
+    const char *why = NULL;
+    if (checkpoint_open(c, m->transport, o->load, m->shapes, o->num_tables, err)) return -1;
+    for (int32_t t = 0; t < o->num_tables && !why; t++) {
+        m->shapes[t].rounding_key = rng_key(c->state.seed, (uint64_t)t);
+        m->shapes[t].adjusts = rule_adjusts(&c->state.tables[t].rule);
+        why = sharding_refuses(m->sharding.kind[t], &m->shapes[t]);
+    }
+    return why ? fail(err, "%.80s, as %.200s has it: %s", o->sharding, c->folder, why) : 0;
 }
 
 int member_open(struct member *m, struct transport *t, const struct opening *o,
@@ -58,7 +74,7 @@ int member_open(struct member *m, struct transport *t, const struct opening *o,
     memset(m, 0, sizeof *m);
     m->transport = t;
     m->opening = *o;
-    t->phase = "opening";
+    transport_phase(t, "opening");
     const size_t count = (size_t)o->num_tables, features = (size_t)o->num_features;
     m->shapes = must_have(calloc(count, sizeof *m->shapes));
     m->features = must_have(calloc(features, sizeof *m->features));
@@ -74,6 +90,8 @@ int member_open(struct member *m, struct transport *t, const struct opening *o,
     const int status = sharding_make(&m->sharding, o->sharding, NULL, m->shapes, o->num_tables,
                                      t->ranks, t->nodes, err);
     if (transport_agree(t, status, err)) return -1;
+    if (*o->load && load(m, err)) return -1;
+    transport_phase(t, "opening");
     const struct deal deal = deal_of(m);
     size_t most = 0;
     for (int k = 0; k < o->ring; k++) {
@@ -89,6 +107,7 @@ void member_close(struct member *m) {
     for (int g = 0; g < m->num_groups; g++) group_close(&m->groups[g]);
     for (int k = 0; k < RING_MAX; k++) deal_free(&m->own[k]);
     sharding_free(&m->sharding);
+    checkpoint_close(&m->loaded);
     free(m->shapes);
     free(m->features);
     free(m->steps);
@@ -122,7 +141,7 @@ static void lap(double *seconds, double *at) {
 
 static int plan_groups(struct member *m, const struct kernel *k, int batch, struct error *err) {
     int status = 0;
-    m->transport->phase = "plan";
+    transport_phase(m->transport, "plan");
     for (int g = 0; g < m->num_groups && status == 0; g++)
         status = group_plan(&m->groups[g], k, batch, err);
     return status;
@@ -135,7 +154,7 @@ static int flush(struct member *m, struct error *err) {
 }
 
 static int exchange_ids(struct member *m, int batch, struct error *err) {
-    m->transport->phase = "exchange of ids";
+    transport_phase(m->transport, "exchange of ids");
     for (int g = 0; g < m->num_groups; g++)
         if (group_ids(&m->groups[g], batch, err)) return -1;
     return 0;
@@ -145,11 +164,11 @@ static int forward(struct member *m, const struct kernel *k, int batch, struct s
                    struct error *err) {
     double at = clock_seconds();
     int status = 0;
-    m->transport->phase = "lookup";
+    transport_phase(m->transport, "lookup");
     for (int g = 0; g < m->num_groups && status == 0; g++)
         status = group_lookup(&m->groups[g], k, batch, err);
     lap(&times->forward, &at);
-    m->transport->phase = "exchange of outputs";
+    transport_phase(m->transport, "exchange of outputs");
     for (int g = 0; g < m->num_groups; g++) {
         struct error *why = status ? &(struct error){""} : err;
         if (group_output(&m->groups[g], batch, m->result, why)) status = -1;
@@ -163,15 +182,15 @@ static int forward(struct member *m, const struct kernel *k, int batch, struct s
 static int step(struct member *m, const struct kernel *k, int batch, int status,
                 struct step_times *times, struct error *err) {
     double at = clock_seconds(), *exchange = &times->exchange[EXCHANGE_GRADIENT].seconds;
-    m->transport->phase = "exchange of gradients";
+    transport_phase(m->transport, "exchange of gradients");
     if (group_gradient_start(&m->groups[0], batch, err)) return -1;
     for (int g = 0; g < m->num_groups; g++) {
         struct group *next = g + 1 < m->num_groups ? &m->groups[g + 1] : NULL;
-        m->transport->phase = "exchange of gradients";
+        transport_phase(m->transport, "exchange of gradients");
         if (group_gradient_finish(&m->groups[g], batch, err)) return -1;
         if (next && group_gradient_start(next, batch, err)) return -1;
         lap(exchange, &at);
-        m->transport->phase = "update";
+        transport_phase(m->transport, "update");
         struct stopwatch watch = {at, times->stage};
         if (status == 0) status = group_run(&m->groups[g], k, batch, stop, &watch, err);
         at = clock_seconds();
@@ -302,7 +321,7 @@ static int run(struct member *m, const struct order *o, struct reply *out, struc
     int status = operate(m, o, &out->times, err);
     out->times.disturbed = disturbed(calm, disturbance_now("/proc/self/task"), out->times.seconds);
     merge_bytes(m, before, out->times.exchange);
-    t->phase = "end of the step";
+    transport_phase(t, "end of the step");
     t->channel = CHANNEL_CONTROL;
     if (transport_agree(t, status, err) || merge_times(m, &out->times, err)) return -1;
     return o->gather ? gather_output(m, o->batch, err) : 0;

@@ -20,6 +20,7 @@ enum what {
     DO_RESTORE,
     DO_ROWS, /* rows begin .. end-1 of a table go to rank 0 */
     DO_INTACT,
+    DO_SAVE, /* the tables, to files */
     DO_CLOSE,
     DO_EXIT, /* no more orders */
 };
@@ -47,6 +48,7 @@ struct reply {
 struct opening {
     enum backend backend;
     char sharding[1 << 14];
+    char load[PATH_MAX]; /* directory of a saved state, or "" */
     bool all_rows, overlap, timed, weighted, own_tables;
     int32_t num_tables, num_features;
     int64_t bags;
@@ -64,6 +66,7 @@ struct member {
     struct opening opening;
     struct sharding sharding;   /* of all tables */
     struct table_shape *shapes; /* whole */
+    struct checkpoint loaded;   /* if opening.load names one */
     struct feature *features;
     struct batch own[RING_MAX];
     struct group groups[GROUPS_MOST];

@@ -47,7 +47,8 @@ static void ranks_close(struct place *p) {
     struct order o = {.what = DO_CLOSE};
     struct error err;
     t->channel = CHANNEL_CONTROL;
-    if (transport_broadcast(t, 0, &o, sizeof o, &err) == 0) member_close(&r->member);
+    transport_broadcast(t, 0, &o, sizeof o, &err);
+    member_close(&r->member);
     free(r);
 }
 
@@ -305,6 +306,9 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
     if (strlen(o->sharding) >= sizeof opening.sharding)
         return fail(err, "sharding '%.40s...' has too many words", o->sharding), NULL;
     strcpy(opening.sharding, o->sharding);
+    if (o->load && strlen(o->load) >= sizeof opening.load)
+        return fail(err, "%.60s...: too long", o->load), NULL;
+    if (o->load) strcpy(opening.load, o->load);
     if (setup->weight_grad || (setup->operation != OP_STEP && setup->operation != OP_FORWARD))
         return fail(err, "ranks have steps, lookups and iterations; nothing else"), NULL;
     if (strcmp(o->sharding, "auto") == 0 && choose(t, o, setup, &opening, err)) return NULL;
@@ -333,6 +337,35 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
     return NULL;
 }
 
+/* --- saved states */
+
+const struct checkpoint *ranks_loaded(const struct place *p) {
+    const struct member *m = &((const struct ranks *)p)->member;
+    return *m->opening.load ? &m->loaded : NULL;
+}
+
+static int save(struct member *m, const char *directory, const struct state *state, int64_t *number,
+                struct error *err) {
+    return checkpoint_save(m->transport, m->groups, m->num_groups, m->shapes, m->opening.num_tables,
+                           directory, state, number, err);
+}
+
+int ranks_save(struct place *p, const char *directory, const struct rule *rules,
+               const int64_t *steps, uint64_t seed, int64_t *number, struct error *err) {
+    struct ranks *r = ranks_of(p);
+    struct order o = {.what = DO_SAVE};
+    struct state state = {.seed = seed, .num_tables = r->setup.num_tables};
+    state.tables = must_have(calloc((size_t)state.num_tables, sizeof *state.tables));
+    for (int32_t t = 0; t < state.num_tables; t++)
+        state.tables[t] =
+            (struct state_table){.shape = r->setup.shapes[t], .rule = rules[t], .steps = steps[t]};
+    r->member.transport->channel = CHANNEL_CONTROL;
+    int status = transport_broadcast(r->member.transport, 0, &o, sizeof o, err);
+    if (status == 0) status = save(&r->member, directory, &state, number, err);
+    free(state.tables);
+    return status;
+}
+
 /* --- the other ranks */
 
 /* Returns 1 if the place is closed, otherwise as member_do(). */
@@ -340,19 +373,19 @@ static int obey(struct member *m, struct transport *t, const struct order *o, st
     struct reply reply;
     const bool steps = o->what == DO_RUN || o->what == DO_TIME || o->what == DO_PARTS;
     if (o->what == DO_CLOSE) return member_close(m), 1;
+    if (o->what == DO_SAVE) return save(m, NULL, NULL, NULL, err);
     const size_t bytes = (size_t)m->opening.num_tables * sizeof *m->steps;
     t->channel = CHANNEL_CONTROL;
     if (steps && transport_broadcast(t, 0, m->steps, bytes, err)) return -1;
     return member_do(m, o, steps ? m->steps : NULL, &reply, err);
 }
 
-int ranks_follow(struct transport *t, struct error *err) {
-    struct member m = {0};
+static int follow(struct member *m, struct transport *t, struct error *err) {
     struct opening opening;
     for (;;) {
         struct order o;
         t->channel = CHANNEL_CONTROL;
-        t->phase = "waiting for an order";
+        transport_phase(t, "waiting for an order");
         if (transport_broadcast(t, 0, &o, sizeof o, err)) return -1;
         if (o.what == DO_EXIT) return 0;
         struct machine machine;
@@ -361,12 +394,19 @@ int ranks_follow(struct transport *t, struct error *err) {
             continue;
         }
         if (o.what != DO_OPEN) {
-            obey(&m, t, &o, err); /* rank 0 knows of an error, and decides */
+            obey(m, t, &o, err); /* rank 0 knows of an error, and decides */
             continue;
         }
         if (transport_broadcast(t, 0, &opening, sizeof opening, err)) return -1;
-        if (member_open(&m, t, &opening, NULL, NULL, NULL, err)) member_close(&m);
+        if (member_open(m, t, &opening, NULL, NULL, NULL, err)) member_close(m);
     }
+}
+
+int ranks_follow(struct transport *t, struct error *err) {
+    struct member m = {0};
+    const int status = follow(&m, t, err);
+    member_close(&m); /* if rank 0 has ended without an order */
+    return status;
 }
 
 int ranks_dismiss(struct transport *t, struct error *err) {

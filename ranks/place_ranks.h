@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "harness/measure/place.h"
+#include "ranks/checkpoint.h"
 #include "ranks/cost.h"
 #include "ranks/transport.h"
 
@@ -24,12 +25,23 @@ struct ranks_options {
     const struct machine
         *machine; /* for the planner; NULL: it is measured, see ranks/calibrate.h */
     FILE *why;    /* where the planner gives its reasons; NULL: nowhere */
+    /* The directory of a saved state, whose newest one fills the tables; NULL: initial values. Its seed
+     * of roundings is that of the tables; rules and steps are the caller's, see ranks_loaded(). */
+    const char *load;
 };
 
 /* On rank 0. */
 struct place *place_ranks_open(struct transport *t, const struct ranks_options *o,
                                enum backend backend, const struct place_setup *setup,
                                struct error *err);
+
+/* The state that a place has loaded; NULL: none. On rank 0. */
+const struct checkpoint *ranks_loaded(const struct place *p);
+
+/* Saves the tables, see ranks/checkpoint.h. rules and steps (taken so far): [num_tables]. *number receives that of the
+ * state. On rank 0. */
+int ranks_save(struct place *p, const char *directory, const struct rule *rules,
+               const int64_t *steps, uint64_t seed, int64_t *number, struct error *err);
 
 /* On all other ranks: carries out orders, until rank 0 calls ranks_dismiss(). */
 int ranks_follow(struct transport *t, struct error *err);

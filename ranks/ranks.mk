@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: MIT
 # Several ranks. Only programs that talk over MPI link with it.
 
-mpi_files     := ranks/transport_mpi.c
-ranks_objects := $(patsubst %.c,$(B)/%.o,$(filter-out $(mpi_files),$(sort $(wildcard ranks/*.c))))
+mpi_files     := ranks/transport_mpi.c ranks/program.c
+ranks_objects := $(patsubst %.c,$(B)/%.o,$(filter-out $(mpi_files) ranks/train.c,$(sort $(wildcard ranks/*.c))))
 
 # Open MPI, where it is; everything else works without it.
 packages_ranks := $(packages_bench) pkg-config openmpi-bin libopenmpi-dev
 mpi            := $(shell pkg-config --exists ompi-c 2>/dev/null && echo yes)
 $(mpi_files:%.c=$(B)/%.o): CFLAGS += $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c 2>/dev/null))
 
-$(B)/ranks/bench: $(B)/ranks/bench.o $(B)/harness/record/gbench.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(host_objects)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
+# The programs on MPI.
+ranks_programs := $(B)/ranks/bench $(B)/ranks/train $(B)/studies/server/server
+$(B)/ranks/bench: $(B)/harness/record/gbench.o
+$(ranks_programs): %: %.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(host_objects)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark) -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
 
 .PHONY: bench-ranks
 bench-ranks:
@@ -23,9 +26,6 @@ bench-ranks:
 $(B)/ranks/zero.o: CFLAGS += $(if $(isas),-DLEVEL=_plain)
 
 # Training on a parameter server: servers and workers are ranks.
-$(B)/studies/server/server: $(B)/studies/server/server.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(host_objects)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
-
 .PHONY: server
 server:
 	$(call require,ranks)

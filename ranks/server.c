@@ -459,7 +459,7 @@ static bool all_ended(const struct server *s) {
 }
 
 int server_serve(struct server *s, struct error *err) {
-    s->transport->phase = "serving";
+    transport_phase(s->transport, "serving");
     s->beat = now();
     while (!all_ended(s)) {
         if (hear(s, err) || beat(s, err)) return -1;

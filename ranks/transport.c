@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "ranks/transport.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,10 +160,12 @@ int transport_most(struct transport *t, double *numbers, int count, struct error
 int transport_agree(struct transport *t, int status, struct error *err) {
     struct verdict {
         int failed;
+        char phase[40];
         struct error why;
     } own = {.failed = status != 0}, *all = must_have(calloc((size_t)t->ranks, sizeof *all));
     const enum channel channel = t->channel;
     if (status) own.why = *err;
+    snprintf(own.phase, sizeof own.phase, "%s", t->phase);
     int first = -1;
     t->channel = CHANNEL_CONTROL;
     const int lost = transport_all_gather(t, &own, sizeof own, all, err);
@@ -170,7 +173,11 @@ int transport_agree(struct transport *t, int status, struct error *err) {
     if (lost == 0) {
         for (int r = t->ranks; r-- > 0;)
             if (all[r].failed) first = r;
-        if (first >= 0) fail(err, "rank %d: %.480s", first, all[first].why.text);
+        if (first >= 0) {
+            const bool memory = all[first].why.memory;
+            (memory ? fail_memory : fail)(err, "rank %d, %s: %.450s", first, all[first].phase,
+                                          all[first].why.text);
+        }
         status = first >= 0 ? -1 : 0;
     } else
         status = -1;

@@ -78,7 +78,14 @@ struct transport {
     double patience;      /* seconds that a receive waits; 0: as long as it takes */
     struct transport_bytes bytes[CHANNELS];
     const char *phase; /* what the rank does now, for a message if it stops; never NULL */
+    void (*show)(const char *phase); /* who keeps it in case the rank dies; NULL: nobody */
 };
+
+/* The rank begins to do something else. */
+static inline void transport_phase(struct transport *t, const char *phase) {
+    t->phase = phase;
+    if (t->show) t->show(phase);
+}
 
 /* --- counted calls */
 
@@ -125,7 +132,7 @@ int transport_reduce_scatter(struct transport *t, enum dtype type, const void *d
 int transport_most(struct transport *t, double *numbers, int count, struct error *err);
 
 /* All ranks learn if one of them has failed: status 0 if none has, otherwise -1, and err has the message of
- * the first one with its number. */
+ * the first one, with its number and phase. */
 int transport_agree(struct transport *t, int status, struct error *err);
 
 /* --- kinds */

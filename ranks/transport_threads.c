@@ -62,7 +62,8 @@ static int barrier(struct transport *t, struct error *err) {
     struct world *w = member_of(t)->world;
     pthread_mutex_lock(&w->lock);
     const int64_t round = w->round;
-    if (++w->arrived == w->ranks) {
+    /* After a death who has arrived may have gone again. */
+    if (!w->dead && ++w->arrived == w->ranks) {
         w->arrived = 0;
         w->round++;
         pthread_cond_broadcast(&w->changed);

@@ -417,7 +417,7 @@ static int push(struct worker *w, struct error *err) {
 }
 
 static int pull(struct worker *w, const struct batch *in, struct error *err) {
-    w->transport->phase = "pulling rows";
+    transport_phase(w->transport, "pulling rows");
     take_features(w, in);
     number_rows(w, in);
     if (ask(w, err)) return -1;
@@ -437,7 +437,7 @@ static int pull(struct worker *w, const struct batch *in, struct error *err) {
 int worker_clock(struct worker *w, const struct batch *in, worker_gradient *gradient, void *ctx,
                  struct error *err) {
     if (pull(w, in, err)) return -1;
-    w->transport->phase = "computing a gradient";
+    transport_phase(w->transport, "computing a gradient");
     int32_t *winners;
     void *rows = aligned_room(&w->output, forward_lay_out(&w->local, NULL, &winners) +
                                               (size_t)w->local.grad_elements * sizeof *winners);
@@ -447,7 +447,7 @@ int worker_clock(struct worker *w, const struct batch *in, worker_gradient *grad
     gradient(ctx, &w->local, rows);
     w->local.grad = rows;
     w->local.winners = winners;
-    w->transport->phase = "pushing gradients";
+    transport_phase(w->transport, "pushing gradients");
     if (push(w, err)) return -1;
     w->report.clocks++;
     return 0;

@@ -66,7 +66,7 @@ int __real_open(const char *path, int flags, ...);
 int __real_openat(int folder, const char *path, int flags, ...);
 int __real_mkdir(const char *path, mode_t mode);
 int __real_mkdirat(int folder, const char *path, mode_t mode);
-ssize_t __real_write(int fd, const void *bytes, size_t size);
+ssize_t __real_pwrite(int fd, const void *bytes, size_t size, off_t at);
 ssize_t __real_pread(int fd, void *bytes, size_t size, off_t at);
 int __real_renameat(int from, const char *a, int to, const char *b);
 int __real_unlinkat(int folder, const char *path, int flags);
@@ -76,7 +76,7 @@ int __wrap_open(const char *path, int flags, ...);
 int __wrap_openat(int folder, const char *path, int flags, ...);
 int __wrap_mkdir(const char *path, mode_t mode);
 int __wrap_mkdirat(int folder, const char *path, mode_t mode);
-ssize_t __wrap_write(int fd, const void *bytes, size_t size);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t at);
 ssize_t __wrap_pread(int fd, void *bytes, size_t size, off_t at);
 int __wrap_fsync(int fd);
 int __wrap_renameat(int from, const char *a, int to, const char *b);
@@ -209,15 +209,15 @@ static size_t shortened(size_t size) {
     return size < most ? size : most;
 }
 
-ssize_t __wrap_write(int fd, const void *bytes, size_t size) {
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t at) {
     if (crash.on && crash.how == CRASH_HERE && crash.calls + 1 == crash.at &&
-        __real_write(fd, bytes, size / 2) < 0)
+        __real_pwrite(fd, bytes, size / 2, at) < 0)
         abort();
     if (faults()) return -1;
     const ino_t of = inode_of(fd);
     for (int i = 0; crash.on && i < crash.num_files; i++)
         crash.file[i].dirty |= crash.file[i].of == of;
-    return __real_write(fd, bytes, shortened(size));
+    return __real_pwrite(fd, bytes, shortened(size), at);
 }
 
 ssize_t __wrap_pread(int fd, void *bytes, size_t size, off_t at) {

@@ -26,7 +26,7 @@ $(B)/tests/test_registry.o $(B)/gpu/tests/test_registry.o: CFLAGS += -DEXTRA_KER
 $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
-$(B)/tests/test_ranks $(B)/tests/test_ranks_bytes $(B)/tests/test_planner $(B)/tests/test_zero $(B)/tests/test_server: $(ranks_objects)
+$(patsubst %,$(B)/tests/test_%,ranks ranks_bytes checkpoint planner server zero): $(ranks_objects)
 
 # The emulation alone: it runs correct kernels and finds planted bugs.
 $(B)/tests/test_emulation: $(selftest) $(emulation)
@@ -54,8 +54,11 @@ $(B)/tests/test_memory $(B)/gpu/tests/test_memory: LDLIBS += $(wrapped:%=-Wl,--w
 $(B)/tests/test_trace: LDLIBS += -Wl,--wrap=memory_available
 
 # This program injects faults and crashes into the calls that write files.
-file_calls   := open openat mkdir mkdirat write pread fsync renameat unlinkat close
+file_calls   := open openat mkdir mkdirat pwrite pread fsync renameat unlinkat close
 $(B)/tests/test_state_crash: LDLIBS += $(file_calls:%=-Wl,--wrap=%)
+
+# And this one into those of several ranks.
+$(B)/tests/test_checkpoint: LDLIBS += $(addprefix -Wl$(comma)--wrap=,pwrite fsync renameat)
 
 include tests/fuzz/fuzz.mk
 
@@ -109,6 +112,6 @@ test:
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) $(programs) \
 	     $(if $(scripts),all $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift \
                      $(B)/studies/serving/serving $(B)/examples/dlrm \
-                     $(if $(flavour),,$(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(if $(mpi),$(B)/ranks/bench $(B)/studies/server/server)))
+                     $(if $(flavour),,$(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(if $(mpi),$(ranks_programs))))
 	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) \
 	     tests/run.sh $(programs) $(scripts)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Ranks over MPI: bench checks every result at a place of ranks, counts bytes, and ends in one line if a rank dies, stops
-or is another program. Skipped without Open MPI."""
+or is another program; train saves and loads with any number of ranks, and a rank that dies, whose disk is full or that
+lacks memory leaves the states that were there. Skipped without Open MPI."""
 import glob
 import json
 import os
@@ -15,6 +16,7 @@ import tap
 
 BUILD = os.environ.get("BUILD", "build")
 BENCH = os.path.abspath(os.path.join(BUILD, "ranks", "bench"))
+TRAIN = os.path.abspath(os.path.join(BUILD, "ranks", "train"))
 LAUNCH = os.path.join(tap.ROOT, "ranks", "launch.py")
 SMALL = ["--dims=16", "--rows=3000", "--batch=500", "--pooling=8", "--reps=1", "--ring=2", "--threads=1"]
 
@@ -136,6 +138,72 @@ def test_words_that_nobody_knows_are_refused(folder):
     assert done.returncode == 1 and "sharding 'rows': there are table, row" in done.stderr, done
     done = bench(2, folder, "--sharding=column", "--rule=rowwise_adagrad", "--filter=cpu_fused")
     assert done.returncode == 1 and "its rule works on whole rows" in done.stderr, done
+
+
+# --- train
+
+TABLE = ["--dims=32", "--alpha=1.05", "--batch=100", "--pooling=4", "--ring=2", "--threads=1"]
+
+
+def train(ranks, *options, program=TRAIN):
+    return subprocess.run([sys.executable, LAUNCH, "-np", str(ranks), program, *TABLE, *options], capture_output=True,
+                          text=True, timeout=120, check=False)
+
+
+def limited(folder, limit):
+    """A script that runs train, with a limit of the shell on rank 1."""
+    return tap.script(folder, "limited", f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && {{ {limit}; }}\n'
+                                         f'exec {TRAIN} "$@"\n')
+
+
+def manifest(folder, number):
+    """It has the checksums of all files."""
+    with open(os.path.join(folder, f"state-{number:08}", "manifest"), encoding="utf-8") as file:
+        return file.read()
+
+
+def test_a_training_goes_on_with_other_ranks(folder):
+    need_mpi()
+    way, parts, whole = ["--rows=3000", "--rule=adam"], os.path.join(folder, "parts"), os.path.join(folder, "whole")
+    for ranks, *options in ((3, "--sharding=row", "--steps=2", f"--save={parts}"),
+                            (2, "--sharding=column", "--steps=3", f"--load={parts}", f"--save={parts}"),
+                            (1, "--steps=5", f"--save={whole}")):
+        done = train(ranks, *way, *options)
+        assert done.returncode == 0 and not done.stderr, done
+    assert "steps 1 to 5" in done.stdout, done
+    assert manifest(parts, 2) == manifest(whole, 1) and " steps 5\n" in manifest(whole, 1), manifest(parts, 2)
+
+
+def test_a_rank_that_dies_or_cannot_write_leaves_the_last_state(folder):
+    """Rank 1 may not write behind the first 20 MB of a file of 38 MB: a signal, or an error."""
+    need_mpi()
+    to = os.path.join(folder, "states")
+    way = ["--rows=3e5", "--rule=sgd", "--sharding=row", f"--save={to}"]
+    assert train(2, *way).returncode == 0
+    before = manifest(to, 1)
+    done = train(2, *way, program=limited(folder, "ulimit -f 45000"))
+    assert done.returncode == 4 and done.stderr.count("\n") == 1, done
+    assert "ranks: rank 1 was ended by SIGXFSZ in phase 'saving: writing rows'" in done.stderr, done
+    assert not os.path.exists(os.path.join(to, "state-00000002"))
+    done = train(2, *way, f"--load={to}", program=limited(folder, "ulimit -f 45000; trap '' XFSZ"))
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done
+    assert "ranks: rank 1, saving: writing rows: " in done.stderr and "File too large" in done.stderr, done
+    assert os.listdir(to) == ["state-00000001"] and manifest(to, 1) == before
+
+
+def test_a_rank_that_lacks_memory_ends_the_run_in_one_line(folder):
+    need_mpi()
+    begin = time.monotonic()
+    done = train(2, "--rows=2e7", "--rule=sgd", "--sharding=table@1", program=limited(folder, "ulimit -v 1500000"))
+    assert time.monotonic() - begin < 10 and done.returncode == 4 and done.stderr.count("\n") == 1, done
+    assert done.stderr.startswith("ranks: rank 1, opening: "), done
+
+
+def test_what_train_refuses(folder):
+    need_mpi()
+    for options, said in ((["--reps=3"], "unknown option '--reps=3'"), ([f"--load={folder}"], "no saved state")):
+        done = train(1, "--rows=100", "--rule=sgd", *options)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1 and said in done.stderr, done
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@
 #include "harness/registry.h"
 #include "harness/workload/workload.h"
 #include "ranks/board.h"
+#include "ranks/program.h"
 #include "ranks/server.h"
 
 /* The learning rate, of every rule. */
@@ -275,7 +276,7 @@ static int run(struct study *x, const struct mode *m, struct error *err) {
     if (x->transport->rank < x->setup.servers ? serve(x, &own, err) : labour(x, m, &own, err))
         return -1;
     if (gather(x, m, &own, err)) return -1;
-    x->transport->phase = "between runs";
+    transport_phase(x->transport, "between runs");
     return transport_broadcast(x->transport, 0, &x->clock, sizeof x->clock, err);
 }
 
@@ -345,10 +346,9 @@ static void study_free(struct study *x) {
 int main(int argc, char **argv) {
     struct error err = {""};
     struct study x = {0};
-    if (registry_ready(&err) || !(x.transport = transport_mpi_open(&argc, &argv, &err)))
-        return fprintf(stderr, "ranks: %s\n", err.text), EXIT_USAGE;
+    if (!(x.transport = program_open(&argc, &argv))) return EXIT_USAGE;
     int status = EXIT_FINE;
-    if (prepare(&x, argc, argv, &err) || board_open(x.transport, &err)) {
+    if (registry_ready(&err) || prepare(&x, argc, argv, &err)) {
         if (x.transport->rank == 0) fprintf(stderr, "ranks: %s\n", err.text);
         status = EXIT_USAGE;
     } else if (run_all(&x, &err)) {

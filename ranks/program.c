@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include "ranks/program.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "harness/memory.h"
+#include "kernels/shape.h"
+#include "ranks/board.h"
+#include "ranks/place_ranks.h"
+
+/* The hash of this program's file. */
+static int own_hash(uint64_t *out, struct error *err) {
+    enum { BLOCK = 1 << 20 };
+    FILE *f = fopen("/proc/self/exe", "rb");
+    if (!f) return fail(err, "/proc/self/exe: %s", strerror(errno));
+    char *block = must_have(malloc(BLOCK));
+    *out = 0;
+    for (size_t bytes; (bytes = fread(block, 1, BLOCK, f)) > 0;)
+        *out = XXH3_64bits_withSeed(block, bytes, *out);
+    free(block);
+    fclose(f);
+    return 0;
+}
+
+/* The orders of rank 0 mean the same to all ranks only if all run one program. Rank 0 says which one does not. */
+static int same_program(struct transport *t, struct error *err) {
+    uint64_t own = 0, *all = must_have(calloc((size_t)t->ranks, sizeof *all));
+    int status = transport_agree(t, own_hash(&own, err), err);
+    if (status == 0) status = transport_all_gather(t, &own, sizeof own, all, err);
+    for (int r = t->ranks; status == 0 && r-- > 1;)
+        if (all[r] != all[0])
+            status = fail(
+                err, "rank %d runs another program than rank 0; start one build on all ranks", r);
+    free(all);
+    return status;
+}
+
+struct transport *program_open(int *argc, char ***argv) {
+    struct error err;
+    struct transport *t = transport_mpi_open(argc, argv, &err);
+    if (t && board_open(t, &err) == 0 && same_program(t, &err) == 0) return t;
+    if (!t || t->rank == 0) fprintf(stderr, "ranks: %s\n", err.text);
+    if (t) t->ops->close(t);
+    return NULL;
+}
+
+int program_threads(const struct transport *t) {
+    cpu_set_t cpus;
+    sched_getaffinity(0, sizeof cpus, &cpus);
+    const int own = CPU_COUNT(&cpus), here = t->ranks / t->nodes;
+    const bool bound = own < (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return (int)max64(1, bound ? own : own / here);
+}
+
+int program_run(struct transport *t, int (*lead)(void *ctx), void *ctx) {
+    struct error err;
+    int status = EXIT_FINE;
+    if (t->rank == 0) {
+        status = lead(ctx);
+        if (ranks_dismiss(t, &err) && status == EXIT_FINE) status = EXIT_USAGE;
+    } else if (ranks_follow(t, &err)) {
+        fprintf(stderr, "ranks: rank %d, %s: %s\n", t->rank, t->phase, err.text);
+        t->ops->abort(t, EXIT_USAGE);
+    }
+    board_close();
+    t->ops->close(t);
+    return status;
+}
