@@ -7,6 +7,7 @@
 #include "harness/measure/disturbance.h"
 #include "harness/measure/runner.h"
 #include "harness/registry.h"
+#include "kernels/shape.h"
 
 /* --- opening */
 
@@ -79,6 +80,7 @@ int member_open(struct member *m, struct transport *t, const struct opening *o,
     m->shapes = must_have(calloc(count, sizeof *m->shapes));
     m->features = must_have(calloc(features, sizeof *m->features));
     m->steps = must_have(calloc(count, sizeof *m->steps));
+    m->of_rank = must_have(calloc((size_t)t->ranks, sizeof *m->of_rank));
     if (t->rank == 0) {
         memcpy(m->shapes, shapes, count * sizeof *m->shapes);
         memcpy(m->features, whole[0].features, features * sizeof *m->features);
@@ -112,6 +114,7 @@ void member_close(struct member *m) {
     free(m->features);
     free(m->steps);
     free(m->result);
+    free(m->of_rank);
     memset(m, 0, sizeof *m);
 }
 
@@ -254,37 +257,31 @@ static void merge_bytes(const struct member *m, const struct transport_bytes bef
     }
 }
 
+static void at_least(double *most, double x) {
+    if (x > *most) *most = x;
+}
+
 /* The largest of all ranks, of every number of the times; bytes also as a sum. */
 static int merge_times(struct member *m, struct step_times *t, struct error *err) {
-    enum { OWN = 4, COUNT = OWN + STAGE_COUNT + 3 * EXCHANGES };
-    double most[COUNT] = {t->seconds, t->forward, t->plan, t->disturbed}, *at = most + OWN;
-    for (int s = 0; s < STAGE_COUNT; s++) *at++ = t->stage[s];
-    for (int e = 0; e < EXCHANGES; e++) {
-        *at++ = t->exchange[e].seconds;
-        *at++ = (double)t->exchange[e].sent;
-        *at++ = (double)t->exchange[e].received;
-    }
-    double sums[EXCHANGES],
-        *all = must_have(calloc((size_t)m->transport->ranks * EXCHANGES, sizeof *all));
-    for (int e = 0; e < EXCHANGES; e++) sums[e] = (double)t->exchange[e].sent;
     m->transport->channel = CHANNEL_CONTROL;
-    int status = transport_most(m->transport, most, COUNT, err);
-    if (status == 0) status = transport_all_gather(m->transport, sums, sizeof sums, all, err);
-    for (int e = 0; status == 0 && e < EXCHANGES; e++) {
-        t->exchange[e].sent_all = 0;
-        for (int r = 0; r < m->transport->ranks; r++)
-            t->exchange[e].sent_all += (int64_t)all[r * EXCHANGES + e];
+    if (transport_all_gather(m->transport, t, sizeof *t, m->of_rank, err)) return -1;
+    for (int r = 0; r < m->transport->ranks; r++) {
+        const struct step_times *x = &m->of_rank[r];
+        at_least(&t->seconds, x->seconds);
+        at_least(&t->forward, x->forward);
+        at_least(&t->plan, x->plan);
+        for (int s = 0; s < STAGE_COUNT; s++) at_least(&t->stage[s], x->stage[s]);
+        t->disturbed |= x->disturbed;
+        for (int e = 0; e < EXCHANGES; e++) {
+            struct exchanged *to = &t->exchange[e];
+            at_least(&to->seconds, x->exchange[e].seconds);
+            to->sent = max64(to->sent, x->exchange[e].sent);
+            to->received = max64(to->received, x->exchange[e].received);
+            to->sent_all += x->exchange[e].sent;
+        }
     }
-    free(all);
-    if (status) return -1;
-    t->seconds = most[0], t->forward = most[1], t->plan = most[2], t->disturbed = most[3] > 0;
-    at = most + OWN;
-    for (int s = 0; s < STAGE_COUNT; s++) t->stage[s] = *at++;
-    for (int e = 0; e < EXCHANGES; e++) {
-        t->exchange[e].seconds = *at++;
-        t->exchange[e].sent = (int64_t)*at++;
-        t->exchange[e].received = (int64_t)*at++;
-    }
+    t->of_rank = m->of_rank;
+    t->ranks = m->transport->ranks;
     return 0;
 }
 

@@ -71,7 +71,8 @@ struct member {
     struct batch own[RING_MAX];
     struct group groups[GROUPS_MOST];
     int num_groups;
-    void *result; /* of a forward, laid out as own[batch].grad */
+    struct step_times *of_rank; /* [ranks] of the last operation */
+    void *result;               /* of a forward, laid out as own[batch].grad */
     struct rule_step *steps;
 };
 

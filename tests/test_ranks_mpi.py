@@ -52,6 +52,14 @@ def test_every_sharding_is_right(folder):
         context, found = rows(out)
         assert (context["emb_ranks"], context["emb_sharding"]) == (str(ranks), cut), context
         assert len(found) >= 4 and not any(r.get("error_occurred") for r in found), (cut, found)
+        for row in found:  # what each rank did is in the record, too
+            own = [row[f"rank{r}_ms"] for r in range(ranks)]
+            assert min(own) > 0 and f"rank{ranks}_ms" not in row, row
+            for what in ("ids", "output", "gradient"):
+                if f"exchange_{what}_ms" in row:
+                    sent = [row[f"rank{r}_exchange_{what}_sent_mib"] for r in range(ranks)]
+                    assert max(sent) == row[f"exchange_{what}_sent_mib"], row
+                    assert abs(sum(sent) - row[f"exchange_{what}_all_mib"]) < 1e-9, row
 
 
 def test_overlap_is_right(folder):

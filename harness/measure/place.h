@@ -87,6 +87,9 @@ struct step_times {
                                     separate run, because events inside the step lengthen it */
     struct exchanged exchange[EXCHANGES];
     struct device_clocks clocks; /* of a device, right after the step */
+    const struct step_times
+        *of_rank; /* [ranks] the same of each rank, until the next call; NULL: one process */
+    int ranks;
     bool disturbed; /* waiting for a CPU on the host, or a moving clock or ceiling on the device,
                        disturbed the sample: take it again */
 };
