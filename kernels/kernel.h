@@ -44,9 +44,9 @@ enum row_state { ROW_STATE_APART, ROW_STATE_BESIDE };
 /* Which part of a whole table a table is; all 0: all of it. Random words and initial values are those of the
  * whole table, so a part has the bits that the whole one has there. */
 struct table_part {
-    int32_t table;         /* number of the whole table, less the number of this one */
-    int32_t column;        /* column 0 */
-    int64_t row, row_skip; /* row r is row + r*(1 + row_skip) */
+    int32_t table;               /* number of the whole table, less the number of this one */
+    int32_t column, column_skip; /* column c is column + c*(1 + column_skip) */
+    int64_t row, row_skip;       /* row r is row + r*(1 + row_skip) */
 };
 
 struct table_shape {

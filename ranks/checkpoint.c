@@ -113,6 +113,13 @@ int checkpoint_open(struct checkpoint *c, struct transport *t, const char *direc
     return status ? -1 : 0;
 }
 
+const char *checkpoint_refuses(enum sharding_kind kind) {
+    return kind == SHARD_COLUMN_MODULO
+               ? "every element of a row would be read or written alone; load and "
+                 "save with another sharding"
+               : NULL;
+}
+
 void checkpoint_close(struct checkpoint *c) {
     free(c->state.tables);
     c->state = (struct state){0};
@@ -321,6 +328,13 @@ int checkpoint_save(struct transport *t, const struct group *groups, int num_gro
         snprintf(path, sizeof path, "%s", directory);
         if (strlen(directory) >= sizeof path) status = fail(err, "%.60s...: too long", directory);
     }
+    for (int g = 0; g < num_groups; g++)
+        for (int32_t i = 0; i < groups[g].sharding.count; i++) {
+            const enum sharding_kind kind =
+                groups[g].sharding.kind[groups[g].sharding.shards[i].table];
+            const char *why = checkpoint_refuses(kind);
+            if (why) status = fail(err, "%s is not saved: %s", sharding_names[kind], why);
+        }
     if (transport_agree(t, status, err) || transport_broadcast(t, 0, path, sizeof path, err) ||
         transport_broadcast(t, 0, x.state.tables, bytes, err)) {
         free(x.state.tables);

@@ -37,6 +37,9 @@ int checkpoint_open(struct checkpoint *c, struct transport *t, const char *direc
                     const struct table_shape *shapes, int32_t num_tables, struct error *err);
 void checkpoint_close(struct checkpoint *c);
 
+/* NULL, or why tables that are cut in this way are neither loaded nor saved: their elements lie apart in a file. */
+const char *checkpoint_refuses(enum sharding_kind kind);
+
 /* Reads the shards of a rank into tables of these shapes. */
 int checkpoint_read(const struct checkpoint *c, const struct sharding *s, int rank,
                     const struct table_shape *local, struct table_set *own, struct error *err);

@@ -149,21 +149,42 @@ size_t deal_rows_bytes(const struct sharding *s, const struct shard *part,
     return bytes;
 }
 
-/* The rows of a shard as bytes: array by array. */
-static char *cut_rows(const struct sharding *s, const struct shard *part,
-                      const struct table_shape *shapes, const struct table *whole, size_t *bytes) {
-    const struct table_shape shape = sharding_shape(s, part, shapes);
-    *bytes = deal_rows_bytes(s, part, shapes, part->rows);
-    char *data = must_have(malloc(*bytes + 1)), *at = data;
+struct table deal_rows_in_message(const struct table_shape *shape, int64_t rows, void *data) {
+    void *memory[TABLE_ARRAYS];
+    char *at = data;
     for (int a = 0; a < TABLE_ARRAYS; a++) {
-        const int64_t width = table_memory_stride(&shape, a);
-        const int64_t skip = part->column * dtype_bytes(table_array_type(&shape, a));
-        for (int64_t i = 0; width && i < part->rows; i++, at += width) {
-            const int64_t row = part->row + i * (1 + part->row_skip);
-            memcpy(at, (char *)array_row(&whole->array[a], row) + skip, (size_t)width);
+        memory[a] = at;
+        at += rows * table_memory_stride(shape, a);
+    }
+    return table_in(shape, memory);
+}
+
+bool deal_move(const struct sharding *s, const struct shard *part, const struct table_shape *shape,
+               enum deal_move how, struct table *whole, int64_t begin, int64_t first, int64_t count,
+               struct table *rows) {
+    bool same = true;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const int64_t width = table_array_width(shape, a);
+        const int64_t element = dtype_bytes(table_array_type(shape, a)), bytes = width * element;
+        const bool is_row = a == TABLE_ROW_STATE;
+        const bool compares = how == DEAL_PUT_AGAIN && sharding_repeats(s->kind[part->table], a);
+        for (int64_t i = 0; width && i < count; i++) {
+            char *there =
+                array_row(&whole->array[a], part->row + (first + i) * (1 + part->row_skip) - begin);
+            char *here = array_row(&rows->array[a], i);
+            if (!is_row) there += part->column * element;
+            if (compares)
+                same &= memcmp(there, here, (size_t)bytes) == 0;
+            else if (is_row)
+                memcpy(how == DEAL_TAKE ? here : there, how == DEAL_TAKE ? there : here,
+                       (size_t)bytes);
+            else if (how == DEAL_TAKE)
+                shard_take(part, element, there, here);
+            else
+                shard_put(part, element, there, here);
         }
     }
-    return data;
+    return same;
 }
 
 int deal_tables(struct transport *t, const struct sharding *s, const struct table_shape *shapes,
@@ -173,8 +194,11 @@ int deal_tables(struct transport *t, const struct sharding *s, const struct tabl
     t->channel = CHANNEL_CONTROL;
     for (int32_t i = 0; t->rank == 0 && i < s->count; i++) {
         const struct shard *part = &s->shards[i];
-        size_t bytes;
-        char *data = cut_rows(s, part, shapes, &whole->tables[part->table], &bytes);
+        const struct table_shape shape = sharding_shape(s, part, shapes);
+        const size_t bytes = deal_rows_bytes(s, part, shapes, part->rows);
+        char *data = must_have(calloc(bytes + 1, 1));
+        struct table rows = deal_rows_in_message(&shape, part->rows, data);
+        deal_move(s, part, &shape, DEAL_TAKE, &whole->tables[part->table], 0, 0, part->rows, &rows);
         const int status = transport_send(t, part->rank, TAG_ROWS, data, bytes, err);
         free(data);
         if (status) return -1;

@@ -35,6 +35,18 @@ int deal_tables(struct transport *t, const struct sharding *s, const struct tabl
 size_t deal_rows_bytes(const struct sharding *s, const struct shard *part,
                        const struct table_shape *shapes, int64_t rows);
 
+/* The rows in such a message. shape: of the shard. */
+struct table deal_rows_in_message(const struct table_shape *shape, int64_t rows, void *data);
+
+/* DEAL_PUT_AGAIN: after another rank's; what both have is only compared. */
+enum deal_move { DEAL_TAKE, DEAL_PUT, DEAL_PUT_AGAIN };
+
+/* Copies rows first .. first+count-1 of a shard from the table, whose first row in memory is row `begin`, to `rows`; or
+ * puts them there. shape: of the shard. Returns false if what was compared differs. */
+bool deal_move(const struct sharding *s, const struct shard *part, const struct table_shape *shape,
+               enum deal_move how, struct table *whole, int64_t begin, int64_t first, int64_t count,
+               struct table *rows);
+
 /* The rows of a shard that are among rows begin .. end-1 of its table: shard rows *first .. *first+count-1. */
 int64_t deal_rows_in(const struct shard *part, int64_t begin, int64_t end, int64_t *first);
 

@@ -2,14 +2,18 @@
  *
  * Tables of a rank that take their step together: the shards in a place of one process, the routes to them,
  * and the scratch of a kernel there. A rank has one group for most tables, one for those of the kind
- * data-dense, and more if exchanges and updates overlap.
+ * data-dense, one for those of the kind column-modulo that take the step of ranks/columns.h, and more if exchanges and
+ * updates overlap.
  */
 #pragma once
 
 #include "harness/measure/place.h"
 #include "ranks/checkpoint.h"
+#include "ranks/columns.h"
 #include "ranks/deal.h"
 #include "ranks/dense.h"
+
+enum group_kind { GROUP_SHARDS, GROUP_COLUMNS, GROUP_DENSE };
 
 struct group {
     struct sharding sharding; /* of its tables */
@@ -26,6 +30,10 @@ struct group {
     struct row_index index[PLACE_RING_MAX];
     struct table_set tables; /* with a content that is given */
     struct place *inner;     /* NULL: this rank has no shard */
+    /* Of a group of columns: the kernel of its gradient, which lies in its scratch from here on. */
+    const struct kernel *merged;
+    size_t gradient_at;
+    struct columns columns;
     struct place_scratch none, scratch, output, shared_output;
     const struct kernel *scratch_of;
     struct room output_copy, shared_copy; /* of a place with memory of its own */
@@ -40,7 +48,7 @@ struct content {
 };
 
 /* setup: of the inner place, without tables, batches and index. own: [ring] this rank's bags. Collective. */
-int group_open(struct group *g, const struct sharding *s, const bool *keep, bool is_dense,
+int group_open(struct group *g, const struct sharding *s, const bool *keep, enum group_kind kind,
                struct transport *t, const struct deal *deal, const struct batch *own, bool all_rows,
                const struct content *content, enum backend backend, const struct place_setup *setup,
                struct error *err);
@@ -57,8 +65,7 @@ int group_lookup(struct group *g, const struct kernel *k, int batch, struct erro
 int group_output(struct group *g, int batch, void *to, struct error *err);
 
 /* Bytes of scratch of a kernel on this rank. */
-int group_scratch_bytes(const struct group *g, const struct kernel *k, size_t *bytes,
-                        struct error *err);
+int group_scratch_bytes(struct group *g, const struct kernel *k, size_t *bytes, struct error *err);
 int group_open_scratch(struct group *g, const struct kernel *k, int fill, struct error *err);
 int group_open_outputs(struct group *g, struct error *err);
 
@@ -66,3 +73,6 @@ int group_plan(struct group *g, const struct kernel *k, int batch, struct error 
 /* The step of a batch, after its plan. */
 int group_run(struct group *g, const struct kernel *k, int batch, void (*mark)(void *, enum stage),
               void *ctx, struct error *err);
+/* The same with fresh scratch. *appeared: bytes of memory that appeared during the run; -1: unknown. */
+int group_parts(struct group *g, const struct kernel *k, int batch, int64_t *appeared,
+                struct error *err);

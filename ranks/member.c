@@ -24,10 +24,16 @@ static struct deal deal_of(const struct member *m) {
                          .weighted = o->weighted};
 }
 
-/* The group of a table: those of the kind data-dense are the last one. Exchanges and updates overlap if the
- * others are two, of every second table. */
+/* The group of a table, in the order of their steps. Exchanges and updates overlap if the first ones are two, of every
+ * second table. A step of columns has exchanges of its own, so none may be under way: a dense group, which starts none,
+ * comes next. */
+enum { COLUMNS_NUMBER = GROUPS_MOST - 2, DENSE_NUMBER };
+
 static int group_of(const struct member *m, int32_t table) {
-    if (m->sharding.kind[table] == SHARD_DATA_DENSE) return GROUPS_MOST - 1;
+    const enum sharding_kind kind = m->sharding.kind[table];
+    if (kind == SHARD_DATA_DENSE) return DENSE_NUMBER;
+    if (kind == SHARD_COLUMN_MODULO && sharding_needs_rows(&m->shapes[table]))
+        return COLUMNS_NUMBER;
     return m->opening.overlap ? table % 2 : 0;
 }
 
@@ -48,8 +54,11 @@ static int open_groups(struct member *m, const struct table_set *tables, struct 
         for (int32_t t = 0; t < o->num_tables; t++) any |= keep[t] = group_of(m, t) == number;
         if (any)
             status = group_open(&m->groups[m->num_groups++], &m->sharding, keep,
-                                number == GROUPS_MOST - 1, m->transport, &deal, m->own, o->all_rows,
-                                &content, o->backend, &setup, err);
+                                number == COLUMNS_NUMBER ? GROUP_COLUMNS
+                                : number == DENSE_NUMBER ? GROUP_DENSE
+                                                         : GROUP_SHARDS,
+                                m->transport, &deal, m->own, o->all_rows, &content, o->backend,
+                                &setup, err);
     }
     free(keep);
     return status;
@@ -65,6 +74,7 @@ static int load(struct member *m, struct error *err) {
         m->shapes[t].rounding_key = rng_key(c->state.seed, (uint64_t)t);
         m->shapes[t].adjusts = rule_adjusts(&c->state.tables[t].rule);
         why = sharding_refuses(m->sharding.kind[t], &m->shapes[t]);
+        if (!why) why = checkpoint_refuses(m->sharding.kind[t]);
     }
     return why ? fail(err, "%.80s, as %.200s has it: %s", o->sharding, c->folder, why) : 0;
 }
@@ -249,7 +259,8 @@ static void merge_bytes(const struct member *m, const struct transport_bytes bef
     } of[] = {{CHANNEL_LENGTHS, EXCHANGE_IDS},
               {CHANNEL_IDS, EXCHANGE_IDS},
               {CHANNEL_OUTPUT, EXCHANGE_OUTPUT},
-              {CHANNEL_GRADIENT, EXCHANGE_GRADIENT}};
+              {CHANNEL_GRADIENT, EXCHANGE_GRADIENT},
+              {CHANNEL_SUMS, EXCHANGE_GRADIENT}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         const struct transport_bytes *now = &m->transport->bytes[of[i].channel];
         by[of[i].exchange].sent += now->sent - before[of[i].channel].sent;
@@ -329,13 +340,9 @@ static int parts(struct member *m, const struct order *o, struct reply *out, str
     int64_t appeared = 0;
     int status = prepare(m, o, err);
     for (int g = 0; g < m->num_groups && status == 0; g++) {
-        struct group *x = &m->groups[g];
-        struct step_parts own = {0};
-        const struct place_job job = {
-            .kernel = k, .batch = o->batch, .steps = x->steps, .scratch = &x->scratch};
-        if (x->inner && k->operation == OP_STEP && x->batches[o->batch].num_features)
-            status = x->inner->ops->parts(x->inner, &job, &own, err);
-        appeared += own.appeared;
+        int64_t own = 0;
+        if (k->operation == OP_STEP) status = group_parts(&m->groups[g], k, o->batch, &own, err);
+        appeared += own;
     }
     double most = (double)appeared;
     m->transport->channel = CHANNEL_CONTROL;
@@ -425,13 +432,8 @@ static int send_rows(struct member *m, const struct order *o, struct error *err)
     int64_t first;
     const int64_t count = deal_rows_in(part, o->begin, o->end, &first);
     const size_t bytes = deal_rows_bytes(s, part, m->shapes, count);
-    char *data = must_have(malloc(bytes + 1)), *at = data;
-    void *memory[TABLE_ARRAYS];
-    for (int a = 0; a < TABLE_ARRAYS; a++) {
-        memory[a] = at;
-        at += count * table_memory_stride(&shape, a);
-    }
-    struct table rows = table_in(&shape, memory);
+    char *data = must_have(malloc(bytes + 1));
+    struct table rows = deal_rows_in_message(&shape, count, data);
     struct error why;
     const int lost = count ? x->inner->ops->get_rows(x->inner, number - s->first[t->rank], first,
                                                      first + count, &rows, &why)

@@ -172,31 +172,6 @@ static const struct table *in_host_memory(struct place *p) {
     return NULL;
 }
 
-/* Puts rows of a shard among rows begin, begin + 1 ... of its table. compare: only compares them; false: they
- * differ. */
-static bool take_rows(const struct ranks *r, const struct shard *part, int64_t begin, int64_t first,
-                      int64_t count, const char *data, bool compare, struct table *rows) {
-    const struct sharding *s = &r->member.sharding;
-    const struct table_shape *whole = &r->setup.shapes[part->table];
-    const struct table_shape shape = sharding_shape(s, part, r->setup.shapes);
-    bool same = true;
-    for (int a = 0; a < TABLE_ARRAYS; a++) {
-        const int64_t bytes = table_memory_stride(&shape, a),
-                      stride = table_memory_stride(whole, a);
-        const int64_t skip =
-            a == TABLE_ROW_STATE ? 0 : part->column * dtype_bytes(table_array_type(whole, a));
-        for (int64_t i = 0; bytes && i < count; i++, data += bytes) {
-            const int64_t row = part->row + (first + i) * (1 + part->row_skip) - begin;
-            char *to = (char *)rows->array[a].data + row * stride + skip;
-            if (compare)
-                same &= memcmp(to, data, (size_t)bytes) == 0;
-            else
-                memcpy(to, data, (size_t)bytes);
-        }
-    }
-    return same;
-}
-
 static int get_rows(struct place *p, int32_t table, int64_t begin, int64_t end, struct table *rows,
                     struct error *err) {
     struct ranks *r = ranks_of(p);
@@ -205,7 +180,11 @@ static int get_rows(struct place *p, int32_t table, int64_t begin, int64_t end, 
     struct order o = {.what = DO_ROWS, .table = table, .begin = begin, .end = end};
     struct reply reply;
     if (command(r, &o, NULL, &reply, err)) return -1;
-    int status = 0, copies = 0;
+    const struct table_shape *shape = &r->setup.shapes[table];
+    void *memory[TABLE_ARRAYS];
+    int status = 0, shards = 0;
+    for (int a = 0; a < TABLE_ARRAYS; a++) memory[a] = rows->array[a].data;
+    struct table to = table_in(shape, memory);
     for (int rank = 0; rank < t->ranks; rank++) {
         const int32_t number = s->part[(int64_t)table * s->ranks + rank];
         if (number < 0) continue;
@@ -215,10 +194,12 @@ static int get_rows(struct place *p, int32_t table, int64_t begin, int64_t end, 
         int64_t first;
         const int64_t count = deal_rows_in(part, begin, end, &first);
         if (transport_receive(t, rank, TAG_ROWS, &data, &message, err)) return -1;
-        const bool copy = sharding_copies(s->kind[table]) && copies++ > 0;
+        const struct table_shape own = sharding_shape(s, part, r->setup.shapes);
+        const enum deal_move how = shards++ ? DEAL_PUT_AGAIN : DEAL_PUT;
+        struct table came = deal_rows_in_message(&own, count, data);
         if (((char *)data)[message.bytes - 1])
             status = fail(err, "rank %d cannot read its rows of table %d", rank, table);
-        else if (!take_rows(r, part, begin, first, count, data, copy, rows))
+        else if (!deal_move(s, part, &own, how, &to, begin, first, count, &came))
             status = fail(err, "rank %d has other rows of table %d than rank 0", rank, table);
         free(data);
     }

@@ -37,9 +37,16 @@ static size_t side_bytes(const struct route *r, const struct side *s) {
 /* Calls of this kind copy, or add, `bytes` of a row between a message and an array. */
 enum move { PACK, UNPACK, ADD };
 
-static void move_row(enum move how, char *array, char *message, size_t bytes) {
-    if (how == PACK)
+/* columns: in the array are rows of the whole table, and this shard's columns travel; NULL: in the array, too, are
+ * only those. */
+static void move_row(enum move how, const struct shard *columns, char *array, char *message,
+                     size_t bytes) {
+    if (how == PACK && columns)
+        shard_take(columns, (int64_t)bytes / columns->columns, array, message);
+    else if (how == PACK)
         memcpy(message, array, bytes);
+    else if (how == UNPACK && columns)
+        shard_put(columns, (int64_t)bytes / columns->columns, array, message);
     else if (how == UNPACK)
         memcpy(array, message, bytes);
     else {
@@ -92,7 +99,8 @@ static void move_rows(const struct route *r, enum move how, bool here, int peer,
             const bool sums = how == UNPACK && here && sharding_by_rows(kind_of(r, l));
 #pragma omp for schedule(static) nowait
             for (int64_t b = 0; b < s.bags; b++)
-                move_row(sums ? ADD : how, at.base + (begin + b) * at.stride,
+                move_row(sums ? ADD : how, here ? shard_of(r, l) : NULL,
+                         at.base + (begin + b) * at.stride,
                          message + (b * s.columns + l->column) * element, bytes);
         }
         char *behind = message + s.bags * s.columns * element;
@@ -105,8 +113,8 @@ static void move_rows(const struct route *r, enum move how, bool here, int peer,
             const bool sums = how == UNPACK && here && !is_sequence(r, l);
 #pragma omp for schedule(static) nowait
             for (int64_t i = 0; i < rows->count; i++)
-                move_row(sums ? ADD : how, at.base + row_at(rows, i) * at.stride,
-                         behind + (size_t)i * bytes, bytes);
+                move_row(sums ? ADD : how, here ? shard_of(r, l) : NULL,
+                         at.base + row_at(rows, i) * at.stride, behind + (size_t)i * bytes, bytes);
             behind += (size_t)rows->count * bytes;
         }
     }

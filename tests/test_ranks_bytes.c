@@ -10,6 +10,7 @@
 
 #include "harness/measure/runner.h"
 #include "harness/registry.h"
+#include "ranks/columns.h"
 #include "ranks/formulas.h"
 #include "ranks/place_ranks.h"
 #include "tests/ranks_case.h"
@@ -137,9 +138,9 @@ static void compare(struct work *w, int ranks, int nodes) {
     sharding_free(&s);
 }
 
-static const char *const shardings[] = {"data-dense", "table",           "row",
-                                        "row-modulo", "column",          "data",
-                                        "table-row",  "row,column,data", "data,row-modulo,table"};
+static const char *const shardings[] = {
+    "data-dense",    "table", "row",       "row-modulo",      "column",
+    "column-modulo", "data",  "table-row", "row,column,data", "data,row-modulo,table"};
 
 static void transport_counts_what_formulas_say(void **state) {
     static const int ranks_of[] = {1, 2, 3, 4, 5, 8};
@@ -180,7 +181,7 @@ static void build_alike(struct builder *b, int64_t bags, int64_t lookups) {
         }
     }
     builder_finish(b);
-    for (int32_t t = 0; t < b->in.num_tables; t++) builder_rule(b, t, RULE_adagrad);
+    for (int32_t t = 0; t < b->in.num_tables; t++) builder_rule(b, t, RULE_rowwise_adagrad);
 }
 
 /* The mean over ranks of what they send to others. */
@@ -215,6 +216,7 @@ static void closed_forms_hold(void **state) {
                                              .lookups = LOOKUPS,
                                              .rows = (double)b.in.tables[0].rows,
                                              .dim = DIM,
+                                             .sums = columns_all_numbers(&b.in.tables[0]),
                                              .id_bytes = 8,
                                              .element = 4};
                     const struct flow form =
@@ -229,11 +231,13 @@ static void closed_forms_hold(void **state) {
                     near("ids", expected.ids, form.ids, exact);
                     near("outputs", expected.output, form.output, exact);
                     near("gradients", expected.gradient, form.gradient, exact);
+                    near("sums over rows", expected.sums, form.sums, exact);
                     /* Ids of rows are drawn; all else does not depend on them. */
                     const bool drawn = sharding_by_rows((enum sharding_kind)kind);
                     formulas_count(&s, &b.in, all_rows, pairs);
                     const struct flow counted = mean_of(pairs, ranks);
                     near("counted lengths", counted.lengths, form.lengths, exact);
+                    near("counted sums over rows", counted.sums, form.sums, 0.05);
                     near("counted ids", counted.ids, form.ids, drawn ? 0.05 : exact);
                     near("counted outputs", counted.output, form.output,
                          drawn && !all_rows ? 0.05 : exact);

@@ -37,11 +37,11 @@ __global__ void fill(const fill_table *tables, const device_row *rows, int32_t t
             int32_t width = tables[t].width[a];
             if (width == 0) continue;
             uint32_t key = initial_key(seed, t, &tables[t].part, a, row);
-            int64_t first = initial_column(&tables[t].part, a);
             void *to = array_row(&tables[t].table.array[a], row);
             for (int32_t d = lane; d < width; d += 32)
-                dtype_set(tables[t].type[a], to, d,
-                          initial_value(&tables[t].laws, a, key, first + d));
+                dtype_set(
+                    tables[t].type[a], to, d,
+                    initial_value(&tables[t].laws, a, key, initial_column(&tables[t].part, a, d)));
         }
     }
 }

@@ -43,9 +43,9 @@ RNG_FN uint32_t initial_key(uint64_t seed, int32_t t, const struct table_part *p
     return initial_row_key(initial_stream(seed, t + part->table, array), part_row(part, row));
 }
 
-/* The first column of an array of a part in the whole table. */
-RNG_FN int64_t initial_column(const struct table_part *part, int array) {
-    return array == TABLE_ROW_STATE ? 0 : part->column;
+/* Element d of a row of a part's array is this one in the whole table. */
+RNG_FN int64_t initial_column(const struct table_part *part, int array, int64_t d) {
+    return array == TABLE_ROW_STATE ? d : part->column + d * (1 + part->column_skip);
 }
 
 /* Weights in [-1/2, 1/2). */

@@ -120,14 +120,15 @@ static void fill(const struct table_set *s, int32_t t, int64_t row, int array, e
     const struct initial_laws laws = initial_laws(s->shapes[t].rule);
     const struct table_part *part = &s->shapes[t].part;
     const uint32_t key = initial_key(s->seed, t, part, array, row);
-    const int64_t first = initial_column(part, array);
     if (own == FP32 && type == FP32) { /* most of the time to reset or check a table */
         for (int64_t d = 0; d < width; d++)
-            ((float *)to)[d] = initial_value(&laws, array, key, first + d);
+            ((float *)to)[d] = initial_value(&laws, array, key, initial_column(part, array, d));
         return;
     }
     for (int64_t d = 0; d < width; d++)
-        dtype_set(type, to, d, dtype_round(own, initial_value(&laws, array, key, first + d)));
+        dtype_set(
+            type, to, d,
+            dtype_round(own, initial_value(&laws, array, key, initial_column(part, array, d))));
 }
 
 void tables_initial_row(const void *ctx, int32_t table, int64_t row, const struct row_memory *to) {
