@@ -219,7 +219,7 @@ static int add_ranks(struct columns *c, const struct columns_of *all, int32_t co
     float *send = room_for(&c->send, bytes + 1);
     const float *receive = room_for(&c->receive, bytes + 1), *from[ROW_LANES] = {NULL};
     for (int r = 0; r < ranks; r++) send = pack(c, all, count, phase, r, send);
-    c->transport->phase = "exchange of sums over rows";
+    transport_phase(c->transport, "exchange of sums over rows");
     c->transport->channel = CHANNEL_SUMS;
     if (transport_exchange(c->transport, c->send.data, &c->parts, c->receive.data, &c->parts, err))
         return -1;

@@ -59,6 +59,11 @@ int program_threads(const struct transport *t) {
     return (int)max64(1, bound ? own : own / here);
 }
 
+void program_close(struct transport *t) {
+    board_close();
+    t->ops->close(t);
+}
+
 int program_run(struct transport *t, int (*lead)(void *ctx), void *ctx) {
     struct error err;
     int status = EXIT_FINE;
@@ -69,7 +74,6 @@ int program_run(struct transport *t, int (*lead)(void *ctx), void *ctx) {
         fprintf(stderr, "ranks: rank %d, %s: %s\n", t->rank, t->phase, err.text);
         t->ops->abort(t, EXIT_USAGE);
     }
-    board_close();
-    t->ops->close(t);
+    program_close(t);
     return status;
 }

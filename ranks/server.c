@@ -46,7 +46,7 @@ struct server {
     struct request *pending;
     int64_t version, handled;
     double beat; /* when the workers that wait were last told so */
-    struct room offsets, ids, grad, answer, admitted, wide;
+    struct room offsets, ids, grad, answer, admitted;
     struct buffer scratch;
     struct server_report report;
 };
@@ -143,8 +143,7 @@ void server_close(struct server *s) {
         if (s->clients[w].push) free_request(s->clients[w].push);
     for (int32_t i = 0; s->admissions && i < s->count; i++) free(s->admissions[i].counters);
     free(s->admissions);
-    struct room *const rooms[] = {&s->offsets, &s->ids,      &s->grad,
-                                  &s->answer,  &s->admitted, &s->wide};
+    struct room *const rooms[] = {&s->offsets, &s->ids, &s->grad, &s->answer, &s->admitted};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) free(rooms[i]->data);
     buffer_free(&s->scratch);
     tables_free(&s->tables);

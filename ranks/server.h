@@ -69,18 +69,19 @@ struct server_report {
 
 struct server;
 
+/* server_close() in any case. */
 int server_open(struct server **out, struct transport *t, const struct server_setup *setup,
                 struct error *err);
 /* Handles messages until all workers have ended. */
 int server_serve(struct server *s, struct error *err);
-/* The shards of this server, and what they are of the whole tables: shards[i] of .. belongs to tables[i]. */
+/* The tables of this server. shards: receives what each of them is of a whole table; or NULL. */
 struct table_set *server_tables(struct server *s, const struct shard **shards);
 struct server_report server_report(const struct server *s);
 void server_close(struct server *s);
 
 /* --- workers */
 
-/* Makes gradient rows of output rows, in place. local: the worker's batch with ids of its own, see `rows`. */
+/* Turns output rows into gradient rows, in place. local: the worker's batch, whose ids are row numbers of its small tables. */
 typedef void worker_gradient(void *ctx, const struct batch *local, void *rows);
 
 struct worker_report {
@@ -90,6 +91,7 @@ struct worker_report {
 
 struct worker;
 
+/* worker_close() in any case. */
 int worker_open(struct worker **out, struct transport *t, const struct server_setup *setup,
                 struct error *err);
 /* One clock with a batch: pull, forward, gradient, push. */

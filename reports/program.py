@@ -3,6 +3,7 @@
 files that are whole or not there."""
 import argparse
 import contextlib
+import json
 import os
 import re
 import sys
@@ -63,6 +64,19 @@ def fact(path, key):
         return ""
     found = re.search(rf"(?m)^{re.escape(key)}[ \t]*:(.*)$", text)
     return found[1].strip() if found else ""
+
+
+def read_lines(path, study, take):
+    """Calls take() with every line of JSON that studies/STUDY prints; it raises KeyError, TypeError or ValueError if the
+    line lacks something."""
+    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    for n, line in enumerate(lines, 1):
+        try:
+            take(json.loads(line))
+        except (ValueError, KeyError, TypeError) as e:
+            raise ResultError(f"{path}:{n}: not a line of studies/{study} ({e}); run make {study}") from None
+    if not lines:
+        raise ResultError(f"{path}: no lines; run make {study}")
 
 
 def write_whole(path, data):

@@ -5,15 +5,13 @@
 Reads the lines that studies/drift/drift.c prints, and writes OUTDIR/drift.md and drift.png. The numbers depend on
 no machine.
 """
-import json
 import math
 import os
 import sys
-from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 import program
-from program import Arguments, ResultError, write_whole
+from program import Arguments, read_lines, write_whole
 from style import COLOURS, markdown_table
 
 DRAWN = ("sgd", "rowwise_adagrad", "adagrad", "adam")
@@ -54,14 +52,11 @@ change have no such number, and there is none as long as the suite's step has mo
 def read(path):
     """{rule: {variant: {steps: drift}}}"""
     drift = {}
-    for n, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            x = json.loads(line)
-            drift.setdefault(x["rule"], {}).setdefault(x["variant"], {})[x["steps"]] = float(x["drift"])
-        except (ValueError, KeyError, TypeError) as e:
-            raise ResultError(f"{path}:{n}: not a line of studies/drift ({e}); run make drift") from None
-    if not drift:
-        raise ResultError(f"{path}: no lines; run make drift")
+
+    def take(x):
+        drift.setdefault(x["rule"], {}).setdefault(x["variant"], {})[x["steps"]] = float(x["drift"])
+
+    read_lines(path, "drift", take)
     return drift
 
 

@@ -5,16 +5,14 @@ best sharding changes on 8 to 16,384 ranks of a cluster, which is only modelled.
 
 Reads the lines that studies/scale/scale.c prints, and writes OUTDIR/scale.md, scale.png and scale.svg.
 """
-import json
 import os
 import sys
-from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 import program
 from export import figure, names
 from parts import publish
-from program import Arguments, ResultError
+from program import Arguments, ResultError, read_lines
 from style import COLOURS, markdown_table, number
 
 NOTHING = "nothing fits"
@@ -64,15 +62,14 @@ proves nothing.
 def read(path):
     """(lines of this machine, lines of the map)"""
     here, there = [], []
-    for n, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            x = json.loads(line)
-            needed = ("measured", "predicted", "cores") if x["what"] == "here" else ("rows", "lookups", "seconds", "lacks")
-            if any(not isinstance(x[k], (int, float)) for k in (*needed, "ranks")) or not x["sharding"]:
-                raise ValueError("a number is missing")
-            (here if x["what"] == "here" else there).append(x)
-        except (ValueError, KeyError, TypeError) as e:
-            raise ResultError(f"{path}:{n}: not a line of studies/scale ({e}); run make scale") from None
+
+    def take(x):
+        needed = ("measured", "predicted", "cores") if x["what"] == "here" else ("rows", "lookups", "seconds", "lacks")
+        if any(not isinstance(x[k], (int, float)) for k in (*needed, "ranks")) or not x["sharding"]:
+            raise ValueError("a number is missing")
+        (here if x["what"] == "here" else there).append(x)
+
+    read_lines(path, "scale", take)
     if not here or not there:
         raise ResultError(f"{path}: no lines of this machine, or none of the map; run make scale")
     return here, there

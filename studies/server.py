@@ -4,16 +4,14 @@
 
 Reads the lines that studies/server/server.c prints, and writes OUTDIR/server.md and a picture.
 """
-import json
 import os
 import sys
-from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 import program
 from export import figure, names
 from plots import draw
-from program import Arguments, ResultError, write_whole
+from program import Arguments, read_lines, write_whole
 from style import COLOURS, markdown_table, number
 
 TEXT = """# A parameter server
@@ -43,15 +41,12 @@ KEYS = ("mode", "staleness", "slow", "servers", "workers", "cpus", "rule", "cloc
 
 def read(path):
     found = []
-    for n, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            x = json.loads(line)
-            ORDER.index(x["mode"])
-            found.append({k: x[k] for k in KEYS})
-        except (ValueError, KeyError, TypeError) as e:
-            raise ResultError(f"{path}:{n}: not a line of studies/server ({e}); run make server") from None
-    if not found:
-        raise ResultError(f"{path}: no lines; run make server")
+
+    def take(x):
+        ORDER.index(x["mode"])
+        found.append({k: x[k] for k in KEYS})
+
+    read_lines(path, "server", take)
     return found
 
 

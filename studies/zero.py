@@ -5,16 +5,14 @@
 Reads the lines that studies/zero/zero.c prints, and writes OUTDIR/zero.md and a picture. Bytes depend on no machine;
 seconds are those of threads that copy memory, with no network between them.
 """
-import json
 import os
 import sys
-from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 import program
 from export import figure, names
 from plots import draw
-from program import Arguments, ResultError, write_whole
+from program import Arguments, read_lines, write_whole
 from style import COLOURS, markdown_table, number
 
 TEXT = """# ZeRO or sharded rows
@@ -40,14 +38,11 @@ up: their bytes do not grow with the table.
 def read(path):
     """{way: [line by rising rows]}"""
     found = {}
-    for n, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            x = json.loads(line)
-            found.setdefault(x["way"], []).append({k: x[k] for k in ("ranks", "rows", "sent", "peak", "seconds")})
-        except (ValueError, KeyError, TypeError) as e:
-            raise ResultError(f"{path}:{n}: not a line of studies/zero ({e}); run make zero") from None
-    if not found:
-        raise ResultError(f"{path}: no lines; run make zero")
+
+    def take(x):
+        found.setdefault(x["way"], []).append({k: x[k] for k in ("ranks", "rows", "sent", "peak", "seconds")})
+
+    read_lines(path, "zero", take)
     return found
 
 

@@ -5,6 +5,9 @@
  */
 #pragma once
 
+#include <stdio.h>
+
+#include "ranks/place_ranks.h"
 #include "tests/batch_builder.h"
 
 /* Tables, features and bags between builder_begin() and the choice of rules. The second feature that reads table 0 has the
@@ -27,4 +30,15 @@ static inline void ranks_case(struct builder *b, int64_t bags, enum pooling othe
         builder_random_bags(b, bags, features[f].pooling == POOL_MEAN ? mean : longest);
     }
     builder_finish(b);
+}
+
+/* A rank of a test: rank 0 leads, the others follow. wrong[size]: what rank 0 says of a failure. */
+static inline int ranks_live(struct transport *t,
+                             int (*lead)(void *ctx, struct transport *t, struct error *err),
+                             void *ctx, char *wrong, size_t size) {
+    struct error err = {""};
+    if (t->rank) return ranks_follow(t, &err);
+    const int status = lead(ctx, t, &err);
+    if (status) snprintf(wrong, size, "%s", err.text);
+    return ranks_dismiss(t, &err) || status ? -1 : 0;
 }

@@ -56,7 +56,8 @@ static int restored(struct place *p, const struct kernel *k, const struct builde
 }
 
 /* A step, a forward, or both as an iteration, which the runner also checks. */
-static int lead(struct work *w, struct transport *t, struct error *err) {
+static int lead(void *ctx, struct transport *t, struct error *err) {
+    struct work *w = ctx;
     struct builder *b = w->b;
     const bool writes = w->forward || w->kernel->operation == OP_FORWARD;
     const struct ranks_options options = {w->cut->sharding, w->cut->all_rows, w->cut->overlap};
@@ -102,11 +103,7 @@ static int lead(struct work *w, struct transport *t, struct error *err) {
 
 static int live(struct transport *t, void *ctx) {
     struct work *w = ctx;
-    struct error err = {""};
-    if (t->rank) return ranks_follow(t, &err);
-    const int status = lead(w, t, &err);
-    if (status) snprintf(w->wrong, sizeof w->wrong, "%s", err.text);
-    return ranks_dismiss(t, &err) || status ? -1 : 0;
+    return ranks_live(t, lead, w, w->wrong, sizeof w->wrong);
 }
 
 static const struct cut cuts[] = {{"table", 1, 1, false, true},

@@ -31,7 +31,8 @@ struct work {
 static const int times_of[CHANNELS] = {
     [CHANNEL_LENGTHS] = 3, [CHANNEL_IDS] = 3, [CHANNEL_GRADIENT] = 2, [CHANNEL_OUTPUT] = 1};
 
-static int lead(struct work *w, struct transport *t, struct error *err) {
+static int lead(void *ctx, struct transport *t, struct error *err) {
+    struct work *w = ctx;
     struct builder *b = w->b;
     const struct ranks_options options = {.sharding = w->sharding, .all_rows = w->all_rows};
     const struct place_setup setup = {.shapes = b->in.tables,
@@ -59,15 +60,7 @@ static int lead(struct work *w, struct transport *t, struct error *err) {
 
 static int live(struct transport *t, void *ctx) {
     struct work *w = ctx;
-    struct error err = {""};
-    int status = 0;
-    if (t->rank)
-        status = ranks_follow(t, &err);
-    else {
-        status = lead(w, t, &err);
-        if (status) snprintf(w->wrong, sizeof w->wrong, "%s", err.text);
-        if (ranks_dismiss(t, &err)) status = -1;
-    }
+    const int status = ranks_live(t, lead, w, w->wrong, sizeof w->wrong);
     memcpy(w->bytes[t->rank], t->bytes, sizeof t->bytes);
     return status;
 }

@@ -10,7 +10,7 @@
 #include "harness/measure/runner.h"
 #include "ranks/formulas.h"
 #include "ranks/place_ranks.h"
-#include "tests/batch_builder.h"
+#include "tests/ranks_case.h"
 
 #include "tests/cmocka_cases.h"
 
@@ -62,7 +62,8 @@ static struct place_setup setup_of(const struct builder *b) {
                                 .seed = b->seed};
 }
 
-static int lead(struct work *w, struct transport *t, struct error *err) {
+static int lead(void *ctx, struct transport *t, struct error *err) {
+    struct work *w = ctx;
     const struct ranks_options options = {.sharding = w->sharding, .overlap = w->overlap};
     struct place_setup setup = setup_of(w->b);
     if (w->given) setup.tables = &w->b->tables;
@@ -76,15 +77,7 @@ static int lead(struct work *w, struct transport *t, struct error *err) {
 
 static int live(struct transport *t, void *ctx) {
     struct work *w = ctx;
-    struct error err = {""};
-    int status = 0;
-    if (t->rank)
-        status = ranks_follow(t, &err);
-    else {
-        status = lead(w, t, &err);
-        if (status) snprintf(w->wrong, sizeof w->wrong, "%s", err.text);
-        if (ranks_dismiss(t, &err)) status = -1;
-    }
+    const int status = ranks_live(t, lead, w, w->wrong, sizeof w->wrong);
     w->sums[t->rank] = t->bytes[CHANNEL_SUMS].sent;
     return status;
 }

@@ -86,7 +86,7 @@ def test_the_program_measures_and_the_page_shows_it(folder):
 
 
 def test_bad_input_is_one_line(folder):
-    for text, wanted in (("no json\n", "lines:1: not a line of studies/scale"), ("", "no lines of this machine")):
+    for text, wanted in (("no json\n", "lines:1: not a line of studies/scale"), ("", "no lines; run make scale")):
         file = tap.script(folder, "lines", text)
         run = subprocess.run([sys.executable, tap.tool("scale.py"), file, folder], capture_output=True, text=True,
                              check=False)

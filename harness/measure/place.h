@@ -86,10 +86,9 @@ struct step_times {
     double stage[STAGE_COUNT]; /* parts of the step; 0: no such stage. A device times them in a
                                     separate run, because events inside the step lengthen it */
     struct exchanged exchange[EXCHANGES];
-    struct device_clocks clocks; /* of a device, right after the step */
-    const struct step_times
-        *of_rank; /* [ranks] the same of each rank, until the next call; NULL: one process */
-    int ranks;
+    struct device_clocks clocks;      /* of a device, right after the step */
+    int ranks;                        /* 0: one process */
+    const struct step_times *of_rank; /* [ranks] until the next call */
     bool disturbed; /* waiting for a CPU on the host, or a moving clock or ceiling on the device,
                        disturbed the sample: take it again */
 };

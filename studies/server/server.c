@@ -19,7 +19,6 @@
 #include "harness/memory.h"
 #include "harness/registry.h"
 #include "harness/workload/workload.h"
-#include "ranks/board.h"
 #include "ranks/program.h"
 #include "ranks/server.h"
 
@@ -44,9 +43,9 @@ struct mode {
 struct result {
     struct server_report server;
     struct worker_report worker;
-    double rate, seconds; /* of a worker: clocks per second; seconds */
-    double apart, gone;   /* of a server: squared distances */
-    int64_t sent;         /* bytes */
+    double rate;        /* of a worker: clocks per second */
+    double apart, gone; /* of a server: squared distances */
+    int64_t sent;       /* bytes */
 };
 
 struct study {
@@ -124,8 +123,7 @@ static int labour(struct study *x, const struct mode *m, struct result *out, str
         x->loss[c] = lesson.loss;
         if (slow) sleep_for((SLOW - 1) * x->clock);
     }
-    out->seconds = now() - began;
-    out->rate = x->clocks / out->seconds;
+    out->rate = x->clocks / (now() - began);
     if (status == 0) status = worker_end(w, err);
     out->worker = worker_report(w);
     worker_close(w);
@@ -356,8 +354,7 @@ int main(int argc, char **argv) {
                 err.text);
         x.transport->ops->abort(x.transport, EXIT_USAGE);
     }
-    board_close();
     study_free(&x);
-    x.transport->ops->close(x.transport);
+    program_close(x.transport);
     return status;
 }
