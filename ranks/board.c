@@ -21,6 +21,8 @@ struct line {
     char text[BOARD_LINE - sizeof(uint64_t)]; /* "pid PID: phase" */
 };
 
+static const char path_name[] = "EMBFUSE_RANKS_BOARD";
+
 static struct {
     struct transport *transport;
     struct line *lines; /* [ranks] */
@@ -76,7 +78,7 @@ static void *live(void *arg) {
 }
 
 int board_open(struct transport *t, struct error *err) {
-    const char *path = getenv("EMBFUSE_RANKS_BOARD");
+    const char *path = getenv(path_name);
     const size_t bytes = (size_t)t->ranks * sizeof *board.lines;
     if (!path || !*path) return 0;
     const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -96,6 +98,10 @@ int board_open(struct transport *t, struct error *err) {
     if (pthread_create(&board.thread, NULL, live, NULL))
         return fail(err, "no thread for the board");
     return 0;
+}
+
+void board_unlink(void) {
+    if (board.lines) unlink(getenv(path_name));
 }
 
 void board_close(void) {

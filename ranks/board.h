@@ -11,9 +11,12 @@
 
 enum { BOARD_SECONDS = 6, BOARD_LINE = 128 /* bytes of a rank; ranks/launch.py reads them */ };
 
-/* Opens the file for this rank and starts the thread. The path is that of EMBFUSE_RANKS_BOARD; without it there
- * is no board. */
+/* Opens the file for this rank and starts the thread. The path is that of EMBFUSE_RANKS_BOARD, on every node; without it
+ * there is no board. */
 int board_open(struct transport *t, struct error *err);
+
+/* Takes the name of the file away, so that nothing stays on any node. All ranks have opened it. */
+void board_unlink(void);
 
 /* Stops the thread. */
 void board_close(void);

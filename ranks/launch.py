@@ -9,6 +9,7 @@ its own. Exit status: that of the program (0
 fine, 1 usage or environment, 2 a wrong result), or 4 if a rank died or stopped answering; the line names the
 rank and what it did. Open MPI's own report is left out, unless nobody understands it.
 """
+import contextlib
 import os
 import re
 import shutil
@@ -18,21 +19,20 @@ import sys
 import tempfile
 
 LINE = 128  # bytes of a rank in the board: ranks/board.h
-ALWAYS = ("--mca", "mpi_yield_when_idle", "1")  # a rank that waits leaves its CPU to others
+ALWAYS = ("--mca", "mpi_yield_when_idle", "1",  # a rank that waits leaves its CPU to others
+          # A node that answers nothing for 6 seconds is lost.
+          "--mca", "oob_tcp_keepalive_time", "3", "--mca", "oob_tcp_keepalive_intvl", "1", "--mca", "oob_tcp_keepalive_probes", "3")
 OWN = ("--hostfile", "--host", "--map-by", "--bind-to", "--rank-by", "--oversubscribe")  # who says one, says all
 DIED = re.compile(r"process rank (\d+) .*exited on signal (\d+)")
 LEFT = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\]")
 CODE = re.compile(r"Exit code:\s+(\d+)")
+LOST = re.compile(r"lost communication with a remote daemon.*Remote daemon:\s+\S+ on node (\S+)", re.S)
 
 
 def phase(board, rank):
-    """What the board says of a rank."""
-    try:
-        with open(board, "rb") as file:
-            text = file.read()[rank * LINE + 8:(rank + 1) * LINE]
-    except OSError:
-        return "?"
-    return text.split(b"\0")[0].decode(errors="replace").partition(": ")[2] or "?"
+    """What the board, an open file, says of a rank."""
+    text = os.pread(board, LINE - 8, rank * LINE + 8).split(b"\0")[0].decode(errors="replace")
+    return f"in phase '{text.partition(': ')[2]}'" if text else "on another node"
 
 
 def split(words):
@@ -75,18 +75,20 @@ def run(command, env):
 
 def explain(status, report, board):
     """(exit status, a line or nothing)"""
-    died, left, code = DIED.search(report), LEFT.search(report), CODE.search(report)
+    died, left, code, lost = (x.search(report) for x in (DIED, LEFT, CODE, LOST))
+    if lost:
+        return 4, f"node {lost[1]} has not answered for 6 s, or its network is cut; rank 0 was {phase(board, 0)}"
     if died:
         rank, number = int(died[1]), int(died[2])
         why = {signal.SIGKILL: " (killed, perhaps out of memory)", signal.SIGABRT: " (out of memory?)"}.get(number, "")
-        return 4, f"rank {rank} was ended by {signal.Signals(number).name}{why} in phase '{phase(board, rank)}'"
+        return 4, f"rank {rank} was ended by {signal.Signals(number).name}{why} {phase(board, rank)}"
     if "MPI_ABORT was invoked" in report:
         return 4, ""  # the rank that called it has said why
     if left and code:
         own = int(code[1])
         if own in (1, 2, 4):  # the program has said why
             return own, ""
-        return 4, f"rank {left[1]} ended with status {own} in phase '{phase(board, int(left[1]))}'"
+        return 4, f"rank {left[1]} ended with status {own} {phase(board, int(left[1]))}"
     if status and report:
         return 1, "mpirun: " + " ".join(l.strip() for l in report.splitlines() if l.strip("- \n"))[:400]
     return status, ""
@@ -97,16 +99,19 @@ def main():
     mpirun = os.environ.get("MPIRUN", "mpirun")
     if not shutil.which(mpirun):
         sys.exit(f"launch.py: there is no {mpirun} (Debian: openmpi-bin)")
-    with tempfile.TemporaryDirectory(prefix="embfuse-ranks", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as work:
-        board = os.path.join(work, "board")
-        env = dict(os.environ, EMBFUSE_RANKS_BOARD=board, OMPI_ALLOW_RUN_AS_ROOT="1",
-                   OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        passed = ["-x", "EMBFUSE_RANKS_BOARD"]
+    # Ranks of other nodes make such a file there. All of them take its name away when all have opened it.
+    board, path = tempfile.mkstemp(prefix="embfuse-ranks", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    env = dict(os.environ, EMBFUSE_RANKS_BOARD=path, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    passed = ["-x", "EMBFUSE_RANKS_BOARD"]
+    try:
         status, report = run([mpirun, *ALWAYS, *placement(options), *passed, *options, *program], env)
-        status, why = explain(status, report, board)
-        if why:
-            print(f"ranks: {why}", file=sys.stderr)
-        return status
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    status, why = explain(status, report, board)
+    if why:
+        print(f"ranks: {why}", file=sys.stderr)
+    return status
 
 
 if __name__ == "__main__":

@@ -45,7 +45,10 @@ static int same_program(struct transport *t, struct error *err) {
 struct transport *program_open(int *argc, char ***argv) {
     struct error err;
     struct transport *t = transport_mpi_open(argc, argv, &err);
-    if (t && board_open(t, &err) == 0 && same_program(t, &err) == 0) return t;
+    if (t && transport_agree(t, board_open(t, &err), &err) == 0 && same_program(t, &err) == 0) {
+        board_unlink();
+        return t;
+    }
     if (!t || t->rank == 0) fprintf(stderr, "ranks: %s\n", err.text);
     if (t) t->ops->close(t);
     return NULL;
