@@ -2,11 +2,11 @@
  *
  * Measures what ranks/cost.h wants to know of a machine, with all ranks at work at the same time.
  *
- * Links: exchanges of 8 bytes to 1 MiB per pair, in the node and between nodes apart, the median of several,
- * of the slowest rank; alpha and speed by least squares of the relative error. Local speeds: a stream copy,
+ * Links: exchanges of 8 bytes to 10 MB per pair, in the node and between nodes apart, one behind the
+ * other, the median of several such rows, of the slowest rank; alpha and speed by least squares of the relative error. Local speeds: a stream copy,
  * random rows of 256 bytes in more memory than caches hold, and such rows in a part of it that caches hold. Where
- * there is no link of a kind, it gets the figures of the other kind. Grouping and routing are
- * not measured: 0.
+ * there is no link of a kind, it gets the figures of the other kind. The
+ * speeds of packing, updates and grouping are not measured: 0.
  */
 #pragma once
 

@@ -34,7 +34,7 @@ static double exchange_seconds(const struct machine *m, const struct load *l, en
         seconds += m->link[k].alpha * messages + larger(sent, received) / m->link[k].speed;
         moved += sent + received;
     }
-    return seconds + 2 * moved / (s == COST_IDS && m->route > 0 ? m->route : m->copy);
+    return seconds + 2 * moved / (m->pack[s] > 0 ? m->pack[s] : m->copy);
 }
 
 void cost_stages(const struct machine *m, const struct load *loads,
@@ -58,7 +58,8 @@ void cost_stages(const struct machine *m, const struct load *loads,
         const struct load *l = &loads[r];
         seconds[r][COST_LOOKUP] = l->looked / m->rows + l->gathered / m->gather;
         seconds[r][COST_UPDATE] =
-            2 * l->updated / m->rows + l->added / m->gather + l->lookups * m->grouping;
+            (2 * l->updated / m->rows + l->added / m->gather) / (m->update > 0 ? m->update : 1) +
+            l->lookups * m->grouping;
     }
     free(owners.node);
 }

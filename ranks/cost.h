@@ -4,8 +4,8 @@
  * local lookup and step at measured speeds.
  *
  *   seconds of an exchange = call + alpha * messages + bytes / speed, for the links of a node and for the
- *                            network, plus packing and unpacking at the speed of a copy, of ids at that of
- *                            routing
+ *                            network, plus packing and unpacking at the speed of a copy, or one of
+ *                            their own
  *   seconds of a lookup    = touched rows / random rows + gathered rows / gather
  *   seconds of an update   = 2 * touched rows with states / random rows + gathered gradient rows / gather
  *                            + lookups * seconds of grouping one
@@ -25,17 +25,6 @@ struct link {
 
 enum { LINK_NODE, LINK_NETWORK, LINKS };
 
-/* A rank, while all ranks are at work. Bytes per second count reads and writes. */
-struct machine {
-    int ranks, nodes;
-    struct link link[LINKS];
-    double copy, rows, gather; /* stream; random rows of memory; gathered rows of a cache */
-    double route;              /* ids that are dealt out to ranks and put in order; 0: as copy */
-    double grouping;           /* seconds of a lookup of a step, besides its bytes */
-    double call;               /* seconds of an exchange, besides its messages */
-    int64_t memory;            /* bytes of a rank */
-};
-
 enum cost_stage {
     COST_LENGTHS,
     COST_IDS,
@@ -44,6 +33,18 @@ enum cost_stage {
     COST_GRADIENT,
     COST_UPDATE,
     COST_STAGES
+};
+
+/* A rank, while all ranks are at work. Bytes per second count reads and writes. */
+struct machine {
+    int ranks, nodes;
+    struct link link[LINKS];
+    double copy, rows, gather; /* stream; random rows of memory; gathered rows of a cache */
+    double pack[COST_STAGES];  /* of what an exchange packs and unpacks; 0: as copy */
+    double update;             /* the share of rows and gather that an update reaches; 0: all */
+    double grouping;           /* seconds of a lookup of a step, besides its bytes */
+    double call;               /* seconds of an exchange, besides its messages */
+    int64_t memory;            /* bytes of a rank */
 };
 
 extern const char *const cost_stage_names[COST_STAGES];

@@ -24,8 +24,14 @@ static struct deal deal_of(const struct member *m) {
                          .weighted = o->weighted};
 }
 
-/* The group of a table, in the order of their steps. Exchanges and updates overlap if the first ones are two, of every
- * second table. A step of columns has exchanges of its own, so none may be under way: a dense group, which starts none,
+static bool on_same_ranks(const struct sharding *s, int32_t a, int32_t b) {
+    for (int r = 0; r < s->ranks; r++)
+        if ((s->part[(int64_t)a * s->ranks + r] < 0) != (s->part[(int64_t)b * s->ranks + r] < 0))
+            return false;
+    return true;
+}
+
+/* The group of a table, in the order of their steps. Exchanges and updates overlap if the first ones are two. A step of columns has exchanges of its own, so none may be under way: a dense group, which starts none,
  * comes next. */
 enum { COLUMNS_NUMBER = GROUPS_MOST - 2, DENSE_NUMBER };
 
@@ -34,7 +40,10 @@ static int group_of(const struct member *m, int32_t table) {
     if (kind == SHARD_DATA_DENSE) return DENSE_NUMBER;
     if (kind == SHARD_COLUMN_MODULO && sharding_needs_rows(&m->shapes[table]))
         return COLUMNS_NUMBER;
-    return m->opening.overlap ? table % 2 : 0;
+    /* Of the tables of a rank every second one, so that both groups have work for all ranks. */
+    int before = 0;
+    for (int32_t t = 0; t < table; t++) before += on_same_ranks(&m->sharding, t, table);
+    return m->opening.overlap ? before % 2 : 0;
 }
 
 static int open_groups(struct member *m, const struct table_set *tables, struct error *err) {

@@ -240,8 +240,7 @@ static const struct place_ops ranks_ops = {.close = ranks_close,
                                            .get_rows = get_rows,
                                            .intact = intact};
 
-/* Measures the machine, with all ranks. */
-static int measure(struct transport *t, int threads, struct machine *out, struct error *err) {
+int ranks_calibrate(struct transport *t, int threads, struct machine *out, struct error *err) {
     struct order o = {.what = DO_CALIBRATE, .threads = threads};
     t->channel = CHANNEL_CONTROL;
     return transport_broadcast(t, 0, &o, sizeof o, err) || calibrate(t, threads, out, err) ? -1 : 0;
@@ -255,7 +254,7 @@ static int choose(struct transport *t, const struct ranks_options *o,
     struct table_plan plan;
     if (o->machine)
         machine = *o->machine;
-    else if (measure(t, setup->threads, &machine, err))
+    else if (ranks_calibrate(t, setup->threads, &machine, err))
         return -1;
     if (planner_plan(&plan, &machine, setup->batches, setup->index, &options, err)) return -1;
     const bool fits = strlen(plan.text) < sizeof opening->sharding;

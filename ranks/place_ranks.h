@@ -30,6 +30,9 @@ struct ranks_options {
     const char *load;
 };
 
+/* Measures the machine with all ranks, see ranks/calibrate.h. On rank 0. */
+int ranks_calibrate(struct transport *t, int threads, struct machine *out, struct error *err);
+
 /* On rank 0. */
 struct place *place_ranks_open(struct transport *t, const struct ranks_options *o,
                                enum backend backend, const struct place_setup *setup,

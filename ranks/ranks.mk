@@ -10,7 +10,7 @@ mpi            := $(shell pkg-config --exists ompi-c 2>/dev/null && echo yes)
 $(mpi_files:%.c=$(B)/%.o): CFLAGS += $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c 2>/dev/null))
 
 # The programs on MPI.
-ranks_programs := $(B)/ranks/bench $(B)/ranks/train $(B)/studies/server/server
+ranks_programs := $(B)/ranks/bench $(B)/ranks/train $(B)/studies/server/server $(B)/studies/scale/here
 $(B)/ranks/bench: $(B)/harness/record/gbench.o
 $(ranks_programs): %: %.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(host_objects)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark) -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)

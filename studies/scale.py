@@ -1,20 +1,33 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Iterations on several ranks: the model of ranks/cost.h beside measured iterations of this machine, and where the
-best sharding changes on 8 to 16,384 ranks of a cluster, which is only modelled.
+"""Iterations on several ranks: measured on this machine and on nodes with shaped links, each beside the model of
+ranks/cost.h; and where the best sharding changes on 8 to 16,384 ranks of a cluster, which is only modelled.
 
-Reads the lines that studies/scale/scale.c prints, and writes OUTDIR/scale.md, scale.png and scale.svg.
+Reads the lines that studies/scale/here.c and scale.c print, and writes OUTDIR/scale.md and two figures; --here and --map
+run these programs first, with mpirun.
 """
+import json
 import os
+import re
+import subprocess
 import sys
+from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 import program
-from export import figure, names
-from parts import publish
-from program import Arguments, ResultError, read_lines
-from style import COLOURS, markdown_table, number
+from export import figure, grid, legend as key_of, names
+from parts import CORES, publish
+from plots import draw
+from program import Arguments, ResultError, read_lines, say, write_whole
+from style import BEFORE_COLOURS, COLOURS, STAGE_COLOURS, WHOLE_COLOUR, markdown_table, number
 
+RANKS_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "ranks")
+BAGS = 4096  # of all ranks; in weak scaling, of each
+SPEC = ("workload here\n  tables 8\n  rows 100000\n  dim 64\n  batch {bags}\n  length fixed 8\n  ids zipf\n  alpha 1.05\n"
+        "  rule adagrad\n")
+NODES = 2  # with a shaped link between them
+PARTS = ("ids", "lookup", "outputs", "gradients", "update")
+EXCHANGES = ("ids", "outputs", "gradients")
 NOTHING = "nothing fits"
 DRAWN_ROWS = 10**7  # of a table, in the panels below the maps
 CHECK = {"ranks": 128, "rows": 10**7, "lookups": 8}  # the nearest point to the published one
@@ -22,14 +35,21 @@ TEXT = """`make scale` makes this page.
 
 ## On this machine: measured and predicted
 
-Ranks are threads that exchange through memory, on {cores} cores; with more ranks than cores they take turns, marked
-with *. One thread of a rank; 8 tables of 100,000 rows of 64 floats, 4096 bags of 8 lookups, Adagrad, caches warm. A
-prediction is made of the bytes of ranks/formulas.h, links and local speeds that are calibrated with that number of
-ranks at work, and the local work of an iteration of **one** rank. So the rows of 1 rank are a fit, and all others
-are predictions. Error: predicted / measured - 1. The median absolute error of the predictions on at most {cores}
-ranks is {few} %, of those on more {many} %.
+{machine}. Ranks are processes of MPI with one thread each, bound to CPUs of their own; with more ranks than CPUs (*)
+they take turns, and their times show no speed-up. 8 tables of 100,000 rows of 64 floats, bags of 8 lookups (Zipf, alpha
+1.05), Adagrad, cpu_fused, caches warm, medians. Strong scaling: {bags} bags in all. Weak scaling: {bags} bags of each rank.
+
+A prediction is made of the bytes of ranks/formulas.h, links and local speeds that are calibrated with that number of
+ranks at work, and the local work of an iteration of **one** rank. So the rows of 1 rank are a fit, and all others are
+predictions. Error: predicted / measured - 1. Parts are those of the slowest rank each. {errors}
+
+![measured and predicted](scale-here.png)
 
 {here}
+
+## Nodes with a shaped link
+
+{links}
 
 ## On a cluster: MODELLED, nothing of it is measured
 
@@ -59,40 +79,172 @@ proves nothing.
 """
 
 
+# --- what is run
+def runs(args):
+    """[(what, words before the program, bags)]: one rank first."""
+    ranks = sorted({int(r) for r in args.ranks.split() if r.isdigit()} | {1})
+    if not all(re.fullmatch(r"[1-9]\d{0,3}", r) for r in args.ranks.split()):
+        raise ResultError(f"RANKS: '{args.ranks}' is no list of numbers from 1 to 9999")
+    launch = os.path.join(RANKS_FOLDER, "launch.py")
+    out = [({"scaling": "strong"}, (launch, "-np", str(r)), BAGS) for r in ranks]
+    out += [({"scaling": "weak"}, (launch, "-np", str(r)), BAGS * r) for r in ranks[1:]]
+    for link in args.links.split():
+        network = (os.path.join(RANKS_FOLDER, "network.py"), f"--nodes={NODES}", f"--link={link}", "-np")
+        out += [({"link": link}, (*network, str(r)), BAGS) for r in ranks[1:] if r % NODES == 0 and r <= 2 * NODES]
+    return out
+
+
+def run_one(here, what, launch, bags, words):
+    """Lines of one run of mpirun, or one that says why there are none."""
+    done = subprocess.run([sys.executable, *launch, here, SPEC.format(bags=bags), *words], capture_output=True, text=True,
+                          check=False)
+    if done.returncode < 0 or done.returncode > 128:
+        raise KeyboardInterrupt
+    if done.returncode and "link" in what and done.stderr.startswith("network.py: "):
+        return [what | {"not_run": done.stderr.strip().splitlines()[-1].removeprefix("network.py: ")}]
+    if done.returncode:
+        raise ResultError((done.stderr.strip().splitlines() or [f"{here} ended with status {done.returncode}"])[-1])
+    return [what | json.loads(line) for line in done.stdout.splitlines()]
+
+
+def measure(args):
+    """Writes all lines."""
+    cuts, fit, lines, todo = args.sharding.split(), {}, [{"machine": machine()}], runs(args)
+    for i, (what, launch, bags) in enumerate(todo, 1):
+        say(f"run {i} of {len(todo)}: {' '.join(launch[1:])}, {bags} bags")
+        wanted = [c + o for c in cuts for o in (("", "+overlap") if "link" in what else ("",))]
+        found = run_one(args.here, what, launch, bags,
+                        [args.reps, *(f"{c}={fit[c.partition('+')[0]]}" if fit else c for c in wanted)])
+        fit = fit or {x["sharding"]: x["fit"] for x in found}
+        lines += found
+    there = subprocess.run([args.map], capture_output=True, text=True, check=True).stdout
+    os.makedirs(os.path.dirname(os.path.abspath(args.lines)), exist_ok=True)
+    write_whole(args.lines, "".join(json.dumps(x) + "\n" for x in lines) + there)
+
+
+def machine():
+    found = re.search(r"(?m)^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    return f"{found[1] if found else 'unknown CPU'}, {CORES} CPUs"
+
+
+# --- what came out
 def read(path):
-    """(lines of this machine, lines of the map)"""
-    here, there = [], []
+    """(machine, lines of this machine, lines of the map)"""
+    name, here, there = [], [], []
 
     def take(x):
-        needed = ("measured", "predicted", "cores") if x["what"] == "here" else ("rows", "lookups", "seconds", "lacks")
-        if any(not isinstance(x[k], (int, float)) for k in (*needed, "ranks")) or not x["sharding"]:
+        if "machine" in x:
+            name.append(x["machine"])
+            return
+        of_map = "lookups" in x
+        needed = ("rows", "lookups", "seconds", "lacks") if of_map else ("measured", "predicted", "cpus", "sent")
+        if "not_run" not in x and (any(not isinstance(x[k], (int, float)) for k in (*needed, "ranks")) or not x["sharding"]):
             raise ValueError("a number is missing")
-        (here if x["what"] == "here" else there).append(x)
+        (there if of_map else here).append(x)
 
     read_lines(path, "scale", take)
-    if not here or not there:
+    if not here or not there or not name:
         raise ResultError(f"{path}: no lines of this machine, or none of the map; run make scale")
-    return here, there
+    return name[0], here, there
 
 
-def error(x):
-    return x["predicted"] / x["measured"] - 1
+def error(measured, predicted):
+    return predicted / measured - 1
 
 
-def median_error(lines):
-    errors = sorted(abs(error(x)) for x in lines)
-    return number(100 * errors[len(errors) // 2], 2) if errors else "-"
+def percent(x):
+    return f"{100 * x:+.0f} %"
 
 
-def here_table(here):
-    parts = ("ids", "lookup", "outputs", "gradients", "update")
-    ms = lambda x, k, of: 1e3 * (x[of][k] + (x[of]["lengths"] if k == "ids" else 0))
-    heads = ("ranks", "sharding", "measured, ms", "predicted", "error", *(f"{p}, measured / predicted" for p in parts))
+def ms(x, stages, parts):
+    """Lengths travel with the ids."""
+    return 1e3 * sum(x[stages][p] + (x[stages]["lengths"] if p == "ids" else 0) for p in parts)
+
+
+def ranks_of(x):
+    return f"{x['ranks']}{'*' * (x['ranks'] > x['cpus'])}"
+
+
+def errors_text(lines):
+    """How well the model does, with few ranks and with many."""
+    out = []
+    for what, own in (("as many CPUs", [x for x in lines if 1 < x["ranks"] <= x["cpus"]]),
+                      ("fewer CPUs", [x for x in lines if x["ranks"] > x["cpus"]])):
+        all_errors = sorted(abs(error(x["measured"], x["predicted"])) for x in own)
+        if own:
+            out.append(f"With {what} than ranks, {sum(e <= 0.15 for e in all_errors)} of {len(own)} predictions are within "
+                       f"15 %; the median error is {number(100 * all_errors[len(own) // 2], 2)} %.")
+    return " ".join(out).replace("as many CPUs than", "as many CPUs as")
+
+
+def here_table(lines, one):
+    heads = ("ranks", "sharding", "measured, ms", "predicted", "error", "bags/s beside 1 rank",
+             *(f"{p}, measured / predicted" for p in PARTS))
     return markdown_table(heads, [
-        (f"{x['ranks']}{'*' * (x['ranks'] > x['cores'])}", x["sharding"], number(1e3 * x["measured"]),
-         number(1e3 * x["predicted"]), f"{100 * error(x):+.0f} %" if x["ranks"] > 1 else "fit",
-         *(f"{number(ms(x, p, 'measured_stages'))} / {number(ms(x, p, 'stages'))}" for p in parts)) for x in here],
+        (ranks_of(x), x["sharding"], number(1e3 * x["measured"]), number(1e3 * x["predicted"]),
+         percent(error(x["measured"], x["predicted"])) if x["ranks"] > 1 else "fit",
+         f"{x['bags'] / x['measured'] / one[x['sharding']]:.2f}x",
+         *(f"{number(ms(x, 'measured_stages', [p]))} / {number(ms(x, 'stages', [p]))}" for p in PARTS)) for x in lines],
         left=(1,))
+
+
+def links_table(lines, overlapped):
+    heads = ("link", "ranks", "sharding", "measured, ms", "predicted", "error", "exchanges, ms", "bytes / speed + latency",
+             "error", "with overlap, ms")
+    rows = []
+    for x in lines:
+        times = [ms(x, k, EXCHANGES) for k in ("measured_stages", "stages")]
+        other = overlapped.get((x["link"], x["ranks"], x["sharding"]))
+        rows.append((x["link"], ranks_of(x), x["sharding"], number(1e3 * x["measured"]), number(1e3 * x["predicted"]),
+                     percent(error(x["measured"], x["predicted"])), *map(number, times), percent(error(*times)),
+                     number(1e3 * other["measured"]) if other else "-"))
+    return markdown_table(heads, rows, left=(0, 2))
+
+
+def speed_text(lines):
+    """What the links gave."""
+    seen = {(x["link"], x["ranks"]): x for x in lines}
+    return "; ".join(f"{link} with {ranks} ranks: {number(x['speed'][1] / 1e6)} MB/s and {number(1e6 * x['alpha'][1])} us a "
+                     "message of each rank" for (link, ranks), x in seen.items())
+
+
+def links_text(lines):
+    left_out = [f"{x['link']} was not run: {x['not_run']}" for x in lines if "not_run" in x]
+    found = [x for x in lines if "not_run" not in x]
+    plain = [x for x in found if not x["overlap"]]
+    if not plain:
+        return "\n".join(left_out) or 'Not run; `make scale LINKS="1gbit 10gbit"` runs them, as root.'
+    overlapped = {(x["link"], x["ranks"], x["sharding"]): x for x in found if x["overlap"]}
+    text = (f"Strong scaling on {NODES} nodes that are network namespaces of this machine (ranks/network.py), with the same "
+            "ranks on each. A link sends and receives at the rate at the same time. Calibrated: " + speed_text(plain) +
+            ". Exchanges: ids, outputs and gradients together, with packing. With overlap: one half of the tables takes "
+            "its step while the gradients of the other are on their way.\n")
+    return "\n".join([text, *links_table(plain, overlapped), *left_out])
+
+
+def here_picture(name, here, stem):
+    """Measured and predicted iterations, one above the other, of as many ranks as there are CPUs."""
+    drawn = [x for x in here if "not_run" not in x and 1 < x["ranks"] <= x["cpus"] and not x["overlap"]]
+    groups = {}
+    for x in drawn:
+        groups.setdefault(f"{x['scaling']} scaling" if "scaling" in x else f"2 nodes, {x['link']}", []).append(x)
+    panels, limits = [], []
+    for title, own in groups.items():
+        rows = [[-1, title]]
+        for x in own:
+            for kind, stages in (("measured", "measured_stages"), ("predicted", "stages")):
+                ends = [ms(x, stages, PARTS[:i + 1]) for i in range(len(PARTS))]
+                total = 1e3 * x[kind]
+                rows.append([len(rows) - 1, f"{x['sharding']}, {x['ranks']} ranks, {kind}", 0.0,
+                             *(e * total / ends[-1] for e in ends), total, number(total), 0])
+        panels.append(rows)
+        limits.append(1.25 * max(1e3 * max(x["measured"], x["predicted"]) for x in own))
+    shades = (*BEFORE_COLOURS, *STAGE_COLOURS, WHOLE_COLOUR)[:len(PARTS)]
+    return figure("sharding", stem, {
+        "heading": "An iteration on ranks, measured and predicted", "machine": name, "notes": "", "parts": len(PARTS),
+        "groups": len(panels), "ends": " ".join(f"{e:.6g}" for e in limits),
+        **grid([p[0][1] for p in panels], [row[1] for p in panels for row in p[1:]], max(len(p) - 1 for p in panels)),
+        **key_of(list(zip(PARTS, shades)), shades)}, panels) if panels else None
 
 
 def cells(there):
@@ -106,7 +258,7 @@ def cells(there):
     return best
 
 
-def runs(best, lookups, rows):
+def won(best, lookups, rows):
     """'table from 8, row from 64': the winners over the ranks."""
     text, last = [], None
     for (_, ranks, _), x in sorted((k, x) for k, x in best.items() if (k[0], k[2]) == (lookups, rows)):
@@ -120,7 +272,7 @@ def runs(best, lookups, rows):
 def winners_table(best):
     axes = [sorted({k[i] for k in best}) for i in (0, 2)]
     return markdown_table(("rows of a table", *(f"{n:g} lookups a bag" for n in axes[0])),
-                          [(f"{rows:,}", *(runs(best, n, rows) for n in axes[0])) for rows in axes[1]],
+                          [(f"{rows:,}", *(won(best, n, rows) for n in axes[0])) for rows in axes[1]],
                           left=(1, 2, 3))
 
 
@@ -150,21 +302,34 @@ def picture(there, best, stem):
 
 def main():
     parser = Arguments(__doc__)
-    parser.add_argument("lines", metavar="LINES", help="what studies/scale/scale prints")
+    parser.add_argument("lines", metavar="LINES", help="the lines of the programs")
     parser.add_argument("outdir", metavar="OUTDIR")
+    parser.add_argument("--here", metavar="PROGRAM", help="first measure LINES with this program and that of --map")
+    parser.add_argument("--map", metavar="PROGRAM")
+    parser.add_argument("--ranks", default="1 2 4 8", metavar="LIST", help="numbers of ranks (1 2 4 8)")
+    parser.add_argument("--links", default="", metavar="LIST", help="rates of links between nodes: 1gbit 10gbit; needs root")
+    parser.add_argument("--sharding", default="table row row-modulo column data", metavar="LIST")
+    parser.add_argument("--reps", default="9", help="iterations; the median counts (9)")
     args = parser.parse_args()
-    here, there = read(args.lines)
+    if args.here:
+        measure(args)
+    name, here, there = read(args.lines)
     best = cells(there)
-    cores = here[0]["cores"]
     point = best.get((CHECK["lookups"], CHECK["ranks"], CHECK["rows"]))
-    predictions = [x for x in here if x["ranks"] > 1]
-    text = TEXT.format(cores=cores, few=median_error([x for x in predictions if x["ranks"] <= cores]),
-                       many=median_error([x for x in predictions if x["ranks"] > cores]),
-                       here="\n".join(here_table(here)), winners="\n".join(winners_table(best)),
+    scaling = [x for x in here if "scaling" in x]
+    one = {x["sharding"]: x["bags"] / x["measured"] for x in scaling if x["ranks"] == 1}
+    tables = [line for kind in ("strong", "weak") for line in
+              (f"**{kind.capitalize()} scaling**", "", *here_table([x for x in scaling if x["scaling"] == kind], one), "")
+              if any(x["scaling"] == kind for x in scaling)]
+    text = TEXT.format(machine=name, bags=BAGS, errors=errors_text(scaling), here="\n".join(tables),
+                       links=links_text([x for x in here if "link" in x]), winners="\n".join(winners_table(best)),
                        check=f"{number(1e3 * point['seconds'])} ms" if point else "nothing",
                        best=point["sharding"] if point else NOTHING)
     print("\n".join(publish("scale", args.outdir, "Ranks: the model, measured and extrapolated", text,
                             lambda stem: picture(there, best, stem))))
+    measured = here_picture(name, here, os.path.join(os.path.abspath(args.outdir), "scale-here"))
+    if measured:
+        print("\n".join(draw(measured, args.outdir)))
     print(os.path.join(args.outdir, "scale.md"))
 
 

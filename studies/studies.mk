@@ -108,17 +108,15 @@ serving:
 	     --serving=$(B)/studies/serving/serving --python=$(serving_venv)/bin/python \
 	     $(if $(WEIGHT),--weight=$(call quoted,$(WEIGHT))) $(call given,ROWS DIMS ALPHA BATCH POOLING REPS SEED)
 
-# Iterations on several ranks: predicted and measured here, and modelled on a cluster.
+# Iterations on several ranks: measured and predicted here, and modelled on a cluster.
 $(B)/studies/scale/scale: $(B)/studies/scale/scale.o $(ranks_objects) $(host_objects)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
 scale:
-	$(call require,bench)
-	@$(MAKE) --no-print-directory $(B)/studies/scale/scale
-	@mkdir -p $(call quoted,$(OUT)/scale)
-	@$(B)/studies/scale/scale here $(REPS) >$(call quoted,$(OUT)/scale/scale.jsonl)
-	@$(B)/studies/scale/scale map >>$(call quoted,$(OUT)/scale/scale.jsonl)
-	@$(PYTHON) studies/scale.py $(call quoted,$(OUT)/scale/scale.jsonl) $(call quoted,$(OUT)/scale)
+	$(call require,ranks)
+	@$(MAKE) --no-print-directory $(B)/studies/scale/scale $(B)/studies/scale/here
+	@$(PYTHON) studies/scale.py $(call quoted,$(OUT)/scale/scale.jsonl) $(call quoted,$(OUT)/scale) \
+	     --here=$(B)/studies/scale/here --map=$(B)/studies/scale/scale $(call given,RANKS LINKS SHARDING REPS)
 
 # What dense data parallelism with a partitioned optimizer moves for an embedding table, beside rows that are
 # sharded. Ranks are threads of one process.

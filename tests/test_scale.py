@@ -4,22 +4,25 @@
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 
 import tap
 
 PROGRAM = os.path.join(tap.BUILD, "studies", "scale", "scale")
+HERE = os.path.join(tap.BUILD, "studies", "scale", "here")
+LAUNCH = os.path.join(tap.ROOT, "ranks", "launch.py")
 BAGS, TABLES, DIM, NODE = 1024, 26, 128, 8
 NVLINK, INFINIBAND, CALL, MEMORY = 370e9, 48e9, 20e-6, 3350e9
 
 
-def lines(*arguments):
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=True).stdout
+def lines():
+    return subprocess.run([PROGRAM], capture_output=True, text=True, check=True).stdout
 
 
 def the_map():
-    return {(x["sharding"], x["ranks"], x["rows"], x["lookups"]): x for x in map(json.loads, lines("map").splitlines())}
+    return {(x["sharding"], x["ranks"], x["rows"], x["lookups"]): x for x in map(json.loads, lines().splitlines())}
 
 
 def near(a, b, share):
@@ -62,25 +65,32 @@ def test_laws_of_the_map(_folder):
     assert found["row", 8, 10**9, 1]["lacks"] > 0 and found["row", 16384, 10**9, 1]["lacks"] == 0
 
 
-def test_the_program_measures_and_the_page_shows_it(folder):
-    text = lines("here", "1")
-    here = [json.loads(x) for x in text.splitlines()]
-    assert [x["ranks"] for x in here] == [n for n in (1, 2, 4, 8) for _ in range(5)]
-    for x in here:
-        assert x["measured"] > 0 and x["predicted"] > 0
-        if x["ranks"] == 1:  # fitted
-            for stage in ("ids", "lookup", "gradients"):
-                a, b = x["stages"][stage], x["measured_stages"][stage]
-                near(a + (x["stages"]["lengths"] if stage == "ids" else 0), b, 0.1)
-    file = tap.script(folder, "lines", text + lines("map"))
-    run = subprocess.run([sys.executable, tap.tool("scale.py"), file, folder], capture_output=True, text=True, check=False)
+def scale(folder, *words):
+    return subprocess.run([sys.executable, tap.tool("scale.py"), *words, folder], capture_output=True, text=True, check=False)
+
+
+def test_the_programs_measure_and_the_page_shows_it(folder):
+    if not os.path.exists(HERE) or not shutil.which("mpirun"):
+        raise tap.Skip("no Open MPI (Debian: openmpi-bin, libopenmpi-dev)")
+    file = os.path.join(folder, "lines")
+    run = scale(folder, f"--here={HERE}", f"--map={PROGRAM}", "--ranks=2 3", "--reps=1", "--sharding=table row data", file)
     if "gnuplot is missing" in run.stderr:
         raise tap.Skip("no gnuplot")
     assert run.returncode == 0, run.stderr
+    with open(file, encoding="utf-8") as found:
+        here = [x for x in map(json.loads, found) if "scaling" in x]
+    assert [(x["scaling"], x["ranks"]) for x in here[::3]] == [("strong", 1), ("strong", 2), ("strong", 3), ("weak", 2),
+                                                               ("weak", 3)]
+    for x in here:
+        assert x["measured"] > 0 and x["predicted"] > 0 and x["bags"] == 4096 * (x["ranks"] if x["scaling"] == "weak" else 1)
+        assert (x["sent"] > 0) == (x["ranks"] > 1), x
+        if x["ranks"] == 1:  # fitted
+            near(sum(x["stages"].values()), sum(x["measured_stages"].values()), 0.02)
     with open(os.path.join(folder, "scale.md"), encoding="utf-8") as page:
         shown = page.read()
-    assert "MODELLED" in shown and "| 8" in shown and "nan" not in shown and "{" not in shown
-    assert os.path.getsize(os.path.join(folder, "scale.png")) > 20000
+    assert "MODELLED" in shown and "| 2 " in shown and "Weak scaling" in shown and "nan" not in shown and "{" not in shown
+    for name in ("scale", "scale-here"):
+        assert os.path.getsize(os.path.join(folder, f"{name}.png")) > 20000
     with open(os.path.join(folder, "scale.svg"), encoding="utf-8") as picture:
         assert "MODELLED" in picture.read()
 
@@ -88,12 +98,15 @@ def test_the_program_measures_and_the_page_shows_it(folder):
 def test_bad_input_is_one_line(folder):
     for text, wanted in (("no json\n", "lines:1: not a line of studies/scale"), ("", "no lines; run make scale")):
         file = tap.script(folder, "lines", text)
-        run = subprocess.run([sys.executable, tap.tool("scale.py"), file, folder], capture_output=True, text=True,
-                             check=False)
+        run = scale(folder, file)
         assert run.returncode == 1 and wanted in run.stderr and run.stderr.count("\n") == 1, run.stderr
-    for arguments in ((), ("there",), ("here", "0"), ("here", "x")):
-        run = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False)
-        assert run.returncode == 1 and "usage" in run.stderr, arguments
+    if not os.path.exists(HERE) or not shutil.which("mpirun"):
+        raise tap.Skip("no Open MPI (Debian: openmpi-bin, libopenmpi-dev)")
+    spec = "workload a\n rows 100\n dim 4\n batch 8\n length fixed 2\n ids zipf\n alpha 1\n rule sgd\n"
+    for words, wanted in (((), "usage"), ((spec, "0", "row"), "usage"), ((spec, "1", "row=1,1,1,1,1,1"), "no fit yet"),
+                          ((spec, "1", "rows"), "sharding 'rows'"), (("workload", "1", "row"), "SPEC:1")):
+        run = subprocess.run([sys.executable, LAUNCH, "-np", "1", HERE, *words], capture_output=True, text=True, check=False)
+        assert run.returncode == 1 and wanted in run.stderr and run.stderr.count("\n") == 1, (words, run.stderr)
 
 
 if __name__ == "__main__":

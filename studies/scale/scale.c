@@ -1,200 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * Iterations on several ranks, predicted by ranks/cost.h. Prints lines of JSON:
- *
- *   scale here [REPS]   1 to 8 ranks that are threads of this machine, measured and predicted. Links and local speeds
- *                       are calibrated for every number of ranks; the local work comes from an
- *                       iteration of one rank. No other measured time goes into a prediction
- *   scale map           8 to 16,384 ranks of a cluster, only modelled, with public figures of its links
+ * Iterations on 8 to 16,384 ranks of a cluster, only modelled by ranks/cost.h, with public figures of its links. Prints
+ * lines of JSON.
  */
 #include <math.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/measure/runner.h"
 #include "harness/memory.h"
-#include "harness/registry.h"
-#include "harness/workload/workload.h"
-#include "ranks/calibrate.h"
-#include "ranks/place_ranks.h"
 #include "ranks/placing.h"
-
-static int stop(const struct error *err) {
-    fprintf(stderr, "scale: %s\n", err->text);
-    return EXIT_USAGE;
-}
 
 static void print_stages(const char *name, const double stage[COST_STAGES]) {
     printf(", \"%s\": {", name);
     for (int s = 0; s < COST_STAGES; s++)
         printf("%s\"%s\": %.6g", s ? ", " : "", cost_stage_names[s], stage[s]);
     printf("}");
-}
-
-/* --- here */
-
-enum { REPS = 9, REPS_MOST = 1000 };
-
-static const char here_spec[] =
-    "workload here\ntables 8\nrows 100000\ndim 64\nbatch 4096\nlength fixed 8\nids zipf\n"
-    "alpha 1.05\nrule adagrad\n";
-
-static const char *const shardings[] = {"table", "row", "row-modulo", "column", "data"};
-enum { KINDS = sizeof shardings / sizeof *shardings };
-
-struct here {
-    const struct workload *workload;
-    const struct row_index *index;
-    struct rule_step *steps;
-    int reps;
-    struct machine machine;
-    struct step_times times[KINDS]; /* the median of each */
-    struct error err;
-};
-
-static int by_seconds(const void *a, const void *b) {
-    const struct step_times *x = a, *y = b;
-    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
-}
-
-static int time_sharding(struct here *h, struct transport *t, int k, struct error *err) {
-    const struct workload *w = h->workload;
-    const struct ranks_options options = {.sharding = shardings[k]};
-    const struct place_setup setup = {.shapes = w->tables,
-                                      .num_tables = w->num_tables,
-                                      .batches = w->batches,
-                                      .index = h->index,
-                                      .ring = 1,
-                                      .threads = 1,
-                                      .seed = w->seed};
-    struct place *p = place_ranks_open(t, &options, ON_HOST, &setup, err);
-    if (!p) return -1;
-    struct place_scratch scratch = {0};
-    const struct place_job job = {.kernel = registry_find(OP_STEP, "cpu_fused", err),
-                                  .forward = registry_find(OP_FORWARD, "cpu_lookup_ahead", err),
-                                  .steps = h->steps,
-                                  .scratch = &scratch};
-    struct step_times *all = must_have(calloc((size_t)h->reps + 1, sizeof *all));
-    int status = runner_scratch_open(p, job.kernel, &scratch, err);
-    for (int i = -1; status == 0 && i < h->reps; i++) /* the first one warms up */
-        status = p->ops->time(p, &job, false, &all[i < 0 ? 0 : i], err);
-    qsort(all, (size_t)h->reps, sizeof *all, by_seconds);
-    h->times[k] = all[h->reps / 2];
-    free(all);
-    p->ops->scratch_close(p, &scratch);
-    p->ops->close(p);
-    return status;
-}
-
-static int live(struct transport *t, void *ctx) {
-    struct here *h = ctx;
-    struct machine machine;
-    struct error own = {""}, *err = t->rank ? &own : &h->err;
-    if (calibrate(t, 1, &machine, err)) return -1;
-    if (t->rank) return ranks_follow(t, err);
-    h->machine = machine;
-    int status = 0;
-    for (int k = 0; status == 0 && k < KINDS; k++) status = time_sharding(h, t, k, err);
-    return ranks_dismiss(t, &own) || status ? -1 : 0;
-}
-
-static void measured_stages(const struct step_times *t, double stage[COST_STAGES]) {
-    stage[COST_LENGTHS] = 0; /* with the ids */
-    stage[COST_IDS] = t->exchange[EXCHANGE_IDS].seconds;
-    stage[COST_LOOKUP] = t->forward;
-    stage[COST_OUTPUT] = t->exchange[EXCHANGE_OUTPUT].seconds;
-    stage[COST_GRADIENT] = t->exchange[EXCHANGE_GRADIENT].seconds;
-    stage[COST_UPDATE] = t->plan;
-    for (int s = 0; s < STAGE_COUNT; s++) stage[COST_UPDATE] += t->stage[s];
-}
-
-/* What an iteration of one rank tells of a sharding: its local work against the calibrated speeds. */
-struct local {
-    double copy, rows, route; /* speed / calibrated speed; of routing, / that of a copy */
-    double grouping;          /* seconds of a lookup */
-};
-
-static int predict_one(const struct here *h, int k, const struct local *local, int ranks,
-                       struct machine *m, struct cost *c, struct error *err) {
-    const struct planner_options options = {.ring = 1};
-    const int cores = omp_get_num_procs();
-    *m = h->machine;
-    m->route = m->copy * local->route;
-    m->copy *= local->copy;
-    m->rows *= local->rows;
-    m->gather *= local->rows;
-    m->grouping = local->grouping * (ranks > cores ? (double)ranks / cores : 1);
-    return planner_cost(shardings[k], m, h->workload->batches, h->index, &options, c, err);
-}
-
-/* The local work that makes the prediction of one rank right. */
-static int fit(const struct here *h, int k, struct local *local, struct error *err) {
-    struct machine m;
-    struct cost c;
-    double measured[COST_STAGES];
-    measured_stages(&h->times[k], measured);
-    *local = (struct local){1, 1, 1, 0};
-    if (predict_one(h, k, local, 1, &m, &c, err)) return -1;
-    local->copy = c.stage[COST_GRADIENT] / measured[COST_GRADIENT];
-    local->rows = c.stage[COST_LOOKUP] / measured[COST_LOOKUP];
-    local->route = c.stage[COST_IDS] / measured[COST_IDS];
-    if (predict_one(h, k, local, 1, &m, &c, err)) return -1;
-    const double rest = measured[COST_UPDATE] - c.stage[COST_UPDATE];
-    local->grouping = rest > 0 ? rest / (double)h->workload->batches[0].lookups : 0;
-    return 0;
-}
-
-/* local: [KINDS], fitted on one rank. */
-static int predict(const struct here *h, struct local *local, int ranks, struct error *err) {
-    for (int k = 0; k < KINDS; k++) {
-        struct machine m;
-        struct cost c;
-        double measured[COST_STAGES];
-        if ((ranks == 1 && fit(h, k, &local[k], err)) ||
-            predict_one(h, k, &local[k], ranks, &m, &c, err))
-            return -1;
-        measured_stages(&h->times[k], measured);
-        printf("{\"what\": \"here\", \"ranks\": %d, \"cores\": %d, \"sharding\": \"%s\", "
-               "\"measured\": %.6g, \"predicted\": %.6g, \"alpha\": %.4g, \"speed\": %.4g, "
-               "\"copy\": %.4g, \"rows\": %.4g, \"gather\": %.4g, \"grouping\": %.4g, "
-               "\"route\": %.4g",
-               ranks, omp_get_num_procs(), shardings[k], h->times[k].seconds, c.seconds,
-               m.link[LINK_NODE].alpha, m.link[LINK_NODE].speed, m.copy, m.rows, m.gather,
-               m.grouping, m.route);
-        print_stages("stages", c.stage);
-        print_stages("measured_stages", measured);
-        printf("}\n");
-    }
-    fflush(stdout);
-    return 0;
-}
-
-static int here(int reps) {
-    struct spec_list list;
-    struct workload w;
-    struct error err;
-    const struct spec_overrides none = {0};
-    if (spec_parse("here", here_spec, sizeof here_spec - 1, &none, &list, &err) ||
-        workload_generate(&list.specs[0], 1, GRAD_REAL, &w, &err))
-        return stop(&err);
-    struct row_index index = row_index_build(&w.batches[0]);
-    struct rule_step *steps = must_have(calloc((size_t)w.num_tables, sizeof *steps));
-    for (int32_t t = 0; t < w.num_tables; t++)
-        steps[t] = rule_step(rule_default(w.tables[t].rule), 1);
-    struct local local[KINDS];
-    int status = 0;
-    for (int ranks = 1; status == 0 && ranks <= 8; ranks *= 2) {
-        struct here h = {.workload = &w, .index = &index, .steps = steps, .reps = reps};
-        status = transport_threads(ranks, 1, 0, live, &h);
-        if (status || predict(&h, local, ranks, &h.err)) status = stop(&h.err);
-    }
-    free(steps);
-    row_index_free(&index);
-    workload_free(&w);
-    spec_list_free(&list);
-    return status;
 }
 
 /* --- a cluster */
@@ -335,7 +156,7 @@ static struct cost model(enum way way, int ranks, int64_t rows, double lookups) 
     return c;
 }
 
-static int map(void) {
+int main(void) {
     static const double lookups[] = {1, 8, 64};
     for (size_t l = 0; l < sizeof lookups / sizeof *lookups; l++)
         for (int ranks = ON_NODE; ranks <= RANKS_MOST; ranks *= 2)
@@ -343,22 +164,11 @@ static int map(void) {
                 for (int way = 0; way < WAYS; way++) {
                     const int64_t rows = (int64_t)pow(10, e);
                     const struct cost c = model((enum way)way, ranks, rows, lookups[l]);
-                    printf("{\"what\": \"map\", \"ranks\": %d, \"rows\": %lld, \"lookups\": %g, "
+                    printf("{\"ranks\": %d, \"rows\": %lld, \"lookups\": %g, "
                            "\"sharding\": \"%s\", \"seconds\": %.6g, \"lacks\": %.6g",
                            ranks, (long long)rows, lookups[l], ways[way].name, c.seconds, c.lacks);
                     print_stages("stages", c.stage);
                     printf("}\n");
                 }
     return 0;
-}
-
-int main(int argc, char **argv) {
-    char *end = "";
-    const long reps = argc > 2 ? strtol(argv[2], &end, 10) : REPS;
-    if (argc == 2 && strcmp(argv[1], "map") == 0) return map();
-    if (argc >= 2 && argc <= 3 && strcmp(argv[1], "here") == 0 && *end == 0 && reps >= 1 &&
-        reps <= REPS_MOST)
-        return here((int)reps);
-    fprintf(stderr, "usage: scale here [REPS] | scale map\n");
-    return EXIT_USAGE;
 }

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Ranks on nodes that are network namespaces, with shaped links: results are right, an exchange takes what its bytes
+take, a cable that is pulled ends the run in one line, and no namespace stays. Skipped where a machine does not allow
+such a network (it takes root), and without Open MPI."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import tap
+
+sys.path.insert(0, os.path.join(tap.ROOT, "ranks"))
+import network
+
+BENCH = os.path.abspath(os.path.join(tap.BUILD, "ranks", "bench"))
+NETWORK = os.path.join(tap.ROOT, "ranks", "network.py")
+SMALL = ["--sharding=row", "--rule=adagrad", "--filter=cpu_fused", "--modes=iteration", "--rows=1e5", "--dims=64",
+         "--batch=8192", "--pooling=8", "--threads=1"]
+
+
+def need_network():
+    if not os.path.exists(BENCH) or not shutil.which("mpirun"):
+        raise tap.Skip("no Open MPI (Debian: openmpi-bin, libopenmpi-dev)")
+    try:
+        with network.Network(1, "1gbit") as one, tempfile.TemporaryDirectory() as work:
+            done = subprocess.run(network.command(one, 1, ["/bin/true"], work), capture_output=True, text=True, timeout=60,
+                                  check=False)
+            if done.returncode:
+                raise tap.Skip(f"this machine has no nodes: {done.stderr.strip()[:200]}")
+    except network.NetworkError as e:
+        raise tap.Skip(str(e)[:200]) from None
+
+
+def namespaces():
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
+    return [line.split()[0] for line in listed.splitlines() if line.startswith("embfuse")]
+
+
+def test_an_exchange_takes_what_its_bytes_take(folder):
+    """At 400 Mbit/s, 46 MB/s or so: a rank sends 8192 * 64 * 4 / 2 bytes of outputs, and as many of gradients, to the other."""
+    need_network()
+    done = subprocess.run([sys.executable, NETWORK, "--link=400mbit", "-np", "2", BENCH, *SMALL, "--reps=3",
+                           f"--out={folder}"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0 and "WRONG" not in done.stderr, done.stderr
+    with open(os.path.join(folder, "bench.json"), encoding="utf-8") as file:
+        data = json.load(file)
+    assert data["context"]["emb_nodes"] == "2", data["context"]
+    found = [r for r in data["benchmarks"] if r["run_type"] == "iteration"]
+    assert found
+    for what in ("output", "gradient"):
+        for row in found:
+            bits = row[f"exchange_{what}_sent_mib"] * 2**20 * 8
+            assert bits > 8e6
+        # All that passes at once, on two shapers; frames have headers of 5 %.
+        times = sorted(row[f"exchange_{what}_ms"] for row in found)
+        least = 1e3 * (bits - 2 * 8 * 2**16) / 400e6
+        assert least <= times[0] and times[len(times) // 2] <= 2 * least, (what, times, least)
+    assert not namespaces()
+
+
+def test_a_cable_that_is_pulled_ends_the_run_in_one_line(folder):
+    need_network()
+    with network.Network(2, "1gbit") as nodes, tempfile.TemporaryDirectory() as work:
+        job = subprocess.Popen(network.command(nodes, 2, [BENCH, *SMALL, "--reps=1000", f"--out={folder}"], work),
+                               stderr=subprocess.PIPE, text=True)
+        time.sleep(4)
+        begin = time.monotonic()
+        nodes.cut(1)
+        _, said = job.communicate(timeout=60)
+    lines, seconds = [l for l in said.splitlines() if l.startswith("ranks: ")], time.monotonic() - begin
+    assert job.returncode == 4 and len(lines) == 1 and seconds < 10, (job.returncode, said, seconds)
+    assert f"node {nodes.nodes[1]} has not answered" in lines[0] and "rank 0 was in phase '" in lines[0], lines
+    assert not os.path.exists(os.path.join(folder, "bench.json"))
+    assert not namespaces()
+
+
+def test_nothing_stays_after_an_interruption(folder):
+    need_network()
+    job = subprocess.Popen([sys.executable, NETWORK, "-np", "2", BENCH, *SMALL, "--reps=1000", f"--out={folder}"],
+                           stderr=subprocess.DEVNULL)
+    time.sleep(3)
+    assert len(namespaces()) == 3
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(timeout=30) != 0
+    assert not namespaces()
+
+
+def test_bad_words_are_one_line(_folder):
+    for words, wanted in ((("--link=fast", "/bin/true"), "'fast' is no rate"), (("--nodes=2", "-np", "3", "/bin/true"),
+                                                                             "3 ranks on 2 nodes")):
+        done = subprocess.run([sys.executable, NETWORK, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 1 and wanted in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(dict(globals()), "links"))
