@@ -16,7 +16,7 @@ enum {
     LINK_FILL = 1 << 20,    /* bytes of exchanges that are timed together, */
     TURNS_MOST = 200,       /* and their number */
     ROW = 64,               /* floats */
-    FAR_ROWS = 1 << 17,     /* 32 MiB */
+    FAR_MOST = 256 << 20,   /* bytes */
     NEAR_ROWS = 1 << 11,    /* 512 KiB */
     VISITS = 1 << 17,
     LANES = 16,
@@ -93,11 +93,11 @@ static int measure_link(struct transport *t, int link, struct link *out, struct 
 
 /* --- local speeds */
 
-static double copy_once(float *from, float *to, int threads) {
+static double copy_once(float *from, float *to, int64_t rows, int threads) {
     const double begin = clock_seconds();
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < FAR_ROWS; i++) memcpy(to + i * ROW, from + i * ROW, ROW * sizeof *to);
-    return 2.0 * FAR_ROWS * ROW * sizeof *to / (clock_seconds() - begin);
+    for (int64_t i = 0; i < rows; i++) memcpy(to + i * ROW, from + i * ROW, ROW * sizeof *to);
+    return 2.0 * (double)rows * ROW * sizeof *to / (clock_seconds() - begin);
 }
 
 static float *row_of_visit(float *table, int64_t rows, int64_t i) {
@@ -131,17 +131,21 @@ static double visit_once(float *table, int64_t rows, bool write, int threads) {
 
 enum local { COPY, ROWS, GATHER, LOCALS };
 
-static double local_speed(enum local what, float *from, float *to, int threads) {
-    return what == COPY   ? copy_once(from, to, threads)
-           : what == ROWS ? visit_once(from, FAR_ROWS, true, threads)
+static double local_speed(enum local what, float *from, float *to, int64_t rows, int threads) {
+    return what == COPY   ? copy_once(from, to, rows, threads)
+           : what == ROWS ? visit_once(from, rows, true, threads)
                           : visit_once(from, NEAR_ROWS, false, threads);
 }
 
 /* The slowest rank's median while all ranks do the same. */
 static int measure_local(struct transport *t, int threads, double speed[LOCALS],
                          struct error *err) {
-    const size_t bytes = (size_t)FAR_ROWS * ROW * sizeof(float);
-    float *from = must_have(calloc(1, bytes)), *to = must_have(calloc(1, bytes));
+    /* Rows of four times the last cache are mostly in none. */
+    const int64_t cache = ceiling_last_level_cache(threads),
+                  far = 4 * cache < FAR_MOST ? 4 * cache : FAR_MOST,
+                  rows = far / (int64_t)(ROW * sizeof(float));
+    const size_t bytes = (size_t)rows * ROW * sizeof(float);
+    float *from = must_have(array_alloc(1, bytes)), *to = must_have(array_alloc(1, bytes));
     int status = 0;
     memset(from, 0, bytes);
     memset(to, 0, bytes);
@@ -149,7 +153,7 @@ static int measure_local(struct transport *t, int threads, double speed[LOCALS],
         double times[REPEATS], slowest;
         for (int k = 0; status == 0 && k < REPEATS; k++) {
             status = transport_barrier(t, err);
-            times[k] = 1 / local_speed((enum local)what, from, to, threads);
+            times[k] = 1 / local_speed((enum local)what, from, to, rows, threads);
         }
         qsort(times, REPEATS, sizeof *times, by_size);
         slowest = times[REPEATS / 2];

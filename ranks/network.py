@@ -23,7 +23,7 @@ import tempfile
 
 LAUNCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launch.py")
 NET = "10.77.0"
-BURST = 2e-4  # seconds of the link; at least 64 KiB, which is a segment that the kernel has not cut yet
+BURST = 1e-4  # seconds of the link; at least 64 KiB, which is a segment that the kernel has not cut yet
 QUEUE = 0.1  # seconds that a frame may wait
 UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 # A shell in node $1 runs the other words, split again, as mpirun wants it of a remote shell.

@@ -26,6 +26,7 @@ BAGS = 4096  # of all ranks; in weak scaling, of each
 SPEC = ("workload here\n  tables 8\n  rows 100000\n  dim 64\n  batch {bags}\n  length fixed 8\n  ids zipf\n  alpha 1.05\n"
         "  rule adagrad\n")
 NODES = 2  # with a shaped link between them
+FIT_REPS = 3  # times as many iterations of one rank: all predictions are made of them
 PARTS = ("ids", "lookup", "outputs", "gradients", "update")
 EXCHANGES = ("ids", "outputs", "gradients")
 NOTHING = "nothing fits"
@@ -37,7 +38,7 @@ TEXT = """`make scale` makes this page.
 
 {machine}. Ranks are processes of MPI with one thread each, bound to CPUs of their own; with more ranks than CPUs (*)
 they take turns, and their times show no speed-up. 8 tables of 100,000 rows of 64 floats, bags of 8 lookups (Zipf, alpha
-1.05), Adagrad, cpu_fused, caches warm, medians. Strong scaling: {bags} bags in all. Weak scaling: {bags} bags of each rank.
+1.05), Adagrad, cpu_fused, cold caches, medians. Strong scaling: {bags} bags in all. Weak scaling: {bags} bags of each rank.
 
 A prediction is made of the bytes of ranks/formulas.h, links and local speeds that are calibrated with that number of
 ranks at work, and the local work of an iteration of **one** rank. So the rows of 1 rank are a fit, and all others are
@@ -82,6 +83,8 @@ proves nothing.
 # --- what is run
 def runs(args):
     """[(what, words before the program, bags)]: one rank first."""
+    if not re.fullmatch(r"[1-9]\d{0,2}", args.reps):
+        raise ResultError(f"REPS: '{args.reps}' is no number from 1 to 999")
     ranks = sorted({int(r) for r in args.ranks.split() if r.isdigit()} | {1})
     if not all(re.fullmatch(r"[1-9]\d{0,3}", r) for r in args.ranks.split()):
         raise ResultError(f"RANKS: '{args.ranks}' is no list of numbers from 1 to 9999")
@@ -114,7 +117,7 @@ def measure(args):
         say(f"run {i} of {len(todo)}: {' '.join(launch[1:])}, {bags} bags")
         wanted = [c + o for c in cuts for o in (("", "+overlap") if "link" in what else ("",))]
         found = run_one(args.here, what, launch, bags,
-                        [args.reps, *(f"{c}={fit[c.partition('+')[0]]}" if fit else c for c in wanted)])
+                        [str(int(args.reps) * (1 if fit else FIT_REPS)), *(f"{c}={fit[c.partition('+')[0]]}" if fit else c for c in wanted)])
         fit = fit or {x["sharding"]: x["fit"] for x in found}
         lines += found
     there = subprocess.run([args.map], capture_output=True, text=True, check=True).stdout

@@ -44,9 +44,8 @@ double clock_seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Bytes of all last-level caches that so many threads can use. The C library may report all of them
- * together (AMD) or one of them; /sys reports the first. */
-static int64_t last_level_cache(int threads) {
+/* The C library may report all of them together (AMD) or one of them; /sys reports the first. */
+int64_t ceiling_last_level_cache(int threads) {
     long all = sysconf(_SC_LEVEL3_CACHE_SIZE);
     int64_t most =
         threads * 1024 * read_number("/sys/devices/system/cpu/cpu0/cache/index3/size", "");
@@ -102,7 +101,7 @@ int ceiling_open(struct ceiling_probe *p, enum operation operation, const struct
     memset(p, 0, sizeof *p);
     p->row_floats = array_row_floats(weight);
     p->threads = threads;
-    p->last_level_cache = last_level_cache(threads);
+    p->last_level_cache = ceiling_last_level_cache(threads);
     p->dim = in->tables[t].dim;
     p->table = weight->data;
     p->num_rows = rows_beyond_cache(p->last_level_cache, p->row_floats);

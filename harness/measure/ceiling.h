@@ -54,5 +54,8 @@ struct ceiling ceiling_measure(const struct ceiling_probe *p);
 
 void ceiling_flush_caches(const struct ceiling_probe *p);
 
+/* Bytes of all last-level caches that so many threads can use. */
+int64_t ceiling_last_level_cache(int threads);
+
 /* Seconds on the monotonic clock. */
 double clock_seconds(void);
