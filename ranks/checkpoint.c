@@ -6,10 +6,9 @@
 #include <string.h>
 
 #include "harness/memory.h"
-#include "ranks/group.h"
+#include "ranks/checkpoint_parts.h"
 
-/* A status of the library as one of ranks. */
-static int failed(int status, const struct embfuse_error *why, struct error *err) {
+int checkpoint_failed(int status, const struct embfuse_error *why, struct error *err) {
     if (status == 0) return 0;
     return status == EMBFUSE_NO_MEMORY ? fail_memory(err, "%s", why->text)
                                        : fail(err, "%s", why->text);
@@ -100,24 +99,17 @@ int checkpoint_open(struct checkpoint *c, struct transport *t, const char *direc
     t->channel = CHANNEL_CONTROL;
     memset(c, 0, sizeof *c);
     if (t->rank == 0)
-        status = failed(state_list_path(directory, &numbers, &count, &why), &why, err);
+        status = checkpoint_failed(state_list_path(directory, &numbers, &count, &why), &why, err);
     status =
         transport_agree(t, status, err) || transport_broadcast(t, 0, &count, sizeof count, err);
     const size_t bytes = (size_t)count * sizeof *numbers;
     if (t->rank) numbers = must_have(malloc(bytes + 1));
     if (status == 0) status = transport_broadcast(t, 0, numbers, bytes, err);
     if (status == 0)
-        status = failed(state_newest(directory, numbers, count, verify, &f, &c->loaded, &why), &why,
-                        err);
+        status = checkpoint_failed(
+            state_newest(directory, numbers, count, verify, &f, &c->loaded, &why), &why, err);
     free(numbers);
     return status ? -1 : 0;
-}
-
-const char *checkpoint_refuses(enum sharding_kind kind) {
-    return kind == SHARD_COLUMN_MODULO
-               ? "every element of a row would be read or written alone; load and "
-                 "save with another sharding"
-               : NULL;
 }
 
 void checkpoint_close(struct checkpoint *c) {
@@ -125,12 +117,25 @@ void checkpoint_close(struct checkpoint *c) {
     c->state = (struct state){0};
 }
 
-static int read_part(const struct checkpoint *c, const struct state_part *part, int32_t table,
-                     int a, const struct array *to, int64_t rows, struct embfuse_error *why) {
+int checkpoint_read_part(const struct checkpoint *c, const struct state_part *part, int32_t table,
+                         int a, const struct array *to, int64_t rows, struct embfuse_error *why) {
     struct state_rows r;
     int status = state_rows_open(&r, ON_HOST, to, part, rows, why);
     if (status == 0) status = state_read(c->folder, &c->state, table, a, &r, NULL, why);
     state_rows_close(&r);
+    return status;
+}
+
+static int read_shard(const struct checkpoint *c, const struct shard *shard,
+                      const struct table_shape *shapes, struct table *own,
+                      struct embfuse_error *why) {
+    int status = 0;
+    for (int a = 0; status == 0 && a < TABLE_ARRAYS; a++) {
+        const struct state_part part = part_of(shapes, shard, a);
+        if (part.bytes)
+            status =
+                checkpoint_read_part(c, &part, shard->table, a, &own->array[a], shard->rows, why);
+    }
     return status;
 }
 
@@ -144,34 +149,25 @@ int checkpoint_read(const struct checkpoint *c, const struct sharding *s, int ra
     for (int32_t t = 0; t < s->num_tables; t++) shapes[t] = c->state.tables[t].shape;
     if (count && tables_create(own, local, count, 0, err)) status = -1;
     for (int32_t i = 0; status == 0 && i < count; i++)
-        for (int a = 0; status == 0 && a < TABLE_ARRAYS; a++) {
-            const struct state_part part = part_of(shapes, &shards[i], a);
-            if (part.bytes)
-                status = failed(read_part(c, &part, shards[i].table, a, &own->tables[i].array[a],
-                                          shards[i].rows, &why),
-                                &why, err);
-        }
+        status = checkpoint_failed(
+            shards[i].column_skip
+                ? checkpoint_read_columns(c, s, &shards[i], &local[i], &own->tables[i], &why)
+                : read_shard(c, &shards[i], shapes, &own->tables[i], &why),
+            &why, err);
     free(shapes);
     return status;
 }
 
 /* --- save */
 
-struct saving {
-    struct transport *transport;
-    const struct table_shape *shapes; /* whole, with their places in memory */
-    struct state state;
-    struct state_save to;
-    struct embfuse_error why;
-};
-
 /* Of tables that every rank has, different ranks write. */
 static bool writes(const struct transport *t, const struct sharding *s, const struct shard *shard) {
+    if (shard->column_skip) return false; /* ranks/checkpoint_columns.c */
     return !sharding_copies(s->kind[shard->table]) || shard->table % t->ranks == t->rank;
 }
 
-static int write_chunk(struct saving *x, const struct shard *shard, int64_t first, int64_t count,
-                       const struct table *chunk, const struct state_out *out) {
+int checkpoint_write(struct saving *x, const struct shard *shard, int64_t first, int64_t count,
+                     const struct table *chunk, const struct state_out *out) {
     int status = 0;
     for (int a = 0; status == 0 && a < TABLE_ARRAYS; a++) {
         struct state_part part = part_of(x->shapes, shard, a);
@@ -202,7 +198,7 @@ static int write_rows(struct saving *x, const struct shard *shard, const struct 
         const int64_t left = shard->rows - row, count = left < at_once ? left : at_once;
         if (p->ops->get_rows(p, number, row, row + count, &chunk, &err))
             status = said(&x->why, EMBFUSE_DEVICE_ERROR, "%.500s", err.text);
-        if (status == 0) status = write_chunk(x, shard, row, count, &chunk, out);
+        if (status == 0) status = checkpoint_write(x, shard, row, count, &chunk, out);
     }
     for (int a = 0; a < TABLE_ARRAYS; a++) free(memory[a]);
     return status;
@@ -253,11 +249,11 @@ static int make_files(struct saving *x, const char *directory, struct error *err
             status = state_out_open(&x->to, &x->state, i, a, true, NULL, &out);
             status = state_out_end(&x->to, &out, status);
         }
-    if (transport_agree(t, failed(status, &x->why, err), err) ||
+    if (transport_agree(t, checkpoint_failed(status, &x->why, err), err) ||
         transport_broadcast(t, 0, &x->to.number, sizeof x->to.number, err))
         return -1;
     if (t->rank) status = state_save_join(&x->to, directory, x->to.number, &x->why);
-    return transport_agree(t, failed(status, &x->why, err), err);
+    return transport_agree(t, checkpoint_failed(status, &x->why, err), err);
 }
 
 static int sum_file(void *ctx, const struct state *s, int32_t table, int array,
@@ -273,7 +269,7 @@ static int sum_files(struct saving *x, struct error *err) {
     transport_phase(t, "saving: checksums");
     int status = state_path(folder, x->to.path, x->to.number, STATE_PART, &x->why);
     if (status == 0) status = own_files(t, &x->state, sum_file, folder, &x->why);
-    if (transport_agree(t, failed(status, &x->why, err), err)) return -1;
+    if (transport_agree(t, checkpoint_failed(status, &x->why, err), err)) return -1;
     uint64_t *own = must_have(calloc(count, sizeof *own));
     uint64_t *all = must_have(calloc(count * (size_t)t->ranks, sizeof *all));
     for (size_t i = 0; i < count; i++)
@@ -295,7 +291,10 @@ static int save(struct saving *x, const struct group *groups, int num_groups, co
     struct transport *t = x->transport;
     if (make_files(x, directory, err)) return -1;
     transport_phase(t, "saving: writing rows");
-    const int status = failed(write_shards(x, groups, num_groups), &x->why, err);
+    int status = write_shards(x, groups, num_groups);
+    for (int g = 0; g < num_groups; g++)
+        if (checkpoint_save_columns(x, &groups[g], &status, err)) return -1;
+    status = checkpoint_failed(status, &x->why, err);
     return transport_agree(t, status, err) ? -1 : sum_files(x, err);
 }
 
@@ -304,7 +303,7 @@ static int commit(struct saving *x, int64_t *number, struct error *err) {
     int status = 0;
     transport_phase(t, "saving: the commit");
     if (t->rank == 0) {
-        status = failed(state_save_end(&x->to, &x->state, 0), &x->why, err);
+        status = checkpoint_failed(state_save_end(&x->to, &x->state, 0), &x->why, err);
         *number = x->to.number;
     }
     return transport_agree(t, status, err);
@@ -328,13 +327,6 @@ int checkpoint_save(struct transport *t, const struct group *groups, int num_gro
         snprintf(path, sizeof path, "%s", directory);
         if (strlen(directory) >= sizeof path) status = fail(err, "%.60s...: too long", directory);
     }
-    for (int g = 0; g < num_groups; g++)
-        for (int32_t i = 0; i < groups[g].sharding.count; i++) {
-            const enum sharding_kind kind =
-                groups[g].sharding.kind[groups[g].sharding.shards[i].table];
-            const char *why = checkpoint_refuses(kind);
-            if (why) status = fail(err, "%s is not saved: %s", sharding_names[kind], why);
-        }
     if (transport_agree(t, status, err) || transport_broadcast(t, 0, path, sizeof path, err) ||
         transport_broadcast(t, 0, x.state.tables, bytes, err)) {
         free(x.state.tables);

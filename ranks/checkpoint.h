@@ -15,6 +15,9 @@
  * So a file's checksum costs one rank the time to read it: checksums of many files run on many ranks at once, that of
  * one huge table on one. Rows that lie apart in a file (row-modulo, column) cost a system call each.
  *
+ * Of column-modulo, elements lie apart: ranks exchange blocks of rows, so that each writes whole rows, and a load
+ * reads whole rows on each rank with columns.
+ *
  * All ranks see one file system. Memory: 4 MiB, or a row, of each array.
  */
 #pragma once
@@ -36,9 +39,6 @@ struct checkpoint {
 int checkpoint_open(struct checkpoint *c, struct transport *t, const char *directory,
                     const struct table_shape *shapes, int32_t num_tables, struct error *err);
 void checkpoint_close(struct checkpoint *c);
-
-/* NULL, or why tables that are cut in this way are neither loaded nor saved: their elements lie apart in a file. */
-const char *checkpoint_refuses(enum sharding_kind kind);
 
 /* Reads the shards of a rank into tables of these shapes. */
 int checkpoint_read(const struct checkpoint *c, const struct sharding *s, int rank,

@@ -83,7 +83,6 @@ static int load(struct member *m, struct error *err) {
         m->shapes[t].rounding_key = rng_key(c->state.seed, (uint64_t)t);
         m->shapes[t].adjusts = rule_adjusts(&c->state.tables[t].rule);
         why = sharding_refuses(m->sharding.kind[t], &m->shapes[t]);
-        if (!why) why = checkpoint_refuses(m->sharding.kind[t]);
     }
     return why ? fail(err, "%.80s, as %.200s has it: %s", o->sharding, c->folder, why) : 0;
 }

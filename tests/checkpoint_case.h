@@ -104,8 +104,10 @@ static int train(struct run *x, struct place *p, struct error *err) {
     struct rule_step steps[TABLES];
     struct place_scratch none = {0};
     const struct checkpoint *c = ranks_loaded(p);
+    /* Of tables by columns it alone takes every step. */
+    const char *kernel = strstr(x->sharding, "column-modulo") ? "cpu_sort" : kernel_of(x->b);
     const struct place_job job = {
-        .kernel = registry_find(OP_STEP, kernel_of(x->b), err), .steps = steps, .scratch = &none};
+        .kernel = registry_find(OP_STEP, kernel, err), .steps = steps, .scratch = &none};
     int64_t taken[TABLES], number;
     int status = 0;
     begin(x->b, c, taken, rules);

@@ -182,6 +182,21 @@ def test_a_training_goes_on_with_other_ranks(folder):
     assert manifest(parts, 2) == manifest(whole, 1) and " steps 5\n" in manifest(whole, 1), manifest(parts, 2)
 
 
+def test_columns_that_are_dealt_out_are_saved_as_whole_rows(folder):
+    """More rows than a block of the files has, so that several ranks write and read several blocks."""
+    need_mpi()
+    way = ["--rows=1.2e5", "--rule=rowwise_adagrad", "--kernel=cpu_sort"]
+    parts, whole = os.path.join(folder, "parts"), os.path.join(folder, "whole")
+    for ranks, *options in ((5, "--sharding=column-modulo", "--steps=1", f"--save={parts}"),
+                            (2, "--sharding=column-modulo", "--steps=1", f"--load={parts}", f"--save={parts}"),
+                            (3, "--sharding=row", "--steps=1", f"--load={parts}", f"--save={parts}"),
+                            (1, "--steps=3", f"--save={whole}")):
+        done = train(ranks, *way, *options)
+        assert done.returncode == 0 and not done.stderr, done
+    assert max(map(os.path.getsize, glob.glob(os.path.join(whole, "state-00000001", "*.npy")))) > 3 * 2**22
+    assert manifest(parts, 3) == manifest(whole, 1), manifest(parts, 3)
+
+
 def test_a_rank_that_dies_or_cannot_write_leaves_the_last_state(folder):
     """Rank 1 may not write behind the first 20 MB of a file of 38 MB: a signal, or an error."""
     need_mpi()
