@@ -24,8 +24,9 @@
 #|                rows, tables and THREADS="1 2", with the other CPU kernels; GIB=4: limit of the weights
 #| make scaling   time against lookups and rows, both up to MOST=1e8, and against THREADS="1 2"; names and
 #|                skips what does not fit in memory
-#| make scale     iterations on 1 to 8 ranks (threads of this machine) beside a model of bytes, links and local work, and
-#|                the best sharding on 8 to 16,384 ranks of a cluster, only modelled; REPS=9; OUT/scale/scale.md, .png
+#| make scale     weak and strong scaling over RANKS="1 2 4 8" of this machine, and on two nodes with shaped
+#|                LINKS="1gbit 10gbit" if they are given (as root), each beside a model of bytes, links and local work;
+#|                the best sharding on 8 to 16,384 ranks of a cluster, only modelled. SHARDING= REPS=9; OUT/scale/scale.md
 #| make crossover when does a dense gradient beat a sparse one? Over the share of touched rows, three row widths
 #|                and RULE="sgd rowwise_adagrad adagrad adam"; MIB=128: weights of the table
 #| make ladder    what each technique of cpu_fused is worth: time without it / time with all techniques, on

@@ -136,10 +136,11 @@ static double share(double predicted, double measured) {
 }
 
 /* The fit that makes the prediction of one rank right. */
-static int fit(const struct here *h, const double measured[COST_STAGES], struct cut *cut,
-               struct error *err) {
+static int fit(const struct here *h, const struct step_times *times,
+               const double measured[COST_STAGES], struct cut *cut, struct error *err) {
+    const double grouping = times->plan + times->stage[STAGE_INDEX];
     struct cost c;
-    for (int i = 0; i < FITS; i++) cut->fit[i] = i != FIT_GROUPING;
+    for (int i = 0; i < FITS; i++) cut->fit[i] = i == FIT_GROUPING ? 0 : 1;
     if (predict(h, cut, &c, err)) return -1;
     /* Outputs that are not sent are copied, by the rank that has looked them up. */
     const double copied = c.stage[COST_OUTPUT] > 0 ? 0 : measured[COST_OUTPUT];
@@ -147,12 +148,8 @@ static int fit(const struct here *h, const double measured[COST_STAGES], struct 
     cut->fit[FIT_OUTPUT] = share(c.stage[COST_OUTPUT], measured[COST_OUTPUT]);
     cut->fit[FIT_GRADIENT] = share(c.stage[COST_GRADIENT], measured[COST_GRADIENT]);
     cut->fit[FIT_LOOKUP] = share(c.stage[COST_LOOKUP], measured[COST_LOOKUP] + copied);
-    if (predict(h, cut, &c, err)) return -1;
-    const double rest = measured[COST_UPDATE] - c.stage[COST_UPDATE];
-    if (rest < 0)
-        cut->fit[FIT_UPDATE] = share(c.stage[COST_UPDATE], measured[COST_UPDATE]);
-    else
-        cut->fit[FIT_GROUPING] = rest * h->machine.gather / (double)h->workload.batches[0].lookups;
+    cut->fit[FIT_UPDATE] = share(c.stage[COST_UPDATE], measured[COST_UPDATE] - grouping);
+    cut->fit[FIT_GROUPING] = grouping * h->machine.gather / (double)h->workload.batches[0].lookups;
     return 0;
 }
 
@@ -192,7 +189,7 @@ static int one(struct here *h, const char *word, struct error *err) {
     double measured[COST_STAGES];
     if (read_cut(word, !alone, &cut, err) || measure(h, &cut, &times, err)) return -1;
     measured_stages(&times, measured);
-    if ((alone && fit(h, measured, &cut, err)) || predict(h, &cut, &c, err)) return -1;
+    if ((alone && fit(h, &times, measured, &cut, err)) || predict(h, &cut, &c, err)) return -1;
     print(h, &cut, &times, measured, &c);
     return 0;
 }
