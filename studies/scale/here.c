@@ -126,7 +126,7 @@ static int predict(const struct here *h, const struct cut *cut, struct cost *out
     m.pack[COST_GRADIENT] = m.copy * fit[FIT_GRADIENT];
     m.rows *= fit[FIT_LOOKUP];
     m.gather *= fit[FIT_LOOKUP];
-    m.update = fit[FIT_UPDATE];
+    m.update = fit[FIT_UPDATE] / fit[FIT_LOOKUP];
     m.grouping = fit[FIT_GROUPING] / h->machine.gather;
     return planner_cost(cut->sharding, &m, h->workload.batches, &h->index, &options, out, err);
 }
