@@ -307,6 +307,7 @@ $(B)/bench $(B)/embfuse $(H)/bench $(H)/embfuse:
 
 include lib/lib.mk
 include ranks/ranks.mk
+include tiers/tiers.mk
 include emulation/emulation.mk
 include tests/test.mk
 include reports/report.mk

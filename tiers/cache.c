@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Victims come from a heap of (score, row). Its entries are not renewed when a row is touched, but when they come to the
+ * top and are found to be out of date: for lru and lfu, scores only grow, so what is on top and up to date is the least.
+ * A batch whose rows are all here does not touch the heap. Scores of belady fall, so it adds an entry at every touch, and
+ * drops those that are out of date.
+ */
+#include "tiers/cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/memory.h"
+
+const char *const policy_names[POLICIES] = {[POLICY_LRU] = "lru",
+                                            [POLICY_LFU] = "lfu",
+                                            [POLICY_CLOCK] = "clock",
+                                            [POLICY_STATIC] = "static",
+                                            [POLICY_BELADY] = "belady"};
+
+enum { NO_ROW = -1, WINDOW_MOST = 64 /* batches under way */ };
+
+struct entry {
+    int64_t score, row;
+};
+
+struct cache {
+    enum policy policy;
+    int64_t rows, slots, used;
+    int32_t *slot_of;   /* [rows] or -1 */
+    int64_t *row_in;    /* [slots] or NO_ROW */
+    int64_t *score;     /* of a row that is here: [slots]; of lfu, of any row: [rows] */
+    int64_t *held_by;   /* [slots] the last batch under way that needs it */
+    uint8_t *dirty;     /* [slots] */
+    uint8_t *touched;   /* [slots] of clock */
+    int64_t hand;       /* of clock */
+    struct entry *heap; /* [num_entries] */
+    int64_t num_entries, most_entries;
+    struct entry *aside; /* entries of rows that are held: [num_aside] */
+    int64_t num_aside, most_aside;
+    int64_t admitted, released; /* batches */
+    int64_t *heat;              /* of static: [rows] larger is hotter */
+    /* Of belady: the batches that touch a row, one behind the other: use[use_first[row]] ... */
+    int64_t *use_first, *use;
+    int64_t *use_next; /* [rows] the first of them that is still to come */
+};
+
+/* --- the heap: the least entry is on top */
+
+static bool before(const struct entry *a, const struct entry *b) {
+    return a->score != b->score ? a->score < b->score : a->row < b->row;
+}
+
+static void push(struct entry **list, int64_t *count, int64_t *most, struct entry e) {
+    if (*count == *most) {
+        *most = 2 * *most + 64;
+        *list = must_have(realloc(*list, (size_t)*most * sizeof **list));
+    }
+    (*list)[(*count)++] = e;
+}
+
+static void heap_push(struct cache *c, struct entry e) {
+    push(&c->heap, &c->num_entries, &c->most_entries, e);
+    int64_t at = c->num_entries - 1;
+    for (; at > 0 && before(&e, &c->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        c->heap[at] = c->heap[(at - 1) / 2];
+    c->heap[at] = e;
+}
+
+static struct entry heap_pop(struct cache *c) {
+    const struct entry top = c->heap[0], last = c->heap[--c->num_entries];
+    int64_t at = 0;
+    for (;;) {
+        int64_t child = 2 * at + 1;
+        if (child >= c->num_entries) break;
+        if (child + 1 < c->num_entries && before(&c->heap[child + 1], &c->heap[child])) child++;
+        if (!before(&c->heap[child], &last)) break;
+        c->heap[at] = c->heap[child];
+        at = child;
+    }
+    c->heap[at] = last;
+    return top;
+}
+
+/* --- scores */
+
+static int64_t *score_at(struct cache *c, int64_t row, int32_t slot) {
+    return &c->score[c->policy == POLICY_LFU ? row : slot];
+}
+
+static bool uses_heap(const struct cache *c) {
+    return c->policy != POLICY_CLOCK;
+}
+
+/* The row is in this slot, and batch `now` touches it. */
+static void touch(struct cache *c, int64_t row, int32_t slot, int64_t now) {
+    int64_t *score = score_at(c, row, slot);
+    switch (c->policy) {
+    case POLICY_LRU: *score = now; break;
+    case POLICY_LFU: ++*score; break;
+    case POLICY_CLOCK: c->touched[slot] = 1; break;
+    case POLICY_STATIC: *score = c->heat[row]; break;
+    case POLICY_BELADY:
+        while (c->use_next[row] < c->use_first[row + 1] && c->use[c->use_next[row]] <= now)
+            c->use_next[row]++;
+        /* Never again: the very first to leave. */
+        *score = c->use_next[row] < c->use_first[row + 1] ? -c->use[c->use_next[row]] : INT64_MIN;
+        heap_push(c, (struct entry){*score, row});
+        break;
+    case POLICIES: break;
+    }
+}
+
+/* --- victims */
+
+static bool is_held(const struct cache *c, int32_t slot) {
+    return c->held_by[slot] >= c->released;
+}
+
+static int32_t victim_of_clock(struct cache *c) {
+    for (;; c->hand = (c->hand + 1) % c->slots) {
+        if (is_held(c, (int32_t)c->hand)) continue;
+        if (!c->touched[c->hand]) break;
+        c->touched[c->hand] = 0;
+    }
+    const int32_t slot = (int32_t)c->hand;
+    c->hand = (c->hand + 1) % c->slots;
+    return slot;
+}
+
+/* There is one: cache_admit() has counted. */
+static int32_t victim_of_heap(struct cache *c) {
+    for (;;) {
+        const struct entry e = heap_pop(c);
+        const int32_t slot = c->slot_of[e.row];
+        if (slot < 0) continue; /* it has left */
+        const int64_t now = *score_at(c, e.row, slot);
+        if (now != e.score) {
+            if (c->policy != POLICY_BELADY) heap_push(c, (struct entry){now, e.row});
+        } else if (is_held(c, slot))
+            push(&c->aside, &c->num_aside, &c->most_aside, e);
+        else
+            return slot;
+    }
+}
+
+static int32_t empty_or_victim(struct cache *c) {
+    if (c->used < c->slots) return (int32_t)c->used++;
+    return uses_heap(c) ? victim_of_heap(c) : victim_of_clock(c);
+}
+
+/* --- batches */
+
+static bool holds(const struct cache *c, int32_t slot) {
+    return slot >= 0 && is_held(c, slot);
+}
+
+/* Slots that earlier batches under way hold, and this one does not need: they cannot be had. */
+static int64_t lacking(const struct cache *c, const int64_t *rows, int64_t count) {
+    int64_t held = 0, both = 0;
+    if (c->admitted == c->released) return count - c->slots;
+    for (int64_t s = 0; s < c->used; s++) held += is_held(c, (int32_t)s);
+    for (int64_t i = 0; i < count; i++) both += holds(c, c->slot_of[rows[i]]);
+    return held - both + count - c->slots;
+}
+
+static void load(struct cache *c, int64_t row, bool dirty, struct cache_move *m) {
+    m->row = row;
+    m->slot = empty_or_victim(c);
+    m->victim = c->row_in[m->slot];
+    m->dirty = m->victim != NO_ROW && c->dirty[m->slot];
+    if (m->victim != NO_ROW) c->slot_of[m->victim] = -1;
+    c->slot_of[row] = m->slot;
+    c->row_in[m->slot] = row;
+    c->dirty[m->slot] = dirty;
+    c->held_by[m->slot] = c->admitted;
+    touch(c, row, m->slot, c->admitted);
+    /* Belady's has its entry already. */
+    if (uses_heap(c) && c->policy != POLICY_BELADY)
+        heap_push(c, (struct entry){*score_at(c, row, m->slot), row});
+}
+
+int cache_admit(struct cache *c, const int64_t *rows, int64_t count, bool dirty, int32_t *slot,
+                struct cache_move *moves, int64_t *num_moves, int64_t *lacks, struct error *err) {
+    const int64_t missing = lacking(c, rows, count);
+    if (lacks) *lacks = missing > 0 ? missing : 0;
+    if (c->admitted - c->released >= WINDOW_MOST)
+        return fail(err, "more than %d batches are under way", WINDOW_MOST);
+    if (missing > 0)
+        return fail(err,
+                    "a batch touches %lld rows, and the cache has %lld slots; it needs %lld more",
+                    (long long)count, (long long)c->slots, (long long)missing);
+    *num_moves = 0;
+    /* Those that are here stay, before any other leaves. */
+    for (int64_t i = 0; i < count; i++) {
+        slot[i] = c->slot_of[rows[i]];
+        if (slot[i] < 0) continue;
+        c->held_by[slot[i]] = c->admitted;
+        c->dirty[slot[i]] |= dirty;
+        touch(c, rows[i], slot[i], c->admitted);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (slot[i] >= 0) continue;
+        load(c, rows[i], dirty, &moves[*num_moves]);
+        slot[i] = moves[(*num_moves)++].slot;
+    }
+    while (c->num_aside) heap_push(c, c->aside[--c->num_aside]);
+    c->admitted++;
+    return 0;
+}
+
+void cache_release(struct cache *c) {
+    if (c->released < c->admitted) c->released++;
+}
+
+int32_t cache_slot(const struct cache *c, int64_t row) {
+    return c->slot_of[row];
+}
+
+void cache_flush(struct cache *c, void (*each)(void *ctx, int64_t row, int32_t slot), void *ctx) {
+    for (int64_t s = 0; s < c->used; s++) {
+        if (!c->dirty[s]) continue;
+        c->dirty[s] = 0;
+        each(ctx, c->row_in[s], (int32_t)s);
+    }
+}
+
+/* --- opening */
+
+static void *array(int64_t count, size_t size) {
+    return must_have(calloc((size_t)(count ? count : 1), size));
+}
+
+static void open_static(struct cache *c, const struct cache_setup *s) {
+    c->heat = array(s->rows, sizeof *c->heat);
+    for (int64_t i = 0; i < s->rows; i++) c->heat[s->hottest[i]] = s->rows - i;
+}
+
+/* The batches of each row, in order: a counting sort by row. */
+static void open_belady(struct cache *c, const struct cache_setup *s) {
+    const int64_t uses = s->first[s->num_batches];
+    c->use_first = array(s->rows + 1, sizeof *c->use_first);
+    c->use_next = array(s->rows, sizeof *c->use_next);
+    c->use = array(uses, sizeof *c->use);
+    for (int64_t i = 0; i < uses; i++) c->use_first[s->batch_rows[i] + 1]++;
+    for (int64_t r = 0; r < s->rows; r++) {
+        c->use_first[r + 1] += c->use_first[r];
+        c->use_next[r] = c->use_first[r];
+    }
+    for (int64_t b = 0; b < s->num_batches; b++)
+        for (int64_t i = s->first[b]; i < s->first[b + 1]; i++)
+            c->use[c->use_next[s->batch_rows[i]]++] = b;
+    for (int64_t r = 0; r < s->rows; r++) c->use_next[r] = c->use_first[r];
+}
+
+struct cache *cache_open(const struct cache_setup *s, struct error *err) {
+    if (s->rows < 1 || s->rows > INT32_MAX || s->slots < 1 || s->slots > s->rows)
+        return fail(err,
+                    "a cache of %lld slots for %lld rows: 1 to %d rows, and 1 to as many slots",
+                    (long long)s->slots, (long long)s->rows, INT32_MAX),
+               NULL;
+    struct cache *c = array(1, sizeof *c);
+    c->policy = s->policy;
+    c->rows = s->rows;
+    c->slots = s->slots;
+    c->slot_of = array(s->rows, sizeof *c->slot_of);
+    c->row_in = array(s->slots, sizeof *c->row_in);
+    c->score = array(s->policy == POLICY_LFU ? s->rows : s->slots, sizeof *c->score);
+    c->held_by = array(s->slots, sizeof *c->held_by);
+    c->dirty = array(s->slots, sizeof *c->dirty);
+    c->touched = array(s->slots, sizeof *c->touched);
+    memset(c->slot_of, -1, (size_t)s->rows * sizeof *c->slot_of);
+    for (int64_t i = 0; i < s->slots; i++) c->row_in[i] = c->held_by[i] = -1;
+    if (s->policy == POLICY_STATIC) open_static(c, s);
+    if (s->policy == POLICY_BELADY) open_belady(c, s);
+    return c;
+}
+
+void cache_close(struct cache *c) {
+    if (!c) return;
+    free(c->slot_of);
+    free(c->row_in);
+    free(c->score);
+    free(c->held_by);
+    free(c->dirty);
+    free(c->touched);
+    free(c->heap);
+    free(c->aside);
+    free(c->heat);
+    free(c->use_first);
+    free(c->use);
+    free(c->use_next);
+    free(c);
+}
+
+int64_t cache_bytes(const struct cache *c) {
+    const int64_t scores = c->policy == POLICY_LFU ? c->rows : c->slots;
+    return c->rows * (int64_t)(sizeof *c->slot_of + (c->heat ? sizeof *c->heat : 0)) +
+           scores * (int64_t)sizeof *c->score +
+           c->slots * (int64_t)(sizeof *c->row_in + sizeof *c->held_by + 2) +
+           (c->most_entries + c->most_aside) * (int64_t)sizeof *c->heap;
+}

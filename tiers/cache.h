@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which rows of a table are in fast memory. A cache has slots for some of the rows; before a step all rows of its batch
+ * get slots, and what was there before leaves. It only decides: others move the rows (tiers/ moves weights and states
+ * together).
+ *
+ * Every row can be in every slot: an int32 for each row of the table says where it is, 4 bytes beside a row of
+ * hundreds. So there are no conflicts, and a result depends on nothing but the batches. A victim is the row with the
+ * least score, of equal ones that with the least number; scores are numbers of batches or counts, never clocks:
+ *
+ *   lru      the batch that touched the row last
+ *   lfu      batches that have touched it, also while it was elsewhere
+ *   clock    a hand goes over the slots, and takes the first row that no batch has touched since it came by. Here the
+ *            order of slots decides, not that of rows (Corbato 1968)
+ *   static   its place in an order that is given: the hottest rows stay
+ *   belady   the batch that touches it next, the furthest first: the fewest misses that any policy can have (IBM
+ *            Systems Journal 5, 1966). It needs to know all batches
+ *
+ * A batch that comes later may be admitted ahead, so that its rows are fetched while earlier batches run. Rows of all
+ * batches under way stay: cache_release() gives them free in the order of the batches.
+ *
+ * Unit of all counts: distinct rows of a batch.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "harness/error.h"
+
+enum policy { POLICY_LRU, POLICY_LFU, POLICY_CLOCK, POLICY_STATIC, POLICY_BELADY, POLICIES };
+
+extern const char *const policy_names[POLICIES];
+
+struct cache_setup {
+    int64_t rows, slots; /* slots at most rows, both at most 2^31 - 1 */
+    enum policy policy;
+    const int64_t *hottest; /* of static: [rows] all rows, hottest first; not kept */
+    /* Of belady: the batches to come, in the order of cache_admit(). first: [num_batches + 1]; rows of batch b are
+     * batch_rows[first[b]] ... in ascending order. Not kept. */
+    const int64_t *first, *batch_rows;
+    int64_t num_batches;
+};
+
+/* A row that comes to a slot, and what leaves it. */
+struct cache_move {
+    int64_t row;
+    int64_t victim; /* -1: the slot was empty */
+    int32_t slot;
+    bool dirty; /* the victim has changed since it came: it must be written back */
+};
+
+struct cache;
+
+struct cache *cache_open(const struct cache_setup *s, struct error *err);
+void cache_close(struct cache *c);
+
+/* Gives slots to the rows of the next batch: [count] distinct, ascending. slot: [count] receives them. moves: [count]
+ * receives the misses, in the order of the rows; *num_moves their number. dirty: the batch will change its rows. Fails,
+ * and changes nothing, if there are fewer slots than rows of this batch and of those that are not released: then *lacks
+ * (which may be NULL) has how many. */
+int cache_admit(struct cache *c, const int64_t *rows, int64_t count, bool dirty, int32_t *slot,
+                struct cache_move *moves, int64_t *num_moves, int64_t *lacks, struct error *err);
+
+/* The oldest batch that is not released has run: its rows may leave from here on. */
+void cache_release(struct cache *c);
+
+/* The slot of a row; -1: it is not here. */
+int32_t cache_slot(const struct cache *c, int64_t row);
+
+/* Calls each() with every row that is here and changed, in the order of slots, and takes them for clean: they are
+ * written back. */
+void cache_flush(struct cache *c, void (*each)(void *ctx, int64_t row, int32_t slot), void *ctx);
+
+/* Bytes of the cache's own memory. */
+int64_t cache_bytes(const struct cache *c);
