@@ -27,7 +27,8 @@ $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(e
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
 $(patsubst %,$(B)/tests/test_%,ranks ranks_bytes ranks_columns checkpoint planner server zero): $(ranks_objects)
-$(patsubst %,$(B)/tests/test_%,tier_cache): $(tiers_objects)
+$(patsubst %,$(B)/tests/test_%,tier_cache tier_io): $(tiers_objects)
+$(patsubst %,$(B)/tests/test_%,tier_cache tier_io): LDLIBS += -luring
 
 # The emulation alone: it runs correct kernels and finds planted bugs.
 $(B)/tests/test_emulation: $(selftest) $(emulation)
