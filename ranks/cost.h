@@ -54,7 +54,7 @@ struct load {
     struct {
         double sent, received;
     } bytes[COST_STAGES][LINKS];
-    double kept[COST_STAGES]; /* bytes to itself: only copied */
+    double kept[COST_STAGES]; /* bytes to itself: packed, copied and unpacked */
     double looked, gathered;  /* bytes of rows that a lookup reads from memory; that it adds up */
     double updated,
         added;      /* bytes of rows that a step reads and writes; gradient rows it adds up */

@@ -331,7 +331,7 @@ static void cost_by_hand(void **state) {
     loads[1].bytes[COST_GRADIENT][LINK_NODE].sent = 200;
     loads[0].kept[COST_GRADIENT] = 100;
     cost_stages(&m, loads, seconds);
-    assert_true(fabs(seconds[0][COST_GRADIENT] - (1 + 2.0 + 2 * (200 + 200) / 1000.0)) < 1e-12);
+    assert_true(fabs(seconds[0][COST_GRADIENT] - (1 + 2.0 + 2 * (300 + 200) / 1000.0)) < 1e-12);
     assert_true(fabs(seconds[1][COST_GRADIENT] - (1 + 2.0 + 2 * 200 / 1000.0)) < 1e-12);
     assert_true(fabs(seconds[0][COST_LENGTHS] - 1) < 1e-12);
     assert_true(fabs(seconds[0][COST_LOOKUP] - (3.0 + 2.0)) < 1e-12);

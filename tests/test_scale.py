@@ -34,10 +34,10 @@ def test_one_node_by_hand(_folder):
     x = the_map()["row", 8, 10**6, 1]["stages"]
     sent = BAGS * TABLES * DIM * 2 * 7 / 8
     kept = sent / 7
-    near(x["gradients"], CALL + 7 * 1e-6 + sent / NVLINK + 2 * (2 * kept + 2 * sent) / MEMORY, 1e-5)
+    near(x["gradients"], CALL + 7 * 1e-6 + sent / NVLINK + 2 * (3 * kept + 2 * sent) / MEMORY, 1e-5)
     near(x["outputs"], x["gradients"], 1e-5)
     lengths = BAGS * TABLES * 4 * 7
-    near(x["lengths"], CALL + 7 * 1e-6 + lengths / NVLINK + 2 * (2 * lengths / 7 + 2 * lengths) / MEMORY, 1e-5)
+    near(x["lengths"], CALL + 7 * 1e-6 + lengths / NVLINK + 2 * (3 * lengths / 7 + 2 * lengths) / MEMORY, 1e-5)
 
 
 def test_two_hops_by_hand(_folder):
