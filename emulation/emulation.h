@@ -34,6 +34,9 @@ void emulation_capacity(size_t bytes);
  * environment does the same. */
 void emulation_fail_launch(const char *kernel_substring);
 
+/* Do the bytes lie in one allocation of device memory? */
+int emulation_holds(const void *p, size_t bytes);
+
 #ifdef __cplusplus
 }
 #endif

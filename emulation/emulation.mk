@@ -29,4 +29,8 @@ $(E)/bench: $(recorder) $(common) $(emulated) $(emulation)
 $(E)/embfuse: $(cli:%.c=$(B)/%.o) $(common) $(emulated) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
+# NCCL's stand-in, for programs of several ranks with emulated devices.
+nccl_stand_in := $(E)/ranks/transport_nccl.o $(B)/emulation/nccl/nccl_over_mpi.o
+$(B)/emulation/nccl/nccl_over_mpi.o: CXXFLAGS += -Iemulation/include $(mpi_include)
+
 selftest     := $(patsubst emulation/selftest/%,$(E)/emulation/selftest/%.o,$(basename $(wildcard emulation/selftest/*.c*)))

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "emulation/device_heap.h"
+#include "emulation/emulation.h"
 #include "emulation/runtime.h"
 #include "emulation/stream.h"
 
@@ -60,6 +61,10 @@ static Copy plain(void *dst, const void *src, size_t bytes) {
 } // namespace emulation
 
 using namespace emulation;
+
+int emulation_holds(const void *p, size_t bytes) {
+    return heap_holds(p, bytes);
+}
 
 cudaError_t cudaMalloc(void **p, size_t bytes) {
     *p = nullptr;

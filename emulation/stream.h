@@ -32,6 +32,7 @@ struct CUstream_st {
     bool began;        /* this stream began the capture; other streams of the graph joined it */
     bool invalid;      /* the capture has failed */
     cudaStreamCaptureMode mode;
+    std::vector<std::function<void()>> late; /* see submit_late() */
 };
 
 struct CUevent_st {
@@ -48,6 +49,10 @@ bool is_default(cudaStream_t stream);
 
 /* Runs the work or records it. */
 cudaError_t submit(cudaStream_t stream, cudaGraphNodeType type, std::function<void()> work);
+
+/* Work of a library that waits for other processes. It runs as late as a device may run it: before the stream's next
+ * work, or when the host waits for the stream. */
+cudaError_t submit_late(cudaStream_t stream, std::function<void()> work);
 
 /* For calls that are forbidden while any stream captures: invalidates the captures. */
 cudaError_t forbidden_in_capture();

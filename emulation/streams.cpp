@@ -58,6 +58,20 @@ cudaError_t forbidden_in_capture_of(cudaStream_t stream) {
     return sticky_error();
 }
 
+static void catch_up(cudaStream_t stream) {
+    if (is_default(stream)) return;
+    auto late = std::move(stream->late);
+    stream->late.clear();
+    for (auto &work : late) work();
+}
+
+cudaError_t submit_late(cudaStream_t stream, std::function<void()> work) {
+    cudaError_t error = forbidden_in_capture_of(stream);
+    if (!error && is_default(stream)) error = cudaErrorNotSupported;
+    if (!error) stream->late.push_back(std::move(work));
+    return error;
+}
+
 cudaError_t submit(cudaStream_t stream, cudaGraphNodeType type, std::function<void()> work) {
     if (captures(stream)) {
         if (stream->invalid) return cudaErrorStreamCaptureInvalidated;
@@ -66,8 +80,10 @@ cudaError_t submit(cudaStream_t stream, cudaGraphNodeType type, std::function<vo
         return sticky_error();
     }
     cudaError_t error = forbidden_in_capture_of(stream);
-    if (!error) work();
-    return error;
+    if (error) return error;
+    catch_up(stream);
+    work();
+    return cudaSuccess;
 }
 
 /* --- kernels and library calls */
@@ -120,17 +136,22 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
             if (s != stream && s->graph == stream->graph) s->graph = nullptr;
         delete stream->graph;
     }
+    catch_up(stream);
     streams.erase(std::find(streams.begin(), streams.end(), stream));
     delete stream;
     return returned(sticky_error());
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    return returned(forbidden_in_capture_of(stream));
+    cudaError_t error = forbidden_in_capture_of(stream);
+    if (!error) catch_up(stream);
+    return returned(error);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-    return returned(forbidden_in_capture_of(stream));
+    cudaError_t error = forbidden_in_capture_of(stream);
+    if (!error) catch_up(stream);
+    return returned(error);
 }
 
 /* --- events */

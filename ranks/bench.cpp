@@ -36,6 +36,8 @@ void describe(void (*add)(void *ctx, const char *key, const char *value), void *
     add(ctx, "emb_sharding", ranks.options.sharding);
     add(ctx, "emb_all_rows", ranks.options.all_rows ? "1" : "0");
     add(ctx, "emb_overlap", ranks.options.overlap ? "1" : "0");
+    add(ctx, "emb_device_rows",
+        t->open_device && !ranks.options.staged ? "NCCL" : "through host memory");
     if (here > cores)
         add(ctx, "emb_oversubscribed",
             (std::to_string(here) + " ranks on " + std::to_string(cores) + " CPUs").c_str());
@@ -53,6 +55,8 @@ std::vector<char *> own_options(int argc, char **argv) {
             ranks.options.all_rows = true;
         else if (!strcmp(argv[i], "--overlap"))
             ranks.options.overlap = true;
+        else if (!strcmp(argv[i], "--staged"))
+            ranks.options.staged = true;
         else
             left.push_back(argv[i]);
     }

@@ -68,6 +68,26 @@ static int fill_tables(struct group *g, const struct deal *deal, const struct co
                : 0;
 }
 
+/* Do gradients travel between devices? Dense ones are added on the host. */
+static bool on_device(const struct group *g) {
+    return g->own_grads && !g->is_dense;
+}
+
+/* Rows travel between devices from here on. What the inner place has in device memory alone, it is not given again. */
+static int use_device(struct group *g, struct error *err) {
+    for (int k = 0; k < g->ring; k++) {
+        void *local = g->inner ? g->inner->ops->gradient(g->inner, k) : NULL;
+        if (route_use_device(&g->routes[k], g->own_grads[k].data, local, err)) return -1;
+        g->batches[g->ring + k].grad = NULL;
+        if (on_device(g)) g->batches[k].grad = NULL;
+    }
+    return 0;
+}
+
+static int exchange_gradient(struct group *g, int batch, struct error *err) {
+    return group_gradient_start(g, batch, err) || group_gradient_finish(g, batch, err) ? -1 : 0;
+}
+
 /* The kernel whose step is a merged gradient, then an update: that step with sums over ranks in it still is its. */
 static const char merged_step[] = "cpu_sort", merged_gradient[] = "cpu_merged";
 
@@ -83,12 +103,14 @@ static int open_columns(struct group *g, const struct table_shape *shapes, enum 
 
 int group_open(struct group *g, const struct sharding *s, const bool *keep, enum group_kind kind,
                struct transport *t, const struct deal *deal, const struct batch *own, bool all_rows,
-               const struct content *content, enum backend backend, const struct place_setup *setup,
+               const struct content *content, enum backend backend,
+               const struct device_buffer *own_grads, const struct place_setup *setup,
                struct error *err) {
     *g = (struct group){.transport = t,
                         .own = own,
                         .ring = setup->ring,
                         .threads = setup->threads,
+                        .own_grads = own_grads,
                         .is_dense = kind == GROUP_DENSE};
     sharding_select(s, keep, &g->sharding);
     g->steps = must_have(calloc((size_t)deal->num_tables, sizeof *g->steps));
@@ -96,13 +118,15 @@ int group_open(struct group *g, const struct sharding *s, const bool *keep, enum
     if (status == 0) status = open_routes(g, deal, all_rows, err);
     if (transport_agree(t, status, err)) return -1;
     for (int k = 0; k < g->ring; k++)
-        if (group_ids(g, k, err) || group_gradient_start(g, k, err) ||
-            group_gradient_finish(g, k, err))
-            return -1;
+        if (group_ids(g, k, err) || (!on_device(g) && exchange_gradient(g, k, err))) return -1;
     status = fill_tables(g, deal, content, err);
     if (transport_agree(t, status, err)) return -1;
     status = group_shards(g) ? open_inner(g, setup, backend, err) : 0;
-    return transport_agree(t, status, err);
+    if (status == 0 && own_grads) status = use_device(g, err);
+    if (transport_agree(t, status, err)) return -1;
+    for (int k = 0; k < g->ring && on_device(g); k++)
+        if (exchange_gradient(g, k, err)) return -1;
+    return 0;
 }
 
 void group_close(struct group *g) {
@@ -134,14 +158,15 @@ static bool is_idle(const struct group *g, int batch) {
     return !g->inner || g->batches[batch].num_features == 0 || g->batches[batch].bags == 0;
 }
 
-/* A place with memory of its own gets what came. */
+/* A place with memory of its own gets what came to host memory. */
 static int renew(struct group *g, int batch, struct error *err) {
     return is_idle(g, batch) ? 0 : g->inner->ops->renew(g->inner, batch, err);
 }
 
 int group_ids(struct group *g, int batch, struct error *err) {
     if (route_ids(&g->routes[batch], err)) return -1;
-    return g->is_dense ? dense_ids(&g->dense[batch], err) : 0;
+    if (g->is_dense) return dense_ids(&g->dense[batch], err);
+    return on_device(g) ? renew(g, batch, err) : 0;
 }
 
 int group_gradient_start(struct group *g, int batch, struct error *err) {
@@ -151,7 +176,8 @@ int group_gradient_start(struct group *g, int batch, struct error *err) {
 int group_gradient_finish(struct group *g, int batch, struct error *err) {
     const int status = g->is_dense ? dense_gradient(&g->dense[batch], err)
                                    : route_gradient_finish(&g->routes[batch], err);
-    return status ? -1 : renew(g, batch, err);
+    if (status) return -1;
+    return on_device(g) ? 0 : renew(g, batch, err);
 }
 
 /* --- kernels of the inner place */
@@ -229,11 +255,11 @@ int group_lookup(struct group *g, const struct kernel *k, int batch, struct erro
     return run_inner(g, k, copies, &g->none, &g->shared_output, NULL, NULL, err);
 }
 
-/* The output of a forward in host memory. */
-static int in_host_memory(struct group *g, const struct place_scratch *s, struct room *copy,
-                          const void **out, struct error *err) {
+/* The output of a forward, where its rows travel from. */
+static int sent_from(struct group *g, const struct place_scratch *s, struct room *copy,
+                     const void **out, struct error *err) {
     *out = s->data;
-    if (!g->inner || s->bytes == 0 || g->inner->ops->tables(g->inner)) return 0;
+    if (g->own_grads || !g->inner || s->bytes == 0 || g->inner->ops->tables(g->inner)) return 0;
     void *to = room_for(copy, s->bytes);
     *out = to;
     return g->inner->ops->scratch_get(g->inner, s, to, err);
@@ -241,8 +267,8 @@ static int in_host_memory(struct group *g, const struct place_scratch *s, struct
 
 int group_output(struct group *g, int batch, void *to, struct error *err) {
     const void *own, *shared;
-    if (in_host_memory(g, &g->output, &g->output_copy, &own, err) ||
-        in_host_memory(g, &g->shared_output, &g->shared_copy, &shared, err))
+    if (sent_from(g, &g->output, &g->output_copy, &own, err) ||
+        sent_from(g, &g->shared_output, &g->shared_copy, &shared, err))
         return -1;
     return route_output(&g->routes[batch], own, shared, to, err);
 }

@@ -21,6 +21,8 @@ struct group {
     const struct batch *own; /* [ring] */
     int ring, threads;
     bool is_dense;
+    /* [ring] own gradients in device memory; NULL: rows travel through host memory */
+    const struct device_buffer *own_grads;
     struct route routes[RING_MAX];
     struct dense dense
         [RING_MAX]; /* of a dense group: it has a forward by its routes, and no exchange there */
@@ -47,10 +49,12 @@ struct content {
     const struct table_set *whole; /* NULL elsewhere */
 };
 
-/* setup: of the inner place, without tables, batches and index. own: [ring] this rank's bags. Collective. */
+/* setup: of the inner place, without tables, batches and index. own: [ring] this rank's bags; own_grads: see struct group.
+ * Collective. */
 int group_open(struct group *g, const struct sharding *s, const bool *keep, enum group_kind kind,
                struct transport *t, const struct deal *deal, const struct batch *own, bool all_rows,
-               const struct content *content, enum backend backend, const struct place_setup *setup,
+               const struct content *content, enum backend backend,
+               const struct device_buffer *own_grads, const struct place_setup *setup,
                struct error *err);
 void group_close(struct group *g);
 
@@ -60,7 +64,7 @@ int group_ids(struct group *g, int batch, struct error *err);
 /* A dense group exchanges in the second call. Then the inner place has what came. */
 int group_gradient_start(struct group *g, int batch, struct error *err);
 int group_gradient_finish(struct group *g, int batch, struct error *err);
-/* The forward of a batch, and its rows in `to`, laid out as own[batch].grad. */
+/* The forward of a batch, and its rows in `to`, laid out as own[batch].grad; in device memory, if own_grads are. */
 int group_lookup(struct group *g, const struct kernel *k, int batch, struct error *err);
 int group_output(struct group *g, int batch, void *to, struct error *err);
 

@@ -46,6 +46,10 @@ static int group_of(const struct member *m, int32_t table) {
     return m->opening.overlap ? before % 2 : 0;
 }
 
+static size_t own_bytes(const struct batch *own) {
+    return (size_t)(own->grad_elements * dtype_bytes(own->grad_type));
+}
+
 static int open_groups(struct member *m, const struct table_set *tables, struct error *err) {
     const struct opening *o = &m->opening;
     const struct deal deal = deal_of(m);
@@ -67,7 +71,7 @@ static int open_groups(struct member *m, const struct table_set *tables, struct 
                                 : number == DENSE_NUMBER ? GROUP_DENSE
                                                          : GROUP_SHARDS,
                                 m->transport, &deal, m->own, o->all_rows, &content, o->backend,
-                                &setup, err);
+                                m->on_device ? m->own_grads : NULL, &setup, err);
     }
     free(keep);
     return status;
@@ -85,6 +89,27 @@ static int load(struct member *m, struct error *err) {
         why = sharding_refuses(m->sharding.kind[t], &m->shapes[t]);
     }
     return why ? fail(err, "%.80s, as %.200s has it: %s", o->sharding, c->folder, why) : 0;
+}
+
+/* Each rank of a node takes a device; rows travel between them, if there is a transport for it. */
+static int open_device(struct member *m, struct error *err) {
+    struct transport *t = m->transport;
+    const struct opening *o = &m->opening;
+    if (o->backend != ON_DEVICE) return 0;
+    device_choose(t->rank % (t->ranks / t->nodes));
+    if (o->staged || !t->open_device) return 0;
+    if (!t->device && t->open_device(t, err)) return -1;
+    m->on_device = true;
+    int status = 0;
+    size_t most = 0;
+    for (int k = 0; k < o->ring && status == 0; k++) {
+        const size_t bytes = own_bytes(&m->own[k]);
+        most = bytes > most ? bytes : most;
+        status = device_alloc(&m->own_grads[k], bytes, "own gradients", err) ||
+                 device_put(m->own_grads[k].data, m->own[k].grad, bytes, err);
+    }
+    if (status == 0) status = device_alloc(&m->device_result, most, "the output", err);
+    return transport_agree(t, status, err);
 }
 
 int member_open(struct member *m, struct transport *t, const struct opening *o,
@@ -116,16 +141,20 @@ int member_open(struct member *m, struct transport *t, const struct opening *o,
     size_t most = 0;
     for (int k = 0; k < o->ring; k++) {
         if (deal_batch(&deal, whole ? &whole[k] : NULL, &m->own[k], err)) return -1;
-        const size_t bytes = (size_t)(m->own[k].grad_elements * dtype_bytes(o->grad_type));
+        const size_t bytes = own_bytes(&m->own[k]);
         most = bytes > most ? bytes : most;
     }
     m->result = must_have(array_alloc((int64_t)most + 1, 1));
-    return open_groups(m, tables, err);
+    return open_device(m, err) || open_groups(m, tables, err) ? -1 : 0;
 }
 
 void member_close(struct member *m) {
     for (int g = 0; g < m->num_groups; g++) group_close(&m->groups[g]);
-    for (int k = 0; k < RING_MAX; k++) deal_free(&m->own[k]);
+    for (int k = 0; k < RING_MAX; k++) {
+        deal_free(&m->own[k]);
+        if (m->on_device) device_free(&m->own_grads[k]);
+    }
+    if (m->on_device) device_free(&m->device_result);
     sharding_free(&m->sharding);
     checkpoint_close(&m->loaded);
     free(m->shapes);
@@ -190,9 +219,10 @@ static int forward(struct member *m, const struct kernel *k, int batch, struct s
         status = group_lookup(&m->groups[g], k, batch, err);
     lap(&times->forward, &at);
     transport_phase(m->transport, "exchange of outputs");
+    void *to = m->on_device ? m->device_result.data : m->result;
     for (int g = 0; g < m->num_groups; g++) {
         struct error *why = status ? &(struct error){""} : err;
-        if (group_output(&m->groups[g], batch, m->result, why)) status = -1;
+        if (group_output(&m->groups[g], batch, to, why)) status = -1;
     }
     lap(&times->exchange[EXCHANGE_OUTPUT].seconds, &at);
     return status;
@@ -219,10 +249,11 @@ static int step(struct member *m, const struct kernel *k, int batch, int status,
     return status;
 }
 
-/* Caches are cold, and all ranks begin together. */
+/* Caches are cold, nothing is left to do on a device, and all ranks begin together. */
 static int begin_together(struct member *m, const struct order *o, int status, double *begin,
                           struct error *err) {
     if (status == 0 && o->cold) status = flush(m, err);
+    if (status == 0 && m->opening.backend == ON_DEVICE) status = device_wait(device_stream(), err);
     m->transport->channel = CHANNEL_CONTROL;
     if (transport_agree(m->transport, status, err)) return -1;
     *begin = clock_seconds();
@@ -308,9 +339,10 @@ static int gather_output(struct member *m, int batch, struct error *err) {
     struct transport *t = m->transport;
     const struct batch *own = &m->own[batch];
     t->channel = CHANNEL_CONTROL;
+    if (m->on_device && device_get(m->result, m->device_result.data, own_bytes(own), err))
+        return -1;
     if (t->rank == 0) return 0; /* rank 0 takes them in: place_ranks.c */
-    return transport_send(t, 0, TAG_OUTPUT, m->result,
-                          (size_t)(own->grad_elements * dtype_bytes(own->grad_type)), err);
+    return transport_send(t, 0, TAG_OUTPUT, m->result, own_bytes(own), err);
 }
 
 static int prepare(struct member *m, const struct order *o, struct error *err) {

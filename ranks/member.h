@@ -49,7 +49,7 @@ struct opening {
     enum backend backend;
     char sharding[1 << 14];
     char load[PATH_MAX]; /* directory of a saved state, or "" */
-    bool all_rows, overlap, timed, weighted, own_tables;
+    bool all_rows, overlap, staged, timed, weighted, own_tables;
     int32_t num_tables, num_features;
     int64_t bags;
     enum id_type id_type;
@@ -73,6 +73,8 @@ struct member {
     int num_groups;
     struct step_times *of_rank; /* [ranks] of the last operation */
     void *result;               /* of a forward, laid out as own[batch].grad */
+    bool on_device;             /* rows travel between devices, and these are in their memory: */
+    struct device_buffer own_grads[RING_MAX], device_result;
     struct rule_step *steps;
 };
 

@@ -271,6 +271,7 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
     struct opening opening = {.backend = backend,
                               .all_rows = o->all_rows,
                               .overlap = o->overlap,
+                              .staged = o->staged,
                               .timed = setup->timed,
                               .weighted = in->lookup_weights != NULL,
                               .own_tables = setup->tables != NULL,

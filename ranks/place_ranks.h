@@ -22,6 +22,7 @@ struct ranks_options {
     bool all_rows;        /* see ranks/route.h */
     bool
         overlap; /* tables in two groups: one is updated while the gradients of the other are on their way */
+    bool staged; /* rows of devices travel through host memory, even if there is NCCL */
     const struct machine
         *machine; /* for the planner; NULL: it is measured, see ranks/calibrate.h */
     FILE *why;    /* where the planner gives its reasons; NULL: nowhere */

@@ -42,11 +42,15 @@ static int same_program(struct transport *t, struct error *err) {
     return status;
 }
 
+/* Is in programs that have devices and NCCL. */
+#pragma weak transport_nccl_open
+
 struct transport *program_open(int *argc, char ***argv) {
     struct error err;
     struct transport *t = transport_mpi_open(argc, argv, &err);
     if (t && transport_agree(t, board_open(t, &err), &err) == 0 && same_program(t, &err) == 0) {
         board_unlink();
+        t->open_device = transport_nccl_open;
         return t;
     }
     if (!t || t->rank == 0) fprintf(stderr, "ranks: %s\n", err.text);
@@ -64,6 +68,7 @@ int program_threads(const struct transport *t) {
 
 void program_close(struct transport *t) {
     board_close();
+    if (t->device) t->device->ops->close(t->device);
     t->ops->close(t);
 }
 

@@ -7,8 +7,6 @@
 
 #include "ranks/transport.h"
 
-enum { EXIT_LOST = 4 /* a rank died, stopped answering, or lacks memory */ };
-
 /* NULL: it has said why, and the program ends with EXIT_USAGE. */
 struct transport *program_open(int *argc, char ***argv);
 

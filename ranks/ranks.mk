@@ -2,12 +2,13 @@
 # Several ranks. Only programs that talk over MPI link with it.
 
 mpi_files     := ranks/transport_mpi.c ranks/program.c
-ranks_objects := $(patsubst %.c,$(B)/%.o,$(filter-out $(mpi_files) ranks/train.c,$(sort $(wildcard ranks/*.c))))
+ranks_objects := $(patsubst %.c,$(B)/%.o,$(filter-out $(mpi_files) ranks/train.c ranks/transport_nccl.c,$(sort $(wildcard ranks/*.c))))
 
 # Open MPI, where it is; everything else works without it.
 packages_ranks := $(packages_bench) pkg-config openmpi-bin libopenmpi-dev
 mpi            := $(shell pkg-config --exists ompi-c 2>/dev/null && echo yes)
-$(mpi_files:%.c=$(B)/%.o): CFLAGS += $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c 2>/dev/null))
+mpi_include    := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c 2>/dev/null))
+$(mpi_files:%.c=$(B)/%.o): CFLAGS += $(mpi_include)
 
 # The programs on MPI.
 ranks_programs := $(B)/ranks/bench $(B)/ranks/train $(B)/studies/server/server $(B)/studies/scale/here
@@ -21,6 +22,18 @@ bench-ranks:
 	@$(MAKE) --no-print-directory $(B)/ranks/bench
 	@$(PYTHON) studies/sharding.py $(call quoted,$(OUT)/sharding/sharding.json) $(call quoted,$(OUT)/sharding) \
 	     --bench=$(B)/ranks/bench $(watched) $(call given,RANKS SHARDING REPS SEED)
+
+# The same with kernels of a device, whose rows travel by NCCL, where that is: beside CUDA, in /usr (NVIDIA's package libnccl-dev),
+# or in NCCL=folder with include/ and lib/ (PyPI: nvidia-nccl-cu13). NCCL= goes without: then they travel through host memory.
+ifneq ($(NVCC),)
+NCCL    ?= $(patsubst %/include/nccl.h,%,$(firstword $(wildcard $(CUDA)/include/nccl.h /usr/include/nccl.h)))
+libnccl := $(if $(NCCL),$(if $(wildcard $(NCCL)/include/nccl.h),$(firstword $(wildcard $(NCCL)/lib/libnccl.so* $(NCCL)/lib/*/libnccl.so*))))
+$(B)/ranks/transport_nccl.o: CFLAGS += -isystem $(CUDA)/include $(patsubst %,-isystem %/include,$(filter-out /usr,$(NCCL)))
+$(B)/ranks/bench_cuda: $(B)/ranks/bench.o $(B)/harness/record/gbench.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) \
+                       $(objects) $(if $(libnccl),$(B)/ranks/transport_nccl.o)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(libnccl) $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(dir $(libnccl))) \
+	    -lbenchmark -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) $(cudart) $(whole)
+endif
 
 # It updates rows as kernels do; a portable build has this code at several levels of the CPU, with the same bits.
 $(B)/ranks/zero.o: CFLAGS += $(if $(isas),-DLEVEL=_plain)

@@ -73,7 +73,8 @@ const char *route_refuses(const struct sharding *s, const struct batch *whole) {
 
 bool route_sums_in_parts(const struct sharding *s, const struct batch *whole) {
     for (int32_t f = 0; f < whole->num_features; f++)
-        if (whole->features[f].pooling != POOL_NONE && s->ranks > 1 &&
+        if (whole->features[f].pooling != POOL_NONE &&
+            (s->ranks > 1 || whole->features[f].pooling == POOL_MEAN) &&
             sharding_by_rows(s->kind[whole->features[f].table]))
             return true;
     return false;
@@ -149,5 +150,10 @@ void route_close(struct route *r) {
         &r->offsets,        &r->ids,        &r->weights,       &r->grad,
         &r->shared_offsets, &r->shared_ids, &r->shared_weights};
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) free(rooms[i]->data);
+    free(r->moves.block);
+    struct device_buffer *there[] = {&r->device.send, &r->device.receive, &r->device.lists,
+                                     &r->device.blocks};
+    for (size_t i = 0; r->device.used && i < sizeof there / sizeof *there; i++)
+        device_free(there[i]);
     *r = (struct route){0};
 }

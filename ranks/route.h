@@ -18,12 +18,16 @@
  * `all_rows` asks for what TorchRec does (an all-gather). Of a bag's mean the divisor is that of
  * the whole bag: its lookups have it as per-sample weights.
  *
+ * Rows lie in host memory, or, after route_use_device(), in device memory, and so do their messages: then a kernel packs
+ * and unpacks them, and transport.device exchanges them. Ids, lengths and the lists of rows are the host's in any case.
+ *
  * The bytes of all this, before it runs: ranks/formulas.h.
  *
  * Not here: max pooling, and gradients of per-sample weights.
  */
 #pragma once
 
+#include "harness/device/device_rows.h"
 #include "ranks/sharding.h"
 #include "ranks/transport.h"
 
@@ -39,8 +43,9 @@ void *room_for(struct room *m, size_t bytes);
 /* Gradient rows: those in a list, or consecutive ones. */
 struct row_list {
     int64_t first, count;
-    int32_t *row; /* [count], or NULL: first, first + 1, ... */
-    size_t most;  /* capacity */
+    int32_t *row;         /* [count], or NULL: first, first + 1, ... */
+    const int32_t *there; /* the same in device memory, if the rows lie there */
+    size_t most;          /* capacity */
 };
 
 /* A feature of the local batch of a rank. Every rank knows those of all ranks. */
@@ -55,6 +60,20 @@ struct local_features {
     int32_t count, shared; /* the last `shared` ones are of tables of the kind data */
     struct local_feature *feature;
     int64_t columns, own_columns; /* of the matrix; without tables of the kind data */
+};
+
+/* Rows in device memory. */
+struct route_device {
+    bool used;
+    const void *own_grad; /* own->grad */
+    void *local_grad;     /* the local batch's, as the place of one process has it */
+    struct device_buffer send, receive, lists, blocks;
+};
+
+/* Rows that are to move. */
+struct row_moves {
+    struct row_block *block;
+    int32_t count, most;
 };
 
 struct route {
@@ -72,12 +91,15 @@ struct route {
     struct room send, receive, lengths_sent, lengths_received, offsets, ids, weights, grad,
         shared_offsets, shared_ids, shared_weights;
     bool weighted; /* local batches have per-sample weights */
+    struct row_moves moves;
+    struct route_device device;
 };
 
 /* NULL, or why such a batch cannot be cut. */
 const char *route_refuses(const struct sharding *s, const struct batch *whole);
 
-/* Do the ranks sum parts of an output row, so that its sum has another order than in one process? */
+/* Do the ranks sum parts of an output row, so that its sum has another order than in one process? Or is it a mean whose
+ * divisor is in the weights of its lookups, which also rounds in another way? */
 bool route_sums_in_parts(const struct sharding *s, const struct batch *whole);
 
 /* whole: its tables and features; its lookups are not read. own: outlives the route. */
@@ -89,11 +111,15 @@ void route_close(struct route *r);
 /* Are there tables that every rank has, so that `shared` has features? */
 bool route_has_copies(const struct route *r);
 
+/* After the first route_ids(): from here on gradients and outputs are device memory. own_grad, local_grad: see struct
+ * route_device. */
+int route_use_device(struct route *r, const void *own_grad, void *local_grad, struct error *err);
+
 int route_ids(struct route *r, struct error *err);
 /* Other work may come in between. */
 int route_gradient_start(struct route *r, struct error *err);
 int route_gradient_finish(struct route *r, struct error *err);
 /* output: of the forward on r->forward, as kernels/forward.h lays it out; shared: of that on r->shared. to:
- * elements of own's gradient type, laid out as own's gradient. */
+ * elements of own's gradient type, laid out as own's gradient. All three in device memory if rows lie there. */
 int route_output(struct route *r, const void *output, const void *shared, void *to,
                  struct error *err);

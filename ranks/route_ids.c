@@ -390,5 +390,6 @@ int route_ids(struct route *r, struct error *err) {
         if (route_has_copies(r)) keep_shared(r);
     }
     free(from);
+    if (status == 0 && r->device.used) status = route_put_lists(r, err);
     return status;
 }

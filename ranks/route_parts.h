@@ -31,6 +31,9 @@ static inline bool is_sequence(const struct route *r, const struct local_feature
     return r->own->features[l->feature].pooling == POOL_NONE;
 }
 
+/* Lists of rows go to the device: route_rows.c. */
+int route_put_lists(struct route *r, struct error *err);
+
 /* Does any rank get lookups of a table by this route? */
 static inline bool is_sent(const struct route *r, int32_t table) {
     for (int d = 0; d < r->sharding->ranks; d++)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "harness/memory.h"
 #include "kernels/shape.h"
@@ -35,6 +36,22 @@ int transport_start(struct transport *t, const void *send, const struct parts *o
 
 int transport_finish(struct transport *t, struct error *err) {
     return t->ops->finish(t, err);
+}
+
+int transport_device_start(struct transport *t, const void *send, const struct parts *out,
+                           void *receive, const struct parts *in, struct error *err) {
+    count_parts(t, out, in);
+    return t->device->ops->start(t->device, send, out, receive, in, err);
+}
+
+int transport_device_finish(struct transport *t, struct error *err) {
+    return t->device->ops->finish(t->device, err);
+}
+
+void transport_give_up(const struct transport *t, const struct error *err) {
+    fprintf(stderr, "ranks: rank %d, %s: %s\n", t->rank, t->phase, err->text);
+    fflush(stdout);
+    _exit(EXIT_LOST); /* mpirun ends the others; after MPI_Abort() it may add lines of its own */
 }
 
 int transport_exchange(struct transport *t, const void *send, const struct parts *out,

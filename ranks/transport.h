@@ -22,6 +22,8 @@
 
 enum { ANY_RANK = -1, NOBODY = -2 };
 
+enum { EXIT_LOST = 4 /* of a program: a rank died, stopped answering, or lacks memory */ };
+
 /* What bytes are for. They are counted apart. */
 enum channel {
     CHANNEL_CONTROL, /* commands, results, set-up: not part of a step */
@@ -80,6 +82,10 @@ struct transport {
     struct transport_bytes bytes[CHANNELS];
     const char *phase; /* what the rank does now, for a message if it stops; never NULL */
     void (*show)(const char *phase); /* who keeps it in case the rank dies; NULL: nobody */
+    /* Between arrays in device memory; its start() and finish() enqueue on its stream. NULL: not open. */
+    struct transport *device;
+    void *stream;                                               /* of such a transport */
+    int (*open_device)(struct transport *t, struct error *err); /* opens it; NULL: there is none */
 };
 
 /* The rank begins to do something else. */
@@ -94,6 +100,15 @@ int transport_barrier(struct transport *t, struct error *err);
 int transport_start(struct transport *t, const void *send, const struct parts *out, void *receive,
                     const struct parts *in, struct error *err);
 int transport_finish(struct transport *t, struct error *err);
+/* The same between arrays in device memory, in the order of t->device->stream; the bytes are counted here, too. The
+ * second one waits for the stream. */
+int transport_device_start(struct transport *t, const void *send, const struct parts *out,
+                           void *receive, const struct parts *in, struct error *err);
+int transport_device_finish(struct transport *t, struct error *err);
+/* For a rank that fails in an exchange, while the others wait for it: says why in one line, and ends its process, and so
+ * the run. */
+void transport_give_up(const struct transport *t, const struct error *err)
+    __attribute__((noreturn));
 /* Both, one after the other. */
 int transport_exchange(struct transport *t, const void *send, const struct parts *out,
                        void *receive, const struct parts *in, struct error *err);
@@ -146,3 +161,6 @@ int transport_threads(int ranks, int nodes, uint64_t shuffle,
 
 /* The ranks that mpirun has started. Fails if MPI does not start. Programs that use it link with MPI. */
 struct transport *transport_mpi_open(int *argc, char ***argv, struct error *err);
+
+/* Opens t->device: NCCL, between one device per rank. Programs that use it link with NCCL. Collective. */
+int transport_nccl_open(struct transport *t, struct error *err);

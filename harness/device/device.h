@@ -27,6 +27,8 @@ struct device_facts {
 /* Opens the device. Fails if there is no driver or no device, or if the device is too old. Callers
  * may repeat the call. */
 int device_open(struct error *err);
+/* Of several devices this process takes that one, modulo their number; 0 otherwise. Before it opens. */
+void device_choose(int number);
 struct device_facts device_facts(void);
 /* Has an error made the device useless for the rest of this process? */
 bool device_lost(void);

@@ -9,6 +9,7 @@ enum { GUARD = 4096, GUARD_BYTE = 0xc5 };
 /* The one device of the process. */
 static struct {
     cudaStream_t stream; /* NULL: not open */
+    int number;
     struct device_facts facts;
     char lost[256]; /* why the device is lost, or "" */
 } device;
@@ -21,13 +22,13 @@ int device_failed(cudaError_t status, const char *doing, struct error *err) {
 
 static int attribute(enum cudaDeviceAttr which) {
     int value = 0;
-    cudaDeviceGetAttribute(&value, which, 0);
+    cudaDeviceGetAttribute(&value, which, device.number);
     return value;
 }
 
 static void read_facts(struct device_facts *f) {
     static struct cudaDeviceProp properties;
-    cudaGetDeviceProperties(&properties, 0);
+    cudaGetDeviceProperties(&properties, device.number);
     snprintf(f->name, sizeof f->name, "%.127s", properties.name);
     f->emulated = strncmp(f->name, "emulated", 8) == 0;
     f->capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
@@ -36,6 +37,10 @@ static void read_facts(struct device_facts *f) {
     f->l2_cache = attribute(cudaDevAttrL2CacheSize);
     cudaDriverGetVersion(&f->driver);
     cudaRuntimeGetVersion(&f->runtime);
+}
+
+void device_choose(int number) {
+    if (!device.stream) device.number = number;
 }
 
 int device_open(struct error *err) {
@@ -52,6 +57,8 @@ int device_open(struct error *err) {
                     : status == cudaSuccess ? "the driver sees none"
                                             : cudaGetErrorString(status));
     }
+    device.number %= count;
+    TRY(cudaSetDevice(device.number), "opening the device");
     read_facts(&device.facts);
     if (device.facts.capability < OLDEST_CAPABILITY)
         return fail(err, "no CUDA device: %s has compute capability %d.%d, the kernels need %d.%d",

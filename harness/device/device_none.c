@@ -22,6 +22,7 @@ bool device_lost(void) {
     void name(void) {                                                                              \
         abort();                                                                                   \
     }
+NEVER(device_choose)
 NEVER(device_facts)
 NEVER(device_stream)
 NEVER(device_alloc)
@@ -42,6 +43,7 @@ NEVER(device_fill_close)
 NEVER(device_fill_all)
 NEVER(device_fill_rows)
 NEVER(device_rows_create)
+NEVER(device_rows_move)
 NEVER(device_probe_open)
 NEVER(device_probe_close)
 NEVER(device_probe_bytes)

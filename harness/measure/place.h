@@ -111,7 +111,7 @@ struct place_ops {
     int (*plan)(struct place *p, const struct place_job *job, struct error *err);
     /* Evicts the caches. */
     int (*flush)(struct place *p, struct error *err);
-    /* A batch in host memory has changed: its ids, weights and gradient, but not its shape. */
+    /* A batch in host memory has changed: its ids, weights and, if it is not NULL, gradient, but not its shape. */
     int (*renew)(struct place *p, int batch, struct error *err);
     /* Runs a step and waits for its end. */
     int (*run)(struct place *p, const struct place_job *job, struct error *err);
@@ -133,6 +133,8 @@ struct place_ops {
      * begin. */
     int (*get_rows)(struct place *p, int32_t table, int64_t begin, int64_t end, struct table *rows,
                     struct error *err);
+    /* The gradient of a batch in the memory of the place. Of a device alone: NULL elsewhere. */
+    void *(*gradient)(struct place *p, int batch);
     /* Returns 1, and says in err what it was, if anything wrote outside scratch or tables, or to a
      * batch or the steps; -1 if nobody can tell. */
     int (*intact)(struct place *p, int batch, const struct place_scratch *s, struct error *err);

@@ -248,6 +248,10 @@ static int get_rows(struct place *p, int32_t t, int64_t begin, int64_t end, stru
     return device_tables_get_rows(&device_of(p)->tables, t, begin, end, rows, err);
 }
 
+static void *gradient(struct place *p, int batch) {
+    return device_of(p)->batch[batch].grad.data;
+}
+
 static int intact(struct place *p, int batch, const struct place_scratch *s, struct error *err) {
     const struct on_device *d = device_of(p);
     if (!device_intact(&s->device)) return fail(err, "wrote outside of its scratch"), 1;
@@ -275,6 +279,7 @@ static const struct place_ops device_ops = {.close = close_place,
                                             .restore = restore,
                                             .tables = in_host_memory,
                                             .get_rows = get_rows,
+                                            .gradient = gradient,
                                             .intact = intact};
 
 struct place *place_device_open(const struct place_setup *setup, struct error *err) {
