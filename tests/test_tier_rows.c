@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tables in files, row by row: a new one has the initial values, what is stored comes back, and what was not committed
+ * does not. A process that is killed at any moment leaves the rows of its last commit, all of them and nothing else.
+ * Damage, other tables, a second process and a full disk are one line, and lose nothing.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness/memory.h"
+#include "kernels/rng.h"
+#include "tests/kernel_tests.h"
+#include "tests/state_case.h"
+#include "tiers/row_file.h"
+
+enum { TABLES = 2, ROWS = 1500, SEED = 5, STEPS = 100000, TOUCHED = 12 };
+
+static const struct table_shape shapes[TABLES] = {
+    {.rows = ROWS, .dim = 16, .rule = RULE_adam, .weight_type = BF16, .momentum_type = FP32},
+    {.rows = 300,
+     .dim = 130,
+     .rule = RULE_rowwise_adagrad,
+     .weight_type = FP32,
+     .row_state = ROW_STATE_BESIDE}};
+
+struct store {
+    struct work_path path;
+    struct row_file_setup setup;
+    struct row_file *file;
+    char *records;
+};
+
+static void remove_all(const char *path) {
+    DIR *d = opendir(path);
+    if (!d) return;
+    for (struct dirent *e; (e = readdir(d));) unlinkat(dirfd(d), e->d_name, 0);
+    closedir(d);
+    rmdir(path);
+}
+
+static void store_begin(struct store *s) {
+    *s = (struct store){.path = state_no_folder("tier_rows")};
+    remove_all(s->path.text);
+    s->setup = (struct row_file_setup){.directory = s->path.text,
+                                       .shapes = shapes,
+                                       .num_tables = TABLES,
+                                       .seed = SEED,
+                                       .depth = 8};
+    s->records = must_have(aligned_alloc(4096, (size_t)ROWS * 4096));
+}
+
+static void store_open(struct store *s) {
+    struct error err;
+    s->file = row_file_open(&s->setup, &err);
+    if (!s->file) fail_msg("%s", err.text);
+}
+
+static void store_close(struct store *s) {
+    row_file_close(s->file);
+    s->file = NULL;
+}
+
+static void store_end(struct store *s) {
+    store_close(s);
+    remove_all(s->path.text);
+    free(s->records);
+}
+
+/* --- what rows should be: initial values, or those of the last step that has changed them */
+
+static void pattern(char *record, int64_t bytes, int32_t table, int64_t row, int64_t step) {
+    for (int64_t i = 0; i < bytes; i++)
+        record[i] = (char)rng_key(rng_key((uint64_t)step, (uint64_t)(table * ROWS + row)),
+                                  (uint64_t)(i / 7));
+}
+
+static int64_t record_bytes(int32_t table) {
+    int64_t bytes = 0;
+    for (int a = 0; a < TABLE_ARRAYS; a++) bytes += table_memory_stride(&shapes[table], a);
+    return bytes;
+}
+
+/* Distinct rows of a step. */
+static int64_t rows_of(int64_t step, int32_t table, int64_t rows[TOUCHED]) {
+    const int64_t all = shapes[table].rows,
+                  first = (int64_t)(rng_key(77 + (uint64_t)table, (uint64_t)step) % (uint64_t)all);
+    for (int64_t i = 0; i < TOUCHED; i++) rows[i] = (first + i * i * 3) % all;
+    for (int64_t i = 0; i < TOUCHED; i++)
+        for (int64_t k = 0; k < i; k++)
+            if (rows[i] == rows[k]) return i;
+    return TOUCHED;
+}
+
+static int take_step(struct store *s, int64_t step, struct error *err) {
+    for (int32_t t = 0; t < TABLES; t++) {
+        int64_t rows[TOUCHED];
+        const int64_t count = rows_of(step, t, rows), stride = row_file_bytes(s->file, t);
+        /* Every third step stores rows that stayed in memory. */
+        if (step % 3 && row_file_fetch(s->file, t, rows, count, s->records, err)) return -1;
+        memset(s->records, 0, (size_t)(count * stride));
+        for (int64_t i = 0; i < count; i++)
+            pattern(s->records + i * stride, record_bytes(t), t, rows[i], step);
+        if (row_file_store(s->file, t, rows, count, s->records, err)) return -1;
+    }
+    return 0;
+}
+
+/* All rows of all tables are those after so many steps. */
+static void expect_steps(struct store *s, int64_t steps, const char *what) {
+    struct error err;
+    struct table_set initial;
+    if (tables_create(&initial, shapes, TABLES, SEED, &err)) fail_msg("%s", err.text);
+    for (int32_t t = 0; t < TABLES; t++) {
+        int64_t last[ROWS] = {0}, all[ROWS];
+        const int64_t stride = row_file_bytes(s->file, t);
+        char *want = must_have(calloc(1, (size_t)stride));
+        for (int64_t step = 1; step <= steps; step++) {
+            int64_t rows[TOUCHED];
+            const int64_t count = rows_of(step, t, rows);
+            for (int64_t i = 0; i < count; i++) last[rows[i]] = step;
+        }
+        for (int64_t r = 0; r < shapes[t].rows; r++) all[r] = r;
+        if (row_file_fetch(s->file, t, all, shapes[t].rows, s->records, &err))
+            fail_msg("%s: %s", what, err.text);
+        for (int64_t r = 0; r < shapes[t].rows; r++) {
+            memset(want, 0, (size_t)stride);
+            if (last[r])
+                pattern(want, record_bytes(t), t, r, last[r]);
+            else
+                row_file_pack(s->file, t, want, &initial.tables[t], r);
+            if (memcmp(want, s->records + r * stride, (size_t)stride))
+                fail_msg("%s: table %d, row %d is not as after %d steps", what, t, (int)r,
+                         (int)steps);
+        }
+        free(want);
+    }
+    tables_free(&initial);
+}
+
+/* --- tests */
+
+static void comes_back(void **state) {
+    (void)state;
+    struct error err;
+    for (int direct = 0; direct < 2; direct++) {
+        struct store s;
+        store_begin(&s);
+        s.setup.direct = direct;
+        store_open(&s);
+        assert_int_equal(row_file_bytes(s.file, 0) % ROW_FILE_BLOCK, 0);
+        assert_int_equal(row_file_mark(s.file), 0);
+        expect_steps(&s, 0, "new");
+        for (int64_t step = 1; step <= 40; step++) {
+            assert_int_equal(take_step(&s, step, &err), 0);
+            if (step % 10 == 0) assert_int_equal(row_file_commit(s.file, (uint64_t)step, &err), 0);
+        }
+        expect_steps(&s, 40, "the same process");
+        const struct row_file_counts c = row_file_counts(s.file);
+        assert_true(c.commits == 5 && c.stored > 40 * TABLES && c.logged > 0 &&
+                    c.logged <= c.stored + c.fetched);
+        assert_true(c.written > c.stored * 512 && c.read > c.fetched * 512);
+        store_close(&s);
+        store_open(&s);
+        assert_int_equal(row_file_mark(s.file), 40);
+        expect_steps(&s, 40, "another process");
+        for (int64_t step = 41; step <= 47; step++) assert_int_equal(take_step(&s, step, &err), 0);
+        expect_steps(&s, 47, "not committed yet");
+        store_close(&s);
+        store_open(&s);
+        expect_steps(&s, 40, "not committed");
+        store_end(&s);
+    }
+}
+
+/* A row goes to memory and back. */
+static void rows_of_tables(void **state) {
+    (void)state;
+    struct store s;
+    struct error err;
+    struct table_set from, to;
+    store_begin(&s);
+    store_open(&s);
+    if (tables_create(&from, shapes, TABLES, 1, &err) ||
+        tables_create(&to, shapes, TABLES, 2, &err))
+        fail_msg("%s", err.text);
+    for (int32_t t = 0; t < TABLES; t++)
+        for (int64_t r = 0; r < shapes[t].rows; r++) {
+            row_file_pack(s.file, t, s.records, &from.tables[t], r);
+            row_file_unpack(s.file, t, s.records, &to.tables[t], r);
+            for (int a = 0; a < TABLE_ARRAYS; a++) {
+                const int64_t bytes = table_array_width(&shapes[t], a) *
+                                      (int64_t)dtype_bytes(table_array_type(&shapes[t], a));
+                if (bytes)
+                    assert_memory_equal(array_row(&from.tables[t].array[a], r),
+                                        array_row(&to.tables[t].array[a], r), (size_t)bytes);
+            }
+        }
+    tables_free(&from);
+    tables_free(&to);
+    store_end(&s);
+}
+
+/* A child steps and commits until it is killed, at a moment that nobody chooses. */
+static void killed(void **state) {
+    (void)state;
+    struct store s;
+    int64_t done = 0;
+    int progressed = 0;
+    store_begin(&s);
+    for (int round = 0; round < 40; round++) {
+        int opened[2];
+        char byte;
+        assert_int_equal(pipe(opened), 0);
+        fflush(NULL);
+        const pid_t child = fork();
+        if (child == 0) {
+            struct error err;
+            s.file = row_file_open(&s.setup, &err);
+            if (!s.file || write(opened[1], "", 1) != 1) _exit(1);
+            for (int64_t step = (int64_t)row_file_mark(s.file) + 1; step < STEPS; step++)
+                if (take_step(&s, step, &err) ||
+                    (step % 3 == 0 && row_file_commit(s.file, (uint64_t)step, &err)))
+                    _exit(1);
+            _exit(0);
+        }
+        /* Some die while they open. */
+        if (round % 4) assert_int_equal(read(opened[0], &byte, 1), 1);
+        usleep((useconds_t)(rng_key(9, (uint64_t)round) % 60000));
+        close(opened[0]);
+        close(opened[1]);
+        kill(child, SIGKILL);
+        int status;
+        waitpid(child, &status, 0);
+        assert_true(WIFSIGNALED(status));
+        store_open(&s);
+        const int64_t mark = (int64_t)row_file_mark(s.file);
+        assert_true(mark >= done && mark % 3 == 0);
+        progressed += mark > done;
+        done = mark;
+        if (round % 4 == 0 || round == 39) expect_steps(&s, mark, "killed");
+        store_close(&s);
+    }
+    assert_true(progressed > 10);
+    store_end(&s);
+}
+
+static void expect_refused(struct store *s, const char *said) {
+    struct error err = {""};
+    struct row_file *f = row_file_open(&s->setup, &err);
+    if (f || !strstr(err.text, said)) fail_msg("'%s', wanted '%s'", f ? "opened" : err.text, said);
+}
+
+static void flip(const struct store *s, const char *name, int64_t at) {
+    char path[PATH_MAX + 60], byte;
+    snprintf(path, sizeof path, "%s/%s", s->path.text, name);
+    const int fd = open(path, O_RDWR);
+    assert_true(fd >= 0 && pread(fd, &byte, 1, at) == 1);
+    byte ^= 4;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+static void refused(void **state) {
+    (void)state;
+    struct store s;
+    struct error err;
+    struct table_shape other[TABLES];
+    store_begin(&s);
+    store_open(&s);
+    for (int64_t step = 1; step <= 20; step++) assert_int_equal(take_step(&s, step, &err), 0);
+    assert_int_equal(row_file_commit(s.file, 20, &err), 0);
+    expect_refused(&s, "another process has it open");
+    store_close(&s);
+    memcpy(other, shapes, sizeof other);
+    s.setup.shapes = other;
+    other[1].dim = 131;
+    expect_refused(&s, "rows.1: holds another table: 300 rows of 130, rule rowwise_adagrad; wanted "
+                       "300 rows of 131");
+    memcpy(other, shapes, sizeof other);
+    other[0].weight_type = FP16;
+    expect_refused(&s, "rows.0: holds another table");
+    s.setup.shapes = shapes;
+    s.setup.seed++;
+    expect_refused(&s, "with the same types and seed");
+    s.setup.seed--;
+    static const struct {
+        const char *name, *said;
+        int64_t at;
+    } flips[] = {{"rows.0", "is no file of rows", 0},
+                 {"rows.0", "another version", 8},
+                 {"rows.1", "its head is damaged: its checksum differs", 16},
+                 {"sums.2", "sums.2: is damaged: its checksum differs", 900},
+                 {"commit", "commit: is damaged: its checksum differs", 17}};
+    for (size_t i = 0; i < sizeof flips / sizeof *flips; i++) {
+        flip(&s, flips[i].name, flips[i].at);
+        expect_refused(&s, flips[i].said);
+        flip(&s, flips[i].name, flips[i].at);
+    }
+    /* A record is damaged: it says so when the row is fetched. */
+    flip(&s, "rows.0", 4096 + 7 * 512 + 3);
+    store_open(&s);
+    const int64_t seven = 7, eight = 8;
+    assert_int_equal(row_file_fetch(s.file, 0, &eight, 1, s.records, &err), 0);
+    assert_int_equal(row_file_fetch(s.file, 0, &seven, 1, s.records, &err), -1);
+    assert_non_null(strstr(err.text, "rows.0: row 7 is damaged: its checksum differs"));
+    store_close(&s);
+    flip(&s, "rows.0", 4096 + 7 * 512 + 3);
+    store_open(&s);
+    expect_steps(&s, 20, "after all of that");
+    store_close(&s);
+    s.setup.directory = "/no/such/folder";
+    expect_refused(&s, "/no/such/folder: cannot create: No such file or directory");
+    s.setup.directory = s.path.text;
+    s.setup.depth = 0;
+    expect_refused(&s, "0 requests in flight");
+    store_end(&s);
+}
+
+/* Files may not grow any more: the journal cannot take what is fetched. Nothing committed is lost. */
+static void full_disk(void **state) {
+    (void)state;
+    struct store s;
+    struct error err = {""};
+    struct rlimit before, limit;
+    store_begin(&s);
+    store_open(&s);
+    for (int64_t step = 1; step <= 10; step++) assert_int_equal(take_step(&s, step, &err), 0);
+    assert_int_equal(row_file_commit(s.file, 10, &err), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    limit = before;
+    limit.rlim_cur = 30000;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    int status = 0;
+    for (int64_t step = 11; step <= 60 && status == 0; step++) status = take_step(&s, step, &err);
+    const int again = row_file_commit(s.file, 60, &(struct error){""});
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(status, -1);
+    assert_int_equal(again, -1);
+    assert_non_null(strstr(err.text, "File too large"));
+    store_close(&s);
+    store_open(&s);
+    assert_int_equal(row_file_mark(s.file), 10);
+    expect_steps(&s, 10, "after a full disk");
+    store_end(&s);
+}
+
+int main(void) {
+    add_test("what is stored comes back", comes_back, NULL, NULL);
+    add_test("rows of tables", rows_of_tables, NULL, NULL);
+    add_test("killed at any moment", killed, NULL, NULL);
+    add_test("refused", refused, NULL, NULL);
+    add_test("a full disk", full_disk, NULL, NULL);
+    return run_listed("tables in files, row by row");
+}
