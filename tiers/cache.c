@@ -217,6 +217,10 @@ int32_t cache_slot(const struct cache *c, int64_t row) {
     return c->slot_of[row];
 }
 
+void cache_change(struct cache *c, int32_t slot) {
+    c->dirty[slot] = 1;
+}
+
 void cache_flush(struct cache *c, void (*each)(void *ctx, int64_t row, int32_t slot), void *ctx) {
     for (int64_t s = 0; s < c->used; s++) {
         if (!c->dirty[s]) continue;

@@ -68,6 +68,9 @@ void cache_release(struct cache *c);
 /* The slot of a row; -1: it is not here. */
 int32_t cache_slot(const struct cache *c, int64_t row);
 
+/* The row in this slot has changed. */
+void cache_change(struct cache *c, int32_t slot);
+
 /* Calls each() with every row that is here and changed, in the order of slots, and takes them for clean: they are
  * written back. */
 void cache_flush(struct cache *c, void (*each)(void *ctx, int64_t row, int32_t slot), void *ctx);

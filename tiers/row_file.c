@@ -521,8 +521,9 @@ static int open_all(struct row_file *f, const struct row_file_setup *s, struct e
         if (is_new ? create_table(f, i, s->seed, err) : verify_table(f, i, s->seed, err)) return -1;
     if (is_new) return row_file_commit(f, 0, err);
     if (read_sums(f, err) || open_journal(f, f->commit.number, O_CREAT, err)) return -1;
-    /* The journal stays until the next commit: to put its records back once more does no harm. */
-    if (undo(f, err) || ftruncate(f->journal, 0)) return -1;
+    /* The journal stays until the next commit. To put its records back once more, or older ones behind newer ones,
+     * does no harm: all are of this commit. */
+    if (undo(f, err)) return -1;
     /* Of a commit that did not end, or whose leftovers nobody has taken away. */
     remove_numbered(f, f->commit.number + 1);
     remove_numbered(f, f->commit.number - 1);

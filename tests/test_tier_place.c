@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tables on a disk beside tables in memory: after many steps over several batches all rows and states have the same
+ * bits, for every kernel of the host, policy and budget; with real gradients for kernels that sum a row in the order of
+ * its lookups. And after a commit, in another process.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/measure/runner.h"
+#include "tests/kernel_tests.h"
+#include "tests/state_case.h"
+#include "tiers/place_tier.h"
+
+enum { RING = 5, STEPS = 13, SEED = 3 };
+
+static const char *const specs[] = {
+    "workload a\ntables 2\nrows 300\ndim 24\nbatch 24\nlength uniform 0 5\nids zipf\nalpha 1.05\n"
+    "rule adam\npadding 2\n",
+    "workload b\nrows 500\ndim 130\nbatch 40\nlength fixed 3\nids zipf\nalpha 0.8\nrule "
+    "rowwise_adagrad\nweight_type bf16\n"};
+
+struct test {
+    struct spec_list list;
+    struct workload w;
+    struct row_index index[RING];
+    struct place_setup setup;
+    struct work_path path;
+};
+
+static void remove_all(const char *path) {
+    DIR *d = opendir(path);
+    if (!d) return;
+    for (struct dirent *e; (e = readdir(d));) unlinkat(dirfd(d), e->d_name, 0);
+    closedir(d);
+    rmdir(path);
+}
+
+static void begin(struct test *x, const char *spec, enum grad_mode kind) {
+    struct error err;
+    const struct spec_overrides none = {0};
+    *x = (struct test){.path = state_no_folder("tier_place")};
+    remove_all(x->path.text);
+    if (spec_parse("test", spec, strlen(spec), &none, &x->list, &err) ||
+        workload_generate(&x->list.specs[0], RING, kind, &x->w, &err))
+        fail_msg("%s", err.text);
+    for (int b = 0; b < RING; b++) x->index[b] = row_index_build(&x->w.batches[b]);
+    x->setup = (struct place_setup){.shapes = x->w.tables,
+                                    .num_tables = x->w.num_tables,
+                                    .batches = x->w.batches,
+                                    .index = x->index,
+                                    .ring = RING,
+                                    .threads = 2,
+                                    .seed = SEED};
+}
+
+static void end(struct test *x) {
+    for (int b = 0; b < RING; b++) row_index_free(&x->index[b]);
+    workload_free(&x->w);
+    spec_list_free(&x->list);
+    remove_all(x->path.text);
+}
+
+/* Steps from .. to-1, each on the next batch of the ring. */
+static int steps(const struct test *x, struct place *p, const struct kernel *k, int from, int to,
+                 struct error *err) {
+    struct rule_step rules[4];
+    struct place_scratch scratch;
+    if (runner_scratch_open(p, k, &scratch, err)) return -1;
+    int status = 0;
+    for (int step = from; step < to && status == 0; step++) {
+        for (int32_t t = 0; t < x->w.num_tables; t++)
+            rules[t] = rule_step(rule_default(x->w.tables[t].rule), step + 1);
+        const struct place_job job = {
+            .kernel = k, .batch = step % RING, .steps = rules, .scratch = &scratch};
+        status = runner_step(p, &job, POISON, err);
+        if (status == 0 && p->ops->intact(p, job.batch, &scratch, err)) status = -1;
+    }
+    p->ops->scratch_close(p, &scratch);
+    return status;
+}
+
+static struct table_set tables_of(const struct test *x, struct place *p) {
+    struct table_set out;
+    struct error err;
+    if (tables_create(&out, x->w.tables, x->w.num_tables, 99, &err) ||
+        place_get_tables(p, &out, &err))
+        fail_msg("%s", err.text);
+    return out;
+}
+
+static void expect_same(const struct test *x, const struct table_set *a, const struct table_set *b,
+                        const char *what) {
+    for (int32_t t = 0; t < x->w.num_tables; t++)
+        for (int k = 0; k < TABLE_ARRAYS; k++) {
+            const size_t bytes = table_memory_bytes(&x->w.tables[t], k);
+            if (bytes && memcmp(a->tables[t].array[k].data, b->tables[t].array[k].data, bytes))
+                fail_msg("%s: table %d, array %d has other bits", what, (int)t, k);
+        }
+}
+
+static struct tier_options options_of(const struct test *x, enum policy policy, double budget) {
+    return (struct tier_options){.directory = x->path.text,
+                                 .budget = budget,
+                                 .policy = policy,
+                                 .belady_runs = STEPS,
+                                 .depth = 16};
+}
+
+static struct place *open_tier(const struct test *x, enum policy policy, double budget) {
+    struct error err;
+    const struct tier_options o = options_of(x, policy, budget);
+    struct place *p = place_tier_open(&o, &x->setup, &err);
+    if (!p) fail_msg("%s, budget %g: %s", policy_names[policy], budget, err.text);
+    return p;
+}
+
+/* The least budget that takes the largest batch of every table. */
+static double least_budget(const struct test *x) {
+    double most = 0;
+    for (int b = 0; b < RING; b++)
+        for (int32_t t = 0; t < x->w.num_tables; t++) {
+            const int64_t rows =
+                row_index_find(&x->index[b], t + 1, 0) - row_index_find(&x->index[b], t, 0);
+            const double share = (double)rows / (double)x->w.tables[t].rows;
+            most = share > most ? share : most;
+        }
+    return most + 1e-9;
+}
+
+static void same_bits(void **state) {
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    const enum grad_mode *kind = ((const struct kernel_test *)*state)->param;
+    struct error err;
+    char what[100];
+    if (*kind == GRAD_REAL && !(k->traits & OWN_LOOKUPS)) skip();
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        struct test x;
+        begin(&x, specs[s], *kind);
+        struct place *whole = place_host_open(&x.setup, &err);
+        if (k->traits & DENSE_STEP) {
+            struct place *p = open_tier(&x, POLICY_LRU, 1);
+            assert_int_equal(steps(&x, p, k, 0, 1, &err), -1);
+            assert_non_null(strstr(err.text, "changes rows that no lookup touches"));
+            p->ops->close(p);
+            whole->ops->close(whole);
+            end(&x);
+            continue;
+        }
+        if (steps(&x, whole, k, 0, STEPS, &err)) fail_msg("%s", err.text);
+        struct table_set want = tables_of(&x, whole);
+        const double budgets[] = {least_budget(&x), 0.7, 1};
+        for (int p = 0; p < POLICIES; p++)
+            for (size_t b = 0; b < sizeof budgets / sizeof *budgets; b++) {
+                remove_all(x.path.text);
+                struct place *tier = open_tier(&x, (enum policy)p, budgets[b]);
+                snprintf(what, sizeof what, "%s, budget %g", policy_names[p], budgets[b]);
+                if (steps(&x, tier, k, 0, STEPS, &err)) fail_msg("%s: %s", what, err.text);
+                struct table_set got = tables_of(&x, tier);
+                expect_same(&x, &want, &got, what);
+                const struct tier_counts c = tier_counts(tier);
+                assert_true(c.batches == STEPS && c.row_misses <= c.rows && c.row_misses > 0);
+                assert_true((c.written_back > 0) == (budgets[b] < 1 && b == 0) || b == 1);
+                assert_true(c.lookup_misses >= c.row_misses && c.lookup_misses < c.lookups);
+                tables_free(&got);
+                tier->ops->close(tier);
+            }
+        tables_free(&want);
+        whole->ops->close(whole);
+        end(&x);
+    }
+}
+
+/* Steps, a commit, another place goes on; what came after its commit is gone. */
+static void goes_on(void **state) {
+    (void)state;
+    struct test x;
+    struct error err;
+    begin(&x, specs[0], GRAD_REAL);
+    const struct kernel *k = registry_find(OP_STEP, "cpu_sort", &err);
+    struct place *whole = place_host_open(&x.setup, &err);
+    if (steps(&x, whole, k, 0, 9, &err)) fail_msg("%s", err.text);
+    struct table_set want = tables_of(&x, whole);
+    struct place *p = open_tier(&x, POLICY_LRU, 0.4);
+    assert_int_equal(steps(&x, p, k, 0, 4, &err), 0);
+    assert_int_equal(tier_commit(p, 4, &err), 0);
+    assert_int_equal(steps(&x, p, k, 4, 8, &err), 0);
+    p->ops->close(p);
+    p = open_tier(&x, POLICY_CLOCK, 0.5);
+    assert_int_equal(steps(&x, p, k, 4, 9, &err), 0);
+    struct table_set got = tables_of(&x, p);
+    expect_same(&x, &want, &got, "after a commit");
+    /* Restored rows are initial ones again. */
+    assert_int_equal(p->ops->restore(p, 2, &err), 0);
+    assert_int_equal(whole->ops->restore(whole, 2, &err), 0);
+    tables_free(&got);
+    tables_free(&want);
+    got = tables_of(&x, p), want = tables_of(&x, whole);
+    expect_same(&x, &want, &got, "restored");
+    assert_int_equal(p->ops->restore(p, -1, &err), 0);
+    assert_int_equal(whole->ops->restore(whole, -1, &err), 0);
+    tables_free(&got);
+    tables_free(&want);
+    got = tables_of(&x, p), want = tables_of(&x, whole);
+    expect_same(&x, &want, &got, "all restored");
+    assert_true(tier_bytes(p) > 0);
+    tables_free(&got);
+    tables_free(&want);
+    p->ops->close(p);
+    whole->ops->close(whole);
+    end(&x);
+}
+
+static void refused(void **state) {
+    (void)state;
+    struct test x;
+    struct error err;
+    begin(&x, specs[0], GRAD_REAL);
+    const struct kernel *k = registry_find(OP_STEP, "cpu_fused", &err);
+    struct tier_options o = options_of(&x, POLICY_LRU, 0.01);
+    struct place *p = place_tier_open(&o, &x.setup, &err);
+    assert_non_null(p);
+    assert_int_equal(steps(&x, p, k, 0, 1, &err), -1);
+    assert_non_null(strstr(err.text, "and the cache has 3 slots; it needs "));
+    p->ops->close(p);
+    o.budget = 0;
+    assert_null(place_tier_open(&o, &x.setup, &err));
+    assert_non_null(strstr(err.text, "budget 0: a share of the rows, above 0 and up to 1"));
+    o.budget = 1.5;
+    assert_null(place_tier_open(&o, &x.setup, &err));
+    o.budget = 1;
+    x.w.tables[0].rounding = ROUND_STOCHASTIC;
+    assert_null(place_tier_open(&o, &x.setup, &err));
+    assert_non_null(strstr(err.text, "there are no stochastic rounding"));
+    end(&x);
+}
+
+int main(void) {
+    static const enum grad_mode exact = GRAD_EXACT, real = GRAD_REAL;
+    add_kernel_tests_on(ON_HOST, "exact sums have the bits of memory", same_bits, &exact);
+    add_kernel_tests_on(ON_HOST, "real sums have the bits of memory", same_bits, &real);
+    add_test("goes on after a commit", goes_on, NULL, NULL);
+    add_test("refused", refused, NULL, NULL);
+    return run_listed("tables on a disk");
+}
