@@ -38,7 +38,7 @@ TEXT = """`make scale` makes this page.
 
 {machine}. Ranks are processes of MPI with one thread each, bound to CPUs of their own; with more ranks than CPUs (*)
 they take turns, and their times show no speed-up. 8 tables of 100,000 rows of 64 floats, bags of 8 lookups (Zipf, alpha
-1.05), Adagrad, cpu_fused, cold caches, medians. Strong scaling: {bags} bags in all. Weak scaling: {bags} bags of each rank.
+1.05), Adagrad, cpu_fused, cold caches, the better of two medians. Strong scaling: {bags} bags in all. Weak scaling: {bags} bags of each rank.
 
 A prediction is made of the bytes of ranks/formulas.h, links and local speeds that are calibrated with that number of
 ranks at work, and the local work of an iteration of **one** rank. So the rows of 1 rank are a fit, and all others are
