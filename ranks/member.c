@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "ranks/member.h"
 
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,6 +119,7 @@ int member_open(struct member *m, struct transport *t, const struct opening *o,
     memset(m, 0, sizeof *m);
     m->transport = t;
     m->opening = *o;
+    omp_set_num_threads(o->threads); /* also of loops that pack and unpack */
     transport_phase(t, "opening");
     const size_t count = (size_t)o->num_tables, features = (size_t)o->num_features;
     m->shapes = must_have(calloc(count, sizeof *m->shapes));

@@ -32,7 +32,7 @@ EXCHANGES = ("ids", "outputs", "gradients")
 NOTHING = "nothing fits"
 DRAWN_ROWS = 10**7  # of a table, in the panels below the maps
 CHECK = {"ranks": 128, "rows": 10**7, "lookups": 8}  # the nearest point to the published one
-TEXT = """`make scale` makes this page.
+TEXT = """`make scale` makes this page (docs/scale.md is a copy of one run, on a Zen 4).
 
 ## On this machine: measured and predicted
 
@@ -42,7 +42,9 @@ they take turns, and their times show no speed-up. 8 tables of 100,000 rows of 6
 
 A prediction is made of the bytes of ranks/formulas.h, links and local speeds that are calibrated with that number of
 ranks at work, and the local work of an iteration of **one** rank. So the rows of 1 rank are a fit, and all others are
-predictions. Error: predicted / measured - 1. Parts are those of the slowest rank each. {errors}
+predictions. Error: predicted / measured - 1. Parts are those of the slowest rank each.
+
+{errors}
 
 ![measured and predicted](scale-here.png)
 

@@ -16,7 +16,7 @@ from style import COLOURS, markdown_table, number
 
 TEXT = """# A parameter server
 
-`make server` makes this page. {servers} server{s} with the rows of 4 tables of 50,000 rows and 32 columns, {workers}
+`make server` makes this page (docs/server.md is a copy of one run, on a Zen 4). {servers} server{s} with the rows of 4 tables of 50,000 rows and 32 columns, {workers}
 workers with 512 bags of 4 features with 8 lookups (Zipf, alpha 1.05) in each of {clocks} clocks; {rule}, rate 0.1. The
 rows learn those of a teacher, by least squares. Ranks are processes over MPI on {cpus} CPUs{crowded}.
 

@@ -228,7 +228,7 @@ static int all(struct here *h, char *const *words, int count, struct error *err)
     for (int k = 0; status == 0 && k < ROUNDS * count; k++) {
         struct sample *s = &samples[k % count];
         struct step_times times;
-        status = calibrate_again(h, err);
+        if (k < count) status = calibrate_again(h, err);
         if (status == 0) status = measure(h, &s->cut, &times, err);
         if (k < count || times.seconds < s->times.seconds) s->times = times;
     }
