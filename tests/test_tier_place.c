@@ -4,7 +4,6 @@
  * bits, for every kernel of the host, policy and budget; with real gradients for kernels that sum a row in the order of
  * its lookups. And after a commit, in another process.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,19 +30,10 @@ struct test {
     struct work_path path;
 };
 
-static void remove_all(const char *path) {
-    DIR *d = opendir(path);
-    if (!d) return;
-    for (struct dirent *e; (e = readdir(d));) unlinkat(dirfd(d), e->d_name, 0);
-    closedir(d);
-    rmdir(path);
-}
-
 static void begin(struct test *x, const char *spec, enum grad_mode kind) {
     struct error err;
     const struct spec_overrides none = {0};
     *x = (struct test){.path = state_no_folder("tier_place")};
-    remove_all(x->path.text);
     if (spec_parse("test", spec, strlen(spec), &none, &x->list, &err) ||
         workload_generate(&x->list.specs[0], RING, kind, &x->w, &err))
         fail_msg("%s", err.text);
@@ -61,7 +51,7 @@ static void end(struct test *x) {
     for (int b = 0; b < RING; b++) row_index_free(&x->index[b]);
     workload_free(&x->w);
     spec_list_free(&x->list);
-    remove_all(x->path.text);
+    state_no_folder("tier_place");
 }
 
 /* Steps from .. to-1, each on the next batch of the ring. */
@@ -155,7 +145,7 @@ static void same_bits(void **state) {
         const double budgets[] = {least_budget(&x), 0.7, 1};
         for (int p = 0; p < POLICIES; p++)
             for (size_t b = 0; b < sizeof budgets / sizeof *budgets; b++) {
-                remove_all(x.path.text);
+                state_no_folder("tier_place");
                 struct place *tier = open_tier(&x, (enum policy)p, budgets[b]);
                 snprintf(what, sizeof what, "%s, budget %g", policy_names[p], budgets[b]);
                 if (steps(&x, tier, k, 0, STEPS, &err)) fail_msg("%s: %s", what, err.text);

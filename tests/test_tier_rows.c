@@ -5,7 +5,6 @@
  * Damage, other tables, a second process and a full disk are one line, and lose nothing.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -39,17 +38,8 @@ struct store {
     char *records;
 };
 
-static void remove_all(const char *path) {
-    DIR *d = opendir(path);
-    if (!d) return;
-    for (struct dirent *e; (e = readdir(d));) unlinkat(dirfd(d), e->d_name, 0);
-    closedir(d);
-    rmdir(path);
-}
-
 static void store_begin(struct store *s) {
     *s = (struct store){.path = state_no_folder("tier_rows")};
-    remove_all(s->path.text);
     s->setup = (struct row_file_setup){.directory = s->path.text,
                                        .shapes = shapes,
                                        .num_tables = TABLES,
@@ -71,7 +61,7 @@ static void store_close(struct store *s) {
 
 static void store_end(struct store *s) {
     store_close(s);
-    remove_all(s->path.text);
+    state_no_folder("tier_rows");
     free(s->records);
 }
 
