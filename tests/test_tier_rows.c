@@ -253,7 +253,8 @@ static void flip(const struct store *s, const char *name, int64_t at) {
     char path[PATH_MAX + 60], byte;
     snprintf(path, sizeof path, "%s/%s", s->path.text, name);
     const int fd = open(path, O_RDWR);
-    assert_true(fd >= 0 && pread(fd, &byte, 1, at) == 1);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
     byte ^= 4;
     assert_int_equal(pwrite(fd, &byte, 1, at), 1);
     close(fd);
