@@ -17,6 +17,7 @@
 
 #include "harness/memory.h"
 #include "kernels/rng.h"
+#include "tests/batch_builder.h"
 #include "tests/kernel_tests.h"
 #include "tests/state_case.h"
 #include "tiers/row_file.h"
@@ -202,6 +203,7 @@ static void rows_of_tables(void **state) {
 /* A child steps and commits until it is killed, at a moment that nobody chooses. */
 static void killed(void **state) {
     (void)state;
+    if (WITH_THREAD_SANITIZER) skip(); /* a child of several threads cannot start threads there */
     struct store s;
     int64_t done = 0;
     int progressed = 0;

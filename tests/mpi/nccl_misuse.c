@@ -34,7 +34,7 @@ int main(int argc, char **argv) {
     char host[BYTES], *send, *receive;
     ncclUniqueId id;
     ncclComm_t ranks;
-    cudaStream_t stream;
+    cudaStream_t stream = NULL;
     if (me == 0 || IS("two numbers")) ncclGetUniqueId(&id);
     if (!IS("two numbers") && transport_broadcast(t, 0, &id, sizeof id, &err)) wrong(err.text);
     ncclCommInitRank(&ranks, 2, id, me);
