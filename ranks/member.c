@@ -32,8 +32,8 @@ static bool on_same_ranks(const struct sharding *s, int32_t a, int32_t b) {
     return true;
 }
 
-/* The group of a table, in the order of their steps. Exchanges and updates overlap if the first ones are two. A step of columns has exchanges of its own, so none may be under way: a dense group, which starts none,
- * comes next. */
+/* The group of a table, in the order of their steps. Exchanges and updates overlap if the first ones are two. A step of
+ * columns has exchanges of its own, so none may be under way: a dense group, which starts none, comes next. */
 enum { COLUMNS_NUMBER = GROUPS_MOST - 2, DENSE_NUMBER };
 
 static int group_of(const struct member *m, int32_t table) {
@@ -41,10 +41,11 @@ static int group_of(const struct member *m, int32_t table) {
     if (kind == SHARD_DATA_DENSE) return DENSE_NUMBER;
     if (kind == SHARD_COLUMN_MODULO && sharding_needs_rows(&m->shapes[table]))
         return COLUMNS_NUMBER;
+    if (!m->opening.overlap) return 0;
     /* Of the tables of a rank every second one, so that both groups have work for all ranks. */
     int before = 0;
     for (int32_t t = 0; t < table; t++) before += on_same_ranks(&m->sharding, t, table);
-    return m->opening.overlap ? before % 2 : 0;
+    return before % 2;
 }
 
 static size_t own_bytes(const struct batch *own) {

@@ -148,11 +148,14 @@ def main():
     args, words = parser.parse_known_args()
     if not 1 <= args.nodes <= 64 or args.np < 1 or args.np % args.nodes:
         sys.exit(f"network.py: {args.np} ranks on {args.nodes} nodes: say 1 to 64 nodes, and as many ranks on each of them")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also before the program runs, nothing stays
     try:
         with Network(args.nodes, args.link) as network:
             return run(network, args.np, words)
     except NetworkError as e:
         sys.exit(f"network.py: {e}")
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

@@ -167,11 +167,6 @@ static int restore(struct place *p, int batch, struct error *err) {
     return command(ranks_of(p), &o, NULL, &reply, err);
 }
 
-static const struct table *in_host_memory(struct place *p) {
-    (void)p;
-    return NULL;
-}
-
 static int get_rows(struct place *p, int32_t table, int64_t begin, int64_t end, struct table *rows,
                     struct error *err) {
     struct ranks *r = ranks_of(p);
@@ -236,7 +231,7 @@ static const struct place_ops ranks_ops = {.close = ranks_close,
                                            .time = time_step,
                                            .ceilings = ceilings,
                                            .restore = restore,
-                                           .tables = in_host_memory,
+                                           .tables = place_tables_elsewhere,
                                            .get_rows = get_rows,
                                            .intact = intact};
 

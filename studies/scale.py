@@ -84,7 +84,7 @@ proves nothing.
 
 # --- what is run
 def runs(args):
-    """[(what, words before the program, bags)]: one rank first."""
+    """[(what, words before the program, bags)]: one rank first; over links one rank a node, and two."""
     if not re.fullmatch(r"[1-9]\d{0,2}", args.reps):
         raise ResultError(f"REPS: '{args.reps}' is no number from 1 to 999")
     ranks = sorted({int(r) for r in args.ranks.split() if r.isdigit()} | {1})
@@ -173,13 +173,13 @@ def ranks_of(x):
 def errors_text(lines):
     """How well the model does, with few ranks and with many."""
     out = []
-    for what, own in (("as many CPUs", [x for x in lines if 1 < x["ranks"] <= x["cpus"]]),
-                      ("fewer CPUs", [x for x in lines if x["ranks"] > x["cpus"]])):
+    for what, own in (("as many CPUs as", [x for x in lines if 1 < x["ranks"] <= x["cpus"]]),
+                      ("fewer CPUs than", [x for x in lines if x["ranks"] > x["cpus"]])):
         all_errors = sorted(abs(error(x["measured"], x["predicted"])) for x in own)
         if own:
-            out.append(f"With {what} than ranks, {sum(e <= 0.15 for e in all_errors)} of {len(own)} predictions are within "
+            out.append(f"With {what} ranks, {sum(e <= 0.15 for e in all_errors)} of {len(own)} predictions are within "
                        f"15 %; the median error is {number(100 * all_errors[len(own) // 2], 2)} %.")
-    return " ".join(out).replace("as many CPUs than", "as many CPUs as")
+    return " ".join(out)
 
 
 def here_table(lines, one):

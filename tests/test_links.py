@@ -5,6 +5,7 @@ take, a cable that is pulled ends the run in one line, and no namespace stays. S
 such a network (it takes root), and without Open MPI."""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -36,17 +37,22 @@ def need_network():
         raise tap.Skip(str(e)[:200]) from None
 
 
-def namespaces():
+def start(*words, **options):
+    return subprocess.Popen([sys.executable, NETWORK, "-np", "2", *words], stderr=subprocess.PIPE, text=True, **options)
+
+
+def namespaces(pid):
+    """Those that a process has made; other tests may have theirs at the same time."""
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
-    return [line.split()[0] for line in listed.splitlines() if line.startswith("embfuse")]
+    return [line.split()[0] for line in listed.splitlines() if re.match(f"embfuse{pid}[ns]", line)]
 
 
 def test_an_exchange_takes_what_its_bytes_take(folder):
     """At 1 Gbit/s: a rank sends 32768 * 64 * 4 / 2 bytes of outputs to the other, and as many of gradients."""
     need_network()
-    done = subprocess.run([sys.executable, NETWORK, "--link=1gbit", "-np", "2", BENCH, *SMALL, "--batch=32768", "--reps=3",
-                           f"--out={folder}"], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0 and "WRONG" not in done.stderr, done.stderr
+    job = start("--link=1gbit", BENCH, *SMALL, "--batch=32768", "--reps=3", f"--out={folder}", stdout=subprocess.DEVNULL)
+    _, said = job.communicate(timeout=120)
+    assert job.returncode == 0 and "WRONG" not in said, said
     with open(os.path.join(folder, "bench.json"), encoding="utf-8") as file:
         data = json.load(file)
     assert data["context"]["emb_nodes"] == "2", data["context"]
@@ -60,7 +66,7 @@ def test_an_exchange_takes_what_its_bytes_take(folder):
         times = sorted(row[f"exchange_{what}_ms"] for row in found)
         least = 1e3 * (bits - 2 * 8 * 2**16) / 1e9
         assert least <= times[0] <= 2 * least, (what, times, least)
-    assert not namespaces()
+    assert not namespaces(job.pid)
 
 
 def test_a_cable_that_is_pulled_ends_the_run_in_one_line(folder):
@@ -76,18 +82,18 @@ def test_a_cable_that_is_pulled_ends_the_run_in_one_line(folder):
     assert job.returncode == 4 and len(lines) == 1 and seconds < 10, (job.returncode, said, seconds)
     assert f"node {nodes.nodes[1]} has not answered" in lines[0] and "rank 0 was in phase '" in lines[0], lines
     assert not os.path.exists(os.path.join(folder, "bench.json"))
-    assert not namespaces()
+    assert not namespaces(os.getpid())
 
 
 def test_nothing_stays_after_an_interruption(folder):
     need_network()
-    job = subprocess.Popen([sys.executable, NETWORK, "-np", "2", BENCH, *SMALL, "--reps=1000", f"--out={folder}"],
-                           stderr=subprocess.DEVNULL)
+    job = start(BENCH, *SMALL, "--reps=1000", f"--out={folder}")
     time.sleep(3)
-    assert len(namespaces()) == 3
+    assert len(namespaces(job.pid)) == 3
     job.send_signal(signal.SIGTERM)
-    assert job.wait(timeout=30) != 0
-    assert not namespaces()
+    job.communicate(timeout=30)
+    assert job.returncode != 0
+    assert not namespaces(job.pid)
 
 
 def test_bad_words_are_one_line(_folder):

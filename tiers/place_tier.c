@@ -12,7 +12,6 @@ enum { STAGING = 4 << 20, ALIGN = 4096 };
 /* A table of slots; the last row is that of padding. */
 struct slots {
     struct cache *cache;
-    int64_t rows; /* of the whole table */
     int32_t count;
     int64_t at_once; /* records in the staging memory */
 };
@@ -29,11 +28,10 @@ struct tier {
     struct row_index index[PLACE_RING_MAX];
     struct place *inner;
     char *staging;
-    /* Of one batch and table, with room for the largest. */
+    /* Rows of one table: those of a batch, or all in slots. */
     int64_t *rows, *some;
     int32_t *slot;
     struct cache_move *moves;
-    int64_t most;
     struct tier_counts counts;
 };
 
@@ -286,11 +284,6 @@ static int restore(struct place *p, int batch, struct error *err) {
     return 0;
 }
 
-static const struct table *not_in_memory(struct place *p) {
-    (void)p;
-    return NULL;
-}
-
 static int get_rows(struct place *p, int32_t t, int64_t begin, int64_t end, struct table *rows,
                     struct error *err) {
     struct tier *x = tier_of(p);
@@ -326,7 +319,7 @@ static const struct place_ops tier_ops = {.close = tier_close,
                                           .time = time_step,
                                           .ceilings = ceilings,
                                           .restore = restore,
-                                          .tables = not_in_memory,
+                                          .tables = place_tables_elsewhere,
                                           .get_rows = get_rows,
                                           .intact = intact};
 
@@ -379,8 +372,8 @@ static int open_slots(struct tier *x, const struct tier_options *o, struct error
     int64_t first_row = 0, staging = ALIGN;
     for (int32_t t = 0; t < s->num_tables; t++) {
         struct slots *own = &x->slots[t];
-        own->rows = s->shapes[t].rows;
-        own->count = (int32_t)max64(1, min64(own->rows, (int64_t)(o->budget * (double)own->rows)));
+        const int64_t rows = s->shapes[t].rows;
+        own->count = (int32_t)max64(1, min64(rows, (int64_t)(o->budget * (double)rows)));
         own->at_once = max64(1, STAGING / row_file_bytes(x->file, t));
         staging = max64(staging, own->at_once * row_file_bytes(x->file, t));
         own->cache = open_cache(x, o, t, own->count, err);
@@ -436,14 +429,17 @@ struct place *place_tier_open(const struct tier_options *o, const struct place_s
                                         .direct = o->direct};
     x->place.ops = &tier_ops;
     x->setup = *setup;
-    for (int b = 0; b < setup->ring; b++) x->most = max64(x->most, setup->index[b].rows);
-    const size_t count = (size_t)setup->num_tables, most = (size_t)x->most + 1;
+    int64_t most = 1;
+    for (int b = 0; b < setup->ring; b++) most = max64(most, setup->index[b].rows);
+    for (int32_t t = 0; t < setup->num_tables; t++)
+        most = max64(most, (int64_t)(o->budget * (double)setup->shapes[t].rows) + 1);
+    const size_t count = (size_t)setup->num_tables;
     x->slots = must_have(calloc(count, sizeof *x->slots));
     x->shapes = must_have(calloc(count, sizeof *x->shapes));
-    x->rows = must_have(calloc(most, sizeof *x->rows));
-    x->some = must_have(calloc(most, sizeof *x->some));
-    x->slot = must_have(calloc(most, sizeof *x->slot));
-    x->moves = must_have(calloc(most, sizeof *x->moves));
+    x->rows = must_have(calloc((size_t)most, sizeof *x->rows));
+    x->some = must_have(calloc((size_t)most, sizeof *x->some));
+    x->slot = must_have(calloc((size_t)most, sizeof *x->slot));
+    x->moves = must_have(calloc((size_t)most, sizeof *x->moves));
     x->file = row_file_open(&file, err);
     if (x->file && open_slots(x, o, err) == 0 && open_inner(x, err) == 0) return &x->place;
     tier_close(&x->place);
@@ -466,14 +462,6 @@ static void take_changed(void *ctx, int64_t row, int32_t slot) {
 int tier_commit(struct place *p, uint64_t mark, struct error *err) {
     struct tier *x = tier_of(p);
     for (int32_t t = 0; t < x->setup.num_tables; t++) {
-        const size_t slots = (size_t)x->slots[t].count;
-        if (x->most < x->slots[t].count) {
-            x->most = x->slots[t].count;
-            x->some = must_have(realloc(x->some, slots * sizeof *x->some));
-            x->slot = must_have(realloc(x->slot, slots * sizeof *x->slot));
-            x->rows = must_have(realloc(x->rows, slots * sizeof *x->rows));
-            x->moves = must_have(realloc(x->moves, slots * sizeof *x->moves));
-        }
         struct flushing f = {x, 0};
         cache_flush(x->slots[t].cache, take_changed, &f);
         if (move_rows(x, t, TO_FILE, x->some, x->slot, f.count, err)) return -1;
@@ -493,7 +481,6 @@ int64_t tier_bytes(const struct place *p) {
     const struct tier *x = (const struct tier *)p;
     int64_t bytes = x->tables.bytes + STAGING;
     for (int32_t t = 0; t < x->setup.num_tables; t++)
-        bytes += cache_bytes(x->slots[t].cache) + x->slots[t].rows * (int64_t)sizeof(uint32_t) +
-                 x->slots[t].rows / 8;
+        bytes += cache_bytes(x->slots[t].cache) + row_file_memory(x->file, t);
     return bytes;
 }

@@ -196,29 +196,36 @@ static int log_old(struct row_file *f, int32_t table, const int64_t *rows, int64
     return 0;
 }
 
+/* Reads the entry at that place into memory whose byte HEAD is the first of its record. Returns its bytes; 0: none, or a
+ * torn one. */
+static int64_t read_entry(const struct row_file *f, int64_t at, char *block, struct entry *e) {
+    char *begin = block + HEAD - sizeof *e;
+    if (read_at(f->journal, e, sizeof *e, at) || e->table < 0 || e->table >= f->num_tables)
+        return 0;
+    const struct file_table *t = &f->tables[e->table];
+    const size_t bytes = sizeof *e + (size_t)t->stride;
+    if (e->bytes != t->stride || e->row < 0 || e->row >= t->shape.rows ||
+        read_at(f->journal, begin, bytes, at) ||
+        XXH3_64bits(begin + sizeof e->sum, bytes - sizeof e->sum) != e->sum)
+        return 0;
+    return (int64_t)bytes;
+}
+
 /* Puts back what the journal has. Its end may be torn: what was not synced was not overwritten. */
 static int undo(struct row_file *f, struct error *err) {
-    for (int64_t at = 0;;) {
-        struct entry e;
-        if (read_at(f->journal, &e, sizeof e, at)) break;
-        if (e.table < 0 || e.table >= f->num_tables) break;
+    int64_t most = 0;
+    int status = 0;
+    struct entry e;
+    for (int32_t i = 0; i < f->num_tables; i++) most = max64(most, f->tables[i].stride);
+    char *block = block_alloc(HEAD + most);
+    for (int64_t at = 0, bytes; status == 0 && (bytes = read_entry(f, at, block, &e));
+         at += bytes) {
         const struct file_table *t = &f->tables[e.table];
-        if (e.bytes != t->stride || e.row < 0 || e.row >= t->shape.rows) break;
-        char *entry = must_have(malloc(sizeof e + (size_t)t->stride)),
-             *record = block_alloc(t->stride);
-        memcpy(entry, &e, sizeof e);
-        const bool whole =
-            read_at(f->journal, entry + sizeof e, (size_t)t->stride, at + (int64_t)sizeof e) == 0 &&
-            XXH3_64bits(entry + sizeof e.sum, sizeof e + (size_t)t->stride - sizeof e.sum) == e.sum;
-        memcpy(record, entry + sizeof e, (size_t)t->stride);
-        const struct io_request r = {place_of(t, e.row), record, (size_t)t->stride};
-        const int status = whole ? io_write(f->io, t->fd, t->name, &r, 1, err) : 0;
-        free(entry);
-        free(record);
-        if (status) return -1;
-        if (!whole) break;
-        at += (int64_t)sizeof e + t->stride;
+        const struct io_request r = {place_of(t, e.row), block + HEAD, (size_t)t->stride};
+        status = io_write(f->io, t->fd, t->name, &r, 1, err);
     }
+    free(block);
+    if (status) return -1;
     for (int32_t i = 0; i < f->num_tables; i++)
         if (fdatasync(f->tables[i].fd)) return failed(f, f->tables[i].name, "sync", err);
     return 0;
@@ -239,7 +246,7 @@ static const struct io_request *requests_of(struct row_file *f, const struct fil
 }
 
 static int usable(const struct row_file *f, struct error *err) {
-    return f->broken ? damaged(f, "", "nothing more after an error; open it again", err) : 0;
+    return f->broken ? fail(err, "%.300s: nothing more after an error; open it again", f->path) : 0;
 }
 
 static int read_records(struct row_file *f, struct file_table *t, const int64_t *rows,
@@ -570,6 +577,11 @@ void row_file_close(struct row_file *f) {
     free(f->requests);
     free(f->log);
     free(f);
+}
+
+int64_t row_file_memory(const struct row_file *f, int32_t table) {
+    const int64_t rows = f->tables[table].shape.rows;
+    return rows * (int64_t)sizeof *f->tables->sums + rows / 8 + 1;
 }
 
 enum io_engine row_file_engine(const struct row_file *f) {

@@ -45,6 +45,8 @@ void row_file_close(struct row_file *f);
 
 /* Bytes of a record in memory: a multiple of ROW_FILE_BLOCK. */
 int64_t row_file_bytes(const struct row_file *f, int32_t table);
+/* Bytes of memory for a table: its checksums, and what the journal has. */
+int64_t row_file_memory(const struct row_file *f, int32_t table);
 enum io_engine row_file_engine(const struct row_file *f);
 bool row_file_is_direct(const struct row_file *f);
 

@@ -155,6 +155,9 @@ int place_scratch_open(struct place *p, struct place_scratch *s, size_t bytes, c
 void place_scratch_close(struct place *p, struct place_scratch *s);
 int place_scratch_get(struct place *p, const struct place_scratch *s, void *to, struct error *err);
 
+/* place_ops.tables of a place whose tables are not in host memory. */
+const struct table *place_tables_elsewhere(struct place *p);
+
 /* Both open a place. If memory is too small, they refuse with the figure before they allocate. */
 struct place *place_host_open(const struct place_setup *setup, struct error *err);
 struct place *place_device_open(const struct place_setup *setup, struct error *err);

@@ -238,11 +238,6 @@ static int time_step(struct place *p, const struct place_job *job, bool cold,
     return 0;
 }
 
-static const struct table *in_host_memory(struct place *p) {
-    (void)p;
-    return NULL;
-}
-
 static int get_rows(struct place *p, int32_t t, int64_t begin, int64_t end, struct table *rows,
                     struct error *err) {
     return device_tables_get_rows(&device_of(p)->tables, t, begin, end, rows, err);
@@ -277,7 +272,7 @@ static const struct place_ops device_ops = {.close = close_place,
                                             .time = time_step,
                                             .ceilings = ceilings,
                                             .restore = restore,
-                                            .tables = in_host_memory,
+                                            .tables = place_tables_elsewhere,
                                             .get_rows = get_rows,
                                             .gradient = gradient,
                                             .intact = intact};
