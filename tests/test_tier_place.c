@@ -54,14 +54,17 @@ static void end(struct test *x) {
     state_no_folder("tier_place");
 }
 
-/* Steps from .. to-1, each on the next batch of the ring. */
-static int steps(const struct test *x, struct place *p, const struct kernel *k, int from, int to,
-                 struct error *err) {
+/* Steps from .. to-1, each on the next batch of the ring; [ahead] batches are announced while one runs. */
+static int steps_ahead(const struct test *x, struct place *p, const struct kernel *k, int from,
+                       int to, int ahead, struct error *err) {
     struct rule_step rules[4];
     struct place_scratch scratch;
     if (runner_scratch_open(p, k, &scratch, err)) return -1;
-    int status = 0;
+    int status = 0, announced = from;
     for (int step = from; step < to && status == 0; step++) {
+        for (; status == 0 && ahead && announced < to && announced <= step + ahead; announced++)
+            status = tier_announce(p, announced % RING, true, err);
+        if (status) break;
         for (int32_t t = 0; t < x->w.num_tables; t++)
             rules[t] = rule_step(rule_default(x->w.tables[t].rule), step + 1);
         const struct place_job job = {
@@ -71,6 +74,11 @@ static int steps(const struct test *x, struct place *p, const struct kernel *k, 
     }
     p->ops->scratch_close(p, &scratch);
     return status;
+}
+
+static int steps(const struct test *x, struct place *p, const struct kernel *k, int from, int to,
+                 struct error *err) {
+    return steps_ahead(x, p, k, from, to, 0, err);
 }
 
 static struct table_set tables_of(const struct test *x, struct place *p) {
@@ -143,12 +151,14 @@ static void same_bits(void **state) {
         if (steps(&x, whole, k, 0, STEPS, &err)) fail_msg("%s", err.text);
         struct table_set want = tables_of(&x, whole);
         const double budgets[] = {least_budget(&x), 0.7, 1};
+        const int aheads[] = {0, 1, 2, 4};
         for (int p = 0; p < POLICIES; p++)
             for (size_t b = 0; b < sizeof budgets / sizeof *budgets; b++) {
                 state_no_folder("tier_place");
                 struct place *tier = open_tier(&x, (enum policy)p, budgets[b]);
                 snprintf(what, sizeof what, "%s, budget %g", policy_names[p], budgets[b]);
-                if (steps(&x, tier, k, 0, STEPS, &err)) fail_msg("%s: %s", what, err.text);
+                if (steps_ahead(&x, tier, k, 0, STEPS, aheads[((size_t)p + b) % 4], &err))
+                    fail_msg("%s: %s", what, err.text);
                 struct table_set got = tables_of(&x, tier);
                 expect_same(&x, &want, &got, what);
                 const struct tier_counts c = tier_counts(tier);
@@ -205,6 +215,39 @@ static void goes_on(void **state) {
     end(&x);
 }
 
+/* Batches are run as they were announced, and what goes wrong ahead is said by the run. */
+static void announced(void **state) {
+    (void)state;
+    struct test x;
+    struct error err;
+    struct table_set rows;
+    begin(&x, specs[0], GRAD_REAL);
+    const struct kernel *k = registry_find(OP_STEP, "cpu_sort", &err);
+    struct place *p = open_tier(&x, POLICY_LRU, least_budget(&x));
+    assert_int_equal(tier_announce(p, 0, true, &err), 0);
+    assert_int_equal(tier_announce(p, 0, true, &err), -1);
+    assert_non_null(strstr(err.text, "batch 0 is announced, and has not run"));
+    assert_int_equal(tier_commit(p, 1, &err), -1);
+    assert_non_null(strstr(err.text, "batches are announced; run them first"));
+    assert_int_equal(p->ops->restore(p, -1, &err), -1);
+    assert_int_equal(tables_create(&rows, x.w.tables, x.w.num_tables, 99, &err), 0);
+    assert_int_equal(place_get_tables(p, &rows, &err), -1);
+    tables_free(&rows);
+    assert_int_equal(steps(&x, p, k, 1, 2, &err), -1);
+    assert_non_null(strstr(err.text, "batch 1 runs, and batch 0 was announced"));
+    assert_int_equal(steps(&x, p, k, 0, 1, &err), 0);
+    assert_int_equal(tier_commit(p, 1, &err), 0);
+    /* Closed while one has its slots, and others wait for them. */
+    for (int b = 0; b < RING; b++) assert_int_equal(tier_announce(p, b, true, &err), 0);
+    p->ops->close(p);
+    p = open_tier(&x, POLICY_LRU, 0.01);
+    assert_int_equal(tier_announce(p, 0, true, &err), 0);
+    assert_int_equal(steps(&x, p, k, 0, 1, &err), -1);
+    assert_non_null(strstr(err.text, "and the cache has 3 slots; it needs "));
+    p->ops->close(p);
+    end(&x);
+}
+
 static void refused(void **state) {
     (void)state;
     struct test x;
@@ -234,6 +277,7 @@ int main(void) {
     add_kernel_tests_on(ON_HOST, "exact sums have the bits of memory", same_bits, &exact);
     add_kernel_tests_on(ON_HOST, "real sums have the bits of memory", same_bits, &real);
     add_test("goes on after a commit", goes_on, NULL, NULL);
+    add_test("announced", announced, NULL, NULL);
     add_test("refused", refused, NULL, NULL);
     return run_listed("tables on a disk");
 }

@@ -15,34 +15,19 @@
  */
 #pragma once
 
-#include "harness/measure/place.h"
-#include "tiers/cache.h"
-#include "tiers/row_file.h"
-
-struct tier_options {
-    const char *directory; /* of the tables: see row_file.h */
-    double budget;         /* share of the bytes of each table's rows in slots; 0 .. 1 */
-    enum policy
-        policy; /* belady knows the ring of the place: batch 0, 1 ... in turn, belady_runs times */
-    int64_t belady_runs;
-    int depth;
-    bool direct;
-};
+#include "tiers/resident.h"
 
 struct place *place_tier_open(const struct tier_options *o, const struct place_setup *setup,
                               struct error *err);
 
+/* The batch that runs after all that were announced: a thread admits it, while others run. The caller runs it in its turn,
+ * and commits, restores and reads rows only when no batch is announced. changes: a step will run. */
+int tier_announce(struct place *p, int batch, bool changes, struct error *err);
+
 /* Writes all that has changed back, and commits: see row_file_commit(). */
 int tier_commit(struct place *p, uint64_t mark, struct error *err);
 
-/* Sums over all batches so far. */
-struct tier_counts {
-    int64_t batches, lookups, lookup_misses; /* lookups of rows that were not there */
-    int64_t rows, row_misses;                /* distinct rows of each batch */
-    int64_t written_back;                    /* rows */
-    double index, fetch, write_back, remap;  /* seconds */
-    struct row_file_counts file;
-};
+/* Only when no batch is announced. */
 struct tier_counts tier_counts(const struct place *p);
 
 /* Bytes in memory: slots, the index of rows, checksums and staging. */

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT */
+#include "tiers/resident.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/memory.h"
+#include "kernels/shape.h"
+
+enum { STAGING = 4 << 20, ALIGN = 4096 };
+
+static void lap(double *seconds, double *at) {
+    const double now = clock_seconds();
+    *seconds += now - *at;
+    *at = now;
+}
+
+/* --- rows between slots and the file */
+
+enum move { TO_FILE, FROM_FILE };
+
+/* [count] rows and their slots, as much at a time as the staging memory takes. */
+static int move_rows(struct resident *r, int32_t t, enum move how, const int64_t *rows,
+                     const int32_t *slot, int64_t count, struct error *err) {
+    struct table *table = &r->tables.tables[t];
+    const int64_t bytes = row_file_bytes(r->file, t);
+    for (int64_t first = 0; first < count; first += r->slots[t].at_once) {
+        const int64_t n = min64(count - first, r->slots[t].at_once);
+        if (how == FROM_FILE && row_file_fetch(r->file, t, rows + first, n, r->staging, err))
+            return -1;
+        for (int64_t i = 0; i < n; i++)
+            if (how == TO_FILE)
+                row_file_pack(r->file, t, r->staging + i * bytes, table, slot[first + i]);
+            else
+                row_file_unpack(r->file, t, r->staging + i * bytes, table, slot[first + i]);
+        if (how == TO_FILE && row_file_store(r->file, t, rows + first, n, r->staging, err))
+            return -1;
+    }
+    return 0;
+}
+
+/* Distinct rows of a table in a batch, ascending. */
+int64_t resident_rows_of(const struct resident *r, int32_t t, int batch, int64_t *rows) {
+    const struct row_index *index = &r->setup.index[batch];
+    const int64_t first = row_index_find(index, t, 0), end = row_index_find(index, t + 1, 0);
+    for (int64_t i = first; i < end; i++) rows[i - first] = index->run[i].row;
+    return end - first;
+}
+
+/* Lookups of the rows that have come. */
+static int64_t lookups_of(const struct resident *r, int32_t t, int batch,
+                          const struct cache_move *moves, int64_t count) {
+    const struct row_index *index = &r->setup.index[batch];
+    int64_t at = row_index_find(index, t, 0), lookups = 0;
+    for (int64_t i = 0; i < count; i++) {
+        while (index->run[at].row != moves[i].row) at++;
+        lookups += index->run[at + 1].first - index->run[at].first;
+    }
+    return lookups;
+}
+
+/* Slots for r->rows, and r->moves of the missing ones. If those of batches under way are in the way, waits for their end. */
+static int get_slots(struct resident *r, int32_t t, int64_t count, bool changes, int64_t *misses,
+                     double *at, struct error *err) {
+    struct error why;
+    struct cache *cache = r->slots[t].cache;
+    pthread_mutex_lock(&r->lock);
+    int status;
+    while ((status = cache_admit(cache, r->rows, count, changes, r->slot, r->moves, misses, NULL,
+                                 &why)) &&
+           r->released < r->admitted && !r->stop) {
+        lap(&r->counts.index, at);
+        pthread_cond_wait(&r->changed, &r->lock);
+        lap(&r->counts.held, at);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return status ? fail(err, "table %d, with the rows of the budget: %s", t, why.text) : 0;
+}
+
+static int admit_table(struct resident *r, int32_t t, int batch, bool changes, double *at,
+                       struct error *err) {
+    int64_t misses, victims = 0;
+    const int64_t count = resident_rows_of(r, t, batch, r->rows);
+    if (get_slots(r, t, count, changes, &misses, at, err)) return -1;
+    r->counts.rows += count;
+    r->counts.row_misses += misses;
+    r->counts.lookup_misses += lookups_of(r, t, batch, r->moves, misses);
+    for (int64_t i = 0; i < misses; i++)
+        if (r->moves[i].victim >= 0 && r->moves[i].dirty) {
+            r->some[victims] = r->moves[i].victim;
+            r->slot[victims++] = r->moves[i].slot;
+        }
+    lap(&r->counts.index, at);
+    r->counts.written_back += victims;
+    if (move_rows(r, t, TO_FILE, r->some, r->slot, victims, err)) return -1;
+    lap(&r->counts.write_back, at);
+    for (int64_t i = 0; i < misses; i++) {
+        r->some[i] = r->moves[i].row;
+        r->slot[i] = r->moves[i].slot;
+    }
+    if (move_rows(r, t, FROM_FILE, r->some, r->slot, misses, err)) return -1;
+    lap(&r->counts.fetch, at);
+    return 0;
+}
+
+/* Ids of a batch become slots; padding becomes the last row. */
+static void remap(struct resident *r, int batch, int threads) {
+    const struct batch *from = &r->setup.batches[batch];
+    int32_t *to = (int32_t *)r->batches[batch].ids;
+    for (int32_t f = 0; f < from->num_features; f++) {
+        const int64_t begin = from->offsets[f * from->bags],
+                      end = from->offsets[(f + 1) * from->bags];
+        const struct feature *feature = &from->features[f];
+        const struct slots *s = &r->slots[feature->table];
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (int64_t i = begin; i < end; i++) {
+            const int64_t id = batch_id(from, i);
+            to[i] = id == feature->padding_id ? s->count : cache_slot(s->cache, id);
+        }
+    }
+}
+
+int resident_admit(struct resident *r, int batch, bool changes, int threads, struct error *err) {
+    double at = clock_seconds();
+    for (int32_t t = 0; t < r->setup.num_tables; t++)
+        if (admit_table(r, t, batch, changes, &at, err)) return -1;
+    remap(r, batch, threads);
+    lap(&r->counts.remap, &at);
+    r->counts.batches++;
+    r->counts.lookups += r->setup.index[batch].lookups;
+    pthread_mutex_lock(&r->lock);
+    r->admitted++;
+    pthread_mutex_unlock(&r->lock);
+    return 0;
+}
+
+void resident_release(struct resident *r) {
+    pthread_mutex_lock(&r->lock);
+    for (int32_t t = 0; t < r->setup.num_tables; t++) cache_release(r->slots[t].cache);
+    r->released++;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* --- rows from outside, and commits */
+
+int resident_put(struct resident *r, int32_t t, int64_t begin, int64_t end,
+                 const struct table *rows, struct error *err) {
+    for (int64_t row = begin; row < end; row++) {
+        const int32_t slot = cache_slot(r->slots[t].cache, row);
+        row_file_pack(r->file, t, r->staging, rows, row - begin);
+        if (slot >= 0) {
+            row_file_unpack(r->file, t, r->staging, &r->tables.tables[t], slot);
+            cache_change(r->slots[t].cache, slot);
+        } else if (row_file_store(r->file, t, &row, 1, r->staging, err))
+            return -1;
+    }
+    return 0;
+}
+
+int resident_get(struct resident *r, int32_t t, int64_t begin, int64_t end, struct table *rows,
+                 struct error *err) {
+    for (int64_t row = begin; row < end; row++) {
+        const int32_t slot = cache_slot(r->slots[t].cache, row);
+        if (slot >= 0)
+            row_file_pack(r->file, t, r->staging, &r->tables.tables[t], slot);
+        else if (row_file_fetch(r->file, t, &row, 1, r->staging, err))
+            return -1;
+        row_file_unpack(r->file, t, r->staging, rows, row - begin);
+    }
+    return 0;
+}
+
+struct flushing {
+    struct resident *r;
+    int64_t count;
+};
+
+static void take_changed(void *ctx, int64_t row, int32_t slot) {
+    struct flushing *f = ctx;
+    f->r->some[f->count] = row;
+    f->r->slot[f->count++] = slot;
+}
+
+int resident_commit(struct resident *r, uint64_t mark, struct error *err) {
+    for (int32_t t = 0; t < r->setup.num_tables; t++) {
+        struct flushing f = {r, 0};
+        cache_flush(r->slots[t].cache, take_changed, &f);
+        if (move_rows(r, t, TO_FILE, r->some, r->slot, f.count, err)) return -1;
+        r->counts.written_back += f.count;
+    }
+    return row_file_commit(r->file, mark, err);
+}
+
+int64_t resident_bytes(const struct resident *r) {
+    int64_t bytes = r->tables.bytes + STAGING;
+    for (int32_t t = 0; t < r->setup.num_tables; t++)
+        bytes += cache_bytes(r->slots[t].cache) + row_file_memory(r->file, t);
+    return bytes;
+}
+
+/* --- opening */
+
+static int64_t slots_of(const struct tier_options *o, int64_t rows) {
+    return max64(1, min64(rows, (int64_t)(o->budget * (double)rows)));
+}
+
+/* All batches to come, as far as they are known: the ring in turn. Rows by how many of its batches touch them. */
+static struct cache *open_cache(struct resident *r, const struct tier_options *o, int32_t t,
+                                int32_t slots, struct error *err) {
+    const int64_t rows = r->setup.shapes[t].rows, runs = max64(1, o->belady_runs);
+    const int ring = r->setup.ring;
+    struct cache_setup s = {.rows = rows, .slots = slots, .policy = o->policy};
+    int64_t *first = must_have(calloc((size_t)(runs + 1), sizeof *first)),
+            *count = must_have(calloc((size_t)rows, sizeof *count)),
+            *hottest = must_have(calloc((size_t)rows, sizeof *hottest)), *all = NULL;
+    for (int64_t b = 0; b < runs; b++) {
+        const int64_t more = resident_rows_of(r, t, (int)(b % ring), r->rows);
+        if (o->policy != POLICY_BELADY && b >= ring) break;
+        for (int64_t i = 0; i < more; i++) count[r->rows[i]]++;
+        all = must_have(realloc(all, (size_t)(first[b] + more + 1) * sizeof *all));
+        memcpy(all + first[b], r->rows, (size_t)more * sizeof *all);
+        first[b + 1] = first[b] + more;
+    }
+    /* A counting sort: those of many batches first, then by number. */
+    int64_t at = 0;
+    for (int64_t n = runs; n >= 0; n--)
+        for (int64_t row = 0; o->policy == POLICY_STATIC && row < rows; row++)
+            if (count[row] == n) hottest[at++] = row;
+    s.hottest = hottest;
+    s.first = first;
+    s.batch_rows = all;
+    s.num_batches = runs;
+    struct cache *c = cache_open(&s, err);
+    free(first);
+    free(count);
+    free(hottest);
+    free(all);
+    return c;
+}
+
+static int open_slots(struct resident *r, const struct tier_options *o, struct error *err) {
+    const struct place_setup *s = &r->setup;
+    int64_t first_row = 0, staging = ALIGN;
+    for (int32_t t = 0; t < s->num_tables; t++) {
+        struct slots *own = &r->slots[t];
+        const int64_t rows = s->shapes[t].rows;
+        own->count = (int32_t)slots_of(o, rows);
+        own->at_once = max64(1, STAGING / row_file_bytes(r->file, t));
+        staging = max64(staging, own->at_once * row_file_bytes(r->file, t));
+        own->cache = open_cache(r, o, t, own->count, err);
+        if (!own->cache) return -1;
+        r->shapes[t] = s->shapes[t];
+        r->shapes[t].rows = own->count + 1;
+        r->shapes[t].first_row = first_row;
+        r->shapes[t].part = (struct table_part){0};
+        first_row += r->shapes[t].rows;
+    }
+    r->staging = must_have(aligned_alloc(ALIGN, (size_t)((staging + ALIGN - 1) / ALIGN * ALIGN)));
+    return tables_create(&r->tables, r->shapes, s->num_tables, 0, err);
+}
+
+/* Batches of the ring over tables of slots; admission fills in their ids. */
+static void open_batches(struct resident *r) {
+    const struct batch *like = &r->setup.batches[0];
+    r->features = must_have(calloc((size_t)like->num_features, sizeof *r->features));
+    for (int32_t f = 0; f < like->num_features; f++) {
+        r->features[f] = like->features[f];
+        if (r->features[f].padding_id >= 0)
+            r->features[f].padding_id = r->slots[r->features[f].table].count;
+    }
+    r->batches = must_have(calloc((size_t)r->setup.ring, sizeof *r->batches));
+    for (int b = 0; b < r->setup.ring; b++) {
+        struct batch *own = &r->batches[b];
+        *own = r->setup.batches[b];
+        own->tables = r->shapes;
+        own->features = r->features;
+        own->id_type = ID_INT32;
+        own->ids = must_have(calloc((size_t)own->lookups + 1, sizeof(int32_t)));
+    }
+}
+
+struct resident *resident_open(const struct tier_options *o, const struct place_setup *setup,
+                               struct error *err) {
+    const struct row_file_setup file = {.directory = o->directory,
+                                        .shapes = setup->shapes,
+                                        .num_tables = setup->num_tables,
+                                        .seed = setup->seed,
+                                        .depth = o->depth,
+                                        .direct = o->direct};
+    struct resident *r = must_have(calloc(1, sizeof *r));
+    r->setup = *setup;
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->changed, NULL);
+    int64_t most = 1;
+    for (int b = 0; b < setup->ring; b++) most = max64(most, setup->index[b].rows);
+    for (int32_t t = 0; t < setup->num_tables; t++)
+        most = max64(most, slots_of(o, setup->shapes[t].rows));
+    const size_t count = (size_t)setup->num_tables;
+    r->slots = must_have(calloc(count, sizeof *r->slots));
+    r->shapes = must_have(calloc(count, sizeof *r->shapes));
+    r->rows = must_have(calloc((size_t)most, sizeof *r->rows));
+    r->some = must_have(calloc((size_t)most, sizeof *r->some));
+    r->slot = must_have(calloc((size_t)most, sizeof *r->slot));
+    r->moves = must_have(calloc((size_t)most, sizeof *r->moves));
+    r->file = row_file_open(&file, err);
+    if (!r->file || open_slots(r, o, err)) {
+        resident_close(r);
+        return NULL;
+    }
+    open_batches(r);
+    return r;
+}
+
+void resident_close(struct resident *r) {
+    if (!r) return;
+    for (int b = 0; r->batches && b < r->setup.ring; b++) free((void *)r->batches[b].ids);
+    for (int32_t t = 0; t < r->setup.num_tables; t++) cache_close(r->slots[t].cache);
+    tables_free(&r->tables);
+    row_file_close(r->file);
+    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->lock);
+    free(r->batches);
+    free(r->slots);
+    free(r->shapes);
+    free(r->features);
+    free(r->staging);
+    free(r->rows);
+    free(r->some);
+    free(r->slot);
+    free(r->moves);
+    free(r);
+}

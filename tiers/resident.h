@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tables on a disk (row_file.h), and a part of their rows in slots of host memory (cache.h). A batch is admitted before it
+ * runs: its distinct rows get slots, rows that have changed and must leave are written back, missing ones are fetched
+ * with their states, and its ids become numbers of slots.
+ *
+ * Another thread may admit the batches to come while one runs: batches under way share rows in slots, and no row of
+ * theirs leaves. What is written back is in the file before any later row is fetched.
+ *
+ * Functions return 0, or -1 and fill err.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "harness/measure/place.h"
+#include "tiers/cache.h"
+#include "tiers/row_file.h"
+
+struct tier_options {
+    const char *directory; /* of the tables: see row_file.h */
+    double budget;         /* share of the bytes of each table's rows in slots; 0 .. 1 */
+    enum policy
+        policy; /* belady knows the ring of the place: batch 0, 1 ... in turn, belady_runs times */
+    int64_t belady_runs;
+    int depth;
+    bool direct;
+};
+
+/* Sums over all batches so far. */
+struct tier_counts {
+    int64_t batches, lookups, lookup_misses; /* lookups of rows that were not there */
+    int64_t rows, row_misses;                /* distinct rows of each batch */
+    int64_t written_back;                    /* rows */
+    double index, fetch, write_back, remap;  /* seconds of admission */
+    double held; /* of these the admission waited for slots of batches under way */
+    double wait; /* seconds from the call of a step until its rows were there */
+    struct row_file_counts file;
+};
+
+/* A table of slots; the last row is that of padding. */
+struct slots {
+    struct cache *cache;
+    int32_t count;
+    int64_t at_once; /* records in the staging memory */
+};
+
+struct resident {
+    struct place_setup setup; /* of the whole tables */
+    struct row_file *file;
+    struct slots *slots;        /* [num_tables] */
+    struct table_shape *shapes; /* [num_tables], of the slots */
+    struct table_set tables;
+    struct feature *features;
+    struct batch *batches; /* [ring], with numbers of slots */
+    char *staging;
+    /* Rows of one table: those of a batch, or all in slots. */
+    int64_t *rows, *some;
+    int32_t *slot;
+    struct cache_move *moves;
+    struct tier_counts counts;
+
+    pthread_mutex_t lock;       /* of the caches and what follows */
+    pthread_cond_t changed;     /* a batch was released, or stop set */
+    int64_t admitted, released; /* batches */
+    bool stop;                  /* no admission waits any more */
+};
+
+struct resident *resident_open(const struct tier_options *o, const struct place_setup *setup,
+                               struct error *err);
+/* What is not committed is lost: see row_file.h. */
+void resident_close(struct resident *r);
+
+/* Admits a batch of the ring: the next one in the order of steps. Waits while its slots are those of batches under way.
+ * threads: of the remap. */
+int resident_admit(struct resident *r, int batch, bool changes, int threads, struct error *err);
+/* The oldest batch under way has run. */
+void resident_release(struct resident *r);
+
+/* None of these while a batch is under way. Distinct rows of a table in a batch, ascending; returns how many. */
+int64_t resident_rows_of(const struct resident *r, int32_t table, int batch, int64_t *rows);
+/* Rows begin .. end-1 of a table; arrays in memory begin with the first of them. */
+int resident_put(struct resident *r, int32_t table, int64_t begin, int64_t end,
+                 const struct table *rows, struct error *err);
+int resident_get(struct resident *r, int32_t table, int64_t begin, int64_t end, struct table *rows,
+                 struct error *err);
+/* Writes all that has changed back, and commits: see row_file_commit(). */
+int resident_commit(struct resident *r, uint64_t mark, struct error *err);
+
+/* Bytes in memory: slots, the index of rows, checksums and staging. */
+int64_t resident_bytes(const struct resident *r);
