@@ -118,6 +118,10 @@ scale:
 	@$(PYTHON) studies/scale.py $(call quoted,$(OUT)/scale/scale.jsonl) $(call quoted,$(OUT)/scale) \
 	     --here=$(B)/studies/scale/here --map=$(B)/studies/scale/scale $(call given,RANKS LINKS SHARDING REPS)
 
+# Steps with tables on a disk, and a share of their rows in memory.
+$(B)/studies/tiers/tiers: $(B)/studies/tiers/tiers.o $(tiers_objects) $(host_objects)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) -luring $(whole)
+
 # What dense data parallelism with a partitioned optimizer moves for an embedding table, beside rows that are
 # sharded. Ranks are threads of one process.
 $(B)/studies/zero/zero: $(B)/studies/zero/zero.o $(ranks_objects) $(host_objects)

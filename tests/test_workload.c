@@ -333,8 +333,8 @@ struct refused_case {
 };
 
 static const struct refused_case refused_cases[] = {
-    {"refused: ring of none", "workload w\n", "w: a ring of 0 batches; take 1 to 8", 0},
-    {"refused: long ring", "workload w\n", "w: a ring of 9 batches; take 1 to 8", 9},
+    {"refused: ring of none", "workload w\n", "w: a ring of 0 batches; take 1 to 4096", 0},
+    {"refused: long ring", "workload w\n", "w: a ring of 4097 batches; take 1 to 4096", 4097},
     {"refused: table too small", "workload w\nrows 10\nbatch 100\nids histogram-2022\n",
      "w: feature 0: the histogram of 2000 lookups hits ", 1},
     {"refused: too large",

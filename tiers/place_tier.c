@@ -226,3 +226,7 @@ struct tier_counts tier_counts(const struct place *p) {
 int64_t tier_bytes(const struct place *p) {
     return resident_bytes(((const struct tier *)p)->resident);
 }
+
+int64_t tier_record_bytes(const struct place *p, int32_t table) {
+    return row_file_bytes(((const struct tier *)p)->resident->file, table);
+}

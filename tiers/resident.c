@@ -262,19 +262,30 @@ static int open_slots(struct resident *r, const struct tier_options *o, struct e
 
 /* Batches of the ring over tables of slots; admission fills in their ids. */
 static void open_batches(struct resident *r) {
-    const struct batch *like = &r->setup.batches[0];
-    r->features = must_have(calloc((size_t)like->num_features, sizeof *r->features));
-    for (int32_t f = 0; f < like->num_features; f++) {
-        r->features[f] = like->features[f];
-        if (r->features[f].padding_id >= 0)
-            r->features[f].padding_id = r->slots[r->features[f].table].count;
-    }
-    r->batches = must_have(calloc((size_t)r->setup.ring, sizeof *r->batches));
-    for (int b = 0; b < r->setup.ring; b++) {
+    const size_t ring = (size_t)r->setup.ring, features = (size_t)r->setup.batches[0].num_features;
+    const size_t tables = (size_t)r->setup.num_tables;
+    r->batches = must_have(calloc(ring, sizeof *r->batches));
+    r->features = must_have(calloc(ring * features, sizeof *r->features));
+    r->batch_shapes = must_have(calloc(ring * tables, sizeof *r->batch_shapes));
+    for (size_t b = 0; b < ring; b++) {
+        const struct batch *from = &r->setup.batches[b];
         struct batch *own = &r->batches[b];
-        *own = r->setup.batches[b];
-        own->tables = r->shapes;
-        own->features = r->features;
+        struct feature *feature = r->features + b * features;
+        struct table_shape *shape = r->batch_shapes + b * tables;
+        for (size_t f = 0; f < features; f++) {
+            feature[f] = from->features[f];
+            if (feature[f].padding_id >= 0)
+                feature[f].padding_id = r->slots[feature[f].table].count;
+        }
+        for (size_t t = 0; t < tables; t++) {
+            shape[t] = from->tables[t];
+            shape[t].rows = r->shapes[t].rows;
+            shape[t].first_row = r->shapes[t].first_row;
+            shape[t].part = r->shapes[t].part;
+        }
+        *own = *from;
+        own->tables = shape;
+        own->features = feature;
         own->id_type = ID_INT32;
         own->ids = must_have(calloc((size_t)own->lookups + 1, sizeof(int32_t)));
     }
@@ -324,6 +335,7 @@ void resident_close(struct resident *r) {
     free(r->slots);
     free(r->shapes);
     free(r->features);
+    free(r->batch_shapes);
     free(r->staging);
     free(r->rows);
     free(r->some);

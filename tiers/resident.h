@@ -51,8 +51,9 @@ struct resident {
     struct slots *slots;        /* [num_tables] */
     struct table_shape *shapes; /* [num_tables], of the slots */
     struct table_set tables;
-    struct feature *features;
-    struct batch *batches; /* [ring], with numbers of slots */
+    struct feature *features;         /* [ring][num_features] */
+    struct table_shape *batch_shapes; /* [ring][num_tables], with the lookups of each batch */
+    struct batch *batches;            /* [ring], with numbers of slots */
     char *staging;
     /* Rows of one table: those of a batch, or all in slots. */
     int64_t *rows, *some;

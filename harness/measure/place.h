@@ -18,7 +18,7 @@
 #include "harness/workload/tables.h"
 #include "harness/workload/workload.h"
 
-/* Batches of a place. */
+/* Batches of a place of a device, or of ranks. */
 enum { PLACE_RING_MAX = 3 * RING_MAX };
 
 /* What a place works on. All of it outlives the place. */
@@ -27,7 +27,7 @@ struct place_setup {
     int32_t num_tables;
     const struct batch *batches;   /* [ring] in host memory */
     const struct row_index *index; /* [ring] */
-    int ring;                      /* at most PLACE_RING_MAX */
+    int ring;
     int threads;                   /* of the host */
     uint64_t seed;                 /* of the tables' initial values */
     /* Tables in host memory: the host's place works on these, the device's on a copy. NULL: the

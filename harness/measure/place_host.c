@@ -17,7 +17,7 @@ struct host {
     struct table_set own; /* if the setup has no tables */
     struct table_set *tables;
     struct ceiling_probe ceilings;
-    uint64_t hash[PLACE_RING_MAX]; /* of each batch, at opening */
+    uint64_t *hash; /* [ring] of each batch, at opening */
 };
 
 static struct host *host_of(struct place *p) {
@@ -47,6 +47,7 @@ static void host_close(struct place *p) {
     struct host *h = host_of(p);
     ceiling_close(&h->ceilings);
     tables_free(&h->own);
+    free(h->hash);
     free(h);
 }
 
@@ -268,6 +269,7 @@ static int open_all(struct host *h, struct error *err) {
     const struct place_setup *s = &h->setup;
     h->tables = s->tables ? s->tables : &h->own;
     if (!s->tables && tables_create(&h->own, s->shapes, s->num_tables, s->seed, err)) return -1;
+    h->hash = must_have(calloc((size_t)s->ring, sizeof *h->hash));
     for (int b = 0; b < s->ring; b++) h->hash[b] = batch_hash(&s->batches[b]);
     if (!s->timed) return 0;
     const int32_t t = tables_largest(s->shapes, s->num_tables);

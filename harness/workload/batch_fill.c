@@ -11,7 +11,8 @@
 int workload_begin(struct workload *w, int64_t bags, enum id_type id_type, struct error *err) {
     w->tables = calloc((size_t)w->ring * (size_t)w->num_tables, sizeof *w->tables);
     w->features = calloc((size_t)w->ring * (size_t)w->num_features, sizeof *w->features);
-    if (!w->tables || !w->features) return fail(err, "%s: out of memory", w->name);
+    w->batches = calloc((size_t)w->ring, sizeof *w->batches);
+    if (!w->tables || !w->features || !w->batches) return fail(err, "%s: out of memory", w->name);
     for (int k = 0; k < w->ring; k++)
         w->batches[k] = (struct batch){
             .num_tables = w->num_tables,

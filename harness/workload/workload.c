@@ -201,8 +201,8 @@ int workload_generate(const struct spec *spec, int ring, enum grad_mode mode, st
     snprintf(out->name, sizeof out->name, "%s", spec->name);
     describe(spec, out->text, sizeof out->text);
     int status = 0;
-    if (ring < 1 || ring > RING_MAX)
-        status = fail(err, "%s: a ring of %d batches; take 1 to %d", spec->name, ring, RING_MAX);
+    if (ring < 1 || ring > BATCHES_MAX)
+        status = fail(err, "%s: a ring of %d batches; take 1 to %d", spec->name, ring, BATCHES_MAX);
     else if (workload_bytes(spec, ring) >= MOST_BYTES)
         status = fail(err, "%s: the batches need over 128 TiB; take a smaller batch", spec->name);
     else if (memory_require(workload_bytes(spec, ring), spec->name, err))
@@ -214,13 +214,14 @@ int workload_generate(const struct spec *spec, int ring, enum grad_mode mode, st
 }
 
 void workload_free(struct workload *w) {
-    for (int k = 0; k < w->ring && k < RING_MAX; k++) {
+    for (int k = 0; w->batches && k < w->ring; k++) {
         free((void *)w->batches[k].ids);
         free((void *)w->batches[k].offsets);
         free((void *)w->batches[k].lookup_weights);
         free((void *)w->batches[k].grad);
         free((void *)w->batches[k].winners);
     }
+    free(w->batches);
     free(w->tables);
     free(w->features);
     *w = (struct workload){0};

@@ -15,7 +15,10 @@ enum grad_mode {
     GRAD_REAL,  /* uniform in [-1, 1) */
 };
 
-enum { RING_MAX = 8 };
+enum {
+    RING_MAX = 8,      /* batches that the bench program goes round */
+    BATCHES_MAX = 4096 /* of a workload */
+};
 
 /* A ring of batches over the same tables and features, with different ids and gradients. */
 struct workload {
@@ -31,7 +34,7 @@ struct workload {
     struct table_shape *tables; /* [ring][num_tables]: batch k has its own, with its own lookups */
     struct feature *features;   /* [ring][num_features] */
     int ring;
-    struct batch batches[RING_MAX]; /* own ids, offsets, lookup_weights, grad, winners */
+    struct batch *batches; /* [ring], with own ids, offsets, lookup_weights, grad, winners */
 };
 
 /* Refuses a workload that does not fit into memory before it allocates. */

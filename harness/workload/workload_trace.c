@@ -160,8 +160,8 @@ int workload_from_trace(const char *path, const struct spec *like, int64_t bags,
     *out = (struct workload){.seed = like->seed, .features_per_table = 1, .column_shards = 1};
     workload_trace_name(path, like, out->name);
     int status = 0;
-    if (ring < 1 || ring > RING_MAX)
-        status = fail(err, "%s: a ring of %d batches; take 1 to %d", path, ring, RING_MAX);
+    if (ring < 1 || ring > BATCHES_MAX)
+        status = fail(err, "%s: a ring of %d batches; take 1 to %d", path, ring, BATCHES_MAX);
     if (status == 0) status = input_read(&in, path, err);
     if (status == 0) status = from_input(&in, path, like, bags, ring, mode, out, err);
     input_free(&in);

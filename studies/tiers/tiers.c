@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Steps over a stream of batches with tables on a disk and a share of their rows in memory, beside the same steps with all
+ * rows in memory.
+ *
+ *   tiers SPEC TRACE BATCHES DIRECTORY CASE ...
+ *
+ * SPEC is the text of a workload. TRACE: its ids and lengths, or - . The first half of BATCHES warms the cache up,
+ * the second is measured. DIRECTORY: of the tables. CASE is one of
+ *
+ *   BUDGET                  hits of every policy, without any rows
+ *   BUDGET,POLICY,AHEAD     steps of cpu_fused, with AHEAD batches fetched while one runs
+ *
+ * Prints a line of JSON for each. Gradients are exact, so rows of the last batch must have the bits of tables in memory. Times
+ * are those of the whole measured half, its beginning and end without overlap included. Tables in memory take
+ * the same steps before and after each case.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "harness/measure/runner.h"
+#include "harness/memory.h"
+#include "harness/registry.h"
+#include "kernels/rng.h"
+#include "harness/workload/workload.h"
+#include "tiers/place_tier.h"
+
+enum { DEPTH = 64, SAMPLED = 4096, PROBED = 16384 };
+
+struct stream {
+    struct workload workload;
+    struct row_index *index; /* [batches] */
+    struct rule_step *rules; /* [batches][num_tables] */
+    struct place_setup setup;
+    int batches, warm;
+};
+
+struct tier_case {
+    double budget;
+    enum policy policy;
+    int ahead;
+    bool hits;
+};
+
+/* --- hits */
+
+struct hits {
+    int64_t rows, row_misses, lookups, lookup_misses, lacks;
+};
+
+/* The rows of a table in all batches. */
+struct touched {
+    int64_t *first, *rows, *lookups;
+};
+
+static struct touched touched_by(const struct stream *s, int32_t t) {
+    struct touched x = {.first = must_have(calloc((size_t)s->batches + 1, sizeof *x.first))};
+    for (int pass = 0; pass < 2; pass++) {
+        int64_t at = 0;
+        for (int b = 0; b < s->batches; b++) {
+            const struct row_index *index = &s->index[b];
+            const int64_t from = row_index_find(index, t, 0), to = row_index_find(index, t + 1, 0);
+            for (int64_t i = from; pass && i < to; i++) {
+                x.rows[at + i - from] = index->run[i].row;
+                x.lookups[at + i - from] = index->run[i + 1].first - index->run[i].first;
+            }
+            at += to - from;
+            x.first[b + 1] = at;
+        }
+        if (pass) break;
+        x.rows = must_have(calloc((size_t)at + 1, sizeof *x.rows));
+        x.lookups = must_have(calloc((size_t)at + 1, sizeof *x.lookups));
+    }
+    return x;
+}
+
+static void touched_free(struct touched *x) {
+    free(x->first);
+    free(x->rows);
+    free(x->lookups);
+}
+
+/* Rows by how many of the batches so far touch them, of equal ones that with the least number first. */
+static int64_t *hottest_of(const struct touched *x, int batches, int64_t rows) {
+    int64_t *count = must_have(calloc((size_t)rows, sizeof *count)), at = 0;
+    int64_t *hottest = must_have(calloc((size_t)rows, sizeof *hottest));
+    for (int64_t i = 0; i < x->first[batches]; i++) count[x->rows[i]]++;
+    for (int64_t n = batches; n >= 0; n--)
+        for (int64_t r = 0; r < rows; r++)
+            if (count[r] == n) hottest[at++] = r;
+    free(count);
+    return hottest;
+}
+
+static int64_t slots_of(double budget, int64_t rows) {
+    const int64_t n = (int64_t)(budget * (double)rows);
+    return n < 1 ? 1 : n > rows ? rows : n;
+}
+
+/* Adds the hits of a table. Static order is that of the warm-up: nobody knows the future. */
+static int add_hits(const struct stream *s, int32_t t, const struct touched *x, double budget,
+                    enum policy policy, struct hits *h, struct error *err) {
+    const int64_t rows = s->workload.tables[t].rows, most = slots_of(budget, rows);
+    int64_t *hottest = policy == POLICY_STATIC ? hottest_of(x, s->warm, rows) : NULL;
+    const struct cache_setup setup = {.rows = rows,
+                                      .slots = most,
+                                      .policy = policy,
+                                      .hottest = hottest,
+                                      .first = x->first,
+                                      .batch_rows = x->rows,
+                                      .num_batches = s->batches};
+    struct cache *cache = cache_open(&setup, err);
+    free(hottest);
+    if (!cache) return -1;
+    int32_t *slot = must_have(calloc((size_t)rows, sizeof *slot));
+    struct cache_move *moves = must_have(calloc((size_t)rows, sizeof *moves));
+    for (int b = 0; b < s->batches; b++) {
+        const int64_t first = x->first[b], count = x->first[b + 1] - first;
+        int64_t misses, lacks;
+        if (cache_admit(cache, x->rows + first, count, true, slot, moves, &misses, &lacks, err)) {
+            h->lacks = lacks > h->lacks ? lacks : h->lacks;
+            continue;
+        }
+        cache_release(cache);
+        if (b < s->warm) continue;
+        h->rows += count;
+        h->row_misses += misses;
+        int64_t at = first;
+        for (int64_t i = first; i < first + count; i++) h->lookups += x->lookups[i];
+        for (int64_t i = 0; i < misses; i++) {
+            while (x->rows[at] != moves[i].row) at++;
+            h->lookup_misses += x->lookups[at];
+        }
+    }
+    free(slot);
+    free(moves);
+    cache_close(cache);
+    return 0;
+}
+
+static int show_hits(const struct stream *s, const struct tier_case *c, struct error *err) {
+    struct hits all[POLICIES] = {{0}};
+    for (int32_t t = 0; t < s->workload.num_tables; t++) {
+        struct touched x = touched_by(s, t);
+        int status = 0;
+        for (int p = 0; p < POLICIES && status == 0; p++)
+            status = add_hits(s, t, &x, c->budget, (enum policy)p, &all[p], err);
+        touched_free(&x);
+        if (status) return -1;
+    }
+    for (int p = 0; p < POLICIES; p++)
+        printf("{\"hits\": \"%s\", \"budget\": %g, \"batches\": %d, \"rows\": %lld, "
+               "\"row_misses\": %lld, "
+               "\"lookups\": %lld, \"lookup_misses\": %lld, \"lacks\": %lld}\n",
+               policy_names[p], c->budget, s->batches - s->warm, (long long)all[p].rows,
+               (long long)all[p].row_misses, (long long)all[p].lookups,
+               (long long)all[p].lookup_misses, (long long)all[p].lacks);
+    fflush(stdout);
+    return 0;
+}
+
+/* --- steps */
+
+/* Steps of batches from .. to-1; [ahead] of them are announced while one runs. */
+static int steps(const struct stream *s, struct place *p, struct place_scratch *scratch, int from,
+                 int to, int ahead, double *seconds, struct error *err) {
+    const struct kernel *k = registry_find(OP_STEP, "cpu_fused", err);
+    const double begin = clock_seconds();
+    int announced = from;
+    for (int b = from; b < to; b++) {
+        for (; ahead && announced < to && announced <= b + ahead; announced++)
+            if (tier_announce(p, announced, true, err)) return -1;
+        const struct place_job job = {.kernel = k,
+                                      .batch = b,
+                                      .steps = s->rules + (int64_t)b * s->workload.num_tables,
+                                      .scratch = scratch};
+        if (p->ops->run(p, &job, err)) return -1;
+    }
+    *seconds = clock_seconds() - begin;
+    return 0;
+}
+
+/* A hash of rows of the last batch, with their states. */
+static int rows_hash(const struct stream *s, struct place *p, uint64_t *hash, struct error *err) {
+    const struct row_index *index = &s->index[s->batches - 1];
+    const int64_t stride = 1 + index->rows / SAMPLED;
+    *hash = 0;
+    for (int64_t i = 0; i < index->rows; i += stride) {
+        const struct row_run *run = &index->run[i];
+        struct table_shape shape = s->workload.tables[run->table];
+        struct table_set row;
+        shape.rows = 1;
+        if (tables_create(&row, &shape, 1, 0, err)) return -1;
+        const int status =
+            p->ops->get_rows(p, run->table, run->row, run->row + 1, &row.tables[0], err);
+        for (int a = 0; a < TABLE_ARRAYS; a++)
+            if (table_memory_stride(&shape, a))
+                *hash = XXH3_64bits_withSeed(row.tables[0].array[a].data,
+                                             table_memory_bytes(&shape, a), *hash);
+        tables_free(&row);
+        if (status) return -1;
+    }
+    return 0;
+}
+
+/* Records per second of the disk, at random places of the first table: what no policy can be quicker than. Writes put back what
+ * was read. */
+static int probe(const struct stream *s, const char *directory, int64_t bytes, double *reads,
+                 double *writes, struct error *err) {
+    char path[4096];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/rows.0", directory);
+    const int fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &info)) return fail(err, "%s: no direct I/O here", path);
+    const int64_t records = info.st_size / bytes - 1;
+    const int64_t count = records < PROBED ? records : PROBED, stride = records / count;
+    char *data = must_have(aligned_alloc(4096, (size_t)((count * bytes + 4095) / 4096 * 4096)));
+    struct io_request *r = must_have(calloc((size_t)count, sizeof *r));
+    for (int64_t i = 0; i < count; i++)
+        r[i] = (struct io_request){4096 + i * stride * bytes, data + i * bytes, (size_t)bytes};
+    for (int64_t i = count - 1; i > 0; i--) { /* Fisher and Yates */
+        const int64_t other = (int64_t)(rng_u64(s->workload.seed, (uint64_t)i) % (uint64_t)(i + 1));
+        const struct io_request x = r[i];
+        r[i] = r[other];
+        r[other] = x;
+    }
+    struct io *io = io_open_any(DEPTH, err);
+    int status = io ? 0 : -1;
+    double begin = clock_seconds();
+    if (status == 0) status = io_read(io, fd, path, r, count, err);
+    *reads = (double)count / (clock_seconds() - begin);
+    begin = clock_seconds();
+    if (status == 0) status = io_write(io, fd, path, r, count, err);
+    *writes = (double)count / (clock_seconds() - begin);
+    io_close(io);
+    close(fd);
+    free(r);
+    free(data);
+    return status;
+}
+
+struct memory {
+    struct place *place;
+    struct place_scratch scratch;
+    uint64_t hash; /* of rows of the last batch, after each has run once */
+};
+
+static int open_memory(const struct stream *s, struct memory *m, struct error *err) {
+    double seconds;
+    m->place = place_host_open(&s->setup, err);
+    const struct kernel *k = registry_find(OP_STEP, "cpu_fused", err);
+    return !m->place || runner_scratch_open(m->place, k, &m->scratch, err) ||
+                   steps(s, m->place, &m->scratch, 0, s->batches, 0, &seconds, err) ||
+                   rows_hash(s, m->place, &m->hash, err)
+               ? -1
+               : 0;
+}
+
+static void close_memory(struct memory *m) {
+    if (m->scratch.data) m->place->ops->scratch_close(m->place, &m->scratch);
+    if (m->place) m->place->ops->close(m->place);
+}
+
+struct measured {
+    double seconds, memory[2], reads, writes;
+    struct tier_counts before, after;
+    int64_t bytes, whole_bytes;
+    uint64_t hash;
+};
+
+static int measure(const struct stream *s, const struct tier_case *c, struct place *p,
+                   const struct memory *m, struct measured *out, struct error *err) {
+    struct place_scratch scratch = {0};
+    double seconds;
+    if (runner_scratch_open(p, registry_find(OP_STEP, "cpu_fused", err), &scratch, err)) return -1;
+    int status = steps(s, p, &scratch, 0, s->warm, c->ahead, &seconds, err);
+    out->before = tier_counts(p);
+    if (status == 0)
+        status = steps(s, m->place, (struct place_scratch *)&m->scratch, s->warm, s->batches, 0,
+                       &out->memory[0], err);
+    if (status == 0)
+        status = steps(s, p, &scratch, s->warm, s->batches, c->ahead, &out->seconds, err);
+    if (status == 0)
+        status = steps(s, m->place, (struct place_scratch *)&m->scratch, s->warm, s->batches, 0,
+                       &out->memory[1], err);
+    if (status == 0) {
+        out->after = tier_counts(p);
+        out->bytes = tier_bytes(p);
+        status = rows_hash(s, p, &out->hash, err);
+    }
+    p->ops->scratch_close(p, &scratch);
+    return status;
+}
+
+static void print_case(const struct stream *s, const struct tier_case *c, const struct memory *m,
+                       const struct measured *x, int64_t record) {
+    const struct tier_counts *a = &x->before, *b = &x->after;
+    printf("{\"policy\": \"%s\", \"budget\": %g, \"ahead\": %d, \"batches\": %d, \"record\": %lld, "
+           "\"right\": %s, ",
+           policy_names[c->policy], c->budget, c->ahead, s->batches - s->warm, (long long)record,
+           x->hash == m->hash ? "true" : "false");
+#define COUNT(name, field) printf("\"%s\": %lld, ", name, (long long)(b->field - a->field))
+#define SECONDS(name)      printf("\"%s\": %.6g, ", #name, b->name - a->name)
+    COUNT("lookups", lookups);
+    COUNT("lookup_misses", lookup_misses);
+    COUNT("rows", rows);
+    COUNT("row_misses", row_misses);
+    COUNT("written_back", written_back);
+    COUNT("stored", file.stored);
+    COUNT("read", file.read);
+    COUNT("written", file.written);
+    SECONDS(index);
+    SECONDS(fetch);
+    SECONDS(write_back);
+    SECONDS(remap);
+    SECONDS(held);
+    SECONDS(wait);
+#undef COUNT
+#undef SECONDS
+    printf("\"seconds\": %.6g, \"memory\": [%.6g, %.6g], \"reads\": %.6g, \"writes\": %.6g, "
+           "\"bytes\": %lld, \"whole_bytes\": %lld}\n",
+           x->seconds, x->memory[0], x->memory[1], x->reads, x->writes, (long long)x->bytes,
+           (long long)x->whole_bytes);
+    fflush(stdout);
+}
+
+static int show_case(const struct stream *s, const struct tier_case *c, const char *directory,
+                     struct memory *m, struct error *err) {
+    struct measured x = {.whole_bytes = tables_bytes(s->workload.tables, s->workload.num_tables)};
+    const struct tier_options o = {.directory = directory,
+                                   .budget = c->budget,
+                                   .policy = c->policy,
+                                   .belady_runs = s->batches,
+                                   .depth = DEPTH,
+                                   .direct = true};
+    if (!m->place && open_memory(s, m, err)) return -1;
+    struct place *p = place_tier_open(&o, &s->setup, err);
+    if (!p) return -1;
+    const int64_t record = tier_record_bytes(p, 0);
+    int status = probe(s, directory, record, &x.reads, &x.writes, err);
+    if (status == 0) status = measure(s, c, p, m, &x, err);
+    p->ops->close(p);
+    if (status) return -1;
+    print_case(s, c, m, &x, record);
+    return x.hash == m->hash ? 0
+                             : fail(err,
+                                    "%s, budget %g, %d ahead: rows of the last batch are not those "
+                                    "of tables in memory",
+                                    policy_names[c->policy], c->budget, c->ahead);
+}
+
+/* --- the command line */
+
+static int read_case(const char *word, struct tier_case *out, struct error *err) {
+    char policy[16], more;
+    *out = (struct tier_case){.hits = true};
+    const int n = sscanf(word, "%lf,%15[a-z],%d%c", &out->budget, policy, &out->ahead, &more);
+    for (int p = 0; n == 3 && p < POLICIES; p++)
+        if (!strcmp(policy, policy_names[p])) {
+            out->policy = (enum policy)p;
+            out->hits = false;
+        }
+    const bool is_case =
+        n == 3 ? !out->hits && out->ahead >= 0 && out->ahead <= 4 : n == 1 && !strchr(word, ',');
+    if (!is_case || !(out->budget > 0 && out->budget <= 1))
+        return fail(err,
+                    "'%.60s': a case is BUDGET or BUDGET,POLICY,AHEAD: above 0 and up to 1, lru "
+                    "lfu clock static or belady, 0 to 4",
+                    word);
+    return 0;
+}
+
+static int open_stream(struct stream *s, const char *text, const char *trace, struct error *err) {
+    struct spec_list list;
+    const struct spec_overrides none = {0};
+    if (spec_parse("SPEC", text, strlen(text), &none, &list, err)) return -1;
+    const struct spec *spec = &list.specs[0];
+    const int status = strcmp(trace, "-")
+                           ? workload_from_trace(trace, spec, spec->batch, s->batches, GRAD_EXACT,
+                                                 &s->workload, err)
+                           : workload_generate(spec, s->batches, GRAD_EXACT, &s->workload, err);
+    spec_list_free(&list);
+    if (status) return -1;
+    const struct workload *w = &s->workload;
+    if (w->ring < 2) return fail(err, "%s: fewer than 2 batches", trace);
+    s->batches = w->ring; /* a short trace has fewer */
+    s->warm = s->batches / 2;
+    s->index = must_have(calloc((size_t)s->batches, sizeof *s->index));
+    s->rules = must_have(calloc((size_t)(s->batches * w->num_tables), sizeof *s->rules));
+    for (int b = 0; b < s->batches; b++) {
+        s->index[b] = row_index_build(&w->batches[b]);
+        for (int32_t t = 0; t < w->num_tables; t++)
+            s->rules[b * w->num_tables + t] = rule_step(rule_default(w->tables[t].rule), b + 1);
+    }
+    s->setup = (struct place_setup){.shapes = w->tables,
+                                    .num_tables = w->num_tables,
+                                    .batches = w->batches,
+                                    .index = s->index,
+                                    .ring = s->batches,
+                                    .threads = (int)sysconf(_SC_NPROCESSORS_ONLN),
+                                    .seed = w->seed};
+    return 0;
+}
+
+static void close_stream(struct stream *s) {
+    for (int b = 0; s->index && b < s->batches; b++) row_index_free(&s->index[b]);
+    free(s->index);
+    free(s->rules);
+    workload_free(&s->workload);
+}
+
+static int all(struct stream *s, char **argv, int argc, struct error *err) {
+    struct memory m = {0};
+    struct tier_case c;
+    int status = open_stream(s, argv[1], argv[2], err);
+    for (int i = 5; i < argc && status == 0; i++) status = read_case(argv[i], &c, err);
+    for (int i = 5; i < argc && status == 0; i++) {
+        status = read_case(argv[i], &c, err);
+        if (status == 0)
+            status = c.hits ? show_hits(s, &c, err) : show_case(s, &c, argv[4], &m, err);
+    }
+    close_memory(&m);
+    close_stream(s);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    struct stream s = {.batches = argc > 5 ? atoi(argv[3]) : 0};
+    struct error err;
+    if (s.batches < 2 || s.batches > BATCHES_MAX) {
+        fprintf(stderr, "usage: tiers SPEC TRACE|- BATCHES(2 to %d) DIRECTORY CASE ...\n",
+                BATCHES_MAX);
+        return EXIT_USAGE;
+    }
+    if (all(&s, argv, argc, &err)) {
+        fprintf(stderr, "tiers: %s\n", err.text);
+        return EXIT_USAGE;
+    }
+    return EXIT_FINE;
+}
