@@ -122,6 +122,14 @@ scale:
 $(B)/studies/tiers/tiers: $(B)/studies/tiers/tiers.o $(tiers_objects) $(host_objects)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) -luring $(whole)
 
+.PHONY: bench-tiers
+packages_tiers := $(packages_bench) liburing-dev
+bench-tiers:
+	$(call require,tiers)
+	@$(MAKE) --no-print-directory $(B)/studies/tiers/tiers
+	@$(PYTHON) studies/tiers.py $(call quoted,$(OUT)/tiers/tiers.jsonl) $(call quoted,$(OUT)/tiers) \
+	     --tiers=$(B)/studies/tiers/tiers --traces='$(TRACES)' $(call given,BUDGET ALPHA BATCHES)
+
 # What dense data parallelism with a partitioned optimizer moves for an embedding table, beside rows that are
 # sharded. Ranks are threads of one process.
 $(B)/studies/zero/zero: $(B)/studies/zero/zero.o $(ranks_objects) $(host_objects)

@@ -285,11 +285,22 @@ static void too_small(void **state) {
         assert_null(cache_open(&wrong[i], &err));
 }
 
+static void hottest(void **state) {
+    static const int64_t rows[] = {4, 1, 4, 0, 1, 4, 5}, want[] = {4, 1, 0, 5, 2, 3};
+    (void)state;
+    int64_t *order = cache_hottest(rows, 7, 6), *plain = cache_hottest(NULL, 0, 3);
+    assert_memory_equal(order, want, sizeof want);
+    for (int64_t r = 0; r < 3; r++) assert_int_equal(plain[r], r);
+    free(order);
+    free(plain);
+}
+
 int main(void) {
     static const enum policy all[] = {POLICY_LRU, POLICY_LFU, POLICY_CLOCK, POLICY_STATIC,
                                       POLICY_BELADY};
     for (size_t p = 0; p < POLICIES; p++) add_test(policy_names[p], as_the_model, NULL, &all[p]);
     add_test("belady has the fewest misses", belady_has_the_fewest_misses, NULL, NULL);
+    add_test("hottest", hottest, NULL, NULL);
     add_test("too small", too_small, NULL, NULL);
     return run_listed("caches of rows");
 }

@@ -105,6 +105,7 @@ static struct tier_options options_of(const struct test *x, enum policy policy, 
                                  .budget = budget,
                                  .policy = policy,
                                  .belady_runs = STEPS,
+                                 .static_batches = RING,
                                  .depth = 16};
 }
 

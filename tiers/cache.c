@@ -235,6 +235,26 @@ static void *array(int64_t count, size_t size) {
     return must_have(calloc((size_t)(count ? count : 1), size));
 }
 
+/* A counting sort by how often. */
+int64_t *cache_hottest(const int64_t *batch_rows, int64_t count, int64_t rows) {
+    int64_t *often = array(rows, sizeof *often), *order = array(rows, sizeof *order), most = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t n = ++often[batch_rows[i]];
+        if (n > most) most = n;
+    }
+    int64_t *place = array(most + 2, sizeof *place); /* of the first row with that count */
+    for (int64_t r = 0; r < rows; r++) place[often[r]]++;
+    for (int64_t n = most, at = 0; n >= 0; n--) {
+        const int64_t own = place[n];
+        place[n] = at;
+        at += own;
+    }
+    for (int64_t r = 0; r < rows; r++) order[place[often[r]]++] = r;
+    free(often);
+    free(place);
+    return order;
+}
+
 static void open_static(struct cache *c, const struct cache_setup *s) {
     c->heat = array(s->rows, sizeof *c->heat);
     for (int64_t i = 0; i < s->rows; i++) c->heat[s->hottest[i]] = s->rows - i;

@@ -75,5 +75,9 @@ void cache_change(struct cache *c, int32_t slot);
  * written back. */
 void cache_flush(struct cache *c, void (*each)(void *ctx, int64_t row, int32_t slot), void *ctx);
 
+/* An order for static: [rows] all rows, those first that occur most often among [count] rows of batches, of equal ones
+ * those with the least number. The caller frees it. */
+int64_t *cache_hottest(const int64_t *batch_rows, int64_t count, int64_t rows);
+
 /* Bytes of the cache's own memory. */
 int64_t cache_bytes(const struct cache *c);

@@ -39,7 +39,6 @@ static int move_rows(struct resident *r, int32_t t, enum move how, const int64_t
     return 0;
 }
 
-/* Distinct rows of a table in a batch, ascending. */
 int64_t resident_rows_of(const struct resident *r, int32_t t, int batch, int64_t *rows) {
     const struct row_index *index = &r->setup.index[batch];
     const int64_t first = row_index_find(index, t, 0), end = row_index_find(index, t + 1, 0);
@@ -201,39 +200,31 @@ int64_t resident_bytes(const struct resident *r) {
 
 /* --- opening */
 
-static int64_t slots_of(const struct tier_options *o, int64_t rows) {
-    return max64(1, min64(rows, (int64_t)(o->budget * (double)rows)));
-}
-
-/* All batches to come, as far as they are known: the ring in turn. Rows by how many of its batches touch them. */
+/* The batches that its policy knows: for belady all to come, for static those that make the order. */
 static struct cache *open_cache(struct resident *r, const struct tier_options *o, int32_t t,
                                 int32_t slots, struct error *err) {
-    const int64_t rows = r->setup.shapes[t].rows, runs = max64(1, o->belady_runs);
     const int ring = r->setup.ring;
-    struct cache_setup s = {.rows = rows, .slots = slots, .policy = o->policy};
-    int64_t *first = must_have(calloc((size_t)(runs + 1), sizeof *first)),
-            *count = must_have(calloc((size_t)rows, sizeof *count)),
-            *hottest = must_have(calloc((size_t)rows, sizeof *hottest)), *all = NULL;
-    for (int64_t b = 0; b < runs; b++) {
+    const int64_t known = o->policy == POLICY_BELADY   ? max64(1, o->belady_runs)
+                          : o->policy == POLICY_STATIC ? min64(ring, max64(1, o->static_batches))
+                                                       : 0;
+    int64_t *first = must_have(calloc((size_t)(known + 1), sizeof *first)), *all = NULL;
+    for (int64_t b = 0; b < known; b++) {
         const int64_t more = resident_rows_of(r, t, (int)(b % ring), r->rows);
-        if (o->policy != POLICY_BELADY && b >= ring) break;
-        for (int64_t i = 0; i < more; i++) count[r->rows[i]]++;
         all = must_have(realloc(all, (size_t)(first[b] + more + 1) * sizeof *all));
         memcpy(all + first[b], r->rows, (size_t)more * sizeof *all);
         first[b + 1] = first[b] + more;
     }
-    /* A counting sort: those of many batches first, then by number. */
-    int64_t at = 0;
-    for (int64_t n = runs; n >= 0; n--)
-        for (int64_t row = 0; o->policy == POLICY_STATIC && row < rows; row++)
-            if (count[row] == n) hottest[at++] = row;
-    s.hottest = hottest;
-    s.first = first;
-    s.batch_rows = all;
-    s.num_batches = runs;
+    const int64_t rows = r->setup.shapes[t].rows;
+    int64_t *hottest = o->policy == POLICY_STATIC ? cache_hottest(all, first[known], rows) : NULL;
+    const struct cache_setup s = {.rows = rows,
+                                  .slots = slots,
+                                  .policy = o->policy,
+                                  .hottest = hottest,
+                                  .first = first,
+                                  .batch_rows = all,
+                                  .num_batches = known};
     struct cache *c = cache_open(&s, err);
     free(first);
-    free(count);
     free(hottest);
     free(all);
     return c;
@@ -245,7 +236,7 @@ static int open_slots(struct resident *r, const struct tier_options *o, struct e
     for (int32_t t = 0; t < s->num_tables; t++) {
         struct slots *own = &r->slots[t];
         const int64_t rows = s->shapes[t].rows;
-        own->count = (int32_t)slots_of(o, rows);
+        own->count = (int32_t)tier_slots(o->budget, rows);
         own->at_once = max64(1, STAGING / row_file_bytes(r->file, t));
         staging = max64(staging, own->at_once * row_file_bytes(r->file, t));
         own->cache = open_cache(r, o, t, own->count, err);
@@ -306,7 +297,7 @@ struct resident *resident_open(const struct tier_options *o, const struct place_
     int64_t most = 1;
     for (int b = 0; b < setup->ring; b++) most = max64(most, setup->index[b].rows);
     for (int32_t t = 0; t < setup->num_tables; t++)
-        most = max64(most, slots_of(o, setup->shapes[t].rows));
+        most = max64(most, tier_slots(o->budget, setup->shapes[t].rows));
     const size_t count = (size_t)setup->num_tables;
     r->slots = must_have(calloc(count, sizeof *r->slots));
     r->shapes = must_have(calloc(count, sizeof *r->shapes));

@@ -20,12 +20,18 @@
 struct tier_options {
     const char *directory; /* of the tables: see row_file.h */
     double budget;         /* share of the bytes of each table's rows in slots; 0 .. 1 */
-    enum policy
-        policy; /* belady knows the ring of the place: batch 0, 1 ... in turn, belady_runs times */
-    int64_t belady_runs;
+    enum policy policy;
+    int64_t belady_runs; /* belady knows as many batches to come: 0, 1 ... of the ring, in turn */
+    int static_batches;  /* static: rows by how many of the first so many batches touch them */
     int depth;
     bool direct;
 };
+
+/* Slots for a table's rows. */
+static inline int64_t tier_slots(double budget, int64_t rows) {
+    const int64_t slots = (int64_t)(budget * (double)rows);
+    return slots < 1 ? 1 : slots < rows ? slots : rows;
+}
 
 /* Sums over all batches so far. */
 struct tier_counts {

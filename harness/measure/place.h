@@ -28,8 +28,8 @@ struct place_setup {
     const struct batch *batches;   /* [ring] in host memory */
     const struct row_index *index; /* [ring] */
     int ring;
-    int threads;                   /* of the host */
-    uint64_t seed;                 /* of the tables' initial values */
+    int threads;   /* of the host */
+    uint64_t seed; /* of the tables' initial values */
     /* Tables in host memory: the host's place works on these, the device's on a copy. NULL: the
      * place makes its own tables with initial values. */
     struct table_set *tables;

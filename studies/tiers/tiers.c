@@ -86,28 +86,12 @@ static void touched_free(struct touched *x) {
     free(x->lookups);
 }
 
-/* Rows by how many of the batches so far touch them, of equal ones that with the least number first. */
-static int64_t *hottest_of(const struct touched *x, int batches, int64_t rows) {
-    int64_t *count = must_have(calloc((size_t)rows, sizeof *count)), at = 0;
-    int64_t *hottest = must_have(calloc((size_t)rows, sizeof *hottest));
-    for (int64_t i = 0; i < x->first[batches]; i++) count[x->rows[i]]++;
-    for (int64_t n = batches; n >= 0; n--)
-        for (int64_t r = 0; r < rows; r++)
-            if (count[r] == n) hottest[at++] = r;
-    free(count);
-    return hottest;
-}
-
-static int64_t slots_of(double budget, int64_t rows) {
-    const int64_t n = (int64_t)(budget * (double)rows);
-    return n < 1 ? 1 : n > rows ? rows : n;
-}
-
 /* Adds the hits of a table. Static order is that of the warm-up: nobody knows the future. */
 static int add_hits(const struct stream *s, int32_t t, const struct touched *x, double budget,
                     enum policy policy, struct hits *h, struct error *err) {
-    const int64_t rows = s->workload.tables[t].rows, most = slots_of(budget, rows);
-    int64_t *hottest = policy == POLICY_STATIC ? hottest_of(x, s->warm, rows) : NULL;
+    const int64_t rows = s->workload.tables[t].rows, most = tier_slots(budget, rows);
+    int64_t *hottest =
+        policy == POLICY_STATIC ? cache_hottest(x->rows, x->first[s->warm], rows) : NULL;
     const struct cache_setup setup = {.rows = rows,
                                       .slots = most,
                                       .policy = policy,
@@ -188,25 +172,28 @@ static int steps(const struct stream *s, struct place *p, struct place_scratch *
 
 /* A hash of rows of the last batch, with their states. */
 static int rows_hash(const struct stream *s, struct place *p, uint64_t *hash, struct error *err) {
+    const int32_t tables = s->workload.num_tables;
     const struct row_index *index = &s->index[s->batches - 1];
-    const int64_t stride = 1 + index->rows / SAMPLED;
-    *hash = 0;
-    for (int64_t i = 0; i < index->rows; i += stride) {
-        const struct row_run *run = &index->run[i];
-        struct table_shape shape = s->workload.tables[run->table];
-        struct table_set row;
-        shape.rows = 1;
-        if (tables_create(&row, &shape, 1, 0, err)) return -1;
-        const int status =
-            p->ops->get_rows(p, run->table, run->row, run->row + 1, &row.tables[0], err);
-        for (int a = 0; a < TABLE_ARRAYS; a++)
-            if (table_memory_stride(&shape, a))
-                *hash = XXH3_64bits_withSeed(row.tables[0].array[a].data,
-                                             table_memory_bytes(&shape, a), *hash);
-        tables_free(&row);
-        if (status) return -1;
+    struct table_shape *shapes = must_have(calloc((size_t)tables, sizeof *shapes));
+    struct table_set one = {0}; /* row of each table */
+    for (int32_t t = 0; t < tables; t++) {
+        shapes[t] = s->workload.tables[t];
+        shapes[t].rows = 1;
     }
-    return 0;
+    int status = tables_create(&one, shapes, tables, 0, err);
+    *hash = 0;
+    for (int64_t i = 0; i < index->rows && status == 0; i += 1 + index->rows / SAMPLED) {
+        const struct row_run *run = &index->run[i];
+        struct table *row = &one.tables[run->table];
+        status = p->ops->get_rows(p, run->table, run->row, run->row + 1, row, err);
+        for (int a = 0; a < TABLE_ARRAYS; a++)
+            if (table_memory_stride(&shapes[run->table], a))
+                *hash = XXH3_64bits_withSeed(row->array[a].data,
+                                             table_memory_bytes(&shapes[run->table], a), *hash);
+    }
+    tables_free(&one);
+    free(shapes);
+    return status;
 }
 
 /* Records per second of the disk, at random places of the first table: what no policy can be quicker than. Writes put back what
@@ -218,7 +205,7 @@ static int probe(const struct stream *s, const char *directory, int64_t bytes, d
     snprintf(path, sizeof path, "%s/rows.0", directory);
     const int fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &info)) return fail(err, "%s: no direct I/O here", path);
-    const int64_t records = info.st_size / bytes - 1;
+    const int64_t records = (info.st_size - 4096) / bytes;
     const int64_t count = records < PROBED ? records : PROBED, stride = records / count;
     char *data = must_have(aligned_alloc(4096, (size_t)((count * bytes + 4095) / 4096 * 4096)));
     struct io_request *r = must_have(calloc((size_t)count, sizeof *r));
@@ -337,6 +324,7 @@ static int show_case(const struct stream *s, const struct tier_case *c, const ch
                                    .budget = c->budget,
                                    .policy = c->policy,
                                    .belady_runs = s->batches,
+                                   .static_batches = s->warm,
                                    .depth = DEPTH,
                                    .direct = true};
     if (!m->place && open_memory(s, m, err)) return -1;
@@ -359,15 +347,17 @@ static int show_case(const struct stream *s, const struct tier_case *c, const ch
 
 static int read_case(const char *word, struct tier_case *out, struct error *err) {
     char policy[16], more;
+    int end = 0;
     *out = (struct tier_case){.hits = true};
-    const int n = sscanf(word, "%lf,%15[a-z],%d%c", &out->budget, policy, &out->ahead, &more);
+    const int n =
+        sscanf(word, "%lf%n,%15[a-z],%d%c", &out->budget, &end, policy, &out->ahead, &more);
     for (int p = 0; n == 3 && p < POLICIES; p++)
         if (!strcmp(policy, policy_names[p])) {
             out->policy = (enum policy)p;
             out->hits = false;
         }
     const bool is_case =
-        n == 3 ? !out->hits && out->ahead >= 0 && out->ahead <= 4 : n == 1 && !strchr(word, ',');
+        n == 3 ? !out->hits && out->ahead >= 0 && out->ahead <= 4 : n == 1 && !word[end];
     if (!is_case || !(out->budget > 0 && out->budget <= 1))
         return fail(err,
                     "'%.60s': a case is BUDGET or BUDGET,POLICY,AHEAD: above 0 and up to 1, lru "

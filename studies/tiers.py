@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Tables on a disk with a share of their rows in memory: hits of every policy, speed beside tables in memory, and whether
+20 % of the memory gives nearly full speed.
+
+Runs studies/tiers/tiers.c, unless LINES is there and --tiers is not given, and writes OUTDIR/tiers.md and two figures.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
+import program
+from export import figure, names
+from plots import draw
+from program import Arguments, ResultError, read_lines, say, write_whole
+from scale import machine
+from style import COLOURS, markdown_table, number
+
+SPEC = ("workload tiers\nrows {rows}\ndim 64\nbatch {bags}\n{lengths}\nids {ids}\nrule rowwise_adagrad\n")
+ROWS, BAGS, LOOKUPS, BATCHES = 200000, 2048, 8, 256
+TRACES = ("gpt2_novels_1024", "tang_poems", "retail_items")
+TRACE_LOOKUPS = 16384  # of a batch, about
+POLICIES = ("lru", "lfu", "clock", "static", "belady")
+CLAIM = 0.2  # the share of the memory that is said to be enough
+CLAIM_ALPHA = "1.05"
+TEXT = """# Tables larger than the fast memory
+
+`make bench-tiers` makes this page (docs/tiers.md is a copy of one run). {machine}. A table of {rows:,} rows of 64
+floats with row-wise Adagrad, {bags} bags of {lookups} lookups a step, ids by Zipf; {half} batches warm the cache up, the next
+{half} are measured. A row with its state is {record} bytes on the disk, of which {net} are used. Files are read and
+written by io_uring, 64 at a time, not through the page cache. Kernel: cpu_fused. Rows of the last batch had the bits of
+tables in memory in every case.
+
+## Does 20 % of the memory give nearly full speed?
+
+{answer}
+
+![speed beside tables in memory](tiers-speed.png)
+
+{speed}
+
+- share: the time of the same steps with all rows in memory, before and after, over that of this case. The time of a case is
+  that of all its steps, the first rows of them and the last writes of them included.
+- limit: what the disk allows by arithmetic, max(steps in memory, rows fetched / R + rows written / W); without batches
+  ahead the sum of both. R and W are rows per second at random places, measured before each case: {rates}.
+- of the limit: how near the case comes to it. Above 100 %: the disk was quicker than in its own measurement.
+- The journal writes as many bytes again as are fetched, one behind the other. They are in no limit.
+- written: rows that had changed and left. index + remap: of the time of the steps in memory.
+
+## Where the time goes
+
+{stages}
+
+Seconds of the thread that fetches, per 1000 steps. With batches ahead it works while steps run; a step then waits for its
+rows as long as `wait` says. held: the thread waits until slots of batches under way are free.
+
+## Hits
+
+![rows of a batch that are in memory](tiers-hits.png)
+
+{hits}
+
+Share of a batch's distinct rows that are in memory; in brackets of its lookups. Counts, no times. static: the rows of most
+of the warm-up's batches. belady: the fewest misses that any policy can have, since it knows all batches. `-`: the slots are
+fewer than the rows of a batch. histogram: the reuse within a batch is that of Meta's published batches; from batch to batch hot
+rows stay and others are new, which is an assumption of this suite. Traces are short: {traces}.
+"""
+
+
+# --- what is run
+def sources(args):
+    """[(name, spec, trace, batches)]"""
+    lengths = f"length fixed {LOOKUPS}"
+    out = [(f"alpha {a}", SPEC.format(rows=ROWS, bags=BAGS, lengths=lengths, ids=f"zipf\nalpha {a}"), "-", int(args.batches))
+           for a in args.alpha.split()]
+    out += [(f"histogram {year}", SPEC.format(rows=10 * ROWS, bags=BAGS, lengths=lengths, ids=f"histogram-{year}"), "-",
+             int(args.batches)) for year in (2021, 2022)]
+    for name in TRACES:
+        path = os.path.join(args.traces, name + ".txt.gz")
+        if args.traces and os.path.exists(path):
+            bags = {"gpt2_novels_1024": 16, "tang_poems": 307, "retail_items": 784}[name]
+            out.append((name, SPEC.format(rows=1, bags=bags, lengths="length fixed 1", ids="zipf"), path, 4096))
+    return out
+
+
+def cases(name, budgets):
+    """Steps of a source: those of Zipf alone."""
+    if not name.startswith("alpha "):
+        return []
+    out = [f"{b},lru,{ahead}" for b in budgets for ahead in (0, 2)]
+    if name == f"alpha {CLAIM_ALPHA}" and CLAIM in budgets:
+        out += [f"{CLAIM},{policy},2" for policy in POLICIES[1:]] + [f"{CLAIM},lru,{ahead}" for ahead in (1, 4)]
+    return out
+
+
+def checked(args):
+    """Budgets as shares."""
+    for name in ("budget", "alpha"):
+        for word in getattr(args, name).split():
+            if not re.fullmatch(r"\d+(\.\d+)?", word):
+                raise ResultError(f"{name.upper()}: '{word}' is no number")
+    if not re.fullmatch(r"[1-9]\d{1,3}", args.batches) or int(args.batches) > 4096:
+        raise ResultError(f"BATCHES: '{args.batches}' is no number from 10 to 4096")
+    budgets = [float(b) / 100 for b in args.budget.split()]
+    if not budgets or not all(0 < b <= 1 for b in budgets):
+        raise ResultError(f"BUDGET: '{args.budget}': percent of the rows, above 0 and up to 100")
+    return budgets
+
+
+def measure(args):
+    budgets, lines, todo = checked(args), [{"machine": machine()}], sources(args)
+    folder = os.path.dirname(os.path.abspath(args.lines))
+    os.makedirs(folder, exist_ok=True)
+    for i, (name, spec, trace, batches) in enumerate(todo, 1):
+        words = [f"{b:g}" for b in budgets] + cases(name, budgets)
+        say(f"source {i} of {len(todo)}: {name}, {len(words)} cases")
+        work = tempfile.mkdtemp(prefix="tables-", dir=folder)
+        try:
+            done = subprocess.run([args.tiers, spec, trace, str(batches), os.path.join(work, "rows"), *words],
+                                  capture_output=True, text=True, check=False)
+        finally:
+            shutil.rmtree(work)
+        if done.returncode:
+            raise ResultError((done.stderr.strip().splitlines() or [f"{args.tiers} ended with status {done.returncode}"])[-1])
+        lines += [{"source": name} | json.loads(line) for line in done.stdout.splitlines()]
+    write_whole(args.lines, "".join(json.dumps(x) + "\n" for x in lines))
+
+
+# --- what came out
+def read(path):
+    name, hits, steps = [], [], []
+
+    def take(x):
+        if "machine" in x:
+            name.append(x["machine"])
+        elif "hits" in x:
+            hits.append(x | {"by_row": share(x, "row"), "by_lookup": share(x, "lookup")})
+        else:
+            steps.append(x | derived(x))
+
+    read_lines(path, "tiers", take)
+    if not name or not hits or not steps:
+        raise ResultError(f"{path}: lines are missing; run make bench-tiers")
+    return name[0], hits, steps
+
+
+def share(x, what):
+    return None if x["lacks"] else 1 - x[f"{what}_misses"] / x[f"{what}s"]
+
+
+def derived(x):
+    if not x["right"]:
+        raise ValueError("wrong rows")
+    memory = sum(x["memory"]) / 2
+    disk = x["row_misses"] / x["reads"] + x["stored"] / x["writes"]
+    least = max(memory, disk) if x["ahead"] else memory + disk
+    return {"share": memory / x["seconds"], "limit": memory / least, "of_limit": least / x["seconds"], "in_memory": memory}
+
+
+def percent(value, digits=3):
+    return "-" if value is None else f"{number(100 * value, digits)} %"
+
+
+def speed_table(steps):
+    heads = ("source", "budget", "policy", "ahead", "step, ms", "in memory", "share", "limit", "of the limit", "fetched / step",
+             "written / step", "MB in memory", "index + remap")
+    return markdown_table(heads, [
+        (x["source"], percent(x["budget"], 2), x["policy"], str(x["ahead"]), number(1e3 * x["seconds"] / x["batches"]),
+         number(1e3 * x["in_memory"] / x["batches"]), percent(x["share"]), percent(x["limit"]), percent(x["of_limit"]),
+         number(x["row_misses"] / x["batches"]), number(x["stored"] / x["batches"]), number(x["bytes"] / 1e6),
+         percent((x["index"] + x["remap"]) / x["in_memory"], 2)) for x in steps], left=(0, 2))
+
+
+def stages_table(steps):
+    parts = ("index", "write_back", "fetch", "remap", "held", "wait")
+    return markdown_table(("source", "budget", "policy", "ahead", *(p.replace("_", " ") for p in parts), "whole"), [
+        (x["source"], percent(x["budget"], 2), x["policy"], str(x["ahead"]),
+         *(number(1e3 * x[p] / x["batches"]) for p in parts), number(1e3 * x["seconds"] / x["batches"])) for x in steps],
+        left=(0, 2))
+
+
+def hits_table(hits):
+    found = {(x["source"], x["budget"], x["hits"]): x for x in hits}
+    rows = []
+    for source, budget in dict.fromkeys((x["source"], x["budget"]) for x in hits):
+        own = [found[source, budget, p] for p in POLICIES]
+        rows.append((source, percent(budget, 2), *(percent(x["by_row"]) + ("" if x["lacks"] else f" ({percent(x['by_lookup'])})")
+                                                  for x in own)))
+    return markdown_table(("source", "budget", *POLICIES), rows)
+
+
+def answer(steps):
+    """The claim at 20 %, in words."""
+    own = [x for x in steps if x["budget"] == CLAIM and x["policy"] == "lru" and x["ahead"] == 2]
+    if not own:
+        return f"Not measured: BUDGET lacks {100 * CLAIM:g}."
+    parts = "; ".join(f"{percent(x['share'])} at {x['source']}" for x in own)
+    yes = sum(x["share"] >= 0.9 for x in own)
+    why = max(own, key=lambda x: x["share"])
+    needed = why["row_misses"] / why["in_memory"]
+    return (f"{'Yes' if yes == len(own) else 'No' if not yes else 'Sometimes'}, on this disk: with LRU and 2 batches ahead the speed "
+            f"is {parts}, of that with all rows in memory. A step in memory takes "
+            f"{number(1e3 * why['in_memory'] / why['batches'])} ms, and misses {number(why['row_misses'] / why['batches'])} rows "
+            f"({why['source']}, the best case). To keep up, a disk must read {number(needed / 1e6)} million rows per second at random "
+            f"places, and write as many; this one reads {number(why['reads'] / 1e6)} million.")
+
+
+def limits(values):
+    return f"{number(min(values))} to {number(max(values))}"
+
+
+def panels(found, keys, value, x_of):
+    """Blocks of the figure: panel by panel, a line for each key."""
+    titles = list(dict.fromkeys(x["source"] for x in found))
+    blocks = []
+    for title in titles:
+        for key, chosen in keys:
+            own = sorted((x_of(x), value(x, key)) for x in found if x["source"] == title and chosen(x) and value(x, key) is not None)
+            blocks.append([[key], *([a, 100 * b] for a, b in own or [(100, float("nan"))])])
+    return titles, blocks
+
+
+def pictures(name, hits, steps, outdir):
+    budget = lambda x: 100 * x["budget"]
+    titles, blocks = panels(hits, [(p, lambda x, p=p: x["hits"] == p) for p in POLICIES], lambda x, _: x["by_row"], budget)
+    yield figure("tiers", os.path.join(outdir, "tiers-hits"), {
+        "heading": "Distinct rows of a batch that are in memory, %", "machine": "counted, by share of the rows in slots", "panels": len(titles),
+        "series": len(POLICIES), "titles": names(titles), "names": names(POLICIES), "logarithmic": 0,
+        "colours": " ".join(COLOURS[:len(POLICIES)])}, blocks)
+    lru = [x for x in steps if x["policy"] == "lru" and x["ahead"] in (0, 2)]
+    keys = [("2 batches ahead", lambda x: x["ahead"] == 2), ("limit of the disk", lambda x: x["ahead"] == 2),
+            ("none ahead", lambda x: x["ahead"] == 0)]
+    titles, blocks = panels(lru, keys, lambda x, key: x["limit" if key.startswith("limit") else "share"], budget)
+    yield figure("tiers", os.path.join(outdir, "tiers-speed"), {
+        "heading": "Speed beside tables in memory, %", "machine": name + ", LRU", "panels": len(titles), "series": len(keys),
+        "titles": names(titles), "names": names(k for k, _ in keys), "logarithmic": 1,
+        "colours": " ".join((COLOURS[0], "#777777", COLOURS[1]))}, blocks)
+
+
+def main():
+    parser = Arguments(__doc__)
+    parser.add_argument("lines", metavar="LINES", help="lines of studies/tiers/tiers")
+    parser.add_argument("outdir", metavar="OUTDIR")
+    parser.add_argument("--tiers", help="the program: it runs first")
+    parser.add_argument("--budget", default="5 10 20 50 100", help="percent of the rows in memory")
+    parser.add_argument("--alpha", default="0.6 0.8 1.05 1.2")
+    parser.add_argument("--batches", default=str(BATCHES), help="half of them warm up")
+    parser.add_argument("--traces", default="", help="a folder with recorded ids")
+    args = parser.parse_args()
+    if args.tiers:
+        measure(args)
+    name, hits, steps = read(args.lines)
+    os.makedirs(args.outdir, exist_ok=True)
+    for drawn in pictures(name, hits, steps, os.path.abspath(args.outdir)):
+        list(draw(drawn, args.outdir))
+    speed = "\n".join(speed_table(steps))
+    rates = f"{limits([x['reads'] for x in steps])} and {limits([x['writes'] for x in steps])}"
+    found = list(dict.fromkeys(x["source"] for x in hits if not x["source"].startswith(("alpha", "histogram"))))
+    traces = "; ".join(f"{t} has {next(x['batches'] for x in hits if x['source'] == t)} measured batches" for t in found)
+    write_whole(os.path.join(args.outdir, "tiers.md"), TEXT.format(
+        machine=name, rows=ROWS, bags=BAGS, lookups=LOOKUPS, half=steps[0]["batches"], record=steps[0]["record"], net=64 * 4 + 4,
+        answer=answer(steps), speed=speed, rates=rates, stages="\n".join(stages_table(steps)), hits="\n".join(hits_table(hits)),
+        traces=traces or "none was there"))
+    print(speed)
+
+
+if __name__ == "__main__":
+    program.run(main)

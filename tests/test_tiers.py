@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The study of tiers: laws that hits and bytes must obey, rows with the bits of memory, and the page."""
+import json
+import os
+import subprocess
+import sys
+
+import tap
+
+PROGRAM = os.path.join(tap.BUILD, "studies", "tiers", "tiers")
+SPEC = "workload t\nrows 4000\ndim 16\nbatch 64\nlength uniform 0 6\nids zipf\nalpha 1.05\nrule adagrad\n"
+
+
+def run(folder, *cases, batches=40, trace="-", spec=SPEC):
+    return subprocess.run([PROGRAM, spec, trace, str(batches), os.path.join(folder, "rows"), *cases], capture_output=True,
+                          text=True, check=False)
+
+
+def lines(*args, **named):
+    done = run(*args, **named)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_hits_obey_laws(folder):
+    found = {(x["budget"], x["hits"]): x for x in lines(folder, "0.05", "0.1", "0.3", "1")}
+    misses = lambda budget, policy: found[budget, policy]["row_misses"]
+    for policy in ("lru", "lfu", "clock", "static", "belady"):
+        for budget in (0.05, 0.1, 0.3, 1):
+            x = found[budget, policy]
+            assert x["lacks"] == 0 and x["batches"] == 20
+            assert 0 < x["row_misses"] <= x["lookup_misses"] <= x["lookups"] and x["row_misses"] <= x["rows"] <= x["lookups"]
+            assert misses(budget, policy) >= misses(1, policy)  # only new rows are missing there
+        assert misses(1, policy) == misses(1, "lru")
+    for budget in (0.1, 0.3):  # more slots, fewer misses: so it is for stacks, which these are
+        for policy in ("lru", "lfu", "belady"):
+            assert misses(0.05, policy) >= misses(budget, policy)
+    assert misses(0.05, "belady") < misses(0.05, "lru")
+
+
+def test_slots_that_are_too_few_are_said(folder):
+    assert all(x["lacks"] > 0 for x in lines(folder, "0.001"))
+    done = run(folder, "0.001,lru,0")
+    assert done.returncode == 1 and "the cache has 4 slots; it needs " in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_steps_have_the_bits_and_the_counts(folder):
+    """The same misses with and without batches ahead, and as the study of hits has them."""
+    cases = [f"0.2,{policy},{ahead}" for policy in ("lru", "belady") for ahead in (0, 1, 2, 4)]
+    hits, found = {}, []
+    for x in lines(folder, "0.2", *cases):
+        if "hits" in x:
+            hits[x["hits"]] = x["row_misses"], x["lookup_misses"]
+        else:
+            found.append(x)
+    assert len(found) == len(cases)
+    for x in found:
+        assert x["right"] and x["read"] >= x["row_misses"] * x["record"] and x["stored"] == x["written_back"] > 0
+        assert (x["row_misses"], x["lookup_misses"]) == hits[x["policy"]] or x["ahead"], x
+        assert x["bytes"] > 0 and min(x["seconds"], *x["memory"], x["reads"], x["writes"]) > 0
+
+
+def test_bad_input_is_one_line(folder):
+    for words, wanted in ((["0"], "'0': a case is"), (["1.5"], "'1.5': a case is"), (["0.2,none,0"], "'0.2,none,0'"),
+                          (["0.2,lru,5"], "'0.2,lru,5'"), (["0.2,lru"], "'0.2,lru'"), (["0.2x"], "'0.2x'")):
+        done = run(folder, *words)
+        assert done.returncode == 1 and wanted in done.stderr and done.stderr.count("\n") == 1, (words, done.stderr)
+    assert run(folder, "0.2", batches=1).returncode == 1
+    assert "nothing.gz" in run(folder, "0.2", trace=os.path.join(folder, "nothing.gz")).stderr
+
+
+def study(folder, *words):
+    return subprocess.run([sys.executable, tap.tool("tiers.py"), os.path.join(folder, "tiers.jsonl"), folder, *words],
+                          capture_output=True, text=True, check=False)
+
+
+def test_the_page_shows_it(folder):
+    done = study(folder, f"--tiers={PROGRAM}", "--budget=20 50", "--alpha=1.05", "--batches=10")
+    assert done.returncode == 0, done.stderr
+    with open(os.path.join(folder, "tiers.md"), encoding="utf-8") as page:
+        text = page.read()
+    assert "| alpha 1.05 | 20 % | belady | 2 |" in text and "nan" not in text and "on this disk" in text
+    for name in ("tiers-hits", "tiers-speed"):
+        assert os.path.getsize(os.path.join(folder, name + ".png")) > 10000
+    assert not [f for f in os.listdir(folder) if f.startswith("tables-")]
+    for words, wanted in ((["--budget=0"], "BUDGET: '0'"), (["--budget=20,50"], "BUDGET: '20,50' is no number"),
+                          (["--batches=1"], "BATCHES: '1'")):
+        done = study(folder, f"--tiers={PROGRAM}", *words)
+        assert done.returncode == 1 and wanted in done.stderr, done.stderr
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(dict(globals()), "tiers"))
