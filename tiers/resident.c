@@ -15,27 +15,30 @@ static void lap(double *seconds, double *at) {
     *at = now;
 }
 
-/* --- rows between slots and the file */
+/* --- batches */
 
-enum move { TO_FILE, FROM_FILE };
-
-/* [count] rows and their slots, as much at a time as the staging memory takes. */
-static int move_rows(struct resident *r, int32_t t, enum move how, const int64_t *rows,
-                     const int32_t *slot, int64_t count, struct error *err) {
+/* Slots change hands: [count] moves. Victims that have changed are packed before their slots are overwritten, and stored
+ * after the reads: meanwhile the journal is synced. */
+static int exchange(struct resident *r, int32_t t, const struct cache_move *moves, int64_t count,
+                    double *at, struct error *err) {
     struct table *table = &r->tables.tables[t];
     const int64_t bytes = row_file_bytes(r->file, t);
-    for (int64_t first = 0; first < count; first += r->slots[t].at_once) {
-        const int64_t n = min64(count - first, r->slots[t].at_once);
-        if (how == FROM_FILE && row_file_fetch(r->file, t, rows + first, n, r->staging, err))
-            return -1;
-        for (int64_t i = 0; i < n; i++)
-            if (how == TO_FILE)
-                row_file_pack(r->file, t, r->staging + i * bytes, table, slot[first + i]);
-            else
-                row_file_unpack(r->file, t, r->staging + i * bytes, table, slot[first + i]);
-        if (how == TO_FILE && row_file_store(r->file, t, rows + first, n, r->staging, err))
-            return -1;
+    int64_t victims = 0;
+    for (int64_t i = 0; i < count; i++) {
+        r->rows[i] = moves[i].row;
+        if (moves[i].victim < 0 || !moves[i].dirty) continue;
+        row_file_pack(r->file, t, r->leaving + victims * bytes, table, moves[i].slot);
+        r->some[victims++] = moves[i].victim;
     }
+    if (victims) row_file_sync_ahead(r->file);
+    lap(&r->counts.write_back, at);
+    if (row_file_fetch(r->file, t, r->rows, count, r->coming, err)) return -1;
+    for (int64_t i = 0; i < count; i++)
+        row_file_unpack(r->file, t, r->coming + i * bytes, table, moves[i].slot);
+    lap(&r->counts.fetch, at);
+    if (victims && row_file_store(r->file, t, r->some, victims, r->leaving, err)) return -1;
+    r->counts.written_back += victims;
+    lap(&r->counts.write_back, at);
     return 0;
 }
 
@@ -78,27 +81,16 @@ static int get_slots(struct resident *r, int32_t t, int64_t count, bool changes,
 
 static int admit_table(struct resident *r, int32_t t, int batch, bool changes, double *at,
                        struct error *err) {
-    int64_t misses, victims = 0;
+    int64_t misses;
     const int64_t count = resident_rows_of(r, t, batch, r->rows);
     if (get_slots(r, t, count, changes, &misses, at, err)) return -1;
     r->counts.rows += count;
     r->counts.row_misses += misses;
     r->counts.lookup_misses += lookups_of(r, t, batch, r->moves, misses);
-    for (int64_t i = 0; i < misses; i++)
-        if (r->moves[i].victim >= 0 && r->moves[i].dirty) {
-            r->some[victims] = r->moves[i].victim;
-            r->slot[victims++] = r->moves[i].slot;
-        }
     lap(&r->counts.index, at);
-    r->counts.written_back += victims;
-    if (move_rows(r, t, TO_FILE, r->some, r->slot, victims, err)) return -1;
-    lap(&r->counts.write_back, at);
-    for (int64_t i = 0; i < misses; i++) {
-        r->some[i] = r->moves[i].row;
-        r->slot[i] = r->moves[i].slot;
-    }
-    if (move_rows(r, t, FROM_FILE, r->some, r->slot, misses, err)) return -1;
-    lap(&r->counts.fetch, at);
+    for (int64_t i = 0; i < misses; i += r->slots[t].at_once)
+        if (exchange(r, t, r->moves + i, min64(misses - i, r->slots[t].at_once), at, err))
+            return -1;
     return 0;
 }
 
@@ -147,11 +139,11 @@ int resident_put(struct resident *r, int32_t t, int64_t begin, int64_t end,
                  const struct table *rows, struct error *err) {
     for (int64_t row = begin; row < end; row++) {
         const int32_t slot = cache_slot(r->slots[t].cache, row);
-        row_file_pack(r->file, t, r->staging, rows, row - begin);
+        row_file_pack(r->file, t, r->leaving, rows, row - begin);
         if (slot >= 0) {
-            row_file_unpack(r->file, t, r->staging, &r->tables.tables[t], slot);
+            row_file_unpack(r->file, t, r->leaving, &r->tables.tables[t], slot);
             cache_change(r->slots[t].cache, slot);
-        } else if (row_file_store(r->file, t, &row, 1, r->staging, err))
+        } else if (row_file_store(r->file, t, &row, 1, r->leaving, err))
             return -1;
     }
     return 0;
@@ -162,10 +154,10 @@ int resident_get(struct resident *r, int32_t t, int64_t begin, int64_t end, stru
     for (int64_t row = begin; row < end; row++) {
         const int32_t slot = cache_slot(r->slots[t].cache, row);
         if (slot >= 0)
-            row_file_pack(r->file, t, r->staging, &r->tables.tables[t], slot);
-        else if (row_file_fetch(r->file, t, &row, 1, r->staging, err))
+            row_file_pack(r->file, t, r->leaving, &r->tables.tables[t], slot);
+        else if (row_file_fetch(r->file, t, &row, 1, r->leaving, err))
             return -1;
-        row_file_unpack(r->file, t, r->staging, rows, row - begin);
+        row_file_unpack(r->file, t, r->leaving, rows, row - begin);
     }
     return 0;
 }
@@ -181,18 +173,31 @@ static void take_changed(void *ctx, int64_t row, int32_t slot) {
     f->r->slot[f->count++] = slot;
 }
 
+/* [count] rows of r->some, from slots r->slot. */
+static int store_slots(struct resident *r, int32_t t, int64_t count, struct error *err) {
+    const int64_t bytes = row_file_bytes(r->file, t), at_once = r->slots[t].at_once;
+    for (int64_t first = 0; first < count; first += at_once) {
+        const int64_t n = min64(count - first, at_once);
+        for (int64_t i = 0; i < n; i++)
+            row_file_pack(r->file, t, r->leaving + i * bytes, &r->tables.tables[t],
+                          r->slot[first + i]);
+        if (row_file_store(r->file, t, r->some + first, n, r->leaving, err)) return -1;
+    }
+    return 0;
+}
+
 int resident_commit(struct resident *r, uint64_t mark, struct error *err) {
     for (int32_t t = 0; t < r->setup.num_tables; t++) {
         struct flushing f = {r, 0};
         cache_flush(r->slots[t].cache, take_changed, &f);
-        if (move_rows(r, t, TO_FILE, r->some, r->slot, f.count, err)) return -1;
+        if (store_slots(r, t, f.count, err)) return -1;
         r->counts.written_back += f.count;
     }
     return row_file_commit(r->file, mark, err);
 }
 
 int64_t resident_bytes(const struct resident *r) {
-    int64_t bytes = r->tables.bytes + STAGING;
+    int64_t bytes = r->tables.bytes + 2 * STAGING;
     for (int32_t t = 0; t < r->setup.num_tables; t++)
         bytes += cache_bytes(r->slots[t].cache) + row_file_memory(r->file, t);
     return bytes;
@@ -247,7 +252,9 @@ static int open_slots(struct resident *r, const struct tier_options *o, struct e
         r->shapes[t].part = (struct table_part){0};
         first_row += r->shapes[t].rows;
     }
-    r->staging = must_have(aligned_alloc(ALIGN, (size_t)((staging + ALIGN - 1) / ALIGN * ALIGN)));
+    staging = (staging + ALIGN - 1) / ALIGN * ALIGN;
+    r->leaving = must_have(aligned_alloc(ALIGN, (size_t)staging));
+    r->coming = must_have(aligned_alloc(ALIGN, (size_t)staging));
     return tables_create(&r->tables, r->shapes, s->num_tables, 0, err);
 }
 
@@ -327,7 +334,8 @@ void resident_close(struct resident *r) {
     free(r->shapes);
     free(r->features);
     free(r->batch_shapes);
-    free(r->staging);
+    free(r->leaving);
+    free(r->coming);
     free(r->rows);
     free(r->some);
     free(r->slot);

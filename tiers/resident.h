@@ -5,7 +5,7 @@
  * with their states, and its ids become numbers of slots.
  *
  * Another thread may admit the batches to come while one runs: batches under way share rows in slots, and no row of
- * theirs leaves. What is written back is in the file before any later row is fetched.
+ * theirs leaves. What a batch writes back is in the file before the next one fetches.
  *
  * Functions return 0, or -1 and fill err.
  */
@@ -48,7 +48,7 @@ struct tier_counts {
 struct slots {
     struct cache *cache;
     int32_t count;
-    int64_t at_once; /* records in the staging memory */
+    int64_t at_once; /* records on their way */
 };
 
 struct resident {
@@ -60,7 +60,7 @@ struct resident {
     struct feature *features;         /* [ring][num_features] */
     struct table_shape *batch_shapes; /* [ring][num_tables], with the lookups of each batch */
     struct batch *batches;            /* [ring], with numbers of slots */
-    char *staging;
+    char *leaving, *coming;           /* records on their way */
     /* Rows of one table: those of a batch, or all in slots. */
     int64_t *rows, *some;
     int32_t *slot;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +48,14 @@ struct file_table {
     int64_t record, stride;
     int fd;
     char name[NAME];
-    uint32_t *sums;  /* [rows] */
-    uint8_t *is_old; /* a bit for each row: its content at the commit is in the journal */
+    uint32_t *sums;    /* [rows] */
+    uint8_t *is_old;   /* a bit for each row: its content at the commit is in the journal */
+    uint8_t *is_young; /* the same: but that is not synced yet */
+};
+
+struct young {
+    int64_t row;
+    int32_t table;
 };
 
 struct row_file {
@@ -61,7 +68,10 @@ struct row_file {
     struct commit commit;
     int journal;
     int64_t journal_bytes;
-    bool journal_synced;
+    struct young *young; /* those that are not synced, in the order of the journal */
+    int64_t num_young, most_young, num_syncing; /* the first of these: a thread syncs them */
+    pthread_t syncer;                           /* while num_syncing > 0 */
+    int sync_error;
     struct io_request *requests;
     int64_t most_requests;
     char *log;
@@ -156,12 +166,73 @@ static int open_journal(struct row_file *f, uint64_t number, int flags, struct e
     numbered(name, "journal", number);
     f->journal = openat(f->directory, name, O_RDWR | O_CLOEXEC | flags, 0600);
     f->journal_bytes = 0;
-    f->journal_synced = true;
     return f->journal < 0 ? failed(f, name, "open", err) : 0;
 }
 
-static bool is_old(const struct file_table *t, int64_t row) {
-    return t->is_old[row / 8] & 1 << row % 8;
+static bool has_bit(const uint8_t *bits, int64_t row) {
+    return bits[row / 8] & 1 << row % 8;
+}
+
+static void set_bit(uint8_t *bits, int64_t row) {
+    bits[row / 8] |= (uint8_t)(1 << row % 8);
+}
+
+static void push_young(struct row_file *f, int32_t table, int64_t row) {
+    if (f->num_young == f->most_young) {
+        f->most_young = 2 * f->most_young + 1024;
+        f->young = must_have(realloc(f->young, (size_t)f->most_young * sizeof *f->young));
+    }
+    f->young[f->num_young++] = (struct young){row, table};
+    set_bit(f->tables[table].is_young, row);
+}
+
+/* The first [count] of them are synced. */
+static void grow_up(struct row_file *f, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        const struct young *y = &f->young[i];
+        f->tables[y->table].is_young[y->row / 8] &= (uint8_t) ~(1 << y->row % 8);
+    }
+    f->num_young -= count;
+    memmove(f->young, f->young + count, (size_t)f->num_young * sizeof *f->young);
+}
+
+static void *sync_journal(void *ctx) {
+    struct row_file *f = ctx;
+    f->sync_error = fdatasync(f->journal) ? errno : 0;
+    return NULL;
+}
+
+void row_file_sync_ahead(struct row_file *f) {
+    if (f->num_syncing > 0 || f->num_young == 0) return;
+    if (pthread_create(&f->syncer, NULL, sync_journal, f) == 0) f->num_syncing = f->num_young;
+}
+
+static int wait_for_sync(struct row_file *f, struct error *err) {
+    if (f->num_syncing == 0) return 0;
+    pthread_join(f->syncer, NULL);
+    const int64_t count = f->num_syncing;
+    f->num_syncing = 0;
+    errno = f->sync_error;
+    if (f->sync_error) return failed(f, "journal", "sync", err);
+    grow_up(f, count);
+    return 0;
+}
+
+static bool has_young(const struct file_table *t, const int64_t *rows, int64_t count) {
+    int64_t i = 0;
+    while (i < count && !has_bit(t->is_young, rows[i])) i++;
+    return i < count;
+}
+
+/* The old contents of these rows are on the disk, before they are overwritten. */
+static int sync_old(struct row_file *f, const struct file_table *t, const int64_t *rows,
+                    int64_t count, struct error *err) {
+    if (!has_young(t, rows, count)) return 0;
+    if (wait_for_sync(f, err)) return -1;
+    if (!has_young(t, rows, count)) return 0;
+    if (fdatasync(f->journal)) return failed(f, "journal", "sync", err);
+    grow_up(f, f->num_young);
+    return 0;
 }
 
 /* Old contents of rows that the journal does not have yet. */
@@ -176,7 +247,7 @@ static int log_old(struct row_file *f, int32_t table, const int64_t *rows, int64
     }
     for (int64_t i = 0; i < count; i++) {
         const int64_t row = rows[i];
-        if (is_old(t, row)) continue;
+        if (has_bit(t->is_old, row)) continue;
         char *at = f->log + bytes;
         struct entry e = {.row = row, .table = table, .bytes = (int32_t)t->stride};
         memcpy(at + sizeof e, records + i * t->stride, (size_t)t->stride);
@@ -190,9 +261,12 @@ static int log_old(struct row_file *f, int32_t table, const int64_t *rows, int64
     if (write_at(f->journal, f->log, bytes, f->journal_bytes))
         return failed(f, "journal", "write", err);
     f->journal_bytes += (int64_t)bytes;
-    f->journal_synced = false;
     f->counts.written += (int64_t)bytes;
-    for (int64_t i = 0; i < count; i++) t->is_old[rows[i] / 8] |= (uint8_t)(1 << rows[i] % 8);
+    for (int64_t i = 0; i < count; i++) {
+        if (has_bit(t->is_old, rows[i])) continue;
+        set_bit(t->is_old, rows[i]);
+        push_young(f, table, rows[i]);
+    }
     return 0;
 }
 
@@ -274,7 +348,7 @@ static int log_unknown(struct row_file *f, int32_t table, const int64_t *rows, i
     struct file_table *t = &f->tables[table];
     int64_t *unknown = must_have(malloc((size_t)count * sizeof *unknown + 1)), n = 0;
     for (int64_t i = 0; i < count; i++)
-        if (!is_old(t, rows[i])) unknown[n++] = rows[i];
+        if (!has_bit(t->is_old, rows[i])) unknown[n++] = rows[i];
     char *records = n ? block_alloc(n * t->stride) : NULL;
     const int status = n && (read_records(f, t, unknown, n, records, err) ||
                              log_old(f, table, unknown, n, records, err))
@@ -289,8 +363,7 @@ int row_file_store(struct row_file *f, int32_t table, const int64_t *rows, int64
                    const void *records, struct error *err) {
     struct file_table *t = &f->tables[table];
     if (usable(f, err) || log_unknown(f, table, rows, count, err)) return -1;
-    if (!f->journal_synced && fdatasync(f->journal)) return failed(f, "journal", "sync", err);
-    f->journal_synced = true;
+    if (sync_old(f, t, rows, count, err)) return -1;
     if (io_write(f->io, t->fd, t->name, requests_of(f, t, rows, count, (char *)records), count,
                  err)) {
         f->broken = true;
@@ -370,7 +443,7 @@ static int write_commit(struct row_file *f, const struct commit *c, struct error
 int row_file_commit(struct row_file *f, uint64_t mark, struct error *err) {
     const uint64_t before = f->commit.number;
     struct commit c = {.number = before + 1, .mark = mark};
-    if (usable(f, err)) return -1;
+    if (usable(f, err) || wait_for_sync(f, err)) return -1;
     memcpy(c.magic, commit_magic, sizeof c.magic);
     c.sum = XXH3_64bits(&c, offsetof(struct commit, sum));
     for (int32_t i = 0; i < f->num_tables; i++)
@@ -386,6 +459,7 @@ int row_file_commit(struct row_file *f, uint64_t mark, struct error *err) {
     f->commit = c;
     f->counts.commits++;
     remove_numbered(f, before);
+    grow_up(f, f->num_young);
     for (int32_t i = 0; i < f->num_tables; i++)
         memset(f->tables[i].is_old, 0, (size_t)f->tables[i].shape.rows / 8 + 1);
     return 0;
@@ -551,6 +625,7 @@ struct row_file *row_file_open(const struct row_file_setup *s, struct error *err
         t->stride = (t->record + ROW_FILE_BLOCK - 1) / ROW_FILE_BLOCK * ROW_FILE_BLOCK;
         t->sums = must_have(calloc((size_t)t->shape.rows, sizeof *t->sums));
         t->is_old = must_have(calloc((size_t)t->shape.rows / 8 + 1, 1));
+        t->is_young = must_have(calloc((size_t)t->shape.rows / 8 + 1, 1));
         numbered(t->name, "rows", (uint64_t)i);
     }
     int status =
@@ -565,23 +640,26 @@ struct row_file *row_file_open(const struct row_file_setup *s, struct error *err
 
 void row_file_close(struct row_file *f) {
     if (!f) return;
+    if (f->num_syncing > 0) pthread_join(f->syncer, NULL);
     for (int32_t i = 0; i < f->num_tables; i++) {
         if (f->tables[i].fd >= 0) close(f->tables[i].fd);
         free(f->tables[i].sums);
         free(f->tables[i].is_old);
+        free(f->tables[i].is_young);
     }
     if (f->journal >= 0) close(f->journal);
     if (f->directory >= 0) close(f->directory);
     io_close(f->io);
     free(f->tables);
     free(f->requests);
+    free(f->young);
     free(f->log);
     free(f);
 }
 
 int64_t row_file_memory(const struct row_file *f, int32_t table) {
     const int64_t rows = f->tables[table].shape.rows;
-    return rows * (int64_t)sizeof *f->tables->sums + rows / 8 + 1;
+    return rows * (int64_t)sizeof *f->tables->sums + 2 * (rows / 8 + 1);
 }
 
 enum io_engine row_file_engine(const struct row_file *f) {

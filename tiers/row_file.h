@@ -63,6 +63,9 @@ int row_file_fetch(struct row_file *f, int32_t table, const int64_t *rows, int64
 int row_file_store(struct row_file *f, int32_t table, const int64_t *rows, int64_t count,
                    const void *records, struct error *err);
 
+/* Starts to sync the journal, and returns: a store that comes later waits less. Nobody must call it. */
+void row_file_sync_ahead(struct row_file *f);
+
 /* From here on this is what the next one finds, with that mark. */
 int row_file_commit(struct row_file *f, uint64_t mark, struct error *err);
 /* The mark of the last commit; 0: a new one. */
