@@ -22,9 +22,8 @@ from scale import machine
 from style import COLOURS, markdown_table, number
 
 SPEC = ("workload tiers\nrows {rows}\ndim 64\nbatch {bags}\n{lengths}\nids {ids}\nrule rowwise_adagrad\n")
-ROWS, BAGS, LOOKUPS, BATCHES = 200000, 2048, 8, 256
-TRACES = ("gpt2_novels_1024", "tang_poems", "retail_items")
-TRACE_LOOKUPS = 16384  # of a batch, about
+ROWS, BAGS, LOOKUPS, BATCHES = 500000, 2048, 8, 256
+TRACES = {"gpt2_novels_1024": 2, "tang_poems": 38, "retail_items": 98}  # bags of about 2000 lookups
 POLICIES = ("lru", "lfu", "clock", "static", "belady")
 CLAIM = 0.2  # the share of the memory that is said to be enough
 CLAIM_ALPHA = "1.05"
@@ -78,12 +77,11 @@ def sources(args):
     lengths = f"length fixed {LOOKUPS}"
     out = [(f"alpha {a}", SPEC.format(rows=ROWS, bags=BAGS, lengths=lengths, ids=f"zipf\nalpha {a}"), "-", int(args.batches))
            for a in args.alpha.split()]
-    out += [(f"histogram {year}", SPEC.format(rows=10 * ROWS, bags=BAGS, lengths=lengths, ids=f"histogram-{year}"), "-",
+    out += [(f"histogram {year}", SPEC.format(rows=4 * ROWS, bags=BAGS, lengths=lengths, ids=f"histogram-{year}"), "-",
              int(args.batches)) for year in (2021, 2022)]
-    for name in TRACES:
+    for name, bags in TRACES.items():
         path = os.path.join(args.traces, name + ".txt.gz")
         if args.traces and os.path.exists(path):
-            bags = {"gpt2_novels_1024": 16, "tang_poems": 307, "retail_items": 784}[name]
             out.append((name, SPEC.format(rows=1, bags=bags, lengths="length fixed 1", ids="zipf"), path, 4096))
     return out
 
@@ -140,7 +138,7 @@ def read(path):
             name.append(x["machine"])
         elif "hits" in x:
             hits.append(x | {"by_row": share(x, "row"), "by_lookup": share(x, "lookup")})
-        else:
+        elif "lacks" not in x:
             steps.append(x | derived(x))
 
     read_lines(path, "tiers", take)

@@ -41,8 +41,7 @@ def test_hits_obey_laws(folder):
 
 def test_slots_that_are_too_few_are_said(folder):
     assert all(x["lacks"] > 0 for x in lines(folder, "0.001"))
-    done = run(folder, "0.001,lru,0")
-    assert done.returncode == 1 and "the cache has 4 slots; it needs " in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert [x["lacks"] > 0 for x in lines(folder, "0.001,lru,0")] == [True]
 
 
 def test_steps_have_the_bits_and_the_counts(folder):

@@ -18,7 +18,7 @@
 #include "kernels/rules.h"
 #include "kernels/shape.h"
 
-enum { VERSION = 1, HEAD = 4096, CHUNK = 4 << 20, NAME = 40 };
+enum { VERSION = 2, HEAD = 4096, CHUNK = 4 << 20, NAME = 40 };
 
 static const char magic[8] = "EMBROWS", commit_magic[8] = "EMBCOMM";
 
@@ -235,6 +235,11 @@ static int sync_old(struct row_file *f, const struct file_table *t, const int64_
     return 0;
 }
 
+static uint64_t entry_sum(const struct entry *e, const void *record) {
+    return XXH3_64bits_withSeed(record, (size_t)e->bytes,
+                                XXH3_64bits(&e->row, sizeof *e - offsetof(struct entry, row)));
+}
+
 /* Old contents of rows that the journal does not have yet. */
 static int log_old(struct row_file *f, int32_t table, const int64_t *rows, int64_t count,
                    const char *records, struct error *err) {
@@ -251,8 +256,7 @@ static int log_old(struct row_file *f, int32_t table, const int64_t *rows, int64
         char *at = f->log + bytes;
         struct entry e = {.row = row, .table = table, .bytes = (int32_t)t->stride};
         memcpy(at + sizeof e, records + i * t->stride, (size_t)t->stride);
-        memcpy(at, &e, sizeof e);
-        e.sum = XXH3_64bits(at + sizeof e.sum, each - sizeof e.sum);
+        e.sum = entry_sum(&e, at + sizeof e);
         memcpy(at, &e, sizeof e);
         bytes += each;
         f->counts.logged++;
@@ -270,35 +274,43 @@ static int log_old(struct row_file *f, int32_t table, const int64_t *rows, int64
     return 0;
 }
 
-/* Reads the entry at that place into memory whose byte HEAD is the first of its record. Returns its bytes; 0: none, or a
- * torn one. */
-static int64_t read_entry(const struct row_file *f, int64_t at, char *block, struct entry *e) {
-    char *begin = block + HEAD - sizeof *e;
+/* Reads the entry at that place, and its record. Returns its bytes; 0: none, or a torn one. */
+static int64_t read_entry(const struct row_file *f, int64_t at, char *record, struct entry *e) {
     if (read_at(f->journal, e, sizeof *e, at) || e->table < 0 || e->table >= f->num_tables)
         return 0;
     const struct file_table *t = &f->tables[e->table];
-    const size_t bytes = sizeof *e + (size_t)t->stride;
     if (e->bytes != t->stride || e->row < 0 || e->row >= t->shape.rows ||
-        read_at(f->journal, begin, bytes, at) ||
-        XXH3_64bits(begin + sizeof e->sum, bytes - sizeof e->sum) != e->sum)
+        read_at(f->journal, record, (size_t)t->stride, at + (int64_t)sizeof *e) ||
+        entry_sum(e, record) != e->sum)
         return 0;
-    return (int64_t)bytes;
+    return (int64_t)sizeof *e + t->stride;
 }
 
 /* Puts back what the journal has. Its end may be torn: what was not synced was not overwritten. */
 static int undo(struct row_file *f, struct error *err) {
-    int64_t most = 0;
+    enum { AT_ONCE = 2048 };
+    int64_t most = 0, count = 0, bytes = 1;
+    int32_t table = 0; /* of the records at hand */
     int status = 0;
-    struct entry e;
     for (int32_t i = 0; i < f->num_tables; i++) most = max64(most, f->tables[i].stride);
-    char *block = block_alloc(HEAD + most);
-    for (int64_t at = 0, bytes; status == 0 && (bytes = read_entry(f, at, block, &e));
-         at += bytes) {
-        const struct file_table *t = &f->tables[e.table];
-        const struct io_request r = {place_of(t, e.row), block + HEAD, (size_t)t->stride};
-        status = io_write(f->io, t->fd, t->name, &r, 1, err);
+    char *records = block_alloc(AT_ONCE * most);
+    struct io_request *requests = must_have(calloc(AT_ONCE, sizeof *requests));
+    for (int64_t at = 0; bytes && status == 0;) {
+        struct entry e;
+        bytes = read_entry(f, at, records + count * most, &e);
+        if (bytes && (count == 0 || e.table == table)) {
+            table = e.table;
+            requests[count] = (struct io_request){place_of(&f->tables[table], e.row),
+                                                  records + count * most, (size_t)e.bytes};
+            count++;
+            at += bytes;
+            if (count < AT_ONCE) continue;
+        }
+        status = io_write(f->io, f->tables[table].fd, f->tables[table].name, requests, count, err);
+        count = 0;
     }
-    free(block);
+    free(requests);
+    free(records);
     if (status) return -1;
     for (int32_t i = 0; i < f->num_tables; i++)
         if (fdatasync(f->tables[i].fd)) return failed(f, f->tables[i].name, "sync", err);

@@ -11,7 +11,7 @@
  *   BUDGET                  hits of every policy, without any rows
  *   BUDGET,POLICY,AHEAD     steps of cpu_fused, with AHEAD batches fetched while one runs
  *
- * Prints a line of JSON for each. Gradients are exact, so rows of the last batch must have the bits of tables in memory. Times
+ * Prints a line of JSON for each; with "lacks" alone if the slots are fewer than the rows of a batch. Gradients are exact, so rows of the last batch must have the bits of tables in memory. Times
  * are those of the whole measured half, its beginning and end without overlap included. Tables in memory take
  * the same steps before and after each case.
  */
@@ -317,6 +317,19 @@ static void print_case(const struct stream *s, const struct tier_case *c, const 
     fflush(stdout);
 }
 
+/* Rows of the largest batch beyond the slots. */
+static int64_t lacks_of(const struct stream *s, double budget) {
+    int64_t lacks = 0;
+    for (int b = 0; b < s->batches; b++)
+        for (int32_t t = 0; t < s->workload.num_tables; t++) {
+            const int64_t more = row_index_find(&s->index[b], t + 1, 0) -
+                                 row_index_find(&s->index[b], t, 0) -
+                                 tier_slots(budget, s->workload.tables[t].rows);
+            lacks = more > lacks ? more : lacks;
+        }
+    return lacks;
+}
+
 static int show_case(const struct stream *s, const struct tier_case *c, const char *directory,
                      struct memory *m, struct error *err) {
     struct measured x = {.whole_bytes = tables_bytes(s->workload.tables, s->workload.num_tables)};
@@ -327,6 +340,12 @@ static int show_case(const struct stream *s, const struct tier_case *c, const ch
                                    .static_batches = s->warm,
                                    .depth = DEPTH,
                                    .direct = true};
+    const int64_t lacks = lacks_of(s, c->budget);
+    if (lacks) {
+        printf("{\"policy\": \"%s\", \"budget\": %g, \"ahead\": %d, \"lacks\": %lld}\n",
+               policy_names[c->policy], c->budget, c->ahead, (long long)lacks);
+        return 0;
+    }
     if (!m->place && open_memory(s, m, err)) return -1;
     struct place *p = place_tier_open(&o, &s->setup, err);
     if (!p) return -1;
