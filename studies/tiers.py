@@ -6,6 +6,7 @@
 Runs studies/tiers/tiers.c, unless LINES is there and --tiers is not given, and writes OUTDIR/tiers.md and two figures.
 """
 import json
+import math
 import os
 import re
 import shutil
@@ -228,7 +229,7 @@ def pictures(name, hits, steps, outdir):
     titles, blocks = panels(hits, [(p, lambda x, p=p: x["hits"] == p) for p in POLICIES], lambda x, _: x["by_row"], budget)
     yield figure("tiers", os.path.join(outdir, "tiers-hits"), {
         "heading": "Distinct rows of a batch that are in memory, %", "machine": "counted, by share of the rows in slots", "panels": len(titles),
-        "series": len(POLICIES), "titles": names(titles), "names": names(POLICIES), "logarithmic": 0,
+        "series": len(POLICIES), "titles": names(titles), "names": names(POLICIES), "least": 0,
         "colours": " ".join(COLOURS[:len(POLICIES)])}, blocks)
     lru = [x for x in steps if x["policy"] == "lru" and x["ahead"] in (0, 2)]
     keys = [("2 batches ahead", lambda x: x["ahead"] == 2), ("limit of the disk", lambda x: x["ahead"] == 2),
@@ -236,7 +237,7 @@ def pictures(name, hits, steps, outdir):
     titles, blocks = panels(lru, keys, lambda x, key: x["limit" if key.startswith("limit") else "share"], budget)
     yield figure("tiers", os.path.join(outdir, "tiers-speed"), {
         "heading": "Speed beside tables in memory, %", "machine": name + ", LRU", "panels": len(titles), "series": len(keys),
-        "titles": names(titles), "names": names(k for k, _ in keys), "logarithmic": 1,
+        "titles": names(titles), "names": names(k for k, _ in keys), "least": 10 ** math.floor(math.log10(100 * min(min(x["share"], x["limit"]) for x in lru))),
         "colours": " ".join((COLOURS[0], "#777777", COLOURS[1]))}, blocks)
 
 
