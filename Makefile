@@ -183,7 +183,7 @@ all: $(B)/bench $(B)/embfuse lib
 # --- Debian packages: installed by root, otherwise named. Elsewhere the user sees to them.
 packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3
 packages_test  := $(packages_bench) libcmocka-dev liburing-dev python3-numpy python3-matplotlib pkg-config cmake
-packages_ci    := $(packages_test) clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev iproute2
+packages_ci    := $(packages_test) clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev iproute2 librocksdb-dev
 missing         = $(shell command -v dpkg-query >/dev/null && for p in $(packages_$1); do \
                       dpkg-query -W -f '$${db:Status-Abbrev}' $$p 2>/dev/null | grep -q ^ii || echo $$p; done)
 define require

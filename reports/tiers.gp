@@ -20,7 +20,7 @@ set key at screen 0.5, screen 12.0 / height center bottom horizontal maxrows 1 s
 unset tics; unset grid
 plot for [k = 0:series - 1] NaN with linespoints pt 7 ps 0.8 lw 1.8 lc rgb colour(k) title word(names, k + 1)
 unset key; unset label 1
-set xtics nomirror scale 0 textcolor rgb ink ("5" 5, "10" 10, "20" 20, "50" 50, "100" 100)
+set xtics nomirror scale 0 ("5" 5, "10" 10, "20" 20, "50" 50, "100" 100) textcolor rgb ink
 set ytics nomirror scale 0 textcolor rgb ink
 set grid ytics xtics lc rgb pale lt 1 lw 0.7
 do for [i = 0:panels - 1] {

@@ -120,10 +120,10 @@ scale:
 
 # Steps with tables on a disk, and a share of their rows in memory.
 $(B)/studies/tiers/tiers: $(B)/studies/tiers/tiers.o $(tiers_objects) $(host_objects)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) -luring $(whole)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(tiers_libs) $(whole)
 
 .PHONY: bench-tiers
-packages_tiers := $(packages_bench) liburing-dev
+packages_tiers := $(packages_bench) liburing-dev librocksdb-dev
 bench-tiers:
 	$(call require,tiers)
 	@$(MAKE) --no-print-directory $(B)/studies/tiers/tiers

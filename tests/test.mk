@@ -28,7 +28,7 @@ $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(e
 
 $(patsubst %,$(B)/tests/test_%,ranks ranks_bytes ranks_columns checkpoint planner server zero): $(ranks_objects)
 $(patsubst %,$(B)/tests/test_%,tier_cache tier_io tier_place tier_rows): $(tiers_objects)
-$(patsubst %,$(B)/tests/test_%,tier_cache tier_io tier_place tier_rows): LDLIBS += -luring
+$(patsubst %,$(B)/tests/test_%,tier_cache tier_io tier_place tier_rows): LDLIBS += $(tiers_libs)
 
 # Ranks with emulated devices, and NCCL's stand-in alone.
 $(E)/ranks_device: LDLIBS += -Wl,--wrap=device_rows_move

@@ -32,36 +32,36 @@ static const struct table_shape shapes[TABLES] = {
      .weight_type = FP32,
      .row_state = ROW_STATE_BESIDE}};
 
-struct store {
+struct disk {
     struct work_path path;
-    struct row_file_setup setup;
+    struct store_setup setup;
     struct row_file *file;
     char *records;
 };
 
-static void store_begin(struct store *s) {
-    *s = (struct store){.path = state_no_folder("tier_rows")};
-    s->setup = (struct row_file_setup){.directory = s->path.text,
-                                       .shapes = shapes,
-                                       .num_tables = TABLES,
-                                       .seed = SEED,
-                                       .depth = 8};
+static void disk_begin(struct disk *s) {
+    *s = (struct disk){.path = state_no_folder("tier_rows")};
+    s->setup = (struct store_setup){.directory = s->path.text,
+                                    .shapes = shapes,
+                                    .num_tables = TABLES,
+                                    .seed = SEED,
+                                    .depth = 8};
     s->records = must_have(aligned_alloc(4096, (size_t)ROWS * 4096));
 }
 
-static void store_open(struct store *s) {
+static void disk_open(struct disk *s) {
     struct error err;
     s->file = row_file_open(&s->setup, &err);
     if (!s->file) fail_msg("%s", err.text);
 }
 
-static void store_close(struct store *s) {
+static void disk_close(struct disk *s) {
     row_file_close(s->file);
     s->file = NULL;
 }
 
-static void store_end(struct store *s) {
-    store_close(s);
+static void disk_end(struct disk *s) {
+    disk_close(s);
     state_no_folder("tier_rows");
     free(s->records);
 }
@@ -91,28 +91,29 @@ static int64_t rows_of(int64_t step, int32_t table, int64_t rows[TOUCHED]) {
     return TOUCHED;
 }
 
-static int take_step(struct store *s, int64_t step, struct error *err) {
+static int take_step(struct disk *s, int64_t step, struct error *err) {
     for (int32_t t = 0; t < TABLES; t++) {
         int64_t rows[TOUCHED];
-        const int64_t count = rows_of(step, t, rows), stride = row_file_bytes(s->file, t);
+        const int64_t count = rows_of(step, t, rows), stride = record_of(&shapes[t]).bytes;
         /* Every third step stores rows that stayed in memory. */
         if (step % 3 && row_file_fetch(s->file, t, rows, count, s->records, err)) return -1;
         memset(s->records, 0, (size_t)(count * stride));
         for (int64_t i = 0; i < count; i++)
             pattern(s->records + i * stride, record_bytes(t), t, rows[i], step);
-        if (row_file_store(s->file, t, rows, count, s->records, err)) return -1;
+        if (row_file_put(s->file, t, rows, count, s->records, err)) return -1;
     }
     return 0;
 }
 
 /* All rows of all tables are those after so many steps. */
-static void expect_steps(struct store *s, int64_t steps, const char *what) {
+static void expect_steps(struct disk *s, int64_t steps, const char *what) {
     struct error err;
     struct table_set initial;
     if (tables_create(&initial, shapes, TABLES, SEED, &err)) fail_msg("%s", err.text);
     for (int32_t t = 0; t < TABLES; t++) {
         int64_t last[ROWS] = {0}, all[ROWS];
-        const int64_t stride = row_file_bytes(s->file, t);
+        const struct record layout = record_of(&shapes[t]);
+        const int64_t stride = layout.bytes;
         char *want = must_have(calloc(1, (size_t)stride));
         for (int64_t step = 1; step <= steps; step++) {
             int64_t rows[TOUCHED];
@@ -127,7 +128,7 @@ static void expect_steps(struct store *s, int64_t steps, const char *what) {
             if (last[r])
                 pattern(want, record_bytes(t), t, r, last[r]);
             else
-                row_file_pack(s->file, t, want, &initial.tables[t], r);
+                record_pack(&layout, want, &initial.tables[t], r);
             if (memcmp(want, s->records + r * stride, (size_t)stride))
                 fail_msg("%s: table %d, row %d is not as after %d steps", what, t, (int)r,
                          (int)steps);
@@ -143,11 +144,11 @@ static void comes_back(void **state) {
     (void)state;
     struct error err;
     for (int direct = 0; direct < 2; direct++) {
-        struct store s;
-        store_begin(&s);
+        struct disk s;
+        disk_begin(&s);
         s.setup.direct = direct;
-        store_open(&s);
-        assert_int_equal(row_file_bytes(s.file, 0) % ROW_FILE_BLOCK, 0);
+        disk_open(&s);
+        assert_int_equal(record_of(&s.setup.shapes[0]).bytes % RECORD_BLOCK, 0);
         assert_int_equal(row_file_mark(s.file), 0);
         expect_steps(&s, 0, "new");
         for (int64_t step = 1; step <= 40; step++) {
@@ -155,38 +156,39 @@ static void comes_back(void **state) {
             if (step % 10 == 0) assert_int_equal(row_file_commit(s.file, (uint64_t)step, &err), 0);
         }
         expect_steps(&s, 40, "the same process");
-        const struct row_file_counts c = row_file_counts(s.file);
+        const struct store_counts c = row_file_counts(s.file);
         assert_true(c.commits == 5 && c.stored > 40 * TABLES && c.logged > 0 &&
                     c.logged <= c.stored + c.fetched);
         assert_true(c.written > c.stored * 512 && c.read > c.fetched * 512);
-        store_close(&s);
-        store_open(&s);
+        disk_close(&s);
+        disk_open(&s);
         assert_int_equal(row_file_mark(s.file), 40);
         expect_steps(&s, 40, "another process");
         for (int64_t step = 41; step <= 47; step++) assert_int_equal(take_step(&s, step, &err), 0);
         expect_steps(&s, 47, "not committed yet");
-        store_close(&s);
-        store_open(&s);
+        disk_close(&s);
+        disk_open(&s);
         expect_steps(&s, 40, "not committed");
-        store_end(&s);
+        disk_end(&s);
     }
 }
 
 /* A row goes to memory and back. */
 static void rows_of_tables(void **state) {
     (void)state;
-    struct store s;
+    struct disk s;
     struct error err;
     struct table_set from, to;
-    store_begin(&s);
-    store_open(&s);
+    disk_begin(&s);
+    disk_open(&s);
     if (tables_create(&from, shapes, TABLES, 1, &err) ||
         tables_create(&to, shapes, TABLES, 2, &err))
         fail_msg("%s", err.text);
-    for (int32_t t = 0; t < TABLES; t++)
+    for (int32_t t = 0; t < TABLES; t++) {
+        const struct record layout = record_of(&shapes[t]);
         for (int64_t r = 0; r < shapes[t].rows; r++) {
-            row_file_pack(s.file, t, s.records, &from.tables[t], r);
-            row_file_unpack(s.file, t, s.records, &to.tables[t], r);
+            record_pack(&layout, s.records, &from.tables[t], r);
+            record_unpack(&layout, s.records, &to.tables[t], r);
             for (int a = 0; a < TABLE_ARRAYS; a++) {
                 const int64_t bytes = table_array_width(&shapes[t], a) *
                                       (int64_t)dtype_bytes(table_array_type(&shapes[t], a));
@@ -195,19 +197,20 @@ static void rows_of_tables(void **state) {
                                         array_row(&to.tables[t].array[a], r), (size_t)bytes);
             }
         }
+    }
     tables_free(&from);
     tables_free(&to);
-    store_end(&s);
+    disk_end(&s);
 }
 
 /* A child steps and commits until it is killed, at a moment that nobody chooses. */
 static void killed(void **state) {
     (void)state;
     if (WITH_THREAD_SANITIZER) skip(); /* a child of several threads cannot start threads there */
-    struct store s;
+    struct disk s;
     int64_t done = 0;
     int progressed = 0;
-    store_begin(&s);
+    disk_begin(&s);
     for (int round = 0; round < 40; round++) {
         int opened[2];
         char byte;
@@ -233,25 +236,25 @@ static void killed(void **state) {
         int status;
         waitpid(child, &status, 0);
         assert_true(WIFSIGNALED(status));
-        store_open(&s);
+        disk_open(&s);
         const int64_t mark = (int64_t)row_file_mark(s.file);
         assert_true(mark >= done && mark % 3 == 0);
         progressed += mark > done;
         done = mark;
         if (round % 4 == 0 || round == 39) expect_steps(&s, mark, "killed");
-        store_close(&s);
+        disk_close(&s);
     }
     assert_true(progressed > 10);
-    store_end(&s);
+    disk_end(&s);
 }
 
-static void expect_refused(struct store *s, const char *said) {
+static void expect_refused(struct disk *s, const char *said) {
     struct error err = {""};
     struct row_file *f = row_file_open(&s->setup, &err);
     if (f || !strstr(err.text, said)) fail_msg("'%s', wanted '%s'", f ? "opened" : err.text, said);
 }
 
-static void flip(const struct store *s, const char *name, int64_t at) {
+static void flip(const struct disk *s, const char *name, int64_t at) {
     char path[PATH_MAX + 60], byte;
     snprintf(path, sizeof path, "%s/%s", s->path.text, name);
     const int fd = open(path, O_RDWR);
@@ -264,15 +267,15 @@ static void flip(const struct store *s, const char *name, int64_t at) {
 
 static void refused(void **state) {
     (void)state;
-    struct store s;
+    struct disk s;
     struct error err;
     struct table_shape other[TABLES];
-    store_begin(&s);
-    store_open(&s);
+    disk_begin(&s);
+    disk_open(&s);
     for (int64_t step = 1; step <= 20; step++) assert_int_equal(take_step(&s, step, &err), 0);
     assert_int_equal(row_file_commit(s.file, 20, &err), 0);
     expect_refused(&s, "another process has it open");
-    store_close(&s);
+    disk_close(&s);
     memcpy(other, shapes, sizeof other);
     s.setup.shapes = other;
     other[1].dim = 131;
@@ -300,32 +303,32 @@ static void refused(void **state) {
     }
     /* A record is damaged: it says so when the row is fetched. */
     flip(&s, "rows.0", 4096 + 7 * 512 + 3);
-    store_open(&s);
+    disk_open(&s);
     const int64_t seven = 7, eight = 8;
     assert_int_equal(row_file_fetch(s.file, 0, &eight, 1, s.records, &err), 0);
     assert_int_equal(row_file_fetch(s.file, 0, &seven, 1, s.records, &err), -1);
     assert_non_null(strstr(err.text, "rows.0: row 7 is damaged: its checksum differs"));
-    store_close(&s);
+    disk_close(&s);
     flip(&s, "rows.0", 4096 + 7 * 512 + 3);
-    store_open(&s);
+    disk_open(&s);
     expect_steps(&s, 20, "after all of that");
-    store_close(&s);
+    disk_close(&s);
     s.setup.directory = "/no/such/folder";
     expect_refused(&s, "/no/such/folder: cannot create: No such file or directory");
     s.setup.directory = s.path.text;
     s.setup.depth = 0;
     expect_refused(&s, "0 requests in flight");
-    store_end(&s);
+    disk_end(&s);
 }
 
 /* Files may not grow any more: the journal cannot take what is fetched. Nothing committed is lost. */
 static void full_disk(void **state) {
     (void)state;
-    struct store s;
+    struct disk s;
     struct error err = {""};
     struct rlimit before, limit;
-    store_begin(&s);
-    store_open(&s);
+    disk_begin(&s);
+    disk_open(&s);
     for (int64_t step = 1; step <= 10; step++) assert_int_equal(take_step(&s, step, &err), 0);
     assert_int_equal(row_file_commit(s.file, 10, &err), 0);
     signal(SIGXFSZ, SIG_IGN);
@@ -340,11 +343,11 @@ static void full_disk(void **state) {
     assert_int_equal(status, -1);
     assert_int_equal(again, -1);
     assert_non_null(strstr(err.text, "File too large"));
-    store_close(&s);
-    store_open(&s);
+    disk_close(&s);
+    disk_open(&s);
     assert_int_equal(row_file_mark(s.file), 10);
     expect_steps(&s, 10, "after a full disk");
-    store_end(&s);
+    disk_end(&s);
 }
 
 int main(void) {

@@ -60,9 +60,17 @@ def test_steps_have_the_bits_and_the_counts(folder):
         assert x["bytes"] > 0 and min(x["seconds"], *x["memory"], x["reads"], x["writes"]) > 0
 
 
+def test_rocksdb_has_the_bits_too(folder):
+    done = run(folder, "0.2,lru,2,rocksdb", "0.2,lru,0,rocksdb")
+    if "has no RocksDB" in done.stderr:
+        raise tap.Skip("no RocksDB (Debian: librocksdb-dev)")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["right"] for line in done.stdout.splitlines()] == [True, True]
+
+
 def test_bad_input_is_one_line(folder):
     for words, wanted in ((["0"], "'0': a case is"), (["1.5"], "'1.5': a case is"), (["0.2,none,0"], "'0.2,none,0'"),
-                          (["0.2,lru,5"], "'0.2,lru,5'"), (["0.2,lru"], "'0.2,lru'"), (["0.2x"], "'0.2x'")):
+                          (["0.2,lru,5"], "'0.2,lru,5'"), (["0.2,lru"], "'0.2,lru'"), (["0.2x"], "'0.2x'"), (["0.2,lru,0,sql"], "'0.2,lru,0,sql'")):
         done = run(folder, *words)
         assert done.returncode == 1 and wanted in done.stderr and done.stderr.count("\n") == 1, (words, done.stderr)
     assert run(folder, "0.2", batches=1).returncode == 1
@@ -79,7 +87,7 @@ def test_the_page_shows_it(folder):
     assert done.returncode == 0, done.stderr
     with open(os.path.join(folder, "tiers.md"), encoding="utf-8") as page:
         text = page.read()
-    assert "| alpha 1.05 | 20 % | belady | 2 |" in text and "nan" not in text and "on this disk" in text
+    assert "| alpha 1.05 | files | 20 % | belady | 2 |" in text and "nan" not in text and "on this disk" in text
     for name in ("tiers-hits", "tiers-speed"):
         assert os.path.getsize(os.path.join(folder, name + ".png")) > 10000
     assert not [f for f in os.listdir(folder) if f.startswith("tables-")]

@@ -219,7 +219,7 @@ int tier_commit(struct place *p, uint64_t mark, struct error *err) {
 struct tier_counts tier_counts(const struct place *p) {
     const struct resident *r = ((const struct tier *)p)->resident;
     struct tier_counts c = r->counts;
-    c.file = row_file_counts(r->file);
+    c.store = r->store->ops->counts(r->store);
     return c;
 }
 
@@ -228,5 +228,5 @@ int64_t tier_bytes(const struct place *p) {
 }
 
 int64_t tier_record_bytes(const struct place *p, int32_t table) {
-    return row_file_bytes(((const struct tier *)p)->resident->file, table);
+    return ((const struct tier *)p)->resident->slots[table].layout.bytes;
 }

@@ -24,7 +24,7 @@ struct place *place_tier_open(const struct tier_options *o, const struct place_s
  * and commits, restores and reads rows only when no batch is announced. changes: a step will run. */
 int tier_announce(struct place *p, int batch, bool changes, struct error *err);
 
-/* Writes all that has changed back, and commits: see row_file_commit(). */
+/* Writes all that has changed back, and commits: see store.h. */
 int tier_commit(struct place *p, uint64_t mark, struct error *err);
 
 /* Only when no batch is announced. */

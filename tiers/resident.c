@@ -22,21 +22,22 @@ static void lap(double *seconds, double *at) {
 static int exchange(struct resident *r, int32_t t, const struct cache_move *moves, int64_t count,
                     double *at, struct error *err) {
     struct table *table = &r->tables.tables[t];
-    const int64_t bytes = row_file_bytes(r->file, t);
+    const struct record *layout = &r->slots[t].layout;
+    const int64_t bytes = layout->bytes;
     int64_t victims = 0;
     for (int64_t i = 0; i < count; i++) {
         r->rows[i] = moves[i].row;
         if (moves[i].victim < 0 || !moves[i].dirty) continue;
-        row_file_pack(r->file, t, r->leaving + victims * bytes, table, moves[i].slot);
+        record_pack(layout, r->leaving + victims * bytes, table, moves[i].slot);
         r->some[victims++] = moves[i].victim;
     }
-    if (victims) row_file_sync_ahead(r->file);
+    if (victims && r->store->ops->put_soon) r->store->ops->put_soon(r->store);
     lap(&r->counts.write_back, at);
-    if (row_file_fetch(r->file, t, r->rows, count, r->coming, err)) return -1;
+    if (r->store->ops->fetch(r->store, t, r->rows, count, r->coming, err)) return -1;
     for (int64_t i = 0; i < count; i++)
-        row_file_unpack(r->file, t, r->coming + i * bytes, table, moves[i].slot);
+        record_unpack(layout, r->coming + i * bytes, table, moves[i].slot);
     lap(&r->counts.fetch, at);
-    if (victims && row_file_store(r->file, t, r->some, victims, r->leaving, err)) return -1;
+    if (victims && r->store->ops->put(r->store, t, r->some, victims, r->leaving, err)) return -1;
     r->counts.written_back += victims;
     lap(&r->counts.write_back, at);
     return 0;
@@ -139,11 +140,11 @@ int resident_put(struct resident *r, int32_t t, int64_t begin, int64_t end,
                  const struct table *rows, struct error *err) {
     for (int64_t row = begin; row < end; row++) {
         const int32_t slot = cache_slot(r->slots[t].cache, row);
-        row_file_pack(r->file, t, r->leaving, rows, row - begin);
+        record_pack(&r->slots[t].layout, r->leaving, rows, row - begin);
         if (slot >= 0) {
-            row_file_unpack(r->file, t, r->leaving, &r->tables.tables[t], slot);
+            record_unpack(&r->slots[t].layout, r->leaving, &r->tables.tables[t], slot);
             cache_change(r->slots[t].cache, slot);
-        } else if (row_file_store(r->file, t, &row, 1, r->leaving, err))
+        } else if (r->store->ops->put(r->store, t, &row, 1, r->leaving, err))
             return -1;
     }
     return 0;
@@ -154,10 +155,10 @@ int resident_get(struct resident *r, int32_t t, int64_t begin, int64_t end, stru
     for (int64_t row = begin; row < end; row++) {
         const int32_t slot = cache_slot(r->slots[t].cache, row);
         if (slot >= 0)
-            row_file_pack(r->file, t, r->leaving, &r->tables.tables[t], slot);
-        else if (row_file_fetch(r->file, t, &row, 1, r->leaving, err))
+            record_pack(&r->slots[t].layout, r->leaving, &r->tables.tables[t], slot);
+        else if (r->store->ops->fetch(r->store, t, &row, 1, r->leaving, err))
             return -1;
-        row_file_unpack(r->file, t, r->leaving, rows, row - begin);
+        record_unpack(&r->slots[t].layout, r->leaving, rows, row - begin);
     }
     return 0;
 }
@@ -175,13 +176,13 @@ static void take_changed(void *ctx, int64_t row, int32_t slot) {
 
 /* [count] rows of r->some, from slots r->slot. */
 static int store_slots(struct resident *r, int32_t t, int64_t count, struct error *err) {
-    const int64_t bytes = row_file_bytes(r->file, t), at_once = r->slots[t].at_once;
+    const struct record *layout = &r->slots[t].layout;
+    const int64_t bytes = layout->bytes, at_once = r->slots[t].at_once;
     for (int64_t first = 0; first < count; first += at_once) {
         const int64_t n = min64(count - first, at_once);
         for (int64_t i = 0; i < n; i++)
-            row_file_pack(r->file, t, r->leaving + i * bytes, &r->tables.tables[t],
-                          r->slot[first + i]);
-        if (row_file_store(r->file, t, r->some + first, n, r->leaving, err)) return -1;
+            record_pack(layout, r->leaving + i * bytes, &r->tables.tables[t], r->slot[first + i]);
+        if (r->store->ops->put(r->store, t, r->some + first, n, r->leaving, err)) return -1;
     }
     return 0;
 }
@@ -193,13 +194,12 @@ int resident_commit(struct resident *r, uint64_t mark, struct error *err) {
         if (store_slots(r, t, f.count, err)) return -1;
         r->counts.written_back += f.count;
     }
-    return row_file_commit(r->file, mark, err);
+    return r->store->ops->commit(r->store, mark, err);
 }
 
 int64_t resident_bytes(const struct resident *r) {
-    int64_t bytes = r->tables.bytes + 2 * STAGING;
-    for (int32_t t = 0; t < r->setup.num_tables; t++)
-        bytes += cache_bytes(r->slots[t].cache) + row_file_memory(r->file, t);
+    int64_t bytes = r->tables.bytes + 2 * STAGING + r->store->ops->memory(r->store);
+    for (int32_t t = 0; t < r->setup.num_tables; t++) bytes += cache_bytes(r->slots[t].cache);
     return bytes;
 }
 
@@ -242,8 +242,9 @@ static int open_slots(struct resident *r, const struct tier_options *o, struct e
         struct slots *own = &r->slots[t];
         const int64_t rows = s->shapes[t].rows;
         own->count = (int32_t)tier_slots(o->budget, rows);
-        own->at_once = max64(1, STAGING / row_file_bytes(r->file, t));
-        staging = max64(staging, own->at_once * row_file_bytes(r->file, t));
+        own->layout = record_of(&s->shapes[t]);
+        own->at_once = max64(1, STAGING / own->layout.bytes);
+        staging = max64(staging, own->at_once * own->layout.bytes);
         own->cache = open_cache(r, o, t, own->count, err);
         if (!own->cache) return -1;
         r->shapes[t] = s->shapes[t];
@@ -291,12 +292,12 @@ static void open_batches(struct resident *r) {
 
 struct resident *resident_open(const struct tier_options *o, const struct place_setup *setup,
                                struct error *err) {
-    const struct row_file_setup file = {.directory = o->directory,
-                                        .shapes = setup->shapes,
-                                        .num_tables = setup->num_tables,
-                                        .seed = setup->seed,
-                                        .depth = o->depth,
-                                        .direct = o->direct};
+    const struct store_setup store = {.directory = o->directory,
+                                      .shapes = setup->shapes,
+                                      .num_tables = setup->num_tables,
+                                      .seed = setup->seed,
+                                      .depth = o->depth,
+                                      .direct = o->direct};
     struct resident *r = must_have(calloc(1, sizeof *r));
     r->setup = *setup;
     pthread_mutex_init(&r->lock, NULL);
@@ -312,8 +313,8 @@ struct resident *resident_open(const struct tier_options *o, const struct place_
     r->some = must_have(calloc((size_t)most, sizeof *r->some));
     r->slot = must_have(calloc((size_t)most, sizeof *r->slot));
     r->moves = must_have(calloc((size_t)most, sizeof *r->moves));
-    r->file = row_file_open(&file, err);
-    if (!r->file || open_slots(r, o, err)) {
+    r->store = (o->store ? o->store : row_file_store)(&store, err);
+    if (!r->store || open_slots(r, o, err)) {
         resident_close(r);
         return NULL;
     }
@@ -326,7 +327,7 @@ void resident_close(struct resident *r) {
     for (int b = 0; r->batches && b < r->setup.ring; b++) free((void *)r->batches[b].ids);
     for (int32_t t = 0; t < r->setup.num_tables; t++) cache_close(r->slots[t].cache);
     tables_free(&r->tables);
-    row_file_close(r->file);
+    if (r->store) r->store->ops->close(r->store);
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
     free(r->batches);

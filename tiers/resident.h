@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables on a disk (row_file.h), and a part of their rows in slots of host memory (cache.h). A batch is admitted before it
+ * Tables on a disk (store.h), and a part of their rows in slots of host memory (cache.h). A batch is admitted before it
  * runs: its distinct rows get slots, rows that have changed and must leave are written back, missing ones are fetched
  * with their states, and its ids become numbers of slots.
  *
@@ -15,10 +15,11 @@
 
 #include "harness/measure/place.h"
 #include "tiers/cache.h"
-#include "tiers/row_file.h"
+#include "tiers/store.h"
 
 struct tier_options {
-    const char *directory; /* of the tables: see row_file.h */
+    const char *directory; /* of the tables */
+    store_open *store;     /* NULL: row_file_store */
     double budget;         /* share of the bytes of each table's rows in slots; 0 .. 1 */
     enum policy policy;
     int64_t belady_runs; /* belady knows as many batches to come: 0, 1 ... of the ring, in turn */
@@ -41,19 +42,20 @@ struct tier_counts {
     double index, fetch, write_back, remap;  /* seconds of admission */
     double held; /* of these the admission waited for slots of batches under way */
     double wait; /* seconds from the call of a step until its rows were there */
-    struct row_file_counts file;
+    struct store_counts store;
 };
 
 /* A table of slots; the last row is that of padding. */
 struct slots {
     struct cache *cache;
+    struct record layout;
     int32_t count;
     int64_t at_once; /* records on their way */
 };
 
 struct resident {
     struct place_setup setup; /* of the whole tables */
-    struct row_file *file;
+    struct store *store;
     struct slots *slots;        /* [num_tables] */
     struct table_shape *shapes; /* [num_tables], of the slots */
     struct table_set tables;
@@ -75,7 +77,7 @@ struct resident {
 
 struct resident *resident_open(const struct tier_options *o, const struct place_setup *setup,
                                struct error *err);
-/* What is not committed is lost: see row_file.h. */
+/* What is not committed is lost. */
 void resident_close(struct resident *r);
 
 /* Admits a batch of the ring: the next one in the order of steps. Waits while its slots are those of batches under way.
@@ -91,7 +93,7 @@ int resident_put(struct resident *r, int32_t table, int64_t begin, int64_t end,
                  const struct table *rows, struct error *err);
 int resident_get(struct resident *r, int32_t table, int64_t begin, int64_t end, struct table *rows,
                  struct error *err);
-/* Writes all that has changed back, and commits: see row_file_commit(). */
+/* Writes all that has changed back, and commits. */
 int resident_commit(struct resident *r, uint64_t mark, struct error *err);
 
 /* Bytes in memory: slots, the index of rows, checksums and staging. */

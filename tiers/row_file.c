@@ -44,8 +44,7 @@ struct entry {
 };
 
 struct file_table {
-    struct table_shape shape;
-    int64_t record, stride;
+    struct record layout;
     int fd;
     char name[NAME];
     uint32_t *sums;    /* [rows] */
@@ -59,6 +58,7 @@ struct young {
 };
 
 struct row_file {
+    struct store store;
     char path[PATH_MAX];
     int directory;
     int32_t num_tables;
@@ -76,7 +76,7 @@ struct row_file {
     int64_t most_requests;
     char *log;
     size_t most_log;
-    struct row_file_counts counts;
+    struct store_counts counts;
 };
 
 /* --- errors and small calls */
@@ -123,40 +123,11 @@ static char *block_alloc(int64_t bytes) {
 }
 
 static uint32_t sum_of(const struct file_table *t, const void *record) {
-    return (uint32_t)XXH3_64bits(record, (size_t)t->stride);
-}
-
-/* --- records */
-
-int64_t row_file_bytes(const struct row_file *f, int32_t table) {
-    return f->tables[table].stride;
+    return (uint32_t)XXH3_64bits(record, (size_t)t->layout.bytes);
 }
 
 static int64_t place_of(const struct file_table *t, int64_t row) {
-    return HEAD + row * t->stride;
-}
-
-void row_file_pack(const struct row_file *f, int32_t table, void *record, const struct table *from,
-                   int64_t row) {
-    const struct file_table *t = &f->tables[table];
-    char *to = record;
-    for (int a = 0; a < TABLE_ARRAYS; a++) {
-        const int64_t bytes = table_memory_stride(&t->shape, a);
-        if (bytes) memcpy(to, array_row(&from->array[a], row), (size_t)bytes);
-        to += bytes;
-    }
-    memset(to, 0, (size_t)(t->stride - t->record));
-}
-
-void row_file_unpack(const struct row_file *f, int32_t table, const void *record, struct table *to,
-                     int64_t row) {
-    const struct file_table *t = &f->tables[table];
-    const char *from = record;
-    for (int a = 0; a < TABLE_ARRAYS; a++) {
-        const int64_t bytes = table_memory_stride(&t->shape, a);
-        if (bytes) memcpy(array_row(&to->array[a], row), from, (size_t)bytes);
-        from += bytes;
-    }
+    return HEAD + row * t->layout.bytes;
 }
 
 /* --- the journal */
@@ -202,7 +173,7 @@ static void *sync_journal(void *ctx) {
     return NULL;
 }
 
-void row_file_sync_ahead(struct row_file *f) {
+void row_file_put_soon(struct row_file *f) {
     if (f->num_syncing > 0 || f->num_young == 0) return;
     if (pthread_create(&f->syncer, NULL, sync_journal, f) == 0) f->num_syncing = f->num_young;
 }
@@ -244,7 +215,7 @@ static uint64_t entry_sum(const struct entry *e, const void *record) {
 static int log_old(struct row_file *f, int32_t table, const int64_t *rows, int64_t count,
                    const char *records, struct error *err) {
     struct file_table *t = &f->tables[table];
-    const size_t each = sizeof(struct entry) + (size_t)t->stride;
+    const size_t each = sizeof(struct entry) + (size_t)t->layout.bytes;
     size_t bytes = 0;
     if (f->most_log < each * (size_t)count) {
         f->most_log = each * (size_t)count;
@@ -254,8 +225,8 @@ static int log_old(struct row_file *f, int32_t table, const int64_t *rows, int64
         const int64_t row = rows[i];
         if (has_bit(t->is_old, row)) continue;
         char *at = f->log + bytes;
-        struct entry e = {.row = row, .table = table, .bytes = (int32_t)t->stride};
-        memcpy(at + sizeof e, records + i * t->stride, (size_t)t->stride);
+        struct entry e = {.row = row, .table = table, .bytes = (int32_t)t->layout.bytes};
+        memcpy(at + sizeof e, records + i * t->layout.bytes, (size_t)t->layout.bytes);
         e.sum = entry_sum(&e, at + sizeof e);
         memcpy(at, &e, sizeof e);
         bytes += each;
@@ -279,11 +250,11 @@ static int64_t read_entry(const struct row_file *f, int64_t at, char *record, st
     if (read_at(f->journal, e, sizeof *e, at) || e->table < 0 || e->table >= f->num_tables)
         return 0;
     const struct file_table *t = &f->tables[e->table];
-    if (e->bytes != t->stride || e->row < 0 || e->row >= t->shape.rows ||
-        read_at(f->journal, record, (size_t)t->stride, at + (int64_t)sizeof *e) ||
+    if (e->bytes != t->layout.bytes || e->row < 0 || e->row >= t->layout.shape.rows ||
+        read_at(f->journal, record, (size_t)t->layout.bytes, at + (int64_t)sizeof *e) ||
         entry_sum(e, record) != e->sum)
         return 0;
-    return (int64_t)sizeof *e + t->stride;
+    return (int64_t)sizeof *e + t->layout.bytes;
 }
 
 /* Puts back what the journal has. Its end may be torn: what was not synced was not overwritten. */
@@ -292,7 +263,7 @@ static int undo(struct row_file *f, struct error *err) {
     int64_t most = 0, count = 0, bytes = 1;
     int32_t table = 0; /* of the records at hand */
     int status = 0;
-    for (int32_t i = 0; i < f->num_tables; i++) most = max64(most, f->tables[i].stride);
+    for (int32_t i = 0; i < f->num_tables; i++) most = max64(most, f->tables[i].layout.bytes);
     char *records = block_alloc(AT_ONCE * most);
     struct io_request *requests = must_have(calloc(AT_ONCE, sizeof *requests));
     for (int64_t at = 0; bytes && status == 0;) {
@@ -326,8 +297,8 @@ static const struct io_request *requests_of(struct row_file *f, const struct fil
         f->requests = must_have(realloc(f->requests, (size_t)count * sizeof *f->requests));
     }
     for (int64_t i = 0; i < count; i++)
-        f->requests[i] =
-            (struct io_request){place_of(t, rows[i]), records + i * t->stride, (size_t)t->stride};
+        f->requests[i] = (struct io_request){place_of(t, rows[i]), records + i * t->layout.bytes,
+                                             (size_t)t->layout.bytes};
     return f->requests;
 }
 
@@ -339,9 +310,9 @@ static int read_records(struct row_file *f, struct file_table *t, const int64_t 
                         int64_t count, char *records, struct error *err) {
     if (io_read(f->io, t->fd, t->name, requests_of(f, t, rows, count, records), count, err))
         return -1;
-    f->counts.read += count * t->stride;
+    f->counts.read += count * t->layout.bytes;
     for (int64_t i = 0; i < count; i++)
-        if (sum_of(t, records + i * t->stride) != t->sums[rows[i]])
+        if (sum_of(t, records + i * t->layout.bytes) != t->sums[rows[i]])
             return fail(err, "%.300s/%s: row %lld is damaged: its checksum differs", f->path,
                         t->name, (long long)rows[i]);
     return 0;
@@ -361,7 +332,7 @@ static int log_unknown(struct row_file *f, int32_t table, const int64_t *rows, i
     int64_t *unknown = must_have(malloc((size_t)count * sizeof *unknown + 1)), n = 0;
     for (int64_t i = 0; i < count; i++)
         if (!has_bit(t->is_old, rows[i])) unknown[n++] = rows[i];
-    char *records = n ? block_alloc(n * t->stride) : NULL;
+    char *records = n ? block_alloc(n * t->layout.bytes) : NULL;
     const int status = n && (read_records(f, t, unknown, n, records, err) ||
                              log_old(f, table, unknown, n, records, err))
                            ? -1
@@ -371,8 +342,8 @@ static int log_unknown(struct row_file *f, int32_t table, const int64_t *rows, i
     return status;
 }
 
-int row_file_store(struct row_file *f, int32_t table, const int64_t *rows, int64_t count,
-                   const void *records, struct error *err) {
+int row_file_put(struct row_file *f, int32_t table, const int64_t *rows, int64_t count,
+                 const void *records, struct error *err) {
     struct file_table *t = &f->tables[table];
     if (usable(f, err) || log_unknown(f, table, rows, count, err)) return -1;
     if (sync_old(f, t, rows, count, err)) return -1;
@@ -382,9 +353,9 @@ int row_file_store(struct row_file *f, int32_t table, const int64_t *rows, int64
         return -1;
     }
     for (int64_t i = 0; i < count; i++)
-        t->sums[rows[i]] = sum_of(t, (const char *)records + i * t->stride);
+        t->sums[rows[i]] = sum_of(t, (const char *)records + i * t->layout.bytes);
     f->counts.stored += count;
-    f->counts.written += count * t->stride;
+    f->counts.written += count * t->layout.bytes;
     return 0;
 }
 
@@ -399,7 +370,7 @@ static int write_sums(struct row_file *f, uint64_t number, struct error *err) {
     uint64_t sum = 0;
     for (int32_t i = 0; status == 0 && i < f->num_tables; i++) {
         const struct file_table *t = &f->tables[i];
-        const size_t bytes = (size_t)t->shape.rows * sizeof *t->sums;
+        const size_t bytes = (size_t)t->layout.shape.rows * sizeof *t->sums;
         if (write_at(fd, t->sums, bytes, at)) status = failed(f, name, "write", err);
         sum = XXH3_64bits_withSeed(t->sums, bytes, sum);
         at += (int64_t)bytes;
@@ -420,7 +391,7 @@ static int read_sums(struct row_file *f, struct error *err) {
     int status = fd < 0 ? failed(f, name, "open", err) : 0;
     for (int32_t i = 0; status == 0 && i < f->num_tables; i++) {
         struct file_table *t = &f->tables[i];
-        const size_t bytes = (size_t)t->shape.rows * sizeof *t->sums;
+        const size_t bytes = (size_t)t->layout.shape.rows * sizeof *t->sums;
         if (read_at(fd, t->sums, bytes, at)) status = damaged(f, name, "is too short", err);
         sum = XXH3_64bits_withSeed(t->sums, bytes, sum);
         at += (int64_t)bytes;
@@ -473,7 +444,7 @@ int row_file_commit(struct row_file *f, uint64_t mark, struct error *err) {
     remove_numbered(f, before);
     grow_up(f, f->num_young);
     for (int32_t i = 0; i < f->num_tables; i++)
-        memset(f->tables[i].is_old, 0, (size_t)f->tables[i].shape.rows / 8 + 1);
+        memset(f->tables[i].is_old, 0, (size_t)f->tables[i].layout.shape.rows / 8 + 1);
     return 0;
 }
 
@@ -481,14 +452,14 @@ uint64_t row_file_mark(const struct row_file *f) {
     return f->commit.mark;
 }
 
-struct row_file_counts row_file_counts(const struct row_file *f) {
+struct store_counts row_file_counts(const struct row_file *f) {
     return f->counts;
 }
 
 /* --- opening */
 
 static struct head head_of(const struct file_table *t, int32_t number, uint64_t seed) {
-    const struct table_shape *s = &t->shape;
+    const struct table_shape *s = &t->layout.shape;
     struct head h;
     memset(&h, 0, sizeof h);
     memcpy(h.magic, magic, sizeof h.magic);
@@ -500,8 +471,8 @@ static struct head head_of(const struct file_table *t, int32_t number, uint64_t 
     h.momentum_type = (int32_t)s->momentum_type;
     h.rounding = (int32_t)s->rounding;
     h.rows = s->rows;
-    h.record = t->record;
-    h.stride = t->stride;
+    h.record = t->layout.used;
+    h.stride = t->layout.bytes;
     h.rounding_key = s->rounding_key;
     h.seed = seed;
     h.sum = XXH3_64bits(&h, offsetof(struct head, sum));
@@ -518,37 +489,22 @@ static int open_table_file(struct row_file *f, struct file_table *t, int flags, 
     return t->fd < 0 ? failed(f, t->name, "open for reading and writing", err) : 0;
 }
 
-/* Rows first .. first+count-1 with their initial values, as records. */
-static int initial_records(const struct row_file *f, int32_t number, uint64_t seed, int64_t first,
-                           int64_t count, char *records, struct error *err) {
-    const struct file_table *t = &f->tables[number];
-    struct table_shape shape = t->shape;
-    struct table_set rows;
-    shape.part.table += number;
-    shape.part.row = part_row(&shape.part, first);
-    shape.rows = count;
-    if (tables_create(&rows, &shape, 1, seed, err)) return -1;
-    for (int64_t i = 0; i < count; i++)
-        row_file_pack(f, number, records + i * t->stride, &rows.tables[0], i);
-    tables_free(&rows);
-    return 0;
-}
-
 static int create_table(struct row_file *f, int32_t number, uint64_t seed, struct error *err) {
     struct file_table *t = &f->tables[number];
     const struct head h = head_of(t, number, seed);
-    const int64_t at_once = max64(1, min64(t->shape.rows, CHUNK / t->stride));
-    char *block = block_alloc(max64(HEAD, at_once * t->stride));
+    const int64_t at_once = max64(1, min64(t->layout.shape.rows, CHUNK / t->layout.bytes));
+    char *block = block_alloc(max64(HEAD, at_once * t->layout.bytes));
     int status = open_table_file(f, t, O_CREAT | O_TRUNC, err);
     memset(block, 0, HEAD);
     memcpy(block, &h, sizeof h);
     if (status == 0 && write_at(t->fd, block, HEAD, 0)) status = failed(f, t->name, "write", err);
-    for (int64_t row = 0; status == 0 && row < t->shape.rows; row += at_once) {
-        const int64_t count = min64(at_once, t->shape.rows - row);
-        status = initial_records(f, number, seed, row, count, block, err);
+    for (int64_t row = 0; status == 0 && row < t->layout.shape.rows; row += at_once) {
+        const int64_t count = min64(at_once, t->layout.shape.rows - row);
+        status = record_initial(&t->layout, number, seed, row, count, block, err);
         for (int64_t i = 0; status == 0 && i < count; i++)
-            t->sums[row + i] = sum_of(t, block + i * t->stride);
-        if (status == 0 && write_at(t->fd, block, (size_t)(count * t->stride), place_of(t, row)))
+            t->sums[row + i] = sum_of(t, block + i * t->layout.bytes);
+        if (status == 0 &&
+            write_at(t->fd, block, (size_t)(count * t->layout.bytes), place_of(t, row)))
             status = failed(f, t->name, "write", err);
     }
     free(block);
@@ -575,8 +531,8 @@ static int verify_table(struct row_file *f, int32_t number, uint64_t seed, struc
                  f->path, t->name, (long long)h->rows, (int)h->dim,
                  h->rule >= 0 && h->rule < RULE_COUNT ? rule_info_of((enum rule_kind)h->rule)->name
                                                       : "?",
-                 (long long)want.rows, (int)want.dim, rule_info_of(t->shape.rule)->name);
-    else if (status == 0 && (fstat(t->fd, &st) || st.st_size < place_of(t, t->shape.rows)))
+                 (long long)want.rows, (int)want.dim, rule_info_of(t->layout.shape.rule)->name);
+    else if (status == 0 && (fstat(t->fd, &st) || st.st_size < place_of(t, t->layout.shape.rows)))
         status = damaged(f, t->name, "is too short", err);
     free(h);
     return status;
@@ -607,7 +563,7 @@ static int open_directory(struct row_file *f, struct error *err) {
     return 0;
 }
 
-static int open_all(struct row_file *f, const struct row_file_setup *s, struct error *err) {
+static int open_all(struct row_file *f, const struct store_setup *s, struct error *err) {
     bool is_new;
     if (open_directory(f, err) || read_commit(f, &is_new, err)) return -1;
     for (int32_t i = 0; i < f->num_tables; i++)
@@ -623,7 +579,7 @@ static int open_all(struct row_file *f, const struct row_file_setup *s, struct e
     return 0;
 }
 
-struct row_file *row_file_open(const struct row_file_setup *s, struct error *err) {
+struct row_file *row_file_open(const struct store_setup *s, struct error *err) {
     struct row_file *f = must_have(calloc(1, sizeof *f));
     f->directory = f->journal = -1;
     f->num_tables = s->num_tables;
@@ -632,12 +588,10 @@ struct row_file *row_file_open(const struct row_file_setup *s, struct error *err
     for (int32_t i = 0; i < s->num_tables; i++) {
         struct file_table *t = &f->tables[i];
         t->fd = -1;
-        t->shape = s->shapes[i];
-        for (int a = 0; a < TABLE_ARRAYS; a++) t->record += table_memory_stride(&t->shape, a);
-        t->stride = (t->record + ROW_FILE_BLOCK - 1) / ROW_FILE_BLOCK * ROW_FILE_BLOCK;
-        t->sums = must_have(calloc((size_t)t->shape.rows, sizeof *t->sums));
-        t->is_old = must_have(calloc((size_t)t->shape.rows / 8 + 1, 1));
-        t->is_young = must_have(calloc((size_t)t->shape.rows / 8 + 1, 1));
+        t->layout = record_of(&s->shapes[i]);
+        t->sums = must_have(calloc((size_t)t->layout.shape.rows, sizeof *t->sums));
+        t->is_old = must_have(calloc((size_t)t->layout.shape.rows / 8 + 1, 1));
+        t->is_young = must_have(calloc((size_t)t->layout.shape.rows / 8 + 1, 1));
         numbered(t->name, "rows", (uint64_t)i);
     }
     int status =
@@ -669,9 +623,13 @@ void row_file_close(struct row_file *f) {
     free(f);
 }
 
-int64_t row_file_memory(const struct row_file *f, int32_t table) {
-    const int64_t rows = f->tables[table].shape.rows;
-    return rows * (int64_t)sizeof *f->tables->sums + 2 * (rows / 8 + 1);
+int64_t row_file_memory(const struct row_file *f) {
+    int64_t bytes = 0;
+    for (int32_t t = 0; t < f->num_tables; t++) {
+        const int64_t rows = f->tables[t].layout.shape.rows;
+        bytes += rows * (int64_t)sizeof *f->tables[t].sums + 2 * (rows / 8 + 1);
+    }
+    return bytes;
 }
 
 enum io_engine row_file_engine(const struct row_file *f) {
@@ -680,4 +638,53 @@ enum io_engine row_file_engine(const struct row_file *f) {
 
 bool row_file_is_direct(const struct row_file *f) {
     return f->direct;
+}
+
+/* --- as a store */
+
+static struct row_file *file_of(struct store *s) {
+    return (struct row_file *)s;
+}
+
+static void close_store(struct store *s) {
+    row_file_close(file_of(s));
+}
+
+static int fetch(struct store *s, int32_t table, const int64_t *rows, int64_t count, void *records,
+                 struct error *err) {
+    return row_file_fetch(file_of(s), table, rows, count, records, err);
+}
+
+static int put(struct store *s, int32_t table, const int64_t *rows, int64_t count,
+               const void *records, struct error *err) {
+    return row_file_put(file_of(s), table, rows, count, records, err);
+}
+
+static void put_soon(struct store *s) {
+    row_file_put_soon(file_of(s));
+}
+
+static int commit(struct store *s, uint64_t mark, struct error *err) {
+    return row_file_commit(file_of(s), mark, err);
+}
+
+static struct store_counts counts(const struct store *s) {
+    return row_file_counts((const struct row_file *)s);
+}
+
+static int64_t memory(const struct store *s) {
+    return row_file_memory((const struct row_file *)s);
+}
+
+struct store *row_file_store(const struct store_setup *s, struct error *err) {
+    static const struct store_ops ops = {.close = close_store,
+                                         .fetch = fetch,
+                                         .put = put,
+                                         .put_soon = put_soon,
+                                         .commit = commit,
+                                         .counts = counts,
+                                         .memory = memory};
+    struct row_file *f = row_file_open(s, err);
+    if (f) f->store.ops = &ops;
+    return f ? &f->store : NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Tables on a disk, that are read and written row by row: a directory with a file for each table. A record is a row with
- * its weights and all of its states, so that they move together; it begins at a multiple of ROW_FILE_BLOCK bytes, as
+ * its weights and all of its states, so that they move together; it begins at a multiple of RECORD_BLOCK bytes, as
  * direct I/O wants.
  *
  *   rows.T     a head, then the records of table T
@@ -23,56 +23,33 @@
  */
 #pragma once
 
-#include "harness/workload/tables.h"
 #include "tiers/io.h"
-
-enum { ROW_FILE_BLOCK = 512 };
-
-struct row_file_setup {
-    const char *directory;            /* is made if it is not there; its parent is */
-    const struct table_shape *shapes; /* [num_tables], not kept */
-    int32_t num_tables;
-    uint64_t seed; /* of the initial values that a new one begins with */
-    int depth;     /* reads and writes in flight */
-    bool direct;   /* not through the page cache, where the file system can */
-};
+#include "tiers/store.h"
 
 struct row_file;
 
-struct row_file *row_file_open(const struct row_file_setup *s, struct error *err);
+struct row_file *row_file_open(const struct store_setup *s, struct error *err);
 /* What is not committed is undone at the next opening. */
 void row_file_close(struct row_file *f);
 
-/* Bytes of a record in memory: a multiple of ROW_FILE_BLOCK. */
-int64_t row_file_bytes(const struct row_file *f, int32_t table);
-/* Bytes of memory for a table: its checksums, and what the journal has. */
-int64_t row_file_memory(const struct row_file *f, int32_t table);
 enum io_engine row_file_engine(const struct row_file *f);
 bool row_file_is_direct(const struct row_file *f);
 
-/* Copies a row between a record and a row of a table in memory. */
-void row_file_pack(const struct row_file *f, int32_t table, void *record, const struct table *from,
-                   int64_t row);
-void row_file_unpack(const struct row_file *f, int32_t table, const void *record, struct table *to,
-                     int64_t row);
-
-/* Records of [count] distinct rows; records: [count] one behind the other, aligned to ROW_FILE_BLOCK. To store a row that
+/* Records of [count] distinct rows; records: [count] one behind the other, aligned to RECORD_BLOCK. To put a row that
  * was not fetched after the last commit costs a read. */
 int row_file_fetch(struct row_file *f, int32_t table, const int64_t *rows, int64_t count,
                    void *records, struct error *err);
-int row_file_store(struct row_file *f, int32_t table, const int64_t *rows, int64_t count,
-                   const void *records, struct error *err);
+int row_file_put(struct row_file *f, int32_t table, const int64_t *rows, int64_t count,
+                 const void *records, struct error *err);
 
-/* Starts to sync the journal, and returns: a store that comes later waits less. Nobody must call it. */
-void row_file_sync_ahead(struct row_file *f);
+/* Starts to sync the journal, and returns: a put() that comes later waits less. Nobody must call it. */
+void row_file_put_soon(struct row_file *f);
 
 /* From here on this is what the next one finds, with that mark. */
 int row_file_commit(struct row_file *f, uint64_t mark, struct error *err);
 /* The mark of the last commit; 0: a new one. */
 uint64_t row_file_mark(const struct row_file *f);
 
-struct row_file_counts {
-    int64_t fetched, stored, logged, commits; /* records */
-    int64_t read, written;                    /* bytes, of all files */
-};
-struct row_file_counts row_file_counts(const struct row_file *f);
+struct store_counts row_file_counts(const struct row_file *f);
+/* Bytes of memory: checksums, and what the journal has. */
+int64_t row_file_memory(const struct row_file *f);

@@ -10,13 +10,16 @@
  *
  *   BUDGET                  hits of every policy, without any rows
  *   BUDGET,POLICY,AHEAD     steps of cpu_fused, with AHEAD batches fetched while one runs
+ *   BUDGET,POLICY,AHEAD,rocksdb     the same, with RocksDB in place of files
  *
  * Prints a line of JSON for each; with "lacks" alone if the slots are fewer than the rows of a batch. Gradients are exact, so rows of the last batch must have the bits of tables in memory. Times
  * are those of the whole measured half, its beginning and end without overlap included. Tables in memory take
  * the same steps before and after each case.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +32,7 @@
 #include "harness/registry.h"
 #include "kernels/rng.h"
 #include "harness/workload/workload.h"
+#include "tiers/io.h"
 #include "tiers/place_tier.h"
 
 enum { DEPTH = 64, SAMPLED = 4096, PROBED = 16384 };
@@ -45,7 +49,8 @@ struct tier_case {
     double budget;
     enum policy policy;
     int ahead;
-    bool hits;
+    bool hits, rocksdb;
+    int number; /* of the case: RocksDB keeps what was not committed, so each has a folder */
 };
 
 /* --- hits */
@@ -151,6 +156,10 @@ static int show_hits(const struct stream *s, const struct tier_case *c, struct e
 
 /* --- steps */
 
+static const char *store_name(const struct tier_case *c) {
+    return c->rocksdb ? "rocksdb" : "files";
+}
+
 /* Steps of batches from .. to-1; [ahead] of them are announced while one runs. */
 static int steps(const struct stream *s, struct place *p, struct place_scratch *scratch, int from,
                  int to, int ahead, double *seconds, struct error *err) {
@@ -200,7 +209,7 @@ static int rows_hash(const struct stream *s, struct place *p, uint64_t *hash, st
  * was read. */
 static int probe(const struct stream *s, const char *directory, int64_t bytes, double *reads,
                  double *writes, struct error *err) {
-    char path[4096];
+    char path[PATH_MAX + 8];
     struct stat info;
     snprintf(path, sizeof path, "%s/rows.0", directory);
     const int fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
@@ -288,20 +297,22 @@ static int measure(const struct stream *s, const struct tier_case *c, struct pla
 static void print_case(const struct stream *s, const struct tier_case *c, const struct memory *m,
                        const struct measured *x, int64_t record) {
     const struct tier_counts *a = &x->before, *b = &x->after;
-    printf("{\"policy\": \"%s\", \"budget\": %g, \"ahead\": %d, \"batches\": %d, \"record\": %lld, "
+    printf("{\"store\": \"%s\", \"policy\": \"%s\", \"budget\": %g, \"ahead\": %d, \"batches\": "
+           "%d, \"record\": %lld, "
            "\"right\": %s, ",
-           policy_names[c->policy], c->budget, c->ahead, s->batches - s->warm, (long long)record,
-           x->hash == m->hash ? "true" : "false");
-#define COUNT(name, field) printf("\"%s\": %lld, ", name, (long long)(b->field - a->field))
-#define SECONDS(name)      printf("\"%s\": %.6g, ", #name, b->name - a->name)
+           store_name(c), policy_names[c->policy], c->budget, c->ahead, s->batches - s->warm,
+           (long long)record, x->hash == m->hash ? "true" : "false");
+#define COUNT(name, field)                                                                         \
+    printf("\"%s\": %lld, ", name, (long long)(b->field < 0 ? -1 : b->field - a->field))
+#define SECONDS(name) printf("\"%s\": %.6g, ", #name, b->name - a->name)
     COUNT("lookups", lookups);
     COUNT("lookup_misses", lookup_misses);
     COUNT("rows", rows);
     COUNT("row_misses", row_misses);
     COUNT("written_back", written_back);
-    COUNT("stored", file.stored);
-    COUNT("read", file.read);
-    COUNT("written", file.written);
+    COUNT("stored", store.stored);
+    COUNT("read", store.read);
+    COUNT("written", store.written);
     SECONDS(index);
     SECONDS(fetch);
     SECONDS(write_back);
@@ -332,8 +343,13 @@ static int64_t lacks_of(const struct stream *s, double budget) {
 
 static int show_case(const struct stream *s, const struct tier_case *c, const char *directory,
                      struct memory *m, struct error *err) {
+    char path[PATH_MAX];
+    if ((size_t)snprintf(path, sizeof path, "%s/%s%d", directory, store_name(c),
+                         c->rocksdb ? c->number : 0) >= sizeof path)
+        return fail(err, "%.60s...: too long", directory);
     struct measured x = {.whole_bytes = tables_bytes(s->workload.tables, s->workload.num_tables)};
-    const struct tier_options o = {.directory = directory,
+    const struct tier_options o = {.directory = path,
+                                   .store = c->rocksdb ? rocksdb_store : NULL,
                                    .budget = c->budget,
                                    .policy = c->policy,
                                    .belady_runs = s->batches,
@@ -342,15 +358,16 @@ static int show_case(const struct stream *s, const struct tier_case *c, const ch
                                    .direct = true};
     const int64_t lacks = lacks_of(s, c->budget);
     if (lacks) {
-        printf("{\"policy\": \"%s\", \"budget\": %g, \"ahead\": %d, \"lacks\": %lld}\n",
-               policy_names[c->policy], c->budget, c->ahead, (long long)lacks);
+        printf("{\"store\": \"%s\", \"policy\": \"%s\", \"budget\": %g, \"ahead\": %d, \"lacks\": "
+               "%lld}\n",
+               store_name(c), policy_names[c->policy], c->budget, c->ahead, (long long)lacks);
         return 0;
     }
     if (!m->place && open_memory(s, m, err)) return -1;
     struct place *p = place_tier_open(&o, &s->setup, err);
     if (!p) return -1;
     const int64_t record = tier_record_bytes(p, 0);
-    int status = probe(s, directory, record, &x.reads, &x.writes, err);
+    int status = c->rocksdb ? 0 : probe(s, path, record, &x.reads, &x.writes, err);
     if (status == 0) status = measure(s, c, p, m, &x, err);
     p->ops->close(p);
     if (status) return -1;
@@ -365,23 +382,26 @@ static int show_case(const struct stream *s, const struct tier_case *c, const ch
 /* --- the command line */
 
 static int read_case(const char *word, struct tier_case *out, struct error *err) {
-    char policy[16], more;
+    char policy[16], store[16] = "";
     int end = 0;
     *out = (struct tier_case){.hits = true};
-    const int n =
-        sscanf(word, "%lf%n,%15[a-z],%d%c", &out->budget, &end, policy, &out->ahead, &more);
-    for (int p = 0; n == 3 && p < POLICIES; p++)
+    const int n = sscanf(word, "%lf%n,%15[a-z],%d%n,%15s%n", &out->budget, &end, policy,
+                         &out->ahead, &end, store, &end);
+    out->rocksdb = n == 4 && !strcmp(store, "rocksdb");
+    for (int p = 0; n >= 3 && p < POLICIES; p++)
         if (!strcmp(policy, policy_names[p])) {
             out->policy = (enum policy)p;
             out->hits = false;
         }
     const bool is_case =
-        n == 3 ? !out->hits && out->ahead >= 0 && out->ahead <= 4 : n == 1 && !word[end];
+        !word[end] &&
+        (n == 1 || (!out->hits && out->ahead >= 0 && out->ahead <= 4 && (n == 3 || out->rocksdb)));
     if (!is_case || !(out->budget > 0 && out->budget <= 1))
-        return fail(err,
-                    "'%.60s': a case is BUDGET or BUDGET,POLICY,AHEAD: above 0 and up to 1, lru "
-                    "lfu clock static or belady, 0 to 4",
-                    word);
+        return fail(
+            err,
+            "'%.60s': a case is BUDGET or BUDGET,POLICY,AHEAD[,rocksdb]: above 0 and up to 1, lru "
+            "lfu clock static or belady, 0 to 4",
+            word);
     return 0;
 }
 
@@ -428,9 +448,12 @@ static int all(struct stream *s, char **argv, int argc, struct error *err) {
     struct memory m = {0};
     struct tier_case c;
     int status = open_stream(s, argv[1], argv[2], err);
+    if (status == 0 && mkdir(argv[4], 0700) && errno != EEXIST)
+        status = fail(err, "%s: cannot create: %s", argv[4], strerror(errno));
     for (int i = 5; i < argc && status == 0; i++) status = read_case(argv[i], &c, err);
     for (int i = 5; i < argc && status == 0; i++) {
         status = read_case(argv[i], &c, err);
+        c.number = i;
         if (status == 0)
             status = c.hits ? show_hits(s, &c, err) : show_case(s, &c, argv[4], &m, err);
     }
