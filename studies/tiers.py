@@ -24,7 +24,7 @@ from style import COLOURS, markdown_table, number
 
 SPEC = ("workload tiers\nrows {rows}\ndim 64\nbatch {bags}\n{lengths}\nids {ids}\nrule rowwise_adagrad\n")
 ROWS, BAGS, LOOKUPS, BATCHES = 200000, 1024, 8, 128
-TRACES = {"gpt2_novels_1024": 2, "tang_poems": 38, "retail_items": 98}  # bags of about 2000 lookups
+TRACES = {"gpt2_novels_1024": 2, "tang_poems": 12, "retail_items": 20}  # bags of a batch: its rows fit into few slots
 POLICIES = ("lru", "lfu", "clock", "static", "belady")
 CLAIM = 0.2  # the share of the memory that is said to be enough
 CLAIM_ALPHA = "1.05"
@@ -44,7 +44,7 @@ tables in memory in every case.
 
 {speed}
 
-- share: the time of the same steps with all rows in memory, before and after, over that of this case. The time of a case is
+- share: the time of the same steps with all rows in memory (medians before and after) over that of this case. The time of a case is
   that of all its steps, the first rows of them and the last writes of them included.
 - limit: what the disk allows by arithmetic, max(steps in memory, rows fetched / R + rows written / W); without batches
   ahead the sum of both. R and W are rows per second at random places, measured before each case: {rates}.
@@ -69,7 +69,7 @@ rows as long as `wait` says. held: the thread waits until slots of batches under
 
 Share of a batch's distinct rows that are in memory; in brackets of its lookups. Counts, no times. static: the rows of most
 of the warm-up's batches. belady: the fewest misses that any policy can have, since it knows all batches. `-`: the slots are
-fewer than the rows of a batch. histogram: the reuse within a batch is that of Meta's published batches; from batch to batch hot
+fewer than the rows of a batch. At 100 % what misses is rows that no batch has touched before. histogram: the reuse within a batch is that of Meta's published batches; from batch to batch hot
 rows stay and others are new, which is an assumption of this suite. Traces are short: {traces}.
 """
 

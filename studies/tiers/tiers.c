@@ -14,7 +14,7 @@
  *
  * Prints a line of JSON for each; with "lacks" alone if the slots are fewer than the rows of a batch. Gradients are exact, so rows of the last batch must have the bits of tables in memory. Times
  * are those of the whole measured half, its beginning and end without overlap included. Tables in memory take
- * the same steps before and after each case.
+ * the same steps before and after each case, a median each.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -263,6 +263,23 @@ static void close_memory(struct memory *m) {
     if (m->place) m->place->ops->close(m->place);
 }
 
+static int by_size(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The measured half with all rows in memory: the median of several, since one takes milliseconds. */
+static int memory_time(const struct stream *s, struct memory *m, double *seconds,
+                       struct error *err) {
+    enum { TIMES = 15 };
+    double all[TIMES];
+    for (int i = 0; i < TIMES; i++)
+        if (steps(s, m->place, &m->scratch, s->warm, s->batches, 0, &all[i], err)) return -1;
+    qsort(all, TIMES, sizeof *all, by_size);
+    *seconds = all[TIMES / 2];
+    return 0;
+}
+
 struct measured {
     double seconds, memory[2], reads, writes;
     struct tier_counts before, after;
@@ -271,20 +288,16 @@ struct measured {
 };
 
 static int measure(const struct stream *s, const struct tier_case *c, struct place *p,
-                   const struct memory *m, struct measured *out, struct error *err) {
+                   struct memory *m, struct measured *out, struct error *err) {
     struct place_scratch scratch = {0};
     double seconds;
     if (runner_scratch_open(p, registry_find(OP_STEP, "cpu_fused", err), &scratch, err)) return -1;
     int status = steps(s, p, &scratch, 0, s->warm, c->ahead, &seconds, err);
     out->before = tier_counts(p);
-    if (status == 0)
-        status = steps(s, m->place, (struct place_scratch *)&m->scratch, s->warm, s->batches, 0,
-                       &out->memory[0], err);
+    if (status == 0) status = memory_time(s, m, &out->memory[0], err);
     if (status == 0)
         status = steps(s, p, &scratch, s->warm, s->batches, c->ahead, &out->seconds, err);
-    if (status == 0)
-        status = steps(s, m->place, (struct place_scratch *)&m->scratch, s->warm, s->batches, 0,
-                       &out->memory[1], err);
+    if (status == 0) status = memory_time(s, m, &out->memory[1], err);
     if (status == 0) {
         out->after = tier_counts(p);
         out->bytes = tier_bytes(p);
