@@ -65,7 +65,11 @@ static int run_threads(const struct run *r, struct error *err) {
         own = before ? 0 : move(r, &r->requests[i], &at);
         if (own)
 #pragma omp critical(io_failed)
-            if (number == 0) number = own, where = at;
+            if (number == 0) {
+                where = at;
+#pragma omp atomic write
+                number = own;
+            }
     }
     return number ? failed(r, where, number < 0 ? 0 : number, err) : 0;
 }
