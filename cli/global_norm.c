@@ -67,6 +67,7 @@ int global_norm_clip(const struct step_flags *f, const struct kernel *k, struct 
                      struct global_norm *out, struct error *err) {
     const int32_t count = in->what.num_tables;
     struct step_inputs pass = *in;
+    struct batch batch = in->workload.batches[0];
     struct step_outcome outcome = {0};
     struct table_shape *shapes = calloc((size_t)count, sizeof *shapes);
     struct rule *rules = calloc((size_t)count, sizeof *rules);
@@ -78,8 +79,9 @@ int global_norm_clip(const struct step_flags *f, const struct kernel *k, struct 
     }
     pass.tables = (struct table_set){0};
     pass.what.rules = rules;
+    batch.tables = shapes;
     pass.workload.tables = shapes;
-    pass.workload.batches[0].tables = shapes;
+    pass.workload.batches = &batch;
     if (status == 0) status = run_pass(f, k, &pass, &outcome, err);
     if (status == 0) {
         *out = (struct global_norm){norm_of(&pass.tables), 1, outcome.seconds};

@@ -50,7 +50,7 @@ def namespaces(pid):
 def test_an_exchange_takes_what_its_bytes_take(folder):
     """At 1 Gbit/s: a rank sends 32768 * 64 * 4 / 2 bytes of outputs to the other, and as many of gradients."""
     need_network()
-    job = start("--link=1gbit", BENCH, *SMALL, "--batch=32768", "--reps=3", f"--out={folder}", stdout=subprocess.DEVNULL)
+    job = start("--link=1gbit", BENCH, *SMALL, "--batch=32768", "--reps=9", f"--out={folder}", stdout=subprocess.DEVNULL)
     _, said = job.communicate(timeout=120)
     assert job.returncode == 0 and "WRONG" not in said, said
     with open(os.path.join(folder, "bench.json"), encoding="utf-8") as file:
