@@ -153,11 +153,13 @@ cudaError_t cudaRuntimeGetVersion(int *version) {
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
+    Turn turn;
     cudaError_t error = forbidden_in_capture();
     return returned(error ? error : sticky_error());
 }
 
 cudaError_t cudaDeviceReset(void) {
+    Turn turn;
     heap_free_all();
     allowed.clear();
     set_sticky_error(cudaSuccess);
@@ -165,6 +167,7 @@ cudaError_t cudaDeviceReset(void) {
 }
 
 cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute attr, int value) {
+    Turn turn;
     if (attr == cudaFuncAttributePreferredSharedMemoryCarveout)
         return returned(value <= 100 ? sticky_error() : cudaErrorInvalidValue);
     if (attr != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > SHARED_LIMIT)
@@ -179,6 +182,7 @@ cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute attr, i
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attr, const void *function) {
+    Turn turn;
     *attr = {};
     attr->maxThreadsPerBlock = MAX_BLOCK;
     attr->numRegs = 32; /* any number: nothing is compiled for a GPU */

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: MIT */
+#include <atomic>
+
 #include "emulation/runtime.h"
 
 namespace emulation {
 
-static cudaError_t last, sticky;
+static thread_local cudaError_t last; /* of the host thread, as in CUDA */
+static std::atomic<cudaError_t> sticky;
+
+std::recursive_mutex &turns() {
+    static std::recursive_mutex all;
+    return all;
+}
 
 cudaError_t returned(cudaError_t error) {
     if (error != cudaSuccess) last = error;
@@ -15,7 +23,7 @@ cudaError_t sticky_error() {
 }
 
 void set_sticky_error(cudaError_t error) {
-    last = sticky = error;
+    sticky = last = error;
 }
 
 struct Text {
@@ -84,7 +92,8 @@ static const Text *text_of(cudaError_t error) {
 using namespace emulation;
 
 cudaError_t cudaPeekAtLastError(void) {
-    return sticky ? sticky : last;
+    const cudaError_t device = sticky;
+    return device ? device : last;
 }
 
 cudaError_t cudaGetLastError(void) {

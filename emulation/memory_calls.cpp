@@ -49,6 +49,7 @@ static void run(const Copy &c) {
 }
 
 static cudaError_t copy(const Copy &c, cudaMemcpyKind kind, cudaStream_t stream) {
+    Turn turn;
     cudaError_t error = check(c, kind);
     if (!error) error = submit(stream, cudaGraphNodeTypeMemcpy, [c] { run(c); });
     return returned(error);
@@ -67,6 +68,7 @@ int emulation_holds(const void *p, size_t bytes) {
 }
 
 cudaError_t cudaMalloc(void **p, size_t bytes) {
+    Turn turn;
     *p = nullptr;
     cudaError_t error = forbidden_in_capture();
     if (!error) error = sticky_error();
@@ -76,6 +78,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes) {
 }
 
 cudaError_t cudaFree(void *p) {
+    Turn turn;
     cudaError_t error = forbidden_in_capture();
     if (!error) error = sticky_error();
     if (error || !p) return returned(error);
@@ -83,6 +86,7 @@ cudaError_t cudaFree(void *p) {
 }
 
 cudaError_t cudaMallocHost(void **p, size_t bytes) {
+    Turn turn;
     *p = nullptr;
     cudaError_t error = forbidden_in_capture();
     if (!error) error = sticky_error();
@@ -97,6 +101,7 @@ cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned) {
 }
 
 cudaError_t cudaFreeHost(void *p) {
+    Turn turn;
     cudaError_t error = forbidden_in_capture();
     if (error || !p) return returned(error);
     auto i = std::find(pinned.begin(), pinned.end(), p);
@@ -107,6 +112,7 @@ cudaError_t cudaFreeHost(void *p) {
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
+    Turn turn;
     *total = settings().capacity;
     *free_bytes = *total - std::min(*total, heap_used());
     return returned(sticky_error());
@@ -138,6 +144,7 @@ cudaError_t cudaMemcpy2D(void *dst, size_t dst_pitch, const void *src, size_t sr
 }
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream) {
+    Turn turn;
     if (bytes && !heap_holds(p, bytes)) return returned(cudaErrorInvalidValue);
     return returned(submit(stream, cudaGraphNodeTypeMemset, [p, value, bytes] {
         AllocationOpen to(p);

@@ -9,10 +9,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 
 #include "emulation/device.h"
 
 namespace emulation {
+
+/* The runtime is one: host threads that call CUDA take turns. Whoever runs a kernel keeps the others waiting. */
+std::recursive_mutex &turns();
+
+struct Turn {
+    std::lock_guard<std::recursive_mutex> mine{turns()};
+};
 
 /* --- report.cpp */
 

@@ -66,6 +66,7 @@ static void catch_up(cudaStream_t stream) {
 }
 
 cudaError_t submit_late(cudaStream_t stream, std::function<void()> work) {
+    Turn turn;
     cudaError_t error = forbidden_in_capture_of(stream);
     if (!error && is_default(stream)) error = cudaErrorNotSupported;
     if (!error) stream->late.push_back(std::move(work));
@@ -73,6 +74,7 @@ cudaError_t submit_late(cudaStream_t stream, std::function<void()> work) {
 }
 
 cudaError_t submit(cudaStream_t stream, cudaGraphNodeType type, std::function<void()> work) {
+    Turn turn;
     if (captures(stream)) {
         if (stream->invalid) return cudaErrorStreamCaptureInvalidated;
         stream->graph->nodes.push_back(
@@ -98,6 +100,7 @@ static void run_or_fail(const Launch &call, const std::function<void()> &thread,
 }
 
 void launch(const Launch &call, std::function<void()> thread) {
+    Turn turn;
     cudaError_t error = launch_error(call);
     if (!error)
         error = submit(call.stream, cudaGraphNodeTypeKernel,
@@ -106,6 +109,7 @@ void launch(const Launch &call, std::function<void()> thread) {
 }
 
 cudaError_t library_call(const char *name, cudaStream_t stream, std::function<void()> work) {
+    Turn turn;
     Launch call = {name, {"a library", 0}, 1, 1, 0, stream, nullptr};
     return returned(submit(stream, cudaGraphNodeTypeKernel,
                            [call, work] { run_or_fail(call, work, run_library); }));
@@ -118,6 +122,7 @@ using namespace emulation;
 /* --- streams */
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+    Turn turn;
     if (sticky_error()) return returned(sticky_error());
     if (flags > cudaStreamNonBlocking) return returned(cudaErrorInvalidValue);
     *stream = new CUstream_st{flags, nullptr, false, false, cudaStreamCaptureModeGlobal};
@@ -130,6 +135,7 @@ cudaError_t cudaStreamCreate(cudaStream_t *stream) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    Turn turn;
     if (!listed(streams, stream)) return returned(cudaErrorInvalidResourceHandle);
     if (stream->began) {
         for (cudaStream_t s : streams)
@@ -143,12 +149,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    Turn turn;
     cudaError_t error = forbidden_in_capture_of(stream);
     if (!error) catch_up(stream);
     return returned(error);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    Turn turn;
     cudaError_t error = forbidden_in_capture_of(stream);
     if (!error) catch_up(stream);
     return returned(error);
@@ -157,6 +165,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 /* --- events */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+    Turn turn;
     if (sticky_error()) return returned(sticky_error());
     *event = new CUevent_st{!(flags & cudaEventDisableTiming), false, nullptr};
     events.push_back(*event);
@@ -168,6 +177,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *event) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    Turn turn;
     auto i = std::find(events.begin(), events.end(), event);
     if (i == events.end()) return returned(cudaErrorInvalidResourceHandle);
     events.erase(i);
@@ -176,6 +186,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    Turn turn;
     if (!listed(events, event)) return returned(cudaErrorInvalidResourceHandle);
     cudaError_t error = cudaSuccess;
     if (!captures(stream))
@@ -197,14 +208,17 @@ static cudaError_t forbidden_if_captured(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    Turn turn;
     return returned(forbidden_if_captured(event));
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+    Turn turn;
     return returned(forbidden_if_captured(event));
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+    Turn turn;
     *ms = std::numeric_limits<float>::quiet_NaN();
     for (cudaEvent_t e : {start, end})
         if (!listed(events, e) || !e->recorded || !e->timing || e->graph)
@@ -214,6 +228,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
 
 /* A stream that waits for an event of a capture joins it. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    Turn turn;
     if (!is_stream(stream) || !listed(events, event))
         return returned(cudaErrorInvalidResourceHandle);
     if (!event->graph)
@@ -229,6 +244,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 /* --- capture */
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+    Turn turn;
     if (!is_stream(stream)) return returned(cudaErrorInvalidResourceHandle);
     if (is_default(stream)) return returned(cudaErrorStreamCaptureUnsupported);
     if (stream->graph) return returned(cudaErrorIllegalState);
@@ -241,6 +257,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+    Turn turn;
     *graph = nullptr;
     if (!is_stream(stream)) return returned(cudaErrorInvalidResourceHandle);
     if (!captures(stream)) return returned(cudaErrorIllegalState);
@@ -261,6 +278,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {
+    Turn turn;
     *status = cudaStreamCaptureStatusNone;
     if (!is_stream(stream)) return returned(cudaErrorInvalidResourceHandle);
     if (captures(stream))

@@ -76,7 +76,7 @@ static bool on_device(const struct group *g) {
 /* Rows travel between devices from here on. What the inner place has in device memory alone, it is not given again. */
 static int use_device(struct group *g, struct error *err) {
     for (int k = 0; k < g->ring; k++) {
-        void *local = g->inner ? g->inner->ops->gradient(g->inner, k) : NULL;
+        void *local = g->inner ? g->inner->ops->device_batch(g->inner, k)->grad.data : NULL;
         if (route_use_device(&g->routes[k], g->own_grads[k].data, local, err)) return -1;
         g->batches[g->ring + k].grad = NULL;
         if (on_device(g)) g->batches[k].grad = NULL;

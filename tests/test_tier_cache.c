@@ -145,6 +145,49 @@ static int64_t model_admit(struct model *m, int from, int now, bool dirty,
 
 /* --- both, side by side */
 
+/* A batch's ids: its rows in descending order, then all of them again, and padding between. */
+enum { IDS_MOST = 3 * MOST + 1, PADDING = ROWS, PADDING_SLOT = 1234 };
+
+struct looked {
+    int64_t ids[IDS_MOST], count;
+    int32_t slot[IDS_MOST], here[MOST + 1];
+    int64_t missing[IDS_MOST];
+    struct cache_found found;
+};
+
+static void look(struct cache *c, const int64_t *rows, int64_t count, bool wide, struct looked *x) {
+    int32_t narrow[IDS_MOST];
+    x->count = 0;
+    for (int64_t i = count - 1; i >= 0; i--) x->ids[x->count++] = rows[i];
+    x->ids[x->count++] = PADDING;
+    for (int64_t i = 0; i < count; i++) x->ids[x->count++] = rows[i];
+    for (int64_t i = 0; i < x->count; i++) narrow[i] = (int32_t)x->ids[i];
+    const struct batch in = {.id_type = wide ? ID_INT64 : ID_INT32,
+                             .ids = wide ? (const void *)x->ids : narrow};
+    const int64_t half = x->count / 2; /* as of two features */
+    x->found = (struct cache_found){.here = x->here, .missing = x->missing};
+    cache_look(c, &in, 0, half, PADDING, PADDING_SLOT, x->slot, &x->found);
+    cache_look(c, &in, half, x->count, PADDING, PADDING_SLOT, x->slot, &x->found);
+}
+
+/* What was found is what the model has. */
+static void expect_found(const struct model *m, const struct looked *x, int64_t count) {
+    int64_t here = 0, lookups = 0;
+    bool got[ROWS] = {false};
+    for (int64_t i = 0; i < x->count; i++) {
+        const int64_t id = x->ids[i];
+        assert_int_equal(x->slot[i], id == PADDING ? PADDING_SLOT : model_slot(m, id));
+        lookups += id != PADDING && x->slot[i] < 0;
+    }
+    for (int64_t i = 0; i < count; i++) here += model_slot(m, x->ids[i]) >= 0;
+    assert_int_equal(x->found.num_here, here);
+    assert_int_equal(x->found.missing_lookups, lookups);
+    for (int64_t i = 0; i < here; i++) {
+        assert_false(got[m->row[x->here[i]]]);
+        got[m->row[x->here[i]]] = true;
+    }
+}
+
 struct flushed {
     const struct model *m;
     int64_t count;
@@ -184,19 +227,22 @@ static int64_t both(const struct stream *s, enum policy policy, int slots, int w
     for (int b = 0; b < BATCHES && total >= 0; b++) {
         const int64_t count = s->first[b + 1] - s->first[b], *rows = s->rows + s->first[b];
         const int from = b - window + 1 > 0 ? b - window + 1 : 0;
-        int32_t slot[MOST];
+        struct looked x;
         struct cache_move got[MOST], want[MOST];
-        int64_t misses, lacks, needed = 0;
+        int64_t lacks, needed = 0;
         if (b >= window) cache_release(c);
         const bool dirty = b % 3 != 1;
         for (int64_t r = 0; r < ROWS; r++) needed += under_way(m, r, from, b);
-        if (cache_admit(c, rows, count, dirty, slot, got, &misses, &lacks, &err)) {
+        look(c, rows, count, b % 2, &x);
+        expect_found(m, &x, count);
+        if (cache_admit(c, &x.found, dirty, got, &lacks, &err)) {
             assert_int_equal(lacks, needed - slots);
             assert_true(lacks > 0);
             total = -1;
             break;
         }
         assert_true(needed <= slots && lacks == 0);
+        const int64_t misses = x.found.num_missing;
         assert_int_equal(misses, model_admit(m, from, b, dirty, want));
         for (int64_t i = 0; i < misses; i++)
             if (got[i].row != want[i].row || got[i].victim != want[i].victim ||
@@ -206,10 +252,8 @@ static int64_t both(const struct stream *s, enum policy policy, int slots, int w
                          policy_names[policy], slots, window, b, (int)i, (int)got[i].row,
                          got[i].slot, (int)got[i].victim, (int)want[i].row, want[i].slot,
                          (int)want[i].victim);
-        for (int64_t i = 0; i < count; i++) {
-            assert_int_equal(m->row[slot[i]], rows[i]);
-            assert_int_equal(cache_slot(c, rows[i]), slot[i]);
-        }
+        for (int64_t i = 0; i < count; i++)
+            assert_int_equal(m->row[cache_slot(c, rows[i])], rows[i]);
         for (int64_t r = 0; r < ROWS; r++) assert_int_equal(cache_slot(c, r), model_slot(m, r));
         if (b % 17 == 16) flush_both(c, m);
         total += misses;
@@ -265,17 +309,23 @@ static void too_small(void **state) {
     (void)state;
     struct error err;
     const int64_t rows[] = {0, 1, 2, 3, 4};
-    int32_t slot[5];
+    struct looked x;
     struct cache_move moves[5];
-    int64_t misses, lacks;
+    int64_t lacks;
     struct cache *c = cache_open(&(struct cache_setup){.rows = 10, .slots = 4}, &err);
-    assert_int_equal(cache_admit(c, rows, 5, true, slot, moves, &misses, &lacks, &err), -1);
+    look(c, rows, 5, true, &x);
+    assert_int_equal(cache_admit(c, &x.found, true, moves, &lacks, &err), -1);
+    /* Also when it is asked again. */
+    assert_int_equal(cache_admit(c, &x.found, true, moves, &lacks, &err), -1);
+    assert_int_equal(lacks, 1);
     assert_string_equal(err.text,
                         "a batch touches 5 rows, and the cache has 4 slots; it needs 1 more");
     /* It has changed nothing. */
     for (int64_t r = 0; r < 10; r++) assert_int_equal(cache_slot(c, r), -1);
-    assert_int_equal(cache_admit(c, rows, 4, true, slot, moves, &misses, &lacks, &err), 0);
-    assert_int_equal(misses, 4);
+    look(c, rows, 4, true, &x);
+    assert_int_equal(x.found.num_here, 0);
+    assert_int_equal(cache_admit(c, &x.found, true, moves, &lacks, &err), 0);
+    assert_int_equal(x.found.num_missing, 4);
     cache_close(c);
     const struct cache_setup wrong[] = {{.rows = 0, .slots = 0},
                                         {.rows = 10, .slots = 11},

@@ -94,7 +94,8 @@ static int64_t rows_of(int64_t step, int32_t table, int64_t rows[TOUCHED]) {
 static int take_step(struct disk *s, int64_t step, struct error *err) {
     for (int32_t t = 0; t < TABLES; t++) {
         int64_t rows[TOUCHED];
-        const int64_t count = rows_of(step, t, rows), stride = record_of(&shapes[t]).bytes;
+        const int64_t count = rows_of(step, t, rows),
+                      stride = record_of(&shapes[t], RECORD_BLOCK).bytes;
         /* Every third step stores rows that stayed in memory. */
         if (step % 3 && row_file_fetch(s->file, t, rows, count, s->records, err)) return -1;
         memset(s->records, 0, (size_t)(count * stride));
@@ -112,7 +113,7 @@ static void expect_steps(struct disk *s, int64_t steps, const char *what) {
     if (tables_create(&initial, shapes, TABLES, SEED, &err)) fail_msg("%s", err.text);
     for (int32_t t = 0; t < TABLES; t++) {
         int64_t last[ROWS] = {0}, all[ROWS];
-        const struct record layout = record_of(&shapes[t]);
+        const struct record layout = record_of(&shapes[t], RECORD_BLOCK);
         const int64_t stride = layout.bytes;
         char *want = must_have(calloc(1, (size_t)stride));
         for (int64_t step = 1; step <= steps; step++) {
@@ -148,7 +149,7 @@ static void comes_back(void **state) {
         disk_begin(&s);
         s.setup.direct = direct;
         disk_open(&s);
-        assert_int_equal(record_of(&s.setup.shapes[0]).bytes % RECORD_BLOCK, 0);
+        assert_int_equal(record_of(&s.setup.shapes[0], RECORD_BLOCK).bytes % RECORD_BLOCK, 0);
         assert_int_equal(row_file_mark(s.file), 0);
         expect_steps(&s, 0, "new");
         for (int64_t step = 1; step <= 40; step++) {
@@ -185,7 +186,7 @@ static void rows_of_tables(void **state) {
         tables_create(&to, shapes, TABLES, 2, &err))
         fail_msg("%s", err.text);
     for (int32_t t = 0; t < TABLES; t++) {
-        const struct record layout = record_of(&shapes[t]);
+        const struct record layout = record_of(&shapes[t], RECORD_BLOCK);
         for (int64_t r = 0; r < shapes[t].rows; r++) {
             record_pack(&layout, s.records, &from.tables[t], r);
             record_unpack(&layout, s.records, &to.tables[t], r);

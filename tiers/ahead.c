@@ -38,7 +38,7 @@ static void *admit_all(void *ctx) {
         const struct announced next = *nth(a, a->admitted);
         struct error err;
         pthread_mutex_unlock(&a->lock);
-        const int status = resident_admit(a->resident, next.batch, next.changes, 1, &err);
+        const int status = resident_admit(a->resident, next.batch, next.changes, &err);
         pthread_mutex_lock(&a->lock);
         if (status) {
             a->failed = true;
@@ -114,8 +114,7 @@ int ahead_take(struct ahead *a, int batch, bool changes, struct error *err) {
     const double begin = clock_seconds();
     pthread_mutex_lock(&a->lock);
     const bool here = a->done == a->end;
-    int status = here ? resident_admit(r, batch, changes, r->setup.threads, err)
-                      : take(a, batch, changes, err);
+    int status = here ? resident_admit(r, batch, changes, err) : take(a, batch, changes, err);
     if (here && status == 0) {
         *nth(a, a->end++) = (struct announced){batch, changes};
         a->admitted++;

@@ -24,15 +24,20 @@ struct entry {
     int64_t score, row;
 };
 
+struct slot {
+    int64_t row;     /* or NO_ROW */
+    int64_t held_by; /* the last batch under way that needs it */
+    bool dirty;
+    bool touched; /* of clock */
+};
+
 struct cache {
     enum policy policy;
     int64_t rows, slots, used;
     int32_t *slot_of;   /* [rows] or -1 */
-    int64_t *row_in;    /* [slots] or NO_ROW */
+    struct slot *slot;  /* [slots] */
+    uint8_t *seen;      /* [slots] by the look-up under way */
     int64_t *score;     /* of a row that is here: [slots]; of lfu, of any row: [rows] */
-    int64_t *held_by;   /* [slots] the last batch under way that needs it */
-    uint8_t *dirty;     /* [slots] */
-    uint8_t *touched;   /* [slots] of clock */
     int64_t hand;       /* of clock */
     struct entry *heap; /* [num_entries] */
     int64_t num_entries, most_entries;
@@ -98,7 +103,7 @@ static void touch(struct cache *c, int64_t row, int32_t slot, int64_t now) {
     switch (c->policy) {
     case POLICY_LRU: *score = now; break;
     case POLICY_LFU: ++*score; break;
-    case POLICY_CLOCK: c->touched[slot] = 1; break;
+    case POLICY_CLOCK: c->slot[slot].touched = true; break;
     case POLICY_STATIC: *score = c->heat[row]; break;
     case POLICY_BELADY:
         while (c->use_next[row] < c->use_first[row + 1] && c->use[c->use_next[row]] <= now)
@@ -114,14 +119,14 @@ static void touch(struct cache *c, int64_t row, int32_t slot, int64_t now) {
 /* --- victims */
 
 static bool is_held(const struct cache *c, int32_t slot) {
-    return c->held_by[slot] >= c->released;
+    return c->slot[slot].held_by >= c->released;
 }
 
 static int32_t victim_of_clock(struct cache *c) {
     for (;; c->hand = (c->hand + 1) % c->slots) {
         if (is_held(c, (int32_t)c->hand)) continue;
-        if (!c->touched[c->hand]) break;
-        c->touched[c->hand] = 0;
+        if (!c->slot[c->hand].touched) break;
+        c->slot[c->hand].touched = false;
     }
     const int32_t slot = (int32_t)c->hand;
     c->hand = (c->hand + 1) % c->slots;
@@ -151,59 +156,101 @@ static int32_t empty_or_victim(struct cache *c) {
 
 /* --- batches */
 
-static bool holds(const struct cache *c, int32_t slot) {
-    return slot >= 0 && is_held(c, slot);
-}
-
-/* Slots that earlier batches under way hold, and this one does not need: they cannot be had. */
-static int64_t lacking(const struct cache *c, const int64_t *rows, int64_t count) {
+/* Slots that the batch needs beyond those it can have: earlier batches under way hold some that it does not need. */
+static int64_t lacking(const struct cache *c, const struct cache_found *x) {
     int64_t held = 0, both = 0;
-    if (c->admitted == c->released) return count - c->slots;
-    for (int64_t s = 0; s < c->used; s++) held += is_held(c, (int32_t)s);
-    for (int64_t i = 0; i < count; i++) both += holds(c, c->slot_of[rows[i]]);
-    return held - both + count - c->slots;
+    if (c->admitted > c->released) {
+        for (int64_t s = 0; s < c->used; s++) held += is_held(c, (int32_t)s);
+        for (int64_t i = 0; i < x->num_here; i++) both += is_held(c, x->here[i]);
+    }
+    return held - both + x->num_here + x->num_missing - c->slots;
 }
 
-static void load(struct cache *c, int64_t row, bool dirty, struct cache_move *m) {
-    m->row = row;
-    m->slot = empty_or_victim(c);
-    m->victim = c->row_in[m->slot];
-    m->dirty = m->victim != NO_ROW && c->dirty[m->slot];
-    if (m->victim != NO_ROW) c->slot_of[m->victim] = -1;
-    c->slot_of[row] = m->slot;
-    c->row_in[m->slot] = row;
-    c->dirty[m->slot] = dirty;
-    c->held_by[m->slot] = c->admitted;
-    touch(c, row, m->slot, c->admitted);
+static struct cache_move load(struct cache *c, int64_t row, bool dirty) {
+    const int32_t at = empty_or_victim(c);
+    struct slot *slot = &c->slot[at];
+    const struct cache_move m = {row, slot->row, at, slot->row != NO_ROW && slot->dirty};
+    if (slot->row != NO_ROW) c->slot_of[slot->row] = -1;
+    c->slot_of[row] = at;
+    *slot = (struct slot){.row = row, .held_by = c->admitted, .dirty = dirty};
+    touch(c, row, at, c->admitted);
     /* Belady's has its entry already. */
     if (uses_heap(c) && c->policy != POLICY_BELADY)
-        heap_push(c, (struct entry){*score_at(c, row, m->slot), row});
+        heap_push(c, (struct entry){*score_at(c, row, at), row});
+    return m;
 }
 
-int cache_admit(struct cache *c, const int64_t *rows, int64_t count, bool dirty, int32_t *slot,
-                struct cache_move *moves, int64_t *num_moves, int64_t *lacks, struct error *err) {
-    const int64_t missing = lacking(c, rows, count);
+/* For each type of ids a loop of its own. */
+static inline __attribute__((always_inline)) void
+look(struct cache *c, const struct batch *in, enum id_type type, int64_t begin, int64_t end,
+     int64_t padding, int32_t padding_slot, int32_t *slot, struct cache_found *found) {
+    const int32_t *slot_of = c->slot_of;
+    uint8_t *seen = c->seen;
+    int64_t num_here = found->num_here, num_missing = found->num_missing;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t id =
+            type == ID_INT32 ? ((const int32_t *)in->ids)[i] : ((const int64_t *)in->ids)[i];
+        if (id == padding) {
+            slot[i] = padding_slot;
+            continue;
+        }
+        const int32_t s = slot_of[id];
+        slot[i] = s;
+        if (s < 0) {
+            found->missing[num_missing++] = id;
+            continue;
+        }
+        found->here[num_here] = s; /* one that was seen is overwritten by the next */
+        num_here += !seen[s];
+        seen[s] = 1;
+    }
+    found->missing_lookups += num_missing - found->num_missing;
+    found->num_here = num_here;
+    found->num_missing = num_missing;
+}
+
+void cache_look(struct cache *c, const struct batch *in, int64_t begin, int64_t end,
+                int64_t padding, int32_t padding_slot, int32_t *slot, struct cache_found *found) {
+    if (in->id_type == ID_INT32)
+        look(c, in, ID_INT32, begin, end, padding, padding_slot, slot, found);
+    else
+        look(c, in, ID_INT64, begin, end, padding, padding_slot, slot, found);
+}
+
+static int by_row(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void order_missing(struct cache_found *x) {
+    int64_t count = 0;
+    qsort(x->missing, (size_t)x->num_missing, sizeof *x->missing, by_row);
+    for (int64_t i = 0; i < x->num_missing; i++)
+        if (count == 0 || x->missing[count - 1] != x->missing[i])
+            x->missing[count++] = x->missing[i];
+    x->num_missing = count;
+}
+
+int cache_admit(struct cache *c, struct cache_found *x, bool dirty, struct cache_move *moves,
+                int64_t *lacks, struct error *err) {
+    for (int64_t i = 0; i < x->num_here; i++) c->seen[x->here[i]] = 0;
+    order_missing(x);
+    const int64_t missing = lacking(c, x);
     if (lacks) *lacks = missing > 0 ? missing : 0;
     if (c->admitted - c->released >= WINDOW_MOST)
         return fail(err, "more than %d batches are under way", WINDOW_MOST);
     if (missing > 0)
-        return fail(err,
-                    "a batch touches %lld rows, and the cache has %lld slots; it needs %lld more",
-                    (long long)count, (long long)c->slots, (long long)missing);
-    *num_moves = 0;
+        return fail(
+            err, "a batch touches %lld rows, and the cache has %lld slots; it needs %lld more",
+            (long long)(x->num_here + x->num_missing), (long long)c->slots, (long long)missing);
     /* Those that are here stay, before any other leaves. */
-    for (int64_t i = 0; i < count; i++) {
-        slot[i] = c->slot_of[rows[i]];
-        if (slot[i] < 0) continue;
-        c->held_by[slot[i]] = c->admitted;
-        c->dirty[slot[i]] |= dirty;
-        touch(c, rows[i], slot[i], c->admitted);
+    for (int64_t i = 0; i < x->num_here; i++) {
+        struct slot *slot = &c->slot[x->here[i]];
+        slot->held_by = c->admitted;
+        slot->dirty |= dirty;
+        touch(c, slot->row, x->here[i], c->admitted);
     }
-    for (int64_t i = 0; i < count; i++) {
-        if (slot[i] >= 0) continue;
-        load(c, rows[i], dirty, &moves[*num_moves]);
-        slot[i] = moves[(*num_moves)++].slot;
-    }
+    for (int64_t i = 0; i < x->num_missing; i++) moves[i] = load(c, x->missing[i], dirty);
     while (c->num_aside) heap_push(c, c->aside[--c->num_aside]);
     c->admitted++;
     return 0;
@@ -218,14 +265,14 @@ int32_t cache_slot(const struct cache *c, int64_t row) {
 }
 
 void cache_change(struct cache *c, int32_t slot) {
-    c->dirty[slot] = 1;
+    c->slot[slot].dirty = true;
 }
 
 void cache_flush(struct cache *c, void (*each)(void *ctx, int64_t row, int32_t slot), void *ctx) {
     for (int64_t s = 0; s < c->used; s++) {
-        if (!c->dirty[s]) continue;
-        c->dirty[s] = 0;
-        each(ctx, c->row_in[s], (int32_t)s);
+        if (!c->slot[s].dirty) continue;
+        c->slot[s].dirty = false;
+        each(ctx, c->slot[s].row, (int32_t)s);
     }
 }
 
@@ -288,13 +335,11 @@ struct cache *cache_open(const struct cache_setup *s, struct error *err) {
     c->rows = s->rows;
     c->slots = s->slots;
     c->slot_of = array(s->rows, sizeof *c->slot_of);
-    c->row_in = array(s->slots, sizeof *c->row_in);
+    c->slot = array(s->slots, sizeof *c->slot);
+    c->seen = array(s->slots, sizeof *c->seen);
     c->score = array(s->policy == POLICY_LFU ? s->rows : s->slots, sizeof *c->score);
-    c->held_by = array(s->slots, sizeof *c->held_by);
-    c->dirty = array(s->slots, sizeof *c->dirty);
-    c->touched = array(s->slots, sizeof *c->touched);
     memset(c->slot_of, -1, (size_t)s->rows * sizeof *c->slot_of);
-    for (int64_t i = 0; i < s->slots; i++) c->row_in[i] = c->held_by[i] = -1;
+    for (int64_t i = 0; i < s->slots; i++) c->slot[i] = (struct slot){.row = NO_ROW, .held_by = -1};
     if (s->policy == POLICY_STATIC) open_static(c, s);
     if (s->policy == POLICY_BELADY) open_belady(c, s);
     return c;
@@ -303,11 +348,9 @@ struct cache *cache_open(const struct cache_setup *s, struct error *err) {
 void cache_close(struct cache *c) {
     if (!c) return;
     free(c->slot_of);
-    free(c->row_in);
+    free(c->slot);
+    free(c->seen);
     free(c->score);
-    free(c->held_by);
-    free(c->dirty);
-    free(c->touched);
     free(c->heap);
     free(c->aside);
     free(c->heat);
@@ -321,6 +364,6 @@ int64_t cache_bytes(const struct cache *c) {
     const int64_t scores = c->policy == POLICY_LFU ? c->rows : c->slots;
     return c->rows * (int64_t)(sizeof *c->slot_of + (c->heat ? sizeof *c->heat : 0)) +
            scores * (int64_t)sizeof *c->score +
-           c->slots * (int64_t)(sizeof *c->row_in + sizeof *c->held_by + 2) +
+           c->slots * (int64_t)(sizeof *c->slot + sizeof *c->seen) +
            (c->most_entries + c->most_aside) * (int64_t)sizeof *c->heap;
 }

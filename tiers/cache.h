@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 #include "harness/error.h"
+#include "kernels/kernel.h"
 
 enum policy { POLICY_LRU, POLICY_LFU, POLICY_CLOCK, POLICY_STATIC, POLICY_BELADY, POLICIES };
 
@@ -55,12 +56,26 @@ struct cache;
 struct cache *cache_open(const struct cache_setup *s, struct error *err);
 void cache_close(struct cache *c);
 
-/* Gives slots to the rows of the next batch: [count] distinct, ascending. slot: [count] receives them. moves: [count]
- * receives the misses, in the order of the rows; *num_moves their number. dirty: the batch will change its rows. Fails,
- * and changes nothing, if there are fewer slots than rows of this batch and of those that are not released: then *lacks
- * (which may be NULL) has how many. */
-int cache_admit(struct cache *c, const int64_t *rows, int64_t count, bool dirty, int32_t *slot,
-                struct cache_move *moves, int64_t *num_moves, int64_t *lacks, struct error *err);
+/* What a batch needs: distinct slots of the rows that are here, and the rows that are not, each as often as anybody found
+ * it. Both in any order. */
+struct cache_found {
+    int32_t *here;    /* [num_here], with room for one more */
+    int64_t *missing; /* [num_missing] */
+    int64_t num_here, num_missing;
+    int64_t missing_lookups;
+};
+
+/* Looks up ids begin .. end-1 of a batch, and adds to found. slot: [lookups of the batch] receives the slot of each, that of
+ * padding for padding, and -1 where the row is not here. One pass, with one random access for an id and one for its slot. */
+void cache_look(struct cache *c, const struct batch *in, int64_t begin, int64_t end,
+                int64_t padding, int32_t padding_slot, int32_t *slot, struct cache_found *found);
+
+/* Gives slots to the rows of the next batch. Orders missing rows, and keeps one of each. moves: [num_missing] receives one
+ * for each of them. dirty: the batch will change its rows. Fails, and changes nothing, if there are fewer slots than rows of
+ * this batch and of those that are not released: then *lacks (which may be NULL) has how many. It may be called again with
+ * the same found. */
+int cache_admit(struct cache *c, struct cache_found *found, bool dirty, struct cache_move *moves,
+                int64_t *lacks, struct error *err);
 
 /* The oldest batch that is not released has run: its rows may leave from here on. */
 void cache_release(struct cache *c);

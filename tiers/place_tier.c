@@ -36,15 +36,32 @@ static int scratch_bytes(struct place *p, const struct kernel *k, size_t *bytes,
     struct tier *x = tier_of(p);
     if (k->traits & DENSE_STEP)
         return fail(err,
-                    "%s changes rows that no lookup touches; with tables on a disk they are not "
-                    "in memory",
+                    "%s changes rows that no lookup touches; with a part of the rows in slots they "
+                    "are not in memory",
                     k->name);
     return x->inner->ops->scratch_bytes(x->inner, k, bytes, err);
+}
+
+static int scratch_open(struct place *p, struct place_scratch *s, size_t bytes, const char *what,
+                        struct error *err) {
+    struct place *inner = tier_of(p)->inner;
+    return inner->ops->scratch_open(inner, s, bytes, what, err);
+}
+
+static void scratch_close(struct place *p, struct place_scratch *s) {
+    struct place *inner = tier_of(p)->inner;
+    inner->ops->scratch_close(inner, s);
 }
 
 static int scratch_fill(struct place *p, struct place_scratch *s, int byte, struct error *err) {
     struct place *inner = tier_of(p)->inner;
     return inner->ops->scratch_fill(inner, s, byte, err);
+}
+
+static int scratch_get(struct place *p, const struct place_scratch *s, void *to,
+                       struct error *err) {
+    struct place *inner = tier_of(p)->inner;
+    return inner->ops->scratch_get(inner, s, to, err);
 }
 
 static bool changes_rows(const struct place_job *job) {
@@ -66,7 +83,7 @@ static int run(struct place *p, const struct place_job *job, struct error *err) 
 /* Slots, not rows, are what a plan sorts: so it runs with its step. */
 static int no_plan(struct place *p, const struct place_job *job, struct error *err) {
     (void)p;
-    return fail(err, "%s: with tables on a disk it plans within a run", job->kernel->name);
+    return fail(err, "%s: with rows in slots it plans within a run", job->kernel->name);
 }
 
 static int parts(struct place *p, const struct place_job *job, struct step_parts *out,
@@ -78,9 +95,15 @@ static int parts(struct place *p, const struct place_job *job, struct step_parts
     return status;
 }
 
+static int need_probe(const struct tier *x, struct error *err) {
+    return x->resident->fast->has_probe
+               ? 0
+               : fail(err, "with slots in device memory there are no cold caches and no ceilings");
+}
+
 static int flush(struct place *p, struct error *err) {
-    struct place *inner = tier_of(p)->inner;
-    return inner->ops->flush(inner, err);
+    struct tier *x = tier_of(p);
+    return need_probe(x, err) ? -1 : x->inner->ops->flush(x->inner, err);
 }
 
 static int time_step(struct place *p, const struct place_job *job, bool cold,
@@ -97,8 +120,8 @@ static int time_step(struct place *p, const struct place_job *job, bool cold,
 }
 
 static int ceilings(struct place *p, struct ceiling *out, struct error *err) {
-    struct place *inner = tier_of(p)->inner;
-    return inner->ops->ceilings(inner, out, err);
+    struct tier *x = tier_of(p);
+    return need_probe(x, err) ? -1 : x->inner->ops->ceilings(x->inner, out, err);
 }
 
 /* Initial values of rows that follow one another. */
@@ -115,6 +138,19 @@ static int restore_rows(struct resident *r, int32_t t, int64_t begin, int64_t en
     return status;
 }
 
+/* Rows of a batch, those that follow one another together. */
+static int restore_batch(struct resident *r, int32_t t, int batch, struct error *err) {
+    int64_t *rows = must_have(calloc((size_t)r->setup.index[batch].rows + 1, sizeof *rows));
+    const int64_t count = resident_rows_of(r, t, batch, rows);
+    int status = 0;
+    for (int64_t i = 0, end; i < count && status == 0; i = end) {
+        for (end = i + 1; end < count && rows[end] == rows[end - 1] + 1; end++) continue;
+        status = restore_rows(r, t, rows[i], rows[end - 1] + 1, err);
+    }
+    free(rows);
+    return status;
+}
+
 static int restore(struct place *p, int batch, struct error *err) {
     enum { AT_ONCE = 4096 };
     struct tier *x = tier_of(p);
@@ -124,11 +160,7 @@ static int restore(struct place *p, int batch, struct error *err) {
         const int64_t all = r->setup.shapes[t].rows;
         for (int64_t row = 0; batch < 0 && row < all; row += AT_ONCE)
             if (restore_rows(r, t, row, min64(all, row + AT_ONCE), err)) return -1;
-        const int64_t count = batch < 0 ? 0 : resident_rows_of(r, t, batch, r->rows);
-        for (int64_t i = 0, end; i < count; i = end) {
-            for (end = i + 1; end < count && r->rows[end] == r->rows[end - 1] + 1; end++) continue;
-            if (restore_rows(r, t, r->rows[i], r->rows[end - 1] + 1, err)) return -1;
-        }
+        if (batch >= 0 && restore_batch(r, t, batch, err)) return -1;
     }
     return 0;
 }
@@ -141,19 +173,17 @@ static int get_rows(struct place *p, int32_t t, int64_t begin, int64_t end, stru
 }
 
 static int intact(struct place *p, int batch, const struct place_scratch *s, struct error *err) {
-    struct tier *x = tier_of(p);
+    struct resident *r = tier_of(p)->resident;
     (void)batch;
-    if (!buffer_intact(&s->host)) return fail(err, "wrote outside of its scratch"), 1;
-    if (!tables_intact(&x->resident->tables)) return fail(err, "wrote outside of the tables"), 1;
-    return 0;
+    return r->fast->ops->intact(r, s, err);
 }
 
 static const struct place_ops tier_ops = {.close = tier_close,
                                           .scratch_bytes = scratch_bytes,
-                                          .scratch_open = place_scratch_open,
-                                          .scratch_close = place_scratch_close,
+                                          .scratch_open = scratch_open,
+                                          .scratch_close = scratch_close,
                                           .scratch_fill = scratch_fill,
-                                          .scratch_get = place_scratch_get,
+                                          .scratch_get = scratch_get,
                                           .plan = no_plan,
                                           .flush = flush,
                                           .run = run,
@@ -183,15 +213,14 @@ static int open_inner(struct tier *x, struct error *err) {
     inner.shapes = r->shapes;
     inner.batches = r->batches;
     inner.index = x->index;
-    inner.tables = &r->tables;
-    x->inner = place_host_open(&inner, err);
+    x->inner = r->fast->ops->open_place(r, &inner, err);
     return x->inner ? 0 : -1;
 }
 
 struct place *place_tier_open(const struct tier_options *o, const struct place_setup *setup,
                               struct error *err) {
     const char *why = refuses(setup);
-    if (why) return fail(err, "with tables on a disk there are no %s", why), NULL;
+    if (why) return fail(err, "with a part of the rows in slots there are no %s", why), NULL;
     if (!(o->budget > 0 && o->budget <= 1))
         return fail(err, "budget %g: a share of the rows, above 0 and up to 1", o->budget), NULL;
     struct resident *r = resident_open(o, setup, err);

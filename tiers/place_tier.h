@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * A place whose tables are larger than its memory: they lie on a disk (row_file.h), and a part of their rows in slots of
- * host memory (cache.h). The harness uses it as any other place, with any kernel of a step or a lookup:
+ * A place whose tables are larger than its fast memory: a part of their rows is in slots (cache.h, fast.h), the others in a
+ * slower store (store.h). The harness uses it as any other place, with any kernel of a step or a lookup:
  *
- *   1. the distinct rows of the batch get slots; rows that have changed and must leave are written back
+ *   1. ids are looked up, and the distinct rows of the batch get slots; rows that have changed and must leave are written
+ *      back
  *   2. rows that are not there are fetched, with their states
  *   3. ids become numbers of slots, and the unchanged kernel runs on tables of slots
  *
  * Ids are renumbered, so rows are in another order for a kernel that sorts them. With exact sums every kernel gives the
- * bits of tables in memory; with real gradients those do that have the trait OWN_LOOKUPS.
+ * bits of tables in memory; with real gradients those do that have the trait OWN_LOOKUPS, and the others stay within
+ * the bound of the check.
  *
  * Not here: kernels with the trait DENSE_STEP, which also change rows that no lookup touches; stochastic rounding, whose
- * random words belong to rows and not to slots; gradients of per-sample weights; devices. They are refused.
+ * random words belong to rows and not to slots; gradients of per-sample weights. They are refused.
  */
 #pragma once
 

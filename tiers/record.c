@@ -4,10 +4,10 @@
 #include "kernels/shape.h"
 #include "tiers/store.h"
 
-struct record record_of(const struct table_shape *shape) {
+struct record record_of(const struct table_shape *shape, int64_t block) {
     struct record r = {.shape = *shape};
     for (int a = 0; a < TABLE_ARRAYS; a++) r.used += table_memory_stride(shape, a);
-    r.bytes = (r.used + RECORD_BLOCK - 1) / RECORD_BLOCK * RECORD_BLOCK;
+    r.bytes = (r.used + block - 1) / block * block;
     return r;
 }
 

@@ -7,7 +7,7 @@
 #include "harness/memory.h"
 #include "kernels/shape.h"
 
-enum { STAGING = 4 << 20, ALIGN = 4096 };
+enum { STAGING = 4 << 20, AT_ONCE = 8192 /* records */ };
 
 static void lap(double *seconds, double *at) {
     const double now = clock_seconds();
@@ -17,27 +17,31 @@ static void lap(double *seconds, double *at) {
 
 /* --- batches */
 
-/* Slots change hands: [count] moves. Victims that have changed are packed before their slots are overwritten, and stored
- * after the reads: meanwhile the journal is synced. */
+/* Rows come to slots: [count] moves. Victims that have changed are packed before their slots are overwritten, and stored
+ * after the reads: meanwhile a journal is synced. */
 static int exchange(struct resident *r, int32_t t, const struct cache_move *moves, int64_t count,
                     double *at, struct error *err) {
-    struct table *table = &r->tables.tables[t];
-    const struct record *layout = &r->slots[t].layout;
-    const int64_t bytes = layout->bytes;
+    struct fast *fast = r->fast;
+    struct store *store = r->store;
     int64_t victims = 0;
     for (int64_t i = 0; i < count; i++) {
-        r->rows[i] = moves[i].row;
         if (moves[i].victim < 0 || !moves[i].dirty) continue;
-        record_pack(layout, r->leaving + victims * bytes, table, moves[i].slot);
-        r->some[victims++] = moves[i].victim;
+        r->slot[victims] = moves[i].slot;
+        r->rows[victims++] = moves[i].victim;
     }
-    if (victims && r->store->ops->put_soon) r->store->ops->put_soon(r->store);
+    if (victims && fast->ops->take(r, t, r->slot, victims, err)) return -1;
+    if (victims && store->ops->put_soon) store->ops->put_soon(store);
     lap(&r->counts.write_back, at);
-    if (r->store->ops->fetch(r->store, t, r->rows, count, r->coming, err)) return -1;
-    for (int64_t i = 0; i < count; i++)
-        record_unpack(layout, r->coming + i * bytes, table, moves[i].slot);
+    int64_t *coming = r->rows + victims;
+    for (int64_t i = 0; i < count; i++) {
+        coming[i] = moves[i].row;
+        r->slot[i] = moves[i].slot;
+    }
+    if (store->ops->fetch(store, t, coming, count, fast->coming, err) ||
+        fast->ops->give(r, t, r->slot, count, err))
+        return -1;
     lap(&r->counts.fetch, at);
-    if (victims && r->store->ops->put(r->store, t, r->some, victims, r->leaving, err)) return -1;
+    if (victims && store->ops->put(store, t, r->rows, victims, fast->leaving, err)) return -1;
     r->counts.written_back += victims;
     lap(&r->counts.write_back, at);
     return 0;
@@ -50,27 +54,12 @@ int64_t resident_rows_of(const struct resident *r, int32_t t, int batch, int64_t
     return end - first;
 }
 
-/* Lookups of the rows that have come. */
-static int64_t lookups_of(const struct resident *r, int32_t t, int batch,
-                          const struct cache_move *moves, int64_t count) {
-    const struct row_index *index = &r->setup.index[batch];
-    int64_t at = row_index_find(index, t, 0), lookups = 0;
-    for (int64_t i = 0; i < count; i++) {
-        while (index->run[at].row != moves[i].row) at++;
-        lookups += index->run[at + 1].first - index->run[at].first;
-    }
-    return lookups;
-}
-
-/* Slots for r->rows, and r->moves of the missing ones. If those of batches under way are in the way, waits for their end. */
-static int get_slots(struct resident *r, int32_t t, int64_t count, bool changes, int64_t *misses,
-                     double *at, struct error *err) {
+/* Slots for the rows that were found. If those of batches under way are in the way, waits for their end. */
+static int get_slots(struct resident *r, int32_t t, bool changes, double *at, struct error *err) {
     struct error why;
-    struct cache *cache = r->slots[t].cache;
     pthread_mutex_lock(&r->lock);
     int status;
-    while ((status = cache_admit(cache, r->rows, count, changes, r->slot, r->moves, misses, NULL,
-                                 &why)) &&
+    while ((status = cache_admit(r->slots[t].cache, &r->found, changes, r->moves, NULL, &why)) &&
            r->released < r->admitted && !r->stop) {
         lap(&r->counts.index, at);
         pthread_cond_wait(&r->changed, &r->lock);
@@ -82,42 +71,27 @@ static int get_slots(struct resident *r, int32_t t, int64_t count, bool changes,
 
 static int admit_table(struct resident *r, int32_t t, int batch, bool changes, double *at,
                        struct error *err) {
-    int64_t misses;
-    const int64_t count = resident_rows_of(r, t, batch, r->rows);
-    if (get_slots(r, t, count, changes, &misses, at, err)) return -1;
-    r->counts.rows += count;
-    r->counts.row_misses += misses;
-    r->counts.lookup_misses += lookups_of(r, t, batch, r->moves, misses);
+    struct cache_found *found = &r->found;
+    if (r->fast->ops->look(r, t, batch, found, err)) return -1;
+    const int64_t missing_lookups = found->missing_lookups;
+    if (get_slots(r, t, changes, at, err)) return -1;
+    r->counts.rows += found->num_here + found->num_missing;
+    r->counts.row_misses += found->num_missing;
+    r->counts.lookup_misses += missing_lookups;
     lap(&r->counts.index, at);
-    for (int64_t i = 0; i < misses; i += r->slots[t].at_once)
-        if (exchange(r, t, r->moves + i, min64(misses - i, r->slots[t].at_once), at, err))
+    for (int64_t i = 0; i < found->num_missing; i += r->slots[t].at_once)
+        if (exchange(r, t, r->moves + i, min64(found->num_missing - i, r->slots[t].at_once), at,
+                     err))
             return -1;
+    if (r->fast->ops->settle(r, t, batch, r->moves, found->num_missing, err)) return -1;
+    lap(&r->counts.remap, at);
     return 0;
 }
 
-/* Ids of a batch become slots; padding becomes the last row. */
-static void remap(struct resident *r, int batch, int threads) {
-    const struct batch *from = &r->setup.batches[batch];
-    int32_t *to = (int32_t *)r->batches[batch].ids;
-    for (int32_t f = 0; f < from->num_features; f++) {
-        const int64_t begin = from->offsets[f * from->bags],
-                      end = from->offsets[(f + 1) * from->bags];
-        const struct feature *feature = &from->features[f];
-        const struct slots *s = &r->slots[feature->table];
-#pragma omp parallel for num_threads(threads) schedule(static)
-        for (int64_t i = begin; i < end; i++) {
-            const int64_t id = batch_id(from, i);
-            to[i] = id == feature->padding_id ? s->count : cache_slot(s->cache, id);
-        }
-    }
-}
-
-int resident_admit(struct resident *r, int batch, bool changes, int threads, struct error *err) {
+int resident_admit(struct resident *r, int batch, bool changes, struct error *err) {
     double at = clock_seconds();
     for (int32_t t = 0; t < r->setup.num_tables; t++)
         if (admit_table(r, t, batch, changes, &at, err)) return -1;
-    remap(r, batch, threads);
-    lap(&r->counts.remap, &at);
     r->counts.batches++;
     r->counts.lookups += r->setup.index[batch].lookups;
     pthread_mutex_lock(&r->lock);
@@ -136,31 +110,76 @@ void resident_release(struct resident *r) {
 
 /* --- rows from outside, and commits */
 
+/* The slots and the other rows of first .. last-1, at most slots.at_once of them. */
+struct split {
+    int64_t in_slots, in_store;
+};
+
+static struct split split_rows(struct resident *r, int32_t t, int64_t first, int64_t last) {
+    struct split n = {0, 0};
+    for (int64_t row = first; row < last; row++) {
+        const int32_t slot = cache_slot(r->slots[t].cache, row);
+        if (slot >= 0)
+            r->slot[n.in_slots++] = slot;
+        else
+            r->rows[n.in_store++] = row;
+    }
+    return n;
+}
+
+static char *next_record(char **at, int64_t bytes) {
+    *at += bytes;
+    return *at - bytes;
+}
+
+static int put_some(struct resident *r, int32_t t, int64_t first, int64_t last,
+                    const struct table *rows, int64_t begin, struct error *err) {
+    const struct slots *own = &r->slots[t];
+    const struct split n = split_rows(r, t, first, last);
+    char *to_slots = r->fast->coming, *to_store = r->fast->leaving;
+    for (int64_t row = first; row < last; row++) {
+        const bool here = cache_slot(own->cache, row) >= 0;
+        record_pack(&own->layout, next_record(here ? &to_slots : &to_store, own->layout.bytes),
+                    rows, row - begin);
+    }
+    for (int64_t i = 0; i < n.in_slots; i++) cache_change(own->cache, r->slot[i]);
+    if (n.in_slots && r->fast->ops->give(r, t, r->slot, n.in_slots, err)) return -1;
+    return n.in_store ? r->store->ops->put(r->store, t, r->rows, n.in_store, r->fast->leaving, err)
+                      : 0;
+}
+
 int resident_put(struct resident *r, int32_t t, int64_t begin, int64_t end,
                  const struct table *rows, struct error *err) {
-    for (int64_t row = begin; row < end; row++) {
-        const int32_t slot = cache_slot(r->slots[t].cache, row);
-        record_pack(&r->slots[t].layout, r->leaving, rows, row - begin);
-        if (slot >= 0) {
-            record_unpack(&r->slots[t].layout, r->leaving, &r->tables.tables[t], slot);
-            cache_change(r->slots[t].cache, slot);
-        } else if (r->store->ops->put(r->store, t, &row, 1, r->leaving, err))
-            return -1;
+    const int64_t at_once = r->slots[t].at_once;
+    int status = 0;
+    for (int64_t row = begin; row < end && status == 0; row += at_once)
+        status = put_some(r, t, row, min64(end, row + at_once), rows, begin, err);
+    return status;
+}
+
+static int get_some(struct resident *r, int32_t t, int64_t first, int64_t last, struct table *rows,
+                    int64_t begin, struct error *err) {
+    const struct slots *own = &r->slots[t];
+    const struct split n = split_rows(r, t, first, last);
+    char *of_slots = r->fast->leaving, *of_store = r->fast->coming;
+    if ((n.in_slots && r->fast->ops->take(r, t, r->slot, n.in_slots, err)) ||
+        (n.in_store && r->store->ops->fetch(r->store, t, r->rows, n.in_store, of_store, err)))
+        return -1;
+    for (int64_t row = first; row < last; row++) {
+        const bool here = cache_slot(own->cache, row) >= 0;
+        record_unpack(&own->layout, next_record(here ? &of_slots : &of_store, own->layout.bytes),
+                      rows, row - begin);
     }
     return 0;
 }
 
 int resident_get(struct resident *r, int32_t t, int64_t begin, int64_t end, struct table *rows,
                  struct error *err) {
-    for (int64_t row = begin; row < end; row++) {
-        const int32_t slot = cache_slot(r->slots[t].cache, row);
-        if (slot >= 0)
-            record_pack(&r->slots[t].layout, r->leaving, &r->tables.tables[t], slot);
-        else if (r->store->ops->fetch(r->store, t, &row, 1, r->leaving, err))
-            return -1;
-        record_unpack(&r->slots[t].layout, r->leaving, rows, row - begin);
-    }
-    return 0;
+    const int64_t at_once = r->slots[t].at_once;
+    int status = 0;
+    for (int64_t row = begin; row < end && status == 0; row += at_once)
+        status = get_some(r, t, row, min64(end, row + at_once), rows, begin, err);
+    return status;
 }
 
 struct flushing {
@@ -170,19 +189,18 @@ struct flushing {
 
 static void take_changed(void *ctx, int64_t row, int32_t slot) {
     struct flushing *f = ctx;
-    f->r->some[f->count] = row;
+    f->r->rows[f->count] = row;
     f->r->slot[f->count++] = slot;
 }
 
-/* [count] rows of r->some, from slots r->slot. */
+/* [count] rows r->rows, from slots r->slot. */
 static int store_slots(struct resident *r, int32_t t, int64_t count, struct error *err) {
-    const struct record *layout = &r->slots[t].layout;
-    const int64_t bytes = layout->bytes, at_once = r->slots[t].at_once;
+    const int64_t at_once = r->slots[t].at_once;
     for (int64_t first = 0; first < count; first += at_once) {
         const int64_t n = min64(count - first, at_once);
-        for (int64_t i = 0; i < n; i++)
-            record_pack(layout, r->leaving + i * bytes, &r->tables.tables[t], r->slot[first + i]);
-        if (r->store->ops->put(r->store, t, r->some + first, n, r->leaving, err)) return -1;
+        if (r->fast->ops->take(r, t, r->slot + first, n, err) ||
+            r->store->ops->put(r->store, t, r->rows + first, n, r->fast->leaving, err))
+            return -1;
     }
     return 0;
 }
@@ -198,7 +216,7 @@ int resident_commit(struct resident *r, uint64_t mark, struct error *err) {
 }
 
 int64_t resident_bytes(const struct resident *r) {
-    int64_t bytes = r->tables.bytes + 2 * STAGING + r->store->ops->memory(r->store);
+    int64_t bytes = r->fast->bytes + 2 * STAGING + r->store->ops->memory(r->store);
     for (int32_t t = 0; t < r->setup.num_tables; t++) bytes += cache_bytes(r->slots[t].cache);
     return bytes;
 }
@@ -237,14 +255,13 @@ static struct cache *open_cache(struct resident *r, const struct tier_options *o
 
 static int open_slots(struct resident *r, const struct tier_options *o, struct error *err) {
     const struct place_setup *s = &r->setup;
-    int64_t first_row = 0, staging = ALIGN;
+    int64_t first_row = 0;
     for (int32_t t = 0; t < s->num_tables; t++) {
         struct slots *own = &r->slots[t];
         const int64_t rows = s->shapes[t].rows;
         own->count = (int32_t)tier_slots(o->budget, rows);
-        own->layout = record_of(&s->shapes[t]);
-        own->at_once = max64(1, STAGING / own->layout.bytes);
-        staging = max64(staging, own->at_once * own->layout.bytes);
+        own->layout = record_of(&s->shapes[t], r->store->ops->block);
+        own->at_once = min64(AT_ONCE, max64(1, STAGING / own->layout.bytes));
         own->cache = open_cache(r, o, t, own->count, err);
         if (!own->cache) return -1;
         r->shapes[t] = s->shapes[t];
@@ -253,10 +270,7 @@ static int open_slots(struct resident *r, const struct tier_options *o, struct e
         r->shapes[t].part = (struct table_part){0};
         first_row += r->shapes[t].rows;
     }
-    staging = (staging + ALIGN - 1) / ALIGN * ALIGN;
-    r->leaving = must_have(aligned_alloc(ALIGN, (size_t)staging));
-    r->coming = must_have(aligned_alloc(ALIGN, (size_t)staging));
-    return tables_create(&r->tables, r->shapes, s->num_tables, 0, err);
+    return 0;
 }
 
 /* Batches of the ring over tables of slots; admission fills in their ids. */
@@ -290,43 +304,62 @@ static void open_batches(struct resident *r) {
     }
 }
 
-struct resident *resident_open(const struct tier_options *o, const struct place_setup *setup,
-                               struct error *err) {
+/* Room for the rows of any table in a batch, of any table in slots, and for two that travel. */
+static void open_lists(struct resident *r, const struct tier_options *o) {
+    const struct place_setup *s = &r->setup;
+    int64_t most = 1, lookups = 1;
+    for (int b = 0; b < s->ring; b++) {
+        most = max64(most, s->index[b].rows);
+        lookups = max64(lookups, s->batches[b].lookups);
+    }
+    for (int32_t t = 0; t < s->num_tables; t++)
+        most = max64(most, max64(tier_slots(o->budget, s->shapes[t].rows), AT_ONCE));
+    r->most = most;
+    r->rows = must_have(calloc((size_t)(2 * most), sizeof *r->rows));
+    r->slot = must_have(calloc((size_t)most, sizeof *r->slot));
+    r->moves = must_have(calloc((size_t)most, sizeof *r->moves));
+    r->found.here = must_have(calloc((size_t)most + 1, sizeof *r->found.here));
+    r->found.missing = must_have(calloc((size_t)lookups, sizeof *r->found.missing));
+}
+
+static int open_all(struct resident *r, const struct tier_options *o, struct error *err) {
+    const struct place_setup *setup = &r->setup;
     const struct store_setup store = {.directory = o->directory,
                                       .shapes = setup->shapes,
                                       .num_tables = setup->num_tables,
                                       .seed = setup->seed,
                                       .depth = o->depth,
                                       .direct = o->direct};
+    int64_t staging = STAGING;
+    open_lists(r, o);
+    r->store = (o->store ? o->store : row_file_store)(&store, err);
+    if (!r->store || open_slots(r, o, err)) return -1;
+    open_batches(r);
+    for (int32_t t = 0; t < setup->num_tables; t++)
+        staging = max64(staging, r->slots[t].layout.bytes);
+    r->fast = (o->fast == ON_HOST ? fast_host_open : fast_device_open)(r, staging, err);
+    return r->fast ? 0 : -1;
+}
+
+struct resident *resident_open(const struct tier_options *o, const struct place_setup *setup,
+                               struct error *err) {
+    const size_t count = (size_t)setup->num_tables;
     struct resident *r = must_have(calloc(1, sizeof *r));
     r->setup = *setup;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
-    int64_t most = 1;
-    for (int b = 0; b < setup->ring; b++) most = max64(most, setup->index[b].rows);
-    for (int32_t t = 0; t < setup->num_tables; t++)
-        most = max64(most, tier_slots(o->budget, setup->shapes[t].rows));
-    const size_t count = (size_t)setup->num_tables;
     r->slots = must_have(calloc(count, sizeof *r->slots));
     r->shapes = must_have(calloc(count, sizeof *r->shapes));
-    r->rows = must_have(calloc((size_t)most, sizeof *r->rows));
-    r->some = must_have(calloc((size_t)most, sizeof *r->some));
-    r->slot = must_have(calloc((size_t)most, sizeof *r->slot));
-    r->moves = must_have(calloc((size_t)most, sizeof *r->moves));
-    r->store = (o->store ? o->store : row_file_store)(&store, err);
-    if (!r->store || open_slots(r, o, err)) {
-        resident_close(r);
-        return NULL;
-    }
-    open_batches(r);
-    return r;
+    if (open_all(r, o, err) == 0) return r;
+    resident_close(r);
+    return NULL;
 }
 
 void resident_close(struct resident *r) {
     if (!r) return;
     for (int b = 0; r->batches && b < r->setup.ring; b++) free((void *)r->batches[b].ids);
     for (int32_t t = 0; t < r->setup.num_tables; t++) cache_close(r->slots[t].cache);
-    tables_free(&r->tables);
+    if (r->fast) r->fast->ops->close(r->fast);
     if (r->store) r->store->ops->close(r->store);
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
@@ -335,10 +368,9 @@ void resident_close(struct resident *r) {
     free(r->shapes);
     free(r->features);
     free(r->batch_shapes);
-    free(r->leaving);
-    free(r->coming);
+    free(r->found.here);
+    free(r->found.missing);
     free(r->rows);
-    free(r->some);
     free(r->slot);
     free(r->moves);
     free(r);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables on a disk (store.h), and a part of their rows in slots of host memory (cache.h). A batch is admitted before it
- * runs: its distinct rows get slots, rows that have changed and must leave are written back, missing ones are fetched
- * with their states, and its ids become numbers of slots.
+ * Tables in slow memory (store.h), and a part of their rows in slots of fast memory (fast.h). A batch is admitted before it
+ * runs: its ids are looked up, its distinct rows get slots (cache.h), rows that have changed and must leave are written
+ * back, missing ones are fetched with their states, and its ids become numbers of slots.
  *
  * Another thread may admit the batches to come while one runs: batches under way share rows in slots, and no row of
- * theirs leaves. What a batch writes back is in the file before the next one fetches.
+ * theirs leaves. What a batch writes back is in the store before the next one fetches.
  *
  * Functions return 0, or -1 and fill err.
  */
@@ -13,11 +13,11 @@
 
 #include <pthread.h>
 
-#include "harness/measure/place.h"
-#include "tiers/cache.h"
+#include "tiers/fast.h"
 #include "tiers/store.h"
 
 struct tier_options {
+    enum backend fast;     /* where slots are */
     const char *directory; /* of the tables */
     store_open *store;     /* NULL: row_file_store */
     double budget;         /* share of the bytes of each table's rows in slots; 0 .. 1 */
@@ -39,7 +39,8 @@ struct tier_counts {
     int64_t batches, lookups, lookup_misses; /* lookups of rows that were not there */
     int64_t rows, row_misses;                /* distinct rows of each batch */
     int64_t written_back;                    /* rows */
-    double index, fetch, write_back, remap;  /* seconds of admission */
+    /* Seconds of admission. index: looking up ids and choosing slots. remap: lookups of rows that have come get them */
+    double index, fetch, write_back, remap;
     double held; /* of these the admission waited for slots of batches under way */
     double wait; /* seconds from the call of a step until its rows were there */
     struct store_counts store;
@@ -56,17 +57,18 @@ struct slots {
 struct resident {
     struct place_setup setup; /* of the whole tables */
     struct store *store;
-    struct slots *slots;        /* [num_tables] */
-    struct table_shape *shapes; /* [num_tables], of the slots */
-    struct table_set tables;
+    struct fast *fast;
+    struct slots *slots;              /* [num_tables] */
+    struct table_shape *shapes;       /* [num_tables], of the slots */
     struct feature *features;         /* [ring][num_features] */
     struct table_shape *batch_shapes; /* [ring][num_tables], with the lookups of each batch */
     struct batch *batches;            /* [ring], with numbers of slots */
-    char *leaving, *coming;           /* records on their way */
-    /* Rows of one table: those of a batch, or all in slots. */
-    int64_t *rows, *some;
-    int32_t *slot;
+    struct cache_found found;         /* of one table */
     struct cache_move *moves;
+    int64_t
+        most; /* rows of one table: those of a batch, all in slots, or those that travel together */
+    int64_t *rows; /* [2*most] */
+    int32_t *slot; /* [most] */
     struct tier_counts counts;
 
     pthread_mutex_t lock;       /* of the caches and what follows */
@@ -80,9 +82,8 @@ struct resident *resident_open(const struct tier_options *o, const struct place_
 /* What is not committed is lost. */
 void resident_close(struct resident *r);
 
-/* Admits a batch of the ring: the next one in the order of steps. Waits while its slots are those of batches under way.
- * threads: of the remap. */
-int resident_admit(struct resident *r, int batch, bool changes, int threads, struct error *err);
+/* Admits a batch of the ring: the next one in the order of steps. Waits while its slots are those of batches under way. */
+int resident_admit(struct resident *r, int batch, bool changes, struct error *err);
 /* The oldest batch under way has run. */
 void resident_release(struct resident *r);
 

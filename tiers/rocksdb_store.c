@@ -170,7 +170,8 @@ static rocksdb_options_t *options_of(const struct store_setup *setup) {
 }
 
 struct store *rocksdb_store(const struct store_setup *setup, struct error *err) {
-    static const struct store_ops ops = {.close = close_store,
+    static const struct store_ops ops = {.block = RECORD_BLOCK,
+                                         .close = close_store,
                                          .fetch = fetch,
                                          .put = put,
                                          .commit = commit,
@@ -183,7 +184,8 @@ struct store *rocksdb_store(const struct store_setup *setup, struct error *err) 
     x->writing = rocksdb_writeoptions_create();
     rocksdb_writeoptions_disable_WAL(x->writing, 1);
     x->layout = must_have(calloc((size_t)setup->num_tables, sizeof *x->layout));
-    for (int32_t t = 0; t < setup->num_tables; t++) x->layout[t] = record_of(&setup->shapes[t]);
+    for (int32_t t = 0; t < setup->num_tables; t++)
+        x->layout[t] = record_of(&setup->shapes[t], RECORD_BLOCK);
     char *why = NULL;
     x->db = rocksdb_open(x->options, setup->directory, &why);
     int status = why ? failed("open its folder", why, err) : 0;

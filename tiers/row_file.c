@@ -588,7 +588,7 @@ struct row_file *row_file_open(const struct store_setup *s, struct error *err) {
     for (int32_t i = 0; i < s->num_tables; i++) {
         struct file_table *t = &f->tables[i];
         t->fd = -1;
-        t->layout = record_of(&s->shapes[i]);
+        t->layout = record_of(&s->shapes[i], RECORD_BLOCK);
         t->sums = must_have(calloc((size_t)t->layout.shape.rows, sizeof *t->sums));
         t->is_old = must_have(calloc((size_t)t->layout.shape.rows / 8 + 1, 1));
         t->is_young = must_have(calloc((size_t)t->layout.shape.rows / 8 + 1, 1));
@@ -677,7 +677,8 @@ static int64_t memory(const struct store *s) {
 }
 
 struct store *row_file_store(const struct store_setup *s, struct error *err) {
-    static const struct store_ops ops = {.close = close_store,
+    static const struct store_ops ops = {.block = RECORD_BLOCK,
+                                         .close = close_store,
                                          .fetch = fetch,
                                          .put = put,
                                          .put_soon = put_soon,

@@ -9,15 +9,15 @@
 
 #include "harness/workload/tables.h"
 
-/* Records begin at multiples of so many bytes, as direct I/O wants. */
+/* Records of a disk begin at multiples of so many bytes, as direct I/O wants. */
 enum { RECORD_BLOCK = 512 };
 
 struct record {
     struct table_shape shape;
-    int64_t used, bytes; /* bytes: a multiple of RECORD_BLOCK */
+    int64_t used, bytes; /* bytes: a multiple of the block of its store */
 };
 
-struct record record_of(const struct table_shape *shape);
+struct record record_of(const struct table_shape *shape, int64_t block);
 
 /* Copies a row between a record and a row of a table in memory. */
 void record_pack(const struct record *r, void *record, const struct table *from, int64_t row);
@@ -32,7 +32,7 @@ struct store_setup {
     const struct table_shape *shapes; /* [num_tables], not kept */
     int32_t num_tables;
     uint64_t seed; /* of the initial values that a new one begins with */
-    int depth;     /* reads and writes in flight */
+    int depth;     /* reads and writes in flight; threads that copy, where nothing waits */
     bool direct;   /* not through the page cache, where the file system can */
 };
 
@@ -44,9 +44,10 @@ struct store_counts {
 struct store;
 
 struct store_ops {
+    int64_t block; /* records are a multiple of so many bytes */
     /* What is not committed may be lost. */
     void (*close)(struct store *s);
-    /* Records of [count] distinct rows; records: [count] one behind the other, aligned to RECORD_BLOCK. */
+    /* Records of [count] distinct rows; records: [count] one behind the other, aligned to a page. */
     int (*fetch)(struct store *s, int32_t table, const int64_t *rows, int64_t count, void *records,
                  struct error *err);
     int (*put)(struct store *s, int32_t table, const int64_t *rows, int64_t count,
@@ -68,5 +69,7 @@ typedef struct store *store_open(const struct store_setup *s, struct error *err)
 
 /* Tables in files: see row_file.h. */
 store_open row_file_store;
+/* Tables in host memory, for slots of a device: a commit keeps nothing. */
+store_open memory_store;
 /* RocksDB, for comparison: NULL with a line in err where this build has none. */
 store_open rocksdb_store;

@@ -52,7 +52,16 @@ int device_get(void *to, const void *from, size_t bytes, struct error *err);
 
 /* For a caller with a stream of his own: the copy is enqueued, and returns when it has read `from`. */
 int device_put_on(void *stream, void *to, const void *from, size_t bytes, struct error *err);
+/* The same; `to` has it after device_wait(). */
+int device_get_on(void *stream, void *to, const void *from, size_t bytes, struct error *err);
 int device_wait(void *stream, struct error *err);
+/* A stream of his own: it does not wait for the one of this file. Closes NULL, too. */
+int device_stream_open(void **stream, struct error *err);
+void device_stream_close(void *stream);
+
+/* Host memory that the device copies from and to without a detour. NULL if bytes is 0. */
+int device_pinned_alloc(void **p, size_t bytes, struct error *err);
+void device_pinned_free(void *p);
 
 /* A batch in device memory, as a kernel gets it. The host's batch must outlive it. */
 enum { BATCH_PARTS = 7 };

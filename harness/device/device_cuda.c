@@ -155,7 +155,34 @@ int device_put_on(void *stream, void *to, const void *from, size_t bytes, struct
     return 0;
 }
 
+int device_get_on(void *stream, void *to, const void *from, size_t bytes, struct error *err) {
+    TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream),
+        "copying from the device");
+    return 0;
+}
+
 int device_wait(void *stream, struct error *err) {
     TRY(cudaStreamSynchronize(stream), "waiting for a stream");
     return 0;
+}
+
+int device_stream_open(void **stream, struct error *err) {
+    cudaStream_t own;
+    TRY(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking), "opening a stream");
+    *stream = own;
+    return 0;
+}
+
+void device_stream_close(void *stream) {
+    if (stream) cudaStreamDestroy(stream);
+}
+
+int device_pinned_alloc(void **p, size_t bytes, struct error *err) {
+    *p = NULL;
+    if (bytes) TRY(cudaMallocHost(p, bytes), "pinned memory of the host");
+    return 0;
+}
+
+void device_pinned_free(void *p) {
+    if (p) cudaFreeHost(p);
 }

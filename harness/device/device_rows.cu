@@ -70,6 +70,9 @@ extern "C" int device_rows_move(void *stream, struct device_buffer *list,
     if (element == 4)
         LAUNCH((move_rows<float>), grid, THREADS, 0, static_cast<cudaStream_t>(stream), there,
                count);
+    else if (element == 1)
+        LAUNCH((move_rows<uint8_t>), grid, THREADS, 0, static_cast<cudaStream_t>(stream), there,
+               count);
     else
         LAUNCH((move_rows<uint16_t>), grid, THREADS, 0, static_cast<cudaStream_t>(stream), there,
                count);

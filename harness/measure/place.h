@@ -133,8 +133,9 @@ struct place_ops {
      * begin. */
     int (*get_rows)(struct place *p, int32_t table, int64_t begin, int64_t end, struct table *rows,
                     struct error *err);
-    /* The gradient of a batch in the memory of the place. Of a device alone: NULL elsewhere. */
-    void *(*gradient)(struct place *p, int batch);
+    /* A batch and the tables in the memory of a device. NULL elsewhere. */
+    const struct device_batch *(*device_batch)(struct place *p, int batch);
+    const struct device_tables *(*device_tables)(struct place *p);
     /* Returns 1, and says in err what it was, if anything wrote outside scratch or tables, or to a
      * batch or the steps; -1 if nobody can tell. */
     int (*intact)(struct place *p, int batch, const struct place_scratch *s, struct error *err);

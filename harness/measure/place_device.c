@@ -243,8 +243,12 @@ static int get_rows(struct place *p, int32_t t, int64_t begin, int64_t end, stru
     return device_tables_get_rows(&device_of(p)->tables, t, begin, end, rows, err);
 }
 
-static void *gradient(struct place *p, int batch) {
-    return device_of(p)->batch[batch].grad.data;
+static const struct device_batch *batch_of(struct place *p, int batch) {
+    return &device_of(p)->batch[batch];
+}
+
+static const struct device_tables *tables_of(struct place *p) {
+    return &device_of(p)->tables;
 }
 
 static int intact(struct place *p, int batch, const struct place_scratch *s, struct error *err) {
@@ -274,7 +278,8 @@ static const struct place_ops device_ops = {.close = close_place,
                                             .restore = restore,
                                             .tables = place_tables_elsewhere,
                                             .get_rows = get_rows,
-                                            .gradient = gradient,
+                                            .device_batch = batch_of,
+                                            .device_tables = tables_of,
                                             .intact = intact};
 
 struct place *place_device_open(const struct place_setup *setup, struct error *err) {

@@ -107,28 +107,35 @@ static int add_hits(const struct stream *s, int32_t t, const struct touched *x, 
     struct cache *cache = cache_open(&setup, err);
     free(hottest);
     if (!cache) return -1;
-    int32_t *slot = must_have(calloc((size_t)rows, sizeof *slot));
+    int32_t *slot = must_have(calloc((size_t)x->first[s->batches] + 1, sizeof *slot));
     struct cache_move *moves = must_have(calloc((size_t)rows, sizeof *moves));
+    const struct batch in = {.id_type = ID_INT64, .ids = x->rows};
+    struct cache_found found = {.here = must_have(calloc((size_t)rows + 1, sizeof *found.here)),
+                                .missing = must_have(calloc((size_t)rows, sizeof *found.missing))};
     for (int b = 0; b < s->batches; b++) {
         const int64_t first = x->first[b], count = x->first[b + 1] - first;
-        int64_t misses, lacks;
-        if (cache_admit(cache, x->rows + first, count, true, slot, moves, &misses, &lacks, err)) {
+        int64_t lacks;
+        found.num_here = found.num_missing = 0;
+        cache_look(cache, &in, first, first + count, -1, -1, slot, &found);
+        if (cache_admit(cache, &found, true, moves, &lacks, err)) {
             h->lacks = lacks > h->lacks ? lacks : h->lacks;
             continue;
         }
         cache_release(cache);
         if (b < s->warm) continue;
         h->rows += count;
-        h->row_misses += misses;
+        h->row_misses += found.num_missing;
         int64_t at = first;
         for (int64_t i = first; i < first + count; i++) h->lookups += x->lookups[i];
-        for (int64_t i = 0; i < misses; i++) {
+        for (int64_t i = 0; i < found.num_missing; i++) {
             while (x->rows[at] != moves[i].row) at++;
             h->lookup_misses += x->lookups[at];
         }
     }
     free(slot);
     free(moves);
+    free(found.here);
+    free(found.missing);
     cache_close(cache);
     return 0;
 }

@@ -42,8 +42,10 @@ template <class T> T __ldcs(const T *p, emulation::Site site = emulation::here()
 template <class T> T __ldlu(const T *p, emulation::Site site = emulation::here()) {
     return emulation::load(p, site);
 }
+/* Others may write it meanwhile, by atomics. */
 template <class T> T __ldcv(const T *p, emulation::Site site = emulation::here()) {
-    return emulation::load(p, site);
+    emulation::aligned(p, site);
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
 template <class T>
