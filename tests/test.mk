@@ -26,7 +26,7 @@ $(B)/tests/test_registry.o $(B)/gpu/tests/test_registry.o: CFLAGS += -DEXTRA_KER
 $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
-$(patsubst %,$(B)/tests/test_%,ranks ranks_bytes ranks_columns checkpoint planner server zero): $(ranks_objects)
+$(patsubst %,$(B)/tests/test_%,ranks ranks_bytes ranks_columns checkpoint cost planner server zero): $(ranks_objects)
 $(patsubst %,$(B)/tests/test_%,tier_cache tier_io tier_place tier_rows): $(tiers_objects)
 $(patsubst %,$(B)/tests/test_%,tier_cache tier_io tier_place tier_rows): LDLIBS += $(tiers_libs)
 
