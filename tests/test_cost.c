@@ -6,6 +6,8 @@
 #include <time.h>
 
 #include "ranks/calibrate.h"
+#include "ranks/planner.h"
+#include "tests/batch_builder.h"
 
 #include "tests/cmocka_cases.h"
 
@@ -24,6 +26,7 @@ static void cost_by_hand(void **state) {
                              .with_output = 1,
                              .looked = 30,
                              .gathered = 40,
+                             .copied = 70,
                              .updated = 50,
                              .added = 60,
                              .lookups = 4,
@@ -37,13 +40,41 @@ static void cost_by_hand(void **state) {
     assert_true(fabs(seconds[0][COST_GRADIENT] - (1 + 2.0 + 2 * (300 + 200) / 1000.0)) < 1e-12);
     assert_true(fabs(seconds[1][COST_GRADIENT] - (1 + 2.0 + 2 * 200 / 1000.0)) < 1e-12);
     assert_true(fabs(seconds[0][COST_LENGTHS] - 1) < 1e-12);
+    assert_true(fabs(seconds[0][COST_OUTPUT] - (1 + 2 * 70 / 1000.0)) < 1e-12);
     assert_true(fabs(seconds[0][COST_LOOKUP] - (3.0 + 2.0)) < 1e-12);
     assert_true(fabs(seconds[0][COST_UPDATE] - (10.0 + 3.0 + 2.0)) < 1e-12);
     assert_true(seconds[1][COST_UPDATE] == 0);
     const struct cost c = cost_of(&m, loads, 1);
-    assert_true(fabs(c.seconds - (1 + 1 + 5 + 1 + 4.0 + 15)) < 1e-12);
+    assert_true(fabs(c.seconds - (1 + 1 + 5 + 1.14 + 4.0 + 15)) < 1e-12);
     /* 900 of rows, 600 of gradients as received and in order, 100 of the largest message. */
     assert_true(fabs(cost_memory(&loads[0], 1) - 1600) < 1e-9 && fabs(c.lacks - 600) < 1e-9);
+}
+
+/* Two ranks with copies of a table: each looks up only its own 2 of 4 bags, and copies their outputs. Row 0 is in all bags,
+ * four rows are in one bag each. */
+static void copies_look_up_their_own_bags(void **state) {
+    (void)state;
+    enum { BAGS = 4, DIM = 16, ROW = DIM * sizeof(float) };
+    const struct machine m = {.ranks = 2,
+                              .nodes = 1,
+                              .link = {{0, 1e9}, {0, 1e9}},
+                              .copy = 1000,
+                              .rows = 10,
+                              .gather = 20,
+                              .memory = INT64_MAX / 2};
+    const struct planner_options o = {.ring = 1};
+    const double seen = 1 - 1.0 / (1 << BAGS) + BAGS * 0.5, looked_up = 2 * BAGS / 2;
+    struct builder b;
+    struct cost c;
+    struct error err = {""};
+    builder_begin(&b, 1, false);
+    builder_feature(&b, builder_table(&b, 1 + BAGS, DIM), POOL_SUM, -1);
+    for (int64_t i = 0; i < BAGS; i++) builder_bag(&b, 2, (const int64_t[]){0, 1 + i});
+    builder_finish(&b);
+    assert_int_equal(planner_cost("data", &m, &b.in, &b.index, &o, &c, &err), 0);
+    assert_true(fabs(c.stage[COST_LOOKUP] - (seen * ROW / 10 + looked_up * ROW / 20)) < 1e-9);
+    assert_true(fabs(c.stage[COST_OUTPUT] - 2.0 * BAGS / 2 * ROW / 1000) < 1e-9);
+    builder_free(&b);
 }
 
 static void lines_are_fitted(void **state) {
@@ -100,8 +131,8 @@ static void local_speeds_are_of_the_last_rank(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cost_by_hand),
-                                       cmocka_unit_test(lines_are_fitted),
-                                       cmocka_unit_test(local_speeds_are_of_the_last_rank)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cost_by_hand), cmocka_unit_test(copies_look_up_their_own_bags),
+        cmocka_unit_test(lines_are_fitted), cmocka_unit_test(local_speeds_are_of_the_last_rank)};
     return cmocka_run_group_tests_name("cost", tests, NULL, NULL);
 }

@@ -142,12 +142,10 @@ static int fit(const struct here *h, const struct step_times *times,
     struct cost c;
     for (int i = 0; i < FITS; i++) cut->fit[i] = i == FIT_GROUPING ? 0 : 1;
     if (predict(h, cut, &c, err)) return -1;
-    /* Outputs that are not sent are copied, by the rank that has looked them up. */
-    const double copied = c.stage[COST_OUTPUT] > 0 ? 0 : measured[COST_OUTPUT];
     cut->fit[FIT_IDS] = share(c.stage[COST_LENGTHS] + c.stage[COST_IDS], measured[COST_IDS]);
     cut->fit[FIT_OUTPUT] = share(c.stage[COST_OUTPUT], measured[COST_OUTPUT]);
     cut->fit[FIT_GRADIENT] = share(c.stage[COST_GRADIENT], measured[COST_GRADIENT]);
-    cut->fit[FIT_LOOKUP] = share(c.stage[COST_LOOKUP], measured[COST_LOOKUP] + copied);
+    cut->fit[FIT_LOOKUP] = share(c.stage[COST_LOOKUP], measured[COST_LOOKUP]);
     cut->fit[FIT_UPDATE] = share(c.stage[COST_UPDATE], measured[COST_UPDATE] - grouping);
     cut->fit[FIT_GROUPING] = grouping * h->machine.gather / (double)h->workload.batches[0].lookups;
     return 0;
