@@ -197,3 +197,22 @@ int calibrate(struct transport *t, int threads, struct machine *out, struct erro
     if (on_node == 1) out->link[LINK_NODE] = out->link[LINK_NETWORK];
     return 0;
 }
+
+/* --- of several calibrations */
+
+static void keep_larger(double *best, double now) {
+    if (now > *best) *best = now;
+}
+
+static double megabyte(struct link l) {
+    return l.alpha + 1e6 / l.speed;
+}
+
+void calibrate_keep_best(struct machine *best, const struct machine *now) {
+    if (best->ranks == 0) *best = *now;
+    for (int k = 0; k < LINKS; k++)
+        if (megabyte(now->link[k]) < megabyte(best->link[k])) best->link[k] = now->link[k];
+    keep_larger(&best->copy, now->copy);
+    keep_larger(&best->rows, now->rows);
+    keep_larger(&best->gather, now->gather);
+}

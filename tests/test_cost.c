@@ -92,6 +92,25 @@ static void lines_are_fitted(void **state) {
     assert_true(l.alpha >= 0 && l.speed > 3.5e9 && l.speed < 4.5e9);
 }
 
+/* A disturbed exchange can look as if bytes took no time, behind a long alpha. */
+static void a_link_is_one_fit(void **state) {
+    (void)state;
+    const struct machine calm = {.ranks = 2,
+                                 .link = {{1e-5, 5e9}, {5e-5, 1e9}},
+                                 .copy = 9,
+                                 .rows = 5},
+                         busy = {
+                             .ranks = 2, .link = {{2e-3, 4e11}, {4e-5, 2e9}}, .copy = 8, .rows = 6};
+    for (int order = 0; order < 2; order++) {
+        struct machine best = {0};
+        calibrate_keep_best(&best, order ? &busy : &calm);
+        calibrate_keep_best(&best, order ? &calm : &busy);
+        assert_true(best.link[0].alpha == 1e-5 && best.link[0].speed == 5e9);
+        assert_true(best.link[1].alpha == 4e-5 && best.link[1].speed == 2e9);
+        assert_true(best.copy == 9 && best.rows == 6 && best.ranks == 2);
+    }
+}
+
 /* --- ranks that end late */
 
 enum { LATE = 30 /* ms */ };
@@ -133,6 +152,7 @@ static void local_speeds_are_of_the_last_rank(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cost_by_hand), cmocka_unit_test(copies_look_up_their_own_bags),
-        cmocka_unit_test(lines_are_fitted), cmocka_unit_test(local_speeds_are_of_the_last_rank)};
+        cmocka_unit_test(lines_are_fitted), cmocka_unit_test(a_link_is_one_fit),
+        cmocka_unit_test(local_speeds_are_of_the_last_rank)};
     return cmocka_run_group_tests_name("cost", tests, NULL, NULL);
 }
