@@ -123,6 +123,6 @@ test:
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) $(programs) \
 	     $(if $(scripts),all $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift \
                      $(B)/studies/serving/serving $(B)/examples/dlrm \
-                     $(if $(flavour),,$(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(B)/studies/tiers/tiers $(if $(mpi),$(ranks_programs) $(E)/ranks_device $(E)/nccl_misuse)))
+                     $(if $(flavour),,$(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(B)/studies/zero/zero $(B)/studies/tiers/tiers $(if $(mpi),$(ranks_programs) $(E)/ranks_device $(E)/nccl_misuse)))
 	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) \
 	     tests/run.sh $(programs) $(scripts)
