@@ -18,7 +18,7 @@ enum {
     ROW = 64,               /* floats */
     FAR_MOST = 256 << 20,   /* bytes */
     NEAR_ROWS = 1 << 11,    /* 512 KiB */
-    VISITS = 1 << 19,
+    VISITS = 1 << 18,
     LANES = 16,
     AHEAD = 16, /* rows */
     LINE = 64
