@@ -33,7 +33,8 @@
 #|                the standard workloads; REPS=7 SEED= THREADS=
 #| make bench-ranks  iterations on ranks of this machine over MPI, with the bytes that ranks send: RANKS="1 2 4"
 #|                SHARDING="table row column data"; ranks/README.md has all of it
-#| make zero      ZeRO-1 and ZeRO-3 of an embedding table beside rows in shards: bytes held and sent, time; RANKS=4
+#| make zero      ZeRO-1 and ZeRO-3 of an embedding table beside rows in shards: bytes held and sent, time; RANKS=4,
+#|                OFFLOAD=start of file names: also with an optimizer in files
 #| make server    training on a parameter server over MPI: synchronous, with bounded staleness, without a bound; rates,
 #|                versions, loss and drift. RANKS=4, SERVERS=1 of them, CLOCKS=200, RULE=adagrad; OUT/server/server.md
 #| make bench-tiers  tables on a disk with BUDGET="5 10 20 50 100" percent of their rows in memory: hits of every policy

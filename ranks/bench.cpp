@@ -64,9 +64,21 @@ std::vector<char *> own_options(int argc, char **argv) {
     return left;
 }
 
+void help() {
+    printf("of ranks, beside the options of bench:\n"
+           "  --sharding  how tables are cut: one word of ranks/README.md for all, or one for "
+           "each: list;\n"
+           "              auto: a planner chooses, and says why; table\n"
+           "  --all-rows  a bag's gradient goes to all ranks with rows of its table\n"
+           "  --overlap   a half of the tables is updated while gradients of the other travel\n"
+           "  --staged    rows of devices travel through host memory, without NCCL\n");
+}
+
 int lead(void *ctx) {
     const struct bench_places places = {open, describe};
     std::vector<char *> &words = *(std::vector<char *> *)ctx;
+    for (const char *word : words)
+        if (word && (!strcmp(word, "--help") || !strcmp(word, "-h"))) help();
     return bench_main((int)words.size() - 1, words.data(), &places);
 }
 

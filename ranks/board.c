@@ -25,7 +25,7 @@ static const char path_name[] = "EMBFUSE_RANKS_BOARD";
 
 static struct {
     struct transport *transport;
-    struct line *lines; /* [ranks] */
+    struct line *lines; /* [ranks + 1]; the last one beats once the end of the run is explained */
     pthread_t thread;
     int pid; /* characters of "pid PID: " */
     atomic_bool stop;
@@ -35,6 +35,11 @@ static struct {
 static void show(const char *phase) {
     char *text = board.lines[board.transport->rank].text;
     strncpy(text + board.pid, phase, sizeof board.lines->text - 1 - (size_t)board.pid);
+}
+
+static bool first_to_explain(void) {
+    uint64_t nobody = 0;
+    return atomic_compare_exchange_strong(&board.lines[board.transport->ranks].beats, &nobody, 1);
 }
 
 static double now(void) {
@@ -62,10 +67,7 @@ static void *live(void *arg) {
             const uint64_t beats = atomic_load(&board.lines[first + i].beats);
             if (beats != seen[i] || slept || since[i] == 0) seen[i] = beats, since[i] = time;
             if (beats == 0 || time - since[i] < BOARD_SECONDS) continue;
-            /* The first rank that notices beats for it, so that the others stay silent. */
-            uint64_t silent = beats;
-            if (!atomic_compare_exchange_strong(&board.lines[first + i].beats, &silent, beats + 1))
-                continue;
+            if (!first_to_explain()) continue;
             fprintf(stderr, "ranks: rank %d has not answered for %d s (%.100s)\n", first + i,
                     BOARD_SECONDS, board.lines[first + i].text);
             /* mpirun ends the others. This is not the thread that may call MPI. */
@@ -79,7 +81,7 @@ static void *live(void *arg) {
 
 int board_open(struct transport *t, struct error *err) {
     const char *path = getenv(path_name);
-    const size_t bytes = (size_t)t->ranks * sizeof *board.lines;
+    const size_t bytes = (size_t)(t->ranks + 1) * sizeof *board.lines;
     if (!path || !*path) return 0;
     const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0 || ftruncate(file, (off_t)bytes)) {
@@ -94,6 +96,7 @@ int board_open(struct transport *t, struct error *err) {
     board.pid =
         snprintf(board.lines[t->rank].text, sizeof board.lines->text, "pid %d: ", (int)getpid());
     t->show = show;
+    t->first_to_explain = first_to_explain;
     show(t->phase);
     if (pthread_create(&board.thread, NULL, live, NULL))
         return fail(err, "no thread for the board");
@@ -111,5 +114,6 @@ void board_close(void) {
     /* A rank that has ended is silent, and right. */
     atomic_store(&board.lines[board.transport->rank].beats, 0);
     board.transport->show = NULL;
+    board.transport->first_to_explain = NULL;
     board.lines = NULL;
 }

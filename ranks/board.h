@@ -3,7 +3,7 @@
  * What the ranks of a node do: a file in memory with a line for each, so that a rank that dies or stops leaves
  * behind what it did. A thread of each rank shows that the rank is alive, and looks after the others: if
  * one has shown nothing for BOARD_SECONDS, this rank says so in one line and ends the run. A rank in a long
- * kernel shows life, a stopped one does not.
+ * kernel shows life, a stopped one does not. Of the ranks of a node that want to say why a run ends, the first one does.
  */
 #pragma once
 

@@ -18,7 +18,7 @@ enum {
     ROW = 64,               /* floats */
     FAR_MOST = 256 << 20,   /* bytes */
     NEAR_ROWS = 1 << 11,    /* 512 KiB */
-    VISITS = 1 << 17,
+    VISITS = 1 << 18,
     LANES = 16,
     AHEAD = 16, /* rows */
     LINE = 64
@@ -93,11 +93,12 @@ static int measure_link(struct transport *t, int link, struct link *out, struct 
 
 /* --- local speeds */
 
-static double copy_once(float *from, float *to, int64_t rows, int threads) {
-    const double begin = clock_seconds();
+/* These return the bytes that they have moved. */
+
+static double copy_all(float *from, float *to, int64_t rows, int threads) {
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < rows; i++) memcpy(to + i * ROW, from + i * ROW, ROW * sizeof *to);
-    return 2.0 * (double)rows * ROW * sizeof *to / (clock_seconds() - begin);
+    return 2.0 * (double)rows * ROW * sizeof *to;
 }
 
 static float *row_of_visit(float *table, int64_t rows, int64_t i) {
@@ -106,9 +107,8 @@ static float *row_of_visit(float *table, int64_t rows, int64_t i) {
 
 /* Reads random rows of the first `rows`; write: turns their signs and writes them back. As in kernels, rows
  * are fetched ahead. */
-static double visit_once(float *table, int64_t rows, bool write, int threads) {
+static double visit(float *table, int64_t rows, bool write, int threads) {
     float sum = 0;
-    const double begin = clock_seconds();
 #pragma omp parallel num_threads(threads) reduction(+ : sum)
     {
         float own[LANES] = {0};
@@ -123,21 +123,43 @@ static double visit_once(float *table, int64_t rows, bool write, int threads) {
         }
         for (int k = 0; k < LANES; k++) sum += own[k];
     }
-    const double seconds = clock_seconds() - begin;
     /* The sum is used, so that nothing is left out. */
     if (sum != 0) table[0] = 0;
-    return (write ? 2.0 : 1.0) * VISITS * ROW * sizeof *table / seconds;
+    return (write ? 2.0 : 1.0) * VISITS * ROW * sizeof *table;
 }
 
 enum local { COPY, ROWS, GATHER, LOCALS };
 
-static double local_speed(enum local what, float *from, float *to, int64_t rows, int threads) {
-    return what == COPY   ? copy_once(from, to, rows, threads)
-           : what == ROWS ? visit_once(from, rows, true, threads)
-                          : visit_once(from, NEAR_ROWS, false, threads);
+struct arrays {
+    float *from, *to;
+    int64_t rows;
+};
+
+static double work(enum local what, const struct arrays *a, int threads) {
+    return what == COPY   ? copy_all(a->from, a->to, a->rows, threads)
+           : what == ROWS ? visit(a->from, a->rows, true, threads)
+                          : visit(a->from, NEAR_ROWS, false, threads);
 }
 
-/* The slowest rank's median while all ranks do the same. */
+/* Bytes per second of a rank, until the last one has done its part: with more ranks than CPUs, a rank that
+ * ends early has had a CPU to itself while others waited for one. */
+static int time_work(struct transport *t, enum local what, const struct arrays *a, int threads,
+                     double *speed, struct error *err) {
+    double times[REPEATS], bytes = 0;
+    for (int k = 0; k < REPEATS; k++) {
+        if (transport_barrier(t, err)) return -1;
+        const double begin = clock_seconds();
+        bytes = work(what, a, threads);
+        if (transport_barrier(t, err)) return -1;
+        times[k] = clock_seconds() - begin;
+    }
+    qsort(times, REPEATS, sizeof *times, by_size);
+    double slowest = times[REPEATS / 2];
+    if (transport_most(t, &slowest, 1, err)) return -1;
+    *speed = bytes / slowest;
+    return 0;
+}
+
 static int measure_local(struct transport *t, int threads, double speed[LOCALS],
                          struct error *err) {
     /* Rows of four times the last cache are mostly in none. */
@@ -145,23 +167,15 @@ static int measure_local(struct transport *t, int threads, double speed[LOCALS],
                   far = 4 * cache < FAR_MOST ? 4 * cache : FAR_MOST,
                   rows = far / (int64_t)(ROW * sizeof(float));
     const size_t bytes = (size_t)rows * ROW * sizeof(float);
-    float *from = must_have(array_alloc(1, bytes)), *to = must_have(array_alloc(1, bytes));
+    const struct arrays a = {must_have(array_alloc(1, bytes)), must_have(array_alloc(1, bytes)),
+                             rows};
     int status = 0;
-    memset(from, 0, bytes);
-    memset(to, 0, bytes);
-    for (int what = 0; status == 0 && what < LOCALS; what++) {
-        double times[REPEATS], slowest;
-        for (int k = 0; status == 0 && k < REPEATS; k++) {
-            status = transport_barrier(t, err);
-            times[k] = 1 / local_speed((enum local)what, from, to, rows, threads);
-        }
-        qsort(times, REPEATS, sizeof *times, by_size);
-        slowest = times[REPEATS / 2];
-        if (status == 0) status = transport_most(t, &slowest, 1, err);
-        speed[what] = 1 / slowest;
-    }
-    free(from);
-    free(to);
+    memset(a.from, 0, bytes);
+    memset(a.to, 0, bytes);
+    for (int what = 0; status == 0 && what < LOCALS; what++)
+        status = time_work(t, (enum local)what, &a, threads, &speed[what], err);
+    free(a.from);
+    free(a.to);
     return status;
 }
 
@@ -182,4 +196,23 @@ int calibrate(struct transport *t, int threads, struct machine *out, struct erro
     if (t->nodes > 1 && measure_link(t, LINK_NETWORK, &out->link[LINK_NETWORK], err)) return -1;
     if (on_node == 1) out->link[LINK_NODE] = out->link[LINK_NETWORK];
     return 0;
+}
+
+/* --- of several calibrations */
+
+static void keep_larger(double *best, double now) {
+    if (now > *best) *best = now;
+}
+
+static double megabyte(struct link l) {
+    return l.alpha + 1e6 / l.speed;
+}
+
+void calibrate_keep_best(struct machine *best, const struct machine *now) {
+    if (best->ranks == 0) *best = *now;
+    for (int k = 0; k < LINKS; k++)
+        if (megabyte(now->link[k]) < megabyte(best->link[k])) best->link[k] = now->link[k];
+    keep_larger(&best->copy, now->copy);
+    keep_larger(&best->rows, now->rows);
+    keep_larger(&best->gather, now->gather);
 }

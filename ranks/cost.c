@@ -27,7 +27,7 @@ static double exchange_seconds(const struct machine *m, const struct load *l, en
     const int out[LINKS] = {owners->node[node] - own, owners->all - owners->node[node]};
     const int in[LINKS] = {own * (on_node - 1), own * (m->ranks - on_node)};
     const bool any = out[0] + out[1] + in[0] + in[1] > 0;
-    double seconds = any ? m->call : 0, moved = 3 * l->kept[s];
+    double seconds = any ? m->call : 0, moved = 3 * l->kept[s] + (s == COST_OUTPUT ? l->copied : 0);
     for (int k = 0; k < LINKS; k++) {
         const double sent = l->bytes[s][k].sent, received = l->bytes[s][k].received;
         const int messages = out[k] > in[k] ? out[k] : in[k];

@@ -4,8 +4,8 @@
  * local lookup and step at measured speeds.
  *
  *   seconds of an exchange = call + alpha * messages + bytes / speed, for the links of a node and for the
- *                            network, plus packing and unpacking at the speed of a copy, or one of
- *                            their own
+ *                            network, plus packing and unpacking, and the copy of outputs that are
+ *                            not sent, at the speed of a copy, or one of their own
  *   seconds of a lookup    = touched rows / random rows + gathered rows / gather
  *   seconds of an update   = 2 * touched rows with states / random rows + gathered gradient rows / gather
  *                            + lookups * seconds of grouping one
@@ -56,6 +56,7 @@ struct load {
     } bytes[COST_STAGES][LINKS];
     double kept[COST_STAGES]; /* bytes to itself: packed, copied and unpacked */
     double looked, gathered;  /* bytes of rows that a lookup reads from memory; that it adds up */
+    double copied;            /* bytes of outputs that no exchange moves */
     double updated,
         added;      /* bytes of rows that a step reads and writes; gradient rows it adds up */
     double lookups; /* of a step */

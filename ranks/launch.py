@@ -50,6 +50,8 @@ def placement(options):
         return []
     count = [int(b) for a, b in zip(options, options[1:]) if a in ("-np", "-n") and b.isdigit()]
     cpus = len(os.sched_getaffinity(0))
+    if 0 in count:
+        sys.exit("launch.py: -np 0: at least 1 rank")
     if not count or count[0] > cpus:
         return ["--oversubscribe", "--bind-to", "none"]
     return ["--use-hwthread-cpus", "--map-by", f"slot:PE={cpus // count[0]}", "--bind-to", "hwthread"]

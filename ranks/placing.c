@@ -25,15 +25,35 @@ static double row_bytes(const struct table_shape *shape, bool states) {
 }
 
 void placing_part(struct need *n, const struct placing *x, int kind,
-                  const struct table_shape *shape, double lookups, double touched) {
+                  const struct table_shape *shape, double lookups, double touched, double seen) {
     const double looks = kind == SHARD_DATA ? lookups / x->ranks : lookups;
     const double row = shape->dim * (double)dtype_bytes(shape->weight_type);
     n->tables = (double)tables_bytes(shape, 1);
     n->lookups = lookups;
-    n->looked = (looks < touched ? looks : touched) * row;
+    n->looked = seen * row;
     n->gathered = looks * row;
+    /* An output row for each gradient row that comes back. */
+    n->copied = kind == SHARD_DATA ? n->flow.gradient : 0;
     n->updated = touched * row_bytes(shape, true);
     n->added = lookups * shape->dim * (double)dtype_bytes(x->in->grad_type);
+}
+
+/* Rows that a batch touches in each part of each table, and those of them that one lookup touches: with a copy of the
+ * table on all ranks, those in the bags of a rank, and every lookup of a row is equally likely in any of these. Both: [tables][parts], zeroed. */
+static void count_rows(const struct placing *x, int kind, const struct sharding *s,
+                       const struct row_index *index, double *touched, double *seen) {
+    const int parts = parts_of(x, kind);
+    const bool by_rows = sharding_by_rows((enum sharding_kind)kind);
+    for (int64_t u = 0; u < index->rows; u++) {
+        const struct row_run *run = &index->run[u];
+        const double lookups = (double)(run[1].first - run->first),
+                     own = kind == SHARD_DATA ? formulas_touch(1.0 / x->ranks, lookups) : 1;
+        const int owner = by_rows ? sharding_owner(s, run->table, run->row) : 0;
+        for (int d = owner; d < (by_rows ? owner + 1 : parts); d++) {
+            touched[run->table * parts + d]++;
+            seen[run->table * parts + d] += own;
+        }
+    }
 }
 
 /* All tables in one kind of cut, at place 0. */
@@ -49,14 +69,9 @@ static int fill_kind(struct placing *x, int kind, const struct row_index *index,
     if (status) return -1;
     struct travel *to = must_have(calloc((size_t)x->ranks, sizeof *to));
     double *touched = must_have(calloc((size_t)x->tables * (size_t)parts, sizeof *touched));
+    double *seen = must_have(calloc((size_t)x->tables * (size_t)parts, sizeof *seen));
     double *lookups = must_have(calloc((size_t)x->tables * (size_t)parts, sizeof *lookups));
-    for (int64_t u = 0; u < index->rows; u++) {
-        const struct row_run *run = &index->run[u];
-        const bool by_rows = sharding_by_rows((enum sharding_kind)kind);
-        const int owner = by_rows ? sharding_owner(&s, run->table, run->row) : 0;
-        for (int d = owner; d < (by_rows ? owner + 1 : parts); d++)
-            touched[run->table * parts + d]++;
-    }
+    count_rows(x, kind, &s, index, touched, seen);
     for (int32_t t = 0; t < x->tables; t++) {
         x->needs[t].why_not[kind] =
             kind == SHARD_DATA_DENSE ? "its sums have another order than those of one process"
@@ -86,12 +101,13 @@ static int fill_kind(struct placing *x, int kind, const struct row_index *index,
             if (part < 0) continue;
             const struct table_shape shape = sharding_shape(&s, &s.shards[part], in->tables);
             placing_part(&x->needs[t].parts[kind][d], x, kind, &shape, lookups[t * parts + d],
-                         touched[t * parts + d]);
+                         touched[t * parts + d], seen[t * parts + d]);
         }
     for (int32_t t = 0; kind == SHARD_TABLE && t < x->tables; t++)
         x->needs[t].lookups = lookups[t], x->needs[t].unique = touched[t];
     free(to);
     free(touched);
+    free(seen);
     free(lookups);
     sharding_free(&s);
     return 0;
@@ -102,6 +118,7 @@ static int fill_kind(struct placing *x, int kind, const struct row_index *index,
 static void add_local(struct load *l, const struct need *n, int kind, double sign) {
     l->looked += sign * n->looked;
     l->gathered += sign * n->gathered;
+    l->copied += sign * n->copied;
     l->updated += sign * n->updated;
     l->added += sign * n->added;
     l->lookups += sign * n->lookups;

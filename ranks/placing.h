@@ -12,7 +12,7 @@ enum { NOWHERE = -1 };
 /* What a part of a table brings to its rank. */
 struct need {
     struct flow flow; /* from the bags of one rank, on average */
-    double looked, gathered, updated, added, lookups;
+    double looked, gathered, copied, updated, added, lookups;
     double tables; /* bytes; 0: there is no such part */
 };
 
@@ -40,9 +40,10 @@ struct placing {
 /* How many places there are for a table in this kind of cut: ranks, nodes, or one. */
 int placing_places(const struct placing *x, int kind);
 
-/* The local work of a part with this shape: lookups and rows that they touch. */
+/* The local work of a part with this shape, whose flow is there: lookups of the step and rows that they touch; rows
+ * that the lookup of a rank touches, which has only its own bags if all ranks have the table. */
 void placing_part(struct need *n, const struct placing *x, int kind,
-                  const struct table_shape *shape, double lookups, double touched);
+                  const struct table_shape *shape, double lookups, double touched, double seen);
 
 int placing_open(struct placing *x, const struct machine *m, const struct batch *whole,
                  const struct row_index *index, const struct planner_options *o, struct error *err);

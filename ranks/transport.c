@@ -49,7 +49,8 @@ int transport_device_finish(struct transport *t, struct error *err) {
 }
 
 void transport_give_up(const struct transport *t, const struct error *err) {
-    fprintf(stderr, "ranks: rank %d, %s: %s\n", t->rank, t->phase, err->text);
+    if (!t->first_to_explain || t->first_to_explain())
+        fprintf(stderr, "ranks: rank %d, %s: %s\n", t->rank, t->phase, err->text);
     fflush(stdout);
     _exit(EXIT_LOST); /* mpirun ends the others; after MPI_Abort() it may add lines of its own */
 }

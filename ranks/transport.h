@@ -82,6 +82,8 @@ struct transport {
     struct transport_bytes bytes[CHANNELS];
     const char *phase; /* what the rank does now, for a message if it stops; never NULL */
     void (*show)(const char *phase); /* who keeps it in case the rank dies; NULL: nobody */
+    /* Does no other rank of this node say why the run ends? To be asked once. NULL: nobody knows */
+    bool (*first_to_explain)(void);
     /* Between arrays in device memory; its start() and finish() enqueue on its stream. NULL: not open. */
     struct transport *device;
     void *stream;                                               /* of such a transport */
@@ -105,8 +107,8 @@ int transport_finish(struct transport *t, struct error *err);
 int transport_device_start(struct transport *t, const void *send, const struct parts *out,
                            void *receive, const struct parts *in, struct error *err);
 int transport_device_finish(struct transport *t, struct error *err);
-/* For a rank that fails in an exchange, while the others wait for it: says why in one line, and ends its process, and so
- * the run. */
+/* For a rank that fails while the others wait for it: says why in one line, unless another rank of the node does, and ends
+ * its process, and so the run. */
 void transport_give_up(const struct transport *t, const struct error *err)
     __attribute__((noreturn));
 /* Both, one after the other. */

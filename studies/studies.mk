@@ -140,5 +140,5 @@ zero:
 	$(call require,bench)
 	@$(MAKE) --no-print-directory $(B)/studies/zero/zero
 	@mkdir -p $(call quoted,$(OUT)/zero)
-	@$(B)/studies/zero/zero $(or $(RANKS),4) >$(call quoted,$(OUT)/zero/zero.jsonl)
+	@$(B)/studies/zero/zero $(if $(OFFLOAD),--offload=$(call quoted,$(OFFLOAD))) $(or $(RANKS),4) >$(call quoted,$(OUT)/zero/zero.jsonl)
 	@$(PYTHON) studies/zero.py $(call quoted,$(OUT)/zero/zero.jsonl) $(call quoted,$(OUT)/zero)

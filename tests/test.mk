@@ -26,7 +26,7 @@ $(B)/tests/test_registry.o $(B)/gpu/tests/test_registry.o: CFLAGS += -DEXTRA_KER
 $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
-$(patsubst %,$(B)/tests/test_%,ranks ranks_bytes ranks_columns checkpoint planner server zero): $(ranks_objects)
+$(patsubst %,$(B)/tests/test_%,ranks ranks_bytes ranks_columns checkpoint cost planner server zero): $(ranks_objects)
 tier_tests    := $(patsubst %,$(B)/tests/test_%,tier_cache tier_io tier_place tier_rows) $(B)/gpu/tests/test_tier_place
 $(tier_tests): $(tiers_objects)
 $(tier_tests): LDLIBS += $(tiers_libs)
@@ -124,6 +124,6 @@ test:
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) $(programs) \
 	     $(if $(scripts),all $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift \
                      $(B)/studies/serving/serving $(B)/examples/dlrm \
-                     $(if $(flavour),,$(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(B)/studies/tiers/tiers $(if $(mpi),$(ranks_programs) $(E)/ranks_device $(E)/nccl_misuse)))
+                     $(if $(flavour),,$(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(B)/studies/zero/zero $(B)/studies/tiers/tiers $(if $(mpi),$(ranks_programs) $(E)/ranks_device $(E)/nccl_misuse)))
 	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) \
 	     tests/run.sh $(programs) $(scripts)

@@ -11,7 +11,6 @@
 
 #include "harness/measure/runner.h"
 #include "harness/workload/tables.h"
-#include "ranks/calibrate.h"
 #include "ranks/place_ranks.h"
 #include "ranks/planner.h"
 #include "tests/batch_builder.h"
@@ -306,58 +305,6 @@ static void kinds_can_be_left_out(void **state) {
     builder_free(&b);
 }
 
-/* Two ranks, one table on rank 0, by hand. */
-static void cost_by_hand(void **state) {
-    (void)state;
-    const struct machine m = {.ranks = 2,
-                              .nodes = 1,
-                              .link = {{1, 100}, {0, 1}},
-                              .copy = 1000,
-                              .rows = 10,
-                              .gather = 20,
-                              .grouping = 0.5,
-                              .memory = 1000};
-    struct load loads[2] = {{.shards = 1,
-                             .with_output = 1,
-                             .looked = 30,
-                             .gathered = 40,
-                             .updated = 50,
-                             .added = 60,
-                             .lookups = 4,
-                             .tables = 900},
-                            {.shards = 0}};
-    double seconds[2][COST_STAGES];
-    loads[0].bytes[COST_GRADIENT][LINK_NODE].received = 200;
-    loads[1].bytes[COST_GRADIENT][LINK_NODE].sent = 200;
-    loads[0].kept[COST_GRADIENT] = 100;
-    cost_stages(&m, loads, seconds);
-    assert_true(fabs(seconds[0][COST_GRADIENT] - (1 + 2.0 + 2 * (300 + 200) / 1000.0)) < 1e-12);
-    assert_true(fabs(seconds[1][COST_GRADIENT] - (1 + 2.0 + 2 * 200 / 1000.0)) < 1e-12);
-    assert_true(fabs(seconds[0][COST_LENGTHS] - 1) < 1e-12);
-    assert_true(fabs(seconds[0][COST_LOOKUP] - (3.0 + 2.0)) < 1e-12);
-    assert_true(fabs(seconds[0][COST_UPDATE] - (10.0 + 3.0 + 2.0)) < 1e-12);
-    assert_true(seconds[1][COST_UPDATE] == 0);
-    const struct cost c = cost_of(&m, loads, 1);
-    assert_true(fabs(c.seconds - (1 + 1 + 5 + 1 + 4.0 + 15)) < 1e-12);
-    /* 900 of rows, 600 of gradients as received and in order, 100 of the largest message. */
-    assert_true(fabs(cost_memory(&loads[0], 1) - 1600) < 1e-9 && fabs(c.lacks - 600) < 1e-9);
-}
-
-static void lines_are_fitted(void **state) {
-    (void)state;
-    struct link_point points[6];
-    for (int i = 0; i < 6; i++) {
-        const double bytes = pow(10, i + 1);
-        points[i] = (struct link_point){3, bytes, 3 * 2e-6 + bytes / 4e9};
-    }
-    struct link l = calibrate_fit(points, 6);
-    assert_true(fabs(l.alpha / 2e-6 - 1) < 1e-6 && fabs(l.speed / 4e9 - 1) < 1e-6);
-    /* No time without bytes: no alpha below 0. */
-    for (int i = 0; i < 6; i++) points[i].seconds = points[i].bytes / 4e9 * (i < 3 ? 0.9 : 1.1);
-    l = calibrate_fit(points, 6);
-    assert_true(l.alpha >= 0 && l.speed > 3.5e9 && l.speed < 4.5e9);
-}
-
 /* --- a place that plans for itself, on ranks that are threads */
 
 struct planned {
@@ -443,8 +390,6 @@ int main(void) {
                                        cmocka_unit_test(finds_what_there_is),
                                        cmocka_unit_test(words_are_read),
                                        cmocka_unit_test(kinds_can_be_left_out),
-                                       cmocka_unit_test(lines_are_fitted),
-                                       cmocka_unit_test(a_place_plans),
-                                       cmocka_unit_test(cost_by_hand)};
+                                       cmocka_unit_test(a_place_plans)};
     return cmocka_run_group_tests_name("planner", tests, NULL, NULL);
 }

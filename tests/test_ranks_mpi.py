@@ -62,6 +62,14 @@ def test_every_sharding_is_right(folder):
                     assert abs(sum(sent) - row[f"exchange_{what}_all_mib"]) < 1e-9, row
 
 
+def test_help_has_the_options_of_ranks(folder):
+    need_mpi()
+    done = bench(2, folder, "--help")
+    assert done.returncode == 0 and "usage: bench" in done.stdout, done
+    for option in ("--sharding", "--all-rows", "--overlap", "--staged", "--rule"):
+        assert done.stdout.count(f"  {option} ") == 1, (option, done)
+
+
 def test_overlap_is_right(folder):
     need_mpi()
     done = bench(3, folder, "--spec=datasets/smoke.spec", "--sharding=row", "--overlap", "--rule=adagrad",
@@ -142,6 +150,8 @@ def test_ranks_of_two_programs_do_not_start(folder):
 
 def test_words_that_nobody_knows_are_refused(folder):
     need_mpi()
+    done = bench(0, folder)
+    assert (done.returncode, done.stderr) == (1, "launch.py: -np 0: at least 1 rank\n"), done
     done = bench(2, folder, "--sharding=rows", "--rule=adagrad")
     assert done.returncode == 1 and "sharding 'rows': there are table, row" in done.stderr, done
     done = bench(2, folder, "--sharding=column", "--rule=rowwise_adagrad", "--filter=cpu_fused")

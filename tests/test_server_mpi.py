@@ -57,7 +57,8 @@ def test_usage(_folder):
         assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done
 
 
-def test_a_server_dies(_folder):
+def ended_by(number):
+    """(status, stderr) of a long run of one server and two workers, whose server gets a signal."""
     job = subprocess.Popen(command(3, 1, 100000, "adagrad"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(1.5)
     own = subprocess.run(["pgrep", "-f", f"^{PROGRAM} 1 100000"], capture_output=True, text=True, check=False)
@@ -68,10 +69,20 @@ def test_a_server_dies(_folder):
         ranks |= {int(v.partition(b"=")[2]): int(pid) for v in text if v.startswith(b"OMPI_COMM_WORLD_RANK=")}
     assert sorted(ranks) == [0, 1, 2], (ranks, job.poll())
     began = time.monotonic()
-    os.kill(ranks[0], signal.SIGKILL)
+    os.kill(ranks[0], number)
     _, err = job.communicate(timeout=60)
-    assert job.returncode == 4 and time.monotonic() - began < 10, (job.returncode, err)
-    assert err.count("\n") == 1 and "rank 0 was ended by SIGKILL" in err and "'serving'" in err, err
+    assert time.monotonic() - began < 10, err
+    return job.returncode, err
+
+
+def test_a_server_dies(_folder):
+    status, err = ended_by(signal.SIGKILL)
+    assert status == 4 and err.count("\n") == 1 and "rank 0 was ended by SIGKILL" in err and "'serving'" in err, (status, err)
+
+
+def test_a_server_stops_answering(_folder):
+    status, err = ended_by(signal.SIGSTOP)
+    assert status == 4 and err.count("\n") == 1 and "0 has not answered for" in err, (status, err)
 
 
 if __name__ == "__main__":

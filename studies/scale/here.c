@@ -6,7 +6,7 @@
  *   here SPEC REPS CUT=FIT ...  several ranks, with the fit that one rank has printed
  *
  * SPEC is the text of a workload, CUT a sharding, or one with +overlap. Prints a line of JSON for each. Links and local
- * speeds are calibrated with all ranks at work, before each cut. No measured time of several ranks goes into their
+ * speeds are calibrated with all ranks at work, before each median. No measured time of several ranks goes into their
  * prediction. One thread of a rank, cold caches, the better of two medians of REPS.
  */
 #define _GNU_SOURCE
@@ -20,6 +20,7 @@
 #include "harness/memory.h"
 #include "harness/registry.h"
 #include "harness/workload/workload.h"
+#include "ranks/calibrate.h"
 #include "ranks/place_ranks.h"
 #include "ranks/planner.h"
 #include "ranks/program.h"
@@ -142,12 +143,10 @@ static int fit(const struct here *h, const struct step_times *times,
     struct cost c;
     for (int i = 0; i < FITS; i++) cut->fit[i] = i == FIT_GROUPING ? 0 : 1;
     if (predict(h, cut, &c, err)) return -1;
-    /* Outputs that are not sent are copied, by the rank that has looked them up. */
-    const double copied = c.stage[COST_OUTPUT] > 0 ? 0 : measured[COST_OUTPUT];
     cut->fit[FIT_IDS] = share(c.stage[COST_LENGTHS] + c.stage[COST_IDS], measured[COST_IDS]);
     cut->fit[FIT_OUTPUT] = share(c.stage[COST_OUTPUT], measured[COST_OUTPUT]);
     cut->fit[FIT_GRADIENT] = share(c.stage[COST_GRADIENT], measured[COST_GRADIENT]);
-    cut->fit[FIT_LOOKUP] = share(c.stage[COST_LOOKUP], measured[COST_LOOKUP] + copied);
+    cut->fit[FIT_LOOKUP] = share(c.stage[COST_LOOKUP], measured[COST_LOOKUP]);
     cut->fit[FIT_UPDATE] = share(c.stage[COST_UPDATE], measured[COST_UPDATE] - grouping);
     cut->fit[FIT_GROUPING] = grouping * h->machine.gather / (double)h->workload.batches[0].lookups;
     return 0;
@@ -181,22 +180,10 @@ static void print(const struct here *h, const struct cut *cut, const struct step
     fflush(stdout);
 }
 
-static double larger(double a, double b) {
-    return a > b ? a : b;
-}
-
-/* Other work only slows a machine: of several calibrations the best speeds count. */
 static int calibrate_again(struct here *h, struct error *err) {
-    struct machine now, *best = &h->machine;
+    struct machine now;
     if (ranks_calibrate(h->transport, 1, &now, err)) return -1;
-    if (best->ranks == 0) *best = now;
-    for (int k = 0; k < LINKS; k++) {
-        if (now.link[k].alpha < best->link[k].alpha) best->link[k].alpha = now.link[k].alpha;
-        best->link[k].speed = larger(best->link[k].speed, now.link[k].speed);
-    }
-    best->copy = larger(best->copy, now.copy);
-    best->rows = larger(best->rows, now.rows);
-    best->gather = larger(best->gather, now.gather);
+    calibrate_keep_best(&h->machine, &now);
     return 0;
 }
 
@@ -228,7 +215,7 @@ static int all(struct here *h, char *const *words, int count, struct error *err)
     for (int k = 0; status == 0 && k < ROUNDS * count; k++) {
         struct sample *s = &samples[k % count];
         struct step_times times;
-        if (k < count) status = calibrate_again(h, err);
+        status = calibrate_again(h, err);
         if (status == 0) status = measure(h, &s->cut, &times, err);
         if (k < count || times.seconds < s->times.seconds) s->times = times;
     }

@@ -68,10 +68,10 @@ static struct need *expected_parts(const struct placing *x, enum sharding_kind k
         const struct travel travel = {.bags = BAGS,
                                       .lookups = BAGS * lookups * share,
                                       .touching = BAGS * formulas_touch(share, lookups)};
-        const double all = travel.lookups * x->ranks;
+        const double all = travel.lookups * x->ranks, rows = (double)shape.rows;
         parts[d].flow = flow_of(kind, x->in, &x->in->features[0], shape.dim, all_rows, travel);
-        placing_part(&parts[d], x, kind, &shape, all,
-                     (double)shape.rows * formulas_touch(1 / (double)shape.rows, all));
+        placing_part(&parts[d], x, kind, &shape, all, rows * formulas_touch(1 / rows, all),
+                     rows * formulas_touch(1 / rows, kind == SHARD_DATA ? travel.lookups : all));
     }
     return parts;
 }
@@ -91,7 +91,7 @@ static double two_hops(const struct machine *m) {
 static void all_reduce(const struct machine *m, double rows, double lookups, struct cost *c) {
     const double bytes = FEATURES * rows * DIM * 2,
                  link = m->nodes > 1 ? m->link[LINK_NETWORK].speed : m->link[LINK_NODE].speed;
-    c->stage[COST_LENGTHS] = c->stage[COST_IDS] = c->stage[COST_OUTPUT] = 0;
+    c->stage[COST_LENGTHS] = c->stage[COST_IDS] = 0;
     c->stage[COST_GRADIENT] = m->call + 2 * log2(m->ranks) * m->link[LINK_NETWORK].alpha +
                               2 * (m->ranks - 1.0) / m->ranks * bytes / link;
     c->stage[COST_UPDATE] = FEATURES * BAGS * lookups * DIM * 2 / m->gather + 2 * bytes / m->copy +

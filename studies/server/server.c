@@ -349,11 +349,8 @@ int main(int argc, char **argv) {
     if (registry_ready(&err) || prepare(&x, argc, argv, &err)) {
         if (x.transport->rank == 0) fprintf(stderr, "ranks: %s\n", err.text);
         status = EXIT_USAGE;
-    } else if (run_all(&x, &err)) {
-        fprintf(stderr, "ranks: rank %d, %s: %s\n", x.transport->rank, x.transport->phase,
-                err.text);
-        x.transport->ops->abort(x.transport, EXIT_USAGE);
-    }
+    } else if (run_all(&x, &err))
+        transport_give_up(x.transport, &err);
     study_free(&x);
     program_close(x.transport);
     return status;

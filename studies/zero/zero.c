@@ -2,7 +2,8 @@
  *
  * One table on ranks that are threads: a forward and a step of ZeRO-1, of ZeRO-3 and of rows sharded over the ranks,
  * for growing tables. Prints a line of JSON for each: bytes that the busiest rank sends, bytes that a rank holds
- * at the peak (work space apart), seconds of the slowest rank. Usage: zero RANKS...
+ * at the peak (work space apart), seconds of the slowest rank. With an offload also ZeRO-3 whose main gradients and
+ * states lie in files. Usage: zero [--offload=START OF THEIR NAMES] RANKS...
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ struct run {
     struct rule rule;
     bool sparse;
     enum zero_stage stage;
+    const char *offload;
     double sent, peak, seconds;
 };
 
@@ -41,7 +43,7 @@ static int dense(struct transport *t, struct run *w, struct error *err) {
     struct zero *z;
     float *output = must_have(calloc((size_t)in->grad_elements, sizeof *output));
     if (tables_create(&start, in->tables, 1, 42, err)) return -1;
-    const struct zero_setup setup = {w->stage, {FP32, FP32}, &start, &w->rule, NULL};
+    const struct zero_setup setup = {w->stage, {FP32, FP32}, &start, &w->rule, w->offload};
     int status = zero_open(&z, t, &setup, err);
     tables_free(&start);
     double most[3] = {0, 0, 1e30};
@@ -122,11 +124,20 @@ static int live(struct transport *t, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const ways[] = {"ZeRO-1", "ZeRO-3", "row-wise sparse"};
+    static const struct {
+        const char *name;
+        enum zero_stage stage;
+        bool offload, sparse;
+    } ways[] = {{"ZeRO-1", ZERO_1, false, false},
+                {"ZeRO-3", ZERO_3, false, false},
+                {"ZeRO-3, in files", ZERO_3, true, false},
+                {"row-wise sparse", ZERO_3, false, true}};
+    static const char option[] = "--offload=";
+    const bool offload = argc > 1 && strncmp(argv[1], option, strlen(option)) == 0;
     static const int64_t rows[] = {1000, 10000, 100000, 400000};
     struct error err;
     if (registry_ready(&err)) return fprintf(stderr, "zero: %s\n", err.text), EXIT_USAGE;
-    for (int a = 1; a < argc; a++)
+    for (int a = offload ? 2 : 1; a < argc; a++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
             char text[300];
             struct spec_list list;
@@ -141,13 +152,15 @@ int main(int argc, char **argv) {
             if (spec_parse("zero", text, strlen(text), NULL, &list, &err) ||
                 workload_generate(&list.specs[0], 1, GRAD_REAL, &w.load, &err))
                 return fprintf(stderr, "zero: %s\n", err.text), EXIT_USAGE;
-            for (int way = 0; way < 3; way++) {
-                w.sparse = way == 2;
-                w.stage = way ? ZERO_3 : ZERO_1;
+            for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+                if (ways[way].offload && !offload) continue;
+                w.sparse = ways[way].sparse;
+                w.stage = ways[way].stage;
+                w.offload = ways[way].offload ? argv[1] + strlen(option) : NULL;
                 if (transport_threads(ranks, 1, 0, live, &w)) return EXIT_USAGE;
                 printf("{\"way\": \"%s\", \"ranks\": %d, \"rows\": %lld, \"sent\": %.0f, "
                        "\"peak\": %.0f, \"seconds\": %.6g}\n",
-                       ways[way], ranks, (long long)rows[i], w.sent, w.peak, w.seconds);
+                       ways[way].name, ranks, (long long)rows[i], w.sent, w.peak, w.seconds);
                 fflush(stdout);
             }
             workload_free(&w.load);
