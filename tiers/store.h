@@ -70,3 +70,5 @@ typedef struct store *store_open(const struct store_setup *s, struct error *err)
 store_open row_file_store;
 /* RocksDB, for comparison: NULL with a line in err where this build has none. */
 store_open rocksdb_store;
+/* Mapped files, for comparison: the kernel decides what is in memory. */
+store_open mmap_store;
