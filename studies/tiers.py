@@ -60,6 +60,8 @@ tables in memory in every case.
   a limit is a control group's, which belongs to whoever runs the machine; the study makes none.
 - page cache: what of the store's files was in it after the last step (mincore). It comes on top of the MB in memory. Of `files` it is
   the journal: rows go past it. disk read: what the disk read for this process, and major faults, both by step.
+- FBGEMM's table on SSD is not here: fbgemm-gpu-cpu 1.9.0, the package of `make peers`, has its Python (fbgemm_gpu.tbe.ssd), but its
+  libraries have none of the operators (no EmbeddingRocksDBWrapper, no ssd_cache_populate_actions).
 - written: rows that had changed and left. index + remap: of the time of the steps in memory.
 
 ## Where the time goes
