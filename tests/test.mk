@@ -27,8 +27,8 @@ $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(e
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
 $(patsubst %,$(B)/tests/test_%,ranks ranks_bytes ranks_columns checkpoint planner server zero): $(ranks_objects)
-$(patsubst %,$(B)/tests/test_%,tier_cache tier_io tier_place tier_rows): $(tiers_objects)
-$(patsubst %,$(B)/tests/test_%,tier_cache tier_io tier_place tier_rows): LDLIBS += $(tiers_libs)
+$(patsubst %,$(B)/tests/test_%,tier_cache tier_faults tier_io tier_place tier_rows): $(tiers_objects)
+$(patsubst %,$(B)/tests/test_%,tier_cache tier_faults tier_io tier_place tier_rows): LDLIBS += $(tiers_libs)
 
 # Ranks with emulated devices, and NCCL's stand-in alone.
 $(E)/ranks_device: LDLIBS += -Wl,--wrap=device_rows_move
@@ -67,6 +67,9 @@ $(B)/tests/test_trace: LDLIBS += -Wl,--wrap=memory_available
 # This program injects faults and crashes into the calls that write files.
 file_calls   := open openat mkdir mkdirat pwrite pread fsync renameat unlinkat close
 $(B)/tests/test_state_crash: LDLIBS += $(file_calls:%=-Wl,--wrap=%)
+
+tier_calls   := close open openat mkdir pwrite pread fsync fdatasync renameat unlinkat io_uring_queue_init io_uring_submit_and_wait
+$(B)/tests/test_tier_faults: LDLIBS += $(tier_calls:%=-Wl,--wrap=%)
 
 # And this one into those of several ranks.
 $(B)/tests/test_checkpoint: LDLIBS += $(addprefix -Wl$(comma)--wrap=,pwrite fsync renameat)

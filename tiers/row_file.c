@@ -28,10 +28,15 @@ int row_file_damaged(const struct row_file *f, const char *name, const char *wha
     return fail(err, "%.300s/%s: %s", f->path, name, what);
 }
 
+int row_file_unread(struct row_file *f, const char *name, const char *what, struct error *err) {
+    return errno ? row_file_failed(f, name, "read", err) : row_file_damaged(f, name, what, err);
+}
+
 int row_file_write_at(int fd, const void *data, size_t bytes, int64_t at) {
     for (size_t done = 0; done < bytes;) {
         const ssize_t n = pwrite(fd, (const char *)data + done, bytes - done, at + (int64_t)done);
-        if (n < 0 && errno != EINTR) return -1;
+        if (n == 0) errno = EIO; /* to try again may be for ever */
+        if (n == 0 || (n < 0 && errno != EINTR)) return -1;
         done += n > 0 ? (size_t)n : 0;
     }
     return 0;
@@ -84,7 +89,7 @@ static const struct io_request *requests_of(struct row_file *f, const struct fil
 
 static int read_records(struct row_file *f, struct file_table *t, const int64_t *rows,
                         int64_t count, char *records, struct error *err) {
-    if (io_read(f->io, t->fd, t->name, requests_of(f, t, rows, count, records), count, err))
+    if (io_read(f->io, t->fd, t->path, requests_of(f, t, rows, count, records), count, err))
         return -1;
     f->counts.read += count * t->layout.bytes;
     for (int64_t i = 0; i < count; i++)
@@ -119,21 +124,26 @@ static int log_unknown(struct row_file *f, int32_t table, const int64_t *rows, i
     return status;
 }
 
-int row_file_put(struct row_file *f, int32_t table, const int64_t *rows, int64_t count,
-                 const void *records, struct error *err) {
+static int put_rows(struct row_file *f, int32_t table, const int64_t *rows, int64_t count,
+                    const void *records, struct error *err) {
     struct file_table *t = &f->tables[table];
-    if (row_file_usable(f, err) || log_unknown(f, table, rows, count, err)) return -1;
-    if (row_journal_sync(f, t, rows, count, err)) return -1;
-    if (io_write(f->io, t->fd, t->name, requests_of(f, t, rows, count, (char *)records), count,
-                 err)) {
-        f->broken = true;
+    if (log_unknown(f, table, rows, count, err) || row_journal_sync(f, t, rows, count, err))
         return -1;
-    }
+    if (io_write(f->io, t->fd, t->path, requests_of(f, t, rows, count, (char *)records), count,
+                 err))
+        return -1;
     for (int64_t i = 0; i < count; i++)
         t->sums[rows[i]] = row_file_sum(t, (const char *)records + i * t->layout.bytes);
     f->counts.stored += count;
     f->counts.written += count * t->layout.bytes;
     return 0;
+}
+
+int row_file_put(struct row_file *f, int32_t table, const int64_t *rows, int64_t count,
+                 const void *records, struct error *err) {
+    if (row_file_usable(f, err)) return -1;
+    f->broken = put_rows(f, table, rows, count, records, err) != 0;
+    return f->broken ? -1 : 0;
 }
 
 struct store_counts row_file_counts(const struct row_file *f) {
@@ -161,8 +171,7 @@ static int open_all(struct row_file *f, const struct store_setup *s, struct erro
         if (is_new ? row_table_create(f, i, s->seed, err) : row_table_verify(f, i, s->seed, err))
             return -1;
     if (is_new) return row_file_commit(f, 0, err);
-    if (row_commit_read_sums(f, err) || row_journal_open(f, f->commit.number, O_CREAT, err))
-        return -1;
+    if (row_commit_read_sums(f, err) || row_journal_open(f, f->commit.number, 0, err)) return -1;
     /* The journal stays until the next commit. To put its records back once more, or older ones behind newer ones,
      * does no harm: all are of this commit. */
     if (row_journal_undo(f, err)) return -1;
@@ -186,6 +195,7 @@ struct row_file *row_file_open(const struct store_setup *s, struct error *err) {
         t->is_old = must_have(calloc((size_t)t->layout.shape.rows / 8 + 1, 1));
         t->is_young = must_have(calloc((size_t)t->layout.shape.rows / 8 + 1, 1));
         row_file_numbered(t->name, "rows", (uint64_t)i);
+        snprintf(t->path, sizeof t->path, "%.300s/%s", s->directory, t->name);
     }
     int status =
         strlen(s->directory) < sizeof f->path ? 0 : fail(err, "%.60s...: too long", s->directory);

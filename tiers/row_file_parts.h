@@ -22,7 +22,8 @@ struct file_table {
     struct record layout;
     int fd;
     char name[ROW_FILE_NAME];
-    uint32_t *sums;    /* [rows] */
+    char path[301 + ROW_FILE_NAME]; /* for messages */
+    uint32_t *sums;                 /* [rows] */
     uint8_t *is_old;   /* a bit for each row: its content at the commit is in the journal */
     uint8_t *is_young; /* the same: but that is not synced yet */
 };
@@ -42,6 +43,7 @@ struct row_file {
     bool direct, broken;
     struct commit commit;
     int journal;
+    char journal_name[ROW_FILE_NAME];
     int64_t journal_bytes;
     struct young *young; /* those that are not synced, in the order of the journal */
     int64_t num_young, most_young, num_syncing; /* the first of these: a thread syncs them */
@@ -58,6 +60,8 @@ struct row_file {
 int row_file_failed(struct row_file *f, const char *name, const char *what, struct error *err);
 int row_file_damaged(const struct row_file *f, const char *name, const char *what,
                      struct error *err);
+/* The same for a file that could not be read: what, if it ends too soon (errno 0). */
+int row_file_unread(struct row_file *f, const char *name, const char *what, struct error *err);
 
 /* Fails after an error that nothing may follow. */
 int row_file_usable(const struct row_file *f, struct error *err);
@@ -95,7 +99,7 @@ int row_journal_undo(struct row_file *f, struct error *err);
 /* The journal is a new one. */
 void row_journal_forget(struct row_file *f);
 
-/* *is_new: there is none. */
+/* *is_new: there is none, and nothing that a commit leaves behind. */
 int row_commit_read(struct row_file *f, bool *is_new, struct error *err);
 int row_commit_read_sums(struct row_file *f, struct error *err);
 /* Takes the files of that commit away. */

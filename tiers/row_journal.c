@@ -21,11 +21,10 @@ struct entry {
 };
 
 int row_journal_open(struct row_file *f, uint64_t number, int flags, struct error *err) {
-    char name[ROW_FILE_NAME];
-    row_file_numbered(name, "journal", number);
-    f->journal = openat(f->directory, name, O_RDWR | O_CLOEXEC | flags, 0600);
+    row_file_numbered(f->journal_name, "journal", number);
+    f->journal = openat(f->directory, f->journal_name, O_RDWR | O_CLOEXEC | flags, 0600);
     f->journal_bytes = 0;
-    return f->journal < 0 ? row_file_failed(f, name, "open", err) : 0;
+    return f->journal < 0 ? row_file_failed(f, f->journal_name, "open", err) : 0;
 }
 
 static bool has_bit(const uint8_t *bits, int64_t row) {
@@ -76,7 +75,7 @@ int row_journal_wait(struct row_file *f, struct error *err) {
     const int64_t count = f->num_syncing;
     f->num_syncing = 0;
     errno = f->sync_error;
-    if (f->sync_error) return row_file_failed(f, "journal", "sync", err);
+    if (f->sync_error) return row_file_failed(f, f->journal_name, "sync", err);
     grow_up(f, count);
     return 0;
 }
@@ -92,7 +91,7 @@ int row_journal_sync(struct row_file *f, const struct file_table *t, const int64
     if (!has_young(t, rows, count)) return 0;
     if (row_journal_wait(f, err)) return -1;
     if (!has_young(t, rows, count)) return 0;
-    if (fdatasync(f->journal)) return row_file_failed(f, "journal", "sync", err);
+    if (fdatasync(f->journal)) return row_file_failed(f, f->journal_name, "sync", err);
     grow_up(f, f->num_young);
     return 0;
 }
@@ -124,7 +123,7 @@ int row_journal_log(struct row_file *f, int32_t table, const int64_t *rows, int6
     }
     if (bytes == 0) return 0;
     if (row_file_write_at(f->journal, f->log, bytes, f->journal_bytes))
-        return row_file_failed(f, "journal", "write", err);
+        return row_file_failed(f, f->journal_name, "write", err);
     f->journal_bytes += (int64_t)bytes;
     f->counts.written += (int64_t)bytes;
     for (int64_t i = 0; i < count; i++) {
@@ -135,16 +134,15 @@ int row_journal_log(struct row_file *f, int32_t table, const int64_t *rows, int6
     return 0;
 }
 
-/* Reads the entry at that place, and its record. Returns its bytes; 0: none, or a torn one. */
+/* Reads the entry at that place, and its record. Returns its bytes; 0: none, or a torn one; -1: it cannot be read. */
 static int64_t read_entry(const struct row_file *f, int64_t at, char *record, struct entry *e) {
-    if (row_file_read_at(f->journal, e, sizeof *e, at) || e->table < 0 || e->table >= f->num_tables)
-        return 0;
+    if (row_file_read_at(f->journal, e, sizeof *e, at)) return errno ? -1 : 0;
+    if (e->table < 0 || e->table >= f->num_tables) return 0;
     const struct file_table *t = &f->tables[e->table];
-    if (e->bytes != t->layout.bytes || e->row < 0 || e->row >= t->layout.shape.rows ||
-        row_file_read_at(f->journal, record, (size_t)t->layout.bytes, at + (int64_t)sizeof *e) ||
-        entry_sum(e, record) != e->sum)
-        return 0;
-    return (int64_t)sizeof *e + t->layout.bytes;
+    if (e->bytes != t->layout.bytes || e->row < 0 || e->row >= t->layout.shape.rows) return 0;
+    if (row_file_read_at(f->journal, record, (size_t)e->bytes, at + (int64_t)sizeof *e))
+        return errno ? -1 : 0;
+    return entry_sum(e, record) == e->sum ? (int64_t)sizeof *e + e->bytes : 0;
 }
 
 /* Its end may be torn: what was not synced was not overwritten. */
@@ -159,6 +157,10 @@ int row_journal_undo(struct row_file *f, struct error *err) {
     for (int64_t at = 0; bytes && status == 0;) {
         struct entry e;
         bytes = read_entry(f, at, records + count * most, &e);
+        if (bytes < 0) {
+            status = row_file_failed(f, f->journal_name, "read", err);
+            break;
+        }
         if (bytes && (count == 0 || e.table == table)) {
             table = e.table;
             requests[count] = (struct io_request){row_file_place(&f->tables[table], e.row),
@@ -167,7 +169,7 @@ int row_journal_undo(struct row_file *f, struct error *err) {
             at += bytes;
             if (count < AT_ONCE) continue;
         }
-        status = io_write(f->io, f->tables[table].fd, f->tables[table].name, requests, count, err);
+        status = io_write(f->io, f->tables[table].fd, f->tables[table].path, requests, count, err);
         count = 0;
     }
     free(requests);

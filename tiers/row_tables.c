@@ -88,8 +88,9 @@ int row_table_verify(struct row_file *f, int32_t number, uint64_t seed, struct e
     struct head *h = (struct head *)row_file_block(ROW_FILE_HEAD);
     struct stat st;
     int status = open_table_file(f, t, 0, err);
-    if (status == 0 &&
-        (row_file_read_at(t->fd, h, ROW_FILE_HEAD, 0) || memcmp(h->magic, magic, sizeof magic)))
+    if (status == 0 && row_file_read_at(t->fd, h, ROW_FILE_HEAD, 0))
+        status = row_file_unread(f, t->name, "is no file of rows", err);
+    else if (status == 0 && memcmp(h->magic, magic, sizeof magic))
         status = row_file_damaged(f, t->name, "is no file of rows", err);
     else if (status == 0 && h->version != VERSION)
         status = row_file_damaged(f, t->name, "was written by another version", err);
