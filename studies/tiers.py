@@ -153,17 +153,21 @@ def measure(args):
 
 # --- what came out
 def read(path):
-    name, hits, steps = [], [], []
+    name, hits, steps, lacks = [], [], [], []
 
     def take(x):
         if "machine" in x:
             name.append(x["machine"])
         elif "hits" in x:
             hits.append(x | {"by_row": share(x, "row"), "by_lookup": share(x, "lookup")})
-        elif "lacks" not in x:
+        elif "lacks" in x:
+            lacks.append(x["lacks"])
+        else:
             steps.append(x | derived(x))
 
     read_lines(path, "tiers", take)
+    if lacks and not steps:
+        raise ResultError(f"BUDGET: every one has fewer slots than a batch has rows, the best by {min(lacks)}")
     if not name or not hits or not steps:
         raise ResultError(f"{path}: lines are missing; run make bench-tiers")
     return name[0], hits, steps

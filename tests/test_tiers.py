@@ -108,7 +108,8 @@ def test_the_page_shows_it(folder):
         assert os.path.getsize(os.path.join(folder, name + ".png")) > 10000
     assert not [f for f in os.listdir(folder) if f.startswith("tables-")]
     for words, wanted in ((["--budget=0"], "BUDGET: '0'"), (["--budget=20,50"], "BUDGET: '20,50' is no number"),
-                          (["--batches=1"], "BATCHES: '1'")):
+                          (["--batches=1"], "BATCHES: '1'"),
+                          (["--budget=0.1", "--alpha=1.05", "--batches=10"], "BUDGET: every one has fewer slots than a batch has rows, the best by ")):
         done = study(folder, f"--tiers={PROGRAM}", *words)
         assert done.returncode == 1 and wanted in done.stderr, done.stderr
 
