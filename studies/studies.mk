@@ -119,7 +119,7 @@ scale:
 	     --here=$(B)/studies/scale/here --map=$(B)/studies/scale/scale $(call given,RANKS LINKS SHARDING REPS)
 
 # Steps with tables on a disk, and a share of their rows in memory.
-$(B)/studies/tiers/tiers: $(B)/studies/tiers/tiers.o $(tiers_objects) $(host_objects)
+$(B)/studies/tiers/tiers: $(patsubst %.c,$(B)/%.o,$(sort $(wildcard studies/tiers/*.c))) $(tiers_objects) $(host_objects)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(tiers_libs) $(whole)
 
 .PHONY: bench-tiers

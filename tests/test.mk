@@ -27,7 +27,7 @@ $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(e
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
 $(patsubst %,$(B)/tests/test_%,ranks ranks_bytes ranks_columns checkpoint cost planner server zero): $(ranks_objects)
-tier_tests    := $(patsubst %,$(B)/tests/test_%,tier_cache tier_io tier_place tier_rows) $(B)/gpu/tests/test_tier_place
+tier_tests    := $(patsubst %,$(B)/tests/test_%,tier_cache tier_faults tier_io tier_place tier_rows) $(B)/gpu/tests/test_tier_place
 $(tier_tests): $(tiers_objects)
 $(tier_tests): LDLIBS += $(tiers_libs)
 
@@ -68,6 +68,9 @@ $(B)/tests/test_trace: LDLIBS += -Wl,--wrap=memory_available
 # This program injects faults and crashes into the calls that write files.
 file_calls   := open openat mkdir mkdirat pwrite pread fsync renameat unlinkat close
 $(B)/tests/test_state_crash: LDLIBS += $(file_calls:%=-Wl,--wrap=%)
+
+tier_calls   := close open openat mkdir pwrite pread fsync fdatasync renameat unlinkat io_uring_queue_init io_uring_submit_and_wait
+$(B)/tests/test_tier_faults: LDLIBS += $(tier_calls:%=-Wl,--wrap=%)
 
 # And this one into those of several ranks.
 $(B)/tests/test_checkpoint: LDLIBS += $(addprefix -Wl$(comma)--wrap=,pwrite fsync renameat)

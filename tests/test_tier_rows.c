@@ -15,138 +15,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "harness/memory.h"
-#include "kernels/rng.h"
-#include "tests/batch_builder.h"
-#include "tests/kernel_tests.h"
-#include "tests/state_case.h"
-#include "tiers/row_file.h"
+#include "tests/row_file_case.h"
 
-enum { TABLES = 2, ROWS = 1500, SEED = 5, STEPS = 100000, TOUCHED = 12 };
-
-static const struct table_shape shapes[TABLES] = {
-    {.rows = ROWS, .dim = 16, .rule = RULE_adam, .weight_type = BF16, .momentum_type = FP32},
-    {.rows = 300,
-     .dim = 130,
-     .rule = RULE_rowwise_adagrad,
-     .weight_type = FP32,
-     .row_state = ROW_STATE_BESIDE}};
-
-struct disk {
-    struct work_path path;
-    struct store_setup setup;
-    struct row_file *file;
-    char *records;
-};
-
-static void disk_begin(struct disk *s) {
-    *s = (struct disk){.path = state_no_folder("tier_rows")};
-    s->setup = (struct store_setup){.directory = s->path.text,
-                                    .shapes = shapes,
-                                    .num_tables = TABLES,
-                                    .seed = SEED,
-                                    .depth = 8};
-    s->records = must_have(aligned_alloc(4096, (size_t)ROWS * 4096));
-}
-
-static void disk_open(struct disk *s) {
-    struct error err;
-    s->file = row_file_open(&s->setup, &err);
-    if (!s->file) fail_msg("%s", err.text);
-}
-
-static void disk_close(struct disk *s) {
-    row_file_close(s->file);
-    s->file = NULL;
-}
-
-static void disk_end(struct disk *s) {
-    disk_close(s);
-    state_no_folder("tier_rows");
-    free(s->records);
-}
-
-/* --- what rows should be: initial values, or those of the last step that has changed them */
-
-static void pattern(char *record, int64_t bytes, int32_t table, int64_t row, int64_t step) {
-    for (int64_t i = 0; i < bytes; i++)
-        record[i] = (char)rng_key(rng_key((uint64_t)step, (uint64_t)(table * ROWS + row)),
-                                  (uint64_t)(i / 7));
-}
-
-static int64_t record_bytes(int32_t table) {
-    int64_t bytes = 0;
-    for (int a = 0; a < TABLE_ARRAYS; a++) bytes += table_memory_stride(&shapes[table], a);
-    return bytes;
-}
-
-/* Distinct rows of a step. */
-static int64_t rows_of(int64_t step, int32_t table, int64_t rows[TOUCHED]) {
-    const int64_t all = shapes[table].rows,
-                  first = (int64_t)(rng_key(77 + (uint64_t)table, (uint64_t)step) % (uint64_t)all);
-    for (int64_t i = 0; i < TOUCHED; i++) rows[i] = (first + i * i * 3) % all;
-    for (int64_t i = 0; i < TOUCHED; i++)
-        for (int64_t k = 0; k < i; k++)
-            if (rows[i] == rows[k]) return i;
-    return TOUCHED;
-}
-
-static int take_step(struct disk *s, int64_t step, struct error *err) {
-    for (int32_t t = 0; t < TABLES; t++) {
-        int64_t rows[TOUCHED];
-        const int64_t count = rows_of(step, t, rows),
-                      stride = record_of(&shapes[t], RECORD_BLOCK).bytes;
-        /* Every third step stores rows that stayed in memory. */
-        if (step % 3 && row_file_fetch(s->file, t, rows, count, s->records, err)) return -1;
-        memset(s->records, 0, (size_t)(count * stride));
-        for (int64_t i = 0; i < count; i++)
-            pattern(s->records + i * stride, record_bytes(t), t, rows[i], step);
-        if (row_file_put(s->file, t, rows, count, s->records, err)) return -1;
-    }
-    return 0;
-}
-
-/* All rows of all tables are those after so many steps. */
-static void expect_steps(struct disk *s, int64_t steps, const char *what) {
-    struct error err;
-    struct table_set initial;
-    if (tables_create(&initial, shapes, TABLES, SEED, &err)) fail_msg("%s", err.text);
-    for (int32_t t = 0; t < TABLES; t++) {
-        int64_t last[ROWS] = {0}, all[ROWS];
-        const struct record layout = record_of(&shapes[t], RECORD_BLOCK);
-        const int64_t stride = layout.bytes;
-        char *want = must_have(calloc(1, (size_t)stride));
-        for (int64_t step = 1; step <= steps; step++) {
-            int64_t rows[TOUCHED];
-            const int64_t count = rows_of(step, t, rows);
-            for (int64_t i = 0; i < count; i++) last[rows[i]] = step;
-        }
-        for (int64_t r = 0; r < shapes[t].rows; r++) all[r] = r;
-        if (row_file_fetch(s->file, t, all, shapes[t].rows, s->records, &err))
-            fail_msg("%s: %s", what, err.text);
-        for (int64_t r = 0; r < shapes[t].rows; r++) {
-            memset(want, 0, (size_t)stride);
-            if (last[r])
-                pattern(want, record_bytes(t), t, r, last[r]);
-            else
-                record_pack(&layout, want, &initial.tables[t], r);
-            if (memcmp(want, s->records + r * stride, (size_t)stride))
-                fail_msg("%s: table %d, row %d is not as after %d steps", what, t, (int)r,
-                         (int)steps);
-        }
-        free(want);
-    }
-    tables_free(&initial);
-}
-
-/* --- tests */
+enum { STEPS = 100000 };
 
 static void comes_back(void **state) {
     (void)state;
     struct error err;
     for (int direct = 0; direct < 2; direct++) {
         struct disk s;
-        disk_begin(&s);
+        disk_begin(&s, "tier_rows");
         s.setup.direct = direct;
         disk_open(&s);
         assert_int_equal(record_of(&s.setup.shapes[0], RECORD_BLOCK).bytes % RECORD_BLOCK, 0);
@@ -180,7 +58,7 @@ static void rows_of_tables(void **state) {
     struct disk s;
     struct error err;
     struct table_set from, to;
-    disk_begin(&s);
+    disk_begin(&s, "tier_rows");
     disk_open(&s);
     if (tables_create(&from, shapes, TABLES, 1, &err) ||
         tables_create(&to, shapes, TABLES, 2, &err))
@@ -211,7 +89,7 @@ static void killed(void **state) {
     struct disk s;
     int64_t done = 0;
     int progressed = 0;
-    disk_begin(&s);
+    disk_begin(&s, "tier_rows");
     for (int round = 0; round < 40; round++) {
         int opened[2];
         char byte;
@@ -271,7 +149,7 @@ static void refused(void **state) {
     struct disk s;
     struct error err;
     struct table_shape other[TABLES];
-    disk_begin(&s);
+    disk_begin(&s, "tier_rows");
     disk_open(&s);
     for (int64_t step = 1; step <= 20; step++) assert_int_equal(take_step(&s, step, &err), 0);
     assert_int_equal(row_file_commit(s.file, 20, &err), 0);
@@ -328,7 +206,7 @@ static void full_disk(void **state) {
     struct disk s;
     struct error err = {""};
     struct rlimit before, limit;
-    disk_begin(&s);
+    disk_begin(&s, "tier_rows");
     disk_open(&s);
     for (int64_t step = 1; step <= 10; step++) assert_int_equal(take_step(&s, step, &err), 0);
     assert_int_equal(row_file_commit(s.file, 10, &err), 0);

@@ -68,6 +68,21 @@ def test_rocksdb_has_the_bits_too(folder):
     assert [json.loads(line)["right"] for line in done.stdout.splitlines()] == [True, True]
 
 
+def test_mapped_files_have_the_bits_and_say_their_pages(folder):
+    """What is given back is read again by a fault; rows that nobody gives back are in the page cache."""
+    cases = [f"{budget},lru,{ahead},{store}" for store in ("mmap", "mmap-cold") for budget in (0.2, 1) for ahead in (0, 2)]
+    found = lines(folder, *cases)
+    assert [x["right"] for x in found] == [True] * len(cases)
+    for x in found:
+        assert x["stored"] == x["written_back"] and x["read"] == x["written"] == -1
+        file = 4000 * x["record"]
+        if x["store"] == "mmap":
+            assert x["page_cache"] > 0.2 * file, x
+        else:  # a page has 4 records or more
+            assert x["page_cache"] < 0.2 * file and x["row_misses"] / 64 < x["faults"] <= 2 * x["row_misses"] + x["stored"], x
+            assert 4096 * x["faults"] <= x["disk_read"] <= 8192 * x["faults"], x  # nothing is read around a row
+
+
 def test_bad_input_is_one_line(folder):
     for words, wanted in ((["0"], "'0': a case is"), (["1.5"], "'1.5': a case is"), (["0.2,none,0"], "'0.2,none,0'"),
                           (["0.2,lru,5"], "'0.2,lru,5'"), (["0.2,lru"], "'0.2,lru'"), (["0.2x"], "'0.2x'"), (["0.2,lru,0,sql"], "'0.2,lru,0,sql'")):
@@ -88,11 +103,13 @@ def test_the_page_shows_it(folder):
     with open(os.path.join(folder, "tiers.md"), encoding="utf-8") as page:
         text = page.read()
     assert "| alpha 1.05 | files | 20 % | belady | 2 |" in text and "nan" not in text and "on this disk" in text
+    assert "| alpha 1.05 | mmap | 20 % | lru | 2 |" in text and "| alpha 1.05 | mmap-cold | 20 % | lru | 2 |" in text
     for name in ("tiers-hits", "tiers-speed"):
         assert os.path.getsize(os.path.join(folder, name + ".png")) > 10000
     assert not [f for f in os.listdir(folder) if f.startswith("tables-")]
     for words, wanted in ((["--budget=0"], "BUDGET: '0'"), (["--budget=20,50"], "BUDGET: '20,50' is no number"),
-                          (["--batches=1"], "BATCHES: '1'")):
+                          (["--batches=1"], "BATCHES: '1'"),
+                          (["--budget=0.1", "--alpha=1.05", "--batches=10"], "BUDGET: every one has fewer slots than a batch has rows, the best by ")):
         done = study(folder, f"--tiers={PROGRAM}", *words)
         assert done.returncode == 1 and wanted in done.stderr, done.stderr
 

@@ -17,6 +17,7 @@ const char *const io_engine_names[] = {[IO_URING] = "io_uring", [IO_THREADS] = "
 struct io {
     enum io_engine engine;
     int depth;
+    int broken; /* the kernel has refused what was submitted: its error */
     struct io_uring ring;
     size_t *done;    /* [depth] bytes of the request that each place works on */
     int64_t *number; /* [depth] its number */
@@ -33,7 +34,10 @@ struct run {
 
 static int failed(const struct run *r, int64_t at, int number, struct error *err) {
     return fail(err, "%s: cannot %s at byte %lld: %s", r->path, r->writes ? "write" : "read",
-                (long long)at, number ? strerror(number) : "the file ends there");
+                (long long)at,
+                number      ? strerror(number)
+                : r->writes ? "nothing was written"
+                            : "the file ends there");
 }
 
 /* --- threads */
@@ -106,10 +110,28 @@ static bool take(const struct run *r, int place, int result, int *number, int64_
     return false;
 }
 
+/* The kernel takes no more. Waits until it is done with what it has; the rest stays in the ring, which nobody may submit
+ * again. */
+static int give_up(const struct run *r, int in_flight, int number, struct error *err) {
+    struct io_uring *ring = &r->io->ring;
+    struct io_uring_cqe *e;
+    int status = 0;
+    in_flight -= (int)io_uring_sq_ready(ring);
+    while (in_flight > 0 && (status == 0 || status == -EINTR)) {
+        status = io_uring_wait_cqe(ring, &e);
+        if (status) continue;
+        io_uring_cqe_seen(ring, e);
+        in_flight--;
+    }
+    r->io->broken = number;
+    return fail(err, "%s: io_uring: %s", r->path, strerror(number));
+}
+
 static int run_uring(const struct run *r, struct error *err) {
     struct io *io = r->io;
     int64_t next = 0, where = 0;
     int in_flight = 0, number = 0;
+    if (io->broken) return fail(err, "%s: io_uring: %s", r->path, strerror(io->broken));
     for (; in_flight < io->depth && next < r->count; in_flight++) {
         io->number[in_flight] = next++;
         io->done[in_flight] = 0;
@@ -118,8 +140,7 @@ static int run_uring(const struct run *r, struct error *err) {
     while (in_flight > 0) {
         struct io_uring_cqe *e;
         const int status = io_uring_submit_and_wait(&io->ring, 1);
-        if (status < 0 && status != -EINTR)
-            return fail(err, "%s: io_uring: %s", r->path, strerror(-status));
+        if (status < 0 && status != -EINTR) return give_up(r, in_flight, -status, err);
         while (io_uring_peek_cqe(&io->ring, &e) == 0) {
             const int place = (int)io_uring_cqe_get_data64(e), result = e->res;
             io_uring_cqe_seen(&io->ring, e);

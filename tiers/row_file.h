@@ -18,8 +18,8 @@
  * One process holds the directory (flock). Checksums of 32 bits of each record are compared when it is fetched; they and
  * a bit for each row are in memory.
  *
- * Functions return 0, or -1 and fill err. After an error of a write, nothing can be fetched, stored or committed: the
- * state of the last commit is what the next one finds.
+ * Functions return 0, or -1 and fill err. After an error of a put, a commit or a write of the journal, nothing can be
+ * fetched, stored or committed: the state of the last commit is what the next one finds.
  */
 #pragma once
 

@@ -73,3 +73,5 @@ store_open row_file_store;
 store_open memory_store;
 /* RocksDB, for comparison: NULL with a line in err where this build has none. */
 store_open rocksdb_store;
+/* Mapped files, for comparison: the kernel decides what is in memory. */
+store_open mmap_store;

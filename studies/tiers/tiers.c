@@ -8,13 +8,15 @@
  * SPEC is the text of a workload. TRACE: its ids and lengths, or - . The first half of BATCHES warms the cache up,
  * the second is measured. DIRECTORY: of the tables. CASE is one of
  *
- *   BUDGET                  hits of every policy, without any rows
- *   BUDGET,POLICY,AHEAD     steps of cpu_fused, with AHEAD batches fetched while one runs
- *   BUDGET,POLICY,AHEAD,rocksdb     the same, with RocksDB in place of files
+ *   BUDGET                        hits of every policy, without any rows
+ *   BUDGET,POLICY,AHEAD           steps of cpu_fused, with AHEAD batches fetched while one runs
+ *   BUDGET,POLICY,AHEAD,STORE     the same, with another store in place of files: rocksdb; mmap, mapped files whose
+ *                                 pages the kernel keeps as it likes; mmap-cold, whose pages are given back
  *
- * Prints a line of JSON for each; with "lacks" alone if the slots are fewer than the rows of a batch. Gradients are exact, so rows of the last batch must have the bits of tables in memory. Times
- * are those of the whole measured half, its beginning and end without overlap included. Tables in memory take
- * the same steps before and after each case, a median each.
+ * Prints a line of JSON for each; with "lacks" alone if the slots are fewer than the rows of a batch. Gradients are
+ * exact, so rows of the last batch must have the bits of tables in memory. Times are those of the whole measured half,
+ * its beginning and end without overlap included. Tables in memory take the same steps before and after each case, a
+ * median each.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,141 +33,31 @@
 #include "harness/memory.h"
 #include "harness/registry.h"
 #include "kernels/rng.h"
-#include "harness/workload/workload.h"
+#include "studies/tiers/stream.h"
 #include "tiers/io.h"
 #include "tiers/place_tier.h"
 
 enum { DEPTH = 64, SAMPLED = 4096, PROBED = 16384 };
 
-struct stream {
-    struct workload workload;
-    struct row_index *index; /* [batches] */
-    struct rule_step *rules; /* [batches][num_tables] */
-    struct place_setup setup;
-    int batches, warm;
-};
-
 struct tier_case {
     double budget;
     enum policy policy;
     int ahead;
-    bool hits, rocksdb;
-    int number; /* of the case: RocksDB keeps what was not committed, so each has a folder */
+    bool hits;
+    enum { FILES, ROCKSDB, MMAP, MMAP_COLD, STORES } store;
+    int number; /* of the case: stores without a journal keep what was not committed, so each has a folder */
 };
-
-/* --- hits */
-
-struct hits {
-    int64_t rows, row_misses, lookups, lookup_misses, lacks;
-};
-
-/* The rows of a table in all batches. */
-struct touched {
-    int64_t *first, *rows, *lookups;
-};
-
-static struct touched touched_by(const struct stream *s, int32_t t) {
-    struct touched x = {.first = must_have(calloc((size_t)s->batches + 1, sizeof *x.first))};
-    for (int pass = 0; pass < 2; pass++) {
-        int64_t at = 0;
-        for (int b = 0; b < s->batches; b++) {
-            const struct row_index *index = &s->index[b];
-            const int64_t from = row_index_find(index, t, 0), to = row_index_find(index, t + 1, 0);
-            for (int64_t i = from; pass && i < to; i++) {
-                x.rows[at + i - from] = index->run[i].row;
-                x.lookups[at + i - from] = index->run[i + 1].first - index->run[i].first;
-            }
-            at += to - from;
-            x.first[b + 1] = at;
-        }
-        if (pass) break;
-        x.rows = must_have(calloc((size_t)at + 1, sizeof *x.rows));
-        x.lookups = must_have(calloc((size_t)at + 1, sizeof *x.lookups));
-    }
-    return x;
-}
-
-static void touched_free(struct touched *x) {
-    free(x->first);
-    free(x->rows);
-    free(x->lookups);
-}
-
-/* Adds the hits of a table. Static order is that of the warm-up: nobody knows the future. */
-static int add_hits(const struct stream *s, int32_t t, const struct touched *x, double budget,
-                    enum policy policy, struct hits *h, struct error *err) {
-    const int64_t rows = s->workload.tables[t].rows, most = tier_slots(budget, rows);
-    int64_t *hottest =
-        policy == POLICY_STATIC ? cache_hottest(x->rows, x->first[s->warm], rows) : NULL;
-    const struct cache_setup setup = {.rows = rows,
-                                      .slots = most,
-                                      .policy = policy,
-                                      .hottest = hottest,
-                                      .first = x->first,
-                                      .batch_rows = x->rows,
-                                      .num_batches = s->batches};
-    struct cache *cache = cache_open(&setup, err);
-    free(hottest);
-    if (!cache) return -1;
-    int32_t *slot = must_have(calloc((size_t)x->first[s->batches] + 1, sizeof *slot));
-    struct cache_move *moves = must_have(calloc((size_t)rows, sizeof *moves));
-    const struct batch in = {.id_type = ID_INT64, .ids = x->rows};
-    struct cache_found found = {.here = must_have(calloc((size_t)rows + 1, sizeof *found.here)),
-                                .missing = must_have(calloc((size_t)rows, sizeof *found.missing))};
-    for (int b = 0; b < s->batches; b++) {
-        const int64_t first = x->first[b], count = x->first[b + 1] - first;
-        int64_t lacks;
-        found.num_here = found.num_missing = 0;
-        cache_look(cache, &in, first, first + count, -1, -1, slot, &found);
-        if (cache_admit(cache, &found, true, moves, &lacks, err)) {
-            h->lacks = lacks > h->lacks ? lacks : h->lacks;
-            continue;
-        }
-        cache_release(cache);
-        if (b < s->warm) continue;
-        h->rows += count;
-        h->row_misses += found.num_missing;
-        int64_t at = first;
-        for (int64_t i = first; i < first + count; i++) h->lookups += x->lookups[i];
-        for (int64_t i = 0; i < found.num_missing; i++) {
-            while (x->rows[at] != moves[i].row) at++;
-            h->lookup_misses += x->lookups[at];
-        }
-    }
-    free(slot);
-    free(moves);
-    free(found.here);
-    free(found.missing);
-    cache_close(cache);
-    return 0;
-}
-
-static int show_hits(const struct stream *s, const struct tier_case *c, struct error *err) {
-    struct hits all[POLICIES] = {{0}};
-    for (int32_t t = 0; t < s->workload.num_tables; t++) {
-        struct touched x = touched_by(s, t);
-        int status = 0;
-        for (int p = 0; p < POLICIES && status == 0; p++)
-            status = add_hits(s, t, &x, c->budget, (enum policy)p, &all[p], err);
-        touched_free(&x);
-        if (status) return -1;
-    }
-    for (int p = 0; p < POLICIES; p++)
-        printf("{\"hits\": \"%s\", \"budget\": %g, \"batches\": %d, \"rows\": %lld, "
-               "\"row_misses\": %lld, "
-               "\"lookups\": %lld, \"lookup_misses\": %lld, \"lacks\": %lld}\n",
-               policy_names[p], c->budget, s->batches - s->warm, (long long)all[p].rows,
-               (long long)all[p].row_misses, (long long)all[p].lookups,
-               (long long)all[p].lookup_misses, (long long)all[p].lacks);
-    fflush(stdout);
-    return 0;
-}
 
 /* --- steps */
 
-static const char *store_name(const struct tier_case *c) {
-    return c->rocksdb ? "rocksdb" : "files";
-}
+static const struct store_kind {
+    const char *name;
+    store_open *open;
+    bool direct;
+} stores[STORES] = {[FILES] = {"files", row_file_store, true},
+                    [ROCKSDB] = {"rocksdb", rocksdb_store, true},
+                    [MMAP] = {"mmap", mmap_store, false},
+                    [MMAP_COLD] = {"mmap-cold", mmap_store, true}};
 
 /* Steps of batches from .. to-1; [ahead] of them are announced while one runs. */
 static int steps(const struct stream *s, struct place *p, struct place_scratch *scratch, int from,
@@ -290,20 +182,25 @@ static int memory_time(const struct stream *s, struct memory *m, double *seconds
 struct measured {
     double seconds, memory[2], reads, writes;
     struct tier_counts before, after;
+    struct usage used[2]; /* before and after */
+    int64_t page_cache;
     int64_t bytes, whole_bytes;
     uint64_t hash;
 };
 
-static int measure(const struct stream *s, const struct tier_case *c, struct place *p,
-                   struct memory *m, struct measured *out, struct error *err) {
+static int measure(const struct stream *s, const struct tier_case *c, const char *folder,
+                   struct place *p, struct memory *m, struct measured *out, struct error *err) {
     struct place_scratch scratch = {0};
     double seconds;
     if (runner_scratch_open(p, registry_find(OP_STEP, "cpu_fused", err), &scratch, err)) return -1;
     int status = steps(s, p, &scratch, 0, s->warm, c->ahead, &seconds, err);
     out->before = tier_counts(p);
     if (status == 0) status = memory_time(s, m, &out->memory[0], err);
+    out->used[0] = usage_now();
     if (status == 0)
         status = steps(s, p, &scratch, s->warm, s->batches, c->ahead, &out->seconds, err);
+    out->used[1] = usage_now();
+    out->page_cache = page_cache_of(folder);
     if (status == 0) status = memory_time(s, m, &out->memory[1], err);
     if (status == 0) {
         out->after = tier_counts(p);
@@ -320,8 +217,8 @@ static void print_case(const struct stream *s, const struct tier_case *c, const 
     printf("{\"store\": \"%s\", \"policy\": \"%s\", \"budget\": %g, \"ahead\": %d, \"batches\": "
            "%d, \"record\": %lld, "
            "\"right\": %s, ",
-           store_name(c), policy_names[c->policy], c->budget, c->ahead, s->batches - s->warm,
-           (long long)record, x->hash == m->hash ? "true" : "false");
+           stores[c->store].name, policy_names[c->policy], c->budget, c->ahead,
+           s->batches - s->warm, (long long)record, x->hash == m->hash ? "true" : "false");
 #define COUNT(name, field)                                                                         \
     printf("\"%s\": %lld, ", name, (long long)(b->field < 0 ? -1 : b->field - a->field))
 #define SECONDS(name) printf("\"%s\": %.6g, ", #name, b->name - a->name)
@@ -341,6 +238,10 @@ static void print_case(const struct stream *s, const struct tier_case *c, const 
     SECONDS(wait);
 #undef COUNT
 #undef SECONDS
+    const struct usage *from = &x->used[0], *to = &x->used[1];
+    printf("\"faults\": %lld, \"disk_read\": %lld, \"disk_written\": %lld, \"page_cache\": %lld, ",
+           (long long)(to->faults - from->faults), (long long)(to->disk_read - from->disk_read),
+           (long long)(to->disk_written - from->disk_written), (long long)x->page_cache);
     printf("\"seconds\": %.6g, \"memory\": [%.6g, %.6g], \"reads\": %.6g, \"writes\": %.6g, "
            "\"bytes\": %lld, \"whole_bytes\": %lld}\n",
            x->seconds, x->memory[0], x->memory[1], x->reads, x->writes, (long long)x->bytes,
@@ -364,31 +265,32 @@ static int64_t lacks_of(const struct stream *s, double budget) {
 static int show_case(const struct stream *s, const struct tier_case *c, const char *directory,
                      struct memory *m, struct error *err) {
     char path[PATH_MAX];
-    if ((size_t)snprintf(path, sizeof path, "%s/%s%d", directory, store_name(c),
-                         c->rocksdb ? c->number : 0) >= sizeof path)
+    if ((size_t)snprintf(path, sizeof path, "%s/%s%d", directory, stores[c->store].name,
+                         c->store == FILES ? 0 : c->number) >= sizeof path)
         return fail(err, "%.60s...: too long", directory);
     struct measured x = {.whole_bytes = tables_bytes(s->workload.tables, s->workload.num_tables)};
     const struct tier_options o = {.directory = path,
-                                   .store = c->rocksdb ? rocksdb_store : NULL,
+                                   .store = stores[c->store].open,
                                    .budget = c->budget,
                                    .policy = c->policy,
                                    .belady_runs = s->batches,
                                    .static_batches = s->warm,
                                    .depth = DEPTH,
-                                   .direct = true};
+                                   .direct = stores[c->store].direct};
     const int64_t lacks = lacks_of(s, c->budget);
     if (lacks) {
         printf("{\"store\": \"%s\", \"policy\": \"%s\", \"budget\": %g, \"ahead\": %d, \"lacks\": "
                "%lld}\n",
-               store_name(c), policy_names[c->policy], c->budget, c->ahead, (long long)lacks);
+               stores[c->store].name, policy_names[c->policy], c->budget, c->ahead,
+               (long long)lacks);
         return 0;
     }
     if (!m->place && open_memory(s, m, err)) return -1;
     struct place *p = place_tier_open(&o, &s->setup, err);
     if (!p) return -1;
     const int64_t record = tier_record_bytes(p, 0);
-    int status = c->rocksdb ? 0 : probe(s, path, record, &x.reads, &x.writes, err);
-    if (status == 0) status = measure(s, c, p, m, &x, err);
+    int status = c->store != FILES ? 0 : probe(s, path, record, &x.reads, &x.writes, err);
+    if (status == 0) status = measure(s, c, path, p, m, &x, err);
     p->ops->close(p);
     if (status) return -1;
     print_case(s, c, m, &x, record);
@@ -402,12 +304,14 @@ static int show_case(const struct stream *s, const struct tier_case *c, const ch
 /* --- the command line */
 
 static int read_case(const char *word, struct tier_case *out, struct error *err) {
-    char policy[16], store[16] = "";
+    char policy[16], store[16] = "files";
     int end = 0;
     *out = (struct tier_case){.hits = true};
     const int n = sscanf(word, "%lf%n,%15[a-z],%d%n,%15s%n", &out->budget, &end, policy,
                          &out->ahead, &end, store, &end);
-    out->rocksdb = n == 4 && !strcmp(store, "rocksdb");
+    out->store = STORES;
+    for (int k = 0; k < STORES; k++)
+        if (!strcmp(store, stores[k].name)) out->store = k;
     for (int p = 0; n >= 3 && p < POLICIES; p++)
         if (!strcmp(policy, policy_names[p])) {
             out->policy = (enum policy)p;
@@ -415,53 +319,14 @@ static int read_case(const char *word, struct tier_case *out, struct error *err)
         }
     const bool is_case =
         !word[end] &&
-        (n == 1 || (!out->hits && out->ahead >= 0 && out->ahead <= 4 && (n == 3 || out->rocksdb)));
+        (n == 1 || (!out->hits && out->ahead >= 0 && out->ahead <= 4 && out->store < STORES));
     if (!is_case || !(out->budget > 0 && out->budget <= 1))
         return fail(
             err,
-            "'%.60s': a case is BUDGET or BUDGET,POLICY,AHEAD[,rocksdb]: above 0 and up to 1, lru "
-            "lfu clock static or belady, 0 to 4",
+            "'%.60s': a case is BUDGET or BUDGET,POLICY,AHEAD[,STORE]: above 0 and up to 1; lru "
+            "lfu clock static or belady; 0 to 4; files rocksdb mmap or mmap-cold",
             word);
     return 0;
-}
-
-static int open_stream(struct stream *s, const char *text, const char *trace, struct error *err) {
-    struct spec_list list;
-    const struct spec_overrides none = {0};
-    if (spec_parse("SPEC", text, strlen(text), &none, &list, err)) return -1;
-    const struct spec *spec = &list.specs[0];
-    const int status = strcmp(trace, "-")
-                           ? workload_from_trace(trace, spec, spec->batch, s->batches, GRAD_EXACT,
-                                                 &s->workload, err)
-                           : workload_generate(spec, s->batches, GRAD_EXACT, &s->workload, err);
-    spec_list_free(&list);
-    if (status) return -1;
-    const struct workload *w = &s->workload;
-    if (w->ring < 2) return fail(err, "%s: fewer than 2 batches", trace);
-    s->batches = w->ring; /* a short trace has fewer */
-    s->warm = s->batches / 2;
-    s->index = must_have(calloc((size_t)s->batches, sizeof *s->index));
-    s->rules = must_have(calloc((size_t)(s->batches * w->num_tables), sizeof *s->rules));
-    for (int b = 0; b < s->batches; b++) {
-        s->index[b] = row_index_build(&w->batches[b]);
-        for (int32_t t = 0; t < w->num_tables; t++)
-            s->rules[b * w->num_tables + t] = rule_step(rule_default(w->tables[t].rule), b + 1);
-    }
-    s->setup = (struct place_setup){.shapes = w->tables,
-                                    .num_tables = w->num_tables,
-                                    .batches = w->batches,
-                                    .index = s->index,
-                                    .ring = s->batches,
-                                    .threads = (int)sysconf(_SC_NPROCESSORS_ONLN),
-                                    .seed = w->seed};
-    return 0;
-}
-
-static void close_stream(struct stream *s) {
-    for (int b = 0; s->index && b < s->batches; b++) row_index_free(&s->index[b]);
-    free(s->index);
-    free(s->rules);
-    workload_free(&s->workload);
 }
 
 static int all(struct stream *s, char **argv, int argc, struct error *err) {
@@ -475,7 +340,7 @@ static int all(struct stream *s, char **argv, int argc, struct error *err) {
         status = read_case(argv[i], &c, err);
         c.number = i;
         if (status == 0)
-            status = c.hits ? show_hits(s, &c, err) : show_case(s, &c, argv[4], &m, err);
+            status = c.hits ? show_hits(s, c.budget, err) : show_case(s, &c, argv[4], &m, err);
     }
     close_memory(&m);
     close_stream(s);
