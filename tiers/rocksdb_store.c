@@ -45,8 +45,8 @@ static int fetch_some(struct rocksdb_store *x, int32_t table, const int64_t *row
                       char *records, struct error *err) {
     const int64_t bytes = x->layout[table].bytes;
     char key[AT_ONCE][KEY], *value[AT_ONCE], *why[AT_ONCE];
-    const char *keys[AT_ONCE];
-    size_t key_bytes[AT_ONCE], value_bytes[AT_ONCE];
+    const char *keys[AT_ONCE] = {0};
+    size_t key_bytes[AT_ONCE] = {0}, value_bytes[AT_ONCE];
     int status = 0;
     for (int64_t i = 0; i < count; i++) {
         key_of(key[i], table, rows[i]);
