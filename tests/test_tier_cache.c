@@ -155,7 +155,8 @@ struct looked {
     struct cache_found found;
 };
 
-static void look(struct cache *c, const int64_t *rows, int64_t count, bool wide, struct looked *x) {
+static void look(struct cache *c, const int64_t *rows, int64_t count, bool wide, bool changes,
+                 struct looked *x) {
     int32_t narrow[IDS_MOST];
     x->count = 0;
     for (int64_t i = count - 1; i >= 0; i--) x->ids[x->count++] = rows[i];
@@ -165,7 +166,7 @@ static void look(struct cache *c, const int64_t *rows, int64_t count, bool wide,
     const struct batch in = {.id_type = wide ? ID_INT64 : ID_INT32,
                              .ids = wide ? (const void *)x->ids : narrow};
     const int64_t half = x->count / 2; /* as of two features */
-    x->found = (struct cache_found){.here = x->here, .missing = x->missing};
+    x->found = (struct cache_found){.changes = changes, .here = x->here, .missing = x->missing};
     cache_look(c, &in, 0, half, PADDING, PADDING_SLOT, x->slot, &x->found);
     cache_look(c, &in, half, x->count, PADDING, PADDING_SLOT, x->slot, &x->found);
 }
@@ -233,9 +234,9 @@ static int64_t both(const struct stream *s, enum policy policy, int slots, int w
         if (b >= window) cache_release(c);
         const bool dirty = b % 3 != 1;
         for (int64_t r = 0; r < ROWS; r++) needed += under_way(m, r, from, b);
-        look(c, rows, count, b % 2, &x);
+        look(c, rows, count, b % 2, dirty, &x);
         expect_found(m, &x, count);
-        if (cache_admit(c, &x.found, dirty, got, &lacks, &err)) {
+        if (cache_admit(c, &x.found, got, &lacks, &err)) {
             assert_int_equal(lacks, needed - slots);
             assert_true(lacks > 0);
             total = -1;
@@ -313,18 +314,18 @@ static void too_small(void **state) {
     struct cache_move moves[5];
     int64_t lacks;
     struct cache *c = cache_open(&(struct cache_setup){.rows = 10, .slots = 4}, &err);
-    look(c, rows, 5, true, &x);
-    assert_int_equal(cache_admit(c, &x.found, true, moves, &lacks, &err), -1);
+    look(c, rows, 5, true, true, &x);
+    assert_int_equal(cache_admit(c, &x.found, moves, &lacks, &err), -1);
     /* Also when it is asked again. */
-    assert_int_equal(cache_admit(c, &x.found, true, moves, &lacks, &err), -1);
+    assert_int_equal(cache_admit(c, &x.found, moves, &lacks, &err), -1);
     assert_int_equal(lacks, 1);
     assert_string_equal(err.text,
                         "a batch touches 5 rows, and the cache has 4 slots; it needs 1 more");
     /* It has changed nothing. */
     for (int64_t r = 0; r < 10; r++) assert_int_equal(cache_slot(c, r), -1);
-    look(c, rows, 4, true, &x);
+    look(c, rows, 4, true, true, &x);
     assert_int_equal(x.found.num_here, 0);
-    assert_int_equal(cache_admit(c, &x.found, true, moves, &lacks, &err), 0);
+    assert_int_equal(cache_admit(c, &x.found, moves, &lacks, &err), 0);
     assert_int_equal(x.found.num_missing, 4);
     cache_close(c);
     const struct cache_setup wrong[] = {{.rows = 0, .slots = 0},

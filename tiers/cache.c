@@ -24,20 +24,24 @@ struct entry {
     int64_t score, row;
 };
 
-struct slot {
-    int64_t row;     /* or NO_ROW */
-    int64_t held_by; /* the last batch under way that needs it */
-    bool dirty;
-    bool touched; /* of clock */
+/* Where a row is: all that a look-up reads and writes of it. */
+struct where {
+    int32_t slot; /* or -1 */
+    uint32_t
+        state; /* twice the last batch that needs it, plus 1 if it has changed; of a row that is here */
 };
 
 struct cache {
     enum policy policy;
     int64_t rows, slots, used;
-    int32_t *slot_of;   /* [rows] or -1 */
-    struct slot *slot;  /* [slots] */
-    uint8_t *seen;      /* [slots] by the look-up under way */
-    int64_t *score;     /* of a row that is here: [slots]; of lfu, of any row: [rows] */
+    struct where *where; /* [rows] */
+    int64_t *row_in;     /* [slots] or NO_ROW */
+    int64_t
+        size[WINDOW_MOST]; /* distinct rows of batch b: at b % WINDOW_MOST, of those under way */
+    /* What a row scores is written down by three policies: touched, counts of rows, and belady's of slots. */
+    bool *touched;      /* of clock: [slots] */
+    int64_t *count;     /* of lfu: [rows] */
+    int64_t *next_use;  /* of belady: [slots] */
     int64_t hand;       /* of clock */
     struct entry *heap; /* [num_entries] */
     int64_t num_entries, most_entries;
@@ -87,46 +91,67 @@ static struct entry heap_pop(struct cache *c) {
     return top;
 }
 
-/* --- scores */
+/* --- batches are numbers from 1 on */
 
-static int64_t *score_at(struct cache *c, int64_t row, int32_t slot) {
-    return &c->score[c->policy == POLICY_LFU ? row : slot];
+enum { CHANGED = 1 };
+
+static int64_t last_batch(const struct where *w) {
+    return w->state >> 1;
 }
+
+static bool is_held(const struct cache *c, int64_t row) {
+    return last_batch(&c->where[row]) >= c->released;
+}
+
+/* Batch `now` needs the row. Returns whether it is the first time. */
+static inline bool need(struct where *w, int64_t now, bool changes) {
+    const uint32_t state = w->state;
+    w->state = 2 * (uint32_t)now + ((state & CHANGED) | changes);
+    return state >> 1 != now;
+}
+
+/* --- scores: what has the least leaves first */
 
 static bool uses_heap(const struct cache *c) {
     return c->policy != POLICY_CLOCK;
 }
 
-/* The row is in this slot, and batch `now` touches it. */
-static void touch(struct cache *c, int64_t row, int32_t slot, int64_t now) {
-    int64_t *score = score_at(c, row, slot);
+static int64_t score_of(const struct cache *c, int64_t row) {
     switch (c->policy) {
-    case POLICY_LRU: *score = now; break;
-    case POLICY_LFU: ++*score; break;
-    case POLICY_CLOCK: c->slot[slot].touched = true; break;
-    case POLICY_STATIC: *score = c->heat[row]; break;
-    case POLICY_BELADY:
-        while (c->use_next[row] < c->use_first[row + 1] && c->use[c->use_next[row]] <= now)
-            c->use_next[row]++;
-        /* Never again: the very first to leave. */
-        *score = c->use_next[row] < c->use_first[row + 1] ? -c->use[c->use_next[row]] : INT64_MIN;
-        heap_push(c, (struct entry){*score, row});
-        break;
-    case POLICIES: break;
+    case POLICY_LRU: return last_batch(&c->where[row]);
+    case POLICY_LFU: return c->count[row];
+    case POLICY_STATIC: return c->heat[row];
+    case POLICY_BELADY: return c->next_use[c->where[row].slot];
+    default: return 0;
     }
+}
+
+/* Does score_of() know of a touch from elsewhere? */
+static bool touches_itself(const struct cache *c) {
+    return c->policy == POLICY_LRU || c->policy == POLICY_STATIC;
+}
+
+/* The row is in this slot, and the batch under way touches it. */
+static void touch(struct cache *c, int64_t row, int32_t slot) {
+    const int64_t now = c->admitted - 1; /* belady counts batches from 0 */
+    if (c->policy == POLICY_LFU) c->count[row]++;
+    if (c->policy == POLICY_CLOCK) c->touched[slot] = true;
+    if (c->policy != POLICY_BELADY) return;
+    while (c->use_next[row] < c->use_first[row + 1] && c->use[c->use_next[row]] <= now)
+        c->use_next[row]++;
+    /* Never again: the very first to leave. */
+    c->next_use[slot] =
+        c->use_next[row] < c->use_first[row + 1] ? -c->use[c->use_next[row]] : INT64_MIN;
+    heap_push(c, (struct entry){c->next_use[slot], row});
 }
 
 /* --- victims */
 
-static bool is_held(const struct cache *c, int32_t slot) {
-    return c->slot[slot].held_by >= c->released;
-}
-
 static int32_t victim_of_clock(struct cache *c) {
     for (;; c->hand = (c->hand + 1) % c->slots) {
-        if (is_held(c, (int32_t)c->hand)) continue;
-        if (!c->slot[c->hand].touched) break;
-        c->slot[c->hand].touched = false;
+        if (is_held(c, c->row_in[c->hand])) continue;
+        if (!c->touched[c->hand]) break;
+        c->touched[c->hand] = false;
     }
     const int32_t slot = (int32_t)c->hand;
     c->hand = (c->hand + 1) % c->slots;
@@ -137,15 +162,14 @@ static int32_t victim_of_clock(struct cache *c) {
 static int32_t victim_of_heap(struct cache *c) {
     for (;;) {
         const struct entry e = heap_pop(c);
-        const int32_t slot = c->slot_of[e.row];
-        if (slot < 0) continue; /* it has left */
-        const int64_t now = *score_at(c, e.row, slot);
+        if (c->where[e.row].slot < 0) continue; /* it has left */
+        const int64_t now = score_of(c, e.row);
         if (now != e.score) {
             if (c->policy != POLICY_BELADY) heap_push(c, (struct entry){now, e.row});
-        } else if (is_held(c, slot))
+        } else if (is_held(c, e.row))
             push(&c->aside, &c->num_aside, &c->most_aside, e);
         else
-            return slot;
+            return c->where[e.row].slot;
     }
 }
 
@@ -154,67 +178,82 @@ static int32_t empty_or_victim(struct cache *c) {
     return uses_heap(c) ? victim_of_heap(c) : victim_of_clock(c);
 }
 
-/* --- batches */
+/* --- look-ups */
 
-/* Slots that the batch needs beyond those it can have: earlier batches under way hold some that it does not need. */
-static int64_t lacking(const struct cache *c, const struct cache_found *x) {
-    int64_t held = 0, both = 0;
-    if (c->admitted > c->released) {
-        for (int64_t s = 0; s < c->used; s++) held += is_held(c, (int32_t)s);
-        for (int64_t i = 0; i < x->num_here; i++) both += is_held(c, x->here[i]);
-    }
-    return held - both + x->num_here + x->num_missing - c->slots;
-}
+/* Ids are read so many ahead of those whose rows are needed. */
+enum { AHEAD = 96 };
 
-static struct cache_move load(struct cache *c, int64_t row, bool dirty) {
-    const int32_t at = empty_or_victim(c);
-    struct slot *slot = &c->slot[at];
-    const struct cache_move m = {row, slot->row, at, slot->row != NO_ROW && slot->dirty};
-    if (slot->row != NO_ROW) c->slot_of[slot->row] = -1;
-    c->slot_of[row] = at;
-    *slot = (struct slot){.row = row, .held_by = c->admitted, .dirty = dirty};
-    touch(c, row, at, c->admitted);
-    /* Belady's has its entry already. */
-    if (uses_heap(c) && c->policy != POLICY_BELADY)
-        heap_push(c, (struct entry){*score_at(c, row, at), row});
-    return m;
+static inline __attribute__((always_inline)) int64_t id_of(const struct batch *in,
+                                                           enum id_type type, int64_t i) {
+    return type == ID_INT32 ? ((const int32_t *)in->ids)[i] : ((const int64_t *)in->ids)[i];
 }
 
 /* For each type of ids a loop of its own. */
 static inline __attribute__((always_inline)) void
 look(struct cache *c, const struct batch *in, enum id_type type, int64_t begin, int64_t end,
-     int64_t padding, int32_t padding_slot, int32_t *slot, struct cache_found *found) {
-    const int32_t *slot_of = c->slot_of;
-    uint8_t *seen = c->seen;
-    int64_t num_here = found->num_here, num_missing = found->num_missing;
+     int64_t padding, int32_t padding_slot, int32_t *slot, struct cache_found *x) {
+    struct where *where = c->where;
+    const int64_t now = c->admitted;
+    const bool changes = x->changes;
+    int64_t num_here = x->num_here, num_missing = x->num_missing;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t id =
-            type == ID_INT32 ? ((const int32_t *)in->ids)[i] : ((const int64_t *)in->ids)[i];
-        if (id == padding) {
-            slot[i] = padding_slot;
-            continue;
-        }
-        const int32_t s = slot_of[id];
+        const int64_t id = id_of(in, type, i);
+        if (i + AHEAD < end) __builtin_prefetch(&where[id_of(in, type, i + AHEAD)], 1);
+        const int32_t s = id == padding ? padding_slot : where[id].slot;
         slot[i] = s;
+        if (id == padding) continue;
         if (s < 0) {
-            found->missing[num_missing++] = id;
+            x->missing[num_missing++] = id;
             continue;
         }
-        found->here[num_here] = s; /* one that was seen is overwritten by the next */
-        num_here += !seen[s];
-        seen[s] = 1;
+        x->here[num_here] = s; /* one that was seen is overwritten by the next */
+        num_here += need(&where[id], now, changes);
     }
-    found->missing_lookups += num_missing - found->num_missing;
-    found->num_here = num_here;
-    found->num_missing = num_missing;
+    x->missing_lookups += num_missing - x->num_missing;
+    x->num_here = num_here;
+    x->num_missing = num_missing;
 }
 
 void cache_look(struct cache *c, const struct batch *in, int64_t begin, int64_t end,
-                int64_t padding, int32_t padding_slot, int32_t *slot, struct cache_found *found) {
+                int64_t padding, int32_t padding_slot, int32_t *slot, struct cache_found *x) {
     if (in->id_type == ID_INT32)
-        look(c, in, ID_INT32, begin, end, padding, padding_slot, slot, found);
+        look(c, in, ID_INT32, begin, end, padding, padding_slot, slot, x);
     else
-        look(c, in, ID_INT64, begin, end, padding, padding_slot, slot, found);
+        look(c, in, ID_INT64, begin, end, padding, padding_slot, slot, x);
+}
+
+void cache_found_here(struct cache *c, int64_t row, struct cache_found *x) {
+    if (need(&c->where[row], c->admitted, x->changes)) x->here[x->num_here++] = c->where[row].slot;
+}
+
+/* --- batches */
+
+/* Slots that the batch needs beyond those it can have: earlier batches under way hold some that it does not need. At most
+ * as many as they have rows, which mostly is answer enough. */
+static int64_t lacking(const struct cache *c, const struct cache_found *x) {
+    const int64_t own = x->num_here + x->num_missing - c->slots;
+    int64_t most = 0, held = 0;
+    for (int64_t b = c->released; b < c->admitted; b++) most += c->size[b % WINDOW_MOST];
+    if (most == 0 || most + own <= 0) return most + own;
+    for (int64_t s = 0; s < c->used; s++)
+        held += is_held(c, c->row_in[s]) && last_batch(&c->where[c->row_in[s]]) < c->admitted;
+    return held + own;
+}
+
+static struct cache_move load(struct cache *c, int64_t row, bool changes) {
+    const int32_t at = empty_or_victim(c);
+    struct cache_move m = {.row = row, .victim = c->row_in[at], .slot = at};
+    if (m.victim != NO_ROW) {
+        m.dirty = c->where[m.victim].state & CHANGED;
+        c->where[m.victim].slot = -1;
+    }
+    c->where[row] = (struct where){at, 2 * (uint32_t)c->admitted + changes};
+    c->row_in[at] = row;
+    touch(c, row, at);
+    /* Belady's has its entry already. */
+    if (uses_heap(c) && c->policy != POLICY_BELADY)
+        heap_push(c, (struct entry){score_of(c, row), row});
+    return m;
 }
 
 static int by_row(const void *a, const void *b) {
@@ -231,29 +270,32 @@ static void order_missing(struct cache_found *x) {
     x->num_missing = count;
 }
 
-int cache_admit(struct cache *c, struct cache_found *x, bool dirty, struct cache_move *moves,
-                int64_t *lacks, struct error *err) {
-    for (int64_t i = 0; i < x->num_here; i++) c->seen[x->here[i]] = 0;
+int cache_admit(struct cache *c, struct cache_found *x, struct cache_move *moves, int64_t *lacks,
+                struct error *err) {
     order_missing(x);
     const int64_t missing = lacking(c, x);
     if (lacks) *lacks = missing > 0 ? missing : 0;
+    if (c->admitted == INT32_MAX)
+        return fail(err, "%d batches were admitted; open the tables again", INT32_MAX - 1);
     if (c->admitted - c->released >= WINDOW_MOST)
         return fail(err, "more than %d batches are under way", WINDOW_MOST);
     if (missing > 0)
         return fail(
             err, "a batch touches %lld rows, and the cache has %lld slots; it needs %lld more",
             (long long)(x->num_here + x->num_missing), (long long)c->slots, (long long)missing);
-    /* Those that are here stay, before any other leaves. */
-    for (int64_t i = 0; i < x->num_here; i++) {
-        struct slot *slot = &c->slot[x->here[i]];
-        slot->held_by = c->admitted;
-        slot->dirty |= dirty;
-        touch(c, slot->row, x->here[i], c->admitted);
-    }
-    for (int64_t i = 0; i < x->num_missing; i++) moves[i] = load(c, x->missing[i], dirty);
+    /* Those that are here are needed already: they stay, before any other leaves. */
+    for (int64_t i = 0; i < x->num_here && !touches_itself(c); i++)
+        touch(c, c->row_in[x->here[i]], x->here[i]);
+    for (int64_t i = 0; i < x->num_missing; i++) moves[i] = load(c, x->missing[i], x->changes);
     while (c->num_aside) heap_push(c, c->aside[--c->num_aside]);
-    c->admitted++;
+    c->size[c->admitted++ % WINDOW_MOST] = x->num_here + x->num_missing;
     return 0;
+}
+
+void cache_give_up(struct cache *c, struct cache_found *x) {
+    for (int64_t i = 0; i < x->num_here; i++) c->where[c->row_in[x->here[i]]].state -= 2;
+    c->size[(c->admitted - 1) % WINDOW_MOST] += x->num_here;
+    x->num_here = x->num_missing = 0;
 }
 
 void cache_release(struct cache *c) {
@@ -261,18 +303,19 @@ void cache_release(struct cache *c) {
 }
 
 int32_t cache_slot(const struct cache *c, int64_t row) {
-    return c->slot_of[row];
+    return c->where[row].slot;
 }
 
 void cache_change(struct cache *c, int32_t slot) {
-    c->slot[slot].dirty = true;
+    c->where[c->row_in[slot]].state |= CHANGED;
 }
 
 void cache_flush(struct cache *c, void (*each)(void *ctx, int64_t row, int32_t slot), void *ctx) {
     for (int64_t s = 0; s < c->used; s++) {
-        if (!c->slot[s].dirty) continue;
-        c->slot[s].dirty = false;
-        each(ctx, c->slot[s].row, (int32_t)s);
+        struct where *w = &c->where[c->row_in[s]];
+        if (!(w->state & CHANGED)) continue;
+        w->state -= CHANGED;
+        each(ctx, c->row_in[s], (int32_t)s);
     }
 }
 
@@ -334,12 +377,14 @@ struct cache *cache_open(const struct cache_setup *s, struct error *err) {
     c->policy = s->policy;
     c->rows = s->rows;
     c->slots = s->slots;
-    c->slot_of = array(s->rows, sizeof *c->slot_of);
-    c->slot = array(s->slots, sizeof *c->slot);
-    c->seen = array(s->slots, sizeof *c->seen);
-    c->score = array(s->policy == POLICY_LFU ? s->rows : s->slots, sizeof *c->score);
-    memset(c->slot_of, -1, (size_t)s->rows * sizeof *c->slot_of);
-    for (int64_t i = 0; i < s->slots; i++) c->slot[i] = (struct slot){.row = NO_ROW, .held_by = -1};
+    c->admitted = c->released = 1;
+    c->where = must_have(array_alloc(s->rows, sizeof *c->where));
+    c->row_in = array(s->slots, sizeof *c->row_in);
+    if (s->policy == POLICY_CLOCK) c->touched = array(s->slots, sizeof *c->touched);
+    if (s->policy == POLICY_LFU) c->count = array(s->rows, sizeof *c->count);
+    if (s->policy == POLICY_BELADY) c->next_use = array(s->slots, sizeof *c->next_use);
+    memset(c->where, -1, (size_t)s->rows * sizeof *c->where);
+    for (int64_t i = 0; i < s->slots; i++) c->row_in[i] = NO_ROW;
     if (s->policy == POLICY_STATIC) open_static(c, s);
     if (s->policy == POLICY_BELADY) open_belady(c, s);
     return c;
@@ -347,10 +392,11 @@ struct cache *cache_open(const struct cache_setup *s, struct error *err) {
 
 void cache_close(struct cache *c) {
     if (!c) return;
-    free(c->slot_of);
-    free(c->slot);
-    free(c->seen);
-    free(c->score);
+    free(c->where);
+    free(c->row_in);
+    free(c->touched);
+    free(c->count);
+    free(c->next_use);
     free(c->heap);
     free(c->aside);
     free(c->heat);
@@ -361,9 +407,10 @@ void cache_close(struct cache *c) {
 }
 
 int64_t cache_bytes(const struct cache *c) {
-    const int64_t scores = c->policy == POLICY_LFU ? c->rows : c->slots;
-    return c->rows * (int64_t)(sizeof *c->slot_of + (c->heat ? sizeof *c->heat : 0)) +
-           scores * (int64_t)sizeof *c->score +
-           c->slots * (int64_t)(sizeof *c->slot + sizeof *c->seen) +
+    const int64_t of_row =
+        sizeof *c->where + (c->heat ? sizeof *c->heat : 0) + (c->count ? sizeof *c->count : 0);
+    const int64_t of_slot = sizeof *c->row_in + (c->touched ? sizeof *c->touched : 0) +
+                            (c->next_use ? sizeof *c->next_use : 0);
+    return c->rows * of_row + c->slots * of_slot +
            (c->most_entries + c->most_aside) * (int64_t)sizeof *c->heap;
 }

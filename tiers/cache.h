@@ -4,7 +4,7 @@
  * get slots, and what was there before leaves. It only decides: others move the rows (tiers/ moves weights and states
  * together).
  *
- * Every row can be in every slot: an int32 for each row of the table says where it is, 4 bytes beside a row of
+ * Every row can be in every slot: 8 bytes for each row of the table say where it is and who needed it last, beside a row of
  * hundreds. So there are no conflicts, and a result depends on nothing but the batches. A victim is the row with the
  * least score, of equal ones that with the least number; scores are numbers of batches or counts, never clocks:
  *
@@ -59,23 +59,27 @@ void cache_close(struct cache *c);
 /* What a batch needs: distinct slots of the rows that are here, and the rows that are not, each as often as anybody found
  * it. Both in any order. */
 struct cache_found {
+    bool changes;     /* the batch will change its rows */
     int32_t *here;    /* [num_here], with room for one more */
     int64_t *missing; /* [num_missing] */
     int64_t num_here, num_missing;
     int64_t missing_lookups;
 };
 
-/* Looks up ids begin .. end-1 of a batch, and adds to found. slot: [lookups of the batch] receives the slot of each, that of
- * padding for padding, and -1 where the row is not here. One pass, with one random access for an id and one for its slot. */
+/* Looks up ids begin .. end-1 of the next batch, and adds to found. slot: [lookups of the batch] receives the slot of each,
+ * that of padding for padding, and -1 where the row is not here. One pass, with one random access for each id. What is found is the next batch's from here on: cache_admit() or cache_give_up() follow. */
 void cache_look(struct cache *c, const struct batch *in, int64_t begin, int64_t end,
                 int64_t padding, int32_t padding_slot, int32_t *slot, struct cache_found *found);
+/* A row that was looked up elsewhere, and is here. */
+void cache_found_here(struct cache *c, int64_t row, struct cache_found *found);
 
 /* Gives slots to the rows of the next batch. Orders missing rows, and keeps one of each. moves: [num_missing] receives one
- * for each of them. dirty: the batch will change its rows. Fails, and changes nothing, if there are fewer slots than rows of
- * this batch and of those that are not released: then *lacks (which may be NULL) has how many. It may be called again with
- * the same found. */
-int cache_admit(struct cache *c, struct cache_found *found, bool dirty, struct cache_move *moves,
+ * for each of them. Fails, and moves nothing, if there are fewer slots than rows of this batch and of those that are not
+ * released: then *lacks (which may be NULL) has how many. It may be called again with the same found. */
+int cache_admit(struct cache *c, struct cache_found *found, struct cache_move *moves,
                 int64_t *lacks, struct error *err);
+/* There will be no such batch. Rows stay where they are; those that were found count as touched by the batch before. */
+void cache_give_up(struct cache *c, struct cache_found *found);
 
 /* The oldest batch that is not released has run: its rows may leave from here on. */
 void cache_release(struct cache *c);

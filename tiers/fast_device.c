@@ -58,7 +58,7 @@ static int look(struct resident *r, int32_t t, int batch, struct cache_found *x,
     x->num_here = x->num_missing = 0;
     for (int64_t i = 0; i < count; i++) {
         if (d->found[i].slot >= 0)
-            x->here[x->num_here++] = d->found[i].slot;
+            cache_found_here(r->slots[t].cache, d->found[i].row, x);
         else
             x->missing[x->num_missing++] = d->found[i].row;
     }

@@ -55,16 +55,18 @@ int64_t resident_rows_of(const struct resident *r, int32_t t, int batch, int64_t
 }
 
 /* Slots for the rows that were found. If those of batches under way are in the way, waits for their end. */
-static int get_slots(struct resident *r, int32_t t, bool changes, double *at, struct error *err) {
+static int get_slots(struct resident *r, int32_t t, double *at, struct error *err) {
     struct error why;
+    struct cache *cache = r->slots[t].cache;
     pthread_mutex_lock(&r->lock);
     int status;
-    while ((status = cache_admit(r->slots[t].cache, &r->found, changes, r->moves, NULL, &why)) &&
+    while ((status = cache_admit(cache, &r->found, r->moves, NULL, &why)) &&
            r->released < r->admitted && !r->stop) {
         lap(&r->counts.index, at);
         pthread_cond_wait(&r->changed, &r->lock);
         lap(&r->counts.held, at);
     }
+    if (status) cache_give_up(cache, &r->found);
     pthread_mutex_unlock(&r->lock);
     return status ? fail(err, "table %d, with the rows of the budget: %s", t, why.text) : 0;
 }
@@ -72,9 +74,10 @@ static int get_slots(struct resident *r, int32_t t, bool changes, double *at, st
 static int admit_table(struct resident *r, int32_t t, int batch, bool changes, double *at,
                        struct error *err) {
     struct cache_found *found = &r->found;
+    found->changes = changes;
     if (r->fast->ops->look(r, t, batch, found, err)) return -1;
     const int64_t missing_lookups = found->missing_lookups;
-    if (get_slots(r, t, changes, at, err)) return -1;
+    if (get_slots(r, t, at, err)) return -1;
     r->counts.rows += found->num_here + found->num_missing;
     r->counts.row_misses += found->num_missing;
     r->counts.lookup_misses += missing_lookups;

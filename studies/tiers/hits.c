@@ -62,15 +62,17 @@ static int add_hits(const struct stream *s, int32_t t, const struct touched *x, 
     int32_t *slot = must_have(calloc((size_t)x->first[s->batches] + 1, sizeof *slot));
     struct cache_move *moves = must_have(calloc((size_t)rows, sizeof *moves));
     const struct batch in = {.id_type = ID_INT64, .ids = x->rows};
-    struct cache_found found = {.here = must_have(calloc((size_t)rows + 1, sizeof *found.here)),
+    struct cache_found found = {.changes = true,
+                                .here = must_have(calloc((size_t)rows + 1, sizeof *found.here)),
                                 .missing = must_have(calloc((size_t)rows, sizeof *found.missing))};
     for (int b = 0; b < s->batches; b++) {
         const int64_t first = x->first[b], count = x->first[b + 1] - first;
         int64_t lacks;
         found.num_here = found.num_missing = 0;
         cache_look(cache, &in, first, first + count, -1, -1, slot, &found);
-        if (cache_admit(cache, &found, true, moves, &lacks, err)) {
+        if (cache_admit(cache, &found, moves, &lacks, err)) {
             h->lacks = lacks > h->lacks ? lacks : h->lacks;
+            cache_give_up(cache, &found);
             continue;
         }
         cache_release(cache);
