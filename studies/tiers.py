@@ -62,7 +62,9 @@ tables in memory in every case.
   the journal: rows go past it. disk read: what the disk read for this process, and major faults, both by step.
 - FBGEMM's table on SSD is not here: fbgemm-gpu-cpu 1.9.0, the package of `make peers`, has its Python (fbgemm_gpu.tbe.ssd), but its
   libraries have none of the operators (no EmbeddingRocksDBWrapper, no ssd_cache_populate_actions).
-- written: rows that had changed and left. index + remap: of the time of the steps in memory.
+- budget 100 %: all rows of the measured batches were looked up before, so nothing moves.
+- written: rows that had changed and left. index + remap: looking up ids, choosing slots, and giving lookups their slots; as a share
+  of the time of these steps. With batches ahead another thread does it.
 
 ## Where the time goes
 
@@ -79,7 +81,7 @@ rows as long as `wait` says. held: the thread waits until slots of batches under
 
 Share of a batch's distinct rows that are in memory; in brackets of its lookups. Counts, no times. static: the rows of most
 of the warm-up's batches. belady: the fewest misses that any policy can have, since it knows all batches. `-`: the slots are
-fewer than the rows of a batch. At 100 % what misses is rows that no batch has touched before. histogram: the reuse within a batch is that of Meta's published batches; from batch to batch hot
+fewer than the rows of a batch. At 100 % what misses is rows that no batch of the warm-up has touched. histogram: the reuse within a batch is that of Meta's published batches; from batch to batch hot
 rows stay and others are new, which is an assumption of this suite. Traces are short: {traces}.
 """
 
@@ -200,7 +202,7 @@ def speed_table(steps):
          number(1e3 * x["in_memory"] / x["batches"]), percent(x["share"]), percent(x["limit"]), percent(x["of_limit"]),
          number(x["row_misses"] / x["batches"]), number(x["stored"] / x["batches"]), number(x["disk_read"] / x["batches"] / 1e6),
          number(x["faults"] / x["batches"]), number(x["bytes"] / 1e6), number(x["page_cache"] / 1e6),
-         percent((x["index"] + x["remap"]) / x["in_memory"], 2)) for x in steps], left=(0, 1, 3))
+         percent((x["index"] + x["remap"]) / x["seconds"], 2)) for x in steps], left=(0, 1, 3))
 
 
 def stages_table(steps):
