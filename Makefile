@@ -39,7 +39,7 @@
 #|                versions, loss and drift. RANKS=4, SERVERS=1 of them, CLOCKS=200, RULE=adagrad; OUT/server/server.md
 #| make bench-tiers  tables on a disk with BUDGET="5 10 20 50 100" percent of their rows in memory: hits of every policy
 #|                over ALPHA="0.6 0.8 1.05 1.2", reuse histograms and traces; speed beside tables in memory, with rows
-#|                fetched ahead. BATCHES=256, the first half warms up; needs 1 GB of disk; OUT/tiers/tiers.md
+#|                fetched ahead. BATCHES=128, the first half warms up; needs 1 GB of disk; OUT/tiers/tiers.md
 #| make drift     how far narrow types, steps per lookup and dense steps drift over 1000 steps (OUT/drift/drift.md)
 #| make overhead  what a call of libembfuse costs over a call of its kernel, in microseconds
 #| make serving   time a frozen table mapped, in Redis and in FAISS, and compare bytes and recall of its types; installs

@@ -27,7 +27,12 @@ ROWS, BAGS, LOOKUPS, BATCHES = 200000, 1024, 8, 128
 TRACES = {"gpt2_novels_1024": 2, "tang_poems": 12, "retail_items": 20}  # bags of a batch: its rows fit into few slots
 POLICIES = ("lru", "lfu", "clock", "static", "belady")
 CLAIM = 0.2  # the share of the memory that is said to be enough
+NEARLY = 0.9  # full speed
+ROW = 64 * 4 + 4  # bytes with its state
+# Slow memory beside fast memory: links as seen by others, fast memory nominal, in GB/s. Rows per second of an NVMe disk count, since
+# 512 bytes cost as much as 4096.
 CLAIM_ALPHA = "1.05"
+LINKS = {"GH200, NVLink-C2C": 350 / 4000, "H100, PCIe 5": 50 / 3350, "CPU, NVMe": 1e6 * ROW / 300e9}
 TEXT = """# Tables larger than the fast memory
 
 `make bench-tiers` makes this page (docs/tiers.md is a copy of one run). {machine}. A table of {rows:,} rows of 64
@@ -41,6 +46,22 @@ tables in memory in every case.
 {answer}
 
 ![speed beside tables in memory](tiers-speed.png)
+
+## Where it would hold
+
+{needed}
+
+By arithmetic, from the misses that are counted here at {claim} of the rows. With rows fetched and written back while steps run,
+the speed is {nearly:g} of that in fast memory if the slow memory has at least the bandwidth
+
+    {nearly:g} * missed rows * bytes of a row / (ids + gradient rows + 2 * distinct rows * bytes of a row)
+
+of the fast one, in each direction: the divisor is what a step must move in fast memory. GH200: 350 of 4000 GB/s; H100: 50 of
+3350 GB/s; CPU: 300 GB/s and a disk that reads a million rows a second; this machine as measured. yes: enough for lfu. Otherwise: how many
+times as long an iteration must be as its step of embeddings, by forward and dense layers, until all rows can move meanwhile.
+Hot rows stay hot here, which is an assumption. Batches are small; larger ones miss more rows, but fewer for each lookup.
+
+## Measured
 
 {speed}
 
@@ -239,6 +260,56 @@ def answer(steps):
             f"places, and write as many; this one reads {number(why['reads'] / 1e6)} million.")
 
 
+# --- what a slow memory would have to give
+def moved(x):
+    """Bytes that the steps of a line of hits must move in fast memory."""
+    return 8 * x["lookups"] + x["batches"] * BAGS * 4 * 64 + 2 * x["rows"] * ROW
+
+
+def need(x):
+    """The share of the fast memory's bandwidth."""
+    return NEARLY * x["row_misses"] * ROW / moved(x)
+
+
+def needs(hits):
+    """{policy: [(alpha, share)]}"""
+    own = [x for x in hits if x["source"].startswith("alpha ") and x["budget"] == CLAIM and not x["lacks"]]
+    return {p: [(float(x["source"].split()[1]), need(x)) for x in own if x["hits"] == p] for p in ("lru", "lfu", "belady")}
+
+
+def machines(hits, steps):
+    """[(name, share)] of links, and of this machine: its disk beside its steps in memory."""
+    out = list(LINKS.items())
+    own = [x for x in steps if x["source"] == f"alpha {CLAIM_ALPHA}" and x["store"] == "files" and x["budget"] == CLAIM]
+    found = [x for x in hits if x["source"] == f"alpha {CLAIM_ALPHA}" and x["budget"] == CLAIM]
+    if own and found:
+        out.append(("this machine, its disk", own[0]["reads"] * ROW / (moved(found[0]) / own[0]["in_memory"])))
+    return out
+
+
+def needed_table(hits, steps):
+    found, have = needs(hits), machines(hits, steps)
+    alphas = [a for a, _ in found["lru"]]
+    head = ("", *(f"alpha {a:g}" for a in alphas))
+    rows = [(f"needed, {p}", *(percent(share) for _, share in found[p])) for p in found]
+    rows += [(f"{name}: {percent(share)}", *("yes" if share >= least else f"{number(least / share, 2)}x" for _, least in found["lfu"])) for name, share in have]
+    if not alphas:
+        return ["Not counted: BUDGET lacks 20."]
+    return ["![needed bandwidth](tiers-claim.png)", "", *markdown_table(head, rows, left=range(len(head)))]
+
+
+def claim_picture(name, hits, steps, outdir):
+    found, have = needs(hits), machines(hits, steps)
+    shares = [100 * share for p in found for _, share in found[p]] + [100 * share for _, share in have]
+    alphas = [a for a, _ in found["lru"]]
+    blocks = [[[p], *([a, 100 * share] for a, share in found[p])] for p in found]
+    return figure("claim", os.path.join(outdir, "tiers-claim"), {
+        "heading": f"Slow memory that makes {percent(CLAIM, 2)} of the rows enough, by arithmetic", "machine": "misses are counted, bandwidths are those of others",
+        "series": len(found), "names": names(found), "from": min(alphas), "to": max(alphas), "colours": " ".join(COLOURS[:len(found)]),
+        "least": 10 ** math.floor(math.log10(min(shares))), "most": 10 ** math.ceil(math.log10(max(shares)))}, blocks,
+        [[[100 * share, n] for n, share in have]])
+
+
 def limits(values):
     return f"{number(min(values))} to {number(max(values))}"
 
@@ -285,15 +356,18 @@ def main():
         measure(args)
     name, hits, steps = read(args.lines)
     os.makedirs(args.outdir, exist_ok=True)
-    for drawn in pictures(name, hits, steps, os.path.abspath(args.outdir)):
+    drawings = [*pictures(name, hits, steps, os.path.abspath(args.outdir))]
+    if needs(hits)["lru"]:
+        drawings.append(claim_picture(name, hits, steps, os.path.abspath(args.outdir)))
+    for drawn in drawings:
         list(draw(drawn, args.outdir))
     speed = "\n".join(speed_table(steps))
     rates = f"{limits([x['reads'] for x in steps if x['reads']])} and {limits([x['writes'] for x in steps if x['writes']])}"
     found = list(dict.fromkeys(x["source"] for x in hits if not x["source"].startswith(("alpha", "histogram"))))
     traces = "; ".join(f"{t} has {next(x['batches'] for x in hits if x['source'] == t)} measured batches" for t in found)
     write_whole(os.path.join(args.outdir, "tiers.md"), TEXT.format(
-        machine=name, rows=ROWS, bags=BAGS, lookups=LOOKUPS, half=steps[0]["batches"], record=steps[0]["record"], net=64 * 4 + 4,
-        answer=answer(steps), speed=speed, rates=rates, stages="\n".join(stages_table(steps)), hits="\n".join(hits_table(hits)),
+        machine=name, rows=ROWS, bags=BAGS, lookups=LOOKUPS, half=steps[0]["batches"], record=steps[0]["record"], net=ROW,
+        answer=answer(steps), needed="\n".join(needed_table(hits, steps)), claim=percent(CLAIM, 2), nearly=NEARLY, speed=speed, rates=rates, stages="\n".join(stages_table(steps)), hits="\n".join(hits_table(hits)),
         traces=traces or "none was there"))
     print(speed)
 

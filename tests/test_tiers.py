@@ -107,9 +107,9 @@ def test_the_page_shows_it(folder):
     assert done.returncode == 0, done.stderr
     with open(os.path.join(folder, "tiers.md"), encoding="utf-8") as page:
         text = page.read()
-    assert "| alpha 1.05 | files | 20 % | belady | 2 |" in text and "nan" not in text and "on this disk" in text
+    assert "| alpha 1.05 | files | 20 % | belady | 2 |" in text and "nan" not in text and "on this disk" in text and "| needed, lfu |" in text
     assert "| alpha 1.05 | mmap | 20 % | lru | 2 |" in text and "| alpha 1.05 | mmap-cold | 20 % | lru | 2 |" in text
-    for name in ("tiers-hits", "tiers-speed"):
+    for name in ("tiers-hits", "tiers-speed", "tiers-claim"):
         assert os.path.getsize(os.path.join(folder, name + ".png")) > 10000
     assert not [f for f in os.listdir(folder) if f.startswith("tables-")]
     for words, wanted in ((["--budget=0"], "BUDGET: '0'"), (["--budget=20,50"], "BUDGET: '20,50' is no number"),
