@@ -332,6 +332,9 @@ static void announced(void **state) {
     /* Closed while one has its slots, and others wait for them. */
     for (int b = 0; b < RING; b++) assert_int_equal(tier_announce(p, b, true, &err), 0);
     p->ops->close(p);
+    p = open_tier_on(&x, ON_DEVICE, POLICY_LRU, least_budget(&x));
+    for (int b = 0; b < RING; b++) assert_int_equal(tier_announce(p, b, true, &err), 0);
+    p->ops->close(p);
     p = open_tier(&x, POLICY_LRU, 0.01);
     assert_int_equal(tier_announce(p, 0, true, &err), 0);
     assert_int_equal(steps(&x, p, k, 0, 1, &err), -1);

@@ -23,8 +23,8 @@ static struct tier *tier_of(struct place *p) {
 
 static void tier_close(struct place *p) {
     struct tier *x = tier_of(p);
+    ahead_close(x->ahead); /* its thread uses the inner place */
     if (x->inner) x->inner->ops->close(x->inner);
-    ahead_close(x->ahead);
     for (int b = 0; x->index && b < x->resident->setup.ring; b++) row_index_free(&x->index[b]);
     free(x->index);
     resident_close(x->resident);
