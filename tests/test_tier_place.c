@@ -6,6 +6,8 @@
  * in another process.
  */
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -343,6 +345,100 @@ static void announced(void **state) {
     end(&x);
 }
 
+static int64_t rows_in(const struct test *x, int batch, int32_t table) {
+    return row_index_find(&x->index[batch], table + 1, 0) -
+           row_index_find(&x->index[batch], table, 0);
+}
+
+static bool fits(const struct test *x, int batch, int32_t table, double budget) {
+    return rows_in(x, batch, table) <= tier_slots(budget, x->w.tables[table].rows);
+}
+
+/* A budget that suffices for one batch, and for another one's first table but not for its second. */
+static double budget_between(const struct test *x, int *small, int *large) {
+    for (double budget = 0.01; budget < 1; budget += 0.002)
+        for (*small = 0; *small < RING; ++*small)
+            for (*large = 0; *large < RING; ++*large)
+                if (fits(x, *small, 0, budget) && fits(x, *small, 1, budget) &&
+                    fits(x, *large, 0, budget) && !fits(x, *large, 1, budget))
+                    return budget;
+    fail_msg("no such budget");
+    return 0;
+}
+
+/* What has run before is not lost, and other batches run. */
+static void after_a_refused_batch(void **state) {
+    (void)state;
+    struct test x;
+    struct error err;
+    int small, large;
+    begin(&x, specs[0], GRAD_REAL);
+    const struct kernel *k = registry_find(OP_STEP, "cpu_sort", &err);
+    const double budget = budget_between(&x, &small, &large);
+    struct place *whole = place_host_open(&x.setup, &err), *p = open_tier(&x, POLICY_LRU, budget);
+    for (int round = 0; round < 6; round++) {
+        const int ahead = round % 3;
+        for (int n = 0; n < ahead; n++)
+            assert_int_equal(tier_announce(p, n ? large : small, true, &err), 0);
+        assert_int_equal(steps(&x, p, k, small, small + 1, &err), 0);
+        assert_int_equal(steps(&x, whole, k, small, small + 1, &err), 0);
+        assert_int_equal(steps(&x, p, k, large, large + 1, &err), -1);
+        assert_non_null(strstr(err.text, "table 1, with the rows of the budget: a batch touches"));
+        assert_int_equal(tier_commit(p, (uint64_t)round, &err), 0);
+    }
+    p->ops->close(p);
+    p = open_tier(&x, POLICY_LRU, 1);
+    struct table_set want = tables_of(&x, whole), got = tables_of(&x, p);
+    expect_same(&x, &want, &got, "beside refused batches");
+    tables_free(&want);
+    tables_free(&got);
+    p->ops->close(p);
+    whole->ops->close(whole);
+    end(&x);
+}
+
+/* A row that cannot be read has a slot without content: nothing is committed any more, and the last commit stays. */
+static void after_a_damaged_row(void **state) {
+    (void)state;
+    struct test x;
+    struct error err;
+    char path[PATH_MAX + 20], byte;
+    begin(&x, specs[0], GRAD_REAL);
+    const struct kernel *k = registry_find(OP_STEP, "cpu_sort", &err);
+    struct place *p = open_tier(&x, POLICY_LRU, 0.5);
+    assert_int_equal(steps(&x, p, k, 0, 1, &err), 0);
+    assert_int_equal(tier_commit(p, 1, &err), 0);
+    struct table_set want = tables_of(&x, p);
+    snprintf(path, sizeof path, "%s/rows.1", x.path.text);
+    const int fd = open(path, O_RDWR);
+    const int64_t first = row_index_find(&x.index[1], 1, 0);
+    int64_t at = first;
+    while (row_index_find(&x.index[0], 1, x.index[1].run[at].row) <
+           row_index_find(&x.index[0], 1, x.index[1].run[at].row + 1))
+        at++; /* one that is not in a slot */
+    const int64_t place = 4096 + x.index[1].run[at].row * tier_record_bytes(p, 1);
+    for (int turn = 0; turn < 2; turn++) {
+        assert_int_equal(pread(fd, &byte, 1, place), 1);
+        byte ^= 1;
+        assert_int_equal(pwrite(fd, &byte, 1, place), 1);
+        if (turn) break;
+        assert_int_equal(steps(&x, p, k, 1, 2, &err), -1);
+        assert_non_null(strstr(err.text, "is damaged: its checksum differs"));
+        assert_int_equal(steps(&x, p, k, 0, 1, &err), -1);
+        assert_non_null(strstr(err.text, "rows are missing after an error; open the tables again"));
+        assert_int_equal(tier_commit(p, 2, &err), -1);
+        p->ops->close(p);
+    }
+    close(fd);
+    p = open_tier(&x, POLICY_LRU, 0.5);
+    struct table_set got = tables_of(&x, p);
+    expect_same(&x, &want, &got, "after a damaged row");
+    tables_free(&want);
+    tables_free(&got);
+    p->ops->close(p);
+    end(&x);
+}
+
 static void refused(void **state) {
     (void)state;
     struct test x;
@@ -375,6 +471,8 @@ int main(void) {
     add_test("no cold caches on a device", no_cold_caches, NULL, NULL);
     add_test("goes on after a commit", goes_on, NULL, NULL);
     add_test("announced", announced, NULL, NULL);
+    add_test("after a refused batch", after_a_refused_batch, NULL, NULL);
+    add_test("after a damaged row", after_a_damaged_row, NULL, NULL);
     add_test("refused", refused, NULL, NULL);
     return run_listed("tables with rows in slots");
 }

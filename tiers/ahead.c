@@ -99,6 +99,21 @@ int ahead_announce(struct ahead *a, int batch, bool changes, struct error *err) 
     return status;
 }
 
+/* Batches that are announced are dropped. A thread that has failed has ended: another one starts with the next. */
+static void give_up(struct ahead *a) {
+    pthread_mutex_lock(&a->lock);
+    const bool ended = a->failed;
+    pthread_mutex_unlock(&a->lock);
+    if (ended) pthread_join(a->thread, NULL);
+    pthread_mutex_lock(&a->lock);
+    if (ended) a->has_thread = a->failed = false;
+    a->end = a->admitted = a->done;
+    pthread_mutex_unlock(&a->lock);
+    resident_give_up(a->resident);
+}
+
+/* These return 1 if the batch was not admitted. */
+
 static int take(struct ahead *a, int batch, bool changes, struct error *err) {
     const struct announced *next = nth(a, a->done);
     if (next->batch != batch || next->changes != changes)
@@ -106,22 +121,24 @@ static int take(struct ahead *a, int batch, bool changes, struct error *err) {
     while (a->admitted == a->done && !a->failed) pthread_cond_wait(&a->changed, &a->lock);
     if (a->admitted > a->done) return 0;
     *err = a->err;
-    return -1;
+    return 1;
+}
+
+static int admit_here(struct ahead *a, int batch, bool changes, struct error *err) {
+    if (resident_admit(a->resident, batch, changes, err)) return 1;
+    *nth(a, a->end++) = (struct announced){batch, changes};
+    a->admitted++;
+    return 0;
 }
 
 int ahead_take(struct ahead *a, int batch, bool changes, struct error *err) {
-    struct resident *r = a->resident;
     const double begin = clock_seconds();
     pthread_mutex_lock(&a->lock);
-    const bool here = a->done == a->end;
-    int status = here ? resident_admit(r, batch, changes, err) : take(a, batch, changes, err);
-    if (here && status == 0) {
-        *nth(a, a->end++) = (struct announced){batch, changes};
-        a->admitted++;
-    }
+    const int status = (a->done == a->end ? admit_here : take)(a, batch, changes, err);
     pthread_mutex_unlock(&a->lock);
-    r->counts.wait += clock_seconds() - begin;
-    return status;
+    if (status > 0) give_up(a);
+    a->resident->counts.wait += clock_seconds() - begin;
+    return status ? -1 : 0;
 }
 
 void ahead_done(struct ahead *a) {

@@ -18,7 +18,7 @@ void ahead_close(struct ahead *a);
 /* Fails if AHEAD_MOST are announced, or that batch of the ring is among them. changes: its rows will change. */
 int ahead_announce(struct ahead *a, int batch, bool changes, struct error *err);
 /* Waits until the rows of the batch are there. It must be the next one that was announced, with the same changes; if none
- * is announced, it is admitted here. */
+ * is announced, it is admitted here. If it was not admitted, the batches that are announced are dropped. */
 int ahead_take(struct ahead *a, int batch, bool changes, struct error *err);
 /* The batch that was taken has run. */
 void ahead_done(struct ahead *a);

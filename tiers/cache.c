@@ -302,6 +302,10 @@ void cache_release(struct cache *c) {
     if (c->released < c->admitted) c->released++;
 }
 
+void cache_release_all(struct cache *c) {
+    c->released = c->admitted;
+}
+
 int32_t cache_slot(const struct cache *c, int64_t row) {
     return c->where[row].slot;
 }

@@ -83,6 +83,8 @@ void cache_give_up(struct cache *c, struct cache_found *found);
 
 /* The oldest batch that is not released has run: its rows may leave from here on. */
 void cache_release(struct cache *c);
+/* No batch is under way any more. */
+void cache_release_all(struct cache *c);
 
 /* The slot of a row; -1: it is not here. */
 int32_t cache_slot(const struct cache *c, int64_t row);

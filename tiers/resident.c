@@ -71,28 +71,42 @@ static int get_slots(struct resident *r, int32_t t, double *at, struct error *er
     return status ? fail(err, "table %d, with the rows of the budget: %s", t, why.text) : 0;
 }
 
-static int admit_table(struct resident *r, int32_t t, int batch, bool changes, double *at,
-                       struct error *err) {
-    struct cache_found *found = &r->found;
-    found->changes = changes;
-    if (r->fast->ops->look(r, t, batch, found, err)) return -1;
-    const int64_t missing_lookups = found->missing_lookups;
-    if (get_slots(r, t, at, err)) return -1;
-    r->counts.rows += found->num_here + found->num_missing;
-    r->counts.row_misses += found->num_missing;
-    r->counts.lookup_misses += missing_lookups;
-    lap(&r->counts.index, at);
-    for (int64_t i = 0; i < found->num_missing; i += r->slots[t].at_once)
-        if (exchange(r, t, r->moves + i, min64(found->num_missing - i, r->slots[t].at_once), at,
-                     err))
-            return -1;
-    if (r->fast->ops->settle(r, t, batch, r->moves, found->num_missing, err)) return -1;
+static int usable(const struct resident *r, struct error *err) {
+    return r->broken ? fail(err, "rows are missing after an error; open the tables again") : 0;
+}
+
+/* Rows come to the slots that they have got. */
+static int move_in(struct resident *r, int32_t t, int batch, double *at, struct error *err) {
+    const int64_t count = r->found.num_missing, at_once = r->slots[t].at_once;
+    for (int64_t i = 0; i < count; i += at_once)
+        if (exchange(r, t, r->moves + i, min64(count - i, at_once), at, err)) return -1;
+    if (r->fast->ops->settle(r, t, batch, r->moves, count, err)) return -1;
     lap(&r->counts.remap, at);
     return 0;
 }
 
+static int admit_table(struct resident *r, int32_t t, int batch, bool changes, double *at,
+                       struct error *err) {
+    struct cache_found *found = &r->found;
+    found->changes = changes;
+    r->broken = true; /* until all is well, or nothing has moved */
+    if (r->fast->ops->look(r, t, batch, found, err)) return -1;
+    const int64_t missing_lookups = found->missing_lookups;
+    const int lacks = get_slots(r, t, at, err);
+    if (!lacks) {
+        r->counts.rows += found->num_here + found->num_missing;
+        r->counts.row_misses += found->num_missing;
+        r->counts.lookup_misses += missing_lookups;
+        lap(&r->counts.index, at);
+        if (move_in(r, t, batch, at, err)) return -1;
+    }
+    r->broken = false;
+    return lacks;
+}
+
 int resident_admit(struct resident *r, int batch, bool changes, struct error *err) {
     double at = clock_seconds();
+    if (usable(r, err)) return -1;
     for (int32_t t = 0; t < r->setup.num_tables; t++)
         if (admit_table(r, t, batch, changes, &at, err)) return -1;
     r->counts.batches++;
@@ -101,6 +115,14 @@ int resident_admit(struct resident *r, int batch, bool changes, struct error *er
     r->admitted++;
     pthread_mutex_unlock(&r->lock);
     return 0;
+}
+
+/* Tables before the one that lacked slots have admitted the batch. */
+void resident_give_up(struct resident *r) {
+    pthread_mutex_lock(&r->lock);
+    for (int32_t t = 0; t < r->setup.num_tables; t++) cache_release_all(r->slots[t].cache);
+    r->released = r->admitted;
+    pthread_mutex_unlock(&r->lock);
 }
 
 void resident_release(struct resident *r) {
@@ -154,7 +176,7 @@ static int put_some(struct resident *r, int32_t t, int64_t first, int64_t last,
 int resident_put(struct resident *r, int32_t t, int64_t begin, int64_t end,
                  const struct table *rows, struct error *err) {
     const int64_t at_once = r->slots[t].at_once;
-    int status = 0;
+    int status = usable(r, err);
     for (int64_t row = begin; row < end && status == 0; row += at_once)
         status = put_some(r, t, row, min64(end, row + at_once), rows, begin, err);
     return status;
@@ -179,7 +201,7 @@ static int get_some(struct resident *r, int32_t t, int64_t first, int64_t last, 
 int resident_get(struct resident *r, int32_t t, int64_t begin, int64_t end, struct table *rows,
                  struct error *err) {
     const int64_t at_once = r->slots[t].at_once;
-    int status = 0;
+    int status = usable(r, err);
     for (int64_t row = begin; row < end && status == 0; row += at_once)
         status = get_some(r, t, row, min64(end, row + at_once), rows, begin, err);
     return status;
@@ -209,6 +231,7 @@ static int store_slots(struct resident *r, int32_t t, int64_t count, struct erro
 }
 
 int resident_commit(struct resident *r, uint64_t mark, struct error *err) {
+    if (usable(r, err)) return -1;
     for (int32_t t = 0; t < r->setup.num_tables; t++) {
         struct flushing f = {r, 0};
         cache_flush(r->slots[t].cache, take_changed, &f);

@@ -75,6 +75,7 @@ struct resident {
     pthread_cond_t changed;     /* a batch was released, or stop set */
     int64_t admitted, released; /* batches */
     bool stop;                  /* no admission waits any more */
+    bool broken;                /* rows have slots and did not come: nothing more can be trusted */
 };
 
 struct resident *resident_open(const struct tier_options *o, const struct place_setup *setup,
@@ -82,10 +83,14 @@ struct resident *resident_open(const struct tier_options *o, const struct place_
 /* What is not committed is lost. */
 void resident_close(struct resident *r);
 
-/* Admits a batch of the ring: the next one in the order of steps. Waits while its slots are those of batches under way. */
+/* Admits a batch of the ring: the next one in the order of steps. Waits while its slots are those of batches under way. If
+ * the slots are too few, other batches may follow after resident_give_up(). After any other error the rows of the last
+ * commit are all that is left: nothing else can be called but resident_close(). */
 int resident_admit(struct resident *r, int batch, bool changes, struct error *err);
 /* The oldest batch under way has run. */
 void resident_release(struct resident *r);
+/* After an admission has failed, and all batches before it have run. */
+void resident_give_up(struct resident *r);
 
 /* None of these while a batch is under way. Distinct rows of a table in a batch, ascending; returns how many. */
 int64_t resident_rows_of(const struct resident *r, int32_t table, int batch, int64_t *rows);
