@@ -57,7 +57,8 @@ the speed is {nearly:g} of that in fast memory if the slow memory has at least t
     {nearly:g} * missed rows * bytes of a row / (ids + gradient rows + 2 * distinct rows * bytes of a row)
 
 of the fast one, in each direction: the divisor is what a step must move in fast memory. GH200: 350 of 4000 GB/s; H100: 50 of
-3350 GB/s; CPU: 300 GB/s and a disk that reads a million rows a second; this machine as measured. yes: enough for lfu. Otherwise: how many
+3350 GB/s (memory as NVIDIA names it, of the links what programs are known to reach, rounded); CPU: a round 300 GB/s, and a disk of the class
+that its makers name with a million random reads a second; this machine as measured. yes: enough for lfu. Otherwise: how many
 times as long an iteration must be as its step of embeddings, by forward and dense layers, until all rows can move meanwhile.
 Hot rows stay hot here, which is an assumption. Batches are small; larger ones miss more rows, but fewer for each lookup.
 

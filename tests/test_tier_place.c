@@ -368,14 +368,16 @@ static double budget_between(const struct test *x, int *small, int *large) {
 
 /* What has run before is not lost, and other batches run. */
 static void after_a_refused_batch(void **state) {
-    (void)state;
+    const enum backend fast = *(const enum backend *)((const struct kernel_test *)*state)->param;
     struct test x;
     struct error err;
     int small, large;
-    begin(&x, specs[0], GRAD_REAL);
-    const struct kernel *k = registry_find(OP_STEP, "cpu_sort", &err);
+    begin(&x, specs[0], GRAD_EXACT);
+    const struct kernel *k =
+        registry_find(OP_STEP, fast == ON_HOST ? "cpu_sort" : "cuda_sort", &err);
     const double budget = budget_between(&x, &small, &large);
-    struct place *whole = place_host_open(&x.setup, &err), *p = open_tier(&x, POLICY_LRU, budget);
+    struct place *whole = place_open(fast, &x.setup, &err),
+                 *p = open_tier_on(&x, fast, POLICY_LRU, budget);
     for (int round = 0; round < 6; round++) {
         const int ahead = round % 3;
         for (int n = 0; n < ahead; n++)
@@ -386,12 +388,43 @@ static void after_a_refused_batch(void **state) {
         assert_non_null(strstr(err.text, "table 1, with the rows of the budget: a batch touches"));
         assert_int_equal(tier_commit(p, (uint64_t)round, &err), 0);
     }
-    p->ops->close(p);
-    p = open_tier(&x, POLICY_LRU, 1);
-    struct table_set want = tables_of(&x, whole), got = tables_of(&x, p);
-    expect_same(&x, &want, &got, "beside refused batches");
-    tables_free(&want);
-    tables_free(&got);
+    for (int again = 0; again < 2; again++) {
+        struct table_set want = tables_of(&x, whole), got = tables_of(&x, p);
+        expect_same(&x, &want, &got, "beside refused batches");
+        tables_free(&want);
+        tables_free(&got);
+        p->ops->close(p);
+        if (again || fast == ON_DEVICE) break; /* whose tables are in memory */
+        p = open_tier(&x, POLICY_LRU, 1);
+    }
+    whole->ops->close(whole);
+    end(&x);
+}
+
+/* Rows are so wide that those of a batch travel in several turns, also when all are committed, read and restored. */
+static void several_turns(void **state) {
+    static const char spec[] = "workload c\nrows 400\ndim 4096\nbatch 250\nlength fixed 2\nids "
+                               "zipf\nalpha 0.4\nrule adam\n";
+    const enum backend fast = *(const enum backend *)((const struct kernel_test *)*state)->param;
+    struct test x;
+    struct error err;
+    begin(&x, spec, GRAD_EXACT);
+    const struct kernel *k =
+        registry_find(OP_STEP, fast == ON_HOST ? "cpu_sort" : "cuda_sort", &err);
+    struct place *whole = place_open(fast, &x.setup, &err),
+                 *p = open_tier_on(&x, fast, POLICY_LFU, 0.8);
+    assert_true(x.index[0].rows > 2 * (4 << 20) / tier_record_bytes(p, 0));
+    if (steps(&x, whole, k, 0, 4, &err) || steps_ahead(&x, p, k, 0, 4, 1, &err) ||
+        tier_commit(p, 4, &err))
+        fail_msg("%s", err.text);
+    for (int restored = 0; restored < 2; restored++) {
+        struct table_set want = tables_of(&x, whole), got = tables_of(&x, p);
+        expect_same(&x, &want, &got, restored ? "wide rows, restored" : "wide rows");
+        tables_free(&want);
+        tables_free(&got);
+        if (p->ops->restore(p, -1, &err) || whole->ops->restore(whole, -1, &err))
+            fail_msg("%s", err.text);
+    }
     p->ops->close(p);
     whole->ops->close(whole);
     end(&x);
@@ -465,13 +498,17 @@ static void refused(void **state) {
 
 int main(void) {
     static const enum grad_mode exact = GRAD_EXACT, real = GRAD_REAL;
+    static const enum backend host = ON_HOST, device = ON_DEVICE;
     add_kernel_tests("exact sums have the bits of memory", same_bits, &exact);
     add_kernel_tests("real sums have the bits of memory", same_bits, &real);
     add_kernel_tests("real sums stay within the bound", within_bounds, NULL);
     add_test("no cold caches on a device", no_cold_caches, NULL, NULL);
     add_test("goes on after a commit", goes_on, NULL, NULL);
     add_test("announced", announced, NULL, NULL);
-    add_test("after a refused batch", after_a_refused_batch, NULL, NULL);
+    add_test("after a refused batch", after_a_refused_batch, NULL, &host);
+    add_test("after a refused batch, on a device", after_a_refused_batch, NULL, &device);
+    add_test("wide rows take several turns", several_turns, NULL, &host);
+    add_test("wide rows take several turns on a device", several_turns, NULL, &device);
     add_test("after a damaged row", after_a_damaged_row, NULL, NULL);
     add_test("refused", refused, NULL, NULL);
     return run_listed("tables with rows in slots");

@@ -117,7 +117,8 @@ static void give_up(struct ahead *a) {
 static int take(struct ahead *a, int batch, bool changes, struct error *err) {
     const struct announced *next = nth(a, a->done);
     if (next->batch != batch || next->changes != changes)
-        return fail(err, "batch %d runs, and batch %d was announced", batch, next->batch);
+        return fail(err, "batch %d runs%s, and batch %d was announced%s", batch,
+                    changes ? "" : " a lookup", next->batch, next->changes ? "" : " for a lookup");
     while (a->admitted == a->done && !a->failed) pthread_cond_wait(&a->changed, &a->lock);
     if (a->admitted > a->done) return 0;
     *err = a->err;

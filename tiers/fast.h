@@ -22,7 +22,7 @@ struct fast_ops {
     /* The place that runs on the slots. inner: with batches and shapes of slots, without tables. */
     struct place *(*open_place)(struct resident *r, const struct place_setup *inner,
                                 struct error *err);
-    /* Looks up the ids that a batch has of one table, as cache_look(). */
+    /* Looks up the ids that a batch has of one table: cache_look(), with a found that begins empty. */
     int (*look)(struct resident *r, int32_t table, int batch, struct cache_found *found,
                 struct error *err);
     /* Copies [count] slots of a table to the records of f->leaving, and f->coming to them. Both wait. */

@@ -18,7 +18,7 @@ struct fast_device {
     struct device_buffer staging; /* records */
     struct device_buffer slots;   /* int32, of these records */
     struct device_buffer blocks;  /* of device_rows_move() */
-    /* In pinned memory, [most] of each. */
+    /* In pinned memory: [rows of a table in a batch], and [records that travel together]. */
     struct index_found *found;
     struct index_move *moves;
     int32_t *slot;
@@ -196,22 +196,45 @@ static int put_ids(struct fast_device *d, const struct place_setup *s, struct er
     return 0;
 }
 
+/* Distinct rows of a table in any batch. */
+static int64_t most_rows(const struct place_setup *s, int32_t t) {
+    int64_t most = 1;
+    for (int b = 0; b < s->ring; b++) {
+        const int64_t rows =
+            row_index_find(&s->index[b], t + 1, 0) - row_index_find(&s->index[b], t, 0);
+        most = rows > most ? rows : most;
+    }
+    return most;
+}
+
+static int open_indices(struct fast_device *d, struct resident *r, int64_t *most, int64_t *at_once,
+                        struct error *err) {
+    *most = *at_once = 1;
+    for (int32_t t = 0; t < d->num_tables; t++) {
+        const int64_t rows = most_rows(&r->setup, t), travel = r->slots[t].at_once;
+        if (device_index_open(&d->index[t], d->stream, r->setup.shapes[t].rows, rows, err))
+            return -1;
+        *most = rows > *most ? rows : *most;
+        *at_once = travel > *at_once ? travel : *at_once;
+    }
+    return 0;
+}
+
 static int open_all(struct fast_device *d, struct resident *r, int64_t staging, struct error *err) {
-    const struct place_setup *s = &r->setup;
-    const int64_t most = r->most;
-    if (device_open(err) || device_stream_open(&d->stream, err)) return -1;
-    for (int32_t t = 0; t < s->num_tables; t++)
-        if (device_index_open(&d->index[t], d->stream, s->shapes[t].rows, most, err)) return -1;
-    return put_ids(d, s, err) ||
-                   device_alloc(&d->staging, (size_t)staging, "rows on their way", err) ||
-                   device_alloc(&d->slots, (size_t)most * sizeof *d->slot, "slots", err) ||
+    int64_t most, at_once;
+    if (device_open(err) || device_stream_open(&d->stream, err) ||
+        open_indices(d, r, &most, &at_once, err) || put_ids(d, &r->setup, err))
+        return -1;
+    const size_t rows = (size_t)most, travel = (size_t)at_once, bytes = (size_t)staging;
+    return device_alloc(&d->staging, bytes, "rows on their way", err) ||
+                   device_alloc(&d->slots, travel * sizeof *d->slot, "slots", err) ||
                    device_alloc(&d->blocks, TABLE_ARRAYS * sizeof(struct row_block),
                                 "the list of rows to move", err) ||
-                   device_pinned_alloc((void **)&d->found, (size_t)most * sizeof *d->found, err) ||
-                   device_pinned_alloc((void **)&d->moves, (size_t)most * sizeof *d->moves, err) ||
-                   device_pinned_alloc((void **)&d->slot, (size_t)most * sizeof *d->slot, err) ||
-                   device_pinned_alloc((void **)&d->fast.leaving, (size_t)staging, err) ||
-                   device_pinned_alloc((void **)&d->fast.coming, (size_t)staging, err) ||
+                   device_pinned_alloc((void **)&d->found, rows * sizeof *d->found, err) ||
+                   device_pinned_alloc((void **)&d->moves, rows * sizeof *d->moves, err) ||
+                   device_pinned_alloc((void **)&d->slot, travel * sizeof *d->slot, err) ||
+                   device_pinned_alloc((void **)&d->fast.leaving, bytes, err) ||
+                   device_pinned_alloc((void **)&d->fast.coming, bytes, err) ||
                    device_wait(d->stream, err)
                ? -1
                : 0;

@@ -2,6 +2,7 @@
  *
  * Tables in host memory, for slots in the memory of a device. A commit keeps nothing: whoever dies loses them.
  */
+#include <omp.h>
 #include <stdlib.h>
 
 #include "harness/memory.h"
@@ -80,7 +81,8 @@ struct store *memory_store(const struct store_setup *setup, struct error *err) {
     const size_t count = (size_t)setup->num_tables;
     struct memory_store *m = must_have(calloc(1, sizeof *m));
     m->store.ops = &ops;
-    m->threads = setup->depth < 1 ? 1 : setup->depth;
+    const int cpus = omp_get_num_procs();
+    m->threads = setup->depth < 1 ? 1 : setup->depth < cpus ? setup->depth : cpus;
     m->shapes = must_have(calloc(count, sizeof *m->shapes));
     m->layout = must_have(calloc(count, sizeof *m->layout));
     for (size_t t = 0; t < count; t++) {

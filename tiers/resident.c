@@ -176,10 +176,12 @@ static int put_some(struct resident *r, int32_t t, int64_t first, int64_t last,
 int resident_put(struct resident *r, int32_t t, int64_t begin, int64_t end,
                  const struct table *rows, struct error *err) {
     const int64_t at_once = r->slots[t].at_once;
-    int status = usable(r, err);
-    for (int64_t row = begin; row < end && status == 0; row += at_once)
-        status = put_some(r, t, row, min64(end, row + at_once), rows, begin, err);
-    return status;
+    if (usable(r, err)) return -1;
+    r->broken = true; /* rows count as changed before they are */
+    for (int64_t row = begin; row < end; row += at_once)
+        if (put_some(r, t, row, min64(end, row + at_once), rows, begin, err)) return -1;
+    r->broken = false;
+    return 0;
 }
 
 static int get_some(struct resident *r, int32_t t, int64_t first, int64_t last, struct table *rows,
@@ -232,13 +234,16 @@ static int store_slots(struct resident *r, int32_t t, int64_t count, struct erro
 
 int resident_commit(struct resident *r, uint64_t mark, struct error *err) {
     if (usable(r, err)) return -1;
+    r->broken = true; /* rows count as stored before they are */
     for (int32_t t = 0; t < r->setup.num_tables; t++) {
         struct flushing f = {r, 0};
         cache_flush(r->slots[t].cache, take_changed, &f);
         if (store_slots(r, t, f.count, err)) return -1;
         r->counts.written_back += f.count;
     }
-    return r->store->ops->commit(r->store, mark, err);
+    if (r->store->ops->commit(r->store, mark, err)) return -1;
+    r->broken = false;
+    return 0;
 }
 
 int64_t resident_bytes(const struct resident *r) {

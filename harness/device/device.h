@@ -50,9 +50,9 @@ bool device_intact(const struct device_buffer *b);
 int device_put(void *to, const void *from, size_t bytes, struct error *err);
 int device_get(void *to, const void *from, size_t bytes, struct error *err);
 
-/* For a caller with a stream of his own: the copy is enqueued, and returns when it has read `from`. */
+/* For a caller with a stream of his own: the copy is enqueued. Other memory of the host than pinned memory has been read, or
+ * written, when these return; pinned memory after device_wait(). */
 int device_put_on(void *stream, void *to, const void *from, size_t bytes, struct error *err);
-/* The same; `to` has it after device_wait(). */
 int device_get_on(void *stream, void *to, const void *from, size_t bytes, struct error *err);
 int device_wait(void *stream, struct error *err);
 /* A stream of his own: it does not wait for the one of this file. Closes NULL, too. */
