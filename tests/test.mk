@@ -27,7 +27,8 @@ $(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(e
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
 $(patsubst %,$(B)/tests/test_%,ranks ranks_bytes ranks_columns checkpoint cost planner server zero): $(ranks_objects)
-tier_tests    := $(patsubst %,$(B)/tests/test_%,tier_cache tier_faults tier_io tier_place tier_rows) $(B)/gpu/tests/test_tier_place
+tier_tests    := $(patsubst %,$(B)/tests/test_%,tier_cache tier_faults tier_io tier_place tier_refused tier_rows) $(B)/gpu/tests/test_tier_place \
+                 $(B)/gpu/tests/test_tier_refused
 $(tier_tests): $(tiers_objects)
 $(tier_tests): LDLIBS += $(tiers_libs)
 
@@ -92,7 +93,7 @@ resources: $(objects)
 
 # --- a real device: the same programs, linked with CUDA instead of its emulation
 G            := $(B)/gpu
-gpu_names    := 00_example defects device device_index device_validate forward gradient kernels large max memory overflow own_lookups place_wrap properties registry tier_place weight_grad
+gpu_names    := 00_example defects device device_index device_validate forward gradient kernels large max memory overflow own_lookups place_wrap properties registry tier_place tier_refused weight_grad
 gpu_programs := $(gpu_names:%=$(G)/tests/test_%)
 gpu_support  := $(test_support:$(B)/%=$(G)/%) $(G)/tests/gpu/no_emulation.o
 
