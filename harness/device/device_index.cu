@@ -25,19 +25,21 @@ struct look {
     struct index_found *found;
 };
 
-__device__ int64_t id_at(const struct index_lookups &in, int64_t i) {
+/* Device functions are inline: of others nvcc makes one for the host, which calls exit(). */
+
+__device__ inline int64_t id_at(const struct index_lookups &in, int64_t i) {
     return in.type == ID_INT32 ? static_cast<const int32_t *>(in.ids)[i]
                                : static_cast<const int64_t *>(in.ids)[i];
 }
 
 /* Whether this is the first lookup of the row. */
-__device__ bool touches_first(unsigned *touched, int64_t row) {
+__device__ inline bool touches_first(unsigned *touched, int64_t row) {
     unsigned *word = &touched[row / 32], bit = 1u << row % 32;
     return !(__ldcv(word) & bit) && !(atomicOr(word, bit) & bit);
 }
 
 /* Adds the number of lanes that want it; each of these gets a place of its own. */
-__device__ unsigned count_lanes(unsigned *count, bool wants) {
+__device__ inline unsigned count_lanes(unsigned *count, bool wants) {
     unsigned mask = __ballot_sync(WHOLE_WARP, wants), first = 0;
     int lane = threadIdx.x % WARP;
     if (lane == 0 && mask) first = atomicAdd(count, (unsigned)__popc(mask));
