@@ -55,7 +55,8 @@ static void grow_up(struct row_file *f, int64_t count) {
         f->tables[y->table].is_young[y->row / 8] &= (uint8_t) ~(1 << y->row % 8);
     }
     f->num_young -= count;
-    memmove(f->young, f->young + count, (size_t)f->num_young * sizeof *f->young);
+    if (f->num_young > 0)
+        memmove(f->young, f->young + count, (size_t)f->num_young * sizeof *f->young);
 }
 
 static void *sync_journal(void *ctx) {
