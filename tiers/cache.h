@@ -67,7 +67,8 @@ struct cache_found {
 };
 
 /* Looks up ids begin .. end-1 of the next batch, and adds to found. slot: [lookups of the batch] receives the slot of each,
- * that of padding for padding, and -1 where the row is not here. One pass, with one random access for each id. What is found is the next batch's from here on: cache_admit() or cache_give_up() follow. */
+ * that of padding for padding, and -1 where the row is not here. One pass, with one random access for each id. What is
+ * found is the next batch's from here on: cache_admit() or cache_give_up() follow. */
 void cache_look(struct cache *c, const struct batch *in, int64_t begin, int64_t end,
                 int64_t padding, int32_t padding_slot, int32_t *slot, struct cache_found *found);
 /* A row that was looked up elsewhere, and is here. */

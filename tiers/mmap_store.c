@@ -2,7 +2,7 @@
  *
  * Rows in mapped files, for comparison: records are copied from and to the mapping, and the kernel decides what of it is in
  * memory. There is no journal: what was not committed is there in parts, and an error of the disk is a SIGBUS.
- * MADV_RANDOM, since the kernel reads around every fault otherwise: 751 touches read a file of 1 GB. Faults come
+ * MADV_RANDOM, since the kernel reads around every fault otherwise. Faults come
  * one after the other, as in a kernel that runs on mapped tables.
  *
  *   mapped.T  the records of table T
