@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 #include "kernels/device/compact.cuh"
+#include "kernels/device/update.cuh"
 
-/* A group of lanes per row. padding: the key of padding. The bound of 1 block lets nvcc use as many
- * registers as it needs: by default it stops at 80, and a division spills. */
+/* A group of lanes per row. padding: the key of padding. */
 template <int TILES>
-static __global__ void __launch_bounds__(block_of_tiles(TILES), 1)
+static __global__ void __launch_bounds__(BLOCK_OF<TILES>, 1)
     update_compact(const struct compact c, const struct target to, bool wide_keys, uint64_t padding,
                    int count) {
-    struct lanes g = lanes_here(count);
-    int64_t run = group_number(g);
-    if (run >= *c.runs) return;
-    uint64_t key = wide_keys ? ((const uint64_t *)c.key)[run] : ((const uint32_t *)c.key)[run];
-    if (key == padding) return;
-    int32_t t = table_of_key(to, key);
-    row_update_from<TILES>(g, to, t, (int64_t)key - to.tables[t].first_row,
-                           c.grad + run * c.stride);
+    const struct lanes g = lanes_here(count);
+    const int64_t run = group_number(g), runs = *c.runs, at = run < runs ? run : 0;
+    const uint64_t key = wide_keys ? ((const uint64_t *)c.key)[at] : ((const uint32_t *)c.key)[at];
+    const bool has_row = run < runs && key != padding;
+    const int32_t t = has_row ? table_of_key(to, key) : 0;
+    row_update<TILES, BLOCK_OF<TILES>>(
+        to, g, t, has_row ? (int64_t)key - to.tables[t].first_row : -1, c.grad + at * c.stride);
 }
 
 cudaError_t compact_update(const struct compact *c, const struct target *to, const struct batch *in,

@@ -5,8 +5,8 @@
  */
 #pragma once
 
+#include "kernels/device/fold.cuh"
 #include "kernels/device/lookup.cuh"
-#include "kernels/device/update.cuh"
 #include "kernels/weight_grad.h"
 
 enum { DOTS_IN_FLIGHT = 4, DOT_LANES = 4 /* at least: quad_fold() deals four columns out */ };
@@ -23,18 +23,18 @@ struct dot_bag {
     float scale;
 };
 
-/* Lookups of the bag that are not padding. The whole group calls this. */
+/* Lookups of the bag that are not padding. All lanes of a warp call this. */
 static __device__ inline int64_t bag_count(const struct lanes &g, const struct batch &in,
                                            const struct dot_bag &b) {
     int64_t padding = 0;
-    if (b.padding < 0) return b.end - b.begin;
-    for (int64_t i = b.begin + g.me; i < b.end; i += g.team)
+    for (int64_t i = b.begin + g.me; b.padding >= 0 && i < b.end; i += g.team)
         padding += batch_id(&in, i) == b.padding;
     for (int step = g.team / 2; step > 0; step /= 2)
-        padding += __shfl_xor_sync(g.mask, (long long)padding, step, g.team);
+        padding += __shfl_xor_sync(ALL_LANES, (long long)padding, step, g.team);
     return b.end - b.begin - padding;
 }
 
+/* Bag q. All lanes of a warp call this. */
 static __device__ inline struct dot_bag dot_bag_at(const struct lanes &g, const struct batch &in,
                                                    const struct table *io, int64_t q) {
     const int64_t f = q / in.bags;
@@ -53,10 +53,8 @@ static __device__ inline struct dot_bag dot_bag_at(const struct lanes &g, const 
                         in.grad_type,
                         t->dim,
                         1};
-    if (x->pooling == POOL_MEAN) {
-        const int64_t count = bag_count(g, in, b);
-        b.scale = 1.0f / (float)(count > 0 ? count : 1);
-    }
+    const int64_t count = bag_count(g, in, b);
+    if (x->pooling == POOL_MEAN) b.scale = 1.0f / (float)(count > 0 ? count : 1);
     return b;
 }
 
@@ -76,10 +74,10 @@ static __device__ inline struct quad dot_quad(const struct dot_bag &b, int64_t i
 static __global__ void __launch_bounds__(SMALL_BLOCK, 1)
     dots_of_bags(const struct batch in, const struct table *io, float *to, int lanes) {
     const struct lanes g = lanes_here(lanes);
-    const int64_t q = group_number(g);
-    if (q >= in.num_features * in.bags) return;
-    const struct dot_bag b = dot_bag_at(g, in, io, q);
-    for (int64_t first = b.begin; first < b.end; first += DOTS_IN_FLIGHT) {
+    const int64_t q = group_number(g), bags = in.num_features * in.bags;
+    struct dot_bag b = dot_bag_at(g, in, io, q < bags ? q : bags - 1);
+    if (q >= bags) b.end = b.begin;
+    for (int64_t first = b.begin; warp_any(first < b.end); first += DOTS_IN_FLIGHT) {
         struct quad sum[DOTS_IN_FLIGHT] = {};
         for (int32_t column = g.lane * LANE_COLUMNS; column < b.dim;
              column += g.count * LANE_COLUMNS) {

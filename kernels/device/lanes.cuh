@@ -4,6 +4,10 @@
  * whole block. Lane l owns the columns 4l .. 4l+3 of every tile of 4*count columns.
  *
  * A block holds several groups of 32 lanes or fewer; a group of more lanes is a whole block.
+ *
+ * The groups of a warp stay together: all lanes of a warp call the functions that exchange values. A group
+ * without work takes part and gives nothing. So every mask is a constant, and nvcc does not have to compare
+ * masks at run time (MATCH.ANY). Groups that went apart would take their turns one after another anyway.
  */
 #pragma once
 
@@ -18,12 +22,13 @@ enum {
     LARGEST_BLOCK = 256,
 };
 
+enum : unsigned { ALL_LANES = 0xffffffffu };
+
 struct lanes {
-    int count;     /* a power of two up to WARP, or a multiple of it */
-    int lane;      /* 0 .. count-1 */
-    int team;      /* lanes that exchange by shuffles: the group or, if it is wider, this warp */
-    int me;        /* lane % team */
-    unsigned mask; /* of the team in its warp */
+    int count; /* a power of two up to WARP, or a multiple of it */
+    int lane;  /* 0 .. count-1 */
+    int team;  /* lanes that exchange by shuffles: the group or, if it is wider, this warp */
+    int me;    /* lane % team */
 };
 
 /* Threads of a block with groups of `count` lanes, and the number of groups in it. */
@@ -48,8 +53,6 @@ static __device__ inline struct lanes lanes_here(int count) {
     g.team = count < WARP ? count : WARP;
     g.lane = (int)threadIdx.x % count;
     g.me = (int)threadIdx.x % g.team;
-    int first = (int)threadIdx.x % WARP - g.me;
-    g.mask = (count >= WARP ? 0xffffffffu : (1u << count) - 1u) << (count >= WARP ? 0 : first);
     return g;
 }
 
@@ -64,18 +67,24 @@ static __device__ inline void lanes_sync(const struct lanes &g) {
     if (g.count > WARP)
         __syncthreads();
     else
-        __syncwarp(g.mask);
+        __syncwarp(ALL_LANES);
 }
 
 /* The value of lane `from` of the team. */
 template <class T> static __device__ inline T team_get(const struct lanes &g, T value, int from) {
-    return __shfl_sync(g.mask, value, from, g.team);
+    return __shfl_sync(ALL_LANES, value, from, g.team);
 }
 
 /* Bit l: `yes` of lane l of the team. */
 static __device__ inline unsigned team_votes(const struct lanes &g, bool yes) {
-    unsigned votes = __ballot_sync(g.mask, yes);
-    return (votes & g.mask) >> (__ffs((int)g.mask) - 1);
+    const unsigned first = threadIdx.x % WARP - (unsigned)g.me,
+                   votes = __ballot_sync(ALL_LANES, yes);
+    return votes >> first & ALL_LANES >> (WARP - g.team);
+}
+
+/* Whether `yes` is true in any lane of the warp. */
+static __device__ inline bool warp_any(bool yes) {
+    return __any_sync(ALL_LANES, yes);
 }
 
 /* The value of lane 0 of the group. */

@@ -5,11 +5,12 @@
  */
 #pragma once
 
+#include "kernels/device/hints.cuh"
 #include "kernels/device/lanes.cuh"
 #include "kernels/kernel.h"
 
 /* A lane's four columns of one tile. */
-struct quad {
+struct alignas(16) quad {
     float x[LANE_COLUMNS];
 };
 
@@ -120,14 +121,12 @@ static __device__ inline void quad_store(float *row, int32_t column, int32_t dim
 static __device__ inline void quad_add_atomically(float *row, int32_t column, int32_t dim,
                                                   struct quad q) {
     float *at = row + column;
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 /* one request for four floats */
     if (is_whole(FP32, at, column, dim)) {
-        atomicAdd((float4 *)at, make_float4(q.x[0], q.x[1], q.x[2], q.x[3]));
+        reduce_add((float4 *)at, float4_of(q));
         return;
     }
-#endif
     for (int c = 0; c < LANE_COLUMNS; c++)
-        if (column + c < dim) atomicAdd(&at[c], q.x[c]);
+        if (column + c < dim) reduce_add(&at[c], q.x[c]);
 }
 
 static __device__ inline struct quad quad_scale(struct quad q, float by) {
@@ -184,14 +183,4 @@ static __device__ __forceinline__ void strip_store(const struct lanes &g, float 
                                                    const struct strip<TILES> &s) {
 #pragma unroll
     for (int j = 0; j < TILES; j++) quad_store(row, tile_column(g, j), dim, s.tile[j]);
-}
-
-/* Prefetches the lines of a row into L2. */
-static __device__ inline void row_prefetch(const void *row, int64_t bytes) {
-#ifdef __CUDA_ARCH__
-    for (int64_t at = 0; at < bytes; at += 128)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)row + at));
-#else
-    (void)row, (void)bytes;
-#endif
 }

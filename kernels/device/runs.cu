@@ -1,11 +1,48 @@
 /* SPDX-License-Identifier: MIT */
 #include "kernels/device/runs.cuh"
+#include "kernels/device/update.cuh"
+
+/* --- runs and the borders of chunks */
 
 /* Whether entries i - 1 and i are in the same run. Padding is in no run. */
 static __device__ inline bool goes_on(const struct runs &r, int64_t i) {
     if (i <= 0 || i >= r.entries.count) return false;
-    uint64_t key = entry_key(r.entries, i);
+    const uint64_t key = entry_key(r.entries, i);
     return key == entry_key(r.entries, i - 1) && key != r.entries.padding;
+}
+
+/* Whether a run goes on over the border of two chunks, and is not finished by the group that begins it: it
+ * began before the chunk on the left, or ends beyond the reach of that chunk's group. */
+static __device__ inline bool crosses(const struct runs &r, int64_t border) {
+    if (!goes_on(r, border)) return false;
+    const uint64_t key = entry_key(r.entries, border);
+    const int64_t before = border - r.tree.chunk - 1, after = border + REACH;
+    return (before >= 0 && entry_key(r.entries, before) == key) ||
+           (after < r.entries.count && entry_key(r.entries, after) == key);
+}
+
+/* The first entry from `from` on, less than REACH entries away, that does not go on with the run before it. All
+ * lanes of a warp call this. */
+static __device__ inline int64_t end_of_run(const struct runs &r, const struct lanes &g,
+                                            int64_t from) {
+    int end = -1;
+    for (int k = 0; k < REACH; k += g.team) {
+        const unsigned ends = team_votes(g, !goes_on(r, from + k + g.me));
+        if (end < 0 && ends) end = k + __ffs((int)ends) - 1;
+    }
+    return from + end;
+}
+
+/* Bit k: a run crosses the border number k of FAN + 1 borders, `span` entries apart. All lanes of a warp call
+ * this. */
+static __device__ inline unsigned crossings(const struct runs &r, const struct lanes &g,
+                                            int64_t first, int64_t span) {
+    unsigned bits = 0;
+    for (int k = 0; k <= FAN; k += g.team) {
+        const int mine = k + g.me;
+        bits |= team_votes(g, mine <= FAN && crosses(r, first + mine * span)) << k;
+    }
+    return bits;
 }
 
 /* The number of the run of entry i. */
@@ -21,60 +58,74 @@ static __device__ inline int64_t run_of(const struct compact &c, int64_t i) {
     return lo;
 }
 
+/* --- items: what is summed */
+
 /* One summand: a gradient row with its coefficient, or the sum of a part of a run. */
 struct item {
-    uint32_t place;     /* of the row: the argument of row() below */
+    uint32_t place;     /* of the row, in pitches from its base */
     uint32_t part;      /* bits of the coefficient, or part_of() */
     int32_t table, dim; /* dim 0: no item */
+    int64_t row;        /* of the table */
     bool ends;          /* the last item of its run */
 };
 
-static __device__ inline struct item item_of(const struct runs &r, uint64_t place, uint32_t part,
-                                             uint64_t key, bool ends) {
-    int32_t table = table_of_key(r.target, key);
-    return {(uint32_t)place, part, table, r.target.tables[table].dim, ends};
+/* table: that of the last item, which seldom needs a search; afterwards this one's. */
+static __device__ inline struct item item_of(const struct runs &r, int32_t *table, uint32_t place,
+                                             uint32_t part, uint64_t key, bool ends) {
+    const struct table_shape *shape = &r.target.tables[*table];
+    if ((uint64_t)((int64_t)key - shape->first_row) >= (uint64_t)shape->rows) {
+        *table = table_of_key(r.target, key);
+        shape = &r.target.tables[*table];
+    }
+    return {place, part, *table, shape->dim, (int64_t)key - shape->first_row, ends};
 }
 
-/* The items of a chunk: entries begin .. end-1. */
+/* The items of a chunk. */
 struct chunk_items {
     static constexpr bool are_lookups = true;
-    int64_t begin;
-    int count;
-    int64_t run; /* of the next batch's first entry */
+    int32_t begin; /* first entry: a batch has fewer than 2^31 */
+    int32_t count;
+    int32_t run;   /* of the next window's first entry */
+    int32_t table; /* of the last item of this lane */
 
-    __device__ chunk_items(const struct runs &r, int64_t chunk) {
-        begin = chunk * CHUNK;
-        count = r.entries.count - begin < CHUNK ? (int)(r.entries.count - begin) : CHUNK;
-        run = r.compact.grad ? run_of(r.compact, begin) : 0;
+    /* All lanes of a warp call this. exists: otherwise there are no items. */
+    __device__ chunk_items(const struct runs &r, const struct lanes &g, int32_t chunk, bool exists)
+        : table{0} {
+        int64_t from = exists ? (int64_t)chunk * r.tree.chunk : 0, end = from + r.tree.chunk;
+        const bool begun = goes_on(r, from) && !crosses(r, from),
+                   reaches = goes_on(r, end) && !crosses(r, end);
+        const int64_t first = end_of_run(r, g, from + 1), last = end_of_run(r, g, end + 1);
+        if (begun) from = first;
+        if (reaches) end = last;
+        if (end > r.entries.count) end = r.entries.count;
+        begin = (int32_t)from;
+        count = exists && from < end ? (int32_t)(end - from) : 0;
+        run = r.compact.grad && count ? (int32_t)run_of(r.compact, from) : 0;
     }
-    __device__ struct item get(const struct runs &r, int k) const {
-        uint64_t key = k < count ? entry_key(r.entries, begin + k) : r.entries.padding;
+    __device__ struct item get(const struct runs &r, int k) {
+        const int64_t i = (int64_t)begin + k;
+        if (k >= count) return {};
+        const uint64_t key = entry_key(r.entries, i), value = entry_value(r.entries, i);
         if (key == r.entries.padding) return {};
-        uint64_t value = entry_value(r.entries, begin + k);
-        return item_of(r, (uint32_t)value, value_part(r.entries, value), key,
-                       !goes_on(r, begin + k + 1));
+        const bool ends = i + 1 >= r.entries.count || entry_key(r.entries, i + 1) != key;
+        return item_of(r, &table, (uint32_t)value, value_part(r.entries, value), key, ends);
     }
-    __device__ enum dtype type(const struct runs &r) const {
-        return r.type;
-    }
-    __device__ const void *row(const struct runs &r, uint32_t place) const {
+    __device__ const char *row(const struct runs &r, uint32_t place) const {
         return (const char *)r.source + (int64_t)place * r.entries.unit * dtype_bytes(r.type);
     }
     __device__ const int32_t *winners(const struct runs &r, uint32_t place) const {
         return r.winners + (int64_t)place * r.entries.unit;
     }
-    /* An entry of the run that item k ends. */
-    __device__ int64_t entry(int k) const {
-        return begin + k;
-    }
-    /* The number of that run. Item k is item `at` of its batch; ends: votes of that batch. */
-    __device__ int64_t run_number(const struct runs &, int, unsigned ends, int at) const {
-        return run + __popc(ends & ((1u << at) - 1u));
-    }
-    __device__ void next_batch(unsigned ends) {
-        run += __popc(ends);
+    /* The number of the run that item k ends: the next one after the last call. */
+    __device__ int64_t run_number(const struct runs &, int) {
+        return run++;
     }
 };
+
+/* Entries below a node of that level. */
+static __device__ inline int64_t span_of(const struct tree &t, int level) {
+    return (int64_t)t.chunk << level * FAN_BITS;
+}
 
 static __device__ inline float *partial_row(const struct runs &r, int level, int64_t node,
                                             int tail) {
@@ -85,154 +136,241 @@ static __device__ inline float *partial_row(const struct runs &r, int level, int
 struct node_items {
     static constexpr bool are_lookups = false;
     int level;     /* of the children */
-    int64_t first; /* child */
-    int64_t span;  /* entries below each */
-    int count;
+    int32_t first; /* child */
+    int32_t count;
+    unsigned crossings; /* of the children's borders */
+    int32_t table;
 
-    __device__ node_items(const struct runs &r, int child_level, int64_t node) {
-        level = child_level;
-        first = node * FAN;
-        span = CHUNK;
-        for (int k = 0; k < level; k++) span *= FAN;
-        int64_t children = r.tree.count[level] - first;
-        count = 2 * (children < FAN ? (int)children : FAN);
-    }
-    __device__ struct item get(const struct runs &r, int k) const {
-        int64_t from = entry(k), to = from + span;
+    __device__ node_items(int child_level, int32_t first_child, unsigned borders, bool exists)
+        : level(child_level), first(first_child), count(exists ? 2 * FAN : 0), crossings(borders),
+          table(0) {}
+    __device__ struct item get(const struct runs &r, int k) {
+        const int64_t from = entry(r, k), to = from + span_of(r.tree, level);
         if (k >= count) return {};
-        if (to > r.entries.count) to = r.entries.count;
-        bool tail = k % 2, before = goes_on(r, from), after = goes_on(r, to);
-        uint64_t begins = entry_key(r.entries, from), ends = entry_key(r.entries, to - 1);
-        bool through = before && after && begins == ends;
-        if (tail ? !after || through : !before) return {};
-        return item_of(r, (uint64_t)k, __float_as_uint(1.0f), tail ? ends : begins,
+        const bool tail = k % 2, before = crossings >> k / 2 & 1, after = crossings >> k / 2 & 2;
+        if (!(tail ? after : before)) return {};
+        const uint64_t begins = before ? entry_key(r.entries, from) : r.entries.padding,
+                       ends = after ? entry_key(r.entries, to - 1) : r.entries.padding;
+        const bool through = begins == ends;
+        if (tail && through) return {};
+        return item_of(r, &table, (uint32_t)k, __float_as_uint(1.0f), tail ? ends : begins,
                        !tail && !through);
     }
-    __device__ enum dtype type(const struct runs &) const {
-        return FP32;
-    }
-    __device__ const void *row(const struct runs &r, uint32_t k) const {
-        return partial_row(r, level, first + k / 2, (int)k % 2);
+    __device__ const char *row(const struct runs &r, uint32_t k) const {
+        return (const char *)partial_row(r, level, first + (int32_t)k / 2, (int)k % 2);
     }
     __device__ const int32_t *winners(const struct runs &, uint32_t) const {
         return NULL;
     }
-    __device__ int64_t entry(int k) const {
-        return (first + k / 2) * span;
+    __device__ int64_t entry(const struct runs &r, int k) const {
+        return (first + k / 2) * span_of(r.tree, level);
     }
-    __device__ int64_t run_number(const struct runs &r, int k, unsigned, int) const {
-        return run_of(r.compact, entry(k));
+    __device__ int64_t run_number(const struct runs &r, int k) {
+        return run_of(r.compact, entry(r, k));
     }
-    __device__ void next_batch(unsigned) {}
 };
 
-static __device__ inline int64_t row_of(const struct runs &r, int32_t table, int64_t entry) {
-    return (int64_t)entry_key(r.entries, entry) - r.target.tables[table].first_row;
+/* --- gathers */
+
+/* A window: AHEAD items of which lane u of the team has number u. */
+template <int AHEAD> struct window {
+    const char *row[AHEAD];
+    uint32_t part[AHEAD];
+    int32_t dim[AHEAD]; /* 0: no item */
+};
+
+template <int AHEAD, class Items>
+static __device__ __forceinline__ struct window<AHEAD>
+window_of(const struct runs &r, const struct lanes &g, const Items &items,
+          const struct item &mine) {
+    struct window<AHEAD> w;
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++) {
+        w.row[u] = items.row(r, team_get(g, mine.place, u));
+        w.part[u] = team_get(g, mine.part, u);
+        w.dim[u] = team_get(g, mine.dim, u);
+        if (u >= g.team) w.dim[u] = 0;
+    }
+    return w;
 }
 
-/* Passes on the sum of a complete run. entry: any of its entries; run: its number in compact.
- * UPDATES: to the rule, otherwise to compact. */
-template <int TILES, bool UPDATES>
-static __device__ __forceinline__ void finish(const struct runs &r, const struct lanes &g,
-                                              int32_t table, int32_t dim, int64_t entry,
-                                              int64_t run, const struct strip<TILES> &sum) {
-    if constexpr (UPDATES)
-        row_update<TILES>(g, &r.target.steps[table],
-                          place_of(r.target, table, row_of(r, table, entry)), sum);
+/* Four elements of a row as they were loaded: fp32, or 16 bits. */
+static __device__ inline struct quad
+widen(enum dtype, const uint4 &x) {
+    return quad_of(make_float4(bits_float(x.x), bits_float(x.y), bits_float(x.z), bits_float(x.w)));
+}
+
+static __device__ inline struct quad widen(enum dtype type, const uint2 &x) {
+    return quad_widen(type, {{x.x, x.y, 0, 0}});
+}
+
+/* This lane's columns of the rows of a window, times their coefficients. All loads come before the first use of
+ * one, so all are in flight at once. Bits: uint4 or uint2. The rows are aligned and whole. */
+template <class Bits, int TILES, int AHEAD, class Items>
+static __device__ __forceinline__ void gather_whole(const struct runs &r, const struct lanes &g,
+                                                    const struct window<AHEAD> &w,
+                                                    struct quad (&to)[AHEAD][TILES]) {
+    const uint64_t policy = policy_of_reads(r.read_once);
+    Bits bits[AHEAD][TILES];
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++)
+#pragma unroll
+        for (int j = 0; j < TILES; j++) {
+            const char *at = w.row[u] + tile_column(g, j) / LANE_COLUMNS * (int)sizeof(Bits);
+            bits[u][j] = {};
+            if (tile_column(g, j) >= w.dim[u]) continue;
+            if constexpr (Items::are_lookups)
+                load_under(policy, at, &bits[u][j]);
+            else
+                bits[u][j] = *(const Bits *)at;
+        }
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++)
+#pragma unroll
+        for (int j = 0; j < TILES; j++)
+            to[u][j] = quad_scale(widen(r.type, bits[u][j]), __uint_as_float(w.part[u]));
+}
+
+/* The elements of such columns of FEW items from item `first` on, one by one. Element: uint32_t or uint16_t. */
+enum { FEW = 2 };
+template <class Element, int TILES, int AHEAD>
+static __device__ __forceinline__ void
+load_elements(const struct lanes &g, const struct window<AHEAD> &w, int first,
+              const char *const (&row)[FEW], uint32_t (&to)[FEW][TILES][LANE_COLUMNS]) {
+#pragma unroll
+    for (int u = 0; u < FEW; u++)
+#pragma unroll
+        for (int j = 0; j < TILES; j++)
+#pragma unroll
+            for (int c = 0; c < LANE_COLUMNS; c++) {
+                const int32_t column = tile_column(g, j) + c;
+                to[u][j][c] = 0;
+                if (column < w.dim[first + u])
+                    to[u][j][c] = __ldg((const Element *)row[u] + column);
+            }
+}
+
+/* The same for rows of any alignment and dim, and with winners: FEW rows are in flight, element by element. */
+template <class Element, int TILES, int AHEAD>
+static __device__ __forceinline__ void gather_any(const struct runs &r, const struct lanes &g,
+                                                  const struct window<AHEAD> &w,
+                                                  struct quad (&to)[AHEAD][TILES]) {
+#pragma unroll
+    for (int first = 0; first < AHEAD; first += FEW) {
+        uint32_t bits[FEW][TILES][LANE_COLUMNS], winner[FEW][TILES][LANE_COLUMNS] = {};
+        const char *row[FEW], *winners[FEW];
+#pragma unroll
+        for (int u = 0; u < FEW; u++) {
+            row[u] = w.row[first + u];
+            winners[u] = (const char *)r.winners +
+                         (row[u] - (const char *)r.source) / (int)sizeof(Element) * 4;
+        }
+        load_elements<Element>(g, w, first, row, bits);
+        if (r.winners) load_elements<uint32_t>(g, w, first, winners, winner);
+#pragma unroll
+        for (int u = 0; u < FEW; u++)
+#pragma unroll
+            for (int j = 0; j < TILES; j++)
+#pragma unroll
+                for (int c = 0; c < LANE_COLUMNS; c++) {
+                    const uint32_t part = w.part[first + u];
+                    const float x = dtype_widen(r.type, bits[u][j][c]);
+                    const bool of_max = r.winners && part & PART_OF_MAX;
+                    const bool wins = winner[u][j][c] == (part & ~PART_OF_MAX);
+                    to[first + u][j].x[c] = of_max ? wins ? x : 0 : x * __uint_as_float(part);
+                }
+    }
+}
+
+template <int TILES, int AHEAD, class Items>
+static __device__ __forceinline__ void gather(const struct runs &r, const struct lanes &g,
+                                              const Items &items, const struct item &mine,
+                                              struct quad (&to)[AHEAD][TILES]) {
+    const struct window<AHEAD> w = window_of<AHEAD>(r, g, items, mine);
+    if (!Items::are_lookups || r.rows == ROWS_FP32)
+        gather_whole<uint4, TILES, AHEAD, Items>(r, g, w, to);
+    else if (r.rows == ROWS_16BIT)
+        gather_whole<uint2, TILES, AHEAD, Items>(r, g, w, to);
+    else if (r.type == FP32)
+        gather_any<uint32_t, TILES, AHEAD>(r, g, w, to);
     else
-        strip_store(g, r.compact.grad + run * r.compact.stride, dim, sum);
+        gather_any<uint16_t, TILES, AHEAD>(r, g, w, to);
 }
 
-/* What counts of four columns of an item's row. HAS_WINNERS: of an item that may be of a max. */
-template <bool HAS_WINNERS>
-static __device__ __forceinline__ struct quad quad_part(const struct quad &q, uint32_t part,
-                                                        const struct quad_bits &winners) {
-    if (HAS_WINNERS && part & PART_OF_MAX) return quad_won(q, winners, part & ~PART_OF_MAX);
-    return quad_scale(q, __uint_as_float(part));
+/* --- sums */
+
+/* Passes on the sums of the complete runs of a window: bit u of `ends` is the item of lane u of the team, item
+ * at + u of all. UPDATES: to the rules, otherwise to compact. */
+template <int TILES, bool UPDATES, class Items>
+static __device__ __forceinline__ void finish(const struct runs &r, const struct lanes &g,
+                                              Items *items, const struct item &mine,
+                                              struct summed<TILES> sums, int at, unsigned ends) {
+    if constexpr (UPDATES) {
+        rows_update<TILES>(r.target, g, sums, mine.table, mine.row, ends);
+    } else {
+        for (; warp_any(ends != 0); ends &= ends - 1, sums.skip(1)) {
+            const int last = ends ? __ffs((int)ends) - 1 : 0;
+            const int32_t dim = team_get(g, mine.dim, last);
+            if (!ends) continue;
+            float *to = r.compact.grad + items->run_number(r, at + last) * r.compact.stride;
+            for (int j = 0; j < TILES; j++)
+                quad_store(to, tile_column(g, j), dim, sums.get(g, dim, j));
+        }
+    }
 }
 
 /* Sums items up to the end of each run. open: the first item's run began before these items, and
  * the sum of its part here goes to head. The sum of a run that continues after the items goes to
- * tail, or to head if it is that same run. MAX: the batch has winners. */
-template <int TILES, bool UPDATES, bool MAX, class Items>
+ * tail, or to head if it is that same run. All lanes of a warp call this. What a lane knows of items is fetched
+ * again for each window: few registers are in use while rows are updated. */
+template <int TILES, bool UPDATES, class Items>
 static __device__ __forceinline__ void sum_items(const struct runs &r, const struct lanes &g,
                                                  Items items, bool open, float *head) {
-    constexpr bool HAS_WINNERS = MAX && Items::are_lookups;
     enum { AHEAD = FLIGHT / TILES };
+    const struct summed<TILES> held = { held_quads<BLOCK_OF<TILES>, FLIGHT>() };
+    const int window = AHEAD < g.team ? (int)AHEAD : g.team;
     struct strip<TILES> sum = strip_zero<TILES>();
-    int32_t pending = 0; /* dim of the last item if its run continues, 0 if it ends */
-    for (int at = 0; at < items.count; at += g.team) {
-        const struct item mine = items.get(r, at + g.me);
+    bool pending = false; /* the run of the last item goes on */
+    for (int at = 0; warp_any(at < items.count); at += window) {
+        const struct item mine = g.me < window ? items.get(r, at + g.me) : item{};
         const unsigned there = team_votes(g, mine.dim > 0), ends = team_votes(g, mine.ends);
-        if (UPDATES && mine.ends)
-            table_prefetch(&r.target.io[mine.table], row_of(r, mine.table, items.entry(at + g.me)));
-        if (there) {
-            int last = WARP - 1 - __clz((int)there);
-            int32_t dim = team_get(g, mine.dim, last);
-            pending = ends >> last & 1 ? 0 : dim;
+        if (there) pending = !(ends >> (WARP - 1 - __clz((int)there)) & 1);
+        struct quad flight[AHEAD][TILES];
+        gather<TILES>(r, g, items, mine, flight);
+        if (UPDATES && g.me < window) { /* the rows of the next window */
+            const struct item soon = items.get(r, at + window + g.me);
+            if (soon.ends) table_prefetch(&r.target.io[soon.table], soon.row);
         }
-        for (int k = 0; k < g.team && there >> k; k += AHEAD) {
-            /* All loads come before the first use of one, so that all are in flight at once. */
-            struct quad_bits fetched[AHEAD][TILES], winners[AHEAD][TILES];
-            struct quad flight[AHEAD][TILES];
-            const void *row[AHEAD];
-            uint32_t part[AHEAD];
-            const int32_t *winners_of[AHEAD];
-            int32_t dims[AHEAD]; /* 0 if there is no item: loads 0s */
+        struct summed<TILES> slot = held;
 #pragma unroll
-            for (int u = 0; u < AHEAD; u++) {
-                const uint32_t place = team_get(g, mine.place, k + u);
-                row[u] = items.row(r, place);
-                if (HAS_WINNERS) winners_of[u] = items.winners(r, place);
-                part[u] = team_get(g, mine.part, k + u);
-                dims[u] = team_get(g, mine.dim, k + u);
+        for (int u = 0; u < AHEAD; u++) {
+            const bool counts = there >> u & 1, last = ends >> u & 1;
+#pragma unroll
+            for (int j = 0; j < TILES; j++) {
+                if (counts) sum.tile[j] = quad_sum(sum.tile[j], flight[u][j]);
+                if (last) slot.put(g, 0, j, sum.tile[j]);
+                if (last) sum.tile[j] = {};
             }
-#pragma unroll
-            for (int u = 0; u < AHEAD; u++)
-#pragma unroll
-                for (int j = 0; j < TILES; j++) {
-                    fetched[u][j] =
-                        quad_fetch<false>(items.type(r), row[u], tile_column(g, j), dims[u]);
-                    if (HAS_WINNERS)
-                        winners[u][j] = winners_fetch(winners_of[u], tile_column(g, j), dims[u]);
-                }
-#pragma unroll
-            for (int u = 0; u < AHEAD; u++)
-#pragma unroll
-                for (int j = 0; j < TILES; j++)
-                    flight[u][j] = quad_part<HAS_WINNERS>(quad_widen(items.type(r), fetched[u][j]),
-                                                          part[u], winners[u][j]);
-            /* One pass for each run of the window skips items of other runs. */
-            for (int from = 0; from < AHEAD;) {
-                unsigned left = (ends >> k & ((1u << AHEAD) - 1u)) >> from;
-                int to = left ? from + __ffs((int)left) : AHEAD, last = k + to - 1;
-#pragma unroll
-                for (int u = 0; u < AHEAD; u++)
-                    if (u >= from && u < to)
-#pragma unroll
-                        for (int j = 0; j < TILES; j++)
-                            sum.tile[j] = quad_sum(sum.tile[j], flight[u][j]);
-                from = to;
-                if (!left) break;
-                int32_t table = team_get(g, mine.table, last), dim = team_get(g, mine.dim, last);
-                if (open)
-                    strip_store(g, head, dim, sum);
-                else
-                    finish<TILES, UPDATES>(r, g, table, dim, items.entry(at + last),
-                                           UPDATES ? 0 : items.run_number(r, at + last, ends, last),
-                                           sum);
-                open = false;
-                sum = strip_zero<TILES>();
-            }
+            if (last) slot.skip(1);
         }
-        items.next_batch(ends);
+        struct summed<TILES> sums = held;
+        unsigned complete = ends;
+        if (open && ends) { /* the first one, of a run that began before */
+            for (int j = 0; j < TILES; j++)
+                quad_store(head, tile_column(g, j), r.stride, sums.get(g, 0, j));
+            if (!UPDATES) items.run_number(r, at + __ffs((int)ends) - 1);
+            sums.skip(1);
+            complete &= complete - 1;
+            open = false;
+        }
+        if (warp_any(complete != 0)) finish<TILES, UPDATES>(r, g, &items, mine, sums, at, complete);
     }
-    if (pending > 0) strip_store(g, open ? head : head + r.stride, pending, sum);
+    if (pending) strip_store(g, open ? head : head + r.stride, r.stride, sum);
 }
 
-/* As sum_items(), for rows too wide for registers: run by run, and tile by tile through memory. If
- * rows are updated at once, the sum of a run is in tail, which is free until the last run. */
-template <bool UPDATES, bool MAX, class Items>
+/* As sum_items(), for rows too wide for registers: run by run, and tile by tile through memory. The group is a
+ * whole block. If rows are updated at once, the sum of a run is in tail, which is free until the last run. */
+template <bool UPDATES, class Items>
 static __device__ inline void sum_items_wide(const struct runs &r, const struct lanes &g,
                                              Items items, bool open, float *head) {
     float *tail = head + r.stride;
@@ -244,84 +382,102 @@ static __device__ inline void sum_items_wide(const struct runs &r, const struct 
         }
         if (last.dim == 0) return;
         float *sum = open ? head : tail;
-        if (!UPDATES && last.ends && !open) {
-            int64_t run = items.run_number(r, to - 1, 0, 0);
-            sum = r.compact.grad + run * r.compact.stride;
-        }
+        const int64_t run = !UPDATES && last.ends ? items.run_number(r, to - 1) : 0;
+        if (!UPDATES && last.ends && !open) sum = r.compact.grad + run * r.compact.stride;
+        const enum dtype type = Items::are_lookups ? r.type : FP32;
         for (int32_t column = tile_column(g, 0); column < last.dim;
              column += g.count * LANE_COLUMNS) {
             struct quad all = {};
             for (int k = from; k < to; k++) {
                 struct item x = items.get(r, k);
-                struct quad q = quad_load_as(items.type(r), items.row(r, x.place), column, x.dim);
-                struct quad_bits winners = {};
-                if (MAX && Items::are_lookups)
-                    winners = winners_fetch(items.winners(r, x.place), column, x.dim);
-                all = quad_sum(all, quad_part < MAX && Items::are_lookups > (q, x.part, winners));
+                struct quad q = quad_load_as(type, items.row(r, x.place), column, x.dim);
+                if (Items::are_lookups && r.winners && x.part & PART_OF_MAX)
+                    q = quad_won(q, winners_fetch(items.winners(r, x.place), column, x.dim),
+                                 x.part & ~PART_OF_MAX);
+                else
+                    q = quad_scale(q, __uint_as_float(x.part));
+                all = quad_sum(all, q);
             }
             quad_store(sum, column, last.dim, all);
         }
         lanes_sync(g);
         if (UPDATES && last.ends && !open)
-            row_update_wide(
-                g, &r.target.steps[last.table],
-                place_of(r.target, last.table, row_of(r, last.table, items.entry(to - 1))), sum);
+            rows_update<0>(r.target, g, {sum}, last.table, last.row, 1);
         lanes_sync(g);
-        if (last.ends) items.next_batch(1);
         open = false;
     }
 }
 
-/* Whether this group is the last of a node's children. If so, it sees all writes of the others. */
-static __device__ inline bool last_to_arrive(const struct lanes &g, uint32_t *arrived,
-                                             int64_t children) {
-    __threadfence();
-    lanes_sync(g);
-    unsigned before = 0;
-    if (g.lane == 0) before = atomicAdd(arrived, 1u);
-    before = lanes_first(g, before);
-    __threadfence();
-    return before + 1 == (uint64_t)children;
-}
-
-/* nvcc may call this function. Functions that take the sum of a run are forced inline: a call would
- * pass the sum through local memory. */
-template <int TILES, bool UPDATES, bool MAX, class Items>
-static __device__ inline void sum_node(const struct runs &r, const struct lanes &g,
-                                       const Items &items, bool open, float *head) {
+template <int TILES, bool UPDATES, class Items>
+static __device__ __forceinline__ void sum_node(const struct runs &r, const struct lanes &g,
+                                                const Items &items, bool open, float *head) {
     if constexpr (TILES == 0)
-        sum_items_wide<UPDATES, MAX>(r, g, items, open, head);
+        sum_items_wide<UPDATES>(r, g, items, open, head);
     else
-        sum_items<TILES, UPDATES, MAX>(r, g, items, open, head);
+        sum_items<TILES, UPDATES>(r, g, items, open, head);
 }
 
-template <int TILES, bool UPDATES, bool MAX>
-static __global__ void __launch_bounds__(block_of_tiles(TILES), TILES == 1 || TILES == 2 ? 3 : 1)
+/* --- the tree */
+
+/* Whether this group is the last of those that arrive. If so, it sees all writes of the others. Lane 0 arrives for
+ * the group: the barrier puts what the other lanes wrote before its fence. All lanes of a warp call this. */
+static __device__ inline bool last_to_arrive(const struct lanes &g, bool arrives, uint32_t *arrived,
+                                             int expected) {
+    bool last = false;
+    lanes_sync(g);
+    if (arrives && g.lane == 0) {
+        __threadfence();
+        last = atomicAdd(arrived, 1u) + 1 == (unsigned)expected;
+        if (last) __threadfence();
+    }
+    last = lanes_first(g, last);
+    lanes_sync(g);
+    return last;
+}
+
+template <int TILES, bool UPDATES>
+static __global__ void __launch_bounds__(BLOCK_OF<TILES>, TILES == 1 || TILES == 2 ? 4 : 1)
     sum_runs(const __grid_constant__ struct runs r, int count) {
-    struct lanes g = lanes_here(count);
-    int64_t node = group_number(g);
-    if (node >= r.tree.count[0]) return;
-    sum_node<TILES, UPDATES, MAX>(r, g, chunk_items(r, node), goes_on(r, node * CHUNK),
-                                  partial_row(r, 0, node, 0));
-    uint32_t *arrived = r.arrived;
+    const struct lanes g = lanes_here(count);
+    int32_t node = (int32_t)group_number(g);
+    bool alive = node < r.tree.count[0];
+    if (!alive) node = 0;
+    sum_node<TILES, UPDATES>(r, g, chunk_items(r, g, node, alive),
+                             alive && crosses(r, node * span_of(r.tree, 0)),
+                             partial_row(r, 0, node, 0));
     for (int level = 0; level + 1 < r.tree.levels; level++) {
+        const int64_t span = span_of(r.tree, level);
+        alive = alive && (crosses(r, node * span) || crosses(r, (node + 1) * span));
+        if (!warp_any(alive)) return;
         node /= FAN;
-        struct node_items items(r, level, node);
-        if (!last_to_arrive(g, &arrived[node], items.count / 2)) return;
-        arrived += r.tree.count[level + 1];
-        sum_node<TILES, UPDATES, MAX>(r, g, items, goes_on(r, items.entry(0)),
-                                      partial_row(r, level + 1, node, 0));
+        const unsigned borders = crossings(r, g, (int64_t)node * FAN * span, span);
+        uint32_t *arrived = r.arrived + r.tree.first[level + 1] - r.tree.count[0] + node;
+        alive = last_to_arrive(g, alive, arrived,
+                               __popc((borders | borders >> 1) & ((1u << FAN) - 1u)));
+        if (!warp_any(alive)) return;
+        sum_node<TILES, UPDATES>(r, g, node_items(level, node * FAN, borders, alive),
+                                 alive && borders & 1, partial_row(r, level + 1, node, 0));
     }
 }
 
+/* Whether all gradient rows are whole and aligned. */
+static enum gradient_rows rows_of(const struct runs *r, const struct batch *in) {
+    const bool narrow = r->type != FP32;
+    bool whole =
+        r->entries.unit % LANE_COLUMNS == 0 && (uintptr_t)r->source % (narrow ? 8 : 16) == 0;
+    for (int32_t t = 0; t < in->num_tables; t++) whole &= in->tables[t].dim % LANE_COLUMNS == 0;
+    return r->winners || !whole ? ROWS_ANY : narrow ? ROWS_16BIT : ROWS_FP32;
+}
+
 template <bool UPDATES>
-static cudaError_t enqueue(const struct runs *r, const struct batch *in, cudaStream_t stream) {
+static cudaError_t enqueue(const struct runs *x, const struct batch *in, cudaStream_t stream) {
+    struct runs r = *x;
     struct cover c = cover_of(widest(in));
-    unsigned blocks = blocks_for(r->tree.count[0], groups_of_block(c.count));
-    if (r->entries.count == 0) return cudaSuccess;
-    auto sum = r->winners ? OF_TILES(sum_runs, c.tiles, UPDATES, true)
-                          : OF_TILES(sum_runs, c.tiles, UPDATES, false);
-    LAUNCH(sum, blocks, block_of_lanes(c.count), 0, stream, *r, c.count);
+    if (r.entries.count == 0) return cudaSuccess;
+    r.rows = rows_of(&r, in);
+    auto sum = OF_TILES(sum_runs, c.tiles, UPDATES);
+    LAUNCH(sum, blocks_for(r.tree.count[0], groups_of_block(c.count)), block_of_lanes(c.count), 0,
+           stream, r, c.count);
     return cudaGetLastError();
 }
 

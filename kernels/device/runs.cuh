@@ -3,16 +3,18 @@
  * Sums the gradients of every run of equal keys. Each sum goes to the rule, which updates the row
  * at once, or to a compact gradient. One launch handles runs of all lengths.
  *
- * Entries are cut into chunks of CHUNK, regardless of runs. A group of lanes takes a chunk: a lane
- * fetches the metadata of one entry and keeps several loads of gradient rows in flight. The group
- * finishes a run that lies inside the chunk. The sum of a run that begins before the chunk is the
- * chunk's *head*, the sum of a run that continues after it the *tail*: partial rows in scratch.
+ * Entries are cut into chunks, regardless of runs. A group of lanes takes a chunk: a lane fetches the
+ * metadata of one entry, and eight gradient rows are in flight at once. The sums of the runs that end among
+ * these wait in memory of the block, while their rows are updated.
  *
- * Chunks are the leaves of a tree with FAN children per node. An integer counter per node shows
- * which child arrives last. The group of that child adds up the heads and tails in the order of the
- * children, finishes the runs that end in the node, and leaves a head and a tail for the next
- * level. So a row with 10^8 lookups costs a few levels, and no group waits for another. No float
- * add is atomic: the shape of every sum depends only on the positions of the entries.
+ * The group that has the first entry of a run finishes it, if it ends at most REACH entries after the chunk.
+ * A longer run *crosses* the chunk's border. Its sum in the chunk where it comes from is that chunk's *tail*,
+ * and the one where it goes on is the *head* there: partial rows in scratch. Chunks are the leaves of a tree with
+ * FAN children per node. A chunk or node that no run crosses into or out of has nothing for its parent. Of the
+ * others an integer counter per node shows which child arrives last. The group of that child adds up the heads and
+ * tails in the order of the children, finishes the runs that end in the node, and leaves a head and a tail for
+ * the next level. So a row with 10^8 lookups costs a few levels, and no group waits for another. No float add is
+ * atomic: the shape of every sum depends only on the positions of the entries.
  *
  * Source: merge-based CSR SpMV splits by entries, not by runs (Merrill and Garland 2016); in the
  * threadFenceReduction sample of the CUDA toolkit the last block finishes the sum.
@@ -23,21 +25,28 @@
 #include "kernels/device/target.cuh"
 
 enum {
-    CHUNK = 128,
-    FAN = 16, /* a head and a tail of each child make one item per lane of a warp */
-    MOST_LEVELS = 9,
-    FLIGHT = 4, /* 16-byte loads in flight per lane */
+    CHUNK_MOST = 128,
+    CHUNK_LEAST = 32,
+    CHUNKS_ENOUGH = 4096, /* fill a device of 132 multiprocessors with 16 warps each, twice */
+    REACH = 32,           /* at most CHUNK_LEAST */
+    FAN_BITS = 4,
+    FAN = 1 << FAN_BITS, /* a head and a tail of each child make one item per lane of a warp */
+    MOST_LEVELS = 10,
+    FLIGHT = 8, /* loads in flight per lane: gradient rows, or tiles of them */
 };
 
 /* Nodes of all levels, the chunks first. */
 struct tree {
+    int chunk; /* entries */
     int levels;
     int64_t count[MOST_LEVELS], first[MOST_LEVELS];
 };
 
+/* Few entries make short chunks, so that there are enough groups. */
 static inline struct tree tree_of(int64_t entries) {
-    struct tree t = {};
-    int64_t nodes = (entries + CHUNK - 1) / CHUNK, first = 0;
+    struct tree t = {CHUNK_MOST};
+    while (t.chunk > CHUNK_LEAST && entries < (int64_t)CHUNKS_ENOUGH * t.chunk) t.chunk /= 2;
+    int64_t nodes = (entries + t.chunk - 1) / t.chunk, first = 0;
     for (;;) {
         t.count[t.levels] = nodes;
         t.first[t.levels++] = first;
@@ -47,10 +56,16 @@ static inline struct tree tree_of(int64_t entries) {
     }
 }
 
+/* Gradient rows: all of them whole and aligned, so that a lane loads its four columns at once; or any, or with
+ * winners. */
+enum gradient_rows { ROWS_FP32, ROWS_16BIT, ROWS_ANY };
+
 struct runs {
     struct entries entries;
     struct tree tree;
-    enum dtype type;        /* of gradients */
+    enum dtype type; /* of gradients */
+    enum gradient_rows rows;
+    bool read_once;         /* about as many gradient rows as lookups */
     const void *source;     /* batch.grad */
     const int32_t *winners; /* of the batch; NULL without a max */
     int32_t stride;         /* floats of a partial row */
@@ -68,12 +83,13 @@ static inline int64_t inner_nodes(const struct tree *t) {
     return tree_nodes(t) - t->count[0];
 }
 
-/* Sets all fields except entries, target and compact. */
+/* Sets all fields except entries, rows, target and compact. */
 static inline void runs_lay_out(struct runs *r, struct scratch *s, const struct batch *in,
                                 int64_t entries) {
     *r = {};
     r->tree = tree_of(entries);
     r->type = in->grad_type;
+    r->read_once = in->lookups * widest(in) <= 2 * in->grad_elements;
     r->source = in->grad;
     r->winners = in->winners;
     r->stride = (int32_t)row_stride(in);

@@ -1,16 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 #include "kernels/device/small.cuh"
+#include "kernels/device/scan.cuh"
+#include "kernels/device/update.cuh"
 
-/* One thread. */
-static __global__ void count_before(const struct batch in, struct before *before) {
-    int64_t slices = 0, lookups = 0;
-    for (int32_t f = 0; f < in.num_features; f++) {
+static __device__ inline struct before operator+(struct before x, struct before y) {
+    return {x.slices + y.slices, x.lookups + y.lookups};
+}
+
+/* One block. */
+static __global__ void __launch_bounds__(SCAN_BLOCK)
+    count_before(const struct batch in, struct before *before) {
+    const auto small = [&](int32_t f) {
+        return is_small(&in.device_tables[in.device_features[f].table]);
+    };
+    const auto counts = [&](int32_t f) -> struct before {
         const struct feature *x = &in.device_features[f];
-        bool small = is_small(&in.device_tables[x->table]);
-        before[f] = {slices, small ? -1 : lookups};
-        slices += small ? slices_of(x) : 0;
-        lookups += small ? 0 : x->lookups;
-    }
+        if (small(f)) return {slices_of(x), 0};
+        return {0, x->lookups};
+    };
+    items_before<struct before>(in.num_features, counts, [&](int32_t f, struct before sum) {
+        if (small(f)) sum.lookups = -1;
+        before[f] = sum;
+    });
 }
 
 struct small_lookup {
@@ -25,27 +36,20 @@ static __device__ inline int32_t feature_of_slice(const struct batch &in,
     return (int32_t)last_at_most(&before->slices, sizeof *before, 0, in.num_features, slice);
 }
 
-/* The bits of an element that no kernel of the step writes. */
-static __device__ inline uint32_t element_read(enum dtype type, const void *from, int64_t i) {
-    if (type == FP32) return __ldg((const unsigned *)from + i);
-    return __ldg((const unsigned short *)from + i);
-}
-
-/* Adds the lookups of a tile to the histogram, in their order; only this thread's column. winners:
- * of the batch, if MAX. */
-template <bool MAX>
-static __device__ inline void add_tile(enum dtype type, const void *source, const int32_t *winners,
-                                       const struct small_lookup *tile, int count, int32_t column,
-                                       int32_t dim, float *sum) {
-    enum { AHEAD = MAX ? 4 : 8 }; /* with winners, 8 would spill registers */
+/* Adds the lookups of a tile to the histogram, in their order; only this thread's column. winners: of the batch,
+ * if MAX. All loads come before the first use of one, and none of them after a branch. */
+template <class Element, bool MAX>
+static __device__ __forceinline__ void add_tile(const struct batch &in,
+                                                const struct small_lookup *tile, int count,
+                                                int32_t column, int32_t dim, float *sum) {
+    enum { AHEAD = 8 };
     for (int k = 0; k < count; k += AHEAD) {
         uint32_t bits[AHEAD], winner[AHEAD];
-        /* All loads come before the first use of one, and none of them after a branch. */
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
             const int64_t at = tile[min(k + u, count - 1)].grad + column;
-            bits[u] = element_read(type, source, at);
-            if (MAX) winner[u] = element_read(FP32, winners, at);
+            bits[u] = __ldg((const Element *)in.grad + at);
+            winner[u] = MAX ? __ldg((const unsigned *)in.winners + at) : 0;
         }
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
@@ -54,12 +58,13 @@ static __device__ inline void add_tile(enum dtype type, const void *source, cons
             const bool of_max = MAX && part & PART_OF_MAX;
             if (of_max && winner[u] != (part & ~PART_OF_MAX)) continue;
             sum[(int64_t)tile[k + u].row * dim + column] +=
-                (of_max ? 1.0f : __uint_as_float(part)) * dtype_widen(type, bits[u]);
+                (of_max ? 1.0f : __uint_as_float(part)) * dtype_widen(in.grad_type, bits[u]);
         }
     }
 }
 
-template <bool MAX>
+/* Element: uint32_t for fp32 gradients, otherwise uint16_t. */
+template <class Element, bool MAX>
 static __global__ void __launch_bounds__(SMALL_BLOCK_MOST)
     sum_slices(const struct batch in, const float *scale, const struct small s) {
     DYNAMIC_SHARED(float, sum);
@@ -72,7 +77,7 @@ static __global__ void __launch_bounds__(SMALL_BLOCK_MOST)
     int64_t first = in.offsets[f * in.bags], end = first + x->lookups;
     int64_t begin = first + (slice - s.before[f].slices) * length;
     if (begin + length < end) end = begin + length;
-    float *hits = sum + t->rows * t->dim;
+    unsigned *touched = (unsigned *)(sum + t->rows * t->dim);
     int32_t column = (int32_t)threadIdx.x, width = (int32_t)blockDim.x;
     for (int64_t k = column; k < floats; k += width) sum[k] = 0;
     __syncthreads();
@@ -81,11 +86,10 @@ static __global__ void __launch_bounds__(SMALL_BLOCK_MOST)
         struct lookup l = lookup_at(in, scale, i < end ? i : end - 1);
         bool counts = i < end && !l.padding;
         tile[column] = {l.grad, part_of(l), counts ? (int32_t)l.row : -1};
-        if (counts) atomicAdd(&hits[l.row], 1.0f);
+        if (counts) atomicOr(&touched[l.row / 32], 1u << l.row % 32);
         __syncthreads();
         int count = end - at < width ? (int)(end - at) : width;
-        if (column < t->dim)
-            add_tile<MAX>(in.grad_type, in.grad, in.winners, tile, count, column, t->dim, sum);
+        if (column < t->dim) add_tile<Element, MAX>(in, tile, count, column, t->dim, sum);
         __syncthreads();
     }
     for (int64_t k = column; k < floats; k += width) s.histogram[slice * s.stride + k] = sum[k];
@@ -95,37 +99,43 @@ static __global__ void __launch_bounds__(SMALL_BLOCK_MOST)
 template <int TILES>
 static __global__ void __launch_bounds__(SMALL_BLOCK, 1)
     update_small(const struct batch in, const struct small s, const struct target to, int count) {
-    struct lanes g = lanes_here(count);
-    int32_t table = (int32_t)blockIdx.y;
+    const struct lanes g = lanes_here(count);
+    const int32_t table = (int32_t)blockIdx.y;
     const struct table_shape *t = &in.device_tables[table];
-    int64_t row = group_number(g);
-    if (!is_small(t) || row >= t->rows) return;
+    const int64_t row = group_number(g);
+    if (!is_small(t)) return;
     struct strip<TILES> sum = strip_zero<TILES>();
-    float hits = 0;
-    for (int32_t f = 0; f < in.num_features; f++) {
+    unsigned touched = 0;
+    for (int32_t f = 0; f < in.num_features && row < t->rows; f++) {
         const struct feature *x = &in.device_features[f];
         if (x->table != table) continue;
         const float *from = s.histogram + s.before[f].slices * s.stride;
         int64_t slices = slices_of(x);
 #pragma unroll 4
         for (int64_t k = 0; k < slices; k++, from += s.stride) {
-            hits += from[t->rows * t->dim + row];
+            touched |= __float_as_uint(from[t->rows * t->dim + row / 32]) >> row % 32 & 1;
             struct strip<TILES> part = strip_load<TILES>(g, from + row * t->dim, t->dim);
             for (int j = 0; j < TILES; j++) sum.tile[j] = quad_sum(sum.tile[j], part.tile[j]);
         }
     }
-    if (hits > 0) row_update<TILES>(g, &to.steps[table], place_of(to, table, row), sum);
+    const struct summed<TILES> sums = { held_quads<SMALL_BLOCK, TILES>() };
+    for (int j = 0; j < TILES; j++) sums.put(g, t->dim, j, sum.tile[j]);
+    rows_update<TILES>(to, g, sums, table, row, touched);
 }
 
 void small_count(const struct small *s, const struct batch *in, cudaStream_t stream) {
-    LAUNCH(count_before, 1, 1, 0, stream, *in, s->before);
+    LAUNCH(count_before, 1, SCAN_BLOCK, 0, stream, *in, s->before);
 }
 
 cudaError_t small_run(const struct small *s, const struct batch *in, const float *scale,
                       const struct target *to, cudaStream_t stream) {
     if (s->slices == 0) return cudaSuccess;
     int block = (s->widest + WARP - 1) / WARP * WARP;
-    auto sum = has_pooling(in, POOL_MAX) ? sum_slices<true> : sum_slices<false>;
+    const bool max = has_pooling(in, POOL_MAX);
+    auto sum = in->grad_type == FP32
+                   ? max ? sum_slices<uint32_t, true> : sum_slices<uint32_t, false>
+               : max ? sum_slices<uint16_t, true>
+                     : sum_slices<uint16_t, false>;
     LAUNCH(sum, (unsigned)s->slices, block, (size_t)s->stride * sizeof(float), stream, *in, scale,
            *s);
     struct cover c = cover_of(s->widest);

@@ -18,14 +18,14 @@
 enum {
     SMALL_FLOATS = 12288 - 1024, /* 48 KiB of shared memory minus a tile of lookups */
     SMALL_REUSE = 4,             /* lookups per row, at least */
-    SLICE_LEAST = 2048,          /* lookups */
+    SLICE_LEAST = 512,           /* lookups: each 8 of them wait for memory once */
     SLICES_MOST = 256,           /* per feature */
     SMALL_BLOCK_MOST = 256,
 };
 
-/* Floats of a histogram: the gradients, and the lookups of each row, exact up to 2^24. */
+/* Floats of a histogram: the gradients, and a bit for each row that is looked up. */
 HOST_DEVICE int64_t small_floats(const struct table_shape *t) {
-    return t->rows * (t->dim + 1);
+    return t->rows * t->dim + (t->rows + 31) / 32;
 }
 
 HOST_DEVICE bool is_small(const struct table_shape *t) {

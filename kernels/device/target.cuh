@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "kernels/device/update.cuh"
+#include "kernels/device/row.cuh"
 #include "kernels/shape.h"
 
 /* How a group of lanes covers a row. */
@@ -22,16 +22,18 @@ static inline struct cover cover_of(int32_t dim) {
     return c;
 }
 
-/* The instance of a kernel template for a cover, and the largest block of its launches. */
-#define OF_TILES(kernel, tiles, ...)                                                               \
-    ((tiles) == 0   ? kernel<0 __VA_OPT__(, ) __VA_ARGS__>                                         \
-     : (tiles) == 1 ? kernel<1 __VA_OPT__(, ) __VA_ARGS__>                                         \
+/* The instance of a kernel template for the tiles of a cover: with a row's tiles in registers, or any. */
+#define OF_HELD_TILES(kernel, tiles, ...)                                                          \
+    ((tiles) == 1   ? kernel<1 __VA_OPT__(, ) __VA_ARGS__>                                         \
      : (tiles) == 2 ? kernel<2 __VA_OPT__(, ) __VA_ARGS__>                                         \
                     : kernel<4 __VA_OPT__(, ) __VA_ARGS__>)
+#define OF_TILES(kernel, tiles, ...)                                                               \
+    ((tiles) == 0 ? kernel<0 __VA_OPT__(, ) __VA_ARGS__>                                           \
+                  : OF_HELD_TILES(kernel, tiles __VA_OPT__(, ) __VA_ARGS__))
 
-constexpr int block_of_tiles(int tiles) {
-    return tiles == 0 || tiles == 4 ? LARGEST_BLOCK : SMALL_BLOCK;
-}
+/* The largest block of its launches. */
+template <int TILES>
+static constexpr int BLOCK_OF = TILES == 0 || TILES == 4 ? LARGEST_BLOCK : SMALL_BLOCK;
 
 /* Floats from row to row in scratch: every row begins on a 16-byte boundary. */
 static inline int64_t row_stride(const struct batch *in) {
@@ -62,28 +64,4 @@ struct compact {
 
 static __device__ inline int32_t table_of_key(const struct target &to, uint64_t key) {
     return table_of_row(to.tables, to.num_tables, (int64_t)key);
-}
-
-static __device__ inline struct row_place place_of(const struct target &to, int32_t table,
-                                                   int64_t row) {
-    const struct table_shape *t = &to.tables[table];
-    return {&to.io[table],
-            t,
-            row,
-            to.steps[table].number,
-            t->dim,
-            t->weight_type,
-            t->momentum_type == FP32 ? 0 : rule_momenta(t->rule)};
-}
-
-/* Updates a row from its summed gradient in memory. The whole group calls this. */
-template <int TILES>
-static __device__ inline void row_update_from(const struct lanes &g, const struct target &to,
-                                              int32_t table, int64_t row, float *grad) {
-    const struct rule_step *step = &to.steps[table];
-    const struct row_place at = place_of(to, table, row);
-    if constexpr (TILES == 0)
-        row_update_wide(g, step, at, grad);
-    else
-        row_update<TILES>(g, step, at, strip_load<TILES>(g, grad, at.dim));
 }

@@ -1,81 +1,79 @@
 /* SPDX-License-Identifier: MIT
  *
- * A group of lanes applies a table's rule to a row whose gradients are summed.
+ * Groups of lanes apply a table's rule to rows whose gradients are summed. A kernel leaves the sums in memory,
+ * of the block or of the device, and calls rows_update() for the rows of one table. Each rule is a function of
+ * its own: hyper-parameters and addresses are in registers for all rows of the call, and a kernel is as large
+ * as its sums, not as all rules.
  */
 #pragma once
 
-#include "kernels/device/row.cuh"
+#include "kernels/device/fold.cuh"
+#include "kernels/device/target.cuh"
 
-/* Prefetches weights and element states of a row, but not its row states. */
+/* Prefetches what a step needs of a row. */
 static __device__ inline void table_prefetch(const struct table *io, int64_t row) {
-    row_prefetch(array_row(&io->weight, row), io->weight.stride);
+    prefetch_l2(array_row(&io->weight, row), io->weight.stride);
     for (int k = 0; k < RULE_ELEM_STATES; k++)
-        if (io->elem[k].data) row_prefetch(array_row(&io->elem[k], row), io->elem[k].stride);
+        if (io->elem[k].data) prefetch_l2(array_row(&io->elem[k], row), io->elem[k].stride);
+    if (io->row.data) prefetch_l2(array_row(&io->row, row), io->row.stride);
 }
 
-/* The sums over a row. A group adds to them tile by tile, in the order of kernels/rules.h: lane l
- * of the first warp has the columns 4l .. 4l+3 modulo ROW_LANES. */
-struct row_sums {
-    struct quad a, b;
+/* --- the summed gradients of a group's rows, one row after another */
+
+/* Memory of the block for sums: QUADS of each thread lie blockDim.x apart. A thread reads only its own, so no
+ * barrier is needed. */
+template <int BLOCK, int QUADS> static __device__ inline struct quad *held_quads() {
+    SHARED(struct quad, held, (BLOCK * QUADS));
+    return &held[threadIdx.x];
+}
+
+/* Quads of this thread: TILES for each row, in memory of the block (held_quads()). */
+template <int TILES> struct summed {
+    static constexpr bool several_warps = TILES == 4;
+    struct quad *quad; /* of the first row */
+    __device__ int tiles(const struct lanes &, int32_t) const {
+        return TILES;
+    }
+    __device__ struct quad get(const struct lanes &, int32_t, int j) const {
+        return quad[j * (int)blockDim.x];
+    }
+    __device__ void put(const struct lanes &, int32_t, int j, const struct quad &q) const {
+        quad[j * (int)blockDim.x] = q;
+    }
+    __device__ void skip(int rows) {
+        quad += rows * TILES * (int)blockDim.x;
+    }
 };
 
-static_assert(ROW_LANES == WARP * LANE_COLUMNS, "a warp has a lane's columns of a row's sums");
-
-/* The whole group calls this for every tile, in order. several_warps: the group may be so large. */
-static __device__ __forceinline__ void row_sums_add(const struct lanes &g, const bool several_warps,
-                                                    struct row_sums *x, struct quad a,
-                                                    struct quad b) {
-    if (!several_warps || g.count <= WARP) {
-        x->a = quad_sum(x->a, a);
-        x->b = quad_sum(x->b, b);
-        return;
+/* A single row, too wide for that. */
+template <> struct summed<0> {
+    static constexpr bool several_warps = true;
+    float *row;
+    __device__ int tiles(const struct lanes &g, int32_t dim) const {
+        const int tile = g.count * LANE_COLUMNS;
+        return (dim + tile - 1) / tile;
     }
-    SHARED(struct row_sums, part, LARGEST_BLOCK);
-    part[g.lane].a = a;
-    part[g.lane].b = b;
-    __syncthreads();
-    for (int w = 0; w < g.count / WARP && g.lane < WARP; w++) {
-        x->a = quad_sum(x->a, part[w * WARP + g.lane].a);
-        x->b = quad_sum(x->b, part[w * WARP + g.lane].b);
+    __device__ struct quad get(const struct lanes &g, int32_t dim, int j) const {
+        return quad_load(row, tile_column(g, j), dim);
     }
-    __syncthreads();
-}
+    __device__ void put(const struct lanes &g, int32_t dim, int j, const struct quad &q) const {
+        quad_store(row, tile_column(g, j), dim, q);
+    }
+    __device__ void skip(int) {}
+};
 
-/* Gives `give` to the team's lane at distance `step`; returns `keep` plus what that lane gave. */
-static __device__ inline float lane_add(const struct lanes &g, float keep, float give, int step) {
-    return keep + __shfl_xor_sync(g.mask, give, step, g.team);
-}
+/* --- rows of a table in memory */
 
-/* Folds a sum over the team's lanes. In the first two steps a lane gives two columns, then one, to
- * another lane; then each lane holds one column. The next steps fold each column over its lanes.
- * The last two steps add columns 2 apart and 1 apart, also between lanes. */
-static __device__ inline float quad_fold(const struct lanes &g, const struct quad &q) {
-    const int half = g.team / 2, quarter = g.team / 4;
-    const bool upper = g.me & half, odd = g.me & quarter;
-    const float x0 = q.x[0], x1 = q.x[1], x2 = q.x[2], x3 = q.x[3];
-    const float even_column = lane_add(g, upper ? x2 : x0, upper ? x0 : x2, half);
-    const float odd_column = lane_add(g, upper ? x3 : x1, upper ? x1 : x3, half);
-    float sum =
-        lane_add(g, odd ? odd_column : even_column, odd ? even_column : odd_column, quarter);
-    for (int step = quarter / 2; step > 0; step /= 2) sum = lane_add(g, sum, sum, step);
-    sum = lane_add(g, sum, sum, half);
-    return lane_add(g, sum, sum, quarter);
-}
-
-/* Folds the rule's sums (1 or 2) into lane 0. */
-static __device__ inline struct pair row_sums_fold(const struct lanes &g, const struct row_sums &x,
-                                                   const int sums) {
-    return {quad_fold(g, x.a), sums > 1 ? quad_fold(g, x.b) : 0};
-}
-
-/* A row in memory, in a step of its table. */
-struct row_place {
-    const struct table *io;
+/* A table's arrays (the weight, then STATES per element), and this group's row of it. */
+template <int STATES> struct place {
     const struct table_shape *shape;
-    int64_t row, step;
-    int32_t dim;
+    const struct table *io;
+    struct array array[1 + STATES];
     enum dtype weight_type;
-    unsigned bf16_states; /* bit k: elem[k] is bf16, not fp32 */
+    unsigned bf16_states; /* bit k: state k is bf16, not fp32 */
+    int32_t dim;
+    int64_t step, row;
+    bool active; /* the group has a row */
 };
 
 /* Four elements of an array of a type narrower than fp32 are loaded and stored by calls: otherwise every
@@ -97,382 +95,328 @@ static __device__ __attribute__((noinline)) void store_narrow(const struct table
     quad_put(f.type, array_row(&io->array[array], row), column, t->dim, bits);
 }
 
-static __device__ inline struct quad place_load(const struct row_place &at, int array,
-                                                enum dtype type, int32_t column) {
-    const void *row = array_row(&at.io->array[array], at.row);
-    if (type == FP32) return quad_load((const float *)row, column, at.dim);
-    return quad_of(load_narrow(type, row, column, at.dim));
+/* Array k of the place: 0 the weight, 1 + n state n. */
+template <int STATES>
+static __device__ inline enum dtype place_type(const struct place<STATES> &at, int k) {
+    if (k == 0) return at.weight_type;
+    return at.bf16_states >> (k - 1) & 1 ? BF16 : FP32;
 }
 
-static __device__ inline void place_store(const struct row_place &at, int array, enum dtype type,
-                                          int32_t column, const struct quad &q) {
-    if (type == FP32)
-        quad_store((float *)array_row(&at.io->array[array], at.row), column, at.dim, q);
+template <int STATES>
+static __device__ inline struct quad place_load(const struct place<STATES> &at, int k,
+                                                int32_t column) {
+    const enum dtype type = place_type(at, k);
+    const int32_t dim = at.active ? at.dim : 0;
+    const void *row = array_row(&at.array[k], at.row);
+    if (type == FP32) return quad_load((const float *)row, column, dim);
+    return quad_of(load_narrow(type, row, column, dim));
+}
+
+template <int STATES>
+static __device__ inline void place_store(const struct place<STATES> &at, int k, int32_t column,
+                                          const struct quad &q) {
+    if (!at.active) return;
+    if (place_type(at, k) == FP32)
+        quad_store((float *)array_row(&at.array[k], at.row), column, at.dim, q);
     else
-        store_narrow(at.shape, at.io, at.row, at.step, array, column, float4_of(q));
+        store_narrow(at.shape, at.io, at.row, at.step, k ? TABLE_ELEM + k - 1 : TABLE_WEIGHT,
+                     column, float4_of(q));
 }
 
-static __device__ inline enum dtype state_type(const struct row_place &at, int k) {
-    return at.bf16_states >> k & 1 ? BF16 : FP32;
+template <int STATES>
+static __device__ inline struct place<STATES> place_of(const struct target &to, int32_t table,
+                                                       enum rule_kind kind) {
+    struct place<STATES> at = {};
+    at.shape = &to.tables[table];
+    at.io = &to.io[table];
+    at.array[0] = at.io->weight;
+    for (int k = 0; k < STATES; k++) at.array[1 + k] = at.io->elem[k];
+    at.weight_type = at.shape->weight_type;
+    at.bf16_states = at.shape->momentum_type == FP32 ? 0 : rule_momenta(kind);
+    at.dim = at.shape->dim;
+    at.step = to.steps[table].number;
+    return at;
 }
 
-/* A row's summed gradient in registers. */
-template <int TILES> struct gradient_held {
-    static constexpr bool several_warps = TILES == 4;
-    struct strip<TILES> *g;
-    __device__ int tiles() const {
-        return TILES;
-    }
-    __device__ struct quad get(int j) const {
-        return g->tile[j];
-    }
-    __device__ void put(int j, const struct quad &q) const {
-        g->tile[j] = q;
-    }
-};
+/* Goes to the next row of the group: rows is a bit for each, in `row` of that lane. */
+template <int STATES>
+static __device__ inline void place_next(const struct lanes &g, struct place<STATES> *at,
+                                         int64_t row, unsigned rows) {
+    at->active = rows != 0;
+    at->row = team_get(g, row, at->active ? __ffs((int)rows) - 1 : 0);
+}
 
-/* A row's summed gradient in memory. */
-struct gradient_stored {
-    static constexpr bool several_warps = true;
-    const struct lanes &lanes;
-    int32_t dim;
-    float *g;
-    __device__ int tiles() const {
-        const int tile = lanes.count * LANE_COLUMNS;
-        return (dim + tile - 1) / tile;
-    }
-    __device__ struct quad get(int j) const {
-        return quad_load(g, tile_column(lanes, j), dim);
-    }
-    __device__ void put(int j, const struct quad &q) const {
-        quad_store(g, tile_column(lanes, j), dim, q);
-    }
-};
+/* --- the shared hyper-parameters */
 
-/* As adjust_row(). The whole group calls this; each lane reads only the columns that it writes. */
-template <class Gradient>
-static __device__ __forceinline__ void
-gradient_adjust(const struct lanes &lanes, const struct adjustment &a, const struct row_place &at,
-                const Gradient &g) {
-    struct row_sums squares = {};
-#pragma unroll
-    for (int j = 0; j < g.tiles(); j++) {
-        struct quad q = g.get(j), square;
-        for (int c = 0; c < LANE_COLUMNS; c++) {
-            q.x[c] = adjust_clip(&a, q.x[c]);
-            square.x[c] = q.x[c] * q.x[c];
+/* As adjust_row(), for the rows of a call of rows_update(). */
+template <int TILES>
+static __device__ __attribute__((noinline)) void rows_adjust(const struct target to, int32_t table,
+                                                             int count, struct summed<TILES> g,
+                                                             int64_t row, unsigned rows) {
+    const struct lanes lanes = lanes_here(count);
+    const struct adjustment a = to.steps[table].adjust;
+    struct place<0> at = place_of<0>(to, table, to.steps[table].rule.kind);
+    const int tiles = g.tiles(lanes, at.dim);
+    for (; warp_any(rows != 0); rows &= rows - 1, g.skip(1)) {
+        place_next(lanes, &at, row, rows);
+        struct row_sums squares = {};
+        for (int j = 0; j < tiles; j++) {
+            struct quad q = at.active ? g.get(lanes, at.dim, j) : quad{}, square;
+            for (int c = 0; c < LANE_COLUMNS; c++) {
+                q.x[c] = adjust_clip(&a, q.x[c]);
+                square.x[c] = q.x[c] * q.x[c];
+            }
+            if (at.active) g.put(lanes, at.dim, j, q);
+            if (a.clip_norm > 0)
+                row_sums_add(lanes, summed<TILES>::several_warps, &squares, square, {});
         }
-        g.put(j, q);
-        if (a.clip_norm > 0) row_sums_add(lanes, Gradient::several_warps, &squares, square, {});
-    }
-    float factor = 1;
-    if (a.clip_norm > 0)
-        factor = lanes_first(lanes, adjust_norm(&a, row_sums_fold(lanes, squares, 1).a));
-#pragma unroll
-    for (int j = 0; j < g.tiles(); j++) {
-        const struct quad w = place_load(at, TABLE_WEIGHT, at.weight_type, tile_column(lanes, j));
-        struct quad q = g.get(j);
-        for (int c = 0; c < LANE_COLUMNS; c++) q.x[c] = adjust_decay(&a, q.x[c], factor, w.x[c]);
-        g.put(j, q);
+        float factor = 1;
+        if (a.clip_norm > 0)
+            factor =
+                adjust_norm(&a, row_sums_fold(lanes, summed<TILES>::several_warps, squares, 1).a);
+        for (int j = 0; j < tiles; j++) {
+            const struct quad w = place_load(at, 0, tile_column(lanes, j));
+            struct quad q = at.active ? g.get(lanes, at.dim, j) : quad{};
+            for (int c = 0; c < LANE_COLUMNS; c++)
+                q.x[c] = adjust_decay(&a, q.x[c], factor, w.x[c]);
+            if (at.active) g.put(lanes, at.dim, j, q);
+        }
     }
 }
+
+/* --- a rule */
 
 /* A lane's part of one tile of a row: weights, summed gradient and states. */
-struct row_tile {
-    struct quad w, g, s[RULE_ELEM_STATES];
-};
+template <int STATES> struct row_tile { struct quad w, g, s[STATES ? STATES : 1]; };
 
-static __device__ inline struct row_tile tile_load(const int elem_states,
-                                                   const struct row_place &at, int32_t column) {
-    struct row_tile x = {};
-    x.w = place_load(at, TABLE_WEIGHT, at.weight_type, column);
-    for (int k = 0; k < elem_states; k++)
-        x.s[k] = place_load(at, TABLE_ELEM + k, state_type(at, k), column);
+template <int TILES, int STATES>
+static __device__ __forceinline__ struct row_tile<STATES>
+tile_load(const struct lanes &lanes, const struct place<STATES> &at, const struct summed<TILES> &g,
+          int j) {
+    struct row_tile<STATES> x = {};
+    x.w = place_load(at, 0, tile_column(lanes, j));
+    for (int k = 0; k < STATES; k++) x.s[k] = place_load(at, 1 + k, tile_column(lanes, j));
+    if (at.active) x.g = g.get(lanes, at.dim, j);
     return x;
 }
 
-static __device__ inline void tile_store(const int elem_states, const struct row_place &at,
-                                         int32_t column, const struct row_tile &x) {
-    place_store(at, TABLE_WEIGHT, at.weight_type, column, x.w);
-    for (int k = 0; k < elem_states; k++)
-        place_store(at, TABLE_ELEM + k, state_type(at, k), column, x.s[k]);
+template <int STATES>
+static __device__ __forceinline__ void tile_store(const struct lanes &lanes,
+                                                  const struct place<STATES> &at, int j,
+                                                  const struct row_tile<STATES> &x) {
+    place_store(at, 0, tile_column(lanes, j), x.w);
+    for (int k = 0; k < STATES; k++) place_store(at, 1 + k, tile_column(lanes, j), x.s[k]);
 }
 
-/* A row in registers. */
-template <int TILES> struct row_held {
-    static constexpr bool several_warps = TILES == 4, in_registers = true;
-    struct row_tile tile[TILES];
-    __device__ int tiles() const {
-        return TILES;
-    }
-    __device__ struct row_tile get(int j) const {
-        return tile[j];
-    }
-    __device__ void put(int j, const struct row_tile &x) {
-        tile[j] = x;
-    }
-};
+/* So many quads of a row's weights, gradient and states are kept in registers. Otherwise each tile is loaded
+ * for each phase: of rows of four tiles with a state, and of two tiles with three. */
+enum { MOST_QUADS = 8 };
 
-/* A row whose weights and states stay in memory: the row is too wide for registers, or its rule has
- * too many states. */
-struct row_stored {
+template <int TILES, int STATES> struct row_held {
+    static constexpr bool in_registers = TILES > 0 && TILES *(2 + STATES) <= MOST_QUADS;
     const struct lanes &lanes;
-    int elem_states;
-    struct row_place at;
-    __device__ struct row_tile get(int j) const {
-        return tile_load(elem_states, at, tile_column(lanes, j));
+    const struct place<STATES> &at;
+    const struct summed<TILES> &g;
+    struct row_tile<STATES> tile[in_registers ? TILES : 1];
+
+    __device__ __forceinline__ void load() {
+        if constexpr (in_registers)
+#pragma unroll
+            for (int j = 0; j < TILES; j++) tile[j] = tile_load(lanes, at, g, j);
     }
-    __device__ void put(int j, const struct row_tile &x) const {
-        tile_store(elem_states, at, tile_column(lanes, j), x);
+    __device__ __forceinline__ struct row_tile<STATES> get(int j) const {
+        if constexpr (in_registers) return tile[j];
+        return tile_load(lanes, at, g, j);
+    } __device__ __forceinline__ void put(int j, const struct row_tile<STATES> &x) {
+        if constexpr (in_registers)
+            tile[j] = x;
+        else
+            tile_store(lanes, at, j, x);
+    }
+    __device__ __forceinline__ void store() const {
+        if constexpr (in_registers)
+#pragma unroll
+            for (int j = 0; j < TILES; j++) tile_store(lanes, at, j, tile[j]);
     }
 };
 
-template <int TILES> struct row_half_held {
-    static constexpr bool several_warps = TILES == 4, in_registers = false;
-    struct row_stored row;
-    const struct strip<TILES> &g;
-    __device__ int tiles() const {
-        return TILES;
-    }
-    __device__ struct row_tile get(int j) const {
-        struct row_tile x = row.get(j);
-        x.g = g.tile[j];
-        return x;
-    }
-    __device__ void put(int j, const struct row_tile &x) const {
-        row.put(j, x);
-    }
-};
-
-struct row_wide {
-    static constexpr bool several_warps = true, in_registers = false;
-    struct row_stored row;
-    const float *g;
-    __device__ int tiles() const {
-        const int tile = row.lanes.count * LANE_COLUMNS;
-        return (row.at.dim + tile - 1) / tile;
-    }
-    __device__ struct row_tile get(int j) const {
-        struct row_tile x = row.get(j);
-        x.g = quad_load(g, tile_column(row.lanes, j), row.at.dim);
-        return x;
-    }
-    __device__ void put(int j, const struct row_tile &x) const {
-        row.put(j, x);
-    }
-};
-
+template <int STATES>
 static __device__ __forceinline__ struct element
-tile_element(const struct rule_step *step, struct pair rate, const struct row_tile &x, int c) {
-    struct states s;
-    for (int k = 0; k < RULE_ELEM_STATES; k++) s.x[k] = x.s[k].x[c];
+tile_element(const struct rule_step *step, struct pair rate, const struct row_tile<STATES> &x,
+             int c) {
+    struct states s = {};
+    for (int k = 0; k < STATES; k++) s.x[k] = x.s[k].x[c];
     return rule_element(step, rate, x.w.x[c], s, x.g.x[c]);
 }
 
-/* --- The phases of a rule on a lane's columns of one tile. A row's update is compiled once for each
- * number of states, not for each rule: a phase switches over the rules of that number. */
-
-/* Calls phase(RULE_..., step, ...) for the rule of the step. Rules for which has(kind) is false, and those
- * with another number of states, leave no code. The copy of the step is local to a case, so a case loads
- * only what its rule needs. */
-#define TILE_CASE(rule, STATES, has, phase, step, ...)                                             \
-    case RULE_##rule:                                                                              \
-        if (rule_elem_states(RULE_##rule) == STATES && has(RULE_##rule)) {                         \
-            const struct rule_step own = *step;                                                    \
-            phase(RULE_##rule, &own, __VA_ARGS__);                                                 \
-        }                                                                                          \
-        break;
-#define TILE_PHASE(STATES, has, phase, step, ...)                                                  \
-    switch ((step)->rule.kind) {                                                                   \
-        RULES(TILE_CASE, STATES, has, phase, step, __VA_ARGS__)                                    \
-    case RULE_COUNT: break;                                                                        \
-    }
-
-static __device__ constexpr bool every_rule(enum rule_kind) {
-    return true;
-}
-
-static __device__ __forceinline__ void terms_of(const enum rule_kind kind,
-                                                const struct rule_step *step, const bool after,
-                                                struct pair rate, const struct row_tile &x,
-                                                struct row_sums *term) {
-    for (int c = 0; c < LANE_COLUMNS; c++) {
-        const struct element e = tile_element(step, rate, x, c);
-        const struct pair both = after ? rule_after(kind, e) : rule_before(kind, e);
-        term->a.x[c] = both.a;
-        term->b.x[c] = both.b;
-    }
-}
-
-static __device__ __forceinline__ void step_of(const enum rule_kind kind,
-                                               const struct rule_step *step, struct pair rate,
-                                               struct row_tile *x) {
-    for (int c = 0; c < LANE_COLUMNS; c++) {
-        struct element e = tile_element(step, rate, *x, c);
-        e.s = rule_states(kind, e);
-        for (int k = 0; k < RULE_ELEM_STATES; k++) x->s[k].x[c] = e.s.x[k];
-        if (!rule_sums_after(kind)) x->w.x[c] = rule_weight(kind, e, 1);
-    }
-}
-
-static __device__ __forceinline__ void weights_of(const enum rule_kind kind,
-                                                  const struct rule_step *step, struct pair rate,
-                                                  float scale, struct row_tile *x) {
-    for (int c = 0; c < LANE_COLUMNS; c++)
-        x->w.x[c] = rule_weight(kind, tile_element(step, rate, *x, c), scale);
-}
-
 /* Adds a lane's columns of a tile to the sums over the row, before the step or after it. */
-template <int STATES, bool AFTER>
+template <enum rule_kind RULE, bool AFTER, int STATES>
 static __device__ __forceinline__ void
 tile_terms(const struct lanes &lanes, const bool several_warps, const struct rule_step *step,
-           struct pair rate, int32_t column, int32_t dim, const struct row_tile &x,
+           struct pair rate, int32_t column, int32_t dim, const struct row_tile<STATES> &x,
            struct row_sums *sums) {
     struct row_sums term = {};
-    if constexpr (AFTER)
-        TILE_PHASE(STATES, rule_sums_after, terms_of, step, true, rate, x, &term)
-    else
-        TILE_PHASE(STATES, rule_sums_before, terms_of, step, false, rate, x, &term)
-    for (int c = 0; c < LANE_COLUMNS; c++)
-        if (column + c >= dim) term.a.x[c] = term.b.x[c] = 0;
+    for (int c = 0; c < LANE_COLUMNS; c++) {
+        const struct element e = tile_element(step, rate, x, c);
+        const struct pair both = AFTER ? rule_after(RULE, e) : rule_before(RULE, e);
+        term.a.x[c] = column + c < dim ? both.a : 0;
+        term.b.x[c] = column + c < dim ? both.b : 0;
+    }
     row_sums_add(lanes, several_warps, sums, term.a, term.b);
 }
 
-/* The step of a lane's columns of a tile; leaves the weights to tile_weights() if the rule has sums
- * after the step. */
-template <int STATES>
+/* The step of a lane's columns of a tile; leaves the weights to tile_weights() if the rule has sums after the
+ * step. */
+template <enum rule_kind RULE, int STATES>
 static __device__ __forceinline__ void tile_step(const struct rule_step *step, struct pair rate,
-                                                 struct row_tile *x) {
-    TILE_PHASE(STATES, every_rule, step_of, step, rate, x)
+                                                 struct row_tile<STATES> *x) {
+    for (int c = 0; c < LANE_COLUMNS; c++) {
+        struct element e = tile_element(step, rate, *x, c);
+        e.s = rule_states(RULE, e);
+        for (int k = 0; k < STATES; k++) x->s[k].x[c] = e.s.x[k];
+        if (!rule_sums_after(RULE)) x->w.x[c] = rule_weight(RULE, e, 1);
+    }
 }
 
-template <int STATES>
+template <enum rule_kind RULE, int STATES>
 static __device__ __forceinline__ void tile_weights(const struct rule_step *step, struct pair rate,
-                                                    float scale, struct row_tile *x) {
-    TILE_PHASE(STATES, rule_sums_after, weights_of, step, rate, scale, x)
+                                                    float scale, struct row_tile<STATES> *x) {
+    for (int c = 0; c < LANE_COLUMNS; c++)
+        x->w.x[c] = rule_weight(RULE, tile_element(step, rate, *x, c), scale);
 }
 
-/* Whether some rule with that many states has sums after the step. */
-#define X(rule, STATES) || (rule##_info.elem_states == STATES && rule##_info.sums_after > 0)
-template <int STATES> static constexpr bool SUMS_AFTER = false RULES(X, STATES);
-#undef X
+/* The rate of the row's elements. Every lane computes it; lane 0 stores the row's states. memory: of these; NULL
+ * for a group without a row. */
+template <enum rule_kind RULE>
+static __device__ __forceinline__ struct pair
+row_rate(const struct lanes &lanes, const struct rule_step *step, struct pair sums, int32_t dim,
+         float *memory) {
+    const int states = rule_row_states(RULE);
+    if (states == 0) return rule_row(RULE, step, sums, dim, NULL);
+    float state[RULE_ROW_STATES] = {};
+    for (int k = 0; memory && k < states; k++) state[k] = memory[k];
+    const struct pair rate = rule_row(RULE, step, sums, dim, state);
+    lanes_sync(lanes); /* all have read */
+    for (int k = 0; memory && k < states; k++)
+        if (lanes.lane == 0) memory[k] = state[k];
+    return rate;
+}
 
-/* Applies a rule with that many states to a row. The whole group calls this. row_state: NULL if the
- * rule has none. With sums after the step, a row in memory keeps its old states until its weights
- * are known, and takes the step twice: a stored state may be rounded, and the weights need the
- * unrounded one. */
-template <int STATES, class Row>
-static __device__ __forceinline__ void row_apply(const struct lanes &lanes,
-                                                 const struct rule_step *step, int32_t dim,
-                                                 float *row_state, Row *row) {
-    const enum rule_kind kind = step->rule.kind;
+/* Applies the rule to a row. With sums after the step, a row in memory keeps its old states until its weights
+ * are known, and takes the step twice: a stored state may be rounded, and the weights need the unrounded
+ * one. */
+template <enum rule_kind RULE, int TILES, int STATES>
+static __device__ __forceinline__ void
+row_apply(const struct lanes &lanes, const struct rule_step *step, int tiles, float *row_state,
+          struct row_held<TILES, STATES> *row) {
+    constexpr bool several_warps = summed<TILES>::several_warps,
+                   in_registers = row_held<TILES, STATES>::in_registers;
+    const int32_t dim = row->at.dim;
     struct pair rate = {0, 0};
-    if (rule_sums_before(kind)) {
+    if (rule_sums_before(RULE)) {
         struct row_sums sums = {};
 #pragma unroll
-        for (int j = 0; j < row->tiles(); j++)
-            tile_terms<STATES, false>(lanes, Row::several_warps, step, rate, tile_column(lanes, j),
-                                      dim, row->get(j), &sums);
-        rate = row_sums_fold(lanes, sums, rule_sums_before(kind));
+        for (int j = 0; j < (TILES ? TILES : tiles); j++)
+            tile_terms<RULE, false>(lanes, several_warps, step, rate, tile_column(lanes, j), dim,
+                                    row->get(j), &sums);
+        rate = row_sums_fold(lanes, several_warps, sums, rule_sums_before(RULE));
     }
-    if (lanes.lane == 0) rate = rule_row(kind, step, rate, dim, row_state);
-    rate = {lanes_first(lanes, rate.a), lanes_first(lanes, rate.b)};
-    const bool after = SUMS_AFTER<STATES> && rule_sums_after(kind);
-    if (Row::in_registers || !after) {
+    rate = row_rate<RULE>(lanes, step, rate, dim, row_state);
+    const bool after = rule_sums_after(RULE) > 0;
+    if (in_registers || !after)
 #pragma unroll
-        for (int j = 0; j < row->tiles(); j++) {
-            struct row_tile x = row->get(j);
-            tile_step<STATES>(step, rate, &x);
+        for (int j = 0; j < (TILES ? TILES : tiles); j++) {
+            struct row_tile<STATES> x = row->get(j);
+            tile_step<RULE>(step, rate, &x);
             row->put(j, x);
         }
-    }
     if (!after) return;
     const auto stepped = [&](int j) {
-        struct row_tile x = row->get(j);
-        if (!Row::in_registers) tile_step<STATES>(step, rate, &x);
+        struct row_tile<STATES> x = row->get(j);
+        if (!in_registers) tile_step<RULE>(step, rate, &x);
         return x;
     };
     struct row_sums sums = {};
 #pragma unroll
-    for (int j = 0; j < row->tiles(); j++)
-        tile_terms<STATES, true>(lanes, Row::several_warps, step, rate, tile_column(lanes, j), dim,
-                                 stepped(j), &sums);
-    const struct pair sum = row_sums_fold(lanes, sums, rule_sums_after(kind));
-    const float scale = lanes_first(lanes, rule_scale(kind, step, rate, sum, dim));
+    for (int j = 0; j < (TILES ? TILES : tiles); j++)
+        tile_terms<RULE, true>(lanes, several_warps, step, rate, tile_column(lanes, j), dim,
+                               stepped(j), &sums);
+    const struct pair sum = row_sums_fold(lanes, several_warps, sums, rule_sums_after(RULE));
+    const float scale = rule_scale(RULE, step, rate, sum, dim);
 #pragma unroll
-    for (int j = 0; j < row->tiles(); j++) {
-        struct row_tile x = stepped(j);
-        tile_weights<STATES>(step, rate, scale, &x);
+    for (int j = 0; j < (TILES ? TILES : tiles); j++) {
+        struct row_tile<STATES> x = stepped(j);
+        tile_weights<RULE>(step, rate, scale, &x);
         row->put(j, x);
     }
 }
 
-static __device__ inline float *row_state_of(const enum rule_kind kind,
-                                             const struct row_place &at) {
-    return rule_row_states(kind) ? (float *)array_row(&at.io->row, at.row) : NULL;
-}
-
-template <int TILES, int STATES>
-static __device__ __forceinline__ void
-row_update_as(const struct lanes &lanes, const struct rule_step *step, const struct row_place &at,
-              const struct strip<TILES> &g) {
-    /* So many quads of weights, gradients and states fit. Otherwise weights and states stay in memory:
-     * in rows of four tiles with a state, and of two tiles with three. */
-    enum { MOST_QUADS = 8 };
-    float *const row_state = row_state_of(step->rule.kind, at);
-    if constexpr (TILES * (2 + STATES) > MOST_QUADS) {
-        struct row_half_held<TILES> half = {
-            {lanes, STATES, at}, g
+template <enum rule_kind RULE, int STATES, int TILES>
+static __device__ __attribute__((noinline)) void rows_step(const struct target to, int32_t table,
+                                                           int count, struct summed<TILES> g,
+                                                           int64_t row, unsigned rows) {
+    const struct lanes lanes = lanes_here(count);
+    const struct rule_step step = to.steps[table];
+    struct place<STATES> at = place_of<STATES>(to, table, RULE);
+    for (; warp_any(rows != 0); rows &= rows - 1, g.skip(1)) {
+        place_next(lanes, &at, row, rows);
+        struct row_held<TILES, STATES> held = {
+            lanes, at, g, {}
         };
-        row_apply<STATES>(lanes, step, at.dim, row_state, &half);
-    } else {
-        struct row_held<TILES> held;
-#pragma unroll
-        for (int j = 0; j < TILES; j++) {
-            held.tile[j] = tile_load(STATES, at, tile_column(lanes, j));
-            held.tile[j].g = g.tile[j];
-        }
-        row_apply<STATES>(lanes, step, at.dim, row_state, &held);
-#pragma unroll
-        for (int j = 0; j < TILES; j++) tile_store(STATES, at, tile_column(lanes, j), held.tile[j]);
+        held.load();
+        float *state =
+            at.active && rule_row_states(RULE) ? (float *)array_row(&at.io->row, at.row) : NULL;
+        row_apply<RULE>(lanes, &step, g.tiles(lanes, at.dim), state, &held);
+        held.store();
     }
 }
 
-static_assert(RULE_ELEM_STATES == 3, "the two functions below have a case for each number");
-
-/* Applies the table's rule to a row with this summed gradient. The whole group calls this. */
+/* Rows of one table, whose number is the same in all lanes of the warp. */
 template <int TILES>
-static __device__ __forceinline__ void
-row_update(const struct lanes &lanes, const struct rule_step *step, const struct row_place &at,
-           const struct strip<TILES> &sum) {
-    struct strip<TILES> g = sum;
-    if (step->adjust.gradient) gradient_adjust(lanes, step->adjust, at, gradient_held<TILES>{&g});
-    switch (rule_elem_states(step->rule.kind)) {
-    case 0: return row_update_as<TILES, 0>(lanes, step, at, g);
-    case 1: return row_update_as<TILES, 1>(lanes, step, at, g);
-    case 2: return row_update_as<TILES, 2>(lanes, step, at, g);
-    default: return row_update_as<TILES, 3>(lanes, step, at, g);
+static __device__ __forceinline__ void table_update(const struct target &to, int32_t table,
+                                                    int count, const struct summed<TILES> &g,
+                                                    int64_t row, unsigned rows) {
+    const struct rule_step *step = &to.steps[table];
+    if (step->adjust.gradient) rows_adjust<TILES>(to, table, count, g, row, rows);
+    switch (step->rule.kind) {
+#define X(rule, ...)                                                                               \
+    case RULE_##rule:                                                                              \
+        return rows_step<RULE_##rule, rule##_info.elem_states, TILES>(to, table, count, g, row,    \
+                                                                      rows);
+        RULES(X)
+#undef X
+    case RULE_COUNT: break;
     }
 }
 
-template <int STATES>
-static __device__ __forceinline__ void
-row_update_wide_as(const struct lanes &lanes, const struct rule_step *step,
-                   const struct row_place &at, const float *g) {
-    struct row_wide wide = {{lanes, STATES, at}, g};
-    row_apply<STATES>(lanes, step, at.dim, row_state_of(step->rule.kind, at), &wide);
+/* Applies the rules of their tables to rows with these summed gradients. All lanes of a warp call this. rows: a
+ * bit for each row of the group; 0 if it has none. The row of bit l is `row` of `table` in lane l of the team;
+ * tables ascend. g: their sums, in the order of the bits. */
+template <int TILES>
+static __device__ __forceinline__ void rows_update(const struct target &to, const struct lanes &g,
+                                                   struct summed<TILES> sums, int32_t table,
+                                                   int64_t row, unsigned rows) {
+    for (unsigned groups; (groups = __ballot_sync(ALL_LANES, rows != 0)) != 0;) {
+        const int32_t first = team_get(g, table, rows ? __ffs((int)rows) - 1 : 0);
+        const int32_t now = __shfl_sync(ALL_LANES, first, __ffs((int)groups) - 1);
+        const unsigned here = rows & team_votes(g, table == now);
+        table_update<TILES>(to, now, g.count, sums, row, here);
+        sums.skip(__popc(here));
+        rows &= ~here;
+    }
 }
 
-/* As row_update(), for a row too wide for registers: its gradient g is in memory, and changes. */
-static __device__ inline void row_update_wide(const struct lanes &lanes,
-                                              const struct rule_step *step,
-                                              const struct row_place &at, float *g) {
-    if (step->adjust.gradient)
-        gradient_adjust(lanes, step->adjust, at, gradient_stored{lanes, at.dim, g});
-    switch (rule_elem_states(step->rule.kind)) {
-    case 0: return row_update_wide_as<0>(lanes, step, at, g);
-    case 1: return row_update_wide_as<1>(lanes, step, at, g);
-    case 2: return row_update_wide_as<2>(lanes, step, at, g);
-    default: return row_update_wide_as<3>(lanes, step, at, g);
+/* As rows_update(), for one row of the group, or none if row < 0. Its gradient is in memory of the device, where
+ * it changes if TILES is 0. */
+template <int TILES, int BLOCK>
+static __device__ __forceinline__ void row_update(const struct target &to, const struct lanes &g,
+                                                  int32_t table, int64_t row, float *grad) {
+    if constexpr (TILES == 0) {
+        rows_update<0>(to, g, {grad}, table, row, row >= 0);
+    } else {
+        const struct summed<TILES> sums = { held_quads<BLOCK, TILES>() };
+        for (int j = 0; row >= 0 && j < TILES; j++)
+            sums.put(g, 0, j, quad_load(grad, tile_column(g, j), to.tables[table].dim));
+        rows_update<TILES>(to, g, sums, table, row, row >= 0);
     }
 }

@@ -13,8 +13,10 @@
  * if the gradient does not fit in device memory beside the tables.
  * Source: nn.Embedding(sparse=False) with a dense optimizer in PyTorch.
  */
+#include "kernels/device/scan.cuh"
 #include "kernels/device/scatter.cuh"
 #include "kernels/device/target.cuh"
+#include "kernels/device/update.cuh"
 
 /* Floats of a table's gradient, rounded up so that the next gradient begins aligned. */
 HOST_DEVICE int64_t table_floats(const struct table_shape *t) {
@@ -42,13 +44,12 @@ static size_t scratch_bytes(const struct batch *shape, int) {
     return lay_out(&p, shape, NULL);
 }
 
-/* One thread: sets first[]. */
-static __global__ void find_first(const struct table_shape *tables, int32_t count, int64_t *first) {
-    int64_t next = 0;
-    for (int32_t t = 0; t < count; t++) {
-        first[t] = next;
-        next += table_floats(&tables[t]);
-    }
+/* One block: sets first[]. */
+static __global__ void __launch_bounds__(SCAN_BLOCK)
+    find_first(const struct table_shape *tables, int32_t count, int64_t *first) {
+    items_before<int64_t>(
+        count, [&](int32_t t) { return table_floats(&tables[t]); },
+        [&](int32_t t, int64_t floats) { first[t] = floats; });
 }
 
 struct to_gradient {
@@ -61,7 +62,7 @@ struct to_gradient {
     }
 };
 
-/* Whether all of a row is 0. The whole group calls this. */
+/* Whether all of a row is 0. All lanes of a warp call this. */
 static __device__ bool is_zero(const struct lanes &g, const float *row, int32_t dim) {
     bool other = false;
     for (int32_t d = g.lane; d < dim; d += g.count) other |= row[d] != 0;
@@ -70,17 +71,15 @@ static __device__ bool is_zero(const struct lanes &g, const float *row, int32_t 
 
 /* A group of lanes per row of any table. */
 template <int TILES>
-static __global__ void __launch_bounds__(block_of_tiles(TILES), 1)
+static __global__ void __launch_bounds__(BLOCK_OF<TILES>, 1)
     sweep(const struct target to, const int64_t *first, float *grad, int64_t rows, int count) {
-    struct lanes g = lanes_here(count);
-    int64_t key = group_number(g);
-    if (key >= rows) return;
-    int32_t t = table_of_key(to, (uint64_t)key);
-    int64_t row = key - to.tables[t].first_row;
-    int32_t dim = to.tables[t].dim;
+    const struct lanes g = lanes_here(count);
+    const int64_t number = group_number(g), key = number < rows ? number : rows - 1;
+    const int32_t t = table_of_key(to, (uint64_t)key), dim = to.tables[t].dim;
+    const int64_t row = key - to.tables[t].first_row;
     float *sum = grad + first[t] + row * dim;
-    if (rule_keeps_idle(&to.steps[t].rule) && is_zero(g, sum, dim)) return;
-    row_update_from<TILES>(g, to, t, row, sum);
+    const bool idle = is_zero(g, sum, dim) && rule_keeps_idle(&to.steps[t].rule);
+    row_update<TILES, BLOCK_OF<TILES>>(to, g, t, number < rows && !idle ? row : -1, sum);
 }
 
 static cudaError_t enqueue_sweep(const struct plan *p, const struct target &to,
@@ -100,7 +99,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     struct plan p;
     lay_out(&p, in, how->scratch);
     mean_scales_fill(in, p.scale, stream);
-    LAUNCH(find_first, 1, 1, 0, stream, in->device_tables, in->num_tables, p.first);
+    LAUNCH(find_first, 1, SCAN_BLOCK, 0, stream, in->device_tables, in->num_tables, p.first);
     stage_done(how, STAGE_INDEX);
     cudaError_t status = cudaMemsetAsync(p.grad, 0, (size_t)p.floats * sizeof *p.grad, stream);
     stage_done(how, STAGE_ZERO);

@@ -16,8 +16,9 @@
  */
 #include "kernels/device/compact.cuh"
 #include "kernels/device/runs.cuh"
+#include "kernels/device/scan.cuh"
 
-enum { SLOT_BLOCK = 256 };
+enum { SLOT_BLOCK = SCAN_BLOCK };
 
 /* Open addressing, linear probing; a slot that is all ones is empty. */
 struct slots {
@@ -121,22 +122,15 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
  * numbers have the order of the entries. */
 static __global__ void __launch_bounds__(SLOT_BLOCK)
     hand_out(const struct slots s, bool wide, void *key, uint32_t *begin, struct totals *totals) {
-    SHARED(unsigned long long, sums, SLOT_BLOCK);
     SHARED(unsigned long long, base, 1);
     uint64_t at = (uint64_t)blockIdx.x * SLOT_BLOCK + threadIdx.x;
     uint32_t hits = at < s.count ? s.hits[at] : 0;
-    unsigned long long mine = hits ? (unsigned long long)hits << 32 | 1 : 0, sum = mine;
-    int t = (int)threadIdx.x;
-    for (int step = 1; step < SLOT_BLOCK; step *= 2) { /* inclusive prefix sums */
-        sums[t] = sum;
-        __syncthreads();
-        if (t >= step) sum += sums[t - step];
-        __syncthreads();
-    }
-    if (t == SLOT_BLOCK - 1) base[0] = atomicAdd(&totals->both, sum);
+    unsigned long long all, mine = hits ? (unsigned long long)hits << 32 | 1 : 0,
+                            before = block_before(mine, &all);
+    if (threadIdx.x == 0) base[0] = atomicAdd(&totals->both, all);
     __syncthreads();
     if (!hits) return;
-    unsigned long long before = base[0] + sum - mine;
+    before += base[0];
     uint32_t run = (uint32_t)before;
     begin[run] = s.begin[at] = (uint32_t)(before >> 32);
     if (wide)
