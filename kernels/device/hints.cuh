@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdint.h>
+
 #include "kernels/device/launch.h"
 
 #if defined(__CUDA_ARCH__)
