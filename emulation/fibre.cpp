@@ -116,6 +116,12 @@ Fibre *fibre_create(void (*entry)()) {
                      with_tsan() ? __tsan_create_fiber(0) : nullptr};
 }
 
+void fibre_renew(Fibre *fibre) {
+    if (!with_tsan()) return;
+    __tsan_destroy_fiber(fibre->tsan);
+    fibre->tsan = __tsan_create_fiber(0);
+}
+
 Fibre *fibre_adopt_thread() {
     if (!fibres.thread.context) fibres.thread.context = thread_context();
     if (with_tsan()) fibres.thread.tsan = __tsan_get_current_fiber();

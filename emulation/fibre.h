@@ -21,6 +21,10 @@ struct Fibre {
  * as long as the process. */
 Fibre *fibre_create(void (*entry)());
 
+/* For the race detector the fibre, which must not be the current one, becomes a new one: it knows only what the
+ * caller knows. */
+void fibre_renew(Fibre *fibre);
+
 /* Makes the calling thread the current fibre. Call it before the first fibre_switch, which returns
  * when another fibre switches back to the caller. */
 Fibre *fibre_adopt_thread();

@@ -35,6 +35,7 @@ void catch_faults();
 struct Settings {
     int order;
     uint64_t seed;
+    int resident; /* blocks at once in random order; 0: drawn for each launch */
     size_t capacity;
     char failing[128];  /* part of the kernel's name; empty: none */
     uint64_t scheduled; /* launches since the order was set */
