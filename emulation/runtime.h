@@ -83,6 +83,9 @@ cudaError_t returned(cudaError_t error);
 cudaError_t sticky_error();
 void set_sticky_error(cudaError_t error);
 
+/* --- launch_bounds.cpp: the most threads of a block of the kernel, if they can be known; otherwise the other number */
+unsigned launch_bound(const void *kernel, unsigned otherwise);
+
 /* --- device_calls.cpp: whether the launch is within the limits of the device */
 cudaError_t launch_error(const Launch &launch);
 

@@ -78,6 +78,9 @@ template <class T> T *aligned(T *p, Site site) {
     return p;
 }
 
+/* The address, which must be one of global memory. */
+size_t global_address(const void *p, const char *what, Site site);
+
 struct Launch {
     const char *kernel;
     Site site;
