@@ -156,7 +156,9 @@ uint64_t warp_collective(WarpOp op, unsigned mask, const WarpInput &input, Site 
     Block &b = block();
     Thread &self = this_thread();
     unsigned lane = self.linear % LANES, warp = self.linear / LANES;
-    WarpSlot &slot = b.warp_slots[warp][__builtin_ctz(mask)];
+    unsigned first = unsigned(__builtin_ctz(mask));
+    WarpSlot &slot = b.warp_slots[warp][first];
+    Token *tokens = b.tokens + 2 + (warp * LANES + first) * 2;
     if (slot.arrived == 0) {
         slot.mask = mask;
         slot.op = op;
@@ -170,7 +172,7 @@ uint64_t warp_collective(WarpOp op, unsigned mask, const WarpInput &input, Site 
     self.input = input;
     slot.arrived |= 1u << lane;
     int turn = slot.turn;
-    if (op == WarpOp::sync) slot.tokens[turn].release();
+    if (op == WarpOp::sync) tokens[turn].release();
     will_wait(name_of(op), site);
     if (slot.arrived == mask) {
         slot.arrived = 0;
@@ -181,15 +183,8 @@ uint64_t warp_collective(WarpOp op, unsigned mask, const WarpInput &input, Site 
             if (mask >> i & 1u) wake(lanes[i]);
     }
     wait();
-    if (op == WarpOp::sync) slot.tokens[turn].acquire();
+    if (op == WarpOp::sync) tokens[turn].acquire();
     return self.result;
-}
-
-/* One token for all fences: it also orders unrelated fences, which may hide a race. */
-void fence() {
-    static Token token;
-    token.acquire();
-    token.release();
 }
 
 } // namespace emulation

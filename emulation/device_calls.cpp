@@ -36,6 +36,8 @@ cudaError_t launch_error(const Launch &l) {
                  l.block.y <= MAX_BLOCK && l.block.z <= MAX_BLOCK_Z &&
                  l.block.x * l.block.y * l.block.z <= MAX_BLOCK;
     if (!grid || !block) return cudaErrorInvalidConfiguration;
+    if (l.block.x * l.block.y * l.block.z > launch_bound(l.function, MAX_BLOCK))
+        return cudaErrorInvalidValue;
     bool shared = l.shared_bytes <= size_t(dynamic_shared_limit(l.function));
     return shared ? cudaSuccess : cudaErrorInvalidValue;
 }
@@ -184,7 +186,7 @@ cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute attr, i
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attr, const void *function) {
     Turn turn;
     *attr = {};
-    attr->maxThreadsPerBlock = MAX_BLOCK;
+    attr->maxThreadsPerBlock = int(launch_bound(function, MAX_BLOCK));
     attr->numRegs = 32; /* any number: nothing is compiled for a GPU */
     attr->ptxVersion = attr->binaryVersion = 90;
     attr->maxDynamicSharedSizeBytes = dynamic_shared_limit(function);

@@ -22,6 +22,10 @@ enum { EMULATION_DEFECT = 86 };
  * order also depends, restarts at 0. */
 void emulation_schedule(int order, uint64_t seed);
 
+/* In random order, sets how many blocks of a launch take turns (at most 4, and at most 1024 threads). The default is
+ * EMULATION_RESIDENT in the environment, else 0: 2 to 4, drawn for each launch. */
+void emulation_resident(int blocks);
+
 /* Kernels and CUB calls run so far, each as one. Replays of a graph count. */
 uint64_t emulation_launches(void);
 

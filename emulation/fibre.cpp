@@ -103,8 +103,12 @@ static void first_entry() {
     abort();
 }
 
+static size_t stack_bytes() {
+    return with_asan() || with_tsan() ? SANITIZED_STACK : STACK;
+}
+
 Fibre *fibre_create(void (*entry)()) {
-    size_t bytes = with_asan() || with_tsan() ? SANITIZED_STACK : STACK;
+    size_t bytes = stack_bytes();
     void *mapping = mmap(nullptr, GUARD + bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED || fibres.stacks == MAX_STACKS) fatal("no memory for a stack");
@@ -114,6 +118,12 @@ Fibre *fibre_create(void (*entry)()) {
     fibres.entry = entry;
     return new Fibre{new_context(stack, bytes, first_entry), stack, bytes, nullptr,
                      with_tsan() ? __tsan_create_fiber(0) : nullptr};
+}
+
+void fibre_renew(Fibre *fibre) {
+    if (!with_tsan()) return;
+    __tsan_destroy_fiber(fibre->tsan);
+    fibre->tsan = __tsan_create_fiber(0);
 }
 
 Fibre *fibre_adopt_thread() {
@@ -134,11 +144,20 @@ void fibre_switch(Fibre *to) {
     arrived();
 }
 
-bool fibre_overflow(const void *address) {
+/* Whether the address is so many bytes above the start of a guard. */
+static bool above_a_guard(const void *address, size_t from, size_t to) {
     auto *p = static_cast<const char *>(address);
     for (int i = 0; i < fibres.stacks; i++)
-        if (p >= fibres.guards[i] && p < fibres.guards[i] + GUARD) return true;
+        if (p >= fibres.guards[i] + from && p < fibres.guards[i] + to) return true;
     return false;
+}
+
+bool fibre_owns(const void *address) {
+    return above_a_guard(address, GUARD, GUARD + stack_bytes());
+}
+
+bool fibre_overflow(const void *address) {
+    return above_a_guard(address, 0, GUARD);
 }
 
 } // namespace emulation

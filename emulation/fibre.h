@@ -21,12 +21,17 @@ struct Fibre {
  * as long as the process. */
 Fibre *fibre_create(void (*entry)());
 
+/* For the race detector the fibre, which must not be the current one, becomes a new one: it knows only what the
+ * caller knows. */
+void fibre_renew(Fibre *fibre);
+
 /* Makes the calling thread the current fibre. Call it before the first fibre_switch, which returns
  * when another fibre switches back to the caller. */
 Fibre *fibre_adopt_thread();
 void fibre_switch(Fibre *to);
 
-/* Whether the address is in the guard below a fibre's stack. */
+/* Whether the address is in a fibre's stack, and in the guard below one. */
+bool fibre_owns(const void *address);
 bool fibre_overflow(const void *address);
 
 } // namespace emulation

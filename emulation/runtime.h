@@ -35,6 +35,7 @@ void catch_faults();
 struct Settings {
     int order;
     uint64_t seed;
+    int resident; /* blocks at once in random order; 0: drawn for each launch */
     size_t capacity;
     char failing[128];  /* part of the kernel's name; empty: none */
     uint64_t scheduled; /* launches since the order was set */
@@ -81,6 +82,9 @@ cudaError_t returned(cudaError_t error);
 /* Non-zero once the device has failed. */
 cudaError_t sticky_error();
 void set_sticky_error(cudaError_t error);
+
+/* --- launch_bounds.cpp: the most threads of a block of the kernel, if they can be known; otherwise the other number */
+unsigned launch_bound(const void *kernel, unsigned otherwise);
 
 /* --- device_calls.cpp: whether the launch is within the limits of the device */
 cudaError_t launch_error(const Launch &launch);

@@ -17,6 +17,7 @@ EMULATION_WEAK void __sanitizer_finish_switch_fiber(void *saved, const void **ol
                                                     size_t *old_bytes);
 EMULATION_WEAK void *__tsan_get_current_fiber(void);
 EMULATION_WEAK void *__tsan_create_fiber(unsigned flags);
+EMULATION_WEAK void __tsan_destroy_fiber(void *fiber);
 EMULATION_WEAK void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 EMULATION_WEAK void __tsan_acquire(void *token);
 EMULATION_WEAK void __tsan_release(void *token);
@@ -41,11 +42,13 @@ inline void unpoison(const void *p, size_t bytes) {
     if (with_asan()) __asan_unpoison_memory_region(p, bytes);
 }
 
-/* What a thread does before release() happens before what others do after acquire(). */
-struct Token {
-    char unused;
+/* What a thread does before release() happens before what others do after acquire(). The race detector knows a
+ * token by its address, until the memory is freed. */
+struct alignas(8) Token {
+    static inline bool any_acquired; /* since the scheduler cleared it */
 
     void acquire() {
+        any_acquired = true;
         if (with_tsan()) __tsan_acquire(this);
     }
     void release() {

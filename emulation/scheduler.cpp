@@ -2,11 +2,12 @@
 #include "emulation/scheduler.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 
+#include "emulation/carriers.h"
 #include "emulation/device_heap.h"
 #include "emulation/emulation.h"
-#include "emulation/shared_memory.h"
 
 namespace emulation {
 
@@ -15,26 +16,23 @@ namespace emulation {
 static struct {
     const Launch *launch;
     const std::function<void()> *body;
-    uint3 block_index;
+    uint3 block_index; /* of the running thread */
     dim3 block_dim, grid_dim;
+    bool takes_turns; /* threads and blocks do so at atomics and fences */
     Random random;
-    Block block;
-    Thread *thread; /* the running one */
-    unsigned alive;
-    struct { /* a queue of threads */
-        uint16_t linear[MAX_THREADS];
-        unsigned head, count;
-    } ready;
+    Block blocks[MAX_RESIDENT];
+    Block *resident[MAX_RESIDENT];
+    unsigned num_resident;
+    Block *block; /* of the running thread, or the last one */
+    Thread *thread;
     Fibre *host;
-    Fibre *fibres[MAX_THREADS], *idle[MAX_THREADS];
-    unsigned num_fibres, num_idle;
     Token go, done; /* host to threads, threads to host */
 } now;
 
 static uint3 thread_index;
 
 Block &block() {
-    return now.block;
+    return *now.block;
 }
 
 Thread &this_thread() {
@@ -53,80 +51,52 @@ const char *name_of(const Thread &t) {
     return name;
 }
 
-/* --- the queue */
+/* --- the queue of a block */
 
-static void push(unsigned linear) {
-    now.ready.linear[(now.ready.head + now.ready.count++) % MAX_THREADS] = uint16_t(linear);
+static void push(Block &b, unsigned linear) {
+    b.ready.linear[(b.ready.head + b.ready.count++) % MAX_THREADS] = uint16_t(linear);
 }
 
-static void push_all() {
-    unsigned n = now.block.size;
+static void push_all(Block &b) {
     bool descending = settings().order == EMULATION_DESCENDING;
-    for (unsigned i = 0; i < n; i++) push(descending ? n - 1 - i : i);
+    for (unsigned i = 0; i < b.size; i++) push(b, descending ? b.size - 1 - i : i);
 }
 
-static Thread &pop() {
-    unsigned head = now.ready.head % MAX_THREADS;
-    uint16_t *linear = now.ready.linear;
-    if (settings().order == EMULATION_RANDOM) {
-        unsigned other = (head + now.random.below(now.ready.count)) % MAX_THREADS;
+static Thread &pop(Block &b) {
+    unsigned head = b.ready.head % MAX_THREADS;
+    uint16_t *linear = b.ready.linear;
+    if (now.takes_turns) {
+        unsigned other = (head + now.random.below(b.ready.count)) % MAX_THREADS;
         uint16_t taken = linear[other];
         linear[other] = linear[head];
         linear[head] = taken;
     }
-    now.ready.head = head + 1;
-    now.ready.count--;
-    return now.block.threads[linear[head]];
+    b.ready.head = head + 1;
+    b.ready.count--;
+    return b.threads[linear[head]];
 }
 
 void wake(Thread &t) {
     t.waits_in = nullptr;
-    push(t.linear);
+    push(*now.block, t.linear);
 }
 
 void wake_all() {
-    for (unsigned i = 0; i < now.block.size; i++) now.block.threads[i].waits_in = nullptr;
-    push_all();
-}
-
-/* --- fibres */
-
-static void work();
-
-/* The race detector takes all that a fibre does for a sequence, whichever threads it runs. So under
- * it a fibre runs only one thread of a block, and is drawn at random from many. */
-static void all_idle() {
-    enum { AT_LEAST = 128 };
-    if (!with_tsan()) return;
-    while (now.num_fibres < now.block.size || now.num_fibres < AT_LEAST)
-        now.fibres[now.num_fibres++] = fibre_create(work);
-    for (unsigned i = 0; i < now.num_fibres; i++) now.idle[i] = now.fibres[i];
-    now.num_idle = now.num_fibres;
-}
-
-static Fibre *take_fibre() {
-    if (now.num_idle == 0) return now.fibres[now.num_fibres++] = fibre_create(work);
-    unsigned at = with_tsan() ? now.random.below(now.num_idle) : now.num_idle - 1;
-    Fibre *taken = now.idle[at];
-    now.idle[at] = now.idle[--now.num_idle];
-    return taken;
-}
-
-/* Without the race detector, a fibre continues with a new thread, without a switch. */
-static void give_fibre(Fibre *fibre) {
-    if (!with_tsan()) now.idle[now.num_idle++] = fibre;
+    Block &b = *now.block;
+    for (unsigned i = 0; i < b.size; i++) b.threads[i].waits_in = nullptr;
+    push_all(b);
 }
 
 /* --- running */
 
-[[noreturn]] static void deadlock() {
+[[noreturn]] static void deadlock(const Block &b) {
     char text[2048];
     int n =
         snprintf(text, sizeof text, "deadlock: no thread can run; %u of %u threads have returned",
-                 now.block.size - now.alive, now.block.size);
+                 b.size - b.alive, b.size);
     Site last = {"", 0};
-    for (unsigned i = 0; i < now.block.size && n < int(sizeof text) - 400; i++) {
-        const Thread &t = now.block.threads[i];
+    for (unsigned i = 0; i < b.size && n < int(sizeof text) - 400; i++) {
+        const Thread &t = b.threads[i];
         if (!t.waits_in || (last.file == t.waits_at.file && last.line == t.waits_at.line)) continue;
         last = t.waits_at;
         n += snprintf(text + n, sizeof text - size_t(n), "\n  %s waits in %s at %.200s:%d",
@@ -135,20 +105,27 @@ static void give_fibre(Fibre *fibre) {
     fatal("%s", text);
 }
 
-/* Runs the next thread, or the host if all returned. Returns when the caller's fibre runs again. */
+/* Runs some thread of some block. Returns when the caller's fibre runs again. Each resident block has a thread that
+ * can run: else run_next() would have noticed. */
+static void run_any(Fibre *self) {
+    unsigned which = now.num_resident > 1 ? now.random.below(now.num_resident) : 0;
+    Block &b = *now.resident[which];
+    Thread &t = pop(b);
+    if (!t.fibre) t.fibre = carrier_take();
+    now.block = &b;
+    now.thread = &t;
+    now.block_index = b.index;
+    thread_index = t.index;
+    if (t.fibre != self) fibre_switch(t.fibre);
+}
+
+/* After the running thread has returned or waits: the host goes on when a block is complete. */
 static void run_next(Fibre *self) {
-    Fibre *next = now.host;
-    if (now.alive == 0) {
-        now.thread = nullptr;
-    } else {
-        if (now.ready.count == 0) deadlock();
-        Thread &t = pop();
-        if (!t.fibre) t.fibre = take_fibre();
-        now.thread = &t;
-        thread_index = t.index;
-        next = t.fibre;
-    }
-    if (next != self) fibre_switch(next);
+    Block &b = *now.block;
+    if (b.alive > 0 && b.ready.count == 0) deadlock(b);
+    if (b.alive > 0) return run_any(self);
+    now.thread = nullptr;
+    fibre_switch(now.host);
 }
 
 void will_wait(const char *what, Site site) {
@@ -160,41 +137,104 @@ void wait() {
     run_next(now.thread->fibre);
 }
 
+void switch_point() {
+    enum { ONE_IN = 8 };
+    if (!now.takes_turns || !now.thread || now.random.below(ONE_IN)) return;
+    wake(*now.thread);
+    wait();
+}
+
 /* The endless loop of a fibre. */
 static void work() {
     for (;;) {
-        now.go.acquire();
+        if (with_tsan()) __tsan_acquire(&now.go);
         (*now.body)();
         now.done.release();
         Thread &t = *now.thread;
         Fibre *self = t.fibre;
         t.fibre = nullptr;
         t.returned = true;
-        now.alive--;
-        give_fibre(self);
+        now.block->alive--;
+        carrier_give(self);
         run_next(self);
     }
 }
 
-static void run_block(uint64_t linear) {
+/* --- blocks */
+
+static Token *new_tokens(const Block &b) {
+    size_t warps = (b.size + LANES - 1) / LANES;
+    if (with_tsan()) return static_cast<Token *>(malloc((2 + warps * LANES * 2) * sizeof(Token)));
+    static Token unused[2 + WARPS * LANES * 2];
+    return unused;
+}
+
+static void begin_block(Block &b, uint64_t linear) {
     dim3 grid = now.grid_dim;
-    now.block_index = {unsigned(linear % grid.x), unsigned(linear / grid.x % grid.y),
-                       unsigned(linear / grid.x / grid.y)};
-    now.random = Random(settings().seed * 0x100000001b3u + (settings().scheduled << 32) + linear);
-    if (!shared_begin_block(now.launch->shared_bytes)) {
-        now.done.acquire(); /* else a block would race with an earlier one at its addresses */
-        now.go.release();
+    b.linear = linear;
+    b.index = {unsigned(linear % grid.x), unsigned(linear / grid.x % grid.y),
+               unsigned(linear / grid.x / grid.y)};
+    shared_begin_block(b.shared, int(&b - now.blocks), now.launch->shared_bytes);
+    b.tokens = new_tokens(b);
+    b.arrived = 0;
+    for (unsigned warp = 0; warp * LANES < b.size; warp++)
+        for (unsigned lane = 0; lane < LANES; lane++) b.warp_slots[warp][lane] = {};
+    for (unsigned i = 0; i < b.size; i++) {
+        b.threads[i].returned = false;
+        b.threads[i].fences = {};
+        b.threads[i].fibre = with_tsan() ? carrier_take() : nullptr;
     }
-    for (unsigned i = 0; i < now.block.size; i++) now.block.threads[i].returned = false;
-    now.alive = now.block.size;
-    all_idle();
-    push_all();
-    run_next(now.host);
-    shared_end_block();
+    b.alive = b.size;
+    b.ready.count = 0;
+    push_all(b);
+    now.resident[now.num_resident++] = &b;
+}
+
+static void end_block(Block &b) {
+    shared_end_block(b.shared);
+    if (with_tsan()) free(b.tokens);
+    unsigned i = 0;
+    while (now.resident[i] != &b) i++;
+    now.resident[i] = now.resident[--now.num_resident];
+}
+
+/* All that other blocks did happens before what blocks that start from now on do. */
+static void begin_anew() {
+    carriers_renew(now.random, work);
+    shared_begin_launch();
+    now.done.acquire();
+    now.go.release();
+}
+
+static void run_until_a_block_ends() {
+    run_any(now.host);
+    end_block(*now.block);
+}
+
+static void run_block(uint64_t linear, unsigned most) {
+    while (now.num_resident > 0 && !shared_has_room(now.launch->shared_bytes))
+        run_until_a_block_ends();
+    if (!shared_has_room(now.launch->shared_bytes)) begin_anew();
+    for (Block &b : now.blocks)
+        if (b.alive == 0) {
+            begin_block(b, linear);
+            break;
+        }
+    if (now.num_resident == most) run_until_a_block_ends();
+}
+
+/* How many blocks are resident. */
+static unsigned residents(unsigned threads) {
+    if (!now.takes_turns) return 1;
+    unsigned most =
+        settings().resident > 0 ? unsigned(settings().resident) : 2 + now.random.below(3);
+    if (most > MAX_RESIDENT) most = MAX_RESIDENT;
+    if (most * threads > MAX_THREADS) most = MAX_THREADS / threads;
+    return most;
 }
 
 /* Random order: a step that is coprime to the number of blocks visits all of them. */
-static void run_blocks(uint64_t blocks) {
+static void run_blocks(uint64_t blocks, unsigned most) {
     Random random(settings().seed + settings().scheduled);
     uint64_t at = 0, step = 1;
     if (settings().order == EMULATION_DESCENDING) at = step = blocks - 1;
@@ -206,9 +246,19 @@ static void run_blocks(uint64_t blocks) {
         } while (std::gcd(step, blocks) != 1);
     }
     for (uint64_t i = 0; i < blocks; i++) {
-        run_block(at);
+        run_block(at, most);
         at = (at + step) % blocks;
     }
+    while (now.num_resident > 0) run_until_a_block_ends();
+}
+
+static void prepare(Block &b, dim3 shape) {
+    b.size = shape.x * shape.y * shape.z;
+    unsigned linear = 0;
+    for (unsigned z = 0; z < shape.z; z++)
+        for (unsigned y = 0; y < shape.y; y++)
+            for (unsigned x = 0; x < shape.x; x++, linear++)
+                b.threads[linear] = {{x, y, z}, linear, nullptr, false, nullptr, {}, {}, 0, {}};
 }
 
 void run_kernel(const Launch &launch, const std::function<void()> &thread) {
@@ -218,17 +268,16 @@ void run_kernel(const Launch &launch, const std::function<void()> &thread) {
     now.body = &thread;
     now.block_dim = launch.block;
     now.grid_dim = launch.grid;
-    now.block.size = launch.block.x * launch.block.y * launch.block.z;
-    unsigned linear = 0;
-    for (unsigned z = 0; z < launch.block.z; z++)
-        for (unsigned y = 0; y < launch.block.y; y++)
-            for (unsigned x = 0; x < launch.block.x; x++, linear++)
-                now.block.threads[linear] = {{x, y, z}, linear, nullptr, false, nullptr, {}, {}, 0};
+    now.takes_turns = settings().order == EMULATION_RANDOM;
+    now.random = Random(settings().seed * 0x100000001b3u + settings().scheduled);
+    unsigned most = residents(launch.block.x * launch.block.y * launch.block.z);
+    for (unsigned i = 0; i < most; i++) prepare(now.blocks[i], launch.block);
     now.host = fibre_adopt_thread();
     {
         DeviceRuns runs;
-        now.go.release();
-        run_blocks(uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z);
+        fences_begin_launch();
+        begin_anew();
+        run_blocks(uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z, most);
         now.done.acquire();
     }
     now.launch = nullptr;

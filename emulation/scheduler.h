@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs a launch: its blocks one after another, and the threads of a block as fibres that switch
- * only where they wait for each other. Barriers and collectives use these calls; only a running
- * thread may make them.
+ * Runs a launch. A few of its blocks are resident and take turns; the threads of a block are fibres. They switch
+ * where they wait for each other, and in random order also at atomics and fences. Barriers, collectives and fences
+ * use these calls; only a running thread may make them.
  */
 #pragma once
 
+#include "emulation/fences.h"
 #include "emulation/fibre.h"
 #include "emulation/runtime.h"
 #include "emulation/sanitizers.h"
+#include "emulation/shared_memory.h"
 
 namespace emulation {
 
-constexpr int MAX_THREADS = 1024, LANES = 32, WARPS = MAX_THREADS / LANES;
+constexpr int MAX_THREADS = 1024, LANES = 32, WARPS = MAX_THREADS / LANES, MAX_RESIDENT = 4;
 
 struct Thread {
     uint3 index;
@@ -23,6 +25,7 @@ struct Thread {
     Site waits_at;
     WarpInput input; /* to the collective that it waits in */
     uint64_t result;
+    Fences fences;
 };
 
 /* The collective in which lanes of a warp wait, found by the lowest lane of its mask: disjoint
@@ -31,12 +34,21 @@ struct WarpSlot {
     unsigned mask, arrived; /* 0: not in use */
     WarpOp op;
     Site site;
-    int turn;        /* the two tokens alternate: a lane that leaves late must not acquire what */
-    Token tokens[2]; /* others did in the next collective */
+    int turn; /* its two tokens alternate: a lane that leaves late must not acquire what others did
+               * in the next collective */
 };
 
+/* A resident block. */
 struct Block {
-    unsigned size; /* threads */
+    uint3 index;
+    uint64_t linear;
+    unsigned size, alive; /* threads */
+    struct {              /* a queue of threads */
+        uint16_t linear[MAX_THREADS];
+        unsigned head, count;
+    } ready;
+    SharedMemory shared;
+    Token *tokens; /* two of the barrier, and two of each warp slot: new ones for each block */
     Thread threads[MAX_THREADS];
     WarpSlot warp_slots[WARPS][LANES];
     /* the barrier */
@@ -46,7 +58,6 @@ struct Block {
     unsigned first;  /* to arrive */
     int sum, result; /* of predicates: so far, and of the last complete barrier */
     int turn;
-    Token tokens[2];
 };
 
 Block &block();

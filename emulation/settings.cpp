@@ -23,6 +23,7 @@ Settings &settings() {
         Settings s = {};
         s.order = int(from_environment("EMULATION_ORDER", EMULATION_RANDOM));
         s.seed = from_environment("EMULATION_SEED", 1);
+        s.resident = int(from_environment("EMULATION_RESIDENT", 0));
         s.capacity = size_t(from_environment("EMULATION_CAPACITY", uint64_t(8) << 30));
         set_failing(s, getenv("EMULATION_FAIL_LAUNCH"));
         return s;
@@ -48,6 +49,10 @@ void emulation_schedule(int order, uint64_t seed) {
     s.order = order;
     s.seed = seed;
     s.scheduled = 0;
+}
+
+void emulation_resident(int blocks) {
+    emulation::settings().resident = blocks;
 }
 
 uint64_t emulation_launches(void) {

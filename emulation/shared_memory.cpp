@@ -6,26 +6,23 @@
 
 #include "emulation/runtime.h"
 #include "emulation/sanitizers.h"
+#include "emulation/scheduler.h"
 
 namespace emulation {
 
-enum { MAX_ARRAYS = 64, RED_ZONE = 64, ALIGN = 16, POISON = 0xff };
-
-struct Array {
-    const void *token;
-    char *begin;
-    size_t bytes;
-    Site site;
+enum {
+    RED_ZONE = 64,
+    ALIGN = 16,
+    POISON = 0xff,
+    ZONES = MAX_ARRAYS * 4 * RED_ZONE,
+    ROOM = SHARED_LIMIT + ZONES /* of the largest block */
 };
 
+/* Under the race detector blocks get one part after another, otherwise each slot has one. */
 static struct {
-    char *arena;
-    size_t arena_bytes;
-    size_t first, next; /* where the block's part starts, and where the free part starts */
-    size_t total;       /* bytes of all arrays */
-    Array arrays[MAX_ARRAYS];
-    int count; /* the dynamic array is the first */
-} shared;
+    char *begin;
+    size_t bytes, next;
+} arena;
 
 /* Not memset: the race detector would take it for an access by the running thread. */
 static void fill(char *p, size_t bytes) {
@@ -33,42 +30,53 @@ static void fill(char *p, size_t bytes) {
     for (size_t i = 0; i < (bytes + 7) / 8; i++) to[i] = ~uint64_t(0);
 }
 
-static char *add_array(const void *token, size_t bytes, size_t align, Site site) {
-    if (align < ALIGN) align = ALIGN;
-    size_t begin = (shared.next + RED_ZONE + align - 1) / align * align;
-    char *p = shared.arena + begin;
-    size_t end = (begin + bytes + ALIGN - 1) / ALIGN * ALIGN + RED_ZONE;
-    unpoison(shared.arena + shared.next, end - shared.next);
-    fill(shared.arena + shared.next, end - shared.next);
-    poison(shared.arena + shared.next, begin - shared.next);
-    poison(p + bytes, end - begin - bytes);
-    shared.next = end;
-    shared.total += bytes;
-    if (shared.count == MAX_ARRAYS) fatal("more than %d shared arrays", MAX_ARRAYS);
-    shared.arrays[shared.count++] = {token, p, bytes, site};
+static char *up(char *p, size_t align) {
+    return p + (align - reinterpret_cast<uintptr_t>(p) % align) % align;
+}
+
+static char *add_array(SharedMemory &m, const void *token, size_t bytes, size_t align, Site site) {
+    char *from = m.next, *p = up(from + RED_ZONE, align < ALIGN ? size_t(ALIGN) : align);
+    char *end = up(p + bytes, ALIGN) + RED_ZONE;
+    unpoison(from, size_t(end - from));
+    fill(from, size_t(end - from));
+    poison(from, size_t(p - from));
+    poison(p + bytes, size_t(end - p) - bytes);
+    m.next = end;
+    m.total += bytes;
+    if (m.count == MAX_ARRAYS) fatal("more than %d shared arrays", MAX_ARRAYS);
+    m.arrays[m.count++] = {token, p, bytes, site};
     return p;
 }
 
-bool shared_begin_block(size_t dynamic_bytes) {
-    enum { ROOM = SHARED_LIMIT + MAX_ARRAYS * 4 * RED_ZONE };
-    if (!shared.arena) {
-        shared.arena_bytes = with_tsan() ? size_t(256) << 20 : size_t(ROOM);
-        void *arena = mmap(nullptr, shared.arena_bytes, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (arena == MAP_FAILED) fatal("no memory for shared memory");
-        shared.arena = static_cast<char *>(arena);
-        poison(shared.arena, shared.arena_bytes);
-    }
-    bool fresh = with_tsan() && shared.arena_bytes - shared.next >= ROOM;
-    if (!fresh) shared.next = 0;
-    shared.first = shared.next;
-    shared.count = 0;
-    shared.total = 0;
-    add_array(nullptr, dynamic_bytes, ALIGN, {"the launch", 0});
-    return fresh || !with_tsan();
+static size_t room(size_t dynamic_bytes) {
+    size_t least = dynamic_bytes + STATIC_SHARED_LIMIT + ZONES;
+    return least < ROOM ? least : size_t(ROOM);
 }
 
-static void check_zone(const char *from, const char *to, const Array &a) {
+void shared_begin_launch() {
+    arena.next = 0;
+    if (arena.begin) return;
+    arena.bytes = with_tsan() ? size_t(1) << 30 : size_t(MAX_RESIDENT) * ROOM;
+    void *mapped = mmap(nullptr, arena.bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) fatal("no memory for shared memory");
+    arena.begin = static_cast<char *>(mapped);
+    poison(arena.begin, arena.bytes);
+}
+
+bool shared_has_room(size_t dynamic_bytes) {
+    return !with_tsan() || arena.bytes - arena.next >= room(dynamic_bytes);
+}
+
+void shared_begin_block(SharedMemory &m, int slot, size_t dynamic_bytes) {
+    m.begin = m.next = up(arena.begin + (with_tsan() ? arena.next : size_t(slot) * ROOM), ALIGN);
+    if (with_tsan()) arena.next += room(dynamic_bytes);
+    m.count = 0;
+    m.total = 0;
+    add_array(m, nullptr, dynamic_bytes, ALIGN, {"the launch", 0});
+}
+
+static void check_zone(const char *from, const char *to, const SharedArray &a) {
     for (const char *p = from; p < to; p++)
         if (static_cast<unsigned char>(*p) != POISON)
             fatal("a write out of bounds of shared memory: %td bytes from the start of the array "
@@ -76,33 +84,37 @@ static void check_zone(const char *from, const char *to, const Array &a) {
                   p - a.begin, a.bytes, a.site.file, a.site.line);
 }
 
-void shared_end_block() {
-    char *begin = shared.arena + shared.first;
-    char *end = shared.arena + shared.next;
+void shared_end_block(const SharedMemory &m) {
     if (with_asan()) {
-        poison(begin, size_t(end - begin));
+        poison(m.begin, size_t(m.next - m.begin));
         return;
     }
-    for (int i = 0; i < shared.count; i++) {
-        const Array &a = shared.arrays[i];
-        const char *next = i + 1 < shared.count ? shared.arrays[i + 1].begin : end;
-        check_zone(i == 0 ? begin : a.begin, a.begin, a);
+    for (int i = 0; i < m.count; i++) {
+        const SharedArray &a = m.arrays[i];
+        const char *next = i + 1 < m.count ? m.arrays[i + 1].begin : m.next;
+        check_zone(i == 0 ? m.begin : a.begin, a.begin, a);
         check_zone(a.begin + a.bytes, next, a);
     }
 }
 
+bool shared_owns(const void *p) {
+    auto *at = static_cast<const char *>(p);
+    return arena.begin && at >= arena.begin && at < arena.begin + arena.bytes;
+}
+
 void *shared_array(const void *token, size_t bytes, size_t align, Site site) {
-    for (int i = 1; i < shared.count; i++)
-        if (shared.arrays[i].token == token) return shared.arrays[i].begin;
-    size_t fixed = shared.total - shared.arrays[0].bytes + bytes;
-    if (fixed > STATIC_SHARED_LIMIT || shared.total + bytes > SHARED_LIMIT)
+    SharedMemory &m = block().shared;
+    for (int i = 1; i < m.count; i++)
+        if (m.arrays[i].token == token) return m.arrays[i].begin;
+    size_t fixed = m.total - m.arrays[0].bytes + bytes;
+    if (fixed > STATIC_SHARED_LIMIT || m.total + bytes > SHARED_LIMIT)
         fatal("too much shared memory: %zu bytes of fixed size and %zu dynamic ones (%s:%d)", fixed,
-              shared.arrays[0].bytes, site.file, site.line);
-    return add_array(token, bytes, align, site);
+              m.arrays[0].bytes, site.file, site.line);
+    return add_array(m, token, bytes, align, site);
 }
 
 void *dynamic_shared() {
-    return shared.arrays[0].begin;
+    return block().shared.arrays[0].begin;
 }
 
 } // namespace emulation

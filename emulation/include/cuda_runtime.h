@@ -16,6 +16,7 @@
 #include "emulation/device.h"
 #include "emulation/language.h"
 
+#include "emulation/addresses.h"
 #include "emulation/atomics.h"
 #include "emulation/collectives.h"
 #include "emulation/functions.h"

@@ -170,6 +170,34 @@ static void aggregated_histogram() {
     CHECK(counts.get() == expected);
 }
 
+/* --- launches */
+
+template <int N>
+static __global__ void __launch_bounds__(2 * N, N == 48 ? 2 : 1) bounded(int *out) {
+    emulation::prefetch_global(out + 1000000);
+    reinterpret_cast<int *>(__cvta_generic_to_global(out))[threadIdx.x] = N;
+}
+
+template <int N> static void launch_within_bounds(int *out) {
+    cudaFuncAttributes attributes;
+    CHECK(!cudaFuncGetAttributes(&attributes, bounded<N>));
+#ifndef __clang__
+    CHECK(attributes.maxThreadsPerBlock == 2 * N);
+#endif
+    LAUNCH(bounded<N>, 1, 2 * N, 0, nullptr, out);
+    CHECK(!cudaGetLastError());
+}
+
+static void bounds() {
+    DeviceArray<int> out(1024);
+    launch_within_bounds<16>(out.device);
+    launch_within_bounds<48>(out.device);
+    launch_within_bounds<512>(out.device);
+    CHECK(out.get()[1023] == 512);
+    cudaFuncAttributes attributes;
+    CHECK(!cudaFuncGetAttributes(&attributes, shuffle) && attributes.maxThreadsPerBlock == 1024);
+}
+
 /* --- the schedule */
 
 static __global__ void arrive(int *counter, int *order) {
@@ -205,6 +233,7 @@ extern const good_case good_kernels[] = {
     {"shuffles", shuffles},
     {"votes of partial warps", votes_of_partial_warps},
     {"histogram aggregated by match_any", aggregated_histogram},
+    {"launch bounds of templates, global addresses", bounds},
     {"orders differ and can be replayed", orders},
     {},
 };

@@ -184,6 +184,52 @@ static void fixed_shared_too_large() {
     LAUNCH(too_much_shared, 1, 32, 0, nullptr);
 }
 
+/* --- other memory where global memory is promised */
+
+static __global__ void add_to_shared(float *out) {
+    SHARED(float, sum, 1);
+    sum[0] = 1;
+    *out = *reinterpret_cast<float *>(__cvta_generic_to_global(sum));
+}
+
+static __global__ void prefetch(const float *p, int from) {
+    const float local[2] = {1, 2};
+    emulation::prefetch_global(from == 0 ? local : p);
+}
+
+static void global_address_of_shared() {
+    DeviceArray<float> out(1);
+    LAUNCH(add_to_shared, 1, 1, 0, nullptr, out.device);
+}
+
+static void prefetch_of_local_memory() {
+    LAUNCH(prefetch, 1, 1, 0, nullptr, static_cast<const float *>(nullptr), 0);
+}
+
+static void prefetch_of_host_memory() {
+    static const float mine[4] = {};
+    LAUNCH(prefetch, 1, 1, 0, nullptr, static_cast<const float *>(mine), 1);
+}
+
+/* --- a block that is larger than the kernel allows */
+
+template <int N>
+static __global__ void __launch_bounds__(2 * N, N == 48 ? 2 : 1) bounded(int *out) {
+    out[threadIdx.x] = N;
+}
+
+static void launch_past_bounds() {
+    DeviceArray<int> out(128);
+    LAUNCH(bounded<48>, 1, 128, 0, nullptr, out.device);
+    CHECK(cudaGetLastError() == cudaSuccess);
+}
+
+#ifdef __clang__ /* which cannot tell the emulation the bound */
+static const unsigned KNOW_BOUNDS = 0;
+#else
+static const unsigned KNOW_BOUNDS = ALL_BUILDS;
+#endif
+
 static const char *const SHARED_BOUNDS = "a write out of bounds of shared memory";
 static const char *const BOUNDS = "a write out of bounds: ";
 
@@ -216,6 +262,16 @@ extern const planted_case planted_accesses[] = {
     {"copy in the wrong direction", wrong_direction, {{ALL_BUILDS, WRONG}}},
     {"copy of more than the allocation", copy_too_much, {{ALL_BUILDS, WRONG}}},
     {"launch that is too large", launch_too_large, {{ALL_BUILDS, WRONG}}},
+    {"launch past __launch_bounds__", launch_past_bounds, {{KNOW_BOUNDS, WRONG}}},
+    {"shared address as a global one",
+     global_address_of_shared,
+     {{ALL_BUILDS, "which is not global memory but shared memory"}}},
+    {"prefetch of local memory",
+     prefetch_of_local_memory,
+     {{ALL_BUILDS, "which is not global memory but a thread's local memory"}}},
+    {"prefetch of host memory",
+     prefetch_of_host_memory,
+     {{ALL_BUILDS, "which is not global memory but the host's"}}},
     {"sorted buffer that is not the current one",
      buffer_that_is_not_current,
      {{ALL_BUILDS, WRONG}}},

@@ -3,6 +3,7 @@
  * Planted bugs: barriers and collectives at which threads do not meet as they must.
  */
 #include "emulation/selftest/device_array.h"
+#include "kernels/device/lanes.cuh"
 
 static __global__ void two_barriers(int *out) {
     if (threadIdx.x < 32)
@@ -51,6 +52,23 @@ static __global__ void warp_waits_for_block(int *out) {
     out[threadIdx.x] = 1;
 }
 
+/* Both calls shuffle, on one line of lanes.cuh. */
+static __global__ void divergent_helper(int *out) {
+    const struct lanes g = lanes_here(32);
+    if (g.lane < 16)
+        out[g.lane] = team_get(g, g.lane, 3);
+    else
+        out[g.lane] = team_get(g, g.lane, 5);
+}
+
+static __global__ void divergent_wide_helper(int *out) {
+    const struct lanes g = lanes_here(64);
+    if (g.lane < 32)
+        out[g.lane] = lanes_any(g, true);
+    else
+        out[g.lane] = lanes_any(g, false);
+}
+
 static void run(void (*kernel)(int *), unsigned threads) {
     DeviceArray<int> out(64);
     LAUNCH(kernel, 1, threads, 0, nullptr, out.device);
@@ -74,6 +92,12 @@ static void mask_of_missing_lanes() {
 static void divergent_warp() {
     run(divergent_shuffle, 32);
 }
+static void divergent_calls_of_a_helper() {
+    run(divergent_helper, 32);
+}
+static void divergent_calls_of_a_wide_helper() {
+    run(divergent_wide_helper, 64);
+}
 static void lanes_that_have_returned() {
     run(loop_of_unequal_length, 32);
 }
@@ -94,6 +118,12 @@ extern const planted_case planted_barriers[] = {
      mask_of_missing_lanes,
      {{ALL_BUILDS, "names lanes that the block lacks"}}},
     {"divergent warp", divergent_warp, {{ALL_BUILDS, "divergent warp: "}}},
+    {"lanes in two calls of a helper",
+     divergent_calls_of_a_helper,
+     {{ALL_BUILDS, "divergent warp: "}}},
+    {"warps in two calls of a helper",
+     divergent_calls_of_a_wide_helper,
+     {{ALL_BUILDS, "divergent barrier: thread ("}}},
     {"mask that names returned lanes",
      lanes_that_have_returned,
      {{ALL_BUILDS, "in the mask ffffffff has returned"}}},

@@ -23,6 +23,7 @@ struct good_case {
 
 /* Each table ends with a case that has no name. */
 extern const struct good_case good_kernels[];
+extern const struct good_case good_fences[];
 extern const struct good_case good_intrinsics[];
 extern const struct good_case good_library_calls[];
 extern const struct good_case good_host_calls[];
@@ -41,6 +42,7 @@ struct planted_case {
 };
 
 extern const struct planted_case planted_races[];
+extern const struct planted_case planted_fences[];
 extern const struct planted_case planted_accesses[];
 extern const struct planted_case planted_barriers[];
 

@@ -63,44 +63,46 @@ static __device__ inline int64_t group_number(const struct lanes &g) {
 }
 
 /* A barrier of the group: afterwards every lane sees the earlier writes of all lanes. */
-static __device__ inline void lanes_sync(const struct lanes &g) {
+static __device__ inline void lanes_sync(const struct lanes &g, site at = here()) {
     if (g.count > WARP)
-        __syncthreads();
+        block_sync(at);
     else
-        __syncwarp(ALL_LANES);
+        __syncwarp(ALL_LANES, at);
 }
 
 /* The value of lane `from` of the team. */
-template <class T> static __device__ inline T team_get(const struct lanes &g, T value, int from) {
-    return __shfl_sync(ALL_LANES, value, from, g.team);
+template <class T>
+static __device__ inline T team_get(const struct lanes &g, T value, int from, site at = here()) {
+    return __shfl_sync(ALL_LANES, value, from, g.team, at);
 }
 
 /* Bit l: `yes` of lane l of the team. */
-static __device__ inline unsigned team_votes(const struct lanes &g, bool yes) {
+static __device__ inline unsigned team_votes(const struct lanes &g, bool yes, site at = here()) {
     const unsigned first = threadIdx.x % WARP - (unsigned)g.me,
-                   votes = __ballot_sync(ALL_LANES, yes);
+                   votes = __ballot_sync(ALL_LANES, yes, at);
     return votes >> first & ALL_LANES >> (WARP - g.team);
 }
 
 /* Whether `yes` is true in any lane of the warp. */
-static __device__ inline bool warp_any(bool yes) {
-    return __any_sync(ALL_LANES, yes);
+static __device__ inline bool warp_any(bool yes, site at = here()) {
+    return __any_sync(ALL_LANES, yes, at);
 }
 
 /* The value of lane 0 of the group. */
-template <class T> static __device__ inline T lanes_first(const struct lanes &g, T value) {
-    value = team_get(g, value, 0);
+template <class T>
+static __device__ inline T lanes_first(const struct lanes &g, T value, site at = here()) {
+    value = team_get(g, value, 0, at);
     if (g.count <= WARP) return value;
     SHARED(T, first, 1);
     if (g.lane == 0) first[0] = value;
-    __syncthreads();
+    block_sync(at);
     value = first[0];
-    __syncthreads();
+    block_sync(at);
     return value;
 }
 
 /* Whether `yes` is true in any lane of the group. */
-static __device__ inline bool lanes_any(const struct lanes &g, bool yes) {
-    if (g.count > WARP) return __syncthreads_or(yes);
-    return team_votes(g, yes) != 0;
+static __device__ inline bool lanes_any(const struct lanes &g, bool yes, site at = here()) {
+    if (g.count > WARP) return __syncthreads_or(yes, at);
+    return team_votes(g, yes, at) != 0;
 }

@@ -3,6 +3,9 @@
  * Macros for the three parts of CUDA that are not C++. The CUDA emulation in emulation/ redefines
  * them. So nvcc compiles a .cu file for a device, and a C++ compiler compiles the same text for the
  * tests.
+ *
+ * A function that contains a collective takes the line of its caller as `site at = here()`, and
+ * passes it on: the lanes that meet must come from the same line. Only the emulation looks at it.
  */
 #pragma once
 
@@ -20,7 +23,44 @@
     extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[];                          \
     type *name = reinterpret_cast<type *>(dynamic_shared_bytes)
 
+struct site {};
+__host__ __device__ inline site here() {
+    return {};
+}
+
+/* CUDA's collectives, with the site that the emulation's have. nvcc warns of an overload of
+ * __syncthreads. */
+__device__ inline void block_sync(site) {
+    __syncthreads();
+}
+__device__ inline int __syncthreads_or(int yes, site) {
+    return __syncthreads_or(yes);
+}
+__device__ inline void __syncwarp(unsigned mask, site) {
+    __syncwarp(mask);
+}
+__device__ inline unsigned __ballot_sync(unsigned mask, int yes, site) {
+    return __ballot_sync(mask, yes);
+}
+__device__ inline int __any_sync(unsigned mask, int yes, site) {
+    return __any_sync(mask, yes);
+}
+template <class T>
+__device__ inline T __shfl_sync(unsigned mask, T value, int from, int width, site) {
+    return __shfl_sync(mask, value, from, width);
+}
+template <class T>
+__device__ inline T __shfl_xor_sync(unsigned mask, T value, int by, int width, site) {
+    return __shfl_xor_sync(mask, value, by, width);
+}
+
 #else
+
+using emulation::here;
+using site = emulation::Site;
+inline void block_sync(site at) {
+    __syncthreads(at);
+}
 
 #ifndef __grid_constant__
 #define __grid_constant__

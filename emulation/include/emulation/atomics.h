@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * CUDA's atomics, relaxed as on a GPU: they make an access indivisible and order nothing. One CPU
+ * CUDA's atomics, relaxed as on a GPU: they make an access indivisible and order nothing without fences. One CPU
  * thread runs all kernels, but the race detector must see atomic accesses.
  */
 #pragma once
@@ -21,14 +21,22 @@ constexpr bool is_atomic_integer = is_one_of<T, int, unsigned, long long, unsign
 template <class T> struct Same { using type = T; };
 template <class T> using same = typename Same<T>::type;
 
+/* Blocks do not talk to each other by atomics of floats, which are many. */
+template <class T> void switch_point_of() {
+    if constexpr (std::is_integral_v<T>) switch_point();
+}
+
 /* Returns the old value. */
 template <class T, class F> T atomic_update(T *p, F next_of, Site site) {
     aligned(p, site);
+    switch_point_of<T>();
     T old, next;
     __atomic_load(p, &old, __ATOMIC_RELAXED);
     do {
         next = next_of(old);
     } while (!__atomic_compare_exchange(p, &old, &next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    atomic_done(p, true);
+    switch_point_of<T>();
     return old;
 }
 
@@ -107,7 +115,11 @@ T atomicCAS(T *p, emulation::same<T> expected, emulation::same<T> value,
             emulation::Site site = emulation::here()) {
     static_assert(emulation::is_one_of<T, int, unsigned, unsigned short, unsigned long long>);
     emulation::aligned(p, site);
-    __atomic_compare_exchange(p, &expected, &value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    emulation::switch_point();
+    bool swapped =
+        __atomic_compare_exchange(p, &expected, &value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    emulation::atomic_done(p, swapped);
+    emulation::switch_point();
     return expected;
 }
 
@@ -116,5 +128,5 @@ inline void __threadfence() {
 }
 
 inline void __threadfence_block() {
-    emulation::fence();
+    emulation::fence(emulation::Scope::block);
 }

@@ -55,8 +55,16 @@ struct WarpInput {
 
 uint64_t warp_collective(WarpOp op, unsigned mask, const WarpInput &input, Site site);
 
-/* Orders this thread's accesses before those after any later fence. */
-void fence();
+/* With whom a fence orders accesses: fences.h says what it orders. */
+enum class Scope { block, device };
+
+void fence(Scope scope = Scope::device);
+
+/* Every atomic on p reports itself; one that only compared did not write. */
+void atomic_done(const void *p, bool wrote);
+
+/* Lets other threads and blocks run here, at random. */
+void switch_point();
 
 /* The running block's array for the SHARED statement that owns the token. */
 void *shared_array(const void *token, size_t bytes, size_t align, Site site);
@@ -69,6 +77,9 @@ template <class T> T *aligned(T *p, Site site) {
     if (reinterpret_cast<uintptr_t>(p) % alignof(T)) misaligned(p, sizeof(T), site);
     return p;
 }
+
+/* The address, which must be one of global memory. */
+size_t global_address(const void *p, const char *what, Site site);
 
 struct Launch {
     const char *kernel;

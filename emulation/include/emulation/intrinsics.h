@@ -42,9 +42,10 @@ template <class T> T __ldcs(const T *p, emulation::Site site = emulation::here()
 template <class T> T __ldlu(const T *p, emulation::Site site = emulation::here()) {
     return emulation::load(p, site);
 }
-/* Others may write it meanwhile, by atomics. */
+/* Others may write it meanwhile, by atomics. It orders nothing, even before a fence: it is no atomic. */
 template <class T> T __ldcv(const T *p, emulation::Site site = emulation::here()) {
     emulation::aligned(p, site);
+    emulation::switch_point();
     return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 

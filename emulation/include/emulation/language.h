@@ -14,11 +14,20 @@
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(n)    __attribute__((aligned(n)))
-#define __launch_bounds__(...)
 
-/* A plain __shared__ array works, but only SHARED and DYNAMIC_SHARED have checked bounds, poisoned
- * contents, and another address in each block, which the race detector needs. */
-#define __shared__ static
+/* gcc puts so many one-byte instructions that do nothing before the kernel, also where the number depends on
+ * parameters of a template: launch_bound() counts them. clang's attribute cannot depend on them. */
+#if defined(__x86_64__) && !defined(__clang__)
+namespace emulation {
+constexpr unsigned threads(unsigned most) {
+    return most;
+}
+} // namespace emulation
+#define __launch_bounds__(most, ...)                                                               \
+    __attribute__((patchable_function_entry(emulation::threads(most), emulation::threads(most))))
+#else
+#define __launch_bounds__(...)
+#endif
 
 /* References to const: a kernel cannot assign them, but the compiler knows that they change. */
 extern const uint3 &threadIdx;
