@@ -11,7 +11,7 @@ static __global__ void __launch_bounds__(BLOCK_OF<TILES>, 1)
     const int64_t run = group_number(g), runs = *c.runs, at = run < runs ? run : 0;
     const uint64_t key = wide_keys ? ((const uint64_t *)c.key)[at] : ((const uint32_t *)c.key)[at];
     const bool has_row = run < runs && key != padding;
-    const int32_t t = has_row ? table_of_key(to, key) : 0;
+    const int32_t t = has_row ? place_of_key(to, key) : 0;
     row_update<TILES, BLOCK_OF<TILES>>(
         to, g, t, has_row ? (int64_t)key - to.tables[t].first_row : -1, c.grad + at * c.stride);
 }

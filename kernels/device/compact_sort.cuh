@@ -15,6 +15,7 @@
 struct compact_sort {
     struct sorted sorted;
     struct runs runs;
+    struct counters counters;
     void *key;                /* [lookups] unique keys */
     uint32_t *length, *begin; /* [lookups] of their runs */
     uint32_t *count;
@@ -25,8 +26,9 @@ struct compact_sort {
 static inline void compact_sort_lay_out(struct compact_sort *p, const struct batch *in,
                                         struct scratch *s) {
     uint32_t lookups = (uint32_t)in->lookups;
-    sorted_lay_out(&p->sorted, s, in, in->lookups);
-    runs_lay_out(&p->runs, s, in, in->lookups);
+    sorted_lay_out(&p->sorted, s, in, in->lookups, largest_key(in));
+    runs_lay_out(&p->runs, s, in, in->lookups, widest(in));
+    p->counters = counters_take(&p->runs, 1, s);
     bool wide = p->sorted.entries.wide_keys;
     p->key = scratch_take(s, in->lookups, key_bytes(&p->sorted.entries));
     p->length = (uint32_t *)scratch_take(s, in->lookups, sizeof *p->length);
@@ -60,7 +62,7 @@ static inline cudaError_t compact_sort_index(struct compact_sort *p, const struc
                                              cudaStream_t stream) {
     mean_scales_fill(in, p->sorted.scale, stream);
     cudaError_t status =
-        sorted_fill(&p->sorted, in, NULL, p->runs.arrived, inner_nodes(&p->runs.tree), stream);
+        sorted_fill(&p->sorted, in, NULL, p->counters.at, p->counters.count, stream);
     p->runs.entries = sorted_entries(&p->sorted);
     if (status == cudaSuccess) status = compact_sort_runs(p, (uint32_t)in->lookups, stream);
     return status;

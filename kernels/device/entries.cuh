@@ -3,8 +3,8 @@
  * Kernels that group lookups by row carry one entry per lookup: a key, which gives the row, and a
  * value, which gives the gradient row and its coefficient.
  *
- *   key    first_row + id, so keys are unique over all tables; padding gets the key after the last
- *          row. 32 bits if these suffice, otherwise 64.
+ *   key    the table's first + id, so keys are unique over all tables; padding gets the key after the
+ *          last row (or one after each class of tables: order.cuh). 32 bits if these suffice, otherwise 64.
  *   value  the offset of the gradient row, in units that divide the offsets of all gradient rows:
  *          32 bits reach far beyond the memory of a device. With per-sample weights, means or a max
  *          the value has 64 bits and includes the coefficient, or the number of the lookup in its bag
@@ -15,11 +15,17 @@
 #include "kernels/device/lookup.cuh"
 #include "kernels/shape.h"
 
+/* The keys of a table's rows, and that of padding. */
+struct key_range {
+    int64_t first, padding;
+};
+
 struct entries {
     void *key, *value;
     int64_t count;
-    uint64_t padding; /* the key of padding */
-    int64_t unit;     /* elements */
+    uint64_t padding;               /* the key of padding */
+    const struct key_range *ranges; /* [num_tables]; NULL: keys begin at first_row */
+    int64_t unit;                   /* elements */
     bool wide_keys, wide_values;
 };
 
@@ -31,18 +37,25 @@ static inline int64_t grad_unit(const struct batch *in) {
     return bits ? bits & -bits : 1;
 }
 
+/* No key is ~0: a hash table may call that empty. */
+static inline bool keys_are_wide(uint64_t largest) {
+    return largest >= UINT32_MAX;
+}
+
 /* Describes a batch's entries; the caller sets key and value to its memory. */
 static inline struct entries entries_of(const struct batch *in) {
-    struct entries e = {NULL,          NULL,  in->lookups, (uint64_t)all_rows(in),
-                        grad_unit(in), false, false};
-    e.wide_keys = e.padding >= UINT32_MAX; /* no key is ~0: a hash table may call that empty */
+    struct entries e = {};
+    e.count = in->lookups;
+    e.padding = (uint64_t)all_rows(in);
+    e.unit = grad_unit(in);
+    e.wide_keys = keys_are_wide(e.padding);
     e.wide_values = in->lookup_weights || has_mean(in) || has_pooling(in, POOL_MAX);
     return e;
 }
 
-/* Bits of the largest key of the batch. */
-static inline int key_bits(const struct batch *in) {
-    return bits_for(all_rows(in) + has_padding(in));
+/* The largest key of a batch whose keys begin at first_row. */
+static inline int64_t largest_key(const struct batch *in) {
+    return all_rows(in) - !has_padding(in);
 }
 
 static inline size_t key_bytes(const struct entries *e) {
@@ -94,9 +107,10 @@ struct entry {
 
 static __device__ inline struct entry entry_of(const struct batch &in, const struct entries &e,
                                                const struct lookup &l) {
-    struct entry made = {e.padding, 0};
+    struct entry made = {e.ranges ? (uint64_t)e.ranges[l.table].padding : e.padding, 0};
     if (l.padding) return made;
-    made.key = (uint64_t)(in.device_tables[l.table].first_row + l.row);
+    made.key = (uint64_t)(l.row + (e.ranges ? e.ranges[l.table].first
+                                            : in.device_tables[l.table].first_row));
     made.value = (uint64_t)(l.grad / e.unit);
     if (e.wide_values) made.value |= (uint64_t)part_of(l) << 32;
     return made;

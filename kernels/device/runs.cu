@@ -69,15 +69,17 @@ struct item {
     bool ends;          /* the last item of its run */
 };
 
-/* table: that of the last item, which seldom needs a search; afterwards this one's. */
-static __device__ inline struct item item_of(const struct runs &r, int32_t *table, uint32_t place,
+/* place: that of the last item's table, which seldom needs a search; afterwards this one's. */
+static __device__ inline struct item item_of(const struct runs &r, int32_t *place, uint32_t row,
                                              uint32_t part, uint64_t key, bool ends) {
-    const struct table_shape *shape = &r.target.tables[*table];
-    if ((uint64_t)((int64_t)key - shape->first_row) >= (uint64_t)shape->rows) {
-        *table = table_of_key(r.target, key);
-        shape = &r.target.tables[*table];
+    struct placed_table at = table_at(r.target, *place);
+    const int64_t rows = r.target.tables[at.table].rows;
+    if ((uint64_t)((int64_t)key - at.first) >= (uint64_t)rows) {
+        *place = place_of_key(r.target, key);
+        at = table_at(r.target, *place);
     }
-    return {place, part, *table, shape->dim, (int64_t)key - shape->first_row, ends};
+    const int32_t dim = r.target.tables[at.table].dim;
+    return {row, part, at.table, dim, (int64_t)key - at.first, ends};
 }
 
 /* The items of a chunk. */
@@ -86,11 +88,11 @@ struct chunk_items {
     int32_t begin; /* first entry: a batch has fewer than 2^31 */
     int32_t count;
     int32_t run;   /* of the next window's first entry */
-    int32_t table; /* of the last item of this lane */
+    int32_t place; /* in the order of tables, of the last item of this lane */
 
     /* All lanes of a warp call this. exists: otherwise there are no items. */
     __device__ chunk_items(const struct runs &r, const struct lanes &g, int32_t chunk, bool exists)
-        : table{0} {
+        : place{0} {
         int64_t from = exists ? (int64_t)chunk * r.tree.chunk : 0, end = from + r.tree.chunk;
         const bool begun = goes_on(r, from) && !crosses(r, from),
                    reaches = goes_on(r, end) && !crosses(r, end);
@@ -108,7 +110,7 @@ struct chunk_items {
         const uint64_t key = entry_key(r.entries, i), value = entry_value(r.entries, i);
         if (key == r.entries.padding) return {};
         const bool ends = i + 1 >= r.entries.count || entry_key(r.entries, i + 1) != key;
-        return item_of(r, &table, (uint32_t)value, value_part(r.entries, value), key, ends);
+        return item_of(r, &place, (uint32_t)value, value_part(r.entries, value), key, ends);
     }
     __device__ const char *row(const struct runs &r, uint32_t place) const {
         return (const char *)r.source + (int64_t)place * r.entries.unit * dtype_bytes(r.type);
@@ -139,11 +141,11 @@ struct node_items {
     int32_t first; /* child */
     int32_t count;
     unsigned crossings; /* of the children's borders */
-    int32_t table;
+    int32_t place;
 
     __device__ node_items(int child_level, int32_t first_child, unsigned borders, bool exists)
         : level(child_level), first(first_child), count(exists ? 2 * FAN : 0), crossings(borders),
-          table(0) {}
+          place(0) {}
     __device__ struct item get(const struct runs &r, int k) {
         const int64_t from = entry(r, k), to = from + span_of(r.tree, level);
         if (k >= count) return {};
@@ -153,7 +155,7 @@ struct node_items {
                        ends = after ? entry_key(r.entries, to - 1) : r.entries.padding;
         const bool through = begins == ends;
         if (tail && through) return {};
-        return item_of(r, &table, (uint32_t)k, __float_as_uint(1.0f), tail ? ends : begins,
+        return item_of(r, &place, (uint32_t)k, __float_as_uint(1.0f), tail ? ends : begins,
                        !tail && !through);
     }
     __device__ const char *row(const struct runs &r, uint32_t k) const {
@@ -472,7 +474,7 @@ static enum gradient_rows rows_of(const struct runs *r, const struct batch *in) 
 template <bool UPDATES>
 static cudaError_t enqueue(const struct runs *x, const struct batch *in, cudaStream_t stream) {
     struct runs r = *x;
-    struct cover c = cover_of(widest(in));
+    const struct cover c = cover_of(r.dim);
     if (r.entries.count == 0) return cudaSuccess;
     r.rows = rows_of(&r, in);
     auto sum = OF_TILES(sum_runs, c.tiles, UPDATES);

@@ -68,6 +68,7 @@ struct runs {
     bool read_once;         /* about as many gradient rows as lookups */
     const void *source;     /* batch.grad */
     const int32_t *winners; /* of the batch; NULL without a max */
+    int32_t dim;            /* the widest of its tables */
     int32_t stride;         /* floats of a partial row */
     float *partial;         /* [nodes][2][stride] head and tail */
     uint32_t *arrived;      /* [inner nodes], zero */
@@ -83,18 +84,39 @@ static inline int64_t inner_nodes(const struct tree *t) {
     return tree_nodes(t) - t->count[0];
 }
 
-/* Sets all fields except entries, rows, target and compact. */
+/* Sets all fields except entries, rows, arrived, target and compact. dim: the widest of the tables. */
 static inline void runs_lay_out(struct runs *r, struct scratch *s, const struct batch *in,
-                                int64_t entries) {
+                                int64_t entries, int32_t dim) {
     *r = {};
+    r->dim = dim;
     r->tree = tree_of(entries);
     r->type = in->grad_type;
     r->read_once = in->lookups * widest(in) <= 2 * in->grad_elements;
     r->source = in->grad;
     r->winners = in->winners;
-    r->stride = (int32_t)row_stride(in);
+    r->stride = stride_of(dim);
     r->partial = (float *)scratch_take(s, 2 * tree_nodes(&r->tree) * r->stride, sizeof(float));
-    r->arrived = (uint32_t *)scratch_take(s, inner_nodes(&r->tree), sizeof(uint32_t));
+}
+
+/* Counters that a kernel before them zeroes. */
+struct counters {
+    uint32_t *at;
+    int64_t count;
+};
+
+/* Those of `count` runs[], in one piece. */
+static inline struct counters counters_take(struct runs *runs, int count, struct scratch *s) {
+    struct counters c = {NULL, 0};
+    for (int k = 0; k < count; k++) c.count += inner_nodes(&runs[k].tree);
+    c.at = (uint32_t *)scratch_take(s, c.count, sizeof *c.at);
+    for (int64_t k = 0, used = 0; k < count; used += inner_nodes(&runs[k++].tree))
+        runs[k].arrived = c.at ? c.at + used : NULL;
+    return c;
+}
+
+static inline cudaError_t counters_zero(const struct counters *c, cudaStream_t stream) {
+    if (c->count == 0) return cudaSuccess;
+    return cudaMemsetAsync(c->at, 0, (size_t)c->count * sizeof *c->at, stream);
 }
 
 /* Sums all runs and updates their rows. Enqueues on the stream. */

@@ -43,12 +43,13 @@ struct sorted {
     float *scale;
 };
 
-/* entries: the number of lookups that become entries. */
+/* entries: the number of lookups that become entries. largest: key. */
 static inline void sorted_lay_out(struct sorted *x, struct scratch *s, const struct batch *in,
-                                  int64_t entries) {
+                                  int64_t entries, int64_t largest) {
     x->entries = entries_of(in);
     x->entries.count = entries;
-    x->bits = key_bits(in);
+    x->entries.wide_keys = keys_are_wide((uint64_t)largest);
+    x->bits = bits_for(largest + 1);
     x->scale = mean_scales_take(s, in);
     x->buffers = (struct sort_buffers){};
     x->buffers.wide_keys = x->entries.wide_keys;

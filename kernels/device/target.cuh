@@ -13,7 +13,7 @@ struct cover {
     int count; /* lanes */
 };
 
-static inline struct cover cover_of(int32_t dim) {
+static __host__ __device__ inline struct cover cover_of(int32_t dim) {
     struct cover c = {1, 4};
     while (c.count < WARP && c.count * LANE_COLUMNS < dim) c.count *= 2;
     while (c.tiles < 4 && c.tiles * c.count * LANE_COLUMNS < dim) c.tiles *= 2;
@@ -36,9 +36,19 @@ template <int TILES>
 static constexpr int BLOCK_OF = TILES == 0 || TILES == 4 ? LARGEST_BLOCK : SMALL_BLOCK;
 
 /* Floats from row to row in scratch: every row begins on a 16-byte boundary. */
-static inline int64_t row_stride(const struct batch *in) {
-    return (widest(in) + LANE_COLUMNS - 1) / LANE_COLUMNS * LANE_COLUMNS;
+static inline int32_t stride_of(int32_t dim) {
+    return (dim + LANE_COLUMNS - 1) / LANE_COLUMNS * LANE_COLUMNS;
 }
+
+static inline int64_t row_stride(const struct batch *in) {
+    return stride_of(widest(in));
+}
+
+/* A table, and the key of its first row. */
+struct placed_table {
+    int64_t first;
+    int32_t table;
+};
 
 /* What an update needs, in device memory. */
 struct target {
@@ -46,11 +56,12 @@ struct target {
     int32_t num_tables;
     const struct rule_step *steps;
     const struct table *io;
+    const struct placed_table *order; /* [num_tables] by key; NULL: in their own order */
 };
 
 static inline struct target target_of(const struct batch *in, const struct rule_step *steps,
                                       const struct table *io) {
-    return {in->device_tables, in->num_tables, steps, io};
+    return {in->device_tables, in->num_tables, steps, io, NULL};
 }
 
 /* A compact gradient: the unique keys in the order of the entries, and a gradient row for each. */
@@ -62,6 +73,14 @@ struct compact {
     int64_t stride;
 };
 
-static __device__ inline int32_t table_of_key(const struct target &to, uint64_t key) {
-    return table_of_row(to.tables, to.num_tables, (int64_t)key);
+/* The place in the order of the table of a key. */
+static __device__ inline int32_t place_of_key(const struct target &to, uint64_t key) {
+    if (!to.order) return table_of_row(to.tables, to.num_tables, (int64_t)key);
+    return (int32_t)last_at_most(&to.order->first, sizeof *to.order, 0, to.num_tables,
+                                 (int64_t)key);
+}
+
+static __device__ inline struct placed_table table_at(const struct target &to, int32_t place) {
+    if (!to.order) return {to.tables[place].first_row, place};
+    return to.order[place];
 }

@@ -33,11 +33,8 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     cudaStream_t stream = (cudaStream_t)how->stream;
     struct fused p;
     fused_lay_out(&p, in, how->scratch);
-    int64_t counters = inner_nodes(&p.runs.tree);
-    cudaError_t status = cudaSuccess;
-    if (counters > 0) /* the plan zeroed them too, but a plan may serve several steps */
-        status =
-            cudaMemsetAsync(p.runs.arrived, 0, (size_t)counters * sizeof *p.runs.arrived, stream);
+    /* The plan zeroed them too, but a plan may serve several steps. */
+    cudaError_t status = counters_zero(&p.counters, stream);
     if (status == cudaSuccess) status = fused_update(&p, in, steps, io, stream);
     stage_done(how, STAGE_UPDATE);
     return status;

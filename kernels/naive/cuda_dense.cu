@@ -75,7 +75,7 @@ static __global__ void __launch_bounds__(BLOCK_OF<TILES>, 1)
     sweep(const struct target to, const int64_t *first, float *grad, int64_t rows, int count) {
     const struct lanes g = lanes_here(count);
     const int64_t number = group_number(g), key = number < rows ? number : rows - 1;
-    const int32_t t = table_of_key(to, (uint64_t)key), dim = to.tables[t].dim;
+    const int32_t t = place_of_key(to, (uint64_t)key), dim = to.tables[t].dim;
     const int64_t row = key - to.tables[t].first_row;
     float *sum = grad + first[t] + row * dim;
     const bool idle = is_zero(g, sum, dim) && rule_keeps_idle(&to.steps[t].rule);

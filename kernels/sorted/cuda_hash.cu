@@ -30,6 +30,7 @@ struct slots {
 struct plan {
     struct slots slots;
     struct runs runs;
+    struct counters counters;
     float *scale;
     uint32_t *slot, *place; /* [lookups] slot, and place among the lookups of its row */
     void *value;            /* [lookups] in the order of the lookups */
@@ -48,7 +49,8 @@ struct totals {
 static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
     struct scratch s = {(char *)base, 0};
     int64_t rows = touchable_rows(in), stride = row_stride(in);
-    runs_lay_out(&p->runs, &s, in, in->lookups);
+    runs_lay_out(&p->runs, &s, in, in->lookups, widest(in));
+    p->counters = counters_take(&p->runs, 1, &s);
     p->scale = mean_scales_take(&s, in);
     struct entries e = entries_of(in);
     e.key = scratch_take(&s, in->lookups, key_bytes(&e));
@@ -163,9 +165,7 @@ static cudaError_t enqueue_index(struct plan *p, const struct batch *in, cudaStr
     if (status == cudaSuccess)
         status = cudaMemsetAsync(s.hits, 0, s.count * sizeof *s.hits, stream);
     if (status == cudaSuccess) status = cudaMemsetAsync(p->totals, 0, sizeof *p->totals, stream);
-    int64_t counters = inner_nodes(&p->runs.tree);
-    if (status == cudaSuccess && counters > 0)
-        status = cudaMemsetAsync(p->runs.arrived, 0, (size_t)counters * sizeof(uint32_t), stream);
+    if (status == cudaSuccess) status = counters_zero(&p->counters, stream);
     if (status != cudaSuccess) return status;
     LAUNCH(insert, blocks, LOOKUP_BLOCK, 0, stream, *in, e, p->scale, s, p->slot, p->place,
            p->value, &p->totals->padding);
