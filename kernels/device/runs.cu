@@ -308,7 +308,7 @@ static __device__ __forceinline__ void finish(const struct runs &r, const struct
                                               Items *items, const struct item &mine,
                                               struct summed<TILES> sums, int at, unsigned ends) {
     if constexpr (UPDATES) {
-        rows_update<TILES>(r.target, g, sums, mine.table, mine.row, ends);
+        rows_update<TILES>(r.target, g.count, sums, mine.table, mine.row, ends);
     } else {
         for (; warp_any(ends != 0); ends &= ends - 1, sums.skip(1)) {
             const int last = ends ? __ffs((int)ends) - 1 : 0;
@@ -404,7 +404,7 @@ static __device__ inline void sum_items_wide(const struct runs &r, const struct 
         }
         lanes_sync(g);
         if (UPDATES && last.ends && !open)
-            rows_update<0>(r.target, g, {sum}, last.table, last.row, 1);
+            rows_update<0>(r.target, g.count, {sum}, last.table, last.row, 1);
         lanes_sync(g);
         open = false;
     }
@@ -437,8 +437,12 @@ static __device__ inline bool last_to_arrive(const struct lanes &g, bool arrives
     return last;
 }
 
+/* The bounds of 3 and 2 blocks leave 168 and 255 registers: with fewer, nvcc puts what is needed after the update
+ * of rows into local memory. 12 warps with 8 rows of 512 bytes each keep 48 KiB in flight. */
 template <int TILES, bool UPDATES>
-static __global__ void __launch_bounds__(BLOCK_OF<TILES>, TILES == 1 || TILES == 2 ? 4 : 1)
+static __global__ void __launch_bounds__(BLOCK_OF<TILES>, TILES == 1   ? 3
+                                                          : TILES == 2 ? 2
+                                                                       : 1)
     sum_runs(const __grid_constant__ struct runs r, int count) {
     const struct lanes g = lanes_here(count);
     int32_t node = (int32_t)group_number(g);

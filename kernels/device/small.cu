@@ -120,7 +120,7 @@ static __global__ void __launch_bounds__(SMALL_BLOCK, 1)
     }
     const struct summed<TILES> sums = { held_quads<SMALL_BLOCK, TILES>() };
     for (int j = 0; j < TILES; j++) sums.put(g, t->dim, j, sum.tile[j]);
-    rows_update<TILES>(to, g, sums, table, row, touched);
+    rows_update<TILES>(to, g.count, sums, table, row, touched);
 }
 
 void small_count(const struct small *s, const struct batch *in, cudaStream_t stream) {

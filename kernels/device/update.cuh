@@ -315,7 +315,7 @@ row_apply(const struct lanes &lanes, const struct rule_step *step, int tiles, fl
     struct pair rate = {0, 0};
     if (rule_sums_before(RULE)) {
         struct row_sums sums = {};
-#pragma unroll
+#pragma unroll(TILES ? TILES : 1)
         for (int j = 0; j < (TILES ? TILES : tiles); j++)
             tile_terms<RULE, false>(lanes, several_warps, step, rate, tile_column(lanes, j), dim,
                                     row->get(j), &sums);
@@ -324,7 +324,7 @@ row_apply(const struct lanes &lanes, const struct rule_step *step, int tiles, fl
     rate = row_rate<RULE>(lanes, step, rate, dim, row_state);
     const bool after = rule_sums_after(RULE) > 0;
     if (in_registers || !after)
-#pragma unroll
+#pragma unroll(TILES ? TILES : 1)
         for (int j = 0; j < (TILES ? TILES : tiles); j++) {
             struct row_tile<STATES> x = row->get(j);
             tile_step<RULE>(step, rate, &x);
@@ -337,13 +337,13 @@ row_apply(const struct lanes &lanes, const struct rule_step *step, int tiles, fl
         return x;
     };
     struct row_sums sums = {};
-#pragma unroll
+#pragma unroll(TILES ? TILES : 1)
     for (int j = 0; j < (TILES ? TILES : tiles); j++)
         tile_terms<RULE, true>(lanes, several_warps, step, rate, tile_column(lanes, j), dim,
                                stepped(j), &sums);
     const struct pair sum = row_sums_fold(lanes, several_warps, sums, rule_sums_after(RULE));
     const float scale = rule_scale(RULE, step, rate, sum, dim);
-#pragma unroll
+#pragma unroll(TILES ? TILES : 1)
     for (int j = 0; j < (TILES ? TILES : tiles); j++) {
         struct row_tile<STATES> x = stepped(j);
         tile_weights<RULE>(step, rate, scale, &x);
@@ -393,14 +393,15 @@ static __device__ __forceinline__ void table_update(const struct target &to, int
  * bit for each row of the group; 0 if it has none. The row of bit l is `row` of `table` in lane l of the team;
  * tables ascend. g: their sums, in the order of the bits. */
 template <int TILES>
-static __device__ __forceinline__ void rows_update(const struct target &to, const struct lanes &g,
-                                                   struct summed<TILES> sums, int32_t table,
-                                                   int64_t row, unsigned rows) {
+static __device__ __attribute__((noinline)) void
+rows_update(const struct target to, int count, struct summed<TILES> sums, int32_t table,
+            int64_t row, unsigned rows) {
+    const struct lanes g = lanes_here(count);
     for (unsigned groups; (groups = __ballot_sync(ALL_LANES, rows != 0)) != 0;) {
         const int32_t first = team_get(g, table, rows ? __ffs((int)rows) - 1 : 0);
         const int32_t now = __shfl_sync(ALL_LANES, first, __ffs((int)groups) - 1);
         const unsigned here = rows & team_votes(g, table == now);
-        table_update<TILES>(to, now, g.count, sums, row, here);
+        table_update<TILES>(to, now, count, sums, row, here);
         sums.skip(__popc(here));
         rows &= ~here;
     }
@@ -412,11 +413,11 @@ template <int TILES, int BLOCK>
 static __device__ __forceinline__ void row_update(const struct target &to, const struct lanes &g,
                                                   int32_t table, int64_t row, float *grad) {
     if constexpr (TILES == 0) {
-        rows_update<0>(to, g, {grad}, table, row, row >= 0);
+        rows_update<0>(to, g.count, {grad}, table, row, row >= 0);
     } else {
         const struct summed<TILES> sums = { held_quads<BLOCK, TILES>() };
         for (int j = 0; row >= 0 && j < TILES; j++)
             sums.put(g, 0, j, quad_load(grad, tile_column(g, j), to.tables[table].dim));
-        rows_update<TILES>(to, g, sums, table, row, row >= 0);
+        rows_update<TILES>(to, g.count, sums, table, row, row >= 0);
     }
 }
