@@ -46,6 +46,8 @@ static void *new_context(char *stack, size_t bytes, void (*entry)()) {
     return top;
 }
 
+static void drop_context(void *) {}
+
 static void *thread_context() {
     return nullptr;
 }
@@ -65,6 +67,10 @@ static void *new_context(char *stack, size_t bytes, void (*entry)()) {
     context->uc_link = nullptr;
     makecontext(context, entry, 0);
     return context;
+}
+
+static void drop_context(void *context) {
+    delete static_cast<ucontext_t *>(context);
 }
 
 static void *thread_context() {
@@ -120,9 +126,16 @@ Fibre *fibre_create(void (*entry)()) {
                      with_tsan() ? __tsan_create_fiber(0) : nullptr};
 }
 
+/* The new mapping makes the race detector forget accesses to the stack. */
 void fibre_renew(Fibre *fibre) {
     if (!with_tsan()) return;
+    auto *stack = static_cast<char *>(const_cast<void *>(fibre->stack));
+    if (mmap(stack, fibre->stack_bytes, PROT_READ | PROT_WRITE,
+             MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+        fatal("no memory for a stack");
     __tsan_destroy_fiber(fibre->tsan);
+    drop_context(fibre->context);
+    fibre->context = new_context(stack, fibre->stack_bytes, first_entry);
     fibre->tsan = __tsan_create_fiber(0);
 }
 

@@ -21,8 +21,8 @@ struct Fibre {
  * as long as the process. */
 Fibre *fibre_create(void (*entry)());
 
-/* For the race detector the fibre, which must not be the current one, becomes a new one: it knows only what the
- * caller knows. */
+/* For the race detector, the fibre becomes a new one that knows only what the caller knows. It enters entry again, and
+ * must not be the current one. */
 void fibre_renew(Fibre *fibre);
 
 /* Makes the calling thread the current fibre. Call it before the first fibre_switch, which returns

@@ -35,8 +35,8 @@ void fatal(const char *format, ...) {
     } else {
         fputs("  in host code\n", stderr);
     }
-    fprintf(stderr, "  replay with EMULATION_ORDER=%d EMULATION_SEED=%llu\n", settings().order,
-            (unsigned long long)settings().seed);
+    fprintf(stderr, "  replay with EMULATION_ORDER=%d EMULATION_SEED=%llu EMULATION_RESIDENT=%d\n",
+            settings().order, (unsigned long long)settings().seed, settings().resident);
     _exit(EMULATION_DEFECT);
 }
 

@@ -176,9 +176,6 @@ static void begin_block(Block &b, uint64_t linear) {
                unsigned(linear / grid.x / grid.y)};
     shared_begin_block(b.shared, int(&b - now.blocks), now.launch->shared_bytes);
     b.tokens = new_tokens(b);
-    b.arrived = 0;
-    for (unsigned warp = 0; warp * LANES < b.size; warp++)
-        for (unsigned lane = 0; lane < LANES; lane++) b.warp_slots[warp][lane] = {};
     for (unsigned i = 0; i < b.size; i++) {
         b.threads[i].returned = false;
         b.threads[i].fences = {};

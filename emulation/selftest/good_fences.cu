@@ -71,10 +71,27 @@ static void fence_of_block() {
     CHECK(out.get()[0] == 5);
 }
 
+/* Successive threads of one fibre have local memory at the same addresses. */
+static __global__ void use_local_memory(int *out) {
+    volatile int local[64];
+    for (int i = 0; i < 64; i++) local[i] = i;
+    __syncthreads();
+    int sum = 0;
+    for (int i = 0; i < 64; i++) sum += local[i];
+    out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+
+static void local_memory() {
+    DeviceArray<int> out(20 * 128);
+    LAUNCH(use_local_memory, 20, 128, 0, nullptr, out.device);
+    CHECK(out.get()[20 * 128 - 1] == 63 * 32);
+}
+
 extern const good_case good_fences[] = {
     {"last group to arrive, of 1 to 128 lanes", last_group},
     {"block that waits for another", waiting_block},
     {"chain of blocks in the order of their start", chain_of_blocks},
     {"fence of the block", fence_of_block},
+    {"local memory of many threads", local_memory},
     {},
 };
