@@ -6,6 +6,8 @@
 #|                tests/test_kernels.c and tests/test_bench.sh; TESTS='cpu_*: weighted*' selects in C programs
 #| make bench-gpu measure device kernels on datasets/gpu.spec and dynamicemb.spec, or on what SPEC=, TRACE=,
 #|                ALPHA= ... select; status 1 without a device
+#| make test-ptx  run the tests of device kernels with nvcc's PTX, translated, without a GPU: PTX_ARCHS="80 90 100";
+#|                make ptx-verify also writes the record reports/results/ptx-verified.txt
 #| make gpu-verify  test device kernels on a real GPU and write a record; status 1 without a GPU
 #| make smoke     run and check every kernel, rule and workload kind once, tiny; result in OUT/smoke/
 #| make plots     draw again from a saved result: RESULT=file.json; never measures
@@ -249,12 +251,12 @@ $(B)/build_info.h: FORCE
 
 $(B)/harness/measure/environment.o $(B)/lib/status.o: $(B)/build_info.h
 
-# --- which kernels were verified on a GPU
-$(B)/gpu_verified.inc: FORCE
+# --- which kernels were verified on a GPU, or with nvcc's PTX
+$(B)/gpu_verified.inc $(B)/ptx_verified.inc: $(B)/%_verified.inc: FORCE
 	@mkdir -p $(@D)
-	@{ sed -E '/^#|^ *$$/d; s/ *\| */", "/g; s/^/VERIFIED("/; s/ *$$/")/' reports/results/gpu-verified.txt 2>/dev/null || :; } $(renewed)
+	@{ sed -E '/^#|^ *$$/d; s/ *\| */", "/g; s/^/VERIFIED("/; s/ *$$/")/' reports/results/$*-verified.txt 2>/dev/null || :; } $(renewed)
 
-$(B)/cli/list.o: $(B)/gpu_verified.inc
+$(B)/cli/list.o: $(B)/gpu_verified.inc $(B)/ptx_verified.inc
 
 # V=1 shows the commands.
 quiet     = $(if $(V),,@echo '  $1 $@';)

@@ -2,7 +2,7 @@
 # Device kernels from nvcc's own PTX: translated to C++ and run on the emulation, under the host halves of nvcc's
 # objects. See README.md of emulation/. PTX_ARCHS: the PTX of which GPUs make test-ptx runs.
 
-PTX_ARCHS ?= $(lastword $(CUDA_ARCHS))
+PTX_ARCHS ?= $(or $(filter 90,$(CUDA_ARCHS)),$(lastword $(CUDA_ARCHS)))
 X         := $(B)/ptx
 ptx_files := $(parts:%.cu=%) $(cuda:%.cu=%)
 ptx_host  := $(ptx_files:%=$(X)/host/%.o)
@@ -35,16 +35,20 @@ $(X)/$1/%.o: $(X)/$1/%.cpp emulation/ptx/ptx.mk
 $(X)/$1/test_ptx$1_%: $(B)/tests/test_%.o $(test_support) $(common) $(E)/harness/registry.o $(device:%.c=$(E)/%.o) \
                       $(ptx_host) $(call ptx_parts,$1) $(ptx_run) $(emulation)
 	$$(call quiet,LD)$$(CXX) $$(CXXFLAGS) $$^ -lcmocka $$(LDLIBS) $$(whole)
+
+$(filter-out %_device_index,$(call ptx_tests,$1)): $(B)/tests/ptx/only_device.o
 endef
 $(foreach a,$(CUDA_ARCHS),$(eval $(call ptx_arch,$a)))
 
-.PHONY: ptx-programs test-ptx
+.PHONY: ptx-programs test-ptx ptx-verify
+# All architectures are translated, which is a gate; those of PTX_ARCHS are compiled, too.
 ptx-programs:
-	@$(MAKE) --no-print-directory $(call ptx_made,$(PTX_ARCHS))
-	@$(MAKE) --no-print-directory $(call ptx_tests,$(PTX_ARCHS))
+	@$(MAKE) --no-print-directory $(call ptx_made,$(CUDA_ARCHS))
+	@$(MAKE) --no-print-directory $(filter $(only),$(call ptx_tests,$(PTX_ARCHS)))
 
-test-ptx:
-	@[ -n "$(NVCC)" ] || { echo 'test-ptx: nvcc is missing, so there is no PTX' >&2; exit 1; }
+test-ptx ptx-verify:
+	@[ -n "$(NVCC)" ] || { echo '$@: nvcc is missing, so there is no PTX' >&2; exit 1; }
 	$(call require,test)
-	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) ptx-programs
-	@TESTS='cuda_*' BUILD=$(B) tests/run.sh $(filter $(only),$(call ptx_tests,$(PTX_ARCHS)))
+	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) ptx-programs $(if $(filter ptx-verify,$@),ONLY=)
+	@BUILD=$(B) NVCC=$(NVCC) PYTHON=$(PYTHON) tests/$(if $(filter ptx-verify,$@),ptx_verify.sh $(call ptx_tests,$(PTX_ARCHS)) -- \
+	    $(notdir $(cuda:%.cu=%)),run.sh $(filter $(only),$(call ptx_tests,$(PTX_ARCHS))))
