@@ -4,8 +4,8 @@
 
     ptx_record.py LOGS KERNEL...    writes it after make ptx-verify; LOGS: what the tests printed
 
-A line has a digest of the PTX of all device code, since kernels share files. tests/test_ptx_verified.py compares it with
-the build, so that no kernel keeps the word after a change."""
+A line has a digest of the PTX of all device code, since kernels share files. tests/test_ptx_verified.py compares it
+with the build, so that no kernel keeps the word after a change."""
 import datetime
 import glob
 import hashlib
@@ -87,7 +87,8 @@ def main():
     logs, *kernels = sys.argv[1:]
     archs = sorted({re.search(r"_ptx(\d+)_", p).group(1) for p in glob.glob(f"{logs}/test_ptx*.tap")}, key=int)
     git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    rest = [release(), " ".join("sm_" + a for a in archs), str(datetime.date.today()), git.stdout.strip(), digest(archs)]
+    names = " ".join("sm_" + a for a in archs)
+    rest = [release(), names, str(datetime.date.today()), git.stdout.strip(), digest(archs)]
     good = passed(logs, kernels)
     if not good:
         sys.exit("no kernel counts as verified: a program died, or a test failed that is not of a single kernel")

@@ -92,11 +92,16 @@ def fused(b, o, mods, args):
     raise Refused("fma rounds once: rules have no contraction")
 
 
-def unknown_float(b, o, mods, args):
-    if o in ("sqrt", "rcp") and mods[:-1] == ["rn"]:
-        t = mods[-1]
-        return b.set(args[0], t, f"{'std::sqrt' if o == 'sqrt' else '1 /'} ({b.value(args[1], t)})")
-    raise Refused(f"{o} is not reproducible arithmetic" if o not in ("sqrt", "rcp") else "only .rn is reproducible")
+def root(b, o, mods, args):
+    """sqrt and rcp."""
+    t = mods[-1]
+    if mods[:-1] != ["rn"]:
+        raise Refused("only .rn is reproducible arithmetic")
+    return b.set(args[0], t, f"{'std::sqrt' if o == 'sqrt' else '1 /'} ({b.value(args[1], t)})")
+
+
+def approximate(b, o, mods, args):
+    raise Refused(f"{o} is not reproducible arithmetic")
 
 
 def unary(b, o, mods, args):
@@ -137,7 +142,8 @@ def bits(b, o, mods, args):
     if o == "bmsk" and mods == ["clamp", "b32"]:
         return b.set(args[0], t, f"ptx::bmsk({b.value(args[1], t)}, {b.value(args[2], t)})")
     if o == "bfe" and mods[0] in ("u32", "u64"):
-        return b.set(args[0], t, f"ptx::bfe<{t}>({b.value(args[1], t)}, {b.value(args[2], 'u32')}, {b.value(args[3], 'u32')})")
+        begin, length = (b.value(a, "u32") for a in args[2:])
+        return b.set(args[0], t, f"ptx::bfe<{t}>({b.value(args[1], t)}, {begin}, {length})")
     if o == "prmt" and mods == ["b32"]:
         return b.set(args[0], t, f"ptx::prmt({', '.join(b.value(a, t) for a in args[1:])})")
     if o == "lop3" and mods == ["b32"]:
@@ -176,7 +182,8 @@ def compare(b, o, mods, args):
         text, negated = f"({text}){more}", f"{negated}{more}"
     if len(targets) == 1:
         return b.set(args[0], "pred", text)
-    return f"const bool yes = {text}, no = {negated}; " + b.set(targets[0], "pred", "yes") + b.set(targets[1], "pred", "no")
+    both = b.set(targets[0], "pred", "yes") + b.set(targets[1], "pred", "no")
+    return f"const bool yes = {text}, no = {negated}; {both}"
 
 
 ROUND = {"rni": "nearbyint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
@@ -232,12 +239,14 @@ def move(b, o, mods, args):
     if args[0][0] == "{":
         return f"const {STORED[t]} whole = {b.value(wide, t)}; " + " ".join(
             b.set(p, part, f"({part})(whole >> {BITS[part] * i})") for i, p in enumerate(parts))
-    return b.set(wide, t, " | ".join(f"({STORED[t]}){b.value(p, part)} << {BITS[part] * i}" for i, p in enumerate(parts)))
+    shifted = (f"({STORED[t]}){b.value(p, part)} << {BITS[part] * i}" for i, p in enumerate(parts))
+    return b.set(wide, t, " | ".join(shifted))
 
 
 HANDLERS = {**dict.fromkeys(("add", "sub", "and", "or", "xor"), binary), **dict.fromkeys(("mul", "mad"), product),
             **dict.fromkeys(("div", "rem"), quotient), **dict.fromkeys(("min", "max"), extreme), "fma": fused,
-            **dict.fromkeys(("sqrt", "rcp", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh"), unknown_float),
+            **dict.fromkeys(("sqrt", "rcp"), root),
+            **dict.fromkeys(("rsqrt", "sin", "cos", "ex2", "lg2", "tanh"), approximate),
             **dict.fromkeys(("neg", "abs", "not"), unary), **dict.fromkeys(("shl", "shr"), shift),
             **dict.fromkeys(("clz", "popc", "brev", "bfind", "bmsk", "bfe", "prmt", "lop3", "shf"), bits),
             "selp": select, "setp": compare, "cvt": convert, "mov": move}

@@ -170,7 +170,7 @@ char *generic(const Frame *frame, u64 address, u32 bytes, const Instruction &at)
 
 void in_parameters(const Frame *frame, const char *p, const Instruction &at) {
     while (frame->outer) frame = frame->outer;
-    if (p < frame->begin || p + 16 > frame->begin + frame->bytes + 16)
+    if (p < frame->begin || p >= frame->begin + frame->bytes)
         defect(at, "parameters out of bounds");
 }
 

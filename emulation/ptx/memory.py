@@ -74,7 +74,8 @@ def parameter(b, where):
         return f"p = {b.variable(base)} + {offset}; "
     if not b.function.is_entry:
         raise Refused("a parameter by its address in a function")
-    return f"p = (char *){b.value(base, 'u64')} + {offset}; ptx::in_parameters(frame, p, {b.unit.instruction('other')}); "
+    at = b.unit.instruction("other")
+    return f"p = (char *){b.value(base, 'u64')} + {offset}; ptx::in_parameters(frame, p, {at}); "
 
 
 def load(b, o, mods, args):

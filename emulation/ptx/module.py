@@ -54,8 +54,8 @@ class Module:
 
 VARIABLE = re.compile(r"(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s+(?:\.(?:global|shared|const|local)\s+)?"
                       r"(?:\.align\s+\d+\s+)?)?([\w$%]+)\s*(?:\[(\d*)\])?")
-HEAD = re.compile(r"(?:\.(?:visible|weak|extern)\s+)*\.(entry|func)\b\s*(?:\(([^)]*)\))?\s*([\w$]+)\s*(?:\((.*)\))?\s*(.*)",
-                  re.S)
+HEAD = re.compile(r"(?:\.(?:visible|weak|extern)\s+)*\.(entry|func)\b\s*(?:\(([^)]*)\))?\s*([\w$]+)\s*"
+                  r"(?:\((.*)\))?\s*(.*)", re.S)
 # What stands between the parameters of an entry and its body says nothing of its results.
 DIRECTIVES = re.compile(r"\.(maxntid|minnctapersm|maxnreg|noreturn|reqntid|blocksareclusters)\b[\s\d,]*")
 ARGUMENT = re.compile(r",(?![^{\[(]*[}\])])")

@@ -28,15 +28,15 @@ def shuffle(b, o, mods, args):
         raise Refused("unknown instruction")
     targets = args[0].split("|")
     at = b.unit.instruction("collective")
-    text = f"bool in; const u32 x = ptx::shfl_{mods[1]}({', '.join(b.value(a, 'u32') for a in args[1:])}, {at}, in); "
+    values = ", ".join(b.value(a, "u32") for a in args[1:])
+    text = f"bool in; const u32 x = ptx::shfl_{mods[1]}({values}, {at}, in); "
     text += b.set(targets[0], "u32", "x")
     return text + (b.set(targets[1], "pred", "in") if len(targets) > 1 else "")
 
 
 def vote(b, o, mods, args):
-    mods = [m for m in mods if m != "sync"]
-    how, t = mods
-    if how not in ("ballot", "any", "all", "uni") or how == "uni":
+    how, _ = [m for m in mods if m != "sync"]
+    if how not in ("ballot", "any", "all"):
         raise Refused("unknown instruction")
     at = b.unit.instruction("collective")
     return b.set(args[0], "u32" if how == "ballot" else "pred",
@@ -47,7 +47,8 @@ def match(b, o, mods, args):
     if mods[0] != "any" or mods[1] != "sync":
         raise Refused("unknown instruction")
     at = b.unit.instruction("collective")
-    return b.set(args[0], "u32", f"ptx::match_any({b.value(args[1], unsigned(mods[2]))}, {b.value(args[2], 'u32')}, {at})")
+    value, mask = b.value(args[1], unsigned(mods[2])), b.value(args[2], "u32")
+    return b.set(args[0], "u32", f"ptx::match_any({value}, {mask}, {at})")
 
 
 def reduce(b, o, mods, args):

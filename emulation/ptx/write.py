@@ -107,13 +107,18 @@ def opening(body):
     for name, size in f.buffers.items():
         text += f"    alignas(16) char {body.variable(name)}[{size}];\n"
     if f.is_entry:
-        size = max((p.offset + p.size for p in f.parameters), default=0)
-        text += f"    ptx::Frame parameters = {{param, {size}, true, nullptr}}, *frame = &parameters;\n    (void)frame;\n"
+        text += (f"    ptx::Frame parameters = {{param, {bytes_of(f.parameters)}, true, nullptr}}, "
+                 "*frame = &parameters;\n    (void)frame;\n")
     for i, v in enumerate(f.local):
-        text += (f"    alignas(16) char {body.variable(v.name)}[{v.size}];\n"
-                 f"    ptx::Frame local_{i} = {{ptx::poisoned({body.variable(v.name)}, {v.size}), {v.size}, false, frame}};\n"
+        name = body.variable(v.name)
+        text += (f"    alignas(16) char {name}[{v.size}];\n"
+                 f"    ptx::Frame local_{i} = {{ptx::poisoned({name}, {v.size}), {v.size}, false, frame}};\n"
                  f"    frame = &local_{i};\n")
     return text
+
+
+def bytes_of(parameters):
+    return max((p.offset + p.size for p in parameters), default=0)
 
 
 def weight(function):
@@ -139,22 +144,25 @@ def reached(symbol, bodies, seen):
     return seen
 
 
+def kernel_row(module, bodies, unit, n, f):
+    """(declarations, row of the table) of a kernel."""
+    used = set().union(*(bodies[s].shared for s in reached(f.symbol, bodies, set())))
+    arrays = [module.shared[name] for name in module.shared if name in used]
+    shared = ", ".join(f"{{{unit.slots[a.name] + 1}, {a.size or 0}, {a.align}, {str(a.size is None).lower()}}}"
+                       for a in arrays)
+    parameters = ", ".join(f"{{{p.offset}, {p.size}}}" for p in f.parameters)
+    name = "k_" + identifier(f.symbol)
+    return (f"void {name}(char *);\nstatic const ptx::Parameter p_{n}[] = {{{parameters or '{}'}}};\n"
+            f"static const ptx::Array a_{n}[] = {{{shared or '{}'}}};\n",
+            f"    {{{quoted(f.symbol)}, {name}, p_{n}, {len(f.parameters)}, {bytes_of(f.parameters)}, a_{n}, "
+            f"{len(arrays)}, {module.arch}}}")
+
+
 def kernel_table(module, bodies, name, unit):
-    text = ""
     entries = [f for f in module.functions if f.is_entry]
-    for n, f in enumerate(entries):
-        parameters = ", ".join(f"{{{p.offset}, {p.size}}}" for p in f.parameters)
-        arrays = set().union(*(bodies[s].shared for s in reached(f.symbol, bodies, set())))
-        shared = ", ".join(f"{{{unit.slots[a] + 1}, {module.shared[a].size or 0}, {module.shared[a].align}, "
-                           f"{str(module.shared[a].size is None).lower()}}}" for a in module.shared if a in arrays)
-        text += (f"void k_{identifier(f.symbol)}(char *);\nstatic const ptx::Parameter p_{n}[] = {{{parameters or '{}'}}};\n"
-                 f"static const ptx::Array a_{n}[] = {{{shared or '{}'}}};\n")
-    rows = ",\n".join(
-        f"    {{{quoted(f.symbol)}, k_{identifier(f.symbol)}, p_{n}, {len(f.parameters)}, "
-        f"{max((p.offset + p.size for p in f.parameters), default=0)}, a_{n}, "
-        f"{len(set().union(*(bodies[s].shared for s in reached(f.symbol, bodies, set()))))}, {module.arch}}}"
-        for n, f in enumerate(entries))
-    return (f"{text}static const ptx::Translated all[] = {{\n{rows or '{}'}}};\n}}\n"
+    made = [kernel_row(module, bodies, unit, n, f) for n, f in enumerate(entries)]
+    rows = ",\n".join(row for _, row in made)
+    return ("".join(text for text, _ in made) + f"static const ptx::Translated all[] = {{\n{rows or '{}'}}};\n}}\n"
             f"/* __cudaRegisterFunction of the object with the host's half. */\nextern \"C\" void ptx_register_{name}"
             f"(void **, const void *stub, char *, const char *symbol) {{\n"
             f"    ptx::add(stub, symbol, module_{name}::all, {len(entries)});\n}}\n")
