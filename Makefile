@@ -6,6 +6,8 @@
 #|                tests/test_kernels.c and tests/test_bench.sh; TESTS='cpu_*: weighted*' selects in C programs
 #| make bench-gpu measure device kernels on datasets/gpu.spec and dynamicemb.spec, or on what SPEC=, TRACE=,
 #|                ALPHA= ... select; status 1 without a device
+#| make test-ptx  run the tests of device kernels with nvcc's PTX, translated, without a GPU: PTX_ARCHS="80 90 100";
+#|                make ptx-verify also writes the record reports/results/ptx-verified.txt
 #| make gpu-verify  test device kernels on a real GPU and write a record; status 1 without a GPU
 #| make smoke     run and check every kernel, rule and workload kind once, tiny; result in OUT/smoke/
 #| make plots     draw again from a saved result: RESULT=file.json; never measures
@@ -249,12 +251,12 @@ $(B)/build_info.h: FORCE
 
 $(B)/harness/measure/environment.o $(B)/lib/status.o: $(B)/build_info.h
 
-# --- which kernels were verified on a GPU
-$(B)/gpu_verified.inc: FORCE
+# --- which kernels were verified on a GPU, or with nvcc's PTX
+$(B)/gpu_verified.inc $(B)/ptx_verified.inc: $(B)/%_verified.inc: FORCE
 	@mkdir -p $(@D)
-	@{ sed -E '/^#|^ *$$/d; s/ *\| */", "/g; s/^/VERIFIED("/; s/ *$$/")/' reports/results/gpu-verified.txt 2>/dev/null || :; } $(renewed)
+	@{ sed -E '/^#|^ *$$/d; s/ *\| */", "/g; s/^/VERIFIED("/; s/ *$$/")/' reports/results/$*-verified.txt 2>/dev/null || :; } $(renewed)
 
-$(B)/cli/list.o: $(B)/gpu_verified.inc
+$(B)/cli/list.o: $(B)/gpu_verified.inc $(B)/ptx_verified.inc
 
 # V=1 shows the commands.
 quiet     = $(if $(V),,@echo '  $1 $@';)
@@ -284,12 +286,13 @@ $(updates): $(B)/kernels/host/update.%.o: kernels/host/update.c Makefile | $(rul
 # CUB's kernels spill a little, which is NVIDIA's affair; tests/test_nvcc.py judges ours.
 $(B)/kernels/device/sort.o: NVCCFLAGS := $(filter-out -Xptxas -warn-spills%,$(NVCCFLAGS))
 
-# The PTX for sm_90 is kept beside the object: tests/test_nvcc.py looks for instructions in it.
+# The PTX of each architecture is kept beside the object: tests/test_nvcc.py looks for instructions in it, and
+# emulation/ptx/ runs it.
 $(B)/%.o: %.cu Makefile | $(rule_lists)
 	@rm -rf $(@:.o=.keep) && mkdir -p $(@:.o=.keep)
 	$(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) -Xptxas -v -MD -MP -keep -keep-dir $(@:.o=.keep) -c $< 2>$(@:.o=.ptxas) $(object) || \
 	    { grep -v '^ptxas info\|^    [0-9]' $(@:.o=.ptxas) >&2; exit 1; }
-	@mv $(@:.o=.keep)/$(*F).compute_90.ptx $(@:.o=.ptx) 2>/dev/null; rm -rf $(@:.o=.keep)
+	@$(foreach a,$(CUDA_ARCHS),mv $(@:.o=.keep)/$(*F).compute_$a.ptx $(@:.o=.$a.ptx);) rm -rf $(@:.o=.keep)
 
 $(device:%.c=$(B)/%.o): CFLAGS += -isystem $(CUDA)/include
 
@@ -314,6 +317,7 @@ include ranks/ranks.mk
 include tiers/tiers.mk
 include emulation/emulation.mk
 include tests/test.mk
+include emulation/ptx/ptx.mk
 include reports/report.mk
 include studies/studies.mk
 include peers/peers.mk

@@ -8,7 +8,7 @@ test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%
 # Scripts about reports, studies, peers, examples, the Makefile, and what the library computes beside kernels do not
 # depend on how kernels are compiled: they run only in the plain build.
 tool_tests    := auto average compilers crossover drift examples install joint_embeddings ladder links make mutants nvcc peers \
-                 pytorch_example ranks_device_mpi ranks_mpi record reports scale schedule state_dict state_numpy sweep tiers torch_optim train_example zero
+                 ptx ptx_lane ptx_verified pytorch_example ranks_device_mpi ranks_mpi record reports scale schedule state_dict state_numpy sweep tiers torch_optim train_example zero
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 ifneq ($(flavour),)
 test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))
@@ -128,6 +128,8 @@ test:
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) $(programs) \
 	     $(if $(scripts),all $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift \
                      $(B)/studies/serving/serving $(B)/examples/dlrm \
-                     $(if $(flavour),,$(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(B)/studies/zero/zero $(B)/studies/tiers/tiers $(if $(mpi),$(ranks_programs) $(E)/ranks_device $(E)/nccl_misuse)))
-	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) \
+                     $(if $(flavour),,$(ptx_run) $(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(B)/studies/zero/zero $(B)/studies/tiers/tiers $(if $(mpi),$(ranks_programs) $(E)/ranks_device $(E)/nccl_misuse)))
+	@$(if $(and $(NVCC),$(filter %/test_ptx_lane.sh,$(scripts))),$(MAKE) --no-print-directory \
+	     $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) ptx-programs ONLY=)
+	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) PTX_ARCHS='$(PTX_ARCHS)' \
 	     tests/run.sh $(programs) $(scripts)

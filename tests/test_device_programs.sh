@@ -75,7 +75,7 @@ EMULATION_FAIL_LAUNCH=_ "$embfuse" step --kernel cuda_fused --rule sgd --batch "
 ok $? 'step with a broken device: one line, nothing written'
 
 "$embfuse" list >"$work/stdout" 2>"$work/stderr"
-count "$("$embfuse" list --json | grep -c '"place": "device"')" '^    \(emulation-verified\|GPU-verified (.*)\)$' "$work/stdout"
+count "$("$embfuse" list --json | grep -c '"place": "device"')" '^    \(emulation-verified\|PTX-verified (.*)\|GPU-verified (.*)\)$' "$work/stdout"
 ok $? 'list says how far kernels of a device are verified'
 
 if [ -x "$BUILD/bench" ] && ! nvidia-smi >/dev/null 2>&1; then

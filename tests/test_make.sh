@@ -105,7 +105,7 @@ for round in 1 2 3; do
     makes=
     for i in 1 2 3 4 5 6; do
         clean_make NVCC= B="$work/many" "$work/many/kernel_list.inc" "$work/many/build_info.h" \
-            "$work/many/gpu_verified.inc" "$work/many/harness/error.o" >"$work/many.$i" 2>&1 &
+            "$work/many/gpu_verified.inc" "$work/many/ptx_verified.inc" "$work/many/harness/error.o" >"$work/many.$i" 2>&1 &
         makes="$makes $!"
     done
     for pid in $makes; do wait "$pid" || failures=$((failures + 1)); done

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The record of device kernels whose tests passed with nvcc's PTX: reports/results/ptx-verified.txt.
+
+    ptx_record.py LOGS KERNEL...    writes it after make ptx-verify; LOGS: what the tests printed
+
+A line has a digest of the PTX of all device code, since kernels share files. tests/test_ptx_verified.py compares it
+with the build, so that no kernel keeps the word after a change."""
+import datetime
+import glob
+import hashlib
+import os
+import re
+import subprocess
+import sys
+
+BUILD = os.environ.get("BUILD", "build")
+NVCC = os.environ.get("NVCC") or "nvcc"
+RECORD = "reports/results/ptx-verified.txt"
+HEAD = """\
+# Device kernels whose tests passed with nvcc's PTX on the CPU. make ptx-verify writes this file:
+# kernel | nvcc | architectures | date | commit | digest of the PTX
+"""
+
+
+def release():
+    """The release of nvcc, or None without nvcc."""
+    try:
+        text = subprocess.run([NVCC, "--version"], capture_output=True, text=True).stdout
+    except OSError:
+        return None
+    found = re.search(r"release (\S+),", text)
+    return found and "nvcc " + found.group(1)
+
+
+def instructions(path):
+    """The PTX without lines of source, and without the hashes that nvcc puts into names of a file."""
+    for line in open(path):
+        line = line.split("//", 1)[0].strip()
+        if line.startswith(".section"):
+            return
+        if line and not line.startswith((".loc", ".file")):
+            yield re.sub(r"_INTERNAL_[0-9a-f]{8}_|_cu_[0-9a-f]{8}|_GLOBAL__N__[0-9a-f]{8}_", "_", line)
+
+
+def digest(archs):
+    """Of the PTX in the build for these architectures, or None if some is missing."""
+    total = hashlib.sha256()
+    for arch in archs:
+        paths = sorted(p for folder in ("kernels", "harness")
+                       for p in glob.glob(f"{BUILD}/{folder}/*/*.{arch}.ptx"))
+        if not paths:
+            return None
+        for path in paths:
+            total.update(os.path.relpath(path, BUILD).encode())
+            for line in instructions(path):
+                total.update(line.encode())
+    return total.hexdigest()[:16]
+
+
+def read():
+    """[kernel, nvcc, [architectures], date, commit, digest] of each line."""
+    try:
+        lines = [x.strip().split(" | ") for x in open(RECORD) if x.strip() and x[0] != "#"]
+    except FileNotFoundError:
+        return []
+    return [[*x[:2], x[2].removeprefix("sm_").split(" sm_"), *x[3:]] for x in lines]
+
+
+def ended(tap):
+    """Whether a program printed the result of every test: one that died did not."""
+    plan = re.search(r"^1\.\.(\d+)", tap, re.M)
+    return plan and len(re.findall(r"^(?:not )?ok ", tap, re.M)) == int(plan.group(1))
+
+
+def passed(logs, kernels):
+    """The kernels of which a test passed and none failed; none if a program died or another test failed."""
+    taps = [open(p).read() for p in glob.glob(f"{logs}/*.tap")]
+    failed = [name for t in taps for name in re.findall(r"^not ok \d+ - (?:([a-z0-9_]+): )?", t, re.M)]
+    if not all(map(ended, taps)) or not all(failed):
+        return []
+    good = {name for t in taps for name in re.findall(r"^ok \d+ - ([a-z0-9_]+): (?!.*# ?SKIP)", t, re.M)}
+    return [k for k in kernels if k in good and k not in failed]
+
+
+def main():
+    logs, *kernels = sys.argv[1:]
+    archs = sorted({re.search(r"_ptx(\d+)_", p).group(1) for p in glob.glob(f"{logs}/test_ptx*.tap")}, key=int)
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    names = " ".join("sm_" + a for a in archs)
+    rest = [release(), names, str(datetime.date.today()), git.stdout.strip(), digest(archs)]
+    good = passed(logs, kernels)
+    if not good:
+        sys.exit("no kernel counts as verified: a program died, or a test failed that is not of a single kernel")
+    with open(RECORD, "w") as f:
+        f.write(HEAD + "".join(" | ".join([k, *rest]) + "\n" for k in good))
+    print(f"{RECORD}: {len(good)} of {len(kernels)} kernels")
+
+
+if __name__ == "__main__":
+    main()

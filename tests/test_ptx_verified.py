@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""No kernel is called PTX-verified after a change of its PTX. Prints TAP."""
+import json
+import os
+import subprocess
+import sys
+
+import ptx_record
+import tap
+
+
+def test_the_record_is_of_this_ptx(_):
+    release, record = ptx_record.release(), ptx_record.read()
+    if not release or not record:
+        raise tap.Skip("no nvcc" if not release else "no kernel is recorded")
+    if record[0][1] != release:
+        raise tap.Skip(f"recorded with {record[0][1]}, this is {release}")
+    for kernel, _, archs, _, _, digest in record:
+        now = ptx_record.digest(archs)
+        if not now:
+            raise tap.Skip("nvcc did not build this flavour")
+        assert digest == now, f"{kernel}: its PTX is not what was verified; make ptx-verify renews the record"
+
+
+def test_a_digest_is_of_instructions_alone(folder):
+    place, build = os.path.join(folder, "kernels", "naive"), ptx_record.BUILD
+    os.makedirs(place)
+
+    def digest(text):
+        with open(os.path.join(place, "x.90.ptx"), "w") as file:
+            file.write(text)
+        return ptx_record.digest(["90"])
+
+    try:
+        ptx_record.BUILD = folder
+        first = digest("add.rn.f32 %f1, %f2, %f3;\n.loc 1 10 5\n_INTERNAL_0123abcd_4_x_cu_89abcdef\n")
+        assert first == digest("add.rn.f32 %f1, %f2, %f3; // a\n.loc 1 11 5\n_INTERNAL_ffffffff_4_x_cu_ffffffff\n")
+        assert first != digest("add.rn.f32 %f1, %f2, %f4;\n_INTERNAL_0123abcd_4_x_cu_89abcdef\n")
+        assert ptx_record.digest(["80"]) is None
+    finally:
+        ptx_record.BUILD = build
+
+
+def test_only_kernels_that_passed_are_recorded(folder):
+    def passed(tap):
+        with open(os.path.join(folder, "test_ptx90_kernels.tap"), "w") as file:
+            file.write(tap)
+        return ptx_record.passed(folder, ["cuda_a", "cuda_b", "cuda_c"])
+
+    assert passed("1..2\nok 1 - cuda_a: x\nok 2 - cuda_b: x # SKIP\n") == ["cuda_a"]
+    assert passed("1..3\nok 1 - cuda_a: x\nok 2 - cuda_b: x\nnot ok 3 - cuda_b: y\n") == ["cuda_a"]
+    assert passed("1..2\nok 1 - cuda_a: x\nnot ok 2 - all of them\n") == []
+    assert passed("1..2\nok 1 - cuda_a: x\n") == [], "it died"
+
+
+def test_the_list_has_the_word(_):
+    lines = subprocess.run([os.path.join(tap.BUILD, "emulated", "embfuse"), "list", "--json"], capture_output=True,
+                           text=True, check=True).stdout
+    verified = {k["name"]: k["verified"] for k in json.loads(lines)["kernels"] if k["place"] == "device"}
+    recorded = {r[0]: r for r in ptx_record.read()}
+    assert set(recorded) <= set(verified), "a kernel of the record is not in the list"
+    for name, word in verified.items():
+        if word.startswith("GPU-verified"):
+            continue
+        r = recorded.get(name)
+        expected = f"PTX-verified ({r[1]}, {' '.join('sm_' + a for a in r[2])}, {r[3]})" if r else "emulation-verified"
+        assert word == expected, f"{name}: {word}, not {expected}"
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(dict(globals()), "PTX-verified"))
