@@ -314,6 +314,7 @@ include ranks/ranks.mk
 include tiers/tiers.mk
 include emulation/emulation.mk
 include tests/test.mk
+include emulation/counts/counts.mk
 include reports/report.mk
 include studies/studies.mk
 include peers/peers.mk
