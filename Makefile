@@ -284,12 +284,13 @@ $(updates): $(B)/kernels/host/update.%.o: kernels/host/update.c Makefile | $(rul
 # CUB's kernels spill a little, which is NVIDIA's affair; tests/test_nvcc.py judges ours.
 $(B)/kernels/device/sort.o: NVCCFLAGS := $(filter-out -Xptxas -warn-spills%,$(NVCCFLAGS))
 
-# The PTX for sm_90 is kept beside the object: tests/test_nvcc.py looks for instructions in it.
+# The PTX of each architecture is kept beside the object: tests/test_nvcc.py looks for instructions in it, and
+# emulation/ptx/ runs it.
 $(B)/%.o: %.cu Makefile | $(rule_lists)
 	@rm -rf $(@:.o=.keep) && mkdir -p $(@:.o=.keep)
 	$(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) -Xptxas -v -MD -MP -keep -keep-dir $(@:.o=.keep) -c $< 2>$(@:.o=.ptxas) $(object) || \
 	    { grep -v '^ptxas info\|^    [0-9]' $(@:.o=.ptxas) >&2; exit 1; }
-	@mv $(@:.o=.keep)/$(*F).compute_90.ptx $(@:.o=.ptx) 2>/dev/null; rm -rf $(@:.o=.keep)
+	@$(foreach a,$(CUDA_ARCHS),mv $(@:.o=.keep)/$(*F).compute_$a.ptx $(@:.o=.$a.ptx);) rm -rf $(@:.o=.keep)
 
 $(device:%.c=$(B)/%.o): CFLAGS += -isystem $(CUDA)/include
 
@@ -314,6 +315,7 @@ include ranks/ranks.mk
 include tiers/tiers.mk
 include emulation/emulation.mk
 include tests/test.mk
+include emulation/ptx/ptx.mk
 include emulation/counts/counts.mk
 include reports/report.mk
 include studies/studies.mk

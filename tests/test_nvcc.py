@@ -173,7 +173,7 @@ def check_instructions():
         if line.startswith("#") or not line.strip():
             continue
         source, function, least, instruction = line.split(None, 3)
-        path = os.path.join(BUILD, source[:-3] + ".ptx")
+        path = os.path.join(BUILD, source[:-3] + ".90.ptx")
         functions = {n: t for n, t in ptx_functions(path).items() if re.search(function, n)}
         why = [] if functions else [f"{source} has no function like {function}"]
         for name, text in sorted(functions.items()):

@@ -16,7 +16,17 @@ namespace ptx {
 enum class Space : uint8_t { global, shared, local, generic };
 
 /* An asynchronous copy is a load and a store of one instruction. */
-enum class Kind : uint8_t { load, store, atomic, reduction, prefetch, barrier, collective, fence };
+enum class Kind : uint8_t {
+    load,
+    store,
+    atomic,
+    reduction,
+    prefetch,
+    barrier,
+    collective,
+    fence,
+    other
+};
 
 enum class Cache : uint8_t { none, ca, cg, cs, lu, cv, wb, wt }; /* .cs: evict-first policy */
 enum class Evict : uint8_t { normal, unchanged, first, last, no_allocate };
@@ -37,6 +47,7 @@ struct Instruction {
     int ptx_line;
     const char *source; /* file and line of its .loc; NULL and 0: unknown */
     int source_line;
+    const char *site; /* of a barrier or collective, for reports: "FILE:LINE, PTX FILE" */
     Kind kind;
     Space space; /* generic: an access says which it is */
     Hint hint;

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+#include "emulation/ptx/mbarrier.h"
+
+#include <cstring>
+
+#include "emulation/ptx/run.h"
+
+namespace ptx {
+
+static_assert(sizeof(Mbarrier) == 8);
+
+static Mbarrier load(const char *at) {
+    Mbarrier b;
+    memcpy(&b, at, sizeof b);
+    return b;
+}
+
+static void store(char *at, Mbarrier b) {
+    if (b.count && b.pending == 0 && b.bytes == 0) {
+        b.pending = b.count;
+        b.phase ^= 1;
+    }
+    memcpy(at, &b, sizeof b);
+}
+
+void barrier_init(char *at, uint32_t count) {
+    store(at, {0, uint16_t(count & 0x7fff), 0, uint16_t(count)});
+}
+
+void expect(char *at, uint32_t bytes) {
+    Mbarrier b = load(at);
+    b.bytes += int32_t(bytes);
+    memcpy(at, &b, sizeof b); /* the arrival that follows may end the phase */
+}
+
+void complete(char *at, uint32_t bytes) {
+    Mbarrier b = load(at);
+    b.bytes -= int32_t(bytes);
+    store(at, b);
+}
+
+uint64_t arrive(char *at, uint32_t arrivals) {
+    Mbarrier b = load(at);
+    uint64_t before;
+    memcpy(&before, at, sizeof before);
+    if (b.pending < arrivals) emulation::fatal("more arrivals at an mbarrier than it was made for");
+    b.pending = uint16_t(b.pending - arrivals) & 0x7fff;
+    store(at, b);
+    return before;
+}
+
+uint32_t phase_of(uint64_t state) {
+    Mbarrier b;
+    memcpy(&b, &state, sizeof b);
+    return b.phase;
+}
+
+bool test_wait(const char *at, uint32_t parity) {
+    return load(at).phase != parity;
+}
+
+bool try_wait(const char *at, uint32_t parity) {
+    if (!test_wait(at, parity)) let_others_run();
+    return test_wait(at, parity);
+}
+
+} // namespace ptx

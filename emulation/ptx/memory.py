@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: MIT
+"""Loads, stores, atomics, prefetches and asynchronous copies. Each finds its memory through ptx::global(), shared(),
+local() or generic(), which judge the address and tell the observer."""
+from body import BYTES, STORED, vector
+from problem import Refused
+
+SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared", "shared::cluster": "shared",
+          "local": "local", "param": "param", "param::entry": "param", "param::func": "param", "const": "const"}
+CACHES = {"ca", "cg", "cs", "lu", "cv", "wb", "wt"}
+# How it is ordered, and for whom: threads run one at a time, in an order that every thread sees.
+ORDERED = {"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "cta", "gpu", "sys", "cluster", "mmio"}
+ATOMS = {"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"}
+EVICTS = {"evict_normal": "normal", "evict_unchanged": "unchanged", "evict_first": "first", "evict_last": "last",
+          "no_allocate": "no_allocate"}
+
+
+class Modifiers:
+    """What stands between the name of an instruction and its operands."""
+
+    def __init__(self, mods):
+        self.space, self.width, self.type, self.atom = "generic", 1, None, None
+        self.hint, self.has_policy = {}, False
+        for m in mods:
+            self.take(m)
+
+    def take(self, m):
+        if m in SPACES:
+            self.space = SPACES[m]
+        elif m in BYTES:
+            self.type = m
+        elif m in CACHES:
+            self.hint["cache"] = f"ptx::Cache::{m}"
+        elif m == "nc":
+            self.hint["noncoherent"] = "true"
+        elif m in ("v2", "v4", "v8"):
+            self.width = int(m[1])
+        elif m in ATOMS and not self.atom:
+            self.atom = m
+        elif m == "L2::cache_hint":
+            self.has_policy = True
+        elif m[:4] in ("L1::", "L2::"):
+            self.level(m[:2], m[4:])
+        elif m not in ORDERED:
+            raise Refused(f".{m} is not known here")
+
+    def level(self, level, what):
+        if what in EVICTS:
+            self.hint[level.lower()] = f"ptx::Evict::{EVICTS[what]}"
+        elif level == "L2" and what in ("64B", "128B", "256B"):
+            self.hint["l2_fetch"] = what[:-1]
+        else:
+            raise Refused(f".{level}::{what} is not known here")
+
+
+def policy(b, m, args):
+    """Takes the operand of .L2::cache_hint from args; the text that tells the runtime of it."""
+    return f"ptx::policy = {b.value(args.pop(), 'u64')}; " if m.has_policy else ""
+
+
+def find(b, m, kind, where, size):
+    """p: the memory of the access."""
+    base, offset = b.address(where)
+    at = b.unit.instruction(kind, m.space, m.hint)
+    if m.space == "shared":
+        return f"p = ptx::shared({b.value(base, 'u32')} + {offset & 0xffffffff}u, {size}, {at}); "
+    frame = "frame, " if m.space in ("local", "generic") else ""
+    return f"p = ptx::{m.space}({frame}{b.value(base, 'u64')} + {offset & (1 << 64) - 1}ull, {size}, {at}); "
+
+
+def parameter(b, where):
+    """p: a parameter, or a variable of a call: in bounds for sure, unless the address is in a register."""
+    base, offset = b.address(where)
+    if not b.is_register(base):
+        return f"p = {b.variable(base)} + {offset}; "
+    if not b.function.is_entry:
+        raise Refused("a parameter by its address in a function")
+    return f"p = (char *){b.value(base, 'u64')} + {offset}; ptx::in_parameters(frame, p, {b.unit.instruction('other')}); "
+
+
+def load(b, o, mods, args):
+    m = Modifiers(mods)
+    size, names, c = BYTES[m.type] * m.width, vector(args[0]), m.type if m.type[0] != "b" else STORED[m.type]
+    if m.space == "const" or m.atom:
+        raise Refused("constant memory")
+    text = policy(b, m, args)
+    text += parameter(b, args[1]) if m.space == "param" else find(b, m, "load", args[1], size)
+    if len(names) != m.width:
+        raise Refused("a vector of another length")
+    return text + " ".join(b.set(n, m.type, f"ptx::get<{c}>(p + {i * BYTES[c]})")
+                           for i, n in enumerate(names) if n != "_")
+
+
+def store(b, o, mods, args):
+    m = Modifiers(mods)
+    size, names = BYTES[m.type] * m.width, vector(args[1])
+    if m.space == "const" or m.atom or len(names) != m.width:
+        raise Refused("unknown instruction")
+    text = policy(b, m, args)
+    text += parameter(b, args[0]) if m.space == "param" else find(b, m, "store", args[0], size)
+    c = STORED[m.type]
+    return text + " ".join(f"ptx::put<{c}>(p + {i * BYTES[c]}, {b.value(n, unsigned_or_float(m.type))});"
+                           for i, n in enumerate(names))
+
+
+def unsigned_or_float(t):
+    return t if t[0] == "f" else "u" + t[1:]
+
+
+def atomic(b, o, mods, args):
+    m = Modifiers(mods)
+    if not m.atom or not m.type or m.type[0] == "f" and m.atom not in ("add", "exch"):
+        raise Refused("unknown instruction")
+    text = policy(b, m, args)
+    targets = vector(args.pop(0)) if o == "atom" else []
+    c = m.type if m.type[0] != "b" else STORED[m.type]
+    text += find(b, m, "atomic" if targets else "reduction", args[0], BYTES[m.type] * m.width)
+    values = [vector(a) for a in args[1:]]
+    for i in range(m.width):
+        operands = ", ".join(b.value(v[i], m.type) for v in values)
+        call = f"ptx::atom_{m.atom}<{c}>(p + {i * BYTES[c]}, {operands})"
+        text += b.set(targets[i], m.type, call) if targets else f"{call};"
+    return text
+
+
+def prefetch(b, o, mods, args):
+    """Has no effect but on caches, which only an observer may have. The address may be any."""
+    mods = list(mods)
+    level = 2 if any(m.startswith("L2") for m in mods) else 1
+    m = Modifiers(x for x in mods if x not in ("L1", "L2"))
+    m.hint["level"] = str(level)
+    base, offset = b.address(args[0])
+    at = b.unit.instruction("prefetch", m.space, m.hint)
+    return f"ptx::prefetch({b.value(base, 'u64')} + {offset & (1 << 64) - 1}ull, 0, {at});"
+
+
+def create_policy(b, o, mods, args):
+    if mods[0] != "fractional" or mods[-1] != "b64" or len(mods) > 4 or not mods[1].startswith("L2::"):
+        raise Refused("unknown instruction")
+    if args[1:] and args[1] not in ("0f3F800000", "0f3f800000", "1.0"):
+        raise Refused("a policy for a part of the addresses")
+    return b.set(args[0], "u64", f"(u64)ptx::Evict::{EVICTS[mods[1][4:]]} | 1ull << 32")
+
+
+def copy(b, o, mods, args):
+    """Asynchronous copies end at once: a missing wait is not found."""
+    if mods[1] == "bulk":
+        return bulk_copy(b, mods[2:], args)
+    if mods[1] in ("commit_group", "wait_group", "wait_all"):
+        return ";"
+    if mods[1] not in ("ca", "cg") or len(args) not in (3, 4) + ((5,) if "L2::cache_hint" in mods else ()):
+        raise Refused("unknown instruction")
+    m = Modifiers(x for x in mods[1:] if x not in ("shared", "shared::cta", "global"))
+    text, size = policy(b, m, args), int(args[2])
+    present = b.value(args[3], "u32") if len(args) > 3 else f"{size}u"
+    return text + two_places(b, m, args[0], "shared", args[1], "global", f"{size}", present)
+
+
+def two_places(b, m, to, to_space, of, of_space, size, present):
+    m.space = of_space
+    text = "char *from; " + find(b, m, "load", of, size) + "from = p; "
+    m.space = to_space
+    return text + find(b, m, "store", to, size) + f"ptx::copy(p, from, {size}, {present}); "
+
+
+def bulk_copy(b, mods, args):
+    if mods[0] in ("commit_group", "wait_group"):
+        return ";"
+    if mods[:2] == ["prefetch", "L2"]:
+        base, offset = b.address(args[0])
+        at = b.unit.instruction("prefetch", "global", {"level": "2"})
+        return f"ptx::prefetch({b.value(base, 'u64')} + {offset}ull, {b.value(args[1], 'u32')}, {at});"
+    to, of = SPACES.get(mods[0]), SPACES.get(mods[1])
+    m = Modifiers(x for x in mods[2:] if x not in ("mbarrier::complete_tx::bytes", "bulk_group"))
+    text, size = policy(b, m, args), b.value(args[2], "u32")
+    if (to, of, mods[2]) == ("shared", "global", "mbarrier::complete_tx::bytes"):
+        text += two_places(b, m, args[0], to, args[1], of, f"ptx::bulk({size})", size)
+        m.space = "shared"
+        return text + find(b, m, "other", args[3], 8) + f"ptx::complete(p, {size});"
+    if (to, of, mods[2]) == ("global", "shared", "bulk_group"):
+        return text + two_places(b, m, args[0], to, args[1], of, f"ptx::bulk({size})", size)
+    raise Refused("a bulk copy between these spaces")
+
+
+def mbarrier(b, o, mods, args):
+    """A barrier in shared memory is a word of counters: emulation/ptx/mbarrier.h."""
+    what = mods[0]
+    state = args.pop(0) if what in ("arrive", "test_wait", "try_wait") else None
+    rest = [x for x in mods[1:] if x not in ("noComplete", "expect_tx", "parity", "b64")]
+    m = Modifiers(rest)
+    if m.space not in ("shared", "generic") or "noComplete" in mods or len(args) > (2 if what != "try_wait" else 3):
+        raise Refused("unknown instruction")
+    text = find(b, m, "other", args[0], 8)
+    number = b.value(args[1], "u32") if len(args) > 1 and what not in ("test_wait", "try_wait") else "1u"
+    if what == "init":
+        return text + f"ptx::barrier_init(p, {number});"
+    if what == "inval":
+        return text + "ptx::barrier_init(p, 0);"
+    if what == "expect_tx" or what == "arrive" and "expect_tx" in mods:
+        text += f"ptx::expect(p, {number}); "
+        number = "1u"
+    if what == "arrive":
+        return text + b.set(state, "u64", f"ptx::arrive(p, {number})")
+    if what in ("test_wait", "try_wait"):
+        phase = f"{b.value(args[1], 'u32')} & 1" if "parity" in mods else f"ptx::phase_of({b.value(args[1], 'u64')})"
+        return text + b.set(state, "pred", f"ptx::{what}(p, {phase})")
+    if what == "expect_tx":
+        return text
+    raise Refused("unknown instruction")
+
+
+def to_space(b, o, mods, args):
+    """cvta: shared and local memory have marks in generic addresses."""
+    space = SPACES.get(next((m for m in mods if m in SPACES), None))
+    t = mods[-1]
+    x = b.value(args[1], t)
+    if t != "u64" or space not in ("global", "shared", "local", "param"):
+        raise Refused("unknown instruction")
+    if space == "global":
+        return b.set(args[0], t, x)
+    what = f"ptx::{'from' if 'to' in mods else 'to'}_generic_{'local' if space == 'param' else space}"
+    return b.set(args[0], t, f"{what}({x})")
+
+
+HANDLERS = {"ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic, "prefetch": prefetch,
+            "prefetchu": prefetch, "createpolicy": create_policy, "cp": copy, "mbarrier": mbarrier, "cvta": to_space}

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+# Device kernels from nvcc's own PTX: translated to C++ and run on the emulation, under the host halves of nvcc's
+# objects. See README.md of emulation/. PTX_ARCHS: the PTX of which GPUs make test-ptx runs.
+
+PTX_ARCHS ?= $(lastword $(CUDA_ARCHS))
+X         := $(B)/ptx
+ptx_files := $(parts:%.cu=%) $(cuda:%.cu=%)
+ptx_host  := $(ptx_files:%=$(X)/host/%.o)
+ptx_run   := $(patsubst %.cpp,$(B)/%.o,$(wildcard emulation/ptx/*.cpp))
+ptx_names := device_index forward gradient kernels max properties weight_grad
+ptx_tests  = $(foreach a,$1,$(ptx_names:%=$(X)/$a/test_ptx$a_%))
+# A translation is as many files as its size asks for, so those are known only when it is made.
+ptx_made   = $(foreach a,$1,$(ptx_files:%=$(X)/$a/%.made))
+ptx_parts  = $(patsubst %.cpp,%.o,$(shell find $(X)/$1 -name '*.cpp' 2>/dev/null))
+
+$(ptx_run): CXXFLAGS += -Iemulation/include
+
+.PRECIOUS: $(X)/host/%.o $(CUDA_ARCHS:%=$(X)/%/%.o) $(CUDA_ARCHS:%=$(X)/%/%.made)
+
+# The host's half: launches find the translation of this file by the registration, which gets a name of its own.
+$(X)/host/%.o: $(B)/%.o emulation/ptx/ptx.mk
+	@mkdir -p $(@D)
+	$(call quiet,PTX)objcopy --redefine-sym cudaFuncGetAttributes=ptx_cudaFuncGetAttributes \
+	    --redefine-sym __cudaRegisterFunction=ptx_register_$(subst /,_,$*) $< $@
+
+define ptx_arch
+$(X)/$1/%.made: $(B)/%.o $(wildcard emulation/ptx/*.py)
+	@mkdir -p $$(@D)
+	$$(call quiet,PTX)$$(PYTHON) emulation/ptx/translate.py $$(subst /,_,$$*) $$*.$1.ptx $(B)/$$*.$1.ptx $(X)/$1/$$* && touch $$@
+
+# Half optimized: full optimization would take more time than it saves.
+$(X)/$1/%.o: $(X)/$1/%.cpp emulation/ptx/ptx.mk
+	$$(call quiet,CXX)$$(CXX) -std=c++20 -Og -w -fno-strict-aliasing $$(FP) -Iemulation/include -I. -MMD -MP -c $$< $$(object)
+
+$(X)/$1/test_ptx$1_%: $(B)/tests/test_%.o $(test_support) $(common) $(E)/harness/registry.o $(device:%.c=$(E)/%.o) \
+                      $(ptx_host) $(call ptx_parts,$1) $(ptx_run) $(emulation)
+	$$(call quiet,LD)$$(CXX) $$(CXXFLAGS) $$^ -lcmocka $$(LDLIBS) $$(whole)
+endef
+$(foreach a,$(CUDA_ARCHS),$(eval $(call ptx_arch,$a)))
+
+.PHONY: ptx-programs test-ptx
+ptx-programs:
+	@$(MAKE) --no-print-directory $(call ptx_made,$(PTX_ARCHS))
+	@$(MAKE) --no-print-directory $(call ptx_tests,$(PTX_ARCHS))
+
+test-ptx:
+	@[ -n "$(NVCC)" ] || { echo 'test-ptx: nvcc is missing, so there is no PTX' >&2; exit 1; }
+	$(call require,test)
+	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) ptx-programs
+	@TESTS='cuda_*' BUILD=$(B) tests/run.sh $(filter $(only),$(call ptx_tests,$(PTX_ARCHS)))
