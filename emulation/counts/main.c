@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "emulation/counts/counts.h"
 #include "emulation/emulation.h"
@@ -23,26 +25,37 @@ static const char help[] =
     "  --part=N           the models have 1/N of the SMs and of L2 [1]\n"
     "  --mib=M            the models have this L2 instead\n"
     "  --seed=S           order of the warps in the models, 0: in turn [0]\n"
+    "  --jobs=N           kernels at a time [2]\n"
     "  --registers=FILE   of every kernel [tests/golden/cuda_resources.txt]\n"
     "exit status: 0 fine, 1 usage or environment, 2 wrong result, 86 a defect that the lane "
     "found\n";
 
+enum { JOBS_MOST = 64 };
+
 struct options {
     const char *spec, *kernel, *workload, *out, *registers;
     const char *models[8];
-    int num_models, part;
+    int num_models, part, jobs;
     double mib;
     uint64_t seed;
     bool lines;
 };
 
 static int parse(int argc, char **argv, struct options *o, struct error *err) {
-    static const struct option longs[] = {
-        {"spec", 1, NULL, 's'}, {"kernel", 1, NULL, 'k'},    {"workload", 1, NULL, 'w'},
-        {"out", 1, NULL, 'o'},  {"lines", 0, NULL, 'l'},     {"model", 1, NULL, 'm'},
-        {"part", 1, NULL, 'p'}, {"mib", 1, NULL, 'b'},       {"seed", 1, NULL, 'r'},
-        {"help", 0, NULL, 'h'}, {"registers", 1, NULL, 'g'}, {0}};
-    *o = (struct options){.part = 1, .registers = "tests/golden/cuda_resources.txt"};
+    static const struct option longs[] = {{"spec", 1, NULL, 's'},
+                                          {"kernel", 1, NULL, 'k'},
+                                          {"workload", 1, NULL, 'w'},
+                                          {"out", 1, NULL, 'o'},
+                                          {"lines", 0, NULL, 'l'},
+                                          {"model", 1, NULL, 'm'},
+                                          {"part", 1, NULL, 'p'},
+                                          {"mib", 1, NULL, 'b'},
+                                          {"seed", 1, NULL, 'r'},
+                                          {"help", 0, NULL, 'h'},
+                                          {"jobs", 1, NULL, 'j'},
+                                          {"registers", 1, NULL, 'g'},
+                                          {0}};
+    *o = (struct options){.part = 1, .jobs = 2, .registers = "tests/golden/cuda_resources.txt"};
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) >= 0;) {
         switch (c) {
         case 's': o->spec = optarg; break;
@@ -57,14 +70,21 @@ static int parse(int argc, char **argv, struct options *o, struct error *err) {
         case 'p': o->part = atoi(optarg); break;
         case 'b': o->mib = atof(optarg); break;
         case 'r': o->seed = strtoull(optarg, NULL, 10); break;
+        case 'j': o->jobs = atoi(optarg); break;
         case 'g': o->registers = optarg; break;
         case 'h': fputs(help, stdout); return 1;
         default: return fail(err, "counts --help lists the options");
         }
     }
     if (optind < argc) return fail(err, "counts: '%.40s' is no option", argv[optind]);
+    if (o->jobs < 1 || o->jobs > JOBS_MOST)
+        return fail(err, "counts: --jobs is from 1 to %d", JOBS_MOST);
     if (!o->spec) return fail(err, "counts: --spec is missing");
     return 0;
+}
+
+static int larger(int a, int b) {
+    return a > b ? a : b;
 }
 
 static int prepare(const struct options *o, struct error *err) {
@@ -166,9 +186,7 @@ static int run_with(struct setting *s, const struct kernel *k, struct place_scra
     counts_begin();
     int status = runner_step(s->place, &job, POISON, err);
     write_counts(out, s, k);
-    if (status == 0) status = check(s, &job, err);
-    if (status >= 0 && s->place->ops->restore(s->place, -1, err)) status = -1;
-    return status;
+    return status == 0 ? check(s, &job, err) : status;
 }
 
 static int run_kernel(struct setting *s, const struct kernel *k, FILE *out, struct error *err) {
@@ -180,33 +198,92 @@ static int run_kernel(struct setting *s, const struct kernel *k, FILE *out, stru
     return status;
 }
 
-static bool wanted(const struct options *o, const struct setting *s, const struct kernel *k) {
-    if (k->place != ON_DEVICE || (o->kernel && !strstr(k->name, o->kernel))) return false;
+/* A dense step walks all rows of the tables: those of small ones say as much. */
+static bool too_dense(const struct setting *s, const struct kernel *k) {
+    enum { ROWS_MOST = 50000 };
+    int64_t rows = 0;
+    for (int32_t t = 0; t < s->workload.num_tables; t++) rows += s->workload.tables[t].rows;
+    return (k->traits & DENSE_STEP) && rows > ROWS_MOST;
+}
+
+static bool wanted(const struct setting *s, const struct kernel *k) {
+    if (too_dense(s, k)) return false;
     if (k->operation == OP_STEP && s->workload.weight_grad && !(k->traits & WEIGHT_GRAD))
         return false;
     return !kernel_refuses(k, &s->workload.batches[0]) && kernel_applies(k, s->spec->rule);
 }
 
+/* In a process of its own, so that no kernel's counts depend on what ran before it. Its counts go to a
+ * file without a name. */
+struct child {
+    pid_t pid;
+    FILE *out;
+};
+
+static int run_child(const struct spec *spec, const struct kernel *k, FILE *out) {
+    struct setting s;
+    struct error err;
+    int status = setting_open(&s, spec, &err);
+    if (status == 0 && wanted(&s, k)) status = run_kernel(&s, k, out, &err);
+    setting_close(&s);
+    if (status == 0) return EXIT_FINE;
+    fprintf(stderr, "%s: %s\n", spec->name, err.text);
+    return status > 0 ? EXIT_WRONG_RESULT : EXIT_USAGE;
+}
+
+static int start(const struct spec *spec, const struct kernel *k, struct child *c,
+                 struct error *err) {
+    c->out = tmpfile();
+    c->pid = c->out ? fork() : -1;
+    if (c->pid < 0) return fail(err, "counts: a process cannot be started");
+    if (c->pid > 0) return 0;
+    const int status = run_child(spec, k, c->out);
+    exit(fclose(c->out) ? EXIT_USAGE : status);
+}
+
+/* Waits for its end and passes on its counts. Returns its exit status. */
+static int finish(struct child *c, FILE *out) {
+    int status;
+    char part[4096];
+    if (waitpid(c->pid, &status, 0) < 0) return EXIT_USAGE;
+    rewind(c->out);
+    for (size_t n; (n = fread(part, 1, sizeof part, c->out)) > 0;) fwrite(part, 1, n, out);
+    fclose(c->out);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_USAGE;
+}
+
+/* All device kernels on a workload, a few at a time. Returns the worst exit status. */
 static int run_workload(const struct options *o, const struct spec *spec, FILE *out,
                         struct error *err) {
-    struct setting s;
-    int status = setting_open(&s, spec, err);
-    for (const struct registered *r = registry(); status == 0 && r->kernel; r++)
-        if (wanted(o, &s, r->kernel)) status = run_kernel(&s, r->kernel, out, err);
-    setting_close(&s);
-    return status;
+    struct child running[JOBS_MOST];
+    int first = 0, count = 0, worst = 0;
+    for (const struct registered *r = registry(); r->kernel; r++) {
+        if (r->kernel->place != ON_DEVICE) continue;
+        if (o->kernel && !strstr(r->kernel->name, o->kernel)) continue;
+        if (count == o->jobs) {
+            worst = larger(worst, finish(&running[first++ % JOBS_MOST], out));
+            count--;
+        }
+        fflush(out); /* else the child would write it, too */
+        if (start(spec, r->kernel, &running[(first + count) % JOBS_MOST], err)) return -1;
+        count++;
+    }
+    while (count-- > 0) worst = larger(worst, finish(&running[first++ % JOBS_MOST], out));
+    return worst;
 }
 
 static int run_all(const struct options *o, FILE *out, struct error *err) {
     static const struct spec_overrides none = {0};
     struct spec_list list;
     if (spec_read(o->spec, &none, &list, err)) return -1;
-    int status = 0;
-    for (int i = 0; status == 0 && i < list.count; i++)
-        if (!o->workload || strstr(list.specs[i].name, o->workload))
-            status = run_workload(o, &list.specs[i], out, err);
+    int worst = 0;
+    for (int i = 0; worst >= 0 && i < list.count; i++)
+        if (!o->workload || strstr(list.specs[i].name, o->workload)) {
+            const int status = run_workload(o, &list.specs[i], out, err);
+            worst = status < 0 ? status : larger(worst, status);
+        }
     spec_list_free(&list);
-    return status;
+    return worst;
 }
 
 int main(int argc, char **argv) {
@@ -220,7 +297,7 @@ int main(int argc, char **argv) {
     if (!out) status = fail(&err, "counts: --out: '%.200s' cannot be written", o.out);
     if (status == 0) status = run_all(&o, out, &err);
     if (out && fclose(out) && status == 0) status = fail(&err, "counts: writing failed");
-    if (status == 0) return EXIT_FINE;
+    if (status >= 0) return status;
     fprintf(stderr, "%s\n", err.text);
-    return status > 0 ? EXIT_WRONG_RESULT : EXIT_USAGE;
+    return EXIT_USAGE;
 }
