@@ -60,8 +60,13 @@ bool test_wait(const char *at, uint32_t parity) {
 }
 
 bool try_wait(const char *at, uint32_t parity) {
+    enum { ENOUGH = 1 << 20 };
+    static int in_vain; /* in succession, of all threads */
     if (!test_wait(at, parity)) let_others_run();
-    return test_wait(at, parity);
+    bool ended = test_wait(at, parity);
+    in_vain = ended ? 0 : in_vain + 1;
+    if (in_vain == ENOUGH) emulation::fatal("a phase of an mbarrier does not end");
+    return ended;
 }
 
 } // namespace ptx
