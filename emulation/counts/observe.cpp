@@ -72,6 +72,7 @@ class Counter : public ptx::Observer {
 
     Function &function_of(const std::string &name);
     uint32_t number_of(const ptx::Instruction &);
+    void end_block();
     unsigned enter_thread();
     uint64_t thread_of_launch(unsigned thread);
     void others(const ptx::Instruction &, request_kind);
@@ -90,11 +91,16 @@ uint32_t Counter::number_of(const ptx::Instruction &at) {
     return found->second;
 }
 
+void Counter::end_block() {
+    if (recorded) trace_block(recorded);
+    warps_end_block(grouping);
+}
+
 /* The running thread, after what the block before it did was passed on. */
 unsigned Counter::enter_thread() {
     const uint64_t now =
         blockIdx.x + uint64_t(gridDim.x) * (blockIdx.y + uint64_t(gridDim.y) * blockIdx.z);
-    if (now != block) warps_end_block(grouping);
+    if (now != block) end_block();
     block = now;
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
@@ -209,7 +215,7 @@ void Counter::replay(const ptx::Kernel &k) {
 }
 
 void Counter::kernel_ends(const ptx::Kernel &k) {
-    warps_end_block(grouping);
+    end_block();
     function->launches++;
     function->blocks += uint64_t(k.grid.x) * k.grid.y * k.grid.z;
     function->compulsory_read += compulsory.read();
