@@ -298,8 +298,9 @@ using counts::counter;
 int counts_model(const char *device, int part, uint64_t seed, double mib) {
     const device_model *d = device_model_find(device);
     if (!d || part < 1) return -1;
-    const double whole = mib > 0 ? mib : d->l2_mib;
-    counter.models.push_back({d, part, seed, uint64_t(whole * (1 << 20) / part), nullptr});
+    const uint64_t bytes = uint64_t((mib > 0 ? mib : d->l2_mib) * (1 << 20) / part);
+    if (part > d->sms || bytes < uint64_t(d->l2_ways) * LINE_SECTORS * SECTOR) return -1;
+    counter.models.push_back({d, part, seed, bytes, nullptr});
     return 0;
 }
 
