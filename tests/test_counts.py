@@ -3,6 +3,7 @@
 """What device kernels do is what tests/golden/cuda_counts.txt says, exactly. Needs the PTX lane: make test-counts
 builds it and runs this; elsewhere these tests are skipped."""
 import os
+import re
 import subprocess
 import sys
 
@@ -50,6 +51,35 @@ def test_twice_the_same_in_any_company(folder):
     assert not table.differences(first, again)
     alone = counted(folder, spec, "--kernel=cuda_hash")
     assert alone and all(first[key] == functions for key, functions in alone.items())
+
+
+def constant(name):
+    with open(os.path.join(tap.ROOT, "kernels", "device", "runs.cuh"), encoding="utf-8") as file:
+        return int(re.search(rf"\b{name} = (\d+)", file.read()).group(1))
+
+
+def test_tree_by_hand(folder):
+    """Every node but the root has one arrival at its parent's counter. A group climbs to the root."""
+    chunk, fan = constant("CHUNK"), constant("FAN")
+    nodes = [-(-400 // chunk)]
+    while nodes[-1] > 1:
+        nodes.append(-(-nodes[-1] // fan))
+    for functions in counted(folder, small(folder), "--kernel=cuda_fused").values():
+        sums = [c for f, c in functions.items() if f.startswith("sum_runs")]
+        assert [(c["atomic_ops"], c["per_address"], c["chain"]) for c in sums] == [
+            (sum(nodes[:-1]), min(fan, nodes[0]), len(nodes))], sums
+
+
+def test_gradient_is_read_once(folder):
+    """One lookup per bag and no row twice: what sum_runs must read and write is known to a few sectors of metadata."""
+    path = os.path.join(folder, "once.spec")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("workload once\n rows 100000\n dim 128\n batch 400\n length fixed 1\n ids uniform\n rule adagrad\n")
+    for functions in counted(folder, path, "--kernel=cuda_fused").values():
+        c = next(c for f, c in functions.items() if f.startswith("sum_runs"))
+        row = 128 * 4 // 32
+        assert 3 * 390 * row < c["read"] < 3 * 400 * row + 1500, c
+        assert 2 * 390 * row < c["written"] < 2 * 400 * row + 500, c
 
 
 def test_models(folder):

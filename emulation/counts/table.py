@@ -3,6 +3,8 @@
 """Tables of what device kernels do, from what build/ptx/ARCH/counts wrote. Counted, not timed.
 
 show       prints a table for every workload
+lines      prints the lines of the source that move most, of counts --lines
+models     prints what the models of L2 move, of counts --model=DEVICE
 write      writes tests/golden/cuda_counts.txt again
 compare    says what has got better and worse since then; status 3 if anything has changed"""
 import argparse
@@ -165,9 +167,23 @@ def modelled(records):
     return text_table(rows, left=(0, 1, 2, 3)) if len(rows) > 1 else []
 
 
+def by_line(records, most=12):
+    """The lines of a table of the source lines whose requests move the most sectors; of counts --lines."""
+    rows = [["workload", "kernel", "function", "line", "requests", "sectors", "used %", "lanes"]]
+    for r in records:
+        sectors = lambda x: sum(x[kind]["sectors"] for kind in MEMORY)
+        for x in sorted(r.get("lines", []), key=sectors, reverse=True)[:most]:
+            if sectors(x):
+                rows.append([f"{r['workload']} {r['rule']}", r["kernel"], short(r["function"])[:40],
+                             f"{x['source']}:{x['line']}", str(x["requests"]), str(sectors(x)),
+                             percent(sum(x[kind]["used"] for kind in MEMORY), 32 * sectors(x)),
+                             f"{x['lanes'] / x['requests']:.1f}"])
+    return text_table(rows, left=(0, 1, 2, 3)) if len(rows) > 1 else []
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("command", choices=("show", "models", "write", "compare"))
+    p.add_argument("command", choices=("show", "lines", "models", "write", "compare"))
     p.add_argument("counts")
     p.add_argument("--made-by", default="nvcc unknown")
     p.add_argument("--golden", default=GOLDEN)
@@ -175,6 +191,8 @@ def main():
     records = read_json(o.counts)
     if o.command == "show":
         print("\n".join(shown(records)))
+    elif o.command == "lines":
+        print("\n".join(by_line(records)))
     elif o.command == "models":
         print("\n".join(modelled(records)))
     elif o.command == "write":
