@@ -2,41 +2,21 @@
 #include "emulation/counts/counts.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "emulation/counts/devices.h"
 #include "emulation/counts/footprint.h"
-#include "emulation/counts/functions.h"
+#include "emulation/counts/function.h"
+#include "emulation/counts/names.h"
 #include "emulation/counts/replay.h"
-#include "emulation/counts/totals.h"
 #include "emulation/ptx/watch.h"
 
 extern const uint3 &threadIdx, &blockIdx;
 extern const dim3 &blockDim, &gridDim;
 
 namespace counts {
-
-/* What one function did, in all its launches. */
-struct Function {
-    std::string name;
-    uint64_t launches, blocks, warps;
-    Totals totals;
-    uint64_t compulsory_read, compulsory_written, atomics, most_per_address, chain;
-    std::map<std::pair<std::string, int>, Totals> lines;
-    std::vector<l2_counts> caches; /* by model */
-    std::vector<uint64_t> resident;
-};
-
-struct Model {
-    const device_model *device;
-    int part;
-    uint64_t seed, bytes;
-    l2 *cache;
-};
 
 class Counter : public ptx::Observer {
   public:
@@ -77,8 +57,6 @@ class Counter : public ptx::Observer {
     uint64_t thread_of_launch(unsigned thread);
     void others(const ptx::Instruction &, request_kind);
     void replay(const ptx::Kernel &);
-    void write(FILE *out, const char *labels, const Function &) const;
-    void write_models(FILE *out, const Function &) const;
 };
 
 static Counter counter;
@@ -241,52 +219,9 @@ void Counter::begin() {
     ptx::observer = this;
 }
 
-void Counter::write_models(FILE *out, const Function &f) const {
-    fprintf(out, ", \"models\": [");
-    for (size_t i = 0; i < models.size(); i++) {
-        const Model &m = models[i];
-        const l2_counts &c = f.caches[i];
-        fprintf(out,
-                "%s{\"device\": \"%s\", \"part\": %d, \"bytes\": %lu, \"resident\": %lu, "
-                "\"requests\": %lu, \"hits\": %lu, \"misses\": %lu, \"read\": %lu, "
-                "\"written\": %lu, \"prefetched\": %lu, \"present\": %lu, \"timely\": %lu, "
-                "\"late\": %lu, \"early\": %lu, \"dirty\": %lu}",
-                i ? ", " : "", m.device->name, m.part, m.bytes, f.resident[i], c.requests, c.hits,
-                c.misses, c.read, c.written, c.prefetched, c.present, c.timely, c.late, c.early,
-                l2_dirty(m.cache));
-    }
-    fprintf(out, "]");
-}
-
-static void write_lines(FILE *out, const Function &f) {
-    const char *between = "";
-    fprintf(out, ", \"lines\": [");
-    for (auto &l : f.lines) {
-        fprintf(out, "%s{\"source\": \"%s\", \"line\": %d, ", between, l.first.first.c_str(),
-                l.first.second);
-        l.second.write(out);
-        fprintf(out, "}");
-        between = ", ";
-    }
-    fprintf(out, "]");
-}
-
-void Counter::write(FILE *out, const char *labels, const Function &f) const {
-    fprintf(out,
-            "{%s\"function\": \"%s\", \"launches\": %lu, \"blocks\": %lu, \"warps\": %lu, "
-            "\"compulsory_read\": %lu, \"compulsory_written\": %lu, \"atomics\": %lu, "
-            "\"most_per_address\": %lu, \"chain\": %lu, ",
-            labels, f.name.c_str(), f.launches, f.blocks, f.warps, f.compulsory_read,
-            f.compulsory_written, f.atomics, f.most_per_address, f.chain);
-    f.totals.write(out);
-    if (by_line) write_lines(out, f);
-    if (!models.empty()) write_models(out, f);
-    fprintf(out, "}\n");
-}
-
 void Counter::end(FILE *out, const char *labels) {
     ptx::observer = nullptr;
-    for (auto &f : functions) write(out, labels, *f);
+    for (auto &f : functions) write_function(out, labels, *f, models, by_line);
 }
 
 } // namespace counts

@@ -175,7 +175,7 @@ def by_line(records, most=12):
         for x in sorted(r.get("lines", []), key=sectors, reverse=True)[:most]:
             if sectors(x):
                 rows.append([f"{r['workload']} {r['rule']}", r["kernel"], short(r["function"])[:40],
-                             f"{x['source']}:{x['line']}", str(x["requests"]), str(sectors(x)),
+                             "/".join(x["source"].split("/")[-3:]) + f":{x['line']}", str(x["requests"]), str(sectors(x)),
                              percent(sum(x[kind]["used"] for kind in MEMORY), 32 * sectors(x)),
                              f"{x['lanes'] / x['requests']:.1f}"])
     return text_table(rows, left=(0, 1, 2, 3)) if len(rows) > 1 else []

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "emulation/counts/functions.h"
+#include "emulation/counts/names.h"
 
 #include <cstdlib>
 #include <cxxabi.h>
