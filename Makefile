@@ -9,6 +9,9 @@
 #| make test-ptx  run the tests of device kernels with nvcc's PTX, translated, without a GPU: PTX_ARCHS="80 90 100";
 #|                make ptx-verify also writes the record reports/results/ptx-verified.txt
 #| make gpu-verify  test device kernels on a real GPU and write a record; status 1 without a GPU
+#| make counts    what device kernels do, counted on nvcc's PTX without a GPU: requests, sectors, atomics; not timed.
+#|                make counts-renew accepts a change, make test-counts judges it; COUNTS_SPEC=file
+#| make bound     a model of L2 and a lower bound on time of device kernels: KERNEL= COUNTS_PART=8 BOUND='--flight=4'
 #| make smoke     run and check every kernel, rule and workload kind once, tiny; result in OUT/smoke/
 #| make plots     draw again from a saved result: RESULT=file.json; never measures
 #| make table     print the table of a saved result; EACH=1: one for every rule, even of many
@@ -318,6 +321,7 @@ include tiers/tiers.mk
 include emulation/emulation.mk
 include tests/test.mk
 include emulation/ptx/ptx.mk
+include emulation/counts/counts.mk
 include reports/report.mk
 include studies/studies.mk
 include peers/peers.mk

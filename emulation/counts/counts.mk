@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+# Counts of what device kernels do, on the PTX lane, a model of L2, and a bound on time: docs/counts.md.
+
+COUNTS_SPEC ?= datasets/counts.spec
+COUNTS_ARCH ?= 90
+COUNTS_PART ?= 8
+counts_models  := devices l2 replay
+counts_objects := $(patsubst %,$(B)/emulation/counts/%.o,$(counts_models) footprint function main names observe one_kernel totals warps)
+counts_program := $(X)/$(COUNTS_ARCH)/counts
+counts_made_by  = nvcc $(shell $(NVCC) --version | sed -n 's/.*release \([^,]*\),.*/\1/p'), compute_$(COUNTS_ARCH)
+
+$(counts_objects): CXXFLAGS += -Iemulation/include
+$(B)/tests/test_counts_l2: $(counts_models:%=$(B)/emulation/counts/%.o)
+$(B)/tests/test_counts_warps: $(B)/emulation/counts/warps.o
+
+$(counts_program): $(counts_objects) $(common) $(E)/harness/registry.o $(device:%.c=$(E)/%.o) \
+                   $(ptx_host) $(call ptx_parts,$(COUNTS_ARCH)) $(ptx_run) $(emulation)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
+
+.PHONY: counts-program counts counts-renew bound test-counts
+counts-program:
+	@[ -n "$(NVCC)" ] || { echo 'counts: nvcc is missing, so there is no PTX' >&2; exit 1; }
+	@$(MAKE) --no-print-directory $(call ptx_made,$(COUNTS_ARCH))
+	@$(MAKE) --no-print-directory $(counts_program)
+
+# The table, and a picture of it.
+counts: counts-program
+	@mkdir -p $(call quoted,$(OUT)/counts)
+	@$(counts_program) --spec=$(call quoted,$(COUNTS_SPEC)) --jobs=$(shell nproc) --out=$(call quoted,$(OUT)/counts/counts.json)
+	@$(PYTHON) emulation/counts/table.py show $(call quoted,$(OUT)/counts/counts.json)
+	@$(PYTHON) reports/counts.py $(call quoted,$(OUT)/counts/counts.json) $(call quoted,$(OUT)/counts/counts.png)
+
+# Writes tests/golden/cuda_counts.txt again.
+counts-renew: counts-program
+	@mkdir -p $(call quoted,$(OUT)/counts)
+	@$(counts_program) --spec=datasets/counts.spec --jobs=$(shell nproc) --out=$(call quoted,$(OUT)/counts/renew.json)
+	@$(PYTHON) emulation/counts/table.py compare $(call quoted,$(OUT)/counts/renew.json) || :
+	@$(PYTHON) emulation/counts/table.py write $(call quoted,$(OUT)/counts/renew.json) --made-by "$(counts_made_by)"
+
+# What the models of L2 move, and the bound on time that follows; on 1/COUNTS_PART of the devices, because the workloads
+# are small. BOUND='--flight=4': options of bound.py.
+bound: counts-program
+	@mkdir -p $(call quoted,$(OUT)/counts)
+	@$(counts_program) --spec=$(call quoted,$(COUNTS_SPEC)) --jobs=$(shell nproc) --model=h100 --model=h200 \
+	    --part=$(COUNTS_PART) $(KERNEL:%=--kernel=%) --out=$(call quoted,$(OUT)/counts/models.json)
+	@$(PYTHON) emulation/counts/table.py models $(call quoted,$(OUT)/counts/models.json)
+	@$(PYTHON) emulation/counts/bound.py $(call quoted,$(OUT)/counts/models.json) $(BOUND)
+
+test-counts: counts-program
+	@COUNTS=$(counts_program) COUNTS_MADE_BY="$(counts_made_by)" BUILD=$(B) PYTHON=$(PYTHON) tests/run.sh tests/test_counts.py

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The bounds of emulation/counts/bound.py on cases worked by hand."""
+import io
+import json
+import os
+import re
+import sys
+from contextlib import redirect_stdout
+
+import tap
+
+sys.path.insert(0, os.path.join(tap.ROOT, "emulation", "counts"))
+import bound  # noqa: E402
+
+NOTHING = {"requests": 0, "sectors": 0, "used": 0}
+
+
+def record(**more):
+    r = {"workload": "w", "rule": "adam", "kernel": "k", "function": "f", "blocks": 1, "warps": 4, "requests": 0,
+         "chain": 1, "most_per_address": 0, "load": dict(NOTHING), **{name: 0 for name in bound.OTHERS}}
+    r["models"] = [{"device": "h100", "part": 1, "resident": 528, "read": 0, "written": 0, "misses": 0}]
+    r.update(more)
+    return r
+
+
+def bounds(r, **options):
+    return bound.bounds(r, r["models"][0], **options)
+
+
+def near(a, b):
+    assert abs(a - b) <= 1e-9 * max(1, abs(b)), f"{a} is not {b}"
+
+
+def test_memory(_):
+    # 2.9 MB at 2900 GB/s take 1000 ns; on an eighth of the device 8 times as long.
+    r = record()
+    r["models"][0].update(read=60000, written=30625)
+    near(bounds(r)["memory"], 1000)
+    r["models"][0]["part"] = 8
+    near(bounds(r)["memory"], 8000)
+
+
+def test_latency_of_loads_in_flight(_):
+    # 528 blocks at once have 2112 warps with 8 loads each in flight: 16896 loads take 370 ns, 33792 twice that.
+    r = record(blocks=1000, warps=4000, load={"requests": 33792, "sectors": 33792 * 16, "used": 0})
+    r["models"][0]["misses"] = 33792 * 16
+    near(bounds(r)["latency"], 740)
+    near(bounds(r, flight=1)["latency"], 8 * 740)
+    r["models"][0]["misses"] //= 2  # half of the loads hit
+    near(bounds(r)["latency"], 370)
+
+
+def test_few_blocks_have_few_warps(_):
+    r = record(blocks=2, warps=8, load={"requests": 640, "sectors": 640, "used": 0})
+    r["models"][0]["misses"] = 640
+    near(bounds(r)["latency"], 10 * 370)
+
+
+def test_chain(_):
+    # Four levels wait for memory one after another.
+    r = record(chain=4, load={"requests": 1, "sectors": 16, "used": 0})
+    r["models"][0]["misses"] = 16
+    near(bounds(r)["latency"], 4 * 370)
+    r["models"][0]["misses"] = 0  # all hits
+    near(bounds(r)["latency"], 0)
+
+
+def test_issue(_):
+    # 132 SMs issue 4 in each of 1.98 cycles per ns: 1045.44 per ns.
+    r = record(requests=104544 - 44, shuffles=40, fences=4)
+    near(bounds(r)["issue"], 100)
+    near(bounds(r, instructions=209088)["issue"], 200)
+
+
+def test_atomics(_):
+    near(bounds(record(most_per_address=198))["atomics"], 100)
+
+
+def test_the_longest_holds(_):
+    assert bound.longest({"memory": 3, "latency": 5, "issue": 4, "atomics": 0}) == ("latency", 5)
+
+
+def printed(folder, records):
+    path = os.path.join(folder, "counts.json")
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(r) + "\n" for r in records)
+    out = io.StringIO()
+    with redirect_stdout(out):
+        bound.main([path])
+    return out.getvalue()
+
+
+def test_a_step_is_the_sum_of_its_functions(folder):
+    r = record(most_per_address=1980)
+    text = printed(folder, [r, record(function="g", most_per_address=3960)])
+    assert "w/adam/k on h100: bound 3.00 us" in text, text
+
+
+def test_bound_stands_beside_every_figure(folder):
+    r = record(most_per_address=1980)
+    text = printed(folder, [r])
+    figures = re.findall(r"(\w+) [\d.]+ us", text)
+    assert len(figures) == 6 and set(figures) == {"bound"}, text
+    assert "not times" in text
+
+
+def test_other_devices_are_refused(folder):
+    r = record()
+    r["models"][0]["device"] = "a100"
+    try:
+        printed(folder, [r])
+    except SystemExit as e:
+        assert "h100 and h200" in str(e)
+        return
+    raise AssertionError("a100 has no bandwidth here")
+
+
+sys.exit(tap.run(globals(), "counts_bound"))
