@@ -157,7 +157,7 @@ cli      := $(sort $(wildcard cli/*.c))
 
 # These files talk to the device. They are built with nvcc's runtime; without nvcc device_none.c replaces them.
 # Tests build them against the emulation of CUDA: see emulation/emulation.mk.
-device   := harness/device/device_cuda.c harness/device/device_step.c
+device   := $(addprefix harness/device/,device_cuda.c device_graph.c device_step.c)
 harness  := $(filter-out $(device) harness/device/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c harness/*/*.c serving/*.c lib/*.c)))
 parts    := $(sort $(wildcard kernels/device/*.cu harness/device/*.cu))
 common   := $(host) $(updates) $(harness:%.c=$(B)/%.o)

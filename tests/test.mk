@@ -63,6 +63,13 @@ $(P)/bench $(P)/embfuse:
 wrapped      := malloc calloc realloc aligned_alloc posix_memalign mmap cudaMalloc cudaMallocHost cudaHostAlloc
 $(B)/tests/test_memory $(B)/gpu/tests/test_memory: LDLIBS += $(wrapped:%=-Wl,--wrap=%)
 
+# This program finds a stand-in for NVIDIA's management library beside it.
+$(B)/tests/test_device_clocks: LDLIBS += -Wl,-rpath,'$$ORIGIN/nvml'
+$(B)/tests/test_device_clocks: | $(B)/tests/nvml/libnvidia-ml.so.1
+$(B)/tests/nvml/libnvidia-ml.so.1: tests/nvml/nvml.c
+	@mkdir -p $(@D)
+	$(call quiet,LD)$(CC) $(WARN) -shared -fPIC $< $(whole)
+
 # This program sets the available memory itself.
 $(B)/tests/test_trace: LDLIBS += -Wl,--wrap=memory_available
 
