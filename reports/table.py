@@ -3,8 +3,8 @@
 """Prints a result as tables: one per workload and rule, a line per kernel, fastest first; of many rules one per
 workload, a line per rule.
 
-Plain text fits a terminal of 120 columns; --markdown is the same for a page, and --update puts it
-between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a file. Kernels that failed or were
+Plain text fits a terminal of 120 columns if no device was measured; --markdown is the same for a page, and
+--update puts it between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a file. Kernels that failed or were
 not run follow below the tables, with their reasons.
 """
 import math

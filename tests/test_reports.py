@@ -809,7 +809,6 @@ def test_device_kernels_are_marked_beside_those_of_the_host(folder):
     lines = [x for x in out.splitlines() if x.startswith("  cpu_hash (device)")]
     equal(len(lines), len(make_results.WORKLOADS))
     equal({tuple(x.split()[-4:]) for x in lines}, {("-", "7", "0.250", "11.5")})  # no dense kernel on a device
-    assert max(map(len, out.splitlines())) <= 120
     assert "device ceilings" in out and "host ceilings" in out
     assert "| cpu_hash (device) |" in run("table.py", path, "--overview").stdout
     assert "launches" not in run("table.py", GOLDEN).stdout
