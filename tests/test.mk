@@ -7,8 +7,8 @@ test_programs := $(first_tests:%=$(B)/tests/test_%)
 test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c))))
 # Scripts about reports, studies, peers, examples, the Makefile, and what the library computes beside kernels do not
 # depend on how kernels are compiled: they run only in the plain build.
-tool_tests    := auto average compilers crossover drift examples install joint_embeddings ladder links make mutants nvcc peers \
-                 pytorch_example ranks_device_mpi ranks_mpi record reports scale schedule state_dict state_numpy sweep tiers torch_optim train_example zero
+tool_tests    := aarch64 auto average compilers crossover cuda_old deps drift examples gpu_record install joint_embeddings ladder \
+                 links make mutants nvcc peers pytorch_example ranks_device_mpi ranks_mpi record reports scale schedule state_dict state_numpy sweep tiers torch_optim train_example zero
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 ifneq ($(flavour),)
 test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))
@@ -123,6 +123,14 @@ gpu-verify:
 	@$(G)/tests/gpu/device_facts >/dev/null
 	@$(MAKE) --no-print-directory $(gpu_programs)
 	@BUILD=$(G) OUT=$(call quoted,$(OUT)) tests/gpu_verify.sh $(filter $(only),$(gpu_programs))
+
+# The first record of a device. It is built for this device alone, if the driver's tool says which one it is.
+capability = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
+own_archs  = $(if $(filter file,$(origin CUDA_ARCHS)),$(capability:%=CUDA_ARCHS=%))
+.PHONY: gpu-record
+gpu-record:
+	@[ -n "$(DEVICES)" ] || { echo 'gpu-record: no CUDA device: there is no /dev/nvidia0' >&2; exit 1; }
+	@MAKE='$(MAKE)' OUT=$(call quoted,$(OUT)) tests/gpu/record.sh $(own_archs)
 
 # ONLY builds the chosen tests alone; scripts also need the programs. Without -j, as many jobs build as there are
 # cores: the emulated device kernels take minutes.
