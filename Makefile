@@ -7,6 +7,7 @@
 #| make bench-gpu measure device kernels on datasets/gpu.spec and dynamicemb.spec, or on what SPEC=, TRACE=,
 #|                ALPHA= ... select; status 1 without a device
 #| make gpu-verify  test device kernels on a real GPU and write a record; status 1 without a GPU
+#| make cuda12    compile the device code for sm_75, and with the headers of CUDA 12 (24 MB, installed once)
 #| make gpu-record  both of these, packed into OUT/DEVICE-DRIVER-DATE.tar.gz; docs/gpu-record.md. Status 1 without
 #|                a GPU, or if one of them fails; the archive has what there is
 #| make smoke     run and check every kernel, rule and workload kind once, tiny; result in OUT/smoke/
@@ -368,13 +369,15 @@ bench:
 # Each run has a folder of its own in OUT. What does not fit is named, with figures, and left out.
 places     = --place=$(call quoted,$(or $(PLACE),device))
 axes       = $(call given,FILTER SEED THREADS REPS RING MODES)
+# The warm table, too: published times are of hot loops.
+shown      = $(sort $(MODE) $(filter warm,$(or $(MODES),cold warm)))
 bench-gpu:
 	$(call require,bench)
 	@$(MAKE) --no-print-directory $(B)/bench
 	@worst=0; \
 	 run() { to=$(call quoted,$(OUT))/$$1; shift; $(B)/bench $(places) $(queue) "$$@" --out="$$to"; status=$$?; \
 	     case $$status in 0) ;; 2) worst=2 ;; *) exit $$status ;; esac; \
-	     [ ! -e "$$to/bench.json" ] || { $(PYTHON) reports/table.py "$$to/bench.json" --mode $(MODE) && \
+	     [ ! -e "$$to/bench.json" ] || { $(foreach m,$(shown),$(PYTHON) reports/table.py "$$to/bench.json" --mode $m &&) \
 	     $(PYTHON) reports/plots.py "$$to/bench.json" "$$to/plots" --mode $(MODE); } || exit 1; }; \
 	 $(if $(SPEC)$(TRACE)$(ALPHA)$(DIMS)$(ROWS)$(BATCH)$(POOLING),run gpu $(selection), \
 	 run gpu $(axes) --spec=datasets/gpu.spec $(call given,RULE); \

@@ -124,6 +124,16 @@ gpu-verify:
 	@$(MAKE) --no-print-directory $(gpu_programs)
 	@BUILD=$(G) OUT=$(call quoted,$(OUT)) tests/gpu_verify.sh $(filter $(only),$(gpu_programs))
 
+# Compiles device code with the headers of CUDA 12, installed once. CCCL is of 12.4: older packages of it are not whole.
+cuda12_packages := runtime-cu12==12.0.146 nvcc-cu12==12.0.140 cccl-cu12==12.4.127.post1
+.PHONY: cuda12
+cuda12: $(rule_lists)
+	@[ -e build/cuda12/nvidia/complete ] || { rm -rf build/cuda12 && \
+	     $(PYTHON) -m pip install -q --no-deps --root-user-action=ignore --target build/cuda12 \
+	         $(cuda12_packages:%=nvidia-cuda-%) nvidia-nvtx-cu12==12.0.140 && touch build/cuda12/nvidia/complete; } || \
+	     echo 'cuda12: the headers could not be installed' >&2
+	@BUILD=$(B) NVCC=$(NVCC) $(PYTHON) tests/test_cuda_old.py
+
 # The first record of a device. It is built for this device alone, if the driver's tool says which one it is.
 capability = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
 own_archs  = $(if $(filter file,$(origin CUDA_ARCHS)),$(capability:%=CUDA_ARCHS=%))

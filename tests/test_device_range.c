@@ -77,7 +77,7 @@ static void steps_are_in_ranges(void **state) {
     struct device_times times;
     struct error err;
     if (device_run(&job, NULL, NULL, &err)) fail_msg("%s", err.text);
-    see("(step (plan plan ) run ) ");
+    see("(plan plan ) (step run ) ");
     if (device_time(&job, TIMED_WHOLE, &times, &err)) fail_msg("%s", err.text);
     see("plan flush (step run ) ");
     if (device_time(&job, TIMED_STAGES, &times, &err)) fail_msg("%s", err.text);

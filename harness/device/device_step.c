@@ -73,32 +73,32 @@ int device_plan(const struct device_job *job, struct error *err) {
     return status == cudaSuccess ? 0 : device_failed(status, where, err);
 }
 
-static int run_watched(const struct device_job *job, void (*mark)(void *ctx, enum stage ended),
-                       void *ctx, struct error *err) {
-    struct follow f = {.mark = mark, .ctx = ctx};
-    struct launch how = launch_of(job);
-    char where[160];
-    cudaError_t status = enqueue_forward(job, &how);
+static int run_forward(const struct device_job *job, const struct launch *how, struct error *err) {
+    range_begin("forward");
+    cudaError_t status = enqueue_forward(job, how);
     if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
-    if (status != cudaSuccess) return device_failed(status, job->forward->name, err);
-    if (!job->planned && device_plan(job, err)) return -1;
-    how.mark = wait_for_stage;
-    how.mark_ctx = &f;
-    status = enqueue_run(job, &how);
-    if (f.status != cudaSuccess) status = f.status;
-    if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
-    snprintf(where, sizeof where, "%s, after stage %s", job->kernel->name,
-             f.stages ? stage_names[f.last] : "none");
-    return status == cudaSuccess ? 0 : device_failed(status, where, err);
+    range_end();
+    return status == cudaSuccess ? 0 : device_failed(status, job->forward->name, err);
 }
 
 int device_run(const struct device_job *job, void (*mark)(void *ctx, enum stage ended), void *ctx,
                struct error *err) {
     if (device_open(err)) return -1;
+    struct follow f = {.mark = mark, .ctx = ctx};
+    struct launch how = launch_of(job);
+    char where[160];
+    if (job->forward && run_forward(job, &how, err)) return -1;
+    if (!job->planned && device_plan(job, err)) return -1;
+    how.mark = wait_for_stage;
+    how.mark_ctx = &f;
     range_begin("step");
-    const int status = run_watched(job, mark, ctx, err);
+    cudaError_t status = enqueue_run(job, &how);
+    if (f.status != cudaSuccess) status = f.status;
+    if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
     range_end();
-    return status;
+    snprintf(where, sizeof where, "%s, after stage %s", job->kernel->name,
+             f.stages ? stage_names[f.last] : "none");
+    return status == cudaSuccess ? 0 : device_failed(status, where, err);
 }
 
 /* An event at the beginning, at the end, and at the end of every stage that a kernel marks. */
@@ -164,7 +164,7 @@ static int time_run(const struct device_job *job, struct launch how, struct time
     if (timing == TIMED_REPLAY && captured_open(&graph, job, &how, enqueue, err)) return -1;
     if (timing == TIMED_STAGES) how.mark = record_stage, how.mark_ctx = t;
     int status = job->before_run ? job->before_run(job->before_ctx, err) : 0;
-    range_begin(timing == TIMED_REPLAY ? "replay" : "step");
+    range_begin(timing == TIMED_REPLAY ? "replay" : job->forward ? "iteration" : "step");
     if (status == 0) status = time_part(job, &how, enqueue, graph.exec, t, &out->seconds, err);
     range_end();
     captured_close(&graph);
