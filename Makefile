@@ -7,9 +7,9 @@
 #| make bench-gpu measure device kernels on datasets/gpu.spec and dynamicemb.spec, or on what SPEC=, TRACE=,
 #|                ALPHA= ... select; status 1 without a device
 #| make gpu-verify  test device kernels on a real GPU and write a record; status 1 without a GPU
-#| make cuda12    compile the device code for sm_75, and with the headers of CUDA 12 (24 MB, installed once)
 #| make gpu-record  both of these, packed into OUT/DEVICE-DRIVER-DATE.tar.gz; docs/gpu-record.md. Status 1 without
 #|                a GPU, or if one of them fails; the archive has what there is
+#| make cuda12    install the headers of CUDA 12 in build/ (24 MB, once); make test ONLY=cuda_old compiles with them
 #| make smoke     run and check every kernel, rule and workload kind once, tiny; result in OUT/smoke/
 #| make plots     draw again from a saved result: RESULT=file.json; never measures
 #| make table     print the table of a saved result; EACH=1: one for every rule, even of many
@@ -196,7 +196,8 @@ all: $(B)/bench $(B)/embfuse lib
 # --- Debian packages: installed by root, otherwise named. Elsewhere the user sees to them.
 packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3
 packages_test  := $(packages_bench) libcmocka-dev liburing-dev python3-numpy python3-matplotlib pkg-config cmake
-packages_ci    := $(packages_test) clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev iproute2 librocksdb-dev
+packages_ci    := $(packages_test) clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev iproute2 librocksdb-dev \
+                  gcc-aarch64-linux-gnu libc6-dev-arm64-cross python3-pip
 missing         = $(shell command -v dpkg-query >/dev/null && for p in $(packages_$1); do \
                       dpkg-query -W -f '$${db:Status-Abbrev}' $$p 2>/dev/null | grep -q ^ii || echo $$p; done)
 define require

@@ -4,8 +4,8 @@
 workload, a line per rule.
 
 Plain text fits a terminal of 120 columns if no device was measured; --markdown is the same for a page, and
---update puts it between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a file. Kernels that failed or were
-not run follow below the tables, with their reasons.
+--update puts it between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a file. Kernels that failed
+or were not run follow below the tables, with their reasons.
 """
 import math
 from collections import Counter, namedtuple

@@ -124,15 +124,15 @@ gpu-verify:
 	@$(MAKE) --no-print-directory $(gpu_programs)
 	@BUILD=$(G) OUT=$(call quoted,$(OUT)) tests/gpu_verify.sh $(filter $(only),$(gpu_programs))
 
-# Compiles device code with the headers of CUDA 12, installed once. CCCL is of 12.4: older packages of it are not whole.
-cuda12_packages := runtime-cu12==12.0.146 nvcc-cu12==12.0.140 cccl-cu12==12.4.127.post1
+# The headers of CUDA 12, for tests/test_cuda_old.py. CCCL is of 12.4: older packages of it are not whole.
+cuda12_packages := nvidia-cuda-runtime-cu12==12.0.146 nvidia-cuda-nvcc-cu12==12.0.140 nvidia-nvtx-cu12==12.0.140 \
+                   nvidia-cuda-cccl-cu12==12.4.127.post1
 .PHONY: cuda12
-cuda12: $(rule_lists)
-	@[ -e build/cuda12/nvidia/complete ] || { rm -rf build/cuda12 && \
-	     $(PYTHON) -m pip install -q --no-deps --root-user-action=ignore --target build/cuda12 \
-	         $(cuda12_packages:%=nvidia-cuda-%) nvidia-nvtx-cu12==12.0.140 && touch build/cuda12/nvidia/complete; } || \
-	     echo 'cuda12: the headers could not be installed' >&2
-	@BUILD=$(B) NVCC=$(NVCC) $(PYTHON) tests/test_cuda_old.py
+cuda12: build/cuda12/nvidia/complete
+build/cuda12/nvidia/complete:
+	@rm -rf build/cuda12
+	@$(PYTHON) -m pip install -q --no-deps --root-user-action=ignore --target build/cuda12 $(cuda12_packages)
+	@touch $@
 
 # The first record of a device. It is built for this device alone, if the driver's tool says which one it is.
 capability = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)

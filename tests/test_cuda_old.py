@@ -5,7 +5,7 @@ CUDA is a 12.
 
 Every .cu file is compiled for sm_75 by the nvcc that is there, in its fastest way and to PTX only: that shows what the
 oldest GPU lacks, except in inline assembly; `make CUDA_ARCHS=75` shows all. `make cuda12` installs the headers of CUDA
-12; clang reads every file with them, and gcc those files that call the runtime. Prints TAP.
+12; then clang reads every file with them, and gcc those files that call the runtime. Prints TAP.
 """
 import glob
 import os
@@ -58,14 +58,14 @@ def cuda12(*tools):
 def test_sources_compile_with_the_headers_of_cuda_12(folder):
     system = [f"-isystem{path}" for path in cuda12("clang")]
     resources = subprocess.run(["clang", "-print-resource-dir"], capture_output=True, text=True).stdout.strip()
-    # clang's own wrapper of CUDA must follow <memory>, whose attributes CUDA's macros would change; the textures that it
-    # wants are gone from CUDA 12, and it lacks a load.
+    # clang's own wrapper of CUDA must follow <memory>, whose attributes CUDA's macros would change; the textures that
+    # it wants are gone from CUDA 12, and it lacks a load.
     lacking = os.path.join(folder, "lacking.h")
     with open(lacking, "w", encoding="utf-8") as file:
         file.write("template <class T> __device__ T __ldcv(const T *from);\n")
-    clang = ["clang", "-x", "cuda", "-std=c++20", "--cuda-device-only", "--cuda-gpu-arch=sm_75", "-nocudalib", "-nocudainc",
-             "-Wno-unknown-cuda-version", "-Wno-unknown-attributes", "-Xclang", "-target-sdk-version=11.5", "-Xclang",
-             "-fcuda-allow-variadic-functions", "-D__CLANG_CUDA_TEXTURE_INTRINSICS_H__",
+    clang = ["clang", "-x", "cuda", "-std=c++20", "--cuda-device-only", "--cuda-gpu-arch=sm_75", "-nocudalib",
+             "-nocudainc", "-Wno-unknown-cuda-version", "-Wno-unknown-attributes", "-Xclang",
+             "-target-sdk-version=11.5", "-Xclang", "-fcuda-allow-variadic-functions", "-D__CLANG_CUDA_TEXTURE_INTRINSICS_H__",
              f"-isystem{resources}/include/cuda_wrappers", *system, "-include", "memory", "-include",
              "__clang_cuda_runtime_wrapper.h", "-include", lacking, *INCLUDE, "-fsyntax-only"]
     run_all([[*clang, s] for s in SOURCES])

@@ -27,7 +27,7 @@ clean_make deps DEPS="$work/own" "$only" programs_ci='sh no_such_program'
 ok $? 'make deps lists what is missing'
 
 touch "$work/own/include/only_here.h"
-echo 'int only_here(void); int only_here(void) { return 0; }' | gcc -shared -fPIC -x c - -o "$work/own/lib/libonly_here.so"
+echo 'int only_here;' | gcc -shared -fPIC -x c - -o "$work/own/lib/libonly_here.so"
 clean_make deps DEPS="$work/own" "$only" programs_ci=sh
 ok $? 'what is only in the prefix is found'
 
@@ -45,7 +45,8 @@ tr ' ' '\n' <"$work/said" >"$work/words"
 grep -qx "$root/usr/include" "$work/words" && grep -q "^-Wl,-rpath,$root/usr/lib/" "$work/words"
 ok $? 'unpacked Debian packages: compiler and linker get their folders'
 
-(CFLAGS=-H && export CFLAGS && clean_make "$work/build/harness/workload/id_stats.o" "$work/build/build_info.h" DEPS="$root/usr") &&
+objects="$work/build/harness/workload/id_stats.o $work/build/build_info.h"
+(CFLAGS=-H && export CFLAGS && clean_make $objects DEPS="$root/usr") &&
     grep -q "^[.]* $root/usr/include/xxhash.h" "$work/said" && ! grep -q "$root" "$work/build/build_info.h"
 ok $? 'their headers are read, and a record does not name the folder'
 echo "1..$n"
