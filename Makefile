@@ -9,6 +9,9 @@
 #| make test-ptx  run the tests of device kernels with nvcc's PTX, translated, without a GPU: PTX_ARCHS="80 90 100";
 #|                make ptx-verify also writes the record reports/results/ptx-verified.txt
 #| make gpu-verify  test device kernels on a real GPU and write a record; status 1 without a GPU
+#| make gpu-record  both of these, packed into OUT/DEVICE-DRIVER-DATE.tar.gz; docs/gpu-record.md. Status 1 without
+#|                a GPU, or if one of them fails; the archive has what there is
+#| make cuda12    install the headers of CUDA 12 in build/ (24 MB, once); make test ONLY=cuda_old compiles with them
 #| make counts    what device kernels do, counted on nvcc's PTX without a GPU: requests, sectors, atomics; not timed.
 #|                make counts-renew accepts a change, make test-counts judges it; COUNTS_SPEC=file
 #| make bound     a model of L2 and a lower bound on time of device kernels: KERNEL= COUNTS_PART=8 BOUND='--flight=4'
@@ -64,7 +67,8 @@
 #| make example   build the C example of libembfuse, examples/dlrm.c, and run it for a second
 #| make train-example  train a small DLRM on planted clicks: rules, lazy and dense Adam, fp32 and bf16; about 5
 #|                minutes on two cores; OUT/train-example/training.md and .png. SEEDS=3, THREADS=2: runs at once
-#| make deps      install the Debian packages as root, or else print their names: FOR=bench|test|ci
+#| make deps      install the Debian packages as root, or else print their names: FOR=bench|test|ci.
+#|                With DEPS=dir: say what that prefix lacks; status 1 if it lacks anything
 #| make           build build/bench, build/embfuse and libembfuse only
 #| make install   install libembfuse, its header and manual, and both programs: PREFIX=/usr/local DESTDIR=
 #| make clean     remove build/
@@ -90,7 +94,8 @@
 #| How to build:
 #|   CC=clang        another compiler          NATIVE=0       portable code, not -march=native
 #|   SANITIZE=address,undefined or thread      a build folder of its own for each
-#|   NVCC=           without CUDA              CUDA_ARCHS="80 90 100"   for which GPUs
+#|   NVCC=           without CUDA              CUDA_ARCHS="80 90 100"   for which GPUs, from 75 on
+#|   DEPS=dir        libraries in dir/include and dir/lib: without apt, or without root
 #| How to run a portable build on x86-64 (NATIVE=0), which uses the best kernels that the CPU can run:
 #|   EMBFUSE_ISA=avx512|avx2|plain             use this level instead; also in the environment
 #
@@ -124,7 +129,10 @@ $(error SANITIZE=thread needs CC=clang: gcc's libgomp is not instrumented and gi
 endif
 
 WARN     := -Wall -Wextra -Wshadow -Wpointer-arith -Wno-missing-field-initializers -Werror
-ARCH     := $(if $(filter 0,$(NATIVE)),,-march=native -mprefer-vector-width=512)
+# gcc and clang know vectors of a preferred width on x86 alone.
+machine  := $(shell $(CC) -dumpmachine)
+x86      := $(filter x86_64-% i%86-%,$(machine))
+ARCH     := $(if $(filter 0,$(NATIVE)),,-march=native $(if $(x86),-mprefer-vector-width=512))
 # clang warns of loops marked simd that it does not vectorise at -O1.
 SAN      := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-pass-failed)
 # CUDA in the plain build only; without nvcc, or with NVCC= , the rest works as well.
@@ -135,7 +143,11 @@ CUDA     := $(NVCC:%/bin/nvcc=%)
 FP       := -ffp-contract=off -fno-math-errno -fno-trapping-math
 # The same objects are in programs and in the library, which exports only what its header declares.
 PIC      := -fPIC -fvisibility=hidden
-COMMON   := $(if $(SANITIZE),-O1,-O3) -g -MMD -MP -fopenmp $(PIC) $(ARCH) $(FP) $(SAN) $(WARN) -I. -I$(B)
+# DEPS=dir: a prefix with libraries, dir/include and dir/lib; also as Debian lays them out.
+deps     := $(if $(DEPS),$(or $(realpath $(DEPS)),$(error DEPS=$(DEPS): no such folder)))
+deps_inc := $(if $(deps),$(patsubst %, -isystem %,$(wildcard $(deps)/include $(deps)/include/*-linux-gnu)))
+deps_lib := $(if $(deps),$(foreach d,$(wildcard $(deps)/lib $(deps)/lib64 $(deps)/lib/*-linux-gnu),-L$d -Wl,-rpath,$d))
+COMMON   := $(if $(SANITIZE),-O1,-O3) -g -MMD -MP -fopenmp $(PIC) $(ARCH) $(FP) $(SAN) $(WARN) -I. -I$(B)$(deps_inc)
 CFLAGS   += -std=gnu11 -Wstrict-prototypes -Wmissing-prototypes $(COMMON)
 # C lets a function be named as its struct; what an initializer leaves out is 0.
 CXXFLAGS += -std=c++17 $(COMMON) -Wno-shadow -Wno-missing-field-initializers
@@ -144,7 +156,7 @@ NVCCFLAGS += -std=c++20 -O3 -fmad=false -lineinfo -I. -I$(B) -Werror all-warning
              -Xcompiler -Wall,-Wextra,-Wno-missing-field-initializers,$(subst $(space),$(comma),$(PIC)) -Xptxas -warn-spills,-Werror \
              $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
              -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
-LDLIBS   += -lz -lxxhash -lm
+LDLIBS   += $(deps_lib) -lz -lxxhash -lm
 
 # EXTRA_KERNELS: files from outside of the folder, .../<family>/<name>.c; build them with B=other/folder
 kernels  := $(sort $(filter-out kernels/host/%,$(wildcard kernels/*/*.c))) $(filter %.c,$(EXTRA_KERNELS))
@@ -152,7 +164,7 @@ kernels  := $(sort $(filter-out kernels/host/%,$(wildcard kernels/*/*.c))) $(fil
 # first, with those features; harness/registry.c takes one when a program starts. Otherwise it is built once.
 isa_avx2   := avx2 bmi bmi2 fma popcnt
 isa_avx512 := $(isa_avx2) avx512f avx512bw avx512cd avx512dq avx512vl
-isas     := $(if $(ARCH),,$(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),avx512 avx2 plain))
+isas     := $(if $(ARCH),,$(if $(filter x86_64-%,$(machine)),avx512 avx2 plain))
 host     := $(foreach k,$(kernels:%.c=$(B)/%),$(or $(isas:%=$k.%.o),$k.o))
 # What a rule does with rows is built once for each level too: kernels/host/update.c, as update.RULE.LEVEL.o
 rules    := $(patsubst rules/%.h,%,$(sort $(wildcard rules/*.h)))
@@ -162,7 +174,7 @@ cli      := $(sort $(wildcard cli/*.c))
 
 # These files talk to the device. They are built with nvcc's runtime; without nvcc device_none.c replaces them.
 # Tests build them against the emulation of CUDA: see emulation/emulation.mk.
-device   := harness/device/device_cuda.c harness/device/device_step.c
+device   := $(addprefix harness/device/,device_cuda.c device_graph.c device_step.c)
 harness  := $(filter-out $(device) harness/device/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c harness/*/*.c serving/*.c lib/*.c)))
 parts    := $(sort $(wildcard kernels/device/*.cu harness/device/*.cu))
 common   := $(host) $(updates) $(harness:%.c=$(B)/%.o)
@@ -189,17 +201,40 @@ all: $(B)/bench $(B)/embfuse lib
 # --- Debian packages: installed by root, otherwise named. Elsewhere the user sees to them.
 packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3
 packages_test  := $(packages_bench) libcmocka-dev liburing-dev python3-numpy python3-matplotlib pkg-config cmake
-packages_ci    := $(packages_test) clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev iproute2 librocksdb-dev
+packages_ci    := $(packages_test) clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev iproute2 librocksdb-dev \
+                  gcc-aarch64-linux-gnu libc6-dev-arm64-cross python3-pip
 missing         = $(shell command -v dpkg-query >/dev/null && for p in $(packages_$1); do \
                       dpkg-query -W -f '$${db:Status-Abbrev}' $$p 2>/dev/null | grep -q ^ii || echo $$p; done)
 define require
+$(if $(deps),$(call require_in_deps,$1),$(call require_packages,$1))
+endef
+define require_packages
 @missing="$(call missing,$1)"; \
 if [ -z "$$missing" ]; then :; \
 elif [ "$$(id -u)" = 0 ]; then \
     apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; \
 else \
-    echo "missing packages; run this, then make again: sudo apt-get install $$missing" >&2; exit 1; \
+    echo "missing packages; run this, then make again: sudo apt-get install $$missing" >&2; \
+    echo "without root: DEPS=dir, a prefix with the libraries (make deps DEPS=dir)" >&2; exit 1; \
 fi
+endef
+
+# With DEPS: HEADER:LIBRARY of those libraries, and programs on the path.
+libraries_bench := benchmark/benchmark.h:benchmark xxhash.h:xxhash zlib.h:z
+libraries_test  := $(libraries_bench) cmocka.h:cmocka liburing.h:uring
+libraries_ci    := $(libraries_test)
+programs_bench  := gnuplot python3
+programs_test   := $(programs_bench) pkg-config cmake
+programs_ci     := $(programs_test)
+define require_in_deps
+@mkdir -p $(B); lacks=0; to=$(B)/deps.$$$$; \
+for l in $(libraries_$1); do \
+    printf '#include <%s>\n' stdarg.h stddef.h setjmp.h stdint.h "$${l%:*}" | sed '$$a int main() { return 0; }' | \
+        $(CXX) -fopenmp -x c++ $(deps_inc) - $(deps_lib) -l"$${l#*:}" -o $$to 2>/dev/null || \
+        { lacks=1; echo "DEPS=$(DEPS) lacks include/$${l%:*} with lib/lib$${l#*:}" >&2; }; \
+done; rm -f $$to; \
+for p in $(programs_$1); do command -v $$p >/dev/null || { lacks=1; echo "$$p is not on the path" >&2; }; done; \
+exit $$lacks
 endef
 
 deps:
@@ -245,7 +280,7 @@ $(B)/build_info.h: FORCE
 	   echo '#define BUILD_COMMIT "$(shell git rev-parse HEAD 2>/dev/null)"'; \
 	   echo '#define BUILD_DIRTY "$(if $(shell git status --porcelain -- . ':!reports/results' 2>/dev/null | head -n 1),yes,no)"'; \
 	   echo '#define BUILD_COMPILER "$(shell $(CC) --version | head -n 1)"'; \
-	   echo '#define BUILD_FLAGS "$(subst ",,$(CFLAGS))"'; \
+	   echo '#define BUILD_FLAGS "$(filter-out $(deps_inc),$(subst ",,$(CFLAGS)))"'; \
 	   echo '#define BUILD_CC "$(CC)"'; \
 	   echo '#define BUILD_NATIVE "$(NATIVE)"'; \
 	   echo '#define BUILD_SANITIZE "$(SANITIZE)"'; \
@@ -343,13 +378,15 @@ bench:
 # Each run has a folder of its own in OUT. What does not fit is named, with figures, and left out.
 places     = --place=$(call quoted,$(or $(PLACE),device))
 axes       = $(call given,FILTER SEED THREADS REPS RING MODES)
+# The warm table, too: published times are of hot loops.
+shown      = $(sort $(MODE) $(filter warm,$(or $(MODES),cold warm)))
 bench-gpu:
 	$(call require,bench)
 	@$(MAKE) --no-print-directory $(B)/bench
 	@worst=0; \
 	 run() { to=$(call quoted,$(OUT))/$$1; shift; $(B)/bench $(places) $(queue) "$$@" --out="$$to"; status=$$?; \
 	     case $$status in 0) ;; 2) worst=2 ;; *) exit $$status ;; esac; \
-	     [ ! -e "$$to/bench.json" ] || { $(PYTHON) reports/table.py "$$to/bench.json" --mode $(MODE) && \
+	     [ ! -e "$$to/bench.json" ] || { $(foreach m,$(shown),$(PYTHON) reports/table.py "$$to/bench.json" --mode $m &&) \
 	     $(PYTHON) reports/plots.py "$$to/bench.json" "$$to/plots" --mode $(MODE); } || exit 1; }; \
 	 $(if $(SPEC)$(TRACE)$(ALPHA)$(DIMS)$(ROWS)$(BATCH)$(POOLING),run gpu $(selection), \
 	 run gpu $(axes) --spec=datasets/gpu.spec $(call given,RULE); \

@@ -12,6 +12,13 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
     return cudaSuccess;
 }
 
+/* Nothing to bring anywhere. */
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
+    if (!exec) return returned(cudaErrorInvalidValue);
+    Turn turn;
+    return returned(forbidden_in_capture_of(stream));
+}
+
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     if (!exec) return returned(cudaErrorInvalidValue);
     Nodes nodes = exec->nodes;

@@ -3,9 +3,9 @@
 """Prints a result as tables: one per workload and rule, a line per kernel, fastest first; of many rules one per
 workload, a line per rule.
 
-Plain text fits a terminal of 120 columns; --markdown is the same for a page, and --update puts it
-between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a file. Kernels that failed or were
-not run follow below the tables, with their reasons.
+Plain text fits a terminal of 120 columns if no device was measured; --markdown is the same for a page, and
+--update puts it between the comments `<!-- table NAME -->` and `<!-- end NAME -->` of a file. Kernels that failed
+or were not run follow below the tables, with their reasons.
 """
 import math
 from collections import Counter, namedtuple
@@ -19,8 +19,8 @@ from results import (DENSE_MARK, ITERATION, MANY_RULES, OVER_MARK, OVER_NOTE, Gr
 from style import markdown_table, number, text_table
 
 HEADS = ("kernel", "ns/lookup", "±%", "Mlookup/s", "GB/s", "% copy", "% random", "% roof", "scratch",
-         "persistent", "peak", "vs dense", "launches", "plan ms")
-FOR_DEVICES = 2  # the last columns, only if a device kernel was measured
+         "persistent", "peak", "vs dense", "launches", "plan ms", "replay")
+FOR_DEVICES = 3  # the last columns, only if a device kernel was measured
 PARTS = ("fwd ms", "plan ms", "of cold")  # of an iteration, in place of:
 SHARES = slice(HEADS.index("% copy"), HEADS.index("% roof") + 1)
 LEGEND = (
@@ -36,7 +36,7 @@ ITERATION_LEGEND = (
     "over the sum of the fastest forward, plan and step measured alone with cold caches, if they were.")
 DEVICE_LEGEND = (
     "launches: kernels, memsets and copies of one step. plan: done ahead of the step, and no part of",
-    "its time. vs dense: of the same place.")
+    "its time. replay: ns/lookup of the same step, launched as one CUDA graph. vs dense: of the same place.")
 
 RULE_KERNELS = 5  # the usually fastest ones, in a table of rules
 RULE_LEGEND = (
@@ -80,7 +80,8 @@ def cells(series, group, best):
             number(rate / 1e6 if rate else None), number(series.at_median("traffic_gbs")),
             *(of_roof(series.median(k)) for k in ("share_copy", "share_rmw", "share_roof")),
             *(number(series.median(k)) for k in ("scratch_mib", "persistent_mib", "peak_mib")),
-            (number(ratio) + "x" if ratio else "-") + other, count(launches), number(plan))
+            (number(ratio) + "x" if ratio else "-") + other, count(launches), number(plan),
+            number(series.median("replay_ns_per_lookup")))
 
 
 def parts(series, result):

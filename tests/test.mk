@@ -7,9 +7,10 @@ test_programs := $(first_tests:%=$(B)/tests/test_%)
 test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c))))
 # Scripts about reports, studies, peers, examples, the Makefile, and what the library computes beside kernels do not
 # depend on how kernels are compiled: they run only in the plain build.
-tool_tests    := auto average compilers counts counts_bound counts_planted counts_table crossover drift examples install joint_embeddings \
-                 ladder links make mutants nvcc peers ptx ptx_lane ptx_verified pytorch_example ranks_device_mpi ranks_mpi record reports scale \
-                 schedule state_dict state_numpy sweep tiers torch_optim train_example zero
+tool_tests    := aarch64 auto average compilers counts counts_bound counts_planted counts_table crossover cuda_old \
+                 deps drift examples gpu_record install joint_embeddings ladder links make mutants nvcc peers ptx \
+                 ptx_lane ptx_verified pytorch_example ranks_device_mpi ranks_mpi record reports scale schedule \
+                 state_dict state_numpy sweep tiers torch_optim train_example zero
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 ifneq ($(flavour),)
 test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))
@@ -64,6 +65,13 @@ $(P)/bench $(P)/embfuse:
 wrapped      := malloc calloc realloc aligned_alloc posix_memalign mmap cudaMalloc cudaMallocHost cudaHostAlloc
 $(B)/tests/test_memory $(B)/gpu/tests/test_memory: LDLIBS += $(wrapped:%=-Wl,--wrap=%)
 
+# This program finds a stand-in for NVIDIA's management library beside it.
+$(B)/tests/test_device_clocks: LDLIBS += -Wl,-rpath,'$$ORIGIN/nvml'
+$(B)/tests/test_device_clocks: | $(B)/tests/nvml/libnvidia-ml.so.1
+$(B)/tests/nvml/libnvidia-ml.so.1: tests/nvml/nvml.c
+	@mkdir -p $(@D)
+	$(call quiet,LD)$(CC) $(WARN) -shared -fPIC $< $(whole)
+
 # This program sets the available memory itself.
 $(B)/tests/test_trace: LDLIBS += -Wl,--wrap=memory_available
 
@@ -117,6 +125,24 @@ gpu-verify:
 	@$(G)/tests/gpu/device_facts >/dev/null
 	@$(MAKE) --no-print-directory $(gpu_programs)
 	@BUILD=$(G) OUT=$(call quoted,$(OUT)) tests/gpu_verify.sh $(filter $(only),$(gpu_programs))
+
+# The headers of CUDA 12, for tests/test_cuda_old.py. CCCL is of 12.4: older packages of it are not whole.
+cuda12_packages := nvidia-cuda-runtime-cu12==12.0.146 nvidia-cuda-nvcc-cu12==12.0.140 nvidia-nvtx-cu12==12.0.140 \
+                   nvidia-cuda-cccl-cu12==12.4.127.post1
+.PHONY: cuda12
+cuda12: build/cuda12/nvidia/complete
+build/cuda12/nvidia/complete:
+	@rm -rf build/cuda12
+	@$(PYTHON) -m pip install -q --no-deps --root-user-action=ignore --target build/cuda12 $(cuda12_packages)
+	@touch $@
+
+# The first record of a device. It is built for this device alone, if the driver's tool says which one it is.
+capability = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
+own_archs  = $(if $(filter file,$(origin CUDA_ARCHS)),$(capability:%=CUDA_ARCHS=%))
+.PHONY: gpu-record
+gpu-record:
+	@[ -n "$(DEVICES)" ] || { echo 'gpu-record: no CUDA device: there is no /dev/nvidia0' >&2; exit 1; }
+	@MAKE='$(MAKE)' OUT=$(call quoted,$(OUT)) tests/gpu/record.sh $(own_archs)
 
 # ONLY builds the chosen tests alone; scripts also need the programs. Without -j, as many jobs build as there are
 # cores: the emulated device kernels take minutes.

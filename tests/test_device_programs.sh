@@ -31,7 +31,7 @@ both="$first|cpu_sort"
 [ $? -eq 0 ] && count 1 "$first: the device is emulated" "$work/stderr" &&
     count 0 "kernel=$first " "$work/emulated/bench.json" &&
     count 1 'kernel=cpu_sort .*place=host ' "$work/emulated/bench.json" &&
-    grep -q '"emb_gpu": "emulated' "$work/emulated/bench.json"
+    grep -q '"emb_gpu": "emulated' "$work/emulated/bench.json" && count 0 replay "$work/emulated/bench.json"
 ok $? 'an emulated kernel has no time and no row'
 
 "$bench" $tiny --place=host --filter="$both" --out="$work/host" 2>"$work/stderr"

@@ -444,6 +444,7 @@ struct file_case {
 static const struct file_case file_cases[] = {
     {"datasets/standard.spec", 9, 26, 7116632},
     {"datasets/zipf.spec", 1, 1, 10000000},
+    {"datasets/gpu.spec", 19, 26, 24184588},
     {"datasets/mlperf-dlrm-v2.spec", 1, 26, 204184588},
     {"datasets/dynamicemb.spec", 1, 10, 16777210},
     {"datasets/roof.spec", 4, 1, 4000000},

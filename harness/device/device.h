@@ -13,12 +13,13 @@
 #include "harness/workload/tables.h"
 #include "kernels/kernel.h"
 
-enum { OLDEST_CAPABILITY = 80 };
+enum { OLDEST_CAPABILITY = 75 };
 
 struct device_facts {
     char name[128];
-    bool emulated;  /* for correctness only: it has no clock */
-    int capability; /* 90: compute capability 9.0 */
+    char pci_id[32]; /* domain:bus:device.function, or "" */
+    bool emulated;   /* for correctness only: it has no clock */
+    int capability;  /* 90: compute capability 9.0 */
     int multiprocessors;
     int64_t memory, free_memory, l2_cache; /* bytes */
     int driver, runtime;                   /* versions as CUDA counts them, 13000 */
@@ -130,6 +131,13 @@ int device_plan(const struct device_job *job, struct error *err);
 int device_run(const struct device_job *job, void (*mark)(void *ctx, enum stage ended), void *ctx,
                struct error *err);
 
+/* How device_time() launches a step. */
+enum timing {
+    TIMED_WHOLE,  /* in stream order: one operation after the other */
+    TIMED_STAGES, /* the same, with an event after every stage, which separates them */
+    TIMED_REPLAY  /* captured into a CUDA graph before, and launched as one */
+};
+
 /* Runs the step once and gives its seconds by events, without the plan, whose seconds are apart; and if
  * asked, the seconds of its stages. Those of an iteration include its forward and its plan, and their
  * own seconds are given with the stages. NaN on an emulated device. */
@@ -138,7 +146,7 @@ struct device_times {
     double stage[STAGE_COUNT];
     double forward, plan;
 };
-int device_time(const struct device_job *job, bool stages, struct device_times *out,
+int device_time(const struct device_job *job, enum timing timing, struct device_times *out,
                 struct error *err);
 
 /* Captures the step and its plan, or the whole iteration, into a CUDA graph, counts the nodes of the graph, and replays it

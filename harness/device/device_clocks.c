@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * Loads the library by name, so that neither the build nor a run needs it. Types and numbers come
- * from nvml.h.
+ * from nvml.h. NVML numbers all devices of the machine, CUDA those of CUDA_VISIBLE_DEVICES: only the
+ * place on the PCI bus means the same device to both.
  */
 #include "harness/device/device_clocks.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
+
+#include "harness/device/device.h"
 
 enum { CLOCK_SM = 1, CLOCK_MEMORY = 2, FINE = 0 };
 /* Hardware slowdown, software and hardware thermal slowdown, hardware power brake. */
@@ -18,17 +20,16 @@ struct nvml {
     int (*reasons)(void *device, unsigned long long *bits);
 };
 
-static struct nvml load(void) {
+static struct nvml load(const char *pci_id) {
     struct nvml n = {0};
-    int (*init)(void), (*handle)(unsigned index, void **device);
-    if (getenv("CUDA_VISIBLE_DEVICES")) return n; /* NVML ignores it */
+    int (*init)(void), (*handle)(const char *pci_id, void **device);
     n.library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
     if (!n.library) return n;
     *(void **)&init = dlsym(n.library, "nvmlInit_v2");
-    *(void **)&handle = dlsym(n.library, "nvmlDeviceGetHandleByIndex_v2");
+    *(void **)&handle = dlsym(n.library, "nvmlDeviceGetHandleByPciBusId_v2");
     *(void **)&n.clock = dlsym(n.library, "nvmlDeviceGetClockInfo");
     *(void **)&n.reasons = dlsym(n.library, "nvmlDeviceGetCurrentClocksThrottleReasons");
-    if (!init || !handle || init() != FINE || handle(0, &n.device) != FINE) n.device = NULL;
+    if (!init || !handle || init() != FINE || handle(pci_id, &n.device) != FINE) n.device = NULL;
     return n;
 }
 
@@ -42,7 +43,7 @@ struct device_clocks device_clocks(void) {
     static bool loaded;
     struct device_clocks c = {-1, -1, -1, false};
     unsigned long long bits;
-    if (!loaded) n = load();
+    if (!loaded) n = load(device_facts().pci_id);
     loaded = true;
     if (!n.device) return c;
     c.sm_mhz = clock_of(&n, CLOCK_SM);

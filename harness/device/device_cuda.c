@@ -30,6 +30,7 @@ static void read_facts(struct device_facts *f) {
     static struct cudaDeviceProp properties;
     cudaGetDeviceProperties(&properties, device.number);
     snprintf(f->name, sizeof f->name, "%.127s", properties.name);
+    cudaDeviceGetPCIBusId(f->pci_id, sizeof f->pci_id, device.number);
     f->emulated = strncmp(f->name, "emulated", 8) == 0;
     f->capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
                     attribute(cudaDevAttrComputeCapabilityMinor);

@@ -4,9 +4,10 @@
  */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "harness/device/device_cuda.h"
+#include "harness/device/device_graph.h"
+#include "harness/device/device_range.h"
 #include "kernels/forward.h"
 
 static const char *const stage_names[STAGE_COUNT] = {"index", "zero", "reduce", "update"};
@@ -64,10 +65,20 @@ static void wait_for_stage(void *ctx, enum stage ended) {
 int device_plan(const struct device_job *job, struct error *err) {
     const struct launch how = launch_of(job);
     char where[160];
+    range_begin("plan");
     cudaError_t status = enqueue_plan(job, &how);
     if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
+    range_end();
     snprintf(where, sizeof where, "%s, plan", job->kernel->name);
     return status == cudaSuccess ? 0 : device_failed(status, where, err);
+}
+
+static int run_forward(const struct device_job *job, const struct launch *how, struct error *err) {
+    range_begin("forward");
+    cudaError_t status = enqueue_forward(job, how);
+    if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
+    range_end();
+    return status == cudaSuccess ? 0 : device_failed(status, job->forward->name, err);
 }
 
 int device_run(const struct device_job *job, void (*mark)(void *ctx, enum stage ended), void *ctx,
@@ -76,15 +87,15 @@ int device_run(const struct device_job *job, void (*mark)(void *ctx, enum stage 
     struct follow f = {.mark = mark, .ctx = ctx};
     struct launch how = launch_of(job);
     char where[160];
-    cudaError_t status = enqueue_forward(job, &how);
-    if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
-    if (status != cudaSuccess) return device_failed(status, job->forward->name, err);
+    if (job->forward && run_forward(job, &how, err)) return -1;
     if (!job->planned && device_plan(job, err)) return -1;
     how.mark = wait_for_stage;
     how.mark_ctx = &f;
-    status = enqueue_run(job, &how);
+    range_begin("step");
+    cudaError_t status = enqueue_run(job, &how);
     if (f.status != cudaSuccess) status = f.status;
     if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
+    range_end();
     snprintf(where, sizeof where, "%s, after stage %s", job->kernel->name,
              f.stages ? stage_names[f.last] : "none");
     return status == cudaSuccess ? 0 : device_failed(status, where, err);
@@ -118,26 +129,23 @@ static int enqueue_iteration(const struct device_job *job, const struct launch *
     return status ? status : enqueue_run(job, how);
 }
 
-/* Times the plan, the run, or an iteration. */
-static int time_part(const struct device_job *job, const struct launch *how,
-                     int (*enqueue)(const struct device_job *, const struct launch *),
-                     const struct timeline *t, double *seconds, struct error *err) {
+/* Times a plan, a run, an iteration, or a graph of one. */
+static int time_part(const struct device_job *job, const struct launch *how, enqueue_fn *enqueue,
+                     cudaGraphExec_t graph, const struct timeline *t, double *seconds,
+                     struct error *err) {
     TRY(cudaEventRecord(t->begin, device_stream()), "timing");
-    TRY(enqueue(job, how), job->kernel->name);
+    TRY(graph ? (int)cudaGraphLaunch(graph, device_stream()) : enqueue(job, how),
+        job->kernel->name);
     TRY(cudaEventRecord(t->finish, device_stream()), "timing");
     TRY(cudaStreamSynchronize(device_stream()), job->kernel->name);
     *seconds = seconds_between(t->begin, t->finish);
     return 0;
 }
 
-static int time_run(const struct device_job *job, struct launch how, struct timeline *t,
-                    bool stages, struct device_times *out, struct error *err) {
-    if (job->before_run && job->before_run(job->before_ctx, err)) return -1;
-    if (stages) how.mark = record_stage, how.mark_ctx = t;
-    if (time_part(job, &how, job->forward ? enqueue_iteration : enqueue_run, t, &out->seconds, err))
-        return -1;
+static void time_parts(const struct device_job *job, const struct timeline *t,
+                       struct device_times *out) {
     cudaEvent_t last = t->begin;
-    if (stages && job->forward) {
+    if (job->forward) {
         out->forward = seconds_between(t->begin, t->forward);
         out->plan = job->kernel->plan ? seconds_between(t->forward, t->plan) : 0;
         last = t->plan;
@@ -147,10 +155,24 @@ static int time_run(const struct device_job *job, struct launch how, struct time
         out->stage[s] = seconds_between(last, t->end[s]);
         last = t->end[s];
     }
-    return 0;
 }
 
-int device_time(const struct device_job *job, bool stages, struct device_times *out,
+static int time_run(const struct device_job *job, struct launch how, struct timeline *t,
+                    enum timing timing, struct device_times *out, struct error *err) {
+    enqueue_fn *enqueue = job->forward ? enqueue_iteration : enqueue_run;
+    struct captured graph = {0};
+    if (timing == TIMED_REPLAY && captured_open(&graph, job, &how, enqueue, err)) return -1;
+    if (timing == TIMED_STAGES) how.mark = record_stage, how.mark_ctx = t;
+    int status = job->before_run ? job->before_run(job->before_ctx, err) : 0;
+    range_begin(timing == TIMED_REPLAY ? "replay" : job->forward ? "iteration" : "step");
+    if (status == 0) status = time_part(job, &how, enqueue, graph.exec, t, &out->seconds, err);
+    range_end();
+    captured_close(&graph);
+    if (status == 0 && timing == TIMED_STAGES) time_parts(job, t, out);
+    return status;
+}
+
+int device_time(const struct device_job *job, enum timing timing, struct device_times *out,
                 struct error *err) {
     *out = (struct device_times){0};
     if (device_open(err)) return -1;
@@ -163,8 +185,8 @@ int device_time(const struct device_job *job, bool stages, struct device_times *
     struct launch how = launch_of(job);
     int status = 0;
     if (job->kernel->plan && !job->forward)
-        status = time_part(job, &how, enqueue_plan, &t, &out->plan, err);
-    if (status == 0) status = time_run(job, how, &t, stages, out, err);
+        status = time_part(job, &how, enqueue_plan, NULL, &t, &out->plan, err);
+    if (status == 0) status = time_run(job, how, &t, timing, out, err);
     cudaEventDestroy(t.begin);
     cudaEventDestroy(t.forward);
     cudaEventDestroy(t.plan);
@@ -173,51 +195,16 @@ int device_time(const struct device_job *job, bool stages, struct device_times *
     return status;
 }
 
-/* --- graphs */
-
-static int count_nodes(cudaGraph_t graph, struct device_graph *out, struct error *err) {
-    size_t count = 0;
-    *out = (struct device_graph){0};
-    TRY(cudaGraphGetNodes(graph, NULL, &count), "counting launches");
-    cudaGraphNode_t *nodes = calloc(count + 1, sizeof *nodes);
-    if (!nodes) return fail(err, "out of memory");
-    cudaError_t status = cudaGraphGetNodes(graph, nodes, &count);
-    for (size_t i = 0; status == cudaSuccess && i < count; i++) {
-        enum cudaGraphNodeType type;
-        status = cudaGraphNodeGetType(nodes[i], &type);
-        out->kernels += type == cudaGraphNodeTypeKernel;
-        out->memsets += type == cudaGraphNodeTypeMemset;
-        out->copies += type == cudaGraphNodeTypeMemcpy;
-    }
-    free(nodes);
-    return status == cudaSuccess ? 0 : device_failed(status, "counting launches", err);
-}
-
-static int replay(cudaGraph_t graph, const char *name, int replays, struct error *err) {
-    cudaGraphExec_t exec;
-    TRY(cudaGraphInstantiate(&exec, graph, 0), name);
-    cudaError_t status = cudaSuccess;
-    for (int i = 0; i < replays && status == cudaSuccess; i++)
-        status = cudaGraphLaunch(exec, device_stream());
-    if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
-    cudaGraphExecDestroy(exec);
-    return status == cudaSuccess ? 0 : device_failed(status, name, err);
-}
-
 int device_replay(const struct device_job *job, int replays, struct device_graph *out,
                   struct error *err) {
     if (device_open(err)) return -1;
-    char name[160];
-    snprintf(name, sizeof name, "%s, as a CUDA graph", job->kernel->name);
-    struct launch how = launch_of(job);
-    TRY(cudaStreamBeginCapture(device_stream(), cudaStreamCaptureModeThreadLocal), name);
-    cudaError_t status = enqueue_iteration(job, &how);
-    cudaGraph_t graph;
-    cudaError_t ended = cudaStreamEndCapture(device_stream(), &graph);
-    if (status == cudaSuccess) status = ended;
-    if (status != cudaSuccess) return device_failed(status, name, err);
-    int result = count_nodes(graph, out, err);
-    if (result == 0) result = replay(graph, name, replays, err);
-    cudaGraphDestroy(graph);
-    return result;
+    const struct launch how = launch_of(job);
+    struct captured graph;
+    if (captured_open(&graph, job, &how, enqueue_iteration, err)) return -1;
+    cudaError_t status = captured_count(&graph, out);
+    for (int i = 0; i < replays && status == cudaSuccess; i++)
+        status = cudaGraphLaunch(graph.exec, device_stream());
+    if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
+    captured_close(&graph);
+    return status == cudaSuccess ? 0 : device_failed(status, graph.name, err);
 }

@@ -85,6 +85,7 @@ struct step_times {
                                     has none. A device times the parts of an iteration as it times stages */
     double stage[STAGE_COUNT]; /* parts of the step; 0: no such stage. A device times them in a
                                     separate run, because events inside the step lengthen it */
+    double replay; /* of a device: the same step or iteration once more, launched as a CUDA graph */
     struct exchanged exchange[EXCHANGES];
     struct device_clocks clocks;      /* of a device, right after the step */
     int ranks;                        /* 0: one process */

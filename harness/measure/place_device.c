@@ -201,15 +201,20 @@ static int restore(struct place *p, int batch, struct error *err) {
     return device_fill_rows(&d->fill, &d->touched[batch], err);
 }
 
-/* The step, and whether the clock or the copy ceiling moved meanwhile. */
-static int time_watched(struct on_device *d, struct device_job *job, bool cold,
-                        struct device_times *step, bool *disturbed, struct error *err) {
+/* The step in stream order, then as a graph on the same rows; and whether the clock or the copy ceiling
+ * moved meanwhile. */
+static int time_watched(struct on_device *d, struct device_job *job, int batch, bool cold,
+                        struct device_times *step, struct step_times *out, struct error *err) {
+    const bool changes = job->kernel->operation == OP_STEP;
+    struct device_times replay;
     double before, after;
     job->before_run = cold ? flush : occupy;
-    if (device_probe_clock(&d->probe, &before, err) || device_time(job, false, step, err) ||
-        device_probe_clock(&d->probe, &after, err))
+    if (device_probe_clock(&d->probe, &before, err) || device_time(job, TIMED_WHOLE, step, err) ||
+        (changes && restore(&d->place, batch, err)) ||
+        device_time(job, TIMED_REPLAY, &replay, err) || device_probe_clock(&d->probe, &after, err))
         return -1;
-    *disturbed = device_probe_disturbed(&d->probe, before, after, d->copy_gbs);
+    out->replay = replay.seconds;
+    out->disturbed = device_probe_disturbed(&d->probe, before, after, d->copy_gbs);
     return 0;
 }
 
@@ -220,17 +225,17 @@ static int time_step(struct place *p, const struct place_job *job, bool cold,
     struct device_times step, stages;
     *out = (struct step_times){0};
     if (job_of(d, job, &here, err)) return -1;
-    if (d->setup.timed ? time_watched(d, &here, cold, &step, &out->disturbed, err)
-                       : device_time(&here, false, &step, err))
+    if (d->setup.timed ? time_watched(d, &here, job->batch, cold, &step, out, err)
+                       : device_time(&here, TIMED_WHOLE, &step, err))
         return -1;
     out->seconds = step.seconds;
     out->plan = step.plan;
     if (!d->setup.timed) return 0;
     out->clocks = device_clocks();
     out->disturbed |= out->clocks.throttled;
-    /* A second run on the same rows times the stages: an event between two stages costs little but
+    /* A third run on the same rows times the stages: an event between two stages costs little but
      * separates them, and must not count in the time of the whole step. */
-    if (restore(p, job->batch, err) || device_time(&here, true, &stages, err)) return -1;
+    if (restore(p, job->batch, err) || device_time(&here, TIMED_STAGES, &stages, err)) return -1;
     memcpy(out->stage, stages.stage, sizeof out->stage);
     if (!job->forward) return 0;
     out->forward = stages.forward;

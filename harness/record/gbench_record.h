@@ -154,6 +154,11 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
         for (int e = 0; e < EXCHANGES; e++)
             if (s.times.exchange[e].seconds > 0) exchange_counters(c, rank, e, own.exchange[e]);
     }
+    if (s.times.replay != 0) { /* of a device */
+        c["replay_ms"] = 1e3 * s.times.replay;
+        c["replay_ns_per_lookup"] = lookups ? 1e9 * s.times.replay / lookups : NAN;
+        c["stream_minus_replay_ms"] = 1e3 * (s.times.seconds - s.times.replay);
+    }
     if (s.times.clocks.sm_mhz > 0) {
         c["sm_mhz"] = s.times.clocks.sm_mhz;
         c["memory_mhz"] = s.times.clocks.memory_mhz;
