@@ -85,11 +85,17 @@ mutants:
 	@$(PYTHON) tests/mutants.py $(MINUTES:%=--minutes=%) $(SEED:%=--seed=%) $(SANITIZE:%=--sanitize=%) \
 	    --out='$(OUT)/mutants.txt' $(FILES)
 
-# --- nvcc's output: registers and memory of every kernel, and instructions that kernels promise
-# The ptxas log of an object lies beside it, and its PTX.
-.PHONY: resources
+# --- what nvcc makes of the kernels. If NVIDIA's disassembler is neither beside nvcc nor in PATH, it is installed once.
+sass_venv    := build/sass/venv
+.PHONY: resources sass-tools
+sass-tools:
+	@[ -e $(sass_venv)/complete ] || { [ -x '$(NVCC:%nvcc=%nvdisasm)' ] && [ -x '$(NVCC:%nvcc=%cuobjdump)' ]; } || \
+	    { command -v nvdisasm && command -v cuobjdump; } >/dev/null || sh peers/setup.sh $(sass_venv) $(PYTHON) sass \
+	    tests/sass/requirements.txt 'a disassembler, 7 MB' 'import glob, sys; \
+	    assert glob.glob(sys.prefix + "/lib/*/site-packages/nvidia/*/bin/nvdisasm")'
 resources: $(objects)
-	@BUILD=$(B) $(PYTHON) tests/test_nvcc.py --renew
+	@$(MAKE) --no-print-directory sass-tools
+	@BUILD=$(B) NVCC=$(NVCC) $(PYTHON) tests/test_nvcc.py --renew
 
 # --- a real device: the same programs, linked with CUDA instead of its emulation
 G            := $(B)/gpu
@@ -129,5 +135,6 @@ test:
 	     $(if $(scripts),all $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift \
                      $(B)/studies/serving/serving $(B)/examples/dlrm \
                      $(if $(flavour),,$(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(B)/studies/zero/zero $(B)/studies/tiers/tiers $(if $(mpi),$(ranks_programs) $(E)/ranks_device $(E)/nccl_misuse)))
+	@$(if $(and $(NVCC),$(filter %/test_nvcc.py,$(scripts))),$(MAKE) --no-print-directory sass-tools || :)
 	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) \
 	     tests/run.sh $(programs) $(scripts)
