@@ -8,7 +8,7 @@ test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%
 # Scripts about reports, studies, peers, examples, the Makefile, and what the library computes beside kernels do not
 # depend on how kernels are compiled: they run only in the plain build.
 tool_tests    := auto average compilers crossover drift examples install joint_embeddings ladder links make mutants nvcc peers \
-                 pytorch_example ranks_device_mpi ranks_mpi record reports scale schedule state_dict state_numpy sweep tiers torch_optim train_example zero
+                 pytorch_example ranks_device_mpi ranks_mpi record reports sass sass_gate scale schedule state_dict state_numpy sweep tiers torch_optim train_example zero
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 ifneq ($(flavour),)
 test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))
