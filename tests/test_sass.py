@@ -11,7 +11,7 @@ import tap
 
 sys.path.insert(0, os.path.join(tap.HERE, "sass"))
 from cubin import Cubin
-from flight import loads_in_flight
+from flight import NoWait, loads_in_flight
 from flow import blocks_of, loops_of, nested
 from gather import gather_loops
 from instruction import PREDICATE, UNIFORM, load_width, parse, registers_of
@@ -102,9 +102,8 @@ def test_the_way_of_single_elements_does_not_count(folder):
 
 
 def test_a_use_on_one_of_two_open_ways_ends_it(folder):
-    body = "\n".join(f"LDG.E.128 R{4 * k}, desc[UR4][R60.64]\n@P3 BRA `(.L_over{k})\nFADD R40, R40, R{4 * k}\n.L_over{k}:"
-                     for k in (1, 2, 3))
-    same(flights(loop(body)), [1])
+    use = "LDG.E.128 R{0}, desc[UR4][R60.64]\n@P3 BRA `(.L_over{0})\nFADD R40, R40, R{0}\n.L_over{0}:"
+    same(flights(loop("\n".join(use.format(4 * k) for k in (1, 2, 3)))), [1])
 
 
 def test_lanes_that_parted_are_not_followed(folder):
@@ -115,13 +114,13 @@ def test_lanes_that_parted_are_not_followed(folder):
 
 
 def test_narrow_rows_by_predicate(folder):
-    pair = "\n".join(f"@P4 LDG.E.64 R{4 * k}, desc[UR4][R60.64]\n@!P4 LDG.E R{4 * k}, desc[UR4][R60.64]" for k in (1, 2, 3))
+    pair = "\n".join(f"@P4 LDG.E.64 R{k}, desc[UR4][R60.64]\n@!P4 LDG.E R{k}, desc[UR4][R60.64]" for k in (4, 8, 12))
     wide = "LDG.E.128 R20, desc[UR4][R62.64]\n"
     same(flights(loop(wide + pair + "\nFADD R40, R4, R8\nFADD R40, R40, R12\nFADD R41, R20, R20"), width=8), [3])
 
 
 def test_loads_for_the_next_turn(folder):
-    """A ring: what the next turn needs is loaded before this turn's is used."""
+    """A ring: what the next turn needs is loaded before what this one has is used."""
     body = "LDG.E.128 R4, desc[UR4][R60.64]\nFADD R40, R8, R9\nLDG.E.128 R8, desc[UR4][R62.64]\nFADD R40, R4, R5"
     same(flights(loop(body)), [2])
 
@@ -136,8 +135,22 @@ def test_barriers(folder):
     same(flights(loop(shuffle + first + "\nIADD3 R54, R50, R54, RZ | wait 0\n" + others + "\n" + uses)), [7])
 
 
+def test_a_use_that_waits_for_nothing_is_reported(folder):
+    try:
+        flights(loop("LDG.E.128 R4, desc[UR4][R60.64] | set 0\nFADD R40, R4, R5 | wait 1"))
+    except NoWait:
+        return
+    raise AssertionError("no exception")
+
+
+def test_a_guard_that_is_false_still_waits(folder):
+    body = "@P4 LDG.E.128 R4, [R60.64] | set 0\n@!P4 MOV R4, RZ | wait 0\nLDG.E.128 R8, [R62.64] | set 1\n"
+    same(flights(loop(body + "FADD R40, R4, R8 | wait 1")), [1])
+
+
 def test_loops_that_update_rows_are_no_gathers(folder):
-    update = loop("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R4, R4, R8\nSTG.E.128 desc[UR4][R60.64], R4").replace("EXIT", "")
+    update = loop("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R4, R4, R8\nSTG.E.128 desc[UR4][R60.64], R4")
+    update = update.replace("EXIT", "")
     same(flights(update + loop(LOADS + "\n" + USES).replace("turn", "other")), [8])
     same(flights(update + "\nEXIT"), [1])
 

@@ -34,7 +34,8 @@ def test_promises_that_hold(folder):
 
 
 def test_promises_that_are_broken(folder):
-    same(broken("flight16 >= 8", loop(LOADS.split("\n")[0] + "\n" + USES)), ["sum<1> sm_90: flight16 is 1, promised >= 8"])
+    one = loop(LOADS.split("\n")[0] + "\n" + USES)
+    same(broken("flight16 >= 8", one), ["sum<1> sm_90: flight16 is 1, promised >= 8"])
     for line, planted in (("match == 0", "MATCH.ANY R50, R48"), ("match_in_loops == 0", "MATCH.ANY R50, R48"),
                           ("local == 0", "STL.64 [R1], R4"), ("local == 0", "@P0 LDL R4, [R1+0x8]"),
                           ("membar <= 1", "MEMBAR.SC.GPU\nMEMBAR.ALL.GPU"), ("ivall == 0", "CCTL.IVALL"),
@@ -81,8 +82,8 @@ def test_the_table_comes_back(folder):
 
 
 def test_warps_of_an_sm(folder):
-    same([warps_of_sm(90, *of) for of in ((128, 0, 128), (129, 0, 128), (32, 0, 128), (16, 0, 32), (40, 45056 + 4096, 256))],
-         [16, 12, 64, 32, 32])
+    kernels = (128, 0, 128), (129, 0, 128), (32, 0, 128), (16, 0, 32), (40, 45056 + 4096, 256)
+    same([warps_of_sm(90, *of) for of in kernels], [16, 12, 64, 32, 32])
     same([warps_of_sm(arch, 32, 49152, 128) for arch in (80, 90, 100)], [12, 16, 16])
 
 

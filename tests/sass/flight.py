@@ -11,6 +11,10 @@ open, only loads count that are in flight on all of them.
 from instruction import load_width
 
 
+class NoWait(Exception):
+    """Control bits contradict registers: this architecture has them elsewhere, or the disassembler is misread."""
+
+
 class InFlight:
     """The state at a point: loads in flight, the oldest first, as (registers, barrier), and predicates that are
     known."""
@@ -29,8 +33,16 @@ class InFlight:
         return InFlight([load for load in self.loads if load in other.loads],
                         {p: v for p, v in self.known.items() if other.known.get(p) == v})
 
+    def finish(self, done):
+        """Whoever has waited for a load has waited for older ones."""
+        last = max((k for k, load in enumerate(self.loads) if done(*load)), default=-1)
+        self.loads = self.loads[last + 1:]
+
     def step(self, instruction, width):
         """Executes an instruction. Returns the loads in flight if it is a load of that width, otherwise 0."""
+        barrier, waits = instruction.control or (None, 0)
+        if waits:  # also without effect otherwise, for its guard is false
+            self.finish(lambda registers, of: of is not None and waits >> of & 1)
         guard, wanted = instruction.guard, load_width(instruction.name) == width
         if guard:
             value = self.known.get(guard[0])
@@ -39,12 +51,9 @@ class InFlight:
             if value is not None and value != guard[1]:
                 return 0
         touched = instruction.writes | instruction.reads
-        barrier, waits = instruction.control or (None, 0)
-        # Whoever has waited for a load has waited for older ones.
-        done = [k for k, (registers, of) in enumerate(self.loads)
-                if not touched.isdisjoint(registers) or (of is not None and waits >> of & 1)]
-        if done:
-            self.loads = self.loads[done[-1] + 1:]
+        if any(of is not None and not touched.isdisjoint(registers) for registers, of in self.loads):
+            raise NoWait(f"{instruction.address:#x} needs a load without waiting for its barrier")
+        self.finish(lambda registers, of: not touched.isdisjoint(registers))
         for register in instruction.writes:
             self.known.pop(register, None)
         if not wanted:

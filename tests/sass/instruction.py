@@ -12,10 +12,11 @@ LINE = re.compile(r"^(?:\s+/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]
                   r"|(?:\s*)([.$\w][^\s:]*):\s*$)", re.M)
 REGISTER = re.compile(r"(?<![\w.])(U?[RP])(\d+)(\.64)?\b")
 FIRST = {"R": 0, "UR": UNIFORM, "P": PREDICATE, "UP": UNIFORM_PREDICATE}
-NO_RESULT = re.compile(r"ST[GSL]?\b|RED\b|REDG|BRA|BRX|JMP|JMX|BSSY|BSYNC|BREAK|EXIT|CALL|RET|MEMBAR|CCTL|BAR|NOP|ERRBAR|"
-                       r"CGAERRBAR|WARPSYNC|ENDCOLLECTIVE|YIELD|DEPBAR|LDGDEPBAR|LDGSTS|UBLKCP|UBLKPF|SYNCS|KILL|BPT|"
+NO_RESULT = re.compile(r"ST[GSL]?\b|RED\b|REDG|BRA|BRX|JMP|JMX|BSSY|BSYNC|BREAK|EXIT|CALL|RET|MEMBAR|CCTL|BAR|NOP|"
+                       r"ERRBAR|CGAERRBAR|WARPSYNC|ENDCOLLECTIVE|YIELD|DEPBAR|LDGDEPBAR|LDGSTS|UBLKCP|UBLKPF|SYNCS|KILL|BPT|"
                        r"NANOSLEEP|FENCE|ACQBULK|PREEXIT|UTMA")
-PAIR_RESULT = re.compile(r"D(ADD|MUL|FMA|SETP|MNMX)|IMAD\.WIDE|CS2R(?!\.32)|MOV\.64|\w*\.64\b|F2F\.F64\.|I2F\.F64|LEA\.64")
+PAIR_RESULT = re.compile(r"D(ADD|MUL|FMA|SETP|MNMX)|IMAD\.WIDE|CS2R(?!\.32)|\w+\.64\b|F2F\.F64\.|I2F\.F64")
+SETS_PREDICATES = "ISETP", "FSETP", "DSETP", "UISETP", "FCHK"
 
 
 class Instruction:
@@ -104,7 +105,7 @@ def registers_of(name, text):
         k += 1
     wide = width_of(name) if memory else 2 if PAIR_RESULT.match(name) else 1
     written = set()
-    if k < len(operands) and is_register(operands[k]) and not name.startswith(("ISETP", "FSETP", "DSETP", "FCHK", "UISETP")):
+    if k < len(operands) and is_register(operands[k]) and not name.startswith(SETS_PREDICATES):
         written |= registers_in(operands[k], wide)
         k += 1
         most = k + (1 if name.startswith("VOTE") else 2)
@@ -115,7 +116,7 @@ def registers_of(name, text):
         written |= registers_in(operand)
     if name.startswith("R2P"):
         written |= set(range(PREDICATE, PREDICATE + 7))
-    double = name.startswith("D")
+    double = name.startswith("D") or ".64" in name and not memory
     read = set()
     for n, operand in enumerate(operands[k:]):
         third = name.startswith("IMAD.WIDE") and n == 2

@@ -37,7 +37,7 @@ def main():
     asked = parser.parse_args()
     tool = tools(os.path.join(ROOT, "build", "sass", "venv"))
     if not tool:
-        print("judge.py: no cuobjdump and nvdisasm beside nvcc or in PATH; make sass-tools installs them", file=sys.stderr)
+        print("judge.py: no cuobjdump and nvdisasm; make sass-tools installs them", file=sys.stderr)
         sys.exit(2)
     promises, broken = read_promises(PROMISES), False
     for path in asked.objects:

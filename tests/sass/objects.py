@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 
 from cubin import Cubin
+from flight import NoWait
 from metrics import measure
 from occupancy import dynamic_shared, warps_of_sm
 
@@ -24,7 +25,7 @@ def tools(venv):
     folders += os.environ.get("PATH", "").split(":")
     folders += [root for root, _, files in os.walk(venv) if set(TOOLS) <= set(files)]
     for folder in folders:
-        paths = {name: os.path.join(folder, name) for name in TOOLS}
+        paths = {name: os.path.abspath(os.path.join(folder, name)) for name in TOOLS}
         if all(os.access(path, os.X_OK) for path in paths.values()):
             return paths
     return None
@@ -64,7 +65,10 @@ def kernels_of_cubin(path, arch, tool, wanted=""):
     for mangled, text in zip(parts[1::2], parts[2::2]):
         if mangled not in names:
             continue
-        m = measure(text, cubin.controls(mangled))
+        try:
+            m = measure(text, cubin.controls(mangled))
+        except NoWait as e:
+            raise NoWait(f"{names[mangled]} sm_{arch}: {e}") from e
         m.update(registers=registers[mangled], stack=stacks.get(mangled, 0), shared=cubin.shared(mangled, arch),
                  block=cubin.block(mangled) or 128)
         m["warps"] = warps_of_sm(arch, m["registers"], m["shared"] + dynamic_shared(names[mangled]), m["block"])
