@@ -66,10 +66,14 @@ class Cubin:
                 return x * y * z
         return None
 
+    def symbols(self):
+        """Their names, by number."""
+        table, names = self.bytes_of(".symtab"), self.sections[".strtab"][4]
+        return [self._name(names, struct.unpack_from("<I", table, at)[0]) for at in range(0, len(table), 24)]
+
     def per_function(self):
         """({function: registers of a thread}, {function: bytes of its stack frame})"""
-        table, names = self.bytes_of(".symtab"), self.sections[".strtab"][4]
-        symbols = [self._name(names, struct.unpack_from("<I", table, at)[0]) for at in range(0, len(table), 24)]
+        symbols = self.symbols()
         found = {REGISTERS: {}, FRAME: {}}
         for attribute, value in self.attributes(".nv.info"):
             if attribute in found:

@@ -61,7 +61,8 @@ def kernels_of_cubin(path, arch, tool, wanted=""):
     registers, stacks = cubin.per_function()
     names = {m: n for m, n in demangle(set(cubin.functions()) & set(registers)).items()
              if not re.match(r"(\w+ )*cub::", n) and re.search(wanted, n)}
-    parts = FUNCTION.split(run([tool["nvdisasm"], "-c", path])) if names else [""]
+    wanted_symbols = ",".join(str(k) for k, symbol in enumerate(cubin.symbols()) if symbol in names)
+    parts = FUNCTION.split(run([tool["nvdisasm"], "-c", "-fun", wanted_symbols, path])) if names else [""]
     for mangled, text in zip(parts[1::2], parts[2::2]):
         if mangled not in names:
             continue

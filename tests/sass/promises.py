@@ -30,8 +30,8 @@ class Promise:
                 and (not self.archs or key[2] in self.archs)}
         if not mine:
             return [f"{self.source} has no kernel like {self.kernel}"]
-        wanted = f"{self.relation} {number(self.number)}"
-        return [f"{name} sm_{arch}: {self.what} is {number(self.value(m))}, promised {wanted}" for (_, name, arch), m in sorted(mine.items())
+        return [f"{name} sm_{arch}: {self.what} is {number(self.value(m))}, promised {self.relation} "
+                f"{number(self.number)}" for (_, name, arch), m in sorted(mine.items())
                 if not HOLDS[self.relation](self.value(m), self.number)]
 
 
