@@ -74,6 +74,12 @@ def test_loads_before_the_first_use_are_in_flight(folder):
     same(flights(loop(LOADS + "\n" + USES)), [8])
 
 
+def test_younger_loads_stay_in_flight(folder):
+    load, use = LOADS.split("\n"), USES.split("\n")
+    same(flights(loop("\n".join(load[:3] + use[:1] + load[3:5] + use[1:5]))), [4])
+    same(flights(loop("\n".join(load[:3] + use[2:3] + load[3:5] + use[3:5]))), [3])
+
+
 def test_serialised_loads_are_not(folder):
     alternating = "\n".join(f"{load}\n{use}" for load, use in zip(LOADS.split("\n"), USES.split("\n")))
     same(flights(loop(alternating)), [1])
@@ -104,6 +110,15 @@ def test_the_way_of_single_elements_does_not_count(folder):
 def test_a_use_on_one_of_two_open_ways_ends_it(folder):
     use = "LDG.E.128 R{0}, desc[UR4][R60.64]\n@P3 BRA `(.L_over{0})\nFADD R40, R40, R{0}\n.L_over{0}:"
     same(flights(loop("\n".join(use.format(4 * k) for k in (1, 2, 3)))), [1])
+
+
+def test_known_predicates_close_ways(folder):
+    load = LOADS.split("\n")
+    use = "@!P1 BRA `(.L_over)\nFADD R40, R40, R4\n.L_over:"
+    body = FALLBACK.format(0, 4) + f"\n{use}\n" + "\n".join(load[1:3]) + "\nFADD R40, R8, R12\nFADD R41, R4, R5"
+    same(flights(loop(body)), [3])
+    # Not after it has got another value.
+    same(flights(loop(body.replace(use, "ISETP.NE.AND P1, PT, R0, RZ, PT\n" + use))), [2])
 
 
 def test_lanes_that_parted_are_not_followed(folder):

@@ -23,6 +23,23 @@ def broken(line, lines):
     return Promise("a.cu  sum  " + line).broken({("a.cu", "sum<1>", 90): m})
 
 
+def test_measures_of_a_kernel(folder):
+    """Two gather loops, one with a load in flight; that one loads 8 bytes, too, of something else."""
+    serial = loop("LDG.E.128 R4, desc[UR4][R60.64]\n@P3 BRA `(.L_none)\nLDG.E.64 R8, desc[UR4][R60.64]\nFADD R4, R4, R8\n"
+                  ".L_none:").replace("turn", "other")
+    body = GOOD.replace("EXIT", "") + serial
+    m = measure(*sass(body + "\nNOP\nNOP"))
+    same((m["flight16"], m["flight8"], m["code"]), (1, 1, 16 * (19 + 8)))
+    same(m["slots"], 2.4)
+    longer = loop(LOADS + "\n" + USES + "\n@P2 BRA `(.L_short)\nMOV R1, R2\nMOV R1, R3\n.L_short:")
+    same(measure(*sass(longer))["slots"], 2.5)
+    eight = loop((LOADS + "\n" + USES).replace(".128", ".64")).replace("turn", "pairs")
+    m = measure(*sass(body.replace("EXIT", "") + eight))
+    same((m["flight16"], m["flight8"]), (1, 8))
+    m = measure(*sass(loop((LOADS + "\n" + USES).replace(".128", ""))))
+    same((m["flight16"], m["flight4"], m["flight2"], m["slots"]), (0, 8, 0, 0))
+
+
 GOOD = loop(LOADS + "\n" + USES)
 
 
