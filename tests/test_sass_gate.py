@@ -25,8 +25,8 @@ def broken(line, lines):
 
 def test_measures_of_a_kernel(folder):
     """Two gather loops, one with a load in flight; that one loads 8 bytes, too, of something else."""
-    serial = loop("LDG.E.128 R4, desc[UR4][R60.64]\n@P3 BRA `(.L_none)\nLDG.E.64 R8, desc[UR4][R60.64]\nFADD R4, R4, R8\n"
-                  ".L_none:").replace("turn", "other")
+    serial = loop("LDG.E.128 R4, desc[UR4][R60.64]\n@P3 BRA `(.L_none)\nLDG.E.64 R8, desc[UR4][R60.64]\n"
+                  "FADD R4, R4, R8\n.L_none:").replace("turn", "other")
     body = GOOD.replace("EXIT", "") + serial
     m = measure(*sass(body + "\nNOP\nNOP"))
     same((m["flight16"], m["flight8"], m["code"]), (1, 1, 16 * (19 + 8)))

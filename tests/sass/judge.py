@@ -4,7 +4,8 @@
 
 Usage: judge.py [--arch 90] [--kernel REGEX] [--source kernels/device/runs.cu] OBJECT...
 Without --source the promises of an object build/kernels/device/runs.o are those of kernels/device/runs.cu, and those of
-an object elsewhere are found by its name. Status: 0 promises hold, 1 one is broken, 2 bad usage or missing tools.
+an object elsewhere are found by its name. Status: 0 promises hold, 1 one is broken, 2 bad usage, missing tools, or
+machine code that cannot be judged.
 """
 import argparse
 import os
@@ -13,6 +14,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from flight import NoWait
 from objects import kernels_of_object, tools
 from promises import read_promises
 from table import ALL, number
@@ -28,6 +30,11 @@ def source_of(path, promises):
     return max(fits, key=len, default=None)
 
 
+def complain(why):
+    print(f"judge.py: {why}", file=sys.stderr)
+    return 2
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("Usage: ")[1].split("\n")[0])
     parser.add_argument("objects", nargs="+")
@@ -37,24 +44,26 @@ def main():
     asked = parser.parse_args()
     tool = tools(os.path.join(ROOT, "build", "sass", "venv"))
     if not tool:
-        print("judge.py: no cuobjdump and nvdisasm; make sass-tools installs them", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(complain("no cuobjdump and nvdisasm; make sass-tools installs them"))
     promises, broken = read_promises(PROMISES), False
     for path in asked.objects:
         try:
             found = kernels_of_object(path, tool, asked.arch, asked.kernel)
         except (OSError, subprocess.CalledProcessError):
-            print(f"judge.py: {path} is no object of nvcc", file=sys.stderr)
-            sys.exit(2)
+            sys.exit(complain(f"{path} is no object of nvcc"))
+        except NoWait as e:
+            sys.exit(complain(e))
+        if not found:
+            sys.exit(complain(f"{path} has no such kernel"))
         for (name, arch), m in sorted(found.items()):
             print(f"{name} sm_{arch}:", *(f"{what} {number(m[what])}" for what in ALL if m.get(what)))
         source = asked.source or source_of(path, promises)
         kernels = {(source, *key): m for key, m in found.items()}
-        for p in promises:
-            if p.source == source and (not p.archs or asked.arch is None or asked.arch in p.archs):
-                lines = [line for line in p.broken(kernels) if not (asked.kernel and "has no kernel like" in line)]
+        for promise in promises:
+            if promise.source == source and promise.of(kernels):
+                lines = promise.broken(kernels)
                 broken |= bool(lines)
-                print(f"{'BROKEN' if lines else 'kept'}: {p.text}", *(f"    {line}" for line in lines), sep="\n")
+                print(f"{'BROKEN' if lines else 'kept'}: {promise.text}", *(f"    {line}" for line in lines), sep="\n")
     sys.exit(1 if broken else 0)
 
 

@@ -24,10 +24,14 @@ class Promise:
             return metrics[self.what]
         return count(metrics["kinds"], self.what)
 
-    def broken(self, kernels):
-        """Lines about kernels, {(source, name, architecture): metrics}, that break it."""
-        mine = {key: m for key, m in kernels.items() if key[0] == self.source and re.search(self.kernel, key[1])
+    def of(self, kernels):
+        """Those of {(source, name, architecture): metrics} that it binds."""
+        return {key: m for key, m in kernels.items() if key[0] == self.source and re.search(self.kernel, key[1])
                 and (not self.archs or key[2] in self.archs)}
+
+    def broken(self, kernels):
+        """Lines about kernels that break it."""
+        mine = self.of(kernels)
         if not mine:
             return [f"{self.source} has no kernel like {self.kernel}"]
         return [f"{name} sm_{arch}: {self.what} is {number(self.value(m))}, promised {self.relation} "

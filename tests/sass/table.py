@@ -19,9 +19,9 @@ def number(value):
 HEAD = """\
 # What every kernel compiles to: file, kernel, architecture, and what is not 0 of code (bytes), registers, block (its
 # most threads), shared (bytes, static) and stack, warps (that an SM can hold), flight16 and flight8 (loads of that many
-# bytes in flight in gather loops; flight4 and flight2 in kernels without 16-byte loads), slots (instructions of a turn of
-# the gather loop per 16-byte load), and counts of instructions (tests/sass/metrics.py). tests/test_nvcc.py compares the
-# build with this file, and `make resources` writes it.
+# bytes in flight in gather loops; flight4 and flight2 in kernels without 16-byte loads), slots (instructions of a turn
+# of the gather loop per 16-byte load), and counts of instructions (tests/sass/metrics.py). tests/test_nvcc.py compares
+# the build with this file, and `make resources` writes it.
 """
 
 
