@@ -5,8 +5,6 @@ import re
 from instruction import load_width
 
 TARGET = re.compile(r"\(([.$][^()\s]*)\)")
-
-
 STORE = re.compile(r"ST(G|\.)|RED[G.]|ATOMG?\.")
 
 

@@ -9,6 +9,7 @@ from instruction import parse
 COUNTS = {
     "match": r"MATCH\.ANY",
     "membar": r"MEMBAR",
+    "membar_sc": r"MEMBAR\.SC",                  # the strongest kind
     "ivall": r"CCTL\.IVALL",                     # drops L1
     "atom": r"ATOMG?\.(?!\S*CAS)",               # an atomic that returns the old value
     "cas": r"ATOM[GS]?\.\S*CAS",                 # a compare-and-swap, mostly in a loop
@@ -17,6 +18,7 @@ COUNTS = {
     "shfl": r"SHFL",
     "vote": r"VOTEU?\b|REDUX",
     "local": r"LDL|STL",
+    "global": r"(LD|ST)G\.",
     "generic": r"(LD|ST)\.E",                    # may be of shared or local memory, too
     "prefetch": r"CCTL\.\S*PF|UBLKPF",
     "async": r"LDGSTS|UBLKCP",

@@ -14,6 +14,7 @@ from metrics import measure
 from occupancy import dynamic_shared, warps_of_sm
 
 TOOLS = "cuobjdump", "nvdisasm"
+READERS = "cubin", "flight", "flow", "gather", "instruction", "metrics", "objects", "occupancy"
 FUNCTION = re.compile(r"^\.text\.(\S+):$", re.M)
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
@@ -91,9 +92,9 @@ def kernels_of_object(path, tool, arch=None, wanted=""):
 
 
 def remembered(path, tool):
-    """As kernels_of_object(), from a file beside the object if neither it nor this code has changed since."""
+    """As kernels_of_object(), from a file beside the object if neither it nor what reads it has changed since."""
     digest = hashlib.sha256()
-    for part in [path, *(os.path.join(FOLDER, name) for name in sorted(os.listdir(FOLDER)) if name.endswith(".py"))]:
+    for part in [path, *(os.path.join(FOLDER, name + ".py") for name in READERS)]:
         with open(part, "rb") as file:
             digest.update(hashlib.sha256(file.read()).digest())
     memory = path[:-2] + ".sass"
