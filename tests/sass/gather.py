@@ -38,8 +38,8 @@ def narrow(blocks, loops, gathers, width):
 
 def measure_gathers(blocks, loops):
     """gathers: the number of gather loops; flight16: the fewest 16-byte loads in flight of all of them; slots:
-    instructions per such load, of the loop with the fewest. flight8, flight4, flight2: see narrow(); the latter two only
-    of kernels without 16-byte loads."""
+    instructions per such load, of the loop with the fewest. flight8, flight4, flight2: see narrow(); the latter two
+    only of kernels without 16-byte loads."""
     gathers = gather_loops(blocks, loops)
     result = {"gathers": len(gathers)}
     turns = [Way(blocks, loop, 16).turn for loop in gathers]
