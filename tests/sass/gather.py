@@ -26,9 +26,9 @@ def gather_loops(blocks, loops):
 
 
 def narrow(blocks, loops, gathers, width):
-    """Loads of fewer bytes in flight. A gather loop has them on its ways for narrower types: they fill the same
-    registers. Otherwise the best loop without stores counts."""
-    same = [loop for loop in gathers if width == 8 and has(blocks, loop, width)
+    """Loads of fewer bytes in flight. A gather loop has them on its ways for narrower types: as many as of 16 bytes,
+    and they fill the same registers. Otherwise the best loop without stores counts."""
+    same = [loop for loop in gathers if width == 8 and Way(blocks, loop, width).turn[1] >= Way(blocks, loop, 16).turn[1]
             and filled(blocks, loop, 16) & filled(blocks, loop, width)]
     if same:
         return min(loads_in_flight(blocks, loop, width) for loop in same)
