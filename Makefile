@@ -321,7 +321,7 @@ $(updates): $(B)/kernels/host/update.%.o: kernels/host/update.c Makefile | $(rul
 	$(call quiet,CC)$(CC) $(CFLAGS) $(call at_level,$(word 2,$(subst ., ,$*))) \
 	    -DRULE=$(firstword $(subst ., ,$*)) -c $< $(object)
 
-# CUB's kernels spill a little, which is NVIDIA's affair; tests/test_nvcc.py judges ours.
+# CUB's kernels spill a little, which is NVIDIA's affair.
 $(B)/kernels/device/sort.o: NVCCFLAGS := $(filter-out -Xptxas -warn-spills%,$(NVCCFLAGS))
 
 # The PTX of each architecture is kept beside the object: tests/test_nvcc.py looks for instructions in it, and

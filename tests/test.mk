@@ -9,8 +9,8 @@ test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%
 # depend on how kernels are compiled: they run only in the plain build.
 tool_tests    := aarch64 auto average compilers counts counts_bound counts_planted counts_table crossover cuda_old \
                  deps drift examples gpu_record install joint_embeddings ladder links make mutants nvcc peers ptx \
-                 ptx_lane ptx_verified pytorch_example ranks_device_mpi ranks_mpi record reports scale schedule \
-                 state_dict state_numpy sweep tiers torch_optim train_example zero
+                 ptx_lane ptx_verified pytorch_example ranks_device_mpi ranks_mpi record reports sass sass_gate \
+                 scale schedule state_dict state_numpy sweep tiers torch_optim train_example zero
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 ifneq ($(flavour),)
 test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))
@@ -94,11 +94,17 @@ mutants:
 	@$(PYTHON) tests/mutants.py $(MINUTES:%=--minutes=%) $(SEED:%=--seed=%) $(SANITIZE:%=--sanitize=%) \
 	    --out='$(OUT)/mutants.txt' $(FILES)
 
-# --- nvcc's output: registers and memory of every kernel, and instructions that kernels promise
-# The ptxas log of an object lies beside it, and its PTX.
-.PHONY: resources
+# --- what nvcc makes of the kernels. If NVIDIA's disassembler is neither beside nvcc nor in PATH, it is installed once.
+sass_venv    := build/sass/venv
+.PHONY: resources sass-tools
+sass-tools:
+	@[ -e $(sass_venv)/complete ] || { [ -x '$(NVCC:%nvcc=%nvdisasm)' ] && [ -x '$(NVCC:%nvcc=%cuobjdump)' ]; } || \
+	    { command -v nvdisasm && command -v cuobjdump; } >/dev/null || sh peers/setup.sh $(sass_venv) $(PYTHON) sass \
+	    tests/sass/requirements.txt 'a disassembler, 7 MB' 'import glob, sys; \
+	    assert glob.glob(sys.prefix + "/lib/*/site-packages/nvidia/*/bin/nvdisasm")'
 resources: $(objects)
-	@BUILD=$(B) $(PYTHON) tests/test_nvcc.py --renew
+	@$(MAKE) --no-print-directory sass-tools
+	@BUILD=$(B) NVCC=$(NVCC) $(PYTHON) tests/test_nvcc.py --renew
 
 # --- a real device: the same programs, linked with CUDA instead of its emulation
 G            := $(B)/gpu
@@ -158,5 +164,6 @@ test:
                      $(if $(flavour),,$(ptx_run) $(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(B)/studies/zero/zero $(B)/studies/tiers/tiers $(if $(mpi),$(ranks_programs) $(E)/ranks_device $(E)/nccl_misuse)))
 	@$(if $(and $(NVCC),$(filter %/test_ptx_lane.sh,$(scripts))),$(MAKE) --no-print-directory \
 	     $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) ptx-programs ONLY=)
+	@$(if $(and $(NVCC),$(filter %/test_nvcc.py,$(scripts))),$(MAKE) --no-print-directory sass-tools || :)
 	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) PTX_ARCHS='$(PTX_ARCHS)' \
 	     tests/run.sh $(programs) $(scripts)

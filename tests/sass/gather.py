@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""The loops of a kernel that gather rows, and what they keep in flight."""
+from flight import Way, loads_in_flight
+from flow import nested
+from instruction import load_width
+
+WIDTHS = 16, 8, 4, 2
+
+
+def has(blocks, loop, width):
+    return any(blocks[n].loads(width) for n in loop.own())
+
+
+def filled(blocks, loop, width):
+    """The registers at which its loads of that width begin."""
+    return {min(i.writes) for n in loop.own() if blocks[n].loads(width)
+            for i in blocks[n].instructions if load_width(i.name) == width and i.writes}
+
+
+def gather_loops(blocks, loops):
+    """Loops with loads of 16 bytes outside their inner loops, in the order of the code. Loops that also store update
+    rows; they count only in a kernel without others."""
+    wide = [loop for loop in nested(loops) if has(blocks, loop, 16)]
+    pure = [loop for loop in wide if not any(blocks[n].stores for n in loop.own())]
+    return sorted(pure or wide, key=lambda loop: min(loop.entries))
+
+
+def narrow(blocks, loops, gathers, width):
+    """Loads of fewer bytes in flight. A gather loop has them on its ways for narrower types: as many as of 16 bytes,
+    and they fill the same registers. Otherwise the best loop without stores counts."""
+    same = [loop for loop in gathers if width == 8 and Way(blocks, loop, width).turn[1] >= Way(blocks, loop, 16).turn[1]
+            and filled(blocks, loop, 16) & filled(blocks, loop, width)]
+    if same:
+        return min(loads_in_flight(blocks, loop, width) for loop in same)
+    return max((loads_in_flight(blocks, loop, width) for loop in nested(loops)
+                if has(blocks, loop, width) and not any(blocks[n].stores for n in loop.own())), default=0)
+
+
+def measure_gathers(blocks, loops):
+    """gathers: the number of gather loops; flight16: the fewest 16-byte loads in flight of all of them; slots:
+    instructions per such load, of the loop with the fewest. flight8, flight4, flight2: see narrow(); the latter two
+    only of kernels without 16-byte loads."""
+    gathers = gather_loops(blocks, loops)
+    result = {"gathers": len(gathers)}
+    turns = [Way(blocks, loop, 16).turn for loop in gathers]
+    result["slots"] = min((round(instructions / loads, 1) for instructions, loads in turns), default=0)
+    result["flight16"] = min((loads_in_flight(blocks, loop, 16) for loop in gathers), default=0)
+    for width in WIDTHS[1:] if not gathers else (8,):
+        result[f"flight{width}"] = narrow(blocks, loops, gathers, width)
+    return result
