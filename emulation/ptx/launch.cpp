@@ -57,6 +57,7 @@ static void run(const emulation::Launch &call, const Translated &k, char *parame
         return;
     }
     catch_faults();
+    begin_switches();
     size_t fixed = 0;
     for (int i = 0; i < k.array_count; i++) fixed += k.arrays[i].bytes;
     Kernel begun = {k.symbol, call.grid, call.block, fixed, call.shared_bytes, k.arch};

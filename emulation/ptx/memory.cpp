@@ -109,12 +109,21 @@ static void tell(const Instruction &at, Space space, u64 address, u32 bytes) {
 
 /* Other threads run between accesses now and then, so that an update that is not atomic loses, and
  * so that an order that only a barrier can give does not come by itself. */
+static struct {
+    emulation::Random random;
+    u32 left = 1;
+} switches;
+
+void begin_switches() {
+    switches.random =
+        emulation::Random(emulation::settings().seed + (emulation::settings().scheduled << 32));
+    switches.left = 1;
+}
+
 static void sometimes_switch() {
     enum { ABOUT_EVERY = 61 };
-    static emulation::Random random;
-    static u32 left = 1;
-    if (--left) return;
-    left = 1 + random.below(2 * ABOUT_EVERY);
+    if (--switches.left) return;
+    switches.left = 1 + switches.random.below(2 * ABOUT_EVERY);
     let_others_run();
 }
 

@@ -14,6 +14,9 @@ namespace ptx {
 /* Shared memory of the running block, at the start of each thread. */
 void open_shared(const Translated &kernel, size_t dynamic_bytes);
 
+/* Where threads switch between accesses depends on the launch as the order of threads does. */
+void begin_switches();
+
 /* Names the instruction in reports of faults; called before the first kernel runs. */
 void catch_faults();
 
