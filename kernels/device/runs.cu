@@ -326,14 +326,15 @@ static __device__ __forceinline__ void finish(const struct runs &r, const struct
  * tail, or to head if it is that same run. All lanes of a warp call this. What a lane knows of items is fetched
  * again for each window: few registers are in use while rows are updated. */
 template <int TILES, bool UPDATES, class Items>
-static __device__ __forceinline__ void sum_items(const struct runs &r, const struct lanes &g,
-                                                 Items items, bool open, float *head) {
+static __device__ __forceinline__ void sum_items(const struct runs &r, struct lanes g, Items items,
+                                                 bool open, float *head) {
     enum { AHEAD = FLIGHT / TILES };
     const struct summed<TILES> held = { held_quads<BLOCK_OF<TILES>, FLIGHT>() };
     const int window = AHEAD < g.team ? (int)AHEAD : g.team;
     struct strip<TILES> sum = strip_zero<TILES>();
     bool pending = false; /* the run of the last item goes on */
     for (int at = 0; warp_any(at < items.count); at += window) {
+        lane_again(&g);
         const struct item mine = g.me < window ? items.get(r, at + g.me) : item{};
         const unsigned there = team_votes(g, mine.dim > 0), ends = team_votes(g, mine.ends);
         if (there) pending = !(ends >> (WARP - 1 - __clz((int)there)) & 1);
