@@ -61,15 +61,18 @@ static void run(const emulation::Launch &call, const Translated &k, char *parame
     size_t fixed = 0;
     for (int i = 0; i < k.array_count; i++) fixed += k.arrays[i].bytes;
     Kernel begun = {k.symbol, call.grid, call.block, fixed, call.shared_bytes, k.arch};
-    int order = emulation::settings().order;
-    if (needs_ascending(k)) emulation::settings().order = EMULATION_ASCENDING;
+    emulation::Settings &settings = emulation::settings();
+    const emulation::Settings before = settings;
+    settings.resident = 1; /* memory.cpp has the shared memory of one block */
+    if (needs_ascending(k)) settings.order = EMULATION_ASCENDING;
     if (observer) observer->kernel_begins(begun);
     emulation::run_kernel(call, [&] {
         open_shared(k, call.shared_bytes);
         k.body(parameters);
     });
     if (observer) observer->kernel_ends(begun);
-    emulation::settings().order = order;
+    settings.resident = before.resident;
+    settings.order = before.order;
 }
 
 static cudaError_t launch(const void *stub, dim3 grid, dim3 block, void **arguments, size_t shared,
