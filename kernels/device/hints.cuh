@@ -24,7 +24,7 @@ static __device__ inline void prefetch_l2(const void *from, int64_t bytes) {
     }
 #endif
     for (int64_t k = 0; k < bytes; k += 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(at + k));
-#else
+#elif defined(EMULATED_CUDA)
     (void)bytes;
     emulation::prefetch_global(from);
 #endif

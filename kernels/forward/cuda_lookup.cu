@@ -58,16 +58,22 @@ static __device__ inline void lookup_columns(const struct batch &in, void *outpu
     struct quad sum = {{0, 0, 0, 0}};
     int64_t counted = 0;
     for (int64_t first = begin; first < end; first += IN_FLIGHT) {
+        struct quad_bits bits[IN_FLIGHT];
         struct quad q[IN_FLIGHT];
+        const void *rows[IN_FLIGHT];
         bool counts[IN_FLIGHT];
+        /* All loads come before the first use of one, so that all are in flight at once. */
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; k++) {
             const int64_t i = first + k, id = i < end ? batch_id(&in, i) : 0;
             counts[k] = i < end && (s.each || id != s.feature->padding_id);
-            if (counts[k])
-                q[k] = quad_widen(s.type,
-                                  quad_fetch<true>(s.type, array_row(s.weight, id), column, s.dim));
+            rows[k] = array_row(s.weight, id);
         }
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            bits[k] = quad_fetch<true>(s.type, rows[k], column, counts[k] ? s.dim : 0);
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++) q[k] = quad_widen(s.type, bits[k]);
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; k++) {
             if (!counts[k]) continue;

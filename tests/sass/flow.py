@@ -100,6 +100,16 @@ def blocks_of(items):
     return blocks
 
 
+def reachable(blocks):
+    """The numbers of the kernel's own blocks: not of functions that it calls."""
+    found, work = {0}, [0]
+    while work:
+        new = set(blocks[work.pop()].next) - found
+        found |= new
+        work += new
+    return found
+
+
 def components(nodes, next_of):
     """Strongly connected components (Tarjan), without recursion."""
     index, low, stack, on_stack, result = {}, {}, [], set(), []

@@ -2,19 +2,12 @@
 """The loops of a kernel that gather rows, and what they keep in flight."""
 from flight import Way, loads_in_flight
 from flow import nested
-from instruction import load_width
 
 WIDTHS = 16, 8, 4, 2
 
 
 def has(blocks, loop, width):
     return any(blocks[n].loads(width) for n in loop.own())
-
-
-def filled(blocks, loop, width):
-    """The registers at which its loads of that width begin."""
-    return {min(i.writes) for n in loop.own() if blocks[n].loads(width)
-            for i in blocks[n].instructions if load_width(i.name) == width and i.writes}
 
 
 def gather_loops(blocks, loops):
@@ -26,12 +19,11 @@ def gather_loops(blocks, loops):
 
 
 def narrow(blocks, loops, gathers, width):
-    """Loads of fewer bytes in flight. A gather loop has them on its ways for narrower types: as many as of 16 bytes,
-    and they fill the same registers. Otherwise the best loop without stores counts."""
-    same = [loop for loop in gathers if width == 8 and Way(blocks, loop, width).turn[1] >= Way(blocks, loop, 16).turn[1]
-            and filled(blocks, loop, 16) & filled(blocks, loop, width)]
+    """Loads of fewer bytes in flight. A gather loop has them on its ways for narrower types, as many as of 16 bytes;
+    sums of parts are fp32, so not every gather loop has such ways. Otherwise the best loop without stores counts."""
+    same = [loop for loop in gathers if width == 8 and Way(blocks, loop, width).turn[1] >= Way(blocks, loop, 16).turn[1]]
     if same:
-        return min(loads_in_flight(blocks, loop, width) for loop in same)
+        return max(loads_in_flight(blocks, loop, width) for loop in same)
     return max((loads_in_flight(blocks, loop, width) for loop in nested(loops)
                 if has(blocks, loop, width) and not any(blocks[n].stores for n in loop.own())), default=0)
 

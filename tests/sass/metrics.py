@@ -2,7 +2,7 @@
 """What the gate counts in the SASS of one kernel."""
 import re
 
-from flow import blocks_of, loops_of
+from flow import blocks_of, loops_of, reachable
 from gather import measure_gathers
 from instruction import parse
 
@@ -46,12 +46,13 @@ def measure(text, controls=None):
     """{metric: number} of a function's SASS; "kinds" are all its instructions by name."""
     blocks = blocks_of(parse(text, controls))
     loops = loops_of(blocks)
+    body = reachable(blocks)
     code = [i for block in blocks for i in block.instructions if i.name != "NOP"]
     kinds = kinds_of(code)
     result = {name: count(kinds, pattern) for name, pattern in PATTERNS.items()}
     result["match_in_loops"] = count(kinds_of(i for loop in loops for n in loop.blocks for i in blocks[n].instructions),
                                      PATTERNS["match"])
     result["code"] = 16 * len(code)
-    result.update(measure_gathers(blocks, loops))
+    result.update(measure_gathers(blocks, [loop for loop in loops if loop.blocks <= body]))
     result["kinds"] = kinds
     return result
