@@ -62,24 +62,24 @@ static __device__ inline int64_t run_of(const struct compact &c, int64_t i) {
 
 /* One summand: a gradient row with its coefficient, or the sum of a part of a run. */
 struct item {
-    uint32_t place;     /* of the row, in pitches from its base */
+    uint32_t place;     /* of the summand: the argument of row() below */
     uint32_t part;      /* bits of the coefficient, or part_of() */
     int32_t table, dim; /* dim 0: no item */
     int64_t row;        /* of the table */
     bool ends;          /* the last item of its run */
 };
 
-/* place: that of the last item's table, which seldom needs a search; afterwards this one's. */
-static __device__ inline struct item item_of(const struct runs &r, int32_t *place, uint32_t row,
+/* known: the place in the order of the last item's table, mostly also of this one's; afterwards this one's. */
+static __device__ inline struct item item_of(const struct runs &r, int32_t *known, uint32_t place,
                                              uint32_t part, uint64_t key, bool ends) {
-    struct placed_table at = table_at(r.target, *place);
+    struct placed_table at = table_at(r.target, *known);
     const int64_t rows = r.target.tables[at.table].rows;
     if ((uint64_t)((int64_t)key - at.first) >= (uint64_t)rows) {
-        *place = place_of_key(r.target, key);
-        at = table_at(r.target, *place);
+        *known = place_of_key(r.target, key);
+        at = table_at(r.target, *known);
     }
     const int32_t dim = r.target.tables[at.table].dim;
-    return {row, part, at.table, dim, (int64_t)key - at.first, ends};
+    return {place, part, at.table, dim, (int64_t)key - at.first, ends};
 }
 
 /* The items of a chunk. */
@@ -87,12 +87,12 @@ struct chunk_items {
     static constexpr bool are_lookups = true;
     int32_t begin; /* first entry: a batch has fewer than 2^31 */
     int32_t count;
-    int32_t run;   /* of the next window's first entry */
-    int32_t place; /* in the order of tables, of the last item of this lane */
+    int32_t run;   /* of the first entry that is in no complete run */
+    int32_t known; /* see item_of() */
 
     /* All lanes of a warp call this. exists: otherwise there are no items. */
     __device__ chunk_items(const struct runs &r, const struct lanes &g, int32_t chunk, bool exists)
-        : place{0} {
+        : known{0} {
         int64_t from = exists ? (int64_t)chunk * r.tree.chunk : 0, end = from + r.tree.chunk;
         const bool begun = goes_on(r, from) && !crosses(r, from),
                    reaches = goes_on(r, end) && !crosses(r, end);
@@ -110,7 +110,7 @@ struct chunk_items {
         const uint64_t key = entry_key(r.entries, i), value = entry_value(r.entries, i);
         if (key == r.entries.padding) return {};
         const bool ends = i + 1 >= r.entries.count || entry_key(r.entries, i + 1) != key;
-        return item_of(r, &place, (uint32_t)value, value_part(r.entries, value), key, ends);
+        return item_of(r, &known, (uint32_t)value, value_part(r.entries, value), key, ends);
     }
     __device__ const char *row(const struct runs &r, uint32_t place) const {
         return (const char *)r.source + (int64_t)place * r.entries.unit * dtype_bytes(r.type);
@@ -141,11 +141,11 @@ struct node_items {
     int32_t first; /* child */
     int32_t count;
     unsigned crossings; /* of the children's borders */
-    int32_t place;
+    int32_t known;
 
     __device__ node_items(int child_level, int32_t first_child, unsigned borders, bool exists)
         : level(child_level), first(first_child), count(exists ? 2 * FAN : 0), crossings(borders),
-          place(0) {}
+          known(0) {}
     __device__ struct item get(const struct runs &r, int k) {
         const int64_t from = entry(r, k), to = from + span_of(r.tree, level);
         if (k >= count) return {};
@@ -155,7 +155,7 @@ struct node_items {
                        ends = after ? entry_key(r.entries, to - 1) : r.entries.padding;
         const bool through = begins == ends;
         if (tail && through) return {};
-        return item_of(r, &place, (uint32_t)k, __float_as_uint(1.0f), tail ? ends : begins,
+        return item_of(r, &known, (uint32_t)k, __float_as_uint(1.0f), tail ? ends : begins,
                        !tail && !through);
     }
     __device__ const char *row(const struct runs &r, uint32_t k) const {
@@ -438,12 +438,12 @@ static __device__ inline bool last_to_arrive(const struct lanes &g, bool arrives
     return last;
 }
 
-/* The bounds of 3 and 2 blocks leave 168 and 255 registers: with fewer, nvcc puts what is needed after the update
- * of rows into local memory. 12 warps with 8 rows of 512 bytes each keep 48 KiB in flight. */
+/* Blocks of an SM that leave 168 and 255 registers. With fewer, nvcc puts what is needed after the update of rows
+ * into local memory. 12 warps with 8 rows of 512 bytes each keep 48 KiB in flight. */
+template <int TILES> static constexpr int BLOCKS_AT_ONCE = TILES == 1 ? 3 : TILES == 2 ? 2 : 1;
+
 template <int TILES, bool UPDATES>
-static __global__ void __launch_bounds__(BLOCK_OF<TILES>, TILES == 1   ? 3
-                                                          : TILES == 2 ? 2
-                                                                       : 1)
+static __global__ void __launch_bounds__(BLOCK_OF<TILES>, BLOCKS_AT_ONCE<TILES>)
     sum_runs(const __grid_constant__ struct runs r, int count) {
     const struct lanes g = lanes_here(count);
     int32_t node = (int32_t)group_number(g);

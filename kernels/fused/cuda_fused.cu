@@ -2,11 +2,11 @@
  *
  * Fully fused: CUB sorts entries by row, then one kernel sums the gradients of every run in
  * registers and updates the row at once. The only gradients in memory are partial sums of runs that
- * cross the border of a chunk.
+ * are longer than the reach of a chunk.
  *
- * Who owns what: runs.cuh; a group of lanes takes 128 sorted entries, a lane 4 columns. Tables
- * whose gradient fits in shared memory need no sort: small.cuh.
- * Scratch and traffic per lookup: 16 bytes of entries (24 with weights or means), 8*dim/CHUNK bytes
+ * Who owns what: runs.cuh; a group of lanes takes a chunk of 32 to 128 sorted entries, a lane 4 columns. Tables
+ * whose gradient fits in shared memory need no sort: small.cuh. Tables of different widths: order.cuh.
+ * Scratch and traffic per lookup: 16 bytes of entries (24 with weights or means), 8*dim/chunk bytes
  * of partial rows, and the temporary memory of CUB's sort (no further copy of the entries). The
  * index moves about 68 bytes (sorted.cuh). Gradient rows are read once per lookup; touched rows and
  * their state are read and written once.
