@@ -17,7 +17,7 @@ extern "C" {
  * L2; 0: that of the device. -1: unknown device. */
 int counts_model(const char *device, int part, uint64_t seed, double mib);
 
-/* Registers of every kernel, which limit the blocks on an SM: tests/golden/cuda_resources.txt.
+/* Registers of every kernel, which limit the blocks on an SM: tests/golden/cuda_sass.txt.
  * -1: cannot be read. */
 int counts_registers(const char *path);
 

@@ -12,7 +12,7 @@ extern "C" {
 
 struct device_model {
     const char *name;
-    int arch; /* of the column of registers in tests/golden/cuda_resources.txt */
+    int arch; /* of the lines with its registers in tests/golden/cuda_sass.txt */
     int sms;
     double l2_mib;
     int l2_ways;

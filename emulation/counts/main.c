@@ -26,7 +26,7 @@ static const char help[] =
     "  --mib=M            the models have this L2 instead\n"
     "  --seed=S           order of the warps in the models, 0: in turn [0]\n"
     "  --jobs=N           kernels at a time [2]\n"
-    "  --registers=FILE   of every kernel [tests/golden/cuda_resources.txt]\n"
+    "  --registers=FILE   of every kernel [tests/golden/cuda_sass.txt]\n"
     "exit status: 0 fine, 1 usage or environment, 2 wrong result, 86 a defect that the lane "
     "found\n";
 
@@ -55,7 +55,7 @@ static int parse(int argc, char **argv, struct options *o, struct error *err) {
                                           {"jobs", 1, NULL, 'j'},
                                           {"registers", 1, NULL, 'g'},
                                           {0}};
-    *o = (struct options){.part = 1, .jobs = 2, .registers = "tests/golden/cuda_resources.txt"};
+    *o = (struct options){.part = 1, .jobs = 2, .registers = "tests/golden/cuda_sass.txt"};
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) >= 0;) {
         switch (c) {
         case 's': o->spec = optarg; break;

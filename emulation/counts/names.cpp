@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "emulation/counts/names.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cxxabi.h>
 #include <fstream>
 #include <map>
-#include <sstream>
-#include <vector>
 
 namespace counts {
 
@@ -43,25 +42,16 @@ std::string function_name(const char *symbol) {
 
 static std::map<std::pair<std::string, int>, int> registers;
 
-/* "# nvcc 13.0, sm_80 sm_90" names the columns of the lines after it: "80 89 4 0 FILE FUNCTION". */
+/* Lines "FILE FUNCTION sm_80: code 256 registers 8 ...". */
 bool registers_read(const char *path) {
     std::ifstream in(path);
-    std::vector<int> archs;
     for (std::string line; std::getline(in, line);) {
-        for (size_t at = 0; line[0] == '#' && (at = line.find("sm_", at)) != std::string::npos;)
-            archs.push_back(atoi(line.c_str() + (at += 3)));
-        if (line.empty() || line[0] == '#') continue;
-        std::istringstream fields(line);
-        std::vector<int> columns(archs.size());
-        int shared, stack;
-        std::string file, function;
-        for (int &c : columns) fields >> c;
-        fields >> shared >> stack >> file >> std::ws;
-        std::getline(fields, function);
-        for (size_t i = 0; i < archs.size(); i++) {
-            int &most = registers[{function, archs[i]}]; /* of equal names in several files */
-            if (columns[i] > most) most = columns[i];
-        }
+        const size_t begin = line.find(' ') + 1, arch = line.find(" sm_"),
+                     count = line.find(" registers ");
+        if (line[0] == '#' || arch == std::string::npos || count == std::string::npos) continue;
+        int &most = registers[{line.substr(begin, arch - begin), atoi(line.c_str() + arch + 4)}];
+        most =
+            std::max(most, atoi(line.c_str() + count + 11)); /* of equal names in several files */
     }
     return !registers.empty();
 }
