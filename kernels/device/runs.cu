@@ -440,10 +440,12 @@ static __device__ inline bool last_to_arrive(const struct lanes &g, bool arrives
 
 /* Blocks of an SM that leave 168 and 255 registers. With fewer, nvcc puts what is needed after the update of rows
  * into local memory. 12 warps with 8 rows of 512 bytes each keep 48 KiB in flight. */
-template <int TILES> static constexpr int BLOCKS_AT_ONCE = TILES == 1 ? 3 : TILES == 2 ? 2 : 1;
+constexpr int blocks_at_once(int tiles) {
+    return tiles == 1 ? 3 : tiles == 2 ? 2 : 1;
+}
 
 template <int TILES, bool UPDATES>
-static __global__ void __launch_bounds__(BLOCK_OF<TILES>, BLOCKS_AT_ONCE<TILES>)
+static __global__ void __launch_bounds__(BLOCK_OF<TILES>, blocks_at_once(TILES))
     sum_runs(const __grid_constant__ struct runs r, int count) {
     const struct lanes g = lanes_here(count);
     int32_t node = (int32_t)group_number(g);
