@@ -32,7 +32,7 @@ if ! command -v $cross >/dev/null; then
 fi
 mkdir -p "$work/lists"
 for list in rule_list rule_files oracle_files build_info; do cp "$BUILD/$list.h" "$work/lists"; done
-cp "$BUILD/gpu_verified.inc" "$work/lists"
+cp "$BUILD/gpu_verified.inc" "$BUILD/ptx_verified.inc" "$work/lists"
 printf 'KERNEL(cpu, cpu_fused, )\n' >"$work/lists/kernel_list.inc"
 # The library's headers of this machine serve: they are looked up last. Files of CUDA have tests of their own.
 find harness kernels cli lib serving ranks tiers -name '*.c' | grep -v 'device_\(cuda\|graph\|step\)\|transport_[mn]' |
