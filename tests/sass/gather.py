@@ -19,13 +19,12 @@ def gather_loops(blocks, loops):
 
 
 def narrow(blocks, loops, gathers, width):
-    """Loads of fewer bytes in flight. A gather loop has them on its ways for narrower types, as many as of 16 bytes;
-    sums of parts are fp32, so not every gather loop has such ways. Otherwise the best loop without stores counts."""
-    same = [loop for loop in gathers if width == 8 and Way(blocks, loop, width).turn[1] >= Way(blocks, loop, 16).turn[1]]
-    if same:
-        return max(loads_in_flight(blocks, loop, width) for loop in same)
-    return max((loads_in_flight(blocks, loop, width) for loop in nested(loops)
-                if has(blocks, loop, width) and not any(blocks[n].stores for n in loop.own())), default=0)
+    """Loads of fewer bytes in flight, in the best loop. A gather loop counts if it has ways for narrower types, with as
+    many loads as of 16 bytes; others count if they store nothing."""
+    ways = [loop for loop in gathers if width == 8 and Way(blocks, loop, width).turn[1] >= Way(blocks, loop, 16).turn[1]]
+    pure = [loop for loop in nested(loops)
+            if has(blocks, loop, width) and not any(blocks[n].stores for n in loop.own())]
+    return max((loads_in_flight(blocks, loop, width) for loop in ways + pure), default=0)
 
 
 def measure_gathers(blocks, loops):
