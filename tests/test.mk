@@ -66,7 +66,8 @@ wrapped      := malloc calloc realloc aligned_alloc posix_memalign mmap cudaMall
 $(B)/tests/test_memory $(B)/gpu/tests/test_memory: LDLIBS += $(wrapped:%=-Wl,--wrap=%)
 
 # This program finds a stand-in for NVIDIA's management library beside it.
-$(B)/tests/test_device_clocks: LDLIBS += -Wl,-rpath,'$$ORIGIN/nvml'
+# An rpath of the old kind also serves AddressSanitizer's library, which opens libraries for the program.
+$(B)/tests/test_device_clocks: LDLIBS += -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/nvml'
 $(B)/tests/test_device_clocks: | $(B)/tests/nvml/libnvidia-ml.so.1
 $(B)/tests/nvml/libnvidia-ml.so.1: tests/nvml/nvml.c
 	@mkdir -p $(@D)
