@@ -54,7 +54,8 @@ Fibre *carrier_take() {
 }
 
 void carrier_give(Fibre *fibre) {
-    (with_tsan() && Token::any_acquired ? now.knowing : now.idle).put(fibre);
+    const bool knows = with_tsan() && settings().renew && Token::any_acquired;
+    (knows ? now.knowing : now.idle).put(fibre);
 }
 
 } // namespace emulation

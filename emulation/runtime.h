@@ -36,6 +36,7 @@ struct Settings {
     int order;
     uint64_t seed;
     int resident; /* blocks at once in random order; 0: drawn for each launch */
+    bool renew;   /* fibres within a launch, with ThreadSanitizer */
     size_t capacity;
     char failing[128];  /* part of the kernel's name; empty: none */
     uint64_t scheduled; /* launches since the order was set */

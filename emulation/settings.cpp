@@ -24,6 +24,7 @@ Settings &settings() {
         s.order = int(from_environment("EMULATION_ORDER", EMULATION_RANDOM));
         s.seed = from_environment("EMULATION_SEED", 1);
         s.resident = int(from_environment("EMULATION_RESIDENT", 0));
+        s.renew = from_environment("EMULATION_RENEW", 1) != 0;
         s.capacity = size_t(from_environment("EMULATION_CAPACITY", uint64_t(8) << 30));
         set_failing(s, getenv("EMULATION_FAIL_LAUNCH"));
         return s;

@@ -15,11 +15,6 @@ test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 ifneq ($(flavour),)
 test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))
 endif
-# With ThreadSanitizer an emulated thread costs 16 us. These two test the harness around device kernels; the others look
-# for races in them.
-ifeq ($(SANITIZE),thread)
-test_programs := $(filter-out %/test_device %/test_measure_device,$(test_programs))
-endif
 test_support  := $(patsubst %.c,$(B)/%.o,$(filter-out tests/test_%,$(wildcard tests/*.c)))
 ONLY ?=
 
