@@ -26,7 +26,8 @@ int builder_ways(const struct kernel *k) {
     return k->place == ON_DEVICE ? 2 : WAYS;
 }
 
-/* An emulated thread costs 30 ns, 80 ns with AddressSanitizer, some 16 us with ThreadSanitizer. */
+/* An emulated thread costs 30 ns, 80 ns with AddressSanitizer, 3 us with ThreadSanitizer, 16 us if fibres are
+ * renewed (tests/run.sh). */
 int builder_smaller(const struct kernel *k) {
     if (!builder_emulates(k)) return 1;
     return WITH_THREAD_SANITIZER ? 128 : 16;

@@ -30,7 +30,7 @@ def release():
     except OSError:
         return None
     found = re.search(r"release (\S+),", text)
-    return found and "nvcc " + found.group(1)
+    return found and found.group(1)
 
 
 def instructions(path):
@@ -88,7 +88,7 @@ def main():
     archs = sorted({re.search(r"_ptx(\d+)_", p).group(1) for p in glob.glob(f"{logs}/test_ptx*.tap")}, key=int)
     git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     names = " ".join("sm_" + a for a in archs)
-    rest = [release(), names, str(datetime.date.today()), git.stdout.strip(), digest(archs)]
+    rest = [f"nvcc {release()}", names, str(datetime.date.today()), git.stdout.strip(), digest(archs)]
     good = passed(logs, kernels)
     if not good:
         sys.exit("no kernel counts as verified: a program died, or a test failed that is not of a single kernel")

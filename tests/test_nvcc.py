@@ -8,7 +8,6 @@ only the promises are judged. Spills are errors of the build. tests/sass/judge.p
 """
 import concurrent.futures
 import os
-import re
 import subprocess
 import sys
 
@@ -16,10 +15,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "sas
 from flight import NoWait
 from objects import remembered, tools
 from promises import read_promises
+from ptx_record import release
 from table import compare_all, read_table, write_table
 
 BUILD = os.environ.get("BUILD", "build")
-NVCC = os.environ.get("NVCC") or "nvcc"
 TABLE, PROMISES, VENV = "tests/golden/cuda_sass.txt", "tests/golden/sass_promises.txt", "build/sass/venv"
 
 count = 0
@@ -31,16 +30,6 @@ def tell(fine, name, why=(), skip=None):
     print(f"{'ok' if fine else 'not ok'} {count} - {name}" + (f" # SKIP {skip}" if skip else ""))
     for line in why:
         print(f"# {line}")
-
-
-def release():
-    """The release of nvcc, or None without nvcc."""
-    try:
-        text = subprocess.run([NVCC, "--version"], capture_output=True, text=True).stdout
-    except OSError:
-        return None
-    found = re.search(r"release (\S+),", text)
-    return found.group(1) if found else None
 
 
 def objects():
