@@ -26,7 +26,7 @@ struct compact_sort {
 static inline void compact_sort_lay_out(struct compact_sort *p, const struct batch *in,
                                         struct scratch *s) {
     uint32_t lookups = (uint32_t)in->lookups;
-    sorted_lay_out(&p->sorted, s, in, in->lookups, largest_key(in));
+    index_lay_out(&p->sorted, s, in, in->lookups, largest_key(in));
     runs_lay_out(&p->runs, s, in, in->lookups, widest(in));
     p->counters = counters_take(&p->runs, 1, s);
     bool wide = p->sorted.entries.wide_keys;
@@ -62,8 +62,8 @@ static inline cudaError_t compact_sort_index(struct compact_sort *p, const struc
                                              cudaStream_t stream) {
     mean_scales_fill(in, p->sorted.scale, stream);
     cudaError_t status =
-        sorted_fill(&p->sorted, in, NULL, p->counters.at, p->counters.count, stream);
-    p->runs.entries = sorted_entries(&p->sorted);
+        index_fill(&p->sorted, in, NULL, p->counters.at, p->counters.count, stream);
+    p->runs.entries = index_entries(&p->sorted);
     if (status == cudaSuccess) status = compact_sort_runs(p, (uint32_t)in->lookups, stream);
     return status;
 }

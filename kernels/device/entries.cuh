@@ -105,12 +105,23 @@ struct entry {
     uint64_t key, value;
 };
 
+/* Counts over the features before a feature, if small tables do not use entries. */
+struct before {
+    int64_t slices;  /* of small tables, see small.cuh */
+    int64_t lookups; /* of other tables; -1: the feature's own table is small */
+};
+
+/* The key of a row of a table. */
+static __device__ inline uint64_t key_of(const struct batch &in, const struct entries &e,
+                                         int32_t table, int64_t row, bool padding) {
+    if (padding) return e.ranges ? (uint64_t)e.ranges[table].padding : e.padding;
+    return (uint64_t)(row + (e.ranges ? e.ranges[table].first : in.device_tables[table].first_row));
+}
+
 static __device__ inline struct entry entry_of(const struct batch &in, const struct entries &e,
                                                const struct lookup &l) {
-    struct entry made = {e.ranges ? (uint64_t)e.ranges[l.table].padding : e.padding, 0};
+    struct entry made = {key_of(in, e, l.table, l.row, l.padding), 0};
     if (l.padding) return made;
-    made.key = (uint64_t)(l.row + (e.ranges ? e.ranges[l.table].first
-                                            : in.device_tables[l.table].first_row));
     made.value = (uint64_t)(l.grad / e.unit);
     if (e.wide_values) made.value |= (uint64_t)part_of(l) << 32;
     return made;

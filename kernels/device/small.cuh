@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "kernels/device/sorted.cuh"
+#include "kernels/device/entries.cuh"
 #include "kernels/device/target.cuh"
 
 enum {

@@ -11,12 +11,6 @@
 #include "kernels/device/entries.cuh"
 #include "kernels/device/sort.h"
 
-/* Counts over the features before a feature, if small tables do not use entries. */
-struct before {
-    int64_t slices;  /* of small tables, see small.cuh */
-    int64_t lookups; /* of other tables; -1: the feature's own table is small */
-};
-
 /* A thread per lookup. Writes the entries in the order of the lookups, and clears zeros[]. */
 static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     write_entries(const struct batch in, const struct entries e, const float *scale,
@@ -44,8 +38,8 @@ struct sorted {
 };
 
 /* entries: the number of lookups that become entries. largest: key. */
-static inline void sorted_lay_out(struct sorted *x, struct scratch *s, const struct batch *in,
-                                  int64_t entries, int64_t largest) {
+static inline void index_lay_out(struct sorted *x, struct scratch *s, const struct batch *in,
+                                 int64_t entries, int64_t largest) {
     x->entries = entries_of(in);
     x->entries.count = entries;
     x->entries.wide_keys = keys_are_wide((uint64_t)largest);
@@ -64,7 +58,7 @@ static inline void sorted_lay_out(struct sorted *x, struct scratch *s, const str
 }
 
 /* The entries in the current buffers: before the sort unsorted, after it sorted. */
-static inline struct entries sorted_entries(const struct sorted *x) {
+static inline struct entries index_entries(const struct sorted *x) {
     struct entries e = x->entries;
     e.key = x->buffers.key[x->buffers.now];
     e.value = x->buffers.value[x->buffers.now];
@@ -73,12 +67,12 @@ static inline struct entries sorted_entries(const struct sorted *x) {
 
 /* Enqueues the write of the entries and the sort, and clears zeros[num_zeros]. before:
  * [num_features], or NULL if all lookups become entries. */
-static inline cudaError_t sorted_fill(struct sorted *x, const struct batch *in,
-                                      const struct before *before, uint32_t *zeros,
-                                      int64_t num_zeros, cudaStream_t stream) {
+static inline cudaError_t index_fill(struct sorted *x, const struct batch *in,
+                                     const struct before *before, uint32_t *zeros,
+                                     int64_t num_zeros, cudaStream_t stream) {
     if (x->entries.count == 0) return cudaSuccess;
     LAUNCH(write_entries, blocks_for(in->lookups, LOOKUP_BLOCK), LOOKUP_BLOCK, 0, stream, *in,
-           sorted_entries(x), x->scale, before, zeros, num_zeros);
+           index_entries(x), x->scale, before, zeros, num_zeros);
     if (x->bits == 0) return cudaGetLastError();
     cudaError_t status = sort_pairs(x->temp, &x->temp_bytes, &x->buffers,
                                     (uint32_t)x->entries.count, x->bits, stream);

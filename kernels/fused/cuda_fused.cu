@@ -17,21 +17,7 @@
  * Source: FBGEMM's exact fused optimizers. They assign runs to warps or blocks by length; here one
  * tree over all entries replaces that.
  */
-#include "kernels/device/dots.cuh"
 #include "kernels/fused/fused.cuh"
-
-static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
-               const struct launch *how) {
-    cudaStream_t stream = (cudaStream_t)how->stream;
-    struct fused p;
-    fused_lay_out(&p, in, how->scratch);
-    cudaError_t status = fused_index(&p, in, stream);
-    stage_done(how, STAGE_INDEX);
-    if (how->weight_grad) dots_enqueue(in, io, how->weight_grad, stream);
-    if (status == cudaSuccess) status = fused_update(&p, in, steps, io, stream);
-    stage_done(how, STAGE_UPDATE);
-    return status;
-}
 
 DEFINE_KERNEL(cuda_fused) = {
     .name = "cuda_fused",
@@ -40,7 +26,7 @@ DEFINE_KERNEL(cuda_fused) = {
     .place = ON_DEVICE,
     .traits = DETERMINISTIC | WEIGHT_GRAD,
     .accepts = fused_accepts,
-    .scratch_bytes = fused_scratch_bytes,
+    .scratch_bytes = fused_scratch_bytes<struct sorted>,
     .plan = NULL,
-    .run = run,
+    .run = fused_run<struct sorted>,
 };

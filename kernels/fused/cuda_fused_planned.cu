@@ -15,11 +15,11 @@
  * plan copies them. */
 static int plan(const struct batch *in, const struct launch *how) {
     cudaStream_t stream = (cudaStream_t)how->stream;
-    struct fused p;
+    struct fused<struct sorted> p;
     fused_lay_out(&p, in, how->scratch);
-    struct entries e = sorted_entries(&p.sorted);
+    struct entries e = index_entries(&p.index);
     cudaError_t status = fused_index(&p, in, stream);
-    struct entries sorted = sorted_entries(&p.sorted);
+    struct entries sorted = index_entries(&p.index);
     if (status != cudaSuccess || sorted.key == e.key) return status;
     status = cudaMemcpyAsync(e.key, sorted.key, (size_t)e.count * key_bytes(&e),
                              cudaMemcpyDeviceToDevice, stream);
@@ -31,7 +31,7 @@ static int plan(const struct batch *in, const struct launch *how) {
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
     cudaStream_t stream = (cudaStream_t)how->stream;
-    struct fused p;
+    struct fused<struct sorted> p;
     fused_lay_out(&p, in, how->scratch);
     /* The plan zeroed them too, but a plan may serve several steps. */
     cudaError_t status = counters_zero(&p.counters, stream);
@@ -47,7 +47,7 @@ DEFINE_KERNEL(cuda_fused_planned) = {
     .place = ON_DEVICE,
     .traits = DETERMINISTIC,
     .accepts = fused_accepts,
-    .scratch_bytes = fused_scratch_bytes,
+    .scratch_bytes = fused_scratch_bytes<struct sorted>,
     .plan = plan,
     .run = run,
 };

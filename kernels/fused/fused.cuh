@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
  * The two halves of the fused kernels: the index, which needs only the ids, and the sum with the
- * update. The kernels differ in when they do the first half.
+ * update. The kernels differ in when they do the first half, and in what sorts the entries: struct sorted
+ * (CUB) or struct partition.
  */
 #pragma once
 
+#include "kernels/device/dots.cuh"
 #include "kernels/device/order.cuh"
+#include "kernels/device/partition.cuh"
 #include "kernels/device/runs.cuh"
 #include "kernels/device/small.cuh"
 #include "kernels/device/sorted.cuh"
 
-struct fused {
+template <class Index> struct fused {
     struct small small;
-    struct sorted sorted; /* the lookups of tables that are not small */
+    Index index; /* the lookups of tables that are not small */
     struct classes classes;
     struct key_range *ranges;   /* [num_tables]; NULL: one class */
     struct placed_table *order; /* the same */
@@ -20,7 +23,8 @@ struct fused {
     struct counters counters;
 };
 
-static size_t fused_lay_out(struct fused *p, const struct batch *in, void *base) {
+template <class Index>
+static size_t fused_lay_out(struct fused<Index> *p, const struct batch *in, void *base) {
     struct scratch s = {(char *)base, 0};
     small_lay_out(&p->small, &s, in);
     p->classes = classes_of(in, [&](int32_t t) {
@@ -28,23 +32,23 @@ static size_t fused_lay_out(struct fused *p, const struct batch *in, void *base)
     });
     const struct classes *c = &p->classes;
     const bool several = c->count > 1;
-    sorted_lay_out(&p->sorted, &s, in, in->lookups - p->small.lookups,
-                   several ? c->of[c->count - 1].padding : largest_key(in));
+    index_lay_out(&p->index, &s, in, in->lookups - p->small.lookups,
+                  several ? c->of[c->count - 1].padding : largest_key(in));
     p->ranges = NULL;
     p->order = NULL;
     if (several) {
         p->ranges = (struct key_range *)scratch_take(&s, in->num_tables, sizeof *p->ranges);
         p->order = (struct placed_table *)scratch_take(&s, in->num_tables, sizeof *p->order);
     }
-    p->sorted.entries.ranges = p->ranges;
+    p->index.entries.ranges = p->ranges;
     for (int k = 0; k < c->count; k++)
         runs_lay_out(&p->runs[k], &s, in, c->of[k].entries, c->of[k].dim);
     p->counters = counters_take(p->runs, c->count, &s);
     return s.used;
 }
 
-static size_t fused_scratch_bytes(const struct batch *shape, int) {
-    struct fused p;
+template <class Index> static size_t fused_scratch_bytes(const struct batch *shape, int) {
+    struct fused<Index> p;
     return fused_lay_out(&p, shape, NULL);
 }
 
@@ -53,18 +57,20 @@ static const char *fused_accepts(const struct batch *in) {
 }
 
 /* Enqueues the first half. */
-static cudaError_t fused_index(struct fused *p, const struct batch *in, cudaStream_t stream) {
+template <class Index>
+static cudaError_t fused_index(struct fused<Index> *p, const struct batch *in,
+                               cudaStream_t stream) {
     const struct before *before = p->small.before;
-    mean_scales_fill(in, p->sorted.scale, stream);
+    mean_scales_fill(in, p->index.scale, stream);
     if (before) small_count(&p->small, in, stream);
     if (p->order)
         LAUNCH(order_tables, 1, SCAN_BLOCK, 0, stream, *in, p->classes, p->ranges, p->order);
-    return sorted_fill(&p->sorted, in, before, p->counters.at, p->counters.count, stream);
+    return index_fill(&p->index, in, before, p->counters.at, p->counters.count, stream);
 }
 
 /* The sorted entries of class k. */
-static struct entries fused_entries(const struct fused *p, int k) {
-    struct entries e = sorted_entries(&p->sorted);
+template <class Index> static struct entries fused_entries(const struct fused<Index> *p, int k) {
+    struct entries e = index_entries(&p->index);
     int64_t first = 0;
     for (int j = 0; j < k; j++) first += p->classes.of[j].entries;
     e.key = (char *)e.key + first * (int64_t)key_bytes(&e);
@@ -75,16 +81,32 @@ static struct entries fused_entries(const struct fused *p, int k) {
 }
 
 /* Enqueues the second half, on the entries of the first half: a launch for each class. */
-static cudaError_t fused_update(struct fused *p, const struct batch *in,
+template <class Index>
+static cudaError_t fused_update(struct fused<Index> *p, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io,
                                 cudaStream_t stream) {
     struct target to = target_of(in, steps, io);
-    cudaError_t status = small_run(&p->small, in, p->sorted.scale, &to, stream);
+    cudaError_t status = small_run(&p->small, in, p->index.scale, &to, stream);
     to.order = p->order;
     for (int k = 0; k < p->classes.count && status == cudaSuccess; k++) {
         p->runs[k].entries = fused_entries(p, k);
         p->runs[k].target = to;
         status = runs_update(&p->runs[k], in, stream);
     }
+    return status;
+}
+
+/* A whole step. */
+template <class Index>
+static int fused_run(const struct batch *in, const struct rule_step *steps, const struct table *io,
+                     const struct launch *how) {
+    cudaStream_t stream = (cudaStream_t)how->stream;
+    struct fused<Index> p;
+    fused_lay_out(&p, in, how->scratch);
+    cudaError_t status = fused_index(&p, in, stream);
+    stage_done(how, STAGE_INDEX);
+    if (how->weight_grad) dots_enqueue(in, io, how->weight_grad, stream);
+    if (status == cudaSuccess) status = fused_update(&p, in, steps, io, stream);
+    stage_done(how, STAGE_UPDATE);
     return status;
 }

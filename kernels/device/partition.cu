@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+#include "kernels/device/partition.cuh"
+#include "kernels/device/scan.cuh"
+
+/* --- keys and buckets */
+
+/* The key of lookup i; ~0, which is no key: it becomes no entry. */
+static __device__ inline uint64_t key_at(const struct batch &in, const struct entries &e,
+                                         const struct before *before, int64_t i) {
+    const int32_t f = (int32_t)last_at_most(in.offsets, in.bags * (int64_t)sizeof *in.offsets, 0,
+                                            in.num_features, i);
+    const struct feature *x = &in.device_features[f];
+    if (before && before[f].lookups < 0) return ~UINT64_C(0);
+    const int64_t row = batch_id(&in, i);
+    return key_of(in, e, x->table, row, row == x->padding_id);
+}
+
+/* Border k of the buckets, 1 .. buckets-1, in the sorted sample. */
+template <class Key> static __device__ inline Key border(const struct partition &x, int k) {
+    return ((const Key *)x.sample)[(int64_t)k * *x.sampled / x.buckets];
+}
+
+/* The borders, and ~0 after the last. The block calls this. */
+template <class Key>
+static __device__ inline void borders_fetch(const struct partition &x, Key *borders) {
+    for (int k = (int)threadIdx.x; k < x.buckets; k += RANK_BLOCK)
+        borders[k] = k + 1 < x.buckets ? border<Key>(x, k + 1) : (Key) ~(Key)0;
+    __syncthreads();
+}
+
+/* Bucket b has the keys above border b up to border b + 1. A key that is several borders has the bucket between
+ * the first two of them to itself. */
+template <class Key>
+static __device__ inline unsigned bucket_of(const Key *borders, int buckets, Key key) {
+    int lo = 0, hi = buckets - 1; /* the last "border" is above all keys */
+    while (lo < hi) {
+        const int mid = (lo + hi) / 2;
+        if (borders[mid] < key)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    const bool own = lo + 1 < buckets && borders[lo] == key && borders[lo + 1] == key;
+    return (unsigned)(lo + own);
+}
+
+/* --- the sample */
+
+/* Samples that a block ranks, and the lanes for each. */
+constexpr int RANKED = 64, RANKERS = RANK_BLOCK / RANKED;
+
+/* Every block fetches the whole sample, and finds the places of a part of it by comparing with all others. One more
+ * place is that of ~0: the number of samples that are keys. */
+template <class Key>
+static __global__ void __launch_bounds__(RANK_BLOCK)
+    sample_keys(const struct batch in, const struct partition x, const struct before *before) {
+    SHARED(Key, sample, SAMPLES_MOST);
+    for (int k = (int)threadIdx.x; k < x.samples; k += RANK_BLOCK)
+        sample[k] = (Key)key_at(in, x.entries, before, sampled_lookup(in.lookups, x.samples, k));
+    __syncthreads();
+    const int me = (int)threadIdx.x % RANKERS,
+              number = (int)blockIdx.x * RANKED + (int)threadIdx.x / RANKERS;
+    const bool is_sample = number < x.samples;
+    const Key mine = is_sample ? sample[number] : (Key) ~(Key)0;
+    const int equals = is_sample ? number : 0; /* those before this count */
+    int place = 0;
+    for (int k = me; k < x.samples; k += RANKERS)
+        place += sample[k] < mine || (sample[k] == mine && k < equals);
+    for (int step = 1; step < RANKERS; step *= 2) place += __shfl_xor_sync(ALL_LANES, place, step);
+    if (me != 0) return;
+    if (is_sample) ((Key *)x.sample)[place] = mine;
+    if (number == x.samples) *x.sampled = (uint32_t)place;
+}
+
+/* --- counts of buckets */
+
+template <class Key>
+static __global__ void __launch_bounds__(RANK_BLOCK)
+    count_buckets(const struct batch in, const struct partition x, const struct before *before,
+                  uint32_t *zeros, int64_t num_zeros) {
+    SHARED(Key, borders, BUCKETS_MOST);
+    SHARED(uint32_t, count, BUCKETS_MOST);
+    const int64_t thread = (int64_t)blockIdx.x * RANK_BLOCK + threadIdx.x;
+    for (int64_t k = thread; k < num_zeros; k += (int64_t)gridDim.x * RANK_BLOCK) zeros[k] = 0;
+    for (int b = (int)threadIdx.x; b < x.buckets; b += RANK_BLOCK) count[b] = 0;
+    borders_fetch(x, borders);
+    const int64_t first = blockIdx.x * x.span, end = min(first + x.span, in.lookups);
+    for (int64_t i = first + threadIdx.x; i < end; i += RANK_BLOCK) {
+        const uint64_t key = key_at(in, x.entries, before, i);
+        if (key != ~UINT64_C(0)) atomicAdd(&count[bucket_of(borders, x.buckets, (Key)key)], 1u);
+    }
+    __syncthreads();
+    for (int b = (int)threadIdx.x; b < x.buckets; b += RANK_BLOCK)
+        x.counts[(int64_t)blockIdx.x * x.buckets + b] = count[b];
+}
+
+/* A lane a bucket, a warp an eighth of the spans: counts become the sums over the spans before. */
+static __global__ void __launch_bounds__(RANK_BLOCK) scan_spans(const struct partition x) {
+    SHARED(uint32_t, sums, RANK_BLOCK);
+    const int warp = (int)threadIdx.x / WARP,
+              bucket = (int)(blockIdx.x * WARP + threadIdx.x % WARP);
+    const int first = x.spans * warp / RANK_WARPS, end = x.spans * (warp + 1) / RANK_WARPS;
+    uint32_t *count = x.counts + bucket, sum = 0;
+    if (bucket < x.buckets) {
+#pragma unroll 8
+        for (int k = first; k < end; k++) sum += count[(int64_t)k * x.buckets];
+    }
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (bucket >= x.buckets) return;
+    uint32_t before = 0;
+    for (int w = 0; w < warp; w++) before += sums[w * WARP + (int)threadIdx.x % WARP];
+    if (warp == RANK_WARPS - 1) x.totals[bucket] = before + sum;
+#pragma unroll 8
+    for (int k = first; k < end; k++) {
+        const uint32_t here = count[(int64_t)k * x.buckets];
+        count[(int64_t)k * x.buckets] = before;
+        before += here;
+    }
+}
+
+/* --- entries, bucket by bucket */
+
+template <class Entry>
+static __global__ void __launch_bounds__(RANK_BLOCK, 4)
+    distribute(const struct batch in, const struct partition x, const struct before *before) {
+    using Key = decltype(Entry::key);
+    SHARED(Key, borders, BUCKETS_MOST);
+    SHARED(uint32_t, places, 2 * BUCKETS_MOST);
+    SHARED(uint16_t, counts, RANK_WARPS * BUCKETS_MOST);
+    const uint32_t *earlier = x.counts + (int64_t)blockIdx.x * x.buckets;
+    uint32_t *first = places,
+             *next = places + BUCKETS_MOST; /* of each bucket, in this tile and in the next one */
+    borders_fetch(x, borders);
+    items_before<uint32_t>(
+        x.buckets, [&](int32_t b) { return x.totals[b]; },
+        [&](int32_t b, uint32_t sum) {
+            first[b] = sum + earlier[b];
+            if (blockIdx.x == 0) x.begin[b] = sum;
+        });
+    if (blockIdx.x == 0 && threadIdx.x == 0) x.begin[x.buckets] = (uint32_t)x.entries.count;
+    const int64_t from = blockIdx.x * x.span, to = min(from + x.span, in.lookups);
+    for (int64_t at = from; at < to; at += TILE) {
+        const int count = (int)min((int64_t)TILE, to - at);
+        const struct tile_ranks<TILE_ITEMS> tile =
+            tile_rank<TILE_ITEMS>(counts, x.buckets, count, [&](int r) -> unsigned {
+                const int item = tile_item<TILE_ITEMS>(r);
+                const uint64_t key =
+                    item < count ? key_at(in, x.entries, before, at + item) : ~UINT64_C(0);
+                return key == ~UINT64_C(0) ? NO_DIGIT : bucket_of(borders, x.buckets, (Key)key);
+            });
+        tile_add_warps(counts, x.buckets, [&](int b, uint32_t sum) { next[b] = first[b] + sum; });
+        tile_put(tile, counts, x.buckets, count, first, [&](int r, uint32_t place) {
+            const int item = tile_item<TILE_ITEMS>(r);
+            const struct lookup l = lookup_at(in, x.scale, at + min(item, count - 1));
+            if (place == NO_PLACE) return;
+            const struct entry made = entry_of(in, x.entries, l);
+            ((Entry *)x.distributed)[place] = {(Key)made.key, (Key)made.value};
+        });
+        uint32_t *const used = first;
+        first = next;
+        next = used;
+    }
+}
+
+/* --- the sort of a bucket */
+
+constexpr int DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS;
+static_assert(DIGITS == RANK_BLOCK, "a thread has a digit");
+
+/* Shared memory of a sort. */
+template <class Entry> struct sorting {
+    static constexpr int items = BUCKET_BYTES / (int)sizeof(Entry) / RANK_BLOCK;
+    Entry *held;      /* [items * RANK_BLOCK] */
+    uint32_t *first;  /* [DIGITS] */
+    uint16_t *counts; /* [RANK_WARPS][DIGITS] */
+};
+
+/* The keys of a bucket: least + a number of so many bits. */
+template <class Key> struct key_bits {
+    Key least;
+    int bits;
+    __device__ unsigned digit(Key key, int pass) const {
+        return (unsigned)((key - least) >> pass * DIGIT_BITS) % DIGITS;
+    }
+};
+
+/* Sorts `count` entries in shared memory, and calls put(k, entry) for each. */
+template <class Entry, class Put>
+static __device__ inline void sort_held(const struct sorting<Entry> &s,
+                                        const struct key_bits<decltype(Entry::key)> &keys,
+                                        const Entry *from, int count, const Put &put) {
+    constexpr int ITEMS = sorting<Entry>::items;
+    Entry mine[ITEMS];
+#pragma unroll
+    for (int r = 0; r < ITEMS; r++)
+        if (tile_item<ITEMS>(r) < count) mine[r] = from[tile_item<ITEMS>(r)];
+    for (int pass = 0; pass * DIGIT_BITS < keys.bits; pass++) {
+        const struct tile_ranks<ITEMS> tile =
+            tile_rank<ITEMS>(s.counts, DIGITS, count, [&](int r) -> unsigned {
+                return tile_item<ITEMS>(r) < count ? keys.digit(mine[r].key, pass) : NO_DIGIT;
+            });
+        uint32_t total = 0, all;
+        tile_add_warps(s.counts, DIGITS, [&](int, uint32_t sum) { total = sum; });
+        s.first[threadIdx.x] = block_before(total, &all);
+        __syncthreads();
+        tile_put(tile, s.counts, DIGITS, count, s.first, [&](int r, uint32_t place) {
+            if (place != NO_PLACE) s.held[place] = mine[r];
+        });
+#pragma unroll
+        for (int r = 0; r < ITEMS; r++)
+            if (tile_item<ITEMS>(r) < count) mine[r] = s.held[tile_item<ITEMS>(r)];
+    }
+#pragma unroll
+    for (int r = 0; r < ITEMS; r++)
+        if (tile_item<ITEMS>(r) < count) put((uint32_t)tile_item<ITEMS>(r), mine[r]);
+}
+
+/* One pass of a sort of more entries than fit: get(k) is entry k of count. */
+template <class Entry, class Get, class Put>
+static __device__ inline void sort_pass(const struct sorting<Entry> &s,
+                                        const struct key_bits<decltype(Entry::key)> &keys, int pass,
+                                        int64_t count, const Get &get, const Put &put) {
+    constexpr int ITEMS = sorting<Entry>::items;
+    s.first[threadIdx.x] = 0;
+    __syncthreads();
+    for (int64_t k = threadIdx.x; k < count; k += RANK_BLOCK)
+        atomicAdd(&s.first[keys.digit(get(k).key, pass)], 1u);
+    __syncthreads();
+    uint32_t all;
+    const uint32_t before = block_before(s.first[threadIdx.x], &all);
+    s.first[threadIdx.x] = before;
+    for (int64_t at = 0; at < count; at += ITEMS * RANK_BLOCK) {
+        const int here = (int)min((int64_t)ITEMS * RANK_BLOCK, count - at);
+        const struct tile_ranks<ITEMS> tile =
+            tile_rank<ITEMS>(s.counts, DIGITS, here, [&](int r) -> unsigned {
+                const int item = tile_item<ITEMS>(r);
+                return item < here ? keys.digit(get(at + item).key, pass) : NO_DIGIT;
+            });
+        uint32_t total = 0;
+        tile_add_warps(s.counts, DIGITS, [&](int, uint32_t sum) { total = sum; });
+        tile_put(tile, s.counts, DIGITS, here, s.first, [&](int r, uint32_t place) {
+            if (place != NO_PLACE) put(place, get(at + tile_item<ITEMS>(r)));
+        });
+        s.first[threadIdx.x] += total;
+    }
+    __syncthreads();
+}
+
+template <class Entry>
+static __device__ inline Entry entry_get(const struct entries &e, int64_t i) {
+    using Key = decltype(Entry::key);
+    return {(Key)entry_key(e, i), (Key)entry_value(e, i)};
+}
+
+/* A block a bucket. */
+template <class Entry>
+static __global__ void __launch_bounds__(RANK_BLOCK, 2) sort_buckets(const struct partition x) {
+    using Key = decltype(Entry::key);
+    SHARED(Entry, held, (BUCKET_BYTES / (int)sizeof(Entry)));
+    SHARED(uint32_t, first, DIGITS);
+    SHARED(uint16_t, counts, RANK_WARPS * DIGITS);
+    const struct sorting<Entry> s = { held, first, counts };
+    const int bucket = (int)blockIdx.x;
+    const int64_t begin = x.begin[bucket], count = x.begin[bucket + 1] - begin;
+    const Key least = bucket == 0 ? 0 : border<Key>(x, bucket),
+              most = bucket + 1 == x.buckets ? (Key)x.largest : border<Key>(x, bucket + 1);
+    const struct key_bits<Key> keys = {
+        least, most > least ? 64 - __clzll((long long)(uint64_t)(most - least)) : 0
+    };
+    Entry *from = (Entry *)x.distributed + begin;
+    struct entries to = x.entries;
+    if (sizeof(Entry) == sizeof(struct narrow_entry)) to.wide_keys = to.wide_values = false;
+    const auto put = [&](int64_t k, const Entry &y) { entry_put(to, begin + k, y.key, y.value); };
+    if (count <= BUCKET_BYTES / (int)sizeof(Entry)) {
+        sort_held(s, keys, from, (int)count, put);
+        return;
+    }
+    /* An odd number of passes, to and fro between both arrays: the last one goes to the entries. */
+    const int passes = (keys.bits + DIGIT_BITS - 1) / DIGIT_BITS | 1;
+    for (int pass = 0; pass < passes; pass++) {
+        if (pass % 2 == 0)
+            sort_pass(
+                s, keys, pass, count, [&](int64_t k) { return from[k]; }, put);
+        else
+            sort_pass(
+                s, keys, pass, count, [&](int64_t k) { return entry_get<Entry>(to, begin + k); },
+                [&](int64_t k, const Entry &y) { from[k] = y; });
+    }
+}
+
+/* --- launches */
+
+template <class Entry>
+static cudaError_t fill(const struct partition *x, const struct batch *in,
+                        const struct before *before, uint32_t *zeros, int64_t num_zeros,
+                        cudaStream_t stream) {
+    using Key = decltype(Entry::key);
+    const auto sample = sample_keys<Key>;
+    const auto count = count_buckets<Key>;
+    const auto write = distribute<Entry>;
+    const auto sort = sort_buckets<Entry>;
+    if (x->samples)
+        LAUNCH(sample, blocks_for(x->samples + 1, RANKED), RANK_BLOCK, 0, stream, *in, *x, before);
+    LAUNCH(count, (unsigned)x->spans, RANK_BLOCK, 0, stream, *in, *x, before, zeros, num_zeros);
+    LAUNCH(scan_spans, blocks_for(x->buckets, WARP), RANK_BLOCK, 0, stream, *x);
+    LAUNCH(write, (unsigned)x->spans, RANK_BLOCK, 0, stream, *in, *x, before);
+    LAUNCH(sort, (unsigned)x->buckets, RANK_BLOCK, 0, stream, *x);
+    return cudaGetLastError();
+}
+
+cudaError_t index_fill(const struct partition *x, const struct batch *in,
+                       const struct before *before, uint32_t *zeros, int64_t num_zeros,
+                       cudaStream_t stream) {
+    if (x->entries.count == 0) return cudaSuccess;
+    return x->wide ? fill<struct wide_entry>(x, in, before, zeros, num_zeros, stream)
+                   : fill<struct narrow_entry>(x, in, before, zeros, num_zeros, stream);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Entries sorted by row, as sorted.cuh makes them, by a sample sort: one distribution of all lookups to buckets of
+ * keys, then a sort of each bucket inside of a block.
+ *
+ *   sample     a block sorts its part of a sample of the keys. Equally spaced ones are the borders of buckets
+ *   count      each block counts the lookups of its span in every bucket
+ *   scan       over the blocks, for each bucket
+ *   distribute writes the entries, bucket by bucket, in the order of the lookups
+ *   sort       a block a bucket: digits of 8 bits, from the lowest, in shared memory
+ *
+ * A key that takes more than a bucket's share fills two borders: then it has a bucket of its own, which needs no
+ * sort, and the tree of runs.cuh takes its run. So neither a hot row nor a region of hot rows makes a bucket that does
+ * not fit; a bucket that misfortune makes too large is sorted by its block through memory, slowly. The same happens
+ * to all buckets from about 2.5 million entries on (half of that with weights, means or a max).
+ * The result depends only on the batch: the same entries in the same places as CUB's stable sort.
+ *
+ * Traffic per lookup, 32-bit keys and values: count and distribute read the id, distribute writes 8 bytes, sort moves
+ * 16. 40 bytes for 64-bit ids, beside offsets, and 16 bytes for each 6 lookups of counts. Keys of more bits move no
+ * more. Scratch: 16 bytes (32 with 64-bit keys or values) and 4 for each 6 lookups.
+ *
+ * Source: sample sort with buckets of equal keys (Sanders and Winkel 2004), on GPUs Leischner, Osipov and Sanders 2010
+ * (arXiv:0909.5649).
+ */
+#pragma once
+
+#include "kernels/device/entries.cuh"
+#include "kernels/device/ranks.cuh"
+
+constexpr int BUCKETS_MOST = 1024, SAMPLES_MOST = 4096, SPANS_MOST = 2048;
+constexpr int BUCKET_BYTES = 32768;           /* of entries that a block sorts in shared memory */
+constexpr int TILE_ITEMS = 16;                /* of a thread */
+constexpr int TILE = RANK_BLOCK * TILE_ITEMS; /* lookups that a block distributes at once */
+
+/* A key and a value of 32 or of 64 bits, in distributed buckets. */
+struct alignas(8) narrow_entry {
+    uint32_t key, value;
+};
+struct alignas(16) wide_entry {
+    uint64_t key, value;
+};
+
+struct partition {
+    struct entries entries; /* sorted */
+    bool wide;              /* distributed entries are wide_entry */
+    uint64_t largest;       /* key */
+    int buckets, samples;   /* samples 0: one bucket needs none */
+    int spans;              /* blocks of lookups */
+    int64_t span;           /* lookups of a block, a multiple of TILE */
+    void *distributed;      /* [entries] */
+    void *sample;      /* [samples] sorted; the numbers of small tables' lookups after all keys */
+    uint32_t *counts;  /* [spans][buckets], after the scan of the spans before */
+    uint32_t *totals;  /* [buckets] */
+    uint32_t *begin;   /* [buckets + 1] first entry of each */
+    uint32_t *sampled; /* samples that are keys */
+    float *scale;      /* as in struct sorted */
+};
+
+/* Entries of a bucket that a block sorts in shared memory. */
+static __host__ __device__ inline int bucket_capacity(bool wide) {
+    return BUCKET_BYTES / (int)(wide ? sizeof(struct wide_entry) : sizeof(struct narrow_entry));
+}
+
+/* As for struct sorted. */
+static inline void index_lay_out(struct partition *x, struct scratch *s, const struct batch *in,
+                                 int64_t entries, int64_t largest) {
+    *x = {};
+    x->entries = entries_of(in);
+    x->entries.count = entries;
+    x->entries.wide_keys = keys_are_wide((uint64_t)largest);
+    x->wide = x->entries.wide_keys || x->entries.wide_values;
+    x->largest = (uint64_t)largest;
+    /* Eight samples to a bucket: then few buckets have more than 8/3 of the mean. */
+    const int64_t mean = bucket_capacity(x->wide) * 3 / 8, alone = bucket_capacity(x->wide);
+    x->buckets = entries <= alone ? 1 : (int)min64((entries + mean - 1) / mean, BUCKETS_MOST);
+    x->samples = x->buckets == 1 ? 0 : (int)min64(8 * in->lookups / mean, SAMPLES_MOST);
+    const int64_t tiles = (in->lookups + TILE - 1) / TILE;
+    x->span = (tiles + SPANS_MOST - 1) / SPANS_MOST * TILE;
+    x->spans = (int)blocks_for(in->lookups, max64(x->span, 1));
+    x->scale = mean_scales_take(s, in);
+    x->entries.key = scratch_take(s, entries, key_bytes(&x->entries));
+    x->entries.value = scratch_take(s, entries, value_bytes(&x->entries));
+    x->distributed =
+        scratch_take(s, entries, x->wide ? sizeof(struct wide_entry) : sizeof(struct narrow_entry));
+    x->sample = scratch_take(s, x->samples, x->wide ? sizeof(uint64_t) : sizeof(uint32_t));
+    x->counts = (uint32_t *)scratch_take(s, (int64_t)x->spans * x->buckets, sizeof *x->counts);
+    x->totals = (uint32_t *)scratch_take(s, x->buckets, sizeof *x->totals);
+    x->begin = (uint32_t *)scratch_take(s, x->buckets + 1, sizeof *x->begin);
+    x->sampled = (uint32_t *)scratch_take(s, 1, sizeof *x->sampled);
+}
+
+/* The lookup of a sample: one in each of `samples` parts of the batch, wherever in it. */
+static __host__ __device__ inline int64_t sampled_lookup(int64_t lookups, int samples, int number) {
+    const int64_t from = lookups * number / samples, to = lookups * (number + 1) / samples;
+    return from + (int64_t)(rng_u32(0x5a3b1e5u, (uint32_t)number) % (uint32_t)(to - from));
+}
+
+static inline struct entries index_entries(const struct partition *x) {
+    return x->entries;
+}
+
+/* As for struct sorted. */
+cudaError_t index_fill(const struct partition *x, const struct batch *in,
+                       const struct before *before, uint32_t *zeros, int64_t num_zeros,
+                       cudaStream_t stream);
