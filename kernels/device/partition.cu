@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(RANK_BLOCK)
     for (int64_t k = thread; k < num_zeros; k += (int64_t)gridDim.x * RANK_BLOCK) zeros[k] = 0;
     for (int b = (int)threadIdx.x; b < x.buckets; b += RANK_BLOCK) count[b] = 0;
     borders_fetch(x, borders);
-    const int64_t first = blockIdx.x * x.span, end = min(first + x.span, in.lookups);
+    const int64_t first = (int64_t)blockIdx.x * TILE, end = min(first + TILE, in.lookups);
     for (int64_t i = first + threadIdx.x; i < end; i += RANK_BLOCK) {
         const uint64_t key = key_at(in, x.entries, before, i);
         if (key != ~UINT64_C(0)) atomicAdd(&count[bucket_of(borders, x.buckets, (Key)key)], 1u);
@@ -94,12 +94,12 @@ static __global__ void __launch_bounds__(RANK_BLOCK)
         x.counts[(int64_t)blockIdx.x * x.buckets + b] = count[b];
 }
 
-/* A lane a bucket, a warp an eighth of the spans: counts become the sums over the spans before. */
-static __global__ void __launch_bounds__(RANK_BLOCK) scan_spans(const struct partition x) {
+/* A lane a bucket, a warp an eighth of the tiles: counts become the sums over the tiles before. */
+static __global__ void __launch_bounds__(RANK_BLOCK) scan_tiles(const struct partition x) {
     SHARED(uint32_t, sums, RANK_BLOCK);
     const int warp = (int)threadIdx.x / WARP,
               bucket = (int)(blockIdx.x * WARP + threadIdx.x % WARP);
-    const int first = x.spans * warp / RANK_WARPS, end = x.spans * (warp + 1) / RANK_WARPS;
+    const int first = x.tiles * warp / RANK_WARPS, end = x.tiles * (warp + 1) / RANK_WARPS;
     uint32_t *count = x.counts + bucket, sum = 0;
     if (bucket < x.buckets) {
 #pragma unroll 8
@@ -126,11 +126,9 @@ static __global__ void __launch_bounds__(RANK_BLOCK, 4)
     distribute(const struct batch in, const struct partition x, const struct before *before) {
     using Key = decltype(Entry::key);
     SHARED(Key, borders, BUCKETS_MOST);
-    SHARED(uint32_t, places, 2 * BUCKETS_MOST);
+    SHARED(uint32_t, first, BUCKETS_MOST); /* place of each bucket for this tile */
     SHARED(uint16_t, counts, RANK_WARPS * BUCKETS_MOST);
     const uint32_t *earlier = x.counts + (int64_t)blockIdx.x * x.buckets;
-    uint32_t *first = places,
-             *next = places + BUCKETS_MOST; /* of each bucket, in this tile and in the next one */
     borders_fetch(x, borders);
     items_before<uint32_t>(
         x.buckets, [&](int32_t b) { return x.totals[b]; },
@@ -139,28 +137,23 @@ static __global__ void __launch_bounds__(RANK_BLOCK, 4)
             if (blockIdx.x == 0) x.begin[b] = sum;
         });
     if (blockIdx.x == 0 && threadIdx.x == 0) x.begin[x.buckets] = (uint32_t)x.entries.count;
-    const int64_t from = blockIdx.x * x.span, to = min(from + x.span, in.lookups);
-    for (int64_t at = from; at < to; at += TILE) {
-        const int count = (int)min((int64_t)TILE, to - at);
-        const struct tile_ranks<TILE_ITEMS> tile =
-            tile_rank<TILE_ITEMS>(counts, x.buckets, count, [&](int r) -> unsigned {
-                const int item = tile_item<TILE_ITEMS>(r);
-                const uint64_t key =
-                    item < count ? key_at(in, x.entries, before, at + item) : ~UINT64_C(0);
-                return key == ~UINT64_C(0) ? NO_DIGIT : bucket_of(borders, x.buckets, (Key)key);
-            });
-        tile_add_warps(counts, x.buckets, [&](int b, uint32_t sum) { next[b] = first[b] + sum; });
-        tile_put(tile, counts, x.buckets, count, first, [&](int r, uint32_t place) {
+    const int64_t at = (int64_t)blockIdx.x * TILE;
+    const int count = (int)min((int64_t)TILE, in.lookups - at);
+    const struct tile_ranks<TILE_ITEMS> tile =
+        tile_rank<TILE_ITEMS>(counts, x.buckets, count, [&](int r) -> unsigned {
             const int item = tile_item<TILE_ITEMS>(r);
-            const struct lookup l = lookup_at(in, x.scale, at + min(item, count - 1));
-            if (place == NO_PLACE) return;
-            const struct entry made = entry_of(in, x.entries, l);
-            ((Entry *)x.distributed)[place] = {(Key)made.key, (Key)made.value};
+            const uint64_t key =
+                item < count ? key_at(in, x.entries, before, at + item) : ~UINT64_C(0);
+            return key == ~UINT64_C(0) ? NO_DIGIT : bucket_of(borders, x.buckets, (Key)key);
         });
-        uint32_t *const used = first;
-        first = next;
-        next = used;
-    }
+    tile_add_warps(counts, x.buckets, [](int, uint32_t) {});
+    tile_put(tile, counts, x.buckets, count, first, [&](int r, uint32_t place) {
+        const int item = tile_item<TILE_ITEMS>(r);
+        const struct lookup l = lookup_at(in, x.scale, at + min(item, count - 1));
+        if (place == NO_PLACE) return;
+        const struct entry made = entry_of(in, x.entries, l);
+        ((Entry *)x.distributed)[place] = {(Key)made.key, (Key)made.value};
+    });
 }
 
 /* --- the sort of a bucket */
@@ -302,9 +295,9 @@ static cudaError_t fill(const struct partition *x, const struct batch *in,
     const auto sort = sort_buckets<Entry>;
     if (x->samples)
         LAUNCH(sample, blocks_for(x->samples + 1, RANKED), RANK_BLOCK, 0, stream, *in, *x, before);
-    LAUNCH(count, (unsigned)x->spans, RANK_BLOCK, 0, stream, *in, *x, before, zeros, num_zeros);
-    LAUNCH(scan_spans, blocks_for(x->buckets, WARP), RANK_BLOCK, 0, stream, *x);
-    LAUNCH(write, (unsigned)x->spans, RANK_BLOCK, 0, stream, *in, *x, before);
+    LAUNCH(count, (unsigned)x->tiles, RANK_BLOCK, 0, stream, *in, *x, before, zeros, num_zeros);
+    LAUNCH(scan_tiles, blocks_for(x->buckets, WARP), RANK_BLOCK, 0, stream, *x);
+    LAUNCH(write, (unsigned)x->tiles, RANK_BLOCK, 0, stream, *in, *x, before);
     LAUNCH(sort, (unsigned)x->buckets, RANK_BLOCK, 0, stream, *x);
     return cudaGetLastError();
 }

@@ -4,8 +4,8 @@
  * keys, then a sort of each bucket inside of a block.
  *
  *   sample     a block sorts its part of a sample of the keys. Equally spaced ones are the borders of buckets
- *   count      each block counts the lookups of its span in every bucket
- *   scan       over the blocks, for each bucket
+ *   count      each block counts the lookups of its tile in every bucket
+ *   scan       over the tiles, for each bucket
  *   distribute writes the entries, bucket by bucket, in the order of the lookups
  *   sort       a block a bucket: digits of 8 bits, from the lowest, in shared memory
  *
@@ -26,9 +26,8 @@
 
 #include "kernels/device/entries.cuh"
 #include "kernels/device/ranks.cuh"
+#include "kernels/device/sample.h"
 
-constexpr int BUCKETS_MOST = 1024, SAMPLES_MOST = 4096, SPANS_MOST = 2048;
-constexpr int BUCKET_BYTES = 32768;           /* of entries that a block sorts in shared memory */
 constexpr int TILE_ITEMS = 16;                /* of a thread */
 constexpr int TILE = RANK_BLOCK * TILE_ITEMS; /* lookups that a block distributes at once */
 
@@ -45,21 +44,15 @@ struct partition {
     bool wide;              /* distributed entries are wide_entry */
     uint64_t largest;       /* key */
     int buckets, samples;   /* samples 0: one bucket needs none */
-    int spans;              /* blocks of lookups */
-    int64_t span;           /* lookups of a block, a multiple of TILE */
+    int tiles;              /* of lookups, a block each */
     void *distributed;      /* [entries] */
-    void *sample;      /* [samples] sorted; the numbers of small tables' lookups after all keys */
-    uint32_t *counts;  /* [spans][buckets], after the scan of the spans before */
-    uint32_t *totals;  /* [buckets] */
-    uint32_t *begin;   /* [buckets + 1] first entry of each */
+    void *sample;     /* [samples] sorted keys; ~0, after them: of lookups that become no entries */
+    uint32_t *counts; /* [tiles][buckets], after the scan of the tiles before */
+    uint32_t *totals; /* [buckets] */
+    uint32_t *begin;  /* [buckets + 1] first entry of each */
     uint32_t *sampled; /* samples that are keys */
     float *scale;      /* as in struct sorted */
 };
-
-/* Entries of a bucket that a block sorts in shared memory. */
-static __host__ __device__ inline int bucket_capacity(bool wide) {
-    return BUCKET_BYTES / (int)(wide ? sizeof(struct wide_entry) : sizeof(struct narrow_entry));
-}
 
 /* As for struct sorted. */
 static inline void index_lay_out(struct partition *x, struct scratch *s, const struct batch *in,
@@ -70,29 +63,20 @@ static inline void index_lay_out(struct partition *x, struct scratch *s, const s
     x->entries.wide_keys = keys_are_wide((uint64_t)largest);
     x->wide = x->entries.wide_keys || x->entries.wide_values;
     x->largest = (uint64_t)largest;
-    /* Eight samples to a bucket: then few buckets have more than 8/3 of the mean. */
-    const int64_t mean = bucket_capacity(x->wide) * 3 / 8, alone = bucket_capacity(x->wide);
-    x->buckets = entries <= alone ? 1 : (int)min64((entries + mean - 1) / mean, BUCKETS_MOST);
-    x->samples = x->buckets == 1 ? 0 : (int)min64(8 * in->lookups / mean, SAMPLES_MOST);
-    const int64_t tiles = (in->lookups + TILE - 1) / TILE;
-    x->span = (tiles + SPANS_MOST - 1) / SPANS_MOST * TILE;
-    x->spans = (int)blocks_for(in->lookups, max64(x->span, 1));
+    const size_t entry_bytes = x->wide ? sizeof(struct wide_entry) : sizeof(struct narrow_entry);
+    const struct sampling sampling = sampling_of(in->lookups, entries, (int64_t)entry_bytes);
+    x->buckets = sampling.buckets;
+    x->samples = sampling.samples;
+    x->tiles = (int)blocks_for(in->lookups, TILE);
     x->scale = mean_scales_take(s, in);
     x->entries.key = scratch_take(s, entries, key_bytes(&x->entries));
     x->entries.value = scratch_take(s, entries, value_bytes(&x->entries));
-    x->distributed =
-        scratch_take(s, entries, x->wide ? sizeof(struct wide_entry) : sizeof(struct narrow_entry));
+    x->distributed = scratch_take(s, entries, entry_bytes);
     x->sample = scratch_take(s, x->samples, x->wide ? sizeof(uint64_t) : sizeof(uint32_t));
-    x->counts = (uint32_t *)scratch_take(s, (int64_t)x->spans * x->buckets, sizeof *x->counts);
+    x->counts = (uint32_t *)scratch_take(s, (int64_t)x->tiles * x->buckets, sizeof *x->counts);
     x->totals = (uint32_t *)scratch_take(s, x->buckets, sizeof *x->totals);
     x->begin = (uint32_t *)scratch_take(s, x->buckets + 1, sizeof *x->begin);
     x->sampled = (uint32_t *)scratch_take(s, 1, sizeof *x->sampled);
-}
-
-/* The lookup of a sample: one in each of `samples` parts of the batch, wherever in it. */
-static __host__ __device__ inline int64_t sampled_lookup(int64_t lookups, int samples, int number) {
-    const int64_t from = lookups * number / samples, to = lookups * (number + 1) / samples;
-    return from + (int64_t)(rng_u32(0x5a3b1e5u, (uint32_t)number) % (uint32_t)(to - from));
 }
 
 static inline struct entries index_entries(const struct partition *x) {
