@@ -144,6 +144,8 @@ def bits(b, o, mods, args):
     if o == "bfe" and mods[0] in ("u32", "u64"):
         begin, length = (b.value(a, "u32") for a in args[2:])
         return b.set(args[0], t, f"ptx::bfe<{t}>({b.value(args[1], t)}, {begin}, {length})")
+    if o == "bfi" and mods == ["b32"]:
+        return b.set(args[0], t, f"ptx::bfi({', '.join(b.value(a, 'u32') for a in args[1:])})")
     if o == "prmt" and mods == ["b32"]:
         return b.set(args[0], t, f"ptx::prmt({', '.join(b.value(a, t) for a in args[1:])})")
     if o == "lop3" and mods == ["b32"]:
@@ -248,5 +250,5 @@ HANDLERS = {**dict.fromkeys(("add", "sub", "and", "or", "xor"), binary), **dict.
             **dict.fromkeys(("sqrt", "rcp"), root),
             **dict.fromkeys(("rsqrt", "sin", "cos", "ex2", "lg2", "tanh"), approximate),
             **dict.fromkeys(("neg", "abs", "not"), unary), **dict.fromkeys(("shl", "shr"), shift),
-            **dict.fromkeys(("clz", "popc", "brev", "bfind", "bmsk", "bfe", "prmt", "lop3", "shf"), bits),
+            **dict.fromkeys(("clz", "popc", "brev", "bfind", "bmsk", "bfe", "bfi", "prmt", "lop3", "shf"), bits),
             "selp": select, "setp": compare, "cvt": convert, "mov": move}
