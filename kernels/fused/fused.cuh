@@ -74,17 +74,17 @@ static struct entries fused_entries(const struct fused *p, int k) {
     return e;
 }
 
-/* Enqueues the second half, on the entries of the first half: a launch for each class. */
+/* Enqueues the second half, on the entries of the first half: a launch of update() for each class. */
 static cudaError_t fused_update(struct fused *p, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io,
-                                cudaStream_t stream) {
+                                cudaStream_t stream, decltype(runs_update) *update = runs_update) {
     struct target to = target_of(in, steps, io);
     cudaError_t status = small_run(&p->small, in, p->sorted.scale, &to, stream);
     to.order = p->order;
     for (int k = 0; k < p->classes.count && status == cudaSuccess; k++) {
         p->runs[k].entries = fused_entries(p, k);
         p->runs[k].target = to;
-        status = runs_update(&p->runs[k], in, stream);
+        status = update(&p->runs[k], in, stream);
     }
     return status;
 }
