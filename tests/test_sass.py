@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(tap.HERE, "sass"))
 from cubin import Cubin
 from flight import NoWait, loads_in_flight
 from flow import blocks_of, loops_of, nested
-from gather import gather_loops
+from gather import gather_loops, measure_gathers
 from instruction import PREDICATE, UNIFORM, load_width, parse, registers_of
 from planted import LOADS, USES, loop, same, sass
 
@@ -168,6 +168,39 @@ def test_loops_that_update_rows_are_no_gathers(folder):
     update = update.replace("EXIT", "")
     same(flights(update + loop(LOADS + "\n" + USES).replace("turn", "other")), [8])
     same(flights(update + "\nEXIT"), [1])
+
+
+WORK = "FADD R40, R40, R41\n" * 20
+COPY = ".L_one:\n@P0 ELECT P2, URZ, PT\nUBLKCP.S.G [UR22], [UR20], UR18, desc[UR16]\n@P0 BRA.U.ANY `(.L_one)\n"
+WAIT = ".L_try:\nSYNCS.PHASECHK.TRANS64.TRYWAIT P1, [R33+URZ+0x8000], R18\n@!P1 BRA `(.L_try)\n"
+
+
+def lead(lines):
+    blocks = blocks_of(parse(sass(lines)[0]))
+    return measure_gathers(blocks, loops_of(blocks))["lead"]
+
+
+def test_what_lies_between_a_bulk_copy_and_the_next_wait(folder):
+    """3: the counter of the loop, and the branch of the loop over lanes."""
+    same(lead(loop(WAIT + COPY + WORK)), 20 + 3 + 1)
+    same(lead(loop(COPY + WORK + WAIT)), 20 + 1)
+    same(lead(loop(COPY + WAIT + WORK)), 1)
+    same(lead(loop(WAIT + COPY + "@P3 BRA `(.L_over)\n" + WORK + ".L_over:")), 1 + 3 + 1)
+    # A copy before the loop, and a loop without a wait, do not count.
+    same(lead(COPY.replace("one", "first") + loop(WAIT + COPY + WORK)), 24)
+    same(lead(loop(COPY + WORK)), 0)
+
+
+def test_single_elements_of_a_gather_loop(folder):
+    """Four times as many as 16-byte loads: a row element by element."""
+    single = "".join(f"LDG.E R{k}, desc[UR4][R60.64]\n" for k in range(16, 32))
+    rows = "@P3 BRA `(.L_single)\n" + "\n".join(LOADS.split("\n")[:4]) + "\nFADD R40, R4, R8\nFADD R40, R12, R16\n"
+    blocks = blocks_of(parse(sass(loop(rows + "BRA `(.L_next)\n.L_single:\n" + single + "FADD R40, R16, R31\n.L_next:"))[0]))
+    m = measure_gathers(blocks, loops_of(blocks))
+    same((m["flight16"], m["flight4"]), (4, 16))
+    text = loop(rows + "BRA `(.L_next)\n.L_single:\n" + single.split("\n")[0] + "\nFADD R40, R16, R31\n.L_next:")
+    blocks = blocks_of(parse(sass(text)[0]))
+    same(measure_gathers(blocks, loops_of(blocks))["flight4"], 0)
 
 
 def test_a_cubin(folder):

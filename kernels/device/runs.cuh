@@ -119,6 +119,14 @@ static inline cudaError_t counters_zero(const struct counters *c, cudaStream_t s
     return cudaMemsetAsync(c->at, 0, (size_t)c->count * sizeof *c->at, stream);
 }
 
+/* Whether all gradient rows begin and end at a multiple of so many bytes. */
+static inline bool rows_are_whole(const struct runs *r, const struct batch *in, int bytes) {
+    const int elements = bytes / dtype_bytes(r->type);
+    bool whole = r->entries.unit % elements == 0 && (uintptr_t)r->source % (unsigned)bytes == 0;
+    for (int32_t t = 0; t < in->num_tables; t++) whole &= in->tables[t].dim % elements == 0;
+    return whole;
+}
+
 /* Sums all runs and updates their rows. Enqueues on the stream. */
 cudaError_t runs_update(const struct runs *r, const struct batch *in, cudaStream_t stream);
 

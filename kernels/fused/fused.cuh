@@ -80,24 +80,24 @@ template <class Index> static struct entries fused_entries(const struct fused<In
     return e;
 }
 
-/* Enqueues the second half, on the entries of the first half: a launch for each class. */
+/* Enqueues the second half, on the entries of the first half: a launch of update() for each class. */
 template <class Index>
 static cudaError_t fused_update(struct fused<Index> *p, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io,
-                                cudaStream_t stream) {
+                                cudaStream_t stream, decltype(runs_update) *update = runs_update) {
     struct target to = target_of(in, steps, io);
     cudaError_t status = small_run(&p->small, in, p->index.scale, &to, stream);
     to.order = p->order;
     for (int k = 0; k < p->classes.count && status == cudaSuccess; k++) {
         p->runs[k].entries = fused_entries(p, k);
         p->runs[k].target = to;
-        status = runs_update(&p->runs[k], in, stream);
+        status = update(&p->runs[k], in, stream);
     }
     return status;
 }
 
 /* A whole step. */
-template <class Index>
+template <class Index, decltype(runs_update) *UPDATE = runs_update>
 static int fused_run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                      const struct launch *how) {
     cudaStream_t stream = (cudaStream_t)how->stream;
@@ -106,7 +106,7 @@ static int fused_run(const struct batch *in, const struct rule_step *steps, cons
     cudaError_t status = fused_index(&p, in, stream);
     stage_done(how, STAGE_INDEX);
     if (how->weight_grad) dots_enqueue(in, io, how->weight_grad, stream);
-    if (status == cudaSuccess) status = fused_update(&p, in, steps, io, stream);
+    if (status == cudaSuccess) status = fused_update(&p, in, steps, io, stream, UPDATE);
     stage_done(how, STAGE_UPDATE);
     return status;
 }

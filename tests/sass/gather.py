@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The loops of a kernel that gather rows, and what they keep in flight."""
+import heapq
+
 from flight import Way, loads_in_flight
 from flow import nested
 
 WIDTHS = 16, 8, 4, 2
+# A row whose 16-byte loads are so many takes at least so many times as many of another width.
+TIMES = {8: 1, 4: 4, 2: 4}
 
 
 def has(blocks, loop, width):
@@ -20,22 +24,57 @@ def gather_loops(blocks, loops):
 
 def narrow(blocks, loops, gathers, width):
     """Loads of fewer bytes in flight, in the best loop. A gather loop counts if it has ways for narrower types, with as
-    many loads as of 16 bytes; others count if they store nothing."""
-    ways = [loop for loop in gathers if width == 8 and Way(blocks, loop, width).turn[1] >= Way(blocks, loop, 16).turn[1]]
-    pure = [loop for loop in nested(loops)
+    many loads as of 16 bytes, or for single elements, with four times as many; others count for 8 bytes, and in kernels
+    without 16-byte loads, if they store nothing."""
+    ways = [loop for loop in gathers
+            if Way(blocks, loop, width).turn[1] >= TIMES[width] * Way(blocks, loop, 16).turn[1]]
+    pure = [loop for loop in nested(loops) if width == 8 or not gathers
             if has(blocks, loop, width) and not any(blocks[n].stores for n in loop.own())]
     return max((loads_in_flight(blocks, loop, width) for loop in ways + pure), default=0)
 
 
+def is_copy(instruction):
+    return instruction.name.startswith("UBLKCP")
+
+
+def is_wait(instruction):
+    return instruction.name.startswith("SYNCS.PHASECHK")
+
+
+def to_wait(blocks, loop, number, first):
+    """Instructions from that one of a block to the next wait, on the shortest way inside of the loop."""
+    done, work = set(), [(0, number, first)]
+    while work:
+        passed, n, begin = heapq.heappop(work)
+        for k, i in enumerate(blocks[n].instructions[begin:]):
+            if is_wait(i):
+                return passed + k
+        for m in blocks[n].next:
+            if m in loop.blocks and m not in done:
+                done.add(m)
+                heapq.heappush(work, (passed + len(blocks[n].instructions) - begin, m, 0))
+    return 0
+
+
+def lead(blocks, loops):
+    """The fewest instructions from a bulk copy to the next wait for one, in loops that do both: what a warp does while
+    rows come."""
+    found = [to_wait(blocks, loop, n, k + 1) for loop in loops
+             if any(is_wait(i) for n in loop.blocks for i in blocks[n].instructions)
+             for n in loop.blocks for k, i in enumerate(blocks[n].instructions) if is_copy(i)]
+    return min(found, default=0)
+
+
 def measure_gathers(blocks, loops):
     """gathers: the number of gather loops; flight16: the fewest 16-byte loads in flight of all of them; slots:
-    instructions per such load, of the loop with the fewest. flight8, flight4, flight2: see narrow(); the latter two
-    only of kernels without 16-byte loads."""
+    instructions per such load, of the loop with the fewest. flight8, flight4, flight2: see narrow(). lead: see
+    there."""
     gathers = gather_loops(blocks, loops)
     result = {"gathers": len(gathers)}
     turns = [Way(blocks, loop, 16).turn for loop in gathers]
     result["slots"] = min((round(instructions / loads, 1) for instructions, loads in turns), default=0)
     result["flight16"] = min((loads_in_flight(blocks, loop, 16) for loop in gathers), default=0)
-    for width in WIDTHS[1:] if not gathers else (8,):
+    result["lead"] = lead(blocks, loops)
+    for width in WIDTHS[1:]:
         result[f"flight{width}"] = narrow(blocks, loops, gathers, width)
     return result

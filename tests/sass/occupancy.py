@@ -12,8 +12,9 @@ MOST_BLOCKS = 32
 # architecture: warps of an SM, bytes of shared memory of an SM
 LIMITS = {80: (64, 164 * 1024), 90: (64, 228 * 1024), 100: (64, 228 * 1024)}
 
-# Bytes of dynamic shared memory that a kernel may get at a launch: SMALL_FLOATS of kernels/device/small.cuh.
-DYNAMIC = {"sum_slices": 4 * (12288 - 1024)}
+# Bytes of dynamic shared memory that a kernel may get at a launch: SMALL_FLOATS of kernels/device/small.cuh, and
+# RING_BYTES of kernels/device/ring.cuh.
+DYNAMIC = {"sum_slices": 4 * (12288 - 1024), "sum_runs_bulk": 2 * (8 * 128 * 16 + 4 * 8)}
 
 
 def dynamic_shared(kernel):
