@@ -7,7 +7,7 @@ X         := $(B)/ptx
 ptx_files := $(parts:%.cu=%) $(cuda:%.cu=%)
 ptx_host  := $(ptx_files:%=$(X)/host/%.o)
 ptx_run   := $(patsubst %.cpp,$(B)/%.o,$(wildcard emulation/ptx/*.cpp))
-ptx_names := device_index forward gradient kernels max properties weight_grad
+ptx_names := device_index forward gradient kernels large_batches max properties weight_grad
 ptx_tests  = $(foreach a,$1,$(ptx_names:%=$(X)/$a/test_ptx$a_%))
 # A translation is as many files as its size asks for, so those are known only when it is made.
 ptx_made   = $(foreach a,$1,$(ptx_files:%=$(X)/$a/%.made))

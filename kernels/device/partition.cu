@@ -128,6 +128,7 @@ static __global__ void __launch_bounds__(RANK_BLOCK, 4)
     SHARED(Key, borders, BUCKETS_MOST);
     SHARED(uint32_t, first, BUCKETS_MOST); /* place of each bucket for this tile */
     SHARED(uint16_t, counts, RANK_WARPS * BUCKETS_MOST);
+    SHARED(uint32_t, held, TILE);
     const uint32_t *earlier = x.counts + (int64_t)blockIdx.x * x.buckets;
     borders_fetch(x, borders);
     items_before<uint32_t>(
@@ -139,15 +140,16 @@ static __global__ void __launch_bounds__(RANK_BLOCK, 4)
     if (blockIdx.x == 0 && threadIdx.x == 0) x.begin[x.buckets] = (uint32_t)x.entries.count;
     const int64_t at = (int64_t)blockIdx.x * TILE;
     const int count = (int)min((int64_t)TILE, in.lookups - at);
-    const struct tile_ranks<TILE_ITEMS> tile =
-        tile_rank<TILE_ITEMS>(counts, x.buckets, count, [&](int r) -> unsigned {
-            const int item = tile_item<TILE_ITEMS>(r);
-            const uint64_t key =
-                item < count ? key_at(in, x.entries, before, at + item) : ~UINT64_C(0);
-            return key == ~UINT64_C(0) ? NO_DIGIT : bucket_of(borders, x.buckets, (Key)key);
-        });
+    struct ranks_shared<TILE_ITEMS> ranks = {
+        held
+    };
+    tile_rank(&ranks, counts, x.buckets, count, [&](int r) -> unsigned {
+        const int item = tile_item<TILE_ITEMS>(r);
+        const uint64_t key = item < count ? key_at(in, x.entries, before, at + item) : ~UINT64_C(0);
+        return key == ~UINT64_C(0) ? NO_DIGIT : bucket_of(borders, x.buckets, (Key)key);
+    });
     tile_add_warps(counts, x.buckets, [](int, uint32_t) {});
-    tile_put(tile, counts, x.buckets, count, first, [&](int r, uint32_t place) {
+    tile_put(&ranks, counts, x.buckets, count, first, [&](int r, uint32_t place) {
         const int item = tile_item<TILE_ITEMS>(r);
         const struct lookup l = lookup_at(in, x.scale, at + min(item, count - 1));
         if (place == NO_PLACE) return;
@@ -189,15 +191,15 @@ static __device__ inline void sort_held(const struct sorting<Entry> &s,
     for (int r = 0; r < ITEMS; r++)
         if (tile_item<ITEMS>(r) < count) mine[r] = from[tile_item<ITEMS>(r)];
     for (int pass = 0; pass * DIGIT_BITS < keys.bits; pass++) {
-        const struct tile_ranks<ITEMS> tile =
-            tile_rank<ITEMS>(s.counts, DIGITS, count, [&](int r) -> unsigned {
-                return tile_item<ITEMS>(r) < count ? keys.digit(mine[r].key, pass) : NO_DIGIT;
-            });
+        struct ranks_here<ITEMS> ranks;
+        tile_rank(&ranks, s.counts, DIGITS, count, [&](int r) -> unsigned {
+            return tile_item<ITEMS>(r) < count ? keys.digit(mine[r].key, pass) : NO_DIGIT;
+        });
         uint32_t total = 0, all;
         tile_add_warps(s.counts, DIGITS, [&](int, uint32_t sum) { total = sum; });
         s.first[threadIdx.x] = block_before(total, &all);
         __syncthreads();
-        tile_put(tile, s.counts, DIGITS, count, s.first, [&](int r, uint32_t place) {
+        tile_put(&ranks, s.counts, DIGITS, count, s.first, [&](int r, uint32_t place) {
             if (place != NO_PLACE) s.held[place] = mine[r];
         });
 #pragma unroll
@@ -225,14 +227,17 @@ static __device__ inline void sort_pass(const struct sorting<Entry> &s,
     s.first[threadIdx.x] = before;
     for (int64_t at = 0; at < count; at += ITEMS * RANK_BLOCK) {
         const int here = (int)min((int64_t)ITEMS * RANK_BLOCK, count - at);
-        const struct tile_ranks<ITEMS> tile =
-            tile_rank<ITEMS>(s.counts, DIGITS, here, [&](int r) -> unsigned {
-                const int item = tile_item<ITEMS>(r);
-                return item < here ? keys.digit(get(at + item).key, pass) : NO_DIGIT;
-            });
+        /* Nothing else is in shared memory now: the entries do not fit there. */
+        struct ranks_shared<ITEMS> ranks = {
+            (uint32_t *)s.held
+        };
+        tile_rank(&ranks, s.counts, DIGITS, here, [&](int r) -> unsigned {
+            const int item = tile_item<ITEMS>(r);
+            return item < here ? keys.digit(get(at + item).key, pass) : NO_DIGIT;
+        });
         uint32_t total = 0;
         tile_add_warps(s.counts, DIGITS, [&](int, uint32_t sum) { total = sum; });
-        tile_put(tile, s.counts, DIGITS, here, s.first, [&](int r, uint32_t place) {
+        tile_put(&ranks, s.counts, DIGITS, here, s.first, [&](int r, uint32_t place) {
             if (place != NO_PLACE) put(place, get(at + tile_item<ITEMS>(r)));
         });
         s.first[threadIdx.x] += total;

@@ -14,15 +14,21 @@ constexpr int RANK_BLOCK = 256, RANK_WARPS = RANK_BLOCK / WARP;
 
 enum : unsigned { NO_DIGIT = 0xffff, NO_PLACE = 0xffffffff };
 
-/* What a lane knows of the ITEMS items of a tile that it takes. */
-template <int ITEMS> struct tile_ranks {
+/* What a lane knows of the ITEMS items of a tile that it takes: the digit of each, and its rank among the items of the
+ * warp with that digit. In registers, with loops that are unrolled; or in shared memory, with loops that are not. */
+template <int ITEMS> struct ranks_here {
+    static constexpr int items = ITEMS, unrolled = ITEMS;
     uint32_t digit_and_rank[ITEMS];
-    __device__ unsigned digit(int r) const {
-        return digit_and_rank[r] >> 16;
+    __device__ uint32_t &at(int r) {
+        return digit_and_rank[r];
     }
-    /* Among the items of the warp with this digit. */
-    __device__ unsigned rank(int r) const {
-        return digit_and_rank[r] & 0xffffu;
+};
+
+template <int ITEMS> struct ranks_shared {
+    static constexpr int items = ITEMS, unrolled = 1;
+    uint32_t *digit_and_rank; /* [ITEMS][RANK_BLOCK] */
+    __device__ uint32_t &at(int r) {
+        return digit_and_rank[r * RANK_BLOCK + (int)threadIdx.x];
     }
 };
 
@@ -37,30 +43,27 @@ template <int ITEMS> static __device__ inline bool tile_is_over(int r, int count
     return tile_item<ITEMS>(r) - (int)threadIdx.x % WARP >= count;
 }
 
-/* Sets counts[RANK_WARPS][digits] to the items with a digit in each warp, and what the lane knows of its items.
- * digit(r): of the lane's item r; NO_DIGIT: it does not take part. Items from `count` on are not asked for by whole
- * warps. The block calls this. */
-template <int ITEMS, class Digit>
-static __device__ __forceinline__ struct tile_ranks<ITEMS>
-tile_rank(uint16_t *counts, int digits, int count, const Digit &digit) {
-    struct tile_ranks<ITEMS> tile;
+/* Sets counts[RANK_WARPS][digits] to the items with a digit in each warp, and the ranks. digit(r): of the lane's item
+ * r; NO_DIGIT: it does not take part. Items from `count` on are not asked for by whole warps. The block calls this. */
+template <class Ranks, class Digit>
+static __device__ __forceinline__ void tile_rank(Ranks *ranks, uint16_t *counts, int digits,
+                                                 int count, const Digit &digit) {
     uint16_t *mine = counts + (int)threadIdx.x / WARP * digits;
     for (int k = (int)threadIdx.x; k < RANK_WARPS * digits; k += RANK_BLOCK) counts[k] = 0;
     __syncthreads();
-#pragma unroll
-    for (int r = 0; r < ITEMS; r++) {
-        tile.digit_and_rank[r] = NO_DIGIT << 16;
-        if (tile_is_over<ITEMS>(r, count)) continue;
+#pragma unroll(Ranks::unrolled)
+    for (int r = 0; r < Ranks::items; r++) {
+        ranks->at(r) = NO_DIGIT << 16;
+        if (tile_is_over<Ranks::items>(r, count)) continue;
         const unsigned d = digit(r), peers = __match_any_sync(ALL_LANES, d),
                        before = peers & ((1u << threadIdx.x % WARP) - 1u);
         const unsigned earlier = d == NO_DIGIT ? 0 : mine[d];
         __syncwarp();
         if (d != NO_DIGIT && before == 0) mine[d] = (uint16_t)(earlier + (unsigned)__popc(peers));
         __syncwarp();
-        tile.digit_and_rank[r] = d << 16 | (earlier + (unsigned)__popc(before));
+        ranks->at(r) = d << 16 | (earlier + (unsigned)__popc(before));
     }
     __syncthreads();
-    return tile;
 }
 
 /* Turns counts into the items with a digit in earlier warps, and calls take(digit, items in all warps). */
@@ -80,16 +83,15 @@ static __device__ inline void tile_add_warps(uint16_t *counts, int digits, const
 
 /* Calls put(r, place) for each of the lane's items; NO_PLACE: it does not take part. first[digits]: the first place of
  * each digit. The block calls this, and whole warps call put. */
-template <int ITEMS, class Put>
-static __device__ __forceinline__ void tile_put(const struct tile_ranks<ITEMS> &tile,
-                                                const uint16_t *counts, int digits, int count,
-                                                const uint32_t *first, const Put &put) {
+template <class Ranks, class Put>
+static __device__ __forceinline__ void tile_put(Ranks *ranks, const uint16_t *counts, int digits,
+                                                int count, const uint32_t *first, const Put &put) {
     const uint16_t *mine = counts + (int)threadIdx.x / WARP * digits;
-#pragma unroll
-    for (int r = 0; r < ITEMS; r++) {
-        if (tile_is_over<ITEMS>(r, count)) continue;
-        const unsigned d = tile.digit(r);
-        put(r, d == NO_DIGIT ? NO_PLACE : first[d] + mine[d] + tile.rank(r));
+#pragma unroll(Ranks::unrolled)
+    for (int r = 0; r < Ranks::items; r++) {
+        if (tile_is_over<Ranks::items>(r, count)) continue;
+        const unsigned d = ranks->at(r) >> 16, rank = ranks->at(r) & 0xffffu;
+        put(r, d == NO_DIGIT ? NO_PLACE : first[d] + mine[d] + rank);
     }
     __syncthreads();
 }
