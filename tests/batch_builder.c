@@ -45,7 +45,7 @@ static void *exact_copy(const void *array, int64_t count, size_t size) {
 
 void builder_begin(struct builder *b, uint64_t seed, bool exact) {
     *b = (struct builder){
-        .seed = seed, .exact = exact, .id_type = ID_INT64, .step = 3, .smaller = 1};
+        .seed = seed, .exact = exact, .id_type = ID_INT64, .step = 3, .smaller = 1, .gap = 1};
 }
 
 int32_t builder_table(struct builder *b, int64_t rows, int32_t dim) {
@@ -115,14 +115,15 @@ static void *make_ids(const struct builder *b) {
 static void lay_out_grad(struct builder *b) {
     int64_t columns = 0;
     for (int32_t f = 0; f < b->in.num_features; f++)
-        if (b->features[f].pooling != POOL_NONE) columns += b->shapes[b->features[f].table].dim + 1;
+        if (b->features[f].pooling != POOL_NONE)
+            columns += b->shapes[b->features[f].table].dim + b->gap;
     int64_t at = columns, next = columns * b->in.bags;
     for (int32_t f = 0; f < b->in.num_features; f++) {
         struct feature *x = &b->features[f];
         int32_t dim = b->shapes[x->table].dim;
         bool sequence = x->pooling == POOL_NONE;
-        x->grad_stride = sequence ? dim + 1 : columns;
-        x->grad_offset = sequence ? next : (at -= dim + 1);
+        x->grad_stride = sequence ? dim + b->gap : columns;
+        x->grad_offset = sequence ? next : (at -= dim + b->gap);
         next += sequence ? x->lookups * x->grad_stride : 0;
     }
 }

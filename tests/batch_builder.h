@@ -59,6 +59,7 @@ struct builder {
     enum id_type id_type;
     bool weighted;
     int smaller; /* see builder_smaller; 1 to begin with */
+    int32_t gap; /* elements between gradient rows; 1 to begin with: few rows are aligned */
     bool exact;  /* gradients -4 .. 4 times 2^-6, weights -1, 0, 1/2, 1 or 2; otherwise real ones */
     /* After finish. The rule of a table may still be changed, through builder_rule. */
     struct batch in;

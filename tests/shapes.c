@@ -394,6 +394,31 @@ static void duplicates_in_bag(struct builder *b, int32_t n) {
     BAG(b, 2, 4, 2, 2);
 }
 
+/* Gradient rows that are whole and aligned, which device kernels read in ways of their own; of two widths that are
+ * covered alike. Short runs, and one that is longer than what a group of lanes takes. */
+static int64_t one_in_four_is_7(int64_t i) {
+    return i % 4 ? i * 37 % 389 : 7;
+}
+
+static void whole_rows(struct builder *b, int32_t n) {
+    b->gap = 8;
+    one(b, 400, n, POOL_SUM);
+    bags_of(b, 150, 4, one_in_four_is_7);
+    one(b, 90, n > 8 ? n - 8 : n, POOL_NONE);
+    builder_random_bags(b, 30, 4);
+}
+
+static void whole_rows_weighted(struct builder *b, int32_t n) {
+    b->weighted = true;
+    whole_rows(b, n);
+}
+
+static void whole_rows_of_means(struct builder *b, int32_t n) {
+    b->gap = 8;
+    builder_feature(b, builder_table(b, 500, n), POOL_MEAN, 7);
+    bags_of(b, 150, 4, one_in_four_is_7);
+}
+
 /* Shapes of above with a max in place of sums and means, but for each third feature. */
 static void max(struct builder *b, int32_t n) {
     static const struct {
@@ -473,6 +498,15 @@ const struct shape shapes[] = {
     {"ragged bags", ragged_bags, 400, EXACT_AND_REAL},
     {"duplicates in a bag", duplicates_in_bag, 0, EXACT_AND_REAL},
     {"one hot row", one_hot_row, 5000, EXACT_AND_REAL},
+    {"whole rows of 4", whole_rows, 4, EXACT_AND_REAL},
+    {"whole rows of 16", whole_rows, 16, EXACT_AND_REAL},
+    {"whole rows of 32", whole_rows, 32, EXACT_AND_REAL},
+    {"whole rows of 64", whole_rows, 64, EXACT_AND_REAL},
+    {"whole rows of 128", whole_rows, 128, EXACT_AND_REAL},
+    {"whole rows of 200", whole_rows, 200, EXACT_AND_REAL},
+    {"whole rows of 512", whole_rows, 512, EXACT_AND_REAL},
+    {"whole rows of 64, weighted", whole_rows_weighted, 64, EXACT_AND_REAL},
+    {"whole rows of 64, mean, padding", whole_rows_of_means, 64, REAL_ONLY},
     {"max, empty bags", max, 0, EXACT_AND_REAL},
     {"max, dim 1", max, 1, EXACT_AND_REAL},
     {"max, dim 3", max, 2, EXACT_AND_REAL},
