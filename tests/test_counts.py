@@ -113,6 +113,29 @@ def test_models(folder):
     assert table.modelled(records)
 
 
+def test_machine_code_of_what_is_counted(folder):
+    """The lines of the PTX are those of the machine code, for every kernel, and a request is an instruction or more."""
+    out = os.path.join(folder, "lines.json")
+    done = count(f"--spec={small(folder)}", "--lines", f"--out={out}")
+    assert done.returncode == 0, done.stderr
+    records = table.read_json(out)
+    import machine  # brings the folder of tests/sass, which also has a table.py
+    try:
+        codes = machine.functions_in(tap.BUILD, {r["function"] for r in records})
+    except OSError as e:
+        raise tap.Skip(str(e)) from e
+    for r in records:
+        code = codes[r["function"]]
+        wanted, found = 0, 0
+        for line in r["lines"]:
+            for kind in set(machine.PATTERNS) - {"syncs"}:
+                wanted += machine.number(line[kind])
+                found += machine.number(line[kind]) * ((machine.source_name(line["source"]), line["line"], kind)
+                                                       in code["shares"])
+        assert found >= 0.9 * wanted, f"{r['function']}: {found} of {wanted} requests"
+        assert machine.instructions(r, code) >= wanted or not wanted, r["function"]
+
+
 def test_usage(folder):
     for options, text in (((), "--spec is missing"), (("--spec=none.spec",), "none.spec"),
                           (("--spec=a", "--model=h1"), "h1"), (("--spec=a", "--jobs=0"), "--jobs")):

@@ -40,11 +40,12 @@ counts-renew: counts-program
 # What the models of L2 move, and the bound on time that follows; on 1/COUNTS_PART of the devices, because the workloads
 # are small. BOUND='--flight=4': options of bound.py.
 bound: counts-program
+	@$(MAKE) --no-print-directory sass-tools || :
 	@mkdir -p $(call quoted,$(OUT)/counts)
-	@$(counts_program) --spec=$(call quoted,$(COUNTS_SPEC)) --jobs=$(shell nproc) --model=h100 --model=h200 \
+	@$(counts_program) --spec=$(call quoted,$(COUNTS_SPEC)) --jobs=$(shell nproc) --lines --model=h100 --model=h200 \
 	    --part=$(COUNTS_PART) $(KERNEL:%=--kernel=%) --out=$(call quoted,$(OUT)/counts/models.json)
 	@$(PYTHON) emulation/counts/table.py models $(call quoted,$(OUT)/counts/models.json)
-	@$(PYTHON) emulation/counts/bound.py $(call quoted,$(OUT)/counts/models.json) $(BOUND)
+	@$(PYTHON) emulation/counts/bound.py $(call quoted,$(OUT)/counts/models.json) --build=$(B) $(BOUND)
 
 test-counts: counts-program
 	@COUNTS=$(counts_program) COUNTS_MADE_BY="$(counts_made_by)" BUILD=$(B) PYTHON=$(PYTHON) tests/run.sh tests/test_counts.py
