@@ -11,8 +11,8 @@
  *
  * A key that takes more than a bucket's share fills two borders: then it has a bucket of its own, which needs no
  * sort, and the tree of runs.cuh takes its run. So neither a hot row nor a region of hot rows makes a bucket that does
- * not fit; a bucket that misfortune makes too large is sorted by its block through memory, slowly. The same happens
- * to all buckets from about 2.5 million entries on (half of that with weights, means or a max).
+ * not fit; a bucket that misfortune makes too large is sorted by its block through memory, slowly. That happens to
+ * more and more buckets from about 1.5 million entries on (half of that with weights, means or a max).
  * The result depends only on the batch: the same entries in the same places as CUB's stable sort.
  *
  * Traffic per lookup, 32-bit keys and values: count and distribute read the id, distribute writes 8 bytes, sort moves

@@ -9,7 +9,7 @@
  * partial rows. The index moves 40 bytes and takes five launches; cuda_fused moves 68, in ten or more.
  * Deterministic: the entries and the shape of every sum depend only on the batch.
  * Expected, not measured yet: wins where the sort is a large part of the step, which is with narrow rows and small
- * states. Loses its advantage beyond some 2.5 million lookups, where buckets no longer fit in a block (partition.cuh).
+ * states. Loses its advantage beyond some 1.5 million lookups, where buckets no longer fit in a block (partition.cuh).
  * Source: sample sort on GPUs (Leischner, Osipov and Sanders 2010) in place of CUB's Onesweep; otherwise cuda_fused.cu.
  */
 #include "kernels/fused/fused.cuh"
