@@ -12,7 +12,13 @@
 
 #include "tests/kernel_tests.h"
 
-enum { LOOKUPS = 9000, PER_BAG = 4, ROWS = 80000, DIM = 4, HOT = 777 };
+enum {
+    LOOKUPS = WITH_THREAD_SANITIZER ? 5000 : 9000,
+    PER_BAG = 4,
+    ROWS = 80000,
+    DIM = 4,
+    HOT = 777
+};
 
 /* The row of lookup i. */
 static int64_t all_over(int64_t i) {
