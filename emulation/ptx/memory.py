@@ -143,7 +143,7 @@ def create_policy(b, o, mods, args):
 
 
 def copy(b, o, mods, args):
-    """Asynchronous copies end at once, so a missing wait is not found; but bulk copies to an mbarrier when it is waited for."""
+    """Asynchronous copies end at once, so a missing wait is not found. Bulk copies end when they are waited for."""
     if mods[1] == "bulk":
         return bulk_copy(b, mods[2:], args)
     if mods[1] in ("commit_group", "wait_group", "wait_all"):
