@@ -234,7 +234,8 @@ struct kernel {
 
     /* NULL: accepts any batch. Otherwise returns NULL for "yes" or the reason for "no". Reads only
      * the shape: tables, features, bags, lookups, and whether lookup_weights is NULL. For every
-     * kernel kernel_refuses() refuses what POOL_MAX excludes. */
+     * kernel kernel_refuses() refuses what POOL_MAX excludes. A device kernel that needs more than the
+     * oldest device has refuses every batch on such a device. */
     const char *(*accepts)(const struct batch *shape);
 
     /* Bytes of scratch that run needs for a batch of this shape. NULL: none. */

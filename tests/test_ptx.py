@@ -56,6 +56,9 @@ FOUND = [
     ("a reduction made a store", "red.relaxed.gpu.global.add.u32", "st.relaxed.gpu.global.u32", (1,), "count "),
     ("bytes that no copy brings", "[%r3], 128;", "[%r3], 256;", (86,), "does not end"),
     ("a wait for the wrong phase", "%p2, [%r3], 0", "%p2, [%r3], 1", (1, 86), ""),
+    ("threads that do not wait for a bulk copy", "$L__BB1_4:\n", "$L__BB1_4:\n\t@%p1 bra \t$L__BB1_5;\n", (1,), "copy "),
+    ("a bulk copy that nobody waits for", "mbarrier.try_wait.parity.shared::cta.b64 \t%p2, [%r3], 0;",
+     "setp.eq.u32 \t%p2, %r1, %r1;", (86,), "before its bulk copies"),
     ("a trap", "setp.ne.s32 \t%p1, %r15, 0;", "trap;", (86,), "a trap: trap at kernels/sums.cu:30"),
 ]
 

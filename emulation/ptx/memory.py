@@ -143,7 +143,7 @@ def create_policy(b, o, mods, args):
 
 
 def copy(b, o, mods, args):
-    """Asynchronous copies end at once: a missing wait is not found."""
+    """Asynchronous copies end at once, so a missing wait is not found. Bulk copies end when they are waited for."""
     if mods[1] == "bulk":
         return bulk_copy(b, mods[2:], args)
     if mods[1] in ("commit_group", "wait_group", "wait_all"):
@@ -156,11 +156,16 @@ def copy(b, o, mods, args):
     return text + two_places(b, m, args[0], "shared", args[1], "global", f"{size}", present)
 
 
-def two_places(b, m, to, to_space, of, of_space, size, present):
+def places(b, m, to, to_space, of, of_space, size):
+    """from and p: the memory of both accesses of a copy."""
     m.space = of_space
     text = "char *from; " + find(b, m, "load", of, size) + "from = p; "
     m.space = to_space
-    return text + find(b, m, "store", to, size) + f"ptx::copy(p, from, {size}, {present}); "
+    return text + find(b, m, "store", to, size)
+
+
+def two_places(b, m, to, to_space, of, of_space, size, present):
+    return places(b, m, to, to_space, of, of_space, size) + f"ptx::copy(p, from, {size}, {present}); "
 
 
 def bulk_copy(b, mods, args):
@@ -174,9 +179,8 @@ def bulk_copy(b, mods, args):
     m = Modifiers(x for x in mods[2:] if x not in ("mbarrier::complete_tx::bytes", "bulk_group"))
     text, size = policy(b, m, args), b.value(args[2], "u32")
     if (to, of, mods[2]) == ("shared", "global", "mbarrier::complete_tx::bytes"):
-        text += two_places(b, m, args[0], to, args[1], of, f"ptx::bulk({size})", size)
-        m.space = "shared"
-        return text + find(b, m, "other", args[3], 8) + f"ptx::complete(p, {size});"
+        text += places(b, m, args[0], to, args[1], of, f"ptx::bulk({size})") + "char *to = p; "
+        return text + find(b, m, "other", args[3], 8) + f"ptx::bulk_copy(to, from, {size}, p);"
     if (to, of, mods[2]) == ("global", "shared", "bulk_group"):
         return text + two_places(b, m, args[0], to, args[1], of, f"ptx::bulk({size})", size)
     raise Refused("a bulk copy between these spaces")
