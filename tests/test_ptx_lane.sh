@@ -24,7 +24,7 @@ run() { # PROGRAM [TESTS]
 for arch in ${PTX_ARCHS:-}; do
     at=$BUILD/ptx/$arch/test_ptx${arch}_
     [ -n "${NVCC:-}" ] && [ -x "${at}kernels" ] || continue
-    for shapes in 'dim *' '*two lookups' 'no *' 'last *' '*weighted' '*padding' 'max, dim *' 'max, empty bags'; do
+    for shapes in 'dim *' '*two lookups' 'no *' 'last *' '*weighted' '*padding' 'whole rows of *' 'max, dim *' 'max, empty bags'; do
         run "${at}kernels" "cuda_*: $shapes"
     done
     for program in device_index forward gradient max weight_grad; do run "$at$program"; done
