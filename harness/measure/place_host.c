@@ -24,6 +24,19 @@ static struct host *host_of(struct place *p) {
     return (struct host *)p;
 }
 
+/* Of the members one by one: shapes have holes, and a copy need not keep what is in them. */
+static uint64_t shape_hash(const struct table_shape *t, uint64_t hash) {
+    const struct table_part *p = &t->part;
+    const int64_t members[] = {t->rows,     t->dim,         (int64_t)t->rule,
+                               t->adjusts,  t->weight_type, t->momentum_type,
+                               t->rounding, t->row_state,   (int64_t)t->rounding_key,
+                               p->table,    p->column,      p->column_skip,
+                               p->row,      p->row_skip,    t->features,
+                               t->lookups,  t->first_row};
+    _Static_assert(sizeof *t == 104, "a new member belongs into the hash");
+    return XXH3_64bits_withSeed(members, sizeof members, hash);
+}
+
 /* The hash of everything that a kernel may only read. */
 static uint64_t batch_hash(const struct batch *in) {
     const size_t lookups = (size_t)in->lookups;
@@ -35,11 +48,11 @@ static uint64_t batch_hash(const struct batch *in) {
                  {in->lookup_weights, lookups * sizeof *in->lookup_weights},
                  {in->grad, (size_t)(in->grad_elements * dtype_bytes(in->grad_type))},
                  {in->winners, (size_t)in->grad_elements * sizeof *in->winners},
-                 {in->tables, (size_t)in->num_tables * sizeof *in->tables},
                  {in->features, (size_t)in->num_features * sizeof *in->features}};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i].data) hash = XXH3_64bits_withSeed(parts[i].data, parts[i].bytes, hash);
+    for (int32_t t = 0; t < in->num_tables; t++) hash = shape_hash(&in->tables[t], hash);
     return hash;
 }
 
