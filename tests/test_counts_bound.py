@@ -103,12 +103,15 @@ def test_issue_of_machine_code(_):
 
 
 def test_loads_in_flight_of_machine_code(_):
-    """Missed are the loads with the most others in flight: of 3000 sectors the 2000 of line 8, in 500 requests, and
+    """Missed are the loads that take the least for a sector: of 3000 sectors the 2000 of line 8, in 500 requests, and
     half of line 7."""
     r = record(load={"requests": 700, "sectors": 4000},
                lines=[line(7, load=(200, 2000)), line(8, load=(500, 2000))])
     waits = 500 / 8 + 100 / 2
     near(machine.waits(r, 3000, code({}, {7: 2, 8: 8})), waits)
+    # With requests of 40 sectors, 2 in flight are more than 8 of 4 sectors are.
+    wide = record(lines=[line(7, load=(50, 2000)), line(8, load=(500, 2000))])
+    near(machine.waits(wide, 3000, code({}, {7: 2, 8: 8})), 50 / 2 + 250 / 8)
     r["models"][0]["misses"] = 3000
     near(bounds(r, code=code({}, {7: 2, 8: 8}))["latency"], 370 * waits / 4)
     near(bounds(r, code=code({}, {7: 2, 8: 8}), flight=1)["latency"], 370 * 700 * 0.75 / 4)

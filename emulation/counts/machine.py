@@ -43,16 +43,17 @@ def instructions(record, code):
 def waits(record, misses, code):
     """Loads of those sectors, each over the most loads that its warp has in flight beside it, with itself. A warp in
     which k are in flight counts 1/k or less for each of them, so the sum is no more than 1 at any time. Which loads
-    missed is not known: those with the most in flight beside them. 0: asynchronous copies, of which the code does not
-    tell how many are in flight."""
+    missed is not known: those that take the least for a sector. 0: asynchronous copies, of which the code does not tell
+    how many are in flight."""
     if code["flights"] is None:
         return 0
-    flight = lambda line: code["flights"].get((source_name(line["source"]), line["line"]), 1)
+    loads = []  # (of a sector, sectors)
+    for line in record["lines"]:
+        load, flight = line["load"], code["flights"].get((source_name(line["source"]), line["line"]), 1)
+        if load["sectors"]:
+            loads.append((load["requests"] / load["sectors"] / flight, load["sectors"]))
     total = 0
-    for line in sorted(record["lines"], key=flight, reverse=True):
-        load = line["load"]
-        taken = min(misses, load["sectors"])
-        if taken > 0:
-            total += load["requests"] * taken / load["sectors"] / flight(line)
-            misses -= taken
+    for each, sectors in sorted(loads):
+        total += each * min(misses, sectors)
+        misses -= min(misses, sectors)
     return total

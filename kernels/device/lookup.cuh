@@ -21,19 +21,42 @@ static inline unsigned blocks_for(int64_t count, int64_t per_block) {
     return count > 0 ? (unsigned)((count + per_block - 1) / per_block) : 1;
 }
 
+/* What a warp knows of the lookups that it takes next, in ascending order. */
+struct nearby {
+    int32_t feature; /* of all of them; -1: they have several */
+    bool close;      /* the first one's bag is likely to be among the 32 from `bag` on */
+    int64_t bag;     /* flat, not after the first one's */
+};
+
+static __device__ inline int32_t feature_of(const struct batch &in, int64_t i) {
+    return (int32_t)last_at_most(in.offsets, in.bags * (int64_t)sizeof *in.offsets, 0,
+                                 in.num_features, i);
+}
+
+/* Of lookups first .. last, the same ones for a whole warp. */
+static __device__ inline struct nearby nearby_of(const struct batch &in, int64_t first,
+                                                 int64_t last) {
+    const int32_t f = feature_of(in, first);
+    const bool all = f + 1 == in.num_features || in.offsets[(f + 1) * in.bags] > last;
+    return {all ? f : -1, false, f * in.bags};
+}
+
 /* The flat bag of lookup i. A whole warp calls this with consecutive or equal lookups. The warp
  * finds the bag of the first lookup with 32 probes at a time; then each lane searches nearby. */
-static __device__ inline int64_t bag_of(const struct batch &in, int64_t i) {
-    const unsigned all = 0xffffffffu;
-    int64_t first = __shfl_sync(all, (long long)i, 0), lane = threadIdx.x % WARP;
-    int64_t end = in.num_features * in.bags, lo = 0, hi = end;
+static __device__ inline int64_t bag_of(const struct batch &in, int64_t i, struct nearby *near) {
+    const int64_t first = __shfl_sync(ALL_LANES, (long long)i, 0), lane = threadIdx.x % WARP,
+                  end = (near->feature >= 0 ? near->feature + 1 : in.num_features) * in.bags;
+    int64_t lo = near->bag, hi = end, step = near->close ? 1 : (hi - lo + WARP - 1) / WARP;
     while (hi - lo > 1) {
-        int64_t step = (hi - lo + WARP - 1) / WARP, probe = lo + lane * step;
-        bool begun = probe < hi && in.offsets[probe] <= first;
-        int64_t last = __popc(__ballot_sync(all, begun)) - 1;
+        const int64_t probe = lo + lane * step;
+        const bool begun = probe < hi && in.offsets[probe] <= first;
+        const int last = __popc(__ballot_sync(ALL_LANES, begun)) - 1;
         lo += last * step;
-        hi = hi < lo + step ? hi : lo + step;
+        if (last < (int)WARP - 1) hi = min(hi, lo + step);
+        step = (hi - lo + WARP - 1) / WARP;
     }
+    near->bag = lo;
+    near->close = true;
     hi = lo + WARP < end ? lo + WARP : end;
     if (hi < end && in.offsets[hi] <= i) lo = hi, hi = end;
     return last_at_most(in.offsets, sizeof *in.offsets, lo, hi, i);
@@ -56,23 +79,34 @@ static __device__ inline uint32_t part_of(const struct lookup &l) {
     return l.number >= 0 ? PART_OF_MAX | (uint32_t)l.number : __float_as_uint(l.coefficient);
 }
 
-/* Lookup i. scale: from mean_scales(), or NULL without means. A whole warp calls this. */
+/* Lookup i. scale: from mean_scales(), or NULL without means. A whole warp calls this, with consecutive lookups; the
+ * last one may be there several times. Gradient rows of a sequence are found without the bag. */
 static __device__ inline struct lookup lookup_at(const struct batch &in, const float *scale,
-                                                 int64_t i) {
-    int64_t q = bag_of(in, i), f = q / in.bags;
+                                                 int64_t i, struct nearby *near) {
+    const int32_t f = near->feature >= 0 ? near->feature : feature_of(in, i);
     const struct feature *x = &in.device_features[f];
+    const bool sequence = x->pooling == POOL_NONE;
+    const int64_t q = __any_sync(ALL_LANES, !sequence) ? bag_of(in, i, near) : 0;
     struct lookup l;
-    l.feature = (int32_t)f;
+    l.feature = f;
     l.table = x->table;
     l.row = batch_id(&in, i);
     l.padding = l.row == x->padding_id;
-    bool sequence = x->pooling == POOL_NONE;
     l.grad = x->grad_offset +
              (sequence ? i - in.offsets[f * in.bags] : q - f * in.bags) * x->grad_stride;
     l.coefficient = in.lookup_weights ? in.lookup_weights[i] : 1.0f;
     if (x->pooling == POOL_MEAN) l.coefficient *= scale[q];
     l.number = x->pooling == POOL_MAX ? (int32_t)(i - in.offsets[q]) : -1;
     return l;
+}
+
+/* The lookup of this thread in a grid with a thread for each; of threads beyond them, the last one. */
+static __device__ inline struct lookup lookup_of_thread(const struct batch &in, const float *scale,
+                                                        int64_t thread) {
+    const int64_t last = in.lookups - 1, i = min(thread, last),
+                  first = __shfl_sync(ALL_LANES, (long long)i, 0);
+    struct nearby near = nearby_of(in, first, min(first + WARP - 1, last));
+    return lookup_at(in, scale, i, &near);
 }
 
 static inline bool has_mean(const struct batch *in) {

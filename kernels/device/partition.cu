@@ -4,14 +4,11 @@
 
 /* --- keys and buckets */
 
-/* The key of lookup i; ~0, which is no key: it becomes no entry. */
-static __device__ inline uint64_t key_at(const struct batch &in, const struct entries &e,
-                                         const struct before *before, int64_t i) {
-    const int32_t f = (int32_t)last_at_most(in.offsets, in.bags * (int64_t)sizeof *in.offsets, 0,
-                                            in.num_features, i);
+/* The key of a lookup of this feature; ~0, which is no key: it becomes no entry. */
+static __device__ inline uint64_t key_in(const struct batch &in, const struct entries &e,
+                                         const struct before *before, int32_t f, int64_t row) {
     const struct feature *x = &in.device_features[f];
     if (before && before[f].lookups < 0) return ~UINT64_C(0);
-    const int64_t row = batch_id(&in, i);
     return key_of(in, e, x->table, row, row == x->padding_id);
 }
 
@@ -55,8 +52,10 @@ template <class Key>
 static __global__ void __launch_bounds__(RANK_BLOCK)
     sample_keys(const struct batch in, const struct partition x, const struct before *before) {
     SHARED(Key, sample, SAMPLES_MOST);
-    for (int k = (int)threadIdx.x; k < x.samples; k += RANK_BLOCK)
-        sample[k] = (Key)key_at(in, x.entries, before, sampled_lookup(in.lookups, x.samples, k));
+    for (int k = (int)threadIdx.x; k < x.samples; k += RANK_BLOCK) {
+        const int64_t i = sampled_lookup(in.lookups, x.samples, k);
+        sample[k] = (Key)key_in(in, x.entries, before, feature_of(in, i), batch_id(&in, i));
+    }
     __syncthreads();
     const int me = (int)threadIdx.x % RANKERS,
               number = (int)blockIdx.x * RANKED + (int)threadIdx.x / RANKERS;
@@ -74,6 +73,38 @@ static __global__ void __launch_bounds__(RANK_BLOCK)
 
 /* --- counts of buckets */
 
+/* What this warp knows of its part of the block's tile. */
+static __device__ inline struct nearby part_nearby(const struct batch &in) {
+    const int64_t first =
+        (int64_t)blockIdx.x * TILE + (int64_t)threadIdx.x / WARP * TILE_ITEMS * WARP;
+    return nearby_of(in, first, min(first + TILE_ITEMS * WARP, in.lookups) - 1);
+}
+
+/* Calls put(r, bucket) for each item of this lane in the block's tile; NO_DIGIT: it becomes no entry. */
+template <class Key, class Put>
+static __device__ inline void tile_buckets(const struct batch &in, const struct partition &x,
+                                           const struct before *before, const struct nearby &near,
+                                           const Key *borders, const Put &put) {
+    constexpr int AHEAD = 4;
+#pragma unroll 1
+    for (int r = 0; r < TILE_ITEMS; r += AHEAD) {
+        const int64_t first = (int64_t)blockIdx.x * TILE, at = first + tile_item<TILE_ITEMS>(r),
+                      last = in.lookups - 1;
+        if (tile_is_over<TILE_ITEMS>(r, (int)min((int64_t)TILE, in.lookups - first))) break;
+        int64_t row[AHEAD];
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) row[u] = batch_id(&in, min(at + u * WARP, last));
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            const int64_t i = min(at + u * WARP, last);
+            const int32_t f = near.feature >= 0 ? near.feature : feature_of(in, i);
+            const uint64_t key = key_in(in, x.entries, before, f, row[u]);
+            const bool counts = i == at + u * WARP && key != ~UINT64_C(0);
+            put(r + u, counts ? bucket_of(borders, x.buckets, (Key)key) : NO_DIGIT);
+        }
+    }
+}
+
 template <class Key>
 static __global__ void __launch_bounds__(RANK_BLOCK)
     count_buckets(const struct batch in, const struct partition x, const struct before *before,
@@ -84,11 +115,9 @@ static __global__ void __launch_bounds__(RANK_BLOCK)
     for (int64_t k = thread; k < num_zeros; k += (int64_t)gridDim.x * RANK_BLOCK) zeros[k] = 0;
     for (int b = (int)threadIdx.x; b < x.buckets; b += RANK_BLOCK) count[b] = 0;
     borders_fetch(x, borders);
-    const int64_t first = (int64_t)blockIdx.x * TILE, end = min(first + TILE, in.lookups);
-    for (int64_t i = first + threadIdx.x; i < end; i += RANK_BLOCK) {
-        const uint64_t key = key_at(in, x.entries, before, i);
-        if (key != ~UINT64_C(0)) atomicAdd(&count[bucket_of(borders, x.buckets, (Key)key)], 1u);
-    }
+    tile_buckets(in, x, before, part_nearby(in), borders, [&](int, unsigned bucket) {
+        if (bucket != NO_DIGIT) atomicAdd(&count[bucket], 1u);
+    });
     __syncthreads();
     for (int b = (int)threadIdx.x; b < x.buckets; b += RANK_BLOCK)
         x.counts[(int64_t)blockIdx.x * x.buckets + b] = count[b];
@@ -143,15 +172,14 @@ static __global__ void __launch_bounds__(RANK_BLOCK, 4)
     struct ranks_shared<TILE_ITEMS> ranks = {
         held
     };
-    tile_rank(&ranks, counts, x.buckets, count, [&](int r) -> unsigned {
-        const int item = tile_item<TILE_ITEMS>(r);
-        const uint64_t key = item < count ? key_at(in, x.entries, before, at + item) : ~UINT64_C(0);
-        return key == ~UINT64_C(0) ? NO_DIGIT : bucket_of(borders, x.buckets, (Key)key);
-    });
+    struct nearby near = part_nearby(in);
+    tile_buckets(in, x, before, near, borders,
+                 [&](int r, unsigned bucket) { ranks.at(r) = bucket; });
+    tile_rank(&ranks, counts, x.buckets, count, [&](int r) -> unsigned { return ranks.at(r); });
     tile_add_warps(counts, x.buckets, [](int, uint32_t) {});
     tile_put(&ranks, counts, x.buckets, count, first, [&](int r, uint32_t place) {
         const int item = tile_item<TILE_ITEMS>(r);
-        const struct lookup l = lookup_at(in, x.scale, at + min(item, count - 1));
+        const struct lookup l = lookup_at(in, x.scale, at + min(item, count - 1), &near);
         if (place == NO_PLACE) return;
         const struct entry made = entry_of(in, x.entries, l);
         ((Entry *)x.distributed)[place] = {(Key)made.key, (Key)made.value};

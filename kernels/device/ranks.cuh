@@ -53,7 +53,6 @@ static __device__ __forceinline__ void tile_rank(Ranks *ranks, uint16_t *counts,
     __syncthreads();
 #pragma unroll(Ranks::unrolled)
     for (int r = 0; r < Ranks::items; r++) {
-        ranks->at(r) = NO_DIGIT << 16;
         if (tile_is_over<Ranks::items>(r, count)) continue;
         const unsigned d = digit(r), peers = __match_any_sync(ALL_LANES, d),
                        before = peers & ((1u << threadIdx.x % WARP) - 1u);

@@ -23,7 +23,7 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK, MAX ? 6 : 0)
     scatter(const struct batch in, const float *scale, int lanes, const To to) {
     const unsigned all = 0xffffffffu;
     int64_t i = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x, last = in.lookups - 1;
-    struct lookup l = lookup_at(in, scale, i < last ? i : last);
+    const struct lookup l = lookup_of_thread(in, scale, i);
     struct destination d = {NULL, 0};
     int32_t dim = 0;
     if (i <= last && !l.padding) {

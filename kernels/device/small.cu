@@ -63,9 +63,10 @@ static __device__ __forceinline__ void add_tile(const struct batch &in,
     }
 }
 
-/* Element: uint32_t for fp32 gradients, otherwise uint16_t. */
+/* Element: uint32_t for fp32 gradients, otherwise uint16_t. Of the largest histograms, shared memory holds four blocks, so
+ * registers need not do for more. */
 template <class Element, bool MAX>
-static __global__ void __launch_bounds__(SMALL_BLOCK_MOST)
+static __global__ void __launch_bounds__(SMALL_BLOCK_MOST, 4)
     sum_slices(const struct batch in, const float *scale, const struct small s) {
     DYNAMIC_SHARED(float, sum);
     SHARED(struct small_lookup, tile, SMALL_BLOCK_MOST);
@@ -81,9 +82,10 @@ static __global__ void __launch_bounds__(SMALL_BLOCK_MOST)
     int32_t column = (int32_t)threadIdx.x, width = (int32_t)blockDim.x;
     for (int64_t k = column; k < floats; k += width) sum[k] = 0;
     __syncthreads();
+    struct nearby near = {f, false, f * in.bags};
     for (int64_t at = begin; at < end; at += width) {
         int64_t i = at + column;
-        struct lookup l = lookup_at(in, scale, i < end ? i : end - 1);
+        struct lookup l = lookup_at(in, scale, min(i, end - 1), &near);
         bool counts = i < end && !l.padding;
         tile[column] = {l.grad, part_of(l), counts ? (int32_t)l.row : -1};
         if (counts) atomicOr(&touched[l.row / 32], 1u << l.row % 32);

@@ -17,7 +17,7 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
                   const struct before *before, uint32_t *zeros, int64_t num_zeros) {
     int64_t i = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x, last = in.lookups - 1;
     if (i < num_zeros) zeros[i] = 0;
-    struct lookup l = lookup_at(in, scale, i < last ? i : last);
+    const struct lookup l = lookup_of_thread(in, scale, i);
     if (i > last) return;
     struct entry made = entry_of(in, e, l);
     int64_t at = i;

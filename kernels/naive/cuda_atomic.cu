@@ -72,7 +72,7 @@ static __device__ inline int64_t row_number(const struct table_shape *tables,
 static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     mark_rows(const struct batch in, const float *scale, uint32_t *bits) {
     int64_t i = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x, last = in.lookups - 1;
-    struct lookup l = lookup_at(in, scale, i < last ? i : last);
+    const struct lookup l = lookup_of_thread(in, scale, i);
     if (i > last || l.padding) return;
     int64_t row = row_number(in.device_tables, l);
     atomicOr(&bits[row / 32], 1u << row % 32);

@@ -98,7 +98,7 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     insert(const struct batch in, const struct entries e, const float *scale, const struct slots s,
            uint32_t *slot, uint32_t *place, void *value, uint32_t *padding) {
     int64_t i = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x, last = in.lookups - 1;
-    struct entry made = entry_of(in, e, lookup_at(in, scale, i < last ? i : last));
+    struct entry made = entry_of(in, e, lookup_of_thread(in, scale, i));
     bool counts = i <= last && made.key != e.padding;
     uint64_t key = counts ? made.key : ~UINT64_C(0);
     unsigned same = __match_any_sync(0xffffffffu, (unsigned long long)key);
