@@ -74,26 +74,31 @@ def ended(tap):
 
 
 def passed(logs, kernels):
-    """The kernels of which a test passed and none failed; none if a program died or another test failed."""
-    taps = [open(p).read() for p in glob.glob(f"{logs}/*.tap")]
-    failed = [name for t in taps for name in re.findall(r"^not ok \d+ - (?:([a-z0-9_]+): )?", t, re.M)]
-    if not all(map(ended, taps)) or not all(failed):
-        return []
-    good = {name for t in taps for name in re.findall(r"^ok \d+ - ([a-z0-9_]+): (?!.*# ?SKIP)", t, re.M)}
-    return [k for k in kernels if k in good and k not in failed]
+    """{kernel: architectures on which a test of it passed}, without kernels of which a test failed; empty if a program
+    died or another test failed."""
+    taps = [(re.search(r"_ptx(\d+)_", p).group(1), open(p).read()) for p in glob.glob(f"{logs}/test_ptx*.tap")]
+    failed = [name for _, t in taps for name in re.findall(r"^not ok \d+ - (?:([a-z0-9_]+): )?", t, re.M)]
+    if not all(ended(t) for _, t in taps) or not all(failed):
+        return {}
+    good = {}
+    for arch, t in taps:
+        for name in re.findall(r"^ok \d+ - ([a-z0-9_]+): (?!.*# ?SKIP)", t, re.M):
+            good.setdefault(name, set()).add(arch)
+    return {k: sorted(good[k], key=int) for k in kernels if k in good and k not in failed}
 
 
 def main():
     logs, *kernels = sys.argv[1:]
-    archs = sorted({re.search(r"_ptx(\d+)_", p).group(1) for p in glob.glob(f"{logs}/test_ptx*.tap")}, key=int)
     git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    names = " ".join("sm_" + a for a in archs)
-    rest = [f"nvcc {release()}", names, str(datetime.date.today()), git.stdout.strip(), digest(archs)]
     good = passed(logs, kernels)
     if not good:
         sys.exit("no kernel counts as verified: a program died, or a test failed that is not of a single kernel")
     with open(RECORD, "w") as f:
-        f.write(HEAD + "".join(" | ".join([k, *rest]) + "\n" for k in good))
+        f.write(HEAD)
+        for kernel, archs in good.items():
+            names = " ".join("sm_" + a for a in archs)
+            f.write(f"{kernel} | nvcc {release()} | {names} | {datetime.date.today()} | {git.stdout.strip()} | "
+                    f"{digest(archs)}\n")
     print(f"{RECORD}: {len(good)} of {len(kernels)} kernels")
 
 

@@ -43,15 +43,21 @@ def test_a_digest_is_of_instructions_alone(folder):
 
 
 def test_only_kernels_that_passed_are_recorded(folder):
-    def passed(tap):
-        with open(os.path.join(folder, "test_ptx90_kernels.tap"), "w") as file:
-            file.write(tap)
+    def passed(**taps):
+        for arch, tap_of in taps.items():
+            with open(os.path.join(folder, f"test_ptx{arch[2:]}_kernels.tap"), "w") as file:
+                file.write(tap_of)
         return ptx_record.passed(folder, ["cuda_a", "cuda_b", "cuda_c"])
 
-    assert passed("1..2\nok 1 - cuda_a: x\nok 2 - cuda_b: x # SKIP\n") == ["cuda_a"]
-    assert passed("1..3\nok 1 - cuda_a: x\nok 2 - cuda_b: x\nnot ok 3 - cuda_b: y\n") == ["cuda_a"]
-    assert passed("1..2\nok 1 - cuda_a: x\nnot ok 2 - all of them\n") == []
-    assert passed("1..2\nok 1 - cuda_a: x\n") == [], "it died"
+    assert passed(sm90="1..2\nok 1 - cuda_a: x\nok 2 - cuda_b: x # SKIP\n") == {"cuda_a": ["90"]}
+    assert passed(sm90="1..3\nok 1 - cuda_a: x\nok 2 - cuda_b: x\nnot ok 3 - cuda_b: y\n") == {"cuda_a": ["90"]}
+    assert passed(sm90="1..2\nok 1 - cuda_a: x\nnot ok 2 - all of them\n") == {}
+    assert passed(sm90="1..2\nok 1 - cuda_a: x\n") == {}, "it died"
+    # One that an architecture lacks counts on the others; one that fails anywhere does not count.
+    assert passed(sm90="1..2\nok 1 - cuda_a: x\nok 2 - cuda_b: x\n",
+                  sm100="1..3\nok 1 - cuda_a: x # SKIP\nok 2 - cuda_b: x\nok 3 - cuda_c: x\n") == {
+                      "cuda_a": ["90"], "cuda_b": ["90", "100"], "cuda_c": ["100"]}
+    assert passed(sm80="1..1\nnot ok 1 - cuda_b: x\n") == {"cuda_a": ["90"], "cuda_c": ["100"]}
 
 
 def test_the_list_has_the_word(_):

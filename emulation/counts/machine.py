@@ -41,10 +41,10 @@ def instructions(record, code):
 
 
 def waits(record, misses, code):
-    """Loads of those sectors, each over the most loads that its warp has in flight beside it, with itself. A warp in
-    which k are in flight counts 1/k or less for each of them, so the sum is no more than 1 at any time. Which loads
-    missed is not known: those that take the least for a sector. 0: asynchronous copies, of which the code does not tell
-    how many are in flight."""
+    """Loads of the `misses` sectors, each over the most loads that its warp has in flight beside it, with itself. A warp
+    in which k are in flight counts 1/k or less for each of them, so the sum is no more than 1 at any time. Which loads
+    missed is not known: those that take the least for a sector, where the requests of a line are alike. 0:
+    asynchronous copies, of which the code does not tell how many are in flight."""
     if code["flights"] is None:
         return 0
     loads = []  # (of a sector, sectors)

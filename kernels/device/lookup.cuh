@@ -21,10 +21,10 @@ static inline unsigned blocks_for(int64_t count, int64_t per_block) {
     return count > 0 ? (unsigned)((count + per_block - 1) / per_block) : 1;
 }
 
-/* What a warp knows of the lookups that it takes next, in ascending order. */
+/* What a warp knows of the lookups that it takes next, in ascending order; the same in all lanes. */
 struct nearby {
     int32_t feature; /* of all of them; -1: they have several */
-    bool close;      /* the first one's bag is likely to be among the 32 from `bag` on */
+    bool close;      /* `bag` is that of an earlier lookup: the search begins there */
     int64_t bag;     /* flat, not after the first one's */
 };
 
@@ -33,7 +33,7 @@ static __device__ inline int32_t feature_of(const struct batch &in, int64_t i) {
                                  in.num_features, i);
 }
 
-/* Of lookups first .. last, the same ones for a whole warp. */
+/* Of lookups first .. last. */
 static __device__ inline struct nearby nearby_of(const struct batch &in, int64_t first,
                                                  int64_t last) {
     const int32_t f = feature_of(in, first);
@@ -41,8 +41,8 @@ static __device__ inline struct nearby nearby_of(const struct batch &in, int64_t
     return {all ? f : -1, false, f * in.bags};
 }
 
-/* The flat bag of lookup i. A whole warp calls this with consecutive or equal lookups. The warp
- * finds the bag of the first lookup with 32 probes at a time; then each lane searches nearby. */
+/* The flat bag of lookup i. A whole warp calls this with consecutive or equal lookups, lane 0 with the first. The warp
+ * finds the bag of that one with 32 probes at a time; then each lane searches nearby. */
 static __device__ inline int64_t bag_of(const struct batch &in, int64_t i, struct nearby *near) {
     const int64_t first = __shfl_sync(ALL_LANES, (long long)i, 0), lane = threadIdx.x % WARP,
                   end = (near->feature >= 0 ? near->feature + 1 : in.num_features) * in.bags;
@@ -52,8 +52,9 @@ static __device__ inline int64_t bag_of(const struct batch &in, int64_t i, struc
         const bool begun = probe < hi && in.offsets[probe] <= first;
         const int last = __popc(__ballot_sync(ALL_LANES, begun)) - 1;
         lo += last * step;
-        if (last < (int)WARP - 1) hi = min(hi, lo + step);
-        step = (hi - lo + WARP - 1) / WARP;
+        const bool beyond = last == (int)WARP - 1; /* what the probes have covered, maybe */
+        if (!beyond) hi = min(hi, lo + step);
+        step = beyond ? step * WARP : (hi - lo + WARP - 1) / WARP;
     }
     near->bag = lo;
     near->close = true;
@@ -103,10 +104,9 @@ static __device__ inline struct lookup lookup_at(const struct batch &in, const f
 /* The lookup of this thread in a grid with a thread for each; of threads beyond them, the last one. */
 static __device__ inline struct lookup lookup_of_thread(const struct batch &in, const float *scale,
                                                         int64_t thread) {
-    const int64_t last = in.lookups - 1, i = min(thread, last),
-                  first = __shfl_sync(ALL_LANES, (long long)i, 0);
+    const int64_t last = in.lookups - 1, first = min(thread / WARP * WARP, last);
     struct nearby near = nearby_of(in, first, min(first + WARP - 1, last));
-    return lookup_at(in, scale, i, &near);
+    return lookup_at(in, scale, min(thread, last), &near);
 }
 
 static inline bool has_mean(const struct batch *in) {

@@ -80,29 +80,37 @@ static __device__ inline struct nearby part_nearby(const struct batch &in) {
     return nearby_of(in, first, min(first + TILE_ITEMS * WARP, in.lookups) - 1);
 }
 
-/* Calls put(r, bucket) for each item of this lane in the block's tile; NO_DIGIT: it becomes no entry. */
+/* Calls put(r, bucket) for each turn r of this warp that is not over, with the lane's item; NO_DIGIT: it becomes no
+ * entry. Loads four ids at once. count: lookups of the block's tile. */
 template <class Key, class Put>
 static __device__ inline void tile_buckets(const struct batch &in, const struct partition &x,
                                            const struct before *before, const struct nearby &near,
-                                           const Key *borders, const Put &put) {
+                                           int count, const Key *borders, const Put &put) {
     constexpr int AHEAD = 4;
+    static_assert(TILE_ITEMS % AHEAD == 0, "turns come in fours");
+    const int64_t tile = (int64_t)blockIdx.x * TILE;
 #pragma unroll 1
     for (int r = 0; r < TILE_ITEMS; r += AHEAD) {
-        const int64_t first = (int64_t)blockIdx.x * TILE, at = first + tile_item<TILE_ITEMS>(r),
-                      last = in.lookups - 1;
-        if (tile_is_over<TILE_ITEMS>(r, (int)min((int64_t)TILE, in.lookups - first))) break;
+        if (tile_is_over<TILE_ITEMS>(r, count)) break;
         int64_t row[AHEAD];
 #pragma unroll
-        for (int u = 0; u < AHEAD; u++) row[u] = batch_id(&in, min(at + u * WARP, last));
+        for (int u = 0; u < AHEAD; u++)
+            row[u] = batch_id(&in, tile + min(tile_item<TILE_ITEMS>(r + u), count - 1));
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
-            const int64_t i = min(at + u * WARP, last);
+            const int item = tile_item<TILE_ITEMS>(r + u);
+            const int64_t i = tile + min(item, count - 1);
             const int32_t f = near.feature >= 0 ? near.feature : feature_of(in, i);
             const uint64_t key = key_in(in, x.entries, before, f, row[u]);
-            const bool counts = i == at + u * WARP && key != ~UINT64_C(0);
-            put(r + u, counts ? bucket_of(borders, x.buckets, (Key)key) : NO_DIGIT);
+            put(r + u, item < count && key != ~UINT64_C(0) ? bucket_of(borders, x.buckets, (Key)key)
+                                                           : NO_DIGIT);
         }
     }
+}
+
+/* How many lookups the block's tile has. */
+static __device__ inline int tile_count(const struct batch &in) {
+    return (int)min((int64_t)TILE, in.lookups - (int64_t)blockIdx.x * TILE);
 }
 
 template <class Key>
@@ -115,9 +123,10 @@ static __global__ void __launch_bounds__(RANK_BLOCK)
     for (int64_t k = thread; k < num_zeros; k += (int64_t)gridDim.x * RANK_BLOCK) zeros[k] = 0;
     for (int b = (int)threadIdx.x; b < x.buckets; b += RANK_BLOCK) count[b] = 0;
     borders_fetch(x, borders);
-    tile_buckets(in, x, before, part_nearby(in), borders, [&](int, unsigned bucket) {
-        if (bucket != NO_DIGIT) atomicAdd(&count[bucket], 1u);
-    });
+    tile_buckets(in, x, before, part_nearby(in), tile_count(in), borders,
+                 [&](int, unsigned bucket) {
+                     if (bucket != NO_DIGIT) atomicAdd(&count[bucket], 1u);
+                 });
     __syncthreads();
     for (int b = (int)threadIdx.x; b < x.buckets; b += RANK_BLOCK)
         x.counts[(int64_t)blockIdx.x * x.buckets + b] = count[b];
@@ -168,12 +177,13 @@ static __global__ void __launch_bounds__(RANK_BLOCK, 4)
         });
     if (blockIdx.x == 0 && threadIdx.x == 0) x.begin[x.buckets] = (uint32_t)x.entries.count;
     const int64_t at = (int64_t)blockIdx.x * TILE;
-    const int count = (int)min((int64_t)TILE, in.lookups - at);
+    const int count = tile_count(in);
     struct ranks_shared<TILE_ITEMS> ranks = {
         held
     };
     struct nearby near = part_nearby(in);
-    tile_buckets(in, x, before, near, borders,
+    /* ranks.at() is a bucket until tile_rank() has ranked it. */
+    tile_buckets(in, x, before, near, count, borders,
                  [&](int r, unsigned bucket) { ranks.at(r) = bucket; });
     tile_rank(&ranks, counts, x.buckets, count, [&](int r) -> unsigned { return ranks.at(r); });
     tile_add_warps(counts, x.buckets, [](int, uint32_t) {});
@@ -204,7 +214,8 @@ template <class Key> struct key_bits {
     Key least;
     int bits;
     __device__ unsigned digit(Key key, int pass) const {
-        return (unsigned)((key - least) >> pass * DIGIT_BITS) % DIGITS;
+        return pass * DIGIT_BITS < bits ? (unsigned)((key - least) >> pass * DIGIT_BITS) % DIGITS
+                                        : 0;
     }
 };
 
@@ -290,7 +301,8 @@ static __global__ void __launch_bounds__(RANK_BLOCK, 2) sort_buckets(const struc
     const int bucket = (int)blockIdx.x;
     const int64_t begin = x.begin[bucket], count = x.begin[bucket + 1] - begin;
     const Key least = bucket == 0 ? 0 : border<Key>(x, bucket),
-              most = bucket + 1 == x.buckets ? (Key)x.largest : border<Key>(x, bucket + 1);
+              most = bucket + 1 == x.buckets ? (Key)x.largest
+                                             : min(border<Key>(x, bucket + 1), (Key)x.largest);
     const struct key_bits<Key> keys = {
         least, most > least ? 64 - __clzll((long long)(uint64_t)(most - least)) : 0
     };

@@ -44,7 +44,7 @@ template <int ITEMS> static __device__ inline bool tile_is_over(int r, int count
 }
 
 /* Sets counts[RANK_WARPS][digits] to the items with a digit in each warp, and the ranks. digit(r): of the lane's item
- * r; NO_DIGIT: it does not take part. Items from `count` on are not asked for by whole warps. The block calls this. */
+ * r; NO_DIGIT: it does not take part. A warp skips turns in which all its items are from `count` on. The block calls this. */
 template <class Ranks, class Digit>
 static __device__ __forceinline__ void tile_rank(Ranks *ranks, uint16_t *counts, int digits,
                                                  int count, const Digit &digit) {
@@ -80,8 +80,8 @@ static __device__ inline void tile_add_warps(uint16_t *counts, int digits, const
     __syncthreads();
 }
 
-/* Calls put(r, place) for each of the lane's items; NO_PLACE: it does not take part. first[digits]: the first place of
- * each digit. The block calls this, and whole warps call put. */
+/* Calls put(r, place) for the lane's item of each turn that tile_rank() did not skip; NO_PLACE: it does not take part.
+ * first[digits]: the first place of each digit. The block calls this, and whole warps call put. */
 template <class Ranks, class Put>
 static __device__ __forceinline__ void tile_put(Ranks *ranks, const uint16_t *counts, int digits,
                                                 int count, const uint32_t *first, const Put &put) {

@@ -63,8 +63,8 @@ static __device__ __forceinline__ void add_tile(const struct batch &in,
     }
 }
 
-/* Element: uint32_t for fp32 gradients, otherwise uint16_t. Of the largest histograms, shared memory holds four blocks, so
- * registers need not do for more. */
+/* Element: uint32_t for fp32 gradients, otherwise uint16_t. Shared memory holds four blocks with the largest histogram,
+ * so ptxas may use a fourth of the registers for each. */
 template <class Element, bool MAX>
 static __global__ void __launch_bounds__(SMALL_BLOCK_MOST, 4)
     sum_slices(const struct batch in, const float *scale, const struct small s) {
