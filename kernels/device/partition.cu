@@ -114,7 +114,7 @@ static __device__ inline int tile_count(const struct batch &in) {
 }
 
 template <class Key>
-static __global__ void __launch_bounds__(RANK_BLOCK)
+static __global__ void __launch_bounds__(RANK_BLOCK, 4)
     count_buckets(const struct batch in, const struct partition x, const struct before *before,
                   uint32_t *zeros, int64_t num_zeros) {
     SHARED(Key, borders, BUCKETS_MOST);
@@ -209,30 +209,35 @@ template <class Entry> struct sorting {
     uint16_t *counts; /* [RANK_WARPS][DIGITS] */
 };
 
+/* The least number of bits that a number has. */
+static __device__ inline int bits_of(uint64_t number) {
+    return 64 - __clzll((long long)number);
+}
+
 /* The keys of a bucket: least + a number of so many bits. */
 template <class Key> struct key_bits {
     Key least;
     int bits;
-    __device__ unsigned digit(Key key, int pass) const {
-        return pass * DIGIT_BITS < bits ? (unsigned)((key - least) >> pass * DIGIT_BITS) % DIGITS
-                                        : 0;
+    __device__ unsigned digit(Key key, int shift) const {
+        return shift < bits ? (unsigned)((key - least) >> shift) % DIGITS : 0;
     }
 };
 
-/* Sorts `count` entries in shared memory, and calls put(k, entry) for each. */
-template <class Entry, class Put>
+/* Sorts `count` entries in shared memory: get(k) is entry k. Calls put(k, entry) for each. */
+template <class Entry, class Get, class Put>
 static __device__ inline void sort_held(const struct sorting<Entry> &s,
                                         const struct key_bits<decltype(Entry::key)> &keys,
-                                        const Entry *from, int count, const Put &put) {
+                                        int count, const Get &get, const Put &put) {
     constexpr int ITEMS = sorting<Entry>::items;
     Entry mine[ITEMS];
 #pragma unroll
     for (int r = 0; r < ITEMS; r++)
-        if (tile_item<ITEMS>(r) < count) mine[r] = from[tile_item<ITEMS>(r)];
+        if (tile_item<ITEMS>(r) < count) mine[r] = get(tile_item<ITEMS>(r));
     for (int pass = 0; pass * DIGIT_BITS < keys.bits; pass++) {
         struct ranks_here<ITEMS> ranks;
         tile_rank(&ranks, s.counts, DIGITS, count, [&](int r) -> unsigned {
-            return tile_item<ITEMS>(r) < count ? keys.digit(mine[r].key, pass) : NO_DIGIT;
+            return tile_item<ITEMS>(r) < count ? keys.digit(mine[r].key, pass * DIGIT_BITS)
+                                               : NO_DIGIT;
         });
         uint32_t total = 0, all;
         tile_add_warps(s.counts, DIGITS, [&](int, uint32_t sum) { total = sum; });
@@ -250,16 +255,17 @@ static __device__ inline void sort_held(const struct sorting<Entry> &s,
         if (tile_item<ITEMS>(r) < count) put((uint32_t)tile_item<ITEMS>(r), mine[r]);
 }
 
-/* One pass of a sort of more entries than fit: get(k) is entry k of count. */
+/* Stably distributes more entries than fit by one digit, the bits from `shift` on: get(k) is entry k of count. Leaves the
+ * end of each digit in s.first. */
 template <class Entry, class Get, class Put>
 static __device__ inline void sort_pass(const struct sorting<Entry> &s,
-                                        const struct key_bits<decltype(Entry::key)> &keys, int pass,
-                                        int64_t count, const Get &get, const Put &put) {
+                                        const struct key_bits<decltype(Entry::key)> &keys,
+                                        int shift, int64_t count, const Get &get, const Put &put) {
     constexpr int ITEMS = sorting<Entry>::items;
     s.first[threadIdx.x] = 0;
     __syncthreads();
     for (int64_t k = threadIdx.x; k < count; k += RANK_BLOCK)
-        atomicAdd(&s.first[keys.digit(get(k).key, pass)], 1u);
+        atomicAdd(&s.first[keys.digit(get(k).key, shift)], 1u);
     __syncthreads();
     uint32_t all;
     const uint32_t before = block_before(s.first[threadIdx.x], &all);
@@ -272,7 +278,7 @@ static __device__ inline void sort_pass(const struct sorting<Entry> &s,
         };
         tile_rank(&ranks, s.counts, DIGITS, here, [&](int r) -> unsigned {
             const int item = tile_item<ITEMS>(r);
-            return item < here ? keys.digit(get(at + item).key, pass) : NO_DIGIT;
+            return item < here ? keys.digit(get(at + item).key, shift) : NO_DIGIT;
         });
         uint32_t total = 0;
         tile_add_warps(s.counts, DIGITS, [&](int, uint32_t sum) { total = sum; });
@@ -290,12 +296,15 @@ static __device__ inline Entry entry_get(const struct entries &e, int64_t i) {
     return {(Key)entry_key(e, i), (Key)entry_value(e, i)};
 }
 
-/* A block a bucket. */
+/* A block a bucket. If it does not fit, it is distributed by its highest digit, and as many digits at once as fit are
+ * sorted. */
 template <class Entry>
 static __global__ void __launch_bounds__(RANK_BLOCK, 2) sort_buckets(const struct partition x) {
     using Key = decltype(Entry::key);
-    SHARED(Entry, held, (BUCKET_BYTES / (int)sizeof(Entry)));
+    constexpr int MOST = BUCKET_BYTES / (int)sizeof(Entry);
+    SHARED(Entry, held, MOST);
     SHARED(uint32_t, first, DIGITS);
+    SHARED(uint32_t, ends, DIGITS);
     SHARED(uint16_t, counts, RANK_WARPS * DIGITS);
     const struct sorting<Entry> s = { held, first, counts };
     const int bucket = (int)blockIdx.x;
@@ -303,27 +312,52 @@ static __global__ void __launch_bounds__(RANK_BLOCK, 2) sort_buckets(const struc
     const Key least = bucket == 0 ? 0 : border<Key>(x, bucket),
               most = bucket + 1 == x.buckets ? (Key)x.largest
                                              : min(border<Key>(x, bucket + 1), (Key)x.largest);
-    const struct key_bits<Key> keys = {
-        least, most > least ? 64 - __clzll((long long)(uint64_t)(most - least)) : 0
+    struct key_bits<Key> keys = {
+        least, most > least ? bits_of(most - least) : 0
     };
     Entry *from = (Entry *)x.distributed + begin;
     struct entries to = x.entries;
     if (sizeof(Entry) == sizeof(struct narrow_entry)) to.wide_keys = to.wide_values = false;
-    const auto put = [&](int64_t k, const Entry &y) { entry_put(to, begin + k, y.key, y.value); };
-    if (count <= BUCKET_BYTES / (int)sizeof(Entry)) {
-        sort_held(s, keys, from, (int)count, put);
-        return;
-    }
-    /* An odd number of passes, to and fro between both arrays: the last one goes to the entries. */
-    const int passes = (keys.bits + DIGIT_BITS - 1) / DIGIT_BITS | 1;
-    for (int pass = 0; pass < passes; pass++) {
-        if (pass % 2 == 0)
-            sort_pass(
-                s, keys, pass, count, [&](int64_t k) { return from[k]; }, put);
+    const auto get = [&](bool sorted, int64_t k) -> Entry {
+        return sorted ? entry_get<Entry>(to, begin + k) : from[k];
+    };
+    const auto put = [&](bool sorted, int64_t k, const Entry &y) {
+        if (sorted)
+            entry_put(to, begin + k, y.key, y.value);
         else
+            from[k] = y;
+    };
+    const bool split = count > MOST;
+    const int shift = max(keys.bits - DIGIT_BITS, 0); /* of the highest digit */
+    if (split) {
+        sort_pass(
+            s, keys, shift, count, [&](int64_t k) { return get(false, k); },
+            [&](int64_t k, const Entry &y) { put(true, k, y); });
+        if (shift == 0) return;
+        ends[threadIdx.x] = first[threadIdx.x];
+        __syncthreads();
+    }
+    int64_t end = count;
+    for (int64_t at = 0, digit = 0; at < count; at = end) {
+        if (split) {
+            const int64_t lowest = digit;
+            while (digit + 1 < DIGITS && ends[digit + 1] - at <= MOST) digit++;
+            end = ends[digit];
+            keys = {least + ((Key)lowest << shift), shift + bits_of((Key)(digit - lowest))};
+            digit++;
+        }
+        if (end - at <= MOST) {
+            sort_held(
+                s, keys, (int)(end - at), [&](int k) { return get(split, at + k); },
+                [&](int64_t k, const Entry &y) { put(true, at + k, y); });
+            continue;
+        }
+        /* To and fro between both arrays, from the lowest digit on; an even number of times. */
+        for (int pass = 0; pass * DIGIT_BITS < keys.bits || pass % 2; pass++)
             sort_pass(
-                s, keys, pass, count, [&](int64_t k) { return entry_get<Entry>(to, begin + k); },
-                [&](int64_t k, const Entry &y) { from[k] = y; });
+                s, keys, pass * DIGIT_BITS, end - at,
+                [&](int64_t k) { return get(pass % 2 == 0, at + k); },
+                [&](int64_t k, const Entry &y) { put(pass % 2, at + k, y); });
     }
 }
 

@@ -11,13 +11,14 @@
  *
  * A key that takes more than a bucket's share fills two borders: then it has a bucket of its own, which needs no
  * sort, and the tree of runs.cuh takes its run. So neither a hot row nor a region of hot rows makes a bucket that does
- * not fit; a bucket that misfortune makes too large is sorted by its block through memory, slowly. That happens to
- * more and more buckets from about 1.5 million entries on (half of that with weights, means or a max).
+ * not fit in shared memory. From about 1.5 million entries on (half of that with weights, means or a max) more and more
+ * buckets do not: there are no more than 1024. Then the block distributes its bucket once more, by the highest 8 bits.
  * The result depends only on the batch: the same entries in the same places as CUB's stable sort.
  *
  * Traffic per lookup, 32-bit keys and values: count and distribute read the id, distribute writes 8 bytes, sort moves
  * 16. 40 bytes for 64-bit ids, beside offsets, and 16 bytes for each 6 lookups of counts. Keys of more bits move no
- * more. Scratch: 16 bytes (32 with 64-bit keys or values) and 4 for each 6 lookups.
+ * more. A bucket that does not fit moves 32 bytes more. Scratch: 16 bytes (32 with 64-bit keys or values), and 4 for
+ * each 6 lookups.
  *
  * Source: sample sort with buckets of equal keys (Sanders and Winkel 2004), on GPUs Leischner, Osipov and Sanders 2010
  * (arXiv:0909.5649).
