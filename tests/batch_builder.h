@@ -49,6 +49,10 @@ const char *builder_name_way(const struct kernel *k, int way);
 /* Does the kernel run on an emulated device? */
 bool builder_emulates(const struct kernel *k);
 
+/* Do rules take turns, where a test could take all of them? With a sanitizer, which is slow; and on an emulated device
+ * in a build by clang: device code is the same source there, and builds by gcc take all. */
+bool builder_rules_take_turns(const struct kernel *k);
+
 /* What an emulated device needs beyond SMALLER: sizes of more than a thousand lookups are divided
  * by it. 1 for all other kernels, and for NULL. */
 int builder_smaller(const struct kernel *k);

@@ -26,6 +26,15 @@ int builder_ways(const struct kernel *k) {
     return k->place == ON_DEVICE ? 2 : WAYS;
 }
 
+bool builder_rules_take_turns(const struct kernel *k) {
+#ifdef __clang__
+    return WITH_SANITIZER || builder_emulates(k);
+#else
+    (void)k;
+    return WITH_SANITIZER;
+#endif
+}
+
 /* An emulated thread costs 30 ns, 80 ns with AddressSanitizer, 3 us with ThreadSanitizer, 16 us if fibres are
  * renewed (tests/run.sh). */
 int builder_smaller(const struct kernel *k) {
