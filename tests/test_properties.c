@@ -38,14 +38,14 @@ static void skip_if_per_lookup(const struct kernel *k) {
 }
 
 /* Where rules take turns, it is every eighth one. */
-static int rule_step(const struct kernel *k) {
+static int rules_apart(const struct kernel *k) {
     return builder_rules_take_turns(k) ? 8 : 1;
 }
 
 /* Both with every rule, in one way; their tables start with the same values. */
 static void assert_same_results(struct builder *a, struct builder *b, const struct kernel *k) {
     assert_true(a->sums_exact && b->sums_exact);
-    for (int rule = 0; rule < RULE_COUNT; rule += rule_step(k)) {
+    for (int rule = 0; rule < RULE_COUNT; rule += rules_apart(k)) {
         if (!builder_distinct(k, rule)) continue;
         builder_rules(a, k, (enum rule_kind)rule);
         builder_rules(b, k, (enum rule_kind)rule);
@@ -205,7 +205,7 @@ static void separate_calls(void **state) {
         build_tables(&alone[t], t, 1);
         for (int64_t q = 0; q < BAGS; q++) copy_grad(&alone[t], 0, q, &both, t, q, 1);
     }
-    for (int rule = 0; rule < RULE_COUNT; rule += rule_step(k)) {
+    for (int rule = 0; rule < RULE_COUNT; rule += rules_apart(k)) {
         if (!builder_distinct(k, rule)) continue;
         builder_rules(&both, k, (enum rule_kind)rule);
         builder_start(&both);
@@ -240,7 +240,7 @@ static void many_threads(void **state) {
     builder_feature(&b, builder_table(&b, 3 * ROWS, 8), POOL_SUM, 3);
     for (int64_t q = 0; q < BAGS; q++) builder_bag(&b, 4, (const int64_t[]){3, q, 2 * q, q / 9});
     builder_finish(&b);
-    for (int rule = 0; rule < RULE_COUNT; rule += rule_step(k)) {
+    for (int rule = 0; rule < RULE_COUNT; rule += rules_apart(k)) {
         if (!builder_distinct(k, rule)) continue;
         builder_rules(&b, k, (enum rule_kind)rule);
         for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
@@ -290,7 +290,7 @@ static void untouched_rows(void **state) {
     for (int64_t q = 0; q < ROWS; q++)
         if (q % 3) builder_bag(&b, 2, (const int64_t[]){q, q / 3 * 3 + 1});
     builder_finish(&b);
-    for (int rule = 0; rule < RULE_COUNT; rule += rule_step(k)) {
+    for (int rule = 0; rule < RULE_COUNT; rule += rules_apart(k)) {
         if (!builder_distinct(k, rule)) continue;
         builder_rules(&b, k, (enum rule_kind)rule);
         builder_start(&b);
@@ -356,7 +356,7 @@ static void sums_begin_at_zero(void **state) {
     struct builder b;
     build_few_and_hot(&b, k);
     zero_grad(&b);
-    for (int rule = 0; rule < RULE_COUNT; rule += rule_step(k)) {
+    for (int rule = 0; rule < RULE_COUNT; rule += rules_apart(k)) {
         if (!builder_distinct(k, rule)) continue;
         builder_rules(&b, k, (enum rule_kind)rule);
         for (int32_t t = 0; t < b.in.num_tables; t++)
@@ -475,7 +475,7 @@ static void deterministic(void **state) {
     struct builder b;
     build_for_determinism(&b, k);
     assert_true(longest_run(&b.index) > 32768 / b.smaller);
-    for (int rule = 0; rule < RULE_COUNT; rule += rule_step(k)) {
+    for (int rule = 0; rule < RULE_COUNT; rule += rules_apart(k)) {
         if (!builder_distinct(k, rule)) continue;
         void *first = NULL;
         builder_rules(&b, k, (enum rule_kind)rule);
