@@ -20,9 +20,10 @@ bool builder_emulates(const struct kernel *k) {
 }
 
 /* ThreadSanitizer reasons about what is ordered, and not from what happened: one order tells it as
- * much as four. On a real device a way is one more run. */
+ * much as four. Where rules take turns, two random orders do. On a real device a way is one more run. */
 int builder_ways(const struct kernel *k) {
-    if (builder_emulates(k)) return WITH_THREAD_SANITIZER ? 1 : WAYS;
+    if (builder_emulates(k))
+        return WITH_THREAD_SANITIZER ? 1 : builder_rules_take_turns(k) ? WAYS / 2 : WAYS;
     return k->place == ON_DEVICE ? 2 : WAYS;
 }
 
