@@ -52,7 +52,7 @@ static __device__ inline int64_t bag_of(const struct batch &in, int64_t i, struc
         const bool begun = probe < hi && in.offsets[probe] <= first;
         const int last = __popc(__ballot_sync(ALL_LANES, begun)) - 1;
         lo += last * step;
-        const bool beyond = last == (int)WARP - 1; /* what the probes have covered, maybe */
+        const bool beyond = last == (int)WARP - 1; /* the bag may lie behind all probes */
         if (!beyond) hi = min(hi, lo + step);
         step = beyond ? step * WARP : (hi - lo + WARP - 1) / WARP;
     }
