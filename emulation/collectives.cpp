@@ -16,7 +16,7 @@ static const char *name_of(BarrierOp op) {
 }
 
 static bool same(Site a, Site b) {
-    return a.line == b.line && __builtin_strcmp(a.file, b.file) == 0;
+    return a.line == b.line && (a.file == b.file || __builtin_strcmp(a.file, b.file) == 0);
 }
 
 int block_barrier(BarrierOp op, int predicate, Site site) {
@@ -145,10 +145,9 @@ static void check_arguments(WarpOp op, unsigned mask, const WarpInput &input, Si
               name_of(op), site.file, site.line, mask, lanes);
     if (input.width < 1 || input.width > LANES || (input.width & (input.width - 1)))
         fatal("%s at %s:%d: the width is %d", name_of(op), site.file, site.line, input.width);
-    for (unsigned i = 0; i < lanes; i++)
-        if ((mask >> i & 1u) && b.threads[first + i].returned)
-            fatal("%s at %s:%d: lane %u in the mask %08x has returned", name_of(op), site.file,
-                  site.line, i, mask);
+    if (const unsigned gone = mask & b.returned[first / LANES])
+        fatal("%s at %s:%d: lane %d in the mask %08x has returned", name_of(op), site.file,
+              site.line, __builtin_ctz(gone), mask);
 }
 
 uint64_t warp_collective(WarpOp op, unsigned mask, const WarpInput &input, Site site) {

@@ -153,7 +153,7 @@ static void work() {
         Thread &t = *now.thread;
         Fibre *self = t.fibre;
         t.fibre = nullptr;
-        t.returned = true;
+        now.block->returned[t.linear / LANES] |= 1u << t.linear % LANES;
         now.block->alive--;
         carrier_give(self);
         run_next(self);
@@ -176,8 +176,8 @@ static void begin_block(Block &b, uint64_t linear) {
                unsigned(linear / grid.x / grid.y)};
     shared_begin_block(b.shared, int(&b - now.blocks), now.launch->shared_bytes);
     b.tokens = new_tokens(b);
+    for (unsigned &lanes : b.returned) lanes = 0;
     for (unsigned i = 0; i < b.size; i++) {
-        b.threads[i].returned = false;
         b.threads[i].fences = {};
         b.threads[i].fibre = with_tsan() ? carrier_take() : nullptr;
     }
@@ -255,7 +255,7 @@ static void prepare(Block &b, dim3 shape) {
     for (unsigned z = 0; z < shape.z; z++)
         for (unsigned y = 0; y < shape.y; y++)
             for (unsigned x = 0; x < shape.x; x++, linear++)
-                b.threads[linear] = {{x, y, z}, linear, nullptr, false, nullptr, {}, {}, 0, {}};
+                b.threads[linear] = {{x, y, z}, linear, nullptr, nullptr, {}, {}, 0, {}};
 }
 
 void run_kernel(const Launch &launch, const std::function<void()> &thread) {

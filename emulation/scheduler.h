@@ -19,8 +19,7 @@ constexpr int MAX_THREADS = 1024, LANES = 32, WARPS = MAX_THREADS / LANES, MAX_R
 struct Thread {
     uint3 index;
     unsigned linear;
-    Fibre *fibre; /* that runs it; NULL before its start and after its return */
-    bool returned;
+    Fibre *fibre;         /* that runs it; NULL before its start and after its return */
     const char *waits_in; /* NULL: does not wait */
     Site waits_at;
     WarpInput input; /* to the collective that it waits in */
@@ -50,6 +49,7 @@ struct Block {
     SharedMemory shared;
     Token *tokens; /* two of the barrier, and two of each warp slot: new ones for each block */
     Thread threads[MAX_THREADS];
+    unsigned returned[WARPS]; /* a mask of lanes for each warp */
     WarpSlot warp_slots[WARPS][LANES];
     /* the barrier */
     unsigned arrived;

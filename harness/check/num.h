@@ -12,6 +12,15 @@
 /* Relative error of one rounding to float, and the absolute error for subnormal floats. */
 static const double unit = 0x1p-24, tiny = 0x1p-149;
 
+/* fmax() and fmin(), which are calls of the C library: a NaN gives the other. */
+static inline double greater(double a, double b) {
+    return a > b || b != b ? a : b;
+}
+
+static inline double lesser(double a, double b) {
+    return a < b || b != b ? a : b;
+}
+
 static inline struct num exactly(double value) {
     return (struct num){value, 0};
 }
@@ -38,15 +47,15 @@ static inline struct num mul(struct num a, struct num b) {
 
 /* b is positive, and its evaluation is never below `least`. */
 static inline struct num quot(struct num a, struct num b, double least) {
-    double value = a.value / b.value, low = fmax(b.value - b.error, least);
+    double value = a.value / b.value, low = greater(b.value - b.error, least);
     if (!(low > 0) || !isfinite(b.error)) return (struct num){value, INFINITY};
-    double below = fmin(b.error, b.value - least); /* b.value - low would round */
-    double off = fmax(below / low, b.error / (b.value + b.error));
+    double below = lesser(b.error, b.value - least); /* b.value - low would round */
+    double off = greater(below / low, b.error / (b.value + b.error));
     return rounded(value, a.error / low + fabs(value) * off);
 }
 
 static inline struct num larger(struct num a, struct num b) {
-    return (struct num){fmax(a.value, b.value), fmax(a.error, b.error)};
+    return (struct num){greater(a.value, b.value), greater(a.error, b.error)};
 }
 
 /* decay*before + (1-decay)*value; the rest is 1 - decay. */
@@ -64,11 +73,11 @@ static inline struct num accumulate(struct num state, struct num square) {
 
 /* The differences of two roots, without a subtraction that rounds. */
 static inline struct num root(struct num s) {
-    double value = sqrt(s.value), low = sqrt(fmax(s.value - s.error, 0));
+    double value = sqrt(s.value), low = sqrt(greater(s.value - s.error, 0));
     if (s.error == 0) return rounded(value, 0);
     if (!isfinite(s.error)) return (struct num){value, INFINITY};
-    double below = fmin(s.error, s.value) / (value + low); /* NaN for 0 */
-    return rounded(value, fmax(below, s.error / (sqrt(s.value + s.error) + value)));
+    double below = lesser(s.error, s.value) / (value + low); /* NaN for 0 */
+    return rounded(value, greater(below, s.error / (sqrt(s.value + s.error) + value)));
 }
 
 /* sqrt(s) + eps of such an accumulator: its evaluation is not below eps. */
@@ -97,10 +106,10 @@ static inline struct num counted(struct num n, double more) {
 /* 1 - base^n for 0 <= base < 1 and the whole part of n, by doubling n: two roundings each, and
  * three for a sum. If rounding decides about the whole part, the bound holds every outcome. */
 static inline struct num correction(float base, struct num n) {
-    const double least = fmax(floor(n.value - n.error), 0),
-                 most = fmax(floor(n.value + n.error), 0);
-    const double value = 1 - pow(base, fmax(floor(n.value), 0));
-    const double spread = pow(base, least) - pow(base, most), doublings = log2(fmax(most, 1));
+    const double least = greater(floor(n.value - n.error), 0),
+                 most = greater(floor(n.value + n.error), 0);
+    const double value = 1 - pow(base, greater(floor(n.value), 0));
+    const double spread = pow(base, least) - pow(base, most), doublings = log2(greater(most, 1));
     return rounded(value, spread + (1 + 5.1 * doublings) * unit * value);
 }
 

@@ -49,8 +49,8 @@ void oracle_update_per_lookup(const struct rule *r, int64_t count, int32_t dim, 
 /* The factor that shortens a row of this sum of squares to `most`: min(1, most/norm). */
 static struct num shortening(const struct total *squares, int32_t dim, double most) {
     const struct num norm = root(total_of(squares, dim));
-    const double low = fmax(norm.value - norm.error, most);
-    return rounded(fmin(1, most / norm.value), norm.error * most / (low * low));
+    const double low = greater(norm.value - norm.error, most);
+    return rounded(lesser(1, most / norm.value), norm.error * most / (low * low));
 }
 
 /* Adjusts the gradient and the weights as kernels/adjust.h says. */
@@ -62,8 +62,8 @@ static void adjust(const struct rule *rule, int32_t dim, struct num *g, struct n
     for (int32_t d = 0; d < dim; d++) {
         if (x[GRAD_SCALE] != 0) g[d] = mul(exactly(x[GRAD_SCALE]), g[d]);
         if (x[MAXIMIZE] != 0) g[d].value = -g[d].value;
-        if (clip > 0) g[d].value = fmax(-clip, fmin(clip, g[d].value));
-        if (clip > 0) g[d].error = fmin(g[d].error, clip + fabs(g[d].value));
+        if (clip > 0) g[d].value = greater(-clip, lesser(clip, g[d].value));
+        if (clip > 0) g[d].error = lesser(g[d].error, clip + fabs(g[d].value));
         total_add(&squares, mul(g[d], g[d]));
     }
     const struct num factor = shortening(&squares, dim, x[CLIP_NORM]);

@@ -76,8 +76,8 @@ int32_t tables_largest(const struct table_shape *shapes, int32_t count) {
     return best;
 }
 
-int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t count,
-                  uint64_t seed, struct error *err) {
+int tables_alloc(struct table_set *s, const struct table_shape *shapes, int32_t count,
+                 uint64_t seed, struct error *err) {
     *s = (struct table_set){.count = count, .shapes = shapes, .seed = seed};
     s->bytes = tables_bytes(shapes, count);
     if (memory_require(s->bytes, "the tables and their optimizer state", err)) return -1;
@@ -99,6 +99,12 @@ int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t
         }
         s->tables[t] = table_in(&shapes[t], memory);
     }
+    return 0;
+}
+
+int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t count,
+                  uint64_t seed, struct error *err) {
+    if (tables_alloc(s, shapes, count, seed, err)) return -1;
     tables_reset(s);
     return 0;
 }
@@ -111,28 +117,48 @@ void tables_free(struct table_set *s) {
     *s = (struct table_set){0};
 }
 
-/* The initial values of a row of one array, into elements of a type. */
-static void fill(const struct table_set *s, int32_t t, int64_t row, int array, enum dtype type,
-                 void *to) {
-    const int64_t width = table_array_width(&s->shapes[t], array);
-    if (width == 0) return;
-    const enum dtype own = table_array_type(&s->shapes[t], array);
-    const struct initial_laws laws = initial_laws(s->shapes[t].rule);
-    const struct table_part *part = &s->shapes[t].part;
-    const uint32_t key = initial_key(s->seed, t, part, array, row);
-    if (own == FP32 && type == FP32) { /* most of the time to reset or check a table */
-        for (int64_t d = 0; d < width; d++)
-            ((float *)to)[d] = initial_value(&laws, array, key, initial_column(part, array, d));
-        return;
+struct fill {
+    const struct table_part *part;
+    struct initial_laws laws;
+    int array;
+    uint32_t key;
+    int64_t width;
+    void *to;
+};
+
+/* Values rounded to `own`, as elements of that type or as floats. With constants the loop has no branch: it takes
+ * most of the time to reset or check a table. */
+static inline void fill_as(const struct fill *f, const enum dtype own, const bool floats) {
+    for (int64_t d = 0; d < f->width; d++) {
+        const int64_t column = initial_column(f->part, f->array, d);
+        const float value = initial_value(&f->laws, f->array, f->key, column);
+        if (floats)
+            ((float *)f->to)[d] = dtype_round(own, value);
+        else
+            dtype_set(own, f->to, d, value);
     }
-    for (int64_t d = 0; d < width; d++)
-        dtype_set(
-            type, to, d,
-            dtype_round(own, initial_value(&laws, array, key, initial_column(part, array, d))));
+}
+
+/* The initial values of a row of one array, as elements of its type or as floats. */
+static void fill(const struct table_set *s, int32_t t, int64_t row, int array, bool floats,
+                 void *to) {
+    const struct table_shape *shape = &s->shapes[t];
+    const struct fill f = {&shape->part,
+                           initial_laws(shape->rule),
+                           array,
+                           initial_key(s->seed, t, &shape->part, array, row),
+                           table_array_width(shape, array),
+                           to};
+    switch (table_array_type(shape, array)) {
+    case FP16: floats ? fill_as(&f, FP16, true) : fill_as(&f, FP16, false); break;
+    case BF16: floats ? fill_as(&f, BF16, true) : fill_as(&f, BF16, false); break;
+    case FP8: floats ? fill_as(&f, FP8, true) : fill_as(&f, FP8, false); break;
+    default: fill_as(&f, FP32, true);
+    }
 }
 
 void tables_initial_row(const void *ctx, int32_t table, int64_t row, const struct row_memory *to) {
-    for (int a = 0; a < TABLE_ARRAYS; a++) fill(ctx, table, row, a, FP32, to->array[a]);
+    for (int a = 0; a < TABLE_ARRAYS; a++) fill(ctx, table, row, a, true, to->array[a]);
 }
 
 struct row_memory row_look(const struct table *t, const struct table_shape *shape, int64_t row,
@@ -175,8 +201,7 @@ void tables_copy_row(const void *ctx, int32_t table, int64_t row, const struct r
 static void reset_row(struct table_set *s, int32_t t, int64_t row) {
     for (int a = 0; a < TABLE_ARRAYS; a++)
         if (s->tables[t].array[a].data)
-            fill(s, t, row, a, table_array_type(&s->shapes[t], a),
-                 array_row(&s->tables[t].array[a], row));
+            fill(s, t, row, a, false, array_row(&s->tables[t].array[a], row));
 }
 
 void tables_reset(struct table_set *s) {

@@ -9,7 +9,7 @@
  * errors of numerator and denominator. */
 static inline struct num shortened(struct num step, double lr, double eps, double n) {
     double longest = 2 * fabs(lr) * sqrt(n) * (1 + 0x1p-60 / eps) + 0x1p-80 + 4 * tiny / eps;
-    step.error = fmin(step.error, fabs(step.value) + longest);
+    step.error = lesser(step.error, fabs(step.value) + longest);
     return step;
 }
 

@@ -11,7 +11,7 @@ struct fading {
 static inline struct fading fading(float beta, struct num k, int64_t t) {
     const struct num correct = rounded(1 - pow(beta, (double)t), 0);
     struct num part = quot(correction(beta, k), correct, 0);
-    part.value = fmin(part.value, 1);
+    part.value = lesser(part.value, 1);
     return (struct fading){correct, part, sub(exactly(1), exactly(beta))};
 }
 

@@ -16,7 +16,7 @@ static inline void ftrl_add(float lr, struct num w, struct num g, struct num tow
 /* sign(z)*l1 - z, or 0 where |z| <= l1: no outcome of a rounding is further away than z is. */
 static inline struct num shrunk(struct num z, double l1) {
     if (fabs(z.value) + z.error <= l1) return exactly(0);
-    return rounded(-copysign(fmax(fabs(z.value) - l1, 0), z.value), z.error);
+    return rounded(-copysign(greater(fabs(z.value) - l1, 0), z.value), z.error);
 }
 
 /* sqrt(n) + beta + l2_lr; least: the accumulator before the step. */
@@ -27,7 +27,7 @@ struct ftrl_below {
 
 static inline struct ftrl_below ftrl_below(struct num n, struct num least, float beta,
                                            struct num l2_lr) {
-    const double low = sqrt(fmax(least.value - least.error, 0)) + beta;
+    const double low = sqrt(greater(least.value - least.error, 0)) + beta;
     return (struct ftrl_below){add(denominator(n, beta), l2_lr),
                                l2_lr.value < 0 ? 0 : low * (1 - 8 * unit)};
 }

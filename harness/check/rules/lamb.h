@@ -17,7 +17,7 @@ struct lengths {
 static inline void lengths_add(struct lengths *x, struct num w, struct num u) {
     total_add(&x->weights, mul(w, w));
     total_add(&x->steps, mul(u, u));
-    x->shortest += pow(fmax(fabs(u.value) - u.error, 0), 2);
+    x->shortest += pow(greater(fabs(u.value) - u.error, 0), 2);
 }
 
 /* lr times the trust ratio. The branch must not depend on rounding, so that both lengths must be

@@ -5,11 +5,11 @@
 
 /* Between the bounds, the error is no larger than the way to them. */
 static inline struct num bounded(struct num w, double low, double high) {
-    const double value = fmin(fmax(w.value, low), high);
+    const double value = lesser(greater(w.value, low), high);
     if (!isfinite(w.error)) return (struct num){value, INFINITY};
-    const double least = fmin(fmax(w.value - w.error, low), high);
-    const double most = fmin(fmax(w.value + w.error, low), high);
-    return (struct num){value, fmax(value - least, most - value)};
+    const double least = lesser(greater(w.value - w.error, low), high);
+    const double most = lesser(greater(w.value + w.error, low), high);
+    return (struct num){value, greater(value - least, most - value)};
 }
 
 static inline void ps_adagrad(const struct rule_case *c, struct oracle_row *x) {

@@ -35,8 +35,8 @@ static inline void rmsprop_centered(const struct rule_case *c, struct oracle_row
         if (after.variance.value < after.variance.error && !fresh && !(least > 0))
             after.variance.error = INFINITY;
         struct num step = quot(g, denominator(after.variance, eps),
-                               (sqrt(fmax(least, 0)) + eps) * (1 - 4 * unit));
-        if (fresh) step.error = fmin(step.error, fabs(step.value) + longest);
+                               (sqrt(greater(least, 0)) + eps) * (1 - 4 * unit));
+        if (fresh) step.error = lesser(step.error, fabs(step.value) + longest);
         b[d] = add(mul(exactly(p[RMSPROP_CENTERED_MOMENTUM]), b[d]), step);
         x->weight[d] = sub(x->weight[d], mul(exactly(p[RULE_LR]), b[d]));
     }

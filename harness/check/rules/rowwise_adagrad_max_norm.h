@@ -7,7 +7,7 @@
 static inline struct num at_most(float most, struct num length) {
     if (most == 0 || length.value + length.error <= most) return exactly(1);
     struct num scale = quot(exactly(most), length, most);
-    scale.value = fmin(scale.value, 1);
+    scale.value = lesser(scale.value, 1);
     return scale;
 }
 
