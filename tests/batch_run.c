@@ -80,7 +80,7 @@ void builder_start(struct builder *b) {
         return;
     }
     if (tables_create(&b->tables, b->in.tables, b->in.num_tables, b->seed, &err) ||
-        tables_alloc(&b->before, b->in.tables, b->in.num_tables, b->seed, &err)) {
+        tables_create(&b->before, b->in.tables, b->in.num_tables, b->seed, &err)) {
         fprintf(stderr, "%s\n", err.text);
         abort();
     }

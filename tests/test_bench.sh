@@ -54,6 +54,11 @@ refuses 'threads that are no number' "THREADS: 'two'" --threads=two
 refuses 'axis that is no number' "ALPHA" --alpha=much
 refuses 'axis out of range' "ROWS" --rows=0
 refuses 'more memory than there is' "GiB are available" --modes=cold --reps=1 --rows=1e11 --filter=cpu_sort
+for mib in x 0 -1 16M '' 1048577; do
+    export EMBFUSE_CACHE_MIB="$mib"
+    refuses "cache of '$mib' MiB" "EMBFUSE_CACHE_MIB: '$mib' is no number of MiB" --smoke
+done
+export EMBFUSE_CACHE_MIB=16
 refuses 'missing spec' "no-such.spec" --spec=no-such.spec
 refuses 'missing trace' "no-such.txt.gz" --trace=no-such.txt.gz
 refuses 'axes that a trace does not have' "do not apply to a trace" --trace=x.txt --alpha=1

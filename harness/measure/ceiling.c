@@ -44,8 +44,24 @@ double clock_seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* The MiB that EMBFUSE_CACHE_MIB asks for: 0 if it is not set, -1 if it is no such number. */
+static int64_t wanted_cache_mib(void) {
+    const char *wanted = getenv("EMBFUSE_CACHE_MIB");
+    char *end;
+    if (!wanted) return 0;
+    const long mib = strtol(wanted, &end, 10);
+    return *wanted && !*end && mib >= 1 && mib <= 1 << 20 ? mib : -1;
+}
+
+int ceiling_ready(struct error *err) {
+    if (wanted_cache_mib() >= 0) return 0;
+    return fail(err, "EMBFUSE_CACHE_MIB: '%.40s' is no number of MiB from 1 to %d",
+                getenv("EMBFUSE_CACHE_MIB"), 1 << 20);
+}
+
 /* The C library may report all of them together (AMD) or one of them; /sys reports the first. */
 int64_t ceiling_last_level_cache(int threads) {
+    if (wanted_cache_mib() > 0) return wanted_cache_mib() << 20;
     long all = sysconf(_SC_LEVEL3_CACHE_SIZE);
     int64_t most =
         threads * 1024 * read_number("/sys/devices/system/cpu/cpu0/cache/index3/size", "");

@@ -54,8 +54,11 @@ struct ceiling ceiling_measure(const struct ceiling_probe *p);
 
 void ceiling_flush_caches(const struct ceiling_probe *p);
 
-/* Bytes of all last-level caches that so many threads can use. */
+/* Bytes of all last-level caches that so many threads can use, or as many MiB as EMBFUSE_CACHE_MIB says. */
 int64_t ceiling_last_level_cache(int threads);
+
+/* Fails if EMBFUSE_CACHE_MIB is no such number. */
+int ceiling_ready(struct error *err);
 
 /* Seconds on the monotonic clock. */
 double clock_seconds(void);

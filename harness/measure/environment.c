@@ -16,6 +16,7 @@
 #include <xxhash.h>
 #include <zlib.h>
 
+#include "harness/measure/ceiling.h"
 #include "harness/memory.h"
 #include "harness/registry.h"
 
@@ -142,6 +143,8 @@ void environment_describe(int threads, const struct device_facts *device,
     put_from_file(&s, "emb_aslr", "/proc/sys/kernel/randomize_va_space", "");
     put_from_file(&s, "emb_load_before", "/proc/loadavg", "");
     put_virtualised(&s);
+    putf(&s, "emb_last_level_cache", "%.1f MiB",
+         (double)ceiling_last_level_cache(threads) / (1 << 20));
     /* Asks the process: a bound thread, as this one may be, sees only its own CPUs. */
     putf(&s, "emb_cpus_allowed", "%d", omp_get_num_procs());
     struct utsname u;

@@ -76,8 +76,8 @@ int32_t tables_largest(const struct table_shape *shapes, int32_t count) {
     return best;
 }
 
-int tables_alloc(struct table_set *s, const struct table_shape *shapes, int32_t count,
-                 uint64_t seed, struct error *err) {
+int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t count,
+                  uint64_t seed, struct error *err) {
     *s = (struct table_set){.count = count, .shapes = shapes, .seed = seed};
     s->bytes = tables_bytes(shapes, count);
     if (memory_require(s->bytes, "the tables and their optimizer state", err)) return -1;
@@ -99,12 +99,6 @@ int tables_alloc(struct table_set *s, const struct table_shape *shapes, int32_t 
         }
         s->tables[t] = table_in(&shapes[t], memory);
     }
-    return 0;
-}
-
-int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t count,
-                  uint64_t seed, struct error *err) {
-    if (tables_alloc(s, shapes, count, seed, err)) return -1;
     tables_reset(s);
     return 0;
 }

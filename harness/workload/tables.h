@@ -45,9 +45,7 @@ int64_t tables_bytes(const struct table_shape *shapes, int32_t count);
 /* The table with the most bytes of rows. */
 int32_t tables_largest(const struct table_shape *shapes, int32_t count);
 
-/* Allocates; _create also fills with the initial values. */
-int tables_alloc(struct table_set *s, const struct table_shape *shapes, int32_t count,
-                 uint64_t seed, struct error *err);
+/* Allocates and fills with the initial values. */
 int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t count,
                   uint64_t seed, struct error *err);
 void tables_free(struct table_set *s);
