@@ -189,10 +189,11 @@ static void forwards_need_no_scratch(void **state) {
     const enum backend places[] = {ON_HOST, ON_DEVICE};
     for (int p = 0; p < 2; p++) {
         const enum backend place = places[p];
+        const struct registered *r = registry();
+        while (r->kernel && (r->kernel->place != place || r->kernel->operation != OP_STEP)) r++;
+        if (!r->kernel) continue; /* a build without kernels of that place */
         struct bench b;
         open_at(&b, OP_STEP, place);
-        const struct registered *r = registry();
-        while (r->kernel->place != place || r->kernel->operation != OP_STEP) r++;
         must(measure_admit(&b.m, r->kernel, MODE_ITERATION, &b.use, &b.result, &b.err), &b);
         const struct kernel *forward = b.m.at[place].forward;
         assert_true(forward->operation == OP_FORWARD && forward->place == place);
