@@ -12,7 +12,7 @@
 /* Relative error of one rounding to float, and the absolute error for subnormal floats. */
 static const double unit = 0x1p-24, tiny = 0x1p-149;
 
-/* fmax() and fmin(), which are calls of the C library: a NaN gives the other. */
+/* As fmax() and fmin(), but inlined: those are calls of the C library. If one argument is a NaN, the result is the other. */
 static inline double greater(double a, double b) {
     return a > b || b != b ? a : b;
 }
