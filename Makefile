@@ -12,8 +12,11 @@
 #| make gpu-record  both of these, packed into OUT/DEVICE-DRIVER-DATE.tar.gz; docs/gpu-record.md. Status 1 without
 #|                a GPU, or if one of them fails; the archive has what there is
 #| make cuda12    install the headers of CUDA 12 in build/ (24 MB, once); make test ONLY=cuda_old compiles with them
+#| make resources  record what device kernels compile to in tests/golden/cuda_sass.txt, with which make test compares.
+#|                It needs a disassembler: make sass-tools installs one in build/ (7 MB, once) if CUDA has none
 #| make counts    what device kernels do, counted on nvcc's PTX without a GPU: requests, sectors, atomics; not timed.
-#|                make counts-renew accepts a change, make test-counts judges it; COUNTS_SPEC=file
+#|                make counts-renew accepts a change, make test-counts judges it; COUNTS_SPEC=file KERNEL=text;
+#|                COUNTS_LINES=1: also the source lines that move most
 #| make bound     a model of L2 and a lower bound on time of device kernels: KERNEL= COUNTS_PART=8 BOUND='--flight=4'
 #| make smoke     run and check every kernel, rule and workload kind once, tiny; result in OUT/smoke/
 #| make plots     draw again from a saved result: RESULT=file.json; never measures
@@ -327,13 +330,17 @@ $(updates): $(B)/kernels/host/update.%.o: kernels/host/update.c Makefile | $(rul
 # CUB's kernels spill a little, which is NVIDIA's affair.
 $(B)/kernels/device/sort.o: NVCCFLAGS := $(filter-out -Xptxas -warn-spills%,$(NVCCFLAGS))
 
-# The PTX of each architecture is kept beside the object: tests/test_nvcc.py looks for instructions in it, and
-# emulation/ptx/ runs it.
-$(B)/%.o: %.cu Makefile | $(rule_lists)
-	@rm -rf $(@:.o=.keep) && mkdir -p $(@:.o=.keep)
+# For other CUDA_ARCHS device kernels are compiled again, and tests learn from this file what is built.
+$(B)/cuda_archs: FORCE
+	@mkdir -p $(@D)
+	@echo $(CUDA_ARCHS) $(renewed)
+
+# The PTX of each architecture is kept beside the object: emulation/ptx/ runs it. Of a single one nvcc calls it NAME.ptx.
+$(B)/%.o: %.cu Makefile $(B)/cuda_archs | $(rule_lists)
+	@rm -rf $(@:.o=.keep) $(@:.o=.*.ptx) && mkdir -p $(@:.o=.keep)
 	$(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) -Xptxas -v -MD -MP -keep -keep-dir $(@:.o=.keep) -c $< 2>$(@:.o=.ptxas) $(object) || \
 	    { grep -v '^ptxas info\|^    [0-9]' $(@:.o=.ptxas) >&2; exit 1; }
-	@$(foreach a,$(CUDA_ARCHS),mv $(@:.o=.keep)/$(*F).compute_$a.ptx $(@:.o=.$a.ptx);) rm -rf $(@:.o=.keep)
+	@$(foreach a,$(CUDA_ARCHS),mv $(@:.o=.keep)/$(*F)$(if $(word 2,$(CUDA_ARCHS)),.compute_$a).ptx $(@:.o=.$a.ptx);) rm -rf $(@:.o=.keep)
 
 $(device:%.c=$(B)/%.o): CFLAGS += -isystem $(CUDA)/include
 

@@ -165,7 +165,7 @@ test:
                      $(if $(flavour),,$(ptx_run) $(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(B)/studies/zero/zero $(B)/studies/tiers/tiers $(if $(mpi),$(ranks_programs) $(E)/ranks_device $(E)/nccl_misuse)))
 	@$(if $(and $(NVCC),$(filter %/test_ptx_lane.sh,$(scripts))),$(MAKE) --no-print-directory \
 	     $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) ptx-programs ONLY=)
-	@$(if $(and $(NVCC),$(filter %/test_counts.py,$(scripts))),$(MAKE) --no-print-directory \
+	@$(if $(and $(NVCC),$(filter $(COUNTS_ARCH),$(CUDA_ARCHS)),$(filter %/test_counts.py,$(scripts))),$(MAKE) --no-print-directory \
 	     $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) counts-program ONLY=)
 	@$(if $(and $(NVCC),$(filter %/test_nvcc.py,$(scripts))),$(MAKE) --no-print-directory sass-tools || :)
 	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) PTX_ARCHS='$(PTX_ARCHS)' \

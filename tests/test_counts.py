@@ -18,7 +18,7 @@ SMALL = "workload small\n rows 500\n dim 16 128\n batch 50\n length fixed 8\n al
 
 def count(*options):
     if not os.path.exists(COUNTS):
-        raise tap.Skip(f"no {COUNTS}; make test-counts builds it")
+        raise tap.Skip(f"no {COUNTS}; make test-counts builds it, if CUDA_ARCHS has its architecture")
     return subprocess.run([COUNTS, *options], capture_output=True, text=True, cwd=tap.ROOT)
 
 

@@ -164,6 +164,14 @@ def test_the_source_of_every_number_is_said(folder):
     assert bound.said_of(r, code({}, {7: 4}), 2).endswith("loads in flight: 2 by --flight")
 
 
+def test_functions_of_cub_have_names_of_their_own(folder):
+    names = [f"cub::CUB_300001_SM_800_900_1000::detail::radix_sort::DeviceRadixSort{what}Kernel<int>" for what in
+             ("Histogram", "ExclusiveSum", "Onesweep")]
+    text = printed(folder, [record(function=name) for name in names])
+    for name in names:
+        assert f"    cub::{name.rsplit('::', 1)[1]}: bound " in text, text
+
+
 def test_usage(folder):
     for option in ("--flight=0", "--flight=-1"):
         try:

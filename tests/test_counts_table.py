@@ -91,4 +91,48 @@ def test_show_says_that_nothing_was_timed(_):
     assert "counted, not timed" in text and "32.0" in text and " 50 " in text
 
 
+def test_show_has_every_count(_):
+    """Each column of the golden file stands in the table of make counts: those of memory, and these by their names."""
+    counts = {"shared": {"requests": 101, "ways": 207, "least": 104}, "barriers": 105, "syncs": 106, "shuffles": 107,
+              "votes": 108, "reduces": 1, "matches": 110, "fences": 111}
+    head, row = table.shown([record(reduction=memory(99, 99, 3168), **counts)])[1:3]
+    cells = row.split()
+    assert cells[-9:-1] == ["101", "103", "105", "106", "107", "109", "110", "111"], row
+    assert "99" in cells and all(f" {name}" in head for name in (*table.COLLECTIVES, "reduction")), head
+
+
+def line(number, sectors):
+    return {"source": f"/x/kernels/device/{number}.cuh", "line": number, "requests": 2, "lanes": 64,
+            **{kind: memory() for kind in table.MEMORY}, "load": memory(2, sectors, 32 * sectors)}
+
+
+def test_lines_that_move_most_are_first(_):
+    shown = table.by_line([record(lines=[line(7, 8), line(8, 32), line(9, 0)])])
+    assert len(shown) == 3 and "kernels/device/8.cuh:8" in shown[1] and "kernels/device/7.cuh:7" in shown[2], shown
+    assert len(table.by_line([record(lines=[line(n, n) for n in range(1, 30)])], most=5)) == 6
+    assert table.by_line([record()]) == []
+
+
+def model(read, written):
+    return {"device": "h100", "part": 8, "resident": 4, "read": read, "written": written,
+            **{n: 0 for n in ("prefetched", "present", "timely", "late", "early")}}
+
+
+def test_models_of_a_step_are_summed(_):
+    functions = [record(f, models=[model(read, 500000)]) for f, read in (("f", 1000000), ("g", 2000000))]
+    shown = table.modelled(functions)
+    assert len(shown) == 4 and "h100/8" in shown[1], shown
+    assert shown[3].split()[-5:] == ["h100/8", "96.000", "32.000", "0.000", "0.000"] and " all " in shown[3], shown
+    assert len(table.modelled(functions[:1])) == 2 and table.modelled([record()]) == []
+
+
+CUB = "cub::CUB_300001_SM_800_900_1000::detail::radix_sort::DeviceRadixSort{}Kernel<cub::detail::policy_hub<int>, int>"
+
+
+def test_names_of_cub_differ(_):
+    names = [table.brief(CUB.format(what), 40) for what in ("Histogram", "ExclusiveSum", "Onesweep")]
+    assert len(set(names)) == 3 and names[2] == "cub::DeviceRadixSortOnesweepKernel<polic", names
+    assert table.brief("sum_runs<1, true>") == "sum_runs<1, true>"
+
+
 sys.exit(tap.run(globals(), "counts_table"))

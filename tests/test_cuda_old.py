@@ -3,9 +3,9 @@
 """Older GPUs and an older CUDA, without either: the GPUs of free notebooks are of compute capability 7.5, and their
 CUDA is a 12.
 
-Every .cu file is compiled for sm_75 by the nvcc that is there, in its fastest way and to PTX only: that shows what the
-oldest GPU lacks, except in inline assembly; `make CUDA_ARCHS=75` shows all. `make cuda12` installs the headers of CUDA
-12; then clang reads every file with them, and gcc those files that call the runtime. Prints TAP.
+Every .cu file is compiled for sm_75 by the nvcc that is there, in its fastest way: that shows what the oldest GPU lacks.
+`make cuda12` installs the headers of CUDA 12; then clang reads every file with them, and gcc those files that call the
+runtime. Prints TAP.
 """
 import glob
 import os
@@ -39,8 +39,8 @@ def test_sources_compile_for_the_oldest_gpu(folder):
         raise tap.Skip("no nvcc")
     fast = ["-Ofc", "max"] if "--Ofast-compile" in subprocess.run([NVCC, "--help"], capture_output=True,
                                                                   text=True).stdout else []
-    to = lambda source: os.path.join(folder, source.replace("/", "-") + ".ptx")
-    run_all([[NVCC, "-arch=sm_75", "-ptx", "-std=c++20", "-fmad=false", *fast, "-Werror", "all-warnings", *INCLUDE,
+    to = lambda source: os.path.join(folder, source.replace("/", "-") + ".cubin")
+    run_all([[NVCC, "-arch=sm_75", "-cubin", "-std=c++20", "-fmad=false", *fast, "-Werror", "all-warnings", *INCLUDE,
               "-o", to(s), s] for s in SOURCES])
 
 

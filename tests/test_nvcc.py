@@ -4,7 +4,8 @@
 
 Kernels have to keep their promises (tests/golden/sass_promises.txt), and must not get worse than recorded
 (tests/golden/cuda_sass.txt; `make resources` writes it again). Another release of nvcc may compile differently: then
-only the promises are judged. Spills are errors of the build. tests/sass/judge.py judges one object.
+only the promises are judged. Architectures that are not built are skipped, and so are those that the table lacks.
+Spills are errors of the build. tests/sass/judge.py judges one object.
 """
 import concurrent.futures
 import os
@@ -16,7 +17,7 @@ from flight import NoWait
 from objects import remembered, tools
 from promises import read_promises
 from ptx_record import release
-from table import compare_all, read_table, write_table
+from table import compare_all, of_arch, read_table, write_table
 
 BUILD = os.environ.get("BUILD", "build")
 TABLE, PROMISES, VENV = "tests/golden/cuda_sass.txt", "tests/golden/sass_promises.txt", "build/sass/venv"
@@ -52,15 +53,33 @@ def measured(tool):
         return {(found[path], *key): m for path, kernels in zip(largest_first, results) for key, m in kernels.items()}
 
 
-def check_table(kernels, made_by):
-    name = f"no kernel is worse than in {TABLE}"
+def built():
+    """The architectures that make builds here."""
+    with open(os.path.join(BUILD, "cuda_archs"), encoding="utf-8") as file:
+        return set(map(int, file.read().split()))
+
+
+def check_table(kernels, made_by, archs):
     recorded_by, table = read_table(TABLE)
-    if recorded_by != made_by:
-        tell(True, name, skip=f"recorded with nvcc {recorded_by}, this is {made_by}")
+    for arch in sorted(archs | {key[2] for key in table}):
+        name, new, old = f"no kernel is worse than in {TABLE}, sm_{arch}", of_arch(kernels, arch), of_arch(table, arch)
+        if recorded_by != made_by:
+            tell(True, name, skip=f"recorded with nvcc {recorded_by}, this is {made_by}")
+        elif not old or arch not in archs:
+            tell(True, name, skip="not built" if old else "not in the table")
+        else:
+            fails, notes = compare_all(new, old)
+            tell(not fails, name, [f"worse: {line}" for line in fails] + [f"not worse: {line}" for line in notes] +
+                 ["`make resources` records what is meant"] * bool(fails or notes))
+
+
+def check_promise(promise, kernels, archs):
+    name = f"SASS of {promise.text}".replace("#", "")
+    if not promise.binds(archs):
+        tell(True, name, skip="not built")
         return
-    fails, notes = compare_all(kernels, table)
-    tell(not fails, name, [f"worse: {line}" for line in fails] + [f"not worse: {line}" for line in notes] +
-         ["`make resources` records what is meant"] * bool(fails or notes))
+    broken = promise.broken(kernels)
+    tell(not broken, name, broken)
 
 
 def missing():
@@ -79,10 +98,10 @@ def check():
         tell(False, "control bits agree with registers", [e])
         return
     tell(True, "control bits agree with registers")
-    check_table(kernels, release())
+    archs = built()
+    check_table(kernels, release(), archs)
     for promise in read_promises(PROMISES):
-        broken = promise.broken(kernels)
-        tell(not broken, f"SASS of {promise.text}".replace("#", ""), broken)
+        check_promise(promise, kernels, archs)
 
 
 def main():

@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: MIT
 """The gate over SASS in tests/sass: which planted kernels it rejects, what it calls worse, and how many warps an SM
 holds. Needs neither nvcc nor NVIDIA's tools."""
+import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
 
 import tap
+import test_nvcc as nvcc
 
 sys.path.insert(0, os.path.join(tap.HERE, "sass"))
 from metrics import measure
-from occupancy import warps_of_sm
+from occupancy import LIMITS, warps_of_sm
 from planted import LOADS, USES, loop, same, sass
 from promises import Promise, read_promises
 from table import compare, compare_all, read_table, write_table
@@ -105,10 +108,29 @@ def test_the_table_comes_back(folder):
     same(len(compare_all({}, read)[0]), 2)
 
 
+def test_only_what_is_built_is_judged(folder):
+    """The table has sm_80 and sm_90; built are sm_75 and sm_90."""
+    def judged(arch, warps, archs):
+        with redirect_stdout(io.StringIO()) as out:
+            nvcc.check_table({("a.cu", "sum", arch): {"warps": warps}}, "13.0", archs)
+            nvcc.check_promise(Promise("a.cu  sum  warps >= 8  sm_80"), {}, archs)
+        return [line.partition("# SKIP ")[2] or line.startswith("ok") for line in out.getvalue().splitlines()
+                if not line.startswith("#")]
+
+    nvcc.TABLE = os.path.join(folder, "table.txt")
+    write_table(nvcc.TABLE, {("a.cu", "sum", arch): {"warps": 8} for arch in (80, 90)}, "13.0")
+    skipped = "not in the table", "not built"
+    same(judged(90, 8, {75, 90}), [*skipped, True, "not built"])
+    same(judged(90, 4, {75, 90}), [*skipped, False, "not built"])
+    same(judged(75, 4, {75, 90}), [*skipped, False, "not built"])
+    same(judged(80, 8, {80}), [True, "not built", False])
+
+
 def test_warps_of_an_sm(folder):
     kernels = (128, 0, 128), (129, 0, 128), (32, 0, 128), (16, 0, 32), (40, 45056 + 4096, 256)
     same([warps_of_sm(90, *of) for of in kernels], [16, 12, 64, 32, 32])
-    same([warps_of_sm(arch, 32, 49152, 128) for arch in (80, 90, 100)], [12, 16, 16])
+    same([warps_of_sm(arch, 32, 49152, 128) for arch in (75, 80, 86, 90, 100)], [4, 12, 8, 16, 16])
+    same([warps_of_sm(arch, 32, 0, 32) for arch in (75, 80, 86, 89, 120)], [16, 32, 16, 24, 24])
 
 
 OCCUPANCY = """#include <stdio.h>
@@ -116,15 +138,16 @@ OCCUPANCY = """#include <stdio.h>
 #include <string.h>
 #include <cuda_occupancy.h>
 int main(int argc, char **argv) {
-    int arch = atoi(argv[1]), kib = atoi(argv[2]), registers, shared, block;
+    int arch = atoi(argv[1]), kib = atoi(argv[2]), warps = atoi(argv[3]), registers, shared, block;
     (void)argc;
     while (scanf("%d %d %d", &registers, &shared, &block) == 3) {
         cudaOccDeviceProp p;
         memset(&p, 0, sizeof p);
-        p.computeMajor = arch / 10, p.maxThreadsPerBlock = 1024, p.maxThreadsPerMultiprocessor = 2048;
+        p.computeMajor = arch / 10, p.computeMinor = arch % 10;
+        p.maxThreadsPerBlock = 1024, p.maxThreadsPerMultiprocessor = 32 * warps;
         p.regsPerBlock = p.regsPerMultiprocessor = 65536, p.warpSize = 32, p.numSms = 1;
         p.sharedMemPerBlock = 49152, p.sharedMemPerMultiprocessor = kib * 1024ul;
-        p.sharedMemPerBlockOptin = (kib - 1) * 1024ul, p.reservedSharedMemPerBlock = 1024;
+        p.sharedMemPerBlockOptin = (kib - 1) * 1024ul, p.reservedSharedMemPerBlock = arch < 80 ? 0 : 1024;
         cudaOccFuncAttributes f;
         memset(&f, 0, sizeof f);
         f.maxThreadsPerBlock = 1024, f.numRegs = registers, f.sharedSizeBytes = shared;
@@ -149,8 +172,8 @@ def test_warps_as_cuda_counts_them(folder):
     subprocess.run(["cc", "-w", "-isystem", include, source, "-o", program], check=True)
     asked = [(registers, shared, block) for registers in (8, 32, 33, 64, 80, 96, 97, 128, 168, 255)
              for shared in (0, 4, 8200, 23000, 49152 - 1024) for block in (32, 96, 128, 256)]
-    for arch, kib in (80, 164), (90, 228), (100, 228):
-        text = subprocess.run([program, str(arch), str(kib)], input="\n".join("%d %d %d" % a for a in asked),
+    for arch, (warps, _, kib) in LIMITS.items():
+        text = subprocess.run([program, str(arch), str(kib), str(warps)], input="\n".join("%d %d %d" % a for a in asked),
                               capture_output=True, text=True, check=True).stdout
         same([warps_of_sm(arch, *a) for a in asked], list(map(int, text.split())))
 

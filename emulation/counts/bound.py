@@ -23,6 +23,7 @@ import subprocess
 import sys
 
 import machine
+from names import brief
 
 # GB/s of BabelStream's copy: github.com/Azure/AI-benchmarking-guide, Azure_Results/ND_H100_v5_results.md (H100 80GB
 # HBM3: 2.90 TB/s) and ND_H200_v5_results.md (4.01 TB/s).
@@ -104,7 +105,7 @@ def lines_of(key, records, which, codes, flight):
         by_name = bounds(r, r["models"][which], code, flight)
         name, ns = longest(by_name)
         total += ns
-        lines.append(f"    {r['function'][:60]}: bound {ns / 1e3:.2f} us by {name} ("
+        lines.append(f"    {brief(r['function'])}: bound {ns / 1e3:.2f} us by {name} ("
                      + ", ".join(f"{n} bound {by_name[n] / 1e3:.2f} us" for n in NAMES) + "; "
                      + said_of(r, code, flight) + ")")
     device, part = records[0]["models"][which]["device"], records[0]["models"][which]["part"]

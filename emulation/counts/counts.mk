@@ -19,15 +19,18 @@ $(counts_program): $(counts_objects) $(common) $(E)/harness/registry.o $(device:
 
 .PHONY: counts-program counts counts-renew bound test-counts
 counts-program:
+	@$(if $(filter $(COUNTS_ARCH),$(CUDA_ARCHS)),:,echo 'counts are of sm_$(COUNTS_ARCH): CUDA_ARCHS has to have it' >&2; exit 1)
 	@[ -n "$(NVCC)" ] || { echo 'counts: nvcc is missing, so there is no PTX' >&2; exit 1; }
 	@$(MAKE) --no-print-directory $(call ptx_made,$(COUNTS_ARCH))
 	@$(MAKE) --no-print-directory $(counts_program)
 
-# The table, and a picture of it.
+# The table, and a picture of it. COUNTS_LINES=1: also the lines of the source that move most.
 counts: counts-program
 	@mkdir -p $(call quoted,$(OUT)/counts)
-	@$(counts_program) --spec=$(call quoted,$(COUNTS_SPEC)) --jobs=$(shell nproc) --out=$(call quoted,$(OUT)/counts/counts.json)
+	@$(counts_program) --spec=$(call quoted,$(COUNTS_SPEC)) --jobs=$(shell nproc) $(if $(COUNTS_LINES),--lines) \
+	    $(KERNEL:%=--kernel=%) --out=$(call quoted,$(OUT)/counts/counts.json)
 	@$(PYTHON) emulation/counts/table.py show $(call quoted,$(OUT)/counts/counts.json)
+	$(if $(COUNTS_LINES),@$(PYTHON) emulation/counts/table.py lines $(call quoted,$(OUT)/counts/counts.json))
 	@$(PYTHON) reports/counts.py $(call quoted,$(OUT)/counts/counts.json) $(call quoted,$(OUT)/counts/counts.png)
 
 # Writes tests/golden/cuda_counts.txt again.

@@ -15,6 +15,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "reports"))
+from names import brief  # noqa: E402
 from style import text_table  # noqa: E402
 
 GOLDEN = os.path.join(ROOT, "tests", "golden", "cuda_counts.txt")
@@ -41,6 +42,7 @@ COLUMNS = {
     "fences": lambda r: r["fences"],
     "lanes": lambda r: r["lanes"],
 }
+COLLECTIVES = ("shared", "conflicts", "barriers", "syncs", "shuffles", "votes", "matches", "fences")
 MOST = ("per_address", "chain")  # of several functions, the largest counts
 MORE_IS_BETTER = ("used",)
 NEUTRAL = ("lanes",)
@@ -134,17 +136,17 @@ def shown(records):
     for r in records:
         per_workload.setdefault((r["workload"], r["rule"]), []).append(r)
     for (workload, rule), own in per_workload.items():
-        rows = [["kernel", "function", "requests: load", "store", "atomic", "prefetch", "MB", "used %",
-                 "least MB", "atomics", "per address", "chain", "barriers", "shuffles", "votes", "lanes"]]
+        rows = [["kernel", "function", "requests: load", "store", "atomic", "reduction", "prefetch", "MB", "used %",
+                 "least MB", "atomics", "per address", "chain", *COLLECTIVES, "lanes"]]
         for (_, _, kernel), functions in counted(own).items():
             for f, c in functions.items():
                 requests = sum(r["requests"] for r in own if (r["kernel"], short(r["function"])) == (kernel, f))
-                rows.append([kernel if f == next(iter(functions)) else "", f, *(str(c[n]) for n in ("loads", "stores")),
-                             str(c["atomics"] + c["reductions"]), str(c["prefetches"]),
+                rows.append([kernel if f == next(iter(functions)) else "", f,
+                             *(str(c[n]) for n in ("loads", "stores", "atomics", "reductions", "prefetches")),
                              f"{c['sectors'] * 32 / 1e6:.3f}", percent(c["used"], 32 * c["sectors"]),
                              f"{(c['read'] + c['written']) * 32 / 1e6:.3f}", str(c["atomic_ops"]),
-                             str(c["per_address"]), str(c["chain"]), str(c["barriers"]), str(c["shuffles"]),
-                             str(c["votes"]), f"{c['lanes'] / requests:.1f}" if requests else "-"])
+                             str(c["per_address"]), str(c["chain"]), *(str(c[n]) for n in COLLECTIVES),
+                             f"{c['lanes'] / requests:.1f}" if requests else "-"])
         first = own[0]
         lines += [f"{workload}, {rule}: {first['lookups']} lookups, {first['unique']} unique rows (counted, not timed)",
                   *text_table(rows, left=(0, 1)), ""]
@@ -152,18 +154,26 @@ def shown(records):
 
 
 def modelled(records):
-    """The lines of a table of what the models of L2 move, if there are any."""
+    """The lines of a table of what the models of L2 move, if there are any; of several functions also their sum."""
     rows = [["workload", "kernel", "function", "device", "blocks at once", "read MB", "written MB", "least read MB",
-             "prefetched MB", "there %", "early %", "late %", "never used %"]]
+             "least written MB", "prefetched MB", "there %", "early %", "late %", "never used %"]]
+    steps = {}
     for r in records:
-        for m in r.get("models", []):
-            mb = lambda sectors: f"{sectors * 32 / 1e6:.3f}"
-            used, fetched = m["timely"] + m["late"], m["prefetched"] - m["present"]
-            rows.append([f"{r['workload']} {r['rule']}", r["kernel"], short(r["function"])[:40],
-                         m["device"] + (f"/{m['part']}" if m["part"] > 1 else ""), str(m["resident"]), mb(m["read"]),
-                         mb(m["written"]), mb(r["compulsory_read"]), mb(m["prefetched"]),
-                         percent(used, used + m["early"]), percent(m["early"], fetched), percent(m["late"], fetched),
-                         percent(fetched - used - m["early"], fetched)])
+        steps.setdefault((f"{r['workload']} {r['rule']}", r["kernel"]), []).append(r)
+    mb = lambda sectors: f"{sectors * 32 / 1e6:.3f}"
+    for labels, own in steps.items():
+        for which, model in enumerate(own[0].get("models", [])):
+            device = model["device"] + (f"/{model['part']}" if model["part"] > 1 else "")
+            moved = lambda rs: [*(mb(sum(r["models"][which][n] for r in rs)) for n in ("read", "written")),
+                                *(mb(sum(r[n] for r in rs)) for n in ("compulsory_read", "compulsory_written"))]
+            for r in own:
+                m = r["models"][which]
+                used, fetched = m["timely"] + m["late"], m["prefetched"] - m["present"]
+                rows.append([*labels, brief(r["function"], 40), device, str(m["resident"]), *moved([r]),
+                             mb(m["prefetched"]), percent(used, used + m["early"]), percent(m["early"], fetched),
+                             percent(m["late"], fetched), percent(fetched - used - m["early"], fetched)])
+            if len(own) > 1:
+                rows.append([*labels, "all", device, "", *moved(own), *[""] * 5])
     return text_table(rows, left=(0, 1, 2, 3)) if len(rows) > 1 else []
 
 
@@ -174,7 +184,7 @@ def by_line(records, most=12):
         sectors = lambda x: sum(x[kind]["sectors"] for kind in MEMORY)
         for x in sorted(r.get("lines", []), key=sectors, reverse=True)[:most]:
             if sectors(x):
-                rows.append([f"{r['workload']} {r['rule']}", r["kernel"], short(r["function"])[:40],
+                rows.append([f"{r['workload']} {r['rule']}", r["kernel"], brief(r["function"], 40),
                              "/".join(x["source"].split("/")[-3:]) + f":{x['line']}", str(x["requests"]), str(sectors(x)),
                              percent(sum(x[kind]["used"] for kind in MEMORY), 32 * sectors(x)),
                              f"{x['lanes'] / x['requests']:.1f}"])

@@ -16,10 +16,17 @@ struct destination {
     float factor;
 };
 
+/* An SM of sm_75 holds four blocks. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int WINNERS_BLOCKS = 4;
+#else
+constexpr int WINNERS_BLOCKS = 6;
+#endif
+
 /* A thread per lookup; to(lookup) returns its destination. MAX: the batch has winners; nvcc would spill them to
  * run eight blocks at once. */
 template <bool MAX, class To>
-static __global__ void __launch_bounds__(LOOKUP_BLOCK, MAX ? 6 : 0)
+static __global__ void __launch_bounds__(LOOKUP_BLOCK, MAX ? WINNERS_BLOCKS : 0)
     scatter(const struct batch in, const float *scale, int lanes, const To to) {
     const unsigned all = 0xffffffffu;
     int64_t i = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x, last = in.lookups - 1;

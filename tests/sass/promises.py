@@ -24,10 +24,14 @@ class Promise:
             return metrics[self.what]
         return count(metrics["kinds"], self.what)
 
+    def binds(self, archs):
+        """Whether it is of one of these architectures."""
+        return not self.archs or not self.archs.isdisjoint(archs)
+
     def of(self, kernels):
         """Those of {(source, name, architecture): metrics} that it binds."""
         return {key: m for key, m in kernels.items() if key[0] == self.source and re.search(self.kernel, key[1])
-                and (not self.archs or key[2] in self.archs)}
+                and self.binds({key[2]})}
 
     def broken(self, kernels):
         """Lines about kernels that break it."""

@@ -60,6 +60,10 @@ def compare(new, old):
     return worse, other
 
 
+def of_arch(kernels, arch):
+    return {key: m for key, m in kernels.items() if key[2] == arch}
+
+
 def compare_all(new, old):
     """(lines that fail, lines to know) of all kernels."""
     fails, notes = [], []
