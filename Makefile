@@ -52,6 +52,7 @@
 #|                over ALPHA="0.6 0.8 1.05 1.2", reuse histograms and traces; speed beside tables in memory, with rows
 #|                fetched ahead. BATCHES=128, the first half warms up; needs 1 GB of disk; OUT/tiers/tiers.md
 #| make drift     how far narrow types, steps per lookup and dense steps drift over 1000 steps (OUT/drift/drift.md)
+#| make cores     how evenly cpu_fused shares its work on up to 64 cores, counted on the ids of SPEC; not timed
 #| make overhead  what a call of libembfuse costs over a call of its kernel, in microseconds
 #| make serving   time a frozen table mapped, in Redis and in FAISS, and compare bytes and recall of its types; installs
 #|                FAISS into build/serving/venv. ROWS= DIMS= ALPHA=, BATCH= requests of POOLING= rows, WEIGHT=own.npy

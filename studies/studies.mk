@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Studies: many runs each, with one result per study.
 
-.PHONY: bench-compilers sweep scaling scale crossover ladder drift overhead serving record readme
+.PHONY: bench-compilers sweep scaling scale crossover ladder drift overhead cores serving record readme
 
 # Each compiler builds in its own folder and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -75,6 +75,13 @@ $(B)/studies/overhead/overhead: $(B)/studies/overhead/overhead.o $(host_objects)
 
 overhead: $(B)/studies/overhead/overhead
 	@$<
+
+# How evenly cpu_fused shares its work on many cores: counted on the ids of a workload.
+$(B)/studies/cores/cores: $(B)/studies/cores/cores.o $(host_objects)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
+
+cores: $(B)/studies/cores/cores
+	@$< $(or $(SPEC),datasets/standard.spec)
 
 # How far narrow types, steps per lookup and dense steps drift from the step of the suite: numbers of no machine,
 # on a page of its own.

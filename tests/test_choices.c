@@ -15,13 +15,14 @@
 
 /* --- small tables */
 
-/* The units of table 1 in a batch that has only a shape; table 0 is a different one. */
-static int32_t units(int64_t rows, int32_t dim, int32_t features, int64_t lookups, int64_t all) {
+/* The slices of table 1 in a batch that has only a shape; table 0 is a different one. */
+static int32_t slices_of(int64_t rows, int32_t dim, int32_t features, int64_t lookups,
+                         int64_t all) {
     const struct table_shape tables[] = {
         {.rows = 1, .dim = 1, .features = 9, .lookups = 9},
         {.rows = rows, .dim = dim, .features = features, .lookups = lookups}};
     const struct batch in = {.num_tables = 2, .tables = tables, .lookups = all};
-    return small_units(&in, 1);
+    return small_slices_of_all(&in, 1);
 }
 
 enum { LARGE_BATCH = 1 << 28 };
@@ -29,38 +30,85 @@ enum { LARGE_BATCH = 1 << 28 };
 static void small_by_size(void **state) {
     const int64_t rows = SMALL_BYTES / 4 / 64, near = SMALL_NEAR / 4 / (SMALL_FAR_DIM + 8);
     (void)state;
-    assert_int_equal(units(rows, 64, 1, rows * 2, LARGE_BATCH), 1);
-    assert_int_equal(units(rows + 1, 64, 1, rows * 3, LARGE_BATCH), 0);
-    assert_int_equal(units(near, SMALL_FAR_DIM + 8, 1, near * 2, LARGE_BATCH), 1);
-    assert_int_equal(units(near + 1, SMALL_FAR_DIM + 8, 1, near * 3, LARGE_BATCH), 0);
+    assert_int_equal(slices_of(rows, 64, 1, rows * 2, LARGE_BATCH), 1);
+    assert_int_equal(slices_of(rows + 1, 64, 1, rows * 3, LARGE_BATCH), 0);
+    assert_int_equal(slices_of(near, SMALL_FAR_DIM + 8, 1, near * 2, LARGE_BATCH), 1);
+    assert_int_equal(slices_of(near + 1, SMALL_FAR_DIM + 8, 1, near * 3, LARGE_BATCH), 0);
 }
 
 static void small_by_lookups(void **state) {
     (void)state;
-    assert_int_equal(units(100, 8, 3, 100 * 3 * SMALL_LOOKUPS, LARGE_BATCH), 3);
-    assert_int_equal(units(100, 8, 3, 100 * 3 * SMALL_LOOKUPS - 1, LARGE_BATCH), 0);
-    assert_int_equal(units(100, 8, 0, 0, LARGE_BATCH), 0); /* no feature reads it */
+    assert_int_equal(slices_of(100, 8, 3, 100 * 3 * SMALL_LOOKUPS, LARGE_BATCH), 3);
+    assert_int_equal(slices_of(100, 8, 3, 100 * 3 * SMALL_LOOKUPS - 1, LARGE_BATCH), 0);
+    assert_int_equal(slices_of(100, 8, 0, 0, LARGE_BATCH), 0); /* no feature reads it */
 }
 
 /* A slice has SMALL_SLICE lookups, and SMALL_MANY per row, or SMALL_FEW if the slice is large. */
 static void slices_of_small_tables(void **state) {
     const int64_t slice = SMALL_SLICE;
     (void)state;
-    assert_int_equal(units(100, 8, 1, 2 * slice, LARGE_BATCH), 2);
-    assert_int_equal(units(100, 8, 1, 4 * slice, LARGE_BATCH), 4);
-    assert_int_equal(units(100, 8, 1, 4 * slice - 1, LARGE_BATCH), 2);
-    assert_int_equal(units(100, 8, 3, 12 * slice, LARGE_BATCH), 12);
-    assert_int_equal(units(1, 8, 1, 4 * SMALL_SLICES * slice, LARGE_BATCH), SMALL_SLICES);
+    assert_int_equal(slices_of(100, 8, 1, 2 * slice, LARGE_BATCH), 2);
+    assert_int_equal(slices_of(100, 8, 1, 4 * slice, LARGE_BATCH), 4);
+    assert_int_equal(slices_of(100, 8, 1, 4 * slice - 1, LARGE_BATCH), 2);
+    assert_int_equal(slices_of(100, 8, 3, 12 * slice, LARGE_BATCH), 12);
+    assert_int_equal(slices_of(1, 8, 1, 4 * SMALL_SLICES * slice, LARGE_BATCH), SMALL_SLICES);
     const int64_t many = 2 * slice / SMALL_MANY, few = 2 * slice / SMALL_FEW;
-    assert_int_equal(units(many, 8, 1, 8 * slice, LARGE_BATCH), 4);
-    assert_int_equal(units(many + 1, 8, 1, 8 * slice, LARGE_BATCH), 2);
-    assert_int_equal(units(few, 8, 1, 8 * slice, 8 * slice), 4);
-    assert_int_equal(units(few + 1, 8, 1, 8 * slice, 8 * slice), 0); /* threads would wait */
-    assert_int_equal(units(few + 1, 8, 1, 8 * slice, SMALL_PARTS * 4 * slice), 2);
-    assert_int_equal(units(few + 1, 8, 1, 8 * slice, SMALL_PARTS * 4 * slice - 1), 0);
-    assert_int_equal(units(slice, 8, 1, 2 * slice, 2 * slice), 1);
-    assert_int_equal(units(slice, 8, 3, 6 * slice, 6 * slice), 3);
-    assert_int_equal(units(slice, 8, 1, 2 * slice + 1, 2 * slice + 1), 0);
+    assert_int_equal(slices_of(many, 8, 1, 8 * slice, LARGE_BATCH), 4);
+    assert_int_equal(slices_of(many + 1, 8, 1, 8 * slice, LARGE_BATCH), 2);
+    assert_int_equal(slices_of(few, 8, 1, 8 * slice, 8 * slice), 4);
+    assert_int_equal(slices_of(few + 1, 8, 1, 8 * slice, 8 * slice), 0); /* threads would wait */
+    assert_int_equal(slices_of(few + 1, 8, 1, 8 * slice, SMALL_PARTS * 4 * slice), 2);
+    assert_int_equal(slices_of(few + 1, 8, 1, 8 * slice, SMALL_PARTS * 4 * slice - 1), 0);
+    assert_int_equal(slices_of(slice, 8, 1, 2 * slice, 2 * slice), 1);
+    assert_int_equal(slices_of(slice, 8, 3, 6 * slice, 6 * slice), 3);
+    assert_int_equal(slices_of(slice, 8, 1, 2 * slice + 1, 2 * slice + 1), 0);
+}
+
+/* Every row of a slice is in one range. A range has a thread's share of the lookups, but SMALL_SHARE at
+ * least. */
+static void ranges_of_small_tables(void **state) {
+    static const struct {
+        int64_t rows, lookups, all;
+        int threads;
+        int32_t ranges;
+    } cases[] = {{1000, 16000, 16000, 1, 1},  {1000, 16000, 16000, 8, 8},
+                 {1000, 16000, 64000, 8, 2},  {1000, 16000, 64000, 9, 2},
+                 {1000, 16000, 64000, 10, 3}, {1000, 16000, 1000000, 8, 1},
+                 {3, 16000, 16000, 8, 3},     {1000, 16000, 16000, 1000, 16000 / SMALL_SHARE}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct table_shape table = {
+            .rows = cases[i].rows, .dim = 4, .features = 1, .lookups = cases[i].lookups};
+        struct feature feature = {.lookups = table.lookups, .padding_id = -1};
+        int64_t offsets[] = {0, table.lookups};
+        const struct batch in = {.num_tables = 1,
+                                 .num_features = 1,
+                                 .bags = 1,
+                                 .lookups = cases[i].all,
+                                 .tables = &table,
+                                 .features = &feature,
+                                 .offsets = offsets};
+        struct small_tables x;
+        struct scratch s = {NULL, 0};
+        struct buffer memory;
+        struct error err;
+        small_lay_out(&x, &s, &in, cases[i].threads);
+        assert_int_equal(buffer_alloc(&memory, s.used, "scratch", &err), 0);
+        s = (struct scratch){memory.data, 0};
+        small_lay_out(&x, &s, &in, cases[i].threads);
+        assert_int_equal(x.units, cases[i].ranges);
+        small_prepare(&x, &in, cases[i].threads);
+        int64_t next = 0;
+        for (int32_t k = 0; k < x.units; k++) {
+            assert_int_equal(x.unit[k].row, next);
+            assert_true(x.unit[k].rows > 0);
+            assert_int_equal(x.unit[k].end, table.lookups);
+            next += x.unit[k].rows;
+        }
+        assert_int_equal(next, table.rows);
+        assert_true(buffer_intact(&memory));
+        buffer_free(&memory);
+    }
 }
 
 /* --- hot rows */
@@ -71,22 +119,27 @@ struct chosen {
     struct buffer memory;
 };
 
-static void lay_out(struct chosen *c, struct scratch *s, const struct batch *in, int32_t stride) {
+static void lay_out(struct chosen *c, struct scratch *s, const struct batch *in, int32_t stride,
+                    int threads) {
     partition_lay_out(&c->partition, &(struct scratch){NULL, 0}, in, 1, BUCKET_BY_RANGE,
                       small_table);
-    hot_lay_out(&c->hot, s, in, &c->partition, stride, false);
+    hot_lay_out(&c->hot, s, in, &c->partition, stride, threads, NULL);
 }
 
-static void choose(struct chosen *c, const struct batch *in, int32_t stride) {
+static void choose_for(struct chosen *c, const struct batch *in, int32_t stride, int threads) {
     struct scratch s = {NULL, 0};
     struct error err;
-    lay_out(c, &s, in, stride);
+    lay_out(c, &s, in, stride, threads);
     assert_int_equal(buffer_alloc(&c->memory, s.used, "scratch", &err), 0);
     memset(c->memory.data, 0x5a, s.used);
     s = (struct scratch){c->memory.data, 0};
-    hot_lay_out(&c->hot, &s, in, &c->partition, stride, false);
+    hot_lay_out(&c->hot, &s, in, &c->partition, stride, threads, NULL);
     hot_choose(&c->hot, in);
     assert_true(buffer_intact(&c->memory));
+}
+
+static void choose(struct chosen *c, const struct batch *in, int32_t stride) {
+    choose_for(c, in, stride, 1);
 }
 
 /* How often a hot row was in the sample; 0 for other rows. */
@@ -186,17 +239,34 @@ static void room_for_hot_rows(void **state) {
     builder_free(&b);
 }
 
+/* A slice has a part for each of its threads. */
+static void parts_of_slices(void **state) {
+    const struct times two[] = {{0, 40}, {20, 9}, {0, 0}};
+    static const int threads[] = {1, 16, 17, 40}, parts[] = {1, 1, 2, 3};
+    struct builder b;
+    (void)state;
+    build(&b, 4096, two, true);
+    for (int i = 0; i < 4; i++) {
+        struct chosen c;
+        choose_for(&c, &b.in, HOT_BYTES / 4 / 2, threads[i]);
+        assert_int_equal(c.hot.slices, 16);
+        assert_int_equal(c.hot.parts, parts[i]);
+        buffer_free(&c.memory);
+    }
+    builder_free(&b);
+}
+
 static void most_hot_rows(void **state) {
     struct table_shape tables[] = {{.rows = INT32_MAX, .dim = 4, .lookups = 1 << 17}};
     struct batch in = {.num_tables = 1, .tables = tables, .lookups = 1 << 17};
     struct chosen c;
     (void)state;
-    lay_out(&c, &(struct scratch){NULL, 0}, &in, 4);
+    lay_out(&c, &(struct scratch){NULL, 0}, &in, 4, 1);
     assert_int_equal(c.hot.most, (1 << HOT_SLOTS_LOG2) / 4);
-    lay_out(&c, &(struct scratch){NULL, 0}, &in, 128);
+    lay_out(&c, &(struct scratch){NULL, 0}, &in, 128, 1);
     assert_int_equal(c.hot.most, HOT_BYTES / 4 / 128);
     tables[0].lookups = in.lookups = HOT_LOOKUPS; /* no more sums fit */
-    lay_out(&c, &(struct scratch){NULL, 0}, &in, 4);
+    lay_out(&c, &(struct scratch){NULL, 0}, &in, 4, 1);
     assert_int_equal(c.hot.most, HOT_LOOKUPS / HOT_SLICE_OF);
 }
 
@@ -282,9 +352,11 @@ int main(void) {
     add_test("cpu_fused: small by size", small_by_size, NULL, NULL);
     add_test("cpu_fused: small by lookups", small_by_lookups, NULL, NULL);
     add_test("cpu_fused: slices of small tables", slices_of_small_tables, NULL, NULL);
+    add_test("cpu_fused: ranges of small tables", ranges_of_small_tables, NULL, NULL);
     add_test("cpu_fused: rows of the sample", rows_of_the_sample, NULL, NULL);
     add_test("cpu_fused: share of the sample", share_of_the_sample, NULL, NULL);
     add_test("cpu_fused: room for hot rows", room_for_hot_rows, NULL, NULL);
+    add_test("cpu_fused: parts of slices", parts_of_slices, NULL, NULL);
     add_test("cpu_fused: most hot rows", most_hot_rows, NULL, NULL);
     add_test("cpu_fused: the hotter one gets the slot", hotter_one_gets_the_slot, NULL, NULL);
     add_test("cpu_fused: slots", slots, NULL, NULL);

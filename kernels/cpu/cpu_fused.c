@@ -4,12 +4,13 @@
  * row in registers and updates the row at once. No gradient leaves the caches.
  *
  * Who owns what: all tables in one parallel region. Small tables need no index: threads take slices
- * of their lookups and sum them in order (small.h, with the criterion). If a few hot rows have most
- * of the other lookups, a walk over the lookups sums these rows (hot.h, with the criterion). The
- * other lookups are split evenly over threads for the partition into buckets of neighbouring rows
- * (partition.h). Then one thread owns a bucket: it sorts the bucket in L1 by the low row bits and
- * walks its runs. It postpones runs of LONG_RUN or more lookups: these are cut into pieces of a
- * fixed number of lookups, all threads sum pieces, and the pieces of a row are added in order.
+ * of their lookups, or ranges of rows of these, and sum them in order (small.h, with the criterion).
+ * If a few hot rows have most of the other lookups, a walk over the lookups sums these rows (hot.h,
+ * with the criterion). The other lookups are split evenly over threads for the partition into buckets
+ * of neighbouring rows (partition.h). Then one thread owns a bucket: it sorts the bucket in L1 by the
+ * low row bits and walks its runs. It postpones runs of LONG_RUN or more lookups: these are cut into
+ * pieces of a fixed number of lookups, all threads sum pieces, and the pieces of a row are added in
+ * order.
  * Stages: "index" includes the sums of hot rows; "update" includes small tables, the sort of
  * buckets and the rest.
  * Scratch and traffic: 16 bytes per lookup for entries, one partial row per PIECE lookups of long

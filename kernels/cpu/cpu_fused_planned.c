@@ -31,13 +31,13 @@ static int plan(const struct batch *in, const struct launch *how) {
     struct head *head = how->scratch;
     struct fused *p = &head->fused;
     fused_lay_out(p, in, how->threads, ALL_TECHNIQUES, true, head + 1);
-    fused_prepare(p, in);
+    fused_prepare(p, in, how->threads);
     const int chunk = bucket_chunk(p);
 #pragma omp parallel num_threads(how->threads)
     {
         fused_index(p, in, true);
 #pragma omp for schedule(dynamic, chunk)
-        for (int64_t k = 0; k < p->partition.buckets; k++) index_bucket(p, p->order[k]);
+        for (int64_t k = 0; k < p->partition.buckets; k++) index_bucket(p, NULL, p->order[k]);
     }
     cut_long_runs(p);
     return 0;
@@ -51,8 +51,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     gather_prepare(&p->gather); /* again: it holds where the gradients are */
 #pragma omp parallel num_threads(how->threads)
     {
-        if (p->hot.rows)
-            hot_sum_listed(&p->hot, &p->gather, omp_get_thread_num(), omp_get_num_threads());
+        if (p->hot.rows) hot_sum(&p->hot, &p->gather, omp_get_thread_num(), omp_get_num_threads());
         fused_update(p, in, steps, io, true);
     }
     stage_done(how, STAGE_UPDATE);

@@ -61,7 +61,7 @@ static void number_rows(const struct plan *p, int64_t bucket) {
             row[distinct] = r;
             slot[h] = ++distinct;
         }
-        addend[i] = (struct addend){slot[h] - 1, (uint32_t)e[i]};
+        addend[i] = (struct addend){(uint32_t)e[i], slot[h] - 1};
     }
     p->distinct[bucket] = distinct;
 }

@@ -16,10 +16,10 @@ enum {
     ADDENDS_AHEAD = 16, /* whose gradients are prefetched */
 };
 
-/* A lookup and the number of its accumulator. */
+/* A lookup and the number of its accumulator: an entry, see entry_pack(), with the number as its row. */
 struct addend {
-    uint32_t number, position;
-};
+    uint32_t position, number;
+} __attribute__((may_alias));
 
 /* A row of all tables, and how often a sample has it. */
 struct hot_count {
@@ -119,7 +119,7 @@ static void accumulate_now(struct accumulate given, int32_t first) {
  * branch. The additions are delayed and keep the order of the calls. */
 ALWAYS_INLINE void accumulate_push(struct accumulate *a, uint32_t number, uint32_t position,
                                    uint32_t counts) {
-    a->wait[a->waiting] = (struct addend){number, position};
+    a->wait[a->waiting] = (struct addend){position, number};
     a->waiting += (int32_t)counts;
     if (a->waiting < ADDENDS) return;
     accumulate_now(*a, ADDENDS - ADDENDS_AHEAD);

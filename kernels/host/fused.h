@@ -22,6 +22,8 @@ enum {
     PIECE = 2048,
     DIGIT_BITS = 8,
     SMALL_SORT = 32, /* largest number of entries for insertion sort */
+    /* Largest number for a prefetch of their rows during the sort: a part of L2. */
+    SORT_PREFETCH = 4 * BUCKET_LOOKUPS,
 };
 
 struct long_run {
@@ -48,7 +50,7 @@ struct fused {
     int32_t max_dim;
 };
 
-/* ahead: for a plan, which lists the hot lookups, see hot_partition(). */
+/* ahead: for a plan, which keeps the list of hot lookups. */
 static inline size_t fused_lay_out(struct fused *p, const struct batch *in, int threads,
                                    unsigned with, bool ahead, void *base) {
     struct scratch s = {base, 0};
@@ -59,10 +61,11 @@ static inline size_t fused_lay_out(struct fused *p, const struct batch *in, int 
     if (with & SMALL_TABLES) small_lay_out(&p->small, &s, in, threads);
     partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_RANGE,
                       with & SMALL_TABLES ? small_table : NULL);
-    hot_lay_out(&p->hot, &s, in, &p->partition, p->max_dim, ahead);
     const int64_t lookups = p->partition.lookups;
     const int64_t most_long = lookups / LONG_RUN, most_pieces = lookups / PIECE + most_long;
     p->spare = scratch_take(&s, lookups, sizeof *p->spare);
+    uint64_t *list = ahead ? scratch_take(&s, lookups, sizeof *list) : p->spare;
+    hot_lay_out(&p->hot, &s, in, &p->partition, p->max_dim, threads, list);
     p->order = scratch_take(&s, p->partition.buckets, sizeof *p->order);
     p->runs = scratch_take(&s, p->partition.buckets, sizeof *p->runs);
     p->long_run = scratch_take(&s, most_long, sizeof *p->long_run);
@@ -92,9 +95,12 @@ static void insertion_sort(uint64_t *e, uint32_t n) {
     }
 }
 
-/* Stable, least significant digit first. One read of the entries counts for all passes. */
-ALWAYS_INLINE void radix_sort(uint64_t *e, uint64_t *spare, uint32_t n, int bits,
-                              const int passes) {
+/* Stable, least significant digit first. One read of the entries counts for all passes. The first pass
+ * prefetches the first line of each row, since the sort leaves memory idle otherwise. Measured on two
+ * cores of Granite Rapids, row-wise Adagrad: 0.94 of the time at alpha 0, 0.96 at 1.05, 0.93 on wide, 0.97
+ * on single-hot. No gain: more lines in the first pass, or any in the second. */
+ALWAYS_INLINE void radix_sort(const struct array *weight, uint64_t *e, uint64_t *spare, uint32_t n,
+                              int bits, const int passes) {
     const int digit = (bits + passes - 1) / passes;
     const uint32_t mask = (1u << digit) - 1;
     uint32_t next[32 / DIGIT_BITS][1 << DIGIT_BITS];
@@ -110,7 +116,10 @@ ALWAYS_INLINE void radix_sort(uint64_t *e, uint64_t *spare, uint32_t n, int bits
             next[pass][d] = sum;
             sum += count;
         }
-        for (uint32_t i = 0; i < n; i++) to[next[pass][from[i] >> shift & mask]++] = from[i];
+        for (uint32_t i = 0; i < n; i++) {
+            if (weight && pass == 0) prefetch(array_row(weight, entry_row(from[i])), 1, INTO_L2);
+            to[next[pass][from[i] >> shift & mask]++] = from[i];
+        }
         uint64_t *swap = from;
         from = to;
         to = swap;
@@ -118,18 +127,20 @@ ALWAYS_INLINE void radix_sort(uint64_t *e, uint64_t *spare, uint32_t n, int bits
     if (from != e) memcpy(e, from, n * sizeof *e);
 }
 
-/* Stable sort of a bucket by the lowest `bits` bits of the row; the higher bits are equal. */
-static void sort_bucket(uint64_t *e, uint64_t *spare, uint32_t n, int bits) {
+/* Stable sort of a bucket by the lowest `bits` bits of the row; the higher bits are equal. weight: of the
+ * rows that the caller updates next, or NULL. */
+static void sort_bucket(const struct array *weight, uint64_t *e, uint64_t *spare, uint32_t n,
+                        int bits) {
     if (bits == 0 || n < 2) return;
     if (n <= SMALL_SORT) {
         insertion_sort(e, n);
         return;
     }
     switch ((bits + DIGIT_BITS - 1) / DIGIT_BITS) {
-    case 1: radix_sort(e, spare, n, bits, 1); break;
-    case 2: radix_sort(e, spare, n, bits, 2); break;
-    case 3: radix_sort(e, spare, n, bits, 3); break;
-    default: radix_sort(e, spare, n, bits, 4);
+    case 1: radix_sort(weight, e, spare, n, bits, 1); break;
+    case 2: radix_sort(weight, e, spare, n, bits, 2); break;
+    case 3: radix_sort(weight, e, spare, n, bits, 3); break;
+    default: radix_sort(weight, e, spare, n, bits, 4);
     }
 }
 
@@ -159,14 +170,15 @@ static uint32_t *runs_of(const struct fused *p, int64_t bucket) {
     return (uint32_t *)(p->spare + p->partition.begin[bucket]);
 }
 
-/* Sorts a bucket and lists its runs. */
-static void index_bucket(struct fused *p, int64_t bucket) {
+/* Sorts a bucket and lists its runs. weight: as for sort_bucket(). */
+static void index_bucket(struct fused *p, const struct array *weight, int64_t bucket) {
     const struct partition *x = &p->partition;
     const int32_t t = x->table_of[bucket];
     const uint32_t begin = x->begin[bucket], n = x->begin[bucket + 1] - begin;
     if (n == 0) return; /* its spare entry is another bucket's */
     uint32_t *run = runs_of(p, bucket);
-    sort_bucket(x->entry + begin, p->spare + begin, n, x->table[t].shift);
+    sort_bucket(weight && n <= SORT_PREFETCH ? weight : NULL, x->entry + begin, p->spare + begin, n,
+                x->table[t].shift);
     p->runs[bucket] = list_runs(x->entry + begin, n, run);
     for (uint32_t r = 0; n >= LONG_RUN && r < p->runs[bucket]; r++)
         if (run[r + 1] - run[r] >= LONG_RUN) leave_over(p, t, begin + run[r], begin + run[r + 1]);
@@ -273,9 +285,9 @@ static void update_long_runs(const struct fused *p, const struct batch *in,
 }
 
 /* Serial, O(buckets + features + tables). */
-static inline void fused_prepare(const struct fused *p, const struct batch *in) {
+static inline void fused_prepare(const struct fused *p, const struct batch *in, int threads) {
     gather_prepare(&p->gather);
-    if (p->small.units) small_prepare(&p->small, in);
+    if (p->small.units) small_prepare(&p->small, in, threads);
     partition_prepare(&p->partition, in);
 }
 
@@ -287,7 +299,7 @@ ALWAYS_INLINE void fused_index(struct fused *p, const struct batch *in, const bo
 #pragma omp single
     if (p->with & HOT_ROWS) hot_choose(&p->hot, in);
     if (p->hot.rows)
-        hot_partition(&p->hot, &p->partition, &p->gather, p->spare, ahead, thread, threads);
+        hot_partition(&p->hot, &p->gather, ahead, thread, threads);
     else
         partition_build(&p->partition, &p->gather, thread, threads);
 #pragma omp single
@@ -311,7 +323,8 @@ ALWAYS_INLINE void fused_update(struct fused *p, const struct batch *in,
         small_sum(&p->small, &p->gather, k, steps, io, thread);
 #pragma omp for schedule(dynamic, chunk)
     for (int64_t k = 0; k < p->partition.buckets; k++) {
-        if (!ahead) index_bucket(p, p->order[k]);
+        const struct array *weight = &io[p->partition.table_of[p->order[k]]].weight;
+        if (!ahead) index_bucket(p, p->with & ROW_PREFETCH ? weight : NULL, p->order[k]);
         fused_bucket(p, in, steps, io, p->order[k], sum);
     }
     if (!ahead) {
@@ -328,7 +341,7 @@ static inline int fused_run(const struct batch *in, const struct rule_step *step
     struct fused plan;
     fused_lay_out(&plan, in, how->threads, with, false, how->scratch);
     gather_want(&plan.gather, io, how);
-    fused_prepare(&plan, in);
+    fused_prepare(&plan, in, how->threads);
 #pragma omp parallel num_threads(how->threads)
     {
         fused_index(&plan, in, false);

@@ -7,7 +7,8 @@
  * only touched rows are updated.
  *
  * Deterministic: the shape of the batch alone decides which tables are small and where their slices
- * are, and the slices of a row are added in order. The price: no more threads than slices work.
+ * are, and the slices of a row are added in order. If a slice has more lookups than a thread's share of
+ * the batch, several threads walk it, and each adds the gradients of a range of rows.
  */
 #pragma once
 
@@ -32,28 +33,31 @@ enum {
     SMALL_MANY = 8,
     SMALL_FEW = 4,
     SMALL_PARTS = 3,
+    SMALL_SHARE = 1024, /* lookups of a slice for each range of rows, at least */
 };
 
-/* A slice of a feature, lookups begin .. end-1, with its own accumulators. */
+/* A range of the rows of a slice of a feature, lookups begin .. end-1. Each slice has its own
+ * accumulators. */
 struct small_unit {
     int64_t begin, end;
+    int64_t row, rows; /* first, number of them */
     int32_t table;
-    float *sum;       /* [rows][dim], */
-    uint8_t *touched; /* [rows]; both NULL: the table's only unit uses its thread's arrays */
+    float *sum;       /* [rows of the table][dim], */
+    uint8_t *touched; /* [rows of the table]; both NULL: the only slice uses its thread's arrays */
 };
 
-/* The accumulators of a table with several units. */
+/* The accumulators of a table with several slices. */
 struct small_sums {
-    int32_t units;    /* 0: the table has one, or is not small */
-    float *sum;       /* [units][rows][dim] */
-    uint8_t *touched; /* [units][rows] */
+    int32_t slices;   /* 0: the table has one, or is not small */
+    float *sum;       /* [slices][rows][dim] */
+    uint8_t *touched; /* [slices][rows] */
 };
 
 struct small_tables {
     int32_t units;
     struct small_unit *unit;  /* [units] */
     struct small_sums *table; /* [num_tables] */
-    int64_t floats, rows;     /* of the largest table of one unit, rounded up to whole lines */
+    int64_t floats, rows;     /* of the largest table of one slice, rounded up to whole lines */
     float *own_sum;           /* [threads][floats] */
     uint8_t *own_touched;     /* [threads][rows] */
 };
@@ -79,9 +83,17 @@ static inline bool small_table(const struct batch *in, int32_t t) {
            max64(in->lookups / SMALL_PARTS, 2 * SMALL_SLICE);
 }
 
-/* Units of table t: its slices over all features. */
-static inline int32_t small_units(const struct batch *in, int32_t t) {
+/* Slices of table t over all features. */
+static inline int32_t small_slices_of_all(const struct batch *in, int32_t t) {
     return small_table(in, t) ? in->tables[t].features * small_slices(in, t) : 0;
+}
+
+/* Ranges of rows of every slice of table t. */
+static inline int32_t small_ranges(const struct batch *in, int32_t t, int threads) {
+    const struct table_shape *x = &in->tables[t];
+    const int64_t slice = x->lookups / x->features / small_slices(in, t);
+    const int64_t shares = (slice * threads + in->lookups / 2) / in->lookups;
+    return (int32_t)max64(1, min64(min64(shares, x->rows), slice / SMALL_SHARE));
 }
 
 static inline void small_lay_out(struct small_tables *x, struct scratch *s, const struct batch *in,
@@ -89,15 +101,15 @@ static inline void small_lay_out(struct small_tables *x, struct scratch *s, cons
     *x = (struct small_tables){.table = scratch_take(s, in->num_tables, sizeof *x->table)};
     for (int32_t t = 0; t < in->num_tables; t++) {
         const int64_t rows = in->tables[t].rows, floats = rows * in->tables[t].dim;
-        struct small_sums sums = {.units = small_units(in, t)};
-        x->units += sums.units;
-        if (sums.units == 1) {
-            sums.units = 0;
+        struct small_sums sums = {.slices = small_slices_of_all(in, t)};
+        if (sums.slices) x->units += sums.slices * small_ranges(in, t, threads);
+        if (sums.slices == 1) {
+            sums.slices = 0;
             x->floats = max64(x->floats, (floats + LINE - 1) / LINE * LINE);
             x->rows = max64(x->rows, (rows + LINE - 1) / LINE * LINE);
         }
-        sums.sum = scratch_take(s, sums.units * floats, sizeof *sums.sum);
-        sums.touched = scratch_take(s, sums.units * rows, sizeof *sums.touched);
+        sums.sum = scratch_take(s, sums.slices * floats, sizeof *sums.sum);
+        sums.touched = scratch_take(s, sums.slices * rows, sizeof *sums.touched);
         if (x->table) x->table[t] = sums;
     }
     x->unit = scratch_take(s, x->units, sizeof *x->unit);
@@ -106,51 +118,66 @@ static inline void small_lay_out(struct small_tables *x, struct scratch *s, cons
 }
 
 /* Serial, O(units). */
-static inline void small_prepare(const struct small_tables *x, const struct batch *in) {
+static inline void small_prepare(const struct small_tables *x, const struct batch *in,
+                                 int threads) {
     struct small_unit *unit = x->unit;
-    for (int32_t t = 0; t < in->num_tables; t++) x->table[t].units = 0; /* counted again */
+    for (int32_t t = 0; t < in->num_tables; t++) x->table[t].slices = 0; /* counted again */
     for (int32_t f = 0; f < in->num_features; f++) {
         const int32_t t = in->features[f].table;
+        if (!small_table(in, t)) continue;
         const int64_t begin = in->offsets[f * in->bags], rows = in->tables[t].rows;
         const int64_t n = in->offsets[(f + 1) * in->bags] - begin;
-        const int32_t slices = small_table(in, t) ? small_slices(in, t) : 0;
-        const bool several = small_units(in, t) > 1;
+        const int32_t slices = small_slices(in, t), ranges = small_ranges(in, t, threads);
+        const bool several = small_slices_of_all(in, t) > 1;
         struct small_sums *sums = &x->table[t];
         for (int32_t k = 0; k < slices; k++) {
-            *unit = (struct small_unit){begin + part_begin(n, k, slices),
-                                        begin + part_begin(n, k + 1, slices), t, NULL, NULL};
+            struct small_unit u = {.begin = begin + part_begin(n, k, slices),
+                                   .end = begin + part_begin(n, k + 1, slices),
+                                   .table = t};
             if (several) {
-                unit->sum = sums->sum + sums->units * rows * in->tables[t].dim;
-                unit->touched = sums->touched + sums->units++ * rows;
+                u.sum = sums->sum + sums->slices * rows * in->tables[t].dim;
+                u.touched = sums->touched + sums->slices++ * rows;
             }
-            unit++;
+            for (int32_t r = 0; r < ranges; r++) {
+                u.row = part_begin(rows, r, ranges);
+                u.rows = part_begin(rows, r + 1, ranges) - u.row;
+                *unit++ = u;
+            }
         }
     }
 }
 
 struct small_walk {
-    bool per_lookup;
+    bool per_lookup, whole;
+    int64_t row, rows;
     uint8_t *touched;
     struct accumulate queue;
 };
 
+/* A lookup of another range is added to nothing, without a branch. */
 ALWAYS_INLINE void small_visit(void *ctx, struct lookup l) {
     struct small_walk *w = ctx;
-    w->touched[l.row] = 1;
-    accumulate_push(&w->queue, (uint32_t)l.row, gather_position(w->per_lookup, l), 1);
+    const bool in_range = w->whole || (uint64_t)(l.row - w->row) < (uint64_t)w->rows;
+    if (w->whole)
+        w->touched[l.row] = 1;
+    else
+        w->touched[in_range ? l.row : w->row] |= in_range;
+    accumulate_push(&w->queue, (uint32_t)l.row, gather_position(w->per_lookup, l), in_range);
 }
 
-/* Sums unit k. If the table has no other unit, also updates its rows. */
+/* Sums unit k. If the table has no other slice, also updates its rows. */
 static inline void small_sum(const struct small_tables *x, const struct gather *g, int32_t k,
                              const struct rule_step *steps, const struct table *io, int thread) {
     const struct batch *in = g->in;
     const struct small_unit *u = &x->unit[k];
     const int32_t t = u->table, dim = in->tables[t].dim;
-    const int64_t rows = in->tables[t].rows, bytes = rows * dim * (int64_t)sizeof(float);
+    const int64_t bytes = u->rows * dim * (int64_t)sizeof(float);
     float *sum = u->sum ? u->sum : x->own_sum + thread * x->floats;
     uint8_t *touched = u->sum ? u->touched : x->own_touched + thread * x->rows;
     struct addend wait[ADDENDS];
     struct small_walk w = {.per_lookup = g->table[t].per_lookup,
+                           .row = u->row,
+                           .rows = u->rows,
                            .touched = touched,
                            .queue = {.gather = g,
                                      .from = &g->table[t],
@@ -159,16 +186,21 @@ static inline void small_sum(const struct small_tables *x, const struct gather *
                                      .far = bytes > SMALL_NEAR,
                                      .dim = dim,
                                      .wait = wait}};
-    memset(sum, 0, (size_t)bytes);
-    memset(touched, 0, (size_t)rows);
-    walk_stretch(in, stretch_at(in, u->begin, u->end), small_visit, &w);
+    memset(sum + u->row * dim, 0, (size_t)bytes);
+    memset(touched + u->row, 0, (size_t)u->rows);
+    const struct stretch lookups = stretch_at(in, u->begin, u->end);
+    w.whole = u->rows == in->tables[t].rows;
+    if (w.whole) /* a constant: the walk is shorter */
+        w.whole = true, walk_stretch(in, lookups, small_visit, &w);
+    else
+        walk_stretch(in, lookups, small_visit, &w);
     accumulate_flush(&w.queue);
     const struct updater update = updater_of(in, t, steps, io);
-    for (int64_t row = 0; row < rows && !u->sum; row++)
+    for (int64_t row = u->row; row < u->row + u->rows && !u->sum; row++)
         if (touched[row]) updater_row(&update, row, sum + row * dim);
 }
 
-/* Adds up the units of each table with several units and updates its rows. Every thread of the team
+/* Adds up the slices of each table with several slices and updates its rows. Every thread of the team
  * calls this, after a barrier. */
 static inline void small_update(const struct small_tables *x, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io) {
@@ -176,13 +208,13 @@ static inline void small_update(const struct small_tables *x, const struct batch
         const struct small_sums sums = x->table[t];
         const int32_t dim = in->tables[t].dim;
         const int64_t rows = in->tables[t].rows;
-        if (sums.units == 0) continue;
+        if (sums.slices == 0) continue;
         const struct updater u = updater_of(in, t, steps, io);
 #pragma omp for schedule(static) nowait
         for (int64_t row = 0; row < rows; row++) {
             float *sum = sums.sum + row * dim;
             bool touched = sums.touched[row];
-            for (int32_t k = 1; k < sums.units; k++) {
+            for (int32_t k = 1; k < sums.slices; k++) {
                 if (!sums.touched[k * rows + row]) continue;
                 row_add(FP32, sum, sum + k * rows * dim, 1, dim);
                 touched = true;
