@@ -31,6 +31,7 @@
 #|                a second run measures FBGEMM and kernels on one thread: OUT/peers-1-thread/
 #| make bench-compilers  build the CPU kernels with each of COMPILERS="gcc clang"; the builds take turns in
 #|                one run. Prints ratios, and whether exact results are equal bit for bit; variables as for bench
+#| make bench-isa  the same for LEVELS="avx512 avx2 plain" of one portable build, with plots
 #| make sweep     is cpu_fused the fastest everywhere? About 110 points over row width, pooling factor, skew,
 #|                rows, tables and THREADS="1 2", with the other CPU kernels; GIB=4: limit of the weights
 #| make scaling   time against lookups and rows, both up to MOST=1e8, and against THREADS="1 2"; names and
@@ -58,8 +59,8 @@
 #|                FAISS into build/serving/venv. ROWS= DIMS= ALPHA=, BATCH= requests of POOLING= rows, WEIGHT=own.npy
 #| make record    measure everything on this machine and write its page: NAME=zen4-2core, in reports/results/.
 #|                Takes about an hour on two cores, waits for a quiet machine, continues an interrupted record.
-#|                STEPS="standard forward roof winners types traces peers iteration ladder sweep crossover
-#|                compilers scaling": only these;
+#|                STEPS="standard standard-1-thread forward roof winners types traces peers iteration ladder sweep
+#|                crossover compilers isa scaling": only these;
 #|                FORCE="roof": measure these again; TRACES=folder with *.txt.gz (../shared/traces);
 #|                WAIT=600: seconds to wait before a step; MINUTES=120: start no second try of a disturbed step
 #|                that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another

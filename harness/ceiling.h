@@ -7,12 +7,14 @@
 
 struct ceiling {
     double copy_gbs; /* stream copy, bytes read + bytes written, as STREAM counts */
-    double rmw_gbs;  /* random rows read, multiplied by one, written back, prefetched into
-                           L1 or L2, whichever is faster */
+    double rmw_gbs;  /* random rows read, multiplied by one, written back, prefetched in the
+                           fastest of some ways */
     double
         gather_gbs; /* gradient rows of random lookups (of a forward and the like: their table rows) read and
-                           summed, from warm caches where they fit, prefetched or not, whichever is
-                           faster; 0: not measured */
+                           summed, from warm caches where they fit, prefetched in the fastest of some
+                           ways or not at all; 0: not measured */
+    double latency_ns;  /* of one thread that reads random rows, each after the one before; 0: not
+                           measured */
     double pingpong_ns; /* one way between two threads' caches; < 0 with one thread. A virtual
                            machine's cores may move, and then share a last-level cache or not */
 };

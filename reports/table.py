@@ -113,7 +113,9 @@ def heading(group):
              f"{number(hottest and 100 * hottest, 2)} %"]
     for place in group.places():
         copy, rmw = group.median("copy_gbs", place), group.median("rmw_gbs", place)
-        facts.append(f"{place} ceilings {number(copy)} GB/s copy, {number(rmw)} GB/s random rows")
+        latency, lines = group.median("latency_ns", place), group.median("lines_in_flight", place)
+        facts.append(f"{place} ceilings {number(copy)} GB/s copy, {number(rmw)} GB/s random rows" +
+                     (f" ({number(lines)} lines in flight of a thread, each {number(latency)} ns)" if lines else ""))
     placed = Counter(x.placement for s in group.measured() for x in s.samples)
     facts.append("threads placed: " + (", ".join(f"{p} {n}" for p, n in sorted(placed.items())) or "unknown"))
     return (f"{group.workload} · {group.rule} · {group.mode}", facts[0], "; ".join(facts[1:]))

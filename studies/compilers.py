@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compares compilers: builds the CPU kernels with each of them at the same flags and measures all builds.
+"""Compares compilers: builds the CPU kernels with each of them at the same flags and measures all builds. Or
+compares levels of instructions (--levels): of one portable build, which runs at each of them.
 
 First all builds run the same small batches, and the script compares the bytes of their results. Then they
 take turns: in every round each build takes one sample of every case, in alternating order. The result has
 the usual schema, with kernels named KERNEL@COMPILER. The table compares every compiler with the first one,
-with the verdicts of compare.py.
+with the verdicts of compare.py. In all of this a level stands in the place of a compiler.
 
 Exit status: 0 fine, 1 usage or environment, 2 a wrong result, or different bits in exact mode.
 """
@@ -37,12 +38,12 @@ SAME_BITS = ("ragged/alpha:1", "sequence", "mixed", "histogram/ids:histogram-202
 CHOICE = ("spec", "trace", "alpha", "dims", "rows", "batch", "pooling")  # options that select workloads
 OPTIONS = (*CHOICE, "filter", "rule", "seed", "threads", "reps", "ring", "modes", "place")  # of bench
 MIN_EFFECT = 0.05  # as in compare.py
-Build = namedtuple("Build", "name bench embfuse")
+Build = namedtuple("Build", "name bench embfuse env")
 
 
-def call(command):
+def call(command, env):
     """Runs a program to its end. Status 1 or a signal raises an error with the program's own last line."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | env)
     if done.returncode not in (0, 2):
         own = [x for x in done.stderr.splitlines() if x.strip() and not x.startswith("[")]
         why = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
@@ -50,28 +51,34 @@ def call(command):
     return done
 
 
+def make(args, name, *variables):
+    """Builds the programs of a Build, only with the CPU kernels; returns their paths."""
+    programs = [os.path.join(args.builds, name, p) for p in ("bench", "embfuse")]
+    say(f"building with {name}")
+    # close_fds=False hands on make's job server.
+    if subprocess.run([*args.make.split(), "--no-print-directory", *variables, "NVCC=",
+                       f"B={os.path.dirname(programs[0])}", *programs], close_fds=False, stdout=sys.stderr,
+                      check=False).returncode:
+        raise ResultError(f"{name} could not build it")
+    return programs
+
+
 def build(args):
     names = [os.path.basename(c) for c in args.compilers]
     if len(set(names)) < len(names) or len(names) < 2:
-        raise ResultError(f"COMPILERS='{' '.join(args.compilers)}': name two or more, each once")
+        raise ResultError(f"{args.variable}='{' '.join(args.compilers)}': name two or more, each once")
+    if args.levels:
+        programs = make(args, "portable", "NATIVE=0")
+        return [Build(n, *programs, {"EMBFUSE_ISA": n}) for n in names]
     for c in args.compilers:
         if not shutil.which(c):
             raise ResultError(f"COMPILERS: there is no '{c}' here")
-    builds = []
-    for c, name in zip(args.compilers, names):
-        to = os.path.join(args.builds, name)
-        builds.append(Build(name, *(os.path.join(to, p) for p in ("bench", "embfuse"))))
-        say(f"building with {name}")
-        # Only the CPU kernels, without CUDA. close_fds=False hands on make's job server.
-        if subprocess.run([*args.make.split(), "--no-print-directory", f"CC={c}", "NVCC=", f"B={to}",
-                           *builds[-1][1:]], close_fds=False, stdout=sys.stderr, check=False).returncode:
-            raise ResultError(f"{name} could not build it")
-    return builds
+    return [Build(n, *make(args, n, f"CC={c}"), {}) for c, n in zip(args.compilers, names)]
 
 
 def listed(build_):
     """The host kernels of a step, and the rules of a build."""
-    known = json.loads(call([build_.embfuse, "list", "--json"]).stdout)
+    known = json.loads(call([build_.embfuse, "list", "--json"], build_.env).stdout)
     kernels = [k for k in known["kernels"] if k["place"] == "host" and k["operation"] == "step"]
     return kernels, [r["name"] for r in known["rules"]]
 
@@ -88,7 +95,7 @@ def step(build_, kernel, batch, folder):
     for old in Path(folder).glob("new.*"):
         old.unlink()
     done = call([build_.embfuse, "step", "--kernel", kernel, "--batch", batch, "--steps", "2",
-                 "--out", os.path.join(folder, "new")])
+                 "--out", os.path.join(folder, "new")], build_.env)
     if done.returncode:
         return True, {f"wrong result: {done.stderr.strip()}": b""}
     files = {path.name.removeprefix("new."): path.read_bytes() for path in Path(folder).glob("new.*.npy")}
@@ -104,7 +111,7 @@ def bits(builds, folder):
         write_whole(spec, of_rule(smoke, rule))
         for workload in SAME_BITS:
             call([builds[0].embfuse, "gen", spec, "--workload", workload, "--initial-tables",
-                  "--out", batch])
+                  "--out", batch], builds[0].env)
             for k in (k["name"] for k in kernels if rule in k["rules"]):
                 own = [step(b, k, batch, folder) for b in builds]
                 if not all(exact for exact, _ in own):
@@ -179,9 +186,9 @@ class Record:
         flags = {re.sub(r"-I\S+", "", c.get("emb_flags", "")) for c in self.contexts.values()}
         out = {k: v for k, v in first.items() if k not in kernels and not k.startswith("emb_not_run_")}
         out |= self.bits | {
-            "emb_compiler": "; ".join(str(c.get("emb_compiler")) for c in self.contexts.values()),
+            "emb_compiler": "; ".join(dict.fromkeys(str(c.get("emb_compiler")) for c in self.contexts.values())),
             "emb_same_flags": "yes" if len(flags) == 1 else "no",
-            "emb_var_COMPILERS": " ".join(b.name for b in self.builds), "emb_var_OUT": self.args.out,
+            f"emb_var_{self.args.variable}": " ".join(b.name for b in self.builds), "emb_var_OUT": self.args.out,
             "emb_var_REPS": str(self.args.count)}
         used = {words(r).get("kernel") for r in self.rows} | {k for _, k in self.not_run}
         for key, build_ in itertools.product(kernels, self.builds):
@@ -206,7 +213,7 @@ def measure(builds, args, lines, folder):
     for r in range(args.count):
         for b in builds[::-1] if r % 2 else builds:
             say(f"round {r + 1} of {args.count}: {b.name}")
-            call([b.bench, *options, f"--out={folder}"])
+            call([b.bench, *options, f"--out={folder}"], b.env)
             path = os.path.join(folder, "bench.json")
             record.add(b.name, r, read(path))
             os.unlink(path)
@@ -249,9 +256,9 @@ def lines_of(group, names, ratios):
 
 
 def table(result):
-    names = str(result.context.get("emb_var_COMPILERS", "")).split()
+    names = str(result.context.get("emb_var_COMPILERS") or result.context.get("emb_var_LEVELS", "")).split()
     if len(names) < 2:
-        raise ResultError(f"{result.path}: not a result of several compilers")
+        raise ResultError(f"{result.path}: not a result of several compilers or levels")
     heads = ["workload", "kernel", names[0], "±%"]
     for n in names[1:]:
         heads += [n, "±%", f"{n}/{names[0]}"]
@@ -265,7 +272,7 @@ def table(result):
                 *(f"- {n}/{names[0]}, geometric mean of the workloads: "
                   + ", ".join(f"{k} {mean(v):.2f}" for k, v in by.items())
                   + f"; all {mean([r for v in by.values() for r in v]):.2f}" for n, by in ratios.items()), ""]
-    out += ["- median, ±half the quartile range, of the samples of a run in which the compilers take "
+    out += ["- median, ±half the quartile range, of the samples of a run in which the builds take "
             "turns. Ratio above 1: slower. =: the same within 5 %; ?: cannot be told from noise (less "
             "than 5 samples never show a difference); otherwise compare.py's verdict at p < 0.01.",
             f"- {result.machine()}; {result.context.get('emb_compiler')}; each with the OpenMP runtime "
@@ -280,6 +287,7 @@ def table(result):
 def main():
     parser = Arguments(__doc__, allow_abbrev=False)
     parser.add_argument("compilers", nargs="*", metavar="COMPILER")
+    parser.add_argument("--levels", action="store_true", help="these are levels of instructions: avx512, avx2, plain")
     parser.add_argument("--table", metavar="RESULT.json", help="only print the table of a saved result")
     parser.add_argument("--make", default="make")
     parser.add_argument("--builds", default="build/compilers", help="folder of the builds")
@@ -290,6 +298,7 @@ def main():
     if args.table:
         print("\n".join(table(load(args.table))))
         return 0
+    args.variable = "LEVELS" if args.levels else "COMPILERS"
     reps = args.reps or "5"
     if not re.fullmatch(r"\d{1,4}", reps) or not 1 <= int(reps) <= 1000:
         raise ResultError(f"REPS: '{reps}' is not a number from 1 to 1000")

@@ -33,13 +33,14 @@ from style import markdown_table
 from table import markdown, overview
 
 NOT_RECORDED = "Not recorded on this machine."
-TITLES = {"standard": "Standard workloads", "forward": "Lookup of the forward pass",
+TITLES = {"standard": "Standard workloads", "standard-1-thread": "Standard workloads on one thread",
+          "forward": "Lookup of the forward pass",
           "roof": "Every rule against the roof", "winners": "Which kernel wins",
           "types": "Narrow types beside fp32", "traces": "Real traces",
           "peers": "Beside PyTorch and FBGEMM", "peers-1-thread": "Beside FBGEMM, everything on one thread",
           "iteration": "Forward, backward and optimizer as one",
           "ladder": "What each technique is worth", "sweep": "Everywhere?", "crossover": "Dense or sparse gradient",
-          "compilers": "Compilers",
+          "compilers": "Compilers", "isa": "Levels of instructions",
           "scaling": "Time against lookups, rows and threads"}
 INTRO = {"roof": "Workloads that memory alone decides. The roof is not a law: rows of a bucket are visited\n"
                  "in ascending order, which can beat the random-row ceiling.",
@@ -68,7 +69,7 @@ class Recorded:
         elif name in STUDIES:
             more = [self.below] if name == "ladder" else []
             lines = [STUDIES[name].report(result, self.folder, self.kernel, *more)[1]]
-        elif name == "compilers":
+        elif name in ("compilers", "isa"):
             lines = compilers.table(result)
         elif name in PEERS or name == "peers-1-thread":
             picture = os.path.relpath(self.path(f"{name}.png"), os.path.dirname(page))

@@ -36,6 +36,9 @@ class Step:
 STEPS = (
     Step("standard", "all kernels on the standard workloads, cold and warm", "bench",
          (("REPS", "7"),), {"standard": "bench.json"}, 8),
+    Step("standard-1-thread", "the fastest kernels on the standard workloads, on one thread", "bench",
+         (("THREADS", "1"), ("MODES", "cold"), ("REPS", "7"), ("FILTER", "cpu_(fused|hash|sort)/")),
+         {"standard-1-thread": "bench.json"}, 6),
     Step("forward", "the lookup of the forward pass on the standard workloads, cold and warm", "bench",
          (("RULE", "forward"), ("REPS", "7")), {"forward": "bench.json"}, 2),
     Step("roof", "every rule against the roof: row-wise Adagrad on all workloads, the others on the first",
@@ -66,6 +69,9 @@ STEPS = (
          {"crossover": "crossover/crossover.json"}, 5, ("studies/crossover.py",)),
     Step("compilers", "the CPU kernels as each compiler builds them", "bench-compilers", (("REPS", "7"),),
          {"compilers": "compilers/bench.json"}, 6, ("studies/compilers.py",)),
+    Step("isa", "one portable build at each level of instructions", "bench-isa",
+         (("REPS", "7"), ("FILTER", "/({kernel}|{below})/")), {"isa": "isa/bench.json"}, 5,
+         ("studies/compilers.py",)),
     Step("scaling", "time against lookups, rows and threads", "scaling", (("REPS", "3"), ("MOST", "1e8")),
          {"scaling": "scaling/scaling.json"}, 9, ("studies/scaling.py",)))
 RESULTS = {name: step for step in STEPS for name in step.results}

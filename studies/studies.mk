@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Studies: many runs each, with one result per study.
 
-.PHONY: bench-compilers sweep scaling scale crossover ladder drift overhead cores serving record readme
+.PHONY: bench-compilers bench-isa sweep scaling scale crossover ladder drift overhead cores serving record readme
 
 # Each compiler builds in its own folder and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -10,6 +10,14 @@ bench-compilers:
 	$(call require,compilers)
 	@$(PYTHON) studies/compilers.py $(COMPILERS) --make '$(MAKE)' --builds '$(B)/compilers' \
 	     $(selection) --out=$(call quoted,$(OUT)/compilers)
+
+# One portable build at each level of instructions.
+LEVELS ?= avx512 avx2 plain
+bench-isa:
+	$(call require,bench)
+	@$(PYTHON) studies/compilers.py $(LEVELS) --levels --make '$(MAKE)' --builds '$(B)/isa' \
+	     $(selection) --out=$(call quoted,$(OUT)/isa)
+	@$(PYTHON) reports/plots.py $(call quoted,$(OUT)/isa/bench.json) $(call quoted,$(OUT)/isa)
 
 # One kernel beside others: everywhere, and with growing batches, tables and threads. A run that was cut
 # short keeps its finished parts.

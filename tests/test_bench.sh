@@ -138,7 +138,7 @@ for r in rows:
               "share_rmw", "index_ms", "zero_ms", "reduce_ms", "update_ms", "persistent_mib",
               "scratch_mib", "peak_mib", "rejected_samples", "disturbed", "load_others", "lookups", "distinct",
               "hottest_share", "in_bag_duplicates", "run_lookups_0", "run_lookups_16", "gather_gbs",
-              "line_mib", "gather_mib", "roof_ms", "share_roof", "state_bytes"):
+              "line_mib", "gather_mib", "roof_ms", "share_roof", "state_bytes", "latency_ns", "lines_in_flight"):
         assert isinstance(r[k], (int, float)), k
     assert "check=exact" in r["label"] and "fingerprint=" in r["label"]
     assert r["state_bytes"] == 4, r["state_bytes"]

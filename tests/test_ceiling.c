@@ -102,6 +102,17 @@ static void measures_and_leaves_the_rows(void **state) {
         assert_true(isfinite(c.copy_gbs) && c.copy_gbs > 0);
         assert_true(isfinite(c.rmw_gbs) && c.rmw_gbs > 0);
         assert_true(isfinite(c.gather_gbs) && c.gather_gbs > 0);
+        assert_true(isfinite(c.latency_ns) && c.latency_ns > 0);
+        const double lines = c.rmw_gbs / 2 * c.latency_ns / 64 / threads;
+        assert_true(fabs(ceiling_lines_in_flight(&c, threads) / lines - 1) < 1e-9);
+        for (int k = 0; k < CEILING_HINTS; k++) { /* rows of 280 bytes, 2 to 16 KiB ahead */
+            const struct ceiling_hint hint[] = {p.rmw_hint[k], p.gather_hint[k]};
+            for (int i = 0; i < 2; i++)
+                if (hint[i].into == CEILING_NOWHERE)
+                    assert_int_equal(hint[i].ahead, 0);
+                else
+                    assert_in_range(hint[i].ahead, 7, 58);
+        }
         assert_true(threads == 1 ? c.pingpong_ns < 0 : c.pingpong_ns > 0);
         assert_memory_equal(b.tables.tables[1].weight.data, before, bytes);
         assert_true(tables_intact(&b.tables));

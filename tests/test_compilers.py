@@ -17,13 +17,14 @@ import results
 FAKE_MAKE = '''#!{python}
 import os, sys
 given = dict(a.split("=", 1) for a in sys.argv[1:] if "=" in a)
-if given["CC"] == "{broken}" or given["NVCC"]:
+if given.get("CC") == "{broken}" or given["NVCC"] or ("CC" in given) == ("NATIVE" in given):
     sys.exit(2)
 os.makedirs(given["B"], exist_ok=True)
 for name, text in (("bench", {bench!r}), ("embfuse", {embfuse!r})):
     path = os.path.join(given["B"], name)
     with open(path, "w") as file:
-        file.write("#!{python}\\nCC, DIFFERS = %r, {differs!r}\\n" % given["CC"] + text)
+        file.write("#!{python}\\nimport os\\nDIFFERS = {differs!r}\\nCC = os.environ.get('EMBFUSE_ISA') or %r\\n"
+                   % given.get("CC") + text)
     os.chmod(path, 0o755)
 '''
 # Logs its options; clang takes twice as long as gcc.
@@ -170,6 +171,16 @@ def test_compilers_take_turns_and_all_samples_are_kept(folder):
     table = subprocess.run([sys.executable, tool("table.py"),
                             os.path.join(out, "bench.json")], text=True, capture_output=True, check=False)
     assert "cpu_b@clang" in table.stdout, table.stderr
+
+
+def test_levels_are_of_one_build(folder):
+    out, done = run(folder, "avx2", "plain", "--levels", "--reps=2")
+    equal((done.returncode, done.stderr.count("building with")), (0, 1))
+    equal([c for c, _ in calls(folder)], ["avx2", "plain", "plain", "avx2"])
+    result = results.load(os.path.join(out, "bench.json"))
+    equal(list(result.kernels), [f"cpu_{k}@{c}" for k in "ab" for c in ("avx2", "plain")])
+    assert "| workload | kernel | avx2 | ±% | plain | ±% | plain/avx2 |" in done.stdout, done.stdout
+    error(run(folder, "plain", "--levels")[1], "LEVELS='plain'", "two or more")
 
 
 def test_other_bits_are_found_and_change_the_status(folder):

@@ -35,7 +35,8 @@ calls = sum(1 for _ in open({log!r}))
 bad, noise = {bad}.get(target), ({noise} + [0.0])[min(calls - 1, len({noise}))]
 where = {{"bench": ["bench.json"], "peers": ["peers/bench.json", "peers-1-thread/bench.json"],
          "ladder": ["ladder/bench.json"], "sweep": ["sweep/sweep.json"],
-         "crossover": ["crossover/crossover.json"], "bench-compilers": ["compilers/bench.json"], "scaling": ["scaling/scaling.json"]}}[target]
+         "crossover": ["crossover/crossover.json"], "bench-compilers": ["compilers/bench.json"],
+         "bench-isa": ["isa/bench.json"], "scaling": ["scaling/scaling.json"]}}[target]
 if bad == "fails":
     print("pip could not install it (no network?)\\n    [1/2] part 1\\n\\nmake[1]: x", file=sys.stderr)
     sys.exit("make: *** [peers/peers.mk:29: peers] Error 1")
@@ -134,11 +135,11 @@ def test_all_steps_in_their_order_then_nothing(folder):
     s = Setting(folder)
     status, said = s.record(s.traces(a_x=3))
     assert status == 0, said
-    assert s.targets() == ["bench"] * 6 + ["peers", "peers", "ladder", "sweep", "crossover", "bench-compilers",
-                                           "scaling"]
+    assert s.targets() == ["bench"] * 7 + ["peers", "peers", "ladder", "sweep", "crossover", "bench-compilers",
+                                           "bench-isa", "scaling"]
     assert s.there() == sorted(recorded.RESULTS), s.there()
-    assert all(f"step {i} of 13: {n} " in said for i, n in enumerate(STEPS, 1)), said
-    roof = dict(s.calls()[2][1])
+    assert all(f"step {i} of 15: {n} " in said for i, n in enumerate(STEPS, 1)), said
+    roof = dict(s.calls()[3][1])
     assert roof["SPEC"] == "datasets/roof.spec" and "pooled/[^/]*/a|" in roof["FILTER"] and "(a|b))/" in roof["FILTER"], roof
     assert all(int(c["REPS"]) % 2 for _, c in s.calls())
     s.now()
@@ -454,7 +455,7 @@ def test_page_of_a_folder_has_what_is_there(folder):
     with open(os.path.join(own, "README.md"), encoding="utf-8") as file:
         page = file.read()
     for text in ("# m1: ", "family 7, model 3", "Two CPUs of a kind.", "| `standard.json` | all kernels",
-                 "Not recorded: `forward`, `roof`, `winners`, `types`, `traces`, ", "No workload was measured in more than one file.",
+                 "Not recorded: `standard-1-thread`, `forward`, `roof`, `winners`, `types`, `traces`, ", "No workload was measured in more than one file.",
                  "## Standard workloads", "| cpu_fused |"):
         assert text in page, (text, page)
     assert "<!-- table roof -->" not in page and not [n for n in os.listdir(own) if n.endswith(".part")]

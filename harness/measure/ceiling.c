@@ -14,18 +14,20 @@
 
 enum {
     COPY_LEAST = 64 << 20,
-    ROWS_AHEAD = 32,
     LINE = 64,
     VEC = 16,
     QUAD = 4,
     PINGPONG_ROUNDS = 1000,
+    CHASED = 8192, /* rows, at most */
     BEST_OF = 3,
     RMW_BEST_OF = 4,
-    GATHER_BEST_OF = 6
+    GATHER_BEST_OF = 6,
+    /* Distances of a prefetch that are tried: LEAST bytes, 2*LEAST, 4*LEAST ... */
+    AHEAD_LEAST = 2048,
+    AHEAD_STEPS = 4,
+    HINTS = 2 * AHEAD_STEPS + 1,
+    ROWS_LEAST = 32, /* of a ceiling */
 };
-
-/* Where a prefetch brings a row. Which is best depends on the caches: tries take turns. */
-enum target { L1, L2, NOWHERE };
 
 /* A portable build takes the best level that the CPU can run, as kernels do. */
 #if defined(__x86_64__) && !defined(__AVX2__)
@@ -74,7 +76,7 @@ int64_t ceiling_last_level_cache(int threads) {
 static int64_t rows_beyond_cache(int64_t cache, int32_t row_floats) {
     int64_t bytes = row_floats * (int64_t)sizeof(float);
     int64_t rows = 2 * cache / (bytes > LINE ? bytes : LINE);
-    return rows > ROWS_AHEAD ? rows : ROWS_AHEAD;
+    return rows > ROWS_LEAST ? rows : ROWS_LEAST;
 }
 
 /* The first float that the operation reads for a lookup. */
@@ -110,6 +112,144 @@ static int open_gather(struct ceiling_probe *p, enum operation operation, const 
     return 0;
 }
 
+void ceiling_close(struct ceiling_probe *p) {
+    buffer_free(&p->from);
+    buffer_free(&p->to);
+    free(p->rows);
+    free(p->gather);
+    memset(p, 0, sizeof *p);
+}
+
+/* How a ceiling is tried once, and on which part of its rows. */
+struct try {
+    struct ceiling_hint hint;
+    int part, parts;
+};
+
+static double copy_gbs(const struct ceiling_probe *p, const struct try *try) {
+    (void)try;
+    size_t n = p->from.bytes / sizeof(double);
+    const double *from = p->from.data;
+    double *to = p->to.data, begin = clock_seconds();
+#pragma omp parallel for simd schedule(static) num_threads(p->threads)
+    for (size_t i = 0; i < n; i++) to[i] = from[i];
+    return 2e-9 * (double)p->from.bytes / (clock_seconds() - begin);
+}
+
+static void prefetch(const float *row, int32_t dim, struct ceiling_hint hint) {
+    for (const char *b = (const char *)row, *end = (const char *)(row + dim); b < end; b += LINE)
+        if (hint.into == CEILING_L1)
+            __builtin_prefetch(b, 0, 3);
+        else
+            __builtin_prefetch(b, 0, 2);
+}
+
+static double rmw_gbs(const struct ceiling_probe *p, const struct try *try) {
+    const struct ceiling_hint hint = try->hint;
+    const int64_t first = p->num_rows * try->part / try->parts,
+                  end = p->num_rows * (try->part + 1) / try->parts,
+                  prefetched = hint.into == CEILING_NOWHERE ? 0 : end - hint.ahead;
+    static volatile float one = 1; /* the compiler must not know */
+    float factor = one;
+    int32_t dim = p->row_floats;
+    double begin = clock_seconds();
+#pragma omp parallel for schedule(static) num_threads(p->threads)
+    for (int64_t i = first; i < end; i++) {
+        if (i < prefetched) prefetch(p->table + p->rows[i + hint.ahead] * dim, dim, hint);
+        float *row = p->table + p->rows[i] * dim;
+#pragma omp simd
+        for (int32_t d = 0; d < dim; d++) row[d] *= factor;
+    }
+    double bytes = 2.0 * sizeof(float) * dim * (double)(end - first);
+    return 1e-9 * bytes / (clock_seconds() - begin);
+}
+
+/* The sum of gathered rows first .. end - 1. */
+CLONES static float gather(const struct ceiling_probe *p, int64_t first, int64_t end,
+                           struct ceiling_hint hint) {
+    int64_t prefetched = hint.into == CEILING_NOWHERE ? 0 : end - hint.ahead;
+    vec sum[4] = {{0}};
+    quad few = {0};
+    float total = 0;
+    int32_t dim = p->gather_floats;
+    for (int64_t i = first; i < end; i++) {
+        if (i < prefetched) prefetch(p->from_rows + p->gather[i + hint.ahead], dim, hint);
+        const float *row = p->from_rows + p->gather[i];
+        int32_t d = 0;
+        for (; d + 4 * VEC <= dim; d += 4 * VEC)
+#pragma GCC unroll 4
+            for (int v = 0; v < 4; v++) sum[v] += *(const vec *)(row + d + v * VEC);
+        for (; d + VEC <= dim; d += VEC) sum[0] += *(const vec *)(row + d);
+        for (; d + QUAD <= dim; d += QUAD) few += *(const quad *)(row + d);
+        for (; d < dim; d++) total += row[d];
+    }
+    sum[0] += (sum[1] + sum[2]) + sum[3];
+    for (int k = 0; k < VEC; k++) total += sum[0][k];
+    for (int k = 0; k < QUAD; k++) total += few[k];
+    return total;
+}
+
+static double gather_gbs(const struct ceiling_probe *p, const struct try *try) {
+    static volatile float seen; /* keeps the compiler from removing the unused sum */
+    const int64_t first = p->num_gathered * try->part / try->parts,
+                  rows = p->num_gathered * (try->part + 1) / try->parts - first;
+    float total = 0;
+    double begin = clock_seconds();
+#pragma omp parallel num_threads(p->threads) reduction(+ : total)
+    {
+        int me = omp_get_thread_num(), threads = omp_get_num_threads();
+        total +=
+            gather(p, first + rows * me / threads, first + rows * (me + 1) / threads, try->hint);
+    }
+    double seconds = clock_seconds() - begin;
+    seen = total;
+    (void)seen;
+    return 1e-9 * sizeof(float) * p->gather_floats * (double)rows / seconds;
+}
+
+/* The address of each row depends on what the one before holds, as far as the compiler knows. */
+static double latency_ns(const struct ceiling_probe *p) {
+    static volatile int64_t zero = 0;
+    const int64_t none = zero, rows = p->num_rows < CHASED ? p->num_rows : CHASED;
+    int64_t on = 0;
+    double begin = clock_seconds();
+    for (int64_t i = 0; i < rows; i++) {
+        int32_t bits;
+        memcpy(&bits, p->table + (p->rows[i] + on) * p->row_floats, sizeof bits);
+        on = bits & none;
+    }
+    zero = on;
+    return 1e9 * (clock_seconds() - begin) / (double)rows;
+}
+
+/* All ways to prefetch, in no order. Without prefetch costs least in the nearer caches. */
+static struct ceiling_hint hint_of(int k, int32_t row_floats) {
+    const int64_t row = row_floats * (int64_t)sizeof(float);
+    const int64_t ahead = ((int64_t)AHEAD_LEAST << k / 2) / row;
+    if (k == HINTS - 1) return (struct ceiling_hint){CEILING_NOWHERE, 0};
+    return (struct ceiling_hint){k % 2 ? CEILING_L2 : CEILING_L1, ahead > 1 ? ahead : 1};
+}
+
+/* Finds the fastest ways: each way has a part of the rows, and after the first round, which finds the caches
+ * cold, another part. */
+static void choose_hints(const struct ceiling_probe *p,
+                         double (*gbs)(const struct ceiling_probe *, const struct try *),
+                         int32_t row_floats, struct ceiling_hint *best) {
+    double most[CEILING_HINTS] = {0};
+    for (int k = 0; k < 2 * HINTS; k++) {
+        struct try try = {hint_of(k % HINTS, row_floats), (k + k / HINTS) % HINTS, HINTS};
+        double now = gbs(p, &try);
+        if (k < HINTS) continue;
+        for (int b = 0; b < CEILING_HINTS; b++) { /* sorts it in */
+            if (now <= most[b]) continue;
+            const struct ceiling_hint worse = best[b];
+            const double less = most[b];
+            best[b] = try.hint, most[b] = now;
+            try.hint = worse, now = less;
+        }
+    }
+}
+
 int ceiling_open(struct ceiling_probe *p, enum operation operation, const struct batch *in,
                  const struct row_index *index, int32_t t, const struct array *weight, int threads,
                  struct error *err) {
@@ -133,96 +273,12 @@ int ceiling_open(struct ceiling_probe *p, enum operation operation, const struct
     }
     memset(p->from.data, 1, bytes);
     memset(p->to.data, 1, bytes);
+    choose_hints(p, rmw_gbs, p->row_floats, p->rmw_hint);
+    if (p->num_gathered) choose_hints(p, gather_gbs, p->gather_floats, p->gather_hint);
     return 0;
 out:
     ceiling_close(p);
     return -1;
-}
-
-void ceiling_close(struct ceiling_probe *p) {
-    buffer_free(&p->from);
-    buffer_free(&p->to);
-    free(p->rows);
-    free(p->gather);
-    memset(p, 0, sizeof *p);
-}
-
-static double copy_gbs(const struct ceiling_probe *p, int try) {
-    (void)try;
-    size_t n = p->from.bytes / sizeof(double);
-    const double *from = p->from.data;
-    double *to = p->to.data, begin = clock_seconds();
-#pragma omp parallel for simd schedule(static) num_threads(p->threads)
-    for (size_t i = 0; i < n; i++) to[i] = from[i];
-    return 2e-9 * (double)p->from.bytes / (clock_seconds() - begin);
-}
-
-static void prefetch(const float *row, int32_t dim, enum target target) {
-    for (const char *b = (const char *)row, *end = (const char *)(row + dim); b < end; b += LINE)
-        if (target == L1)
-            __builtin_prefetch(b, 0, 3);
-        else
-            __builtin_prefetch(b, 0, 2);
-}
-
-static double rmw_gbs(const struct ceiling_probe *p, int try) {
-    const enum target target = try % 2 == 0 ? L1 : L2;
-    static volatile float one = 1; /* the compiler must not know */
-    float factor = one;
-    int32_t dim = p->row_floats;
-    double begin = clock_seconds();
-#pragma omp parallel for schedule(static) num_threads(p->threads)
-    for (int64_t i = 0; i < p->num_rows; i++) {
-        if (i + ROWS_AHEAD < p->num_rows)
-            prefetch(p->table + p->rows[i + ROWS_AHEAD] * dim, dim, target);
-        float *row = p->table + p->rows[i] * dim;
-#pragma omp simd
-        for (int32_t d = 0; d < dim; d++) row[d] *= factor;
-    }
-    double bytes = 2.0 * sizeof(float) * dim * (double)p->num_rows;
-    return 1e-9 * bytes / (clock_seconds() - begin);
-}
-
-/* The sum of gathered rows first .. end - 1. */
-CLONES static float gather(const struct ceiling_probe *p, int64_t first, int64_t end,
-                           enum target target) {
-    int64_t prefetched = target == NOWHERE ? 0 : end - ROWS_AHEAD;
-    vec sum[4] = {{0}};
-    quad few = {0};
-    float total = 0;
-    int32_t dim = p->gather_floats;
-    for (int64_t i = first; i < end; i++) {
-        if (i < prefetched) prefetch(p->from_rows + p->gather[i + ROWS_AHEAD], dim, target);
-        const float *row = p->from_rows + p->gather[i];
-        int32_t d = 0;
-        for (; d + 4 * VEC <= dim; d += 4 * VEC)
-#pragma GCC unroll 4
-            for (int v = 0; v < 4; v++) sum[v] += *(const vec *)(row + d + v * VEC);
-        for (; d + VEC <= dim; d += VEC) sum[0] += *(const vec *)(row + d);
-        for (; d + QUAD <= dim; d += QUAD) few += *(const quad *)(row + d);
-        for (; d < dim; d++) total += row[d];
-    }
-    sum[0] += (sum[1] + sum[2]) + sum[3];
-    for (int k = 0; k < VEC; k++) total += sum[0][k];
-    for (int k = 0; k < QUAD; k++) total += few[k];
-    return total;
-}
-
-/* Some tries omit prefetch, which costs more than it gains in the nearer caches. */
-static double gather_gbs(const struct ceiling_probe *p, int try) {
-    static volatile float seen; /* keeps the compiler from removing the unused sum */
-    int64_t rows = p->num_gathered;
-    float total = 0;
-    double begin = clock_seconds();
-#pragma omp parallel num_threads(p->threads) reduction(+ : total)
-    {
-        int me = omp_get_thread_num(), threads = omp_get_num_threads();
-        total += gather(p, rows * me / threads, rows * (me + 1) / threads, (enum target)(try % 3));
-    }
-    double seconds = clock_seconds() - begin;
-    seen = total;
-    (void)seen;
-    return 1e-9 * sizeof(float) * p->gather_floats * (double)rows / seconds;
 }
 
 static double pingpong_ns(const struct ceiling_probe *p) {
@@ -243,22 +299,27 @@ static double pingpong_ns(const struct ceiling_probe *p) {
 }
 
 /* A ceiling is the best of a few tries: disturbances can only slow a try. */
-static double best(double (*gbs)(const struct ceiling_probe *, int try), int tries,
-                   const struct ceiling_probe *p) {
+static double best(double (*gbs)(const struct ceiling_probe *, const struct try *), int tries,
+                   const struct ceiling_probe *p, const struct ceiling_hint *hints) {
     double most = 0;
-    for (int try = 0; try < tries; try++) {
-        double now = gbs(p, try);
+    for (int k = 0; k < tries; k++) {
+        double now = gbs(p, &(struct try){hints[k % CEILING_HINTS], 0, 1});
         if (now > most) most = now;
     }
     return most;
 }
 
 struct ceiling ceiling_measure(const struct ceiling_probe *p) {
-    struct ceiling c = {.copy_gbs = best(copy_gbs, BEST_OF, p),
-                        .rmw_gbs = best(rmw_gbs, RMW_BEST_OF, p)};
-    if (p->num_gathered) c.gather_gbs = best(gather_gbs, GATHER_BEST_OF, p);
+    struct ceiling c = {.copy_gbs = best(copy_gbs, BEST_OF, p, p->rmw_hint)};
+    c.rmw_gbs = best(rmw_gbs, RMW_BEST_OF, p, p->rmw_hint);
+    c.latency_ns = latency_ns(p);
+    if (p->num_gathered) c.gather_gbs = best(gather_gbs, GATHER_BEST_OF, p, p->gather_hint);
     c.pingpong_ns = pingpong_ns(p);
     return c;
+}
+
+double ceiling_lines_in_flight(const struct ceiling *c, int threads) {
+    return c->rmw_gbs / 2 * c->latency_ns / LINE / threads; /* half of the bytes are written */
 }
 
 void ceiling_flush_caches(const struct ceiling_probe *p) {

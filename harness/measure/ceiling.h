@@ -26,6 +26,15 @@ static inline int64_t array_float_rows(const struct array *a, int64_t rows) {
     return whole ? whole : 1; /* between guard zones there is room for a float */
 }
 
+/* How a ceiling prefetches its rows: so many ahead. */
+struct ceiling_hint {
+    enum { CEILING_L1, CEILING_L2, CEILING_NOWHERE } into;
+    int64_t ahead;
+};
+
+/* Ways that take turns in every measurement. */
+enum { CEILING_HINTS = 2 };
+
 struct ceiling_probe {
     int threads;
     int64_t last_level_cache; /* bytes, of all last-level caches that the threads can use */
@@ -40,10 +49,13 @@ struct ceiling_probe {
     int32_t gather_floats; /* of one of its rows */
     int64_t *gather;       /* [num_gathered] first floats of the rows of lookups */
     int64_t num_gathered;  /* 0: the table has no lookups */
+    struct ceiling_hint rmw_hint[CEILING_HINTS],
+        gather_hint[CEILING_HINTS]; /* the fastest of all */
 };
 
 /* Probes table t of the batch with these weights, and what the operation gathers for the table's
- * lookups: gradient rows, or the rows themselves (operation_gathers_rows()). All of it stays in place. */
+ * lookups: gradient rows, or the rows themselves (operation_gathers_rows()). All of it stays in place.
+ * Tries all ways to prefetch, which visits twice as many rows as a measurement at one. */
 int ceiling_open(struct ceiling_probe *p, enum operation operation, const struct batch *in,
                  const struct row_index *index, int32_t t, const struct array *weight, int threads,
                  struct error *err);
@@ -51,6 +63,10 @@ void ceiling_close(struct ceiling_probe *p);
 
 /* Takes about 45 ms and evicts the caches. */
 struct ceiling ceiling_measure(const struct ceiling_probe *p);
+
+/* Cache lines from memory that a thread has in flight on average at the random-row ceiling, by Little's law;
+ * 0: not measured. */
+double ceiling_lines_in_flight(const struct ceiling *c, int threads);
 
 void ceiling_flush_caches(const struct ceiling_probe *p);
 

@@ -120,6 +120,10 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
     c["traffic_gbs"] = 1e-9 * bytes / s.times.seconds;
     c["copy_gbs"] = s.ceiling.copy_gbs;
     c["rmw_gbs"] = s.ceiling.rmw_gbs;
+    if (s.ceiling.latency_ns > 0) {
+        c["latency_ns"] = s.ceiling.latency_ns;
+        c["lines_in_flight"] = ceiling_lines_in_flight(&s.ceiling, m->threads);
+    }
     c["pingpong_ns"] = s.ceiling.pingpong_ns < 0 ? NAN : s.ceiling.pingpong_ns;
     c["share_copy"] = 1e-9 * bytes / s.times.seconds / s.ceiling.copy_gbs;
     c["share_rmw"] = 1e-9 * bytes / s.times.seconds / s.ceiling.rmw_gbs;
