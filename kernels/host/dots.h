@@ -61,12 +61,13 @@ struct row_dots {
 };
 
 ALWAYS_INLINE void dots_as(const struct row_dots *x, const enum dtype type, const int32_t dim) {
+    const int64_t ahead = grads_ahead(type, dim);
     float c;
     for (int64_t k = 0; k < x->n; k++) {
         const uint32_t lookup = (uint32_t)x->entry[k];
-        if (k + GRAD_AHEAD < x->n)
-            prefetch_row(
-                type, gather_row(x->gather, x->from, (uint32_t)x->entry[k + GRAD_AHEAD], &c), dim);
+        if (k + ahead < x->n)
+            prefetch_row(type, gather_row(x->gather, x->from, (uint32_t)x->entry[k + ahead], &c),
+                         dim);
         const void *g = gather_row(x->gather, x->from, lookup, &c);
         x->gather->weight_grad[lookup] =
             row_dot(x->row, type, g, dim) * dot_scale(x->gather, x->from, lookup);

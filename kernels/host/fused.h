@@ -204,13 +204,13 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     const uint32_t n = p->partition.begin[b->bucket + 1] - begin;
     const uint64_t *e = p->partition.entry + begin;
     const uint32_t *run = runs_of(p, b->bucket), runs = p->runs[b->bucket];
-    const uint32_t ahead = updater_ahead(&u);
+    const uint32_t ahead = updater_ahead(&u), grads = (uint32_t)grads_ahead(from.type, dim);
     const uint32_t rows_end = p->with & ROW_PREFETCH ? runs : 0; /* no prefetch from here on */
     const uint32_t grads_end = p->with & GRAD_PREFETCH ? n : 0;
     const bool dots = p->gather.weight_grad != NULL;
     for (uint32_t r = 0; r < rows_end && r < ahead; r++)
         updater_prefetch(&u, entry_row(e[run[r]]), dim, INTO_L2);
-    for (uint32_t k = 0; k < grads_end && k < GRAD_AHEAD; k++) {
+    for (uint32_t k = 0; k < grads_end && k < grads; k++) {
         float c;
         prefetch_row(from.type, gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim);
     }
@@ -223,8 +223,8 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
         if (!common && length == 1 && from.plain && from.type == FP32 && !u.adjusts) {
             float c;
             const void *next = e;
-            if (first + GRAD_AHEAD < grads_end)
-                next = gather_row(&p->gather, &from, (uint32_t)e[first + GRAD_AHEAD], &c);
+            if (first + grads < grads_end)
+                next = gather_row(&p->gather, &from, (uint32_t)e[first + grads], &c);
             prefetch_row(FP32, next, dim);
             updater_row_as_is(&u, row, gather_row(&p->gather, &from, (uint32_t)e[first], &c));
         } else {

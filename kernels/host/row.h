@@ -262,13 +262,23 @@ ALWAYS_INLINE struct won entry_won(const void *ctx, int64_t k) {
     return gather_won(e->gather, e->table, (uint32_t)e->entry[k]);
 }
 
-/* Prefetch distance in entries. Measured: equally fast from 8 to 48. */
-enum { GRAD_AHEAD = 8 };
+/* Rows of so many bytes to prefetch ahead: the budget, a small part of a cache. */
+ALWAYS_INLINE int64_t rows_ahead(int64_t row_bytes, int64_t budget) {
+    enum { LEAST = 2, MOST = 32 };
+    return max64(LEAST, min64(budget / row_bytes, MOST));
+}
+
+/* Gradient rows to prefetch ahead into L1, which has at least 32 KiB. Measured on Granite Rapids next to
+ * always 8 rows: 0.95 of the time at dim 16, 0.97 at 256, 0.96 at 512, the same from 32 to 128; 2 and 8 KiB
+ * are slower at some dims. */
+ALWAYS_INLINE int64_t grads_ahead(const enum dtype type, int32_t dim) {
+    return rows_ahead(dim * dtype_bytes(type), 4096);
+}
 
 /* sum_entries() for a table with a max, whose dim is never a constant. */
 NOINLINE void sum_entries_won(const struct entries *entries, int64_t n, int64_t ahead, int32_t dim,
                               float *sum) {
-    struct run r = {entry_grad, entry_won, entries, FP32, false, n, ahead, GRAD_AHEAD};
+    struct run r = {entry_grad, entry_won, entries, FP32, false, n, ahead, grads_ahead(FP32, dim)};
     switch (entries->table->type) {
     case BF16: r.type = BF16, sum_run(&r, dim, sum); break;
     case FP16: r.type = FP16, sum_run(&r, dim, sum); break;
@@ -283,7 +293,8 @@ ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table
                                float *sum) {
     struct gather_table from = *t;
     const struct entries entries = {g, &from, entry};
-    struct run r = {entry_grad, NULL, &entries, from.type, false, n, ahead, GRAD_AHEAD};
+    struct run r = {entry_grad, NULL, &entries, from.type,
+                    false,      n,    ahead,    grads_ahead(from.type, dim)};
     if (t->max) {
         const struct entries of_max = {g, t, entry};
         sum_entries_won(&of_max, n, ahead, dim, sum);
