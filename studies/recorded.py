@@ -70,7 +70,7 @@ STEPS = (
     Step("compilers", "the CPU kernels as each compiler builds them", "bench-compilers", (("REPS", "7"),),
          {"compilers": "compilers/bench.json"}, 6, ("studies/compilers.py",)),
     Step("isa", "one portable build at each level of instructions", "bench-isa",
-         (("REPS", "7"), ("FILTER", "/({kernel}|{below})/")), {"isa": "isa/bench.json"}, 5,
+         (("REPS", "7"), ("FILTER", "/({kernel}|{below})/")), {"isa": "isa/bench.json"}, 8,
          ("studies/compilers.py",)),
     Step("scaling", "time against lookups, rows and threads", "scaling", (("REPS", "3"), ("MOST", "1e8")),
          {"scaling": "scaling/scaling.json"}, 9, ("studies/scaling.py",)))
