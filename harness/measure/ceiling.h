@@ -64,7 +64,7 @@ void ceiling_close(struct ceiling_probe *p);
 /* Takes about 45 ms and evicts the caches. */
 struct ceiling ceiling_measure(const struct ceiling_probe *p);
 
-/* Cache lines from memory that a thread has in flight on average at the random-row ceiling, by Little's law;
+/* Cache lines that a thread has in flight on average at the random-row ceiling, by Little's law;
  * 0: not measured. */
 double ceiling_lines_in_flight(const struct ceiling *c, int threads);
 

@@ -96,9 +96,8 @@ static void insertion_sort(uint64_t *e, uint32_t n) {
 }
 
 /* Stable, least significant digit first. One read of the entries counts for all passes. The first pass
- * prefetches the first line of each row, since the sort leaves memory idle otherwise. Measured on two
- * cores of Granite Rapids, row-wise Adagrad: 0.94 of the time at alpha 0, 0.96 at 1.05, 0.93 on wide, 0.97
- * on single-hot. No gain: more lines in the first pass, or any in the second. */
+ * prefetches the first line of each row, since the sort leaves memory idle otherwise. docs/kernels.md
+ * has what that gave. */
 ALWAYS_INLINE void radix_sort(const struct array *weight, uint64_t *e, uint64_t *spare, uint32_t n,
                               int bits, const int passes) {
     const int digit = (bits + passes - 1) / passes;

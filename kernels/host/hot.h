@@ -225,8 +225,8 @@ ALWAYS_INLINE void hot_visit(void *ctx, struct lookup l) {
 
 /* A part of the walk: leaves its cold lookups as entries, and counts them by bucket. lists: lists the hot
  * ones, and reads no gradient; otherwise adds their gradients, where a slice is one part. */
-ALWAYS_INLINE void hot_walk(const struct hot *h, const struct gather *g, int32_t part,
-                            uint32_t *next, const bool lists) {
+ALWAYS_INLINE void hot_walk_part(const struct hot *h, const struct gather *g, int32_t part,
+                                 uint32_t *next, const bool lists) {
     const struct batch *in = g->in;
     uint64_t *const first = h->list + hot_part(h, part);
     uint64_t *const last = h->list + hot_part(h, part + 1) - 1;
@@ -279,18 +279,29 @@ static inline void hot_clear(const struct hot *h, int32_t slice, uint32_t first,
     memset(hot_sums(h, slice, first), 0, (size_t)rows * (size_t)h->stride * sizeof *h->sum);
 }
 
+/* A share of the sums: some rows of a slice. */
+struct hot_share {
+    int32_t slice;
+    uint32_t first, rows;
+};
+
+static inline struct hot_share hot_share(const struct hot *h, int32_t share) {
+    const int32_t range = share % h->parts;
+    const uint32_t first = (uint32_t)part_begin(h->rows, range, h->parts);
+    const uint32_t end = (uint32_t)part_begin(h->rows, range + 1, h->parts);
+    return (struct hot_share){share / h->parts, first, end - first};
+}
+
 /* Sums the hot rows after all threads have listed their lookups. Every thread of the team calls this,
  * before a barrier. */
 static inline void hot_sum(const struct hot *h, const struct gather *g, int thread, int threads) {
     const int32_t shares = h->slices * h->parts;
     const int32_t last = (int32_t)part_begin(shares, thread + 1, threads);
-    for (int32_t share = (int32_t)part_begin(shares, thread, threads); share < last; share++) {
-        const int32_t slice = share / h->parts, range = share % h->parts;
-        const uint32_t first = (uint32_t)part_begin(h->rows, range, h->parts);
-        const uint32_t rows = (uint32_t)part_begin(h->rows, range + 1, h->parts) - first;
-        hot_clear(h, slice, first, rows);
-        for (int32_t part = slice * h->parts; part < (slice + 1) * h->parts; part++)
-            hot_add(h, g, part, first, rows);
+    for (int32_t k = (int32_t)part_begin(shares, thread, threads); k < last; k++) {
+        const struct hot_share share = hot_share(h, k);
+        hot_clear(h, share.slice, share.first, share.rows);
+        for (int32_t part = share.slice * h->parts; part < (share.slice + 1) * h->parts; part++)
+            hot_add(h, g, part, share.first, share.rows);
     }
 }
 
@@ -306,10 +317,10 @@ ALWAYS_INLINE void hot_partition(const struct hot *h, const struct gather *g, co
     uint32_t *next = partition_clear(p, thread);
     for (int32_t part = first; part < last; part++) {
         if (ahead || h->parts > 1) {
-            hot_walk(h, g, part, next, true);
+            hot_walk_part(h, g, part, next, true);
         } else {
             hot_clear(h, part, 0, (uint32_t)h->rows);
-            hot_walk(h, g, part, next, false);
+            hot_walk_part(h, g, part, next, false);
         }
     }
     team_cursors(p->next, p->buckets, p->begin, threads);

@@ -268,9 +268,8 @@ ALWAYS_INLINE int64_t rows_ahead(int64_t row_bytes, int64_t budget) {
     return max64(LEAST, min64(budget / row_bytes, MOST));
 }
 
-/* Gradient rows to prefetch ahead into L1, which has at least 32 KiB. Measured on Granite Rapids next to
- * always 8 rows: 0.95 of the time at dim 16, 0.97 at 256, 0.96 at 512, the same from 32 to 128; 2 and 8 KiB
- * are slower at some dims. */
+/* Gradient rows to prefetch ahead into L1, which has at least 32 KiB. Measured: 2 and 8 KiB are slower at
+ * some dims; docs/kernels.md has more. */
 ALWAYS_INLINE int64_t grads_ahead(const enum dtype type, int32_t dim) {
     return rows_ahead(dim * dtype_bytes(type), 4096);
 }

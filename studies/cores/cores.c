@@ -18,9 +18,9 @@
 #include "kernels/host/fused.h"
 
 enum {
-    IDS = 4,
-    SORTS = 8
-}; /* entries per unit; reads and writes of an entry by the sort of a bucket */
+    IDS = 4,  /* ids or entries of a unit */
+    SORTS = 8 /* reads and writes of an entry by the sort of a bucket */
+};
 
 static void must(int status, const struct error *err) {
     if (status == 0) return;
@@ -35,19 +35,11 @@ struct clock {
     double alone, all, longest;
 };
 
-static double most(const struct clock *c, int *least) {
-    double x = 0;
-    for (int k = 0; k < c->threads; k++) {
-        x = c->busy[k] > x ? c->busy[k] : x;
-        if (c->busy[k] < c->busy[*least]) *least = k;
-    }
-    return x;
-}
-
 /* Ends a phase: every thread waits for the busiest. */
 static void barrier(struct clock *c) {
-    int least = 0;
-    c->longest += most(c, &least);
+    double most = 0;
+    for (int k = 0; k < c->threads; k++) most = c->busy[k] > most ? c->busy[k] : most;
+    c->longest += most;
     memset(c->busy, 0, (size_t)c->threads * sizeof *c->busy);
 }
 
@@ -59,7 +51,7 @@ static void add(struct clock *c, int thread, double work) {
 /* To the thread that becomes free first. */
 static void add_next(struct clock *c, double work) {
     int least = 0;
-    most(c, &least);
+    for (int k = 1; k < c->threads; k++) least = c->busy[k] < c->busy[least] ? k : least;
     add(c, least, work);
 }
 
@@ -74,7 +66,7 @@ static void add_alone(struct clock *c, double work) {
 }
 
 static double lines(const struct batch *in, int32_t t) {
-    return (in->tables[t].dim * (double)sizeof(float) + LINE - 1) / LINE;
+    return (double)((in->tables[t].dim * (int64_t)sizeof(float) + LINE - 1) / LINE);
 }
 
 /* Lookups of rows first .. first + rows - 1. */
@@ -98,26 +90,29 @@ static void count_small(struct clock *c, const struct fused *p, const struct bat
     }
 }
 
+/* The listed lookups of a share's slice, and those of its rows. */
+static void count_listed(const struct hot *h, const struct batch *in, struct hot_share share,
+                         double *listed, double *own) {
+    for (int32_t part = share.slice * h->parts; part < (share.slice + 1) * h->parts; part++) {
+        const uint64_t *list = h->list + hot_part(h, part);
+        uint32_t n = 0;
+        for (HOT_STRETCHES(s, h, in, part)) n = h->end[part + s.feature].hot;
+        for (uint32_t i = 0; i < n; i++)
+            *own += (uint32_t)entry_row(list[i]) - share.first < share.rows;
+        *listed += n;
+    }
+}
+
 static void count_hot(struct clock *c, const struct fused *p, const struct batch *in) {
     const struct hot *h = &p->hot;
-    const int32_t parts = h->slices * h->parts;
+    const int32_t shares = h->slices * h->parts;
     const double row = 2 * (double)p->max_dim * sizeof(float) / LINE;
-    if (h->rows == 0) return;
     for (int thread = 0; thread < c->threads; thread++) {
-        const int32_t last = (int32_t)part_begin(parts, thread + 1, c->threads);
-        for (int32_t k = (int32_t)part_begin(parts, thread, c->threads); k < last; k++) {
-            const int64_t first = part_begin(h->rows, k % h->parts, h->parts);
-            const int64_t end = part_begin(h->rows, k % h->parts + 1, h->parts);
-            for (int32_t part = k / h->parts * h->parts; part < (k / h->parts + 1) * h->parts;
-                 part++) {
-                const uint64_t *list = h->list + hot_part(h, part);
-                uint32_t listed = 0;
-                for (HOT_STRETCHES(s, h, in, part)) listed = h->end[part + s.feature].hot;
-                int64_t mine = 0;
-                for (uint32_t i = 0; i < listed; i++)
-                    mine += entry_row(list[i]) >= first && entry_row(list[i]) < end;
-                add(c, thread, (double)listed / IDS + (double)mine * row);
-            }
+        const int32_t last = (int32_t)part_begin(shares, thread + 1, c->threads);
+        for (int32_t k = (int32_t)part_begin(shares, thread, c->threads); k < last; k++) {
+            double listed = 0, own = 0;
+            count_listed(h, in, hot_share(h, k), &listed, &own);
+            add(c, thread, listed / IDS + own * row);
         }
     }
     barrier(c);
@@ -174,7 +169,7 @@ static double speedup(const struct batch *in, int threads, bool slices_only, dou
     barrier(&c);
     if (p.hot.rows) add_alone(&c, (double)p.hot.sample_most / IDS);
     add_alone(&c, (double)p.partition.buckets * (threads + 2) / IDS);
-    count_hot(&c, &p, in);
+    if (p.hot.rows) count_hot(&c, &p, in);
     count_small(&c, &p, in);
     count_buckets(&c, &p, in);
     buffer_free(&memory);
