@@ -55,6 +55,8 @@
 #|                fetched ahead. BATCHES=128, the first half warms up; needs 1 GB of disk; OUT/tiers/tiers.md
 #| make drift     how far narrow types, steps per lookup and dense steps drift over 1000 steps (OUT/drift/drift.md)
 #| make cores     how evenly cpu_fused shares its work on up to 64 cores, counted on the ids of SPEC; not timed
+#| make tune      the fastest prefetches of this machine beside the defaults, in under 10 s (OUT/tune/tune.json, and a
+#|                setting of EMBFUSE_PREFETCH where it gains 2 % or more)
 #| make overhead  what a call of libembfuse costs over a call of its kernel, in microseconds
 #| make serving   time a frozen table mapped, in Redis and in FAISS, and compare bytes and recall of its types; installs
 #|                FAISS into build/serving/venv. ROWS= DIMS= ALPHA=, BATCH= requests of POOLING= rows, WEIGHT=own.npy
@@ -105,6 +107,7 @@
 #|   DEPS=dir        libraries in dir/include and dir/lib: without apt, or without root
 #| How to run a portable build on x86-64 (NATIVE=0), which uses the best kernels that the CPU can run:
 #|   EMBFUSE_ISA=avx512|avx2|plain             use this level instead; also in the environment
+#| How far ahead the CPU kernels prefetch, in any build: EMBFUSE_PREFETCH, see docs/usage.md
 #
 # The folder is the registry: the harness, the tests and the plots use every kernels/<family>/<name>.c (with nvcc
 # also .cu) that ends in DEFINE_KERNEL(<name>).

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/prefetch_choice.h"
 #include "kernels/shape.h"
 
 #define KERNEL(family, symbol, isa) extern const struct kernel kernel_##symbol;
@@ -22,7 +23,7 @@ static const struct {
 enum { BUILT = sizeof built / sizeof *built };
 
 static struct registered table[BUILT + 1];
-static const char *chosen;   /* NULL: EMBFUSE_ISA names a level that cannot run */
+static const char *chosen;   /* NULL: EMBFUSE_ISA or EMBFUSE_PREFETCH asks for what there is not */
 static struct error refused; /* why */
 
 /* Runs before main, so that threads only read the table. */
@@ -49,6 +50,7 @@ __attribute__((constructor)) static void choose(void) {
     }
     if (!chosen)
         fail(&refused, "EMBFUSE_ISA: cannot run '%.40s'; this build and CPU can:%s", wanted, here);
+    if (chosen && prefetch_choose(&refused)) chosen = NULL;
     for (int i = 0, kernels = 0; chosen && i < BUILT; i++)
         if (!*built[i].isa || strcmp(built[i].isa, chosen) == 0) table[kernels++] = built[i].entry;
 }

@@ -64,7 +64,7 @@ def match(old, new):
 
 def context_notes(old, new):
     """Other changes between the runs that could explain a difference."""
-    keys = ("emb_cpu", "emb_isa", "emb_threads", "emb_compiler", "emb_flags", "emb_thp",
+    keys = ("emb_cpu", "emb_isa", "emb_prefetch", "emb_threads", "emb_compiler", "emb_flags", "emb_thp",
             "emb_virtualised", "emb_last_level_cache", "emb_gpu", "emb_gpu_driver", "emb_nvcc")
     return [f"note: {k[4:]} differs: {old.context.get(k)} -> {new.context.get(k)}"
             for k in keys if old.context.get(k) != new.context.get(k)]

@@ -23,6 +23,7 @@ import program
 import ratios
 import scaling
 import sweep
+import tune
 from figures import draw_across
 from plots import draw_all
 from program import Arguments, ResultError, write_whole
@@ -40,7 +41,7 @@ TITLES = {"standard": "Standard workloads", "standard-1-thread": "Standard workl
           "peers": "Beside PyTorch and FBGEMM", "peers-1-thread": "Beside FBGEMM, everything on one thread",
           "iteration": "Forward, backward and optimizer as one",
           "ladder": "What each technique is worth", "sweep": "Everywhere?", "crossover": "Dense or sparse gradient",
-          "compilers": "Compilers", "isa": "Levels of instructions",
+          "tune": "Prefetches", "compilers": "Compilers", "isa": "Levels of instructions",
           "scaling": "Time against lookups, rows and threads"}
 INTRO = {"roof": "Workloads that memory alone decides. The roof is not a law: rows of a bucket are visited\n"
                  "in ascending order, which can beat the random-row ceiling.",
@@ -71,6 +72,8 @@ class Recorded:
             lines = [STUDIES[name].report(result, self.folder, self.kernel, *more)[1]]
         elif name in ("compilers", "isa"):
             lines = compilers.table(result)
+        elif name == "tune":
+            lines = tune.page(self.path("tune.json"))
         elif name in PEERS or name == "peers-1-thread":
             picture = os.path.relpath(self.path(f"{name}.png"), os.path.dirname(page))
             lines = ratios.page(result, ratios.by_rule(result, MODES.get(name, "cold")), self.kernel,

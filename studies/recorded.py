@@ -63,6 +63,8 @@ STEPS = (
          {"iteration": "peers/bench.json"}, 8, ("cli", "peers")),
     Step("ladder", "what each technique is worth", "ladder", (("REPS", "9"),),
          {"ladder": "ladder/bench.json"}, 4, ("studies/ladder",)),
+    Step("tune", "the fastest prefetches beside the defaults", "tune", (), {"tune": "tune/tune.json"}, 0.2,
+         ("studies/tune", "studies/tune.py")),
     Step("sweep", "one kernel beside the others on some 110 points", "sweep", (("REPS", "5"),),
          {"sweep": "sweep/sweep.json"}, 14, ("studies/sweep.py",)),
     Step("crossover", "when does a dense gradient beat a sparse one?", "crossover", (("REPS", "3"),),

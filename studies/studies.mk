@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Studies: many runs each, with one result per study.
 
-.PHONY: bench-compilers bench-isa sweep scaling scale crossover ladder drift overhead cores serving record readme
+.PHONY: bench-compilers bench-isa sweep scaling scale crossover ladder drift overhead cores tune serving record readme
 
 # Each compiler builds in its own folder and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -90,6 +90,13 @@ $(B)/studies/cores/cores: $(B)/studies/cores/cores.o $(host_objects)
 
 cores: $(B)/studies/cores/cores
 	@$< $(or $(SPEC),datasets/standard.spec)
+
+# The fastest prefetches of this machine, beside the defaults.
+$(B)/studies/tune/tune: $(B)/studies/tune/tune.o $(host_objects)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
+
+tune: $(B)/studies/tune/tune
+	@$(PYTHON) studies/tune.py $(call quoted,$(OUT)/tune) --tune=$< $(call given,THREADS)
 
 # How far narrow types, steps per lookup and dense steps drift from the step of the suite: numbers of no machine,
 # on a page of its own.

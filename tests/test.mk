@@ -160,7 +160,7 @@ test:
 	$(call require,test)
 	@[ -n '$(programs)$(scripts)' ] || { echo "no test is called tests/test_$(ONLY)" >&2; exit 1; }
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) $(programs) \
-	     $(if $(scripts),all $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift $(B)/studies/cores/cores \
+	     $(if $(scripts),all $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift $(B)/studies/cores/cores $(B)/studies/tune/tune \
                      $(B)/studies/serving/serving $(B)/examples/dlrm \
                      $(if $(flavour),,$(ptx_run) $(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(B)/studies/zero/zero $(B)/studies/tiers/tiers $(if $(mpi),$(ranks_programs) $(E)/ranks_device $(E)/nccl_misuse)))
 	@$(if $(and $(NVCC),$(filter %/test_ptx_lane.sh,$(scripts))),$(MAKE) --no-print-directory \

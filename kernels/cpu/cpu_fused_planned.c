@@ -37,7 +37,8 @@ static int plan(const struct batch *in, const struct launch *how) {
     {
         fused_index(p, in, true);
 #pragma omp for schedule(dynamic, chunk)
-        for (int64_t k = 0; k < p->partition.buckets; k++) index_bucket(p, NULL, p->order[k]);
+        for (int64_t k = 0; k < p->partition.buckets; k++)
+            index_bucket(p, no_prefetch, p->order[k]);
     }
     cut_long_runs(p);
     return 0;

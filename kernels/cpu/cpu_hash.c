@@ -86,7 +86,8 @@ static void update_bucket(const struct plan *p, const struct batch *in,
     const uint32_t *row = p->row + p->partition.begin[bucket], ahead = updater_ahead(&u);
     float *grad = p->pool + p->first[bucket];
     for (uint32_t k = 0; k < p->distinct[bucket]; k++) {
-        if (k + ahead < p->distinct[bucket]) updater_prefetch(&u, row[k + ahead], u.dim, INTO_L2);
+        if (k + ahead < p->distinct[bucket])
+            updater_prefetch(&u, row[k + ahead], u.dim, prefetch_choice.rows.into);
         updater_row(&u, row[k], grad + (int64_t)k * u.dim);
     }
 }

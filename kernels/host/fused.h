@@ -22,8 +22,7 @@ enum {
     PIECE = 2048,
     DIGIT_BITS = 8,
     SMALL_SORT = 32, /* largest number of entries for insertion sort */
-    /* Largest number for a prefetch of their rows during the sort: a part of L2. */
-    SORT_PREFETCH = 4 * BUCKET_LOOKUPS,
+    OFTEN = 4,
 };
 
 struct long_run {
@@ -95,11 +94,17 @@ static void insertion_sort(uint64_t *e, uint32_t n) {
     }
 }
 
+/* What the sort of a bucket prefetches of each row, since it leaves memory idle otherwise. */
+struct sort_prefetch {
+    const struct array *weight; /* NULL: nothing */
+    int64_t bytes;              /* from the begin of the row on */
+};
+static const struct sort_prefetch no_prefetch = {NULL, 0};
+
 /* Stable, least significant digit first. One read of the entries counts for all passes. The first pass
- * prefetches the first line of each row, since the sort leaves memory idle otherwise. docs/kernels.md
- * has what that gave. */
-ALWAYS_INLINE void radix_sort(const struct array *weight, uint64_t *e, uint64_t *spare, uint32_t n,
-                              int bits, const int passes) {
+ * prefetches. */
+ALWAYS_INLINE void radix_sort(struct sort_prefetch next_rows, uint64_t *e, uint64_t *spare,
+                              uint32_t n, int bits, const int passes) {
     const int digit = (bits + passes - 1) / passes;
     const uint32_t mask = (1u << digit) - 1;
     uint32_t next[32 / DIGIT_BITS][1 << DIGIT_BITS];
@@ -116,7 +121,8 @@ ALWAYS_INLINE void radix_sort(const struct array *weight, uint64_t *e, uint64_t 
             sum += count;
         }
         for (uint32_t i = 0; i < n; i++) {
-            if (weight && pass == 0) prefetch(array_row(weight, entry_row(from[i])), 1, INTO_L2);
+            if (next_rows.weight && pass == 0)
+                prefetch(array_row(next_rows.weight, entry_row(from[i])), next_rows.bytes, INTO_L2);
             to[next[pass][from[i] >> shift & mask]++] = from[i];
         }
         uint64_t *swap = from;
@@ -126,9 +132,8 @@ ALWAYS_INLINE void radix_sort(const struct array *weight, uint64_t *e, uint64_t 
     if (from != e) memcpy(e, from, n * sizeof *e);
 }
 
-/* Stable sort of a bucket by the lowest `bits` bits of the row; the higher bits are equal. weight: of the
- * rows that the caller updates next, or NULL. */
-static void sort_bucket(const struct array *weight, uint64_t *e, uint64_t *spare, uint32_t n,
+/* Stable sort of a bucket by the lowest `bits` bits of the row; the higher bits are equal. */
+static void sort_bucket(struct sort_prefetch next_rows, uint64_t *e, uint64_t *spare, uint32_t n,
                         int bits) {
     if (bits == 0 || n < 2) return;
     if (n <= SMALL_SORT) {
@@ -136,10 +141,10 @@ static void sort_bucket(const struct array *weight, uint64_t *e, uint64_t *spare
         return;
     }
     switch ((bits + DIGIT_BITS - 1) / DIGIT_BITS) {
-    case 1: radix_sort(weight, e, spare, n, bits, 1); break;
-    case 2: radix_sort(weight, e, spare, n, bits, 2); break;
-    case 3: radix_sort(weight, e, spare, n, bits, 3); break;
-    default: radix_sort(weight, e, spare, n, bits, 4);
+    case 1: radix_sort(next_rows, e, spare, n, bits, 1); break;
+    case 2: radix_sort(next_rows, e, spare, n, bits, 2); break;
+    case 3: radix_sort(next_rows, e, spare, n, bits, 3); break;
+    default: radix_sort(next_rows, e, spare, n, bits, 4);
     }
 }
 
@@ -169,15 +174,23 @@ static uint32_t *runs_of(const struct fused *p, int64_t bucket) {
     return (uint32_t *)(p->spare + p->partition.begin[bucket]);
 }
 
-/* Sorts a bucket and lists its runs. weight: as for sort_bucket(). */
-static void index_bucket(struct fused *p, const struct array *weight, int64_t bucket) {
+/* What to prefetch during the sort of a bucket of n lookups: as much of each row as the choice has room for. If
+ * rows come `often`, most of these prefetches are in vain, and a line is enough. weight: of the rows that the
+ * caller updates next; NULL: it does not. */
+static struct sort_prefetch sort_prefetch_of(const struct array *weight, uint32_t n, bool often) {
+    const int64_t most = prefetch_choice.sort_bytes / n / LINE * LINE;
+    if (!weight || most == 0) return no_prefetch;
+    return (struct sort_prefetch){weight, often ? LINE : min64(most, weight->stride)};
+}
+
+/* Sorts a bucket and lists its runs. next_rows: see sort_prefetch_of(). */
+static void index_bucket(struct fused *p, struct sort_prefetch next_rows, int64_t bucket) {
     const struct partition *x = &p->partition;
     const int32_t t = x->table_of[bucket];
     const uint32_t begin = x->begin[bucket], n = x->begin[bucket + 1] - begin;
     if (n == 0) return; /* its spare entry is another bucket's */
     uint32_t *run = runs_of(p, bucket);
-    sort_bucket(weight && n <= SORT_PREFETCH ? weight : NULL, x->entry + begin, p->spare + begin, n,
-                x->table[t].shift);
+    sort_bucket(next_rows, x->entry + begin, p->spare + begin, n, x->table[t].shift);
     p->runs[bucket] = list_runs(x->entry + begin, n, run);
     for (uint32_t r = 0; n >= LONG_RUN && r < p->runs[bucket]; r++)
         if (run[r + 1] - run[r] >= LONG_RUN) leave_over(p, t, begin + run[r], begin + run[r + 1]);
@@ -204,19 +217,23 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     const uint64_t *e = p->partition.entry + begin;
     const uint32_t *run = runs_of(p, b->bucket), runs = p->runs[b->bucket];
     const uint32_t ahead = updater_ahead(&u), grads = (uint32_t)grads_ahead(from.type, dim);
+    const enum prefetch_into rows_into = prefetch_choice.rows.into,
+                             grads_into = prefetch_choice.grads.into;
     const uint32_t rows_end = p->with & ROW_PREFETCH ? runs : 0; /* no prefetch from here on */
     const uint32_t grads_end = p->with & GRAD_PREFETCH ? n : 0;
     const bool dots = p->gather.weight_grad != NULL;
     for (uint32_t r = 0; r < rows_end && r < ahead; r++)
-        updater_prefetch(&u, entry_row(e[run[r]]), dim, INTO_L2);
+        updater_prefetch(&u, entry_row(e[run[r]]), dim, rows_into);
     for (uint32_t k = 0; k < grads_end && k < grads; k++) {
         float c;
-        prefetch_row(from.type, gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim);
+        prefetch_row_into(from.type, gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim,
+                          grads_into);
     }
     for (uint32_t r = 0; r < runs; r++) {
         uint32_t first = run[r], length = run[r + 1] - first;
         int64_t row = entry_row(e[first]);
-        if (r + ahead < rows_end) updater_prefetch(&u, entry_row(e[run[r + ahead]]), dim, INTO_L2);
+        if (r + ahead < rows_end)
+            updater_prefetch(&u, entry_row(e[run[r + ahead]]), dim, rows_into);
         if (length >= LONG_RUN) continue;
         if (dots) dots_of_row(&p->gather, b->table, row, e + first, length);
         if (!common && length == 1 && from.plain && from.type == FP32 && !u.adjusts) {
@@ -224,7 +241,7 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
             const void *next = e;
             if (first + grads < grads_end)
                 next = gather_row(&p->gather, &from, (uint32_t)e[first + grads], &c);
-            prefetch_row(FP32, next, dim);
+            prefetch_row_into(FP32, next, dim, grads_into);
             updater_row_as_is(&u, row, gather_row(&p->gather, &from, (uint32_t)e[first], &c));
         } else {
             int64_t follow = (int64_t)grads_end - (first + length);
@@ -240,7 +257,6 @@ static void fused_bucket(const struct fused *p, const struct batch *in,
                          float *sum) {
     const struct partition *x = &p->partition;
     const int32_t t = x->table_of[bucket];
-    if (x->begin[bucket] == x->begin[bucket + 1]) return;
     struct fused_bucket b = {p, bucket, t, updater_of(in, t, steps, io), sum};
     const bool constant = p->with & CONSTANT_DIM;
     if (!constant) b.updater.update = update_row_of(steps[t].rule.kind, 0);
@@ -316,15 +332,23 @@ ALWAYS_INLINE void fused_update(struct fused *p, const struct batch *in,
                                 const bool ahead) {
     const int thread = omp_get_thread_num(), chunk = bucket_chunk(p);
     float *sum = p->sum + (int64_t)thread * p->max_dim;
+    bool often = false; /* rows came OFTEN times or more, on average of the thread's last bucket */
     if (p->gather.weight_grad) dots_of_padding(&p->gather, thread, omp_get_num_threads());
 #pragma omp for schedule(dynamic) nowait
     for (int32_t k = 0; k < p->small.units; k++)
         small_sum(&p->small, &p->gather, k, steps, io, thread);
 #pragma omp for schedule(dynamic, chunk)
     for (int64_t k = 0; k < p->partition.buckets; k++) {
-        const struct array *weight = &io[p->partition.table_of[p->order[k]]].weight;
-        if (!ahead) index_bucket(p, p->with & ROW_PREFETCH ? weight : NULL, p->order[k]);
-        fused_bucket(p, in, steps, io, p->order[k], sum);
+        const int64_t bucket = p->order[k];
+        const uint32_t n = p->partition.begin[bucket + 1] - p->partition.begin[bucket];
+        if (n == 0) continue;
+        if (!ahead) {
+            const struct array *weight = &io[p->partition.table_of[bucket]].weight;
+            index_bucket(p, sort_prefetch_of(p->with & ROW_PREFETCH ? weight : NULL, n, often),
+                         bucket);
+            often = OFTEN * p->runs[bucket] < n;
+        }
+        fused_bucket(p, in, steps, io, bucket, sum);
     }
     if (!ahead) {
 #pragma omp single

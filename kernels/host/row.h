@@ -11,15 +11,16 @@
 #include <string.h>
 
 #include "kernels/host/gather.h"
+#include "kernels/host/prefetch.h"
 
 /* VEC: floats per block of an update, the same on every machine. LANES: floats per register.
  * REGISTERS: registers per sum; compilers spill more than these. */
 #if defined(__AVX512F__)
-enum { VEC = 16, LINE = 64, LANES = 16, REGISTERS = 8 };
+enum { VEC = 16, LANES = 16, REGISTERS = 8 };
 #elif defined(__AVX__)
-enum { VEC = 16, LINE = 64, LANES = 8, REGISTERS = 8 };
+enum { VEC = 16, LANES = 8, REGISTERS = 8 };
 #else
-enum { VEC = 16, LINE = 64, LANES = 4, REGISTERS = 8 };
+enum { VEC = 16, LANES = 4, REGISTERS = 8 };
 #endif
 
 /* One register of floats; _at: the same in unaligned memory. */
@@ -82,20 +83,13 @@ ALWAYS_INLINE void for_dim(int32_t dim, void (*body)(void *, int32_t, bool), voi
     }
 }
 
-/* The cache that a prefetch fills. More misses can be in flight into L2. L1 is better where little
- * other work hides the time to read L2. */
-enum prefetch_into { INTO_L1, INTO_L2 };
-
-ALWAYS_INLINE void prefetch(const void *p, int64_t bytes, const enum prefetch_into into) {
-    for (const char *c = p, *end = c + bytes; c < end; c += LINE)
-        if (into == INTO_L1)
-            __builtin_prefetch(c, 0, 3);
-        else
-            __builtin_prefetch(c, 0, 2);
+ALWAYS_INLINE void prefetch_row_into(enum dtype type, const void *row, int32_t dim,
+                                     enum prefetch_into into) {
+    prefetch(row, dim * dtype_bytes(type), into);
 }
 
 ALWAYS_INLINE void prefetch_row(enum dtype type, const void *row, int32_t dim) {
-    prefetch(row, dim * dtype_bytes(type), INTO_L1);
+    prefetch_row_into(type, row, dim, INTO_L1);
 }
 
 /* to += coefficient * from, for a row of that type. */
@@ -167,13 +161,14 @@ struct run {
     bool gaps;
     int64_t n, ahead; /* rows of the run; rows after it that are prefetched, too */
     int64_t distance; /* of the prefetch, in rows */
+    enum prefetch_into into;
 };
 
 ALWAYS_INLINE void run_prefetch(const struct run *r, int64_t k, int32_t dim) {
     float c;
     const int64_t next = k + r->distance < r->n + r->ahead ? k + r->distance : 0;
-    if (r->ahead > 0) prefetch_row(r->type, r->row(r->ctx, next, &c), dim);
-    if (r->ahead > 0 && r->won) prefetch_row(FP32, r->won(r->ctx, next).winner, dim);
+    if (r->ahead > 0) prefetch_row_into(r->type, r->row(r->ctx, next, &c), dim, r->into);
+    if (r->ahead > 0 && r->won) prefetch_row_into(FP32, r->won(r->ctx, next).winner, dim, r->into);
 }
 
 /* LANES elements from column `column` on. */
@@ -262,22 +257,21 @@ ALWAYS_INLINE struct won entry_won(const void *ctx, int64_t k) {
     return gather_won(e->gather, e->table, (uint32_t)e->entry[k]);
 }
 
-/* Rows of so many bytes to prefetch ahead: the budget, a small part of a cache. */
-ALWAYS_INLINE int64_t rows_ahead(int64_t row_bytes, int64_t budget) {
-    enum { LEAST = 2, MOST = 32 };
-    return max64(LEAST, min64(budget / row_bytes, MOST));
-}
-
-/* Gradient rows to prefetch ahead into L1, which has at least 32 KiB. Measured: 2 and 8 KiB are slower at
- * some dims; docs/kernels.md has more. */
+/* Gradient rows to prefetch ahead. */
 ALWAYS_INLINE int64_t grads_ahead(const enum dtype type, int32_t dim) {
-    return rows_ahead(dim * dtype_bytes(type), 4096);
+    return rows_ahead(prefetch_choice.grads, dim * dtype_bytes(type));
 }
 
 /* sum_entries() for a table with a max, whose dim is never a constant. */
 NOINLINE void sum_entries_won(const struct entries *entries, int64_t n, int64_t ahead, int32_t dim,
                               float *sum) {
-    struct run r = {entry_grad, entry_won, entries, FP32, false, n, ahead, grads_ahead(FP32, dim)};
+    struct run r = {.row = entry_grad,
+                    .won = entry_won,
+                    .ctx = entries,
+                    .n = n,
+                    .ahead = ahead,
+                    .distance = grads_ahead(FP32, dim),
+                    .into = prefetch_choice.grads.into};
     switch (entries->table->type) {
     case BF16: r.type = BF16, sum_run(&r, dim, sum); break;
     case FP16: r.type = FP16, sum_run(&r, dim, sum); break;
@@ -292,8 +286,13 @@ ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table
                                float *sum) {
     struct gather_table from = *t;
     const struct entries entries = {g, &from, entry};
-    struct run r = {entry_grad, NULL, &entries, from.type,
-                    false,      n,    ahead,    grads_ahead(from.type, dim)};
+    struct run r = {.row = entry_grad,
+                    .ctx = &entries,
+                    .type = from.type,
+                    .n = n,
+                    .ahead = ahead,
+                    .distance = grads_ahead(from.type, dim),
+                    .into = prefetch_choice.grads.into};
     if (t->max) {
         const struct entries of_max = {g, t, entry};
         sum_entries_won(&of_max, n, ahead, dim, sum);

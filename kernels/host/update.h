@@ -93,10 +93,10 @@ ALWAYS_INLINE void updater_prefetch(const struct updater *u, int64_t row, const 
         prefetch(&x->watch->row[row >> x->watch->shift], sizeof *x->watch->row, into);
 }
 
-/* Rows to prefetch ahead into L2, by weights and states. Measured: 4 KiB is slower with row-wise Adagrad,
- * 16 KiB with Adam. */
+/* Rows to prefetch ahead, by weights and states. */
 ALWAYS_INLINE uint32_t updater_ahead(const struct updater *u) {
-    return (uint32_t)rows_ahead(u->dim * (int64_t)sizeof(float) * (1 + u->elem_states), 8192);
+    return (uint32_t)rows_ahead(prefetch_choice.rows,
+                                u->dim * (int64_t)sizeof(float) * (1 + u->elem_states));
 }
 
 /* to[dim] = the elements of a row. */

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness/prefetch_choice.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BYTES_LEAST = 64, BYTES_MOST = 1 << 20 };
+
+static const struct prefetch_choice usual = PREFETCH_DEFAULT;
+struct prefetch_choice prefetch_choice = PREFETCH_DEFAULT;
+
+const char *prefetch_text(const struct prefetch_choice *choice, char text[PREFETCH_TEXT]) {
+    snprintf(text, PREFETCH_TEXT, "rows:L%d:%d,grads:L%d:%d,sort:%d",
+             choice->rows.into == INTO_L1 ? 1 : 2, choice->rows.bytes,
+             choice->grads.into == INTO_L1 ? 1 : 2, choice->grads.bytes, choice->sort_bytes);
+    return text;
+}
+
+/* Reads one part, and the characters that it has. */
+static bool parse_part(const char *text, struct prefetch_choice *choice, int *length) {
+    char name[6], end;
+    int cache, bytes;
+    if (sscanf(text, "%5[a-z]:L%1d:%7d%n%c", name, &cache, &bytes, length, &end) >= 3) {
+        const struct prefetch_ahead ahead = {cache == 1 ? INTO_L1 : INTO_L2, bytes};
+        if (cache < 1 || cache > 2 || bytes < BYTES_LEAST || bytes > BYTES_MOST) return false;
+        if (strcmp(name, "rows") == 0) return choice->rows = ahead, true;
+        return strcmp(name, "grads") == 0 && (choice->grads = ahead, true);
+    }
+    if (sscanf(text, "sort:%7d%n", &bytes, length) < 1 || bytes < 0 || bytes > BYTES_MOST)
+        return false;
+    return choice->sort_bytes = bytes, true;
+}
+
+int prefetch_parse(const char *text, struct prefetch_choice *choice, struct error *err) {
+    struct prefetch_choice read = usual;
+    char example[PREFETCH_TEXT];
+    for (const char *at = text; *at;) {
+        int length = 0;
+        bool right = parse_part(at, &read, &length);
+        right = right && (at[length] == '\0' || (at[length] == ',' && at[length + 1]));
+        if (!right)
+            return fail(err,
+                        "EMBFUSE_PREFETCH: '%.60s' is not like %s with L1 or L2 and %d to %d "
+                        "bytes; sort may have 0",
+                        text, prefetch_text(&usual, example), BYTES_LEAST, BYTES_MOST);
+        at += length + (at[length] == ',');
+    }
+    *choice = read;
+    return 0;
+}
+
+int prefetch_choose(struct error *err) {
+    const char *wanted = getenv("EMBFUSE_PREFETCH");
+    return prefetch_parse(wanted ? wanted : "", &prefetch_choice, err);
+}

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""EMBFUSE_PREFETCH: the choice of prefetches is in the record, changes no bit, and is refused in one line if it
+cannot be read; make tune finds one."""
+import glob
+import json
+import os
+import subprocess
+import sys
+
+import tap
+
+BUILD = tap.BUILD
+DEFAULT = "rows:L2:8192,grads:L1:4096,sort:524288"
+KERNELS = "cpu_fused", "cpu_fused_planned", "cpu_hash", "cpu_sort"
+# As far from the default as it goes, both ways, and no row in the sort.
+CHOICES = "rows:L1:64,grads:L2:64,sort:0", "rows:L1:1048576,grads:L2:1048576,sort:1048576", "sort:64"
+REFUSED = ("rows", "rows:L3:8192", "rows:L0:8192", "rows:L2:63", "rows:L2:1048577", "rows:L2:", "rows:L2:8k", "grads:L1",
+           "sort", "sort:-1", "sort:1048577", "sort:99999999", "sort:1,", ",sort:1", "sort:1;grads:L1:64", "hot:L1:64",
+           "rows:L2:8192 ", "default")
+
+
+def call(choice, program, *args):
+    return subprocess.run([os.path.join(BUILD, program), *args], env=dict(os.environ, EMBFUSE_PREFETCH=choice),
+                          capture_output=True, text=True, check=False)
+
+
+def good(choice, program, *args):
+    done = call(choice, program, *args)
+    assert done.returncode == 0, f"{choice} {args}: status {done.returncode}: {done.stderr.strip()}"
+    return done.stdout
+
+
+def bench(choice, folder):
+    good(choice, "bench", "--out=" + folder, "--modes=cold", "--reps=1", "--ring=1", "--batch=64", "--rows=1000",
+         "--dims=8", "--filter=cpu_sort")
+    with open(os.path.join(folder, "bench.json"), encoding="utf-8") as file:
+        return json.load(file)["context"]["emb_prefetch"]
+
+
+def test_the_choice_is_recorded(folder):
+    assert bench("", folder) == DEFAULT
+    assert bench("sort:64,rows:L1:128", folder) == "rows:L1:128,grads:L1:4096,sort:64"
+
+
+def test_other_texts_are_refused_in_one_line(folder):
+    for choice in REFUSED:
+        for program, *args in (("embfuse", "list"), ("bench", "--smoke", "--out=" + folder)):
+            done = call(choice, program, *args)
+            want = (f"{program}: EMBFUSE_PREFETCH: '{choice}' is not like {DEFAULT} with L1 or L2 and 64 to 1048576 "
+                    "bytes; sort may have 0\n")
+            assert (done.returncode, done.stdout, done.stderr) == (1, "", want), (choice, done)
+
+
+def results(choice, kernel, batch, folder):
+    for old in glob.glob(os.path.join(folder, "new.*")):
+        os.unlink(old)
+    good(choice, "embfuse", "step", "--kernel", kernel, "--batch", batch, "--steps", "2", "--out",
+         os.path.join(folder, "new"))
+    found = {}
+    for path in glob.glob(os.path.join(folder, "new.*.npy")):
+        with open(path, "rb") as file:
+            found[os.path.basename(path)] = file.read()
+    assert found
+    return found
+
+
+def test_no_choice_changes_a_bit(folder):
+    batch = os.path.join(folder, "batch")
+    for shape in ("rows 3000\n dim 64\n batch 500\n length uniform 1 39\n alpha 0",  # rows of their own
+                  "rows 300\n dim 33\n batch 400\n length fixed 9\n alpha 1.2\n weighted 1"):  # rows that come often
+        good("", "embfuse", "gen", tap.script(folder, "a.spec", f"workload a\n {shape}\n"), "--initial-tables",
+             "--out", batch)
+        for kernel in KERNELS:
+            want = results("", kernel, batch, folder)
+            for choice in CHOICES:
+                assert results(choice, kernel, batch, folder) == want, (shape, kernel, choice)
+
+
+def tune(folder, *args):
+    return subprocess.run([sys.executable, "studies/tune.py", folder, f"--tune={BUILD}/studies/tune/tune", *args],
+                          capture_output=True, text=True, check=False)
+
+
+def test_tune_finds_a_choice(folder):
+    done = tune(folder, "--threads=2", "--seconds=0", "--rows=10000")
+    assert done.returncode == 0, done.stderr
+    with open(os.path.join(folder, "tune.json"), encoding="utf-8") as file:
+        data = json.load(file)
+    context, rows = data["context"], data["benchmarks"]
+    assert context["emb_tune_default"] == DEFAULT and context["emb_threads"] == "2"
+    good(context["emb_tune_chosen"], "embfuse", "list")  # can be read
+    choices = {row["name"].partition("@")[2].partition("/")[0] for row in rows}
+    assert len(choices) >= 8 + 7 + 5 and DEFAULT in choices, choices
+    assert all(0 < row["ns_per_lookup"] < 1e6 for row in rows)
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith(("Keep the default: ", f"EMBFUSE_PREFETCH={context['emb_tune_chosen']} takes 0.")), last
+
+
+def test_tune_refuses_bad_input_in_one_line(folder):
+    for args in (["--rows=9999"], ["--threads=0"], ["--threads=x"], ["--seconds=-1"]):
+        done = tune(folder, *args)
+        assert done.returncode == 1 and done.stderr.startswith("usage: tune THREADS"), (args, done)
+        assert "Traceback" not in done.stderr and not os.listdir(folder), (args, done)
+    assert tune(folder, "--tune=./no/such").returncode == 1
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "prefetch"))
