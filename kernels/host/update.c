@@ -14,15 +14,6 @@
 enum { KIND_NUMBER = KIND_OF(RULE) };
 #define KIND ((enum rule_kind)KIND_NUMBER)
 
-/* Stands before a loop with independent iterations. `omp simd` would turn every struct of an
- * iteration into an array, and gcc then does not vectorize loops over a rule's phases. clang needs
- * no hint where it can vectorize, and warns about a hint where it cannot. */
-#ifdef __clang__
-#define INDEPENDENT
-#else
-#define INDEPENDENT _Pragma("GCC ivdep")
-#endif
-
 /* The arrays of one row; NULL for states that the rule does not have. */
 struct row_arrays {
     float *w, *s[RULE_ELEM_STATES];
@@ -109,7 +100,7 @@ ALWAYS_INLINE struct pair row_sums(const struct rule_step *step, const bool afte
     struct block_sums sum[BLOCKS] = {{{0}, {0}}}, last = {{0}, {0}};
     const int whole = dim / VEC, blocks = (dim + VEC - 1) / VEC;
     if (whole < blocks) last = block_terms(step, after, rate, x, g, whole * VEC, dim % VEC);
-    _Pragma("GCC unroll 8") for (int j = 0; j < BLOCKS; j++) {
+    UNROLL(8) for (int j = 0; j < BLOCKS; j++) {
         if (j < whole) sum[j] = block_terms(step, after, rate, x, g, j * VEC, VEC);
         for (int k = j + BLOCKS; k < whole; k += BLOCKS) {
             const struct block_sums more = block_terms(step, after, rate, x, g, k * VEC, VEC);
@@ -117,32 +108,58 @@ ALWAYS_INLINE struct pair row_sums(const struct rule_step *step, const bool afte
         }
         if (whole < blocks && j == whole % BLOCKS) block_add(&sum[j], &last);
     }
-    _Pragma("GCC unroll 3") for (int fold = BLOCKS / 2; fold > 0; fold /= 2)
-        _Pragma("GCC unroll 4") for (int j = 0; j < fold; j++) if (j + fold < blocks)
+    UNROLL(3)
+    for (int fold = BLOCKS / 2; fold > 0; fold /= 2)
+        UNROLL(4) for (int j = 0; j < fold; j++) if (j + fold < blocks)
             block_add(&sum[j], &sum[j + fold]);
     return (struct pair){fold_block(&sum[0].a), fold_block(&sum[0].b)};
 }
 
-/* The step of columns begin .. begin + width - 1. If the rule has sums after the step, this leaves
- * the weights to row_weights(). */
-ALWAYS_INLINE void row_step(const struct rule_step *step, struct pair rate, struct row_arrays x,
-                            const float *g, int32_t begin, const int32_t width) {
-    INDEPENDENT
-    for (int32_t d = begin; d < begin + width; d++) {
-        struct element e = row_element(step, rate, x, g, d);
-        e.s = rule_states(KIND, e);
-        for (int k = 0; k < rule_elem_states(KIND); k++) x.s[k][d] = e.s.x[k];
-        if (!rule_sums_after(KIND)) x.w[d] = rule_weight(KIND, e, 1);
-    }
+/* Stands before a loop over the blocks of a row. clang unrolls it unasked where dim is a constant. */
+#ifdef __clang__
+#define FEW_TIMES
+#else
+#define FEW_TIMES UNROLL(4)
+#endif
+
+/* Visits the columns of a row in blocks of a constant width, and those that are left. */
+#define ROW_BLOCKS(dim, visit, ...)                                                                \
+    do {                                                                                           \
+        int32_t d = 0;                                                                             \
+        FEW_TIMES for (; d + VEC <= (dim); d += VEC) visit(__VA_ARGS__, d, VEC);                   \
+        for (; d + VEC / 2 <= (dim); d += VEC / 2) visit(__VA_ARGS__, d, VEC / 2);                 \
+        visit(__VA_ARGS__, d, (dim)-d);                                                            \
+    } while (0)
+
+/* to[begin .. begin + width - 1] = from[width] */
+ALWAYS_INLINE void put_columns(float *to, const float *from, int32_t begin, const int32_t width) {
+    for (int32_t k = 0; k < width; k++) to[begin + k] = from[k];
 }
 
-/* Updates the weights for a rule with sums after the step. */
+/* The step of columns begin .. begin + width - 1. If the rule has sums after the step, this leaves
+ * the weights to row_weights(). New values wait in an array of their own: no compiler then asks whether
+ * a store changes what it loads next, and all of them vectorize. */
+ALWAYS_INLINE void row_step(const struct rule_step *step, struct pair rate, struct row_arrays x,
+                            const float *g, int32_t begin, const int32_t width) {
+    float w[VEC], s[RULE_ELEM_STATES][VEC];
+    for (int32_t k = 0; k < width; k++) {
+        struct element e = row_element(step, rate, x, g, begin + k);
+        e.s = rule_states(KIND, e);
+        for (int state = 0; state < rule_elem_states(KIND); state++) s[state][k] = e.s.x[state];
+        if (!rule_sums_after(KIND)) w[k] = rule_weight(KIND, e, 1);
+    }
+    for (int state = 0; state < rule_elem_states(KIND); state++)
+        put_columns(x.s[state], s[state], begin, width);
+    if (!rule_sums_after(KIND)) put_columns(x.w, w, begin, width);
+}
+
+/* Updates the weights of those columns for a rule with sums after the step. */
 ALWAYS_INLINE void row_weights(const struct rule_step *step, struct pair rate, struct row_arrays x,
-                               const float *g, int32_t dim) {
-    const float scale = rule_scale(KIND, step, rate, row_sums(step, true, rate, x, g, dim), dim);
-    INDEPENDENT
-    for (int32_t d = 0; d < dim; d++)
-        x.w[d] = rule_weight(KIND, row_element(step, rate, x, g, d), scale);
+                               const float *g, float scale, int32_t begin, const int32_t width) {
+    float w[VEC];
+    for (int32_t k = 0; k < width; k++)
+        w[k] = rule_weight(KIND, row_element(step, rate, x, g, begin + k), scale);
+    put_columns(x.w, w, begin, width);
 }
 
 ALWAYS_INLINE void update_as(const struct rule_step *restrict step, const struct table *restrict to,
@@ -151,11 +168,10 @@ ALWAYS_INLINE void update_as(const struct rule_step *restrict step, const struct
     struct pair rate = {0, 0};
     if (rule_sums_before(KIND)) rate = row_sums(step, false, rate, x, grad, dim);
     rate = rule_row(KIND, step, rate, dim, rule_row_states(KIND) ? array_row(&to->row, row) : NULL);
-    int32_t d = 0;
-    for (; d + VEC <= dim; d += VEC) row_step(step, rate, x, grad, d, VEC);
-    for (; d + VEC / 2 <= dim; d += VEC / 2) row_step(step, rate, x, grad, d, VEC / 2);
-    row_step(step, rate, x, grad, d, dim - d);
-    if (rule_sums_after(KIND)) row_weights(step, rate, x, grad, dim);
+    ROW_BLOCKS(dim, row_step, step, rate, x, grad);
+    if (!rule_sums_after(KIND)) return;
+    const float scale = rule_scale(KIND, step, rate, row_sums(step, true, rate, x, grad, dim), dim);
+    ROW_BLOCKS(dim, row_weights, step, rate, x, grad, scale);
 }
 
 /* Name 0: the function for all other dims. The copy of the step tells the compiler that no store to

@@ -10,6 +10,14 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define NOINLINE      static __attribute__((noinline, unused))
 
+/* Stands before a loop of n iterations or fewer, in code where their number is a constant: unrolls it. */
+#ifdef __clang__
+#define UNROLL(n) _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL_(text) _Pragma(#text)
+#define UNROLL(n)     UNROLL_(GCC unroll n)
+#endif
+
 struct lookup {
     int64_t i;   /* position in ids */
     int64_t q;   /* flat bag */
