@@ -27,14 +27,18 @@ ALWAYS_INLINE float row_dot(const float *w, const enum dtype type, const void *g
     const int32_t whole = dim / LANES, parts = (dim + LANES - 1) / LANES;
     lanes sum[DOT_PARTS] = {{0}}, rest = {0};
     if (whole < parts) rest = dot_rest(w, type, g, whole * LANES, dim % LANES);
-    UNROLL(32) for (int32_t j = 0; j < DOT_PARTS; j++) {
+    UNROLL(32)
+    for (int32_t j = 0; j < DOT_PARTS; j++) {
         for (int32_t k = j; k < whole; k += DOT_PARTS)
             sum[j] += row_lanes(type, g, k * LANES) * row_lanes(FP32, w, k * LANES);
         if (whole < parts && j == whole % DOT_PARTS) sum[j] += rest;
     }
     UNROLL(5)
-    for (int32_t fold = DOT_PARTS / 2; fold > 0; fold /= 2)
-        UNROLL(16) for (int32_t j = 0; j < fold; j++) if (j + fold < parts) sum[j] += sum[j + fold];
+    for (int32_t fold = DOT_PARTS / 2; fold > 0; fold /= 2) {
+        UNROLL(16)
+        for (int32_t j = 0; j < fold; j++)
+            if (j + fold < parts) sum[j] += sum[j + fold];
+    }
     float lane[LANES];
     memcpy(lane, sum, sizeof lane);
     for (int half = LANES / 2; half > 0; half /= 2)

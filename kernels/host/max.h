@@ -25,14 +25,16 @@ ALWAYS_INLINE void max_columns(const struct run *r, int32_t dim, int32_t column,
         if (column == 0) run_prefetch(r, k, dim);
         const void *row = r->row(r->ctx, k, &c);
         if (r->gaps && !row) continue;
-        UNROLL(4) for (int v = 0; v < vecs; v++) {
+        UNROLL(4)
+        for (int v = 0; v < vecs; v++) {
             const lanes x = row_lanes(r->type, row, column + v * LANES);
             const lane_ints wins = (x > best[v]) | (won[v] == NO_WINNER);
             best[v] = (lanes)choose_lanes(wins, (lane_ints)x, (lane_ints)best[v]);
             won[v] = choose_lanes(wins, (lane_ints){0} + (int32_t)k, won[v]);
         }
     }
-    UNROLL(4) for (int v = 0; v < vecs; v++) {
+    UNROLL(4)
+    for (int v = 0; v < vecs; v++) {
         *(lanes_at *)(max + column + v * LANES) = best[v];
         *(lane_ints_at *)(winner + column + v * LANES) = won[v];
     }

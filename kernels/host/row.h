@@ -193,13 +193,15 @@ ALWAYS_INLINE void sum_columns(const struct run *r, int32_t dim, int32_t column,
         const void *row = r->row(r->ctx, k, &c);
         if (r->gaps && !row) continue;
         const struct won won = r->won ? r->won(r->ctx, k) : (struct won){NULL, 0};
-        UNROLL(8) for (int v = 0; v < vecs; v++) {
+        UNROLL(8)
+        for (int v = 0; v < vecs; v++) {
             const lanes x = c * row_lanes(r->type, row, column + v * LANES);
             acc[v] += r->won ? won_lanes(&won, x, column + v * LANES) : x;
         }
     }
     lanes_at *to = (lanes_at *)(sum + column);
-    UNROLL(8) for (int v = 0; v < vecs; v++) to[v] = acc[v];
+    UNROLL(8)
+    for (int v = 0; v < vecs; v++) to[v] = acc[v];
 }
 
 /* The same for a row that is shorter than a vector. */

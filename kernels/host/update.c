@@ -100,7 +100,8 @@ ALWAYS_INLINE struct pair row_sums(const struct rule_step *step, const bool afte
     struct block_sums sum[BLOCKS] = {{{0}, {0}}}, last = {{0}, {0}};
     const int whole = dim / VEC, blocks = (dim + VEC - 1) / VEC;
     if (whole < blocks) last = block_terms(step, after, rate, x, g, whole * VEC, dim % VEC);
-    UNROLL(8) for (int j = 0; j < BLOCKS; j++) {
+    UNROLL(8)
+    for (int j = 0; j < BLOCKS; j++) {
         if (j < whole) sum[j] = block_terms(step, after, rate, x, g, j * VEC, VEC);
         for (int k = j + BLOCKS; k < whole; k += BLOCKS) {
             const struct block_sums more = block_terms(step, after, rate, x, g, k * VEC, VEC);
@@ -109,9 +110,11 @@ ALWAYS_INLINE struct pair row_sums(const struct rule_step *step, const bool afte
         if (whole < blocks && j == whole % BLOCKS) block_add(&sum[j], &last);
     }
     UNROLL(3)
-    for (int fold = BLOCKS / 2; fold > 0; fold /= 2)
-        UNROLL(4) for (int j = 0; j < fold; j++) if (j + fold < blocks)
-            block_add(&sum[j], &sum[j + fold]);
+    for (int fold = BLOCKS / 2; fold > 0; fold /= 2) {
+        UNROLL(4)
+        for (int j = 0; j < fold; j++)
+            if (j + fold < blocks) block_add(&sum[j], &sum[j + fold]);
+    }
     return (struct pair){fold_block(&sum[0].a), fold_block(&sum[0].b)};
 }
 
