@@ -17,7 +17,7 @@ const char *prefetch_text(const struct prefetch_choice *choice, char text[PREFET
     return text;
 }
 
-/* Reads one part, and the characters that it has. */
+/* Reads one part; *length: of its text. */
 static bool parse_part(const char *text, struct prefetch_choice *choice, int *length) {
     char name[6], end;
     int cache, bytes;
@@ -32,7 +32,8 @@ static bool parse_part(const char *text, struct prefetch_choice *choice, int *le
     return choice->sort_bytes = bytes, true;
 }
 
-int prefetch_parse(const char *text, struct prefetch_choice *choice, struct error *err) {
+int prefetch_choose(struct error *err) {
+    const char *wanted = getenv("EMBFUSE_PREFETCH"), *text = wanted ? wanted : "";
     struct prefetch_choice read = usual;
     char example[PREFETCH_TEXT];
     for (const char *at = text; *at;) {
@@ -46,11 +47,6 @@ int prefetch_parse(const char *text, struct prefetch_choice *choice, struct erro
                         text, prefetch_text(&usual, example), BYTES_LEAST, BYTES_MOST);
         at += length + (at[length] == ',');
     }
-    *choice = read;
+    prefetch_choice = read;
     return 0;
-}
-
-int prefetch_choose(struct error *err) {
-    const char *wanted = getenv("EMBFUSE_PREFETCH");
-    return prefetch_parse(wanted ? wanted : "", &prefetch_choice, err);
 }

@@ -16,6 +16,3 @@ int prefetch_choose(struct error *err);
 
 /* A choice as text. */
 const char *prefetch_text(const struct prefetch_choice *choice, char text[PREFETCH_TEXT]);
-
-/* The choice of such a text; "": the default. */
-int prefetch_parse(const char *text, struct prefetch_choice *choice, struct error *err);

@@ -23,8 +23,8 @@ static const struct {
 enum { BUILT = sizeof built / sizeof *built };
 
 static struct registered table[BUILT + 1];
-static const char *chosen;   /* NULL: EMBFUSE_ISA or EMBFUSE_PREFETCH asks for what there is not */
-static struct error refused; /* why */
+static const char *chosen;   /* NULL: see refused */
+static struct error refused; /* what is wrong with EMBFUSE_ISA or EMBFUSE_PREFETCH */
 
 /* Runs before main, so that threads only read the table. */
 __attribute__((constructor)) static void choose(void) {

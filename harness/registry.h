@@ -5,9 +5,8 @@
  *
  * A portable build has every host kernel for several levels of the CPU's instruction set. At its
  * start, a program takes one level for all of them: the best that the CPU can run, or the level
- * that EMBFUSE_ISA in the environment names. It also takes the prefetches of prefetch_choice.h. If the CPU
- * cannot run that level, or the prefetches cannot be read, there are no kernels, and registry_ready() says
- * so; programs ask it before they do anything.
+ * that EMBFUSE_ISA in the environment names. It takes its prefetches too (prefetch_choice.h). If either
+ * cannot be had, there are no kernels, and registry_ready() says so; programs ask it before they do anything.
  */
 #pragma once
 
@@ -19,7 +18,7 @@ struct registered {
     const struct kernel *kernel;
 };
 
-/* Fails if EMBFUSE_ISA names a level that this build and CPU cannot run, or EMBFUSE_PREFETCH no prefetches. */
+/* Fails if this build and CPU cannot run the level in EMBFUSE_ISA, or if EMBFUSE_PREFETCH cannot be read. */
 int registry_ready(struct error *err);
 
 /* All kernels, by family and name; the last entry has no kernel. */

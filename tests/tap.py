@@ -2,6 +2,7 @@
 """Shared code of the Python tests: paths, and a runner. Every function test_* of a file is a test and gets a
 folder of its own."""
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -46,6 +47,19 @@ def use_torch(file):
 def skip_all(group, why):
     print(f"ok 1 - {group} # SKIP {why}\n1..1")
     sys.exit(0)
+
+
+def call(variables, program, *args):
+    """Runs a program of the build with these variables of the environment; returns what subprocess.run() does."""
+    return subprocess.run([os.path.join(BUILD, program), *args], env=os.environ | variables, capture_output=True,
+                          text=True, check=False)
+
+
+def good(variables, program, *args):
+    """The same, and the program must succeed; returns what it printed."""
+    done = call(variables, program, *args)
+    assert done.returncode == 0, f"{variables} {args}: status {done.returncode}: {done.stderr.strip()}"
+    return done.stdout
 
 
 def script(folder, name, text):

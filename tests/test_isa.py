@@ -41,14 +41,11 @@ def levels():
 
 
 def call(isa, program, *args):
-    return subprocess.run([os.path.join(BUILD, program), *args], env=dict(os.environ, EMBFUSE_ISA=isa),
-                          capture_output=True, text=True, check=False)
+    return tap.call({"EMBFUSE_ISA": isa}, program, *args)
 
 
 def good(isa, program, *args):
-    done = call(isa, program, *args)
-    assert done.returncode == 0, f"{isa} {args}: status {done.returncode}: {done.stderr.strip()}"
-    return done.stdout
+    return tap.good({"EMBFUSE_ISA": isa}, program, *args)
 
 
 def listed(isa):

@@ -15,20 +15,17 @@ DEFAULT = "rows:L2:8192,grads:L1:4096,sort:524288"
 KERNELS = "cpu_fused", "cpu_fused_planned", "cpu_hash", "cpu_sort"
 # As far from the default as it goes, both ways, and no row in the sort.
 CHOICES = "rows:L1:64,grads:L2:64,sort:0", "rows:L1:1048576,grads:L2:1048576,sort:1048576", "sort:64"
-REFUSED = ("rows", "rows:L3:8192", "rows:L0:8192", "rows:L2:63", "rows:L2:1048577", "rows:L2:", "rows:L2:8k", "grads:L1",
-           "sort", "sort:-1", "sort:1048577", "sort:99999999", "sort:1,", ",sort:1", "sort:1;grads:L1:64", "hot:L1:64",
-           "rows:L2:8192 ", "default")
+REFUSED = ("rows", "rows:L3:8192", "rows:L0:8192", "rows:L2:63", "rows:L2:1048577", "rows:L2:", "rows:L2:8k",
+           "grads:L1", "sort", "sort:-1", "sort:1048577", "sort:99999999", "sort:1,", ",sort:1", "sort:1;grads:L1:64",
+           "hot:L1:64", "rows:L2:8192 ", "default")
 
 
 def call(choice, program, *args):
-    return subprocess.run([os.path.join(BUILD, program), *args], env=dict(os.environ, EMBFUSE_PREFETCH=choice),
-                          capture_output=True, text=True, check=False)
+    return tap.call({"EMBFUSE_PREFETCH": choice}, program, *args)
 
 
 def good(choice, program, *args):
-    done = call(choice, program, *args)
-    assert done.returncode == 0, f"{choice} {args}: status {done.returncode}: {done.stderr.strip()}"
-    return done.stdout
+    return tap.good({"EMBFUSE_PREFETCH": choice}, program, *args)
 
 
 def bench(choice, folder):

@@ -118,51 +118,37 @@ ALWAYS_INLINE struct pair row_sums(const struct rule_step *step, const bool afte
     return (struct pair){fold_block(&sum[0].a), fold_block(&sum[0].b)};
 }
 
-/* Stands before a loop over the blocks of a row. clang unrolls it unasked where dim is a constant. */
-#ifdef __clang__
-#define FEW_TIMES
-#else
-#define FEW_TIMES UNROLL(4)
-#endif
+/* What a visit to the columns of a row writes. */
+enum visit { STATES = 1 << 0, WEIGHTS = 1 << 1 };
 
-/* Visits the columns of a row in blocks of a constant width, and those that are left. */
-#define ROW_BLOCKS(dim, visit, ...)                                                                \
-    do {                                                                                           \
-        int32_t d = 0;                                                                             \
-        FEW_TIMES for (; d + VEC <= (dim); d += VEC) visit(__VA_ARGS__, d, VEC);                   \
-        for (; d + VEC / 2 <= (dim); d += VEC / 2) visit(__VA_ARGS__, d, VEC / 2);                 \
-        visit(__VA_ARGS__, d, (dim)-d);                                                            \
-    } while (0)
-
-/* to[begin .. begin + width - 1] = from[width] */
-ALWAYS_INLINE void put_columns(float *to, const float *from, int32_t begin, const int32_t width) {
-    for (int32_t k = 0; k < width; k++) to[begin + k] = from[k];
-}
-
-/* The step of columns begin .. begin + width - 1. If the rule has sums after the step, this leaves
- * the weights to row_weights(). New values wait in an array of their own: no compiler then asks whether
- * a store changes what it loads next, and all of them vectorize. */
-ALWAYS_INLINE void row_step(const struct rule_step *step, struct pair rate, struct row_arrays x,
-                            const float *g, int32_t begin, const int32_t width) {
+/* Visits columns begin .. begin + width - 1. New values wait in an array of their own: no compiler then asks
+ * whether a store changes what it loads next, and all of them vectorize. scale: see rule_weight(). */
+ALWAYS_INLINE void visit_block(const struct rule_step *step, const enum visit visit,
+                               struct pair rate, struct row_arrays x, const float *g, float scale,
+                               int32_t begin, const int32_t width) {
     float w[VEC], s[RULE_ELEM_STATES][VEC];
     for (int32_t k = 0; k < width; k++) {
         struct element e = row_element(step, rate, x, g, begin + k);
-        e.s = rule_states(KIND, e);
-        for (int state = 0; state < rule_elem_states(KIND); state++) s[state][k] = e.s.x[state];
-        if (!rule_sums_after(KIND)) w[k] = rule_weight(KIND, e, 1);
+        if (visit & STATES) e.s = rule_states(KIND, e);
+        for (int i = 0; i < rule_elem_states(KIND); i++) s[i][k] = e.s.x[i];
+        w[k] = rule_weight(KIND, e, scale);
     }
-    for (int state = 0; state < rule_elem_states(KIND); state++)
-        put_columns(x.s[state], s[state], begin, width);
-    if (!rule_sums_after(KIND)) put_columns(x.w, w, begin, width);
+    for (int i = 0; visit & STATES && i < rule_elem_states(KIND); i++)
+        for (int32_t k = 0; k < width; k++) x.s[i][begin + k] = s[i][k];
+    for (int32_t k = 0; visit & WEIGHTS && k < width; k++) x.w[begin + k] = w[k];
 }
 
-/* Updates the weights of those columns for a rule with sums after the step. */
-ALWAYS_INLINE void row_weights(const struct rule_step *step, struct pair rate, struct row_arrays x,
-                               const float *g, float scale, int32_t begin, const int32_t width) {
-    float w[VEC];
-    for (int32_t k = 0; k < width; k++)
-        w[k] = rule_weight(KIND, row_element(step, rate, x, g, begin + k), scale);
-    put_columns(x.w, w, begin, width);
+/* Visits all columns of a row. clang unrolls the first loop unasked where dim is a constant. */
+ALWAYS_INLINE void visit_row(const struct rule_step *step, const enum visit visit, struct pair rate,
+                             struct row_arrays x, const float *g, float scale, int32_t dim) {
+    int32_t d = 0;
+#ifndef __clang__
+    UNROLL(4)
+#endif
+    for (; d + VEC <= dim; d += VEC) visit_block(step, visit, rate, x, g, scale, d, VEC);
+    for (; d + VEC / 2 <= dim; d += VEC / 2)
+        visit_block(step, visit, rate, x, g, scale, d, VEC / 2);
+    visit_block(step, visit, rate, x, g, scale, d, dim - d);
 }
 
 ALWAYS_INLINE void update_as(const struct rule_step *restrict step, const struct table *restrict to,
@@ -171,10 +157,13 @@ ALWAYS_INLINE void update_as(const struct rule_step *restrict step, const struct
     struct pair rate = {0, 0};
     if (rule_sums_before(KIND)) rate = row_sums(step, false, rate, x, grad, dim);
     rate = rule_row(KIND, step, rate, dim, rule_row_states(KIND) ? array_row(&to->row, row) : NULL);
-    ROW_BLOCKS(dim, row_step, step, rate, x, grad);
-    if (!rule_sums_after(KIND)) return;
+    if (!rule_sums_after(KIND)) {
+        visit_row(step, STATES | WEIGHTS, rate, x, grad, 1, dim);
+        return;
+    }
+    visit_row(step, STATES, rate, x, grad, 1, dim);
     const float scale = rule_scale(KIND, step, rate, row_sums(step, true, rate, x, grad, dim), dim);
-    ROW_BLOCKS(dim, row_weights, step, rate, x, grad, scale);
+    visit_row(step, WEIGHTS, rate, x, grad, scale, dim);
 }
 
 /* Name 0: the function for all other dims. The copy of the step tells the compiler that no store to
