@@ -27,6 +27,12 @@
 #| make compare   compare two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if
 #|                unsure. OUT/compare.status has this status, since make turns every failure into 2;
 #|                COMPARE='--min-effect 5': further options, see reports/compare.py --help
+#| make bench-against  this checkout and the revision REF=HEAD~1 in turns, sample by sample, then make compare of both:
+#|                text for a pull request in OUT/against/compare.md, status in OUT/against/status; variables as for bench
+#| make noise     the effect that identical code shows on this machine (OUT/noise/noise.json), which both comparisons
+#|                then use; REPS=7 samples, COMPARISONS=2; NOISE=file: another one
+#| make history   speed over revisions with change points: of HISTORY=folder of results, or of REVS="v1 v2 ...", which it
+#|                builds and measures in turns first; OUT/history/
 #| make peers     measure PyTorch and FBGEMM beside the kernels, on the same batches in the same run; installs
 #|                both into build/peers/venv (several GB, once); variables as for bench. Without a selection,
 #|                a second run measures FBGEMM and kernels on one thread: OUT/peers-1-thread/
@@ -211,7 +217,7 @@ options   = $(selection) --out=$(call quoted,$(OUT))
 all: $(B)/bench $(B)/embfuse lib
 
 # --- Debian packages: installed by root, otherwise named. Elsewhere the user sees to them.
-packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3
+packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3 python3-scipy
 packages_test  := $(packages_bench) libcmocka-dev liburing-dev python3-numpy python3-matplotlib pkg-config cmake
 packages_ci    := $(packages_test) clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev iproute2 librocksdb-dev \
                   gcc-aarch64-linux-gnu libc6-dev-arm64-cross python3-pip

@@ -2,49 +2,93 @@
 # SPDX-License-Identifier: MIT
 """Compares two results of the same workloads, before and after: a verdict per row, which can be "unsure".
 
-Rows are matched by workload, rule, kernel and mode. They must have the same operation and the same
-fingerprints of ids (one per batch of the ring; a shorter run may have fewer): times of different work are
-never compared. A row is FASTER or SLOWER only if the Mann-Whitney U test on the raw times is significant
-AND the median moved by the minimum effect; SAME only if the medians are close AND noise could not hide
-such an effect; otherwise UNSURE.
+Rows are matched by workload, rule, kernel and mode. They must be of the same machine and the same work: the
+operation, and fingerprints of ids (one per batch of the ring; a shorter run may have fewer). A row is FASTER
+or SLOWER only if its median moved by the minimum effect, a bootstrap interval of the ratio is on one side of
+1, and the Mann-Whitney U test is significant after a correction for the number of rows; SAME only if the
+whole interval is within the minimum effect; otherwise UNSURE. --noise takes the effect that identical code
+shows on this machine (make noise); a smaller minimum effect is raised to it. Bytes and counts have no noise:
+any growth is a change.
 
-Exit status: 0 same or faster, 3 slower, 4 unsure and nothing slower, 2 failed checks in the new result,
+Exit status: 0 same or better, 3 slower or larger, 4 unsure and nothing slower, 2 failed checks in the new result,
 1 usage, unreadable or different work, or rows that only one side has (--allow-missing). The last line and
 the file of --status-file repeat it, since make turns every failure into 2.
 """
-import math
-import statistics
 import sys
+from dataclasses import dataclass
 
+import comparison
+import noise_floor
 import program
+from merge import MACHINE
 from program import Arguments, ResultError, write_whole
-from ranks import LEVEL, mann_whitney
-from results import load, quartiles
+from results import Series, load
+from verdict import FAMILY, MIN_EFFECT, Effect, effect, words_of
 
-MEANING = {0: "same or faster", 1: "rows that only one side has; --allow-missing accepts them",
-           2: "failed checks in the new result", 3: "slower", 4: "unsure, and nothing slower"}
-
-
-def resolution(times):
-    """The uncertainty of the median as a share of it: half the notch of a box plot
-    (McGill, Tukey, Larsen 1978: 1.57 IQR / sqrt(n))."""
-    low, mid, high = quartiles(times)
-    return 1.57 * (high - low) / math.sqrt(len(times)) / mid
+MEANING = {0: "same or better", 1: "rows that only one side has; --allow-missing accepts them",
+           2: "failed checks in the new result", 3: "slower or larger", 4: "unsure, and nothing slower"}
+# What a run takes and launches, in the rows' counters; the runs of one build always agree.
+EXACT = {"scratch_mib": "MiB of scratch", "persistent_mib": "MiB of weights and states",
+         "launched_kernels": "kernels launched", "launched_memsets": "memsets launched", "launches": "launches"}
 
 
-def verdict(old, new, min_effect, level):
-    """(verdict, ratio of the medians, p) of two lists of times."""
-    ratio, p = statistics.median(new) / statistics.median(old), mann_whitney(old, new)
-    shift = abs(math.log(ratio))
-    if shift >= math.log1p(min_effect):
-        if p < level:
-            return ("SLOWER" if ratio > 1 else "FASTER"), ratio, p
-        return "UNSURE", ratio, p
-    noise = max(resolution(old), resolution(new))
-    return ("SAME" if old == new or noise < min_effect else "UNSURE"), ratio, p
+@dataclass(frozen=True)
+class Row:
+    old: Series
+    new: Series
+    effect: Effect  # None if a side has failed
+    word: str
+
+    @property
+    def key(self):
+        return self.old.key
 
 
-def match(old, new):
+@dataclass(frozen=True)
+class Change:
+    """Of a number without noise."""
+    key: tuple
+    what: str
+    old: float
+    new: float
+
+    @property
+    def word(self):
+        return "MORE" if self.new > self.old else "LESS"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    old: object
+    new: object
+    least: float  # the smallest effect that counts
+    rows: list
+    changes: list
+    missing: list  # lines about rows without a partner
+    notes: list
+
+    def words(self):
+        return [r.word for r in self.rows if r.effect]
+
+    def status(self, allow_missing=False):
+        if self.new.failures():
+            return 2
+        if "SLOWER" in self.words() or any(c.word == "MORE" for c in self.changes):
+            return 3
+        if self.missing and not allow_missing:
+            return 1
+        return 4 if "UNSURE" in self.words() else 0
+
+
+def same_machine(old, new):
+    for key in (*MACHINE, "num_cpus"):
+        own, other = old.context.get(key), new.context.get(key)
+        if own and other and own != other:
+            raise ResultError(f"{new.path}: {key.removeprefix('emb_')} is '{other}', in {old.path} it is '{own}': "
+                              "times of two machines; --other-machine compares them all the same")
+
+
+def match(old, new, other_work=False):
     """(pairs, lines about rows without a partner). Different work under one name is an error."""
     left, right = ({s.key: s for s in result.series} for result in (old, new))
     missing = [f"only in {r.path}: {' '.join(k)}"
@@ -53,10 +97,10 @@ def match(old, new):
     found = [(left[k], right[k]) for k in left if k in right]
     for a, b in found:
         ids, other = a.fingerprints, b.fingerprints
-        if not (ids <= other or other <= ids) or a.operation != b.operation:
+        if not other_work and (not (ids <= other or other <= ids) or a.operation != b.operation):
             raise ResultError(f"{a.workload}, {a.kernel.name}: fingerprints {','.join(sorted(ids))} and "
                               f"{','.join(sorted(other))}, operations {a.operation} and {b.operation}: "
-                              "different work is not compared")
+                              "different work; --other-work compares the times all the same")
     if not found:
         raise ResultError(f"{old.path} and {new.path} have no row in common")
     return found, missing
@@ -70,71 +114,76 @@ def context_notes(old, new):
             for k in keys if old.context.get(k) != new.context.get(k)]
 
 
-def report(pairs, min_effect, level):
-    """Prints a line per pair; returns the verdicts and ratios of the pairs that can be compared."""
-    verdicts, ratios = [], []
-    width = max(len(" ".join(a.key)) for a, _ in pairs)
-    print(f"{'workload rule kernel mode':{width}}  {'old ms':>9}  {'new ms':>9}  {'new/old':>7}"
-          f"  {'p':>7}  verdict")
+def judged(pairs, least):
+    """A Row per pair."""
+    effects = [None if a.failed or b.failed else effect(a.times, b.times) for a, b in pairs]
+    words = iter(words_of([e for e in effects if e], least, FAMILY))
+    return [Row(a, b, e, next(words) if e else f"FAILED in {'new' if b.failed else 'old'}")
+            for (a, b), e in zip(pairs, effects)]
+
+
+def changes(pairs):
+    """The numbers without noise that changed, of pairs that did not fail. Recorded files have seven digits."""
     for a, b in pairs:
-        name = f"{' '.join(a.key):{width}}"
-        if a.failed or b.failed:
-            print(f"{name}  FAILED in {'new' if b.failed else 'old'}, not compared")
-            continue
-        word, ratio, p = verdict(a.times, b.times, min_effect, level)
-        verdicts.append(word)
-        ratios.append(ratio)
-        print(f"{name}  {statistics.median(a.times):9.3f}  {statistics.median(b.times):9.3f}"
-              f"  {ratio:7.3f}  {p:7.4f}  {word}")
-    return verdicts, ratios
+        for key, what in EXACT.items():
+            old, new = a.median(key), b.median(key)
+            if None not in (old, new) and not (a.failed or b.failed) and abs(new - old) > 1e-6 * max(old, new):
+                yield Change(a.key, what, old, new)
+
+
+def noise(path, result):
+    """(the effect of noise by a file of `make noise`, notes about it)."""
+    if not path:
+        return 0.0, []
+    known = noise_floor.read(path)
+    if any(known.result.context.get(k) != result.context.get(k) for k in ("emb_cpu", "num_cpus")):
+        return 0.0, [f"note: {path} is of another machine, and is not used"]
+    return known.floor, [f"noise: in 95 % of rows, identical code differs by less than {100 * known.floor:.1f} % here, "
+                         f"with {known.samples} samples on each side ({path})"]
+
+
+def compared(old, new, least=MIN_EFFECT, noise_file="", other_machine=False, other_work=False):
+    """The Comparison of two results."""
+    if not other_machine:
+        same_machine(old, new)
+    pairs, missing = match(old, new, other_work)
+    floor, notes = noise(noise_file, new)
+    doubts = [f"{r.path}: {line}" for r in (old, new) for line in r.doubts()]
+    least = max(least, floor)
+    return Comparison(old, new, least, judged(pairs, least), list(changes(pairs)), missing,
+                      doubts + context_notes(old, new) + notes)
 
 
 def main():
     parser = Arguments(__doc__)
     parser.add_argument("old", metavar="OLD.json")
     parser.add_argument("new", metavar="NEW.json")
-    parser.add_argument("--min-effect", type=float, default=5, metavar="PERCENT",
+    parser.add_argument("--min-effect", type=float, default=100 * MIN_EFFECT, metavar="PERCENT",
                         help="smaller changes of the median do not count (default 5)")
-    parser.add_argument("--alpha", type=float, default=LEVEL, help=f"level of significance ({LEVEL})")
+    parser.add_argument("--noise", default="", metavar="FILE", help="noise.json of this machine, by make noise")
     parser.add_argument("--allow-missing", action="store_true",
                         help="rows that only one side has are listed, but are not an error")
+    parser.add_argument("--other-machine", action="store_true", help="compare results of two machines")
+    parser.add_argument("--other-work", action="store_true", help="compare rows with other ids or operations")
+    parser.add_argument("--markdown", metavar="FILE", help="also write a text for a pull request")
+    parser.add_argument("--json", metavar="FILE", help="also write all figures")
     parser.add_argument("--status-file", metavar="FILE", help="write the exit status and its meaning here")
     args = parser.parse_args()
     try:
-        status = compared(args)
+        found = compared(load(args.old), load(args.new), args.min_effect / 100, args.noise, args.other_machine,
+                         args.other_work)
+        status = found.status(args.allow_missing)
         what = MEANING[status]
-        print(f"status {status}: {what}")
+        print("\n".join([*comparison.text(found), f"status {status}: {what}"]))
+        for path, form in ((args.markdown, comparison.markdown), (args.json, comparison.data)):
+            if path:
+                write_whole(path, form(found, status, what))
     except ResultError as e:
         status, what = 1, str(e)
         print(f"compare.py: {e}", file=sys.stderr)
     if args.status_file:
         write_whole(args.status_file, f"status {status}: {what}\n")
     return status
-
-
-def compared(args):
-    """The exit status."""
-    old, new = load(args.old), load(args.new)
-    pairs, missing = match(old, new)
-    for result in (old, new):
-        for line in result.doubts():
-            print(f"{result.path}: {line}")
-    print("\n".join(context_notes(old, new) + missing) or "same machine and build settings")
-    verdicts, ratios = report(pairs, args.min_effect / 100, args.alpha)
-    if ratios:
-        print(f"geometric mean of new/old: {statistics.geometric_mean(ratios):.3f}; "
-              + ", ".join(f"{verdicts.count(v)} {v}" for v in sorted(set(verdicts))))
-    if "UNSURE" in verdicts:
-        print("UNSURE: too much noise or too few repetitions; p < 0.01 needs at least 5 on each side")
-    for failure in new.failures():
-        print("FAILED in new: " + ", ".join(failure))
-    if new.failures():
-        return 2
-    if "SLOWER" in verdicts:
-        return 3
-    if missing and not args.allow_missing:
-        return 1
-    return 4 if "UNSURE" in verdicts else 0
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import statistics
 from dataclasses import dataclass, field, replace
 
 from program import ResultError
-from ranks import told_apart
+from verdict import told_apart
 
 SCHEMA = "1"
 # The reason starts with one of these if a kernel failed its check, broke the device, or crashed.

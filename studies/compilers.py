@@ -10,45 +10,25 @@ with the verdicts of compare.py. In all of this a level stands in the place of a
 
 Exit status: 0 fine, 1 usage or environment, 2 a wrong result, or different bits in exact mode.
 """
-import itertools
-import json
 import os
 import re
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
-from collections import namedtuple
 from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 import program
-from compare import verdict
-from merge import add_disturbances, read
+import turns
 from program import Arguments, ResultError, say, write_whole
-from ranks import LEVEL
-from results import (WRONG, add_not_run, fields, load, notes_of, read_not_run, spread,
-                     words)
+from results import load, notes_of, spread
 from style import markdown_table, number
+from turns import Build, call, listed
+from verdict import effect
 
-STANDARD, SMOKE = "datasets/standard.spec", "datasets/smoke.spec"
-WORKLOADS = ("zipf/alpha:0", "zipf/alpha:1.05", "zipf/alpha:1.2", "cached")  # in STANDARD, to measure
+SMOKE = "datasets/smoke.spec"
 SAME_BITS = ("ragged/alpha:1", "sequence", "mixed", "histogram/ids:histogram-2022")  # in SMOKE, for the bits
-CHOICE = ("spec", "trace", "alpha", "dims", "rows", "batch", "pooling")  # options that select workloads
-OPTIONS = (*CHOICE, "filter", "rule", "seed", "threads", "reps", "ring", "modes", "place")  # of bench
-MIN_EFFECT = 0.05  # as in compare.py
-Build = namedtuple("Build", "name bench embfuse env")
-
-
-def call(command, env):
-    """Runs a program to its end. Status 1 or a signal raises an error with the program's own last line."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | env)
-    if done.returncode not in (0, 2):
-        own = [x for x in done.stderr.splitlines() if x.strip() and not x.startswith("[")]
-        why = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
-        raise ResultError(own[-1] if own else f"{command[0]} ended with {why}")
-    return done
 
 
 def make(args, name, *variables):
@@ -73,14 +53,7 @@ def build(args):
     for c in args.compilers:
         if not shutil.which(c):
             raise ResultError(f"COMPILERS: there is no '{c}' here")
-    return [Build(n, *make(args, n, f"CC={c}"), {}) for c, n in zip(args.compilers, names)]
-
-
-def listed(build_):
-    """The host kernels of a step, and the rules of a build."""
-    known = json.loads(call([build_.embfuse, "list", "--json"], build_.env).stdout)
-    kernels = [k for k in known["kernels"] if k["place"] == "host" and k["operation"] == "step"]
-    return kernels, [r["name"] for r in known["rules"]]
+    return [Build(n, *make(args, n, f"CC={c}")) for c, n in zip(args.compilers, names)]
 
 
 # --- the same bits
@@ -129,97 +102,14 @@ def bits(builds, folder):
 
 
 # --- measure
-def preset(filter_, rules, build_, modes):
-    """A filter for the default workloads that match. Without a filter it skips kernels with a dense gradient
-    or atomics on large tables: they take as long as all others together."""
-    kernels, known = listed(build_)
-    rules = known if "all" in rules else rules
-    small = lambda k: "deterministic" in k["traits"] and "dense_gradient" not in k["traits"]
-    quick = lambda w, k: filter_ or w == WORKLOADS[-1] or small(k)
-    names = [f"{w}/{r}/{k['name']}/{m}" for w in WORKLOADS for r in rules for k in kernels for m in modes
-             if quick(w, k)]
-    try:
-        names = [n for n in names if re.search(filter_, n)]
-    except re.error as e:
-        raise ResultError(f"FILTER='{filter_}': {e}") from None
-    if not names:
-        raise ResultError(f"FILTER='{filter_}' matches none of WORKLOAD/RULE/KERNEL/MODE, such as "
-                          f"cached/{rules[0]}/cpu_fused/cold; SPEC={STANDARD} has other workloads")
-    return "^(" + "|".join(n.replace(".", r"\.") for n in names) + ")$"
-
-
-def options_of(args, build_):
-    """The options of bench, with defaults for those that are not given."""
-    given = {o: getattr(args, o) for o in OPTIONS if getattr(args, o)}
-    if given.setdefault("place", "host") != "host":
-        raise ResultError("PLACE: only kernels of the host are built by these compilers")
-    given = {"modes": "cold", "ring": "1"} | given | {"reps": "1"}
-    if not any(o in given for o in CHOICE):
-        given.setdefault("rule", "rowwise_adagrad")
-        given |= {"spec": STANDARD, "filter": preset(args.filter, re.split("[ ,]+", given["rule"]),
-                                                     build_, re.split("[ ,]+", given["modes"]))}
-    return [f"--{o}={v}" for o, v in given.items()]
-
-
-class Record:
-    """The result of all builds. Its context is that of the first run, with what all runs add to it."""
-
-    def __init__(self, builds, args, lines):
-        self.builds, self.args, self.rows, self.contexts, self.not_run = builds, args, [], {}, {}
-        self.bits = {f"emb_bits_{i}": line for i, line in enumerate(lines)}
-
-    def add(self, name, round_, data):
-        if self.contexts:
-            add_disturbances(self.contexts[self.builds[0].name], data["context"])
-        self.contexts.setdefault(name, data["context"])
-        for workload, kernel, reason in read_not_run(data["context"]):
-            self.not_run.setdefault((workload, f"{kernel}@{name}"), reason)
-        for row in data["benchmarks"]:
-            kernel = words(row).get("kernel", "")
-            row["name"] = row["name"].replace(f"/{kernel}/", f"/{kernel}@{name}/")
-            row["label"] = row["label"].replace(f" kernel={kernel} ", f" kernel={kernel}@{name} ")
-            self.rows.append(row | {"repetitions": self.args.count, "repetition_index": round_})
-
-    def context(self):
-        first = self.contexts[self.builds[0].name]
-        kernels = [k for k in first if re.match("emb_kernel_(?!os$)", k)]
-        flags = {re.sub(r"-I\S+", "", c.get("emb_flags", "")) for c in self.contexts.values()}
-        out = {k: v for k, v in first.items() if k not in kernels and not k.startswith("emb_not_run_")}
-        out |= self.bits | {
-            "emb_compiler": "; ".join(dict.fromkeys(str(c.get("emb_compiler")) for c in self.contexts.values())),
-            "emb_same_flags": "yes" if len(flags) == 1 else "no",
-            f"emb_var_{self.args.variable}": " ".join(b.name for b in self.builds), "emb_var_OUT": self.args.out,
-            "emb_var_REPS": str(self.args.count)}
-        used = {words(r).get("kernel") for r in self.rows} | {k for _, k in self.not_run}
-        for key, build_ in itertools.product(kernels, self.builds):
-            family, place, traits, label, idea = fields(first[key], 5)
-            if f"{key.removeprefix('emb_kernel_')}@{build_.name}" in used:
-                out[f"{key}@{build_.name}"] = " | ".join(
-                    (family, place, traits, f"{label}@{build_.name}", idea))
-        add_not_run(out, ((*key, reason) for key, reason in self.not_run.items()))
-        return out
-
-    def write(self):
-        bad = {key for key, why in self.not_run.items() if why.startswith(WRONG)}
-        rows = [r for r in self.rows if (words(r).get("workload"), words(r).get("kernel")) not in bad]
-        path = os.path.join(self.args.out, "bench.json")
-        write_whole(path, json.dumps({"context": self.context(), "benchmarks": rows}, indent=1))
-        return path
-
-
-def measure(builds, args, lines, folder):
-    """Returns the path of the result."""
-    record, options = Record(builds, args, lines), options_of(args, builds[0])
-    for r in range(args.count):
-        for b in builds[::-1] if r % 2 else builds:
-            say(f"round {r + 1} of {args.count}: {b.name}")
-            call([b.bench, *options, f"--out={folder}"], b.env)
-            path = os.path.join(folder, "bench.json")
-            record.add(b.name, r, read(path))
-            os.unlink(path)
-        path = record.write()  # a run that is cut short keeps its finished rounds
-    say(f"wrote {path}")
-    return path
+def context(args, lines, parts):
+    """What the context of all builds together says of them."""
+    contexts = [p["context"] for p in parts.values()]
+    flags = {re.sub(r"-I\S+", "", c.get("emb_flags", "")) for c in contexts}
+    return {f"emb_bits_{i}": line for i, line in enumerate(lines)} | {
+        "emb_compiler": "; ".join(dict.fromkeys(str(c.get("emb_compiler")) for c in contexts)),
+        "emb_same_flags": "yes" if len(flags) == 1 else "no",
+        f"emb_var_{args.variable}": " ".join(parts), "emb_var_OUT": args.out, "emb_var_REPS": str(args.count)}
 
 
 # --- the table
@@ -229,8 +119,8 @@ def judged(base, other):
         return "-", None
     if base.fingerprints != other.fingerprints or base.operation != other.operation:
         raise ResultError(f"{base.workload}, {other.kernel.name}: different work is not compared")
-    word, ratio, _ = verdict(base.times, other.times, MIN_EFFECT, LEVEL)
-    return {"SAME": "=", "UNSURE": f"{ratio:.2f} ?"}.get(word, f"{ratio:.2f}"), ratio
+    found = effect(base.times, other.times)
+    return {"SAME": "=", "UNSURE": f"{found.ratio:.2f} ?"}.get(found.word(), f"{found.ratio:.2f}"), found.ratio
 
 
 def cells(series):
@@ -274,7 +164,7 @@ def table(result):
                   + f"; all {mean([r for v in by.values() for r in v]):.2f}" for n, by in ratios.items()), ""]
     out += ["- median, ±half the quartile range, of the samples of a run in which the builds take "
             "turns. Ratio above 1: slower. =: the same within 5 %; ?: cannot be told from noise (less "
-            "than 5 samples never show a difference); otherwise compare.py's verdict at p < 0.01.",
+            "than 5 samples never show a difference); otherwise the verdict of compare.py for one row, p < 0.01.",
             f"- {result.machine()}; {result.context.get('emb_compiler')}; each with the OpenMP runtime "
             "that it links."]
     if result.context.get("emb_same_flags") == "no":
@@ -289,31 +179,27 @@ def main():
     parser.add_argument("compilers", nargs="*", metavar="COMPILER")
     parser.add_argument("--levels", action="store_true", help="these are levels of instructions: avx512, avx2, plain")
     parser.add_argument("--table", metavar="RESULT.json", help="only print the table of a saved result")
-    parser.add_argument("--make", default="make")
     parser.add_argument("--builds", default="build/compilers", help="folder of the builds")
-    parser.add_argument("--out", default="build/results/compilers", help="folder for bench.json")
-    for o in OPTIONS:
-        parser.add_argument(f"--{o}", default="", help="as in bench")
+    turns.add_arguments(parser, "compilers")
     args = parser.parse_args()
     if args.table:
         print("\n".join(table(load(args.table))))
         return 0
     args.variable = "LEVELS" if args.levels else "COMPILERS"
-    reps = args.reps or "5"
-    if not re.fullmatch(r"\d{1,4}", reps) or not 1 <= int(reps) <= 1000:
-        raise ResultError(f"REPS: '{reps}' is not a number from 1 to 1000")
-    args.count = int(reps)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    folder = os.path.join(args.out, "work")
+    args.count = turns.count_of(args, 5)
+    folder, path = os.path.join(args.out, "work"), os.path.join(args.out, "bench.json")
     os.makedirs(folder, exist_ok=True)
     try:
         builds = build(args)
-        options_of(args, builds[0])  # a wrong option fails before the work
+        options = turns.options_of(args, builds[0])  # a wrong option fails before the work
         say("comparing bits")
         lines = bits(builds, folder)
-        result = load(measure(builds, args, lines, folder))
+        turns.measure(builds, args.count, options, folder,
+                      lambda parts: turns.save(path, turns.joined(parts, context(args, lines, parts))))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    say(f"wrote {path}")
+    result = load(path)
     print("\n".join(table(result)))
     return 2 if result.failures() or not lines[0].startswith("same bits") else 0
 

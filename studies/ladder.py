@@ -14,9 +14,9 @@ import program
 from export import dot_figure
 from parts import publish, report_arguments, show
 from program import Arguments, ResultError
-from ranks import LEVEL, mann_whitney
 from results import LADDER, OVER_NOTE, load
 from style import COLOURS, MARKERS, markdown_table, number
+from verdict import LEVEL, mann_whitney
 
 
 # --- what came out

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Studies: many runs each, with one result per study.
 
-.PHONY: bench-compilers bench-isa sweep scaling scale crossover ladder drift overhead cores tune serving record readme
+.PHONY: bench-compilers bench-isa bench-against noise history sweep scaling scale crossover ladder drift overhead cores tune serving record readme
 
 # Each compiler builds in its own folder and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -18,6 +18,33 @@ bench-isa:
 	@$(PYTHON) studies/compilers.py $(LEVELS) --levels --make '$(MAKE)' --builds '$(B)/isa' \
 	     $(selection) --out=$(call quoted,$(OUT)/isa)
 	@$(PYTHON) reports/plots.py $(call quoted,$(OUT)/isa/bench.json) $(call quoted,$(OUT)/isa)
+
+# Another revision beside this checkout, this program beside itself, and many revisions: in turns, sample by sample.
+packages_against := $(packages_bench) python3-matplotlib git
+beside_itself     = --bench=$(host_bench) --embfuse=$(H)/embfuse
+against           = $(call quoted,$(OUT)/against)
+bench-against:
+	$(call require,against)
+	@$(if $(REF),,echo 'usage: make bench-against REF=HEAD~1 [FILTER=... REPS=9]' >&2; exit 1)
+	@rm -f $(against)/status
+	@$(MAKE) --no-print-directory $(host_bench) $(H)/embfuse
+	@$(PYTHON) studies/against.py $(call quoted,$(REF)) --make '$(MAKE)' --builds '$(B)/against' $(beside_itself) \
+	     $(selection) --out=$(against) || { status=$$?; [ $$status -eq 2 ] || exit $$status; }; \
+	 $(PYTHON) reports/compare.py $(against)/bench-old.json $(against)/bench-new.json $(noise_file) $(COMPARE) \
+	     --markdown=$(against)/compare.md --json=$(against)/compare.json --status-file=$(against)/status
+
+noise:
+	$(call require,against)
+	@$(MAKE) --no-print-directory $(host_bench) $(H)/embfuse
+	@$(PYTHON) studies/noise.py $(beside_itself) $(selection) $(call given,COMPARISONS) --out=$(call quoted,$(OUT)/noise)
+
+# Without REVS the folder is only read.
+HISTORY ?= $(OUT)/history
+history:
+	$(call require,against)
+	@$(if $(REVS),$(MAKE) --no-print-directory $(host_bench) $(H)/embfuse)
+	@$(PYTHON) studies/history.py $(if $(REVS),--revisions=$(call quoted,$(REVS))) --make '$(MAKE)' --builds '$(B)/against' \
+	     $(beside_itself) $(selection) $(noise_file) --out=$(call quoted,$(HISTORY))
 
 # One kernel beside others: everywhere, and with growing batches, tables and threads. A run that was cut
 # short keeps its finished parts.

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+"""Do two sets of times differ, and by how much? The statistics of all reports, by SciPy."""
+import itertools
+import math
+import statistics
+from dataclasses import dataclass
+
+from program import ResultError
+
+LEVEL = 0.01        # for one row: fewer than 5 samples on each side never reach it
+FAMILY = 0.05       # for all rows of a comparison together: the share of false ones among those found
+STAR_LEVEL = 0.05   # for kernels of one run: at 0.01, one bad sample of 7 can hide a factor of three
+MIN_EFFECT = 0.05   # smaller changes of a median do not count
+FEWEST = 5          # samples on each side, for a verdict
+RESAMPLES, CONFIDENCE = 4999, 0.95
+
+
+def scipy_stats():
+    try:
+        import scipy.stats
+    except ImportError:
+        raise ResultError("SciPy is missing: install it (Debian: apt-get install python3-scipy) and use its "
+                          "python3") from None
+    return scipy.stats
+
+
+def mann_whitney(a, b):
+    """Two-sided p that a and b come from one distribution (Mann and Whitney 1947)."""
+    return float(scipy_stats().mannwhitneyu(a, b).pvalue)
+
+
+def told_apart(a, b):
+    """Whether two kernels of a run differ. Their ranges must not overlap if there are fewer than 4 samples each, or no
+    SciPy."""
+    if max(a) < min(b) or max(b) < min(a):
+        return True
+    try:
+        return mann_whitney(a, b) < STAR_LEVEL
+    except ResultError:
+        return False
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How new times differ from old ones."""
+    ratio: float  # of the medians, new / old
+    low: float    # a bootstrap interval of the ratio
+    high: float
+    p: float      # Mann and Whitney's
+    enough: bool  # samples for a verdict
+
+    def word(self, least=MIN_EFFECT, level=LEVEL, p=None):
+        """SLOWER or FASTER: the median moved by `least` or more, the test is significant, and the interval is on one
+        side of 1. SAME: the interval has no such change. UNSURE: anything else. p: corrected for many rows."""
+        if not self.enough:
+            return "UNSURE"
+        if 1 / (1 + least) < self.low and self.high < 1 + least:
+            return "SAME"
+        if (self.p if p is None else p) < level:
+            if self.ratio >= 1 + least and self.low > 1:
+                return "SLOWER"
+            if self.ratio <= 1 / (1 + least) and self.high < 1:
+                return "FASTER"
+        return "UNSURE"
+
+
+def effect(old, new):
+    """The Effect between two lists of times. Its interval is a percentile bootstrap (Efron 1979), always with the same
+    random numbers."""
+    if old == new:
+        return Effect(1.0, 1.0, 1.0, 1.0, True)
+    import numpy
+    ratio = lambda a, b, axis=-1: numpy.median(b, axis=axis) / numpy.median(a, axis=axis)
+    low = high = ratio(old, new)
+    if min(len(old), len(new)) > 1:
+        low, high = scipy_stats().bootstrap(
+            (old, new), ratio, n_resamples=RESAMPLES, confidence_level=CONFIDENCE, method="percentile",
+            random_state=0).confidence_interval
+    return Effect(statistics.median(new) / statistics.median(old), float(low), float(high), mann_whitney(old, new),
+                  min(len(old), len(new)) >= FEWEST)
+
+
+def corrected(ps):
+    """The p of many rows, so that of those below a level at most this share is false (Benjamini and Hochberg 1995)."""
+    out, least = [0.0] * len(ps), 1.0
+    for rank, i in sorted(enumerate(sorted(range(len(ps)), key=ps.__getitem__), 1), reverse=True):
+        least = min(least, ps[i] * len(ps) / rank)
+        out[i] = least
+    return out
+
+
+def fewest(rows, level=FAMILY):
+    """The samples on each side with which one changed row among so many can be found: the least p of n samples on each
+    side is 2 / C(2n, n)."""
+    return next(n for n in itertools.count(FEWEST) if 2 / math.comb(2 * n, n) * rows < level)
+
+
+def words_of(effects, least=MIN_EFFECT, level=FAMILY):
+    """The words of many effects, which share the risk of a false one."""
+    return [e.word(least, level, p) for e, p in zip(effects, corrected([e.p for e in effects]))]

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: MIT
+"""Several builds of bench that take turns in one run: in every round each build takes one sample of every case,
+in alternating order. So a machine that gets slower or faster meanwhile does the same to all of them."""
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+from dataclasses import dataclass, field
+
+from merge import add_disturbances, read
+from program import ResultError, say, write_whole
+from results import WRONG, add_not_run, fields, read_not_run, words
+
+STANDARD = "datasets/standard.spec"
+WORKLOADS = ("zipf/alpha:0", "zipf/alpha:1.05", "zipf/alpha:1.2", "cached")  # in STANDARD
+CHOICE = ("spec", "trace", "alpha", "dims", "rows", "batch", "pooling")  # options that select workloads
+OPTIONS = (*CHOICE, "filter", "rule", "seed", "threads", "reps", "ring", "modes", "place")  # of bench
+
+
+@dataclass(frozen=True)
+class Build:
+    name: str
+    bench: str
+    embfuse: str = ""
+    env: dict = field(default_factory=dict, hash=False)
+
+
+def add_arguments(parser, folder):
+    parser.add_argument("--make", default="make")
+    parser.add_argument("--out", default=f"build/results/{folder}", help="folder for the results")
+    for o in OPTIONS:
+        parser.add_argument(f"--{o}", default="", help="as in bench")
+
+
+def count_of(args, preset_):
+    """The number of rounds."""
+    reps = args.reps or str(preset_)
+    if not re.fullmatch(r"\d{1,4}", reps) or not 1 <= int(reps) <= 1000:
+        raise ResultError(f"REPS: '{reps}' is not a number from 1 to 1000")
+    return int(reps)
+
+
+def call(command, env):
+    """Runs a program to its end. Status 1 or a signal raises an error with the program's own last line."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | env)
+    if done.returncode not in (0, 2):
+        own = [x for x in done.stderr.splitlines() if x.strip() and not x.startswith("[")]
+        why = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
+        raise ResultError(own[-1] if own else f"{command[0]} ended with {why}")
+    return done
+
+
+def listed(build):
+    """The host kernels of a step, and the rules of a build."""
+    known = json.loads(call([build.embfuse, "list", "--json"], build.env).stdout)
+    kernels = [k for k in known["kernels"] if k["place"] == "host" and k["operation"] == "step"]
+    return kernels, [r["name"] for r in known["rules"]]
+
+
+def preset(filter_, rules, build, modes):
+    """A filter for the default workloads that match. Without a filter it skips kernels with a dense gradient
+    or atomics on large tables: they take as long as all others together."""
+    kernels, known = listed(build)
+    rules = known if "all" in rules else rules
+    small = lambda k: "deterministic" in k["traits"] and "dense_gradient" not in k["traits"]
+    quick = lambda w, k: filter_ or w == WORKLOADS[-1] or small(k)
+    names = [f"{w}/{r}/{k['name']}/{m}" for w in WORKLOADS for r in rules for k in kernels for m in modes
+             if quick(w, k)]
+    try:
+        names = [n for n in names if re.search(filter_, n)]
+    except re.error as e:
+        raise ResultError(f"FILTER='{filter_}': {e}") from None
+    if not names:
+        raise ResultError(f"FILTER='{filter_}' matches none of WORKLOAD/RULE/KERNEL/MODE, such as "
+                          f"cached/{rules[0]}/cpu_fused/cold; SPEC={STANDARD} has other workloads")
+    return "^(" + "|".join(n.replace(".", r"\.") for n in names) + ")$"
+
+
+def options_of(args, build):
+    """The options of bench, with defaults for those that are not given."""
+    given = {o: getattr(args, o) for o in OPTIONS if getattr(args, o)}
+    if given.setdefault("place", "host") != "host":
+        raise ResultError("PLACE: only kernels of the host take turns")
+    given = {"modes": "cold", "ring": "1"} | given | {"reps": "1"}
+    if not any(o in given for o in CHOICE):
+        given.setdefault("rule", "rowwise_adagrad")
+        given |= {"spec": STANDARD, "filter": preset(args.filter, re.split("[ ,]+", given["rule"]),
+                                                     build, re.split("[ ,]+", given["modes"]))}
+    return [f"--{o}={v}" for o, v in given.items()]
+
+
+def gather(into, data, round_, count):
+    """Adds the rows of a round to a result, and what its context says of samples and kernels."""
+    rows = [r | {"repetitions": count, "repetition_index": round_} for r in data["benchmarks"]]
+    if not into:
+        into |= {"context": data["context"], "benchmarks": rows}
+        return
+    add_disturbances(into["context"], data["context"])
+    known = {entry[:2] for entry in read_not_run(into["context"])}
+    add_not_run(into["context"], [e for e in read_not_run(data["context"]) if e[:2] not in known])
+    into["benchmarks"] += rows
+
+
+def measure(builds, count, options, folder, keep):
+    """Measures `count` rounds: {name: result}. keep() gets this after every round, so that a run that is cut short
+    keeps its finished rounds."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    results = {b.name: {} for b in builds}
+    path = os.path.join(folder, "bench.json")
+    for r in range(count):
+        for b in builds[::-1] if r % 2 else builds:
+            say(f"round {r + 1} of {count}: {b.name}")
+            call([b.bench, *options, f"--out={folder}"], b.env)
+            gather(results[b.name], read(path), r, count)
+            os.unlink(path)
+        keep(results)
+    return results
+
+
+def joined(parts, context):
+    """One result of the results {name: result} of all builds, with kernels named KERNEL@NAME, and this context added."""
+    first, out, rows, not_run = next(iter(parts.values()))["context"], {}, [], {}
+    for name, part in parts.items():
+        for workload, kernel, reason in read_not_run(part["context"]):
+            not_run[workload, f"{kernel}@{name}"] = reason
+        for row in part["benchmarks"]:
+            kernel = words(row).get("kernel", "")
+            rows.append(row | {"name": row["name"].replace(f"/{kernel}/", f"/{kernel}@{name}/"),
+                               "label": row["label"].replace(f" kernel={kernel} ", f" kernel={kernel}@{name} ")})
+    kernels = [k for k in first if re.match("emb_kernel_(?!os$)", k)]
+    out = {k: v for k, v in first.items() if k not in kernels and not k.startswith("emb_not_run_")}
+    for other in list(parts.values())[1:]:
+        add_disturbances(out, other["context"])
+    used = {words(r).get("kernel") for r in rows} | {k for _, k in not_run}
+    for key, name in itertools.product(kernels, parts):
+        family, place, traits, label, idea = fields(first[key], 5)
+        if f"{key.removeprefix('emb_kernel_')}@{name}" in used:
+            out[f"{key}@{name}"] = " | ".join((family, place, traits, f"{label}@{name}", idea))
+    add_not_run(out, ((*key, reason) for key, reason in not_run.items()))
+    bad = {key for key, why in not_run.items() if why.startswith(WRONG)}
+    return {"context": out | context,
+            "benchmarks": [r for r in rows if (words(r).get("workload"), words(r).get("kernel")) not in bad]}
+
+
+def save(path, data):
+    write_whole(path, json.dumps(data, indent=1) + "\n")
+    return path

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""TAP tests of bench-against, noise and history: whole runs in a small repository, with stand-ins for make and for
+what it builds, and change points by hand."""
+import json
+import os
+import random
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+import tap
+from tap import ROOT, script, tool
+import compare
+import history
+import noise_floor
+import results
+import verdict
+from spoiled import equal, one_line_error, save
+
+try:
+    verdict.scipy_stats()
+except Exception as e:
+    tap.skip_all("against", str(e))
+
+# A stand-in for bench, which a revision has as its file SPEED: its kernels take so many times 1 ms.
+BENCH = '''#!{python}
+import json, os, random, sys
+given = dict(a[2:].split("=", 1) for a in sys.argv[1:])
+here = os.path.dirname(os.path.realpath(__file__))
+speed = {speed}
+with open({log!r}, "a") as file:
+    file.write(json.dumps([speed, given]) + "\\n")
+draw = random.Random(sum(map(ord, here)) + os.path.getsize({log!r}))
+row = lambda k: dict(name=f"w/sgd/{{k}}/cold/manual_time", run_type="iteration", time_unit="ms", lookups=1000,
+    real_time=speed * draw.uniform(0.99, 1.01), scratch_mib=1.0, disturbed=0,
+    label=f"workload=w rule=sgd kernel={{k}} mode=cold place=host operation=lazy check=exact fingerprint=aa placement=same")
+context = dict(emb_schema="1", num_cpus=2, emb_cpu="A CPU", emb_commit={commit!r}, emb_disturbed_samples="0",
+    emb_kernel_cpu_a="cpu | host | deterministic | first | An idea.",
+    emb_kernel_cpu_b="cpu | host | none | second | Another.")
+with open(given["out"] + "/bench.json", "w") as file:
+    json.dump(dict(context=context, benchmarks=[row("cpu_a"), row("cpu_b")]), file)
+'''
+EMBFUSE = '''#!{python}
+import json
+kernel = lambda n: dict(name=n, place="host", operation="step", rules=["rowwise_adagrad"], traits=["deterministic"])
+print(json.dumps(dict(kernels=[kernel("cpu_a"), kernel("cpu_b")], rules=[dict(name="rowwise_adagrad")])))
+'''
+MAKE = '''#!{python}
+import os, sys
+clone = sys.argv[sys.argv.index("-C") + 1]
+assert "NVCC=" in sys.argv and "B=build" in sys.argv and sys.argv[-1] == "build/bench", sys.argv
+with open(os.path.join(clone, "SPEED")) as file:
+    speed = file.read().strip()
+if speed == "broken":
+    sys.exit(2)
+with open(os.path.join(clone, "COMMIT")) as file:
+    commit = file.read().strip()
+os.makedirs(os.path.join(clone, "build"), exist_ok=True)
+path = os.path.join(clone, "build", "bench")
+with open(path, "w") as file:
+    file.write({bench!r}.replace("{{speed}}", speed).replace("{{commit!r}}", repr(commit)))
+os.chmod(path, 0o755)
+'''
+
+
+def git(folder, *words):
+    return subprocess.run(["git", "-c", "user.name=A", "-c", "user.email=a@b", *words], cwd=folder, check=True, text=True,
+                          capture_output=True).stdout.strip()
+
+
+class Project:
+    """A repository with one commit for each speed, and what a run needs."""
+
+    def __init__(self, folder, *speeds):
+        self.folder, self.log = os.path.join(folder, "repository"), os.path.join(folder, "log")
+        self.out = os.path.join(folder, "out")
+        os.makedirs(self.folder)
+        git(self.folder, "init", "--quiet")
+        self.revisions = []
+        for i, speed in enumerate(speeds):
+            save(f"{speed}\n", self.folder, "SPEED")
+            save(f"{i:040x}\n", self.folder, "COMMIT")
+            git(self.folder, "add", ".")
+            git(self.folder, "commit", "--quiet", "-m", f"speed {speed}")
+            self.revisions.append(git(self.folder, "rev-parse", "HEAD"))
+        bench = BENCH.replace("{python}", sys.executable).replace("{log!r}", repr(self.log)).replace("{{", "{").replace(
+            "}}", "}")
+        make = MAKE.replace("{python}", sys.executable).replace("{bench!r}", repr(bench.replace(
+            "{speed}", "{{speed}}").replace("{commit!r}", "{{commit!r}}")))
+        self.make = script(folder, "make", make)
+        self.here = ["--bench", script(folder, "bench", bench.replace("{speed}", str(speeds[-1])).replace(
+            "{commit!r}", repr("here"))), "--embfuse", script(folder, "embfuse", EMBFUSE.replace("{python}", sys.executable))]
+
+    def run(self, name, *args):
+        with_make = [] if name == "noise.py" else ["--make", self.make, "--builds", os.path.join(self.folder, "builds")]
+        return subprocess.run([sys.executable, tool(name), *self.here, *with_make, "--out", self.out, *args], text=True,
+                              cwd=self.folder, capture_output=True, check=False,
+                              env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
+
+    def calls(self):
+        with open(self.log, encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def path(self, name):
+        return os.path.join(self.out, name)
+
+
+def error(done, *words):
+    equal(done.returncode, 1)
+    last = [x for x in done.stderr.strip().splitlines() if not x.startswith("[")]
+    equal(len(last), 1)
+    for word in words:
+        assert word in last[0], f"{word!r} not in {last[0]!r}"
+
+
+# --- bench-against
+def test_both_sides_take_turns(folder):
+    project = Project(folder, 1.0, 1.2)
+    done = project.run("against.py", "HEAD~1", "--reps", "5")
+    equal(done.returncode, 0)
+    equal([speed for speed, _ in project.calls()], [1.0, 1.2, 1.2, 1.0, 1.0, 1.2, 1.2, 1.0, 1.0, 1.2])
+    given = project.calls()[0][1]
+    equal((given["reps"], given["place"], given["modes"]), ("1", "host", "cold"))
+    found = compare.compared(*(results.load(project.path(f"bench-{n}.json")) for n in ("old", "new")))
+    equal([(r.key[2], r.word) for r in found.rows], [("cpu_a", "SLOWER"), ("cpu_b", "SLOWER")])
+    equal(found.old.context["emb_commit"], f"{0:040x}")
+    equal(sorted(os.listdir(project.out)), ["bench-new.json", "bench-old.json"])
+
+
+def test_a_revision_that_is_not_there_or_does_not_build(folder):
+    project = Project(folder, "broken", 1.0)
+    error(project.run("against.py", "none"), "'none' is no revision")
+    error(project.run("against.py", "--", "--help"), "'--help' is no revision")
+    error(project.run("against.py", "HEAD~1"), "'HEAD~1' does not build", "make -C")
+    error(project.run("against.py", "HEAD", "--reps", "0"), "REPS: '0'")
+    error(project.run("against.py", "HEAD", "--filter", "none"), "FILTER='none'")
+    assert not os.path.exists(project.log)  # all of them before the work
+
+
+def test_make_targets(folder):
+    def make(*words):
+        env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+        # make -n runs lines with $(MAKE) all the same; here they only print what they would run.
+        return subprocess.run(["make", "-n", "NVCC=", "PYTHON=echo", f"OUT={folder}", *words], cwd=ROOT, env=env, text=True,
+                              capture_output=True, check=False)
+    done = make("bench-against", "REF=HEAD", "FILTER=cpu_a", f"NOISE={folder}/n.json")
+    equal(done.returncode, 0)
+    for word in ("studies/against.py HEAD", "--filter=cpu_a", f"--noise={folder}/n.json", "compare.md",
+                 "compare.json", "/status"):
+        assert word in done.stdout, word
+    assert "usage: make bench-against REF=" in make("bench-against").stdout
+    assert "--revisions" not in make("history").stdout and "--revisions=a b" in make("history", "REVS=a b").stdout
+    assert "--comparisons='3'" in make("noise", "COMPARISONS=3").stdout
+
+
+# --- noise
+def test_the_noise_of_identical_code(folder):
+    project = Project(folder, 1.0)
+    done = project.run("noise.py", "--reps", "6", "--comparisons", "3")
+    equal(done.returncode, 0)
+    equal(len(project.calls()), 2 * 6 * 3)
+    noise = noise_floor.read(project.path("noise.json"))
+    equal((noise.samples, len(noise.pairs), {p.comparison for p in noise.pairs}), (6, 6, {0, 1, 2}))
+    equal({p.key for p in noise.pairs}, {("w", "sgd", k, "cold") for k in ("cpu_a", "cpu_b")})
+    assert 0 < noise.floor < 0.02, noise.floor
+    with open(project.path("noise.md"), encoding="utf-8") as file:
+        text = file.read()
+    assert "**0 of 3 comparisons of identical code had a false verdict.**" in text
+    rows = {x.split(" | ")[0].strip("| "): x.split(" | ")[1:] for x in text.splitlines() if x.startswith("| ")}
+    equal(rows["0 %"][:4], ["0.0 %", "0.0 %", "100.0 %", "0.0 %"])
+    equal(rows["20 %"][:1], ["100.0 %"])
+    again = project.run("noise.py", "--comparisons", "0")
+    error(again, "COMPARISONS: 0")
+
+
+# --- history
+def points(*speeds, seed=1, spread=0.02, count=7):
+    draw = random.Random(seed)
+    return [[s * draw.uniform(1 - spread, 1 + spread) for _ in range(count)] for s in speeds]
+
+
+def test_change_points_by_hand(folder):
+    at = lambda *speeds, **how: [(i, w) for i, _, w in history.changes(points(*speeds, **how), 0.05)]
+    equal(at(1, 1, 1, 1), [])
+    equal(at(1, 1, 2, 2), [(2, "SLOWER")])
+    equal(at(2, 2, 1, 1, 1, 1.5, 1.5), [(2, "FASTER"), (5, "SLOWER")])
+    equal(at(1, 1, 3, 1, 1), [(2, "SLOWER"), (3, "FASTER")])
+    equal(at(1, 1.02, 1.01, 1), [])  # below the least effect
+    equal(at(1, 1, 1.2, 1.2, spread=0.6), [])  # in the noise
+    ratio = history.changes(points(2, 2, 1, 1), 0.05)[0][1].ratio
+    assert 0.48 < ratio < 0.52, ratio
+
+
+def test_a_history_of_revisions(folder):
+    project = Project(folder, 1.0, 1.01, "broken", 0.5, 0.5)
+    done = project.run("history.py", "--revisions", " ".join(project.revisions), "--reps", "6")
+    equal(done.returncode, 0)
+    assert f"left out: '{project.revisions[2]}' does not build" in done.stderr, done.stderr
+    equal([n for n in sorted(os.listdir(project.out)) if n.endswith(".json")],
+          [f"{i:03d}-{r[:12]}.json" for i, r in enumerate(r for r in project.revisions if r != project.revisions[2])])
+    rows = [x for x in done.stdout.splitlines() if x.endswith("FASTER |")]
+    equal(len(rows), 2)  # one for each kernel
+    assert f"| {3:040x}"[:10] in rows[0] and "| w | cpu_a | 0.5" in rows[0], rows
+    again = project.run("history.py")  # only reads
+    equal((again.returncode, again.stdout), (0, done.stdout))
+    error(project.run("history.py", "--revisions", "HEAD"), "REVS: fewer than two")
+
+
+def test_bad_histories(folder):
+    project = Project(folder, 1.0)
+    error(project.run("history.py"), "has 0 results", "make history REVS=")
+    os.makedirs(project.out)
+    row = dict(name="w/sgd/a/cold", run_type="iteration", real_time=1.0, time_unit="ms",
+               label="workload=w rule=sgd kernel=a mode=cold fingerprint=aa")
+    result = lambda cpu, mark="aa": {"context": {"emb_schema": "1", "emb_cpu": cpu},
+                                     "benchmarks": [dict(row, label=row["label"].replace("aa", mark))] * 5}
+    save(result("A"), project.out, "1.json")
+    save(result("B"), project.out, "2.json")
+    error(project.run("history.py"), "2.json", "times of two machines")
+    save(result("A", "bb"), project.out, "2.json")
+    error(project.run("history.py"), "different work")
+    save("{", project.out, "2.json")
+    error(project.run("history.py"), "2.json", "not JSON")
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "against"))

@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""TAP tests of reports/compare.py and its statistics, on the golden result and on spoiled copies of it."""
+import json
+import os
+import random
+import sys
+
+sys.dont_write_bytecode = True
+import tap
+from tap import GOLDEN, ROOT
+import compare
+import comparison
+import make_results
+import noise_floor
+import results
+import verdict
+from spoiled import equal, golden, one_line_error, rows_of, run, save, slowed
+
+try:
+    verdict.scipy_stats()
+except Exception as e:
+    tap.skip_all("compare", str(e))
+
+
+def compared(old, new, **how):
+    return compare.compared(results.load(old), results.load(new), **how)
+
+
+def counted(found):
+    return {w: found.words().count(w) for w in sorted(set(found.words()))}
+
+
+def refused(old, new, *words, **how):
+    try:
+        compared(old, new, **how)
+    except results.ResultError as e:
+        for word in words:
+            assert word in str(e), f"{word!r} not in {e}"
+        assert "\n" not in str(e)
+        return
+    raise AssertionError("not refused")
+
+
+# --- statistics
+def test_mann_whitney_by_hand(folder):
+    low, high = [1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0]
+    assert abs(verdict.mann_whitney(low, high) - 2 / 252) < 1e-12  # 2 of the C(10,5) orders are as extreme
+    assert abs(verdict.mann_whitney([1.0, 3.0], [2.0, 4.0]) - 4 / 6) < 1e-12
+    equal(verdict.mann_whitney([1.0, 1.0], [1.0, 1.0]), 1.0)
+
+
+def test_correction_by_hand(folder):
+    # Sorted .001 .01 .03 .04, times 4/1 4/2 4/3 4/4, and no larger than the next one.
+    got = verdict.corrected([0.04, 0.001, 0.03, 0.01])
+    assert all(abs(a - b) < 1e-12 for a, b in zip(got, [0.04, 0.004, 0.04, 0.02])), got
+
+
+def test_words_of_an_effect(folder):
+    quiet, wild = [9.8, 9.9, 10.0, 10.1, 10.2, 10.3, 10.4], [5.0, 7.0, 9.0, 10.1, 12.0, 14.0, 20.0]
+    word = lambda old, new, **how: verdict.effect(old, new).word(**how)
+    equal(word(quiet, [x + 0.1 for x in quiet]), "SAME")
+    equal(word(quiet, wild), "UNSURE")
+    equal(word(wild, wild), "SAME")
+    equal(word(quiet, [x * 1.2 for x in quiet]), "SLOWER")
+    equal(word([x * 1.2 for x in quiet], quiet), "FASTER")
+    equal(word(quiet, [x * 1.2 for x in quiet], least=0.3), "SAME")
+    equal(word(quiet[:4], [x * 2 for x in quiet[:4]]), "UNSURE")  # too few
+    equal(word(quiet, [x * 1.2 for x in quiet], p=0.5), "UNSURE")  # among many rows
+
+
+def test_the_interval_holds_the_true_ratio(folder):
+    draw, held = random.Random(1), 0
+    for _ in range(60):
+        old = [draw.lognormvariate(0, 0.1) for _ in range(15)]
+        new = [1.1 * draw.lognormvariate(0, 0.1) for _ in range(15)]
+        found = verdict.effect(old, new)
+        assert found.low <= found.ratio <= found.high
+        held += found.low <= 1.1 <= found.high
+    assert held >= 50, held  # 95 % of 60 are 57
+
+
+def test_kernels_of_a_run_without_scipy(folder):
+    save("raise ImportError", folder, "scipy.py")
+    code = "import sys; sys.path.insert(0, 'reports'); import verdict; " \
+           "print(verdict.told_apart([1, 2, 3], [4, 5, 6]), verdict.told_apart([1, 2, 3, 4, 5], [4.5, 6, 7, 8, 9]))"
+    done = tap.subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, check=True,
+                              env=os.environ | {"PYTHONPATH": folder})
+    equal(done.stdout.split(), ["True", "False"])
+    one_line_error(run("compare.py", GOLDEN, slowed(folder, 1.1), env={"PYTHONPATH": folder}), "python3-scipy")
+
+
+# --- verdicts
+def test_same_and_faster(folder):
+    done = run("compare.py", GOLDEN, GOLDEN)
+    equal(done.returncode, 0)
+    assert "36 SAME" in done.stdout and "geometric mean of new/old: 1.000" in done.stdout
+    less = slowed(folder, 0.8, "kernel=cpu_sort")
+    equal(compared(less, GOLDEN).status(), 3)
+    found = compared(GOLDEN, less)
+    equal((found.status(), counted(found)), (0, {"FASTER": 6, "SAME": 30}))
+
+
+def test_what_else_changed(folder):
+    data = golden()
+    data["context"] |= {"emb_isa": "avx512", "emb_thp": "never"}
+    equal(compared(GOLDEN, save(data, folder, "isa.json")).notes,
+          ["note: isa differs: None -> avx512", "note: thp differs: always -> never"])
+    assert "same machine and build settings" in comparison.text(compared(GOLDEN, GOLDEN))
+
+
+def test_slower_by_more_than_the_least_effect(folder):
+    path = slowed(folder, 1.2, "kernel=cpu_fused")
+    found = compared(GOLDEN, path)
+    equal((found.status(), counted(found)), (3, {"SAME": 30, "SLOWER": 6}))
+    equal(compared(GOLDEN, path, least=0.3).status(), 0)
+
+
+def test_one_false_row_among_many_is_expected(folder):
+    """Five samples on each side are enough for a single row, but not for one of 36; the report says how many are."""
+    words = ("kernel=cpu_fused", "mode=cold", "workload=zipf/alpha:0.6")
+    found = compared(GOLDEN, slowed(folder, 1.2, *words))
+    equal((found.status(), counted(found)), (4, {"SAME": 35, "UNSURE": 1}))
+    assert next(r.effect.word() for r in found.rows if r.word == "UNSURE") == "SLOWER"
+    assert any("with 36 rows, at least 7 samples" in x for x in comparison.text(found))
+    equal([verdict.fewest(rows) for rows in (1, 6, 7, 36, 100)], [5, 5, 6, 7, 8])
+
+
+def test_noise_is_unsure(folder):
+    noisy = [save(make_results.dump(make_results.result(noise=0.5, seed=s)), folder, f"{s}.json")
+             for s in (1, 2)]
+    found = compared(*noisy)
+    equal((found.status(), counted(found)), (4, {"UNSURE": 36}))
+    data = golden()
+    data["benchmarks"] = [dict(r, real_time=2 * r["real_time"]) for r in data["benchmarks"]
+                          if r["repetition_index"] < 2]
+    equal(compared(GOLDEN, save(data, folder, "few.json")).status(), 4)
+
+
+def test_any_growth_of_memory_is_a_change(folder):
+    data = golden()
+    for r in rows_of(data, "kernel=cpu_sort", "workload=zipf/alpha:0.6"):
+        r["scratch_mib"] *= 1.001
+    path = save(data, folder, "more.json")
+    found = compared(GOLDEN, path)
+    equal([(c.key[2:], c.word) for c in found.changes], [(("cpu_sort", m), "MORE") for m in ("cold", "warm")])
+    equal(found.status(), 3)
+    assert any(x.startswith("MORE: zipf/alpha:0.6 rowwise_adagrad cpu_sort cold: ") for x in comparison.text(found))
+    found = compared(path, GOLDEN)
+    equal(({c.word for c in found.changes}, found.status()), ({"LESS"}, 0))
+
+
+# --- what is not compared
+def test_refuses_another_machine(folder):
+    data = golden()
+    data["context"]["emb_cpu"] = "Another CPU"
+    path = save(data, folder, "cpu.json")
+    refused(GOLDEN, path, path, "Another CPU", "--other-machine")
+    equal(run("compare.py", GOLDEN, path).returncode, 1)
+    done = run("compare.py", GOLDEN, path, "--other-machine")
+    equal(done.returncode, 0)
+    assert "note: cpu differs: " in done.stdout
+
+
+def test_refuses_other_ids(folder):
+    text = json.dumps(golden())
+    mark = rows_of(golden(), "workload=zipf/alpha:1.05")[0]["label"].split("fingerprint=")[1][:16]
+    path = save(text.replace(mark, "f" * 16), folder, "ids.json")
+    one_line_error(run("compare.py", GOLDEN, path), "fingerprint", "zipf/alpha:1.05", mark, "f" * 16, "--other-work")
+    equal(compared(GOLDEN, path, other_work=True).status(), 0)
+    text = json.dumps(make_results.result(rules=("adam",)))
+    refused(*(save(t, folder, f"{i}.json") for i, t in enumerate(
+        (text, text.replace("operation=dense", "operation=lazy")))), "operations dense and lazy")
+
+
+def test_a_shorter_round_of_the_ring(folder):
+    data = golden()
+    data["benchmarks"] = [r for r in data["benchmarks"] if r["repetition_index"] % 2 == 0]
+    path = save(data, folder, "short.json")
+    equal({len(s.fingerprints) for s in results.load(path).series}, {1})
+    equal({len(s.fingerprints) for s in results.load(GOLDEN).series}, {2})
+    equal(counted(compared(GOLDEN, path)).get("SLOWER"), None)
+
+
+def test_rows_of_one_side(folder):
+    data = golden()
+    gone = rows_of(data, "kernel=cpu_owner", "mode=warm", "workload=zipf/alpha:0.6")
+    data["benchmarks"] = [r for r in data["benchmarks"] if r not in gone]
+    path = save(data, folder, "gone.json")
+    found = compared(GOLDEN, path)
+    equal(found.missing, [f"only in {GOLDEN}: zipf/alpha:0.6 rowwise_adagrad cpu_owner warm"])
+    equal((found.status(), found.status(allow_missing=True)), (1, 0))
+    equal(run("compare.py", GOLDEN).returncode, 1)
+
+
+def test_bad_files(folder):
+    for text, word in (("{", "not JSON"), ("[]", "not an embfuse result"),
+                       (json.dumps(golden() | {"context": golden()["context"] | {"emb_schema": "0"}}), "schema 0"),
+                       (json.dumps(golden() | {"benchmarks": []}), "no row in common")):
+        path = save(text, folder, "bad.json")
+        status = os.path.join(folder, "status")
+        one_line_error(run("compare.py", GOLDEN, path, "--status-file", status), "bad.json", word)
+        with open(status, encoding="utf-8") as file:
+            assert file.read().startswith("status 1: ")
+
+
+def test_a_time_that_is_no_number_fails_its_row(folder):
+    data = golden()
+    rows_of(data, "kernel=cpu_sort", "mode=cold", "workload=zipf/alpha:0.6")[0]["real_time"] = float("nan")
+    found = compared(GOLDEN, save(data, folder, "nan.json"))
+    equal((found.status(), [r.word for r in found.rows if not r.effect]), (2, ["FAILED in new"]))
+
+
+# --- noise
+def noise_file(folder, spread, cpu=None):
+    """A result of make noise: two comparisons of five samples, whose sides differ by that much."""
+    data, context = golden(), golden()["context"]
+    rows = [r for r in data["benchmarks"] for _ in range(2)]
+    sides = [[dict(r, real_time=r["real_time"] * factor, label=r["label"].replace(
+        f"kernel={r['label'].split('kernel=')[1].split()[0]} ",
+        f"kernel={r['label'].split('kernel=')[1].split()[0]}@{side} ")) for r in rows]
+        for side, factor in (("A", 1.0), ("B", 1 + spread))]
+    context |= {"emb_noise_samples": "5"} | ({"emb_cpu": cpu} if cpu else {})
+    return save({"context": context, "benchmarks": sides[0] + sides[1]}, folder, "noise.json")
+
+
+def test_the_floor_of_noise_raises_the_least_effect(folder):
+    equal([round(noise_floor.floor_of([0.9, 1.0, 1.0, 1.2], q), 6) for q in (0.5, 0.75, 1)],
+          [0.0, round(1 / 0.9 - 1, 6), 0.2])
+    noise = noise_file(folder, 0.3)
+    equal(len(noise_floor.read(noise).pairs), 72)
+    path = slowed(folder, 1.2, "kernel=cpu_fused")
+    found = compared(GOLDEN, path, noise_file=noise)
+    assert abs(found.least - 0.3) < 1e-9 and found.status() == 0, (found.least, found.status())
+    assert any(n.startswith("noise: ") and "30.0 %" in n for n in found.notes)
+    equal(compared(GOLDEN, path, noise_file=noise_file(folder, 0.01)).status(), 3)
+    found = compared(GOLDEN, path, noise_file=noise_file(folder, 0.3, cpu="Another CPU"))
+    assert found.status() == 3 and any("another machine" in n for n in found.notes)
+    one_line_error(run("compare.py", GOLDEN, path, "--noise", GOLDEN), "make noise")
+    one_line_error(run("compare.py", GOLDEN, path, "--noise", folder + "/none"), "none", "No such file")
+
+
+# --- forms
+def test_markdown_and_json(folder):
+    md, js = os.path.join(folder, "c.md"), os.path.join(folder, "c.json")
+    done = run("compare.py", GOLDEN, slowed(folder, 1.2, "kernel=cpu_fused"), "--markdown", md, "--json", js)
+    equal(done.returncode, 3)
+    with open(md, encoding="utf-8") as file:
+        text = file.read()
+    above, _, below = text.partition("<details>")
+    assert text.startswith("### Slower or larger\n") and above.count("SLOWER |") == 6 and below.count("SAME |") == 30
+    assert text.endswith("status 3: slower or larger\n")
+    with open(js, encoding="utf-8") as file:
+        data = json.load(file)
+    equal((data["status"], len(data["rows"]), data["least"]), (3, 36, 0.05))
+    row = next(r for r in data["rows"] if r["verdict"] == "SLOWER")
+    assert abs(row["ratio"] - 1.2) < 1e-6 and row["low"] <= row["ratio"] <= row["high"] and row["p"] < 0.05, row
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "compare"))
