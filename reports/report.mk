@@ -26,7 +26,7 @@ NOISE     ?= $(wildcard $(OUT)/noise/noise.json)
 noise_file = $(if $(NOISE),--noise=$(call quoted,$(NOISE)))
 
 # make compare A=old.json B=new.json COMPARE='--min-effect 5'. make turns every status but 0 into 2.
-run_compare = $(PYTHON) reports/compare.py $(call quoted,$(A)) $(call quoted,$(new)) $(noise_file) $(COMPARE)
+run_compare = $(PYTHON) reports/compare.py $(call quoted,$(A)) $(call quoted,$(new)) $(if $(NOISE),$(noise_file) )$(COMPARE)
 compare:
 	@$(if $(and $(A),$(new)),,echo "usage: make compare A=OLD.json B=NEW.json COMPARE='--min-effect 5'" >&2; exit 1)
 	@to=$(call quoted,$(OUT)) && mkdir -p "$$to" && rm -f "$$to/compare.status" && \
