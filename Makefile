@@ -68,8 +68,8 @@
 #|                FAISS into build/serving/venv. ROWS= DIMS= ALPHA=, BATCH= requests of POOLING= rows, WEIGHT=own.npy
 #| make record    measure everything on this machine and write its page: NAME=zen4-2core, in reports/results/.
 #|                Takes about an hour on two cores, waits for a quiet machine, continues an interrupted record.
-#|                STEPS="standard standard-1-thread forward roof winners types traces peers iteration ladder sweep
-#|                crossover compilers isa scaling": only these;
+#|                STEPS="standard standard-1-thread forward roof winners types traces peers iteration ladder tune
+#|                sweep crossover noise compilers isa scaling": only these;
 #|                FORCE="roof": measure these again; TRACES=folder with *.txt.gz (../shared/traces);
 #|                WAIT=600: seconds to wait before a step; MINUTES=120: start no second try of a disturbed step
 #|                that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another

@@ -44,7 +44,11 @@ def floor_of(ratios, share=SHARE):
 
 def read(path):
     """The Noise in a file."""
-    result = load(path)
+    return of(load(path))
+
+
+def of(result):
+    """The Noise in a result."""
     samples = int(leading_number(result.context.get("emb_noise_samples")) or 0)
     sides = {s.key: s for s in result.series if not s.failed}
     pairs = []
@@ -56,5 +60,5 @@ def read(path):
             cut = lambda times, i: times[i * samples:(i + 1) * samples]
             pairs += [Pair(i, (workload, rule, name, mode), cut(a.times, i), cut(b.times, i)) for i in blocks]
     if not pairs:
-        raise ResultError(f"{path}: has no finished comparison of identical code; 'make noise' measures it")
+        raise ResultError(f"{result.path}: has no finished comparison of identical code; 'make noise' measures it")
     return Noise(result, samples, pairs)

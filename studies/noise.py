@@ -83,6 +83,15 @@ def tables(noise):
     return {"floors": "\n".join(floors), "found": "\n".join(found), "false": false_ones(by[0.0])}
 
 
+def page(result):
+    """The lines of a section of a page."""
+    noise = noise_floor.of(result)
+    own = tables(noise)
+    return [f"In {100 * SHARE:.0f} % of rows, identical code differs by less than {100 * noise.floor:.1f} %, with {noise.samples} "
+            "samples on each side. No smaller change counts here.", "", own["floors"], "",
+            "What compare.py finds if the times of one side are multiplied:", "", own["found"], "", own["false"]]
+
+
 def draw(noise, stem):
     """The share of every verdict over the planted slowdown."""
     paper.set_up()

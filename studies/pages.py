@@ -19,6 +19,7 @@ import compilers
 import crossover
 import ladder
 import machines
+import noise
 import program
 import ratios
 import scaling
@@ -41,7 +42,7 @@ TITLES = {"standard": "Standard workloads", "standard-1-thread": "Standard workl
           "peers": "Beside PyTorch and FBGEMM", "peers-1-thread": "Beside FBGEMM, everything on one thread",
           "iteration": "Forward, backward and optimizer as one",
           "ladder": "What each technique is worth", "sweep": "Everywhere?", "crossover": "Dense or sparse gradient",
-          "tune": "Prefetches", "compilers": "Compilers", "isa": "Levels of instructions",
+          "tune": "Prefetches", "noise": "Noise", "compilers": "Compilers", "isa": "Levels of instructions",
           "scaling": "Time against lookups, rows and threads"}
 INTRO = {"roof": "Workloads that memory alone decides. The roof is not a law: rows of a bucket are visited\n"
                  "in ascending order, which can beat the random-row ceiling.",
@@ -72,6 +73,8 @@ class Recorded:
             lines = [STUDIES[name].report(result, self.folder, self.kernel, *more)[1]]
         elif name in ("compilers", "isa"):
             lines = compilers.table(result)
+        elif name == "noise":
+            lines = noise.page(result)
         elif name == "tune":
             lines = tune.page(self.path("tune.json"))
         elif name in PEERS or name == "peers-1-thread":

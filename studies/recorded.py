@@ -69,11 +69,13 @@ STEPS = (
          {"sweep": "sweep/sweep.json"}, 14, ("studies/sweep.py",)),
     Step("crossover", "when does a dense gradient beat a sparse one?", "crossover", (("REPS", "3"),),
          {"crossover": "crossover/crossover.json"}, 5, ("studies/crossover.py",)),
+    Step("noise", "the effect that identical code shows", "noise", (("REPS", "7"), ("COMPARISONS", "3")),
+         {"noise": "noise/noise.json"}, 7, ("studies/noise.py", "studies/turns.py")),
     Step("compilers", "the CPU kernels as each compiler builds them", "bench-compilers", (("REPS", "7"),),
-         {"compilers": "compilers/bench.json"}, 6, ("studies/compilers.py",)),
+         {"compilers": "compilers/bench.json"}, 6, ("studies/compilers.py", "studies/turns.py")),
     Step("isa", "one portable build at each level of instructions", "bench-isa",
          (("REPS", "7"), ("FILTER", "/({kernel}|{below})/")), {"isa": "isa/bench.json"}, 8,
-         ("studies/compilers.py",)),
+         ("studies/compilers.py", "studies/turns.py")),
     Step("scaling", "time against lookups, rows and threads", "scaling", (("REPS", "3"), ("MOST", "1e8")),
          {"scaling": "scaling/scaling.json"}, 9, ("studies/scaling.py",)))
 RESULTS = {name: step for step in STEPS for name in step.results}

@@ -36,7 +36,8 @@ bad, noise = {bad}.get(target), ({noise} + [0.0])[min(calls - 1, len({noise}))]
 where = {{"bench": ["bench.json"], "peers": ["peers/bench.json", "peers-1-thread/bench.json"],
          "ladder": ["ladder/bench.json"], "sweep": ["sweep/sweep.json"],
          "crossover": ["crossover/crossover.json"], "bench-compilers": ["compilers/bench.json"],
-         "bench-isa": ["isa/bench.json"], "tune": ["tune/tune.json"], "scaling": ["scaling/scaling.json"]}}[target]
+         "bench-isa": ["isa/bench.json"], "tune": ["tune/tune.json"], "noise": ["noise/noise.json"],
+         "scaling": ["scaling/scaling.json"]}}[target]
 if bad == "fails":
     print("pip could not install it (no network?)\\n    [1/2] part 1\\n\\nmake[1]: x", file=sys.stderr)
     sys.exit("make: *** [peers/peers.mk:29: peers] Error 1")
@@ -135,10 +136,10 @@ def test_all_steps_in_their_order_then_nothing(folder):
     s = Setting(folder)
     status, said = s.record(s.traces(a_x=3))
     assert status == 0, said
-    assert s.targets() == ["bench"] * 7 + ["peers", "peers", "ladder", "tune", "sweep", "crossover", "bench-compilers",
+    assert s.targets() == ["bench"] * 7 + ["peers", "peers", "ladder", "tune", "sweep", "crossover", "noise", "bench-compilers",
                                            "bench-isa", "scaling"]
     assert s.there() == sorted(recorded.RESULTS), s.there()
-    assert all(f"step {i} of 16: {n} " in said for i, n in enumerate(STEPS, 1)), said
+    assert all(f"step {i} of 17: {n} " in said for i, n in enumerate(STEPS, 1)), said
     roof = dict(s.calls()[3][1])
     assert roof["SPEC"] == "datasets/roof.spec" and "pooled/[^/]*/a|" in roof["FILTER"] and "(a|b))/" in roof["FILTER"], roof
     assert all(int(c["REPS"]) % 2 for target, c in s.calls() if target != "tune")
