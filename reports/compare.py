@@ -17,7 +17,7 @@ the file of --status-file repeat it, since make turns every failure into 2.
 import sys
 from dataclasses import dataclass
 
-import comparison
+import compare_forms
 import noise_floor
 import program
 from merge import MACHINE
@@ -174,8 +174,8 @@ def main():
                          args.other_work)
         status = found.status(args.allow_missing)
         what = MEANING[status]
-        print("\n".join([*comparison.text(found), f"status {status}: {what}"]))
-        for path, form in ((args.markdown, comparison.markdown), (args.json, comparison.data)):
+        print("\n".join([*compare_forms.text(found), f"status {status}: {what}"]))
+        for path, form in ((args.markdown, compare_forms.markdown), (args.json, compare_forms.data)):
             if path:
                 write_whole(path, form(found, status, what))
     except ResultError as e:

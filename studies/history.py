@@ -46,8 +46,9 @@ def pooled(segment):
 
 
 def changes(points, least):
-    """[(revision, Effect, word)] of a list of samples per revision. Neighbouring segments are merged bottom-up, the most
-    alike first, until all that are left differ (Keogh et al. 2001). All revisions share the risk of a false change."""
+    """[(revision, Effect, word)] of a list of samples per revision. Neighbouring segments are merged bottom-up,
+    the most alike first, until all that are left differ (Keogh et al. 2001). All revisions share the risk of a
+    false change."""
     level, edges = LEVEL / max(1, len(points) - 1), list(range(len(points) + 1))
 
     @functools.cache
@@ -84,7 +85,8 @@ def read(folder):
     """The results of a folder, of one machine and with the same work."""
     paths = sorted(p for p in glob.glob(os.path.join(folder, "*.json")))
     if len(paths) < 2:
-        raise ResultError(f"{folder}: has {len(paths)} results, a history needs two; make history REVS='...' measures them")
+        raise ResultError(f"{folder}: has {len(paths)} results, a history needs two; make history REVS='...' "
+                          "measures them")
     results = [load(p) for p in paths]
     for other in results[1:]:
         compare.same_machine(results[0], other)
@@ -135,7 +137,7 @@ def table(results, found):
 
 
 def draw(results, found, stem):
-    """A panel per workload: median and quartiles of every kernel over the revisions, rings at change points."""
+    """A panel per workload: median and quartiles of every kernel over the revisions, rings at changes."""
     paper.set_up()
     every, place = series_of(results), lambda key: (*key[:2], key[3])
     groups = list(dict.fromkeys(map(place, every)))
@@ -172,11 +174,13 @@ def report(results, outdir, least):
     except ResultError as e:  # without matplotlib
         say(f"no picture: {e}")
         pictures = []
-    text = [f"# Speed over {len(results)} revisions", "", *["![speed over revisions](history.png)", ""] * bool(pictures),
-            *results[-1].cautions("**"), f"From {named(results[0])} to {named(results[-1])}; {results[-1].machine()}.", "",
+    text = [f"# Speed over {len(results)} revisions", "",
+            *["![speed over revisions](history.png)", ""] * bool(pictures), *results[-1].cautions("**"),
+            f"From {named(results[0])} to {named(results[-1])}; {results[-1].machine()}.", "",
             *(table(results, found) if found else ["No change point."]), "",
-            f"- Ratio of the medians of the revisions before and after a change point. Changes below {100 * least:.3g} % do "
-            "not count. Revisions that were not measured may be the cause: the first revision is the first that was measured."]
+            "- Ratio of the medians of the revisions before and after a change point. Changes below "
+            f"{100 * least:.3g} % do not count. The first revision is the first that was measured: one that was left "
+            "out may be the cause."]
     write_whole(stem + ".md", "\n".join(text) + "\n")
     return "\n".join(text), [stem + ".md", *pictures]
 

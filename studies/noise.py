@@ -27,11 +27,11 @@ WORDS = ("SLOWER", "UNSURE", "SAME", "FASTER")
 COLOURS = ("#c8553d", "#999999", "#2f6f9f", "#44aa99")
 TEXT = """# The noise of a machine
 
-`make noise` makes this page. The same program took turns with itself: {comparisons} comparisons of identical code, {rows} rows
-each, {samples} samples on each side of a row. {machine}; {date}.
+`make noise` makes this page. The same program took turns with itself: {comparisons} comparisons of identical code,
+{rows} rows each, {samples} samples on each side of a row. {machine}; {date}.
 
-In {share:.0f} % of all rows the medians differed by less than **{floor:.1f} %**: the floor, below which no change counts
-here. `make bench-against` and `make compare` take it from `OUT/noise/noise.json`.
+In {share:.0f} % of all rows the medians differed by less than **{floor:.1f} %**: the floor, below which no change
+counts here. `make bench-against` and `make compare` take it from `OUT/noise/noise.json`.
 
 {floors}
 
@@ -75,8 +75,9 @@ def tables(noise):
     """The texts of the page."""
     by = {p: judged(noise, p) for p in PLANTED}
     percent = lambda x: f"{100 * x:.1f} %"
-    floors = markdown_table(("rows that differ by less", "half", "95 %", "99 %", "all"),
-                            [("by", *(percent(floor_of((p.ratio for p in noise.pairs), q)) for q in (0.5, 0.95, 0.99, 1)))])
+    ratios = [p.ratio for p in noise.pairs]
+    floors = markdown_table(("of the rows", "half", "95 %", "99 %", "all"),
+                            [("differ by less than", *(percent(floor_of(ratios, q)) for q in (0.5, 0.95, 0.99, 1)))])
     found = markdown_table(("planted", *WORDS, "comparisons with a SLOWER row"), [
         (f"{100 * p:.0f} %", *(percent(s) for s in shares(f)),
          f"{sum('SLOWER' in row for row in f.values())} of {len(f)}") for p, f in by.items()])
@@ -87,8 +88,8 @@ def page(result):
     """The lines of a section of a page."""
     noise = noise_floor.of(result)
     own = tables(noise)
-    return [f"In {100 * SHARE:.0f} % of rows, identical code differs by less than {100 * noise.floor:.1f} %, with {noise.samples} "
-            "samples on each side. No smaller change counts here.", "", own["floors"], "",
+    return [f"In {100 * SHARE:.0f} % of rows, identical code differs by less than {100 * noise.floor:.1f} %, with "
+            f"{noise.samples} samples on each side. No smaller change counts here.", "", own["floors"], "",
             "What compare.py finds if the times of one side are multiplied:", "", own["found"], "", own["false"]]
 
 

@@ -120,7 +120,7 @@ def measure(builds, count, options, folder, keep):
 
 
 def joined(parts, context):
-    """One result of the results {name: result} of all builds, with kernels named KERNEL@NAME, and this context added."""
+    """One result of the results {name: result} of all builds, with kernels named KERNEL@NAME and this context."""
     first, out, rows, not_run = next(iter(parts.values()))["context"], {}, [], {}
     for name, part in parts.items():
         for workload, kernel, reason in read_not_run(part["context"]):

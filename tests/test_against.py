@@ -34,7 +34,8 @@ with open({log!r}, "a") as file:
 draw = random.Random(sum(map(ord, here)) + os.path.getsize({log!r}))
 row = lambda k: dict(name=f"w/sgd/{{k}}/cold/manual_time", run_type="iteration", time_unit="ms", lookups=1000,
     real_time=speed * draw.uniform(0.99, 1.01), scratch_mib=1.0, disturbed=0,
-    label=f"workload=w rule=sgd kernel={{k}} mode=cold place=host operation=lazy check=exact fingerprint=aa placement=same")
+    label=f"workload=w rule=sgd kernel={{k}} mode=cold place=host operation=lazy check=exact fingerprint=aa "
+          "placement=same")
 context = dict(emb_schema="1", num_cpus=2, emb_cpu="A CPU", emb_commit={commit!r}, emb_disturbed_samples="0",
     emb_kernel_cpu_a="cpu | host | deterministic | first | An idea.",
     emb_kernel_cpu_b="cpu | host | none | second | Another.")
@@ -65,8 +66,8 @@ os.chmod(path, 0o755)
 
 
 def git(folder, *words):
-    return subprocess.run(["git", "-c", "user.name=A", "-c", "user.email=a@b", *words], cwd=folder, check=True, text=True,
-                          capture_output=True).stdout.strip()
+    return subprocess.run(["git", "-c", "user.name=A", "-c", "user.email=a@b", *words], cwd=folder, check=True,
+                          text=True, capture_output=True).stdout.strip()
 
 
 class Project:
@@ -89,8 +90,9 @@ class Project:
         make = MAKE.replace("{python}", sys.executable).replace("{bench!r}", repr(bench.replace(
             "{speed}", "{{speed}}").replace("{commit!r}", "{{commit!r}}")))
         self.make = script(folder, "make", make)
-        self.here = ["--bench", script(folder, "bench", bench.replace("{speed}", str(speeds[-1])).replace(
-            "{commit!r}", repr("here"))), "--embfuse", script(folder, "embfuse", EMBFUSE.replace("{python}", sys.executable))]
+        own = bench.replace("{speed}", str(speeds[-1])).replace("{commit!r}", repr("here"))
+        self.here = ["--bench", script(folder, "bench", own),
+                     "--embfuse", script(folder, "embfuse", EMBFUSE.replace("{python}", sys.executable))]
 
     def run(self, name, *args):
         with_make = [] if name == "noise.py" else ["--make", self.make, "--builds", os.path.join(self.folder, "builds")]

@@ -10,7 +10,7 @@ sys.dont_write_bytecode = True
 import tap
 from tap import GOLDEN, ROOT
 import compare
-import comparison
+import compare_forms
 import make_results
 import noise_floor
 import results
@@ -106,7 +106,7 @@ def test_what_else_changed(folder):
     data["context"] |= {"emb_isa": "avx512", "emb_thp": "never"}
     equal(compared(GOLDEN, save(data, folder, "isa.json")).notes,
           ["note: isa differs: None -> avx512", "note: thp differs: always -> never"])
-    assert "same machine and build settings" in comparison.text(compared(GOLDEN, GOLDEN))
+    assert "same machine and build settings" in compare_forms.text(compared(GOLDEN, GOLDEN))
 
 
 def test_slower_by_more_than_the_least_effect(folder):
@@ -122,7 +122,7 @@ def test_one_false_row_among_many_is_expected(folder):
     found = compared(GOLDEN, slowed(folder, 1.2, *words))
     equal((found.status(), counted(found)), (4, {"SAME": 35, "UNSURE": 1}))
     assert next(r.effect.word() for r in found.rows if r.word == "UNSURE") == "SLOWER"
-    assert any("with 36 rows, at least 7 samples" in x for x in comparison.text(found))
+    assert any("with 36 rows, at least 7 samples" in x for x in compare_forms.text(found))
     equal([verdict.fewest(rows) for rows in (1, 6, 7, 36, 100)], [5, 5, 6, 7, 8])
 
 
@@ -145,7 +145,7 @@ def test_any_growth_of_memory_is_a_change(folder):
     found = compared(GOLDEN, path)
     equal([(c.key[2:], c.word) for c in found.changes], [(("cpu_sort", m), "MORE") for m in ("cold", "warm")])
     equal(found.status(), 3)
-    assert any(x.startswith("MORE: zipf/alpha:0.6 rowwise_adagrad cpu_sort cold: ") for x in comparison.text(found))
+    assert any(x.startswith("MORE: zipf/alpha:0.6 rowwise_adagrad cpu_sort cold: ") for x in compare_forms.text(found))
     found = compared(path, GOLDEN)
     equal(({c.word for c in found.changes}, found.status()), ({"LESS"}, 0))
 

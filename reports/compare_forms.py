@@ -35,7 +35,8 @@ def summary(found):
 
 def text(found):
     lines = [*(found.notes or ["same machine and build settings"]), *found.missing,
-             *text_table([HEADS, *map(cells, found.rows)]), summary(found), *map(change, found.changes)]
+             *text_table([HEADS, *map(cells, found.rows)], left=(0, len(HEADS) - 1)), summary(found),
+             *map(change, found.changes)]
     if "UNSURE" in found.words():
         rows = len(found.words())
         lines.append(f"UNSURE: too much noise or too few samples: with {rows} rows, at least {fewest(rows)} samples on "
@@ -49,7 +50,8 @@ def markdown(found, status, what):
     table = lambda rows: markdown_table(HEADS, [escape(cells(r)) for r in rows])
     rank = lambda r: ORDER.index(r.word) if r.word in ORDER else -1
     rows = sorted((r for r in found.rows if r.word != "SAME"), key=rank)
-    revision = lambda r: str(r.context.get("emb_commit", "?"))[:12] + " (changed)" * (r.context.get("emb_dirty") == "yes")
+    changed = lambda r: " (changed)" * (r.context.get("emb_dirty") == "yes")
+    revision = lambda r: str(r.context.get("emb_commit", "?"))[:12] + changed(r)
     out = [f"### {what[0].upper()}{what[1:]}", "",
            f"`{revision(found.old)}` → `{revision(found.new)}`, {found.new.machine()}", "", summary(found), ""]
     out += [*table(rows), ""] if rows else []
