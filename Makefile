@@ -24,6 +24,8 @@
 #| make table     print the table of a saved result; EACH=1: one for every rule, even of many
 #| make figures   draw figures for a paper (PDF, SVG, PNG) from a saved result; if it has what they compare,
 #|                also rules against the roof, the fastest kernel over alpha and dim, and narrow types
+#| make medians   the medians of a saved result as Google Benchmark's JSON, one row per workload, rule, kernel and mode, for
+#|                github-action-benchmark, Bencher and compare.py: RESULT=file.json MEDIANS=OUT/medians.json
 #| make compare   compare two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if
 #|                unsure. OUT/compare.status has this status, since make turns every failure into 2;
 #|                COMPARE='--min-effect 5': further options, see reports/compare.py --help
@@ -213,7 +215,7 @@ all: $(B)/bench $(B)/embfuse lib
 # --- Debian packages: installed by root, otherwise named. Elsewhere the user sees to them.
 packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3
 packages_test  := $(packages_bench) libcmocka-dev liburing-dev python3-numpy python3-matplotlib pkg-config cmake
-packages_ci    := $(packages_test) clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev iproute2 librocksdb-dev \
+packages_ci    := $(packages_test) libbenchmark-tools python3-scipy python3-yaml valgrind clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev iproute2 librocksdb-dev \
                   gcc-aarch64-linux-gnu libc6-dev-arm64-cross python3-pip
 missing         = $(shell command -v dpkg-query >/dev/null && for p in $(packages_$1); do \
                       dpkg-query -W -f '$${db:Status-Abbrev}' $$p 2>/dev/null | grep -q ^ii || echo $$p; done)
