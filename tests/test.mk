@@ -95,6 +95,16 @@ mutants:
 	@$(PYTHON) tests/mutants.py $(MINUTES:%=--minutes=%) $(SEED:%=--seed=%) $(SANITIZE:%=--sanitize=%) \
 	    --out='$(OUT)/mutants.txt' $(FILES)
 
+# --- what CI gates on without a quiet machine. valgrind knows no AVX-512, so instructions are those of a portable build.
+portable_build = $(if $(filter 0,$(NATIVE)),$(B),$(B)/portable)
+.PHONY: ci-metrics ci-metrics-renew
+ci-metrics ci-metrics-renew:
+	$(call require,metrics)
+	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) B=$(portable_build) NATIVE=0 \
+	     SANITIZE= NVCC= $(portable_build)/bench $(portable_build)/embfuse
+	@$(PYTHON) tests/ci_metrics.py $(portable_build) --nvcc='$(NVCC)' \
+	     $(if $(filter %-renew,$@),--renew,$(KERNEL:%=--kernel=%))
+
 # --- what nvcc makes of the kernels. If NVIDIA's disassembler is neither beside nvcc nor in PATH, it is installed once.
 sass_venv    := build/sass/venv
 .PHONY: resources sass-tools
