@@ -5,6 +5,9 @@
 #|                It includes device kernels if there is a device, or if PLACE asks for them
 #| make test      run all tests; ends with "N passed, N failed, N skipped". ONLY="kernels bench" builds and runs
 #|                tests/test_kernels.c and tests/test_bench.sh; TESTS='cpu_*: weighted*' selects in C programs
+#| make ci-metrics  bytes and instructions of host kernels against tests/golden/ci_metrics.txt: what can gate a change on
+#|                any machine, in a minute. KERNEL=text: of some. make ci-metrics-renew accepts a change. Status 3: something
+#|                is worse, 4: not worse, but not as recorded
 #| make bench-gpu measure device kernels on datasets/gpu.spec and dynamicemb.spec, or on what SPEC=, TRACE=,
 #|                ALPHA= ... select; status 1 without a device
 #| make test-ptx  run the tests of device kernels with nvcc's PTX, translated, without a GPU: PTX_ARCHS="80 90 100";
@@ -24,6 +27,8 @@
 #| make table     print the table of a saved result; EACH=1: one for every rule, even of many
 #| make figures   draw figures for a paper (PDF, SVG, PNG) from a saved result; if it has what they compare,
 #|                also rules against the roof, the fastest kernel over alpha and dim, and narrow types
+#| make medians   the medians of a saved result as Google Benchmark's JSON, one row per workload, rule, kernel and mode, for
+#|                github-action-benchmark, Bencher and compare.py: RESULT=file.json MEDIANS=OUT/medians.json
 #| make compare   compare two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if
 #|                unsure. OUT/compare.status has this status, since make turns every failure into 2;
 #|                COMPARE='--min-effect 5': further options, see reports/compare.py --help
@@ -219,7 +224,8 @@ all: $(B)/bench $(B)/embfuse lib
 # --- Debian packages: installed by root, otherwise named. Elsewhere the user sees to them.
 packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3 python3-scipy
 packages_test  := $(packages_bench) libcmocka-dev liburing-dev python3-numpy python3-matplotlib pkg-config cmake
-packages_ci    := $(packages_test) clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev iproute2 librocksdb-dev \
+packages_metrics := $(packages_bench) valgrind
+packages_ci    := $(packages_test) $(packages_metrics) libbenchmark-tools python3-scipy python3-yaml clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev iproute2 librocksdb-dev \
                   gcc-aarch64-linux-gnu libc6-dev-arm64-cross python3-pip
 missing         = $(shell command -v dpkg-query >/dev/null && for p in $(packages_$1); do \
                       dpkg-query -W -f '$${db:Status-Abbrev}' $$p 2>/dev/null | grep -q ^ii || echo $$p; done)

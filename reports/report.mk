@@ -5,9 +5,10 @@
 PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 RESULT  ?= $(OUT)/bench.json
 PLOTS   ?= $(OUT)/plots
+MEDIANS ?= $(OUT)/medians.json
 MODE    ?= cold
 
-.PHONY: plots table figures compare
+.PHONY: plots table figures medians compare
 
 report_plots = $(PYTHON) reports/plots.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
 report_table = $(PYTHON) reports/table.py $(call quoted,$(RESULT)) --mode $(MODE) $(if $(EACH),--each)
@@ -24,6 +25,10 @@ figures:
 # What identical code shows on this machine, if make noise has measured it.
 NOISE     ?= $(wildcard $(OUT)/noise/noise.json)
 noise_file = $(if $(NOISE),--noise=$(call quoted,$(NOISE)))
+
+medians:
+	@mkdir -p "$$(dirname $(call quoted,$(MEDIANS)))"
+	@$(PYTHON) reports/medians.py $(call quoted,$(RESULT)) $(call quoted,$(MEDIANS))
 
 # make compare A=old.json B=new.json COMPARE='--min-effect 5'. make turns every status but 0 into 2.
 run_compare = $(PYTHON) reports/compare.py $(call quoted,$(A)) $(call quoted,$(new)) $(if $(NOISE),$(noise_file) )$(COMPARE)

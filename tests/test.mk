@@ -8,9 +8,9 @@ test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%
 # Scripts about reports, studies, peers, examples, the Makefile, and what the library computes beside kernels do not
 # depend on how kernels are compiled: they run only in the plain build.
 tool_tests    := aarch64 auto average compilers counts counts_bound counts_planted counts_table crossover cuda_old \
-                 deps drift examples gpu_record install joint_embeddings ladder links make mutants nvcc peers ptx \
+                 deps drift examples gpu_record install joint_embeddings ladder links make medians mutants nvcc peers ptx \
                  ptx_lane ptx_verified pytorch_example ranks_device_mpi ranks_mpi record reports sass sass_gate \
-                 sass_issue scale schedule state_dict state_numpy sweep tiers torch_optim train_example zero
+                 sass_issue scale schedule state_dict state_numpy sweep tiers torch_optim train_example workflow zero
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 ifneq ($(flavour),)
 test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))
@@ -94,6 +94,16 @@ mutants:
 	$(call require,test)
 	@$(PYTHON) tests/mutants.py $(MINUTES:%=--minutes=%) $(SEED:%=--seed=%) $(SANITIZE:%=--sanitize=%) \
 	    --out='$(OUT)/mutants.txt' $(FILES)
+
+# --- what CI gates on without a quiet machine. valgrind knows no AVX-512, so instructions are those of a portable build.
+portable_build = $(if $(filter 0,$(NATIVE)),$(B),$(B)/portable)
+.PHONY: ci-metrics ci-metrics-renew
+ci-metrics ci-metrics-renew:
+	$(call require,metrics)
+	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) B=$(portable_build) NATIVE=0 \
+	     SANITIZE= NVCC= $(portable_build)/bench $(portable_build)/embfuse
+	@$(PYTHON) tests/ci_metrics.py $(portable_build) --nvcc='$(NVCC)' \
+	     $(if $(filter %-renew,$@),--renew,$(KERNEL:%=--kernel=%))
 
 # --- what nvcc makes of the kernels. If NVIDIA's disassembler is neither beside nvcc nor in PATH, it is installed once.
 sass_venv    := build/sass/venv
