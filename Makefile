@@ -68,6 +68,7 @@
 #|                WAIT=600: seconds to wait before a step; MINUTES=120: start no second try of a disturbed step
 #|                that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another
 #|                machine's folder, interrupted; 2 a wrong result, which is kept; 3 a step is missing
+#| make claims    what is often said about fused optimizers, with figures and verdicts from the records: docs/claims.md
 #| make readme    write the pages of all recorded machines, and the front page with the tables of RECORDED=
 #| make fuzz      fuzz the readers of untrusted files: FUZZ_SECONDS=60
 #| make mutants   change one line at a time of the kernels, the check and the oracle, and list the changes

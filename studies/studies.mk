@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Studies: many runs each, with one result per study.
 
-.PHONY: bench-compilers bench-isa sweep scaling scale crossover ladder drift overhead cores tune serving record readme
+.PHONY: bench-compilers bench-isa sweep scaling scale crossover ladder drift overhead cores tune serving record readme claims
 
 # Each compiler builds in its own folder and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -59,6 +59,11 @@ readme: $(B)/embfuse
 	   echo 'without nvcc the list of kernels is not renewed: it would lack the device kernels')
 	@$(PYTHON) studies/pages.py $(dir $(wildcard reports/results/*/standard.json)) --front=README.md \
 	     --front=docs/results.md --leading='$(RECORDED)' $(looked_at)
+
+# What is often said about fused sparse optimizers, and what the records say.
+recorded = $(patsubst %/standard.json,%,$(sort $(wildcard reports/results/*/standard.json)))
+claims:
+	@$(PYTHON) studies/claims/page.py docs/claims.md $(recorded)
 
 # The whole folder of a machine: make record NAME=zen4-2core. Existing results are not measured again;
 # studies/record.py documents the exit status.
