@@ -17,6 +17,7 @@ from style import number
 COSTS = "reports/results/costs.json"  # of studies without a record: `make reproduce RUN=1` measures them
 RECORD = "make record NAME={name} STEPS="
 PAGES = ("README.md", "ARTIFACT.md", "docs/*.md", "reports/results/*/README.md")
+FIGURES = re.compile(r"(?m)^\|.*\| *\*{0,2}-?\d+\.\d")  # a line of a table with a figure, not in its first cell
 PICTURE = re.compile(r'!\[[^]]*\]\(([^)\s]+)\)|<img\s[^>]*?src="([^"]+)"')
 
 
@@ -30,6 +31,7 @@ class Item:
     records: tuple = ()   # results of machines that it is made of; none: its page is a copy of one run
     remade: bool = True   # whether `make reproduce` makes it again without a run
     measures: bool = True  # whether a new run measures something of its own
+    typed: tuple = ()     # pages with a table of figures that an author copied from a run of this
 
     @property
     def of_machine(self):
@@ -49,18 +51,21 @@ def drawn(name):
 
 
 def of_step(step):
+    typed = ("docs/method.md",) if step.name == "types" else ()
     return Item(step.name, step.what, RECORD + step.name, sum(map(drawn, step.results), ()), tuple(step.results),
-                tuple(step.results))
+                tuple(step.results), typed=typed)
 
 
-def study(target, what, *stems):
+def study(target, what, *stems, typed=()):
     """A study with a page under docs/, which is a copy of one run."""
     files = [f"docs/{s}{end}" for s in stems for end in (".md", ".png")]
-    return Item(target, what, f"make {target}", tuple(files), remade=False)
+    return Item(target, what, f"make {target}", tuple(files), remade=False, typed=typed)
 
 
 ITEMS = (
     *map(of_step, STEPS),
+    Item("pages", "machines, builds, files, and how far figures can be off", "make readme",
+         ("reports/results/*/README.md",), (), ("standard",), measures=False),
     Item("machines", "every recorded machine side by side", RECORD + "standard",
          ("reports/results/machines*",), ("machines",), ("standard",), measures=False),
     Item("claims", "folk claims, with verdicts from the records", "make claims", ("docs/claims.md",), (),
@@ -70,7 +75,11 @@ ITEMS = (
          measures=False),
     study("drift", "how far narrow types and wrong steps drift", "drift"),
     study("train-example", "a small DLRM trained on planted clicks", "training"),
-    study("counts", "what device kernels do, counted on nvcc's PTX without a GPU; needs nvcc", "counts"),
+    study("counts", "what device kernels do, counted on nvcc's PTX without a GPU; needs nvcc", "counts",
+          typed=("docs/kernels.md",)),
+    study("cores", "how evenly cpu_fused shares its work on many cores, counted", typed=("docs/kernels.md",)),
+    Item("storage", "a row's state apart or beside its weights", "make bench SPEC=datasets/storage.spec MODES=cold", (),
+         remade=False, typed=("docs/method.md",)),
     study("bench-ranks", "iterations on several ranks over MPI", "sharding"),
     study("scale", "scaling over ranks, measured and modelled", "scale", "scale-here"),
     study("server", "training on a parameter server", "server"),
@@ -93,6 +102,10 @@ def sections(text):
     return dict(re.findall(r"(?s)<!-- table (\S+) -->\n(.*?)<!-- end \1 -->", text))
 
 
+def without_sections(text):
+    return re.sub(r"(?s)<!-- table (\S+) -->\n.*?<!-- end \1 -->", "", text)
+
+
 def pictures(page, text):
     """The pictures of a page, relative to the root; those of other sites are none of ours."""
     found = (a or b for a, b in PICTURE.findall(text))
@@ -112,8 +125,11 @@ def shown(root):
             orphans += [f"{page}: {thing} belongs to no item of studies/items.py"] * (not owners)
             for name in owners:
                 where[name] += [page] * (page not in where[name])
-        for item in (i for i in ITEMS if i.owns(page) and page not in where[i.name]):
-            where[item.name].append(page)
+        owners = [i.name for i in ITEMS if i.owns(page) or page in i.typed]
+        for name in owners:
+            where[name] += [page] * (page not in where[name])
+        if not owners and FIGURES.search(without_sections(text)):
+            orphans.append(f"{page}: a table with figures belongs to no item of studies/items.py")
     return where, orphans
 
 
