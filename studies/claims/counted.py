@@ -9,6 +9,7 @@ from style import number
 FEWER = 0.1     # share of row updates that must fall away
 SAVED = 0.9     # share of the gradient's bytes that must be saved
 CUT = 0.9       # as the claim says
+KNOWN_RULES = ("sgd", "rowwise_adagrad", "adagrad", "adam")
 CLAIMED_MIB, CLAIMED_ROWS, CLAIMED_DIM = 244, 500_000, 128
 NEAR = 0.01     # relative difference that still is the claimed figure
 FLOAT, INDEX = 4, 8  # bytes of an element and of a row number in a gradient
@@ -81,6 +82,9 @@ def beyond(series):
     return None if peak is None or persistent is None else peak - persistent
 
 
+SIZE = ("the gradient", lambda v: f"{number(v)} MiB")
+
+
 def gradients(group, dense):
     """(MiB of the gradient of all rows, MiB of that of touched rows). The first is the dense kernel's scratch."""
     every = dense.median("scratch_mib")
@@ -89,12 +93,12 @@ def gradients(group, dense):
 
 @claim(3, "Fusing saves the memory of the gradient", ("standard",),
        f"cpu_fused needs less by at least {percent(SAVED)} of the bytes of that gradient.",
-       ("the gradient", lambda v: f"{number(v)} MiB"))
+       SIZE)
 def saves_memory(records):
     """A fused step keeps no gradient in memory, but needs an index of the batch. The figure is the observed
     peak beyond weights and states, in MiB, of cpu_fused / of the kernel with the gradient. *Dense*: cpu_dense,
     whose gradient has all rows. *Sparse*: the leanest kernel whose gradient has the touched rows."""
-    cases = []
+    against = {"dense": [], "sparse": []}
     for g in by_workload(records):
         fused, dense = g.of("cpu_fused"), g.of("cpu_dense")
         sparse = [s for s in g.lazy() if s not in (fused, dense) and not s.kernel.guest and beyond(s) is not None]
@@ -104,9 +108,10 @@ def saves_memory(records):
         rivals = [("dense", dense, every)] + [("sparse", min(sparse, key=beyond), touched)] * bool(sparse)
         for what, rival, gradient in rivals:
             own, its = max(beyond(fused), 0), beyond(rival)
-            cases.append(Case(f"{g.workload}, {what}", f"{number(own)} / {number(its)}",
-                              its - own >= SAVED * gradient, gradient))
-    return Found(cases)
+            against[what].append(Case(f"{g.workload}, {what}", f"{number(own)} / {number(its)}",
+                                      its - own >= SAVED * gradient, gradient))
+    note = "; ".join(f"{what}: {judge(cases, SIZE)}" for what, cases in against.items())
+    return Found([c for cases in against.values() for c in cases], note=f"By themselves, {note}.")
 
 
 def volume(group, entries):
@@ -161,7 +166,7 @@ def table_bytes(records):
             columns, rest = divmod(state, width)  # states of every element, and of the row
             rules.setdefault(int(columns * weights + rest), set()).add(g.rule)
     for state, own in sorted(rules.items()):
-        rule = min(own, key=lambda r: (len(r), r)) + " ..." * (len(own) > 1)
+        rule = next((r for r in KNOWN_RULES if r in own), min(own)) + " ..." * (len(own) > 1)
         cases.append(Case(f"with {plain(state)} bytes of state a row",
                           f"{number(size(weights + state), 4)} ({rule})", near(weights + state), state))
     return Found(cases)
