@@ -3,6 +3,7 @@
 run costs as far as records say. A step of `make record` is an item, and so is a study with a page of its own."""
 import fnmatch
 import glob
+import itertools
 import os
 import re
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import merge
 from program import ResultError
-from recorded import ROOT, STEPS, in_folder
+from recorded import STEPS, in_folder
 from results import leading_number
 from style import number
 
@@ -70,7 +71,8 @@ ITEMS = (
          ("reports/results/machines*",), ("machines",), ("standard",), measures=False),
     Item("claims", "folk claims, with verdicts from the records", "make claims", ("docs/claims.md",), (),
          tuple(n for s in STEPS for n in s.results), measures=False),
-    Item("artifact", "commands and costs of items and claims", "make readme", (), ("items", "claims"), measures=False),
+    Item("artifact", "commands and costs of items and claims", "make readme", (), ("items", "claims"),
+         measures=False),
     Item("kernels", "the list of kernels, printed by the program", "make readme", (), ("kernels",), remade=False,
          measures=False),
     study("drift", "how far narrow types and wrong steps drift", "drift"),
@@ -78,8 +80,8 @@ ITEMS = (
     study("counts", "what device kernels do, counted on nvcc's PTX without a GPU; needs nvcc", "counts",
           typed=("docs/kernels.md",)),
     study("cores", "how evenly cpu_fused shares its work on many cores, counted", typed=("docs/kernels.md",)),
-    Item("storage", "a row's state apart or beside its weights", "make bench SPEC=datasets/storage.spec MODES=cold", (),
-         remade=False, typed=("docs/method.md",)),
+    Item("storage", "a row's state apart or beside its weights", "make bench SPEC=datasets/storage.spec MODES=cold",
+         (), remade=False, typed=("docs/method.md",)),
     study("bench-ranks", "iterations on several ranks over MPI", "sharding"),
     study("scale", "scaling over ranks, measured and modelled", "scale", "scale-here"),
     study("server", "training on a parameter server", "server"),
@@ -117,19 +119,15 @@ def shown(root):
     where, orphans = {item.name: [] for item in ITEMS}, []
     for page in pages(root):
         text = Path(root, page).read_text(encoding="utf-8", errors="surrogateescape")
-        names = sections(text)
-        things = [(f"section {n}", lambda item, n=n: n in item.sections) for n in names]
-        things += [(p, lambda item, p=p: item.owns(p)) for p in pictures(page, text)]
-        for thing, owned in things:
-            owners = [item.name for item in ITEMS if owned(item)]
-            orphans += [f"{page}: {thing} belongs to no item of studies/items.py"] * (not owners)
-            for name in owners:
-                where[name] += [page] * (page not in where[name])
-        owners = [i.name for i in ITEMS if i.owns(page) or page in i.typed]
-        for name in owners:
-            where[name] += [page] * (page not in where[name])
-        if not owners and FIGURES.search(without_sections(text)):
-            orphans.append(f"{page}: a table with figures belongs to no item of studies/items.py")
+        things = {f"section {n}": [i.name for i in ITEMS if n in i.sections] for n in sections(text)}
+        things |= {p: [i.name for i in ITEMS if i.owns(p)] for p in pictures(page, text)}
+        own = [i.name for i in ITEMS if i.owns(page) or page in i.typed]
+        if own or FIGURES.search(without_sections(text)):
+            things["a table with figures"] = own
+        orphans += [f"{page}: {thing} belongs to no item of studies/items.py" for thing, owners in things.items()
+                    if not owners]
+        for name in dict.fromkeys(itertools.chain(*things.values())):
+            where[name].append(page)
     return where, orphans
 
 

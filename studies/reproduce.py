@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Makes every figure and table of the pages again: from the recorded results, in a copy under OUTDIR that is compared
-with the pages, or from a new run (--run). Prints each item with its command and its cost.
+"""Makes every figure and table of the pages again: from the recorded results, in a copy under OUTDIR that is
+compared with the pages, or from a new run (--run). Prints each item with its command and its cost.
 
 From records: --again are the commands that write the pages; they run in the copy. A page or the data of a picture
 that comes out different is older than its record. --run: measures items on this machine, one after another, and
@@ -91,9 +91,9 @@ def older(root, new):
 # --- what is printed
 def short(pages):
     """Pages as a list of few words."""
-    machines = [p for p in pages if p.startswith("reports/results/")]
-    own = [os.path.basename(p) for p in pages if p not in machines]
-    return ", ".join([*own, *([f"{len(machines)} machine page{'s'[:len(machines) > 1]}"] if machines else [])]) or "-"
+    own = [os.path.basename(p) for p in pages if not p.startswith("reports/results/")]
+    count = len(pages) - len(own)
+    return ", ".join([*own, *[f"{count} machine page{'s'[:count > 1]}"] * bool(count)]) or "-"
 
 
 def command(item, name):
@@ -119,7 +119,8 @@ def update(path):
     root = os.path.dirname(os.path.abspath(path))
     own = [(f"`{a}`", b, c, f"`{d}`", *more) for a, b, c, d, *more in rows(root, NAME)]
     section.update(path, "items", "\n".join(markdown_table(HEADS, own, left=range(4))))
-    section.update(path, "claims", "\n".join(markdown_table(CLAIM_HEADS, list(claim_rows(root, NAME)), left=range(2))))
+    own = list(claim_rows(root, NAME))
+    section.update(path, "claims", "\n".join(markdown_table(CLAIM_HEADS, own, left=range(2))))
     print(path)
 
 
@@ -139,8 +140,8 @@ def from_records(args):
     table = [("item", "state", *HEADS[2:])]
     table += [(name, state(BY_NAME[name], ROOT, old), *more) for name, _, *more in rows(ROOT, args.name or "NAME")]
     print("\n".join(text_table(table, left=range(4))))
-    print(f"\n{SAME}: made again from the records, byte for byte, in {new}; a picture by its data.\n{BY_RUN}: not made "
-          "of a record. RUN=1 NAME=mine ITEMS='drift zero' measures items on this machine.", flush=True)
+    print(f"\n{SAME}: made again from the records, byte for byte, in {new}; a picture by its data.\n"
+          f"{BY_RUN}: not made of a record. RUN=1 ITEMS='drift zero' measures items on this machine.", flush=True)
     for line in [f"{file} is not what the records say; make readme writes it again" for file in differ] + orphans:
         print(f"OLD: {line}", file=sys.stderr)
     return 3 if differ or orphans else 0
@@ -158,8 +159,8 @@ def measure(item, args):
     begin, process = time.monotonic(), subprocess.Popen(words, cwd=ROOT)
     _, status, usage = os.wait4(process.pid, 0)  # with the most memory of any process below it
     process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, {"seconds": round(time.monotonic() - begin, 1), "mib": round(usage.ru_maxrss / 1024, 1),
-                                "disk": round(size(out), 2)}
+    return process.returncode, {"seconds": round(time.monotonic() - begin, 1),
+                                "mib": round(usage.ru_maxrss / 1024, 1), "disk": round(size(out), 2)}
 
 
 def chosen_items(args):

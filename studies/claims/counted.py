@@ -14,9 +14,16 @@ CLAIMED_MIB, CLAIMED_ROWS, CLAIMED_DIM = 244, 500_000, 128
 NEAR = 0.01     # relative difference that still is the claimed figure
 FLOAT, INDEX = 4, 8  # bytes of an element and of a row number in a gradient
 MIB = 2**20
+SIZE = ("the gradient", lambda v: f"{number(v)} MiB")
 COUNTED = ("standard", "traces", "scaling", "sweep", "crossover")
 EVERYWHERE = ("standard", "standard-1-thread", "roof", "winners", "types", "traces", "peers", "sweep", "crossover",
               "scaling")
+
+
+def whole(group):
+    """Whether all of it has times and the counters of its batch."""
+    return (group.measured() and all(s.ns for s in group.measured())
+            and all(group.median(key) for key in ("lookups", "distinct", "rows", "dim")))
 
 
 def cold(records, key=lambda g: (g.workload, g.rule)):
@@ -24,9 +31,8 @@ def cold(records, key=lambda g: (g.workload, g.rule)):
     found = {}
     for record in records.values():
         if any(s.mode == "cold" for s in record.series):
-            for g in record.groups("cold"):
-                if g.measured() and g.median("lookups") and g.median("distinct"):
-                    found.setdefault(key(g), g)
+            for g in filter(whole, record.groups("cold")):
+                found.setdefault(key(g), g)
     return list(found.values())
 
 
@@ -82,9 +88,6 @@ def beyond(series):
     return None if peak is None or persistent is None else peak - persistent
 
 
-SIZE = ("the gradient", lambda v: f"{number(v)} MiB")
-
-
 def gradients(group, dense):
     """(MiB of the gradient of all rows, MiB of that of touched rows). The first is the dense kernel's scratch."""
     every = dense.median("scratch_mib")
@@ -92,8 +95,7 @@ def gradients(group, dense):
 
 
 @claim(3, "Fusing saves the memory of the gradient", ("standard",),
-       f"cpu_fused needs less by at least {percent(SAVED)} of the bytes of that gradient.",
-       SIZE)
+       f"cpu_fused needs less by at least {percent(SAVED)} of the bytes of that gradient.", SIZE)
 def saves_memory(records):
     """A fused step keeps no gradient in memory, but needs an index of the batch. The figure is the observed
     peak beyond weights and states, in MiB, of cpu_fused / of the kernel with the gradient. *Dense*: cpu_dense,
@@ -135,8 +137,6 @@ def sparse_volume(records):
     points, of which the table shows the ones along skew (alpha) and along the batch (lookups)."""
     points = []
     for g in by_workload(records):
-        if not g.median("dim") or not g.median("rows"):
-            continue
         lookups, rows, distinct = (g.median(k) for k in ("lookups", "rows", "distinct"))
         merged = volume(g, distinct)
         points.append((g, Case(f"{g.workload}: {plain(lookups)} lookups of {plain(rows)} rows",
@@ -160,7 +160,7 @@ def table_bytes(records):
     near = lambda row: abs(size(row) / CLAIMED_MIB - 1) <= NEAR
     cases, rules = [Case("the weights alone", number(size(weights), 4), near(weights), 0)], {}
     for record in records.values():
-        for g in (g for g in cold({"": record}) if not g.types and g.median("dim") and g.median("persistent_mib")):
+        for g in (g for g in cold({"": record}) if not g.types and g.median("persistent_mib")):
             width = FLOAT * g.median("dim")
             state = round(g.median("persistent_mib") * MIB / g.median("rows") - width)
             columns, rest = divmod(state, width)  # states of every element, and of the row

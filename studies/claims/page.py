@@ -3,7 +3,7 @@
 """Writes docs/claims.md: what is often said about fused sparse optimizers, with what the records say of it.
 
 Every figure and every verdict is computed from the recorded results of the given folders and from pages of studies
-that depend on no machine. Run it from the root of the repository.
+that depend on no machine.
 """
 import hashlib
 import os
@@ -24,16 +24,10 @@ from program import Arguments, ResultError, write_whole
 from recorded import RESULTS, in_folder
 from style import markdown_table
 
-HEAD = """# Claims
-
-`make claims` writes this page from recorded results; no figure and no verdict is typed. A claim has a criterion,
-which the cases of its table meet (✓) or not (✗). It *holds* if all cases meet it, it *does not hold* if none does,
-and otherwise it holds *only when* the verdict says. {gpu}
-
-{disturbed} of the {count} files have more disturbed samples, or a higher load, than a quotable figure may have;
-[records](#records) says which.
-"""
-NO_GPU = "**No record is of a\nGPU: all times are of CPU kernels.**"
+HEAD = ("`make claims` writes this page from recorded results; no figure and no verdict is typed. A claim has a "
+        "criterion, which the cases of its table meet (✓) or not (✗). It *holds* if all cases meet it, it *does not "
+        "hold* if none does, and otherwise it holds *only when* the verdict says.")
+NO_GPU = "**No record is of a GPU: all times are of CPU kernels.** "
 WIDTH = 115
 ANY = "any machine"
 MARKS = {True: " ✓", False: " ✗", None: ""}
@@ -183,10 +177,11 @@ def page(machines, root):
     claims = in_order()
     results = [r for m, records in machines.items() if m != ANY for r in records.values()]
     gpu = any(s.kernel.place == "device" for r in results for s in r.series)
-    disturbed = sum(bool(r.caution()) for r in results)
-    head = HEAD.format(gpu="" if gpu else NO_GPU, disturbed=disturbed, count=len(results))
+    caution = (f"{sum(bool(r.caution()) for r in results)} of the {len(results)} files have more disturbed samples, "
+               "or a higher load, than a quotable figure may have; [records](#records) says which.")
     sections = [line for c in claims for line in section(c, machines, root)]
-    return "\n".join([head, *summary(claims, machines), "", *sections, "## Records", "",
+    return "\n".join(["# Claims", "", fill(HEAD), "", fill(NO_GPU * (not gpu) + caution), "",
+                      *summary(claims, machines), "", *sections, "## Records", "",
                       fill("The commit is that of the measured program. A page has the id of its content instead: "
                            "`git log --find-object=ID` finds its commits."), "",
                       *sources(claims, machines, root)]) + "\n"

@@ -135,8 +135,8 @@ def curves(records):
        "cpu_atomic is slower, and by a larger factor than without skew (alpha 0).", ("alpha", lambda v: f"{v:g}"))
 def atomics_lose(records):
     """cpu_atomic adds every lookup to its row with atomic operations, so that threads take turns on a hot row.
-    The figure is its ns per lookup / those of the fastest kernel that needs no atomics. No GPU has run the
-    suite; atomics on one address are counted in [counts.md](counts.md)."""
+    The figure is its ns per lookup / those of the fastest kernel that needs no atomics. The atomics of device
+    kernels on one address are counted in [counts.md](counts.md), not timed."""
     cases, notes = [], []
     for own in curves(records):
         atomic = [g.of("cpu_atomic") for g in own]
@@ -178,7 +178,7 @@ def determinism_is_slow(records):
 def bf16_halves(records):
     """Weights, gradients or momenta in bf16 instead of fp32, at the same workload and rule. The figure is the
     time of the fastest kernel over that in fp32, and in brackets the same of the compulsory bytes. Arithmetic
-    stays in fp32. A GPU's answer may differ; none has run this."""
+    stays in fp32, so an element is converted when it is read and written."""
     cases = []
     for (rule, name), (plain_, narrow) in against_fp32(cold(records)).items():
         for g in narrow:
