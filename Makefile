@@ -79,7 +79,12 @@
 #|                WAIT=600: seconds to wait before a step; MINUTES=120: start no second try of a disturbed step
 #|                that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another
 #|                machine's folder, interrupted; 2 a wrong result, which is kept; 3 a step is missing
-#| make readme    write the pages of all recorded machines, and the front page with the tables of RECORDED=
+#| make claims    what is often said about fused optimizers, with verdicts from the records: docs/claims.md
+#| make readme    write the pages of all recorded machines, the front page with the tables of RECORDED=, the claims and
+#|                the tables of ARTIFACT.md
+#| make reproduce every figure and table of the pages again from the records, in OUT/reproduce/pages, compared with them;
+#|                prints each with the command, time, memory and disk of a new run. RUN=1 NAME=mine ITEMS="standard drift":
+#|                measure these (all) on this machine. Status 2: an item failed, 3: a page is older than its record
 #| make fuzz      fuzz the readers of untrusted files: FUZZ_SECONDS=60
 #| make mutants   change one line at a time of the kernels, the check and the oracle, and list the changes
 #|                that no test notices: MINUTES=20 FILES='kernels/cpu/*.h' SEED=1; OUT/mutants.txt

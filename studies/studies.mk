@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Studies: many runs each, with one result per study.
 
-.PHONY: bench-compilers bench-isa bench-against noise history sweep scaling scale crossover ladder drift overhead cores tune serving record readme
+.PHONY: bench-compilers bench-isa bench-against noise history sweep scaling scale crossover ladder drift overhead cores \
+        tune serving record readme claims reproduce
 
 # Each compiler builds in its own folder and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -81,11 +82,28 @@ ladder:
 # The pages of all recorded machines, and the front page with the tables of RECORDED.
 RECORDED ?= reports/results/zen5-2core
 looked_at = $(watched) --below=cpu_sort
+recorded  = $(patsubst %/standard.json,%,$(sort $(wildcard reports/results/*/standard.json)))
+write_pages    = $(PYTHON) studies/pages.py $(recorded) --front=README.md --front=docs/results.md \
+                 --leading=$(call quoted,$(RECORDED)) $(looked_at)
+write_claims   = $(PYTHON) studies/claims/page.py docs/claims.md $(recorded)
+write_artifact = $(PYTHON) studies/reproduce.py --update=ARTIFACT.md
 readme: $(B)/embfuse
 	@$(if $(NVCC),$(B)/embfuse list --markdown | $(PYTHON) reports/section.py docs/kernels.md kernels,\
 	   echo 'without nvcc the list of kernels is not renewed: it would lack the device kernels')
-	@$(PYTHON) studies/pages.py $(dir $(wildcard reports/results/*/standard.json)) --front=README.md \
-	     --front=docs/results.md --leading='$(RECORDED)' $(looked_at)
+	@$(write_pages)
+	@$(write_claims)
+	@$(write_artifact)
+
+# What is often said about fused sparse optimizers, and what the records say.
+claims:
+	@$(write_claims)
+
+# Every figure and table again, from the records; with RUN=1 from a new run.
+reproduce:
+	$(call require,test)
+	@$(PYTHON) studies/reproduce.py $(call quoted,$(OUT)/reproduce) $(if $(RUN),--run --make='$(MAKE)',\
+	     $(foreach w,pages claims artifact,--again=$(call quoted,$(write_$w)))) \
+	     $(if $(NAME),--name='$(NAME)') $(if $(ITEMS),--items=$(call quoted,$(ITEMS)))
 
 # The whole folder of a machine: make record NAME=zen4-2core. Existing results are not measured again;
 # studies/record.py documents the exit status.

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: MIT
+"""Claims that times decide: of kernels of one run, which took turns. A difference counts if a rank test tells the
+samples apart."""
+from across import against_fp32, type_text
+from claim import Case, Found, claim, percent, plain, times
+from counted import EVERYWHERE, by_workload, cold
+from ranks import told_apart
+from results import family
+from style import number
+
+FUSED = "cpu_fused"
+GROWS, STAYS = 3, 1.5  # at least and at most, for ten times as many rows
+DECADE = 10
+HALF = 0.5
+HALVED = 0.55          # a half, and noise
+ALIKE = 0.05           # relative difference of medians that does not matter
+
+
+def ns(series):
+    return series.values("ns_per_lookup")
+
+
+def slower(series, other):
+    """Whether it takes longer, and not by chance."""
+    return series.ns > other.ns and told_apart(ns(series), ns(other))
+
+
+def fastest(series):
+    return min((s for s in series if s.ns), key=lambda s: s.ns, default=None)
+
+
+def duel(a, b):
+    """'239 / 7.06 (33.8x)'"""
+    return f"{number(a.ns)} / {number(b.ns)} ({times(a.ns / b.ns)})"
+
+
+# --- 4
+def span(groups, key):
+    """'1 to 2': the values of a counter."""
+    values = [v for g in groups if (v := g.median(key)) is not None]
+    text = lambda v: plain(v) if v == round(v) else number(v)
+    return " to ".join(dict.fromkeys(text(v) for v in (min(values), max(values)))) if values else "-"
+
+
+def where(lost, groups):
+    """A sentence about what the lost points have in common, if they are not like all points."""
+    facts = ((name, span(lost, key), span(groups, key))
+             for name, key in (("threads", "threads"), ("MiB of weights and states", "persistent_mib")))
+    text = "; ".join(f"{name}: {own} there, {every} at all points" for name, own, every in facts if own != every)
+    return f"Not the fastest at {len(lost)} of {len(groups)} points" + f" ({text})" * bool(text) + "."
+
+
+@claim(4, "Fused is faster", EVERYWHERE,
+       "cpu_fused is the fastest, or cannot be told from it. A line of the table: at all points of the record.",
+       ("the size of weights and states", lambda v: f"{number(v)} MiB"), picture="sweep")
+def fused_is_faster(records):
+    """cpu_fused groups, sums and updates in one pass. Its rivals are all other lazy kernels and peers of the
+    same run, on every recorded workload and rule. The figure is the points at which it is the fastest or
+    cannot be told from it, and the largest time of cpu_fused over that of the fastest."""
+    cases, points, lost, groups = [], [], [], []
+    for name, record in records.items():
+        own = [g for g in cold({name: record}) if g.of(FUSED) in g.lazy() and len(g.lazy()) > 1]
+        ratios = [g.of(FUSED).ns / g.best().ns for g in own]
+        good = [g.of(FUSED) in g.fastest() for g in own]
+        if own:
+            cases.append(Case(name, f"{sum(good)} of {len(own)}, at most {times(max(ratios))}", all(good)))
+        points += [Case(f"{g.workload}/{g.rule}", "", ok, g.median("persistent_mib")) for g, ok in zip(own, good)]
+        lost += [g for g, ok in zip(own, good) if not ok]
+        groups += own
+    return Found(cases, points, where(lost, groups) if lost else "")
+
+
+# --- 6
+def short(rows):
+    return f"{rows / 1e6:g}M" if rows >= 1e6 else f"{rows / 1e3:g}k"
+
+
+@claim(6, "Dense cost grows with the table, and sparse does not", ("scaling",),
+       f"cpu_dense takes at least {GROWS}x, and cpu_fused at most {STAYS}x.",
+       ("the larger table", lambda v: f"{short(v)} rows"), picture="scaling")
+def dense_grows(records):
+    """The rows of the table grow, and the lookups stay. The figure is the time with the larger table over that
+    with the smaller one, which has a tenth of the rows: of cpu_dense / of cpu_fused. A sparse step is not free
+    of the table: more rows mean more distinct rows among the same lookups, and more of them out of the caches."""
+    groups = sorted((g for g in cold(records) if g.workload.startswith("rows-")), key=lambda g: g.median("rows"))
+    at = {g.median("rows"): pair for g in groups if all(pair := (g.of("cpu_dense"), g.of(FUSED)))}
+    grown = lambda large, small: [its.ns / own.ns for its, own in zip(at[large], at[small])]
+    text = lambda ratios: " / ".join(map(times, ratios))
+    cases = []
+    for rows in (rows for rows in at if rows / DECADE in at):
+        dense, fused = grown(rows, rows / DECADE)
+        cases.append(Case(f"{short(rows / DECADE)} to {short(rows)} rows", text((dense, fused)),
+                          dense >= GROWS and fused <= STAYS, rows))
+    if not cases:
+        return Found(cases)
+    return Found(cases, note=f"From {short(min(at))} to {short(max(at))} rows: {text(grown(max(at), min(at)))}.")
+
+
+# --- 7
+def index_share(series):
+    """The index of the sample with the median time, as a share of it."""
+    sample = series.typical()
+    return (sample.get("index_ms") or 0) / sample.ms
+
+
+@claim(7, "Sorting is the bottleneck", ("standard", "traces"),
+       f"The sort takes more than {percent(HALF)} of the step of cpu_sort.",
+       ("the share of distinct lookups", percent))
+def sort_is_bottleneck(records):
+    """cpu_sort sorts all lookups by row, sums, and updates. The figure is the sort's part of its step, and in
+    brackets the part that cpu_fused spends on dealing lookups into buckets, which it sorts later in L1. A part
+    below a half says that gradients and rows take longer than their order."""
+    cases = []
+    for g in by_workload(records):
+        sort, fused = g.of("cpu_sort"), g.of(FUSED)
+        if sort:
+            more = f" ({percent(index_share(fused))})" if fused else ""
+            cases.append(Case(g.workload, percent(index_share(sort)) + more, index_share(sort) > HALF,
+                              g.median("distinct") / g.median("lookups")))
+    return Found(cases)
+
+
+# --- 8
+def curves(records):
+    """[groups by rising alpha] of the workloads with several alphas, from 0 on."""
+    found = {}
+    for g in cold(records):
+        if g.median("alpha") is not None and g.of("cpu_atomic") and g.best():
+            found.setdefault((family(g.workload), g.rule), []).append(g)
+    curves_ = (sorted(own, key=lambda g: g.median("alpha")) for own in found.values())
+    return [own for own in curves_ if len(own) > 1 and own[0].median("alpha") == 0]
+
+
+@claim(8, "Atomics lose under skew", ("standard",),
+       "cpu_atomic is slower, and by a larger factor than without skew (alpha 0).", ("alpha", lambda v: f"{v:g}"))
+def atomics_lose(records):
+    """cpu_atomic adds every lookup to its row with atomic operations, so that threads take turns on a hot row.
+    The figure is its ns per lookup / those of the fastest kernel that needs no atomics. The atomics of device
+    kernels on one address are counted in [counts.md](counts.md), not timed."""
+    cases, notes = [], []
+    for own in curves(records):
+        atomic = [g.of("cpu_atomic") for g in own]
+        best = [fastest(s for s in g.lazy() if s.kernel.name != "cpu_atomic") for g in own]
+        if not all(best):
+            continue
+        ratios = [a.ns / b.ns for a, b in zip(atomic, best)]
+        for i, g in enumerate(own):
+            ok = slower(atomic[i], best[i]) and ratios[i] > ratios[0] if i else None
+            cases.append(Case(g.workload, duel(atomic[i], best[i]), ok, g.median("alpha")))
+        loses = "It loses without skew, too." if slower(atomic[0], best[0]) else "Without skew it does not lose."
+        change = lambda series: f"{series[-1].ns / series[0].ns:.2f}"
+        notes.append(f"{loses} From alpha 0 to {own[-1].median('alpha'):g} its own time per lookup changes by a "
+                     f"factor of {change(atomic)}, that of the best other kernel by {change(best)}.")
+    return Found(cases, note=" ".join(notes))
+
+
+# --- 13
+@claim(13, "Determinism is slow", ("standard", "traces"),
+       "The kernel that is not deterministic is the faster one.")
+def determinism_is_slow(records):
+    """A deterministic kernel gives the same bits on every run and for every number of threads. The figure is
+    the ns per lookup of the fastest kernel without that trait / of the fastest with it. Bits across compilers
+    are another matter ([method](method.md#determinism))."""
+    cases = []
+    for g in by_workload(records):
+        own = {True: [], False: []}
+        for s in g.lazy():
+            own["deterministic" in s.kernel.traits].append(s)
+        free, fixed = fastest(own[False]), fastest(own[True])
+        if free and fixed:
+            cases.append(Case(g.workload, duel(free, fixed), slower(fixed, free)))
+    return Found(cases)
+
+
+# --- 14
+@claim(14, "bf16 halves the time", ("types",),
+       f"The time is at most {HALVED} of that in fp32.")
+def bf16_halves(records):
+    """Weights, gradients or momenta in bf16 instead of fp32, at the same workload and rule. The figure is the
+    time of the fastest kernel over that in fp32, and in brackets the same of the compulsory bytes. Arithmetic
+    stays in fp32, so an element is converted when it is read and written."""
+    cases = []
+    for (rule, name), (plain_, narrow) in against_fp32(cold(records)).items():
+        for g in narrow:
+            if set(g.types.values()) <= {"fp32", "bf16"} and "rounding" not in g.types:
+                ratio = g.best().ns / plain_.best().ns
+                bytes_ = g.median("compulsory_mib") / plain_.median("compulsory_mib")
+                cases.append(Case(f"{name}, {rule}: {type_text(g.types)}", f"{ratio:.2f}x ({bytes_:.2f}x)",
+                                  ratio <= HALVED))
+    return Found(cases)
+
+
+# --- 15
+def alike(name, series, base):
+    ratio = series.ns / base.ns
+    near = abs(ratio - 1) <= ALIKE
+    unsure = not near and not told_apart(ns(series), ns(base))
+    return Case(name, f"{ratio:.2f}x" + " ?" * unsure, None if unsure else near)
+
+
+@claim(15, "gcc or clang makes no difference", ("compilers",),
+       f"The medians differ by at most {percent(ALIKE, 1)}. ?: they differ by more, but the samples cannot be told "
+       "apart; that does not count.")
+def compilers_alike(records):
+    """The CPU kernels are built by each compiler at the same flags, and the builds take turns in one run. The
+    figure is the time of a build over that of the first one."""
+    cases, bits = [], []
+    for record in records.values():
+        first, *others = str(record.context.get("emb_var_COMPILERS", "")).split() or [""]
+        bits += [str(v) for k, v in record.context.items() if k.startswith("emb_bits_")]
+        for g in cold(records):
+            for s in (s for s in g.measured() if s.kernel.name.endswith(f"@{first}")):
+                kernel = s.kernel.name.removesuffix(f"@{first}")
+                for other in others:
+                    its = g.of(f"{kernel}@{other}")
+                    if its:
+                        cases.append(alike(f"{g.workload}/{kernel}, {other}/{first}", its, s))
+    return Found(cases, note=f"Bits of exact results: {'; '.join(bits)}." * bool(bits))
