@@ -7,7 +7,7 @@ RESULT  ?= $(OUT)/bench.json
 PLOTS   ?= $(OUT)/plots
 MODE    ?= cold
 
-.PHONY: plots table figures compare
+.PHONY: plots table figures gallery compare
 
 report_plots = $(PYTHON) reports/plots.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
 report_table = $(PYTHON) reports/table.py $(call quoted,$(RESULT)) --mode $(MODE) $(if $(EACH),--each)
@@ -18,8 +18,15 @@ plots:
 table:
 	@$(report_table)
 
+# RECORD: the name of a recorded machine.
+draw_record  = $(PYTHON) studies/gallery.py $(call quoted,$1) $(call quoted,$(OUT)/figures)
 figures:
-	@$(PYTHON) reports/figures.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
+	@$(if $(RECORD),$(call draw_record,reports/results/$(RECORD)),\
+	   $(PYTHON) reports/figures.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE))
+
+# The page of all figures, from the record that leads the front page.
+gallery:
+	@$(call draw_record,$(RECORDED)) --page docs/figures.md
 
 # make compare A=old.json B=new.json COMPARE='--min-effect 5'. make turns every status but 0 into 2.
 run_compare = $(PYTHON) reports/compare.py $(call quoted,$(A)) $(call quoted,$(new)) $(COMPARE)
