@@ -26,7 +26,7 @@ def read(path):
 
 
 def drawings_of(result):
-    return [d for d in DRAWINGS if hasattr(result, "floor") == (d.pick is noise.pick)]
+    return [d for d in DRAWINGS if isinstance(result, noise.Noise) == (d.pick is noise.pick)]
 
 
 def draw(drawing, result, mode, outdir, source="", formats=FORMATS, sizes=None):

@@ -23,6 +23,7 @@ CHARACTER = 0.053  # inches, of such a line, at most about
 MARGIN = 0.04  # inches
 FINE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 7)  # ticks of a short log axis
 DASHES = ("-", (0, (5, 1.5)), (0, (4, 1.2, 1, 1.2)), (0, (1.2, 1.2)))
+HOLLOW = {"mfc": "white", "mew": 0.8}
 QUARTILES = "median, quartiles"
 
 
@@ -101,18 +102,22 @@ def look(kernel, mark="", line=True):
             "capthick": 0.7}
 
 
+def spread(quartiles):
+    """(medians, how far the quartiles are below and above), as errorbar() takes them."""
+    low, mid, high = zip(*quartiles)
+    return mid, [[m - v for m, v in zip(mid, low)], [v - m for m, v in zip(mid, high)]]
+
+
 def lines(ax, groups, xs, key="ns_per_lookup"):
     """A line per kernel through its medians, with quartiles; returns the medians."""
-    values = []
+    drawn = []
     for kernel, mark in kernels_of(groups):
-        points = [(x, s.quartiles(key)) for x, s in ((x, g.of(kernel.name)) for x, g in zip(xs, groups)) if s]
-        points = [(x, q) for x, q in points if q[1]]
+        points = [(x, s.quartiles(key)) for x, g in zip(xs, groups) for s in [g.of(kernel.name)] if s and s.median(key)]
         if points:
-            low, mid, high = ([q[i] for _, q in points] for i in range(3))
-            error = [[m - v for m, v in zip(mid, low)], [v - m for m, v in zip(mid, high)]]
+            mid, error = spread([q for _, q in points])
             ax.errorbar([x for x, _ in points], mid, error, **look(kernel, mark))
-            values += mid
-    return values
+            drawn += mid
+    return drawn
 
 
 def dots(ax, rows, groups, kernels, key="ns_per_lookup"):
@@ -121,13 +126,11 @@ def dots(ax, rows, groups, kernels, key="ns_per_lookup"):
     drawn = []
     for i, kernel in enumerate(kernels):
         shift = 0.7 * ((i + 0.5) / len(kernels) - 0.5)
-        there = [(y, s) for y, g in zip(rows, groups) for s in [g.of(kernel.name)] if s]
+        there = [(y, s) for y, g in zip(rows, groups) for s in [g.of(kernel.name)] if s and s.median(key)]
         for y, s in sorted(there, key=lambda one: bool(one[1].mark())):  # the legend takes the first
-            low, mid, high = s.quartiles(key)
-            if mid:
-                hollow = {"mfc": "white", "mew": 0.8} if s.mark() else {}
-                ax.errorbar(mid, y + shift, xerr=[[mid - low], [high - mid]], **look(kernel, line=False) | hollow)
-                drawn.append(mid)
+            mid, error = spread([s.quartiles(key)])
+            ax.errorbar(mid, y + shift, xerr=error, **look(kernel, line=False) | (HOLLOW if s.mark() else {}))
+            drawn += mid
     return drawn
 
 
@@ -157,16 +160,16 @@ def range_of(values, pad=1.1):
 
 
 # --- the head, the legend and the layout
-def head(figure, result, groups, subject, notes, spread):
-    """The lines of the head: what, where, notes. Unless they are given, the notes are those of the marks; spread says
-    what marks and bars are."""
+def head(figure, result, groups, subject, notes, points):
+    """The lines of the head: what, where, notes. Unless they are given, the notes are those of the marks; points says
+    what is drawn of the samples."""
     rules = {g.rule for g in groups}
     what = rules.pop() if len(rules) == 1 else f"{len(rules)} rules"
     if notes is None:
         notes = notes_of({mark for _, mark in kernels_of(groups)})
     mode = groups[0].mode if groups else ""
     first = f"{operation_text(what, mode)}: {subject}, {caches(mode)}" if groups else subject
-    every = (first + (spread and f"; {spread}"), result.machine(), *notes)
+    every = (first + (points and f"; {points}"), result.machine(), *notes)
     return wrapped("\n".join(filter(None, every)), figure.get_figwidth())
 
 
@@ -196,12 +199,12 @@ def legend(figure, axes, title=None):
     return 0.0
 
 
-def finish(figure, axes, result, groups, subject, x="", y="", notes=None, spread=QUARTILES, title=None):
+def finish(figure, axes, result, groups, subject, x="", y="", notes=None, points=QUARTILES, title=None):
     """Adds the head, the labels x and y of all panels, and the legend with a title; then fixes the layout."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     FigureCanvasAgg(figure)
     width, body = figure.get_size_inches()
-    caution, text = wrapped(result.caution(), 0.9 * width), head(figure, result, groups, subject, notes, spread)
+    caution, text = wrapped(result.caution(), 0.9 * width), head(figure, result, groups, subject, notes, points)
     text_lines = (caution.count("\n") + 1 if caution else 0, text.count("\n") + 1)
     top, below = sum(text_lines) * LINE + 2 * MARGIN, legend(figure, axes, title)
     x, y = wrapped(x, width), wrapped(y, body)

@@ -4,7 +4,6 @@
 from collections import namedtuple
 
 from drawings import kernels, maps, narrow, noise, roofs, size, skew
-from export import by_rule
 
 # files: the results of a record that it is drawn from; joint: from all of them in one figure
 Drawing = namedtuple("Drawing", "name pick draw files caption joint", defaults=(False,))
@@ -16,7 +15,7 @@ DRAWINGS = (
     Drawing("unique", skew.pick_distinct, skew.unique, ("standard", "traces"),
             "Time per lookup against the share of distinct rows in a batch: synthetic workloads and recorded traces on "
             "one axis.", joint=True),
-    Drawing("speed-memory", by_rule, kernels.scatter, ("standard",),
+    Drawing("speed-memory", kernels.pick_scatter, kernels.scatter, ("standard",),
             "Speed against scratch memory, a panel for each workload; a kernel is better further up and to the left."),
     Drawing("memory", size.pick_memory, size.memory, ("scaling",),
             "Scratch memory and the peak of the process against the rows of the table and the lookups of a batch."),

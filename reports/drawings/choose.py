@@ -4,20 +4,23 @@ are equal in everything else, by their counters: names of workloads do not matte
 from paper import short
 from results import TYPES, family
 
-AXES = ("alpha", "dim", "rows", "tables", "lookups", "load", "threads")
+AXES = ("alpha", "dim", "rows", "tables", "lookups", "pooling", "load", "threads")
 TITLES = {"alpha": "alpha of the ids (0: uniform)", "dim": "floats per row", "rows": "rows of the table",
           "tables": "tables", "lookups": "lookups of a batch", "load": "lookups of a batch per row of the table",
           "threads": "threads"}
-NEARLY = ("lookups", "load")  # random lengths of bags make these differ a little
+RATIOS = {"pooling": ("lookups", "bags"), "load": ("lookups", "rows")}
+NEARLY = ("lookups", *RATIOS)  # random lengths of bags make these differ a little
+FULL = 0.8  # least share of the places of a grid
+PANELS, WIDTHS = 12, 6  # most panels of a figure, of workloads and of dims
 TYPE_NAMES = {"momentum_type": "momenta", "grad_type": "gradients", "rounding": "rounding"}
 
 
 def value(group, axis):
     """Where a group is on an axis, or None."""
-    if axis != "load":
+    if axis not in RATIOS:
         return group.median(axis)
-    lookups, rows = group.median("lookups"), group.median("rows")
-    return lookups / rows if lookups and rows else None
+    whole, parts = map(group.median, RATIOS[axis])
+    return whole / parts if whole and parts else None
 
 
 def values(groups, axis):
@@ -58,17 +61,35 @@ def curves(groups, axis, free=()):
     return [sorted(own, key=lambda g: value(g, axis)) for own in kept if len(values(own, axis)) > 1]
 
 
+def fullest(dims):
+    """Of {dim: groups} those with the most groups, by rising dim."""
+    kept = sorted(dims, key=lambda dim: -len(dims[dim]))[:WIDTHS]
+    return {dim: dims[dim] for dim in sorted(kept)}
+
+
+def in_parts(found):
+    """{name: list or dictionary of panels} with so many each as a figure can show; further parts have a number."""
+    parts = {}
+    for name, shown in found.items():
+        every = list(shown.items() if isinstance(shown, dict) else shown)
+        for i in range(0, len(every), PANELS):
+            parts["-".join(filter(None, (name, i and str(i // PANELS + 1))))] = type(shown)(every[i:i + PANELS])
+    return parts
+
+
 def longest(found, axis):
     """The curve with the most values; of several, that with the most rows."""
     return max(found, key=lambda own: (len(values(own, axis)), own[0].median("rows") or 0), default=None)
 
 
 def grids(groups, across, up, free=()):
-    """{name of the grid: {(rule, types, what else): groups}} of groups that differ in two axes alone."""
+    """{name of the grid: {(rule, types, what else): groups}} of groups that differ in two axes alone, and have most
+    of the places on both."""
     timed = [g for g in groups if g.best() and None not in (value(g, across), value(g, up))]
     found = {}
     for key, own in by_key(timed, lambda g: rest(g, across, up, *free)).items():
-        if len(values(own, across)) > 1 and len(values(own, up)) > 1:
+        xs, ys = values(own, across), values(own, up)
+        if len(xs) > 1 and len(ys) > 1 and FULL * len(xs) * len(ys) <= len(own) <= len(xs) * len(ys):
             names = {family(g.workload, (*AXES, *TYPES)) for g in own}
             name = names.pop() if len(names) == 1 else f"{across}-{up}"
             found.setdefault(name, {})[key] = own

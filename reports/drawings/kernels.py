@@ -4,13 +4,25 @@ determinism costs."""
 import math
 
 from export import by_rule, kernels_of, stage_key, stage_panel
-from paper import PAGE, SMALL, dots, finish, hollow_notes, log_axis, look, panels, range_of, striped
-from results import FORWARD, PEERS, WEIGHT_GRAD, by_state, by_workload
+from paper import PAGE, SMALL, dots, finish, hollow_notes, log_axis, look, panels, range_of, spread, striped
+from results import FORWARD, PEERS, STAGES, WEIGHT_GRAD, by_state, by_workload
 from style import nice_range, number, wrap
 
-from drawings.choose import by_key
+from drawings.choose import by_key, in_parts
 
 FEWEST = 3  # rules of a workload that are a panel
+
+
+def speeds(series):
+    """Quartiles of the speed, in million lookups per second."""
+    return [1e3 / ns for ns in reversed(series.quartiles("ns_per_lookup"))]
+
+
+def pick_scatter(result, mode):
+    """Of workloads whose memory is known."""
+    found = {rule: [g for g in groups if g.median("scratch_mib") is not None and g.best()]
+             for rule, groups in by_rule(result, mode).items()}
+    return in_parts(found)
 
 
 def scatter(width, result, groups):
@@ -23,12 +35,9 @@ def scatter(width, result, groups):
     for ax, group in zip(axes, groups):
         for kernel, mark in kernels_of(groups):
             s = group.of(kernel.name)
-            q = s.quartiles("ns_per_lookup") if s else (None,)
-            if q[0] is None:
-                continue
-            lo, mid, hi = (1e3 / v for v in reversed(q))
-            ax.errorbar(s.median("scratch_mib") or zero, mid, [[mid - lo], [hi - mid]], clip_on=False,
-                        **look(kernel, mark, line=False))
+            if s and s.ns:
+                mid, error = spread([speeds(s)])
+                ax.errorbar(s.median("scratch_mib") or zero, mid, error, clip_on=False, **look(kernel, mark, line=False))
         ax.set_title(wrap(group.workload, 18))
     log_axis(axes[0].xaxis, low, high, room=3, zero=zero)
     log_axis(axes[0].yaxis, *rates)
@@ -37,8 +46,10 @@ def scatter(width, result, groups):
 
 
 def pick_stages(result, mode):
-    """Of rules that have stages."""
-    return {rule: groups for rule, groups in by_rule(result, mode).items() if rule not in (FORWARD, WEIGHT_GRAD)}
+    """Of workloads with stages."""
+    staged = lambda g: any(g.median(f"{stage}_ms") for stage in STAGES)
+    return in_parts({rule: list(filter(staged, groups)) for rule, groups in by_rule(result, mode).items()
+                     if rule not in (FORWARD, WEIGHT_GRAD)})
 
 
 def stages(width, result, groups):
@@ -62,7 +73,7 @@ def stages(width, result, groups):
         ax.locator_params(axis="x", nbins=4)
         ax.grid(False, axis="y")
         ax.tick_params(axis="y", length=0)
-    return finish(figure, axes, result, groups, "time by stage", "ns per lookup", spread="median sample")
+    return finish(figure, axes, result, groups, "time by stage", "ns per lookup", points="median sample")
 
 
 # --- rows of dots
@@ -97,7 +108,7 @@ def pick_rules(result, mode):
     """{workload: its groups by the bytes of a row's states} of workloads with several rules."""
     groups = [g for own in by_rule(result, mode).values() for g in own if g.best() and not g.types]
     shown = {w: by_state(own) for w, own in by_workload(groups).items() if len(own) >= FEWEST}
-    return {"": shown} if shown else {}
+    return in_parts({"": shown})
 
 
 def rules(width, result, shown):
@@ -135,10 +146,9 @@ def determinism(width, result, groups):
         pair = fastest(group)
         ax.plot([s.ns for s in pair], [y, y], color="#bbbbbb", lw=1.5, zorder=1)
         for s, kind in zip(pair, ("deterministic", "not deterministic")):
-            low, mid, high = s.quartiles("ns_per_lookup")
-            how = look(s.kernel, line=False) | {"label": f"{s.kernel.title}, {kind}", "ms": 4}
-            ax.errorbar(mid, y, xerr=[[mid - low], [high - mid]], **how)
-            drawn.append(mid)
+            mid, error = spread([s.quartiles("ns_per_lookup")])
+            ax.errorbar(mid, y, xerr=error, **look(s.kernel, line=False) | {"label": f"{s.kernel.title}, {kind}"})
+            drawn += mid
         ax.text(1.01, y, number(pair[0].ns / pair[1].ns), va="center", fontsize=6.5,
                 transform=ax.get_yaxis_transform())
     log_axis(ax.xaxis, *range_of(drawn, 1.2), room=7 if width == PAGE else 5)

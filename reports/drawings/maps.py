@@ -121,4 +121,5 @@ def speedup(width, result, shown):
         cells(ax, kept[key], axes, places, draw)
         ax.set_title("\n".join(filter(None, (kernel.title + what, titles[key][1]))))
     return finish(figure, drawn, result, groups, f"speed-up over {base.title}", TITLES[axes[0]], TITLES[axes[1]],
-                  [f"Ratios: time of {base.title} / time of the kernel; above 1 (blue) it is faster."], "medians")
+                  [f"Ratios: time of {base.title} / time of the kernel; above 1 (blue) it is faster, below 1 (orange) "
+                   "slower."], "medians")

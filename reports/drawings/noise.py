@@ -2,6 +2,7 @@
 """The noise floor: how far medians of identical code differ in one run (make noise)."""
 import json
 import math
+from dataclasses import dataclass
 
 from paper import CAUTION_COLOUR, COLUMN, GREY, finish, log_axis, panels, range_of
 from program import ResultError
@@ -9,6 +10,13 @@ from results import Result
 from style import GUEST_COLOURS
 
 DASHES = ("-", "--", ":")
+
+
+@dataclass
+class Noise(Result):
+    """A result without rows."""
+    modes: dict  # {mode: |log ratio| of every pair}
+    floor: dict  # {name: |log ratio|}
 
 
 def is_noise(path):
@@ -22,7 +30,7 @@ def is_noise(path):
 
 
 def load(path):
-    """A result without rows that has the pairs: {mode: |log ratio| of each}, and the floor {name: |log ratio|}."""
+    """Reads a file of make noise; ResultError if it is another one."""
     with open(path, encoding="utf-8") as file:
         data = json.load(file)
     try:
@@ -30,17 +38,17 @@ def load(path):
         for pair in data["pairs"]:
             modes.setdefault(pair["mode"], []).append(abs(math.log(pair["ratio"])))
         floor = {name: float(v) for name, v in data["floor"].items()}
-        result = Result(str(path), dict(data["context"]), {}, [], [])
+        context = dict(data["context"])
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise ResultError(f"{path}: not a file of make noise ({type(e).__name__}: {e}); run make noise") from None
-    if not modes or not all(math.isfinite(v) and v > 0 for v in floor.values()):
+    every = [*floor.values(), *(v for own in modes.values() for v in own)]
+    if not modes or not all(map(math.isfinite, every)) or min(floor.values(), default=0) <= 0:
         raise ResultError(f"{path}: has no pairs or no floor; run make noise")
-    result.modes, result.floor = modes, floor
-    return result
+    return Noise(str(path), context, {}, [], [], modes, floor)
 
 
 def pick(result, _mode):
-    return {"": result} if hasattr(result, "floor") else {}
+    return {"": result} if isinstance(result, Noise) else {}
 
 
 def percent(log_ratio):
@@ -63,4 +71,4 @@ def noise(width, result, _shown):
     log_axis(ax.xaxis, low, high, room=5 if width == COLUMN else 9)
     ax.set(ylim=(0, 102))
     return finish(figure, [ax], result, [], "Noise floor: A against A', identical code in one run",
-                  "difference of the two medians, %", "pairs, % (cumulative)", [], spread="")
+                  "difference of the two medians, %", "pairs, % (cumulative)", [], points="")

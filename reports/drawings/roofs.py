@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Figures of kernels beside the roof that memory and caches set to them."""
-from paper import GREY, PALE, SMALL, binary_axis, finish, log_axis, look, panels, range_of
 from export import by_rule
+from paper import GREY, PALE, SMALL, binary_axis, finish, log_axis, look, panels, range_of, spread
 from results import MANY_RULES, OVER_MARK, OVER_NOTE, by_speed, by_state, by_workload, quartiles
 from style import wrap
+
+from drawings.choose import fullest, in_parts
+from drawings.kernels import speeds
 
 GOOD = 0.75  # share of the roof, a line in its figure
 KERNELS = 3  # the usually fastest ones
@@ -28,14 +31,14 @@ def pick_roofline(result, mode):
         for g in groups:
             if g.median("dim") and roof_of(g):
                 found.setdefault(rule, {}).setdefault(g.median("dim"), []).append(g)
-    return {rule: dict(sorted(dims.items())) for rule, dims in found.items()}
+    return {rule: fullest(dims) for rule, dims in found.items()}
 
 
 def roofline(width, result, dims):
     """Speed against lookups per byte, a panel per dim, since a lookup reads a gradient of dim floats. The roof: bytes
     at the copy ceiling, and gradients at the gather ceiling. A dash is the roof of a workload, from ceilings
     that were measured beside its samples."""
-    figure, axes = panels(width, len(dims), (1, 3), 2.1, sharey=True, sharex=True)
+    figure, axes = panels(width, len(dims), (1 + (len(dims) > 3), 3), 2.1, sharey=True, sharex=True)
     groups = [g for own in dims.values() for g in own]
     kernels, xs = by_speed(groups)[:KERNELS], [intensity(g) for g in groups]
     ends, drawn = (min(xs) / 1.4, max(xs) * 1.4), []
@@ -49,12 +52,11 @@ def roofline(width, result, dims):
         ax.plot([intensity(g) for g in own], own_roofs, color="black", ls="none", marker="_", ms=7, mew=1,
                 label="roof of the workload")
         for kernel in reversed(kernels):
-            points = [(intensity(g), s.quartiles("ns_per_lookup")) for g in own for s in [g.of(kernel.name)]
-                      if s and s.ns]
-            low, mid, high = ([1e3 / q[i] for _, q in points] for i in (2, 1, 0))
-            ax.errorbar([x for x, _ in points], mid, [[m - v for m, v in zip(mid, low)],
-                        [v - m for m, v in zip(mid, high)]], **look(kernel, line=False))
-            drawn += mid
+            points = [(intensity(g), speeds(s)) for g in own for s in [g.of(kernel.name)] if s and s.ns]
+            if points:
+                mid, error = spread([q for _, q in points])
+                ax.errorbar([x for x, _ in points], mid, error, **look(kernel, line=False))
+                drawn += mid
         drawn += [*own_roofs, gather * 1e3 / (4 * dim)]
         ax.set_title(f"dim {dim:g}")
     binary_axis(axes[0].xaxis, ends, room=6)
@@ -69,7 +71,7 @@ def pick_rules_roof(result, mode):
     groups = [g for g in result.groups(mode) if g.measured()]
     roofed = [g for g in groups if g.median("alpha") == 0 and g.best() and g.best().median("share_roof")]
     shown = {w: by_state(own) for w, own in by_workload(roofed).items() if len(own) >= MANY_RULES}
-    return {"": shown} if shown else {}
+    return in_parts({"": shown})
 
 
 def rules_roof(width, result, shown):
@@ -85,9 +87,9 @@ def rules_roof(width, result, shown):
         for kernel in reversed(kernels):
             points = [(y, s.quartiles("share_roof")) for y, g in zip(ys, own)
                       if (s := g.of(kernel.name)) in g.lazy() and s.median("share_roof")]
-            low, mid, high = ([100 * q[i] for _, q in points] for i in range(3))
-            ax.errorbar(mid, [y for y, _ in points], xerr=[[m - v for m, v in zip(mid, low)],
-                        [v - m for m, v in zip(mid, high)]], **look(kernel, line=False))
+            if points:
+                mid, error = spread([[100 * v for v in q] for _, q in points])
+                ax.errorbar(mid, [y for y, _ in points], xerr=error, **look(kernel, line=False))
         ax.axvline(100 * GOOD, color=GREY, ls="--", lw=0.9, label=f"{100 * GOOD:g} % of the roof")
         states = [(y, g.median("state_bytes")) for y, g in zip(ys, own)]
         texts = [(y, f"{state:.0f}") for y, state in states if state is not None]

@@ -99,4 +99,4 @@ def memory(width, result, shown):
         log_axis(ax.xaxis, *range_of(xs, 1.01), room=4)
         ax.set(xlabel=TITLES[axis], ylabel=f"{name}, MiB", title=what_else(own[0], axis))
     groups = [g for own in shown.values() for g in own]
-    return finish(figure, axes, result, groups, "memory against size", spread="")
+    return finish(figure, axes, result, groups, "memory against size", points="")

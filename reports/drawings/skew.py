@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: MIT
 """Figures of speed against what the ids of a batch are like: their skew, and the share of distinct rows."""
 from export import by_rule, ceiling_ns, kernels_of
-from paper import GREY, finish, lines, log_axis, look, panels, range_of
+from paper import GREY, HOLLOW, finish, lines, log_axis, look, panels, range_of, spread
 
-from drawings.choose import TITLES, curves, values
+from drawings.choose import TITLES, curves, fullest, type_text, values
 
 CEILINGS = (("copy_gbs", "--", "copy"), ("rmw_gbs", "-", "random rows"))
 FEWEST = 3  # workloads of a panel
-MOST = 6  # panels
 
 
 def widths_of(groups):
-    """{dim: its curve over alpha}, by rising dim: of several curves that with the most alphas, then the most rows."""
+    """{dim: its curve over alpha}: of several curves that with the most alphas, then the most rows."""
     found = {}
     for own in curves(groups, "alpha"):
-        found.setdefault(own[0].median("dim"), []).append(own)
+        found.setdefault(own[0].median("dim") or 0, []).append(own)
     size = lambda own: (len(values(own, "alpha")), own[0].median("rows") or 0, own[0].median("lookups") or 0)
-    return {dim: max(found[dim], key=size) for dim in sorted(found, key=lambda dim: dim or 0)}
+    best = {dim: max(own, key=size) for dim, own in found.items()}
+    most = max((len(own) for own in best.values()), default=0)
+    return fullest({dim: own for dim, own in best.items() if 2 * len(own) >= most})
 
 
 def pick_skew(result, mode):
@@ -29,6 +30,8 @@ def skew(width, result, shown):
     figure, axes = panels(width, len(shown), (2, 4), 2.0, sharex=True, sharey=True)
     drawn = []
     for ax, (dim, groups) in zip(axes, shown.items()):
+        types = type_text(groups[0].types) if groups[0].types else ""
+        ax.set_title(f"dim {dim:g}" + (types and f"\n{types}"))
         alphas = [g.median("alpha") for g in groups]
         drawn += lines(ax, groups, alphas)
         for place in groups[0].places():
@@ -37,7 +40,6 @@ def skew(width, result, shown):
                 if all(line):
                     ax.plot(alphas, line, dash, color=GREY, lw=0.8, label=f"ceiling: {text}, {place}")
                     drawn += line
-        ax.set_title(f"dim {dim:g}")
     log_axis(axes[0].yaxis, *range_of(drawn), room=7)
     groups = [g for own in shown.values() for g in own]
     return finish(figure, axes, result, groups, "time against skew", TITLES["alpha"], "ns per lookup")
@@ -57,10 +59,8 @@ def pick_distinct(result, mode):
         for g in groups:
             if g.best() and distinct(g) and not g.types and g.median("dim") and (g.median("threads") or 0) == most:
                 found.setdefault(rule, {}).setdefault(g.median("dim"), []).append(g)
-    for rule, dims in found.items():
-        full = sorted((d for d in dims if len(dims[d]) >= FEWEST), key=lambda d: -len(dims[d]))[:MOST]
-        found[rule] = {dim: dims[dim] for dim in sorted(full)}
-    return {rule: dims for rule, dims in found.items() if dims}
+    found = {rule: {dim: own for dim, own in dims.items() if len(own) >= FEWEST} for rule, dims in found.items()}
+    return {rule: fullest(dims) for rule, dims in found.items() if dims}
 
 
 def real(result, group):
@@ -71,7 +71,7 @@ def real(result, group):
 def unique(width, result, dims):
     """Time per lookup against the share of distinct rows; synthetic ids are full marks, traces are hollow, and a
     line joins ids that differ in alpha alone."""
-    figure, axes = panels(width, len(dims), (1, 3), 2.2, sharex=True, sharey=True)
+    figure, axes = panels(width, len(dims), (1 + (len(dims) > 3), 3), 2.2, sharex=True, sharey=True)
     groups, drawn = [g for own in dims.values() for g in own], []
     for ax, (dim, own) in zip(axes, dims.items()):
         joined = max(curves(own, "alpha"), key=len, default=[])
@@ -82,10 +82,9 @@ def unique(width, result, dims):
             for g in own:
                 s = g.of(kernel.name)
                 if s and s.ns:
-                    low, mid, high = s.quartiles("ns_per_lookup")
-                    full = {"mfc": "white", "mew": 0.8} if real(result, g) else {}
-                    ax.errorbar(distinct(g), mid, [[mid - low], [high - mid]], **how | full | {"ls": "none"})
-                    drawn.append(mid)
+                    mid, error = spread([s.quartiles("ns_per_lookup")])
+                    ax.errorbar(distinct(g), mid, error, **how | {"ls": "none"} | (HOLLOW if real(result, g) else {}))
+                    drawn += mid
         ax.set_title(f"dim {dim:g}")
     low, high = range_of([distinct(g) for g in groups], 1.3)
     log_axis(axes[0].xaxis, low, min(high, 115), room=6)
