@@ -1,16 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""The look of all figures for a paper, and what they share; style.gp has the same for gnuplot."""
+"""The look of all figures for a paper, and what they share; style.gp has the same for gnuplot.
+
+A figure is as wide as a column or a page of a paper, to the point. Its head says what it shows and where it was
+measured, its legend is below; panels() begins a figure, finish() adds both and fixes the layout.
+"""
 import io
 import math
 import os
+import textwrap
 
 from export import kernels_of
 from program import ResultError, write_whole
-from results import caches, notes_of, operation_text
-from style import CAUTION_COLOUR, colour, marker
+from results import NOTES, caches, notes_of, operation_text
+from style import CAUTION_COLOUR, colour, marker, nice_range
 
-WIDTH = 5.7  # inches; 7 with the legend beside the panels, as wide as a page
-GREY = "#777777"
+COLUMN, PAGE = 3.33, 7.0  # inches
+SIZES = {"": PAGE, "-column": COLUMN}  # by the end of a file's name
+GREY, PALE = "#777777", "#e8e8e8"
+SMALL = 6.0  # points, of text in panels
+LINE = 1.3 * 6.5 / 72  # inches, of a line of the head
+CHARACTER = 0.053  # inches, of such a line, at most about
+MARGIN = 0.04  # inches
+FINE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 7)  # ticks of a short log axis
+DASHES = ("-", (0, (5, 1.5)), (0, (4, 1.2, 1, 1.2)), (0, (1.2, 1.2)))
+HOLLOW = {"mfc": "white", "mew": 0.8}
+QUARTILES = "median, quartiles"
 
 
 def set_up():
@@ -22,48 +36,23 @@ def set_up():
         raise ResultError("matplotlib is missing: install it (Debian: apt-get install "
                           "python3-matplotlib) and use its python3") from None
     matplotlib.rcParams.update({
-        "font.family": "DejaVu Sans", "font.size": 7, "axes.titlesize": 7, "legend.fontsize": 6.5,
+        "font.family": "DejaVu Sans", "font.size": 7, "axes.titlesize": 7, "axes.labelsize": 7,
+        "xtick.labelsize": 6.5, "ytick.labelsize": 6.5, "legend.fontsize": 6.5, "legend.title_fontsize": 6.5,
         "pdf.fonttype": 42, "svg.hashsalt": "embfuse", "svg.fonttype": "none",
-        "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.5,
+        "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.5, "axes.titlepad": 3,
         "axes.grid": True, "axes.axisbelow": True, "grid.color": "#dddddd", "grid.linewidth": 0.4,
-        "xtick.major.width": 0.5, "ytick.major.width": 0.5, "lines.linewidth": 1.0,
-        "lines.markersize": 3, "legend.frameon": False, "figure.constrained_layout.use": True})
+        "xtick.major.width": 0.5, "ytick.major.width": 0.5, "xtick.major.size": 2.5, "ytick.major.size": 2.5,
+        "lines.linewidth": 1.0, "lines.markersize": 3, "legend.frameon": False})
 
 
-def blank(height):
-    """A figure as wide as a page."""
+# --- panels and axes
+def panels(width, count, most, height, **shared):
+    """A figure of this width with a grid of count panels, as high as `height` with their labels: (figure, axes).
+    most: how many fit side by side in a column, and on a page. The lowest panel of a column keeps its labels."""
     from matplotlib.figure import Figure
-    return Figure(figsize=(WIDTH, height))
-
-
-def log_axis(axis, low, high, room=5, zero=None):
-    """A log axis with about `room` labels, at 1, 2 and 5, at 1 and 3 or at 1 only. zero: the place of 0."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
-    subs = next((s for s in ((1, 2, 5), (1, 3)) if len(s) * math.log10(high / low) <= room), (1,))
-    ticks = [t for t in LogLocator(subs=subs).tick_values(low, high) if low <= t <= high]
-    axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (zero or low, high)})
-    axis.set_major_locator(FixedLocator(ticks if zero is None else [zero, *ticks]))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda v, _: "0" if v == zero else f"{v:g}"))
-
-
-def legend(figure, axes, **how):
-    """One legend beside all panels, each entry once."""
-    entries = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels())}
-    figure.legend(entries.values(), entries.keys(), loc="upper left", bbox_to_anchor=(1.0, 0.9), **how)
-
-
-def look(kernel, mark):
-    """How the points of a kernel and their quartiles are drawn."""
-    return {"label": kernel.title + mark, "color": colour(kernel), "marker": marker(kernel)[1],
-            "capsize": 2.5, "elinewidth": 0.8}
-
-
-def panels(count, columns, height, **shared):
-    """A grid of count axes without the unused ones; the lowest axis of a column keeps its labels."""
-    columns = min(count, columns)
-    rows = -(-count // columns)
-    figure = blank(rows * height + 0.75)
+    rows = -(-count // min(count, most[width == PAGE]))
+    columns = -(-count // rows)
+    figure = Figure(figsize=(width, rows * height))
     axes = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
     for ax in axes[count:]:
         ax.remove()
@@ -72,16 +61,169 @@ def panels(count, columns, height, **shared):
     return figure, axes[:count]
 
 
-def title(figure, result, groups, subject, notes=None):
-    """Headings, the caution, and notes; unless they are given, those of the marks."""
+def log_axis(axis, low, high, room=5, zero=None):
+    """A log axis with about `room` labels, at 1, 2 and 5, at 1 and 3 or at 1 only. zero: the place of 0."""
+    from matplotlib.ticker import LogLocator
+    decades = math.log10(high / low)
+    subs = next((s for s in (FINE, (1, 2, 5), (1, 3)) if len(s) * decades <= room), (1,))
+    ticks = [t for t in LogLocator(subs=subs, numticks=99).tick_values(low, high) if low <= t <= high]
+    ticks_at(axis, ticks[::max(1, math.ceil(len(ticks) / room))] if subs == (1,) else ticks, low, high, zero)
+
+
+def binary_axis(axis, values, room=8):
+    """A log axis around values that are powers of two, or nearly, with such ticks."""
+    low, high = (round(math.log2(v)) for v in (min(values), max(values)))
+    step = max(1, math.ceil((high - low + 1) / room))
+    ticks_at(axis, [2.0**e for e in range(low, high + 1, step)], min(values) / 1.2, max(values) * 1.2)
+
+
+def ticks_at(axis, ticks, low, high, zero=None):
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+    axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (zero or low, high)})
+    axis.set_major_locator(FixedLocator(ticks if zero is None else [zero, *ticks]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda v, _: "0" if v == zero else short(v)))
+
+
+def short(value):
+    """10000000 is 10M, and 0.25 is 1/4."""
+    if value >= 1000:
+        unit, letter = next(u for u in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if value >= u[0])
+        return f"{value / unit:.3g}{letter}"
+    inverse = round(1 / value) if value else 0
+    binary = inverse > 1 and math.log2(inverse).is_integer() and abs(value * inverse - 1) < 0.005
+    return f"1/{inverse}" if binary else f"{value:g}"
+
+
+def look(kernel, mark="", line=True):
+    """How the points of a kernel and their quartiles are drawn; a line in a dash of its own."""
+    return {"label": kernel.title + mark, "color": colour(kernel), "marker": marker(kernel)[1],
+            "ls": DASHES[kernel.index % len(DASHES)] if line else "none", "capsize": 1.8, "elinewidth": 0.7,
+            "capthick": 0.7}
+
+
+def spread(quartiles):
+    """(medians, how far the quartiles are below and above), as errorbar() takes them."""
+    low, mid, high = zip(*quartiles)
+    return mid, [[m - v for m, v in zip(mid, low)], [v - m for m, v in zip(mid, high)]]
+
+
+def lines(ax, groups, xs, key="ns_per_lookup"):
+    """A line per kernel through its medians, with quartiles; returns the medians."""
+    drawn = []
+    for kernel, mark in kernels_of(groups):
+        points = [(x, s.quartiles(key)) for x, g in zip(xs, groups) for s in [g.of(kernel.name)] if s and s.median(key)]
+        if points:
+            mid, error = spread([q for _, q in points])
+            ax.errorbar([x for x, _ in points], mid, error, **look(kernel, mark))
+            drawn += mid
+    return drawn
+
+
+def dots(ax, rows, groups, kernels, key="ns_per_lookup"):
+    """A row of dots per group: each kernel's median and quartiles; rows: the row of each group. Kernels keep their
+    height in a row, and a mark is hollow if hollow_notes() explains it. Returns the medians."""
+    drawn = []
+    for i, kernel in enumerate(kernels):
+        shift = 0.7 * ((i + 0.5) / len(kernels) - 0.5)
+        there = [(y, s) for y, g in zip(rows, groups) for s in [g.of(kernel.name)] if s and s.median(key)]
+        for y, s in sorted(there, key=lambda one: bool(one[1].mark())):  # the legend takes the first
+            mid, error = spread([s.quartiles(key)])
+            ax.errorbar(mid, y + shift, xerr=error, **look(kernel, line=False) | (HOLLOW if s.mark() else {}))
+            drawn += mid
+    return drawn
+
+
+def hollow_notes(groups):
+    """What the hollow marks of dots() mean: which kernels have them, and why."""
+    marked = {}
+    for s in (s for g in groups for s in g.measured() if s.mark()):
+        marked.setdefault(s.mark(), {})[s.kernel.title] = None
+    return [f"Hollow ({', '.join(names)}):{NOTES[mark].removeprefix(mark)}" for mark, names in marked.items()]
+
+
+def striped(ax, labels):
+    """Rows with these labels from the top, every other one shaded."""
+    for y in range(0, len(labels), 2):
+        ax.axhspan(y - 0.5, y + 0.5, color="#f4f4f4", lw=0, zorder=0)
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+    ax.set_yticks(range(len(labels)), labels)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(False, axis="y")
+
+
+def range_of(values, pad=1.1):
+    """A tighter range than nice_range(): within a factor of 1.6 of the values."""
+    values = [v for v in values if v and v > 0]
+    low, high = nice_range(values, pad)
+    return (max(low, min(values) / 1.6), min(high, max(values) * 1.6)) if values else (low, high)
+
+
+# --- the head, the legend and the layout
+def head(figure, result, groups, subject, notes, points):
+    """The lines of the head: what, where, notes. Unless they are given, the notes are those of the marks; points says
+    what is drawn of the samples."""
     rules = {g.rule for g in groups}
     what = rules.pop() if len(rules) == 1 else f"{len(rules)} rules"
     if notes is None:
         notes = notes_of({mark for _, mark in kernels_of(groups)})
-    mode = groups[0].mode
-    lines = [f"{operation_text(what, mode)}: {subject}, {caches(mode)}", result.machine(), *notes]
-    figure.suptitle("\n".join(lines), fontsize=7)
-    figure.text(0.5, 1.01, result.caution(), ha="center", color=CAUTION_COLOUR, weight="bold", fontsize=7)
+    mode = groups[0].mode if groups else ""
+    first = f"{operation_text(what, mode)}: {subject}, {caches(mode)}" if groups else subject
+    every = (first + (points and f"; {points}"), result.machine(), *notes)
+    return wrapped("\n".join(filter(None, every)), figure.get_figwidth())
+
+
+def wrapped(text, inches):
+    """The text in lines of at most that length."""
+    most = int((inches - 2 * MARGIN) / CHARACTER)
+    return "\n".join(line for part in text.split("\n") for line in textwrap.wrap(part, most) or [""])
+
+
+def legend(figure, axes, title=None):
+    """One legend below all panels, each entry once, in as many columns as fit; its height in inches."""
+    entries = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels()):
+            entries.setdefault(label, handle)
+    if not entries:
+        return 0.0
+    renderer, room = figure.canvas.get_renderer(), (figure.get_figwidth() - 2 * MARGIN) * figure.dpi
+    for columns in range(len(entries), 0, -1):
+        made = figure.legend(entries.values(), entries.keys(), loc="lower center", ncol=columns, borderpad=0,
+                             borderaxespad=0.5, handlelength=2.2, columnspacing=1.2, labelspacing=0.35,
+                             title=title)
+        box = made.get_window_extent(renderer)
+        if box.width <= room or columns == 1:
+            return box.height / figure.dpi + 0.08
+        made.remove()
+    return 0.0
+
+
+def finish(figure, axes, result, groups, subject, x="", y="", notes=None, points=QUARTILES, title=None):
+    """Adds the head, the labels x and y of all panels, and the legend with a title; then fixes the layout."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    FigureCanvasAgg(figure)
+    width, body = figure.get_size_inches()
+    caution, text = wrapped(result.caution(), 0.9 * width), head(figure, result, groups, subject, notes, points)
+    text_lines = (caution.count("\n") + 1 if caution else 0, text.count("\n") + 1)
+    top, below = sum(text_lines) * LINE + 2 * MARGIN, legend(figure, axes, title)
+    x, y = wrapped(x, width), wrapped(y, body)
+    strip = LINE * (x.count("\n") + 1) if x else 0
+    height = body + top + below + strip
+    figure.set_size_inches(width, height)
+    up = lambda inches: 1 - inches / height
+    figure.text(0.5, up(MARGIN), caution, ha="center", va="top", color=CAUTION_COLOUR, weight="bold", fontsize=6.5,
+                linespacing=1.2)
+    figure.text(0.5, up(MARGIN + text_lines[0] * LINE), text, ha="center", va="top", fontsize=6.5, linespacing=1.2)
+    left = (y.count("\n") + 1.2) * LINE / width if y else 0
+    figure.text((1 + left) / 2, (below + 0.01) / height, x, ha="center", va="bottom")
+    figure.text(0.02 / width, (below + strip + body / 2) / height, y, va="center", ha="left", rotation=90,
+                multialignment="center")
+    figure.set_layout_engine("constrained", h_pad=0.03, w_pad=0.03,
+                             rect=(left, (below + strip) / height, 1 - left - MARGIN / width, body / height))
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    return figure
 
 
 FORMATS = {"pdf": "CreationDate", "svg": "Date", "png": "Software"}  # and what would date them
@@ -91,6 +233,6 @@ def save(figure, stem, formats=FORMATS):
     """Saves the figure without dates and versions; yields the names of the files."""
     for kind in formats:
         whole = io.BytesIO()
-        figure.savefig(whole, format=kind, metadata={FORMATS[kind]: None}, bbox_inches="tight", dpi=200)
+        figure.savefig(whole, format=kind, metadata={FORMATS[kind]: None}, dpi=200)
         write_whole(f"{stem}.{kind}", whole.getvalue())
         yield f"{stem}.{kind}"

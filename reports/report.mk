@@ -8,7 +8,7 @@ PLOTS   ?= $(OUT)/plots
 MEDIANS ?= $(OUT)/medians.json
 MODE    ?= cold
 
-.PHONY: plots table figures medians compare
+.PHONY: plots table figures gallery medians compare
 
 report_plots = $(PYTHON) reports/plots.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
 report_table = $(PYTHON) reports/table.py $(call quoted,$(RESULT)) --mode $(MODE) $(if $(EACH),--each)
@@ -19,8 +19,15 @@ plots:
 table:
 	@$(report_table)
 
+# RECORD: the name of a recorded machine.
+draw_record  = $(PYTHON) studies/gallery.py $(call quoted,$1) $(call quoted,$(OUT)/figures)
 figures:
-	@$(PYTHON) reports/figures.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
+	@$(if $(RECORD),$(call draw_record,reports/results/$(RECORD)),\
+	   $(PYTHON) reports/figures.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE))
+
+# The page of all figures, from the record that leads the front page.
+gallery:
+	@$(call draw_record,$(RECORDED)) --page docs/figures.md
 
 # What identical code shows on this machine, if make noise has measured it.
 NOISE     ?= $(wildcard $(OUT)/noise/noise.json)

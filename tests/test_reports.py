@@ -14,10 +14,8 @@ import sys
 sys.dont_write_bytecode = True
 import tap
 from tap import GOLDEN, ROOMS, ROOT
-import across
 import export
 import make_results
-import paper
 import results
 import style
 from spoiled import equal, golden, one_line_error, rows_of, run, save, slowed
@@ -407,98 +405,6 @@ def test_a_rule_without_its_best_kernel_and_without_the_size_of_its_states(folde
     assert "FAILED cpu_fused on pooled: row 7" in out
 
 
-def across_figures(path):
-    """{name: figure} of a result, or a skipped test."""
-    if not HAS_MATPLOTLIB:
-        raise tap.Skip("no matplotlib in this Python")
-    paper.set_up()
-    return dict(across.figures(results.load(path), "cold"))
-
-
-def words_of(figure):
-    return [t.get_text() for ax in figure.axes for t in ax.texts]
-
-
-def test_every_rule_against_its_roof(folder):
-    path = many_rules(folder, adam={"ns_per_lookup": 7, "share_roof": 0.5})
-    figure = across_figures(path)["rules-roof"]
-    ax = figure.axes[0]
-    equal([t.get_text() for t in ax.get_yticklabels()], ["sgd", "rowwise_adagrad", "momentum", "adam"])
-    equal(words_of(figure), ["0", "4", "256", "512", "state, B"])
-    equal(ax.patches[3].get_width(), 50.0)
-    assert 75.0 in [line.get_xdata()[0] for line in ax.lines]
-    entries = [t.get_text() for t in figure.legends[0].get_texts()]
-    assert "75 % of the roof" in entries and "cpu_fused" in entries and "cpu_dense" not in entries, entries
-    assert "100 %" not in figure._suptitle.get_text()
-    over = across_figures(many_rules(folder, sgd={"ns_per_lookup": 7, "share_roof": 1.25}))["rules-roof"]
-    assert "\nOver 100 %: at the roof" in over._suptitle.get_text() and over.axes[0].get_xlim()[1] > 125
-    equal(list(across_figures(many_rules(folder, RULES[:3]))), [])
-    with open(many_rules(folder), encoding="utf-8") as file:
-        skewed = file.read().replace('"alpha": 0', '"alpha": 0.8')
-    equal(list(across_figures(save(skewed, folder, "skewed.json"))), [])
-
-
-def with_axes(points, rules=("adam",)):
-    """A result on these workloads, {name: (types, values of all rows, {kernel: ns per lookup})}."""
-    data = make_results.result(rules=rules, workloads={name: (0, 0.9, 0.001) for name in points})
-    for name, (types, values, times) in points.items():
-        data["context"][f"emb_workload_{name}"] = "batch 9 dim 64 id_type int64" + types
-        for r in rows_of(data, f"workload={name}"):
-            ns = times.get(results.words(r)["kernel"], 50)
-            r.update(values, ns_per_lookup=ns, real_time=ns * r["lookups"] / 1e6)
-    return data
-
-
-def test_which_kernel_wins_over_alpha_and_dim(folder):
-    grid = {f"a/alpha:{alpha}/dim:{dim}/weight_type:{kind}": (
-                f" weight_type {kind}" if kind != "fp32" else "", {"alpha": alpha, "dim": dim},
-                {"cpu_fused": 10, "cpu_hash": 8 if alpha else 15} if kind == "fp32" else {"cpu_sort": 40})
-            for alpha in (0, 1.2) for dim in (8, 64) for kind in ("fp32", "fp16")}
-    figure = across_figures(save(with_axes(grid), folder, "grid.json"))["winners-a"]
-    equal([ax.get_title() for ax in figure.axes], ["adam\nfp32", "adam\nfp16"])
-    for ax, kernels in zip(figure.axes, (["cpu_fused", "cpu_fused", "cpu_hash", "cpu_hash"], ["cpu_sort"] * 4)):
-        equal([p.get_label() for p in ax.patches], kernels)
-        equal([t.get_text() for t in ax.get_xticklabels()], ["0", "1.2"])
-        equal([t.get_text() for t in ax.get_yticklabels()], ["8", "64"])
-    equal(words_of(figure), ["1.50", "1.50", "1.25", "1.25"] + ["1.25"] * 4)
-    same = {name: (types, values, {"cpu_fused": 10, "cpu_hash": 10}) for name, (types, values, _) in grid.items()}
-    figure = across_figures(save(with_axes(same), folder, "same.json"))["winners-a"]
-    equal(set(words_of(figure)), {"≈1.00"})
-    one = {name: point for name, point in grid.items() if "dim:8" in name}
-    equal([n for n in across_figures(save(with_axes(one), folder, "one.json")) if "winners" in n], [])
-
-
-def test_bytes_saved_and_time_saved(folder):
-    points = {"t/weight_type:fp32": ("", {"compulsory_mib": 400}, {"cpu_fused": 10}),
-              "t/weight_type:bf16": (" weight_type bf16", {"compulsory_mib": 200}, {"cpu_sort": 7.5}),
-              "t/weight_type:fp8": (" weight_type fp8 grad_type bf16", {"compulsory_mib": 100}, {"cpu_fused": 12})}
-    figures = across_figures(save(with_axes(points), folder, "types.json"))
-    equal(list(figures), ["types"])
-    ax, = figures["types"].axes
-    equal(ax.get_title(), "adam\nt")
-    equal({c.get_label(): (c[0].get_xdata()[0], c[0].get_ydata()[0]) for c in ax.containers},
-          {"bf16": (0.5, 0.75), "fp8, gradients bf16": (0.25, 1.2)})
-    assert ax.get_ylim()[1] > 1.2
-    del points["t/weight_type:fp32"]
-    equal(list(across_figures(save(with_axes(points), folder, "no-fp32.json"))), [])
-
-
-def test_figures_across_rules_and_types_are_saved_with_the_caution(folder):
-    points = {f"t/alpha:{alpha}/dim:{dim}/weight_type:{kind}": (
-                  f" weight_type {kind}" * (kind != "fp32"), {"alpha": alpha, "dim": dim, "disturbed": 1.0}, {})
-              for alpha in (0, 1) for dim in (8, 64) for kind in ("fp32", "bf16")}
-    path = save(with_axes(points, RULES), folder, "all.json")
-    across_figures(path)
-    done = run("figures.py", path, folder)
-    equal((done.returncode, done.stderr), (0, ""))
-    made = contents(folder, (".pdf", ".svg", ".png"))
-    for name in ("rules-roof", "winners-t", "types-dim-8", "types-dim-64"):
-        for kind in ("pdf", "svg", "png"):
-            assert f"paper-{name}-cold.{kind}" in made, (name, made)
-        svg = made[f"paper-{name}-cold.svg"].decode()
-        assert "samples disturbed: do not quote" in svg and "Synthetic CPU" in svg, name
-
-
 ROOF_KEYS = ("gather_gbs", "line_mib", "gather_mib", "roof_ms", "share_roof")
 
 
@@ -609,11 +515,6 @@ def test_figures_of_bars_that_are_cut_and_of_no_scratch(folder):
         marks = re.findall(rb"<path stroke='rgb\(255, 255, 255\)'", svg["stages-rowwise_adagrad-cold.svg"])
         equal(len(marks), breaks)
         assert not tick_zero(svg["memory-rowwise_adagrad-cold.svg"])
-    if HAS_MATPLOTLIB:
-        equal(run("figures.py", slow, folder).returncode, 0)
-        for name, svg in contents(folder, ".svg").items():
-            if name.startswith("paper"):
-                assert b"cpu_fused" in svg and b"sort, fused" not in svg, name
 
 
 def test_peers_and_rungs_have_colours_that_no_kernel_has(folder):
@@ -647,18 +548,6 @@ def test_missing_gnuplot_is_one_line(folder):
     one_line_error(run("plots.py", GOLDEN, folder, env={"PATH": folder}), "gnuplot-nox")
 
 
-def test_missing_matplotlib_is_one_line(folder):
-    save("raise ImportError('hidden by the test')", folder, "matplotlib.py")
-    one_line_error(run("figures.py", GOLDEN, folder, env={"PYTHONPATH": folder}),
-                   "python3-matplotlib")
-
-
-def test_paper_figures_are_made_and_reproducible(folder):
-    if not HAS_MATPLOTLIB:
-        raise tap.Skip("no matplotlib in this Python")
-    made = drawn_twice("figures.py", folder, (".svg", ".pdf"))
-    equal(len(made), 6)
-    assert all(b"Type3" not in data.replace(b" ", b"") for data in made.values())
 
 
 def on_device(data, kernel="cpu_hash"):
@@ -763,11 +652,10 @@ def test_tables_and_comparisons_begin_with_it(folder):
     equal(run("compare.py", GOLDEN, path).stdout.splitlines()[0], f"{path}: {LINE}")
 
 
-def test_every_picture_has_it(folder):
+def test_every_plot_has_it(folder):
     path = disturbed(folder, 90, emb_load_worst="5.2")
-    for tool, there in (("plots.py", shutil.which("gnuplot")), ("figures.py", HAS_MATPLOTLIB)):
-        if there:
-            equal(run(tool, path, folder).returncode, 0)
+    if shutil.which("gnuplot"):
+        equal(run("plots.py", path, folder).returncode, 0)
     for name, svg in contents(folder, ".svg").items():
         assert LINE in svg.decode().replace("\n", ""), name
         assert re.search(r"(?i)(#c00000|192, *0, *0)", svg.decode()), name
@@ -829,7 +717,7 @@ def test_a_full_disk_names_the_file_and_leaves_no_half(folder):
     for tool, name, limit, there in (
             ("export.py", "time-rowwise_adagrad-cold.tsv", 500, True),
             ("plots.py", "time-rowwise_adagrad-cold.svg", 8000, shutil.which("gnuplot")),
-            ("figures.py", "paper-alpha-zipf-rowwise_adagrad-cold.pdf", 8000, HAS_MATPLOTLIB)):
+            ("figures.py", "paper-skew-rowwise_adagrad-cold.pdf", 8000, HAS_MATPLOTLIB)):
         if there:
             out = os.path.join(folder, tool)
             one_line_error(full_disk(tool, GOLDEN, out, limit=limit),

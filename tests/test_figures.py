@@ -1,0 +1,409 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""TAP tests of the figures for a paper: what they show is worked out by hand on made-up results, and the whole list
+is drawn from recorded ones."""
+import glob
+import itertools
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+import tap
+from tap import GOLDEN, ROOT
+import make_results
+import paper
+import results
+from test_reports import (HAS_MATPLOTLIB, LINE, RULES, contents, disturbed, drawn_twice, equal, golden, make,
+                          many_rules, one_line_error, peer, rows_of, run, save, timed)
+
+RECORDS = os.path.join(ROOT, "reports", "results")
+LIST = ("skew", "unique", "speed-memory", "memory", "stages", "roofline", "rules-roof", "rules", "types", "speedup",
+        "winners", "scaling", "determinism", "peers", "noise")
+WIDTHS = {"": 7.0, "-column": 3.33}
+FILES = ("standard", "traces", "scaling", "roof", "types", "winners", "peers")  # of a record, for the whole list
+
+
+def need_matplotlib():
+    if not HAS_MATPLOTLIB:
+        raise tap.Skip("no matplotlib in this Python")
+    paper.set_up()
+
+
+def drawing_of(name):
+    from drawings import DRAWINGS
+    return next(d for d in DRAWINGS if d.name == name)
+
+
+def figures_of(path, name, width=7.0):
+    """{rest of the name: figure} that a result has for a drawing."""
+    import figures
+    need_matplotlib()
+    drawing, result = drawing_of(name), figures.read(path)
+    return {rest: drawing.draw(width, result, shown) for rest, shown in drawing.pick(result, "cold").items()}
+
+
+def words_of(figure):
+    return [t.get_text() for ax in figure.axes for t in ax.texts]
+
+
+def head_of(figure):
+    return "\n".join(t.get_text() for t in figure.texts)
+
+
+def entries_of(figure):
+    return [t.get_text() for t in figure.legends[0].get_texts()]
+
+
+def points_of(ax):
+    """{label: its points} of all that has error bars."""
+    return {c.get_label(): list(zip(*c[0].get_data())) for c in ax.containers if hasattr(c, "has_yerr")}
+
+
+# --- what single figures show
+def with_axes(points, rules=("adam",)):
+    """A result on these workloads, {name: (types, values of all rows, {kernel: ns per lookup})}."""
+    data = make_results.result(rules=rules, workloads={name: (0, 0.9, 0.001) for name in points})
+    for name, (types, values, times) in points.items():
+        data["context"][f"emb_workload_{name}"] = "batch 9 dim 64 id_type int64" + types
+        for r in rows_of(data, f"workload={name}"):
+            ns = times.get(results.words(r)["kernel"], 50)
+            r.update(values, ns_per_lookup=ns, real_time=ns * r["lookups"] / 1e6)
+    return data
+
+
+def test_skew_has_a_panel_for_each_dim(folder):
+    points = {f"w{dim}-{alpha}": ("", {"alpha": alpha, "dim": dim}, {"cpu_fused": 10 * dim + alpha})
+              for dim in (64, 16) for alpha in (1.2, 0, 0.8)}
+    figure = figures_of(save(with_axes(points), folder, "skew.json"), "skew")["adam"]
+    equal([ax.get_title() for ax in figure.axes], ["dim 16", "dim 64"])
+    for ax, dim in zip(figure.axes, (16, 64)):
+        equal(points_of(ax)["cpu_fused"], [(a, 10 * dim + a) for a in (0, 0.8, 1.2)])
+    assert "ceiling: copy, host" in entries_of(figure) and "median, quartiles" in head_of(figure)
+    equal(figures_of(save(with_axes({"one": points["w64-0"]}), folder, "one.json"), "skew"), {})
+
+
+def test_distinct_rows_of_synthetic_and_recorded_ids(folder):
+    points = {f"w{alpha}": ("", {"alpha": alpha, "distinct": distinct, "lookups": 1000}, {"cpu_fused": ns})
+              for alpha, distinct, ns in ((0, 900, 30), (1.2, 100, 10))}
+    points["t"] = ("", {"distinct": 20, "lookups": 1000}, {"cpu_fused": 5})
+    data = with_axes(points)
+    data["context"]["emb_workload_t"] = "trace t batch 9 dim 64"
+    for r in rows_of(data, "workload=t"):
+        del r["alpha"]
+    figure = figures_of(save(data, folder, "unique.json"), "unique")["adam"]
+    ax, = figure.axes
+    fused = [c[0] for c in ax.containers if c.get_label() == "cpu_fused"]
+    equal([(line.get_xdata()[0], line.get_ydata()[0]) for line in fused], [(90, 30), (10, 10), (2, 5)])
+    equal([line.get_markerfacecolor() for line in fused].count("white"), 1)
+    assert "hollow marks: recorded ids" in head_of(figure)
+
+
+def test_every_rule_against_its_roof(folder):
+    path = many_rules(folder, adam={"ns_per_lookup": 7, "share_roof": 0.5})
+    figure = figures_of(path, "rules-roof")[""]
+    ax = figure.axes[0]
+    equal([t.get_text() for t in ax.get_yticklabels()], ["sgd", "rowwise_adagrad", "momentum", "adam"])
+    equal(words_of(figure), ["0", "4", "256", "512", "state, B"])
+    equal(ax.patches[3].get_width(), 50.0)
+    assert 75.0 in [line.get_xdata()[0] for line in ax.lines]
+    entries = entries_of(figure)
+    assert "75 % of the roof" in entries and "cpu_fused" in entries and "cpu_dense" not in entries, entries
+    assert "100 %" not in head_of(figure)
+    over = figures_of(many_rules(folder, sgd={"ns_per_lookup": 7, "share_roof": 1.25}), "rules-roof")[""]
+    assert "\nOver 100 %: at the roof" in head_of(over) and over.axes[0].get_xlim()[1] > 125
+    equal(figures_of(many_rules(folder, RULES[:3]), "rules-roof"), {})
+    with open(many_rules(folder), encoding="utf-8") as file:
+        skewed = file.read().replace('"alpha": 0', '"alpha": 0.8')
+    equal(figures_of(save(skewed, folder, "skewed.json"), "rules-roof"), {})
+
+
+def test_the_roof_of_a_workload_by_hand(folder):
+    """1 KiB of lines per lookup at 4 GB/s are 256 ns, gradients at 1 GB/s as many: 64 floats."""
+    counters = {"line_mib": 1024, "lookups": 2**20, "rmw_gbs": 4, "copy_gbs": 8, "gather_gbs": 1, "gather_mib": 256}
+    data = with_axes({"w": ("", counters, dict.fromkeys(make_results.KERNELS, 600) | {"cpu_fused": 512})})
+    ax, = figures_of(save(data, folder, "roof.json"), "roofline")["adam"].axes
+    at = {line.get_label(): line for line in ax.lines}
+    equal([list(v) for v in at["roof of the workload"].get_data()], [[1.0], [1e3 / 256]])
+    equal(points_of(ax)["cpu_fused"], [(1.0, 1e3 / 512)])
+    x, y = at["copy ceiling"].get_data()
+    equal([round(b / a, 6) for a, b in zip(x, y)], [7.8125, 7.8125])  # 8 GB/s over 1 KiB
+    equal(round(at["gather ceiling (median)"].get_ydata()[0], 6), 3.90625)
+
+
+GRID = {f"a/alpha:{alpha}/dim:{dim}/weight_type:{kind}": (
+            f" weight_type {kind}" if kind != "fp32" else "", {"alpha": alpha, "dim": dim},
+            {"cpu_fused": 10, "cpu_hash": 8 if alpha else 15} if kind == "fp32" else {"cpu_sort": 40})
+        for alpha in (0, 1.2) for dim in (8, 64) for kind in ("fp32", "fp16")}
+
+
+def test_which_kernel_wins_over_alpha_and_dim(folder):
+    figure = figures_of(save(with_axes(GRID), folder, "grid.json"), "winners")["a"]
+    equal([ax.get_title() for ax in figure.axes], ["adam\nfp32", "adam\nfp16"])
+    for ax, kernels in zip(figure.axes, (["cpu_fused", "cpu_fused", "cpu_hash", "cpu_hash"], ["cpu_sort"] * 4)):
+        equal([p.get_label() for p in ax.patches], kernels)
+        equal([t.get_text() for t in ax.get_xticklabels()], ["0", "1.2"])
+        equal([t.get_text() for t in ax.get_yticklabels()], ["8", "64"])
+    equal(words_of(figure), ["1.50", "1.50", "1.25", "1.25"] + ["1.25"] * 4)
+    same = {name: (types, values, {"cpu_fused": 10, "cpu_hash": 10}) for name, (types, values, _) in GRID.items()}
+    figure = figures_of(save(with_axes(same), folder, "same.json"), "winners")["a"]
+    equal(set(words_of(figure)), {"≈1.00"})
+    one = {name: point for name, point in GRID.items() if "dim:8" in name}
+    equal(figures_of(save(with_axes(one), folder, "one.json"), "winners"), {})
+
+
+def test_a_speedup_names_its_base_and_the_base_has_its_time(folder):
+    times = {"cpu_fused": 10, "cpu_hash": 20, "cpu_sort": 40, "cpu_owner": 80, "cpu_atomic": 100}
+    points = {f"a/alpha:{alpha}/dim:{dim}": ("", {"alpha": alpha, "dim": dim}, times)
+              for alpha in (0, 1) for dim in (8, 64)}
+    figure = figures_of(save(with_axes(points), folder, "speed.json"), "speedup")["a-adam"]
+    assert "speed-up over cpu_hash" in head_of(figure)
+    equal([ax.get_title() for ax in figure.axes],
+          ["cpu_hash: ns per lookup", "cpu_fused", "cpu_sort", "cpu_owner", "cpu_atomic"])
+    equal([[t.get_text() for t in ax.texts] for ax in figure.axes],
+          [[text] * 4 for text in ("20.0", "2.00", "0.500", "0.250", "0.200")])
+
+
+def test_bytes_saved_and_time_saved(folder):
+    points = {"t/weight_type:fp32": ("", {"compulsory_mib": 400}, {"cpu_fused": 10}),
+              "t/weight_type:bf16": (" weight_type bf16", {"compulsory_mib": 200}, {"cpu_sort": 7.5}),
+              "t/weight_type:fp8": (" weight_type fp8 grad_type bf16", {"compulsory_mib": 100}, {"cpu_fused": 12})}
+    figures = figures_of(save(with_axes(points), folder, "types.json"), "types")
+    equal(list(figures), [""])
+    ax, = figures[""].axes
+    equal(ax.get_title(), "adam\nt")
+    equal(points_of(ax), {"bf16": [(0.5, 0.75)], "fp8, gradients bf16": [(0.25, 1.2)]})
+    assert ax.get_ylim()[1] > 1.2
+    del points["t/weight_type:fp32"]
+    equal(figures_of(save(with_axes(points), folder, "no-fp32.json"), "types"), {})
+
+
+def test_scaling_and_memory_follow_one_axis(folder):
+    points = {f"n{n}": ("", {"lookups": n, "bags": n / 10, "threads": 2}, {"cpu_fused": 10}) for n in (1000, 2000, 4000)}
+    points |= {f"r{n}": ("", {"rows": n, "lookups": 500, "threads": 2, "scratch_mib": n / 100}, {"cpu_fused": 20})
+               for n in (10, 100, 1000)}
+    points |= {f"t{n}": ("", {"threads": n, "dim": 32}, {"cpu_fused": 80 / n}) for n in (1, 2, 4)}
+    path = save(with_axes(points), folder, "scaling.json")
+    lookups, rows, threads = figures_of(path, "scaling")["adam"].axes
+    equal(points_of(lookups)["cpu_fused"], [(n, 10) for n in (1000, 2000, 4000)])
+    equal(points_of(rows)["cpu_fused"], [(n, 20) for n in (10, 100, 1000)])
+    line = next(line for line in threads.lines if line.get_label() == "cpu_fused")
+    equal([round(v, 6) for v in line.get_ydata()], [1, 2, 4])
+    equal(threads.get_ylabel(), "speed-up over 1 thread")
+    scratch = next(ax for ax in figures_of(path, "memory")["adam"].axes if ax.get_xlabel().startswith("rows"))
+    equal(points_of(scratch)["cpu_fused"], [(10, 0.1), (100, 1), (1000, 10)])
+
+
+def test_what_determinism_costs(folder):
+    """cpu_atomic and cpu_hash are the ones that are not deterministic."""
+    path = timed(folder, cpu_atomic=(40,) * 5, cpu_hash=(25,) * 5, cpu_fused=(20,) * 5, cpu_sort=(30,) * 5)
+    figure = figures_of(path, "determinism")["rowwise_adagrad"]
+    assert {"cpu_fused, deterministic", "cpu_hash, not deterministic"} <= set(entries_of(figure)), entries_of(figure)
+    assert "0.800" in words_of(figure), words_of(figure)
+
+
+def test_peers_and_rules_mark_another_operation(folder):
+    data = peer(make_results.result(rules=RULES))
+    path = save(data, folder, "peers.json")
+    figure = figures_of(path, "peers")[""]
+    assert "torch_sparse" in entries_of(figure)
+    rules = figures_of(many_rules(folder), "rules")[""]
+    equal([t.get_text() for t in rules.axes[0].get_yticklabels()],
+          ["sgd (0)", "rowwise_adagrad (4)", "momentum (256)", "adam (512)"])
+    hollow = [c[0].get_markerfacecolor() for c in rules.axes[0].containers if c.get_label() == "cpu_dense"]
+    equal(sorted(c == "white" for c in hollow), [False, False, True, True])
+    assert "Hollow (cpu_dense): sweeps all rows" in head_of(rules).replace("\n", " ")
+    equal(figures_of(GOLDEN, "peers"), {})
+
+
+def noise_file(folder, **changes):
+    data = {"context": golden()["context"], "floor": {"p50": 0.01, "p95": 0.05},
+            "pairs": [{"workload": "w", "rule": "adam", "kernel": "k", "mode": "cold", "ratio": math.exp(v)}
+                      for v in (-0.02, 0.01, 0.0, 0.04)]} | changes
+    return save(data, folder, "noise.json")
+
+
+def test_the_noise_floor(folder):
+    figure = figures_of(noise_file(folder), "noise")[""]
+    steps, *floors = figure.axes[0].lines
+    equal([round(100 * math.log1p(x / 100), 6) for x in steps.get_xdata()[2:5]], [1, 2, 4])
+    equal(list(steps.get_ydata()[1:5]), [25, 50, 75, 100])
+    equal([round(math.log1p(line.get_xdata()[0] / 100), 6) for line in floors], [0.01, 0.05])
+    for changes in ({"pairs": [{"mode": "cold"}]}, {"pairs": []}, {"floor": {"p50": "x"}},
+                    {"floor": {"p50": math.nan}}):
+        one_line_error(run("figures.py", noise_file(folder, **changes), folder), "noise.json", "run make noise")
+
+
+# --- all of them
+def sources():
+    """{result of a record: a path}, of the machine that has it first."""
+    found = {}
+    for path in sorted(glob.glob(os.path.join(RECORDS, "zen*", "*.json"))):
+        found.setdefault(os.path.basename(path), path)
+    return found
+
+
+def a_record(folder, *names):
+    """A folder with those results of records, and the file of make noise."""
+    record = os.path.join(folder, "zen")
+    os.mkdir(record)
+    for name, path in sources().items():
+        if not names or name.removesuffix(".json") in names:
+            os.symlink(path, os.path.join(record, name))
+    noise_file(record, context={"emb_cpu": "AMD EPYC"})
+    return record
+
+
+def overlaps(figure):
+    """Texts that leave the page, and pairs of tick labels or of other texts that overlap."""
+    renderer, page = figure.canvas.get_renderer(), figure.bbox
+    box = lambda t: t.get_window_extent(renderer)
+    ticks = [[t for t in axis.get_ticklabels() if t.get_text() and t.get_visible()]
+             for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
+    titles = [t for ax in figure.axes for t in (ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts) if t.get_text()]
+    free = [*(t for t in figure.texts if t.get_text()), *titles,
+            *(t for legend in figure.legends for t in legend.get_texts())]
+    for t in free:
+        b = box(t)
+        if b.x0 < -1 or b.y0 < -1 or b.x1 > page.x1 + 1 or b.y1 > page.y1 + 1:
+            yield f"'{t.get_text()}' leaves the page"
+    for group in (*ticks, free):
+        for a, b in itertools.combinations(group, 2):
+            one, two = box(a), box(b)
+            if min(one.x1, two.x1) - max(one.x0, two.x0) > 1 and min(one.y1, two.y1) - max(one.y0, two.y0) > 2:
+                yield f"'{a.get_text()}' and '{b.get_text()}' overlap"
+
+
+def gallery_of(record, out, *args):
+    """A process that draws a record, with hashes of another seed than here."""
+    return subprocess.Popen([sys.executable, tap.tool("gallery.py"), record, out, *args], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONHASHSEED": "1"})
+
+
+def drawn_here(record, out):
+    """Draws a record; returns lines about texts that overlap, and about figures higher than a page."""
+    import figures
+    import gallery
+    bad = []
+
+    def save_checked(figure, stem, formats):
+        name = os.path.basename(stem)
+        equal(figure.get_figwidth(), WIDTHS["-column" if name.endswith("-column") else ""])
+        bad.extend(f"{name}: {text}" for text in overlaps(figure))
+        bad.extend([f"{name}: {figure.get_figheight()} inches high"] * (figure.get_figheight() > 10.5))
+        return paper.save(figure, stem, formats)
+
+    os.mkdir(out)
+    figures.save = save_checked
+    gallery.draw_all(gallery.results_of(record), "zen", out)
+    figures.save = paper.save
+    return bad
+
+
+def check_pdf(name, data):
+    """Its width, and that its fonts are of Type 42: TrueType inside of a composite font."""
+    width = WIDTHS["-column" if name.endswith("-column.pdf") else ""]
+    box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) [\d.]+ \]", data)
+    assert abs(float(box[1]) - 72 * width) < 0.01, (name, box[0])
+    assert b"/CIDFontType2" in data and b"/Type3" not in data, name
+
+
+def test_a_record_has_all_figures_the_same_bytes_again_and_no_overlapping_text(folder):
+    need_matplotlib()
+    record, outs = a_record(folder, *FILES), [os.path.join(folder, name) for name in ("one", "two")]
+    job = gallery_of(record, outs[0])
+    bad = drawn_here(record, outs[1])
+    printed, said = job.communicate()
+    equal((job.returncode, bad), (0, []))
+    made, again = (contents(out, (".pdf", ".svg", ".png")) for out in outs)
+    assert made == again, [name for name in made if made[name] != again.get(name)]
+    equal(sorted(map(os.path.basename, printed.split())), sorted([*made, "index.html"]))
+    page = contents(outs[0], ".html")["index.html"].decode()
+    for name in LIST:
+        assert f"paper-{name}-" in printed and f"{drawing_of(name).caption.split(',')[0]}" in page, name
+    for name, data in made.items():
+        assert f'href="{name}"' in page, name
+        if name.endswith(".pdf"):
+            check_pdf(name, data)
+    assert "make figures RECORD=zen" in page and "make record NAME=zen STEPS=peers" in page
+    assert "not drawn: speedup: zen has no crossover.json" in said, said
+
+
+def test_missing_data_is_named_with_its_step(folder):
+    need_matplotlib()
+    record, page = a_record(folder, "types"), os.path.join(folder, "page.md")
+    job = gallery_of(record, folder, "--page", page)
+    said = job.communicate()[1]
+    equal(job.returncode, 0)
+    lines = said.strip().splitlines()
+    assert "not drawn: scaling: zen has no scaling.json; make record NAME=zen STEPS=scaling would measure it" in lines
+    assert all(line.startswith("not drawn: ") for line in lines) and not any("types:" in line for line in lines), said
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    pictures = re.findall(r"!\[.*\]\((.*)\)", text)
+    equal(pictures, ["page/types.png", "page/noise.png"])
+    assert all(os.path.getsize(os.path.join(folder, p)) < 60_000 for p in pictures)
+    assert "\n- scaling: zen has no scaling.json" in text
+
+
+def test_bad_records_are_one_line(folder):
+    need_matplotlib()
+    made = make("figures", "RECORD=none", f"OUT={folder}")
+    assert made.returncode and "none: holds no result; make record NAME=none" in made.stderr, made.stderr
+    record = a_record(folder, "roof")
+    with open(sources()["standard.json"], encoding="utf-8") as file:
+        text = file.read()
+    for changed, why in ((text.replace('"AMD EPYC"', '"Other"', 1), "several machines"), (text[:5000], "not JSON")):
+        save(changed, record, "standard.json")
+        job = gallery_of(record, folder)
+        said = job.communicate()[1]
+        equal(job.returncode, 1)
+        assert said.count("\n") == 1 and said.startswith("gallery.py: ") and why in said, said
+
+
+def test_figures_of_a_result_are_made_and_reproducible(folder):
+    need_matplotlib()
+    made = drawn_twice("figures.py", folder, (".svg", ".pdf", ".html"))
+    names = ("determinism", "roofline", "skew", "speed-memory", "stages", "unique")
+    equal(sorted(n for n in made if n.endswith("cold.svg")), [f"paper-{n}-rowwise_adagrad-cold.svg" for n in names
+                                                              if n != "unique"])
+    equal(len(made), 4 * 5 + 1)
+    page = made["index.html"].decode()
+    assert "Not drawn" in page and "peers: results.json has no data for it" in page
+    for name, data in made.items():
+        if name.endswith(".svg"):
+            assert b"cpu_fused" in data and b"sort, fused" not in data and b"Synthetic CPU" in data, name
+
+
+def test_figures_have_the_caution(folder):
+    need_matplotlib()
+    path = disturbed(folder, 90, emb_load_worst="5.2")
+    equal(run("figures.py", path, folder).returncode, 0)
+    for name, svg in contents(folder, ".svg").items():
+        text = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg.decode()))
+        assert LINE in text and "#c00000" in svg.decode(), name
+
+
+def test_figures_across_rules_for_the_pages_of_records(folder):
+    need_matplotlib()
+    import figures
+    points = {f"t/alpha:{alpha}/dim:{dim}/weight_type:{kind}": (
+                  f" weight_type {kind}" * (kind != "fp32"), {"alpha": alpha, "dim": dim}, {})
+              for alpha in (0, 1) for dim in (8, 64) for kind in ("fp32", "bf16")}
+    result = results.load(save(with_axes(points, RULES), folder, "all.json"))
+    for prefix, names in (("rules-", ["rules-roof"]), ("winners-", ["winners-t"]),
+                          ("types", ["types-dim-8", "types-dim-64"])):
+        made = list(figures.draw_across(result, folder, "cold", ["png"], prefix))
+        equal([os.path.relpath(p, folder) for p in made], [f"paper-{n}-cold.png" for n in names])
+
+
+def test_missing_matplotlib_is_one_line(folder):
+    save("raise ImportError('hidden by the test')", folder, "matplotlib.py")
+    one_line_error(run("figures.py", GOLDEN, folder, env={"PYTHONPATH": folder}), "python3-matplotlib")
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "figures"))
