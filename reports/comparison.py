@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Two results of the same workloads, before and after, for a page: the verdicts of compare.py, and where they lie on a
-logarithmic axis."""
+"""Two results of the same workloads, before and after, for a page: the verdicts of compare.py, and where they lie
+on a logarithmic axis."""
 import math
 from collections import namedtuple
 

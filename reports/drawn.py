@@ -15,12 +15,12 @@ from inline_svg import inline
 from plots import draw
 from program import ResultError
 
-MANY_WORKLOADS = 30  # more of them are points of a sweep, and no quick plot has room for them
+MANY_WORKLOADS = 12  # more of them have no room in the quick plots
 # What the beginnings of their file names mean.
 TITLES = {"time": "Time per lookup", "throughput": "Compulsory traffic", "memory": "Memory",
           "stages": "Time by stage", "roofline": "Distance from the roof", "alpha": "Throughput over skew",
           "paper-rules-roof": "Every rule against its roof", "paper-winners": "Which kernel wins",
-          "paper-types": "Bytes and time of narrow types"}
+          "paper-types": "Bytes and time of narrow types", "machines": "Machines side by side"}
 EVERY = ("standard", "forward")  # records of which every quick plot is drawn
 
 Drawing = namedtuple("Drawing", "id title svg width command")
@@ -33,11 +33,17 @@ def title(stem):
     return (TITLES.get(known) or pages.TITLES.get(stem, stem)) + f": {rest}" * bool(known and rest)
 
 
+def svg_of(figure, folder):
+    """The SVG of a quick plot; its PNG is not drawn."""
+    return next(path for path in draw(figure, folder) if path.endswith(".svg"))
+
+
 class Drawer:
     """Draws into a folder of its own, and numbers the figures of the page."""
 
     def __init__(self, kernel, below):
-        self.kernel, self.below, self.count, self.notes = kernel, below, 0, {}  # {note: the first that it is about}
+        self.kernel, self.below, self.count = kernel, below, 0
+        self.notes = {}  # {why something cannot be drawn: the first that this is about}
 
     def taken(self, path, command):
         """The drawing of an SVG file."""
@@ -49,11 +55,11 @@ class Drawer:
         return Drawing(f"figure-{self.count}", name, svg, width, command)
 
     def tried(self, make, about):
-        """The drawings of make(folder), which yields (path, command); none if it cannot draw, and then a note."""
+        """The drawings of make(folder), which yields (path, command); those before one that cannot be drawn."""
         drawings = []
         with tempfile.TemporaryDirectory() as folder:
             try:
-                with contextlib.redirect_stderr(io.StringIO()):  # the quick plots say which figures there cannot be
+                with contextlib.redirect_stderr(io.StringIO()):  # export.py names what a result lacks
                     for path, command in make(folder):
                         if path.endswith(".svg"):
                             drawings.append(self.taken(path, command))
@@ -76,17 +82,15 @@ class Drawer:
 
     def plots(self, source, folder):
         """The quick plots; of most records only the one that shows it."""
-        groups = source.result.groups(source.mode)
-        if len({g.workload for g in groups}) > MANY_WORKLOADS:
+        if source.name in pages.ACROSS and source.recorded:
+            return
+        if len({g.workload for g in source.result.groups(source.mode)}) > MANY_WORKLOADS:
             raise ResultError(f"more than {MANY_WORKLOADS} workloads are too many for the quick plots")
         whole = not source.recorded or source.name in EVERY
         first = "" if whole else pages.PEERS.get(source.name, "time-")
-        if source.name in pages.ACROSS and source.recorded:
-            return
         for figure in export.figures(source.result, folder, source.mode):
             if figure.name.startswith(first):
-                for path in draw(figure, folder):
-                    yield path, f"make plots RESULT={source.path} MODE={source.mode}"
+                yield svg_of(figure, folder), f"make plots RESULT={source.path} MODE={source.mode}"
 
     def across(self, source, folder):
         """What matplotlib draws across rules, points and types."""
@@ -96,10 +100,9 @@ class Drawer:
         for path in draw_across(source.result, folder, source.mode, ["svg"], prefix):
             yield path, f"make figures RESULT={source.path} MODE={source.mode}"
 
-    def side_by_side(self, columns):
-        """Several machines; columns: {name of a machine: cells of machines.cells()}."""
+    def side_by_side(self, columns, paths):
+        """Several machines; columns: {name of a machine: cells of machines.cells()} of the results with these paths."""
         def make(folder):
             figure = machines.picture(columns, self.kernel, self.below, os.path.join(folder, machines.NAME))
-            for path in draw(figure, folder):
-                yield path, "make report of several machines"
+            yield svg_of(figure, folder), f'make report RESULT="{" ".join(paths)}"'
         return self.tried(make, "several machines")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Puts SVG files of gnuplot and matplotlib into a page: their ids get a prefix, so that those of two figures never
-clash; their colours become CSS variables, so that a dark theme can change them; their texts take the font of the page.
+clash; their colours become CSS variables, which a dark theme can change; their texts take the font of the page.
 
 A colour #rrggbb is var(--crrggbb,#rrggbb): a page that sets no variable shows the colours of the file.
 """

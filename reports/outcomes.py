@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""What came out, for the tables and the explorer of a page: who wins each group of kernels and by how much, the same
-on several machines, and every measured point with its coordinates.
+"""What came out, for the tables and the explorer of a page: who wins each group of kernels and by how much, the
+same on several machines, and every measured point with its coordinates.
 
-Only the lazy operation wins. Rungs of the ladder and builds by several compilers are variants of one kernel, and never
-compete in the explorer.
+Only the lazy operation wins. Rungs of the ladder and builds by several compilers are variants of one kernel, and
+never compete in the explorer.
 """
 from dataclasses import replace
 
 import machines
 from across import lead_text, type_text
-from drawn import MANY_WORKLOADS
 from inline_svg import variable
 from results import LADDER, spread
 from style import colour, number
 
 AXES = ("rows", "dim", "alpha", "lookups")  # where a point lies; all of these, or it is no point
+SWEEP = 30  # workloads of a file; more of them have no part each
 LEAD = "Time of the second kernel over that of the fastest. ≈: the samples cannot tell the two apart."
 
 
@@ -83,7 +83,7 @@ def headline(machines_):
 
 # --- machines side by side
 def side_by_side(machines_, kernel, below):
-    """({name: cells of its first file}, heads, rows) of workloads that at least two machines have; None otherwise."""
+    """({name: cells of its first file}, heads, rows) of workloads that several machines have; None otherwise."""
     columns = {m.name: machines.cells(m.sources[0].result, kernel, below) for m in machines_
                if "cold" in m.sources[0].modes}
     shared = [w for w in machines.workloads(columns) if sum(w in own for own in columns.values()) > 1]
@@ -98,7 +98,8 @@ def side_by_side(machines_, kernel, below):
 # --- the explorer
 def contestants(group):
     """The group without kernels that are variants of another one."""
-    return replace(group, series=[s for s in group.series if s.kernel.family != LADDER and "@" not in s.kernel.name])
+    own = [s for s in group.series if s.kernel.family != LADDER and "@" not in s.kernel.name]
+    return replace(group, series=own)
 
 
 def point(source, group):
@@ -120,10 +121,11 @@ def point(source, group):
 
 def points(machines_):
     """(all points of the explorer, number of groups that have no place in it), of cold caches."""
-    found = [point(s, g) for m in machines_ for s in m.sources if "cold" in s.modes for g in s.result.groups("cold")]
+    cold = [s for m in machines_ for s in m.sources if "cold" in s.modes]
+    found = [point(s, g) for s in cold for g in s.result.groups("cold")]
     return [p for p in found if p], found.count(None)
 
 
 def is_sweep(source):
     """Whether a file has too many workloads for a part of each."""
-    return len({s.workload for s in source.result.series}) > MANY_WORKLOADS
+    return len({s.workload for s in source.result.series}) > SWEEP

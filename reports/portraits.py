@@ -55,11 +55,11 @@ def sentences(source, series):
     persistent = [100 * s.median("scratch_mib") / p for s in every
                   if (p := s.median("persistent_mib")) and s.median("scratch_mib") is not None]
     lines = [("speed", f"{span(s.ns for s in every)} ns per lookup; the fastest or not told from it on {won} of "
-                       f"{len(own)} workloads and rules" + (f", {span(slower)} times the fastest" if slower else ""))]
+                       f"{len(own)} workloads and rules" + f", {span(slower)} times the fastest" * bool(slower))]
     if persistent:
         each = span(median("scratch_per_lookup"))
-        lines.append(("memory", f"scratch {span(median('scratch_mib'))} MiB, {span(persistent, 2)} % of weights and "
-                                "states" + f"; {each} bytes per lookup" * bool(each)))
+        lines.append(("memory", f"scratch {span(median('scratch_mib'))} MiB, {span(persistent, 2)} % of weights "
+                                "and states" + f"; {each} bytes per lookup" * bool(each)))
     if any(median("compulsory_mib")):
         lines.append(("bytes", f"{span(median('compulsory_mib'))} MiB are compulsory; moved at "
                                f"{span(s.at_median('traffic_gbs') for s in every)} GB/s" +
@@ -110,7 +110,7 @@ def kernel_parts(machines):
             base, _, build = name.partition("@")
             if build:
                 variants.setdefault(base, {})[build] = None
-            elif any(s.kernel.name == name and s.mode == source.mode and not s.failed for s in source.result.series):
+            elif any(g.of(name) for g in source.result.groups(source.mode)):
                 sources.setdefault(name, source)
     meanings = trait_meanings()
     return [kernel_part(anchor, name, sources[name], list(variants.get(name, ())), meanings)
@@ -134,8 +134,9 @@ def workload_facts(group):
     every = (("lookups", short(lookups)), ("distinct rows", f"{short(of('distinct'))} "
                                            f"({share_of(of('distinct'), lookups)} % of the lookups)"),
              ("hottest row", f"{number(of('hottest_share') and 100 * of('hottest_share'), 2)} % of the lookups"),
-             ("bags", short(bags)), ("lookups per bag", f"{number(lookups / bags if lookups and bags else None)} on "
-                                     f"average, {short(of('longest_bag'))} in the longest"),
+             ("bags", short(bags)),
+             ("lookups per bag", f"{number(lookups / bags if lookups and bags else None)} on average, "
+                                 f"{short(of('longest_bag'))} in the longest"),
              ("empty bags", short(of("empty_bags"))),
              ("twice in a bag", f"{share_of(of('in_bag_duplicates'), 1)} % of the lookups"),
              ("tables", short(of("tables"))), ("rows of all tables", short(of("rows"))),

@@ -40,4 +40,4 @@ page_sources     = $(foreach r,$(page_results),$(call quoted,$r)) \
 report:
 	$(call require,report)
 	@$(PYTHON) reports/report.py $(page_sources) --mode $(MODE) $(looked_at) $(if $(D3),--d3=$(call quoted,$(D3))) \
-	     --out=$(call quoted,$(OUT)/report.html)
+	     $(if $(D3_LICENCE),--d3-licence=$(call quoted,$(D3_LICENCE))) --out=$(call quoted,$(OUT)/report.html)

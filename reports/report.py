@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes one page about results, report.html: machines, tables, figures, kernels, workloads, a comparison of two results
-and an explorer of all measured points. The page is one file that reads nothing else, from disk or network.
+"""Writes one page about results: machines, tables, figures, kernels, workloads, a comparison of two results and an
+explorer of all measured points. The page is one file that reads nothing else, from disk or network.
 
 The same results give the same bytes. What a page cannot have for want of a program or package is named on stderr
 and in the page; the rest goes on. Exit status: 0 fine, 1 usage or a file that cannot be read.
@@ -23,7 +23,7 @@ import sources
 from drawn import Drawer
 from inline_svg import dark_theme
 from program import Arguments, ResultError, write_whole
-from results import caches, load
+from results import load
 from style import number
 
 D3 = "/usr/share/nodejs/d3/dist/d3.min.js"
@@ -72,29 +72,33 @@ def allowed(scripts):
             + " ".join(f"'sha256-{h}'" for h in hashes))
 
 
-def figures(machines, args, drawer):
-    """(figures of several machines, {machine: figures of each file}) and their tables side by side."""
-    beside = outcomes.side_by_side(machines, args.kernel, args.below)
-    common = drawer.side_by_side(beside[0]) if beside else []
-    return beside, common, {m.name: [Shown(s, drawer.of(s)) for s in m.sources] for m in machines}
+def of_machines(machines):
+    """What the templates read about machines and their files."""
+    every, facts = [s for m in machines for s in m.sources], {m.name: m.facts() for m in machines}
+    return {"machines": machines, "several": len(machines) > 1, "sources": every, "facts": facts,
+            "titles": list(dict.fromkeys(title for own in facts.values() for title in own)),
+            "sweeps": [s for s in every if outcomes.is_sweep(s)], "colours": outcomes.colours(machines),
+            "unrecorded": [(m.name, m.unrecorded()) for m in machines if m.unrecorded()],
+            "left_out": [(s, s.result.left_out()) for s in every if s.result.left_out()]}
 
 
-def content(args, machines, drawer, moving, missing):
-    """What the templates read."""
-    beside, common, shown = figures(machines, args, drawer)
+def of_results(machines, args):
+    """What they read about results."""
     heads, texts, rows = outcomes.headline(machines)
     points, placeless = outcomes.points(machines)
     both = comparison.compared(load(args.old), load(args.new)) if args.old else None
-    every = [s for m in machines for s in m.sources]
-    gaps = [f"{about}: {note}" for note, about in drawer.notes.items()] + [missing] * bool(missing)
-    facts = {m.name: m.facts() for m in machines}
-    return {"machines": machines, "facts": facts, "titles": list(dict.fromkeys(t for f in facts.values() for t in f)), "several": len(machines) > 1, "sources": every, "beside": beside,
-            "common": common, "shown": shown, "heads": heads, "texts": texts, "rows": rows, "points": points,
-            "placeless": placeless, "comparison": both, "kernels": portraits.kernel_parts(machines),
-            "kernel_heads": portraits.KERNEL_HEADS, "workloads": portraits.workload_parts(machines),
-            "sweeps": [s for s in every if outcomes.is_sweep(s)], "gaps": gaps, "library": moving,
-            "colours": outcomes.colours(machines), "caches": caches, "number": number,
-            "left_out": [(s, s.result.left_out()) for s in every if s.result.left_out()]}
+    return {"heads": heads, "texts": texts, "rows": rows, "points": points, "placeless": placeless,
+            "comparison": both, "number": number, "kernel_heads": portraits.KERNEL_HEADS,
+            "kernels": portraits.kernel_parts(machines), "workloads": portraits.workload_parts(machines)}
+
+
+def of_figures(machines, args):
+    """What they read about figures, with lines about those that could not be drawn."""
+    drawer, beside = Drawer(args.kernel, args.below), outcomes.side_by_side(machines, args.kernel, args.below)
+    common = drawer.side_by_side(beside[0], [m.sources[0].path for m in machines]) if beside else []
+    shown = {m.name: [Shown(s, drawer.of(s)) for s in m.sources] for m in machines}
+    return {"beside": beside, "common": common, "shown": shown,
+            "gaps": [f"{about}: {note}" for note, about in drawer.notes.items()]}
 
 
 def page(args):
@@ -103,13 +107,12 @@ def page(args):
     from markupsafe import Markup
     machines = sources.read(args.results, args.record, args.mode)
     moving, missing = library(args.d3, args.d3_licence)
-    texts = [asset("page.js"), asset("explorer.js")]
-    if moving:
-        texts = [moving.text, asset("charts.js"), *texts]
-    scripts = [Markup(script(t)) for t in texts]
-    shown = content(args, machines, Drawer(args.kernel, args.below), moving, missing)
-    parts = {"scripts": scripts, "policy": allowed(scripts), "style": Markup(asset("page.css"))}
-    text = env.get_template("page.html").render(shown | parts)
+    own = [asset("page.js"), asset("explorer.js")]
+    scripts = [Markup(script(t)) for t in ([moving.text, asset("charts.js"), *own] if moving else own)]
+    shown = of_machines(machines) | of_results(machines, args) | of_figures(machines, args)
+    shown["gaps"] += [missing] * bool(missing)
+    text = env.get_template("page.html").render(
+        shown, scripts=scripts, policy=allowed(scripts), style=Markup(asset("page.css")), library=moving)
     return text.replace("/* colours in the dark */", dark_theme(text), 1), shown["gaps"]
 
 
@@ -122,7 +125,7 @@ def main():
     parser.add_argument("--new", metavar="NEW.json")
     parser.add_argument("--mode", default="cold", help="of the figures: cold (default), warm or iteration")
     parser.add_argument("--kernel", default="cpu_fused", metavar="NAME", help="the kernel under study (cpu_fused)")
-    parser.add_argument("--below", default="cpu_sort", metavar="NAME", help="the kernel to compare it with (cpu_sort)")
+    parser.add_argument("--below", default="cpu_sort", metavar="NAME", help="the kernel below it (cpu_sort)")
     parser.add_argument("--d3", default=D3, metavar="FILE", help=f"the library D3 ({D3})")
     parser.add_argument("--d3-licence", default=D3_LICENCE, metavar="FILE", help=f"its licence ({D3_LICENCE})")
     parser.add_argument("--out", required=True, metavar="PAGE.html")

@@ -12,8 +12,8 @@ from program import ResultError
 from recorded import RESULTS, disturbed, in_folder, make_command
 from results import LADDER, Result, load
 
-SHOWN_VARIABLES = ("SPEC", "TRACE", "ALPHA", "DIMS", "ROWS", "BATCH", "POOLING", "RULE", "FILTER", "MODES", "PLACE",
-                   "SEED", "THREADS", "REPS", "RING")
+VARIABLES = ("SPEC", "TRACE", "ALPHA", "DIMS", "ROWS", "BATCH", "POOLING", "RULE", "FILTER", "MODES", "PLACE",
+             "SEED", "THREADS", "REPS", "RING")  # of make bench
 
 Target = namedtuple("Target", "target")  # of make, where no step of a record is known
 
@@ -58,21 +58,26 @@ class Source:
         context = self.result.context
         if self.recorded:
             return pages.command(self.result, RESULTS[self.name])
-        given = {k: str(v) for k in SHOWN_VARIABLES if (v := context.get(f"emb_var_{k}"))}
+        given = {k: str(v) for k in VARIABLES if (v := context.get(f"emb_var_{k}"))}
         return str(context.get("emb_record_command") or make_command(Target(self.study or "bench"), given))
 
     def origin(self):
         """What the table of files says about it, beside its name and its command."""
         (some, every), c = disturbed(self.result), self.result.context
         return {"commit": str(c.get("emb_commit", "?"))[:12] + " + changes" * (c.get("emb_dirty") == "yes"),
-                "date": str(c.get("emb_date") or c.get("date") or "?")[:16].replace("T", " "), "samples": str(every),
-                "disturbed": f"{100 * some / every:.0f} %" if every else "-"}
+                "date": str(c.get("emb_date") or c.get("date") or "?")[:16].replace("T", " "),
+                "samples": str(every), "disturbed": f"{100 * some / every:.0f} %" if every else "-"}
 
 
 @dataclass
 class Machine:
     name: str
     sources: list = field(default_factory=list)
+
+    def unrecorded(self):
+        """The steps of `make record` that a recorded machine lacks."""
+        names = [s.name for s in self.sources if s.recorded]
+        return [name for name in RESULTS if name not in names] if names else []
 
     def facts(self):
         """{title: fact} of machine and build."""
@@ -125,8 +130,8 @@ def of_files(paths, mode):
     machines = {}
     for path, name in zip(paths, short_names(paths) if paths else []):
         result = load(path)
-        own = machines.setdefault(identity(result), Machine(str(result.context.get("emb_cpu") or "unknown machine")))
-        own.sources.append(Source(result, name, mode=shown_mode(result, mode)))
+        cpu = str(result.context.get("emb_cpu") or "unknown machine")
+        machines.setdefault(identity(result), Machine(cpu)).sources.append(Source(result, name, mode=shown_mode(result, mode)))
     names = [m.name for m in machines.values()]
     for machine in machines.values():
         if names.count(machine.name) > 1:

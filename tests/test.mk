@@ -9,8 +9,8 @@ test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%
 # depend on how kernels are compiled: they run only in the plain build.
 tool_tests    := aarch64 auto average compilers counts counts_bound counts_planted counts_table crossover cuda_old \
                  deps drift examples gpu_record install joint_embeddings ladder links make mutants nvcc peers ptx \
-                 ptx_lane ptx_verified pytorch_example ranks_device_mpi ranks_mpi record report_page reports sass sass_gate \
-                 sass_issue scale schedule state_dict state_numpy sweep tiers torch_optim train_example zero
+                 ptx_lane ptx_verified pytorch_example ranks_device_mpi ranks_mpi record report_browser report_page \
+                 reports sass sass_gate sass_issue scale schedule state_dict state_numpy sweep tiers torch_optim train_example zero
 test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
 ifneq ($(flavour),)
 test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))

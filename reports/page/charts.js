@@ -83,7 +83,7 @@ window.embfuseCharts = (box, axes, colours, pick) => {
       row.append("text").attr("class", "time").attr("y", step / 2).attr("dy", "0.35em").attr("x", NAMES);
     }));
     rows.select(".title").text((k) => k.title).attr("y", step / 2).attr("font-weight", (k) => (k.best ? 700 : 400));
-    rows.select(".time").text((k) => k.ns[1]).attr("y", step / 2);
+    rows.select(".time").text((k) => Number(k.ns[1].toPrecision(3))).attr("y", step / 2);
     rows.select("rect").attr("fill", paint).attr("y", step * 0.18).attr("height", step * 0.64);
     rows.select("line").attr("y1", step / 2).attr("y2", step / 2);
     const then = moving(rows).attr("transform", (k, i) => `translate(0,${step * i + 5})`);

@@ -72,18 +72,18 @@
     else line.append("No other kernel was measured there.");
   }
   function way(point, at) {
-    const parts = Object.keys(AXES).filter((name) => Math.abs(offset(name, point, at)) > 1e-6).map((name) =>
+    const parts = Object.keys(AXES).filter((name) => Math.abs(offset(name, point, at)) > 0.005).map((name) =>
       name === "alpha"
-        ? `alpha ${point.alpha >= at.alpha ? "+" : "−"} ${three(Math.abs(point.alpha - at.alpha))}`
-        : `${name === "dim" ? "floats" : name} × ${three(point[name] / at[name])}`);
-    return parts.join(", ");
+        ? `${three(Math.abs(point.alpha - at.alpha))} ${point.alpha > at.alpha ? "more" : "less"} alpha`
+        : `${three(point[name] / at[name])} × the ${name === "dim" ? "floats" : name}`);
+    return parts.length ? ` (it has ${parts.join(", ")})` : "";
   }
   function where(found, at) {
     const { point, distance: far } = found[0];
     const ties = found.filter((f) => f.distance - far < 1e-9).length;
     const line = box.querySelector(".where");
     line.replaceChildren(
-      far === 0 ? "Measured exactly there: " : `Nearest measured point, ${three(far)} away (${way(point, at)}): `,
+      far === 0 ? "Measured exactly there: " : `Nearest measured point, ${three(far)} away${way(point, at)}: `,
       element("code", point.name), ` in ${point.file}${EQUAL.includes("machine") ? "" : `, ${point.machine}`}.`);
     if (ties > 1) line.append(` ${ties} points are equally near, with other tables, bags or batches; this is the first, and the table has them all.`);
   }
