@@ -34,6 +34,9 @@
 #| make compare   compare two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if
 #|                unsure. OUT/compare.status has this status, since make turns every failure into 2;
 #|                COMPARE='--min-effect 5': further options, see reports/compare.py --help
+#| make report    write one page about results, OUT/report.html, which needs no network: machines, a table that sorts,
+#|                every figure, kernels, workloads, an explorer of all points. RESULT="a.json b.json", RECORD="NAME NAME"
+#|                of reports/results, A=old.json B=new.json: also compare these
 #| make bench-against  this checkout and the revision REF=HEAD~1 in turns, sample by sample, then make compare of both:
 #|                text for a pull request in OUT/against/compare.md, status in OUT/against/status; variables as for bench
 #| make noise     the effect that identical code shows on this machine (OUT/noise/noise.json), which both comparisons
@@ -145,8 +148,8 @@ comma    := ,
 space    := $() $()
 flavour  := $(if $(findstring gcc,$(notdir $(CC))),,$(notdir $(CC))-)$(if $(SANITIZE),$(subst $(comma),-,$(SANITIZE))-)$(if $(filter 0,$(NATIVE)),portable-)
 B        := build$(if $(flavour),/$(flavour:%-=%))
-# In make compare, B is the new result.
-ifneq ($(filter compare,$(MAKECMDGOALS)),)
+# In make compare and make report, B is the new result.
+ifneq ($(filter compare report,$(MAKECMDGOALS)),)
 new      := $(if $(filter command,$(origin B)),$(B))
 override B := build
 endif
@@ -232,8 +235,9 @@ all: $(B)/bench $(B)/embfuse lib
 packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3 python3-scipy
 packages_test  := $(packages_bench) libcmocka-dev liburing-dev python3-numpy python3-matplotlib pkg-config cmake
 packages_metrics := $(packages_bench) valgrind
-packages_ci    := $(packages_test) $(packages_metrics) libbenchmark-tools python3-scipy python3-yaml clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev iproute2 librocksdb-dev \
-                  gcc-aarch64-linux-gnu libc6-dev-arm64-cross python3-pip
+packages_ci    := $(packages_test) $(packages_metrics) libbenchmark-tools python3-yaml python3-jinja2 node-d3 clang clang-format \
+                  libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev iproute2 librocksdb-dev \
+                  gcc-aarch64-linux-gnu libc6-dev-arm64-cross python3-pip chromium chromium-driver python3-selenium
 missing         = $(shell command -v dpkg-query >/dev/null && for p in $(packages_$1); do \
                       dpkg-query -W -f '$${db:Status-Abbrev}' $$p 2>/dev/null | grep -q ^ii || echo $$p; done)
 define require

@@ -8,7 +8,7 @@ PLOTS   ?= $(OUT)/plots
 MEDIANS ?= $(OUT)/medians.json
 MODE    ?= cold
 
-.PHONY: plots table figures gallery medians compare
+.PHONY: plots table figures gallery medians compare report
 
 report_plots = $(PYTHON) reports/plots.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
 report_table = $(PYTHON) reports/table.py $(call quoted,$(RESULT)) --mode $(MODE) $(if $(EACH),--each)
@@ -45,3 +45,15 @@ compare:
 	 $(run_compare) --status-file "$$to/compare.status" || { status=$$?; \
 	     echo "compare: make exits with 2; $$to/compare.status has the status of this command:" >&2; \
 	     printf '    %s\n' $(call quoted,$(run_compare)) >&2; exit $$status; }
+
+# One page about results. Whoever cannot install packages needs Jinja2 alone; the page says what is left out.
+packages_report := python3 python3-jinja2 $(if $(filter 0,$(shell id -u)),gnuplot-nox python3-matplotlib node-d3)
+programs_report := python3
+page_results     = $(if $(RECORD)$(A)$(new),$(if $(filter file,$(origin RESULT)),,$(RESULT)),$(RESULT))
+page_sources     = $(foreach r,$(page_results),$(call quoted,$r)) \
+                   $(foreach r,$(RECORD),--record=$(call quoted,$(if $(findstring /,$r),$r,reports/results/$r))) \
+                   $(if $(A),--old=$(call quoted,$(A))) $(if $(new),--new=$(call quoted,$(new)))
+report:
+	$(call require,report)
+	@$(PYTHON) reports/report.py $(page_sources) --mode $(MODE) $(looked_at) $(if $(D3),--d3=$(call quoted,$(D3))) \
+	     $(if $(D3_LICENCE),--d3-licence=$(call quoted,$(D3_LICENCE))) --out=$(call quoted,$(OUT)/report.html)

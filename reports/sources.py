@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+"""The result files of a page, by machine: single files, or all of a recorded machine."""
+import os
+import re
+from collections import namedtuple
+from dataclasses import dataclass, field
+
+import pages
+from export import slug
+from merge import same_machine
+from program import ResultError
+from recorded import RESULTS, disturbed, in_folder, make_command
+from results import LADDER, Result, load
+
+VARIABLES = ("SPEC", "TRACE", "ALPHA", "DIMS", "ROWS", "BATCH", "POOLING", "RULE", "FILTER", "MODES", "PLACE",
+             "SEED", "THREADS", "REPS", "RING")  # of make bench
+
+Target = namedtuple("Target", "target")  # of make, where no step of a record is known
+
+
+@dataclass
+class Source:
+    """A result file."""
+    result: Result
+    name: str  # short, and unique in its machine
+    machine: str = ""
+    mode: str = "cold"  # of its figures
+    recorded: bool = False  # as a step of `make record`, which its name is
+    id: str = ""
+
+    @property
+    def path(self):
+        return os.path.relpath(self.result.path)
+
+    @property
+    def title(self):
+        return pages.TITLES.get(self.name, self.name) if self.recorded else self.name
+
+    @property
+    def what(self):
+        return RESULTS[self.name].what if self.recorded else self.result.machine()
+
+    @property
+    def study(self):
+        """The name of the study that measured it, if it has figures of its own; otherwise ''."""
+        if any(k.family == LADDER for k in self.result.kernels.values()):
+            return "ladder"
+        found = re.match(r"of (\w+)\.py", str(self.result.context.get("emb_var_SPEC")))
+        return found[1] if found and found[1] in pages.STUDIES else ""
+
+    @property
+    def modes(self):
+        """The modes of its rows, in their order."""
+        return list(dict.fromkeys(s.mode for s in self.result.series))
+
+    def measured_by(self):
+        """The command that made the file, as far as it is known."""
+        context = self.result.context
+        if self.recorded:
+            return pages.command(self.result, RESULTS[self.name])
+        given = {k: str(v) for k in VARIABLES if (v := context.get(f"emb_var_{k}"))}
+        return str(context.get("emb_record_command") or make_command(Target(self.study or "bench"), given))
+
+    def origin(self):
+        """What the table of files says about it, beside its name and its command."""
+        (some, every), c = disturbed(self.result), self.result.context
+        return {"commit": str(c.get("emb_commit", "?"))[:12] + " + changes" * (c.get("emb_dirty") == "yes"),
+                "date": str(c.get("emb_date") or c.get("date") or "?")[:16].replace("T", " "),
+                "samples": str(every), "disturbed": f"{100 * some / every:.0f} %" if every else "-"}
+
+
+@dataclass
+class Machine:
+    name: str
+    sources: list = field(default_factory=list)
+
+    def unrecorded(self):
+        """The steps of `make record` that a recorded machine lacks."""
+        names = [s.name for s in self.sources if s.recorded]
+        return [name for name in RESULTS if name not in names] if names else []
+
+    def facts(self):
+        """{title: fact} of machine and build."""
+        try:
+            return pages.facts({s.name: s.result for s in self.sources})
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as e:
+            paths = ", ".join(s.path for s in self.sources)
+            raise ResultError(f"{paths}: the context is not as bench writes it ({type(e).__name__}: {e}); "
+                              "was it edited?") from None
+
+
+def anchors(prefix, names):
+    """{name: an id of the page}, each id once."""
+    found = {}
+    for name in names:
+        stem = f"{prefix}-{slug(name)}"
+        others = sum(i == stem or i.startswith(stem + "~") for i in found.values())
+        found[name] = stem + f"~{others + 1}" * bool(others)
+    return found
+
+
+def identity(result):
+    """What tells machines apart. Two machines with the same processor can have other caches."""
+    c = result.context
+    sizes = [c.get("size") for c in c.get("caches") or [] if isinstance(c, dict)]
+    return repr((c.get("emb_cpu") or c.get("host_name"), c.get("emb_gpu"), c.get("num_cpus"), sizes))
+
+
+def short_names(paths):
+    """The shortest ends of the paths that differ: 'bench', or 'old/bench'."""
+    parts = [re.split(r"[/\\]+", os.path.normpath(p).removesuffix(".json")) for p in paths]
+    deepest = max(map(len, parts))
+    for depth in range(1, deepest + 1):
+        names = ["/".join(p[-depth:]) for p in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise ResultError(f"{next(p for p in paths if paths.count(p) > 1)}: is given twice")
+
+
+def shown_mode(result, mode):
+    """The wanted mode, or the first one of a file that lacks it."""
+    modes = list(dict.fromkeys(s.mode for s in result.series))
+    if not modes:
+        raise ResultError(f"{result.path}: no rows; 'make bench' writes them")
+    return mode if mode in modes else modes[0]
+
+
+def of_files(paths, mode):
+    """The machines of single files. Those with one name get the name of a file, too."""
+    machines = {}
+    for path, name in zip(paths, short_names(paths) if paths else []):
+        result = load(path)
+        cpu = str(result.context.get("emb_cpu") or "unknown machine")
+        machines.setdefault(identity(result), Machine(cpu)).sources.append(Source(result, name, mode=shown_mode(result, mode)))
+    names = [m.name for m in machines.values()]
+    for machine in machines.values():
+        if names.count(machine.name) > 1:
+            machine.name += f", {machine.sources[0].name}"
+    return list(machines.values())
+
+
+def of_record(folder, mode):
+    """The machine of a folder that `make record` wrote."""
+    name = os.path.basename(os.path.normpath(folder))
+    if not os.path.isdir(folder):
+        raise ResultError(f"{folder}: no such folder; RECORD names folders of reports/results")
+    results = in_folder(folder)
+    if not results:
+        raise ResultError(f"{folder}: holds no result; make record NAME={name} measures them")
+    first = next(iter(results.values()))
+    for other in results.values():
+        same_machine(first, other)
+    return Machine(name, [Source(r, n, mode=shown_mode(r, pages.MODES.get(n, mode)), recorded=True)
+                          for n, r in results.items()])
+
+
+def read(paths, folders, mode):
+    """All machines of a page."""
+    machines = [*(of_record(f, mode) for f in folders), *of_files(paths, mode)]
+    names = [m.name for m in machines]
+    for machine in machines:
+        if names.count(machine.name) > 1:
+            raise ResultError(f"{machine.name}: is given twice")
+        for source in machine.sources:
+            source.machine = machine.name
+    every = [s for m in machines for s in m.sources]
+    for source, anchor in zip(every, anchors("file", [f"{s.machine}\0{s.name}" for s in every]).values()):
+        source.id = anchor
+    return machines

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""TAP tests of the page of reports/report.py in a headless Chromium: figures, sizes, themes, tables and explorer."""
+import atexit
+import functools
+import os
+import re
+import shutil
+import sys
+
+sys.dont_write_bytecode = True
+import tap
+from test_report_page import NO_D3, need, several, sweep, written
+from test_reports import equal, save
+
+
+@functools.cache
+def browser():
+    """A headless Chromium."""
+    need("selenium")
+    programs = [shutil.which("chromium"), shutil.which("chromedriver")]
+    if None in programs:
+        raise tap.Skip("no chromium and chromium-driver")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs[0]
+    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--window-size=1280,900"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(service=Service(programs[1]), options=options)
+    atexit.register(driver.quit)
+    return driver
+
+
+def look(width, height, dark=False):
+    driver = browser()
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                           {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
+        {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+        {"name": "prefers-reduced-motion", "value": "reduce"}]})
+
+
+def opened(folder, *args):
+    """A browser with the page of these results; nothing may complain."""
+    driver = browser()
+    look(1280, 900)
+    written(folder, *args)
+    driver.get("file://" + os.path.join(folder, "out", "report.html"))
+    equal(driver.get_log("browser"), [])
+    return driver
+
+
+def script(driver, text, *args):
+    return driver.execute_script(text, *args)
+
+
+def column(driver, table, at):
+    return script(driver, "return [...document.querySelectorAll(`#${arguments[0]} tbody tr:not([hidden])`)]"
+                          ".map(r => r.cells[arguments[1]].textContent.trim())", table, at)
+
+
+def test_a_browser_shows_every_figure_and_no_overflow(folder):
+    first, other, slow = several(folder)
+    driver = opened(folder, first, other, "--old", first, "--new", slow)
+    for width in (1280, 390):
+        look(width, 844)
+        sizes = script(driver, "return [...document.querySelectorAll('figure svg')].filter(s => s.checkVisibility())"
+                               ".map(s => s.getBoundingClientRect()).map(r => [r.width, r.height])")
+        assert len(sizes) >= 12 and all(w > 100 and h > 40 for w, h in sizes), sizes
+        wide = script(driver, "return [document.documentElement.scrollWidth, innerWidth]")
+        assert wide[0] <= wide[1], wide
+    anchors = script(driver, "return [...document.querySelectorAll('a[href]')].map(a => a.hash)"
+                             ".filter(h => !document.getElementById(decodeURIComponent(h.slice(1))))")
+    equal(anchors, [])
+    equal(driver.get_log("browser"), [])
+
+
+def test_a_browser_sorts_and_filters(folder):
+    driver = opened(folder, save(sweep(), folder, "s.json"))
+    heads = column(driver, "headline", 0)
+    equal(len(heads), 6)
+    at = script(driver, "return [...document.querySelectorAll('#headline thead th')].findIndex(h => h.textContent === 'ns/lookup')")
+    button = driver.find_elements("css selector", "#headline thead th button")[at]
+    for descending in (False, True):
+        button.click()
+        times = [float(t) for t in column(driver, "headline", at)]
+        equal(times, sorted(times, reverse=descending))
+    box = driver.find_element("css selector", "[data-filters=headline]")
+    box.send_keys("alpha:0.6 COLD")
+    equal(column(driver, "headline", 0), ["zipf/alpha:0.6"])
+    equal(script(driver, "return document.querySelector('#results .filter output').textContent"), "1 of 6 rows")
+
+
+def test_a_link_opens_its_part(folder):
+    driver = opened(folder, save(sweep(), folder, "s.json"))
+    name = script(driver, "return document.querySelector('details.workload').id")
+    script(driver, "location.hash = arguments[0]", name)
+    wait = "const done = arguments[0]; setTimeout(() => done(document.querySelector('details.workload').open), 100)"
+    assert driver.execute_async_script(wait)
+
+
+def test_the_explorer_names_the_nearest_point(folder):
+    driver = opened(folder, save(sweep(), folder, "s.json"))
+    said = lambda: script(driver, "return [...document.querySelectorAll('.answer p')].map(p => p.textContent)")
+    move = lambda name, value: script(driver, "const i = document.querySelector(`#explore input[name=${arguments[0]}]`);"
+                                              "i.value = arguments[1]; i.dispatchEvent(new Event('input', {bubbles: true}))",
+                                      name, value)
+    winner, where = said()
+    assert re.match(r"cpu_fused is the fastest: \d+ ns per lookup. The second takes \d\.\d+ times as long.", winner), winner
+    assert where.startswith("Measured exactly there: zipf/alpha:0 in s."), where
+    move("alpha", 0.1)
+    assert said()[1].startswith("Nearest measured point, 0.5 away (it has 0.1 less alpha): zipf/alpha:0 in"), said()
+    equal(said()[0], winner)  # the time is that of the point: nothing is interpolated
+    move("alpha", 1.05)
+    move("dim", 5)
+    assert "zipf/alpha:1.05" in said()[1] and "× the rows" in said()[1] and "away" in said()[1], said()
+    equal(script(driver, "return [document.querySelectorAll('#map .point').length, document.querySelectorAll('#map .ring').length,"
+                         "document.querySelectorAll('#bars rect').length]"), [3, 1, 6])
+    script(driver, "document.querySelectorAll('#map .point')[1].dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+    assert said()[1].startswith("Measured exactly there: zipf/alpha:0.6"), said()
+    equal(column(driver, "nearest", 1)[0], "zipf/alpha:0.6")
+    equal(driver.get_log("browser"), [])
+
+
+def test_the_explorer_without_d3(folder):
+    driver = opened(folder, save(sweep(), folder, "s.json"), NO_D3)
+    assert script(driver, "return document.querySelector('.answer .where').textContent").startswith("Measured exactly")
+    equal(len(column(driver, "points", 0)), 3)
+
+
+def test_two_themes(folder):
+    driver = opened(folder, save(sweep(), folder, "s.json"))
+    colours = lambda: script(driver, "const c = getComputedStyle; return [c(document.body).backgroundColor, "
+                                     "c(document.querySelector('.drawn rect')).fill, c(document.body).color]")
+    equal(colours()[:2], ["rgb(255, 255, 255)"] * 2)
+    look(1280, 900, dark=True)
+    equal(colours()[:2], ["rgb(23, 23, 23)"] * 2)
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "the page in a browser"))

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""TAP tests of reports/report.py, the page about results: what is in it, and what it refuses. test_report_browser.py
+opens it."""
+import html.parser
+import importlib.util
+import json
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+import tap
+import inline_svg
+import make_results
+import report
+from test_reports import equal, golden, one_line_error, run, save
+
+WORKLOADS = {f"zipf/alpha:{a:g}": (a, 0.9 - 0.6 * a, 0.02) for a in (0, 0.6, 1.05)}
+HOSTILE = "<script>alert(1)</script>"
+HOSTILE_WORKLOAD = "\"><img/src=x/onerror=alert(2)>"
+NO_D3 = "--d3=/nowhere/d3.js"
+
+
+def need(*modules):
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise tap.Skip(f"no {module} for Python")
+
+
+def written(folder, *args, env=None):
+    """(what report.py said, the text of its page)"""
+    need("jinja2")
+    path = os.path.join(folder, "out", "report.html")
+    done = run("report.py", *args, "--out", path, env=env)
+    equal((done.returncode, done.stdout.strip()), (0, path))
+    with open(path, encoding="utf-8") as file:
+        return done, file.read()
+
+
+def sweep():
+    """A result whose points differ in alpha, rows and floats."""
+    data = make_results.result(workloads=WORKLOADS)
+    for r in data["benchmarks"]:
+        r["rows"], r["dim"] = r["rows"] * (1 + r["alpha"]) ** 4, 32 if r["alpha"] else 64
+    return data
+
+
+def several(folder):
+    """Two machines, and a slower run of the first."""
+    first, other, slow = sweep(), sweep(), sweep()
+    other["context"]["emb_cpu"] = "Other CPU"
+    for r in slow["benchmarks"]:
+        if "kernel=cpu_sort " in r["label"]:
+            r["real_time"] *= 1.5
+    return [save(d, folder, n) for d, n in ((first, "first.json"), (other, "other.json"), (slow, "slow.json"))]
+
+
+class Elements(html.parser.HTMLParser):
+    """The elements of a page, the scripts that run, and whether every element that was opened is closed."""
+    VOID = {"meta", "br", "input", "img"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.open, self.text = [], [], ""
+        self.feed(text)
+        equal(self.open, [])
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        equal(self.open.pop(), tag)
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] not in ("script", "style"):
+            self.text += data
+
+    def of(self, tag):
+        return [attrs for t, attrs in self.found if t == tag]
+
+
+def test_the_page_is_whole_and_reads_nothing_else(folder):
+    _, text = written(folder, *several(folder)[:2])
+    page = Elements(text)
+    ids = [a["id"] for _, a in page.found if "id" in a]
+    equal(len(ids), len(set(ids)))
+    values = [(k, v) for _, attrs in page.found for k, v in attrs.items() if v]
+    links = {v for k, v in values if k in ("href", "xlink:href")}
+    equal({v for v in links if not v.startswith("#")}, set())
+    equal({v[1:] for v in links} - set(ids), set())
+    equal({i for _, v in values for i in re.findall(r"url\(#([^)]+)\)", v)} - set(ids), set())
+    equal([v for k, v in values if k in ("src", "action", "data", "srcset", "poster")], [])
+    equal(re.findall(r"@import|url\((?!#)", re.sub(r"<script>.*?</script>", "", text, flags=re.S)), [])
+    policy = next(a["content"] for a in page.of("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'") and "script-src 'sha256-" in policy, policy
+
+
+def test_every_figure_has_its_command(folder):
+    _, text = written(folder, tap.GOLDEN)
+    page = Elements(text)
+    drawn = re.findall(r'<figure id="figure-\d+">.*?</figure>', text, flags=re.S)
+    names = [re.search(r"<figcaption>([^<:]*)", d)[1].strip() for d in drawn]
+    equal(names, ["Time per lookup", "Compulsory traffic", "Memory", "Time by stage", "Distance from the roof",
+                  "Throughput over skew"])
+    for d in drawn:
+        assert "<svg" in d and re.search(r"<code>make plots RESULT=\S*results.json MODE=cold</code>", d), d[-300:]
+    for word in ("Synthetic CPU", "cpu_fused", "holds a gradient of all rows", "not run: cuda_fused on all workloads",
+                 "1.05M lookups, 81.0 % distinct", "Sort the lookups by row, then reduce"):
+        assert word in page.text, word
+
+
+def test_the_same_bytes_twice(folder):
+    paths = several(folder)[:2]
+    _, first = written(folder, *paths)
+    _, again = written(folder, *paths, env={"PYTHONHASHSEED": "7"})
+    assert first == again
+
+
+def test_names_are_escaped(folder):
+    data = golden()
+    context = data["context"]
+    context[f"emb_kernel_{HOSTILE}"] = f"cpu | host | {HOSTILE} | {HOSTILE} | </script>{HOSTILE}"
+    context[f"emb_workload_{HOSTILE_WORKLOAD}"] = f"</script>{HOSTILE}"
+    context |= {"emb_cpu": HOSTILE, "emb_commit": HOSTILE, "emb_compiler": HOSTILE, "emb_not_run_1": f"* | {HOSTILE} | {HOSTILE}"}
+    for r in data["benchmarks"]:
+        r["label"] = r["label"].replace("kernel=cpu_fused", f"kernel={HOSTILE}") \
+            .replace("workload=zipf/alpha:0.6", f"workload={HOSTILE_WORKLOAD}")
+    path = save(data, folder, "hostile.json")
+    _, text = written(folder, path, "--old", path, "--new", path)
+    page = Elements(text)
+    scripts = page.of("script")
+    equal(len([s for s in scripts if "type" not in s]), text.count("<script>"))
+    assert len(scripts) in (3, 5), scripts  # the data and two scripts, with D3 and charts two more
+    equal(page.of("img"), [])
+    equal([a for _, a in page.found if any(k.startswith("on") for k in a)], [])
+    assert HOSTILE in page.text and HOSTILE_WORKLOAD in page.text
+
+
+def test_a_comparison(folder):
+    first, _, slow = several(folder)
+    _, text = written(folder, "--old", first, "--new", slow)
+    page = Elements(text)
+    equal(re.findall(r"(\d+) (SLOWER|SAME|FASTER|UNSURE)</span>", text)[:2], [("6", "SLOWER"), ("30", "SAME")])
+    assert "first" in page.text and "slow" in page.text
+    done = run("report.py", "--old", first, "--out", os.path.join(folder, "x.html"))
+    equal(done.returncode, 1)
+    assert "--old and --new come together" in done.stderr
+
+
+def test_machines_side_by_side(folder):
+    first, other, slow = several(folder)
+    _, text = written(folder, first, other)
+    page = Elements(text)
+    for word in ("Side by side", "Other CPU: ns/lookup", "Synthetic CPU: ns/lookup"):
+        assert word in page.text, word
+    _, text = written(folder, first, slow)  # of one machine
+    assert "Side by side" not in text
+
+
+def test_the_explorer_has_measured_points_only(folder):
+    _, text = written(folder, save(sweep(), folder, "s.json"))
+    data = json.loads(re.search(r'id="explorer-data">(.*?)</script>', text, re.S)[1])
+    equal([(p["alpha"], p["dim"], p["lookups"]) for p in data["points"]],
+          [(0.0, 64.0, 1048576.0), (0.6, 32.0, 1048576.0), (1.05, 32.0, 1048576.0)])
+    for p in data["points"]:
+        equal([k["name"] for k in p["kernels"] if k["best"]], [p["kernels"][0]["name"]])
+        equal(p["kernels"], sorted(p["kernels"], key=lambda k: k["ns"][1]))
+    _, text = written(folder, tap.GOLDEN)
+    assert "1 measured groups have no place in the explorer" in text  # the trace has no alpha
+
+
+def test_what_is_missing_is_named(folder):
+    done, text = written(folder, tap.GOLDEN, NO_D3)
+    assert "apt-get install node-d3" in done.stderr and "apt-get install node-d3" in Elements(text).text
+    equal(len(done.stderr.splitlines()), 1)
+    assert "Nothing moves here" in text and 'id="map"' not in text and 'id="points"' in text
+    done, text = written(folder, tap.GOLDEN, NO_D3, env={"PATH": "/nowhere"})
+    assert "gnuplot-nox" in done.stderr and "gnuplot-nox" in text and "<figure id=" not in text
+    equal(len(done.stderr.splitlines()), 2)
+
+
+def test_bad_input_is_one_line_and_no_page(folder):
+    whole, out = json.dumps(golden()), os.path.join(folder, "bad.html")
+    edited, empty, nan = golden(), golden(), whole.replace('"real_time": ', '"real_time": NaN, "was": ')
+    edited["context"]["caches"] = [{"size": "big"}]
+    empty["benchmarks"] = []
+    need("jinja2")
+    for text, *words in ((whole[:5000], "not JSON"), (whole.replace('"emb_schema": "1"', '"emb_schema": "7"'), "schema 7"),
+                         (edited, "context", "edited"), (empty, "no rows"), ("[]", "not an embfuse result")):
+        one_line_error(run("report.py", save(text, folder, "bad.json"), "--out", out), "bad.json", *words)
+    one_line_error(run("report.py", os.path.join(folder, "none.json"), "--out", out), "none.json", "make bench")
+    one_line_error(run("report.py", tap.GOLDEN, tap.GOLDEN, "--out", out), "given twice")
+    one_line_error(run("report.py", "--record", os.path.join(folder, "none"), "--out", out), "no such folder")
+    assert not os.path.exists(out)
+    _, text = written(folder, save(nan, folder, "nan.json"), NO_D3)
+    assert "no usable real_time: nan" in text and "nothing to draw" in text
+
+
+def test_a_record_is_of_one_machine(folder):
+    record, out = os.path.join(folder, "mine"), os.path.join(folder, "x.html")
+    os.mkdir(record)
+    one_line_error(run("report.py", "--record", record, "--out", out), "holds no result")
+    data = golden()
+    save(data, record, "standard.json")
+    _, text = written(folder, "--record", record)
+    assert "Standard workloads" in text and "all kernels on the standard workloads, cold and warm" in text
+    data["context"]["emb_cpu"] = "Other CPU"
+    save(data, record, "forward.json")
+    one_line_error(run("report.py", "--record", record, "--out", out), "results of several machines")
+
+
+def test_svg_in_a_page(_folder):
+    svg = ('<?xml version="1.0"?><svg width="72pt" viewBox="0 0 72 40" xmlns="http://www.w3.org/2000/svg" '
+           'xmlns:xlink="http://www.w3.org/1999/xlink"><title>t</title><defs><path id="a" d="M0 0"/><path id="b" d="M1 1"/>'
+           '</defs><g/><use xlink:href="#a" fill="rgb( 86, 180, 233)" clip-path="url(#c)"/><clipPath id="c"/></svg>')
+    text, width = inline_svg.inline(svg, "f1-", "a title")
+    equal(width, 96)
+    for word in ('href="#f1-a"', 'id="f1-a"', 'fill="var(--c56b4e9,#56b4e9)"', 'clip-path="url(#f1-c)"', 'aria-label="a title"'):
+        assert word in text, (word, text)
+    for word in ("<title", "f1-b", "<g", "xmlns", "72pt"):
+        assert word not in text, (word, text)
+    equal(inline_svg.dark_theme(text), "--c000000: #ededed;\n--c56b4e9: #56b4e9;")
+    for bad in ("<svg", "<p/>", "<svg/>"):
+        try:
+            inline_svg.inline(bad, "f1-", "t", "bad.svg")
+        except report.ResultError as e:
+            assert "bad.svg" in str(e)
+        else:
+            raise AssertionError(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "the page"))
