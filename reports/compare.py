@@ -67,6 +67,10 @@ class Comparison:
     missing: list  # lines about rows without a partner
     notes: list
 
+    def doubts(self):
+        """Lines: why the times of a side may not be quoted."""
+        return [f"{r.path}: {line}" for r in (self.old, self.new) for line in r.doubts()]
+
     def words(self):
         return [r.word for r in self.rows if r.effect]
 
@@ -148,10 +152,9 @@ def compared(old, new, least=MIN_EFFECT, noise_file="", other_machine=False, oth
         same_machine(old, new)
     pairs, missing = match(old, new, other_work)
     floor, notes = noise(noise_file, new)
-    doubts = [f"{r.path}: {line}" for r in (old, new) for line in r.doubts()]
     least = max(least, floor)
     return Comparison(old, new, least, judged(pairs, least), list(changes(pairs)), missing,
-                      doubts + context_notes(old, new) + notes)
+                      context_notes(old, new) + notes)
 
 
 def main():

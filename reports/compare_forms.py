@@ -34,7 +34,7 @@ def summary(found):
 
 
 def text(found):
-    lines = [*(found.notes or ["same machine and build settings"]), *found.missing,
+    lines = [*found.doubts(), *(found.notes or ["same machine and build settings"]), *found.missing,
              *text_table([HEADS, *map(cells, found.rows)], left=(0, len(HEADS) - 1)), summary(found),
              *map(change, found.changes)]
     if "UNSURE" in found.words():
@@ -55,7 +55,7 @@ def markdown(found, status, what):
     out = [f"### {what[0].upper()}{what[1:]}", "",
            f"`{revision(found.old)}` → `{revision(found.new)}`, {found.new.machine()}", "", summary(found), ""]
     out += [*table(rows), ""] if rows else []
-    out += [f"- {line}" for line in (*map(change, found.changes), *found.missing, *found.notes)]
+    out += [f"- {line}" for line in (*map(change, found.changes), *found.missing, *found.doubts(), *found.notes)]
     out += [f"- FAILED in new: {', '.join(f)}" for f in found.new.failures()]
     same = [r for r in found.rows if r.word == "SAME"]
     if same:
@@ -71,4 +71,4 @@ def data(found, status, what):
     counts = [{"row": " ".join(c.key), "what": c.what, "old": c.old, "new": c.new} for c in found.changes]
     return json.dumps({"old": found.old.path, "new": found.new.path, "least": found.least, "status": status,
                        "meaning": what, "rows": rows, "changes": counts, "missing": found.missing,
-                       "notes": found.notes}, indent=1) + "\n"
+                       "notes": found.doubts() + found.notes}, indent=1) + "\n"

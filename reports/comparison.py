@@ -5,23 +5,14 @@ import math
 from collections import namedtuple
 
 import compare
+from compare_forms import change, summary
 from results import quartiles
 from style import number
 
-MIN_EFFECT, LEVEL = 0.05, compare.LEVEL
 LEAST_SPAN = 1.25  # of the axis, to both sides of 1
 
-Judgement = namedtuple("Judgement", "word ratio low high p")
-Line = namedtuple("Line", "key old new judgement mark")  # mark: (low, ratio, high) in % of the axis
-Comparison = namedtuple("Comparison", "old new lines failed notes counts band span")
-
-
-def judged(old, new):
-    """The judgement on two series, the only place that knows how compare.py makes it."""
-    if hasattr(compare, "judge"):
-        return compare.judge(old, new, min_effect=MIN_EFFECT, level=LEVEL)
-    word, ratio, p = compare.verdict(old.times, new.times, MIN_EFFECT, LEVEL)
-    return Judgement(word, ratio, None, None, p)
+Line = namedtuple("Line", "key old new effect word mark")  # mark: (low, ratio, high) in % of the axis
+Shown = namedtuple("Shown", "old new lines failed notes counts band span summary")
 
 
 def place(ratio, span):
@@ -31,15 +22,15 @@ def place(ratio, span):
 
 def compared(old, new):
     """The comparison of two results, or a ResultError if they have no row in common."""
-    pairs, missing = compare.match(old, new)
-    good = [(a, b, judged(a, b)) for a, b in pairs if not a.failed and not b.failed]
-    ends = [v for _, _, j in good for v in (j.ratio, j.low, j.high) if v]
+    found = compare.compared(old, new)
+    good = [r for r in found.rows if r.effect]
+    ends = [v for r in good for v in (r.effect.ratio, r.effect.low, r.effect.high)]
     span = max([LEAST_SPAN, *(math.exp(1.05 * abs(math.log(v))) for v in ends)])
-    lines = [Line(a.key, number(quartiles(a.times)[1]), number(quartiles(b.times)[1]), j,
-                  [place(v, span) if v else None for v in (j.low, j.ratio, j.high)]) for a, b, j in good]
-    failed = [" ".join(a.key) + f" FAILED in {'new' if b.failed else 'old'}, not compared" for a, b in pairs
-              if a.failed or b.failed]
-    words = [j.word for _, _, j in good]
-    return Comparison(old, new, lines, failed, [*compare.context_notes(old, new), *missing],
-                      [(w, words.count(w)) for w in ("FASTER", "SLOWER", "SAME", "UNSURE") if w in words],
-                      [place(v, span) for v in (1 / (1 + MIN_EFFECT), 1 + MIN_EFFECT)], span)
+    ms = lambda series: number(quartiles(series.times)[1])
+    lines = [Line(r.key, ms(r.old), ms(r.new), r.effect, r.word,
+                  [place(v, span) for v in (r.effect.low, r.effect.ratio, r.effect.high)]) for r in good]
+    failed = [" ".join(r.key) + f" {r.word}, not compared" for r in found.rows if not r.effect]
+    words = found.words()
+    return Shown(old, new, lines, failed, [*found.notes, *map(change, found.changes), *found.missing],
+                 [(w, words.count(w)) for w in ("FASTER", "SLOWER", "SAME", "UNSURE") if w in words],
+                 [place(v, span) for v in (1 / (1 + found.least), 1 + found.least)], span, summary(found))

@@ -20,13 +20,8 @@ from results import load
 ACROSS = ("rules-roof", "winners", "types")  # what the pages of recorded machines show
 
 
-def read(path):
-    """A result, or what make noise has written."""
-    return noise.load(path) if noise.is_noise(path) else load(path)
-
-
 def drawings_of(result):
-    return [d for d in DRAWINGS if isinstance(result, noise.Noise) == (d.pick is noise.pick)]
+    return [d for d in DRAWINGS if noise.is_noise(result) == (d.pick is noise.pick)]
 
 
 def draw(drawing, result, mode, outdir, source="", formats=FORMATS, sizes=None):
@@ -70,7 +65,7 @@ def main():
     parser = Arguments(__doc__)
     parser.add_result(outdir=True)
     args = parser.parse_args()
-    for name in draw_all(read(args.result), args.outdir, args.mode):
+    for name in draw_all(load(args.result), args.outdir, args.mode):
         print(name)
 
 

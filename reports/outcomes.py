@@ -8,7 +8,8 @@ never compete in the explorer.
 from dataclasses import replace
 
 import machines
-from across import lead_text, type_text
+from drawings.choose import type_text
+from drawings.maps import lead_text
 from inline_svg import variable
 from results import LADDER, spread
 from style import colour, number

@@ -17,12 +17,12 @@ sys.path.insert(0, os.path.join(ROOT, "reports"))
 import program
 from drawings import DRAWINGS
 from drawings.index import Entry, write_index
-from figures import draw, read
+from figures import draw
 from merge import same_ids, same_machine
 from paper import PAGE, set_up
 from program import Arguments, ResultError, write_whole
 from recorded import RESULTS
-from results import Result
+from results import Result, load
 
 MODES = {"iteration": "iteration"}  # of a result, if not cold
 DPI, COLOURS = 110, 48  # of a small picture
@@ -35,7 +35,7 @@ def results_of(folder):
     """{name: result} of the files that figures are drawn from. A kernel has one colour in all of them."""
     names = dict.fromkeys(name for d in DRAWINGS for name in d.files)
     paths = {name: os.path.join(folder, name + ".json") for name in names}
-    found = {name: read(path) for name, path in paths.items() if os.path.exists(path)}
+    found = {name: load(path) for name, path in paths.items() if os.path.exists(path)}
     if not found:
         raise ResultError(f"{folder}: holds no result; make record NAME={os.path.basename(folder)} measures them")
     for first, other in itertools.combinations(found.values(), 2):

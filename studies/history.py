@@ -141,7 +141,7 @@ def draw(results, found, stem):
     paper.set_up()
     every, place = series_of(results), lambda key: (*key[:2], key[3])
     groups = list(dict.fromkeys(map(place, every)))
-    figure, axes = paper.panels(len(groups), 2, 1.9, sharex=True)
+    figure, axes = paper.panels(paper.PAGE, len(groups), (1, 2), 1.9, sharex=True)
     names = [str(r.context.get("emb_commit") or "?")[:9] for r in results]
     for ax, group in zip(axes, groups):
         values = []
@@ -149,10 +149,9 @@ def draw(results, found, stem):
             if place(key) != group:
                 continue
             q = [s.quartiles("ns_per_lookup") for _, s in own]
-            xs, mid = [i for i, _ in own], [m for _, m, _ in q]
+            xs, (mid, bars) = [i for i, _ in own], paper.spread(q)
             values += mid
-            bars = [[m - lo for lo, m, _ in q], [hi - m for _, m, hi in q]]
-            ax.errorbar(xs, mid, bars, **paper.look(own[-1][1].kernel, ""))
+            ax.errorbar(xs, mid, bars, **paper.look(own[-1][1].kernel))
             at = dict(zip(xs, mid))
             rings = [(c.at, at[c.at]) for c in found if c.key == key]
             if rings:
@@ -160,9 +159,8 @@ def draw(results, found, stem):
         paper.log_axis(ax.yaxis, *nice_range(values))
         ax.set_title(" ".join(group))
         ax.set_xticks(range(len(names)), names, rotation=90, fontsize=5.5, family="monospace")
-    figure.supylabel("ns per lookup", fontsize=7)
-    paper.legend(figure, axes)
-    figure.suptitle(f"Speed over {len(results)} revisions, oldest first\n{results[-1].machine()}", fontsize=7)
+    paper.finish(figure, axes, results[-1], [], f"Speed over {len(results)} revisions, oldest first; {paper.QUARTILES}",
+                 "", "ns per lookup", [], "")
     return list(paper.save(figure, stem, ("png", "svg")))
 
 

@@ -96,14 +96,13 @@ def page(result):
 def draw(noise, stem):
     """The share of every verdict over the planted slowdown."""
     paper.set_up()
-    figure = paper.blank(2.4)
-    ax = figure.subplots()
+    figure, (ax,) = paper.panels(paper.PAGE, 1, (1, 1), 2.2)
     curves = list(zip(*(shares(judged(noise, p)) for p in DRAWN)))
     for word, colour, values in zip(WORDS, COLOURS, curves):
         ax.plot([100 * p for p in DRAWN], [100 * v for v in values], "o-", color=colour, label=word)
     ax.axvline(100 * noise.floor, color=paper.GREY, lw=0.9, ls="--", label="floor of noise")
-    ax.set(xlabel="planted slowdown, %", ylabel="rows, %", xlim=(-0.5, 100 * DRAWN[-1] + 0.5), ylim=(-2, 102))
-    paper.legend(figure, [ax])
+    ax.set(xlim=(-0.5, 100 * DRAWN[-1] + 0.5), ylim=(-2, 102))
+    paper.finish(figure, [ax], noise.result, [], "What compare.py finds", "planted slowdown, %", "rows, %", [], "")
     return list(paper.save(figure, stem, ("png", "svg")))
 
 

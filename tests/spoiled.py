@@ -42,6 +42,17 @@ def one_line_error(done, *words):
         assert word in done.stderr, f"{word!r} not in {done.stderr!r}"
 
 
+def noise_file(folder, ratios, samples=5, **context):
+    """A result of make noise: {(workload, rule, kernel, mode): median of B / median of A}."""
+    row = lambda key, side, ms: {
+        "name": "/".join(key), "run_type": "iteration", "real_time": ms, "time_unit": "ms", "lookups": 1000,
+        "label": "workload={} rule={} kernel={}@{} mode={} fingerprint=aa".format(*key[:3], side, key[3])}
+    rows = [row(key, side, ms) for key, ratio in ratios.items() for side, ms in (("A", 1.0), ("B", ratio))
+            for _ in range(samples)]
+    return save({"context": golden()["context"] | {"emb_noise_samples": str(samples)} | context, "benchmarks": rows},
+                folder, "noise.json")
+
+
 def slowed(folder, factor, *words):
     """The golden result with other times in the rows that have these words."""
     data = golden()

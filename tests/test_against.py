@@ -16,7 +16,7 @@ import history
 import noise_floor
 import results
 import verdict
-from spoiled import equal, one_line_error, save
+from spoiled import equal, save
 
 try:
     verdict.scipy_stats()

@@ -15,7 +15,7 @@ import make_results
 import noise_floor
 import results
 import verdict
-from spoiled import equal, golden, one_line_error, rows_of, run, save, slowed
+from spoiled import equal, golden, noise_file, one_line_error, rows_of, run, save, slowed
 
 try:
     verdict.scipy_stats()
@@ -212,29 +212,19 @@ def test_a_time_that_is_no_number_fails_its_row(folder):
 
 
 # --- noise
-def noise_file(folder, spread, cpu=None):
-    """A result of make noise: two comparisons of five samples, whose sides differ by that much."""
-    data, context = golden(), golden()["context"]
-    rows = [r for r in data["benchmarks"] for _ in range(2)]
-    sides = [[dict(r, real_time=r["real_time"] * factor, label=r["label"].replace(
-        f"kernel={r['label'].split('kernel=')[1].split()[0]} ",
-        f"kernel={r['label'].split('kernel=')[1].split()[0]}@{side} ")) for r in rows]
-        for side, factor in (("A", 1.0), ("B", 1 + spread))]
-    context |= {"emb_noise_samples": "5"} | ({"emb_cpu": cpu} if cpu else {})
-    return save({"context": context, "benchmarks": sides[0] + sides[1]}, folder, "noise.json")
-
-
 def test_the_floor_of_noise_raises_the_least_effect(folder):
     equal([round(noise_floor.floor_of([0.9, 1.0, 1.0, 1.2], q), 6) for q in (0.5, 0.75, 1)],
           [0.0, round(1 / 0.9 - 1, 6), 0.2])
-    noise = noise_file(folder, 0.3)
-    equal(len(noise_floor.read(noise).pairs), 72)
+    keys = [s.key for s in results.load(GOLDEN).series]
+    noisy = lambda effect, **context: noise_file(folder, {k: 1 + effect for k in keys}, **context)
+    noise = noisy(0.3)
+    equal(len(noise_floor.read(noise).pairs), 36)
     path = slowed(folder, 1.2, "kernel=cpu_fused")
     found = compared(GOLDEN, path, noise_file=noise)
     assert abs(found.least - 0.3) < 1e-9 and found.status() == 0, (found.least, found.status())
     assert any(n.startswith("noise: ") and "30.0 %" in n for n in found.notes)
-    equal(compared(GOLDEN, path, noise_file=noise_file(folder, 0.01)).status(), 3)
-    found = compared(GOLDEN, path, noise_file=noise_file(folder, 0.3, cpu="Another CPU"))
+    equal(compared(GOLDEN, path, noise_file=noisy(0.01)).status(), 3)
+    found = compared(GOLDEN, path, noise_file=noisy(0.3, emb_cpu="Another CPU"))
     assert found.status() == 3 and any("another machine" in n for n in found.notes)
     one_line_error(run("compare.py", GOLDEN, path, "--noise", GOLDEN), "make noise")
     one_line_error(run("compare.py", GOLDEN, path, "--noise", folder + "/none"), "none", "No such file")

@@ -54,6 +54,17 @@ def type_text(types):
     return ", ".join([types.get("weight_type", "fp32"), *more])
 
 
+def against_fp32(groups):
+    """{(rule, workload without its types): (the group of fp32 alone, those of other types)}"""
+    timed = [g for g in groups if g.best() and g.median("compulsory_mib") and g.median("dim")]
+    found = {}
+    for key, own in by_key(timed, lambda g: (g.rule, family(g.workload, TYPES))).items():
+        plain = [g for g in own if not g.types]
+        if plain and len(own) > 1:
+            found[key] = plain[0], [g for g in own if g.types]
+    return found
+
+
 def curves(groups, axis, free=()):
     """Lists of groups that differ in an axis alone, and in what is free with it; each by rising value."""
     timed = [g for g in groups if g.best() and value(g, axis) is not None]

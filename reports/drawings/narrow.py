@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
 """What narrow types of weights, momenta and gradients save: bytes, and time."""
 from paper import GREY, finish, panels, spread
-from results import TYPES, family
 from style import wrap
 
-from drawings.choose import by_key, type_text
+from drawings.choose import against_fp32, by_key, type_text
 
 # Types of weights have colours that no kernel has; what else is narrow fills the mark.
 LOOKS = {"fp32": ("#555555", "o"), "bf16": ("#332288", "s"), "fp16": ("#882255", "D"), "fp8": ("#999933", "^")}
@@ -13,12 +12,7 @@ FILLS = ("full", "none", "left", "bottom", "right", "top")
 
 def pick(result, mode):
     """{dim, if there are several: {(rule, workload without its types): (the group of fp32 alone, the others)}}"""
-    timed = [g for g in result.groups(mode) if g.best() and g.median("compulsory_mib") and g.median("dim")]
-    found = {}
-    for key, own in by_key(timed, lambda g: (g.rule, family(g.workload, TYPES))).items():
-        plain = [g for g in own if not g.types]
-        if plain and len(own) > 1:
-            found[key] = plain[0], [g for g in own if g.types]
+    found = against_fp32(result.groups(mode))
     dims = by_key([plain for plain, _ in found.values()], lambda g: g.median("dim"))
     of = lambda dim: {key: pair for key, pair in found.items() if pair[0] in dims[dim]}
     return {f"dim-{dim:g}" if len(dims) > 1 else "": of(dim) for dim in dims}

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Claims that times decide: of kernels of one run, which took turns. A difference counts if a rank test tells the
 samples apart."""
-from across import against_fp32, type_text
+from drawings.choose import against_fp32, type_text
 from claim import Case, Found, claim, percent, plain, times
 from counted import EVERYWHERE, by_workload, cold
-from ranks import told_apart
 from results import family
 from style import number
+from verdict import told_apart
 
 FUSED = "cpu_fused"
 GROWS, STAYS = 3, 1.5  # at least and at most, for ten times as many rows
