@@ -193,8 +193,7 @@ def status_of(rows):
 def told(rows, old, judged):
     """The lines that say it."""
     if rows:
-        return [*text_table([["case", "baseline", "now", "change", "what to do"], *rows], left=(0, 4)),
-                f"renew: {RENEW} writes {GOLDEN.relative_to(ROOT)} again; commit it with the change"]
+        return text_table([["case", "baseline", "now", "change", "what to do"], *rows], left=(0, 4))
     count = lambda what: f"{sum(what in own for own in old.values())} {'numbers ' * (what == judged[0])}of {what}"
     return ["as recorded: " + ", ".join(count(w) + " within 1 %" * (w in TOLERATED) for w in judged)]
 
@@ -237,7 +236,10 @@ def main():
     if args.renew:
         write_whole(args.golden, text_of(new, made_by))
         print(f"{args.golden}: written")
-    return 0 if args.renew else status_of(rows)
+        return 0
+    if rows:
+        print(f"renew: {RENEW} writes {GOLDEN.relative_to(ROOT)} again; commit it with the change")
+    return status_of(rows)
 
 
 if __name__ == "__main__":
