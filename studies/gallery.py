@@ -5,6 +5,7 @@ What they lack is named, with the step of make record that would measure it.
 
 With --page it also writes a page of Markdown with one small picture of each figure.
 """
+import contextlib
 import io
 import itertools
 import os
@@ -98,7 +99,7 @@ def draw_all(results, record, outdir):
 # --- the page of small pictures
 HEAD = """# Figures
 
-`make gallery` draws this page from the results of [{record}](../reports/results/{record}): {machine}.
+`make gallery` draws this page from the results of [{record}]({folder}): {machine}.
 `make figures RECORD={record}` draws them all for a paper, as PDF, SVG and PNG, in the width of a page (7 in) and
 of a column (3.33 in); `make figures RESULT=file.json` draws those of any result. A red line says that other work
 disturbed a run."""
@@ -113,19 +114,22 @@ def small(figure, path):
     write_whole(path, short.getvalue())
 
 
-def write_page(page, results, record, lacks):
+def write_page(page, results, folder, lacks):
     """Writes a page with the first figure of each drawing; its pictures are in a folder of its name beside it."""
-    pictures = os.path.splitext(page)[0]
+    pictures, here, record = os.path.splitext(page)[0], os.path.dirname(page) or ".", os.path.basename(folder)
     os.makedirs(pictures, exist_ok=True)
-    lines = [HEAD.format(record=record, machine=next(iter(results.values())).machine())]
+    lines = [HEAD.format(record=record, folder=os.path.relpath(folder, here),
+                         machine=next(iter(results.values())).machine())]
     for drawing in DRAWINGS:
         found = ((result, shown) for _, result, mode in sources(drawing, results)
                  for shown in drawing.pick(result, mode).values())
+        path = os.path.join(pictures, drawing.name + ".png")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # of a record that had the data
         for result, shown in itertools.islice(found, 1):
-            path = os.path.join(pictures, drawing.name + ".png")
             small(drawing.draw(PAGE, result, shown), path)
             lines += ["", f"## {drawing.name}", "", drawing.caption, "",
-                      f"![{drawing.name}]({os.path.relpath(path, os.path.dirname(page) or '.')})"]
+                      f"![{drawing.name}]({os.path.relpath(path, here)})"]
     lines += ["", "## Not drawn", "", *(f"- {line}" for line in lacks)] if lacks else []
     write_whole(page, "\n".join(lines) + "\n")
     print(page)
@@ -138,7 +142,8 @@ def main():
     parser.add_argument("--page", metavar="FILE.md", help="also write this page, with small pictures")
     args = parser.parse_args()
     set_up()
-    record, results = os.path.basename(os.path.normpath(args.folder)), results_of(args.folder)
+    folder = os.path.normpath(args.folder)
+    record, results = os.path.basename(folder), results_of(folder)
     os.makedirs(args.outdir, exist_ok=True)
     entries, lacks = draw_all(results, record, args.outdir)
     for line in lacks:
@@ -146,7 +151,7 @@ def main():
     doubts = [f"{name}.json: {line}" for name, r in results.items() for line in r.doubts()]
     print(write_index(args.outdir, f"Figures of {record}", doubts, entries, lacks))
     if args.page:
-        write_page(args.page, results, record, lacks)
+        write_page(args.page, results, folder, lacks)
 
 
 if __name__ == "__main__":

@@ -68,8 +68,11 @@ def against_fp32(groups):
 def curves(groups, axis, free=()):
     """Lists of groups that differ in an axis alone, and in what is free with it; each by rising value."""
     timed = [g for g in groups if g.best() and value(g, axis) is not None]
-    kept = by_key(timed, lambda g: rest(g, axis, *free)).values()
-    return [sorted(own, key=lambda g: value(g, axis)) for own in kept if len(values(own, axis)) > 1]
+    found = []
+    for own in by_key(timed, lambda g: rest(g, axis, *free)).values():
+        once = len(values(own, axis)) == len(own)  # else they differ in what no counter tells, but their names do
+        found += [own] if once else by_key(own, lambda g: family(g.workload, AXES)).values()
+    return [sorted(own, key=lambda g: value(g, axis)) for own in found if len(values(own, axis)) > 1]
 
 
 def fullest(dims):
@@ -94,8 +97,8 @@ def longest(found, axis):
 
 
 def grids(groups, across, up, free=()):
-    """{name of the grid: {(rule, types, what else): groups}} of groups that differ in two axes alone, and have most
-    of the places on both."""
+    """{name of the grid: {(rule, types, what else): groups}} of groups that differ in two axes alone and have most
+    places of the grid."""
     timed = [g for g in groups if g.best() and None not in (value(g, across), value(g, up))]
     found = {}
     for key, own in by_key(timed, lambda g: rest(g, across, up, *free)).items():

@@ -58,7 +58,7 @@ def stages(width, result, groups):
     drawn, ends = zip(*(stage_panel(g) for g in groups))
     same = len({tuple(row[1] for row in rows) for _, *rows in drawn}) == 1  # the kernels, so their names stand left
     figure, axes = panels(width, len(groups), (1 + same, 3 + same), 0.42 + 0.15 * deep, sharey=same)
-    for ax, (title, *rows), end in zip(axes, drawn, ends):
+    for ax, group, (_, *rows), end in zip(axes, groups, drawn, ends):
         for i, (name, shade) in enumerate(stage_key(drawn, mode)):
             ax.barh([r[0] for r in rows], [r[3 + i] - r[2 + i] for r in rows],
                     left=[r[2 + i] for r in rows], color=shade, label=name, height=0.7)
@@ -69,7 +69,7 @@ def stages(width, result, groups):
                 ax.plot([stop - end * 0.035, stop - end * 0.015], [row[0] + 0.45, row[0] - 0.45],
                         color="white", lw=2.5)
         ax.set_yticks([r[0] for r in rows], [r[1] for r in rows])
-        ax.set(xlim=(0, end), ylim=(deep - 0.5, -0.5), title=title[1].replace("\\n", "\n"))
+        ax.set(xlim=(0, end), ylim=(deep - 0.5, -0.5), title=wrap(group.workload, 22))
         ax.locator_params(axis="x", nbins=4)
         ax.grid(False, axis="y")
         ax.tick_params(axis="y", length=0)

@@ -16,9 +16,11 @@ SLOWER, FASTER = "#e69f00", "#0072b2"
 
 def pick(result, mode):
     """{name: (axes, groups of each panel)}"""
-    groups = [g for g in result.groups(mode) if g.measured()]
-    return {name: ((across, up, free), kept) for across, up, free in AXES
-            for name, kept in grids(groups, across, up, free).items()}
+    groups, found = [g for g in result.groups(mode) if g.measured()], {}
+    for across, up, free in AXES:
+        for name, kept in grids(groups, across, up, free).items():
+            found[f"{name}-{across}-{up}" if name in found else name] = (across, up, free), kept
+    return found
 
 
 def pick_speedup(result, mode):
@@ -108,12 +110,12 @@ def speedup(width, result, shown):
     groups, places = places_of(kept, axes)
     best, base, *others = everywhere(kept)
     fits, titles = fitting(places)[width == PAGE], titles_of(kept, *axes)
-    columns = [base, best, *others]
-    shown_ = [(key, k) for key in kept for k in columns]
-    if fits < len(columns):  # a row for each kernel
-        shown_, columns = [(key, k) for k in columns for key in kept], list(kept)[:fits]
-    figure, drawn = panels(width, len(shown_), (len(columns),) * 2, height(places))
-    for ax, (key, kernel) in zip(drawn, shown_):
+    kernels = [base, best, *others]
+    pairs, columns = [(key, k) for key in kept for k in kernels], len(kernels)
+    if fits < columns:  # a row for each kernel instead
+        pairs, columns = [(key, k) for k in kernels for key in kept], min(fits, len(kept))
+    figure, drawn = panels(width, len(pairs), (columns, columns), height(places))
+    for ax, (key, kernel) in zip(drawn, pairs):
         if kernel is base:
             draw, what = (lambda g: ("#eeeeee", number(g.of(base.name).ns), None, False)), ": ns per lookup"
         else:

@@ -37,9 +37,9 @@ def what_else(group, axis):
 
 
 def size_panel(ax, axis, groups):
-    drawn = lines(ax, groups, values(groups, axis))
-    log_axis(ax.yaxis, *range_of(drawn), room=7)
-    log_axis(ax.xaxis, *range_of(values(groups, axis), 1.01), room=5)
+    xs = [value(g, axis) for g in groups]
+    log_axis(ax.yaxis, *range_of(lines(ax, groups, xs)), room=7)
+    log_axis(ax.xaxis, *range_of(xs, 1.01), room=5)
     ax.set(xlabel=TITLES[axis], title=what_else(groups[0], axis), ylabel="ns per lookup")
 
 
@@ -72,13 +72,17 @@ def scaling(width, result, shown):
     """Panels of time against lookups and against rows, and of speed-ups over threads."""
     figure, axes = panels(width, len(shown), (1, 3), 2.0)
     for ax, (axis, own) in zip(axes, shown.items()):
-        (threads_panel(ax, own) if axis == "threads" else size_panel(ax, axis, own))
+        if axis == "threads":
+            threads_panel(ax, own)
+        else:
+            size_panel(ax, axis, own)
     groups = [g for axis, own in shown.items() for g in (sum(own, []) if axis == "threads" else own)]
     return finish(figure, axes, result, groups, "scaling")
 
 
 def pick_memory(result, mode):
-    found = {rule: {axis: own for axis, own in shown_of(groups).items() if axis in SIZES}
+    known = lambda own: all(g.median("peak_mib") and g.median("persistent_mib") for g in own)
+    found = {rule: {axis: own for axis, own in shown_of(groups).items() if axis in SIZES and known(own)}
              for rule, groups in by_rule(result, mode).items()}
     return {rule: shown for rule, shown in found.items() if shown}
 
@@ -89,7 +93,7 @@ def memory(width, result, shown):
     figure, axes = panels(width, 2 * len(shown), (2, 4), 1.85)
     cells = [(axis, own, *kind) for kind in kinds for axis, own in reversed(shown.items())]
     for ax, (axis, own, key, name) in zip(axes, cells):
-        xs = values(own, axis)
+        xs = [value(g, axis) for g in own]
         drawn = lines(ax, own, xs, key)
         if key == "peak_mib":
             held = [g.median("persistent_mib") for g in own]

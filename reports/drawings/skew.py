@@ -78,7 +78,8 @@ def unique(width, result, dims):
         for kernel, mark in kernels_of(groups):
             how = look(kernel, mark)
             points = [(distinct(g), s.ns) for g in joined for s in [g.of(kernel.name)] if s and s.ns]
-            ax.plot(*zip(*points), color=how["color"], ls=how["ls"], lw=0.8) if points else None
+            if points:
+                ax.plot(*zip(*points), color=how["color"], ls=how["ls"], lw=0.8)
             for g in own:
                 s = g.of(kernel.name)
                 if s and s.ns:
