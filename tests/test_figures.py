@@ -13,6 +13,7 @@ import sys
 sys.dont_write_bytecode = True
 import tap
 from tap import GOLDEN, ROOT
+import figures
 import make_results
 import paper
 import results
