@@ -112,9 +112,10 @@ def kernel_parts(machines):
                 variants.setdefault(base, {})[build] = None
             elif any(g.of(name) for g in source.result.groups(source.mode)):
                 sources.setdefault(name, source)
-    meanings = trait_meanings()
+    meanings, order = trait_meanings(), [s.id for m in machines for s in m.sources]
+    place = lambda name: (order.index(sources[name].id), sources[name].result.kernels[name].index)
     return [kernel_part(anchor, name, sources[name], list(variants.get(name, ())), meanings)
-            for name, anchor in anchors("kernel", sources).items()]
+            for name, anchor in anchors("kernel", sorted(sources, key=place)).items()]
 
 
 # --- workloads
@@ -172,6 +173,6 @@ def workload_parts(machines):
         parts.append(WorkloadPart(
             ids[name], name, f"{short(lookups)} lookups, {share_of(first.median('distinct'), lookups)} % distinct",
             [s for s in specs if s], workload_facts(first), runs(first),
-            f"{best.kernel.title} {number(best.ns)} ns" if best else "no time",
+            f"{best.kernel.title} {number(best.ns)} ns, {first.mode}" if best else "no time",
             [b for s, gs in own.values() for b in blocks(s, gs)]))
     return parts

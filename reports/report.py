@@ -88,6 +88,7 @@ def of_results(machines, args):
     points, placeless = outcomes.points(machines)
     both = comparison.compared(load(args.old), load(args.new)) if args.old else None
     return {"heads": heads, "texts": texts, "rows": rows, "points": points, "placeless": placeless,
+            "winners": sorted({k["name"] for p in points for k in p["kernels"] if k["best"]}),
             "comparison": both, "number": number, "kernel_heads": portraits.KERNEL_HEADS,
             "kernels": portraits.kernel_parts(machines), "workloads": portraits.workload_parts(machines)}
 
