@@ -132,7 +132,7 @@ def main():
     parser.add_argument("--out", required=True, metavar="PAGE.html")
     args = parser.parse_args()
     if bool(args.old) != bool(args.new):
-        parser.error("--old and --new come together")
+        parser.error("A and B (--old and --new) come together")
     if not args.results and not args.record:
         args.results = [args.old, args.new] if args.old else parser.error("needs a result or --record")
     text, gaps = page(args)
