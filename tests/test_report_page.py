@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """TAP tests of reports/report.py, the page about results: what is in it, and what it refuses.
 test_report_browser.py opens it."""
+import glob
 import html.parser
 import importlib.util
 import json
@@ -205,6 +206,7 @@ def test_bad_input_is_one_line_and_no_page(folder):
 
 
 def test_a_record_is_of_one_machine(folder):
+    need("jinja2")
     record, out = os.path.join(folder, "mine"), os.path.join(folder, "x.html")
     os.mkdir(record)
     one_line_error(run("report.py", "--record", record, "--out", out), "holds no result")
@@ -215,6 +217,13 @@ def test_a_record_is_of_one_machine(folder):
     data["context"]["emb_cpu"] = "Other CPU"
     save(data, record, "forward.json")
     one_line_error(run("report.py", "--record", record, "--out", out), "results of several machines")
+
+
+def test_the_page_of_a_recorded_machine_is_small(folder):
+    for record in sorted(glob.glob(os.path.join(tap.ROOT, "reports", "results", "*", "")))[:1]:
+        _, text = written(folder, "--record", record)
+        assert 200_000 < len(text.encode()) < 3_000_000, len(text)
+        Elements(text)
 
 
 def test_svg_in_a_page(_folder):
