@@ -101,7 +101,7 @@ class Drawer:
             yield path, f"make figures RESULT={source.path} MODE={source.mode}"
 
     def side_by_side(self, columns, paths):
-        """Several machines; columns: {name of a machine: cells of machines.cells()} of the results with these paths."""
+        """Several machines; columns: {name of a machine: cells of machines.cells()}, of results at these paths."""
         def make(folder):
             figure = machines.picture(columns, self.kernel, self.below, os.path.join(folder, machines.NAME))
             yield svg_of(figure, folder), f'make report RESULT="{" ".join(paths)}"'

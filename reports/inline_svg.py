@@ -15,7 +15,7 @@ COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b|rgb\(\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\)|\b(
 PAINT = {"fill", "stroke", "color", "style", "stop-color"}
 UNUSED = {"metadata", "title", "desc", "style", "filter"}  # elements that a page has no use for
 SIZES = {"width", "height", "version"}
-LEAST_CONTRAST = 3.5  # of a mark, on the paper of the dark theme
+LEAST_CONTRAST = 4.5  # of a mark, on the paper of the dark theme
 TINT = 0.84  # a colour at least this light fills an area behind the marks
 
 
@@ -92,6 +92,8 @@ def clean(element, prefix):
     for name, value in attributes.items():
         if name != "font-family":
             element.set(name, rename(name, repaint(name, value), prefix))
+        elif value.endswith(":Bold"):  # as gnuplot writes it
+            element.set("font-weight", "bold")
     if element.tag not in ("text", "tspan"):
         element.text = element.text.strip() if element.text else None
     for child in list(element):

@@ -29,8 +29,9 @@ def colours(machines_):
 
 
 def groups_of(source):
-    """All groups of a file, in every mode."""
-    return [g for mode in source.modes for g in source.result.groups(mode)]
+    """All groups of a file, those of the figures' mode first."""
+    modes = sorted(source.modes, key=lambda mode: mode != source.mode)
+    return [g for mode in modes for g in source.result.groups(mode)]
 
 
 def short(count):
@@ -54,23 +55,23 @@ def row(source, group):
     number_cell = lambda value, scale=1: (number(value and value * scale), value)
     lead = lazy[1].ns / lazy[0].ns if len(lazy) > 1 else None
     roof = of("share_roof")
-    return [(group.workload, None), (group.rule, None), (group.mode, None), number_cell(group.median("threads")),
-            (short(lookups), lookups), (share_of(distinct, lookups), distinct and lookups and distinct / lookups),
+    return [(group.workload, None), (group.rule, None), (group.mode, None),
             (best.kernel.title if best else "-", None), number_cell(best and best.ns),
             number_cell(best and spread(best.quartiles("ns_per_lookup")), 100),
             (lazy[1].kernel.title if len(lazy) > 1 else "-", None), (lead_text(group) if lead else "-", lead),
             (number(roof and 100 * roof) + (best.over() if best else ""), roof),
             number_cell(best and best.at_median("traffic_gbs")), number_cell(of("scratch_mib")),
+            (short(group.median("threads")), group.median("threads")), (short(lookups), lookups),
+            (share_of(distinct, lookups), distinct and lookups and distinct / lookups),
             (source.name, None), (source.machine, None)]
 
 
-HEADS = (("workload", ""), ("rule", ""), ("mode", "State of the caches, or an iteration"), ("threads", ""),
-         ("lookups", "In a batch"), ("distinct %", "Distinct rows, of the lookups"), ("fastest", ""),
+HEADS = (("workload", ""), ("rule", ""), ("mode", "State of the caches, or an iteration"), ("fastest", ""),
          ("ns/lookup", "Of the fastest kernel, median of the repetitions"),
          ("±%", "Half the quartile range of the fastest"), ("second", ""), ("lead", LEAD),
          ("% roof", "What the traffic or the gathers take at their ceilings, of the time taken"),
-         ("GB/s", "Compulsory traffic, at the median time"), ("scratch MiB", "Of the fastest"), ("file", ""),
-         ("machine", ""))
+         ("GB/s", "Compulsory traffic, at the median time"), ("scratch MiB", "Of the fastest"), ("threads", ""),
+         ("lookups", "In a batch"), ("distinct %", "Distinct rows, of the lookups"), ("file", ""), ("machine", ""))
 TEXTS = {i for i, (head, _) in enumerate(HEADS) if head in
          ("workload", "rule", "mode", "fastest", "second", "file", "machine")}
 

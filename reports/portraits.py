@@ -54,8 +54,9 @@ def sentences(source, series):
     share = [100 * v for v in median("share_roof") if v is not None]
     persistent = [100 * s.median("scratch_mib") / p for s in every
                   if (p := s.median("persistent_mib")) and s.median("scratch_mib") is not None]
+    behind = f", {span(slower)} times the fastest" if max(slower, default=1) > 1.005 else ""
     lines = [("speed", f"{span(s.ns for s in every)} ns per lookup; the fastest or not told from it on {won} of "
-                       f"{len(own)} workloads and rules" + f", {span(slower)} times the fastest" * bool(slower))]
+                       f"{len(own)} workloads and rules{behind}")]
     if persistent:
         each = span(median("scratch_per_lookup"))
         lines.append(("memory", f"scratch {span(median('scratch_mib'))} MiB, {span(persistent, 2)} % of weights "
@@ -112,19 +113,21 @@ def kernel_parts(machines):
                 variants.setdefault(base, {})[build] = None
             elif any(g.of(name) for g in source.result.groups(source.mode)):
                 sources.setdefault(name, source)
-    meanings = trait_meanings()
+    meanings, order = trait_meanings(), [s.id for m in machines for s in m.sources]
+    place = lambda name: (order.index(sources[name].id), sources[name].result.kernels[name].index)
     return [kernel_part(anchor, name, sources[name], list(variants.get(name, ())), meanings)
-            for name, anchor in anchors("kernel", sources).items()]
+            for name, anchor in anchors("kernel", sorted(sources, key=place)).items()]
 
 
 # --- workloads
 def runs(group):
-    """[(lookups of a row as text, % of all lookups)] of the bins that are not empty, without gaps; or none."""
+    """[(lookups of a row, % of all lookups, the first in short)] of the bins up to the last one with lookups."""
     shares = [group.median(f"run_lookups_{b}") for b in range(len(BINS))]
     if None in shares or not any(shares):
         return []
     last = max(b for b, share in enumerate(shares) if share)
-    return [(BINS[b], 100 * share) for b, share in enumerate(shares[:last + 1])]
+    most = lambda b: "more" if b == len(BINS) - 1 else f"{2**b}" if b < 10 else f"{2**(b - 10)}k"
+    return [(BINS[b], 100 * share, most(b)) for b, share in enumerate(shares[:last + 1])]
 
 
 def workload_facts(group):
@@ -172,6 +175,6 @@ def workload_parts(machines):
         parts.append(WorkloadPart(
             ids[name], name, f"{short(lookups)} lookups, {share_of(first.median('distinct'), lookups)} % distinct",
             [s for s in specs if s], workload_facts(first), runs(first),
-            f"{best.kernel.title} {number(best.ns)} ns" if best else "no time",
+            f"{best.kernel.title} {number(best.ns)} ns, {first.mode}" if best else "no time",
             [b for s, gs in own.values() for b in blocks(s, gs)]))
     return parts

@@ -88,6 +88,7 @@ def of_results(machines, args):
     points, placeless = outcomes.points(machines)
     both = comparison.compared(load(args.old), load(args.new)) if args.old else None
     return {"heads": heads, "texts": texts, "rows": rows, "points": points, "placeless": placeless,
+            "winners": sorted({k["name"] for p in points for k in p["kernels"] if k["best"]}),
             "comparison": both, "number": number, "kernel_heads": portraits.KERNEL_HEADS,
             "kernels": portraits.kernel_parts(machines), "workloads": portraits.workload_parts(machines)}
 
@@ -131,7 +132,7 @@ def main():
     parser.add_argument("--out", required=True, metavar="PAGE.html")
     args = parser.parse_args()
     if bool(args.old) != bool(args.new):
-        parser.error("--old and --new come together")
+        parser.error("A and B (--old and --new) come together")
     if not args.results and not args.record:
         args.results = [args.old, args.new] if args.old else parser.error("needs a result or --record")
     text, gaps = page(args)

@@ -131,7 +131,8 @@ def of_files(paths, mode):
     for path, name in zip(paths, short_names(paths) if paths else []):
         result = load(path)
         cpu = str(result.context.get("emb_cpu") or "unknown machine")
-        machines.setdefault(identity(result), Machine(cpu)).sources.append(Source(result, name, mode=shown_mode(result, mode)))
+        own = machines.setdefault(identity(result), Machine(cpu))
+        own.sources.append(Source(result, name, mode=shown_mode(result, mode)))
     names = [m.name for m in machines.values()]
     for machine in machines.values():
         if names.count(machine.name) > 1:

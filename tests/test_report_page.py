@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""TAP tests of reports/report.py, the page about results: what is in it, and what it refuses. test_report_browser.py
-opens it."""
+"""TAP tests of reports/report.py, the page about results: what is in it, and what it refuses.
+test_report_browser.py opens it."""
+import glob
 import html.parser
 import importlib.util
 import json
@@ -110,7 +111,7 @@ def test_every_figure_has_its_command(folder):
                   "Throughput over skew"])
     for d in drawn:
         assert "<svg" in d and re.search(r"<code>make plots RESULT=\S*results.json MODE=cold</code>", d), d[-300:]
-    for word in ("Synthetic CPU", "cpu_fused", "holds a gradient of all rows", "not run: cuda_fused on all workloads",
+    for word in ("Synthetic CPU", "cpu_fused", "holds a gradient of all rows", "not run: cuda_fused on all",
                  "1.05M lookups, 81.0 % distinct", "Sort the lookups by row, then reduce"):
         assert word in page.text, word
 
@@ -127,7 +128,8 @@ def test_names_are_escaped(folder):
     context = data["context"]
     context[f"emb_kernel_{HOSTILE}"] = f"cpu | host | {HOSTILE} | {HOSTILE} | </script>{HOSTILE}"
     context[f"emb_workload_{HOSTILE_WORKLOAD}"] = f"</script>{HOSTILE}"
-    context |= {"emb_cpu": HOSTILE, "emb_commit": HOSTILE, "emb_compiler": HOSTILE, "emb_not_run_1": f"* | {HOSTILE} | {HOSTILE}"}
+    context |= {"emb_cpu": HOSTILE, "emb_commit": HOSTILE, "emb_compiler": HOSTILE,
+                "emb_not_run_1": f"* | {HOSTILE} | {HOSTILE}"}
     for r in data["benchmarks"]:
         r["label"] = r["label"].replace("kernel=cpu_fused", f"kernel={HOSTILE}") \
             .replace("workload=zipf/alpha:0.6", f"workload={HOSTILE_WORKLOAD}")
@@ -150,7 +152,7 @@ def test_a_comparison(folder):
     assert "first" in page.text and "slow" in page.text
     done = run("report.py", "--old", first, "--out", os.path.join(folder, "x.html"))
     equal(done.returncode, 1)
-    assert "--old and --new come together" in done.stderr
+    assert "A and B (--old and --new) come together" in done.stderr
 
 
 def test_machines_side_by_side(folder):
@@ -191,7 +193,8 @@ def test_bad_input_is_one_line_and_no_page(folder):
     edited["context"]["caches"] = [{"size": "big"}]
     empty["benchmarks"] = []
     need("jinja2")
-    for text, *words in ((whole[:5000], "not JSON"), (whole.replace('"emb_schema": "1"', '"emb_schema": "7"'), "schema 7"),
+    other = whole.replace('"emb_schema": "1"', '"emb_schema": "7"')
+    for text, *words in ((whole[:5000], "not JSON"), (other, "schema 7"),
                          (edited, "context", "edited"), (empty, "no rows"), ("[]", "not an embfuse result")):
         one_line_error(run("report.py", save(text, folder, "bad.json"), "--out", out), "bad.json", *words)
     one_line_error(run("report.py", os.path.join(folder, "none.json"), "--out", out), "none.json", "make bench")
@@ -203,6 +206,7 @@ def test_bad_input_is_one_line_and_no_page(folder):
 
 
 def test_a_record_is_of_one_machine(folder):
+    need("jinja2")
     record, out = os.path.join(folder, "mine"), os.path.join(folder, "x.html")
     os.mkdir(record)
     one_line_error(run("report.py", "--record", record, "--out", out), "holds no result")
@@ -215,13 +219,22 @@ def test_a_record_is_of_one_machine(folder):
     one_line_error(run("report.py", "--record", record, "--out", out), "results of several machines")
 
 
+def test_the_page_of_a_recorded_machine_is_small(folder):
+    for record in sorted(glob.glob(os.path.join(tap.ROOT, "reports", "results", "*", "")))[:1]:
+        _, text = written(folder, "--record", record)
+        assert 200_000 < len(text.encode()) < 3_000_000, len(text)
+        Elements(text)
+
+
 def test_svg_in_a_page(_folder):
     svg = ('<?xml version="1.0"?><svg width="72pt" viewBox="0 0 72 40" xmlns="http://www.w3.org/2000/svg" '
-           'xmlns:xlink="http://www.w3.org/1999/xlink"><title>t</title><defs><path id="a" d="M0 0"/><path id="b" d="M1 1"/>'
-           '</defs><g/><use xlink:href="#a" fill="rgb( 86, 180, 233)" clip-path="url(#c)"/><clipPath id="c"/></svg>')
+           'xmlns:xlink="http://www.w3.org/1999/xlink"><title>t</title><defs><path id="a" d="M0 0"/>'
+           '<path id="b" d="M1 1"/></defs><g/><use xlink:href="#a" fill="rgb( 86, 180, 233)" clip-path="url(#c)"/>'
+           '<clipPath id="c"/></svg>')
     text, width = inline_svg.inline(svg, "f1-", "a title")
     equal(width, 96)
-    for word in ('href="#f1-a"', 'id="f1-a"', 'fill="var(--c56b4e9,#56b4e9)"', 'clip-path="url(#f1-c)"', 'aria-label="a title"'):
+    for word in ('href="#f1-a"', 'id="f1-a"', 'fill="var(--c56b4e9,#56b4e9)"', 'clip-path="url(#f1-c)"',
+                 'aria-label="a title"'):
         assert word in text, (word, text)
     for word in ("<title", "f1-b", "<g", "xmlns", "72pt"):
         assert word not in text, (word, text)

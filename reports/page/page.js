@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tables that sort and filter, and parts that open when a link leads to them or the page is printed.
+// Tables that sort and filter, and parts that open when a link leads to them.
 "use strict";
 
 // What a cell sorts by: its value if it has one, the number at its beginning, or its text.
@@ -67,12 +67,3 @@ function openTarget() {
 }
 addEventListener("hashchange", openTarget);
 openTarget();
-
-let opened = [];
-addEventListener("beforeprint", () => {
-  opened = [...document.querySelectorAll("details.workload:not([open])")];
-  for (const part of opened) part.open = true;
-});
-addEventListener("afterprint", () => {
-  for (const part of opened) part.open = false;
-});
