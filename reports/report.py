@@ -15,16 +15,13 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "studies"))
-import comparison
-import outcomes
-import portraits
 import program
-import sources
-from drawn import Drawer
-from inline_svg import dark_theme
 from program import Arguments, ResultError, write_whole
 from results import load
 from style import number
+from webpage import comparison, outcomes, portraits, sources
+from webpage.drawn import Drawer
+from webpage.inline_svg import dark_theme
 
 D3 = "/usr/share/nodejs/d3/dist/d3.min.js"
 D3_LICENCE = "/usr/share/doc/node-d3/copyright"
@@ -34,13 +31,13 @@ Shown = namedtuple("Shown", "source drawings")  # a file and its figures
 
 
 def environment():
-    """The templates of reports/page. Whatever they show is escaped, unless it was made here as HTML."""
+    """The templates of reports/webpage. Whatever they show is escaped, unless it was made here as HTML."""
     try:
         import jinja2
     except ImportError:
         raise ResultError("Jinja2 is missing: install it (Debian: apt-get install python3-jinja2) and use its "
                           "python3") from None
-    return jinja2.Environment(loader=jinja2.FileSystemLoader(HERE / "page"), autoescape=True, trim_blocks=True,
+    return jinja2.Environment(loader=jinja2.FileSystemLoader(HERE / "webpage"), autoescape=True, trim_blocks=True,
                               lstrip_blocks=True, undefined=jinja2.StrictUndefined)
 
 
@@ -57,7 +54,7 @@ def library(path, licence):
 
 
 def asset(name):
-    return (HERE / "page" / name).read_text(encoding="utf-8")
+    return (HERE / "webpage" / name).read_text(encoding="utf-8")
 
 
 def script(text):

@@ -12,10 +12,10 @@ import sys
 
 sys.dont_write_bytecode = True
 import tap
-import inline_svg
 import make_results
 import report
 from test_reports import equal, golden, one_line_error, run, save
+from webpage import inline_svg
 
 WORKLOADS = {f"zipf/alpha:{a:g}": (a, 0.9 - 0.6 * a, 0.02) for a in (0, 0.6, 1.05)}
 HOSTILE = "<script>alert(1)</script>"

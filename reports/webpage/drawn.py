@@ -11,9 +11,9 @@ import export
 import machines
 import pages
 from figures import draw_across
-from inline_svg import inline
 from plots import draw
 from program import ResultError
+from webpage.inline_svg import inline
 
 MANY_WORKLOADS = 12  # more of them have no room in the quick plots
 # What the beginnings of their file names mean.

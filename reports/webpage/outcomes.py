@@ -10,9 +10,9 @@ from dataclasses import replace
 import machines
 from drawings.choose import type_text
 from drawings.maps import lead_text
-from inline_svg import variable
 from results import LADDER, spread
 from style import colour, number
+from webpage.inline_svg import variable
 
 AXES = ("rows", "dim", "alpha", "lookups")  # where a point lies; all of these, or it is no point
 SWEEP = 30  # workloads of a file; more of them have no part each
