@@ -19,12 +19,12 @@ plots:
 table:
 	@$(report_table)
 
-figures:
-	@$(PYTHON) reports/figures.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
-
 medians:
 	@mkdir -p "$$(dirname $(call quoted,$(MEDIANS)))"
 	@$(PYTHON) reports/medians.py $(call quoted,$(RESULT)) $(call quoted,$(MEDIANS))
+
+figures:
+	@$(PYTHON) reports/figures.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
 
 # make compare A=old.json B=new.json COMPARE='--min-effect 5'. make turns every status but 0 into 2.
 run_compare = $(PYTHON) reports/compare.py $(call quoted,$(A)) $(call quoted,$(new)) $(COMPARE)
