@@ -227,6 +227,7 @@ def main():
     old, recorded_by = recorded(args.golden) if args.golden.exists() or not args.renew else ({}, "")
     old = of_kernels(old, args.kernel)
     new, made_by, failures = numbers(args.build, args.kernel)
+    recorded_by = made_by if args.renew else recorded_by
     if failures:
         print("\n".join("FAILED " + ", ".join(failure) for failure in failures))
         return 2

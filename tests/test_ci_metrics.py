@@ -210,7 +210,7 @@ def changed_tree():
     tree = Path(tap.BUILD, "tests", "ci_metrics")
     shutil.rmtree(tree, ignore_errors=True)
     (tree / "build" / "portable").parent.mkdir(parents=True)
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=tap.ROOT, capture_output=True, text=True, check=True)
+    tracked = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=tap.ROOT, capture_output=True, text=True, check=True)
     for name in filter(None, tracked.stdout.split("\0")):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         os.link(os.path.join(tap.ROOT, name), tree / name)
