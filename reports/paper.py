@@ -223,6 +223,8 @@ def finish(figure, axes, result, groups, subject, x="", y="", notes=None, points
                              rect=(left, (below + strip) / height, 1 - left - MARGIN / width, body / height))
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
+    for ax in figure.axes:  # the last digits of a layout vary from run to run
+        ax.set_position([round(v, 6) for v in ax.get_position().bounds])
     return figure
 
 

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 """TAP tests of the figures for a paper: what they show is worked out by hand on made-up results, and the whole list
 is drawn from recorded ones."""
+import contextlib
 import glob
+import io
 import itertools
 import json
 import math
@@ -298,7 +300,8 @@ def drawn_here(record, out):
 
     os.mkdir(out)
     figures.save = save_checked
-    gallery.draw_all(gallery.results_of(record), "zen", out)
+    with contextlib.redirect_stdout(io.StringIO()):
+        gallery.draw_all(gallery.results_of(record), "zen", out)
     figures.save = paper.save
     return bad
 
