@@ -26,7 +26,7 @@ from recorded import RESULTS
 from results import Result
 
 MODES = {"iteration": "iteration"}  # of a result, if not cold
-DPI, COLOURS = 110, 48  # of a small picture
+DPI, COLOURS = 110, 256  # of a small picture
 
 Source = namedtuple("Source", "names result mode")  # what a figure is drawn from: one result, or several as one
 
