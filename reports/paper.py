@@ -127,10 +127,12 @@ def dots(ax, rows, groups, kernels, key="ns_per_lookup"):
     for i, kernel in enumerate(kernels):
         shift = 0.7 * ((i + 0.5) / len(kernels) - 0.5)
         there = [(y, s) for y, g in zip(rows, groups) for s in [g.of(kernel.name)] if s and s.median(key)]
-        for y, s in sorted(there, key=lambda one: bool(one[1].mark())):  # the legend takes the first
-            mid, error = spread([s.quartiles(key)])
-            ax.errorbar(mid, y + shift, xerr=error, **look(kernel, line=False) | (HOLLOW if s.mark() else {}))
-            drawn += mid
+        for how in ({}, HOLLOW):  # the legend takes the first
+            points = [(y + shift, s.quartiles(key)) for y, s in there if bool(s.mark()) == bool(how)]
+            if points:
+                mid, error = spread([q for _, q in points])
+                ax.errorbar(mid, [y for y, _ in points], xerr=error, **look(kernel, line=False) | how)
+                drawn += mid
     return drawn
 
 
@@ -223,6 +225,8 @@ def finish(figure, axes, result, groups, subject, x="", y="", notes=None, points
                              rect=(left, (below + strip) / height, 1 - left - MARGIN / width, body / height))
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
+    for ax in figure.axes:  # the last digits of a layout vary from run to run
+        ax.set_position([round(v, 6) for v in ax.get_position().bounds])
     return figure
 
 

@@ -20,14 +20,15 @@ table:
 	@$(report_table)
 
 # RECORD: the name of a recorded machine.
-draw_record  = $(PYTHON) studies/gallery.py $(call quoted,$1) $(call quoted,$(OUT)/figures)
+draw_record   = $(PYTHON) studies/gallery.py $(call quoted,reports/results/$(RECORD)) $(call quoted,$(OUT)/figures)
+write_gallery = $(PYTHON) studies/gallery.py $(call quoted,$(RECORDED)) --page=docs/figures.md
 figures:
-	@$(if $(RECORD),$(call draw_record,reports/results/$(RECORD)),\
+	@$(if $(RECORD),$(draw_record),\
 	   $(PYTHON) reports/figures.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE))
 
 # The page of all figures, from the record that leads the front page.
 gallery:
-	@$(call draw_record,$(RECORDED)) --page docs/figures.md
+	@$(write_gallery)
 
 # What identical code shows on this machine, if make noise has measured it.
 NOISE     ?= $(wildcard $(OUT)/noise/noise.json)

@@ -3,7 +3,7 @@
 """Draws all figures for a paper that the results of a recorded machine have data of, and a page that shows them.
 What they lack is named, with the step of make record that would measure it.
 
-With --page it also writes a page of Markdown with one small picture of each figure.
+With --page it writes a page of Markdown with one small picture of each kind of figure instead.
 """
 import contextlib
 import io
@@ -26,7 +26,7 @@ from recorded import RESULTS
 from results import Result, load
 
 MODES = {"iteration": "iteration"}  # of a result, if not cold
-DPI, COLOURS = 110, 48  # of a small picture
+DPI, COLOURS = 110, 256  # of a small picture
 
 Source = namedtuple("Source", "names result mode")  # what a figure is drawn from: one result, or several as one
 
@@ -114,20 +114,23 @@ def small(figure, path):
     write_whole(path, short.getvalue())
 
 
-def write_page(page, results, folder, lacks):
+def write_page(page, results, folder):
     """Writes a page with the first figure of each drawing; its pictures are in a folder of its name beside it."""
     pictures, here, record = os.path.splitext(page)[0], os.path.dirname(page) or ".", os.path.basename(folder)
     os.makedirs(pictures, exist_ok=True)
     lines = [HEAD.format(record=record, folder=os.path.relpath(folder, here),
                          machine=next(iter(results.values())).machine())]
+    lacks = []
     for drawing in DRAWINGS:
         found = ((result, shown) for _, result, mode in sources(drawing, results)
                  for shown in drawing.pick(result, mode).values())
+        first = next(found, None)
+        lacks += missing(drawing, results, first, record)
         path = os.path.join(pictures, drawing.name + ".png")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)  # of a record that had the data
-        for result, shown in itertools.islice(found, 1):
-            small(drawing.draw(PAGE, result, shown), path)
+        if first:
+            small(drawing.draw(PAGE, *first), path)
             lines += ["", f"## {drawing.name}", "", drawing.caption, "",
                       f"![{drawing.name}]({os.path.relpath(path, here)})"]
     lines += ["", "## Not drawn", "", *(f"- {line}" for line in lacks)] if lacks else []
@@ -138,20 +141,23 @@ def write_page(page, results, folder, lacks):
 def main():
     parser = Arguments(__doc__)
     parser.add_argument("folder", metavar="FOLDER", help="reports/results/NAME")
-    parser.add_argument("outdir", metavar="OUTDIR")
-    parser.add_argument("--page", metavar="FILE.md", help="also write this page, with small pictures")
+    parser.add_argument("outdir", metavar="OUTDIR", nargs="?", help="for the figures and their page")
+    parser.add_argument("--page", metavar="FILE.md", help="only write this page, with one small picture of each figure")
     args = parser.parse_args()
+    if bool(args.outdir) == bool(args.page):
+        parser.error("needs OUTDIR, or --page")
     set_up()
     folder = os.path.normpath(args.folder)
     record, results = os.path.basename(folder), results_of(folder)
+    if args.page:
+        write_page(args.page, results, folder)
+        return
     os.makedirs(args.outdir, exist_ok=True)
     entries, lacks = draw_all(results, record, args.outdir)
     for line in lacks:
         print(f"not drawn: {line}", file=sys.stderr)
     doubts = [f"{name}.json: {line}" for name, r in results.items() for line in r.doubts()]
     print(write_index(args.outdir, f"Figures of {record}", doubts, entries, lacks))
-    if args.page:
-        write_page(args.page, results, folder, lacks)
 
 
 if __name__ == "__main__":

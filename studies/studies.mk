@@ -92,6 +92,7 @@ readme: $(B)/embfuse
 	   echo 'without nvcc the list of kernels is not renewed: it would lack the device kernels')
 	@$(write_pages)
 	@$(write_claims)
+	@$(write_gallery)
 	@$(write_artifact)
 
 # What is often said about fused sparse optimizers, and what the records say.
@@ -102,7 +103,7 @@ claims:
 reproduce:
 	$(call require,test)
 	@$(PYTHON) studies/reproduce.py $(call quoted,$(OUT)/reproduce) $(if $(RUN),--run --make='$(MAKE)',\
-	     $(foreach w,pages claims artifact,--again=$(call quoted,$(write_$w)))) \
+	     $(foreach w,pages claims gallery artifact,--again=$(call quoted,$(write_$w)))) \
 	     $(if $(NAME),--name='$(NAME)') $(if $(ITEMS),--items=$(call quoted,$(ITEMS)))
 
 # The whole folder of a machine: make record NAME=zen4-2core. Existing results are not measured again;

@@ -26,7 +26,7 @@ DRAWINGS = (
             "the roof of a workload."),
     Drawing("rules-roof", roofs.pick_rules_roof, roofs.rules_roof, ("roof",),
             "Every update rule as a share of its roof on uniform ids, in the order of the bytes of a row's states."),
-    Drawing("rules", kernels.pick_rules, kernels.rules, ("roof", "peers"),
+    Drawing("rules-time", kernels.pick_rules, kernels.rules, ("roof", "peers"),
             "Time per lookup of each update rule, a panel for each workload."),
     Drawing("types", narrow.pick, narrow.savings, ("types",),
             "What narrow types save: time and compulsory bytes, both relative to fp32."),

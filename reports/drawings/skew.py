@@ -76,15 +76,16 @@ def unique(width, result, dims):
     for ax, (dim, own) in zip(axes, dims.items()):
         joined = max(curves(own, "alpha"), key=len, default=[])
         for kernel, mark in kernels_of(groups):
-            how = look(kernel, mark)
-            points = [(distinct(g), s.ns) for g in joined for s in [g.of(kernel.name)] if s and s.ns]
-            if points:
-                ax.plot(*zip(*points), color=how["color"], ls=how["ls"], lw=0.8)
-            for g in own:
-                s = g.of(kernel.name)
-                if s and s.ns:
-                    mid, error = spread([s.quartiles("ns_per_lookup")])
-                    ax.errorbar(distinct(g), mid, error, **how | {"ls": "none"} | (HOLLOW if real(result, g) else {}))
+            look_ = look(kernel, mark)
+            there = [(g, s) for g in own for s in [g.of(kernel.name)] if s and s.ns]
+            line = [(distinct(g), s.ns) for g, s in there if g in joined]
+            if line:
+                ax.plot(*zip(*sorted(line)), color=look_["color"], ls=look_["ls"], lw=0.8)
+            for how in ({}, HOLLOW):
+                points = [(distinct(g), s.quartiles("ns_per_lookup")) for g, s in there if real(result, g) == bool(how)]
+                if points:
+                    mid, error = spread([q for _, q in points])
+                    ax.errorbar([x for x, _ in points], mid, error, **look_ | {"ls": "none"} | how)
                     drawn += mid
         ax.set_title(f"dim {dim:g}")
     low, high = range_of([distinct(g) for g in groups], 1.3)
