@@ -48,6 +48,7 @@ def test_mann_whitney_by_hand(folder):
     assert abs(verdict.mann_whitney(low, high) - 2 / 252) < 1e-12  # 2 of the C(10,5) orders are as extreme
     assert abs(verdict.mann_whitney([1.0, 3.0], [2.0, 4.0]) - 4 / 6) < 1e-12
     equal(verdict.mann_whitney([1.0, 1.0], [1.0, 1.0]), 1.0)
+    assert abs(verdict.mann_whitney([float(i) for i in range(12)], [20.0 + i for i in range(12)]) * 2704156 - 2) < 1e-6
 
 
 def test_correction_by_hand(folder):
