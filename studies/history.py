@@ -133,7 +133,7 @@ def table(results, found):
     rows = [(named(results[c.at]), c.key[0], c.key[2], f"{c.effect.ratio:.2f}",
              f"{c.effect.low:.2f} to {c.effect.high:.2f}", c.word)
             for c in sorted(found, key=lambda c: (c.at, c.key))]
-    return markdown_table(("first revision", "workload", "kernel", "new/old", "95 % interval", ""), rows, left=(0, 1, 2))
+    return markdown_table(("first revision", "workload", "kernel", "new/old", "95 % interval", "verdict"), rows, left=(0, 1, 2, 5))
 
 
 def draw(results, found, stem):
