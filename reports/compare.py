@@ -14,6 +14,7 @@ Exit status: 0 same or better, 3 slower or larger, 4 unsure and nothing slower, 
 1 usage, unreadable or different work, or rows that only one side has (--allow-missing). The last line and
 the file of --status-file repeat it, since make turns every failure into 2.
 """
+import re
 import sys
 from dataclasses import dataclass
 
@@ -114,8 +115,9 @@ def context_notes(old, new):
     """Other changes between the runs that could explain a difference."""
     keys = ("emb_cpu", "emb_isa", "emb_prefetch", "emb_threads", "emb_compiler", "emb_flags", "emb_thp",
             "emb_virtualised", "emb_last_level_cache", "emb_gpu", "emb_gpu_driver", "emb_nvcc")
-    return [f"note: {k[4:]} differs: {old.context.get(k)} -> {new.context.get(k)}"
-            for k in keys if old.context.get(k) != new.context.get(k)]
+    # Where a build found its headers changes nothing.
+    both = [(k, *(re.sub(r" -I\S+", "", str(r.context.get(k))) for r in (old, new))) for k in keys]
+    return [f"note: {k[4:]} differs: {a} -> {b}" for k, a, b in both if a != b]
 
 
 def judged(pairs, least):
