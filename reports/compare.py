@@ -14,14 +14,15 @@ Exit status: 0 same or better, 3 slower or larger, 4 unsure and nothing slower, 
 1 usage, unreadable or different work, or rows that only one side has (--allow-missing). The last line and
 the file of --status-file repeat it, since make turns every failure into 2.
 """
+import math
 import re
 import sys
 from dataclasses import dataclass
 
 import compare_forms
+import merge
 import noise_floor
 import program
-from merge import MACHINE
 from program import Arguments, ResultError, write_whole
 from results import Series, load
 from verdict import FAMILY, MIN_EFFECT, Effect, effect, words_of
@@ -86,11 +87,8 @@ class Comparison:
 
 
 def same_machine(old, new):
-    for key in (*MACHINE, "num_cpus"):
-        own, other = old.context.get(key), new.context.get(key)
-        if own and other and own != other:
-            raise ResultError(f"{new.path}: {key.removeprefix('emb_')} is '{other}', in {old.path} it is '{own}': "
-                              "times of two machines; --other-machine compares them all the same")
+    merge.same_machine(old, new, (*merge.MACHINE, "num_cpus"),
+                       "times of two machines; --other-machine compares them all the same")
 
 
 def match(old, new, other_work=False):
@@ -175,6 +173,8 @@ def main():
     parser.add_argument("--status-file", metavar="FILE", help="write the exit status and its meaning here")
     args = parser.parse_args()
     try:
+        if not 0 <= args.min_effect < math.inf:
+            raise ResultError(f"--min-effect: {args.min_effect:g} is not a number of percent from 0 on")
         found = compared(load(args.old), load(args.new), args.min_effect / 100, args.noise, args.other_machine,
                          args.other_work)
         status = found.status(args.allow_missing)

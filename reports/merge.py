@@ -16,12 +16,12 @@ from results import add_not_run, leading_number, load, read_not_run
 MACHINE = ("emb_cpu", "emb_gpu", "emb_gpu_driver")
 
 
-def same_machine(first, other):
-    for key in MACHINE:
+def same_machine(first, other, keys=MACHINE, why="results of several machines are not merged"):
+    for key in keys:
         own, its = first.context.get(key), other.context.get(key)
         if own and its and own != its:
-            raise ResultError(f"{other.path}: {key[4:]} is '{its}', in {first.path} it is '{own}'; "
-                              "results of several machines are not merged")
+            raise ResultError(f"{other.path}: {key.removeprefix('emb_')} is '{its}', in {first.path} it is '{own}': "
+                              + why)
 
 
 def same_ids(first, other):

@@ -10,7 +10,7 @@ import os
 import textwrap
 
 from export import kernels_of
-from program import ResultError, write_whole
+from program import ResultError, say, write_whole
 from results import NOTES, caches, notes_of, operation_text
 from style import CAUTION_COLOUR, colour, marker, nice_range
 
@@ -86,7 +86,9 @@ def ticks_at(axis, ticks, low, high, zero=None):
 
 
 def short(value):
-    """10000000 is 10M, and 0.25 is 1/4."""
+    """10000000 is 10M, 0.25 is 1/4, and None is a dash."""
+    if value is None:
+        return "-"
     if value >= 1000:
         unit, letter = next(u for u in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if value >= u[0])
         return f"{value / unit:.3g}{letter}"
@@ -228,6 +230,15 @@ def finish(figure, axes, result, groups, subject, x="", y="", notes=None, points
     for ax in figure.axes:  # the last digits of a layout vary from run to run
         ax.set_position([round(v, 6) for v in ax.get_position().bounds])
     return figure
+
+
+def if_possible(draw, *what):
+    """The files that draw(*what) makes; without matplotlib a line says so, and there are none."""
+    try:
+        return draw(*what)
+    except ResultError as e:
+        say(f"no picture: {e}")
+        return []
 
 
 FORMATS = {"pdf": "CreationDate", "svg": "Date", "png": "Software"}  # and what would date them

@@ -17,6 +17,7 @@ from program import Arguments
 from results import (DENSE_MARK, ITERATION, MANY_RULES, OVER_MARK, OVER_NOTE, Group, by_speed, by_state,
                      by_workload, caches, load, notes_of, spread)
 from style import markdown_table, number, text_table
+from verdict import without_scipy
 
 HEADS = ("kernel", "ns/lookup", "±%", "Mlookup/s", "GB/s", "% copy", "% random", "% roof", "scratch",
          "persistent", "peak", "vs dense", "launches", "plan ms", "replay")
@@ -122,8 +123,8 @@ def heading(group):
 
 
 def notes(result, groups):
-    """Failures and kernels that were not run, then the footnotes of the marks."""
-    return result.left_out(groups) + notes_of({s.mark() for g in groups for s in g.series})
+    """Failures and kernels that were not run, the footnotes of the marks, and whether SciPy is missing."""
+    return result.left_out(groups) + notes_of({s.mark() for g in groups for s in g.series}) + without_scipy()
 
 
 def rule_line(group, kernels):

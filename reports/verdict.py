@@ -25,6 +25,15 @@ def scipy_stats():
     return scipy.stats
 
 
+def without_scipy():
+    """A line that SciPy is missing, if it is, and what told_apart() does then."""
+    try:
+        scipy_stats()
+    except ResultError as e:
+        return [f"{e}; without it, kernels are told apart only if no samples of theirs overlap"]
+    return []
+
+
 def mann_whitney(a, b):
     """Two-sided p that a and b come from one distribution (Mann and Whitney 1947): exact for few samples if
     the two share no value."""

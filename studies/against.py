@@ -6,13 +6,13 @@ OUT/bench-new.json, for compare.py. That is the one comparison which a noisy mac
 Exit status: 0 fine, 1 usage or environment (the revision is unknown or does not build), 2 a wrong result.
 """
 import os
-import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 import program
 import revisions
 import turns
+from parts import write
 from program import Arguments, say
 from results import load
 
@@ -30,14 +30,9 @@ def main():
     count, new = turns.count_of(args, 9), turns.Build("new", args.bench, args.embfuse)
     options = turns.options_of(args, new)  # a wrong option fails before the work
     old = turns.Build("old", revisions.build(args.revision, args.builds, args.make).bench)
-    folder = os.path.join(args.out, "work")
     path = lambda name: os.path.join(args.out, f"bench-{name}.json")
-    os.makedirs(folder, exist_ok=True)
-    try:
-        turns.measure([old, new], count, options, folder,
-                      lambda parts: [turns.save(path(n), parts[n]) for n in NAMES])
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(args.out, exist_ok=True)
+    turns.measure([old, new], count, options, lambda parts: [write(path(n), parts[n]) for n in NAMES])
     say("wrote " + " and ".join(map(path, NAMES)))
     return 2 if any(load(path(n)).failures() for n in NAMES) else 0
 

@@ -16,11 +16,13 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 import program
 import turns
+from parts import write
 from program import Arguments, ResultError, say, write_whole
 from results import load, notes_of, spread
 from style import markdown_table, number
@@ -109,7 +111,7 @@ def context(args, lines, parts):
     return {f"emb_bits_{i}": line for i, line in enumerate(lines)} | {
         "emb_compiler": "; ".join(dict.fromkeys(str(c.get("emb_compiler")) for c in contexts)),
         "emb_same_flags": "yes" if len(flags) == 1 else "no",
-        f"emb_var_{args.variable}": " ".join(parts), "emb_var_OUT": args.out, "emb_var_REPS": str(args.count)}
+        f"emb_var_{args.variable}": " ".join(parts), "emb_var_REPS": str(args.count)}
 
 
 # --- the table
@@ -187,17 +189,14 @@ def main():
         return 0
     args.variable = "LEVELS" if args.levels else "COMPILERS"
     args.count = turns.count_of(args, 5)
-    folder, path = os.path.join(args.out, "work"), os.path.join(args.out, "bench.json")
-    os.makedirs(folder, exist_ok=True)
-    try:
-        builds = build(args)
-        options = turns.options_of(args, builds[0])  # a wrong option fails before the work
-        say("comparing bits")
+    path, builds = os.path.join(args.out, "bench.json"), build(args)
+    options = turns.options_of(args, builds[0])  # a wrong option fails before the work
+    say("comparing bits")
+    with tempfile.TemporaryDirectory() as folder:
         lines = bits(builds, folder)
-        turns.measure(builds, args.count, options, folder,
-                      lambda parts: turns.save(path, turns.joined(parts, context(args, lines, parts))))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(args.out, exist_ok=True)
+    turns.measure(builds, args.count, options,
+                  lambda parts: write(path, turns.joined(parts, context(args, lines, parts))))
     say(f"wrote {path}")
     result = load(path)
     print("\n".join(table(result)))

@@ -14,9 +14,8 @@ import glob
 import math
 import os
 import re
-import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 import compare
@@ -24,6 +23,8 @@ import paper
 import program
 import revisions
 import turns
+from merge import add_disturbances
+from parts import write
 from program import Arguments, ResultError, say, write_whole
 from results import load
 from style import markdown_table, nice_range
@@ -94,6 +95,11 @@ def read(folder):
     return results
 
 
+def described(revision):
+    """'date hash subject' of a revision of this repository."""
+    return revisions.git("show", "-s", "--format=%cs %h %s", revision)
+
+
 def built(args):
     """The revisions that can be built, each once; the others are named and left out."""
     for name in dict.fromkeys(map(revisions.resolve, args.revisions.split())):
@@ -104,36 +110,57 @@ def built(args):
 
 
 def measure(args):
-    """Measures the revisions into the folder."""
+    """Measures the revisions into the folder, in place of those that are there."""
     options = turns.options_of(args, turns.Build("new", args.bench, args.embfuse))
     count, builds = turns.count_of(args, 7), list(built(args))
     if len(builds) < 2:
         raise ResultError("REVS: fewer than two of these revisions can be built")
+    names = {b.name: f"{i:03d}-{b.name}.json" for i, b in enumerate(builds)}
+    more = {b.name: {"emb_revision": described(b.name), "emb_turns": str(len(builds))} for b in builds}
+
+    def keep(parts):
+        for build, part in parts.items():
+            write(os.path.join(args.out, names[build]), part | {"context": part["context"] | more[build]})
+        for old in filter(NAME.fullmatch, {*os.listdir(args.out)} - {*names.values()}):
+            os.unlink(os.path.join(args.out, old))
+
     os.makedirs(args.out, exist_ok=True)
-    for old in filter(NAME.fullmatch, os.listdir(args.out)):
-        os.unlink(os.path.join(args.out, old))
-    folder = os.path.join(args.out, "work")
-    os.makedirs(folder, exist_ok=True)
-    save = lambda i, b, data: turns.save(os.path.join(args.out, f"{i:03d}-{b.name}.json"), data)
-    try:
-        turns.measure(builds, count, options, folder,
-                      lambda parts: [save(i, b, parts[b.name]) for i, b in enumerate(builds)])
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    turns.measure(builds, count, options, keep)
 
 
 # --- the report
+def commit(result):
+    return str(result.context.get("emb_commit") or "?")[:9]
+
+
 def named(result):
-    """'date hash subject' of a revision; of one that is not in this repository, its hash."""
-    revision = str(result.context.get("emb_commit") or "?")
-    return (revisions.git("show", "-s", "--format=%cs %h %s", revision) or revision[:9]).replace("|", "\\|")
+    """The revision as described(); of a result that does not say it, the hash."""
+    return str(result.context.get("emb_revision") or commit(result)).replace("|", "\\|")
+
+
+def together(results):
+    """The last result with the samples and disturbances of all, for what is said of all."""
+    context = dict(results[-1].context)
+    for other in results[:-1]:
+        add_disturbances(context, other.context)
+    return replace(results[-1], context=context, series=[s for r in results for s in r.series])
+
+
+def how(results):
+    """How they were measured, if all took turns."""
+    if any(r.context.get("emb_turns") != str(len(results)) for r in results):
+        return []
+    counts = sorted({len(s.samples) for r in results for s in r.series})
+    return ["Each revision was built in a clone of its own, and all took turns: " + " or ".join(map(str, counts))
+            + " samples of each kernel and workload.", ""]
 
 
 def table(results, found):
     rows = [(named(results[c.at]), c.key[0], c.key[2], f"{c.effect.ratio:.2f}",
              f"{c.effect.low:.2f} to {c.effect.high:.2f}", c.word)
             for c in sorted(found, key=lambda c: (c.at, c.key))]
-    return markdown_table(("first revision", "workload", "kernel", "new/old", "95 % interval", "verdict"), rows, left=(0, 1, 2, 5))
+    heads = ("first revision", "workload", "kernel", "new/old", "95 % interval", "verdict")
+    return markdown_table(heads, rows, left=(0, 1, 2, 5))
 
 
 def draw(results, found, stem):
@@ -142,7 +169,6 @@ def draw(results, found, stem):
     every, place = series_of(results), lambda key: (*key[:2], key[3])
     groups = list(dict.fromkeys(map(place, every)))
     figure, axes = paper.panels(paper.PAGE, len(groups), (1, 2), 1.9, sharex=True)
-    names = [str(r.context.get("emb_commit") or "?")[:9] for r in results]
     for ax, group in zip(axes, groups):
         values = []
         for key, own in every.items():
@@ -158,8 +184,8 @@ def draw(results, found, stem):
                 ax.plot(*zip(*rings), "o", ms=8, mfc="none", mec="#c00000", mew=0.9, label="change point")
         paper.log_axis(ax.yaxis, *nice_range(values))
         ax.set_title(" ".join(group))
-        ax.set_xticks(range(len(names)), names, rotation=90, fontsize=5.5, family="monospace")
-    paper.finish(figure, axes, results[-1], [], f"Speed over {len(results)} revisions, oldest first; {paper.QUARTILES}",
+        ax.set_xticks(range(len(results)), map(commit, results), rotation=90, fontsize=5.5, family="monospace")
+    paper.finish(figure, axes, together(results), [], f"Speed over {len(results)} revisions, oldest first; {paper.QUARTILES}",
                  "", "ns per lookup", [], "")
     return list(paper.save(figure, stem, ("png", "svg")))
 
@@ -167,14 +193,10 @@ def draw(results, found, stem):
 def report(results, outdir, least):
     found = list(all_changes(results, least))
     stem = os.path.join(outdir, "history")
-    try:
-        pictures = draw(results, found, stem)
-    except ResultError as e:  # without matplotlib
-        say(f"no picture: {e}")
-        pictures = []
-    text = [f"# Speed over {len(results)} revisions", "",
-            *["![speed over revisions](history.png)", ""] * bool(pictures), *results[-1].cautions("**"),
-            f"From {named(results[0])} to {named(results[-1])}; {results[-1].machine()}.", "",
+    pictures, all_ = paper.if_possible(draw, results, found, stem), together(results)
+    text = [f"# Speed over {len(results)} revisions", "", *how(results),
+            *["![speed over revisions](history.png)", ""] * bool(pictures), *all_.cautions("**"),
+            f"From {named(results[0])} to {named(results[-1])}; {all_.machine()}.", "",
             *(table(results, found) if found else ["No change point."]), "",
             "- Ratio of the medians of the revisions before and after a change point. Changes below "
             f"{100 * least:.3g} % do not count. The first revision is the first that was measured: one that was left "

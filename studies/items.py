@@ -17,7 +17,8 @@ from style import number
 
 COSTS = "reports/results/costs.json"  # of studies without a record: `make reproduce RUN=1` measures them
 RECORD = "make record NAME={name} STEPS="
-PAGES = ("README.md", "ARTIFACT.md", "docs/*.md", "reports/results/*/README.md")
+PAGES = ("README.md", "ARTIFACT.md", "docs/*.md", "reports/results/*/README.md",
+         "reports/results/history/*.md")
 FIGURES = re.compile(r"(?m)^\|.*\| *\*{0,2}-?\d+\.\d")  # a line of a table with a figure, not in its first cell
 PICTURE = re.compile(r'!\[[^]]*\]\(([^)\s]+)\)|<img\s[^>]*?src="([^"]+)"')
 
@@ -77,7 +78,8 @@ ITEMS = (
          measures=False),
     Item("kernels", "the list of kernels, printed by the program", "make readme", (), ("kernels",), remade=False,
          measures=False),
-    study("history", "speed over revisions of this project", "history"),
+    Item("history", "speed over revisions of this project", "make history REVS='HEAD~20 HEAD~10 HEAD'",
+         ("reports/results/history/*",)),
     study("drift", "how far narrow types and wrong steps drift", "drift"),
     study("train-example", "a small DLRM trained on planted clicks", "training"),
     study("counts", "what device kernels do, counted on nvcc's PTX without a GPU; needs nvcc", "counts",

@@ -7,7 +7,6 @@ Each comparison has REPS samples on each side. A slowdown is planted by multiply
 what is found is known. Exit status: 0 fine, 1 usage or environment, 2 a wrong result.
 """
 import os
-import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
@@ -16,7 +15,8 @@ import paper
 import program
 import turns
 from noise_floor import SHARE, SIDES, floor_of
-from program import Arguments, ResultError, say, write_whole
+from parts import write
+from program import Arguments, ResultError, write_whole
 from results import load
 from style import markdown_table
 from verdict import MIN_EFFECT, effect, words_of
@@ -113,12 +113,7 @@ def report(noise, outdir):
                        machine=noise.result.machine(), date=str(context.get("emb_date", "?"))[:10],
                        floor=100 * noise.floor, **tables(noise))
     write_whole(own + ".md", text)
-    try:
-        pictures = draw(noise, own)
-    except ResultError as e:  # without matplotlib
-        say(f"no picture: {e}")
-        pictures = []
-    return text, [own + ".md", *pictures]
+    return text, [own + ".md", *paper.if_possible(draw, noise, own)]
 
 
 def main():
@@ -128,19 +123,15 @@ def main():
     parser.add_argument("--comparisons", type=int, default=2, help="of REPS samples each (2)")
     turns.add_arguments(parser, "noise")
     args = parser.parse_args()
-    path, folder, wrong = os.path.join(args.out, "noise.json"), os.path.join(args.out, "work"), False
+    path, wrong = os.path.join(args.out, "noise.json"), False
     if args.bench:
         count = turns.count_of(args, 7)
         if not 1 <= args.comparisons <= 1000:
             raise ResultError(f"COMPARISONS: {args.comparisons} is not from 1 to 1000")
         builds = [turns.Build(side, args.bench, args.embfuse) for side in SIDES]
-        context = {"emb_noise_samples": str(count), "emb_var_OUT": args.out}
-        os.makedirs(folder, exist_ok=True)
-        try:
-            turns.measure(builds, count * args.comparisons, turns.options_of(args, builds[0]), folder,
-                          lambda parts: turns.save(path, turns.joined(parts, context)))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(args.out, exist_ok=True)
+        turns.measure(builds, count * args.comparisons, turns.options_of(args, builds[0]),
+                      lambda parts: write(path, turns.joined(parts, {"emb_noise_samples": str(count)})))
         wrong = bool(load(path).failures())
     text, files = report(noise_floor.read(path), args.out)
     print(text + "\n" + "\n".join([path, *files]))

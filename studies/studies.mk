@@ -86,12 +86,14 @@ recorded  = $(patsubst %/standard.json,%,$(sort $(wildcard reports/results/*/sta
 write_pages    = $(PYTHON) studies/pages.py $(recorded) --front=README.md --front=docs/results.md \
                  --leading=$(call quoted,$(RECORDED)) $(looked_at)
 write_claims   = $(PYTHON) studies/claims/page.py docs/claims.md $(recorded)
+write_history  = $(PYTHON) studies/history.py --out=reports/results/history
 write_artifact = $(PYTHON) studies/reproduce.py --update=ARTIFACT.md
 readme: $(B)/embfuse
 	@$(if $(NVCC),$(B)/embfuse list --markdown | $(PYTHON) reports/section.py docs/kernels.md kernels,\
 	   echo 'without nvcc the list of kernels is not renewed: it would lack the device kernels')
 	@$(write_pages)
 	@$(write_claims)
+	@$(write_history)
 	@$(write_gallery)
 	@$(write_artifact)
 
@@ -103,7 +105,7 @@ claims:
 reproduce:
 	$(call require,test)
 	@$(PYTHON) studies/reproduce.py $(call quoted,$(OUT)/reproduce) $(if $(RUN),--run --make='$(MAKE)',\
-	     $(foreach w,pages claims gallery artifact,--again=$(call quoted,$(write_$w)))) \
+	     $(foreach w,pages claims history gallery artifact,--again=$(call quoted,$(write_$w)))) \
 	     $(if $(NAME),--name='$(NAME)') $(if $(ITEMS),--items=$(call quoted,$(ITEMS)))
 
 # The whole folder of a machine: make record NAME=zen4-2core. Existing results are not measured again;

@@ -7,15 +7,17 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 from dataclasses import dataclass, field
 
 from merge import add_disturbances, read
-from program import ResultError, say, write_whole
+from program import ResultError, say
 from results import WRONG, add_not_run, fields, read_not_run, words
 
 STANDARD = "datasets/standard.spec"
 WORKLOADS = ("zipf/alpha:0", "zipf/alpha:1.05", "zipf/alpha:1.2", "cached")  # in STANDARD
 CHOICE = ("spec", "trace", "alpha", "dims", "rows", "batch", "pooling")  # options that select workloads
+OF_ONE_RUN = ("executable", "emb_var_OUT")  # of the context; they say where files lay
 OPTIONS = (*CHOICE, "filter", "rule", "seed", "threads", "reps", "ring", "modes", "place")  # of bench
 
 
@@ -95,7 +97,7 @@ def gather(into, data, round_, count):
     """Adds the rows of a round to a result, and what its context says of samples and kernels."""
     rows = [r | {"repetitions": count, "repetition_index": round_} for r in data["benchmarks"]]
     if not into:
-        into |= {"context": data["context"], "benchmarks": rows}
+        into |= {"context": {k: v for k, v in data["context"].items() if k not in OF_ONE_RUN}, "benchmarks": rows}
         return
     add_disturbances(into["context"], data["context"])
     known = {entry[:2] for entry in read_not_run(into["context"])}
@@ -103,20 +105,20 @@ def gather(into, data, round_, count):
     into["benchmarks"] += rows
 
 
-def measure(builds, count, options, folder, keep):
-    """Measures `count` rounds: {name: result}. keep() gets this after every round, so that a run that is cut short
-    keeps its finished rounds."""
+def measure(builds, count, options, keep):
+    """Measures `count` rounds. keep() gets {name: result} after every round, so that a run that is cut short keeps its
+    finished rounds."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     results = {b.name: {} for b in builds}
-    path = os.path.join(folder, "bench.json")
-    for r in range(count):
-        for b in builds[::-1] if r % 2 else builds:
-            say(f"round {r + 1} of {count}: {b.name}")
-            call([b.bench, *options, f"--out={folder}"], b.env)
-            gather(results[b.name], read(path), r, count)
-            os.unlink(path)
-        keep(results)
-    return results
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "bench.json")
+        for r in range(count):
+            for b in builds[::-1] if r % 2 else builds:
+                say(f"round {r + 1} of {count}: {b.name}")
+                call([b.bench, *options, f"--out={folder}"], b.env)
+                gather(results[b.name], read(path), r, count)
+                os.unlink(path)
+            keep(results)
 
 
 def joined(parts, context):
@@ -144,6 +146,3 @@ def joined(parts, context):
             "benchmarks": [r for r in rows if (words(r).get("workload"), words(r).get("kernel")) not in bad]}
 
 
-def save(path, data):
-    write_whole(path, json.dumps(data, indent=1) + "\n")
-    return path

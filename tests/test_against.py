@@ -203,10 +203,17 @@ def test_a_history_of_revisions(folder):
           [f"{i:03d}-{r[:12]}.json" for i, r in enumerate(r for r in project.revisions if r != project.revisions[2])])
     rows = [x for x in done.stdout.splitlines() if x.endswith("FASTER |")]
     equal(len(rows), 2)  # one for each kernel
-    assert f"| {3:040x}"[:10] in rows[0] and "| w | cpu_a | 0.5" in rows[0], rows
+    assert f" {project.revisions[3][:7]} speed 0.5 | w | cpu_a | 0.5" in rows[0], rows
+    assert "all took turns: 6 samples" in done.stdout
     again = project.run("history.py")  # only reads
     equal((again.returncode, again.stdout), (0, done.stdout))
     error(project.run("history.py", "--revisions", "HEAD"), "REVS: fewer than two")
+    equal(project.run("history.py").stdout, done.stdout)  # nothing is lost
+    os.unlink(project.path(f"000-{project.revisions[0][:12]}.json"))
+    assert "all took turns" not in project.run("history.py").stdout
+    equal(project.run("history.py", "--revisions", " ".join(project.revisions[3:]), "--reps", "5").returncode, 0)
+    equal(sorted(n for n in os.listdir(project.out) if n.endswith(".json")),
+          [f"{i:03d}-{r[:12]}.json" for i, r in enumerate(project.revisions[3:])])
 
 
 def test_bad_histories(folder):

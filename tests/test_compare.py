@@ -89,6 +89,8 @@ def test_kernels_of_a_run_without_scipy(folder):
                               env=os.environ | {"PYTHONPATH": folder})
     equal(done.stdout.split(), ["True", "False"])
     one_line_error(run("compare.py", GOLDEN, slowed(folder, 1.1), env={"PYTHONPATH": folder}), "python3-scipy")
+    assert "python3-scipy" in run("table.py", GOLDEN, env={"PYTHONPATH": folder}).stdout
+    assert "SciPy" not in run("table.py", GOLDEN).stdout
 
 
 # --- verdicts
@@ -180,7 +182,13 @@ def test_a_shorter_round_of_the_ring(folder):
     path = save(data, folder, "short.json")
     equal({len(s.fingerprints) for s in results.load(path).series}, {1})
     equal({len(s.fingerprints) for s in results.load(GOLDEN).series}, {2})
-    equal(counted(compared(GOLDEN, path)).get("SLOWER"), None)
+    found = compared(GOLDEN, path)  # the same ids, but too few samples
+    equal((found.status(), counted(found)), (4, {"UNSURE": 36}))
+
+
+def test_the_least_effect_is_a_number(folder):
+    for value in ("nan", "inf", "-1"):
+        one_line_error(run("compare.py", GOLDEN, GOLDEN, f"--min-effect={value}"), f"--min-effect: {value} is not")
 
 
 def test_rows_of_one_side(folder):

@@ -20,8 +20,8 @@ import figures
 import make_results
 import paper
 import results
-from spoiled import equal, noise_file, one_line_error, rows_of, run, save
-from test_reports import HAS_MATPLOTLIB, LINE, RULES, contents, disturbed, make, many_rules, peer, timed
+from spoiled import (HAS_MATPLOTLIB, LINE, RULES, contents, disturbed, equal, make, many_rules, noise_file,
+                     one_line_error, peer, rows_of, run, save, timed)
 
 RECORDS = os.path.join(ROOT, "reports", "results")
 LIST = ("skew", "unique", "speed-memory", "memory", "stages", "roofline", "rules-roof", "rules-time", "types", "speedup",

@@ -14,7 +14,7 @@ sys.dont_write_bytecode = True
 import tap
 import make_results
 import report
-from test_reports import equal, golden, one_line_error, run, save
+from spoiled import equal, golden, one_line_error, run, save
 from webpage import inline_svg
 
 WORKLOADS = {f"zipf/alpha:{a:g}": (a, 0.9 - 0.6 * a, 0.02) for a in (0, 0.6, 1.05)}

@@ -10,6 +10,7 @@ from dataclasses import replace
 import machines
 from drawings.choose import type_text
 from drawings.maps import lead_text
+from paper import short
 from results import LADDER, spread
 from style import colour, number
 from webpage.inline_svg import variable
@@ -34,14 +35,6 @@ def groups_of(source):
     return [g for mode in modes for g in source.result.groups(mode)]
 
 
-def short(count):
-    """10000000 is 10M."""
-    if count is None:
-        return "-"
-    unit, letter = next(((u, x) for u, x in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if count >= u), (1, ""))
-    return f"{count / unit:.3g}{letter}"
-
-
 # --- who wins
 def share_of(part, whole):
     return f"{100 * part / whole:.1f}" if part is not None and whole else "-"
@@ -53,6 +46,7 @@ def row(source, group):
     lookups, distinct = group.median("lookups"), group.median("distinct")
     of = lambda key: best.median(key) if best else None
     number_cell = lambda value, scale=1: (number(value and value * scale), value)
+    count_cell = lambda value: (short(value), value)
     lead = lazy[1].ns / lazy[0].ns if len(lazy) > 1 else None
     roof = of("share_roof")
     return [(group.workload, None), (group.rule, None), (group.mode, None),
@@ -61,7 +55,7 @@ def row(source, group):
             (lazy[1].kernel.title if len(lazy) > 1 else "-", None), (lead_text(group) if lead else "-", lead),
             (number(roof and 100 * roof) + (best.over() if best else ""), roof),
             number_cell(best and best.at_median("traffic_gbs")), number_cell(of("scratch_mib")),
-            (short(group.median("threads")), group.median("threads")), (short(lookups), lookups),
+            count_cell(group.median("threads")), count_cell(lookups),
             (share_of(distinct, lookups), distinct and lookups and distinct / lookups),
             (source.name, None), (source.machine, None)]
 

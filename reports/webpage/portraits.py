@@ -5,12 +5,13 @@ from collections import namedtuple
 from pathlib import Path
 
 from export import parts_of, stage_ends, stage_shades
+from paper import short
 from recorded import ROOT
 from results import quartiles
 from style import number
 from table import heading, notes, tables_of
 from webpage.inline_svg import variable
-from webpage.outcomes import groups_of, is_sweep, share_of, short
+from webpage.outcomes import groups_of, is_sweep, share_of
 from webpage.sources import anchors
 
 BINS = ("1", "2", *(f"{2**(b - 1) + 1} to {2**b}" for b in range(2, 16)), "more than 32768")  # lookups of a row

@@ -4,6 +4,7 @@ samples apart."""
 from drawings.choose import against_fp32, type_text
 from claim import Case, Found, claim, percent, plain, times
 from counted import EVERYWHERE, by_workload, cold
+from paper import short
 from results import family
 from style import number
 from verdict import told_apart
@@ -71,10 +72,6 @@ def fused_is_faster(records):
 
 
 # --- 6
-def short(rows):
-    return f"{rows / 1e6:g}M" if rows >= 1e6 else f"{rows / 1e3:g}k"
-
-
 @claim(6, "Dense cost grows with the table, and sparse does not", ("scaling",),
        f"cpu_dense takes at least {GROWS}x, and cpu_fused at most {STAYS}x.",
        ("the larger table", lambda v: f"{short(v)} rows"), picture="scaling")
