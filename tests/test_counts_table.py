@@ -19,7 +19,7 @@ def memory(requests=0, sectors=0, used=0):
 def record(function="f", **more):
     r = {"workload": "w", "rule": "sgd", "kernel": "k", "function": function, "launches": 1, "requests": 10,
          "compulsory_read": 3, "compulsory_written": 2, "atomics": 0, "most_per_address": 0, "chain": 1, "lanes": 320,
-         "shared": {"requests": 0, "ways": 0, "least": 0}, "lookups": 8, "unique": 4,
+         "scratch": 64, "shared": {"requests": 0, "ways": 0, "least": 0}, "lookups": 8, "unique": 4,
          **{kind: memory() for kind in table.MEMORY},
          **{n: 0 for n in ("barriers", "syncs", "shuffles", "votes", "reduces", "matches", "fences")}}
     r.update(more)
@@ -36,7 +36,7 @@ def test_functions_of_cub_are_one_line(_):
     c = of([a, b, record("f")])
     assert list(c) == ["CUB", "f"]
     assert (c["CUB"]["loads"], c["CUB"]["sectors"], c["CUB"]["used"], c["CUB"]["launches"]) == (3, 12, 320, 2)
-    assert (c["CUB"]["per_address"], c["CUB"]["chain"]) == (5, 2)
+    assert (c["CUB"]["per_address"], c["CUB"]["chain"], c["CUB"]["scratch"]) == (5, 2, 64)
 
 
 def test_prefetches_move_no_sectors_of_requests(_):

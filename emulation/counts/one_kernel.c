@@ -49,15 +49,16 @@ static void setting_close(struct setting *s) {
     workload_free(&s->workload);
 }
 
-static void write_counts(FILE *out, const struct setting *s, const struct kernel *k) {
+static void write_counts(FILE *out, const struct setting *s, const struct kernel *k,
+                         size_t scratch) {
     char labels[1024];
     const struct batch *in = &s->workload.batches[0];
     const struct traffic t = traffic_of(k->operation, in, &s->index);
     snprintf(labels, sizeof labels,
              "\"workload\": \"%s\", \"rule\": \"%s\", \"operation\": \"%s\", \"kernel\": \"%s\", "
-             "\"lookups\": %lld, \"unique\": %lld, \"compulsory\": %lld, ",
+             "\"lookups\": %lld, \"unique\": %lld, \"compulsory\": %lld, \"scratch\": %zu, ",
              s->workload.name, rule_info(s->spec->rule).name, operation_name(k->operation), k->name,
-             (long long)in->lookups, (long long)s->index.rows, (long long)t.compulsory);
+             (long long)in->lookups, (long long)s->index.rows, (long long)t.compulsory, scratch);
     counts_end(out, labels);
 }
 
@@ -93,7 +94,7 @@ static int run_with(struct setting *s, const struct kernel *k, struct place_scra
                                   .weight_grad = weights ? weight_grad : NULL};
     counts_begin();
     int status = runner_step(s->place, &job, POISON, err);
-    write_counts(out, s, k);
+    write_counts(out, s, k, scratch->bytes);
     return status == 0 ? check(s, &job, err) : status;
 }
 

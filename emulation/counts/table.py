@@ -41,9 +41,10 @@ COLUMNS = {
     "matches": lambda r: r["matches"],
     "fences": lambda r: r["fences"],
     "lanes": lambda r: r["lanes"],
+    "scratch": lambda r: r["scratch"],
 }
 COLLECTIVES = ("shared", "conflicts", "barriers", "syncs", "shuffles", "votes", "matches", "fences")
-MOST = ("per_address", "chain")  # of several functions, the largest counts
+MOST = ("per_address", "chain", "scratch")  # of several functions, the largest counts
 MORE_IS_BETTER = ("used",)
 NEUTRAL = ("lanes",)
 HEAD = """\
