@@ -20,6 +20,7 @@ import crossover
 import ladder
 import machines
 import noise
+import noise_floor
 import program
 import ratios
 import scaling
@@ -99,6 +100,9 @@ class Recorded:
             if name in self.results:
                 drawn = draw_across(self.results[name], self.folder, "cold", ["png"], figures)
                 shown[name] = [os.path.basename(p) for p in drawn]
+        if "noise" in self.results:
+            shown["noise"] = [os.path.basename(p) for p in noise.draw(noise_floor.of(self.results["noise"]),
+                                                                      self.path("noise")) if p.endswith(".png")]
         for name in PEERS.keys() & self.results.keys():  # their sections show the picture
             with tempfile.TemporaryDirectory() as folder:
                 drawn = self.plots(name, folder)
