@@ -67,7 +67,8 @@ def log_axis(axis, low, high, room=5, zero=None):
     decades = math.log10(high / low)
     subs = next((s for s in (FINE, (1, 2, 5), (1, 3)) if len(s) * decades <= room), (1,))
     ticks = [t for t in LogLocator(subs=subs, numticks=99).tick_values(low, high) if low <= t <= high]
-    ticks_at(axis, ticks[::max(1, math.ceil(len(ticks) / room))] if subs == (1,) else ticks, low, high, zero)
+    ticks_at(axis, ticks[::max(1, math.ceil(len(ticks) / room))] if subs == (1,) else ticks, low, high, zero,
+             lambda v: f"{v:g}" if v < 1 else short(v))
 
 
 def binary_axis(axis, values, room=8):
@@ -77,12 +78,12 @@ def binary_axis(axis, values, room=8):
     ticks_at(axis, [2.0**e for e in range(low, high + 1, step)], min(values) / 1.2, max(values) * 1.2)
 
 
-def ticks_at(axis, ticks, low, high, zero=None):
+def ticks_at(axis, ticks, low, high, zero=None, text=None):
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
     axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (zero or low, high)})
     axis.set_major_locator(FixedLocator(ticks if zero is None else [zero, *ticks]))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda v, _: "0" if v == zero else short(v)))
+    axis.set_major_formatter(FuncFormatter(lambda v, _: "0" if v == zero else (text or short)(v)))
 
 
 def short(value):

@@ -21,12 +21,12 @@ table:
 
 # RECORD: the name of a recorded machine.
 draw_record   = $(PYTHON) studies/gallery.py $(call quoted,reports/results/$(RECORD)) $(call quoted,$(OUT)/figures)
-write_gallery = $(PYTHON) studies/gallery.py $(call quoted,$(RECORDED)) --page=docs/figures.md
+write_gallery = $(PYTHON) studies/gallery.py $(call quoted,$(RECORDED)) $(recorded:%=--also=%) --page=docs/figures.md
 figures:
 	@$(if $(RECORD),$(draw_record),\
 	   $(PYTHON) reports/figures.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE))
 
-# The page of all figures, from the record that leads the front page.
+# The page of all figures, from the record that leads the front page; what it lacks comes from others.
 gallery:
 	@$(write_gallery)
 

@@ -3,7 +3,8 @@
 """Draws all figures for a paper that the results of a recorded machine have data of, and a page that shows them.
 What they lack is named, with the step of make record that would measure it.
 
-With --page it writes a page of Markdown with one small picture of each kind of figure instead.
+With --page it writes a page of Markdown with one small picture of each kind of figure instead. What the machine
+lacks comes from the first of --also that has it, and is named.
 """
 import contextlib
 import io
@@ -99,10 +100,13 @@ def draw_all(results, record, outdir):
 # --- the page of small pictures
 HEAD = """# Figures
 
-`make gallery` draws this page from the results of [{record}]({folder}): {machine}.
-`make figures RECORD={record}` draws them all for a paper, as PDF, SVG and PNG, in the width of a page (7 in) and
-of a column (3.33 in); `make figures RESULT=file.json` draws those of any result. A red line says that other work
+`make gallery` draws this page from the results of [{record}]({folder}): {machine}. What this
+machine lacks is of another one, which is named. `make figures RECORD={record}` draws all figures of a machine for a
+paper, as PDF, SVG and PNG, in the width of a page (7 in) and of a column (3.33 in); `make figures RESULT=file.json`
+draws those of any result. A red line says that other work
 disturbed a run."""
+
+OTHER = "Measured on [{record}]({folder}): {machine}."
 
 
 def small(figure, path):
@@ -114,25 +118,35 @@ def small(figure, path):
     write_whole(path, short.getvalue())
 
 
-def write_page(page, results, folder):
-    """Writes a page with the first figure of each drawing; its pictures are in a folder of its name beside it."""
-    pictures, here, record = os.path.splitext(page)[0], os.path.dirname(page) or ".", os.path.basename(folder)
+def first_of(drawing, records):
+    """(folder, result, what to draw) of the first record with data for a drawing, or None."""
+    return next(((folder, result, shown) for folder, results in records.items()
+                 for _, result, mode in sources(drawing, results)
+                 for shown in drawing.pick(result, mode).values()), None)
+
+
+def write_page(page, records):
+    """Writes a page with the first figure of each drawing; its pictures are in a folder of its name beside it.
+    records: {folder: results}, the first one is the machine of the page."""
+    pictures, here = os.path.splitext(page)[0], os.path.dirname(page) or "."
+    named = lambda folder: {"record": os.path.basename(folder), "folder": os.path.relpath(folder, here),
+                            "machine": next(iter(records[folder].values())).machine()}
+    own, lacks = next(iter(records)), []
     os.makedirs(pictures, exist_ok=True)
-    lines = [HEAD.format(record=record, folder=os.path.relpath(folder, here),
-                         machine=next(iter(results.values())).machine())]
-    lacks = []
+    lines = [HEAD.format(**named(own))]
     for drawing in DRAWINGS:
-        found = ((result, shown) for _, result, mode in sources(drawing, results)
-                 for shown in drawing.pick(result, mode).values())
-        first = next(found, None)
-        lacks += missing(drawing, results, first, record)
+        first = first_of(drawing, records)
         path = os.path.join(pictures, drawing.name + ".png")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)  # of a record that had the data
-        if first:
-            small(drawing.draw(PAGE, *first), path)
-            lines += ["", f"## {drawing.name}", "", drawing.caption, "",
-                      f"![{drawing.name}]({os.path.relpath(path, here)})"]
+        if not first:
+            lacks += missing(drawing, records[own], first, os.path.basename(own))
+            continue
+        folder, result, shown = first
+        small(drawing.draw(PAGE, result, shown), path)
+        lines += ["", f"## {drawing.name}", "", drawing.caption,
+                  *[OTHER.format(**named(folder))] * (folder != own), "",
+                  f"![{drawing.name}]({os.path.relpath(path, here)})"]
     lines += ["", "## Not drawn", "", *(f"- {line}" for line in lacks)] if lacks else []
     write_whole(page, "\n".join(lines) + "\n")
     print(page)
@@ -143,6 +157,7 @@ def main():
     parser.add_argument("folder", metavar="FOLDER", help="reports/results/NAME")
     parser.add_argument("outdir", metavar="OUTDIR", nargs="?", help="for the figures and their page")
     parser.add_argument("--page", metavar="FILE.md", help="only write this page, with one small picture of each figure")
+    parser.add_argument("--also", metavar="FOLDER", action="append", default=[], help="of --page; repeat it")
     args = parser.parse_args()
     if bool(args.outdir) == bool(args.page):
         parser.error("needs OUTDIR, or --page")
@@ -150,7 +165,8 @@ def main():
     folder = os.path.normpath(args.folder)
     record, results = os.path.basename(folder), results_of(folder)
     if args.page:
-        write_page(args.page, results, folder)
+        others = [os.path.normpath(f) for f in args.also]
+        write_page(args.page, {folder: results} | {f: results_of(f) for f in others if f != folder})
         return
     os.makedirs(args.outdir, exist_ok=True)
     entries, lacks = draw_all(results, record, args.outdir)

@@ -347,6 +347,11 @@ def test_missing_data_is_named_with_its_step(folder):
     equal(pictures, ["page/types.png", "page/noise.png"])
     assert all(os.path.getsize(os.path.join(folder, p)) < 60_000 for p in pictures)
     assert "\n- scaling: zen has no scaling.json" in text
+    whole, own = os.path.join(RECORDS, "zen5-2core"), os.path.join(folder, "own.md")
+    equal(run("gallery.py", record, "--page", own, f"--also={record}", f"--also={whole}").returncode, 0)
+    with open(own, encoding="utf-8") as file:
+        parts = dict(part.split("\n", 1) for part in file.read().split("\n## ")[1:])
+    assert "\nMeasured on [zen5-2core](" in parts["scaling"] and "Measured on" not in parts["types"], parts
 
 
 def test_bad_records_are_one_line(folder):
