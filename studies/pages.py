@@ -217,9 +217,9 @@ def noise_lines(results):
 
 # --- the front page, in one page or several
 def lead(path, leading):
-    """Points the links of a page's prose to the leading machine."""
+    """Points the links of a page's prose to the leading machine, but not those to the history."""
     page = Path(path).read_text(encoding="utf-8")
-    page = re.sub(r"reports/results/[\w.-]+/", f"reports/results/{leading.name}/", page)
+    page = re.sub(r"reports/results/(?!history/)[\w.-]+/", f"reports/results/{leading.name}/", page)
     page = re.sub(r"(?<=\]\()((?:\.\./)*reports/results)/[\w.-]+(?=\))", rf"\1/{leading.name}", page)
     write_whole(path, page)
 

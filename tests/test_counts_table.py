@@ -81,7 +81,7 @@ def test_compare_says_so_with_its_status(folder):
     with open(golden, encoding="utf-8") as file:
         text = file.read()
     with open(golden, "w", encoding="utf-8") as file:
-        file.write(text.replace(" 320 f", " 321 f"))
+        file.write(text.replace(" 320 64 f", " 321 64 f"))
     done = subprocess.run([*program, "compare", path, "--golden", golden], capture_output=True, text=True, check=False)
     assert done.returncode == table.CHANGED and "lanes 321 -> 320" in done.stdout
 

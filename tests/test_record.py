@@ -472,7 +472,7 @@ def test_front_page_holds_machines_side_by_side(folder):
     sections = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration", "crossover",
                 "machines")
     with open(front, "w", encoding="utf-8") as file:
-        file.write("see ![x](reports/results/old/a.png) and [y](reports/results/old)\n"
+        file.write("see ![x](reports/results/old/a.png), [y](reports/results/old), [h](reports/results/history/h.md)\n"
                    + "".join(f"<!-- table {s} -->\nstale {s}\n<!-- end {s} -->\n" for s in sections))
     status, said = pages(first, second, f"--front={front}", f"--leading={second}")
     assert status == 0, said
@@ -480,7 +480,7 @@ def test_front_page_holds_machines_side_by_side(folder):
         page = file.read()
     assert "stale" not in page and page.count("Not recorded on this machine.") == 7, page
     assert page.count("**Recorded on ") == 1 and "<!-- table traces -->\n**Recorded on m1:**" in page, page
-    assert "reports/results/m2/a.png" in page and "[y](reports/results/m2)" in page, page
+    assert "reports/results/m2/a.png" in page and "[y](reports/results/m2)" in page and "results/history/h" in page, page
     heads = next(line for line in page.splitlines() if "m1: ns/lookup" in line)
     assert "m2: ns/lookup" in heads and heads.count("over cpu_sort") == 2, heads
     row = next(line for line in page.splitlines() if line.startswith("| zipf/alpha:0.6 |") and "%" in line
