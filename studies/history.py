@@ -185,18 +185,18 @@ def draw(results, found, stem):
         paper.log_axis(ax.yaxis, *nice_range(values))
         ax.set_title(" ".join(group))
         ax.set_xticks(range(len(results)), map(commit, results), rotation=90, fontsize=5.5, family="monospace")
-    paper.finish(figure, axes, together(results), [], f"Speed over {len(results)} revisions, oldest first; {paper.QUARTILES}",
-                 "", "ns per lookup", [], "")
+    subject = f"Speed over {len(results)} revisions, oldest first; {paper.QUARTILES}"
+    paper.finish(figure, axes, together(results), [], subject, "", "ns per lookup", [], "")
     return list(paper.save(figure, stem, ("png", "svg")))
 
 
 def report(results, outdir, least):
     found = list(all_changes(results, least))
     stem = os.path.join(outdir, "history")
-    pictures, all_ = paper.if_possible(draw, results, found, stem), together(results)
+    pictures, whole = paper.if_possible(draw, results, found, stem), together(results)
     text = [f"# Speed over {len(results)} revisions", "", *how(results),
-            *["![speed over revisions](history.png)", ""] * bool(pictures), *all_.cautions("**"),
-            f"From {named(results[0])} to {named(results[-1])}; {all_.machine()}.", "",
+            *["![speed over revisions](history.png)", ""] * bool(pictures), *whole.cautions("**"),
+            f"From {named(results[0])} to {named(results[-1])}; {whole.machine()}.", "",
             *(table(results, found) if found else ["No change point."]), "",
             "- Ratio of the medians of the revisions before and after a change point. Changes below "
             f"{100 * least:.3g} % do not count. The first revision is the first that was measured: one that was left "
