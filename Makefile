@@ -28,7 +28,8 @@
 #| make figures   draw figures for a paper (PDF, SVG, PNG; in the width of a page and of a column) from a saved
 #|                result: RESULT=file.json; RECORD=zen4-2core: all of a recorded machine, into OUT/figures/. An
 #|                index.html shows them, and names what has no data
-#| make gallery   draw docs/figures.md again: a small picture of every figure, from RECORDED=reports/results/zen5-2core
+#| make gallery   draw docs/figures.md again: a small picture of every figure, from RECORDED=reports/results/zen5-2core;
+#|                what it lacks comes from other records
 #| make medians   the medians of a saved result as Google Benchmark's JSON, one row per workload, rule, kernel and mode, for
 #|                github-action-benchmark, Bencher and compare.py: RESULT=file.json MEDIANS=OUT/medians.json
 #| make compare   compare two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if
