@@ -253,12 +253,13 @@ def test_a_kernel_left_out_as_wrong_is_a_failure(folder):
     equal(run("compare.py", GOLDEN, path, "--allow-missing").returncode, 2)
 
 
-def test_a_kernel_that_crashed_is_a_failure(folder):
-    data = golden()
-    data["context"]["emb_not_run_1"] = "zipf/alpha:0.6 | cpu_sort | CRASHED: Segmentation fault"
-    path = save(data, folder, "c.json")
-    assert "FAILED cpu_sort on zipf/alpha:0.6: CRASHED: Segmentation fault" in run("table.py", path).stdout
-    equal(run("compare.py", GOLDEN, path, "--allow-missing").returncode, 2)
+def test_a_crash_and_a_broken_device_are_failures(folder):
+    for kernel, why in (("cpu_sort", "CRASHED: Segmentation fault"), ("cuda_fused", "DEVICE ERROR: illegal address")):
+        data = golden()
+        data["context"]["emb_not_run_1"] = f"zipf/alpha:0.6 | {kernel} | {why}"
+        path = save(data, folder, "broken.json")
+        assert f"FAILED {kernel} on zipf/alpha:0.6: {why}" in run("table.py", path).stdout
+        equal(run("compare.py", GOLDEN, path, "--allow-missing").returncode, 2)
 
 
 def test_a_run_that_was_cut_short_says_so(folder):
@@ -323,14 +324,6 @@ def test_device_kernels_are_marked_beside_those_of_the_host(folder):
     equal(result.kernels["cpu_hash"].label[-9:], " (device)")
     equal(result.kernels["cpu_sort"].where, "")
     equal(run("export.py", path, folder).returncode, 0)
-
-
-def test_a_broken_device_is_a_failure(folder):
-    data = golden()
-    data["context"]["emb_not_run_1"] = "zipf/alpha:0.6 | cuda_fused | DEVICE ERROR: illegal address"
-    path = save(data, folder, "broken.json")
-    assert "FAILED cuda_fused on zipf/alpha:0.6: DEVICE ERROR" in run("table.py", path).stdout
-    equal(run("compare.py", GOLDEN, path, "--allow-missing").returncode, 2)
 
 
 def test_what_is_not_to_be_quoted(folder):
