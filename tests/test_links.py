@@ -48,9 +48,10 @@ def namespaces(pid):
 
 
 def test_an_exchange_takes_what_its_bytes_take(folder):
-    """At 1 Gbit/s: a rank sends 32768 * 64 * 4 / 2 bytes of outputs to the other, and as many of gradients."""
+    """A rank sends 8192 * 64 * 4 / 2 bytes of outputs to the other, and as many of gradients. The link is slow, so that a
+    slow CPU, which also has to move them, changes little."""
     need_network()
-    job = start("--link=1gbit", BENCH, *SMALL, "--batch=32768", "--reps=9", f"--out={folder}", stdout=subprocess.DEVNULL)
+    job = start("--link=100mbit", BENCH, *SMALL, "--reps=9", f"--out={folder}", stdout=subprocess.DEVNULL)
     _, said = job.communicate(timeout=120)
     assert job.returncode == 0 and "WRONG" not in said, said
     with open(os.path.join(folder, "bench.json"), encoding="utf-8") as file:
@@ -61,10 +62,10 @@ def test_an_exchange_takes_what_its_bytes_take(folder):
     for what in ("output", "gradient"):
         for row in found:
             bits = row[f"exchange_{what}_sent_mib"] * 2**20 * 8
-            assert bits > 3e7
+            assert bits > 8e6
         # Less than all passes at once, on two shapers; frames have headers of 5 %. Other work may delay some of them.
         times = sorted(row[f"exchange_{what}_ms"] for row in found)
-        least = 1e3 * (bits - 2 * 8 * 2**16) / 1e9
+        least = 1e3 * (bits - 2 * 8 * 2**16) / 1e8
         assert least <= times[0] <= 2 * least, (what, times, least)
     assert not namespaces(job.pid)
 
