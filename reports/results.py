@@ -16,6 +16,7 @@ import json
 import math
 import re
 import statistics
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from program import ResultError
@@ -54,7 +55,7 @@ class Kernel:
     place: str = "host"
     traits: frozenset = frozenset()
     label: str = ""
-    index: int = 0  # position in the file: decides colour and marker in every figure
+    index: int = 0  # position among those of its operation: decides colour and marker in every figure
     where: str = ""  # " (device)" for a device kernel in a file that has kernels of both places
 
     @property
@@ -417,13 +418,15 @@ def add_not_run(context, entries):
 
 
 def read_kernels(context):
-    kernels = {}
+    kernels, count = {}, Counter()
     for key, text in context.items():
         if key.startswith("emb_kernel_") and key != "emb_kernel_os":
             name = key[len("emb_kernel_"):]
             fam, place, traits, label, _ = fields(text, 5)
             traits = frozenset(t.strip() for t in traits.split(",") if t.strip())
-            kernels[name] = Kernel(name, fam, place, traits, label or name, len(kernels))
+            operation = fam if fam in (FORWARD, GRADIENT, WEIGHT_GRAD) else "step"
+            kernels[name] = Kernel(name, fam, place, traits, label or name, count[operation])
+            count[operation] += 1
     return kernels
 
 

@@ -84,6 +84,10 @@ def test_compare_says_so_with_its_status(folder):
         file.write(text.replace(" 320 64 f", " 321 64 f"))
     done = subprocess.run([*program, "compare", path, "--golden", golden], capture_output=True, text=True, check=False)
     assert done.returncode == table.CHANGED and "lanes 321 -> 320" in done.stdout
+    with open(golden, "w", encoding="utf-8") as file:
+        file.write(text.replace(" scratch function", " function"))
+    done = subprocess.run([*program, "compare", path, "--golden", golden], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "has other columns; make counts-renew" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_show_says_that_nothing_was_timed(_):

@@ -43,6 +43,7 @@ COLUMNS = {
     "lanes": lambda r: r["lanes"],
     "scratch": lambda r: r["scratch"],
 }
+COLUMN_LINE = "# " + " ".join(COLUMNS) + " function"
 COLLECTIVES = ("shared", "conflicts", "barriers", "syncs", "shuffles", "votes", "matches", "fences")
 MOST = ("per_address", "chain", "scratch")  # of several functions, the largest counts
 MORE_IS_BETTER = ("used",)
@@ -76,7 +77,7 @@ def counted(records):
 
 
 def text_of(counts, made_by):
-    lines = [HEAD + f"# {made_by}", "# " + " ".join(COLUMNS) + " function"]
+    lines = [HEAD + f"# {made_by}", COLUMN_LINE]
     for key, functions in counts.items():
         lines.append(" ".join(key))
         lines += ["  " + " ".join(str(c[name]) for name in COLUMNS) + " " + f for f, c in functions.items()]
@@ -84,7 +85,9 @@ def text_of(counts, made_by):
 
 
 def counts_in(text):
-    """(made_by, counts) of a golden file."""
+    """(made_by, counts) of a golden file; ends the program if its columns are others."""
+    if COLUMN_LINE not in text.splitlines():
+        sys.exit("table.py: the golden file has other columns; make counts-renew writes it again")
     result, kernel, made_by = {}, None, ""
     for line in text.splitlines():
         if line.startswith("# nvcc"):

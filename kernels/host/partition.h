@@ -17,6 +17,11 @@
 enum {
     BUCKET_LOOKUPS = 1024, /* target size: 8 KiB of entries */
     BUCKETS_MAX = 8192,    /* over all tables: a thread writes to this many streams at once */
+    /* A small batch has smaller buckets, so that each of several threads gets its share. Measured on
+     * Zen 3, two threads: 1000 and 3000 lookups take 0.55 to 0.65 and 0.6 to 0.9 of the time of buckets
+     * of 1024; 10000 are the same, and with 4 times as many buckets 8 % slower. One thread: 1.06. */
+    BUCKETS_OF_THREAD = 8,
+    BUCKET_LOOKUPS_LEAST = 64,
 };
 
 /* How a row finds its bucket within its table. */
@@ -32,6 +37,7 @@ struct partition {
     enum bucket_by by;
     /* True for a table that the partition skips; NULL: it skips none. */
     bool (*leaves_out)(const struct batch *in, int32_t table);
+    int threads;
     int64_t lookups; /* of the tables that it takes */
     int64_t buckets;
     struct partition_table *table; /* [num_tables] */
@@ -45,12 +51,17 @@ static inline bool partition_takes(const struct partition *p, const struct batch
     return !p->leaves_out || !p->leaves_out(in, t);
 }
 
+static inline int64_t partition_lookups_per_bucket(const struct partition *p,
+                                                   const struct batch *in) {
+    const int64_t share = in->lookups / (BUCKETS_OF_THREAD * p->threads);
+    const int64_t target = p->threads == 1 ? BUCKET_LOOKUPS : min64(share, BUCKET_LOOKUPS);
+    return max64(in->lookups / BUCKETS_MAX, max64(target, BUCKET_LOOKUPS_LEAST));
+}
+
 static inline struct partition_table partition_of(const struct partition *p, const struct batch *in,
                                                   int32_t t) {
     if (!partition_takes(p, in, t)) return (struct partition_table){0};
-    int64_t per_bucket = in->lookups / BUCKETS_MAX;
-    if (per_bucket < BUCKET_LOOKUPS) per_bucket = BUCKET_LOOKUPS;
-    int log2 = bits_for(in->tables[t].lookups / per_bucket);
+    int log2 = bits_for(in->tables[t].lookups / partition_lookups_per_bucket(p, in));
     int row_bits = bits_for(in->tables[t].rows);
     if (log2 > row_bits) log2 = row_bits;
     struct partition_table x = {0, log2, row_bits - log2};
@@ -62,7 +73,7 @@ static inline struct partition_table partition_of(const struct partition *p, con
 static inline void partition_lay_out(struct partition *p, struct scratch *s, const struct batch *in,
                                      int threads, enum bucket_by by,
                                      bool (*leaves_out)(const struct batch *, int32_t)) {
-    *p = (struct partition){.by = by, .leaves_out = leaves_out};
+    *p = (struct partition){.by = by, .leaves_out = leaves_out, .threads = threads};
     for (int32_t t = 0; t < in->num_tables; t++) {
         p->buckets += partition_of(p, in, t).first;
         p->lookups += partition_takes(p, in, t) ? in->tables[t].lookups : 0;
