@@ -4,11 +4,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BYTES_LEAST = 64, BYTES_MOST = 1 << 20 };
 
-static const struct prefetch_choice usual = PREFETCH_DEFAULT;
-struct prefetch_choice prefetch_choice = PREFETCH_DEFAULT;
+enum { L1_USUAL = 32 << 10, L2_USUAL = 1 << 20 }; /* where the system does not tell */
+
+struct prefetch_choice prefetch_choice = PREFETCH_FOR(L1_USUAL, L2_USUAL);
+
+static int32_t cache_bytes(int name, int32_t usual, int32_t most) {
+    const long bytes = sysconf(name);
+    return bytes <= 0 ? usual : bytes < most ? (int32_t)bytes : most;
+}
+
+struct prefetch_choice prefetch_default(void) {
+    const int32_t l1 = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, L1_USUAL, 16 * BYTES_MOST);
+    const int32_t l2 = cache_bytes(_SC_LEVEL2_CACHE_SIZE, L2_USUAL, 2 * BYTES_MOST);
+    return (struct prefetch_choice)PREFETCH_FOR(l1, l2);
+}
 
 const char *prefetch_text(const struct prefetch_choice *choice, char text[PREFETCH_TEXT]) {
     snprintf(text, PREFETCH_TEXT, "rows:L%d:%d,grads:L%d:%d,sort:%d",
@@ -34,6 +47,7 @@ static bool parse_part(const char *text, struct prefetch_choice *choice, int *le
 
 int prefetch_choose(struct error *err) {
     const char *wanted = getenv("EMBFUSE_PREFETCH"), *text = wanted ? wanted : "";
+    const struct prefetch_choice usual = prefetch_default();
     struct prefetch_choice read = usual;
     char example[PREFETCH_TEXT];
     for (const char *at = text; *at;) {

@@ -42,6 +42,11 @@ def test_buckets_need_no_slices(folder):
     assert slices == several and slices[64] > 32, slices
 
 
+def test_a_small_batch_is_shared(folder):
+    _, several = speedups(folder, rows=1000000, dim=64, batch=50, length="fixed 20", alpha=0)
+    assert several[2] > 1.5 and several[8] > 3, several
+
+
 def test_bad_input_is_one_line(folder):
     run = cores()
     assert run.returncode == 1 and run.stderr == "usage: cores SPEC...\n", run.stderr

@@ -164,6 +164,12 @@ def test_peers_and_rungs_have_colours_that_no_kernel_has(folder):
         equal(len({style.colour(g) for g in guests[i:i + 6]}), 6)
 
 
+def test_kernels_of_other_operations_take_no_colour(_):
+    step, lookup = "cpu | host | deterministic | sorted |", "forward | host | deterministic | lookup |"
+    found = results.read_kernels({"emb_kernel_a": step, "emb_kernel_b": lookup, "emb_kernel_c": step, "emb_kernel_os": "x"})
+    equal({name: kernel.index for name, kernel in found.items()}, {"a": 0, "b": 0, "c": 1})
+
+
 def test_the_legend_of_one_workload_is_one_column(folder):
     if not shutil.which("gnuplot"):
         raise tap.Skip("no gnuplot")

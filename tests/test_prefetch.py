@@ -11,7 +11,15 @@ import sys
 import tap
 
 BUILD = tap.BUILD
-DEFAULT = "rows:L2:8192,grads:L1:4096,sort:524288"
+
+
+def cache(name, usual):
+    size = subprocess.run(["getconf", f"{name}_SIZE"], capture_output=True, text=True, check=False).stdout.strip()
+    return int(size) if size.isdigit() and int(size) else usual
+
+
+GRADS = f"grads:L1:{cache('LEVEL1_DCACHE', 32768) // 16}"
+DEFAULT = f"rows:L2:8192,{GRADS},sort:{min(cache('LEVEL2_CACHE', 1 << 20) // 2, 1 << 20)}"
 KERNELS = "cpu_fused", "cpu_fused_planned", "cpu_hash", "cpu_sort"
 # As far from the default as it goes, both ways, and no row in the sort.
 CHOICES = "rows:L1:64,grads:L2:64,sort:0", "rows:L1:1048576,grads:L2:1048576,sort:1048576", "sort:64"
@@ -37,7 +45,7 @@ def bench(choice, folder):
 
 def test_the_choice_is_recorded(folder):
     assert bench("", folder) == DEFAULT
-    assert bench("sort:64,rows:L1:128", folder) == "rows:L1:128,grads:L1:4096,sort:64"
+    assert bench("sort:64,rows:L1:128", folder) == f"rows:L1:128,{GRADS},sort:64"
 
 
 def test_other_texts_are_refused_in_one_line(folder):

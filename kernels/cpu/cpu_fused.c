@@ -20,8 +20,8 @@
  * Deterministic: the order of a row's sum depends only on the batch. The cost, compared to as many
  * slices as threads, with two threads: up to 3 % with hot rows, a factor of 1.2 to 1.3 if the batch
  * is one small table, otherwise nothing.
- * Wins nearly everywhere. Ties: cpu_hash and cpu_sort on batches of 10^4 lookups of skewed ids,
- * and cpu_dense on one thread if a gradient of all rows fits in the last-level cache.
+ * Wins nearly everywhere. Ties: cpu_hash and cpu_sort on batches of 10^4 lookups of skewed ids on
+ * Granite Rapids, and cpu_dense on one thread if a gradient of all rows fits in the last-level cache.
  * Tried without gain, on two cores of Zen 5: streaming stores; to group a bucket by first
  * occurrence instead of a sort; to mask the ends of runs against mispredicted loops. To visit the
  * rows of a bucket in non-ascending order, against prefetchers that fetch the gaps, is 1.1 to 1.2

@@ -32,8 +32,6 @@ enum { WORKLOADS = 2, RING = 7, CANDIDATES_MOST = 8, ROUNDS_LEAST = 3, ROUNDS_MO
 /* A change must gain more than the noise of a machine. */
 static const double worth = 0.98;
 
-static const struct prefetch_choice usual = PREFETCH_DEFAULT;
-
 static void must(int status, const struct error *err) {
     if (status == 0) return;
     fprintf(stderr, "tune: %s\n", err->text);
@@ -156,7 +154,8 @@ static void context(void *ctx, const char *key, const char *value) {
     printf("\"}\n");
 }
 
-static struct prefetch_choice tune(struct bench *b, double seconds) {
+static struct prefetch_choice tune(struct bench *b, const struct prefetch_choice usual,
+                                   double seconds) {
     struct prefetch_choice now = usual;
     struct turns t = ways_ahead(&now, &now.rows, 2048);
     take_turns(b, "rows ahead", &t, 0.3 * seconds);
@@ -195,7 +194,8 @@ int main(int argc, char **argv) {
     struct bench b;
     bench_open(&b, threads, rows);
     environment_describe(threads, NULL, context, NULL);
-    const struct prefetch_choice chosen = tune(&b, begin + seconds - clock_seconds());
+    const struct prefetch_choice usual = prefetch_default();
+    const struct prefetch_choice chosen = tune(&b, usual, begin + seconds - clock_seconds());
     printf("{\"emb_tune_default\": \"%s\"}\n", prefetch_text(&usual, text));
     printf("{\"emb_tune_chosen\": \"%s\"}\n", prefetch_text(&chosen, text));
     bench_close(&b);
