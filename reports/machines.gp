@@ -43,7 +43,7 @@ plot for [k = 0:count - 1] data index k every ::1 using 5:1 with points pt point
 unset arrow 1
 eval edge(2)
 set xrange [0:most_roof]
-set xtics autofreq tick(most_roof)
+set xtics autofreq tick(1.3 * most_roof) # its labels are wider
 set format x "%g %%"
 set xlabel "share of the roof, ".kernel textcolor rgb ink
 plot for [k = 0:count - 1] data index k every ::1 using 6:1 with points pt point(k) ps 1.1 lc rgb shade(k)
