@@ -22,7 +22,8 @@
  * is one small table, otherwise nothing.
  * Wins nearly everywhere. Ties: cpu_hash and cpu_sort on batches of 10^4 lookups of skewed ids on
  * Granite Rapids, and cpu_dense on one thread if a gradient of all rows fits in the last-level cache.
- * Loses to cpu_hash and cpu_sort by 8 to 13 % on one thread of Zen 3 if rows come often and fit in that cache (dlrm-2022).
+ * Loses to cpu_hash and cpu_sort by 8 to 13 % on one thread of Zen 3 if rows come often and fit in
+ * that cache (dlrm-2022).
  * Tried without gain, on two cores of Zen 5: streaming stores; to group a bucket by first
  * occurrence instead of a sort; to mask the ends of runs against mispredicted loops. To visit the
  * rows of a bucket in non-ascending order, against prefetchers that fetch the gaps, is 1.1 to 1.2
