@@ -37,6 +37,7 @@ HEAD = """\
 PERSISTENT, SCRATCH, INSTRUCTIONS = "persistent", "scratch", "instructions"
 TOLERATED = {INSTRUCTIONS: 0.01}
 COMMANDS = {FORWARD: "forward", GRADIENT: "gradient", WEIGHT_GRAD: "weight-grad"}  # of embfuse; else step
+PREFETCH = "rows:L2:8192,grads:L1:2048,sort:524288"  # the default of a CPU with the usual caches
 WORSE, OTHER = 3, 4
 RENEW = "make ci-metrics-renew"
 
@@ -75,15 +76,15 @@ def add_bytes(found, result):
 
 
 def instructions(build, folder, key):
-    """Those of one call of a kernel's run. valgrind shows every CPU with AVX2 as the same one, with the same caches, so
-    they do not depend on it. The linker has done its work before, and memset and memcpy do without the instruction that
+    """Those of one call of a kernel's run. valgrind shows every CPU with AVX2 as the same one, and the prefetches are
+    given, so they do not depend on it. The linker has done its work before, and memset and memcpy do without the instruction that
     callgrind counts once for every byte."""
     workload, rule, kernel = key
     with tempfile.TemporaryDirectory(dir=folder) as out:
         done = good(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=run",
                      build / "embfuse", COMMANDS.get(rule, "step"), "--kernel", kernel, "--batch", folder / workload,
                      "--no-check", "--threads", "1", "--out", f"{out}/new"],
-                    EMBFUSE_ISA="avx2", LD_BIND_NOW="1", GLIBC_TUNABLES="glibc.cpu.hwcaps=-ERMS")
+                    EMBFUSE_ISA="avx2", EMBFUSE_PREFETCH=PREFETCH, LD_BIND_NOW="1", GLIBC_TUNABLES="glibc.cpu.hwcaps=-ERMS")
     count = re.search(r"Collected\s*:\s*(\d+)", done.stderr)
     if not count or not int(count[1]):
         raise ResultError(f"callgrind counted nothing in the function run of {kernel}, on {workload}, {rule}")
