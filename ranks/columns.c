@@ -197,7 +197,7 @@ static void fold(const struct columns *c, const struct columns_of *x, int number
     const int lanes = sharding_column_ranks(c->sharding->ranks);
 #pragma omp parallel for num_threads(c->threads) schedule(static)
     for (int64_t u = 0; u < rows_of(x); u++) {
-        float sum[2] = {0, 0}, lane[ROW_LANES];
+        float sum[2] = {0, 0}, lane[ROW_LANES] = {0};
         for (int k = 0; k < numbers; k++) {
             for (int r = 0; r < lanes; r++) lane[r] = from[r] ? from[r][u * numbers + k] : 0;
             sum[k] = lanes_fold(lane, lanes);

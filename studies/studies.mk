@@ -69,7 +69,7 @@ crossover:
 # The worth of each technique of a kernel: a separate folder has a build with the kernels that lack one
 # technique. The exit status is that of the measurement, as for bench.
 rungs         := $(wildcard studies/ladder/*.c)
-ladder_cases  := ^(zipf/.*|wide|cached|single-hot)/rowwise_adagrad/(cpu_fused|cpu_sort|without_.*)/cold$$
+ladder_cases  := ^(zipf/.*|wide|cached|single-hot|dlrm-2022)/rowwise_adagrad/(cpu_fused|cpu_sort|without_.*)/cold$$
 report_ladder  = $(PYTHON) studies/ladder.py $1/$2.json $1 $(watched) --below=cpu_sort
 ladder:
 	$(call require,bench)

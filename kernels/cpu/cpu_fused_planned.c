@@ -36,9 +36,15 @@ static int plan(const struct batch *in, const struct launch *how) {
 #pragma omp parallel num_threads(how->threads)
     {
         fused_index(p, in, true);
+        bool often = false;
 #pragma omp for schedule(dynamic, chunk)
-        for (int64_t k = 0; k < p->partition.buckets; k++)
-            index_bucket(p, no_prefetch, p->order[k]);
+        for (int64_t k = 0; k < p->partition.buckets; k++) {
+            const int64_t bucket = p->order[k];
+            if (p->partition.begin[bucket] == p->partition.begin[bucket + 1]) continue;
+            const struct runs runs = index_bucket(p, NULL, bucket, often);
+            often = rows_come_often(runs);
+            keep_runs(p, bucket, runs);
+        }
     }
     cut_long_runs(p);
     return 0;

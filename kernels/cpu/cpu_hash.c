@@ -14,7 +14,7 @@
  * neighbours in a bucket are far apart in the table. A single thread handles a hot row.
  */
 #include "kernels/host/accumulate.h"
-#include "kernels/host/partition.h"
+#include "kernels/host/number.h"
 #include "kernels/host/update.h"
 
 struct plan {
@@ -51,19 +51,10 @@ static void number_rows(const struct plan *p, int64_t bucket) {
     if (n == 0) return;
     const uint64_t *e = p->partition.entry + begin;
     struct addend *addend = (struct addend *)(p->partition.entry + begin);
-    uint32_t *row = p->row + begin, *slot = p->slot + 4 * (size_t)begin;
-    uint32_t mask = (UINT32_C(2) << bits_for(n)) - 1, distinct = 0; /* at most half full */
-    memset(slot, 0, ((size_t)mask + 1) * sizeof *slot);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t r = (uint32_t)entry_row(e[i]), h = row_hash(r) & mask;
-        while (slot[h] && row[slot[h] - 1] != r) h = (h + 1) & mask;
-        if (!slot[h]) {
-            row[distinct] = r;
-            slot[h] = ++distinct;
-        }
-        addend[i] = (struct addend){(uint32_t)e[i], slot[h] - 1};
-    }
-    p->distinct[bucket] = distinct;
+    struct numbers x = numbers_for(n, p->slot + 4 * (size_t)begin, p->row + begin);
+    for (uint32_t i = 0; i < n; i++)
+        addend[i] = (struct addend){(uint32_t)e[i], number_of(&x, (uint32_t)entry_row(e[i]))};
+    p->distinct[bucket] = x.rows;
 }
 
 static void add_bucket(const struct plan *p, const struct batch *in, int64_t bucket) {

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "kernels/host/bucket.h"
 #include "kernels/host/hot.h"
 #include "kernels/host/small.h"
 
@@ -14,16 +15,11 @@ enum technique {
     ROW_PREFETCH = 1 << 2,
     GRAD_PREFETCH = 1 << 3, /* except gradients of small tables and hot rows */
     CONSTANT_DIM = 1 << 4,  /* code for each common dim */
-    ALL_TECHNIQUES = (1 << 5) - 1,
+    HASH_BUCKETS = 1 << 5,  /* whose rows come often: they are not sorted */
+    ALL_TECHNIQUES = (1 << 6) - 1,
 };
 
-enum {
-    LONG_RUN = 4096,
-    PIECE = 2048,
-    DIGIT_BITS = 8,
-    SMALL_SORT = 32, /* largest number of entries for insertion sort */
-    OFTEN = 4,
-};
+enum { LONG_RUN = 4096, PIECE = 2048 };
 
 struct long_run {
     int64_t row;
@@ -38,9 +34,10 @@ struct fused {
     struct partition partition;
     struct hot hot;
     struct small_tables small;
-    uint64_t *spare;            /* [partitioned lookups] second buffer of the bucket sorts */
+    uint64_t *spare;            /* [partitioned lookups] second buffer of large buckets */
+    struct bucket_space *own;   /* [threads] */
     int32_t *order;             /* [buckets] largest first, roughly */
-    uint32_t *runs;             /* [buckets] of equal rows: see index_bucket() */
+    uint32_t *runs;             /* [buckets] of equal rows, of a plan: see keep_runs() */
     struct long_run *long_run;  /* [most long runs] */
     int32_t *long_run_of_piece; /* [most pieces] */
     float *piece;               /* [most pieces][largest dim] */
@@ -65,6 +62,7 @@ static inline size_t fused_lay_out(struct fused *p, const struct batch *in, int 
     p->spare = scratch_take(&s, lookups, sizeof *p->spare);
     uint64_t *list = ahead ? scratch_take(&s, lookups, sizeof *list) : p->spare;
     hot_lay_out(&p->hot, &s, in, &p->partition, p->max_dim, threads, list);
+    p->own = scratch_take(&s, threads, sizeof *p->own);
     p->order = scratch_take(&s, p->partition.buckets, sizeof *p->order);
     p->runs = scratch_take(&s, p->partition.buckets, sizeof *p->runs);
     p->long_run = scratch_take(&s, most_long, sizeof *p->long_run);
@@ -85,120 +83,54 @@ static void order_buckets(const struct fused *p) {
             if ((x->begin[b + 1] - x->begin[b] > large) == (pass == 0)) p->order[n++] = (int32_t)b;
 }
 
-static void insertion_sort(uint64_t *e, uint32_t n) {
-    for (uint32_t i = 1; i < n; i++) {
-        uint64_t x = e[i];
-        uint32_t k = i;
-        for (; k > 0 && entry_row(e[k - 1]) > entry_row(x); k--) e[k] = e[k - 1];
-        e[k] = x;
-    }
-}
-
-/* What the sort of a bucket prefetches of each row, since it leaves memory idle otherwise. */
-struct sort_prefetch {
-    const struct array *weight; /* NULL: nothing */
-    int64_t bytes;              /* from the begin of the row on */
-};
-static const struct sort_prefetch no_prefetch = {NULL, 0};
-
-/* Stable, least significant digit first. One read of the entries counts for all passes. The first pass
- * prefetches. */
-ALWAYS_INLINE void radix_sort(struct sort_prefetch next_rows, uint64_t *e, uint64_t *spare,
-                              uint32_t n, int bits, const int passes) {
-    const int digit = (bits + passes - 1) / passes;
-    const uint32_t mask = (1u << digit) - 1;
-    uint32_t next[32 / DIGIT_BITS][1 << DIGIT_BITS];
-    for (int pass = 0; pass < passes; pass++) memset(next[pass], 0, sizeof *next[0] << digit);
-    for (uint32_t i = 0; i < n; i++)
-        for (int pass = 0; pass < passes; pass++) next[pass][e[i] >> (32 + pass * digit) & mask]++;
-    uint64_t *from = e, *to = spare;
-    for (int pass = 0; pass < passes; pass++) {
-        const int shift = 32 + pass * digit;
-        uint32_t sum = 0;
-        for (uint32_t d = 0; d <= mask; d++) {
-            uint32_t count = next[pass][d];
-            next[pass][d] = sum;
-            sum += count;
-        }
-        for (uint32_t i = 0; i < n; i++) {
-            if (next_rows.weight && pass == 0)
-                prefetch(array_row(next_rows.weight, entry_row(from[i])), next_rows.bytes, INTO_L2);
-            to[next[pass][from[i] >> shift & mask]++] = from[i];
-        }
-        uint64_t *swap = from;
-        from = to;
-        to = swap;
-    }
-    if (from != e) memcpy(e, from, n * sizeof *e);
-}
-
-/* Stable sort of a bucket by the lowest `bits` bits of the row; the higher bits are equal. */
-static void sort_bucket(struct sort_prefetch next_rows, uint64_t *e, uint64_t *spare, uint32_t n,
-                        int bits) {
-    if (bits == 0 || n < 2) return;
-    if (n <= SMALL_SORT) {
-        insertion_sort(e, n);
-        return;
-    }
-    switch ((bits + DIGIT_BITS - 1) / DIGIT_BITS) {
-    case 1: radix_sort(next_rows, e, spare, n, bits, 1); break;
-    case 2: radix_sort(next_rows, e, spare, n, bits, 2); break;
-    case 3: radix_sort(next_rows, e, spare, n, bits, 3); break;
-    default: radix_sort(next_rows, e, spare, n, bits, 4);
-    }
-}
-
-static void leave_over(struct fused *p, int32_t table, uint32_t begin, uint32_t end) {
+/* Leaves run r of a bucket, whose entries begin at `begin`, to all threads. It stays in the partition's entries. */
+static void leave_over(struct fused *p, int32_t table, uint32_t begin, struct runs runs,
+                       uint32_t r) {
+    uint64_t *const keep = p->partition.entry + begin + runs.begin[r];
+    const uint64_t *const from = runs.entry + runs.begin[r];
+    const uint32_t n = runs.begin[r + 1] - runs.begin[r], first = begin + runs.begin[r];
     int32_t slot;
+    if (from != keep) memcpy(keep, from, n * sizeof *keep);
 #pragma omp atomic capture
     slot = p->long_runs++;
-    p->long_run[slot] =
-        (struct long_run){entry_row(p->partition.entry[begin]), begin, end, table, 0};
+    p->long_run[slot] = (struct long_run){entry_row(*keep), first, first + n, table, 0};
 }
 
-/* Lists the first entry of each run of equal rows, without a branch; run[] has n + 1 elements. */
-static uint32_t list_runs(const uint64_t *e, uint32_t n, uint32_t *run) {
-    uint32_t runs = 0;
-    int64_t before = -1;
-    for (uint32_t i = 0; i < n; i++) {
-        run[runs] = i;
-        runs += entry_row(e[i]) != before;
-        before = entry_row(e[i]);
-    }
-    run[runs] = n;
-    return runs;
-}
-
-/* The bucket's spare entries are free once it is sorted, and hold the list of its runs. */
-static uint32_t *runs_of(const struct fused *p, int64_t bucket) {
-    return (uint32_t *)(p->spare + p->partition.begin[bucket]);
-}
-
-/* What to prefetch during the sort of a bucket of n lookups: as much of each row as the choice has room for. If
- * rows come `often`, most of these prefetches are in vain, and a line is enough. weight: of the rows that the
- * caller updates next; NULL: it does not. */
-static struct sort_prefetch sort_prefetch_of(const struct array *weight, uint32_t n, bool often) {
-    const int64_t most = prefetch_choice.sort_bytes / n / LINE * LINE;
-    if (!weight || most == 0) return no_prefetch;
-    return (struct sort_prefetch){weight, often ? LINE : min64(most, weight->stride)};
-}
-
-/* Sorts a bucket and lists its runs. next_rows: see sort_prefetch_of(). */
-static void index_bucket(struct fused *p, struct sort_prefetch next_rows, int64_t bucket) {
+/* Groups the lookups of a bucket by row; it is not empty. weight: see row_prefetch_of(). */
+static struct runs index_bucket(struct fused *p, const struct array *weight, int64_t bucket,
+                                bool often) {
     const struct partition *x = &p->partition;
     const int32_t t = x->table_of[bucket];
     const uint32_t begin = x->begin[bucket], n = x->begin[bucket + 1] - begin;
-    if (n == 0) return; /* its spare entry is another bucket's */
-    uint32_t *run = runs_of(p, bucket);
-    sort_bucket(next_rows, x->entry + begin, p->spare + begin, n, x->table[t].shift);
-    p->runs[bucket] = list_runs(x->entry + begin, n, run);
-    for (uint32_t r = 0; n >= LONG_RUN && r < p->runs[bucket]; r++)
-        if (run[r + 1] - run[r] >= LONG_RUN) leave_over(p, t, begin + run[r], begin + run[r + 1]);
+    const struct row_prefetch next_rows =
+        row_prefetch_of(p->with & ROW_PREFETCH ? weight : NULL, n);
+    const struct runs runs =
+        group_bucket(&p->own[omp_get_thread_num()], next_rows, x->entry + begin, p->spare + begin,
+                     n, x->table[t].shift, often && p->with & HASH_BUCKETS);
+    for (uint32_t r = 0; n >= LONG_RUN && r < runs.count; r++)
+        if (runs.begin[r + 1] - runs.begin[r] >= LONG_RUN) leave_over(p, t, begin, runs, r);
+    return runs;
+}
+
+/* Where a plan keeps the runs of a bucket: the spare entries are free once it is grouped. */
+static struct runs kept_runs(const struct fused *p, int64_t bucket) {
+    const uint32_t begin = p->partition.begin[bucket];
+    return (struct runs){p->partition.entry + begin, (uint32_t *)(p->spare + begin),
+                         p->runs[bucket]};
+}
+
+static inline void keep_runs(struct fused *p, int64_t bucket, struct runs runs) {
+    const uint32_t begin = p->partition.begin[bucket];
+    uint64_t *entry = p->partition.entry + begin;
+    uint32_t *list = (uint32_t *)(p->spare + begin);
+    if (runs.entry != entry) memcpy(entry, runs.entry, runs.begin[runs.count] * sizeof *entry);
+    if (runs.begin != list) memcpy(list, runs.begin, (runs.count + 1) * sizeof *list);
+    p->runs[bucket] = runs.count;
 }
 
 struct fused_bucket {
     const struct fused *plan;
-    int64_t bucket;
+    struct runs runs;
     int32_t table;
     struct updater updater;
     float *sum; /* [largest dim] */
@@ -212,10 +144,8 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     const struct updater u = b->updater;
     const int32_t dim = common ? given : u.dim;
     const struct gather_table from = p->gather.table[b->table];
-    const uint32_t begin = p->partition.begin[b->bucket];
-    const uint32_t n = p->partition.begin[b->bucket + 1] - begin;
-    const uint64_t *e = p->partition.entry + begin;
-    const uint32_t *run = runs_of(p, b->bucket), runs = p->runs[b->bucket];
+    const uint64_t *e = b->runs.entry;
+    const uint32_t *run = b->runs.begin, runs = b->runs.count, n = run[runs];
     const uint32_t ahead = updater_ahead(&u), grads = (uint32_t)grads_ahead(from.type, dim);
     const enum prefetch_into rows_into = prefetch_choice.rows.into,
                              grads_into = prefetch_choice.grads.into;
@@ -251,13 +181,11 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     }
 }
 
-/* Updates the rows of an indexed bucket. */
+/* Updates the rows of a bucket of table t. */
 static void fused_bucket(const struct fused *p, const struct batch *in,
-                         const struct rule_step *steps, const struct table *io, int64_t bucket,
-                         float *sum) {
-    const struct partition *x = &p->partition;
-    const int32_t t = x->table_of[bucket];
-    struct fused_bucket b = {p, bucket, t, updater_of(in, t, steps, io), sum};
+                         const struct rule_step *steps, const struct table *io, int32_t t,
+                         struct runs runs, float *sum) {
+    struct fused_bucket b = {p, runs, t, updater_of(in, t, steps, io), sum};
     const bool constant = p->with & CONSTANT_DIM;
     if (!constant) b.updater.update = update_row_of(steps[t].rule.kind, 0);
     for_dim(constant ? b.updater.dim : 0, update_bucket, &b);
@@ -321,6 +249,12 @@ ALWAYS_INLINE void fused_index(struct fused *p, const struct batch *in, const bo
     order_buckets(p);
 }
 
+/* The entries of the next bucket: they have left the core's caches since they were dealt. */
+static inline void prefetch_entries(const struct partition *p, int64_t bucket) {
+    const uint32_t n = p->begin[bucket + 1] - p->begin[bucket];
+    if (n <= OWN_MOST) prefetch(p->entry + p->begin[bucket], n * sizeof *p->entry, INTO_L2);
+}
+
 static inline int bucket_chunk(const struct fused *p) {
     return p->partition.buckets < 256 ? 1 : 4; /* few buckets are shared out one by one */
 }
@@ -332,7 +266,7 @@ ALWAYS_INLINE void fused_update(struct fused *p, const struct batch *in,
                                 const bool ahead) {
     const int thread = omp_get_thread_num(), chunk = bucket_chunk(p);
     float *sum = p->sum + (int64_t)thread * p->max_dim;
-    bool often = false; /* rows came OFTEN times or more, on average of the thread's last bucket */
+    bool often = false;
     if (p->gather.weight_grad) dots_of_padding(&p->gather, thread, omp_get_num_threads());
 #pragma omp for schedule(dynamic) nowait
     for (int32_t k = 0; k < p->small.units; k++)
@@ -340,15 +274,13 @@ ALWAYS_INLINE void fused_update(struct fused *p, const struct batch *in,
 #pragma omp for schedule(dynamic, chunk)
     for (int64_t k = 0; k < p->partition.buckets; k++) {
         const int64_t bucket = p->order[k];
-        const uint32_t n = p->partition.begin[bucket + 1] - p->partition.begin[bucket];
-        if (n == 0) continue;
-        if (!ahead) {
-            const struct array *weight = &io[p->partition.table_of[bucket]].weight;
-            index_bucket(p, sort_prefetch_of(p->with & ROW_PREFETCH ? weight : NULL, n, often),
-                         bucket);
-            often = OFTEN * p->runs[bucket] < n;
-        }
-        fused_bucket(p, in, steps, io, bucket, sum);
+        const int32_t t = p->partition.table_of[bucket];
+        if (p->partition.begin[bucket] == p->partition.begin[bucket + 1]) continue;
+        if (k + 1 < p->partition.buckets) prefetch_entries(&p->partition, p->order[k + 1]);
+        const struct runs runs =
+            ahead ? kept_runs(p, bucket) : index_bucket(p, &io[t].weight, bucket, often);
+        often = rows_come_often(runs);
+        fused_bucket(p, in, steps, io, t, runs, sum);
     }
     if (!ahead) {
 #pragma omp single

@@ -132,8 +132,9 @@ static void count_buckets(struct clock *c, struct fused *p, const struct batch *
             const int32_t t = p->partition.table_of[b];
             const double n = p->partition.begin[b + 1] - p->partition.begin[b];
             const int32_t long_runs = p->long_runs;
-            index_bucket(p, no_prefetch, b);
-            if (n > 0) work += n * (SORTS / IDS + lines(in, t)) + 2 * p->runs[b] * lines(in, t);
+            if (n == 0) continue;
+            const struct runs runs = index_bucket(p, NULL, b, false);
+            work += n * (SORTS / IDS + lines(in, t)) + 2 * runs.count * lines(in, t);
             for (int32_t r = long_runs; r < p->long_runs; r++) { /* all threads sum them later */
                 const double later = lines_of_run(in, &p->long_run[r]);
                 work -= later;
