@@ -7,13 +7,13 @@
  * of their lookups, or ranges of rows of these, and sum them in order (small.h, with the criterion).
  * If a few hot rows have most of the other lookups, a walk over the lookups sums these rows (hot.h,
  * with the criterion). The other lookups are split evenly over threads for the partition into buckets
- * of neighbouring rows (partition.h). Then one thread owns a bucket: it sorts the bucket in L1 by the
- * low row bits and walks its runs. It postpones runs of LONG_RUN or more lookups: these are cut into
+ * of neighbouring rows (partition.h). Then one thread owns a bucket: it groups the bucket by row in
+ * its caches, by a sort or by a hash table (bucket.h), and walks its runs. It postpones runs of LONG_RUN or more lookups: these are cut into
  * pieces of a fixed number of lookups, all threads sum pieces, and the pieces of a row are added in
  * order.
- * Stages: "index" includes the sums of hot rows; "update" includes small tables, the sort of
- * buckets and the rest.
- * Scratch and traffic: 16 bytes per lookup for entries, one partial row per PIECE lookups of long
+ * Stages: "index" includes the sums of hot rows; "update" includes small tables, the
+ * grouping of buckets and the rest.
+ * Scratch and traffic: 16 bytes per lookup for entries, 256 KiB per thread for buckets, one partial row per PIECE lookups of long
  * runs, at most one accumulator per HOT_SLICE_OF lookups; for small tables SMALL_BYTES per thread,
  * or one accumulator per SMALL_FEW lookups. Each gradient row is read once per lookup, mostly from
  * a cache after the first; each touched row is read and written once.
@@ -22,12 +22,9 @@
  * is one small table, otherwise nothing.
  * Wins nearly everywhere. Ties: cpu_hash and cpu_sort on batches of 10^4 lookups of skewed ids on
  * Granite Rapids, and cpu_dense on one thread if a gradient of all rows fits in the last-level cache.
- * Loses to cpu_hash and cpu_sort by 8 to 13 % on one thread of Zen 3 if rows come often and fit in
- * that cache (dlrm-2022).
- * Tried without gain, on two cores of Zen 5: streaming stores; to group a bucket by first
- * occurrence instead of a sort; to mask the ends of runs against mispredicted loops. To visit the
- * rows of a bucket in non-ascending order, against prefetchers that fetch the gaps, is 1.1 to 1.2
- * times slower.
+ * Tried without gain, on two cores of Zen 5: streaming stores; to group every bucket by first
+ * occurrence; to mask the ends of runs against mispredicted loops. To visit the rows of every bucket in
+ * non-ascending order, against prefetchers that fetch the gaps, is 1.1 to 1.2 times slower.
  * Source: FBGEMM's exact fused optimizers; two-level grouping as in radix-partitioned joins
  * (Manegold, Boncz and Kersten 2002).
  */

@@ -12,7 +12,7 @@
 enum {
     DIGIT_BITS = 8,
     SMALL_SORT = 32,               /* largest number of entries for insertion sort */
-    OWN_MOST = 8 * BUCKET_LOOKUPS, /* a larger bucket is sorted where it is */
+    OWN_MOST = 8 * BUCKET_LOOKUPS, /* a larger bucket is sorted where it is; a power of two */
 };
 
 /* The entries of a bucket, grouped. */
@@ -34,7 +34,7 @@ struct bucket_space {
     _Alignas(KERNEL_ALIGN) uint64_t entry[OWN_MOST];
     uint64_t other[OWN_MOST];
     uint32_t begin[OWN_MOST + 1];
-    uint32_t slot[2 * OWN_MOST], row[OWN_MOST]; /* of number.h */
+    uint32_t slot[2 * OWN_MOST], row[OWN_MOST]; /* of number.h, whose slots are twice as many */
 };
 
 /* What to prefetch of each row meanwhile, since grouping leaves memory idle otherwise. */
@@ -42,13 +42,12 @@ struct row_prefetch {
     const struct array *weight; /* NULL: nothing */
     int64_t bytes;              /* from the begin of the row on */
 };
-static const struct row_prefetch no_prefetch = {NULL, 0};
 
 /* Of a bucket of n lookups: as much of each row as the choice has room for. weight: of the rows that the caller
  * updates next; NULL: it does not. */
 static inline struct row_prefetch row_prefetch_of(const struct array *weight, uint32_t n) {
     const int64_t most = prefetch_choice.sort_bytes / n / LINE * LINE;
-    if (!weight || most == 0) return no_prefetch;
+    if (!weight || most == 0) return (struct row_prefetch){0};
     return (struct row_prefetch){weight, min64(most, weight->stride)};
 }
 
