@@ -6,7 +6,7 @@
  * includes both. Do not compare its step with kernels that build their index in the step: it shows what
  * the index costs, and what a training system gains if it can hide the index.
  *
- * Who owns what: as cpu_fused.c. The plan partitions the lookups, sorts every bucket, lists its runs
+ * Who owns what: as cpu_fused.c. The plan partitions the lookups, groups every bucket, lists its runs
  * and cuts long ones, and lists the lookups of hot rows; it reads no gradient. So a step finds its
  * entries in memory, where cpu_fused has a bucket's still in L1. A plan serves any number of steps on
  * the same ids.

@@ -32,7 +32,7 @@ struct prefetch_ahead {
 struct prefetch_choice {
     struct prefetch_ahead rows;  /* weights and states of the rows that are updated next */
     struct prefetch_ahead grads; /* the gradient rows that are summed next */
-    int32_t sort_bytes; /* rows of a bucket, or the begin of each, into L2 while it is sorted */
+    int32_t sort_bytes; /* rows of a bucket, or the begin of each, into L2 while it is grouped */
 };
 
 /* The choice for caches of so many bytes. Measured: rows 4 KiB ahead are slower with row-wise Adagrad, 16 KiB with
