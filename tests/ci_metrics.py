@@ -77,8 +77,8 @@ def add_bytes(found, result):
 
 def instructions(build, folder, key):
     """Those of one call of a kernel's run. valgrind shows every CPU with AVX2 as the same one, and the prefetches are
-    given, so they do not depend on it. The linker has done its work before, and memset and memcpy do without the instruction that
-    callgrind counts once for every byte."""
+    given, so they do not depend on it. The linker has done its work before, and memset and memcpy do without the
+    instruction that callgrind counts once for every byte."""
     workload, rule, kernel = key
     with tempfile.TemporaryDirectory(dir=folder) as out:
         done = good(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=run",

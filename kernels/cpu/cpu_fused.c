@@ -8,13 +8,13 @@
  * If a few hot rows have most of the other lookups, a walk over the lookups sums these rows (hot.h,
  * with the criterion). The other lookups are split evenly over threads for the partition into buckets
  * of neighbouring rows (partition.h). Then one thread owns a bucket: it groups the bucket by row in
- * its caches, by a sort or by a hash table (bucket.h), and walks its runs. It postpones runs of LONG_RUN or more lookups: these are cut into
- * pieces of a fixed number of lookups, all threads sum pieces, and the pieces of a row are added in
- * order.
- * Stages: "index" includes the sums of hot rows; "update" includes small tables, the
- * grouping of buckets and the rest.
- * Scratch and traffic: 16 bytes per lookup for entries, 256 KiB per thread for buckets, one partial row per PIECE lookups of long
- * runs, at most one accumulator per HOT_SLICE_OF lookups; for small tables SMALL_BYTES per thread,
+ * its caches, by a sort or by a hash table (bucket.h), and walks its runs. It postpones runs of
+ * LONG_RUN or more lookups: these are cut into pieces of a fixed number of lookups, all threads sum
+ * pieces, and the pieces of a row are added in order.
+ * Stages: "index" includes the sums of hot rows; "update" includes small tables, the grouping of
+ * buckets and the rest.
+ * Scratch and traffic: 16 bytes per lookup for entries, 256 KiB per thread for buckets, one partial
+ * row per PIECE lookups of long runs, at most one accumulator per HOT_SLICE_OF lookups; for small tables SMALL_BYTES per thread,
  * or one accumulator per SMALL_FEW lookups. Each gradient row is read once per lookup, mostly from
  * a cache after the first; each touched row is read and written once.
  * Deterministic: the order of a row's sum depends only on the batch. The cost, compared to as many
