@@ -149,8 +149,9 @@ static struct runs hash_bucket(struct bucket_space *own, struct row_prefetch nex
     return (struct runs){own->entry, own->begin, x.rows};
 }
 
-/* Groups a bucket of n > 0 entries whose rows differ in the lowest `bits` bits. often: see rows_come_often(). spare[n] is
- * the bucket's own. With more than OWN_MOST entries the runs are in e and spare, otherwise in e and the thread's memory. */
+/* Groups a bucket of n > 0 entries whose rows differ in the lowest `bits` bits. often: see rows_come_often(). spare[n]
+ * is the bucket's own. A bucket of more than OWN_MOST entries has its runs in e and spare, any other in e and the
+ * thread's memory. */
 static struct runs group_bucket(struct bucket_space *own, struct row_prefetch next_rows,
                                 uint64_t *e, uint64_t *spare, uint32_t n, int bits, bool often) {
     if (n > OWN_MOST) {
