@@ -63,10 +63,11 @@ def test_an_exchange_takes_what_its_bytes_take(folder):
         for row in found:
             bits = row[f"exchange_{what}_sent_mib"] * 2**20 * 8
             assert bits > 8e6
-        # Less than all passes at once, on two shapers; frames have headers of 5 %. Other work may delay some of them.
+        # Two shapers let their bursts pass at once; frames have headers of 5 %. The directions may come one after the
+        # other (ranks/network.py), which takes 2.4 times the least time, and other work may delay some exchanges.
         times = sorted(row[f"exchange_{what}_ms"] for row in found)
         least = 1e3 * (bits - 2 * 8 * 2**16) / 1e8
-        assert least <= times[0] <= 2 * least, (what, times, least)
+        assert least <= times[0] <= 3 * least, (what, times, least)
     assert not namespaces(job.pid)
 
 
