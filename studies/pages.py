@@ -40,6 +40,7 @@ TITLES = {"standard": "Standard workloads", "standard-1-thread": "Standard workl
           "forward": "Lookup of the forward pass",
           "roof": "Every rule against the roof", "winners": "Which kernel wins",
           "types": "Narrow types beside fp32", "traces": "Real traces",
+          "small-batches": "Small batches",
           "peers": "Beside PyTorch and FBGEMM", "peers-1-thread": "Beside FBGEMM, everything on one thread",
           "iteration": "Forward, backward and optimizer as one",
           "ladder": "What each technique is worth", "sweep": "Everywhere?", "crossover": "Dense or sparse gradient",

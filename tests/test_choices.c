@@ -25,7 +25,7 @@ static int32_t slices_of(int64_t rows, int32_t dim, int32_t features, int64_t lo
     return small_slices_of_all(&in, 1);
 }
 
-enum { LARGE_BATCH = 1 << 28 };
+enum { LARGE_BATCH = SMALL_SLICES * SMALL_SLICE };
 
 static void small_by_size(void **state) {
     const int64_t rows = SMALL_BYTES / 4 / 64, near = SMALL_NEAR / 4 / (SMALL_FAR_DIM + 8);
@@ -43,7 +43,8 @@ static void small_by_lookups(void **state) {
     assert_int_equal(slices_of(100, 8, 0, 0, LARGE_BATCH), 0); /* no feature reads it */
 }
 
-/* A slice has SMALL_SLICE lookups, and SMALL_MANY per row, or SMALL_FEW if the slice is large. */
+/* A slice has SMALL_SLICE lookups, 1/SMALL_SLICES of the batch, and SMALL_MANY per row, or SMALL_FEW if the slice is
+ * large. */
 static void slices_of_small_tables(void **state) {
     const int64_t slice = SMALL_SLICE;
     (void)state;
@@ -51,7 +52,9 @@ static void slices_of_small_tables(void **state) {
     assert_int_equal(slices_of(100, 8, 1, 4 * slice, LARGE_BATCH), 4);
     assert_int_equal(slices_of(100, 8, 1, 4 * slice - 1, LARGE_BATCH), 2);
     assert_int_equal(slices_of(100, 8, 3, 12 * slice, LARGE_BATCH), 12);
-    assert_int_equal(slices_of(1, 8, 1, 4 * SMALL_SLICES * slice, LARGE_BATCH), SMALL_SLICES);
+    assert_int_equal(slices_of(1, 8, 1, 4 * LARGE_BATCH, 4 * LARGE_BATCH), SMALL_SLICES);
+    assert_int_equal(slices_of(1, 8, 1, 2 * LARGE_BATCH, 4 * LARGE_BATCH), SMALL_SLICES / 2);
+    assert_int_equal(slices_of(1, 8, 1, LARGE_BATCH - 1, LARGE_BATCH), SMALL_SLICES / 2);
     const int64_t many = 2 * slice / SMALL_MANY, few = 2 * slice / SMALL_FEW;
     assert_int_equal(slices_of(many, 8, 1, 8 * slice, LARGE_BATCH), 4);
     assert_int_equal(slices_of(many + 1, 8, 1, 8 * slice, LARGE_BATCH), 2);

@@ -12,9 +12,16 @@
 #include "kernels/host/dots.h"
 
 enum {
-    ADDENDS = 256,      /* that are found before they are added: two short loops, no branch */
-    ADDENDS_AHEAD = 16, /* whose gradients are prefetched */
+    ADDENDS = 256, /* that are found before they are added: two short loops, no branch */
+    ADDENDS_AHEAD = ROWS_AHEAD_MOST, /* whose gradients are prefetched, at most */
 };
+
+/* The distance of prefetches, for rows of so many floats. An addition takes less time than its share of a sum in
+ * registers and an update, so it is twice that of sums. */
+ALWAYS_INLINE int32_t addends_ahead(int32_t dim) {
+    const struct prefetch_ahead twice = {INTO_L1, 2 * prefetch_choice.grads.bytes};
+    return (int32_t)rows_ahead(twice, dim * (int64_t)sizeof(float));
+}
 
 /* A lookup and the number of its accumulator: an entry, see entry_pack(), with the number as its row. */
 struct addend {
@@ -40,9 +47,10 @@ struct accumulate {
 ALWAYS_INLINE void accumulate_from(const struct accumulate *a, const struct gather_table *from,
                                    const int32_t dim) {
     enum { SHORT = 128 }; /* a bag's longer row is prefetched once: the branch costs less then */
+    const int32_t distance = addends_ahead(dim);
     for (int32_t k = 0; k < a->first; k++) {
         float c;
-        int32_t ahead = k + ADDENDS_AHEAD;
+        int32_t ahead = k + distance;
         if (ahead < a->waiting &&
             (dim <= SHORT || a->wait[ahead].position != a->wait[ahead - 1].position))
             prefetch_row(from->type, gather_row(a->gather, from, a->wait[ahead].position, &c), dim);
@@ -56,9 +64,10 @@ ALWAYS_INLINE void accumulate_from(const struct accumulate *a, const struct gath
 /* For a table with a max. */
 NOINLINE void accumulate_won(const struct accumulate *a) {
     const struct gather_table *from = a->from;
+    const int32_t distance = addends_ahead(a->dim);
     for (int32_t k = 0; k < a->first; k++) {
         float c;
-        const int32_t ahead = k + ADDENDS_AHEAD;
+        const int32_t ahead = k + distance;
         if (ahead < a->waiting) {
             const uint32_t position = a->wait[ahead].position;
             prefetch_row(from->type, gather_row(a->gather, from, position, &c), a->dim);
@@ -89,12 +98,13 @@ NOINLINE void accumulate_dots(const struct accumulate *a) {
     const int32_t t = (int32_t)(a->from - g->table);
     const struct array *weight = &g->io[t].weight;
     const int64_t first_row = g->in->tables[t].first_row;
+    const int32_t distance = addends_ahead(a->dim);
     for (int32_t k = 0; k < a->first; k++) {
         float c;
         const struct addend x = a->wait[k];
         const int64_t row = a->row ? a->row[x.number].row - first_row : x.number;
-        if (k + ADDENDS_AHEAD < a->waiting) {
-            const struct addend y = a->wait[k + ADDENDS_AHEAD];
+        if (k + distance < a->waiting) {
+            const struct addend y = a->wait[k + distance];
             const int64_t ahead = a->row ? a->row[y.number].row - first_row : y.number;
             prefetch(array_row(weight, ahead), weight->stride, INTO_L1);
             prefetch_row(a->from->type, gather_row(g, a->from, y.position, &c), a->dim);

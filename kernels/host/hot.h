@@ -253,8 +253,10 @@ static inline void hot_put_cold(const struct hot *h, const struct gather *g, int
     for (HOT_STRETCHES(s, h, in, part)) {
         const struct partition_walk w =
             partition_walk_of(h->partition, g, s.table, BUCKET_BY_RANGE, next);
-        for (const uint32_t end = h->end[part + s.feature].cold; k < end; k++)
-            w.entry[(*partition_cursor(&w, entry_row(last[-(int64_t)k])))++] = last[-(int64_t)k];
+        for (const uint32_t end = h->end[part + s.feature].cold; k < end; k++) {
+            const uint64_t entry = last[-(int64_t)k];
+            entry_put(w.entry + (*partition_cursor(&w, entry_row(entry)))++, entry);
+        }
     }
 }
 

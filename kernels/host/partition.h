@@ -156,8 +156,8 @@ ALWAYS_INLINE void partition_count(void *ctx, struct lookup l) {
 
 ALWAYS_INLINE void partition_put(void *ctx, struct lookup l) {
     struct partition_walk *w = ctx;
-    w->entry[(*partition_cursor(w, l.row))++] =
-        entry_pack(l.row, gather_position(w->per_lookup, l));
+    entry_put(w->entry + (*partition_cursor(w, l.row))++,
+              entry_pack(l.row, gather_position(w->per_lookup, l)));
 }
 
 /* Sets the counts of a thread to 0 and returns them. */

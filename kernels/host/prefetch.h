@@ -43,8 +43,9 @@ struct prefetch_choice {
 
 extern struct prefetch_choice prefetch_choice;
 
+enum { ROWS_AHEAD_LEAST = 2, ROWS_AHEAD_MOST = 32 };
+
 /* Rows ahead, for rows of so many bytes. */
 ALWAYS_INLINE int64_t rows_ahead(struct prefetch_ahead ahead, int64_t row_bytes) {
-    enum { LEAST = 2, MOST = 32 };
-    return max64(LEAST, min64(ahead.bytes / row_bytes, MOST));
+    return max64(ROWS_AHEAD_LEAST, min64(ahead.bytes / row_bytes, ROWS_AHEAD_MOST));
 }

@@ -149,6 +149,13 @@ static inline int64_t entry_row(uint64_t entry) {
     return (int64_t)(entry >> 32);
 }
 
+/* Writes an entry into one of many lists, each from its begin on. Writes wait for each other's cache lines, in order,
+ * so the next line of the list comes ahead. */
+ALWAYS_INLINE void entry_put(uint64_t *to, uint64_t entry) {
+    *to = entry;
+    prefetch((const char *)to + LINE, 1, INTO_L2);
+}
+
 /* Rows that are added up, in the order of their numbers. */
 struct run {
     /* Row k and, if it is not 1, its coefficient. NULL: there is no such row, if the run has gaps.

@@ -83,7 +83,8 @@ static inline void sorted_pass(const struct sorted *p, const uint64_t *from, uin
     memset(count, 0, sizeof p->count[thread]);
     for (int64_t i = lo; i < hi; i++) count[from[i] >> shift & (SORT_DIGITS - 1)]++;
     team_cursors(p->count[0], SORT_DIGITS, NULL, threads);
-    for (int64_t i = lo; i < hi; i++) to[count[from[i] >> shift & (SORT_DIGITS - 1)]++] = from[i];
+    for (int64_t i = lo; i < hi; i++)
+        entry_put(to + count[from[i] >> shift & (SORT_DIGITS - 1)]++, from[i]);
 #pragma omp barrier
 }
 
