@@ -136,7 +136,7 @@ def test_all_steps_in_their_order_then_nothing(folder):
     s = Setting(folder)
     status, said = s.record(s.traces(a_x=3))
     assert status == 0, said
-    assert s.targets() == ["bench"] * 7 + ["peers", "peers", "ladder", "tune", "sweep", "crossover", "noise", "bench-compilers",
+    assert s.targets() == ["bench"] * 8 + ["peers", "peers", "ladder", "tune", "sweep", "crossover", "noise", "bench-compilers",
                                            "bench-isa", "scaling"]
     assert s.there() == sorted(recorded.RESULTS), s.there()
     assert all(f"step {i} of 17: {n} " in said for i, n in enumerate(STEPS, 1)), said
