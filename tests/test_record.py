@@ -139,7 +139,7 @@ def test_all_steps_in_their_order_then_nothing(folder):
     assert s.targets() == ["bench"] * 8 + ["peers", "peers", "ladder", "tune", "sweep", "crossover", "noise", "bench-compilers",
                                            "bench-isa", "scaling"]
     assert s.there() == sorted(recorded.RESULTS), s.there()
-    assert all(f"step {i} of 17: {n} " in said for i, n in enumerate(STEPS, 1)), said
+    assert all(f"step {i} of 18: {n} " in said for i, n in enumerate(STEPS, 1)), said
     roof = dict(s.calls()[3][1])
     assert roof["SPEC"] == "datasets/roof.spec" and "pooled/[^/]*/a|" in roof["FILTER"] and "(a|b))/" in roof["FILTER"], roof
     assert all(int(c["REPS"]) % 2 for target, c in s.calls() if target != "tune")
