@@ -9,7 +9,7 @@ test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%
 # depend on how kernels are compiled: they run only in the plain build.
 tool_tests    := aarch64 against auto average claims compare compilers counts counts_bound counts_planted \
                  counts_table crossover cuda_old deps drift examples figures gpu_record install joint_embeddings \
-                 ladder links make medians mutants nvcc peers plots ptx ptx_lane ptx_verified pytorch_example \
+                 ladder links make medians mutants nvcc pages peers plots ptx ptx_lane ptx_verified pytorch_example \
                  ranks_device_mpi ranks_mpi record report_browser report_page reports reproduce sass sass_gate \
                  sass_issue scale schedule state_dict state_numpy sweep tables tiers torch_optim train_example \
                  workflow zero

@@ -15,13 +15,14 @@
  * buckets and the rest.
  * Scratch and traffic: 16 bytes per lookup for entries, 256 KiB per thread for buckets, one partial
  * row per PIECE lookups of long runs, at most one accumulator per HOT_SLICE_OF lookups; for small
- * tables SMALL_BYTES per thread, or one accumulator per SMALL_FEW lookups. Each gradient row is read once per lookup, mostly from
- * a cache after the first; each touched row is read and written once.
- * Deterministic: the order of a row's sum depends only on the batch. The cost, compared to about as many
- * slices as threads, with two threads: up to 3 % with hot rows, 6 to 8 % on small tables, otherwise nothing.
+ * tables SMALL_BYTES per thread, or one accumulator per SMALL_FEW lookups. Each gradient row is read
+ * once per lookup, mostly from a cache after the first; each touched row is read and written once.
+ * Deterministic: the order of a row's sum depends only on the batch. The cost, compared to about as
+ * many slices as threads, with two threads: up to 3 % with hot rows, 6 to 8 % on small tables,
+ * otherwise nothing.
  * Wins nearly everywhere. Ties: cpu_hash and cpu_sort on batches of 10^4 lookups of skewed ids on
- * Granite Rapids, and cpu_dense on one thread if a gradient of all rows fits in the last-level cache. Loses
- * to cpu_hash, by 10 %, on 10^3 skewed lookups whose code and scratch have left the caches, too.
+ * Granite Rapids, and cpu_dense on one thread if a gradient of all rows fits in the last-level cache;
+ * cpu_hash on batches of 10^3 lookups on Emerald Rapids, if code and scratch are cold, too.
  * Tried without gain, on two cores of Zen 5: streaming stores; to group every bucket by first
  * occurrence; to mask the ends of runs against mispredicted loops. To visit the rows of every bucket in
  * non-ascending order, against prefetchers that fetch the gaps, is 1.1 to 1.2 times slower.

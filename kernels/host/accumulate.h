@@ -16,8 +16,8 @@ enum {
     ADDENDS_AHEAD = ROWS_AHEAD_MOST, /* whose gradients are prefetched, at most */
 };
 
-/* The distance of prefetches, for rows of so many floats. An addition takes less time than its share of a sum in
- * registers and an update, so it is twice that of sums. */
+/* The distance of prefetches, for rows of so many floats. It is twice that of sums in registers. docs/kernels.md has
+ * what that gave. */
 ALWAYS_INLINE int32_t addends_ahead(int32_t dim) {
     const struct prefetch_ahead twice = {INTO_L1, 2 * prefetch_choice.grads.bytes};
     return (int32_t)rows_ahead(twice, dim * (int64_t)sizeof(float));

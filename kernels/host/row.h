@@ -149,8 +149,8 @@ static inline int64_t entry_row(uint64_t entry) {
     return (int64_t)(entry >> 32);
 }
 
-/* Writes an entry into one of many lists, each from its begin on. Writes wait for each other's cache lines, in order,
- * so the next line of the list comes ahead. */
+/* Writes the next entry of one of many lists. A write waits for the cache lines of the writes before it, so the list's
+ * next line is prefetched. */
 ALWAYS_INLINE void entry_put(uint64_t *to, uint64_t entry) {
     *to = entry;
     prefetch((const char *)to + LINE, 1, INTO_L2);
