@@ -17,7 +17,7 @@
 
 /* --- valid arrays ---------------------------------------------------------------------------- */
 
-/* Element i is i*0.5 - 1.25 (f4), 7*i - 3 (i4) or i*2^33 - 5 (i8). */
+/* Element i is i*0.5 - 1.25 (f4), 7*i - 3 (i4) or i*2^33 - 5 (i8), and 5*i + 1 (f2, u2 and u1: f2 by its bits). */
 struct sample {
     const char *file;
     enum npy_type type;
@@ -33,6 +33,9 @@ static const struct sample samples[] = {
     {"i8_2x1x3x2.npy", NPY_INT64, 4, {2, 1, 3, 2}},
     {"i4_3x0x1000.npy", NPY_INT32, 3, {3, 0, 1000}},
     {"f4_120.npy", NPY_FLOAT32, 1, {120}},
+    {"f2_3x20.npy", NPY_FLOAT16, 2, {3, 20}},
+    {"u2_70.npy", NPY_UINT16, 1, {70}},
+    {"u1_2x50.npy", NPY_UINT8, 2, {2, 50}},
 };
 enum { NUM_SAMPLES = sizeof samples / sizeof samples[0] };
 
@@ -49,18 +52,17 @@ static int64_t count_of(const struct sample *s) {
     return count;
 }
 
-static size_t element_bytes(enum npy_type type) {
-    return type == NPY_INT64 ? 8 : 4;
-}
-
 static void *values_of(const struct sample *s) {
     int64_t count = count_of(s);
-    void *data = calloc((size_t)count + 1, element_bytes(s->type));
+    void *data = calloc((size_t)count + 1, npy_element_bytes(s->type));
     assert_non_null(data);
     for (int64_t i = 0; i < count; i++) {
         if (s->type == NPY_FLOAT32) ((float *)data)[i] = (float)i * 0.5f - 1.25f;
         if (s->type == NPY_INT32) ((int32_t *)data)[i] = (int32_t)(7 * i - 3);
         if (s->type == NPY_INT64) ((int64_t *)data)[i] = i * ((int64_t)1 << 33) - 5;
+        if (s->type == NPY_FLOAT16 || s->type == NPY_UINT16)
+            ((uint16_t *)data)[i] = (uint16_t)(5 * i + 1);
+        if (s->type == NPY_UINT8) ((uint8_t *)data)[i] = (uint8_t)(5 * i + 1);
     }
     return data;
 }
@@ -75,7 +77,7 @@ static void assert_is_sample(const char *path, const struct sample *s) {
     assert_memory_equal(a.shape, s->shape, sizeof a.shape);
     assert_int_equal(a.count, count_of(s));
     assert_non_null(a.data);
-    if (a.count) assert_memory_equal(a.data, want, (size_t)a.count * element_bytes(a.type));
+    if (a.count) assert_memory_equal(a.data, want, (size_t)a.count * npy_element_bytes(a.type));
     free(want);
     npy_free(&a);
     assert_null(a.data);

@@ -13,7 +13,8 @@ import sys
 GOLDEN = "tests/golden/npy"
 WRITTEN = os.path.join(os.environ.get("BUILD", "build"), "tests/npy")
 # Name: TYPE_SHAPE.npy, or TYPE_SHAPE.vN.npy for an explicit format version N; as in test_npy.c.
-SAMPLES = ["f4_scalar", "f4_2x3", "i4_5", "i8_0", "i8_2x1x3x2", "i4_3x0x1000", "f4_120"]
+SAMPLES = ["f4_scalar", "f4_2x3", "i4_5", "i8_0", "i8_2x1x3x2", "i4_3x0x1000", "f4_120",
+           "f2_3x20", "u2_70", "u1_2x50"]
 VERSIONS = ["i4_5.v2", "i4_5.v3"]
 
 try:
@@ -27,7 +28,9 @@ def sample(name):
     kind, dims = re.match(r"(\w\w)_([^.]*)", name).groups()
     shape = () if dims == "scalar" else tuple(int(d) for d in dims.split("x"))
     i = numpy.arange(numpy.prod(shape, dtype=int))
-    value = {"f4": i * 0.5 - 1.25, "i4": 7 * i - 3, "i8": i * 2**33 - 5}[kind]
+    if kind == "f2":
+        return (5 * i + 1).astype("<u2").view("<f2").reshape(shape)
+    value = {"f4": i * 0.5 - 1.25, "i4": 7 * i - 3, "i8": i * 2**33 - 5}.get(kind, 5 * i + 1)
     return value.astype("<" + kind).reshape(shape)
 
 

@@ -31,6 +31,10 @@ static const struct {
 };
 enum { NUM_TYPES = sizeof types / sizeof types[0] };
 
+size_t npy_element_bytes(enum npy_type type) {
+    return types[type].size;
+}
+
 static const char magic[] = "\x93NUMPY";
 enum {
     MAGIC_BYTES = sizeof magic - 1,

@@ -47,6 +47,8 @@ static inline const char *npy_type_name(enum npy_type type) {
                                  : "integers";
 }
 
+size_t npy_element_bytes(enum npy_type type);
+
 /* Reads a whole file. On failure fills err (file, what is wrong) and leaves *out zeroed. */
 int npy_read(const char *path, struct npy *out, struct error *err);
 

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     for (int d = 0; d < a.num_dims; d++) count *= a.shape[d];
     if (a.num_dims > NPY_MAX_DIMS || count != a.count || (uint64_t)count > size) abort();
     /* Touch the last element, so that AddressSanitizer checks it. */
-    size_t element = a.type == NPY_INT64 ? 8 : 4;
+    size_t element = npy_element_bytes(a.type);
     volatile char last = 0;
     if (count) last = ((const char *)a.data)[(size_t)count * element - 1];
     (void)last;
