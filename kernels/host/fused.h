@@ -15,7 +15,7 @@ enum technique {
     ROW_PREFETCH = 1 << 2,
     GRAD_PREFETCH = 1 << 3, /* except gradients of small tables and hot rows */
     CONSTANT_DIM = 1 << 4,  /* code for each common dim */
-    HASH_BUCKETS = 1 << 5,  /* whose rows come often: they are not sorted */
+    HASH_BUCKETS = 1 << 5,  /* instead of sorted ones: see hash_is_faster() */
     ALL_TECHNIQUES = (1 << 6) - 1,
 };
 
@@ -102,11 +102,12 @@ static struct runs index_bucket(struct fused *p, const struct array *weight, int
     const struct partition *x = &p->partition;
     const int32_t t = x->table_of[bucket];
     const uint32_t begin = x->begin[bucket], n = x->begin[bucket + 1] - begin;
+    const int bits = x->table[t].shift;
+    const bool hash = p->with & HASH_BUCKETS && hash_is_faster(n, bits, often);
     const struct row_prefetch next_rows =
         row_prefetch_of(p->with & ROW_PREFETCH ? weight : NULL, n);
-    const struct runs runs =
-        group_bucket(&p->own[omp_get_thread_num()], next_rows, x->entry + begin, p->spare + begin,
-                     n, x->table[t].shift, often && p->with & HASH_BUCKETS);
+    const struct runs runs = group_bucket(&p->own[omp_get_thread_num()], next_rows,
+                                          x->entry + begin, p->spare + begin, n, bits, hash);
     for (uint32_t r = 0; n >= LONG_RUN && r < runs.count; r++)
         if (runs.begin[r + 1] - runs.begin[r] >= LONG_RUN) leave_over(p, t, begin, runs, r);
     return runs;
@@ -201,9 +202,12 @@ static void cut_long_runs(struct fused *p) {
     }
 }
 
-/* Sums the pieces, then adds each run's pieces and updates. Every thread of the team calls this. */
-static void update_long_runs(const struct fused *p, const struct batch *in,
-                             const struct rule_step *steps, const struct table *io) {
+/* Sums the pieces, then adds each run's pieces and updates. cut: a plan has cut the runs. Every thread of the team
+ * calls this. */
+static void update_long_runs(struct fused *p, const struct batch *in, const struct rule_step *steps,
+                             const struct table *io, bool cut) {
+#pragma omp single
+    if (!cut) cut_long_runs(p);
 #pragma omp for schedule(dynamic)
     for (int32_t k = 0; k < p->pieces; k++) {
         const struct long_run *x = &p->long_run[p->long_run_of_piece[k]];
@@ -282,11 +286,7 @@ ALWAYS_INLINE void fused_update(struct fused *p, const struct batch *in,
         often = rows_come_often(runs);
         fused_bucket(p, in, steps, io, t, runs, sum);
     }
-    if (!ahead) {
-#pragma omp single
-        cut_long_runs(p);
-    }
-    update_long_runs(p, in, steps, io);
+    if (p->long_runs) update_long_runs(p, in, steps, io, ahead);
     if (p->small.units) small_update(&p->small, in, steps, io);
     if (p->hot.rows) hot_update(&p->hot, in, steps, io);
 }
