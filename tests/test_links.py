@@ -47,28 +47,33 @@ def namespaces(pid):
     return [line.split()[0] for line in listed.splitlines() if re.match(f"embfuse{pid}[ns]", line)]
 
 
-# The second node's end of a connection, and the first one's, which sends so many bytes and says how long that took.
-RECEIVE = """import socket
-server = socket.create_server(("10.77.0.2", 5000))
+# Two programs. The second node's takes all bytes. The first node's sends so many, and says how long that took.
+RECEIVE = """import socket, sys
+server = socket.create_server((sys.argv[1], 5000))
 print("ready", flush=True)
 connection = server.accept()[0]
 while connection.recv(1 << 16):
     pass
 connection.sendall(b"!")"""
 SEND = """import socket, sys, time
-connection = socket.create_connection(("10.77.0.2", 5000))
+connection = socket.create_connection((sys.argv[1], 5000))
 begin = time.monotonic()
-connection.sendall(bytes(int(sys.argv[1])))
+connection.sendall(bytes(int(sys.argv[2])))
 connection.shutdown(socket.SHUT_WR)
 assert connection.recv(1)
 print(time.monotonic() - begin)"""
 
 
 def seconds_of_a_transfer(nodes, size):
-    first, second = ([*("ip", "netns", "exec"), node, sys.executable, "-c"] for node in nodes.nodes)
-    with subprocess.Popen([*second, RECEIVE], stdout=subprocess.PIPE, text=True) as receiver:
-        assert receiver.stdout.readline() == "ready\n"
-        return float(subprocess.run([*first, SEND, str(size)], stdout=subprocess.PIPE, check=True, timeout=60).stdout)
+    first, second = (["ip", "netns", "exec", node, sys.executable, "-c"] for node in nodes.nodes)
+    address = f"{network.NET}.2"
+    with subprocess.Popen([*second, RECEIVE, address], stdout=subprocess.PIPE, text=True) as receiver:
+        try:
+            assert receiver.stdout.readline() == "ready\n"
+            done = subprocess.run([*first, SEND, address, str(size)], stdout=subprocess.PIPE, check=True, timeout=60)
+            return float(done.stdout)
+        finally:
+            receiver.kill()
 
 
 def least_seconds(size):
