@@ -7,7 +7,7 @@ facts=$("$BUILD/tests/gpu/device_facts") || exit 1
 driver=$(sed -n 's/^NVRM version:.* \([0-9][0-9]*\.[0-9.]*\) .*/\1/p' /proc/driver/nvidia/version 2>/dev/null)
 export LOGS=$BUILD/logs
 rm -rf "$LOGS"
-JOBS=1 tests/run.sh "$@" tests/gpu/compute_sanitizer.sh >"$BUILD/summary.txt"
+JOBS=${JOBS:-1} tests/run.sh "$@" tests/gpu/compute_sanitizer.sh >"$BUILD/summary.txt"
 status=$?
 mkdir -p "$OUT"
 record=$OUT/gpu-verify.txt
