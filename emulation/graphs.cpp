@@ -41,7 +41,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 
 /* If nodes is set, fills in at most *count of them. */
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) {
-    if (!graph || !count) return returned(cudaErrorInvalidValue);
+    if (!graph || !count || (nodes && *count == 0)) return returned(cudaErrorInvalidValue);
     size_t all = graph->nodes.size();
     if (nodes)
         for (size_t i = 0; i < *count; i++) nodes[i] = i < all ? graph->nodes[i].get() : nullptr;

@@ -11,7 +11,9 @@ static cudaError_t open_graph(struct captured *c, const struct device_job *job,
     status = enqueue(job, how);
     const cudaError_t ended = cudaStreamEndCapture(how->stream, &c->graph);
     if (status == cudaSuccess) status = ended;
-    if (status == cudaSuccess) status = cudaGraphInstantiate(&c->exec, c->graph, 0);
+    if (status == cudaSuccess) status = cudaGraphGetNodes(c->graph, NULL, &c->nodes);
+    if (status != cudaSuccess || c->nodes == 0) return status;
+    status = cudaGraphInstantiate(&c->exec, c->graph, 0);
     return status == cudaSuccess ? cudaGraphUpload(c->exec, how->stream) : status;
 }
 
@@ -33,11 +35,11 @@ void captured_close(struct captured *c) {
 }
 
 cudaError_t captured_count(const struct captured *c, struct device_graph *out) {
-    size_t count = 0;
+    size_t count = c->nodes;
     *out = (struct device_graph){0};
-    cudaError_t status = cudaGraphGetNodes(c->graph, NULL, &count);
-    cudaGraphNode_t *nodes = must_have(calloc(count + 1, sizeof *nodes));
-    if (status == cudaSuccess) status = cudaGraphGetNodes(c->graph, nodes, &count);
+    if (count == 0) return cudaSuccess; /* CUDA refuses to list no nodes */
+    cudaGraphNode_t *nodes = must_have(calloc(count, sizeof *nodes));
+    cudaError_t status = cudaGraphGetNodes(c->graph, nodes, &count);
     for (size_t i = 0; status == cudaSuccess && i < count; i++) {
         enum cudaGraphNodeType type;
         status = cudaGraphNodeGetType(nodes[i], &type);

@@ -11,7 +11,8 @@ typedef int enqueue_fn(const struct device_job *job, const struct launch *how);
 struct captured {
     char name[160]; /* for messages */
     cudaGraph_t graph;
-    cudaGraphExec_t exec;
+    size_t nodes;
+    cudaGraphExec_t exec; /* NULL if there is no node: a step without lookups enqueues nothing */
 };
 
 /* Captures what enqueue() enqueues, instantiates it, and uploads it: a launch does not wait for that. */

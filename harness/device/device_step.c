@@ -202,7 +202,7 @@ int device_replay(const struct device_job *job, int replays, struct device_graph
     struct captured graph;
     if (captured_open(&graph, job, &how, enqueue_iteration, err)) return -1;
     cudaError_t status = captured_count(&graph, out);
-    for (int i = 0; i < replays && status == cudaSuccess; i++)
+    for (int i = 0; i < replays && graph.exec && status == cudaSuccess; i++)
         status = cudaGraphLaunch(graph.exec, device_stream());
     if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
     captured_close(&graph);

@@ -40,28 +40,59 @@ static __device__ inline float lane_add(const struct lanes &g, float keep, float
     return keep + __shfl_xor_sync(ALL_LANES, give, step, g.team, at);
 }
 
-/* Folds a sum over the team's lanes; all of them get it. In the first two steps a lane gives two columns, then
+/* Folds sums over the team's lanes; all of them get them. In the first two steps a lane gives two columns, then
  * one, to another lane; then each lane holds one column. The next steps fold each column over its lanes. The
- * last two steps add columns 2 apart and 1 apart, also between lanes. */
-static __device__ inline float quad_fold(const struct lanes &g, const struct quad &q,
-                                         site at = here()) {
+ * last two steps add columns 2 apart and 1 apart, also between lanes. Each step is that of all sums: an exchange takes
+ * some 25 cycles, and those of different sums overlap. */
+template <int SUMS>
+static __device__ __forceinline__ void quads_fold(const struct lanes &g,
+                                                  const struct quad (&q)[SUMS], float (&sum)[SUMS],
+                                                  site at = here()) {
     const int half = g.team / 2, quarter = g.team / 4;
     const bool upper = g.me & half, odd = g.me & quarter;
-    const float x0 = q.x[0], x1 = q.x[1], x2 = q.x[2], x3 = q.x[3];
-    const float even_column = lane_add(g, upper ? x2 : x0, upper ? x0 : x2, half, at);
-    const float odd_column = lane_add(g, upper ? x3 : x1, upper ? x1 : x3, half, at);
-    float sum =
-        lane_add(g, odd ? odd_column : even_column, odd ? even_column : odd_column, quarter, at);
-    for (int step = quarter / 2; step > 0; step /= 2) sum = lane_add(g, sum, sum, step, at);
-    sum = lane_add(g, sum, sum, half, at);
-    return lane_add(g, sum, sum, quarter, at);
+    float even_column[SUMS], odd_column[SUMS];
+#pragma unroll
+    for (int k = 0; k < SUMS; k++) {
+        const float x0 = q[k].x[0], x1 = q[k].x[1], x2 = q[k].x[2], x3 = q[k].x[3];
+        even_column[k] = lane_add(g, upper ? x2 : x0, upper ? x0 : x2, half, at);
+        odd_column[k] = lane_add(g, upper ? x3 : x1, upper ? x1 : x3, half, at);
+    }
+#pragma unroll
+    for (int k = 0; k < SUMS; k++)
+        sum[k] = lane_add(g, odd ? odd_column[k] : even_column[k],
+                          odd ? even_column[k] : odd_column[k], quarter, at);
+    const auto add = [&](int step) {
+#pragma unroll
+        for (int k = 0; k < SUMS; k++) sum[k] = lane_add(g, sum[k], sum[k], step, at);
+    };
+    for (int step = quarter / 2; step > 0; step /= 2) add(step);
+    add(half);
+    add(quarter);
 }
 
-/* Folds the rule's sums (1 or 2); all lanes of the group get them. */
-static __device__ inline struct pair row_sums_fold(const struct lanes &g, const bool several_warps,
-                                                   const struct row_sums &x, const int sums,
-                                                   site at = here()) {
-    struct pair all = {quad_fold(g, x.a, at), sums > 1 ? quad_fold(g, x.b, at) : 0};
-    if (several_warps) all = {lanes_first(g, all.a, at), sums > 1 ? lanes_first(g, all.b, at) : 0};
-    return all;
+static __device__ inline float quad_fold(const struct lanes &g, const struct quad &q,
+                                         site at = here()) {
+    const struct quad quads[1] = {q};
+    float sum[1];
+    quads_fold(g, quads, sum, at);
+    return sum[0];
+}
+
+/* Folds the rule's sums (1 or 2) of several rows; all lanes of the group get them. */
+template <int ROWS>
+static __device__ __forceinline__ void
+row_sums_fold(const struct lanes &g, const bool several_warps, const struct row_sums (&x)[ROWS],
+              const int sums, struct pair (&all)[ROWS], site at = here()) {
+    struct quad quads[ROWS];
+    float folded[ROWS];
+    for (int which = 0; which < sums; which++) {
+#pragma unroll
+        for (int k = 0; k < ROWS; k++) quads[k] = which ? x[k].b : x[k].a;
+        quads_fold(g, quads, folded, at);
+#pragma unroll
+        for (int k = 0; k < ROWS; k++) {
+            const float sum = several_warps ? lanes_first(g, folded[k], at) : folded[k];
+            (which ? all[k].b : all[k].a) = sum;
+        }
+    }
 }

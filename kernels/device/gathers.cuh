@@ -133,12 +133,12 @@ static __device__ __forceinline__ void gather_elements(const struct runs &r, con
 
 /* --- how rows come to the lanes: what sum_items() asks of Rows */
 
-/* By loads into registers. */
-template <int TILES> struct loaded_rows {
+/* By loads into registers. KIND: of all rows; ROWS_ANY: struct runs says which. */
+template <int TILES, enum gradient_rows KIND = ROWS_ANY> struct loaded_rows {
     enum { AHEAD = FLIGHT / TILES, WINDOWS_AHEAD = 1 };
 
     /* Before the first window. All lanes of a warp call these. */
-    template <bool UPDATES, class Items>
+    template <int RULE, class Items>
     static __device__ __forceinline__ void begin(const struct runs &, const struct lanes &,
                                                  Items *) {}
 
@@ -151,7 +151,7 @@ template <int TILES> struct loaded_rows {
             g, mine, [&](int u) { return items.row(r, team_get(g, mine.place, u)); });
         if constexpr (!Items::are_lookups)
             gather_whole<uint4, false>(r, g, w, to);
-        else if (r.rows == ROWS_FP32)
+        else if (KIND == ROWS_FP32 || r.rows == ROWS_FP32)
             gather_whole<uint4, true>(r, g, w, to);
         else if (r.rows == ROWS_16BIT)
             gather_whole<uint2, true>(r, g, w, to);
@@ -162,10 +162,10 @@ template <int TILES> struct loaded_rows {
     }
 
     /* Afterwards, for the window that begins at item `at`, WINDOWS_AHEAD from there. */
-    template <bool UPDATES, class Items>
+    template <int RULE, class Items>
     static __device__ __forceinline__ void fetch(const struct runs &r, const struct lanes &g,
                                                  Items *items, int at) {
-        if (!UPDATES || g.me >= window_items<AHEAD>(g)) return;
+        if (RULE == NO_RULE || g.me >= window_items<AHEAD>(g)) return;
         const struct item soon = items->get(r, at + g.me);
         if (soon.ends) table_prefetch(&r.target.io[soon.table], soon.row);
     }

@@ -47,14 +47,14 @@ template <int TILES> struct copied_rows {
         return ring_here() + number % RING * RING_QUADS + (u * SMALL_BLOCK + group) * TILES;
     }
 
-    template <bool UPDATES, class Items>
+    template <int RULE, class Items>
     static __device__ __forceinline__ void begin(const struct runs &r, const struct lanes &g,
                                                  Items *items) {
         const int window = window_items<AHEAD>(g);
         if (threadIdx.x % WARP == 0)
             for (int k = 0; k < RING; k++)
                 bulk_begin(ring_barrier((unsigned)k), WARP * window >> (__ffs(g.team) - 1));
-        for (int k = 0; k < RING; k++) fetch<UPDATES>(r, g, items, k * window);
+        for (int k = 0; k < RING; k++) fetch<RULE>(r, g, items, k * window);
     }
 
     template <class Items>
@@ -71,7 +71,7 @@ template <int TILES> struct copied_rows {
             gather_whole<uint2, false>(r, g, w, to);
     }
 
-    template <bool UPDATES, class Items>
+    template <int RULE, class Items>
     static __device__ __forceinline__ void fetch(const struct runs &r, const struct lanes &g,
                                                  Items *items, int at) {
         const unsigned number = number_of(g, at);
@@ -81,6 +81,6 @@ template <int TILES> struct copied_rows {
         bulk_copy(slot(g, number, g.me), items->row(r, soon.place),
                   (unsigned)(soon.dim * dtype_bytes(r.type)), ring_barrier(number),
                   policy_of_reads(r.read_once));
-        if (UPDATES && soon.ends) table_prefetch(&r.target.io[soon.table], soon.row);
+        if (RULE != NO_RULE && soon.ends) table_prefetch(&r.target.io[soon.table], soon.row);
     }
 };

@@ -27,8 +27,8 @@
 enum {
     CHUNK_MOST = 128,
     CHUNK_LEAST = 32,
-    CHUNKS_ENOUGH = 4096, /* fill a device of 132 multiprocessors with 16 warps each, twice */
-    REACH = 32,           /* at most CHUNK_LEAST */
+    WARPS_ENOUGH = 4096, /* fill a device of 132 multiprocessors with 16 warps each, twice */
+    REACH = 32,          /* at most CHUNK_LEAST */
     FAN_BITS = 4,
     FAN = 1 << FAN_BITS, /* a head and a tail of each child make one item per lane of a warp */
     MOST_LEVELS = 10,
@@ -42,10 +42,12 @@ struct tree {
     int64_t count[MOST_LEVELS], first[MOST_LEVELS];
 };
 
-/* Few entries make short chunks, so that there are enough groups. */
-static inline struct tree tree_of(int64_t entries) {
+/* Few entries make short chunks, so that there are enough warps; so do narrow rows, of which a warp has several groups. */
+static inline struct tree tree_of(int64_t entries, int32_t dim) {
     struct tree t = {CHUNK_MOST};
-    while (t.chunk > CHUNK_LEAST && entries < (int64_t)CHUNKS_ENOUGH * t.chunk) t.chunk /= 2;
+    const int lanes = cover_of(dim).count;
+    const int64_t groups = lanes < WARP ? WARPS_ENOUGH * (WARP / lanes) : WARPS_ENOUGH;
+    while (t.chunk > CHUNK_LEAST && entries < groups * t.chunk) t.chunk /= 2;
     int64_t nodes = (entries + t.chunk - 1) / t.chunk, first = 0;
     for (;;) {
         t.count[t.levels] = nodes;
@@ -55,6 +57,9 @@ static inline struct tree tree_of(int64_t entries) {
         nodes = (nodes + FAN - 1) / FAN;
     }
 }
+
+/* What becomes of sums: with a rule (kernels/device/update.cuh) they update rows at once. */
+enum { NO_RULE = -1 };
 
 /* Gradient rows: all of them whole and aligned, so that a lane loads its four columns at once; or any, or with
  * winners. */
@@ -89,7 +94,7 @@ static inline void runs_lay_out(struct runs *r, struct scratch *s, const struct 
                                 int64_t entries, int32_t dim) {
     *r = {};
     r->dim = dim;
-    r->tree = tree_of(entries);
+    r->tree = tree_of(entries, dim);
     r->type = in->grad_type;
     r->read_once = in->lookups * widest(in) <= 2 * in->grad_elements;
     r->source = in->grad;

@@ -10,13 +10,16 @@
 /* --- sums */
 
 /* Passes on the sums of the complete runs of a window: bit u of `ends` is the item of lane u of the team, item
- * at + u of all. UPDATES: to the rules, otherwise to compact. */
-template <int TILES, bool UPDATES, class Items>
+ * at + u of all. RULE: by this rule, by ANY_RULE, or to
+ * compact (NO_RULE). */
+template <int TILES, int RULE, class Items>
 static __device__ __forceinline__ void finish(const struct runs &r, const struct lanes &g,
                                               Items *items, const struct item &mine,
                                               struct summed<TILES> sums, int at, unsigned ends) {
-    if constexpr (UPDATES) {
+    if constexpr (RULE == ANY_RULE) {
         rows_update<TILES>(r.target, g.count, sums, mine.table, mine.row, ends);
+    } else if constexpr (RULE != NO_RULE) {
+        rows_update_by<RULE>(r.target, g.count, sums, mine.table, mine.row, ends);
     } else {
         for (; warp_any(ends != 0); ends &= ends - 1, sums.skip(1)) {
             const int last = ends ? __ffs((int)ends) - 1 : 0;
@@ -34,7 +37,7 @@ static __device__ __forceinline__ void finish(const struct runs &r, const struct
  * tail, or to head if it is that same run. All lanes of a warp call this. What a lane knows of items is fetched
  * again for each window: few registers are in use while rows are updated. Rows: loaded_rows, or another of its
  * kind. */
-template <int TILES, bool UPDATES, class Rows, class Items>
+template <int TILES, int RULE, class Rows, class Items>
 static __device__ __forceinline__ void sum_items(const struct runs &r, struct lanes g, Items items,
                                                  bool open, float *head) {
     enum { AHEAD = Rows::AHEAD };
@@ -42,7 +45,7 @@ static __device__ __forceinline__ void sum_items(const struct runs &r, struct la
     const int window = window_items<AHEAD>(g);
     struct strip<TILES> sum = strip_zero<TILES>();
     bool pending = false; /* the run of the last item goes on */
-    Rows::template begin<UPDATES>(r, g, &items);
+    Rows::template begin<RULE>(r, g, &items);
     for (int at = 0; warp_any(at < items.count); at += window) {
         lane_again(&g);
         const struct item mine = g.me < window ? items.get(r, at + g.me) : item{};
@@ -50,7 +53,7 @@ static __device__ __forceinline__ void sum_items(const struct runs &r, struct la
         if (there) pending = !(ends >> (WARP - 1 - __clz((int)there)) & 1);
         struct quad flight[AHEAD][TILES];
         Rows::take(r, g, items, mine, at, flight);
-        Rows::template fetch<UPDATES>(r, g, &items, at + Rows::WINDOWS_AHEAD * window);
+        Rows::template fetch<RULE>(r, g, &items, at + Rows::WINDOWS_AHEAD * window);
         struct summed<TILES> slot = held;
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
@@ -68,12 +71,12 @@ static __device__ __forceinline__ void sum_items(const struct runs &r, struct la
         if (open && ends) { /* the first one, of a run that began before */
             for (int j = 0; j < TILES; j++)
                 quad_store(head, tile_column(g, j), r.stride, sums.get(g, 0, j));
-            if (!UPDATES) items.run_number(r, at + __ffs((int)ends) - 1);
+            if (RULE == NO_RULE) items.run_number(r, at + __ffs((int)ends) - 1);
             sums.skip(1);
             complete &= complete - 1;
             open = false;
         }
-        if (warp_any(complete != 0)) finish<TILES, UPDATES>(r, g, &items, mine, sums, at, complete);
+        if (warp_any(complete != 0)) finish<TILES, RULE>(r, g, &items, mine, sums, at, complete);
     }
     if (pending) strip_store(g, open ? head : head + r.stride, r.stride, sum);
 }
@@ -93,7 +96,7 @@ static __device__ inline struct quad summand(const struct runs &r, const Items &
 
 /* As sum_items(), for rows too wide for registers: run by run, and tile by tile through memory. The group is a
  * whole block. If rows are updated at once, the sum of a run is in tail, which is free until the last run. */
-template <bool UPDATES, class Items>
+template <int RULE, class Items>
 static __device__ inline void sum_items_wide(const struct runs &r, const struct lanes &g,
                                              Items items, bool open, float *head) {
     float *tail = head + r.stride;
@@ -105,8 +108,8 @@ static __device__ inline void sum_items_wide(const struct runs &r, const struct 
         }
         if (last.dim == 0) return;
         float *sum = open ? head : tail;
-        const int64_t run = !UPDATES && last.ends ? items.run_number(r, to - 1) : 0;
-        if (!UPDATES && last.ends && !open) sum = r.compact.grad + run * r.compact.stride;
+        const int64_t run = RULE == NO_RULE && last.ends ? items.run_number(r, to - 1) : 0;
+        if (RULE == NO_RULE && last.ends && !open) sum = r.compact.grad + run * r.compact.stride;
         for (int32_t column = tile_column(g, 0); column < last.dim;
              column += g.count * LANE_COLUMNS) {
             struct quad all = {};
@@ -115,20 +118,20 @@ static __device__ inline void sum_items_wide(const struct runs &r, const struct 
             quad_store(sum, column, last.dim, all);
         }
         lanes_sync(g);
-        if (UPDATES && last.ends && !open)
+        if (RULE != NO_RULE && last.ends && !open)
             rows_update<0>(r.target, g.count, {sum}, last.table, last.row, 1);
         lanes_sync(g);
         open = false;
     }
 }
 
-template <int TILES, bool UPDATES, class Rows, class Items>
+template <int TILES, int RULE, class Rows, class Items>
 static __device__ __forceinline__ void sum_node(const struct runs &r, const struct lanes &g,
                                                 const Items &items, bool open, float *head) {
     if constexpr (TILES == 0)
-        sum_items_wide<UPDATES>(r, g, items, open, head);
+        sum_items_wide<RULE>(r, g, items, open, head);
     else
-        sum_items<TILES, UPDATES, Rows>(r, g, items, open, head);
+        sum_items<TILES, RULE, Rows>(r, g, items, open, head);
 }
 
 /* --- the tree */
@@ -157,15 +160,15 @@ constexpr int blocks_at_once(int tiles) {
 
 /* Sums the chunk of this group, and every node that it is the last to reach. Rows: how the gradient rows of the chunk
  * come to the lanes. */
-template <int TILES, bool UPDATES, class Rows>
+template <int TILES, int RULE, class Rows>
 static __device__ __forceinline__ void sum_tree(const struct runs &r, int count) {
     const struct lanes g = lanes_here(count);
     int32_t node = (int32_t)group_number(g);
     bool alive = node < r.tree.count[0];
     if (!alive) node = 0;
-    sum_node<TILES, UPDATES, Rows>(r, g, chunk_items(r, g, node, alive),
-                                   alive && crosses(r, node * span_of(r.tree, 0)),
-                                   partial_row(r, 0, node, 0));
+    sum_node<TILES, RULE, Rows>(r, g, chunk_items(r, g, node, alive),
+                                alive && crosses(r, node * span_of(r.tree, 0)),
+                                partial_row(r, 0, node, 0));
     for (int level = 0; level + 1 < r.tree.levels; level++) {
         const int64_t span = span_of(r.tree, level);
         alive = alive && (crosses(r, node * span) || crosses(r, (node + 1) * span));
@@ -176,7 +179,7 @@ static __device__ __forceinline__ void sum_tree(const struct runs &r, int count)
         alive = last_to_arrive(g, alive, arrived,
                                __popc((borders | borders >> 1) & ((1u << FAN) - 1u)));
         if (!warp_any(alive)) return;
-        sum_node<TILES, UPDATES, loaded_rows<TILES>>(
+        sum_node<TILES, RULE, loaded_rows<TILES>>(
             r, g, node_items(level, node * FAN, borders, alive), alive && borders & 1,
             partial_row(r, level + 1, node, 0));
     }

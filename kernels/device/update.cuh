@@ -3,7 +3,7 @@
  * Groups of lanes apply a table's rule to rows whose gradients are summed. A kernel leaves the sums in memory,
  * of the block or of the device, and calls rows_update() for the rows of one table. Each rule is a function of
  * its own: hyper-parameters and addresses are in registers for all rows of the call, and a kernel is as large
- * as its sums, not as all rules.
+ * as its sums, not as all rules. A kernel of one rule has no calls (rows_update_by()).
  */
 #pragma once
 
@@ -159,7 +159,7 @@ static __device__ __attribute__((noinline)) void rows_adjust(const struct target
     const int tiles = g.tiles(lanes, at.dim);
     for (; warp_any(rows != 0); rows &= rows - 1, g.skip(1)) {
         place_next(lanes, &at, row, rows);
-        struct row_sums squares = {};
+        struct row_sums squares[1] = {};
         for (int j = 0; j < tiles; j++) {
             struct quad q = at.active ? g.get(lanes, at.dim, j) : quad{}, square;
             for (int c = 0; c < LANE_COLUMNS; c++) {
@@ -168,12 +168,14 @@ static __device__ __attribute__((noinline)) void rows_adjust(const struct target
             }
             if (at.active) g.put(lanes, at.dim, j, q);
             if (a.clip_norm > 0)
-                row_sums_add(lanes, summed<TILES>::several_warps, &squares, square, {});
+                row_sums_add(lanes, summed<TILES>::several_warps, squares, square, {});
         }
         float factor = 1;
-        if (a.clip_norm > 0)
-            factor =
-                adjust_norm(&a, row_sums_fold(lanes, summed<TILES>::several_warps, squares, 1).a);
+        if (a.clip_norm > 0) {
+            struct pair norm[1];
+            row_sums_fold(lanes, summed<TILES>::several_warps, squares, 1, norm);
+            factor = adjust_norm(&a, norm[0].a);
+        }
         for (int j = 0; j < tiles; j++) {
             const struct quad w = place_load(at, 0, tile_column(lanes, j));
             struct quad q = at.active ? g.get(lanes, at.dim, j) : quad{};
@@ -214,26 +216,26 @@ enum { MOST_QUADS = 8 };
 
 template <int TILES, int STATES> struct row_held {
     static constexpr bool in_registers = TILES > 0 && TILES *(2 + STATES) <= MOST_QUADS;
-    const struct lanes &lanes;
-    const struct place<STATES> &at;
-    const struct summed<TILES> &g;
+    struct place<STATES> at;
+    struct summed<TILES> g;
     struct row_tile<STATES> tile[in_registers ? TILES : 1];
 
-    __device__ __forceinline__ void load() {
+    __device__ __forceinline__ void load(const struct lanes &lanes) {
         if constexpr (in_registers)
 #pragma unroll
             for (int j = 0; j < TILES; j++) tile[j] = tile_load(lanes, at, g, j);
     }
-    __device__ __forceinline__ struct row_tile<STATES> get(int j) const {
+    __device__ __forceinline__ struct row_tile<STATES> get(const struct lanes &lanes, int j) const {
         if constexpr (in_registers) return tile[j];
         return tile_load(lanes, at, g, j);
-    } __device__ __forceinline__ void put(int j, const struct row_tile<STATES> &x) {
+    } __device__ __forceinline__ void put(const struct lanes &lanes, int j,
+                                          const struct row_tile<STATES> &x) {
         if constexpr (in_registers)
             tile[j] = x;
         else
             tile_store(lanes, at, j, x);
     }
-    __device__ __forceinline__ void store() const {
+    __device__ __forceinline__ void store(const struct lanes &lanes) const {
         if constexpr (in_registers)
 #pragma unroll
             for (int j = 0; j < TILES; j++) tile_store(lanes, at, j, tile[j]);
@@ -285,104 +287,175 @@ static __device__ __forceinline__ void tile_weights(const struct rule_step *step
         x->w.x[c] = rule_weight(RULE, tile_element(step, rate, *x, c), scale);
 }
 
-/* The rate of the row's elements. Every lane computes it; lane 0 stores the row's states. memory: of these; NULL
- * for a group without a row. */
-template <enum rule_kind RULE>
-static __device__ __forceinline__ struct pair
-row_rate(const struct lanes &lanes, const struct rule_step *step, struct pair sums, int32_t dim,
-         float *memory) {
-    const int states = rule_row_states(RULE);
-    if (states == 0) return rule_row(RULE, step, sums, dim, NULL);
-    float state[RULE_ROW_STATES] = {};
-    for (int k = 0; memory && k < states; k++) state[k] = memory[k];
-    const struct pair rate = rule_row(RULE, step, sums, dim, state);
-    lanes_sync(lanes); /* all have read */
-    for (int k = 0; memory && k < states; k++)
-        if (lanes.lane == 0) memory[k] = state[k];
-    return rate;
+/* States of rows: lane k of a team has those of row k, and so have the lanes ROWS, 2 * ROWS ... further. */
+struct row_states {
+    float *memory; /* NULL: the group has no such row */
+    float x[RULE_ROW_STATES];
+};
+
+static __device__ __forceinline__ struct row_states
+row_states_load(const struct table *io, int64_t row, bool active, int states) {
+    struct row_states s = {NULL, {}};
+    if (states == 0 || !active) return s;
+    s.memory = (float *)array_row(&io->row, row);
+    for (int k = 0; k < states; k++) s.x[k] = s.memory[k];
+    return s;
 }
 
-/* Applies the rule to a row. With sums after the step, a row in memory keeps its old states until its weights
+/* All lanes call this, after their loads. */
+template <int ROWS>
+static __device__ __forceinline__ void row_states_store(const struct lanes &lanes,
+                                                        const struct row_states &s, int states) {
+    if (states == 0) return;
+    lanes_sync(lanes);
+    for (int k = 0; s.memory && lanes.lane < ROWS && k < states; k++) s.memory[k] = s.x[k];
+}
+
+/* The rates of the rows' elements, from the sums over them. Roots and divisions are long, so a lane computes the rate
+ * of one row. */
+template <enum rule_kind RULE, int ROWS>
+static __device__ __forceinline__ void
+rows_rates(const struct lanes &lanes, const struct rule_step *step, int32_t dim,
+           struct row_states *states, struct pair (&rate)[ROWS]) {
+    const bool differ = rule_sums_before(RULE) || rule_row_states(RULE);
+    struct pair mine = rate[0];
+#pragma unroll
+    for (int k = 1; k < ROWS; k++) {
+        const float a = rate[k].a, b = rate[k].b; /* in registers, before the choice */
+        if (lanes.me % ROWS == k) mine = {a, b};
+    }
+    mine = rule_row(RULE, step, mine, dim, rule_row_states(RULE) ? states->x : NULL);
+#pragma unroll
+    for (int k = 0; k < ROWS; k++) {
+        rate[k] = mine;
+        if (ROWS > 1 && differ) rate[k] = {team_get(lanes, mine.a, k), team_get(lanes, mine.b, k)};
+    }
+}
+
+/* Applies the rule to rows of a table. With sums after the step, a row in memory keeps its old states until its weights
  * are known, and takes the step twice: a stored state may be rounded, and the weights need the unrounded
  * one. */
-template <enum rule_kind RULE, int TILES, int STATES>
+template <enum rule_kind RULE, int TILES, int STATES, int ROWS>
 static __device__ __forceinline__ void
-row_apply(const struct lanes &lanes, const struct rule_step *step, int tiles, float *row_state,
-          struct row_held<TILES, STATES> *row) {
+rows_apply(const struct lanes &lanes, const struct rule_step *step, int tiles,
+           struct row_states *states, struct row_held<TILES, STATES> (&row)[ROWS]) {
     constexpr bool several_warps = summed<TILES>::several_warps,
                    in_registers = row_held<TILES, STATES>::in_registers;
-    const int32_t dim = row->at.dim;
-    struct pair rate = {0, 0};
-    if (rule_sums_before(RULE)) {
-        struct row_sums sums = {};
+    const int32_t dim = row[0].at.dim;
+    const auto each_tile = [&](const auto &work) {
+#pragma unroll
+        for (int k = 0; k < ROWS; k++)
 #pragma unroll(TILES ? TILES : 1)
-        for (int j = 0; j < (TILES ? TILES : tiles); j++)
-            tile_terms<RULE, false>(lanes, several_warps, step, rate, tile_column(lanes, j), dim,
-                                    row->get(j), &sums);
-        rate = row_sums_fold(lanes, several_warps, sums, rule_sums_before(RULE));
+            for (int j = 0; j < (TILES ? TILES : tiles); j++) work(k, j);
+    };
+    struct pair rate[ROWS] = {};
+    if (rule_sums_before(RULE)) {
+        struct row_sums sums[ROWS] = {};
+        each_tile([&](int k, int j) {
+            tile_terms<RULE, false>(lanes, several_warps, step, rate[k], tile_column(lanes, j), dim,
+                                    row[k].get(lanes, j), &sums[k]);
+        });
+        row_sums_fold(lanes, several_warps, sums, rule_sums_before(RULE), rate);
     }
-    rate = row_rate<RULE>(lanes, step, rate, dim, row_state);
+    rows_rates<RULE>(lanes, step, dim, states, rate);
     const bool after = rule_sums_after(RULE) > 0;
     if (in_registers || !after)
-#pragma unroll(TILES ? TILES : 1)
-        for (int j = 0; j < (TILES ? TILES : tiles); j++) {
-            struct row_tile<STATES> x = row->get(j);
-            tile_step<RULE>(step, rate, &x);
-            row->put(j, x);
-        }
+        each_tile([&](int k, int j) {
+            struct row_tile<STATES> x = row[k].get(lanes, j);
+            tile_step<RULE>(step, rate[k], &x);
+            row[k].put(lanes, j, x);
+        });
     if (!after) return;
-    const auto stepped = [&](int j) {
-        struct row_tile<STATES> x = row->get(j);
-        if (!in_registers) tile_step<RULE>(step, rate, &x);
+    const auto stepped = [&](int k, int j) {
+        struct row_tile<STATES> x = row[k].get(lanes, j);
+        if (!in_registers) tile_step<RULE>(step, rate[k], &x);
         return x;
     };
-    struct row_sums sums = {};
-#pragma unroll(TILES ? TILES : 1)
-    for (int j = 0; j < (TILES ? TILES : tiles); j++)
-        tile_terms<RULE, true>(lanes, several_warps, step, rate, tile_column(lanes, j), dim,
-                               stepped(j), &sums);
-    const struct pair sum = row_sums_fold(lanes, several_warps, sums, rule_sums_after(RULE));
-    const float scale = rule_scale(RULE, step, rate, sum, dim);
-#pragma unroll(TILES ? TILES : 1)
-    for (int j = 0; j < (TILES ? TILES : tiles); j++) {
-        struct row_tile<STATES> x = stepped(j);
-        tile_weights<RULE>(step, rate, scale, &x);
-        row->put(j, x);
-    }
+    struct row_sums sums[ROWS] = {};
+    each_tile([&](int k, int j) {
+        tile_terms<RULE, true>(lanes, several_warps, step, rate[k], tile_column(lanes, j), dim,
+                               stepped(k, j), &sums[k]);
+    });
+    struct pair sum[ROWS] = {};
+    float scale[ROWS];
+    row_sums_fold(lanes, several_warps, sums, rule_sums_after(RULE), sum);
+#pragma unroll
+    for (int k = 0; k < ROWS; k++) scale[k] = rule_scale(RULE, step, rate[k], sum[k], dim);
+    each_tile([&](int k, int j) {
+        struct row_tile<STATES> x = stepped(k, j);
+        tile_weights<RULE>(step, rate[k], scale[k], &x);
+        row[k].put(lanes, j, x);
+    });
 }
 
-template <enum rule_kind RULE, int STATES, int TILES>
-static __device__ __attribute__((noinline)) void rows_step(const struct target to, int32_t table,
-                                                           int count, struct summed<TILES> g,
-                                                           int64_t row, unsigned rows) {
+/* A rule's states per element. */
+template <int RULE> constexpr int STATES_OF = 0;
+#define X(rule, ...) template <> constexpr int STATES_OF<RULE_##rule> = rule##_info.elem_states;
+RULES(X)
+#undef X
+
+/* A kernel of one rule updates so many rows of a group together, if they fit in registers: their loads, exchanges,
+ * roots and divisions overlap. */
+enum { ROWS_TOGETHER = 2 };
+
+/* ALONE: the kernel knows no other rule, and all arrays are fp32. */
+template <enum rule_kind RULE, int TILES, bool ALONE>
+static __device__ __forceinline__ void rows_step(const struct target &to, int32_t table, int count,
+                                                 struct summed<TILES> g, int64_t row,
+                                                 unsigned rows) {
+    constexpr int STATES = STATES_OF<RULE>,
+                  TOGETHER = ALONE && (2 + STATES) * TILES * ROWS_TOGETHER <= MOST_QUADS
+                                 ? ROWS_TOGETHER
+                                 : 1;
     const struct lanes lanes = lanes_here(count);
     const struct rule_step step = to.steps[table];
+    const int states = rule_row_states(RULE);
     struct place<STATES> at = place_of<STATES>(to, table, RULE);
-    for (; warp_any(rows != 0); rows &= rows - 1, g.skip(1)) {
-        place_next(lanes, &at, row, rows);
-        struct row_held<TILES, STATES> held = {
-            lanes, at, g, {}
-        };
-        held.load();
-        float *state =
-            at.active && rule_row_states(RULE) ? (float *)array_row(&at.io->row, at.row) : NULL;
-        row_apply<RULE>(lanes, &step, g.tiles(lanes, at.dim), state, &held);
-        held.store();
+    if constexpr (ALONE) at.weight_type = FP32, at.bf16_states = 0;
+    while (warp_any(rows != 0)) {
+        struct row_held<TILES, STATES> held[TOGETHER] = {};
+        int64_t my_row = 0;
+        bool active = false;
+#pragma unroll
+        for (int k = 0; k < TOGETHER; k++, rows &= rows - 1, g.skip(1)) {
+            place_next(lanes, &at, row, rows);
+            held[k].at = at;
+            held[k].g = g;
+            if (lanes.me % TOGETHER == k) my_row = at.row, active = at.active;
+        }
+        struct row_states of_rows = row_states_load(at.io, my_row, active, states);
+#pragma unroll
+        for (int k = 0; k < TOGETHER; k++) held[k].load(lanes);
+        rows_apply<RULE>(lanes, &step, g.tiles(lanes, at.dim), &of_rows, held);
+        row_states_store<TOGETHER>(lanes, of_rows, states);
+#pragma unroll
+        for (int k = 0; k < TOGETHER; k++) held[k].store(lanes);
     }
 }
 
+/* A rule's function in kernels of all rules. */
+template <enum rule_kind RULE, int TILES>
+static __device__ __attribute__((noinline)) void
+rows_step_apart(const struct target to, int32_t table, int count, struct summed<TILES> g,
+                int64_t row, unsigned rows) {
+    rows_step<RULE, TILES, false>(to, table, count, g, row, rows);
+}
+
+/* What a kernel does with sums: it knows the rule of all its rows, or asks their tables. */
+enum { ANY_RULE = RULE_COUNT };
+
 /* Rows of one table, whose number is the same in all lanes of the warp. */
-template <int TILES>
+template <int RULE, int TILES>
 static __device__ __forceinline__ void table_update(const struct target &to, int32_t table,
                                                     int count, const struct summed<TILES> &g,
                                                     int64_t row, unsigned rows) {
     const struct rule_step *step = &to.steps[table];
     if (step->adjust.gradient) rows_adjust<TILES>(to, table, count, g, row, rows);
+    if constexpr (RULE != ANY_RULE)
+        return rows_step<(enum rule_kind)RULE, TILES, true>(to, table, count, g, row, rows);
     switch (step->rule.kind) {
 #define X(rule, ...)                                                                               \
-    case RULE_##rule:                                                                              \
-        return rows_step<RULE_##rule, rule##_info.elem_states, TILES>(to, table, count, g, row,    \
-                                                                      rows);
+    case RULE_##rule: return rows_step_apart<RULE_##rule, TILES>(to, table, count, g, row, rows);
         RULES(X)
 #undef X
     case RULE_COUNT: break;
@@ -391,20 +464,28 @@ static __device__ __forceinline__ void table_update(const struct target &to, int
 
 /* Applies the rules of their tables to rows with these summed gradients. All lanes of a warp call this. rows: a
  * bit for each row of the group; 0 if it has none. The row of bit l is `row` of `table` in lane l of the team;
- * tables ascend. g: their sums, in the order of the bits. */
-template <int TILES>
-static __device__ __attribute__((noinline)) void
-rows_update(const struct target to, int count, struct summed<TILES> sums, int32_t table,
-            int64_t row, unsigned rows) {
+ * tables ascend. sums: of their gradients, in the order of the bits. RULE: of all rows, or ANY_RULE. */
+template <int RULE, int TILES>
+static __device__ __forceinline__ void rows_update_by(const struct target &to, int count,
+                                                      struct summed<TILES> sums, int32_t table,
+                                                      int64_t row, unsigned rows) {
     const struct lanes g = lanes_here(count);
     for (unsigned groups; (groups = __ballot_sync(ALL_LANES, rows != 0)) != 0;) {
         const int32_t first = team_get(g, table, rows ? __ffs((int)rows) - 1 : 0);
         const int32_t now = __shfl_sync(ALL_LANES, first, __ffs((int)groups) - 1);
         const unsigned here = rows & team_votes(g, table == now);
-        table_update<TILES>(to, now, count, sums, row, here);
+        table_update<RULE, TILES>(to, now, count, sums, row, here);
         sums.skip(__popc(here));
         rows &= ~here;
     }
+}
+
+/* The same for any rules, as a call. */
+template <int TILES>
+static __device__ __attribute__((noinline)) void
+rows_update(const struct target to, int count, struct summed<TILES> sums, int32_t table,
+            int64_t row, unsigned rows) {
+    rows_update_by<ANY_RULE, TILES>(to, count, sums, table, row, rows);
 }
 
 /* As rows_update(), for one row of the group, or none if row < 0. Its gradient is in memory of the device, where

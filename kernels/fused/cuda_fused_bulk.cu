@@ -19,7 +19,7 @@
 template <int TILES>
 static __global__ void __launch_bounds__(SMALL_BLOCK, blocks_at_once(TILES))
     sum_runs_bulk(const __grid_constant__ struct runs r, int count) {
-    if constexpr (HAS_BULK) sum_tree<TILES, true, copied_rows<TILES>>(r, count);
+    if constexpr (HAS_BULK) sum_tree<TILES, ANY_RULE, copied_rows<TILES>>(r, count);
 }
 
 static cudaError_t update(const struct runs *r, const struct batch *in, cudaStream_t stream) {
