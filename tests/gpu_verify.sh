@@ -1,13 +1,14 @@
 #!/bin/sh
 # Runs the tests of device kernels on a real device and records the run. A kernel counts as verified on a
-# GPU only with such a record; without one it is verified on the emulation of CUDA.
+# GPU only with such a record; without one it is verified on the emulation of CUDA. One program at a time: some look
+# at the free memory of the device.
 # Usage: BUILD=build/gpu OUT=build/results tests/gpu_verify.sh PROGRAM...
 set -u
 facts=$("$BUILD/tests/gpu/device_facts") || exit 1
 driver=$(sed -n 's/^NVRM version:.* \([0-9][0-9]*\.[0-9.]*\) .*/\1/p' /proc/driver/nvidia/version 2>/dev/null)
 export LOGS=$BUILD/logs
 rm -rf "$LOGS"
-JOBS=${JOBS:-1} tests/run.sh "$@" tests/gpu/compute_sanitizer.sh >"$BUILD/summary.txt"
+JOBS=1 tests/run.sh "$@" tests/gpu/compute_sanitizer.sh >"$BUILD/summary.txt"
 status=$?
 mkdir -p "$OUT"
 record=$OUT/gpu-verify.txt
