@@ -84,6 +84,7 @@ ITEMS = (
     study("train-example", "a small DLRM trained on planted clicks", "training"),
     study("counts", "what device kernels do, counted on nvcc's PTX without a GPU; needs nvcc", "counts",
           typed=("docs/kernels.md",)),
+    study("bench-gpu", "the CUDA kernels on a GPU; needs one", "gpu", "gpu-stages"),
     study("cores", "how evenly cpu_fused shares its work on many cores, counted", typed=("docs/kernels.md",)),
     Item("storage", "a row's state apart or beside its weights", "make bench SPEC=datasets/storage.spec MODES=cold",
          (), remade=False, typed=("docs/method.md",)),
