@@ -58,9 +58,6 @@ static inline struct tree tree_of(int64_t entries, int32_t dim) {
     }
 }
 
-/* What becomes of sums: with a rule (kernels/device/update.cuh) they update rows at once. */
-enum { NO_RULE = -1 };
-
 /* Gradient rows: all of them whole and aligned, so that a lane loads its four columns at once; or any, or with
  * winners. */
 enum gradient_rows { ROWS_FP32, ROWS_16BIT, ROWS_ANY };

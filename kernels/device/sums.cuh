@@ -10,8 +10,7 @@
 /* --- sums */
 
 /* Passes on the sums of the complete runs of a window: bit u of `ends` is the item of lane u of the team, item
- * at + u of all. RULE: by this rule, by ANY_RULE, or to
- * compact (NO_RULE). */
+ * at + u of all. RULE: what updates rows by them; with NO_RULE they go to compact. */
 template <int TILES, int RULE, class Items>
 static __device__ __forceinline__ void finish(const struct runs &r, const struct lanes &g,
                                               Items *items, const struct item &mine,

@@ -441,8 +441,8 @@ rows_step_apart(const struct target to, int32_t table, int count, struct summed<
     rows_step<RULE, TILES, false>(to, table, count, g, row, rows);
 }
 
-/* What a kernel does with sums: it knows the rule of all its rows, or asks their tables. */
-enum { ANY_RULE = RULE_COUNT };
+/* In place of a rule: that of each table, or none, where sums become a compact gradient. */
+enum { ANY_RULE = RULE_COUNT, NO_RULE = -1 };
 
 /* Rows of one table, whose number is the same in all lanes of the warp. */
 template <int RULE, int TILES>
