@@ -389,8 +389,11 @@ rows_apply(const struct lanes &lanes, const struct rule_step *step, int tiles,
 }
 
 /* A rule's states per element. */
-template <int RULE> constexpr int STATES_OF = 0;
-#define X(rule, ...) template <> constexpr int STATES_OF<RULE_##rule> = rule##_info.elem_states;
+template <int RULE> struct states_of;
+#define X(rule, ...)                                                                               \
+    template <> struct states_of<RULE_##rule> {                                                    \
+        enum { count = rule##_info.elem_states };                                                  \
+    };
 RULES(X)
 #undef X
 
@@ -403,7 +406,7 @@ template <enum rule_kind RULE, int TILES, bool ALONE>
 static __device__ __forceinline__ void rows_step(const struct target &to, int32_t table, int count,
                                                  struct summed<TILES> g, int64_t row,
                                                  unsigned rows) {
-    constexpr int STATES = STATES_OF<RULE>,
+    constexpr int STATES = states_of<RULE>::count,
                   TOGETHER = ALONE && (2 + STATES) * TILES * ROWS_TOGETHER <= MOST_QUADS
                                  ? ROWS_TOGETHER
                                  : 1;
