@@ -8,7 +8,7 @@
  * bytes, rows of more than 256 columns (a ring of them does not fit beside their sums), batches with a max and sums of
  * parts of runs take the way of cuda_fused.
  * Deterministic: the same sums in the same order as cuda_fused, so the same bits.
- * Measured on an H200 (docs/cuda.md): as fast as cuda_fused when both had one kernel for all rules, so rows in flight
+ * Measured on an H200 (docs/gpu.md): as fast as cuda_fused when both had one kernel for all rules, so rows in flight
  * were no limit. It still has only that one.
  * Source: the bulk copies and mbarriers of the Hopper architecture (PTX ISA 8.0), as CUTLASS's pipelines use them.
  */

@@ -8,8 +8,8 @@
  * Scratch and traffic per lookup: 16 bytes of entries (32 with weights, means or a max), 3 of counts, 8*dim/chunk of
  * partial rows. The index moves 40 bytes and takes five launches; cuda_fused moves 68, in ten or more.
  * Deterministic: the entries and the shape of every sum depend only on the batch.
- * Measured on an H200 (docs/cuda.md): its index takes 1.9 to 5.1 times as long as CUB's sort, with fewer bytes. 250 blocks
- * leave the device half empty, and the bucket of a hot row is copied by a single block, the longer the hotter.
+ * Measured on an H200 (docs/gpu.md): its index takes 1.9 to 5.1 times as long as CUB's sort, with fewer bytes. 250 blocks
+ * leave the device three quarters empty, and the bucket of a hot row is copied by a single block, the longer the hotter.
  * Source: sample sort on GPUs (Leischner, Osipov and Sanders 2010) in place of CUB's Onesweep; otherwise cuda_fused.cu.
  */
 #include "kernels/fused/fused.cuh"
