@@ -34,6 +34,10 @@ void captured_close(struct captured *c) {
     c->graph = NULL;
 }
 
+cudaError_t captured_launch(const struct captured *c) {
+    return c->exec ? cudaGraphLaunch(c->exec, device_stream()) : cudaSuccess;
+}
+
 cudaError_t captured_count(const struct captured *c, struct device_graph *out) {
     size_t count = c->nodes;
     *out = (struct device_graph){0};

@@ -131,11 +131,10 @@ static int enqueue_iteration(const struct device_job *job, const struct launch *
 
 /* Times a plan, a run, an iteration, or a graph of one. */
 static int time_part(const struct device_job *job, const struct launch *how, enqueue_fn *enqueue,
-                     cudaGraphExec_t graph, const struct timeline *t, double *seconds,
+                     const struct captured *graph, const struct timeline *t, double *seconds,
                      struct error *err) {
     TRY(cudaEventRecord(t->begin, device_stream()), "timing");
-    TRY(graph ? (int)cudaGraphLaunch(graph, device_stream()) : enqueue(job, how),
-        job->kernel->name);
+    TRY(graph ? (int)captured_launch(graph) : enqueue(job, how), job->kernel->name);
     TRY(cudaEventRecord(t->finish, device_stream()), "timing");
     TRY(cudaStreamSynchronize(device_stream()), job->kernel->name);
     *seconds = seconds_between(t->begin, t->finish);
@@ -160,14 +159,14 @@ static void time_parts(const struct device_job *job, const struct timeline *t,
 static int time_run(const struct device_job *job, struct launch how, struct timeline *t,
                     enum timing timing, struct device_times *out, struct error *err) {
     enqueue_fn *enqueue = job->forward ? enqueue_iteration : enqueue_run;
-    struct captured graph = {0};
-    if (timing == TIMED_REPLAY && captured_open(&graph, job, &how, enqueue, err)) return -1;
+    struct captured captured = {0}, *const graph = timing == TIMED_REPLAY ? &captured : NULL;
+    if (graph && captured_open(graph, job, &how, enqueue, err)) return -1;
     if (timing == TIMED_STAGES) how.mark = record_stage, how.mark_ctx = t;
     int status = job->before_run ? job->before_run(job->before_ctx, err) : 0;
-    range_begin(timing == TIMED_REPLAY ? "replay" : job->forward ? "iteration" : "step");
-    if (status == 0) status = time_part(job, &how, enqueue, graph.exec, t, &out->seconds, err);
+    range_begin(graph ? "replay" : job->forward ? "iteration" : "step");
+    if (status == 0) status = time_part(job, &how, enqueue, graph, t, &out->seconds, err);
     range_end();
-    captured_close(&graph);
+    captured_close(&captured);
     if (status == 0 && timing == TIMED_STAGES) time_parts(job, t, out);
     return status;
 }
@@ -202,8 +201,7 @@ int device_replay(const struct device_job *job, int replays, struct device_graph
     struct captured graph;
     if (captured_open(&graph, job, &how, enqueue_iteration, err)) return -1;
     cudaError_t status = captured_count(&graph, out);
-    for (int i = 0; i < replays && graph.exec && status == cudaSuccess; i++)
-        status = cudaGraphLaunch(graph.exec, device_stream());
+    for (int i = 0; i < replays && status == cudaSuccess; i++) status = captured_launch(&graph);
     if (status == cudaSuccess) status = cudaStreamSynchronize(device_stream());
     captured_close(&graph);
     return status == cudaSuccess ? 0 : device_failed(status, graph.name, err);
