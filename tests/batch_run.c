@@ -86,37 +86,25 @@ void builder_start(struct builder *b) {
     }
 }
 
-/* Calls part(ctx, memory, bytes) for each array of each table. */
-static void each_array(const struct table_set *s, void (*part)(void *, void *, size_t), void *ctx) {
-    for (int32_t t = 0; t < s->count; t++)
-        for (int a = 0; a < TABLE_ARRAYS; a++)
-            part(ctx, s->tables[t].array[a].data, table_memory_bytes(&s->shapes[t], a));
-}
-
-static void append(void *ctx, void *memory, size_t bytes) {
-    char **to = ctx;
-    if (bytes) memcpy(*to, memory, bytes);
-    *to += bytes;
-}
-
-static void extract(void *ctx, void *memory, size_t bytes) {
-    char **from = ctx;
-    if (bytes) memcpy(memory, *from, bytes);
-    *from += bytes;
+/* Copies an array, if the table has it; its bytes. */
+static size_t copy_array(const struct table_set *s, int32_t t, int array, void *to) {
+    const size_t bytes = table_memory_bytes(&s->shapes[t], array);
+    if (bytes) memcpy(to, s->tables[t].array[array].data, bytes);
+    return bytes;
 }
 
 void *builder_snapshot(const struct builder *b, size_t *bytes) {
     *bytes = (size_t)b->tables.bytes;
     char *copy = must(malloc(*bytes + 1)), *to = copy;
-    each_array(&b->tables, append, &to);
+    for (int32_t t = 0; t < b->tables.count; t++)
+        for (int a = 0; a < TABLE_ARRAYS; a++) to += copy_array(&b->tables, t, a, to);
     return copy;
 }
 
 static void copy_tables(struct builder *b) {
-    size_t bytes;
-    char *copy = builder_snapshot(b, &bytes), *from = copy;
-    each_array(&b->before, extract, &from);
-    free(copy);
+    for (int32_t t = 0; t < b->tables.count; t++)
+        for (int a = 0; a < TABLE_ARRAYS; a++)
+            copy_array(&b->tables, t, a, b->before.tables[t].array[a].data);
 }
 
 /* Scratch holds what somebody left there: NaNs, which some kernels take for empty slots, or not.
