@@ -4,8 +4,8 @@
 
     ptx_record.py LOGS KERNEL...    writes it after make ptx-verify; LOGS: what the tests printed
 
-A line has a digest of the PTX of all device code, since kernels share files. tests/test_ptx_verified.py compares it
-with the build, so that no kernel keeps the word after a change."""
+A line has, for each architecture, a digest of the PTX of all device code, since kernels share files.
+tests/test_ptx_verified.py compares those of the build, so that no kernel keeps the word after a change."""
 import datetime
 import glob
 import hashlib
@@ -19,7 +19,7 @@ NVCC = os.environ.get("NVCC") or "nvcc"
 RECORD = "reports/results/ptx-verified.txt"
 HEAD = """\
 # Device kernels whose tests passed with nvcc's PTX on the CPU. make ptx-verify writes this file:
-# kernel | nvcc | architectures | date | commit | digest of the PTX
+# kernel | nvcc | architectures | date | commit | digest of the PTX of each
 """
 
 
@@ -43,28 +43,24 @@ def instructions(path):
             yield re.sub(r"_INTERNAL_[0-9a-f]{8}_|_cu_[0-9a-f]{8}|_GLOBAL__N__[0-9a-f]{8}_", "_", line)
 
 
-def digest(archs):
-    """Of the PTX in the build for these architectures, or None if some is missing."""
+def digest(arch):
+    """Of the PTX in the build for this architecture, or None if there is none."""
     total = hashlib.sha256()
-    for arch in archs:
-        paths = sorted(p for folder in ("kernels", "harness")
-                       for p in glob.glob(f"{BUILD}/{folder}/*/*.{arch}.ptx"))
-        if not paths:
-            return None
-        for path in paths:
-            total.update(os.path.relpath(path, BUILD).encode())
-            for line in instructions(path):
-                total.update(line.encode())
-    return total.hexdigest()[:16]
+    paths = sorted(p for folder in ("kernels", "harness") for p in glob.glob(f"{BUILD}/{folder}/*/*.{arch}.ptx"))
+    for path in paths:
+        total.update(os.path.relpath(path, BUILD).encode())
+        for line in instructions(path):
+            total.update(line.encode())
+    return total.hexdigest()[:16] if paths else None
 
 
 def read():
-    """[kernel, nvcc, [architectures], date, commit, digest] of each line."""
+    """[kernel, nvcc, [architectures], date, commit, [digests]] of each line."""
     try:
         lines = [x.strip().split(" | ") for x in open(RECORD) if x.strip() and x[0] != "#"]
     except FileNotFoundError:
         return []
-    return [[*x[:2], x[2].removeprefix("sm_").split(" sm_"), *x[3:]] for x in lines]
+    return [[*x[:2], x[2].removeprefix("sm_").split(" sm_"), *x[3:5], x[5].split()] for x in lines]
 
 
 def ended(tap):
@@ -98,7 +94,7 @@ def main():
         for kernel, archs in good.items():
             names = " ".join("sm_" + a for a in archs)
             f.write(f"{kernel} | nvcc {release()} | {names} | {datetime.date.today()} | {git.stdout.strip()} | "
-                    f"{digest(archs)}\n")
+                    f"{' '.join(map(digest, archs))}\n")
     print(f"{RECORD}: {len(good)} of {len(kernels)} kernels")
 
 
