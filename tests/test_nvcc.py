@@ -104,9 +104,17 @@ def check():
         check_promise(promise, kernels, archs)
 
 
+def lost(archs):
+    """What a table of these architectures would lose, or None."""
+    table = read_table(TABLE)[1] if os.path.exists(TABLE) else {}
+    gone = " ".join(f"sm_{arch}" for arch in sorted({key[2] for key in table} - archs))
+    return f"{TABLE} also has {gone}: build for these, too, with CUDA_ARCHS, or remove the file" if gone else None
+
+
 def main():
     why = missing()
     if "--renew" in sys.argv:
+        why = why or lost(built())
         if why:
             sys.exit(f"test_nvcc.py: {why}")
         write_table(TABLE, measured(tools(VENV)), release())

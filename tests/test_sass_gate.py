@@ -124,6 +124,11 @@ def test_only_what_is_built_is_judged(folder):
     same(judged(90, 4, {75, 90}), [*skipped, False, "not built"])
     same(judged(75, 4, {75, 90}), [*skipped, False, "not built"])
     same(judged(80, 8, {80}), [True, "not built", False])
+    same([nvcc.lost(archs) for archs in ({80, 90}, {75, 80, 90})], [None, None])
+    same([nvcc.lost(archs).split(":")[0] for archs in ({75, 90}, {75})],
+         [f"{nvcc.TABLE} also has {gone}" for gone in ("sm_80", "sm_80 sm_90")])
+    os.remove(nvcc.TABLE)
+    same(nvcc.lost({90}), None)
 
 
 def test_warps_of_an_sm(folder):
