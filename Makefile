@@ -369,10 +369,9 @@ $(B)/cuda_archs: FORCE
 	@echo $(CUDA_ARCHS) $(renewed)
 
 # The PTX of each architecture is kept beside the object: emulation/ptx/ runs it. Of a single one nvcc calls it NAME.ptx.
-# --threads: the last and longest file does not leave other cores without work.
 $(B)/%.o: %.cu Makefile $(B)/cuda_archs | $(rule_lists)
 	@rm -rf $(@:.o=.keep) $(@:.o=.*.ptx) && mkdir -p $(@:.o=.keep)
-	$(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) --threads $(words $(CUDA_ARCHS)) -Xptxas -v -MD -MP -keep -keep-dir $(@:.o=.keep) -c $< 2>$(@:.o=.ptxas) $(object) || \
+	$(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) -Xptxas -v -MD -MP -keep -keep-dir $(@:.o=.keep) -c $< 2>$(@:.o=.ptxas) $(object) || \
 	    { grep -v '^ptxas info\|^    [0-9]' $(@:.o=.ptxas) >&2; exit 1; }
 	@$(foreach a,$(CUDA_ARCHS),mv $(@:.o=.keep)/$(*F)$(if $(word 2,$(CUDA_ARCHS)),.compute_$a).ptx $(@:.o=.$a.ptx);) rm -rf $(@:.o=.keep)
 
