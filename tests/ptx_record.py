@@ -33,14 +33,21 @@ def release():
     return found and found.group(1)
 
 
+def names(line):
+    """The line without hashes that nvcc puts into names of a file, and without the architectures that CCCL puts into
+    names of its own: a build for other ones, too, has the same code. The length of a name stands before it."""
+    line = re.sub(r"_INTERNAL_[0-9a-f]{8}_|_cu_[0-9a-f]{8}|_GLOBAL__N__[0-9a-f]{8}_", "_", line)
+    return re.sub(r"(\d+)((CUB|THRUST)_\d+_SM_[\d_]+(?:NS)?)", lambda m: m[3] + m[2][int(m[1]):], line)
+
+
 def instructions(path):
-    """The PTX without lines of source, and without the hashes that nvcc puts into names of a file."""
+    """The PTX without lines of source."""
     for line in open(path):
         line = line.split("//", 1)[0].strip()
         if line.startswith(".section"):
             return
         if line and not line.startswith((".loc", ".file")):
-            yield re.sub(r"_INTERNAL_[0-9a-f]{8}_|_cu_[0-9a-f]{8}|_GLOBAL__N__[0-9a-f]{8}_", "_", line)
+            yield names(line)
 
 
 def digest(arch):
