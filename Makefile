@@ -165,8 +165,8 @@ WARN     := -Wall -Wextra -Wshadow -Wpointer-arith -Wno-missing-field-initialize
 machine  := $(shell $(CC) -dumpmachine)
 x86      := $(filter x86_64-% i%86-%,$(machine))
 ARCH     := $(if $(filter 0,$(NATIVE)),,-march=native $(if $(x86),-mprefer-vector-width=512))
-# clang warns of loops marked simd that it does not vectorise at -O1. gcc's points-to analysis takes a third of the time
-# to build the largest host kernels so.
+# clang warns of loops marked simd that it does not vectorise at -O1. With sanitizers, gcc's points-to analysis takes a
+# third of the time to build the largest host kernels.
 SAN      := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer \
               $(if $(findstring clang,$(CC)),-Wno-pass-failed,-fno-tree-pta))
 # CUDA in the plain build only; without nvcc, or with NVCC= , the rest works as well.

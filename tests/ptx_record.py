@@ -33,9 +33,9 @@ def release():
     return found and found.group(1)
 
 
-def names(line):
+def plain_names(line):
     """The line without hashes that nvcc puts into names of a file, and without the architectures that CCCL puts into
-    names of its own: a build for other ones, too, has the same code. The length of a name stands before it."""
+    names of its own: a build for more of them has the same code. The length of a name stands before it."""
     line = re.sub(r"_INTERNAL_[0-9a-f]{8}_|_cu_[0-9a-f]{8}|_GLOBAL__N__[0-9a-f]{8}_", "_", line)
     return re.sub(r"(\d+)((CUB|THRUST)_\d+_SM_[\d_]+(?:NS)?)", lambda m: m[3] + m[2][int(m[1]):], line)
 
@@ -47,7 +47,7 @@ def instructions(path):
         if line.startswith(".section"):
             return
         if line and not line.startswith((".loc", ".file")):
-            yield names(line)
+            yield plain_names(line)
 
 
 def digest(arch):

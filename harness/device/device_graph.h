@@ -19,7 +19,7 @@ struct captured {
 int captured_open(struct captured *c, const struct device_job *job, const struct launch *how,
                   enqueue_fn *enqueue, struct error *err);
 void captured_close(struct captured *c);
-/* Enqueues it; one without nodes is nothing. */
+/* Enqueues the graph; without nodes, nothing. */
 cudaError_t captured_launch(const struct captured *c);
 /* Counts its nodes. */
 cudaError_t captured_count(const struct captured *c, struct device_graph *out);

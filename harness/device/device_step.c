@@ -159,7 +159,8 @@ static void time_parts(const struct device_job *job, const struct timeline *t,
 static int time_run(const struct device_job *job, struct launch how, struct timeline *t,
                     enum timing timing, struct device_times *out, struct error *err) {
     enqueue_fn *enqueue = job->forward ? enqueue_iteration : enqueue_run;
-    struct captured captured = {0}, *const graph = timing == TIMED_REPLAY ? &captured : NULL;
+    struct captured captured = {0};
+    struct captured *const graph = timing == TIMED_REPLAY ? &captured : NULL;
     if (graph && captured_open(graph, job, &how, enqueue, err)) return -1;
     if (timing == TIMED_STAGES) how.mark = record_stage, how.mark_ctx = t;
     int status = job->before_run ? job->before_run(job->before_ctx, err) : 0;
