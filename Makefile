@@ -4,7 +4,7 @@
 #|                the last-level cache has 480 MiB, which every sample flushes).
 #|                It includes device kernels if there is a device, or if PLACE asks for them
 #| make test      run all tests; ends with "N passed, N failed, N skipped". ONLY="kernels bench" builds and runs
-#|                tests/test_kernels.c and tests/test_bench.sh; TESTS='cpu_*: weighted*' selects in C programs
+#|                tests/kernels/test_kernels.c and tests/programs/test_bench.sh; TESTS='cpu_*: weighted*' selects in C programs
 #| make ci-metrics  bytes and instructions of host kernels against tests/golden/ci_metrics.txt: what can gate a change on
 #|                any machine, in a minute. KERNEL=text: of some. make ci-metrics-renew accepts a change. Status 3: something
 #|                is worse, 4: not worse, but not as recorded
@@ -154,7 +154,8 @@ ifneq ($(filter compare report,$(MAKECMDGOALS)),)
 new      := $(if $(filter command,$(origin B)),$(B))
 override B := build
 endif
-H         = $(B)/host
+# Programs with what nvcc makes of device kernels; all others have host kernels alone.
+C         = $(B)/cuda
 
 ifeq ($(SANITIZE)$(findstring clang,$(CC)),thread)
 $(error SANITIZE=thread needs CC=clang: gcc's libgomp is not instrumented and gives false reports)
@@ -171,7 +172,11 @@ SAN      := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -f
               $(if $(findstring clang,$(CC)),-Wno-pass-failed,-fno-tree-pta))
 # CUDA in the plain build only; without nvcc, or with NVCC= , the rest works as well.
 NVCC     ?= $(if $(flavour),,$(shell command -v nvcc))
-CUDA_ARCHS ?= 80 90 100
+# One architecture by default: the device's own, if its driver says which. All device kernels take nvcc 4 minutes of it.
+DEVICES   ?= $(wildcard /dev/nvidia[0-9]* /dev/dxg /dev/nvmap)
+ifeq ($(origin CUDA_ARCHS),undefined)
+CUDA_ARCHS := $(or $(if $(DEVICES),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)),90)
+endif
 CUDA     := $(NVCC:%/bin/nvcc=%)
 # No contraction and no reassociation: a rule gives the same bits in every kernel and compiler.
 FP       := -ffp-contract=off -fno-math-errno -fno-trapping-math
@@ -211,12 +216,15 @@ cli      := $(sort $(wildcard cli/*.c))
 # These files talk to the device. They are built with nvcc's runtime; without nvcc device_none.c replaces them.
 # Tests build them against the emulation of CUDA: see emulation/emulation.mk.
 device   := $(addprefix harness/device/,device_cuda.c device_graph.c device_step.c)
-harness  := $(filter-out $(device) harness/device/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c harness/*/*.c serving/*.c lib/*.c)))
+harness  := $(filter-out $(device) harness/device/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c harness/*/*.c)))
+library  := $(sort $(wildcard lib/*.c serving/*.c))
 # Without device kernels, as in some sanitized builds, nothing calls what they share.
 parts    := $(sort $(wildcard $(if $(cuda),kernels/device/*.cu) harness/device/*.cu))
 common   := $(host) $(updates) $(harness:%.c=$(B)/%.o)
-host_objects := $(common) $(H)/harness/registry.o $(B)/harness/device/device_none.o
-objects  := $(if $(NVCC),$(common) $(B)/harness/registry.o $(device:%.c=$(B)/%.o) $(parts:%.cu=$(B)/%.o) $(cuda:%.cu=$(B)/%.o),$(host_objects))
+objects  := $(common) $(B)/harness/registry.o $(B)/harness/device/device_none.o
+cuda_objects := $(common) $(C)/harness/registry.o $(device:%.c=$(B)/%.o) $(parts:%.cu=$(B)/%.o) $(cuda:%.cu=$(B)/%.o)
+# What few programs need is in archives, from which each takes what it calls.
+guests   := $(B)/library.a
 
 # What a run measures; each becomes an option of build/bench and is in the record. See make help.
 variables := FILTER SPEC TRACE ALPHA DIMS ROWS BATCH POOLING RULE SEED THREADS REPS RING MODES PLACE
@@ -228,12 +236,14 @@ given     = $(foreach v,$1,$(if $($v),--$(call lower,$v)=$(call quoted,$($v))))
 selection = $(call given,$(variables))
 options   = $(selection) --out=$(call quoted,$(OUT))
 
-.PHONY: all deps bench bench-gpu smoke clean help FORCE
+.PHONY: all cuda deps bench bench-gpu smoke clean help FORCE
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o
 
 all: $(B)/bench $(B)/embfuse lib
+# The same with device kernels, by nvcc.
+cuda: $(C)/bench $(C)/embfuse lib-cuda
 
 # --- Debian packages: installed by root, otherwise named. Elsewhere the user sees to them.
 packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3 python3-scipy
@@ -285,11 +295,12 @@ whole     = -o $@.$$$$ && mv -f $@.$$$$ $@
 object    = -MT $@ -MF $@.$$$$.new $(whole) && mv -f $@.$$$$.new $(@:.o=.d)
 renewed   = >$@.$$$$ && if cmp -s $@.$$$$ $@; then rm $@.$$$$; else mv -f $@.$$$$ $@; fi
 
-# --- the registries: one KERNEL(family, symbol, level) line per object. Programs that measure the host alone
-# have one of their own, and nothing that nvcc makes; so do those with an emulated device or planted defects.
-registries := $(B) $(H) $(B)/emulated $(B)/planted
-$(B)/kernel_list.inc: listed = $(host) $(if $(NVCC),$(cuda:%.cu=$(B)/%.o))
-$(H)/kernel_list.inc: listed = $(host)
+# --- the registries: one KERNEL(family, symbol, level) line per object: of host kernels, and in folders of their own
+# with those by nvcc, with emulated ones, with planted defects, or with none.
+registries := $(B) $(C) $(B)/emulated $(B)/planted $(B)/no_kernels
+$(B)/kernel_list.inc: listed = $(host)
+$(B)/no_kernels/kernel_list.inc: listed =
+$(C)/kernel_list.inc: listed = $(host) $(cuda:%.cu=$(B)/%.o)
 $(registries:%=%/kernel_list.inc): FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' $(listed) | sed -E -e 's|.*/([^/]*)/([^/.]*)\.([^/.]*)\.o|KERNEL(\1, \2_\3, \3)|' \
@@ -342,9 +353,15 @@ $(B)/%.o: %.c Makefile | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) $(CFLAGS) -c $< $(object)
 
-$(H)/%.o: %.c Makefile | $(rule_lists)
+$(C)/%.o $(B)/planted/%.o $(B)/no_kernels/%.o: %.c Makefile | $(rule_lists)
 	@mkdir -p $(@D)
-	$(call quiet,CC)$(CC) -I$(H) $(CFLAGS) -c $< $(object)
+	$(call quiet,CC)$(CC) -I$(@D:%/harness=%) $(CFLAGS) -c $< $(object)
+
+$(B)/library.a: $(library:%.c=$(B)/%.o)
+$(B)/harness.a: $(harness:%.c=$(B)/%.o) $(updates) $(B)/harness/device/device_none.o
+$(B)/library.a $(B)/harness.a:
+	@rm -f $@
+	$(call quiet,AR)$(AR) rcsD $@ $^
 
 # One level of a host kernel: its exported constant gets another name, and all else in it is static.
 at_level  = $(if $1,$(isa_$1:%=-m%) -mprefer-vector-width=512 -DLEVEL=_$1)
@@ -386,12 +403,15 @@ cudart   := $(if $(NVCC),-L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread)
 
 recorder := $(B)/harness/record/gbench.o $(B)/harness/record/main.o
 $(B)/bench: $(recorder) $(objects)
-$(B)/embfuse: $(cli:%.c=$(B)/%.o) $(objects)
-$(H)/bench: $(recorder) $(host_objects)
-$(H)/embfuse: $(cli:%.c=$(B)/%.o) $(host_objects)
-$(B)/bench $(B)/embfuse: LDLIBS += $(cudart)
-$(B)/bench $(B)/embfuse $(H)/bench $(H)/embfuse:
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark -lpthread) $(LDLIBS) $(whole)
+$(B)/embfuse: $(cli:%.c=$(B)/%.o) $(objects) $(guests)
+$(C)/bench: $(recorder) $(cuda_objects)
+$(C)/embfuse: $(cli:%.c=$(B)/%.o) $(cuda_objects) $(guests)
+$(C)/bench $(C)/embfuse: LDLIBS += $(cudart)
+# Programs: main and its parts, kernels, harness.
+link      = $(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark -lpthread) $(LDLIBS) $(whole)
+$(B)/bench $(B)/embfuse $(C)/bench $(C)/embfuse:
+	$(link)
+
 
 include lib/lib.mk
 include ranks/ranks.mk
@@ -407,9 +427,7 @@ include examples/examples.mk
 
 # --- measure, print the table, draw the plots. The status is that of the measurement: 2 if a kernel was wrong;
 # the table says so too. nvcc takes minutes: its objects are built only if there is a device, or PLACE asks.
-DEVICES   ?= $(wildcard /dev/nvidia[0-9]* /dev/dxg /dev/nvmap)
-host_bench = $(if $(NVCC),$(H)/bench,$(B)/bench)
-any_bench  = $(if $(filter device all,$(or $(PLACE),$(if $(DEVICES),all))),$(B)/bench,$(host_bench))
+any_bench  = $(if $(and $(NVCC),$(filter device all,$(or $(PLACE),$(if $(DEVICES),all)))),$(C)/bench,$(B)/bench)
 queue      = $(call given,QUEUE)
 bench:
 	$(call require,bench)
@@ -425,9 +443,9 @@ axes       = $(call given,FILTER SEED THREADS REPS RING MODES)
 shown      = $(sort $(MODE) $(filter warm,$(or $(MODES),cold warm)))
 bench-gpu:
 	$(call require,bench)
-	@$(MAKE) --no-print-directory $(B)/bench
+	@$(MAKE) --no-print-directory $(if $(NVCC),$(C),$(B))/bench
 	@worst=0; \
-	 run() { to=$(call quoted,$(OUT))/$$1; shift; $(B)/bench $(places) $(queue) "$$@" --out="$$to"; status=$$?; \
+	 run() { to=$(call quoted,$(OUT))/$$1; shift; $(if $(NVCC),$(C),$(B))/bench $(places) $(queue) "$$@" --out="$$to"; status=$$?; \
 	     case $$status in 0) ;; 2) worst=2 ;; *) exit $$status ;; esac; \
 	     [ ! -e "$$to/bench.json" ] || { $(foreach m,$(shown),$(PYTHON) reports/table.py "$$to/bench.json" --mode $m &&) \
 	     $(PYTHON) reports/plots.py "$$to/bench.json" "$$to/plots" --mode $(MODE); } || exit 1; }; \

@@ -3,7 +3,7 @@
 
     python3 cli/rules_page.py build/embfuse >rules/README.md
 
-tests/test_cli.sh fails if the page is out of date.
+tests/programs/test_cli.sh fails if the page is out of date.
 """
 import json
 import re

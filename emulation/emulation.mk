@@ -24,10 +24,9 @@ $(E)/%.o: %.cu Makefile emulation/emulation.mk | $(rule_lists)
 
 # Both programs, with an emulated device.
 $(E)/bench: $(recorder) $(common) $(emulated) $(emulation)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) $(whole)
-
-$(E)/embfuse: $(cli:%.c=$(B)/%.o) $(common) $(emulated) $(emulation)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
+$(E)/embfuse: $(cli:%.c=$(B)/%.o) $(common) $(emulated) $(emulation) $(guests)
+$(E)/bench $(E)/embfuse:
+	$(link)
 
 # NCCL's stand-in, for programs of several ranks with emulated devices.
 nccl_stand_in := $(E)/ranks/transport_nccl.o $(B)/emulation/nccl/nccl_over_mpi.o

@@ -13,7 +13,7 @@
  *
  * Beside the fastest kernel of each point, auto is at worst 0.945 as fast on Zen 5 (cpu_fused alone: 0.897),
  * and 0.864 on Granite Rapids (0.785), where 2 of 110 points are below 0.9: there cpu_dense wins on two
- * threads or tiny tables, where it loses by 20 to 30 % on Zen 5. tests/test_auto.py computes these figures.
+ * threads or tiny tables, where it loses by 20 to 30 % on Zen 5. tests/library/test_auto.py computes these figures.
  *
  * For a forward, and on a device, auto has one kernel each. No kernel has been measured on a device.
  */

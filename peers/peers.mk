@@ -18,16 +18,16 @@ peers_preset  := --filter='$(if $(peers_spec),$(peers_filter),$(peers_others))' 
                  --rule=all $(peers_spec)
 
 # The objects of embfuse except its main. Peers are compared with host kernels only.
-$(B)/peers/session: $(B)/peers/session.o $(patsubst %.c,$(B)/%.o,$(filter-out cli/embfuse.c,$(cli))) $(host_objects)
+$(B)/peers/session: $(B)/peers/session.o $(patsubst %.c,$(B)/%.o,$(filter-out cli/embfuse.c,$(cli))) $(objects) $(guests)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lbenchmark -lpthread $(LDLIBS) $(whole)
 
 peers:
 	$(call require,bench)
 	@[ -e $(peers_venv)/complete ] || sh peers/setup.sh $(peers_venv) $(PYTHON)
-	@$(MAKE) --no-print-directory $(B)/peers/session $(H)/embfuse
+	@$(MAKE) --no-print-directory $(B)/peers/session $(B)/embfuse
 	@worst=0; \
 	 run() { to=$(call quoted,$(OUT))/$$1; shift; $(PYTHON) peers/peers.py --session $(B)/peers/session \
-	     --embfuse $(H)/embfuse --python $(peers_venv)/bin/python $(peers_preset) "$$@" --out="$$to"; \
+	     --embfuse $(B)/embfuse --python $(peers_venv)/bin/python $(peers_preset) "$$@" --out="$$to"; \
 	     status=$$?; [ $$status -ne 1 ] || exit 1; [ $$status -eq 0 ] || worst=$$status; \
 	     $(PYTHON) reports/table.py "$$to/bench.json" --mode $(MODE) && \
 	     $(PYTHON) peers/ratios.py "$$to/bench.json" --mode $(MODE) && \

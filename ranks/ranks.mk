@@ -13,7 +13,7 @@ $(mpi_files:%.c=$(B)/%.o): CFLAGS += $(mpi_include)
 # The programs on MPI.
 ranks_programs := $(B)/ranks/bench $(B)/ranks/train $(B)/studies/server/server $(B)/studies/scale/here
 $(B)/ranks/bench: $(B)/harness/record/gbench.o
-$(ranks_programs): %: %.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(host_objects)
+$(ranks_programs): %: %.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(objects) $(guests)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark) -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
 
 .PHONY: bench-ranks
@@ -30,7 +30,7 @@ NCCL    ?= $(patsubst %/include/nccl.h,%,$(firstword $(wildcard $(CUDA)/include/
 libnccl := $(if $(NCCL),$(if $(wildcard $(NCCL)/include/nccl.h),$(firstword $(wildcard $(NCCL)/lib/libnccl.so* $(NCCL)/lib/*/libnccl.so*))))
 $(B)/ranks/transport_nccl.o: CFLAGS += -isystem $(CUDA)/include $(patsubst %,-isystem %/include,$(filter-out /usr,$(NCCL)))
 $(B)/ranks/bench_cuda: $(B)/ranks/bench.o $(B)/harness/record/gbench.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) \
-                       $(objects) $(if $(libnccl),$(B)/ranks/transport_nccl.o)
+                       $(cuda_objects) $(guests) $(if $(libnccl),$(B)/ranks/transport_nccl.o)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(libnccl) $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(dir $(libnccl))) \
 	    -lbenchmark -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) $(cudart) $(whole)
 endif

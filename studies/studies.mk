@@ -22,13 +22,13 @@ bench-isa:
 
 # Another revision beside this checkout, this program beside itself, and many revisions: in turns, sample by sample.
 packages_against := $(packages_bench) python3-matplotlib git
-beside_itself     = --bench=$(host_bench) --embfuse=$(H)/embfuse
+beside_itself     = --bench=$(B)/bench --embfuse=$(B)/embfuse
 against           = $(call quoted,$(OUT)/against)
 bench-against:
 	$(call require,against)
 	@$(if $(REF),,echo 'usage: make bench-against REF=HEAD~1 [FILTER=... REPS=9]' >&2; exit 1)
 	@rm -f $(against)/status
-	@$(MAKE) --no-print-directory $(host_bench) $(H)/embfuse
+	@$(MAKE) --no-print-directory $(B)/bench $(B)/embfuse
 	@$(PYTHON) studies/against.py $(call quoted,$(REF)) --make '$(MAKE)' --builds '$(B)/against' $(beside_itself) \
 	     $(selection) --out=$(against) || { status=$$?; [ $$status -eq 2 ] || exit $$status; }; \
 	 $(PYTHON) reports/compare.py $(against)/bench-old.json $(against)/bench-new.json $(noise_file) $(COMPARE) \
@@ -36,14 +36,14 @@ bench-against:
 
 noise:
 	$(call require,against)
-	@$(MAKE) --no-print-directory $(host_bench) $(H)/embfuse
+	@$(MAKE) --no-print-directory $(B)/bench $(B)/embfuse
 	@$(PYTHON) studies/noise.py $(beside_itself) $(selection) $(call given,COMPARISONS) --out=$(call quoted,$(OUT)/noise)
 
 # Without REVS the folder is only read.
 HISTORY ?= $(OUT)/history
 history:
 	$(call require,against)
-	@$(if $(REVS),$(MAKE) --no-print-directory $(host_bench) $(H)/embfuse)
+	@$(if $(REVS),$(MAKE) --no-print-directory $(B)/bench $(B)/embfuse)
 	@$(PYTHON) studies/history.py $(if $(REVS),--revisions=$(call quoted,$(REVS))) --make '$(MAKE)' --builds '$(B)/against' \
 	     $(beside_itself) $(selection) $(noise_file) --out=$(call quoted,$(HISTORY))
 
@@ -54,16 +54,16 @@ beside_sweep    := --others='cpu_hash cpu_owner cpu_sort' --dense=cpu_dense $(if
 beside_scaling  := --others='cpu_hash cpu_sort' --dense=cpu_dense $(if $(MOST),--most='$(MOST)')
 sweep scaling:
 	$(call require,bench)
-	@$(MAKE) --no-print-directory $(host_bench)
-	@$(PYTHON) studies/$@.py $(call quoted,$(OUT)/$@/$@.json) $(call quoted,$(OUT)/$@) --bench=$(host_bench) \
+	@$(MAKE) --no-print-directory $(B)/bench
+	@$(PYTHON) studies/$@.py $(call quoted,$(OUT)/$@/$@.json) $(call quoted,$(OUT)/$@) --bench=$(B)/bench \
 	     $(watched) $(beside_$@) $(call given,THREADS REPS SEED)
 
 # When a dense gradient beats a sparse one, over the share of rows that a batch touches.
 crossover:
 	$(call require,bench)
-	@$(MAKE) --no-print-directory $(host_bench)
+	@$(MAKE) --no-print-directory $(B)/bench
 	@$(PYTHON) studies/crossover.py $(call quoted,$(OUT)/crossover/crossover.json) $(call quoted,$(OUT)/crossover) \
-	     --bench=$(host_bench) --kernel=cpu_sort --others=cpu_fused --dense=cpu_dense $(MIB:%=--mib=%) \
+	     --bench=$(B)/bench --kernel=cpu_sort --others=cpu_fused --dense=cpu_dense $(MIB:%=--mib=%) \
 	     $(if $(RULE),--rules=$(call quoted,$(RULE))) $(call given,THREADS REPS SEED)
 
 # The worth of each technique of a kernel: a separate folder has a build with the kernels that lack one
@@ -126,21 +126,21 @@ record:
 	 echo 'make readme puts it on the front page'; exit $$status
 
 # What a call of the library costs over a call of its kernel.
-$(B)/studies/overhead/overhead: $(B)/studies/overhead/overhead.o $(host_objects)
+$(B)/studies/overhead/overhead: $(B)/studies/overhead/overhead.o $(objects) $(guests)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
 overhead: $(B)/studies/overhead/overhead
 	@$<
 
 # How evenly cpu_fused shares its work on many cores: counted on the ids of a workload.
-$(B)/studies/cores/cores: $(B)/studies/cores/cores.o $(host_objects)
+$(B)/studies/cores/cores: $(B)/studies/cores/cores.o $(objects) $(guests)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
 cores: $(B)/studies/cores/cores
 	@$< $(or $(SPEC),datasets/standard.spec)
 
 # The fastest prefetches of this machine, beside the defaults.
-$(B)/studies/tune/tune: $(B)/studies/tune/tune.o $(host_objects)
+$(B)/studies/tune/tune: $(B)/studies/tune/tune.o $(objects) $(guests)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
 tune: $(B)/studies/tune/tune
@@ -148,7 +148,7 @@ tune: $(B)/studies/tune/tune
 
 # How far narrow types, steps per lookup and dense steps drift from the step of the suite: numbers of no machine,
 # on a page of its own.
-$(B)/studies/drift/drift: $(B)/studies/drift/drift.o $(host_objects)
+$(B)/studies/drift/drift: $(B)/studies/drift/drift.o $(objects) $(guests)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
 drift:
@@ -163,7 +163,7 @@ hiredis  := $(wildcard /usr/include/hiredis/hiredis.h)
 cli_parts = $(patsubst %.c,$(B)/%.o,$(filter-out cli/embfuse.c,$(cli)))
 $(B)/studies/serving/serving: LDLIBS += $(if $(hiredis),-lhiredis)
 $(B)/studies/serving/serving: $(B)/studies/serving/serving.o $(B)/studies/serving/store$(if $(hiredis),,_none).o \
-                              $(cli_parts) $(host_objects)
+                              $(cli_parts) $(objects) $(guests)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
 # Without the last two, Redis is left out.
@@ -173,13 +173,13 @@ serving:
 	$(call require,serving)
 	@[ -e $(serving_venv)/complete ] || sh peers/setup.sh $(serving_venv) $(PYTHON) serving \
 	     studies/serving/requirements.txt 'FAISS, 100 MB' 'import faiss, numpy' || :
-	@$(MAKE) --no-print-directory $(B)/studies/serving/serving $(H)/embfuse
-	@$(PYTHON) studies/serving.py $(call quoted,$(OUT)/serving) --embfuse=$(H)/embfuse \
+	@$(MAKE) --no-print-directory $(B)/studies/serving/serving $(B)/embfuse
+	@$(PYTHON) studies/serving.py $(call quoted,$(OUT)/serving) --embfuse=$(B)/embfuse \
 	     --serving=$(B)/studies/serving/serving --python=$(serving_venv)/bin/python \
 	     $(if $(WEIGHT),--weight=$(call quoted,$(WEIGHT))) $(call given,ROWS DIMS ALPHA BATCH POOLING REPS SEED)
 
 # Iterations on several ranks: measured and predicted here, and modelled on a cluster.
-$(B)/studies/scale/scale: $(B)/studies/scale/scale.o $(ranks_objects) $(host_objects)
+$(B)/studies/scale/scale: $(B)/studies/scale/scale.o $(ranks_objects) $(objects) $(guests)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
 scale:
@@ -189,7 +189,7 @@ scale:
 	     --here=$(B)/studies/scale/here --map=$(B)/studies/scale/scale $(call given,RANKS LINKS SHARDING REPS)
 
 # Steps with tables on a disk, and a share of their rows in memory.
-$(B)/studies/tiers/tiers: $(patsubst %.c,$(B)/%.o,$(sort $(wildcard studies/tiers/*.c))) $(tiers_objects) $(host_objects)
+$(B)/studies/tiers/tiers: $(patsubst %.c,$(B)/%.o,$(sort $(wildcard studies/tiers/*.c))) $(tiers_objects) $(objects) $(guests)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(tiers_libs) $(whole)
 
 .PHONY: bench-tiers
@@ -202,7 +202,7 @@ bench-tiers:
 
 # What dense data parallelism with a partitioned optimizer moves for an embedding table, beside rows that are
 # sharded. Ranks are threads of one process.
-$(B)/studies/zero/zero: $(B)/studies/zero/zero.o $(ranks_objects) $(host_objects)
+$(B)/studies/zero/zero: $(B)/studies/zero/zero.o $(ranks_objects) $(objects) $(guests)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
 .PHONY: zero

@@ -1,12 +1,16 @@
 #!/bin/sh
-# Runs test programs and scripts, which print TAP; the last line has the totals.
-# Usage: BUILD=build tests/run.sh PROGRAM...
+# Runs tests, which print TAP: scripts, and programs of groups, all of them or one. At the end come the ten that took
+# most CPU seconds, and the totals.
+# Usage: BUILD=build tests/run.sh tests/programs/test_cli.sh build/tests/unit/tests build/tests/kernels/tests:forward ...
 # Two run at a time (JOBS=1: one), because much of a run is serial. Results appear in the order of the
-# arguments.
+# arguments. BUDGET=file: CPU seconds of tests; those that take half as much again fail.
 set -u
 passed=0 failed=0 skipped=0
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export BUILD=${BUILD:-build}
+export PYTHONDONTWRITEBYTECODE=1
+PYTHONPATH=$(dirname "$0")/support${PYTHONPATH:+:$PYTHONPATH}
+export PYTHONPATH
 # Tests run more threads than there are cores, so a waiting thread must not spin.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 # Tests run a bench hundreds of times. Before each sample it visits twice the last-level cache, which takes a second on
@@ -27,22 +31,38 @@ logs=${LOGS:-$(mktemp -d)} # LOGS=folder keeps what every program printed
 mkdir -p "$logs"
 [ -n "${LOGS:-}" ] || trap 'rm -rf "$logs"' EXIT
 
-# Runs one program: its output goes to $logs/NAME.tap, and at its end status and seconds go to
+# The name of a test: unit-zipf, programs-cli, or unit for all its groups.
+name_of() {
+    folder=${1%/*} group=${1##*[:/]}
+    group=${group#test_}
+    folder=${folder##*/} group=${group%.*}
+    [ "$group" = tests ] && echo "$folder" || echo "$folder-$group"
+}
+
+# CPU seconds of the children of this shell, in hundredths.
+spent() {
+    times >"$1"
+    awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s += 60 * t[1] + t[2] } } END { printf "%d", 100 * s }' "$1"
+}
+
+# Runs one test: its output goes to $logs/NAME.tap, and at its end status, seconds and CPU seconds go to
 # NAME.status.
 run() {
-    name=$(basename "$1") begin=$(date +%s)
+    name=$(name_of "$1") begin=$(date +%s) before=$(spent "$logs/$line.times")
     # Tests and a running bench do not wait for each other.
     export EMBFUSE_LOCK="$logs/$name.lock"
-    # An emulated thread that ThreadSanitizer knows nothing of costs 16 us, not 3: two programs have such threads.
-    case $name in test_kernels | test_emulation) ;; *) export EMULATION_RENEW=0 ;; esac
+    # An emulated thread that ThreadSanitizer knows nothing of costs 16 us, not 3: two have such threads.
+    case $name in kernels-kernels | tests-emulation) unset EMULATION_RENEW ;; *) export EMULATION_RENEW=0 ;; esac
     case $1 in
     *.py) $prefix "${PYTHON:-/usr/bin/python3}" "$1" ;;
     *.sh) $prefix sh "$1" ;;
+    *:*) $prefix "${1%:*}" "${1#*:}" ;;
     *) $prefix "$1" ;;
     esac >"$logs/$name.tap" 2>&1 &
     running=$!
     wait $running
-    echo $? $(($(date +%s) - begin)) >"$logs/$name.new"
+    status=$?
+    echo $status $(($(date +%s) - begin)) $((($(spent "$logs/$line.times") - before) / 100)) >"$logs/$name.new"
     mv "$logs/$name.new" "$logs/$name.status"
 }
 
@@ -55,16 +75,23 @@ ends() { # FIRST LAST
 }
 
 tell() {
-    name=$(basename "$1") log=$logs/$(basename "$1").tap
-    read -r status seconds <"$logs/$name.status"
+    name=$(name_of "$1")
+    log=$logs/$name.tap
+    read -r status seconds cpu <"$logs/$name.status"
     sed -i 's|^not ok \(.*# SKIP\)|ok \1|' "$log" # cmocka 1.1.5 prints a skip as not ok
     ok=$(grep -c '^ok ' "$log")
     skip=$(grep -ci '^ok .*# *skip' "$log")
     bad=$(grep -c '^not ok ' "$log")
     # A program that died or printed no result has failed, whatever else it printed.
     if [ "$bad" -eq 0 ] && { [ "$status" -ne 0 ] || [ "$ok" -eq 0 ]; }; then bad=1; fi
+    most=$(sed -n "s/^$name  *//p" "${BUDGET:-/dev/null}")
+    if [ -n "$most" ] && [ "$cpu" -gt $((most + most / 2)) ]; then
+        echo "# $name took $cpu s of CPU time; $BUDGET allows $most and a half more" >>"$log"
+        bad=$((bad + 1))
+    fi
     passed=$((passed + ok - skip)) failed=$((failed + bad)) skipped=$((skipped + skip))
     printf '%-40s %4d passed, %d failed, %d skipped, %d s\n' "$name" $((ok - skip)) "$bad" "$skip" "$seconds"
+    echo "$cpu $name" >>"$logs/seconds"
     if [ "$bad" -gt 0 ]; then
         printf -- '--- %s (exit status %d)\n' "$1" "$status"
         grep -v '^ok ' "$log" | ends 40 20
@@ -74,25 +101,30 @@ tell() {
 }
 
 # Several lines take the next test from a common queue.
-rm -rf "$logs"/*.status "$logs"/*.taken
+rm -rf "$logs"/*.status "$logs"/*.taken "$logs/seconds"
 line() {
-    running=
+    line=$1 running=
+    shift
     trap 'kill $running 2>/dev/null; exit 1' TERM
     for t in "$@"; do
-        mkdir "$logs/$(basename "$t").taken" 2>/dev/null && run "$t"
+        mkdir "$logs/$(name_of "$t").taken" 2>/dev/null && run "$t"
     done
 }
 lines=
 for i in $(seq "${JOBS:-2}"); do
-    line "$@" &
+    line "$i" "$@" &
     lines="$lines $!"
 done
 trap 'kill $lines 2>/dev/null; [ -n "${LOGS:-}" ] || rm -rf "$logs"; exit 1' INT TERM
 for t in "$@"; do
-    until [ -e "$logs/$(basename "$t").status" ]; do sleep 0.1; done
+    until [ -e "$logs/$(name_of "$t").status" ]; do sleep 0.1; done
     tell "$t"
 done
 wait
-rm -rf "$logs"/*.taken
+rm -rf "$logs"/*.taken "$logs"/*.times
+if [ $# -gt 10 ]; then
+    echo 'most CPU seconds:'
+    sort -rn "$logs/seconds" | head -n 10 | sed 's/^/    /'
+fi
 printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped
 [ $failed -eq 0 ]

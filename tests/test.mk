@@ -1,94 +1,146 @@
-# Tests: every tests/test_*.c is a cmocka program, every tests/test_*.sh and test_*.py is a script. All
-# print TAP, and tests/run.sh adds up the results. ONLY="name name" builds and runs some of them.
+# Tests: a folder of tests/ is a suite. Its test_*.c are one program, a group for each file; its test_*.sh and
+# test_*.py are scripts. All print TAP, and tests/run.sh adds up the results.
+#
+#   make check      the suite unit: harness and oracle, no kernel
+#   make test       unit, kernels, programs: what make and make bench build
+#   make test-NAME  another suite: library ranks server tiers serving peers studies report portable cuda
+#   make test-all   every suite
+#
+# ONLY="zipf bench" builds and runs tests/*/test_zipf.c and tests/*/test_bench.sh alone.
 
-# The example runs first, then the slowest programs, so that none of them runs alone at the end.
-first_tests   := 00_example kernels device defects
-test_programs := $(first_tests:%=$(B)/tests/test_%)
-test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c))))
-# Scripts about reports, studies, peers, examples, the Makefile, and what the library computes beside kernels do not
-# depend on how kernels are compiled: they run only in the plain build.
-tool_tests    := aarch64 against auto average claims compare compilers counts counts_bound counts_planted \
-                 counts_table crossover cuda_old deps drift examples figures gpu_record install joint_embeddings \
-                 ladder links make medians mutants nvcc pages peers plots ptx ptx_lane ptx_verified pytorch_example \
-                 ranks_device_mpi ranks_mpi record report_browser report_page reports reproduce sass sass_gate \
-                 sass_issue scale schedule state_dict state_numpy sweep tables tiers torch_optim train_example \
-                 workflow zero
-test_scripts  := $(sort $(wildcard tests/test_*.sh tests/test_*.py))
-ifneq ($(flavour),)
-test_scripts  := $(filter-out $(foreach t,$(tool_tests),tests/test_$t.sh tests/test_$t.py),$(test_scripts))
-endif
-test_support  := $(patsubst %.c,$(B)/%.o,$(filter-out tests/test_%,$(wildcard tests/*.c)))
+core_suites  := unit kernels programs
+other_suites := library ranks server tiers serving peers studies report portable cuda
 ONLY ?=
 
-.PHONY: test
+.PHONY: check test test-all $(other_suites:%=test-%)
 
-# The only test that calls CUDA itself.
-$(B)/tests/test_device.o: CFLAGS += -Iemulation/include
+# --- C programs. The folder is the registry: main.c calls the groups of this list.
+groups_of     = $(patsubst tests/$1/test_%.c,%,$(sort $(wildcard tests/$1/test_*.c)))
+c_suites     := $(foreach s,$(core_suites) $(other_suites),$(if $(call groups_of,$s),$s))
+suite_objects = $(patsubst %.c,$(B)/%.o,$(wildcard tests/$1/*.c)) $(B)/tests/$1/main.o
+$(B)/support.a: $(patsubst %.c,$(B)/%.o,$(filter-out %/main.c,$(wildcard tests/support/*.c)))
+	@rm -f $@
+	$(call quiet,AR)$(AR) rcsD $@ $^
 
-$(B)/tests/test_registry.o $(B)/gpu/tests/test_registry.o: CFLAGS += -DEXTRA_KERNELS='"$(EXTRA_KERNELS)"'
+# Kernels, and emulated ones; after them archives, of which a program takes what it calls.
+with_kernels := $(host) $(updates) $(emulated) $(emulation)
+archives     := $(B)/support.a $(guests) $(B)/harness.a
 
-$(B)/tests/test_%: $(B)/tests/test_%.o $(test_support) $(common) $(emulated) $(emulation)
+define suite_rule
+$(B)/tests/$1/groups.inc: FORCE
+	@mkdir -p $$(@D)
+	@printf 'GROUP(%s)\n' $(call groups_of,$1) $$(renewed)
+$(B)/tests/$1/main.o: tests/support/main.c $(B)/tests/$1/groups.inc
+	$$(call quiet,CC)$$(CC) $$(CFLAGS) -I$(B)/tests/$1 -c $$< $$(object)
+$(B)/tests/$1/tests: $(call suite_objects,$1)
+	$$(call quiet,LD)$$(CXX) $$(CXXFLAGS) $$(filter-out %.a,$$^) $(archives) -lcmocka $$(LDLIBS) $$(whole)
+$(B)/tests/$1/tests: $(archives)
+endef
+$(foreach s,$(c_suites),$(eval $(call suite_rule,$s)))
+$(B)/tests/unit/tests: $(B)/no_kernels/harness/registry.o
+$(patsubst %,$(B)/tests/%/tests,$(filter-out unit,$(c_suites))): $(with_kernels)
+$(patsubst %,$(B)/tests/%/tests,ranks server): $(ranks_objects)
+$(B)/tests/tiers/tests: $(tiers_objects)
+$(B)/tests/tiers/tests: LDLIBS += $(tiers_libs)
+$(B)/tests/cuda/tests: $(counts_models:%=$(B)/emulation/counts/%.o) $(B)/emulation/counts/warps.o
+
+# Calls that a test of the suite counts, or lets fail. All others pass through.
+wrapped_unit    := memory_available
+wrapped_kernels := malloc calloc realloc aligned_alloc posix_memalign mmap cudaMalloc cudaMallocHost cudaHostAlloc
+wrapped_library := open openat mkdir mkdirat pwrite pread fsync renameat unlinkat close
+wrapped_tiers   := close open openat mkdir pwrite pread fsync fdatasync renameat unlinkat io_uring_queue_init io_uring_submit_and_wait
+wrapped_ranks   := pwrite fsync renameat
+wraps         = $(patsubst %,-Wl$(comma)--wrap=%,$(wrapped_$1))
+$(foreach s,$(c_suites),$(eval $(B)/tests/$s/tests: LDLIBS += $(call wraps,$s)))
+
+# The only test that calls CUDA itself; and what other files are told.
+$(B)/tests/kernels/test_device.o: CFLAGS += -Iemulation/include
+$(B)/tests/kernels/test_registry.o $(B)/gpu/tests/kernels/test_registry.o: CFLAGS += -DEXTRA_KERNELS='"$(EXTRA_KERNELS)"'
+# A stand-in for NVIDIA's management library.
+$(B)/tests/kernels/tests: | $(B)/tests/nvml/libnvidia-ml.so.1
+$(B)/tests/nvml/libnvidia-ml.so.1: tests/kernels/nvml/nvml.c
+	@mkdir -p $(@D)
+	$(call quiet,LD)$(CC) $(WARN) -shared -fPIC -Wl,-soname,$(@F) $< $(whole)
+
+# The emulation alone: it runs correct kernels and finds planted bugs.
+$(B)/tests/emulation: $(selftest) $(emulation)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
-
-$(patsubst %,$(B)/tests/test_%,ranks ranks_bytes ranks_columns checkpoint cost planner server zero): $(ranks_objects)
-tier_tests    := $(patsubst %,$(B)/tests/test_%,tier_cache tier_faults tier_io tier_place tier_refused tier_rows) $(B)/gpu/tests/test_tier_place \
-                 $(B)/gpu/tests/test_tier_refused
-$(tier_tests): $(tiers_objects)
-$(tier_tests): LDLIBS += $(tiers_libs)
 
 # Ranks with emulated devices, and NCCL's stand-in alone.
 $(E)/ranks_device: LDLIBS += -Wl,--wrap=device_rows_move
-$(E)/nccl_misuse: $(E)/tests/mpi/nccl_misuse.o $(B)/ranks/transport_mpi.o $(B)/ranks/transport.o $(nccl_stand_in) \
-                  $(common) $(emulated) $(emulation)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
-$(E)/ranks_device: $(B)/tests/mpi/ranks_device.o $(test_support) $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(nccl_stand_in) \
-                   $(common) $(emulated) $(emulation)
+$(E)/nccl_misuse: $(E)/tests/ranks/mpi/nccl_misuse.o $(B)/ranks/transport_mpi.o $(B)/ranks/transport.o $(nccl_stand_in)
+$(E)/ranks_device: $(B)/tests/ranks/mpi/ranks_device.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(nccl_stand_in)
+$(E)/ranks_device $(E)/nccl_misuse: $(with_kernels) $(archives)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
-
-# The emulation alone: it runs correct kernels and finds planted bugs.
-$(B)/tests/test_emulation: $(selftest) $(emulation)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
-test_programs += $(B)/tests/test_emulation
 
 # Kernels with defects, for scripts of the plain build.
 P       := $(B)/planted
 planted := $(patsubst %.c,$(B)/%.o,$(wildcard tests/planted/*.c))
 $(P)/kernel_list.inc: listed = $(host) $(planted)
-$(P)/harness/registry.o: harness/registry.c Makefile
-	@mkdir -p $(@D)
-	$(call quiet,CC)$(CC) -I$(P) $(CFLAGS) -c $< $(object)
 planted_objects := $(common) $(planted) $(P)/harness/registry.o $(B)/harness/device/device_none.o
 $(P)/bench: $(recorder) $(planted_objects)
-$(P)/embfuse: $(cli:%.c=$(B)/%.o) $(planted_objects)
+$(P)/embfuse: $(cli:%.c=$(B)/%.o) $(planted_objects) $(guests)
 $(P)/bench $(P)/embfuse:
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark -lpthread) $(LDLIBS) $(whole)
-
-# This program counts the kernels' requests for memory.
-wrapped      := malloc calloc realloc aligned_alloc posix_memalign mmap cudaMalloc cudaMallocHost cudaHostAlloc
-$(B)/tests/test_memory $(B)/gpu/tests/test_memory: LDLIBS += $(wrapped:%=-Wl,--wrap=%)
-
-# This program finds a stand-in for NVIDIA's management library beside it.
-# An rpath of the old kind also serves AddressSanitizer's library, which opens libraries for the program.
-$(B)/tests/test_device_clocks: LDLIBS += -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/nvml'
-$(B)/tests/test_device_clocks: | $(B)/tests/nvml/libnvidia-ml.so.1
-$(B)/tests/nvml/libnvidia-ml.so.1: tests/nvml/nvml.c
-	@mkdir -p $(@D)
-	$(call quiet,LD)$(CC) $(WARN) -shared -fPIC $< $(whole)
-
-# This program sets the available memory itself.
-$(B)/tests/test_trace: LDLIBS += -Wl,--wrap=memory_available
-
-# This program injects faults and crashes into the calls that write files.
-file_calls   := open openat mkdir mkdirat pwrite pread fsync renameat unlinkat close
-$(B)/tests/test_state_crash: LDLIBS += $(file_calls:%=-Wl,--wrap=%)
-
-tier_calls   := close open openat mkdir pwrite pread fsync fdatasync renameat unlinkat io_uring_queue_init io_uring_submit_and_wait
-$(B)/tests/test_tier_faults: LDLIBS += $(tier_calls:%=-Wl,--wrap=%)
-
-# And this one into those of several ranks.
-$(B)/tests/test_checkpoint: LDLIBS += $(addprefix -Wl$(comma)--wrap=,pwrite fsync renameat)
+	$(link)
 
 include tests/fuzz/fuzz.mk
+
+# --- suites: the groups and scripts to run, as run.sh takes them, and the programs that scripts need.
+# Scripts about reports, the Makefile and other tools do not depend on how kernels are compiled: they run only in the
+# plain build, as do most suites.
+tool_tests   := compare deps make medians mutants plots reports tables workflow
+only          = $(or $(ONLY),%)
+not_here      = $(if $(flavour),$(foreach t,$(tool_tests),%/test_$t.sh %/test_$t.py))
+groups_to_run = $(foreach g,$(filter $(only),$(call groups_of,$1)),$(B)/tests/$1/tests:$g)
+scripts_of    = $(filter-out $(not_here),$(filter $(foreach o,$(only),%/test_$o.sh %/test_$o.py),$(sort $(wildcard tests/$1/test_*.sh tests/$1/test_*.py))))
+emulation_of_kernels = $(if $(filter $(only),emulation),$(B)/tests/emulation)
+# The unit tests take seconds together.
+tests_of      = $(if $(ONLY),$(groups_to_run),$(if $(filter unit,$1),$(B)/tests/unit/tests,$(groups_to_run))) \
+                $(if $(filter kernels,$1),$(emulation_of_kernels)) $(scripts_of)
+
+emulated_programs := $(E)/bench $(E)/embfuse
+needs_programs := $(B)/bench $(B)/embfuse $(emulated_programs) $(if $(flavour),,$(P)/bench $(P)/embfuse)
+needs_library  := lib $(B)/embfuse $(B)/examples/dlrm
+needs_ranks    := $(B)/studies/scale/scale $(B)/studies/zero/zero $(if $(mpi),$(ranks_programs) $(E)/ranks_device $(E)/nccl_misuse)
+needs_server   := $(if $(mpi),$(ranks_programs))
+needs_tiers    := $(B)/studies/tiers/tiers
+needs_serving  := $(B)/studies/serving/serving $(B)/embfuse
+needs_peers    := $(B)/peers/session $(B)/bench $(B)/embfuse
+needs_studies  := $(B)/bench $(B)/embfuse $(B)/studies/drift/drift $(B)/studies/cores/cores $(B)/studies/tune/tune
+needs_report   := $(B)/bench
+needs_portable := $(B)/bench $(B)/embfuse
+needs_cuda     := $(B)/bench $(B)/embfuse $(emulated_programs) $(ptx_run) $(if $(NVCC),$(C)/bench $(C)/embfuse)
+
+# Suites build with as many jobs as there are cores, unless -j says otherwise: emulated device kernels take minutes.
+jobs      = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+run_tests = BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) PTX_ARCHS='$(PTX_ARCHS)' tests/run.sh
+# $1: suites. With ONLY, those of its tests.
+define run_suites
+$(if $(strip $(foreach s,$1,$(call tests_of,$s))),,@echo "no test is called $(ONLY)" >&2; exit 1)
+@$(MAKE) --no-print-directory $(jobs) $(sort $(filter $(B)/%,$(foreach s,$1,$(foreach t,$(call tests_of,$s),$(firstword $(subst :, ,$t))))) \
+     $(foreach s,$1,$(if $(call scripts_of,$s),$(needs_$s))))
+@$(run_tests) $(foreach s,$1,$(call tests_of,$s))
+endef
+
+check:
+	$(call require,test)
+	$(call run_suites,unit)
+# A test that ONLY names may be of any suite.
+test:
+	$(call require,test)
+	$(call run_suites,$(if $(ONLY),$(core_suites) $(other_suites),$(core_suites)))
+test-all:
+	$(call require,ci)
+	$(call run_suites,$(core_suites) $(other_suites))
+$(filter-out test-cuda,$(other_suites:%=test-%)): test-%:
+	$(call require,ci)
+	$(call run_suites,$*)
+# What nvcc makes of kernels.
+test-cuda:
+	$(call require,ci)
+	@[ -z "$(NVCC)" ] || { $(MAKE) --no-print-directory $(jobs) ptx-programs ONLY= && $(MAKE) --no-print-directory sass-tools; }
+	@[ -z "$(NVCC)" ] || [ -z "$(filter $(COUNTS_ARCH),$(CUDA_ARCHS))" ] || $(MAKE) --no-print-directory $(jobs) counts-program ONLY=
+	$(call run_suites,cuda)
 
 # Which changes of one line does no test notice?
 .PHONY: mutants
@@ -102,7 +154,7 @@ portable_build = $(if $(filter 0,$(NATIVE)),$(B),$(B)/portable)
 .PHONY: ci-metrics ci-metrics-renew
 ci-metrics ci-metrics-renew:
 	$(call require,metrics)
-	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) B=$(portable_build) NATIVE=0 \
+	@$(MAKE) --no-print-directory $(jobs) B=$(portable_build) NATIVE=0 \
 	     SANITIZE= NVCC= $(portable_build)/bench $(portable_build)/embfuse
 	@$(PYTHON) tests/ci_metrics.py $(portable_build) --nvcc='$(NVCC)' \
 	     $(if $(filter %-renew,$@),--renew,$(KERNEL:%=--kernel=%))
@@ -113,39 +165,54 @@ sass_venv    := build/sass/venv
 sass-tools:
 	@[ -e $(sass_venv)/complete ] || { [ -x '$(NVCC:%nvcc=%nvdisasm)' ] && [ -x '$(NVCC:%nvcc=%cuobjdump)' ]; } || \
 	    { command -v nvdisasm && command -v cuobjdump; } >/dev/null || sh peers/setup.sh $(sass_venv) $(PYTHON) sass \
-	    tests/sass/requirements.txt 'a disassembler, 7 MB' 'import glob, sys; \
+	    tests/cuda/sass/requirements.txt 'a disassembler, 7 MB' 'import glob, sys; \
 	    assert glob.glob(sys.prefix + "/lib/*/site-packages/nvidia/*/bin/nvdisasm")'
-resources: $(objects)
+resources: $(cuda_objects)
 	@$(MAKE) --no-print-directory sass-tools
-	@BUILD=$(B) NVCC=$(NVCC) $(PYTHON) tests/test_nvcc.py --renew
+	@BUILD=$(B) NVCC=$(NVCC) $(PYTHON) tests/cuda/test_nvcc.py --renew
 
-# --- a real device: the same programs, linked with CUDA instead of its emulation
+# --- a real device: the same groups, linked with CUDA instead of its emulation
 G            := $(B)/gpu
-gpu_names    := 00_example defects device device_index device_validate forward gradient kernels large max memory overflow own_lookups place_wrap properties registry tier_place tier_refused weight_grad
-gpu_programs := $(gpu_names:%=$(G)/tests/test_%)
-gpu_support  := $(test_support:$(B)/%=$(G)/%) $(G)/tests/gpu/no_emulation.o
+gpu_groups   := 00_example defects device device_index device_validate forward gradient kernels large max memory overflow \
+                own_lookups place_wrap properties registry weight_grad
+gpu_tiers    := tier_place tier_refused
+gpu_tests    := $(gpu_groups:%=$(G)/tests/kernels/tests:%) $(gpu_tiers:%=$(G)/tests/tiers/tests:%)
+gpu_support  := $(patsubst %.c,$(G)/%.o,$(filter-out %/main.c,$(wildcard tests/support/*.c))) $(G)/tests/cuda/gpu/no_emulation.o
 
 .PRECIOUS: $(G)/%.o
 $(G)/%.o: %.c Makefile tests/test.mk | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) $(CFLAGS) -isystem $(CUDA)/include -c $< $(object)
 
-$(G)/tests/test_%: $(G)/tests/test_%.o $(gpu_support) $(objects)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(cudart) $(whole)
+# The groups of a suite that run on a device.
+define gpu_suite
+$(G)/tests/$1/groups.inc: FORCE
+	@mkdir -p $$(@D)
+	@printf 'GROUP(%s)\n' $2 $$(renewed)
+$(G)/tests/$1/main.o: tests/support/main.c $(G)/tests/$1/groups.inc
+	$$(call quiet,CC)$$(CC) $$(CFLAGS) -I$(G)/tests/$1 -c $$< $$(object)
+$(G)/tests/$1/tests: $(patsubst %,$(G)/tests/$1/test_%.o,$2) $(G)/tests/$1/main.o $(gpu_support) $(cuda_objects) $(guests)
+	$$(call quiet,LD)$$(CXX) $$(CXXFLAGS) $$^ -lcmocka $$(LDLIBS) $$(cudart) $$(whole)
+endef
+$(eval $(call gpu_suite,kernels,$(gpu_groups)))
+$(eval $(call gpu_suite,tiers,$(gpu_tiers)))
+$(G)/tests/kernels/tests: LDLIBS += $(call wraps,kernels)
+$(G)/tests/tiers/tests: $(tiers_objects)
+$(G)/tests/tiers/tests: LDLIBS += $(tiers_libs)
 
-$(G)/tests/gpu/device_facts: $(G)/tests/gpu/device_facts.o $(objects)
+$(G)/tests/cuda/gpu/device_facts: $(G)/tests/cuda/gpu/device_facts.o $(cuda_objects)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(cudart) $(whole)
 
 .PHONY: gpu-verify
 gpu-verify:
 	@[ -n "$(NVCC)" ] || { echo 'gpu-verify: nvcc is missing, so there are no device kernels' >&2; exit 1; }
 	$(call require,test)
-	@$(MAKE) --no-print-directory $(G)/tests/gpu/device_facts
-	@$(G)/tests/gpu/device_facts >/dev/null
-	@$(MAKE) --no-print-directory $(gpu_programs)
-	@BUILD=$(G) OUT=$(call quoted,$(OUT)) tests/gpu_verify.sh $(filter $(only),$(gpu_programs))
+	@$(MAKE) --no-print-directory $(G)/tests/cuda/gpu/device_facts
+	@$(G)/tests/cuda/gpu/device_facts >/dev/null
+	@$(MAKE) --no-print-directory $(G)/tests/kernels/tests $(G)/tests/tiers/tests
+	@BUILD=$(G) OUT=$(call quoted,$(OUT)) tests/cuda/gpu_verify.sh $(filter $(addprefix %:,$(only)),$(gpu_tests))
 
-# The headers of CUDA 12, for tests/test_cuda_old.py. CCCL is of 12.4: older packages of it are not whole.
+# The headers of CUDA 12, for tests/cuda/test_cuda_old.py. CCCL is of 12.4: older packages of it are not whole.
 cuda12_packages := nvidia-cuda-runtime-cu12==12.0.146 nvidia-cuda-nvcc-cu12==12.0.140 nvidia-nvtx-cu12==12.0.140 \
                    nvidia-cuda-cccl-cu12==12.4.127.post1
 .PHONY: cuda12
@@ -155,30 +222,8 @@ build/cuda12/nvidia/complete:
 	@$(PYTHON) -m pip install -q --no-deps --root-user-action=ignore --target build/cuda12 $(cuda12_packages)
 	@touch $@
 
-# The first record of a device. It is built for this device alone, if the driver's tool says which one it is.
-capability = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
-own_archs  = $(if $(filter file,$(origin CUDA_ARCHS)),$(capability:%=CUDA_ARCHS=%))
+# The first record of a device.
 .PHONY: gpu-record
 gpu-record:
 	@[ -n "$(DEVICES)" ] || { echo 'gpu-record: no CUDA device: there is no /dev/nvidia0' >&2; exit 1; }
-	@MAKE='$(MAKE)' OUT=$(call quoted,$(OUT)) tests/gpu/record.sh $(own_archs)
-
-# ONLY builds the chosen tests alone; scripts also need the programs. Without -j, as many jobs build as there are
-# cores: the emulated device kernels take minutes.
-only     = $(or $(addprefix %,$(ONLY)),%)
-programs = $(filter $(only),$(test_programs))
-scripts  = $(filter $(only:=.sh) $(only:=.py),$(test_scripts))
-test:
-	$(call require,test)
-	@[ -n '$(programs)$(scripts)' ] || { echo "no test is called tests/test_$(ONLY)" >&2; exit 1; }
-	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) $(programs) \
-	     $(if $(scripts),all $(H)/bench $(E)/bench $(E)/embfuse $(B)/peers/session $(B)/studies/drift/drift $(B)/studies/cores/cores $(B)/studies/tune/tune \
-                     $(B)/studies/serving/serving $(B)/examples/dlrm \
-                     $(if $(flavour),,$(ptx_run) $(P)/bench $(P)/embfuse $(B)/studies/scale/scale $(B)/studies/zero/zero $(B)/studies/tiers/tiers $(if $(mpi),$(ranks_programs) $(E)/ranks_device $(E)/nccl_misuse)))
-	@$(if $(and $(NVCC),$(filter %/test_ptx_lane.sh,$(scripts))),$(MAKE) --no-print-directory \
-	     $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) ptx-programs ONLY=)
-	@$(if $(and $(NVCC),$(filter $(COUNTS_ARCH),$(CUDA_ARCHS)),$(filter %/test_counts.py,$(scripts))),$(MAKE) --no-print-directory \
-	     $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) counts-program ONLY=)
-	@$(if $(and $(NVCC),$(filter %/test_nvcc.py,$(scripts))),$(MAKE) --no-print-directory sass-tools || :)
-	@BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) PTX_ARCHS='$(PTX_ARCHS)' \
-	     tests/run.sh $(programs) $(scripts)
+	@MAKE='$(MAKE)' OUT=$(call quoted,$(OUT)) tests/cuda/gpu/record.sh

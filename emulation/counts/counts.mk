@@ -10,11 +10,9 @@ counts_program := $(X)/$(COUNTS_ARCH)/counts
 counts_made_by  = nvcc $(shell $(NVCC) --version | sed -n 's/.*release \([^,]*\),.*/\1/p'), compute_$(COUNTS_ARCH)
 
 $(counts_objects): CXXFLAGS += -Iemulation/include
-$(B)/tests/test_counts_l2: $(counts_models:%=$(B)/emulation/counts/%.o)
-$(B)/tests/test_counts_warps: $(B)/emulation/counts/warps.o
 
-$(counts_program): $(counts_objects) $(common) $(E)/harness/registry.o $(device:%.c=$(E)/%.o) \
-                   $(ptx_host) $(call ptx_parts,$(COUNTS_ARCH)) $(ptx_run) $(emulation)
+$(counts_program): $(counts_objects) $(host) $(updates) $(E)/harness/registry.o $(device:%.c=$(E)/%.o) \
+                   $(ptx_host) $(call ptx_parts,$(COUNTS_ARCH)) $(ptx_run) $(emulation) $(B)/harness.a
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
 .PHONY: counts-program counts counts-renew bound test-counts
@@ -51,4 +49,4 @@ bound: counts-program
 	@$(PYTHON) emulation/counts/bound.py $(call quoted,$(OUT)/counts/models.json) --build=$(B) $(BOUND)
 
 test-counts: counts-program
-	@COUNTS=$(counts_program) COUNTS_MADE_BY="$(counts_made_by)" BUILD=$(B) PYTHON=$(PYTHON) tests/run.sh tests/test_counts.py
+	@COUNTS=$(counts_program) COUNTS_MADE_BY="$(counts_made_by)" BUILD=$(B) PYTHON=$(PYTHON) tests/run.sh tests/cuda/test_counts.py

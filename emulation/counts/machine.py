@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The machine code of counted functions (tests/sass/issue.py), and what follows from it and the counts by lines: the
+"""The machine code of counted functions (tests/cuda/sass/issue.py), and what follows from it and the counts by lines: the
 least instructions that warps issue, and the least time that their loads take, in latencies of memory."""
 import os
 import sys

@@ -7,8 +7,9 @@ X         := $(B)/ptx
 ptx_files := $(parts:%.cu=%) $(cuda:%.cu=%)
 ptx_host  := $(ptx_files:%=$(X)/host/%.o)
 ptx_run   := $(patsubst %.cpp,$(B)/%.o,$(wildcard emulation/ptx/*.cpp))
-ptx_names := device_index forward gradient kernels large_batches max properties weight_grad
-ptx_tests  = $(foreach a,$1,$(ptx_names:%=$(X)/$a/test_ptx$a_%))
+# Groups of tests/kernels.
+ptx_groups := device_index forward gradient kernels large_batches max properties weight_grad
+ptx_tests  = $(foreach a,$1,$(ptx_groups:%=$(X)/$a/tests:%))
 # A translation is as many files as its size asks for, so those are known only when it is made.
 ptx_made   = $(foreach a,$1,$(ptx_files:%=$(X)/$a/%.made))
 ptx_parts  = $(patsubst %.cpp,%.o,$(shell find $(X)/$1 -name '*.cpp' 2>/dev/null))
@@ -32,11 +33,14 @@ $(X)/$1/%.made: $(B)/%.o $(wildcard emulation/ptx/*.py)
 $(X)/$1/%.o: $(X)/$1/%.cpp emulation/ptx/ptx.mk
 	$$(call quiet,CXX)$$(CXX) -std=c++20 -Og -w -fno-strict-aliasing $$(FP) -Iemulation/include -I. -MMD -MP -c $$< $$(object)
 
-$(X)/$1/test_ptx$1_%: $(B)/tests/test_%.o $(test_support) $(common) $(E)/harness/registry.o $(device:%.c=$(E)/%.o) \
-                      $(ptx_host) $(call ptx_parts,$1) $(ptx_run) $(emulation)
+$(X)/$1/groups.inc: FORCE
+	@mkdir -p $$(@D)
+	@printf 'GROUP(%s)\n' $(ptx_groups) $$(renewed)
+$(X)/$1/main.o: tests/support/main.c $(X)/$1/groups.inc
+	$$(call quiet,CC)$$(CC) $$(CFLAGS) -I$(X)/$1 -c $$< $$(object)
+$(X)/$1/tests: $(ptx_groups:%=$(B)/tests/kernels/test_%.o) $(X)/$1/main.o $(B)/tests/cuda/ptx/only_device.o $(host) $(updates) \
+               $(E)/harness/registry.o $(device:%.c=$(E)/%.o) $(ptx_host) $(call ptx_parts,$1) $(ptx_run) $(emulation) $(archives)
 	$$(call quiet,LD)$$(CXX) $$(CXXFLAGS) $$^ -lcmocka $$(LDLIBS) $$(whole)
-
-$(filter-out %_device_index,$(call ptx_tests,$1)): $(B)/tests/ptx/only_device.o
 endef
 $(foreach a,$(CUDA_ARCHS),$(eval $(call ptx_arch,$a)))
 
@@ -44,11 +48,11 @@ $(foreach a,$(CUDA_ARCHS),$(eval $(call ptx_arch,$a)))
 # All architectures are translated, which is a gate; those of PTX_ARCHS are compiled, too.
 ptx-programs:
 	@$(MAKE) --no-print-directory $(call ptx_made,$(CUDA_ARCHS))
-	@$(MAKE) --no-print-directory $(filter $(only),$(call ptx_tests,$(PTX_ARCHS)))
+	@$(MAKE) --no-print-directory $(PTX_ARCHS:%=$(X)/%/tests)
 
 test-ptx ptx-verify:
 	@[ -n "$(NVCC)" ] || { echo '$@: nvcc is missing, so there is no PTX' >&2; exit 1; }
 	$(call require,test)
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) ptx-programs $(if $(filter ptx-verify,$@),ONLY=)
-	@BUILD=$(B) NVCC=$(NVCC) PYTHON=$(PYTHON) tests/$(if $(filter ptx-verify,$@),ptx_verify.sh $(call ptx_tests,$(PTX_ARCHS)) -- \
+	@BUILD=$(B) NVCC=$(NVCC) PYTHON=$(PYTHON) tests/$(if $(filter ptx-verify,$@),cuda/ptx_verify.sh $(call ptx_tests,$(PTX_ARCHS)) -- \
 	    $(notdir $(cuda:%.cu=%)),run.sh $(filter $(only),$(call ptx_tests,$(PTX_ARCHS))))

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What device kernels do is what tests/golden/cuda_counts.txt says, exactly. Needs the PTX lane: make test-counts
+builds it and runs this; elsewhere these tests are skipped."""
+import os
+import re
+import subprocess
+import sys
+
+import tap
+
+sys.path.insert(0, os.path.join(tap.ROOT, "emulation", "counts"))
+import table  # noqa: E402
+
+COUNTS = os.environ.get("COUNTS", os.path.join(tap.BUILD, "ptx", "90", "counts"))
+SMALL = "workload small\n rows 500\n dim 16 128\n batch 50\n length fixed 8\n alpha 1.05\n rule rowwise_adagrad\n"
+
+
+def count(*options):
+    if not os.path.exists(COUNTS):
+        raise tap.Skip(f"no {COUNTS}; make test-counts builds it, if CUDA_ARCHS has its architecture")
+    return subprocess.run([COUNTS, *options], capture_output=True, text=True, cwd=tap.ROOT)
+
+
+def counted(folder, spec, *options):
+    out = os.path.join(folder, f"{len(os.listdir(folder))}.json")
+    done = count(f"--spec={spec}", f"--out={out}", *options)
+    assert done.returncode == 0, done.stderr
+    return table.counted(table.read_json(out))
+
+
+def small(folder):
+    path = os.path.join(folder, "small.spec")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(SMALL)
+    return path
+
+
+def test_as_recorded(folder):
+    made_by, before = table.counts_in(open(table.GOLDEN, encoding="utf-8").read())
+    now = os.environ.get("COUNTS_MADE_BY", made_by)
+    if made_by != now:
+        raise tap.Skip(f"recorded with {made_by}, this is {now}")
+    found = table.differences(before, counted(folder, "datasets/counts.spec"))
+    assert not found, "make counts-renew accepts these:\n# " + "\n# ".join(found[:40])
+
+
+def test_twice_the_same_in_any_company(folder):
+    spec = small(folder)
+    first, again = counted(folder, spec, "--jobs=1"), counted(folder, spec, "--jobs=2")
+    assert not table.differences(first, again)
+    alone = counted(folder, spec, "--kernel=cuda_hash")
+    assert alone and all(first[key] == functions for key, functions in alone.items())
+
+
+def constant(name):
+    with open(os.path.join(tap.ROOT, "kernels", "device", "runs.cuh"), encoding="utf-8") as file:
+        return int(re.search(rf"\b{name} = (\d+)", file.read()).group(1))
+
+
+def sums_of(folder, rows):
+    """sum_runs of 400 lookups of a table with so many rows, too wide to be a small one."""
+    path = os.path.join(folder, "tree.spec")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"workload tree\n rows {rows}\n dim 300\n batch 400\n length fixed 1\n ids uniform\n rule sgd\n")
+    counts = counted(folder, path, "--kernel=cuda_fused")
+    found = [c for functions in counts.values() for f, c in functions.items() if f.startswith("sum_runs")]
+    assert found
+    return [(c["atomic_ops"], c["per_address"], c["chain"]) for c in found]
+
+
+def test_tree_by_hand(folder):
+    """A run of all entries: every node but the root has one arrival at its parent's counter, and a group climbs to the
+    root."""
+    chunk, fan = constant("CHUNK_LEAST"), 1 << constant("FAN_BITS")
+    nodes = [-(-400 // chunk)]
+    while nodes[-1] > 1:
+        nodes.append(-(-nodes[-1] // fan))
+    assert set(sums_of(folder, 1)) == {(sum(nodes[:-1]), min(fan, nodes[0]), len(nodes))}
+
+
+def test_short_runs_need_no_tree(folder):
+    """Few lookups of each row: no run is longer than the reach of a chunk."""
+    assert set(sums_of(folder, 1000)) == {(0, 0, 1)}
+
+
+def test_gradient_is_read_once(folder):
+    """One lookup per bag and no row twice: what sum_runs must read and write is known to a few sectors of metadata."""
+    path = os.path.join(folder, "once.spec")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("workload once\n rows 100000\n dim 128\n batch 400\n length fixed 1\n ids uniform\n rule adagrad\n")
+    for functions in counted(folder, path, "--kernel=cuda_fused").values():
+        c = next(c for f, c in functions.items() if f.startswith("sum_runs"))
+        row = 128 * 4 // 32
+        assert 3 * 390 * row < c["read"] < 3 * 400 * row + 1500, c
+        assert 2 * 390 * row < c["written"] < 2 * 400 * row + 500, c
+
+
+def test_models(folder):
+    out = os.path.join(folder, "models.json")
+    done = count(f"--spec={small(folder)}", "--model=h100", "--model=b200", "--part=8", "--kernel=cuda_fused",
+                 f"--out={out}")
+    assert done.returncode == 0, done.stderr
+    records = table.read_json(out)
+    for r in records:
+        assert [m["device"] for m in r["models"]] == ["h100", "b200"]
+    # All of it fits: what each step reads is what it must read, but for what an earlier function has left there.
+    for key in {(r["workload"], r["kernel"]) for r in records}:
+        own = [r for r in records if (r["workload"], r["kernel"]) == key]
+        read, least = sum(r["models"][0]["read"] for r in own), sum(r["compulsory_read"] for r in own)
+        assert 0.5 * least < read <= least, f"{key}: {read} sectors, {least} in all launches"
+        assert sum(r["models"][0]["early"] for r in own) == 0
+    assert table.modelled(records)
+
+
+def test_machine_code_of_what_is_counted(folder):
+    """The lines of the PTX are those of the machine code, for every kernel, and a request is an instruction or more."""
+    out = os.path.join(folder, "lines.json")
+    done = count(f"--spec={small(folder)}", "--lines", f"--out={out}")
+    assert done.returncode == 0, done.stderr
+    records = table.read_json(out)
+    import machine  # brings the folder of tests/cuda/sass, which also has a table.py
+    try:
+        codes = machine.functions_in(tap.BUILD, {r["function"] for r in records})
+    except OSError as e:
+        raise tap.Skip(str(e)) from e
+    for r in records:
+        code = codes[r["function"]]
+        wanted, found = 0, 0
+        for line in r["lines"]:
+            for kind in set(machine.PATTERNS) - {"syncs"}:
+                wanted += machine.number(line[kind])
+                found += machine.number(line[kind]) * ((machine.source_name(line["source"]), line["line"], kind)
+                                                       in code["shares"])
+        assert found >= 0.9 * wanted, f"{r['function']}: {found} of {wanted} requests"
+        assert machine.instructions(r, code) >= wanted or not wanted, r["function"]
+
+
+def test_usage(folder):
+    for options, text in (((), "--spec is missing"), (("--spec=none.spec",), "none.spec"),
+                          (("--spec=a", "--model=h1"), "h1"), (("--spec=a", "--jobs=0"), "--jobs")):
+        done = count(*options)
+        assert done.returncode == 1 and text in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+sys.exit(tap.run(globals(), "counts"))

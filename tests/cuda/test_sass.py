@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The reader of SASS in tests/cuda/sass: registers, control flow, and loads in flight in planted kernels. Needs neither nvcc
+nor NVIDIA's tools."""
+import os
+import re
+import struct
+import sys
+
+import tap
+
+sys.path.insert(0, os.path.join(tap.TESTS, "cuda", "sass"))
+from cubin import Cubin
+from flight import NoWait, loads_in_flight
+from flow import blocks_of, loops_of, nested
+from gather import gather_loops, measure_gathers
+from instruction import PREDICATE, UNIFORM, load_width, parse, registers_of
+from planted import LOADS, USES, loop, same, sass
+
+P, U = PREDICATE, UNIFORM
+
+
+def flights(lines, width=16):
+    """Loads in flight in each gather loop."""
+    text, controls = sass(lines)
+    blocks = blocks_of(parse(text, controls))
+    return [loads_in_flight(blocks, loop, width) for loop in gather_loops(blocks, loops_of(blocks))]
+
+
+def test_registers_that_instructions_write_and_read(folder):
+    for name, text, written, read in (
+            ("LDG.E.128", "R4, desc[UR6][R30.64+0x10]", {4, 5, 6, 7}, {30, 31, U + 6}),
+            ("LD.E.64.CONSTANT", "R4, [R2.64]", {4, 5}, {2, 3}),
+            ("STG.E.128", "desc[UR6][R2.64], R20", set(), {2, 3, 20, 21, 22, 23, U + 6}),
+            ("IMAD.WIDE.U32", "R42, R43, UR4, R4", {42, 43}, {43, 4, 5, U + 4}),
+            ("IADD3", "R29, P0, R28, -R56, RZ", {29, P}, {28, 56}),
+            ("IADD3.X", "R5, ~R40, UR7, RZ, P0, !PT", {5}, {40, U + 7, P}),
+            ("ISETP.GE.AND", "P1, PT, R8, R39.reuse, P2", {P + 1}, {8, 39, P + 2}),
+            ("VOTE.ANY", "R3, PT, P0", {3}, {P}),
+            ("SHFL.IDX", "PT, R39, R6, R0, R30", {39}, {6, 0, 30}),
+            ("LOP3.LUT", "P0, RZ, R71, R34, RZ, 0xc0, !PT", {P}, {71, 34}),
+            ("DADD", "R2, R4, -R6", {2, 3}, {4, 5, 6, 7}),
+            ("ATOMG.E.ADD.STRONG.GPU", "PT, R4, desc[UR4][R2.64], R5", {4}, {2, 3, 5, U + 4}),
+            ("RED.E.ADD.F32x4.FTZ.RN.STRONG.GPU", "desc[UR4][R2.64], R8", set(), {2, 3, 8, U + 4}),
+            ("BRA", "`(.L_x_1)", set(), set()),
+            ("CS2R", "R26, SRZ", {26, 27}, set())):
+        same((name, *registers_of(name, text)), (name, written, read))
+    same([load_width(n) for n in ("LDG.E.128.CONSTANT", "LD.E.64", "LDG.E", "LDG.E.U16", "LDS.128", "LDC.64")],
+         [16, 8, 4, 2, 0, 0])
+
+
+def test_loops(folder):
+    text, _ = sass("""
+        MOV R1, R2
+    .L_out:
+        IADD3 R1, R1, 0x1, RZ
+    .L_in:
+        @P1 BRA `(.L_skip)
+        IADD3 R2, R2, 0x1, RZ
+    .L_skip:
+        @P0 BRA `(.L_in)
+        BRX R4 -0x10 (*"BRANCH_TARGETS .L_out,.L_end"*)
+    .L_end:
+        EXIT""")
+    blocks = blocks_of(parse(text))
+    same([(loop.depth, sorted(i.address for n in loop.own() for i in blocks[n].instructions))
+          for loop in nested(loops_of(blocks))], [(1, [0x10, 0x50]), (2, [0x20, 0x30, 0x40])])
+    # Two ways into the loop, so no block of it comes before all others.
+    text, _ = sass("@P0 BRA `(.L_b)\n.L_a:\nMOV R1, R2\n.L_b:\nMOV R2, R1\n@P1 BRA `(.L_a)\nEXIT")
+    same([len(loop.blocks) for loop in nested(loops_of(blocks_of(parse(text))))], [2])
+
+
+def test_loads_before_the_first_use_are_in_flight(folder):
+    same(flights(loop(LOADS + "\n" + USES)), [8])
+
+
+def test_younger_loads_stay_in_flight(folder):
+    load, use = LOADS.split("\n"), USES.split("\n")
+    same(flights(loop("\n".join(load[:3] + use[:1] + load[3:5] + use[1:5]))), [4])
+    same(flights(loop("\n".join(load[:3] + use[2:3] + load[3:5] + use[3:5]))), [3])
+
+
+def test_serialised_loads_are_not(folder):
+    alternating = "\n".join(f"{load}\n{use}" for load, use in zip(LOADS.split("\n"), USES.split("\n")))
+    same(flights(loop(alternating)), [1])
+    one_register = re.sub(r"R\d+, desc", "R4, desc", LOADS)
+    same(flights(loop(one_register + "\nFADD R40, R40, R4")), [1])
+    same(flights(loop("LDG.E.128 R4, desc[UR4][R60.64]\nLDG.E.128 R8, desc[UR4][R4.64]\nFADD R40, R8, R9")), [1])
+
+
+FALLBACK = """
+    @P1 BRA `(.L_single{0})
+    LDG.E.128 R{1}, desc[UR4][R60.64]
+    BRA `(.L_next{0})
+.L_single{0}:
+    LDG.E R{1}, desc[UR4][R60.64]
+    @P2 BRA `(.L_next{0})
+    FADD R{1}, R{1}, R4
+.L_next{0}:
+    IADD3 R60, R60, 0x10, RZ"""
+
+
+def test_the_way_of_single_elements_does_not_count(folder):
+    body = "\n".join(FALLBACK.format(k, 4 * k + 4) for k in range(4))
+    same(flights(loop(body + "\nFADD R40, R4, R8\nFADD R41, R12, R16")), [4])
+    # And single loads in flight are no loads of 16 bytes.
+    same(flights(loop("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R40, R4, R5\n" + LOADS.replace(".128", ""))), [1])
+
+
+def test_a_use_on_one_of_two_open_ways_ends_it(folder):
+    use = "LDG.E.128 R{0}, desc[UR4][R60.64]\n@P3 BRA `(.L_over{0})\nFADD R40, R40, R{0}\n.L_over{0}:"
+    same(flights(loop("\n".join(use.format(4 * k) for k in (1, 2, 3)))), [1])
+
+
+def test_known_predicates_close_ways(folder):
+    load = LOADS.split("\n")
+    use = "@!P1 BRA `(.L_over)\nFADD R40, R40, R4\n.L_over:"
+    body = FALLBACK.format(0, 4) + f"\n{use}\n" + "\n".join(load[1:3]) + "\nFADD R40, R8, R12\nFADD R41, R4, R5"
+    same(flights(loop(body)), [3])
+    # Not after it has got another value.
+    same(flights(loop(body.replace(use, "ISETP.NE.AND P1, PT, R0, RZ, PT\n" + use))), [2])
+
+
+def test_lanes_that_parted_are_not_followed(folder):
+    body = LOADS.split("\n")
+    body.insert(4, "@!P2 BRA.DIV UR4, `(.L_apart)\n.L_back:")
+    apart = ".L_apart:\nFADD R4, R4, R8\nBRA `(.L_back)"
+    same(flights(loop("\n".join(body) + "\n" + USES) + "\n" + apart), [8])
+
+
+def test_narrow_rows_by_predicate(folder):
+    pair = "\n".join(f"@P4 LDG.E.64 R{k}, desc[UR4][R60.64]\n@!P4 LDG.E R{k}, desc[UR4][R60.64]" for k in (4, 8, 12))
+    wide = "LDG.E.128 R20, desc[UR4][R62.64]\n"
+    same(flights(loop(wide + pair + "\nFADD R40, R4, R8\nFADD R40, R40, R12\nFADD R41, R20, R20"), width=8), [3])
+
+
+def test_loads_for_the_next_turn(folder):
+    """A ring: what the next turn needs is loaded before what this one has is used."""
+    body = "LDG.E.128 R4, desc[UR4][R60.64]\nFADD R40, R8, R9\nLDG.E.128 R8, desc[UR4][R62.64]\nFADD R40, R4, R5"
+    same(flights(loop(body)), [2])
+
+
+def test_barriers(folder):
+    loads = "\n".join(f"{load} | set 0" for load in LOADS.split("\n"))
+    uses = USES.split("\n")[0] + " | wait 0\n" + "\n".join(USES.split("\n")[1:])
+    same(flights(loop(loads + "\n" + uses)), [8])
+    # A shuffle that shares the barrier of the first load: who needs its result waits for the load.
+    shuffle = "SHFL.IDX PT, R50, R51, R52, R53 | set 0\n"
+    first, others = loads.split("\n", 1)
+    same(flights(loop(shuffle + first + "\nIADD3 R54, R50, R54, RZ | wait 0\n" + others + "\n" + uses)), [7])
+
+
+def test_a_use_that_waits_for_nothing_is_reported(folder):
+    try:
+        flights(loop("LDG.E.128 R4, desc[UR4][R60.64] | set 0\nFADD R40, R4, R5 | wait 1"))
+    except NoWait:
+        return
+    raise AssertionError("no exception")
+
+
+def test_a_guard_that_is_false_still_waits(folder):
+    body = "@P4 LDG.E.128 R4, [R60.64] | set 0\n@!P4 MOV R4, RZ | wait 0\nLDG.E.128 R8, [R62.64] | set 1\n"
+    same(flights(loop(body + "FADD R40, R4, R8 | wait 1")), [1])
+
+
+def test_loops_that_update_rows_are_no_gathers(folder):
+    update = loop("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R4, R4, R8\nSTG.E.128 desc[UR4][R60.64], R4")
+    update = update.replace("EXIT", "")
+    same(flights(update + loop(LOADS + "\n" + USES).replace("turn", "other")), [8])
+    same(flights(update + "\nEXIT"), [1])
+
+
+WORK = "FADD R40, R40, R41\n" * 20
+COPY = ".L_one:\n@P0 ELECT P2, URZ, PT\nUBLKCP.S.G [UR22], [UR20], UR18, desc[UR16]\n@P0 BRA.U.ANY `(.L_one)\n"
+WAIT = ".L_try:\nSYNCS.PHASECHK.TRANS64.TRYWAIT P1, [R33+URZ+0x8000], R18\n@!P1 BRA `(.L_try)\n"
+
+
+def lead(lines):
+    blocks = blocks_of(parse(sass(lines)[0]))
+    return measure_gathers(blocks, loops_of(blocks))["lead"]
+
+
+def test_what_lies_between_a_bulk_copy_and_the_next_wait(folder):
+    """3: the counter of the loop, and the branch of the loop over lanes."""
+    same(lead(loop(WAIT + COPY + WORK)), 20 + 3 + 1)
+    same(lead(loop(COPY + WORK + WAIT)), 20 + 1)
+    same(lead(loop(COPY + WAIT + WORK)), 1)
+    same(lead(loop(WAIT + COPY + "@P3 BRA `(.L_over)\n" + WORK + ".L_over:")), 1 + 3 + 1)
+    # A copy before the loop, and a loop without a wait, do not count.
+    same(lead(COPY.replace("one", "first") + loop(WAIT + COPY + WORK)), 24)
+    same(lead(loop(COPY + WORK)), 0)
+
+
+def test_single_elements_of_a_gather_loop(folder):
+    """Four times as many as 16-byte loads: a row element by element."""
+    single = "".join(f"LDG.E R{k}, desc[UR4][R60.64]\n" for k in range(16, 32))
+    rows = "@P3 BRA `(.L_single)\n" + "\n".join(LOADS.split("\n")[:4]) + "\nFADD R40, R4, R8\nFADD R40, R12, R16\n"
+    blocks = blocks_of(parse(sass(loop(rows + "BRA `(.L_next)\n.L_single:\n" + single + "FADD R40, R16, R31\n.L_next:"))[0]))
+    m = measure_gathers(blocks, loops_of(blocks))
+    same((m["flight16"], m["flight4"]), (4, 16))
+    text = loop(rows + "BRA `(.L_next)\n.L_single:\n" + single.split("\n")[0] + "\nFADD R40, R16, R31\n.L_next:")
+    blocks = blocks_of(parse(sass(text)[0]))
+    same(measure_gathers(blocks, loops_of(blocks))["flight4"], 0)
+
+
+def test_a_cubin(folder):
+    """An ELF file made by hand: one function of two instructions."""
+    words = [(0, (5 << 5 | 7 << 8) << 41), (0, (7 << 5 | 7 << 8 | 0b100001 << 11) << 41)]
+    sections = {"": b"", ".strtab": b"\0kernel\0", ".symtab": bytes(24) + struct.pack("<I20x", 1),
+                ".text.kernel": b"".join(struct.pack("<QQ", *w) for w in words),
+                ".nv.info": struct.pack("<BBHII", 4, 0x2f, 8, 1, 40) + struct.pack("<BBHII", 4, 0x11, 8, 1, 24),
+                ".nv.info.kernel": struct.pack("<BBH", 3, 0x1b, 255) + struct.pack("<BBHIII", 4, 5, 12, 128, 2, 1),
+                ".nv.shared.kernel": bytes(1028), ".shstrtab": b""}
+    names = "\0".join(sections).encode() + b"\0"
+    sections[".shstrtab"] = names
+    data, heads = bytearray(64), b""
+    for name, body in sections.items():
+        at = names.index(b"\0" + name.encode() + b"\0") + 1 if name else 0
+        heads += struct.pack("<IIQQQQIIQQ", at, 1, 0, 0, len(data), len(body), 0, 0, 0, 0)
+        data += body
+    struct.pack_into("<Q", data, 0x28, len(data))
+    struct.pack_into("<HH", data, 0x3c, len(sections), len(sections) - 1)
+    path = os.path.join(folder, "a.cubin")
+    with open(path, "wb") as file:
+        file.write(data + heads)
+    cubin = Cubin(path)
+    same(cubin.functions(), ["kernel"])
+    same(cubin.controls("kernel"), {0: (5, 0), 16: (None, 0b100001)})
+    same(cubin.per_function(), ({"kernel": 40}, {"kernel": 24}))
+    same((cubin.block("kernel"), cubin.shared("kernel", 90), cubin.shared("kernel", 80)), (256, 4, 1028))
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "sass"))

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the check looks at: every element of every row of every table, whether it reads the tables in
+ * place or fetches them block by block, and what it says of several wrong rows.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/batch_builder.h"
+
+#include "tests/support/kernel_tests.h"
+
+/* BLOCK rows are looked at together, and fetched. */
+enum { TABLES = 4, BLOCK = 4096 };
+
+static const struct {
+    int64_t rows;
+    int32_t dim;
+    enum rule_kind rule;
+} tables[TABLES] = {{5, 3, RULE_adam},
+                    {2 * BLOCK + 3, 2, RULE_rowwise_adagrad},
+                    {BLOCK, 1, RULE_adam},
+                    {BLOCK + 1, 3, RULE_momentum}};
+
+/* Rows on both sides of every border; every second one is looked up, three times. */
+static const int64_t seen[] = {0,
+                               1,
+                               2,
+                               3,
+                               4,
+                               77,
+                               BLOCK - 1,
+                               BLOCK,
+                               BLOCK + 1,
+                               2 * BLOCK - 1,
+                               2 * BLOCK,
+                               2 * BLOCK + 1,
+                               2 * BLOCK + 2};
+enum { SEEN = sizeof seen / sizeof *seen };
+
+static bool looked_up(int32_t t, int k) {
+    return k % 2 == t % 2 && seen[k] < tables[t].rows;
+}
+
+static const struct kernel *any_kernel(void) {
+    for (const struct registered *r = registry(); r->kernel; r++)
+        if (r->kernel->place == ON_HOST && r->kernel->operation == OP_STEP &&
+            !(r->kernel->traits & (DENSE_STEP | STEP_PER_LOOKUP)))
+            return r->kernel;
+    fail_msg("no kernel to make the right answer with");
+    return NULL;
+}
+
+/* A right answer. */
+static void build(struct builder *b, bool exact) {
+    builder_begin(b, 41, exact);
+    for (int32_t t = 0; t < TABLES; t++) {
+        builder_feature(b, builder_table(b, tables[t].rows, tables[t].dim), POOL_SUM, -1);
+        for (int k = 0; k < SEEN; k++)
+            builder_bag(b, looked_up(t, k) ? 3 : 0, (const int64_t[]){seen[k], seen[k], seen[k]});
+    }
+    builder_finish(b);
+    for (int32_t t = 0; t < TABLES; t++) builder_rule(b, t, tables[t].rule);
+    builder_start(b);
+    assert_null(builder_run(b, any_kernel(), 2));
+}
+
+/* A row whose accumulator is negative: its step has no value. */
+static const struct {
+    int32_t table;
+    int64_t row;
+} negative = {1, BLOCK};
+
+static void before_negative(const void *ctx, int32_t t, int64_t row, const struct row_memory *to) {
+    tables_initial_row(ctx, t, row, to);
+    if (t == negative.table && row == negative.row) *to->row = -1;
+}
+
+static float *weights_of(const struct builder *b, int32_t t, int64_t row) {
+    return array_row(&b->tables.tables[t].weight, row);
+}
+
+/* --- tables that have to be fetched */
+
+struct source {
+    const struct builder *b;
+    int64_t *fetched;     /* [TABLES] rows of each */
+    int32_t broken_table; /* whose block at broken_row cannot be fetched; -1: none */
+    int64_t broken_row;
+};
+
+static int fetch(const void *ctx, int32_t t, int64_t begin, int64_t end, struct table *rows,
+                 struct error *err) {
+    const struct source *s = ctx;
+    if (t == s->broken_table && begin == s->broken_row) {
+        snprintf(err->text, sizeof err->text, "the cable is loose");
+        return -1;
+    }
+    if (begin >= end || end - begin > BLOCK || end > tables[t].rows) abort();
+    s->fetched[t] += end - begin;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const struct array *from = &s->b->tables.tables[t].array[a];
+        const int64_t own = table_memory_stride(&s->b->shapes[t], a);
+        assert_int_equal(rows->array[a].stride, from->stride);
+        if (own) memcpy(rows->array[a].data, array_row(from, begin), (size_t)((end - begin) * own));
+    }
+    return 0;
+}
+
+static struct check_result check_from(const struct builder *b, const struct source *s,
+                                      row_before from) {
+    return check_run(&(struct check){.in = &b->in,
+                                     .index = &b->index,
+                                     .rules = b->rules,
+                                     .step = b->step,
+                                     .before = from,
+                                     .before_ctx = &b->tables,
+                                     .after = s ? NULL : b->tables.tables,
+                                     .fetch = fetch,
+                                     .fetch_ctx = s,
+                                     .exact = b->sums_exact});
+}
+
+static struct check_result check(const struct builder *b, const struct source *s) {
+    return check_from(b, s, tables_initial_row);
+}
+
+/* In place, or fetched: the answer is the same. */
+static struct check_result check_both(const struct builder *b) {
+    int64_t fetched[TABLES] = {0};
+    struct source s = {.b = b, .fetched = fetched, .broken_table = -1};
+    struct check_result in_place = check(b, NULL), of_blocks = check(b, &s);
+    for (int32_t t = 0; t < TABLES; t++) assert_int_equal(fetched[t], tables[t].rows);
+    assert_int_equal(in_place.ok, of_blocks.ok);
+    assert_int_equal(in_place.wrong, of_blocks.wrong);
+    assert_true(in_place.worst == of_blocks.worst);
+    assert_false(in_place.unseen || of_blocks.unseen);
+    assert_false(in_place.undecided || of_blocks.undecided);
+    if (in_place.wrong == 1) assert_string_equal(in_place.message, of_blocks.message);
+    return in_place;
+}
+
+/* --- one wrong element */
+
+/* One bit where all bits count; otherwise a value that no bound allows. */
+static void edit(float *at, bool one_bit) {
+    uint32_t bits;
+    memcpy(&bits, at, sizeof bits);
+    bits ^= one_bit ? 1u : 1u << 30;
+    memcpy(at, &bits, sizeof bits);
+}
+
+/* Alone it is wrong, and the message names it; where no bound comes before it, with both values. */
+static void check_element(const struct builder *b, int32_t t, int k, int array, int64_t column) {
+    static const char *const names[TABLE_ARRAYS] = {"weight", "row state", "state 0", "state 1"};
+    float *at = (float *)array_row(&b->tables.tables[t].array[array], seen[k]) + column,
+          right = *at;
+    char where[160], values[80];
+    edit(at, b->sums_exact || !looked_up(t, k));
+    struct check_result r = check_both(b);
+    snprintf(where, sizeof where, "table %d row %lld (%d lookups) %s[%lld]: got %.9g, expected ", t,
+             (long long)seen[k], looked_up(t, k) ? 3 : 0, names[array], (long long)column, *at);
+    snprintf(values, sizeof values, ", expected %.9g, off by %.3g, allowed 0", right,
+             fabs((double)*at - right));
+    if (r.ok || r.wrong != 1 || memcmp(r.message, where, strlen(where)) != 0 ||
+        (!looked_up(t, k) && !strstr(r.message, values)))
+        fail_msg("%lld wrong: %s\nnot: %s%s", (long long)r.wrong, r.message, where, values);
+    *at = right;
+}
+
+static void every_element(void **state) {
+    (void)state;
+    for (int exact = 0; exact < 2; exact++) {
+        struct builder b;
+        build(&b, exact);
+        assert_true(b.sums_exact == exact);
+        assert_true(check_both(&b).ok);
+        for (int32_t t = 0; t < TABLES; t++)
+            for (int k = 0; k < SEEN && seen[k] < tables[t].rows; k++)
+                for (int a = 0; a < TABLE_ARRAYS; a++)
+                    for (int64_t d = 0, w = table_array_width(&b.in.tables[t], a); d < w; d++)
+                        check_element(&b, t, k, a, d);
+        assert_true(check_both(&b).ok);
+        builder_free(&b);
+    }
+}
+
+/* --- several */
+
+static void every_wrong_row_counts(void **state) {
+    (void)state;
+    struct builder b;
+    int64_t wrong = 0;
+    build(&b, true);
+    for (int32_t t = 0; t < TABLES; t++)
+        for (int k = 0; k < SEEN && seen[k] < tables[t].rows; k++) {
+            for (int32_t d = 0; d < tables[t].dim; d++) edit(weights_of(&b, t, seen[k]) + d, true);
+            struct check_result r = check_both(&b);
+            assert_false(r.ok);
+            assert_int_equal(r.wrong, ++wrong);
+        }
+    builder_free(&b);
+}
+
+/* The largest ratio of an error to its bound, wherever it is, and not the last one's. */
+static void worst_of_all(void **state) {
+    (void)state;
+    struct builder b;
+    build(&b, false);
+    struct check_result right = check_both(&b);
+    assert_true(right.worst > 0 && right.worst <= 1);
+    static const struct {
+        int32_t table;
+        int64_t row;
+    } far[] = {{0, 4}, {1, 1}, {1, BLOCK}, {1, 2 * BLOCK - 1}, {3, BLOCK}};
+    enum { FAR = sizeof far / sizeof *far };
+    for (int most = 0; most < FAR; most++) {
+        float *at[FAR], kept[FAR];
+        for (int i = 0; i < FAR; i++) {
+            at[i] = weights_of(&b, far[i].table, far[i].row);
+            kept[i] = *at[i];
+        }
+        *at[most] = kept[most] + 1000;
+        double alone = check_both(&b).worst;
+        assert_true(alone > 1);
+        for (int i = 0; i < FAR; i++) *at[i] = kept[i] + (i == most ? 1000 : 0.125f);
+        assert_true(check_both(&b).worst == alone);
+        for (int i = 0; i < FAR; i++) *at[i] = kept[i];
+    }
+    assert_true(check_both(&b).worst == right.worst);
+    builder_free(&b);
+}
+
+/* --- a block that cannot be seen */
+
+static void unseen(void **state) {
+    (void)state;
+    static const int64_t broken_row[TABLES] = {0, BLOCK, 0, BLOCK};
+    struct builder b;
+    build(&b, true);
+    for (int32_t t = 0; t < TABLES; t++)
+        for (int wrong_too = 0; wrong_too < 2; wrong_too++) {
+            int64_t fetched[TABLES] = {0};
+            struct source s = {&b, fetched, t, broken_row[t]};
+            char expected[100];
+            snprintf(expected, sizeof expected, "table %d row %lld: the cable is loose", t,
+                     (long long)broken_row[t]);
+            if (wrong_too) edit(weights_of(&b, t ? 0 : 1, 0), true);
+            struct check_result r = check(&b, &s);
+            assert_true(r.unseen);
+            assert_false(r.ok);
+            assert_false(r.undecided);
+            assert_string_equal(r.message, expected);
+            if (wrong_too) edit(weights_of(&b, t ? 0 : 1, 0), true);
+        }
+    builder_free(&b);
+}
+
+/* --- one column without a value */
+
+static void one_column_without_value(void **state) {
+    (void)state;
+    for (int32_t t = 0; t < TABLES; t++)
+        for (int32_t d = 0; d < tables[t].dim && tables[t].rule != RULE_rowwise_adagrad; d++) {
+            struct builder b;
+            char expected[100];
+            build(&b, false);
+            builder_grad(&b, t, t % 2)[d] =
+                3e38f; /* the first bag that is not empty has it thrice */
+            builder_pack(&b);
+            snprintf(expected, sizeof expected,
+                     "table %d row %d (3 lookups) weight[%d]: the step has no finite value", t,
+                     t % 2, d);
+            struct check_result r = check(&b, NULL);
+            assert_true(r.undecided);
+            if (strncmp(r.message, expected, strlen(expected)) != 0) fail_msg("%s", r.message);
+            builder_free(&b);
+        }
+}
+
+/* --- what is told where there is more than one thing: rows that cannot be seen, then those that are
+ * wrong, then those that nobody can judge; whichever thread comes upon which first */
+
+static void check_told(const struct builder *b, const struct source *s, const char *what) {
+    for (int again = 0; again < 10; again++) {
+        struct check_result r = check_from(b, s, before_negative);
+        assert_false(r.ok);
+        if (strncmp(r.message, what, strlen(what)) != 0) fail_msg("%s\nnot: %s", r.message, what);
+        assert_int_equal(r.unseen, strstr(what, "loose") != NULL);
+        assert_int_equal(r.undecided, strstr(what, "no finite") != NULL);
+    }
+}
+
+static void the_worst_is_told(void **state) {
+    (void)state;
+    static const char no_value[] =
+        "table 1 row 4096 (3 lookups) weight[0]: the step has no finite value";
+    struct builder b;
+    build(&b, false);
+    check_told(&b, NULL, no_value);
+    for (int32_t t = 0; t < TABLES; t++)
+        for (int k = 0; k < SEEN && seen[k] < tables[t].rows; k++) {
+            if (t == negative.table && seen[k] == negative.row) continue;
+            char wrong[100];
+            float *at = weights_of(&b, t, seen[k]), right = *at;
+            *at = 77;
+            snprintf(wrong, sizeof wrong, "table %d row %lld (%d lookups) weight[0]: got 77", t,
+                     (long long)seen[k], looked_up(t, k) ? 3 : 0);
+            check_told(&b, NULL, wrong);
+            int64_t fetched[TABLES] = {0};
+            struct source s = {&b, fetched, 3, BLOCK};
+            if (t != 3 || seen[k] < BLOCK)
+                check_told(&b, &s, "table 3 row 4096: the cable is loose");
+            *at = right;
+        }
+    builder_free(&b);
+}
+
+TESTS(check_rows) {
+    add_test("every element of every row", every_element, NULL, NULL);
+    add_test("every wrong row counts", every_wrong_row_counts, NULL, NULL);
+    add_test("the worst of all", worst_of_all, NULL, NULL);
+    add_test("rows that cannot be fetched", unseen, NULL, NULL);
+    add_test("one column without a value", one_column_without_value, NULL, NULL);
+    add_test("the worst is told", the_worst_is_told, NULL, NULL);
+    return run_listed("check_rows");
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Gradients, states and hyper-parameters at the ends of single precision, for every kernel of the
+ * registry: sums that cancel, subnormal summands, a negative rate, and steps that have no finite
+ * value. A right kernel passes and a wrong value fails. If no kernel can be right, the check says
+ * so and blames none.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "tests/support/batch_builder.h"
+
+#include "tests/support/kernel_tests.h"
+
+enum { ROWS = 6, DIM = 5, HIT = 2, OTHER = 4, IDLE = 3 };
+
+static const struct kernel *kernel_of(void **state) {
+    return ((const struct kernel_test *)*state)->kernel;
+}
+
+/* One table, real gradients. Row HIT is looked up by bags 0 and 1, row OTHER by bag 2. */
+static void begin(struct builder *b) {
+    builder_begin(b, 31, false);
+    builder_feature(b, builder_table(b, ROWS, DIM), POOL_SUM, -1);
+    builder_bag(b, 1, (const int64_t[]){HIT});
+    builder_bag(b, 1, (const int64_t[]){HIT});
+    builder_bag(b, 1, (const int64_t[]){OTHER});
+    builder_finish(b);
+}
+
+static struct row_memory row_of(const struct builder *b, int64_t row) {
+    return row_memory(&b->tables.tables[0], &b->in.tables[0], row);
+}
+
+/* Fresh tables; one row has one value in all weights and one value in all states. */
+static void start(struct builder *b, int64_t row, float weight, float state) {
+    builder_start(b);
+    struct rule_info info = rule_info(b->shapes[0].rule);
+    struct row_memory m = row_of(b, row);
+    for (int d = 0; d < DIM; d++) {
+        m.weight[d] = weight;
+        for (int k = 0; k < info.elem_states; k++) m.elem[k][d] = state;
+    }
+    for (int k = 0; k < info.row_states; k++) m.row[k] = state;
+}
+
+static void set_grads(struct builder *b, float first, float second) {
+    for (int d = 0; d < DIM; d++) {
+        builder_grad(b, 0, 0)[d] = first;
+        builder_grad(b, 0, 1)[d] = second;
+    }
+    builder_recount(b);
+}
+
+static void run_and_pass(struct builder *b, const struct kernel *k) {
+    const char *wrong = builder_run(b, k, 2);
+    if (!wrong) wrong = builder_judge(b, k);
+    if (wrong) fail_msg("%s: %s", rule_info(b->shapes[0].rule).name, wrong);
+}
+
+/* The check must reject a value that is off by so much. */
+static void reject_off(struct builder *b, const struct kernel *k, float *at, float off) {
+    float right = *at;
+    *at += off;
+    char got[40];
+    snprintf(got, sizeof got, "got %.9g", (double)*at);
+    const char *wrong = builder_judge(b, k);
+    if (!wrong || !strstr(wrong, "1 rows wrong") || !strstr(wrong, got))
+        fail_msg("%s: gave: %s", rule_info(b->shapes[0].rule).name, wrong ? wrong : "accepted");
+    *at = right;
+}
+
+static void reject(struct builder *b, const struct kernel *k, float *at) {
+    reject_off(b, k, at, 0.25f);
+}
+
+/* Gradients that cancel, and state 0: the sum may be 0 or a rounding away from it, so that the
+ * denominator is at least eps, but no more is certain. */
+static void sums_that_cancel(void **state) {
+    const struct kernel *k = kernel_of(state);
+    for (int kind = 0; kind < RULE_COUNT; kind++) {
+        if (!kernel_applies(k, (enum rule_kind)kind)) continue;
+        for (int small = 0; small < 2; small++) {
+            struct builder b;
+            begin(&b);
+            builder_rule(&b, 0, (enum rule_kind)kind);
+            if (small) builder_set(&b.rules[0], "eps", 1e-8f);
+            set_grads(&b, 1, -1);
+            start(&b, HIT, 0, 0);
+            run_and_pass(&b, k);
+            struct row_memory hit = row_of(&b, HIT);
+            reject(&b, k, &hit.weight[DIM - 1]);
+            if (hit.elem[0]) reject(&b, k, &hit.elem[0][1]);
+            /* A buffer of steps may have steps of any length up to 10, without a rate. */
+            const char *second = rule_info((enum rule_kind)kind).elem[1].name;
+            const bool buffer = second && strcmp(second, "b") == 0;
+            if (second) reject_off(&b, k, &hit.elem[1][1], small && buffer ? 32 : 0.25f);
+            if (hit.row) reject(&b, k, hit.row);
+            builder_free(&b);
+        }
+    }
+}
+
+/* Each lookup's product is subnormal: every product is rounded by up to half of the least float,
+ * independent of the sum. */
+static void subnormal_summands(void **state) {
+    static const struct {
+        enum pooling pooling;
+        float weight, grad;
+    } cases[] = {{POOL_MEAN, 1e-44f, 0.7f}, {POOL_SUM, 0.2f, 4e-45f}};
+    const struct kernel *k = kernel_of(state);
+    for (int c = 0; c < 2; c++)
+        for (int kind = 0; kind < RULE_COUNT; kind++) {
+            if (!kernel_applies(k, (enum rule_kind)kind)) continue;
+            int64_t ids[100];
+            struct builder b;
+            builder_begin(&b, 32, false);
+            b.weighted = true;
+            builder_feature(&b, builder_table(&b, ROWS, DIM), cases[c].pooling, -1);
+            for (int i = 0; i < 100; i++) ids[i] = HIT;
+            builder_bag(&b, 100, ids);
+            builder_finish(&b);
+            for (int i = 0; i < 100; i++) ((float *)b.in.lookup_weights)[i] = cases[c].weight;
+            for (int d = 0; d < DIM; d++) builder_grad(&b, 0, 0)[d] = cases[c].grad;
+            builder_recount(&b);
+            builder_rule(&b, 0, (enum rule_kind)kind);
+            start(&b, HIT, 0, 0);
+            run_and_pass(&b, k);
+            reject(&b, k, row_of(&b, HIT).weight);
+            builder_free(&b);
+        }
+}
+
+/* Ascent instead of descent. */
+static void negative_rate(void **state) {
+    const struct kernel *k = kernel_of(state);
+    for (int exact = 0; exact < 2; exact++)
+        for (int kind = 0; kind < RULE_COUNT; kind++) {
+            if (!kernel_applies(k, (enum rule_kind)kind)) continue;
+            struct builder b;
+            builder_begin(&b, 33, exact);
+            builder_feature(&b, builder_table(&b, 20, DIM), POOL_SUM, -1);
+            builder_random_bags(&b, 30, 9);
+            builder_finish(&b);
+            builder_rule(&b, 0, (enum rule_kind)kind);
+            b.rules[0].param[RULE_LR] = -b.rules[0].param[RULE_LR];
+            builder_start(&b);
+            run_and_pass(&b, k);
+            builder_free(&b);
+        }
+}
+
+/* The same for many lookups of one row, with a weight far below their sum: each rounding counts. */
+static void negative_rate_of_a_hot_row(void **state) {
+    enum { LOOKUPS = 2000 };
+    const struct kernel *k = kernel_of(state);
+    int64_t ids[LOOKUPS];
+    struct builder b;
+    for (int i = 0; i < LOOKUPS; i++) ids[i] = HIT;
+    builder_begin(&b, 35, false);
+    builder_feature(&b, builder_table(&b, ROWS, DIM), POOL_NONE, -1);
+    builder_bag(&b, LOOKUPS, ids);
+    builder_finish(&b);
+    for (int i = 0; i < LOOKUPS; i++)
+        for (int d = 0; d < DIM; d++) builder_grad(&b, 0, i)[d] = 1.0f / (float)(3 + (i + d) % 7);
+    b.rules[0].param[RULE_LR] = -1;
+    start(&b, HIT, 0, 0);
+    run_and_pass(&b, k);
+    builder_free(&b);
+}
+
+/* --- untouched rows keep their bits, for any values in them and in the rule */
+
+static void check_idle(struct builder *b, const struct kernel *k, float weight, float state) {
+    start(b, IDLE, weight, state);
+    run_and_pass(b, k);
+}
+
+static void idle_rows_keep_their_bits(void **state) {
+    const struct kernel *k = kernel_of(state);
+    for (int kind = 0; kind < RULE_COUNT; kind++) {
+        if (!kernel_applies(k, (enum rule_kind)kind) ||
+            !rule_idle_is_identity((enum rule_kind)kind))
+            continue;
+        struct builder b;
+        begin(&b);
+        builder_rule(&b, 0, (enum rule_kind)kind);
+        struct rule usual = b.rules[0];
+        builder_set(&b.rules[0], "eps", 0);
+        check_idle(&b, k, 0.25f, 0);
+        b.rules[0].param[RULE_LR] = 1e30f; /* lr/eps overflows */
+        builder_set(&b.rules[0], "eps", 1e-30f);
+        check_idle(&b, k, 0.25f, 0);
+        b.rules[0] = usual;
+        check_idle(&b, k, 0.25f, -1);
+        check_idle(&b, k, -0.0f, -0.0f);
+        b.rules[0].param[RULE_LR] = -usual.param[RULE_LR];
+        check_idle(&b, k, -0.0f, 0);
+        builder_free(&b);
+    }
+}
+
+/* A touched row with a sum of 0, in exact mode too. */
+static void exact_sum_of_zero(void **state) {
+    const struct kernel *k = kernel_of(state);
+    for (int kind = 0; kind < RULE_COUNT; kind++) {
+        if (!kernel_applies(k, (enum rule_kind)kind)) continue;
+        struct builder b;
+        builder_begin(&b, 34, true);
+        builder_feature(&b, builder_table(&b, ROWS, DIM), POOL_SUM, -1);
+        builder_bag(&b, 1, (const int64_t[]){HIT});
+        builder_bag(&b, 1, (const int64_t[]){HIT});
+        builder_finish(&b);
+        builder_rule(&b, 0, (enum rule_kind)kind);
+        set_grads(&b, 0x1p-6f, -0x1p-6f);
+        assert_true(b.sums_exact);
+        b.rules[0].param[RULE_LR] = -b.rules[0].param[RULE_LR];
+        start(&b, HIT, -0.0f, 0);
+        run_and_pass(&b, k);
+        builder_free(&b);
+    }
+}
+
+/* --- steps without a finite value */
+
+struct undecided {
+    const char *name;
+    enum rule_kind kind;
+    float grad, state, lr, eps; /* of row HIT; both its gradients */
+};
+
+static const struct undecided undecided[] = {
+    {"sum overflows", RULE_sgd, 3e38f, 0, 0.1f, 1},
+    {"step overflows", RULE_sgd, 1e38f, 0, 1e3f, 1},
+    {"square overflows", RULE_adagrad, 1e25f, 0, 0.1f, 1},
+    {"square of a row overflows", RULE_rowwise_adagrad, 1e25f, 0, 0.1f, 1},
+    {"second moment overflows", RULE_adam, 1e25f, 0, 0.1f, 1},
+    {"negative accumulator", RULE_adagrad, 0.1f, -1, 0.1f, 1},
+    {"negative accumulator of a row", RULE_rowwise_adagrad, 0.1f, -1, 0.1f, 1},
+    {"nothing in the denominator", RULE_adagrad, 0, 0, 0.1f, 0},
+    {"nothing in the denominator of a row", RULE_rowwise_adagrad, 0, 0, 0.1f, 0},
+    {"no second moment", RULE_adam, 0, 0, 0.1f, 0},
+    {"rate overflows", RULE_rowwise_adagrad, 0, 0, 1e30f, 1e-30f},
+};
+enum { UNDECIDED = sizeof undecided / sizeof *undecided };
+
+/* The check names the row and blames no kernel; it still finds a wrong row beside it. */
+static void step_without_value(void **state) {
+    const struct kernel *k = kernel_of(state);
+    const struct undecided *u = ((const struct kernel_test *)*state)->param;
+    if (!kernel_applies(k, (enum rule_kind)u->kind)) skip();
+    struct builder b;
+    begin(&b);
+    builder_rule(&b, 0, u->kind);
+    b.rules[0].param[RULE_LR] = u->lr;
+    builder_set(&b.rules[0], "eps", u->eps);
+    set_grads(&b, u->grad, u->grad);
+    start(&b, HIT, 0.25f, u->state);
+    assert_null(builder_run(&b, k, 2));
+    const char *said = builder_judge(&b, k);
+    if (!said || !strstr(said, "undecided: table 0 row 2 (2 lookups)") ||
+        !strstr(said, "no finite value"))
+        fail_msg("%s", said ? said : "accepted");
+    row_of(&b, IDLE).weight[1] = 77;
+    said = builder_judge(&b, k);
+    assert_non_null(said);
+    assert_non_null(strstr(said, "1 rows wrong; table 0 row 3 (0 lookups) weight[1]: got 77"));
+    builder_free(&b);
+}
+
+TESTS(corners) {
+    add_kernel_tests("sums that cancel", sums_that_cancel, NULL);
+    add_kernel_tests("subnormal summands", subnormal_summands, NULL);
+    add_kernel_tests("a negative rate", negative_rate, NULL);
+    add_kernel_tests("a negative rate, hot row", negative_rate_of_a_hot_row, NULL);
+    add_kernel_tests("idle rows keep their bits", idle_rows_keep_their_bits, NULL);
+    add_kernel_tests("an exact sum of zero", exact_sum_of_zero, NULL);
+    for (int i = 0; i < UNDECIDED; i++)
+        add_kernel_tests(undecided[i].name, step_without_value, &undecided[i]);
+    return run_listed("corners");
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include "tests/library/state_case.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/device/device.h"
+#include "kernels/rules.h"
+#include "lib/model.h"
+
+static void must(int status, const char *why) {
+    if (status == 0) return;
+    fprintf(stderr, "state_case: %s\n", why);
+    abort();
+}
+
+static void *must_get(size_t bytes) {
+    void *p = calloc(bytes + 1, 1);
+    must(p ? 0 : 1, "out of memory");
+    return p;
+}
+
+static unsigned char pattern(int64_t at) {
+    return (unsigned char)(0xa5 ^ (at * 7));
+}
+
+static size_t bytes_of(const struct state_array *a) {
+    return (size_t)(a->rows * a->stride);
+}
+
+/* --- between host and device; on the host the arrays are one */
+
+static void send(struct state_case *c) {
+    struct error err;
+    for (int32_t t = 0; t < c->num_tables; t++)
+        for (struct state_array *a = c->arrays[t]; a < c->arrays[t] + STATE_ARRAYS; a++)
+            if (a->device) must(device_put(a->device, a->data, bytes_of(a), &err), err.text);
+}
+
+static void fetch(struct state_case *c) {
+    struct error err;
+    for (int32_t t = 0; t < c->num_tables; t++)
+        for (struct state_array *a = c->arrays[t]; a < c->arrays[t] + STATE_ARRAYS; a++)
+            if (a->device) must(device_get(a->data, a->device, bytes_of(a), &err), err.text);
+}
+
+static void *on_device(const void *data, size_t bytes) {
+    struct device_buffer b;
+    struct error err;
+    must(device_alloc(&b, bytes, "a test", &err), err.text);
+    if (data) must(device_put(b.data, data, bytes, &err), err.text);
+    return b.data;
+}
+
+static void off_device(void *data, size_t bytes) {
+    struct device_buffer b = {data, bytes};
+    if (data) device_free(&b);
+}
+
+/* --- models */
+
+static void open_array(struct state_case *c, int32_t t, int32_t i, int64_t gap) {
+    struct state_array *a = &c->arrays[t][i];
+    struct embfuse_array info;
+    struct embfuse_error why;
+    must(embfuse_array_info(c->model, t, i, &info, &why), why.text);
+    *a = (struct state_array){info.row_bytes + gap, info.row_bytes, c->tables[t].rows, NULL, NULL};
+    a->data = must_get(bytes_of(a));
+    for (int64_t k = 0; k < a->rows * a->stride; k++) a->data[k] = pattern(k);
+    if (c->options.place == EMBFUSE_DEVICE) a->device = on_device(NULL, bytes_of(a));
+    must(embfuse_bind(c->model, t, i, a->device ? a->device : a->data, a->stride, &why), why.text);
+}
+
+void state_case_open(struct state_case *c, const struct embfuse_table *tables, int32_t num_tables,
+                     const struct embfuse_options *options, int64_t gap, uint64_t seed) {
+    const size_t count = (size_t)num_tables;
+    struct embfuse_error why;
+    *c = (struct state_case){.num_tables = num_tables, .options = {.size = sizeof c->options}};
+    if (options) c->options = *options;
+    c->tables = must_get(count * sizeof *c->tables);
+    c->arrays = must_get(count * sizeof *c->arrays);
+    memcpy(c->tables, tables, count * sizeof *tables);
+    struct embfuse_feature *features = must_get(count * sizeof *features);
+    for (int32_t t = 0; t < num_tables; t++)
+        features[t] = (struct embfuse_feature){.table = t, .padding_id = -1};
+    must(embfuse_model_create(&c->model, tables, num_tables, features, num_tables, &c->options,
+                              &why),
+         why.text);
+    free(features);
+    for (int32_t t = 0; t < num_tables; t++)
+        for (int32_t i = 0; i < embfuse_array_count(c->model, t); i++) open_array(c, t, i, gap);
+    state_case_scramble(c, seed);
+}
+
+void state_case_free(struct state_case *c) {
+    embfuse_model_free(c->model);
+    for (int32_t t = 0; t < c->num_tables; t++)
+        for (struct state_array *a = c->arrays[t]; a < c->arrays[t] + STATE_ARRAYS; a++) {
+            off_device(a->device, bytes_of(a));
+            free(a->data);
+        }
+    free(c->arrays);
+    free(c->tables);
+}
+
+void state_case_scramble(struct state_case *c, uint64_t seed) {
+    uint64_t n = 0;
+    for (int32_t t = 0; t < c->num_tables; t++)
+        for (struct state_array *a = c->arrays[t]; a < c->arrays[t] + STATE_ARRAYS; a++)
+            for (int64_t k = 0; k < a->rows * a->row_bytes; k++)
+                a->data[k / a->row_bytes * a->stride + k % a->row_bytes] =
+                    (unsigned char)rng_u64(seed, n++);
+    send(c);
+}
+
+void state_case_begin(struct state_case *c, uint64_t seed) {
+    uint64_t n = 0;
+    for (int32_t t = 0; t < c->num_tables; t++)
+        for (int32_t i = 0; i < embfuse_array_count(c->model, t); i++) {
+            const struct state_array *a = &c->arrays[t][i];
+            struct embfuse_array info;
+            must(embfuse_array_info(c->model, t, i, &info, NULL), "array");
+            for (int64_t k = 0; k < a->rows * info.width; k++) {
+                double value = 2 * rng_unit(seed, n++) - 1;
+                const int32_t column = (int32_t)(k % info.width);
+                if (i) must(embfuse_initial(c->model, t, i, column, &value, NULL), "initial");
+                dtype_set((enum dtype)info.type, a->data + k / info.width * a->stride, column,
+                          (float)value);
+            }
+        }
+    send(c);
+}
+
+/* Some rows more often than others, and bags without lookups. */
+static int64_t draw(struct state_case *c, uint64_t key, int64_t *ids, int64_t *offsets) {
+    int64_t count = 0, bag = 0;
+    uint64_t n = 0;
+    offsets[0] = 0;
+    for (int32_t t = 0; t < c->num_tables; t++)
+        for (int b = 0; b < STATE_BAGS; b++) {
+            const int64_t length = (int64_t)(rng_u64(key, n++) % (STATE_LENGTH + 1));
+            for (int64_t k = 0; k < length; k++) {
+                const double u = rng_unit(key, n++);
+                ids[count++] = (int64_t)(u * u * (double)c->tables[t].rows);
+            }
+            offsets[++bag] = count;
+        }
+    return count;
+}
+
+void state_case_step(struct state_case *c, uint64_t n) {
+    const size_t bags = (size_t)c->num_tables * STATE_BAGS;
+    const bool device = c->options.place == EMBFUSE_DEVICE;
+    int64_t columns = 0;
+    for (int32_t t = 0; t < c->num_tables; t++) columns += c->tables[t].dim;
+    const size_t room[] = {bags * STATE_LENGTH * sizeof(int64_t), (bags + 1) * sizeof(int64_t),
+                           (size_t)columns * STATE_BAGS * sizeof(float)};
+    void *host[3], *there[3];
+    for (int i = 0; i < 3; i++) host[i] = must_get(room[i]);
+    const int64_t lookups = draw(c, n, host[0], host[1]);
+    for (int64_t k = 0; k < columns * STATE_BAGS; k++)
+        ((float *)host[2])[k] = (float)(rng_unit(n + 1000, (uint64_t)k) - 0.5);
+    for (int i = 0; i < 3; i++) there[i] = device ? on_device(host[i], room[i]) : host[i];
+    struct embfuse_error why;
+    struct error err;
+    must(embfuse_step(c->model,
+                      &(struct embfuse_batch){.size = sizeof(struct embfuse_batch),
+                                              .bags = STATE_BAGS,
+                                              .lookups = lookups,
+                                              .ids = there[0],
+                                              .offsets = there[1],
+                                              .id_type = EMBFUSE_INT64,
+                                              .stream = device ? device_stream() : NULL},
+                      there[2], &why),
+         why.text);
+    if (device) must(device_wait(device_stream(), &err), err.text);
+    for (int i = 0; i < 3; i++) {
+        if (device) off_device(there[i], room[i]);
+        free(host[i]);
+    }
+}
+
+/* --- comparison */
+
+static const char *array_differs(const struct state_array *a, const struct state_array *b) {
+    for (int64_t row = 0; row < a->rows; row++)
+        if (memcmp(a->data + row * a->stride, b->data + row * b->stride, (size_t)a->row_bytes) != 0)
+            return "bits of a row";
+    for (const struct state_array *x = a; x; x = x == a ? b : NULL)
+        for (int64_t k = 0; k < x->rows * x->stride; k++)
+            if (k % x->stride >= x->row_bytes && x->data[k] != pattern(k))
+                return "bytes between rows were written";
+    return NULL;
+}
+
+const char *state_case_differs(struct state_case *a, struct state_case *b) {
+    const char *what = NULL;
+    fetch(a);
+    fetch(b);
+    for (int32_t t = 0; !what && t < a->num_tables; t++)
+        for (int i = 0; !what && i < STATE_ARRAYS; i++)
+            what = array_differs(&a->arrays[t][i], &b->arrays[t][i]);
+    return what;
+}
+
+const char *state_case_settings_differ(const struct state_case *a, const struct state_case *b) {
+    if (a->model->rounding_seed != b->model->rounding_seed) return "rounding seed";
+    for (int32_t t = 0; t < a->num_tables; t++) {
+        if (a->model->shapes[t].rounding_key != b->model->shapes[t].rounding_key) return "key";
+        if (a->model->shapes[t].adjusts != b->model->shapes[t].adjusts) return "adjusts";
+        if (memcmp(&a->model->rules[t], &b->model->rules[t], sizeof(struct rule)) != 0)
+            return "hyper-parameters";
+        if (a->model->steps[t].number != b->model->steps[t].number) return "steps";
+    }
+    return NULL;
+}
+
+/* --- folders */
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+struct work_path state_no_folder(const char *name) {
+    const struct work_path p = work_path("state", name);
+    nftw(p.text, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return p;
+}
+
+struct work_path state_folder(const char *name) {
+    const struct work_path p = state_no_folder(name);
+    must(mkdir(p.text, 0777), p.text);
+    return p;
+}
+
+bool state_exists(const struct work_path *folder, const char *name) {
+    char path[PATH_MAX + 100];
+    snprintf(path, sizeof path, "%s/%s", folder->text, name);
+    return access(path, F_OK) == 0;
+}
+
+unsigned char *state_contents(const char *path, size_t *size) {
+    FILE *f = fopen(path, "rb");
+    struct stat st;
+    must(!f || fstat(fileno(f), &st), path);
+    unsigned char *bytes = must_get((size_t)st.st_size);
+    *size = fread(bytes, 1, (size_t)st.st_size, f);
+    fclose(f);
+    return bytes;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The monitor of libembfuse: what it counts is what a plain loop over the batches counts, for every
+ * kernel that it allows; a sample of the rows estimates the share of all; results of steps keep their bits.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/rng.h"
+#include "tests/support/batch_builder.h"
+#include "include/embfuse.h"
+
+#include "tests/support/kernel_tests.h"
+
+enum { ROWS = 4000, DIM = 20, BAGS = 400, MOST = 12, STEPS = 30 };
+
+static void must_be_fine(int status, const struct embfuse_error *why) {
+    if (status) fail_msg("status %d: %s", status, why->text);
+}
+
+/* A model of one table with batches whose ids are skewed: many rows are never touched. */
+struct training {
+    float weight[ROWS][DIM], sums[ROWS], grad[BAGS][DIM];
+    int64_t ids[BAGS * MOST], offsets[BAGS + 1];
+    struct embfuse_batch batch;
+    struct embfuse_model *model;
+    /* what a plain loop sees */
+    uint32_t touches[ROWS], last[ROWS];
+    double norm[ROWS], largest[ROWS];
+};
+
+static struct training *training_open(const char *kernel, int threads) {
+    const struct embfuse_table table = {.rows = ROWS, .dim = DIM, .rule = "rowwise_adagrad"};
+    const struct embfuse_feature feature = {.padding_id = -1};
+    const struct embfuse_options options = {
+        .size = sizeof options, .kernel = kernel, .threads = threads};
+    struct embfuse_error why;
+    struct training *x = calloc(1, sizeof *x);
+    if (!x) abort();
+    must_be_fine(embfuse_model_create(&x->model, &table, 1, &feature, 1, &options, &why), &why);
+    must_be_fine(embfuse_bind(x->model, 0, 0, x->weight, 0, &why), &why);
+    must_be_fine(embfuse_bind(x->model, 0, 1, x->sums, 0, &why), &why);
+    x->batch = (struct embfuse_batch){.size = sizeof x->batch,
+                                      .bags = BAGS,
+                                      .ids = x->ids,
+                                      .offsets = x->offsets,
+                                      .id_type = EMBFUSE_INT64};
+    return x;
+}
+
+static void training_close(struct training *x) {
+    embfuse_model_free(x->model);
+    free(x);
+}
+
+static void draw(struct training *x, int step) {
+    const uint64_t key = rng_key(7, (uint64_t)step);
+    int64_t n = 0;
+    for (int q = 0; q < BAGS; q++) {
+        for (int64_t i = 0; i < (int64_t)(rng_u64(key, (uint64_t)q) % MOST); i++, n++)
+            x->ids[n] = (int64_t)(pow(rng_unit(key, 1000000 + (uint64_t)n), 4) * ROWS);
+        x->offsets[q + 1] = n;
+        /* gradients of some steps are 0; some rows have large ones */
+        for (int d = 0; d < DIM; d++)
+            x->grad[q][d] = step % 5 == 4
+                                ? 0
+                                : (float)rng_unit(key, 2000000 + (uint64_t)(q * DIM + d)) *
+                                      (q == 3 ? 1000.0f : 0.1f);
+    }
+    x->batch.lookups = n;
+}
+
+static void look(struct training *x, int step) {
+    static double sum[ROWS][DIM];
+    static bool touched[ROWS];
+    memset(sum, 0, sizeof sum);
+    memset(touched, 0, sizeof touched);
+    for (int q = 0; q < BAGS; q++)
+        for (int64_t i = x->offsets[q]; i < x->offsets[q + 1]; i++) {
+            touched[x->ids[i]] = true;
+            for (int d = 0; d < DIM; d++) sum[x->ids[i]][d] += (double)x->grad[q][d];
+        }
+    for (int r = 0; r < ROWS; r++) {
+        double squares = 0;
+        if (!touched[r]) continue;
+        for (int d = 0; d < DIM; d++) squares += sum[r][d] * sum[r][d];
+        x->touches[r]++;
+        x->last[r] = (uint32_t)step + 1;
+        x->norm[r] = sqrt(squares);
+        if (x->norm[r] > x->largest[r]) x->largest[r] = x->norm[r];
+    }
+}
+
+static void train(struct training *x) {
+    struct embfuse_error why;
+    for (int step = 0; step < STEPS; step++) {
+        draw(x, step);
+        look(x, step);
+        must_be_fine(embfuse_step(x->model, &x->batch, x->grad, &why), &why);
+    }
+}
+
+static void records_of(struct training *x, int64_t every) {
+    const struct embfuse_watched_row *rows;
+    struct embfuse_error why;
+    int64_t count, first;
+    must_be_fine(embfuse_monitor_rows(x->model, 0, &rows, &count, &first, &why), &why);
+    assert_int_equal(count, (ROWS - 1 - first) / every + 1);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t r = first + i * every;
+        assert_int_equal(rows[i].touches, x->touches[r]);
+        assert_int_equal(rows[i].last_step, x->last[r]);
+        assert_float_equal(rows[i].last_norm, x->norm[r], 1e-5 * x->norm[r]);
+        assert_float_equal(rows[i].largest_norm, x->largest[r], 1e-5 * x->largest[r]);
+    }
+}
+
+static void counts_as_a_plain_loop(void **state) {
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    struct embfuse_error why;
+    for (int threads = 1; threads <= 3; threads += 2) {
+        struct training *x = training_open(k->name, threads);
+        if (k->traits & (DENSE_STEP | STEP_PER_LOOKUP)) {
+            assert_int_equal(embfuse_monitor_start(x->model, 0, 1, &why), EMBFUSE_REFUSED);
+            assert_non_null(strstr(why.text, k->name));
+            training_close(x);
+            continue;
+        }
+        for (int64_t every = 1; every <= 8; every *= 8) {
+            training_close(x);
+            x = training_open(k->name, threads);
+            must_be_fine(embfuse_monitor_start(x->model, 0, every, &why), &why);
+            train(x);
+            records_of(x, every);
+        }
+        training_close(x);
+    }
+}
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void figures(void **state) {
+    (void)state;
+    struct training *x = training_open("cpu_fused", 2);
+    struct embfuse_monitor m;
+    struct embfuse_error why;
+    static double norms[ROWS * STEPS];
+    int64_t touches = 0, never = 0, stale = 0, dead = 0;
+    must_be_fine(embfuse_monitor_start(x->model, 0, 1, &why), &why);
+    for (int step = 0; step < STEPS; step++) {
+        draw(x, step);
+        look(x, step);
+        for (int r = 0; r < ROWS; r++)
+            if (x->last[r] == (uint32_t)step + 1) norms[touches++] = x->norm[r];
+        must_be_fine(embfuse_step(x->model, &x->batch, x->grad, &why), &why);
+    }
+    for (int r = 0; r < ROWS; r++) {
+        never += !x->touches[r];
+        stale += x->touches[r] && STEPS - x->last[r] >= 3;
+        dead += x->touches[r] && x->norm[r] == 0;
+    }
+    must_be_fine(embfuse_monitor_read(x->model, 0, 3, &m, &why), &why);
+    assert_int_equal(m.rows, ROWS);
+    assert_int_equal(m.watched, ROWS);
+    assert_int_equal(m.touches, touches);
+    assert_int_equal(m.never, never);
+    assert_int_equal(m.stale, stale);
+    assert_int_equal(m.dead, dead);
+    assert_true(never > 0 && stale > 0 && dead > 0 && m.outliers > 0);
+    qsort(norms, (size_t)touches, sizeof *norms, by_value);
+    assert_float_equal(m.norm_p50, norms[touches / 2], 0.08 * norms[touches / 2]);
+    assert_float_equal(m.norm_p90, norms[touches * 9 / 10], 0.08 * norms[touches * 9 / 10]);
+    assert_float_equal(m.norm_largest, norms[touches - 1], 1e-5 * norms[touches - 1]);
+    assert_float_equal(m.never_error, 0, 0);
+    training_close(x);
+}
+
+/* One row in 8: the share of rows that were never touched lies within four standard errors. */
+static void a_sample_estimates_the_share(void **state) {
+    (void)state;
+    struct training *x = training_open(NULL, 1);
+    struct embfuse_monitor m;
+    struct embfuse_error why;
+    int64_t never = 0;
+    must_be_fine(embfuse_monitor_start(x->model, 0, 8, &why), &why);
+    train(x);
+    for (int r = 0; r < ROWS; r++) never += !x->touches[r];
+    must_be_fine(embfuse_monitor_read(x->model, 0, 1, &m, &why), &why);
+    assert_true(m.never_error > 0);
+    assert_float_equal(m.never_share, (double)never / ROWS, 4 * m.never_error);
+    training_close(x);
+}
+
+static void steps_keep_their_bits(void **state) {
+    (void)state;
+    struct training *with = training_open(NULL, 2), *without = training_open(NULL, 2);
+    struct embfuse_error why;
+    must_be_fine(embfuse_monitor_start(with->model, 0, 1, &why), &why);
+    train(with);
+    train(without);
+    assert_memory_equal(with->weight, without->weight, sizeof with->weight);
+    assert_memory_equal(with->sums, without->sums, sizeof with->sums);
+    training_close(with);
+    training_close(without);
+}
+
+static void starts_and_stops(void **state) {
+    (void)state;
+    struct training *x = training_open(NULL, 1);
+    struct embfuse_monitor m;
+    struct embfuse_error why;
+    assert_int_equal(embfuse_monitor_read(x->model, 0, 1, &m, &why), EMBFUSE_INVALID);
+    assert_int_equal(embfuse_monitor_start(x->model, 0, 3, &why), EMBFUSE_INVALID);
+    assert_int_equal(embfuse_monitor_start(x->model, 0, -1, &why), EMBFUSE_INVALID);
+    assert_int_equal(embfuse_monitor_start(x->model, 1, 1, &why), EMBFUSE_INVALID);
+    must_be_fine(embfuse_monitor_start(x->model, 0, 1 << 20, &why), &why);
+    must_be_fine(embfuse_monitor_read(x->model, 0, 1, &m, &why), &why);
+    assert_int_equal(m.watched, 1);
+    assert_int_equal(m.never, 1);
+    must_be_fine(embfuse_monitor_start(x->model, 0, 2, &why), &why);
+    train(x);
+    must_be_fine(embfuse_monitor_start(x->model, 0, 2, &why), &why); /* anew */
+    must_be_fine(embfuse_monitor_read(x->model, 0, 1, &m, &why), &why);
+    assert_int_equal(m.touches, 0);
+    must_be_fine(embfuse_monitor_start(x->model, 0, 0, &why), &why);
+    assert_int_equal(embfuse_monitor_read(x->model, 0, 1, &m, &why), EMBFUSE_INVALID);
+    training_close(x);
+}
+
+TESTS(monitor) {
+    add_kernel_tests_on(ON_HOST, "counts as a plain loop", counts_as_a_plain_loop, NULL);
+    add_test("figures", figures, NULL, NULL);
+    add_test("a sample estimates the share", a_sample_estimates_the_share, NULL, NULL);
+    add_test("steps keep their bits", steps_keep_their_bits, NULL, NULL);
+    add_test("starts and stops", starts_and_stops, NULL, NULL);
+    return run_listed("monitor");
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sharded tables in files: what n ranks save, m ranks of another sharding and one process load, and go on with the
+ * same bits as a training that nobody interrupted. A rank whose writes fail, or that dies, leaves the states that were
+ * there; nothing is renamed before all ranks have written and synced. Threads are the ranks; calls that write files are
+ * wrapped.
+ */
+#define _GNU_SOURCE
+#include "tests/ranks/checkpoint_case.h"
+
+/* --- save on n, load on m */
+
+struct kind {
+    const char *name;
+    enum rule_kind rule;
+    enum dtype weight, momentum;
+    enum rounding rounding;
+    enum row_state row_state;
+    bool exact;
+};
+static const struct kind kinds[] = {
+    {"adam, bf16, stochastic", RULE_adam, BF16, BF16, ROUND_STOCHASTIC, ROW_STATE_APART, false},
+    {"counters of rows beside them", RULE_rowwise_adagrad_counter, FP32, FP32, ROUND_NEAREST,
+     ROW_STATE_BESIDE, false},
+    {"adam with a row's own state, fp16", RULE_adam_row_bias, FP16, FP32, ROUND_STOCHASTIC,
+     ROW_STATE_BESIDE, true},
+    {"adagrad by columns", RULE_adagrad, BF16, FP32, ROUND_NEAREST, ROW_STATE_APART, true},
+};
+
+static const struct run saved_by[] = {{.sharding = "table", .ranks = 1, .nodes = 1},
+                                      {.sharding = "row-modulo", .ranks = 2, .nodes = 1},
+                                      {.sharding = "row,data,table", .ranks = 3, .nodes = 1},
+                                      {.sharding = "column", .ranks = 2, .nodes = 1},
+                                      {.sharding = "data-dense", .ranks = 3, .nodes = 1},
+                                      {.sharding = "row", .ranks = 3, .nodes = 1},
+                                      {.sharding = "column-modulo", .ranks = 3, .nodes = 1},
+                                      {.sharding = "column-modulo", .ranks = 2, .nodes = 1}};
+static const struct run loaded_by[] = {
+    {.sharding = "row", .ranks = 1, .nodes = 1},
+    {.sharding = "table-row", .ranks = 2, .nodes = 2},
+    {.sharding = "data", .ranks = 3, .nodes = 1},
+    {.sharding = "row-modulo", .ranks = 5, .nodes = 1},
+    {.sharding = "table", .ranks = 3, .nodes = 1},
+    {.sharding = "column", .ranks = 5, .nodes = 1},
+    {.sharding = "table-row", .ranks = 4, .nodes = 2},
+    {.sharding = "row,data-dense,column", .ranks = 3, .nodes = 1},
+    {.sharding = "column-modulo", .ranks = 4, .nodes = 1},
+    {.sharding = "row,column-modulo,table", .ranks = 2, .nodes = 1}};
+
+static void open_case(struct builder *b, const struct kind *k) {
+    builder_begin(b, SEED, k->exact);
+    ranks_case(b, 47, POOL_SUM, 5, 2);
+    builder_storage(b, registry_find(OP_STEP, "cpu_fused", &(struct error){""}), 0);
+    b->in.grad_type = FP32;
+    for (int32_t t = 0; t < TABLES; t++) {
+        builder_rule(b, t, k->rule);
+        b->shapes[t].weight_type = k->weight;
+        b->shapes[t].momentum_type = k->momentum;
+        b->shapes[t].rounding = k->rounding;
+        b->shapes[t].row_state = k->row_state;
+    }
+    builder_pack(b);
+}
+
+/* Does the kind of table allow this cut, with the same bits? */
+static bool takes(const struct kind *k, const struct run *r) {
+    const bool columns = strstr(r->sharding, "column") && !strstr(r->sharding, "column-modulo");
+    if (columns && k->rule != RULE_adagrad) return false;
+    return k->exact || !strstr(r->sharding, "dense");
+}
+
+/* Save after a step; load elsewhere, take another step, and save again. */
+static void resumes(struct builder *b, const struct single *after1, const struct single *after2,
+                    struct run from, struct run to) {
+    struct single loaded;
+    struct error err;
+    struct table_set out;
+    char what[120];
+    const struct work_path folder = state_no_folder("ranks");
+    snprintf(what, sizeof what, "%s on %d ranks, then %s on %d", from.sharding, from.ranks,
+             to.sharding, to.ranks);
+    calm();
+    single_open(&loaded, b);
+    if (tables_create(&out, b->in.tables, TABLES, 1, &err)) fail_msg("%s", err.text);
+    from.b = to.b = b;
+    from.save = to.load = to.save = folder.text;
+    from.steps = to.steps = 1;
+    to.out = &out;
+    must_run(&from);
+    single_load(&loaded, b, &folder, 1);
+    expect_single(after1, &loaded, what);
+    must_run(&to);
+    assert_int_equal(to.loaded.number, 1);
+    expect_rows(&after2->tables, &out, what);
+    single_load(&loaded, b, &folder, 2);
+    expect_single(after2, &loaded, what);
+    assert_true(files.writes > 0 && files.early == 0 && files.unsynced == 0);
+    tables_free(&out);
+    single_close(&loaded);
+}
+
+static void any_ranks(void **state) {
+    const struct kind *k = ((const struct kernel_test *)*state)->param;
+    struct builder b;
+    struct single after1, after2;
+    int pairs = 0;
+    open_case(&b, k);
+    single_open(&after1, &b);
+    single_open(&after2, &b);
+    single_step(&after1, &b);
+    single_step(&after2, &b);
+    single_step(&after2, &b);
+    for (size_t i = 0; i < sizeof saved_by / sizeof *saved_by; i++)
+        for (size_t j = 0; j < sizeof loaded_by / sizeof *loaded_by; j++)
+            if ((i + j + (size_t)(k - kinds)) % 2 == 0 && takes(k, &saved_by[i]) &&
+                takes(k, &loaded_by[j])) {
+                resumes(&b, &after1, &after2, saved_by[i], loaded_by[j]);
+                pairs++;
+            }
+    assert_true(pairs >= 12); /* other pairs with other kinds */
+    single_close(&after1);
+    single_close(&after2);
+    builder_free(&b);
+}
+
+/* Ranks load what one process saved. */
+static void from_one_process(void **state) {
+    (void)state;
+    struct builder b;
+    struct single s;
+    struct table_set out;
+    struct embfuse_error why;
+    struct error err;
+    const struct work_path folder = state_no_folder("ranks");
+    calm();
+    open_case(&b, &kinds[0]);
+    single_open(&s, &b);
+    single_step(&s, &b);
+    must(embfuse_save(s.model, folder.text, &why), &why);
+    if (tables_create(&out, b.in.tables, TABLES, 1, &err)) fail_msg("%s", err.text);
+    struct run to = {.sharding = "row-modulo",
+                     .ranks = 3,
+                     .nodes = 1,
+                     .steps = 1,
+                     .load = folder.text,
+                     .b = &b,
+                     .out = &out};
+    must_run(&to);
+    single_step(&s, &b);
+    expect_rows(&s.tables, &out, "one process, then three ranks");
+    tables_free(&out);
+    single_close(&s);
+    builder_free(&b);
+}
+
+/* --- what goes wrong */
+
+struct broken {
+    struct builder b;
+    struct single before; /* state 1 */
+    struct work_path folder;
+    struct run save, load;
+};
+
+static void broken_begin(struct broken *x) {
+    *x = (struct broken){.folder = state_no_folder("ranks")};
+    calm();
+    open_case(&x->b, &kinds[0]);
+    single_open(&x->before, &x->b);
+    x->save = x->load = (struct run){.sharding = "row", .ranks = 3, .nodes = 1, .b = &x->b};
+    x->save.save = x->load.load = x->folder.text;
+    must_run(&x->save);
+    x->save.steps = 1;
+}
+
+static void broken_end(struct broken *x) {
+    single_close(&x->before);
+    builder_free(&x->b);
+}
+
+static int entries(const char *path) {
+    DIR *folder = opendir(path);
+    int count = -2;
+    while (readdir(folder)) count++;
+    closedir(folder);
+    return count;
+}
+
+static void expect_first_state(struct broken *x, const char *what) {
+    struct single loaded;
+    if (files.early) fail_msg("%s: a rename before all was synced", what);
+    calm();
+    single_open(&loaded, &x->b);
+    single_load(&loaded, &x->b, &x->folder, 1);
+    expect_single(&x->before, &loaded, what);
+    single_close(&loaded);
+    if (entries(x->folder.text) != 1) fail_msg("%s: more than state 1 is left", what);
+}
+
+static void expect_said(const struct run *r, int status, const char *const said[3]) {
+    for (int i = 0; i < 3 && said[i]; i++)
+        if (status == 0 || !strstr(r->wrong, said[i]))
+            fail_msg("status %d: '%s', wanted '%s'", status, r->wrong, said[i]);
+}
+
+/* Every write of every rank. */
+static void full_disk(void **state) {
+    (void)state;
+    struct broken x;
+    char what[40];
+    broken_begin(&x);
+    for (int at = 1;; at++) {
+        calm();
+        files.fail_at = at;
+        files.error = ENOSPC;
+        const int status = runs(&x.save);
+        snprintf(what, sizeof what, "write %d", at);
+        if (files.writes < at) break;
+        expect_said(&x.save, status,
+                    (const char *[3]){"No space left on device; nothing was saved"});
+        if (!strstr(x.save.wrong, "manifest"))
+            expect_said(&x.save, status, (const char *[3]){"rank ", ", saving: "});
+        expect_first_state(&x, what);
+        assert_true(at < 200);
+    }
+    broken_end(&x);
+}
+
+static void a_rank_dies(void **state) {
+    (void)state;
+    struct broken x;
+    broken_begin(&x);
+    for (int rank = 0; rank < 3; rank++) {
+        calm();
+        files.dies = rank;
+        assert_int_not_equal(runs(&x.save), 0);
+        expect_first_state(&x, "a dead rank");
+    }
+    broken_end(&x);
+}
+
+/* Nothing is renamed while a slow rank still writes. */
+static void a_slow_rank(void **state) {
+    (void)state;
+    struct broken x;
+    struct single loaded;
+    broken_begin(&x);
+    single_step(&x.before, &x.b);
+    single_open(&loaded, &x.b);
+    for (int rank = 0; rank < 3; rank++) {
+        calm();
+        files.slow = rank;
+        must_run(&x.save);
+        assert_int_equal(files.early, 0);
+        single_load(&loaded, &x.b, &x.folder, rank + 2);
+        expect_single(&x.before, &loaded, "a slow rank");
+    }
+    single_close(&loaded);
+    broken_end(&x);
+}
+
+/* A flipped bit: the state before is loaded, and the line names the file. Then there is none. */
+static void damage(void **state) {
+    (void)state;
+    struct broken x;
+    char path[PATH_MAX + 60];
+    size_t size;
+    broken_begin(&x);
+    must_run(&x.save);
+    for (int number = 2; number >= 1; number--) {
+        snprintf(path, sizeof path, "%s/state-%08d/state.1.1.npy", x.folder.text, number);
+        unsigned char *bytes = state_contents(path, &size);
+        bytes[size - 1] ^= 1;
+        assert_int_equal(work_write(path, bytes, size), 0);
+        free(bytes);
+        const int status = runs(&x.load);
+        if (number == 1) {
+            expect_said(&x.load, status,
+                        (const char *[3]){"state-00000002/state.1.1.npy: damaged: its checksum",
+                                          "no other state there is whole"});
+            break;
+        }
+        must(status, &(struct embfuse_error){"the older state"});
+        assert_int_equal(x.load.loaded.number, 1);
+        assert_int_equal(x.load.loaded.passed_over, 1);
+        assert_non_null(strstr(x.load.loaded.damage, "state.1.1.npy: damaged"));
+    }
+    broken_end(&x);
+}
+
+static void refused(void **state) {
+    (void)state;
+    struct broken x;
+    broken_begin(&x);
+    x.b.shapes[1].rule = RULE_adagrad;
+    expect_said(&x.load, runs(&x.load),
+                (const char *[3]){"state-00000001: table 1 has rule adam, but the model's has "
+                                  "adagrad"});
+    x.b.shapes[1].rule = RULE_adam;
+    const struct work_path none = state_no_folder("ranks_none"), empty = state_folder("ranks_none");
+    x.load.load = empty.text;
+    expect_said(&x.load, runs(&x.load), (const char *[3]){"no saved state"});
+    rmdir(none.text);
+    expect_said(
+        &x.load, runs(&x.load),
+        (const char *[3]){"rank 0, verifying a saved state: ", "cannot open: No such file"});
+    assert_false(x.load.memory);
+    broken_end(&x);
+}
+
+TESTS(checkpoint) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        add_test(kinds[i].name, any_ranks, NULL, &kinds[i]);
+    add_test("from one process", from_one_process, NULL, NULL);
+    add_test("a full disk", full_disk, NULL, NULL);
+    add_test("a rank dies", a_rank_dies, NULL, NULL);
+    add_test("a slow rank", a_slow_rank, NULL, NULL);
+    add_test("damage", damage, NULL, NULL);
+    add_test("refused", refused, NULL, NULL);
+    return run_listed("checkpoints of ranks");
+}

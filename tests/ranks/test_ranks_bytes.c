@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The bytes that a transport counts are those of ranks/formulas.h, of every rank and stage. Threads are the
+ * ranks.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/measure/runner.h"
+#include "harness/registry.h"
+#include "ranks/columns.h"
+#include "ranks/formulas.h"
+#include "ranks/place_ranks.h"
+#include "tests/ranks/ranks_case.h"
+
+#include "tests/support/cmocka_cases.h"
+
+enum { MOST_RANKS = 8 };
+
+struct work {
+    struct builder *b;
+    const char *sharding;
+    bool all_rows;
+    struct transport_bytes bytes[MOST_RANKS][CHANNELS];
+    char wrong[600];
+};
+
+/* Opening exchanges ids and gradients once; a step does both, and a lookup sends ids and outputs. */
+static const int times_of[CHANNELS] = {
+    [CHANNEL_LENGTHS] = 3, [CHANNEL_IDS] = 3, [CHANNEL_GRADIENT] = 2, [CHANNEL_OUTPUT] = 1};
+
+static int lead(void *ctx, struct transport *t, struct error *err) {
+    struct work *w = ctx;
+    struct builder *b = w->b;
+    const struct ranks_options options = {.sharding = w->sharding, .all_rows = w->all_rows};
+    const struct place_setup setup = {.shapes = b->in.tables,
+                                      .num_tables = b->in.num_tables,
+                                      .batches = &b->in,
+                                      .index = &b->index,
+                                      .ring = 1,
+                                      .threads = 1};
+    struct place *p = place_ranks_open(t, &options, ON_HOST, &setup, err);
+    if (!p) return -1;
+    struct rule_step steps[8];
+    for (int32_t i = 0; i < b->in.num_tables; i++) steps[i] = rule_step(b->rules[i], b->step);
+    struct place_scratch scratch = {0}, none = {0};
+    struct place_job step = {
+        .kernel = registry_find(OP_STEP, "cpu_sort", err), .steps = steps, .scratch = &scratch};
+    struct place_job lookup = {
+        .kernel = registry_find(OP_FORWARD, "cpu_lookup", err), .steps = steps, .scratch = &none};
+    int status = runner_scratch_open(p, step.kernel, &scratch, err);
+    if (status == 0) status = p->ops->run(p, &step, err);
+    if (status == 0) status = p->ops->run(p, &lookup, err);
+    p->ops->scratch_close(p, &scratch);
+    p->ops->close(p);
+    return status;
+}
+
+static int live(struct transport *t, void *ctx) {
+    struct work *w = ctx;
+    const int status = ranks_live(t, lead, w, w->wrong, sizeof w->wrong);
+    memcpy(w->bytes[t->rank], t->bytes, sizeof t->bytes);
+    return status;
+}
+
+static double channel_of(const struct flow *x, enum channel channel) {
+    return channel == CHANNEL_LENGTHS  ? x->lengths
+           : channel == CHANNEL_IDS    ? x->ids
+           : channel == CHANNEL_OUTPUT ? x->output
+                                       : x->gradient;
+}
+
+/* What a rank sends, receives and keeps on a channel, from the flows of pairs. */
+static struct transport_bytes predicted(const struct flow *pairs, int ranks, int rank,
+                                        enum channel c) {
+    struct transport_bytes all = {0};
+    for (int r = 0; r < ranks; r++) {
+        double out = channel_of(&pairs[rank * ranks + r], c),
+               in = channel_of(&pairs[r * ranks + rank], c);
+        if (c == CHANNEL_OUTPUT) {
+            const double swap = out;
+            out = in, in = swap;
+        }
+        if (r == rank) {
+            all.kept += (int64_t)out;
+            continue;
+        }
+        all.sent += (int64_t)out;
+        all.received += (int64_t)in;
+        all.messages += out > 0;
+    }
+    return all;
+}
+
+static void build(struct builder *b, bool weighted, enum id_type id_type) {
+    builder_begin(b, 31, false);
+    b->weighted = weighted;
+    b->id_type = id_type;
+    ranks_case(b, 21, POOL_MEAN, 5, 5);
+    for (int32_t t = 0; t < b->in.num_tables; t++) builder_rule(b, t, RULE_adagrad);
+}
+
+static void compare(struct work *w, int ranks, int nodes) {
+    struct error err;
+    struct sharding s;
+    struct flow *pairs = calloc((size_t)(ranks * ranks), sizeof *pairs);
+    const struct batch *in = &w->b->in;
+    assert_int_equal(
+        sharding_make(&s, w->sharding, NULL, in->tables, in->num_tables, ranks, nodes, &err), 0);
+    formulas_count(&s, in, w->all_rows, pairs);
+    memset(w->bytes, 0, sizeof w->bytes);
+    if (transport_threads(ranks, nodes, 0, live, w)) fail_msg("%s", w->wrong);
+    for (int r = 0; r < ranks; r++)
+        for (int c = CHANNEL_LENGTHS; c <= CHANNEL_GRADIENT; c++) {
+            const struct transport_bytes want = predicted(pairs, ranks, r, (enum channel)c),
+                                         *have = &w->bytes[r][c];
+            const int n = times_of[c];
+            /* A dense gradient goes out table by table, once as parts of a sum and once as a sum. */
+            const bool dense = c == CHANNEL_GRADIENT && !strcmp(w->sharding, "data-dense");
+            if (have->sent != n * want.sent || have->received != n * want.received ||
+                have->kept != n * want.kept || (!dense && have->messages != n * want.messages))
+                fail_msg("%s, rank %d of %d, channel %d: sent %lld, received %lld, kept %lld, "
+                         "%lld messages; the formulas say %d times %lld, %lld, %lld, %lld",
+                         w->sharding, r, ranks, c, (long long)have->sent, (long long)have->received,
+                         (long long)have->kept, (long long)have->messages, n, (long long)want.sent,
+                         (long long)want.received, (long long)want.kept, (long long)want.messages);
+        }
+    free(pairs);
+    sharding_free(&s);
+}
+
+static const char *const shardings[] = {
+    "data-dense",    "table", "row",       "row-modulo",      "column",
+    "column-modulo", "data",  "table-row", "row,column,data", "data,row-modulo,table"};
+
+static void transport_counts_what_formulas_say(void **state) {
+    static const int ranks_of[] = {1, 2, 3, 4, 5, 8};
+    (void)state;
+    for (int variant = 0; variant < 2; variant++) {
+        struct builder b;
+        build(&b, variant, variant ? ID_INT32 : ID_INT64);
+        for (size_t i = 0; i < sizeof shardings / sizeof *shardings; i++)
+            for (size_t k = 0; k < sizeof ranks_of / sizeof *ranks_of; k++)
+                for (int all_rows = 0; all_rows < 2; all_rows++) {
+                    struct work w = {.b = &b, .sharding = shardings[i], .all_rows = all_rows};
+                    compare(&w, ranks_of[k], 1);
+                    if (ranks_of[k] % 2 == 0) compare(&w, ranks_of[k], 2);
+                }
+        builder_free(&b);
+    }
+}
+
+/* --- bags that are alike */
+
+enum { DIM = 16, TABLES = 8 };
+
+/* Every table has a feature, every bag as many lookups. */
+static void build_alike(struct builder *b, int64_t bags, int64_t lookups) {
+    builder_begin(b, 32, false);
+    b->id_type = ID_INT64;
+    uint64_t state = 1;
+    for (int t = 0; t < TABLES; t++) {
+        const int32_t table = builder_table(b, 4096, DIM);
+        builder_feature(b, table, POOL_SUM, -1);
+        for (int64_t i = 0; i < bags; i++) {
+            int64_t ids[64];
+            for (int64_t j = 0; j < lookups; j++) {
+                state = state * 6364136223846793005u + 1442695040888963407u;
+                ids[j] = (int64_t)(state >> 52);
+            }
+            builder_bag(b, lookups, ids);
+        }
+    }
+    builder_finish(b);
+    for (int32_t t = 0; t < b->in.num_tables; t++) builder_rule(b, t, RULE_rowwise_adagrad);
+}
+
+/* The mean over ranks of what they send to others. */
+static struct flow mean_of(const struct flow *pairs, int ranks) {
+    struct flow mean = {0};
+    for (int r = 0; r < ranks; r++)
+        for (int d = 0; d < ranks; d++)
+            if (r != d) flow_add(&mean, pairs[r * ranks + d], 1.0 / ranks);
+    return mean;
+}
+
+static void near(const char *what, double a, double b, double share) {
+    if (fabs(a - b) > share * fabs(b)) fail_msg("%s: %g, expected %g", what, a, b);
+}
+
+static void closed_forms_hold(void **state) {
+    enum { BAGS = 64, LOOKUPS = 5 };
+    (void)state;
+    struct builder b;
+    build_alike(&b, BAGS, LOOKUPS);
+    for (int kind = 0; kind < SHARDINGS; kind++)
+        for (int ranks = 1; ranks <= 8; ranks *= 2)
+            for (int nodes = 1; nodes <= (ranks > 1 ? 2 : 1); nodes++)
+                for (int all_rows = 0; all_rows < 2; all_rows++) {
+                    struct error err;
+                    struct sharding s;
+                    struct flow pairs[MOST_RANKS * MOST_RANKS];
+                    const struct closed c = {.ranks = ranks,
+                                             .on_node = ranks / nodes,
+                                             .bags = (double)BAGS / ranks,
+                                             .features = TABLES,
+                                             .lookups = LOOKUPS,
+                                             .rows = (double)b.in.tables[0].rows,
+                                             .dim = DIM,
+                                             .sums = columns_all_numbers(&b.in.tables[0]),
+                                             .id_bytes = 8,
+                                             .element = 4};
+                    const struct flow form =
+                        formulas_closed((enum sharding_kind)kind, all_rows, &c);
+                    assert_int_equal(sharding_make(&s, sharding_names[kind], NULL, b.in.tables,
+                                                   TABLES, ranks, nodes, &err),
+                                     0);
+                    formulas_expect(&s, &b.in, all_rows, pairs);
+                    const struct flow expected = mean_of(pairs, ranks);
+                    const double exact = 1e-9;
+                    near("lengths", expected.lengths, form.lengths, exact);
+                    near("ids", expected.ids, form.ids, exact);
+                    near("outputs", expected.output, form.output, exact);
+                    near("gradients", expected.gradient, form.gradient, exact);
+                    near("sums over rows", expected.sums, form.sums, exact);
+                    /* Ids of rows are drawn; all else does not depend on them. */
+                    const bool drawn = sharding_by_rows((enum sharding_kind)kind);
+                    formulas_count(&s, &b.in, all_rows, pairs);
+                    const struct flow counted = mean_of(pairs, ranks);
+                    near("counted lengths", counted.lengths, form.lengths, exact);
+                    near("counted sums over rows", counted.sums, form.sums, 0.05);
+                    near("counted ids", counted.ids, form.ids, drawn ? 0.05 : exact);
+                    near("counted outputs", counted.output, form.output,
+                         drawn && !all_rows ? 0.05 : exact);
+                    near("counted gradients", counted.gradient, form.gradient,
+                         drawn && !all_rows ? 0.05 : exact);
+                    sharding_free(&s);
+                }
+    builder_free(&b);
+}
+
+/* 8 lookups, 8 ranks: 1 - (7/8)^8 = 66 % of the bytes of an all-gather; counted by the transport. */
+static void own_rows_save_a_third(void **state) {
+    enum { RANKS = 8, LOOKUPS = 8 };
+    (void)state;
+    struct builder b;
+    build_alike(&b, 256, LOOKUPS);
+    double sent[2] = {0};
+    for (int all_rows = 0; all_rows < 2; all_rows++) {
+        struct work w = {.b = &b, .sharding = "row", .all_rows = all_rows};
+        if (transport_threads(RANKS, 1, 0, live, &w)) fail_msg("%s", w.wrong);
+        for (int r = 0; r < RANKS; r++) sent[all_rows] += (double)w.bytes[r][CHANNEL_GRADIENT].sent;
+    }
+    near("share of the all-gather", sent[0] / sent[1], 0.656, 0.02);
+    near("closed form", formulas_touch(1.0 / RANKS, LOOKUPS), 1 - pow(7.0 / 8, 8), 1e-12);
+    builder_free(&b);
+}
+
+TESTS(ranks_bytes) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(transport_counts_what_formulas_say),
+                                       cmocka_unit_test(closed_forms_hold),
+                                       cmocka_unit_test(own_rows_save_a_third)};
+    return cmocka_run_group_tests_name("bytes of ranks", tests, NULL, NULL);
+}

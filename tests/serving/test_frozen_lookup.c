@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Frozen tables in use: the mapped lookup against sums written out here, also through the library; the
+ * recall of neighbours against tables worked by hand; percentiles.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "include/embfuse.h"
+#include "kernels/forward.h"
+#include "serving/latency.h"
+#include "serving/recall.h"
+#include "tests/support/batch_builder.h"
+#include "tests/serving/frozen_case.h"
+
+#include "tests/support/cmocka_cases.h"
+
+/* --- the lookup */
+
+/* One output element, in the order and the arithmetic that kernels/forward.h states. */
+static float pooled(const struct frozen *t, const struct batch *in, int64_t first, int64_t last,
+                    int32_t d) {
+    const struct feature *f = in->features;
+    float sum = 0;
+    int64_t counted = 0;
+    for (int64_t i = first; i < last; i++) {
+        const int64_t row = batch_id(in, i);
+        float x[DIM_MOST];
+        if (f->pooling != POOL_NONE && row == f->padding_id) continue;
+        frozen_row_get(t->type, frozen_row(t, row), t->dim, x);
+        sum += (in->lookup_weights ? in->lookup_weights[i] : 1) * x[d];
+        counted++;
+    }
+    return f->pooling == POOL_MEAN ? sum / (float)(counted ? counted : 1) : sum;
+}
+
+static void judge_lookup(const struct frozen *t, const struct batch *in, const float *output,
+                         const char *what) {
+    const struct feature *f = in->features;
+    const bool each = f->pooling == POOL_NONE;
+    const int64_t first = in->offsets[0];
+    for (int64_t u = 0; u < (each ? in->offsets[in->bags] - first : in->bags); u++)
+        for (int32_t d = 0; d < t->dim; d++) {
+            const float want = each ? pooled(t, in, first + u, first + u + 1, d)
+                                    : pooled(t, in, in->offsets[u], in->offsets[u + 1], d);
+            const float got = output[forward_row(f, u) + d];
+            if (float_bits(want) != float_bits(got))
+                fail_msg("%s: output %lld, element %d: %g, not %g", what, (long long)u, d, got,
+                         want);
+        }
+}
+
+static void test_lookup(void **state) {
+    (void)state;
+    const struct names n = names_of("lookup");
+    for (int variant = 0; variant < 2 * DIMS * 3; variant++) {
+        struct builder b;
+        builder_begin(&b, (uint64_t)variant, false);
+        b.id_type = variant % 2 ? ID_INT64 : ID_INT32;
+        b.weighted = variant / 2 % 2;
+        const int32_t dim = dims[variant % DIMS];
+        builder_feature(&b, builder_table(&b, ROWS, dim), (enum pooling)(variant % 3),
+                        variant % 4 == 0 ? 1 : -1);
+        builder_random_bags(&b, 20, 9);
+        builder_random_bags(&b, 2, 300);
+        builder_finish(&b);
+        struct memory_table t = table_of(ROWS, dim);
+        for (int type = 0; type < FROZEN_TYPES; type++) {
+            struct frozen made = written(&t.frozen, type, &n);
+            float *output = malloc((size_t)(b.in.grad_elements + 1) * sizeof *output);
+            char what[80];
+            for (int threads = 1; threads <= 5; threads += 2) {
+                memset(output, 0xff, (size_t)b.in.grad_elements * sizeof *output);
+                frozen_lookup(&made, &b.in, output, threads);
+                snprintf(what, sizeof what, "%s, variant %d, %d threads", frozen_type_name(type),
+                         variant, threads);
+                judge_lookup(&made, &b.in, output, what);
+            }
+            /* One bag of many, as a request. */
+            struct batch one = b.in;
+            one.bags = 1, one.offsets += 7;
+            frozen_lookup(&made, &one, output, 1);
+            judge_lookup(&made, &one, output, "one bag");
+            free(output);
+            frozen_close(&made);
+        }
+        free(t.element);
+        builder_free(&b);
+    }
+}
+
+/* Rounded answers of int8, too. */
+static void test_lookup_in_a_narrow_output(void **state) {
+    (void)state;
+    struct builder b;
+    builder_begin(&b, 3, false);
+    builder_feature(&b, builder_table(&b, ROWS, 17), POOL_SUM, -1);
+    builder_random_bags(&b, 20, 9);
+    builder_finish(&b);
+    struct memory_table t = table_of(ROWS, 17);
+    const struct names n = names_of("narrow");
+    struct frozen made = written(&t.frozen, FROZEN_INT8, &n);
+    struct batch in = b.in;
+    float *wide = malloc((size_t)in.grad_elements * sizeof *wide);
+    uint16_t *narrow = malloc((size_t)in.grad_elements * sizeof *narrow);
+    frozen_lookup(&made, &in, wide, 1);
+    in.grad_type = BF16;
+    frozen_lookup(&made, &in, narrow, 2);
+    for (int bag = 0; bag < 20; bag++)
+        for (int d = 0; d < 17; d++) {
+            const int64_t i = forward_row(in.features, bag) + d;
+            assert_int_equal(narrow[i], float_bits(dtype_round(BF16, wide[i])) >> 16);
+        }
+    free(wide);
+    free(narrow);
+    frozen_close(&made);
+    free(t.element);
+    builder_free(&b);
+}
+
+/* --- the library */
+
+/* The batch of a builder, for the library. */
+static struct embfuse_batch batch_for(const struct batch *in) {
+    return (struct embfuse_batch){.size = sizeof(struct embfuse_batch),
+                                  .bags = in->bags,
+                                  .lookups = in->lookups,
+                                  .ids = in->ids,
+                                  .offsets = in->offsets,
+                                  .lookup_weights = in->lookup_weights,
+                                  .id_type = (int32_t)in->id_type};
+}
+
+/* The name of the table whose files these are. */
+static struct work_path table_name(const struct names *n) {
+    struct work_path name = n->rows;
+    *strrchr(name.text, '.') = '\0';
+    return name;
+}
+
+static void test_library_gives_the_same_bits(void **state) {
+    (void)state;
+    const struct names n = names_of("library");
+    const struct work_path name = table_name(&n);
+    for (int variant = 0; variant < 6; variant++) {
+        struct builder b;
+        builder_begin(&b, (uint64_t)variant, false);
+        b.weighted = variant % 2;
+        builder_feature(&b, builder_table(&b, ROWS, 17), (enum pooling)(variant % 3),
+                        variant < 3 ? 1 : -1);
+        builder_random_bags(&b, 30, 9);
+        builder_finish(&b);
+        struct memory_table t = table_of(ROWS, 17);
+        for (int type = 0; type < FROZEN_TYPES; type++) {
+            struct frozen made = written(&t.frozen, type, &n);
+            struct embfuse_frozen *opened;
+            struct embfuse_error why;
+            struct embfuse_frozen_info info = {sizeof info};
+            if (embfuse_frozen_open(&opened, name.text, 1, &why) ||
+                embfuse_frozen_describe(opened, &info, &why))
+                fail_msg("%s", why.text);
+            assert_string_equal(info.type, frozen_type_name(type));
+            assert_true(info.rows == ROWS && info.dim == 17 && info.row_bytes == made.row_bytes);
+            assert_memory_equal(info.data, made.data, (size_t)(ROWS * made.row_bytes));
+            /* The library lays one feature out without gaps. */
+            struct feature feature = b.in.features[0];
+            struct batch in = b.in;
+            feature.grad_offset = 0, feature.grad_stride = 17;
+            in.features = &feature;
+            const struct embfuse_batch batch = batch_for(&in);
+            const int64_t rows = feature.pooling == POOL_NONE ? in.lookups : in.bags;
+            float *want = malloc((size_t)(rows * 17) * sizeof *want);
+            float *got = malloc((size_t)(rows * 17) * sizeof *got);
+            frozen_lookup(&made, &in, want, 1);
+            if (embfuse_frozen_lookup(opened, &batch, (int32_t)feature.pooling, feature.padding_id,
+                                      2, got, &why))
+                fail_msg("%s", why.text);
+            assert_memory_equal(got, want, (size_t)(rows * 17) * sizeof *want);
+            free(want);
+            free(got);
+            embfuse_frozen_close(opened);
+            frozen_close(&made);
+        }
+        free(t.element);
+        builder_free(&b);
+    }
+}
+
+static void test_library_refuses(void **state) {
+    (void)state;
+    const struct names n = names_of("refuses");
+    const struct work_path name = table_name(&n);
+    struct memory_table t = table_of(ROWS, 4);
+    struct frozen made = written(&t.frozen, FROZEN_INT8, &n);
+    frozen_close(&made);
+    struct embfuse_error why;
+    struct embfuse_frozen *opened = (void *)&t;
+    struct embfuse_frozen_info info = {0};
+    assert_int_equal(embfuse_frozen_open(&opened, "nowhere", 0, &why), EMBFUSE_FILE_ERROR);
+    assert_null(opened);
+    assert_non_null(strstr(why.text, "nowhere.table: cannot open"));
+    assert_int_equal(embfuse_frozen_open(&opened, NULL, 0, NULL), EMBFUSE_INVALID);
+    assert_int_equal(embfuse_frozen_open(NULL, name.text, 0, NULL), EMBFUSE_INVALID);
+    embfuse_frozen_close(NULL);
+    assert_int_equal(embfuse_frozen_open(&opened, name.text, 0, &why), EMBFUSE_OK);
+    assert_int_equal(embfuse_frozen_describe(opened, &info, &why), EMBFUSE_INVALID);
+    assert_int_equal(embfuse_frozen_describe(opened, NULL, &why), EMBFUSE_INVALID);
+
+    const int64_t ids[] = {0, ROWS}, offsets[] = {0, 2};
+    struct embfuse_batch batch = {.size = sizeof batch,
+                                  .bags = 1,
+                                  .lookups = 2,
+                                  .ids = ids,
+                                  .offsets = offsets,
+                                  .id_type = EMBFUSE_INT64};
+    float output[4] = {7, 7, 7, 7};
+    const struct {
+        int status;
+        const struct embfuse_batch *batch;
+        int32_t pooling, padding, threads;
+        float *output;
+        const char *said;
+    } wrong[] = {{EMBFUSE_BAD_BATCH, &batch, EMBFUSE_SUM, -1, 1, output, "60"},
+                 {EMBFUSE_INVALID, NULL, EMBFUSE_SUM, -1, 1, output, "batch is NULL"},
+                 {EMBFUSE_INVALID, &batch, EMBFUSE_SUM, -1, 1, NULL, "output is NULL"},
+                 {EMBFUSE_INVALID, &batch, 3, -1, 1, output, "pooling is"},
+                 {EMBFUSE_INVALID, &batch, EMBFUSE_SUM, ROWS, 1, output, "padding_id is"},
+                 {EMBFUSE_INVALID, &batch, EMBFUSE_SUM, -1, 0, output, "threads is"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(embfuse_frozen_lookup(opened, wrong[i].batch, wrong[i].pooling,
+                                               wrong[i].padding, wrong[i].threads, wrong[i].output,
+                                               &why),
+                         wrong[i].status);
+        if (!strstr(why.text, wrong[i].said)) fail_msg("%s", why.text);
+    }
+    for (int d = 0; d < 4; d++) assert_true(output[d] == 7);
+    embfuse_frozen_close(opened);
+    free(t.element);
+}
+
+/* --- neighbours and times */
+
+/* Rows on a line: the nearest by inner product of a positive row is the largest other. */
+static double recall_by_hand(const float *exact, const float *made, int64_t rows, int32_t dim,
+                             int k, enum metric metric) {
+    const struct frozen a = {
+        .type = FP32, .rows = rows, .dim = dim, .row_bytes = 4 * dim, .data = (const char *)exact};
+    struct frozen b = a;
+    b.data = (const char *)made;
+    int64_t query[8];
+    double recall;
+    struct error err;
+    recall_sample(rows, rows, 1, query);
+    for (int64_t q = 0; q < rows; q++) assert_int_equal(query[q], q);
+    assert_int_equal(recall_at(&a, &b, query, rows, k, metric, &recall, &err), 0);
+    return recall;
+}
+
+static void test_recall_by_hand(void **state) {
+    (void)state;
+    const float line[] = {1, 2, 3, 4}, swapped[] = {1, 2, 4, 3};
+    assert_true(recall_by_hand(line, line, 4, 1, 1, METRIC_INNER_PRODUCT) == 1);
+    /* Nearest was row 3 for rows 0 to 2, and row 2 for row 3. Now it is row 2 for rows 0, 1 and 3. */
+    assert_true(recall_by_hand(line, swapped, 4, 1, 1, METRIC_INNER_PRODUCT) == 0.5);
+    assert_true(recall_by_hand(line, swapped, 4, 1, 2, METRIC_INNER_PRODUCT) == 1);
+    assert_true(recall_by_hand(line, swapped, 4, 1, 3, METRIC_INNER_PRODUCT) == 1);
+    /* By cosine all rows are equally near, so the lowest other numbers are nearest in both. */
+    assert_true(recall_by_hand(line, swapped, 4, 1, 1, METRIC_COSINE) == 1);
+    /* Angles 0, 10, 90, 100 degrees in pairs; then the pairs are mixed. A long row is no nearer. */
+    const float angles[] = {1, 0, 9.8f, 1.7f, 0, 1, -0.17f, 0.98f};
+    const float mixed[] = {1, 0, 0, 1, 9.8f, 1.7f, -0.17f, 0.98f};
+    assert_true(recall_by_hand(angles, angles, 4, 2, 1, METRIC_COSINE) == 1);
+    /* Queries stay exact: row 0 finds 2, not 1; row 1 finds 2 (it is itself no more), not 0; row 2
+     * finds 1, not 3; row 3 finds 1, not 2. */
+    assert_true(recall_by_hand(angles, mixed, 4, 2, 1, METRIC_COSINE) == 0);
+    /* A zero row has cosine 0, and is nearer than a row that points away. */
+    const float zero[] = {1, 0, -1}, gone[] = {1, 0, 0};
+    assert_true(recall_by_hand(zero, zero, 3, 1, 1, METRIC_COSINE) == 1);
+    assert_true(recall_by_hand(zero, gone, 3, 1, 1, METRIC_COSINE) == 1);
+}
+
+/* Clusters of 15 rows: a table rounded finely keeps the neighbours, one rounded coarsely keeps fewer,
+ * and one of other rows keeps none but by chance. */
+static void test_recall_of_clusters(void **state) {
+    (void)state;
+    enum { POINTS = 600, DIM = 16, QUERIES = 100 };
+    float *from = malloc(POINTS * DIM * sizeof *from);
+    for (int i = 0; i < POINTS * DIM; i++)
+        from[i] = uniform(i / DIM / 15 + 1000, i % DIM) + uniform(i / DIM, i % DIM) / 4;
+    const struct frozen fp32 = {
+        .type = FP32, .rows = POINTS, .dim = DIM, .row_bytes = 4 * DIM, .data = (const char *)from};
+    const struct names n = names_of("recall");
+    double recall[FROZEN_TYPES][METRICS];
+    int64_t query[QUERIES];
+    struct error err;
+    recall_sample(POINTS, QUERIES, 5, query);
+    for (int q = 0; q < QUERIES; q++) assert_in_range(query[q], q * 6, q * 6 + 5);
+    for (int type = 0; type < FROZEN_TYPES; type++) {
+        struct frozen made = written(&fp32, type, &n);
+        for (int m = 0; m < METRICS; m++)
+            assert_int_equal(
+                recall_at(&fp32, &made, query, QUERIES, 10, (enum metric)m, &recall[type][m], &err),
+                0);
+        frozen_close(&made);
+    }
+    for (int m = 0; m < METRICS; m++) {
+        assert_true(recall[FP32][m] == 1);
+        assert_true(recall[FP16][m] >= recall[BF16][m] && recall[BF16][m] > recall[FP8][m]);
+        assert_true(recall[FROZEN_INT8][m] > recall[FP8][m] && recall[FP8][m] > 0.7);
+    }
+    struct frozen other = fp32;
+    float *shifted = malloc(POINTS * DIM * sizeof *shifted);
+    for (int i = 0; i < POINTS * DIM; i++) shifted[i] = from[(i + 15 * DIM * 7) % (POINTS * DIM)];
+    other.data = (const char *)shifted;
+    assert_int_equal(
+        recall_at(&fp32, &other, query, QUERIES, 10, METRIC_COSINE, &recall[0][0], &err), 0);
+    assert_true(recall[0][0] < 0.2);
+    free(shifted);
+    free(from);
+}
+
+static void test_percentiles_by_hand(void **state) {
+    (void)state;
+    /* 2 passes of 100 requests: request i takes i + 1 in the first pass, and has 2 lookups but for request
+     * 99, which has none. */
+    double seconds[200];
+    int64_t offsets[101];
+    for (int i = 0; i < 200; i++) seconds[i] = i % 100 + 1;
+    for (int i = 0; i <= 100; i++) offsets[i] = 7 + 2 * (i < 99 ? i : 99);
+    const struct latency l = latency_of(seconds, 2, offsets, 100);
+    assert_int_equal(l.requests, 100);
+    assert_int_equal(l.lookups, 198);
+    assert_true(l.p50 == 50 && l.p99 == 99);
+    assert_true(l.lookup_p50 == 25 && l.lookup_p99 == 49.5);
+    assert_true(fabs(l.lookups_per_second - 2 * 198 / 10100.0) < 1e-12);
+    const struct latency none = latency_of(seconds, 1, offsets + 99, 1);
+    assert_true(none.lookups == 0 && none.lookup_p50 == 0 && none.lookups_per_second == 0);
+}
+
+TESTS(frozen_lookup) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lookup),
+        cmocka_unit_test(test_lookup_in_a_narrow_output),
+        cmocka_unit_test(test_library_gives_the_same_bits),
+        cmocka_unit_test(test_library_refuses),
+        cmocka_unit_test(test_recall_by_hand),
+        cmocka_unit_test(test_recall_of_clusters),
+        cmocka_unit_test(test_percentiles_by_hand),
+    };
+    return cmocka_run_group_tests_name("frozen_lookup", tests, NULL, NULL);
+}

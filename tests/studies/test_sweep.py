@@ -1,0 +1,407 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""TAP tests of studies/sweep.py, scaling.py and parts.py: they check the designs directly, reports on made-up
+results, and whole runs with a stand-in for bench."""
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+import tap
+from tap import ROOT
+import make_results
+import results
+import scaling
+import sweep
+from spoiled import equal, need_gnuplot, one_line_error, run
+
+KERNELS = ("--kernel=cpu_fused", "--others=cpu_hash cpu_sort", "--dense=cpu_dense")
+GIB = 2**30
+
+# A stand-in for bench: logs its calls and writes a result with TIMES[kernel] ns per lookup. BAD[part of a
+# workload's name] is what goes wrong there.
+FAKE_BENCH = '''#!{python}
+import json, os, re, signal, sys
+given = dict(a[2:].split("=", 1) for a in sys.argv[1:])
+text = open(given["spec"]).read()
+blocks = [dict(line.split(None, 1) for line in b.splitlines() if line.strip())
+          for b in re.split(r"(?m)^(?=workload )", text) if b.strip()]
+names = [b["workload"] for b in blocks]
+with open({log!r}, "a") as file:
+    file.write(json.dumps([names, given]) + "\\n")
+if given["reps"] == "0":
+    sys.exit("bench: REPS: '0' is not a number from 1 to 1000")
+bad = {{what for word, what in {bad}.items() for n in names if word in n}}
+if "interrupt" in bad:
+    os.kill(os.getppid(), signal.SIGTERM)
+    signal.pause()
+if "memory" in bad:
+    print("[0/1] measuring", file=sys.stderr)
+    for n in names:
+        print(f"not run: {{n}}, all kernels: {{n}}: needs 99.0 GiB, 1.0 GiB are available", file=sys.stderr)
+    sys.exit(1)
+rows = []
+died = "kill" in bad
+for b in blocks[:1] if died else blocks:
+    for alpha in b["alpha"].split():
+        name = b["workload"] + (f"/alpha:{{alpha}}" if " " in b["alpha"].strip() else "")
+        length = int(b["length"].split()[-1])
+        tables = int(b.get("tables", 1))
+        lookups = int(b["batch"]) * length * tables
+        for kernel in re.search(r"\\((.*)\\)", given["filter"])[1].split("|"):
+            if "wrong" in bad and kernel == "cpu_hash":
+                continue
+            ns = {times}[kernel] / int(given["threads"])
+            for r in range(int(given["reps"])):
+                rows.append({{"name": f"{{name}}/{{kernel}}", "run_type": "iteration", "time_unit": "ms",
+                    "real_time": ns * lookups * 1e-6, "ns_per_lookup": ns, "lookups": lookups,
+                    "distinct": lookups / 4, "tables": tables, "rows": int(b["rows"]) * tables,
+                    "dim": int(b["dim"]), "alpha": float(alpha), "longest_bag": length,
+                    "threads": int(given["threads"]),
+                    "label": f"workload={{name}} rule=rowwise_adagrad kernel={{kernel}} mode=cold "
+                             "operation=lazy check=exact fingerprint=f placement=same"}})
+context = {{"emb_schema": "1", "emb_cpu": "Fake", "emb_threads": given["threads"],
+           "num_cpus": 2, "emb_load_worst": str(len(names) / 2), "emb_disturbed_samples": "2", "emb_var_THREADS": given["threads"], "emb_var_SPEC": given["spec"]}}
+for k in {times}:
+    context["emb_kernel_" + k] = f"cpu | host | none | {{k}} by name | idea"
+if "wrong" in bad:
+    context["emb_not_run_0"] = f"{{names[0]}} | cpu_hash | WRONG RESULT: row 3"
+with open(os.path.join(given["out"], "bench.json"), "w") as file:
+    json.dump({{"context": context, "benchmarks": rows}}, file)
+if died:
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(128 + signal.SIGTERM if "stopped" in bad else 2 if "wrong" in bad else 0)
+'''
+TIMES = {"cpu_fused": 4.0, "cpu_hash": 8.0, "cpu_sort": 6.0, "cpu_dense": 20.0}
+
+
+def measure(tool, folder, *args, bad=None, times=None):
+    """A whole run with the stand-in: (the process, the calls of bench, the path of the result)."""
+    bench, log = os.path.join(folder, "bench"), os.path.join(folder, "log")
+    with open(bench, "w", encoding="utf-8") as file:
+        file.write(FAKE_BENCH.format(python=sys.executable, log=log, bad=bad or {}, times=times or TIMES))
+    os.chmod(bench, 0o755)
+    if os.path.exists(log):
+        os.unlink(log)
+    path = os.path.join(folder, "result.json")
+    done = run(tool, path, folder, f"--bench={bench}", "--threads=1 2", *KERNELS, *args)
+    calls = []
+    if os.path.exists(log):
+        with open(log, encoding="utf-8") as file:
+            calls = [json.loads(line) for line in file]
+    return done, calls, path
+
+
+def all_pairs(points):
+    return {((i, p[i]), (j, p[j])) for p in points for i, j in itertools.combinations(range(len(p)), 2)}
+
+
+# --- the design
+def test_the_design_has_every_pair_of_values(folder):
+    for threads in ((1,), (1, 2), (1, 4, 64)):
+        axes = sweep.AXES._replace(threads=threads)
+        want = {((i, a), (j, b)) for i, j in itertools.combinations(range(len(axes)), 2)
+                for a in axes[i] for b in axes[j]}
+        stars = sweep.stars(axes)
+        assert want - all_pairs(stars), "one axis at a time has not all pairs: the cover does something"
+        equal(want - all_pairs(stars + sweep.cover(axes, stars)), set())
+        equal(want - all_pairs(sweep.cover(axes, [])), set())
+
+
+def test_the_cover_is_small_and_balanced(folder):
+    axes = sweep.AXES._replace(threads=(1, 2))
+    points = sweep.cover(axes, [])
+    assert 77 <= len(points) <= 90, len(points)  # 11 dims beside 7 exponents
+    for i, values in enumerate(axes):
+        counts = [sum(p[i] == v for p in points) for v in values]
+        assert max(counts) <= 2 * min(counts), (sweep.Point._fields[i], counts)
+    equal(sweep.cover(axes, points), [])
+
+
+def test_one_axis_at_a_time(folder):
+    axes = sweep.AXES._replace(threads=(1, 2))
+    stars = sweep.stars(axes)
+    # two centres; per base 10 dims, 3 pooling factors, 6 exponents, 3 numbers of tables, 1 of threads;
+    # two more numbers of rows, which both bases share
+    equal(len(stars), 2 + 2 * (10 + 3 + 6 + 3 + 1) + 2)
+    centre = sweep.Point(64, 20, 1.05, 10_000_000, 1, 2)
+    for i, values in enumerate(axes):
+        for v in values:
+            assert centre._replace(**{sweep.Point._fields[i]: v}) in stars
+
+
+def test_memory_limits_hold(folder):
+    for gib in (0.01, 0.5, 4):
+        points = sweep.design((1, 2), int(gib * GIB))
+        for p in points:
+            assert 1 <= p.rows and 4 * p.dim * p.rows * p.tables <= gib * GIB, p
+            lookups = sweep.batch(p) * p.pooling * p.tables
+            assert 0.98 * 2**18 <= lookups <= 2**20, (p, lookups)
+            assert lookups * p.dim * 4 <= GIB, (p, "gradient of a batch")
+        names = [sweep.name(p) for p in points]
+        equal(len(set(names)), len(names))
+        assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,32}", n) for n in names)
+    whole = sweep.design((1, 2), 10**13)
+    equal({p.rows for p in whole}, set(sweep.AXES.rows))
+    assert any(p.rows not in sweep.AXES.rows for p in points)
+    equal(sweep.cut(sweep.Point(1024, 1, 0, 10_000_000, 1, 1), 4 * GIB).rows, 1_000_000)
+    equal(sweep.cut(sweep.Point(8, 1, 0, 1000, 100, 1), 3200 * 77).rows, 77)
+
+
+def arguments(**given):
+    return type("Arguments", (), {"kernel": "a", "others": "b c", "dense": "d", "threads": "1 2", "reps": "3",
+                                  "seed": "", "most": 1e8} | given)
+
+
+def test_a_dense_gradient_is_asked_for_where_it_fits(folder):
+    points = sweep.design((1, 2), 4 * GIB)
+    parts = sweep.parts(points, arguments())
+    by_name = {sweep.name(p): p for p in points}
+    equal(sorted(n for part in parts for n in part.workloads()), sorted(by_name))
+    for part in parts:
+        options, own = dict(part.options), [by_name[n] for n in part.workloads()]
+        equal({p.threads for p in own}, {int(options["threads"])})
+        fits = {4 * p.dim * p.rows * p.tables <= GIB for p in own}
+        equal(fits, {"|d)" in options["filter"]})
+    equal({dict(p.options)["filter"] for p in parts}, {"/(a|b|c)/", "/(a|b|c|d)/"})
+
+
+def test_bench_reads_the_specs(folder):
+    bench = os.path.join(ROOT, os.environ.get("BUILD", "build"), "bench")
+    if not os.path.exists(bench):
+        raise tap.Skip("no bench in the build folder")
+    texts = [p.spec for p in sweep.parts(sweep.design((1, 2), 4 * GIB), arguments())]
+    for i, text in enumerate(texts + [p.spec for p in scaling.parts(arguments())]):
+        path = os.path.join(folder, f"{i}.spec")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        done = subprocess.run([bench, f"--spec={path}", f"--out={folder}", "--filter=no_such_kernel"],
+                              capture_output=True, text=True, check=False)
+        assert "matches none" in done.stderr, (text, done.stderr)
+
+
+# --- the verdict
+def made_up(folder, times, failed=()):
+    """A result with times {workload: {kernel: ns}}; failed: {(workload, kernel)} were wrong."""
+    data = make_results.result(workloads={w: (1.0, 0.25, 0.01) for w in times})
+    data["benchmarks"] = [r for r in data["benchmarks"] if "mode=cold" in r["label"]]
+    kept = []
+    for row in data["benchmarks"]:
+        label = results.words(row)
+        ns = times[label["workload"]].get(label["kernel"])
+        if ns and (label["workload"], label["kernel"]) not in failed:
+            kept.append(row | {"ns_per_lookup": ns, "real_time": ns * row["lookups"] * 1e-6})
+    data["benchmarks"] = kept
+    for i, (workload, kernel) in enumerate(failed, 1):
+        data["context"][f"emb_not_run_{i}"] = f"{workload} | {kernel} | WRONG RESULT: row 7"
+    path = os.path.join(folder, "made.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(data, file)
+    return path
+
+
+POINTS = {"wins": {"cpu_fused": 5, "cpu_hash": 10, "cpu_sort": 12},       # 2.00
+          "near": {"cpu_fused": 10, "cpu_hash": 9.2, "cpu_dense": 50},    # 0.92
+          "loses": {"cpu_fused": 10, "cpu_hash": 11, "cpu_sort": 8}}      # 0.80
+
+
+def test_a_loss_is_reported_as_one(folder):
+    need_gnuplot()
+    path = made_up(folder, POINTS)
+    done = run("sweep.py", path, folder, *KERNELS)
+    equal((done.returncode, done.stderr), (0, ""))
+    assert ("cpu_fused is fastest or within 10 % on 2 of 3 points; fastest on 1, worst 0.800, "
+            "median 0.920") in done.stdout, done.stdout
+    rows = [x.split(" | ") for x in done.stdout.splitlines() if x.startswith("| ")][2:]
+    equal([r[0] for r in rows], ["| loses", "| near", "| wins"])
+    equal(rows[0][3:7], ["10.0", "cpu_sort", "8.00", "**0.800**"])
+    equal(rows[1][6], "0.920")
+    with open(os.path.join(folder, "sweep.svg"), encoding="utf-8") as file:
+        svg = file.read()
+    for text in ("on 2 of 3 points", "floats per row", "0.800"):
+        assert text in svg, text
+
+
+def test_the_other_kernel_may_be_looked_at(folder):
+    need_gnuplot()
+    done = run("sweep.py", made_up(folder, POINTS), folder, "--kernel=cpu_hash")
+    assert "cpu_hash is fastest or within 10 % on 1 of 3 points" in done.stdout, done.stdout
+    one_line_error(run("sweep.py", made_up(folder, POINTS), folder, "--kernel=none"), "no samples of none")
+
+
+def test_a_wrong_result_is_no_win(folder):
+    need_gnuplot()
+    done = run("sweep.py", made_up(folder, POINTS, failed=[("wins", "cpu_fused")]), folder, *KERNELS)
+    assert "on 1 of 3 points; fastest on 0, worst 0," in done.stdout, done.stdout
+    assert "| wins | 1048576 | 25.0 % | none | cpu_hash | 10.0 | **0** |" in done.stdout, done.stdout
+    assert "- FAILED cpu_fused on wins: WRONG RESULT: row 7" in done.stdout
+
+
+def test_a_point_without_others_does_not_count(folder):
+    need_gnuplot()
+    done = run("sweep.py", made_up(folder, POINTS | {"alone": {"cpu_fused": 1}}), folder, *KERNELS)
+    assert "on 2 of 3 points" in done.stdout and "alone" not in done.stdout, done.stdout
+
+
+def test_the_summary_goes_into_a_page(folder):
+    need_gnuplot()
+    page = os.path.join(folder, "page.md")
+    with open(page, "w", encoding="utf-8") as file:
+        file.write("a\n<!-- table sweep -->\n<!-- end sweep -->\nb\n")
+    equal(run("sweep.py", made_up(folder, POINTS), folder, *KERNELS, "--update", page).returncode, 0)
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    assert "on 2 of 3 points" in text and text.endswith("<!-- end sweep -->\nb\n")
+
+
+# --- whole runs
+def test_a_whole_sweep(folder):
+    need_gnuplot()
+    done, calls, path = measure("sweep.py", folder, "--seed=7")
+    equal(done.returncode, 0)
+    points = sweep.design((1, 2), 4 * GIB)
+    assert f"on {len(points)} of {len(points)} points; fastest on {len(points)}, worst 1.50" in done.stdout
+    assert {c[1]["seed"] for c in calls} == {"7"} and {c[1]["reps"] for c in calls} == {"3"}
+    result = results.load(path)
+    equal(result.machine(), "Fake, 1 or 2 threads")
+    equal(result.context["emb_disturbed_samples"], str(2 * len(calls)))
+    worst = max(len(names) for names, _ in calls) / 2 + 2
+    caution = f"load {worst:.1f} on 2 CPUs: do not quote**\n\ncpu_fused is fastest"
+    assert caution in done.stdout, done.stdout[:300]
+    with open(os.path.join(folder, "sweep.svg"), encoding="utf-8") as file:
+        assert f"load {worst:.1f} on 2 CPUs: do not quote" in file.read()
+    equal(len(result.groups("cold")), len(points))
+    assert not os.path.exists(path + ".parts"), "the next run measures anew"
+
+
+def test_what_does_not_fit_is_named_and_left_out(folder):
+    need_gnuplot()
+    done, calls, path = measure("sweep.py", folder, "--reps=1", bad={"d1024-L20-a1.05-r1M": "memory",
+                                                                     "d8-L1-a0": "kill"})
+    equal(done.returncode, 0)
+    killed, large = ([n for names, _ in calls if any(w in n for n in names) for n in names]
+                     for w in ("d8-L1-a0", "d1024-L20-a1.05-r1M"))
+    for n in killed:
+        assert f"not run: all kernels on {n}: bench was ended by SIGKILL" in done.stdout, n
+    for n in large:
+        assert f"not run: all kernels on {n}: {n}: needs 99.0 GiB" in done.stdout, n
+    count = len(sweep.design((1, 2), 4 * GIB)) - len(killed) - len(large)
+    assert killed and large and f"on {count} of {count} points" in done.stdout
+
+
+def test_a_run_that_was_cut_short_goes_on(folder):
+    goes_on_after("interrupt", folder)
+
+
+def test_a_bench_that_was_stopped_is_run_again(folder):
+    goes_on_after("stopped", folder)
+
+
+def goes_on_after(what, folder):
+    need_gnuplot()
+    quiet = os.path.join(folder, "quiet")  # if it exists, the same program is not interrupted any more
+    bad = f"({{'-t1': '{what}'}} if not os.path.exists({quiet!r}) else {{}})"
+    done, first, path = measure("sweep.py", folder, "--reps=1", bad=bad)
+    one_line_error(done, "interrupted")
+    assert len(first) > 3 and not os.path.exists(path)
+    with open(quiet, "w", encoding="utf-8"):
+        pass
+    done, rest, _ = measure("sweep.py", folder, "--reps=1", bad=bad)
+    equal(done.returncode, 0)
+    equal(first[-1][0], rest[0][0])
+    equal(done.stderr.count("is there already"), len(first) - 1)
+    points = sweep.design((1, 2), 4 * GIB)
+    equal(sorted(n for names, _ in first[:-1] + rest for n in names), sorted(map(sweep.name, points)))
+
+
+def test_parts_of_another_program_are_measured_again(folder):
+    need_gnuplot()
+    done, first, _ = measure("sweep.py", folder, "--reps=1", bad={"-t1": "interrupt"})
+    assert "interrupted" in done.stderr and len(first) > 3
+    done, rest, _ = measure("sweep.py", folder, "--reps=1")
+    equal(done.returncode, 0)
+    equal(sum(len(names) for names, _ in rest), len(sweep.design((1, 2), 4 * GIB)))
+
+
+def test_a_wrong_kernel_is_status_2(folder):
+    need_gnuplot()
+    done, _, _ = measure("scaling.py", folder, "--most=1e4", "--reps=1", bad={"rows-": "wrong"})
+    equal(done.returncode, 2)
+    assert "- FAILED cpu_hash on rows-10000: WRONG RESULT: row 3" in done.stdout
+
+
+def test_bad_input_is_one_line(folder):
+    for tool in ("sweep.py", "scaling.py"):
+        one_line_error(measure(tool, folder, "--reps=0")[0], "REPS: '0'")
+        one_line_error(measure(tool, folder, "--threads=two")[0], "THREADS: 'two'")
+        one_line_error(run(tool, os.path.join(folder, "none.json"), folder, *KERNELS), "none.json")
+        one_line_error(run(tool, "x.json", folder, "--bench=no/such", *KERNELS), "no/such")
+    one_line_error(measure("scaling.py", folder, "--most=10")[0], "MOST: 10")
+    one_line_error(measure("sweep.py", folder, "--gib=0")[0], "GIB: 0")
+    one_line_error(run("scaling.py", made_up(folder, POINTS), folder, *KERNELS), "no workload lookups-NUMBER")
+
+
+# --- scaling
+def test_the_steps_of_scaling(folder):
+    equal(scaling.steps(10**5), [10**4, 3 * 10**4, 10**5])
+    parts = {p.name: p for p in scaling.parts(arguments())}
+    for axis in ("lookups", "rows"):
+        equal(parts[axis].workloads()[-1], f"{axis}-{10**7}")
+        equal(parts[f"{axis}-{10**8}"].workloads(), [f"{axis}-{10**8}"])
+    assert "batch 1000000\n" in parts["lookups-100000000"].spec  # bags of 100
+    large = ["lookups-30000000", "lookups-100000000"]
+    equal([n for n, p in parts.items() if ("ring", "1") in p.options], large)
+    equal({n.partition("-")[0] for n, p in parts.items() if "d)" in dict(p.options)["filter"]}, {"rows"})
+    equal(dict(parts["threads-1"].options)["threads"], "1")
+    with open(os.path.join(ROOT, scaling.STANDARD), encoding="utf-8") as file:
+        standard = file.read()
+    body = parts["threads-2"].spec.partition("\n")[2]
+    assert "alpha" in body and "workload" not in body and "workload zipf\n" + body in standard
+
+
+def test_a_whole_scaling(folder):
+    need_gnuplot()
+    done, calls, path = measure("scaling.py", folder, "--most=1e7", "--reps=1")
+    equal(done.returncode, 0)
+    out = done.stdout
+    small, large = (f"| {n} | 25.0 % | 2.00 | 4.00 | 3.00 |" for n in (10000, 10000000))  # with two threads
+    assert 0 < out.index(small) < out.index(large)
+    assert "on 2 CPUs: do not quote**\n\nns per lookup" in out, out[:300]
+    assert "| alpha:1.2 | cpu_sort | 6.00 | 3.00 | 2.00 |" in out
+    assert "to the power of: cpu_fused 1.00, cpu_hash 1.00, cpu_sort 1.00" in out
+    assert "grow by a factor of 1.00, and the time by: cpu_fused 1.00" in out, out
+    with open(os.path.join(folder, "scaling.svg"), encoding="utf-8") as file:
+        svg = file.read()
+    for text in ("lookups of a batch", "rows of the table", "threads", "cpu_dense", "10M"):
+        assert text in svg, text
+    with open(path, encoding="utf-8") as file:
+        rows = file.read().count('"name"')
+    equal(rows, 7 * 3 + 7 * 4 + 2 * 4 * 3)
+
+
+def test_the_growth_is_fitted(folder):
+    class Group:
+        def __init__(self, n):
+            self.n = n
+
+        def median(self, key):
+            return {"lookups": self.n}[key]
+
+    old = scaling.time
+    try:
+        scaling.time = lambda g, k: g.n**0.5  # ns per lookup: time grows as N^1.5
+        groups = [Group(n) for n in (10**4, 10**6, 10**7, 10**8)]
+        assert abs(scaling.growth(groups, None) - 1.5) < 1e-9
+        scaling.time = lambda g, k: 1e9 if g.n < 10**6 else 3.0  # small batches do not count
+        assert abs(scaling.growth(groups, None) - 1.0) < 1e-9
+        equal(scaling.growth(groups[:2], None), None)
+    finally:
+        scaling.time = old
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "sweep"))

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""The golden result, spoiled copies of it, and the tools of reports/ run on them."""
+import copy
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import tap
+from tap import GOLDEN, ROOT
+import make_results
+
+HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
+RULES = ("sgd", "adam", "rowwise_adagrad", "momentum")
+LINE = "90 of 180 samples disturbed, load 7.2 on 2 CPUs: do not quote"  # of disturbed(folder, 90, emb_load_worst="5.2")
+
+
+def run(tool, *args, env=None):
+    return subprocess.run([sys.executable, tap.tool(tool), *args], text=True,
+                          capture_output=True, check=False, encoding="utf-8", errors="replace",
+                          env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | (env or {}))
+
+
+def make(*words):
+    return subprocess.run(["make", "-s", "--no-print-directory", "NVCC=", *words], text=True, check=False,
+                          cwd=ROOT, capture_output=True, encoding="utf-8",
+                          env={k: v for k, v in os.environ.items() if not k.startswith("MAKE")})
+
+
+def contents(folder, ends):
+    found = {}
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(ends):
+            with open(os.path.join(folder, name), "rb") as file:
+                found[name] = file.read()
+    return found
+
+
+def drawn_twice(tool, folder, ends):
+    """Runs a drawing tool into two folders; returns the files of the first after comparing both."""
+    made = []
+    for name in ("one", "two"):
+        out = os.path.join(folder, name)
+        done = run(tool, GOLDEN, out)
+        equal((done.returncode, done.stderr), (0, ""))
+        for path in done.stdout.split():
+            assert os.path.getsize(path) > 2000, path
+        made.append(contents(out, ends))
+    assert made[0] == made[1], "a second run draws other bytes"
+    return made[0]
+
+
+def golden():
+    with open(GOLDEN, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def save(data, folder, name):
+    path = os.path.join(folder, name)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(data if isinstance(data, str) else json.dumps(data))
+    return path
+
+
+def rows_of(data, *words):
+    return [r for r in data["benchmarks"] if all(w in r["label"].split() for w in words)]
+
+
+def equal(got, want):
+    assert got == want, f"got {got!r}, want {want!r}"
+
+
+def one_line_error(done, *words):
+    """Status 1, and one line with these words beside the lines of progress."""
+    equal(done.returncode, 1)
+    lines = [x for x in done.stderr.splitlines() if not x.startswith("[")]
+    equal(len(lines), 1)
+    for word in words:
+        assert word in lines[0], f"{word!r} not in {lines[0]!r}"
+
+
+def need_gnuplot():
+    if not shutil.which("gnuplot"):
+        raise tap.Skip("no gnuplot")
+
+
+def noise_file(folder, ratios, samples=5, **context):
+    """A result of make noise: {(workload, rule, kernel, mode): median of B / median of A}."""
+    row = lambda key, side, ms: {
+        "name": "/".join(key), "run_type": "iteration", "real_time": ms, "time_unit": "ms", "lookups": 1000,
+        "label": "workload={} rule={} kernel={}@{} mode={} fingerprint=aa".format(*key[:3], side, key[3])}
+    rows = [row(key, side, ms) for key, ratio in ratios.items() for side, ms in (("A", 1.0), ("B", ratio))
+            for _ in range(samples)]
+    return save({"context": golden()["context"] | {"emb_noise_samples": str(samples)} | context, "benchmarks": rows},
+                folder, "noise.json")
+
+
+def slowed(folder, factor, *words):
+    """The golden result with other times in the rows that have these words."""
+    data = golden()
+    for r in rows_of(data, *words):
+        r["real_time"] *= factor
+    return save(data, folder, f"slow{factor}.json")
+
+
+def timed(folder, **times):
+    """The golden result with these ns per lookup of kernels on the first workload, cold."""
+    data = golden()
+    for kernel, own in times.items():
+        rows = rows_of(data, f"kernel={kernel}", "mode=cold", "workload=zipf/alpha:0.6")
+        for r, ns in zip(rows, own):
+            r.update(ns_per_lookup=ns, real_time=ns * r["lookups"] / 1e6, lookups_per_s=1e9 / ns,
+                     traffic_gbs=50 / ns)
+        data["benchmarks"] = [r for r in data["benchmarks"] if r not in rows[len(own):]]
+    return save(data, folder, "timed.json")
+
+
+def many_rules(folder, rules=RULES, **changes):
+    """A result of rules with their bytes of state, and other values for some of them, {rule: counters}."""
+    data = make_results.result(rules=rules, workloads={"pooled": (0, 0.9, 0.001)})
+    for rule, state in zip(RULES, (0, 512, 4, 256)):
+        for r in rows_of(data, f"rule={rule}"):
+            r["state_bytes"] = state
+            r.update(changes.get(rule, {}) if "kernel=cpu_fused" in r["label"] else {})
+    return save(data, folder, "rules.json")
+
+
+def on_device(data, kernel="cpu_hash"):
+    """Turns the kernel into a device kernel, with the counters of one."""
+    key = f"emb_kernel_{kernel}"
+    data["context"][key] = data["context"][key].replace("| host |", "| device |")
+    data["context"]["emb_gpu"] = "Synthetic GPU"
+    for r in rows_of(data, f"kernel={kernel}"):
+        r["launches"], r["plan_ms"], r["replay_ns_per_lookup"] = 7, 0.25, 11.5
+        r["label"] += " place=device"
+    return data
+
+
+def peer(data):
+    """A result with the rows of one kernel under a peer's name."""
+    rows = copy.deepcopy(rows_of(data, "kernel=cpu_sort"))
+    for r in rows:
+        for key in ("label", "name"):
+            r[key] = r[key].replace("cpu_sort", "torch_sparse")
+    context = {"emb_schema": "1", "emb_cpu": "Synthetic CPU",
+               "emb_kernel_torch_sparse": "torch | host | none | PyTorch sparse | A peer.",
+               "emb_not_run_0": "zipf/alpha:1 | torch_dense | out of memory"}
+    return {"context": context, "benchmarks": rows}
+
+
+def disturbed(folder, count=None, name="disturbed.json", **context):
+    """The golden result with `count` of its 180 samples disturbed, and these values in its context."""
+    data = golden()
+    for i, r in enumerate(data["benchmarks"]):
+        if count is not None:
+            r["disturbed"] = float(i < count)
+    data["context"] |= context
+    return save(data, folder, name)

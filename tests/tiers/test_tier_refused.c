@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Batches of a place with rows in slots that are announced, refused or damaged, and rows so wide that they travel in several
+ * turns: what has run before is kept, and nothing wrong is committed.
+ */
+#define TIER_FOLDER "tier_refused"
+#include "tests/tiers/tier_case.h"
+
+/* Batches are run as they were announced, and what goes wrong ahead is said by the run. */
+static void announced(void **state) {
+    (void)state;
+    struct test x;
+    struct error err;
+    struct table_set rows;
+    begin(&x, specs[0], GRAD_REAL);
+    const struct kernel *k = registry_find(OP_STEP, "cpu_sort", &err);
+    struct place *p = open_tier(&x, POLICY_LRU, least_budget(&x));
+    assert_int_equal(tier_announce(p, 0, true, &err), 0);
+    assert_int_equal(tier_announce(p, 0, true, &err), -1);
+    assert_non_null(strstr(err.text, "batch 0 is announced, and has not run"));
+    assert_int_equal(tier_commit(p, 1, &err), -1);
+    assert_non_null(strstr(err.text, "batches are announced; run them first"));
+    assert_int_equal(p->ops->restore(p, -1, &err), -1);
+    assert_int_equal(tables_create(&rows, x.w.tables, x.w.num_tables, 99, &err), 0);
+    assert_int_equal(place_get_tables(p, &rows, &err), -1);
+    tables_free(&rows);
+    assert_int_equal(steps(&x, p, k, 1, 2, &err), -1);
+    assert_non_null(strstr(err.text, "batch 1 runs, and batch 0 was announced"));
+    assert_int_equal(steps(&x, p, k, 0, 1, &err), 0);
+    assert_int_equal(tier_commit(p, 1, &err), 0);
+    /* Closed while one has its slots, and others wait for them. */
+    for (int b = 0; b < RING; b++) assert_int_equal(tier_announce(p, b, true, &err), 0);
+    p->ops->close(p);
+    p = open_tier_on(&x, ON_DEVICE, POLICY_LRU, least_budget(&x));
+    for (int b = 0; b < RING; b++) assert_int_equal(tier_announce(p, b, true, &err), 0);
+    p->ops->close(p);
+    p = open_tier(&x, POLICY_LRU, 0.01);
+    assert_int_equal(tier_announce(p, 0, true, &err), 0);
+    assert_int_equal(steps(&x, p, k, 0, 1, &err), -1);
+    assert_non_null(strstr(err.text, "and the cache has 3 slots; it needs "));
+    p->ops->close(p);
+    end(&x);
+}
+
+static int64_t rows_in(const struct test *x, int batch, int32_t table) {
+    return row_index_find(&x->index[batch], table + 1, 0) -
+           row_index_find(&x->index[batch], table, 0);
+}
+
+static bool fits(const struct test *x, int batch, int32_t table, double budget) {
+    return rows_in(x, batch, table) <= tier_slots(budget, x->w.tables[table].rows);
+}
+
+/* A budget that suffices for one batch, and for another one's first table but not for its second. */
+static double budget_between(const struct test *x, int *small, int *large) {
+    for (double budget = 0.01; budget < 1; budget += 0.002)
+        for (*small = 0; *small < RING; ++*small)
+            for (*large = 0; *large < RING; ++*large)
+                if (fits(x, *small, 0, budget) && fits(x, *small, 1, budget) &&
+                    fits(x, *large, 0, budget) && !fits(x, *large, 1, budget))
+                    return budget;
+    fail_msg("no such budget");
+    return 0;
+}
+
+/* What has run before is not lost, and other batches run. */
+static void after_a_refused_batch(void **state) {
+    const enum backend fast = *(const enum backend *)((const struct kernel_test *)*state)->param;
+    struct test x;
+    struct error err;
+    int small, large;
+    begin(&x, specs[0], GRAD_EXACT);
+    const struct kernel *k =
+        registry_find(OP_STEP, fast == ON_HOST ? "cpu_sort" : "cuda_sort", &err);
+    const double budget = budget_between(&x, &small, &large);
+    struct place *whole = place_open(fast, &x.setup, &err),
+                 *p = open_tier_on(&x, fast, POLICY_LRU, budget);
+    for (int round = 0; round < 6; round++) {
+        const int ahead = round % 3;
+        for (int n = 0; n < ahead; n++)
+            assert_int_equal(tier_announce(p, n ? large : small, true, &err), 0);
+        assert_int_equal(steps(&x, p, k, small, small + 1, &err), 0);
+        assert_int_equal(steps(&x, whole, k, small, small + 1, &err), 0);
+        assert_int_equal(steps(&x, p, k, large, large + 1, &err), -1);
+        assert_non_null(strstr(err.text, "table 1, with the rows of the budget: a batch touches"));
+        assert_int_equal(tier_commit(p, (uint64_t)round, &err), 0);
+    }
+    for (int again = 0; again < 2; again++) {
+        struct table_set want = tables_of(&x, whole), got = tables_of(&x, p);
+        expect_same(&x, &want, &got, "beside refused batches");
+        tables_free(&want);
+        tables_free(&got);
+        p->ops->close(p);
+        if (again || fast == ON_DEVICE) break; /* whose tables are in memory */
+        p = open_tier(&x, POLICY_LRU, 1);
+    }
+    whole->ops->close(whole);
+    end(&x);
+}
+
+/* Rows are so wide that those of a batch travel in several turns, also when all are committed, read and restored. */
+static void several_turns(void **state) {
+    static const char spec[] = "workload c\nrows 400\ndim 4096\nbatch 250\nlength fixed 2\nids "
+                               "zipf\nalpha 0.4\nrule adam\n";
+    const enum backend fast = *(const enum backend *)((const struct kernel_test *)*state)->param;
+    struct test x;
+    struct error err;
+    begin(&x, spec, GRAD_EXACT);
+    const struct kernel *k =
+        registry_find(OP_STEP, fast == ON_HOST ? "cpu_sort" : "cuda_sort", &err);
+    struct place *whole = place_open(fast, &x.setup, &err),
+                 *p = open_tier_on(&x, fast, POLICY_LFU, 0.8);
+    assert_true(x.index[0].rows > 2 * (4 << 20) / tier_record_bytes(p, 0));
+    if (steps(&x, whole, k, 0, 4, &err) || steps_ahead(&x, p, k, 0, 4, 1, &err) ||
+        tier_commit(p, 4, &err))
+        fail_msg("%s", err.text);
+    for (int restored = 0; restored < 2; restored++) {
+        struct table_set want = tables_of(&x, whole), got = tables_of(&x, p);
+        expect_same(&x, &want, &got, restored ? "wide rows, restored" : "wide rows");
+        tables_free(&want);
+        tables_free(&got);
+        if (p->ops->restore(p, -1, &err) || whole->ops->restore(whole, -1, &err))
+            fail_msg("%s", err.text);
+    }
+    p->ops->close(p);
+    whole->ops->close(whole);
+    end(&x);
+}
+
+/* A row that cannot be read has a slot without content: nothing is committed any more, and the last commit stays. */
+static void after_a_damaged_row(void **state) {
+    (void)state;
+    struct test x;
+    struct error err;
+    char path[PATH_MAX + 20], byte;
+    begin(&x, specs[0], GRAD_REAL);
+    const struct kernel *k = registry_find(OP_STEP, "cpu_sort", &err);
+    struct place *p = open_tier(&x, POLICY_LRU, 0.5);
+    assert_int_equal(steps(&x, p, k, 0, 1, &err), 0);
+    assert_int_equal(tier_commit(p, 1, &err), 0);
+    struct table_set want = tables_of(&x, p);
+    snprintf(path, sizeof path, "%s/rows.1", x.path.text);
+    const int fd = open(path, O_RDWR);
+    const int64_t first = row_index_find(&x.index[1], 1, 0);
+    int64_t at = first;
+    while (row_index_find(&x.index[0], 1, x.index[1].run[at].row) <
+           row_index_find(&x.index[0], 1, x.index[1].run[at].row + 1))
+        at++; /* one that is not in a slot */
+    const int64_t place = 4096 + x.index[1].run[at].row * tier_record_bytes(p, 1);
+    for (int turn = 0; turn < 2; turn++) {
+        assert_int_equal(pread(fd, &byte, 1, place), 1);
+        byte ^= 1;
+        assert_int_equal(pwrite(fd, &byte, 1, place), 1);
+        if (turn) break;
+        assert_int_equal(steps(&x, p, k, 1, 2, &err), -1);
+        assert_non_null(strstr(err.text, "is damaged: its checksum differs"));
+        assert_int_equal(steps(&x, p, k, 0, 1, &err), -1);
+        assert_non_null(strstr(err.text, "rows are missing after an error; open the tables again"));
+        assert_int_equal(tier_commit(p, 2, &err), -1);
+        p->ops->close(p);
+    }
+    close(fd);
+    p = open_tier(&x, POLICY_LRU, 0.5);
+    struct table_set got = tables_of(&x, p);
+    expect_same(&x, &want, &got, "after a damaged row");
+    tables_free(&want);
+    tables_free(&got);
+    p->ops->close(p);
+    end(&x);
+}
+
+static void refused(void **state) {
+    (void)state;
+    struct test x;
+    struct error err;
+    begin(&x, specs[0], GRAD_REAL);
+    const struct kernel *k = registry_find(OP_STEP, "cpu_fused", &err);
+    struct tier_options o = options_of(&x, ON_HOST, POLICY_LRU, 0.01);
+    struct place *p = place_tier_open(&o, &x.setup, &err);
+    assert_non_null(p);
+    assert_int_equal(steps(&x, p, k, 0, 1, &err), -1);
+    assert_non_null(strstr(err.text, "and the cache has 3 slots; it needs "));
+    p->ops->close(p);
+    o.budget = 0;
+    assert_null(place_tier_open(&o, &x.setup, &err));
+    assert_non_null(strstr(err.text, "budget 0: a share of the rows, above 0 and up to 1"));
+    o.budget = 1.5;
+    assert_null(place_tier_open(&o, &x.setup, &err));
+    o.budget = 1;
+    x.w.tables[0].rounding = ROUND_STOCHASTIC;
+    assert_null(place_tier_open(&o, &x.setup, &err));
+    assert_non_null(strstr(err.text, "there are no stochastic rounding"));
+    end(&x);
+}
+
+TESTS(tier_refused) {
+    static const enum backend host = ON_HOST, device = ON_DEVICE;
+    add_test("announced", announced, NULL, NULL);
+    add_test("after a refused batch", after_a_refused_batch, NULL, &host);
+    add_test("after a refused batch, on a device", after_a_refused_batch, NULL, &device);
+    add_test("wide rows take several turns", several_turns, NULL, &host);
+    add_test("wide rows take several turns on a device", several_turns, NULL, &device);
+    add_test("after a damaged row", after_a_damaged_row, NULL, NULL);
+    add_test("refused", refused, NULL, NULL);
+    return run_listed("tables with rows in slots: what is refused");
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * When a sample counts as disturbed: planted folders of threads, and this process.
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/measure/disturbance.h"
+
+#include "tests/support/cmocka_cases.h"
+#include "tests/support/work_files.h"
+
+/* A folder of two threads with these files; NULL: no file. */
+static struct disturbance of(const char *first, const char *second) {
+    struct work_path a = work_path("disturbance/7", "schedstat"),
+                     b = work_path("disturbance/8", "schedstat"),
+                     all = work_path("disturbance", "");
+    unlink(a.text);
+    unlink(b.text);
+    if (first) assert_int_equal(work_write(a.text, first, strlen(first)), 0);
+    if (second) assert_int_equal(work_write(b.text, second, strlen(second)), 0);
+    return disturbance_now(all.text);
+}
+
+static void waiting_is_added_up(void **state) {
+    (void)state;
+    assert_true(fabs(of("5000000 1000000 3\n", "9 2500000 1\n").waited - 3.5e-3) < 1e-12);
+    assert_true(isnan(of("0 0 0\n", "0 0 0\n").waited)); /* a kernel that does not count */
+    assert_true(isnan(of(NULL, NULL).waited));
+    assert_true(isnan(of("5 1 1\n", "no number\n").waited));
+    assert_true(isnan(disturbance_now("/nowhere").waited));
+}
+
+static void long_waits_disturb(void **state) {
+    (void)state;
+    const struct disturbance before = {1, 5};
+    assert_false(disturbed(before, (struct disturbance){1, 9}, 50e-3));
+    assert_false(disturbed(before, (struct disturbance){1 + 4e-4, 9}, 50e-3));
+    assert_true(disturbed(before, (struct disturbance){1 + 6e-4, 5}, 50e-3));
+}
+
+static void without_waits_any_switch_disturbs(void **state) {
+    (void)state;
+    const struct disturbance before = {NAN, 5};
+    assert_false(disturbed(before, (struct disturbance){NAN, 5}, 50e-3));
+    assert_true(disturbed(before, (struct disturbance){NAN, 6}, 50e-3));
+    assert_true(disturbed(before, (struct disturbance){1, 6}, 50e-3));
+}
+
+static void this_process(void **state) {
+    (void)state;
+    const struct disturbance now = disturbance_now("/proc/self/task");
+    assert_true(isnan(now.waited) || now.waited >= 0);
+    assert_true(now.switches >= 0);
+    assert_false(disturbed(now, now, 1));
+}
+
+TESTS(disturbance) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waiting_is_added_up),
+        cmocka_unit_test(long_waits_disturb),
+        cmocka_unit_test(without_waits_any_switch_disturbs),
+        cmocka_unit_test(this_process),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

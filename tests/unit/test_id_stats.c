@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Statistics of a batch that is small enough to count by hand, and what the fingerprint covers.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "harness/workload/id_stats.h"
+
+#include "tests/support/cmocka_cases.h"
+
+/* Three features of two bags; 0 and 1 read table 0, row 5 is padding of feature 0 only.
+ *
+ *     feature 0   bag 0: 3 3 5 3        bag 1: (empty)
+ *     feature 1   bag 0: 5 3            bag 1: 0 5 0
+ *     feature 2   bag 0: 3              bag 1: 1 1 2 1 1     (table 1)
+ *
+ * Table 0 counts row 0 twice, row 3 four times, row 5 twice; table 1 rows 1, 2, 3 four times, once,
+ * once. In bags: 3 again twice, 0 again once, 1 again three times. */
+static const int64_t ids[] = {3, 3, 5, 3, 5, 3, 0, 5, 0, 3, 1, 1, 2, 1, 1};
+static const int64_t offsets[] = {0, 4, 4, 6, 9, 10, 15};
+static const struct table_shape tables[] = {{.rows = 6, .dim = 2}, {.rows = 4, .dim = 3}};
+static const struct feature features[] = {
+    {.table = 0, .padding_id = 5}, {.table = 0, .padding_id = -1}, {.table = 1, .padding_id = -1}};
+
+static struct batch example(void) {
+    return (struct batch){.num_tables = 2,
+                          .num_features = 3,
+                          .bags = 2,
+                          .lookups = 15,
+                          .tables = tables,
+                          .features = features,
+                          .id_type = ID_INT64,
+                          .ids = ids,
+                          .offsets = offsets};
+}
+
+static struct id_stats stats_of(const struct batch *in) {
+    struct row_index x = row_index_build(in);
+    struct id_stats s = id_stats(in, &x);
+    row_index_free(&x);
+    return s;
+}
+
+static void counted_by_hand(void **state) {
+    struct batch in = example();
+    struct id_stats s = stats_of(&in);
+    (void)state;
+    assert_int_equal(s.lookups, 14);
+    assert_int_equal(s.padding, 1);
+    assert_int_equal(s.distinct, 6);
+    assert_int_equal(s.hottest, 4);
+    assert_int_equal(s.bags, 6);
+    assert_int_equal(s.empty_bags, 1);
+    assert_int_equal(s.longest_bag, 5);
+    assert_int_equal(s.in_bag_duplicates, 6);
+    static const int64_t lookups[RUN_BINS] = {2, 4, 8}, rows[RUN_BINS] = {2, 2, 2};
+    assert_memory_equal(s.run_lookups, lookups, sizeof lookups);
+    assert_memory_equal(s.run_rows, rows, sizeof rows);
+}
+
+/* The bin of a row with this number of hits. */
+static void bins_of_runs(void **state) {
+    static const struct {
+        int64_t count;
+        int bin;
+    } cases[] = {{1, 0}, {2, 1},      {3, 2},      {4, 2},      {5, 3},     {8, 3},
+                 {9, 4}, {32768, 15}, {32769, 16}, {65536, 16}, {65537, 16}};
+    static int32_t zeros[65537];
+    const struct table_shape table = {.rows = 1, .dim = 1};
+    const struct feature feature = {.table = 0, .padding_id = -1};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t ends[] = {0, cases[i].count};
+        struct batch in = {.num_tables = 1,
+                           .num_features = 1,
+                           .bags = 1,
+                           .lookups = cases[i].count,
+                           .tables = &table,
+                           .features = &feature,
+                           .id_type = ID_INT32,
+                           .ids = zeros,
+                           .offsets = ends};
+        struct id_stats s = stats_of(&in);
+        assert_int_equal(s.run_rows[cases[i].bin], 1);
+        assert_int_equal(s.run_lookups[cases[i].bin], cases[i].count);
+        assert_int_equal(s.hottest, cases[i].count);
+        assert_int_equal(s.in_bag_duplicates, cases[i].count - 1);
+    }
+}
+
+static void fingerprint_sees_lookups_not_types(void **state) {
+    int32_t narrow[15];
+    int64_t other_ids[15], other_offsets[7];
+    struct batch in = example(), same = example(), other = example(), moved = example();
+    (void)state;
+    for (int i = 0; i < 15; i++) narrow[i] = (int32_t)ids[i];
+    same.ids = narrow;
+    same.id_type = ID_INT32;
+    uint64_t fingerprint = stats_of(&in).fingerprint;
+    assert_true(stats_of(&same).fingerprint == fingerprint);
+    memcpy(other_ids, ids, sizeof ids);
+    other_ids[14] = 2;
+    other.ids = other_ids;
+    assert_true(stats_of(&other).fingerprint != fingerprint);
+    memcpy(other_offsets, offsets, sizeof offsets);
+    other_offsets[1] = 3;
+    moved.offsets = other_offsets;
+    assert_true(stats_of(&moved).fingerprint != fingerprint);
+}
+
+TESTS(id_stats) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counted_by_hand),
+        cmocka_unit_test(bins_of_runs),
+        cmocka_unit_test(fingerprint_sees_lookups_not_types),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

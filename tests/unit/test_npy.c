@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The .npy reader and writer: arrays that NumPy wrote (tests/golden/npy), round trips, and one test
+ * for every way in which a file can be wrong. tests/programs/test_npy_numpy.py compares the files that
+ * npy_write leaves in $BUILD/tests/npy with NumPy's own; both sides make their values from the
+ * formulas in struct sample and samples().
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/workload/npy.h"
+#include "tests/support/work_files.h"
+
+#include "tests/support/cmocka_cases.h"
+
+/* --- valid arrays ---------------------------------------------------------------------------- */
+
+/* Element i is i*0.5 - 1.25 (f4), 7*i - 3 (i4) or i*2^33 - 5 (i8), and 5*i + 1 (f2, u2 and u1: f2 by its bits). */
+struct sample {
+    const char *file;
+    enum npy_type type;
+    int num_dims;
+    int64_t shape[NPY_MAX_DIMS];
+};
+
+static const struct sample samples[] = {
+    {"f4_scalar.npy", NPY_FLOAT32, 0, {0}},
+    {"f4_2x3.npy", NPY_FLOAT32, 2, {2, 3}},
+    {"i4_5.npy", NPY_INT32, 1, {5}},
+    {"i8_0.npy", NPY_INT64, 1, {0}},
+    {"i8_2x1x3x2.npy", NPY_INT64, 4, {2, 1, 3, 2}},
+    {"i4_3x0x1000.npy", NPY_INT32, 3, {3, 0, 1000}},
+    {"f4_120.npy", NPY_FLOAT32, 1, {120}},
+    {"f2_3x20.npy", NPY_FLOAT16, 2, {3, 20}},
+    {"u2_70.npy", NPY_UINT16, 1, {70}},
+    {"u1_2x50.npy", NPY_UINT8, 2, {2, 50}},
+};
+enum { NUM_SAMPLES = sizeof samples / sizeof samples[0] };
+
+/* Written by NumPy with an explicit format version. */
+static const struct sample versions[] = {
+    {"i4_5.v2.npy", NPY_INT32, 1, {5}},
+    {"i4_5.v3.npy", NPY_INT32, 1, {5}},
+};
+enum { NUM_VERSIONS = sizeof versions / sizeof versions[0] };
+
+static int64_t count_of(const struct sample *s) {
+    int64_t count = 1;
+    for (int d = 0; d < s->num_dims; d++) count *= s->shape[d];
+    return count;
+}
+
+static void *values_of(const struct sample *s) {
+    int64_t count = count_of(s);
+    void *data = calloc((size_t)count + 1, npy_element_bytes(s->type));
+    assert_non_null(data);
+    for (int64_t i = 0; i < count; i++) {
+        if (s->type == NPY_FLOAT32) ((float *)data)[i] = (float)i * 0.5f - 1.25f;
+        if (s->type == NPY_INT32) ((int32_t *)data)[i] = (int32_t)(7 * i - 3);
+        if (s->type == NPY_INT64) ((int64_t *)data)[i] = i * ((int64_t)1 << 33) - 5;
+        if (s->type == NPY_FLOAT16 || s->type == NPY_UINT16)
+            ((uint16_t *)data)[i] = (uint16_t)(5 * i + 1);
+        if (s->type == NPY_UINT8) ((uint8_t *)data)[i] = (uint8_t)(5 * i + 1);
+    }
+    return data;
+}
+
+static void assert_is_sample(const char *path, const struct sample *s) {
+    struct npy a;
+    struct error err = {""};
+    if (npy_read(path, &a, &err)) fail_msg("%s", err.text);
+    void *want = values_of(s);
+    assert_int_equal(a.type, s->type);
+    assert_int_equal(a.num_dims, s->num_dims);
+    assert_memory_equal(a.shape, s->shape, sizeof a.shape);
+    assert_int_equal(a.count, count_of(s));
+    assert_non_null(a.data);
+    if (a.count) assert_memory_equal(a.data, want, (size_t)a.count * npy_element_bytes(a.type));
+    free(want);
+    npy_free(&a);
+    assert_null(a.data);
+}
+
+static void test_reads_what_numpy_wrote(void **state) {
+    const struct sample *s = *state;
+    char path[256];
+    snprintf(path, sizeof path, "tests/golden/npy/%s", s->file);
+    assert_is_sample(path, s);
+}
+
+static void test_golden_and_round_trip(void **state) {
+    test_reads_what_numpy_wrote(state);
+    const struct sample *s = *state;
+    struct work_path path = work_path("npy", s->file);
+    struct error err = {""};
+    void *data = values_of(s);
+    if (npy_write(path.text, s->type, s->num_dims, s->shape, data, &err)) fail_msg("%s", err.text);
+    free(data);
+    assert_is_sample(path.text, s);
+}
+
+static void test_write_replaces(void **state) {
+    (void)state;
+    struct work_path path = work_path("npy_replace", "a.npy");
+    struct error err = {""};
+    assert_int_equal(work_write(path.text, "old", 3), 0);
+    assert_int_equal(npy_write(path.text, NPY_INT32, 1, (int64_t[]){1}, &(int32_t){-3}, &err), 0);
+    assert_is_sample(path.text, &(struct sample){"", NPY_INT32, 1, {1}});
+}
+
+/* --- invalid files --------------------------------------------------------------------------- */
+
+struct bytes {
+    unsigned char at[512];
+    size_t size;
+};
+
+/* A file of this version with this header, unpadded, and data_bytes bytes of data. */
+static struct bytes file_with(int version, const char *header, size_t data_bytes) {
+    struct bytes b = {.size = version == 1 ? 10 : 12};
+    size_t n = strlen(header);
+    memcpy(b.at, "\x93NUMPY", 6);
+    b.at[6] = (unsigned char)version;
+    b.at[8] = (unsigned char)n;
+    b.at[9] = (unsigned char)(n >> 8);
+    memcpy(b.at + b.size, header, n);
+    b.size += n + data_bytes;
+    assert_in_range(b.size, 1, sizeof b.at);
+    return b;
+}
+
+/* Parses from a buffer of exactly the right size, for AddressSanitizer. */
+static int parse(const struct bytes *b, struct npy *out, struct error *err) {
+    void *copy = malloc(b->size ? b->size : 1);
+    assert_non_null(copy);
+    memcpy(copy, b->at, b->size);
+    int failed = npy_parse("x.npy", copy, b->size, out, err);
+    free(copy);
+    return failed;
+}
+
+static void assert_refused(const struct bytes *b, const char *says) {
+    struct npy a = {.num_dims = 9, .count = 9};
+    struct error err = {""};
+    assert_int_equal(parse(b, &a, &err), -1);
+    if (strncmp(err.text, "x.npy: ", 7) != 0 || !strstr(err.text, says) || strchr(err.text, '\n'))
+        fail_msg("expected \"x.npy: ... %s ...\", got \"%s\"", says, err.text);
+    assert_memory_equal(&a, &(struct npy){0}, sizeof a);
+}
+
+struct wrong_header {
+    const char *test, *header;
+    size_t data_bytes;
+    const char *says;
+};
+
+#define HEADER(descr, order, shape)                                                                \
+    "{'descr': " descr ", 'fortran_order': " order ", 'shape': " shape ", }"
+
+static const struct wrong_header wrong_headers[] = {
+    {"empty header", "", 0, "not a dict"},
+    {"not a dict", "['<f4']", 0, "not a dict"},
+    {"unprintable header", "\1\1", 0, "not a dict, found \"\?\?\""},
+    {"dict not closed", "{'descr': '<f4'", 0, "expected a comma or the end of the dict"},
+    {"no comma between entries", "{'descr': '<f4' 'shape': ()}", 0, "expected a comma"},
+    {"key not quoted", "{descr: '<f4'}", 0, "expected a quoted key, found \"descr"},
+    {"string not closed", "{'descr", 0, "expected a quoted key"},
+    {"no colon", "{'descr' '<f4'}", 0, "expected a colon"},
+    {"text after the dict", HEADER("'<f4'", "False", "()") "x", 4, "text after the dict"},
+    {"missing key descr", "{'fortran_order': False, 'shape': ()}", 4, "lacks the key 'descr'"},
+    {"missing key fortran_order", "{'descr': '<f4', 'shape': ()}", 4, "lacks the key 'fortran"},
+    {"missing key shape", "{'descr': '<f4', 'fortran_order': False}", 4, "lacks the key 'shape'"},
+    {"unknown key", "{'color': 1}", 0, "unknown key 'color'"},
+    {"key twice", "{'descr': '<f4', 'descr': '<f4'}", 0, "twice the key 'descr'"},
+    {"line break in a string", "{'a\nb': 1}", 0, "unknown key 'a?b'"},
+    {"dtype f8", HEADER("'<f8'", "False", "(1,)"), 8,
+     "unsupported dtype <f8; accepted are <f4, <f2, <i4, <i8, <u2 and |u1: convert"},
+    {"dtype big endian", HEADER("'>i4'", "False", "(1,)"), 4, "unsupported dtype >i4"},
+    {"dtype structured", HEADER("[('a', '<f4')]", "False", "(1,)"), 4,
+     "unsupported dtype [('a', '<f4')]"},
+    {"dtype longer than any",
+     HEADER("'<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4'", "False", "()"), 4,
+     "unsupported dtype <f4<f4"},
+    {"Fortran order", HEADER("'<f4'", "True", "(2, 2)"), 16, "Fortran (column-major) order"},
+    {"order not a truth value", HEADER("'<f4'", "Falsch", "()"), 4, "neither True nor False"},
+    {"too many dimensions", HEADER("'<f4'", "False", "(1, 1, 1, 1, 1)"), 4,
+     "more than 4 dimensions"},
+    {"shape not a tuple", HEADER("'<f4'", "False", "[1]"), 4, "shape is not a tuple"},
+    {"shape a number in brackets", HEADER("'<f4'", "False", "(1)"), 4, "a number, not a tuple"},
+    {"shape without commas", HEADER("'<f4'", "False", "(1 2)"), 8, "shape is not a tuple"},
+    {"shape not closed", "{'shape': (1, 2", 8, "shape is not a tuple"},
+    {"shape with a lone comma", HEADER("'<f4'", "False", "(,)"), 4, "not a whole number"},
+    {"dimension with a fraction", HEADER("'<f4'", "False", "(1.5,)"), 4, "shape is not a tuple"},
+    {"negative dimension", HEADER("'<f4'", "False", "(2, -3)"), 4, "negative dimension -3"},
+    {"dimension of 2^63", HEADER("'<f4'", "False", "(9223372036854775808,)"), 4, "63 bits"},
+    {"dimensions that overflow together", HEADER("'<i8'", "False", "(4294967296, 4294967296)"), 8,
+     "shape (4294967296, 4294967296) overflows"},
+    {"overflow beside a zero", HEADER("'<i8'", "False", "(0, 4294967296, 4294967296)"), 0,
+     "overflows"},
+    {"huge shape, tiny file", HEADER("'<f4'", "False", "(1000000000000,)"), 4,
+     "needs 4000000000000 bytes of data, got 4"},
+    {"data too short", HEADER("'<i4'", "False", "(2, 3)"), 23,
+     "shape (2, 3) of <i4 needs 24 bytes of data, got 23"},
+    {"no data", HEADER("'<f4'", "False", "()"), 0, "shape () of <f4 needs 4 bytes of data, got 0"},
+    {"trailing bytes", HEADER("'<i4'", "False", "(2,)"), 11,
+     "3 trailing bytes after the 8 of shape (2,)"},
+};
+enum { NUM_WRONG = sizeof wrong_headers / sizeof wrong_headers[0] };
+
+static void test_wrong_header(void **state) {
+    const struct wrong_header *w = *state;
+    for (int version = 1; version <= 3; version++) {
+        struct bytes b = file_with(version, w->header, w->data_bytes);
+        assert_refused(&b, w->says);
+    }
+}
+
+static void test_bad_magic(void **state) {
+    (void)state;
+    assert_refused(&(struct bytes){.size = 0}, "not a .npy file");
+    assert_refused(&(struct bytes){.at = "\x93NUMP", .size = 5}, "not a .npy file");
+    assert_refused(&(struct bytes){.at = "PK\3\4 zip", .size = 8}, "not a .npy file");
+}
+
+static void test_unknown_version(void **state) {
+    (void)state;
+    struct bytes b = file_with(1, HEADER("'<f4'", "False", "()"), 4);
+    b.at[6] = 4;
+    assert_refused(&b, "unknown .npy format version 4.0");
+    b.at[6] = 0;
+    assert_refused(&b, "unknown .npy format version 0.0");
+    b.at[6] = 1;
+    b.at[7] = 1;
+    assert_refused(&b, "unknown .npy format version 1.1");
+}
+
+static void test_header_longer_than_the_file(void **state) {
+    (void)state;
+    struct bytes b = file_with(1, HEADER("'<f4'", "False", "()"), 0);
+    b.at[8]++;
+    assert_refused(&b, "the header ends at byte");
+    b = file_with(2, HEADER("'<f4'", "False", "()"), 0);
+    memset(b.at + 8, 0xff, 4);
+    assert_refused(&b, "the header ends at byte 4294967307, the file at ");
+}
+
+/* No prefix of a good file is a good file. */
+static void test_every_cut_is_refused(void **state) {
+    (void)state;
+    for (int version = 1; version <= 3; version++) {
+        struct bytes b = file_with(version, HEADER("'<f4'", "False", "(2,)"), 8);
+        struct npy a;
+        struct error err;
+        assert_int_equal(parse(&b, &a, &err), 0);
+        npy_free(&a);
+        while (b.size--) assert_refused(&b, "; ");
+    }
+}
+
+/* Python reads these as the same dict. */
+static void test_other_spellings_of_the_header(void **state) {
+    (void)state;
+    const char *headers[] = {
+        "{\"shape\":(2,),\"fortran_order\":False,\"descr\":\"<f4\"}",
+        " { 'shape' : ( 2 , ) , 'descr' : '<f4' , 'fortran_order' : False , } \n",
+        "{'descr':'<f4','fortran_order':False,'shape':(1,2)}\r\n\t ",
+    };
+    for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {
+        struct bytes b = file_with(1, headers[i], 8);
+        struct npy a;
+        struct error err = {""};
+        if (parse(&b, &a, &err)) fail_msg("%s", err.text);
+        assert_int_equal(a.count, 2);
+        npy_free(&a);
+    }
+}
+
+static void assert_read_fails(const char *path, const char *says) {
+    struct npy a = {.num_dims = 9};
+    struct error err = {""};
+    assert_int_equal(npy_read(path, &a, &err), -1);
+    if (strncmp(err.text, path, strlen(path)) != 0 || !strstr(err.text, says))
+        fail_msg("expected \"%s: ... %s\", got \"%s\"", path, says, err.text);
+    assert_null(a.data);
+    assert_int_equal(a.num_dims, 0);
+}
+
+static void test_read_missing_file(void **state) {
+    (void)state;
+    assert_read_fails("tests/golden/npy/none.npy", "cannot open: No such file or directory");
+}
+
+static void test_read_folder(void **state) {
+    (void)state;
+    assert_read_fails("tests/golden/npy", "not a regular file");
+}
+
+static void test_read_empty_file(void **state) {
+    (void)state;
+    struct work_path path = work_path("npy_bad", "empty.npy");
+    assert_int_equal(work_write(path.text, "", 0), 0);
+    assert_read_fails(path.text, "not a .npy file");
+}
+
+static void assert_write_fails(const char *path, int num_dims, const int64_t *shape,
+                               const char *says) {
+    struct error err = {""};
+    int32_t data[4] = {0};
+    assert_int_equal(npy_write(path, NPY_INT32, num_dims, shape, data, &err), -1);
+    if (strncmp(err.text, path, strnlen(path, 60)) != 0)
+        fail_msg("the message does not name %.60s: \"%s\"", path, err.text);
+    if (!strstr(err.text, says)) fail_msg("expected \"%s\" in \"%s\"", says, err.text);
+}
+
+static void test_write_to_missing_folder(void **state) {
+    (void)state;
+    assert_write_fails("tests/golden/none/a.npy", 1, (int64_t[]){4}, "No such file or directory");
+}
+
+static void test_write_over_folder(void **state) {
+    (void)state;
+    struct work_path inside = work_path("npy_bad/folder.npy", "file");
+    struct work_path path = work_path("npy_bad", "folder.npy");
+    assert_int_equal(work_write(inside.text, "", 0), 0);
+    assert_write_fails(path.text, 1, (int64_t[]){4}, "cannot create: ");
+}
+
+static void test_write_to_full_device(void **state) {
+    (void)state;
+    struct work_path path = work_path("npy_bad", "full.npy");
+    unlink(path.text);
+    if (access("/dev/full", W_OK) || symlink("/dev/full", path.text)) skip();
+    assert_write_fails(path.text, 1, (int64_t[]){4}, "cannot write: No space left on device");
+    assert_int_equal(access(path.text, F_OK), -1);
+}
+
+static void test_write_bad_shape(void **state) {
+    (void)state;
+    struct work_path path = work_path("npy_bad", "shape.npy");
+    int64_t big = (int64_t)1 << 40;
+    assert_write_fails(path.text, 5, (int64_t[]){1, 1, 1, 1, 1}, "0 to 4 are possible");
+    assert_write_fails(path.text, -1, NULL, "0 to 4 are possible");
+    assert_write_fails(path.text, 2, (int64_t[]){2, -1}, "negative or overflows");
+    assert_write_fails(path.text, 2, (int64_t[]){big, big}, "negative or overflows");
+    assert_int_equal(access(path.text, F_OK), -1);
+}
+
+TESTS(npy) {
+    const struct CMUnitTest single[] = {
+        cmocka_unit_test(test_write_replaces),
+        cmocka_unit_test(test_bad_magic),
+        cmocka_unit_test(test_unknown_version),
+        cmocka_unit_test(test_header_longer_than_the_file),
+        cmocka_unit_test(test_every_cut_is_refused),
+        cmocka_unit_test(test_other_spellings_of_the_header),
+        cmocka_unit_test(test_read_missing_file),
+        cmocka_unit_test(test_read_folder),
+        cmocka_unit_test(test_read_empty_file),
+        cmocka_unit_test(test_write_to_missing_folder),
+        cmocka_unit_test(test_write_over_folder),
+        cmocka_unit_test(test_write_to_full_device),
+        cmocka_unit_test(test_write_bad_shape),
+    };
+    enum { NUM_SINGLE = sizeof single / sizeof single[0] };
+    struct CMUnitTest tests[NUM_SAMPLES + NUM_VERSIONS + NUM_WRONG + NUM_SINGLE];
+    struct CMUnitTest *t = tests;
+    for (int i = 0; i < NUM_SAMPLES; i++)
+        *t++ = case_test(samples[i].file, test_golden_and_round_trip, &samples[i]);
+    for (int i = 0; i < NUM_VERSIONS; i++)
+        *t++ = case_test(versions[i].file, test_reads_what_numpy_wrote, &versions[i]);
+    for (int i = 0; i < NUM_WRONG; i++)
+        *t++ = case_test(wrong_headers[i].test, test_wrong_header, &wrong_headers[i]);
+    memcpy(t, single, sizeof single);
+    return cmocka_run_group_tests_name("npy", tests, NULL, NULL);
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The oracle against numbers worked by hand: the sum under every pooling, the update of every rule,
+ * idle rows in a dense step, and the error bound, which must hold for every correct evaluation in
+ * floats and still be tight. (test_00_example.c has the oracle on a whole batch.)
+ */
+#include <math.h>
+#include <string.h>
+
+#include "harness/check/oracle.h"
+#include "kernels/rng.h"
+#include "tests/support/batch_builder.h"
+
+#include "tests/support/kernel_tests.h"
+
+/* --- the sum of one row's gradients: one table of one column, row 3, padding row 0 */
+
+struct sum_case {
+    const char *name;
+    enum pooling pooling;
+    bool weighted;
+    double sum; /* of row 3 */
+};
+
+/* Bag 0 is 3 0 3, bag 1 is empty, bag 2 is 3 5 0 3 3 3; padding is 0.
+ * Pooled gradients are 8 for bag 0 and 20 for bag 2; sequences have 1, 2, 4, 8, ... for lookups
+ * 0, 1, 2, ...; per-sample weights are 0.5, 7, 2, 1, 7, 7, -1, 0, 4 in order of the lookups.
+ *     sum             8*2 + 20*4 = 96
+ *     mean            8*2/2 + 20*4/5 = 24: padding counts in neither bag
+ *     none            lookups 0, 2, 3, 6, 7, 8: 1 + 4 + 8 + 64 + 128 + 256 = 461
+ *     weighted sum    8*(0.5 + 2) + 20*(1 - 1 + 0 + 4) = 100
+ *     weighted mean   8/2*2.5 + 20/5*4 = 26: divided by the count, not by the weights
+ *     weighted none   0.5*1 + 2*4 + 1*8 - 1*64 + 0*128 + 4*256 = 976.5 */
+static const struct sum_case sums[] = {
+    {"sum", POOL_SUM, false, 96},           {"mean", POOL_MEAN, false, 24},
+    {"none", POOL_NONE, false, 461},        {"weighted sum", POOL_SUM, true, 100},
+    {"weighted mean", POOL_MEAN, true, 26}, {"weighted none", POOL_NONE, true, 976.5},
+};
+enum { SUMS = sizeof sums / sizeof *sums };
+
+static void sum_by_hand(void **state) {
+    const struct sum_case *c = ((const struct kernel_test *)*state)->param;
+    static const float weights[] = {0.5f, 7, 2, 1, 7, 7, -1, 0, 4};
+    struct builder b;
+    builder_begin(&b, 1, true);
+    b.weighted = c->weighted;
+    builder_feature(&b, builder_table(&b, 6, 1), c->pooling, 0);
+    builder_bag(&b, 3, (const int64_t[]){3, 0, 3});
+    builder_bag(&b, 0, NULL);
+    builder_bag(&b, 6, (const int64_t[]){3, 5, 0, 3, 3, 3});
+    builder_finish(&b);
+    for (int r = 0; c->pooling == POOL_NONE && r < 9; r++)
+        *builder_grad(&b, 0, r) = (float)(1 << r);
+    if (c->pooling != POOL_NONE) *builder_grad(&b, 0, 0) = 8, *builder_grad(&b, 0, 2) = 20;
+    builder_pack(&b);
+    if (c->weighted) memcpy((float *)b.in.lookup_weights, weights, sizeof weights);
+
+    assert_int_equal(b.index.rows, 2);
+    assert_int_equal(b.index.run[0].row, 3);
+    int64_t count = b.index.run[1].first;
+    assert_int_equal(count, 6);
+    struct num exact, real;
+    oracle_sum(&b.in, b.index.lookup, count, true, 1, &exact);
+    oracle_sum(&b.in, b.index.lookup, count, false, 1, &real);
+    assert_true(exact.value == c->sum && real.value == c->sum);
+    assert_true(exact.error == 0);
+    /* (count + 3) roundings, each of at most 2^-24 of the sum of magnitudes */
+    double magnitudes = c->pooling == POOL_NONE && c->weighted   ? 1104.5
+                        : c->pooling == POOL_MEAN && c->weighted ? 10 + 24
+                        : c->weighted                            ? 20 + 120
+                                                                 : c->sum;
+    assert_true(real.error >= 9 * 0x1p-24 * magnitudes && real.error < 9.1 * 0x1p-24 * magnitudes);
+    builder_free(&b);
+}
+
+/* --- one element, one step. All numbers are exact in binary, so the comparison is exact. */
+
+/* ROW_1 stands for a second state of the row. */
+enum { ROW_1 = RULE_ELEM_STATES };
+struct values {
+    double w, s[RULE_ELEM_STATES + 1], row;
+};
+
+struct update_case {
+    const char *name;
+    struct rule rule;
+    int64_t t;
+    double g;
+    struct values before, after;
+};
+
+static const struct update_case updates[] = {
+#include "rule_steps.h" /* generated: #include "tests/rules/sgd.inc" ... */
+};
+enum { UPDATES = sizeof updates / sizeof *updates };
+
+static void update_by_hand(void **state) {
+    const struct update_case *c = ((const struct kernel_test *)*state)->param;
+    struct num g = {c->g, 0}, w = {c->before.w, 0}, s[RULE_ELEM_STATES];
+    struct num states[RULE_ROW_STATES] = {{c->before.row, 0}, {c->before.s[ROW_1], 0}};
+    struct oracle_row row = {.weight = &w, .row = states};
+    for (int k = 0; k < RULE_ELEM_STATES; k++) {
+        s[k] = (struct num){c->before.s[k], 0};
+        row.elem[k] = &s[k];
+    }
+    oracle_update(&c->rule, c->t, 1, &g, &row);
+    assert_true(w.value == c->after.w);
+    for (int k = 0; k < RULE_ELEM_STATES; k++) assert_true(s[k].value == c->after.s[k]);
+    assert_true(states[0].value == c->after.row && states[1].value == c->after.s[ROW_1]);
+    assert_true((w.error > 0 || w.value == 0) && w.error < 1e-6);
+}
+
+/* updates[] has every rule. */
+static void no_rule_is_left_out(void **state) {
+    (void)state;
+    for (int kind = 0; kind < RULE_COUNT; kind++) {
+        int worked = 0;
+        for (int i = 0; i < UPDATES; i++) worked += updates[i].rule.kind == (enum rule_kind)kind;
+        if (!worked) fail_msg("%s is worked nowhere", rule_info((enum rule_kind)kind).name);
+    }
+}
+
+/* Two columns, (3, -1): mean of squares (9 + 1)/2 = 5, s = 31 + 5 = 36, rate 0.5/(6 + 2) = 1/16. */
+static void rowwise_over_columns(void **state) {
+    (void)state;
+    const struct rule rule = {RULE_rowwise_adagrad, {0.5f, 2}};
+    struct num g[] = {{3, 0}, {-1, 0}}, w[] = {{1, 0}, {1, 0}};
+    struct num states[] = {{31, 0}};
+    struct oracle_row row = {.weight = w, .row = states};
+    oracle_update(&rule, 1, 2, g, &row);
+    assert_true(row.row[0].value == 36);
+    assert_true(w[0].value == 0.8125 && w[1].value == 1.0625);
+}
+
+/* The error of a sum of very many gradients may exceed the sum. The step still has a bound, since
+ * s - m^2 cannot fall below its part before the step. */
+static void rmsprop_of_an_uncertain_sum(void **state) {
+    (void)state;
+    const struct rule rule = rule_default(RULE_rmsprop_centered);
+    for (int off = -30; off <= 30; off++) {
+        struct num g = {1, 30}, w = {0.5, 0}, s[] = {{0.125, 0}, {0.03125, 0}, {0, 0}};
+        struct oracle_row row = {.weight = &w, .elem = {&s[0], &s[1], &s[2]}};
+        float weight = 0.5f, x[] = {0.125f, 0.03125f, 0}, grad = 1.0f + (float)off;
+        const struct rule_step step = rule_step(rule, 1);
+        oracle_update(&rule, 1, 1, &g, &row);
+        rule_apply(&step, &(struct row_memory){.weight = &weight, .elem = {&x[0], &x[1], &x[2]}}, 1,
+                   &grad);
+        assert_true(isfinite(w.error));
+        assert_true(fabs(weight - w.value) <= w.error);
+    }
+}
+
+/* Where the sign may be another one, the bound holds all of them, and no more. */
+static void lion_of_an_uncertain_sign(void **state) {
+    (void)state;
+    const struct rule rule = {RULE_lion, {0.25f, 0.5f, 0.5f}};
+    const struct rule_step step = rule_step(rule, 1);
+    const struct {
+        double g, error, least; /* of the weight's bound */
+    } cases[] = {{1, 30, 0.5}, {0, 1, 0.25}};
+    for (int i = 0; i < 2; i++)
+        for (int off = -1; off <= 1; off++) {
+            struct num g = {cases[i].g, cases[i].error}, w = {0.5, 0}, m = {0, 0};
+            struct oracle_row row = {.weight = &w, .elem = {&m}};
+            float weight = 0.5f, moment = 0, grad = (float)(g.value + off * g.error);
+            oracle_update(&rule, 1, 1, &g, &row);
+            rule_apply(&step, &(struct row_memory){.weight = &weight, .elem = {&moment}}, 1, &grad);
+            assert_true(fabs(weight - w.value) <= w.error);
+            assert_true(w.error >= cases[i].least && w.error < 1.001 * cases[i].least);
+        }
+}
+
+/* g and m have one sign: then the sum for m is as large as its terms, and loses the most. */
+static void rmsprop_of_large_moments(void **state) {
+    (void)state;
+    const struct rule rule = {RULE_rmsprop_centered, {0.01f, 0x1.0e400ep-1f, 0.9f, 0x1p-9f}};
+    const float s0 = 0x1.060c0ep-14f, m0 = -0x1.03017ep-7f, b0 = 0x1.0d17f4p-8f;
+    struct num g = {-0x1.02ff6ap-7f, 0}, w = {0.5, 0}, s[] = {{s0, 0}, {m0, 0}, {b0, 0}};
+    struct oracle_row row = {.weight = &w, .elem = {&s[0], &s[1], &s[2]}};
+    float weight = 0.5f, x[] = {s0, m0, b0}, grad = (float)g.value;
+    const struct rule_step step = rule_step(rule, 1);
+    oracle_update(&rule, 1, 1, &g, &row);
+    rule_apply(&step, &(struct row_memory){.weight = &weight, .elem = {&x[0], &x[1], &x[2]}}, 1,
+               &grad);
+    for (int k = 0; k < 3; k++) assert_true(fabs(x[k] - s[k].value) <= s[k].error);
+    assert_true(fabs(weight - w.value) <= w.error);
+}
+
+/* A weight that a type may round to infinity proves nothing; any other has one more rounding. Momenta
+ * are rounded too, other states are not. */
+static void stored_as_bf16(void **state) {
+    (void)state;
+    struct num w[] = {{3.4e38, 1e30}, {-1.5, 1e-7}}, m[] = {{1, 0}, {2, 0}}, v[] = {{1, 0}, {2, 0}};
+    struct oracle_row row = {.weight = w, .elem = {m, v}};
+    struct table_shape t = {
+        .rows = 1, .dim = 2, .rule = RULE_adam, .weight_type = BF16, .momentum_type = BF16};
+    oracle_store(&t, &row);
+    assert_true(isinf(w[0].error));
+    assert_true(w[1].error > 0x1p-8 && w[1].error < 0x1p-7);
+    assert_true(fabs(dtype_round(BF16, -1.503f) + 1.503) <= w[1].error);
+    assert_true(m[0].error >= 0x1p-8 && m[0].error < 0x1p-7 && v[0].error == 0);
+    w[1].error = 0;
+    t.rounding = ROUND_STOCHASTIC;
+    oracle_store(&t, &row);
+    assert_true(w[1].error >= 1.5 * 0x1p-7);
+}
+
+/* Sums that may be off by a fifth: the length of u has a least value all the same. */
+static void lamb_of_uncertain_sums(void **state) {
+    (void)state;
+    enum { COLUMNS = 40 };
+    const struct rule rule = rule_default(RULE_lamb);
+    struct num g[COLUMNS], w[COLUMNS], m[COLUMNS], v[COLUMNS];
+    float weight[COLUMNS], first[COLUMNS], second[COLUMNS], grad[COLUMNS];
+    for (int d = 0; d < COLUMNS; d++) {
+        const double value = 20.0 * (d % 2 ? 1 : -1) * (1 + d % 7), error = d % 5 ? 8 : 19.5;
+        g[d] = (struct num){value, error};
+        grad[d] = (float)(value + (d % 3 - 1) * error);
+        weight[d] = 0.01f * (float)(d + 1), first[d] = 0.03f, second[d] = 0.04f;
+        w[d] = (struct num){weight[d], 0}, m[d] = (struct num){first[d], 0};
+        v[d] = (struct num){second[d], 0};
+    }
+    struct oracle_row row = {.weight = w, .elem = {m, v}};
+    const struct rule_step step = rule_step(rule, 1);
+    oracle_update(&rule, 1, COLUMNS, g, &row);
+    rule_apply(&step, &(struct row_memory){.weight = weight, .elem = {first, second}}, COLUMNS,
+               grad);
+    for (int d = 0; d < COLUMNS; d++) {
+        assert_true(isfinite(w[d].error));
+        assert_true(fabs(weight[d] - w[d].value) <= w[d].error);
+    }
+}
+
+/* Four columns with u = 1/(1 + 1) or -1/(1 + 1), so u has length 1; weights of length 6, lr 1/4:
+ * w -= 1/4*6*u, 3/4 each. */
+static void lamb_over_columns(void **state) {
+    (void)state;
+    const struct rule rule = {RULE_lamb, {0.25f, 0, 0, 1, 0}};
+    struct num g[] = {{1, 0}, {-1, 0}, {1, 0}, {1, 0}}, m[4] = {{0, 0}}, v[4] = {{0, 0}};
+    struct num w[] = {{1, 0}, {1, 0}, {3, 0}, {5, 0}};
+    struct oracle_row row = {.weight = w, .elem = {m, v}};
+    oracle_update(&rule, 1, 4, g, &row);
+    assert_true(w[0].value == 0.25 && w[1].value == 1.75);
+    assert_true(w[2].value == 2.25 && w[3].value == 4.25);
+}
+
+/* --- the bound */
+
+enum { DIM = 8 };
+
+/* A row with ordinary values, in floats and for the oracle. */
+struct ordinary {
+    float w[DIM], s[RULE_ELEM_STATES][DIM], row[RULE_ROW_STATES], g[DIM];
+    struct num ow[DIM], os[RULE_ELEM_STATES][DIM], orow[RULE_ROW_STATES], og[DIM];
+    struct oracle_row oracle;
+};
+
+static double number(uint64_t key, int what, int d) {
+    return rng_unit(rng_key(key, (uint64_t)what), (uint64_t)d);
+}
+
+static float state_number(const struct rule_state *s, uint64_t key, int what, int d) {
+    return (float)(s->low + (s->high - s->low) * number(key, what, d));
+}
+
+static void make_ordinary(enum rule_kind kind, uint64_t key, double grad_error,
+                          struct ordinary *x) {
+    const struct rule_info info = rule_info(kind);
+    x->oracle = (struct oracle_row){.weight = x->ow, .row = x->orow};
+    for (int d = 0; d < DIM; d++) {
+        double g = 2 * number(key, 0, d) - 1;
+        x->w[d] = (float)(number(key, 1, d) - 0.5);
+        x->og[d] = (struct num){g, grad_error * fabs(g) + 0x1p-24 * fabs(g)};
+        x->g[d] = (float)(g + grad_error * fabs(g) * (number(key, 2, d) < 0.5 ? -1 : 1));
+        x->ow[d] = (struct num){x->w[d], 0};
+    }
+    for (int k = 0; k < info.elem_states; k++) {
+        x->oracle.elem[k] = x->os[k];
+        for (int d = 0; d < DIM; d++) {
+            x->s[k][d] = state_number(&info.elem[k], key, 10 + k, d);
+            x->os[k][d] = (struct num){x->s[k][d], 0};
+        }
+    }
+    for (int k = 0; k < info.row_states; k++) {
+        x->row[k] = state_number(&info.row[k], key, 20, k);
+        x->oracle.row[k] = (struct num){x->row[k], 0};
+    }
+}
+
+static void step_in_floats(const struct rule_step *step, struct ordinary *x) {
+    struct row_memory m = {.weight = x->w, .row = x->row};
+    for (int k = 0; k < RULE_ELEM_STATES; k++) m.elem[k] = x->s[k];
+    rule_apply(step, &m, DIM, x->g);
+}
+
+/* The combination of flags that the bits of n say. */
+static void set_flags(struct rule *rule, uint64_t n) {
+    const struct rule_info info = rule_info(rule->kind);
+    for (int k = 0; k < info.num_params; k++)
+        if (info.params[k].flag) rule->param[k] = (float)(n & 1), n >>= 1;
+}
+
+static void compare(struct num want, float got, double *worst) {
+    double off = fabs(got - want.value);
+    assert_true(off <= want.error);
+    if (off > 0 && off / want.error > *worst) *worst = off / want.error;
+}
+
+/* Ten thousand ordinary rows: a correct evaluation in floats is always inside the bound, even if
+ * the sum has its largest allowed error, and comes close to the bound, which is therefore tight.
+ * The bound is also far smaller than the step, so that it hides no wrong step. */
+static void bound_holds_and_is_tight(void **state) {
+    enum rule_kind kind = (enum rule_kind)(intptr_t)((const struct kernel_test *)*state)->param;
+    for (int off = 0; off < 2; off++) {
+        double worst = 0, ratio = 0, grad_error = off ? 0x1p-20 : 0;
+        for (uint64_t n = 0; n < 10000; n++) {
+            struct ordinary x;
+            make_ordinary(kind, rng_key(kind, n), grad_error, &x);
+            struct rule rule = rule_default(kind);
+            set_flags(&rule, n / 20);
+            struct rule_step step = rule_step(rule, 1 + (int64_t)n % 20);
+            double before[DIM];
+            for (int d = 0; d < DIM; d++) before[d] = x.w[d];
+            oracle_update(&rule, 1 + (int64_t)n % 20, DIM, x.og, &x.oracle);
+            step_in_floats(&step, &x);
+            for (int d = 0; d < DIM; d++) {
+                compare(x.ow[d], x.w[d], &worst);
+                for (int k = 0; k < rule_elem_states(kind); k++)
+                    compare(x.os[k][d], x.s[k][d], &worst);
+                double moved = fabs(x.ow[d].value - before[d]);
+                if (moved > 0.1 * rule.param[RULE_LR] && x.ow[d].error / moved > ratio)
+                    ratio = x.ow[d].error / moved;
+            }
+            for (int k = 0; k < rule_row_states(kind); k++)
+                compare(x.oracle.row[k], x.row[k], &worst);
+        }
+        assert_true(worst > 0.25 && worst <= 1);
+        assert_true(ratio > 0 && ratio < 1e-3);
+    }
+}
+
+TESTS(oracle) {
+    for (int i = 0; i < SUMS; i++) add_test(sums[i].name, sum_by_hand, NULL, &sums[i]);
+    for (int i = 0; i < UPDATES; i++) add_test(updates[i].name, update_by_hand, NULL, &updates[i]);
+    add_test("no rule is left out", no_rule_is_left_out, NULL, NULL);
+    add_test("rowwise_adagrad over columns", rowwise_over_columns, NULL, NULL);
+    add_test("lamb of uncertain sums", lamb_of_uncertain_sums, NULL, NULL);
+    add_test("rmsprop_centered of large moments", rmsprop_of_large_moments, NULL, NULL);
+    add_test("weights stored as bf16", stored_as_bf16, NULL, NULL);
+    add_test("rmsprop_centered of an uncertain sum", rmsprop_of_an_uncertain_sum, NULL, NULL);
+    add_test("lion of an uncertain sign", lion_of_an_uncertain_sign, NULL, NULL);
+    add_test("lamb over columns", lamb_over_columns, NULL, NULL);
+    for (intptr_t kind = 0; kind < RULE_COUNT; kind++) {
+        char name[80];
+        snprintf(name, sizeof name, "bound of %s", rule_info((enum rule_kind)kind).name);
+        add_test(name, bound_holds_and_is_tight, NULL, (const void *)kind);
+    }
+    return run_listed("oracle");
+}

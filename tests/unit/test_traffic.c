@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Compulsory bytes, lines and gathered bytes of a batch that is small enough to count by hand, and
+ * the roof that follows from them.
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "harness/measure/traffic.h"
+
+#include "tests/support/cmocka_cases.h"
+
+/* Four features of two bags; 0 and 1 read table 0, row 5 is padding of feature 0 only.
+ *
+ *     feature 0   bag 0: 0 15 5    bag 1: (empty)
+ *     feature 1   bag 0: 16 15     bag 1: 39
+ *     feature 2   bag 0: 3         bag 1: 3 7        (table 1, a gradient row for each lookup)
+ *     feature 3   bag 0: 33        bag 1: (empty)    (table 2)
+ *
+ * Table 0 has one state per row: rows 0 and 15 share its first line, 16 is in the second, 39 in the
+ * third. Row 33 of table 2 is in the third line of another array. */
+static const int64_t ids[] = {0, 15, 5, 16, 15, 39, 3, 3, 7, 33};
+static const int64_t offsets[] = {0, 3, 3, 5, 6, 7, 9, 10, 10};
+static const struct table_shape tables[] = {{.rows = 40, .dim = 4, .rule = RULE_rowwise_adagrad},
+                                            {.rows = 20, .dim = 3, .rule = RULE_adam},
+                                            {.rows = 40, .dim = 2, .rule = RULE_rowwise_adagrad}};
+static const struct feature features[] = {{.table = 0, .padding_id = 5},
+                                          {.table = 0, .padding_id = -1},
+                                          {.table = 1, .padding_id = -1, .pooling = POOL_NONE},
+                                          {.table = 2, .padding_id = -1}};
+
+static struct batch example(void) {
+    return (struct batch){.num_tables = 3,
+                          .num_features = 4,
+                          .bags = 2,
+                          .lookups = 10,
+                          .tables = tables,
+                          .features = features,
+                          .id_type = ID_INT64,
+                          .ids = ids,
+                          .offsets = offsets};
+}
+
+static struct traffic traffic_by(enum operation operation, const struct batch *in) {
+    struct row_index x = row_index_build(in);
+    struct traffic t = traffic_of(operation, in, &x);
+    row_index_free(&x);
+    return t;
+}
+
+static struct traffic traffic_in(const struct batch *in) {
+    return traffic_by(OP_STEP, in);
+}
+
+/* Ids, offsets; gradient of 3 bags of table 0, 3 lookups of table 1, a bag of table 2; twice the
+ * weights and states of 4, 2 and 1 rows. Then 3 lines and 1 line instead of 5 row states. */
+static void counted_by_hand(void **state) {
+    struct batch in = example();
+    struct traffic t = traffic_in(&in);
+    int64_t once = 10 * 8 + 9 * 8 + (3 * 16 + 3 * 12 + 8);
+    (void)state;
+    assert_int_equal(t.compulsory, once + 2 * (4 * (16 + 4) + 2 * 3 * 12 + (8 + 4)));
+    assert_int_equal(t.lines, once + 2 * (4 * 16 + 2 * 3 * 12 + 8) + 128 * (3 + 1));
+    assert_int_equal(t.gathered, 5 * 16 + 3 * 12 + 8);
+}
+
+/* A forward writes 4 bags of table 0, 3 lookups of table 1 and 2 bags of table 2, and reads the weights of
+ * 4, 2 and 1 rows. A gradient reads what a step reads of gradients, and writes those rows with their numbers. */
+static void other_operations(void **state) {
+    struct batch in = example();
+    const int64_t once = 10 * 8 + 9 * 8, rows = 4 * 16 + 2 * 12 + 8, lookups = 5 * 16 + 3 * 12 + 8;
+    (void)state;
+    struct traffic t = traffic_by(OP_FORWARD, &in);
+    assert_int_equal(t.compulsory, once + (4 * 16 + 3 * 12 + 2 * 8) + rows);
+    assert_int_equal(t.lines, t.compulsory);
+    assert_int_equal(t.gathered, lookups);
+    t = traffic_by(OP_GRADIENT, &in);
+    assert_int_equal(t.compulsory, once + (3 * 16 + 3 * 12 + 8) + rows + 7 * 8);
+    assert_int_equal(t.lines, t.compulsory);
+    assert_int_equal(t.gathered, lookups);
+}
+
+/* The gradient of the per-sample weights reads gradient rows as a step does and the weights of the rows as a
+ * forward does, not the per-sample weights, and writes 10 floats. A step that writes it has these in addition. */
+static void gradient_of_weights(void **state) {
+    static const float weights[10];
+    struct batch in = example();
+    (void)state;
+    in.lookup_weights = weights;
+    struct traffic t = traffic_by(OP_WEIGHT_GRAD, &in);
+    assert_int_equal(t.compulsory,
+                     10 * 8 + 9 * 8 + (3 * 16 + 3 * 12 + 8) + (4 * 16 + 2 * 12 + 8) + 10 * 4);
+    assert_int_equal(t.lines, t.compulsory);
+    assert_int_equal(t.gathered, 5 * 16 + 3 * 12 + 8);
+    const struct traffic step = traffic_in(&in);
+    t = step;
+    traffic_add_weight_grad(&t, &in);
+    assert_int_equal(t.compulsory, step.compulsory + 10 * 4);
+    assert_int_equal(t.lines, step.lines + 10 * 4);
+    assert_int_equal(t.gathered, step.gathered);
+}
+
+/* Feature 1 has a max. Its two bags have 4 winners each, which are read or written once; a step and a
+ * gradient gather the winners for its 3 lookups, and the 4 elements of each bag's gradient once. */
+static void winners(void **state) {
+    struct feature max[4];
+    struct batch in = example(), sums = example();
+    (void)state;
+    memcpy(max, features, sizeof max);
+    max[1].pooling = POOL_MAX;
+    in.features = max;
+    in.grad_type = sums.grad_type = BF16;
+    for (int o = 0; o < OPERATIONS; o++) {
+        const struct traffic t = traffic_by((enum operation)o, &in),
+                             was = traffic_by((enum operation)o, &sums);
+        assert_int_equal(t.compulsory, was.compulsory + 2 * 16);
+        assert_int_equal(t.lines, was.lines + 2 * 16);
+        const int64_t more = operation_gathers_rows((enum operation)o) ? 0 : 3 * (16 - 8) + 2 * 8;
+        assert_int_equal(t.gathered, was.gathered + more);
+    }
+}
+
+/* States behind the weights of table 0 share the lines of their rows. */
+static void states_beside_share_lines(void **state) {
+    struct table_shape beside[] = {tables[0], tables[1], tables[2]};
+    struct batch apart = example(), in = apart;
+    (void)state;
+    beside[0].row_state = ROW_STATE_BESIDE;
+    in.tables = beside;
+    const struct traffic was = traffic_in(&apart), is = traffic_in(&in);
+    assert_int_equal(is.compulsory, was.compulsory);
+    assert_int_equal(is.lines, was.lines - 128 * 3 + 2 * 4 * 4);
+}
+
+static void ids_and_weights_in_their_width(void **state) {
+    static const float weights[10];
+    int32_t narrow[10];
+    struct batch in = example(), other = example();
+    (void)state;
+    for (int i = 0; i < 10; i++) narrow[i] = (int32_t)ids[i];
+    other.ids = narrow;
+    other.id_type = ID_INT32;
+    struct traffic wide = traffic_in(&in), t = traffic_in(&other);
+    assert_int_equal(t.compulsory, wide.compulsory - 10 * 4);
+    assert_int_equal(t.lines, wide.lines - 10 * 4);
+    other.lookup_weights = weights;
+    t = traffic_in(&other);
+    assert_int_equal(t.compulsory, wide.compulsory);
+    assert_int_equal(t.gathered, wide.gathered);
+}
+
+/* Lines differ from compulsory bytes only by row states; those of all 40 rows fill three or five
+ * lines. */
+static void lines_of_row_states(void **state) {
+    int64_t all[40];
+    static const int64_t ends[] = {0, 40};
+    struct table_shape table = {.rows = 40, .dim = 2, .rule = RULE_sgd};
+    const struct feature feature = {.table = 0, .padding_id = -1};
+    struct batch in = {.num_tables = 1,
+                       .num_features = 1,
+                       .bags = 1,
+                       .lookups = 40,
+                       .tables = &table,
+                       .features = &feature,
+                       .ids = all,
+                       .id_type = ID_INT64,
+                       .offsets = ends};
+    (void)state;
+    for (int i = 0; i < 40; i++) all[i] = 39 - i;
+    for (int r = 0; r < RULE_COUNT; r++) {
+        table.rule = (enum rule_kind)r;
+        struct traffic t = traffic_in(&in);
+        const int64_t bytes = 40 * rule_row_states(table.rule) * (int64_t)sizeof(float);
+        assert_int_equal(t.lines - t.compulsory, 2 * ((bytes + 63) / 64 * 64 - bytes));
+    }
+}
+
+/* 1 GB/s moves a byte in a nanosecond. */
+static void roof_is_the_longer_term(void **state) {
+    const struct traffic t = {.compulsory = 1, .lines = 2000, .gathered = 9000};
+    (void)state;
+    assert_true(fabs(traffic_roof(&t, 1, 3) - 3e-6) < 1e-15);
+    assert_true(fabs(traffic_roof(&t, 0.5, 3) - 4e-6) < 1e-15);
+    assert_true(traffic_roof(&t, 0, 3) == 0);
+    assert_true(traffic_roof(&t, 1, 0) == 0);
+}
+
+TESTS(traffic) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counted_by_hand),
+        cmocka_unit_test(other_operations),
+        cmocka_unit_test(gradient_of_weights),
+        cmocka_unit_test(winners),
+        cmocka_unit_test(states_beside_share_lines),
+        cmocka_unit_test(ids_and_weights_in_their_width),
+        cmocka_unit_test(lines_of_row_states),
+        cmocka_unit_test(roof_is_the_longer_term),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

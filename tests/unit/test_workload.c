@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Generated workloads: the same for any number of threads and at any time (golden fingerprints),
+ * with the lengths, reuse and hits that the spec asks for.
+ */
+#include <math.h>
+#include <omp.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/workload/histogram.h"
+#include "harness/workload/id_stats.h"
+#include "harness/workload/tables.h"
+
+#include "tests/support/generate.h"
+
+static struct id_stats stats_of(const struct batch *in) {
+    struct row_index x = row_index_build(in);
+    struct id_stats s = id_stats(in, &x);
+    row_index_free(&x);
+    return s;
+}
+
+/* FNV-1a of everything in a batch. */
+static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++) h = (h ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+    return h;
+}
+
+static uint64_t hash_batch(const struct batch *in) {
+    size_t id = in->id_type == ID_INT32 ? 4 : 8, n = (size_t)in->lookups;
+    uint64_t h = hash_bytes(0xcbf29ce484222325u, in->ids, n * id);
+    h = hash_bytes(h, in->offsets, (size_t)(in->num_features * in->bags + 1) * 8);
+    if (in->lookup_weights) h = hash_bytes(h, in->lookup_weights, n * 4);
+    if (in->winners) h = hash_bytes(h, in->winners, (size_t)in->grad_elements * 4);
+    return hash_bytes(h, in->grad, (size_t)(in->grad_elements * dtype_bytes(in->grad_type)));
+}
+
+/* --- the same for any number of threads; large enough for every parallel loop to be parallel */
+
+static const char *const parallel_specs[] = {
+    "workload zipf\nbatch 70000\nrows 1e6\ndim 3\nlength uniform 0 4\nfeatures 2\nreuse 0.3\n"
+    "weighted 1\n",
+    "workload powerlaw\nbatch 70000\nrows 1000\ndim 2\nids powerlaw\nlength negbin 2 1.5\n"
+    "pooling none\nid_type int32\n",
+    "workload max\nbatch 70000\nrows 1000\ndim 3\nlength uniform 0 4\nfeatures 2\npooling max\n"
+    "padding 3\n",
+    "workload histogram\nbatch 5000\nrows 1e5\ndim 20\nlength fixed 20\nids histogram-2021\n",
+};
+
+static void same_for_any_threads(void **state) {
+    static const int threads[] = {8, 3, 2, 1}; /* falling: LLVM's libomp leaks if a team grows */
+    int before = omp_get_max_threads();
+    (void)state;
+    for (size_t s = 0; s < sizeof parallel_specs / sizeof *parallel_specs; s++) {
+        uint64_t first[2] = {0};
+        for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+            omp_set_num_threads(threads[t]);
+            struct workload w = generate(parallel_specs[s], 2, GRAD_REAL);
+            for (int k = 0; k < 2; k++) {
+                uint64_t h = hash_batch(&w.batches[k]);
+                if (t == 0) first[k] = h;
+                assert_true(h == first[k]);
+            }
+            assert_true(first[0] != first[1]);
+            workload_free(&w);
+        }
+    }
+    omp_set_num_threads(before);
+}
+
+/* Batch k does not depend on how many follow. */
+static void same_for_any_ring(void **state) {
+    const char *text = "workload w\nbatch 100\nrows 500\nreuse 0.5\n";
+    struct workload one = generate(text, 2, GRAD_EXACT), two = generate(text, 5, GRAD_EXACT);
+    (void)state;
+    for (int k = 0; k < 2; k++)
+        assert_true(hash_batch(&one.batches[k]) == hash_batch(&two.batches[k]));
+    workload_free(&one);
+    workload_free(&two);
+}
+
+struct golden {
+    const char *test, *text;
+    uint64_t fingerprint[2];
+};
+
+static const struct golden goldens[] = {
+    {"golden zipf",
+     "workload a\nbatch 64\nrows 1000\ndim 8\nlength uniform 0 9\nalpha 1.05\nfeatures 2\n",
+     {0x3e5c345fbb908def, 0x09aeddb504c3288d}},
+    {"golden histogram",
+     "workload b\nbatch 64\ntables 2\nrows 2000\ndim 4\nlength negbin 5 1\nids histogram-2022\n"
+     "seed 7\nid_type int32\n",
+     {0x09cb1e238e39a795, 0x6d34e5e34d412fba}},
+};
+enum { NUM_GOLDEN = sizeof goldens / sizeof goldens[0] };
+
+static void fingerprint_as_ever(void **state) {
+    const struct golden *c = *state;
+    struct workload w = generate(c->text, 2, GRAD_EXACT);
+    for (int k = 0; k < 2; k++) {
+        uint64_t seen = stats_of(&w.batches[k]).fingerprint;
+        if (seen != c->fingerprint[k])
+            fail_msg("batch %d: 0x%016llx instead of 0x%016llx", k, (unsigned long long)seen,
+                     (unsigned long long)c->fingerprint[k]);
+    }
+    workload_free(&w);
+}
+
+static void seed_changes_everything(void **state) {
+    struct workload a = generate("workload w\nbatch 100\nrows 1e6\nweighted 1\n", 1, GRAD_REAL);
+    struct workload b =
+        generate("workload w\nbatch 100\nrows 1e6\nweighted 1\nseed 43\n", 1, GRAD_REAL);
+    const struct batch *x = &a.batches[0], *y = &b.batches[0];
+    int64_t ids = 0, weights = 0, grads = 0;
+    (void)state;
+    for (int64_t i = 0; i < x->lookups; i++) {
+        ids += batch_id(x, i) == batch_id(y, i);
+        weights += x->lookup_weights[i] == y->lookup_weights[i];
+    }
+    for (int64_t i = 0; i < x->grad_elements; i++) grads += batch_grad(x, i) == batch_grad(y, i);
+    assert_true(ids < 20 && weights < 20 && grads < 20);
+    workload_free(&a);
+    workload_free(&b);
+}
+
+/* One step for K batches is one step for a batch that is K times as large. */
+static void micro_batches(void **state) {
+    struct workload a = generate("workload w\nbatch 12\nmicro_batches 5\nrows 100\n", 2, GRAD_REAL);
+    struct workload b = generate("workload w\nbatch 60\nrows 100\n", 2, GRAD_REAL);
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        const struct batch *x = &a.batches[k], *y = &b.batches[k];
+        assert_int_equal(x->bags, 60);
+        assert_int_equal(x->grad_elements, 60 * 64);
+        assert_int_equal(stats_of(x).fingerprint, stats_of(y).fingerprint);
+        assert_memory_equal(x->grad, y->grad, (size_t)x->grad_elements * sizeof(float));
+    }
+    assert_non_null(strstr(a.text, "batch 12 "));
+    assert_non_null(strstr(a.text, " micro_batches 5"));
+    workload_free(&a);
+    workload_free(&b);
+}
+
+/* The parts of a table have its lookups and per-sample weights, and their columns of its gradient and of its
+ * initial values. */
+static void column_shards(void **state) {
+    const char *whole = "workload w\nbatch 40\ntables 2\nrows 100\ndim 7\nweighted 1\nreuse 0.5\n";
+    const char *cut = "workload w\nbatch 40\ntables 2\nrows 100\ndim 7\nweighted 1\nreuse 0.5\n"
+                      "column_shards 2\n";
+    struct workload a = generate(whole, 2, GRAD_REAL), b = generate(cut, 2, GRAD_REAL);
+    (void)state;
+    assert_int_equal(b.num_tables, 4);
+    assert_int_equal(b.tables[2].dim, 3);
+    assert_int_equal(b.tables[3].dim, 4);
+    for (int k = 0; k < 2; k++)
+        for (int f = 0; f < 4; f++) {
+            const struct batch *x = &a.batches[k], *y = &b.batches[k];
+            const int64_t *from = x->offsets + f / 2 * x->bags, *to = y->offsets + f * y->bags;
+            const int64_t count = from[x->bags] - from[0];
+            assert_int_equal(to[y->bags] - to[0], count);
+            assert_memory_equal((const int64_t *)x->ids + from[0], (const int64_t *)y->ids + to[0],
+                                (size_t)count * sizeof(int64_t));
+            assert_memory_equal(x->lookup_weights + from[0], y->lookup_weights + to[0],
+                                (size_t)count * sizeof(float));
+            assert_memory_equal(x->grad, y->grad, (size_t)x->grad_elements * sizeof(float));
+        }
+    struct table_set one, parts;
+    struct error err;
+    assert_int_equal(tables_create(&one, a.tables, 2, 5, &err), 0);
+    assert_int_equal(tables_create(&parts, b.tables, 4, 5, &err), 0);
+    for (int64_t row = 0; row < 100; row++) {
+        const float *w = array_row(&one.tables[1].weight, row);
+        assert_memory_equal(array_row(&parts.tables[2].weight, row), w, 3 * sizeof *w);
+        assert_memory_equal(array_row(&parts.tables[3].weight, row), w + 3, 4 * sizeof *w);
+    }
+    assert_non_null(strstr(b.text, " column_shards 2"));
+    tables_free(&one);
+    tables_free(&parts);
+    workload_free(&a);
+    workload_free(&b);
+}
+
+/* --- lengths */
+
+struct length_case {
+    const char *test, *text;
+    double mean, cv, empty;
+};
+
+static const struct length_case length_cases[] = {
+    {"length fixed 7", "fixed 7", 7, 0, 0},
+    {"length uniform 1 39", "uniform 1 39", 20, 0.5627, 0},
+    {"length uniform 0 3", "uniform 0 3", 1.5, 0.7454, 0.25},
+    {"length negbin 13.6 1", "negbin 13.6 1", 13.6, 1, 0.0587}, /* p^r = 13.6^-1.0794 */
+    {"length negbin 20 2", "negbin 20 2", 20, 2, 0.3297},
+    {"length negbin 500 0.1", "negbin 500 0.1", 500, 0.1, 0},
+};
+enum { NUM_LENGTHS = sizeof length_cases / sizeof length_cases[0] };
+
+static void lengths_as_asked(void **state) {
+    const struct length_case *c = *state;
+    enum { BAGS = 40000 };
+    char text[200];
+    double sum = 0, squares = 0, empty = 0;
+    snprintf(text, sizeof text, "workload w\nbatch %d\nrows 3\ndim 1\nids uniform\nlength %s\n",
+             BAGS, c->text);
+    struct workload w = generate(text, 1, GRAD_EXACT);
+    const struct batch *in = &w.batches[0];
+    for (int b = 0; b < BAGS; b++) {
+        double length = (double)(in->offsets[b + 1] - in->offsets[b]);
+        sum += length;
+        squares += length * length;
+        empty += length == 0;
+    }
+    double mean = sum / BAGS, cv = sqrt(fmax(squares / BAGS - mean * mean, 0)) / mean;
+    assert_true(fabs(mean - c->mean) <= 5 * c->cv * c->mean / sqrt(BAGS));
+    assert_true(fabs(cv - c->cv) <= 0.03 * c->cv + 1e-9);
+    assert_true(fabs(empty / BAGS - c->empty) <= 0.01);
+    workload_free(&w);
+}
+
+/* --- ids */
+
+/* In a large table almost no row repeats by chance: rows that a batch shares with the one before
+ * are reuse. */
+static void reuse_share(void **state) {
+    struct workload w = generate(
+        "workload w\nbatch 4000\nrows 1e12\ndim 1\nids uniform\nreuse 0.3\n", 3, GRAD_EXACT);
+    (void)state;
+    for (int k = 1; k < 3; k++) {
+        struct batch both[2] = {w.batches[k - 1], w.batches[k]};
+        struct row_index old = row_index_build(&both[0]), new = row_index_build(&both[1]);
+        int64_t shared = 0, r = 0;
+        for (int64_t i = 0; i < new.lookups; i++) {
+            while (r < old.rows && old.run[r].row < new.lookup[i].row) r++;
+            shared += r < old.rows && old.run[r].row == new.lookup[i].row;
+        }
+        double share = (double)shared / (double)new.lookups;
+        if (fabs(share - 0.3) > 0.01) fail_msg("reused %.4f", share);
+        row_index_free(&old);
+        row_index_free(&new);
+    }
+    workload_free(&w);
+}
+
+/* Scattered: features of one table have the same hottest row, tables have different ones. Identity:
+ * the hottest row is row 0. */
+static int64_t hottest_row(const struct batch *in, int f) {
+    int64_t count[1000] = {0}, hottest = 0;
+    for (int64_t i = in->offsets[f * in->bags]; i < in->offsets[(f + 1) * in->bags]; i++) {
+        int64_t id = batch_id(in, i);
+        if (++count[id] > count[hottest]) hottest = id;
+    }
+    return hottest;
+}
+
+static void rank_to_row(void **state) {
+    const char *text = "workload w\nbatch 500\nrows 1000\ntables 2\nfeatures 2\nalpha 1.2\n";
+    char identity[200];
+    (void)state;
+    struct workload w = generate(text, 1, GRAD_EXACT);
+    int64_t a = hottest_row(&w.batches[0], 0), b = hottest_row(&w.batches[0], 2);
+    assert_int_equal(hottest_row(&w.batches[0], 1), a);
+    assert_int_equal(hottest_row(&w.batches[0], 3), b);
+    assert_int_not_equal(a, b);
+    workload_free(&w);
+    snprintf(identity, sizeof identity, "%smap identity\n", text);
+    w = generate(identity, 1, GRAD_EXACT);
+    assert_int_equal(hottest_row(&w.batches[0], 0), 0);
+    assert_int_equal(hottest_row(&w.batches[0], 3), 0);
+    workload_free(&w);
+}
+
+/* The published shares of the lookups in every bin, and the number of rows that follows. */
+static void assert_shares(const struct batch *in, enum ids_kind kind, double distinct_share) {
+    struct id_stats s = stats_of(in);
+    const double *share = histogram_shares(kind);
+    for (int b = 0; b < HISTOGRAM_BINS; b++) {
+        double seen = (double)s.run_lookups[b] / (double)s.lookups;
+        if (fabs(seen - share[b]) > 0.01) fail_msg("bin %d: %.4f not %.3f", b, seen, share[b]);
+    }
+    double distinct = (double)s.distinct / (double)s.lookups;
+    if (fabs(distinct / distinct_share - 1) > 0.1) fail_msg("distinct rows %.4f", distinct);
+}
+
+static void histogram_as_published(void **state) {
+    (void)state;
+    struct workload w = generate("workload w\nbatch 65536\nlength fixed 64\nrows 1e6\ndim 1\n"
+                                 "ids histogram-2022\nid_type int32\n",
+                                 1, GRAD_EXACT);
+    assert_shares(&w.batches[0], IDS_HISTOGRAM_2022, 1 / 12.7);
+    workload_free(&w);
+    w = generate("workload w\nbatch 65536\nlength fixed 32\nrows 1e6\ndim 1\n"
+                 "ids histogram-2021\nid_type int32\n",
+                 1, GRAD_EXACT);
+    assert_shares(&w.batches[0], IDS_HISTOGRAM_2021, 1 / 7.6);
+    workload_free(&w);
+}
+
+/* Any number of lookups is used up completely, and every planned row gets its own rank. */
+static void histogram_of_any_size(void **state) {
+    (void)state;
+    for (int64_t n = 1; n < 3000; n = n * 5 / 4 + 1) {
+        struct histogram_plan p;
+        struct error err;
+        char hit[4000] = {0};
+        assert_int_equal(histogram_plan(IDS_HISTOGRAM_2021, n, 1000, 3, &p, &err), 0);
+        assert_int_equal(p.first[p.rows], n);
+        for (int64_t r = 0; r < p.rows; r++) {
+            int64_t rank = histogram_rank(&p, r, n % 8);
+            assert_true(p.first[r + 1] > p.first[r]);
+            assert_in_range(rank, 0, 999);
+            assert_int_equal(hit[rank]++, 0);
+        }
+        int64_t rows = p.rows;
+        histogram_free(&p);
+        assert_int_equal(histogram_plan(IDS_HISTOGRAM_2021, n, rows, 3, &p, &err), 0);
+        histogram_free(&p);
+        assert_int_equal(histogram_plan(IDS_HISTOGRAM_2021, n, rows - 1, 3, &p, &err), -1);
+        assert_non_null(strstr(err.text, "take more rows"));
+    }
+}
+
+/* --- refused workloads */
+
+struct refused_case {
+    const char *test, *text, *message;
+    int ring;
+};
+
+static const struct refused_case refused_cases[] = {
+    {"refused: ring of none", "workload w\n", "w: a ring of 0 batches; take 1 to 4096", 0},
+    {"refused: long ring", "workload w\n", "w: a ring of 4097 batches; take 1 to 4096", 4097},
+    {"refused: table too small", "workload w\nrows 10\nbatch 100\nids histogram-2022\n",
+     "w: feature 0: the histogram of 2000 lookups hits ", 1},
+    {"refused: too large",
+     "workload w\ntables 1024\nfeatures 1024\nbatch 1e9\ndim 65536\nlength fixed 1e9\n",
+     "w: the batches need over 128 TiB", 8},
+    {"refused: no lookups", "workload w\nbatch 2\nlength negbin 1e-6 1e4\n",
+     "w: batch 0 has no lookups", 1},
+};
+enum { NUM_REFUSED = sizeof refused_cases / sizeof refused_cases[0] };
+
+static void refused_with_message(void **state) {
+    const struct refused_case *c = *state;
+    struct spec_list l = points_of(c->text);
+    struct workload w;
+    struct error err = {""};
+    assert_int_equal(workload_generate(l.specs, c->ring, GRAD_EXACT, &w, &err), -1);
+    if (strncmp(err.text, c->message, strlen(c->message))) fail_msg("message: %s", err.text);
+    workload_free(&w); /* harmless without anything to free */
+    spec_list_free(&l);
+}
+
+TESTS(workload) {
+    static const struct CMUnitTest single[] = {
+        cmocka_unit_test(same_for_any_threads),
+        cmocka_unit_test(same_for_any_ring),
+        cmocka_unit_test(seed_changes_everything),
+        cmocka_unit_test(micro_batches),
+        cmocka_unit_test(column_shards),
+        cmocka_unit_test(reuse_share),
+        cmocka_unit_test(rank_to_row),
+        cmocka_unit_test(histogram_as_published),
+        cmocka_unit_test(histogram_of_any_size),
+    };
+    enum { NUM_SINGLE = sizeof single / sizeof single[0] };
+    struct CMUnitTest tests[NUM_SINGLE + NUM_GOLDEN + NUM_LENGTHS + NUM_REFUSED];
+    size_t n = 0;
+    for (int i = 0; i < NUM_SINGLE; i++) tests[n++] = single[i];
+    for (int i = 0; i < NUM_GOLDEN; i++)
+        tests[n++] = case_test(goldens[i].test, fingerprint_as_ever, &goldens[i]);
+    for (int i = 0; i < NUM_LENGTHS; i++)
+        tests[n++] = case_test(length_cases[i].test, lengths_as_asked, &length_cases[i]);
+    for (int i = 0; i < NUM_REFUSED; i++)
+        tests[n++] = case_test(refused_cases[i].test, refused_with_message, &refused_cases[i]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Workloads from recorded ids: cut in order, features side by side.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/work_files.h"
+
+#include "tests/support/generate.h"
+
+static void trace_in_order(void **state) {
+    static const char first[] = "1 2\n3\n\n4 4 4\n5\n", second[] = "7\n8\n9\n\n6\n";
+    struct work_path a = work_path("workload", "a.txt"), b = work_path("workload", "b.txt");
+    struct spec_list like = points_of("workload t\ndim 3 4\npooling mean\nid_type int32\nseed 5\n");
+    char paths[3 * sizeof a.text];
+    struct workload w;
+    struct error err = {""};
+    (void)state;
+    assert_int_equal(work_write(a.text, first, sizeof first - 1), 0);
+    assert_int_equal(work_write(b.text, second, sizeof second - 1), 0);
+    snprintf(paths, sizeof paths, "%s,%s", a.text, b.text);
+    if (workload_from_trace(paths, &like.specs[1], 2, 8, GRAD_EXACT, &w, &err))
+        fail_msg("%s", err.text);
+    assert_string_equal(w.name, "a+b/dim:4");
+    assert_int_equal(w.ring, 2); /* the fifth bag is left over */
+    assert_int_equal(w.num_tables, 2);
+    assert_int_equal(w.tables[0].rows, 6);
+    assert_int_equal(w.tables[1].rows, 10);
+    assert_int_equal(w.tables[1].dim, 4);
+    static const int64_t ids[2][5] = {{1, 2, 3, 7, 8}, {4, 4, 4, 9, 0}};
+    static const int64_t offsets[2][5] = {{0, 2, 3, 4, 5}, {0, 0, 3, 4, 4}};
+    for (int k = 0; k < 2; k++) {
+        const struct batch *in = &w.batches[k];
+        assert_int_equal(batch_validate(in, &err), 0);
+        assert_int_equal(in->lookups, offsets[k][4]);
+        assert_memory_equal(in->offsets, offsets[k], sizeof offsets[k]);
+        for (int64_t i = 0; i < in->lookups; i++) assert_int_equal(batch_id(in, i), ids[k][i]);
+        assert_int_equal(in->features[1].pooling, POOL_MEAN);
+        assert_int_equal(in->grad_elements, 2 * 8);
+    }
+    workload_free(&w);
+    assert_int_equal(workload_from_trace(a.text, like.specs, 0, 3, GRAD_EXACT, &w, &err), 0);
+    assert_int_equal(w.ring, 1); /* shorter than 2^20 lookups: the whole trace */
+    assert_int_equal(w.batches[0].bags, 5);
+    assert_int_equal(w.batches[0].lookups, 7);
+    workload_free(&w);
+    assert_int_equal(workload_from_trace(a.text, like.specs, 6, 3, GRAD_EXACT, &w, &err), -1);
+    assert_non_null(strstr(err.text, "a batch of 6 bags from a trace of 5; take 1 to 5, or 0"));
+    spec_list_free(&like);
+}
+
+static void traces_must_line_up(void **state) {
+    struct work_path a = work_path("workload", "a.txt"), b = work_path("workload", "short.txt");
+    struct spec_list like = points_of("workload t\n");
+    char paths[3 * sizeof a.text];
+    struct workload w;
+    struct error err = {""};
+    (void)state;
+    assert_int_equal(work_write(a.text, "1\n2\n", 4), 0);
+    assert_int_equal(work_write(b.text, "1\n", 2), 0);
+    snprintf(paths, sizeof paths, "%s,%s", a.text, b.text);
+    assert_int_equal(workload_from_trace(paths, like.specs, 1, 1, GRAD_EXACT, &w, &err), -1);
+    assert_non_null(strstr(err.text, "short.txt: 1 bags where the first file has 2"));
+    assert_int_equal(workload_from_trace("/nowhere.txt", like.specs, 1, 1, GRAD_EXACT, &w, &err),
+                     -1);
+    assert_non_null(strstr(err.text, "/nowhere.txt"));
+    spec_list_free(&like);
+}
+
+TESTS(workload_trace) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(trace_in_order),
+        cmocka_unit_test(traces_must_line_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
