@@ -76,6 +76,7 @@ $(B)/tests/nvml/libnvidia-ml.so.1: tests/kernels/nvml/nvml.c
 
 # The emulation alone: it runs correct kernels and finds planted bugs.
 $(B)/tests/emulation: $(selftest) $(emulation)
+	@mkdir -p $(@D)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
 # Ranks with emulated devices, and NCCL's stand-in alone.
