@@ -17,7 +17,10 @@ ONLY ?=
 # --- C programs. The folder is the registry: main.c calls the groups of this list.
 groups_of     = $(patsubst tests/$1/test_%.c,%,$(sort $(wildcard tests/$1/test_*.c)))
 c_suites     := $(foreach s,$(core_suites) $(other_suites),$(if $(call groups_of,$s),$s))
-suite_objects = $(patsubst %.c,$(B)/%.o,$(wildcard tests/$1/*.c)) $(B)/tests/$1/main.o
+# Unit tests are compiled alone if ONLY names them.
+groups_built  = $(or $(if $(filter unit,$1),$(filter $(ONLY),$(call groups_of,$1))),$(call groups_of,$1))
+suite_objects = $(patsubst %.c,$(B)/%.o,$(filter-out tests/$1/test_%.c,$(wildcard tests/$1/*.c))) \
+                $(patsubst %,$(B)/tests/$1/test_%.o,$(call groups_built,$1)) $(B)/tests/$1/main.o
 $(B)/support.a: $(patsubst %.c,$(B)/%.o,$(filter-out %/main.c,$(wildcard tests/support/*.c)))
 	@rm -f $@
 	$(call quiet,AR)$(AR) rcsD $@ $^
@@ -25,19 +28,28 @@ $(B)/support.a: $(patsubst %.c,$(B)/%.o,$(filter-out %/main.c,$(wildcard tests/s
 # Kernels, and emulated ones; after them archives, of which a program takes what it calls.
 with_kernels := $(host) $(updates) $(emulated) $(emulation)
 archives     := $(B)/support.a $(guests) $(B)/harness.a
+# Unit tests take seconds to build: they have no update of a rule, and the oracle, which takes longest, only for its own.
+unit_parts   := $(filter-out harness/registry.c,$(wildcard harness/*.c harness/workload/*.c)) \
+                $(patsubst %,harness/measure/%.c,ceiling disturbance traffic) \
+                $(if $(filter oracle%,$(call groups_built,unit)),harness/check/oracle.c tests/support/batch_builder.c)
+$(B)/unit.a: $(unit_parts:%.c=$(B)/%.o) $(B)/tests/unit/groups.inc
+	@rm -f $@
+	$(call quiet,AR)$(AR) rcsD $@ $(filter %.o,$^)
+archives_of   = $(if $(filter unit,$1),$(B)/unit.a,$(archives))
 
 define suite_rule
 $(B)/tests/$1/groups.inc: FORCE
 	@mkdir -p $$(@D)
-	@printf 'GROUP(%s)\n' $(call groups_of,$1) $$(renewed)
+	@printf 'GROUP(%s)\n' $(call groups_built,$1) $$(renewed)
 $(B)/tests/$1/main.o: tests/support/main.c $(B)/tests/$1/groups.inc
 	$$(call quiet,CC)$$(CC) $$(CFLAGS) -I$(B)/tests/$1 -c $$< $$(object)
 $(B)/tests/$1/tests: $(call suite_objects,$1)
-	$$(call quiet,LD)$$(CXX) $$(CXXFLAGS) $$(filter-out %.a,$$^) $(archives) -lcmocka $$(LDLIBS) $$(whole)
-$(B)/tests/$1/tests: $(archives)
+	$$(call quiet,LD)$$(CXX) $$(CXXFLAGS) $$(filter-out %.a,$$^) $(call archives_of,$1) -lcmocka $$(LDLIBS) $$(whole)
+$(B)/tests/$1/tests: $(call archives_of,$1)
 endef
 $(foreach s,$(c_suites),$(eval $(call suite_rule,$s)))
 $(B)/tests/unit/tests: $(B)/no_kernels/harness/registry.o
+$(B)/tests/unit/%.o: CFLAGS += -O1
 $(patsubst %,$(B)/tests/%/tests,$(filter-out unit,$(c_suites))): $(with_kernels)
 $(patsubst %,$(B)/tests/%/tests,ranks server): $(ranks_objects)
 $(B)/tests/tiers/tests: $(tiers_objects)
@@ -45,7 +57,7 @@ $(B)/tests/tiers/tests: LDLIBS += $(tiers_libs)
 $(B)/tests/cuda/tests: $(counts_models:%=$(B)/emulation/counts/%.o) $(B)/emulation/counts/warps.o
 
 # Calls that a test of the suite counts, or lets fail. All others pass through.
-wrapped_unit    := memory_available
+wrapped_unit    := $(if $(filter trace,$(call groups_built,unit)),memory_available)
 wrapped_kernels := malloc calloc realloc aligned_alloc posix_memalign mmap cudaMalloc cudaMallocHost cudaHostAlloc
 wrapped_library := open openat mkdir mkdirat pwrite pread fsync renameat unlinkat close
 wrapped_tiers   := close open openat mkdir pwrite pread fsync fdatasync renameat unlinkat io_uring_queue_init io_uring_submit_and_wait
@@ -64,6 +76,7 @@ $(B)/tests/nvml/libnvidia-ml.so.1: tests/kernels/nvml/nvml.c
 
 # The emulation alone: it runs correct kernels and finds planted bugs.
 $(B)/tests/emulation: $(selftest) $(emulation)
+	@mkdir -p $(@D)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
 # Ranks with emulated devices, and NCCL's stand-in alone.

@@ -5,7 +5,7 @@ import os
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "tests", "sass"))
+sys.path.insert(0, os.path.join(ROOT, "tests", "cuda", "sass"))
 from issue import PATTERNS, functions_of_object, merged, source_name  # noqa: E402
 from objects import tools  # noqa: E402
 

@@ -16,6 +16,8 @@ static void copies(void) {
     CHECK(!cudaMemcpy(p, in, 100, cudaMemcpyHostToDevice));
     CHECK(!cudaMemcpy(out, p, 100, cudaMemcpyDefault));
     CHECK(memcmp(in, out, 100) == 0);
+    CHECK(cudaMemcpy(out, p, 100, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
+    CHECK(cudaMemcpy(out, p, 101, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
     /* 4 bytes out of each row of 10 */
     memset(out, -1, sizeof out);
     CHECK(!cudaMemcpy2D(out, 5, p, 10, 4, 10, cudaMemcpyDeviceToHost));

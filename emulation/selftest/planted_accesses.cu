@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Planted bugs: accesses that are out of bounds, after cudaFree, misaligned, to memory never
- * written, or from the host; and copies and launches that CUDA refuses.
+ * written, or from the host; and other memory where global memory is promised.
  */
 #include "emulation/selftest/device_array.h"
-
-#include <cub/device/device_radix_sort.cuh>
-
-#include <cmath>
 
 static const unsigned NOT_ADDRESS = ALL_BUILDS & ~unsigned(ADDRESS);
 static const char *const POISONED = "AddressSanitizer: use-after-poison";
@@ -17,59 +13,28 @@ static const char *const WRONG = "wrong: ";
 /* --- out of bounds */
 
 /* Pointers to the arrays: where the size is known, UndefinedBehaviorSanitizer stops the access first. */
-static __global__ void fill_shared(int *out, int n) {
+static __global__ void use_shared(int *out, int fixed, int dynamic, int load) {
     SHARED(int, array, 33);
     DYNAMIC_SHARED(int, more);
     int *box = array;
-    for (int i = 0; i < n; i++) box[i] = more[i % 8] = i;
-    out[0] = box[n - 1] + more[0];
+    for (int i = 0; i < fixed; i++) box[i] = i;
+    for (int i = 0; i < dynamic; i++) more[i] = i;
+    *out = box[load];
 }
 
-static void past_shared_array() {
+static void shared(int fixed, int dynamic, int load) {
     DeviceArray<int> out(1);
-    LAUNCH(fill_shared, 1, 1, 32, nullptr, out.device, 34);
-}
-
-static __global__ void fill_dynamic(int n) {
-    DYNAMIC_SHARED(int, box);
-    for (int i = 0; i < n; i++) box[i] = i;
-}
-
-static void past_dynamic_shared() {
-    LAUNCH(fill_dynamic, 1, 1, 36, nullptr, 10);
-}
-
-static __global__ void read_shared(int *out, int at) {
-    SHARED(int, array, 32);
-    int *box = array;
-    box[threadIdx.x] = 1;
-    __syncthreads();
-    out[threadIdx.x] = box[at];
-}
-
-static void read_past_shared() {
-    DeviceArray<int> out(32);
-    LAUNCH(read_shared, 1, 32, 0, nullptr, out.device, 33);
-    CHECK(out.get()[0] == 1);
+    LAUNCH(use_shared, 1, 1, 36, nullptr, out.device, fixed, dynamic, load);
+    CHECK(out.get()[0] == load);
 }
 
 static __global__ void store(int *p, long at) {
     p[at] = 1;
 }
 
-static void past_global() {
+static void store_at(long at) {
     DeviceArray<int> data(100);
-    LAUNCH(store, 1, 1, 0, nullptr, data.device, 100L);
-}
-
-static void before_global() {
-    DeviceArray<int> data(100);
-    LAUNCH(store, 1, 1, 0, nullptr, data.device, -1L);
-}
-
-static void far_past_global() {
-    DeviceArray<int> data(100);
-    LAUNCH(store, 1, 1, 0, nullptr, data.device, 128L);
+    LAUNCH(store, 1, 1, 0, nullptr, data.device, at);
 }
 
 static void after_free() {
@@ -94,26 +59,22 @@ static void stack_overflow() {
     LAUNCH(deep, 1, 1, 0, nullptr, out.device, 100 << 10);
 }
 
+static __global__ void too_much_shared() {
+    SHARED(float, box, 13 << 10);
+    box[threadIdx.x] = 0;
+}
+
 /* --- misaligned */
 
-static __global__ void load_vector(const float *in, float4 *out) {
-    *out = *reinterpret_cast<const float4 *>(in + 1);
+template <bool HINT> static __global__ void load_vector(const float *in, float4 *out) {
+    const float4 *from = reinterpret_cast<const float4 *>(in + 1);
+    *out = HINT ? __ldg(from) : *from;
 }
 
-static void misaligned_vector() {
+template <bool HINT> static void misaligned() {
     DeviceArray<float> in(8);
     DeviceArray<float4> out(1);
-    LAUNCH(load_vector, 1, 1, 0, nullptr, in.device, out.device);
-}
-
-static __global__ void load_vector_hinted(const float *in, float4 *out) {
-    *out = __ldg(reinterpret_cast<const float4 *>(in + 1));
-}
-
-static void misaligned_ldg() {
-    DeviceArray<float> in(8);
-    DeviceArray<float4> out(1);
-    LAUNCH(load_vector_hinted, 1, 1, 0, nullptr, in.device, out.device);
+    LAUNCH(load_vector<HINT>, 1, 1, 0, nullptr, in.device, out.device);
 }
 
 /* --- never written */
@@ -124,129 +85,61 @@ static __global__ void sum_shared(float *out, int written) {
     *out = box[0] + box[1] + box[2] + box[3];
 }
 
+/* The second block must not see the values of the first. */
 static void uninitialised_shared() {
     DeviceArray<float> out(1);
-    LAUNCH(sum_shared, 1, 1, 0, nullptr, out.device, 4);
-    CHECK(out.get()[0] == 4.0f); /* the next block must not see these values */
-    LAUNCH(sum_shared, 1, 1, 0, nullptr, out.device, 3);
-    CHECK(out.get()[0] == 3.0f);
-}
-
-static __global__ void accumulate(float *sum) {
-    atomicAdd(sum, 1.0f);
+    for (int written : {4, 3}) {
+        LAUNCH(sum_shared, 1, 1, 0, nullptr, out.device, written);
+        CHECK(out.get()[0] == float(written));
+    }
 }
 
 static void uninitialised_global() {
-    float *sum, value;
-    CHECK(!cudaMalloc(&sum, sizeof *sum));
-    LAUNCH(accumulate, 1, 32, 0, nullptr, sum);
-    CHECK(!cudaMemcpy(&value, sum, sizeof value, cudaMemcpyDeviceToHost));
-    CHECK(value == 32.0f);
-}
-
-/* --- what the calls refuse */
-
-static void wrong_direction() {
-    int value = 0;
-    DeviceArray<int> data(1);
-    CHECK(cudaMemcpy(&value, data.device, sizeof value, cudaMemcpyHostToDevice) == cudaSuccess);
-}
-
-static void copy_too_much() {
-    int values[2] = {};
-    DeviceArray<int> data(1);
-    CHECK(cudaMemcpy(values, data.device, sizeof values, cudaMemcpyDeviceToHost) == cudaSuccess);
-}
-
-static void launch_too_large() {
-    LAUNCH(accumulate, 1, 2048, 0, nullptr, static_cast<float *>(nullptr));
-    CHECK(cudaGetLastError() == cudaSuccess);
-}
-
-/* One pass leaves the result in the second buffer. */
-static void buffer_that_is_not_current() {
-    DeviceArray<uint32_t> keys(std::vector<uint32_t>{3, 1, 2}), other_keys(3);
-    DeviceArray<int> values(3), other_values(3);
-    DeviceArray<char> temp(4096);
-    size_t bytes = 4096;
-    cub::DoubleBuffer<uint32_t> k(keys.device, other_keys.device);
-    cub::DoubleBuffer<int> v(values.device, other_values.device);
-    CHECK(!cub::DeviceRadixSort::SortPairs(temp.device, bytes, k, v, 3, 0, 8));
-    CHECK(keys.get()[0] == 1);
-}
-
-static __global__ void too_much_shared() {
-    SHARED(float, box, 13 << 10);
-    box[threadIdx.x] = 0;
-}
-
-static void fixed_shared_too_large() {
-    LAUNCH(too_much_shared, 1, 32, 0, nullptr);
+    float *p, value;
+    CHECK(!cudaMalloc(&p, sizeof *p) && !cudaMemcpy(&value, p, sizeof *p, cudaMemcpyDeviceToHost));
+    CHECK(value == value);
 }
 
 /* --- other memory where global memory is promised */
 
-static __global__ void add_to_shared(float *out) {
+enum memory { OF_SHARED, OF_THREAD, OF_HOST };
+
+static __global__ void use_as_global(const float *host, memory of) {
     SHARED(float, sum, 1);
-    sum[0] = 1;
-    *out = *reinterpret_cast<float *>(__cvta_generic_to_global(sum));
-}
-
-static __global__ void prefetch(const float *p, int from) {
     const float local[2] = {1, 2};
-    emulation::prefetch_global(from == 0 ? local : p);
+    sum[0] = 1;
+    emulation::prefetch_global(of == OF_SHARED
+                                   ? reinterpret_cast<const float *>(__cvta_generic_to_global(sum))
+                               : of == OF_THREAD ? local
+                                                 : host);
 }
 
-static void global_address_of_shared() {
-    DeviceArray<float> out(1);
-    LAUNCH(add_to_shared, 1, 1, 0, nullptr, out.device);
-}
-
-static void prefetch_of_local_memory() {
-    LAUNCH(prefetch, 1, 1, 0, nullptr, static_cast<const float *>(nullptr), 0);
-}
-
-static void prefetch_of_host_memory() {
+template <memory OF> static void promised() {
     static const float mine[4] = {};
-    LAUNCH(prefetch, 1, 1, 0, nullptr, static_cast<const float *>(mine), 1);
+    LAUNCH(use_as_global, 1, 1, 0, nullptr, static_cast<const float *>(mine), OF);
 }
-
-/* --- a block that is larger than the kernel allows */
-
-template <int N>
-static __global__ void __launch_bounds__(2 * N, N == 48 ? 2 : 1) bounded(int *out) {
-    out[threadIdx.x] = N;
-}
-
-static void launch_past_bounds() {
-    DeviceArray<int> out(128);
-    LAUNCH(bounded<48>, 1, 128, 0, nullptr, out.device);
-    CHECK(cudaGetLastError() == cudaSuccess);
-}
-
-#ifdef __clang__ /* which cannot tell the emulation the bound */
-static const unsigned KNOW_BOUNDS = 0;
-#else
-static const unsigned KNOW_BOUNDS = ALL_BUILDS;
-#endif
 
 static const char *const SHARED_BOUNDS = "a write out of bounds of shared memory";
 static const char *const BOUNDS = "a write out of bounds: ";
 
 extern const planted_case planted_accesses[] = {
     {"store past a shared array",
-     past_shared_array,
+     [] { shared(34, 0, 0); },
      {{PLAIN | THREAD, SHARED_BOUNDS}, {ADDRESS, POISONED}, {UNDEFINED, "out of bounds"}}},
     {"store past dynamic shared memory",
-     past_dynamic_shared,
+     [] { shared(1, 10, 0); },
      {{NOT_ADDRESS, SHARED_BOUNDS}, {ADDRESS, POISONED}}},
     {"load past a shared array",
-     read_past_shared,
+     [] { shared(33, 0, 33); },
      {{PLAIN | THREAD, WRONG}, {ADDRESS, POISONED}, {UNDEFINED, "out of bounds"}}},
-    {"store past global memory", past_global, {{NOT_ADDRESS, BOUNDS}, {ADDRESS, POISONED}}},
-    {"store before global memory", before_global, {{NOT_ADDRESS, BOUNDS}, {ADDRESS, POISONED}}},
+    {"store past global memory",
+     [] { store_at(100); },
+     {{NOT_ADDRESS, BOUNDS}, {ADDRESS, POISONED}}},
+    {"store before global memory",
+     [] { store_at(-1); },
+     {{NOT_ADDRESS, BOUNDS}, {ADDRESS, POISONED}}},
     {"store far past global memory",
-     far_past_global,
+     [] { store_at(128); },
      {{NOT_ADDRESS, "an access out of bounds: 112 bytes past the end"}, {ADDRESS, FAULT}}},
     {"store after cudaFree",
      after_free,
@@ -255,28 +148,21 @@ extern const planted_case planted_accesses[] = {
      host_dereference,
      {{NOT_ADDRESS, "the host accesses device memory"}, {ADDRESS, FAULT}}},
     {"stack overflow", stack_overflow, {{PLAIN | UNDEFINED, "a thread's stack overflows"}}},
-    {"misaligned float4", misaligned_vector, {{UNDEFINED, "misaligned address"}}},
-    {"misaligned __ldg", misaligned_ldg, {{ALL_BUILDS, "misaligned access of 16 bytes"}}},
+    {"shared array that is too large",
+     [] { LAUNCH(too_much_shared, 1, 32, 0, nullptr); },
+     {{ALL_BUILDS, "too much shared memory"}}},
+    {"misaligned float4", misaligned<false>, {{UNDEFINED, "misaligned address"}}},
+    {"misaligned __ldg", misaligned<true>, {{ALL_BUILDS, "misaligned access of 16 bytes"}}},
     {"shared memory that was never written", uninitialised_shared, {{ALL_BUILDS, WRONG}}},
     {"global memory that was never written", uninitialised_global, {{ALL_BUILDS, WRONG}}},
-    {"copy in the wrong direction", wrong_direction, {{ALL_BUILDS, WRONG}}},
-    {"copy of more than the allocation", copy_too_much, {{ALL_BUILDS, WRONG}}},
-    {"launch that is too large", launch_too_large, {{ALL_BUILDS, WRONG}}},
-    {"launch past __launch_bounds__", launch_past_bounds, {{KNOW_BOUNDS, WRONG}}},
     {"shared address as a global one",
-     global_address_of_shared,
+     promised<OF_SHARED>,
      {{ALL_BUILDS, "which is not global memory but shared memory"}}},
     {"prefetch of local memory",
-     prefetch_of_local_memory,
+     promised<OF_THREAD>,
      {{ALL_BUILDS, "which is not global memory but a thread's local memory"}}},
     {"prefetch of host memory",
-     prefetch_of_host_memory,
+     promised<OF_HOST>,
      {{ALL_BUILDS, "which is not global memory but the host's"}}},
-    {"sorted buffer that is not the current one",
-     buffer_that_is_not_current,
-     {{ALL_BUILDS, WRONG}}},
-    {"shared array that is too large",
-     fixed_shared_too_large,
-     {{ALL_BUILDS, "too much shared memory"}}},
     {},
 };

@@ -5,6 +5,9 @@
 #include "emulation/selftest/device_array.h"
 #include "kernels/device/lanes.cuh"
 
+static const unsigned ALL = 0xffffffffu;
+
+/* Each branch calls from a line of its own. */
 static __global__ void two_barriers(int *out) {
     if (threadIdx.x < 32)
         __syncthreads();
@@ -28,19 +31,19 @@ static __global__ void lane_outside_of_mask(int *out) {
 }
 
 static __global__ void full_mask(int *out) {
-    out[threadIdx.x] = __reduce_add_sync(0xffffffffu, 1);
+    out[threadIdx.x] = __reduce_add_sync(ALL, 1);
 }
 
 static __global__ void divergent_shuffle(int *out) {
     if (threadIdx.x % 2)
-        out[threadIdx.x] = __shfl_sync(0xffffffffu, 1, 0);
+        out[threadIdx.x] = __shfl_sync(ALL, 1, 0);
     else
-        out[threadIdx.x] = __shfl_sync(0xffffffffu, 2, 0);
+        out[threadIdx.x] = __shfl_sync(ALL, 2, 0);
 }
 
 static __global__ void loop_of_unequal_length(int *out) {
     int sum = 0;
-    for (unsigned i = 0; i <= threadIdx.x % 32; i++) sum += __shfl_xor_sync(0xffffffffu, 1, 1);
+    for (unsigned i = 0; i <= threadIdx.x % 32; i++) sum += __shfl_xor_sync(ALL, 1, 1);
     out[threadIdx.x] = sum;
 }
 
@@ -52,81 +55,44 @@ static __global__ void warp_waits_for_block(int *out) {
     out[threadIdx.x] = 1;
 }
 
-/* Both calls shuffle, on one line of lanes.cuh. */
-static __global__ void divergent_helper(int *out) {
-    const struct lanes g = lanes_here(32);
-    if (g.lane < 16)
-        out[g.lane] = team_get(g, g.lane, 3);
-    else
-        out[g.lane] = team_get(g, g.lane, 5);
-}
-
-static __global__ void divergent_wide_helper(int *out) {
-    const struct lanes g = lanes_here(64);
-    if (g.lane < 32)
+/* Both calls meet on one line of lanes.cuh. */
+template <int COUNT> static __global__ void divergent_helper(int *out) {
+    const struct lanes g = lanes_here(COUNT);
+    if (g.lane < COUNT / 2)
         out[g.lane] = lanes_any(g, true);
     else
         out[g.lane] = lanes_any(g, false);
 }
 
-static void run(void (*kernel)(int *), unsigned threads) {
+template <void KERNEL(int *), unsigned THREADS> static void run() {
     DeviceArray<int> out(64);
-    LAUNCH(kernel, 1, threads, 0, nullptr, out.device);
+    LAUNCH(KERNEL, 1, THREADS, 0, nullptr, out.device);
 }
 
-static void divergent_barrier() {
-    run(two_barriers, 64);
-}
-static void return_before_barrier() {
-    run(early_return, 64);
-}
-static void shuffle_outside_of_mask() {
-    run(shuffle_from_outside, 64);
-}
-static void outside_of_own_mask() {
-    run(lane_outside_of_mask, 32);
-}
-static void mask_of_missing_lanes() {
-    run(full_mask, 48);
-}
-static void divergent_warp() {
-    run(divergent_shuffle, 32);
-}
-static void divergent_calls_of_a_helper() {
-    run(divergent_helper, 32);
-}
-static void divergent_calls_of_a_wide_helper() {
-    run(divergent_wide_helper, 64);
-}
-static void lanes_that_have_returned() {
-    run(loop_of_unequal_length, 32);
-}
-static void different_barriers() {
-    run(warp_waits_for_block, 32);
-}
+static const char *const BLOCKS = "divergent barrier: thread (", *const LANES = "divergent warp: ";
 
 extern const planted_case planted_barriers[] = {
-    {"divergent barrier", divergent_barrier, {{ALL_BUILDS, "divergent barrier: thread ("}}},
+    {"divergent barrier", run<two_barriers, 64>, {{ALL_BUILDS, BLOCKS}}},
     {"return before a barrier",
-     return_before_barrier,
+     run<early_return, 64>,
      {{ALL_BUILDS, "deadlock: no thread can run; 1 of 64 threads have returned"}}},
     {"shuffle from outside of the mask",
-     shuffle_outside_of_mask,
+     run<shuffle_from_outside, 64>,
      {{ALL_BUILDS, "which is not in the mask 0000ffff"}}},
-    {"lane outside of its own mask", outside_of_own_mask, {{ALL_BUILDS, "is not in its mask"}}},
+    {"lane outside of its own mask",
+     run<lane_outside_of_mask, 32>,
+     {{ALL_BUILDS, "is not in its mask"}}},
     {"mask that names missing lanes",
-     mask_of_missing_lanes,
+     run<full_mask, 48>,
      {{ALL_BUILDS, "names lanes that the block lacks"}}},
-    {"divergent warp", divergent_warp, {{ALL_BUILDS, "divergent warp: "}}},
-    {"lanes in two calls of a helper",
-     divergent_calls_of_a_helper,
-     {{ALL_BUILDS, "divergent warp: "}}},
-    {"warps in two calls of a helper",
-     divergent_calls_of_a_wide_helper,
-     {{ALL_BUILDS, "divergent barrier: thread ("}}},
+    {"divergent warp", run<divergent_shuffle, 32>, {{ALL_BUILDS, LANES}}},
+    {"lanes in two calls of a helper", run<divergent_helper<32>, 32>, {{ALL_BUILDS, LANES}}},
+    {"warps in two calls of a helper", run<divergent_helper<64>, 64>, {{ALL_BUILDS, BLOCKS}}},
     {"mask that names returned lanes",
-     lanes_that_have_returned,
+     run<loop_of_unequal_length, 32>,
      {{ALL_BUILDS, "in the mask ffffffff has returned"}}},
-    {"lanes that wait in different barriers", different_barriers, {{ALL_BUILDS, "deadlock: "}}},
+    {"lanes that wait in different barriers",
+     run<warp_waits_for_block, 32>,
+     {{ALL_BUILDS, "deadlock: "}}},
     {},
 };

@@ -4,7 +4,6 @@
 import io
 import json
 import os
-import re
 import sys
 from contextlib import redirect_stdout
 
@@ -146,51 +145,17 @@ def test_a_step_is_the_sum_of_its_functions(folder):
     assert "w/adam/k on h100: bound 3.00 us" in text, text
 
 
-def test_bound_stands_beside_every_figure(folder):
-    r = record(most_per_address=1980)
-    text = printed(folder, [r])
-    figures = re.findall(r"(\w+) [\d.]+ us", text)
-    assert len(figures) == 6 and set(figures) == {"bound"}, text
-    assert "not times" in text
-
-
-def test_the_source_of_every_number_is_said(folder):
-    r = record(requests=10, lines=[line(7, load=(10, 10))])
-    assert "no machine code: 1 instruction per request, loads in flight: 8" in printed(folder, [r])
-    assert "0 functions with machine code" in printed(folder, [r], f"--build={folder}")
-    found = bound.said_of(r, code({(7, "load"): 6.5}, {7: 4}), None)
-    assert found == "machine code: 6.5 instructions per request, loads in flight: 4 at most", found
-    assert bound.said_of(r, code({}), None).endswith("asynchronous copies in flight")
-    assert bound.said_of(r, code({}, {7: 4}), 2).endswith("loads in flight: 2 by --flight")
-
-
-def test_functions_of_cub_have_names_of_their_own(folder):
-    names = [f"cub::CUB_300001_SM_800_900_1000::detail::radix_sort::DeviceRadixSort{what}Kernel<int>" for what in
-             ("Histogram", "ExclusiveSum", "Onesweep")]
-    text = printed(folder, [record(function=name) for name in names])
-    for name in names:
-        assert f"    cub::{name.rsplit('::', 1)[1]}: bound " in text, text
-
-
-def test_usage(folder):
-    for option in ("--flight=0", "--flight=-1"):
+def test_what_is_refused(folder):
+    other = record()
+    other["models"][0]["device"] = "a100"
+    for r, options, why in ((record(), ["--flight=0"], "--flight"), (record(), ["--flight=-1"], "--flight"),
+                            (other, [], "h100 and h200")):
         try:
-            printed(folder, [record()], option)
+            printed(folder, [r], *options)
         except SystemExit as e:
-            assert "--flight" in str(e)
+            assert why in str(e)
             continue
-        raise AssertionError(f"{option} was taken")
-
-
-def test_other_devices_are_refused(folder):
-    r = record()
-    r["models"][0]["device"] = "a100"
-    try:
-        printed(folder, [r])
-    except SystemExit as e:
-        assert "h100 and h200" in str(e)
-        return
-    raise AssertionError("a100 has no bandwidth here")
+        raise AssertionError(f"taken: {options} {r}")
 
 
 sys.exit(tap.run(globals(), "counts_bound"))

@@ -5,12 +5,11 @@ tests/cuda/test_counts_warps.c those in the grouping into requests of warps."""
 import os
 import subprocess
 import sys
-import tempfile
 
 import tap
 
 FOLDER = "emulation/counts"
-MODELS, WARPS = ("devices.c", "l2.c", "replay.c"), ("warps.cpp",)
+SOURCES = {"counts_l2": ("devices.c", "l2.c", "replay.c"), "counts_warps": ("warps.cpp",)}
 BUGS = {
     "the newest line leaves": ("l2.c", "set[i].used < oldest->used", "set[i].used > oldest->used"),
     "a use does not make a line young": ("l2.c", "if (r->keep == KEEP_NORMAL) x->used", "if (is_new) x->used"),
@@ -34,52 +33,41 @@ BUGS = {
 }
 
 
-shared = tempfile.TemporaryDirectory()
+COMPILERS = {".cpp": ["g++", "-std=c++17", "-x", "c++"], ".c": ["gcc", "-std=gnu11", "-x", "c"]}
 
 
-def compiled(source, folder, text=None):
+def compiled(source, made, text=None):
     """The object of a source, or of that text in its place."""
-    made = os.path.join(folder, os.path.basename(source) + ".o")
-    if not os.path.exists(made):
-        compiler = ["g++", "-std=c++17", "-x", "c++"] if source.endswith(".cpp") else ["gcc", "-std=gnu11", "-x", "c"]
-        subprocess.run([*compiler, "-O1", "-w", "-I", tap.ROOT, "-c", "-o", made, source if text is None else "-"],
-                       input=text, text=True, check=True, cwd=tap.ROOT)
+    subprocess.run([*COMPILERS[os.path.splitext(source)[1]], "-O1", "-w", "-I", tap.ROOT, "-c", "-o", made,
+                    source if text is None else "-"], input=text, text=True, check=True, cwd=tap.ROOT)
     return made
 
 
-def status(folder, test, sources, bug=None):
-    """The exit status of a test of these sources, one of them with a bug."""
-    objects = [compiled(test, shared.name)]
-    for name in sources:
-        path, text = os.path.join(FOLDER, name), None
-        if bug and bug[0] == name:
-            with open(os.path.join(tap.ROOT, path), encoding="utf-8") as file:
-                text = file.read()
-            assert text.count(bug[1]) == 1, f"{name} has {text.count(bug[1])} times: {bug[1]}"
-            text = text.replace(bug[1], bug[2])
-        objects.append(compiled(path, folder if text else shared.name, text))
+def status(folder, good, test, bug=None):
+    """The exit status of a test of the models, or of the warps; with a bug in one of them."""
+    objects = [good[name] for name in (test, "main_" + test, *SOURCES[test])]
+    if bug:
+        with open(os.path.join(tap.ROOT, FOLDER, bug[0]), encoding="utf-8") as file:
+            text = file.read()
+        assert text.count(bug[1]) == 1, f"{bug[0]} has {text.count(bug[1])} times: {bug[1]}"
+        objects.remove(good[bug[0]])
+        objects.append(compiled(bug[0], os.path.join(folder, "bug.o"), text.replace(bug[1], bug[2])))
     program = os.path.join(folder, "test")
-    subprocess.run(["g++", *objects, "-lcmocka", "-lm", "-o", program], check=True)
+    subprocess.run(["g++", *objects, "-lcmocka", "-o", program], check=True)
     return subprocess.run([program], capture_output=True, timeout=600, check=False).returncode
 
 
-def build(folder, bug=None):
-    if bug and bug[0] in WARPS:
-        return status(folder, "tests/cuda/test_counts_warps.c", WARPS, bug)
-    return status(folder, "tests/cuda/test_counts_l2.c", MODELS, bug)
+def test_every_bug_is_noticed(folder):
+    good = {}
+    for test, sources in SOURCES.items():
+        good[test] = compiled(f"tests/cuda/test_{test}.c", os.path.join(folder, test + ".o"))
+        good["main_" + test] = compiled("main.c", os.path.join(folder, test + "_main.o"),
+                                        f"int tests_of_{test}(void); int main(void) {{ return tests_of_{test}(); }}")
+        good |= {name: compiled(f"{FOLDER}/{name}", os.path.join(folder, name + ".o")) for name in sources}
+        assert status(folder, good, test) == 0, f"{test} without a bug"
+    missed = [what for what, bug in BUGS.items()
+              if status(folder, good, next(t for t, names in SOURCES.items() if bug[0] in names), bug) == 0]
+    assert not missed, f"no test noticed: {', '.join(missed)}"
 
-
-def test_without_a_bug(folder):
-    assert build(folder) == 0
-
-
-def planted(bug):
-    def test(folder):
-        assert build(folder, bug) != 0, "no test noticed it"
-    return test
-
-
-for what, planted_bug in BUGS.items():
-    globals()["test_" + what.replace(" ", "_")] = planted(planted_bug)
 
 sys.exit(tap.run(dict(globals()), "counts_planted"))

@@ -168,14 +168,12 @@ static void banks(void **state) {
 }
 
 TESTS(counts_warps) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(coalesced),
-        cmocka_unit_test(uniform),
-        cmocka_unit_test(nth_time),
-        cmocka_unit_test(collectives_join),
-        cmocka_unit_test(collectives_of_some),
-        cmocka_unit_test(prefetch),
-        cmocka_unit_test(banks),
-    };
-    return cmocka_run_group_tests_name("counts_warps", tests, NULL, NULL);
+    ADD_TEST(coalesced);
+    ADD_TEST(uniform);
+    ADD_TEST(nth_time);
+    ADD_TEST(collectives_join);
+    ADD_TEST(collectives_of_some);
+    ADD_TEST(prefetch);
+    ADD_TEST(banks);
+    return run_added("counts_warps");
 }

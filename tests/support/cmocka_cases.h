@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -16,6 +17,33 @@
 static inline struct CMUnitTest case_test(const char *name, CMUnitTestFunction run,
                                           const void *the_case) {
     return (struct CMUnitTest){name, run, NULL, NULL, (void *)(uintptr_t)the_case};
+}
+
+/* The tests of a file in the order of their calls: ADD_TEST(run), and ADD_CASES(cases, run) for an array of
+ * structs that begin with a name; then return run_added("NAME"). */
+enum { ADDED_MAX = 200 };
+
+static struct {
+    size_t count;
+    struct CMUnitTest test[ADDED_MAX];
+} added;
+
+static inline void add_cases(const void *cases, size_t bytes, size_t count,
+                             CMUnitTestFunction run) {
+    for (size_t i = 0; i < count; i++) {
+        const char *const *one = (const void *)((const char *)cases + i * bytes);
+        if (added.count == ADDED_MAX) abort();
+        added.test[added.count++] = case_test(*one, run, one);
+    }
+}
+
+#define ADD_CASES(cases, run)                                                                      \
+    add_cases(cases, sizeof *(cases), sizeof(cases) / sizeof *(cases), run)
+#define ADD_TEST(run) add_cases(&(const char *){#run}, sizeof(char *), 1, run)
+
+static inline int run_added(const char *group) {
+    if (getenv("TESTS")) cmocka_set_test_filter(getenv("TESTS"));
+    return _cmocka_run_group_tests(group, added.test, added.count, NULL, NULL);
 }
 
 /* The tests of a file test_NAME.c, begun as a function: TESTS(NAME) { ...; return status; } The folder is the

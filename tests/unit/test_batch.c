@@ -33,8 +33,6 @@ static void exact_gradients(void **state) {
         float x = in->lookup_weights[i];
         assert_true(x == 0.5f || x == 1.0f || x == 2.0f);
     }
-    assert_true(batch_sums_exact(in, GRAD_EXACT));
-    assert_false(batch_sums_exact(in, GRAD_REAL));
     workload_free(&w);
 }
 
@@ -60,26 +58,52 @@ static void real_gradients(void **state) {
     workload_free(&w);
 }
 
-/* Mean is exact only if every bag's divisor, without padding, is a power of two. */
-static void sums_exact_under_mean(void **state) {
-    (void)state;
-    struct workload w = generate("workload w\nbatch 50\nrows 9\ndim 2\npooling mean\n"
-                                 "length fixed 4\n",
-                                 1, GRAD_EXACT);
-    assert_true(batch_sums_exact(&w.batches[0], GRAD_EXACT));
-    workload_free(&w);
-    w = generate("workload w\nbatch 50\nrows 9\ndim 2\npooling mean\nlength fixed 4\npadding 0\n",
-                 1, GRAD_EXACT);
-    assert_false(batch_sums_exact(&w.batches[0], GRAD_EXACT)); /* some bag divides by 3 */
-    workload_free(&w);
-    w = generate("workload w\nbatch 50\nrows 9\ndim 2\npooling mean\nlength fixed 3\n", 1,
-                 GRAD_EXACT);
-    assert_false(batch_sums_exact(&w.batches[0], GRAD_EXACT));
+/* A mean is exact only if every bag's divisor, without padding, is a power of two. */
+struct exact_case {
+    const char *test, *text;
+    enum grad_mode mode;
+    bool exact;
+};
+
+static const struct exact_case exact_cases[] = {
+    {"weighted sums", "weighted 1\n", GRAD_EXACT, true},
+    {"real gradients", "weighted 1\n", GRAD_REAL, false},
+    {"means of 4", "pooling mean\nlength fixed 4\n", GRAD_EXACT, true},
+    {"some means of 3", "pooling mean\nlength fixed 4\npadding 0\n", GRAD_EXACT, false},
+    {"means of 3", "pooling mean\nlength fixed 3\n", GRAD_EXACT, false},
+    {"means of duplicates", "duplicates mean\n", GRAD_EXACT, false},
+};
+
+static void sums_exact(void **state) {
+    const struct exact_case *c = *state;
+    char text[200];
+    snprintf(text, sizeof text, "workload w\nbatch 50\nrows 9\ndim 2\n%s", c->text);
+    struct workload w = generate(text, 1, GRAD_EXACT);
+    assert_int_equal(batch_sums_exact(&w.batches[0], c->mode), c->exact);
     workload_free(&w);
 }
 
-/* The weights of a row's lookups add up to 1, or to the mean of its random weights; then a sum is exact in
- * no mode. Padding counts for nothing. */
+/* A float counts up to 2^24 units. Beside the mean of 2^16 lookups of row 1, a bag of row 0 alone has up to
+ * 4 * 2^16 units, so 64 of these may exceed it. */
+static void sums_of_many_units(void **state) {
+    enum { LONG = 1 << 16, SHORT = 64 };
+    static int32_t ids[LONG + SHORT];
+    int64_t offsets[SHORT + 2] = {0};
+    struct table_shape table = {.rows = 2, .dim = 1};
+    struct feature feature = {.pooling = POOL_MEAN, .padding_id = -1, .grad_stride = 1};
+    struct batch in = {.num_tables = 1, .num_features = 1, .id_type = ID_INT32, .ids = ids};
+    (void)state;
+    in.offsets = offsets;
+    for (int i = 0; i < LONG; i++) ids[i] = 1;
+    for (int b = 0; b <= SHORT; b++) offsets[b + 1] = LONG + b;
+    for (in.bags = SHORT; in.bags <= SHORT + 1; in.bags++) {
+        batch_derive(&in, &table, &feature);
+        assert_int_equal(batch_sums_exact(&in, GRAD_EXACT), in.bags == SHORT);
+    }
+}
+
+/* The weights of a row's lookups add up to 1, or to the mean of its random weights. Padding counts for
+ * nothing. */
 static void duplicates_by_mean(void **state) {
     (void)state;
     for (int weighted = 0; weighted < 2; weighted++) {
@@ -99,22 +123,9 @@ static void duplicates_by_mean(void **state) {
             for (int64_t k = first; k < end; k++) sum += in->lookup_weights[x.lookup[k].lookup];
             assert_true(weighted ? sum >= 0.5 && sum <= 2 : fabs(sum - 1) < 1e-5);
         }
-        assert_false(batch_sums_exact(in, GRAD_EXACT));
         row_index_free(&x);
         workload_free(&w);
     }
-}
-
-/* A single row with 2^22 summands of up to 4 units can exceed the 2^24 that a float counts. */
-static void sums_not_exact_on_one_row(void **state) {
-    (void)state;
-    struct workload w =
-        generate("workload w\nbatch 2048\nrows 1\ndim 1\nlength fixed 2048\n", 1, GRAD_EXACT);
-    assert_false(batch_sums_exact(&w.batches[0], GRAD_EXACT));
-    workload_free(&w);
-    w = generate("workload w\nbatch 2048\nrows 1\ndim 1\nlength fixed 2047\n", 1, GRAD_EXACT);
-    assert_true(batch_sums_exact(&w.batches[0], GRAD_EXACT));
-    workload_free(&w);
 }
 
 /* --- layout */
@@ -137,41 +148,29 @@ static void assert_counts(const struct workload *w, int k) {
     }
 }
 
-static void layout_of_pooled(void **state) {
-    static const int64_t column[] = {0, 3, 6, 11};
-    char text[200];
+/* Pooled rows lie side by side, in rows of all columns; those of sequences one after the other. */
+static void layout(void **state) {
+    static const int dim[] = {3, 3, 5, 5};
     (void)state;
-    snprintf(text, sizeof text, "workload w\nbatch 30\n%s", mixed_tables);
-    struct workload w = generate(text, 2, GRAD_EXACT);
-    for (int k = 0; k < 2; k++) {
-        for (int f = 0; f < 4; f++) {
-            assert_int_equal(w.batches[k].features[f].grad_offset, column[f]);
-            assert_int_equal(w.batches[k].features[f].grad_stride, 16);
+    for (int pooled = 0; pooled < 2; pooled++) {
+        char text[200];
+        snprintf(text, sizeof text, "workload w\nbatch 30\npooling %s\n%s", pooled ? "sum" : "none",
+                 mixed_tables);
+        struct workload w = generate(text, 2, GRAD_EXACT);
+        assert_true(w.batches[0].features[0].lookups != w.batches[1].features[0].lookups);
+        for (int k = 0; k < 2; k++) {
+            int64_t next = 0;
+            for (int f = 0; f < 4; f++) {
+                const struct feature *x = &w.batches[k].features[f];
+                assert_int_equal(x->grad_offset, next);
+                assert_int_equal(x->grad_stride, pooled ? 16 : dim[f]);
+                next += pooled ? dim[f] : x->lookups * dim[f];
+            }
+            assert_int_equal(w.batches[k].grad_elements, pooled ? 30 * next : next);
+            assert_counts(&w, k);
         }
-        assert_int_equal(w.batches[k].grad_elements, 30 * 16);
-        assert_counts(&w, k);
+        workload_free(&w);
     }
-    workload_free(&w);
-}
-
-static void layout_of_sequences(void **state) {
-    char text[200];
-    (void)state;
-    snprintf(text, sizeof text, "workload w\nbatch 30\npooling none\n%s", mixed_tables);
-    struct workload w = generate(text, 2, GRAD_EXACT);
-    assert_true(w.batches[0].features[0].lookups != w.batches[1].features[0].lookups);
-    for (int k = 0; k < 2; k++) {
-        int64_t floats = 0;
-        for (int f = 0; f < 4; f++) {
-            const struct feature *x = &w.batches[k].features[f];
-            assert_int_equal(x->grad_offset, floats);
-            assert_int_equal(x->grad_stride, f < 2 ? 3 : 5);
-            floats += x->lookups * x->grad_stride;
-        }
-        assert_int_equal(w.batches[k].grad_elements, floats);
-        assert_counts(&w, k);
-    }
-    workload_free(&w);
 }
 
 /* workload_bytes works with mean lengths, so it is exact for fixed lengths. */
@@ -187,57 +186,27 @@ static void bytes_as_said(void **state) {
 
 /* --- refused batches */
 
-/* Two features of two bags over tables of 10 and 20 rows; one thing is wrong. */
+/* Two features of two bags over tables of 10 and 20 rows; one number is wrong. */
+enum { IDS = 6, OFFSETS = 5 };
 struct invalid_case {
     const char *test;
-    int64_t ids[6], offsets[5], lookups;
+    int at; /* of the ids, or from IDS on of the offsets */
+    int64_t value;
     const char *message;
 };
 
+#define NO_ROW "is no row of a table of"
 static const struct invalid_case invalid_cases[] = {
-    {"valid", {0, 9, 1, 19, 0, 3}, {0, 2, 3, 3, 6}, 6, NULL},
-    {"negative id",
-     {0, -1, 1, 19, 0, 3},
-     {0, 2, 3, 3, 6},
-     6,
-     "feature 0, bag 0, lookup 1: id -1 is no row of a table of 10 rows"},
-    {"id is rows",
-     {0, 9, 1, 19, 20, 3},
-     {0, 2, 3, 3, 6},
-     6,
-     "feature 1, bag 1, lookup 4: id 20 is no row of a table of 20 rows"},
-    {"id of the other table",
-     {0, 9, 10, 19, 0, 3},
-     {0, 2, 3, 3, 6},
-     6,
-     "feature 0, bag 1, lookup 2: id 10 is no row of a table of 10 rows"},
-    {"offsets fall",
-     {0, 9, 1, 19, 0, 3},
-     {0, 3, 2, 3, 6},
-     6,
-     "feature 0, bag 1: offsets 3 to 2 in a batch of 6 lookups"},
-    {"offsets pass the lookups",
-     {0, 9, 1, 19, 0, 3},
-     {0, 2, 3, 9, 6},
-     6,
-     "feature 1, bag 0: offsets 3 to 9 in a batch of 6 lookups"},
-    {"offsets start late",
-     {0, 9, 1, 19, 0, 3},
-     {1, 2, 3, 3, 6},
-     6,
-     "feature 0, bag 0: offsets start at 1"},
-    {"offsets start early",
-     {0, 9, 1, 19, 0, 3},
-     {-1, 2, 3, 3, 6},
-     6,
-     "feature 0, bag 0: offsets start at -1"},
-    {"offsets end early",
-     {0, 9, 1, 19, 0, 3},
-     {0, 2, 3, 3, 5},
-     6,
-     "feature 1, bag 1: offsets end at 5 of 6 lookups"},
+    {"valid", 0, 0, NULL},
+    {"negative id", 1, -1, "feature 0, bag 0, lookup 1: id -1 " NO_ROW " 10 rows"},
+    {"id is rows", 4, 20, "feature 1, bag 1, lookup 4: id 20 " NO_ROW " 20 rows"},
+    {"id of the other table", 2, 10, "feature 0, bag 1, lookup 2: id 10 " NO_ROW " 10 rows"},
+    {"offsets fall", IDS + 2, 1, "feature 0, bag 1: offsets 2 to 1 in a batch of 6 lookups"},
+    {"offsets pass", IDS + 3, 9, "feature 1, bag 0: offsets 3 to 9 in a batch of 6 lookups"},
+    {"offsets start late", IDS, 1, "feature 0, bag 0: offsets start at 1"},
+    {"offsets start early", IDS, -1, "feature 0, bag 0: offsets start at -1"},
+    {"offsets end early", IDS + 4, 5, "feature 1, bag 1: offsets end at 5 of 6 lookups"},
 };
-enum { NUM_INVALID = sizeof invalid_cases / sizeof invalid_cases[0] };
 
 static void validated(void **state) {
     const struct invalid_case *c = *state;
@@ -245,17 +214,19 @@ static void validated(void **state) {
     struct feature features[] = {{.table = 0}, {.table = 1}};
     struct error err = {""};
     for (int narrow = 0; narrow < 2; narrow++) {
-        int32_t ids[6];
-        for (int i = 0; i < 6; i++) ids[i] = (int32_t)c->ids[i];
+        int64_t wide[IDS + OFFSETS] = {0, 9, 1, 19, 0, 3, 0, 2, 3, 3, 6};
+        int32_t ids[IDS];
+        wide[c->at] = c->value;
+        for (int i = 0; i < IDS; i++) ids[i] = (int32_t)wide[i];
         struct batch in = {.num_tables = 2,
                            .num_features = 2,
                            .bags = 2,
                            .id_type = narrow ? ID_INT32 : ID_INT64,
-                           .ids = c->ids,
-                           .offsets = c->offsets};
+                           .ids = wide,
+                           .offsets = wide + IDS};
         if (narrow) in.ids = ids;
         batch_derive(&in, tables, features);
-        in.lookups = c->lookups;
+        in.lookups = IDS;
         assert_int_equal(batch_validate(&in, &err), c->message ? -1 : 0);
         if (c->message && strncmp(err.text, c->message, strlen(c->message)))
             fail_msg("message: %s", err.text);
@@ -306,22 +277,14 @@ static void derived(void **state) {
 }
 
 TESTS(batch) {
-    static const struct CMUnitTest single[] = {
-        cmocka_unit_test(exact_gradients),
-        cmocka_unit_test(real_gradients),
-        cmocka_unit_test(sums_exact_under_mean),
-        cmocka_unit_test(duplicates_by_mean),
-        cmocka_unit_test(sums_not_exact_on_one_row),
-        cmocka_unit_test(layout_of_pooled),
-        cmocka_unit_test(layout_of_sequences),
-        cmocka_unit_test(bytes_as_said),
-        cmocka_unit_test(derived),
-    };
-    enum { NUM_SINGLE = sizeof single / sizeof single[0] };
-    struct CMUnitTest tests[NUM_SINGLE + NUM_INVALID];
-    size_t n = 0;
-    for (int i = 0; i < NUM_SINGLE; i++) tests[n++] = single[i];
-    for (int i = 0; i < NUM_INVALID; i++)
-        tests[n++] = case_test(invalid_cases[i].test, validated, &invalid_cases[i]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    ADD_TEST(exact_gradients);
+    ADD_TEST(real_gradients);
+    ADD_CASES(exact_cases, sums_exact);
+    ADD_TEST(sums_of_many_units);
+    ADD_TEST(duplicates_by_mean);
+    ADD_TEST(layout);
+    ADD_TEST(bytes_as_said);
+    ADD_CASES(invalid_cases, validated);
+    ADD_TEST(derived);
+    return run_added("batch");
 }

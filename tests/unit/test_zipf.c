@@ -24,27 +24,21 @@ struct chi_case {
 
 static const struct chi_case chi_cases[] = {
     {"zipf s=0", ZIPF, 0, 0},
-    {"zipf s=0.6", ZIPF, 0.6, 0},
     {"zipf s=1", ZIPF, 1, 0},
     {"zipf s=1.05", ZIPF, 1.05, 0},
-    {"zipf s=1.5", ZIPF, 1.5, 0},
     {"zipf s=4", ZIPF, 4, 0},
-    {"zipf s=0 q=2.7", ZIPF, 0, 2.7},
     {"zipf s=0.6 q=2.7", ZIPF, 0.6, 2.7},
-    {"zipf s=1 q=2.7", ZIPF, 1, 2.7},
-    {"zipf s=1.05 q=2.7", ZIPF, 1.05, 2.7},
     {"zipf s=1.5 q=2.7", ZIPF, 1.5, 2.7},
     {"zipf s=4.51 q=2234", ZIPF, 4.51, 2234},
     {"zipf s=20 q=1e6", ZIPF, 20, 1e6},
     {"zipf s=1+1e-9", ZIPF, 1 + 1e-9, 0},
     {"zipf s=1-1e-13", ZIPF, 1 - 1e-13, 2.7},
     {"powerlaw alpha=0", POWERLAW, 0, 0},
-    {"powerlaw alpha=0.8", POWERLAW, 0.8, 0},
     {"powerlaw alpha=1", POWERLAW, 1, 0},
     {"powerlaw alpha=1.05", POWERLAW, 1.05, 0},
     {"uniform", UNIFORM, 0, 0},
 };
-enum { NUM_CHI = sizeof chi_cases / sizeof chi_cases[0], RANKS = 1000, DRAWS = 2000000 };
+enum { RANKS = 1000, DRAWS = 500000 };
 
 /* Integral of x^-a over [from, to). */
 static double power_integral(double from, double to, double a) {
@@ -67,8 +61,8 @@ static int64_t draw(const struct chi_case *c, const struct zipf *z, const struct
     }
 }
 
-/* Neighbouring ranks share a cell until 20 draws are expected in it. Each cell, and the sum of all,
- * may be off by five standard deviations. */
+/* Neighbouring ranks share a cell until 20 draws are expected in it. A cell may be off by 4.5 standard
+ * deviations, the sum of all cells by three: the draws are always the same. */
 static void ranks_follow_the_law(void **state) {
     const struct chi_case *c = *state;
     struct zipf z = zipf_make(RANKS, c->s, c->q);
@@ -91,13 +85,13 @@ static void ranks_follow_the_law(void **state) {
         seen += (double)count[r];
         if (r + 1 < RANKS && (expected < 20 || left < 20)) continue;
         double off = (seen - expected) / sqrt(expected * (1.0 - expected / DRAWS));
-        if (fabs(off) > 5.0) fail_msg("rank %d: %.0f draws, expected %.1f", r, seen, expected);
+        if (fabs(off) > 4.5) fail_msg("rank %d: %.0f draws, expected %.1f", r, seen, expected);
         chi += (seen - expected) * (seen - expected) / expected;
         cells++;
         expected = seen = 0.0;
     }
     double freedom = cells - 1;
-    if (fabs(chi - freedom) > 5.0 * sqrt(2.0 * freedom))
+    if (fabs(chi - freedom) > 3.0 * sqrt(2.0 * freedom))
         fail_msg("chi-square %.1f with %.0f degrees of freedom", chi, freedom);
 }
 
@@ -108,38 +102,22 @@ struct distinct_case {
     double s, expected;
 };
 
-/* Expected unique ids of 104 857 draws; the test takes the mean of KEYS runs. The two cases of
- * 1 677 721 and 26 843 545 rows are a tenth of NVIDIA's dynamicemb figures for ten tables. */
+/* Expected unique ids of 104 857 draws; the test takes the mean of KEYS runs. The powers of 1 677 721
+ * and 26 843 545 rows are a tenth of NVIDIA's dynamicemb figures for ten tables. */
 static const struct distinct_case distinct_cases[] = {
     {"distinct zipf 1M 0", ZIPF, 1048576, 0, 99785},
     {"distinct zipf 1M 0.8", ZIPF, 1048576, 0.8, 69890},
-    {"distinct zipf 1M 1", ZIPF, 1048576, 1, 39203},
-    {"distinct zipf 1M 1.05", ZIPF, 1048576, 1.05, 31786},
-    {"distinct zipf 1M 1.15", ZIPF, 1048576, 1.15, 19589},
-    {"distinct zipf 1M 1.2", ZIPF, 1048576, 1.2, 15038},
-    {"distinct powerlaw 1M 0", POWERLAW, 1048576, 0, 99785},
-    {"distinct powerlaw 1M 0.8", POWERLAW, 1048576, 0.8, 70338},
-    {"distinct powerlaw 1M 1", POWERLAW, 1048576, 1, 40528},
-    {"distinct powerlaw 1M 1.05", POWERLAW, 1048576, 1.05, 33260},
-    {"distinct powerlaw 1M 1.15", POWERLAW, 1048576, 1.15, 21108},
-    {"distinct powerlaw 1M 1.2", POWERLAW, 1048576, 1.2, 16467},
-    {"distinct zipf 10M 0", ZIPF, 10000000, 0, 104309},
-    {"distinct zipf 10M 0.8", ZIPF, 10000000, 0.8, 85727},
     {"distinct zipf 10M 1", ZIPF, 10000000, 1, 48963},
-    {"distinct zipf 10M 1.05", ZIPF, 10000000, 1.05, 39012},
-    {"distinct zipf 10M 1.15", ZIPF, 10000000, 1.15, 22802},
     {"distinct zipf 10M 1.2", ZIPF, 10000000, 1.2, 17001},
-    {"distinct powerlaw 10M 0", POWERLAW, 10000000, 0, 104309},
+    {"distinct zipf 25M 1.05", ZIPF, 26843545, 1.05, 41557},
+    {"distinct powerlaw 1M 0", POWERLAW, 1048576, 0, 99785},
     {"distinct powerlaw 10M 0.8", POWERLAW, 10000000, 0.8, 86100},
-    {"distinct powerlaw 10M 1", POWERLAW, 10000000, 1, 50487},
-    {"distinct powerlaw 10M 1.05", POWERLAW, 10000000, 1.05, 40753},
-    {"distinct powerlaw 10M 1.15", POWERLAW, 10000000, 1.15, 24587},
+    {"distinct powerlaw 1M 1", POWERLAW, 1048576, 1, 40528},
     {"distinct powerlaw 10M 1.2", POWERLAW, 10000000, 1.2, 18646},
     {"distinct powerlaw dynamicemb 1M", POWERLAW, 1677721, 1.05, 35028.0},
     {"distinct powerlaw dynamicemb 25M", POWERLAW, 26843545, 1.05, 43372.3},
-    {"distinct zipf 26843545 1.05", ZIPF, 26843545, 1.05, 41557},
 };
-enum { NUM_DISTINCT = sizeof distinct_cases / sizeof distinct_cases[0], KEYS = 8 };
+enum { KEYS = 2 };
 
 static void distinct_rows_as_expected(void **state) {
     const struct distinct_case *c = *state;
@@ -193,14 +171,9 @@ static void draws_depend_on_key_and_number_only(void **state) {
 }
 
 TESTS(zipf) {
-    struct CMUnitTest tests[NUM_CHI + NUM_DISTINCT + 2];
-    size_t n = 0;
-    for (int i = 0; i < NUM_CHI; i++)
-        tests[n++] = case_test(chi_cases[i].test, ranks_follow_the_law, &chi_cases[i]);
-    for (int i = 0; i < NUM_DISTINCT; i++)
-        tests[n++] =
-            case_test(distinct_cases[i].test, distinct_rows_as_expected, &distinct_cases[i]);
-    tests[n++] = (struct CMUnitTest)cmocka_unit_test(extremes_stay_in_range);
-    tests[n++] = (struct CMUnitTest)cmocka_unit_test(draws_depend_on_key_and_number_only);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    ADD_CASES(chi_cases, ranks_follow_the_law);
+    ADD_CASES(distinct_cases, distinct_rows_as_expected);
+    ADD_TEST(extremes_stay_in_range);
+    ADD_TEST(draws_depend_on_key_and_number_only);
+    return run_added("zipf");
 }

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What makes test-cuda run again: a change of something that nvcc reads, and nothing else. Prints TAP."""
+import os
+import shutil
+import sys
+
+import tap
+
+import digest
+
+OTHER_SOURCES = ("kernels/rng.h", "harness/error.h", "kernels/device/runs.cu", "kernels/device/row.cuh", "rules/adam.h")
+SAME_SOURCES = "kernels/host/fused.h", "harness/check/oracle.c", "tests/run.sh", "harness/device/device_cuda.c"
+OTHER_FLAGS = ("-fmad=false", "-fmad=true"), ("-warn-spills%", "%"), ("#define RULES", "#define ALL_RULES")
+SAME_FLAGS = (",90)", ",80)"), ("-gencode arch=compute_$a,code=sm_$a", ""), ("-O1", "-O2")
+
+
+def copy(folder):
+    """The sources, in a folder that becomes the current one."""
+    for part in "kernels", "harness", "rules":
+        shutil.copytree(os.path.join(tap.ROOT, part), os.path.join(folder, part))
+    os.makedirs(os.path.join(folder, "tests", "cuda"))
+    for part in "Makefile", "tests/run.sh":
+        shutil.copy(os.path.join(tap.ROOT, part), os.path.join(folder, part))
+    os.chdir(folder)
+
+
+def changes(path, old, new):
+    """Whether the digest is another one while the file has `new` for `old`."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    assert old in text, f"{old} is not in {path}"
+    before = digest.digest()
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text.replace(old, new))
+    now = digest.digest()
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return now != before
+
+
+def test_only_what_nvcc_reads_changes_the_digest(folder):
+    copy(folder)
+    for path in OTHER_SOURCES + SAME_SOURCES:
+        assert changes(path, "\n", " \n") == (path in OTHER_SOURCES), path
+    for flag in OTHER_FLAGS + SAME_FLAGS:
+        assert changes("Makefile", *flag) == (flag in OTHER_FLAGS), flag
+    before = digest.digest()
+    shutil.copy("rules/sgd.h", "rules/new.h")
+    assert digest.digest() != before
+
+
+def checked(release):
+    digest.release = lambda: release
+    try:
+        digest.main("--check")
+    except SystemExit as e:
+        return e.code
+    raise AssertionError("--check has to end with a status")
+
+
+def test_a_record_holds_for_its_sources_and_release(folder):
+    copy(folder)
+    assert checked("13.0") == digest.UNKNOWN, "no record"
+    digest.main("--renew")
+    assert [checked(release) for release in ("13.0", None, "13.1")] == [0, 0, digest.UNKNOWN]
+    with open("rules/sgd.h", "a", encoding="utf-8") as file:
+        file.write("\n")
+    assert [checked(release) for release in ("13.0", None)] == [digest.UNKNOWN] * 2
+    digest.release = lambda: None
+    try:
+        digest.main("--renew")
+    except SystemExit as e:
+        assert "no nvcc" in str(e)
+        return
+    raise AssertionError("recorded without nvcc")
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(dict(globals()), "digest of device code"))
