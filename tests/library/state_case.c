@@ -108,12 +108,14 @@ void state_case_free(struct state_case *c) {
 }
 
 void state_case_scramble(struct state_case *c, uint64_t seed) {
-    uint64_t n = 0;
+    uint64_t n = 0, word = 0;
     for (int32_t t = 0; t < c->num_tables; t++)
         for (struct state_array *a = c->arrays[t]; a < c->arrays[t] + STATE_ARRAYS; a++)
-            for (int64_t k = 0; k < a->rows * a->row_bytes; k++)
-                a->data[k / a->row_bytes * a->stride + k % a->row_bytes] =
-                    (unsigned char)rng_u64(seed, n++);
+            for (int64_t row = 0; row < a->rows; row++)
+                for (int64_t k = 0; k < a->row_bytes; k++, n++, word >>= 8) {
+                    if (n % 8 == 0) word = rng_u64(seed, n);
+                    a->data[row * a->stride + k] = (unsigned char)word;
+                }
     send(c);
 }
 
@@ -197,6 +199,17 @@ static const char *array_differs(const struct state_array *a, const struct state
     return NULL;
 }
 
+static const char *settings_differ(const struct embfuse_model *a, const struct embfuse_model *b) {
+    if (a->rounding_seed != b->rounding_seed) return "rounding seed";
+    for (int32_t t = 0; t < a->num_tables; t++) {
+        if (a->shapes[t].rounding_key != b->shapes[t].rounding_key) return "key";
+        if (a->shapes[t].adjusts != b->shapes[t].adjusts) return "adjusts";
+        if (memcmp(&a->rules[t], &b->rules[t], sizeof(struct rule)) != 0) return "hyper-parameters";
+        if (a->steps[t].number != b->steps[t].number) return "steps";
+    }
+    return NULL;
+}
+
 const char *state_case_differs(struct state_case *a, struct state_case *b) {
     const char *what = NULL;
     fetch(a);
@@ -204,19 +217,7 @@ const char *state_case_differs(struct state_case *a, struct state_case *b) {
     for (int32_t t = 0; !what && t < a->num_tables; t++)
         for (int i = 0; !what && i < STATE_ARRAYS; i++)
             what = array_differs(&a->arrays[t][i], &b->arrays[t][i]);
-    return what;
-}
-
-const char *state_case_settings_differ(const struct state_case *a, const struct state_case *b) {
-    if (a->model->rounding_seed != b->model->rounding_seed) return "rounding seed";
-    for (int32_t t = 0; t < a->num_tables; t++) {
-        if (a->model->shapes[t].rounding_key != b->model->shapes[t].rounding_key) return "key";
-        if (a->model->shapes[t].adjusts != b->model->shapes[t].adjusts) return "adjusts";
-        if (memcmp(&a->model->rules[t], &b->model->rules[t], sizeof(struct rule)) != 0)
-            return "hyper-parameters";
-        if (a->model->steps[t].number != b->model->steps[t].number) return "steps";
-    }
-    return NULL;
+    return what ? what : settings_differ(a->model, b->model);
 }
 
 /* --- folders */

@@ -40,11 +40,9 @@ void state_case_begin(struct state_case *c, uint64_t seed);
 /* Takes step number n, whose batch and gradient depend only on n. */
 void state_case_step(struct state_case *c, uint64_t n);
 
-/* NULL: all rows have the same bits in both, and nobody wrote between rows; otherwise what differs. */
+/* NULL: all rows have the same bits in both, as have hyper-parameters, steps and seed, and nobody wrote between rows;
+ * otherwise what differs. */
 const char *state_case_differs(struct state_case *a, struct state_case *b);
-
-/* The same for what is no array: hyper-parameters, steps, seed. */
-const char *state_case_settings_differ(const struct state_case *a, const struct state_case *b);
 
 /* An empty folder $BUILD/tests/state/NAME; and one that is gone. */
 struct work_path state_folder(const char *name);
