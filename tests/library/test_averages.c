@@ -10,88 +10,57 @@
 
 #include "include/embfuse.h"
 #include "kernels/dtype.h"
-#include "kernels/rng.h"
+#include "tests/library/state_case.h"
 
 #include "tests/support/cmocka_cases.h"
 
 enum {
     TABLES = 3,
-    FEATURES = 4,
     ROWS = 900,
-    USED = 700, /* rows from here on are never looked up */
     DIM = 96,
     STRIDE = DIM + 4, /* of averages, in elements */
-    BAGS = 48,
     STEPS = 40,
-    MOST = FEATURES * BAGS * 40, /* lookups: enough for several threads */
+    KINDS = 3,
+    WAYS = 2,
+    AVERAGES = TABLES * KINDS * WAYS,
 };
 
-enum { KINDS = 3, WAYS = 2, AVERAGES = TABLES * KINDS * WAYS };
-
 struct training {
-    struct embfuse_model *model;
-    char weight[TABLES][ROWS * DIM * 4];
-    float state[TABLES][ROWS];
+    struct state_case c;
     struct embfuse_average averages[AVERAGES]; /* of each table and kind a full and a lazy one */
     float data[AVERAGES][ROWS * STRIDE];
     int64_t row_updates[AVERAGES][ROWS];
     double expected[TABLES][KINDS][ROWS * DIM];
-    int64_t ids[MOST], offsets[FEATURES * BAGS + 1];
-    float grad[BAGS * FEATURES * DIM];
-    struct embfuse_batch batch;
 };
 
 static const double decays[] = {0.9, 0.999};
+static const enum embfuse_type types[TABLES] = {EMBFUSE_FP32, EMBFUSE_BF16, EMBFUSE_FP16};
 
 static void fine(int status, const struct embfuse_error *why) {
     if (status) fail_msg("status %d: %s", status, why->text);
 }
 
-static const int32_t training_tables[FEATURES] = {0, 1, 1, 2};
-static const enum embfuse_type training_types[TABLES] = {EMBFUSE_FP32, EMBFUSE_BF16, EMBFUSE_FP16};
-
-/* A model of the training's weights, without states; table 1 has rule sgd in any case. */
-static struct embfuse_model *training_model(struct training *x, const char *kernel,
-                                            const char *rule, int threads) {
+static void open_model(struct state_case *c, const char *kernel, const char *rule, int threads) {
     struct embfuse_table tables[TABLES];
-    struct embfuse_feature features[FEATURES];
-    struct embfuse_error why;
-    struct embfuse_model *m;
     for (int t = 0; t < TABLES; t++)
         tables[t] = (struct embfuse_table){.rows = ROWS,
                                            .dim = DIM,
-                                           .weight_type = training_types[t],
+                                           .weight_type = types[t],
                                            .rounding = EMBFUSE_STOCHASTIC,
                                            .rule = t == 1 ? "sgd" : rule};
-    for (int f = 0; f < FEATURES; f++)
-        features[f] =
-            (struct embfuse_feature){.table = training_tables[f], .padding_id = f == 3 ? 7 : -1};
     const struct embfuse_options options = {
         .size = sizeof options, .kernel = kernel, .threads = threads, .rounding_seed = 5};
-    fine(embfuse_model_create(&m, tables, TABLES, features, FEATURES, &options, &why), &why);
-    for (int t = 0; t < TABLES; t++) fine(embfuse_bind(m, t, 0, x->weight[t], 0, &why), &why);
-    return m;
+    state_case_open(c, tables, TABLES, &options, 0, 0);
+    state_case_begin(c, 1);
+    c->bags = 48;
+    c->length = 40; /* enough for several threads */
+    embfuse_set(c->model, -1, "lr", 0.05, NULL);
+    embfuse_set(c->model, 1, "lr", 0.01, NULL);
 }
 
-/* A model that goes on with the training after so many steps. */
-static void training_goes_on(struct training *x, int64_t steps, int threads) {
-    struct embfuse_error why;
-    embfuse_model_free(x->model);
-    x->model = training_model(x, "cpu_fused", "rowwise_adagrad", threads);
-    for (int t = 0; t < TABLES; t++) {
-        if (t != 1) fine(embfuse_bind(x->model, t, 1, x->state[t], 0, &why), &why);
-        fine(embfuse_set(x->model, t, "lr", t == 1 ? 0.01 : 0.05, &why), &why);
-        fine(embfuse_set_steps(x->model, t, steps, &why), &why);
-    }
-}
-
-static struct training *training_open(int threads) {
+static struct training *training_open(const char *kernel, const char *rule, int threads) {
     struct training *x = calloc(1, sizeof *x);
-    training_goes_on(x, 0, threads);
-    for (int t = 0; t < TABLES; t++)
-        for (int64_t i = 0; i < ROWS * DIM; i++)
-            dtype_set((enum dtype)training_types[t], x->weight[t], i,
-                      (float)rng_unit((uint64_t)t, (uint64_t)i) - 0.5f);
+    open_model(&x->c, kernel, rule, threads);
     for (int i = 0; i < AVERAGES; i++) {
         const int kind = i / WAYS % KINDS;
         for (int64_t d = 0; d < ROWS * STRIDE; d++) x->data[i][d] = NAN; /* never to be read */
@@ -108,40 +77,32 @@ static struct training *training_open(int threads) {
 }
 
 static void training_free(struct training *x) {
-    embfuse_model_free(x->model);
+    state_case_free(&x->c);
     free(x);
 }
 
-/* Batch n: few rows often, others seldom, repeats within bags, and empty bags. */
-static void training_batch(struct training *x, uint64_t n) {
-    int64_t lookups = 0;
-    for (int q = 0; q < FEATURES * BAGS; q++) {
-        x->offsets[q] = lookups;
-        const int length = (int)(40 * rng_unit(n, (uint64_t)q));
-        for (int i = 0; i < length; i++, lookups++) {
-            const double u = rng_unit(n + 1000, (uint64_t)lookups);
-            x->ids[lookups] = (int64_t)(USED * u * u * u * u);
-        }
+/* Another model goes on with the training after so many steps, on one thread. */
+static void training_goes_on(struct training *x, int64_t steps) {
+    struct state_case next;
+    open_model(&next, "cpu_fused", "rowwise_adagrad", 1);
+    for (int t = 0; t < TABLES; t++) {
+        embfuse_set_steps(next.model, t, steps, NULL);
+        for (int i = 0; i < embfuse_array_count(next.model, t); i++)
+            memcpy(next.arrays[t][i].data, x->c.arrays[t][i].data,
+                   (size_t)(ROWS * next.arrays[t][i].stride));
     }
-    x->offsets[FEATURES * BAGS] = lookups;
-    for (int64_t i = 0; i < BAGS * FEATURES * DIM; i++)
-        x->grad[i] = (float)rng_unit(n + 2000, (uint64_t)i) - 0.5f;
-    x->batch = (struct embfuse_batch){.size = sizeof x->batch,
-                                      .bags = BAGS,
-                                      .lookups = lookups,
-                                      .ids = x->ids,
-                                      .offsets = x->offsets,
-                                      .id_type = EMBFUSE_INT64};
+    state_case_free(&x->c);
+    x->c = next;
 }
 
 static void training_take(struct training *x) {
     struct embfuse_error why;
-    fine(embfuse_average_before_step(x->model, x->averages, AVERAGES, &x->batch, &why), &why);
-    fine(embfuse_step(x->model, &x->batch, x->grad, &why), &why);
+    fine(embfuse_average_before_step(x->c.model, x->averages, AVERAGES, &x->c.batch, &why), &why);
+    state_case_take(&x->c);
 }
 
 static void training_step(struct training *x, uint64_t n) {
-    training_batch(x, n);
+    state_case_draw(&x->c, n);
     training_take(x);
 }
 
@@ -151,7 +112,7 @@ static void expect_snapshot(struct training *x, int64_t n) {
         for (int k = 0; k < KINDS; k++)
             for (int64_t i = 0; i < ROWS * DIM; i++) {
                 double *a = &x->expected[t][k][i];
-                const double w = (double)dtype_get((enum dtype)training_types[t], x->weight[t], i);
+                const double w = (double)dtype_get((enum dtype)types[t], x->c.arrays[t][0].data, i);
                 *a = n == 0   ? w
                      : k == 0 ? (*a * (double)n + w) / (double)(n + 1)
                               : decays[k - 1] * *a + (1 - decays[k - 1]) * w;
@@ -161,12 +122,12 @@ static void expect_snapshot(struct training *x, int64_t n) {
 static void training_update(struct training *x) {
     struct embfuse_error why;
     expect_snapshot(x, x->averages[0].updates);
-    fine(embfuse_average_update(x->model, x->averages, AVERAGES, &why), &why);
+    fine(embfuse_average_update(x->c.model, x->averages, AVERAGES, &why), &why);
 }
 
 static void training_finish(struct training *x) {
     struct embfuse_error why;
-    fine(embfuse_average_finish(x->model, x->averages, AVERAGES, &why), &why);
+    fine(embfuse_average_finish(x->c.model, x->averages, AVERAGES, &why), &why);
 }
 
 /* Every average is what it must be. Every update rounds it once, by 2^-24 of it at most. A mean of n keeps j/n of the error
@@ -197,9 +158,9 @@ static void training_expect(const struct training *x) {
  * update late in the training. In its middle another model takes over. The mean must come out at each look. */
 static void averages_of_snapshots(void **state) {
     (void)state;
-    struct training *x = training_open(3);
+    struct training *x = training_open("cpu_fused", "rowwise_adagrad", 3);
     for (uint64_t n = 0; n < STEPS; n++) {
-        if (n == STEPS / 2) training_goes_on(x, (int64_t)n, 1);
+        if (n == STEPS / 2) training_goes_on(x, (int64_t)n);
         training_step(x, n);
         if (n < 5) continue;
         for (int k = 0; k < (int)(n % 4); k++) training_update(x);
@@ -212,15 +173,15 @@ static void averages_of_snapshots(void **state) {
 /* After an update, only rows that a batch looks up have caught up, and they alone. */
 static void lazy_rows_wait(void **state) {
     (void)state;
-    struct training *x = training_open(2);
+    struct training *x = training_open("cpu_fused", "rowwise_adagrad", 2);
     training_step(x, 0);
     training_update(x);
     training_update(x);
     training_step(x, 1);
     char seen[TABLES][ROWS] = {{0}};
-    for (int f = 0; f < FEATURES; f++)
-        for (int64_t i = x->offsets[f * BAGS]; i < x->offsets[(f + 1) * BAGS]; i++)
-            seen[training_tables[f]][x->ids[i]] = 1;
+    for (int t = 0; t < TABLES; t++)
+        for (int64_t i = x->c.offsets[t * x->c.bags]; i < x->c.offsets[(t + 1) * x->c.bags]; i++)
+            seen[t][x->c.ids[i]] = 1;
     for (int i = 0; i < AVERAGES; i++)
         for (int r = 0; i % WAYS && r < ROWS; r++) {
             assert_int_equal(x->row_updates[i][r], seen[x->averages[i].table][r] ? 2 : 0);
@@ -229,27 +190,26 @@ static void lazy_rows_wait(void **state) {
     training_free(x);
 }
 
-/* In the last steps four threads meet at the same rows at the same time: each has a quarter of a feature's lookups. */
+/* In the last steps four threads meet at the same rows at the same time: each has a quarter of a table's lookups. */
 static void threads_do_not_matter(void **state) {
     (void)state;
-    struct training *both[] = {training_open(1), training_open(4)};
+    struct training *both[] = {training_open("cpu_fused", "rowwise_adagrad", 1),
+                               training_open("cpu_fused", "rowwise_adagrad", 4)};
     for (int k = 0; k < 2; k++)
         for (uint64_t n = 0; n < 50; n++) {
             struct training *x = both[k];
-            training_batch(x, n);
-            for (int64_t i = 0; n >= 10 && i < MOST; i++) x->ids[i] = i % (MOST / FEATURES / 4);
-            for (int q = 0; n >= 10 && q <= FEATURES * BAGS; q++)
-                x->offsets[q] = q * (MOST / FEATURES / BAGS);
-            if (n >= 10) x->batch.lookups = MOST;
+            state_case_draw(&x->c, n);
+            const int64_t each = x->c.bags * x->c.length;
+            for (int64_t i = 0; n >= 10 && i < TABLES * each; i++) x->c.ids[i] = i % (each / 4);
+            for (int q = 0; n >= 10 && q <= TABLES * x->c.bags; q++)
+                x->c.offsets[q] = q * x->c.length;
+            if (n >= 10) x->c.batch.lookups = TABLES * each;
             training_take(x);
-            assert_int_equal(embfuse_average_update(x->model, x->averages, AVERAGES, NULL), 0);
+            assert_int_equal(embfuse_average_update(x->c.model, x->averages, AVERAGES, NULL), 0);
             if (n == 9) training_finish(x);
         }
-    for (int i = 0; i < AVERAGES; i++) {
-        assert_memory_equal(both[0]->data[i], both[1]->data[i], sizeof(float) * ROWS * STRIDE);
-        assert_memory_equal(both[0]->row_updates[i], both[1]->row_updates[i],
-                            ROWS * sizeof(int64_t));
-    }
+    assert_memory_equal(both[0]->data, both[1]->data, sizeof both[0]->data);
+    assert_memory_equal(both[0]->row_updates, both[1]->row_updates, sizeof both[0]->row_updates);
     training_free(both[0]), training_free(both[1]);
 }
 
@@ -261,12 +221,12 @@ static void expect_refused(struct training *x, int status, const char *says) {
     memcpy(kept, x->averages, sizeof kept);
     float *data = malloc(sizeof(float) * ROWS * STRIDE);
     memcpy(data, x->data[1], sizeof(float) * ROWS * STRIDE);
-    assert_int_equal(embfuse_average_before_step(x->model, x->averages, AVERAGES, &x->batch, &why),
-                     status);
+    assert_int_equal(
+        embfuse_average_before_step(x->c.model, x->averages, AVERAGES, &x->c.batch, &why), status);
     if (!strstr(why.text, says)) fail_msg("'%s' lacks '%s'", why.text, says);
     if (status == EMBFUSE_INVALID) {
-        assert_int_equal(embfuse_average_update(x->model, x->averages, AVERAGES, &why), status);
-        assert_int_equal(embfuse_average_finish(x->model, x->averages, AVERAGES, NULL), status);
+        assert_int_equal(embfuse_average_update(x->c.model, x->averages, AVERAGES, &why), status);
+        assert_int_equal(embfuse_average_finish(x->c.model, x->averages, AVERAGES, NULL), status);
     }
     assert_memory_equal(kept, x->averages, sizeof kept);
     assert_memory_equal(data, x->data[1], sizeof(float) * ROWS * STRIDE);
@@ -285,9 +245,9 @@ static void expect_refused(struct training *x, int status, const char *says) {
 
 static void wrong_averages(void **state) {
     (void)state;
-    struct training *x = training_open(2);
+    struct training *x = training_open("cpu_fused", "rowwise_adagrad", 2);
     struct embfuse_average *last = &x->averages[AVERAGES - 1];
-    training_batch(x, 0);
+    state_case_draw(&x->c, 0);
     WRONG("size is not", size, 8);
     WRONG("no such table", table, TABLES);
     WRONG("no such table", table, -1);
@@ -301,17 +261,17 @@ static void wrong_averages(void **state) {
     WRONG("rows overlap", stride, DIM * 4 - 4);
     WRONG("updates is below 0", updates, -1);
     assert_int_equal(embfuse_average_update(NULL, x->averages, 1, NULL), EMBFUSE_INVALID);
-    assert_int_equal(embfuse_average_update(x->model, NULL, 1, NULL), EMBFUSE_INVALID);
-    assert_int_equal(embfuse_average_update(x->model, x->averages, -1, NULL), EMBFUSE_INVALID);
+    assert_int_equal(embfuse_average_update(x->c.model, NULL, 1, NULL), EMBFUSE_INVALID);
+    assert_int_equal(embfuse_average_update(x->c.model, x->averages, -1, NULL), EMBFUSE_INVALID);
     training_free(x);
 }
 
 static void wrong_batch(void **state) {
     (void)state;
-    struct training *x = training_open(2);
+    struct training *x = training_open("cpu_fused", "rowwise_adagrad", 2);
     training_step(x, 0), training_update(x);
-    training_batch(x, 1);
-    x->ids[17] = ROWS;
+    state_case_draw(&x->c, 1);
+    x->c.ids[17] = ROWS;
     expect_refused(x, EMBFUSE_BAD_BATCH, "no row");
     training_free(x);
 }
@@ -319,12 +279,12 @@ static void wrong_batch(void **state) {
 /* A step that lazy averages did not hear of is noticed at the next call; full ones need none. */
 static void step_without_notice(void **state) {
     (void)state;
-    struct training *x = training_open(2);
+    struct training *x = training_open("cpu_fused", "rowwise_adagrad", 2);
     struct embfuse_error why;
     training_step(x, 0), training_update(x), training_step(x, 1);
-    fine(embfuse_step(x->model, &x->batch, x->grad, &why), &why);
+    state_case_take(&x->c);
     expect_refused(x, EMBFUSE_INVALID, "a step was taken without");
-    fine(embfuse_average_update(x->model, x->averages, 1, &why), &why);
+    fine(embfuse_average_update(x->c.model, x->averages, 1, &why), &why);
     for (int i = 0; i < AVERAGES; i++) {
         x->averages[i].updates = 0;
         memset(x->row_updates[i], 0, ROWS * sizeof(int64_t));
@@ -337,10 +297,8 @@ static void step_without_notice(void **state) {
 /* A dense step of Adam moves rows that the batch does not look up. */
 static void dense_steps(void **state) {
     (void)state;
-    struct training *x = training_open(2);
-    embfuse_model_free(x->model);
-    x->model = training_model(x, "cpu_dense", "adam", 2);
-    training_batch(x, 0);
+    struct training *x = training_open("cpu_dense", "adam", 2);
+    state_case_draw(&x->c, 0);
     expect_refused(x, EMBFUSE_REFUSED, "cpu_dense changes all rows of table 0");
     training_free(x);
 }

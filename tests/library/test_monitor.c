@@ -8,67 +8,49 @@
 #include <string.h>
 
 #include "kernels/rng.h"
-#include "tests/support/batch_builder.h"
 #include "include/embfuse.h"
+#include "tests/library/state_case.h"
 
 #include "tests/support/kernel_tests.h"
 
-enum { ROWS = 4000, DIM = 20, BAGS = 400, MOST = 12, STEPS = 30 };
+enum { ROWS = 4000, DIM = 20, STEPS = 30 };
 
 static void must_be_fine(int status, const struct embfuse_error *why) {
     if (status) fail_msg("status %d: %s", status, why->text);
 }
 
-/* A model of one table with batches whose ids are skewed: many rows are never touched. */
+/* A model of one table, and what a plain loop sees. */
 struct training {
-    float weight[ROWS][DIM], sums[ROWS], grad[BAGS][DIM];
-    int64_t ids[BAGS * MOST], offsets[BAGS + 1];
-    struct embfuse_batch batch;
-    struct embfuse_model *model;
-    /* what a plain loop sees */
+    struct state_case c;
+    struct embfuse_model *model; /* that of c */
     uint32_t touches[ROWS], last[ROWS];
     double norm[ROWS], largest[ROWS];
 };
 
 static struct training *training_open(const char *kernel, int threads) {
     const struct embfuse_table table = {.rows = ROWS, .dim = DIM, .rule = "rowwise_adagrad"};
-    const struct embfuse_feature feature = {.padding_id = -1};
     const struct embfuse_options options = {
         .size = sizeof options, .kernel = kernel, .threads = threads};
-    struct embfuse_error why;
     struct training *x = calloc(1, sizeof *x);
-    if (!x) abort();
-    must_be_fine(embfuse_model_create(&x->model, &table, 1, &feature, 1, &options, &why), &why);
-    must_be_fine(embfuse_bind(x->model, 0, 0, x->weight, 0, &why), &why);
-    must_be_fine(embfuse_bind(x->model, 0, 1, x->sums, 0, &why), &why);
-    x->batch = (struct embfuse_batch){.size = sizeof x->batch,
-                                      .bags = BAGS,
-                                      .ids = x->ids,
-                                      .offsets = x->offsets,
-                                      .id_type = EMBFUSE_INT64};
+    state_case_open(&x->c, &table, 1, &options, 0, 0);
+    state_case_begin(&x->c, 1);
+    x->c.bags = 400;
+    x->c.length = 11;
+    x->model = x->c.model;
     return x;
 }
 
 static void training_close(struct training *x) {
-    embfuse_model_free(x->model);
+    state_case_free(&x->c);
     free(x);
 }
 
+/* Gradients of some steps are 0; some rows have large ones. */
 static void draw(struct training *x, int step) {
-    const uint64_t key = rng_key(7, (uint64_t)step);
-    int64_t n = 0;
-    for (int q = 0; q < BAGS; q++) {
-        for (int64_t i = 0; i < (int64_t)(rng_u64(key, (uint64_t)q) % MOST); i++, n++)
-            x->ids[n] = (int64_t)(pow(rng_unit(key, 1000000 + (uint64_t)n), 4) * ROWS);
-        x->offsets[q + 1] = n;
-        /* gradients of some steps are 0; some rows have large ones */
+    state_case_draw(&x->c, (uint64_t)step);
+    for (int q = 0; q < x->c.bags; q++)
         for (int d = 0; d < DIM; d++)
-            x->grad[q][d] = step % 5 == 4
-                                ? 0
-                                : (float)rng_unit(key, 2000000 + (uint64_t)(q * DIM + d)) *
-                                      (q == 3 ? 1000.0f : 0.1f);
-    }
-    x->batch.lookups = n;
+            x->c.grad[q * DIM + d] *= step % 5 == 4 ? 0 : q == 3 ? 1000.0f : 0.1f;
 }
 
 static void look(struct training *x, int step) {
@@ -76,10 +58,10 @@ static void look(struct training *x, int step) {
     static bool touched[ROWS];
     memset(sum, 0, sizeof sum);
     memset(touched, 0, sizeof touched);
-    for (int q = 0; q < BAGS; q++)
-        for (int64_t i = x->offsets[q]; i < x->offsets[q + 1]; i++) {
-            touched[x->ids[i]] = true;
-            for (int d = 0; d < DIM; d++) sum[x->ids[i]][d] += (double)x->grad[q][d];
+    for (int q = 0; q < x->c.bags; q++)
+        for (int64_t i = x->c.offsets[q]; i < x->c.offsets[q + 1]; i++) {
+            touched[x->c.ids[i]] = true;
+            for (int d = 0; d < DIM; d++) sum[x->c.ids[i]][d] += (double)x->c.grad[q * DIM + d];
         }
     for (int r = 0; r < ROWS; r++) {
         double squares = 0;
@@ -93,11 +75,10 @@ static void look(struct training *x, int step) {
 }
 
 static void train(struct training *x) {
-    struct embfuse_error why;
     for (int step = 0; step < STEPS; step++) {
         draw(x, step);
         look(x, step);
-        must_be_fine(embfuse_step(x->model, &x->batch, x->grad, &why), &why);
+        state_case_take(&x->c);
     }
 }
 
@@ -156,7 +137,7 @@ static void figures(void **state) {
         look(x, step);
         for (int r = 0; r < ROWS; r++)
             if (x->last[r] == (uint32_t)step + 1) norms[touches++] = x->norm[r];
-        must_be_fine(embfuse_step(x->model, &x->batch, x->grad, &why), &why);
+        state_case_take(&x->c);
     }
     for (int r = 0; r < ROWS; r++) {
         never += !x->touches[r];
@@ -182,8 +163,7 @@ static void figures(void **state) {
     assert_true(of_some.never_error > 0);
     assert_float_equal(of_some.never_share, (double)never / ROWS, 4 * of_some.never_error);
     train(none);
-    assert_memory_equal(x->weight, none->weight, sizeof x->weight);
-    assert_memory_equal(x->sums, none->sums, sizeof x->sums);
+    assert_null(state_case_differs(&x->c, &none->c));
     training_close(x), training_close(some), training_close(none);
 }
 

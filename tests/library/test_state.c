@@ -140,6 +140,11 @@ static void numbers(void **state) {
     }
 }
 
+static void step(struct state_case *c, uint64_t n) {
+    state_case_draw(c, n);
+    state_case_take(c);
+}
+
 /* 2k steps of all rules at once, and k, a save, a load into another model, k more with another number of threads. */
 static void resume(void **state) {
     enum { K = 3 };
@@ -164,11 +169,11 @@ static void resume(void **state) {
         embfuse_set(c->model, -1, "lr", 0.37, NULL);
         embfuse_set(c->model, -1, "weight_decay", 0.01, NULL);
     }
-    for (uint64_t n = 0; n < 2 * K; n++) state_case_step(&whole, n);
-    for (uint64_t n = 0; n < K; n++) state_case_step(&first, n);
+    for (uint64_t n = 0; n < 2 * K; n++) step(&whole, n);
+    for (uint64_t n = 0; n < K; n++) step(&first, n);
     if (!state_case_differs(&whole, &first)) fail_msg("the steps change nothing");
     pass(&first, &second, &folder, 1);
-    for (uint64_t n = K; n < 2 * K; n++) state_case_step(&second, n);
+    for (uint64_t n = K; n < 2 * K; n++) step(&second, n);
     const char *what = state_case_differs(&whole, &second);
     if (what) fail_msg("differs: %s", what);
     state_case_free(&whole);
