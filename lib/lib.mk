@@ -14,7 +14,7 @@ others    := $(harness:%.c=$(B)/%.o) $(patsubst %.c,$(B)/%.o,$(wildcard serving/
 libraries := $(strip -fopenmp -lxxhash -lm)
 
 $(B)/lib/needed.a: $(filter-out $(B)/harness/program.o,$(others))
-	@rm -f $@
+	@mkdir -p $(@D) && rm -f $@
 	$(call quiet,AR)$(AR) rcsD $@ $^
 
 # The library in a folder: its objects, and what else it is linked with.

@@ -3,6 +3,7 @@
 #include "tests/library/state_case.h"
 
 #include <ftw.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +80,8 @@ void state_case_open(struct state_case *c, const struct embfuse_table *tables, i
                      const struct embfuse_options *options, int64_t gap, uint64_t seed) {
     const size_t count = (size_t)num_tables;
     struct embfuse_error why;
-    *c = (struct state_case){.num_tables = num_tables, .options = {.size = sizeof c->options}};
+    *c = (struct state_case){
+        .num_tables = num_tables, .options = {.size = sizeof c->options}, .bags = 12, .length = 6};
     if (options) c->options = *options;
     c->tables = must_get(count * sizeof *c->tables);
     c->arrays = must_get(count * sizeof *c->arrays);
@@ -103,17 +105,22 @@ void state_case_free(struct state_case *c) {
             off_device(a->device, bytes_of(a));
             free(a->data);
         }
+    free(c->ids);
+    free(c->offsets);
+    free(c->grad);
     free(c->arrays);
     free(c->tables);
 }
 
 void state_case_scramble(struct state_case *c, uint64_t seed) {
-    uint64_t n = 0;
+    uint64_t n = 0, word = 0;
     for (int32_t t = 0; t < c->num_tables; t++)
         for (struct state_array *a = c->arrays[t]; a < c->arrays[t] + STATE_ARRAYS; a++)
-            for (int64_t k = 0; k < a->rows * a->row_bytes; k++)
-                a->data[k / a->row_bytes * a->stride + k % a->row_bytes] =
-                    (unsigned char)rng_u64(seed, n++);
+            for (int64_t row = 0; row < a->rows; row++)
+                for (int64_t k = 0; k < a->row_bytes; k++, n++, word >>= 8) {
+                    if (n % 8 == 0) word = rng_u64(seed, n);
+                    a->data[row * a->stride + k] = (unsigned char)word;
+                }
     send(c);
 }
 
@@ -135,53 +142,58 @@ void state_case_begin(struct state_case *c, uint64_t seed) {
     send(c);
 }
 
-/* Some rows more often than others, and bags without lookups. */
-static int64_t draw(struct state_case *c, uint64_t key, int64_t *ids, int64_t *offsets) {
-    int64_t count = 0, bag = 0;
-    uint64_t n = 0;
-    offsets[0] = 0;
-    for (int32_t t = 0; t < c->num_tables; t++)
-        for (int b = 0; b < STATE_BAGS; b++) {
-            const int64_t length = (int64_t)(rng_u64(key, n++) % (STATE_LENGTH + 1));
-            for (int64_t k = 0; k < length; k++) {
-                const double u = rng_unit(key, n++);
-                ids[count++] = (int64_t)(u * u * (double)c->tables[t].rows);
-            }
-            offsets[++bag] = count;
-        }
-    return count;
+static int64_t columns(const struct state_case *c) {
+    int64_t sum = 0;
+    for (int32_t t = 0; t < c->num_tables; t++) sum += c->tables[t].dim;
+    return sum;
 }
 
-void state_case_step(struct state_case *c, uint64_t n) {
-    const size_t bags = (size_t)c->num_tables * STATE_BAGS;
+void state_case_draw(struct state_case *c, uint64_t n) {
+    int64_t count = 0, bag = 0;
+    uint64_t key = 0;
+    if (!c->ids) {
+        const size_t bags = (size_t)(c->num_tables * c->bags);
+        c->ids = must_get(bags * (size_t)c->length * sizeof *c->ids);
+        c->offsets = must_get((bags + 1) * sizeof *c->offsets);
+        c->grad = must_get((size_t)(columns(c) * c->bags) * sizeof *c->grad);
+    }
+    for (int32_t t = 0; t < c->num_tables; t++)
+        for (int b = 0; b < c->bags; b++) {
+            const int64_t length = (int64_t)(rng_u64(n, key++) % (uint64_t)(c->length + 1));
+            for (int64_t k = 0; k < length; k++) {
+                const int64_t rows = c->tables[t].rows - c->tables[t].rows / 8;
+                c->ids[count++] = (int64_t)(pow(rng_unit(n, key++), 4) * (double)rows);
+            }
+            c->offsets[++bag] = count;
+        }
+    for (int64_t k = 0; k < columns(c) * c->bags; k++)
+        c->grad[k] = (float)(rng_unit(n + 1000, (uint64_t)k) - 0.5);
+    c->batch = (struct embfuse_batch){.size = sizeof c->batch,
+                                      .bags = c->bags,
+                                      .lookups = count,
+                                      .ids = c->ids,
+                                      .offsets = c->offsets,
+                                      .id_type = EMBFUSE_INT64};
+}
+
+void state_case_take(struct state_case *c) {
     const bool device = c->options.place == EMBFUSE_DEVICE;
-    int64_t columns = 0;
-    for (int32_t t = 0; t < c->num_tables; t++) columns += c->tables[t].dim;
-    const size_t room[] = {bags * STATE_LENGTH * sizeof(int64_t), (bags + 1) * sizeof(int64_t),
-                           (size_t)columns * STATE_BAGS * sizeof(float)};
-    void *host[3], *there[3];
-    for (int i = 0; i < 3; i++) host[i] = must_get(room[i]);
-    const int64_t lookups = draw(c, n, host[0], host[1]);
-    for (int64_t k = 0; k < columns * STATE_BAGS; k++)
-        ((float *)host[2])[k] = (float)(rng_unit(n + 1000, (uint64_t)k) - 0.5);
-    for (int i = 0; i < 3; i++) there[i] = device ? on_device(host[i], room[i]) : host[i];
+    const size_t bags = (size_t)(c->num_tables * c->bags);
+    const size_t bytes[] = {(size_t)c->batch.lookups * sizeof *c->ids,
+                            (bags + 1) * sizeof *c->offsets,
+                            (size_t)(columns(c) * c->bags) * sizeof *c->grad};
+    void *at[] = {c->ids, c->offsets, c->grad};
+    for (int i = 0; device && i < 3; i++) at[i] = on_device(at[i], bytes[i]);
+    struct embfuse_batch batch = c->batch;
     struct embfuse_error why;
     struct error err;
-    must(embfuse_step(c->model,
-                      &(struct embfuse_batch){.size = sizeof(struct embfuse_batch),
-                                              .bags = STATE_BAGS,
-                                              .lookups = lookups,
-                                              .ids = there[0],
-                                              .offsets = there[1],
-                                              .id_type = EMBFUSE_INT64,
-                                              .stream = device ? device_stream() : NULL},
-                      there[2], &why),
-         why.text);
-    if (device) must(device_wait(device_stream(), &err), err.text);
-    for (int i = 0; i < 3; i++) {
-        if (device) off_device(there[i], room[i]);
-        free(host[i]);
-    }
+    batch.ids = at[0];
+    batch.offsets = at[1];
+    batch.stream = device ? device_stream() : NULL;
+    must(embfuse_step(c->model, &batch, at[2], &why), why.text);
+    if (!device) return;
+    must(device_wait(device_stream(), &err), err.text);
+    for (int i = 0; i < 3; i++) off_device(at[i], bytes[i]);
 }
 
 /* --- comparison */
@@ -197,6 +209,17 @@ static const char *array_differs(const struct state_array *a, const struct state
     return NULL;
 }
 
+static const char *settings_differ(const struct embfuse_model *a, const struct embfuse_model *b) {
+    if (a->rounding_seed != b->rounding_seed) return "rounding seed";
+    for (int32_t t = 0; t < a->num_tables; t++) {
+        if (a->shapes[t].rounding_key != b->shapes[t].rounding_key) return "key";
+        if (a->shapes[t].adjusts != b->shapes[t].adjusts) return "adjusts";
+        if (memcmp(&a->rules[t], &b->rules[t], sizeof(struct rule)) != 0) return "hyper-parameters";
+        if (a->steps[t].number != b->steps[t].number) return "steps";
+    }
+    return NULL;
+}
+
 const char *state_case_differs(struct state_case *a, struct state_case *b) {
     const char *what = NULL;
     fetch(a);
@@ -204,19 +227,7 @@ const char *state_case_differs(struct state_case *a, struct state_case *b) {
     for (int32_t t = 0; !what && t < a->num_tables; t++)
         for (int i = 0; !what && i < STATE_ARRAYS; i++)
             what = array_differs(&a->arrays[t][i], &b->arrays[t][i]);
-    return what;
-}
-
-const char *state_case_settings_differ(const struct state_case *a, const struct state_case *b) {
-    if (a->model->rounding_seed != b->model->rounding_seed) return "rounding seed";
-    for (int32_t t = 0; t < a->num_tables; t++) {
-        if (a->model->shapes[t].rounding_key != b->model->shapes[t].rounding_key) return "key";
-        if (a->model->shapes[t].adjusts != b->model->shapes[t].adjusts) return "adjusts";
-        if (memcmp(&a->model->rules[t], &b->model->rules[t], sizeof(struct rule)) != 0)
-            return "hyper-parameters";
-        if (a->model->steps[t].number != b->model->steps[t].number) return "steps";
-    }
-    return NULL;
+    return what ? what : settings_differ(a->model, b->model);
 }
 
 /* --- folders */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Models with arrays of any content, on the host or on a device, for tests of embfuse_save() and embfuse_load().
+ * Models with arrays of any content, on the host or on a device, and steps that they take; folders of saved states.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 #include "include/embfuse.h"
 #include "tests/support/work_files.h"
 
-enum { STATE_ARRAYS = 5, STATE_BAGS = 12, STATE_LENGTH = 6 };
+enum { STATE_ARRAYS = 5 };
 
 struct state_array {
     int64_t stride, row_bytes, rows;
@@ -23,6 +23,10 @@ struct state_case {
     struct embfuse_options options;
     struct embfuse_model *model;
     struct state_array (*arrays)[STATE_ARRAYS]; /* [num_tables] */
+    int64_t bags, length;                       /* lookups of a bag at most; 12 and 6 */
+    int64_t *ids, *offsets;
+    float *grad;
+    struct embfuse_batch batch; /* that was drawn */
 };
 
 /* A model of these tables, each read by one feature. gap: bytes between the rows of each array; on a device a
@@ -37,14 +41,14 @@ void state_case_scramble(struct state_case *c, uint64_t seed);
 /* A new table: weights from -1 to 1, states as the rule says. */
 void state_case_begin(struct state_case *c, uint64_t seed);
 
-/* Takes step number n, whose batch and gradient depend only on n. */
-void state_case_step(struct state_case *c, uint64_t n);
+/* Batch n with its gradient: some rows often, the last eighth never, and bags without lookups. */
+void state_case_draw(struct state_case *c, uint64_t n);
+/* The step with what was drawn. */
+void state_case_take(struct state_case *c);
 
-/* NULL: all rows have the same bits in both, and nobody wrote between rows; otherwise what differs. */
+/* NULL: all rows have the same bits in both, as have hyper-parameters, steps and seed, and nobody wrote between rows;
+ * otherwise what differs. */
 const char *state_case_differs(struct state_case *a, struct state_case *b);
-
-/* The same for what is no array: hyper-parameters, steps, seed. */
-const char *state_case_settings_differ(const struct state_case *a, const struct state_case *b);
 
 /* An empty folder $BUILD/tests/state/NAME; and one that is gone. */
 struct work_path state_folder(const char *name);

@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Joint embeddings through libembfuse, against NumPy, on recorded text and on drawn ids.
+"""Joint embeddings through libembfuse, against NumPy.
 
 Word and characters: the row of a word beside the mean of the rows of its characters; two tables of two widths in one
-forward and one step (Chen et al. 2015, character-enhanced word embeddings, by concatenation). A word of the Chinese trace
-is a pair of neighbours, hashed.
+forward and one step (Chen et al. 2015, character-enhanced word embeddings, by concatenation).
 
 A table shared by two tasks: two features read it, and the rule gets the sum of the gradients of both. One step per
 task instead is another function for every rule that is not linear: rows of both tasks differ, all others do not.
 """
-import gzip
 import sys
 
 sys.dont_write_bytecode = True
@@ -79,96 +77,51 @@ def of_lookups(bags, grads):
     return np.concatenate([np.tile(g / len(bag), (len(bag), 1)) for bag, g in zip(bags, grads)])
 
 
-def poems(count):
-    with gzip.open(tap.trace("tang_poems"), "rt", encoding="ascii") as file:
-        return [list(map(int, next(file).split())) for _ in range(count)]
+def bags_of(random, count, rows):
+    return [random.integers(0, rows, random.integers(1, 6)).tolist() for _ in range(count)]
 
 
-# --- word and characters
-
-def word_id(characters, rows):
-    return hash(tuple(characters)) % rows  # of integers: the same in every process
-
-
-def words_of_poems():
-    return [[p[i:i + 2] for i in range(0, len(p) - 1, 2)] for p in poems(40)], 9534
-
-
-def drawn_words():
+def test_a_word_and_the_mean_of_its_characters(_):
     random = np.random.default_rng(1)
-    draw = lambda: random.zipf(1.3, random.integers(1, 8)).clip(max=199).tolist()
-    return [[draw() for _ in range(300)] for _ in range(3)], 200
-
-
-def word_and_characters(poems_, characters, words=5000):
-    tables = [Table(words, 32, "adagrad", 1), Table(characters, 16, "rowwise_adagrad", 2)]
-    model, random = open_model(tables, [0, 1]), np.random.default_rng(3)
-    for poem in poems_:
-        if not poem:
-            continue
-        word, bags = np.array([word_id(w, words) for w in poem]), [np.array(w) for w in poem]
-        batch = batch_of(model, [[[w] for w in word], poem])
-        output, grad = np.empty((len(poem), 48), np.float32), random.standard_normal((len(poem), 48)).astype(np.float32)
+    words, characters = tables = Table(5000, 32, "adagrad", 1), Table(200, 16, "rowwise_adagrad", 2)
+    model = open_model(tables, [0, 1])
+    for _ in range(3):
+        bags, ids = bags_of(random, 300, 200), random.integers(0, 300, 300)
+        batch = batch_of(model, [ids[:, None].tolist(), bags])
+        output, grad = np.empty((300, 48), np.float32), random.standard_normal((300, 48)).astype(np.float32)
         model.forward(batch, output)
-        want = np.concatenate([tables[0].want[word], [tables[1].want[b].mean(0) for b in bags]], axis=1)
+        want = np.concatenate([words.want[ids], [characters.want[b].mean(0) for b in bags]], axis=1)
         assert np.abs(output - want).max() < 20 * TOLERANCE, np.abs(output - want).max()
         model.step(batch, grad)
-        tables[0].step(word, grad[:, :32])
-        tables[1].step(np.concatenate(bags), of_lookups(bags, grad[:, 32:]))
-    for table in tables:
-        table.check()
+        words.step(ids, grad[:, :32])
+        characters.step(np.concatenate(bags), of_lookups(bags, grad[:, 32:]))
+    words.check()
+    characters.check()
 
 
-def test_word_and_mean_of_characters_of_drawn_words(_):
-    word_and_characters(*drawn_words())
-
-
-def test_word_and_mean_of_characters_of_poems(_):
-    word_and_characters(*words_of_poems())
-
-
-# --- one table, two tasks
-
-def two_tasks(bags, rows, rule):
-    """bags: of both tasks. Checks one step of the sum, and compares it with a step for each task."""
-    random = np.random.default_rng(5)
-    grads = [random.standard_normal((len(b), 24)).astype(np.float32) for b in bags]
-    lookups = [np.concatenate([np.array(bag, int) for bag in task]) for task in bags]
-    values = [of_lookups(*task) for task in zip(bags, grads)]
-    shared = Table(rows, 24, rule, 4)
-    model = open_model([shared], [0, 0])
-    model.step(batch_of(model, bags), np.concatenate(grads, axis=1))  # columns: task 0, task 1
-    shared.step(np.concatenate(lookups), np.concatenate(values))
-    shared.check()
-    apart = Table(rows, 24, rule, 4)
-    model = open_model([apart], [0])
-    for task, grad in zip(bags, grads):
-        model.step(batch_of(model, [task]), grad)
-    both = np.intersect1d(*lookups)
-    one = np.setxor1d(*lookups)
-    assert len(both) > 20 and len(one) > 20
-    off = np.abs(apart.weight - shared.weight).max(1) / np.abs(shared.weight).max()
-    assert off[one].max() < TOLERANCE
-    return off[both]
-
-
-def merged_and_not(bags, rows):
-    for rule in ("adagrad", "rowwise_adagrad"):
-        off = two_tasks(bags, rows, rule)
-        assert np.median(off) > 1e-3, (rule, np.median(off))
-    off = two_tasks(bags, rows, "sgd")
-    assert off.max() < TOLERANCE, "steps of a linear rule add up"
-
-
-def test_a_table_of_two_tasks_with_drawn_ids(_):
-    random = np.random.default_rng(6)
-    draw = lambda high: [random.integers(0, high, random.integers(1, 6)).tolist() for _ in range(40)]
-    merged_and_not([draw(150), draw(300)], 300)
-
-
-def test_a_table_of_two_tasks_with_the_first_and_second_halves_of_poems(_):
-    whole = [p for p in poems(100) if len(p) > 8][:40]
-    merged_and_not([[p[:len(p) // 2] for p in whole], [p[len(p) // 2:] for p in whole]], 9534)
+def test_a_table_of_two_tasks(_):
+    """One step of the sum, and a step for each task beside it."""
+    for rule in ("adagrad", "rowwise_adagrad", "sgd"):
+        random = np.random.default_rng(6)
+        bags = [bags_of(random, 40, 150), bags_of(random, 40, 300)]
+        grads = [random.standard_normal((40, 24)).astype(np.float32) for _ in bags]
+        lookups = [np.concatenate(task) for task in bags]
+        shared, apart = Table(300, 24, rule, 4), Table(300, 24, rule, 4)
+        model = open_model([shared], [0, 0])
+        model.step(batch_of(model, bags), np.concatenate(grads, axis=1))  # columns: task 0, task 1
+        shared.step(np.concatenate(lookups), np.concatenate([of_lookups(*task) for task in zip(bags, grads)]))
+        shared.check()
+        model = open_model([apart], [0])
+        for task, grad in zip(bags, grads):
+            model.step(batch_of(model, [task]), grad)
+        both, one = np.intersect1d(*lookups), np.setxor1d(*lookups)
+        assert len(both) > 20 and len(one) > 20
+        off = np.abs(apart.weight - shared.weight).max(1) / np.abs(shared.weight).max()
+        assert off[one].max() < TOLERANCE
+        if rule == "sgd":
+            assert off[both].max() < TOLERANCE, "steps of a linear rule add up"
+        else:
+            assert np.median(off[both]) > 1e-3, (rule, np.median(off[both]))
 
 
 if __name__ == "__main__":

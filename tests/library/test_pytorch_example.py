@@ -5,9 +5,7 @@ steps in every form of the input; errors where autograd or a wrong tensor would 
 
 The interpreter is found as in test_torch_optim.py. Without PyTorch the test is skipped.
 """
-import contextlib
 import copy
-import io
 import itertools
 import os
 import sys
@@ -60,23 +58,11 @@ def drawn_stream():
     return train.Stream(*train.drawn_bags(3000, 5000, generator), 128, generator)
 
 
-def recorded_stream():
-    return train.Stream(*train.read_bags(tap.trace("retail_items")), 128, torch.Generator().manual_seed(3))
-
-
-def agree(stream):
+def test_losses_and_weights_over_200_steps(_):
     for name in train.RULES:
-        loss, weight = differences(name, stream)
+        loss, weight = differences(name, drawn_stream())
         print(f"# {name}: losses differ by up to {loss / EPSILON:.0f} roundings, weights by {weight / EPSILON:.0f}")
         assert loss <= LOSS_TOLERANCE and weight <= WEIGHT_TOLERANCE, (name, loss / EPSILON, weight / EPSILON)
-
-
-def test_losses_and_weights_over_200_steps_of_drawn_ids(_):
-    agree(drawn_stream())
-
-
-def test_losses_and_weights_over_200_steps_of_a_recorded_stream(_):
-    agree(recorded_stream())
 
 
 def test_another_rate_is_noticed(_):
@@ -164,11 +150,6 @@ def test_narrow_weights_and_outputs(_):
     y.sum().backward()
     want = (start.float() - 0.5 * torch.bincount(IDS, minlength=6)[:, None]).bfloat16()
     assert torch.equal(bag.weight, want), (bag.weight, want)
-
-
-def test_the_padding_row_begins_at_zero_unless_weights_are_given(_):
-    assert not EmbeddingBag(6, 5, padding_idx=2).weight[2].any()
-    assert EmbeddingBag(6, 5, padding_idx=2, _weight=torch.ones(6, 5)).weight[2].all()
 
 
 # --- what a trainer does between steps
@@ -276,7 +257,7 @@ def test_a_kernel_without_the_gradient_of_weights_is_refused(_):
     assert torch.equal(bag.weight, before) and bag.steps == 0
 
 
-# --- leaks, threads and the program
+# --- leaks and threads
 
 def resident_bytes():
     with open("/proc/self/statm", encoding="ascii") as file:
@@ -317,33 +298,6 @@ def test_two_threads_on_two_modules(_):
         thread.join()
     for seed in (1, 2):
         assert torch.equal(alone[seed], together[seed])
-
-
-def run_train(*args):
-    """Exit status and output of train.py."""
-    said, sys.argv = io.StringIO(), ["train.py", *map(str, args)]
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        try:
-            status = train.main() or 0
-        except SystemExit as e:
-            status = e.code
-    return status, said.getvalue()
-
-
-def test_train_py_prints_its_table(folder):
-    path = os.path.join(folder, "ids.txt")
-    with open(path, "w", encoding="ascii") as file:
-        file.write("1 2 3\n\n4\n" * 30)
-    threads = f"--threads={torch.get_num_threads()}"
-    for args in (["--steps=20"], [path, "--steps=3", "--batch=20"]):
-        status, said = run_train(*args, threads)
-        rows = [line.split("|")[1:-1] for line in said.splitlines()[2:]]
-        assert status == 0 and [r[0].strip() for r in rows[2:]] == list(train.RULES), said
-        assert len({len(r) for r in rows}) == 1 and all(float(r[4]) <= LOSS_TOLERANCE for r in rows[2:]), said
-    for args, why in (([path, "--batch=91"], "90 bags"), ([train.__file__], "invalid literal"), (["--dim=0"], "at least 1"),
-                      (["nowhere"], "nowhere: No such file")):
-        status, said = run_train(*args)
-        assert status == 2 and why in said, said
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ in test_torch_optim.py; without PyTorch everything is skipped."""
 import os
 import subprocess
 import sys
-import tempfile
 
 import tap
 

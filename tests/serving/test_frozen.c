@@ -117,45 +117,45 @@ static void test_many_rows_and_a_frozen_source(void **state) {
     free(t.element);
 }
 
-struct refused {
-    const char *test;
+static const struct {
     int type;
     float value;
     const char *said; /* NULL: it is taken */
+} refusals[] = {
+    {FP32, NAN, "element [41][5] is nan; all"},
+    {BF16, INFINITY, "element [41][5] is inf; all"},
+    {FROZEN_INT8, NAN, "element [41][5] is nan; all"},
+    {FROZEN_INT8, -INFINITY, "element [41][5] is -inf; all"},
+    {FP16, 65505, "element [41][5] is 65505, which fp16 cannot hold"},
+    {FP16, -65504, NULL},
+    {FP8, -449, "element [41][5] is -449, which fp8 cannot hold"},
+    {FP8, 448, NULL},
+    {BF16, FLT_MAX, "which bf16 cannot hold"},
+    {FP32, -FLT_MAX, NULL},
+    {FROZEN_INT8, FLT_MAX / 2, "which int8 cannot hold"},
+    {FROZEN_INT8, -FLT_MAX / 4, NULL},
 };
-static const struct refused refusals[] = {
-    {"NaN in fp32", FP32, NAN, "element [41][5] is nan; all"},
-    {"infinity in bf16", BF16, INFINITY, "element [41][5] is inf; all"},
-    {"NaN in int8", FROZEN_INT8, NAN, "element [41][5] is nan; all"},
-    {"infinity in int8", FROZEN_INT8, -INFINITY, "element [41][5] is -inf; all"},
-    {"too large for fp16", FP16, 65505, "element [41][5] is 65505, which fp16 cannot hold"},
-    {"largest of fp16", FP16, -65504, NULL},
-    {"too large for fp8", FP8, -449, "element [41][5] is -449, which fp8 cannot hold"},
-    {"largest of fp8", FP8, 448, NULL},
-    {"too large for bf16", BF16, FLT_MAX, "which bf16 cannot hold"},
-    {"largest of fp32", FP32, -FLT_MAX, NULL},
-    {"too large for int8", FROZEN_INT8, FLT_MAX / 2, "which int8 cannot hold"},
-    {"largest of int8", FROZEN_INT8, -FLT_MAX / 4, NULL},
-};
-enum { REFUSALS = sizeof refusals / sizeof *refusals };
 
-static void test_refused_element(void **state) {
-    const struct refused *r = *state;
+static void test_refused_elements(void **state) {
+    (void)state;
     const struct names n = names_of("refused");
-    struct memory_table t = table_of(ROWS, 8);
-    struct error err = {""};
-    t.element[41 * 8 + 5] = r->value;
-    if (!r->said) {
-        struct frozen made = written(&t.frozen, r->type, &n);
-        judge_row(r->type, t.element + 41 * 8, frozen_row(&made, 41), 8);
-        assert_true(frozen_compare(&t.frozen, &made).worst_bound <= 1);
-        frozen_close(&made);
-    } else {
-        t.element[50 * 8] = r->value; /* the first is named */
-        assert_int_equal(frozen_write(&t.frozen, r->type, n.rows.text, n.text.text, &err), -1);
-        if (!strstr(err.text, r->said)) fail_msg("%s", err.text);
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        const int type = refusals[i].type;
+        struct memory_table t = table_of(ROWS, 8);
+        struct error err = {""};
+        t.element[41 * 8 + 5] = refusals[i].value;
+        if (!refusals[i].said) {
+            struct frozen made = written(&t.frozen, type, &n);
+            judge_row(type, t.element + 41 * 8, frozen_row(&made, 41), 8);
+            assert_true(frozen_compare(&t.frozen, &made).worst_bound <= 1);
+            frozen_close(&made);
+        } else {
+            t.element[50 * 8] = refusals[i].value; /* the first is named */
+            assert_int_equal(frozen_write(&t.frozen, type, n.rows.text, n.text.text, &err), -1);
+            if (!strstr(err.text, refusals[i].said)) fail_msg("%s", err.text);
+        }
+        free(t.element);
     }
-    free(t.element);
 }
 
 static void test_compare_finds_a_wrong_row(void **state) {
@@ -227,65 +227,47 @@ static struct names small_table(const char *name, int type) {
     return n;
 }
 
-static void test_every_damage_of_the_text(void **state) {
+/* One bit of every byte, and every length. A sum is compared where FROZEN_VERIFY asks for it. */
+static void test_every_damage(void **state) {
     (void)state;
-    const struct names n = small_table("text", FROZEN_INT8);
-    const struct bytes good = contents(n.text.text);
-    assert_in_range(good.size, 100, 200);
-    for (size_t cut = 0; cut < good.size; cut++) {
-        work_write(n.text.text, good.data, cut);
-        expect_refusal(&n, 0, n.text.text);
-    }
-    for (size_t at = 0; at < good.size; at++)
-        for (int bit = 0; bit < 8; bit++) {
-            struct bytes bad = good;
-            bad.data[at] = (char)(bad.data[at] ^ 1 << bit);
-            work_write(n.text.text, bad.data, bad.size);
-            expect_refusal(&n, 0, n.text.text);
-        }
-    struct bytes more = good;
-    more.data[more.size++] = '\n';
-    work_write(n.text.text, more.data, more.size);
-    expect_refusal(&n, 0, "do not agree");
-    more.data[more.size - 1] = '\0';
-    work_write(n.text.text, more.data, more.size);
-    expect_refusal(&n, 0, "0 byte");
-    static const char next[] = "embfuse frozen table 2\nand more\n";
-    work_write(n.text.text, next, sizeof next - 1);
-    expect_refusal(&n, 0, "format version 2; this program reads 1");
-    work_write(n.text.text, "rows 3\n", 7);
-    expect_refusal(&n, 0, "not the text of a frozen table");
-}
-
-static void test_every_damage_of_the_rows(void **state) {
-    (void)state;
-    const struct names n = small_table("rows", FP16);
-    const struct bytes good = contents(n.rows.text);
-    assert_int_equal(good.size, 13 * 3 * 2);
-    for (size_t cut = 0; cut < good.size; cut++) {
-        work_write(n.rows.text, good.data, cut);
-        expect_refusal(&n, 0, cut ? "says 78; copy" : "empty");
-    }
-    work_write(n.rows.text, good.data, good.size + 1);
-    expect_refusal(&n, 0, "79 bytes, but");
-    for (size_t at = 0; at < good.size; at++) {
+    for (int of_text = 0; of_text < 2; of_text++) {
+        const struct names n = small_table("damage", of_text ? FROZEN_INT8 : FP16);
+        const char *path = of_text ? n.text.text : n.rows.text;
+        const struct bytes good = contents(path);
         struct bytes bad = good;
-        bad.data[at] = (char)(bad.data[at] ^ 1 << at % 8);
-        work_write(n.rows.text, bad.data, bad.size);
-        expect_refusal(&n, FROZEN_VERIFY, "its checksum is not the one");
+        assert_in_range(good.size, 13 * 3 * 2, 200);
+        for (size_t at = 0; at < good.size; at++) {
+            work_write(path, good.data, at);
+            expect_refusal(&n, 0, of_text ? path : at ? "says 78; copy" : "empty");
+            bad.data[at] = (char)(bad.data[at] ^ 1 << at % 8);
+            work_write(path, bad.data, bad.size);
+            expect_refusal(&n, of_text ? 0 : FROZEN_VERIFY,
+                           of_text ? path : "its checksum is not the one");
+            bad.data[at] = good.data[at];
+        }
+        bad.data[bad.size] = '\n';
+        work_write(path, bad.data, bad.size + 1);
+        expect_refusal(&n, 0, of_text ? "do not agree" : "79 bytes, but");
+        bad.data[bad.size] = '\0';
+        work_write(path, bad.data, bad.size + 1);
+        expect_refusal(&n, 0, of_text ? "0 byte" : "79 bytes, but");
+        work_write(path, good.data, good.size);
+        struct frozen t;
+        assert_int_equal(frozen_open_raw(n.rows.text, n.text.text, FROZEN_VERIFY, &t, NULL), 0);
+        frozen_close(&t);
     }
-    work_write(n.rows.text, good.data, good.size);
-    struct frozen t;
-    struct error err;
-    assert_int_equal(frozen_open_raw(n.rows.text, n.text.text, FROZEN_VERIFY, &t, &err), 0);
-    frozen_close(&t);
 }
 
 static void test_foreign_files(void **state) {
     (void)state;
-    const struct names n = small_table("foreign", FP32);
+    const struct names n = small_table("foreign", FP32), next = small_table("next", FP32);
+    static const char text[] = "embfuse frozen table 2\nand more\n";
     struct frozen t;
     struct error err = {""};
+    work_write(next.text.text, text, sizeof text - 1);
+    expect_refusal(&next, 0, "format version 2; this program reads 1");
+    work_write(next.text.text, "rows 3\n", 7);
+    expect_refusal(&next, 0, "not the text of a frozen table");
     const struct names folder = {work_path("frozen", "x/y"), n.text}; /* x is a folder */
     struct names up = folder;
     up.rows.text[strlen(up.rows.text) - 2] = '\0';
@@ -338,20 +320,15 @@ static void test_write_to_a_full_device_or_nowhere(void **state) {
 }
 
 TESTS(frozen) {
-    const struct CMUnitTest single[] = {
+    const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_of_every_type),
         cmocka_unit_test(test_npy),
         cmocka_unit_test(test_many_rows_and_a_frozen_source),
+        cmocka_unit_test(test_refused_elements),
         cmocka_unit_test(test_compare_finds_a_wrong_row),
-        cmocka_unit_test(test_every_damage_of_the_text),
-        cmocka_unit_test(test_every_damage_of_the_rows),
+        cmocka_unit_test(test_every_damage),
         cmocka_unit_test(test_foreign_files),
         cmocka_unit_test(test_write_to_a_full_device_or_nowhere),
     };
-    enum { SINGLE = sizeof single / sizeof *single };
-    struct CMUnitTest tests[REFUSALS + SINGLE];
-    for (int i = 0; i < REFUSALS; i++)
-        tests[i] = case_test(refusals[i].test, test_refused_element, &refusals[i]);
-    memcpy(tests + REFUSALS, single, sizeof single);
     return cmocka_run_group_tests_name("frozen", tests, NULL, NULL);
 }

@@ -52,76 +52,6 @@ static void judge_lookup(const struct frozen *t, const struct batch *in, const f
         }
 }
 
-static void test_lookup(void **state) {
-    (void)state;
-    const struct names n = names_of("lookup");
-    for (int variant = 0; variant < 2 * DIMS * 3; variant++) {
-        struct builder b;
-        builder_begin(&b, (uint64_t)variant, false);
-        b.id_type = variant % 2 ? ID_INT64 : ID_INT32;
-        b.weighted = variant / 2 % 2;
-        const int32_t dim = dims[variant % DIMS];
-        builder_feature(&b, builder_table(&b, ROWS, dim), (enum pooling)(variant % 3),
-                        variant % 4 == 0 ? 1 : -1);
-        builder_random_bags(&b, 20, 9);
-        builder_random_bags(&b, 2, 300);
-        builder_finish(&b);
-        struct memory_table t = table_of(ROWS, dim);
-        for (int type = 0; type < FROZEN_TYPES; type++) {
-            struct frozen made = written(&t.frozen, type, &n);
-            float *output = malloc((size_t)(b.in.grad_elements + 1) * sizeof *output);
-            char what[80];
-            for (int threads = 1; threads <= 5; threads += 2) {
-                memset(output, 0xff, (size_t)b.in.grad_elements * sizeof *output);
-                frozen_lookup(&made, &b.in, output, threads);
-                snprintf(what, sizeof what, "%s, variant %d, %d threads", frozen_type_name(type),
-                         variant, threads);
-                judge_lookup(&made, &b.in, output, what);
-            }
-            /* One bag of many, as a request. */
-            struct batch one = b.in;
-            one.bags = 1, one.offsets += 7;
-            frozen_lookup(&made, &one, output, 1);
-            judge_lookup(&made, &one, output, "one bag");
-            free(output);
-            frozen_close(&made);
-        }
-        free(t.element);
-        builder_free(&b);
-    }
-}
-
-/* Rounded answers of int8, too. */
-static void test_lookup_in_a_narrow_output(void **state) {
-    (void)state;
-    struct builder b;
-    builder_begin(&b, 3, false);
-    builder_feature(&b, builder_table(&b, ROWS, 17), POOL_SUM, -1);
-    builder_random_bags(&b, 20, 9);
-    builder_finish(&b);
-    struct memory_table t = table_of(ROWS, 17);
-    const struct names n = names_of("narrow");
-    struct frozen made = written(&t.frozen, FROZEN_INT8, &n);
-    struct batch in = b.in;
-    float *wide = malloc((size_t)in.grad_elements * sizeof *wide);
-    uint16_t *narrow = malloc((size_t)in.grad_elements * sizeof *narrow);
-    frozen_lookup(&made, &in, wide, 1);
-    in.grad_type = BF16;
-    frozen_lookup(&made, &in, narrow, 2);
-    for (int bag = 0; bag < 20; bag++)
-        for (int d = 0; d < 17; d++) {
-            const int64_t i = forward_row(in.features, bag) + d;
-            assert_int_equal(narrow[i], float_bits(dtype_round(BF16, wide[i])) >> 16);
-        }
-    free(wide);
-    free(narrow);
-    frozen_close(&made);
-    free(t.element);
-    builder_free(&b);
-}
-
-/* --- the library */
-
 /* The batch of a builder, for the library. */
 static struct embfuse_batch batch_for(const struct batch *in) {
     return (struct embfuse_batch){.size = sizeof(struct embfuse_batch),
@@ -140,53 +70,81 @@ static struct work_path table_name(const struct names *n) {
     return name;
 }
 
-static void test_library_gives_the_same_bits(void **state) {
+/* The same lookup of the same files through the library has these bits. */
+static void judge_library(const struct frozen *t, const struct names *n, const struct batch *in,
+                          const float *wanted) {
+    const struct work_path name = table_name(n);
+    const struct embfuse_batch batch = batch_for(in);
+    const struct feature *f = in->features;
+    const size_t bytes =
+        (size_t)(f->pooling == POOL_NONE ? in->lookups : in->bags) * (size_t)t->dim * sizeof(float);
+    struct embfuse_frozen *opened;
+    struct embfuse_error why;
+    struct embfuse_frozen_info info = {sizeof info};
+    float *got = malloc(bytes + 1);
+    if (embfuse_frozen_open(&opened, name.text, 1, &why) ||
+        embfuse_frozen_describe(opened, &info, &why) ||
+        embfuse_frozen_lookup(opened, &batch, (int32_t)f->pooling, f->padding_id, 2, got, &why))
+        fail_msg("%s", why.text);
+    assert_string_equal(info.type, frozen_type_name(t->type));
+    assert_true(info.rows == t->rows && info.dim == t->dim && info.row_bytes == t->row_bytes);
+    assert_memory_equal(info.data, t->data, (size_t)(t->rows * t->row_bytes));
+    assert_memory_equal(got, wanted, bytes);
+    embfuse_frozen_close(opened);
+    free(got);
+}
+
+/* Every type and width: with any number of threads, through the library, of one bag as a request, and with rounded
+ * answers. */
+static void test_lookup(void **state) {
     (void)state;
-    const struct names n = names_of("library");
-    const struct work_path name = table_name(&n);
-    for (int variant = 0; variant < 6; variant++) {
+    const struct names n = names_of("lookup");
+    for (int variant = 0; variant < 2 * DIMS * 3; variant++) {
+        const int type = variant % FROZEN_TYPES;
+        const int32_t dim = dims[variant % DIMS];
         struct builder b;
         builder_begin(&b, (uint64_t)variant, false);
-        b.weighted = variant % 2;
-        builder_feature(&b, builder_table(&b, ROWS, 17), (enum pooling)(variant % 3),
-                        variant < 3 ? 1 : -1);
-        builder_random_bags(&b, 30, 9);
+        b.id_type = variant % 2 ? ID_INT64 : ID_INT32;
+        b.weighted = variant / 2 % 2;
+        builder_feature(&b, builder_table(&b, ROWS, dim), (enum pooling)(variant % 3),
+                        variant % 4 == 0 ? 1 : -1);
+        builder_random_bags(&b, 20, 9);
+        builder_random_bags(&b, 2, 300);
         builder_finish(&b);
-        struct memory_table t = table_of(ROWS, 17);
-        for (int type = 0; type < FROZEN_TYPES; type++) {
-            struct frozen made = written(&t.frozen, type, &n);
-            struct embfuse_frozen *opened;
-            struct embfuse_error why;
-            struct embfuse_frozen_info info = {sizeof info};
-            if (embfuse_frozen_open(&opened, name.text, 1, &why) ||
-                embfuse_frozen_describe(opened, &info, &why))
-                fail_msg("%s", why.text);
-            assert_string_equal(info.type, frozen_type_name(type));
-            assert_true(info.rows == ROWS && info.dim == 17 && info.row_bytes == made.row_bytes);
-            assert_memory_equal(info.data, made.data, (size_t)(ROWS * made.row_bytes));
-            /* The library lays one feature out without gaps. */
-            struct feature feature = b.in.features[0];
-            struct batch in = b.in;
-            feature.grad_offset = 0, feature.grad_stride = 17;
-            in.features = &feature;
-            const struct embfuse_batch batch = batch_for(&in);
-            const int64_t rows = feature.pooling == POOL_NONE ? in.lookups : in.bags;
-            float *want = malloc((size_t)(rows * 17) * sizeof *want);
-            float *got = malloc((size_t)(rows * 17) * sizeof *got);
-            frozen_lookup(&made, &in, want, 1);
-            if (embfuse_frozen_lookup(opened, &batch, (int32_t)feature.pooling, feature.padding_id,
-                                      2, got, &why))
-                fail_msg("%s", why.text);
-            assert_memory_equal(got, want, (size_t)(rows * 17) * sizeof *want);
-            free(want);
-            free(got);
-            embfuse_frozen_close(opened);
-            frozen_close(&made);
+        /* The library lays one feature out without gaps. */
+        struct feature feature = b.in.features[0];
+        struct batch in = b.in;
+        feature.grad_offset = 0, feature.grad_stride = dim;
+        in.features = &feature;
+        const int64_t elements =
+            (feature.pooling == POOL_NONE ? in.lookups : in.bags) * (int64_t)dim;
+        struct memory_table t = table_of(ROWS, dim);
+        struct frozen made = written(&t.frozen, type, &n);
+        float *output = malloc((size_t)(elements + 1) * sizeof *output);
+        uint16_t *narrow = malloc((size_t)(elements + 1) * sizeof *narrow);
+        for (int threads = 1; threads <= 5; threads += 2) {
+            memset(output, 0xff, (size_t)elements * sizeof *output);
+            frozen_lookup(&made, &in, output, threads);
+            judge_lookup(&made, &in, output, frozen_type_name(type));
         }
+        judge_library(&made, &n, &in, output);
+        in.grad_type = BF16;
+        frozen_lookup(&made, &in, narrow, 2);
+        for (int64_t i = 0; i < elements; i++)
+            assert_int_equal(narrow[i], float_bits(dtype_round(BF16, output[i])) >> 16);
+        in.grad_type = FP32;
+        in.bags = 1, in.offsets += 7;
+        frozen_lookup(&made, &in, output, 1);
+        judge_lookup(&made, &in, output, "one bag");
+        free(output);
+        free(narrow);
+        frozen_close(&made);
         free(t.element);
         builder_free(&b);
     }
 }
+
+/* --- the library */
 
 static void test_library_refuses(void **state) {
     (void)state;
@@ -281,46 +239,6 @@ static void test_recall_by_hand(void **state) {
     assert_true(recall_by_hand(zero, gone, 3, 1, 1, METRIC_COSINE) == 1);
 }
 
-/* Clusters of 15 rows: a table rounded finely keeps the neighbours, one rounded coarsely keeps fewer,
- * and one of other rows keeps none but by chance. */
-static void test_recall_of_clusters(void **state) {
-    (void)state;
-    enum { POINTS = 600, DIM = 16, QUERIES = 100 };
-    float *from = malloc(POINTS * DIM * sizeof *from);
-    for (int i = 0; i < POINTS * DIM; i++)
-        from[i] = uniform(i / DIM / 15 + 1000, i % DIM) + uniform(i / DIM, i % DIM) / 4;
-    const struct frozen fp32 = {
-        .type = FP32, .rows = POINTS, .dim = DIM, .row_bytes = 4 * DIM, .data = (const char *)from};
-    const struct names n = names_of("recall");
-    double recall[FROZEN_TYPES][METRICS];
-    int64_t query[QUERIES];
-    struct error err;
-    recall_sample(POINTS, QUERIES, 5, query);
-    for (int q = 0; q < QUERIES; q++) assert_in_range(query[q], q * 6, q * 6 + 5);
-    for (int type = 0; type < FROZEN_TYPES; type++) {
-        struct frozen made = written(&fp32, type, &n);
-        for (int m = 0; m < METRICS; m++)
-            assert_int_equal(
-                recall_at(&fp32, &made, query, QUERIES, 10, (enum metric)m, &recall[type][m], &err),
-                0);
-        frozen_close(&made);
-    }
-    for (int m = 0; m < METRICS; m++) {
-        assert_true(recall[FP32][m] == 1);
-        assert_true(recall[FP16][m] >= recall[BF16][m] && recall[BF16][m] > recall[FP8][m]);
-        assert_true(recall[FROZEN_INT8][m] > recall[FP8][m] && recall[FP8][m] > 0.7);
-    }
-    struct frozen other = fp32;
-    float *shifted = malloc(POINTS * DIM * sizeof *shifted);
-    for (int i = 0; i < POINTS * DIM; i++) shifted[i] = from[(i + 15 * DIM * 7) % (POINTS * DIM)];
-    other.data = (const char *)shifted;
-    assert_int_equal(
-        recall_at(&fp32, &other, query, QUERIES, 10, METRIC_COSINE, &recall[0][0], &err), 0);
-    assert_true(recall[0][0] < 0.2);
-    free(shifted);
-    free(from);
-}
-
 static void test_percentiles_by_hand(void **state) {
     (void)state;
     /* 2 passes of 100 requests: request i takes i + 1 in the first pass, and has 2 lookups but for request
@@ -342,11 +260,8 @@ static void test_percentiles_by_hand(void **state) {
 TESTS(frozen_lookup) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lookup),
-        cmocka_unit_test(test_lookup_in_a_narrow_output),
-        cmocka_unit_test(test_library_gives_the_same_bits),
         cmocka_unit_test(test_library_refuses),
         cmocka_unit_test(test_recall_by_hand),
-        cmocka_unit_test(test_recall_of_clusters),
         cmocka_unit_test(test_percentiles_by_hand),
     };
     return cmocka_run_group_tests_name("frozen_lookup", tests, NULL, NULL);

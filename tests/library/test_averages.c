@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Averages of the weights of a training with three tables of three types, full and lazy, of SWA and of two decays:
+ * against the mean of all snapshots in double precision; the same bits for any number of threads; what is refused, with
+ * nothing changed.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "include/embfuse.h"
+#include "kernels/dtype.h"
+#include "tests/library/state_case.h"
+
+#include "tests/support/cmocka_cases.h"
+
+enum {
+    TABLES = 3,
+    ROWS = 900,
+    DIM = 96,
+    STRIDE = DIM + 4, /* of averages, in elements */
+    STEPS = 40,
+    KINDS = 3,
+    WAYS = 2,
+    AVERAGES = TABLES * KINDS * WAYS,
+};
+
+struct training {
+    struct state_case c;
+    struct embfuse_average averages[AVERAGES]; /* of each table and kind a full and a lazy one */
+    float data[AVERAGES][ROWS * STRIDE];
+    int64_t row_updates[AVERAGES][ROWS];
+    double expected[TABLES][KINDS][ROWS * DIM];
+};
+
+static const double decays[] = {0.9, 0.999};
+static const enum embfuse_type types[TABLES] = {EMBFUSE_FP32, EMBFUSE_BF16, EMBFUSE_FP16};
+
+static void fine(int status, const struct embfuse_error *why) {
+    if (status) fail_msg("status %d: %s", status, why->text);
+}
+
+static void open_model(struct state_case *c, const char *kernel, const char *rule, int threads) {
+    struct embfuse_table tables[TABLES];
+    for (int t = 0; t < TABLES; t++)
+        tables[t] = (struct embfuse_table){.rows = ROWS,
+                                           .dim = DIM,
+                                           .weight_type = types[t],
+                                           .rounding = EMBFUSE_STOCHASTIC,
+                                           .rule = t == 1 ? "sgd" : rule};
+    const struct embfuse_options options = {
+        .size = sizeof options, .kernel = kernel, .threads = threads, .rounding_seed = 5};
+    state_case_open(c, tables, TABLES, &options, 0, 0);
+    state_case_begin(c, 1);
+    c->bags = 48;
+    c->length = 40; /* enough for several threads */
+    embfuse_set(c->model, -1, "lr", 0.05, NULL);
+    embfuse_set(c->model, 1, "lr", 0.01, NULL);
+}
+
+static struct training *training_open(const char *kernel, const char *rule, int threads) {
+    struct training *x = calloc(1, sizeof *x);
+    open_model(&x->c, kernel, rule, threads);
+    for (int i = 0; i < AVERAGES; i++) {
+        const int kind = i / WAYS % KINDS;
+        for (int64_t d = 0; d < ROWS * STRIDE; d++) x->data[i][d] = NAN; /* never to be read */
+        x->averages[i] =
+            (struct embfuse_average){.size = sizeof x->averages[i],
+                                     .table = i / WAYS / KINDS,
+                                     .kind = kind ? EMBFUSE_EMA : EMBFUSE_SWA,
+                                     .decay = kind ? decays[kind - 1] : 7,
+                                     .data = x->data[i],
+                                     .stride = STRIDE * (int64_t)sizeof(float),
+                                     .row_updates = i % WAYS ? x->row_updates[i] : NULL};
+    }
+    return x;
+}
+
+static void training_free(struct training *x) {
+    state_case_free(&x->c);
+    free(x);
+}
+
+/* Another model goes on with the training after so many steps, on one thread. */
+static void training_goes_on(struct training *x, int64_t steps) {
+    struct state_case next;
+    open_model(&next, "cpu_fused", "rowwise_adagrad", 1);
+    for (int t = 0; t < TABLES; t++) {
+        embfuse_set_steps(next.model, t, steps, NULL);
+        for (int i = 0; i < embfuse_array_count(next.model, t); i++)
+            memcpy(next.arrays[t][i].data, x->c.arrays[t][i].data,
+                   (size_t)(ROWS * next.arrays[t][i].stride));
+    }
+    state_case_free(&x->c);
+    x->c = next;
+}
+
+static void training_take(struct training *x) {
+    struct embfuse_error why;
+    fine(embfuse_average_before_step(x->c.model, x->averages, AVERAGES, &x->c.batch, &why), &why);
+    state_case_take(&x->c);
+}
+
+static void training_step(struct training *x, uint64_t n) {
+    state_case_draw(&x->c, n);
+    training_take(x);
+}
+
+/* Snapshot number n, from 0. */
+static void expect_snapshot(struct training *x, int64_t n) {
+    for (int t = 0; t < TABLES; t++)
+        for (int k = 0; k < KINDS; k++)
+            for (int64_t i = 0; i < ROWS * DIM; i++) {
+                double *a = &x->expected[t][k][i];
+                const double w = (double)dtype_get((enum dtype)types[t], x->c.arrays[t][0].data, i);
+                *a = n == 0   ? w
+                     : k == 0 ? (*a * (double)n + w) / (double)(n + 1)
+                              : decays[k - 1] * *a + (1 - decays[k - 1]) * w;
+            }
+}
+
+static void training_update(struct training *x) {
+    struct embfuse_error why;
+    expect_snapshot(x, x->averages[0].updates);
+    fine(embfuse_average_update(x->c.model, x->averages, AVERAGES, &why), &why);
+}
+
+static void training_finish(struct training *x) {
+    struct embfuse_error why;
+    fine(embfuse_average_finish(x->c.model, x->averages, AVERAGES, &why), &why);
+}
+
+/* Every average is what it must be. Every update rounds it once, by 2^-24 of it at most. A mean of n keeps j/n of the error
+ * that its j-th update made; an EMA keeps decay^(n-j) of it. */
+static void training_expect(const struct training *x) {
+    for (int i = 0; i < AVERAGES; i++) {
+        const int kind = i / WAYS % KINDS;
+        const double *expected = x->expected[i / WAYS / KINDS][kind], largest = 8;
+        const double n = (double)x->averages[i].updates;
+        const double kept = kind ? fmin(n, 1 / (1 - decays[kind - 1])) : (n + 1) / 2;
+        for (int64_t r = 0; r < ROWS; r++) {
+            for (int d = 0; d < DIM; d++) {
+                const double want = expected[r * DIM + d], got = (double)x->data[i][r * STRIDE + d];
+                if (!(fabs(want) < largest)) fail_msg("the bound is for weights up to 8");
+                if (!(fabs(got - want) <= largest * (kept * 0x1p-24 + n * 0x1p-50)))
+                    fail_msg("average %d, row %d, column %d: %.9g, not %.9g", i, (int)r, d, got,
+                             want);
+            }
+            for (int d = DIM; d < STRIDE; d++)
+                assert_true(isnan(x->data[i][r * STRIDE + d])); /* between rows */
+        }
+    }
+}
+
+/* --- averages */
+
+/* The weights that no average has seen move: several steps lie between updates, several updates between steps, and a first
+ * update late in the training. In its middle another model takes over. The mean must come out at each look. */
+static void averages_of_snapshots(void **state) {
+    (void)state;
+    struct training *x = training_open("cpu_fused", "rowwise_adagrad", 3);
+    for (uint64_t n = 0; n < STEPS; n++) {
+        if (n == STEPS / 2) training_goes_on(x, (int64_t)n);
+        training_step(x, n);
+        if (n < 5) continue;
+        for (int k = 0; k < (int)(n % 4); k++) training_update(x);
+        if (n % 9 == 8 || n == STEPS - 1) training_finish(x), training_expect(x);
+    }
+    assert_int_equal(x->averages[0].updates, 54);
+    training_free(x);
+}
+
+/* After an update, only rows that a batch looks up have caught up, and they alone. */
+static void lazy_rows_wait(void **state) {
+    (void)state;
+    struct training *x = training_open("cpu_fused", "rowwise_adagrad", 2);
+    training_step(x, 0);
+    training_update(x);
+    training_update(x);
+    training_step(x, 1);
+    char seen[TABLES][ROWS] = {{0}};
+    for (int t = 0; t < TABLES; t++)
+        for (int64_t i = x->c.offsets[t * x->c.bags]; i < x->c.offsets[(t + 1) * x->c.bags]; i++)
+            seen[t][x->c.ids[i]] = 1;
+    for (int i = 0; i < AVERAGES; i++)
+        for (int r = 0; i % WAYS && r < ROWS; r++) {
+            assert_int_equal(x->row_updates[i][r], seen[x->averages[i].table][r] ? 2 : 0);
+            assert_int_equal(isnan(x->data[i][r * STRIDE]), !seen[x->averages[i].table][r]);
+        }
+    training_free(x);
+}
+
+/* In the last steps four threads meet at the same rows at the same time: each has a quarter of a table's lookups. */
+static void threads_do_not_matter(void **state) {
+    (void)state;
+    struct training *both[] = {training_open("cpu_fused", "rowwise_adagrad", 1),
+                               training_open("cpu_fused", "rowwise_adagrad", 4)};
+    for (int k = 0; k < 2; k++)
+        for (uint64_t n = 0; n < 50; n++) {
+            struct training *x = both[k];
+            state_case_draw(&x->c, n);
+            const int64_t each = x->c.bags * x->c.length;
+            for (int64_t i = 0; n >= 10 && i < TABLES * each; i++) x->c.ids[i] = i % (each / 4);
+            for (int q = 0; n >= 10 && q <= TABLES * x->c.bags; q++)
+                x->c.offsets[q] = q * x->c.length;
+            if (n >= 10) x->c.batch.lookups = TABLES * each;
+            training_take(x);
+            assert_int_equal(embfuse_average_update(x->c.model, x->averages, AVERAGES, NULL), 0);
+            if (n == 9) training_finish(x);
+        }
+    assert_memory_equal(both[0]->data, both[1]->data, sizeof both[0]->data);
+    assert_memory_equal(both[0]->row_updates, both[1]->row_updates, sizeof both[0]->row_updates);
+    training_free(both[0]), training_free(both[1]);
+}
+
+/* --- what is refused */
+
+static void expect_refused(struct training *x, int status, const char *says) {
+    struct embfuse_error why;
+    struct embfuse_average kept[AVERAGES];
+    memcpy(kept, x->averages, sizeof kept);
+    float *data = malloc(sizeof(float) * ROWS * STRIDE);
+    memcpy(data, x->data[1], sizeof(float) * ROWS * STRIDE);
+    assert_int_equal(
+        embfuse_average_before_step(x->c.model, x->averages, AVERAGES, &x->c.batch, &why), status);
+    if (!strstr(why.text, says)) fail_msg("'%s' lacks '%s'", why.text, says);
+    if (status == EMBFUSE_INVALID) {
+        assert_int_equal(embfuse_average_update(x->c.model, x->averages, AVERAGES, &why), status);
+        assert_int_equal(embfuse_average_finish(x->c.model, x->averages, AVERAGES, NULL), status);
+    }
+    assert_memory_equal(kept, x->averages, sizeof kept);
+    assert_memory_equal(data, x->data[1], sizeof(float) * ROWS * STRIDE);
+    free(data);
+}
+
+/* Refuses an average with another value of one field; averages before it do not change either. */
+#define WRONG(words, field, value)                                                                 \
+    do {                                                                                           \
+        const struct embfuse_average good = *last;                                                 \
+        last->field = (value);                                                                     \
+        expect_refused(x, EMBFUSE_INVALID, words);                                                 \
+        assert_true(isnan(x->data[0][0]));                                                         \
+        *last = good;                                                                              \
+    } while (0)
+
+static void wrong_averages(void **state) {
+    (void)state;
+    struct training *x = training_open("cpu_fused", "rowwise_adagrad", 2);
+    struct embfuse_average *last = &x->averages[AVERAGES - 1];
+    state_case_draw(&x->c, 0);
+    WRONG("size is not", size, 8);
+    WRONG("no such table", table, TABLES);
+    WRONG("no such table", table, -1);
+    WRONG("kind is", kind, 3);
+    WRONG("decay is", decay, 1);
+    WRONG("decay is", decay, -0.5);
+    WRONG("decay is", decay, (double)NAN);
+    WRONG("4 bytes", stride, STRIDE * 4 + 2);
+    WRONG("4 bytes", data, (float *)2);
+    WRONG("data is not NULL", data, NULL);
+    WRONG("rows overlap", stride, DIM * 4 - 4);
+    WRONG("updates is below 0", updates, -1);
+    assert_int_equal(embfuse_average_update(NULL, x->averages, 1, NULL), EMBFUSE_INVALID);
+    assert_int_equal(embfuse_average_update(x->c.model, NULL, 1, NULL), EMBFUSE_INVALID);
+    assert_int_equal(embfuse_average_update(x->c.model, x->averages, -1, NULL), EMBFUSE_INVALID);
+    training_free(x);
+}
+
+static void wrong_batch(void **state) {
+    (void)state;
+    struct training *x = training_open("cpu_fused", "rowwise_adagrad", 2);
+    training_step(x, 0), training_update(x);
+    state_case_draw(&x->c, 1);
+    x->c.ids[17] = ROWS;
+    expect_refused(x, EMBFUSE_BAD_BATCH, "no row");
+    training_free(x);
+}
+
+/* A step that lazy averages did not hear of is noticed at the next call; full ones need none. */
+static void step_without_notice(void **state) {
+    (void)state;
+    struct training *x = training_open("cpu_fused", "rowwise_adagrad", 2);
+    struct embfuse_error why;
+    training_step(x, 0), training_update(x), training_step(x, 1);
+    state_case_take(&x->c);
+    expect_refused(x, EMBFUSE_INVALID, "a step was taken without");
+    fine(embfuse_average_update(x->c.model, x->averages, 1, &why), &why);
+    for (int i = 0; i < AVERAGES; i++) {
+        x->averages[i].updates = 0;
+        memset(x->row_updates[i], 0, ROWS * sizeof(int64_t));
+    }
+    training_update(x), training_step(x, 2), training_update(x), training_finish(x);
+    training_expect(x);
+    training_free(x);
+}
+
+/* A dense step of Adam moves rows that the batch does not look up. */
+static void dense_steps(void **state) {
+    (void)state;
+    struct training *x = training_open("cpu_dense", "adam", 2);
+    state_case_draw(&x->c, 0);
+    expect_refused(x, EMBFUSE_REFUSED, "cpu_dense changes all rows of table 0");
+    training_free(x);
+}
+
+TESTS(averages) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(averages_of_snapshots), cmocka_unit_test(lazy_rows_wait),
+        cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(wrong_averages),
+        cmocka_unit_test(wrong_batch),           cmocka_unit_test(step_without_notice),
+        cmocka_unit_test(dense_steps),
+    };
+    return cmocka_run_group_tests_name("averages", tests, NULL, NULL);
+}
