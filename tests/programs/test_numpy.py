@@ -27,7 +27,7 @@ DRAWS = 2 if os.environ.get("SANITIZE") else 8
 KNOWN = json.loads(tap.good({}, "embfuse", "list", "--json"))
 KERNELS = [k for k in KNOWN["kernels"] if k["place"] == "host"]
 RULES.update({r["name"]: r for r in KNOWN["rules"]})
-VALUES = {"eps": 1e-4, "momentum": 0.8, "beta2": 0.99, "alpha": 0.9, "dampening": 0.25, "lr_decay": 0.5, "l1": 0.01,
+VALUES = {"eps": 0.02, "momentum": 0.8, "beta2": 0.99, "alpha": 0.9, "dampening": 0.25, "lr_decay": 0.5, "l1": 0.01,
           "l2": 0.1, "initial_accumulator": 0.1, "grad_scale": 0.5, "clip_value": 1, "clip_norm": 1.5,
           "weight_decay": 0.1, "decoupled_weight_decay": 1, "maximize": 1, "eps_inside": 1, "nesterov": 1}
 
@@ -151,9 +151,10 @@ def difference(tables, got, want, moved, before):
             if x[~m].tobytes() != old[~m].tobytes():
                 return f"table {t}, array {i}: an untouched row has moved"
             # Three steps may end three neighbours away, and a state may come from a weight, a step from a momentum.
+            # A sum of gradients that nearly cancel has few digits, and so has the step of some rules.
             types = [tables[t]["weight_type"], *oracle.state_types(tables[t]), "fp32"]
             most = (max(1e-5, 3 * UNIT[types[i]], UNIT[types[0]]) * np.maximum(np.abs(y), np.abs(old)) +
-                    max(1e-5, 3 * max(UNIT[k] for k in types[1:])) * np.abs(y - old).max(initial=0) + 2e-6)
+                    max(3e-4, 3 * max(UNIT[k] for k in types[1:])) * np.abs(y - old).max(initial=0) + 2e-6)
             if x.dtype != np.float32 or not (np.abs(x - y) <= most).all():
                 return f"table {t}, array {i}, {tables[t]}: {x.dtype}, off by {np.abs(x - y).max()}"
             if np.array_equal(x, old) and not np.array_equal(y, old):
