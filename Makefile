@@ -3,8 +3,14 @@
 #| make bench     measure all kernels on the standard workloads; print a table, draw plots (< 6 min; 13 min where
 #|                the last-level cache has 480 MiB, which every sample flushes).
 #|                It includes device kernels if there is a device, or if PLACE asks for them
-#| make test      run all tests; ends with "N passed, N failed, N skipped". ONLY="kernels bench" builds and runs
-#|                tests/kernels/test_kernels.c and tests/programs/test_bench.sh; TESTS='cpu_*: weighted*' selects in C programs
+#| make check     unit tests, without kernels, in seconds
+#| make test      unit tests, kernels on drawn shapes, and the programs; ends with "N passed, N failed, N skipped".
+#|                ONLY="zipf bench" builds and runs tests/*/test_zipf.c and tests/*/test_bench.sh; TESTS='cpu_*: dim*'
+#|                selects in C programs; SEED=4711 repeats a drawn shape; DRAWS=5000: so many instead of 60
+#| make test-NAME of an optional part: library ranks server tiers serving peers studies report portable cuda
+#|                (what nvcc makes of kernels). make test-all: all of these
+#| make test-nightly  all of it by clang, portable, with sanitizers, 5,000 shapes, fuzzing, mutants, all architectures
+#| make cuda      build/cuda/bench, embfuse and libembfuse with device kernels; the others have host kernels alone
 #| make ci-metrics  bytes and instructions of host kernels against tests/golden/ci_metrics.txt: what can gate a change on
 #|                any machine, in a minute. KERNEL=text: of some. make ci-metrics-renew accepts a change. Status 3: something
 #|                is worse, 4: not worse, but not as recorded
@@ -205,7 +211,8 @@ kernels  := $(sort $(filter-out kernels/host/%,$(wildcard kernels/*/*.c))) $(fil
 # first, with those features; harness/registry.c takes one when a program starts. Otherwise it is built once.
 isa_avx2   := avx2 bmi bmi2 fma popcnt
 isa_avx512 := $(isa_avx2) avx512f avx512bw avx512cd avx512dq avx512vl
-isas     := $(if $(ARCH),,$(if $(filter x86_64-%,$(machine)),avx512 avx2 plain))
+# One level serves a sanitizer.
+isas     := $(if $(ARCH),,$(if $(filter x86_64-%,$(machine)),$(if $(SANITIZE),,avx512 avx2) plain))
 host     := $(foreach k,$(kernels:%.c=$(B)/%),$(or $(isas:%=$k.%.o),$k.o))
 # What a rule does with rows is built once for each level too: kernels/host/update.c, as update.RULE.LEVEL.o
 rules    := $(patsubst rules/%.h,%,$(sort $(wildcard rules/*.h)))
@@ -247,11 +254,16 @@ cuda: $(C)/bench $(C)/embfuse lib-cuda
 
 # --- Debian packages: installed by root, otherwise named. Elsewhere the user sees to them.
 packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3 python3-scipy
-packages_test  := $(packages_bench) libcmocka-dev liburing-dev python3-numpy python3-matplotlib pkg-config cmake
+packages_test  := $(packages_bench) libcmocka-dev python3-numpy
 packages_metrics := $(packages_bench) valgrind
-packages_ci    := $(packages_test) $(packages_metrics) libbenchmark-tools python3-yaml python3-jinja2 node-d3 clang clang-format \
-                  libomp-dev redis-server libhiredis-dev openmpi-bin libopenmpi-dev iproute2 librocksdb-dev \
-                  gcc-aarch64-linux-gnu libc6-dev-arm64-cross python3-pip chromium chromium-driver python3-selenium
+# To build a suite of tests. Where something else is missing, a test skips and says what it needs.
+packages_test-library := $(packages_test) pkg-config cmake
+packages_test-tiers   := $(packages_test) liburing-dev
+$(foreach s,ranks server serving peers studies report portable cuda,$(eval packages_test-$s := $$(packages_test)))
+packages_ci    := $(packages_test-library) $(packages_test-tiers) $(packages_metrics) libbenchmark-tools python3-matplotlib \
+                  python3-yaml python3-jinja2 node-d3 clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin \
+                  libopenmpi-dev iproute2 librocksdb-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross python3-pip chromium \
+                  chromium-driver python3-selenium
 missing         = $(shell command -v dpkg-query >/dev/null && for p in $(packages_$1); do \
                       dpkg-query -W -f '$${db:Status-Abbrev}' $$p 2>/dev/null | grep -q ^ii || echo $$p; done)
 define require
@@ -270,11 +282,11 @@ endef
 
 # With DEPS: HEADER:LIBRARY of those libraries, and programs on the path.
 libraries_bench := benchmark/benchmark.h:benchmark xxhash.h:xxhash zlib.h:z
-libraries_test  := $(libraries_bench) cmocka.h:cmocka liburing.h:uring
-libraries_ci    := $(libraries_test)
+libraries_test  := $(libraries_bench) cmocka.h:cmocka
+libraries_ci    := $(libraries_test) liburing.h:uring
 programs_bench  := gnuplot python3
-programs_test   := $(programs_bench) pkg-config cmake
-programs_ci     := $(programs_test)
+programs_test   := $(programs_bench)
+programs_ci     := $(programs_test) pkg-config cmake
 define require_in_deps
 @mkdir -p $(B); lacks=0; to=$(B)/deps.$$$$; \
 for l in $(libraries_$1); do \

@@ -122,6 +122,10 @@ for t in "$@"; do
 done
 wait
 rm -rf "$logs"/*.taken "$logs"/*.times
+reasons=$(sed -n 's/^ok [0-9]* - .*# *SKIP  *//p' "$logs"/*.tap | sort | uniq -c | sort -rn)
+if [ -n "$reasons" ]; then
+    printf 'skipped, and why (make deps installs packages, make peers PyTorch; nvcc comes with CUDA):\n%s\n' "$reasons"
+fi
 if [ $# -gt 10 ]; then
     echo 'most CPU seconds:'
     sort -rn "$logs/seconds" | head -n 10 | sed 's/^/    /'

@@ -12,7 +12,7 @@ core_suites  := unit kernels programs
 other_suites := library ranks server tiers serving peers studies report portable cuda
 ONLY ?=
 
-.PHONY: check test test-all $(other_suites:%=test-%)
+.PHONY: check test test-all test-nightly $(other_suites:%=test-%)
 
 # --- C programs. The folder is the registry: main.c calls the groups of this list.
 groups_of     = $(patsubst tests/$1/test_%.c,%,$(sort $(wildcard tests/$1/test_*.c)))
@@ -92,7 +92,8 @@ tool_tests   := compare deps make medians mutants plots reports tables workflow
 only          = $(or $(ONLY),%)
 not_here      = $(if $(flavour),$(foreach t,$(tool_tests),%/test_$t.sh %/test_$t.py))
 groups_to_run = $(foreach g,$(filter $(only),$(call groups_of,$1)),$(B)/tests/$1/tests:$g)
-scripts_of    = $(filter-out $(not_here),$(filter $(foreach o,$(only),%/test_$o.sh %/test_$o.py),$(sort $(wildcard tests/$1/test_*.sh tests/$1/test_*.py))))
+all_scripts   = $(filter-out $(not_here),$(sort $(wildcard tests/$1/test_*.sh tests/$1/test_*.py)))
+scripts_of    = $(if $(ONLY),$(filter $(foreach o,$(ONLY),%/test_$o.sh %/test_$o.py),$(all_scripts)),$(all_scripts))
 emulation_of_kernels = $(if $(filter $(only),emulation),$(B)/tests/emulation)
 # The unit tests take seconds together.
 tests_of      = $(if $(ONLY),$(groups_to_run),$(if $(filter unit,$1),$(B)/tests/unit/tests,$(groups_to_run))) \
@@ -125,19 +126,23 @@ endef
 check:
 	$(call require,test)
 	$(call run_suites,unit)
-# A test that ONLY names may be of any suite.
+# SUITES="unit kernels": others. A test that ONLY names may be of any suite.
+SUITES ?= $(if $(ONLY),$(core_suites) $(other_suites),$(core_suites))
 test:
 	$(call require,test)
-	$(call run_suites,$(if $(ONLY),$(core_suites) $(other_suites),$(core_suites)))
+	$(call run_suites,$(SUITES))
+# Everything that is too long for every change, and for every machine.
+test-nightly:
+	@.ci/nightly
 test-all:
 	$(call require,ci)
 	$(call run_suites,$(core_suites) $(other_suites))
 $(filter-out test-cuda,$(other_suites:%=test-%)): test-%:
-	$(call require,ci)
+	$(call require,test-$*)
 	$(call run_suites,$*)
 # What nvcc makes of kernels.
 test-cuda:
-	$(call require,ci)
+	$(call require,test-cuda)
 	@[ -z "$(NVCC)" ] || { $(MAKE) --no-print-directory $(jobs) ptx-programs ONLY= && $(MAKE) --no-print-directory sass-tools; }
 	@[ -z "$(NVCC)" ] || [ -z "$(filter $(COUNTS_ARCH),$(CUDA_ARCHS))" ] || $(MAKE) --no-print-directory $(jobs) counts-program ONLY=
 	$(call run_suites,cuda)
