@@ -2,15 +2,12 @@
 # SPDX-License-Identifier: MIT
 """Mutation testing: changes one line of the code at a time, and reports the changes that no test notices.
 
-It works in a copy of the tree, build/mutants/, with its own objects and programs. A mutant with the object
-code of the original does not count. A mutant that survives is a hole in the tests, unless tests/mutants.txt
-has a reason. Exit status: 1 if an unexplained mutant survived or nothing could be tried, otherwise 0.
-
-Other tools: mull is in no Debian release; universalmutator makes 1638 mutants of the 146 lines of oracle.c,
-but half of them do not compile, and its user must decide what to build again and which tests to run.
+It works in a copy of the tree, build/mutants/, with its own objects and programs. A mutant with the object code of the
+original does not count. Many that survive are no hole in the tests: a prefetch, a tuned size, room that nobody needs.
+So a run is worth as a sample: --count draws one, --list keeps it, and two suites are compared on the same mutants.
+Exit status: 0 if something was tried.
 """
 import argparse
-import collections
 import concurrent.futures
 import contextlib
 import fcntl
@@ -28,29 +25,25 @@ import subprocess
 import sys
 import time
 
-from mutate import BETWEEN, explained, mutants_of, read_reasons
+from mutate import BETWEEN, mutants_of
 
 TARGETS = ["rules/*.h", "kernels/**/*.h", "kernels/**/*.cuh", "kernels/*/*.c", "kernels/*/*.cu",
            "harness/check/*.c", "harness/check/num.h", "harness/check/rules/*.h"]
-# Tests that judge a file, fast ones first. The first prefix that fits counts.
-JUDGES = [("lib/state", ("state*",)),
-          ("rules/", ("oracle*", "check*", "corners", "defects", "properties*", "kernels")),
-          ("kernels/rules.h", ("oracle*", "check*", "corners", "defects", "properties*", "kernels")),
-          ("kernels/host/", ("choices", "defects", "properties*", "kernels")),
-          ("kernels/cpu/", ("choices", "defects", "properties*", "kernels")),
-          ("kernels/", ("defects", "properties*", "kernels")),
-          ("", ("check*", "oracle*", "corners", "overflow", "defects"))]
-REASONS = "tests/mutants.txt"
+# Groups of a suite that judge a file, fast ones first. The first prefix that fits counts.
+JUDGES = [("lib/", "library:state library:state_manifest library:library"),
+          ("rules/", "unit:oracle kernels:check kernels:corners kernels:defects kernels:properties kernels:kernels"),
+          ("kernels/", "kernels:choices kernels:defects kernels:properties kernels:kernels"),
+          ("harness/check/", "unit:oracle unit:oracle_columns kernels:check kernels:check_cancellation "
+                             "kernels:check_rows kernels:corners kernels:overflow kernels:defects"),
+          ("harness/workload/", "unit:"), ("", "unit: kernels:")]
 MEMORY = 12 << 30  # limit for data, since a mutant may ask for anything
 
 
-# --- a tree that is built once, and then mutant by mutant
 class Tree:
     """A copy of the sources with a build of its own. Objects that a mutant changed are put back."""
 
-    def __init__(self, folder, sanitize, tests):
+    def __init__(self, folder, sanitize):
         self.folder, self.sanitize = folder, sanitize
-        self.programs = {t: f"build/tests/test_{t}" for t in tests}
 
     def at(self, *path):
         return pathlib.Path(self.folder, *path)
@@ -58,9 +51,8 @@ class Tree:
     def make(self, *targets):
         """Builds targets: the compiler's errors, or None. Little optimisation builds faster."""
         environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-        done = subprocess.run(["make", "-s", "-C", self.folder, *targets, "B=build", "NVCC=",
-                               f"SANITIZE={self.sanitize}",
-                               "COMMON=-O1 -w -MMD -MP -fopenmp $(ARCH) $(FP) $(SAN) -I. -I$(B)"],
+        done = subprocess.run(["make", "-s", "-C", self.folder, *targets, "B=build", "NVCC=", f"SANITIZE={self.sanitize}",
+                               "COMMON=-O1 -w -MMD -MP -fopenmp $(PIC) $(ARCH) $(FP) $(SAN) -I. -I$(B)$(deps_inc)"],
                               capture_output=True, text=True, check=False,
                               env=environment | {"GIT_DIR": "/nonexistent"})
         return done.stderr or "make failed" if done.returncode else None
@@ -89,94 +81,93 @@ class Tree:
 
 
 def kernels_of(objects):
-    """The pattern for TESTS that selects the kernels among these objects, and maybe a few more. A test that
-    includes the code of a kernel has the kernel's name too."""
+    """The pattern for TESTS that selects the kernels among these objects, and maybe a few more."""
     objects = [o for o in objects if "tests" not in o.parts]
     names = [m[1] for m in (re.search(r"kernels/(?!device/)\w+/(\w+)\.o$", str(o)) for o in objects) if m]
     return os.path.commonprefix(names) + "*" if len(names) == len(objects) else "*"
 
 
-def failure(program, pattern, patience):
-    """Runs a program: None if it passes, otherwise the first test that fails, after which it is stopped; ""
-    if it dies, or prints nothing for `patience` seconds."""
-    changed = {"CMOCKA_MESSAGE_OUTPUT": "TAP", "OMP_WAIT_POLICY": "passive", "TESTS": pattern,
-               "BUILD": str(pathlib.Path(program).parents[1])}  # files of two trees must not meet
-    line = b""
-    with subprocess.Popen([program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                          env=os.environ | changed) as run:
+def passes(command, folder, patience, **variables):
+    """Whether a command passes in a folder. It is stopped at the first test that fails, and when it prints nothing for
+    `patience` seconds."""
+    line, known = b"", os.environ | {"CMOCKA_MESSAGE_OUTPUT": "TAP", "OMP_WAIT_POLICY": "passive", "BUILD": "build"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder, env=known | variables,
+                          shell=isinstance(command, str)) as run:
         try:
             while select.select([run.stdout], [], [], patience)[0]:
                 read = os.read(run.stdout.fileno(), 1 << 16)
                 *lines, line = (line + read).split(b"\n")
-                for x in lines:
-                    if x.startswith(b"not ok") and b"# SKIP" not in x:
-                        return x.partition(b" - ")[2].decode()
+                if any(x.startswith(b"not ok") and b"# SKIP" not in x for x in lines):
+                    return False
                 if not read:
-                    return None if run.wait(patience) == 0 else ""
-            return ""
+                    return run.wait(patience) == 0
+            return False
         except subprocess.TimeoutExpired:
-            return ""
+            return False
         finally:
             run.kill()
 
 
-class Judge:
-    """Tries mutants. A test that kills one must pass on unchanged code, which is checked once per test."""
+def judges(path):
+    """[(program, group or nothing)] of a file."""
+    words = next(groups for prefix, groups in JUDGES if path.startswith(prefix)).split()
+    return [(f"build/tests/{suite}/tests", [group] * bool(group)) for suite, _, group in (w.partition(":") for w in words)]
 
-    def __init__(self, tests, end, patience):
-        self.tests, self.end, self.patience, self.sound = tests, end, patience, set()
 
-    def names(self, path):
-        globs = next(names for prefix, names in JUDGES if path.startswith(prefix))
-        return [t for g in globs for t in self.tests if re.fullmatch(g.replace("*", r"\w*"), t)]
+class Hunt:
+    """Tries mutants, in trees that are built."""
 
-    def kills(self, tree, test, pattern):
-        if tree.make(tree.programs[test]):
-            return True
-        name = failure(tree.at(tree.programs[test]), pattern, self.patience)
-        if name and (test, name) not in self.sound:
-            if failure(tree.at("clean", f"test_{test}"), name, self.patience) is not None:
-                sys.exit(f"mutants.py: test_{test} fails before anything is changed: {name}")
-            self.sound.add((test, name))
-        return name is not None
+    def __init__(self, args, end):
+        self.args, self.end = args, end
 
-    def try_one(self, tree, m):
-        """'killed', 'survived', 'equivalent', 'did not compile', 'in no test'; 'not tried' after the end."""
+    def noticed(self, tree, m, objects):
+        """Whether a test notices the mutant in the tree, or the command that --judge gives."""
+        if self.args.judge:
+            return not passes(self.args.judge, tree.folder, self.args.patience)
+        pattern = kernels_of(objects)
+        return any(tree.make(program) or
+                   not passes([tree.at(program), *group], tree.folder, self.args.patience, TESTS=pattern)
+                   for program, group in judges(m.path))
+
+    def outcome(self, tree, m):
+        """'killed', 'survived', 'equivalent', 'did not compile', 'in no test'; None after the end."""
         if time.monotonic() > self.end:
-            return "not tried"
+            return None
         objects = tree.objects(m.path)
         if not objects:
             return "in no test"
         with tree.holding(m, objects) as same:
             if tree.make(*map(str, objects)):
                 return "did not compile"
-            if same():
-                return "equivalent"
-            pattern = kernels_of(objects)
-            killed = any(self.kills(tree, test, pattern) for test in self.names(m.path))
-            return "killed" if killed else "survived"
+            return "equivalent" if same() else "killed" if self.noticed(tree, m, objects) else "survived"
 
+    def run(self, trees, mutants):
+        """[(mutant, outcome)] of the mutants that are tried before time is up."""
+        free, found = queue.Queue(), []
+        for tree in trees:
+            free.put(tree)
 
-def sources(folder):
-    """The files of a tree that are not built, relative to it."""
-    for at, folders, files in os.walk(folder):
-        folders[:] = [f for f in folders if f not in ("build", "clean", ".git", "__pycache__")]
-        yield from (os.path.relpath(os.path.join(at, f), folder) for f in files)
+        def trial(m):
+            tree = free.get()
+            try:
+                return m, self.outcome(tree, m)
+            finally:
+                free.put(tree)
 
-
-def lock(folder):
-    """Allows one run at a time, since all runs build in the same place."""
-    os.makedirs(folder, exist_ok=True)
-    file = open(os.path.join(folder, "lock"), "w", encoding="utf-8")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        sys.exit(f"mutants.py: {folder} is in use by another run")
-    return file
+        with concurrent.futures.ThreadPoolExecutor(len(trees)) as pool:
+            for m, outcome in pool.map(trial, mutants):
+                if outcome:
+                    found.append((m, outcome))
+                    print(f"{len(found)} of {len(mutants)}: {outcome}: {told(m)}", flush=True)
+        return found
 
 
 def copy_sources(root, to):
     """Unchanged files keep their times, so that make builds only what changed since the last run."""
+    def sources(folder):
+        for at, folders, files in os.walk(folder):
+            folders[:] = [f for f in folders if f not in ("build", ".git", "__pycache__")]
+            yield from (os.path.relpath(os.path.join(at, f), folder) for f in files)
     wanted = set(sources(root))
     for path in set(sources(to)) - wanted:
         os.remove(os.path.join(to, path))
@@ -187,19 +178,22 @@ def copy_sources(root, to):
             shutil.copy(source, copy)
 
 
-def prepare(root, sanitize, jobs, tests):
-    """As many built trees as there are jobs."""
-    first = Tree(os.path.join(root, "build", "mutants", sanitize or "plain"), sanitize, tests)
-    os.makedirs(first.at("clean"), exist_ok=True)
-    copy_sources(root, first.folder)
-    wrong = first.make(f"-j{jobs}", *first.programs.values())
+def prepare(args, programs, paths):
+    """As many built trees as there are jobs. All tests that judge must pass before anything is changed."""
+    first = Tree(os.path.join(args.root, "build", "mutants", args.sanitize or "plain"), args.sanitize)
+    os.makedirs(first.folder, exist_ok=True)
+    copy_sources(args.root, first.folder)
+    wrong = first.make(f"-j{args.jobs}", *programs)
     if wrong:
         sys.exit(f"mutants.py: the tests do not build:\n{wrong}")
-    for program in first.programs.values():
-        shutil.copy(first.at(program), first.at("clean"))
+    commands = [args.judge] if args.judge else [[first.at(p), *g] for p, g in sorted({(p, tuple(g)) for path in paths
+                                                                                     for p, g in judges(path)})]
+    for command in commands:
+        if not passes(command, first.folder, args.patience):
+            sys.exit(f"mutants.py: fails before anything is changed: {command if args.judge else ' '.join(map(str, command))}")
     trees = [first]
-    for k in range(1, jobs):
-        trees.append(Tree(f"{first.folder}-{k}", sanitize, tests))
+    for k in range(1, args.jobs):
+        trees.append(Tree(f"{first.folder}-{k}", args.sanitize))
         shutil.rmtree(trees[k].folder, ignore_errors=True)
         shutil.copytree(first.folder, trees[k].folder)
     return trees
@@ -209,42 +203,26 @@ def told(m):
     return f"{m.path}:{m.number}: {m.before.strip()}{BETWEEN}{m.after.strip()}"
 
 
-def report(found, left, seed):
-    """The lines of the report: counts per file, and the survivors."""
-    outcomes = ("killed", "survived", "equivalent", "explained", "did not compile", "in no test")
-    counts = collections.Counter((m.path, outcome) for m, outcome in found)
-    known = sum(outcome == "explained" for _, outcome in found)
-    yield (f"# seed {seed}: {len(found) - known} mutants tried, {known} have a reason, "
-           f"{left} were not reached in time")
-    for path in sorted({m.path for m, _ in found}):
-        yield f"# {path}: " + ", ".join(f"{counts[path, o]} {o}" for o in outcomes if counts[path, o])
-    yield from (told(m) for m, outcome in sorted(found) if outcome == "survived")
-
-
-def hunt(judge, trees, mutants):
-    """[(mutant, outcome)] of the mutants that are tried before time is up."""
-    free, found = queue.Queue(), []
-    for tree in trees:
-        free.put(tree)
-
-    def trial(m):
-        tree = free.get()
-        try:
-            return m, judge.try_one(tree, m)
-        finally:
-            free.put(tree)
-
-    with concurrent.futures.ThreadPoolExecutor(len(trees)) as pool:
-        for m, outcome in pool.map(trial, mutants):
-            if outcome == "not tried":
-                continue
-            found.append((m, outcome))
-            if outcome == "survived":
-                print(f"survived: {told(m)}", flush=True)
-            if len(found) % 20 == 0:
-                left = max(0, judge.end - time.monotonic()) / 60
-                print(f"{len(found)} of {len(mutants)} done, {left:.0f} minutes left", flush=True)
-    return found
+def chosen(args, paths):
+    """The mutants of the files, in an order that the seed draws; those of the list if it exists."""
+    mutants = []
+    for path in paths:
+        with open(os.path.join(args.root, path), encoding="utf-8") as file:
+            mutants += mutants_of(path, file.read())
+    if args.list and os.path.exists(args.list):
+        known = {told(m): m for m in mutants}
+        with open(args.list, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        missing = [x for x in lines if x not in known]
+        if missing:
+            sys.exit(f"mutants.py: {args.list}: no such mutant: {missing[0]}")
+        return [known[x] for x in lines]
+    random.Random(args.seed).shuffle(mutants)
+    mutants = mutants[:args.count]
+    if args.list:
+        with open(args.list, "w", encoding="utf-8") as file:
+            file.writelines(told(m) + "\n" for m in mutants)
+    return mutants
 
 
 def arguments():
@@ -252,8 +230,11 @@ def arguments():
     parser.add_argument("files", nargs="*", help="patterns (default: kernels, the check and the oracle)")
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--seed", type=int, default=1, help="seed of the order: a short run is a fair sample")
-    parser.add_argument("--patience", type=float, default=60, metavar="S",
-                        help="seconds without output until a test counts as hanging")
+    parser.add_argument("--count", type=int, help="try only so many")
+    parser.add_argument("--list", metavar="FILE", help="try the mutants that the file names, or write those drawn to it")
+    parser.add_argument("--judge", metavar="COMMAND", help="a mutant is killed if this shell command fails in the copy of "
+                        "the tree, where it builds what it needs; instead of the tests that belong to a file")
+    parser.add_argument("--patience", type=float, default=60, metavar="S", help="seconds without output: it hangs")
     parser.add_argument("--sanitize", default="", metavar="ONE", help="like SANITIZE= of make")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -268,29 +249,28 @@ def main():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     paths = sorted({os.path.relpath(p, args.root) for g in args.files or TARGETS
                     for p in glob.glob(os.path.join(args.root, g), recursive=True)})
-    if not paths:
-        sys.exit(f"mutants.py: no such file: {' '.join(args.files)}")
-    programs = {os.path.basename(p)[5:-2] for p in glob.glob(os.path.join(args.root, "tests", "test_*.c"))}
-    judge = Judge(sorted(programs), end, args.patience)
-    reasons, mutants = read_reasons(os.path.join(args.root, REASONS)), []
-    for path in paths:
-        with open(os.path.join(args.root, path), encoding="utf-8") as file:
-            mutants += mutants_of(path, file.read())
-    random.Random(args.seed).shuffle(mutants)
-    known = [(m, "explained") for m in mutants if explained(m, reasons)]
-    mutants = [m for m in mutants if not explained(m, reasons)]
-    print(f"{len(mutants)} mutants of {len(paths)} files; building", flush=True)
-    with lock(os.path.join(args.root, "build", "mutants")):
-        tests = sorted({t for p in paths for t in judge.names(p)})
-        trees = prepare(args.root, args.sanitize, args.jobs, tests)
-        found = hunt(judge, trees, mutants)
-    lines = list(report(known + found, len(mutants) - len(found), args.seed))
+    mutants = chosen(args, paths)
+    if not mutants:
+        sys.exit(f"mutants.py: nothing to change in: {' '.join(args.files)}")
+    os.makedirs(os.path.join(args.root, "build", "mutants"), exist_ok=True)
+    with open(os.path.join(args.root, "build", "mutants", "lock"), "w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            sys.exit(f"mutants.py: {os.path.dirname(lock.name)} is in use by another run")
+        used = sorted({m.path for m in mutants})
+        trees = prepare(args, sorted({p for path in used for p, _ in judges(path)}), used)
+        found = Hunt(args, end).run(trees, mutants)
+    outcomes = [outcome for _, outcome in found]
+    lines = [f"# seed {args.seed}: {len(found)} mutants tried, {len(mutants) - len(found)} not reached in time: "
+             + ", ".join(f"{outcomes.count(o)} {o}" for o in sorted(set(outcomes))),
+             *(told(m) for m, outcome in sorted(found) if outcome == "survived")]
     print("\n".join(lines))
     if args.out:
         os.makedirs(os.path.dirname(args.out) or ".", exist_ok=True)
         with open(args.out, "w", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
-    return 0 if found and all(outcome != "survived" for _, outcome in found) else 1
+    return 0 if found else 1
 
 
 if __name__ == "__main__":

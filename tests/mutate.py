@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Mutants of C and CUDA code, one changed line each, and the reasons why no test can notice some of them.
+"""Mutants of C and CUDA code, one changed line each.
 
 Operators rely on the blanks that clang-format leaves around a binary operator, and nowhere else.
 """
 import collections
 import re
-import sys
 
 BETWEEN = " ==> "  # the line before and after
 
@@ -42,11 +41,6 @@ MASKED = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\])'
 Mutant = collections.namedtuple("Mutant", "path number before after")
 
 
-def entry(m):
-    """A mutant as reports and reasons name it: by the text of its line, since line numbers change."""
-    return f"{m.path}: {m.before.strip()}{BETWEEN}{m.after.strip()}"
-
-
 def mutants_of(path, text):
     """Every mutant of a file, once. Comments, strings and preprocessor lines are left alone."""
     masked = MASKED.sub(lambda m: re.sub(r"[^\n]", "\0", m[0]), text)
@@ -60,23 +54,3 @@ def mutants_of(path, text):
                     if "\0" not in new and after not in seen:
                         seen.add(after)
                         yield Mutant(path, number, line, after)
-
-
-def read_reasons(path):
-    """{entry: reason}: a reason is the comment above its entries. An entry that ends in '==> *' covers any
-    change of the line."""
-    reasons, reason, last = {}, "", ""
-    with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(map(str.strip, file), 1):
-            if line.startswith("#"):
-                reason = f"{reason} {line[1:].strip()}" if last.startswith("#") else line[1:].strip()
-            elif line and (not reason or BETWEEN not in line):
-                sys.exit(f"mutants.py: {path}:{number}: not 'file: before{BETWEEN}after' below a reason")
-            elif line:
-                reasons[line] = reason
-            last = line
-    return reasons
-
-
-def explained(m, reasons):
-    return entry(m) in reasons or f"{m.path}: {m.before.strip()}{BETWEEN}*" in reasons

@@ -9,6 +9,7 @@ PyTorch, the test is skipped.
 """
 import itertools
 import json
+import os
 import sys
 
 import tap
@@ -21,8 +22,7 @@ try:
     MISSING = None
 except ImportError as e:
     MISSING = e
-sys.path.insert(0, os.path.join(tap.TESTS, "programs"))
-import test_cli_numpy as cli
+import numpy_oracle as oracle
 
 STEPS, ROWS, DIM, BAGS = 3, 40, 5, 30
 # PyTorch computes in float64, so only embfuse rounds: in three steps, each a sum of a few gradients and some ten
@@ -98,15 +98,25 @@ def torch_step(optimizer, weight, batch, touched, sparse):
     return {STATES.get(k, k): v.numpy() for k, v in arrays().items()}
 
 
-def embfuse_step(kernel, rule, t, batch, weight, states):
+def own_batch(seed, pooling="sum", padding=-1, weighted=False):
+    """One table and one feature with duplicates and an empty bag."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, 6, BAGS)
+    lengths[4] = 0
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return {"ids": rng.integers(0, ROWS, offsets[-1]), "offsets": offsets, "bags": BAGS, "grad_type": "fp32", "winners": None,
+            "grad": rng.standard_normal((BAGS, DIM)).astype(np.float32),
+            "weights": rng.random(offsets[-1]).astype(np.float32) if weighted else None,
+            "tables": [{"rows": ROWS, "dim": DIM, "weight_type": "fp32", "momentum_type": "fp32"}],
+            "features": [{"table": 0, "pooling": pooling, "padding": padding}]}
+
+
+def embfuse_step(folder, kernel, t, batch, weight, states):
     """Step t of embfuse. states: the arrays, or () for those of a new table."""
-    cli.save(weight=weight, **{f"s{k}": s for k, s in enumerate(states)})
-    flags = [x for h, v in rule.items() if h != "name" for x in (f"--{h}", v)]
-    if states:
-        flags += ["--state", ",".join(cli.work(f"own.s{k}.npy") for k in range(len(states)))]
-    cli.embfuse("step", "--kernel", kernel["name"], "--rule", rule["name"], "--first-step", t, "--out", cli.work("out"),
-                *flags, *cli.own_flags(batch))
-    return cli.load_tables(cli.work("out"), batch["tables"])[0][:2]
+    prefix = os.path.join(folder, "b")
+    oracle.write(prefix, batch, [(weight, states, None)])
+    tap.good({}, "embfuse", "step", "--kernel", kernel["name"], "--batch", prefix, "--first-step", str(t), "--out", prefix)
+    return oracle.load_tables(prefix, batch["tables"])[0][:2]
 
 
 def close(got, want):
@@ -115,22 +125,21 @@ def close(got, want):
 
 def compare(folder, kernel, case, pooling, sparse):
     """Takes the steps with both; raises an error where they differ."""
-    cli.WORK = folder
     name, optimizer, options, more = case
-    rule = cli.default_rule(name, **{k: v for k, v in HYPER.items() if k in cli.default_rule(name)} | options)
+    rule = oracle.rule_of(name, **{k: v for k, v in HYPER.items() if k in oracle.rule_of(name)} | options)
     dense = "dense_step" in kernel["traits"]
     weight, states = np.random.default_rng(5).standard_normal((ROWS, DIM)).astype(np.float32), ()
     parameter = torch.nn.Parameter(torch.from_numpy(weight).double())
     optimizer = optimizer_of(optimizer, parameter, rule, more)
-    names = [s["name"] for s in cli.RULES[name]["elem"]]
+    names = [s["name"] for s in oracle.RULES[name]["elem"]]
     for t in range(1, STEPS + 1):
-        batch = cli.own_batch("int64", rows=ROWS, dim=DIM, bags=BAGS, seed=t, **pooling)
+        batch = own_batch(t, **pooling)
         batch["tables"][0]["rule"] = rule
-        touched = cli.summed(batch, 0)[1] | dense
+        touched = oracle.summed(batch, 0)[1] | dense
         assert dense or 0 < touched.sum() < ROWS
         want = torch_step(optimizer, parameter, batch, torch.from_numpy(touched), sparse)
         kept = weight[~touched].tobytes()
-        weight, states = embfuse_step(kernel, rule, t, batch, weight, states)
+        weight, states = embfuse_step(folder, kernel, t, batch, weight, states)
         assert weight[~touched].tobytes() == kept, f"step {t}: an untouched row has moved"
         got = {"weight": weight} | dict(zip(names, states))
         if rule.get("momentum") == 0:
@@ -162,12 +171,12 @@ def main():
     if MISSING:
         tap.skip_all("torch.optim", f"{MISSING}: make peers installs it, or set TORCH_PYTHON")
     torch.set_num_threads(1)
-    known = json.loads(cli.embfuse("list", "--json"))
-    cli.RULES.update({r["name"]: r for r in known["rules"]})
+    known = json.loads(tap.good({}, "embfuse", "list", "--json"))
+    oracle.RULES.update({r["name"]: r for r in known["rules"]})
     kernels = {k["name"]: k for k in known["kernels"] if k["place"] == "host" and k["operation"] == "step"}
 
     def every_rule_of_pytorch_is_compared(_):
-        said = {name for name, r in cli.RULES.items() if "torch.optim." in r["source"]}
+        said = {name for name, r in oracle.RULES.items() if "torch.optim." in r["source"]}
         assert said == {case[0] for case in DENSE + SPARSE}, said
 
     def another_place_of_epsilon_is_noticed(folder):

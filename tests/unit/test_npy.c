@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The .npy reader and writer: arrays that NumPy wrote (tests/golden/npy), round trips, and one test
- * for every way in which a file can be wrong. tests/programs/test_npy_numpy.py compares the files that
+ * for every way in which a file can be wrong. tests/programs/test_numpy.py compares the files that
  * npy_write leaves in $BUILD/tests/npy with NumPy's own; both sides make their values from the
  * formulas in struct sample and samples().
  */
