@@ -6,7 +6,7 @@ ranks_objects := $(patsubst %.c,$(B)/%.o,$(filter-out $(mpi_files) ranks/train.c
 
 # Open MPI, where it is; everything else works without it.
 packages_ranks := $(packages_bench) pkg-config openmpi-bin libopenmpi-dev
-mpi            := $(shell pkg-config --exists ompi-c 2>/dev/null && echo yes)
+mpi            := $(shell command -v mpirun >/dev/null && pkg-config --exists ompi-c 2>/dev/null && echo yes)
 mpi_include    := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c 2>/dev/null))
 $(mpi_files:%.c=$(B)/%.o): CFLAGS += $(mpi_include)
 

@@ -53,6 +53,7 @@ $(B)/tests/unit/%.o: CFLAGS += -O1
 $(patsubst %,$(B)/tests/%/tests,$(filter-out unit,$(c_suites))): $(with_kernels)
 $(patsubst %,$(B)/tests/%/tests,ranks server): $(ranks_objects)
 $(B)/tests/tiers/tests: $(tiers_objects)
+$(patsubst %,$(B)/tests/%/tests,ranks tiers): $(B)/tests/library/state_case.o
 $(B)/tests/tiers/tests: LDLIBS += $(tiers_libs)
 $(B)/tests/cuda/tests: $(counts_models:%=$(B)/emulation/counts/%.o) $(B)/emulation/counts/warps.o
 
@@ -84,7 +85,7 @@ $(E)/ranks_device: LDLIBS += -Wl,--wrap=device_rows_move
 $(E)/nccl_misuse: $(E)/tests/ranks/mpi/nccl_misuse.o $(B)/ranks/transport_mpi.o $(B)/ranks/transport.o $(nccl_stand_in)
 $(E)/ranks_device: $(B)/tests/ranks/mpi/ranks_device.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(nccl_stand_in)
 $(E)/ranks_device $(E)/nccl_misuse: $(with_kernels) $(archives)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $(filter-out %.a,$^) $(archives) -lcmocka $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
 
 # Kernels with defects, for scripts of the plain build.
 P       := $(B)/planted

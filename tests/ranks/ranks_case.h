@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * The batch of the tests of ranks: two features of one table, a table with fewer rows than ranks, sequences, a mean
- * with padding, hot rows.
+ * What tests of ranks share: a batch with two features of one table, a table with fewer rows than ranks, sequences, a mean
+ * with padding and hot rows; and how rank 0 takes steps at a place of ranks.
  */
 #pragma once
 
 #include <stdio.h>
 
+#include "harness/measure/runner.h"
 #include "ranks/place_ranks.h"
 #include "tests/support/batch_builder.h"
+
+enum { RANKS_TABLES = 32 /* the most that a test has */ };
 
 /* Tables, features and bags between builder_begin() and the choice of rules. The second feature that reads table 0 has the
  * pooling `other`; bags have up to `longest` lookups, those of a mean up to `mean`. */
@@ -30,6 +33,32 @@ static inline void ranks_case(struct builder *b, int64_t bags, enum pooling othe
         builder_random_bags(b, bags, features[f].pooling == POOL_MEAN ? mean : longest);
     }
     builder_finish(b);
+}
+
+static inline struct place_setup ranks_setup(const struct builder *b) {
+    return (struct place_setup){.shapes = b->in.tables,
+                                .num_tables = b->in.num_tables,
+                                .batches = &b->in,
+                                .index = &b->index,
+                                .ring = 1,
+                                .threads = 1,
+                                .seed = b->seed};
+}
+
+/* Steps of the builder's rules, from its step on. */
+static inline int ranks_steps(struct place *p, const struct builder *b, const struct kernel *k,
+                              int count, struct error *err) {
+    struct place_scratch scratch = {0};
+    struct rule_step steps[RANKS_TABLES];
+    const struct place_job job = {.kernel = k, .steps = steps, .scratch = &scratch};
+    int status = runner_scratch_open(p, k, &scratch, err);
+    for (int n = 0; n < count && status == 0; n++) {
+        for (int32_t t = 0; t < b->in.num_tables; t++)
+            steps[t] = rule_step(b->rules[t], b->step + n);
+        status = runner_step(p, &job, POISON, err);
+    }
+    p->ops->scratch_close(p, &scratch);
+    return status;
 }
 
 /* A rank of a test: rank 0 leads, the others follow. wrong[size]: what rank 0 says of a failure. */

@@ -3,7 +3,6 @@
  * The model of ranks/cost.h by hand, and what ranks/calibrate.h measures for it.
  */
 #include <math.h>
-#include <time.h>
 
 #include "ranks/calibrate.h"
 #include "ranks/planner.h"
@@ -111,48 +110,9 @@ static void a_link_is_one_fit(void **state) {
     }
 }
 
-/* --- ranks that end late */
-
-enum { LATE = 30 /* ms */ };
-
-struct late {
-    struct transport_ops ops;
-    const struct transport_ops *in_time;
-};
-
-static int late_barrier(struct transport *t, struct error *err) {
-    const struct timespec late = {.tv_nsec = LATE * 1000000L};
-    if (t->rank == 1) nanosleep(&late, NULL);
-    return ((const struct late *)t->ops)->in_time->barrier(t, err);
-}
-
-static int calibrated(struct transport *t, void *ctx) {
-    struct machine *of_rank = ctx;
-    struct late late = {*t->ops, t->ops};
-    struct error err;
-    late.ops.barrier = late_barrier;
-    t->ops = &late.ops;
-    const int status = calibrate(t, 1, &of_rank[t->rank], &err);
-    t->ops = late.in_time;
-    return status;
-}
-
-/* While rank 1 waits for a CPU, rank 0 has been quick. A rank gathers less than 256 MB at a time. */
-static void local_speeds_are_of_the_last_rank(void **state) {
-    (void)state;
-    struct machine of_rank[2];
-    const double most = 256e6 / (LATE * 1e-3);
-    assert_int_equal(transport_threads(2, 1, 0, calibrated, of_rank), 0);
-    for (int r = 0; r < 2; r++)
-        if (of_rank[r].gather > most || of_rank[r].rows > 2 * most)
-            fail_msg("rank %d: gathers %g, rows %g bytes/s", r, of_rank[r].gather, of_rank[r].rows);
-    assert_true(of_rank[0].gather == of_rank[1].gather);
-}
-
 TESTS(cost) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cost_by_hand), cmocka_unit_test(copies_look_up_their_own_bags),
-        cmocka_unit_test(lines_are_fitted), cmocka_unit_test(a_link_is_one_fit),
-        cmocka_unit_test(local_speeds_are_of_the_last_rank)};
+        cmocka_unit_test(lines_are_fitted), cmocka_unit_test(a_link_is_one_fit)};
     return cmocka_run_group_tests_name("cost", tests, NULL, NULL);
 }

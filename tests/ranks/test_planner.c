@@ -2,16 +2,14 @@
  *
  * The planner of ranks/planner.h: its loads are those of ranks/formulas.h, its plans fit or are refused with
  * the bytes that lack, and are never worse than whole tables dealt round-robin; on small cases they are
- * compared with all plans there are.
+ * compared with all plans there are. test_ranks_mpi.py runs a place that plans for itself.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/measure/runner.h"
 #include "harness/workload/tables.h"
-#include "ranks/place_ranks.h"
 #include "ranks/planner.h"
 #include "tests/support/batch_builder.h"
 
@@ -137,31 +135,6 @@ static void plans_are_sound(void **state) {
             planner_free(&p);
             builder_free(&b);
         }
-}
-
-/* One table more often hit than all others together: dealt round-robin, its rank does most of the work. */
-static void beats_round_robin_where_tables_are_skewed(void **state) {
-    (void)state;
-    struct builder b;
-    struct table_plan p;
-    struct error err = {""};
-    const struct machine m = machine_of(4, 1);
-    const struct planner_options o = {.ring = 1};
-    builder_begin(&b, 5, false);
-    for (int t = 0; t < 8; t++) {
-        /* The rank of table 0 also has table 4. */
-        const int32_t table = builder_table(&b, t % 4 ? 500 : 20000, t % 4 ? 8 : 64);
-        builder_feature(&b, table, POOL_SUM, -1);
-        builder_random_bags(&b, 2000, t % 4 ? 2 : 40);
-    }
-    builder_finish(&b);
-    for (int32_t t = 0; t < b.in.num_tables; t++) builder_rule(&b, t, RULE_adagrad);
-    if (planner_plan(&p, &m, &b.in, &b.index, &o, &err)) fail_msg("%s", err.text);
-    assert_true(p.round_robin.most > 2 * p.round_robin.mean);
-    assert_true(p.cost.seconds < 0.6 * p.round_robin.seconds);
-    assert_true(p.cost.most < 1.5 * p.cost.mean);
-    planner_free(&p);
-    builder_free(&b);
 }
 
 /* Ids in the order of popularity: blocks of rows put all of them on one rank, modulo does not. */
@@ -305,91 +278,10 @@ static void kinds_can_be_left_out(void **state) {
     builder_free(&b);
 }
 
-/* --- a place that plans for itself, on ranks that are threads */
-
-struct planned {
-    struct builder *b;
-    const struct machine *machine; /* NULL: measured */
-    const struct kernel *kernel;
-    char wrong[600], why[8000];
-};
-
-static int lead(struct planned *w, struct transport *t, struct error *err) {
-    struct builder *b = w->b;
-    FILE *why = fmemopen(w->why, sizeof w->why, "w");
-    const struct ranks_options options = {.sharding = "auto", .machine = w->machine, .why = why};
-    const struct place_setup setup = {.shapes = b->in.tables,
-                                      .num_tables = b->in.num_tables,
-                                      .batches = &b->in,
-                                      .index = &b->index,
-                                      .ring = 1,
-                                      .threads = 1,
-                                      .tables = &b->before};
-    struct place *p = place_ranks_open(t, &options, ON_HOST, &setup, err);
-    fclose(why);
-    if (!p) return -1;
-    struct rule_step steps[8];
-    for (int32_t i = 0; i < b->in.num_tables; i++) steps[i] = rule_step(b->rules[i], b->step);
-    struct place_scratch scratch = {0};
-    const struct place_job job = {.kernel = w->kernel, .steps = steps, .scratch = &scratch};
-    int status = runner_scratch_open(p, w->kernel, &scratch, err);
-    if (status == 0) status = p->ops->run(p, &job, err);
-    if (status == 0) status = place_get_tables(p, &b->tables, err);
-    p->ops->scratch_close(p, &scratch);
-    p->ops->close(p);
-    return status;
-}
-
-static int live(struct transport *t, void *ctx) {
-    struct planned *w = ctx;
-    struct error err = {""};
-    if (t->rank) return ranks_follow(t, &err);
-    const int status = lead(w, t, &err);
-    if (status) snprintf(w->wrong, sizeof w->wrong, "%s", err.text);
-    return ranks_dismiss(t, &err) || status ? -1 : 0;
-}
-
-static void a_place_plans(void **state) {
-    (void)state;
-    struct machine small = machine_of(3, 1);
-    small.memory = 1000;
-    const struct machine *machines[] = {NULL, &small};
-    for (int k = 0; k < 2; k++) {
-        struct builder b;
-        struct error err;
-        build(&b, 9, 5, 3000);
-        struct planned w = {
-            .b = &b, .machine = machines[k], .kernel = registry_find(OP_STEP, "cpu_sort", &err)};
-        builder_start(&b);
-        const char *wrong = builder_run(&b, w.kernel, 1);
-        if (wrong) fail_msg("%s", wrong);
-        size_t bytes;
-        void *one = builder_snapshot(&b, &bytes);
-        tables_reset(&b.tables);
-        const int status = transport_threads(3, 1, 0, live, &w);
-        if (k == 0) {
-            if (status) fail_msg("%s", w.wrong);
-            void *many = builder_snapshot(&b, &bytes);
-            assert_memory_equal(one, many, bytes);
-            free(many);
-            assert_non_null(strstr(w.why, "table 4, "));
-            assert_non_null(strstr(w.why, "predicted: "));
-        } else {
-            assert_int_not_equal(status, 0);
-            assert_non_null(strstr(w.wrong, "bytes lack"));
-        }
-        free(one);
-        builder_free(&b);
-    }
-}
-
 TESTS(planner) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_are_sound),
-                                       cmocka_unit_test(beats_round_robin_where_tables_are_skewed),
-                                       cmocka_unit_test(hot_rows_at_the_beginning_count),
-                                       cmocka_unit_test(finds_what_there_is),
-                                       cmocka_unit_test(words_are_read),
-                                       cmocka_unit_test(kinds_can_be_left_out),
-                                       cmocka_unit_test(a_place_plans)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_are_sound), cmocka_unit_test(hot_rows_at_the_beginning_count),
+        cmocka_unit_test(finds_what_there_is), cmocka_unit_test(words_are_read),
+        cmocka_unit_test(kinds_can_be_left_out)};
     return cmocka_run_group_tests_name("planner", tests, NULL, NULL);
 }

@@ -2,32 +2,55 @@
  *
  * Steps of several ranks beside steps of one process: threads are the ranks, and deliver messages in random
  * orders. Exact sums: the same bits for every kernel, and also in each row's states. Real gradients: the
- * same bits for kernels with the trait OWN_LOOKUPS, and all others within the bound of the check.
+ * same bits for kernels with the trait OWN_LOOKUPS, and all others within the bound of the check. Every sharding, on drawn
+ * numbers of ranks: SEED=n draws others.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/measure/runner.h"
-#include "ranks/place_ranks.h"
+#include "kernels/rng.h"
 #include "tests/ranks/ranks_case.h"
 
 #include "tests/support/kernel_tests.h"
 
-static void build(struct builder *b, const struct kernel *k, bool exact, bool weighted,
-                  int first_rule) {
-    builder_begin(b, exact ? 21 : 22, exact);
-    b->weighted = weighted;
-    ranks_case(b, 47, POOL_MEAN, 5, 5);
-    builder_rules(b, k, (enum rule_kind)first_rule);
-    b->step = 3;
-}
+static const char *const shardings[] = {"table",
+                                        "row",
+                                        "row-modulo",
+                                        "table-row",
+                                        "data",
+                                        "data-dense",
+                                        "column",
+                                        "column-modulo",
+                                        "row,data,table",
+                                        "column,row-modulo,data",
+                                        "row,data-dense,table"};
+enum { SHARDINGS_TESTED = sizeof shardings / sizeof *shardings, OF_EACH = WITH_SANITIZER ? 3 : 6 };
 
-/* One way to cut the tables. */
+/* One way to cut the tables, and a batch. */
 struct cut {
     const char *sharding;
+    uint64_t seed;
     int ranks, nodes;
-    bool all_rows, columns, overlap;
+    bool all_rows, overlap, exact, weighted;
+    char name[160];
 };
+
+static struct cut draw(int n) {
+    const char *seed = getenv("SEED");
+    struct cut c = {.sharding = shardings[n % SHARDINGS_TESTED],
+                    .seed = seed ? strtoull(seed, NULL, 10) : 21};
+    const uint64_t key = rng_key(c.seed, (uint64_t)n);
+    c.ranks = n < SHARDINGS_TESTED ? 5 : 1 + (int)(key % 5);
+    c.nodes = c.ranks == 4 ? 2 : 1;
+    c.all_rows = key >> 10 & 1;
+    c.overlap = key >> 11 & 1;
+    c.exact = key >> 12 & 1;
+    c.weighted = key >> 13 & 1;
+    snprintf(c.name, sizeof c.name, "SEED=%d: %s on %d ranks%s%s, %s gradients%s", (int)c.seed,
+             c.sharding, c.ranks, c.all_rows ? ", all rows" : "", c.overlap ? ", overlap" : "",
+             c.exact ? "exact" : "real", c.weighted ? ", weighted" : "");
+    return c;
+}
 
 struct work {
     struct builder *b;
@@ -36,6 +59,21 @@ struct work {
     bool given; /* rank 0 gives the content of the tables; otherwise each rank draws its part */
     char wrong[600];
 };
+
+/* Fresh tables. Where columns are cut, rules work on single elements. */
+static void build(struct builder *b, const struct kernel *k, const struct cut *c) {
+    const bool columns = strstr(c->sharding, "column");
+    builder_begin(b, c->seed + c->exact, c->exact);
+    b->weighted = c->weighted;
+    ranks_case(b, 47, POOL_MEAN, 5, 5);
+    builder_rules(b, k, RULE_rowwise_adagrad);
+    for (int32_t t = 0; columns && t < b->in.num_tables; t++)
+        builder_rule(b, t, kernel_applies(k, RULE_adagrad) ? RULE_adagrad : RULE_sgd);
+    b->step = 3;
+    builder_start(b);
+    const char *wrong = builder_run(b, k, 2); /* sets b->before */
+    if (wrong) fail_msg("%s", wrong);
+}
 
 /* Touched rows get their initial values back, on whichever rank they are. */
 static int restored(struct place *p, const struct kernel *k, const struct builder *b,
@@ -61,15 +99,10 @@ static int lead(void *ctx, struct transport *t, struct error *err) {
     struct builder *b = w->b;
     const bool writes = w->forward || w->kernel->operation == OP_FORWARD;
     const struct ranks_options options = {w->cut->sharding, w->cut->all_rows, w->cut->overlap};
-    const struct place_setup setup = {.shapes = b->in.tables,
-                                      .num_tables = b->in.num_tables,
-                                      .batches = &b->in,
-                                      .index = &b->index,
-                                      .ring = 1,
-                                      .threads = 2,
-                                      .seed = b->seed,
-                                      .tables = w->given ? &b->before : NULL,
-                                      .operation = w->kernel->operation};
+    struct place_setup setup = ranks_setup(b);
+    setup.threads = 2;
+    setup.tables = w->given ? &b->before : NULL;
+    setup.operation = w->kernel->operation;
     const struct check check = {.in = &b->in,
                                 .index = &b->index,
                                 .rules = b->rules,
@@ -79,7 +112,7 @@ static int lead(void *ctx, struct transport *t, struct error *err) {
                                 .exact = b->sums_exact};
     struct place *p = place_ranks_open(t, &options, ON_HOST, &setup, err);
     if (!p) return -1;
-    struct rule_step steps[8];
+    struct rule_step steps[RANKS_TABLES];
     for (int32_t i = 0; i < b->in.num_tables; i++) steps[i] = rule_step(b->rules[i], b->step);
     struct place_scratch scratch = {0}, output = {0};
     const struct place_job job = {.kernel = w->kernel,
@@ -106,92 +139,37 @@ static int live(struct transport *t, void *ctx) {
     return ranks_live(t, lead, w, w->wrong, sizeof w->wrong);
 }
 
-static const struct cut cuts[] = {{"table", 1, 1, false, true},
-                                  {"table", 2, 1, false, true},
-                                  {"table", 3, 1, false, true},
-                                  {"table", 5, 1, false, true},
-                                  {"row", 1, 1, false, false},
-                                  {"row", 2, 1, false, false},
-                                  {"row", 3, 1, false, false},
-                                  {"row", 5, 1, false, false},
-                                  {"row", 5, 1, true, false},
-                                  {"row-modulo", 1, 1, false, false},
-                                  {"row-modulo", 2, 1, false, false},
-                                  {"row-modulo", 3, 1, true, false},
-                                  {"row-modulo", 5, 1, false, false},
-                                  {"table-row", 4, 2, false, false},
-                                  {"table-row", 5, 1, false, false},
-                                  {"data", 1, 1, false, false},
-                                  {"data", 2, 1, false, false},
-                                  {"data", 3, 1, false, false},
-                                  {"data", 5, 1, false, false},
-                                  {"row,data,table", 3, 1, false, false},
-                                  {"column", 1, 1, false, true},
-                                  {"column", 2, 1, false, true},
-                                  {"column", 3, 1, false, true},
-                                  {"column", 5, 1, false, true},
-                                  {"column-modulo", 1, 1, false, true},
-                                  {"column-modulo", 2, 1, false, true},
-                                  {"column-modulo", 3, 1, false, true},
-                                  {"column-modulo", 5, 1, false, true},
-                                  {"column,row-modulo,data", 5, 1, false, true},
-                                  {"data-dense", 1, 1},
-                                  {"data-dense", 2, 1},
-                                  {"data-dense", 3, 1},
-                                  {"data-dense", 5, 1},
-                                  {"row,data-dense,table", 3, 1, .overlap = true},
-                                  {"row", 3, 1, .overlap = true},
-                                  {"data,row,table", 5, 1, .overlap = true}};
-
-/* Sanitizers are slow: each cut meets every second variant. */
-enum { EVERY = WITH_SANITIZER ? 2 : 1 };
+static void steps_equal(const struct kernel *k, const struct cut *c, int number) {
+    const bool dense = strstr(c->sharding, "dense"), copies = strstr(c->sharding, "data") && !dense;
+    struct builder b;
+    size_t bytes;
+    build(&b, k, c);
+    void *one = builder_snapshot(&b, &bytes), *many = NULL;
+    struct work w = {.b = &b, .kernel = k, .cut = c, .given = c->weighted};
+    tables_reset(&b.tables);
+    const int status = transport_threads(c->ranks, c->nodes, 1 + (uint64_t)number, live, &w);
+    if (copies && c->ranks > 1 && !(k->traits & DETERMINISTIC)) {
+        assert_int_not_equal(status, 0);
+        assert_non_null(strstr(w.wrong, "drift apart"));
+    } else {
+        if (status) fail_msg("%s: %s", c->name, w.wrong);
+        many = builder_snapshot(&b, &bytes);
+        const char *judged = builder_judge(&b, k);
+        if (judged) fail_msg("%s: %s", c->name, judged);
+        /* A dense gradient is a sum of the ranks' sums. */
+        if ((b.sums_exact || (k->traits & OWN_LOOKUPS && !dense)) && memcmp(one, many, bytes))
+            fail_msg("%s: other bits than one process", c->name);
+    }
+    free(one);
+    free(many);
+    builder_free(&b);
+}
 
 static void equals_one_process(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    if (k->place != ON_HOST) skip();
-    for (int variant = 0; variant < 4; variant++) {
-        const bool exact = variant % 2 == 0, weighted = variant >= 2;
-        for (size_t i = (size_t)variant % EVERY; i < sizeof cuts / sizeof *cuts; i += EVERY) {
-            struct builder b;
-            /* Rules on single elements where columns are cut. */
-            build(&b, k, exact, weighted, cuts[i].columns ? RULE_adagrad : RULE_rowwise_adagrad);
-            if (cuts[i].columns)
-                for (int32_t t = 0; t < b.in.num_tables; t++)
-                    builder_rule(&b, t, kernel_applies(k, RULE_adagrad) ? RULE_adagrad : RULE_sgd);
-            builder_start(&b);
-            const char *wrong = builder_run(&b, k, 2);
-            if (wrong) fail_msg("%s", wrong);
-            size_t bytes;
-            void *one = builder_snapshot(&b, &bytes);
-            struct work w = {.b = &b, .kernel = k, .cut = &cuts[i], .given = weighted};
-            tables_reset(&b.tables);
-            const int status = transport_threads(cuts[i].ranks, cuts[i].nodes, 1 + i, live, &w);
-            if (strstr(cuts[i].sharding, "data") && !strstr(cuts[i].sharding, "dense") &&
-                cuts[i].ranks > 1 && !(k->traits & DETERMINISTIC)) {
-                assert_int_not_equal(status, 0);
-                assert_non_null(strstr(w.wrong, "drift apart"));
-                free(one);
-                builder_free(&b);
-                continue;
-            }
-            if (status)
-                fail_msg("%s on %d ranks, %s: %s", cuts[i].sharding, cuts[i].ranks, k->name,
-                         w.wrong);
-            void *many = builder_snapshot(&b, &bytes);
-            const bool same = memcmp(one, many, bytes) == 0;
-            const char *judged = builder_judge(&b, k);
-            if (judged)
-                fail_msg("%s on %d ranks, %s: %s", cuts[i].sharding, cuts[i].ranks, k->name,
-                         judged);
-            /* A dense gradient is a sum of the ranks' sums. */
-            const bool ordered = k->traits & OWN_LOOKUPS && !strstr(cuts[i].sharding, "dense");
-            if (!same && (b.sums_exact || ordered))
-                fail_msg("%s on %d ranks, %s: other bits than one process (%s)", cuts[i].sharding,
-                         cuts[i].ranks, k->name, exact ? "exact" : "real");
-            free(one);
-            free(many);
-            builder_free(&b);
-        }
+    for (int n = 0; n < OF_EACH * SHARDINGS_TESTED; n++) {
+        const struct cut c = draw(n);
+        steps_equal(k, &c, n);
     }
 }
 
@@ -199,32 +177,27 @@ static void equals_one_process(void **state) {
 static void forwards_and_iterations(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
     struct error err;
-    if (k->place != ON_HOST) skip();
-    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
-        for (int variant = (int)i / 2 % EVERY; variant < 4; variant += EVERY) {
-            struct builder b;
-            const bool iteration = variant % 2;
-            const struct kernel *step = registry_find(OP_STEP, "cpu_fused", &err);
-            build(&b, step, variant % 2 == 0, variant >= 2,
-                  cuts[i].columns ? RULE_adagrad : RULE_rowwise_adagrad);
-            for (int32_t t = 0; cuts[i].columns && t < b.in.num_tables; t++)
-                builder_rule(&b, t, RULE_adagrad);
-            builder_start(&b);
-            const char *wrong = builder_run(&b, step, 2); /* sets b.before */
-            if (wrong) fail_msg("%s", wrong);
-            struct work w = {.b = &b,
-                             .kernel = iteration ? step : k,
-                             .forward = iteration ? k : NULL,
-                             .cut = &cuts[i]};
-            if (transport_threads(cuts[i].ranks, cuts[i].nodes, 1 + i, live, &w))
-                fail_msg("%s on %d ranks, %s: %s", cuts[i].sharding, cuts[i].ranks,
-                         iteration ? "iteration" : "forward", w.wrong);
-            builder_free(&b);
-        }
+    const struct kernel *step = registry_find(OP_STEP, "cpu_fused", &err);
+    for (int n = 0; n < OF_EACH * SHARDINGS_TESTED; n++) {
+        const bool iteration = n / SHARDINGS_TESTED % 2 == 0;
+        const struct cut c = draw(n);
+        struct builder b;
+        build(&b, step, &c);
+        struct work w = {
+            .b = &b, .kernel = iteration ? step : k, .forward = iteration ? k : NULL, .cut = &c};
+        if (transport_threads(c.ranks, c.nodes, 1 + (uint64_t)n, live, &w))
+            fail_msg("%s, %s: %s", c.name, iteration ? "iteration" : "forward", w.wrong);
+        builder_free(&b);
+    }
 }
 
 TESTS(ranks) {
-    add_operation_tests(OP_FORWARD, "forward and iteration", forwards_and_iterations, NULL);
-    add_kernel_tests("ranks equal one process", equals_one_process, NULL);
+    for (const struct registered *r = registry(); r->kernel; r++) {
+        if (r->kernel->place != ON_HOST) continue;
+        if (r->kernel->operation == OP_FORWARD)
+            add_test("forward and iteration", forwards_and_iterations, r->kernel, NULL);
+        if (r->kernel->operation == OP_STEP)
+            add_test("ranks equal one process", equals_one_process, r->kernel, NULL);
+    }
     return run_listed("ranks");
 }

