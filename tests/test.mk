@@ -28,10 +28,10 @@ $(B)/support.a: $(patsubst %.c,$(B)/%.o,$(filter-out %/main.c,$(wildcard tests/s
 # Kernels, and emulated ones; after them archives, of which a program takes what it calls.
 with_kernels := $(host) $(updates) $(emulated) $(emulation)
 archives     := $(B)/support.a $(guests) $(B)/harness.a
-# Unit tests take seconds to build: they have no update of a rule, and the oracle, which takes longest, only for its own.
+# Unit tests take seconds to build: they have no update of a rule, and the oracle, which takes longest, for its test only.
 unit_parts   := $(filter-out harness/registry.c,$(wildcard harness/*.c harness/workload/*.c)) \
                 $(patsubst %,harness/measure/%.c,ceiling disturbance traffic) \
-                $(if $(filter oracle%,$(call groups_built,unit)),harness/check/oracle.c tests/support/batch_builder.c)
+                $(if $(filter oracle,$(call groups_built,unit)),harness/check/oracle.c)
 $(B)/unit.a: $(unit_parts:%.c=$(B)/%.o) $(B)/tests/unit/groups.inc
 	@rm -f $@
 	$(call quiet,AR)$(AR) rcsD $@ $(filter %.o,$^)
@@ -48,7 +48,6 @@ $(B)/tests/$1/tests: $(call suite_objects,$1)
 $(B)/tests/$1/tests: $(call archives_of,$1)
 endef
 $(foreach s,$(c_suites),$(eval $(call suite_rule,$s)))
-$(B)/tests/unit/tests: $(B)/no_kernels/harness/registry.o
 $(B)/tests/unit/%.o: CFLAGS += -O1
 $(patsubst %,$(B)/tests/%/tests,$(filter-out unit,$(c_suites))): $(with_kernels)
 $(patsubst %,$(B)/tests/%/tests,ranks server): $(ranks_objects)

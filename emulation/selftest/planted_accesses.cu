@@ -95,7 +95,7 @@ static void uninitialised_shared() {
 }
 
 static void uninitialised_global() {
-    float *p, value;
+    float *p, value = 0;
     CHECK(!cudaMalloc(&p, sizeof *p) && !cudaMemcpy(&value, p, sizeof *p, cudaMemcpyDeviceToHost));
     CHECK(value == value);
 }
