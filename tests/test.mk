@@ -35,7 +35,7 @@ unit_parts   := $(filter-out harness/registry.c,$(wildcard harness/*.c harness/w
 $(B)/unit.a: $(unit_parts:%.c=$(B)/%.o) $(B)/tests/unit/groups.inc
 	@rm -f $@
 	$(call quiet,AR)$(AR) rcsD $@ $(filter %.o,$^)
-archives_of   = $(if $(filter unit,$1),$(B)/unit.a,$(archives))
+archives_of   = $(if $(filter cuda,$1),,$(if $(filter unit,$1),$(B)/unit.a,$(archives)))
 
 define suite_rule
 $(B)/tests/$1/groups.inc: FORCE
@@ -49,11 +49,11 @@ $(B)/tests/$1/tests: $(call archives_of,$1)
 endef
 $(foreach s,$(c_suites),$(eval $(call suite_rule,$s)))
 $(B)/tests/unit/%.o: CFLAGS += -O1
-$(patsubst %,$(B)/tests/%/tests,$(filter-out unit,$(c_suites))): $(with_kernels)
+$(patsubst %,$(B)/tests/%/tests,$(filter-out unit cuda,$(c_suites))): $(with_kernels)
 $(patsubst %,$(B)/tests/%/tests,ranks server): $(ranks_objects)
 $(B)/tests/tiers/tests: $(tiers_objects)
 $(B)/tests/tiers/tests: LDLIBS += $(tiers_libs)
-$(B)/tests/cuda/tests: $(counts_models:%=$(B)/emulation/counts/%.o) $(B)/emulation/counts/warps.o
+$(B)/tests/cuda/tests: $(patsubst %,$(B)/emulation/counts/%.o,devices l2 replay warps)
 
 # Calls that a test of the suite counts, or lets fail. All others pass through.
 wrapped_unit    := $(if $(filter trace,$(call groups_built,unit)),memory_available)
