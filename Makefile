@@ -308,10 +308,9 @@ object    = -MT $@ -MF $@.$$$$.new $(whole) && mv -f $@.$$$$.new $(@:.o=.d)
 renewed   = >$@.$$$$ && if cmp -s $@.$$$$ $@; then rm $@.$$$$; else mv -f $@.$$$$ $@; fi
 
 # --- the registries: one KERNEL(family, symbol, level) line per object: of host kernels, and in folders of their own
-# with those by nvcc, with emulated ones, with planted defects, or with none.
-registries := $(B) $(C) $(B)/emulated $(B)/planted $(B)/no_kernels
+# with those by nvcc, with emulated ones, or with planted defects.
+registries := $(B) $(C) $(B)/emulated $(B)/planted
 $(B)/kernel_list.inc: listed = $(host)
-$(B)/no_kernels/kernel_list.inc: listed =
 $(C)/kernel_list.inc: listed = $(host) $(cuda:%.cu=$(B)/%.o)
 $(registries:%=%/kernel_list.inc): FORCE
 	@mkdir -p $(@D)
@@ -365,7 +364,7 @@ $(B)/%.o: %.c Makefile | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) $(CFLAGS) -c $< $(object)
 
-$(C)/%.o $(B)/planted/%.o $(B)/no_kernels/%.o: %.c Makefile | $(rule_lists)
+$(C)/%.o $(B)/planted/%.o: %.c Makefile | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) -I$(@D:%/harness=%) $(CFLAGS) -c $< $(object)
 

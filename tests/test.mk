@@ -28,14 +28,14 @@ $(B)/support.a: $(patsubst %.c,$(B)/%.o,$(filter-out %/main.c,$(wildcard tests/s
 # Kernels, and emulated ones; after them archives, of which a program takes what it calls.
 with_kernels := $(host) $(updates) $(emulated) $(emulation)
 archives     := $(B)/support.a $(guests) $(B)/harness.a
-# Unit tests take seconds to build: they have no update of a rule, and the oracle, which takes longest, only for its own.
+# Unit tests take seconds to build: they have no update of a rule, and the oracle, which takes longest, for its test only.
 unit_parts   := $(filter-out harness/registry.c,$(wildcard harness/*.c harness/workload/*.c)) \
                 $(patsubst %,harness/measure/%.c,ceiling disturbance traffic) \
-                $(if $(filter oracle%,$(call groups_built,unit)),harness/check/oracle.c tests/support/batch_builder.c)
+                $(if $(filter oracle,$(call groups_built,unit)),harness/check/oracle.c)
 $(B)/unit.a: $(unit_parts:%.c=$(B)/%.o) $(B)/tests/unit/groups.inc
 	@rm -f $@
 	$(call quiet,AR)$(AR) rcsD $@ $(filter %.o,$^)
-archives_of   = $(if $(filter unit,$1),$(B)/unit.a,$(archives))
+archives_of   = $(if $(filter cuda,$1),,$(if $(filter unit,$1),$(B)/unit.a,$(archives)))
 
 define suite_rule
 $(B)/tests/$1/groups.inc: FORCE
@@ -48,14 +48,13 @@ $(B)/tests/$1/tests: $(call suite_objects,$1)
 $(B)/tests/$1/tests: $(call archives_of,$1)
 endef
 $(foreach s,$(c_suites),$(eval $(call suite_rule,$s)))
-$(B)/tests/unit/tests: $(B)/no_kernels/harness/registry.o
 $(B)/tests/unit/%.o: CFLAGS += -O1
-$(patsubst %,$(B)/tests/%/tests,$(filter-out unit,$(c_suites))): $(with_kernels)
+$(patsubst %,$(B)/tests/%/tests,$(filter-out unit cuda,$(c_suites))): $(with_kernels)
 $(patsubst %,$(B)/tests/%/tests,ranks server): $(ranks_objects)
 $(B)/tests/tiers/tests: $(tiers_objects)
 $(patsubst %,$(B)/tests/%/tests,ranks tiers): $(B)/tests/library/state_case.o
 $(B)/tests/tiers/tests: LDLIBS += $(tiers_libs)
-$(B)/tests/cuda/tests: $(counts_models:%=$(B)/emulation/counts/%.o) $(B)/emulation/counts/warps.o
+$(B)/tests/cuda/tests: $(patsubst %,$(B)/emulation/counts/%.o,devices l2 replay warps)
 
 # Calls that a test of the suite counts, or lets fail. All others pass through.
 wrapped_unit    := $(if $(filter trace,$(call groups_built,unit)),memory_available)

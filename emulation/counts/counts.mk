@@ -4,8 +4,7 @@
 COUNTS_SPEC ?= datasets/counts.spec
 COUNTS_ARCH ?= 90
 COUNTS_PART ?= 8
-counts_models  := devices l2 replay
-counts_objects := $(patsubst %,$(B)/emulation/counts/%.o,$(counts_models) footprint function main names observe one_kernel totals warps)
+counts_objects := $(patsubst %,$(B)/emulation/counts/%.o,devices footprint function l2 main names observe one_kernel replay totals warps)
 counts_program := $(X)/$(COUNTS_ARCH)/counts
 counts_made_by  = nvcc $(shell $(NVCC) --version | sed -n 's/.*release \([^,]*\),.*/\1/p'), compute_$(COUNTS_ARCH)
 

@@ -87,7 +87,7 @@ static void local_memory() {
     CHECK(out.get()[20 * 128 - 1] == 63 * 32);
 }
 
-extern const good_case good_fences[] = {
+extern const self_case good_fences[] = {
     {"last group to arrive, of 1 to 128 lanes", last_group},
     {"block that waits for another", waiting_block},
     {"chain of blocks in the order of their start", chain_of_blocks},

@@ -113,7 +113,7 @@ static void capture(void) {
     cudaGetLastError();
 }
 
-/* In good_launches.cu */
+/* In good_kernels.cu */
 void launch_nothing(unsigned blocks, unsigned threads, size_t shared_bytes);
 cudaError_t allow_shared(size_t bytes);
 
@@ -149,7 +149,7 @@ static void injected_failure(void) {
     CHECK(!cudaDeviceReset() && !cudaGetLastError() && !launch_error(1, 1, 0));
 }
 
-const struct good_case good_host_calls[] = {
+const struct self_case good_host_calls[] = {
     {"copies", copies},
     {"capacity of the device", capacity},
     {"properties of the device", device},

@@ -132,7 +132,7 @@ static void half_precision() {
     CHECK(__half2float(__ushort_as_half(0x3e00)) == 1.5f);
 }
 
-extern const good_case good_intrinsics[] = {
+extern const self_case good_intrinsics[] = {
     {"atomics", atomics},
     {"loads and stores with cache hints", cache_hints},
     {"bits and float arithmetic", bits_and_arithmetic},

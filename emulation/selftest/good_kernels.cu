@@ -6,31 +6,7 @@
 
 #include <numeric>
 
-static std::vector<float> numbers(size_t n) {
-    std::vector<float> values(n);
-    std::iota(values.begin(), values.end(), 1.0f);
-    return values;
-}
-
 /* --- the block */
-
-static __global__ void reduce_block(const float *in, float *out) {
-    SHARED(float, part, 256);
-    unsigned t = threadIdx.x;
-    part[t] = in[blockIdx.x * blockDim.x + t];
-    __syncthreads();
-    for (unsigned step = blockDim.x / 2; step > 0; step /= 2) {
-        if (t < step) part[t] += part[t + step];
-        __syncthreads();
-    }
-    if (t == 0) out[blockIdx.x] = part[0];
-}
-
-static void shared_reduction() {
-    DeviceArray<float> in(numbers(4 * 256)), out(4);
-    LAUNCH(reduce_block, 4, 256, 0, nullptr, in.device, out.device);
-    for (int b = 0; b < 4; b++) CHECK(out.get()[b] == 256.0f * (256.0f * b + 128.5f));
-}
 
 static __global__ void reverse(int *data) {
     DYNAMIC_SHARED(int, copy);
@@ -129,6 +105,23 @@ static void votes_of_partial_warps() {
 
 /* --- launches */
 
+static __global__ void nothing() {
+    DYNAMIC_SHARED(unsigned char, bytes);
+    (void)bytes;
+}
+
+/* For good_host_calls.c, which is C. */
+extern "C" void launch_nothing(unsigned blocks, unsigned threads, size_t shared_bytes);
+extern "C" cudaError_t allow_shared(size_t bytes);
+
+void launch_nothing(unsigned blocks, unsigned threads, size_t shared_bytes) {
+    LAUNCH(nothing, blocks, threads, shared_bytes, nullptr);
+}
+
+cudaError_t allow_shared(size_t bytes) {
+    return cudaFuncSetAttribute(nothing, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes));
+}
+
 template <int N>
 static __global__ void __launch_bounds__(2 * N, N == 48 ? 2 : 1) bounded(int *out) {
     emulation::prefetch_global(out + 1000000);
@@ -184,8 +177,7 @@ static void orders() {
     CHECK(seen == std::vector<bool>(256, true));
 }
 
-extern const good_case good_kernels[] = {
-    {"reduction in shared memory", shared_reduction},
+extern const self_case good_kernels[] = {
     {"block of 1024 threads, dynamic shared memory", block_of_1024},
     {"grid and block of three dimensions, kernel template", three_dimensions},
     {"shuffles", shuffles},

@@ -44,9 +44,10 @@ static std::vector<int> sorted_positions(const std::vector<Key> &keys, int begin
 
 template <class Key> static void sort_pairs(int begin, int end) {
     const size_t n = 1000;
-    std::vector<Key> keys = random_numbers<Key>(n, 12);
-    std::vector<int> positions(n), expected = sorted_positions(keys, begin, end);
-    std::iota(positions.begin(), positions.end(), 0);
+    std::vector<Key> keys = random_numbers<Key>(n, 12), sorted;
+    const std::vector<int> expected = sorted_positions(keys, begin, end),
+                           positions = sorted_positions(keys, 0, 0);
+    for (int i : expected) sorted.push_back(keys[size_t(i)]);
     DeviceArray<Key> keys_in(keys), keys_out(n);
     DeviceArray<int> values_in(positions), values_out(n);
     call_twice([&](void *temp, size_t &bytes) {
@@ -55,15 +56,12 @@ template <class Key> static void sort_pairs(int begin, int end) {
                                                begin, end);
     });
     CHECK(values_out.get() == expected && keys_in.get() == keys && values_in.get() == positions);
-    keys_out.get();
-    for (size_t i = 0; i < n; i++) CHECK(keys_out.host[i] == keys[size_t(expected[i])]);
+    CHECK(keys_out.get() == sorted);
 }
 
 static void sort_by_pointers() {
     sort_pairs<uint32_t>(0, 32);
-    sort_pairs<uint32_t>(0, 12);
     sort_pairs<uint32_t>(3, 7);
-    sort_pairs<unsigned long long>(0, 64);
     sort_pairs<uint64_t>(0, 17);
 }
 
@@ -89,16 +87,14 @@ static void sort_in_double_buffers() {
 }
 
 static void run_length_encoding() {
-    DeviceArray<int> in(std::vector<int>{5, 5, 5, 2, 7, 7, 5}), unique(7), counts(7), runs(1);
+    DeviceArray<int> in(std::vector<int>{5, 5, 5, 2, 7, 7, 5}), unique(4), counts(4), runs(1);
     call_twice([&](void *temp, size_t &bytes) {
         return cub::DeviceRunLengthEncode::Encode(temp, bytes, in.device, unique.device,
                                                   counts.device, runs.device, 7);
     });
     CHECK(runs.get()[0] == 4);
-    unique.get(), counts.get();
-    int values[] = {5, 2, 7, 5}, lengths[] = {3, 1, 2, 1};
-    CHECK(std::equal(values, values + 4, unique.host.begin()));
-    CHECK(std::equal(lengths, lengths + 4, counts.host.begin()));
+    CHECK((unique.get() == std::vector<int>{5, 2, 7, 5}));
+    CHECK((counts.get() == std::vector<int>{3, 1, 2, 1}));
 }
 
 static void prefix_sums() {
@@ -149,7 +145,7 @@ static void graph_of_library_calls() {
     CHECK(!cudaGraphExecDestroy(exec) && !cudaStreamDestroy(stream));
 }
 
-extern const good_case good_library_calls[] = {
+extern const self_case good_library_calls[] = {
     {"radix sort of pairs", sort_by_pointers},
     {"radix sort in double buffers", sort_in_double_buffers},
     {"run-length encoding", run_length_encoding},

@@ -95,7 +95,7 @@ static void uninitialised_shared() {
 }
 
 static void uninitialised_global() {
-    float *p, value;
+    float *p, value = 0;
     CHECK(!cudaMalloc(&p, sizeof *p) && !cudaMemcpy(&value, p, sizeof *p, cudaMemcpyDeviceToHost));
     CHECK(value == value);
 }
@@ -122,7 +122,7 @@ template <memory OF> static void promised() {
 static const char *const SHARED_BOUNDS = "a write out of bounds of shared memory";
 static const char *const BOUNDS = "a write out of bounds: ";
 
-extern const planted_case planted_accesses[] = {
+extern const self_case planted_accesses[] = {
     {"store past a shared array",
      [] { shared(34, 0, 0); },
      {{PLAIN | THREAD, SHARED_BOUNDS}, {ADDRESS, POISONED}, {UNDEFINED, "out of bounds"}}},

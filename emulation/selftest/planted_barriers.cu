@@ -71,7 +71,7 @@ template <void KERNEL(int *), unsigned THREADS> static void run() {
 
 static const char *const BLOCKS = "divergent barrier: thread (", *const LANES = "divergent warp: ";
 
-extern const planted_case planted_barriers[] = {
+extern const self_case planted_barriers[] = {
     {"divergent barrier", run<two_barriers, 64>, {{ALL_BUILDS, BLOCKS}}},
     {"return before a barrier",
      run<early_return, 64>,

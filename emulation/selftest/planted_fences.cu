@@ -53,7 +53,7 @@ template <bug BUG> static void hands_over() {
     exit(1);
 }
 
-extern const planted_case planted_fences[] = {
+extern const self_case planted_fences[] = {
     {"arrival without its release fence", arrives<NO_RELEASE_FENCE, 1, 64>, {{THREAD, FOUND}}},
     {"arrival without the barrier of the group", arrives<NO_GROUP_SYNC, 2, 64>, {{THREAD, FOUND}}},
     {"arrival without its acquire fence", arrives<NO_ACQUIRE_FENCE, 1, 64>, {{THREAD, FOUND}}},

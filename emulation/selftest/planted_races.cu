@@ -68,7 +68,7 @@ template <void KERNEL(int *), unsigned BLOCKS, unsigned THREADS, int FIRST> stat
     }
 }
 
-extern const planted_case planted_races[] = {
+extern const self_case planted_races[] = {
     {"missing __syncthreads",
      run<reduce_without_barrier, 1, 64, 64>,
      {{NOT_THREAD, WRONG}, {THREAD, RACE}}},

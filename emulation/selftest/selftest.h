@@ -16,35 +16,23 @@
 extern "C" {
 #endif
 
-struct good_case {
-    const char *name;
-    void (*run)(void);
-};
-
-/* Each table ends with a case that has no name. */
-extern const struct good_case good_kernels[];
-extern const struct good_case good_fences[];
-extern const struct good_case good_intrinsics[];
-extern const struct good_case good_library_calls[];
-extern const struct good_case good_host_calls[];
-
 /* How the self-test is built. */
 enum build { PLAIN = 1, ADDRESS = 2, UNDEFINED = 4, THREAD = 8, ALL_BUILDS = 15 };
 
-struct planted_case {
+struct self_case {
     const char *name;
     void (*run)(void);
-    /* The report of these builds. A build in no entry cannot see the bug. */
+    /* Of a planted case, the report of these builds. A build in no entry cannot see the bug. */
     struct {
         unsigned builds;
         const char *says;
     } caught[3];
 };
 
-extern const struct planted_case planted_races[];
-extern const struct planted_case planted_fences[];
-extern const struct planted_case planted_accesses[];
-extern const struct planted_case planted_barriers[];
+/* Each table ends with a case that has no name. */
+extern const struct self_case good_kernels[], good_fences[], good_intrinsics[],
+    good_library_calls[], good_host_calls[], planted_races[], planted_fences[], planted_accesses[],
+    planted_barriers[];
 
 static inline void check(bool holds, const char *what, const char *file, int line) {
     if (holds) return;

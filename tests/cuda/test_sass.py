@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The reader of SASS in tests/cuda/sass: registers, control flow, and loads in flight in planted kernels. Needs neither nvcc
-nor NVIDIA's tools."""
+"""The reader of SASS in tests/cuda/sass: registers, control flow, and loads in flight in planted kernels. Needs neither
+nvcc nor NVIDIA's tools."""
 import os
 import re
 import struct
@@ -70,26 +70,12 @@ def test_loops(folder):
     same([len(loop.blocks) for loop in nested(loops_of(blocks_of(parse(text))))], [2])
 
 
-def test_loads_before_the_first_use_are_in_flight(folder):
-    same(flights(loop(LOADS + "\n" + USES)), [8])
+def lines_of(*groups):
+    return "\n".join(line for group in groups for line in ([group] if isinstance(group, str) else group))
 
 
-def test_younger_loads_stay_in_flight(folder):
-    load, use = LOADS.split("\n"), USES.split("\n")
-    same(flights(loop("\n".join(load[:3] + use[:1] + load[3:5] + use[1:5]))), [4])
-    same(flights(loop("\n".join(load[:3] + use[2:3] + load[3:5] + use[3:5]))), [3])
-
-
-def test_serialised_loads_are_not(folder):
-    alternating = "\n".join(f"{load}\n{use}" for load, use in zip(LOADS.split("\n"), USES.split("\n")))
-    same(flights(loop(alternating)), [1])
-    one_register = re.sub(r"R\d+, desc", "R4, desc", LOADS)
-    same(flights(loop(one_register + "\nFADD R40, R40, R4")), [1])
-    same(flights(loop("LDG.E.128 R4, desc[UR4][R60.64]\nLDG.E.128 R8, desc[UR4][R4.64]\nFADD R40, R8, R9")), [1])
-
-
-FALLBACK = """
-    @P1 BRA `(.L_single{0})
+LOAD, USE, END = LOADS.split("\n"), USES.split("\n"), "FADD R40, R4, R8\nFADD R41, R12, R16"
+FALLBACK = """@P1 BRA `(.L_single{0})
     LDG.E.128 R{1}, desc[UR4][R60.64]
     BRA `(.L_next{0})
 .L_single{0}:
@@ -98,56 +84,50 @@ FALLBACK = """
     FADD R{1}, R{1}, R4
 .L_next{0}:
     IADD3 R60, R60, 0x10, RZ"""
+OPEN = "LDG.E.128 R{0}, desc[UR4][R60.64]\n@P3 BRA `(.L_over{0})\nFADD R40, R40, R{0}\n.L_over{0}:"
+LAST = "FADD R40, R8, R12\nFADD R41, R4, R5"
+KNOWN = "@!P1 BRA `(.L_over)\nFADD R40, R40, R4\n.L_over:"
+CHANGED = "ISETP.NE.AND P1, PT, R0, RZ, PT\n" + KNOWN
+PAIR = "@P4 LDG.E.64 R{0}, desc[UR4][R60.64]\n@!P4 LDG.E R{0}, desc[UR4][R60.64]"
+SET = [f"{line} | set 0" for line in LOAD]
+WAIT_FIRST = [USE[0] + " | wait 0", *USE[1:]]
+UPDATE = loop("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R4, R4, R8\nSTG.E.128 desc[UR4][R60.64], R4").replace("EXIT", "")
+
+# The body of a gather loop, and its loads of 16 bytes that are in flight.
+IN_FLIGHT = {
+    "all before the first use": (lines_of(LOAD, USE), 8),
+    "younger ones stay": (lines_of(LOAD[:3], USE[:1], LOAD[3:5], USE[1:5]), 4),
+    "older ones do not": (lines_of(LOAD[:3], USE[2:3], LOAD[3:5], USE[3:5]), 3),
+    "a use after each": (lines_of(*zip(LOAD, USE)), 1),
+    "all into one register": (lines_of(re.sub(r"R\d+, desc", "R4, desc", LOADS), "FADD R40, R40, R4"), 1),
+    "an address that was loaded": (lines_of(LOAD[0], "LDG.E.128 R8, desc[UR4][R4.64]\nFADD R40, R8, R9"), 1),
+    "the way of single elements": (lines_of([FALLBACK.format(k, 4 * k + 4) for k in range(4)], END), 4),
+    "single elements": (lines_of("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R40, R4, R5", LOADS.replace(".128", "")), 1),
+    "a use on one of two open ways": (lines_of([OPEN.format(4 * k) for k in (1, 2, 3)]), 1),
+    "a known predicate": (lines_of(FALLBACK.format(0, 4), KNOWN, LOAD[1:3], LAST), 3),
+    "it has another value": (lines_of(FALLBACK.format(0, 4), CHANGED, LOAD[1:3], LAST), 2),
+    "for the next turn": (lines_of("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R40, R8, R9",
+                                   "LDG.E.128 R8, desc[UR4][R62.64]\nFADD R40, R4, R5"), 2),
+    "barriers": (lines_of(SET, WAIT_FIRST), 8),
+    # Who needs the result of a shuffle with the barrier of the first load waits for the load.
+    "a barrier that others share": (lines_of("SHFL.IDX PT, R50, R51, R52, R53 | set 0", SET[0],
+                                             "IADD3 R54, R50, R54, RZ | wait 0", SET[1:], WAIT_FIRST), 7),
+    "a false guard still waits": (lines_of("@P4 LDG.E.128 R4, [R60.64] | set 0\n@!P4 MOV R4, RZ | wait 0",
+                                           "LDG.E.128 R8, [R62.64] | set 1\nFADD R40, R4, R8 | wait 1"), 1),
+}
 
 
-def test_the_way_of_single_elements_does_not_count(folder):
-    body = "\n".join(FALLBACK.format(k, 4 * k + 4) for k in range(4))
-    same(flights(loop(body + "\nFADD R40, R4, R8\nFADD R41, R12, R16")), [4])
-    # And single loads in flight are no loads of 16 bytes.
-    same(flights(loop("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R40, R4, R5\n" + LOADS.replace(".128", ""))), [1])
-
-
-def test_a_use_on_one_of_two_open_ways_ends_it(folder):
-    use = "LDG.E.128 R{0}, desc[UR4][R60.64]\n@P3 BRA `(.L_over{0})\nFADD R40, R40, R{0}\n.L_over{0}:"
-    same(flights(loop("\n".join(use.format(4 * k) for k in (1, 2, 3)))), [1])
-
-
-def test_known_predicates_close_ways(folder):
-    load = LOADS.split("\n")
-    use = "@!P1 BRA `(.L_over)\nFADD R40, R40, R4\n.L_over:"
-    body = FALLBACK.format(0, 4) + f"\n{use}\n" + "\n".join(load[1:3]) + "\nFADD R40, R8, R12\nFADD R41, R4, R5"
-    same(flights(loop(body)), [3])
-    # Not after it has got another value.
-    same(flights(loop(body.replace(use, "ISETP.NE.AND P1, PT, R0, RZ, PT\n" + use))), [2])
-
-
-def test_lanes_that_parted_are_not_followed(folder):
-    body = LOADS.split("\n")
-    body.insert(4, "@!P2 BRA.DIV UR4, `(.L_apart)\n.L_back:")
-    apart = ".L_apart:\nFADD R4, R4, R8\nBRA `(.L_back)"
-    same(flights(loop("\n".join(body) + "\n" + USES) + "\n" + apart), [8])
-
-
-def test_narrow_rows_by_predicate(folder):
-    pair = "\n".join(f"@P4 LDG.E.64 R{k}, desc[UR4][R60.64]\n@!P4 LDG.E R{k}, desc[UR4][R60.64]" for k in (4, 8, 12))
-    wide = "LDG.E.128 R20, desc[UR4][R62.64]\n"
-    same(flights(loop(wide + pair + "\nFADD R40, R4, R8\nFADD R40, R40, R12\nFADD R41, R20, R20"), width=8), [3])
-
-
-def test_loads_for_the_next_turn(folder):
-    """A ring: what the next turn needs is loaded before what this one has is used."""
-    body = "LDG.E.128 R4, desc[UR4][R60.64]\nFADD R40, R8, R9\nLDG.E.128 R8, desc[UR4][R62.64]\nFADD R40, R4, R5"
-    same(flights(loop(body)), [2])
-
-
-def test_barriers(folder):
-    loads = "\n".join(f"{load} | set 0" for load in LOADS.split("\n"))
-    uses = USES.split("\n")[0] + " | wait 0\n" + "\n".join(USES.split("\n")[1:])
-    same(flights(loop(loads + "\n" + uses)), [8])
-    # A shuffle that shares the barrier of the first load: who needs its result waits for the load.
-    shuffle = "SHFL.IDX PT, R50, R51, R52, R53 | set 0\n"
-    first, others = loads.split("\n", 1)
-    same(flights(loop(shuffle + first + "\nIADD3 R54, R50, R54, RZ | wait 0\n" + others + "\n" + uses)), [7])
+def test_loads_in_flight(folder):
+    for name, (body, expected) in IN_FLIGHT.items():
+        same((name, flights(loop(body))), (name, [expected]))
+    apart = lines_of(LOAD[:4], "@!P2 BRA.DIV UR4, `(.L_apart)\n.L_back:", LOAD[4:], USE)
+    same(flights(loop(apart) + "\n.L_apart:\nFADD R4, R4, R8\nBRA `(.L_back)"), [8])
+    pairs = lines_of("LDG.E.128 R20, desc[UR4][R62.64]", [PAIR.format(k) for k in (4, 8, 12)],
+                     "FADD R40, R4, R8\nFADD R40, R40, R12\nFADD R41, R20, R20")
+    same(flights(loop(pairs), width=8), [3])
+    # A loop that updates rows is no gather beside one that is.
+    same(flights(UPDATE + loop(LOADS + "\n" + USES).replace("turn", "other")), [8])
+    same(flights(UPDATE + "\nEXIT"), [1])
 
 
 def test_a_use_that_waits_for_nothing_is_reported(folder):
@@ -156,18 +136,6 @@ def test_a_use_that_waits_for_nothing_is_reported(folder):
     except NoWait:
         return
     raise AssertionError("no exception")
-
-
-def test_a_guard_that_is_false_still_waits(folder):
-    body = "@P4 LDG.E.128 R4, [R60.64] | set 0\n@!P4 MOV R4, RZ | wait 0\nLDG.E.128 R8, [R62.64] | set 1\n"
-    same(flights(loop(body + "FADD R40, R4, R8 | wait 1")), [1])
-
-
-def test_loops_that_update_rows_are_no_gathers(folder):
-    update = loop("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R4, R4, R8\nSTG.E.128 desc[UR4][R60.64], R4")
-    update = update.replace("EXIT", "")
-    same(flights(update + loop(LOADS + "\n" + USES).replace("turn", "other")), [8])
-    same(flights(update + "\nEXIT"), [1])
 
 
 WORK = "FADD R40, R40, R41\n" * 20
@@ -195,12 +163,11 @@ def test_single_elements_of_a_gather_loop(folder):
     """Four times as many as 16-byte loads: a row element by element."""
     single = "".join(f"LDG.E R{k}, desc[UR4][R60.64]\n" for k in range(16, 32))
     rows = "@P3 BRA `(.L_single)\n" + "\n".join(LOADS.split("\n")[:4]) + "\nFADD R40, R4, R8\nFADD R40, R12, R16\n"
-    blocks = blocks_of(parse(sass(loop(rows + "BRA `(.L_next)\n.L_single:\n" + single + "FADD R40, R16, R31\n.L_next:"))[0]))
-    m = measure_gathers(blocks, loops_of(blocks))
-    same((m["flight16"], m["flight4"]), (4, 16))
-    text = loop(rows + "BRA `(.L_next)\n.L_single:\n" + single.split("\n")[0] + "\nFADD R40, R16, R31\n.L_next:")
-    blocks = blocks_of(parse(sass(text)[0]))
-    same(measure_gathers(blocks, loops_of(blocks))["flight4"], 0)
+    for loads, expected in (single, 16), (single.split("\n")[0] + "\n", 0):
+        text = loop(rows + "BRA `(.L_next)\n.L_single:\n" + loads + "FADD R40, R16, R31\n.L_next:")
+        blocks = blocks_of(parse(sass(text)[0]))
+        m = measure_gathers(blocks, loops_of(blocks))
+        same((m["flight16"], m["flight4"]), (4, expected))
 
 
 def test_a_cubin(folder):

@@ -131,13 +131,6 @@ def test_only_what_is_built_is_judged(folder):
     same(nvcc.lost({90}), None)
 
 
-def test_warps_of_an_sm(folder):
-    kernels = (128, 0, 128), (129, 0, 128), (32, 0, 128), (16, 0, 32), (40, 45056 + 4096, 256)
-    same([warps_of_sm(90, *of) for of in kernels], [16, 12, 64, 32, 32])
-    same([warps_of_sm(arch, 32, 49152, 128) for arch in (75, 80, 86, 90, 100)], [4, 12, 8, 16, 16])
-    same([warps_of_sm(arch, 32, 0, 32) for arch in (75, 80, 86, 89, 120)], [16, 32, 16, 24, 24])
-
-
 OCCUPANCY = """#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -38,18 +38,16 @@ def test_lines(folder):
          {0: ("c.cuh", 7), 16: ("c.cuh", 7), 32: ("/a/x.cu", 8)})
 
 
-def test_requests_share_their_block(folder):
-    same(shares("""
+# Code, and the instructions that a request of a line and kind stands for.
+SHARES = {
+    "requests share their block": ("""
         1: IADD3 R0, R0, 0x1, RZ
         2: LDG.E R4, desc[UR4][R2.64]
         3: FADD R5, R4, R4
         4: STG.E desc[UR4][R2.64], R5
-        5: EXIT"""), {(2, "load"): 2.5, (4, "store"): 2.5})
-
-
-def test_the_least_share_of_a_line(folder):
-    """Two copies of line 2: one in a block of 4 instructions, and one in a block of 2."""
-    same(shares("""
+        5: EXIT""", {(2, "load"): 2.5, (4, "store"): 2.5}),
+    # Two copies of line 2: one in a block of 4 instructions, and one in a block of 2.
+    "the least share of a line": ("""
         1: IADD3 R0, R0, 0x1, RZ
         1: IADD3 R0, R0, 0x1, RZ
         2: LDG.E R4, desc[UR4][R2.64]
@@ -58,34 +56,30 @@ def test_the_least_share_of_a_line(folder):
         3: @P1 BRA `(.L_end)
         4: STG.E desc[UR4][R2.64], R5
         .L_end:
-        5: EXIT"""), {(2, "load"): 2, (4, "store"): 1})
+        5: EXIT""", {(2, "load"): 2, (4, "store"): 1}),
+    "shared memory is no request": ("1: LDS R4, [R2]\n2: LDG.E R4, desc[UR4][R2.64]\n3: STS [R2], R4\n4: EXIT",
+                                    {(2, "load"): 4}),
+    "a loop without a request": (loop("1: IADD3 R3, R3, 0x1, RZ") + "\n2: LDG.E R4, desc[UR4][R2.64]\n3: EXIT", {}),
+    "a block without a request": ("1: LDG.E R4, desc[UR4][R2.64]\n2: @P0 EXIT\n3: FADD R1, R1, R1\n4: EXIT",
+                                  {(1, "load"): 2}),
+    "a way for parted lanes is no shorter": ("""
+        1: FADD R1, R1, R1
+        2: BRA.DIV UR4, `(.L_parted)
+        3: SHFL.IDX PT, R4, R5, R6, R7
+        .L_back:
+        4: FADD R1, R1, R4
+        5: EXIT
+        .L_parted:
+        3: WARPSYNC.COLLECTIVE R15, `(.L_all)
+        .L_all:
+        3: SHFL.IDX PT, R4, R5, R6, R7
+        3: BRA `(.L_back)""", {(3, "shuffles"): 5}),
+}
 
 
-def test_shared_memory_is_no_request(folder):
-    same(shares("1: LDS R4, [R2]\n2: LDG.E R4, desc[UR4][R2.64]\n3: STS [R2], R4\n4: EXIT"), {(2, "load"): 4})
-
-
-def test_blocks_without_a_request_count_for_nothing(folder):
-    same(shares(loop("1: IADD3 R3, R3, 0x1, RZ") + "\n2: LDG.E R4, desc[UR4][R2.64]\n3: EXIT"), {})
-    same(shares("1: LDG.E R4, desc[UR4][R2.64]\n2: @P0 EXIT\n3: FADD R1, R1, R1\n4: EXIT"), {(1, "load"): 2})
-
-
-PARTED = """
-    1: FADD R1, R1, R1
-    2: BRA.DIV UR4, `(.L_parted)
-    3: SHFL.IDX PT, R4, R5, R6, R7
-    .L_back:
-    4: FADD R1, R1, R4
-    5: EXIT
-    .L_parted:
-    3: WARPSYNC.COLLECTIVE R15, `(.L_all)
-    .L_all:
-    3: SHFL.IDX PT, R4, R5, R6, R7
-    3: BRA `(.L_back)"""
-
-
-def test_a_way_for_parted_lanes_is_no_shorter(folder):
-    same(shares(PARTED), {(3, "shuffles"): 5})
+def test_shares(folder):
+    for name, (lines, expected) in SHARES.items():
+        same((name, shares(lines)), (name, expected))
 
 
 CALL = """

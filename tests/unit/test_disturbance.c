@@ -58,11 +58,9 @@ static void this_process(void **state) {
 }
 
 TESTS(disturbance) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waiting_is_added_up),
-        cmocka_unit_test(long_waits_disturb),
-        cmocka_unit_test(without_waits_any_switch_disturbs),
-        cmocka_unit_test(this_process),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    ADD_TEST(waiting_is_added_up);
+    ADD_TEST(long_waits_disturb);
+    ADD_TEST(without_waits_any_switch_disturbs);
+    ADD_TEST(this_process);
+    return run_added("disturbance");
 }

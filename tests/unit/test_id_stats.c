@@ -111,10 +111,8 @@ static void fingerprint_sees_lookups_not_types(void **state) {
 }
 
 TESTS(id_stats) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counted_by_hand),
-        cmocka_unit_test(bins_of_runs),
-        cmocka_unit_test(fingerprint_sees_lookups_not_types),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    ADD_TEST(counted_by_hand);
+    ADD_TEST(bins_of_runs);
+    ADD_TEST(fingerprint_sees_lookups_not_types);
+    return run_added("id_stats");
 }

@@ -8,10 +8,11 @@
 #include <string.h>
 
 #include "harness/check/oracle.h"
+#include "harness/workload/row_index.h"
+#include "harness/workload/workload.h"
 #include "kernels/rng.h"
-#include "tests/support/batch_builder.h"
 
-#include "tests/support/kernel_tests.h"
+#include "tests/support/cmocka_cases.h"
 
 /* --- the sum of one row's gradients: one table of one column, row 3, padding row 0 */
 
@@ -36,41 +37,50 @@ static const struct sum_case sums[] = {
     {"none", POOL_NONE, false, 461},        {"weighted sum", POOL_SUM, true, 100},
     {"weighted mean", POOL_MEAN, true, 26}, {"weighted none", POOL_NONE, true, 976.5},
 };
-enum { SUMS = sizeof sums / sizeof *sums };
 
+/* Gradient rows have a second column, which is three times the first. */
 static void sum_by_hand(void **state) {
-    const struct sum_case *c = ((const struct kernel_test *)*state)->param;
-    static const float weights[] = {0.5f, 7, 2, 1, 7, 7, -1, 0, 4};
-    struct builder b;
-    builder_begin(&b, 1, true);
-    b.weighted = c->weighted;
-    builder_feature(&b, builder_table(&b, 6, 1), c->pooling, 0);
-    builder_bag(&b, 3, (const int64_t[]){3, 0, 3});
-    builder_bag(&b, 0, NULL);
-    builder_bag(&b, 6, (const int64_t[]){3, 5, 0, 3, 3, 3});
-    builder_finish(&b);
-    for (int r = 0; c->pooling == POOL_NONE && r < 9; r++)
-        *builder_grad(&b, 0, r) = (float)(1 << r);
-    if (c->pooling != POOL_NONE) *builder_grad(&b, 0, 0) = 8, *builder_grad(&b, 0, 2) = 20;
-    builder_pack(&b);
-    if (c->weighted) memcpy((float *)b.in.lookup_weights, weights, sizeof weights);
-
-    assert_int_equal(b.index.rows, 2);
-    assert_int_equal(b.index.run[0].row, 3);
-    int64_t count = b.index.run[1].first;
+    enum { DIM = 2, LOOKUPS = 9 };
+    static const int64_t ids[] = {3, 0, 3, 3, 5, 0, 3, 3, 3}, offsets[] = {0, 3, 3, 9};
+    static const float weights[] = {0.5f, 7, 2, 1, 7, 7, -1, 0, 4}, pooled[LOOKUPS] = {8, NAN, 20};
+    const struct sum_case *c = *state;
+    float grad[DIM * LOOKUPS];
+    struct table_shape table = {.rows = 6, .dim = DIM};
+    struct feature feature = {.pooling = c->pooling, .grad_stride = DIM}; /* padding is 0 */
+    struct batch in = {.num_tables = 1,
+                       .num_features = 1,
+                       .bags = 3,
+                       .id_type = ID_INT64,
+                       .ids = ids,
+                       .offsets = offsets,
+                       .grad = grad,
+                       .lookup_weights = c->weighted ? weights : NULL};
+    for (int i = 0; i < DIM * LOOKUPS; i++) {
+        const int row = i / DIM;
+        grad[i] = (float)(1 + 2 * (i % DIM)) *
+                  (c->pooling == POOL_NONE ? (float)(1 << row) : pooled[row]);
+    }
+    batch_derive(&in, &table, &feature);
+    struct row_index index = row_index_build(&in);
+    assert_int_equal(index.rows, 2);
+    assert_int_equal(index.run[0].row, 3);
+    int64_t count = index.run[1].first;
     assert_int_equal(count, 6);
-    struct num exact, real;
-    oracle_sum(&b.in, b.index.lookup, count, true, 1, &exact);
-    oracle_sum(&b.in, b.index.lookup, count, false, 1, &real);
-    assert_true(exact.value == c->sum && real.value == c->sum);
-    assert_true(exact.error == 0);
+    struct num exact[DIM], real[DIM];
+    oracle_sum(&in, index.lookup, count, true, DIM, exact);
+    oracle_sum(&in, index.lookup, count, false, DIM, real);
     /* (count + 3) roundings, each of at most 2^-24 of the sum of magnitudes */
-    double magnitudes = c->pooling == POOL_NONE && c->weighted   ? 1104.5
-                        : c->pooling == POOL_MEAN && c->weighted ? 10 + 24
-                        : c->weighted                            ? 20 + 120
-                                                                 : c->sum;
-    assert_true(real.error >= 9 * 0x1p-24 * magnitudes && real.error < 9.1 * 0x1p-24 * magnitudes);
-    builder_free(&b);
+    const double magnitudes = c->pooling == POOL_NONE && c->weighted   ? 1104.5
+                              : c->pooling == POOL_MEAN && c->weighted ? 10 + 24
+                              : c->weighted                            ? 20 + 120
+                                                                       : c->sum;
+    for (int d = 0; d < DIM; d++) {
+        const double times = 1 + 2 * d, unit = 9 * 0x1p-24 * magnitudes * times;
+        assert_true(exact[d].value == c->sum * times && real[d].value == c->sum * times);
+        assert_true(exact[d].error == 0);
+        assert_true(real[d].error >= unit && real[d].error < 9.1 / 9 * unit);
+    }
+    row_index_free(&index);
 }
 
 /* --- one element, one step. All numbers are exact in binary, so the comparison is exact. */
@@ -95,7 +105,7 @@ static const struct update_case updates[] = {
 enum { UPDATES = sizeof updates / sizeof *updates };
 
 static void update_by_hand(void **state) {
-    const struct update_case *c = ((const struct kernel_test *)*state)->param;
+    const struct update_case *c = *state;
     struct num g = {c->g, 0}, w = {c->before.w, 0}, s[RULE_ELEM_STATES];
     struct num states[RULE_ROW_STATES] = {{c->before.row, 0}, {c->before.s[ROW_1], 0}};
     struct oracle_row row = {.weight = &w, .row = states};
@@ -110,7 +120,6 @@ static void update_by_hand(void **state) {
     assert_true((w.error > 0 || w.value == 0) && w.error < 1e-6);
 }
 
-/* updates[] has every rule. */
 static void no_rule_is_left_out(void **state) {
     (void)state;
     for (int kind = 0; kind < RULE_COUNT; kind++) {
@@ -132,58 +141,76 @@ static void rowwise_over_columns(void **state) {
     assert_true(w[0].value == 0.8125 && w[1].value == 1.0625);
 }
 
+/* A step of one element whose weight is 1/2 and whose states are these: a step in floats is in the oracle's
+ * bounds. Returns the bound of the weight. */
+static double bound_of_step(const struct rule *rule, struct num g, float grad,
+                            const float states[RULE_ELEM_STATES]) {
+    struct num w = {0.5, 0}, s[RULE_ELEM_STATES];
+    float weight = 0.5f, x[RULE_ELEM_STATES];
+    struct oracle_row row = {.weight = &w};
+    struct row_memory memory = {.weight = &weight};
+    for (int k = 0; k < RULE_ELEM_STATES; k++) {
+        s[k] = (struct num){x[k] = states[k], 0};
+        row.elem[k] = &s[k], memory.elem[k] = &x[k];
+    }
+    const struct rule_step step = rule_step(*rule, 1);
+    oracle_update(rule, 1, 1, &g, &row);
+    rule_apply(&step, &memory, 1, &grad);
+    for (int k = 0; k < rule_elem_states(rule->kind); k++)
+        assert_true(fabs(x[k] - s[k].value) <= s[k].error);
+    assert_true(fabs(weight - w.value) <= w.error);
+    return w.error;
+}
+
 /* The error of a sum of very many gradients may exceed the sum. The step still has a bound, since
  * s - m^2 cannot fall below its part before the step. */
 static void rmsprop_of_an_uncertain_sum(void **state) {
-    (void)state;
     const struct rule rule = rule_default(RULE_rmsprop_centered);
-    for (int off = -30; off <= 30; off++) {
-        struct num g = {1, 30}, w = {0.5, 0}, s[] = {{0.125, 0}, {0.03125, 0}, {0, 0}};
-        struct oracle_row row = {.weight = &w, .elem = {&s[0], &s[1], &s[2]}};
-        float weight = 0.5f, x[] = {0.125f, 0.03125f, 0}, grad = 1.0f + (float)off;
-        const struct rule_step step = rule_step(rule, 1);
-        oracle_update(&rule, 1, 1, &g, &row);
-        rule_apply(&step, &(struct row_memory){.weight = &weight, .elem = {&x[0], &x[1], &x[2]}}, 1,
-                   &grad);
-        assert_true(isfinite(w.error));
-        assert_true(fabs(weight - w.value) <= w.error);
-    }
-}
-
-/* Where the sign may be another one, the bound holds all of them, and no more. */
-static void lion_of_an_uncertain_sign(void **state) {
     (void)state;
-    const struct rule rule = {RULE_lion, {0.25f, 0.5f, 0.5f}};
-    const struct rule_step step = rule_step(rule, 1);
-    const struct {
-        double g, error, least; /* of the weight's bound */
-    } cases[] = {{1, 30, 0.5}, {0, 1, 0.25}};
-    for (int i = 0; i < 2; i++)
-        for (int off = -1; off <= 1; off++) {
-            struct num g = {cases[i].g, cases[i].error}, w = {0.5, 0}, m = {0, 0};
-            struct oracle_row row = {.weight = &w, .elem = {&m}};
-            float weight = 0.5f, moment = 0, grad = (float)(g.value + off * g.error);
-            oracle_update(&rule, 1, 1, &g, &row);
-            rule_apply(&step, &(struct row_memory){.weight = &weight, .elem = {&moment}}, 1, &grad);
-            assert_true(fabs(weight - w.value) <= w.error);
-            assert_true(w.error >= cases[i].least && w.error < 1.001 * cases[i].least);
-        }
+    for (int off = -30; off <= 30; off++)
+        assert_true(isfinite(bound_of_step(&rule, (struct num){1, 30}, 1.0f + (float)off,
+                                           (float[RULE_ELEM_STATES]){0.125f, 0.03125f})));
 }
 
 /* g and m have one sign: then the sum for m is as large as its terms, and loses the most. */
 static void rmsprop_of_large_moments(void **state) {
-    (void)state;
     const struct rule rule = {RULE_rmsprop_centered, {0.01f, 0x1.0e400ep-1f, 0.9f, 0x1p-9f}};
-    const float s0 = 0x1.060c0ep-14f, m0 = -0x1.03017ep-7f, b0 = 0x1.0d17f4p-8f;
-    struct num g = {-0x1.02ff6ap-7f, 0}, w = {0.5, 0}, s[] = {{s0, 0}, {m0, 0}, {b0, 0}};
-    struct oracle_row row = {.weight = &w, .elem = {&s[0], &s[1], &s[2]}};
-    float weight = 0.5f, x[] = {s0, m0, b0}, grad = (float)g.value;
-    const struct rule_step step = rule_step(rule, 1);
-    oracle_update(&rule, 1, 1, &g, &row);
-    rule_apply(&step, &(struct row_memory){.weight = &weight, .elem = {&x[0], &x[1], &x[2]}}, 1,
-               &grad);
-    for (int k = 0; k < 3; k++) assert_true(fabs(x[k] - s[k].value) <= s[k].error);
-    assert_true(fabs(weight - w.value) <= w.error);
+    (void)state;
+    bound_of_step(&rule, (struct num){-0x1.02ff6ap-7f, 0}, -0x1.02ff6ap-7f,
+                  (float[RULE_ELEM_STATES]){0x1.060c0ep-14f, -0x1.03017ep-7f, 0x1.0d17f4p-8f});
+}
+
+/* Where the sign may be another one, the bound holds all of them, and no more. */
+static void lion_of_an_uncertain_sign(void **state) {
+    const struct rule rule = {RULE_lion, {0.25f, 0.5f, 0.5f}};
+    const struct {
+        struct num g;
+        double least; /* of the weight's bound */
+    } cases[] = {{{1, 30}, 0.5}, {{0, 1}, 0.25}};
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        for (int off = -1; off <= 1; off++) {
+            const struct num g = cases[i].g;
+            const double bound = bound_of_step(&rule, g, (float)(g.value + off * g.error),
+                                               (float[RULE_ELEM_STATES]){0});
+            assert_true(bound >= cases[i].least && bound < 1.001 * cases[i].least);
+        }
+}
+
+/* SGD rounds the product and the difference: an error of 2^-24 of each value. The bound is not wider. */
+static void sgd_bounds(void **state) {
+    static const struct {
+        double weight, grad, bound;
+    } cases[] = {{1, 1, 0x1p-24}, {0, 0, 0}, {4, -8, 0x1.8p-21}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct rule rule = {RULE_sgd, {0.5f}};
+        struct num weight = {cases[i].weight, 0}, grad = {cases[i].grad, 0};
+        struct oracle_row row = {.weight = &weight};
+        oracle_update(&rule, 1, 1, &grad, &row);
+        assert_true(weight.value == cases[i].weight - 0.5 * cases[i].grad);
+        assert_true(weight.error >= cases[i].bound && weight.error <= 1.000001 * cases[i].bound);
+    }
 }
 
 /* A weight that a type may round to infinity proves nothing; any other has one more rounding. Momenta
@@ -306,14 +333,22 @@ static void compare(struct num want, float got, double *worst) {
     if (off > 0 && off / want.error > *worst) *worst = off / want.error;
 }
 
-/* Ten thousand ordinary rows: a correct evaluation in floats is always inside the bound, even if
+struct bound_case {
+    const char *test;
+    enum rule_kind kind;
+};
+
+#define BOUND_CASE(rule, ...) {"bound of " #rule, RULE_##rule},
+static const struct bound_case bound_cases[] = {RULES(BOUND_CASE)};
+
+/* Thousands of ordinary rows: a correct evaluation in floats is always inside the bound, even if
  * the sum has its largest allowed error, and comes close to the bound, which is therefore tight.
  * The bound is also far smaller than the step, so that it hides no wrong step. */
 static void bound_holds_and_is_tight(void **state) {
-    enum rule_kind kind = (enum rule_kind)(intptr_t)((const struct kernel_test *)*state)->param;
+    const enum rule_kind kind = ((const struct bound_case *)*state)->kind;
     for (int off = 0; off < 2; off++) {
         double worst = 0, ratio = 0, grad_error = off ? 0x1p-20 : 0;
-        for (uint64_t n = 0; n < 10000; n++) {
+        for (uint64_t n = 0; n < 4000; n++) {
             struct ordinary x;
             make_ordinary(kind, rng_key(kind, n), grad_error, &x);
             struct rule rule = rule_default(kind);
@@ -340,20 +375,17 @@ static void bound_holds_and_is_tight(void **state) {
 }
 
 TESTS(oracle) {
-    for (int i = 0; i < SUMS; i++) add_test(sums[i].name, sum_by_hand, NULL, &sums[i]);
-    for (int i = 0; i < UPDATES; i++) add_test(updates[i].name, update_by_hand, NULL, &updates[i]);
-    add_test("no rule is left out", no_rule_is_left_out, NULL, NULL);
-    add_test("rowwise_adagrad over columns", rowwise_over_columns, NULL, NULL);
-    add_test("lamb of uncertain sums", lamb_of_uncertain_sums, NULL, NULL);
-    add_test("rmsprop_centered of large moments", rmsprop_of_large_moments, NULL, NULL);
-    add_test("weights stored as bf16", stored_as_bf16, NULL, NULL);
-    add_test("rmsprop_centered of an uncertain sum", rmsprop_of_an_uncertain_sum, NULL, NULL);
-    add_test("lion of an uncertain sign", lion_of_an_uncertain_sign, NULL, NULL);
-    add_test("lamb over columns", lamb_over_columns, NULL, NULL);
-    for (intptr_t kind = 0; kind < RULE_COUNT; kind++) {
-        char name[80];
-        snprintf(name, sizeof name, "bound of %s", rule_info((enum rule_kind)kind).name);
-        add_test(name, bound_holds_and_is_tight, NULL, (const void *)kind);
-    }
-    return run_listed("oracle");
+    ADD_CASES(sums, sum_by_hand);
+    ADD_CASES(updates, update_by_hand);
+    ADD_TEST(no_rule_is_left_out);
+    ADD_TEST(rowwise_over_columns);
+    ADD_TEST(lamb_over_columns);
+    ADD_TEST(sgd_bounds);
+    ADD_TEST(lamb_of_uncertain_sums);
+    ADD_TEST(rmsprop_of_large_moments);
+    ADD_TEST(rmsprop_of_an_uncertain_sum);
+    ADD_TEST(lion_of_an_uncertain_sign);
+    ADD_TEST(stored_as_bf16);
+    ADD_CASES(bound_cases, bound_holds_and_is_tight);
+    return run_added("oracle");
 }

@@ -30,7 +30,7 @@ static void small_sizes(void **state) {
 }
 
 static void larger_sizes(void **state) {
-    static const int64_t sizes[] = {1023, 1024, 1025, 4097, 65536, 65537, 99991, 1000000, 2097153};
+    static const int64_t sizes[] = {1023, 1024, 1025, 4097, 65536, 65537, 99991, 300007};
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) assert_bijective(77 + i, sizes[i]);
 }
@@ -72,10 +72,10 @@ static void scatters_neighbours(void **state) {
 }
 
 TESTS(permute) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_sizes),         cmocka_unit_test(larger_sizes),
-        cmocka_unit_test(huge_sizes),          cmocka_unit_test(key_changes_order),
-        cmocka_unit_test(scatters_neighbours),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    ADD_TEST(small_sizes);
+    ADD_TEST(larger_sizes);
+    ADD_TEST(huge_sizes);
+    ADD_TEST(key_changes_order);
+    ADD_TEST(scatters_neighbours);
+    return run_added("permute");
 }

@@ -54,52 +54,47 @@ static struct traffic traffic_in(const struct batch *in) {
     return traffic_by(OP_STEP, in);
 }
 
-/* Ids, offsets; gradient of 3 bags of table 0, 3 lookups of table 1, a bag of table 2; twice the
- * weights and states of 4, 2 and 1 rows. Then 3 lines and 1 line instead of 5 row states. */
+/* Bytes of ids and offsets; of the gradients of 3 bags of table 0, 3 lookups of table 1 and a bag of table 2, and
+ * the same gathered for each lookup; of outputs of all bags, where table 1 has one for each lookup; and of the
+ * weights of 4, 2 and 1 rows. */
+enum {
+    INDEX = 10 * 8 + 9 * 8,
+    GRADS = 3 * 16 + 3 * 12 + 8,
+    GATHERED = 5 * 16 + 3 * 12 + 8,
+    OUTPUT = 4 * 16 + 3 * 12 + 2 * 8,
+    ROWS = 4 * 16 + 2 * 12 + 8
+};
+
+struct traffic_case {
+    const char *test;
+    enum operation operation;
+    int64_t compulsory, lines;
+};
+
+/* A step reads and writes weights and states; 3 lines and 1 line are instead of 5 states of rows. A gradient writes
+ * rows with their numbers. The gradient of the per-sample weights does not read them, and has 10 floats. */
+static const struct traffic_case traffic_cases[] = {
+    {"step", OP_STEP, INDEX + GRADS + 2 * (4 * (16 + 4) + 2 * 3 * 12 + (8 + 4)),
+     INDEX + GRADS + 2 * (4 * 16 + 2 * 3 * 12 + 8) + 128 * (3 + 1)},
+    {"forward", OP_FORWARD, INDEX + OUTPUT + ROWS, INDEX + OUTPUT + ROWS},
+    {"gradient", OP_GRADIENT, INDEX + GRADS + ROWS + 7 * 8, INDEX + GRADS + ROWS + 7 * 8},
+    {"gradient of weights", OP_WEIGHT_GRAD, INDEX + GRADS + ROWS + 10 * 4,
+     INDEX + GRADS + ROWS + 10 * 4},
+};
+
 static void counted_by_hand(void **state) {
-    struct batch in = example();
-    struct traffic t = traffic_in(&in);
-    int64_t once = 10 * 8 + 9 * 8 + (3 * 16 + 3 * 12 + 8);
-    (void)state;
-    assert_int_equal(t.compulsory, once + 2 * (4 * (16 + 4) + 2 * 3 * 12 + (8 + 4)));
-    assert_int_equal(t.lines, once + 2 * (4 * 16 + 2 * 3 * 12 + 8) + 128 * (3 + 1));
-    assert_int_equal(t.gathered, 5 * 16 + 3 * 12 + 8);
-}
-
-/* A forward writes 4 bags of table 0, 3 lookups of table 1 and 2 bags of table 2, and reads the weights of
- * 4, 2 and 1 rows. A gradient reads what a step reads of gradients, and writes those rows with their numbers. */
-static void other_operations(void **state) {
-    struct batch in = example();
-    const int64_t once = 10 * 8 + 9 * 8, rows = 4 * 16 + 2 * 12 + 8, lookups = 5 * 16 + 3 * 12 + 8;
-    (void)state;
-    struct traffic t = traffic_by(OP_FORWARD, &in);
-    assert_int_equal(t.compulsory, once + (4 * 16 + 3 * 12 + 2 * 8) + rows);
-    assert_int_equal(t.lines, t.compulsory);
-    assert_int_equal(t.gathered, lookups);
-    t = traffic_by(OP_GRADIENT, &in);
-    assert_int_equal(t.compulsory, once + (3 * 16 + 3 * 12 + 8) + rows + 7 * 8);
-    assert_int_equal(t.lines, t.compulsory);
-    assert_int_equal(t.gathered, lookups);
-}
-
-/* The gradient of the per-sample weights reads gradient rows as a step does and the weights of the rows as a
- * forward does, not the per-sample weights, and writes 10 floats. A step that writes it has these in addition. */
-static void gradient_of_weights(void **state) {
     static const float weights[10];
+    const struct traffic_case *c = *state;
     struct batch in = example();
-    (void)state;
-    in.lookup_weights = weights;
-    struct traffic t = traffic_by(OP_WEIGHT_GRAD, &in);
-    assert_int_equal(t.compulsory,
-                     10 * 8 + 9 * 8 + (3 * 16 + 3 * 12 + 8) + (4 * 16 + 2 * 12 + 8) + 10 * 4);
-    assert_int_equal(t.lines, t.compulsory);
-    assert_int_equal(t.gathered, 5 * 16 + 3 * 12 + 8);
-    const struct traffic step = traffic_in(&in);
-    t = step;
-    traffic_add_weight_grad(&t, &in);
-    assert_int_equal(t.compulsory, step.compulsory + 10 * 4);
-    assert_int_equal(t.lines, step.lines + 10 * 4);
-    assert_int_equal(t.gathered, step.gathered);
+    if (c->operation == OP_WEIGHT_GRAD) in.lookup_weights = weights;
+    struct traffic t = traffic_by(c->operation, &in);
+    assert_int_equal(t.compulsory, c->compulsory);
+    assert_int_equal(t.lines, c->lines);
+    assert_int_equal(t.gathered, GATHERED);
+    traffic_add_weight_grad(&t, &in); /* of a step that writes it, too */
+    assert_int_equal(t.compulsory, c->compulsory + 10 * 4);
+    assert_int_equal(t.lines, c->lines + 10 * 4);
+    assert_int_equal(t.gathered, GATHERED);
 }
 
 /* Feature 1 has a max. Its two bags have 4 winners each, which are read or written once; a step and a
@@ -188,15 +183,11 @@ static void roof_is_the_longer_term(void **state) {
 }
 
 TESTS(traffic) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counted_by_hand),
-        cmocka_unit_test(other_operations),
-        cmocka_unit_test(gradient_of_weights),
-        cmocka_unit_test(winners),
-        cmocka_unit_test(states_beside_share_lines),
-        cmocka_unit_test(ids_and_weights_in_their_width),
-        cmocka_unit_test(lines_of_row_states),
-        cmocka_unit_test(roof_is_the_longer_term),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    ADD_CASES(traffic_cases, counted_by_hand);
+    ADD_TEST(winners);
+    ADD_TEST(states_beside_share_lines);
+    ADD_TEST(ids_and_weights_in_their_width);
+    ADD_TEST(lines_of_row_states);
+    ADD_TEST(roof_is_the_longer_term);
+    return run_added("traffic");
 }
