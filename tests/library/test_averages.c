@@ -170,26 +170,6 @@ static void averages_of_snapshots(void **state) {
     training_free(x);
 }
 
-/* After an update, only rows that a batch looks up have caught up, and they alone. */
-static void lazy_rows_wait(void **state) {
-    (void)state;
-    struct training *x = training_open("cpu_fused", "rowwise_adagrad", 2);
-    training_step(x, 0);
-    training_update(x);
-    training_update(x);
-    training_step(x, 1);
-    char seen[TABLES][ROWS] = {{0}};
-    for (int t = 0; t < TABLES; t++)
-        for (int64_t i = x->c.offsets[t * x->c.bags]; i < x->c.offsets[(t + 1) * x->c.bags]; i++)
-            seen[t][x->c.ids[i]] = 1;
-    for (int i = 0; i < AVERAGES; i++)
-        for (int r = 0; i % WAYS && r < ROWS; r++) {
-            assert_int_equal(x->row_updates[i][r], seen[x->averages[i].table][r] ? 2 : 0);
-            assert_int_equal(isnan(x->data[i][r * STRIDE]), !seen[x->averages[i].table][r]);
-        }
-    training_free(x);
-}
-
 /* In the last steps four threads meet at the same rows at the same time: each has a quarter of a table's lookups. */
 static void threads_do_not_matter(void **state) {
     (void)state;
@@ -305,10 +285,9 @@ static void dense_steps(void **state) {
 
 TESTS(averages) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(averages_of_snapshots), cmocka_unit_test(lazy_rows_wait),
-        cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(wrong_averages),
-        cmocka_unit_test(wrong_batch),           cmocka_unit_test(step_without_notice),
-        cmocka_unit_test(dense_steps),
+        cmocka_unit_test(averages_of_snapshots), cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(wrong_averages),        cmocka_unit_test(wrong_batch),
+        cmocka_unit_test(step_without_notice),   cmocka_unit_test(dense_steps),
     };
     return cmocka_run_group_tests_name("averages", tests, NULL, NULL);
 }
