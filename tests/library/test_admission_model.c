@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Admission to the tables of a model: a training that must be the one without the lookups that were not admitted, and
- * what is refused.
+ * Admission to the tables of a model: a training that must be the one without the lookups that were
+ * not admitted, and what is refused.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -36,7 +36,8 @@ enum {
     THRESHOLD = 12
 };
 
-/* Features 0 and 1 read table 0, each with a padding of its own; feature 2 reads table 1, which admits all. */
+/* Features 0 and 1 read table 0, each with a padding of its own; feature 2 reads table 1, which
+ * admits all. */
 struct training {
     float weight[2][ROWS][DIM], state[2][ROWS], output[BAGS][FEATURES * DIM];
     int64_t ids[MOST], offsets[FEATURES * BAGS + 1], padding[FEATURES];
@@ -75,8 +76,8 @@ static void training_free(struct training *x) {
     free(x);
 }
 
-/* The lookups of batch n, low rows often; without padding and, in table 0, without rows with too few touches, unless
- * touches are NULL. */
+/* The lookups of batch n, low rows often; without padding and, in table 0, without rows with too
+ * few touches, unless touches are NULL. */
 static void training_batch(struct training *x, uint64_t n, const int64_t *touches) {
     int64_t kept = 0, drawn = 0;
     for (int q = 0; q < FEATURES * BAGS; q++) {
@@ -101,8 +102,8 @@ static void training_step(struct training *x, uint64_t n) {
     fine(embfuse_step(x->model, &x->batch, grad, &why), &why);
 }
 
-/* Admits the ids of the batch: both features of table 0 are counted before one is judged. With frozen counters the same
- * comes out again, in place. */
+/* Admits the ids of the batch: both features of table 0 are counted before one is judged. With
+ * frozen counters the same comes out again, in place. */
 static int64_t admit(struct training *x, uint8_t counters[ROWS], int64_t touches[ROWS]) {
     struct embfuse_admission a = counting(counters, ROWS, THRESHOLD);
     struct embfuse_error why;
@@ -127,8 +128,8 @@ static int64_t admit(struct training *x, uint8_t counters[ROWS], int64_t touches
     return late;
 }
 
-/* Outputs, weights and states have the bits of a training on the lookups of admitted rows alone. Rows with
- * too few touches are new in the end. */
+/* Outputs, weights and states have the bits of a training on the lookups of admitted rows alone.
+ * Rows with too few touches are new in the end. */
 static void trains_the_admitted(void **state) {
     (void)state;
     struct training *x = training_open(9), *y = training_open(9), *fresh = training_open(9);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * libembfuse gives the bits that the same kernels give when they are called directly, on the host and on an
- * emulated device.
+ * libembfuse gives the bits that the same kernels give when they are called directly, on the host
+ * and on an emulated device.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +81,8 @@ static int set_hypers(struct embfuse_model *m, int32_t t, const struct rule *rul
     return status;
 }
 
-/* A model of the case, with the builder's hyper-parameters, its step as the next one, and these arrays bound. */
+/* A model of the case, with the builder's hyper-parameters, its step as the next one, and these
+ * arrays bound. */
 static struct embfuse_model *must_open(const struct library_case *c, const struct builder *b,
                                        const struct table *tables) {
     struct embfuse_error why;
@@ -181,7 +182,8 @@ static void host_as_the_kernel(void **state) {
     builder_free(&b);
 }
 
-/* Arrays, ids and offsets are in device memory; sums are exact, so the host's bits are the device's. */
+/* Arrays, ids and offsets are in device memory; sums are exact, so the host's bits are the
+ * device's. */
 static void device_as_the_host(void **state) {
     const struct shape *shape = ((const struct kernel_test *)*state)->param;
     const struct kernel *k = registry_find(OP_STEP, "cuda_fused", &(struct error){""});

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The monitor of libembfuse: what it counts is what a plain loop over the batches counts, for every
- * kernel that it allows; a sample of the rows estimates the share of all; results of steps keep their bits.
+ * kernel that it allows; a sample of the rows estimates the share of all; results of steps keep
+ * their bits.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -121,8 +122,8 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The figures of all rows against a plain count. Of one row in 8 the share of rows that were never touched lies within four
- * standard errors. Steps without a monitor give the same bits. */
+/* The figures of all rows against a plain count. Of one row in 8 the share of rows that were never
+ * touched lies within four standard errors. Steps without a monitor give the same bits. */
 static void figures(void **state) {
     (void)state;
     struct training *x = training_open("cpu_fused", 2), *some = training_open(NULL, 1),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Learning-rate schedules: edges that PyTorch does not have, what is malformed, and rates of tables.
- * tests/library/test_schedule.py compares all kinds with PyTorch's.
+ * Learning-rate schedules: edges that PyTorch does not have, what is malformed, and rates of
+ * tables. tests/library/test_schedule.py compares all kinds with PyTorch's.
  */
 #include <math.h>
 #include <string.h>

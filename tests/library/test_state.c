@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model that is saved and loaded has the same bits, and goes on with the same bits: every rule and every way to
- * store it, on the host and on an emulated device, arrays larger than what is read at once.
+ * A model that is saved and loaded has the same bits, and goes on with the same bits: every rule
+ * and every way to store it, on the host and on an emulated device, arrays larger than what is read
+ * at once.
  */
 #include <float.h>
 #include <locale.h>
@@ -15,7 +16,8 @@
 
 #include "tests/support/kernel_tests.h"
 
-/* The second model gets the state of the first one through a folder, whose state then has that number. */
+/* The second model gets the state of the first one through a folder, whose state then has that
+ * number. */
 static void pass(struct state_case *from, struct state_case *to, const struct work_path *folder,
                  int64_t number) {
     struct embfuse_error why;
@@ -107,7 +109,8 @@ static void choose_commas(void) {
     unsetenv("LOCPATH");
 }
 
-/* Numbers whose text is easily wrong; written where decimals have commas, and read where they have points. */
+/* Numbers whose text is easily wrong; written where decimals have commas, and read where they have
+ * points. */
 static void numbers(void **state) {
     (void)state;
     static const float values[] = {0.1f,         1e-8f,   0.118105225f,   FLT_MIN,
@@ -145,7 +148,8 @@ static void step(struct state_case *c, uint64_t n) {
     state_case_take(c);
 }
 
-/* 2k steps of all rules at once, and k, a save, a load into another model, k more with another number of threads. */
+/* 2k steps of all rules at once, and k, a save, a load into another model, k more with another
+ * number of threads. */
 static void resume(void **state) {
     enum { K = 3 };
     const bool device = ((const struct kernel_test *)*state)->param;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Saved states that are damaged, foreign or of another model, and directories that are none. A load takes the older
- * state and tells of it, or changes nothing.
+ * Saved states that are damaged, foreign or of another model, and directories that are none. A load
+ * takes the older state and tells of it, or changes nothing.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -20,7 +20,8 @@ static const struct embfuse_table tables[] = {
     {.rows = 3, .dim = 2, .rule = "adam_row_bias", .weight_type = EMBFUSE_BF16},
     {.rows = 2, .dim = 3, .rule = "sgd", .weight_type = EMBFUSE_FP8, .rounding = 1}};
 
-/* A directory with two states: that of `old` is number 1, that of `last` number 2. The model `to` has a third. */
+/* A directory with two states: that of `old` is number 1, that of `last` number 2. The model `to`
+ * has a third. */
 struct pair_of_states {
     struct work_path folder;
     struct state_case old, last, to, before; /* before: as `to` */
@@ -271,7 +272,8 @@ static void another_model(void **state) {
     }
 }
 
-/* The save and the load, or the save alone, fail with that status; the message of the last one has these words. */
+/* The save and the load, or the save alone, fail with that status; the message of the last one has
+ * these words. */
 static void expect_no(const struct state_case *c, const char *path, bool load, int status,
                       const char *said) {
     struct embfuse_error why = {""};
