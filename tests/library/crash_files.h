@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calls that write files, with faults and with the loss of what was not synced. The program is linked with
- * -Wl,--wrap for each of them, and includes this file once. While `crash.on`, calls are counted, and number
- * `crash.at` fails or is the last one before a crash.
+ * Calls that write files, with faults and with the loss of what was not synced. The program is
+ * linked with -Wl,--wrap for each of them, and includes this file once. While `crash.on`, calls are
+ * counted, and number `crash.at` fails or is the last one before a crash.
  *
- * A crash loses what POSIX allows it to lose: the content of a file that was not synced since it was written,
- * and, of each folder, the last entries made, renamed or removed since it was synced. No real sync is made.
+ * A crash loses what POSIX allows it to lose: the content of a file that was not synced since it
+ * was written, and, of each folder, the last entries made, renamed or removed since it was synced.
+ * No real sync is made.
  */
 #pragma once
 

@@ -12,7 +12,8 @@
 
 #include "tests/support/cmocka_cases.h"
 
-/* Two tables of row r = (10 r, 10 r + 1, ...), the second one 100 higher; a sum and a mean over bags of them. */
+/* Two tables of row r = (10 r, 10 r + 1, ...), the second one 100 higher; a sum and a mean over
+ * bags of them. */
 enum { ROWS = 6, DIM = 4, BAGS = 3 };
 
 struct small {

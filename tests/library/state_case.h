@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Models with arrays of any content, on the host or on a device, and steps that they take; folders of saved states.
+ * Models with arrays of any content, on the host or on a device, and steps that they take; folders
+ * of saved states.
  */
 #pragma once
 
@@ -29,8 +30,9 @@ struct state_case {
     struct embfuse_batch batch; /* that was drawn */
 };
 
-/* A model of these tables, each read by one feature. gap: bytes between the rows of each array; on a device a
- * multiple of 16. All arrays are bound, and every byte is random. Ends the program if that fails. */
+/* A model of these tables, each read by one feature. gap: bytes between the rows of each array; on
+ * a device a multiple of 16. All arrays are bound, and every byte is random. Ends the program if
+ * that fails. */
 void state_case_open(struct state_case *c, const struct embfuse_table *tables, int32_t num_tables,
                      const struct embfuse_options *options, int64_t gap, uint64_t seed);
 void state_case_free(struct state_case *c);
@@ -46,8 +48,8 @@ void state_case_draw(struct state_case *c, uint64_t n);
 /* The step with what was drawn. */
 void state_case_take(struct state_case *c);
 
-/* NULL: all rows have the same bits in both, as have hyper-parameters, steps and seed, and nobody wrote between rows;
- * otherwise what differs. */
+/* NULL: all rows have the same bits in both, as have hyper-parameters, steps and seed, and nobody
+ * wrote between rows; otherwise what differs. */
 const char *state_case_differs(struct state_case *a, struct state_case *b);
 
 /* An empty folder $BUILD/tests/state/NAME; and one that is gone. */

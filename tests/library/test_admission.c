@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Admission of ids without a model: long streams against plain counting, chance, Bloom filters, any number of threads,
- * what is refused. tests/library/test_admission_model.c has the rest.
+ * Admission of ids without a model: long streams against plain counting, chance, Bloom filters, any
+ * number of threads, what is refused. tests/library/test_admission_model.c has the rest.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -81,8 +81,9 @@ static const struct {
 } counts[] = {{1, 9, IDS},   {1, 255, 700}, {2, 300, 700},
               {2, 65535, 2}, {4, 70000, 2}, {4, 1000000, 3}};
 
-/* Each part is counted as a whole before its lookups are admitted. With few ids all threads want the same counters, which
- * saturate or stay far below the threshold; the counters around those of the stream stay as they are. */
+/* Each part is counted as a whole before its lookups are admitted. With few ids all threads want
+ * the same counters, which saturate or stay far below the threshold; the counters around those of
+ * the stream stay as they are. */
 static void as_plain_counting(void **state) {
     (void)state;
     for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
@@ -150,7 +151,8 @@ static void expect_share(int64_t got, int64_t of, double p) {
         fail_msg("%lld of %lld; expected %g +- %g", (long long)got, (long long)of, mean, most);
 }
 
-/* Touch k admits a share p of those that are left. Another seed or table admits others, independently. */
+/* Touch k admits a share p of those that are left. Another seed or table admits others,
+ * independently. */
 static void chance_of_each_touch(void **state) {
     (void)state;
     enum { N = 100000, RUNS = 3 };
@@ -217,8 +219,8 @@ static void bloom_never_admits_late(void **state) {
     free(ids), free(out);
 }
 
-/* One touch of each of N hashed ids; two are needed. Ids are admitted that share all their counters with others; they are
- * as many as the formula says. */
+/* One touch of each of N hashed ids; two are needed. Ids are admitted that share all their counters
+ * with others; they are as many as the formula says. */
 static void bloom_admits_early(void **state) {
     (void)state;
     enum { N = 100000 };

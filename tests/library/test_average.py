@@ -3,21 +3,21 @@
 """Compares averages of the library with torch.optim.swa_utils.AveragedModel, on one array of weights that both read."""
 import sys
 
+import tap
+
+tap.use_torch(__file__)
 try:
     import torch
     from torch.optim.swa_utils import AveragedModel
-except ImportError:
-    torch = None
-
-import tap
-
+except ImportError as e:
+    tap.skip_all("averages as PyTorch", f"{e}: make peers installs it, or set TORCH_PYTHON")
 import embfuse
 
 ROWS, DIM, UPDATES, LOOKUPS = 200, 16, 60, 30
 SWA, EMA = embfuse.constant.SWA, embfuse.constant.EMA
 
 
-class Module(torch.nn.Module if torch else object):
+class Module(torch.nn.Module):
     def __init__(self, weight):
         super().__init__()
         self.weight = torch.nn.Parameter(weight)
@@ -45,7 +45,7 @@ def compare(kind, lazy, decay=0.9):
         model.call("average_update", ours, 1)
     model.call("average_finish", ours, 1)
     assert ours.updates == int(theirs.n_averaged) == UPDATES
-    # Both round at most three times in an update, in values up to `largest`; see tests/library/average_case.c.
+    # Both round at most three times in an update, in values up to `largest`; see tests/library/test_averages.c.
     want, largest = theirs.module.weight.detach(), float(weight.abs().max()) + 10
     kept = (UPDATES + 1) / 2 if kind == SWA else min(UPDATES, 1 / (1 - decay))
     worst = float((data.double() - want.double()).abs().max())
@@ -53,26 +53,10 @@ def compare(kind, lazy, decay=0.9):
     assert float((weight - want).abs().max()) > 0.5
 
 
-def check(kind, lazy):
-    if not torch:
-        raise tap.Skip("PyTorch is not installed")
-    compare(kind, lazy)
-
-
-def test_swa(_):
-    check(SWA, False)
-
-
-def test_lazy_swa(_):
-    check(SWA, True)
-
-
-def test_ema(_):
-    check(EMA, False)
-
-
-def test_lazy_ema(_):
-    check(EMA, True)
+def test_swa_and_ema(_):
+    for kind in (SWA, EMA):
+        for lazy in (False, True):
+            compare(kind, lazy)
 
 
 if __name__ == "__main__":

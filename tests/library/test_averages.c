@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Averages of the weights of a training with three tables of three types, full and lazy, of SWA and of two decays:
- * against the mean of all snapshots in double precision; the same bits for any number of threads; what is refused, with
- * nothing changed.
+ * Averages of the weights of a training with three tables of three types, full and lazy, of SWA and
+ * of two decays: against the mean of all snapshots in double precision; the same bits for any
+ * number of threads; what is refused, with nothing changed.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -130,8 +130,8 @@ static void training_finish(struct training *x) {
     fine(embfuse_average_finish(x->c.model, x->averages, AVERAGES, &why), &why);
 }
 
-/* Every average is what it must be. Every update rounds it once, by 2^-24 of it at most. A mean of n keeps j/n of the error
- * that its j-th update made; an EMA keeps decay^(n-j) of it. */
+/* Every average is what it must be. Every update rounds it once, by 2^-24 of it at most. A mean of
+ * n keeps j/n of the error that its j-th update made; an EMA keeps decay^(n-j) of it. */
 static void training_expect(const struct training *x) {
     for (int i = 0; i < AVERAGES; i++) {
         const int kind = i / WAYS % KINDS;
@@ -154,8 +154,9 @@ static void training_expect(const struct training *x) {
 
 /* --- averages */
 
-/* The weights that no average has seen move: several steps lie between updates, several updates between steps, and a first
- * update late in the training. In its middle another model takes over. The mean must come out at each look. */
+/* The weights that no average has seen move: several steps lie between updates, several updates
+ * between steps, and a first update late in the training. In its middle another model takes over.
+ * The mean must come out at each look. */
 static void averages_of_snapshots(void **state) {
     (void)state;
     struct training *x = training_open("cpu_fused", "rowwise_adagrad", 3);
@@ -170,27 +171,8 @@ static void averages_of_snapshots(void **state) {
     training_free(x);
 }
 
-/* After an update, only rows that a batch looks up have caught up, and they alone. */
-static void lazy_rows_wait(void **state) {
-    (void)state;
-    struct training *x = training_open("cpu_fused", "rowwise_adagrad", 2);
-    training_step(x, 0);
-    training_update(x);
-    training_update(x);
-    training_step(x, 1);
-    char seen[TABLES][ROWS] = {{0}};
-    for (int t = 0; t < TABLES; t++)
-        for (int64_t i = x->c.offsets[t * x->c.bags]; i < x->c.offsets[(t + 1) * x->c.bags]; i++)
-            seen[t][x->c.ids[i]] = 1;
-    for (int i = 0; i < AVERAGES; i++)
-        for (int r = 0; i % WAYS && r < ROWS; r++) {
-            assert_int_equal(x->row_updates[i][r], seen[x->averages[i].table][r] ? 2 : 0);
-            assert_int_equal(isnan(x->data[i][r * STRIDE]), !seen[x->averages[i].table][r]);
-        }
-    training_free(x);
-}
-
-/* In the last steps four threads meet at the same rows at the same time: each has a quarter of a table's lookups. */
+/* In the last steps four threads meet at the same rows at the same time: each has a quarter of a
+ * table's lookups. */
 static void threads_do_not_matter(void **state) {
     (void)state;
     struct training *both[] = {training_open("cpu_fused", "rowwise_adagrad", 1),
@@ -305,10 +287,9 @@ static void dense_steps(void **state) {
 
 TESTS(averages) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(averages_of_snapshots), cmocka_unit_test(lazy_rows_wait),
-        cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(wrong_averages),
-        cmocka_unit_test(wrong_batch),           cmocka_unit_test(step_without_notice),
-        cmocka_unit_test(dense_steps),
+        cmocka_unit_test(averages_of_snapshots), cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(wrong_averages),        cmocka_unit_test(wrong_batch),
+        cmocka_unit_test(step_without_notice),   cmocka_unit_test(dense_steps),
     };
     return cmocka_run_group_tests_name("averages", tests, NULL, NULL);
 }

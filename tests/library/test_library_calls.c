@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calls of libembfuse on a small model: results by hand, hyper-parameters that change, arrays, states, scratch of the
- * caller, and models in threads.
+ * Calls of libembfuse on a small model: results by hand, hyper-parameters that change, arrays,
+ * states, scratch of the caller, and models in threads.
  */
 #include <pthread.h>
 #include <stdlib.h>

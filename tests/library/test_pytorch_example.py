@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """examples/pytorch against torch.nn.EmbeddingBag and torch.optim: the same losses over 200 steps, the same outputs and
-steps in every form of the input; errors where autograd or a wrong tensor would break it; no leak, and two threads.
+steps in every form of the input; errors where autograd or a wrong tensor would break it.
 
 The interpreter is found as in test_torch_optim.py. Without PyTorch the test is skipped.
 """
 import copy
 import itertools
-import os
 import sys
-import threading
 
 import tap
 
@@ -255,49 +253,6 @@ def test_a_kernel_without_the_gradient_of_weights_is_refused(_):
     y = bag(IDS, OFFSETS, torch.ones(8, requires_grad=True))
     fails(embfuse.Error, "cpu_dense", y.sum().backward)
     assert torch.equal(bag.weight, before) and bag.steps == 0
-
-
-# --- leaks and threads
-
-def resident_bytes():
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def test_no_leak_over_10000_calls(_):
-    """Each call has 8 KiB of ids and as much of gradients; a third of them has weights, a third winners: if any were kept,
-    memory would grow by 13 MB or more."""
-    bags = [EmbeddingBag(1000, 32, mode=mode, optimizer="adam", threads=1) for mode in ("mean", "sum", "max")]
-    ids, offsets = torch.randint(0, 1000, (10, 1024)), torch.arange(0, 1024, 16)
-    weights = [None, torch.ones(1024, requires_grad=True), None]
-    for call in range(11000):
-        if call == 1000:
-            before = resident_bytes()
-        bags[call % 3](ids[call % 10].clone(), offsets.clone(), weights[call % 3]).sum().backward()
-    for _ in range(100):
-        EmbeddingBag(10000, 32, optimizer="adam", threads=1)
-    grown = resident_bytes() - before
-    assert grown < 8 << 20, f"{grown >> 10} KiB more"
-
-
-def test_two_threads_on_two_modules(_):
-    def run(seed, out):
-        generator = torch.Generator().manual_seed(seed)
-        bag = EmbeddingBag(500, 16, mode="sum", optimizer="adam", lr=0.01, threads=2,
-                           _weight=torch.randn(500, 16, generator=generator))
-        for _ in range(300):
-            bag(torch.randint(0, 500, (200,), generator=generator), torch.arange(0, 200, 4)).square().mean().backward()
-        out[seed] = bag.weight
-    alone, together = {}, {}
-    for seed in (1, 2):
-        run(seed, alone)
-    threads = [threading.Thread(target=run, args=(seed, together)) for seed in (1, 2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for seed in (1, 2):
-        assert torch.equal(alone[seed], together[seed])
 
 
 if __name__ == "__main__":

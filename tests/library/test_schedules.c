@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Learning-rate schedules: edges that PyTorch does not have, what is malformed, and rates of tables.
- * tests/library/test_schedule.py compares all kinds with PyTorch's.
+ * Learning-rate schedules: edges that PyTorch does not have, what is malformed, and rates of
+ * tables. tests/library/test_schedule.py compares all kinds with PyTorch's.
  */
 #include <math.h>
 #include <string.h>
@@ -150,36 +150,9 @@ static void tables_get_their_rates(void **state) {
     embfuse_model_free(m);
 }
 
-/* Each step counts one on: a warm-up of SGD, from 0, where the sum of its rates is the way of a row. */
-static void steps_of_a_warm_up(void **state) {
-    (void)state;
-    struct embfuse_model *m = model_open();
-    const struct embfuse_schedule warm_up = OF(LINEAR, .from = 0, .to = 1, .steps = 4);
-    float weight[TABLES][2] = {{0}}, sums[2] = {0};
-    const int64_t ids[] = {1}, offsets[] = {0, 1, 1};
-    const float grad[] = {1, 1};
-    const struct embfuse_batch batch = {.size = sizeof batch,
-                                        .bags = 1,
-                                        .lookups = 1,
-                                        .ids = ids,
-                                        .offsets = offsets,
-                                        .id_type = EMBFUSE_INT64};
-    assert_int_equal(embfuse_bind(m, 0, 0, weight[0], 0, NULL), EMBFUSE_OK);
-    assert_int_equal(embfuse_bind(m, 1, 0, weight[1], 0, NULL), EMBFUSE_OK);
-    assert_int_equal(embfuse_bind(m, 1, 1, sums, 0, NULL), EMBFUSE_OK);
-    static const float way[] = {0, 2, 6, 12, 20, 28};
-    for (int t = 0; t < 6; t++) {
-        assert_int_equal(embfuse_schedule_set(m, 0, &warm_up, 8, NULL), EMBFUSE_OK);
-        assert_int_equal(embfuse_step(m, &batch, grad, NULL), EMBFUSE_OK);
-        assert_float_equal(-weight[0][1], way[t], 0);
-    }
-    embfuse_model_free(m);
-}
-
 TESTS(schedules) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_by_hand), cmocka_unit_test(cosine_repeats),
-        cmocka_unit_test(malformed_is_refused), cmocka_unit_test(tables_get_their_rates),
-        cmocka_unit_test(steps_of_a_warm_up)};
+        cmocka_unit_test(malformed_is_refused), cmocka_unit_test(tables_get_their_rates)};
     return cmocka_run_group_tests_name("schedules", tests, NULL, NULL);
 }

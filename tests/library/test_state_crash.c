@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A save that is killed, or that loses what was not synced, at each of its calls leaves the old states or the new
- * one, whole; one that fails leaves what was there, and nothing else.
+ * A save that is killed, or that loses what was not synced, at each of its calls leaves the old
+ * states or the new one, whole; one that fails leaves what was there, and nothing else.
  */
 #include "tests/library/crash_files.h"
 
@@ -32,7 +32,8 @@ static struct work_path place(bool has_states) {
     return at;
 }
 
-/* The state that a load gives, with its number; NULL and 0: there is nothing. It is whole, and the newest. */
+/* The state that a load gives, with its number; NULL and 0: there is nothing. It is whole, and the
+ * newest. */
 static const struct state_case *loaded_from(const struct work_path *at, const char *when,
                                             int64_t *number) {
     struct embfuse_error why;
@@ -77,7 +78,8 @@ static void start(enum crash_how how, int at, int error) {
 
 /* --- crashes */
 
-/* Saves in a child that ends at call `at`, or after the save. Returns whether it ended in the save. */
+/* Saves in a child that ends at call `at`, or after the save. Returns whether it ended in the
+ * save. */
 static bool crashes(const struct work_path *place, int at, int loss) {
     int status;
     const pid_t child = fork();
@@ -188,7 +190,8 @@ static void partial_writes(void **state) {
     assert_true(loaded_from(&p, "no syncs", &number) == &next);
 }
 
-/* Reads that fail: of the first time, the older state is loaded; of the second, the arrays are half read. */
+/* Reads that fail: of the first time, the older state is loaded; of the second, the arrays are half
+ * read. */
 static void reads_fail(void **state) {
     (void)state;
     int older = 0, half = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Frozen tables as files: every type on hostile rows, elements that a type cannot hold, and files that are
- * damaged or foreign.
+ * Frozen tables as files: every type on hostile rows, elements that a type cannot hold, and files
+ * that are damaged or foreign.
  */
 #include <float.h>
 #include <math.h>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Frozen tables in use: the mapped lookup against sums written out here, also through the library; the
- * recall of neighbours against tables worked by hand; percentiles.
+ * Frozen tables in use: the mapped lookup against sums written out here, also through the library;
+ * the recall of neighbours against tables worked by hand; percentiles.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/registry.h"
 #include "include/embfuse.h"
-#include "kernels/forward.h"
 #include "serving/latency.h"
 #include "serving/recall.h"
 #include "tests/support/batch_builder.h"
@@ -19,37 +19,24 @@
 
 /* --- the lookup */
 
-/* One output element, in the order and the arithmetic that kernels/forward.h states. */
-static float pooled(const struct frozen *t, const struct batch *in, int64_t first, int64_t last,
-                    int32_t d) {
-    const struct feature *f = in->features;
-    float sum = 0;
-    int64_t counted = 0;
-    for (int64_t i = first; i < last; i++) {
-        const int64_t row = batch_id(in, i);
-        float x[DIM_MOST];
-        if (f->pooling != POOL_NONE && row == f->padding_id) continue;
-        frozen_row_get(t->type, frozen_row(t, row), t->dim, x);
-        sum += (in->lookup_weights ? in->lookup_weights[i] : 1) * x[d];
-        counted++;
-    }
-    return f->pooling == POOL_MEAN ? sum / (float)(counted ? counted : 1) : sum;
-}
-
+/* The output has the bits that the kernel gives on the rows as they are read. */
 static void judge_lookup(const struct frozen *t, const struct batch *in, const float *output,
                          const char *what) {
-    const struct feature *f = in->features;
-    const bool each = f->pooling == POOL_NONE;
-    const int64_t first = in->offsets[0];
-    for (int64_t u = 0; u < (each ? in->offsets[in->bags] - first : in->bags); u++)
-        for (int32_t d = 0; d < t->dim; d++) {
-            const float want = each ? pooled(t, in, first + u, first + u + 1, d)
-                                    : pooled(t, in, in->offsets[u], in->offsets[u + 1], d);
-            const float got = output[forward_row(f, u) + d];
-            if (float_bits(want) != float_bits(got))
-                fail_msg("%s: output %lld, element %d: %g, not %g", what, (long long)u, d, got,
-                         want);
-        }
+    const int64_t first = in->offsets[0], lookups = in->offsets[in->bags] - first;
+    const int64_t elements =
+        (in->features->pooling == POOL_NONE ? lookups : in->bags) * (int64_t)t->dim;
+    float *rows = malloc((size_t)(t->rows * t->dim) * sizeof *rows);
+    float *want = malloc((size_t)(elements + 1) * sizeof *want);
+    for (int64_t r = 0; r < t->rows; r++)
+        frozen_row_get(t->type, frozen_row(t, r), t->dim, rows + r * t->dim);
+    const struct table table = {.weight = {rows, t->dim * (int64_t)sizeof *rows}};
+    registry_find(OP_FORWARD, "cpu_lookup", &(struct error){""})
+        ->run(in, NULL, &table, &(struct launch){.threads = 1, .output = want});
+    for (int64_t i = 0; i < elements; i++)
+        if (float_bits(want[i]) != float_bits(output[i]))
+            fail_msg("%s: element %lld: %g, not %g", what, (long long)i, output[i], want[i]);
+    free(rows);
+    free(want);
 }
 
 /* The batch of a builder, for the library. */
@@ -94,8 +81,8 @@ static void judge_library(const struct frozen *t, const struct names *n, const s
     free(got);
 }
 
-/* Every type and width: with any number of threads, through the library, of one bag as a request, and with rounded
- * answers. */
+/* Every type and width: with any number of threads, through the library, of one bag as a request,
+ * and with rounded answers. */
 static void test_lookup(void **state) {
     (void)state;
     const struct names n = names_of("lookup");
@@ -220,7 +207,8 @@ static void test_recall_by_hand(void **state) {
     (void)state;
     const float line[] = {1, 2, 3, 4}, swapped[] = {1, 2, 4, 3};
     assert_true(recall_by_hand(line, line, 4, 1, 1, METRIC_INNER_PRODUCT) == 1);
-    /* Nearest was row 3 for rows 0 to 2, and row 2 for row 3. Now it is row 2 for rows 0, 1 and 3. */
+    /* Nearest was row 3 for rows 0 to 2, and row 2 for row 3. Now it is row 2 for rows 0, 1
+     * and 3. */
     assert_true(recall_by_hand(line, swapped, 4, 1, 1, METRIC_INNER_PRODUCT) == 0.5);
     assert_true(recall_by_hand(line, swapped, 4, 1, 2, METRIC_INNER_PRODUCT) == 1);
     assert_true(recall_by_hand(line, swapped, 4, 1, 3, METRIC_INNER_PRODUCT) == 1);
@@ -241,8 +229,8 @@ static void test_recall_by_hand(void **state) {
 
 static void test_percentiles_by_hand(void **state) {
     (void)state;
-    /* 2 passes of 100 requests: request i takes i + 1 in the first pass, and has 2 lookups but for request
-     * 99, which has none. */
+    /* 2 passes of 100 requests: request i takes i + 1 in the first pass, and has 2 lookups but for
+     * request 99, which has none. */
     double seconds[200];
     int64_t offsets[101];
     for (int i = 0; i < 200; i++) seconds[i] = i % 100 + 1;
