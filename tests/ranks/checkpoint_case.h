@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Trainings of the test of checkpoints, on ranks that are threads and in one process, and wrapped calls that write
- * files: they fail, or their rank dies or is slow.
+ * files: one fails, or its rank dies before it; those of a slow rank take their time.
  */
 #pragma once
 
@@ -14,12 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "harness/measure/runner.h"
+#include "kernels/rng.h"
 #include "kernels/rules.h"
 #include "lib/model.h"
-#include "ranks/place_ranks.h"
-#include "tests/ranks/ranks_case.h"
 #include "tests/library/state_case.h"
+#include "tests/ranks/ranks_case.h"
 
 #include "tests/support/kernel_tests.h"
 
@@ -32,14 +31,14 @@ static _Thread_local struct transport *me;
 static struct {
     atomic_int writes, unsynced; /* calls; files with writes that nobody has synced */
     atomic_int early;            /* renames while some were unsynced or on their way */
-    int fail_at, error;          /* number of a write; 0: none */
-    int dies, slow; /* a rank that dies at that write, one that takes its time; -1: none */
-    _Atomic uint64_t dirty[4]; /* file descriptors */
+    int fail_at, slow;           /* number of a write, 0: none; a rank, -1: none */
+    bool dies;                   /* the rank of that write */
+    _Atomic uint64_t dirty[4];   /* file descriptors */
 } files;
 
 static void calm(void) {
     memset(&files, 0, sizeof files);
-    files.dies = files.slow = -1;
+    files.slow = -1;
 }
 
 ssize_t __real_pwrite(int fd, const void *bytes, size_t size, off_t at);
@@ -53,11 +52,11 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t at) {
     const uint64_t bit = 1ull << fd % 64;
     if (fd >= 256) abort();
     if (!(atomic_fetch_or(&files.dirty[fd / 64], bit) & bit)) atomic_fetch_add(&files.unsynced, 1);
-    if (me && me->rank == files.slow) usleep(2000);
-    const bool dies = me && me->rank == files.dies;
-    if (dies) me->ops->abort(me, 1);
-    errno = dies ? EIO : files.error;
-    return dies || number == files.fail_at ? -1 : __real_pwrite(fd, bytes, size, at);
+    if (me && me->rank == files.slow) usleep(200);
+    if (number != files.fail_at) return __real_pwrite(fd, bytes, size, at);
+    if (files.dies && me) me->ops->abort(me, 1);
+    errno = ENOSPC;
+    return -1;
 }
 
 int __wrap_fsync(int fd) {
@@ -86,18 +85,8 @@ struct run {
     struct builder *b;
     struct table_set *out; /* the tables afterwards; NULL: nobody asks */
     struct embfuse_loaded loaded;
-    bool memory;
     char wrong[600];
 };
-
-/* Those of a new table, where table t has taken t steps, or of the state. */
-static void begin(const struct builder *b, const struct checkpoint *c, int64_t taken[TABLES],
-                  struct rule rules[TABLES]) {
-    for (int t = 0; t < TABLES; t++) {
-        rules[t] = c ? c->state.tables[t].rule : b->rules[t];
-        taken[t] = c ? c->state.tables[t].steps : t;
-    }
-}
 
 static int train(struct run *x, struct place *p, struct error *err) {
     struct rule rules[TABLES];
@@ -110,7 +99,10 @@ static int train(struct run *x, struct place *p, struct error *err) {
         .kernel = registry_find(OP_STEP, kernel, err), .steps = steps, .scratch = &none};
     int64_t taken[TABLES], number;
     int status = 0;
-    begin(x->b, c, taken, rules);
+    for (int t = 0; t < TABLES; t++) { /* a new table t has taken t steps */
+        rules[t] = c ? c->state.tables[t].rule : x->b->rules[t];
+        taken[t] = c ? c->state.tables[t].steps : t;
+    }
     if (c) x->loaded = c->loaded;
     for (int n = 0; n < x->steps && status == 0; n++) {
         for (int t = 0; t < TABLES; t++) steps[t] = rule_step(rules[t], ++taken[t]);
@@ -120,26 +112,21 @@ static int train(struct run *x, struct place *p, struct error *err) {
     return status || !x->out ? status : place_get_tables(p, x->out, err);
 }
 
+static int lead(void *ctx, struct transport *t, struct error *err) {
+    struct run *x = ctx;
+    const struct ranks_options options = {.sharding = x->sharding, .load = x->load};
+    struct place_setup setup = ranks_setup(x->b);
+    setup.seed = SEED;
+    struct place *p = place_ranks_open(t, &options, ON_HOST, &setup, err);
+    const int status = p ? train(x, p, err) : -1;
+    if (p) p->ops->close(p);
+    return status;
+}
+
 static int live(struct transport *t, void *ctx) {
     struct run *x = ctx;
-    struct error err = {""};
     me = t;
-    if (t->rank) return ranks_follow(t, &err);
-    const struct builder *b = x->b;
-    const struct ranks_options options = {.sharding = x->sharding, .load = x->load};
-    const struct place_setup setup = {.shapes = b->in.tables,
-                                      .num_tables = TABLES,
-                                      .batches = &b->in,
-                                      .index = &b->index,
-                                      .ring = 1,
-                                      .threads = 1,
-                                      .seed = SEED};
-    struct place *p = place_ranks_open(t, &options, ON_HOST, &setup, &err);
-    int status = p ? train(x, p, &err) : -1;
-    if (status) snprintf(x->wrong, sizeof x->wrong, "%s", err.text);
-    x->memory = status && err.memory;
-    if (p) p->ops->close(p);
-    return ranks_dismiss(t, &err) || status ? -1 : 0;
+    return ranks_live(t, lead, x, x->wrong, sizeof x->wrong);
 }
 
 static int runs(struct run *x) {

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "harness/measure/runner.h"
+#include "harness/memory.h"
 #include "kernels/forward.h"
 #include "ranks/sharding.h"
 #include "ranks/zero.h"
@@ -96,40 +96,36 @@ static void run(struct work *w, struct builder *b, enum zero_stage stage, struct
 
 static const int ranks_of[] = {1, 2, 3, 4, 8};
 
+/* Exact gradients: the bits of one rank. */
+static void equal_one_rank(const struct zero_types types, enum zero_stage stage, bool exact) {
+    static const enum rule_kind mixed[3] = {RULE_adam, RULE_rowwise_adagrad, RULE_adagrad};
+    struct builder b;
+    void *one = NULL;
+    size_t bytes;
+    build(&b, exact, mixed);
+    const size_t output_bytes = (size_t)b.in.grad_elements * 4;
+    struct work w = {.output = must_have(calloc(1, output_bytes))};
+    float *output = must_have(calloc(1, output_bytes));
+    for (size_t i = 0; i < sizeof ranks_of / sizeof *ranks_of; i++) {
+        run(&w, &b, stage, types, ranks_of[i], NULL);
+        if (w.judge && !w.judged.ok)
+            fail_msg("stage %d on %d ranks: %s", (int)stage, ranks_of[i], w.judged.message);
+        void *many = builder_snapshot(&b, &bytes);
+        if (i == 0) memcpy(output, w.output, output_bytes);
+        if (exact && one && memcmp(one, many, bytes))
+            fail_msg("stage %d on %d ranks: other bits than one process", (int)stage, ranks_of[i]);
+        if (exact) assert_memory_equal(output, w.output, output_bytes);
+        free(one);
+        one = many;
+    }
+    free(one), free(output), free(w.output);
+    builder_free(&b);
+}
+
 static void steps_equal_one_process(void **state) {
     (void)state;
-    static const enum rule_kind mixed[3] = {RULE_adam, RULE_rowwise_adagrad, RULE_adagrad};
-    for (int variant = 0; variant < 12; variant++) {
-        const bool exact = variant % 2 == 0;
-        const enum zero_stage stage = variant / 2 % 2 ? ZERO_3 : ZERO_1;
-        const struct zero_types types = pairs[variant / 4];
-        struct builder b;
-        build(&b, exact, mixed);
-        struct work w = {.output = calloc((size_t)b.in.grad_elements, 4)};
-        float *output = calloc((size_t)b.in.grad_elements, 4);
-        void *one = NULL, *many;
-        size_t bytes;
-        for (size_t i = 0; i < sizeof ranks_of / sizeof *ranks_of; i++) {
-            run(&w, &b, stage, types, ranks_of[i], NULL);
-            if (w.judge && !w.judged.ok)
-                fail_msg("ZeRO-%d on %d ranks: %s", stage == ZERO_3 ? 3 : 1, ranks_of[i],
-                         w.judged.message);
-            many = builder_snapshot(&b, &bytes);
-            if (i == 0) memcpy(output, w.output, (size_t)b.in.grad_elements * 4);
-            if (exact && one && memcmp(one, many, bytes))
-                fail_msg("ZeRO-%d on %d ranks, variant %d: other bits than one process",
-                         stage == ZERO_3 ? 3 : 1, ranks_of[i], variant);
-            if (exact) assert_memory_equal(output, w.output, (size_t)b.in.grad_elements * 4);
-            if (one)
-                free(many);
-            else
-                one = many;
-        }
-        free(one);
-        free(output);
-        free(w.output);
-        builder_free(&b);
-    }
+    for (int variant = 0; variant < 12; variant++)
+        equal_one_rank(pairs[variant / 4], variant / 2 % 2 ? ZERO_3 : ZERO_1, variant % 2 == 0);
 }
 
 /* One rank with real gradients has the bits of three steps of the kernel with a dense gradient. */

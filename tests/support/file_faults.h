@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
  * Calls that open, read, write, sync, rename or remove files, with faults. The program is linked with -Wl,--wrap for
- * each of them, and includes this file once. While `fault.on`, calls are counted, and number `fault.at` fails. No real sync
- * is made.
+ * each of them, and includes this file once. While `fault.on`, calls are counted, and something happens to number
+ * `fault.at`. Nothing is synced: what a real disk may lose without a sync, lose_unsynced() takes away.
  */
 #pragma once
 
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <liburing.h>
+#include <limits.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -20,15 +22,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "harness/memory.h"
+#include "kernels/rng.h"
 #include "tiers/io.h"
 
 enum fault_how {
     FAIL_ONCE,
-    FAIL_ALWAYS, /* from that call on */
+    ENDS,        /* the process ends: from that call on, none has an effect */
     NOTHING,     /* that call moves no bytes */
     SHORT,       /* calls from that one on move a third of the bytes; one byte at the least */
     INTERRUPTED, /* every third call that moves bytes is */
-    READ_ONLY,   /* each call that would change something fails */
 };
 
 static struct {
@@ -36,9 +39,8 @@ static struct {
     enum fault_how how;
     int at, error;
     atomic_int calls;
-    atomic_bool counts;     /* a call has failed whose failure may not be passed over */
-    enum io_engine engine;  /* that is there */
-    _Atomic(off_t) journal; /* bytes of the journal that are synced */
+    atomic_bool counts;    /* a call has failed whose failure may not be passed over */
+    enum io_engine engine; /* that is there */
 } fault;
 
 int __real_open(const char *path, int flags, ...);
@@ -65,23 +67,101 @@ int __wrap_close(int fd);
 int __wrap_io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags);
 int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned count);
 
+/* --- writes that are not synced */
+
+struct change {
+    ino_t file;
+    off_t at, length; /* length: of the file before */
+    size_t size;
+    ssize_t had; /* bytes that were there */
+    char *before, *after;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct change *of;
+    size_t count, room;
+} unsynced = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void note_change(int fd, const void *bytes, size_t size, off_t at) {
+    char link[40];
+    struct stat st;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const int file = __real_open(link, O_RDONLY); /* fd may be one that only writes */
+    if (file < 0 || fstat(file, &st)) abort();
+    struct change c = {
+        st.st_ino, at, st.st_size, size, 0, must_have(malloc(size)), must_have(malloc(size))};
+    memcpy(c.after, bytes, size);
+    c.had = __real_pread(file, c.before, size, at);
+    __real_close(file);
+    pthread_mutex_lock(&unsynced.lock);
+    if (unsynced.count == unsynced.room) {
+        unsynced.room = 2 * unsynced.room + 100;
+        unsynced.of = must_have(realloc(unsynced.of, unsynced.room * sizeof c));
+    }
+    unsynced.of[unsynced.count++] = c;
+    pthread_mutex_unlock(&unsynced.lock);
+}
+
+/* Forgets those of a file; 0: of all files. */
+static void note_sync(ino_t file) {
+    size_t kept = 0;
+    pthread_mutex_lock(&unsynced.lock);
+    for (size_t i = 0; i < unsynced.count; i++) {
+        const struct change c = unsynced.of[i];
+        if (file && c.file != file)
+            unsynced.of[kept++] = c;
+        else
+            free(c.before), free(c.after);
+    }
+    unsynced.count = kept;
+    pthread_mutex_unlock(&unsynced.lock);
+}
+
+/* A file of the folder, to be written; -1: it is gone. */
+static int file_of(const char *folder, ino_t file) {
+    DIR *files = opendir(folder);
+    int fd = -1;
+    for (struct dirent *e = files ? readdir(files) : NULL; e; e = readdir(files))
+        if (e->d_ino == file) fd = __real_openat(dirfd(files), e->d_name, O_WRONLY);
+    if (files) closedir(files);
+    return fd;
+}
+
+/* Of the writes that were not synced all are lost, or none, or some, and others in part. */
+static void lose_unsynced(const char *folder, uint64_t key) {
+    const size_t count = unsynced.count;
+    for (size_t i = 0; i < 2 * count; i++) {
+        const bool undoes = i < count;
+        const struct change *c = &unsynced.of[undoes ? count - 1 - i : i - count];
+        const uint64_t part = key % 4 < 2 ? 2 * (key % 4) : rng_key(key, i) % 3; /* halves */
+        const int fd = file_of(folder, c->file);
+        if (fd < 0) continue;
+        if (undoes && (__real_pwrite(fd, c->before, (size_t)c->had, c->at) != c->had ||
+                       ftruncate(fd, c->length)))
+            abort();
+        if (!undoes && __real_pwrite(fd, c->after, c->size * part / 2, c->at) < 0) abort();
+        __real_close(fd);
+    }
+    note_sync(0);
+}
+
 /* --- faults */
 
 /* Counts a call. True: it fails, with errno. */
-static bool fails(bool changes) {
+static bool fails(void) {
     if (!fault.on) return false;
     const int call = atomic_fetch_add(&fault.calls, 1) + 1;
     errno = fault.error;
-    if (!(fault.how == FAIL_ONCE && call == fault.at) &&
-        !(fault.how == FAIL_ALWAYS && call >= fault.at) && !(fault.how == READ_ONLY && changes))
+    if (!(fault.how == FAIL_ONCE && call == fault.at) && !(fault.how == ENDS && call >= fault.at))
         return false;
     fault.counts = true;
     return true;
 }
 
 /* What comes of a call that moves so many bytes: how many, or -1 and errno. */
-static ssize_t moves(size_t bytes, bool changes) {
-    if (fails(changes)) return -1;
+static ssize_t moves(size_t bytes) {
+    if (fails()) return -1;
     if (!fault.on) return (ssize_t)bytes;
     if (fault.how == NOTHING && fault.calls == fault.at) return 0;
     if (fault.how == SHORT && fault.calls >= fault.at) return (ssize_t)((bytes + 2) / 3);
@@ -91,7 +171,7 @@ static ssize_t moves(size_t bytes, bool changes) {
 }
 
 int __wrap_open(const char *path, int flags, ...) {
-    return fails(false) ? -1 : __real_open(path, flags, 0600);
+    return fails() ? -1 : __real_open(path, flags, 0600);
 }
 
 int __wrap_openat(int folder, const char *path, int flags, ...) {
@@ -99,45 +179,42 @@ int __wrap_openat(int folder, const char *path, int flags, ...) {
     va_start(args, flags);
     const mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
     va_end(args);
-    return fails((flags & O_ACCMODE) != O_RDONLY) ? -1 : __real_openat(folder, path, flags, mode);
+    return fails() ? -1 : __real_openat(folder, path, flags, mode);
 }
 
 int __wrap_mkdir(const char *path, mode_t mode) {
-    return fails(false) ? -1 : __real_mkdir(path, mode);
+    return fails() ? -1 : __real_mkdir(path, mode);
 }
 
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t at) {
-    const ssize_t n = moves(size, true);
+    const ssize_t n = moves(size);
+    if (n > 0 && fault.on && fault.how == ENDS) note_change(fd, bytes, (size_t)n, at);
     return n > 0 ? __real_pwrite(fd, bytes, (size_t)n, at) : n;
 }
 
 ssize_t __wrap_pread(int fd, void *bytes, size_t size, off_t at) {
-    const ssize_t n = moves(size, false);
+    const ssize_t n = moves(size);
     return n > 0 ? __real_pread(fd, bytes, (size_t)n, at) : n;
 }
 
 int __wrap_fsync(int fd) {
-    (void)fd;
-    return fails(true) ? -1 : 0;
-}
-
-int __wrap_fdatasync(int fd) {
-    char link[40], path[PATH_MAX] = "";
     struct stat st;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    const bool is_journal = readlink(link, path, sizeof path - 1) > 0 && strstr(path, "/journal.");
-    if (fstat(fd, &st) || fails(true)) return -1;
-    if (is_journal) fault.journal = st.st_size;
+    if (fails() || fstat(fd, &st)) return -1;
+    note_sync(st.st_ino);
     return 0;
 }
 
+int __wrap_fdatasync(int fd) {
+    return __wrap_fsync(fd);
+}
+
 int __wrap_renameat(int from, const char *a, int to, const char *b) {
-    return fails(true) ? -1 : __real_renameat(from, a, to, b);
+    return fails() ? -1 : __real_renameat(from, a, to, b);
 }
 
 int __wrap_unlinkat(int folder, const char *path, int flags) {
     const bool before = fault.counts;
-    if (!fails(true)) return __real_unlinkat(folder, path, flags);
+    if (!fails()) return __real_unlinkat(folder, path, flags);
     fault.counts = before; /* a file stays that nobody needs */
     return -1;
 }
@@ -156,13 +233,13 @@ int __wrap_io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned
 
 /* The kernel takes nothing, or what has come has another result. */
 int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned count) {
-    if (fails(false)) return -errno;
+    if (fails()) return -errno;
     const int status = __real_io_uring_submit_and_wait(ring, count);
     const unsigned end = io_uring_smp_load_acquire(ring->cq.ktail);
     for (unsigned i = *ring->cq.khead; fault.on && i != end; i++) {
         struct io_uring_cqe *e = &ring->cq.cqes[i & (ring->cq.ring_entries - 1)];
         if (e->res <= 0) continue;
-        const ssize_t n = moves((size_t)e->res, false);
+        const ssize_t n = moves((size_t)e->res);
         e->res = n < 0 ? -errno : (int)n;
     }
     return status;

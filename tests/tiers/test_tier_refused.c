@@ -31,13 +31,8 @@ static void announced(void **state) {
     /* Closed while one has its slots, and others wait for them. */
     for (int b = 0; b < RING; b++) assert_int_equal(tier_announce(p, b, true, &err), 0);
     p->ops->close(p);
-    p = open_tier_on(&x, ON_DEVICE, POLICY_LRU, least_budget(&x));
+    p = open_over(&x, ON_DEVICE, POLICY_LRU, least_budget(&x), true);
     for (int b = 0; b < RING; b++) assert_int_equal(tier_announce(p, b, true, &err), 0);
-    p->ops->close(p);
-    p = open_tier(&x, POLICY_LRU, 0.01);
-    assert_int_equal(tier_announce(p, 0, true, &err), 0);
-    assert_int_equal(steps(&x, p, k, 0, 1, &err), -1);
-    assert_non_null(strstr(err.text, "and the cache has 3 slots; it needs "));
     p->ops->close(p);
     end(&x);
 }
@@ -74,7 +69,7 @@ static void after_a_refused_batch(void **state) {
         registry_find(OP_STEP, fast == ON_HOST ? "cpu_sort" : "cuda_sort", &err);
     const double budget = budget_between(&x, &small, &large);
     struct place *whole = place_open(fast, &x.setup, &err),
-                 *p = open_tier_on(&x, fast, POLICY_LRU, budget);
+                 *p = open_over(&x, fast, POLICY_LRU, budget, true);
     for (int round = 0; round < 6; round++) {
         const int ahead = round % 3;
         for (int n = 0; n < ahead; n++)
@@ -86,10 +81,7 @@ static void after_a_refused_batch(void **state) {
         assert_int_equal(tier_commit(p, (uint64_t)round, &err), 0);
     }
     for (int again = 0; again < 2; again++) {
-        struct table_set want = tables_of(&x, whole), got = tables_of(&x, p);
-        expect_same(&x, &want, &got, "beside refused batches");
-        tables_free(&want);
-        tables_free(&got);
+        expect_places(&x, whole, p, "beside refused batches");
         p->ops->close(p);
         if (again || fast == ON_DEVICE) break; /* whose tables are in memory */
         p = open_tier(&x, POLICY_LRU, 1);
@@ -109,16 +101,13 @@ static void several_turns(void **state) {
     const struct kernel *k =
         registry_find(OP_STEP, fast == ON_HOST ? "cpu_sort" : "cuda_sort", &err);
     struct place *whole = place_open(fast, &x.setup, &err),
-                 *p = open_tier_on(&x, fast, POLICY_LFU, 0.8);
+                 *p = open_over(&x, fast, POLICY_LFU, 0.8, true);
     assert_true(x.index[0].rows > 2 * (4 << 20) / tier_record_bytes(p, 0));
     if (steps(&x, whole, k, 0, 4, &err) || steps_ahead(&x, p, k, 0, 4, 1, &err) ||
         tier_commit(p, 4, &err))
         fail_msg("%s", err.text);
     for (int restored = 0; restored < 2; restored++) {
-        struct table_set want = tables_of(&x, whole), got = tables_of(&x, p);
-        expect_same(&x, &want, &got, restored ? "wide rows, restored" : "wide rows");
-        tables_free(&want);
-        tables_free(&got);
+        expect_places(&x, whole, p, restored ? "wide rows, restored" : "wide rows");
         if (p->ops->restore(p, -1, &err) || whole->ops->restore(whole, -1, &err))
             fail_msg("%s", err.text);
     }
@@ -161,10 +150,8 @@ static void after_a_damaged_row(void **state) {
     }
     close(fd);
     p = open_tier(&x, POLICY_LRU, 0.5);
-    struct table_set got = tables_of(&x, p);
-    expect_same(&x, &want, &got, "after a damaged row");
+    expect_tables(&x, &want, p, "after a damaged row");
     tables_free(&want);
-    tables_free(&got);
     p->ops->close(p);
     end(&x);
 }
@@ -174,14 +161,7 @@ static void refused(void **state) {
     struct test x;
     struct error err;
     begin(&x, specs[0], GRAD_REAL);
-    const struct kernel *k = registry_find(OP_STEP, "cpu_fused", &err);
-    struct tier_options o = options_of(&x, ON_HOST, POLICY_LRU, 0.01);
-    struct place *p = place_tier_open(&o, &x.setup, &err);
-    assert_non_null(p);
-    assert_int_equal(steps(&x, p, k, 0, 1, &err), -1);
-    assert_non_null(strstr(err.text, "and the cache has 3 slots; it needs "));
-    p->ops->close(p);
-    o.budget = 0;
+    struct tier_options o = options_of(&x, ON_HOST, POLICY_LRU, 0);
     assert_null(place_tier_open(&o, &x.setup, &err));
     assert_non_null(strstr(err.text, "budget 0: a share of the rows, above 0 and up to 1"));
     o.budget = 1.5;
@@ -190,6 +170,11 @@ static void refused(void **state) {
     x.w.tables[0].rounding = ROUND_STOCHASTIC;
     assert_null(place_tier_open(&o, &x.setup, &err));
     assert_non_null(strstr(err.text, "there are no stochastic rounding"));
+    x.w.tables[0].rounding = ROUND_NEAREST;
+    struct place *p = open_over(&x, ON_DEVICE, POLICY_LRU, 1, false);
+    assert_int_equal(p->ops->flush(p, &err), -1);
+    assert_non_null(strstr(err.text, "no cold caches and no ceilings"));
+    p->ops->close(p);
     end(&x);
 }
 

@@ -1,136 +1,323 @@
 /* SPDX-License-Identifier: MIT
  *
  * Tables in files, row by row: a new one has the initial values, what is stored comes back, and what was not committed
- * does not. A process that is killed at any moment leaves the rows of its last commit, all of them and nothing else.
- * Damage, other tables, a second process and a full disk are one line, and lose nothing.
+ * does not. One fault at each call in turn that opens, reads, writes, syncs, renames or removes a file, with threads and
+ * with io_uring: it fails, moves too few bytes, or the process ends before it and the disk loses what was not synced.
+ * What fails is one line that names a file, and the next one that opens finds the rows of the last commit, all of them
+ * and nothing else. Damage and other tables are one line, and change nothing.
  */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "tests/support/file_faults.h"
 
-#include "tests/tiers/row_file_case.h"
+#include <xxhash.h>
 
-enum { STEPS = 100000 };
+#include "tests/library/state_case.h"
+#include "tests/support/batch_builder.h"
+#include "tests/support/kernel_tests.h"
+#include "tiers/row_file.h"
+
+enum { TABLES = 2, ROWS = 60, SEED = 5, TOUCHED = 12, SYNCED = 6 /* a multiple of 3 */ };
+
+static const struct table_shape shapes[TABLES] = {
+    {.rows = ROWS, .dim = 16, .rule = RULE_adam, .weight_type = BF16, .momentum_type = FP32},
+    {.rows = 30,
+     .dim = 130,
+     .rule = RULE_rowwise_adagrad,
+     .weight_type = FP32,
+     .row_state = ROW_STATE_BESIDE}};
+
+struct disk {
+    struct work_path path;
+    struct store_setup setup;
+    struct row_file *file;
+    bool puts; /* the last step has begun to store rows, and did not end */
+    char *records;
+};
+
+static void disk_begin(struct disk *s) {
+    *s = (struct disk){.path = state_no_folder("tier_rows")};
+    s->setup = (struct store_setup){.directory = s->path.text,
+                                    .shapes = shapes,
+                                    .num_tables = TABLES,
+                                    .seed = SEED,
+                                    .depth = 8};
+    s->records = must_have(aligned_alloc(4096, (size_t)ROWS * 4096));
+}
+
+static void disk_open(struct disk *s) {
+    struct error err;
+    s->file = row_file_open(&s->setup, &err);
+    if (!s->file) fail_msg("%s", err.text);
+}
+
+static void disk_close(struct disk *s) {
+    row_file_close(s->file);
+    s->file = NULL;
+}
+
+static void disk_end(struct disk *s) {
+    disk_close(s);
+    state_no_folder("tier_rows");
+    free(s->records);
+}
+
+/* --- what rows should be: initial values, or those of the last step that has changed them */
+
+static void pattern(char *record, int64_t bytes, int32_t table, int64_t row, int64_t step) {
+    for (int64_t i = 0; i < bytes; i++)
+        record[i] = (char)rng_key(rng_key((uint64_t)step, (uint64_t)(table * ROWS + row)),
+                                  (uint64_t)(i / 7));
+}
+
+static int64_t record_bytes(int32_t table) {
+    int64_t bytes = 0;
+    for (int a = 0; a < TABLE_ARRAYS; a++) bytes += table_memory_stride(&shapes[table], a);
+    return bytes;
+}
+
+/* Distinct rows of a step. */
+static int64_t rows_of(int64_t step, int32_t table, int64_t rows[TOUCHED]) {
+    const int64_t all = shapes[table].rows,
+                  first = (int64_t)(rng_key(77 + (uint64_t)table, (uint64_t)step) % (uint64_t)all);
+    for (int64_t i = 0; i < TOUCHED; i++) rows[i] = (first + i * i * 3) % all;
+    for (int64_t i = 0; i < TOUCHED; i++)
+        for (int64_t k = 0; k < i; k++)
+            if (rows[i] == rows[k]) return i;
+    return TOUCHED;
+}
+
+static int take_step(struct disk *s, int64_t step, struct error *err) {
+    for (int32_t t = 0; t < TABLES; t++) {
+        int64_t rows[TOUCHED];
+        const int64_t count = rows_of(step, t, rows),
+                      stride = record_of(&shapes[t], RECORD_BLOCK).bytes;
+        /* Every third step stores rows that stayed in memory. */
+        if (step % 3 && row_file_fetch(s->file, t, rows, count, s->records, err)) return -1;
+        if (step % 2) row_file_put_soon(s->file);
+        memset(s->records, 0, (size_t)(count * stride));
+        for (int64_t i = 0; i < count; i++)
+            pattern(s->records + i * stride, record_bytes(t), t, rows[i], step);
+        s->puts = true;
+        if (row_file_put(s->file, t, rows, count, s->records, err)) return -1;
+        s->puts = false;
+    }
+    return 0;
+}
+
+/* All rows of all tables are those after so many steps. */
+static void expect_steps(struct disk *s, int64_t steps, const char *what) {
+    struct error err;
+    struct table_set initial;
+    if (tables_create(&initial, shapes, TABLES, SEED, &err)) fail_msg("%s", err.text);
+    for (int32_t t = 0; t < TABLES; t++) {
+        int64_t last[ROWS] = {0}, all[ROWS];
+        const struct record layout = record_of(&shapes[t], RECORD_BLOCK);
+        const int64_t stride = layout.bytes;
+        char *want = must_have(calloc(1, (size_t)stride));
+        for (int64_t step = 1; step <= steps; step++) {
+            int64_t rows[TOUCHED];
+            const int64_t count = rows_of(step, t, rows);
+            for (int64_t i = 0; i < count; i++) last[rows[i]] = step;
+        }
+        for (int64_t r = 0; r < shapes[t].rows; r++) all[r] = r;
+        if (row_file_fetch(s->file, t, all, shapes[t].rows, s->records, &err))
+            fail_msg("%s: %s", what, err.text);
+        for (int64_t r = 0; r < shapes[t].rows; r++) {
+            memset(want, 0, (size_t)stride);
+            if (last[r])
+                pattern(want, record_bytes(t), t, r, last[r]);
+            else
+                record_pack(&layout, want, &initial.tables[t], r);
+            if (memcmp(want, s->records + r * stride, (size_t)stride))
+                fail_msg("%s: table %d, row %d is not as after %d steps", what, t, (int)r,
+                         (int)steps);
+        }
+        free(want);
+    }
+    tables_free(&initial);
+}
+
+/* --- what runs while calls fail */
+
+struct outcome {
+    int64_t done, underway; /* steps: committed, and of the commit that has begun */
+    struct error err;       /* of what failed first */
+};
+
+static int commits(struct disk *s, int64_t steps, struct outcome *o) {
+    o->underway = steps;
+    if (row_file_commit(s->file, (uint64_t)steps, &o->err)) return -1;
+    o->done = steps;
+    return 0;
+}
+
+/* Steps; every third one commits. */
+static int works(struct disk *s, int64_t first, int64_t last, struct outcome *o) {
+    for (int64_t step = first; step <= last; step++) {
+        if (take_step(s, step, &o->err)) return -1;
+        if (step % 3 == 0 && commits(s, step, o)) return -1;
+    }
+    return 0;
+}
+
+static int descriptors(void) {
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (folder && readdir(folder)) count++;
+    if (folder) closedir(folder);
+    return count;
+}
+
+/* An error of one line that says which file. */
+static void expect_line(const struct error *err, const char *when) {
+    static const char *const files[] = {"rows.", "journal.", "sums.", "commit", "tier_rows"};
+    bool names = false;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        names |= !!strstr(err->text, files[i]);
+    const bool is_known = fault.how == NOTHING || strstr(err->text, strerror(fault.error));
+    if (!names || !is_known || strchr(err->text, '\n')) fail_msg("%s: '%s'", when, err->text);
+}
+
+/* Whoever opens it later finds the rows of a commit, and goes on. */
+static void expect_whole(struct disk *s, const struct outcome *o, const char *when) {
+    struct outcome more = {0};
+    disk_open(s);
+    const int64_t mark = (int64_t)row_file_mark(s->file);
+    if (mark != o->done && mark != o->underway)
+        fail_msg("%s: mark %d, wanted %d", when, (int)mark, (int)o->done);
+    expect_steps(s, mark, when);
+    if (works(s, mark + 1, mark + 3, &more)) fail_msg("%s: later: %s", when, more.err.text);
+    disk_close(s);
+    disk_open(s);
+    expect_steps(s, mark + 3, when);
+    disk_close(s);
+}
+
+/* Files with two commits, and steps that are not committed: there is something to undo. */
+static void prepare(struct disk *s, bool is_new) {
+    struct outcome o = {0};
+    state_no_folder("tier_rows");
+    if (is_new) return;
+    disk_open(s);
+    if (works(s, 1, SYNCED + 2, &o)) fail_msg("%s", o.err.text);
+    disk_close(s);
+}
+
+struct fault_test {
+    const char *test;
+    enum io_engine engine;
+    enum fault_how how;
+    int error;
+};
+
+/* Opens and works while something happens to call `at`. Returns whether there was such a call. */
+static bool with_fault(struct disk *s, const struct fault_test *t, bool is_new, int at) {
+    char when[100];
+    struct outcome o = {.done = is_new ? 0 : SYNCED};
+    struct error later;
+    snprintf(when, sizeof when, "%s, %s, call %d", t->test, is_new ? "new" : "old", at);
+    prepare(s, is_new);
+    const int before = descriptors();
+    fault.how = t->how, fault.at = at, fault.error = t->error;
+    fault.calls = 0;
+    fault.counts = false;
+    fault.on = true;
+    s->file = row_file_open(&s->setup, &o.err);
+    o.underway = o.done;
+    const bool failed = !s->file || works(s, (int64_t)row_file_mark(s->file) + 1, 15, &o);
+    const bool was_there = fault.calls >= at;
+    if (failed) expect_line(&o.err, when);
+    if (fault.counts && !failed) fail_msg("%s: nobody said so", when);
+    if (failed && (!was_there || t->how >= SHORT)) fail_msg("%s: %s", when, o.err.text);
+    fault.on = t->how == ENDS; /* what the process does after its end has no effect */
+    if (failed && s->file && (s->puts || o.underway != o.done) &&
+        row_file_commit(s->file, 99, &later) == 0)
+        fail_msg("%s: committed after '%s'", when, o.err.text);
+    disk_close(s);
+    fault.on = false;
+    if (t->how == ENDS) lose_unsynced(s->path.text, (uint64_t)at);
+    assert_int_equal(descriptors(), before);
+    expect_whole(s, &o, when);
+    return was_there;
+}
+
+static const struct fault_test faults[] = {{"threads, EIO once", IO_THREADS, FAIL_ONCE, EIO},
+                                           {"threads, the process ends", IO_THREADS, ENDS, ENOSPC},
+                                           {"threads, nothing is moved", IO_THREADS, NOTHING, 0},
+                                           {"threads, short", IO_THREADS, SHORT, 0},
+                                           {"threads, interrupted", IO_THREADS, INTERRUPTED, EINTR},
+                                           {"io_uring, EIO once", IO_URING, FAIL_ONCE, EIO},
+                                           {"io_uring, the process ends", IO_URING, ENDS, ENOSPC},
+                                           {"io_uring, nothing is moved", IO_URING, NOTHING, 0},
+                                           {"io_uring, short", IO_URING, SHORT, 0},
+                                           {"io_uring, interrupted", IO_URING, INTERRUPTED, EINTR}};
+
+static void each_call(void **state) {
+    const struct fault_test *t = ((const struct kernel_test *)*state)->param;
+    struct disk s;
+    fault.engine = t->engine;
+    disk_begin(&s);
+    disk_open(&s);
+    const bool is_it = row_file_engine(s.file) == t->engine;
+    disk_close(&s);
+    for (int is_new = 0; is_it && is_new < 2; is_new++) {
+        if (t->how >= SHORT) assert_true(with_fault(&s, t, is_new, 1));
+        if (t->how >= SHORT) continue;
+        int call = 1; /* those that move rows are many, and alike */
+        while (with_fault(&s, t, is_new, call)) call += call < 60 ? 1 : WITH_SANITIZER ? 31 : 7;
+        assert_in_range(call, 100, 5000);
+    }
+    disk_end(&s);
+    if (!is_it) skip(); /* the kernel allows no io_uring */
+}
+
+/* --- without faults */
 
 static void comes_back(void **state) {
     (void)state;
-    struct error err;
     for (int direct = 0; direct < 2; direct++) {
         struct disk s;
-        disk_begin(&s, "tier_rows");
+        struct outcome o = {0};
+        disk_begin(&s);
         s.setup.direct = direct;
         disk_open(&s);
-        assert_int_equal(record_of(&s.setup.shapes[0], RECORD_BLOCK).bytes % RECORD_BLOCK, 0);
         assert_int_equal(row_file_mark(s.file), 0);
         expect_steps(&s, 0, "new");
-        for (int64_t step = 1; step <= 40; step++) {
-            assert_int_equal(take_step(&s, step, &err), 0);
-            if (step % 10 == 0) assert_int_equal(row_file_commit(s.file, (uint64_t)step, &err), 0);
-        }
-        expect_steps(&s, 40, "the same process");
-        const struct store_counts c = row_file_counts(s.file);
-        assert_true(c.commits == 5 && c.stored > 40 * TABLES && c.logged > 0 &&
-                    c.logged <= c.stored + c.fetched);
-        assert_true(c.written > c.stored * 512 && c.read > c.fetched * 512);
+        assert_int_equal(works(&s, 1, 39, &o), 0);
+        expect_steps(&s, 39, "the same process");
+        assert_int_equal(works(&s, 40, 41, &o), 0);
+        expect_steps(&s, 41, "not committed yet");
         disk_close(&s);
-        disk_open(&s);
-        assert_int_equal(row_file_mark(s.file), 40);
-        expect_steps(&s, 40, "another process");
-        for (int64_t step = 41; step <= 47; step++) assert_int_equal(take_step(&s, step, &err), 0);
-        expect_steps(&s, 47, "not committed yet");
-        disk_close(&s);
-        disk_open(&s);
-        expect_steps(&s, 40, "not committed");
+        o.done = o.underway = 39;
+        expect_whole(&s, &o, "another process");
         disk_end(&s);
     }
 }
 
-/* A row goes to memory and back. */
-static void rows_of_tables(void **state) {
-    (void)state;
-    struct disk s;
-    struct error err;
-    struct table_set from, to;
-    disk_begin(&s, "tier_rows");
-    disk_open(&s);
-    if (tables_create(&from, shapes, TABLES, 1, &err) ||
-        tables_create(&to, shapes, TABLES, 2, &err))
-        fail_msg("%s", err.text);
-    for (int32_t t = 0; t < TABLES; t++) {
-        const struct record layout = record_of(&shapes[t], RECORD_BLOCK);
-        for (int64_t r = 0; r < shapes[t].rows; r++) {
-            record_pack(&layout, s.records, &from.tables[t], r);
-            record_unpack(&layout, s.records, &to.tables[t], r);
-            for (int a = 0; a < TABLE_ARRAYS; a++) {
-                const int64_t bytes = table_array_width(&shapes[t], a) *
-                                      (int64_t)dtype_bytes(table_array_type(&shapes[t], a));
-                if (bytes)
-                    assert_memory_equal(array_row(&from.tables[t].array[a], r),
-                                        array_row(&to.tables[t].array[a], r), (size_t)bytes);
-            }
-        }
-    }
-    tables_free(&from);
-    tables_free(&to);
-    disk_end(&s);
-}
+/* --- what is refused stays as it is */
 
-/* A child steps and commits until it is killed, at a moment that nobody chooses. */
-static void killed(void **state) {
-    (void)state;
-    if (WITH_THREAD_SANITIZER) skip(); /* a child of several threads cannot start threads there */
-    struct disk s;
-    int64_t done = 0;
-    int progressed = 0;
-    disk_begin(&s, "tier_rows");
-    for (int round = 0; round < 40; round++) {
-        int opened[2];
-        char byte;
-        assert_int_equal(pipe(opened), 0);
-        fflush(NULL);
-        const pid_t child = fork();
-        if (child == 0) {
-            struct error err;
-            s.file = row_file_open(&s.setup, &err);
-            if (!s.file || write(opened[1], "", 1) != 1) _exit(1);
-            for (int64_t step = (int64_t)row_file_mark(s.file) + 1; step < STEPS; step++)
-                if (take_step(&s, step, &err) ||
-                    (step % 3 == 0 && row_file_commit(s.file, (uint64_t)step, &err)))
-                    _exit(1);
-            _exit(0);
-        }
-        /* Some die while they open. */
-        if (round % 4) assert_int_equal(read(opened[0], &byte, 1), 1);
-        usleep((useconds_t)(rng_key(9, (uint64_t)round) % 60000));
-        close(opened[0]);
-        close(opened[1]);
-        kill(child, SIGKILL);
-        int status;
-        waitpid(child, &status, 0);
-        assert_true(WIFSIGNALED(status));
-        disk_open(&s);
-        const int64_t mark = (int64_t)row_file_mark(s.file);
-        assert_true(mark >= done && mark % 3 == 0);
-        progressed += mark > done;
-        done = mark;
-        if (round % 4 == 0 || round == 39) expect_steps(&s, mark, "killed");
-        disk_close(&s);
+static uint64_t files_hash(const struct disk *s) {
+    uint64_t hash = 0;
+    DIR *folder = opendir(s->path.text);
+    assert_non_null(folder);
+    for (struct dirent *e = readdir(folder); e; e = readdir(folder)) {
+        char path[PATH_MAX + 260];
+        size_t size = 0;
+        if (e->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%s", s->path.text, e->d_name);
+        unsigned char *bytes = state_contents(path, &size);
+        hash += XXH3_64bits_withSeed(bytes, size, XXH3_64bits(e->d_name, strlen(e->d_name)));
+        free(bytes);
     }
-    assert_true(progressed > 10);
-    disk_end(&s);
+    closedir(folder);
+    return hash;
 }
 
 static void expect_refused(struct disk *s, const char *said) {
     struct error err = {""};
+    const uint64_t before = files_hash(s);
     struct row_file *f = row_file_open(&s->setup, &err);
     if (f || !strstr(err.text, said)) fail_msg("'%s', wanted '%s'", f ? "opened" : err.text, said);
+    assert_true(files_hash(s) == before);
 }
 
 static void flip(const struct disk *s, const char *name, int64_t at) {
@@ -144,96 +331,70 @@ static void flip(const struct disk *s, const char *name, int64_t at) {
     close(fd);
 }
 
+/* A bit is flipped, or the file is not there: at < 0. */
+static const struct {
+    const char *name;
+    int64_t at;
+    const char *said;
+} damages[] = {{"rows.0", 0, "is no file of rows"},
+               {"rows.0", 8, "another version"},
+               {"rows.1", 16, "its head is damaged: its checksum differs"},
+               {"sums.3", 300, "sums.3: is damaged: its checksum differs"},
+               {"commit", 17, "commit: is damaged: its checksum differs"},
+               {"commit", -1, "commit: is missing, and rows are there"},
+               {"journal.3", -1, "journal.3: cannot open: No such file or directory"}};
+
 static void refused(void **state) {
     (void)state;
     struct disk s;
+    struct outcome o = {.done = SYNCED, .underway = SYNCED};
     struct error err;
     struct table_shape other[TABLES];
-    disk_begin(&s, "tier_rows");
-    disk_open(&s);
-    for (int64_t step = 1; step <= 20; step++) assert_int_equal(take_step(&s, step, &err), 0);
-    assert_int_equal(row_file_commit(s.file, 20, &err), 0);
-    expect_refused(&s, "another process has it open");
-    disk_close(&s);
-    memcpy(other, shapes, sizeof other);
-    s.setup.shapes = other;
-    other[1].dim = 131;
-    expect_refused(&s, "rows.1: holds another table: 300 rows of 130, rule rowwise_adagrad; wanted "
-                       "300 rows of 131");
-    memcpy(other, shapes, sizeof other);
-    other[0].weight_type = FP16;
-    expect_refused(&s, "rows.0: holds another table");
+    disk_begin(&s);
+    prepare(&s, false); /* with a journal to be undone */
+    const int folder = open(s.path.text, O_RDONLY | O_DIRECTORY);
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++)
+        for (int back = 0; back < 2; back++) {
+            const char *name = damages[i].name;
+            if (damages[i].at >= 0) flip(&s, name, damages[i].at);
+            if (damages[i].at < 0)
+                assert_int_equal(
+                    renameat(folder, back ? "elsewhere" : name, folder, back ? name : "elsewhere"),
+                    0);
+            if (!back) expect_refused(&s, damages[i].said);
+        }
+    close(folder);
+    for (int what = 0; what < 2; what++) {
+        memcpy(other, shapes, sizeof other);
+        other[what].rows++;
+        s.setup.shapes = other;
+        expect_refused(&s, what ? "rows.1: holds another table" : "rows.0: holds another table");
+    }
     s.setup.shapes = shapes;
     s.setup.seed++;
     expect_refused(&s, "with the same types and seed");
     s.setup.seed--;
-    static const struct {
-        const char *name, *said;
-        int64_t at;
-    } flips[] = {{"rows.0", "is no file of rows", 0},
-                 {"rows.0", "another version", 8},
-                 {"rows.1", "its head is damaged: its checksum differs", 16},
-                 {"sums.2", "sums.2: is damaged: its checksum differs", 900},
-                 {"commit", "commit: is damaged: its checksum differs", 17}};
-    for (size_t i = 0; i < sizeof flips / sizeof *flips; i++) {
-        flip(&s, flips[i].name, flips[i].at);
-        expect_refused(&s, flips[i].said);
-        flip(&s, flips[i].name, flips[i].at);
-    }
-    /* A record is damaged: it says so when the row is fetched. */
-    flip(&s, "rows.0", 4096 + 7 * 512 + 3);
     disk_open(&s);
-    const int64_t seven = 7, eight = 8;
+    expect_refused(&s, "another process has it open");
+    disk_close(&s);
+    /* A record is damaged: it says so when the row is fetched. */
+    const int64_t seven = 7, eight = 8,
+                  place = 4096 + 7 * record_of(&shapes[0], RECORD_BLOCK).bytes;
+    flip(&s, "rows.0", place);
+    disk_open(&s);
     assert_int_equal(row_file_fetch(s.file, 0, &eight, 1, s.records, &err), 0);
     assert_int_equal(row_file_fetch(s.file, 0, &seven, 1, s.records, &err), -1);
     assert_non_null(strstr(err.text, "rows.0: row 7 is damaged: its checksum differs"));
     disk_close(&s);
-    flip(&s, "rows.0", 4096 + 7 * 512 + 3);
-    disk_open(&s);
-    expect_steps(&s, 20, "after all of that");
-    disk_close(&s);
-    s.setup.directory = "/no/such/folder";
-    expect_refused(&s, "/no/such/folder: cannot create: No such file or directory");
-    s.setup.directory = s.path.text;
-    s.setup.depth = 0;
-    expect_refused(&s, "0 requests in flight");
-    disk_end(&s);
-}
-
-/* Files may not grow any more: the journal cannot take what is fetched. Nothing committed is lost. */
-static void full_disk(void **state) {
-    (void)state;
-    struct disk s;
-    struct error err = {""};
-    struct rlimit before, limit;
-    disk_begin(&s, "tier_rows");
-    disk_open(&s);
-    for (int64_t step = 1; step <= 10; step++) assert_int_equal(take_step(&s, step, &err), 0);
-    assert_int_equal(row_file_commit(s.file, 10, &err), 0);
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before);
-    limit = before;
-    limit.rlim_cur = 30000;
-    setrlimit(RLIMIT_FSIZE, &limit);
-    int status = 0;
-    for (int64_t step = 11; step <= 60 && status == 0; step++) status = take_step(&s, step, &err);
-    const int again = row_file_commit(s.file, 60, &(struct error){""});
-    setrlimit(RLIMIT_FSIZE, &before);
-    assert_int_equal(status, -1);
-    assert_int_equal(again, -1);
-    assert_non_null(strstr(err.text, "File too large"));
-    disk_close(&s);
-    disk_open(&s);
-    assert_int_equal(row_file_mark(s.file), 10);
-    expect_steps(&s, 10, "after a full disk");
+    flip(&s, "rows.0", place);
+    expect_whole(&s, &o, "after all of that");
     disk_end(&s);
 }
 
 TESTS(tier_rows) {
     add_test("what is stored comes back", comes_back, NULL, NULL);
-    add_test("rows of tables", rows_of_tables, NULL, NULL);
-    add_test("killed at any moment", killed, NULL, NULL);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        add_test(faults[i].test, each_call, NULL, &faults[i]);
     add_test("refused", refused, NULL, NULL);
-    add_test("a full disk", full_disk, NULL, NULL);
     return run_listed("tables in files, row by row");
 }

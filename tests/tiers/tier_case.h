@@ -104,6 +104,21 @@ static inline void expect_same(const struct test *x, const struct table_set *a,
         }
 }
 
+/* The same of two places; the first one may be tables that were fetched. */
+static inline void expect_tables(const struct test *x, const struct table_set *want,
+                                 struct place *p, const char *what) {
+    struct table_set got = tables_of(x, p);
+    expect_same(x, want, &got, what);
+    tables_free(&got);
+}
+
+static inline void expect_places(const struct test *x, struct place *whole, struct place *p,
+                                 const char *what) {
+    struct table_set want = tables_of(x, whole);
+    expect_tables(x, &want, p, what);
+    tables_free(&want);
+}
+
 static inline struct tier_options options_of(const struct test *x, enum backend fast,
                                              enum policy policy, double budget) {
     return (struct tier_options){.fast = fast,
@@ -126,13 +141,8 @@ static inline struct place *open_over(const struct test *x, enum backend fast, e
     return p;
 }
 
-static inline struct place *open_tier_on(const struct test *x, enum backend fast,
-                                         enum policy policy, double budget) {
-    return open_over(x, fast, policy, budget, true);
-}
-
 static inline struct place *open_tier(const struct test *x, enum policy policy, double budget) {
-    return open_tier_on(x, ON_HOST, policy, budget);
+    return open_over(x, ON_HOST, policy, budget, true);
 }
 
 /* The least budget that takes the largest batch of every table. */
