@@ -231,7 +231,7 @@ bool Session::obey() {
 
 bool run_point(const struct options &o, const struct plan *plan, int i, enum rule_kind rule) {
     char name[SPEC_NAME_MAX];
-    std::vector<Case> cases = cases_of(o, 1u << ON_HOST, plan_name(plan, i, name), rule);
+    std::vector<Case> cases = cases_of(o, 1u << ON_HOST, plan_name(plan, i, name), {OP_STEP, rule});
     if (cases.empty()) return true;
     struct error err;
     Session session(o, rule, plan_alpha(plan, i));
@@ -258,10 +258,12 @@ int main(int argc, char **argv) {
     }
     say_texts("context", describe(options, nullptr));
     bool led = true;
-    for (int i = 0; i < plan.count; i++)
-        for (int r = 0; r < RULE_COUNT; r++)
-            if (led && plan_rules(&plan, i) & (1u << r))
-                led = run_point(options, &plan, i, (enum rule_kind)r);
+    for (int i = 0; i < plan.count; i++) {
+        const struct subject_list list = plan_subjects(&plan, i);
+        for (int k = 0; k < list.count; k++)
+            if (led && list.at[k].operation == OP_STEP)
+                led = run_point(options, &plan, i, list.at[k].rule);
+    }
     plan_free(&plan);
     if (led) printf("{\"end\": true}\n");
     return EXIT_FINE;
