@@ -7,7 +7,7 @@ test_programs := $(first_tests:%=$(B)/tests/test_%)
 test_programs += $(filter-out $(test_programs),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c))))
 # Scripts about reports, studies, peers, examples, the Makefile, and what the library computes beside kernels do not
 # depend on how kernels are compiled: they run only in the plain build.
-tool_tests    := aarch64 against auto average claims compare compilers counts counts_bound counts_planted \
+tool_tests    := aarch64 add against auto average claims compare compilers counts counts_bound counts_planted \
                  counts_table crossover cuda_old deps drift examples figures gpu_record install joint_embeddings \
                  ladder links make medians mutants nvcc pages peers plots ptx ptx_lane ptx_verified pytorch_example \
                  ranks_device_mpi ranks_mpi record report_browser report_page reports reproduce sass sass_gate \
