@@ -186,6 +186,20 @@ static void rmsprop_of_large_moments(void **state) {
     assert_true(fabs(weight - w.value) <= w.error);
 }
 
+/* A dense step skips idle rows where the oracle changes none, weight decay included. */
+static void idle_rows(void **state) {
+    (void)state;
+    for (int kind = 0; kind < RULE_COUNT; kind++)
+        for (int table = 0; table < 3; table++) {
+            const enum rule_kind k = (enum rule_kind)kind;
+            struct rule rule = rule_default(k);
+            rule.shared[WEIGHT_DECAY] = table ? 0.125f : 0;
+            rule.shared[DECOUPLED_WEIGHT_DECAY] = table == 2;
+            if (rule_idle_is_identity(k)) assert_int_equal(oracle_keeps_idle(&rule), table == 0);
+            if (rule_keeps_idle(&rule)) assert_true(oracle_keeps_idle(&rule));
+        }
+}
+
 /* A weight that a type may round to infinity proves nothing; any other has one more rounding. Momenta
  * are rounded too, other states are not. */
 static void stored_as_bf16(void **state) {
@@ -346,6 +360,7 @@ int main(void) {
     add_test("rowwise_adagrad over columns", rowwise_over_columns, NULL, NULL);
     add_test("lamb of uncertain sums", lamb_of_uncertain_sums, NULL, NULL);
     add_test("rmsprop_centered of large moments", rmsprop_of_large_moments, NULL, NULL);
+    add_test("idle rows", idle_rows, NULL, NULL);
     add_test("weights stored as bf16", stored_as_bf16, NULL, NULL);
     add_test("rmsprop_centered of an uncertain sum", rmsprop_of_an_uncertain_sum, NULL, NULL);
     add_test("lion of an uncertain sign", lion_of_an_uncertain_sign, NULL, NULL);
