@@ -99,10 +99,10 @@ bool Session::open(const struct plan *plan, int i, const std::vector<Case> &want
                    struct error *err) {
     if (plan_make(plan, i, rule, &w, err)) return false;
     for (int32_t t = 0; t < w.num_tables; t++)
-        if (table_is_narrow(&w.tables[t]) || w.grad_type != FP32 ||
+        if (table_is_narrow(&w.tables[t]) || w.grad_type != FP32 || w.varied ||
             w.tables[t].row_state != ROW_STATE_APART) {
-            fail(err, "peers take fp32 alone and store states apart; leave out weight_type, "
-                      "momentum_type, grad_type and row_state");
+            fail(err, "peers take fp32 and presets alone and store states apart; leave out "
+                      "weight_type, momentum_type, grad_type, hypers and row_state");
             return false;
         }
     if (measure_open(&m, &w, OP_STEP, GRAD_EXACT, options.threads, err) ||

@@ -133,7 +133,7 @@ static void begin(struct training *g) {
     const struct checkpoint *c = ranks_loaded(g->place);
     g->seed = c ? c->state.seed : g->w->seed;
     for (int32_t t = 0; t < g->w->num_tables; t++) {
-        g->rules[t] = c ? c->state.tables[t].rule : rule_default(g->w->tables[t].rule);
+        g->rules[t] = c ? c->state.tables[t].rule : workload_rule(g->w, t);
         g->taken[t] = c ? c->state.tables[t].steps : 0;
     }
     if (c && c->loaded.passed_over)
