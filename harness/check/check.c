@@ -100,7 +100,8 @@ static bool is_zero(const float *sum, int32_t dim) {
     return true;
 }
 
-/* One row; lookups is NULL for an untouched row. keeps: a dense step keeps rows without gradients. */
+/* One row; lookups is NULL for an untouched row. keeps: a dense step keeps rows without gradients.
+ */
 static enum verdict check_row(const struct check *c, const struct rule_step *step, bool keeps,
                               struct judged_row *r, int32_t t, int64_t row,
                               const struct row_lookup *lookups, int64_t count) {

@@ -3,9 +3,9 @@
  * The reference: slow, serial, obvious and in double precision. It shares no arithmetic code with
  * any kernel or rule; it takes shapes, enums, names of hyper-parameters and the functions of
  * kernels/rng.h from the common headers. It states every rule and every element type again. With
- * each value it carries a bound on how far a correct single-precision evaluation can be from it (running error analysis:
- * Wilkinson 1963; Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 3.3), so nobody
- * chooses a tolerance.
+ * each value it carries a bound on how far a correct single-precision evaluation can be from it
+ * (running error analysis: Wilkinson 1963; Higham, Accuracy and Stability of Numerical Algorithms,
+ * 2nd ed., 3.3), so nobody chooses a tolerance.
  */
 #pragma once
 

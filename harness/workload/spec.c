@@ -372,8 +372,8 @@ void spec_list_free(struct spec_list *list) {
     *list = (struct spec_list){0};
 }
 
-/* A valid value other than the preset, and large enough to show in a step. Many are powers of two, so that narrow
- * weights meet ties. */
+/* A valid value other than the preset, and large enough to show in a step. Many are powers of two,
+ * so that narrow weights meet ties. */
 static float varied_value(const struct rule_param *p) {
     const float size = fabsf(p->preset);
     const float value = size < 0x1p-6f ? 0x1p-6f : p->preset * (size < 2 ? 0.75f : 0x1p-6f);
