@@ -96,6 +96,7 @@ static int open_model(const struct flags *f, const struct workload *w, const str
                                             .rounding_seed = w->seed};
     struct embfuse_error why;
     int status = tables && features ? 0 : fail(err, "out of memory");
+    if (w->varied) status = fail(err, "monitor: rules have presets here; leave out hypers varied");
     for (int32_t t = 0; status == 0 && t < w->num_tables; t++) {
         const struct table_shape *x = &w->tables[t];
         tables[t] = (struct embfuse_table){.rows = x->rows,

@@ -12,7 +12,6 @@ const struct spec *spec_pick(const struct spec_list *list, const char *path, con
         if (name && strcmp(known, name) == 0) return &list->specs[i];
         text_add(names, sizeof names, " %s", known);
     }
-    if (strlen(names) == sizeof names - 1) strcpy(names + sizeof names - 4, "...");
     if (name)
         fail(err, "%.60s: no workload '%.60s'; it has%s", path, name, names);
     else

@@ -14,15 +14,16 @@ void escape_controls(const char *from, char *to, size_t size) {
         else
             to[used++] = *from;
     }
-    to[used] = '\0';
+    strcpy(to + used, *from ? "..." : "");
 }
 
 void text_add(char *text, size_t size, const char *format, ...) {
     const size_t used = strlen(text);
     va_list args;
     va_start(args, format);
-    vsnprintf(text + used, size - used, format, args);
+    const int more = vsnprintf(text + used, size - used, format, args);
     va_end(args);
+    if ((size_t)more >= size - used) strcpy(text + size - 4, "...");
 }
 
 static int vfail(struct error *err, bool memory, const char *format, va_list args) {

@@ -12,7 +12,7 @@
 enum { EXIT_FINE = 0, EXIT_USAGE = 1, EXIT_WRONG_RESULT = 2 };
 
 struct error {
-    char text[512];
+    char text[1024];
     bool memory; /* of this kind: there is too little memory */
 };
 
@@ -23,9 +23,10 @@ int fail(struct error *err, const char *format, ...) __attribute__((format(print
 /* The same for too little memory. */
 int fail_memory(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Appends to the string in text[size], and leaves out what does not fit. */
+/* Appends to the string in text[size]; if not all of it fits, the text ends in "...". */
 void text_add(char *text, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Copies a text, writes control characters as \xNN, and leaves out what does not fit. */
+/* Copies a text and writes control characters as \xNN. If not all of it fits, the copy ends in
+ * "...". */
 void escape_controls(const char *from, char *to, size_t size);

@@ -69,7 +69,7 @@ const struct registered *registry(void) {
 }
 
 const struct kernel *registry_find(enum operation operation, const char *name, struct error *err) {
-    char known[400] = "";
+    char known[sizeof err->text] = "";
     for (const struct registered *r = registry(); r->kernel; r++) {
         if (r->kernel->operation != operation) continue;
         if (strcmp(r->kernel->name, name) == 0) return r->kernel;
@@ -91,10 +91,11 @@ const char *traits_text(unsigned traits, const char *between, char text[TRAITS_M
 }
 
 const char *operation_name(enum operation operation) {
-    static const char *const names[OPERATIONS] = {[OP_STEP] = "step",
-                                                  [OP_FORWARD] = "forward",
-                                                  [OP_GRADIENT] = "gradient",
-                                                  [OP_WEIGHT_GRAD] = "weight_grad"};
+    static const char *const names[] = {[OP_STEP] = "step",
+                                        [OP_FORWARD] = "forward",
+                                        [OP_GRADIENT] = "gradient",
+                                        [OP_WEIGHT_GRAD] = "weight_grad"};
+    _Static_assert(sizeof names / sizeof *names == OPERATIONS, "an operation has no name");
     return names[operation];
 }
 

@@ -99,10 +99,10 @@ bool Session::open(const struct plan *plan, int i, const std::vector<Case> &want
                    struct error *err) {
     if (plan_make(plan, i, rule, &w, err)) return false;
     for (int32_t t = 0; t < w.num_tables; t++)
-        if (table_is_narrow(&w.tables[t]) || w.grad_type != FP32 ||
+        if (table_is_narrow(&w.tables[t]) || w.grad_type != FP32 || w.varied ||
             w.tables[t].row_state != ROW_STATE_APART) {
-            fail(err, "peers take fp32 alone and store states apart; leave out weight_type, "
-                      "momentum_type, grad_type and row_state");
+            fail(err, "peers take fp32 and presets alone and store states apart; leave out "
+                      "weight_type, momentum_type, grad_type, hypers and row_state");
             return false;
         }
     if (measure_open(&m, &w, OP_STEP, GRAD_EXACT, options.threads, err) ||
@@ -231,7 +231,7 @@ bool Session::obey() {
 
 bool run_point(const struct options &o, const struct plan *plan, int i, enum rule_kind rule) {
     char name[SPEC_NAME_MAX];
-    std::vector<Case> cases = cases_of(o, 1u << ON_HOST, plan_name(plan, i, name), rule);
+    std::vector<Case> cases = cases_of(o, 1u << ON_HOST, plan_name(plan, i, name), {OP_STEP, rule});
     if (cases.empty()) return true;
     struct error err;
     Session session(o, rule, plan_alpha(plan, i));
@@ -258,10 +258,12 @@ int main(int argc, char **argv) {
     }
     say_texts("context", describe(options, nullptr));
     bool led = true;
-    for (int i = 0; i < plan.count; i++)
-        for (int r = 0; r < RULE_COUNT; r++)
-            if (led && plan_rules(&plan, i) & (1u << r))
-                led = run_point(options, &plan, i, (enum rule_kind)r);
+    for (int i = 0; i < plan.count; i++) {
+        const struct subject_list list = plan_subjects(&plan, i);
+        for (int k = 0; k < list.count; k++)
+            if (led && list.at[k].operation == OP_STEP)
+                led = run_point(options, &plan, i, list.at[k].rule);
+    }
     plan_free(&plan);
     if (led) printf("{\"end\": true}\n");
     return EXIT_FINE;

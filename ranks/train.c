@@ -100,20 +100,18 @@ static int parse(struct train *x, struct error *err) {
 /* One workload with one rule. */
 static int make(const struct train *x, struct workload *out, struct error *err) {
     struct plan plan;
-    int rule = 0;
     if (plan_read(&x->options, &plan, err)) return -1;
-    const unsigned rules = plan_rules(&plan, 0);
-    while (rule < RULE_COUNT && rules != 1u << rule) rule++;
+    const struct subject_list list = plan_subjects(&plan, 0);
     int status = 0;
     if (plan.count != 1)
         status = fail(err,
                       "%.200s: %d workloads, and train takes one; say --rows, --dims ..., or "
                       "a --spec with one",
                       x->options.spec, plan.count);
-    else if (rule == RULE_COUNT)
+    else if (list.count != 1 || list.at[0].operation != OP_STEP)
         status = fail(err, "--rule: train takes one update rule");
     else
-        status = plan_make(&plan, 0, (enum rule_kind)rule, out, err);
+        status = plan_make(&plan, 0, list.at[0].rule, out, err);
     plan_free(&plan);
     return status;
 }
@@ -135,7 +133,7 @@ static void begin(struct training *g) {
     const struct checkpoint *c = ranks_loaded(g->place);
     g->seed = c ? c->state.seed : g->w->seed;
     for (int32_t t = 0; t < g->w->num_tables; t++) {
-        g->rules[t] = c ? c->state.tables[t].rule : rule_default(g->w->tables[t].rule);
+        g->rules[t] = c ? c->state.tables[t].rule : workload_rule(g->w, t);
         g->taken[t] = c ? c->state.tables[t].steps : 0;
     }
     if (c && c->loaded.passed_over)

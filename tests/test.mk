@@ -31,7 +31,7 @@ archives     := $(B)/support.a $(guests) $(B)/harness.a
 # Unit tests take seconds to build: they have no update of a rule, and the oracle, which takes longest, for its test only.
 unit_parts   := $(filter-out harness/registry.c,$(wildcard harness/*.c harness/workload/*.c)) \
                 $(patsubst %,harness/measure/%.c,ceiling disturbance traffic) \
-                $(if $(filter oracle,$(call groups_built,unit)),harness/check/oracle.c)
+                $(if $(filter oracle dtype,$(call groups_built,unit)),harness/check/oracle.c)
 $(B)/unit.a: $(unit_parts:%.c=$(B)/%.o) $(B)/tests/unit/groups.inc
 	@rm -f $@
 	$(call quiet,AR)$(AR) rcsD $@ $(filter %.o,$^)
@@ -101,7 +101,7 @@ include tests/fuzz/fuzz.mk
 # --- suites: the groups and scripts to run, as run.sh takes them, and the programs that scripts need.
 # Scripts about reports, the Makefile and other tools do not depend on how kernels are compiled: they run only in the
 # plain build, as do most suites.
-tool_tests   := compare deps make medians mutants plots reports tables workflow
+tool_tests   := add compare deps make medians mutants plots reports tables workflow
 only          = $(or $(ONLY),%)
 not_here      = $(if $(flavour),$(foreach t,$(tool_tests),%/test_$t.sh %/test_$t.py))
 groups_to_run = $(foreach g,$(filter $(only),$(call groups_of,$1)),$(B)/tests/$1/tests:$g)

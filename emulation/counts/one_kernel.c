@@ -26,7 +26,7 @@ static int setting_open(struct setting *s, const struct spec *spec, struct error
     s->rules = must_have(calloc((size_t)w->num_tables, sizeof *s->rules));
     s->steps = must_have(calloc((size_t)w->num_tables, sizeof *s->steps));
     for (int32_t t = 0; t < w->num_tables; t++) {
-        s->rules[t] = rule_default(w->tables[t].rule);
+        s->rules[t] = workload_rule(w, t);
         s->steps[t] = rule_step(s->rules[t], MEASURED_STEP);
     }
     s->setup = (struct place_setup){.shapes = w->tables,

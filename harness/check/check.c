@@ -100,11 +100,11 @@ static bool is_zero(const float *sum, int32_t dim) {
     return true;
 }
 
-/* One row; lookups is NULL for an untouched row. */
-static enum verdict check_row(const struct check *c, const struct rule_step *step,
+/* One row; lookups is NULL for an untouched row. keeps: a dense step keeps rows without gradients.
+ */
+static enum verdict check_row(const struct check *c, const struct rule_step *step, bool keeps,
                               struct judged_row *r, int32_t t, int64_t row,
                               const struct row_lookup *lookups, int64_t count) {
-    const bool keeps = rule_keeps_idle(&step->rule);
     struct workspace *w = r->w;
     int32_t dim = r->shape->dim;
     c->before(c->before_ctx, t, row, &w->row);
@@ -126,7 +126,7 @@ static enum verdict check_row(const struct check *c, const struct rule_step *ste
     /* A dense step cannot tell gradients that cancel from no gradients: it keeps both rows. */
     if (!(c->dense && keeps && is_zero(w->exact_grad, dim))) {
         rule_apply(step, &w->row, dim, w->exact_grad);
-        row_round(r->shape, step->number, row, &w->row);
+        oracle_round(r->shape, step->number, row, &w->row);
     }
     return compare_bits(r);
 }
@@ -184,6 +184,7 @@ static void check_rows(const struct check *c, const struct rule_step *step, int3
     struct workspace w;
     workspace_init(&w, c->in->tables[t].dim);
     const struct row_index *x = c->index;
+    const bool keeps = rule_idle_is_identity(step->rule.kind) && oracle_keeps_idle(&step->rule);
     int64_t run = row_index_find(x, t, begin);
     for (int64_t row = begin; row < end; row++) {
         const struct row_run *u = &x->run[run];
@@ -197,7 +198,7 @@ static void check_rows(const struct check *c, const struct rule_step *step, int3
                                     .worst = &r->worst,
                                     .out = &f};
         enum verdict verdict =
-            check_row(c, step, &judged, t, row, touched ? &x->lookup[u->first] : NULL, hits);
+            check_row(c, step, keeps, &judged, t, row, touched ? &x->lookup[u->first] : NULL, hits);
         if (verdict != RIGHT) describe(r, verdict, t, row, hits, &f);
         run += touched;
     }

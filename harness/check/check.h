@@ -4,10 +4,11 @@
  *
  *   touched rows    must lie within the oracle's bound. In exact mode every summation order gives
  *                   one float, and the row must also have the bits of rule_apply() on the exact
- *                   sum. rule_apply() is the rules' own code: the bits show errors of a kernel, the
- *                   oracle's bound also those of a rule. A step per lookup rounds the weight for
- *                   each lookup, so its bits are not compared. A dense step of a rule that is idle
- *                   at a zero gradient must keep rows whose gradients add up to 0
+ *                   sum, rounded by the oracle to the types of the table. rule_apply() is the
+ *                   rules' own code: the bits show errors of a kernel, the oracle's bound also
+ *                   errors of a rule. A step per lookup rounds the weight for each lookup, so its
+ *                   bits are not compared. A dense step of a rule that is idle at a zero gradient
+ *                   must keep rows whose gradients add up to 0
  *   untouched rows  must keep their bits. After a dense step of a rule that moves idle rows, they
  *                   must lie within the oracle's bound for a zero gradient
  *

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/check/oracle.h"
 #include "kernels/forward.h"
 #include "kernels/shape.h"
 
@@ -89,24 +90,16 @@ static int64_t expect(const struct forward_check *c, const struct feature *f, in
     return summands;
 }
 
-/* Half a unit of the last place of the type, relative, and half its least value. */
-static double rounding_of(enum dtype type, double value) {
-    return ldexp(fabs(value), -dtype_mantissa(type) - 1) +
-           ldexp(1, dtype_least_exponent(type) - dtype_mantissa(type) - 1);
-}
-
-/* Column d of the output `got`; true if right. */
+/* Column d of the output `got`; true if right. want: the rounded result of the fp32 loop. */
 static bool judge(const struct forward_check *c, const struct expected *e, int64_t summands,
-                  int32_t d, uint32_t got, struct check_result *r) {
-    const enum dtype type = c->in->grad_type;
-    const uint32_t bits = dtype_narrow(type, e->plain[d], ROUND_NEAREST, 0);
-    const double value = dtype_widen(type, got);
+                  int32_t d, float got, float want, struct check_result *r) {
     const double bound = (double)(summands + 2) * (0.5 * FLT_EPSILON) * e->summed[d] +
-                         (double)(summands + 2) * ldexp(1, -150) + rounding_of(type, e->exact[d]);
-    const bool both_nan = isnan(value) && isnan(e->plain[d]);
-    if (got != bits && !both_nan && !c->in_parts) return false;
-    if (!isfinite(value) || !isfinite(e->exact[d])) return true;
-    const double off = fabs(value - e->exact[d]) / bound;
+                         (double)(summands + 2) * ldexp(1, -150) +
+                         oracle_rounding(c->in->grad_type, ROUND_NEAREST, fabs(e->exact[d]));
+    const bool both_nan = isnan(got) && isnan(want);
+    if (memcmp(&got, &want, sizeof got) != 0 && !both_nan && !c->in_parts) return false;
+    if (!isfinite(got) || !isfinite(e->exact[d])) return true;
+    const double off = fabs((double)got - e->exact[d]) / bound;
     if (off > r->worst) r->worst = off;
     return off <= 1;
 }
@@ -120,15 +113,15 @@ static void judge_row(const struct forward_check *c, int32_t feature, int64_t ro
     forward_lay_out(c->in, (void *)c->output, &winners);
     for (int32_t d = 0; d < c->in->tables[f->table].dim; d++) {
         const int64_t at = forward_row(f, row) + d;
-        const uint32_t got = dtype_bits(type, c->output, at);
+        const float got = oracle_element(type, c->output, at),
+                    want = oracle_narrow(type, ROUND_NEAREST, 0, e->plain[d]);
         const bool wins = f->pooling != POOL_MAX || winners[at] == e->winner[d];
-        if (judge(c, e, summands, d, got, r) && wins) continue;
+        if (judge(c, e, summands, d, got, want, r) && wins) continue;
         if (r->wrong++ > 0) return;
         snprintf(r->message, sizeof r->message,
                  "feature %" PRId32 " output row %" PRId64 " (%" PRId64 " lookups) [%" PRId32
                  "]: got %.9g, expected %.9g",
-                 feature, row, end - begin, d, (double)dtype_widen(type, got),
-                 (double)dtype_widen(type, dtype_narrow(type, e->plain[d], ROUND_NEAREST, 0)));
+                 feature, row, end - begin, d, (double)got, (double)want);
         if (!wins)
             text_add(r->message, sizeof r->message, "; got winner %" PRId32 ", expected %" PRId32,
                      winners[at], e->winner[d]);

@@ -22,7 +22,7 @@ void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_
         for (int32_t d = 0; d < dim; d++) {
             const int64_t at = x->grad_offset + r * x->grad_stride + d;
             if (x->pooling == POOL_MAX && in->winners[at] != i - in->offsets[q]) continue;
-            const double g = batch_grad(in, at);
+            const double g = oracle_element(in->grad_type, in->grad, at);
             grad[d].value += c * g;
             grad[d].error += relative * fabs(c * g) + tiny * (fabs(w) + fabs(g) + 1);
         }
@@ -88,15 +88,87 @@ void oracle_update(const struct rule *rule, int64_t t, int32_t dim, struct num *
     }
 }
 
+bool oracle_keeps_idle(const struct rule *rule) {
+    struct num memory[TABLE_ARRAYS][RULE_ROW_STATES], grad = exactly(0);
+    struct oracle_row row;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        row.array[a] = memory[a];
+        for (int k = 0; k < RULE_ROW_STATES; k++) memory[a][k] = exactly(0.5);
+    }
+    oracle_update(rule, 1, 1, &grad, &row);
+    bool keeps = true;
+    for (int a = 0; a < TABLE_ARRAYS; a++)
+        for (int k = 0; k < RULE_ROW_STATES; k++) keeps &= memory[a][k].value == 0.5;
+    return keeps;
+}
+
+/* Element types: bits of the mantissa without its leading one, exponent of the smallest normal
+ * number, and the largest number. */
+static const struct {
+    int mantissa, least;
+    double most;
+} formats[DTYPE_COUNT] = {[FP32] = {23, -126, FLT_MAX},
+                          [BF16] = {7, -126, 0x1.fep127},
+                          [FP16] = {10, -14, 65504},
+                          [FP8] = {3, -6, 448}};
+
+double oracle_rounding(enum dtype type, enum rounding how, double size) {
+    const int nearest = how == ROUND_NEAREST;
+    return ldexp(size, -formats[type].mantissa - nearest) +
+           ldexp(1, formats[type].least - formats[type].mantissa - nearest);
+}
+
 void oracle_store(const struct table_shape *t, struct oracle_row *row) {
     for (int a = 0; a < TABLE_ARRAYS; a++) {
         const enum dtype type = table_array_type(t, a);
         if (type == FP32) continue;
-        const double relative = dtype_unit(type, t->rounding), absolute = dtype_tiny(type);
         for (int64_t d = 0; d < rule_array_width(t->rule, t->dim, a); d++) {
             struct num *x = &row->array[a][d];
             const double most = fabs(x->value) + x->error;
-            x->error = most < dtype_most(type) ? x->error + relative * most + absolute : INFINITY;
+            x->error = most < formats[type].most
+                           ? x->error + oracle_rounding(type, t->rounding, most)
+                           : INFINITY;
         }
     }
+}
+
+float oracle_narrow(enum dtype type, enum rounding how, uint32_t word, float value) {
+    if (type == FP32) return value;
+    if (!isfinite(value)) return type == FP8 ? NAN : value;
+    const int exponent = value == 0 ? formats[type].least : ilogbf(value);
+    const double place =
+        ldexp(1, (exponent > formats[type].least ? exponent : formats[type].least) -
+                     formats[type].mantissa);
+    const double places = fabs(value) / place, lower = floor(places), rest = places - lower;
+    const bool tie_up = rest == 0.5 && fmod(lower, 2) == 1;
+    const bool up = how == ROUND_STOCHASTIC ? floor(rest * 0x1p31) + (word >> 1) >= 0x1p31
+                                            : rest > 0.5 || tie_up;
+    double rounded = (lower + up) * place;
+    if (rounded > formats[type].most) rounded = type == FP8 ? formats[type].most : INFINITY;
+    return (float)copysign(rounded, value);
+}
+
+void oracle_round(const struct table_shape *t, int64_t step, int64_t row,
+                  const struct row_memory *m) {
+    const int64_t whole = t->part.row + row * (1 + t->part.row_skip);
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const uint64_t stream = rng_key(t->rounding_key, (uint64_t)(step * TABLE_ARRAYS + a));
+        const uint32_t words = (uint32_t)rng_key(stream, (uint64_t)whole);
+        for (int64_t d = 0; d < rule_array_width(t->rule, t->dim, a); d++)
+            m->array[a][d] = oracle_narrow(table_array_type(t, a), t->rounding,
+                                           rng_u32(words, (uint32_t)d), m->array[a][d]);
+    }
+}
+
+float oracle_element(enum dtype type, const void *array, int64_t i) {
+    if (type == FP32) return ((const float *)array)[i];
+    const int mantissa = formats[type].mantissa, width = type == FP8 ? 7 : 15;
+    const int code = type == FP8 ? ((const uint8_t *)array)[i] : ((const uint16_t *)array)[i];
+    const int fraction = code & ((1 << mantissa) - 1), top = (1 << (width - mantissa)) - 1;
+    const int exponent = code >> mantissa & top;
+    const float sign = code >> width ? -1 : 1;
+    if (type == FP8 ? (code & 0x7f) == 0x7f : exponent == top)
+        return type == FP8 || fraction ? NAN : sign * INFINITY;
+    const int power = formats[type].least - mantissa + (exponent > 1 ? exponent - 1 : 0);
+    return sign * ldexpf((float)(exponent ? fraction + (1 << mantissa) : fraction), power);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * The reference: slow, serial, obvious and in double precision. It shares no arithmetic code with
- * any kernel or rule; it takes shapes, enums, names of hyper-parameters and the rounding errors of
- * narrow weights from the common headers. It states every rule again. With each value it carries a
- * bound on how far a correct single-precision evaluation can be from it (running error analysis:
- * Wilkinson 1963; Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 3.3), so nobody
- * chooses a tolerance.
+ * any kernel or rule; it takes shapes, enums, names of hyper-parameters and the functions of
+ * kernels/rng.h from the common headers. It states every rule and every element type again. With
+ * each value it carries a bound on how far a correct single-precision evaluation can be from it
+ * (running error analysis: Wilkinson 1963; Higham, Accuracy and Stability of Numerical Algorithms,
+ * 2nd ed., 3.3), so nobody chooses a tolerance.
  */
 #pragma once
 
@@ -39,8 +39,24 @@ void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_
 void oracle_update(const struct rule *rule, int64_t t, int32_t dim, struct num *grad,
                    struct oracle_row *row);
 
+/* False if a step with a zero gradient changes a row's weights or states. */
+bool oracle_keeps_idle(const struct rule *rule);
+
 /* The row as tables store it: a type narrower than fp32 rounds an element once more. */
 void oracle_store(const struct table_shape *t, struct oracle_row *row);
+
+/* Rounds row `row` of a table, in floats, to exactly what the table stores of it in that step. */
+void oracle_round(const struct table_shape *t, int64_t step, int64_t row,
+                  const struct row_memory *m);
+
+/* One value rounded to that type. word: random, for ROUND_STOCHASTIC. */
+float oracle_narrow(enum dtype type, enum rounding how, uint32_t word, float value);
+
+/* A bound on the error of this rounding for finite values up to that size. */
+double oracle_rounding(enum dtype type, enum rounding how, double size);
+
+/* Element i of an array of that type. */
+float oracle_element(enum dtype type, const void *array, int64_t i);
 
 /* oracle_update() for a linear rule, w -= lr*g, if each of `count` lookups takes its own step on
  * the weight. grad comes from oracle_sum() without exact. Its bound, (count + 3) u sum|g|, covers

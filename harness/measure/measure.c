@@ -44,7 +44,7 @@ int measure_open(struct measure *m, struct workload *w, enum operation operation
     m->rules = must_have(calloc((size_t)w->num_tables, sizeof *m->rules));
     m->steps = must_have(calloc((size_t)w->num_tables, sizeof *m->steps));
     for (int32_t t = 0; t < w->num_tables; t++) {
-        m->rules[t] = rule_default(w->tables[t].rule);
+        m->rules[t] = workload_rule(w, t);
         m->steps[t] = rule_step(m->rules[t], MEASURED_STEP);
     }
     return 0;

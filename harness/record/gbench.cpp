@@ -46,7 +46,7 @@ namespace {
 
 /* The progress of a run, which a new start takes over together with the record. */
 struct State {
-    int point = 0;   /* workload * MEASURES + what is measured */
+    int point = 0;   /* workload * SUBJECTS_MAX + number of the subject in its list */
     unsigned places; /* places with kernels to measure */
     int measured = 0, wrong = 0, refused = 0;
     Progress progress;
@@ -257,10 +257,10 @@ class Driver : State {
         }
     }
 
-    bool measure_point(const struct plan *plan, int i, int what) {
-        const enum rule_kind rule = measure_rule(what);
+    bool measure_point(const struct plan *plan, int i, struct subject subject) {
+        const enum rule_kind rule = subject.rule;
         char name[SPEC_NAME_MAX];
-        std::vector<Case> cases = cases_of(options, places, plan_name(plan, i, name), what);
+        std::vector<Case> cases = cases_of(options, places, plan_name(plan, i, name), subject);
         keep_open(name, &cases, [&](enum backend place, struct error *err) {
             return plan_tables_fit(plan, i, rule, place, err);
         });
@@ -275,7 +275,7 @@ class Driver : State {
             context["emb_workload_" + std::string(w.name)] = w.text;
         }
         if (made &&
-            measure_open(&m, &w, measure_operation(what), GRAD_EXACT, options.threads, &err) == 0) {
+            measure_open(&m, &w, subject.operation, GRAD_EXACT, options.threads, &err) == 0) {
             m.once = options.smoke ? once : nullptr;
             if (own_places) m.open = own_places->open;
             keep_open(name, &cases, [&](enum backend place, struct error *why) {
@@ -287,7 +287,7 @@ class Driver : State {
             cases.clear();
         }
         alpha = plan_alpha(plan, i);
-        if (!cases.empty()) measure_cases(&m, cases, measure_name(what));
+        if (!cases.empty()) measure_cases(&m, cases, subject_name(subject));
         measure_close(&m);
         workload_free(&w);
         return !cases.empty();
@@ -380,18 +380,19 @@ class Driver : State {
         const char *kernel = registry()[crash.kernel].kernel->name;
         crashed += std::string("/") + kernel + "/";
         wrong++;
-        refuse(plan_name(&plan, point / MEASURES, name), kernel,
+        refuse(plan_name(&plan, point / SUBJECTS_MAX, name), kernel,
                std::string("CRASHED: ") + strsignal(crash.signal));
         return true;
     }
 
     void measure_all(const struct plan &plan) {
-        for (; point < plan.count * MEASURES && !stop_signal; point++) {
-            int i = point / MEASURES, what = point % MEASURES;
-            if (!(plan_rules(&plan, i) & (1u << what))) continue;
+        for (; point < plan.count * SUBJECTS_MAX && !stop_signal; point++) {
+            const int i = point / SUBJECTS_MAX, k = point % SUBJECTS_MAX;
+            const struct subject_list list = plan_subjects(&plan, i);
+            if (k >= list.count) continue;
             if (measured) write("the run did not end: ");
             keep();
-            measured += measure_point(&plan, i, what);
+            measured += measure_point(&plan, i, list.at[k]);
             crashed.clear();
         }
     }

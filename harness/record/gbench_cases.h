@@ -49,15 +49,15 @@ struct Case {
 
 /* places: bits 1 << enum backend. */
 inline std::vector<Case> cases_of(const struct options &o, unsigned places,
-                                  const std::string &workload, int what) {
+                                  const std::string &workload, struct subject subject) {
     std::vector<Case> cases;
     for (const struct registered *r = registry(); r->kernel; r++) {
-        if (!(places & (1u << r->kernel->place)) || r->kernel->operation != measure_operation(what))
+        if (!(places & (1u << r->kernel->place)) || r->kernel->operation != subject.operation)
             continue;
         for (enum cache_mode mode : {MODE_COLD, MODE_WARM, MODE_ITERATION}) {
             if (mode == MODE_ITERATION && r->kernel->operation != OP_STEP) continue;
-            std::string name =
-                workload + "/" + measure_name(what) + "/" + r->kernel->name + "/" + mode_name(mode);
+            std::string name = workload + "/" + subject_name(subject) + "/" + r->kernel->name +
+                               "/" + mode_name(mode);
             if (o.modes & (1u << mode) && !regexec(&o.pattern, name.c_str(), 0, nullptr, 0))
                 cases.push_back({r, mode, name});
         }
@@ -68,9 +68,10 @@ inline std::vector<Case> cases_of(const struct options &o, unsigned places,
 inline int count_cases(const struct options &o, unsigned places, const struct plan &plan) {
     char name[SPEC_NAME_MAX];
     size_t cases = 0;
-    for (int i = 0; i < plan.count; i++)
-        for (int what = 0; what < MEASURES; what++)
-            if (plan_rules(&plan, i) & (1u << what))
-                cases += cases_of(o, places, plan_name(&plan, i, name), what).size();
+    for (int i = 0; i < plan.count; i++) {
+        const struct subject_list list = plan_subjects(&plan, i);
+        for (int k = 0; k < list.count; k++)
+            cases += cases_of(o, places, plan_name(&plan, i, name), list.at[k]).size();
+    }
     return (int)cases;
 }

@@ -3,7 +3,6 @@
 
 #include <ctype.h>
 #include <getopt.h>
-#include <limits.h>
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -80,32 +79,54 @@ static int take(const struct known *k, const char *text, struct options *out, st
     return 0;
 }
 
-#define WORD(word, ...) #word,
-static const char
-    *const rule_words[] = {RULES(WORD) "forward", "gradient", "weight_grad", NULL},
-           *const mode_words[] =
-               {[MODE_COLD] = "cold", [MODE_WARM] = "warm", [MODE_ITERATION] = "iteration", NULL},
-           *const place_words[] = {[ON_HOST] = "host", [ON_DEVICE] = "device", NULL};
-_Static_assert(sizeof rule_words / sizeof *rule_words == MEASURES + 1, "one word for each");
-_Static_assert(MEASURES <= 32, "each rule has a bit of options.rules");
+/* All subjects in the order in which they are measured: rules, then other operations. */
+static struct subject subject(int k) {
+    if (k < RULE_COUNT) return (struct subject){OP_STEP, (enum rule_kind)k};
+    return (struct subject){(enum operation)(k - RULE_COUNT + 1), RULE_sgd};
+}
 
-/* Sets the bits of a list of words: 1 << position in words, or all. what: for the message. */
-static int take_bits(const char *what, const char *list, const char *const *words, unsigned *bits,
-                     struct error *err) {
-    char *copy = strdup(list), *rest = NULL, names[400] = "";
+const char *subject_name(struct subject s) {
+    return s.operation == OP_STEP ? rule_info(s.rule).name : operation_name(s.operation);
+}
+
+static const char *const mode_words[] = {"cold", "warm", "iteration", NULL}; /* enum cache_mode */
+static const char *const place_words[] = {"host", "device", NULL};           /* enum backend */
+
+/* Marks the words that a list names; "all" marks every one. words: the last is NULL. what: for the
+ * message. */
+static int take_words(const char *what, const char *list, const char *const *words, bool *taken,
+                      struct error *err) {
+    enum { WORD_MOST = 40 };
+    char *copy = strdup(list), *rest = NULL, names[WORD_MOST * SUBJECTS_MAX] = "";
     int status = copy ? 0 : fail(err, "out of memory");
     for (int k = 0; words[k]; k++) text_add(names, sizeof names, " %s", words[k]);
     for (char *w = copy ? strtok_r(copy, " ,", &rest) : NULL; w && !status;
          w = strtok_r(NULL, " ,", &rest)) {
         bool found = false;
         for (int k = 0; words[k]; k++)
-            if (strcmp(w, "all") == 0 || strcmp(w, words[k]) == 0) {
-                *bits |= 1u << k;
-                found = true;
-            }
+            if (strcmp(w, "all") == 0 || strcmp(w, words[k]) == 0) taken[k] = found = true;
         if (!found) status = fail(err, "%s '%.40s'; known:%s all", what, w, names);
     }
     free(copy);
+    return status;
+}
+
+/* The same as bits 1 << position in words. */
+static int take_bits(const char *what, const char *list, const char *const *words, unsigned *bits,
+                     struct error *err) {
+    bool taken[32] = {false};
+    const int status = take_words(what, list, words, taken, err);
+    for (int k = 0; words[k]; k++) *bits |= (unsigned)taken[k] << k;
+    return status;
+}
+
+static int take_subjects(const char *list, struct subject_list *out, struct error *err) {
+    const char *words[SUBJECTS_MAX + 1] = {NULL};
+    bool taken[SUBJECTS_MAX] = {false};
+    for (int k = 0; k < SUBJECTS_MAX; k++) words[k] = subject_name(subject(k));
+    const int status = take_words("RULE: unknown rule", list, words, taken, err);
+    for (int k = 0; k < SUBJECTS_MAX; k++)
+        if (taken[k]) out->at[out->count++] = subject(k);
     return status;
 }
 
@@ -166,8 +187,7 @@ int options_parse(int argc, char **argv, struct options *out, struct error *err)
                     : any_axis(&out->axes) || trace ? "datasets/zipf.spec"
                                                     : "datasets/standard.spec";
     if (compile_filter(out, err) ||
-        take_bits("RULE: unknown rule", out->smoke && !*out->rule ? "all" : out->rule, rule_words,
-                  &out->rules, err) ||
+        take_subjects(out->smoke && !*out->rule ? "all" : out->rule, &out->subjects, err) ||
         take_bits("MODES: unknown mode", *out->mode ? out->mode : "cold warm", mode_words,
                   &out->modes, err) ||
         take_bits("PLACE: unknown place", *out->place ? out->place : "all", place_words,
@@ -224,10 +244,15 @@ double plan_alpha(const struct plan *p, int i) {
     return !p->traces && (ids == IDS_ZIPF || ids == IDS_POWERLAW) ? spec_of(p, i)->alpha : NAN;
 }
 
-unsigned plan_rules(const struct plan *p, int i) {
-    const unsigned all = UINT_MAX >> (32 - MEASURES), weights = 1u << measure_of(OP_WEIGHT_GRAD);
-    if (p->options->rules == all && !spec_of(p, i)->weighted) return all & ~weights;
-    return p->options->rules ? p->options->rules : 1u << spec_of(p, i)->rule;
+struct subject_list plan_subjects(const struct plan *p, int i) {
+    const struct subject_list *all = &p->options->subjects;
+    struct subject_list some = {0};
+    if (all->count == 0) some.at[some.count++] = (struct subject){OP_STEP, spec_of(p, i)->rule};
+    for (int k = 0; k < all->count; k++)
+        if (all->count < SUBJECTS_MAX || all->at[k].operation != OP_WEIGHT_GRAD ||
+            spec_of(p, i)->weighted)
+            some.at[some.count++] = all->at[k];
+    return some;
 }
 
 static int64_t plan_table_bytes(const struct spec *spec, enum rule_kind rule) {

@@ -13,27 +13,20 @@
 #include "harness/workload/spec.h"
 #include "harness/workload/workload.h"
 
-/* What is measured on a workload: a step by number of its rule, or, from RULE_COUNT on, one of the
- * other operations, on tables without states. */
-enum { MEASURES = RULE_COUNT + OPERATIONS - 1 };
+/* One thing to measure on a workload: a step by a rule, or another operation, on tables without
+ * states. */
+struct subject {
+    enum operation operation;
+    enum rule_kind rule; /* of OP_STEP; otherwise sgd */
+};
+enum { SUBJECTS_MAX = RULE_COUNT + OPERATIONS - 1 };
+struct subject_list {
+    int count;
+    struct subject at[SUBJECTS_MAX];
+};
 
-static inline int measure_of(enum operation other) {
-    return RULE_COUNT + (int)other - 1;
-}
-
-static inline enum rule_kind measure_rule(int what) {
-    return what < RULE_COUNT ? (enum rule_kind)what : RULE_sgd;
-}
-
-static inline enum operation measure_operation(int what) {
-    return what < RULE_COUNT ? OP_STEP : (enum operation)(what - RULE_COUNT + 1);
-}
-
-/* In place of a rule's name in filters, results and plots. */
-static inline const char *measure_name(int what) {
-    return what < RULE_COUNT ? rule_info((enum rule_kind)what).name
-                             : operation_name(measure_operation(what));
-}
+/* "adam", or "forward": its name in filters, results and plots. */
+const char *subject_name(struct subject s);
 
 struct options {
     const char *filter; /* extended regular expression on WORKLOAD/RULE/KERNEL/MODE, "": all */
@@ -43,9 +36,9 @@ struct options {
     struct spec_overrides axes;
     const char *rule, *mode, *place; /* as given */
     regex_t pattern;                 /* of filter */
-    unsigned rules;  /* bits 1 << rule or other operation, as above; 0: the spec's */
-    unsigned modes;  /* bits 1 << enum cache_mode */
-    unsigned places; /* bits 1 << enum backend */
+    struct subject_list subjects;    /* none: a step by the rule of the spec */
+    unsigned modes;                  /* bits 1 << enum cache_mode */
+    unsigned places;                 /* bits 1 << enum backend */
     int threads;
     int reps;
     int ring;   /* batches */
@@ -69,11 +62,11 @@ struct plan {
 };
 
 int plan_read(const struct options *o, struct plan *out, struct error *err);
-/* Workload i: its name (returned), its exponent (NaN: none), its rules as in options.rules. All of them leave
- * out the gradient of per-sample weights that it does not have. */
+/* Workload i: its name (returned), its exponent (NaN: none), and what to measure on it. RULE=all leaves out
+ * the gradient of per-sample weights that the workload does not have. */
 const char *plan_name(const struct plan *p, int i, char name[SPEC_NAME_MAX]);
 double plan_alpha(const struct plan *p, int i);
-unsigned plan_rules(const struct plan *p, int i);
+struct subject_list plan_subjects(const struct plan *p, int i);
 
 /* Fails and gives the figure if the tables of workload i do not fit in the memory of that place.
  * Callers ask before they generate the workload, which may take minutes. */

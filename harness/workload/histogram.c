@@ -44,6 +44,34 @@ static int64_t most_rows(const int64_t upto[HISTOGRAM_BINS + 1]) {
     return rows;
 }
 
+static void add_row(struct histogram_plan *p, int64_t hits) {
+    p->first[p->rows + 1] = p->first[p->rows] + hits;
+    p->rows++;
+}
+
+static void plan_runs(int64_t n, struct histogram_plan *out) {
+    enum { OTHERS = 4 };
+    int64_t p = 2;
+    while (2 * 3 * 2 * p < n) p *= 2;
+    for (int64_t hits = p + 1; hits >= p - 1 && 2 * 3 * p < n; hits--) add_row(out, hits);
+    out->hot = out->rows;
+    while (out->first[out->rows] < n)
+        add_row(out, n - out->first[out->rows] < OTHERS ? n - out->first[out->rows] : OTHERS);
+}
+
+static void plan_bins(const int64_t upto[HISTOGRAM_BINS + 1], uint64_t key,
+                      struct histogram_plan *out) {
+    for (int b = HISTOGRAM_BINS - 1; b >= 0; b--) { /* hottest first */
+        int64_t low = b ? (int64_t)1 << (b - 1) : 0;
+        for (int64_t left = upto[b + 1] - upto[b]; left > 0;) {
+            int64_t hits = next_hits(low, left, rng_unit(key, (uint64_t)out->rows));
+            add_row(out, hits);
+            left -= hits;
+        }
+        if (low == 32) out->hot = out->rows;
+    }
+}
+
 int histogram_plan(enum ids_kind kind, int64_t n, int64_t table_rows, uint64_t key,
                    struct histogram_plan *out, struct error *err) {
     const double *share = histogram_shares(kind);
@@ -56,19 +84,14 @@ int histogram_plan(enum ids_kind kind, int64_t n, int64_t table_rows, uint64_t k
     }
 
     *out = (struct histogram_plan){.table_rows = table_rows};
-    out->first = malloc((size_t)(most_rows(upto) + 1) * sizeof *out->first);
+    const int64_t most = kind == IDS_RUNS ? n : most_rows(upto);
+    out->first = malloc((size_t)(most + 1) * sizeof *out->first);
     if (!out->first) return fail(err, "out of memory for the plan of %lld lookups", (long long)n);
     out->first[0] = 0;
-    for (int b = HISTOGRAM_BINS - 1; b >= 0; b--) { /* hottest first */
-        int64_t low = b ? (int64_t)1 << (b - 1) : 0;
-        for (int64_t left = upto[b + 1] - upto[b]; left > 0;) {
-            int64_t hits = next_hits(low, left, rng_unit(key, (uint64_t)out->rows));
-            out->first[out->rows + 1] = out->first[out->rows] + hits;
-            out->rows++;
-            left -= hits;
-        }
-        if (low == 32) out->hot = out->rows;
-    }
+    if (kind == IDS_RUNS)
+        plan_runs(n, out);
+    else
+        plan_bins(upto, key, out);
     if (out->rows <= table_rows) return 0;
     fail(err,
          "the histogram of %lld lookups hits %lld rows but the table has %lld; take more rows "

@@ -5,6 +5,9 @@
  * chooses a number of rows and the hits of each, so that the batch has these shares. A bijection
  * then maps the plan's lookups to positions. No Zipf law has this shape, and the suite ships no
  * data for it.
+ *
+ * IDS_RUNS plans rows with p+1, p and p-1 lookups for the largest power of two p for which they are
+ * less than half of all, and otherwise rows with 4: kernels treat a row differently from such a p on.
  */
 #pragma once
 

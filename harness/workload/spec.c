@@ -8,12 +8,14 @@
 #include "harness/workload/spec.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "harness/workload/regular_file.h"
 #include "harness/workload/spec_keys.h"
+#include "kernels/rules.h"
 
 enum { POINTS_MAX = 4096, POINT_TABLES_MAX = 1 << 18, FILE_MAX = 1 << 24 };
 
@@ -232,6 +234,7 @@ static int make_point(const struct block *b, const struct value pick[KEY_COUNT],
     s->padding_id = (int64_t)pick[KEY_PADDING].number;
     s->id_type = (enum id_type)pick[KEY_ID_TYPE].number;
     s->rule = (enum rule_kind)pick[KEY_RULE].number;
+    s->varied = pick[KEY_HYPERS].number != 0;
     s->weight_type = (enum dtype)pick[KEY_WEIGHT_TYPE].number;
     s->momentum_type = (enum dtype)pick[KEY_MOMENTUM_TYPE].number;
     s->grad_type = (enum dtype)pick[KEY_GRAD_TYPE].number;
@@ -245,7 +248,7 @@ static int make_point(const struct block *b, const struct value pick[KEY_COUNT],
     if (s->weight_grad && !s->weighted)
         return fail_at(err, place_of(b, KEY_WEIGHT_GRAD),
                        "weight_grad without per-sample weights; add weighted 1");
-    if (s->reuse > 0 && (s->ids == IDS_HISTOGRAM_2021 || s->ids == IDS_HISTOGRAM_2022))
+    if (s->reuse > 0 && s->ids >= IDS_HISTOGRAM_2021)
         return fail_at(err, place_of(b, KEY_REUSE),
                        "reuse would change the histogram; leave reuse out or take other ids");
     if (s->pooling == POOL_MAX && (s->weighted || s->mean_of_duplicates))
@@ -369,11 +372,42 @@ void spec_list_free(struct spec_list *list) {
     *list = (struct spec_list){0};
 }
 
+/* A valid value other than the preset, and large enough to show in a step. Many are powers of two,
+ * so that narrow weights meet ties. */
+static float varied_value(const struct rule_param *p) {
+    const float size = fabsf(p->preset);
+    const float value = size < 0x1p-6f ? 0x1p-6f : p->preset * (size < 2 ? 0.75f : 0x1p-6f);
+    if (p->flag) return 1 - p->preset;
+    return rule_hyper_takes(p, value) ? value : 2 * p->preset;
+}
+
+struct rule spec_rule(enum rule_kind kind, bool varied, int32_t t) {
+    static const float shared[][RULE_SHARED] = {
+        {[GRAD_SCALE] = 3,
+         [MAXIMIZE] = 1,
+         [CLIP_VALUE] = 0.1f,
+         [CLIP_NORM] = 0.25f,
+         [WEIGHT_DECAY] = 0.125f},
+        {[CLIP_VALUE] = 0.05f, [WEIGHT_DECAY] = 0.125f, [DECOUPLED_WEIGHT_DECAY] = 1},
+        {[GRAD_SCALE] = 0.375f}};
+    const struct rule_info info = rule_info(kind);
+    struct rule rule = rule_default(kind);
+    for (int k = 0; varied && k < RULE_HYPERS; k++) {
+        const struct rule_param p = rule_hyper(&info, k);
+        if (p.name && k < RULE_PARAMS) rule.param[k] = varied_value(&p);
+        if (p.name && k >= RULE_PARAMS && !info.linear)
+            rule.shared[k - RULE_PARAMS] = shared[t % 3][k - RULE_PARAMS];
+    }
+    return rule;
+}
+
 struct table_shape spec_table(const struct spec *s, int t) {
+    const struct rule rule = spec_rule(s->rule, s->varied, t);
     return (struct table_shape){
         .rows = s->tables[t].rows,
         .dim = s->tables[t].dim,
         .rule = s->rule,
+        .adjusts = rule_adjusts(&rule),
         .weight_type = s->weight_type,
         .momentum_type = s->momentum_type,
         .rounding = s->rounding,
@@ -386,9 +420,10 @@ void spec_describe_others(const struct spec *s, char *text, size_t size) {
     const struct {
         enum key key;
         int word;
-    } of[] = {{KEY_DUPLICATES, s->mean_of_duplicates},    {KEY_WEIGHT_TYPE, (int)s->weight_type},
-              {KEY_MOMENTUM_TYPE, (int)s->momentum_type}, {KEY_GRAD_TYPE, (int)s->grad_type},
-              {KEY_ROUNDING, (int)s->rounding},           {KEY_ROW_STATE, (int)s->row_state}};
+    } of[] = {{KEY_DUPLICATES, s->mean_of_duplicates}, {KEY_HYPERS, s->varied},
+              {KEY_WEIGHT_TYPE, (int)s->weight_type},  {KEY_MOMENTUM_TYPE, (int)s->momentum_type},
+              {KEY_GRAD_TYPE, (int)s->grad_type},      {KEY_ROUNDING, (int)s->rounding},
+              {KEY_ROW_STATE, (int)s->row_state}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (of[i].word != (int)key_preset(of[i].key).number)
             text_add(text, size, " %s %s", key_name(of[i].key), key_word(of[i].key, of[i].word));

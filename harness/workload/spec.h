@@ -16,7 +16,7 @@
  *     rows R                rows per table                                 [10000000]
  *     dim D                 floats per row                                 [64]
  *     length KIND ...       bag lengths: fixed L | uniform LO HI | negbin MEAN CV    [fixed 20]
- *     ids KIND              zipf | powerlaw | uniform | histogram-2021 | histogram-2022    [zipf]
+ *     ids KIND              zipf | powerlaw | uniform | histogram-2021 | histogram-2022 | runs    [zipf]
  *     alpha A               exponent of zipf and powerlaw                  [1.05]
  *     shift Q               Mandelbrot shift of zipf                       [0]
  *     map scatter|identity  rank to id: a bijection, or rank r is row r    [scatter]
@@ -32,6 +32,8 @@
  *     padding ID            padding id of every feature, -1: none          [-1]
  *     id_type int32|int64                                                  [int64]
  *     rule NAME             update rule of all tables                      [rowwise_adagrad]
+ *     hypers preset|varied  hyper-parameters of the rule: presets, or other values, which differ from table to
+ *                           table, so that every part of the rule and of kernels/adjust.h shows    [preset]
  *     weight_type fp32|bf16|fp16|fp8                                       [fp32]
  *     momentum_type fp32|bf16    states that are averages of gradients     [fp32]
  *     grad_type fp32|bf16|fp16                                             [fp32]
@@ -57,7 +59,15 @@ struct length_spec {
     double a, b; /* fixed: a; uniform: a..b inclusive; negbin: mean a, coefficient of variation b */
 };
 
-enum ids_kind { IDS_ZIPF, IDS_POWERLAW, IDS_UNIFORM, IDS_HISTOGRAM_2021, IDS_HISTOGRAM_2022 };
+/* From IDS_HISTOGRAM_2021 on, a plan gives the lookups of each row: harness/workload/histogram.h. */
+enum ids_kind {
+    IDS_ZIPF,
+    IDS_POWERLAW,
+    IDS_UNIFORM,
+    IDS_HISTOGRAM_2021,
+    IDS_HISTOGRAM_2022,
+    IDS_RUNS
+};
 
 struct table_spec {
     int64_t rows;
@@ -88,6 +98,7 @@ struct spec {
     int64_t padding_id;
     enum id_type id_type;
     enum rule_kind rule;
+    bool varied; /* hypers */
     enum dtype weight_type, momentum_type, grad_type;
     enum rounding rounding;
     enum row_state row_state;
@@ -116,6 +127,10 @@ int spec_parse(const char *name, const char *text, uint64_t size, const struct s
                struct spec_list *out, struct error *err);
 
 void spec_list_free(struct spec_list *list);
+
+/* The rule of table t, with presets or with the varied hyper-parameters of that table. A linear rule
+ * keeps the presets of the shared ones: kernels that step per lookup refuse others. */
+struct rule spec_rule(enum rule_kind kind, bool varied, int32_t t);
 
 /* Table t as kernels see it; the batch's part of the shape is 0. */
 struct table_shape spec_table(const struct spec *s, int t);

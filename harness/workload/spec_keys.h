@@ -31,6 +31,7 @@ enum key {
     KEY_PADDING,
     KEY_ID_TYPE,
     KEY_RULE,
+    KEY_HYPERS,
     KEY_WEIGHT_TYPE,
     KEY_MOMENTUM_TYPE,
     KEY_GRAD_TYPE,

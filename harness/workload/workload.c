@@ -56,6 +56,10 @@ int32_t workload_origin(const struct workload *w, int32_t f) {
     return table / w->column_shards * w->features_per_table + f % w->features_per_table;
 }
 
+struct rule workload_rule(const struct workload *w, int32_t t) {
+    return spec_rule(w->tables[t].rule, w->varied, t);
+}
+
 /* Independent draws; with reuse, a share of them copies any lookup of the batch before. */
 static void draw_ids(struct workload *w, int k, int f, const struct id_source *source, void *ids) {
     const struct batch *batch = &w->batches[k], *before = k ? batch - 1 : NULL;
@@ -102,7 +106,7 @@ static int plan_ids(struct workload *w, int k, int f, const struct id_source *so
 
 static int make_ids(struct workload *w, int k, const struct spec *spec, void *ids,
                     struct error *err) {
-    bool planned = spec->ids == IDS_HISTOGRAM_2021 || spec->ids == IDS_HISTOGRAM_2022;
+    const bool planned = spec->ids >= IDS_HISTOGRAM_2021;
     for (int f = 0; f < w->num_features; f++) {
         struct id_source source = id_source(spec, w->features[f].table);
         if (!planned)
@@ -197,6 +201,7 @@ int workload_generate(const struct spec *spec, int ring, enum grad_mode mode, st
                              .weighted = spec->weighted,
                              .weight_grad = spec->weight_grad,
                              .mean_of_duplicates = spec->mean_of_duplicates,
+                             .varied = spec->varied,
                              .ring = ring};
     snprintf(out->name, sizeof out->name, "%s", spec->name);
     describe(spec, out->text, sizeof out->text);

@@ -31,6 +31,7 @@ struct workload {
     bool weighted;              /* random per-sample weights */
     bool weight_grad;           /* steps also write the gradient of these */
     bool mean_of_duplicates;    /* they are divided by the lookups of their row */
+    bool varied;                /* see workload_rule() */
     struct table_shape *tables; /* [ring][num_tables]: batch k has its own, with its own lookups */
     struct feature *features;   /* [ring][num_features] */
     int ring;
@@ -54,6 +55,9 @@ void workload_trace_name(const char *path, const struct spec *like, char name[SP
 /* The number that feature f would have without the cut by columns: features with the same one have the same
  * lookups and per-sample weights. */
 int32_t workload_origin(const struct workload *w, int32_t f);
+
+/* The rule of table t with its hyper-parameters. */
+struct rule workload_rule(const struct workload *w, int32_t t);
 
 void workload_free(struct workload *w);
 

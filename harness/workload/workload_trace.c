@@ -142,6 +142,7 @@ static int from_input(const struct input *in, const char *path, const struct spe
     out->weighted = like->weighted;
     out->weight_grad = like->weight_grad;
     out->mean_of_duplicates = like->mean_of_duplicates;
+    out->varied = like->varied;
     out->ring = in->bags / bags < ring ? (int)(in->bags / bags) : ring;
     snprintf(out->text, sizeof out->text,
              "trace %.200s batch %lld dim %d pooling %s weighted %d id_type %s rule %s seed %llu",

@@ -234,8 +234,7 @@ static int prepare(struct here *h, struct error *err) {
     const struct workload *w = &h->workload;
     h->index = row_index_build(&w->batches[0]);
     h->steps = must_have(calloc((size_t)w->num_tables, sizeof *h->steps));
-    for (int32_t t = 0; t < w->num_tables; t++)
-        h->steps[t] = rule_step(rule_default(w->tables[t].rule), 1);
+    for (int32_t t = 0; t < w->num_tables; t++) h->steps[t] = rule_step(workload_rule(w, t), 1);
     return 0;
 }
 

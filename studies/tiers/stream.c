@@ -28,7 +28,7 @@ int open_stream(struct stream *s, const char *text, const char *trace, struct er
     for (int b = 0; b < s->batches; b++) {
         s->index[b] = row_index_build(&w->batches[b]);
         for (int32_t t = 0; t < w->num_tables; t++)
-            s->rules[b * w->num_tables + t] = rule_step(rule_default(w->tables[t].rule), b + 1);
+            s->rules[b * w->num_tables + t] = rule_step(workload_rule(w, t), b + 1);
     }
     s->setup = (struct place_setup){.shapes = w->tables,
                                     .num_tables = w->num_tables,

@@ -131,7 +131,7 @@ there "gen's files of several tables" "$W/m.weight.0.npy" "$W/m.weight.2.npy" \
     "$W/m.lookup_weights.npy"
 bad "gen: no spec" 1 "give a spec file" "$E" gen --out "$W/out"
 bad "gen: no --out" 1 "\-\-out is missing" "$E" gen datasets/zipf.spec
-bad "gen: several workloads" 1 "choose one with --workload: ragged/alpha:0.8 ragged/alpha:1 w" \
+bad "gen: several workloads" 1 "choose one with --workload: ragged weighted-mean s" \
     "$E" gen datasets/smoke.spec --out "$W/out"
 bad "gen: no such workload" 1 "no workload 'x'" "$E" gen datasets/smoke.spec --workload x \
     --out "$W/out"

@@ -1,104 +1,57 @@
 /* SPDX-License-Identifier: MIT
  *
- * Element types: every value of the narrow ones, rounding to nearest against arithmetic in doubles,
+ * Element types: every value of the narrow ones and both roundings against the oracle, which states them again,
  * and stochastic rounding against its expected value.
  */
 #include <math.h>
 #include <stdint.h>
 
-#include "kernels/dtype.h"
-#include "kernels/rng.h"
+#include "harness/check/oracle.h"
 
 #include "tests/support/cmocka_cases.h"
 
 static const enum dtype narrow[] = {BF16, FP16, FP8};
 enum { NARROW = sizeof narrow / sizeof *narrow };
 
-static uint32_t codes(enum dtype type) {
-    return type == FP8 ? 1u << 8 : 1u << 16;
+static void assert_same(float got, float want) {
+    assert_true(isnan(want) ? isnan(got) : float_bits(got) == float_bits(want));
 }
 
-/* The value of a code, from the definition of its format; fp8 has only NaN where others have infinity. */
-static double value_of(enum dtype type, uint32_t code) {
-    const int mantissa = dtype_mantissa(type), bits = type == FP8 ? 8 : 16;
-    const uint32_t fields = 1u << mantissa, exponents = 1u << (bits - 1 - mantissa);
-    const uint32_t exponent = code >> mantissa & (exponents - 1), fraction = code & (fields - 1);
-    const double sign = code >> (bits - 1) ? -1 : 1;
-    if (type == FP8 ? (code & 0x7f) == 0x7f : exponent == exponents - 1)
-        return type == FP8 || fraction ? (double)NAN : sign * INFINITY;
-    const int power = dtype_least_exponent(type) - mantissa + (exponent ? (int)exponent - 1 : 0);
-    return sign * ldexp((exponent ? fields : 0) + fraction, power);
+static void assert_rounds(enum dtype type, float x, uint32_t word) {
+    for (int how = ROUND_NEAREST; how <= ROUND_STOCHASTIC; how++)
+        assert_same(dtype_widen(type, dtype_narrow(type, x, (enum rounding)how, word)),
+                    oracle_narrow(type, (enum rounding)how, word, x));
 }
 
-static uint32_t nearest_code(enum dtype type, float x) {
-    return dtype_narrow(type, x, ROUND_NEAREST, 0);
-}
-
-/* Every code has its value, and survives any rounding. A NaN stays a NaN. */
+/* Every code has its value, and survives any rounding, as does the middle to the next one its own. */
 static void every_value(void **state) {
     (void)state;
     for (int n = 0; n < NARROW; n++)
-        for (uint32_t code = 0; code < codes(narrow[n]); code++) {
-            const double want = value_of(narrow[n], code);
-            const float x = dtype_widen(narrow[n], code);
-            assert_true(isnan(want) ? isnan(x) : x == want && !signbit(x) == !signbit(want));
-            for (uint32_t word = 0; word < 3; word++) {
-                const uint32_t random = word - 1u; /* all ones, 0, 1 */
-                const uint32_t near = nearest_code(narrow[n], x);
-                const uint32_t drawn = dtype_narrow(narrow[n], x, ROUND_STOCHASTIC, random);
-                if (isnan(x))
-                    assert_true(isnan(dtype_widen(narrow[n], near)) &&
-                                isnan(dtype_widen(narrow[n], drawn)));
-                else
-                    assert_true(near == code && drawn == code);
+        for (uint32_t code = 0; code < (narrow[n] == FP8 ? 1u << 8 : 1u << 16); code++) {
+            uint32_t memory = 0;
+            dtype_put(narrow[n], &memory, 0, code);
+            const float x = dtype_widen(narrow[n], code), next = dtype_widen(narrow[n], code + 1);
+            assert_same(x, oracle_element(narrow[n], &memory, 0));
+            for (uint32_t word = 0; word < 3; word++) { /* all ones, 0, 1 */
+                assert_rounds(narrow[n], x, word - 1u);
+                if (!isnan(x))
+                    assert_int_equal(dtype_narrow(narrow[n], x, ROUND_STOCHASTIC, word - 1u), code);
+                if (isfinite(x) && isfinite(next))
+                    assert_rounds(narrow[n], (x + next) / 2, word - 1u);
             }
         }
 }
 
-/* A positive code around x: the last whose value is at most |x|. Finite codes ascend with their values. */
-static uint32_t code_below(enum dtype type, double x) {
-    uint32_t lo = 0, hi = codes(type) / 2;
-    while (hi - lo > 1) {
-        const uint32_t mid = lo + (hi - lo) / 2;
-        if (value_of(type, mid) <= x)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-/* The nearest of two neighbours; in the middle, the even one. The neighbour above the largest is where the
- * next exponent would begin; fp8 saturates there. */
-static uint32_t code_near(enum dtype type, float x) {
-    const uint32_t below = code_below(type, fabs((double)x)), above = below + 1;
-    const double low = value_of(type, below), high = value_of(type, above);
-    const double gap = low - value_of(type, below - 1); /* where `above` is no number */
-    const double up = (isfinite(high) ? high : low + gap) - fabs((double)x);
-    const double down = fabs((double)x) - low;
-    const bool takes_lower = down < up || (down == up && below % 2 == 0);
-    const bool saturates = type == FP8 && !isfinite(high);
-    return (takes_lower || saturates ? below : above) | (signbit(x) ? codes(type) / 2 : 0);
-}
-
-static void rounds_to_nearest_even(void **state) {
+static void rounds_as_the_oracle(void **state) {
     (void)state;
-    for (int n = 0; n < NARROW; n++) {
-        const enum dtype type = narrow[n];
+    for (int n = 0; n < NARROW; n++)
         for (uint32_t i = 0; i < 100000; i++) { /* any float, then some in the type's range */
-            const float any = bits_float(rng_u32(7, i));
-            const float near = ldexpf((float)(int32_t)rng_u32(8, i) * 0x1p-31f, (int)(i % 40) - 24);
-            if (isfinite(any)) assert_int_equal(nearest_code(type, any), code_near(type, any));
-            assert_int_equal(nearest_code(type, near), code_near(type, near));
+            assert_rounds(narrow[n], bits_float(rng_u32(7, i)), rng_u32(12, i));
+            assert_rounds(narrow[n],
+                          ldexpf((float)(int32_t)rng_u32(8, i) * 0x1p-31f, (int)(i % 40) - 24),
+                          rng_u32(13, i));
         }
-        for (uint32_t code = 0; code < codes(type) / 2 - 1;
-             code++) { /* values, and middles of two */
-            const double x = value_of(type, code), y = value_of(type, code + 1);
-            if (!isfinite(x) || !isfinite(y)) continue;
-            assert_int_equal(nearest_code(type, (float)((x + y) / 2)),
-                             code_near(type, (float)((x + y) / 2)));
-        }
-    }
+    assert_true(dtype_round(BF16, 0x1.01p0f) == 1 && dtype_round(BF16, 0x1.03p0f) == 0x1.04p0f);
     assert_true(isinf(dtype_round(BF16, INFINITY)) && isinf(dtype_round(FP16, -INFINITY)));
     assert_true(isinf(dtype_round(FP16, 65520)) && dtype_round(FP16, 65519) == 65504);
     assert_true(dtype_round(FP8, 1e30f) == 448 && dtype_round(FP8, -449) == -448);
@@ -128,7 +81,7 @@ static void error_is_bounded(void **state) {
 }
 
 /* Stochastic rounding is unbiased: over N words, the mean of what x becomes differs from x by less than 5
- * standard deviations. It takes one of x's two neighbours, each at some time. Values have parts of a unit of
+ * standard deviations. It takes what the least or what the largest word gives. Values have parts of a unit of
  * the last place near 0, 1/2 and 1, and results are normal and subnormal. */
 static void stochastic_is_unbiased(void **state) {
     (void)state;
@@ -138,27 +91,24 @@ static void stochastic_is_unbiased(void **state) {
             const int least = dtype_least_exponent(narrow[n]);
             const int scale = v % 3 == 0 ? least - 2 : v % 3 == 1 ? least + 1 : 0;
             const float x = ldexpf(1 + rng_u32(11, v) * 0x1p-32f, scale) * (v % 2 ? -1.0f : 1.0f);
-            const uint32_t below = code_below(narrow[n], fabs((double)x));
-            const double low = value_of(narrow[n], below),
-                         unit = value_of(narrow[n], below + 1) - low;
-            const double part = (fabs((double)x) - low) / unit;
-            int64_t upper = 0;
+            double end[2], sum = 0;
+            for (uint32_t k = 0; k < 2; k++)
+                end[k] =
+                    dtype_widen(narrow[n], dtype_narrow(narrow[n], x, ROUND_STOCHASTIC, 0 - k));
+            const double unit = end[1] - end[0], part = (x - end[0]) / unit;
             for (uint32_t i = 0; i < N; i++) {
-                const uint32_t code =
-                    dtype_narrow(narrow[n], x, ROUND_STOCHASTIC, rng_u32(1000 + v, i));
-                const uint32_t step = (code & (codes(narrow[n]) / 2 - 1)) - below;
-                assert_true(step <= 1);
-                assert_true(code / (codes(narrow[n]) / 2) == (x < 0));
-                upper += step;
+                const double drawn = dtype_widen(
+                    narrow[n], dtype_narrow(narrow[n], x, ROUND_STOCHASTIC, rng_u32(1000 + v, i)));
+                assert_true(drawn == end[0] || drawn == end[1]);
+                sum += (drawn - end[0]) / unit;
             }
-            const double off = (double)upper / N - part;
-            assert_true(fabs(off) <= 5 * sqrt(part * (1 - part) / N) + 1e-9);
+            assert_true(fabs(sum / N - part) <= 5 * sqrt(part * (1 - part) / N) + 1e-9);
         }
 }
 
 TESTS(dtype) {
     ADD_TEST(every_value);
-    ADD_TEST(rounds_to_nearest_even);
+    ADD_TEST(rounds_as_the_oracle);
     ADD_TEST(error_is_bounded);
     ADD_TEST(stochastic_is_unbiased);
     return run_added("dtype");

@@ -213,6 +213,20 @@ static void sgd_bounds(void **state) {
     }
 }
 
+/* A dense step skips idle rows where the oracle changes none, weight decay included. */
+static void idle_rows(void **state) {
+    (void)state;
+    for (int kind = 0; kind < RULE_COUNT; kind++)
+        for (int table = 0; table < 3; table++) {
+            const enum rule_kind k = (enum rule_kind)kind;
+            struct rule rule = rule_default(k);
+            rule.shared[WEIGHT_DECAY] = table ? 0.125f : 0;
+            rule.shared[DECOUPLED_WEIGHT_DECAY] = table == 2;
+            if (rule_idle_is_identity(k)) assert_int_equal(oracle_keeps_idle(&rule), table == 0);
+            if (rule_keeps_idle(&rule)) assert_true(oracle_keeps_idle(&rule));
+        }
+}
+
 /* A weight that a type may round to infinity proves nothing; any other has one more rounding. Momenta
  * are rounded too, other states are not. */
 static void stored_as_bf16(void **state) {
@@ -384,6 +398,7 @@ TESTS(oracle) {
     ADD_TEST(lamb_of_uncertain_sums);
     ADD_TEST(rmsprop_of_large_moments);
     ADD_TEST(rmsprop_of_an_uncertain_sum);
+    ADD_TEST(idle_rows);
     ADD_TEST(lion_of_an_uncertain_sign);
     ADD_TEST(stored_as_bf16);
     ADD_CASES(bound_cases, bound_holds_and_is_tight);

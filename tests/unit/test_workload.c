@@ -322,6 +322,18 @@ static void histogram_as_published(void **state) {
 }
 
 /* Any number of lookups is used up completely, and every planned row gets its own rank. */
+/* The rows of datasets/smoke.spec around LONG_RUN of kernels/host/fused.h; the others have 4 lookups. */
+static void runs_around_a_power_of_two(void **state) {
+    struct histogram_plan p;
+    struct error err;
+    (void)state;
+    assert_int_equal(histogram_plan(IDS_RUNS, 64 * 442, 15000, 3, &p, &err), 0);
+    assert_int_equal(p.first[p.rows], 64 * 442);
+    for (int64_t r = 0; r < p.rows; r++)
+        assert_int_equal(p.first[r + 1] - p.first[r], r < 3 ? 4097 - r : 4);
+    histogram_free(&p);
+}
+
 static void histogram_of_any_size(void **state) {
     (void)state;
     for (int64_t n = 1; n < 3000; n = n * 5 / 4 + 1) {
@@ -384,6 +396,7 @@ TESTS(workload) {
     ADD_TEST(reuse_share);
     ADD_TEST(rank_to_row);
     ADD_TEST(histogram_of_any_size);
+    ADD_TEST(runs_around_a_power_of_two);
     ADD_CASES(goldens, fingerprint_as_ever);
     ADD_CASES(length_cases, lengths_as_asked);
     ADD_CASES(histograms, histogram_as_published);
