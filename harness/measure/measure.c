@@ -40,6 +40,7 @@ int measure_open(struct measure *m, struct workload *w, enum operation operation
             traffic_add_weight_grad(&m->traffic[k], &w->batches[k]);
         m->forward_traffic[k] = traffic_of(OP_FORWARD, &w->batches[k], &m->index[k]);
         m->exact[k] = batch_sums_exact(&w->batches[k], mode);
+        m->right[k] = must_have(calloc((size_t)check_blocks(&w->batches[k]), sizeof *m->right[k]));
     }
     m->rules = must_have(calloc((size_t)w->num_tables, sizeof *m->rules));
     m->steps = must_have(calloc((size_t)w->num_tables, sizeof *m->steps));
@@ -113,7 +114,10 @@ void measure_close(struct measure *m) {
         p->ops->scratch_close(p, &m->at[b].weight_grad);
         p->ops->close(p);
     }
-    for (int k = 0; k < RING_MAX; k++) row_index_free(&m->index[k]);
+    for (int k = 0; k < RING_MAX; k++) {
+        row_index_free(&m->index[k]);
+        free(m->right[k]);
+    }
     free(m->rules);
     free(m->steps);
     memset(m, 0, sizeof *m);
@@ -187,7 +191,8 @@ static int check_with(struct measure *m, const struct kernel *k, enum cache_mode
                             .step = MEASURED_STEP,
                             .before = tables_initial_row,
                             .before_ctx = &shapes,
-                            .exact = m->exact[batch]};
+                            .exact = m->exact[batch],
+                            .right = m->right[batch]};
     memset(out, 0, sizeof *out);
     int status = runner_step(place_of(m, k), &job, POISON, err);
     if (status > 0) snprintf(out->message, sizeof out->message, "%.380s", err->text);

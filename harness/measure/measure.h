@@ -50,6 +50,7 @@ struct measure {
     struct traffic traffic[RING_MAX];
     struct traffic forward_traffic[RING_MAX]; /* of the forward of an iteration */
     bool exact[RING_MAX];                     /* results are compared bit for bit */
+    struct right_block *right[RING_MAX];      /* by the checks of each batch */
     /* By enum backend; NULL: ceilings are measured before every sample, as times need them. A check
      * sets it before it opens places: it measures ceilings once and keeps them here, and then opens
      * places that neither measure them nor flush caches. */
