@@ -354,7 +354,7 @@ static void an_iteration_hands_winners_on(void **state) {
         must(measure_check(&b.m, k, MODE_ITERATION, batch, &b.result, &b.err), &b);
     if (!builder_emulates(k)) {
         struct sample s;
-        must(measure_sample(&b.m, k, MODE_ITERATION, 1, &s, &b.err), &b);
+        must(measure_sample(&b.m, k, MODE_ITERATION, 1, NULL, &s, &b.err), &b);
         assert_true(s.iteration && s.times.forward > 0);
     }
     must(measure_check(&b.m, k, MODE_COLD, 0, &b.result, &b.err), &b);
