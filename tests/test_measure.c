@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the checks of a workload share, attacked: a kernel that is right teaches the check its answer, and a wrong
- * kernel after it must be found no less.
+ * kernel after it must be found no less. And what samples share: ceilings, and the run before a warm sample.
  */
 #include <math.h>
 #include <string.h>
@@ -175,10 +175,100 @@ static void per_lookup(void **state) {
     close_all(&b);
 }
 
+/* --- samples */
+
+static struct {
+    double copy_gbs; /* of the ceilings to come */
+    int ceilings, runs;
+} seen;
+
+static int given_ceilings(struct place *p, struct ceiling *out, struct error *err) {
+    (void)p, (void)err;
+    seen.ceilings++;
+    *out = (struct ceiling){.copy_gbs = seen.copy_gbs, .rmw_gbs = 2, .gather_gbs = 3};
+    return 0;
+}
+
+static int counted_run(struct place *p, const struct place_job *job, struct error *err) {
+    (void)p, (void)job, (void)err;
+    seen.runs++;
+    return 0;
+}
+
+static int counted_time(struct place *p, const struct place_job *job, bool cold,
+                        struct step_times *out, struct error *err) {
+    *out = (struct step_times){.seconds = cold ? 2 : 1};
+    return counted_run(p, job, err);
+}
+
+/* A place without clock and kernels. */
+static void open_counted(struct bench *b, struct place_ops *ops) {
+    open_with(b, "sgd");
+    struct place *p = b->m.at[ON_HOST].place;
+    *ops = *p->ops;
+    ops->ceilings = given_ceilings;
+    ops->run = counted_run;
+    ops->time = counted_time;
+    p->ops = ops;
+    seen.copy_gbs = 10;
+    seen.ceilings = seen.runs = 0;
+}
+
+static struct sample take(struct bench *b, enum cache_mode mode, int round,
+                          const struct sample *after) {
+    struct sample s;
+    if (measure_sample(&b->m, find("cpu_sort"), mode, round, after, &s, &b->err))
+        fail_msg("%s", b->err.text);
+    return s;
+}
+
+/* They hold for 1, 2, 4, 8, 16, 16 ... samples; after one that moved, for 1 again. */
+static void ceilings_hold(void **state) {
+    (void)state;
+    static const int measured_at[] = {0, 1, 3, 7, 15, 31, 47, 48, 50, 54};
+    enum { MEASURED = sizeof measured_at / sizeof *measured_at, MOVES = 40 };
+    struct bench b;
+    struct place_ops ops;
+    open_counted(&b, &ops);
+    for (int i = 0, k = 0; i < 60; i++) {
+        if (i == MOVES) seen.copy_gbs = 10.6;     /* seen at 47 */
+        if (i == MOVES + 8) seen.copy_gbs = 10.2; /* which is near enough */
+        k += k < MEASURED && measured_at[k] == i;
+        const struct sample s = take(&b, MODE_COLD, i, NULL);
+        assert_int_equal(seen.ceilings, k);
+        assert_true(s.ceiling.copy_gbs == (i < 47 ? 10 : i < 48 ? 10.6 : 10.2));
+    }
+    close_all(&b);
+}
+
+static void a_cold_sample_warms(void **state) {
+    (void)state;
+    struct bench b;
+    struct place_ops ops;
+    open_counted(&b, &ops);
+    for (int round = 0; round < 2; round++) {
+        seen.runs = 0;
+        const struct sample cold = take(&b, MODE_COLD, round, NULL);
+        assert_int_equal(seen.runs, 1);
+        const int measured = seen.ceilings;
+        const struct sample warm = take(&b, MODE_WARM, 0, &cold);
+        assert_int_equal(seen.runs, 2);
+        assert_int_equal(seen.ceilings, measured);
+        assert_true(cold.times.seconds == 2 && warm.times.seconds == 1);
+        assert_true(cold.batch == round && warm.batch == round);
+        assert_true(warm.ceiling.copy_gbs == cold.ceiling.copy_gbs);
+        take(&b, MODE_WARM, round, NULL);
+        assert_int_equal(seen.runs, 4);
+    }
+    close_all(&b);
+}
+
 int main(void) {
     add_test("one bit more", one_bit, NULL, NULL);
     add_test("a row that was not restored", wrong_reset, NULL, NULL);
     add_test("dense and lazy steps", dense_and_lazy, NULL, NULL);
     add_test("a step per lookup", per_lookup, NULL, NULL);
+    add_test("ceilings hold while they stay", ceilings_hold, NULL, NULL);
+    add_test("a cold sample warms", a_cold_sample_warms, NULL, NULL);
     return run_listed("measure");
 }
