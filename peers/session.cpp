@@ -137,7 +137,7 @@ void Session::sample(const Case &c, int round) {
     const struct kernel *k = c.entry->kernel;
     struct sample s = {};
     struct error err;
-    if (measure_sample(&m, k, c.mode, round, &s, &err)) return say_error(err.text);
+    if (measure_sample(&m, k, c.mode, round, nullptr, &s, &err)) return say_error(err.text);
     benchmark::UserCounters counters;
     workload_counters(counters, &m, s.batch, alpha);
     sample_counters(counters, &m, s, use[c.way()]);

@@ -7,7 +7,7 @@ here from the samples, never taken from the library's aggregate rows. One failed
 series fail: such a series has no time, only a reason.
 
 Rates are computed from median times, so that the columns of a table agree. A share of a ceiling is the
-median over the samples: each sample has ceilings measured right before it.
+median over the samples: each sample has the ceilings that were measured last.
 
 The reports name no kernel. Names, labels, places and traits come from the file, and the baseline of a
 speed is the kernel with the trait dense_gradient.

@@ -28,7 +28,7 @@ LEGEND = (
     "* fastest of its workload, and all that cannot be told from it (Mann-Whitney at p < 0.05; of less than",
     "4 samples, where they overlap). ns/lookup: median of the repetitions; ±%: half the quartile range.",
     "Mlookup/s and GB/s (compulsory traffic) are of that time. % copy, % random: share of these ceilings,",
-    "measured right before every sample; the median.",
+    "measured among the samples; the median.",
     "% roof: what traffic or gathers take at their ceilings, of the time taken. Grouping keys is not in it",
     "and weighs more with skew: compare kernels of one workload, not percentages of several alphas.",
     "scratch, persistent (weights, state), observed peak: MiB. vs dense: times the dense baseline.")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the machine can do at this moment, measured beside every sample. Copy is the well-known
+ * What the machine can do at this moment, measured among the samples. Copy is the well-known
  * figure. Random-row read-modify-write is the ceiling of the update: it counts all of its traffic
  * (copy leaves out write-allocation) and visits memory as the update does. Gather is the ceiling of
  * summing: it reads gradient rows of random lookups from whatever cache holds them. The last two

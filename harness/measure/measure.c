@@ -13,6 +13,11 @@
 enum { TRIES = 4 };
 static const double seconds_for_tries = 0.25;
 
+/* Ceilings that moved by no more than this hold for more samples, at most for so many: a round of the host's
+ * kernels, cold and warm. */
+static const double ceiling_tolerance = 0.05;
+enum { CEILING_SAMPLES = 16 };
+
 /* The forward of iterations: the fastest recorded one of a place. */
 static const char *const forward_of[] = {
     [ON_HOST] = "cpu_lookup_ahead", [ON_DEVICE] = "cuda_lookup"};
@@ -40,6 +45,7 @@ int measure_open(struct measure *m, struct workload *w, enum operation operation
             traffic_add_weight_grad(&m->traffic[k], &w->batches[k]);
         m->forward_traffic[k] = traffic_of(OP_FORWARD, &w->batches[k], &m->index[k]);
         m->exact[k] = batch_sums_exact(&w->batches[k], mode);
+        m->right[k] = must_have(calloc((size_t)check_blocks(&w->batches[k]), sizeof *m->right[k]));
     }
     m->rules = must_have(calloc((size_t)w->num_tables, sizeof *m->rules));
     m->steps = must_have(calloc((size_t)w->num_tables, sizeof *m->steps));
@@ -113,7 +119,10 @@ void measure_close(struct measure *m) {
         p->ops->scratch_close(p, &m->at[b].weight_grad);
         p->ops->close(p);
     }
-    for (int k = 0; k < RING_MAX; k++) row_index_free(&m->index[k]);
+    for (int k = 0; k < RING_MAX; k++) {
+        row_index_free(&m->index[k]);
+        free(m->right[k]);
+    }
     free(m->rules);
     free(m->steps);
     memset(m, 0, sizeof *m);
@@ -187,7 +196,8 @@ static int check_with(struct measure *m, const struct kernel *k, enum cache_mode
                             .step = MEASURED_STEP,
                             .before = tables_initial_row,
                             .before_ctx = &shapes,
-                            .exact = m->exact[batch]};
+                            .exact = m->exact[batch],
+                            .right = m->right[batch]};
     memset(out, 0, sizeof *out);
     int status = runner_step(place_of(m, k), &job, POISON, err);
     if (status > 0) snprintf(out->message, sizeof out->message, "%.380s", err->text);
@@ -227,29 +237,50 @@ int measure_admit(struct measure *m, const struct kernel *k, enum cache_mode mod
     return lost && status == 0 ? -1 : status;
 }
 
+static bool stays(double before, double now) {
+    return now >= before * (1 - ceiling_tolerance) && now <= before * (1 + ceiling_tolerance);
+}
+
+/* Measures the ceilings, or keeps the latest ones: for twice as many samples as before, as long as they do not
+ * move. A device's take a millisecond, and tell whether a sample was disturbed. */
 static int ceilings(struct measure *m, enum backend backend, struct ceiling *out,
                     struct error *err) {
     struct place *p = m->at[backend].place;
-    if (has_ceilings(m, backend))
-        *out = m->once[backend];
-    else if (p->ops->ceilings(p, out, err))
-        return -1;
+    struct held_ceiling *held = &m->at[backend].ceiling;
+    const struct ceiling before = held->latest;
+    if (has_ceilings(m, backend)) held->latest = m->once[backend], held->left = 1;
+    if (held->left == 0) {
+        if (p->ops->ceilings(p, &held->latest, err)) return -1;
+        const bool still = backend == ON_HOST && stays(before.copy_gbs, held->latest.copy_gbs) &&
+                           stays(before.rmw_gbs, held->latest.rmw_gbs) &&
+                           stays(before.gather_gbs, held->latest.gather_gbs);
+        held->samples = !still                            ? 1
+                        : held->samples < CEILING_SAMPLES ? 2 * held->samples
+                                                          : CEILING_SAMPLES;
+        held->left = held->samples;
+    }
+    held->left--;
+    *out = held->latest;
     if (m->once) m->once[backend] = *out;
     return 0;
 }
 
 int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
-                   struct sample *out, struct error *err) {
+                   const struct sample *after, struct sample *out, struct error *err) {
     struct place *p = place_of(m, k);
     memset(out, 0, sizeof *out);
-    out->batch = mode == MODE_WARM ? 0 : round % m->workload->ring;
+    out->batch = after ? after->batch : mode == MODE_WARM ? 0 : round % m->workload->ring;
     out->iteration = mode == MODE_ITERATION;
     const struct place_job job = job_of(m, k, mode, out->batch, &m->at[k->place].scratch);
     double begin = clock_seconds();
     for (int try = 0; try < TRIES; try++) {
         out->rejected = try;
-        if (ceilings(m, k->place, &out->ceiling, err)) return -1;
-        if (mode == MODE_WARM &&
+        const bool ran = after && try == 0;
+        if (ran)
+            out->ceiling = after->ceiling;
+        else if (ceilings(m, k->place, &out->ceiling, err))
+            return -1;
+        if (mode == MODE_WARM && !ran &&
             (p->ops->run(p, &job, err) || restore(m, k, out->batch, false, err)))
             return -1;
         if (p->ops->time(p, &job, mode != MODE_WARM, &out->times, err) ||

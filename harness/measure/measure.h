@@ -23,11 +23,17 @@ enum cache_mode {
 
 struct sample {
     struct step_times times;
-    struct ceiling ceiling; /* right before the step */
+    struct ceiling ceiling; /* right before the step, or before one of the samples before */
     int batch;              /* its number in the ring */
     bool iteration;         /* the times are those of an iteration */
     int rejected;           /* disturbed tries before this one */
     double others;          /* environment_others(), right after the step */
+};
+
+/* The ceilings that were measured last. */
+struct held_ceiling {
+    struct ceiling latest;
+    int samples, left; /* for how many they hold, and for how many more */
 };
 
 struct scratch_use {
@@ -50,7 +56,8 @@ struct measure {
     struct traffic traffic[RING_MAX];
     struct traffic forward_traffic[RING_MAX]; /* of the forward of an iteration */
     bool exact[RING_MAX];                     /* results are compared bit for bit */
-    /* By enum backend; NULL: ceilings are measured before every sample, as times need them. A check
+    struct right_block *right[RING_MAX];      /* by the checks of each batch */
+    /* By enum backend; NULL: ceilings are measured beside the samples, as times need them. A check
      * sets it before it opens places: it measures ceilings once and keeps them here, and then opens
      * places that neither measure them nor flush caches. */
     struct ceiling *once;
@@ -60,7 +67,8 @@ struct measure {
         struct place_scratch output;      /* of iterations and of all operations but steps */
         struct place_scratch weight_grad; /* of steps, if the workload wants it */
         const struct kernel *forward;     /* of iterations; NULL: none admitted yet */
-    } at[2];                              /* by enum backend */
+        struct held_ceiling ceiling;
+    } at[2]; /* by enum backend */
 };
 
 /* The number of the measured step. In the first steps Adam's corrections are near 0. */
@@ -87,7 +95,8 @@ int measure_admit(struct measure *m, const struct kernel *k, enum cache_mode mod
 int measure_check(struct measure *m, const struct kernel *k, enum cache_mode mode, int batch,
                   struct check_result *out, struct error *err);
 
-/* One timed step, or iteration, of a kernel that was admitted for it. round chooses the batch. Returns -1 if the device failed,
- * and always on an emulated device, which has no clock. */
+/* One timed step, or iteration, of a kernel that was admitted for it. round chooses the batch. after: the cold sample of
+ * this kernel that was measured right before this warm one, on whose batch it goes on; otherwise NULL, and the kernel
+ * runs before a warm sample. Returns -1 if the device failed, and always on an emulated device, which has no clock. */
 int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
-                   struct sample *out, struct error *err);
+                   const struct sample *after, struct sample *out, struct error *err);

@@ -170,6 +170,8 @@ static int check_rows(struct place *p, const struct place_job *job, struct check
     c.fetch_ctx = &p;
     c.dense = job->kernel->traits & DENSE_STEP;
     c.per_lookup = job->kernel->traits & STEP_PER_LOOKUP;
+    for (int32_t t = 0; t < c.in->num_tables; t++)
+        if (c.per_lookup || (c.dense && !rule_keeps_idle(&c.rules[t]))) c.right = NULL;
     *out = check_run(&c);
     if (worst > out->worst) out->worst = worst;
     if (out->unseen || out->undecided) return fail(err, "%s: %s", job->kernel->name, out->message);
@@ -197,6 +199,7 @@ int runner_check(struct place *p, const struct place_job *job, struct check c,
         forward_lay_out(c.in, output, &winners);
         iterated.winners = winners;
         c.in = &iterated;
+        if (winners) c.right = NULL; /* the batch has others */
     }
     if (status == 0) status = check_rows(p, job, c, out, err);
     free(output);

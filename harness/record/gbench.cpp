@@ -87,6 +87,13 @@ class Driver : State {
 
   private:
     using Ways = std::set<Way>;
+    /* How far the samples of a kernel are, by enum cache_mode. */
+    struct Turn {
+        bool both; /* cold and warm ones are wanted, of a kernel of the host */
+        int round[3];
+        std::vector<struct sample> waiting[3];
+    };
+    using Turns = std::map<const struct kernel *, Turn>;
     const struct options &options;
     Output output;
     const struct bench_places *own_places; /* NULL: those of one process */
@@ -121,8 +128,32 @@ class Driver : State {
                    " dropped: the device is lost to an earlier error");
     }
 
+    /* A warm sample is measured right after a cold one of the same kernel, which is then the run before it. The second
+     * of the two waits until its turn comes. Ranks keep the times of one sample only. */
+    int measure_turn(struct measure *m, const Case &c, Turns *turns, struct sample *s,
+                     struct error *err) {
+        const struct kernel *k = c.entry->kernel;
+        Turn &own = (*turns)[k];
+        std::vector<struct sample> &waiting = own.waiting[c.mode];
+        const bool warm = c.mode == MODE_WARM;
+        if (!waiting.empty()) {
+            *s = waiting.back();
+            waiting.pop_back();
+            return 0;
+        }
+        if (!own.both || c.mode == MODE_ITERATION)
+            return measure_sample(m, k, c.mode, own.round[c.mode]++, nullptr, s, err);
+        struct sample cold, after;
+        if (measure_sample(m, k, MODE_COLD, own.round[MODE_COLD]++, nullptr, &cold, err) ||
+            measure_sample(m, k, MODE_WARM, 0, &cold, &after, err))
+            return -1;
+        *s = warm ? after : cold;
+        own.waiting[warm ? MODE_COLD : MODE_WARM].push_back(warm ? cold : after);
+        return 0;
+    }
+
     void sample(benchmark::State &state, struct measure *m, const Case &c, const std::string &rule,
-                const struct scratch_use &use, int *round, Ways *out) {
+                const struct scratch_use &use, Turns *turns, Ways *out) {
         const struct kernel *k = c.entry->kernel;
         struct sample s = {};
         struct error err;
@@ -130,7 +161,7 @@ class Driver : State {
         for (auto unused : state) {
             (void)unused;
             Blame blame(k);
-            if (!skip && measure_sample(m, k, c.mode, (*round)++, &s, &err)) {
+            if (!skip && measure_turn(m, c, turns, &s, &err)) {
                 out->insert(c.way());
                 failed(m->workload->name, k->name, k->place, err);
                 skip = true;
@@ -200,10 +231,14 @@ class Driver : State {
         }
 
         benchmark::ClearRegisteredBenchmarks();
-        std::vector<int> rounds(cases.size(), 0);
+        Turns turns;
         int registered = 0;
-        for (size_t i = 0; i < cases.size(); i++) {
-            const Case &c = cases[i];
+        for (const Case &c : cases) {
+            auto twin = [&](const Case &o) {
+                return o.entry == c.entry && o.mode + c.mode == MODE_COLD + MODE_WARM;
+            };
+            if (std::any_of(cases.begin(), cases.end(), twin))
+                turns[c.entry->kernel].both = c.entry->kernel->place == ON_HOST && !own_places;
             if (is_out(c.way())) {
                 progress.total -= options.reps;
                 continue;
@@ -211,8 +246,8 @@ class Driver : State {
             registered++;
             benchmark::RegisterBenchmark(
                 c.name.c_str(),
-                [this, m, &c, &rule, &use, &rounds, &out, i](benchmark::State &state) {
-                    sample(state, m, c, rule, use[c.way()], &rounds[i], &out);
+                [this, m, &c, &rule, &use, &turns, &out](benchmark::State &state) {
+                    sample(state, m, c, rule, use[c.way()], &turns, &out);
                 })
                 ->UseManualTime()
                 ->Iterations(1)

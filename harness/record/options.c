@@ -175,7 +175,7 @@ int options_parse(int argc, char **argv, struct options *out, struct error *err)
     const char *texts[KNOWN];
     *out = (struct options){.threads = omp_get_max_threads(), .ring = 3, .queue = 10};
     int status = read_texts(argc, argv, texts, &out->smoke, err);
-    out->reps = out->smoke ? 1 : 5;
+    out->reps = out->smoke ? 1 : 10;
     for (int i = 0; status == 0 && i < KNOWN; i++) status = take(&known[i], texts[i], out, err);
     if (status) return status;
     const bool trace = *out->trace;

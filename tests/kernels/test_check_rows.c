@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the check looks at: every element of every row of every table, whether it reads the tables in
- * place or fetches them block by block, and what it says of several wrong rows.
+ * place or fetches them block by block, and whether it has seen the right answer before; and what it says of
+ * several wrong rows.
  */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +54,8 @@ static const struct kernel *any_kernel(void) {
     return NULL;
 }
 
+static struct right_block *learned; /* of the builder, by checks of its rows in place or fetched */
+
 /* A right answer. */
 static void build(struct builder *b, bool exact) {
     builder_begin(b, 41, exact);
@@ -64,6 +68,8 @@ static void build(struct builder *b, bool exact) {
     for (int32_t t = 0; t < TABLES; t++) builder_rule(b, t, tables[t].rule);
     builder_start(b);
     assert_null(builder_run(b, any_kernel(), 2));
+    free(learned);
+    learned = must_have(calloc((size_t)check_blocks(&b->in), sizeof *learned));
 }
 
 /* A row whose accumulator is negative: its step has no value. */
@@ -108,36 +114,50 @@ static int fetch(const void *ctx, int32_t t, int64_t begin, int64_t end, struct 
     return 0;
 }
 
-static struct check_result check_from(const struct builder *b, const struct source *s,
-                                      row_before from) {
+static struct check_result check_known(const struct builder *b, const struct source *s,
+                                       row_before from, struct right_block *known) {
     return check_run(&(struct check){.in = &b->in,
                                      .index = &b->index,
                                      .rules = b->rules,
                                      .step = b->step,
                                      .before = from,
                                      .before_ctx = &b->tables,
+                                     .right = known,
                                      .after = s ? NULL : b->tables.tables,
                                      .fetch = fetch,
                                      .fetch_ctx = s,
                                      .exact = b->sums_exact});
 }
 
+static struct check_result check_from(const struct builder *b, const struct source *s,
+                                      row_before from) {
+    return check_known(b, s, from, NULL);
+}
+
 static struct check_result check(const struct builder *b, const struct source *s) {
     return check_from(b, s, tables_initial_row);
 }
 
-/* In place, or fetched: the answer is the same. */
+static void same(const struct check_result *a, const struct check_result *b) {
+    assert_int_equal(a->ok, b->ok);
+    assert_int_equal(a->wrong, b->wrong);
+    assert_true(a->worst == b->worst);
+    assert_false(a->unseen || b->unseen);
+    assert_false(a->undecided || b->undecided);
+    if (a->wrong == 1) assert_string_equal(a->message, b->message);
+}
+
+/* In place, or fetched, and beside blocks that were right: the answer is the same. */
 static struct check_result check_both(const struct builder *b) {
     int64_t fetched[TABLES] = {0};
     struct source s = {.b = b, .fetched = fetched, .broken_table = -1};
-    struct check_result in_place = check(b, NULL), of_blocks = check(b, &s);
-    for (int32_t t = 0; t < TABLES; t++) assert_int_equal(fetched[t], tables[t].rows);
-    assert_int_equal(in_place.ok, of_blocks.ok);
-    assert_int_equal(in_place.wrong, of_blocks.wrong);
-    assert_true(in_place.worst == of_blocks.worst);
-    assert_false(in_place.unseen || of_blocks.unseen);
-    assert_false(in_place.undecided || of_blocks.undecided);
-    if (in_place.wrong == 1) assert_string_equal(in_place.message, of_blocks.message);
+    const struct check_result in_place = check(b, NULL), of_blocks = check(b, &s),
+                              known = check_known(b, NULL, tables_initial_row, learned),
+                              known_blocks = check_known(b, &s, tables_initial_row, learned);
+    for (int32_t t = 0; t < TABLES; t++) assert_int_equal(fetched[t], 2 * tables[t].rows);
+    same(&in_place, &of_blocks);
+    same(&in_place, &known);
+    same(&in_place, &known_blocks);
     return in_place;
 }
 
@@ -184,6 +204,63 @@ static void every_element(void **state) {
         assert_true(check_both(&b).ok);
         builder_free(&b);
     }
+}
+
+/* --- blocks that were right */
+
+static atomic_long looked_at;
+
+static void before_counted(const void *ctx, int32_t t, int64_t row, const struct row_memory *to) {
+    looked_at++;
+    tables_initial_row(ctx, t, row, to);
+}
+
+static int64_t rows_looked_at(const struct builder *b, bool ok) {
+    looked_at = 0;
+    assert_int_equal(check_known(b, NULL, before_counted, learned).ok, ok);
+    return looked_at;
+}
+
+/* Only a block with other bytes is looked at row by row, again and again as long as it is wrong; and once it was
+ * wrong it can be right again. */
+static void only_other_blocks(void **state) {
+    (void)state;
+    struct builder b;
+    int64_t all = 0;
+    build(&b, true);
+    for (int32_t t = 0; t < TABLES; t++) all += tables[t].rows;
+    assert_int_equal(rows_looked_at(&b, true), all);
+    assert_int_equal(rows_looked_at(&b, true), 0);
+    for (int32_t t = 0; t < TABLES; t++)
+        for (int64_t row = 0; row < tables[t].rows; row += row % BLOCK ? 1 : BLOCK - 1) {
+            const int64_t first = row / BLOCK * BLOCK, rest = tables[t].rows - first;
+            float *at = weights_of(&b, t, row);
+            edit(at, true);
+            for (int again = 0; again < 2; again++)
+                assert_int_equal(rows_looked_at(&b, false), rest < BLOCK ? rest : BLOCK);
+            edit(at, true);
+            assert_int_equal(rows_looked_at(&b, true), 0);
+        }
+    /* Nothing was done at all, which is right for another step. */
+    tables_reset(&b.tables);
+    assert_true(rows_looked_at(&b, false) > 0);
+    assert_true(rows_looked_at(&b, false) > 0);
+    builder_free(&b);
+}
+
+/* Where gradients add up to 0 and the rule keeps idle rows, a dense step and another one may have other right
+ * answers: such a block is judged every time. */
+static void gradients_that_cancel(void **state) {
+    (void)state;
+    struct builder b;
+    build(&b, true);
+    for (int32_t t = 0; t < TABLES; t++) /* of the first row that is looked up */
+        memset(builder_grad(&b, t, t % 2), 0, (size_t)tables[t].dim * sizeof(float));
+    builder_start(&b);
+    assert_null(builder_run(&b, any_kernel(), 2));
+    assert_true(rows_looked_at(&b, true) > BLOCK);
+    assert_int_equal(rows_looked_at(&b, true), BLOCK); /* of the table with row-wise Adagrad */
+    builder_free(&b);
 }
 
 /* --- several */
@@ -319,6 +396,8 @@ static void the_worst_is_told(void **state) {
 
 TESTS(check_rows) {
     add_test("every element of every row", every_element, NULL, NULL);
+    add_test("only blocks with other bytes", only_other_blocks, NULL, NULL);
+    add_test("gradients that cancel", gradients_that_cancel, NULL, NULL);
     add_test("every wrong row counts", every_wrong_row_counts, NULL, NULL);
     add_test("the worst of all", worst_of_all, NULL, NULL);
     add_test("rows that cannot be fetched", unseen, NULL, NULL);

@@ -68,7 +68,7 @@ static void admitted_and_timed(void **state) {
     if (k->place == ON_DEVICE) assert_int_equal(b.use.graph.kernels, step.graph.kernels + 1);
     for (int batch = 1; batch >= 0; batch--)
         must(measure_check(&b.m, k, MODE_ITERATION, batch, &b.result, &b.err), &b);
-    const int status = measure_sample(&b.m, k, MODE_ITERATION, 1, &s, &b.err);
+    const int status = measure_sample(&b.m, k, MODE_ITERATION, 1, NULL, &s, &b.err);
     if (builder_emulates(k)) {
         assert_int_equal(status, -1);
     } else {
@@ -76,14 +76,14 @@ static void admitted_and_timed(void **state) {
         /* Parts and the gaps between them are all of a sample. An interrupt can lengthen a gap, not every time. */
         double parts = parts_of(&s.times);
         for (int again = 0; again < 50 && parts < 0.8 * s.times.seconds - 2e-5; again++) {
-            must(measure_sample(&b.m, k, MODE_ITERATION, 1, &s, &b.err), &b);
+            must(measure_sample(&b.m, k, MODE_ITERATION, 1, NULL, &s, &b.err), &b);
             parts = parts_of(&s.times);
         }
         assert_true(s.iteration && s.batch == 1);
         assert_true(s.times.forward > 0 && s.times.stage[STAGE_UPDATE] > 0);
         assert_true((s.times.plan > 0) == (k->plan != NULL));
         assert_true(parts <= 1.000001 * s.times.seconds && parts >= 0.8 * s.times.seconds - 2e-5);
-        must(measure_sample(&b.m, k, MODE_COLD, 0, &s, &b.err), &b);
+        must(measure_sample(&b.m, k, MODE_COLD, 0, NULL, &s, &b.err), &b);
         assert_true(!s.iteration && s.times.forward == 0);
         /* A plan is no part of a step. */
         assert_true(parts_of(&s.times) - s.times.plan <= 1.000001 * s.times.seconds);

@@ -313,7 +313,7 @@ static void wrong_forwards_are_found(void **state) {
 
 static const char ragged[] =
     "workload w\ntables 2\nrows 300\ndim 20\nbatch 40\nlength uniform 0 9\n"
-    "ids zipf\nalpha 1\npadding 2\npooling max\nfeatures 2\nrule sgd\n";
+    "ids zipf\nalpha 1\npadding 2\npooling max\nfeatures 2\nrule ";
 
 struct bench {
     struct workload w;
@@ -323,9 +323,11 @@ struct bench {
     struct error err;
 };
 
-static void open_at(struct bench *b, enum backend place) {
+static void open_at(struct bench *b, enum backend place, const char *rule) {
+    char text[sizeof ragged + 20];
     memset(b, 0, sizeof *b);
-    b->w = generate(ragged, 2, GRAD_EXACT);
+    snprintf(text, sizeof text, "%s%s\n", ragged, rule);
+    b->w = generate(text, 2, GRAD_EXACT);
     if (measure_open(&b->m, &b->w, OP_STEP, GRAD_EXACT, 2, &b->err) ||
         measure_open_place(&b->m, place, &b->err))
         fail_msg("%s", b->err.text);
@@ -345,14 +347,14 @@ static void must(int status, const struct bench *b) {
 static void an_iteration_hands_winners_on(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
     struct bench b;
-    open_at(&b, k->place);
+    open_at(&b, k->place, "sgd");
     must(measure_admit(&b.m, k, MODE_COLD, &b.use, &b.result, &b.err), &b);
     must(measure_admit(&b.m, k, MODE_ITERATION, &b.use, &b.result, &b.err), &b);
     for (int batch = 1; batch >= 0; batch--)
         must(measure_check(&b.m, k, MODE_ITERATION, batch, &b.result, &b.err), &b);
     if (!builder_emulates(k)) {
         struct sample s;
-        must(measure_sample(&b.m, k, MODE_ITERATION, 1, &s, &b.err), &b);
+        must(measure_sample(&b.m, k, MODE_ITERATION, 1, NULL, &s, &b.err), &b);
         assert_true(s.iteration && s.times.forward > 0);
     }
     must(measure_check(&b.m, k, MODE_COLD, 0, &b.result, &b.err), &b);
@@ -368,10 +370,11 @@ static int run_drawn(const struct batch *in, const struct rule_step *steps, cons
     return right->run(drawn, steps, io, how);
 }
 
+/* What it leaves was right just before, without a forward. */
 static void a_step_of_other_winners_is_found(void **state) {
     (void)state;
     struct bench b;
-    open_at(&b, ON_HOST);
+    open_at(&b, ON_HOST, "adam");
     right = kernel_named(OP_STEP, "cpu_sort");
     struct kernel k = *right;
     k.run = run_drawn;

@@ -149,7 +149,7 @@ static void no_time_on_an_emulation(void **state) {
     if (open_at(&b, RULE_sgd, ON_DEVICE, &err)) fail_msg("%s", err.text);
     assert_int_equal(measure_admit(&b.m, t->kernel, MODE_COLD, &use, &result, &err), 0);
     for (int mode = MODE_COLD; mode <= MODE_WARM; mode++) {
-        assert_int_equal(measure_sample(&b.m, t->kernel, mode, 0, &sample, &err), -1);
+        assert_int_equal(measure_sample(&b.m, t->kernel, mode, 0, NULL, &sample, &err), -1);
         assert_non_null(strstr(err.text, "emulated"));
         struct place *p = b.m.at[ON_DEVICE].place;
         const struct place_job job = {.kernel = t->kernel,

@@ -77,7 +77,7 @@ for option in -h --help --version; do
     ok $? "$option"
 done
 
-"$bench" --out="$work/whole" --modes='cold iteration' --reps=2 --ring=2 --batch=2000 --rows=10000 --dims=8 \
+"$bench" --out="$work/whole" --modes='cold warm iteration' --reps=2 --ring=2 --batch=2000 --rows=10000 --dims=8 \
     --rule='sgd forward' --filter='/(cpu_fused|cpu_fused_planned|cpu_lookup)/' 2>"$work/stderr"
 ok $? 'iterations beside steps and forwards'
 "$python" - "$work/whole/bench.json" <<'PY'
@@ -87,7 +87,7 @@ of = lambda end: [r for r in rows if f"/{end}/iterations:1/" in r["name"]]
 steps, wholes, forwards = of("sgd/cpu_fused/cold"), of("sgd/cpu_fused/iteration"), of("forward/cpu_lookup/cold")
 planned = of("sgd/cpu_fused_planned/iteration")
 assert [len(x) for x in (steps, wholes, forwards, planned)] == [2] * 4, [r["name"] for r in rows]
-assert not of("forward/cpu_lookup/iteration") and len(rows) == 10
+assert not of("forward/cpu_lookup/iteration") and len(rows) == 16
 for r in wholes + planned:
     assert " mode=iteration " in r["label"] and " check=exact " in r["label"], r["label"]
     assert (r["plan_ms"] > 0) == (r in planned) and r["forward_ms"] > 0
@@ -99,6 +99,8 @@ assert all("forward_ms" not in r for r in steps + forwards)
 batch = lambda r: r["label"].split("fingerprint=")[1].split()[0]
 bytes_of = lambda some: {batch(r): r["compulsory_mib"] for r in some}
 step, forward, whole = map(bytes_of, (steps, forwards, wholes))
+warm = of("sgd/cpu_fused/warm")  # each right after a cold one
+assert sorted(map(batch, warm)) == sorted(map(batch, steps)) and len(set(map(batch, warm))) == 2
 assert whole.keys() == step.keys() == forward.keys() and len(whole) == 2
 assert all(abs(whole[b] - step[b] - forward[b]) < 1e-9 for b in whole), (whole, step, forward)
 PY
