@@ -231,7 +231,7 @@ static void in_child(void (*part)(const struct device_job *job, char *text, size
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        char said[1400] = "";
+        char said[2200] = "";
         part(job, said, sizeof said);
         _exit(write(ends[1], said, strlen(said)) < 0);
     }
@@ -256,7 +256,7 @@ static void lose_device(const struct device_job *job, char *text, size_t size) {
 static void error_of_the_device(void **state) {
     const struct kernel *k = kernel_of(state);
     if (!builder_emulates(k)) skip(); /* the test would break a real device */
-    char text[1400], stage[200], planned[200];
+    char text[2200], stage[200], planned[200];
     struct builder b;
     struct device_case d;
     struct error err;
