@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/rng.h"
 #include "include/embfuse.h"
 #include "tests/library/state_case.h"
 
