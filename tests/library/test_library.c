@@ -226,9 +226,9 @@ static void device_as_the_host(void **state) {
     builder_free(&b);
 }
 
-/* The library only hands batches on, so it needs no more than a third of the shapes. */
+/* The library only hands batches on, so about thirty shapes are enough. */
 TESTS(library) {
-    for (int i = 0; i < num_shapes; i += 3) {
+    for (int i = 0; i < num_shapes; i += 1 + num_shapes / 30) {
         char name[100];
         snprintf(name, sizeof name, "host as the kernel: %s", shapes[i].name);
         add_test(name, host_as_the_kernel, NULL, &shapes[i]);
