@@ -24,7 +24,6 @@
 #include <unistd.h>
 
 #include "kernels/rng.h"
-#include "tests/support/batch_builder.h"
 
 enum crash_how {
     CRASH_HERE, /* before the call; in a write, after half of it */

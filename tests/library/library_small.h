@@ -4,13 +4,10 @@
  */
 #pragma once
 
-#include <string.h>
-
 #include "harness/registry.h"
-#include "include/embfuse.h"
 #include "tests/support/batch_builder.h"
 
-#include "tests/support/cmocka_cases.h"
+#include "tests/library/says.h"
 
 /* Two tables of row r = (10 r, 10 r + 1, ...), the second one 100 higher; a sum and a mean over
  * bags of them. */
@@ -22,21 +19,6 @@ struct small {
     struct embfuse_batch batch;
     struct embfuse_model *model;
 };
-
-/* `why` of a call in FINE() and SAYS() is theirs. */
-#define FINE(call)                                                                                 \
-    do {                                                                                           \
-        struct embfuse_error why;                                                                  \
-        if (call) fail_msg("%s", why.text);                                                        \
-    } while (0)
-
-/* The call returns that status, and a message with these words. */
-#define SAYS(status, words, call)                                                                  \
-    do {                                                                                           \
-        struct embfuse_error why;                                                                  \
-        assert_int_equal(call, status);                                                            \
-        if (!strstr(why.text, words)) fail_msg("'%s' lacks '%s'", why.text, words);                \
-    } while (0)
 
 static const struct embfuse_table good_table = {.rows = ROWS, .dim = DIM, .rule = "sgd"};
 static const struct embfuse_feature good_feature = {.padding_id = -1};

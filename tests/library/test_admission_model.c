@@ -11,11 +11,7 @@
 #include "include/embfuse.h"
 #include "kernels/rng.h"
 
-#include "tests/support/cmocka_cases.h"
-
-static void fine(int status, const struct embfuse_error *why) {
-    if (status) fail_msg("status %d: %s", status, why->text);
-}
+#include "tests/library/says.h"
 
 static struct embfuse_admission counting(void *counters, int64_t n, int64_t threshold) {
     return (struct embfuse_admission){.size = sizeof(struct embfuse_admission),
@@ -53,12 +49,11 @@ static struct training *training_open(int64_t padding) {
         {.table = 0, .padding_id = 4, .pooling = EMBFUSE_MEAN},
         {.table = 0, .padding_id = padding},
         {.table = 1, .padding_id = -1}};
-    struct embfuse_error why;
-    fine(embfuse_model_create(&x->model, tables, 2, features, FEATURES, NULL, &why), &why);
+    FINE(embfuse_model_create(&x->model, tables, 2, features, FEATURES, NULL, &why));
     for (int t = 0; t < 2; t++) {
-        fine(embfuse_bind(x->model, t, 0, x->weight[t], 0, &why), &why);
-        fine(embfuse_bind(x->model, t, 1, x->state[t], 0, &why), &why);
-        fine(embfuse_init_states(x->model, t, &why), &why);
+        FINE(embfuse_bind(x->model, t, 0, x->weight[t], 0, &why));
+        FINE(embfuse_bind(x->model, t, 1, x->state[t], 0, &why));
+        FINE(embfuse_init_states(x->model, t, &why));
         for (int64_t i = 0; i < ROWS * DIM; i++)
             x->weight[t][i / DIM][i % DIM] = (float)rng_unit(1, (uint64_t)i) - 0.5f;
     }
@@ -94,19 +89,17 @@ static void training_batch(struct training *x, uint64_t n, const int64_t *touche
 }
 
 static void training_step(struct training *x, uint64_t n) {
-    struct embfuse_error why;
     float grad[BAGS * FEATURES * DIM];
     for (int i = 0; i < BAGS * FEATURES * DIM; i++)
         grad[i] = (float)rng_unit(n + 200, (uint64_t)i) - 0.5f;
-    fine(embfuse_forward(x->model, &x->batch, x->output, &why), &why);
-    fine(embfuse_step(x->model, &x->batch, grad, &why), &why);
+    FINE(embfuse_forward(x->model, &x->batch, x->output, &why));
+    FINE(embfuse_step(x->model, &x->batch, grad, &why));
 }
 
 /* Admits the ids of the batch: both features of table 0 are counted before one is judged. With
  * frozen counters the same comes out again, in place. */
 static int64_t admit(struct training *x, uint8_t counters[ROWS], int64_t touches[ROWS]) {
     struct embfuse_admission a = counting(counters, ROWS, THRESHOLD);
-    struct embfuse_error why;
     int64_t wanted[MOST], first[MOST], rejected, late = 0;
     const int64_t *end = x->offsets + BAGS;
     for (int64_t i = 0; i < x->offsets[2 * BAGS]; i++)
@@ -119,7 +112,7 @@ static int64_t admit(struct training *x, uint8_t counters[ROWS], int64_t touches
     }
     for (; a.frozen < 2; a.frozen++) {
         int64_t *out = a.frozen ? x->ids : first;
-        fine(embfuse_admit(x->model, &a, 1, &x->batch, out, &rejected, &why), &why);
+        FINE(embfuse_admit(x->model, &a, 1, &x->batch, out, &rejected, &why));
         assert_memory_equal(out, wanted, (size_t)x->batch.lookups * sizeof *wanted);
         assert_int_equal(rejected, late);
     }
@@ -164,15 +157,12 @@ static void trains_the_admitted(void **state) {
         a.probability = 0.5;                                                                       \
         a.kind = kind;                                                                             \
         a.field = (value);                                                                         \
-        assert_int_equal(embfuse_admit(x->model, &a, 1, &x->batch, out, NULL, &why),               \
-                         EMBFUSE_INVALID);                                                         \
-        if (!strstr(why.text, words)) fail_msg("'%s' lacks '%s'", why.text, words);                \
+        SAYS(EMBFUSE_INVALID, words, embfuse_admit(x->model, &a, 1, &x->batch, out, NULL, &why));  \
     } while (0)
 
 static void wrong_admissions(void **state) {
     (void)state;
     struct training *x = training_open(9);
-    struct embfuse_error why;
     _Alignas(4) uint8_t room[ROWS + 1] = {0};
     uint8_t *counters = room + 1;
     int64_t out[MOST], kept[MOST];
@@ -200,20 +190,19 @@ static void wrong_admissions(void **state) {
     WRONG("probability is", probability, 0);
     WRONG("hashes is 0", hashes, 1);
     const struct embfuse_admission a = counting(counters, ROWS, 3), twice[] = {a, a};
-    assert_int_equal(embfuse_admit(x->model, twice, 2, &x->batch, out, NULL, &why),
-                     EMBFUSE_INVALID);
-    assert_non_null(strstr(why.text, "admission 1: its table has another"));
+    SAYS(EMBFUSE_INVALID, "admission 1: its table has another",
+         embfuse_admit(x->model, twice, 2, &x->batch, out, NULL, &why));
     assert_int_equal(embfuse_admit(x->model, &a, -1, &x->batch, out, NULL, NULL), EMBFUSE_INVALID);
     assert_int_equal(embfuse_admit(x->model, &a, 1, &x->batch, NULL, NULL, NULL), EMBFUSE_INVALID);
     x->ids[8] = ROWS;
-    assert_int_equal(embfuse_admit(x->model, &a, 1, &x->batch, out, NULL, &why), EMBFUSE_BAD_BATCH);
+    SAYS(EMBFUSE_BAD_BATCH, "300", embfuse_admit(x->model, &a, 1, &x->batch, out, NULL, &why));
     assert_memory_equal(out, kept, sizeof out);
     for (int i = 0; i < ROWS; i++) assert_int_equal(counters[i], 0);
     training_free(x);
     x = training_open(-1);
     training_batch(x, 0, NULL);
-    assert_int_equal(embfuse_admit(x->model, &a, 1, &x->batch, out, NULL, &why), EMBFUSE_INVALID);
-    assert_non_null(strstr(why.text, "has no padding_id"));
+    SAYS(EMBFUSE_INVALID, "has no padding_id",
+         embfuse_admit(x->model, &a, 1, &x->batch, out, NULL, &why));
     training_free(x);
 }
 

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "kernels/rules.h"
-#include "tests/support/batch_builder.h"
 #include "tests/library/state_case.h"
 
 #include "tests/support/kernel_tests.h"

@@ -181,6 +181,7 @@ static const struct edit {
     {"library", "\n# a comment\n  library", "", NEWEST},
     {"rounding nearest ", "", "", NEWEST},
     {"table rows 3 dim 2 ", "table dim 2 rows 3 ", "", NEWEST},
+    {" beta1 0.9", "", "", NEWEST},
     {"embfuse state 1", "embfuse state 2", "format version 2; this library reads 1", REFUSED},
 };
 
