@@ -31,24 +31,23 @@ logs=${LOGS:-$(mktemp -d)} # LOGS=folder keeps what every program printed
 mkdir -p "$logs"
 [ -n "${LOGS:-}" ] || trap 'rm -rf "$logs"' EXIT
 
-# The name of a test: unit-zipf, programs-cli, or unit for all its groups.
+# The name of a test: unit for all groups of a program, unit-zipf for one, programs-cli.py for a script.
 name_of() {
-    folder=${1%/*} group=${1##*[:/]}
-    group=${group#test_}
-    folder=${folder##*/} group=${group%.*}
-    [ "$group" = tests ] && echo "$folder" || echo "$folder-$group"
+    folder=${1%/*} test=${1##*[:/]}
+    folder=${folder##*/} test=${test#test_}
+    [ "$test" = tests ] && echo "$folder" || echo "$folder-$test"
 }
 
-# CPU seconds of the children of this shell, in hundredths.
-spent() {
-    times >"$1"
-    awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s += 60 * t[1] + t[2] } } END { printf "%d", 100 * s }' "$1"
+# CPU seconds of a shell's children, from what its `times` printed.
+spent() { # FILE
+    awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s += 60 * t[1] + t[2] } } END { printf "%d", s + 0.5 }' "$1"
 }
 
 # Runs one test: its output goes to $logs/NAME.tap, and at its end status, seconds and CPU seconds go to
 # NAME.status.
 run() {
-    name=$(name_of "$1") begin=$(date +%s) before=$(spent "$logs/$line.times")
+    name=$(name_of "$1") begin=$(date +%s)
+    times >"$logs/$line.before" # not in a subshell, which has no children
     # Tests and a running bench do not wait for each other.
     export EMBFUSE_LOCK="$logs/$name.lock"
     # An emulated thread that ThreadSanitizer knows nothing of costs 16 us, not 3: two have such threads.
@@ -62,7 +61,8 @@ run() {
     running=$!
     wait $running
     status=$?
-    echo $status $(($(date +%s) - begin)) $((($(spent "$logs/$line.times") - before) / 100)) >"$logs/$name.new"
+    times >"$logs/$line.after"
+    echo $status $(($(date +%s) - begin)) $(($(spent "$logs/$line.after") - $(spent "$logs/$line.before"))) >"$logs/$name.new"
     mv "$logs/$name.new" "$logs/$name.status"
 }
 
@@ -121,7 +121,7 @@ for t in "$@"; do
     tell "$t"
 done
 wait
-rm -rf "$logs"/*.taken "$logs"/*.times
+rm -rf "$logs"/*.taken "$logs"/*.before "$logs"/*.after
 reasons=$(sed -n 's/^ok [0-9]* - .*# *SKIP  *//p' "$logs"/*.tap | sort | uniq -c | sort -rn)
 if [ -n "$reasons" ]; then
     printf 'skipped, and why (make deps installs packages, make peers PyTorch; nvcc comes with CUDA):\n%s\n' "$reasons"
