@@ -18,7 +18,8 @@ static uint32_t codes(enum dtype type) {
     return type == FP8 ? 1u << 8 : 1u << 16;
 }
 
-/* The value of a code, from the definition of its format; fp8 has only NaN where others have infinity. */
+/* The value of a code, from the definition of its format; fp8 has only NaN where others have
+ * infinity. */
 static double value_of(enum dtype type, uint32_t code) {
     const int mantissa = dtype_mantissa(type), bits = type == FP8 ? 8 : 16;
     const uint32_t fields = 1u << mantissa, exponents = 1u << (bits - 1 - mantissa);
@@ -55,7 +56,8 @@ static void every_value(void **state) {
         }
 }
 
-/* A positive code around x: the last whose value is at most |x|. Finite codes ascend with their values. */
+/* A positive code around x: the last whose value is at most |x|. Finite codes ascend with their
+ * values. */
 static uint32_t code_below(enum dtype type, double x) {
     uint32_t lo = 0, hi = codes(type) / 2;
     while (hi - lo > 1) {
@@ -68,8 +70,8 @@ static uint32_t code_below(enum dtype type, double x) {
     return lo;
 }
 
-/* The nearest of two neighbours; in the middle, the even one. The neighbour above the largest is where the
- * next exponent would begin; fp8 saturates there. */
+/* The nearest of two neighbours; in the middle, the even one. The neighbour above the largest is
+ * where the next exponent would begin; fp8 saturates there. */
 static uint32_t code_near(enum dtype type, float x) {
     const uint32_t below = code_below(type, fabs((double)x)), above = below + 1;
     const double low = value_of(type, below), high = value_of(type, above);
@@ -127,9 +129,10 @@ static void error_is_bounded(void **state) {
         }
 }
 
-/* Stochastic rounding is unbiased: over N words, the mean of what x becomes differs from x by less than 5
- * standard deviations. It takes one of x's two neighbours, each at some time. Values have parts of a unit of
- * the last place near 0, 1/2 and 1, and results are normal and subnormal. */
+/* Stochastic rounding is unbiased: over N words, the mean of what x becomes differs from x by
+ * less than 5 standard deviations. It takes one of x's two neighbours, each at some time. Values
+ * have parts of a unit of the last place near 0, 1/2 and 1, and results are normal and
+ * subnormal. */
 static void stochastic_is_unbiased(void **state) {
     (void)state;
     enum { N = 20000, VALUES = 60 };

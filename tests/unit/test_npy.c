@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The .npy reader and writer: arrays that NumPy wrote (tests/golden/npy), round trips, and one test
- * for every way in which a file can be wrong. tests/programs/test_npy_numpy.py compares the files that
- * npy_write leaves in $BUILD/tests/npy with NumPy's own; both sides make their values from the
- * formulas in struct sample and samples().
+ * The .npy reader and writer: arrays that NumPy wrote (tests/golden/npy), round trips, and one
+ * test for every way in which a file can be wrong. tests/programs/test_npy_numpy.py compares the
+ * files that npy_write leaves in $BUILD/tests/npy with NumPy's own; both sides make their values
+ * from the formulas in struct sample and samples().
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@
 
 /* --- valid arrays ---------------------------------------------------------------------------- */
 
-/* Element i is i*0.5 - 1.25 (f4), 7*i - 3 (i4) or i*2^33 - 5 (i8), and 5*i + 1 (f2, u2 and u1: f2 by its bits). */
+/* Element i is i*0.5 - 1.25 (f4), 7*i - 3 (i4) or i*2^33 - 5 (i8), and 5*i + 1 (f2, u2 and u1:
+ * f2 by its bits). */
 struct sample {
     const char *file;
     enum npy_type type;
