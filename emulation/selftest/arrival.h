@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The protocol by which groups of lanes find the last of them, which then reads what all have written.
+ * The protocol by which groups of lanes find the last of them, which then reads what all have
+ * written.
  */
 #pragma once
 

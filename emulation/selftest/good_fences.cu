@@ -17,8 +17,8 @@ static void waiting_block() {
     }
 }
 
-/* Each block waits for the one before it in the order in which they start: that one is resident or has ended. A
- * middle block passes on what it has seen. */
+/* Each block waits for the one before it in the order in which they start: that one is resident
+ * or has ended. A middle block passes on what it has seen. */
 static __global__ void chain(unsigned *tickets, unsigned *done, int *sums) {
     SHARED(unsigned, mine, 1);
     if (threadIdx.x == 0) {

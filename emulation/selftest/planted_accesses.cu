@@ -12,7 +12,8 @@ static const char *const WRONG = "wrong: ";
 
 /* --- out of bounds */
 
-/* Pointers to the arrays: where the size is known, UndefinedBehaviorSanitizer stops the access first. */
+/* Pointers to the arrays: where the size is known, UndefinedBehaviorSanitizer stops the access
+ * first. */
 static __global__ void use_shared(int *out, int fixed, int dynamic, int load) {
     SHARED(int, array, 33);
     DYNAMIC_SHARED(int, more);

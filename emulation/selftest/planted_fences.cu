@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Planted bugs: fences that are missing, misplaced or too narrow. Memory is sequentially consistent here, so only
- * ThreadSanitizer can find them, and it must do so in every seed, and for groups of any size.
+ * Planted bugs: fences that are missing, misplaced or too narrow. Memory is sequentially
+ * consistent here, so only ThreadSanitizer can find them, and it must do so in every seed, and
+ * for groups of any size.
  */
 #include <fcntl.h>
 #include <sys/wait.h>

@@ -2,6 +2,8 @@
  *
  * How accesses of threads become requests of warps, on blocks that are worked by hand.
  */
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "emulation/counts/warps.h"
@@ -40,14 +42,14 @@ static void end(struct warps *w) {
     warps_close(w);
 }
 
-static void load(struct warps *w, unsigned thread, uint32_t at, uint64_t address, uint32_t bytes) {
-    const struct thread_access a = {at, REQUEST_LOAD, KEEP_NORMAL, false, address, bytes};
+static void access(struct warps *w, unsigned thread, enum request_kind kind, uint32_t at,
+                   uint64_t address, uint32_t bytes) {
+    const struct thread_access a = {at, kind, KEEP_NORMAL, false, address, bytes};
     warps_access(w, thread, &a);
 }
 
-static void collective(struct warps *w, unsigned thread, uint32_t at) {
-    const struct thread_access a = {at, REQUEST_OTHER, KEEP_NORMAL, false, 0, 0};
-    warps_access(w, thread, &a);
+static void load(struct warps *w, unsigned thread, uint32_t at, uint64_t address, uint32_t bytes) {
+    access(w, thread, REQUEST_LOAD, at, address, bytes);
 }
 
 /* 32 lanes load 16 bytes each from an address that is not at the begin of a sector: 17 sectors, of which
@@ -79,63 +81,47 @@ static void uniform(void **state) {
     assert_int_equal(got.sectors[1][0].bytes, 0xff00);
 }
 
-/* A loop that lane 0 goes through twice and lane 1 once. The lanes run one after another, and still
- * the first times are one request. */
-static void nth_time(void **state) {
-    struct warps *w = start();
-    (void)state;
-    load(w, 0, 7, 0, 4);
-    load(w, 0, 7, 32, 4);
-    load(w, 1, 7, 64, 4);
-    end(w);
-    assert_int_equal(got.count, 2);
-    assert_int_equal(got.request[0].lanes, 2);
-    assert_int_equal(got.request[0].is.count, 2);
-    assert_int_equal(got.request[1].lanes, 1);
-}
+/* Lanes one after another, as they run: "0L" is a load of lane 0 in line 7, of a sector of its own;
+ * 0A and 0B are collectives in lines 8 and 9. Requests are their kind and lanes. */
+struct turns_case {
+    const char *test, *accesses, *requests;
+};
 
-/* Lane 0 loads once before a collective, lane 1 not at all; after it, both do: lane 0's second time and
- * lane 1's first one are one request. */
-static void collectives_join(void **state) {
-    struct warps *w = start();
-    (void)state;
-    load(w, 0, 7, 0, 4);
-    collective(w, 0, 8);
-    load(w, 0, 7, 32, 4);
-    collective(w, 1, 8);
-    load(w, 1, 7, 36, 4);
-    end(w);
-    assert_int_equal(got.count, 3);
-    assert_int_equal(got.request[0].lanes, 1);
-    assert_int_equal(got.request[1].is.kind, REQUEST_OTHER);
-    assert_int_equal(got.request[1].lanes, 2);
-    assert_int_equal(got.request[2].lanes, 2);
-    assert_int_equal(got.request[2].is.count, 1);
-}
+static const struct turns_case turns[] = {
+    {"the n-th times of a loop are one request", "0L 0L 1L", "L2 L1 "},
+    {"a collective joins lanes that have looped less", "0L 0A 0L 1A 1L", "L1 A2 L2 "},
+    {"lanes stay together after a collective of some", "0A 0B 0A 0L 1A 1A 1L", "A2 B1 A2 L2 "},
+};
 
-/* A collective that only lane 0 passes, between others that both pass: they stay together. */
-static void collectives_of_some(void **state) {
+static void lanes_in_turn(void **state) {
+    const struct turns_case *c = *state;
     struct warps *w = start();
-    (void)state;
-    for (unsigned t = 0; t < 2; t++) {
-        collective(w, t, 8);
-        if (t == 0) collective(w, t, 9);
-        collective(w, t, 8);
-        load(w, t, 7, 4 * t, 4);
+    char requests[100] = "";
+    for (const char *a = c->accesses; *a; a += a[2] ? 3 : 2)
+        if (a[1] == 'L')
+            load(w, (unsigned)(*a - '0'), 7, 32 * (uint64_t)(a - c->accesses), 4);
+        else
+            access(w, (unsigned)(*a - '0'), REQUEST_OTHER, a[1] == 'A' ? 8 : 9, 0, 0);
+    end(w);
+    for (int r = 0; r < got.count; r++) {
+        const struct warp_request *is = &got.request[r];
+        const bool loads = is->is.kind == REQUEST_LOAD;
+        if (loads) assert_int_equal(is->is.count, is->lanes);
+        sprintf(requests + strlen(requests), "%c%d ",
+                loads                  ? 'L'
+                : is->instruction == 8 ? 'A'
+                                       : 'B',
+                (int)is->lanes);
     }
-    end(w);
-    assert_int_equal(got.count, 4);
-    assert_int_equal(got.request[3].lanes, 2);
+    assert_string_equal(requests, c->requests);
 }
 
 /* A prefetch asks for the line around its address. */
 static void prefetch(void **state) {
     struct warps *w = start();
-    const struct thread_access a = {0, REQUEST_PREFETCH, KEEP_NORMAL, false, 200, 0},
-                               bulk = {1, REQUEST_PREFETCH, KEEP_NORMAL, false, 256, 32};
     (void)state;
-    warps_access(w, 0, &a);
-    warps_access(w, 0, &bulk);
+    access(w, 0, REQUEST_PREFETCH, 0, 200, 0);
+    access(w, 0, REQUEST_PREFETCH, 1, 256, 32); /* of a bulk */
     end(w);
     assert_int_equal(got.request[0].is.count, 4);
     assert_int_equal(got.sectors[0][0].number, 4);
@@ -170,9 +156,7 @@ static void banks(void **state) {
 TESTS(counts_warps) {
     ADD_TEST(coalesced);
     ADD_TEST(uniform);
-    ADD_TEST(nth_time);
-    ADD_TEST(collectives_join);
-    ADD_TEST(collectives_of_some);
+    ADD_CASES(turns, lanes_in_turn);
     ADD_TEST(prefetch);
     ADD_TEST(banks);
     return run_added("counts_warps");

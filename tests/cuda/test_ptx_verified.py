@@ -50,7 +50,7 @@ def test_a_digest_is_of_instructions_alone(folder):
 def test_only_kernels_that_passed_are_recorded(folder):
     def passed(**taps):
         for arch, tap_of in taps.items():
-            with open(os.path.join(folder, f"test_ptx{arch[2:]}_kernels.tap"), "w") as file:
+            with open(os.path.join(folder, f"{arch[2:]}-kernels.tap"), "w") as file:
                 file.write(tap_of)
         return ptx_record.passed(folder, ["cuda_a", "cuda_b", "cuda_c"])
 

@@ -83,8 +83,8 @@ static void sums_exact(void **state) {
     workload_free(&w);
 }
 
-/* A float counts up to 2^24 units. Beside the mean of 2^16 lookups of row 1, a bag of row 0 alone has up to
- * 4 * 2^16 units, so 64 of these may exceed it. */
+/* A float counts up to 2^24 units. Beside the mean of 2^16 lookups of row 1, a bag of row 0
+ * alone has up to 4 * 2^16 units, so 64 of these may exceed it. */
 static void sums_of_many_units(void **state) {
     enum { LONG = 1 << 16, SHORT = 64 };
     static int32_t ids[LONG + SHORT];
@@ -102,8 +102,8 @@ static void sums_of_many_units(void **state) {
     }
 }
 
-/* The weights of a row's lookups add up to 1, or to the mean of its random weights. Padding counts for
- * nothing. */
+/* The weights of a row's lookups add up to 1, or to the mean of its random weights. Padding
+ * counts for nothing. */
 static void duplicates_by_mean(void **state) {
     (void)state;
     for (int weighted = 0; weighted < 2; weighted++) {

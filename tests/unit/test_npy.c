@@ -17,7 +17,8 @@
 
 /* --- valid arrays ---------------------------------------------------------------------------- */
 
-/* Element i is i*0.5 - 1.25 (f4), 7*i - 3 (i4) or i*2^33 - 5 (i8), and 5*i + 1 (f2, u2 and u1: f2 by its bits). */
+/* Element i is i*0.5 - 1.25 (f4), 7*i - 3 (i4) or i*2^33 - 5 (i8), and 5*i + 1 (f2, u2 and u1:
+ * f2 by its bits). */
 struct sample {
     const char *file;
     enum npy_type type;

@@ -141,8 +141,8 @@ static void rowwise_over_columns(void **state) {
     assert_true(w[0].value == 0.8125 && w[1].value == 1.0625);
 }
 
-/* A step of one element whose weight is 1/2 and whose states are these: a step in floats is in the oracle's
- * bounds. Returns the bound of the weight. */
+/* A step of one element whose weight is 1/2 and whose states are these: a step in floats is in
+ * the oracle's bounds. Returns the bound of the weight. */
 static double bound_of_step(const struct rule *rule, struct num g, float grad,
                             const float states[RULE_ELEM_STATES]) {
     struct num w = {0.5, 0}, s[RULE_ELEM_STATES];
@@ -197,7 +197,8 @@ static void lion_of_an_uncertain_sign(void **state) {
         }
 }
 
-/* SGD rounds the product and the difference: an error of 2^-24 of each value. The bound is not wider. */
+/* SGD rounds the product and the difference: an error of 2^-24 of each value. The bound is not
+ * wider. */
 static void sgd_bounds(void **state) {
     static const struct {
         double weight, grad, bound;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The files of a command, on a file system that cannot exchange two files: all are replaced or none.
+ * The files of a command, on a file system that cannot exchange two files: all are replaced or
+ * none.
  */
 #define _GNU_SOURCE
 #include <errno.h>

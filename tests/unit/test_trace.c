@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The trace readers: what the text layout means, one case for every way in which a trace can be wrong,
- * traces that are written and read again, and compressed files cut at every byte.
+ * The trace readers: what the text layout means, one case for every way in which a trace can
+ * be wrong, traces that are written and read again, and compressed files cut at every byte.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -202,8 +202,8 @@ static unsigned char *compressed_sample(size_t *size) {
     return bytes;
 }
 
-/* No proper prefix of a compressed trace is a trace; and a changed byte makes a trace invalid: in the data,
- * in the check sum, or in the length. */
+/* No proper prefix of a compressed trace is a trace; and a changed byte makes a trace invalid:
+ * in the data, in the check sum, or in the length. */
 static void cut_or_corrupt_gz(void **state) {
     struct work_path path = work_path("trace", "cut.txt.gz");
     size_t size;

@@ -54,9 +54,9 @@ static struct traffic traffic_in(const struct batch *in) {
     return traffic_by(OP_STEP, in);
 }
 
-/* Bytes of ids and offsets; of the gradients of 3 bags of table 0, 3 lookups of table 1 and a bag of table 2, and
- * the same gathered for each lookup; of outputs of all bags, where table 1 has one for each lookup; and of the
- * weights of 4, 2 and 1 rows. */
+/* Bytes of ids and offsets; of the gradients of 3 bags of table 0, 3 lookups of table 1 and a
+ * bag of table 2, and the same gathered for each lookup; of outputs of all bags, where table 1
+ * has one for each lookup; and of the weights of 4, 2 and 1 rows. */
 enum {
     INDEX = 10 * 8 + 9 * 8,
     GRADS = 3 * 16 + 3 * 12 + 8,
@@ -71,8 +71,9 @@ struct traffic_case {
     int64_t compulsory, lines;
 };
 
-/* A step reads and writes weights and states; 3 lines and 1 line are instead of 5 states of rows. A gradient writes
- * rows with their numbers. The gradient of the per-sample weights does not read them, and has 10 floats. */
+/* A step reads and writes weights and states; 3 lines and 1 line are instead of 5 states of
+ * rows. A gradient writes rows with their numbers. The gradient of the per-sample weights does
+ * not read them, and has 10 floats. */
 static const struct traffic_case traffic_cases[] = {
     {"step", OP_STEP, INDEX + GRADS + 2 * (4 * (16 + 4) + 2 * 3 * 12 + (8 + 4)),
      INDEX + GRADS + 2 * (4 * 16 + 2 * 3 * 12 + 8) + 128 * (3 + 1)},
@@ -97,8 +98,9 @@ static void counted_by_hand(void **state) {
     assert_int_equal(t.gathered, GATHERED);
 }
 
-/* Feature 1 has a max. Its two bags have 4 winners each, which are read or written once; a step and a
- * gradient gather the winners for its 3 lookups, and the 4 elements of each bag's gradient once. */
+/* Feature 1 has a max. Its two bags have 4 winners each, which are read or written once; a step
+ * and a gradient gather the winners for its 3 lookups, and the 4 elements of each bag's gradient
+ * once. */
 static void winners(void **state) {
     struct feature max[4];
     struct batch in = example(), sums = example();

@@ -132,26 +132,19 @@ static void micro_batches(void **state) {
     struct workload a = generate("workload w\nbatch 12\nmicro_batches 5\nrows 100\n", 2, GRAD_REAL);
     struct workload b = generate("workload w\nbatch 60\nrows 100\n", 2, GRAD_REAL);
     (void)state;
-    for (int k = 0; k < 2; k++) {
-        const struct batch *x = &a.batches[k], *y = &b.batches[k];
-        assert_int_equal(x->bags, 60);
-        assert_int_equal(x->grad_elements, 60 * 64);
-        assert_int_equal(stats_of(x).fingerprint, stats_of(y).fingerprint);
-        assert_memory_equal(x->grad, y->grad, (size_t)x->grad_elements * sizeof(float));
-    }
+    for (int k = 0; k < 2; k++) assert_true(hash_batch(&a.batches[k]) == hash_batch(&b.batches[k]));
     assert_non_null(strstr(a.text, "batch 12 "));
     assert_non_null(strstr(a.text, " micro_batches 5"));
     workload_free(&a);
     workload_free(&b);
 }
 
-/* The parts of a table have its lookups and per-sample weights, and their columns of its gradient and of its
- * initial values. */
+/* The parts of a table have its lookups and per-sample weights, and their columns of its
+ * gradient and of its initial values. */
 static void column_shards(void **state) {
-    const char *whole = "workload w\nbatch 40\ntables 2\nrows 100\ndim 7\nweighted 1\nreuse 0.5\n";
-    const char *cut = "workload w\nbatch 40\ntables 2\nrows 100\ndim 7\nweighted 1\nreuse 0.5\n"
-                      "column_shards 2\n";
-    struct workload a = generate(whole, 2, GRAD_REAL), b = generate(cut, 2, GRAD_REAL);
+#define WHOLE "workload w\nbatch 40\ntables 2\nrows 100\ndim 7\nweighted 1\nreuse 0.5\n"
+    struct workload a = generate(WHOLE, 2, GRAD_REAL),
+                    b = generate(WHOLE "column_shards 2\n", 2, GRAD_REAL);
     (void)state;
     assert_int_equal(b.num_tables, 4);
     assert_int_equal(b.tables[2].dim, 3);
@@ -276,8 +269,9 @@ static void rank_to_row(void **state) {
     workload_free(&w);
 }
 
-/* The published shares of the lookups that hit a row 1, 2, 3 to 4, 5 to 8 ... times, and the number of
- * distinct rows that follows. The last bin begins above 32768 hits, which needs a large batch. */
+/* The published shares of the lookups that hit a row 1, 2, 3 to 4, 5 to 8 ... times, and the
+ * number of distinct rows that follows. The last bin begins above 32768 hits, which needs a
+ * large batch. */
 struct histogram_case {
     const char *test, *text;
     enum ids_kind kind;

@@ -61,8 +61,8 @@ static int64_t draw(const struct chi_case *c, const struct zipf *z, const struct
     }
 }
 
-/* Neighbouring ranks share a cell until 20 draws are expected in it. A cell may be off by 4.5 standard
- * deviations, the sum of all cells by three: the draws are always the same. */
+/* Neighbouring ranks share a cell until 20 draws are expected in it. A cell may be off by 4.5
+ * standard deviations, the sum of all cells by three: the draws are always the same. */
 static void ranks_follow_the_law(void **state) {
     const struct chi_case *c = *state;
     struct zipf z = zipf_make(RANKS, c->s, c->q);
@@ -102,8 +102,8 @@ struct distinct_case {
     double s, expected;
 };
 
-/* Expected unique ids of 104 857 draws; the test takes the mean of KEYS runs. The powers of 1 677 721
- * and 26 843 545 rows are a tenth of NVIDIA's dynamicemb figures for ten tables. */
+/* Expected unique ids of 104 857 draws; the test takes the mean of KEYS runs. The powers of 1
+ * 677 721 and 26 843 545 rows are a tenth of NVIDIA's dynamicemb figures for ten tables. */
 static const struct distinct_case distinct_cases[] = {
     {"distinct zipf 1M 0", ZIPF, 1048576, 0, 99785},
     {"distinct zipf 1M 0.8", ZIPF, 1048576, 0.8, 69890},
