@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tests of ranks share: a batch with two features of one table, a table with fewer rows than ranks, sequences, a mean
- * with padding and hot rows; and how rank 0 takes steps at a place of ranks.
+ * What tests of ranks share: a batch with two features of one table, a table with fewer rows than
+ * ranks, sequences, a mean with padding and hot rows; and how rank 0 takes steps at a place of
+ * ranks.
  */
 #pragma once
 
@@ -13,8 +14,9 @@
 
 enum { RANKS_TABLES = 32 /* the most that a test has */ };
 
-/* Tables, features and bags between builder_begin() and the choice of rules. The second feature that reads table 0 has the
- * pooling `other`; bags have up to `longest` lookups, those of a mean up to `mean`. */
+/* Tables, features and bags between builder_begin() and the choice of rules. The second feature
+ * that reads table 0 has the pooling `other`; bags have up to `longest` lookups, those of a mean
+ * up to `mean`. */
 static inline void ranks_case(struct builder *b, int64_t bags, enum pooling other, int64_t longest,
                               int64_t mean) {
     const int32_t wide = builder_table(b, 61, 37), few = builder_table(b, 3, 8),
@@ -61,7 +63,8 @@ static inline int ranks_steps(struct place *p, const struct builder *b, const st
     return status;
 }
 
-/* A step, a forward, or both as an iteration, that the runner checks; the tables go to the builder. */
+/* A step, a forward, or both as an iteration, that the runner checks; the tables go to the
+ * builder. */
 struct ranks_trial {
     const struct kernel *kernel, *forward; /* forward: of an iteration, or NULL */
     int batch;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Steps of several ranks beside steps of one process: threads are the ranks, and deliver messages in random
- * orders. Exact sums: the same bits for every kernel, and also in each row's states. Real gradients: the
- * same bits for kernels with the trait OWN_LOOKUPS, and all others within the bound of the check. Every sharding, on drawn
- * numbers of ranks: SEED=n draws others.
+ * Steps of several ranks beside steps of one process: threads are the ranks, and deliver messages
+ * in random orders. Exact sums: the same bits for every kernel, and also in each row's states. Real
+ * gradients: the same bits for kernels with the trait OWN_LOOKUPS, and all others within the bound
+ * of the check. Every sharding, on drawn numbers of ranks: SEED=n draws others.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -153,7 +153,8 @@ static void equals_one_process(void **state) {
     }
 }
 
-/* All rows of an output, whoever has the bag; and iterations, whose step has other exchanges before it. */
+/* All rows of an output, whoever has the bag; and iterations, whose step has other exchanges
+ * before it. */
 static void forwards_and_iterations(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
     struct error err;

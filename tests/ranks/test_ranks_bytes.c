@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The bytes that a transport counts are those of ranks/formulas.h, of every rank and stage. Threads are the
- * ranks.
+ * The bytes that a transport counts are those of ranks/formulas.h, of every rank and stage. Threads
+ * are the ranks.
  */
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +24,8 @@ struct work {
     char wrong[600];
 };
 
-/* Opening exchanges ids and gradients once; a step does both, and a lookup sends ids and outputs. */
+/* Opening exchanges ids and gradients once; a step does both, and a lookup sends ids and
+ * outputs. */
 static const int times_of[CHANNELS] = {
     [CHANNEL_LENGTHS] = 3, [CHANNEL_IDS] = 3, [CHANNEL_GRADIENT] = 2, [CHANNEL_OUTPUT] = 1};
 
@@ -104,7 +105,8 @@ static void compare(struct work *w, int ranks, int nodes) {
             const struct transport_bytes want = predicted(pairs, ranks, r, (enum channel)c),
                                          *have = &w->bytes[r][c];
             const int n = times_of[c];
-            /* A dense gradient goes out table by table, once as parts of a sum and once as a sum. */
+            /* A dense gradient goes out table by table, once as parts of a sum and once as a
+             * sum. */
             const bool dense = c == CHANNEL_GRADIENT && !strcmp(w->sharding, "data-dense");
             if (have->sent != n * want.sent || have->received != n * want.received ||
                 have->kept != n * want.kept || (!dense && have->messages != n * want.messages))
@@ -226,7 +228,8 @@ static void closed_forms_hold(void **state) {
     builder_free(&b);
 }
 
-/* 8 lookups, 8 ranks: 1 - (7/8)^8 = 66 % of the bytes of an all-gather; counted by the transport. */
+/* 8 lookups, 8 ranks: 1 - (7/8)^8 = 66 % of the bytes of an all-gather; counted by the
+ * transport. */
 static void own_rows_save_a_third(void **state) {
     enum { RANKS = 8, LOOKUPS = 8 };
     (void)state;

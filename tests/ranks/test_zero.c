@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * ZeRO-1 and ZeRO-3 on threads as ranks: three steps equal one process bit for bit with exact gradients, and lie
- * within the oracle's bound with real ones; memory and bytes sent equal their formulas to the byte.
+ * ZeRO-1 and ZeRO-3 on threads as ranks: three steps equal one process bit for bit with exact
+ * gradients, and lie within the oracle's bound with real ones; memory and bytes sent equal their
+ * formulas to the byte.
  */
 #include <string.h>
 
@@ -158,7 +159,8 @@ static void one_rank_equals_the_dense_kernel(void **state) {
     builder_free(&b);
 }
 
-/* Adam on all tables: the published bytes per parameter, with the padding; and the bytes of a step. */
+/* Adam on all tables: the published bytes per parameter, with the padding; and the bytes of a
+ * step. */
 static void memory_and_bytes_equal_the_formulas(void **state) {
     (void)state;
     static const enum rule_kind adam[3] = {RULE_adam, RULE_adam, RULE_adam};

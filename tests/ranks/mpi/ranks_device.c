@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ranks whose tables lie on devices: processes under mpirun, each with an emulated device. Steps alone and iterations,
- * also with narrow gradients, of every sharding, in three ways: on the host; on devices, with rows that travel through host memory; on devices, with
- * rows that travel between them by NCCL's stand-in. Every result is judged, all three have the same bits where sums
- * are exact, and the same bytes on every rank and channel. Rank 0 prints a line for each sharding.
+ * Ranks whose tables lie on devices: processes under mpirun, each with an emulated device. Steps
+ * alone and iterations, also with narrow gradients, of every sharding, in three ways: on the host;
+ * on devices, with rows that travel through host memory; on devices, with rows that travel between
+ * them by NCCL's stand-in. Every result is judged, all three have the same bits where sums are
+ * exact, and the same bytes on every rank and channel. Rank 0 prints a line for each sharding.
  * tests/ranks/test_ranks_device_mpi.py starts it. Exit status: 0 fine, 2 a wrong result.
  */
 #include <stdlib.h>
