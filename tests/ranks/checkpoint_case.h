@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Trainings of the test of checkpoints, on ranks that are threads and in one process, and wrapped calls that write
- * files: one fails, or its rank dies before it; those of a slow rank take their time.
+ * Trainings of the test of checkpoints, on ranks that are threads and in one process, and wrapped
+ * calls that write files: one fails, or its rank dies before it; those of a slow rank take their
+ * time.
  */
 #pragma once
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sharded tables in files: what n ranks save, m ranks of another sharding and one process load, and go on with the
- * same bits as a training that nobody interrupted. A rank whose write fails, or that dies before it, leaves the states that
- * were there; nothing is renamed before all ranks have written and synced, however slow one is. Threads are the ranks;
- * calls that write files are wrapped.
+ * Sharded tables in files: what n ranks save, m ranks of another sharding and one process load, and
+ * go on with the same bits as a training that nobody interrupted. A rank whose write fails, or that
+ * dies before it, leaves the states that were there; nothing is renamed before all ranks have
+ * written and synced, however slow one is. Threads are the ranks; calls that write files are
+ * wrapped.
  */
 #define _GNU_SOURCE
 #include "tests/ranks/checkpoint_case.h"

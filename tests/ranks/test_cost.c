@@ -49,8 +49,8 @@ static void cost_by_hand(void **state) {
     assert_true(fabs(cost_memory(&loads[0], 1) - 1600) < 1e-9 && fabs(c.lacks - 600) < 1e-9);
 }
 
-/* Two ranks with copies of a table: each looks up only its own 2 of 4 bags, and copies their outputs. Row 0 is in all bags,
- * four rows are in one bag each. */
+/* Two ranks with copies of a table: each looks up only its own 2 of 4 bags, and copies their
+ * outputs. Row 0 is in all bags, four rows are in one bag each. */
 static void copies_look_up_their_own_bags(void **state) {
     (void)state;
     enum { BAGS = 4, DIM = 16, ROW = DIM * sizeof(float) };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The planner of ranks/planner.h: its loads are those of ranks/formulas.h, its plans fit or are refused with
- * the bytes that lack, and are never worse than whole tables dealt round-robin; on small cases they are
- * compared with all plans there are. test_ranks_mpi.py runs a place that plans for itself.
+ * The planner of ranks/planner.h: its loads are those of ranks/formulas.h, its plans fit or are
+ * refused with the bytes that lack, and are never worse than whole tables dealt round-robin; on
+ * small cases they are compared with all plans there are. test_ranks_mpi.py runs a place that plans
+ * for itself.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Steps of several ranks beside steps of one process: threads are the ranks, and deliver messages in random
- * orders. Exact sums: the same bits for every kernel, and also in each row's states. Real gradients: the
- * same bits for kernels with the trait OWN_LOOKUPS, and all others within the bound of the check. Every sharding, on drawn
- * numbers of ranks: SEED=n draws others.
+ * Steps of several ranks beside steps of one process: threads are the ranks, and deliver messages
+ * in random orders. Exact sums: the same bits for every kernel, and also in each row's states. Real
+ * gradients: the same bits for kernels with the trait OWN_LOOKUPS, and all others within the bound
+ * of the check. Every sharding, on drawn numbers of ranks: SEED=n draws others.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -93,43 +93,23 @@ static int restored(struct place *p, const struct kernel *k, const struct builde
     return status;
 }
 
-/* A step, a forward, or both as an iteration, which the runner also checks. */
 static int lead(void *ctx, struct transport *t, struct error *err) {
     struct work *w = ctx;
     struct builder *b = w->b;
-    const bool writes = w->forward || w->kernel->operation == OP_FORWARD;
     const struct ranks_options options = {w->cut->sharding, w->cut->all_rows, w->cut->overlap};
     struct place_setup setup = ranks_setup(b);
     setup.threads = 2;
     setup.tables = w->given ? &b->before : NULL;
     setup.operation = w->kernel->operation;
-    const struct check check = {.in = &b->in,
-                                .index = &b->index,
-                                .rules = b->rules,
-                                .step = b->step,
+    struct ranks_trial trial = {.kernel = w->kernel,
+                                .forward = w->forward,
                                 .before = tables_copy_row,
-                                .before_ctx = &b->before,
-                                .exact = b->sums_exact};
+                                .before_ctx = &b->before};
     struct place *p = place_ranks_open(t, &options, ON_HOST, &setup, err);
     if (!p) return -1;
-    struct rule_step steps[RANKS_TABLES];
-    for (int32_t i = 0; i < b->in.num_tables; i++) steps[i] = rule_step(b->rules[i], b->step);
-    struct place_scratch scratch = {0}, output = {0};
-    const struct place_job job = {.kernel = w->kernel,
-                                  .forward = w->forward,
-                                  .steps = steps,
-                                  .scratch = &scratch,
-                                  .output = writes ? &output : NULL};
-    struct check_result result = {0};
-    int status = runner_scratch_open(p, w->kernel, &scratch, err);
-    if (status == 0 && writes) status = runner_output_open(p, &setup, OP_FORWARD, &output, err);
-    if (status == 0) status = runner_step(p, &job, POISON, err);
-    if (status == 0) status = runner_check(p, &job, check, &result, err);
-    if (status == 1 && result.message[0]) (fail)(err, "%s", result.message);
-    if (status == 0) status = place_get_tables(p, &b->tables, err);
+    int status = ranks_try(&trial, p, &setup, b, err);
+    free(trial.output);
     if (status == 0 && !w->given) status = restored(p, w->kernel, b, err);
-    p->ops->scratch_close(p, &scratch);
-    p->ops->scratch_close(p, &output);
     p->ops->close(p);
     return status;
 }
@@ -173,7 +153,8 @@ static void equals_one_process(void **state) {
     }
 }
 
-/* All rows of an output, whoever has the bag; and iterations, whose step has other exchanges before it. */
+/* All rows of an output, whoever has the bag; and iterations, whose step has other exchanges
+ * before it. */
 static void forwards_and_iterations(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
     struct error err;

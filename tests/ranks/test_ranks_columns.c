@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rules that need whole rows, where the columns of a row lie on several ranks (ranks/columns.h): the bits of one
- * process after three steps, in weights and states, and the bytes that formulas predict. Threads are the ranks, and
- * deliver messages in random orders.
+ * Rules that need whole rows, where the columns of a row lie on several ranks (ranks/columns.h):
+ * the bits of one process after three steps, in weights and states, and the bytes that formulas
+ * predict. Threads are the ranks, and deliver messages in random orders.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -132,7 +132,8 @@ static int list_rules(enum rule_kind to[RULE_COUNT]) {
     return count;
 }
 
-/* STORED: adjusted, in narrow types and with stochastic rounding, too; states of rows beside weights. */
+/* STORED: adjusted, in narrow types and with stochastic rounding, too; states of rows beside
+ * weights. */
 enum way { PLAIN, ADJUSTED, STORED, WAYS_TESTED };
 
 static void rules_on_whole_rows(void **state) {
@@ -173,7 +174,8 @@ static void refused(struct builder *b, const char *sharding, const char *kernel,
     if (!strstr(w.wrong, why)) fail_msg("%s", w.wrong);
 }
 
-/* Column blocks refuse such rules, and other kernels than that of the step are not named in vain. */
+/* Column blocks refuse such rules, and other kernels than that of the step are not named in
+ * vain. */
 static void others_are_refused(void **state) {
     struct builder b;
     (void)state;

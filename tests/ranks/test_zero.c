@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * ZeRO-1 and ZeRO-3 on threads as ranks: three steps equal one process bit for bit with exact gradients, and lie
- * within the oracle's bound with real ones; memory and bytes sent equal their formulas to the byte.
+ * ZeRO-1 and ZeRO-3 on threads as ranks: three steps equal one process bit for bit with exact
+ * gradients, and lie within the oracle's bound with real ones; memory and bytes sent equal their
+ * formulas to the byte.
  */
 #include <string.h>
 
 #include "harness/memory.h"
-#include "kernels/forward.h"
 #include "ranks/sharding.h"
 #include "ranks/zero.h"
 #include "tests/ranks/ranks_case.h"
@@ -128,37 +128,8 @@ static void steps_equal_one_process(void **state) {
         equal_one_rank(pairs[variant / 4], variant / 2 % 2 ? ZERO_3 : ZERO_1, variant % 2 == 0);
 }
 
-/* One rank with real gradients has the bits of three steps of the kernel with a dense gradient. */
-static void one_rank_equals_the_dense_kernel(void **state) {
-    (void)state;
-    static const enum rule_kind rules[3] = {RULE_adam, RULE_adam, RULE_rowwise_adagrad};
-    struct error err;
-    const struct kernel *dense = registry_find(OP_STEP, "cpu_dense", &err);
-    struct builder b;
-    size_t bytes;
-    build(&b, false, rules);
-    struct work w = {.output = calloc((size_t)b.in.grad_elements, 4)};
-    run(&w, &b, ZERO_1, pairs[2], 1, NULL);
-    void *zero = builder_snapshot(&b, &bytes);
-    struct table_set start;
-    assert_int_equal(tables_create(&start, b.in.tables, 3, 42, &err), 0);
-    void *scratch = aligned_alloc(KERNEL_ALIGN, (dense->scratch_bytes(&b.in, 1) / 256 + 1) * 256);
-    for (int k = 0; k < STEPS; k++) {
-        struct rule_step steps[3];
-        for (int t = 0; t < 3; t++) steps[t] = rule_step(b.rules[t], b.step + k);
-        dense->run(&b.in, steps, start.tables, &(struct launch){.threads = 1, .scratch = scratch});
-    }
-    const struct table_set own = b.tables;
-    b.tables = start;
-    void *kernel = builder_snapshot(&b, &bytes);
-    b.tables = own;
-    assert_memory_equal(zero, kernel, bytes);
-    tables_free(&start);
-    free(scratch), free(zero), free(kernel), free(w.output);
-    builder_free(&b);
-}
-
-/* Adam on all tables: the published bytes per parameter, with the padding; and the bytes of a step. */
+/* Adam on all tables: the published bytes per parameter, with the padding; and the bytes of a
+ * step. */
 static void memory_and_bytes_equal_the_formulas(void **state) {
     (void)state;
     static const enum rule_kind adam[3] = {RULE_adam, RULE_adam, RULE_adam};
@@ -205,7 +176,6 @@ static void memory_and_bytes_equal_the_formulas(void **state) {
 
 TESTS(zero) {
     add_test("steps equal one process", steps_equal_one_process, NULL, NULL);
-    add_test("one rank equals the dense kernel", one_rank_equals_the_dense_kernel, NULL, NULL);
     add_test("memory and bytes equal the formulas", memory_and_bytes_equal_the_formulas, NULL,
              NULL);
     return run_listed("zero");

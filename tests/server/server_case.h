@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Servers and workers of a test: threads of this process. Workers have parts of one batch, and give the gradient of the
- * batch, or ones.
+ * Servers and workers of a test: threads of this process. Workers have parts of one batch, and give
+ * the gradient of the batch, or ones.
  */
 #pragma once
 
@@ -132,7 +132,8 @@ static void pause_ms(long ms) {
     nanosleep(&t, NULL);
 }
 
-/* Worker 0 waits in its first clock until worker 1 cannot go on: when it is as far ahead as it may be, or at its end. */
+/* Worker 0 waits in its first clock until worker 1 cannot go on: when it is as far ahead as it
+ * may be, or at its end. */
 static void hold(struct work *w) {
     const int64_t s = w->setup.staleness;
     while (s < 0 ? !atomic_load(&w->ended) : atomic_load(&w->reached) <= s) pause_ms(1);
@@ -245,7 +246,8 @@ static void run(struct work *w) {
     assert_int_equal(atomic_load(&w->odd), 0);
 }
 
-/* Every push is counted, at its server and by its distance; nobody is ahead by more than the bound. */
+/* Every push is counted, at its server and by its distance; nobody is ahead by more than the
+ * bound. */
 static void check_counts(const struct work *w) {
     int64_t pushed = 0, applied = 0;
     for (int i = 0; i < w->workers; i++) {

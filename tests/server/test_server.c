@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Parameter servers with threads as ranks, which deliver messages as they come. Synchronous clocks have the bits of one
- * process; no update is lost and no row is half updated; distances in clocks keep their bound; an order that
- * was recorded gives the same bits again.
+ * Parameter servers with threads as ranks, which deliver messages as they come. Synchronous clocks
+ * have the bits of one process; no update is lost and no row is half updated; distances in clocks
+ * keep their bound; an order that was recorded gives the same bits again.
  */
 #include "tests/server/server_case.h"
 
@@ -164,8 +164,8 @@ static void a_recorded_order_gives_the_same_bits(void **state) {
     builder_free(&b);
 }
 
-/* Rows train from the pull on that is their third touch; synchronous, so that pulls of a clock come before its
- * pushes. */
+/* Rows train from the pull on that is their third touch; synchronous, so that pulls of a clock
+ * come before its pushes. */
 static void rows_train_when_admitted(void **state) {
     (void)state;
     struct builder b;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calls that open, read, write, sync, rename or remove files, with faults. The program is linked with -Wl,--wrap for
- * each of them, and includes this file once. While `fault.on`, calls are counted, and something happens to number
- * `fault.at`. Nothing is synced: what a real disk may lose without a sync, lose_unsynced() takes away.
+ * Calls that open, read, write, sync, rename or remove files, with faults. The program is linked
+ * with -Wl,--wrap for each of them, and includes this file once. While `fault.on`, calls are
+ * counted, and something happens to number `fault.at`. Nothing is synced: what a real disk may lose
+ * without a sync, lose_unsynced() takes away.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Caches of rows against a slow model that looks at every slot for every victim: the same slots' rows, the same
- * misses, in the same order, for every policy, number of slots and number of batches under way. test_tiers.py has the laws
- * that misses obey.
+ * Caches of rows against a slow model that looks at every slot for every victim: the same slots'
+ * rows, the same misses, in the same order, for every policy, number of slots and number of batches
+ * under way. test_tiers.py has the laws that misses obey.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,8 @@ static void stream_make(struct stream *s, uint64_t seed) {
         const int64_t lookups = b % 13 == 5 ? 0 : 1 + draw(seed, 1000000 + (uint64_t)b, MOST);
         for (int64_t i = 0; i < lookups; i++) {
             const uint64_t n = (uint64_t)b * 1000 + (uint64_t)i;
-            /* The least of three is skewed; rows are permuted, so that hot ones are not neighbours. */
+            /* The least of three is skewed; rows are permuted, so that hot ones are not
+             * neighbours. */
             int64_t r = draw(seed, 3 * n, ROWS);
             for (uint64_t k = 1; k < 3; k++) {
                 const int64_t other = draw(seed, 3 * n + k, ROWS);

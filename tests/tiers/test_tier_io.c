@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads and writes at random places, by io_uring and by threads: every byte where it belongs, with direct I/O too, and
- * errors of real files: too short, full, not writable.
+ * Reads and writes at random places, by io_uring and by threads: every byte where it belongs, with
+ * direct I/O too, and errors of real files: too short, full, not writable.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables with a part of their rows in slots beside tables in memory: after many steps over several batches all rows and
- * states have the same bits, for every kernel and policy, and several budgets; with real gradients for kernels that sum a row in the
- * order of its lookups. Slots are in host memory over a disk, and in device memory over host memory. And after a commit,
- * in another process.
+ * Tables with a part of their rows in slots beside tables in memory: after many steps over several
+ * batches all rows and states have the same bits, for every kernel and policy, and several budgets;
+ * with real gradients for kernels that sum a row in the order of its lookups. Slots are in host
+ * memory over a disk, and in device memory over host memory. And after a commit, in another
+ * process.
  */
 #define TIER_FOLDER "tier_place"
 #include "tests/tiers/tier_case.h"
@@ -20,7 +21,8 @@ static void expect_counts(const struct test *x, const struct tier_counts *c, dou
     assert_int_equal(c->store.fetched, c->row_misses);
 }
 
-/* Each policy with one budget and number of batches ahead; which ones depends on the number of the case. */
+/* Each policy with one budget and number of batches ahead; which ones depends on the number of
+ * the case. */
 static void with_slots(struct test *x, const struct kernel *k, const struct table_set *want,
                        int number) {
     const double budgets[] = {least_budget(x), 0.7, 1};
@@ -66,7 +68,8 @@ static void same_bits(void **state) {
         }
 }
 
-/* Steps, a commit, another place goes on; what came after its commit is gone. Restored rows are initial ones again. */
+/* Steps, a commit, another place goes on; what came after its commit is gone. Restored rows are
+ * initial ones again. */
 static void goes_on(void **state) {
     (void)state;
     struct test x;

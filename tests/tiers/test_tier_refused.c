@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batches of a place with rows in slots that are announced, refused or damaged, and rows so wide that they travel in several
- * turns: what has run before is kept, and nothing wrong is committed.
+ * Batches of a place with rows in slots that are announced, refused or damaged, and rows so wide
+ * that they travel in several turns: what has run before is kept, and nothing wrong is committed.
  */
 #define TIER_FOLDER "tier_refused"
 #include "tests/tiers/tier_case.h"
@@ -46,7 +46,8 @@ static bool fits(const struct test *x, int batch, int32_t table, double budget) 
     return rows_in(x, batch, table) <= tier_slots(budget, x->w.tables[table].rows);
 }
 
-/* A budget that suffices for one batch, and for another one's first table but not for its second. */
+/* A budget that suffices for one batch, and for another one's first table but not for its
+ * second. */
 static double budget_between(const struct test *x, int *small, int *large) {
     for (double budget = 0.01; budget < 1; budget += 0.002)
         for (*small = 0; *small < RING; ++*small)
@@ -90,7 +91,8 @@ static void after_a_refused_batch(void **state) {
     end(&x);
 }
 
-/* Rows are so wide that those of a batch travel in several turns, also when all are committed, read and restored. */
+/* Rows are so wide that those of a batch travel in several turns, also when all are committed,
+ * read and restored. */
 static void several_turns(void **state) {
     static const char spec[] = "workload c\nrows 400\ndim 4096\nbatch 250\nlength fixed 2\nids "
                                "zipf\nalpha 0.4\nrule adam\n";
@@ -116,7 +118,8 @@ static void several_turns(void **state) {
     end(&x);
 }
 
-/* A row that cannot be read has a slot without content: nothing is committed any more, and the last commit stays. */
+/* A row that cannot be read has a slot without content: nothing is committed any more, and the
+ * last commit stays. */
 static void after_a_damaged_row(void **state) {
     (void)state;
     struct test x;

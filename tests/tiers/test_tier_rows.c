@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables in files, row by row: a new one has the initial values, what is stored comes back, and what was not committed
- * does not. One fault at each call in turn that opens, reads, writes, syncs, renames or removes a file, with threads and
- * with io_uring: it fails, moves too few bytes, or the process ends before it and the disk loses what was not synced.
- * What fails is one line that names a file, and the next one that opens finds the rows of the last commit, all of them
- * and nothing else. Damage and other tables are one line, and change nothing.
+ * Tables in files, row by row: what is stored comes back, what was not committed does not. One fault
+ * at each call in turn that opens, reads, writes, syncs, renames or removes a file, with threads and
+ * with io_uring: it fails, moves too few bytes, or the process ends before it and the disk loses
+ * what was not synced. A failure is one line that names a file; the next one that opens finds the
+ * rows of the last commit. Damage and other tables are one line, and change nothing.
  */
 #include "tests/support/file_faults.h"
 

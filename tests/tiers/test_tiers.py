@@ -85,7 +85,8 @@ def test_mapped_files_have_the_bits(folder):
 
 def test_bad_input_is_one_line(folder):
     for words, wanted in ((["0"], "'0': a case is"), (["1.5"], "'1.5': a case is"), (["0.2,none,0"], "'0.2,none,0'"),
-                          (["0.2,lru,5"], "'0.2,lru,5'"), (["0.2,lru"], "'0.2,lru'"), (["0.2x"], "'0.2x'"), (["0.2,lru,0,sql"], "'0.2,lru,0,sql'")):
+                          (["0.2,lru,5"], "'0.2,lru,5'"), (["0.2,lru"], "'0.2,lru'"), (["0.2x"], "'0.2x'"),
+                          (["0.2,lru,0,sql"], "'0.2,lru,0,sql'")):
         done = run(folder, *words)
         assert done.returncode == 1 and wanted in done.stderr and done.stderr.count("\n") == 1, (words, done.stderr)
     assert run(folder, "0.2", batches=1).returncode == 1
@@ -107,7 +108,8 @@ def test_the_page_shows_it(folder):
     assert not [f for f in os.listdir(folder) if f.startswith("tables-")]
     for words, wanted in ((["--budget=0"], "BUDGET: '0'"), (["--budget=20,50"], "BUDGET: '20,50' is no number"),
                           (["--batches=1"], "BATCHES: '1'"),
-                          (["--budget=0.1", "--alpha=1.05", "--batches=10"], "BUDGET: every one has fewer slots than a batch has rows")):
+                          (["--budget=0.1", "--alpha=1.05", "--batches=10"],
+                           "BUDGET: every one has fewer slots than a batch has rows")):
         done = study(*words)
         assert done.returncode == 1 and wanted in done.stderr, done.stderr
 

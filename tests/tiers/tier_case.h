@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the tests of places with rows in slots share: workloads, steps on them, and tables that are compared. TIER_FOLDER is
- * the name of the test's own folder.
+ * What the tests of places with rows in slots share: workloads, steps on them, and tables that are
+ * compared. TIER_FOLDER is the name of the test's own folder.
  */
 #pragma once
 
@@ -58,7 +58,8 @@ static inline void end(struct test *x) {
     state_no_folder(TIER_FOLDER);
 }
 
-/* Steps from .. to-1, each on the next batch of the ring; [ahead] batches are announced while one runs. */
+/* Steps from .. to-1, each on the next batch of the ring; [ahead] batches are announced while
+ * one runs. */
 static inline int steps_ahead(const struct test *x, struct place *p, const struct kernel *k,
                               int from, int to, int ahead, struct error *err) {
     struct rule_step rules[4];

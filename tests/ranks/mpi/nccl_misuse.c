@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two ranks send each other a message through NCCL's stand-in, rightly or with one defect: the word that is given.
- * tests/ranks/test_ranks_device_mpi.py starts it. Exit status: 0 fine, 1 the stand-in is wrong, 86 it has found a defect.
+ * Two ranks send each other a message through NCCL's stand-in, rightly or with one defect: the word
+ * that is given. tests/ranks/test_ranks_device_mpi.py starts it. Exit status: 0 fine, 1 the
+ * stand-in is wrong, 86 it has found a defect.
  */
 #include <nccl.h>
 

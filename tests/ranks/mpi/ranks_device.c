@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ranks whose tables lie on devices: processes under mpirun, each with an emulated device. Steps alone and iterations,
- * also with narrow gradients, of every sharding, in three ways: on the host; on devices, with rows that travel through host memory; on devices, with
- * rows that travel between them by NCCL's stand-in. Every result is judged, all three have the same bits where sums
- * are exact, and the same bytes on every rank and channel. Rank 0 prints a line for each sharding.
+ * Ranks whose tables lie on devices: processes under mpirun, each with an emulated device. Steps
+ * alone and iterations, also with narrow gradients, of every sharding, in three ways: on the host;
+ * on devices, with rows that travel through host memory; on devices, with rows that travel between
+ * them by NCCL's stand-in. Every result is judged, all three have the same bits where sums are
+ * exact, and the same bytes on every rank and channel. Rank 0 prints a line for each sharding.
  * tests/ranks/test_ranks_device_mpi.py starts it. Exit status: 0 fine, 2 a wrong result.
  */
 #include <stdlib.h>
@@ -117,29 +118,6 @@ static void build(struct builder *b, const struct kernel *k, const struct cut *c
     builder_start(b);
 }
 
-static int judge(struct work *w, struct place *p, const struct place_job *job,
-                 const struct table_set *before, struct error *err) {
-    struct builder *b = w->b;
-    const struct check check = {.in = &b->in,
-                                .index = &b->index,
-                                .rules = b->rules,
-                                .step = b->step,
-                                .before = tables_initial_row,
-                                .before_ctx = before,
-                                .exact = b->sums_exact};
-    struct check_result result = {0};
-    int status = runner_step(p, job, POISON, err);
-    if (status == 0) status = runner_check(p, job, check, &result, err);
-    if (status == 1 && result.message[0]) (fail)(err, "%s", result.message);
-    if (status == 0) status = place_get_tables(p, &b->tables, err);
-    if (status) return -1;
-    w->tables[w->way] = builder_snapshot(b, &w->bytes);
-    if (!job->output) return 0;
-    w->output_bytes = job->output->bytes;
-    w->output[w->way] = malloc(job->output->bytes);
-    return p->ops->scratch_get(p, job->output, w->output[w->way], err);
-}
-
 static int lead(void *ctx, struct transport *t, struct error *err) {
     struct work *w = ctx;
     struct builder *b = w->b;
@@ -164,21 +142,15 @@ static int lead(void *ctx, struct transport *t, struct error *err) {
         .count = b->in.num_tables, .shapes = b->in.tables, .seed = b->seed};
     struct place *p = step && lookup ? place_ranks_open(t, &options, backend, &setup, err) : NULL;
     if (!p) return -1;
-    struct rule_step steps[8];
-    for (int32_t i = 0; i < b->in.num_tables; i++) steps[i] = rule_step(b->rules[i], b->step);
-    struct place_scratch scratch = {0}, output = {0};
-    const struct place_job job = {.kernel = step,
-                                  .forward = w->iteration ? lookup : NULL,
-                                  .batch = 1,
-                                  .steps = steps,
-                                  .scratch = &scratch,
-                                  .output = w->iteration ? &output : NULL};
-    int status = runner_scratch_open(p, step, &scratch, err);
-    if (status == 0 && w->iteration)
-        status = runner_output_open(p, &setup, OP_FORWARD, &output, err);
-    if (status == 0) status = judge(w, p, &job, &before, err);
-    p->ops->scratch_close(p, &scratch);
-    p->ops->scratch_close(p, &output);
+    struct ranks_trial trial = {.kernel = step,
+                                .forward = w->iteration ? lookup : NULL,
+                                .batch = 1,
+                                .before = tables_initial_row,
+                                .before_ctx = &before};
+    const int status = ranks_try(&trial, p, &setup, b, err);
+    if (status == 0) w->tables[w->way] = builder_snapshot(b, &w->bytes);
+    w->output[w->way] = trial.output;
+    w->output_bytes = trial.output_bytes;
     p->ops->close(p);
     return status;
 }
