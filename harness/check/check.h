@@ -32,8 +32,8 @@ typedef void (*row_before)(const void *ctx, int32_t table, int64_t row,
 typedef int (*rows_fetch)(const void *ctx, int32_t table, int64_t begin, int64_t end,
                           struct table *rows, struct error *err);
 
-/* A block of rows that was judged row by row and found right: the digest of its bytes, and its part of
- * check_result.worst. All 0: there is none yet. */
+/* A block of rows that was judged row by row and found right: the digest of its bytes, and its part
+ * of check_result.worst. All 0: there is none yet. */
 struct right_block {
     uint64_t digest[2];
     double worst;
@@ -52,9 +52,10 @@ struct check {
     bool exact;      /* sums are exact, see batch_sums_exact() */
     bool dense;      /* the kernel has the trait DENSE_STEP */
     bool per_lookup; /* the kernel has the trait STEP_PER_LOOKUP */
-    /* [check_blocks(in)], or NULL. Checks of one step of one batch share it: a block with the bytes of
-     * a block that was right is right, and only other blocks are judged row by row. Steps per lookup,
-     * and dense steps of a rule that moves idle rows, have other right answers and share nothing. */
+    /* [check_blocks(in)], or NULL. Checks of one step of one batch share it: a block with the bytes
+     * of a block that was right is right, and only other blocks are judged row by row. Steps per
+     * lookup, and dense steps of a rule that moves idle rows, have other right answers and share
+     * nothing. */
     struct right_block *right;
 };
 

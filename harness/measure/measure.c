@@ -13,8 +13,8 @@
 enum { TRIES = 4 };
 static const double seconds_for_tries = 0.25;
 
-/* Ceilings that moved by no more than this hold for more samples, at most for so many: a round of the host's
- * kernels, cold and warm. */
+/* Ceilings that moved by no more than this hold for more samples, at most for so many: a round of
+ * the host's kernels, cold and warm. */
 static const double ceiling_tolerance = 0.05;
 enum { CEILING_SAMPLES = 16 };
 
@@ -241,8 +241,9 @@ static bool stays(double before, double now) {
     return now >= before * (1 - ceiling_tolerance) && now <= before * (1 + ceiling_tolerance);
 }
 
-/* Measures the ceilings, or keeps the latest ones: for twice as many samples as before, as long as they do not
- * move. A device's take a millisecond, and tell whether a sample was disturbed. */
+/* Measures the ceilings, or keeps the latest ones: for twice as many samples as before, as long as
+ * they do not move. A device measures them every
+ * time: they tell whether a sample was disturbed. */
 static int ceilings(struct measure *m, enum backend backend, struct ceiling *out,
                     struct error *err) {
     struct place *p = m->at[backend].place;

@@ -95,8 +95,9 @@ int measure_admit(struct measure *m, const struct kernel *k, enum cache_mode mod
 int measure_check(struct measure *m, const struct kernel *k, enum cache_mode mode, int batch,
                   struct check_result *out, struct error *err);
 
-/* One timed step, or iteration, of a kernel that was admitted for it. round chooses the batch. after: the cold sample of
- * this kernel that was measured right before this warm one, on whose batch it goes on; otherwise NULL, and the kernel
- * runs before a warm sample. Returns -1 if the device failed, and always on an emulated device, which has no clock. */
+/* One timed step, or iteration, of a kernel that was admitted for it. round chooses the batch.
+ * after: the cold sample of this kernel that was measured right before this warm one, on whose
+ * batch it goes on; otherwise NULL, and the kernel runs before a warm sample. Returns -1 if the
+ * device failed, and always on an emulated device, which has no clock. */
 int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mode, int round,
                    const struct sample *after, struct sample *out, struct error *err);

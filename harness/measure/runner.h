@@ -35,8 +35,8 @@ int runner_step(struct place *p, const struct place_job *job, int fill, struct e
  * has one; after an iteration the output and the
  * rows; after another operation the output, and that all rows kept their bits.
  * The caller fills c, except `after`, `fetch`, `dense` and
- * `per_lookup`, which come from the place and the kernel; all steps of the batch may share c.right, and so may all
- * other operations. Returns 0 if the result is right; 1 with
+ * `per_lookup`, which come from the place and the kernel. All steps of a batch may share c.right, and
+ * so may all other operations. Returns 0 if the result is right; 1 with
  * the error in out->message if it is wrong; -1 with the reason in err if it cannot be judged. */
 int runner_check(struct place *p, const struct place_job *job, struct check c,
                  struct check_result *out, struct error *err);

@@ -128,8 +128,9 @@ class Driver : State {
                    " dropped: the device is lost to an earlier error");
     }
 
-    /* A warm sample is measured right after a cold one of the same kernel, which is then the run before it. The second
-     * of the two waits until its turn comes. Ranks keep the times of one sample only. */
+    /* A warm sample is measured right after a cold one of the same kernel, which is then the run
+     * before it. The second of the two waits until its turn comes. Ranks keep the times of one
+     * sample only. */
     int measure_turn(struct measure *m, const Case &c, Turns *turns, struct sample *s,
                      struct error *err) {
         const struct kernel *k = c.entry->kernel;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the check looks at: every element of every row of every table, whether it reads the tables in
- * place or fetches them block by block, and whether it has seen the right answer before; and what it says of
- * several wrong rows.
+ * place or fetches them block by block, and whether it has seen the right answer before; and what
+ * it says of several wrong rows.
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -221,8 +221,8 @@ static int64_t rows_looked_at(const struct builder *b, bool ok) {
     return looked_at;
 }
 
-/* Only a block with other bytes is looked at row by row, again and again as long as it is wrong; and once it was
- * wrong it can be right again. */
+/* Only a block with other bytes is looked at row by row, again and again as long as it is wrong;
+ * and once it was wrong it can be right again. */
 static void only_other_blocks(void **state) {
     (void)state;
     struct builder b;
@@ -248,8 +248,8 @@ static void only_other_blocks(void **state) {
     builder_free(&b);
 }
 
-/* Where gradients add up to 0 and the rule keeps idle rows, a dense step and another one may have other right
- * answers: such a block is judged every time. */
+/* Where gradients add up to 0 and the rule keeps idle rows, a dense step and another one may have
+ * other right answers: such a block is judged every time. */
 static void gradients_that_cancel(void **state) {
     (void)state;
     struct builder b;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the checks of a workload share, attacked: a kernel that is right teaches the check its answer, and a wrong
- * kernel after it must be found no less. And what samples share: ceilings, and the run before a warm sample.
+ * What the checks of a workload share, attacked: a kernel that is right teaches the check its
+ * answer, and a wrong kernel after it must be found no less. And what samples share: ceilings, and
+ * the run before a warm sample.
  */
 #include <math.h>
 #include <string.h>
@@ -85,8 +86,8 @@ static bool touches(const struct bench *b, int batch, int32_t t, int64_t row) {
     return u->table == t && u->row == row;
 }
 
-/* Rows of the first and the last block, looked up by the batch, by the one before, or by none: found, and named; after
- * that all rows are as they were. */
+/* Rows of the first and the last block, looked up by the batch, by the one before, or by none:
+ * found, and named; after that all rows are as they were. */
 static void one_bit(void **state) {
     (void)state;
     struct bench b;
