@@ -54,6 +54,8 @@ static const struct by_hand steps[] = {
      {1, 2},
      {6, -8},
      {0.5, -3.75}},
+    /* g = 5/10*g = 3, -4, and then 3 + 2*1, -4 + 2*2 */
+    {{"norm before decay", {[CLIP_NORM] = 5, [WEIGHT_DECAY] = 2}}, {1, 2}, {6, -8}, {-1.5, 2}},
     /* values 4, -3 before the norm of 5, g = 2.5/5*g */
     {{"value before norm", {[CLIP_VALUE] = 4, [CLIP_NORM] = 2.5f}}, {1, 2}, {9, -3}, {0, 2.75}},
 };

@@ -104,20 +104,33 @@ static const struct update_case updates[] = {
 };
 enum { UPDATES = sizeof updates / sizeof *updates };
 
+/* The oracle gives these numbers exactly, the rule's own code within the oracle's bound. */
 static void update_by_hand(void **state) {
     const struct update_case *c = *state;
     struct num g = {c->g, 0}, w = {c->before.w, 0}, s[RULE_ELEM_STATES];
     struct num states[RULE_ROW_STATES] = {{c->before.row, 0}, {c->before.s[ROW_1], 0}};
     struct oracle_row row = {.weight = &w, .row = states};
+    float fg = (float)c->g, floats[TABLE_ARRAYS][RULE_ROW_STATES];
+    struct row_memory own;
     for (int k = 0; k < RULE_ELEM_STATES; k++) {
         s[k] = (struct num){c->before.s[k], 0};
         row.elem[k] = &s[k];
+    }
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        own.array[a] = floats[a];
+        for (int64_t k = 0; k < rule_array_width(c->rule.kind, 1, a); k++)
+            floats[a][k] = (float)row.array[a][k].value;
     }
     oracle_update(&c->rule, c->t, 1, &g, &row);
     assert_true(w.value == c->after.w);
     for (int k = 0; k < RULE_ELEM_STATES; k++) assert_true(s[k].value == c->after.s[k]);
     assert_true(states[0].value == c->after.row && states[1].value == c->after.s[ROW_1]);
     assert_true((w.error > 0 || w.value == 0) && w.error < 1e-6);
+    const struct rule_step step = rule_step(c->rule, c->t);
+    rule_apply(&step, &own, 1, &fg);
+    for (int a = 0; a < TABLE_ARRAYS; a++)
+        for (int64_t k = 0; k < rule_array_width(c->rule.kind, 1, a); k++)
+            assert_true(fabs(floats[a][k] - row.array[a][k].value) <= row.array[a][k].error);
 }
 
 static void no_rule_is_left_out(void **state) {
