@@ -15,19 +15,14 @@ from tap import GOLDEN, ROOT, tool
 import machines
 import recorded
 import results
+from spoiled import made_up, need_gnuplot, series
 
 
 # --- how far figures can be off
 def result_of(folder, name, rows, **context):
     """A result of rows (workload, kernel, ns, fingerprint, threads, mode)."""
-    path = os.path.join(folder, name + ".json")
-    benchmarks = [{"name": f"{w}/{k}", "run_type": "iteration", "time_unit": "ms", "real_time": ns,
-                   "lookups": 1e6, "ns_per_lookup": ns, "threads": threads, "dim": 64,
-                   "label": f"workload={w} rule=sgd kernel={k} mode={mode} fingerprint={f} operation=lazy"}
-                  for w, k, ns, f, threads, mode in rows]
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"context": {"emb_schema": "1", "emb_cpu": "Fake"} | context,
-                   "benchmarks": benchmarks}, file)
+    return made_up(folder, name, *(series(w, k, [ns], "sgd", mode=mode, mark=f, threads=threads)
+                                   for w, k, ns, f, threads, mode in rows), **context)
 
 
 def test_the_same_point_is_found_by_its_ids(folder):
@@ -79,11 +74,6 @@ def pages(*words):
                            "--kernel=cpu_fused", "--below=cpu_sort"], capture_output=True, text=True,
                           check=False)
     return done.returncode, done.stdout + done.stderr
-
-
-def need_gnuplot():
-    if not shutil.which("gnuplot"):
-        raise tap.Skip("gnuplot is missing")
 
 
 def test_page_of_a_folder_has_what_is_there(folder):
