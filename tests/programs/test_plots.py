@@ -13,7 +13,7 @@ import export
 import make_results
 import results
 from spoiled import (LINE, contents, disturbed, drawn_twice, equal, golden,
-                     on_device, one_line_error, rows_of, run, save, timed)
+                     on_device, one_line_error, rows_of, run, save)
 
 
 def test_export_holds_every_sample(folder):

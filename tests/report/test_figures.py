@@ -3,7 +3,6 @@
 """TAP tests of the figures for a paper: what they show is worked out by hand on made-up results, and the whole list
 is drawn from recorded ones."""
 import glob
-import html
 import math
 import os
 import re
@@ -18,7 +17,7 @@ import make_results
 import paper
 import results
 from spoiled import (HAS_MATPLOTLIB, LINE, RULES, contents, disturbed, equal, make, many_rules, noise_file,
-                     one_line_error, peer, rows_of, run, save, timed)
+                     one_line_error, rows_of, run, save)
 
 RECORDS = os.path.join(ROOT, "reports", "results")
 WIDTHS = {"": 7.0, "-column": 3.33}
@@ -80,22 +79,6 @@ def test_skew_has_a_panel_for_each_dim(folder):
         equal(points_of(ax)["cpu_fused"], [(a, 10 * dim + a) for a in (0, 0.8, 1.2)])
     assert "ceiling: copy, host" in entries_of(figure) and "median, quartiles" in head_of(figure)
     equal(figures_of(save(with_axes({"one": points["w64-0"]}), folder, "one.json"), "skew"), {})
-
-
-def test_distinct_rows_of_synthetic_and_recorded_ids(folder):
-    points = {f"w{alpha}": ("", {"alpha": alpha, "distinct": distinct, "lookups": 1000}, {"cpu_fused": ns})
-              for alpha, distinct, ns in ((0, 900, 30), (1.2, 100, 10))}
-    points["t"] = ("", {"distinct": 20, "lookups": 1000}, {"cpu_fused": 5})
-    data = with_axes(points)
-    data["context"]["emb_workload_t"] = "trace t batch 9 dim 64"
-    for r in rows_of(data, "workload=t"):
-        del r["alpha"]
-    figure = figures_of(save(data, folder, "unique.json"), "unique")["adam"]
-    ax, = figure.axes
-    full, hollow = (c[0] for c in ax.containers if c.get_label() == "cpu_fused")
-    equal([list(zip(*line.get_data())) for line in (full, hollow)], [[(90, 30), (10, 10)], [(2, 5)]])
-    equal([line.get_markerfacecolor() == "white" for line in (full, hollow)], [False, True])
-    assert "hollow marks: recorded ids" in head_of(figure)
 
 
 def test_every_rule_against_its_roof(folder):
@@ -191,29 +174,6 @@ def test_scaling_and_memory_follow_one_axis(folder):
     equal(threads.get_ylabel(), "speed-up over 1 thread")
     scratch = next(ax for ax in figures_of(path, "memory")["adam"].axes if ax.get_xlabel().startswith("rows"))
     equal(points_of(scratch)["cpu_fused"], [(10, 0.1), (100, 1), (1000, 10)])
-
-
-def test_what_determinism_costs(folder):
-    """cpu_atomic and cpu_hash are the ones that are not deterministic."""
-    path = timed(folder, cpu_atomic=(40,) * 5, cpu_hash=(25,) * 5, cpu_fused=(20,) * 5, cpu_sort=(30,) * 5)
-    figure = figures_of(path, "determinism")["rowwise_adagrad"]
-    assert {"cpu_fused, deterministic", "cpu_hash, not deterministic"} <= set(entries_of(figure)), entries_of(figure)
-    assert "0.800" in words_of(figure), words_of(figure)
-
-
-def test_peers_and_rules_mark_another_operation(folder):
-    data = peer(make_results.result(rules=RULES))
-    path = save(data, folder, "peers.json")
-    figure = figures_of(path, "peers")[""]
-    assert "torch_sparse" in entries_of(figure)
-    rules = figures_of(many_rules(folder), "rules-time")[""]
-    equal([t.get_text() for t in rules.axes[0].get_yticklabels()],
-          ["sgd (0)", "rowwise_adagrad (4)", "momentum (256)", "adam (512)"])
-    full, hollow = (c[0] for c in rules.axes[0].containers if c.get_label() == "cpu_dense")
-    equal([[round(y) for y in line.get_ydata()] for line in (full, hollow)], [[0, 1], [2, 3]])
-    equal(hollow.get_markerfacecolor(), "white")
-    assert "Hollow (cpu_dense): sweeps all rows" in head_of(rules).replace("\n", " ")
-    equal(figures_of(GOLDEN, "peers"), {})
 
 
 NOISE = {("w", "adam", f"k{i}", "cold"): math.exp(v) for i, v in enumerate((-0.02, 0.01, 0.0, 0.04))}

@@ -10,7 +10,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import tap
-from test_report_page import NO_D3, need, several, sweep, written
+from test_report_page import need, several, sweep, written
 from spoiled import equal, save
 
 

@@ -9,7 +9,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import tap
-from tap import ROOT, tool
+from tap import tool
 import compare
 import fake_bench
 import history
@@ -91,22 +91,6 @@ def test_a_revision_that_is_not_there_or_does_not_build(folder):
     error(project.run("against.py", "HEAD", "--reps", "0"), "REPS: '0'")
     error(project.run("against.py", "HEAD", "--filter", "none"), "FILTER='none'")
     assert not os.path.exists(project.log)  # all of them before the work
-
-
-def test_make_targets(folder):
-    def make(*words):
-        env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-        # make -n runs lines with $(MAKE) all the same; here they only print what they would run.
-        return subprocess.run(["make", "-n", "NVCC=", "PYTHON=echo", f"OUT={folder}", *words], cwd=ROOT, env=env, text=True,
-                              capture_output=True, check=False)
-    done = make("bench-against", "REF=HEAD", "FILTER=cpu_a", f"NOISE={folder}/n.json")
-    equal(done.returncode, 0)
-    for word in ("studies/against.py HEAD", "--filter=cpu_a", f"--noise={folder}/n.json", "compare.md",
-                 "compare.json", "/status"):
-        assert word in done.stdout, word
-    assert "usage: make bench-against REF=" in make("bench-against").stdout
-    assert "--revisions" not in make("history").stdout and "--revisions=a b" in make("history", "REVS=a b").stdout
-    assert "--comparisons='3'" in make("noise", "COMPARISONS=3").stdout
 
 
 # --- noise

@@ -300,16 +300,6 @@ def test_missing_records_are_named(folder):
         assert line in text, (line, text)
 
 
-def test_machines_that_agree_share_a_column(folder):
-    out, folders = repository(folder, "m1", "m2")
-    equal(run(out, *folders).returncode, 0)
-    assert "|  | all these machines |" in read(out) and "- m1, m2: **holds**" in read(out)
-    write(folders[1], "standard", *pair("a", 12, 11))
-    equal(run(out, *folders).returncode, 0)
-    text = read(out)
-    assert "|  | m1 | m2 |" in text and "- m2: **does not hold**" in text, text
-
-
 def test_bad_input_is_one_line_and_keeps_the_page(folder):
     out, (own,) = repository(folder, "m1")
     with open(out, "w", encoding="utf-8") as file:

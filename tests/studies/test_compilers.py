@@ -67,12 +67,6 @@ def test_the_table_of_another_result_is_refused(folder):
     error(run(folder, "--table", GOLDEN)[1], "not a result of several compilers")
 
 
-def test_a_spec_gets_one_rule_for_all(folder):
-    text = "workload a\n    dim 4\n    rule adam\nworkload b\n    alpha 0 1\n"
-    equal(compilers.of_rule(text, "sgd"),
-          "workload a\n    rule sgd\n    dim 4\nworkload b\n    rule sgd\n    alpha 0 1\n")
-
-
 def test_compilers_take_turns_and_all_samples_are_kept(folder):
     out, done = run(folder, "gcc", "clang", "icx", "--reps=5")
     equal((done.returncode, done.stderr.count("round 5 of 5")), (0, 3))
@@ -124,16 +118,6 @@ def test_a_wrong_result_has_no_time(folder):
     equal(done.returncode, 2)
     assert "| w | cpu_b | 1000 | 0.0 | - | - | - |" in done.stdout, done.stdout
     assert "FAILED cpu_b@clang on w: WRONG RESULT: row 3" in done.stdout
-
-
-def test_a_filter_chooses_among_the_default_workloads(folder):
-    run(folder, "gcc", "clang", "--reps=1", "--filter=alpha:(0|1.05)/.*cpu_a")
-    equal(calls(folder)[0][1]["filter"], r"^(zipf/alpha:0/rowwise_adagrad/cpu_a/cold|"
-                                         r"zipf/alpha:1\.05/rowwise_adagrad/cpu_a/cold)$")
-    os.unlink(os.path.join(folder, "log"))
-    run(folder, "gcc", "clang", "--reps=1", "--filter=cpu_(a", "--spec=mine.spec", "--rule=adam")
-    equal({k: calls(folder)[0][1].get(k) for k in ("filter", "spec", "rule")},
-          {"filter": "cpu_(a", "spec": "mine.spec", "rule": "adam"})
 
 
 def test_bad_input_is_one_line(folder):

@@ -9,7 +9,6 @@ import sys
 sys.dont_write_bytecode = True
 import tap
 from tap import ROOT
-import results
 from spoiled import equal, made_up, need_gnuplot, one_line_error, run, series
 
 KERNELS = ("--kernel=cpu_fused", "--below=cpu_sort")
@@ -21,11 +20,10 @@ TIMES = {"zipf/alpha:1": {"cpu_fused": (9, 10, 10, 10, 11), "cpu_sort": (19, 20,
                     "without_b": (5,) * 5}}
 
 
-def ladder_of(folder, times, roof=(), **context):
+def ladder_of(folder, times, **context):
     """A result with these samples, in ns per lookup."""
     kernels = {f"emb_kernel_{k}": f"{f} | host | none | label of {k} | idea" for k, f in FAMILIES.items()}
-    more = lambda w: {"share_roof": roof[w]} if roof else {}
-    rows = (series(w, k, ns, **more(w)) for w, own in times.items() for k, ns in own.items())
+    rows = (series(w, k, ns) for w, own in times.items() for k, ns in own.items())
     return made_up(folder, "made", *rows, **kernels | context)
 
 
@@ -60,12 +58,6 @@ def test_what_is_not_to_be_quoted_is_said_above(folder):
     for name in ("ladder.svg", "ladder.md"):
         with open(os.path.join(folder, name), encoding="utf-8") as file:
             assert line in file.read(), name
-
-
-def test_more_than_the_roof_is_marked(folder):
-    need_gnuplot()
-    out = run("ladder.py", ladder_of(folder, TIMES, {"zipf/alpha:1": 0.9, "cached": 1.1}), folder, *KERNELS).stdout
-    assert "| cpu_fused, ns per lookup | 10.0 | 4.00‡ |" in out and results.OVER_NOTE in out, out
 
 
 def test_a_missing_kernel_is_named(folder):

@@ -121,26 +121,6 @@ def test_front_page_holds_machines_side_by_side(folder):
     assert os.path.getsize(os.path.join(folder, "results", "machines.png")) > 1000
 
 
-def test_a_section_goes_to_the_page_that_has_it(folder):
-    need_gnuplot()
-    own, docs = golden(folder, "m1"), os.path.join(folder, "docs")
-    os.makedirs(docs)
-    sections = {os.path.join(folder, "README.md"): ["standard"], os.path.join(docs, "more.md"): [
-        "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration", "crossover", "machines"]}
-    for path, names in sections.items():
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("".join(f"<!-- table {s} -->\nstale {s}\n<!-- end {s} -->\n" for s in names)
-                       + "[y](../reports/results/old) [z](reports/results/old)\n")
-    status, said = pages(own, *(f"--front={path}" for path in sections))
-    assert status == 0, said
-    for path, names in sections.items():
-        with open(path, encoding="utf-8") as file:
-            page = file.read()
-        assert "stale" not in page and page.count("<!-- table") == len(names), (path, page)
-        assert "[y](../reports/results/m1) [z](reports/results/m1)" in page, (path, page)
-    assert "[m1](../results/m1)" in page and "(../results/machines.png)" in page, page
-
-
 def test_a_fastest_kernel_that_is_another_is_named(folder):
     result_of(folder, "standard", [("w", "a", 10.0, "f", 2, "cold"), ("w", "b", 5.0, "f", 2, "cold")])
     found = machines.cells(results.load(os.path.join(folder, "standard.json")), "a", "b")

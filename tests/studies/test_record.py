@@ -113,23 +113,6 @@ def test_result_says_how_it_was_made_but_no_folder_of_the_machine(folder):
     assert folder not in json.dumps([c, s.context("traces")])
 
 
-def test_traces_with_equal_bags_are_also_features_of_one_input(folder):
-    s = Setting(folder)
-    s.record("--steps=traces", s.traces(shop_items=9000, shop_country=9000, shop_other=8, poems=7000))
-    link = os.path.join(folder, "work", "traces", "")
-    names = [",".join(p.removeprefix(link) for p in w.split(",")) for w in s.calls()[0][1]["TRACE"].split()]
-    whole = {"shop_items.txt.gz", "shop_country.txt.gz"}
-    assert len(names) == 5 and set(names[-1].split(",")) == whole, names
-    assert not any("," in n for n in names[:-1])
-
-
-def test_without_traces_the_step_is_skipped_and_said(folder):
-    s = Setting(folder)
-    status, said = s.record("--steps=standard traces", f"--traces={folder}/none")
-    assert status == 0 and "skipped: traces: no *.txt.gz in TRACES=" in said, said
-    assert s.there() == ["standard"]
-
-
 def test_a_broken_trace_fails_its_step_alone(folder):
     s = Setting(folder)
     os.makedirs(f"{folder}/t")
@@ -177,22 +160,6 @@ def test_an_interrupted_record_goes_on(folder):
         assert status == 0 and s.targets() == ["ladder", "sweep"] and "there already: standard" in said, said
 
 
-def test_what_a_killed_record_left_running_is_not_measured_beside(folder):
-    s = Setting(folder, {"ladder": "hangs"})
-    run = s.start("--steps=ladder")
-    child = int(subprocess.run(["pgrep", "-P", str(run.pid)], capture_output=True, text=True,
-                               check=True).stdout.split()[0])
-    run.kill()
-    run.wait(20)
-    s.now()
-    status, said = s.record("--steps=ladder")
-    assert status == 1 and "is being recorded by another process" in said and not s.calls(), said
-    os.kill(child, signal.SIGKILL)
-    time.sleep(0.2)
-    status, said = s.record("--steps=ladder")
-    assert status == 0 and s.there() == ["ladder"], said
-
-
 def test_a_disturbed_step_is_measured_again_and_the_better_one_stays(folder):
     for noise, kept in (((0.5, 0.05), 3.0), ((0.2, 0.6), 2.0)):  # ms of the second and of the first call
         s = Setting(os.path.join(folder, f"{kept:g}"), noise=noise)
@@ -202,15 +169,6 @@ def test_a_disturbed_step_is_measured_again_and_the_better_one_stays(folder):
         assert {x.ms for x in result.series[0].samples} == {kept}
         low, high = sorted(round(100 * n) for n in noise)
         assert result.context["emb_record_attempts"] == f"the less disturbed of two: {low} and {high} %"
-
-
-def test_no_second_try_without_time_or_need(folder):
-    s = Setting(folder, noise=(0.5,))
-    status, said = s.record("--steps=ladder", "--minutes=0")
-    assert status == 0 and s.targets() == ["ladder"] and "MINUTES=0 leaves no time" in said, said
-    s = Setting(folder, noise=(0.1,))
-    s.record("--steps=sweep")
-    assert s.targets() == ["sweep"]
 
 
 def test_results_of_other_code_are_said_and_measured_again_when_forced(folder):

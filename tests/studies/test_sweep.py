@@ -49,28 +49,6 @@ def test_the_design_has_every_pair_of_values(folder):
         equal(want - all_pairs(sweep.cover(axes, [])), set())
 
 
-def test_the_cover_is_small_and_balanced(folder):
-    axes = sweep.AXES._replace(threads=(1, 2))
-    points = sweep.cover(axes, [])
-    assert 77 <= len(points) <= 90, len(points)  # 11 dims beside 7 exponents
-    for i, values in enumerate(axes):
-        counts = [sum(p[i] == v for p in points) for v in values]
-        assert max(counts) <= 2 * min(counts), (sweep.Point._fields[i], counts)
-    equal(sweep.cover(axes, points), [])
-
-
-def test_one_axis_at_a_time(folder):
-    axes = sweep.AXES._replace(threads=(1, 2))
-    stars = sweep.stars(axes)
-    # two centres; per base 10 dims, 3 pooling factors, 6 exponents, 3 numbers of tables, 1 of threads;
-    # two more numbers of rows, which both bases share
-    equal(len(stars), 2 + 2 * (10 + 3 + 6 + 3 + 1) + 2)
-    centre = sweep.Point(64, 20, 1.05, 10_000_000, 1, 2)
-    for i, values in enumerate(axes):
-        for v in values:
-            assert centre._replace(**{sweep.Point._fields[i]: v}) in stars
-
-
 def test_memory_limits_hold(folder):
     for gib in (0.01, 0.5, 4):
         points = sweep.design((1, 2), int(gib * GIB))
@@ -151,13 +129,6 @@ def test_a_loss_is_reported_as_one(folder):
         assert text in svg, text
 
 
-def test_the_other_kernel_may_be_looked_at(folder):
-    need_gnuplot()
-    done = run("sweep.py", points_of(folder, POINTS), folder, "--kernel=cpu_hash")
-    assert "cpu_hash is fastest or within 10 % on 1 of 3 points" in done.stdout, done.stdout
-    one_line_error(run("sweep.py", points_of(folder, POINTS), folder, "--kernel=none"), "no samples of none")
-
-
 def test_a_wrong_result_is_no_win(folder):
     need_gnuplot()
     times = POINTS | {"wins": {"cpu_hash": 10, "cpu_sort": 12}}
@@ -166,12 +137,6 @@ def test_a_wrong_result_is_no_win(folder):
     assert "on 1 of 3 points; fastest on 0, worst 0," in done.stdout, done.stdout
     assert "| wins | 1048576 | 25.0 % | none | cpu_hash | 10.0 | **0** |" in done.stdout, done.stdout
     assert "- FAILED cpu_fused on wins: WRONG RESULT: row 7" in done.stdout
-
-
-def test_a_point_without_others_does_not_count(folder):
-    need_gnuplot()
-    done = run("sweep.py", points_of(folder, POINTS | {"alone": {"cpu_fused": 1}}), folder, *KERNELS)
-    assert "on 2 of 3 points" in done.stdout and "alone" not in done.stdout, done.stdout
 
 
 # --- whole runs
