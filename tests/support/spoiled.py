@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: MIT
 """The golden result, spoiled copies of it, and the tools of reports/ run on them."""
+import contextlib
 import copy
 import importlib.util
+import io
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+import traceback
 
 import tap
 from tap import GOLDEN, ROOT
@@ -17,7 +21,35 @@ RULES = ("sgd", "adam", "rowwise_adagrad", "momentum")
 LINE = "90 of 180 samples disturbed, load 7.2 on 2 CPUs: do not quote"  # of disturbed(folder, 90, emb_load_worst="5.2")
 
 
+# These run within the test: a process of their own takes longer to import SciPy than for all else.
+WITHIN = ("compare.py", "export.py", "medians.py", "merge.py", "table.py")
+
+
+def within(path, *args):
+    """Runs a tool in this process; returns what subprocess.run() would."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    argv, sys.argv, status = sys.argv, [path, *args], 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as e:
+            status = e.code if isinstance(e.code, int) else int(e.code is not None)
+            if status and not isinstance(e.code, int):
+                print(e.code, file=sys.stderr)
+        except Exception:  # as the interpreter would
+            traceback.print_exc()
+            status = 1
+        finally:
+            sys.argv = argv
+            out.flush()
+            err.flush()
+    text = [f.buffer.getvalue().decode() for f in (out, err)]
+    return subprocess.CompletedProcess([path, *args], status, *text)
+
+
 def run(tool, *args, env=None):
+    if tool in WITHIN and not env:
+        return within(tap.tool(tool), *map(str, args))
     return subprocess.run([sys.executable, tap.tool(tool), *args], text=True,
                           capture_output=True, check=False, encoding="utf-8", errors="replace",
                           env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | (env or {}))
