@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs tests, which print TAP: scripts, and programs of groups, all of them or one. At the end come the ten that took
 # most CPU seconds, and the totals.
-# Usage: BUILD=build tests/run.sh tests/programs/test_cli.sh build/tests/unit/tests build/tests/kernels/tests:forward ...
+# Usage: BUILD=build tests/run.sh tests/programs/test_cli.py build/tests/unit/tests build/tests/kernels/tests:forward ...
 # Two run at a time (JOBS=1: one), because much of a run is serial. Results appear in the order of the
 # arguments. BUDGET=file: CPU seconds of tests; those that take half as much again fail.
 set -u

@@ -15,7 +15,9 @@ VENV = os.path.join("build", "peers", "venv")
 sys.dont_write_bytecode = True
 import tap
 from tap import GOLDEN, ROOMS, ROOT, script, tool
+import fake_bench
 import results
+from spoiled import equal
 
 TINY = """workload tiny
     tables 3
@@ -25,55 +27,6 @@ TINY = """workload tiny
     length uniform 0 9
     alpha 1.05
 """
-# Stand-ins for both processes: first what they share, then each of them.
-FAKE = '''#!{python}
-import json, sys
-LABEL = ("workload=w rule=sgd kernel=%s mode=cold place=host operation=lazy check=exact "
-         "fingerprint={fingerprint}")
-def row(kernel, ms, label, **more):
-    return dict(name="w/sgd/" + kernel + "/cold", run_type="iteration", iterations=1, real_time=ms,
-                time_unit="ms", lookups=1000, distinct=10, ns_per_lookup=1e3 * ms, traffic_gbs=2.0,
-                label=label % kernel, **more)
-def say(**answer):
-    print(json.dumps(answer), flush=True)
-'''
-FAKE_SESSION = FAKE + '''
-say(context=dict(emb_schema="1", emb_threads="2", emb_var_REPS="3", emb_var_FILTER="cpu_|torch_sp|fb",
-                 emb_kernel_cpu_fused="cpu | host | none | fused | An idea."))
-say(workload="w", rule="sgd", text="words", ring=3, seed=42, tables=[[10, 4]],
-    cases=[dict(kernel="cpu_fused", mode="cold")])
-for line in sys.stdin:
-    if line.startswith("sample"):
-        say(**row("cpu_fused", 1.5, LABEL + " placement=same", copy_gbs=10.0, rmw_gbs=5.0,
-                  pingpong_ns=40, bags=7, repetition_index=int(line.split()[2]), gather_gbs=20.0,
-                  line_mib=4e6 / 2**20, gather_mib=8e6 / 2**20))
-    elif line.startswith("next"):
-        say(refused={refused})
-        break
-    else:
-        say()
-say(end=True)
-'''
-FAKE_WORKER = FAKE + '''
-import os
-say(context=dict(emb_torch="0.0", emb_fbgemm="0.1",
-                 emb_env={k: os.environ.get(k) for k in ("OMP_NUM_THREADS", "OMP_PROC_BIND",
-                          "TORCH_USE_RTLD_GLOBAL", "THP_MEM_ALLOC_ENABLE")},
-                 emb_kernel_fbgemm="fbgemm | host | none | FBGEMM | A peer.",
-                 emb_kernel_torch_sparse="torch | host | none | PyTorch | A peer."))
-for line in sys.stdin:
-    order = json.loads(line)
-    if order["do"] == "check":
-        say(peers=dict(fbgemm=dict(note="another formula")),
-            refused=dict(torch_sparse={reason!r}))
-    elif order["do"] == "sample":
-        {crash}
-        say(**row("fbgemm", 1.0, LABEL, repetition_index=order["round_"]))
-    else:
-        say(weights=False)
-'''
-
-
 def run(name, *args, env=None):
     return subprocess.run([sys.executable, tool(name), *args], text=True, cwd=ROOT,
                           capture_output=True, check=False, encoding="utf-8", errors="replace",
@@ -81,19 +34,12 @@ def run(name, *args, env=None):
                                    PYTHONDONTWRITEBYTECODE="1", **(env or {})))
 
 
-def stand_ins(folder, refused="{}", reason="sgd: too large", crash="pass", theirs="aa"):
+def stand_ins(folder, refused=None, **told):
     """Runs the driver with stand-ins for both processes."""
-    session = script(folder, "session", FAKE_SESSION.replace("{refused}", refused).replace(
-        "{fingerprint}", "aa").replace("{python}", sys.executable))
-    worker = FAKE_WORKER.replace("{reason!r}", repr(reason)).replace("{crash}", crash).replace(
-        "{fingerprint}", theirs).replace("{python}", sys.executable)
+    session = fake_bench.install(folder, "session", "session", refused=refused or {})
+    worker = fake_bench.install(folder, "worker", "worker", **told)
     out = os.path.join(folder, "out")
-    return out, run("peers.py", "--session", session, "--python", script(folder, "worker", worker),
-                    "--out", out)
-
-
-def equal(got, want):
-    assert got == want, f"got {got!r}, want {want!r}"
+    return out, run("peers.py", "--session", session, "--python", worker, "--out", out)
 
 
 def one_line_error(done, *words):
@@ -111,18 +57,6 @@ def built():
 def test_without_the_environment_it_says_what_is_missing(folder):
     done = run("peers.py", "--python", os.path.join(folder, "python"), "--out", folder)
     one_line_error(done, "python is missing", "make peers", "nothing else")
-
-
-def test_setup_without_venv_or_network_is_one_line(folder):
-    setup = ["sh", tool("setup.sh")]
-    none = script(folder, "none", "#!/bin/sh\necho no ensurepip >&2\nexit 1\n")
-    made = script(folder, "made", "#!/bin/sh\nmkdir -p $3/bin\nprintf '#!/bin/sh\\nexit 1\\n' "
-                  ">$3/bin/python\nchmod +x $3/bin/python\n")
-    for python, word in ((none, "python3-venv"), (made, "no network?")):
-        venv = os.path.join(folder, "venv")
-        done = subprocess.run([*setup, venv, python], text=True, capture_output=True, check=False)
-        one_line_error(done, "peers: ", word, "everything else of the suite works")
-        assert not os.path.exists(os.path.join(venv, "complete"))
 
 
 def test_the_result_is_one_that_reports_read(folder):
@@ -148,7 +82,7 @@ def test_the_result_is_one_that_reports_read(folder):
 
 
 def test_other_ids_end_the_run(folder):
-    out, done = stand_ins(folder, theirs="bb")
+    out, done = stand_ins(folder, mark="bb")
     one_line_error(done, "other ids")
     assert not os.path.exists(os.path.join(out, "bench.json"))
 
@@ -156,7 +90,7 @@ def test_other_ids_end_the_run(folder):
 def test_wrong_results_are_left_out_and_change_the_status(folder):
     out, done = stand_ins(folder, reason="WRONG RESULT: sgd: table 0 differs")
     equal(done.returncode, 2)
-    out, done = stand_ins(folder, refused='{"cpu_fused": "WRONG RESULT: row 3"}')
+    out, done = stand_ins(folder, refused={"cpu_fused": "WRONG RESULT: row 3"})
     equal(done.returncode, 2)
     result = results.load(os.path.join(out, "bench.json"))
     equal([s.kernel.name for s in result.series], ["fbgemm"])
@@ -164,7 +98,7 @@ def test_wrong_results_are_left_out_and_change_the_status(folder):
 
 
 def test_a_process_that_dies_is_one_line(folder):
-    out, done = stand_ins(folder, crash="sys.exit(7)")
+    out, done = stand_ins(folder, crash=7)
     one_line_error(done, "worker ended early", "status 7")
     assert not os.path.exists(os.path.join(out, "bench.json"))
 
@@ -198,17 +132,6 @@ def test_ratios_name_the_peers_that_are_faster(folder):
     one_line_error(run("ratios.py", os.path.join(folder, "none.json")), "No such file")
 
 
-def test_ratios_times_are_those_of_the_samples(folder):
-    result = results.load(with_fbgemm(folder))
-    rows = [x.split() for x in run("ratios.py", result.path).stdout.splitlines()]
-    for g in result.groups("cold"):
-        of = {s.kernel.name: s.median("ns_per_lookup") for s in g.measured()}
-        cells = next(r for r in rows if r[:2] == [g.rule, g.workload])[2:]
-        want = [of["cpu_fused"], of["fbgemm"], of["fbgemm"] / of["cpu_fused"]]
-        got = [float(x.strip("()x")) for x in cells]
-        assert all(abs(a / b - 1) < 0.006 for a, b in zip(got, want)), (got, want)
-
-
 def test_ratios_begin_with_what_is_not_to_be_quoted(folder):
     with open(with_fbgemm(folder), encoding="utf-8") as file:
         data = json.load(file)
@@ -217,13 +140,6 @@ def test_ratios_begin_with_what_is_not_to_be_quoted(folder):
     line = "load 4.5 on 2 CPUs: do not quote"
     equal(run("ratios.py", path).stdout.splitlines()[0], line)
     equal(run("ratios.py", path, "--markdown").stdout.splitlines()[:2], [f"**{line}**", ""])
-
-
-def test_kernels_of_any_folder_are_no_peers(folder):
-    with open(with_fbgemm(folder), encoding="utf-8") as file:
-        text = file.read().replace('"cpu | host', '"mine | host').replace('"fused | device', '"naive | device')
-    out = run("ratios.py", script(folder, "mine.json", text)).stdout
-    equal(out.splitlines()[0].split(), ["rule", "workload", "cpu_fused", "fbgemm"])
 
 
 RULES = """#!/bin/sh
@@ -274,24 +190,6 @@ def test_batches_that_no_peer_can_measure_are_one_line(folder):
             raise AssertionError(f"it reads {text!r}")
 
 
-def test_only_a_step_that_differs_is_a_wrong_result(folder):
-    import torch_batch
-    equal(torch_batch.reason("sgd", torch_batch.Differs("row 3\nof 9")), "WRONG RESULT: sgd: row 3")
-    equal(torch_batch.reason("sgd", RuntimeError("different devices")), "sgd: different devices")
-    equal(torch_batch.reason("sgd", AssertionError()), "sgd: AssertionError")
-
-
-def test_ratios_fill_a_section_of_a_page(folder):
-    path = with_fbgemm(folder)
-    page = script(folder, "page.md", "a\n<!-- table peers -->\noutdated\n<!-- end peers -->\nb\n")
-    equal(run("ratios.py", path, "--update", page, "--picture", "p.png").returncode, 0)
-    text = open(page, encoding="utf-8").read()
-    assert text.startswith("a\n<!-- table peers -->\n![") and text.endswith("<!-- end peers -->\nb\n")
-    assert "](p.png)\n\n| rule | workload | cpu_fused | fbgemm |\n| --- | --- | ---: | ---: |" in text
-    assert "\n- fbgemm is faster than cpu_dense: " in text and "outdated" not in text, text
-    one_line_error(run("ratios.py", path, "--update", page, "--section", "other"), "table other")
-
-
 def lines_of(folder, *lines, options=()):
     """The answers of the suite's process to these lines."""
     built()
@@ -331,12 +229,6 @@ def test_the_suites_side_writes_what_gen_writes(folder):
     equal(sample["repetition_index"], 4)
     assert "unknown command" in out[5]["error"]
     equal(out[6:], [{"refused": {}}, {"end": True}])
-
-
-def test_the_suites_side_ends_with_whoever_led_it(folder):
-    done, out = lines_of(folder, "sample 0 0")
-    equal((done.returncode, len(out)), (0, 3))
-    assert "end" not in out[-1]
 
 
 def installed():

@@ -14,45 +14,21 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 import tap
 import ci_metrics
+import fake_bench
 from spoiled import equal
 
 PROGRAM = os.path.join(tap.TESTS, "ci_metrics.py")
 # What the stand-ins say: bytes and instructions of two kernels on one workload, and of a forward.
 FINE = {"persistent": 4096, "scratch": {"cpu_a": 640, "cpu_b": 128}, "look": 0, "compiler": "gcc 12.2.0", "wrong": "",
         "instructions": {"cpu_a": 1000000, "cpu_b": 5000, "cpu_look": 700}}
-BENCH = """#!{python}
-import json, sys
-said = json.load(open("{numbers}"))
-options = dict(word[2:].split("=", 1) for word in sys.argv[1:])
-kernels = {{"cpu_look": said["look"]}} if options["rule"] else said["scratch"]
-rule = "forward" if options["rule"] else "sgd"
-rows = [{{"name": k, "real_time": 1.0, "time_unit": "ms", "persistent_mib": said["persistent"] / 2**20,
-         "scratch_mib": n / 2**20, "label": f"workload=w rule={{rule}} kernel={{k}} mode=warm"}} for k, n in kernels.items()]
-for row in rows:
-    if row["name"] == said["wrong"]:
-        row |= {{"error_occurred": True, "error_message": "WRONG RESULT: row 3"}}
-json.dump({{"context": {{"emb_schema": "1", "emb_compiler": said["compiler"], "emb_libraries": "glibc 2.36, zlib 1"}},
-           "benchmarks": rows}}, open(options["out"] + "/bench.json", "w"))
-sys.exit(2 if said["wrong"] in kernels else 0)
-"""
-VALGRIND = """#!{python}
-import json, sys
-said = json.load(open("{numbers}"))["instructions"]
-if "--version" in sys.argv:
-    print("valgrind-3.19.0")
-else:
-    print("==1== Collected :", said[sys.argv[sys.argv.index("--kernel") + 1]], file=sys.stderr)
-"""
-
-
 def stand_ins(folder, numbers):
-    """(build folder, PATH) of programs that say these numbers."""
+    """Programs in the folder that say these numbers."""
     path = os.path.join(folder, "numbers.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(numbers, file)
-    for name, text in (("bench", BENCH), ("valgrind", VALGRIND), ("embfuse", "#!/bin/sh\n")):
-        tap.script(folder, name, text.format(python=sys.executable, numbers=path))
-    return folder
+    for name, kind in (("bench", "bench_numbers"), ("valgrind", "valgrind")):
+        fake_bench.install(folder, name, kind, numbers=path)
+    tap.script(folder, "embfuse", "#!/bin/sh\n")
 
 
 def judge(folder, changes=(), *options, path=None):

@@ -155,25 +155,6 @@ for r in rows:
 PY
 ok $? 'its record is whole'
 
-"$bench" --out="$work/worthless" $tiny --filter=cpu_sort --threads=64 2>"$work/stderr" &&
-    grep -q '^bench: [01] of 1 samples disturbed, load [6-9][0-9.]* on [0-9]* CPUs*: do not quote$' "$work/stderr"
-ok $? 'one line says that the figures are worth nothing'
-
-busy=
-for i in 1 2 3; do
-    while :; do :; done &
-    busy="$busy $!"
-done
-"$bench" --out="$work/busy" $tiny --filter=cpu_sort --reps=3 2>"$work/stderr"
-kill $busy
-"$python" -c 'import json, sys
-d = json.load(open(sys.argv[1]))
-own = [r["load_others"] for r in d["benchmarks"] if r["run_type"] == "iteration"]
-worst = float(d["context"]["emb_load_worst"])
-assert worst >= 1 and abs(sum(own) / len(own) - worst) < 0.01, (worst, own)' "$work/busy/bench.json" &&
-    grep -q 'do not quote' "$work/stderr"
-ok $? 'other work is seen'
-
 # What fits before the first block of a file ends, and no more. ThreadSanitizer's own memory is a file.
 if [ "${SANITIZE:-}" = thread ]; then
     ok 0 'a result that cannot be written # SKIP ThreadSanitizer needs files without a limit'
@@ -225,21 +206,6 @@ kill -KILL $pid
 wait $second
 [ $? -eq 0 ] && [ -e "$work/second/bench.json" ]
 ok $? 'one that waits goes on when the other has died'
-
-# On a terminal: TERM OPTION...
-terminal() {
-    TERM=$1
-    export TERM
-    shift
-    "$python" -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]))' "$bench" $tiny --filter=cpu_sort "$@" \
-        </dev/null >"$work/terminal" 2>&1
-}
-terminal dumb --out="$work/dumb"
-! grep -q "$(printf '\033')" "$work/terminal" && grep -q 'wrote ' "$work/terminal"
-ok $? 'a terminal without escapes gets none'
-terminal xterm --out="$work/xterm"
-grep -q "$(printf '\033')\\[K\\[0/1\\] 0 s: zipf: generating" "$work/terminal"
-ok $? 'any other rewrites its line, which promises nothing before the first sample'
 
 if [ "$BUILD" = build ]; then
     build/planted/bench --out="$work/wrong" $tiny --filter='planted_wrong|cpu_sort' 2>"$work/stderr"

@@ -31,19 +31,14 @@ echo 'int only_here;' | gcc -shared -fPIC -x c - -o "$work/own/lib/libonly_here.
 clean_make deps DEPS="$work/own" "$only" programs_ci=sh
 ok $? 'what is only in the prefix is found'
 
-# --- Debian packages, unpacked without root
+# --- a prefix as Debian's packages have it, unpacked without root
 root=$(pwd)/$work/debian
-mkdir -p "$root"
-if ! (cd "$root" && apt-get download -q libxxhash-dev libxxhash0 zlib1g-dev) >"$work/said" 2>&1; then
-    echo "ok $((n + 1)) - unpacked Debian packages # SKIP apt-get download does not work here"
-    echo "1..$((n + 1))"
-    exit 0
-fi
-for package in "$root"/*.deb; do dpkg-deb -x "$package" "$root"; done
+mkdir -p "$root/usr/include" "$root/usr/lib/any-linux-gnu"
+cp "$(echo '#include <xxhash.h>' | gcc -E - | sed -n 's/^# 1 "\(.*xxhash.h\)".*/\1/p' | head -n 1)" "$root/usr/include"
 clean_make "$work/build/embfuse" -n V=1 DEPS="$root/usr"
 tr ' ' '\n' <"$work/said" >"$work/words"
 grep -qx "$root/usr/include" "$work/words" && grep -q "^-Wl,-rpath,$root/usr/lib/" "$work/words"
-ok $? 'unpacked Debian packages: compiler and linker get their folders'
+ok $? 'Debian packages: compiler and linker get their folders'
 
 objects="$work/build/harness/workload/id_stats.o $work/build/build_info.h"
 (CFLAGS=-H && export CFLAGS && clean_make $objects DEPS="$root/usr") &&

@@ -46,7 +46,7 @@ def kernels(operation):
 # --- drawn batches
 def drawn_table(rng, rule, narrow):
     types = (rng.choice(["fp32", *TYPES]), rng.choice(["fp32", "bf16"])) if narrow else ("fp32", "fp32")
-    given = {h: v for h, v in VALUES.items() if h in oracle.rule_of(rule) and rng.random() < 0.4}
+    given = {h: v for h, v in VALUES.items() if h in oracle.rule_of(rule) and rng.random() < 0.6}
     return {"rows": int(rng.integers(2, 40)), "dim": int(rng.choice([1, 3, 5, 8, 16, 17, 31, 64, 130])),
             "weight_type": types[0], "momentum_type": types[1], "rule": oracle.rule_of(rule, **given)}
 

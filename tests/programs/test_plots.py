@@ -12,9 +12,8 @@ from tap import GOLDEN
 import export
 import make_results
 import results
-import style
 from spoiled import (LINE, contents, disturbed, drawn_twice, equal, golden,
-                     on_device, one_line_error, rows_of, run, save, timed)
+                     on_device, one_line_error, rows_of, run, save)
 
 
 def test_export_holds_every_sample(folder):
@@ -92,21 +91,6 @@ def test_a_step_without_stages_is_one_bar(folder):
             equal(svg.count(b"whole step"), int(name.startswith(("stages", "roofline"))))
 
 
-def test_older_results_have_no_roof(folder):
-    data = golden()
-    for r in data["benchmarks"]:
-        for key in ROOF_KEYS:
-            del r[key]
-    path = save(data, folder, "old.json")
-    table = run("table.py", path).stdout
-    equal({x.split()[7] for x in table.splitlines() if x.startswith("  cpu_")}, {"-"})
-    equal(table.count("% roof  "), 3)
-    done = run("export.py", path, folder)
-    equal(done.returncode, 0)
-    equal(done.stderr, f"no roofline-rowwise_adagrad-cold: no sample in {path} has a roof\n")
-    assert not any("roofline" in name for name in contents(folder, ".tsv"))
-
-
 def test_kernels_of_a_device_have_no_roof(folder):
     data = on_device(golden(), "cpu_fused")
     for r in rows_of(data, "kernel=cpu_fused"):
@@ -119,10 +103,6 @@ def test_kernels_of_a_device_have_no_roof(folder):
           {(True, True), (False, False)})
     equal(run("export.py", path, folder).returncode, 0)
     assert b"fused" not in contents(folder, ".tsv")["roofline-rowwise_adagrad-cold.tsv"]
-
-
-def tick_zero(svg):
-    return re.findall(rb"<text>0</text>", svg)
 
 
 def test_plots_of_failures_and_other_operations(folder):
@@ -138,54 +118,6 @@ def test_plots_of_failures_and_other_operations(folder):
     svg = contents(folder, ".svg")["throughput-adam-cold.svg"].decode()
     assert "FAILED, not drawn: cpu_hash on trace/hashed_bigrams" in svg
     assert "cpu_dense†" in svg and results.DENSE_NOTE in svg
-    memory = contents(folder, ".svg")["memory-adam-cold.svg"]
-    equal(len(tick_zero(memory)), 1)
-    assert b"no scratch" not in memory
-
-
-def test_figures_of_bars_that_are_cut_and_of_no_scratch(folder):
-    if not shutil.which("gnuplot"):
-        raise tap.Skip("no gnuplot")
-    slow = timed(folder, cpu_atomic=(9e4,) * 5)
-    for path, breaks in ((GOLDEN, 2), (slow, 3)):  # the dense one on two workloads
-        equal(run("plots.py", path, folder).returncode, 0)
-        svg = contents(folder, ".svg")
-        marks = re.findall(rb"<path stroke='rgb\(255, 255, 255\)'", svg["stages-rowwise_adagrad-cold.svg"])
-        equal(len(marks), breaks)
-        assert not tick_zero(svg["memory-rowwise_adagrad-cold.svg"])
-
-
-def test_peers_and_rungs_have_colours_that_no_kernel_has(folder):
-    kernels = [results.Kernel("k", family, index=i) for family in ("cpu", "mine", "naive") for i in range(60)]
-    guests = [results.Kernel("g", family, index=i) for family in (*results.PEERS, results.LADDER)
-              for i in range(60)]
-    assert not {style.colour(k) for k in kernels} & {style.colour(g) for g in guests}
-    for i in range(20):
-        equal(len({style.colour(g) for g in guests[i:i + 6]}), 6)
-
-
-def test_kernels_of_other_operations_take_no_colour(_):
-    step, lookup = "cpu | host | deterministic | sorted |", "forward | host | deterministic | lookup |"
-    found = results.read_kernels({"emb_kernel_a": step, "emb_kernel_b": lookup, "emb_kernel_c": step, "emb_kernel_os": "x"})
-    equal({name: kernel.index for name, kernel in found.items()}, {"a": 0, "b": 0, "c": 1})
-
-
-def test_the_legend_of_one_workload_is_one_column(folder):
-    if not shutil.which("gnuplot"):
-        raise tap.Skip("no gnuplot")
-    for count in (3, 5, 12):
-        name, data = "zipf/alpha:0.6", make_results.result(rules=("adam",))
-        rows = rows_of(data, f"workload={name}", "mode=cold")
-        again = [dict(r, label=r["label"].replace(" mode=", "_again mode=")) for r in rows]
-        kernels = list(dict.fromkeys(results.words(r)["kernel"] for r in rows + again))[:count]
-        data["benchmarks"] = [r for r in rows + again if results.words(r)["kernel"] in kernels]
-        done = run("plots.py", save(data, folder, "one.json"), folder)
-        equal((done.returncode, done.stderr), (0, ""))
-        for figure, lines in (("throughput", 2), ("memory", 1)):
-            svg = contents(folder, ".svg")[f"{figure}-adam-cold.svg"].decode()
-            assert results.DENSE_NOTE in svg
-            left = re.findall(r'translate\(([\d.]+),[^>]* font-size="13.00"  text-anchor="start"', svg)
-            equal((len(left), len(set(left))), (lines + count, 1))
 
 
 def test_missing_gnuplot_is_one_line(folder):

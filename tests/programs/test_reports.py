@@ -96,21 +96,6 @@ def test_the_status_of_a_comparison_is_told(folder):
     assert made.returncode == 2 and "usage: make compare A=OLD.json B=NEW.json" in made.stderr, made.stderr
 
 
-def test_blanks_in_the_names_that_make_hands_on(folder):
-    out = os.path.join(folder, "o u t")
-    os.mkdir(out)
-    path = save(golden(), out, "bench.json")
-    done = make("table", f"OUT={out}")
-    equal((done.returncode, done.stdout), (0, run("table.py", path).stdout))
-    other = save(golden(), out, "other result.json")
-    equal(make("table", f"RESULT={other}").returncode, 0)
-    for target, there in (("plots", shutil.which("gnuplot")), ("figures", HAS_MATPLOTLIB)):
-        if there:
-            done = make(target, f"OUT={out}", f"RESULT={other}")
-            equal((done.returncode, done.stderr), (0, ""))
-            assert contents(os.path.join(out, "plots"), ".svg")
-
-
 def test_merge_puts_a_peer_beside_the_kernels(folder):
     other, out = save(peer(golden()), folder, "peer.json"), os.path.join(folder, "both.json")
     equal(run("merge.py", GOLDEN, other, "--out", out).returncode, 0)
@@ -140,13 +125,6 @@ def test_the_whole_of_several_results_is_what_was_disturbed(folder):
     paths = [disturbed(folder, emb_disturbed_samples="30", emb_load_worst="0.4"), save(other, folder, "p.json")]
     equal(run("merge.py", *paths, "--out", out).returncode, 0)
     equal(results.load(out).caution(), "35 of 210 samples disturbed, load 5.5 on 2 CPUs: do not quote")
-
-
-def test_the_peer_without_pytorch_is_one_line(folder):
-    with open(os.path.join(folder, "torch.py"), "w", encoding="utf-8") as file:
-        file.write("raise ImportError('none here')\n")
-    one_line_error(run("torch_peer.py", "x", "--out", "y", env={"PYTHONPATH": folder}),
-                   "no PyTorch")
 
 
 if __name__ == "__main__":

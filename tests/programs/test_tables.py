@@ -122,13 +122,6 @@ def test_a_step_that_was_planned_ahead_is_marked_and_never_fastest(folder):
     assert "cpu_hash" not in contents(folder, ".tsv")["roofline-rowwise_adagrad-cold.tsv"].decode().split("\n\n\n")[0]
 
 
-def test_one_thread_is_singular(folder):
-    data = golden()
-    data["context"]["emb_threads"] = "1"
-    out = run("table.py", save(data, folder, "one.json")).stdout
-    assert out.startswith("Synthetic CPU, 1 thread, synthetic"), out[:80]
-
-
 def test_baseline_is_the_trait_and_not_a_name(folder):
     text = json.dumps(golden()).replace("cpu_dense", "zebra").replace("cpu_fused", "dense_zz")
     data = json.loads(text)
@@ -181,23 +174,6 @@ def test_columns_agree_for_an_even_number_of_samples(folder):
     equal(first("time")[2], "30")
     equal(first("throughput")[2], "1.66667")
     assert '\t30\t"30.0"\t0\n' in made["stages-rowwise_adagrad-cold.tsv"].decode()
-
-
-def test_the_overview_has_the_spreads(folder):
-    path = timed(folder, cpu_fused=(10, 20, 30, 40, 50), cpu_hash=(100,), cpu_sort=(99, 99.5, 100, 100.5, 101))
-    out = run("table.py", path, "--overview").stdout
-    row = next(x.strip("| ").split(" | ") for x in out.splitlines() if "alpha:0.6" in x)
-    assert "**30.0 ±33 %**" in row and "100" in row and "100 ±0.5 %" in row, row
-    assert "median ± half the quartile range" in out
-
-
-def test_table_fits(folder):
-    out = run("table.py", GOLDEN).stdout
-    assert max(map(len, out.splitlines())) <= 120
-    for text in ("hottest row 6.1 %", "12.5 GB/s copy", "same 18, split 12",
-                 "not run: cuda_fused on all workloads: no CUDA device"):
-        assert text in out, text
-    assert "†" not in out
 
 
 def test_dense_operation_gets_daggers_and_is_never_best(folder):
@@ -294,22 +270,6 @@ def test_many_rules_are_one_table(folder):
     equal((few.count(" · cold"), few.count("  kernel  ")), (3, 3))
 
 
-def test_a_rule_without_its_best_kernel_and_without_the_size_of_its_states(folder):
-    with open(many_rules(folder), encoding="utf-8") as file:
-        data = json.load(file)
-    for r in rows_of(data, "rule=adam"):
-        del r["state_bytes"]
-    gone = rows_of(data, "rule=momentum", "kernel=cpu_fused")
-    data["benchmarks"] = [r for r in data["benchmarks"] if r not in gone]
-    rows_of(data, "rule=sgd", "kernel=cpu_fused")[1].update(error_occurred=True, error_message="row 7")
-    out = run("table.py", save(data, folder, "gone.json")).stdout
-    head, *rows = [x.split() for x in out.splitlines() if x.startswith("  ")]
-    rows = {row[0]: dict(zip(head, row)) for row in rows}
-    equal([rows[r]["cpu_fused"] for r in ("momentum", "sgd")], ["-", "FAILED"])
-    equal(rows["adam"]["state"], "-")
-    assert "FAILED cpu_fused on pooled: row 7" in out
-
-
 def test_device_kernels_are_marked_beside_those_of_the_host(folder):
     path = save(on_device(golden()), folder, "device.json")
     out = run("table.py", path).stdout
@@ -344,19 +304,6 @@ def test_what_is_not_to_be_quoted(folder):
     equal(caution(3, emb_disturbed_samples="90"), "")  # 90 may be of one run of several: the rows count
     equal(caution(0, emb_threads="1 or 2", emb_load_worst="1.5", num_cpus=1),
           "0 of 180 samples disturbed, load 3.5 on 1 CPU: do not quote")
-
-
-def test_the_load_is_that_of_the_workload_where_it_was_highest(folder):
-    data = golden()
-    data["context"]["emb_load_worst"] = "9"  # the rows count
-    for r in data["benchmarks"]:
-        r["load_others"], r["threads"] = 0.2, 2
-    for r in rows_of(data, "workload=zipf/alpha:1.05"):
-        r["threads"], r["load_others"] = 1, 1.2
-    equal(results.load(save(data, folder, "a.json")).caution(), "")
-    for i, r in enumerate(rows_of(data, "workload=zipf/alpha:0.6")):
-        r["load_others"] = 3.0 if i % 3 == 0 else 0  # 1 on average
-    equal(results.load(save(data, folder, "a.json")).caution(), "load 3.0 on 2 CPUs: do not quote")
 
 
 def test_tables_and_comparisons_begin_with_it(folder):

@@ -2,11 +2,7 @@
 # SPDX-License-Identifier: MIT
 """TAP tests of the figures for a paper: what they show is worked out by hand on made-up results, and the whole list
 is drawn from recorded ones."""
-import contextlib
 import glob
-import html
-import io
-import itertools
 import math
 import os
 import re
@@ -21,13 +17,10 @@ import make_results
 import paper
 import results
 from spoiled import (HAS_MATPLOTLIB, LINE, RULES, contents, disturbed, equal, make, many_rules, noise_file,
-                     one_line_error, peer, rows_of, run, save, timed)
+                     one_line_error, rows_of, run, save)
 
 RECORDS = os.path.join(ROOT, "reports", "results")
-LIST = ("skew", "unique", "speed-memory", "memory", "stages", "roofline", "rules-roof", "rules-time", "types", "speedup",
-        "winners", "scaling", "determinism", "peers", "noise")
 WIDTHS = {"": 7.0, "-column": 3.33}
-FILES = ("standard", "traces", "scaling", "roof", "types", "winners", "peers")  # of a record, for the whole list
 
 
 def need_matplotlib():
@@ -86,22 +79,6 @@ def test_skew_has_a_panel_for_each_dim(folder):
         equal(points_of(ax)["cpu_fused"], [(a, 10 * dim + a) for a in (0, 0.8, 1.2)])
     assert "ceiling: copy, host" in entries_of(figure) and "median, quartiles" in head_of(figure)
     equal(figures_of(save(with_axes({"one": points["w64-0"]}), folder, "one.json"), "skew"), {})
-
-
-def test_distinct_rows_of_synthetic_and_recorded_ids(folder):
-    points = {f"w{alpha}": ("", {"alpha": alpha, "distinct": distinct, "lookups": 1000}, {"cpu_fused": ns})
-              for alpha, distinct, ns in ((0, 900, 30), (1.2, 100, 10))}
-    points["t"] = ("", {"distinct": 20, "lookups": 1000}, {"cpu_fused": 5})
-    data = with_axes(points)
-    data["context"]["emb_workload_t"] = "trace t batch 9 dim 64"
-    for r in rows_of(data, "workload=t"):
-        del r["alpha"]
-    figure = figures_of(save(data, folder, "unique.json"), "unique")["adam"]
-    ax, = figure.axes
-    full, hollow = (c[0] for c in ax.containers if c.get_label() == "cpu_fused")
-    equal([list(zip(*line.get_data())) for line in (full, hollow)], [[(90, 30), (10, 10)], [(2, 5)]])
-    equal([line.get_markerfacecolor() == "white" for line in (full, hollow)], [False, True])
-    assert "hollow marks: recorded ids" in head_of(figure)
 
 
 def test_every_rule_against_its_roof(folder):
@@ -199,29 +176,6 @@ def test_scaling_and_memory_follow_one_axis(folder):
     equal(points_of(scratch)["cpu_fused"], [(10, 0.1), (100, 1), (1000, 10)])
 
 
-def test_what_determinism_costs(folder):
-    """cpu_atomic and cpu_hash are the ones that are not deterministic."""
-    path = timed(folder, cpu_atomic=(40,) * 5, cpu_hash=(25,) * 5, cpu_fused=(20,) * 5, cpu_sort=(30,) * 5)
-    figure = figures_of(path, "determinism")["rowwise_adagrad"]
-    assert {"cpu_fused, deterministic", "cpu_hash, not deterministic"} <= set(entries_of(figure)), entries_of(figure)
-    assert "0.800" in words_of(figure), words_of(figure)
-
-
-def test_peers_and_rules_mark_another_operation(folder):
-    data = peer(make_results.result(rules=RULES))
-    path = save(data, folder, "peers.json")
-    figure = figures_of(path, "peers")[""]
-    assert "torch_sparse" in entries_of(figure)
-    rules = figures_of(many_rules(folder), "rules-time")[""]
-    equal([t.get_text() for t in rules.axes[0].get_yticklabels()],
-          ["sgd (0)", "rowwise_adagrad (4)", "momentum (256)", "adam (512)"])
-    full, hollow = (c[0] for c in rules.axes[0].containers if c.get_label() == "cpu_dense")
-    equal([[round(y) for y in line.get_ydata()] for line in (full, hollow)], [[0, 1], [2, 3]])
-    equal(hollow.get_markerfacecolor(), "white")
-    assert "Hollow (cpu_dense): sweeps all rows" in head_of(rules).replace("\n", " ")
-    equal(figures_of(GOLDEN, "peers"), {})
-
-
 NOISE = {("w", "adam", f"k{i}", "cold"): math.exp(v) for i, v in enumerate((-0.02, 0.01, 0.0, 0.04))}
 
 
@@ -255,81 +209,10 @@ def a_record(folder, *names):
     return record
 
 
-def overlaps(figure):
-    """Texts that leave the page, and pairs of tick labels or of other texts that overlap."""
-    renderer, page = figure.canvas.get_renderer(), figure.bbox
-    box = lambda t: t.get_window_extent(renderer)
-    ticks = [[t for t in axis.get_ticklabels() if t.get_text() and t.get_visible()]
-             for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
-    titles = [t for ax in figure.axes for t in (ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts) if t.get_text()]
-    free = [*(t for t in figure.texts if t.get_text()), *titles,
-            *(t for legend in figure.legends for t in legend.get_texts())]
-    for t in free:
-        b = box(t)
-        if b.x0 < -1 or b.y0 < -1 or b.x1 > page.x1 + 1 or b.y1 > page.y1 + 1:
-            yield f"'{t.get_text()}' leaves the page"
-    for group in (*ticks, free):
-        for a, b in itertools.combinations(group, 2):
-            one, two = box(a), box(b)
-            if min(one.x1, two.x1) - max(one.x0, two.x0) > 1 and min(one.y1, two.y1) - max(one.y0, two.y0) > 2:
-                yield f"'{a.get_text()}' and '{b.get_text()}' overlap"
-
-
 def gallery_of(record, out, *args):
     """A process that draws a record, with hashes of another seed than here."""
     return subprocess.Popen([sys.executable, tap.tool("gallery.py"), record, out, *args], stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONHASHSEED": "1"})
-
-
-def drawn_here(record, out):
-    """Draws a record; returns lines about texts that overlap, and about figures higher than a page."""
-    import gallery
-    bad = []
-
-    def save_checked(figure, stem, _formats):
-        name = os.path.basename(stem)
-        equal(figure.get_figwidth(), WIDTHS["-column" if name.endswith("-column") else ""])
-        bad.extend(f"{name}: {text}" for text in overlaps(figure))
-        if figure.get_figheight() > 10.5:
-            bad.append(f"{name}: {figure.get_figheight()} inches high")
-        return paper.save(figure, stem, ["pdf", "svg"])
-
-    os.mkdir(out)
-    figures.save = save_checked
-    with contextlib.redirect_stdout(io.StringIO()):
-        gallery.draw_all(gallery.results_of(record), "zen", out)
-    figures.save = paper.save
-    return bad
-
-
-def check_pdf(name, data):
-    """Its width, and that its fonts are of Type 42: TrueType inside of a composite font."""
-    width = WIDTHS["-column" if name.endswith("-column.pdf") else ""]
-    box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) [\d.]+ \]", data)
-    assert abs(float(box[1]) - 72 * width) < 0.01, (name, box[0])
-    assert b"/CIDFontType2" in data and b"/Type3" not in data, name
-
-
-def test_a_record_has_all_figures_the_same_bytes_again_and_no_overlapping_text(folder):
-    need_matplotlib()
-    record, outs = a_record(folder, *FILES), [os.path.join(folder, name) for name in ("one", "two")]
-    job = gallery_of(record, outs[0])
-    bad = drawn_here(record, outs[1])
-    printed, said = job.communicate()
-    equal((job.returncode, bad), (0, []))
-    made, again = (contents(out, (".pdf", ".svg")) for out in outs)
-    assert made == again, [name for name in made if made[name] != again.get(name)]
-    equal(sorted(map(os.path.basename, printed.split())),
-          sorted([*made, *contents(outs[0], ".png"), "index.html"]))
-    page = html.unescape(contents(outs[0], ".html")["index.html"].decode())
-    for name in LIST:
-        assert f"paper-{name}-" in printed and f"{drawing_of(name).caption}" in page, name
-    for name, data in made.items():
-        assert f'href="{name}"' in page, name
-        if name.endswith(".pdf"):
-            check_pdf(name, data)
-    assert "make figures RECORD=zen" in page and "make record NAME=zen STEPS=peers" in page
-    assert "not drawn: speedup: zen has no crossover.json" in said, said
 
 
 def test_missing_data_is_named_with_its_step(folder):

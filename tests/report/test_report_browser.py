@@ -10,7 +10,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import tap
-from test_report_page import NO_D3, need, several, sweep, written
+from test_report_page import need, several, sweep, written
 from spoiled import equal, save
 
 
@@ -98,14 +98,6 @@ def test_a_browser_sorts_and_filters(folder):
     equal(script(driver, "return one('#results .filter output').textContent"), "1 of 6 rows")
 
 
-def test_a_link_opens_its_part(folder):
-    driver = opened(folder, save(sweep(), folder, "s.json"))
-    name = script(driver, "return one('details.workload').id")
-    script(driver, "location.hash = arguments[0]", name)
-    assert driver.execute_async_script(
-        "setTimeout(() => arguments[0](document.querySelector('details.workload').open), 100)")
-
-
 def test_the_explorer_names_the_nearest_point(folder):
     driver = opened(folder, save(sweep(), folder, "s.json"))
     said = lambda: script(driver, "return all('.answer p').map(p => p.textContent)")
@@ -128,21 +120,6 @@ def test_the_explorer_names_the_nearest_point(folder):
     assert said()[1].startswith("Measured exactly there: zipf/alpha:0.6"), said()
     equal(column(driver, "nearest", 1)[0], "zipf/alpha:0.6")
     equal(driver.get_log("browser"), [])
-
-
-def test_the_explorer_without_d3(folder):
-    driver = opened(folder, save(sweep(), folder, "s.json"), NO_D3)
-    assert script(driver, "return one('.answer .where').textContent").startswith("Measured exactly")
-    equal(len(column(driver, "points", 0)), 3)
-
-
-def test_two_themes(folder):
-    driver = opened(folder, save(sweep(), folder, "s.json"))
-    colours = lambda: script(driver, "const c = getComputedStyle; return [c(document.body).backgroundColor, "
-                                     "c(document.querySelector('.drawn rect')).fill, c(document.body).color]")
-    equal(colours()[:2], ["rgb(255, 255, 255)"] * 2)
-    look(1280, 900, dark=True)
-    equal(colours()[:2], ["rgb(23, 23, 23)"] * 2)
 
 
 if __name__ == "__main__":

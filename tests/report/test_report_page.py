@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: MIT
 """TAP tests of reports/report.py, the page about results: what is in it, and what it refuses.
 test_report_browser.py opens it."""
-import glob
 import html.parser
 import importlib.util
 import json
@@ -13,9 +12,7 @@ import sys
 sys.dont_write_bytecode = True
 import tap
 import make_results
-import report
 from spoiled import equal, golden, one_line_error, run, save
-from webpage import inline_svg
 
 WORKLOADS = {f"zipf/alpha:{a:g}": (a, 0.9 - 0.6 * a, 0.02) for a in (0, 0.6, 1.05)}
 HOSTILE = "<script>alert(1)</script>"
@@ -116,13 +113,6 @@ def test_every_figure_has_its_command(folder):
         assert word in page.text, word
 
 
-def test_the_same_bytes_twice(folder):
-    paths = several(folder)[:2]
-    _, first = written(folder, *paths)
-    _, again = written(folder, *paths, env={"PYTHONHASHSEED": "7"})
-    assert first == again
-
-
 def test_names_are_escaped(folder):
     data = golden()
     context = data["context"]
@@ -153,16 +143,6 @@ def test_a_comparison(folder):
     done = run("report.py", "--old", first, "--out", os.path.join(folder, "x.html"))
     equal(done.returncode, 1)
     assert "A and B (--old and --new) come together" in done.stderr
-
-
-def test_machines_side_by_side(folder):
-    first, other, slow = several(folder)
-    _, text = written(folder, first, other)
-    page = Elements(text)
-    for word in ("Side by side", "Other CPU: ns/lookup", "Synthetic CPU: ns/lookup"):
-        assert word in page.text, word
-    _, text = written(folder, first, slow)  # of one machine
-    assert "Side by side" not in text
 
 
 def test_the_explorer_has_measured_points_only(folder):
@@ -217,35 +197,6 @@ def test_a_record_is_of_one_machine(folder):
     data["context"]["emb_cpu"] = "Other CPU"
     save(data, record, "forward.json")
     one_line_error(run("report.py", "--record", record, "--out", out), "results of several machines")
-
-
-def test_the_page_of_a_recorded_machine_is_small(folder):
-    for record in sorted(glob.glob(os.path.join(tap.ROOT, "reports", "results", "*", "")))[:1]:
-        _, text = written(folder, "--record", record)
-        assert 200_000 < len(text.encode()) < 3_000_000, len(text)
-        Elements(text)
-
-
-def test_svg_in_a_page(_folder):
-    svg = ('<?xml version="1.0"?><svg width="72pt" viewBox="0 0 72 40" xmlns="http://www.w3.org/2000/svg" '
-           'xmlns:xlink="http://www.w3.org/1999/xlink"><title>t</title><defs><path id="a" d="M0 0"/>'
-           '<path id="b" d="M1 1"/></defs><g/><use xlink:href="#a" fill="rgb( 86, 180, 233)" clip-path="url(#c)"/>'
-           '<clipPath id="c"/></svg>')
-    text, width = inline_svg.inline(svg, "f1-", "a title")
-    equal(width, 96)
-    for word in ('href="#f1-a"', 'id="f1-a"', 'fill="var(--c56b4e9,#56b4e9)"', 'clip-path="url(#f1-c)"',
-                 'aria-label="a title"'):
-        assert word in text, (word, text)
-    for word in ("<title", "f1-b", "<g", "xmlns", "72pt"):
-        assert word not in text, (word, text)
-    equal(inline_svg.dark_theme(text), "--c000000: #ededed;\n--c56b4e9: #56b4e9;")
-    for bad in ("<svg", "<p/>", "<svg/>"):
-        try:
-            inline_svg.inline(bad, "f1-", "t", "bad.svg")
-        except report.ResultError as e:
-            assert "bad.svg" in str(e)
-        else:
-            raise AssertionError(bad)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: MIT
 """TAP tests of bench-against, noise and history: whole runs in a small repository, with stand-ins for make and for
 what it builds, and change points by hand."""
-import json
 import os
 import random
 import subprocess
@@ -10,60 +9,19 @@ import sys
 
 sys.dont_write_bytecode = True
 import tap
-from tap import ROOT, script, tool
+from tap import tool
 import compare
+import fake_bench
 import history
 import noise_floor
 import results
 import verdict
-from spoiled import equal, save
+from spoiled import equal, made_up, save, series
 
 try:
     verdict.scipy_stats()
 except Exception as e:
     tap.skip_all("against", str(e))
-
-# A stand-in for bench, which a revision has as its file SPEED: its kernels take so many times 1 ms.
-BENCH = '''#!{python}
-import json, os, random, sys
-given = dict(a[2:].split("=", 1) for a in sys.argv[1:])
-here = os.path.dirname(os.path.realpath(__file__))
-speed = {speed}
-with open({log!r}, "a") as file:
-    file.write(json.dumps([speed, given]) + "\\n")
-draw = random.Random(sum(map(ord, here)) + os.path.getsize({log!r}))
-row = lambda k: dict(name=f"w/sgd/{{k}}/cold/manual_time", run_type="iteration", time_unit="ms", lookups=1000,
-    real_time=speed * draw.uniform(0.99, 1.01), scratch_mib=1.0, disturbed=0,
-    label=f"workload=w rule=sgd kernel={{k}} mode=cold place=host operation=lazy check=exact fingerprint=aa "
-          "placement=same")
-context = dict(emb_schema="1", num_cpus=2, emb_cpu="A CPU", emb_commit={commit!r}, emb_disturbed_samples="0",
-    emb_kernel_cpu_a="cpu | host | deterministic | first | An idea.",
-    emb_kernel_cpu_b="cpu | host | none | second | Another.")
-with open(given["out"] + "/bench.json", "w") as file:
-    json.dump(dict(context=context, benchmarks=[row("cpu_a"), row("cpu_b")]), file)
-'''
-EMBFUSE = '''#!{python}
-import json
-kernel = lambda n: dict(name=n, place="host", operation="step", rules=["rowwise_adagrad"], traits=["deterministic"])
-print(json.dumps(dict(kernels=[kernel("cpu_a"), kernel("cpu_b")], rules=[dict(name="rowwise_adagrad")])))
-'''
-MAKE = '''#!{python}
-import os, sys
-clone = sys.argv[sys.argv.index("-C") + 1]
-assert "NVCC=" in sys.argv and "B=build" in sys.argv and sys.argv[-1] == "build/bench", sys.argv
-with open(os.path.join(clone, "SPEED")) as file:
-    speed = file.read().strip()
-if speed == "broken":
-    sys.exit(2)
-with open(os.path.join(clone, "COMMIT")) as file:
-    commit = file.read().strip()
-os.makedirs(os.path.join(clone, "build"), exist_ok=True)
-path = os.path.join(clone, "build", "bench")
-with open(path, "w") as file:
-    file.write({bench!r}.replace("{{speed}}", speed).replace("{{commit!r}}", repr(commit)))
-os.chmod(path, 0o755)
-'''
-
 
 def git(folder, *words):
     return subprocess.run(["git", "-c", "user.name=A", "-c", "user.email=a@b", *words], cwd=folder, check=True,
@@ -80,19 +38,15 @@ class Project:
         git(self.folder, "init", "--quiet")
         self.revisions = []
         for i, speed in enumerate(speeds):
-            save(f"{speed}\n", self.folder, "SPEED")
-            save(f"{i:040x}\n", self.folder, "COMMIT")
+            save(f"{speed} {i:040x}\n", self.folder, "SPEED")
             git(self.folder, "add", ".")
             git(self.folder, "commit", "--quiet", "-m", f"speed {speed}")
             self.revisions.append(git(self.folder, "rev-parse", "HEAD"))
-        bench = BENCH.replace("{python}", sys.executable).replace("{log!r}", repr(self.log)).replace("{{", "{").replace(
-            "}}", "}")
-        make = MAKE.replace("{python}", sys.executable).replace("{bench!r}", repr(bench.replace(
-            "{speed}", "{{speed}}").replace("{commit!r}", "{{commit!r}}")))
-        self.make = script(folder, "make", make)
-        own = bench.replace("{speed}", str(speeds[-1])).replace("{commit!r}", repr("here"))
-        self.here = ["--bench", script(folder, "bench", own),
-                     "--embfuse", script(folder, "embfuse", EMBFUSE.replace("{python}", sys.executable))]
+        install, speed, times = fake_bench.install, speeds[-1], {"cpu_a": 1000.0, "cpu_b": 1000.0}
+        self.make = install(folder, "make", "make_revision", log=self.log)
+        self.here = ["--embfuse", install(folder, "embfuse", "embfuse"),
+                     "--bench", install(folder, "bench", "bench", log=self.log, who=speed, speed=speed, noise=0.01,
+                                        times=times, context={"emb_load_worst": "0"})]
 
     def run(self, name, *args):
         with_make = [] if name == "noise.py" else ["--make", self.make, "--builds", os.path.join(self.folder, "builds")]
@@ -101,8 +55,7 @@ class Project:
                               env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
 
     def calls(self):
-        with open(self.log, encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+        return [(who, given) for who, _, given in fake_bench.calls(self.log)]
 
     def path(self, name):
         return os.path.join(self.out, name)
@@ -138,22 +91,6 @@ def test_a_revision_that_is_not_there_or_does_not_build(folder):
     error(project.run("against.py", "HEAD", "--reps", "0"), "REPS: '0'")
     error(project.run("against.py", "HEAD", "--filter", "none"), "FILTER='none'")
     assert not os.path.exists(project.log)  # all of them before the work
-
-
-def test_make_targets(folder):
-    def make(*words):
-        env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-        # make -n runs lines with $(MAKE) all the same; here they only print what they would run.
-        return subprocess.run(["make", "-n", "NVCC=", "PYTHON=echo", f"OUT={folder}", *words], cwd=ROOT, env=env, text=True,
-                              capture_output=True, check=False)
-    done = make("bench-against", "REF=HEAD", "FILTER=cpu_a", f"NOISE={folder}/n.json")
-    equal(done.returncode, 0)
-    for word in ("studies/against.py HEAD", "--filter=cpu_a", f"--noise={folder}/n.json", "compare.md",
-                 "compare.json", "/status"):
-        assert word in done.stdout, word
-    assert "usage: make bench-against REF=" in make("bench-against").stdout
-    assert "--revisions" not in make("history").stdout and "--revisions=a b" in make("history", "REVS=a b").stdout
-    assert "--comparisons='3'" in make("noise", "COMPARISONS=3").stdout
 
 
 # --- noise
@@ -220,14 +157,11 @@ def test_bad_histories(folder):
     project = Project(folder, 1.0)
     error(project.run("history.py"), "has 0 results", "make history REVS=")
     os.makedirs(project.out)
-    row = dict(name="w/sgd/a/cold", run_type="iteration", real_time=1.0, time_unit="ms",
-               label="workload=w rule=sgd kernel=a mode=cold fingerprint=aa")
-    result = lambda cpu, mark="aa": {"context": {"emb_schema": "1", "emb_cpu": cpu},
-                                     "benchmarks": [dict(row, label=row["label"].replace("aa", mark))] * 5}
-    save(result("A"), project.out, "1.json")
-    save(result("B"), project.out, "2.json")
+    result = lambda name, cpu, mark="aa": made_up(project.out, name, series("w", "a", mark=mark), emb_cpu=cpu)
+    result("1", "A")
+    result("2", "B")
     error(project.run("history.py"), "2.json", "times of two machines")
-    save(result("A", "bb"), project.out, "2.json")
+    result("2", "A", "bb")
     error(project.run("history.py"), "different work")
     save("{", project.out, "2.json")
     error(project.run("history.py"), "2.json", "not JSON")

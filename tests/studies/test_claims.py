@@ -3,7 +3,6 @@
 """TAP tests of make claims (studies/claims/): every verdict of every claim on planted records, what is missing, bad
 input, and that the page in the repository is what the program writes today."""
 import glob
-import json
 import os
 import shutil
 import subprocess
@@ -20,36 +19,15 @@ import learned
 import page
 import results
 from claim import CLAIMS, HOLDS, NOT, ONLY, UNKNOWN, Case
+from spoiled import equal, made_up, series
 
-TRAITS = {"cpu_fused": "deterministic", "cpu_sort": "deterministic", "cpu_atomic": "none",
-          "cpu_dense": "deterministic,dense_gradient,dense_step"}
 TYPES = {"w/weight_type:fp32": "", "w/weight_type:bf16": "weight_type bf16 "}
 
 
-def equal(got, want):
-    assert got == want, f"got {got!r}, want {want!r}"
-
-
 # --- planted records
-def series(workload, kernel, ns=10.0, rule="rowwise_adagrad", operation="lazy", **counters):
-    """Five samples of a kernel, which differ by a thousandth; ns may be a list of samples."""
-    known = {"lookups": 1000, "distinct": 500, "rows": 10000, "dim": 64, "threads": 2, "alpha": 0,
-             "persistent_mib": 10, "compulsory_mib": 4}
-    samples = ns if isinstance(ns, list) else [ns * (1 + i / 1000) for i in range(5)]
-    label = (f"workload={workload} rule={rule} kernel={kernel} mode=cold place=host operation={operation} "
-             "check=exact fingerprint=f placement=same")
-    return [known | counters | {"run_type": "iteration", "time_unit": "ms", "real_time": t * known["lookups"] / 1e6,
-                                "ns_per_lookup": t, "label": label} for t in samples]
-
-
 def write(folder, name, *rows, **more):
-    context = {"emb_schema": "1", "emb_cpu": "A CPU", "num_cpus": 2, "emb_commit": "c0ffee", "emb_date": "2024-01-02",
-               **{f"emb_kernel_{k}": f"cpu | host | {traits} | {k} | Idea." for k, traits in TRAITS.items()},
-               **{f"emb_workload_{w}": f"rows 1 {types}seed 42" for w, types in TYPES.items()}, **more}
-    path = os.path.join(folder, f"{name}.json")
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"context": context, "benchmarks": [r for own in rows for r in own]}, file)
-    return path
+    context = {f"emb_workload_{w}": f"rows 1 {types}seed 42" for w, types in TYPES.items()}
+    return made_up(folder, name, *rows, **context | more)
 
 
 def verdict(folder, number, *rows, **context):
@@ -320,16 +298,6 @@ def test_missing_records_are_named(folder):
                  "| [4. Fused is faster](#4-fused-is-faster) | holds |  |", "| standard | 1 of 1, at most 1.00x ✓ |",
                  "| [m1/standard.json](../reports/results/m1/standard.json) | c0ffee | 2024-01-02 |"):
         assert line in text, (line, text)
-
-
-def test_machines_that_agree_share_a_column(folder):
-    out, folders = repository(folder, "m1", "m2")
-    equal(run(out, *folders).returncode, 0)
-    assert "|  | all these machines |" in read(out) and "- m1, m2: **holds**" in read(out)
-    write(folders[1], "standard", *pair("a", 12, 11))
-    equal(run(out, *folders).returncode, 0)
-    text = read(out)
-    assert "|  | m1 | m2 |" in text and "- m2: **does not hold**" in text, text
 
 
 def test_bad_input_is_one_line_and_keeps_the_page(folder):

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: MIT
 """TAP tests of studies/ladder.py on made-up times, and of the kernels of studies/ladder/."""
 import glob
-import json
 import os
 import re
 import sys
@@ -10,9 +9,7 @@ import sys
 sys.dont_write_bytecode = True
 import tap
 from tap import ROOT
-import make_results
-import results
-from spoiled import equal, need_gnuplot, one_line_error, run
+from spoiled import equal, made_up, need_gnuplot, one_line_error, run, series
 
 KERNELS = ("--kernel=cpu_fused", "--below=cpu_sort")
 FAMILIES = {"cpu_fused": "cpu", "cpu_sort": "cpu", "without_a": "ladder", "without_b": "ladder"}
@@ -23,22 +20,11 @@ TIMES = {"zipf/alpha:1": {"cpu_fused": (9, 10, 10, 10, 11), "cpu_sort": (19, 20,
                     "without_b": (5,) * 5}}
 
 
-def made_up(folder, times, **context):
+def ladder_of(folder, times, **context):
     """A result with these samples, in ns per lookup."""
-    data = make_results.result(workloads={w: (1.0, 0.25, 0.01) for w in times}, repetitions=1)
-    row_of = {r["label"].split()[0].removeprefix("workload="): r for r in data["benchmarks"]
-              if " kernel=cpu_fused mode=cold " in r["label"]}
-    data["benchmarks"] = [
-        row | {"ns_per_lookup": ns, "real_time": ns * row["lookups"] * 1e-6,
-               "label": row["label"].replace("kernel=cpu_fused", f"kernel={kernel}")}
-        for w, row in row_of.items() for kernel, samples in times[w].items() for ns in samples]
-    kept = {k: v for k, v in data["context"].items() if not re.match("emb_(kernel|not_run)_", k)}
     kernels = {f"emb_kernel_{k}": f"{f} | host | none | label of {k} | idea" for k, f in FAMILIES.items()}
-    data["context"] = kept | kernels | context
-    path = os.path.join(folder, "made.json")
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(data, file)
-    return path
+    rows = (series(w, k, ns) for w, own in times.items() for k, ns in own.items())
+    return made_up(folder, "made", *rows, **kernels | context)
 
 
 def lacking(kernel, *workloads):
@@ -48,7 +34,7 @@ def lacking(kernel, *workloads):
 
 def test_the_ratios(folder):
     need_gnuplot()
-    done = run("ladder.py", made_up(folder, TIMES), folder, *KERNELS)
+    done = run("ladder.py", ladder_of(folder, TIMES), folder, *KERNELS)
     equal((done.returncode, done.stderr), (0, ""))
     equal([x for x in done.stdout.splitlines() if x.startswith("| ")], [
         "|  | zipf/alpha:1 | cached |", "| --- | ---: | ---: |",
@@ -58,17 +44,6 @@ def test_the_ratios(folder):
         "| cpu_sort: neither fused nor in two levels | 2.00x | 1.50x |"])
     assert "quote" not in done.stdout and "‡" not in done.stdout, done.stdout
     assert "no time" not in done.stdout and "not run" not in done.stdout, done.stdout
-
-
-def test_the_figure_has_both_sides_of_1(folder):
-    need_gnuplot()
-    equal(run("ladder.py", made_up(folder, TIMES), folder, *KERNELS).returncode, 0)
-    with open(os.path.join(folder, "ladder.svg"), encoding="utf-8") as file:
-        svg = file.read()
-    for text in ("0.8x", "1x", "2x", "label of without_a", "cpu_sort: neither fused nor in two levels",
-                 "zipf/alpha:1"):
-        assert f">{text}<" in svg.replace("\n", ""), text
-    assert os.path.getsize(os.path.join(folder, "ladder.png")) > 1000
     with open(os.path.join(folder, "ladder.tsv"), encoding="utf-8") as file:
         medians = [[float(row.split("\t")[2]) for row in block.splitlines()[1:]]
                    for block in file.read().split("\n\n\n")]
@@ -77,7 +52,7 @@ def test_the_figure_has_both_sides_of_1(folder):
 
 def test_what_is_not_to_be_quoted_is_said_above(folder):
     need_gnuplot()
-    path = made_up(folder, TIMES, emb_disturbed_samples="20")
+    path = ladder_of(folder, TIMES, emb_disturbed_samples="20")
     line = "20 of 40 samples disturbed: do not quote"
     assert f"ladder.md\n\n**{line}**\n\n|  | zipf" in run("ladder.py", path, folder, *KERNELS).stdout
     for name in ("ladder.svg", "ladder.md"):
@@ -85,33 +60,20 @@ def test_what_is_not_to_be_quoted_is_said_above(folder):
             assert line in file.read(), name
 
 
-def test_more_than_the_roof_is_marked(folder):
-    need_gnuplot()
-    path = made_up(folder, TIMES)
-    with open(path, encoding="utf-8") as file:
-        data = json.load(file)
-    for r in data["benchmarks"]:
-        r["share_roof"] = 1.1 if "workload=cached " in r["label"] else 0.9
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(data, file)
-    out = run("ladder.py", path, folder, *KERNELS).stdout
-    assert "| cpu_fused, ns per lookup | 10.0 | 4.00‡ |" in out and results.OVER_NOTE in out, out
-
-
 def test_a_missing_kernel_is_named(folder):
     need_gnuplot()
-    done = run("ladder.py", made_up(folder, lacking("without_b", "cached")), folder, *KERNELS)
+    done = run("ladder.py", ladder_of(folder, lacking("without_b", "cached")), folder, *KERNELS)
     equal(done.returncode, 0)
     assert "| label of without_b | 0.98x ? | - |" in done.stdout, done.stdout
     equal([x for x in done.stdout.splitlines() if "no time" in x], ["- no time: without_b on cached"])
-    done = run("ladder.py", made_up(folder, lacking("cpu_fused", "cached")), folder, *KERNELS)
+    done = run("ladder.py", ladder_of(folder, lacking("cpu_fused", "cached")), folder, *KERNELS)
     assert "| cpu_fused, ns per lookup | 10.0 | - |" in done.stdout, done.stdout
     equal([x for x in done.stdout.splitlines() if "no time" in x], ["- no time: cpu_fused on cached"])
 
 
 def test_a_wrong_kernel_is_said_to_be_wrong(folder):
     need_gnuplot()
-    path = made_up(folder, lacking("without_a", *TIMES),
+    path = ladder_of(folder, lacking("without_a", *TIMES),
                    emb_not_run_0="zipf/alpha:1 | without_a | WRONG RESULT: row 7")
     done = run("ladder.py", path, folder, *KERNELS)
     assert "- FAILED without_a on zipf/alpha:1: WRONG RESULT: row 7" in done.stdout, done.stdout
@@ -121,23 +83,12 @@ def test_a_wrong_kernel_is_said_to_be_wrong(folder):
 def test_bad_input_is_one_line(folder):
     one_line_error(run("ladder.py", os.path.join(folder, "none.json"), folder, *KERNELS), "none.json")
     for kernel in ("cpu_fused", "cpu_sort"):
-        path = made_up(folder, lacking(kernel, *TIMES))
+        path = ladder_of(folder, lacking(kernel, *TIMES))
         one_line_error(run("ladder.py", path, folder, *KERNELS), f"no samples of {kernel}")
     plain = {f"emb_kernel_{k}": "cpu | host | none | label | idea" for k in FAMILIES}
-    one_line_error(run("ladder.py", made_up(folder, TIMES, **plain), folder, *KERNELS), "folder ladder")
+    one_line_error(run("ladder.py", ladder_of(folder, TIMES, **plain), folder, *KERNELS), "folder ladder")
     apart = {"zipf/alpha:1": {"cpu_fused": (1,)}, "cached": {"cpu_sort": (1,)}}
-    one_line_error(run("ladder.py", made_up(folder, apart), folder, *KERNELS), "no workload together")
-
-
-def test_the_table_goes_into_a_page(folder):
-    need_gnuplot()
-    page = os.path.join(folder, "page.md")
-    with open(page, "w", encoding="utf-8") as file:
-        file.write("a\n<!-- table ladder -->\n<!-- end ladder -->\nb\n")
-    equal(run("ladder.py", made_up(folder, TIMES), folder, *KERNELS, "--update", page).returncode, 0)
-    with open(page, encoding="utf-8") as file:
-        text = file.read()
-    assert "| 1.25x | 0.75x |" in text and text.endswith("<!-- end ladder -->\nb\n")
+    one_line_error(run("ladder.py", ladder_of(folder, apart), folder, *KERNELS), "no workload together")
 
 
 def test_every_technique_has_its_kernel(folder):

@@ -15,19 +15,14 @@ from tap import GOLDEN, ROOT, tool
 import machines
 import recorded
 import results
+from spoiled import made_up, need_gnuplot, series
 
 
 # --- how far figures can be off
 def result_of(folder, name, rows, **context):
     """A result of rows (workload, kernel, ns, fingerprint, threads, mode)."""
-    path = os.path.join(folder, name + ".json")
-    benchmarks = [{"name": f"{w}/{k}", "run_type": "iteration", "time_unit": "ms", "real_time": ns,
-                   "lookups": 1e6, "ns_per_lookup": ns, "threads": threads, "dim": 64,
-                   "label": f"workload={w} rule=sgd kernel={k} mode={mode} fingerprint={f} operation=lazy"}
-                  for w, k, ns, f, threads, mode in rows]
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"context": {"emb_schema": "1", "emb_cpu": "Fake"} | context,
-                   "benchmarks": benchmarks}, file)
+    return made_up(folder, name, *(series(w, k, [ns], "sgd", mode=mode, mark=f, threads=threads)
+                                   for w, k, ns, f, threads, mode in rows), **context)
 
 
 def test_the_same_point_is_found_by_its_ids(folder):
@@ -81,11 +76,6 @@ def pages(*words):
     return done.returncode, done.stdout + done.stderr
 
 
-def need_gnuplot():
-    if not shutil.which("gnuplot"):
-        raise tap.Skip("gnuplot is missing")
-
-
 def test_page_of_a_folder_has_what_is_there(folder):
     need_gnuplot()
     own = golden(folder, "m1")
@@ -129,26 +119,6 @@ def test_front_page_holds_machines_side_by_side(folder):
     one, two = (float(cells[i].split()[0]) for i in (0, 3))
     assert 1.95 < two / one < 2.05 and cells[1] == cells[4], row
     assert os.path.getsize(os.path.join(folder, "results", "machines.png")) > 1000
-
-
-def test_a_section_goes_to_the_page_that_has_it(folder):
-    need_gnuplot()
-    own, docs = golden(folder, "m1"), os.path.join(folder, "docs")
-    os.makedirs(docs)
-    sections = {os.path.join(folder, "README.md"): ["standard"], os.path.join(docs, "more.md"): [
-        "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration", "crossover", "machines"]}
-    for path, names in sections.items():
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("".join(f"<!-- table {s} -->\nstale {s}\n<!-- end {s} -->\n" for s in names)
-                       + "[y](../reports/results/old) [z](reports/results/old)\n")
-    status, said = pages(own, *(f"--front={path}" for path in sections))
-    assert status == 0, said
-    for path, names in sections.items():
-        with open(path, encoding="utf-8") as file:
-            page = file.read()
-        assert "stale" not in page and page.count("<!-- table") == len(names), (path, page)
-        assert "[y](../reports/results/m1) [z](reports/results/m1)" in page, (path, page)
-    assert "[m1](../results/m1)" in page and "(../results/machines.png)" in page, page
 
 
 def test_a_fastest_kernel_that_is_another_is_named(folder):

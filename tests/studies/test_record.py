@@ -15,54 +15,13 @@ import time
 sys.dont_write_bytecode = True
 import tap
 from tap import ROOT, tool
+import fake_bench
 import quiet
 import recorded
 import results
 
 STEPS = [s.name for s in recorded.STEPS]
 
-# A stand-in for make: logs its calls and writes results where the target does. BAD[target] is what goes
-# wrong, NOISE has the shares of disturbed samples of the first call, the second, ...
-FAKE_MAKE = '''#!{python}
-import json, os, sys, time
-words = [w for w in sys.argv[1:] if not w.startswith("-")]
-target, given = words[0], dict(w.split("=", 1) for w in words[1:])
-with open({log!r}, "a") as file:
-    file.write(json.dumps([target, given]) + "\\n")
-calls = sum(1 for _ in open({log!r}))
-bad, noise = {bad}.get(target), ({noise} + [0.0])[min(calls - 1, len({noise}))]
-where = {{"bench": ["bench.json"], "peers": ["peers/bench.json", "peers-1-thread/bench.json"],
-         "ladder": ["ladder/bench.json"], "sweep": ["sweep/sweep.json"],
-         "crossover": ["crossover/crossover.json"], "bench-compilers": ["compilers/bench.json"],
-         "bench-isa": ["isa/bench.json"], "tune": ["tune/tune.json"], "noise": ["noise/noise.json"],
-         "scaling": ["scaling/scaling.json"]}}[target]
-if bad == "fails":
-    print("pip could not install it (no network?)\\n    [1/2] part 1\\n\\nmake[1]: x", file=sys.stderr)
-    sys.exit("make: *** [peers/peers.mk:29: peers] Error 1")
-if bad == "no file":
-    sys.exit(0)
-rows = [{{"name": "w/k", "run_type": "iteration", "time_unit": "ms", "real_time": 1.0 + calls, "lookups": 1e6,
-         "threads": 2, "disturbed": float(i < 100 * noise),
-         "label": "workload=w rule=sgd kernel=k mode=cold operation=lazy fingerprint=f placement=same"}}
-        for i in range(100)]
-context = {{"emb_schema": "1", "emb_cpu": {cpu!r}, "emb_commit": "c0ffee", "emb_threads": "2",
-           "executable": "/x", "emb_var_OUT": given["OUT"], "emb_var_TRACE": given.get("TRACE", ""),
-           "emb_kernel_k": "cpu | host"}}
-if bad == "wrong":
-    context["emb_not_run_0"] = "w | other | WRONG RESULT: row 3"
-if bad == "cut":
-    context["emb_cut_short"] = "by SIGTERM"
-for path in where:
-    path = os.path.join(given["OUT"], path)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w") as file:
-        json.dump({{"context": context, "benchmarks": rows}}, file)
-if bad == "hangs":
-    open({log!r} + ".hangs", "w").close()
-    time.sleep(60)
-if bad == "wrong":
-    sys.exit("make: *** [Makefile:225: bench] Error 2")
-'''
 # The machine has a fixed load, mostly 0, so that nothing waits.
 PRELUDE = "import sys; sys.path.insert(0, {studies!r}); import quiet; quiet.busy = lambda: {busy}; " \
           "import runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -78,8 +37,8 @@ class Setting:
         self.now(bad, noise)
 
     def now(self, bad=None, noise=()):
-        tap.script(self.root, "make", FAKE_MAKE.format(python=sys.executable, log=self.log, bad=bad or {},
-                                                       noise=list(noise), cpu=recorded.cpu_name()))
+        fake_bench.install(self.root, "make", "make_record", log=self.log, bad=bad or {}, noise=list(noise),
+                           cpu=recorded.cpu_name())
         if os.path.exists(self.log):
             os.unlink(self.log)
 
@@ -106,10 +65,7 @@ class Setting:
         return run
 
     def calls(self):
-        if not os.path.exists(self.log):
-            return []
-        with open(self.log, encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+        return fake_bench.calls(self.log)
 
     def targets(self):
         return [target for target, _ in self.calls()]
@@ -155,23 +111,6 @@ def test_result_says_how_it_was_made_but_no_folder_of_the_machine(folder):
     assert c["emb_record_machine"].startswith(recorded.cpu_name())
     assert s.context("traces")["emb_record_command"] == "make bench TRACE=TRACES/a_x.txt.gz MODES=cold REPS=1"
     assert folder not in json.dumps([c, s.context("traces")])
-
-
-def test_traces_with_equal_bags_are_also_features_of_one_input(folder):
-    s = Setting(folder)
-    s.record("--steps=traces", s.traces(shop_items=9000, shop_country=9000, shop_other=8, poems=7000))
-    link = os.path.join(folder, "work", "traces", "")
-    names = [",".join(p.removeprefix(link) for p in w.split(",")) for w in s.calls()[0][1]["TRACE"].split()]
-    whole = {"shop_items.txt.gz", "shop_country.txt.gz"}
-    assert len(names) == 5 and set(names[-1].split(",")) == whole, names
-    assert not any("," in n for n in names[:-1])
-
-
-def test_without_traces_the_step_is_skipped_and_said(folder):
-    s = Setting(folder)
-    status, said = s.record("--steps=standard traces", f"--traces={folder}/none")
-    assert status == 0 and "skipped: traces: no *.txt.gz in TRACES=" in said, said
-    assert s.there() == ["standard"]
 
 
 def test_a_broken_trace_fails_its_step_alone(folder):
@@ -221,22 +160,6 @@ def test_an_interrupted_record_goes_on(folder):
         assert status == 0 and s.targets() == ["ladder", "sweep"] and "there already: standard" in said, said
 
 
-def test_what_a_killed_record_left_running_is_not_measured_beside(folder):
-    s = Setting(folder, {"ladder": "hangs"})
-    run = s.start("--steps=ladder")
-    child = int(subprocess.run(["pgrep", "-P", str(run.pid)], capture_output=True, text=True,
-                               check=True).stdout.split()[0])
-    run.kill()
-    run.wait(20)
-    s.now()
-    status, said = s.record("--steps=ladder")
-    assert status == 1 and "is being recorded by another process" in said and not s.calls(), said
-    os.kill(child, signal.SIGKILL)
-    time.sleep(0.2)
-    status, said = s.record("--steps=ladder")
-    assert status == 0 and s.there() == ["ladder"], said
-
-
 def test_a_disturbed_step_is_measured_again_and_the_better_one_stays(folder):
     for noise, kept in (((0.5, 0.05), 3.0), ((0.2, 0.6), 2.0)):  # ms of the second and of the first call
         s = Setting(os.path.join(folder, f"{kept:g}"), noise=noise)
@@ -246,15 +169,6 @@ def test_a_disturbed_step_is_measured_again_and_the_better_one_stays(folder):
         assert {x.ms for x in result.series[0].samples} == {kept}
         low, high = sorted(round(100 * n) for n in noise)
         assert result.context["emb_record_attempts"] == f"the less disturbed of two: {low} and {high} %"
-
-
-def test_no_second_try_without_time_or_need(folder):
-    s = Setting(folder, noise=(0.5,))
-    status, said = s.record("--steps=ladder", "--minutes=0")
-    assert status == 0 and s.targets() == ["ladder"] and "MINUTES=0 leaves no time" in said, said
-    s = Setting(folder, noise=(0.1,))
-    s.record("--steps=sweep")
-    assert s.targets() == ["sweep"]
 
 
 def test_results_of_other_code_are_said_and_measured_again_when_forced(folder):
@@ -360,19 +274,6 @@ def test_a_machine_that_is_never_quiet_is_measured_and_it_is_said(folder):
     status, said = s.record("--steps=ladder", "--wait=0")
     assert status == 0 and "not quiet: other work keeps 9.0 CPUs busy" in said, said
     assert "other work kept 9.00 of" in s.context("ladder")["emb_record_waited"]
-
-
-def test_busy_sees_work_of_others(folder):
-    window, quiet.WINDOW = quiet.WINDOW, 0.5
-    try:
-        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as worker:
-            try:
-                time.sleep(0.1)
-                assert quiet.busy() > 0.3
-            finally:
-                worker.kill()
-    finally:
-        quiet.WINDOW = window
 
 
 if __name__ == "__main__":

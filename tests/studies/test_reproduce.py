@@ -4,7 +4,6 @@
 section belongs to an item, costs, and new runs with a stand-in for make."""
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -130,19 +129,6 @@ def test_costs_are_the_most_of_all_machines(folder):
     equal(items.both([Cost(1, 2, 3), Cost()]), Cost())
 
 
-def test_costs_of_studies_are_those_of_a_run(folder):
-    root = tree(folder, "a")
-    put(root, items.COSTS, json.dumps({"items": {"drift": {"seconds": 7, "mib": 12.5, "disk": 0.25}}}))
-    equal(items.costs(root)["drift"].texts(), ("7.0 s", "12 MiB", "0.25 MiB"))
-    for text in ("{", "[]", '{"items": {"drift": {"seconds": 7}}}', '{"items": {"drift": 7}}'):
-        put(root, items.COSTS, text)
-        try:
-            items.costs(root)
-            assert False, text
-        except items.ResultError as e:
-            assert "costs.json: not the costs that make reproduce RUN=1 writes" in str(e), e
-
-
 # --- a new run
 def run(folder, *words, log="log"):
     make = tap.script(folder, "make", FAKE_MAKE.format(python=sys.executable, log=os.path.join(folder, log)))
@@ -161,22 +147,6 @@ def test_a_new_run_measures_what_is_chosen(folder):
     equal(list(costs), ["drift"])
     assert 1 <= costs["drift"]["disk"] < 1.1 and costs["drift"]["mib"] > 1 and costs["drift"]["seconds"] >= 0, costs
     assert "make record NAME=mine STEPS=standard" in done.stderr and "costs.json" in done.stdout, done
-
-
-def test_a_failure_does_not_stop_the_others(folder):
-    out, done = run(folder, "--items=zero drift")
-    assert done.returncode == 2 and "FAILED: zero ended with status 2\n" in done.stderr, done
-    with open(os.path.join(out, "costs.json"), encoding="utf-8") as file:
-        equal(list(json.load(file)["items"]), ["drift"])
-
-
-def test_all_items_that_measure_run(folder):
-    _, done = run(folder, "--name=mine")
-    equal(done.returncode, 2)  # the stand-in fails on zero
-    with open(os.path.join(folder, "log"), encoding="utf-8") as file:
-        ran = file.read().splitlines()
-    equal(ran, [" ".join(shlex.split(i.run.format(name="mine"))[1:]) for i in ITEMS if i.measures])
-    assert len(ran) == len(set(ran)) >= len(STEPS), ran
 
 
 def test_bad_input_is_one_line(folder):

@@ -3,97 +3,34 @@
 """TAP tests of studies/sweep.py, scaling.py and parts.py: they check the designs directly, reports on made-up
 results, and whole runs with a stand-in for bench."""
 import itertools
-import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 
 sys.dont_write_bytecode = True
 import tap
 from tap import ROOT
-import make_results
+import fake_bench
 import results
 import scaling
 import sweep
-from spoiled import equal, need_gnuplot, one_line_error, run
+from spoiled import equal, made_up, need_gnuplot, one_line_error, run, series
 
 KERNELS = ("--kernel=cpu_fused", "--others=cpu_hash cpu_sort", "--dense=cpu_dense")
 GIB = 2**30
 
-# A stand-in for bench: logs its calls and writes a result with TIMES[kernel] ns per lookup. BAD[part of a
-# workload's name] is what goes wrong there.
-FAKE_BENCH = '''#!{python}
-import json, os, re, signal, sys
-given = dict(a[2:].split("=", 1) for a in sys.argv[1:])
-text = open(given["spec"]).read()
-blocks = [dict(line.split(None, 1) for line in b.splitlines() if line.strip())
-          for b in re.split(r"(?m)^(?=workload )", text) if b.strip()]
-names = [b["workload"] for b in blocks]
-with open({log!r}, "a") as file:
-    file.write(json.dumps([names, given]) + "\\n")
-if given["reps"] == "0":
-    sys.exit("bench: REPS: '0' is not a number from 1 to 1000")
-bad = {{what for word, what in {bad}.items() for n in names if word in n}}
-if "interrupt" in bad:
-    os.kill(os.getppid(), signal.SIGTERM)
-    signal.pause()
-if "memory" in bad:
-    print("[0/1] measuring", file=sys.stderr)
-    for n in names:
-        print(f"not run: {{n}}, all kernels: {{n}}: needs 99.0 GiB, 1.0 GiB are available", file=sys.stderr)
-    sys.exit(1)
-rows = []
-died = "kill" in bad
-for b in blocks[:1] if died else blocks:
-    for alpha in b["alpha"].split():
-        name = b["workload"] + (f"/alpha:{{alpha}}" if " " in b["alpha"].strip() else "")
-        length = int(b["length"].split()[-1])
-        tables = int(b.get("tables", 1))
-        lookups = int(b["batch"]) * length * tables
-        for kernel in re.search(r"\\((.*)\\)", given["filter"])[1].split("|"):
-            if "wrong" in bad and kernel == "cpu_hash":
-                continue
-            ns = {times}[kernel] / int(given["threads"])
-            for r in range(int(given["reps"])):
-                rows.append({{"name": f"{{name}}/{{kernel}}", "run_type": "iteration", "time_unit": "ms",
-                    "real_time": ns * lookups * 1e-6, "ns_per_lookup": ns, "lookups": lookups,
-                    "distinct": lookups / 4, "tables": tables, "rows": int(b["rows"]) * tables,
-                    "dim": int(b["dim"]), "alpha": float(alpha), "longest_bag": length,
-                    "threads": int(given["threads"]),
-                    "label": f"workload={{name}} rule=rowwise_adagrad kernel={{kernel}} mode=cold "
-                             "operation=lazy check=exact fingerprint=f placement=same"}})
-context = {{"emb_schema": "1", "emb_cpu": "Fake", "emb_threads": given["threads"],
-           "num_cpus": 2, "emb_load_worst": str(len(names) / 2), "emb_disturbed_samples": "2", "emb_var_THREADS": given["threads"], "emb_var_SPEC": given["spec"]}}
-for k in {times}:
-    context["emb_kernel_" + k] = f"cpu | host | none | {{k}} by name | idea"
-if "wrong" in bad:
-    context["emb_not_run_0"] = f"{{names[0]}} | cpu_hash | WRONG RESULT: row 3"
-with open(os.path.join(given["out"], "bench.json"), "w") as file:
-    json.dump({{"context": context, "benchmarks": rows}}, file)
-if died:
-    os.kill(os.getpid(), signal.SIGKILL)
-sys.exit(128 + signal.SIGTERM if "stopped" in bad else 2 if "wrong" in bad else 0)
-'''
 TIMES = {"cpu_fused": 4.0, "cpu_hash": 8.0, "cpu_sort": 6.0, "cpu_dense": 20.0}
 
 
-def measure(tool, folder, *args, bad=None, times=None):
+def measure(tool, folder, *args, bad=None, quiet=""):
     """A whole run with the stand-in: (the process, the calls of bench, the path of the result)."""
-    bench, log = os.path.join(folder, "bench"), os.path.join(folder, "log")
-    with open(bench, "w", encoding="utf-8") as file:
-        file.write(FAKE_BENCH.format(python=sys.executable, log=log, bad=bad or {}, times=times or TIMES))
-    os.chmod(bench, 0o755)
+    path, log = os.path.join(folder, "result.json"), os.path.join(folder, "log")
+    bench = fake_bench.install(folder, "bench", "bench", log=log, times=TIMES, bad=bad or {}, quiet=quiet)
     if os.path.exists(log):
         os.unlink(log)
-    path = os.path.join(folder, "result.json")
     done = run(tool, path, folder, f"--bench={bench}", "--threads=1 2", *KERNELS, *args)
-    calls = []
-    if os.path.exists(log):
-        with open(log, encoding="utf-8") as file:
-            calls = [json.loads(line) for line in file]
-    return done, calls, path
+    return done, [call[1:] for call in fake_bench.calls(log)], path
 
 
 def all_pairs(points):
@@ -110,28 +47,6 @@ def test_the_design_has_every_pair_of_values(folder):
         assert want - all_pairs(stars), "one axis at a time has not all pairs: the cover does something"
         equal(want - all_pairs(stars + sweep.cover(axes, stars)), set())
         equal(want - all_pairs(sweep.cover(axes, [])), set())
-
-
-def test_the_cover_is_small_and_balanced(folder):
-    axes = sweep.AXES._replace(threads=(1, 2))
-    points = sweep.cover(axes, [])
-    assert 77 <= len(points) <= 90, len(points)  # 11 dims beside 7 exponents
-    for i, values in enumerate(axes):
-        counts = [sum(p[i] == v for p in points) for v in values]
-        assert max(counts) <= 2 * min(counts), (sweep.Point._fields[i], counts)
-    equal(sweep.cover(axes, points), [])
-
-
-def test_one_axis_at_a_time(folder):
-    axes = sweep.AXES._replace(threads=(1, 2))
-    stars = sweep.stars(axes)
-    # two centres; per base 10 dims, 3 pooling factors, 6 exponents, 3 numbers of tables, 1 of threads;
-    # two more numbers of rows, which both bases share
-    equal(len(stars), 2 + 2 * (10 + 3 + 6 + 3 + 1) + 2)
-    centre = sweep.Point(64, 20, 1.05, 10_000_000, 1, 2)
-    for i, values in enumerate(axes):
-        for v in values:
-            assert centre._replace(**{sweep.Point._fields[i]: v}) in stars
 
 
 def test_memory_limits_hold(folder):
@@ -185,23 +100,11 @@ def test_bench_reads_the_specs(folder):
 
 
 # --- the verdict
-def made_up(folder, times, failed=()):
-    """A result with times {workload: {kernel: ns}}; failed: {(workload, kernel)} were wrong."""
-    data = make_results.result(workloads={w: (1.0, 0.25, 0.01) for w in times})
-    data["benchmarks"] = [r for r in data["benchmarks"] if "mode=cold" in r["label"]]
-    kept = []
-    for row in data["benchmarks"]:
-        label = results.words(row)
-        ns = times[label["workload"]].get(label["kernel"])
-        if ns and (label["workload"], label["kernel"]) not in failed:
-            kept.append(row | {"ns_per_lookup": ns, "real_time": ns * row["lookups"] * 1e-6})
-    data["benchmarks"] = kept
-    for i, (workload, kernel) in enumerate(failed, 1):
-        data["context"][f"emb_not_run_{i}"] = f"{workload} | {kernel} | WRONG RESULT: row 7"
-    path = os.path.join(folder, "made.json")
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(data, file)
-    return path
+def points_of(folder, times, **context):
+    """A result with times {workload: {kernel: ns}}."""
+    counters = {"lookups": 2**20, "distinct": 2**18, "tables": 1, "longest_bag": 1}
+    return made_up(folder, "made", *(series(w, k, [ns] * 5, **counters) for w, own in times.items()
+                                     for k, ns in own.items()), **context)
 
 
 POINTS = {"wins": {"cpu_fused": 5, "cpu_hash": 10, "cpu_sort": 12},       # 2.00
@@ -211,7 +114,7 @@ POINTS = {"wins": {"cpu_fused": 5, "cpu_hash": 10, "cpu_sort": 12},       # 2.00
 
 def test_a_loss_is_reported_as_one(folder):
     need_gnuplot()
-    path = made_up(folder, POINTS)
+    path = points_of(folder, POINTS)
     done = run("sweep.py", path, folder, *KERNELS)
     equal((done.returncode, done.stderr), (0, ""))
     assert ("cpu_fused is fastest or within 10 % on 2 of 3 points; fastest on 1, worst 0.800, "
@@ -226,36 +129,14 @@ def test_a_loss_is_reported_as_one(folder):
         assert text in svg, text
 
 
-def test_the_other_kernel_may_be_looked_at(folder):
-    need_gnuplot()
-    done = run("sweep.py", made_up(folder, POINTS), folder, "--kernel=cpu_hash")
-    assert "cpu_hash is fastest or within 10 % on 1 of 3 points" in done.stdout, done.stdout
-    one_line_error(run("sweep.py", made_up(folder, POINTS), folder, "--kernel=none"), "no samples of none")
-
-
 def test_a_wrong_result_is_no_win(folder):
     need_gnuplot()
-    done = run("sweep.py", made_up(folder, POINTS, failed=[("wins", "cpu_fused")]), folder, *KERNELS)
+    times = POINTS | {"wins": {"cpu_hash": 10, "cpu_sort": 12}}
+    path = points_of(folder, times, emb_not_run_1="wins | cpu_fused | WRONG RESULT: row 7")
+    done = run("sweep.py", path, folder, *KERNELS)
     assert "on 1 of 3 points; fastest on 0, worst 0," in done.stdout, done.stdout
     assert "| wins | 1048576 | 25.0 % | none | cpu_hash | 10.0 | **0** |" in done.stdout, done.stdout
     assert "- FAILED cpu_fused on wins: WRONG RESULT: row 7" in done.stdout
-
-
-def test_a_point_without_others_does_not_count(folder):
-    need_gnuplot()
-    done = run("sweep.py", made_up(folder, POINTS | {"alone": {"cpu_fused": 1}}), folder, *KERNELS)
-    assert "on 2 of 3 points" in done.stdout and "alone" not in done.stdout, done.stdout
-
-
-def test_the_summary_goes_into_a_page(folder):
-    need_gnuplot()
-    page = os.path.join(folder, "page.md")
-    with open(page, "w", encoding="utf-8") as file:
-        file.write("a\n<!-- table sweep -->\n<!-- end sweep -->\nb\n")
-    equal(run("sweep.py", made_up(folder, POINTS), folder, *KERNELS, "--update", page).returncode, 0)
-    with open(page, encoding="utf-8") as file:
-        text = file.read()
-    assert "on 2 of 3 points" in text and text.endswith("<!-- end sweep -->\nb\n")
 
 
 # --- whole runs
@@ -267,7 +148,7 @@ def test_a_whole_sweep(folder):
     assert f"on {len(points)} of {len(points)} points; fastest on {len(points)}, worst 1.50" in done.stdout
     assert {c[1]["seed"] for c in calls} == {"7"} and {c[1]["reps"] for c in calls} == {"3"}
     result = results.load(path)
-    equal(result.machine(), "Fake, 1 or 2 threads")
+    equal(result.machine(), "A CPU, 1 or 2 threads")
     equal(result.context["emb_disturbed_samples"], str(2 * len(calls)))
     worst = max(len(names) for names, _ in calls) / 2 + 2
     caution = f"load {worst:.1f} on 2 CPUs: do not quote**\n\ncpu_fused is fastest"
@@ -294,23 +175,22 @@ def test_what_does_not_fit_is_named_and_left_out(folder):
 
 
 def test_a_run_that_was_cut_short_goes_on(folder):
-    goes_on_after("interrupt", folder)
-
-
-def test_a_bench_that_was_stopped_is_run_again(folder):
-    goes_on_after("stopped", folder)
+    for what in ("interrupt", "stopped"):
+        own = os.path.join(folder, what)
+        os.mkdir(own)
+        goes_on_after(what, own)
 
 
 def goes_on_after(what, folder):
     need_gnuplot()
     quiet = os.path.join(folder, "quiet")  # if it exists, the same program is not interrupted any more
-    bad = f"({{'-t1': '{what}'}} if not os.path.exists({quiet!r}) else {{}})"
-    done, first, path = measure("sweep.py", folder, "--reps=1", bad=bad)
+    bad = {"-t1": what}
+    done, first, path = measure("sweep.py", folder, "--reps=1", bad=bad, quiet=quiet)
     one_line_error(done, "interrupted")
     assert len(first) > 3 and not os.path.exists(path)
     with open(quiet, "w", encoding="utf-8"):
         pass
-    done, rest, _ = measure("sweep.py", folder, "--reps=1", bad=bad)
+    done, rest, _ = measure("sweep.py", folder, "--reps=1", bad=bad, quiet=quiet)
     equal(done.returncode, 0)
     equal(first[-1][0], rest[0][0])
     equal(done.stderr.count("is there already"), len(first) - 1)
@@ -342,7 +222,7 @@ def test_bad_input_is_one_line(folder):
         one_line_error(run(tool, "x.json", folder, "--bench=no/such", *KERNELS), "no/such")
     one_line_error(measure("scaling.py", folder, "--most=10")[0], "MOST: 10")
     one_line_error(measure("sweep.py", folder, "--gib=0")[0], "GIB: 0")
-    one_line_error(run("scaling.py", made_up(folder, POINTS), folder, *KERNELS), "no workload lookups-NUMBER")
+    one_line_error(run("scaling.py", points_of(folder, POINTS), folder, *KERNELS), "no workload lookups-NUMBER")
 
 
 # --- scaling

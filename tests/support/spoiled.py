@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: MIT
 """The golden result, spoiled copies of it, and the tools of reports/ run on them."""
+import contextlib
 import copy
 import importlib.util
+import io
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+import traceback
 
 import tap
 from tap import GOLDEN, ROOT
@@ -17,7 +21,35 @@ RULES = ("sgd", "adam", "rowwise_adagrad", "momentum")
 LINE = "90 of 180 samples disturbed, load 7.2 on 2 CPUs: do not quote"  # of disturbed(folder, 90, emb_load_worst="5.2")
 
 
+# These run within the test: a process of their own takes longer to import SciPy than for all else.
+WITHIN = ("compare.py", "export.py", "medians.py", "merge.py", "table.py")
+
+
+def within(path, *args):
+    """Runs a tool in this process; returns what subprocess.run() would."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    argv, sys.argv, status = sys.argv, [path, *args], 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as e:
+            status = e.code if isinstance(e.code, int) else int(e.code is not None)
+            if status and not isinstance(e.code, int):
+                print(e.code, file=sys.stderr)
+        except Exception:  # as the interpreter would
+            traceback.print_exc()
+            status = 1
+        finally:
+            sys.argv = argv
+            out.flush()
+            err.flush()
+    text = [f.buffer.getvalue().decode() for f in (out, err)]
+    return subprocess.CompletedProcess([path, *args], status, *text)
+
+
 def run(tool, *args, env=None):
+    if tool in WITHIN and not env:
+        return within(tap.tool(tool), *map(str, args))
     return subprocess.run([sys.executable, tap.tool(tool), *args], text=True,
                           capture_output=True, check=False, encoding="utf-8", errors="replace",
                           env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | (env or {}))
@@ -62,6 +94,29 @@ def save(data, folder, name):
     with open(path, "w", encoding="utf-8") as file:
         file.write(data if isinstance(data, str) else json.dumps(data))
     return path
+
+
+def series(workload, kernel, ns=10.0, rule="rowwise_adagrad", operation="lazy", mode="cold", mark="f", **counters):
+    """Five samples of a kernel, which differ by a thousandth; ns may be a list of samples."""
+    known = {"lookups": 1000, "distinct": 500, "rows": 10000, "dim": 64, "threads": 2, "alpha": 0,
+             "persistent_mib": 10, "compulsory_mib": 4} | counters
+    samples = ns if isinstance(ns, (list, tuple)) else [ns * (1 + i / 1000) for i in range(5)]
+    label = (f"workload={workload} rule={rule} kernel={kernel} mode={mode} place=host operation={operation} "
+             f"check=exact fingerprint={mark} placement=same")
+    return [known | {"name": f"{workload}/{kernel}", "run_type": "iteration", "time_unit": "ms", "ns_per_lookup": t,
+                     "real_time": t * known["lookups"] / 1e6, "label": label} for t in samples]
+
+
+TRAITS = {"cpu_atomic": "none", "cpu_hash": "none", "cpu_dense": "deterministic,dense_gradient,dense_step"}
+
+
+def made_up(folder, name, *rows, **context):
+    """A result with these series; the path of its file."""
+    rows = [r for own in rows for r in own]
+    kernels = dict.fromkeys(r["label"].split("kernel=")[1].split()[0] for r in rows)
+    known = {"emb_schema": "1", "emb_cpu": "A CPU", "num_cpus": 2, "emb_commit": "c0ffee", "emb_date": "2024-01-02"}
+    known |= {f"emb_kernel_{k}": f"cpu | host | {TRAITS.get(k, 'deterministic')} | {k} | Idea." for k in kernels}
+    return save({"context": known | context, "benchmarks": rows}, folder, f"{name}.json")
 
 
 def rows_of(data, *words):
