@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The forward: every kernel on hostile batches, numbers worked by hand, and outputs that the check
- * must reject.
+ * The forward: numbers worked by hand, and outputs that the check must reject.
  */
 #include <math.h>
 #include <stdio.h>
@@ -11,48 +10,6 @@
 #include "tests/support/output_run.h"
 
 #include "tests/support/kernel_tests.h"
-
-/* --- kernels on random batches */
-
-static const int32_t dims[] = {1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 64, 100, 128, 130, 257};
-enum { DIMS = sizeof dims / sizeof *dims };
-
-/* Tables of several widths, one with two features, in all poolings; with padding, empty bags and one
- * long bag. */
-static void build(struct builder *b, const struct kernel *k, int variant) {
-    builder_begin(b, 100 + (uint64_t)variant, false);
-    b->id_type = variant % 2 ? ID_INT64 : ID_INT32;
-    b->weighted = variant / 2 % 2;
-    const int64_t longest = builder_emulates(k) ? 60 : 600;
-    for (int t = 0; t < 3; t++) {
-        const int32_t table = builder_table(b, 50 + 30 * t, dims[(variant + 5 * t) % DIMS]);
-        for (int f = 0; f < (t == 1 ? 2 : 1); f++) {
-            const enum pooling pooling = (enum pooling)((variant + t + f) % (b->weighted ? 3 : 4));
-            builder_feature(b, table, pooling, (variant + t) % 4 == 0 ? 1 : -1);
-            builder_random_bags(b, 20, 9);
-            builder_random_bags(b, 2, longest);
-        }
-    }
-    builder_finish(b);
-    builder_storage(b, k, 3 * variant);
-}
-
-enum { VARIANTS = 48 };
-
-static void random_batches(void **state) {
-    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    for (int variant = 0; variant < VARIANTS; variant += builder_emulates(k) ? 5 : 1) {
-        struct builder b;
-        char text[400];
-        build(&b, k, variant);
-        for (int w = 0; w < builder_ways(k); w++) {
-            builder_start(&b);
-            if (output_run(&b, k, builder_way[w], NULL, text))
-                fail_msg("variant %d, %s: %s", variant, builder_name_way(k, builder_way[w]), text);
-        }
-        builder_free(&b);
-    }
-}
 
 /* --- numbers by hand */
 
@@ -144,7 +101,6 @@ static void wrong_outputs_are_found(void **state) {
 TESTS(forward) {
     for (const struct registered *r = registry(); r->kernel; r++)
         if (r->kernel->operation == OP_FORWARD && r->kernel->place == ON_HOST) right = r->kernel;
-    add_operation_tests(OP_FORWARD, "random batches", random_batches, NULL);
     add_operation_tests(OP_FORWARD, "worked by hand", worked_by_hand, NULL);
     add_test("wrong outputs are found", wrong_outputs_are_found, NULL, NULL);
     return run_listed("forward");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The gradient as a product: every kernel on every shape, numbers worked by hand, other optimizers that
- * take it, and gradients that the check must reject.
+ * The gradient as a product: numbers worked by hand, other optimizers that take it, and gradients
+ * that the check must reject.
  */
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,6 @@
 
 #include "kernels/gradient.h"
 #include "tests/support/output_run.h"
-#include "tests/support/shapes.h"
 
 #include "tests/support/kernel_tests.h"
 
@@ -31,28 +30,6 @@ static struct product product_of(struct builder *b, const struct kernel *k, int 
 static void product_free(struct product *p) {
     free(p->output);
     free(p->of);
-}
-
-/* --- kernels on every shape */
-
-static void right_on_shape(void **state) {
-    const struct kernel_test *test = *state;
-    const struct kernel *k = test->kernel;
-    const struct shape *s = test->param;
-    for (int exact = 0; exact < 2; exact++) {
-        if (s->modes == (exact ? REAL_ONLY : EXACT_ONLY)) continue;
-        struct builder b;
-        char text[400];
-        shape_build(s, k, exact, &b);
-        assert_true(b.sums_exact == exact);
-        for (int way = 0; way < builder_ways(k); way++) {
-            builder_storage(&b, k, 2 * (int)(s - shapes) + exact + 3 * way);
-            builder_start(&b);
-            if (output_run(&b, k, builder_way[way], NULL, text))
-                fail_msg("%s: %s", builder_name_way(k, builder_way[way]), text);
-        }
-        builder_free(&b);
-    }
 }
 
 /* --- numbers by hand */
@@ -122,7 +99,8 @@ static const struct kernel *kernel_named(enum operation operation, const char *n
     return k;
 }
 
-/* An optimizer elsewhere: applies the tables' rules to each entry of a gradient, one after another. */
+/* An optimizer elsewhere: applies the tables' rules to each entry of a gradient, one after
+ * another. */
 static void optimize(struct builder *b, const struct sparse_gradient *of) {
     for (int32_t t = 0; t < b->in.num_tables; t++) {
         const struct rule_step step = rule_step(b->rules[t], b->step);
@@ -293,8 +271,6 @@ static void wrong_gradients_are_found(void **state) {
 }
 
 TESTS(gradient) {
-    for (int i = 0; i < num_shapes; i += SHAPE_STEP)
-        add_operation_tests(OP_GRADIENT, shapes[i].name, right_on_shape, &shapes[i]);
     add_operation_tests(OP_GRADIENT, "worked by hand", worked_by_hand, NULL);
     add_test("merged, then a rule, is a step", merged_then_rule_is_a_step, NULL, NULL);
     add_test("unmerged needs a linear rule", unmerged_needs_a_linear_rule, NULL, NULL);

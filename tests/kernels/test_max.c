@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Max pooling: forward and step worked by hand, kernels that the checks must reject, an iteration that
- * hands its winners on, and the winners of workloads. Every kernel also meets a max in test_kernels,
- * test_gradient and test_forward.
+ * Max pooling: forward and step worked by hand, kernels that the checks must reject, and the
+ * winners of workloads. Every kernel also meets a max in test_kernels.c.
  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/measure/measure.h"
 #include "harness/workload/winners.h"
 #include "kernels/forward.h"
 #include "kernels/gradient.h"
@@ -309,79 +307,6 @@ static void wrong_forwards_are_found(void **state) {
     }
 }
 
-/* --- iterations */
-
-static const char ragged[] =
-    "workload w\ntables 2\nrows 300\ndim 20\nbatch 40\nlength uniform 0 9\n"
-    "ids zipf\nalpha 1\npadding 2\npooling max\nfeatures 2\nrule sgd\n";
-
-struct bench {
-    struct workload w;
-    struct measure m;
-    struct scratch_use use;
-    struct check_result result;
-    struct error err;
-};
-
-static void open_at(struct bench *b, enum backend place) {
-    memset(b, 0, sizeof *b);
-    b->w = generate(ragged, 2, GRAD_EXACT);
-    if (measure_open(&b->m, &b->w, OP_STEP, GRAD_EXACT, 2, &b->err) ||
-        measure_open_place(&b->m, place, &b->err))
-        fail_msg("%s", b->err.text);
-}
-
-static void close_all(struct bench *b) {
-    measure_close(&b->m);
-    workload_free(&b->w);
-}
-
-static void must(int status, const struct bench *b) {
-    if (status) fail_msg("%s", status < 0 ? b->err.text : b->result.message);
-}
-
-/* Its step reads the winners of its forward: those of the workload are others, and right for a step
- * without a forward. */
-static void an_iteration_hands_winners_on(void **state) {
-    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    struct bench b;
-    open_at(&b, k->place);
-    must(measure_admit(&b.m, k, MODE_COLD, &b.use, &b.result, &b.err), &b);
-    must(measure_admit(&b.m, k, MODE_ITERATION, &b.use, &b.result, &b.err), &b);
-    for (int batch = 1; batch >= 0; batch--)
-        must(measure_check(&b.m, k, MODE_ITERATION, batch, &b.result, &b.err), &b);
-    if (!builder_emulates(k)) {
-        struct sample s;
-        must(measure_sample(&b.m, k, MODE_ITERATION, 1, &s, &b.err), &b);
-        assert_true(s.iteration && s.times.forward > 0);
-    }
-    must(measure_check(&b.m, k, MODE_COLD, 0, &b.result, &b.err), &b);
-    close_all(&b);
-}
-
-static const struct batch *drawn;
-
-/* A step that reads the workload's winners. */
-static int run_drawn(const struct batch *in, const struct rule_step *steps, const struct table *io,
-                     const struct launch *how) {
-    (void)in;
-    return right->run(drawn, steps, io, how);
-}
-
-static void a_step_of_other_winners_is_found(void **state) {
-    (void)state;
-    struct bench b;
-    open_at(&b, ON_HOST);
-    right = kernel_named(OP_STEP, "cpu_sort");
-    struct kernel k = *right;
-    k.run = run_drawn;
-    drawn = &b.w.batches[0];
-    must(measure_admit(&b.m, &k, MODE_COLD, &b.use, &b.result, &b.err), &b);
-    assert_int_equal(measure_admit(&b.m, &k, MODE_ITERATION, &b.use, &b.result, &b.err), 1);
-    assert_non_null(strstr(b.result.message, "table"));
-    close_all(&b);
-}
-
 /* --- the winners of workloads */
 
 /* Bags of 6 lookups, of which one in six or so is padding. */
@@ -472,8 +397,6 @@ TESTS(max) {
     add_test("wrong steps are found", wrong_steps_are_found, NULL, NULL);
     add_test("wrong gradients are found", wrong_gradients_are_found, NULL, NULL);
     add_test("wrong forwards are found", wrong_forwards_are_found, NULL, NULL);
-    add_kernel_tests("an iteration hands winners on", an_iteration_hands_winners_on, NULL);
-    add_test("a step of other winners is found", a_step_of_other_winners_is_found, NULL, NULL);
     add_test("winners are drawn evenly", winners_are_drawn_evenly, NULL, NULL);
     add_test("wrong winners are refused", wrong_winners_are_refused, NULL, NULL);
     for (int o = 0; o < OP_WEIGHT_GRAD; o++) /* that one needs weights */

@@ -197,6 +197,9 @@ static void refuses_rules_it_lacks(void **state) {
         const char *refused = kernel_refuses(&k, &b.in);
         assert_true(rule_linear((enum rule_kind)rule) ? !refused : refused && *refused);
     }
+    builder_rule(&b, 0, RULE_sgd);
+    builder_adjust(&b, 0, (const float[RULE_SHARED]){[CLIP_NORM] = 1});
+    assert_non_null(strstr(kernel_refuses(&k, &b.in), "step per lookup"));
     builder_free(&b);
 }
 
