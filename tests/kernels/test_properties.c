@@ -18,12 +18,6 @@ static void fail_at(uint64_t seed, const char *what) {
     fail_msg("SEED=%llu repeats it: %s", (unsigned long long)seed, what);
 }
 
-/* Calls check(kernel, seed) for each drawn shape. */
-static void of_drawn(const struct kernel *k, void (*check)(const struct kernel *k, uint64_t seed)) {
-    const struct draws d = shape_draws(DRAWS);
-    for (uint64_t seed = d.first; seed < d.first + d.count; seed++) check(k, seed);
-}
-
 static void build_drawn(struct builder *b, const struct kernel *k, uint64_t seed, bool exact) {
     const struct shape s = shape_drawn(seed);
     shape_build(&s, k, exact, b);
@@ -106,13 +100,6 @@ static void rules_of(struct builder *b, const struct kernel *k, enum rule_kind r
     builder_start(b);
 }
 
-/* A step per lookup rounds the weight at each lookup, so that its bits depend on their order. */
-static const struct kernel *one_step(void **state) {
-    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    if (k->traits & STEP_PER_LOOKUP) skip();
-    return k;
-}
-
 static bool same_table(const struct table *x, const struct table *y,
                        const struct table_shape *shape) {
     bool same = true;
@@ -145,17 +132,9 @@ static void check_reversed(const struct kernel *k, uint64_t seed) {
     check_change(k, seed, BAGS_REVERSED);
 }
 
-static void bags_reversed(void **state) {
-    of_drawn(one_step(state), check_reversed);
-}
-
+/* (id, g) equals (id, g/2) twice. */
 static void check_halves(const struct kernel *k, uint64_t seed) {
     check_change(k, seed, HALVES);
-}
-
-/* (id, g) equals (id, g/2) twice. */
-static void split_pairs(void **state) {
-    of_drawn(one_step(state), check_halves);
 }
 
 /* --- tables in one call, or in calls of their own */
@@ -186,10 +165,6 @@ static void check_alone(const struct kernel *k, uint64_t seed) {
     builder_free(&all);
 }
 
-static void separate_calls(void **state) {
-    of_drawn(one_step(state), check_alone);
-}
-
 /* --- OWN_LOOKUPS: without the lookups of all odd rows, even rows get the same bits */
 
 static void check_even_rows(const struct kernel *k, uint64_t seed) {
@@ -213,12 +188,6 @@ static void check_even_rows(const struct kernel *k, uint64_t seed) {
     builder_free(&even);
 }
 
-static void even_rows_keep_their_bits(void **state) {
-    const struct kernel *k = one_step(state);
-    if (!(k->traits & OWN_LOOKUPS)) skip();
-    of_drawn(k, check_even_rows);
-}
-
 /* --- more threads than work, and more than the padding of an array has room for */
 
 static void check_threads(const struct kernel *k, uint64_t seed) {
@@ -229,10 +198,6 @@ static void check_threads(const struct kernel *k, uint64_t seed) {
     const char *wrong = builder_check(&b, k, threads[seed % 3]);
     if (wrong) fail_at(seed, wrong);
     builder_free(&b);
-}
-
-static void many_threads(void **state) {
-    of_drawn(((const struct kernel_test *)*state)->kernel, check_threads);
 }
 
 /* --- as many tables as a CUDA grid has blocks in its second dimension */
@@ -289,12 +254,6 @@ static void check_untouched(const struct kernel *k, uint64_t seed) {
     const char *wrong = builder_judge(&b, k);
     if (wrong) fail_at(seed, wrong);
     builder_free(&b);
-}
-
-static void untouched_rows(void **state) {
-    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    if (k->traits & DENSE_STEP) skip(); /* it computes with all rows: none is untouched */
-    of_drawn(k, check_untouched);
 }
 
 /* --- sums begin at 0 */
@@ -387,10 +346,6 @@ static void check_odd(const struct kernel *k, uint64_t seed) {
     builder_free(&clean);
 }
 
-static void odd_gradients_stay(void **state) {
-    of_drawn(((const struct kernel_test *)*state)->kernel, check_odd);
-}
-
 /* --- determinism */
 
 /* Real gradients, so that sums depend on the order; twice in each way. */
@@ -415,29 +370,52 @@ static void check_bits(const struct kernel *k, const struct shape *s, enum rule_
     builder_free(&b);
 }
 
-static void deterministic(void **state) {
+static void check_drawn_bits(const struct kernel *k, uint64_t seed) {
+    const struct shape s = shape_drawn(seed);
+    check_bits(k, &s, rule_for(k, seed));
+}
+
+static void same_bits(void **state) {
     static const char *const names[] = {"long runs, weighted, shared", "long run alone",
                                         "hot rows, weighted", "small tables, weighted"};
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    const struct draws d = shape_draws(DRAWS);
     if (!(k->traits & DETERMINISTIC)) skip();
-    for (int i = 0; i < 4 && !d.repeated; i++) check_bits(k, pinned(names[i]), rule_for(k, 1 + i));
-    for (uint64_t seed = d.first; seed < d.first + d.count; seed++) {
-        const struct shape s = shape_drawn(seed);
-        check_bits(k, &s, rule_for(k, seed));
-    }
+    for (uint64_t i = 0; i < 4; i++) check_bits(k, pinned(names[i]), rule_for(k, 1 + i));
+}
+
+/* --- all of them on drawn batches */
+
+static const struct property {
+    const char *name;
+    void (*check)(const struct kernel *k, uint64_t seed);
+    unsigned needs, lacks; /* traits of kernels that have it */
+} properties[] = {
+    /* A step per lookup rounds the weight at each lookup, so that its bits depend on their
+     * order. */
+    {"bags in reverse", check_reversed, 0, STEP_PER_LOOKUP},
+    {"split pairs", check_halves, 0, STEP_PER_LOOKUP},
+    {"tables in calls of their own", check_alone, 0, STEP_PER_LOOKUP},
+    {"even rows keep their bits", check_even_rows, OWN_LOOKUPS, 0},
+    {"many threads", check_threads, 0, 0},
+    {"untouched rows", check_untouched, 0, DENSE_STEP}, /* which touches all */
+    {"NaN and infinity", check_odd, 0, 0},
+    {"same bits on every run", check_drawn_bits, DETERMINISTIC, 0},
+};
+enum { PROPERTIES = sizeof properties / sizeof *properties };
+
+static void holds(void **state) {
+    const struct kernel_test *test = *state;
+    const struct property *p = test->param;
+    const struct draws d = shape_draws(DRAWS);
+    if ((test->kernel->traits & p->needs) != p->needs || test->kernel->traits & p->lacks) skip();
+    for (uint64_t seed = d.first; seed < d.first + d.count; seed++) p->check(test->kernel, seed);
 }
 
 TESTS(properties) {
-    add_kernel_tests("bags in reverse", bags_reversed, NULL);
-    add_kernel_tests("split pairs", split_pairs, NULL);
-    add_kernel_tests("tables in calls of their own", separate_calls, NULL);
-    add_kernel_tests("even rows keep their bits", even_rows_keep_their_bits, NULL);
-    add_kernel_tests_on(ON_HOST, "many threads", many_threads, NULL);
+    for (int i = 0; i < PROPERTIES; i++)
+        add_kernel_tests(properties[i].name, holds, &properties[i]);
     add_kernel_tests("65535 tables", most_tables, NULL);
-    add_kernel_tests("untouched rows", untouched_rows, NULL);
     add_kernel_tests("sums begin at 0", sums_begin_at_zero, NULL);
-    add_kernel_tests("NaN and infinity", odd_gradients_stay, NULL);
-    add_kernel_tests("same bits on every run", deterministic, NULL);
+    add_kernel_tests("same bits of long runs", same_bits, NULL);
     return run_listed("properties");
 }

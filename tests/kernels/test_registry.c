@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/support/shapes.h"
+#include "tests/support/batch_builder.h"
 
 #include "tests/support/kernel_tests.h"
 
@@ -169,21 +169,6 @@ static void described(void **state) {
     if (k->plan) assert_non_null(strstr(k->label, "plan"));
 }
 
-static void accepts_shapes(void **state) {
-    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    for (int i = 0; i < num_shapes; i++) {
-        struct builder b;
-        shape_build(&shapes[i], k, true, &b);
-        for (int rule = 0; rule < RULE_COUNT; rule++) {
-            if (!kernel_applies(k, (enum rule_kind)rule)) continue;
-            builder_rules(&b, k, (enum rule_kind)rule);
-            const char *refused = kernel_refuses(k, &b.in);
-            if (refused) fail_msg("%s: %s", shapes[i].name, refused);
-        }
-        builder_free(&b);
-    }
-}
-
 /* A kernel refuses what it cannot do, with a reason. */
 static void refuses_rules_it_lacks(void **state) {
     struct kernel k = *((const struct kernel_test *)*state)->kernel;
@@ -257,7 +242,6 @@ TESTS(registry) {
     add_test("kernels know no rule", kernels_know_no_rule, NULL, NULL);
     add_kernel_tests("has a file of its name", has_file, NULL);
     add_kernel_tests("is described", described, NULL);
-    add_kernel_tests("accepts the standard shapes", accepts_shapes, NULL);
     add_kernel_tests("refuses rules that it lacks", refuses_rules_it_lacks, NULL);
     return run_listed("registry");
 }

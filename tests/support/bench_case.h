@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A small ragged workload that is measured. Include it after every header of the suite: see cmocka_cases.h.
+ * A small ragged workload that is measured. Include it after every header of the suite: see
+ * cmocka_cases.h.
  */
 #pragma once
 

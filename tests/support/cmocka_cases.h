@@ -18,8 +18,9 @@ static inline struct CMUnitTest case_test(const char *name, CMUnitTestFunction r
     return (struct CMUnitTest){name, run, NULL, NULL, (void *)(uintptr_t)the_case};
 }
 
-/* The tests of a file test_NAME.c, begun as a function: TESTS(NAME) { ...; return status; } The folder is the
- * registry: main.c calls the tests of every file, and a NAME that is not the file's does not link. */
+/* The tests of a file test_NAME.c, begun as a function: TESTS(NAME) { ...; return status; } The
+ * folder is the registry: main.c calls the tests of every file, and a NAME that is not the file's
+ * does not link. */
 #define TESTS(name)                                                                                \
     int tests_of_##name(void);                                                                     \
     int tests_of_##name(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calls that open, read, write, sync, rename or remove files, with faults. The program is linked with -Wl,--wrap for
- * each of them, and includes this file once. While `fault.on`, calls are counted, and number `fault.at` fails. No real sync
- * is made.
+ * Calls that open, read, write, sync, rename or remove files, with faults. The program is linked
+ * with -Wl,--wrap for each of them, and includes this file once. While `fault.on`, calls are
+ * counted, and number `fault.at` fails. No real sync is made.
  */
 #pragma once
 

@@ -415,6 +415,8 @@ bool shape_dress(const struct shape *s, const struct kernel *k, enum rule_kind r
     builder_storage(b, k,
                     s->seed ? (int)shape_choice(s->seed, 2 + (uint64_t)rule, 6 * STORAGES)
                             : (int)(s - shapes) + (int)rule);
+    for (int32_t t = 0; s->seed && t < b->in.num_tables; t++)
+        if (shape_choice(s->seed, 50 + (uint64_t)t, 6) == 0) b->rules[t].param[RULE_LR] *= -1;
     for (int32_t t = 0; adjusts && t < b->in.num_tables; t++) {
         float shared[RULE_SHARED];
         draw_shared(s->seed, t, shared);
