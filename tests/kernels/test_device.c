@@ -82,7 +82,7 @@ static void replay(const struct shape *s, const struct kernel *k, enum rule_kind
     struct error err;
     struct device_graph graph;
     size_t bytes;
-    shape_build(s, k, s->modes != REAL_ONLY, &b);
+    shape_build(s, k, true, &b);
     builder_rules(&b, k, rule);
     void *expected = eager(&b, k, replays, &bytes);
     builder_start(&b);
@@ -100,7 +100,8 @@ static void replay(const struct shape *s, const struct kernel *k, enum rule_kind
 static void replay_as_eager(void **state) {
     enum { DRAWS = 8 };
     const struct kernel *k = kernel_of(state);
-    for (int i = 0; i < num_shapes; i += 2) {
+    for (int i = 0; i < num_shapes; i++) {
+        if (shapes[i].modes == REAL_ONLY) continue; /* other orders may give other bits */
         enum rule_kind rule = (enum rule_kind)(i % RULE_COUNT);
         replay(&shapes[i], k, kernel_applies(k, rule) ? rule : first_rule(k));
     }

@@ -218,95 +218,6 @@ static void wrong_steps_are_found(void **state) {
     }
 }
 
-static void wrong_gradients_are_found(void **state) {
-    static const char *const names[] = {"cpu_merged", "cpu_unmerged"};
-    (void)state;
-    for (int n = 0; n < 2; n++)
-        for (int r = 0; r < 3; r++) {
-            struct builder b;
-            char text[400];
-            right = kernel_named(OP_GRADIENT, names[n]);
-            struct kernel k = *right;
-            if (r > 0) k.run = r == 1 ? run_as_sum : run_first;
-            begin_wrong(&b);
-            builder_start(&b);
-            const int status = output_run(&b, &k, 2, NULL, text);
-            if (status != (r > 0) || (r > 0 && !strstr(text, "allowed"))) fail_msg("%s", text);
-            builder_free(&b);
-        }
-}
-
-enum planted {
-    NOTHING_WRONG,
-    OTHER_WINNER,
-    LAST_OF_EQUALS,
-    EMPTY_BAG_LEFT_OUT,
-    NO_WINNERS,
-    BETWEEN_WINNERS,
-    BEFORE_WINNERS,
-    WINNERS_OF_A_SUM,
-    MAX_OF_ANOTHER,
-    PLANTED
-};
-static enum planted planted;
-
-/* Bag 20 has equal lookups 0 and 1, bag 21 is empty; feature 1 is a sum. */
-static int run_forward(const struct batch *in, const struct rule_step *steps,
-                       const struct table *io, const struct launch *how) {
-    const struct feature *f = in->features;
-    int32_t *unseen = calloc((size_t)in->grad_elements, sizeof *unseen);
-    struct launch other = *how;
-    other.winners = unseen;
-    right->run(in, steps, io, planted == NO_WINNERS ? &other : how);
-    free(unseen);
-    int32_t *w = how->winners;
-    switch (planted) {
-    case OTHER_WINNER: w[forward_row(f, 3) + 11] ^= 1; break;
-    case LAST_OF_EQUALS: w[forward_row(f, 20)] = 1; break;
-    case EMPTY_BAG_LEFT_OUT: memset(w + forward_row(f, 21), 0x5a, 4); break;
-    case BETWEEN_WINNERS: w[forward_row(f, 3) + 12] = NO_WINNER; break;
-    case BEFORE_WINNERS: ((char *)w)[-1] = 0; break;
-    case WINNERS_OF_A_SUM: w[forward_row(f + 1, 3)] = NO_WINNER; break;
-    case MAX_OF_ANOTHER: ((float *)how->output)[forward_row(f, 3)] -= 0.5f; break;
-    default: break;
-    }
-    return 0;
-}
-
-static void wrong_forwards_are_found(void **state) {
-    static const char *const says[PLANTED] = {[OTHER_WINNER] =
-                                                  "feature 0 output row 3 (3 lookups) [11]",
-                                              [LAST_OF_EQUALS] = "got winner 1, expected 0",
-                                              [EMPTY_BAG_LEFT_OUT] = "expected -1",
-                                              [NO_WINNERS] = "got winner",
-                                              [BETWEEN_WINNERS] = "belongs to no output row",
-                                              [BEFORE_WINNERS] = "belongs to no output row",
-                                              [WINNERS_OF_A_SUM] = "belongs to no output row",
-                                              [MAX_OF_ANOTHER] = "output row 3 (3 lookups) [0]"};
-    (void)state;
-    right = kernel_named(OP_FORWARD, "cpu_lookup");
-    for (int p = 0; p < PLANTED; p++) {
-        struct builder b;
-        char text[400];
-        const struct kernel k = {.name = "planted", .operation = OP_FORWARD, .run = run_forward};
-        planted = (enum planted)p;
-        builder_begin(&b, 7, false);
-        const int32_t t = builder_table(&b, 40, 12);
-        builder_feature(&b, t, POOL_MAX, 39);
-        for (int q = 0; q < 20; q++) builder_bag(&b, 3, (const int64_t[]){1 + q, 30, 2 + q});
-        builder_bag(&b, 2, (const int64_t[]){5, 5});
-        builder_bag(&b, 0, NULL);
-        builder_feature(&b, t, POOL_SUM, -1);
-        builder_random_bags(&b, 22, 4);
-        builder_finish(&b);
-        builder_start(&b);
-        const int status = output_run(&b, &k, 1, NULL, text);
-        if (status != (p > 0) || (says[p] && !strstr(text, says[p])))
-            fail_msg("planted %d: %d, %s", p, status, text);
-        builder_free(&b);
-    }
-}
-
 /* --- the winners of workloads */
 
 /* Bags of 6 lookups, of which one in six or so is padding. */
@@ -395,8 +306,6 @@ TESTS(max) {
     add_kernel_tests("step by hand", step_by_hand, NULL);
     add_operation_tests(OP_GRADIENT, "gradient by hand", gradient_by_hand, NULL);
     add_test("wrong steps are found", wrong_steps_are_found, NULL, NULL);
-    add_test("wrong gradients are found", wrong_gradients_are_found, NULL, NULL);
-    add_test("wrong forwards are found", wrong_forwards_are_found, NULL, NULL);
     add_test("winners are drawn evenly", winners_are_drawn_evenly, NULL, NULL);
     add_test("wrong winners are refused", wrong_winners_are_refused, NULL, NULL);
     for (int o = 0; o < OP_WEIGHT_GRAD; o++) /* that one needs weights */

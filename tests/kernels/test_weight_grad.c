@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The gradient of the per-sample weights, of a pass of its own and of steps that write it: numbers
- * worked by hand, and results that the check must reject.
+ * The gradient of the per-sample weights, of a pass of its own and of steps that write it, in
+ * numbers worked by hand, refused and measured.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/check/weight_grad_check.h"
 #include "harness/measure/measure.h"
 #include "tests/support/generate.h"
 #include "tests/support/output_run.h"
@@ -23,12 +22,6 @@ static bool writes_it(const struct kernel *k) {
 static void add_tests(const char *name, CMUnitTestFunction run, const void *param) {
     for (const struct registered *r = registry(); r->kernel; r++)
         if (writes_it(r->kernel)) add_test(name, run, r->kernel, param);
-}
-
-static void right(struct builder *b, const struct kernel *k, int way, float *out) {
-    char text[400];
-    builder_start(b);
-    if (output_run(b, k, way, out, text)) fail_msg("%s: %s", builder_name_way(k, way), text);
 }
 
 /* --- numbers by hand */
@@ -142,120 +135,12 @@ static void measured(void **state) {
     workload_free(&w);
 }
 
-/* --- results that are wrong */
-
-enum planted {
-    NOTHING,
-    ONE_BIT,
-    LAST_MISSING,
-    NO_MEAN,
-    TIMES_WEIGHT,
-    PADDING_COUNTS,
-    ROWS_AFTER,
-    OTHER_ROW_CHANGED,
-    OUTSIDE,
-    PLANTED
-};
-static enum planted planted;
-static const struct kernel *pass, *stepping; /* right ones */
-
-/* What a planted kernel makes of the right gradient. */
-static void spoil(const struct batch *in, float *out) {
-    for (int64_t i = 0; i < in->lookups; i++) {
-        if (planted == NO_MEAN) out[i] *= 2;
-        if (planted == TIMES_WEIGHT) out[i] *= in->lookup_weights[i];
-        if (planted == PADDING_COUNTS && out[i] == 0) out[i] = 1;
-    }
-    if (planted == ONE_BIT) out[in->lookups / 2] = nextafterf(out[in->lookups / 2], INFINITY);
-    if (planted == LAST_MISSING) memset(&out[in->lookups - 1], 0xff, sizeof *out);
-    if (planted == OUTSIDE) out[in->lookups] = 1;
-}
-
-static int run_planted(const struct batch *in, const struct rule_step *steps,
-                       const struct table *io, const struct launch *how) {
-    struct launch own = *how;
-    if (how->weight_grad) {
-        own.weight_grad = NULL;
-        if (planted != NOTHING && planted != ROWS_AFTER) {
-            own.output = how->weight_grad;
-            pass->run(in, steps, io, &own);
-        }
-        stepping->run(in, steps, io, &own);
-        own.output = how->weight_grad;
-        if (planted == ROWS_AFTER) pass->run(in, steps, io, &own);
-        spoil(in, how->weight_grad);
-    } else if (planted != NOTHING) {
-        pass->run(in, steps, io, how);
-        spoil(in, how->output);
-    }
-    if (planted == OTHER_ROW_CHANGED) *(float *)array_row(&io->weight, 39) += 1;
-    return 0;
-}
-
-static void wrong_results_are_found(void **state) {
-    (void)state;
-    for (int p = 0; p < PLANTED; p++)
-        for (int step = 0; step < 2; step++) {
-            if (p == OUTSIDE && WITH_SANITIZER) continue; /* AddressSanitizer stops there */
-            if (p == ROWS_AFTER && !step) continue;
-            struct builder b;
-            char text[400];
-            struct kernel k = step ? *stepping : *pass;
-            planted = (enum planted)p;
-            k.name = "planted";
-            k.run = run_planted;
-            builder_begin(&b, 7, false);
-            b.weighted = true;
-            builder_feature(&b, builder_table(&b, 40, 12), POOL_MEAN, 1);
-            builder_random_bags(&b, 30, 9);
-            builder_finish(&b);
-            builder_start(&b);
-            const char *says = p == OTHER_ROW_CHANGED ? "row 39"
-                               : p == OUTSIDE         ? "outside"
-                                                      : "gradient of the weight of lookup";
-            const int status = output_run(&b, &k, 1, NULL, text);
-            if (status != 1 || !strstr(text, says))
-                fail_msg("planted %d, step %d: %d, %s", p, step, status, text);
-            builder_free(&b);
-        }
-}
-
-/* What lies behind the elements of a batch, if another one of the ring has more lookups. */
-static void writes_behind_are_found(void **state) {
-    (void)state;
-    struct builder b;
-    float out[1000];
-    builder_begin(&b, 7, true);
-    b.weighted = true;
-    builder_feature(&b, builder_table(&b, 40, 12), POOL_SUM, -1);
-    builder_random_bags(&b, 30, 9);
-    builder_finish(&b);
-    assert_true(b.in.lookups < 900);
-    right(&b, pass, 1, out);
-    memset(out + b.in.lookups, 0xff, sizeof out - (size_t)b.in.lookups * sizeof *out);
-    struct weight_grad_check c = {.in = &b.in,
-                                  .before = tables_copy_row,
-                                  .before_ctx = &b.before,
-                                  .output = out,
-                                  .bytes = sizeof out,
-                                  .filled = 0xff};
-    assert_true(weight_grad_check_run(&c).ok);
-    ((unsigned char *)out)[sizeof out - 1] = 0;
-    const struct check_result found = weight_grad_check_run(&c);
-    assert_true(!found.ok && strstr(found.message, "belongs to no lookup"));
-    builder_free(&b);
-}
-
 TESTS(weight_grad) {
     for (const struct registered *r = registry(); r->kernel; r++) {
         const struct kernel *k = r->kernel;
-        if (k->place == ON_HOST && k->operation == OP_WEIGHT_GRAD) pass = k;
-        if (k->place == ON_HOST && k->traits & WEIGHT_GRAD) stepping = k;
         if (k->operation == OP_STEP || k->operation == OP_WEIGHT_GRAD)
             add_test("refused", refused, k, NULL), add_test("measured", measured, k, NULL);
     }
     add_tests("worked by hand", worked_by_hand, NULL);
-    add_test("wrong results are found", wrong_results_are_found, NULL, NULL);
-    add_test("writes behind are found", writes_behind_are_found, NULL, NULL);
     return run_listed("weight grad");
 }
