@@ -200,29 +200,6 @@ static void check_threads(const struct kernel *k, uint64_t seed) {
     builder_free(&b);
 }
 
-/* --- as many tables as a CUDA grid has blocks in its second dimension */
-
-static void most_tables(void **state) {
-    enum { TABLES = 65535 };
-    struct table_shape *tables = calloc(TABLES, sizeof *tables);
-    struct feature *features = calloc(TABLES, sizeof *features);
-    for (int32_t t = 0; t < TABLES; t++) {
-        tables[t] = (struct table_shape){
-            .rows = 1, .dim = 1, .rule = RULE_sgd, .features = 1, .lookups = 1, .first_row = t};
-        features[t] = (struct feature){.table = t, .padding_id = -1, .lookups = 1};
-    }
-    const struct batch in = {.num_tables = TABLES,
-                             .num_features = TABLES,
-                             .bags = 1,
-                             .lookups = TABLES,
-                             .tables = tables,
-                             .features = features,
-                             .grad_elements = TABLES};
-    assert_null(kernel_refuses(((const struct kernel_test *)*state)->kernel, &in));
-    free(tables);
-    free(features);
-}
-
 /* --- untouched rows */
 
 /* Values that arithmetic would change: a step with a zero gradient quiets a signalling NaN,
@@ -273,7 +250,10 @@ static void sums_begin_at_zero(void **state) {
         struct builder b;
         shape_build(pinned(names[i]), k, false, &b);
         memset(b.grad, 0, (size_t)b.in.grad_elements * sizeof *b.grad);
-        builder_rules(&b, k, i ? RULE_rowwise_adagrad : RULE_adam);
+        builder_rules(&b, k,
+                      k->traits & STEP_PER_LOOKUP ? RULE_sgd
+                      : i                         ? RULE_rowwise_adagrad
+                                                  : RULE_adam);
         for (int32_t t = 0; t < b.in.num_tables; t++)
             if (builder_moves(b.rules[t], 0)) builder_rule(&b, t, RULE_sgd); /* it counts steps */
         builder_start(&b);
@@ -389,6 +369,7 @@ static const struct property {
     const char *name;
     void (*check)(const struct kernel *k, uint64_t seed);
     unsigned needs, lacks; /* traits of kernels that have it */
+    bool on_host;
 } properties[] = {
     /* A step per lookup rounds the weight at each lookup, so that its bits depend on their
      * order. */
@@ -396,25 +377,30 @@ static const struct property {
     {"split pairs", check_halves, 0, STEP_PER_LOOKUP},
     {"tables in calls of their own", check_alone, 0, STEP_PER_LOOKUP},
     {"even rows keep their bits", check_even_rows, OWN_LOOKUPS, 0},
-    {"many threads", check_threads, 0, 0},
+    {"many threads", check_threads, 0, 0, true},
     {"untouched rows", check_untouched, 0, DENSE_STEP}, /* which touches all */
     {"NaN and infinity", check_odd, 0, 0},
     {"same bits on every run", check_drawn_bits, DETERMINISTIC, 0},
 };
 enum { PROPERTIES = sizeof properties / sizeof *properties };
 
+static bool has(const struct kernel *k, const struct property *p) {
+    return k->operation == OP_STEP && (k->traits & p->needs) == p->needs &&
+           !(k->traits & p->lacks) && !(p->on_host && k->place != ON_HOST);
+}
+
 static void holds(void **state) {
     const struct kernel_test *test = *state;
     const struct property *p = test->param;
     const struct draws d = shape_draws(DRAWS);
-    if ((test->kernel->traits & p->needs) != p->needs || test->kernel->traits & p->lacks) skip();
     for (uint64_t seed = d.first; seed < d.first + d.count; seed++) p->check(test->kernel, seed);
 }
 
 TESTS(properties) {
     for (int i = 0; i < PROPERTIES; i++)
-        add_kernel_tests(properties[i].name, holds, &properties[i]);
-    add_kernel_tests("65535 tables", most_tables, NULL);
+        for (const struct registered *r = registry(); r->kernel; r++)
+            if (has(r->kernel, &properties[i]))
+                add_test(properties[i].name, holds, r->kernel, &properties[i]);
     add_kernel_tests("sums begin at 0", sums_begin_at_zero, NULL);
     add_kernel_tests("same bits of long runs", same_bits, NULL);
     return run_listed("properties");

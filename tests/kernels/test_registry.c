@@ -169,6 +169,28 @@ static void described(void **state) {
     if (k->plan) assert_non_null(strstr(k->label, "plan"));
 }
 
+/* As many tables as a CUDA grid has blocks in its second dimension. */
+static void most_tables(void **state) {
+    enum { TABLES = 65535 };
+    struct table_shape *tables = calloc(TABLES, sizeof *tables);
+    struct feature *features = calloc(TABLES, sizeof *features);
+    for (int32_t t = 0; t < TABLES; t++) {
+        tables[t] = (struct table_shape){
+            .rows = 1, .dim = 1, .rule = RULE_sgd, .features = 1, .lookups = 1, .first_row = t};
+        features[t] = (struct feature){.table = t, .padding_id = -1, .lookups = 1};
+    }
+    const struct batch in = {.num_tables = TABLES,
+                             .num_features = TABLES,
+                             .bags = 1,
+                             .lookups = TABLES,
+                             .tables = tables,
+                             .features = features,
+                             .grad_elements = TABLES};
+    assert_null(kernel_refuses(((const struct kernel_test *)*state)->kernel, &in));
+    free(tables);
+    free(features);
+}
+
 /* A kernel refuses what it cannot do, with a reason. */
 static void refuses_rules_it_lacks(void **state) {
     struct kernel k = *((const struct kernel_test *)*state)->kernel;
@@ -242,6 +264,7 @@ TESTS(registry) {
     add_test("kernels know no rule", kernels_know_no_rule, NULL, NULL);
     add_kernel_tests("has a file of its name", has_file, NULL);
     add_kernel_tests("is described", described, NULL);
+    add_kernel_tests("65535 tables", most_tables, NULL);
     add_kernel_tests("refuses rules that it lacks", refuses_rules_it_lacks, NULL);
     return run_listed("registry");
 }
