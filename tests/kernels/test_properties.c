@@ -38,15 +38,15 @@ static void run(struct builder *b, const struct kernel *k, int way, uint64_t see
 
 /* --- batches made of a drawn one */
 
-enum change { AS_IT_IS_DRAWN, BAGS_REVERSED, HALVES, EVEN_ROWS };
+enum change { AS_IT_IS_DRAWN, BAGS_REVERSED, EVEN_ROWS };
 
 /* The bags of feature f of `from`, changed. */
 static void copy_bags(struct builder *b, const struct builder *from, int32_t f,
                       enum change change) {
     const int64_t bags = from->in.bags, *at = from->in.offsets + f * bags;
     int64_t *ids = malloc((size_t)(from->in.lookups + 1) * sizeof *ids);
-    for (int64_t q = 0; q < bags * (change == HALVES ? 2 : 1); q++) {
-        const int64_t bag = change == BAGS_REVERSED ? bags - 1 - q : change == HALVES ? q / 2 : q;
+    for (int64_t q = 0; q < bags; q++) {
+        const int64_t bag = change == BAGS_REVERSED ? bags - 1 - q : q;
         int64_t count = 0;
         for (int64_t i = at[bag]; i < at[bag + 1]; i++)
             if (change != EVEN_ROWS || from->ids[i] % 2 == 0) ids[count++] = from->ids[i];
@@ -61,10 +61,9 @@ static void copy_grads(struct builder *b, const struct builder *from, int32_t f,
     const int64_t bags = from->in.bags;
     const int32_t dim = from->shapes[from->features[other].table].dim;
     for (int64_t q = 0; q < b->in.bags; q++) {
-        const int64_t bag = change == BAGS_REVERSED ? bags - 1 - q : change == HALVES ? q / 2 : q;
+        const int64_t bag = change == BAGS_REVERSED ? bags - 1 - q : q;
         for (int32_t d = 0; d < dim; d++)
-            builder_grad(b, f, q)[d] =
-                builder_grad(from, other, bag)[d] * (change == HALVES ? 0.5f : 1);
+            builder_grad(b, f, q)[d] = builder_grad(from, other, bag)[d];
     }
 }
 
@@ -130,11 +129,6 @@ static void check_change(const struct kernel *k, uint64_t seed, enum change chan
 
 static void check_reversed(const struct kernel *k, uint64_t seed) {
     check_change(k, seed, BAGS_REVERSED);
-}
-
-/* (id, g) equals (id, g/2) twice. */
-static void check_halves(const struct kernel *k, uint64_t seed) {
-    check_change(k, seed, HALVES);
 }
 
 /* --- tables in one call, or in calls of their own */
@@ -374,7 +368,6 @@ static const struct property {
     /* A step per lookup rounds the weight at each lookup, so that its bits depend on their
      * order. */
     {"bags in reverse", check_reversed, 0, STEP_PER_LOOKUP},
-    {"split pairs", check_halves, 0, STEP_PER_LOOKUP},
     {"tables in calls of their own", check_alone, 0, STEP_PER_LOOKUP},
     {"even rows keep their bits", check_even_rows, OWN_LOOKUPS, 0},
     {"many threads", check_threads, 0, 0, true},

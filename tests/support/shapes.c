@@ -120,16 +120,6 @@ static void many_rows(struct builder *b, int32_t n) {
     builder_random_bags(b, large(b, 2000), 12);
 }
 
-/* Far apart, so that a kernel that splits rows by range gets empty parts. */
-static int64_t in_five_stretches(int64_t i) {
-    return i % 5 * 800 + i * 37 % 300;
-}
-
-static void rows_in_stretches(struct builder *b, int32_t n) {
-    one(b, n, 3, POOL_SUM);
-    bags_of(b, 500 / b->smaller, 40, in_five_stretches);
-}
-
 static int64_t five_hot(int64_t i) {
     return i % 16 ? i % 16 % 5 : 100 + i % 997;
 }
@@ -238,7 +228,6 @@ const struct shape shapes[] = {
     {"dim 5001", wide_rows, 5001, REAL_ONLY, 0},
     {"one row hit 10^6 times", hot_row, 1000000, EXACT_ONLY, 0},
     {"many rows", many_rows, 200000, REAL_ONLY, 0},
-    {"rows in stretches", rows_in_stretches, 4096, EXACT_ONLY, 0},
     {"long runs, weighted, shared", long_runs, 3, EXACT_AND_REAL, 0},
     {"long run alone", long_run_alone, 0, REAL_ONLY, 0},
     {"hot rows, no pooling", hot_rows, 3, EXACT_ONLY, 0},
@@ -287,7 +276,8 @@ static int64_t draw_id(struct dice *d, enum skew skew, int64_t rows, int64_t i) 
     case ONE_HOT: return hot ? rows / 2 : roll(d, rows);
     case FIVE_HOT: return hot ? i * 7 % 5 % rows : roll(d, rows);
     case DISTINCT: return i * 7919 % rows;
-    case STRETCHES: return (i % 5 * (rows / 5) + (int64_t)(u * (double)rows / 40)) % rows;
+    case STRETCHES: /* far apart, so that a kernel that splits rows by range gets empty parts */
+        return (i % 5 * (rows / 5) + (int64_t)(u * (double)rows / 40)) % rows;
     case ENDS: return u < 0.4 ? 0 : u < 0.8 ? rows - 1 : rows / 2;
     default: return (int64_t)(u * (double)rows);
     }
@@ -328,7 +318,8 @@ static void draw_feature(struct builder *b, struct dice *d, int32_t table, int64
     free(ids);
 }
 
-/* Powers of two and their neighbours; few rows; any number. A dense step sweeps over all of them. */
+/* Powers of two and their neighbours; few rows; any number. A dense step sweeps over all of
+ * them. */
 static int64_t draw_rows(const struct builder *b, struct dice *d, int32_t dim) {
     const bool slow = b->smaller > 1 || SMALLER > 1;
     const int64_t most = (WITH_THREAD_SANITIZER ? 2000 : slow ? 6000 : 300000) / (dim + 8) + 3;
@@ -394,33 +385,4 @@ void shape_build(const struct shape *s, const struct kernel *k, bool exact, stru
     b->smaller = builder_smaller(k);
     s->make(b, s->n);
     builder_finish(b);
-}
-
-/* --- rules and storage */
-
-/* Settings that act on most gradients of the builder, one or several at a time. */
-static void draw_shared(uint64_t seed, int32_t t, float shared[RULE_SHARED]) {
-    static const float values[RULE_SHARED] = {
-        [GRAD_SCALE] = 0.375f, [MAXIMIZE] = 1,         [CLIP_VALUE] = 0.03f,
-        [CLIP_NORM] = 0.125f,  [WEIGHT_DECAY] = 0.25f, [DECOUPLED_WEIGHT_DECAY] = 1};
-    for (int k = 0; k < RULE_SHARED; k++)
-        shared[k] = shape_choice(seed, 100 + (uint64_t)(t * RULE_SHARED + k), 3) ? 0 : values[k];
-}
-
-bool shape_dress(const struct shape *s, const struct kernel *k, enum rule_kind rule,
-                 struct builder *b) {
-    const bool adjusts =
-        s->seed && !(k->traits & STEP_PER_LOOKUP) && shape_choice(s->seed, 1, 4) == 0;
-    builder_rules(b, k, rule);
-    builder_storage(b, k,
-                    s->seed ? (int)shape_choice(s->seed, 2 + (uint64_t)rule, 6 * STORAGES)
-                            : (int)(s - shapes) + (int)rule);
-    for (int32_t t = 0; s->seed && t < b->in.num_tables; t++)
-        if (shape_choice(s->seed, 50 + (uint64_t)t, 6) == 0) b->rules[t].param[RULE_LR] *= -1;
-    for (int32_t t = 0; adjusts && t < b->in.num_tables; t++) {
-        float shared[RULE_SHARED];
-        draw_shared(s->seed, t, shared);
-        builder_adjust(b, t, shared);
-    }
-    return adjusts;
 }
