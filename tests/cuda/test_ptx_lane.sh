@@ -15,8 +15,8 @@ run() { # ARCH GROUP [TESTS]
 }
 
 lane() { # ARCH
-    for shapes in 'dim *' '*two lookups' 'no *' 'last *' '*weighted' '*padding' 'whole rows of *' 'max, dim *' 'max, empty bags'; do
-        run "$1" kernels "cuda_*: $shapes"
+    for shapes in 'drawn shapes' '*two lookups' 'no *' '*distinct' 'padding *'; do
+        DRAWS=24 run "$1" kernels "cuda_*: $shapes"
     done
     for group in device_index forward gradient max weight_grad; do run "$1" "$group"; done
 }

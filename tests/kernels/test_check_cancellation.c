@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Gradients whose sum is 0, but not in single precision: kernels that add in order are left with the
- * rounding of one addition, and a rule that divides by it takes a whole step. That is right, and how
- * long a step can be is all that the check has to go by.
+ * Gradients whose sum is 0, but not in single precision: kernels that add in order are left with
+ * the rounding of one addition, and a rule that divides by it takes a whole step. That is right,
+ * and how long a step can be is all that the check has to go by.
  */
 #include <math.h>
 

@@ -334,30 +334,8 @@ static void unseen(void **state) {
     builder_free(&b);
 }
 
-/* --- one column without a value */
-
-static void one_column_without_value(void **state) {
-    (void)state;
-    for (int32_t t = 0; t < TABLES; t++)
-        for (int32_t d = 0; d < tables[t].dim && tables[t].rule != RULE_rowwise_adagrad; d++) {
-            struct builder b;
-            char expected[100];
-            build(&b, false);
-            builder_grad(&b, t, t % 2)[d] =
-                3e38f; /* the first bag that is not empty has it thrice */
-            builder_pack(&b);
-            snprintf(expected, sizeof expected,
-                     "table %d row %d (3 lookups) weight[%d]: the step has no finite value", t,
-                     t % 2, d);
-            struct check_result r = check(&b, NULL);
-            assert_true(r.undecided);
-            if (strncmp(r.message, expected, strlen(expected)) != 0) fail_msg("%s", r.message);
-            builder_free(&b);
-        }
-}
-
-/* --- what is told where there is more than one thing: rows that cannot be seen, then those that are
- * wrong, then those that nobody can judge; whichever thread comes upon which first */
+/* --- what is told where there is more than one thing: rows that cannot be seen, then those that
+ * are wrong, then those that nobody can judge; whichever thread comes upon which first */
 
 static void check_told(const struct builder *b, const struct source *s, const char *what) {
     for (int again = 0; again < 10; again++) {
@@ -401,7 +379,6 @@ TESTS(check_rows) {
     add_test("every wrong row counts", every_wrong_row_counts, NULL, NULL);
     add_test("the worst of all", worst_of_all, NULL, NULL);
     add_test("rows that cannot be fetched", unseen, NULL, NULL);
-    add_test("one column without a value", one_column_without_value, NULL, NULL);
     add_test("the worst is told", the_worst_is_told, NULL, NULL);
     return run_listed("check_rows");
 }

@@ -43,8 +43,8 @@ static void small_by_lookups(void **state) {
     assert_int_equal(slices_of(100, 8, 0, 0, LARGE_BATCH), 0); /* no feature reads it */
 }
 
-/* A slice has SMALL_SLICE lookups, 1/SMALL_SLICES of the batch, and SMALL_MANY per row, or SMALL_FEW if the slice is
- * large. */
+/* A slice has SMALL_SLICE lookups, 1/SMALL_SLICES of the batch, and SMALL_MANY per row, or
+ * SMALL_FEW if the slice is large. */
 static void slices_of_small_tables(void **state) {
     const int64_t slice = SMALL_SLICE;
     (void)state;
@@ -67,8 +67,8 @@ static void slices_of_small_tables(void **state) {
     assert_int_equal(slices_of(slice, 8, 1, 2 * slice + 1, 2 * slice + 1), 0);
 }
 
-/* Every row of a slice is in one range. A range has a thread's share of the lookups, but SMALL_SHARE at
- * least. */
+/* Every row of a slice is in one range. A range has a thread's share of the lookups, but
+ * SMALL_SHARE at least. */
 static void ranges_of_small_tables(void **state) {
     static const struct {
         int64_t rows, lookups, all;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The clocks of the device, from a stand-in for NVIDIA's management library (tests/kernels/nvml/nvml.c): those of the device
- * that CUDA opened, whatever the order in which the library knows devices.
+ * The clocks of the device, from a stand-in for NVIDIA's management library
+ * (tests/kernels/nvml/nvml.c): those of the device that CUDA opened, whatever the order in which
+ * the library knows devices.
  */
 #include <dlfcn.h>
 #include <stdio.h>

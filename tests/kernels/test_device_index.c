@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The index of rows in device memory against a plain array: the slot of each lookup, each distinct row once, and lookups of
- * missing rows, for both types of ids, with padding, over several features and batches, in every order of threads.
+ * The index of rows in device memory against a plain array: the slot of each lookup, each distinct
+ * row once, and lookups of missing rows, for both types of ids, with padding, over several features
+ * and batches, in every order of threads.
  */
 #include <stdlib.h>
 #include <string.h>

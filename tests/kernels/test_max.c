@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Max pooling: forward and step worked by hand, kernels that the checks must reject, an iteration that
- * hands its winners on, and the winners of workloads. Every kernel also meets a max in test_kernels,
- * test_gradient and test_forward.
+ * Max pooling: forward and step worked by hand, kernels that the checks must reject, and the
+ * winners of workloads. Every kernel also meets a max in test_kernels.c.
  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/measure/measure.h"
 #include "harness/workload/winners.h"
 #include "kernels/forward.h"
 #include "kernels/gradient.h"
@@ -220,171 +218,6 @@ static void wrong_steps_are_found(void **state) {
     }
 }
 
-static void wrong_gradients_are_found(void **state) {
-    static const char *const names[] = {"cpu_merged", "cpu_unmerged"};
-    (void)state;
-    for (int n = 0; n < 2; n++)
-        for (int r = 0; r < 3; r++) {
-            struct builder b;
-            char text[400];
-            right = kernel_named(OP_GRADIENT, names[n]);
-            struct kernel k = *right;
-            if (r > 0) k.run = r == 1 ? run_as_sum : run_first;
-            begin_wrong(&b);
-            builder_start(&b);
-            const int status = output_run(&b, &k, 2, NULL, text);
-            if (status != (r > 0) || (r > 0 && !strstr(text, "allowed"))) fail_msg("%s", text);
-            builder_free(&b);
-        }
-}
-
-enum planted {
-    NOTHING_WRONG,
-    OTHER_WINNER,
-    LAST_OF_EQUALS,
-    EMPTY_BAG_LEFT_OUT,
-    NO_WINNERS,
-    BETWEEN_WINNERS,
-    BEFORE_WINNERS,
-    WINNERS_OF_A_SUM,
-    MAX_OF_ANOTHER,
-    PLANTED
-};
-static enum planted planted;
-
-/* Bag 20 has equal lookups 0 and 1, bag 21 is empty; feature 1 is a sum. */
-static int run_forward(const struct batch *in, const struct rule_step *steps,
-                       const struct table *io, const struct launch *how) {
-    const struct feature *f = in->features;
-    int32_t *unseen = calloc((size_t)in->grad_elements, sizeof *unseen);
-    struct launch other = *how;
-    other.winners = unseen;
-    right->run(in, steps, io, planted == NO_WINNERS ? &other : how);
-    free(unseen);
-    int32_t *w = how->winners;
-    switch (planted) {
-    case OTHER_WINNER: w[forward_row(f, 3) + 11] ^= 1; break;
-    case LAST_OF_EQUALS: w[forward_row(f, 20)] = 1; break;
-    case EMPTY_BAG_LEFT_OUT: memset(w + forward_row(f, 21), 0x5a, 4); break;
-    case BETWEEN_WINNERS: w[forward_row(f, 3) + 12] = NO_WINNER; break;
-    case BEFORE_WINNERS: ((char *)w)[-1] = 0; break;
-    case WINNERS_OF_A_SUM: w[forward_row(f + 1, 3)] = NO_WINNER; break;
-    case MAX_OF_ANOTHER: ((float *)how->output)[forward_row(f, 3)] -= 0.5f; break;
-    default: break;
-    }
-    return 0;
-}
-
-static void wrong_forwards_are_found(void **state) {
-    static const char *const says[PLANTED] = {[OTHER_WINNER] =
-                                                  "feature 0 output row 3 (3 lookups) [11]",
-                                              [LAST_OF_EQUALS] = "got winner 1, expected 0",
-                                              [EMPTY_BAG_LEFT_OUT] = "expected -1",
-                                              [NO_WINNERS] = "got winner",
-                                              [BETWEEN_WINNERS] = "belongs to no output row",
-                                              [BEFORE_WINNERS] = "belongs to no output row",
-                                              [WINNERS_OF_A_SUM] = "belongs to no output row",
-                                              [MAX_OF_ANOTHER] = "output row 3 (3 lookups) [0]"};
-    (void)state;
-    right = kernel_named(OP_FORWARD, "cpu_lookup");
-    for (int p = 0; p < PLANTED; p++) {
-        struct builder b;
-        char text[400];
-        const struct kernel k = {.name = "planted", .operation = OP_FORWARD, .run = run_forward};
-        planted = (enum planted)p;
-        builder_begin(&b, 7, false);
-        const int32_t t = builder_table(&b, 40, 12);
-        builder_feature(&b, t, POOL_MAX, 39);
-        for (int q = 0; q < 20; q++) builder_bag(&b, 3, (const int64_t[]){1 + q, 30, 2 + q});
-        builder_bag(&b, 2, (const int64_t[]){5, 5});
-        builder_bag(&b, 0, NULL);
-        builder_feature(&b, t, POOL_SUM, -1);
-        builder_random_bags(&b, 22, 4);
-        builder_finish(&b);
-        builder_start(&b);
-        const int status = output_run(&b, &k, 1, NULL, text);
-        if (status != (p > 0) || (says[p] && !strstr(text, says[p])))
-            fail_msg("planted %d: %d, %s", p, status, text);
-        builder_free(&b);
-    }
-}
-
-/* --- iterations */
-
-static const char ragged[] =
-    "workload w\ntables 2\nrows 300\ndim 20\nbatch 40\nlength uniform 0 9\n"
-    "ids zipf\nalpha 1\npadding 2\npooling max\nfeatures 2\nrule ";
-
-struct bench {
-    struct workload w;
-    struct measure m;
-    struct scratch_use use;
-    struct check_result result;
-    struct error err;
-};
-
-static void open_at(struct bench *b, enum backend place, const char *rule) {
-    char text[sizeof ragged + 20];
-    memset(b, 0, sizeof *b);
-    snprintf(text, sizeof text, "%s%s\n", ragged, rule);
-    b->w = generate(text, 2, GRAD_EXACT);
-    if (measure_open(&b->m, &b->w, OP_STEP, GRAD_EXACT, 2, &b->err) ||
-        measure_open_place(&b->m, place, &b->err))
-        fail_msg("%s", b->err.text);
-}
-
-static void close_all(struct bench *b) {
-    measure_close(&b->m);
-    workload_free(&b->w);
-}
-
-static void must(int status, const struct bench *b) {
-    if (status) fail_msg("%s", status < 0 ? b->err.text : b->result.message);
-}
-
-/* Its step reads the winners of its forward: those of the workload are others, and right for a step
- * without a forward. */
-static void an_iteration_hands_winners_on(void **state) {
-    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    struct bench b;
-    open_at(&b, k->place, "sgd");
-    must(measure_admit(&b.m, k, MODE_COLD, &b.use, &b.result, &b.err), &b);
-    must(measure_admit(&b.m, k, MODE_ITERATION, &b.use, &b.result, &b.err), &b);
-    for (int batch = 1; batch >= 0; batch--)
-        must(measure_check(&b.m, k, MODE_ITERATION, batch, &b.result, &b.err), &b);
-    if (!builder_emulates(k)) {
-        struct sample s;
-        must(measure_sample(&b.m, k, MODE_ITERATION, 1, NULL, &s, &b.err), &b);
-        assert_true(s.iteration && s.times.forward > 0);
-    }
-    must(measure_check(&b.m, k, MODE_COLD, 0, &b.result, &b.err), &b);
-    close_all(&b);
-}
-
-static const struct batch *drawn;
-
-/* A step that reads the workload's winners. */
-static int run_drawn(const struct batch *in, const struct rule_step *steps, const struct table *io,
-                     const struct launch *how) {
-    (void)in;
-    return right->run(drawn, steps, io, how);
-}
-
-/* What it leaves was right just before, without a forward. */
-static void a_step_of_other_winners_is_found(void **state) {
-    (void)state;
-    struct bench b;
-    open_at(&b, ON_HOST, "adam");
-    right = kernel_named(OP_STEP, "cpu_sort");
-    struct kernel k = *right;
-    k.run = run_drawn;
-    drawn = &b.w.batches[0];
-    must(measure_admit(&b.m, &k, MODE_COLD, &b.use, &b.result, &b.err), &b);
-    assert_int_equal(measure_admit(&b.m, &k, MODE_ITERATION, &b.use, &b.result, &b.err), 1);
-    assert_non_null(strstr(b.result.message, "table"));
-    close_all(&b);
-}
-
 /* --- the winners of workloads */
 
 /* Bags of 6 lookups, of which one in six or so is padding. */
@@ -473,10 +306,6 @@ TESTS(max) {
     add_kernel_tests("step by hand", step_by_hand, NULL);
     add_operation_tests(OP_GRADIENT, "gradient by hand", gradient_by_hand, NULL);
     add_test("wrong steps are found", wrong_steps_are_found, NULL, NULL);
-    add_test("wrong gradients are found", wrong_gradients_are_found, NULL, NULL);
-    add_test("wrong forwards are found", wrong_forwards_are_found, NULL, NULL);
-    add_kernel_tests("an iteration hands winners on", an_iteration_hands_winners_on, NULL);
-    add_test("a step of other winners is found", a_step_of_other_winners_is_found, NULL, NULL);
     add_test("winners are drawn evenly", winners_are_drawn_evenly, NULL, NULL);
     add_test("wrong winners are refused", wrong_winners_are_refused, NULL, NULL);
     for (int o = 0; o < OP_WEIGHT_GRAD; o++) /* that one needs weights */

@@ -9,80 +9,51 @@
 
 #include "harness/device/device_ceiling.h"
 #include "harness/device/device_fill.h"
-#include "harness/measure/measure.h"
 #include "harness/registry.h"
 #include "emulation/emulation.h"
-#include "tests/support/generate.h"
 #include "tests/support/batch_builder.h"
+#include "tests/support/bench_case.h"
 #include "tests/support/kernel_tests.h"
 
-static const char ragged[] = "workload w\ntables 2\nrows 300\ndim 20\nbatch 40\n"
-                             "length uniform 0 9\nids zipf\nalpha 1\n";
-
-struct bench {
-    struct workload w;
-    struct measure m;
-};
-
 /* 0, or -1 if the place cannot be opened. */
-static int open_at(struct bench *b, enum rule_kind rule, enum backend place, struct error *err) {
-    char text[300];
-    snprintf(text, sizeof text, "%srule %s\n", ragged, rule_info(rule).name);
-    b->w = generate(text, 2, GRAD_EXACT);
-    if (measure_open(&b->m, &b->w, OP_STEP, GRAD_EXACT, 2, err)) fail_msg("%s", err->text);
-    return measure_open_place(&b->m, place, err);
-}
-
-static void close_all(struct bench *b) {
-    measure_close(&b->m);
-    workload_free(&b->w);
+static int open_at(struct bench *b, enum rule_kind rule, enum backend place) {
+    char more[60];
+    snprintf(more, sizeof more, "rule %s\n", rule_info(rule).name);
+    return bench_open(b, more, OP_STEP, place);
 }
 
 static void admitted_and_checked(void **state) {
-    const struct kernel_test *t = *state;
-    struct bench b;
-    struct error err = {""};
-    for (int r = 0; r < RULE_COUNT; r++) {
-        struct scratch_use use;
-        struct check_result result;
-        if (!builder_distinct(t->kernel, r)) continue;
-        if (open_at(&b, (enum rule_kind)r, t->kernel->place, &err)) fail_msg("%s", err.text);
-        if (kernel_refuses(t->kernel, &b.w.batches[0])) {
-            close_all(&b);
-            continue;
-        }
-        int status = measure_admit(&b.m, t->kernel, MODE_COLD, &use, &result, &err);
-        if (status) fail_msg("%s: %s", rule_info(r).name, status < 0 ? err.text : result.message);
-        assert_true(t->kernel->place == ON_HOST || use.graph.kernels > 0);
+    static const enum rule_kind rules[] = {RULE_sgd, RULE_rowwise_adagrad, RULE_adam};
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    for (int r = 0; r < 3; r++) {
+        struct bench b;
+        if (!kernel_applies(k, rules[r])) continue;
+        bench_must(open_at(&b, rules[r], k->place), &b);
+        bench_must(bench_admit(&b, k, MODE_COLD), &b);
+        assert_true(k->place == ON_HOST || b.use.graph.kernels > 0);
         for (int batch = 1; batch >= 0; batch--) /* the first check finds the rows restored */
-            assert_int_equal(measure_check(&b.m, t->kernel, MODE_COLD, batch, &result, &err), 0);
-        assert_null(b.m.at[t->kernel->place == ON_HOST ? ON_DEVICE : ON_HOST].place);
-        close_all(&b);
+            bench_must(bench_check(&b, k, MODE_COLD, batch), &b);
+        assert_null(b.m.at[k->place == ON_HOST ? ON_DEVICE : ON_HOST].place);
+        bench_close(&b);
     }
 }
 
-/* A step that nobody can judge, of an lr that makes every weight NaN, leaves no trace for the next kernel. */
+/* A step that nobody can judge, of an lr that makes every weight NaN, leaves no trace for the next
+ * kernel. */
 static void undecided_step_leaves_no_trace(void **state) {
-    const struct kernel_test *t = *state;
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
     struct bench b;
-    struct error err = {""};
-    struct scratch_use use;
-    struct check_result result;
-    if (!builder_distinct(t->kernel, RULE_ftrl)) skip();
-    if (open_at(&b, RULE_ftrl, t->kernel->place, &err)) fail_msg("%s", err.text);
+    if (!kernel_applies(k, RULE_ftrl)) skip();
+    bench_must(open_at(&b, RULE_ftrl, k->place), &b);
     const struct rule rule = b.m.rules[0];
     b.m.rules[0].param[RULE_LR] = 0;
     b.m.steps[0] = rule_step(b.m.rules[0], MEASURED_STEP);
-    const int undecided = measure_admit(&b.m, t->kernel, MODE_COLD, &use, &result, &err);
+    assert_int_equal(bench_admit(&b, k, MODE_COLD), -1);
+    assert_non_null(strstr(b.err.text, "no finite value"));
     b.m.rules[0] = rule;
     b.m.steps[0] = rule_step(rule, MEASURED_STEP);
-    const bool refused = kernel_refuses(t->kernel, &b.w.batches[0]);
-    assert_int_equal(undecided, -1);
-    assert_true(refused || strstr(err.text, "no finite value"));
-    assert_int_equal(measure_admit(&b.m, t->kernel, MODE_COLD, &use, &result, &err),
-                     refused ? -1 : 0);
-    close_all(&b);
-    if (refused) skip();
+    bench_must(bench_admit(&b, k, MODE_COLD), &b);
+    bench_close(&b);
 }
 
 static int nothing(const struct batch *in, const struct rule_step *steps, const struct table *io,
@@ -110,73 +81,63 @@ static struct kernel planted(const char *name) {
 static void idle_kernel_is_wrong(void **state) {
     (void)state;
     struct bench b;
-    struct error err = {""};
-    struct scratch_use use;
-    struct check_result result;
     struct kernel k = planted("idle");
-    assert_int_equal(open_at(&b, RULE_sgd, ON_DEVICE, &err), 0);
-    assert_int_equal(measure_admit(&b.m, &k, MODE_COLD, &use, &result, &err), 1);
-    assert_non_null(strstr(result.message, "table 0 row"));
-    close_all(&b);
+    assert_int_equal(open_at(&b, RULE_sgd, ON_DEVICE), 0);
+    assert_int_equal(bench_admit(&b, &k, MODE_COLD), 1);
+    assert_non_null(strstr(b.result.message, "table 0 row"));
+    bench_close(&b);
 }
 
 static void errors_are_told(void **state) {
     (void)state;
     struct bench b;
-    struct error err = {""};
-    struct scratch_use use;
-    struct check_result result;
     struct kernel refused = planted("refused"), huge = planted("huge");
     refused.run = refused_launch;
     huge.scratch_bytes = a_terabyte;
-    assert_int_equal(open_at(&b, RULE_sgd, ON_DEVICE, &err), 0);
-    assert_int_equal(measure_admit(&b.m, &refused, MODE_COLD, &use, &result, &err), -1);
-    assert_non_null(strstr(err.text, "refused, after stage none"));
-    assert_int_equal(measure_admit(&b.m, &huge, MODE_COLD, &use, &result, &err), -1);
-    assert_non_null(strstr(err.text, "scratch of huge: needs 1024.0 GiB of device memory"));
+    assert_int_equal(open_at(&b, RULE_sgd, ON_DEVICE), 0);
+    assert_int_equal(bench_admit(&b, &refused, MODE_COLD), -1);
+    assert_non_null(strstr(b.err.text, "refused, after stage none"));
+    assert_int_equal(bench_admit(&b, &huge, MODE_COLD), -1);
+    assert_non_null(strstr(b.err.text, "scratch of huge: needs 1024.0 GiB of device memory"));
     assert_false(device_lost());
-    close_all(&b);
+    bench_close(&b);
 }
 
 /* measure_sample refuses an emulated device, so this test makes the calls of a sample itself. */
 static void no_time_on_an_emulation(void **state) {
     const struct kernel_test *t = *state;
     struct bench b;
-    struct error err = {""};
-    struct scratch_use use;
-    struct check_result result;
     struct sample sample;
-    if (open_at(&b, RULE_sgd, ON_DEVICE, &err)) fail_msg("%s", err.text);
-    assert_int_equal(measure_admit(&b.m, t->kernel, MODE_COLD, &use, &result, &err), 0);
+    bench_must(open_at(&b, RULE_sgd, ON_DEVICE), &b);
+    assert_int_equal(bench_admit(&b, t->kernel, MODE_COLD), 0);
     for (int mode = MODE_COLD; mode <= MODE_WARM; mode++) {
-        assert_int_equal(measure_sample(&b.m, t->kernel, mode, 0, NULL, &sample, &err), -1);
-        assert_non_null(strstr(err.text, "emulated"));
+        assert_int_equal(measure_sample(&b.m, t->kernel, mode, 0, NULL, &sample, &b.err), -1);
+        assert_non_null(strstr(b.err.text, "emulated"));
         struct place *p = b.m.at[ON_DEVICE].place;
         const struct place_job job = {.kernel = t->kernel,
                                       .batch = 1,
                                       .steps = b.m.steps,
                                       .scratch = &b.m.at[ON_DEVICE].scratch};
-        if (p->ops->time(p, &job, mode == MODE_COLD, &sample.times, &err) ||
-            p->ops->restore(p, t->kernel->traits & DENSE_STEP ? -1 : 1, &err))
-            fail_msg("%s", err.text);
+        if (p->ops->time(p, &job, mode == MODE_COLD, &sample.times, &b.err) ||
+            p->ops->restore(p, t->kernel->traits & DENSE_STEP ? -1 : 1, &b.err))
+            fail_msg("%s", b.err.text);
         assert_true(isnan(sample.times.seconds) && isnan(sample.times.replay));
-        assert_int_equal(measure_check(&b.m, t->kernel, MODE_COLD, 1, &result, &err), 0);
+        assert_int_equal(bench_check(&b, t->kernel, MODE_COLD, 1), 0);
     }
-    close_all(&b);
+    bench_close(&b);
 }
 
 /* The device's memory does not hold the tables; the host's does. */
 static void too_small_a_device(void **state) {
     (void)state;
     struct bench b;
-    struct error err = {""};
     emulation_capacity(1 << 14);
-    assert_int_equal(open_at(&b, RULE_adam, ON_DEVICE, &err), -1);
+    assert_int_equal(open_at(&b, RULE_adam, ON_DEVICE), -1);
     emulation_capacity((size_t)8 << 30);
-    assert_non_null(strstr(err.text, "GiB of device memory"));
-    assert_non_null(strstr(err.text, "are free"));
-    assert_int_equal(measure_open_place(&b.m, ON_HOST, &err), 0);
-    close_all(&b);
+    assert_non_null(strstr(b.err.text, "GiB of device memory"));
+    assert_non_null(strstr(b.err.text, "are free"));
+    assert_int_equal(measure_open_place(&b.m, ON_HOST, &b.err), 0);
+    bench_close(&b);
 }
 
 /* Rows that the device filled equal those of the host from the same seed, even after everything

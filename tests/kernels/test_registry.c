@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/support/shapes.h"
+#include "tests/support/batch_builder.h"
 
 #include "tests/support/kernel_tests.h"
 
@@ -169,19 +169,26 @@ static void described(void **state) {
     if (k->plan) assert_non_null(strstr(k->label, "plan"));
 }
 
-static void accepts_shapes(void **state) {
-    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    for (int i = 0; i < num_shapes; i++) {
-        struct builder b;
-        shape_build(&shapes[i], k, true, &b);
-        for (int rule = 0; rule < RULE_COUNT; rule++) {
-            if (!kernel_applies(k, (enum rule_kind)rule)) continue;
-            builder_rules(&b, k, (enum rule_kind)rule);
-            const char *refused = kernel_refuses(k, &b.in);
-            if (refused) fail_msg("%s: %s", shapes[i].name, refused);
-        }
-        builder_free(&b);
+/* As many tables as a CUDA grid has blocks in its second dimension. */
+static void most_tables(void **state) {
+    enum { TABLES = 65535 };
+    struct table_shape *tables = calloc(TABLES, sizeof *tables);
+    struct feature *features = calloc(TABLES, sizeof *features);
+    for (int32_t t = 0; t < TABLES; t++) {
+        tables[t] = (struct table_shape){
+            .rows = 1, .dim = 1, .rule = RULE_sgd, .features = 1, .lookups = 1, .first_row = t};
+        features[t] = (struct feature){.table = t, .padding_id = -1, .lookups = 1};
     }
+    const struct batch in = {.num_tables = TABLES,
+                             .num_features = TABLES,
+                             .bags = 1,
+                             .lookups = TABLES,
+                             .tables = tables,
+                             .features = features,
+                             .grad_elements = TABLES};
+    assert_null(kernel_refuses(((const struct kernel_test *)*state)->kernel, &in));
+    free(tables);
+    free(features);
 }
 
 /* A kernel refuses what it cannot do, with a reason. */
@@ -197,6 +204,9 @@ static void refuses_rules_it_lacks(void **state) {
         const char *refused = kernel_refuses(&k, &b.in);
         assert_true(rule_linear((enum rule_kind)rule) ? !refused : refused && *refused);
     }
+    builder_rule(&b, 0, RULE_sgd);
+    builder_adjust(&b, 0, (const float[RULE_SHARED]){[CLIP_NORM] = 1});
+    assert_non_null(strstr(kernel_refuses(&k, &b.in), "step per lookup"));
     builder_free(&b);
 }
 
@@ -254,7 +264,7 @@ TESTS(registry) {
     add_test("kernels know no rule", kernels_know_no_rule, NULL, NULL);
     add_kernel_tests("has a file of its name", has_file, NULL);
     add_kernel_tests("is described", described, NULL);
-    add_kernel_tests("accepts the standard shapes", accepts_shapes, NULL);
+    add_kernel_tests("65535 tables", most_tables, NULL);
     add_kernel_tests("refuses rules that it lacks", refuses_rules_it_lacks, NULL);
     return run_listed("registry");
 }

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * The gradient of the per-sample weights: of a pass of its own and of steps that write it, on every shape
- * and on random batches, numbers worked by hand, and results that the check must reject.
+ * The gradient of the per-sample weights, of a pass of its own and of steps that write it, in
+ * numbers worked by hand, refused and measured.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/check/weight_grad_check.h"
 #include "harness/measure/measure.h"
 #include "tests/support/generate.h"
 #include "tests/support/output_run.h"
-#include "tests/support/shapes.h"
 
 #include "tests/support/kernel_tests.h"
 
@@ -26,105 +24,11 @@ static void add_tests(const char *name, CMUnitTestFunction run, const void *para
         if (writes_it(r->kernel)) add_test(name, run, r->kernel, param);
 }
 
-/* Weights for a batch without: some are 0. */
-static void weigh(struct builder *b) {
-    static const float some[] = {0.5f, 0, -1, 2, 1};
-    if (b->in.lookup_weights) return;
-    float *w = malloc((size_t)b->in.lookups * sizeof *w);
-    assert_true(w || b->in.lookups == 0);
-    for (int64_t i = 0; i < b->in.lookups; i++) w[i] = some[i % 5];
-    b->in.lookup_weights = w;
-    builder_recount(b);
-}
-
-static void right(struct builder *b, const struct kernel *k, int way, float *out) {
-    char text[400];
-    builder_start(b);
-    if (output_run(b, k, way, out, text)) fail_msg("%s: %s", builder_name_way(k, way), text);
-}
-
-/* --- kernels on every shape and on random batches */
-
-static void right_on_shape(void **state) {
-    const struct kernel_test *test = *state;
-    const struct kernel *k = test->kernel;
-    const struct shape *s = test->param;
-    const int number = (int)(s - shapes);
-    for (int exact = 0; exact < 2; exact++) {
-        if (s->modes == (exact ? REAL_ONLY : EXACT_ONLY)) continue;
-        struct builder b;
-        shape_build(s, k, exact, &b);
-        weigh(&b);
-        for (int way = 0; way < builder_ways(k); way++) {
-            builder_storage(&b, k, 2 * number + exact + 3 * way);
-            right(&b, k, builder_way[way], NULL);
-        }
-        builder_free(&b);
-    }
-}
-
-static const int32_t dims[] = {1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 64, 100, 128, 130, 257};
-enum { DIMS = sizeof dims / sizeof *dims, VARIANTS = 48 };
-
-/* Tables of several widths, one with two features, in all poolings; with padding, empty bags, and bags in
- * which rows repeat. */
-static void build(struct builder *b, const struct kernel *k, int variant) {
-    static const enum rule_kind rules[] = {RULE_sgd, RULE_adam, RULE_rowwise_adagrad};
-    builder_begin(b, 200 + (uint64_t)variant, variant % 5 == 0);
-    b->id_type = variant % 2 ? ID_INT64 : ID_INT32;
-    b->weighted = true;
-    const int64_t longest = builder_emulates(k) ? 60 : 600;
-    for (int t = 0; t < 3; t++) {
-        const int32_t table =
-            builder_table(b, t == 2 ? 9000 : 50 + 30 * t, dims[(variant + 5 * t) % DIMS]);
-        for (int f = 0; f < (t == 1 ? 2 : 1); f++) {
-            const enum pooling pooling = (enum pooling)((variant + t + f) % (POOL_NONE + 1));
-            builder_feature(b, table, pooling, (variant + t + f) % 3 == 0 ? 1 : -1);
-            builder_random_bags(b, 20, 9);
-            builder_random_bags(b, 2, longest);
-        }
-    }
-    builder_finish(b);
-    for (int32_t t = 0; t < 3; t++) builder_rule(b, t, rules[(variant + t) % 3]);
-    builder_storage(b, k, 3 * variant);
-}
-
-static void random_batches(void **state) {
-    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    for (int variant = 0; variant < VARIANTS; variant += builder_emulates(k) ? 5 : 1) {
-        struct builder b;
-        build(&b, k, variant);
-        for (int w = 0; w < builder_ways(k); w++) right(&b, k, builder_way[w], NULL);
-        builder_free(&b);
-    }
-}
-
-/* A step takes the same rows to the same bits, whether it writes the gradient or not. */
-static void step_is_the_same(void **state) {
-    const struct kernel_test *test = *state;
-    const struct kernel *k = test->kernel;
-    struct builder b;
-    size_t bytes;
-    shape_build(test->param, k, false, &b);
-    weigh(&b);
-    b.step = 1; /* as output_run() */
-    right(&b, k, 3, NULL);
-    void *with = builder_snapshot(&b, &bytes);
-    builder_start(&b);
-    const char *wrong = builder_run(&b, k, 3);
-    if (wrong) fail_msg("%s", wrong);
-    void *without = builder_snapshot(&b, &bytes);
-    assert_memory_equal(with, without, bytes);
-    free(with);
-    free(without);
-    builder_free(&b);
-}
-
 /* --- numbers by hand */
 
-/* One table: row r is (r, 10 r). Bags {1, 4, 1}, {}, {3}, {3, 1} of 6 rows; row 3 is padding. The gradient of
- * bag b (POOL_NONE: of lookup i) is (b+1, 0.5 (b+1)), so its dot with row r is 6 r (b+1). The weights are 1, 0,
- * 3, 1, 2, 0.5. */
+/* One table: row r is (r, 10 r). Bags {1, 4, 1}, {}, {3}, {3, 1} of 6 rows; row 3 is padding. The
+ * gradient of bag b (POOL_NONE: of lookup i) is (b+1, 0.5 (b+1)), so its dot with row r is 6 r
+ * (b+1). The weights are 1, 0, 3, 1, 2, 0.5. */
 static const int64_t hand_ids[] = {1, 4, 1, 3, 3, 1}, hand_lengths[] = {3, 0, 1, 2};
 
 static void begin_by_hand(struct builder *b, enum pooling pooling) {
@@ -231,137 +135,12 @@ static void measured(void **state) {
     workload_free(&w);
 }
 
-/* --- results that are wrong */
-
-enum planted {
-    NOTHING,
-    ONE_BIT,
-    LAST_MISSING,
-    NO_MEAN,
-    TIMES_WEIGHT,
-    PADDING_COUNTS,
-    ROWS_AFTER,
-    OTHER_ROW_CHANGED,
-    OUTSIDE,
-    PLANTED
-};
-static enum planted planted;
-static const struct kernel *pass, *stepping; /* right ones */
-
-/* What a planted kernel makes of the right gradient. */
-static void spoil(const struct batch *in, float *out) {
-    for (int64_t i = 0; i < in->lookups; i++) {
-        if (planted == NO_MEAN) out[i] *= 2;
-        if (planted == TIMES_WEIGHT) out[i] *= in->lookup_weights[i];
-        if (planted == PADDING_COUNTS && out[i] == 0) out[i] = 1;
-    }
-    if (planted == ONE_BIT) out[in->lookups / 2] = nextafterf(out[in->lookups / 2], INFINITY);
-    if (planted == LAST_MISSING) memset(&out[in->lookups - 1], 0xff, sizeof *out);
-    if (planted == OUTSIDE) out[in->lookups] = 1;
-}
-
-static int run_planted(const struct batch *in, const struct rule_step *steps,
-                       const struct table *io, const struct launch *how) {
-    struct launch own = *how;
-    if (how->weight_grad) {
-        own.weight_grad = NULL;
-        if (planted != NOTHING && planted != ROWS_AFTER) {
-            own.output = how->weight_grad;
-            pass->run(in, steps, io, &own);
-        }
-        stepping->run(in, steps, io, &own);
-        own.output = how->weight_grad;
-        if (planted == ROWS_AFTER) pass->run(in, steps, io, &own);
-        spoil(in, how->weight_grad);
-    } else if (planted != NOTHING) {
-        pass->run(in, steps, io, how);
-        spoil(in, how->output);
-    }
-    if (planted == OTHER_ROW_CHANGED) *(float *)array_row(&io->weight, 39) += 1;
-    return 0;
-}
-
-static void wrong_results_are_found(void **state) {
-    (void)state;
-    for (int p = 0; p < PLANTED; p++)
-        for (int step = 0; step < 2; step++) {
-            if (p == OUTSIDE && WITH_SANITIZER) continue; /* AddressSanitizer stops there */
-            if (p == ROWS_AFTER && !step) continue;
-            struct builder b;
-            char text[400];
-            struct kernel k = step ? *stepping : *pass;
-            planted = (enum planted)p;
-            k.name = "planted";
-            k.run = run_planted;
-            builder_begin(&b, 7, false);
-            b.weighted = true;
-            builder_feature(&b, builder_table(&b, 40, 12), POOL_MEAN, 1);
-            builder_random_bags(&b, 30, 9);
-            builder_finish(&b);
-            builder_start(&b);
-            const char *says = p == OTHER_ROW_CHANGED ? "row 39"
-                               : p == OUTSIDE         ? "outside"
-                                                      : "gradient of the weight of lookup";
-            const int status = output_run(&b, &k, 1, NULL, text);
-            if (status != 1 || !strstr(text, says))
-                fail_msg("planted %d, step %d: %d, %s", p, step, status, text);
-            builder_free(&b);
-        }
-}
-
-/* What lies behind the elements of a batch, if another one of the ring has more lookups. */
-static void writes_behind_are_found(void **state) {
-    (void)state;
-    struct builder b;
-    float out[1000];
-    builder_begin(&b, 7, true);
-    b.weighted = true;
-    builder_feature(&b, builder_table(&b, 40, 12), POOL_SUM, -1);
-    builder_random_bags(&b, 30, 9);
-    builder_finish(&b);
-    assert_true(b.in.lookups < 900);
-    right(&b, pass, 1, out);
-    memset(out + b.in.lookups, 0xff, sizeof out - (size_t)b.in.lookups * sizeof *out);
-    struct weight_grad_check c = {.in = &b.in,
-                                  .before = tables_copy_row,
-                                  .before_ctx = &b.before,
-                                  .output = out,
-                                  .bytes = sizeof out,
-                                  .filled = 0xff};
-    assert_true(weight_grad_check_run(&c).ok);
-    ((unsigned char *)out)[sizeof out - 1] = 0;
-    const struct check_result found = weight_grad_check_run(&c);
-    assert_true(!found.ok && strstr(found.message, "belongs to no lookup"));
-    builder_free(&b);
-}
-
-/* Shapes with max pooling take no per-sample weights. */
-static bool is_max(const struct shape *s) {
-    return strncmp(s->name, "max", 3) == 0;
-}
-
 TESTS(weight_grad) {
     for (const struct registered *r = registry(); r->kernel; r++) {
         const struct kernel *k = r->kernel;
-        if (k->place == ON_HOST && k->operation == OP_WEIGHT_GRAD) pass = k;
-        if (k->place == ON_HOST && k->traits & WEIGHT_GRAD) stepping = k;
         if (k->operation == OP_STEP || k->operation == OP_WEIGHT_GRAD)
             add_test("refused", refused, k, NULL), add_test("measured", measured, k, NULL);
     }
-    for (int i = 0; i < num_shapes; i += SHAPE_STEP)
-        if (!is_max(&shapes[i])) add_tests(shapes[i].name, right_on_shape, &shapes[i]);
-    for (int i = 0; i < num_shapes;
-         i += 3 * SHAPE_STEP) /* with hot rows, long runs and small tables */
-        for (const struct registered *r = registry(); r->kernel; r++)
-            if (!is_max(&shapes[i]) && r->kernel->traits & WEIGHT_GRAD &&
-                r->kernel->place == ON_HOST) {
-                char name[100];
-                snprintf(name, sizeof name, "%s, with and without", shapes[i].name);
-                add_test(name, step_is_the_same, r->kernel, &shapes[i]);
-            }
-    add_tests("random batches", random_batches, NULL);
     add_tests("worked by hand", worked_by_hand, NULL);
-    add_test("wrong results are found", wrong_results_are_found, NULL, NULL);
-    add_test("writes behind are found", writes_behind_are_found, NULL, NULL);
     return run_listed("weight grad");
 }

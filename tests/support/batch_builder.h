@@ -49,8 +49,9 @@ const char *builder_name_way(const struct kernel *k, int way);
 /* Does the kernel run on an emulated device? */
 bool builder_emulates(const struct kernel *k);
 
-/* Do rules take turns, where a test could take all of them? With a sanitizer, which is slow; and on an emulated device
- * in a build by clang: device code is the same source there, and builds by gcc take all. */
+/* Do rules take turns, where a test could take all of them? With a sanitizer, which is slow; and on
+ * an emulated device in a build by clang: device code is the same source there, and builds by gcc
+ * take all. */
 bool builder_rules_take_turns(const struct kernel *k);
 
 /* What an emulated device needs beyond SMALLER: sizes of more than a thousand lookups are divided
@@ -93,22 +94,24 @@ void builder_random_bags(struct builder *b, int64_t bags, int64_t longest);
 void builder_finish(struct builder *b);
 void builder_free(struct builder *b);
 
-/* Gradient row r (bag or lookup) of a feature, to be overwritten. Then builder_recount; and, before a
- * step that is not builder_run's, builder_pack, which rounds the gradient to its type. */
+/* Gradient row r (bag or lookup) of a feature, to be overwritten. Then builder_recount; and, before
+ * a step that is not builder_run's, builder_pack, which rounds the gradient to its type. */
 float *builder_grad(const struct builder *b, int32_t feature, int64_t r);
 void builder_pack(struct builder *b);
 /* The winners of a bag of a feature with POOL_MAX, drawn among its lookups, to be overwritten. */
 int32_t *builder_winners(const struct builder *b, int32_t feature, int64_t bag);
 void builder_recount(struct builder *b);
 
-/* Does a step without a gradient change a row whose weights and states are all this value? Some rules
- * without idle_is_identity only bound large weights, or have a decay that is none by default. */
+/* Does a step without a gradient change a row whose weights and states are all this value? Some
+ * rules without idle_is_identity only bound large weights, or have a decay that is none by
+ * default. */
 bool builder_moves(struct rule rule, float all);
 
 /* Table t is updated by this rule from now on. */
 void builder_rule(struct builder *b, int32_t t, enum rule_kind kind);
-/* Whether the kernel applies the rule, and could tell it from all rules before it: by states, sums over the
- * row, and what an idle step does. Tests of properties that no formula changes run these rules alone. */
+/* Whether the kernel applies the rule, and could tell it from all rules before it: by states, sums
+ * over the row, and what an idle step does. Tests of properties that no formula changes run these
+ * rules alone. */
 bool builder_distinct(const struct kernel *k, int rule);
 /* A hyper-parameter, if the rule has it. */
 void builder_set(struct rule *rule, const char *name, float value);
@@ -120,8 +123,8 @@ void builder_rules(struct builder *b, const struct kernel *k, enum rule_kind fir
 /* Ways to store rows, by types of weights and momenta, rounding, and place of row states. */
 enum { STORAGES = DTYPE_COUNT * 2 * 2 * 2 };
 
-/* Table t is stored in way (first + t) % STORAGES, or in fp32 where the kernel wants that; gradients go
- * through their types. */
+/* Table t is stored in way (first + t) % STORAGES, or in fp32 where the kernel wants that;
+ * gradients go through their types. */
 void builder_storage(struct builder *b, const struct kernel *k, int first);
 
 /* The three parts of builder_check: fresh tables; one step; what was wrong with it, or NULL. */

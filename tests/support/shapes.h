@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The shapes of batches that every kernel must get right; each is small and tests an edge. A shape
- * has no rule, gradient mode or number of threads.
+ * The batches that every kernel must get right. About twenty shapes are pinned: each has a boundary
+ * that the code of kernels has. All others are drawn from a seed, which a failure prints:
+ *
+ *     SEED=4711 build/tests/kernels/tests kernels     runs that shape alone, in every way
+ *     DRAWS=5000 build/tests/kernels/tests kernels    draws more than the usual number
+ *
+ * Sizes depend on the kernel: an emulated device and a build with a sanitizer get smaller ones.
  */
 #pragma once
 
@@ -14,13 +19,32 @@ struct shape {
     void (*make)(struct builder *b, int32_t n); /* between builder_begin and builder_finish */
     int32_t n;
     enum modes modes; /* in which the check can be sharp */
+    uint64_t seed;    /* of a drawn shape; 0: a pinned one */
 };
 
 extern const struct shape shapes[];
 extern const int num_shapes;
 
-/* From one shape to the next of those that a test of another operation than a step takes: sanitizers are slow. */
+/* From one pinned shape to the next where not all of them are taken: sanitizers are slow. */
 enum { SHAPE_STEP = WITH_SANITIZER ? 4 : 1 };
+
+/* Seeds first .. first + count - 1 are to be drawn. */
+struct draws {
+    uint64_t first, count;
+    bool repeated; /* by SEED */
+};
+struct draws shape_draws(uint64_t usual);
+
+struct shape shape_drawn(uint64_t seed);
+
+/* A number below `count` that belongs to a drawn shape: choices of a test, each with a `what` of
+ * its own. */
+uint64_t shape_choice(uint64_t seed, uint64_t what, uint64_t count);
 
 /* Everything from builder_begin to builder_finish, in the size for this kernel (or for NULL). */
 void shape_build(const struct shape *s, const struct kernel *k, bool exact, struct builder *b);
+
+/* Tables get the rules rule, rule + 1, ...; a drawn shape also draws how tables and gradients are
+ * stored, and hyper-parameters that all rules share. True: some table has such a one. */
+bool shape_dress(const struct shape *s, const struct kernel *k, enum rule_kind rule,
+                 struct builder *b);
