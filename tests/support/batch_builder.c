@@ -314,7 +314,8 @@ bool builder_moves(struct rule rule, float all) {
     return memcmp(before, x, sizeof x) != 0;
 }
 
-/* With a sanitizer, which is slow, only the sums over a row count: they are what threads do together. */
+/* With a sanitizer, which is slow, only the sums over a row count: they are what threads do
+ * together. */
 static bool alike(enum rule_kind a, enum rule_kind b) {
     if (!rule_sums_before(a) != !rule_sums_before(b) || !rule_sums_after(a) != !rule_sums_after(b))
         return false;

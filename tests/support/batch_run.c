@@ -20,7 +20,8 @@ bool builder_emulates(const struct kernel *k) {
 }
 
 /* ThreadSanitizer reasons about what is ordered, and not from what happened: one order tells it as
- * much as four. Where rules take turns, two random orders do. On a real device a way is one more run. */
+ * much as four. Where rules take turns, two random orders do. On a real device a way is one more
+ * run. */
 int builder_ways(const struct kernel *k) {
     if (builder_emulates(k))
         return WITH_THREAD_SANITIZER ? 1 : builder_rules_take_turns(k) ? WAYS / 2 : WAYS;
@@ -36,8 +37,8 @@ bool builder_rules_take_turns(const struct kernel *k) {
 #endif
 }
 
-/* An emulated thread costs 30 ns, 80 ns with AddressSanitizer, 3 us with ThreadSanitizer, 16 us if fibres are
- * renewed (tests/run.sh). */
+/* An emulated thread costs 30 ns, 80 ns with AddressSanitizer, 3 us with ThreadSanitizer, 16 us if
+ * fibres are renewed (tests/run.sh). */
 int builder_smaller(const struct kernel *k) {
     if (!builder_emulates(k)) return 1;
     return WITH_THREAD_SANITIZER ? 128 : 16;

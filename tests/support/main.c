@@ -50,7 +50,7 @@ static int run_apart(const struct group *g) {
 }
 
 int main(int argc, char **argv) {
-    /* OpenMP reads the policy as it is loaded. Threads that spin would take most of the time of these tests. */
+    /* OpenMP reads the policy as it is loaded. Threads that spin would take most of the time. */
     if (!getenv("OMP_WAIT_POLICY")) {
         setenv("OMP_WAIT_POLICY", "passive", 1);
         execv("/proc/self/exe", argv);
