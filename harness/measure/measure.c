@@ -242,8 +242,7 @@ static bool stays(double before, double now) {
 }
 
 /* Measures the ceilings, or keeps the latest ones: for twice as many samples as before, as long as
- * they do not move. A device measures them every
- * time: they tell whether a sample was disturbed. */
+ * they do not move. A device measures them every time: they tell whether a sample was disturbed. */
 static int ceilings(struct measure *m, enum backend backend, struct ceiling *out,
                     struct error *err) {
     struct place *p = m->at[backend].place;
