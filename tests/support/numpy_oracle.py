@@ -40,6 +40,7 @@ TYPES = {"fp32": (np.float32, lambda x: x.astype(np.float32), lambda x: x),
          "bf16": (np.uint16, to_bf16, lambda x: (x.astype(np.uint32) << 16).view(np.float32)),
          "fp8": (np.uint8, to_fp8, lambda x: FP8[x])}
 UNIT = {"fp32": 0, "fp16": 2**-10, "bf16": 2**-7, "fp8": 2**-3}  # from a value to its neighbour
+SMALLEST = {"fp32": 0, "fp16": 2**-24, "bf16": 0, "fp8": 2**-9}  # the same where values are subnormal
 
 
 def stored(x, type):
