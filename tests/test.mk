@@ -101,7 +101,7 @@ include tests/fuzz/fuzz.mk
 # --- suites: the groups and scripts to run, as run.sh takes them, and the programs that scripts need.
 # Scripts about reports, the Makefile and other tools do not depend on how kernels are compiled: they run only in the
 # plain build, as do most suites.
-tool_tests   := add compare deps make medians mutants plots reports tables workflow
+tool_tests   := compare deps make medians mutants plots reports tables workflow
 only          = $(or $(ONLY),%)
 not_here      = $(if $(flavour),$(foreach t,$(tool_tests),%/test_$t.sh %/test_$t.py))
 groups_to_run = $(foreach g,$(filter $(only),$(call groups_of,$1)),$(B)/tests/$1/tests:$g)
@@ -127,7 +127,9 @@ needs_cuda     := $(B)/bench $(B)/embfuse $(emulated_programs) $(ptx_run) $(if $
 
 # Suites build with as many jobs as there are cores, unless -j says otherwise: emulated device kernels take minutes.
 jobs      = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
-run_tests = BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) PTX_ARCHS='$(PTX_ARCHS)' tests/run.sh
+# What tests may cost, in the plain build.
+budget    = $(if $(flavour),,BUDGET=tests/budget.txt)
+run_tests = $(budget) BUILD=$(B) NATIVE=$(NATIVE) SANITIZE=$(SANITIZE) PYTHON=$(PYTHON) NVCC=$(NVCC) PTX_ARCHS='$(PTX_ARCHS)' tests/run.sh
 # $1: suites. With ONLY, those of its tests.
 define run_suites
 $(if $(strip $(foreach s,$1,$(call tests_of,$s))),,@echo "no test is called $(ONLY)" >&2; exit 1)
