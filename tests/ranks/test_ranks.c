@@ -57,7 +57,7 @@ struct work {
     const struct kernel *kernel, *forward;
     const struct cut *cut;
     bool given; /* rank 0 gives the content of the tables; otherwise each rank draws its part */
-    char wrong[600];
+    char wrong[1024];
 };
 
 /* Fresh tables. Where columns are cut, rules work on single elements. */

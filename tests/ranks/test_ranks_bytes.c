@@ -21,7 +21,7 @@ struct work {
     const char *sharding;
     bool all_rows;
     struct transport_bytes bytes[MOST_RANKS][CHANNELS];
-    char wrong[600];
+    char wrong[1024];
 };
 
 /* Opening exchanges ids and gradients once; a step does both, and a lookup sends ids and

@@ -25,7 +25,7 @@ struct work {
     bool overlap;
     bool given; /* rank 0 gives the content of the tables; otherwise each rank draws its part */
     int64_t sums[MOST_RANKS]; /* bytes that a rank has sent */
-    char wrong[600];
+    char wrong[1024];
 };
 
 static const struct kernel *kernel_named(const char *name) {

@@ -33,7 +33,7 @@ struct work {
     struct transport_bytes weights[8], gradients[8]; /* of one forward and one step */
     float *output;                                   /* of a forward after the steps, in fp32 */
     struct check_result judged;
-    char wrong[600];
+    char wrong[1024];
 };
 
 static int live(struct transport *t, void *ctx) {

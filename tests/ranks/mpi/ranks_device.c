@@ -186,7 +186,7 @@ static int same_bytes(const struct work *w, const struct transport *t, struct er
 
 static int run_way(struct work *w, struct transport *t, struct error *err) {
     struct transport_bytes before[CHANNELS];
-    char wrong[600] = "";
+    char wrong[1024] = "";
     memcpy(before, t->bytes, sizeof before);
     const int status = ranks_live(t, lead, w, wrong, sizeof wrong);
     for (int c = 0; c < CHANNELS; c++) {
