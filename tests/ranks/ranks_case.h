@@ -117,6 +117,6 @@ static inline int ranks_live(struct transport *t,
     struct error err = {""};
     if (t->rank) return ranks_follow(t, &err);
     const int status = lead(ctx, t, &err);
-    if (status) snprintf(wrong, size, "%s", err.text);
+    if (status) snprintf(wrong, size, "%.*s", (int)size - 1, err.text);
     return ranks_dismiss(t, &err) || status ? -1 : 0;
 }

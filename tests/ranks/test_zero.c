@@ -72,7 +72,7 @@ static int live(struct transport *t, void *ctx) {
         status = zero_get_tables(z, &w->b->tables, &err);
     else if (status == 0)
         status = zero_get_tables(z, &after, &err);
-    if (status) snprintf(w->wrong, sizeof w->wrong, "rank %d: %s", t->rank, err.text);
+    if (status) snprintf(w->wrong, sizeof w->wrong, "rank %d: %.900s", t->rank, err.text);
     tables_free(&before);
     tables_free(&after);
     if (z) zero_close(z);

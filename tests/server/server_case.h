@@ -210,7 +210,7 @@ static int live(struct transport *t, void *ctx) {
     struct work *w = ctx;
     struct error err = {""};
     const int status = t->rank < w->setup.servers ? serve(w, t, &err) : labour(w, t, &err);
-    if (status) snprintf(w->wrong[t->rank], sizeof w->wrong[0], "%s", err.text);
+    if (status) snprintf(w->wrong[t->rank], sizeof w->wrong[0], "%.599s", err.text);
     return status;
 }
 
