@@ -201,10 +201,14 @@ kernels  := $(sort $(filter-out kernels/host/%,$(wildcard kernels/*/*.c))) $(fil
 isa_avx2   := avx2 bmi bmi2 fma popcnt
 isa_avx512 := $(isa_avx2) avx512f avx512bw avx512cd avx512dq avx512vl
 isas     := $(if $(ARCH),,$(if $(filter x86_64-%,$(machine)),avx512 avx2 plain))
-host     := $(foreach k,$(kernels:%.c=$(B)/%),$(or $(isas:%=$k.%.o),$k.o))
-# What a rule does with rows is built once for each level too: kernels/host/update.c, as update.RULE.LEVEL.o
+levels    = $(foreach k,$1,$(or $(isas:%=$k.%.o),$k.o))
+host     := $(call levels,$(kernels:%.c=$(B)/%))
+# What kernels share is built once for each level too; other code calls that of the last level. kernels/host/update.c,
+# what a rule does with rows, becomes update.RULE.LEVEL.o
+CFLAGS   += $(if $(isas),-DLEVEL=_$(lastword $(isas)))
+shared   := $(call levels,$(patsubst %.c,$(B)/%,$(filter-out %/update.c,$(wildcard kernels/host/*.c))))
 rules    := $(patsubst rules/%.h,%,$(sort $(wildcard rules/*.h)))
-updates  := $(foreach r,$(rules:%=$(B)/kernels/host/update.%),$(or $(isas:%=$r.%.o),$r.o))
+updates  := $(call levels,$(rules:%=$(B)/kernels/host/update.%))
 cuda     := $(sort $(filter-out kernels/device/%,$(wildcard kernels/*/*.cu))) $(filter %.cu,$(EXTRA_KERNELS))
 cli      := $(sort $(wildcard cli/*.c))
 
@@ -214,7 +218,7 @@ device   := $(addprefix harness/device/,device_cuda.c device_graph.c device_step
 harness  := $(filter-out $(device) harness/device/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c harness/*/*.c serving/*.c lib/*.c)))
 # Without device kernels, as in some sanitized builds, nothing calls what they share.
 parts    := $(sort $(wildcard $(if $(cuda),kernels/device/*.cu) harness/device/*.cu))
-common   := $(host) $(updates) $(harness:%.c=$(B)/%.o)
+common   := $(host) $(shared) $(updates) $(harness:%.c=$(B)/%.o)
 host_objects := $(common) $(H)/harness/registry.o $(B)/harness/device/device_none.o
 objects  := $(if $(NVCC),$(common) $(B)/harness/registry.o $(device:%.c=$(B)/%.o) $(parts:%.cu=$(B)/%.o) $(cuda:%.cu=$(B)/%.o),$(host_objects))
 
@@ -347,7 +351,7 @@ $(H)/%.o: %.c Makefile | $(rule_lists)
 	$(call quiet,CC)$(CC) -I$(H) $(CFLAGS) -c $< $(object)
 
 # One level of a host kernel: its exported constant gets another name, and all else in it is static.
-at_level  = $(if $1,$(isa_$1:%=-m%) -mprefer-vector-width=512 -DLEVEL=_$1)
+at_level  = $(if $1,$(isa_$1:%=-m%) -mprefer-vector-width=512 -ULEVEL -DLEVEL=_$1)
 define isa_rule
 $$(B)/%.$1.o: %.c Makefile | $(rule_lists)
 	@mkdir -p $$(@D)
