@@ -26,6 +26,33 @@ enum { LANES = 4, REGISTERS = 8 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 typedef lanes lanes_at __attribute__((aligned(sizeof(float)), may_alias));
 
+/* LANES winners, or 0 or -1 for each of LANES columns. */
+typedef int32_t lane_ints __attribute__((vector_size(LANES * sizeof(int32_t))));
+typedef lane_ints lane_ints_at __attribute__((aligned(sizeof(int32_t)), may_alias));
+
+/* yes where `which` is -1, no where it is 0. */
+ALWAYS_INLINE lane_ints choose_lanes(lane_ints which, lane_ints yes, lane_ints no) {
+    return (yes & which) | (no & ~which);
+}
+
+/* LANES elements of bf16, with the bits of dtype_widen(). */
+ALWAYS_INLINE lanes bf16_lanes(const uint16_t *from) {
+    uint16_t bits __attribute__((vector_size(LANES * sizeof *from)));
+    memcpy(&bits, from, sizeof bits);
+    return (lanes)(__builtin_convertvector(bits, lane_ints) << 16);
+}
+
+/* LANES elements of fp8, with the bits of dtype_widen(). */
+ALWAYS_INLINE lanes fp8_lanes(const uint8_t *from) {
+    uint8_t bits __attribute__((vector_size(LANES * sizeof *from)));
+    memcpy(&bits, from, sizeof bits);
+    const lane_ints x = __builtin_convertvector(bits, lane_ints), code = x & 0x7f;
+    const lane_ints normal = (code << 20) + (120 << 23), none = {0};
+    const lane_ints small = (lane_ints)(__builtin_convertvector(code, lanes) * 0x1p-9f);
+    const lane_ints finite = choose_lanes(code < 8, small, normal);
+    return (lanes)(choose_lanes(code == 0x7f, none + 0x7fc00000, finite) | (x & 0x80) << 24);
+}
+
 /* LANES elements of fp16, and their nearest values; the bits of dtype_widen() and dtype_narrow(), but for
  * the payload of a NaN. */
 ALWAYS_INLINE lanes fp16_lanes(const uint16_t *from) {
@@ -77,10 +104,6 @@ ALWAYS_INLINE void row_add(enum dtype type, float *to, const void *from, float c
     default: row_add_as(FP32, to, from, coefficient, dim);
     }
 }
-
-/* LANES winners, or 0 or -1 for each of LANES columns. */
-typedef int32_t lane_ints __attribute__((vector_size(LANES * sizeof(int32_t))));
-typedef lane_ints lane_ints_at __attribute__((aligned(sizeof(int32_t)), may_alias));
 
 /* x in the columns from `column` on that count, 0 in the others: a NaN there does not count. */
 ALWAYS_INLINE lanes won_lanes(const struct won *won, lanes x, int32_t column) {
@@ -135,11 +158,8 @@ ALWAYS_INLINE void run_prefetch(const struct run *r, int64_t k, int32_t dim) {
 ALWAYS_INLINE lanes row_lanes(const enum dtype type, const void *row, int32_t column) {
     if (type == FP32) return *(const lanes_at *)((const float *)row + column);
     if (type == FP16) return fp16_lanes((const uint16_t *)row + column);
-    float x[LANES];
-    for (int k = 0; k < LANES; k++) x[k] = dtype_get(type, row, column + k);
-    lanes all;
-    memcpy(&all, x, sizeof all);
-    return all;
+    if (type == BF16) return bf16_lanes((const uint16_t *)row + column);
+    return fp8_lanes((const uint8_t *)row + column);
 }
 
 /* Sums `vecs` vectors of columns from `column` on, in registers over the whole run. The pass over
