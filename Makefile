@@ -350,7 +350,7 @@ $(H)/%.o: %.c Makefile | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) -I$(H) $(CFLAGS) -c $< $(object)
 
-# One level of a host kernel: its exported constant gets another name, and all else in it is static.
+# One level of a host kernel, whose exported constant gets another name, or of what kernels share.
 at_level  = $(if $1,$(isa_$1:%=-m%) -mprefer-vector-width=512 -ULEVEL -DLEVEL=_$1)
 define isa_rule
 $$(B)/%.$1.o: %.c Makefile | $(rule_lists)
@@ -389,6 +389,7 @@ $(B)/%.o: %.cpp Makefile | $(rule_lists)
 cudart   := $(if $(NVCC),-L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread)
 
 recorder := $(B)/harness/record/gbench.o $(B)/harness/record/main.o
+$(recorder): CXXFLAGS += -O1
 $(B)/bench: $(recorder) $(objects)
 $(B)/embfuse: $(cli:%.c=$(B)/%.o) $(objects)
 $(H)/bench: $(recorder) $(host_objects)

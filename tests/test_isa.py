@@ -151,13 +151,17 @@ def test_kernels_use_their_level_and_no_better_one(_):
         assert used == want, f"{isa}: {used}"
 
 
-def test_kernels_export_one_constant_each(_):
+def test_what_kernels_export_names_the_level(_):
     for isa in LEVELS:
         for kernel, path in compiled(isa).items():
             lines = subprocess.run(["nm", "--extern-only", "--defined-only", path], capture_output=True,
                                    text=True, check=True).stdout.splitlines()
-            want = kernel.replace(".", "_") if kernel.startswith("update.") else f"kernel_{kernel}"
-            assert [x.split()[-1] for x in lines] == [f"{want}_{isa}"], lines
+            names = [x.split()[-1] for x in lines]
+            if os.path.basename(os.path.dirname(path)) == "host" and not kernel.startswith("update."):
+                assert names and all(name.endswith(f"_{isa}") for name in names), names  # kernels share these
+            else:
+                want = kernel.replace(".", "_") if kernel.startswith("update.") else f"kernel_{kernel}"
+                assert names == [f"{want}_{isa}"], names
 
 
 def test_the_rest_runs_on_any_cpu(_):
