@@ -16,6 +16,13 @@ enum {
     ADDENDS_AHEAD = ROWS_AHEAD_MOST, /* whose gradients are prefetched, at most */
 };
 
+/* The distance of prefetches, for rows of so many floats. It is twice that of sums in registers. docs/kernels.md has
+ * what that gave. */
+ALWAYS_INLINE int32_t addends_ahead(int32_t dim) {
+    const struct prefetch_ahead twice = {INTO_L1, 2 * prefetch_choice.grads.bytes};
+    return (int32_t)rows_ahead(twice, dim * (int64_t)sizeof(float));
+}
+
 /* A lookup and the number of its accumulator: an entry, see entry_pack(), with the number as its row. */
 struct addend {
     uint32_t position, number;
@@ -37,8 +44,86 @@ struct accumulate {
     const struct hot_count *row; /* the rows of the numbers; NULL: a number is a row of the table */
 };
 
-/* Adds the first addends. Takes a copy: the address of the queue would keep it in memory during the walk. */
-void accumulate_now(struct accumulate given, int32_t first) AT_LEVEL(accumulate_now);
+ALWAYS_INLINE void accumulate_from(const struct accumulate *a, const struct gather_table *from,
+                                   const int32_t dim) {
+    enum { SHORT = 128 }; /* a bag's longer row is prefetched once: the branch costs less then */
+    const int32_t distance = addends_ahead(dim);
+    for (int32_t k = 0; k < a->first; k++) {
+        float c;
+        int32_t ahead = k + distance;
+        if (ahead < a->waiting &&
+            (dim <= SHORT || a->wait[ahead].position != a->wait[ahead - 1].position))
+            prefetch_row(from->type, gather_row(a->gather, from, a->wait[ahead].position, &c), dim);
+        if (ahead < a->waiting && a->far)
+            prefetch_row(FP32, a->sum + a->wait[ahead].number * a->stride, dim);
+        const void *row = gather_row(a->gather, from, a->wait[k].position, &c);
+        row_add(from->type, a->sum + a->wait[k].number * a->stride, row, c, dim);
+    }
+}
+
+/* For a table with a max. */
+NOINLINE void accumulate_won(const struct accumulate *a) {
+    const struct gather_table *from = a->from;
+    const int32_t distance = addends_ahead(a->dim);
+    for (int32_t k = 0; k < a->first; k++) {
+        float c;
+        const int32_t ahead = k + distance;
+        if (ahead < a->waiting) {
+            const uint32_t position = a->wait[ahead].position;
+            prefetch_row(from->type, gather_row(a->gather, from, position, &c), a->dim);
+            prefetch_row(FP32, gather_won(a->gather, from, position).winner, a->dim);
+        }
+        const uint32_t position = a->wait[k].position;
+        const void *row = gather_row(a->gather, from, position, &c);
+        row_add_won(from->type, a->sum + a->wait[k].number * a->stride, row, c,
+                    gather_won(a->gather, from, position), a->dim);
+    }
+}
+
+ALWAYS_INLINE void accumulate_as(void *ctx, const int32_t dim, const bool common) {
+    const struct accumulate *a = ctx;
+    struct gather_table from = *a->from;
+    (void)common;
+    if (from.plain && from.type == FP32) {
+        from.plain = true, from.type = FP32; /* constants: see sum_entries() */
+        accumulate_from(a, &from, dim);
+    } else {
+        accumulate_from(a, &from, dim);
+    }
+}
+
+/* The gradients of the weights of the addends that are added now. */
+NOINLINE void accumulate_dots(const struct accumulate *a) {
+    const struct gather *g = a->gather;
+    const int32_t t = (int32_t)(a->from - g->table);
+    const struct array *weight = &g->io[t].weight;
+    const int64_t first_row = g->in->tables[t].first_row;
+    const int32_t distance = addends_ahead(a->dim);
+    for (int32_t k = 0; k < a->first; k++) {
+        float c;
+        const struct addend x = a->wait[k];
+        const int64_t row = a->row ? a->row[x.number].row - first_row : x.number;
+        if (k + distance < a->waiting) {
+            const struct addend y = a->wait[k + distance];
+            const int64_t ahead = a->row ? a->row[y.number].row - first_row : y.number;
+            prefetch(array_row(weight, ahead), weight->stride, INTO_L1);
+            prefetch_row(a->from->type, gather_row(g, a->from, y.position, &c), a->dim);
+        }
+        const uint64_t entry = entry_pack(row, x.position);
+        dots_of_row(g, t, row, &entry, 1);
+    }
+}
+
+/* Takes a copy: the address of the queue would keep it in memory during the walk. */
+static void accumulate_now(struct accumulate given, int32_t first) {
+    struct accumulate a = given;
+    a.first = first;
+    if (a.gather->weight_grad) accumulate_dots(&a);
+    if (a.from->max)
+        accumulate_won(&a);
+    else
+        for_dim(a.dim, accumulate_as, &a);
+}
 
 /* sum[number][] += the gradient of a lookup if `counts` is 1; does nothing if it is 0, without a
  * branch. The additions are delayed and keep the order of the calls. */

@@ -115,6 +115,50 @@ ALWAYS_INLINE lanes won_lanes(const struct won *won, lanes x, int32_t column) {
 void row_add_won(enum dtype type, float *to, const void *from, float coefficient, struct won won,
                  int32_t dim) AT_LEVEL(row_add_won);
 
+/* to[dim] = the elements of a row. */
+ALWAYS_INLINE void widen_as(const enum dtype type, const void *row, int32_t dim, float *to) {
+    int32_t begin = 0;
+    for (; type == FP16 && begin + LANES <= dim; begin += LANES)
+        *(lanes_at *)(to + begin) = fp16_lanes((const uint16_t *)row + begin);
+#pragma omp simd
+    for (int32_t d = begin; d < dim; d++) to[d] = dtype_get(type, row, d);
+}
+
+/* The elements of a row = from[dim], rounded. */
+ALWAYS_INLINE void narrow_as(const enum dtype type, const enum rounding rounding, uint32_t words,
+                             const float *from, int32_t dim, void *row) {
+    const struct row_format f = {type, rounding, words};
+    int32_t begin = 0;
+    for (; type == FP16 && rounding == ROUND_NEAREST && begin + LANES <= dim; begin += LANES)
+        fp16_put_lanes((uint16_t *)row + begin, *(const lanes_at *)(from + begin));
+#pragma omp simd
+    for (int32_t d = begin; d < dim; d++) dtype_put(type, row, d, row_format_bits(&f, d, from[d]));
+}
+
+ALWAYS_INLINE void narrow_in(const enum rounding rounding, const struct row_format *f,
+                             const float *from, int32_t dim, void *row) {
+    switch (f->type) {
+    case FP16: narrow_as(FP16, rounding, f->words, from, dim, row); break;
+    case BF16: narrow_as(BF16, rounding, f->words, from, dim, row); break;
+    default: narrow_as(FP8, rounding, f->words, from, dim, row);
+    }
+}
+
+NOINLINE void row_widen(enum dtype type, const void *row, int32_t dim, float *to) {
+    switch (type) {
+    case FP16: widen_as(FP16, row, dim, to); break;
+    case BF16: widen_as(BF16, row, dim, to); break;
+    default: widen_as(FP8, row, dim, to);
+    }
+}
+
+NOINLINE void row_narrow(const struct row_format *f, const float *from, int32_t dim, void *row) {
+    if (f->rounding == ROUND_STOCHASTIC)
+        narrow_in(ROUND_STOCHASTIC, f, from, dim, row);
+    else
+        narrow_in(ROUND_NEAREST, f, from, dim, row);
+}
+
 /* The grouping kernels keep a lookup as an entry: the row in the upper 32 bits, the position in the
  * lower 32 bits. */
 static inline uint64_t entry_pack(int64_t row, uint32_t position) {
@@ -279,11 +323,12 @@ ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table
     if (from.type == FP32 && from.plain) {
         from.plain = true;
         sum_entries_as(FP32, false, &entries, n, ahead, dim, sum);
-    } else if (!common || from.max) {
-        const struct entries all = {g, t, entry};
-        sum_entries_any(&all, n, ahead, dim, sum);
-    } else if (from.type == FP32) {
+    } else if (from.type == FP32 && !from.max) {
         sum_entries_as(FP32, false, &entries, n, ahead, dim, sum);
+    } else if (!common || from.max) {
+        const struct gather_table own = *t; /* no call here learns where the caller's is */
+        const struct entries all = {g, &own, entry};
+        sum_entries_any(&all, n, ahead, dim, sum);
     } else if (from.type == BF16) {
         sum_entries_as(BF16, false, &entries, n, ahead, dim, sum);
     } else {

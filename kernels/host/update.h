@@ -104,19 +104,31 @@ static inline struct updater updater_of(const struct batch *in, int32_t t,
     return u;
 }
 
-/* Prefetches all that the rule reads of a row. dim: the table's, as a constant if possible. */
-ALWAYS_INLINE void updater_prefetch(const struct updater *u, int64_t row, const int32_t dim,
-                                    const enum prefetch_into into) {
+ALWAYS_INLINE void updater_prefetch_as(const struct updater *u, int64_t row, const bool narrow,
+                                       const int32_t dim, const enum prefetch_into into) {
     const struct table *x = &u->table;
     const int64_t bytes = dim * (int64_t)sizeof(float);
-    prefetch(array_row(&x->weight, row), u->narrow ? x->weight.stride : bytes, into);
+    prefetch(array_row(&x->weight, row), narrow ? x->weight.stride : bytes, into);
     for (int k = 0; k < RULE_ELEM_STATES; k++) /* a constant: becomes straight code */
         if (k < u->elem_states)
-            prefetch(array_row(&x->elem[k], row), u->narrow ? x->elem[k].stride : bytes, into);
+            prefetch(array_row(&x->elem[k], row), narrow ? x->elem[k].stride : bytes, into);
     if (u->row_states)
         prefetch(array_row(&x->row, row), u->row_states * (int64_t)sizeof(float), into);
     if (x->watch && watch_has(x->watch, row))
         prefetch(&x->watch->row[row >> x->watch->shift], sizeof *x->watch->row, into);
+}
+
+/* The next function for a table with arrays of narrower types. */
+void updater_prefetch_narrow(const struct updater *u, int64_t row, enum prefetch_into into)
+    AT_LEVEL(updater_prefetch_narrow);
+
+/* Prefetches all that the rule reads of a row. dim: the table's, as a constant if possible. */
+ALWAYS_INLINE void updater_prefetch(const struct updater *u, int64_t row, const int32_t dim,
+                                    const enum prefetch_into into) {
+    if (u->narrow)
+        updater_prefetch_narrow(u, row, into);
+    else
+        updater_prefetch_as(u, row, false, dim, into);
 }
 
 /* Rows to prefetch ahead, by weights and states. */
@@ -124,13 +136,6 @@ ALWAYS_INLINE uint32_t updater_ahead(const struct updater *u) {
     return (uint32_t)rows_ahead(prefetch_choice.rows,
                                 u->dim * (int64_t)sizeof(float) * (1 + u->elem_states));
 }
-
-/* to[dim] = the elements of a row of a type narrower than fp32. */
-void row_widen(enum dtype type, const void *row, int32_t dim, float *to) AT_LEVEL(row_widen);
-
-/* The elements of such a row = from[dim], rounded. */
-void row_narrow(const struct row_format *f, const float *from, int32_t dim, void *row)
-    AT_LEVEL(row_narrow);
 
 void updater_narrow(const struct updater *u, int64_t row, const float *grad)
     AT_LEVEL(updater_narrow);
