@@ -73,12 +73,11 @@ NOINLINE void lookup_max(const struct lookup_feature *f) {
     }
 }
 
-void lookup_part_of(const struct lookup_feature *f) {
-    struct lookup_feature own = *f;
+void lookup_part_of(struct lookup_feature *f) {
     if (f->feature->pooling == POOL_MAX)
-        lookup_max(&own);
+        lookup_max(f);
     else if (f->table->weight_type == FP32)
-        for_dim(f->table->dim, lookup_fp32, &own);
+        for_dim(f->table->dim, lookup_fp32, f);
     else
-        lookup_narrow(&own);
+        lookup_narrow(f);
 }

@@ -55,7 +55,7 @@ static inline int64_t lookup_part(const struct lookup_feature *f, int thread) {
 }
 
 /* This thread's part of the forward. */
-void lookup_part_of(const struct lookup_feature *f) AT_LEVEL(lookup_part_of);
+void lookup_part_of(struct lookup_feature *f) AT_LEVEL(lookup_part_of);
 
 /* A thread of a team calls this. */
 static inline struct lookup_feature lookup_feature_of(const struct batch *in, int32_t f,
