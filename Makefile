@@ -213,10 +213,14 @@ isa_avx2   := avx2 bmi bmi2 fma popcnt
 isa_avx512 := $(isa_avx2) avx512f avx512bw avx512cd avx512dq avx512vl
 # One level serves a sanitizer.
 isas     := $(if $(ARCH),,$(if $(filter x86_64-%,$(machine)),$(if $(SANITIZE),,avx512 avx2) plain))
-host     := $(foreach k,$(kernels:%.c=$(B)/%),$(or $(isas:%=$k.%.o),$k.o))
-# What a rule does with rows is built once for each level too: kernels/host/update.c, as update.RULE.LEVEL.o
+levels    = $(foreach k,$1,$(or $(isas:%=$k.%.o),$k.o))
+host     := $(call levels,$(kernels:%.c=$(B)/%))
+# What kernels share is built once for each level too; other code calls that of the last level. kernels/host/update.c,
+# what a rule does with rows, becomes update.RULE.LEVEL.o
+CFLAGS   += $(if $(isas),-DLEVEL=_$(lastword $(isas)))
+host_shared := $(call levels,$(patsubst %.c,$(B)/%,$(filter-out %/update.c,$(wildcard kernels/host/*.c))))
 rules    := $(patsubst rules/%.h,%,$(sort $(wildcard rules/*.h)))
-updates  := $(foreach r,$(rules:%=$(B)/kernels/host/update.%),$(or $(isas:%=$r.%.o),$r.o))
+updates  := $(call levels,$(rules:%=$(B)/kernels/host/update.%))
 cuda     := $(sort $(filter-out kernels/device/%,$(wildcard kernels/*/*.cu))) $(filter %.cu,$(EXTRA_KERNELS))
 cli      := $(sort $(wildcard cli/*.c))
 
@@ -227,7 +231,7 @@ harness  := $(filter-out $(device) harness/device/device_none.c harness/registry
 library  := $(sort $(wildcard lib/*.c serving/*.c))
 # Without device kernels, as in some sanitized builds, nothing calls what they share.
 parts    := $(sort $(wildcard $(if $(cuda),kernels/device/*.cu) harness/device/*.cu))
-common   := $(host) $(updates) $(harness:%.c=$(B)/%.o)
+common   := $(host) $(host_shared) $(updates) $(harness:%.c=$(B)/%.o)
 objects  := $(common) $(B)/harness/registry.o $(B)/harness/device/device_none.o
 cuda_objects := $(common) $(C)/harness/registry.o $(device:%.c=$(B)/%.o) $(parts:%.cu=$(B)/%.o) $(cuda:%.cu=$(B)/%.o)
 # What few programs need is in archives, from which each takes what it calls.
@@ -369,13 +373,13 @@ $(C)/%.o $(B)/planted/%.o: %.c Makefile | $(rule_lists)
 	$(call quiet,CC)$(CC) -I$(@D:%/harness=%) $(CFLAGS) -c $< $(object)
 
 $(B)/library.a: $(library:%.c=$(B)/%.o)
-$(B)/harness.a: $(harness:%.c=$(B)/%.o) $(updates) $(B)/harness/device/device_none.o
+$(B)/harness.a: $(harness:%.c=$(B)/%.o) $(host_shared) $(updates) $(B)/harness/device/device_none.o
 $(B)/library.a $(B)/harness.a:
 	@rm -f $@
 	$(call quiet,AR)$(AR) rcsD $@ $^
 
-# One level of a host kernel: its exported constant gets another name, and all else in it is static.
-at_level  = $(if $1,$(isa_$1:%=-m%) -mprefer-vector-width=512 -DLEVEL=_$1)
+# One level of a host kernel, whose exported constant gets another name, or of what kernels share.
+at_level  = $(if $1,$(isa_$1:%=-m%) -mprefer-vector-width=512 -ULEVEL -DLEVEL=_$1)
 define isa_rule
 $$(B)/%.$1.o: %.c Makefile | $(rule_lists)
 	@mkdir -p $$(@D)
@@ -413,6 +417,7 @@ $(B)/%.o: %.cpp Makefile | $(rule_lists)
 cudart   := $(if $(NVCC),-L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread)
 
 recorder := $(B)/harness/record/gbench.o $(B)/harness/record/main.o
+$(recorder): CXXFLAGS += -O1
 $(B)/bench: $(recorder) $(objects)
 $(B)/embfuse: $(cli:%.c=$(B)/%.o) $(objects) $(guests)
 $(C)/bench: $(recorder) $(cuda_objects)
@@ -422,7 +427,6 @@ $(C)/bench $(C)/embfuse: LDLIBS += $(cudart)
 link      = $(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark -lpthread) $(LDLIBS) $(whole)
 $(B)/bench $(B)/embfuse $(C)/bench $(C)/embfuse:
 	$(link)
-
 
 include lib/lib.mk
 include ranks/ranks.mk

@@ -20,7 +20,7 @@ $(E)/%.o: %.c Makefile emulation/emulation.mk | $(rule_lists)
 
 $(E)/%.o: %.cu Makefile emulation/emulation.mk | $(rule_lists)
 	@mkdir -p $(@D)
-	$(call quiet,CXX)$(CXX) $(EMULATEFLAGS) $(CXXFLAGS) -std=c++20 -fno-strict-aliasing -Wno-unknown-pragmas -x c++ -c $< $(object)
+	$(call quiet,CXX)$(CXX) $(EMULATEFLAGS) $(CXXFLAGS) -O1 -std=c++20 -fno-strict-aliasing -Wno-unknown-pragmas -x c++ -c $< $(object)
 
 # Both programs, with an emulated device.
 $(E)/bench: $(recorder) $(common) $(emulated) $(emulation)

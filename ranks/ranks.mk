@@ -35,9 +35,6 @@ $(B)/ranks/bench_cuda: $(B)/ranks/bench.o $(B)/harness/record/gbench.o $(mpi_fil
 	    -lbenchmark -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) $(cudart) $(whole)
 endif
 
-# It updates rows as kernels do; a portable build has this code at several levels of the CPU, with the same bits.
-$(B)/ranks/zero.o: CFLAGS += $(if $(isas),-DLEVEL=_plain)
-
 # Training on a parameter server: servers and workers are ranks.
 .PHONY: server
 server:

@@ -58,10 +58,8 @@ NOINLINE void lookup_as(const struct frozen *t, const struct batch *in, void *ou
                                   .threads = threads};
     if (t->type == FROZEN_INT8)
         int8_bags(&mine);
-    else if (t->type == FP32)
-        for_dim(t->dim, lookup_fp32, &mine);
     else
-        lookup_narrow(&mine);
+        lookup_part_of(&mine);
 }
 
 void frozen_lookup(const struct frozen *t, const struct batch *in, void *output, int threads) {

@@ -26,7 +26,7 @@ $(B)/support.a: $(patsubst %.c,$(B)/%.o,$(filter-out %/main.c,$(wildcard tests/s
 	$(call quiet,AR)$(AR) rcsD $@ $^
 
 # Kernels, and emulated ones; after them archives, of which a program takes what it calls.
-with_kernels := $(host) $(updates) $(emulated) $(emulation)
+with_kernels := $(host) $(host_shared) $(updates) $(emulated) $(emulation)
 archives     := $(B)/support.a $(guests) $(B)/harness.a
 # Unit tests take seconds to build: they have no update of a rule, and the oracle, which takes longest, for its test only.
 unit_parts   := $(filter-out harness/registry.c,$(wildcard harness/*.c harness/workload/*.c)) \

@@ -10,7 +10,7 @@ counts_made_by  = nvcc $(shell $(NVCC) --version | sed -n 's/.*release \([^,]*\)
 
 $(counts_objects): CXXFLAGS += -Iemulation/include
 
-$(counts_program): $(counts_objects) $(host) $(updates) $(E)/harness/registry.o $(device:%.c=$(E)/%.o) \
+$(counts_program): $(counts_objects) $(host) $(host_shared) $(updates) $(E)/harness/registry.o $(device:%.c=$(E)/%.o) \
                    $(ptx_host) $(call ptx_parts,$(COUNTS_ARCH)) $(ptx_run) $(emulation) $(B)/harness.a
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 

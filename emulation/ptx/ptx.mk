@@ -38,7 +38,7 @@ $(X)/$1/groups.inc: FORCE
 	@printf 'GROUP(%s)\n' $(ptx_groups) $$(renewed)
 $(X)/$1/main.o: tests/support/main.c $(X)/$1/groups.inc
 	$$(call quiet,CC)$$(CC) $$(CFLAGS) -I$(X)/$1 -c $$< $$(object)
-$(X)/$1/tests: $(ptx_groups:%=$(B)/tests/kernels/test_%.o) $(X)/$1/main.o $(B)/tests/cuda/ptx/only_device.o $(host) $(updates) \
+$(X)/$1/tests: $(ptx_groups:%=$(B)/tests/kernels/test_%.o) $(X)/$1/main.o $(B)/tests/cuda/ptx/only_device.o $(host) $(host_shared) $(updates) \
                $(E)/harness/registry.o $(device:%.c=$(E)/%.o) $(ptx_host) $(call ptx_parts,$1) $(ptx_run) $(emulation) $(archives)
 	$$(call quiet,LD)$$(CXX) $$(CXXFLAGS) $$^ -lcmocka $$(LDLIBS) $$(whole)
 endef

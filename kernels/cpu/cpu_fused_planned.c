@@ -27,6 +27,15 @@ static size_t scratch_bytes(const struct batch *shape, int threads) {
            fused_lay_out(&(struct fused){0}, shape, threads, ALL_TECHNIQUES, true, NULL);
 }
 
+static void keep_runs(struct fused *p, int64_t bucket, struct runs runs) {
+    const uint32_t begin = p->partition.begin[bucket];
+    uint64_t *entry = p->partition.entry + begin;
+    uint32_t *list = (uint32_t *)(p->spare + begin);
+    if (runs.entry != entry) memcpy(entry, runs.entry, runs.begin[runs.count] * sizeof *entry);
+    if (runs.begin != list) memcpy(list, runs.begin, (runs.count + 1) * sizeof *list);
+    p->runs[bucket] = runs.count;
+}
+
 static int plan(const struct batch *in, const struct launch *how) {
     struct head *head = how->scratch;
     struct fused *p = &head->fused;
@@ -57,10 +66,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     gather_want(&p->gather, io, how);
     gather_prepare(&p->gather); /* again: it holds where the gradients are */
 #pragma omp parallel num_threads(how->threads)
-    {
-        if (p->hot.rows) hot_sum(&p->hot, &p->gather, omp_get_thread_num(), omp_get_num_threads());
-        fused_update(p, in, steps, io, true);
-    }
+    fused_update(p, in, steps, io, true);
     stage_done(how, STAGE_UPDATE);
     return 0;
 }

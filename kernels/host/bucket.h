@@ -159,8 +159,9 @@ static struct runs hash_bucket(struct bucket_space *own, struct row_prefetch nex
 /* Groups a bucket of n > 0 entries whose rows differ in the lowest `bits` bits, by a hash table if `hash` is set and it
  * fits. spare[n] is the bucket's own. A bucket of more than OWN_MOST entries has its runs in e and spare, any other in
  * e and the thread's memory. */
-static struct runs group_bucket(struct bucket_space *own, struct row_prefetch next_rows,
-                                uint64_t *e, uint64_t *spare, uint32_t n, int bits, bool hash) {
+static inline struct runs group_bucket(struct bucket_space *own, struct row_prefetch next_rows,
+                                       uint64_t *e, uint64_t *spare, uint32_t n, int bits,
+                                       bool hash) {
     if (n > OWN_MOST) {
         const uint64_t *sorted = sort_bucket(next_rows, e, (uint64_t *[]){spare, e}, n, bits);
         if (sorted != e) memcpy(e, sorted, n * sizeof *e);

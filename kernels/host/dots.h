@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "kernels/host/row.h"
 #include "kernels/host/update.h"
 #include "kernels/weight_grad.h"
 
@@ -46,61 +47,9 @@ ALWAYS_INLINE float row_dot(const float *w, const enum dtype type, const void *g
     return lane[0];
 }
 
-/* The factor of a lookup's dot. t: its table. */
-ALWAYS_INLINE float dot_scale(const struct gather *g, const struct gather_table *t,
-                              uint32_t lookup) {
-    if (!g->scale) return 1;
-    const int64_t q = g->bag_of[lookup];
-    const int64_t f = t->feature >= 0 ? t->feature : q / g->in->bags;
-    return g->in->features[f].pooling == POOL_MEAN ? g->scale[q] : 1;
-}
-
-/* Lookups of one row. */
-struct row_dots {
-    const struct gather *gather;
-    const struct gather_table *from;
-    const float *row;
-    const uint64_t *entry; /* their positions are lookups, because there are per-sample weights */
-    int64_t n;
-};
-
-ALWAYS_INLINE void dots_as(const struct row_dots *x, const enum dtype type, const int32_t dim) {
-    const int64_t ahead = grads_ahead(type, dim);
-    float c;
-    for (int64_t k = 0; k < x->n; k++) {
-        const uint32_t lookup = (uint32_t)x->entry[k];
-        if (k + ahead < x->n)
-            prefetch_row(type, gather_row(x->gather, x->from, (uint32_t)x->entry[k + ahead], &c),
-                         dim);
-        const void *g = gather_row(x->gather, x->from, lookup, &c);
-        x->gather->weight_grad[lookup] =
-            row_dot(x->row, type, g, dim) * dot_scale(x->gather, x->from, lookup);
-    }
-}
-
-ALWAYS_INLINE void dots_fp32(void *ctx, const int32_t dim, const bool common) {
-    (void)common;
-    dots_as(ctx, FP32, dim);
-}
-
 /* Writes the gradient of the weights of n lookups of a row. Nobody has updated the row yet. */
-NOINLINE void dots_of_row(const struct gather *g, int32_t table, int64_t row, const uint64_t *entry,
-                          int64_t n) {
-    const struct table_shape *t = &g->in->tables[table];
-    const void *w = array_row(&g->io[table].weight, row);
-    const int32_t dim = t->dim;
-    float wide[t->weight_type == FP32 ? 1 : dim];
-    if (t->weight_type != FP32) {
-        row_widen(t->weight_type, w, dim, wide);
-        w = wide;
-    }
-    struct row_dots x = {g, &g->table[table], w, entry, n};
-    switch (g->in->grad_type) {
-    case BF16: dots_as(&x, BF16, dim); break;
-    case FP16: dots_as(&x, FP16, dim); break;
-    default: for_dim(dim, dots_fp32, &x);
-    }
-}
+void dots_of_row(const struct gather *g, int32_t table, int64_t row, const uint64_t *entry,
+                 int64_t n) AT_LEVEL(dots_of_row);
 
 /* Writes the gradients of the weights of padding, which no walk over the lookups visits. Every thread of the
  * team calls this, after a barrier that ends gather_fill() and before any row is updated; it ends with a

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The code of cpu_fused and cpu_fused_planned: see kernels/cpu/cpu_fused.c. The caller names the
+ * What cpu_fused and cpu_fused_planned have in common: see kernels/cpu/cpu_fused.c. The caller names the
  * techniques, so that studies/ladder/ can leave one out and measure what it is worth.
  */
 #pragma once
@@ -46,154 +46,33 @@ struct fused {
     int32_t max_dim;
 };
 
-/* ahead: for a plan, which keeps the list of hot lookups. */
-static inline size_t fused_lay_out(struct fused *p, const struct batch *in, int threads,
-                                   unsigned with, bool ahead, void *base) {
-    struct scratch s = {base, 0};
-    p->with = with;
-    p->max_dim = (widest(in) + VEC - 1) / VEC * VEC;
-    gather_lay_out(&p->gather, &s, in, true);
-    p->small = (struct small_tables){0};
-    if (with & SMALL_TABLES) small_lay_out(&p->small, &s, in, threads);
-    partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_RANGE,
-                      with & SMALL_TABLES ? small_table : NULL);
-    const int64_t lookups = p->partition.lookups;
-    const int64_t most_long = lookups / LONG_RUN, most_pieces = lookups / PIECE + most_long;
-    p->spare = scratch_take(&s, lookups, sizeof *p->spare);
-    uint64_t *list = ahead ? scratch_take(&s, lookups, sizeof *list) : p->spare;
-    hot_lay_out(&p->hot, &s, in, &p->partition, p->max_dim, threads, list);
-    p->own = scratch_take(&s, threads, sizeof *p->own);
-    p->order = scratch_take(&s, p->partition.buckets, sizeof *p->order);
-    p->runs = scratch_take(&s, p->partition.buckets, sizeof *p->runs);
-    p->long_run = scratch_take(&s, most_long, sizeof *p->long_run);
-    p->long_run_of_piece = scratch_take(&s, most_pieces, sizeof *p->long_run_of_piece);
-    p->piece = scratch_take(&s, most_pieces * p->max_dim, sizeof *p->piece);
-    p->sum = scratch_take(&s, (int64_t)threads * p->max_dim, sizeof *p->sum);
-    p->long_runs = p->pieces = 0;
-    return s.used;
-}
+/* ahead, here and below: for a plan, which keeps the list of hot lookups. */
+size_t fused_lay_out(struct fused *p, const struct batch *in, int threads, unsigned with,
+                     bool ahead, void *base) AT_LEVEL(fused_lay_out);
 
-/* Serial: buckets above 4 times the mean size come first, so that no thread starts one last. */
-static void order_buckets(const struct fused *p) {
-    const struct partition *x = &p->partition;
-    if (x->buckets == 0) return;
-    int64_t large = 4 * (int64_t)(x->begin[x->buckets] / x->buckets + 1), n = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (int64_t b = 0; b < x->buckets; b++)
-            if ((x->begin[b + 1] - x->begin[b] > large) == (pass == 0)) p->order[n++] = (int32_t)b;
-}
+/* Serial, O(buckets + features + tables). */
+void fused_prepare(const struct fused *p, const struct batch *in, int threads)
+    AT_LEVEL(fused_prepare);
 
-/* Leaves run r of a bucket, whose entries begin at `begin`, to all threads. It stays in the partition's entries. */
-static void leave_over(struct fused *p, int32_t table, uint32_t begin, struct runs runs,
-                       uint32_t r) {
-    uint64_t *const keep = p->partition.entry + begin + runs.begin[r];
-    const uint64_t *const from = runs.entry + runs.begin[r];
-    const uint32_t n = runs.begin[r + 1] - runs.begin[r], first = begin + runs.begin[r];
-    int32_t slot;
-    if (from != keep) memcpy(keep, from, n * sizeof *keep);
-#pragma omp atomic capture
-    slot = p->long_runs++;
-    p->long_run[slot] = (struct long_run){entry_row(*keep), first, first + n, table, 0};
-}
+/* Partitions the lookups. ahead: reads no gradient, and lists the hot lookups instead of summing them.
+ * Every thread of the team calls this. */
+void fused_index(struct fused *p, const struct batch *in, bool ahead) AT_LEVEL(fused_index);
 
 /* Groups the lookups of a bucket by row; it is not empty. weight: see row_prefetch_of(). */
-static struct runs index_bucket(struct fused *p, const struct array *weight, int64_t bucket,
-                                bool often) {
-    const struct partition *x = &p->partition;
-    const int32_t t = x->table_of[bucket];
-    const uint32_t begin = x->begin[bucket], n = x->begin[bucket + 1] - begin;
-    const int bits = x->table[t].shift;
-    const bool hash = p->with & HASH_BUCKETS && hash_is_faster(n, bits, often);
-    const struct row_prefetch next_rows =
-        row_prefetch_of(p->with & ROW_PREFETCH ? weight : NULL, n);
-    const struct runs runs = group_bucket(&p->own[omp_get_thread_num()], next_rows,
-                                          x->entry + begin, p->spare + begin, n, bits, hash);
-    for (uint32_t r = 0; n >= LONG_RUN && r < runs.count; r++)
-        if (runs.begin[r + 1] - runs.begin[r] >= LONG_RUN) leave_over(p, t, begin, runs, r);
-    return runs;
-}
+struct runs index_bucket(struct fused *p, const struct array *weight, int64_t bucket, bool often)
+    AT_LEVEL(index_bucket);
 
-/* Where a plan keeps the runs of a bucket: the spare entries are free once it is grouped. */
-static struct runs kept_runs(const struct fused *p, int64_t bucket) {
-    const uint32_t begin = p->partition.begin[bucket];
-    return (struct runs){p->partition.entry + begin, (uint32_t *)(p->spare + begin),
-                         p->runs[bucket]};
-}
+/* Sums and updates. ahead: a plan has indexed the buckets, otherwise each is indexed while it is in
+ * L1. Every thread of the team calls this. */
+void fused_update(struct fused *p, const struct batch *in, const struct rule_step *steps,
+                  const struct table *io, bool ahead) AT_LEVEL(fused_update);
 
-static inline void keep_runs(struct fused *p, int64_t bucket, struct runs runs) {
-    const uint32_t begin = p->partition.begin[bucket];
-    uint64_t *entry = p->partition.entry + begin;
-    uint32_t *list = (uint32_t *)(p->spare + begin);
-    if (runs.entry != entry) memcpy(entry, runs.entry, runs.begin[runs.count] * sizeof *entry);
-    if (runs.begin != list) memcpy(list, runs.begin, (runs.count + 1) * sizeof *list);
-    p->runs[bucket] = runs.count;
-}
-
-struct fused_bucket {
-    const struct fused *plan;
-    struct runs runs;
-    int32_t table;
-    struct updater updater;
-    float *sum; /* [largest dim] */
-};
-
-/* Sums and updates every run of a bucket except long ones. common: dim is a constant, and the loops
- * over a row become unrolled. */
-ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool common) {
-    const struct fused_bucket *b = ctx;
-    const struct fused *p = b->plan;
-    const struct updater u = b->updater;
-    const int32_t dim = common ? given : u.dim;
-    const struct gather_table from = p->gather.table[b->table];
-    const uint64_t *e = b->runs.entry;
-    const uint32_t *run = b->runs.begin, runs = b->runs.count, n = run[runs];
-    const uint32_t ahead = updater_ahead(&u), grads = (uint32_t)grads_ahead(from.type, dim);
-    const enum prefetch_into rows_into = prefetch_choice.rows.into,
-                             grads_into = prefetch_choice.grads.into;
-    const uint32_t rows_end = p->with & ROW_PREFETCH ? runs : 0; /* no prefetch from here on */
-    const uint32_t grads_end = p->with & GRAD_PREFETCH ? n : 0;
-    const bool dots = p->gather.weight_grad != NULL;
-    for (uint32_t r = 0; r < rows_end && r < ahead; r++)
-        updater_prefetch(&u, entry_row(e[run[r]]), dim, rows_into);
-    for (uint32_t k = 0; k < grads_end && k < grads; k++) {
-        float c;
-        prefetch_row_into(from.type, gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim,
-                          grads_into);
-    }
-    for (uint32_t r = 0; r < runs; r++) {
-        uint32_t first = run[r], length = run[r + 1] - first;
-        int64_t row = entry_row(e[first]);
-        if (r + ahead < rows_end)
-            updater_prefetch(&u, entry_row(e[run[r + ahead]]), dim, rows_into);
-        if (length >= LONG_RUN) continue;
-        if (dots) dots_of_row(&p->gather, b->table, row, e + first, length);
-        if (!common && length == 1 && from.plain && from.type == FP32 && !u.adjusts) {
-            float c;
-            const void *next = e;
-            if (first + grads < grads_end)
-                next = gather_row(&p->gather, &from, (uint32_t)e[first + grads], &c);
-            prefetch_row_into(FP32, next, dim, grads_into);
-            updater_row_as_is(&u, row, gather_row(&p->gather, &from, (uint32_t)e[first], &c));
-        } else {
-            int64_t follow = (int64_t)grads_end - (first + length);
-            sum_entries(&p->gather, &from, e + first, length, follow, dim, b->sum);
-            updater_row(&u, row, b->sum);
-        }
-    }
-}
-
-/* Updates the rows of a bucket of table t. */
-static void fused_bucket(const struct fused *p, const struct batch *in,
-                         const struct rule_step *steps, const struct table *io, int32_t t,
-                         struct runs runs, float *sum) {
-    struct fused_bucket b = {p, runs, t, updater_of(in, t, steps, io), sum};
-    const bool constant = p->with & CONSTANT_DIM;
-    if (!constant) b.updater.update = update_row_of(steps[t].rule.kind, 0);
-    for_dim(constant ? b.updater.dim : 0, update_bucket, &b);
-}
+/* A whole step. */
+int fused_run(const struct batch *in, const struct rule_step *steps, const struct table *io,
+              const struct launch *how, unsigned with) AT_LEVEL(fused_run);
 
 /* Serial: cuts the long runs into pieces. */
-static void cut_long_runs(struct fused *p) {
+static inline void cut_long_runs(struct fused *p) {
     for (int32_t r = 0; r < p->long_runs; r++) {
         struct long_run *x = &p->long_run[r];
         x->first_piece = p->pieces;
@@ -202,108 +81,6 @@ static void cut_long_runs(struct fused *p) {
     }
 }
 
-/* Sums the pieces, then adds each run's pieces and updates. cut: a plan has cut the runs. Every thread of the team
- * calls this. */
-static void update_long_runs(struct fused *p, const struct batch *in, const struct rule_step *steps,
-                             const struct table *io, bool cut) {
-#pragma omp single
-    if (!cut) cut_long_runs(p);
-#pragma omp for schedule(dynamic)
-    for (int32_t k = 0; k < p->pieces; k++) {
-        const struct long_run *x = &p->long_run[p->long_run_of_piece[k]];
-        uint32_t begin = x->begin + (uint32_t)(k - x->first_piece) * PIECE;
-        uint32_t n = x->end - begin < PIECE ? x->end - begin : PIECE;
-        if (p->gather.weight_grad)
-            dots_of_row(&p->gather, x->table, x->row, p->partition.entry + begin, n);
-        sum_entries(&p->gather, &p->gather.table[x->table], p->partition.entry + begin, n, 0,
-                    in->tables[x->table].dim, p->piece + (int64_t)k * p->max_dim);
-    }
-#pragma omp for schedule(dynamic)
-    for (int32_t r = 0; r < p->long_runs; r++) {
-        const struct long_run *x = &p->long_run[r];
-        int32_t dim = in->tables[x->table].dim,
-                pieces = (int32_t)((x->end - x->begin + PIECE - 1) / PIECE);
-        float *sum = p->piece + (int64_t)x->first_piece * p->max_dim;
-        for (int32_t k = 1; k < pieces; k++)
-            row_add(FP32, sum, sum + (int64_t)k * p->max_dim, 1, dim);
-        const struct updater u = updater_of(in, x->table, steps, io);
-        updater_row(&u, x->row, sum);
-    }
-}
-
-/* Serial, O(buckets + features + tables). */
-static inline void fused_prepare(const struct fused *p, const struct batch *in, int threads) {
-    gather_prepare(&p->gather);
-    if (p->small.units) small_prepare(&p->small, in, threads);
-    partition_prepare(&p->partition, in);
-}
-
-/* Partitions the lookups. ahead: reads no gradient, and lists the hot lookups instead of summing them.
- * Every thread of the team calls this. */
-ALWAYS_INLINE void fused_index(struct fused *p, const struct batch *in, const bool ahead) {
-    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
-    gather_fill(&p->gather, thread, threads);
-#pragma omp single
-    if (p->with & HOT_ROWS) hot_choose(&p->hot, in);
-    if (p->hot.rows)
-        hot_partition(&p->hot, &p->gather, ahead, thread, threads);
-    else
-        partition_build(&p->partition, &p->gather, thread, threads);
-#pragma omp single
-    order_buckets(p);
-}
-
-/* The entries of the next bucket: they have left the core's caches since they were dealt. */
-static inline void prefetch_entries(const struct partition *p, int64_t bucket) {
-    const uint32_t n = p->begin[bucket + 1] - p->begin[bucket];
-    if (n <= OWN_MOST) prefetch(p->entry + p->begin[bucket], n * sizeof *p->entry, INTO_L2);
-}
-
 static inline int bucket_chunk(const struct fused *p) {
     return p->partition.buckets < 256 ? 1 : 4; /* few buckets are shared out one by one */
-}
-
-/* Sums and updates. ahead: a plan has indexed the buckets, otherwise each is indexed while it is in
- * L1. Every thread of the team calls this. */
-ALWAYS_INLINE void fused_update(struct fused *p, const struct batch *in,
-                                const struct rule_step *steps, const struct table *io,
-                                const bool ahead) {
-    const int thread = omp_get_thread_num(), chunk = bucket_chunk(p);
-    float *sum = p->sum + (int64_t)thread * p->max_dim;
-    bool often = false;
-    if (p->gather.weight_grad) dots_of_padding(&p->gather, thread, omp_get_num_threads());
-#pragma omp for schedule(dynamic) nowait
-    for (int32_t k = 0; k < p->small.units; k++)
-        small_sum(&p->small, &p->gather, k, steps, io, thread);
-#pragma omp for schedule(dynamic, chunk)
-    for (int64_t k = 0; k < p->partition.buckets; k++) {
-        const int64_t bucket = p->order[k];
-        const int32_t t = p->partition.table_of[bucket];
-        if (p->partition.begin[bucket] == p->partition.begin[bucket + 1]) continue;
-        if (k + 1 < p->partition.buckets) prefetch_entries(&p->partition, p->order[k + 1]);
-        const struct runs runs =
-            ahead ? kept_runs(p, bucket) : index_bucket(p, &io[t].weight, bucket, often);
-        often = rows_come_often(runs);
-        fused_bucket(p, in, steps, io, t, runs, sum);
-    }
-    if (p->long_runs) update_long_runs(p, in, steps, io, ahead);
-    if (p->small.units) small_update(&p->small, in, steps, io);
-    if (p->hot.rows) hot_update(&p->hot, in, steps, io);
-}
-
-static inline int fused_run(const struct batch *in, const struct rule_step *steps,
-                            const struct table *io, const struct launch *how, unsigned with) {
-    struct fused plan;
-    fused_lay_out(&plan, in, how->threads, with, false, how->scratch);
-    gather_want(&plan.gather, io, how);
-    fused_prepare(&plan, in, how->threads);
-#pragma omp parallel num_threads(how->threads)
-    {
-        fused_index(&plan, in, false);
-#pragma omp master
-        stage_done(how, STAGE_INDEX);
-        fused_update(&plan, in, steps, io, false);
-    }
-    stage_done(how, STAGE_UPDATE);
-    return 0;
 }

@@ -310,7 +310,7 @@ static inline void hot_sum(const struct hot *h, const struct gather *g, int thre
 /* Replaces partition_build() if there are hot rows: partitions the other lookups. ahead: reads no
  * gradient, and lists the hot lookups for hot_sum(); otherwise sums them. Every thread of the team calls
  * this; it ends with a barrier. */
-ALWAYS_INLINE void hot_partition(const struct hot *h, const struct gather *g, const bool ahead,
+static inline void hot_partition(const struct hot *h, const struct gather *g, bool ahead,
                                  int thread, int threads) {
     const struct partition *p = h->partition;
     const int32_t parts = h->slices * h->parts;

@@ -9,11 +9,6 @@
 
 enum { MAX_REGISTERS = REGISTERS / 2 }; /* columns need two: a maximum and a winner */
 
-/* yes where `which` is -1, no where it is 0. */
-ALWAYS_INLINE lane_ints choose_lanes(lane_ints which, lane_ints yes, lane_ints no) {
-    return (yes & which) | (no & ~which);
-}
-
 /* `vecs` vectors of columns from `column` on. The pass over the first columns prefetches. */
 ALWAYS_INLINE void max_columns(const struct run *r, int32_t dim, int32_t column, const int vecs,
                                float *max, int32_t *winner) {

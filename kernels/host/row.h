@@ -13,19 +13,45 @@
 #include "kernels/host/gather.h"
 #include "kernels/host/prefetch.h"
 
-/* VEC: floats per block of an update, the same on every machine. LANES: floats per register.
- * REGISTERS: registers per sum; compilers spill more than these. */
+/* LANES: floats per register. REGISTERS: registers per sum; compilers spill more than these. */
 #if defined(__AVX512F__)
-enum { VEC = 16, LANES = 16, REGISTERS = 8 };
+enum { LANES = 16, REGISTERS = 8 };
 #elif defined(__AVX__)
-enum { VEC = 16, LANES = 8, REGISTERS = 8 };
+enum { LANES = 8, REGISTERS = 8 };
 #else
-enum { VEC = 16, LANES = 4, REGISTERS = 8 };
+enum { LANES = 4, REGISTERS = 8 };
 #endif
 
 /* One register of floats; _at: the same in unaligned memory. */
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 typedef lanes lanes_at __attribute__((aligned(sizeof(float)), may_alias));
+
+/* LANES winners, or 0 or -1 for each of LANES columns. */
+typedef int32_t lane_ints __attribute__((vector_size(LANES * sizeof(int32_t))));
+typedef lane_ints lane_ints_at __attribute__((aligned(sizeof(int32_t)), may_alias));
+
+/* yes where `which` is -1, no where it is 0. */
+ALWAYS_INLINE lane_ints choose_lanes(lane_ints which, lane_ints yes, lane_ints no) {
+    return (yes & which) | (no & ~which);
+}
+
+/* LANES elements of bf16, with the bits of dtype_widen(). */
+ALWAYS_INLINE lanes bf16_lanes(const uint16_t *from) {
+    uint16_t bits __attribute__((vector_size(LANES * sizeof *from)));
+    memcpy(&bits, from, sizeof bits);
+    return (lanes)(__builtin_convertvector(bits, lane_ints) << 16);
+}
+
+/* LANES elements of fp8, with the bits of dtype_widen(). */
+ALWAYS_INLINE lanes fp8_lanes(const uint8_t *from) {
+    uint8_t bits __attribute__((vector_size(LANES * sizeof *from)));
+    memcpy(&bits, from, sizeof bits);
+    const lane_ints x = __builtin_convertvector(bits, lane_ints), code = x & 0x7f;
+    const lane_ints normal = (code << 20) + (120 << 23), none = {0};
+    const lane_ints small = (lane_ints)(__builtin_convertvector(code, lanes) * 0x1p-9f);
+    const lane_ints finite = choose_lanes(code < 8, small, normal);
+    return (lanes)(choose_lanes(code == 0x7f, none + 0x7fc00000, finite) | (x & 0x80) << 24);
+}
 
 /* LANES elements of fp16, and their nearest values; the bits of dtype_widen() and dtype_narrow(), but for
  * the payload of a NaN. */
@@ -49,38 +75,6 @@ ALWAYS_INLINE void fp16_put_lanes(uint16_t *to, lanes from) {
 #else
     for (int k = 0; k < LANES; k++) dtype_set(FP16, to, k, from[k]);
 #endif
-}
-
-/* Dims for which kernels compile specialized code: X(dim, ...). */
-#define COMMON_DIMS(X, ...)                                                                        \
-    X(8, ##__VA_ARGS__)                                                                            \
-    X(16, ##__VA_ARGS__)                                                                           \
-    X(32, ##__VA_ARGS__)                                                                           \
-    X(64, ##__VA_ARGS__)                                                                           \
-    X(128, ##__VA_ARGS__)
-
-/* The class of a dim: its place among COMMON_DIMS, or the last class. */
-#define LISTED(d) d,
-static const int32_t common_dims[] = {COMMON_DIMS(LISTED)};
-#undef LISTED
-enum { DIM_CLASSES = sizeof common_dims / sizeof *common_dims + 1 };
-
-static inline int dim_class(int32_t dim) {
-    int k = 0;
-    while (k < DIM_CLASSES - 1 && common_dims[k] != dim) k++;
-    return k;
-}
-
-/* Calls body(ctx, dim, common); if dim is common, then with a constant. Callers pass an ALWAYS_INLINE
- * function, as to walk_stretch(). */
-ALWAYS_INLINE void for_dim(int32_t dim, void (*body)(void *, int32_t, bool), void *ctx) {
-    switch (dim) {
-#define CASE(d)                                                                                    \
-    case d: body(ctx, d, true); break;
-        COMMON_DIMS(CASE)
-#undef CASE
-    default: body(ctx, dim, false);
-    }
 }
 
 ALWAYS_INLINE void prefetch_row_into(enum dtype type, const void *row, int32_t dim,
@@ -111,10 +105,6 @@ ALWAYS_INLINE void row_add(enum dtype type, float *to, const void *from, float c
     }
 }
 
-/* LANES winners, or 0 or -1 for each of LANES columns. */
-typedef int32_t lane_ints __attribute__((vector_size(LANES * sizeof(int32_t))));
-typedef lane_ints lane_ints_at __attribute__((aligned(sizeof(int32_t)), may_alias));
-
 /* x in the columns from `column` on that count, 0 in the others: a NaN there does not count. */
 ALWAYS_INLINE lanes won_lanes(const struct won *won, lanes x, int32_t column) {
     if (!won->winner) return x;
@@ -122,21 +112,51 @@ ALWAYS_INLINE lanes won_lanes(const struct won *won, lanes x, int32_t column) {
 }
 
 /* row_add() of the columns that count. */
-ALWAYS_INLINE void row_add_won_as(const enum dtype type, float *to, const void *from,
-                                  float coefficient, struct won won, int32_t dim) {
-    for (int32_t d = 0; d < dim; d++) {
-        const float x = coefficient * dtype_get(type, from, d);
-        to[d] += !won.winner || won.winner[d] == won.number ? x : 0;
+void row_add_won(enum dtype type, float *to, const void *from, float coefficient, struct won won,
+                 int32_t dim) AT_LEVEL(row_add_won);
+
+/* to[dim] = the elements of a row. */
+ALWAYS_INLINE void widen_as(const enum dtype type, const void *row, int32_t dim, float *to) {
+    int32_t begin = 0;
+    for (; type == FP16 && begin + LANES <= dim; begin += LANES)
+        *(lanes_at *)(to + begin) = fp16_lanes((const uint16_t *)row + begin);
+#pragma omp simd
+    for (int32_t d = begin; d < dim; d++) to[d] = dtype_get(type, row, d);
+}
+
+/* The elements of a row = from[dim], rounded. */
+ALWAYS_INLINE void narrow_as(const enum dtype type, const enum rounding rounding, uint32_t words,
+                             const float *from, int32_t dim, void *row) {
+    const struct row_format f = {type, rounding, words};
+    int32_t begin = 0;
+    for (; type == FP16 && rounding == ROUND_NEAREST && begin + LANES <= dim; begin += LANES)
+        fp16_put_lanes((uint16_t *)row + begin, *(const lanes_at *)(from + begin));
+#pragma omp simd
+    for (int32_t d = begin; d < dim; d++) dtype_put(type, row, d, row_format_bits(&f, d, from[d]));
+}
+
+ALWAYS_INLINE void narrow_in(const enum rounding rounding, const struct row_format *f,
+                             const float *from, int32_t dim, void *row) {
+    switch (f->type) {
+    case FP16: narrow_as(FP16, rounding, f->words, from, dim, row); break;
+    case BF16: narrow_as(BF16, rounding, f->words, from, dim, row); break;
+    default: narrow_as(FP8, rounding, f->words, from, dim, row);
     }
 }
 
-NOINLINE void row_add_won(enum dtype type, float *to, const void *from, float coefficient,
-                          struct won won, int32_t dim) {
+NOINLINE void row_widen(enum dtype type, const void *row, int32_t dim, float *to) {
     switch (type) {
-    case FP16: row_add_won_as(FP16, to, from, coefficient, won, dim); break;
-    case BF16: row_add_won_as(BF16, to, from, coefficient, won, dim); break;
-    default: row_add_won_as(FP32, to, from, coefficient, won, dim);
+    case FP16: widen_as(FP16, row, dim, to); break;
+    case BF16: widen_as(BF16, row, dim, to); break;
+    default: widen_as(FP8, row, dim, to);
     }
+}
+
+NOINLINE void row_narrow(const struct row_format *f, const float *from, int32_t dim, void *row) {
+    if (f->rounding == ROUND_STOCHASTIC)
+        narrow_in(ROUND_STOCHASTIC, f, from, dim, row);
+    else
+        narrow_in(ROUND_NEAREST, f, from, dim, row);
 }
 
 /* The grouping kernels keep a lookup as an entry: the row in the upper 32 bits, the position in the
@@ -182,11 +202,8 @@ ALWAYS_INLINE void run_prefetch(const struct run *r, int64_t k, int32_t dim) {
 ALWAYS_INLINE lanes row_lanes(const enum dtype type, const void *row, int32_t column) {
     if (type == FP32) return *(const lanes_at *)((const float *)row + column);
     if (type == FP16) return fp16_lanes((const uint16_t *)row + column);
-    float x[LANES];
-    for (int k = 0; k < LANES; k++) x[k] = dtype_get(type, row, column + k);
-    lanes all;
-    memcpy(&all, x, sizeof all);
-    return all;
+    if (type == BF16) return bf16_lanes((const uint16_t *)row + column);
+    return fp8_lanes((const uint8_t *)row + column);
 }
 
 /* Sums `vecs` vectors of columns from `column` on, in registers over the whole run. The pass over
@@ -231,7 +248,13 @@ ALWAYS_INLINE void sum_run(const struct run *r, int32_t dim, float *sum) {
     int32_t d = 0;
     for (; d + REGISTERS * LANES <= dim; d += REGISTERS * LANES)
         sum_columns(r, dim, d, REGISTERS, sum);
-    switch ((dim - d) / LANES) { /* one pass over the rows for all vectors that are left */
+    const int32_t left = (dim - d) / LANES;
+    if (r->won) { /* seldom: less code, and up to three passes */
+        if (left & 4) sum_columns(r, dim, d, 4, sum);
+        if (left & 2) sum_columns(r, dim, d + (left & 4) * LANES, 2, sum);
+        if (left & 1) sum_columns(r, dim, d + (left & 6) * LANES, 1, sum);
+    }
+    switch (r->won ? 0 : left) { /* one pass over the rows for all vectors that are left */
     case 7: sum_columns(r, dim, d, 7, sum); break;
     case 6: sum_columns(r, dim, d, 6, sum); break;
     case 5: sum_columns(r, dim, d, 5, sum); break;
@@ -271,54 +294,44 @@ ALWAYS_INLINE int64_t grads_ahead(const enum dtype type, int32_t dim) {
     return rows_ahead(prefetch_choice.grads, dim * dtype_bytes(type));
 }
 
-/* sum_entries() for a table with a max, whose dim is never a constant. */
-NOINLINE void sum_entries_won(const struct entries *entries, int64_t n, int64_t ahead, int32_t dim,
-                              float *sum) {
-    struct run r = {.row = entry_grad,
-                    .won = entry_won,
-                    .ctx = entries,
-                    .n = n,
-                    .ahead = ahead,
-                    .distance = grads_ahead(FP32, dim),
-                    .into = prefetch_choice.grads.into};
-    switch (entries->table->type) {
-    case BF16: r.type = BF16, sum_run(&r, dim, sum); break;
-    case FP16: r.type = FP16, sum_run(&r, dim, sum); break;
-    default: r.type = FP32, sum_run(&r, dim, sum);
-    }
+ALWAYS_INLINE void sum_entries_as(const enum dtype type, const bool max, const struct entries *of,
+                                  int64_t n, int64_t ahead, int32_t dim, float *sum) {
+    const struct run r = {.row = entry_grad,
+                          .won = max ? entry_won : NULL,
+                          .ctx = of,
+                          .type = type,
+                          .n = n,
+                          .ahead = ahead,
+                          .distance = grads_ahead(type, dim),
+                          .into = prefetch_choice.grads.into};
+    sum_run(&r, dim, sum);
 }
 
+/* What the next function leaves over. */
+void sum_entries_any(const struct entries *of, int64_t n, int64_t ahead, int32_t dim, float *sum)
+    AT_LEVEL(sum_entries_any);
+
 /* sum[dim] = sum of the gradients of n entries of table t, in their order. ahead: number of entries
- * after these whose gradients the caller sums next, so this prefetches them; 0: no prefetch. */
+ * after these whose gradients the caller sums next, so this prefetches them; 0: no prefetch. common:
+ * dim is a constant; then there is less code. */
 ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table *t,
                                const uint64_t *entry, int64_t n, int64_t ahead, int32_t dim,
-                               float *sum) {
+                               const bool common, float *sum) {
     struct gather_table from = *t;
     const struct entries entries = {g, &from, entry};
-    struct run r = {.row = entry_grad,
-                    .ctx = &entries,
-                    .type = from.type,
-                    .n = n,
-                    .ahead = ahead,
-                    .distance = grads_ahead(from.type, dim),
-                    .into = prefetch_choice.grads.into};
-    if (t->max) {
-        const struct entries of_max = {g, t, entry};
-        sum_entries_won(&of_max, n, ahead, dim, sum);
-        return;
-    }
     /* Constants remove coefficients and branches from the loops. */
     if (from.type == FP32 && from.plain) {
-        r.type = FP32, from.plain = true;
-        sum_run(&r, dim, sum);
-    } else if (from.type == FP32) {
-        r.type = FP32;
-        sum_run(&r, dim, sum);
+        from.plain = true;
+        sum_entries_as(FP32, false, &entries, n, ahead, dim, sum);
+    } else if (from.type == FP32 && !from.max) {
+        sum_entries_as(FP32, false, &entries, n, ahead, dim, sum);
+    } else if (!common || from.max) {
+        const struct gather_table own = *t; /* no call here learns where the caller's is */
+        const struct entries all = {g, &own, entry};
+        sum_entries_any(&all, n, ahead, dim, sum);
     } else if (from.type == BF16) {
-        r.type = BF16;
-        sum_run(&r, dim, sum);
+        sum_entries_as(BF16, false, &entries, n, ahead, dim, sum);
     } else {
-        r.type = FP16;
-        sum_run(&r, dim, sum);
+        sum_entries_as(FP16, false, &entries, n, ahead, dim, sum);
     }
 }

@@ -8,7 +8,7 @@
 
 #define KIND_OF_(rule) RULE_##rule
 #define KIND_OF(rule)  KIND_OF_(rule)
-#define OWN_(rule)     UPDATE_OF(rule)
+#define OWN_(rule)     update_##rule
 #define OWN(rule)      OWN_(rule)
 
 enum { KIND_NUMBER = KIND_OF(RULE) };

@@ -10,6 +10,15 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define NOINLINE      static __attribute__((noinline, unused))
 
+/* Follows the declaration of what all kernels of an instruction set share. LEVEL: the suffix of its name, because
+ * a portable build has several instruction sets. */
+#ifndef LEVEL
+#define LEVEL
+#endif
+#define TEXT_OF_(x)    #x
+#define TEXT_OF(x)     TEXT_OF_(x)
+#define AT_LEVEL(name) __asm__(#name TEXT_OF(LEVEL))
+
 /* Stands before a loop of n iterations or fewer, in code where their number is a constant: unrolls it. */
 #ifdef __clang__
 #define UNROLL(n) _Pragma("clang loop unroll(full)")

@@ -27,6 +27,8 @@ TABLES = "".join(f"table rows {rows} dim {dim} length {length}; " for rows, dim,
     (200, 100, "fixed 2"), (200, 128, "uniform 0 4"), (2, 40, "fixed 80")))
 WORKLOADS = {"sum": "", "mean": "pooling mean; weighted 1; padding 1; ",
              "sequence": "pooling none; id_type int32; ", "max": "pooling max; padding 1; "}
+# The loops of these kernels are in kernels/host/.
+NO_LOOPS = {"cpu_fused", "cpu_fused_planned", "cpu_lookup", "cpu_lookup_ahead", "cpu_merged", "cpu_sort"}
 
 
 def levels():
@@ -145,19 +147,23 @@ def test_kernels_use_their_level_and_no_better_one(_):
         used = set()
         for kernel, path in compiled(isa).items():
             found = code(path)
-            # gcc uses all of its level in every kernel; clang leaves a few rules in scalars.
-            assert found <= want and (CLANG or found == want), f"{kernel}, {isa}: {found}"
+            # gcc uses all of its level wherever loops are; clang leaves a few rules in scalars.
+            assert found <= want and (CLANG or kernel in NO_LOOPS or found == want), f"{kernel}, {isa}: {found}"
             used |= found
         assert used == want, f"{isa}: {used}"
 
 
-def test_kernels_export_one_constant_each(_):
+def test_what_kernels_export_names_the_level(_):
     for isa in LEVELS:
         for kernel, path in compiled(isa).items():
             lines = subprocess.run(["nm", "--extern-only", "--defined-only", path], capture_output=True,
                                    text=True, check=True).stdout.splitlines()
-            want = kernel.replace(".", "_") if kernel.startswith("update.") else f"kernel_{kernel}"
-            assert [x.split()[-1] for x in lines] == [f"{want}_{isa}"], lines
+            names = [x.split()[-1] for x in lines]
+            if os.path.basename(os.path.dirname(path)) == "host" and not kernel.startswith("update."):
+                assert names and all(name.endswith(f"_{isa}") for name in names), names  # kernels share these
+            else:
+                want = kernel.replace(".", "_") if kernel.startswith("update.") else f"kernel_{kernel}"
+                assert names == [f"{want}_{isa}"], names
 
 
 def test_the_rest_runs_on_any_cpu(_):

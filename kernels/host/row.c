@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The functions of row.h.
+ */
+#include "kernels/host/row.h"
+
+/* row_add() of the columns that count. */
+ALWAYS_INLINE void row_add_won_as(const enum dtype type, float *to, const void *from,
+                                  float coefficient, struct won won, int32_t dim) {
+    for (int32_t d = 0; d < dim; d++) {
+        const float x = coefficient * dtype_get(type, from, d);
+        to[d] += !won.winner || won.winner[d] == won.number ? x : 0;
+    }
+}
+
+void row_add_won(enum dtype type, float *to, const void *from, float coefficient, struct won won,
+                 int32_t dim) {
+    switch (type) {
+    case FP16: row_add_won_as(FP16, to, from, coefficient, won, dim); break;
+    case BF16: row_add_won_as(BF16, to, from, coefficient, won, dim); break;
+    default: row_add_won_as(FP32, to, from, coefficient, won, dim);
+    }
+}
+
+ALWAYS_INLINE void sum_any(const bool max, const struct entries *of, int64_t n, int64_t ahead,
+                           int32_t dim, float *sum) {
+    switch (of->table->type) {
+    case BF16: sum_entries_as(BF16, max, of, n, ahead, dim, sum); break;
+    case FP16: sum_entries_as(FP16, max, of, n, ahead, dim, sum); break;
+    default: sum_entries_as(FP32, max, of, n, ahead, dim, sum);
+    }
+}
+
+void sum_entries_any(const struct entries *of, int64_t n, int64_t ahead, int32_t dim, float *sum) {
+    if (of->table->max)
+        sum_any(true, of, n, ahead, dim, sum);
+    else
+        sum_any(false, of, n, ahead, dim, sum);
+}
