@@ -101,7 +101,8 @@ static int64_t large(const struct builder *b, int64_t n) {
 
 /* Rows of a large table: slow for a kernel that sweeps over all of them on an emulated device. */
 static int64_t many(const struct builder *b, int64_t n) {
-    return WITH_THREAD_SANITIZER ? n / 64 : b->smaller > 1 || SMALLER > 1 ? n / 16 : n;
+    const int64_t rows = n / (WITH_THREAD_SANITIZER ? 64 : b->smaller > 1 || SMALLER > 1 ? 16 : 1);
+    return rows < 1200 ? 1200 : rows; /* five_hot() and one_in_four() need as many */
 }
 
 static int64_t mostly_5(int64_t i) {
