@@ -9,6 +9,7 @@
 
 #include "harness/registry.h"
 #include "kernels/host/gather.h"
+#include "kernels/host/row.h"
 #include "kernels/host/update.h"
 
 struct chunk {
