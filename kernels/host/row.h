@@ -307,13 +307,13 @@ ALWAYS_INLINE void sum_entries_as(const enum dtype type, const bool max, const s
     sum_run(&r, dim, sum);
 }
 
-/* What the next function leaves over. */
+/* As sum_entries(), of any table. */
 void sum_entries_any(const struct entries *of, int64_t n, int64_t ahead, int32_t dim, float *sum)
     AT_LEVEL(sum_entries_any);
 
 /* sum[dim] = sum of the gradients of n entries of table t, in their order. ahead: number of entries
  * after these whose gradients the caller sums next, so this prefetches them; 0: no prefetch. common:
- * dim is a constant; then there is less code. */
+ * dim is a constant: then the code of narrow gradients is short, and inlined. */
 ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table *t,
                                const uint64_t *entry, int64_t n, int64_t ahead, int32_t dim,
                                const bool common, float *sum) {
@@ -326,7 +326,7 @@ ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table
     } else if (from.type == FP32 && !from.max) {
         sum_entries_as(FP32, false, &entries, n, ahead, dim, sum);
     } else if (!common || from.max) {
-        const struct gather_table own = *t; /* no call here learns where the caller's is */
+        const struct gather_table own = *t; /* the call then cannot change the caller's table */
         const struct entries all = {g, &own, entry};
         sum_entries_any(&all, n, ahead, dim, sum);
     } else if (from.type == BF16) {
