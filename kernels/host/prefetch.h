@@ -13,11 +13,11 @@ enum { LINE = 64 };
 enum prefetch_into { INTO_L1, INTO_L2 };
 
 ALWAYS_INLINE void prefetch(const void *p, int64_t bytes, const enum prefetch_into into) {
-    const char *const end = (const char *)p + bytes;
+    const uintptr_t begin = (uintptr_t)p, end = begin + (uintptr_t)bytes; /* p may be NULL */
     if (into == INTO_L1)
-        for (const char *c = p; c < end; c += LINE) __builtin_prefetch(c, 0, 3);
+        for (uintptr_t c = begin; c < end; c += LINE) __builtin_prefetch((const void *)c, 0, 3);
     else
-        for (const char *c = p; c < end; c += LINE) __builtin_prefetch(c, 0, 2);
+        for (uintptr_t c = begin; c < end; c += LINE) __builtin_prefetch((const void *)c, 0, 2);
 }
 
 /* How far ahead: as many rows as have so many bytes. */
