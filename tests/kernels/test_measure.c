@@ -7,21 +7,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "harness/measure/measure.h"
 #include "harness/registry.h"
-#include "tests/support/generate.h"
+#include "tests/support/bench_case.h"
 #include "tests/support/kernel_tests.h"
 
 static const char spec[] = "workload w\ntables 2\nrows 5000\ndim 4\nbatch 60\nlength uniform 0 "
                            "9\nids zipf\nalpha 1\nrule %s\n";
-
-struct bench {
-    struct workload w;
-    struct measure m;
-    struct scratch_use use;
-    struct check_result result;
-    struct error err;
-};
 
 static void open_with(struct bench *b, const char *rule) {
     char text[sizeof spec + 40];
@@ -31,11 +22,6 @@ static void open_with(struct bench *b, const char *rule) {
     if (measure_open(&b->m, &b->w, OP_STEP, GRAD_EXACT, 2, &b->err) ||
         measure_open_place(&b->m, ON_HOST, &b->err))
         fail_msg("%s", b->err.text);
-}
-
-static void close_all(struct bench *b) {
-    measure_close(&b->m);
-    workload_free(&b->w);
 }
 
 static const struct kernel *find(const char *name) {
@@ -110,7 +96,7 @@ static void one_bit(void **state) {
             assert_int_equal(check(&b, right, 1), 0);
         }
     assert_true(kinds[0][0] && kinds[0][1] && kinds[1][0] && kinds[1][1]);
-    close_all(&b);
+    bench_close(&b);
 }
 
 /* A row that was not restored shows with the next kernel. */
@@ -126,7 +112,7 @@ static void wrong_reset(void **state) {
         assert_int_equal(check(&b, right, 0), 1);
         assert_int_equal(check(&b, right, 0), 0); /* a wrong step restores all rows */
     }
-    close_all(&b);
+    bench_close(&b);
 }
 
 /* --- kernels with other right answers */
@@ -147,7 +133,7 @@ static void dense_and_lazy(void **state) {
         assert_int_equal(admit(&b, dense_first ? lazy : dense), 0);
         assert_int_equal(admit(&b, &as_dense), 1);
         assert_int_equal(admit(&b, &as_lazy), 1);
-        close_all(&b);
+        bench_close(&b);
     }
 }
 
@@ -173,7 +159,7 @@ static void per_lookup(void **state) {
         assert_int_equal(admit(&b, &once), 1);
         assert_int_equal(admit(&b, find("cpu_sort")), 0);
     }
-    close_all(&b);
+    bench_close(&b);
 }
 
 /* --- samples */
@@ -239,7 +225,7 @@ static void ceilings_hold(void **state) {
         assert_int_equal(seen.ceilings, k);
         assert_true(s.ceiling.copy_gbs == (i < 47 ? 10 : i < 48 ? 10.6 : 10.2));
     }
-    close_all(&b);
+    bench_close(&b);
 }
 
 static void a_cold_sample_warms(void **state) {
@@ -261,7 +247,7 @@ static void a_cold_sample_warms(void **state) {
         take(&b, MODE_WARM, round, NULL);
         assert_int_equal(seen.runs, 4);
     }
-    close_all(&b);
+    bench_close(&b);
 }
 
 TESTS(measure) {
