@@ -26,6 +26,7 @@ OWN = ("--hostfile", "--host", "--map-by", "--bind-to", "--rank-by", "--oversubs
 DIED = re.compile(r"process rank (\d+) .*exited on signal (\d+)")
 LEFT = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\]")
 CODE = re.compile(r"Exit code:\s+(\d+)")
+ENDED = "unable to reliably start one or more daemons"
 LOST = re.compile(r"lost communication with a remote daemon.*Remote daemon:\s+\S+ on node (\S+)", re.S)
 
 
@@ -78,8 +79,11 @@ def run(command, env):
 def explain(status, report, board):
     """(exit status, a line or nothing)"""
     died, left, code, lost = (x.search(report) for x in (DIED, LEFT, CODE, LOST))
-    if lost:
-        return 4, f"node {lost[1]} has not answered for 6 s, or its network is cut; rank 0 was {phase(board, 0)}"
+    # The daemon of a node that is cut off ends, too. mpirun takes that for a failed start, and names no node, if it hears of
+    # it first. The board has lost its name by then, since all ranks had begun.
+    if lost or (ENDED in report and not os.fstat(board).st_nlink):
+        node = f"node {lost[1]}" if lost else "a node"
+        return 4, f"{node} has not answered for 6 s, or its network is cut; rank 0 was {phase(board, 0)}"
     if died:
         rank, number = int(died[1]), int(died[2])
         why = {signal.SIGKILL: " (killed, perhaps out of memory)", signal.SIGABRT: " (out of memory?)"}.get(number, "")
