@@ -40,7 +40,8 @@ static void help(void) {
            "  --version   version, commit and compiler\n"
            "environment: OMP_NUM_THREADS is the number of threads; EMBFUSE_ISA=avx512|avx2|plain\n"
            "is the level of the kernels in a portable build; default: the best that the CPU has\n"
-           "exit status: 0 fine, 1 usage or environment, 2 wrong result\n");
+           "exit status: 0 fine, 1 usage or environment, 2 wrong result,\n"
+           "3 step: all is written, but the check has no bound for some rows\n");
 }
 
 static const struct command *find(const char *name, struct error *err) {

@@ -2,48 +2,64 @@
  *
  * Clips gradients by their global norm, as torch.nn.utils.clip_grad_norm_ and tf.clip_by_global_norm: the
  * norm is over the summed gradients of all rows of all tables. A fused step never has all of these at
- * once, so a pass of the same kernel comes before it: rowwise_adagrad with lr 0 on new states, which
- * leaves each row's mean square in its state. The step then has its gradients scaled.
+ * once, so a pass of the same kernel comes before it: sgd with lr -1 on weights of 0, which leaves each row's
+ * summed gradient in its place. Squares and their sum are in double precision: none underflows. The step then has its
+ * gradients scaled.
  */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/step.h"
 
 /* The rule of the pass. Decay of weights comes after clipping, so the pass has none. */
 static struct rule rule_of_pass(const struct rule *r) {
     static const enum rule_shared kept[] = {GRAD_SCALE, CLIP_VALUE, CLIP_NORM};
-    struct rule pass = rule_default(RULE_rowwise_adagrad);
-    pass.param[RULE_LR] = 0;
+    struct rule pass = rule_default(RULE_sgd);
+    pass.param[RULE_LR] = -1;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         pass.shared[kept[i]] = r->shared[kept[i]];
     return pass;
 }
 
-/* Scales an adjusted gradient: its limits scale with it. */
-static void rule_scale_gradient(struct rule *r, float factor) {
-    float *x = r->shared;
-    x[GRAD_SCALE] = factor * (x[GRAD_SCALE] != 0 ? x[GRAD_SCALE] : 1);
-    x[CLIP_VALUE] *= factor;
-    x[CLIP_NORM] *= factor;
+/* Scales a limit or a scale of gradients; 0 stands for none. False: the result is no normal float. */
+static bool scale(float *x, double factor) {
+    const bool given = *x != 0;
+    *x = (float)(factor * *x);
+    return !given || (*x >= FLT_MIN && *x <= FLT_MAX);
 }
 
-static float *mean_square(const struct table_set *s, int32_t t, int64_t row) {
-    return array_row(&s->tables[t].row, row);
+/* Scales an adjusted gradient: its limits scale with it. */
+static int rule_scale_gradient(struct rule *r, const struct global_norm *norm, struct error *err) {
+    float *x = r->shared;
+    if (x[GRAD_SCALE] == 0) x[GRAD_SCALE] = 1;
+    const bool good = scale(&x[GRAD_SCALE], norm->factor) && scale(&x[CLIP_VALUE], norm->factor) &&
+                      scale(&x[CLIP_NORM], norm->factor);
+    return good ? 0
+                : fail(err,
+                       "--clip-global-norm: the norm is %.6g, and gradients times %.6g, or their "
+                       "limits, leave "
+                       "the range of single precision; take another limit",
+                       norm->norm, norm->factor);
 }
 
 static void clear(struct table_set *s) {
     for (int32_t t = 0; t < s->count; t++)
-        for (int64_t row = 0; row < s->shapes[t].rows; row++) *mean_square(s, t, row) = 0;
+        for (int64_t row = 0; row < s->shapes[t].rows; row++)
+            memset(array_row(&s->tables[t].weight, row), 0,
+                   (size_t)s->shapes[t].dim * sizeof(float));
 }
 
 /* Adds in the order of the rows, so all kernels whose rows agree give the same norm. */
 static double norm_of(const struct table_set *s) {
     double squares = 0;
     for (int32_t t = 0; t < s->count; t++)
-        for (int64_t row = 0; row < s->shapes[t].rows; row++)
-            squares += (double)s->shapes[t].dim * (double)*mean_square(s, t, row);
+        for (int64_t row = 0; row < s->shapes[t].rows; row++) {
+            const float *g = array_row(&s->tables[t].weight, row);
+            for (int32_t d = 0; d < s->shapes[t].dim; d++) squares += (double)g[d] * (double)g[d];
+        }
     return sqrt(squares);
 }
 
@@ -76,6 +92,7 @@ int global_norm_clip(const struct step_flags *f, const struct kernel *k, struct 
         shapes[t] = in->workload.tables[t];
         rules[t] = rule_of_pass(&in->what.rules[t]);
         shapes[t].rule = rules[t].kind;
+        shapes[t].weight_type = FP32;
     }
     pass.tables = (struct table_set){0};
     pass.what.rules = rules;
@@ -85,10 +102,10 @@ int global_norm_clip(const struct step_flags *f, const struct kernel *k, struct 
     if (status == 0) status = run_pass(f, k, &pass, &outcome, err);
     if (status == 0) {
         *out = (struct global_norm){norm_of(&pass.tables), 1, outcome.seconds};
-        if (out->norm > f->global_norm) out->factor = (float)(f->global_norm / out->norm);
+        if (out->norm > f->global_norm) out->factor = f->global_norm / out->norm;
     }
-    for (int32_t t = 0; status == 0 && t < count; t++)
-        rule_scale_gradient(&in->what.rules[t], out->factor);
+    for (int32_t t = 0; status == 0 && out->factor < 1 && t < count; t++)
+        status = rule_scale_gradient(&in->what.rules[t], out, err);
     tables_free(&pass.tables);
     free(shapes);
     free(rules);

@@ -130,7 +130,7 @@ static void report(const struct step_flags *f, const struct step_inputs *in,
            (long long)f->steps, f->steps == 1 ? "" : "s", (long long)f->first,
            (long long)o->lookups, (long long)o->distinct);
     if (f->global_norm > 0) {
-        printf("global norm %.6g, gradients times %.6g, ", norm->norm, (double)norm->factor);
+        printf("global norm %.6g, gradients times %.6g, ", norm->norm, norm->factor);
         if (!isnan(norm->seconds)) printf("%.3f ms its pass, ", 1e3 * norm->seconds);
     }
     if (!isnan(o->seconds)) printf("%.3f ms the last step, ", 1e3 * o->seconds);
@@ -138,6 +138,7 @@ static void report(const struct step_flags *f, const struct step_inputs *in,
         printf("checked: %s, worst error/bound %.3g", o->exact ? "exact" : "bound", o->worst);
     else
         printf("not checked");
+    if (o->undecided) printf(", %lld rows undecided", (long long)o->undecided);
     printf("%s\n", o->dense ? " (a dense step: idle rows move too)" : "");
 }
 
@@ -169,5 +170,9 @@ int step_command(int argc, char **argv, struct error *err) {
     if (status == 0) report(&f, &in, &norm, &outcome);
     free(outcome.weight_grad);
     step_inputs_free(&in);
+    if (status == 0 && outcome.undecided) {
+        *err = outcome.first_undecided;
+        return EXIT_UNDECIDED;
+    }
     return status < 0 ? EXIT_USAGE : status > 0 ? EXIT_WRONG_RESULT : EXIT_FINE;
 }

@@ -63,13 +63,15 @@ struct step_outcome {
     int64_t distinct;           /* unique rows */
     bool checked, exact, dense; /* exact: all steps */
     double worst;               /* largest error / bound of all steps */
+    int64_t undecided;          /* rows of all steps that the oracle has no bound for */
+    struct error first_undecided;
     float *
         weight_grad; /* [lookups, padding included] of the last step; NULL: not wanted. To be freed */
 };
 
 struct global_norm {
     double norm;    /* of the summed gradients of all rows, adjusted but for decay of weights */
-    float factor;   /* that scales gradients; 1 if the norm is within its limit */
+    double factor;  /* that scales gradients; 1 if the norm is within its limit */
     double seconds; /* of the pass */
 };
 

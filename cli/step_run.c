@@ -17,7 +17,12 @@ static int check_one(struct session *s, const struct step_inputs *in, int64_t t,
     struct error why;
     int status = runner_check(s->place, &s->job, c, &result, &why);
     if (result.worst > out->worst) out->worst = result.worst;
-    if (status < 0) return fail(err, "step %lld: %s", (long long)t, result.message);
+    if (status < 0) fail(err, "step %lld: %s", (long long)t, result.message);
+    if (status < 0 && result.undecided && !result.no_value && !result.unseen) {
+        if (out->undecided == 0) out->first_undecided = *err;
+        out->undecided += result.undecided;
+        return 0;
+    }
     if (status > 0)
         fail(err, "%s: wrong result at step %lld: %s", s->job.kernel->name, (long long)t,
              result.message);

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /* Exit statuses of every program of the suite. */
-enum { EXIT_FINE = 0, EXIT_USAGE = 1, EXIT_WRONG_RESULT = 2 };
+enum { EXIT_FINE = 0, EXIT_USAGE = 1, EXIT_WRONG_RESULT = 2, EXIT_UNDECIDED = 3 };
 
 struct error {
     char text[1024];

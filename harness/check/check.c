@@ -42,13 +42,16 @@ static void workspace_free(struct workspace *w) {
     free(w->nums);
 }
 
-enum verdict { RIGHT, WRONG, UNDECIDED };
+/* From good to bad. UNDECIDED: there is no bound; NO_VALUE: and the kernel has no finite value, either. UNSEEN: the
+ * row could not be fetched. */
+enum verdict { RIGHT, UNDECIDED, NO_VALUE, WRONG, UNSEEN };
 
 /* The element that decides the verdict. */
 struct finding {
     enum table_array array;
     int64_t column;
     double got, expected, bound;
+    enum dtype type; /* of the array */
 };
 
 /* A row and its comparison. */
@@ -61,15 +64,18 @@ struct judged_row {
     bool kept; /* a dense step keeps this row, another one need not */
 };
 
-/* Does the row have the bits of w->row? */
-static enum verdict compare_bits(const struct judged_row *r) {
+/* Does the row have the bits of w->row? nan: any NaN is as good as another. */
+static enum verdict compare_bits(const struct judged_row *r, bool nan) {
     for (int a = 0; a < TABLE_ARRAYS; a++) {
         const float *want = r->w->row.array[a], *got = r->after.array[a];
-        int64_t width = table_array_width(r->shape, a), d = 0;
+        const int64_t width = table_array_width(r->shape, a);
         if (width == 0 || memcmp(want, got, (size_t)width * sizeof *got) == 0) continue;
-        while (memcmp(&want[d], &got[d], sizeof *got) == 0) d++;
-        *r->out = (struct finding){a, d, got[d], want[d], 0};
-        return WRONG;
+        for (int64_t d = 0; d < width; d++) {
+            if (memcmp(&want[d], &got[d], sizeof *got) == 0) continue;
+            if (nan && isnan(want[d]) && isnan(got[d])) continue;
+            *r->out = (struct finding){a, d, got[d], want[d], 0, table_array_type(r->shape, a)};
+            return WRONG;
+        }
     }
     return RIGHT;
 }
@@ -80,18 +86,17 @@ static enum verdict compare_bounds(const struct judged_row *r) {
     enum verdict verdict = RIGHT;
     for (int a = 0; a < TABLE_ARRAYS; a++)
         for (int64_t d = 0, width = table_array_width(r->shape, a); d < width; d++) {
-            struct num want = r->w->expected.array[a][d];
-            double got = r->after.array[a][d], off = fabs(got - want.value);
-            struct finding here = {a, d, got, want.value, want.error};
-            if (!isfinite(want.error)) {
-                *r->out = here;
-                return UNDECIDED;
-            }
-            if (want.error > 0 && off / want.error > *r->worst && isfinite(off))
+            const struct num want = r->w->expected.array[a][d];
+            const double got = r->after.array[a][d], off = fabs(got - want.value);
+            const enum verdict own = !isfinite(want.error) ? isfinite(got) ? UNDECIDED : NO_VALUE
+                                     : off <= want.error   ? RIGHT
+                                                           : WRONG;
+            if (want.error > 0 && off / want.error > *r->worst && isfinite(off / want.error))
                 *r->worst = off / want.error;
-            if (off <= want.error || verdict == WRONG) continue;
-            *r->out = here;
-            verdict = WRONG;
+            if (own <= verdict) continue;
+            *r->out =
+                (struct finding){a, d, got, want.value, want.error, table_array_type(r->shape, a)};
+            verdict = own;
         }
     return verdict;
 }
@@ -110,7 +115,7 @@ static enum verdict check_row(const struct check *c, const struct rule_step *ste
     struct workspace *w = r->w;
     int32_t dim = r->shape->dim;
     c->before(c->before_ctx, t, row, &w->row);
-    if (!lookups && (keeps || !c->dense)) return compare_bits(r);
+    if (!lookups && (keeps || !c->dense)) return compare_bits(r, false);
 
     bool each = c->per_lookup && rule_linear(r->shape->rule), exact = c->exact && !each;
     oracle_sum(c->in, lookups, count, exact, dim, w->grad);
@@ -124,40 +129,69 @@ static enum verdict check_row(const struct check *c, const struct rule_step *ste
         oracle_update(&step->rule, c->step, dim, w->grad, &w->expected);
     oracle_store(r->shape, &w->expected);
     enum verdict verdict = compare_bounds(r);
-    if (verdict != RIGHT || !exact) return verdict;
+    if (verdict == WRONG || !exact) return verdict;
     /* A dense step cannot tell gradients that cancel from no gradients: it keeps both rows. */
     r->kept = keeps && is_zero(w->exact_grad, dim);
     if (!(c->dense && r->kept)) {
         rule_apply(step, &w->row, dim, w->exact_grad);
         oracle_round(r->shape, step->number, row, &w->row);
     }
-    return compare_bits(r);
+    return compare_bits(r, verdict != RIGHT) == WRONG ? WRONG : verdict;
 }
 
-/* Describes the first wrong row; if no row is wrong, the first undecided one. */
+static const char *type_name(enum dtype type) {
+    static const char *const names[DTYPE_COUNT] = {
+        [FP32] = "fp32", [BF16] = "bf16", [FP16] = "fp16", [FP8] = "fp8"};
+    return names[type];
+}
+
+/* What is wrong with an element, or why nobody can tell. */
+static void describe_element(const struct finding *f, enum verdict verdict, char *text,
+                             size_t size) {
+    const char *value = verdict == NO_VALUE ? "no finite value" : "cannot be decided";
+    if (verdict == WRONG)
+        snprintf(text, size, "got %.9g, expected %.9g, off by %.3g, allowed %.3g", f->got,
+                 f->expected, fabs(f->got - f->expected), f->bound);
+    else if (isnan(f->bound))
+        snprintf(text, size, "%s: %.9g %s too large for %s", value, f->expected,
+                 verdict == NO_VALUE ? "is" : "may be", type_name(f->type));
+    else
+        snprintf(text, size,
+                 "%s: in single precision the step may overflow there, divide by 0 or take the "
+                 "root of a "
+                 "negative number%s; look at the gradients and the state of the row, and at the "
+                 "hyper-parameters of its table",
+                 value,
+                 verdict == NO_VALUE ? "" : ", or rounding decides between branches of the rule");
+}
+
+/* Which verdict the message of a result is about. */
+static enum verdict verdict_of(const struct check_result *r) {
+    return r->unseen      ? UNSEEN
+           : r->wrong     ? WRONG
+           : r->no_value  ? NO_VALUE
+           : r->undecided ? UNDECIDED
+                          : RIGHT;
+}
+
+/* Counts a row, and describes it if no row before had this verdict or a worse one. */
 static void describe(struct check_result *r, enum verdict verdict, int32_t t, int64_t row,
                      int64_t hits, const struct finding *f) {
-    if (verdict == WRONG ? r->wrong++ > 0 : r->undecided || r->wrong) return;
-    if (verdict == UNDECIDED) r->undecided = true;
-    char where[120], state[24];
+    const bool news = verdict > verdict_of(r);
+    r->wrong += verdict == WRONG;
+    r->undecided += verdict != WRONG;
+    r->no_value |= verdict == NO_VALUE;
+    if (!news) return;
+    char state[24], what[320];
     snprintf(state, sizeof state, "state %d", f->array - TABLE_ELEM);
-    snprintf(where, sizeof where,
-             "table %" PRId32 " row %" PRId64 " (%" PRId64 " lookups) %s[%" PRId64 "]", t, row,
+    describe_element(f, verdict, what, sizeof what);
+    snprintf(r->message, sizeof r->message,
+             "table %" PRId32 " row %" PRId64 " (%" PRId64 " lookups) %s[%" PRId64 "]: %s", t, row,
              hits,
              f->array == TABLE_WEIGHT      ? "weight"
              : f->array == TABLE_ROW_STATE ? "row state"
                                            : state,
-             f->column);
-    if (verdict == WRONG)
-        snprintf(r->message, sizeof r->message,
-                 "%s: got %.9g, expected %.9g, off by %.3g, allowed %.3g", where, f->got,
-                 f->expected, fabs(f->got - f->expected), f->bound);
-    else
-        snprintf(
-            r->message, sizeof r->message,
-            "%s: the step has no finite value there in single precision; look at the gradients "
-            "and the state of the row, and at the hyper-parameters of its table",
-            where);
+             f->column, what);
 }
 
 enum { ROWS_AT_ONCE = 4096 };
@@ -295,17 +329,15 @@ struct check_result check_run(const struct check *c) {
         staging_close(staging);
 #pragma omp critical(check_result)
         {
-            bool first = !all.message[0], sees = mine.unseen && !all.unseen,
-                 knows = mine.wrong && !all.wrong && !all.unseen;
-            if (mine.message[0] && (first || sees || knows))
+            if (verdict_of(&mine) > verdict_of(&all))
                 memcpy(all.message, mine.message, sizeof all.message);
             all.wrong += mine.wrong;
             all.unseen |= mine.unseen;
-            all.undecided |= mine.undecided;
+            all.undecided += mine.undecided;
+            all.no_value |= mine.no_value;
             if (mine.worst > all.worst) all.worst = mine.worst;
         }
     }
-    all.undecided &= all.wrong == 0 && !all.unseen;
     all.ok = all.wrong == 0 && !all.unseen && !all.undecided;
     return all;
 }

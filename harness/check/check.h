@@ -12,8 +12,9 @@
  *   untouched rows  must keep their bits. After a dense step of a rule that moves idle rows, they
  *                   must lie within the oracle's bound for a zero gradient
  *
- * A NaN never passes. If the step has no finite value in single precision (gradients overflow, an
- * accumulator is below 0, or eps, gradient and state are all 0), the result is undecided.
+ * A NaN never passes. A row is undecided if the oracle has no bound for it: an element may be too
+ * large for its type, an accumulator below 0, a divisor 0, or rounding decides which branch a rule
+ * takes. In exact mode such a row must still have the bits of rule_apply().
  */
 #pragma once
 
@@ -61,12 +62,15 @@ struct check {
 
 struct check_result {
     bool ok;
-    int64_t wrong;     /* rows */
-    bool unseen;       /* fetch failed: message says why, and ok is false */
-    bool undecided;    /* no row is wrong, but the step of some row has no finite value: message
-                          names the row, ok is false, and no kernel is to blame */
-    double worst;      /* largest |error| / bound of a touched element; > 1 is wrong */
-    char message[400]; /* the first wrong row, or the other reason why ok is false, or "" */
+    int64_t wrong; /* rows */
+    bool unseen;   /* fetch failed: message says why, and ok is false */
+    int64_t
+        undecided; /* rows without a bound: if no row is wrong, ok is false and no kernel to blame */
+    bool no_value; /* an undecided row has a NaN or an infinity */
+    double worst;  /* largest |error| / bound of a touched element; > 1 is wrong */
+    char message
+        [400]; /* why ok is false, or "": the first row that is wrong, or else without a value, or else
+                          undecided */
 };
 
 /* Blocks of rows of all tables. */

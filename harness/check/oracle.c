@@ -3,33 +3,74 @@
 
 #include "oracle_files.h" /* generated: #include "harness/check/rules/sgd.h" ... */
 
+/* What a lookup gives to its row: c times the elements of `feature` from `at` on. */
+struct part {
+    const struct feature *feature;
+    int64_t at, position; /* position: of the lookup in its bag */
+    double w, c;          /* per-sample weight; the same over the length of the bag, for a mean */
+    int64_t length;       /* of the bag without padding; 1 unless it is for a mean */
+};
+
+static struct part part_of(const struct batch *in, struct row_lookup lookup) {
+    const int64_t i = lookup.lookup, q = lookup.bag, f = q / in->bags;
+    const struct feature *x = &in->features[f];
+    const double w = in->lookup_weights ? in->lookup_weights[i] : 1.0;
+    int64_t r = q - f * in->bags, length = 0; /* r: gradient row within the feature */
+    if (x->pooling == POOL_NONE) r = i - in->offsets[f * in->bags];
+    for (int64_t j = in->offsets[q]; x->pooling == POOL_MEAN && j < in->offsets[q + 1]; j++)
+        length += batch_id(in, j) != x->padding_id;
+    length = length ? length : 1;
+    return (struct part){
+        x, x->grad_offset + r * x->grad_stride, i - in->offsets[q], w, w / (double)length, length};
+}
+
+static double gradient_of(const struct batch *in, const struct part *p, int32_t d) {
+    const bool won = p->feature->pooling != POOL_MAX || in->winners[p->at + d] == p->position;
+    return won ? oracle_element(in->grad_type, in->grad, p->at + d) : 0;
+}
+
+/* The largest power of 2 of which x is a multiple. */
+static double lowest_bit(double x) {
+    int exponent;
+    const double mantissa = frexp(fabs(x), &exponent);
+    const int zeros = __builtin_ctzll((unsigned long long)ldexp(mantissa, 53));
+    return ldexp(1, exponent - 53 + zeros);
+}
+
+/* Whether single precision gives the same sum of column d in every order: all products are floats, and multiples of
+ * one power of 2, of which the sum of their sizes is at most 2^24. */
+static bool order_is_free(const struct batch *in, const struct row_lookup *lookups, int64_t count,
+                          int32_t d) {
+    double least = INFINITY, all = 0;
+    for (int64_t k = 0; k < count; k++) {
+        const struct part p = part_of(in, lookups[k]);
+        const double term = p.c * gradient_of(in, &p, d);
+        if (term == 0) continue;
+        if ((float)term != term || (p.length & (p.length - 1)) != 0) return false;
+        least = lesser(least, lowest_bit(term));
+        all += fabs(term);
+    }
+    return all <= 0x1p24 * least;
+}
+
 void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_t count, bool exact,
                 int32_t dim, struct num *grad) {
     const double relative = (double)(count + 3) * unit * 1.001;
     for (int32_t d = 0; d < dim; d++) grad[d] = exactly(0);
     for (int64_t k = 0; k < count; k++) {
-        int64_t i = lookups[k].lookup, q = lookups[k].bag, f = q / in->bags;
-        const struct feature *x = &in->features[f];
-        double w = in->lookup_weights ? in->lookup_weights[i] : 1.0, c = w;
-        int64_t r = q - f * in->bags; /* gradient row within the feature */
-        if (x->pooling == POOL_NONE) r = i - in->offsets[f * in->bags];
-        if (x->pooling == POOL_MEAN) {
-            int64_t length = 0;
-            for (int64_t j = in->offsets[q]; j < in->offsets[q + 1]; j++)
-                length += batch_id(in, j) != x->padding_id;
-            c /= (double)length;
-        }
+        const struct part p = part_of(in, lookups[k]);
         for (int32_t d = 0; d < dim; d++) {
-            const int64_t at = x->grad_offset + r * x->grad_stride + d;
-            if (x->pooling == POOL_MAX && in->winners[at] != i - in->offsets[q]) continue;
-            const double g = oracle_element(in->grad_type, in->grad, at);
-            grad[d].value += c * g;
-            grad[d].error += relative * fabs(c * g) + tiny * (fabs(w) + fabs(g) + 1);
+            const double g = gradient_of(in, &p, d), term = p.c * g;
+            if (term == 0) continue;
+            grad[d].value += term;
+            grad[d].error += relative * fabs(term) + tiny * (fabs(p.w) + fabs(g) + 1);
         }
     }
     for (int32_t d = 0; d < dim; d++) {
         if (!(grad[d].error / relative < FLT_MAX)) grad[d].error = INFINITY; /* >= sum|c g| */
-        if (exact) grad[d].error = 0;
+        /* Gradients that cancel: rules take another branch at 0. */
+        const bool nought = grad[d].value == 0 && grad[d].error > 0;
+        if (exact || (nought && order_is_free(in, lookups, count, d))) grad[d].error = 0;
     }
 }
 
@@ -118,16 +159,26 @@ double oracle_rounding(enum dtype type, enum rounding how, double size) {
            ldexp(1, formats[type].least - formats[type].mantissa - nearest);
 }
 
+/* What is at least as large may be rounded to infinity. */
+static double largest(enum dtype type, enum rounding how) {
+    if (type == FP8) return INFINITY; /* saturates */
+    const double place = ldexp(1, ilogb(formats[type].most) - formats[type].mantissa);
+    return how == ROUND_NEAREST ? formats[type].most + place / 2
+                                : nextafter(formats[type].most, INFINITY);
+}
+
 void oracle_store(const struct table_shape *t, struct oracle_row *row) {
     for (int a = 0; a < TABLE_ARRAYS; a++) {
         const enum dtype type = table_array_type(t, a);
         if (type == FP32) continue;
         for (int64_t d = 0; d < rule_array_width(t->rule, t->dim, a); d++) {
             struct num *x = &row->array[a][d];
-            const double most = fabs(x->value) + x->error;
-            x->error = most < formats[type].most
-                           ? x->error + oracle_rounding(type, t->rounding, most)
-                           : INFINITY;
+            if (!isfinite(x->error)) continue;
+            if (type == FP8)
+                x->value = greater(-formats[type].most, lesser(formats[type].most, x->value));
+            const double most = fabs(x->value) + x->error, end = largest(type, t->rounding);
+            x->error += oracle_rounding(type, t->rounding, lesser(most, formats[type].most));
+            if (!(most < end)) x->error = NAN;
         }
     }
 }

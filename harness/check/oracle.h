@@ -42,7 +42,8 @@ void oracle_update(const struct rule *rule, int64_t t, int32_t dim, struct num *
 /* False if a step with a zero gradient changes a row's weights or states. */
 bool oracle_keeps_idle(const struct rule *rule);
 
-/* The row as tables store it: a type narrower than fp32 rounds an element once more. */
+/* The row as tables store it: a type narrower than fp32 rounds an element once more. The error is NaN if the
+ * element may be too large for its type. */
 void oracle_store(const struct table_shape *t, struct oracle_row *row);
 
 /* Rounds row `row` of a table, in floats, to exactly what the table stores of it in that step. */

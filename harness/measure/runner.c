@@ -174,10 +174,12 @@ static int check_rows(struct place *p, const struct place_job *job, struct check
         if (c.per_lookup || (c.dense && !rule_keeps_idle(&c.rules[t]))) c.right = NULL;
     *out = check_run(&c);
     if (worst > out->worst) out->worst = worst;
-    if (out->unseen || out->undecided) return fail(err, "%s: %s", job->kernel->name, out->message);
-    if (!out->ok) return 1;
+    if (out->unseen) return fail(err, "%s: %s", job->kernel->name, out->message);
+    if (out->wrong) return 1;
     const int status = p->ops->intact(p, job->batch, job->scratch, &why);
+    out->unseen = status < 0;
     if (status < 0) return fail(err, "%s: %.400s", job->kernel->name, why.text);
+    if (status == 0 && out->undecided) return fail(err, "%s: %s", job->kernel->name, out->message);
     if (status == 0) return 0;
     out->ok = false;
     snprintf(out->message, sizeof out->message, "%.380s", why.text);
