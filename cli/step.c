@@ -154,6 +154,15 @@ static int write_results(const struct step_flags *f, const struct step_inputs *i
     return status;
 }
 
+static int require_steps(const struct description *d, int64_t last, struct error *err) {
+    for (int32_t t = 0; t < d->num_tables; t++)
+        if (!rule_has_step(d->tables[t].rule, last))
+            return fail(err,
+                        "step %lld: %s counts steps in a float of each row, so %d is the last one",
+                        (long long)last, rule_info(d->tables[t].rule).name, RULE_COUNTED_STEPS);
+    return 0;
+}
+
 int step_command(int argc, char **argv, struct error *err) {
     struct step_flags f = {0};
     struct step_inputs in;
@@ -164,7 +173,8 @@ int step_command(int argc, char **argv, struct error *err) {
     const struct kernel *k = status == 0 ? registry_find(OP_STEP, f.kernel, err) : NULL;
     if (!k || step_inputs_read(&f, &in, err)) return EXIT_USAGE;
     if (!f.first) f.first = in.steps_before + 1;
-    if (f.global_norm > 0) status = global_norm_clip(&f, k, &in, &norm, err);
+    status = require_steps(&in.what, f.first + f.steps - 1, err);
+    if (status == 0 && f.global_norm > 0) status = global_norm_clip(&f, k, &in, &norm, err);
     if (status == 0) status = step_run(&f, k, &in, &outcome, err);
     if (status == 0) status = write_results(&f, &in, &outcome, err);
     if (status == 0) report(&f, &in, &norm, &outcome);

@@ -35,6 +35,9 @@ enum {
     RULE_DERIVED = 3,     /* constants that prepare derives from them */
 };
 
+/* From here on floats do not count: 1 more is the same number. */
+enum { RULE_COUNTED_STEPS = 1 << 24 };
+
 /* The first hyper-parameter of every rule is its learning rate. */
 enum { RULE_LR = 0 };
 
@@ -72,7 +75,9 @@ struct rule_info {
     int sums_before, sums_after;             /* sums over the row: 0, 1 (a of the pair) or 2 */
     unsigned momenta; /* bit k: elem[k] is a linear average of gradients, which a table may store as
                          bf16 */
-    bool linear;      /* steps for the parts of a gradient give the same as
+    bool
+        counts; /* a state of a row is a number of steps, so a table takes RULE_COUNTED_STEPS of them at most */
+    bool linear;           /* steps for the parts of a gradient give the same as
                                                 one step for their sum; direction reads only g
                                                 and the rate, and the weight is RULE_NO_WEIGHT */
     bool idle_is_identity; /* a step with a zero gradient changes neither weights nor states, if the

@@ -53,6 +53,7 @@ RULE_FIELD(int, row_states)
 RULE_FIELD(int, sums_before)
 RULE_FIELD(int, sums_after)
 RULE_FIELD(unsigned, momenta)
+RULE_FIELD(bool, counts)
 RULE_FIELD(bool, linear)
 RULE_FIELD(bool, idle_is_identity)
 
@@ -96,6 +97,11 @@ static inline bool rule_hyper_takes(const struct rule_param *p, float value) {
 
 static inline float *rule_value(struct rule *rule, int k) {
     return k < RULE_PARAMS ? &rule->param[k] : &rule->shared[k - RULE_PARAMS];
+}
+
+/* Whether the rule has a step of that number. */
+static inline bool rule_has_step(enum rule_kind kind, int64_t number) {
+    return !rule_counts(kind) || number <= RULE_COUNTED_STEPS;
 }
 
 /* Whether a step changes gradients or weights before the rule sees them. */

@@ -382,8 +382,9 @@ int embfuse_get_steps(const struct embfuse_model *m, int32_t table, int64_t *out
 int embfuse_set_steps(struct embfuse_model *m, int32_t table, int64_t steps,
                       struct embfuse_error *why) {
     if (!has_table(m, table)) return no_table(table, why);
-    if (steps < 0)
-        return said(why, EMBFUSE_INVALID, "table %d: %lld steps", table, (long long)steps);
+    if (steps < 0 || steps > MODEL_STEPS_MAX)
+        return said(why, EMBFUSE_INVALID, "table %d: %lld steps; 0 to %lld are possible", table,
+                    (long long)steps, (long long)MODEL_STEPS_MAX);
     m->steps[table].number = steps;
     return 0;
 }

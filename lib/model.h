@@ -23,6 +23,9 @@
 #include "harness/error.h"
 #include "kernels/kernel.h"
 
+/* The most steps that a table can have taken; a state cannot hold more. */
+#define MODEL_STEPS_MAX (INT64_MAX / 2)
+
 struct embfuse_model {
     enum backend place;
     int threads;

@@ -168,6 +168,11 @@ int embfuse_step(struct embfuse_model *m, const struct embfuse_batch *batch, con
     if (status == 0) status = check_on_device(m, batch, &in, why);
     if (status == 0) status = check_winners(m, batch, &in, why);
     if (status == 0) status = need_scratch(m, k, &in, why);
+    for (int32_t t = 0; status == 0 && t < m->num_tables; t++)
+        if (!rule_has_step(m->shapes[t].rule, m->steps[t].number + 1))
+            status = said(why, EMBFUSE_INVALID,
+                          "table %d: %s counts steps in a float of each row: it takes %d at most",
+                          t, rule_info(m->shapes[t].rule).name, RULE_COUNTED_STEPS);
     if (status) return status;
     in.grad = grad;
     for (int32_t t = 0; t < m->num_tables; t++)

@@ -138,7 +138,7 @@ static int read_table(struct words line, struct reading *r) {
     static const char *const keys[] = {"rows",        "dim",           "steps",    "rule",
                                        "weight_type", "momentum_type", "rounding", NULL};
     static const enum key words[] = {KEY_RULE, KEY_WEIGHT_TYPE, KEY_MOMENTUM_TYPE, KEY_ROUNDING};
-    static const uint64_t most[] = {INT64_MAX / 2, INT32_MAX, INT64_MAX / 2};
+    static const uint64_t most[] = {INT64_MAX / 2, INT32_MAX, MODEL_STEPS_MAX};
     uint64_t number[RULE] = {0};
     int kind[KEYS] = {0}, k;
     bool seen[KEYS] = {false};

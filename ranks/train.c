@@ -157,6 +157,10 @@ static int train(const struct train *x, struct training *g, struct error *err) {
     begin(g);
     const int64_t first = g->taken[0] + 1;
     int status = g->place->ops->scratch_bytes(g->place, g->kernel, &scratch, err);
+    for (int32_t t = 0; status == 0 && t < g->w->num_tables; t++)
+        if (!rule_has_step(g->rules[t].kind, g->taken[t] + x->count))
+            status = fail(err, "--steps: %s counts steps in a float of each row: %d at most",
+                          rule_info(g->rules[t].kind).name, RULE_COUNTED_STEPS);
     const double start = clock_seconds();
     for (int64_t n = 0; n < x->count && status == 0; n++) status = step(g, err);
     const double seconds = clock_seconds() - start;

@@ -32,6 +32,7 @@ RULE_INFO(adam_lazy_global) = {
     .elem_states = 2,
     .row_states = 1,
     .momenta = 1,
+    .counts = true,
 };
 
 RULE_NO_BEFORE(adam_lazy_global)

@@ -24,6 +24,7 @@ RULE_INFO(adam_row_bias) = {
     .elem_states = 2,
     .row_states = 1,
     .momenta = 1,
+    .counts = true,
 };
 
 RULE_NO_PREPARE(adam_row_bias)

@@ -30,6 +30,7 @@ RULE_INFO(rowwise_adagrad_ema) = {
     .elem_states = 1,
     .row_states = 2,
     .sums_before = 1,
+    .counts = true,
 };
 
 RULE_SUMS_SQUARES(rowwise_adagrad_ema)
