@@ -29,7 +29,7 @@ ALWAYS_INLINE struct element row_element(const struct rule_step *step, struct pa
                                          struct row_arrays x, const float *g, int32_t d) {
     struct states s = {{0}};
     for (int k = 0; k < rule_elem_states(KIND); k++) s.x[k] = x.s[k][d];
-    return rule_element(step, rate, x.w[d], s, g[d]);
+    return rule_element(step, rate, x.w[d], s, 0.0f + g[d]); /* a single gradient may be -0 */
 }
 
 /* The addend of element d to the sums over the row, before the step or after it. */
