@@ -150,6 +150,49 @@ static int scan(struct scanner *s) {
     return stream_status(s) || failed ? -1 : 0;
 }
 
+/* Passes over the members of a gzip file and zeros behind them (padding). False: something else follows, or not all of
+ * a member. */
+static bool members_only(FILE *file, z_stream *z, unsigned char *in, unsigned char *out) {
+    bool begun = false, padded = false; /* a member; the zeros */
+    size_t got;
+    while ((got = fread(in, 1, PIECE, file)) > 0)
+        for (z->next_in = in, z->avail_in = (uInt)got; z->avail_in;) {
+            if (!begun && *z->next_in == 0) {
+                padded = true;
+                z->next_in++, z->avail_in--;
+                continue;
+            }
+            z->next_out = out, z->avail_out = PIECE;
+            const int status = padded ? Z_DATA_ERROR : inflate(z, Z_NO_FLUSH);
+            if (status != Z_OK && status != Z_STREAM_END) return false;
+            begun = status == Z_OK;
+            if (!begun) inflateReset(z);
+        }
+    return !begun;
+}
+
+/* gzread() passes over everything behind the last member without a word. That may be most of a trace. */
+static int require_no_tail(const char *path, struct error *err) {
+    FILE *file = fopen(path, "rb");
+    unsigned char *memory = malloc(2 * PIECE), magic[2] = {0};
+    z_stream z = {0};
+    int status = file && memory && inflateInit2(&z, 16 + MAX_WBITS) == Z_OK
+                     ? 0
+                     : fail(err, "%s: cannot read again", path);
+    const bool compressed =
+        status == 0 && fread(magic, 1, 2, file) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
+    if (status == 0) rewind(file);
+    if (compressed && !members_only(file, &z, memory, memory + PIECE))
+        status = fail(err,
+                      "%s: bytes behind the compressed stream that belong to none; copy or "
+                      "compress the file again",
+                      path);
+    inflateEnd(&z);
+    free(memory);
+    if (file) fclose(file);
+    return status;
+}
+
 int trace_read_text(const char *path, struct trace *out, struct error *err) {
     int64_t size;
     int fd = regular_file_open(path, &size, err);
@@ -161,7 +204,7 @@ int trace_read_text(const char *path, struct trace *out, struct error *err) {
     }
     stores.into = out;
     gzbuffer(counts.file, PIECE);
-    int failed = scan(&counts) || alloc_arrays(&counts, out);
+    int failed = scan(&counts) || require_no_tail(path, err) || alloc_arrays(&counts, out);
     if (!failed) failed = gzrewind(counts.file) ? stream_status(&counts) : scan(&stores);
     if (!failed && (stores.lookups != counts.lookups || stores.bags != counts.bags))
         failed = changed(&stores);
