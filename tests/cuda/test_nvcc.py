@@ -5,7 +5,7 @@
 Kernels have to keep their promises (tests/golden/sass_promises.txt), and must not get worse than recorded
 (tests/golden/cuda_sass.txt; `make resources` writes it again). Another release of nvcc may compile differently: then
 only the promises are judged. Architectures that are not built are skipped, and so are those that the table lacks.
-Spills are errors of the build. tests/cuda/sass/judge.py judges one object.
+Spills are errors of the build.
 """
 import concurrent.futures
 import os

