@@ -149,6 +149,7 @@ names 1 files; sgd has 0 | example --state weight.npy
 adam has 2 states | example --rule adam --state weight.npy
 wanted [7][1] | example --rule adagrad --state grad.npy
 wanted [7]: [rows] | example --rule rowwise_adagrad --row-state weight.npy
+sgd has no such state | example --row-state weight.npy
 unknown kernel 'cpu_fused'; known: cpu_lookup | forward --kernel cpu_fused --batch b --out out
 give --batch, or --ids, --offsets | forward --kernel cpu_lookup --out out
 --winners: no feature has pooling max | forward --kernel cpu_lookup --batch b --winners w --out out
