@@ -96,8 +96,11 @@ def test_more_than_the_roof_is_marked_and_explained(folder):
     data = golden()
     for r in rows_of(data, "kernel=cpu_fused"):
         r["share_roof"] = 1.25
-    out = run("table.py", save(data, folder, "over.json")).stdout
+    path = save(data, folder, "over.json")
+    out = run("table.py", path).stdout
     equal((out.count("125.0‡"), out.count(results.OVER_NOTE), run("table.py", GOLDEN).stdout.count("‡")), (3, 1, 0))
+    equal(run("export.py", path, folder).returncode, 0)
+    equal(contents(folder, ".tsv")["roofline-rowwise_adagrad-cold.tsv"].decode().count("‡"), 3)
 
 
 if __name__ == "__main__":
