@@ -197,10 +197,6 @@ def test_bad_arrays(folder):
     good("example --out two", "6 lookups, 4 distinct rows")
     npy("want.npy", "<f4", "(7, 1)", [0, -3, -1, -2, 0, 0, -3])
     assert content("two.weight.npy") == content("want.npy")
-    npy("none.npy", "<i8", "(0,)", [])
-    npy("zeros.npy", "<i8", "(3,)", [0, 0, 0])
-    good("example --ids none.npy --offsets zeros.npy --out two", "0 lookups, 0 distinct rows")
-    assert content("two.weight.npy") == content("weight.npy")
     os.rename("b.ids.npy", "alone.ids.npy")
     bad("bag b is ids[offsets[b]]", ["stats", "alone.ids.npy"])
 
@@ -248,10 +244,6 @@ def test_stats_and_monitor(folder):
     inside(folder)
     good("stats datasets/smoke.spec --workload sequence --bags 100", "^sequence$", "  bags  *300$")
     good("stats t.txt --bags 2", "  distinct rows  *4 ", r"  hottest row  *2  *33.33 % of the lookups")
-    assert good("stats t.txt,t.txt").splitlines()[0] == "t+t"
-    ids = re.search(rb"'shape': \((\d+),\)", content("b.ids.npy"))[1].decode()
-    shutil.copy("b.ids.npy", "alone.npy")
-    good("stats alone.npy", f"  bags  *{ids}$")  # one id a bag
     tap.script(".", "c\033.txt", "1\n")
     assert "\033" not in run("stats", "c\033.txt").stdout
     good("monitor datasets/smoke.spec --workload mixed --every 2 --table 2", " ± .* of all rows$")
@@ -259,9 +251,8 @@ def test_stats_and_monitor(folder):
     for text in ("stats datasets/smoke.spec", "monitor datasets/smoke.spec --workload mixed"):
         json.loads(good(f"{text} --json"))
     if shutil.which("gnuplot"):
-        for command in ("stats", "monitor"):
-            done = run(command, f"{folder}/t.txt", "--plot", f"{folder}/{command}", cwd=tap.ROOT)
-            assert all(os.path.getsize(f"{command}.{end}") > 100 for end in ("svg", "png")), done
+        done = run("monitor", f"{folder}/t.txt", "--plot", f"{folder}/plot", cwd=tap.ROOT)
+        assert all(os.path.getsize(f"plot.{end}") > 100 for end in ("svg", "png")), done
 
 
 def test_steps_go_on(folder):
@@ -274,7 +265,6 @@ def test_steps_go_on(folder):
     assert b"steps 9\n" in content("r3.tables")
     good("step --kernel cpu_hash --rule adam --zero-states --batch m --out r2", "cpu_hash, adam: .*checked: bound")
     good("step --kernel cpu_dense --rule adam --batch b --tables b --zero-states --out a", "idle rows move too")
-    good("step --kernel cpu_sort --rule sgd --batch b --tables a --out a2", "sgd: 1 step")  # it has no states
     own = "step --kernel cpu_sort --rule adam --batch b --out a3 --weight a.weight.npy"
     good(f"{own} --state a.state.0.npy,a.state.1.npy", "adam: 1 step from number 2")
     good(own, "adam: 1 step from number 1")  # weights alone begin anew
@@ -287,8 +277,7 @@ a.tables: the states of table 0 are those of adam | {step} --weight a.weight.npy
 r2.tables: the states of table 2 are those of adam | {step} --weight b.weight.npy --state r2.state.2.0.npy
 """)
     table = "table rows 2 dim 4 rule adam"
-    for lines, said in ((table, "steps N and at least one table"), ("steps 1", "steps N and at least one table"),
-                        ("steps 1\nsteps 2", "given in line 1 already"), ("steps -1", "steps is a whole number"),
+    for lines, said in (("steps 1", "steps N and at least one table"), ("steps -1", "steps is a whole number"),
                         ("steps 1\nfeature table 0", ":2: 'feature' begins no line; known: steps, table"),
                         (f"steps 1\n{table}\n{table}", "2 tables; 1 are wanted")):
         tap.script(".", "a.tables", lines + "\n")
@@ -297,9 +286,6 @@ r2.tables: the states of table 2 are those of adam | {step} --weight b.weight.np
 
 def test_nothing_is_left_where_writing_fails(folder):
     inside(folder)
-    os.mkdir("out.state.0.npy")
-    bad("out.state.0.npy: cannot write", words("example --rule adagrad"))
-    os.rmdir("out.state.0.npy")
     shutil.copy("weight.npy", "in.weight.npy")
     os.mkdir("in.state.0.npy")
     bad("in.state.0.npy: cannot write", words("example --rule adagrad --weight in.weight.npy --out in"))

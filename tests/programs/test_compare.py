@@ -137,8 +137,8 @@ def test_refuses_other_ids(folder):
     one_line_error(run("compare.py", GOLDEN, path), "fingerprint", "zipf/alpha:1.05", mark, "f" * 16, "--other-work")
     equal(compared(GOLDEN, path, other_work=True).status(), 0)
     text = json.dumps(make_results.result(rules=("adam",)))
-    refused(*(save(t, folder, f"{i}.json") for i, t in enumerate(
-        (text, text.replace("operation=dense", "operation=lazy")))), "operations dense and lazy")
+    refused(save(text, folder, "dense.json"), save(text.replace("operation=dense", "operation=lazy"), folder, "lazy.json"),
+            "operations dense and lazy")
 
 
 def test_rows_of_one_side(folder):

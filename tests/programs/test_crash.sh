@@ -56,11 +56,10 @@ table() {
 run 'planted_crash|cpu_sort' "8 $in_one_thread 12"
 crashed "zipf/dim:$in_one_thread, planted_crash: CRASHED: Segmentation fault"
 ok $? 'a kernel that crashes on the second workload: one line, exit status 2'
-rows 'planted_crash 8' 'cpu_sort 8' "cpu_sort $in_one_thread" 'planted_crash 12' 'cpu_sort 12'
-ok $? 'the others are measured, and so is it on the others'
-table "^FAILED planted_crash on zipf/dim:$in_one_thread: CRASHED: Segmentation fault" &&
+rows 'planted_crash 8' 'cpu_sort 8' "cpu_sort $in_one_thread" 'planted_crash 12' 'cpu_sort 12' &&
+    table "^FAILED planted_crash on zipf/dim:$in_one_thread: CRASHED: Segmentation fault" &&
     ! grep -q 'cut short' "$work/table"
-ok $? 'the table names it as failed'
+ok $? 'the others are measured, and so is it on the others; the table names it as failed'
 
 run 'planted_(crash|abort)|cpu_sort' "$in_one_thread 12 $in_all_threads"
 crashed "zipf/dim:$in_one_thread, planted_abort: CRASHED: Aborted" \

@@ -34,10 +34,6 @@ both="$first|cpu_sort"
     grep -q '"emb_gpu": "emulated' "$work/emulated/bench.json" && count 0 replay "$work/emulated/bench.json"
 ok $? 'an emulated kernel has no time and no row'
 
-"$bench" $tiny --place=host --filter="$both" --out="$work/host" 2>"$work/stderr"
-[ $? -eq 0 ] && count 0 "$first\|emb_gpu" "$work/stderr"
-ok $? 'PLACE=host leaves the device alone'
-
 # write_entries is a CUDA kernel of cuda_fused (kernels/device/sorted.cuh), check_offsets is of the harness.
 EMULATION_FAIL_LAUNCH=write_entries "$bench" $tiny --alpha='0 1' --filter="cpu_sort|cuda_fused/" --out="$work/lost" 2>"$work/stderr"
 [ $? -eq 2 ] && count 1 'not run: .*: DEVICE ERROR: cuda_fused, ' "$work/stderr" &&

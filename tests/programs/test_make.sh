@@ -68,13 +68,4 @@ for pid in $makes; do wait "$pid" || failures=$((failures + 1)); done
 [ $failures -eq 0 ] && [ "$(ls "$work/many" "$work/many/harness" | grep -c '\.[0-9]')" -eq 0 ]
 ok $? 'four makes at once in one folder'
 
-# --- what run.sh shows of a failure
-{
-    echo 'echo "1..1"; echo "# what is wrong"'
-    echo 'for i in $(seq 200); do echo "# line $i"; done; echo "not ok 1 - long"; echo "# the end"'
-} >"$work/long.sh"
-LOGS=$work/logs tests/run.sh "$work/long.sh" >"$work/stdout" 2>&1
-[ $? -ne 0 ] && grep -q 'what is wrong' "$work/stdout" && grep -q 'the end' "$work/stdout" &&
-    grep -q 'lines left out' "$work/stdout" && [ "$(wc -l <"$work/stdout")" -lt 80 ]
-ok $? 'the first lines of a failure are shown, and the last'
 echo "1..$n"

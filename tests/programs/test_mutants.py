@@ -59,13 +59,6 @@ def test_survivors_are_told_and_nothing_else(folder):
     assert "killed" in lines[0] and f"{len(SURVIVORS)} survived" in lines[0], lines
 
 
-def test_a_list_keeps_the_mutants_for_another_judge(folder):
-    kept = os.path.join(folder, "list")
-    assert "4 mutants tried" in run(folder, "--count=4", f"--list={kept}").stdout
-    done = run(folder, f"--list={kept}", "--judge=true")  # it notices nothing
-    equal(done.stdout.count(": survived: ") + done.stdout.count(": equivalent: "), 4)
-
-
 def test_a_test_that_fails_before_anything_is_changed(folder):
     one_line_error(run(folder, right=111), "fails before anything is changed")
 

@@ -6,7 +6,6 @@ import sys
 sys.dont_write_bytecode = True
 import tap
 from tap import GOLDEN
-import make_results
 import results
 from spoiled import (LINE, contents, disturbed, drawn_twice, equal, golden, need_gnuplot, on_device, one_line_error,
                      rows_of, run, save)
@@ -65,20 +64,6 @@ def test_kernels_of_a_device_have_no_roof(folder):
             del r[key]
     equal(run("export.py", save(data, folder, "device.json"), folder).returncode, 0)
     assert b"fused" not in contents(folder, ".tsv")["roofline-rowwise_adagrad-cold.tsv"]
-
-
-def test_plots_of_failures_and_other_operations(folder):
-    need_gnuplot()
-    data = make_results.result(rules=("adam",))
-    for r in rows_of(data, "kernel=cpu_hash", "workload=trace/hashed_bigrams"):
-        r["error_occurred"] = True
-    for r in rows_of(data, "kernel=cpu_fused"):
-        r["scratch_mib"] = 0
-    done = run("plots.py", save(data, folder, "x.json"), folder, env={"LC_ALL": "C"})
-    equal((done.returncode, done.stderr), (0, ""))
-    svg = contents(folder, ".svg")["throughput-adam-cold.svg"].decode()
-    assert "FAILED, not drawn: cpu_hash on trace/hashed_bigrams" in svg
-    assert "cpu_dense†" in svg and results.DENSE_NOTE in svg
 
 
 def test_what_is_not_to_be_quoted_says_so_in_every_plot(folder):

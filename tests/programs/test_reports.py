@@ -10,8 +10,7 @@ sys.dont_write_bytecode = True
 import tap
 from tap import GOLDEN, ROOMS
 import make_results
-import results
-from spoiled import HAS_MATPLOTLIB, contents, disturbed, equal, golden, make, one_line_error, peer, run, save, slowed
+from spoiled import HAS_MATPLOTLIB, contents, equal, golden, make, one_line_error, peer, run, save, slowed
 
 
 def test_corrupt_missing_and_foreign_files_are_one_line(folder):
@@ -99,15 +98,6 @@ def test_merge_refuses_other_machines_and_other_ids(folder):
     one_line_error(run("merge.py", GOLDEN, save(data, folder, "ids.json"), "--out", out),
                    "other ids")
     assert not os.path.exists(out)
-
-
-def test_the_whole_of_several_results_is_what_was_disturbed(folder):
-    other = peer(golden())
-    other["context"] |= {"emb_disturbed_samples": "5", "emb_load_worst": "3.5"}
-    out = os.path.join(folder, "both.json")
-    paths = [disturbed(folder, emb_disturbed_samples="30", emb_load_worst="0.4"), save(other, folder, "p.json")]
-    equal(run("merge.py", *paths, "--out", out).returncode, 0)
-    equal(results.load(out).caution(), "35 of 210 samples disturbed, load 5.5 on 2 CPUs: do not quote")
 
 
 if __name__ == "__main__":
