@@ -93,27 +93,4 @@ def test_gradient_is_read_once(folder):
         assert 2 * 390 * row < c["written"] < 2 * 400 * row + 500, c
 
 
-def test_machine_code_of_what_is_counted(folder):
-    """The lines of the PTX are those of the machine code, for every kernel, and a request is an instruction or more."""
-    out = os.path.join(folder, "lines.json")
-    done = count(f"--spec={small(folder)}", "--lines", f"--out={out}")
-    assert done.returncode == 0, done.stderr
-    records = table.read_json(out)
-    import machine  # brings the folder of tests/cuda/sass, which also has a table.py
-    try:
-        codes = machine.functions_in(tap.BUILD, {r["function"] for r in records})
-    except OSError as e:
-        raise tap.Skip(str(e)) from e
-    for r in records:
-        code = codes[r["function"]]
-        wanted, found = 0, 0
-        for line in r["lines"]:
-            for kind in set(machine.PATTERNS) - {"syncs"}:
-                wanted += machine.number(line[kind])
-                found += machine.number(line[kind]) * ((machine.source_name(line["source"]), line["line"], kind)
-                                                       in code["shares"])
-        assert found >= 0.9 * wanted, f"{r['function']}: {found} of {wanted} requests"
-        assert machine.instructions(r, code) >= wanted or not wanted, r["function"]
-
-
 sys.exit(tap.run(globals(), "counts"))

@@ -77,6 +77,11 @@ def test_chain(_):
     near(bounds(r)["latency"], 0)
 
 
+def test_issue(_):
+    # 132 SMs issue 4 in each of 1.98 cycles per ns: 1045.44 per ns. ptxas joins accesses to shared memory.
+    near(bounds(record(requests=104544 - 44, shuffles=40, fences=4, shared={"requests": 104544 // 2}))["issue"], 50)
+
+
 def test_issue_of_machine_code(_):
     """Each request is its share of instructions; what the machine code of its line does not have is none."""
     r = record(requests=10000, lines=[line(7, load=(10000, 10000), shuffles=600), line(8, load=(20000, 20000), syncs=5),

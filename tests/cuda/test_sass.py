@@ -78,6 +78,7 @@ FALLBACK = """@P1 BRA `(.L_single{0})
 OPEN = "LDG.E.128 R{0}, desc[UR4][R60.64]\n@P3 BRA `(.L_over{0})\nFADD R40, R40, R{0}\n.L_over{0}:"
 LAST = "FADD R40, R8, R12\nFADD R41, R4, R5"
 KNOWN = "@!P1 BRA `(.L_over)\nFADD R40, R40, R4\n.L_over:"
+CHANGED = "ISETP.NE.AND P1, PT, R0, RZ, PT\n" + KNOWN
 SET = [f"{line} | set 0" for line in LOAD]
 WAIT_FIRST = [USE[0] + " | wait 0", *USE[1:]]
 UPDATE = loop("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R4, R4, R8\nSTG.E.128 desc[UR4][R60.64], R4").replace("EXIT", "")
@@ -92,6 +93,7 @@ IN_FLIGHT = {
     "the way of single elements": (lines_of([FALLBACK.format(k, 4 * k + 4) for k in range(4)], END), 4),
     "a use on one of two open ways": (lines_of([OPEN.format(4 * k) for k in (1, 2, 3)]), 1),
     "a known predicate": (lines_of(FALLBACK.format(0, 4), KNOWN, LOAD[1:3], LAST), 3),
+    "it has another value": (lines_of(FALLBACK.format(0, 4), CHANGED, LOAD[1:3], LAST), 2),
     "for the next turn": (lines_of("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R40, R8, R9",
                                    "LDG.E.128 R8, desc[UR4][R62.64]\nFADD R40, R4, R5"), 2),
     # Who needs the result of a shuffle with the barrier of the first load waits for the load.
@@ -163,9 +165,9 @@ CALL = """
 OF_LINES = {
     "requests share their block": ("1: IADD3 R0, R0, 0x1, RZ\n2: LDG.E R4, desc[UR4][R2.64]\n3: FADD R5, R4, R4\n"
                                    "4: STG.E desc[UR4][R2.64], R5\n5: EXIT", {(2, "load"): 2.5, (4, "store"): 2.5}, {2: 1}),
-    # Two copies of line 2: one in a block of 3 instructions, and one in a block of 2.
-    "the least share of a line": ("1: IADD3 R0, R0, 0x1, RZ\n2: LDG.E R4, desc[UR4][R2.64]\n3: @P0 BRA `(.L_end)\n"
-                                  "2: LDG.E R5, desc[UR4][R2.64]\n3: @P1 BRA `(.L_end)\n"
+    # Two copies of line 2: one in a block of 2 instructions, and one in a block of 3.
+    "the least share of a line": ("2: LDG.E R5, desc[UR4][R2.64]\n3: @P1 BRA `(.L_end)\n"
+                                  "1: IADD3 R0, R0, 0x1, RZ\n2: LDG.E R4, desc[UR4][R2.64]\n3: @P0 BRA `(.L_end)\n"
                                   "4: STG.E desc[UR4][R2.64], R5\n.L_end:\n5: EXIT",
                                   {(2, "load"): 2, (4, "store"): 1}, {2: 2}),
     "a block without a request": ("1: LDG.E R4, desc[UR4][R2.64]\n2: @P0 EXIT\n3: FADD R1, R1, R1\n4: EXIT",
