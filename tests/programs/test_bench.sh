@@ -125,7 +125,7 @@ for r in rows:
     assert "check=exact" in r["label"] and "fingerprint=" in r["label"]
     assert r["state_bytes"] == 4, r["state_bytes"]
     stages = r["index_ms"] + r["zero_ms"] + r["reduce_ms"] + r["update_ms"]
-    assert abs(stages - r["real_time"]) < 0.2 * r["real_time"] + 0.05, (stages, r["real_time"])
+    assert 0 < stages <= r["real_time"] * (1 + 1e-6), (stages, r["real_time"])
     roof = max(r["line_mib"] / r["rmw_gbs"], r["gather_mib"] / r["gather_gbs"]) * 2**20 / 1e6
     assert abs(r["roof_ms"] / roof - 1) < 1e-6, (r["roof_ms"], roof)
     assert abs(r["share_roof"] / (roof / r["real_time"]) - 1) < 1e-6, (r["share_roof"], r["real_time"])
