@@ -16,7 +16,7 @@ import figures
 import make_results
 import paper
 import results
-from spoiled import (HAS_MATPLOTLIB, LINE, RULES, contents, disturbed, equal, make, many_rules, noise_file,
+from spoiled import (HAS_MATPLOTLIB, RULES, contents, equal, make, many_rules, noise_file,
                      one_line_error, rows_of, run, save)
 
 RECORDS = os.path.join(ROOT, "reports", "results")
@@ -104,24 +104,6 @@ def test_the_roof_of_a_workload_by_hand(folder):
     equal(round(at["gather ceiling (median)"].get_ydata()[0], 6), 3.90625)
 
 
-GRID = {f"a/alpha:{alpha}/dim:{dim}/weight_type:{kind}": (
-            f" weight_type {kind}" if kind != "fp32" else "", {"alpha": alpha, "dim": dim},
-            {"cpu_fused": 10, "cpu_hash": 8 if alpha else 15} if kind == "fp32" else {"cpu_sort": 40})
-        for alpha in (0, 1.2) for dim in (8, 64) for kind in ("fp32", "fp16")}
-
-
-def test_which_kernel_wins_over_alpha_and_dim(folder):
-    figure = figures_of(save(with_axes(GRID), folder, "grid.json"), "winners")["a"]
-    equal([ax.get_title() for ax in figure.axes], ["adam\nfp32", "adam\nfp16"])
-    for ax, kernels in zip(figure.axes, (["cpu_fused", "cpu_fused", "cpu_hash", "cpu_hash"], ["cpu_sort"] * 4)):
-        equal([p.get_label() for p in ax.patches], kernels)
-        equal([t.get_text() for t in ax.get_xticklabels()], ["0", "1.2"])
-        equal([t.get_text() for t in ax.get_yticklabels()], ["8", "64"])
-    equal(words_of(figure), ["1.50", "1.50", "1.25", "1.25"] + ["1.25"] * 4)
-    one = {name: point for name, point in GRID.items() if "dim:8" in name}
-    equal(figures_of(save(with_axes(one), folder, "one.json"), "winners"), {})
-
-
 NOISE = {("w", "adam", f"k{i}", "cold"): math.exp(v) for i, v in enumerate((-0.02, 0.01, 0.0, 0.04))}
 
 
@@ -204,14 +186,6 @@ def test_figures_of_a_result_and_their_page(folder):
     for name, data in made.items():
         if name.endswith(".svg"):
             assert b"cpu_fused" in data and b"sort, fused" not in data and b"Synthetic CPU" in data, name
-
-
-def test_figures_have_the_caution(folder):
-    path = disturbed(folder, 90, emb_load_worst="5.2")
-    for width in WIDTHS.values():
-        for figure in figures_of(path, "determinism", width).values():
-            equal(figure.texts[0].get_text().replace("\n", " "), LINE)
-            equal(figure.texts[0].get_color(), "#c00000")
 
 
 def test_missing_matplotlib_is_one_line(folder):

@@ -142,16 +142,6 @@ def test_a_comparison(folder):
     assert "A and B (--old and --new) come together" in done.stderr
 
 
-def test_the_explorer_has_measured_points_only(folder):
-    _, text = written(folder, save(sweep(), folder, "s.json"))
-    data = json.loads(re.search(r'id="explorer-data">(.*?)</script>', text, re.S)[1])
-    equal([(p["alpha"], p["dim"], p["lookups"]) for p in data["points"]],
-          [(0.0, 64.0, 1048576.0), (0.6, 32.0, 1048576.0), (1.05, 32.0, 1048576.0)])
-    for p in data["points"]:  # the fastest kernel comes first
-        equal(([k["name"] for k in p["kernels"] if k["best"]], p["kernels"]),
-              ([p["kernels"][0]["name"]], sorted(p["kernels"], key=lambda k: k["ns"][1])))
-
-
 def test_what_is_missing_is_named(folder):
     done, text = written(folder, tap.GOLDEN, NO_D3)
     assert "apt-get install node-d3" in done.stderr and "apt-get install node-d3" in Elements(text).text
@@ -175,20 +165,6 @@ def test_bad_input_is_one_line_and_no_page(folder):
     assert not os.path.exists(out)
     _, text = written(folder, save(nan, folder, "nan.json"), NO_D3)
     assert "no usable real_time: nan" in text and "nothing to draw" in text
-
-
-def test_a_record_is_of_one_machine(folder):
-    need("jinja2")
-    record, out = os.path.join(folder, "mine"), os.path.join(folder, "x.html")
-    os.mkdir(record)
-    one_line_error(run("report.py", "--record", record, "--out", out), "holds no result")
-    data = golden()
-    save(data, record, "standard.json")
-    _, text = written(folder, "--record", record)
-    assert "Standard workloads" in text and "all kernels on the standard workloads, cold and warm" in text
-    data["context"]["emb_cpu"] = "Other CPU"
-    save(data, record, "forward.json")
-    one_line_error(run("report.py", "--record", record, "--out", out), "results of several machines")
 
 
 if __name__ == "__main__":
