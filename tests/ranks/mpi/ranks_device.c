@@ -187,7 +187,6 @@ static int run_cut(const struct cut *cut, bool iteration, bool weighted, enum dt
     struct builder b, first;
     struct work w = {.b = &b, .first = &first, .cut = cut, .iteration = iteration};
     int status = 0;
-    opened = 0;
     const struct kernel *k = registry_find(OP_STEP, "cuda_fused_planned", err);
     if (t->rank == 0) {
         build(&b, k, cut, weighted, gradients, 22);
