@@ -77,7 +77,8 @@ def test_what_ends_a_run_is_one_line(folder):
         out, done = stand_ins(folder, **told)
         one_line_error(done, *words)
         assert not os.path.exists(os.path.join(out, "bench.json"))
-    one_line_error(run("peers.py", "--python", os.path.join(folder, "python"), "--out", folder), "python is missing", "make peers")
+    one_line_error(run("peers.py", "--python", os.path.join(folder, "python"), "--out", folder), "python is missing",
+                   "make peers")
     one_line_error(run("peers.py", "--session", os.path.join(ROOT, SESSION), "--python", sys.executable, "--out", folder,
                        "--reps=many"), "REPS", "many")
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Ranks over MPI: bench checks results at a place of ranks, counts bytes, and ends in one line if a rank dies or
-stops; train saves and loads with any number of ranks, and a rank that dies or whose disk is full leaves the states that were there. Skipped without Open MPI."""
+stops; train saves and loads with any number of ranks, and a rank that dies or whose disk is full leaves the states
+that were there. Skipped without Open MPI."""
 import glob
 import json
 import os

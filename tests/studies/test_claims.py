@@ -82,7 +82,8 @@ def memory(workload, fused, dense, sort, distinct):
 
 def test_claims_of_counts(folder):
     fused = lambda workload, distinct: [series(workload, "cpu_fused", distinct=distinct)]
-    all_verdicts(folder, 1, fused("a", 890), fused("b", 910), "the share of distinct lookups is at most 89 % (not from 91 % on)")
+    all_verdicts(folder, 1, fused("a", 890), fused("b", 910),
+                 "the share of distinct lookups is at most 89 % (not from 91 % on)")
     all_verdicts(folder, 2, [series("a", "cpu_fused", rule="adam")],
                  [series("a", "cpu_dense", rule="adam", operation="dense")], "it is one of: cpu_fused (1 of 2 cases)")
     wrong = [row | {"error_occurred": True, "error_message": "WRONG RESULT: row 3"} for row in series("a", "cpu_sort")]
@@ -116,7 +117,8 @@ def skew(atomic, best):
 
 def test_claims_of_times(folder):
     all_verdicts(folder, 4, pair("a", 10, 11), pair("b", 11, 10), "it is one of: a/rowwise_adagrad (1 of 2 cases)")
-    verdicts(folder, 4, (pair("a", [10.0, 11.0, 12.0, 13.0, 14.0], [9.9, 11.1, 12.1, 13.1, 13.9]), HOLDS))  # no difference
+    no_difference = pair("a", [10.0, 11.0, 12.0, 13.0, 14.0], [9.9, 11.1, 12.1, 13.1, 13.9])
+    verdicts(folder, 4, (no_difference, HOLDS))
     _, found = verdict(folder, 4, *pair("a", 10, 11), *pair("b", 12, 10, threads=1, persistent_mib=3))
     equal((found.cases[0].figure, found.note.partition(";")[0]),
           ("1 of 2, at most 1.20x", "Not the fastest at 1 of 2 points (threads: 1 there, 1 to 2 at all points"))
@@ -132,7 +134,8 @@ def test_claims_of_times(folder):
              (skew((5, 6, 50), (10,) * 3), "only when alpha is at least 1.2 (not up to 1)"))
     free = lambda workload, ns: [series(workload, "cpu_atomic", ns), series(workload, "cpu_fused", 10)]
     all_verdicts(folder, 13, free("a", 9), free("b", 11), "it is one of: a (1 of 2 cases)")
-    narrow = lambda rule, ns: [series(f"w/weight_type:{kind}", "cpu_fused", t, rule) for kind, t in (("fp32", 10), ("bf16", ns))]
+    narrow = lambda rule, ns: [series(f"w/weight_type:{kind}", "cpu_fused", t, rule)
+                               for kind, t in (("fp32", 10), ("bf16", ns))]
     all_verdicts(folder, 14, narrow("adam", 5), narrow("sgd", 9), "it is one of: w, adam: bf16 (1 of 2 cases)")
 
 

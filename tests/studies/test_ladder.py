@@ -51,8 +51,8 @@ def test_missing_and_wrong_kernels_are_named(folder):
                      emb_not_run_0="zipf/alpha:1 | without_a | WRONG RESULT: row 7")
     done = run("ladder.py", path, folder, *KERNELS)
     equal(done.returncode, 0)
-    for text in ("ladder.md\n\n**20 of 30 samples disturbed: do not quote**\n\n|  | zipf", "| label of without_b | 0.98x ? | - |",
-                 "- FAILED without_a on zipf/alpha:1: WRONG RESULT: row 7"):
+    for text in ("ladder.md\n\n**20 of 30 samples disturbed: do not quote**\n\n|  | zipf",
+                 "| label of without_b | 0.98x ? | - |", "- FAILED without_a on zipf/alpha:1: WRONG RESULT: row 7"):
         assert text in done.stdout, done.stdout
     equal([x for x in done.stdout.splitlines() if "no time" in x], ["- no time: without_b on cached"])
 

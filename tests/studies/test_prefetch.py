@@ -23,8 +23,8 @@ DEFAULT = f"rows:L2:8192,{GRADS},sort:{min(cache('LEVEL2_CACHE', 1 << 20) // 2, 
 KERNELS = "cpu_fused", "cpu_fused_planned", "cpu_hash", "cpu_sort"
 # As far from the default as it goes, both ways, and no row in the sort.
 CHOICES = "rows:L1:64,grads:L2:64,sort:0", "rows:L1:1048576,grads:L2:1048576,sort:1048576", "sort:64"
-REFUSED = ("rows", "rows:L3:8192", "rows:L2:63", "rows:L2:1048577", "rows:L2:8k", "grads:L1", "sort:-1", "sort:1,", ",sort:1",
-           "hot:L1:64", "rows:L2:8192 ")
+REFUSED = ("rows", "rows:L3:8192", "rows:L2:63", "rows:L2:1048577", "rows:L2:8k", "grads:L1", "sort:-1", "sort:1,",
+           ",sort:1", "hot:L1:64", "rows:L2:8192 ")
 
 
 def good(choice, program, *args):
@@ -33,8 +33,8 @@ def good(choice, program, *args):
 
 def test_the_choice_is_recorded(folder):
     for choice, want in (("", DEFAULT), ("sort:64,rows:L1:128", f"rows:L1:128,{GRADS},sort:64")):
-        good(choice, "bench", "--out=" + folder, "--modes=cold", "--reps=1", "--ring=1", "--batch=64", "--rows=1000", "--dims=8",
-             "--filter=cpu_sort")
+        good(choice, "bench", "--out=" + folder, "--modes=cold", "--reps=1", "--ring=1", "--batch=64", "--rows=1000",
+             "--dims=8", "--filter=cpu_sort")
         with open(os.path.join(folder, "bench.json"), encoding="utf-8") as file:
             assert json.load(file)["context"]["emb_prefetch"] == want
 
