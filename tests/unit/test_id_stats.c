@@ -60,36 +60,6 @@ static void counted_by_hand(void **state) {
     assert_memory_equal(s.run_rows, rows, sizeof rows);
 }
 
-/* The bin of a row with this number of hits. */
-static void bins_of_runs(void **state) {
-    static const struct {
-        int64_t count;
-        int bin;
-    } cases[] = {{1, 0}, {2, 1},      {3, 2},      {4, 2},      {5, 3},     {8, 3},
-                 {9, 4}, {32768, 15}, {32769, 16}, {65536, 16}, {65537, 16}};
-    static int32_t zeros[65537];
-    const struct table_shape table = {.rows = 1, .dim = 1};
-    const struct feature feature = {.table = 0, .padding_id = -1};
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const int64_t ends[] = {0, cases[i].count};
-        struct batch in = {.num_tables = 1,
-                           .num_features = 1,
-                           .bags = 1,
-                           .lookups = cases[i].count,
-                           .tables = &table,
-                           .features = &feature,
-                           .id_type = ID_INT32,
-                           .ids = zeros,
-                           .offsets = ends};
-        struct id_stats s = stats_of(&in);
-        assert_int_equal(s.run_rows[cases[i].bin], 1);
-        assert_int_equal(s.run_lookups[cases[i].bin], cases[i].count);
-        assert_int_equal(s.hottest, cases[i].count);
-        assert_int_equal(s.in_bag_duplicates, cases[i].count - 1);
-    }
-}
-
 static void fingerprint_sees_lookups_not_types(void **state) {
     int32_t narrow[15];
     int64_t other_ids[15], other_offsets[7];
@@ -112,7 +82,6 @@ static void fingerprint_sees_lookups_not_types(void **state) {
 
 TESTS(id_stats) {
     ADD_TEST(counted_by_hand);
-    ADD_TEST(bins_of_runs);
     ADD_TEST(fingerprint_sees_lookups_not_types);
     return run_added("id_stats");
 }

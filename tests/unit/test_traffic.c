@@ -50,10 +50,6 @@ static struct traffic traffic_by(enum operation operation, const struct batch *i
     return t;
 }
 
-static struct traffic traffic_in(const struct batch *in) {
-    return traffic_by(OP_STEP, in);
-}
-
 /* Bytes of ids and offsets; of the gradients of 3 bags of table 0, 3 lookups of table 1 and a
  * bag of table 2, and the same gathered for each lookup; of outputs of all bags, where table 1
  * has one for each lookup; and of the weights of 4, 2 and 1 rows. */
@@ -126,7 +122,7 @@ static void states_beside_share_lines(void **state) {
     (void)state;
     beside[0].row_state = ROW_STATE_BESIDE;
     in.tables = beside;
-    const struct traffic was = traffic_in(&apart), is = traffic_in(&in);
+    const struct traffic was = traffic_by(OP_STEP, &apart), is = traffic_by(OP_STEP, &in);
     assert_int_equal(is.compulsory, was.compulsory);
     assert_int_equal(is.lines, was.lines - 128 * 3 + 2 * 4 * 4);
 }
@@ -139,39 +135,13 @@ static void ids_and_weights_in_their_width(void **state) {
     for (int i = 0; i < 10; i++) narrow[i] = (int32_t)ids[i];
     other.ids = narrow;
     other.id_type = ID_INT32;
-    struct traffic wide = traffic_in(&in), t = traffic_in(&other);
+    struct traffic wide = traffic_by(OP_STEP, &in), t = traffic_by(OP_STEP, &other);
     assert_int_equal(t.compulsory, wide.compulsory - 10 * 4);
     assert_int_equal(t.lines, wide.lines - 10 * 4);
     other.lookup_weights = weights;
-    t = traffic_in(&other);
+    t = traffic_by(OP_STEP, &other);
     assert_int_equal(t.compulsory, wide.compulsory);
     assert_int_equal(t.gathered, wide.gathered);
-}
-
-/* Lines differ from compulsory bytes only by row states; those of all 40 rows fill three or five
- * lines. */
-static void lines_of_row_states(void **state) {
-    int64_t all[40];
-    static const int64_t ends[] = {0, 40};
-    struct table_shape table = {.rows = 40, .dim = 2, .rule = RULE_sgd};
-    const struct feature feature = {.table = 0, .padding_id = -1};
-    struct batch in = {.num_tables = 1,
-                       .num_features = 1,
-                       .bags = 1,
-                       .lookups = 40,
-                       .tables = &table,
-                       .features = &feature,
-                       .ids = all,
-                       .id_type = ID_INT64,
-                       .offsets = ends};
-    (void)state;
-    for (int i = 0; i < 40; i++) all[i] = 39 - i;
-    for (int r = 0; r < RULE_COUNT; r++) {
-        table.rule = (enum rule_kind)r;
-        struct traffic t = traffic_in(&in);
-        const int64_t bytes = 40 * rule_row_states(table.rule) * (int64_t)sizeof(float);
-        assert_int_equal(t.lines - t.compulsory, 2 * ((bytes + 63) / 64 * 64 - bytes));
-    }
 }
 
 /* 1 GB/s moves a byte in a nanosecond. */
@@ -189,7 +159,6 @@ TESTS(traffic) {
     ADD_TEST(winners);
     ADD_TEST(states_beside_share_lines);
     ADD_TEST(ids_and_weights_in_their_width);
-    ADD_TEST(lines_of_row_states);
     ADD_TEST(roof_is_the_longer_term);
     return run_added("traffic");
 }
