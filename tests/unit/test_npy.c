@@ -153,17 +153,12 @@ struct wrong_header {
 
 static const struct wrong_header wrong_headers[] = {
     {"empty header", "", 0, "not a dict"},
-    {"text after the dict", F4("()") "x", 4, "text after the dict"},
-    {"unknown key", "{'color': 1}", 0, "unknown key 'color'"},
     {"key twice", "{'descr': '<f4', 'descr': '<f4'}", 0, "twice the key 'descr'"},
     {"dtype f8", TYPE("'<f8'"), 8, "unsupported dtype <f8; accepted are <f4, <f2, <i4, <i8, <u2"},
     {"Fortran order", HEADER("'<f4'", "True", "(2, 2)"), 16, "Fortran (column-major) order"},
     {"too many dimensions", F4("(1, 1, 1, 1, 1)"), 4, "more than 4 dimensions"},
-    {"shape not a tuple", F4("[1]"), 4, "shape is not a tuple"},
     {"negative dimension", F4("(2, -3)"), 4, "negative dimension -3"},
     {"dimensions that overflow", F4("(4294967296, 4294967296)"), 8, "4294967296) overflows"},
-    {"huge shape, tiny file", F4("(1000000000000,)"), 4,
-     "needs 4000000000000 bytes of data, got 4"},
     {"data too short", F4("(2, 3)"), 23, "shape (2, 3) of <f4 needs 24 bytes of data, got 23"},
     {"trailing bytes", F4("(2,)"), 11, "3 trailing bytes after the 8 of shape (2,)"},
 };
@@ -186,7 +181,6 @@ struct wrong_byte {
 static const struct wrong_byte wrong_bytes[] = {
     {"magic", 1, 5, 'P', "not a .npy file"},
     {"version 4.0", 1, 6, 4, "unknown .npy format version 4.0"},
-    {"version 1.1", 1, 7, 1, "unknown .npy format version 1.1"},
     {"header of 4 GiB", 2, 11, 255, "the header ends at byte 42"},
 };
 
@@ -225,19 +219,13 @@ static void no_place_to_write(void **state) {
     const int64_t shape[] = {4};
     (void)state;
     assert_write_fails("tests/golden/none/a.npy", 1, shape, "No such file or directory");
+    const int64_t big[] = {(int64_t)1 << 40, (int64_t)1 << 40};
+    assert_write_fails(full.text, 5, (int64_t[]){1, 1, 1, 1, 1}, "0 to 4 are possible");
+    assert_write_fails(full.text, 2, big, "negative or overflows");
     unlink(full.text);
     if (access("/dev/full", W_OK) || symlink("/dev/full", full.text)) skip();
     assert_write_fails(full.text, 1, shape, "cannot write: No space left on device");
     assert_int_equal(access(full.text, F_OK), -1);
-}
-
-static void write_bad_shape(void **state) {
-    (void)state;
-    struct work_path path = work_path("npy_bad", "shape.npy");
-    int64_t big = (int64_t)1 << 40;
-    assert_write_fails(path.text, 5, (int64_t[]){1, 1, 1, 1, 1}, "0 to 4 are possible");
-    assert_write_fails(path.text, 2, (int64_t[]){big, big}, "negative or overflows");
-    assert_int_equal(access(path.text, F_OK), -1);
 }
 
 TESTS(npy) {
@@ -247,6 +235,5 @@ TESTS(npy) {
     ADD_CASES(wrong_bytes, wrong_byte);
     ADD_TEST(every_cut_is_refused);
     ADD_TEST(no_place_to_write);
-    ADD_TEST(write_bad_shape);
     return run_added("npy");
 }

@@ -115,33 +115,24 @@ static void winners(void **state) {
     }
 }
 
-/* States behind the weights of table 0 share the lines of their rows. */
-static void states_beside_share_lines(void **state) {
-    struct table_shape beside[] = {tables[0], tables[1], tables[2]};
-    struct batch apart = example(), in = apart;
-    (void)state;
-    beside[0].row_state = ROW_STATE_BESIDE;
-    in.tables = beside;
-    const struct traffic was = traffic_by(OP_STEP, &apart), is = traffic_by(OP_STEP, &in);
-    assert_int_equal(is.compulsory, was.compulsory);
-    assert_int_equal(is.lines, was.lines - 128 * 3 + 2 * 4 * 4);
-}
-
-static void ids_and_weights_in_their_width(void **state) {
+/* Narrow ids have half the bytes; weights have four; states beside the weights of table 0 share the lines
+ * of their rows. */
+static void other_layouts(void **state) {
     static const float weights[10];
+    struct table_shape beside[] = {tables[0], tables[1], tables[2]};
     int32_t narrow[10];
     struct batch in = example(), other = example();
     (void)state;
     for (int i = 0; i < 10; i++) narrow[i] = (int32_t)ids[i];
-    other.ids = narrow;
-    other.id_type = ID_INT32;
-    struct traffic wide = traffic_by(OP_STEP, &in), t = traffic_by(OP_STEP, &other);
+    beside[0].row_state = ROW_STATE_BESIDE;
+    other.ids = narrow, other.id_type = ID_INT32, other.tables = beside;
+    const struct traffic wide = traffic_by(OP_STEP, &in), t = traffic_by(OP_STEP, &other);
     assert_int_equal(t.compulsory, wide.compulsory - 10 * 4);
-    assert_int_equal(t.lines, wide.lines - 10 * 4);
+    assert_int_equal(t.lines, wide.lines - 10 * 4 - 128 * 3 + 2 * 4 * 4);
     other.lookup_weights = weights;
-    t = traffic_by(OP_STEP, &other);
-    assert_int_equal(t.compulsory, wide.compulsory);
-    assert_int_equal(t.gathered, wide.gathered);
+    const struct traffic weighted = traffic_by(OP_STEP, &other);
+    assert_int_equal(weighted.compulsory, wide.compulsory);
+    assert_int_equal(weighted.gathered, wide.gathered);
 }
 
 /* 1 GB/s moves a byte in a nanosecond. */
@@ -157,8 +148,7 @@ static void roof_is_the_longer_term(void **state) {
 TESTS(traffic) {
     ADD_CASES(traffic_cases, counted_by_hand);
     ADD_TEST(winners);
-    ADD_TEST(states_beside_share_lines);
-    ADD_TEST(ids_and_weights_in_their_width);
+    ADD_TEST(other_layouts);
     ADD_TEST(roof_is_the_longer_term);
     return run_added("traffic");
 }
