@@ -99,7 +99,7 @@ static void is_right(void **state) {
     const struct shape *s = test->param;
     struct builder b;
     build(&b, s);
-    for (int way = 0; way < 2; way++) {
+    for (int way = 0; way < (s->many ? 1 : 2); way++) {
         const char *wrong = builder_check(&b, k, builder_way[way]);
         if (wrong) fail_msg("%s", wrong);
     }
