@@ -67,7 +67,6 @@ $(foreach s,$(c_suites),$(eval $(B)/tests/$s/tests: LDLIBS += $(call wraps,$s)))
 
 # The only test that calls CUDA itself; and what other files are told.
 $(B)/tests/kernels/test_device.o: CFLAGS += -Iemulation/include
-$(B)/tests/kernels/test_registry.o $(B)/gpu/tests/kernels/test_registry.o: CFLAGS += -DEXTRA_KERNELS='"$(EXTRA_KERNELS)"'
 # A stand-in for NVIDIA's management library.
 $(B)/tests/kernels/tests: | $(B)/tests/nvml/libnvidia-ml.so.1
 $(B)/tests/nvml/libnvidia-ml.so.1: tests/kernels/nvml/nvml.c
@@ -193,8 +192,7 @@ resources: $(cuda_objects)
 
 # --- a real device: the same groups, linked with CUDA instead of its emulation
 G            := $(B)/gpu
-gpu_groups   := 00_example defects device device_index device_validate forward gradient kernels max memory overflow \
-                properties registry weight_grad
+gpu_groups   := 00_example defects device device_validate kernels max memory overflow properties registry
 gpu_tiers    := tier_place tier_refused
 gpu_tests    := $(gpu_groups:%=$(G)/tests/kernels/tests:%) $(gpu_tiers:%=$(G)/tests/tiers/tests:%)
 gpu_support  := $(patsubst %.c,$(G)/%.o,$(filter-out %/main.c,$(wildcard tests/support/*.c))) $(G)/tests/cuda/gpu/no_emulation.o
