@@ -30,7 +30,7 @@ from mutate import BETWEEN, mutants_of
 TARGETS = ["rules/*.h", "kernels/**/*.h", "kernels/**/*.cuh", "kernels/*/*.c", "kernels/*/*.cu",
            "harness/check/*.c", "harness/check/num.h", "harness/check/rules/*.h"]
 # Groups of a suite that judge a file, fast ones first. The first prefix that fits counts.
-JUDGES = [("lib/", "library:state library:state_manifest library:library"),
+JUDGES = [("lib/", "library:state library:state_damage library:library"),
           ("rules/", "unit:oracle kernels:check kernels:corners kernels:defects kernels:properties kernels:kernels"),
           ("kernels/", "kernels:choices kernels:defects kernels:properties kernels:kernels"),
           ("harness/check/", "unit:oracle kernels:check kernels:check_rows "
