@@ -71,6 +71,12 @@ void *array_alloc(int64_t count, size_t size) {
     return p;
 }
 
+void memory_fill(void *to, int byte, size_t bytes) {
+#pragma omp parallel for schedule(static) if (bytes > HUGE_FROM)
+    for (size_t at = 0; at < bytes; at += HUGE_PAGE)
+        memset((char *)to + at, byte, bytes - at < HUGE_PAGE ? bytes - at : HUGE_PAGE);
+}
+
 void *array_require(int64_t count, size_t size, const char *what, struct error *err) {
     if (memory_require(count * (int64_t)size, what, err)) return NULL;
     void *p = array_alloc(count, size);

@@ -47,6 +47,9 @@ void *array_alloc(int64_t count, size_t size);
 /* The same, but fails as memory_require does, or when out of memory. */
 void *array_require(int64_t count, size_t size, const char *what, struct error *err);
 
+/* memset() by all threads, for which new memory has a page fault each 2 MiB. */
+void memory_fill(void *to, int byte, size_t bytes);
+
 /* Zero-filled on first touch. Fails as memory_require does. */
 int buffer_alloc(struct buffer *b, size_t bytes, const char *what, struct error *err);
 void buffer_free(struct buffer *b);

@@ -30,11 +30,11 @@ from mutate import BETWEEN, mutants_of
 TARGETS = ["rules/*.h", "kernels/**/*.h", "kernels/**/*.cuh", "kernels/*/*.c", "kernels/*/*.cu",
            "harness/check/*.c", "harness/check/num.h", "harness/check/rules/*.h"]
 # Groups of a suite that judge a file, fast ones first. The first prefix that fits counts.
-JUDGES = [("lib/", "library:state library:state_manifest library:library"),
+JUDGES = [("lib/", "library:state library:state_damage library:library"),
           ("rules/", "unit:oracle kernels:check kernels:corners kernels:defects kernels:properties kernels:kernels"),
           ("kernels/", "kernels:choices kernels:defects kernels:properties kernels:kernels"),
-          ("harness/check/", "unit:oracle unit:oracle_columns kernels:check kernels:check_cancellation "
-                             "kernels:check_rows kernels:corners kernels:overflow kernels:defects"),
+          ("harness/check/", "unit:oracle kernels:check kernels:check_rows "
+                             "kernels:corners kernels:overflow kernels:defects"),
           ("harness/workload/", "unit:"), ("", "unit: kernels:")]
 MEMORY = 12 << 30  # limit for data, since a mutant may ask for anything
 

@@ -59,7 +59,7 @@ $(B)/tests/cuda/tests: $(patsubst %,$(B)/emulation/counts/%.o,devices l2 replay 
 # Calls that a test of the suite counts, or lets fail. All others pass through.
 wrapped_unit    := $(if $(filter trace,$(call groups_built,unit)),memory_available)
 wrapped_kernels := malloc calloc realloc aligned_alloc posix_memalign mmap cudaMalloc cudaMallocHost cudaHostAlloc
-wrapped_library := open openat mkdir mkdirat pwrite pread fsync renameat unlinkat close
+wrapped_library := pwrite fsync renameat
 wrapped_tiers   := close open openat mkdir pwrite pread fsync fdatasync renameat unlinkat io_uring_queue_init io_uring_submit_and_wait
 wrapped_ranks   := pwrite fsync renameat
 wraps         = $(patsubst %,-Wl$(comma)--wrap=%,$(wrapped_$1))
@@ -67,7 +67,6 @@ $(foreach s,$(c_suites),$(eval $(B)/tests/$s/tests: LDLIBS += $(call wraps,$s)))
 
 # The only test that calls CUDA itself; and what other files are told.
 $(B)/tests/kernels/test_device.o: CFLAGS += -Iemulation/include
-$(B)/tests/kernels/test_registry.o $(B)/gpu/tests/kernels/test_registry.o: CFLAGS += -DEXTRA_KERNELS='"$(EXTRA_KERNELS)"'
 # A stand-in for NVIDIA's management library.
 $(B)/tests/kernels/tests: | $(B)/tests/nvml/libnvidia-ml.so.1
 $(B)/tests/nvml/libnvidia-ml.so.1: tests/kernels/nvml/nvml.c
@@ -193,8 +192,7 @@ resources: $(cuda_objects)
 
 # --- a real device: the same groups, linked with CUDA instead of its emulation
 G            := $(B)/gpu
-gpu_groups   := 00_example defects device device_index device_validate forward gradient kernels max memory overflow \
-                properties registry weight_grad
+gpu_groups   := 00_example defects device device_validate kernels max memory overflow properties registry
 gpu_tiers    := tier_place tier_refused
 gpu_tests    := $(gpu_groups:%=$(G)/tests/kernels/tests:%) $(gpu_tiers:%=$(G)/tests/tiers/tests:%)
 gpu_support  := $(patsubst %.c,$(G)/%.o,$(filter-out %/main.c,$(wildcard tests/support/*.c))) $(G)/tests/cuda/gpu/no_emulation.o

@@ -262,17 +262,18 @@ int ceiling_open(struct ceiling_probe *p, enum operation operation, const struct
     p->table = weight->data;
     p->num_rows = rows_beyond_cache(p->last_level_cache, p->row_floats);
     if (p->num_rows > table_rows) p->num_rows = table_rows;
-    size_t bytes = (size_t)(2 * p->last_level_cache);
+    size_t bytes = (size_t)p->last_level_cache;
     if (bytes < COPY_LEAST) bytes = COPY_LEAST;
     if (buffer_alloc(&p->from, bytes, "the copy ceiling", err)) return -1;
-    if (buffer_alloc(&p->to, bytes, "the copy ceiling", err)) goto out;
+    if (buffer_alloc(&p->to, 2 * bytes, "the copy ceiling", err))
+        goto out; /* flushes caches, too */
     p->rows = permute_some(table_rows, p->num_rows);
     if (!p->rows || open_gather(p, operation, in, index, t)) {
         fail(err, "out of memory");
         goto out;
     }
-    memset(p->from.data, 1, bytes);
-    memset(p->to.data, 1, bytes);
+    memory_fill(p->from.data, 1, p->from.bytes);
+    memory_fill(p->to.data, 1, p->to.bytes);
     choose_hints(p, rmw_gbs, p->row_floats, p->rmw_hint);
     if (p->num_gathered) choose_hints(p, gather_gbs, p->gather_floats, p->gather_hint);
     return 0;

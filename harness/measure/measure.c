@@ -13,10 +13,8 @@
 enum { TRIES = 4 };
 static const double seconds_for_tries = 0.25;
 
-/* Ceilings that moved by no more than this hold for more samples, at most for so many: a round of
- * the host's kernels, cold and warm. */
-static const double ceiling_tolerance = 0.05;
-enum { CEILING_SAMPLES = 16 };
+/* How many measurements of a kernel, each a cold and a warm sample, have the same ceilings: about a round. */
+enum { CEILING_TURNS = 8 };
 
 /* The forward of iterations: the fastest recorded one of a place. */
 static const char *const forward_of[] = {
@@ -237,27 +235,16 @@ int measure_admit(struct measure *m, const struct kernel *k, enum cache_mode mod
     return lost && status == 0 ? -1 : status;
 }
 
-static bool stays(double before, double now) {
-    return now >= before * (1 - ceiling_tolerance) && now <= before * (1 + ceiling_tolerance);
-}
-
-/* Measures the ceilings, or keeps the latest ones: for twice as many samples as before, as long as
- * they do not move. A device measures them every time: they tell whether a sample was disturbed. */
+/* Measures the ceilings, or keeps the latest ones: the host's hold for as many samples as its kernels have in a round,
+ * cold and warm. A device measures them every time: they tell whether a sample was disturbed. */
 static int ceilings(struct measure *m, enum backend backend, struct ceiling *out,
                     struct error *err) {
     struct place *p = m->at[backend].place;
     struct held_ceiling *held = &m->at[backend].ceiling;
-    const struct ceiling before = held->latest;
     if (has_ceilings(m, backend)) held->latest = m->once[backend], held->left = 1;
     if (held->left == 0) {
         if (p->ops->ceilings(p, &held->latest, err)) return -1;
-        const bool still = backend == ON_HOST && stays(before.copy_gbs, held->latest.copy_gbs) &&
-                           stays(before.rmw_gbs, held->latest.rmw_gbs) &&
-                           stays(before.gather_gbs, held->latest.gather_gbs);
-        held->samples = !still                            ? 1
-                        : held->samples < CEILING_SAMPLES ? 2 * held->samples
-                                                          : CEILING_SAMPLES;
-        held->left = held->samples;
+        held->left = backend == ON_HOST ? CEILING_TURNS : 1;
     }
     held->left--;
     *out = held->latest;

@@ -33,7 +33,7 @@ struct sample {
 /* The ceilings that were measured last. */
 struct held_ceiling {
     struct ceiling latest;
-    int samples, left; /* for how many they hold, and for how many more */
+    int left; /* measurements that they still hold for */
 };
 
 struct scratch_use {

@@ -94,7 +94,7 @@ const struct table *place_tables_elsewhere(struct place *p) {
 static int host_scratch_fill(struct place *p, struct place_scratch *s, int byte,
                              struct error *err) {
     (void)p, (void)err;
-    if (s->bytes) memset(s->data, byte, s->bytes);
+    memory_fill(s->data, byte, s->bytes);
     return 0;
 }
 

@@ -52,33 +52,33 @@ static void load(struct warps *w, unsigned thread, uint32_t at, uint64_t address
     access(w, thread, REQUEST_LOAD, at, address, bytes);
 }
 
-/* 32 lanes load 16 bytes each from an address that is not at the begin of a sector: 17 sectors, of which
- * the first and the last are half used. */
-static void coalesced(void **state) {
-    struct warps *w = start();
-    (void)state;
-    for (unsigned t = 0; t < 32; t++) load(w, t, 0, 16 + 16 * (uint64_t)t, 16);
-    end(w);
-    assert_int_equal(got.warps, 1);
-    assert_int_equal(got.count, 1);
-    assert_int_equal(got.request[0].is.count, 17);
-    assert_int_equal(got.request[0].used, 512);
-    assert_int_equal(got.request[0].lanes, 32);
-    assert_int_equal(got.sectors[0][0].bytes, 0xffff0000);
-    assert_int_equal(got.sectors[0][16].bytes, 0x0000ffff);
-}
+/* Threads load so many bytes each, the first from `at`, and the others `stride` further. */
+struct loads_case {
+    const char *test;
+    unsigned threads;
+    uint32_t at, stride, bytes;
+    int requests; /* one of each warp: */
+    uint32_t sectors, used, bytes_of_first, bytes_of_last;
+};
 
-/* All lanes load the same 8 bytes: one sector, 8 bytes. Two warps: two requests. */
-static void uniform(void **state) {
+static const struct loads_case loads[] = {
+    {"rows that do not begin with a sector", 32, 16, 16, 16, 1, 17, 512, 0xffff0000, 0x0000ffff},
+    {"the same 8 bytes, in two warps", 64, 40, 0, 8, 2, 1, 8, 0xff00, 0xff00},
+};
+
+static void loads_of_warps(void **state) {
+    const struct loads_case *c = *state;
     struct warps *w = start();
-    (void)state;
-    for (unsigned t = 0; t < 64; t++) load(w, t, 0, 40, 8);
+    for (unsigned t = 0; t < c->threads; t++)
+        load(w, t, 0, c->at + c->stride * (uint64_t)t, c->bytes);
     end(w);
-    assert_int_equal(got.warps, 2);
-    assert_int_equal(got.count, 2);
-    assert_int_equal(got.request[1].is.count, 1);
-    assert_int_equal(got.request[1].used, 8);
-    assert_int_equal(got.sectors[1][0].bytes, 0xff00);
+    assert_int_equal(got.warps, c->threads / 32);
+    assert_int_equal(got.count, c->requests);
+    assert_int_equal(got.request[0].is.count, c->sectors);
+    assert_int_equal(got.request[0].used, c->used);
+    assert_int_equal(got.request[0].lanes, 32);
+    assert_int_equal(got.sectors[0][0].bytes, c->bytes_of_first);
+    assert_int_equal(got.sectors[0][c->sectors - 1].bytes, c->bytes_of_last);
 }
 
 /* Lanes one after another, as they run: "0L" is a load of lane 0 in line 7, of a sector of its own;
@@ -105,13 +105,8 @@ static void lanes_in_turn(void **state) {
     end(w);
     for (int r = 0; r < got.count; r++) {
         const struct warp_request *is = &got.request[r];
-        const bool loads = is->is.kind == REQUEST_LOAD;
-        if (loads) assert_int_equal(is->is.count, is->lanes);
-        sprintf(requests + strlen(requests), "%c%d ",
-                loads                  ? 'L'
-                : is->instruction == 8 ? 'A'
-                                       : 'B',
-                (int)is->lanes);
+        const char kind = is->is.kind == REQUEST_LOAD ? 'L' : is->instruction == 8 ? 'A' : 'B';
+        sprintf(requests + strlen(requests), "%c%d ", kind, (int)is->lanes);
     }
     assert_string_equal(requests, c->requests);
 }
@@ -128,34 +123,32 @@ static void prefetch(void **state) {
     assert_int_equal(got.request[1].is.count, 1);
 }
 
-static struct warp_request shared_by(uint32_t stride, uint32_t bytes) {
-    struct warps *w = start();
-    for (unsigned t = 0; t < 32; t++) {
-        const struct thread_access a = {0, REQUEST_LOAD, KEEP_NORMAL, true, stride * t, bytes};
-        warps_access(w, t, &a);
-    }
-    end(w);
-    return got.request[0];
-}
-
-/* Words apart: no conflict. 8 bytes apart: every other bank, two ways where one would do. 128 bytes
- * apart: all in one bank. The same word: one way. 16 bytes each: four ways at least. */
+/* Accesses of shared memory, so far apart. */
 static void banks(void **state) {
     static const struct {
         uint32_t stride, bytes, ways, least;
-    } cases[] = {{4, 4, 1, 1}, {8, 4, 2, 1}, {128, 4, 32, 1}, {0, 4, 1, 1}, {16, 16, 4, 4}};
+    } cases[] = {{4, 4, 1, 1},    /* words side by side */
+                 {8, 4, 2, 1},    /* every other bank: two ways where one would do */
+                 {128, 4, 32, 1}, /* all in one bank */
+                 {0, 4, 1, 1},    /* the same word */
+                 {16, 16, 4, 4}}; /* four ways at least */
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const struct warp_request r = shared_by(cases[i].stride, cases[i].bytes);
-        assert_int_equal(r.ways, cases[i].ways);
-        assert_int_equal(r.least_ways, cases[i].least);
-        assert_int_equal(r.is.count, 0);
+        struct warps *w = start();
+        for (unsigned t = 0; t < 32; t++) {
+            const struct thread_access a = {0,    REQUEST_LOAD,        KEEP_NORMAL,
+                                            true, cases[i].stride * t, cases[i].bytes};
+            warps_access(w, t, &a);
+        }
+        end(w);
+        assert_int_equal(got.request[0].ways, cases[i].ways);
+        assert_int_equal(got.request[0].least_ways, cases[i].least);
+        assert_int_equal(got.request[0].is.count, 0);
     }
 }
 
 TESTS(counts_warps) {
-    ADD_TEST(coalesced);
-    ADD_TEST(uniform);
+    ADD_CASES(loads, loads_of_warps);
     ADD_CASES(turns, lanes_in_turn);
     ADD_TEST(prefetch);
     ADD_TEST(banks);

@@ -3,10 +3,8 @@
 """Older GPUs and an older CUDA, without either: the GPUs of free notebooks are of compute capability 7.5, and their
 CUDA is a 12.
 
-Every .cu file is compiled for sm_75 by the nvcc that is there, in its fastest way: that shows what the oldest GPU lacks.
-`make cuda12` installs the headers of CUDA 12; then clang reads every file with them, and gcc those files that call the
-runtime. Prints TAP.
-"""
+nvcc compiles every .cu file for sm_75. `make cuda12` installs the headers of CUDA 12; then clang reads every file with
+them, and gcc those files that call the runtime. Prints TAP."""
 import glob
 import os
 import shutil
@@ -44,19 +42,16 @@ def test_sources_compile_for_the_oldest_gpu(folder):
               "-o", to(s), s] for s in SOURCES])
 
 
-def cuda12(*tools):
-    """The folders of CUDA 12's headers."""
-    if not os.path.exists(os.path.join(CUDA12, "complete")):
-        raise tap.Skip("no headers of CUDA 12; make cuda12 installs them")
-    for tool in tools:
-        if not shutil.which(tool):
-            raise tap.Skip(f"no {tool}")
-    return [os.path.join(CUDA12, package, "include") for package in
+def cuda12(tool):
+    """Options for the folders of CUDA 12's headers."""
+    if not os.path.exists(os.path.join(CUDA12, "complete")) or not shutil.which(tool):
+        raise tap.Skip(f"no {tool}, or no headers of CUDA 12; make cuda12 installs them")
+    return [f"-isystem{os.path.join(CUDA12, package, 'include')}" for package in
             ("cuda_cccl", "cuda_runtime", "cuda_nvcc", "nvtx")]
 
 
 def test_sources_compile_with_the_headers_of_cuda_12(folder):
-    system = [f"-isystem{path}" for path in cuda12("clang")]
+    headers = cuda12("clang")
     resources = subprocess.run(["clang", "-print-resource-dir"], capture_output=True, text=True).stdout.strip()
     # clang's own wrapper of CUDA must follow <memory>, whose attributes CUDA's macros would change; the textures that
     # it wants are gone from CUDA 12, and it lacks a load.
@@ -66,15 +61,14 @@ def test_sources_compile_with_the_headers_of_cuda_12(folder):
     clang = ["clang", "-x", "cuda", "-std=c++20", "--cuda-device-only", "--cuda-gpu-arch=sm_75", "-nocudalib",
              "-nocudainc", "-Wno-unknown-cuda-version", "-Wno-unknown-attributes", "-Xclang",
              "-target-sdk-version=11.5", "-Xclang", "-fcuda-allow-variadic-functions", "-D__CLANG_CUDA_TEXTURE_INTRINSICS_H__",
-             f"-isystem{resources}/include/cuda_wrappers", *system, "-include", "memory", "-include",
+             f"-isystem{resources}/include/cuda_wrappers", *headers, "-include", "memory", "-include",
              "__clang_cuda_runtime_wrapper.h", "-include", lacking, *INCLUDE, "-fsyntax-only"]
     run_all([[*clang, s] for s in SOURCES])
 
 
 def test_callers_of_the_runtime_compile_with_the_headers_of_cuda_12(folder):
-    system = [f"-isystem{path}" for path in cuda12("gcc")]
-    run_all([["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", *system, *INCLUDE,
-              "-fsyntax-only", s] for s in CALLERS])
+    run_all([["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", *cuda12("gcc"),
+              *INCLUDE, "-fsyntax-only", s] for s in CALLERS])
 
 
 if __name__ == "__main__":

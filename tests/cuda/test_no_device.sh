@@ -32,11 +32,6 @@ status=$?
     grep -q 'kernel=cpu_sort' "$work/all/bench.json" && ! grep -q 'kernel=cuda_sort' "$work/all/bench.json"
 ok $? 'bench says in one line that there is no device, and measures the CPU kernels'
 
-TERM=xterm "${PYTHON:-/usr/bin/python3}" -c 'import pty, sys; pty.spawn(sys.argv[1:])' \
-    "$bin/bench" --out="$work/terminal" $tiny --filter='sort' </dev/null >"$work/stderr" 2>&1
-grep -q "$(printf '\033')\[Kbench: device kernels not measured" "$work/stderr"
-ok $? 'on a terminal that line is not written behind the progress'
-
 "$bin/bench" --out="$work/device" $tiny --place=device >"$work/stdout" 2>"$work/stderr"
 status=$?
 [ $status -eq 1 ] && [ "$(wc -l <"$work/stderr")" -eq 1 ] && [ ! -e "$work/device/bench.json" ] &&

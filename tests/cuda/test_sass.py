@@ -4,24 +4,23 @@
 nvcc nor NVIDIA's tools."""
 import os
 import re
-import struct
 import sys
 
 import tap
 
 sys.path.insert(0, os.path.join(tap.TESTS, "cuda", "sass"))
-from cubin import Cubin
 from flight import NoWait, loads_in_flight
 from flow import blocks_of, loops_of, nested
 from gather import gather_loops, measure_gathers
 from instruction import PREDICATE, UNIFORM, load_width, parse, registers_of
+from issue import read
 from planted import LOADS, USES, loop, same, sass
 
 P, U = PREDICATE, UNIFORM
 
 
 def flights(lines, width=16):
-    """Loads in flight in each gather loop."""
+    """Loads in flight in each gather loop, at least."""
     text, controls = sass(lines)
     blocks = blocks_of(parse(text, controls))
     return [loads_in_flight(blocks, loop, width) for loop in gather_loops(blocks, loops_of(blocks))]
@@ -30,19 +29,14 @@ def flights(lines, width=16):
 def test_registers_that_instructions_write_and_read(folder):
     for name, text, written, read in (
             ("LDG.E.128", "R4, desc[UR6][R30.64+0x10]", {4, 5, 6, 7}, {30, 31, U + 6}),
-            ("LD.E.64.CONSTANT", "R4, [R2.64]", {4, 5}, {2, 3}),
             ("STG.E.128", "desc[UR6][R2.64], R20", set(), {2, 3, 20, 21, 22, 23, U + 6}),
             ("IMAD.WIDE.U32", "R42, R43, UR4, R4", {42, 43}, {43, 4, 5, U + 4}),
-            ("IADD3", "R29, P0, R28, -R56, RZ", {29, P}, {28, 56}),
             ("IADD3.X", "R5, ~R40, UR7, RZ, P0, !PT", {5}, {40, U + 7, P}),
             ("ISETP.GE.AND", "P1, PT, R8, R39.reuse, P2", {P + 1}, {8, 39, P + 2}),
-            ("VOTE.ANY", "R3, PT, P0", {3}, {P}),
             ("SHFL.IDX", "PT, R39, R6, R0, R30", {39}, {6, 0, 30}),
-            ("LOP3.LUT", "P0, RZ, R71, R34, RZ, 0xc0, !PT", {P}, {71, 34}),
             ("DADD", "R2, R4, -R6", {2, 3}, {4, 5, 6, 7}),
             ("ATOMG.E.ADD.STRONG.GPU", "PT, R4, desc[UR4][R2.64], R5", {4}, {2, 3, 5, U + 4}),
             ("RED.E.ADD.F32x4.FTZ.RN.STRONG.GPU", "desc[UR4][R2.64], R8", set(), {2, 3, 8, U + 4}),
-            ("BRA", "`(.L_x_1)", set(), set()),
             ("CS2R", "R26, SRZ", {26, 27}, set())):
         same((name, *registers_of(name, text)), (name, written, read))
     same([load_width(n) for n in ("LDG.E.128.CONSTANT", "LD.E.64", "LDG.E", "LDG.E.U16", "LDS.128", "LDC.64")],
@@ -65,9 +59,6 @@ def test_loops(folder):
     blocks = blocks_of(parse(text))
     same([(loop.depth, sorted(i.address for n in loop.own() for i in blocks[n].instructions))
           for loop in nested(loops_of(blocks))], [(1, [0x10, 0x50]), (2, [0x20, 0x30, 0x40])])
-    # Two ways into the loop, so no block of it comes before all others.
-    text, _ = sass("@P0 BRA `(.L_b)\n.L_a:\nMOV R1, R2\n.L_b:\nMOV R2, R1\n@P1 BRA `(.L_a)\nEXIT")
-    same([len(loop.blocks) for loop in nested(loops_of(blocks_of(parse(text))))], [2])
 
 
 def lines_of(*groups):
@@ -88,7 +79,6 @@ OPEN = "LDG.E.128 R{0}, desc[UR4][R60.64]\n@P3 BRA `(.L_over{0})\nFADD R40, R40,
 LAST = "FADD R40, R8, R12\nFADD R41, R4, R5"
 KNOWN = "@!P1 BRA `(.L_over)\nFADD R40, R40, R4\n.L_over:"
 CHANGED = "ISETP.NE.AND P1, PT, R0, RZ, PT\n" + KNOWN
-PAIR = "@P4 LDG.E.64 R{0}, desc[UR4][R60.64]\n@!P4 LDG.E R{0}, desc[UR4][R60.64]"
 SET = [f"{line} | set 0" for line in LOAD]
 WAIT_FIRST = [USE[0] + " | wait 0", *USE[1:]]
 UPDATE = loop("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R4, R4, R8\nSTG.E.128 desc[UR4][R60.64], R4").replace("EXIT", "")
@@ -97,18 +87,15 @@ UPDATE = loop("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R4, R4, R8\nSTG.E.128 desc[
 IN_FLIGHT = {
     "all before the first use": (lines_of(LOAD, USE), 8),
     "younger ones stay": (lines_of(LOAD[:3], USE[:1], LOAD[3:5], USE[1:5]), 4),
-    "older ones do not": (lines_of(LOAD[:3], USE[2:3], LOAD[3:5], USE[3:5]), 3),
     "a use after each": (lines_of(*zip(LOAD, USE)), 1),
     "all into one register": (lines_of(re.sub(r"R\d+, desc", "R4, desc", LOADS), "FADD R40, R40, R4"), 1),
     "an address that was loaded": (lines_of(LOAD[0], "LDG.E.128 R8, desc[UR4][R4.64]\nFADD R40, R8, R9"), 1),
     "the way of single elements": (lines_of([FALLBACK.format(k, 4 * k + 4) for k in range(4)], END), 4),
-    "single elements": (lines_of("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R40, R4, R5", LOADS.replace(".128", "")), 1),
     "a use on one of two open ways": (lines_of([OPEN.format(4 * k) for k in (1, 2, 3)]), 1),
     "a known predicate": (lines_of(FALLBACK.format(0, 4), KNOWN, LOAD[1:3], LAST), 3),
     "it has another value": (lines_of(FALLBACK.format(0, 4), CHANGED, LOAD[1:3], LAST), 2),
     "for the next turn": (lines_of("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R40, R8, R9",
                                    "LDG.E.128 R8, desc[UR4][R62.64]\nFADD R40, R4, R5"), 2),
-    "barriers": (lines_of(SET, WAIT_FIRST), 8),
     # Who needs the result of a shuffle with the barrier of the first load waits for the load.
     "a barrier that others share": (lines_of("SHFL.IDX PT, R50, R51, R52, R53 | set 0", SET[0],
                                              "IADD3 R54, R50, R54, RZ | wait 0", SET[1:], WAIT_FIRST), 7),
@@ -122,12 +109,8 @@ def test_loads_in_flight(folder):
         same((name, flights(loop(body))), (name, [expected]))
     apart = lines_of(LOAD[:4], "@!P2 BRA.DIV UR4, `(.L_apart)\n.L_back:", LOAD[4:], USE)
     same(flights(loop(apart) + "\n.L_apart:\nFADD R4, R4, R8\nBRA `(.L_back)"), [8])
-    pairs = lines_of("LDG.E.128 R20, desc[UR4][R62.64]", [PAIR.format(k) for k in (4, 8, 12)],
-                     "FADD R40, R4, R8\nFADD R40, R40, R12\nFADD R41, R20, R20")
-    same(flights(loop(pairs), width=8), [3])
     # A loop that updates rows is no gather beside one that is.
     same(flights(UPDATE + loop(LOADS + "\n" + USES).replace("turn", "other")), [8])
-    same(flights(UPDATE + "\nEXIT"), [1])
 
 
 def test_a_use_that_waits_for_nothing_is_reported(folder):
@@ -153,48 +136,54 @@ def test_what_lies_between_a_bulk_copy_and_the_next_wait(folder):
     same(lead(loop(WAIT + COPY + WORK)), 20 + 3 + 1)
     same(lead(loop(COPY + WORK + WAIT)), 20 + 1)
     same(lead(loop(COPY + WAIT + WORK)), 1)
-    same(lead(loop(WAIT + COPY + "@P3 BRA `(.L_over)\n" + WORK + ".L_over:")), 1 + 3 + 1)
-    # A copy before the loop, and a loop without a wait, do not count.
-    same(lead(COPY.replace("one", "first") + loop(WAIT + COPY + WORK)), 24)
-    same(lead(loop(COPY + WORK)), 0)
+    same(lead(loop(COPY + WORK)), 0)  # no wait
 
 
-def test_single_elements_of_a_gather_loop(folder):
-    """Four times as many as 16-byte loads: a row element by element."""
-    single = "".join(f"LDG.E R{k}, desc[UR4][R60.64]\n" for k in range(16, 32))
-    rows = "@P3 BRA `(.L_single)\n" + "\n".join(LOADS.split("\n")[:4]) + "\nFADD R40, R4, R8\nFADD R40, R12, R16\n"
-    for loads, expected in (single, 16), (single.split("\n")[0] + "\n", 0):
-        text = loop(rows + "BRA `(.L_next)\n.L_single:\n" + loads + "FADD R40, R16, R31\n.L_next:")
-        blocks = blocks_of(parse(sass(text)[0]))
-        m = measure_gathers(blocks, loops_of(blocks))
-        same((m["flight16"], m["flight4"]), (4, expected))
+# --- tests/cuda/sass/issue.py: what a request stands for, and loads in flight at most
+def of_lines(lines):
+    """What read() says of instructions on lines of main.cu: "7: LDG.E ..." is on line 7, and so are those after it."""
+    text, controls = sass("\n".join(re.sub(r"^\s*\d+: ", "", line) for line in lines.splitlines()))
+    told, numbers = [], [re.match(r"\s*(\d+): ", line) for line in lines.splitlines() if line.strip()]
+    for line, number in zip(text.splitlines(), numbers):
+        told += [f'\t//## File "/home/x/./main.cu", line {number[1]}'] if number else []
+        told.append(line)
+    found = read("\n".join(told), controls)
+    return ({(line, kind): round(share, 2) for (_, line, kind), share in found["shares"].items()},
+            found["flights"] and {line: most for (_, line), most in found["flights"].items()})
 
 
-def test_a_cubin(folder):
-    """An ELF file made by hand: one function of two instructions."""
-    words = [(0, (5 << 5 | 7 << 8) << 41), (0, (7 << 5 | 7 << 8 | 0b100001 << 11) << 41)]
-    sections = {"": b"", ".strtab": b"\0kernel\0", ".symtab": bytes(24) + struct.pack("<I20x", 1),
-                ".text.kernel": b"".join(struct.pack("<QQ", *w) for w in words),
-                ".nv.info": struct.pack("<BBHII", 4, 0x2f, 8, 1, 40) + struct.pack("<BBHII", 4, 0x11, 8, 1, 24),
-                ".nv.info.kernel": struct.pack("<BBH", 3, 0x1b, 255) + struct.pack("<BBHIII", 4, 5, 12, 128, 2, 1),
-                ".nv.shared.kernel": bytes(1028), ".shstrtab": b""}
-    names = "\0".join(sections).encode() + b"\0"
-    sections[".shstrtab"] = names
-    data, heads = bytearray(64), b""
-    for name, body in sections.items():
-        at = names.index(b"\0" + name.encode() + b"\0") + 1 if name else 0
-        heads += struct.pack("<IIQQQQIIQQ", at, 1, 0, 0, len(data), len(body), 0, 0, 0, 0)
-        data += body
-    struct.pack_into("<Q", data, 0x28, len(data))
-    struct.pack_into("<HH", data, 0x3c, len(sections), len(sections) - 1)
-    path = os.path.join(folder, "a.cubin")
-    with open(path, "wb") as file:
-        file.write(data + heads)
-    cubin = Cubin(path)
-    same(cubin.functions(), ["kernel"])
-    same(cubin.controls("kernel"), {0: (5, 0), 16: (None, 0b100001)})
-    same(cubin.per_function(), ({"kernel": 40}, {"kernel": 24}))
-    same((cubin.block("kernel"), cubin.shared("kernel", 90), cubin.shared("kernel", 80)), (256, 4, 1028))
+CALL = """
+    1: LDG.E R4, desc[UR4][R2.64] | set 0
+    2: CALL.REL.NOINC `($called) | wait
+    3: FADD R1, R4, R8 | wait 0 1
+    4: EXIT | wait
+    $called:
+    5: IADD3 R0, R0, 0x1, RZ | wait
+    6: LDG.E R8, desc[UR4][R6.64] | set 1
+    7: RET.REL.NODEC R20 `(main) | wait"""
+# Code; the instructions that a request of a line and kind stands for; and of each line the most loads in flight.
+OF_LINES = {
+    "requests share their block": ("1: IADD3 R0, R0, 0x1, RZ\n2: LDG.E R4, desc[UR4][R2.64]\n3: FADD R5, R4, R4\n"
+                                   "4: STG.E desc[UR4][R2.64], R5\n5: EXIT", {(2, "load"): 2.5, (4, "store"): 2.5}, {2: 1}),
+    # Two copies of line 2: one in a block of 2 instructions, and one in a block of 3.
+    "the least share of a line": ("2: LDG.E R5, desc[UR4][R2.64]\n3: @P1 BRA `(.L_end)\n"
+                                  "1: IADD3 R0, R0, 0x1, RZ\n2: LDG.E R4, desc[UR4][R2.64]\n3: @P0 BRA `(.L_end)\n"
+                                  "4: STG.E desc[UR4][R2.64], R5\n.L_end:\n5: EXIT",
+                                  {(2, "load"): 2, (4, "store"): 1}, {2: 2}),
+    "a block without a request": ("1: LDG.E R4, desc[UR4][R2.64]\n2: @P0 EXIT\n3: FADD R1, R1, R1\n4: EXIT",
+                                  {(1, "load"): 2}, {1: 1}),
+    "a function that is called": (CALL, {(1, "load"): 4, (6, "load"): 3}, {1: 2, 6: 2}),
+    "turns of a loop overlap": (loop("1: LDG.E R4, desc[UR4][R2.64]\n2: FADD R6, R6, R5\n"
+                                     "3: LDG.E R5, desc[UR4][R2.64]\n4: FADD R6, R6, R4"),
+                                {(1, "load"): 3.5, (3, "load"): 3.5}, {1: 2, 3: 2}),
+    "asynchronous copies": ("1: LDG.E R4, desc[UR4][R2.64]\n2: LDGSTS.E [R5], desc[UR4][R2.64]\n3: EXIT",
+                            {(1, "load"): 1.5, (2, "load"): 1.5}, None),
+}
+
+
+def test_requests_and_loads_of_lines(folder):
+    for name, (lines, shares, flights) in OF_LINES.items():
+        same((name, *of_lines(lines)), (name, shares, flights))
 
 
 if __name__ == "__main__":

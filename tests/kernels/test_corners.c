@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Gradients, states and hyper-parameters at the ends of single precision, for every kernel of the
- * registry: sums that cancel, subnormal summands, a negative rate, and steps that have no finite
- * value. A right kernel passes and a wrong value fails. If no kernel can be right, the check says
- * so and blames none.
+ * registry: sums that cancel, subnormal summands, and steps that have no finite value. A right
+ * kernel passes and a wrong value fails. If no kernel can be right, the check says so.
  */
 #include <math.h>
 #include <string.h>
@@ -59,19 +58,13 @@ static void run_and_pass(struct builder *b, const struct kernel *k) {
 }
 
 /* The check must reject a value that is off by so much. */
-static void reject_off(struct builder *b, const struct kernel *k, float *at, float off) {
-    float right = *at;
+static void reject(struct builder *b, const struct kernel *k, float *at, float off) {
+    const float right = *at;
     *at += off;
-    char got[40];
-    snprintf(got, sizeof got, "got %.9g", (double)*at);
     const char *wrong = builder_judge(b, k);
-    if (!wrong || !strstr(wrong, "1 rows wrong") || !strstr(wrong, got))
-        fail_msg("%s: gave: %s", rule_info(b->shapes[0].rule).name, wrong ? wrong : "accepted");
+    if (!wrong || !strstr(wrong, "1 rows wrong"))
+        fail_msg("%s: %s", rule_info(b->shapes[0].rule).name, wrong ? wrong : "accepted");
     *at = right;
-}
-
-static void reject(struct builder *b, const struct kernel *k, float *at) {
-    reject_off(b, k, at, 0.25f);
 }
 
 /* Gradients that cancel, and state 0: the sum may be 0 or a rounding away from it, so that the
@@ -89,15 +82,70 @@ static void sums_that_cancel(void **state) {
             start(&b, HIT, 0, 0);
             run_and_pass(&b, k);
             struct row_memory hit = row_of(&b, HIT);
-            reject(&b, k, &hit.weight[DIM - 1]);
-            if (hit.elem[0]) reject(&b, k, &hit.elem[0][1]);
+            reject(&b, k, &hit.weight[DIM - 1], 0.25f);
+            if (hit.elem[0]) reject(&b, k, &hit.elem[0][1], 0.25f);
             /* A buffer of steps may have steps of any length up to 10, without a rate. */
             const char *second = rule_info((enum rule_kind)kind).elem[1].name;
             const bool buffer = second && strcmp(second, "b") == 0;
-            if (second) reject_off(&b, k, &hit.elem[1][1], small && buffer ? 32 : 0.25f);
-            if (hit.row) reject(&b, k, hit.row);
+            if (second) reject(&b, k, &hit.elem[1][1], small && buffer ? 32 : 0.25f);
+            if (hit.row) reject(&b, k, hit.row, 0.25f);
             builder_free(&b);
         }
+    }
+}
+
+/* --- a sum of 0, but not in single precision: kernels that add in order are left with the rounding of
+ * one addition, and a rule that divides by it takes a whole step. That is right, and how long a step can
+ * be is all that the check has to go by. */
+
+enum { COLUMNS = 64, COLUMN = 3 };
+
+/* 1 + 2^-25 is 1 in single precision, so that in this order -2^-25 is left. */
+static const float grads[] = {1, 0x1p-25f, -1, -0x1p-25f};
+enum { LOOKUPS = sizeof grads / sizeof *grads };
+
+static void begin_residue(struct builder *b, enum rule_kind kind) {
+    builder_begin(b, 61, false);
+    builder_feature(b, builder_table(b, 4, COLUMNS), POOL_SUM, -1);
+    for (int q = 0; q < LOOKUPS; q++) builder_bag(b, 1, (const int64_t[]){HIT});
+    builder_finish(b);
+    for (int q = 0; q < LOOKUPS; q++)
+        for (int d = 0; d < COLUMNS; d++) builder_grad(b, 0, q)[d] = d == COLUMN ? grads[q] : 0;
+    builder_recount(b);
+    assert_false(b->sums_exact);
+    builder_rule(b, 0, kind);
+    builder_set(&b->rules[0], "eps", 1e-9f); /* below what is left */
+    builder_start(b);
+    struct row_memory m = row_memory(b->tables.tables, b->in.tables, HIT);
+    for (int d = 0; d < COLUMNS; d++) {
+        m.weight[d] = 0;
+        for (int s = 0; s < rule_elem_states(kind); s++) m.elem[s][d] = 0;
+    }
+    for (int s = 0; s < rule_row_states(kind); s++) m.row[s] = 0;
+}
+
+static void what_is_left(void **state) {
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    static const struct {
+        enum rule_kind kind;
+        double step; /* the longest, in units of lr */
+    } rules[] = {{RULE_adagrad, 1}, {RULE_rowwise_adagrad, 8 /* sqrt(COLUMNS) */}};
+    for (int i = 0; i < 2; i++) {
+        if (!kernel_applies(k, rules[i].kind)) continue;
+        struct builder b;
+        begin_residue(&b, rules[i].kind);
+        const char *wrong = builder_run(&b, k, 1);
+        if (!wrong) wrong = builder_judge(&b, k);
+        if (wrong) fail_msg("%s: %s", rule_info(rules[i].kind).name, wrong);
+        /* Any step up to the longest, but nothing beyond twice that. */
+        float *w = row_memory(b.tables.tables, b.in.tables, HIT).weight + COLUMN;
+        for (int sign = -1; sign <= 1; sign += 2) {
+            *w = (float)(sign * 0.99 * rules[i].step * b.rules[0].param[RULE_LR]);
+            assert_null(builder_judge(&b, k));
+            *w = (float)(sign * 2.2 * rules[i].step * b.rules[0].param[RULE_LR]);
+            assert_non_null(builder_judge(&b, k));
+        }
+        builder_free(&b);
     }
 }
 
@@ -126,81 +174,9 @@ static void subnormal_summands(void **state) {
             builder_rule(&b, 0, (enum rule_kind)kind);
             start(&b, HIT, 0, 0);
             run_and_pass(&b, k);
-            reject(&b, k, row_of(&b, HIT).weight);
+            reject(&b, k, row_of(&b, HIT).weight, 0.25f);
             builder_free(&b);
         }
-}
-
-/* Ascent instead of descent, for many lookups of one row, with a weight far below their sum: each
- * rounding counts. */
-static void negative_rate_of_a_hot_row(void **state) {
-    enum { LOOKUPS = 2000 };
-    const struct kernel *k = kernel_of(state);
-    int64_t ids[LOOKUPS];
-    struct builder b;
-    for (int i = 0; i < LOOKUPS; i++) ids[i] = HIT;
-    builder_begin(&b, 35, false);
-    builder_feature(&b, builder_table(&b, ROWS, DIM), POOL_NONE, -1);
-    builder_bag(&b, LOOKUPS, ids);
-    builder_finish(&b);
-    for (int i = 0; i < LOOKUPS; i++)
-        for (int d = 0; d < DIM; d++) builder_grad(&b, 0, i)[d] = 1.0f / (float)(3 + (i + d) % 7);
-    b.rules[0].param[RULE_LR] = -1;
-    start(&b, HIT, 0, 0);
-    run_and_pass(&b, k);
-    builder_free(&b);
-}
-
-/* --- untouched rows keep their bits, for any values in them and in the rule */
-
-static void check_idle(struct builder *b, const struct kernel *k, float weight, float state) {
-    start(b, IDLE, weight, state);
-    run_and_pass(b, k);
-}
-
-static void idle_rows_keep_their_bits(void **state) {
-    const struct kernel *k = kernel_of(state);
-    for (int kind = 0; kind < RULE_COUNT; kind++) {
-        if (!kernel_applies(k, (enum rule_kind)kind) ||
-            !rule_idle_is_identity((enum rule_kind)kind))
-            continue;
-        struct builder b;
-        begin(&b);
-        builder_rule(&b, 0, (enum rule_kind)kind);
-        struct rule usual = b.rules[0];
-        builder_set(&b.rules[0], "eps", 0);
-        check_idle(&b, k, 0.25f, 0);
-        b.rules[0].param[RULE_LR] = 1e30f; /* lr/eps overflows */
-        builder_set(&b.rules[0], "eps", 1e-30f);
-        check_idle(&b, k, 0.25f, 0);
-        b.rules[0] = usual;
-        check_idle(&b, k, 0.25f, -1);
-        check_idle(&b, k, -0.0f, -0.0f);
-        b.rules[0].param[RULE_LR] = -usual.param[RULE_LR];
-        check_idle(&b, k, -0.0f, 0);
-        builder_free(&b);
-    }
-}
-
-/* A touched row with a sum of 0, in exact mode too. */
-static void exact_sum_of_zero(void **state) {
-    const struct kernel *k = kernel_of(state);
-    for (int kind = 0; kind < RULE_COUNT; kind++) {
-        if (!kernel_applies(k, (enum rule_kind)kind)) continue;
-        struct builder b;
-        builder_begin(&b, 34, true);
-        builder_feature(&b, builder_table(&b, ROWS, DIM), POOL_SUM, -1);
-        builder_bag(&b, 1, (const int64_t[]){HIT});
-        builder_bag(&b, 1, (const int64_t[]){HIT});
-        builder_finish(&b);
-        builder_rule(&b, 0, (enum rule_kind)kind);
-        set_grads(&b, 0x1p-6f, -0x1p-6f);
-        assert_true(b.sums_exact);
-        b.rules[0].param[RULE_LR] = -b.rules[0].param[RULE_LR];
-        start(&b, HIT, -0.0f, 0);
-        run_and_pass(&b, k);
-        builder_free(&b);
-    }
 }
 
 /* --- steps without a finite value */
@@ -215,13 +191,9 @@ static const struct undecided undecided[] = {
     {"sum overflows", RULE_sgd, 3e38f, 0, 0.1f, 1},
     {"step overflows", RULE_sgd, 1e38f, 0, 1e3f, 1},
     {"square overflows", RULE_adagrad, 1e25f, 0, 0.1f, 1},
-    {"square of a row overflows", RULE_rowwise_adagrad, 1e25f, 0, 0.1f, 1},
     {"second moment overflows", RULE_adam, 1e25f, 0, 0.1f, 1},
     {"negative accumulator", RULE_adagrad, 0.1f, -1, 0.1f, 1},
-    {"negative accumulator of a row", RULE_rowwise_adagrad, 0.1f, -1, 0.1f, 1},
     {"nothing in the denominator", RULE_adagrad, 0, 0, 0.1f, 0},
-    {"nothing in the denominator of a row", RULE_rowwise_adagrad, 0, 0, 0.1f, 0},
-    {"no second moment", RULE_adam, 0, 0, 0.1f, 0},
     {"rate overflows", RULE_rowwise_adagrad, 0, 0, 1e30f, 1e-30f},
 };
 enum { UNDECIDED = sizeof undecided / sizeof *undecided };
@@ -252,10 +224,8 @@ static void step_without_value(void **state) {
 
 TESTS(corners) {
     add_kernel_tests("sums that cancel", sums_that_cancel, NULL);
+    add_kernel_tests("what is left of a sum of 0", what_is_left, NULL);
     add_kernel_tests("subnormal summands", subnormal_summands, NULL);
-    add_kernel_tests("a negative rate, hot row", negative_rate_of_a_hot_row, NULL);
-    add_kernel_tests("idle rows keep their bits", idle_rows_keep_their_bits, NULL);
-    add_kernel_tests("an exact sum of zero", exact_sum_of_zero, NULL);
     for (int i = 0; i < UNDECIDED; i++)
         add_kernel_tests(undecided[i].name, step_without_value, &undecided[i]);
     return run_listed("corners");

@@ -64,7 +64,7 @@ static float state_between(const struct rule_state *s, float part) {
  * body and tail must give the same result; epsilon is large. */
 static void ipex_monolith_tail_is_another_formula(void **state) {
     const struct kernel *k = kernel_of(state);
-    for (int32_t dim = 2; dim <= 70; dim++) {
+    for (int32_t dim = 2; dim <= 70; dim += builder_emulates(k) && dim > 8 ? 5 : 1) {
         struct builder b;
         begin(&b, 3, dim, POOL_SUM);
         builder_bag(&b, 2, (const int64_t[]){1, 2});

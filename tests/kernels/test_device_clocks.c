@@ -7,8 +7,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "harness/device/device.h"
 #include "harness/device/device_clocks.h"
@@ -34,23 +32,9 @@ static void open_device(void) {
     if (device_open(&err)) fail_msg("%s", err.text);
 }
 
-/* In a child, because a process loads the library once. */
-static void a_library_that_fails(void **state) {
-    (void)state;
-    int *status = library("nvml_status"), ended;
-    open_device();
-    const pid_t child = fork();
-    if (child == 0) {
-        *status = 1;
-        const struct device_clocks c = device_clocks();
-        _exit(c.sm_mhz == -1 && c.memory_mhz == -1 && c.limits == -1 && !c.throttled ? 0 : 1);
-    }
-    assert_int_equal(waitpid(child, &ended, 0), child);
-    assert_int_equal(ended, 0);
-}
-
 static void of_the_open_device(void **state) {
     (void)state;
+    library("nvml_reasons");
     open_device();
     assert_int_equal(setenv("CUDA_VISIBLE_DEVICES", "1", 1), 0);
     const struct device_clocks c = device_clocks();
@@ -71,10 +55,7 @@ static void heat_throttles_and_a_power_cap_does_not(void **state) {
 }
 
 TESTS(device_clocks) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_library_that_fails),
-        cmocka_unit_test(of_the_open_device),
-        cmocka_unit_test(heat_throttles_and_a_power_cap_does_not),
-    };
-    return cmocka_run_group_tests_name("device_clocks", tests, NULL, NULL);
+    ADD_TEST(of_the_open_device);
+    ADD_TEST(heat_throttles_and_a_power_cap_does_not);
+    return run_added("device_clocks");
 }

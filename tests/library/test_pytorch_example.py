@@ -39,34 +39,17 @@ def fails(kind, text, function, *args, **how):
         raise AssertionError(f"no {kind}: {text}")
 
 
-# --- training beside PyTorch
-
-def differences(name, stream, rate=1.0):
-    def change(theirs, ours):
+def test_losses_and_weights_over_200_steps(_):
+    def change(theirs, _):
         """SGD of PyTorch rounds once for each lookup, unless it gets the sum: up to 233 roundings instead of 2."""
         theirs.bag.weight.register_hook(lambda grad: grad.coalesce())
-        ours.bag.lr *= rate
-    theirs, ours = train.train(name, stream, STEPS, 32, change=change)
-    assert theirs.losses[-1] < 0.95 * theirs.losses[0], "nothing is learnt, so nothing is compared"
-    return train.differences(theirs, ours)
-
-
-def drawn_stream():
-    generator = torch.Generator().manual_seed(3)
-    return train.Stream(*train.drawn_bags(3000, 5000, generator), 128, generator)
-
-
-def test_losses_and_weights_over_200_steps(_):
     for name in train.RULES:
-        loss, weight = differences(name, drawn_stream())
-        print(f"# {name}: losses differ by up to {loss / EPSILON:.0f} roundings, weights by {weight / EPSILON:.0f}")
+        generator = torch.Generator().manual_seed(3)
+        stream = train.Stream(*train.drawn_bags(3000, 5000, generator), 128, generator)
+        theirs, ours = train.train(name, stream, STEPS, 32, change=change)
+        assert theirs.losses[-1] < 0.95 * theirs.losses[0], "nothing is learnt, so nothing is compared"
+        loss, weight = train.differences(theirs, ours)
         assert loss <= LOSS_TOLERANCE and weight <= WEIGHT_TOLERANCE, (name, loss / EPSILON, weight / EPSILON)
-
-
-def test_another_rate_is_noticed(_):
-    for name in train.RULES:
-        loss, weight = differences(name, drawn_stream(), 1.001)
-        assert loss > LOSS_TOLERANCE and weight > WEIGHT_TOLERANCE, (name, loss, weight)
 
 
 # --- every form of the input: outputs, gradients of per-sample weights and a step of SGD
@@ -76,20 +59,9 @@ OFFSETS = torch.tensor([0, 3, 3, 7])
 FORMS = {
     "offsets with the last one": ({"include_last_offset": True}, IDS, torch.tensor([0, 2, 8])),
     "two dimensions": ({"mode": "sum"}, IDS.reshape(2, 4), None),
-    "columns of a matrix": ({"mode": "max"}, IDS.reshape(4, 2).t(), None),
-    "no ids": ({"mode": "sum"}, IDS[:0], torch.tensor([0, 0])),
     "no ids, max": ({"mode": "max"}, IDS[:0], torch.tensor([0, 0])),
     "no bags": ({"include_last_offset": True}, IDS[:0], torch.tensor([0])),
-    "no bags, max": ({"include_last_offset": True, "mode": "max"}, IDS[:0], torch.tensor([0])),
 }
-
-
-def both(options, ids, offsets, weights=None, lr=0.5):
-    start = torch.randn(6, 5, generator=torch.Generator().manual_seed(2))
-    theirs = torch.nn.EmbeddingBag(6, 5, _weight=start.clone(), **options)
-    ours = EmbeddingBag(6, 5, _weight=start.clone(), lr=lr, **options)
-    given = [None if weights is None else weights.clone().requires_grad_() for _ in range(2)]
-    return theirs, ours, given, [bag(ids, offsets, w) for bag, w in zip((theirs, ours), given)]
 
 
 def counted(y):
@@ -98,7 +70,11 @@ def counted(y):
 
 
 def same(options, ids, offsets, weights=None, backward=counted):
-    theirs, ours, given, outputs = both(options, ids, offsets, weights)
+    start = torch.randn(6, 5, generator=torch.Generator().manual_seed(2))
+    theirs = torch.nn.EmbeddingBag(6, 5, _weight=start.clone(), **options)
+    ours = EmbeddingBag(6, 5, _weight=start.clone(), lr=0.5, **options)
+    given = [None if weights is None else weights.clone().requires_grad_() for _ in range(2)]
+    outputs = [bag(ids, offsets, w) for bag, w in zip((theirs, ours), given)]
     assert outputs[0].shape == outputs[1].shape and torch.allclose(*outputs, atol=1e-6), outputs
     for y in outputs:
         backward(y)
@@ -116,10 +92,8 @@ def test_every_mode_padding_and_type_of_ids(_):
 
 def test_other_forms_of_the_input(_):
     for name, (options, ids, offsets) in FORMS.items():
-        try:
-            same(options, ids, offsets)
-        except Exception as e:
-            raise AssertionError(f"{name}: {type(e).__name__}: {e}") from None
+        print(f"# {name}")
+        same(options, ids, offsets)
 
 
 def test_per_sample_weights_and_their_gradient(_):
@@ -130,27 +104,12 @@ def test_per_sample_weights_and_their_gradient(_):
         same(options, IDS.reshape(2, 4), None, weights.reshape(2, 4))
 
 
-def test_gradients_that_are_expanded_transposed_or_cut(_):
-    for backward in (lambda y: y.sum().backward(),
-                     lambda y: y.backward(torch.randn(5, 4, generator=torch.Generator().manual_seed(4)).t()),
-                     lambda y: y.backward(torch.randn(4, 10, generator=torch.Generator().manual_seed(4))[:, ::2])):
-        for mode in ("sum", "max"):
-            same({"mode": mode}, IDS, OFFSETS, backward=backward)
+def test_gradients_that_are_transposed_or_cut(_):
+    drawn = torch.randn(5, 8, generator=torch.Generator().manual_seed(4))
+    for mode in ("sum", "max"):
+        same({"mode": mode}, IDS, OFFSETS, backward=lambda y: y.backward(drawn[:, :4].t()))
+        same({"mode": mode}, IDS, OFFSETS, backward=lambda y: y.backward(drawn.repeat(1, 2)[:4, ::2][:, :5]))
 
-
-def test_narrow_weights_and_outputs(_):
-    start = torch.randn(6, 5).bfloat16()
-    bag = EmbeddingBag(6, 5, mode="sum", _weight=start.clone(), output_dtype=torch.float16, lr=0.5)
-    y = bag(IDS, torch.tensor([0, 4]))
-    assert y.dtype == torch.float16
-    want = torch.stack([start[ids].float().sum(0) for ids in (IDS[:4], IDS[4:])])
-    assert torch.allclose(y.float(), want, atol=0.02)
-    y.sum().backward()
-    want = (start.float() - 0.5 * torch.bincount(IDS, minlength=6)[:, None]).bfloat16()
-    assert torch.equal(bag.weight, want), (bag.weight, want)
-
-
-# --- what a trainer does between steps
 
 def test_rate_and_state_dict(_):
     offsets = torch.tensor([0, 3])
@@ -164,29 +123,12 @@ def test_rate_and_state_dict(_):
     step(bag)
     assert torch.equal(bag.weight, before) and bag.steps == 2
     bag.lr = 0.2
-    bag.set(beta1=0.5)
-    other = EmbeddingBag(6, 5, optimizer="adam", beta1=0.5)
+    other = EmbeddingBag(6, 5, optimizer="adam")
     other.load_state_dict(copy.deepcopy(bag.state_dict()))
     for each in (bag, other):
         step(each)
     assert other.lr == bag.lr and other.steps == 3
     assert torch.equal(bag.weight, other.weight) and torch.equal(bag.state_1, other.state_1)
-    fails(TypeError, "torch.float64", bag.double)
-    bag.to("cpu")
-    step(bag)
-    assert bag.weight.dtype == torch.float32 and bag.steps == 4
-    with torch.no_grad():
-        assert not bag(IDS, offsets).requires_grad
-
-
-def test_the_step_follows_a_tensor_that_moved(_):
-    bag = EmbeddingBag(6, 5, mode="sum")
-    old = bag.weight
-    bag._apply(torch.clone)
-    assert bag.weight.data_ptr() != old.data_ptr()
-    before, kept = bag.weight.clone(), old.clone()
-    bag(IDS, torch.tensor([0])).sum().backward()
-    assert torch.equal(old, kept) and not torch.equal(bag.weight, before)
 
 
 # --- errors, not crashes
@@ -194,24 +136,15 @@ def test_the_step_follows_a_tensor_that_moved(_):
 def test_wrong_tensors_are_refused(_):
     bag = EmbeddingBag(6, 5, mode="sum")
     before, offsets = bag.weight.clone(), torch.tensor([0, 3])
-    meta = lambda x: x.to("meta")
     fails(TypeError, "not int32 or int64", bag, IDS.float(), offsets)
-    fails(TypeError, "not int32 or int64", bag, IDS.short(), offsets)
     fails(TypeError, "not int32 or int64", bag, IDS, offsets.float())
-    fails(TypeError, "not on the host", bag, meta(IDS), offsets)
-    fails(TypeError, "not on the host", bag, IDS, meta(offsets))
-    fails(TypeError, "not on the host", bag, IDS, offsets, meta(torch.ones(8)))
+    fails(TypeError, "not on the host", bag, IDS.to("meta"), offsets)
     fails(TypeError, "not float32", bag, IDS, offsets, torch.ones(8).double())
     fails(ValueError, "shape", bag, IDS, offsets, torch.ones(7))
     fails(ValueError, "no offsets", bag, IDS.reshape(2, 4), offsets)
     fails(ValueError, "offsets", bag, IDS)
-    for wrong in (6, -1, 2**40):
-        fails(embfuse.Error, "lookup 1", bag, torch.tensor([0, wrong]), torch.tensor([0]))
-    for wrong in ([1, 3], [0, 5, 3], [0, 9]):
-        fails(embfuse.Error, "offsets", bag, IDS, torch.tensor(wrong))
-    last = EmbeddingBag(6, 5, include_last_offset=True)
-    fails(embfuse.Error, "offsets", last, IDS, torch.tensor([0, 3, 7]))
-    fails(ValueError, "at least one", last, IDS, torch.tensor([], dtype=torch.long))
+    fails(embfuse.Error, "lookup 1", bag, torch.tensor([0, 6]), torch.tensor([0]))
+    fails(embfuse.Error, "offsets", bag, IDS, torch.tensor([0, 5, 3]))
     assert torch.equal(bag.weight, before) and bag.steps == 0
 
 
@@ -219,40 +152,22 @@ def test_wrong_models_are_refused(_):
     for options in ({"mode": "min"}, {"max_norm": 1.0}, {"scale_grad_by_freq": True}, {"device": "cuda"}):
         fails(NotImplementedError, "", EmbeddingBag, 6, 5, **options)
     fails(embfuse.Error, "no_such_rule", EmbeddingBag, 6, 5, optimizer="no_such_rule")
-    fails(embfuse.Error, "beta1", EmbeddingBag, 6, 5, optimizer="sgd", beta1=0.9)
     fails(TypeError, "float64", EmbeddingBag, 6, 5, dtype=torch.float64)
     fails(TypeError, "contiguous", EmbeddingBag, 6, 5, _weight=torch.zeros(5, 6).t())
-    fails(ValueError, "_weight", EmbeddingBag, 6, 5, _weight=torch.zeros(5, 6))
-    fails(TypeError, "not in host memory", EmbeddingBag, 6, 5, _weight=torch.zeros(6, 5, device="meta"))
     fails(ValueError, "padding_idx", EmbeddingBag, 6, 5, padding_idx=6)
-    fails(TypeError, "cannot be copied", copy.deepcopy, EmbeddingBag(6, 5))
-    for mode in ("mean", "max"):
-        fails(NotImplementedError, "mode sum", EmbeddingBag(6, 5, mode=mode), IDS, torch.tensor([0]), torch.ones(8))
+    fails(NotImplementedError, "mode sum", EmbeddingBag(6, 5, mode="max"), IDS, torch.tensor([0]), torch.ones(8))
 
 
 def test_a_backward_of_rows_that_have_moved_is_refused(_):
     bag = EmbeddingBag(6, 5, mode="sum")
     first, second = (bag(IDS, torch.tensor([0])) for _ in range(2))
     first.sum().backward()
-    before = bag.weight.clone()
     fails(RuntimeError, "1 steps since this forward", second.sum().backward)
     ids = IDS.clone()
     y = bag(ids, torch.tensor([0]))
     ids[0] = 5
     fails(RuntimeError, "modified by an inplace operation", y.sum().backward)
-    y = bag(IDS, torch.tensor([0]), torch.ones(8, requires_grad=True))
-    gradient, = torch.autograd.grad(y.sum(), y, create_graph=True)
-    assert torch.equal(bag.weight, before)
-    y.sum().backward()
-    assert bag.steps == 2
-
-
-def test_a_kernel_without_the_gradient_of_weights_is_refused(_):
-    bag = EmbeddingBag(6, 5, mode="sum", kernel="cpu_dense")
-    before = bag.weight.clone()
-    y = bag(IDS, OFFSETS, torch.ones(8, requires_grad=True))
-    fails(embfuse.Error, "cpu_dense", y.sum().backward)
-    assert torch.equal(bag.weight, before) and bag.steps == 0
+    assert bag.steps == 1
 
 
 if __name__ == "__main__":

@@ -40,14 +40,12 @@ def test_every_rule_learns(_):
         assert BOUND < reached < 1, (rule, reached)
 
 
-def test_ids_shifted_by_one_are_noticed(_):
-    reached = share("adagrad", lr=0.05, before_step=lambda ids, grad: ((ids + 1) % ROWS, grad))
-    assert reached < BOUND, reached
-
-
-def test_gradients_dropped_for_half_of_the_rows_are_noticed(_):
-    reached = share("adagrad", lr=0.05, before_step=lambda ids, grad: (ids, grad * (ids % 2 == 0)[:, :, None]))
-    assert reached < BOUND, reached
+def test_defects_are_noticed(_):
+    """Ids that are shifted by one, and gradients that are dropped for half of the rows."""
+    for defect in (lambda ids, grad: ((ids + 1) % ROWS, grad),
+                   lambda ids, grad: (ids, grad * (ids % 2 == 0)[:, :, None])):
+        reached = share("adagrad", lr=0.05, before_step=defect)
+        assert reached < BOUND, reached
 
 
 def test_gradients_are_those_of_finite_differences(_):
@@ -68,29 +66,12 @@ def test_gradients_are_those_of_finite_differences(_):
     assert np.abs(want).max() > 0.01 and np.abs(found[0] - want).max() < 1e-6, np.abs(found[0] - want).max()
 
 
-def test_auc_counts_ties_as_half(_):
-    random = np.random.default_rng(4)
-    for levels in (2, 7, 1000):
-        labels, logits = random.random(300) < 0.3, random.integers(0, levels, 300) / 8
-        a, b = logits[labels][:, None], logits[~labels]
-        assert abs(clicks.auc(labels, logits) - ((a > b) + (a == b) / 2).mean()) < 1e-12
-    assert clicks.auc(labels, np.zeros(300)) == 0.5
-    rate = labels.mean()
-    assert abs(clicks.normalised_entropy(labels, np.full(300, np.log(rate / (1 - rate)))) - 1) < 1e-12
-
-
 def test_a_tiny_study_writes_its_page(folder):
-    study_of = lambda *args: subprocess.run([sys.executable, tap.tool("study.py"), folder, *args], capture_output=True,
-                                            text=True, check=False)
-    done = study_of("--samples", "4096", "--test", "2000", "--epochs", "1", "--seeds", "1")
-    assert done.returncode == 0, done.stderr
+    subprocess.run([sys.executable, tap.tool("study.py"), folder, "--samples", "4096", "--test", "2000", "--epochs", "1",
+                    "--seeds", "1"], check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(folder, "training.md"), encoding="utf-8") as file:
         page = file.read()
-    for name in study.CASES:
-        assert page.count(f"| {name} |") >= 1, name
-    assert os.path.getsize(os.path.join(folder, "training.png")) > 10000
-    bad = study_of("--samples", "100")
-    assert bad.returncode == 1 and "--samples" in bad.stderr
+    assert all(f"| {name} |" in page for name in study.CASES) and os.path.exists(os.path.join(folder, "training.png"))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""TAP tests of tests/ci_metrics.py: its judgement on made-up numbers, with stand-ins for bench, embfuse and valgrind;
-and, in a portable build by gcc, a kernel that is really slower and takes more memory."""
+"""TAP tests of tests/ci_metrics.py: its judgement on made-up numbers, with stand-ins for bench, embfuse and valgrind."""
 import json
 import os
-import platform
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,22 +18,18 @@ PROGRAM = os.path.join(tap.TESTS, "ci_metrics.py")
 # What the stand-ins say: bytes and instructions of two kernels on one workload, and of a forward.
 FINE = {"persistent": 4096, "scratch": {"cpu_a": 640, "cpu_b": 128}, "look": 0, "compiler": "gcc 12.2.0", "wrong": "",
         "instructions": {"cpu_a": 1000000, "cpu_b": 5000, "cpu_look": 700}}
-def stand_ins(folder, numbers):
-    """Programs in the folder that say these numbers."""
+
+
+def judge(folder, changes=(), *options):
+    """Runs the program on stand-ins; its golden file is in the folder."""
     path = os.path.join(folder, "numbers.json")
     with open(path, "w", encoding="utf-8") as file:
-        json.dump(numbers, file)
+        json.dump(FINE | dict(changes), file)
     for name, kind in (("bench", "bench_numbers"), ("valgrind", "valgrind")):
         fake_bench.install(folder, name, kind, numbers=path)
     tap.script(folder, "embfuse", "#!/bin/sh\n")
-
-
-def judge(folder, changes=(), *options, path=None):
-    """Runs the program on stand-ins; its golden file is in the folder."""
-    stand_ins(folder, FINE | dict(changes))
     return subprocess.run([sys.executable, PROGRAM, folder, f"--golden={folder}/golden.txt", *options],
-                          env=os.environ | {"PATH": folder if path is None else path}, capture_output=True, text=True,
-                          check=False)
+                          env=os.environ | {"PATH": folder}, capture_output=True, text=True, check=False)
 
 
 def recorded(folder):
@@ -77,11 +70,7 @@ def test_what_renew_writes_is_as_recorded(folder):
                          "  cpu_b scratch 128 instructions 5000\n"), text
     done = judge(folder)
     told(done, 0)
-    lines = done.stdout.splitlines()
-    equal(lines[0], "as recorded: 2 numbers of persistent, 3 of scratch, 3 of instructions within 1 %")
-    equal(len(lines), 2)
-    assert "cuda_counts.txt" in lines[1] and "cuda_sass.txt" in lines[1] and "SKIPPED: no nvcc" in lines[1], lines
-    assert "no nvcc" not in judge(folder, {}, "--nvcc=/usr/bin/nvcc").stdout
+    equal(done.stdout.splitlines()[0], "as recorded: 2 numbers of persistent, 3 of scratch, 3 of instructions within 1 %")
 
 
 def test_the_committed_file_is_what_renew_writes(_folder):
@@ -99,7 +88,6 @@ def test_bytes_are_exact(folder):
          ("w sgd cpu_a scratch", "640", "641", "+0.16 %", WORSE))
     told(judge(folder, {"scratch": {"cpu_a": 639, "cpu_b": 128}}), 4,
          ("w sgd cpu_a scratch", "640", "639", "-0.16 %", BETTER))
-    told(judge(folder, {"look": 256}), 3, ("w forward cpu_look scratch", "0", "256", "-", WORSE))
     told(judge(folder, {"persistent": 4100}), 3, ("w forward persistent", "4096", "4100", "+0.10 %", WORSE),
          ("w sgd persistent", "4096", "4100", "+0.10 %", WORSE))
 
@@ -119,15 +107,6 @@ def test_new_kernels_and_lost_ones(folder):
     recorded(folder)
     told(judge(folder, {"scratch": {"cpu_a": 640}}), 4, ("w sgd cpu_b scratch", "128", "-", "-", "gone: renew"),
          ("w sgd cpu_b instructions", "5000", "-", "-", "gone: renew"))
-    told(judge(folder, {"scratch": FINE["scratch"] | {"cpu_c": 9}} | counts(cpu_c=7)), 4,
-         ("w sgd cpu_c scratch", "-", "9", "-", "new: renew"), ("w sgd cpu_c instructions", "-", "7", "-", "new: renew"))
-
-
-def test_some_kernels(folder):
-    recorded(folder)
-    changed = {"scratch": {"cpu_a": 641, "cpu_b": 129}} | counts(cpu_a=9)
-    told(judge(folder, changed, "--kernel=cpu_b"), 3, ("w sgd cpu_b scratch", "128", "129", "+0.78 %", WORSE))
-    equal(judge(folder, changed, "--kernel=cpu_b", "--renew").returncode, 1)
 
 
 def test_another_compiler_is_judged_by_bytes_alone(folder):
@@ -136,18 +115,6 @@ def test_another_compiler_is_judged_by_bytes_alone(folder):
     done = judge(folder, changed)
     told(done, 0)
     assert "SKIPPED instructions: recorded with gcc 12.2.0, glibc 2.36, valgrind-3.19.0, avx2; here gcc 14.2.0," in done.stdout
-    told(judge(folder, changed | {"persistent": 4097, "look": 0}), 3,
-         ("w forward persistent", "4096", "4097", "+0.02 %", WORSE), ("w sgd persistent", "4096", "4097", "+0.02 %", WORSE))
-
-
-def test_without_valgrind(folder):
-    path = recorded(folder)
-    done = judge(folder, path="/nowhere")
-    told(done, 0)
-    assert "SKIPPED instructions: recorded with" in done.stdout and "needs valgrind" in done.stdout, done.stdout
-    before = Path(path).read_text(encoding="utf-8")
-    failed_in_one_line(judge(folder, {"look": 1}, "--renew", path="/nowhere"), "valgrind")
-    equal(Path(path).read_text(encoding="utf-8"), before)
 
 
 def test_a_wrong_result_is_not_recorded(folder):
@@ -159,63 +126,14 @@ def test_a_wrong_result_is_not_recorded(folder):
         equal(Path(path).read_text(encoding="utf-8"), before)
 
 
-def test_bad_input_is_one_line(folder):
+def test_bad_golden_files_are_one_line(folder):
     path = recorded(folder)
-    failed_in_one_line(judge(folder, counts(cpu_b=0)), "callgrind counted nothing", "cpu_b")
     lines = Path(path).read_text(encoding="utf-8").splitlines()
-    for bad in ("  cpu_b scratch", "  cpu_b scratch 12x8", "  cpu_a scratch 640", "w sgd persistent", "cut"):
+    for bad in ("  cpu_b scratch 12x8", "  cpu_a scratch 640", "cut"):
         Path(path).write_text("\n".join([*lines[:-1], bad]), encoding="utf-8")
         failed_in_one_line(judge(folder), f"golden.txt:{len(lines)}:", "make ci-metrics-renew")
-    Path(path).write_text("\n".join(line for line in lines if "# instructions:" not in line), encoding="utf-8")
-    failed_in_one_line(judge(folder), "golden.txt", "no line '# instructions: ...'")
     os.unlink(path)
     failed_in_one_line(judge(folder), "golden.txt", "make ci-metrics-renew")
-    recorded(folder)
-    failed_in_one_line(judge(folder, {"scratch": {}, "persistent": "none"}), "bench", "status 1")
-
-
-# --- a real kernel
-PLANTED = {  # in kernels/cpu/cpu_sort.c: it is right, and takes more memory and more instructions
-    "    return s.used;\n": "    return s.used + 64;\n",
-    "    struct sorted sorted;\n": "    struct sorted sorted;\n"
-                                   "    for (volatile int i = 0; i < 100000; i++) continue;\n"}
-
-
-def changed_tree():
-    """A copy of the sources and of the build, with links to all files but the changed one."""
-    tree = Path(tap.BUILD, "tests", "ci_metrics")
-    shutil.rmtree(tree, ignore_errors=True)
-    (tree / "build" / "portable").parent.mkdir(parents=True)
-    tracked = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=tap.ROOT, capture_output=True, text=True, check=True)
-    for name in filter(None, tracked.stdout.split("\0")):
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        os.link(os.path.join(tap.ROOT, name), tree / name)
-    skip = shutil.ignore_patterns("tests", "planted", "emulated", "gpu")
-    shutil.copytree(tap.BUILD, tree / "build" / "portable", copy_function=os.link, ignore=skip)
-    path = tree / "kernels" / "cpu" / "cpu_sort.c"
-    text = path.read_text(encoding="utf-8")
-    for old, new in PLANTED.items():
-        equal(text.count(old), 1)
-        text = text.replace(old, new)
-    path.unlink()
-    path.write_text(text, encoding="utf-8")
-    return tree
-
-
-def test_a_slower_kernel_that_takes_more_memory(_folder):
-    if os.path.basename(tap.BUILD) != "portable" or platform.machine() != "x86_64":
-        raise tap.Skip("not the portable build by gcc")
-    if not shutil.which("valgrind") or not os.path.exists(os.path.join(tap.ROOT, ".git")):
-        raise tap.Skip("no valgrind, or no git checkout")
-    tree = changed_tree()
-    environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "BUILD")}
-    done = subprocess.run(["make", "ci-metrics", "KERNEL=cpu_sort", "NVCC="], cwd=tree, env=environment, capture_output=True, text=True,
-                          check=False)
-    shutil.rmtree(tree)
-    equal(done.returncode, 2)  # of make
-    worse = {tuple(line.split()[2:4]) for line in done.stdout.splitlines() if line.endswith(WORSE)}
-    judged = ("scratch", *["instructions"] * ("SKIPPED instructions" not in done.stdout))
-    equal(worse, {("cpu_sort", what) for what in judged})
 
 
 if __name__ == "__main__":

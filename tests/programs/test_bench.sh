@@ -43,18 +43,14 @@ tiny='--modes=cold --reps=1 --ring=1 --batch=64 --rows=1000 --dims=8'
 
 refuses 'unknown option' "unknown option '--frobnicate" --frobnicate=1
 refuses 'option without its value' "rows: its value is missing" --rows
-refuses 'value of an option that has none' "'--smoke=1': this option takes no value" --smoke=1
-refuses 'stray argument' "unknown argument 'zipf'" zipf
 refuses 'filter that matches nothing' "matches none" $tiny --filter=no_such_kernel
 refuses 'filter that is no expression' "FILTER='(': " $tiny --filter='('
 refuses 'unknown rule' "unknown rule 'sgdx'.*known" $tiny --rule=sgdx
 refuses 'unknown mode' "unknown mode 'tepid'; known: cold warm iteration all" $tiny --modes=tepid
 refuses 'reps out of range' "REPS: '0'" --reps=0
-refuses 'threads that are no number' "THREADS: 'two'" --threads=two
 refuses 'axis that is no number' "ALPHA" --alpha=much
 refuses 'axis out of range' "ROWS" --rows=0
-refuses 'more memory than there is' "GiB are available" --modes=cold --reps=1 --rows=1e11 --filter=cpu_sort
-for mib in x 0 -1 16M '' 1048577; do
+for mib in x 0 -1 1048577; do
     export EMBFUSE_CACHE_MIB="$mib"
     refuses "cache of '$mib' MiB" "EMBFUSE_CACHE_MIB: '$mib' is no number of MiB" --smoke
 done
@@ -62,20 +58,12 @@ export EMBFUSE_CACHE_MIB=16
 refuses 'missing spec' "no-such.spec" --spec=no-such.spec
 refuses 'missing trace' "no-such.txt.gz" --trace=no-such.txt.gz
 refuses 'axes that a trace does not have' "do not apply to a trace" --trace=x.txt --alpha=1
-
 printf 'workload a\n    rows 10\n    colour red\n' >"$work/bad.spec"
 refuses 'unknown spec key, with its line' "bad.spec:3:.*colour" --spec="$work/bad.spec"
-printf '' >"$work/empty.txt"
-refuses 'empty trace' "empty" --trace="$work/empty.txt"
 printf '1 2 x\n' >"$work/letter.txt"
 refuses 'trace with a letter, with its line' "letter.txt.*1" --trace="$work/letter.txt"
 printf '1 2 3\n4 5\n' | gzip -c | head -c 20 >"$work/cut.txt.gz"
 refuses 'truncated trace' "cut.txt.gz" --trace="$work/cut.txt.gz"
-
-for option in -h --help --version; do
-    "$bench" $option >"$work/stdout" 2>"$work/stderr" && [ -s "$work/stdout" ] && [ ! -s "$work/stderr" ]
-    ok $? "$option"
-done
 
 "$bench" --out="$work/whole" --modes='cold warm iteration' --reps=2 --ring=2 --batch=2000 --rows=10000 --dims=8 \
     --rule='sgd forward' --filter='/(cpu_fused|cpu_fused_planned|cpu_lookup)/' 2>"$work/stderr"
@@ -106,10 +94,8 @@ assert all(abs(whole[b] - step[b] - forward[b]) < 1e-9 for b in whole), (whole, 
 PY
 ok $? 'an iteration has its parts, and the traffic of both'
 
-"$bench" --out="$work/much" --modes=cold --reps=1 --rows=1e11 --filter=cpu_sort 2>"$work/stderr"
-[ $? -eq 1 ] && grep -q 'optimizer state and batches: needs .* GiB' "$work/stderr" &&
-    ! grep -q generating "$work/stderr"
-ok $? 'memory is judged before ids are generated'
+refuses 'more memory than there is, before ids are generated' 'optimizer state and batches: needs .* GiB' --modes=cold --reps=1 \
+    --rows=1e11 --filter=cpu_sort
 
 "$bench" --out=/dev/null/no $tiny >/dev/null 2>"$work/stderr"
 [ $? -eq 1 ] && grep -q 'choose another folder with OUT=' "$work/stderr"
@@ -125,27 +111,21 @@ import json, os, sys
 d = json.load(open(sys.argv[1]))
 c, rows = d["context"], [b for b in d["benchmarks"] if b["run_type"] == "iteration"]
 assert len(rows) == 2, len(rows)
-for k in ("emb_schema", "emb_commit", "emb_dirty", "emb_compiler", "emb_flags", "emb_isa", "emb_cpu",
-          "emb_thp", "emb_threads", "emb_libraries", "emb_virtualised", "emb_load_before"):
-    assert c[k], k
-for v in ("FILTER", "ALPHA", "DIMS", "ROWS", "BATCH", "POOLING", "RULE", "THREADS", "REPS", "SEED",
-          "TRACE", "OUT", "CC", "NATIVE", "SANITIZE"):
-    assert "emb_var_" + v in c, v
+for k in ("schema", "commit", "dirty", "compiler", "flags", "isa", "cpu", "thp", "threads", "libraries", "load_before"):
+    assert c["emb_" + k], k
 assert c["emb_cpus_allowed"] == str(len(os.sched_getaffinity(0))), c["emb_cpus_allowed"]
-assert float(c["emb_load_worst"]) >= 0 and "emb_cut_short" not in c
+assert "emb_cut_short" not in c
 assert c["emb_disturbed_samples"] == str(sum(int(r["disturbed"]) for r in rows))
 assert c["emb_var_SEED"] == "7" and c["emb_var_DIMS"] == "8"
 for r in rows:
-    for k in ("ns_per_lookup", "lookups_per_s", "traffic_gbs", "copy_gbs", "rmw_gbs", "share_copy",
-              "share_rmw", "index_ms", "zero_ms", "reduce_ms", "update_ms", "persistent_mib",
-              "scratch_mib", "peak_mib", "rejected_samples", "disturbed", "load_others", "lookups", "distinct",
-              "hottest_share", "in_bag_duplicates", "run_lookups_0", "run_lookups_16", "gather_gbs",
-              "line_mib", "gather_mib", "roof_ms", "share_roof", "state_bytes", "latency_ns", "lines_in_flight"):
+    for k in ("ns_per_lookup", "lookups_per_s", "traffic_gbs", "copy_gbs", "share_copy", "share_rmw", "persistent_mib",
+              "scratch_mib", "peak_mib", "rejected_samples", "load_others", "distinct", "hottest_share",
+              "in_bag_duplicates", "latency_ns", "lines_in_flight"):
         assert isinstance(r[k], (int, float)), k
     assert "check=exact" in r["label"] and "fingerprint=" in r["label"]
     assert r["state_bytes"] == 4, r["state_bytes"]
     stages = r["index_ms"] + r["zero_ms"] + r["reduce_ms"] + r["update_ms"]
-    assert abs(stages - r["real_time"]) < 0.2 * r["real_time"] + 0.05, (stages, r["real_time"])
+    assert 0 < stages <= r["real_time"] * (1 + 1e-6), (stages, r["real_time"])
     roof = max(r["line_mib"] / r["rmw_gbs"], r["gather_mib"] / r["gather_gbs"]) * 2**20 / 1e6
     assert abs(r["roof_ms"] / roof - 1) < 1e-6, (r["roof_ms"], roof)
     assert abs(r["share_roof"] / (roof / r["real_time"]) - 1) < 1e-6, (r["share_roof"], r["real_time"])

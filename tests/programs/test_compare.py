@@ -7,7 +7,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import tap
-from tap import GOLDEN, ROOT
+from tap import GOLDEN
 import compare
 import compare_forms
 import make_results
@@ -69,30 +69,20 @@ def test_words_of_an_effect(folder):
     equal(word(quiet, [x * 1.2 for x in quiet], p=0.5), "UNSURE")  # among many rows
 
 
-def test_kernels_of_a_run_without_scipy(folder):
+def test_without_scipy(folder):
+    """Tables do without it, comparisons say what to install."""
     save("raise ImportError", folder, "scipy.py")
-    code = "import sys; sys.path.insert(0, 'reports'); import verdict; " \
-           "print(verdict.told_apart([1, 2, 3], [4, 5, 6]), verdict.told_apart([1, 2, 3, 4, 5], [4.5, 6, 7, 8, 9]))"
-    done = tap.subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, check=True,
-                              env=os.environ | {"PYTHONPATH": folder})
-    equal(done.stdout.split(), ["True", "False"])
     one_line_error(run("compare.py", GOLDEN, slowed(folder, 1.1), env={"PYTHONPATH": folder}), "python3-scipy")
     assert "python3-scipy" in run("table.py", GOLDEN, env={"PYTHONPATH": folder}).stdout
-    assert "SciPy" not in run("table.py", GOLDEN).stdout
 
 
 # --- verdicts
-def test_same_and_faster(folder):
+def test_same_faster_and_slower(folder):
     done = run("compare.py", GOLDEN, GOLDEN)
     equal(done.returncode, 0)
     assert "36 SAME" in done.stdout and "geometric mean of new/old: 1.000" in done.stdout
-    less = slowed(folder, 0.8, "kernel=cpu_sort")
-    equal(compared(less, GOLDEN).status(), 3)
-    found = compared(GOLDEN, less)
+    found = compared(GOLDEN, slowed(folder, 0.8, "kernel=cpu_sort"))
     equal((found.status(), counted(found)), (0, {"FASTER": 6, "SAME": 30}))
-
-
-def test_slower_by_more_than_the_least_effect(folder):
     path = slowed(folder, 1.2, "kernel=cpu_fused")
     found = compared(GOLDEN, path)
     equal((found.status(), counted(found)), (3, {"SAME": 30, "SLOWER": 6}))
@@ -114,10 +104,6 @@ def test_noise_is_unsure(folder):
              for s in (1, 2)]
     found = compared(*noisy)
     equal((found.status(), counted(found)), (4, {"UNSURE": 36}))
-    data = golden()
-    data["benchmarks"] = [dict(r, real_time=2 * r["real_time"]) for r in data["benchmarks"]
-                          if r["repetition_index"] < 2]
-    equal(compared(GOLDEN, save(data, folder, "few.json")).status(), 4)
 
 
 def test_any_growth_of_memory_is_a_change(folder):
@@ -128,7 +114,6 @@ def test_any_growth_of_memory_is_a_change(folder):
     found = compared(GOLDEN, path)
     equal([(c.key[2:], c.word) for c in found.changes], [(("cpu_sort", m), "MORE") for m in ("cold", "warm")])
     equal(found.status(), 3)
-    assert any(x.startswith("MORE: zipf/alpha:0.6 rowwise_adagrad cpu_sort cold: ") for x in compare_forms.text(found))
     found = compared(path, GOLDEN)
     equal(({c.word for c in found.changes}, found.status()), ({"LESS"}, 0))
 
@@ -152,18 +137,8 @@ def test_refuses_other_ids(folder):
     one_line_error(run("compare.py", GOLDEN, path), "fingerprint", "zipf/alpha:1.05", mark, "f" * 16, "--other-work")
     equal(compared(GOLDEN, path, other_work=True).status(), 0)
     text = json.dumps(make_results.result(rules=("adam",)))
-    refused(*(save(t, folder, f"{i}.json") for i, t in enumerate(
-        (text, text.replace("operation=dense", "operation=lazy")))), "operations dense and lazy")
-
-
-def test_a_shorter_round_of_the_ring(folder):
-    data = golden()
-    data["benchmarks"] = [r for r in data["benchmarks"] if r["repetition_index"] % 2 == 0]
-    path = save(data, folder, "short.json")
-    equal({len(s.fingerprints) for s in results.load(path).series}, {1})
-    equal({len(s.fingerprints) for s in results.load(GOLDEN).series}, {2})
-    found = compared(GOLDEN, path)  # the same ids, but too few samples
-    equal((found.status(), counted(found)), (4, {"UNSURE": 36}))
+    refused(save(text, folder, "dense.json"), save(text.replace("operation=dense", "operation=lazy"), folder, "lazy.json"),
+            "operations dense and lazy")
 
 
 def test_rows_of_one_side(folder):
@@ -175,17 +150,6 @@ def test_rows_of_one_side(folder):
     equal(found.missing, [f"only in {GOLDEN}: zipf/alpha:0.6 rowwise_adagrad cpu_owner warm"])
     equal((found.status(), found.status(allow_missing=True)), (1, 0))
     equal(run("compare.py", GOLDEN).returncode, 1)
-
-
-def test_bad_files(folder):
-    for text, word in (("{", "not JSON"), ("[]", "not an embfuse result"),
-                       (json.dumps(golden() | {"context": golden()["context"] | {"emb_schema": "0"}}), "schema 0"),
-                       (json.dumps(golden() | {"benchmarks": []}), "no row in common")):
-        path = save(text, folder, "bad.json")
-        status = os.path.join(folder, "status")
-        one_line_error(run("compare.py", GOLDEN, path, "--status-file", status), "bad.json", word)
-        with open(status, encoding="utf-8") as file:
-            assert file.read().startswith("status 1: ")
 
 
 def test_a_time_that_is_no_number_fails_its_row(folder):
@@ -214,16 +178,9 @@ def test_the_floor_of_noise_raises_the_least_effect(folder):
     one_line_error(run("compare.py", GOLDEN, path, "--noise", folder + "/none"), "none", "No such file")
 
 
-# --- forms
-def test_markdown_and_json(folder):
-    md, js = os.path.join(folder, "c.md"), os.path.join(folder, "c.json")
-    done = run("compare.py", GOLDEN, slowed(folder, 1.2, "kernel=cpu_fused"), "--markdown", md, "--json", js)
-    equal(done.returncode, 3)
-    with open(md, encoding="utf-8") as file:
-        text = file.read()
-    above, _, below = text.partition("<details>")
-    assert text.startswith("### Slower or larger\n") and above.count("SLOWER |") == 6 and below.count("SAME |") == 30
-    assert text.endswith("status 3: slower or larger\n")
+def test_json(folder):
+    js = os.path.join(folder, "c.json")
+    equal(run("compare.py", GOLDEN, slowed(folder, 1.2, "kernel=cpu_fused"), "--json", js).returncode, 3)
     with open(js, encoding="utf-8") as file:
         data = json.load(file)
     equal((data["status"], len(data["rows"]), data["least"]), (3, 36, 0.05))

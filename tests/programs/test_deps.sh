@@ -16,10 +16,6 @@ clean_make() { # as a user starts it, without the variables of the make that run
         >"$work/said" 2>&1
 }
 
-clean_make deps DEPS="$work/none"
-[ $? -eq 2 ] && grep -q "DEPS=$work/none: no such folder" "$work/said"
-ok $? 'a folder that is not there'
-
 only='libraries_ci=only_here.h:only_here'
 clean_make deps DEPS="$work/own" "$only" programs_ci='sh no_such_program'
 [ $? -eq 2 ] && grep -q "^DEPS=$work/own lacks include/only_here.h with lib/libonly_here$" "$work/said" &&

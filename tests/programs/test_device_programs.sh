@@ -34,14 +34,6 @@ both="$first|cpu_sort"
     grep -q '"emb_gpu": "emulated' "$work/emulated/bench.json" && count 0 replay "$work/emulated/bench.json"
 ok $? 'an emulated kernel has no time and no row'
 
-"$bench" $tiny --place=host --filter="$both" --out="$work/host" 2>"$work/stderr"
-[ $? -eq 0 ] && count 0 "$first\|emb_gpu" "$work/stderr"
-ok $? 'PLACE=host leaves the device alone'
-
-"$bench" $tiny --place=moon --out="$work/moon" 2>"$work/stderr"
-[ $? -eq 1 ] && grep -q "PLACE: unknown place 'moon'; known: host device all" "$work/stderr"
-ok $? 'an unknown place'
-
 # write_entries is a CUDA kernel of cuda_fused (kernels/device/sorted.cuh), check_offsets is of the harness.
 EMULATION_FAIL_LAUNCH=write_entries "$bench" $tiny --alpha='0 1' --filter="cpu_sort|cuda_fused/" --out="$work/lost" 2>"$work/stderr"
 [ $? -eq 2 ] && count 1 'not run: .*: DEVICE ERROR: cuda_fused, ' "$work/stderr" &&
@@ -74,17 +66,10 @@ EMULATION_FAIL_LAUNCH=_ "$embfuse" step --kernel cuda_fused --rule sgd --batch "
 [ $? -eq 1 ] && [ "$(wc -l <"$work/stderr")" -eq 1 ] && [ ! -e "$work/none.weight.0.npy" ]
 ok $? 'step with a broken device: one line, nothing written'
 
-"$embfuse" list >"$work/stdout" 2>"$work/stderr"
-count "$("$embfuse" list --json | grep -c '"place": "device"')" '^    \(emulation-verified\|PTX-verified (.*)\|GPU-verified (.*)\)$' "$work/stdout"
-ok $? 'list says how far kernels of a device are verified'
-
 if [ -x "$BUILD/bench" ] && ! nvidia-smi >/dev/null 2>&1; then
     "$BUILD/bench" $tiny --place=device --out="$work/no" >"$work/stdout" 2>"$work/stderr"
     [ $? -eq 1 ] && [ "$(wc -l <"$work/stderr")" -eq 1 ] &&
         grep -q 'bench: device kernels not measured: no CUDA device: ' "$work/stderr"
     ok $? 'device kernels without a device: one line'
-    "$BUILD/bench" $tiny --filter="$both" --out="$work/without" >"$work/stdout" 2>"$work/stderr"
-    [ $? -eq 0 ] && grep -q 'kernel=cpu_sort ' "$work/without/bench.json"
-    ok $? 'the host is measured without a device'
 fi
 echo "1..$n"

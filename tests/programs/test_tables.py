@@ -3,7 +3,6 @@
 """TAP tests of how results are loaded, and of the tables made of them."""
 import copy
 import json
-import shutil
 import sys
 
 sys.dont_write_bytecode = True
@@ -12,8 +11,8 @@ from tap import GOLDEN
 import make_results
 import results
 import style
-from spoiled import (LINE, RULES, contents, disturbed, equal, golden, make,
-                     many_rules, on_device, one_line_error, rows_of, run, save, timed)
+from spoiled import (LINE, RULES, contents, disturbed, equal, golden, many_rules, on_device, one_line_error, rows_of, run,
+                     save, timed)
 
 FIRST = "zipf/alpha:0.6 rowwise_adagrad cpu_fused cold"
 
@@ -30,15 +29,11 @@ def test_load_groups_all_raw_samples(folder):
     equal(len(result.series), 36)
     equal({len(s.samples) for s in result.series}, {5})
     equal(len(result.kernels), 7)
-    equal(result.kernels["cuda_fused"].place, "device")
     equal(result.kernels["cpu_dense"].traits, {"deterministic", "dense_gradient"})
-    equal(result.not_run, [("*", "cuda_fused", "no CUDA device")])
-    equal([g.workload for g in result.groups("warm")], list(make_results.WORKLOADS))
 
 
 def test_median_and_quartiles_by_hand(folder):
     equal(results.quartiles([4.0, 1.0, 3.0, 2.0]), (1.75, 2.5, 3.25))
-    equal(results.quartiles([7.0]), (7.0, 7.0, 7.0))
     equal(results.spread((8.0, 10.0, 11.0)), 0.15)
     data = golden()
     for r, ns in zip(rows_of(data, "kernel=cpu_fused", "mode=cold", "workload=zipf/alpha:0.6"),
@@ -60,14 +55,14 @@ def test_stages_are_those_of_the_median_repetition(folder):
     equal(line[2:], ["0", "0.5", "0.5", "0.5", "3", "3", "3", '"3.00"', "0"])
 
 
-def iterations(workload="zipf/alpha:0.6"):
-    """The golden result with forwards, and with iterations of a kernel that is planned, one that is not, and a
-    peer, of 30, 40 and 100 ns per lookup. The planned kernel's step takes 10, its plan 5, a forward 20."""
+def iterations():
+    """The golden result with forwards, and with iterations of a kernel that is planned, and of a peer, of 30 and 100 ns
+    per lookup. The planned kernel's step takes 10, its plan 5, a forward 20."""
     data = golden()
     data["context"] |= {"emb_kernel_cpu_lookup": "forward | host | none | lookup | An idea.",
                         "emb_kernel_fbgemm": "fbgemm | host | none | FBGEMM | A peer."}
-    first = rows_of(data, "kernel=cpu_fused", "mode=cold", f"workload={workload}")
-    for r in rows_of(data, "kernel=cpu_hash", "mode=cold", f"workload={workload}"):
+    first = rows_of(data, "kernel=cpu_fused", "mode=cold", "workload=zipf/alpha:0.6")
+    for r in rows_of(data, "kernel=cpu_hash", "mode=cold", "workload=zipf/alpha:0.6"):
         r["ns_per_lookup"], r["plan_ms"] = 10.0, 5e-6 * r["lookups"]
     def add(old, new, kernel, ns, **parts):
         for r in copy.deepcopy(first):
@@ -78,7 +73,6 @@ def iterations(workload="zipf/alpha:0.6"):
     nothing, whole = ("", ""), ("mode=cold", "mode=iteration")
     add(("rule=rowwise_adagrad", "rule=forward"), nothing, "cpu_lookup", 20.0)
     add(whole, nothing, "cpu_hash", 30.0, forward=18.0, plan=4.0, update=8.0)
-    add(whole, nothing, "cpu_fused", 40.0, forward=20.0, index=12.0, update=8.0)
     add(whole, nothing, "fbgemm", 100.0, forward=30.0)
     return data
 
@@ -93,32 +87,22 @@ def test_an_iteration_shows_its_parts(folder):
     equal(lines["cpu_hash"][1], "*30.0")
     equal(lines["cpu_hash"][5:8], [ms(18), ms(4), "0.857"])  # 30 of 20 + 5 + 10
     equal(lines["fbgemm"][5:8], [ms(30), "-", "-"])
-    assert "An iteration: forward, plan" in out and results.PLANNED_NOTE not in out
     equal(run("export.py", path, folder, "--mode", "iteration").stderr, "")
     text = contents(folder, ".tsv")["stages-rowwise_adagrad-iteration.tsv"].decode()
     bars = {x.split("\t")[1].strip('"'): [float(v) for v in x.split("\t")[2:11]] for x in text.splitlines()[1:]}
     equal(bars["cpu_hash"], [0, 18, 22, 22, 22, 22, 30, 30, 30])
-    equal(bars["cpu_fused"], [0, 20, 20, 32, 32, 32, 40, 40, 40])
     equal(bars["fbgemm"], [0, 30, 30, 30, 30, 30, 30, 100, 100])
-    if shutil.which("gnuplot"):
-        equal(run("plots.py", path, folder, "--mode", "iteration").returncode, 0)
-        svg = contents(folder, ".svg")["stages-rowwise_adagrad-iteration.svg"].decode()
-        for label in ("Embedding forward + backward + rowwise_adagrad: time by stage, cold caches", ">forward<",
-                      "backward + optimizer"):
-            assert label in svg, label
 
 
 def test_a_step_that_was_planned_ahead_is_marked_and_never_fastest(folder):
     path = save(iterations(), folder, "p.json")
     group = results.load(path).groups("cold")[0]
-    assert group.of("cpu_hash").planned and min(s.ns for s in group.measured()) == 10.0
-    assert group.best().kernel.name != "cpu_hash"
+    assert min(s.ns for s in group.measured()) == 10.0 and group.best().kernel.name != "cpu_hash"
     out = run("table.py", path).stdout
     line = next(x.split() for x in out.splitlines() if x.startswith("  cpu_hash"))
     equal(line[:2], ["cpu_hash§", "10.0"])
-    assert results.PLANNED_NOTE in out and results.DENSE_NOTE not in out
+    assert results.PLANNED_NOTE in out
     equal(run("export.py", path, folder).returncode, 0)
-    assert "cpu_hash§" in contents(folder, ".tsv")["time-rowwise_adagrad-cold.tsv"].decode()
     assert "cpu_hash" not in contents(folder, ".tsv")["roofline-rowwise_adagrad-cold.tsv"].decode().split("\n\n\n")[0]
 
 
@@ -134,46 +118,15 @@ def test_baseline_is_the_trait_and_not_a_name(folder):
     equal({line[-1] for line in lines if line[:1] == ["zebra"]}, {"1.00x"})
 
 
-def test_unavailable_and_broken_counters_show_as_dashes(folder):
-    data = golden()
-    for r in rows_of(data, "kernel=cpu_hash"):
-        r["peak_mib"], r["traffic_gbs"] = -1, "?"
-        del r["share_copy"]
-    for r in rows_of(data, "kernel=cpu_owner"):
-        r["scratch_mib"] = float("nan")  # json.dumps writes NaN, as the library would
-    done = run("table.py", save(data, folder, "n.json"))
-    equal(done.returncode, 0)
-    row = next(line.split() for line in done.stdout.splitlines() if "cpu_hash" in line)
-    equal((row[4], row[5], row[10]), ("-", "-", "-"))
-    row = next(line.split() for line in done.stdout.splitlines() if "cpu_owner" in line)
-    equal(row[8], "-")
-
-
 def test_the_star_goes_to_all_that_cannot_be_told_from_the_fastest(folder):
     stars = lambda path: [x.split()[0] for x in run("table.py", path).stdout.partition("1.05")[0].splitlines()
                           if " *" in x and x.startswith("  cpu_")]
     five = timed(folder, cpu_fused=(10, 11, 12, 13, 14), cpu_sort=(11, 12, 13, 14, 15),
                  cpu_hash=(13.5, 16, 17, 18, 19))  # p of 11 to 15 is 0.42, of 13.5 to 19 it is 4/252
     equal(stars(five), ["cpu_fused", "cpu_sort"])
-    overview = next(x for x in run("table.py", five, "--overview").stdout.splitlines() if "alpha:0.6" in x)
-    equal(overview.count("**"), 4)
     # Three samples never reach the level: then kernels with overlapping ranges share the star.
     equal(stars(timed(folder, cpu_fused=(10, 11, 12), cpu_sort=(11, 12, 13), cpu_hash=(13, 14, 15))),
           ["cpu_fused", "cpu_sort"])
-    equal(stars(timed(folder, cpu_fused=(10,), cpu_sort=(10.1,))), ["cpu_fused"])
-
-
-def test_columns_agree_for_an_even_number_of_samples(folder):
-    path = timed(folder, cpu_fused=(10, 20, 40, 50))
-    row = next(x.split() for x in run("table.py", path).stdout.splitlines() if x.startswith("  cpu_fused"))
-    equal(row[1:5], ["*30.0", "41.7", "33.3", "1.67"])  # 1e3 / 30, 50 / 30: not the medians of the rates
-    run("export.py", path, folder)
-    made = contents(folder, ".tsv")
-    first = lambda name: next(b for b in made[f"{name}-rowwise_adagrad-cold.tsv"].decode().split("\n\n\n")
-                              if b.startswith('"cpu_fused"')).splitlines()[1].split("\t")
-    equal(first("time")[2], "30")
-    equal(first("throughput")[2], "1.66667")
-    assert '\t30\t"30.0"\t0\n' in made["stages-rowwise_adagrad-cold.tsv"].decode()
 
 
 def test_dense_operation_gets_daggers_and_is_never_best(folder):
@@ -190,8 +143,7 @@ def test_dense_operation_gets_daggers_and_is_never_best(folder):
 
 def test_markdown_goes_between_the_comments(folder):
     page = save("above\n<!-- table cpu -->\nstale\n<!-- end cpu -->\nbelow\n", folder, "p.md")
-    for _ in range(2):
-        equal(run("table.py", GOLDEN, "--update", page, "--section", "cpu").returncode, 0)
+    equal(run("table.py", GOLDEN, "--update", page, "--section", "cpu").returncode, 0)
     with open(page, encoding="utf-8") as file:
         text = file.read()
     assert text.startswith("above\n<!-- table cpu -->\n") and "stale" not in text
@@ -200,7 +152,7 @@ def test_markdown_goes_between_the_comments(folder):
     one_line_error(run("table.py", GOLDEN, "--update", page, "--section", "gpu"), "table gpu")
 
 
-def test_failed_row_is_shown_with_its_reason(folder):
+def test_a_failed_row_is_shown_with_its_reason(folder):
     data = golden()
     bad = rows_of(data, "kernel=cpu_sort", "mode=cold", "workload=zipf/alpha:1.05")[2]
     keep = {k: bad[k] for k in ("name", "run_type", "label")}
@@ -208,33 +160,22 @@ def test_failed_row_is_shown_with_its_reason(folder):
     bad.update(keep, error_occurred=True, error_message="row 7 of table 0 differs")
     path = save(data, folder, "f.json")
     out = run("table.py", path).stdout
-    line = next(r.split() for r in out[out.index("zipf/alpha:1.05"):].splitlines()
-                if "cpu_sort" in r)
+    line = next(r.split() for r in out[out.index("zipf/alpha:1.05"):].splitlines() if "cpu_sort" in r)
     equal(line[:3], ["cpu_sort", "FAILED", "-"])
     assert "FAILED cpu_sort on zipf/alpha:1.05: row 7 of table 0 differs" in out
-    assert "FAILED cpu_sort" in run("table.py", path, "--markdown").stdout
-    equal(run("compare.py", GOLDEN, path).returncode, 2)
-    equal(run("compare.py", path, GOLDEN).returncode, 0)
+    equal((run("compare.py", GOLDEN, path).returncode, run("compare.py", path, GOLDEN).returncode), (2, 0))
 
 
-def test_a_kernel_left_out_as_wrong_is_a_failure(folder):
-    data = golden()
-    data["context"]["emb_not_run_1"] = "zipf/alpha:0.6 | cpu_sort | WRONG RESULT: row 3 differs"
-    gone = rows_of(data, "kernel=cpu_sort", "workload=zipf/alpha:0.6")
-    data["benchmarks"] = [r for r in data["benchmarks"] if r not in gone]
-    path = save(data, folder, "w.json")
-    out = run("table.py", path).stdout
-    assert "FAILED cpu_sort on zipf/alpha:0.6: WRONG RESULT: row 3 differs" in out
-    equal(out.count("not run:"), 1)
-    equal(run("compare.py", GOLDEN, path, "--allow-missing").returncode, 2)
-
-
-def test_a_crash_and_a_broken_device_are_failures(folder):
-    for kernel, why in (("cpu_sort", "CRASHED: Segmentation fault"), ("cuda_fused", "DEVICE ERROR: illegal address")):
+def test_a_kernel_left_out_as_broken_is_a_failure(folder):
+    for kernel, why in (("cpu_sort", "WRONG RESULT: row 3 differs"), ("cpu_sort", "CRASHED: Segmentation fault"),
+                        ("cuda_fused", "DEVICE ERROR: illegal address")):
         data = golden()
         data["context"]["emb_not_run_1"] = f"zipf/alpha:0.6 | {kernel} | {why}"
+        gone = rows_of(data, f"kernel={kernel}", "workload=zipf/alpha:0.6")
+        data["benchmarks"] = [r for r in data["benchmarks"] if r not in gone]
         path = save(data, folder, "broken.json")
-        assert f"FAILED {kernel} on zipf/alpha:0.6: {why}" in run("table.py", path).stdout
+        out = run("table.py", path).stdout
+        assert f"FAILED {kernel} on zipf/alpha:0.6: {why}" in out and out.count("not run:") == 1, out
         equal(run("compare.py", GOLDEN, path, "--allow-missing").returncode, 2)
 
 
@@ -243,13 +184,9 @@ def test_a_run_that_was_cut_short_says_so(folder):
     data = golden()
     data["context"]["emb_cut_short"] = line.removeprefix("cut short: ")
     path = save(data, folder, "cut.json")
-    out = run("table.py", path).stdout
-    assert out.startswith(line + "\n\n") and "cpu_sort" in out, out[:200]
+    assert run("table.py", path).stdout.startswith(line + "\n\n")
     assert run("table.py", path, "--overview").stdout.startswith(f"**{line}**\n\n")
     assert f"{path}: {line}\n" in run("compare.py", GOLDEN, path).stdout
-    data["context"] |= {"emb_load_worst": "5", "emb_disturbed_samples": "0", "num_cpus": 2}
-    first, second, blank, *_ = run("table.py", save(data, folder, "both.json")).stdout.split("\n")
-    equal((first, second[-14:], blank), (line, ": do not quote", ""))
 
 
 def test_many_rules_are_one_table(folder):
@@ -257,15 +194,10 @@ def test_many_rules_are_one_table(folder):
     out = run("table.py", path).stdout
     head, *rows = [x.split() for x in out.splitlines() if x.startswith("  ")]
     equal([row[:2] for row in rows], [["sgd", "0"], ["rowwise_adagrad", "4"], ["momentum", "256"], ["adam", "512"]])
-    equal((head[:2], head[-3:], len(head)), (["rule", "state"], ["±%", "%", "roof"], 2 + 5 + 3))
-    adam = dict(zip(head, rows[-1]))
-    equal((adam["cpu_fused"], rows[-1][-2:]), ("*7.00", ["0.0", "50.0"]))
-    assert "pooled · 4 rules · cold" in out and "EACH=1" in out, out
-    assert "125.0‡" in out and results.OVER_NOTE in out and max(map(len, out.splitlines())) <= 120
-    assert "| adam | 512 |" in run("table.py", path, "--markdown").stdout
+    equal((dict(zip(head, rows[-1]))["cpu_fused"], rows[-1][-2:]), ("*7.00", ["0.0", "50.0"]))
+    assert "125.0‡" in out and results.OVER_NOTE in out
     each = run("table.py", path, "--each").stdout
-    equal((each.count(" · cold"), each.count("  kernel  "), "EACH=1" in each), (4, 4, False))
-    equal(make("table", f"RESULT={path}", "EACH=1").stdout, each)
+    equal((each.count(" · cold"), each.count("  kernel  ")), (4, 4))
     few = run("table.py", many_rules(folder, RULES[:3])).stdout
     equal((few.count(" · cold"), few.count("  kernel  ")), (3, 3))
 
@@ -278,12 +210,6 @@ def test_device_kernels_are_marked_beside_those_of_the_host(folder):
     equal(len(lines), len(make_results.WORKLOADS))
     equal({tuple(x.split()[-4:]) for x in lines}, {("-", "7", "0.250", "11.5")})  # no dense kernel on a device
     assert "device ceilings" in out and "host ceilings" in out
-    assert "| cpu_hash (device) |" in run("table.py", path, "--overview").stdout
-    assert "launches" not in run("table.py", GOLDEN).stdout
-    result = results.load(path)
-    equal(result.kernels["cpu_hash"].label[-9:], " (device)")
-    equal(result.kernels["cpu_sort"].where, "")
-    equal(run("export.py", path, folder).returncode, 0)
 
 
 def test_what_is_not_to_be_quoted(folder):
@@ -292,18 +218,12 @@ def test_what_is_not_to_be_quoted(folder):
     equal(caution(18), "")  # 10 %
     equal(caution(19), "19 of 180 samples disturbed: do not quote")
     # The load is two threads and that of others; half a thread more than the CPUs is tolerated.
-    equal(caution(0, emb_load_worst="5.2"), "0 of 180 samples disturbed, load 7.2 on 2 CPUs: do not quote")
     equal(caution(0, emb_load_worst="0.5"), "")
+    equal(caution(0, emb_load_worst="0.51"), "0 of 180 samples disturbed, load 2.5 on 2 CPUs: do not quote")
     equal(caution(0, emb_load_worst="0.51", num_cpus=4), "")
-    equal(caution(100, emb_load_worst="0.31", emb_load_before="9 9 9 1/80 1"),
-          "100 of 180 samples disturbed, load 2.3 on 2 CPUs: do not quote")
-    equal(caution(emb_disturbed_samples="90", emb_load_before="2.00 1.63 1.48 1/84 4363"),
-          "90 of 180 samples disturbed, load 2.0 on 2 CPUs before the run: do not quote")
     equal(caution(emb_load_before="2.64 1.6 1.4 1/8 4"), "load 2.6 on 2 CPUs before the run: do not quote")
     equal(caution(0, emb_load_worst="unavailable", num_cpus=None), "")
     equal(caution(3, emb_disturbed_samples="90"), "")  # 90 may be of one run of several: the rows count
-    equal(caution(0, emb_threads="1 or 2", emb_load_worst="1.5", num_cpus=1),
-          "0 of 180 samples disturbed, load 3.5 on 1 CPU: do not quote")
 
 
 def test_tables_and_comparisons_begin_with_it(folder):
@@ -311,7 +231,6 @@ def test_tables_and_comparisons_begin_with_it(folder):
     equal(run("table.py", path).stdout.splitlines()[0], LINE)
     for form in ("--markdown", "--overview"):
         equal(run("table.py", path, form).stdout.splitlines()[:2], [f"**{LINE}**", ""])
-        assert "do not quote" not in run("table.py", GOLDEN, form).stdout
     equal(run("compare.py", GOLDEN, path).stdout.splitlines()[0], f"{path}: {LINE}")
 
 

@@ -28,19 +28,18 @@ static const struct kind kinds[] = {
     {"adagrad by columns", RULE_adagrad, BF16, FP32, ROUND_NEAREST, ROW_STATE_APART, true},
 };
 
+/* Each saves for two others. */
 static const struct run ways[] = {{.sharding = "table", .ranks = 3, .nodes = 1},
                                   {.sharding = "row", .ranks = 1, .nodes = 1},
                                   {.sharding = "row", .ranks = 3, .nodes = 1},
                                   {.sharding = "row-modulo", .ranks = 5, .nodes = 1},
                                   {.sharding = "column", .ranks = 2, .nodes = 1},
-                                  {.sharding = "column-modulo", .ranks = 2, .nodes = 1},
                                   {.sharding = "column-modulo", .ranks = 4, .nodes = 1},
                                   {.sharding = "data", .ranks = 3, .nodes = 1},
                                   {.sharding = "data-dense", .ranks = 3, .nodes = 1},
                                   {.sharding = "table-row", .ranks = 4, .nodes = 2},
                                   {.sharding = "row,data,table", .ranks = 3, .nodes = 1},
-                                  {.sharding = "row,data-dense,column", .ranks = 3, .nodes = 1},
-                                  {.sharding = "row,column-modulo,table", .ranks = 2, .nodes = 1}};
+                                  {.sharding = "row,data-dense,column", .ranks = 3, .nodes = 1}};
 enum { WAYS_HERE = sizeof ways / sizeof *ways };
 
 static void open_case(struct builder *b, const struct kind *k) {
@@ -96,7 +95,6 @@ static void resumes(struct builder *b, const struct single *after1, const struct
     single_close(&loaded);
 }
 
-/* Each way saves for two others. */
 static void any_ranks(void **state) {
     const struct kind *k = ((const struct kernel_test *)*state)->param;
     struct builder b;
@@ -121,53 +119,24 @@ static void any_ranks(void **state) {
     builder_free(&b);
 }
 
-/* Ranks load what one process saved. */
-static void from_one_process(void **state) {
-    (void)state;
-    struct builder b;
-    struct single s;
-    struct table_set out;
-    struct embfuse_error why;
-    struct error err;
-    const struct work_path folder = state_no_folder("ranks");
-    calm();
-    open_case(&b, &kinds[0]);
-    single_open(&s, &b);
-    single_step(&s, &b);
-    must(embfuse_save(s.model, folder.text, &why), &why);
-    if (tables_create(&out, b.in.tables, TABLES, 1, &err)) fail_msg("%s", err.text);
-    struct run to = {.sharding = "row-modulo",
-                     .ranks = 3,
-                     .nodes = 1,
-                     .steps = 1,
-                     .load = folder.text,
-                     .b = &b,
-                     .out = &out};
-    must_run(&to);
-    single_step(&s, &b);
-    expect_rows(&s.tables, &out, "one process, then three ranks");
-    tables_free(&out);
-    single_close(&s);
-    builder_free(&b);
-}
-
 /* --- what goes wrong */
 
 struct broken {
     struct builder b;
-    struct single before; /* state 1 */
+    struct single before; /* state 1, of one process */
     struct work_path folder;
     struct run save, load;
 };
 
 static void broken_begin(struct broken *x) {
+    struct embfuse_error why;
     *x = (struct broken){.folder = state_no_folder("ranks")};
     calm();
     open_case(&x->b, &kinds[0]);
     single_open(&x->before, &x->b);
     x->save = x->load = (struct run){.sharding = "row", .ranks = 3, .nodes = 1, .b = &x->b};
     x->save.save = x->load.load = x->folder.text;
-    must_run(&x->save);
+    must(embfuse_save(x->before.model, x->folder.text, &why), &why);
     x->save.steps = 1;
 }
 
@@ -222,31 +191,39 @@ static void each_write(void **state) {
     broken_end(&x);
 }
 
-/* A flipped bit: the state before is loaded, and the line names the file. Then there is none. */
+/* The last bit of a file. */
+static void flip(const struct broken *x, int number) {
+    char path[PATH_MAX + 60];
+    size_t size;
+    snprintf(path, sizeof path, "%s/state-%08d/state.1.1.npy", x->folder.text, number);
+    unsigned char *bytes = state_contents(path, &size);
+    bytes[size - 1] ^= 1;
+    assert_int_equal(work_write(path, bytes, size), 0);
+    free(bytes);
+}
+
+/* A flipped bit: the state before is loaded, which one process saved, and the line names the file.
+ * Then there is none. */
 static void damage(void **state) {
     (void)state;
     struct broken x;
-    char path[PATH_MAX + 60];
-    size_t size;
+    struct table_set out;
+    struct error err;
     broken_begin(&x);
     must_run(&x.save);
-    for (int number = 2; number >= 1; number--) {
-        snprintf(path, sizeof path, "%s/state-%08d/state.1.1.npy", x.folder.text, number);
-        unsigned char *bytes = state_contents(path, &size);
-        bytes[size - 1] ^= 1;
-        assert_int_equal(work_write(path, bytes, size), 0);
-        free(bytes);
-        const int status = runs(&x.load);
-        if (number == 1) {
-            expect_said(&x.load, status, "state-00000002/state.1.1.npy: damaged: its checksum");
-            expect_said(&x.load, status, "no other state there is whole");
-            break;
-        }
-        must(status, &(struct embfuse_error){"the older state"});
-        assert_int_equal(x.load.loaded.number, 1);
-        assert_int_equal(x.load.loaded.passed_over, 1);
-        assert_non_null(strstr(x.load.loaded.damage, "state.1.1.npy: damaged"));
-    }
+    flip(&x, 2);
+    if (tables_create(&out, x.b.in.tables, TABLES, 1, &err)) fail_msg("%s", err.text);
+    x.load.out = &out;
+    must_run(&x.load);
+    expect_rows(&x.before.tables, &out, "one process, then three ranks");
+    assert_int_equal(x.load.loaded.number, 1);
+    assert_int_equal(x.load.loaded.passed_over, 1);
+    assert_non_null(strstr(x.load.loaded.damage, "state.1.1.npy: damaged"));
+    flip(&x, 1);
+    const int status = runs(&x.load);
+    expect_said(&x.load, status, "state-00000002/state.1.1.npy: damaged: its checksum");
+    expect_said(&x.load, status, "no other state there is whole");
+    tables_free(&out);
     broken_end(&x);
 }
 
@@ -261,9 +238,6 @@ static void refused(void **state) {
     const struct work_path empty = state_folder("ranks_none");
     x.load.load = empty.text;
     expect_said(&x.load, runs(&x.load), "no saved state");
-    rmdir(empty.text);
-    expect_said(&x.load, runs(&x.load), "rank 0, verifying a saved state: ");
-    expect_said(&x.load, -1, "cannot open: No such file");
     broken_end(&x);
 }
 
@@ -271,7 +245,6 @@ TESTS(checkpoint) {
     static const bool fails = false, dies = true;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         add_test(kinds[i].name, any_ranks, NULL, &kinds[i]);
-    add_test("from one process", from_one_process, NULL, NULL);
     add_test("each write fails", each_write, NULL, &fails);
     add_test("a rank dies before each write", each_write, NULL, &dies);
     add_test("damage", damage, NULL, NULL);

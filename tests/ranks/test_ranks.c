@@ -29,7 +29,7 @@ enum { SHARDINGS_TESTED = sizeof shardings / sizeof *shardings, OF_EACH = WITH_S
 /* One way to cut the tables, and a batch. */
 struct cut {
     const char *sharding;
-    uint64_t seed;
+    uint64_t seed, number;
     int ranks, nodes;
     bool all_rows, overlap, exact, weighted;
     char name[160];
@@ -38,7 +38,8 @@ struct cut {
 static struct cut draw(int n) {
     const char *seed = getenv("SEED");
     struct cut c = {.sharding = shardings[n % SHARDINGS_TESTED],
-                    .seed = seed ? strtoull(seed, NULL, 10) : 21};
+                    .seed = seed ? strtoull(seed, NULL, 10) : 21,
+                    .number = (uint64_t)n};
     const uint64_t key = rng_key(c.seed, (uint64_t)n);
     c.ranks = n < SHARDINGS_TESTED ? 5 : 1 + (int)(key % 5);
     c.nodes = c.ranks == 4 ? 2 : 1;
@@ -60,13 +61,21 @@ struct work {
     char wrong[1024];
 };
 
-/* Fresh tables. Where columns are cut, rules work on single elements. */
+/* The first of the tables' rules. */
+static enum rule_kind rule_of(const struct kernel *k, const struct cut *c) {
+    const enum rule_kind drawn = (enum rule_kind)(rng_key(c->seed, 99 + c->number) % RULE_COUNT);
+    return kernel_applies(k, drawn) ? drawn : RULE_rowwise_adagrad;
+}
+
+/* Fresh tables. Where columns are cut, rules work on single elements, except for cpu_sort, to which
+ * columns modulo the ranks give sums over whole rows. */
 static void build(struct builder *b, const struct kernel *k, const struct cut *c) {
-    const bool columns = strstr(c->sharding, "column");
+    const bool columns = strstr(c->sharding, "column") &&
+                         (strcmp(k->name, "cpu_sort") || !strstr(c->sharding, "column-modulo"));
     builder_begin(b, c->seed + c->exact, c->exact);
     b->weighted = c->weighted;
     ranks_case(b, 47, POOL_MEAN, 5, 5);
-    builder_rules(b, k, RULE_rowwise_adagrad);
+    builder_rules(b, k, rule_of(k, c));
     for (int32_t t = 0; columns && t < b->in.num_tables; t++)
         builder_rule(b, t, kernel_applies(k, RULE_adagrad) ? RULE_adagrad : RULE_sgd);
     b->step = 3;
@@ -119,7 +128,7 @@ static int live(struct transport *t, void *ctx) {
     return ranks_live(t, lead, w, w->wrong, sizeof w->wrong);
 }
 
-static void steps_equal(const struct kernel *k, const struct cut *c, int number) {
+static void steps_equal(const struct kernel *k, const struct cut *c) {
     const bool dense = strstr(c->sharding, "dense"), copies = strstr(c->sharding, "data") && !dense;
     struct builder b;
     size_t bytes;
@@ -127,7 +136,7 @@ static void steps_equal(const struct kernel *k, const struct cut *c, int number)
     void *one = builder_snapshot(&b, &bytes), *many = NULL;
     struct work w = {.b = &b, .kernel = k, .cut = c, .given = c->weighted};
     tables_reset(&b.tables);
-    const int status = transport_threads(c->ranks, c->nodes, 1 + (uint64_t)number, live, &w);
+    const int status = transport_threads(c->ranks, c->nodes, 1 + c->number, live, &w);
     if (copies && c->ranks > 1 && !(k->traits & DETERMINISTIC)) {
         assert_int_not_equal(status, 0);
         assert_non_null(strstr(w.wrong, "drift apart"));
@@ -149,7 +158,7 @@ static void equals_one_process(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
     for (int n = 0; n < OF_EACH * SHARDINGS_TESTED; n++) {
         const struct cut c = draw(n);
-        steps_equal(k, &c, n);
+        steps_equal(k, &c);
     }
 }
 
@@ -166,7 +175,7 @@ static void forwards_and_iterations(void **state) {
         build(&b, step, &c);
         struct work w = {
             .b = &b, .kernel = iteration ? step : k, .forward = iteration ? k : NULL, .cut = &c};
-        if (transport_threads(c.ranks, c.nodes, 1 + (uint64_t)n, live, &w))
+        if (transport_threads(c.ranks, c.nodes, 1 + c.number, live, &w))
             fail_msg("%s, %s: %s", c.name, iteration ? "iteration" : "forward", w.wrong);
         builder_free(&b);
     }

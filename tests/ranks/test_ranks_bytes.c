@@ -4,10 +4,9 @@
  * are the ranks.
  */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "kernels/rng.h"
 #include "ranks/columns.h"
 #include "ranks/formulas.h"
 #include "tests/ranks/ranks_case.h"
@@ -26,8 +25,11 @@ struct work {
 
 /* Opening exchanges ids and gradients once; a step does both, and a lookup sends ids and
  * outputs. */
-static const int times_of[CHANNELS] = {
-    [CHANNEL_LENGTHS] = 3, [CHANNEL_IDS] = 3, [CHANNEL_GRADIENT] = 2, [CHANNEL_OUTPUT] = 1};
+static const int times_of[CHANNELS] = {[CHANNEL_LENGTHS] = 3,
+                                       [CHANNEL_IDS] = 3,
+                                       [CHANNEL_GRADIENT] = 2,
+                                       [CHANNEL_OUTPUT] = 1,
+                                       [CHANNEL_SUMS] = 1};
 
 static int lead(void *ctx, struct transport *t, struct error *err) {
     struct work *w = ctx;
@@ -57,6 +59,7 @@ static double channel_of(const struct flow *x, enum channel channel) {
     return channel == CHANNEL_LENGTHS  ? x->lengths
            : channel == CHANNEL_IDS    ? x->ids
            : channel == CHANNEL_OUTPUT ? x->output
+           : channel == CHANNEL_SUMS   ? x->sums
                                        : x->gradient;
 }
 
@@ -87,21 +90,23 @@ static void build(struct builder *b, bool weighted, enum id_type id_type) {
     b->weighted = weighted;
     b->id_type = id_type;
     ranks_case(b, 21, POOL_MEAN, 5, 5);
-    for (int32_t t = 0; t < b->in.num_tables; t++) builder_rule(b, t, RULE_adagrad);
 }
 
 static void compare(struct work *w, int ranks, int nodes) {
     struct error err;
     struct sharding s;
-    struct flow *pairs = calloc((size_t)(ranks * ranks), sizeof *pairs);
+    struct flow pairs[MOST_RANKS * MOST_RANKS] = {{0}};
     const struct batch *in = &w->b->in;
+    const bool sums = !strcmp(w->sharding, "column-modulo");
+    for (int32_t t = 0; t < in->num_tables; t++)
+        builder_rule(w->b, t, sums ? RULE_rowwise_adagrad : RULE_adagrad);
     assert_int_equal(
         sharding_make(&s, w->sharding, NULL, in->tables, in->num_tables, ranks, nodes, &err), 0);
     formulas_count(&s, in, w->all_rows, pairs);
     memset(w->bytes, 0, sizeof w->bytes);
     if (transport_threads(ranks, nodes, 0, live, w)) fail_msg("%s", w->wrong);
     for (int r = 0; r < ranks; r++)
-        for (int c = CHANNEL_LENGTHS; c <= CHANNEL_GRADIENT; c++) {
+        for (int c = CHANNEL_LENGTHS; c <= CHANNEL_SUMS; c++) {
             const struct transport_bytes want = predicted(pairs, ranks, r, (enum channel)c),
                                          *have = &w->bytes[r][c];
             const int n = times_of[c];
@@ -116,7 +121,6 @@ static void compare(struct work *w, int ranks, int nodes) {
                          (long long)have->kept, (long long)have->messages, n, (long long)want.sent,
                          (long long)want.received, (long long)want.kept, (long long)want.messages);
         }
-    free(pairs);
     sharding_free(&s);
 }
 
@@ -141,90 +145,80 @@ static void transport_counts_what_formulas_say(void **state) {
 
 /* --- bags that are alike */
 
-enum { DIM = 16, TABLES = 8 };
+enum { DIM = 16, TABLES = 8, BAGS = 64, LOOKUPS = 5 };
 
 /* Every table has a feature, every bag as many lookups. */
-static void build_alike(struct builder *b, int64_t bags, int64_t lookups) {
+static void build_alike(struct builder *b) {
     builder_begin(b, 32, false);
     b->id_type = ID_INT64;
-    uint64_t state = 1;
     for (int t = 0; t < TABLES; t++) {
-        const int32_t table = builder_table(b, 4096, DIM);
-        builder_feature(b, table, POOL_SUM, -1);
-        for (int64_t i = 0; i < bags; i++) {
-            int64_t ids[64];
-            for (int64_t j = 0; j < lookups; j++) {
-                state = state * 6364136223846793005u + 1442695040888963407u;
-                ids[j] = (int64_t)(state >> 52);
-            }
-            builder_bag(b, lookups, ids);
+        builder_feature(b, builder_table(b, 4096, DIM), POOL_SUM, -1);
+        for (uint64_t i = 0; i < BAGS; i++) {
+            int64_t ids[LOOKUPS];
+            for (uint64_t j = 0; j < LOOKUPS; j++)
+                ids[j] = (int64_t)(rng_key((uint64_t)t, i * LOOKUPS + j) % 4096);
+            builder_bag(b, LOOKUPS, ids);
         }
     }
     builder_finish(b);
     for (int32_t t = 0; t < b->in.num_tables; t++) builder_rule(b, t, RULE_rowwise_adagrad);
 }
 
-/* The mean over ranks of what they send to others. */
-static struct flow mean_of(const struct flow *pairs, int ranks) {
-    struct flow mean = {0};
+/* The mean over ranks of what they send to others: lengths, ids, outputs, gradients, sums. */
+enum { FLOWS = sizeof(struct flow) / sizeof(double) };
+static void mean_of(const struct flow *pairs, int ranks, double mean[FLOWS]) {
+    struct flow sum = {0};
     for (int r = 0; r < ranks; r++)
         for (int d = 0; d < ranks; d++)
-            if (r != d) flow_add(&mean, pairs[r * ranks + d], 1.0 / ranks);
-    return mean;
+            if (r != d) flow_add(&sum, pairs[r * ranks + d], 1.0 / ranks);
+    memcpy(mean, &sum, sizeof sum);
 }
 
-static void near(const char *what, double a, double b, double share) {
-    if (fabs(a - b) > share * fabs(b)) fail_msg("%s: %g, expected %g", what, a, b);
+/* Ids of rows are drawn, so what depends on them is near its form; all else is exact. */
+static void closed_form_holds(const struct builder *b, enum sharding_kind kind, int ranks,
+                              int nodes, bool all_rows) {
+    struct error err;
+    struct sharding s;
+    struct flow pairs[MOST_RANKS * MOST_RANKS];
+    const struct closed c = {.ranks = ranks,
+                             .on_node = ranks / nodes,
+                             .bags = (double)b->in.bags / ranks,
+                             .features = TABLES,
+                             .lookups = LOOKUPS,
+                             .rows = (double)b->in.tables[0].rows,
+                             .dim = DIM,
+                             .sums = columns_all_numbers(&b->in.tables[0]),
+                             .id_bytes = 8,
+                             .element = 4};
+    const struct flow closed = formulas_closed(kind, all_rows, &c);
+    const bool drawn = sharding_by_rows(kind);
+    const double near = 0.05, exact = 1e-9, rows = drawn && !all_rows ? near : exact,
+                 share[FLOWS] = {exact, drawn ? near : exact, rows, rows, near};
+    double form[FLOWS], expected[FLOWS], counted[FLOWS];
+    memcpy(form, &closed, sizeof closed);
+    assert_int_equal(
+        sharding_make(&s, sharding_names[kind], NULL, b->in.tables, TABLES, ranks, nodes, &err), 0);
+    formulas_expect(&s, &b->in, all_rows, pairs);
+    mean_of(pairs, ranks, expected);
+    formulas_count(&s, &b->in, all_rows, pairs);
+    mean_of(pairs, ranks, counted);
+    for (int k = 0; k < FLOWS; k++)
+        if (fabs(expected[k] - form[k]) > exact * form[k] ||
+            fabs(counted[k] - form[k]) > share[k] * form[k])
+            fail_msg("%s, %d ranks, flow %d: the form %g, expected %g, counted %g",
+                     sharding_names[kind], ranks, k, form[k], expected[k], counted[k]);
+    sharding_free(&s);
 }
 
 static void closed_forms_hold(void **state) {
-    enum { BAGS = 64, LOOKUPS = 5 };
     (void)state;
     struct builder b;
-    build_alike(&b, BAGS, LOOKUPS);
+    build_alike(&b);
     for (int kind = 0; kind < SHARDINGS; kind++)
-        for (int ranks = 1; ranks <= 8; ranks *= 2)
+        for (int ranks = 1; ranks <= MOST_RANKS; ranks *= 2)
             for (int nodes = 1; nodes <= (ranks > 1 ? 2 : 1); nodes++)
-                for (int all_rows = 0; all_rows < 2; all_rows++) {
-                    struct error err;
-                    struct sharding s;
-                    struct flow pairs[MOST_RANKS * MOST_RANKS];
-                    const struct closed c = {.ranks = ranks,
-                                             .on_node = ranks / nodes,
-                                             .bags = (double)BAGS / ranks,
-                                             .features = TABLES,
-                                             .lookups = LOOKUPS,
-                                             .rows = (double)b.in.tables[0].rows,
-                                             .dim = DIM,
-                                             .sums = columns_all_numbers(&b.in.tables[0]),
-                                             .id_bytes = 8,
-                                             .element = 4};
-                    const struct flow form =
-                        formulas_closed((enum sharding_kind)kind, all_rows, &c);
-                    assert_int_equal(sharding_make(&s, sharding_names[kind], NULL, b.in.tables,
-                                                   TABLES, ranks, nodes, &err),
-                                     0);
-                    formulas_expect(&s, &b.in, all_rows, pairs);
-                    const struct flow expected = mean_of(pairs, ranks);
-                    const double exact = 1e-9;
-                    near("lengths", expected.lengths, form.lengths, exact);
-                    near("ids", expected.ids, form.ids, exact);
-                    near("outputs", expected.output, form.output, exact);
-                    near("gradients", expected.gradient, form.gradient, exact);
-                    near("sums over rows", expected.sums, form.sums, exact);
-                    /* Ids of rows are drawn; all else does not depend on them. */
-                    const bool drawn = sharding_by_rows((enum sharding_kind)kind);
-                    formulas_count(&s, &b.in, all_rows, pairs);
-                    const struct flow counted = mean_of(pairs, ranks);
-                    near("counted lengths", counted.lengths, form.lengths, exact);
-                    near("counted sums over rows", counted.sums, form.sums, 0.05);
-                    near("counted ids", counted.ids, form.ids, drawn ? 0.05 : exact);
-                    near("counted outputs", counted.output, form.output,
-                         drawn && !all_rows ? 0.05 : exact);
-                    near("counted gradients", counted.gradient, form.gradient,
-                         drawn && !all_rows ? 0.05 : exact);
-                    sharding_free(&s);
-                }
+                for (int all_rows = 0; all_rows < 2; all_rows++)
+                    closed_form_holds(&b, (enum sharding_kind)kind, ranks, nodes, all_rows);
     builder_free(&b);
 }
 

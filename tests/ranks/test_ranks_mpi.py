@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Ranks over MPI: bench checks results at a place of ranks, counts bytes, and ends in one line if a rank dies, stops
-or is another program; train saves and loads with any number of ranks, and a rank that dies, whose disk is full or that
-lacks memory leaves the states that were there. Skipped without Open MPI."""
+"""Ranks over MPI: bench checks results at a place of ranks, counts bytes, and ends in one line if a rank dies or
+stops; train saves and loads with any number of ranks, and a rank that dies or whose disk is full leaves the states
+that were there. Skipped without Open MPI."""
 import glob
 import json
 import os
-import shutil
 import signal
 import sys
 
@@ -16,8 +15,8 @@ import tap
 SMALL = ["--dims=16", "--rows=3000", "--batch=500", "--pooling=8", "--reps=1", "--ring=2", "--threads=1"]
 
 
-def bench(ranks, out, *options, program=None):
-    return launched.run(ranks, program or launched.program("ranks/bench"), *SMALL, f"--out={out}", *options)
+def bench(ranks, out, *options):
+    return launched.run(ranks, launched.program("ranks/bench"), *SMALL, f"--out={out}", *options)
 
 
 def test_results_are_right_and_bytes_are_counted(folder):
@@ -34,12 +33,8 @@ def test_results_are_right_and_bytes_are_counted(folder):
         found = [r for r in data["benchmarks"] if r["run_type"] == "iteration"]
         assert len(found) >= 4 and not any(r.get("error_occurred") for r in found), (cut, found)
         for row in found:  # what each rank did is in the record, too
-            assert f"rank{ranks - 1}_ms" in row and f"rank{ranks}_ms" not in row, row
-            for what in ("ids", "output", "gradient"):
-                if f"exchange_{what}_ms" in row:
-                    sent = [row[f"rank{r}_exchange_{what}_sent_mib"] for r in range(ranks)]
-                    assert max(sent) == row[f"exchange_{what}_sent_mib"], row
-                    assert abs(sum(sent) - row[f"exchange_{what}_all_mib"]) < 1e-9, row
+            sent = [row[f"rank{r}_exchange_ids_sent_mib"] for r in range(ranks)] if "exchange_ids_ms" in row else [0]
+            assert f"rank{ranks - 1}_ms" in row and max(sent) == row.get("exchange_ids_sent_mib", 0), row
             if more and "exchange_gradient_all_mib" in row:
                 assert round(row["exchange_gradient_all_mib"] * 2**20) == (ranks - 1) * 500 * 16 * 4, row
 
@@ -53,17 +48,6 @@ def test_a_rank_that_is_killed_or_stops_ends_the_run_in_one_line(folder):
         status, lines = launched.ended_by(number, 1, words)
         assert status == 4 and len(lines) == 1 and all(text in lines[0] for text in said), (status, lines)
         assert not os.path.exists(os.path.join(out, "bench.json"))
-
-
-def test_ranks_of_two_programs_do_not_start(folder):
-    path, other, out = launched.program("ranks/bench"), os.path.join(folder, "other"), os.path.join(folder, "out")
-    shutil.copy(path, other)
-    with open(other, "ab") as file:
-        file.write(b"\0")
-    both = tap.script(folder, "both", f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec {other} "$@"\nexec {path} "$@"\n')
-    done = bench(2, out, "--rule=adagrad", program=both)
-    assert done.returncode != 0 and "ranks: rank 1 runs another program than rank 0" in done.stderr, done
-    assert not os.path.exists(os.path.join(out, "bench.json"))
 
 
 def test_bad_words_are_refused(folder):
@@ -100,8 +84,8 @@ def test_a_training_goes_on_with_other_ranks(folder):
     """More rows than a block of the files has, so that several ranks write and read several blocks."""
     way = ["--rows=1.2e5", "--rule=rowwise_adagrad", "--kernel=cpu_sort"]
     parts, whole = os.path.join(folder, "parts"), os.path.join(folder, "whole")
-    for ranks, *options in ((5, "--sharding=column-modulo", "--steps=1", f"--save={parts}"),
-                            (2, "--sharding=column-modulo", "--steps=1", f"--load={parts}", f"--save={parts}"),
+    for ranks, *options in ((5, "--sharding=row-modulo", "--steps=1", f"--save={parts}"),
+                            (2, "--sharding=table", "--steps=1", f"--load={parts}", f"--save={parts}"),
                             (3, "--sharding=row", "--steps=1", f"--load={parts}", f"--save={parts}"),
                             (1, "--steps=3", f"--save={whole}")):
         done = train(ranks, *way, *options)
@@ -123,11 +107,6 @@ def test_a_rank_that_dies_or_cannot_write_leaves_the_last_state(folder):
     done = train(2, *way, f"--load={to}", program=limited(folder, "ulimit -f 45000; trap '' XFSZ"))
     launched.refused(done, 1, "ranks: rank 1, saving: writing rows: ", "File too large")
     assert os.listdir(to) == ["state-00000001"] and manifest(to, 1) == before
-
-
-def test_a_rank_that_lacks_memory_ends_the_run_in_one_line(folder):
-    done = train(2, "--rows=2e7", "--rule=sgd", "--sharding=table@1", program=limited(folder, "ulimit -v 1500000"))
-    launched.refused(done, 4, "ranks: rank 1, opening: ")
 
 
 if __name__ == "__main__":

@@ -17,10 +17,12 @@ enum { STEPS = 3 };
 
 static const struct zero_types pairs[] = {{FP16, FP16}, {BF16, FP32}, {FP32, FP32}};
 
-static void build(struct builder *b, bool exact, const enum rule_kind rules[3]) {
+/* Exact gradients: adam on all tables, whose bytes per parameter are published. */
+static void build(struct builder *b, bool exact) {
+    static const enum rule_kind mixed[3] = {RULE_adam, RULE_rowwise_adagrad, RULE_adagrad};
     builder_begin(b, exact ? 31 : 32, exact);
     ranks_case(b, 29, POOL_SUM, 4, 2);
-    for (int32_t t = 0; t < 3; t++) builder_rule(b, t, rules[t]);
+    for (int32_t t = 0; t < 3; t++) builder_rule(b, t, exact ? RULE_adam : mixed[t]);
     b->step = 1;
     builder_start(b);
 }
@@ -79,104 +81,82 @@ static int live(struct transport *t, void *ctx) {
     return status ? -1 : 0;
 }
 
-static void run(struct work *w, struct builder *b, enum zero_stage stage, struct zero_types types,
-                int ranks, const char *offload) {
-    struct table_set start;
-    struct error err;
-    assert_int_equal(tables_create(&start, b->in.tables, b->in.num_tables, 42, &err), 0);
-    float *output = w->output;
-    *w = (struct work){.b = b,
-                       .setup = {stage, types, &start, b->rules, offload},
-                       .judge = types.gradient == FP32,
-                       .output = output};
-    const int status = transport_threads(ranks, 1, 1 + (uint64_t)ranks, live, w);
-    if (status) fail_msg("%d ranks: %s", ranks, w->wrong);
-    tables_free(&start);
+static const struct variant {
+    enum zero_stage stage;
+    const char *offload;
+    int kept[3], parted[3]; /* bytes per parameter of each pair of types: whole, and in parts */
+    int passes;             /* in which weights are gathered */
+} variants[] = {{ZERO_1, NULL, {4, 6, 8}, {16, 12, 8}, 1},
+                {ZERO_3, NULL, {0, 0, 0}, {18, 18, 16}, 2},
+                {ZERO_3, "/tmp/embfuse-zero", {0, 0, 0}, {18, 18, 16}, 2}};
+
+/* Memory and bytes of a step, to the byte, with the padding. */
+static void expect_formulas(const struct work *w, const struct variant *v, int pair, int ranks) {
+    const struct batch *in = &w->b->in;
+    const int64_t g = dtype_bytes(pairs[pair].gradient), p = dtype_bytes(pairs[pair].weight);
+    int64_t padded = 0;
+    for (int t = 0; t < 3; t++)
+        padded += (in->tables[t].rows + ranks - 1) / ranks * ranks * in->tables[t].dim;
+    /* With fp32 weights the shard of the weights itself stays. */
+    const int64_t away = v->offload ? (v->parted[pair] - p) * padded / ranks : 0;
+    for (int r = 0; r < ranks; r++) {
+        const struct zero_report *x = &w->report[r];
+        int64_t held = 0;
+        for (int m = 0; m < ZERO_WORK; m++) held += x->held[m];
+        assert_int_equal(x->padded, padded);
+        assert_int_equal(x->held[ZERO_WORK], 0);
+        assert_int_equal(held, v->kept[pair] * padded + v->parted[pair] * padded / ranks);
+        assert_int_equal(x->offloaded, away);
+        assert_int_equal(x->peak, held - away + (v->stage == ZERO_3 ? (p + g) * x->largest : 0));
+        assert_int_equal(x->reductions, 3 * STEPS);
+        assert_int_equal(x->gathers, v->passes * 3 * STEPS);
+        assert_int_equal(w->gradients[r].sent, (ranks - 1) * (padded / ranks) * g);
+        assert_int_equal(w->weights[r].sent, (ranks - 1) * (padded / ranks) * p * v->passes);
+        assert_int_equal(w->weights[r].received, w->weights[r].sent);
+    }
 }
 
-static const int ranks_of[] = {1, 2, 3, 4, 8};
-
 /* Exact gradients: the bits of one rank. */
-static void equal_one_rank(const struct zero_types types, enum zero_stage stage, bool exact) {
-    static const enum rule_kind mixed[3] = {RULE_adam, RULE_rowwise_adagrad, RULE_adagrad};
+static void equal_one_rank(const struct variant *v, int pair, bool exact) {
+    static const int ranks_of[] = {1, 2, 3, 8};
     struct builder b;
+    struct table_set start;
+    struct error err;
     void *one = NULL;
     size_t bytes;
-    build(&b, exact, mixed);
+    build(&b, exact);
+    assert_int_equal(tables_create(&start, b.in.tables, b.in.num_tables, 42, &err), 0);
     const size_t output_bytes = (size_t)b.in.grad_elements * 4;
-    struct work w = {.output = must_have(calloc(1, output_bytes))};
-    float *output = must_have(calloc(1, output_bytes));
+    float *first = must_have(calloc(1, output_bytes)), *output = must_have(calloc(1, output_bytes));
     for (size_t i = 0; i < sizeof ranks_of / sizeof *ranks_of; i++) {
-        run(&w, &b, stage, types, ranks_of[i], NULL);
-        if (w.judge && !w.judged.ok)
-            fail_msg("stage %d on %d ranks: %s", (int)stage, ranks_of[i], w.judged.message);
+        const int ranks = ranks_of[i];
+        struct work w = {.b = &b,
+                         .setup = {v->stage, pairs[pair], &start, b.rules, v->offload},
+                         .judge = pairs[pair].gradient == FP32,
+                         .output = output};
+        if (transport_threads(ranks, 1, 1 + (uint64_t)ranks, live, &w))
+            fail_msg("%d ranks: %s", ranks, w.wrong);
+        if (w.judge && !w.judged.ok) fail_msg("%d ranks: %s", ranks, w.judged.message);
         void *many = builder_snapshot(&b, &bytes);
-        if (i == 0) memcpy(output, w.output, output_bytes);
+        if (i == 0) memcpy(first, output, output_bytes);
+        if (exact) assert_memory_equal(first, output, output_bytes);
         if (exact && one && memcmp(one, many, bytes))
-            fail_msg("stage %d on %d ranks: other bits than one process", (int)stage, ranks_of[i]);
-        if (exact) assert_memory_equal(output, w.output, output_bytes);
+            fail_msg("stage %d on %d ranks: other bits than one process", (int)v->stage, ranks);
+        if (exact) expect_formulas(&w, v, pair, ranks);
         free(one);
         one = many;
     }
-    free(one), free(output), free(w.output);
+    free(one), free(first), free(output);
+    tables_free(&start);
     builder_free(&b);
 }
 
 static void steps_equal_one_process(void **state) {
     (void)state;
-    for (int variant = 0; variant < 12; variant++)
-        equal_one_rank(pairs[variant / 4], variant / 2 % 2 ? ZERO_3 : ZERO_1, variant % 2 == 0);
-}
-
-/* Adam on all tables: the published bytes per parameter, with the padding; and the bytes of a
- * step. */
-static void memory_and_bytes_equal_the_formulas(void **state) {
-    (void)state;
-    static const enum rule_kind adam[3] = {RULE_adam, RULE_adam, RULE_adam};
-    static const int kept[3] = {4, 6, 8}, parted[3] = {16, 12, 8}, zero3[3] = {18, 18, 16};
-    for (int variant = 0; variant < 9; variant++) {
-        struct builder b;
-        build(&b, true, adam);
-        const int pair = variant % 3;
-        const bool third = variant >= 3, offload = variant >= 6;
-        struct work w = {.output = calloc((size_t)b.in.grad_elements, 4)};
-        for (size_t i = 0; i < sizeof ranks_of / sizeof *ranks_of; i++) {
-            const int d = ranks_of[i];
-            run(&w, &b, third ? ZERO_3 : ZERO_1, pairs[pair], d,
-                offload ? "/tmp/embfuse-zero" : NULL);
-            int64_t padded = 0;
-            for (int t = 0; t < 3; t++)
-                padded += (b.in.tables[t].rows + d - 1) / d * d * b.in.tables[t].dim;
-            const int64_t g = dtype_bytes(pairs[pair].gradient),
-                          p = dtype_bytes(pairs[pair].weight);
-            for (int r = 0; r < d; r++) {
-                const struct zero_report *x = &w.report[r];
-                int64_t held = 0;
-                for (int m = 0; m < ZERO_WORK; m++) held += x->held[m];
-                assert_int_equal(x->padded, padded);
-                assert_int_equal(x->elements, 61 * 37 + 3 * 8 + 500 * 5);
-                assert_int_equal(x->held[ZERO_WORK], 0);
-                assert_int_equal(held, third ? zero3[pair] * padded / d
-                                             : kept[pair] * padded + parted[pair] * padded / d);
-                const int64_t away = offload ? (zero3[pair] - p) * padded / d : 0;
-                /* With fp32 weights the shard of the weights itself stays. */
-                assert_int_equal(x->offloaded, away);
-                assert_int_equal(x->peak, held - away + (third ? (p + g) * x->largest : 0));
-                assert_int_equal(x->reductions, 3 * STEPS);
-                assert_int_equal(x->gathers, (third ? 2 : 1) * 3 * STEPS);
-                assert_int_equal(w.gradients[r].sent, (d - 1) * (padded / d) * g);
-                assert_int_equal(w.weights[r].sent, (d - 1) * (padded / d) * p * (third ? 2 : 1));
-                assert_int_equal(w.weights[r].received, w.weights[r].sent);
-            }
-        }
-        free(w.output);
-        builder_free(&b);
-    }
+    for (int n = 0; n < 3 * 3 * 2; n++) equal_one_rank(&variants[n / 6], n / 2 % 3, n % 2);
 }
 
 TESTS(zero) {
     add_test("steps equal one process", steps_equal_one_process, NULL, NULL);
-    add_test("memory and bytes equal the formulas", memory_and_bytes_equal_the_formulas, NULL,
-             NULL);
     return run_listed("zero");
 }

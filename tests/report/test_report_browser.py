@@ -88,10 +88,9 @@ def test_a_browser_sorts_and_filters(folder):
     equal(len(heads), 6)
     at = script(driver, "return all('#headline th').findIndex(h => h.textContent === 'ns/lookup')")
     button = driver.find_elements("css selector", "#headline thead th button")[at]
-    for descending in (False, True):
-        button.click()
-        times = [float(t) for t in column(driver, "headline", at)]
-        equal(times, sorted(times, reverse=descending))
+    button.click()
+    times = [float(t) for t in column(driver, "headline", at)]
+    equal(times, sorted(times))
     box = driver.find_element("css selector", "[data-filters=headline]")
     box.send_keys("alpha:0.6 COLD")
     equal(column(driver, "headline", 0), ["zipf/alpha:0.6"])
@@ -110,12 +109,6 @@ def test_the_explorer_names_the_nearest_point(folder):
     move("alpha", 0.1)
     assert said()[1].startswith("Nearest measured point, 0.5 away (it has 0.1 less alpha): zipf/alpha:0 in")
     equal(said()[0], winner)  # the time is that of the point: nothing is interpolated
-    move("alpha", 1.05)
-    move("dim", 5)
-    where = r"Nearest measured point, \S+ away \(it has 6.55 × the rows, 0.45 less alpha\): zipf/alpha:0.6"
-    assert re.match(where, said()[1]), said()
-    drawn = "return ['#map .point', '#map .ring', '#bars rect'].map(s => all(s).length)"
-    equal(script(driver, drawn), [3, 1, 6])
     script(driver, "all('#map .point')[1].dispatchEvent(new MouseEvent('click', {bubbles: true}))")
     assert said()[1].startswith("Measured exactly there: zipf/alpha:0.6"), said()
     equal(column(driver, "nearest", 1)[0], "zipf/alpha:0.6")

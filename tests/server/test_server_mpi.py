@@ -34,12 +34,8 @@ def test_runs_and_page(folder):
     launched.refused(subprocess.run(page, capture_output=True, text=True, check=False), 1, "server.jsonl:11: not a line of")
 
 
-def test_usage(_folder):
-    program = launched.program("studies/server/server")
-    for ranks, words in ((1, (1, 5, "sgd")), (2, (1, 5, "nothing"))):
-        done = launched.run(ranks, program, *words)
-        launched.refused(done, 1)
-        assert done.stdout == "", done
+def test_bad_words_are_one_line(_folder):
+    launched.refused(launched.run(2, launched.program("studies/server/server"), 1, 5, "nothing"), 1)
 
 
 def test_a_server_dies_or_stops_answering(_folder):

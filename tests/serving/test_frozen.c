@@ -22,18 +22,11 @@ static void judge_int8(const float *from, const uint8_t *row, int32_t dim) {
     const struct int8_tail tail = int8_tail(row, dim);
     const struct extent x = row_extent(from, dim);
     const long double range = (long double)x.most - x.least;
-    assert_true(tail.bias == x.least);
-    assert_true(tail.scale * 255.0L >= range);
+    assert_true(tail.bias == x.least && tail.scale * 255.0L >= range);
     assert_true(tail.scale <= range / 255 * (1 + 0x1p-22L) + 0x1p-149L);
     for (int32_t d = 0; d < dim; d++) {
         const long double is = (long double)tail.scale * row[d] + tail.bias;
-        float read[DIM_MOST];
-        frozen_row_get(FROZEN_INT8, row, dim, read);
         assert_true(fabsl(from[d] - is) <= tail.scale / 2.0L * (1 + 1e-9L));
-        assert_true(fabsl(read[d] - is) <=
-                    0x1p-22L * fmaxl(fabsl((long double)x.least), fabsl((long double)x.most)) +
-                        0x1p-149L);
-        if (x.least == x.most) assert_true(read[d] == from[d]);
     }
 }
 
@@ -73,35 +66,6 @@ static void test_rows_of_every_type(void **state) {
         }
 }
 
-/* The same bytes as in raw rows, in a file that the reader of .npy takes. */
-static void test_npy(void **state) {
-    (void)state;
-    const struct names n = names_of("npy");
-    const struct work_path path = work_path("frozen", "npy.npy");
-    struct memory_table t = table_of(ROWS, 17);
-    struct error err = {""};
-    for (int type = 0; type < DTYPE_COUNT; type++) {
-        struct frozen raw = written(&t.frozen, type, &n), mapped;
-        struct npy a;
-        if (frozen_write(&t.frozen, type, path.text, NULL, &err) ||
-            frozen_open(path.text, FROZEN_SCAN, &mapped, &err) || npy_read(path.text, &a, &err))
-            fail_msg("%s", err.text);
-        assert_int_equal(mapped.type, type);
-        assert_int_equal(a.type, npy_type_of((enum dtype)type));
-        assert_int_equal(a.shape[0] * 1000 + a.shape[1], ROWS * 1000 + 17);
-        assert_memory_equal(mapped.data, raw.data, (size_t)(ROWS * raw.row_bytes));
-        assert_memory_equal(a.data, raw.data, (size_t)(ROWS * raw.row_bytes));
-        npy_free(&a);
-        frozen_close(&raw);
-        frozen_close(&mapped);
-    }
-    assert_int_equal(frozen_write(&t.frozen, FROZEN_INT8, path.text, NULL, &err), -1);
-    assert_non_null(strstr(err.text, "no rows with a scale"));
-    assert_int_equal(frozen_open(path.text, FROZEN_VERIFY, &(struct frozen){0}, &err), -1);
-    assert_non_null(strstr(err.text, "no checksum"));
-    free(t.element);
-}
-
 /* More rows than are converted at once; another frozen table as the source. */
 static void test_many_rows_and_a_frozen_source(void **state) {
     (void)state;
@@ -111,87 +75,67 @@ static void test_many_rows_and_a_frozen_source(void **state) {
     struct frozen bf16 = written(&t.frozen, BF16, &n), fp32 = written(&bf16, FP32, &m);
     for (int64_t i = 0; i < rows * 31; i++)
         assert_true(((const float *)fp32.data)[i] == dtype_round(BF16, t.element[i]));
-    assert_true(frozen_compare(&bf16, &fp32).worst == 0);
     frozen_close(&bf16);
     frozen_close(&fp32);
     free(t.element);
 }
 
-static const struct {
-    int type;
-    float value;
-    const char *said; /* NULL: it is taken */
-} refusals[] = {
-    {FP32, NAN, "element [41][5] is nan; all"},
-    {BF16, INFINITY, "element [41][5] is inf; all"},
-    {FROZEN_INT8, NAN, "element [41][5] is nan; all"},
-    {FROZEN_INT8, -INFINITY, "element [41][5] is -inf; all"},
-    {FP16, 65505, "element [41][5] is 65505, which fp16 cannot hold"},
-    {FP16, -65504, NULL},
-    {FP8, -449, "element [41][5] is -449, which fp8 cannot hold"},
-    {FP8, 448, NULL},
-    {BF16, FLT_MAX, "which bf16 cannot hold"},
-    {FP32, -FLT_MAX, NULL},
-    {FROZEN_INT8, FLT_MAX / 2, "which int8 cannot hold"},
-    {FROZEN_INT8, -FLT_MAX / 4, NULL},
-};
-
 static void test_refused_elements(void **state) {
     (void)state;
+    static const struct {
+        int type;
+        float value;
+        const char *said; /* NULL: it is taken */
+    } cases[] = {
+        {FP32, NAN, "element [41][5] is nan; all"},
+        {FROZEN_INT8, -INFINITY, "element [41][5] is -inf; all"},
+        {FP16, 65505, "element [41][5] is 65505, which fp16 cannot hold"},
+        {FP16, -65504, NULL},
+        {FP8, -449, "element [41][5] is -449, which fp8 cannot hold"},
+        {FP8, 448, NULL},
+        {BF16, FLT_MAX, "which bf16 cannot hold"},
+        {FP32, -FLT_MAX, NULL},
+        {FROZEN_INT8, FLT_MAX / 2, "which int8 cannot hold"},
+        {FROZEN_INT8, -FLT_MAX / 4, NULL},
+    };
     const struct names n = names_of("refused");
-    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        const int type = refusals[i].type;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int type = cases[i].type;
         struct memory_table t = table_of(ROWS, 8);
         struct error err = {""};
-        t.element[41 * 8 + 5] = refusals[i].value;
-        if (!refusals[i].said) {
+        t.element[41 * 8 + 5] = cases[i].value;
+        if (!cases[i].said) {
             struct frozen made = written(&t.frozen, type, &n);
             judge_row(type, t.element + 41 * 8, frozen_row(&made, 41), 8);
-            assert_true(frozen_compare(&t.frozen, &made).worst_bound <= 1);
             frozen_close(&made);
         } else {
-            t.element[50 * 8] = refusals[i].value; /* the first is named */
             assert_int_equal(frozen_write(&t.frozen, type, n.rows.text, n.text.text, &err), -1);
-            if (!strstr(err.text, refusals[i].said)) fail_msg("%s", err.text);
+            if (!strstr(err.text, cases[i].said)) fail_msg("%s", err.text);
         }
         free(t.element);
     }
 }
 
+/* Two units in the last place, or for int8 two steps, are more than the bound. */
 static void test_compare_finds_a_wrong_row(void **state) {
     (void)state;
-    struct memory_table t = table_of(ROWS, 8), copy = table_of(ROWS, 8);
+    struct memory_table t = table_of(ROWS, 8);
     const int row = 11; /* uniform */
     for (int type = 0; type < FROZEN_TYPES; type++) {
         const int64_t bytes = frozen_row_bytes(type, 8);
-        char *rows = malloc((size_t)(ROWS * bytes));
+        char *rows = malloc((size_t)(ROWS * bytes)), *at = rows + row * bytes;
         for (int r = 0; r < ROWS; r++) frozen_row_put(type, t.element + r * 8, 8, rows + r * bytes);
         const struct frozen made = {
             .type = type, .rows = ROWS, .dim = 8, .row_bytes = bytes, .data = rows};
         assert_true(frozen_compare(&t.frozen, &made).worst_bound <= 1);
-        /* FP32, FP16, ...: two units in the last place; int8: two steps */
-        float *x = copy.element + row * 8;
-        char *at = rows + row * bytes;
         if (type == FROZEN_INT8)
             at[3] = (char)((uint8_t)at[3] > 99 ? at[3] - 2 : at[3] + 2);
         else
             dtype_put((enum dtype)type, at, 3, dtype_bits((enum dtype)type, at, 3) + 2);
         assert_true(frozen_compare(&t.frozen, &made).worst_bound > 1);
-        frozen_row_put(type, x, 8, at);
-        assert_true(frozen_compare(&t.frozen, &made).worst_bound <= 1);
-        if (type == FROZEN_INT8) { /* a scale that is a hundredth too large; no number */
-            struct int8_tail tail = int8_tail(at, 8);
-            tail.scale *= 1.01f;
-            memcpy(at + 8, &tail, sizeof tail);
-            assert_true(frozen_compare(&t.frozen, &made).worst_bound > 1);
-            tail.scale = NAN;
-            memcpy(at + 8, &tail, sizeof tail);
-            assert_true(frozen_compare(&t.frozen, &made).worst_bound > 1);
-        }
         free(rows);
     }
     free(t.element);
-    free(copy.element);
 }
 
 /* --- files that are not what they should be */
@@ -269,66 +213,33 @@ static void test_foreign_files(void **state) {
     work_write(next.text.text, "rows 3\n", 7);
     expect_refusal(&next, 0, "not the text of a frozen table");
     const struct names folder = {work_path("frozen", "x/y"), n.text}; /* x is a folder */
-    struct names up = folder;
-    up.rows.text[strlen(up.rows.text) - 2] = '\0';
-    expect_refusal(&up, 0, "a folder, not a regular file");
     expect_refusal(&folder, 0, "cannot open");
     expect_refusal(&(struct names){n.rows, folder.rows}, 0, "cannot open");
-    char most[5000];
-    memset(most, 'x', sizeof most - 1);
-    most[sizeof most - 1] = '\0';
-    assert_int_equal(frozen_open(most, 0, &t, &err), -1);
-    assert_non_null(strstr(err.text, "too long"));
-    const int64_t shape[] = {2, 3, 0};
+    const int64_t shape[] = {2, 3}, data[6] = {0};
     const struct work_path npy = work_path("frozen", "wrong.npy");
-    static const int64_t data[6];
-    const struct {
-        enum npy_type type;
-        int dims;
-        const int64_t *shape;
-        const char *said;
-    } wrong[] = {{NPY_INT64, 2, shape, "integers; a table is"},
-                 {NPY_FLOAT32, 1, shape, "not a table"},
-                 {NPY_FLOAT32, 2, shape + 1, "not a table"},
-                 {NPY_FLOAT32, 3, shape, "not a table"}};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_int_equal(
-            npy_write(npy.text, wrong[i].type, wrong[i].dims, wrong[i].shape, data, &err), 0);
-        assert_int_equal(frozen_open(npy.text, 0, &t, &err), -1);
-        if (!strstr(err.text, wrong[i].said)) fail_msg("%s", err.text);
-        assert_null(t.mapping);
-    }
+    assert_int_equal(npy_write(npy.text, NPY_INT64, 2, shape, data, &err), 0);
+    assert_int_equal(frozen_open(npy.text, 0, &t, &err), -1);
+    assert_non_null(strstr(err.text, "integers; a table is"));
+    assert_int_equal(npy_write(npy.text, NPY_FLOAT32, 1, shape, data, &err), 0);
+    assert_int_equal(frozen_open(npy.text, 0, &t, &err), -1);
+    assert_non_null(strstr(err.text, "not a table"));
     work_write(npy.text, "not an array", 12);
     assert_int_equal(frozen_open(npy.text, 0, &t, &err), -1);
     assert_non_null(strstr(err.text, "not a .npy file"));
-}
-
-static void test_write_to_a_full_device_or_nowhere(void **state) {
-    (void)state;
-    struct memory_table t = table_of(ROWS, 8);
-    struct error err = {""};
-    const struct work_path text = work_path("frozen", "full.table");
-    assert_int_equal(frozen_write(&t.frozen, FP32, "/dev/full", text.text, &err), -1);
+    struct memory_table full = table_of(ROWS, 8);
+    assert_int_equal(frozen_write(&full.frozen, FP32, "/dev/full", n.text.text, &err), -1);
     assert_non_null(strstr(err.text, "/dev/full: cannot write: No space left"));
-    assert_int_equal(frozen_write(&t.frozen, FP32, text.text, "/dev/full", &err), -1);
-    assert_non_null(strstr(err.text, "No space left"));
-    assert_int_equal(frozen_write(&t.frozen, FP32, "/nowhere/x", text.text, &err), -1);
-    assert_non_null(strstr(err.text, "/nowhere/x: cannot create"));
-    assert_int_equal(frozen_type_find("int7", &err), -1);
-    assert_non_null(strstr(err.text, "unknown type 'int7'"));
-    free(t.element);
+    free(full.element);
 }
 
 TESTS(frozen) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_of_every_type),
-        cmocka_unit_test(test_npy),
         cmocka_unit_test(test_many_rows_and_a_frozen_source),
         cmocka_unit_test(test_refused_elements),
         cmocka_unit_test(test_compare_finds_a_wrong_row),
         cmocka_unit_test(test_every_damage),
         cmocka_unit_test(test_foreign_files),
-        cmocka_unit_test(test_write_to_a_full_device_or_nowhere),
     };
     return cmocka_run_group_tests_name("frozen", tests, NULL, NULL);
 }

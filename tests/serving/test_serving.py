@@ -56,47 +56,10 @@ def from_bf16(x):
     return (x.astype(np.uint32) << 16).view(np.float32)
 
 
-def parts_of_int8(rows, dim):
-    """Codes, scales and biases of rows as bytes."""
-    return rows[:, :dim], *(np.ascontiguousarray(rows[:, at:at + 4]).view(np.float32)[:, 0] for at in (dim, dim + 4))
-
-
 def from_int8(rows, dim):
-    code, scale, bias = parts_of_int8(rows, dim)
-    return code.astype(np.float32) * scale[:, None] + bias[:, None]
-
-
-def facts(prefix):
-    with open(prefix + ".table", encoding="ascii") as file:
-        lines = file.read().splitlines()
-    assert lines[0] == "embfuse frozen table 1"
-    return dict(line.split() for line in lines[1:])
-
-
-def test_raw_rows_are_those_of_numpy(folder):
-    out = os.path.join(folder, "t")
-    for dim in (1, 3, 16, 31, 64):
-        weight = clusters(100, dim, dim)
-        weight[3], weight[4] = 0, 0.7  # a zero row, a constant row
-        path = saved(folder, "w", weight)
-        for kind in TYPES:
-            embfuse("export", "--weight", path, "--type", kind, "--out", out)
-            said = facts(out)
-            data = np.fromfile(out + ".rows", np.uint8).reshape(100, -1)
-            assert (said["rows"], said["dim"], said["type"]) == ("100", str(dim), kind)
-            assert int(said["row_bytes"]) == data.shape[1] and int(said["bytes"]) == data.size
-            if kind == "fp32":
-                assert np.array_equal(data.view(np.float32), weight)
-            elif kind == "fp16":
-                assert np.array_equal(data.view(np.float16), weight.astype(np.float16))
-            elif kind == "bf16":
-                assert np.array_equal(data.view(np.uint16), to_bf16(weight))
-            elif kind == "int8":
-                _, scale, _ = parts_of_int8(data, dim)
-                error = np.abs(from_int8(data, dim) - weight.astype(np.float64))
-                assert (error <= scale[:, None] / 2 + 2.0**-22 * np.abs(weight).max(1, keepdims=True)).all()
-                assert (scale <= (weight.max(1) - weight.min(1)) / 255 * (1 + 1e-6)).all()
-                assert not error[3].any() and not error[4].any()
+    """Codes, then a scale and a bias."""
+    scale, bias = np.ascontiguousarray(rows[:, dim:]).view(np.float32).T
+    return rows[:, :dim].astype(np.float32) * scale[:, None] + bias[:, None]
 
 
 def test_npy_and_sources_of_every_type(folder):
@@ -106,44 +69,36 @@ def test_npy_and_sources_of_every_type(folder):
         embfuse("export", "--weight", path, "--type", kind, "--format", "npy", "--out", out)
         array = np.load(out + ".npy")
         assert array.dtype == want.dtype and np.array_equal(array, want)
-        # The file is a source and a table, too; so are raw rows.
+        # The file is a source, too; so are raw rows.
         embfuse("export", "--weight", out + ".npy", "--type", "fp32", "--out", out + "2")
         embfuse("export", "--weight", out + "2", "--type", kind, "--format", "npy", "--out", out + "3")
         assert np.array_equal(np.load(out + "3.npy"), want)
-    embfuse("export", "--weight", path, "--type", "int8", "--out", path[:-4])
-    embfuse("export", "--weight", path[:-4], "--type", "int8", "--out", path[:-4])  # onto itself
-    assert embfuse("export", "--weight", path[:-4], "--type", "fp32", "--out", out).count("\n") == 2
 
 
 def test_lookups_are_those_of_numpy(folder):
     import numpy_oracle
     weight, out = clusters(50, 17, 2), os.path.join(folder, "t")
-    path = saved(folder, "w", weight)
+    path, rows = saved(folder, "w", weight), os.path.join(folder, "rows")
     rng = np.random.default_rng(3)
     offsets = np.concatenate([[0], np.cumsum(rng.integers(0, 9, 40))])
     ids, weights = rng.integers(0, 50, offsets[-1]), rng.standard_normal(offsets[-1]).astype(np.float32)
-    for kind in TYPES:
+    for kind, pooling, padding, weighted in (("fp32", "sum", 3, True), ("bf16", "mean", 7, False),
+                                             ("int8", "none", -1, True)):
         embfuse("export", "--weight", path, "--type", kind, "--out", out)
-        rows = os.path.join(folder, "rows")
         embfuse("lookup", "--table", out, "--ids", saved(folder, "all", np.arange(50, dtype=np.int32)), "--out", rows)
         table = np.load(rows + ".output.npy")
-        assert table.dtype == np.float32 and table.shape == (50, 17)
         data = np.fromfile(out + ".rows", np.uint8).reshape(50, -1)
-        if kind != "fp8":
-            want = (from_int8(data, 17) if kind == "int8" else from_bf16(data.view(np.uint16)) if kind == "bf16"
-                    else data.view(f"f{4 if kind == 'fp32' else 2}").astype(np.float32))
-            assert np.array_equal(table, want)
-        for pooling, padding, weighted, threads in (("sum", -1, False, 1), ("mean", 7, False, 2), ("sum", 3, True, 3),
-                                                    ("none", -1, True, 2)):
-            flags = ["--lookup-weights", saved(folder, "lw", weights)] if weighted else []
-            embfuse("lookup", "--table", out, "--ids", saved(folder, "ids", ids), "--offsets",
-                    saved(folder, "offsets", offsets), "--pooling", pooling, "--padding", padding, "--threads", threads,
-                    "--verify", "--out", rows, *flags)
-            batch = {"bags": 40, "tables": [{"dim": 17}], "features": [{"table": 0, "pooling": pooling, "padding": padding}],
-                     "ids": ids, "offsets": offsets, "weights": weights if weighted else None,
-                     "grad": np.zeros((len(ids) if pooling == "none" else 40, 17))}
-            want = numpy_oracle.forward(batch, [(table,)])[0]
-            assert np.array_equal(np.load(rows + ".output.npy"), want), (kind, pooling)
+        assert np.array_equal(table, from_int8(data, 17) if kind == "int8" else
+                              from_bf16(data.view(np.uint16)) if kind == "bf16" else weight), kind
+        flags = ["--lookup-weights", saved(folder, "lw", weights)] if weighted else []
+        embfuse("lookup", "--table", out, "--ids", saved(folder, "ids", ids), "--offsets",
+                saved(folder, "offsets", offsets), "--pooling", pooling, "--padding", padding, "--threads", 2, "--verify", "--out", rows, *flags)
+        batch = {"bags": 40, "tables": [{"dim": 17}], "ids": ids,
+                 "features": [{"table": 0, "pooling": pooling, "padding": padding}], "offsets": offsets,
+                 "weights": weights if weighted else None,
+                 "grad": np.zeros((len(ids) if pooling == "none" else 40, 17))}
+        want = numpy_oracle.forward(batch, [(table,)])[0]
+        assert np.array_equal(np.load(rows + ".output.npy"), want), (kind, pooling)
 
 
 def test_recall_is_that_of_numpy(folder):
@@ -178,24 +133,14 @@ def test_bad_input_is_one_line_and_changes_nothing(folder):
     contents = lambda: {name: open(os.path.join(folder, name), "rb").read() for name in sorted(os.listdir(folder))}
     before, none, to = contents(), os.path.join(folder, "none"), ["--out", out]
     export = lambda source, kind, *flags: ["export", "--weight", source, "--type", kind, *to, *flags]
-    lookup = lambda table, ids, *flags: ["lookup", "--table", table, "--ids", ids, *flags]
     for said, args in {
-            "nan.npy: element [7][2] is nan": export(nan, "int8"),
-            "unknown type 'int4'": export(path, "int4"),
+            "nan.npy: element [7][2] is nan": export(nan, "int8"), "unknown type 'int4'": export(path, "int4"),
             "int8 is --format raw": export(path, "int8", "--format", "npy"),
-            "--format is raw or npy": export(path, "int8", "--format", "csv"),
             "--recall 21: the table has 20 rows": export(path, "fp8", "--recall", 21),
-            "--neighbours 20: the table": export(path, "fp8", "--recall", 2, "--neighbours", 20),
-            "--neighbours goes with": export(path, "fp8", "--neighbours", 3),
             "none.table: cannot open": export(none, "fp32"),
-            "cannot write there": ["export", "--weight", path, "--type", "fp32", "--out", os.path.join(none, "x")],
-            "--type is missing": ["export", "--weight", path, *to],
-            "--out is missing": lookup(out, two),
-            "high.npy": lookup(out, high, *to),
-            "needs --offsets": lookup(out, two, "--pooling", "sum", *to),
-            "--json goes with": lookup(out, two, "--json", *to),
-            "has no checksum": lookup(path, two, "--verify", *to),
-            "integers": lookup(two, two, *to)}.items():
+            "high.npy": ["lookup", "--table", out, "--ids", high, *to],
+            "needs --offsets": ["lookup", "--table", out, "--ids", two, "--pooling", "sum", *to],
+            "has no checksum": ["lookup", "--table", path, "--ids", two, "--verify", *to]}.items():
         done = run(*args)
         assert done.returncode == 1 and done.stderr.count("\n") == 1 and said in done.stderr, (said, done.stderr)
     assert contents() == before
@@ -225,23 +170,19 @@ def test_the_study_without_redis_and_faiss(folder):
     assert [(s["store"], s["type"]) for s in result["stores"]] == [("mmap", t) for t in TYPES]
     assert all(map(sane, result["stores"]))
     assert "Redis is left out: there is no no-redis-server" in page and "FAISS is left out" in page
-    assert "Redis is left out" in done.stdout and "FAISS is left out" in done.stdout
-    assert sorted(os.listdir(os.path.join(folder, "study"))) == ["serving.json", "serving.md"]
 
 
 def test_redis_serves_the_same_rows(folder):
     if not shutil.which("redis-server"):
         raise tap.Skip("no redis-server")
-    done, result, page = study(folder)
+    done, result, _ = study(folder)
     assert done.returncode == 0, done.stderr
     if any("without hiredis" in line for line in result["missing"]):
         raise tap.Skip("built without hiredis")
     stored = [s for s in result["stores"] if s["store"].startswith("Redis")]
     assert [(s["store"], s["type"], s["in_flight"]) for s in stored] == [
         (f"Redis {how}", kind, flight) for kind in ("fp32", "int8") for how in ("MGET", "HMGET") for flight in (1, 16)]
-    assert all(map(sane, stored)) and "| Redis MGET, 16 in flight | fp32 |" in page
-    # A row costs its bytes and some for its key.
-    assert all(s["bytes_per_row"] > {"fp32": 64, "int8": 24}[s["type"]] + 10 for s in stored)
+    assert all(map(sane, stored))
 
 
 def test_a_wrong_row_is_found(folder):
@@ -252,11 +193,6 @@ def test_a_wrong_row_is_found(folder):
     done = run("mmap", saved(folder, "other", weight), ids, saved(folder, "offsets", np.array([0, 10, 20])), 1, table,
                program=SERVING)
     assert done.returncode == 2 and "element 1 of row 13 is" in done.stderr, done.stderr
-    redis = tap.script(folder, "server", "#!/bin/sh\nexit 1\n")
-    done, _, _ = study(folder, "--redis", redis)
-    assert done.returncode == 1 and "does not start" in done.stderr and done.stderr.count("\n") <= 6, done.stderr
-    done, _, _ = study(folder, "--rows", "0")
-    assert done.returncode == 1 and "--rows is at least 1" in done.stderr
 
 
 def test_faiss_holds_the_same_rows(folder):

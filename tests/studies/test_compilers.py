@@ -12,7 +12,7 @@ from tap import GOLDEN, ROOT, script, tool
 import compilers
 import fake_bench
 import results
-from spoiled import equal, made_up, series
+from spoiled import equal, made_up, one_line_error, series
 
 def run(folder, *args, **told):
     """A run with stand-ins for make and for three compilers."""
@@ -23,20 +23,11 @@ def run(folder, *args, **told):
     return out, subprocess.run(
         [sys.executable, tool("compilers.py"), *args, "--make", make, "--builds",
          os.path.join(folder, "builds"), "--out", out], text=True, cwd=ROOT, capture_output=True,
-        check=False, encoding="utf-8", errors="replace",
-        env=dict(os.environ, PATH=folder + os.pathsep + os.environ["PATH"], PYTHONIOENCODING="utf-8",
-                 PYTHONDONTWRITEBYTECODE="1"))
+        check=False, env=os.environ | {"PATH": folder + os.pathsep + os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"})
 
 
 def calls(folder):
     return [(who, given) for who, _, given in fake_bench.calls(os.path.join(folder, "log"))]
-
-
-def error(done, *words_):
-    equal(done.returncode, 1)
-    equal(len([x for x in done.stderr.strip().splitlines() if not x.startswith("[")]), 1)
-    for word in words_:
-        assert word in done.stderr, f"{word!r} not in {done.stderr!r}"
 
 
 def synthetic(folder, times):
@@ -63,10 +54,6 @@ def test_ratios_and_what_is_within_noise(folder):
     equal(lines["alone"][4:], ["-", "-", "-"])
 
 
-def test_the_table_of_another_result_is_refused(folder):
-    error(run(folder, "--table", GOLDEN)[1], "not a result of several compilers")
-
-
 def test_compilers_take_turns_and_all_samples_are_kept(folder):
     out, done = run(folder, "gcc", "clang", "icx", "--reps=5")
     equal((done.returncode, done.stderr.count("round 5 of 5")), (0, 3))
@@ -74,33 +61,14 @@ def test_compilers_take_turns_and_all_samples_are_kept(folder):
     equal(order, (["gcc", "clang", "icx", "icx", "clang", "gcc"] * 3)[:15])
     equal({(g["reps"], g["place"], g["modes"], g["rule"]) for _, g in calls(folder)},
           {("1", "host", "cold", "rowwise_adagrad")})
-    equal([calls(folder)[0][1]["filter"].count(k) for k in ("cpu_a", "cpu_b")], [4, 1])
     result = results.load(os.path.join(out, "bench.json"))
     equal([(s.kernel.name, len(s.samples)) for s in result.series][:3],
           [("cpu_a@gcc", 5), ("cpu_b@gcc", 5), ("cpu_a@clang", 5)])
     equal(list(result.kernels), [f"cpu_{k}@{c}" for k in "ab" for c in ("gcc", "clang", "icx")])
-    equal(result.kernels["cpu_b@icx"].label, "cpu_b by name@icx")
     equal(result.context["emb_compiler"], "gcc 1.0; clang 1.0; icx 1.0")
     assert "| w | cpu_a | 1000 | 0.0 | 2000 | 0.0 | 2.00 | 2000 | 0.0 | 2.00 |" in done.stdout, done.stdout
     assert "clang/gcc, geometric mean of the workloads: cpu_a 2.00, cpu_b 2.00; all 2.00" in done.stdout
     equal(done.stdout.strip().splitlines()[-1], "- same bits: 16 results")  # 2 kernels, 2 rules, 4 batches
-    equal(done.stdout.splitlines()[:2],
-          ["**0 of 30 samples disturbed, load 4.0 on 2 CPUs: do not quote**", ""])
-    equal(result.context["emb_disturbed_samples"], "30")  # every round of every compiler
-    assert not os.path.exists(os.path.join(out, "work")), "files of the run are left behind"
-    table = subprocess.run([sys.executable, tool("table.py"),
-                            os.path.join(out, "bench.json")], text=True, capture_output=True, check=False)
-    assert "cpu_b@clang" in table.stdout, table.stderr
-
-
-def test_levels_are_of_one_build(folder):
-    out, done = run(folder, "avx2", "plain", "--levels", "--reps=2")
-    equal((done.returncode, done.stderr.count("building with")), (0, 1))
-    equal([c for c, _ in calls(folder)], ["avx2", "plain", "plain", "avx2"])
-    result = results.load(os.path.join(out, "bench.json"))
-    equal(list(result.kernels), [f"cpu_{k}@{c}" for k in "ab" for c in ("avx2", "plain")])
-    assert "| workload | kernel | avx2 | ±% | plain | ±% | plain/avx2 |" in done.stdout, done.stdout
-    error(run(folder, "plain", "--levels")[1], "LEVELS='plain'", "two or more")
 
 
 def test_other_bits_are_found_and_change_the_status(folder):
@@ -111,27 +79,20 @@ def test_other_bits_are_found_and_change_the_status(folder):
     _, done = run(folder, "gcc", "clang", "--reps=1", differs=("clang", "cpu_b", "adam"), check="bound")
     equal(done.returncode, 0)
     assert "same bits: 0 results" in done.stdout
-
-
-def test_a_wrong_result_has_no_time(folder):
     _, done = run(folder, "gcc", "clang", "--reps=2", wrong=True)
     equal(done.returncode, 2)
-    assert "| w | cpu_b | 1000 | 0.0 | - | - | - |" in done.stdout, done.stdout
+    assert "| w | cpu_b | 1000 | 0.0 | - | - | - |" in done.stdout, done.stdout  # it has no time
     assert "FAILED cpu_b@clang on w: WRONG RESULT: row 3" in done.stdout
 
 
 def test_bad_input_is_one_line(folder):
-    for args, words_ in (((), ["name two or more"]), (("gcc",), ["COMPILERS='gcc'"]),
+    for args, words in (((), ["name two or more"]), (("gcc",), ["COMPILERS='gcc'"]),
                          (("gcc", "gcc"), ["each once"]), (("gcc", "no-such-cc"), ["no 'no-such-cc'"]),
                          (("gcc", "clang", "--reps=many"), ["REPS: 'many'", "1 to 1000"]),
-                         (("gcc", "clang", "--reps=0"), ["REPS: '0'"]),
-                         (("gcc", "clang", "--place=device"), ["PLACE"]),
-                         (("gcc", "clang", "--filter=("), ["FILTER='('"]),
-                         (("gcc", "clang", "--filter=nothing"), ["FILTER='nothing' matches none"]),
-                         (("gcc", "clang", "--rule=none"), ["bench: unknown rule 'none'"]),
-                         (("gcc", "clang", "--wrong=1"), ["unrecognized"])):
-        error(run(folder, *args)[1], "compilers.py: ", *words_)
-    error(run(folder, "gcc", "clang", broken="clang")[1], "clang could not build")
+                         (("gcc", "clang", "--rule=none"), ["bench: unknown rule 'none'"])):
+        one_line_error(run(folder, *args)[1], "compilers.py: ", *words)
+    one_line_error(run(folder, "gcc", "clang", broken="clang")[1], "clang could not build")
+    one_line_error(run(folder, "--table", GOLDEN)[1], "not a result of several compilers")
 
 
 if __name__ == "__main__":

@@ -12,37 +12,25 @@ BUILD = os.environ.get("BUILD", "build")
 PROGRAM = os.path.join(BUILD, "studies", "drift", "drift")
 
 
-def lines(steps):
-    run = subprocess.run([PROGRAM, str(steps)], capture_output=True, text=True, check=True)
-    return run.stdout, {(x["rule"], x["variant"], x["steps"]): float(x["drift"])
-                        for x in map(json.loads, run.stdout.splitlines())}
-
-
 def report(folder, text):
     lines = tap.script(folder, "lines", text)
     return subprocess.run([sys.executable, tap.tool("drift.py"), lines, folder], capture_output=True, text=True,
                           check=False)
 
 
-def test_drift_is_what_it_must_be(folder):
-    _, drift = lines(20)
+def test_drift_is_what_it_must_be_and_the_page_shows_it(folder):
+    run = subprocess.run([PROGRAM, "20"], capture_output=True, text=True, check=True)
+    drift = {(x["rule"], x["variant"], x["steps"]): float(x["drift"]) for x in map(json.loads, run.stdout.splitlines())}
     assert 0 < drift["sgd", "one_by_one", 20] < 1e-4  # a linear rule: only roundings
     assert drift["adam", "one_by_one", 20] > 0.1
     assert drift["adam", "dense", 1] == 0 and drift["adam", "dense", 20] > 0.1  # moments begin at 0
-    assert ("adagrad", "dense", 20) not in drift and ("sgd", "fp32/bf16 nearest", 20) not in drift
-    for rule in ("sgd", "adagrad"):  # 10 bits of mantissa, 7, 3
-        fp16, bf16, fp8 = (drift[rule, f"{t}/fp32 nearest", 20] for t in ("fp16", "bf16", "fp8"))
-        assert 0 < 4 * fp16 < bf16 and 4 * bf16 < fp8, rule
-    assert drift["adam", "fp8/fp32 nearest", 20] > 0.9  # updates of 0.001 are lost
-
-
-def test_the_page_shows_it(folder):
-    run = report(folder, lines(100)[0])
+    fp16, bf16, fp8 = (drift["adagrad", f"{t}/fp32 nearest", 20] for t in ("fp16", "bf16", "fp8"))
+    assert 0 < 4 * fp16 < bf16 and 4 * bf16 < fp8  # 10 bits of mantissa, 7, 3
+    run = report(folder, run.stdout)
     assert run.returncode == 0, run.stderr
     with open(os.path.join(folder, "drift.md"), encoding="utf-8") as page:
         text = page.read()
-    assert "Drift after 100 steps" in text and "| adam |" in text and "nan" not in text
-    assert os.path.getsize(os.path.join(folder, "drift.png")) > 10000
+    assert "Drift after 20 steps" in text and "| adam |" in text and "nan" not in text
 
 
 def test_bad_input_is_one_line(folder):

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """TAP tests of the pages of recorded machines (studies/pages.py, recorded.py, machines.py). The results are made up."""
-import glob
 import json
 import os
 import re
@@ -11,10 +10,8 @@ import sys
 
 sys.dont_write_bytecode = True
 import tap
-from tap import GOLDEN, ROOT, tool
-import machines
+from tap import GOLDEN, tool
 import recorded
-import results
 from spoiled import made_up, need_gnuplot, series
 
 
@@ -37,19 +34,7 @@ def test_the_same_point_is_found_by_its_ids(folder):
     assert len(points) == 1 and points[0].workload == "zipf" and points[0].threads == 2, points
     assert points[0].medians == {"standard": 10.0, "roof": 12.0, "ladder": 9.0, "compilers": 18.0,
                                  "scaling": 11.0}, points
-    lines = recorded.same_point_lines(recorded.in_folder(folder))
-    assert "2.00x at most" in lines[0], lines
-    assert "| zipf | sgd | a | 2 | 10.0 | 12.0 | 9.00 | 18.0 | 11.0 | 2.00 |" in lines, lines
-
-
-def test_recorded_machines_fit_their_page(folder):
-    """Committed pages have the sentence that the program makes from the committed results."""
-    paths = [os.path.dirname(p) for p in glob.glob(os.path.join(ROOT, "reports/results/*/standard.json"))]
-    assert paths
-    for path in paths:
-        with open(os.path.join(path, "README.md"), encoding="utf-8") as file:
-            page = file.read()
-        assert recorded.same_point_lines(recorded.in_folder(path))[0] in page, f"{path}: run make readme"
+    assert "2.00x at most" in recorded.same_point_lines(recorded.in_folder(folder))[0]
 
 
 # --- pages
@@ -79,17 +64,14 @@ def pages(*words):
 def test_page_of_a_folder_has_what_is_there(folder):
     need_gnuplot()
     own = golden(folder, "m1")
-    with open(os.path.join(own, "notes.md"), "w", encoding="utf-8") as file:
-        file.write("Two CPUs of a kind.\n")
     status, said = pages(own)
     assert status == 0, said
     with open(os.path.join(own, "README.md"), encoding="utf-8") as file:
         page = file.read()
-    for text in ("# m1: ", "family 7, model 3", "Two CPUs of a kind.", "| `standard.json` | all kernels",
-                 "Not recorded: `standard-1-thread`, `forward`, `roof`, `winners`, `types`, `traces`, ", "No workload was measured in more than one file.",
+    for text in ("# m1: ", "family 7, model 3", "| `standard.json` | all kernels", "Not recorded: `standard-1-thread`, ",
                  "## Standard workloads", "| cpu_fused |"):
         assert text in page, (text, page)
-    assert "<!-- table roof -->" not in page and not [n for n in os.listdir(own) if n.endswith(".part")]
+    assert "<!-- table roof -->" not in page
     pictures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", page)
     assert pictures and all(os.path.getsize(os.path.join(own, p)) > 1000 for p in pictures), pictures
 
@@ -102,30 +84,18 @@ def test_front_page_holds_machines_side_by_side(folder):
     sections = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration", "crossover",
                 "machines")
     with open(front, "w", encoding="utf-8") as file:
-        file.write("see ![x](reports/results/old/a.png), [y](reports/results/old), [h](reports/results/history/h.md)\n"
-                   + "".join(f"<!-- table {s} -->\nstale {s}\n<!-- end {s} -->\n" for s in sections))
+        file.write("".join(f"<!-- table {s} -->\nstale\n<!-- end {s} -->\n" for s in sections))
     status, said = pages(first, second, f"--front={front}", f"--leading={second}")
     assert status == 0, said
     with open(front, encoding="utf-8") as file:
         page = file.read()
     assert "stale" not in page and page.count("Not recorded on this machine.") == 7, page
-    assert page.count("**Recorded on ") == 1 and "<!-- table traces -->\n**Recorded on m1:**" in page, page
-    assert "reports/results/m2/a.png" in page and "[y](reports/results/m2)" in page and "results/history/h" in page, page
-    heads = next(line for line in page.splitlines() if "m1: ns/lookup" in line)
-    assert "m2: ns/lookup" in heads and heads.count("over cpu_sort") == 2, heads
+    assert "<!-- table traces -->\n**Recorded on m1:**" in page, page
     row = next(line for line in page.splitlines() if line.startswith("| zipf/alpha:0.6 |") and "%" in line
                and "x |" in line)
     cells = [c.strip() for c in row.split("|")[2:-1]]
     one, two = (float(cells[i].split()[0]) for i in (0, 3))
     assert 1.95 < two / one < 2.05 and cells[1] == cells[4], row
-    assert os.path.getsize(os.path.join(folder, "results", "machines.png")) > 1000
-
-
-def test_a_fastest_kernel_that_is_another_is_named(folder):
-    result_of(folder, "standard", [("w", "a", 10.0, "f", 2, "cold"), ("w", "b", 5.0, "f", 2, "cold")])
-    found = machines.cells(results.load(os.path.join(folder, "standard.json")), "a", "b")
-    assert machines.texts(found["w"], "a") == ("5.00 ±0 % b", "0.50x", "-")
-    assert machines.texts(None, "a") == ("-", "-", "-")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,10 @@
 
 #include "harness/device/device.h"
 #include "harness/measure/runner.h"
-#include "tests/support/batch_builder.h"
 #include "tests/support/device_case.h"
+#include "tests/support/output_run.h"
+
+#include "tests/support/cmocka_cases.h"
 
 const int builder_way[WAYS] = {8, 3, 2, 1};
 
@@ -115,10 +117,38 @@ static int scratch_byte(int way) {
     return way % 2 ? 0x5a : POISON;
 }
 
+static struct place_setup setup_of(struct builder *b, const struct kernel *k, int way) {
+    return (struct place_setup){.shapes = b->in.tables,
+                                .num_tables = b->in.num_tables,
+                                .batches = &b->in,
+                                .index = &b->index,
+                                .ring = 1,
+                                .threads = k->place == ON_HOST ? way : 1,
+                                .seed = b->seed,
+                                .tables = &b->tables};
+}
+
+static struct rule_step *steps_of(const struct builder *b, int64_t number) {
+    struct rule_step *steps = must(malloc((size_t)b->in.num_tables * sizeof *steps));
+    for (int32_t t = 0; t < b->in.num_tables; t++) steps[t] = rule_step(b->rules[t], number);
+    return steps;
+}
+
+static struct check check_of(struct builder *b, int64_t step) {
+    return (struct check){.in = &b->in,
+                          .index = &b->index,
+                          .rules = b->rules,
+                          .step = step,
+                          .before = tables_copy_row,
+                          .before_ctx = &b->before,
+                          .exact = b->sums_exact};
+}
+
 /* One step of the builder's rules on its tables; 1 if the kernel did what no kernel may. */
-static int run_at(struct builder *b, const struct kernel *k, int way, struct place_setup *setup,
-                  struct rule_step *steps, struct error *err) {
-    struct place *p = place_open(k->place, setup, err);
+static int run_at(struct builder *b, const struct kernel *k, int way, struct rule_step *steps,
+                  struct error *err) {
+    struct place_setup setup = setup_of(b, k, way);
+    struct place *p = place_open(k->place, &setup, err);
     struct place_scratch scratch = {0};
     const struct place_job job = {.kernel = k, .steps = steps, .scratch = &scratch};
     if (!p) return -1;
@@ -136,33 +166,51 @@ const char *builder_run(struct builder *b, const struct kernel *k, int way) {
     struct error err;
     copy_tables(b);
     builder_pack(b);
-    struct rule_step *steps = must(malloc((size_t)b->in.num_tables * sizeof *steps));
-    for (int32_t t = 0; t < b->in.num_tables; t++) steps[t] = rule_step(b->rules[t], b->step);
-    struct place_setup setup = {.shapes = b->in.tables,
-                                .num_tables = b->in.num_tables,
-                                .batches = &b->in,
-                                .index = &b->index,
-                                .ring = 1,
-                                .threads = k->place == ON_HOST ? way : 1,
-                                .tables = &b->tables};
-    int status = run_at(b, k, way, &setup, steps, &err);
+    struct rule_step *steps = steps_of(b, b->step);
+    int status = run_at(b, k, way, steps, &err);
     free(steps);
     return status ? wrong(b, "%s", err.text) : NULL;
+}
+
+int output_run(struct builder *b, const struct kernel *k, int way, void *output, char text[400]) {
+    struct error err = {""};
+    struct check_result result = {0};
+    struct place_scratch scratch = {0}, out = {0};
+    struct place_setup setup = setup_of(b, k, way);
+    setup.weight_grad = true;
+    struct rule_step *steps = steps_of(b, 1);
+    struct place *p = place_open(k->place, &setup, &err);
+    if (!p) fail_msg("%s", err.text);
+    const bool step = k->operation == OP_STEP;
+    const struct place_job job = {.kernel = k,
+                                  .steps = steps,
+                                  .scratch = &scratch,
+                                  .output = step ? NULL : &out,
+                                  .weight_grad = step ? &out : NULL};
+    if (runner_scratch_open(p, k, &scratch, &err) ||
+        runner_output_open(p, &setup, k->operation, &out, &err) ||
+        runner_weight_grad_open(p, &setup, k->operation, &out, &err))
+        fail_msg("%s", err.text);
+    device_case_schedule(k, way);
+    int status = runner_step(p, &job, POISON, &err);
+    if (status == 0) status = runner_check(p, &job, check_of(b, 1), &result, &err);
+    if (output && p->ops->scratch_get(p, &out, output, &err)) fail_msg("%s", err.text);
+    if (!p->ops->tables(p) && place_get_tables(p, &b->tables, &err)) fail_msg("%s", err.text);
+    snprintf(text, 400, "%.390s", status > 0 && result.message[0] ? result.message : err.text);
+    p->ops->scratch_close(p, &scratch);
+    p->ops->scratch_close(p, &out);
+    p->ops->close(p);
+    free(steps);
+    return status;
 }
 
 /* --- judging */
 
 const char *builder_judge(struct builder *b, const struct kernel *k) {
-    struct check c = {.in = &b->in,
-                      .index = &b->index,
-                      .rules = b->rules,
-                      .step = b->step,
-                      .before = tables_copy_row,
-                      .before_ctx = &b->before,
-                      .after = b->tables.tables,
-                      .exact = b->sums_exact,
-                      .dense = k->traits & DENSE_STEP,
-                      .per_lookup = k->traits & STEP_PER_LOOKUP};
+    struct check c = check_of(b, b->step);
+    c.after = b->tables.tables;
+    c.dense = k->traits & DENSE_STEP;
+    c.per_lookup = k->traits & STEP_PER_LOOKUP;
     struct check_result r = check_run(&c);
     if (r.undecided) return wrong(b, "undecided: %s", r.message);
     return r.ok ? NULL : wrong(b, "%lld rows wrong; %s", (long long)r.wrong, r.message);

@@ -3,8 +3,7 @@
  * Tables with a part of their rows in slots beside tables in memory: after many steps over several
  * batches all rows and states have the same bits, for every kernel and policy, and several budgets;
  * with real gradients for kernels that sum a row in the order of its lookups. Slots are in host
- * memory over a disk, and in device memory over host memory. And after a commit, in another
- * process.
+ * memory over a disk, and in device memory over host memory.
  */
 #define TIER_FOLDER "tier_place"
 #include "tests/tiers/tier_case.h"
@@ -68,39 +67,9 @@ static void same_bits(void **state) {
         }
 }
 
-/* Steps, a commit, another place goes on; what came after its commit is gone. Restored rows are
- * initial ones again. */
-static void goes_on(void **state) {
-    (void)state;
-    struct test x;
-    struct error err;
-    begin(&x, specs[0], GRAD_REAL);
-    const struct kernel *k = registry_find(OP_STEP, "cpu_sort", &err);
-    struct place *whole = place_host_open(&x.setup, &err);
-    if (steps(&x, whole, k, 0, 9, &err)) fail_msg("%s", err.text);
-    struct place *p = open_tier(&x, POLICY_LRU, 0.4);
-    assert_int_equal(steps(&x, p, k, 0, 4, &err), 0);
-    assert_int_equal(tier_commit(p, 4, &err), 0);
-    assert_int_equal(steps(&x, p, k, 4, 8, &err), 0);
-    p->ops->close(p);
-    p = open_tier(&x, POLICY_CLOCK, 0.5);
-    assert_int_equal(steps(&x, p, k, 4, 9, &err), 0);
-    expect_places(&x, whole, p, "after a commit");
-    for (int batch = 2; batch >= -1; batch -= 3) {
-        assert_int_equal(p->ops->restore(p, batch, &err), 0);
-        assert_int_equal(whole->ops->restore(whole, batch, &err), 0);
-        expect_places(&x, whole, p, "restored");
-    }
-    assert_true(tier_bytes(p) > 0);
-    p->ops->close(p);
-    whole->ops->close(whole);
-    end(&x);
-}
-
 TESTS(tier_place) {
     for (const struct registered *r = registry(); r->kernel; r++) /* not for these rules */
         if (r->kernel->operation == OP_STEP && !(r->kernel->traits & STEP_PER_LOOKUP))
             add_test("the bits of memory", same_bits, r->kernel, NULL);
-    add_test("goes on after a commit", goes_on, NULL, NULL);
     return run_listed("tables with rows in slots");
 }

@@ -21,29 +21,8 @@ static const char sequence[] = "workload w\nbatch 40\npooling none\nids uniform\
                                "table rows 9 dim 3 length fixed 2\n"
                                "table rows 300 dim 70 length uniform 0 9\n";
 
-struct bench {
-    struct workload w;
-    struct row_index index;
-    struct table_set tables;
-};
-
-static struct bench bench_open(const char *text) {
-    struct bench b = {.w = generate(text, 1, GRAD_EXACT)};
-    struct error err = {""};
-    b.index = row_index_build(&b.w.batches[0]);
-    if (tables_create(&b.tables, b.w.tables, b.w.num_tables, 1, &err)) fail_msg("%s", err.text);
-    return b;
-}
-
-static void bench_close(struct bench *b) {
-    tables_free(&b->tables);
-    row_index_free(&b->index);
-    workload_free(&b->w);
-}
-
 /* Marks and counts the starts of the gradient rows that lookups of table t read. */
-static int mark_rows(const struct bench *b, int32_t t, bool *begins) {
-    const struct batch *in = &b->w.batches[0];
+static int mark_rows(const struct batch *in, int32_t t, bool *begins) {
     int count = 0;
     for (int64_t q = 0; q < in->num_features * in->bags; q++) {
         const struct feature *f = &in->features[q / in->bags];
@@ -72,12 +51,12 @@ static const struct ceiling_case cases[] = {
 };
 
 /* The probe gathers every row that lookups read, and no other. */
-static void assert_gathers(const struct bench *b, const struct ceiling_case *c,
+static void assert_gathers(const struct batch *in, const struct ceiling_case *c,
                            const struct ceiling_probe *p) {
-    const int64_t floats = b->w.batches[0].grad_elements;
+    const int64_t floats = in->grad_elements;
     bool *read = calloc((size_t)floats, sizeof *read),
          *drawn = calloc((size_t)floats, sizeof *drawn);
-    const int rows = mark_rows(b, c->table, read);
+    const int rows = mark_rows(in, c->table, read);
     int seen = 0;
     assert_true(c->least ? rows >= c->least : rows == 0);
     for (int64_t i = 0; i < p->num_gathered; i++) {
@@ -91,35 +70,25 @@ static void assert_gathers(const struct bench *b, const struct ceiling_case *c,
     free(drawn);
 }
 
-/* A prefetch goes 2 to 16 KiB ahead. */
-static void assert_hint(struct ceiling_hint hint, int32_t floats) {
-    const int64_t row = floats * (int64_t)sizeof(float);
-    if (hint.into == CEILING_NOWHERE)
-        assert_int_equal(hint.ahead, 0);
-    else
-        assert_in_range(hint.ahead, 2048 / row, 16384 / row);
-}
-
 static bool is_speed(double x) {
     return isfinite(x) && x > 0;
 }
 
 static void measures_and_leaves_the_rows(void **state) {
     const struct ceiling_case *c = *state;
-    struct bench b = bench_open(c->text);
-    const struct buffer *buffer = &b.tables.buffers[c->table * TABLE_ARRAYS + TABLE_WEIGHT];
-    const struct array *weight = &b.tables.tables[c->table].weight;
-    void *before = malloc(buffer->bytes);
+    struct workload w = generate(c->text, 1, GRAD_EXACT);
+    struct row_index index = row_index_build(&w.batches[0]);
+    struct table_set tables;
     struct ceiling_probe p;
     struct error err = {""};
+    if (tables_create(&tables, w.tables, w.num_tables, 1, &err)) fail_msg("%s", err.text);
+    const struct buffer *buffer = &tables.buffers[c->table * TABLE_ARRAYS + TABLE_WEIGHT];
+    const struct array *weight = &tables.tables[c->table].weight;
+    void *before = malloc(buffer->bytes);
     memcpy(before, weight->data, buffer->bytes);
-    if (ceiling_open(&p, OP_STEP, &b.w.batches[0], &b.index, c->table, weight, c->threads, &err))
+    if (ceiling_open(&p, OP_STEP, &w.batches[0], &index, c->table, weight, c->threads, &err))
         fail_msg("%s", err.text);
-    assert_gathers(&b, c, &p);
-    for (int k = 0; c->least && k < CEILING_HINTS; k++) {
-        assert_hint(p.rmw_hint[k], p.row_floats);
-        assert_hint(p.gather_hint[k], p.gather_floats);
-    }
+    assert_gathers(&w.batches[0], c, &p);
     const struct ceiling is = ceiling_measure(&p);
     assert_true(is_speed(is.copy_gbs) && is_speed(is.rmw_gbs) && is_speed(is.latency_ns));
     assert_true(c->least ? is_speed(is.gather_gbs) : is.gather_gbs == 0);
@@ -127,10 +96,12 @@ static void measures_and_leaves_the_rows(void **state) {
     const double lines = is.rmw_gbs / 2 * is.latency_ns / 64 / c->threads;
     assert_true(fabs(ceiling_lines_in_flight(&is, c->threads) / lines - 1) < 1e-9);
     assert_memory_equal(weight->data, before, buffer->bytes);
-    assert_true(tables_intact(&b.tables));
+    assert_true(tables_intact(&tables));
     ceiling_close(&p);
     free(before);
-    bench_close(&b);
+    tables_free(&tables);
+    row_index_free(&index);
+    workload_free(&w);
 }
 
 TESTS(ceiling) {

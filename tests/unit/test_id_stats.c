@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Statistics of a batch that is small enough to count by hand, and what the fingerprint covers.
+ * Statistics of a batch that is small enough to count by hand. (The fingerprint: test_workload.c.)
  */
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "harness/workload/id_stats.h"
 
@@ -24,28 +23,19 @@ static const struct table_shape tables[] = {{.rows = 6, .dim = 2}, {.rows = 4, .
 static const struct feature features[] = {
     {.table = 0, .padding_id = 5}, {.table = 0, .padding_id = -1}, {.table = 1, .padding_id = -1}};
 
-static struct batch example(void) {
-    return (struct batch){.num_tables = 2,
-                          .num_features = 3,
-                          .bags = 2,
-                          .lookups = 15,
-                          .tables = tables,
-                          .features = features,
-                          .id_type = ID_INT64,
-                          .ids = ids,
-                          .offsets = offsets};
-}
-
-static struct id_stats stats_of(const struct batch *in) {
-    struct row_index x = row_index_build(in);
-    struct id_stats s = id_stats(in, &x);
-    row_index_free(&x);
-    return s;
-}
-
 static void counted_by_hand(void **state) {
-    struct batch in = example();
-    struct id_stats s = stats_of(&in);
+    const struct batch in = {.num_tables = 2,
+                             .num_features = 3,
+                             .bags = 2,
+                             .lookups = 15,
+                             .tables = tables,
+                             .features = features,
+                             .id_type = ID_INT64,
+                             .ids = ids,
+                             .offsets = offsets};
+    struct row_index x = row_index_build(&in);
+    struct id_stats s = id_stats(&in, &x);
+    row_index_free(&x);
     (void)state;
     assert_int_equal(s.lookups, 14);
     assert_int_equal(s.padding, 1);
@@ -60,59 +50,7 @@ static void counted_by_hand(void **state) {
     assert_memory_equal(s.run_rows, rows, sizeof rows);
 }
 
-/* The bin of a row with this number of hits. */
-static void bins_of_runs(void **state) {
-    static const struct {
-        int64_t count;
-        int bin;
-    } cases[] = {{1, 0}, {2, 1},      {3, 2},      {4, 2},      {5, 3},     {8, 3},
-                 {9, 4}, {32768, 15}, {32769, 16}, {65536, 16}, {65537, 16}};
-    static int32_t zeros[65537];
-    const struct table_shape table = {.rows = 1, .dim = 1};
-    const struct feature feature = {.table = 0, .padding_id = -1};
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const int64_t ends[] = {0, cases[i].count};
-        struct batch in = {.num_tables = 1,
-                           .num_features = 1,
-                           .bags = 1,
-                           .lookups = cases[i].count,
-                           .tables = &table,
-                           .features = &feature,
-                           .id_type = ID_INT32,
-                           .ids = zeros,
-                           .offsets = ends};
-        struct id_stats s = stats_of(&in);
-        assert_int_equal(s.run_rows[cases[i].bin], 1);
-        assert_int_equal(s.run_lookups[cases[i].bin], cases[i].count);
-        assert_int_equal(s.hottest, cases[i].count);
-        assert_int_equal(s.in_bag_duplicates, cases[i].count - 1);
-    }
-}
-
-static void fingerprint_sees_lookups_not_types(void **state) {
-    int32_t narrow[15];
-    int64_t other_ids[15], other_offsets[7];
-    struct batch in = example(), same = example(), other = example(), moved = example();
-    (void)state;
-    for (int i = 0; i < 15; i++) narrow[i] = (int32_t)ids[i];
-    same.ids = narrow;
-    same.id_type = ID_INT32;
-    uint64_t fingerprint = stats_of(&in).fingerprint;
-    assert_true(stats_of(&same).fingerprint == fingerprint);
-    memcpy(other_ids, ids, sizeof ids);
-    other_ids[14] = 2;
-    other.ids = other_ids;
-    assert_true(stats_of(&other).fingerprint != fingerprint);
-    memcpy(other_offsets, offsets, sizeof offsets);
-    other_offsets[1] = 3;
-    moved.offsets = other_offsets;
-    assert_true(stats_of(&moved).fingerprint != fingerprint);
-}
-
 TESTS(id_stats) {
     ADD_TEST(counted_by_hand);
-    ADD_TEST(bins_of_runs);
-    ADD_TEST(fingerprint_sees_lookups_not_types);
     return run_added("id_stats");
 }

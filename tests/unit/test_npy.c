@@ -100,15 +100,6 @@ static void golden_and_round_trip(void **state) {
     assert_is_sample(path.text, s);
 }
 
-static void write_replaces(void **state) {
-    (void)state;
-    struct work_path path = work_path("npy_replace", "a.npy");
-    struct error err = {""};
-    assert_int_equal(work_write(path.text, "old", 3), 0);
-    assert_int_equal(npy_write(path.text, NPY_INT32, 1, (int64_t[]){1}, &(int32_t){-3}, &err), 0);
-    assert_is_sample(path.text, &(struct sample){"", NPY_INT32, 1, {1}});
-}
-
 /* --- invalid files --------------------------------------------------------------------------- */
 
 struct bytes {
@@ -159,45 +150,16 @@ struct wrong_header {
     "{'descr': " descr ", 'fortran_order': " order ", 'shape': " shape ", }"
 #define F4(shape)   HEADER("'<f4'", "False", shape)
 #define TYPE(descr) HEADER(descr, "False", "(1,)")
-#define LONG        "<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4"
 
 static const struct wrong_header wrong_headers[] = {
     {"empty header", "", 0, "not a dict"},
-    {"not a dict", "['<f4']", 0, "not a dict"},
-    {"unprintable header", "\1\1", 0, "not a dict, found \"\?\?\""},
-    {"dict not closed", "{'descr': '<f4'", 0, "expected a comma or the end of the dict"},
-    {"no comma between entries", "{'descr': '<f4' 'shape': ()}", 0, "expected a comma"},
-    {"key not quoted", "{descr: '<f4'}", 0, "expected a quoted key, found \"descr"},
-    {"string not closed", "{'descr", 0, "expected a quoted key"},
-    {"no colon", "{'descr' '<f4'}", 0, "expected a colon"},
-    {"text after the dict", F4("()") "x", 4, "text after the dict"},
-    {"missing key descr", "{'fortran_order': False, 'shape': ()}", 4, "lacks the key 'descr'"},
-    {"missing key order", "{'descr': '<f4', 'shape': ()}", 4, "lacks the key 'fortran"},
-    {"missing key shape", "{'descr': '<f4', 'fortran_order': False}", 4, "lacks the key 'shape'"},
-    {"unknown key", "{'color': 1}", 0, "unknown key 'color'"},
     {"key twice", "{'descr': '<f4', 'descr': '<f4'}", 0, "twice the key 'descr'"},
-    {"line break in a string", "{'a\nb': 1}", 0, "unknown key 'a?b'"},
     {"dtype f8", TYPE("'<f8'"), 8, "unsupported dtype <f8; accepted are <f4, <f2, <i4, <i8, <u2"},
-    {"dtype big endian", TYPE("'>i4'"), 4, "unsupported dtype >i4"},
-    {"dtype structured", TYPE("[('a', '<f4')]"), 4, "unsupported dtype [('a', '<f4')]"},
-    {"dtype longer than any", TYPE("'" LONG "'"), 4, "unsupported dtype <f4<f4"},
     {"Fortran order", HEADER("'<f4'", "True", "(2, 2)"), 16, "Fortran (column-major) order"},
-    {"order not a truth value", HEADER("'<f4'", "Falsch", "()"), 4, "neither True nor False"},
     {"too many dimensions", F4("(1, 1, 1, 1, 1)"), 4, "more than 4 dimensions"},
-    {"shape not a tuple", F4("[1]"), 4, "shape is not a tuple"},
-    {"shape a number in brackets", F4("(1)"), 4, "a number, not a tuple"},
-    {"shape without commas", F4("(1 2)"), 8, "shape is not a tuple"},
-    {"shape not closed", "{'shape': (1, 2", 8, "shape is not a tuple"},
-    {"shape with a lone comma", F4("(,)"), 4, "not a whole number"},
-    {"dimension with a fraction", F4("(1.5,)"), 4, "shape is not a tuple"},
     {"negative dimension", F4("(2, -3)"), 4, "negative dimension -3"},
-    {"dimension of 2^63", F4("(9223372036854775808,)"), 4, "63 bits"},
     {"dimensions that overflow", F4("(4294967296, 4294967296)"), 8, "4294967296) overflows"},
-    {"overflow beside a zero", F4("(0, 4294967296, 4294967296)"), 0, "overflows"},
-    {"huge shape, tiny file", F4("(1000000000000,)"), 4,
-     "needs 4000000000000 bytes of data, got 4"},
     {"data too short", F4("(2, 3)"), 23, "shape (2, 3) of <f4 needs 24 bytes of data, got 23"},
-    {"no data", F4("()"), 0, "shape () of <f4 needs 4 bytes of data, got 0"},
     {"trailing bytes", F4("(2,)"), 11, "3 trailing bytes after the 8 of shape (2,)"},
 };
 
@@ -219,9 +181,6 @@ struct wrong_byte {
 static const struct wrong_byte wrong_bytes[] = {
     {"magic", 1, 5, 'P', "not a .npy file"},
     {"version 4.0", 1, 6, 4, "unknown .npy format version 4.0"},
-    {"version 0.0", 1, 6, 0, "unknown .npy format version 0.0"},
-    {"version 1.1", 1, 7, 1, "unknown .npy format version 1.1"},
-    {"header longer than the file", 1, 9, 1, "the header ends at byte"},
     {"header of 4 GiB", 2, 11, 255, "the header ends at byte 42"},
 };
 
@@ -245,43 +204,6 @@ static void every_cut_is_refused(void **state) {
     }
 }
 
-/* Python reads these as the same dict. */
-static void other_spellings_of_the_header(void **state) {
-    (void)state;
-    const char *headers[] = {
-        "{\"shape\":(2,),\"fortran_order\":False,\"descr\":\"<f4\"}",
-        " { 'shape' : ( 2 , ) , 'descr' : '<f4' , 'fortran_order' : False , } \n",
-        "{'descr':'<f4','fortran_order':False,'shape':(1,2)}\r\n\t ",
-    };
-    for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {
-        struct bytes b = file_with(1, headers[i], 8);
-        struct npy a;
-        struct error err = {""};
-        if (parse(&b, &a, &err)) fail_msg("%s", err.text);
-        assert_int_equal(a.count, 2);
-        npy_free(&a);
-    }
-}
-
-static void assert_read_fails(const char *path, const char *says) {
-    struct npy a = {.num_dims = 9};
-    struct error err = {""};
-    assert_int_equal(npy_read(path, &a, &err), -1);
-    if (strncmp(err.text, path, strlen(path)) != 0 || !strstr(err.text, says))
-        fail_msg("expected \"%s: ... %s\", got \"%s\"", path, says, err.text);
-    assert_null(a.data);
-    assert_int_equal(a.num_dims, 0);
-}
-
-static void no_file_to_read(void **state) {
-    struct work_path empty = work_path("npy_bad", "empty.npy");
-    (void)state;
-    assert_int_equal(work_write(empty.text, "", 0), 0);
-    assert_read_fails(empty.text, "not a .npy file");
-    assert_read_fails("tests/golden/npy/none.npy", "cannot open: No such file or directory");
-    assert_read_fails("tests/golden/npy", "not a regular file");
-}
-
 static void assert_write_fails(const char *path, int num_dims, const int64_t *shape,
                                const char *says) {
     struct error err = {""};
@@ -293,29 +215,17 @@ static void assert_write_fails(const char *path, int num_dims, const int64_t *sh
 }
 
 static void no_place_to_write(void **state) {
-    struct work_path inside = work_path("npy_bad/folder.npy", "file"),
-                     folder = work_path("npy_bad", "folder.npy"),
-                     full = work_path("npy_bad", "full.npy");
+    struct work_path full = work_path("npy_bad", "full.npy");
     const int64_t shape[] = {4};
     (void)state;
     assert_write_fails("tests/golden/none/a.npy", 1, shape, "No such file or directory");
-    assert_int_equal(work_write(inside.text, "", 0), 0);
-    assert_write_fails(folder.text, 1, shape, "cannot create: ");
+    const int64_t big[] = {(int64_t)1 << 40, (int64_t)1 << 40};
+    assert_write_fails(full.text, 5, (int64_t[]){1, 1, 1, 1, 1}, "0 to 4 are possible");
+    assert_write_fails(full.text, 2, big, "negative or overflows");
     unlink(full.text);
     if (access("/dev/full", W_OK) || symlink("/dev/full", full.text)) skip();
     assert_write_fails(full.text, 1, shape, "cannot write: No space left on device");
     assert_int_equal(access(full.text, F_OK), -1);
-}
-
-static void write_bad_shape(void **state) {
-    (void)state;
-    struct work_path path = work_path("npy_bad", "shape.npy");
-    int64_t big = (int64_t)1 << 40;
-    assert_write_fails(path.text, 5, (int64_t[]){1, 1, 1, 1, 1}, "0 to 4 are possible");
-    assert_write_fails(path.text, -1, NULL, "0 to 4 are possible");
-    assert_write_fails(path.text, 2, (int64_t[]){2, -1}, "negative or overflows");
-    assert_write_fails(path.text, 2, (int64_t[]){big, big}, "negative or overflows");
-    assert_int_equal(access(path.text, F_OK), -1);
 }
 
 TESTS(npy) {
@@ -323,11 +233,7 @@ TESTS(npy) {
     ADD_CASES(versions, reads_what_numpy_wrote);
     ADD_CASES(wrong_headers, wrong_header);
     ADD_CASES(wrong_bytes, wrong_byte);
-    ADD_TEST(write_replaces);
     ADD_TEST(every_cut_is_refused);
-    ADD_TEST(other_spellings_of_the_header);
-    ADD_TEST(no_file_to_read);
     ADD_TEST(no_place_to_write);
-    ADD_TEST(write_bad_shape);
     return run_added("npy");
 }

@@ -67,6 +67,6 @@ static void all_or_none(void **state) {
 }
 
 TESTS(outputs) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_or_none)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    ADD_TEST(all_or_none);
+    return run_added("outputs");
 }

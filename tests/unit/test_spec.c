@@ -3,6 +3,7 @@
  * The spec reader: what the format means; one case for every way in which a spec can be wrong, with
  * the place that the message must name; and the spec files of datasets/.
  */
+#include <glob.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,188 +43,86 @@ struct bad_case {
 #define T "table rows 5 dim 4 length fixed 3\n"
 static const struct bad_case bad_cases[] = {
     {"empty file", "", " no workload in this file", {0}},
-    {"only comments", "# a\n\n# b\n", "3: no workload in this file", {0}},
     {"shards without columns", W "dim 3\ncolumn_shards 4\n", "3: table 0 has 3 columns", {0}},
-    {"many shards", W "tables 100\ncolumn_shards 11\n", "3: 100 tables in 11 column", {0}},
+    {"unknown rule", W "rule no\n", "2: rule is one of ", {0}},
     {"unknown key", W "rows 5\ncolor red\n", "3: unknown key 'color'; known keys: workload", {0}},
     {"key before a workload", "\nrows 5\n" W, "2: rows before any workload", {0}},
-    {"table before a workload", T, "1: table before any workload", {0}},
-    {"no name", "workload # w\n", "1: workload has no name", {0}},
     {"bad name", "workload a/b\n", "1: 'a/b' is no name", {0}},
-    {"unprintable name", "workload a\x01\xff\n", "1: 'a\?\?' is no name", {0}},
-    {"long name", "workload a123456789b123456789c123456789d123\n", "1: 'a123", {0}},
-    {"two names", "workload a b\n", "1: 'b' after the name", {0}},
     {"name twice", W "rows 5 6\nworkload b\n" W, "4: workload w is there already", {0}},
     {"key twice", W "rows 5\ndim 4\nrows 6\n", "4: rows was given in line 2 already", {0}},
     {"value twice", W "alpha 1 1.0\n", "2: alpha has the value 1 twice", {0}},
-    {"missing value", W "rows\n", "2: rows has no value", {0}},
-    {"value is a comment", W "rows # 5\n", "2: rows has no value", {0}},
     {"not a number", W "rows many\n", "2: rows is a whole number from 1 to ", {0}},
-    {"half a number", W "rows 12x\n", "2: rows is a whole number", {0}},
-    {"hexadecimal", W "rows 0x10\n", "2: rows is a whole number", {0}},
-    {"infinite", W "alpha inf\n", "2: alpha is a number", {0}},
-    {"overflowing", W "alpha 1e999\n", "2: alpha is a number", {0}},
-    {"very long number", W "rows 10000000000000000000000000\n", "2: rows is a whole number", {0}},
-    {"not whole", W "rows 1.5\n", "2: rows is a whole number", {0}},
-    {"no rows", W "rows 0\n", "2: rows is a whole number from 1 to ", {0}},
-    {"wide dim", W "dim 65537\n", "2: dim is a whole number from 1 to 65536", {0}},
     {"many bags", W "batch 1e6\nmicro_batches 1001\n", "3: 1001000000 bags per feature", {0}},
-    {"negative alpha", W "alpha -0.1\n", "2: alpha is a number from 0 to 100", {0}},
-    {"reuse above 1", W "reuse 1.01\n", "2: reuse is a number from 0 to 1", {0}},
-    {"padding below -1", W "padding -2\n", "2: padding is a whole number from -1", {0}},
     {"padding is no row", W "padding 10\nrows 10\n", "2: padding 10 is no row of table 0", {0}},
-    {"padding behind the cap", W "padding 10\nrow_cap 10\n", "2: padding 10 is no row", {0}},
     {"int32 and many rows", W "rows 3e9\nid_type int32\n", "3: int32 ids do not reach", {0}},
     {"histogram and reuse", W "ids histogram-2021\nreuse .5\n", "3: reuse would change", {0}},
     {"unknown ids", W "ids zipfian\n", "2: ids is one of zipf, powerlaw, uniform, hist", {0}},
-    {"unknown rule", W "rule no\n", "2: rule is one of ", {0}},
-    {"weights of fp4", W "weight_type fp4\n", "2: weight_type is one of fp32, bf16, fp", {0}},
-    {"momenta of fp16", W "momentum_type fp16\n", "2: momentum_type is one of fp32, bf16, n", {0}},
     {"gradients of fp8", W "grad_type fp8\n", "2: grad_type is one of fp32, bf16, fp16, not", {0}},
-    {"unknown length", W "length long\n", "2: length is one of: fixed L", {0}},
-    {"length without kind", W "length\n", "2: length is one of: fixed L", {0}},
     {"fixed without number", W "length fixed\n", "2: length fixed lacks a number", {0}},
-    {"fixed zero", W "length fixed 0\n", "2: length fixed 0 is no bag length", {0}},
-    {"fixed and a half", W "length fixed 1.5\n", "2: length fixed 1.5 is no bag length", {0}},
-    {"uniform without end", W "length uniform 1\n", "2: length uniform lacks a number", {0}},
     {"uniform falling", W "length uniform 9 3\n", "2: length uniform 9 3 is no range", {0}},
-    {"uniform zero", W "length uniform 0 0\n", "2: length uniform 0 0 is no range", {0}},
     {"negbin too regular", W "length negbin 4 0.5\n", "2: length negbin 4 0.5: a neg", {0}},
-    {"negbin too long", W "length negbin 1e6 9\n", "2: length negbin 1e+06 9 is out", {0}},
     {"two lengths", W "length fixed 3 4\n", "2: '4' is too much", {0}},
-    {"table of something",
-     W "table rows 5 color 3\n",
-     "2: 'color' in this line; write: table",
-     {0}},
-    {"table without dim", W "table rows 5 length fixed 3\n", "2: a table line lacks", {0}},
-    {"table with rows twice", W "table rows 5 rows 6\n", "2: rows twice", {0}},
-    {"table without value", W "table dim 4 rows\n", "2: rows has no value", {0}},
-    {"table without length", W "table dim 4 rows 5 length\n", "2: length has no value", {0}},
     {"tables and table", W T "dim 4\n", "3: dim beside table lines", {0}},
     {"max, weighted", W "pooling max\nweighted 1\n", "3: pooling max takes no per-sample", {0}},
-    {"max on an axis", W "weighted 0 1\npooling sum max\n", "2: pooling max takes no", {0}},
-    {"max, mean of duplicates", W "pooling max\nduplicates mean\n", "3: pooling max takes no", {0}},
-    {"POOLING max, weighted", W "weighted 1\n", "2: pooling max takes no", {.pooling = "max"}},
     {"bad ALPHA", W, "ALPHA: alpha is a number from 0 to 100, not 'hot'", {.alpha = "1 hot"}},
-    {"bad DIMS", W, "DIMS: dim is a whole number", {.dims = "0"}},
-    {"bad ROWS", W, "ROWS: rows is a whole number", {.rows = "1e6 -1"}},
-    {"bad BATCH", W, "BATCH: batch is a whole number", {.batch = "x"}},
-    {"bad SEED", W, "SEED: seed is a whole number", {.seed = "-1"}},
     {"bad POOLING", W, "POOLING: pooling is one of sum, mean, none, max", {.pooling = "min"}},
-    {"bad POOLING number", W, "POOLING: length fixed 0 is no bag length", {.pooling = "sum 0"}},
-    {"twice in ALPHA", W, "ALPHA: alpha has the value 1 twice", {.alpha = "1 1"}},
     {"padding and ROWS", W "padding 7\n", "2: padding 7 is no row", {.rows = "5"}},
 };
-
-static const char *behind_the_name(const char *message) {
-    return strncmp(message, "x.spec:", 7) == 0 ? message + 7 : message;
-}
 
 static void bad_input_is_named(void **state) {
     const struct bad_case *c = *state;
     struct spec_list list = {7, NULL};
     struct error err = {""};
     assert_int_equal(parse(c->text, &c->over, &list, &err), -1);
-    if (strncmp(behind_the_name(err.text), c->message, strlen(c->message)))
+    const char *said = strncmp(err.text, "x.spec:", 7) == 0 ? err.text + 7 : err.text;
+    if (strncmp(said, c->message, strlen(c->message)))
         fail_msg("message: %s\n instead of: %s", err.text, c->message);
     assert_int_equal(list.count, 0);
     assert_null(list.specs);
 }
 
-/* Every proper prefix of a good spec parses or is refused; nothing is read beyond its end. */
-static void truncated_input(void **state) {
-    static const char *text =
-        "workload a\nrows 1e6 7\nlength negbin 4 1\nworkload b\npooling mean\n"
-        "table rows 3 dim 4 length uniform 0 3\n";
-    (void)state;
-    for (size_t size = 0; size < strlen(text); size++) {
-        char prefix[256];
-        struct spec_list list;
-        struct error err = {""};
-        snprintf(prefix, sizeof prefix, "%.*s", (int)size, text);
-        if (parse(prefix, NULL, &list, &err))
-            assert_int_equal(strncmp(err.text, "x.spec:", 7), 0);
-        else
-            spec_list_free(&list);
-    }
-}
-
 /* --- what a good one means */
 
-/* clang-format off */
-#define FIELDS(X)                                                                                  \
-    X(batch) X(micro_batches) X(num_tables) X(column_shards) X(ids) X(alpha) X(shift) X(scatter)   \
-    X(reuse) X(features_per_table) X(pooling) X(weighted) X(weight_grad) X(mean_of_duplicates)     \
-    X(padding_id) X(id_type) X(rule) X(weight_type) X(momentum_type) X(grad_type) X(rounding)      \
-    X(row_state) X(seed) X(tables[0].rows) X(tables[0].dim) X(tables[0].length.kind)               \
-    X(tables[0].length.a) X(tables[0].length.b)
-#define SAME(field) if (s->field != want->field) fail_msg("%s", #field);
-/* clang-format on */
-
-/* Empty overrides change nothing. */
-static void assert_means(const char *text, const struct spec *want) {
-    struct spec_list l = parse_good(text, &(struct spec_overrides){"", " ", NULL, "\t", "  ", ""});
+static void every_key(void **state) {
+    (void)state;
+    /* Empty overrides change nothing. */
+    struct spec_list l = parse_good(
+        "  workload w # name\r\n"
+        "\tbatch 1e3\nmicro_batches 4\n tables 3\nrows 1000000\ndim 17\ncolumn_shards 2\n"
+        "length negbin 13.6 1\nids powerlaw\nalpha .5\nshift 2.7\n"
+        "map identity\nreuse 0.25\nfeatures 2\npooling none\nduplicates mean\n"
+        "weighted 1\nweight_grad 1\npadding 0\nid_type int32\nrule adam\n"
+        "weight_type bf16\nmomentum_type bf16\ngrad_type fp16\nrounding stochastic\n"
+        "row_state beside\nseed 9007199254740992\nrow_cap 5e5",
+        &(struct spec_overrides){"", " ", NULL, "\t", "  ", ""});
     const struct spec *s = l.specs;
+    const struct table_spec *half = s->tables;
     assert_int_equal(l.count, 1);
     assert_string_equal(s->name, "w");
-    FIELDS(SAME)
+    assert_true(s->batch == 4000 && s->micro_batches == 4 && s->seed == 9007199254740992);
+    assert_true(s->num_tables == 6 && s->column_shards == 2 && s->features_per_table == 2);
+    assert_true(half->rows == 500000 && half->dim == 8 && half->length.kind == LENGTH_NEGBIN);
+    assert_true(half->length.a == 13.6 && half->length.b == 1);
+    assert_true(s->ids == IDS_POWERLAW && s->alpha == 0.5 && s->shift == 2.7 && !s->scatter);
+    assert_true(s->reuse == 0.25 && s->padding_id == 0 && s->id_type == ID_INT32);
+    assert_true(s->pooling == POOL_NONE && s->weighted && s->weight_grad && s->mean_of_duplicates);
+    assert_true(s->rule == RULE_adam && s->weight_type == BF16 && s->momentum_type == BF16);
+    assert_true(s->grad_type == FP16 && s->rounding == ROUND_STOCHASTIC);
+    assert_true(s->row_state == ROW_STATE_BESIDE);
     spec_list_free(&l);
 }
 
-/* All that is not 0 here. */
 static void presets(void **state) {
-    struct table_spec table = {.rows = 10000000, .dim = 64, .length = {LENGTH_FIXED, 20, 0}};
-    const struct spec want = {.batch = 51200,
-                              .micro_batches = 1,
-                              .num_tables = 1,
-                              .column_shards = 1,
-                              .tables = &table,
-                              .alpha = 1.05,
-                              .scatter = true,
-                              .features_per_table = 1,
-                              .padding_id = -1,
-                              .id_type = ID_INT64,
-                              .rule = RULE_rowwise_adagrad,
-                              .seed = 42};
+    struct spec_list l = parse_good("workload w", NULL);
+    const struct spec *s = l.specs;
     (void)state;
-    assert_means("workload w", &want);
-}
-
-static void every_key(void **state) {
-    /* the first half of a table */
-    struct table_spec table = {.rows = 500000, .dim = 8, .length = {LENGTH_NEGBIN, 13.6, 1}};
-    const struct spec want = {.batch = 4000,
-                              .micro_batches = 4,
-                              .num_tables = 6,
-                              .column_shards = 2,
-                              .tables = &table,
-                              .ids = IDS_POWERLAW,
-                              .alpha = 0.5,
-                              .shift = 2.7,
-                              .reuse = 0.25,
-                              .features_per_table = 2,
-                              .pooling = POOL_NONE,
-                              .weighted = true,
-                              .weight_grad = true,
-                              .mean_of_duplicates = true,
-                              .padding_id = 0,
-                              .id_type = ID_INT32,
-                              .rule = RULE_adam,
-                              .weight_type = BF16,
-                              .momentum_type = BF16,
-                              .grad_type = FP16,
-                              .rounding = ROUND_STOCHASTIC,
-                              .row_state = ROW_STATE_BESIDE,
-                              .seed = 9007199254740992};
-    (void)state;
-    assert_means("  workload w # name\r\n"
-                 "\tbatch 1e3\nmicro_batches 4\n tables 3\nrows 1000000\ndim 17\ncolumn_shards 2\n"
-                 "length negbin 13.6 1\nids powerlaw\nalpha .5\nshift 2.7\n"
-                 "map identity\nreuse 0.25\nfeatures 2\npooling none\nduplicates mean\n"
-                 "weighted 1\nweight_grad 1\npadding 0\nid_type int32\nrule adam\n"
-                 "weight_type bf16\nmomentum_type bf16\ngrad_type fp16\nrounding stochastic\n"
-                 "row_state beside\nseed 9007199254740992\nrow_cap 5e5",
-                 &want);
+    assert_int_equal(s->batch, 51200);
+    assert_int_equal(s->tables[0].rows, 10000000);
+    assert_int_equal(s->tables[0].dim, 64);
+    assert_int_equal(s->rule, RULE_rowwise_adagrad);
+    assert_true(s->alpha == 1.05 && s->tables[0].length.a == 20 && s->scatter && s->seed == 42);
+    assert_true(s->padding_id == -1 && s->id_type == ID_INT64 && s->features_per_table == 1);
+    spec_list_free(&l);
 }
 
 /* Names with a blank behind each. */
@@ -249,24 +148,18 @@ static void axes_in_file_order(void **state) {
     spec_list_free(&l);
 }
 
-/* Words in any order; a cap bounds them, and axes from outside replace them. */
+/* Words in any order; a cap bounds them. */
 static void table_lines(void **state) {
-    const char *text = W "row_cap 100\ntable rows 1000 dim 4 length fixed 3\nseed 1\n"
-                         "table length uniform 0 3 dim 5 rows 7\n";
+    struct spec_list l = parse_good(W "row_cap 100\ntable rows 1000 dim 4 length fixed 3\nseed 1\n"
+                                      "table length uniform 0 3 dim 5 rows 7\n",
+                                    NULL);
+    const struct table_spec *t = l.specs[0].tables;
     (void)state;
-    for (int over = 0; over < 2; over++) {
-        struct spec_overrides axes = {.dims = over ? "16" : NULL, .pooling = over ? "2" : NULL};
-        struct spec_list l = parse_good(text, &axes);
-        const struct table_spec *t = l.specs[0].tables;
-        assert_int_equal(l.specs[0].num_tables, 2);
-        assert_int_equal(t[0].rows, 100);
-        assert_int_equal(t[1].rows, 7);
-        assert_int_equal(t[0].dim, over ? 16 : 4);
-        assert_int_equal(t[1].dim, over ? 16 : 5);
-        assert_int_equal(t[1].length.kind, over ? LENGTH_FIXED : LENGTH_UNIFORM);
-        assert_true(over ? t[0].length.a == 2 && t[1].length.a == 2 : t[1].length.b == 3);
-        spec_list_free(&l);
-    }
+    assert_int_equal(l.specs[0].num_tables, 2);
+    assert_true(t[0].rows == 100 && t[0].dim == 4 && t[0].length.a == 3);
+    assert_true(t[1].rows == 7 && t[1].dim == 5 && t[1].length.kind == LENGTH_UNIFORM);
+    assert_true(t[1].length.b == 3);
+    spec_list_free(&l);
 }
 
 static void overrides_replace(void **state) {
@@ -285,116 +178,47 @@ static void overrides_replace(void **state) {
     spec_list_free(&l);
 }
 
-static void pooling_numbers_are_lengths(void **state) {
-    struct spec_list l =
-        parse_good(W "length uniform 1 9\n", &(struct spec_overrides){.pooling = "4 8"});
-    (void)state;
-    assert_names(&l, "w/length:4 w/length:8 ");
-    assert_int_equal(l.specs[0].pooling, POOL_SUM);
-    assert_int_equal(l.specs[1].tables[0].length.kind, LENGTH_FIXED);
-    assert_true(l.specs[1].tables[0].length.a == 8);
-    spec_list_free(&l);
-}
-
-/* --- hostile sizes */
-
-/* " 1 2 3 ... last" */
-static size_t count_up(char *text, const char *key, int last) {
-    size_t used = (size_t)sprintf(text, "%s", key);
-    for (int i = 1; i <= last; i++) used += (size_t)sprintf(text + used, " %d", i);
-    return used;
-}
-
 static void too_many(void **state) {
-    char text[20000] = W;
+    char text[2000] = W;
     struct spec_list list;
     struct error err = {""};
-    size_t used = strlen(text);
     (void)state;
-    used += count_up(text + used, "rows", 65);
-    count_up(text + used, "\ndim", 65);
+    for (int key = 0; key < 2; key++) {
+        strcat(text, key ? "\ndim" : "rows");
+        for (int i = 1; i <= 65; i++) snprintf(text + strlen(text), 5, " %d", i);
+    }
     assert_int_equal(parse(text, NULL, &list, &err), -1);
     assert_non_null(strstr(err.text, "x.spec:1: the axes make more than 4096 points"));
-    count_up(text + strlen(W), "tables 1024\nrows", 1000);
-    assert_int_equal(parse(text, NULL, &list, &err), -1);
+    assert_int_equal(
+        parse(W "tables 1024\nrows 1 2 3\nseed 1 2 3 4 5 6 7 8 9\nalpha 1 2 3 4 5 6 7 8 9 10", NULL,
+              &list, &err),
+        -1);
     assert_non_null(strstr(err.text, "x.spec:1: more than 262144 tables"));
-}
-
-static void missing_file(void **state) {
-    struct spec_list list;
-    struct error err = {""};
-    (void)state;
-    assert_int_equal(spec_read("/nowhere/x.spec", NULL, &list, &err), -1);
-    assert_string_equal(err.text, "/nowhere/x.spec: cannot open: No such file or directory");
-    assert_int_equal(spec_read("/", NULL, &list, &err), -1);
-    assert_string_equal(err.text, "/: a folder, not a regular file; name a file");
 }
 
 /* --- the files of datasets/ */
 
-struct file_case {
-    const char *path;
-    int points;
-    int64_t tables, rows; /* of the last point */
-};
-
-static const struct file_case file_cases[] = {
-    {"datasets/standard.spec", 9, 26, 7116632},
-    {"datasets/zipf.spec", 1, 1, 10000000},
-    {"datasets/gpu.spec", 19, 26, 24184588},
-    {"datasets/mlperf-dlrm-v2.spec", 1, 26, 204184588},
-    {"datasets/dynamicemb.spec", 1, 10, 16777210},
-    {"datasets/dynamicemb-eighth.spec", 2, 10, 530000},
-    {"datasets/counts.spec", 8, 5, 30076},
-    {"datasets/l2.spec", 2, 1, 200000},
-    {"datasets/roof.spec", 4, 1, 4000000},
-    {"datasets/storage.spec", 8, 1, 4000000},
-    {"datasets/types.spec", 24, 1, 2000000},
-    {"datasets/crossover.spec", 24, 1, 2000000},
-    {"datasets/smoke.spec", 8, 2, 2000},
-};
-
 static void shipped_files(void **state) {
-    const struct file_case *c = *state;
-    struct spec_list l;
-    struct error err = {""};
-    int64_t rows = 0;
-    if (spec_read(c->path, NULL, &l, &err)) fail_msg("%s", err.text);
-    assert_int_equal(l.count, c->points);
-    const struct spec *s = &l.specs[l.count - 1];
-    for (int t = 0; t < s->num_tables; t++) rows += s->tables[t].rows;
-    assert_int_equal(s->num_tables, c->tables);
-    assert_int_equal(rows, c->rows);
-    spec_list_free(&l);
-}
-
-static void rules_by_name(void **state) {
-    enum rule_kind kind;
-    struct error err = {""};
-    char want[40 * RULE_COUNT] = "unknown rule 'Adam'; known rules: ";
+    glob_t files;
     (void)state;
-    for (int k = 0; k < RULE_COUNT; k++) {
-        const char *name = rule_info((enum rule_kind)k).name;
-        assert_int_equal(rule_parse(name, &kind, &err), 0);
-        assert_int_equal(kind, k);
-        strcat(strcat(want, k ? ", " : ""), name);
+    assert_int_equal(glob("datasets/*.spec", 0, NULL, &files), 0);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        struct spec_list l;
+        struct error err = {""};
+        if (spec_read(files.gl_pathv[i], NULL, &l, &err)) fail_msg("%s", err.text);
+        spec_list_free(&l);
     }
-    assert_int_equal(rule_parse("Adam", &kind, &err), -1);
-    assert_string_equal(err.text, want);
+    globfree(&files);
 }
 
 TESTS(spec) {
     ADD_CASES(bad_cases, bad_input_is_named);
-    ADD_TEST(truncated_input);
     ADD_TEST(presets);
     ADD_TEST(every_key);
     ADD_TEST(axes_in_file_order);
     ADD_TEST(table_lines);
     ADD_TEST(overrides_replace);
-    ADD_TEST(pooling_numbers_are_lengths);
     ADD_TEST(too_many);
-    ADD_TEST(missing_file);
-    ADD_CASES(file_cases, shipped_files);
-    ADD_TEST(rules_by_name);
+    ADD_TEST(shipped_files);
     return run_added("spec");
 }

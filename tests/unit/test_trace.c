@@ -4,7 +4,6 @@
  * be wrong, traces that are written and read again, and compressed files cut at every byte.
  */
 #include <errno.h>
-#include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,31 +65,17 @@ struct text_case {
 
 static const struct text_case texts[] = {
     {"one id", "7\n", "7|", 0},
-    {"id 0", "0\n", "0|", 0},
-    {"no newline at the end", "1 2\n3", "1 2|3|", 0},
     {"carriage returns", "1 2\r\n3\r\n", "1 2|3|", 0},
-    {"carriage return at the end", "1 2\r", "1 2|", 0},
     {"tabs and many blanks", " \t1  2\t\t3 \n\t4\t\n", "1 2 3|4|", 0},
     {"empty bags", "\n1\n \n\r\n", "|1|||", 0},
-    {"blanks after the last newline", "1\n ", "1||", 0},
-    {"leading zeros", "007 0000000000000000000000001", "7 1|", 0},
     {"largest id", "281474976710655\n", "281474976710655|", 0},
     {"empty text", "", 0, "empty trace"},
-    {"no lookup", "\n\n \n", 0, "empty trace"},
-    {"letter", "1 2\n3 x\n", 0, "line 2: 'x' is not a digit"},
-    {"letter after digits", "1\n\n12a\n", 0, "line 3: 'a' is not a digit"},
     {"comma", "1,2\n", 0, "line 1: ',' is not a digit"},
-    {"plus sign", "+1\n", 0, "line 1: '+' is not a digit"},
     {"negative id", "1\n2 -1\n", 0, "line 2: negative id"},
-    {"minus alone", "1 - 2\n", 0, "line 1: '-' is not a digit"},
-    {"minus at the end", "1 -", 0, "line 1: '-' is not a digit"},
     {"minus between digits", "1-2\n", 0, "line 1: '-' is not a digit"},
     {"carriage return inside a line", "1\r2\n", 0, "line 1: 0x0d is not a digit"},
-    {"two carriage returns", "1\r\r\n", 0, "line 1: 0x0d is not a digit"},
-    {"vertical tab", "1\v2\n", 0, "line 1: 0x0b is not a digit"},
     {"byte over 127", "\xc3\xa4\n", 0, "line 1: 0xc3 is not a digit"},
     {"id of 2^48", "1\n281474976710656\n", 0, "line 2: an id is not below 2^48"},
-    {"id of 40 digits", "9999999999999999999999999999999999999999", 0, "not below 2^48"},
 };
 
 static void text_means(void **state) {
@@ -107,13 +92,6 @@ static void text_means(void **state) {
     assert_null(t.ids);
 }
 
-static void nul_byte(void **state) {
-    struct work_path path = work_path("trace", "x.txt");
-    (void)state;
-    assert_int_equal(work_write(path.text, "1\0002\n", 4), 0);
-    assert_refused(path.text, path.text, "line 1: 0x00 is not a digit");
-}
-
 /* --- every kind of file --------------------------------------------------------------------- */
 
 static void write_gz(const char *path, const char *text, size_t size, const char *mode) {
@@ -123,35 +101,28 @@ static void write_gz(const char *path, const char *text, size_t size, const char
     assert_int_equal(gzclose(f), Z_OK);
 }
 
-/* A trace that is longer than the pieces of a reader, as text; *size receives the bytes. */
-static char *drawn_text(struct trace *t, size_t *size) {
+/* A trace that is longer than the pieces of a reader; ids grow with their numbers, bags are ragged. */
+static char *long_text(size_t *size) {
     enum { BAGS = 20000, LONGEST = 7, CHARACTERS = 16 };
     char *text = malloc(BAGS * LONGEST * CHARACTERS);
-    t->bags = BAGS;
-    t->offsets = calloc(BAGS + 1, sizeof *t->offsets);
-    t->ids = calloc(BAGS * LONGEST, sizeof *t->ids);
-    assert_true(text && t->offsets && t->ids);
+    int64_t next = 0;
+    assert_non_null(text);
     *size = 0;
-    for (int64_t b = 0; b < BAGS; b++) {
-        for (uint64_t k = rng_u64(1, (uint64_t)b) % LONGEST; k; k--) {
-            const int64_t id = (int64_t)(rng_u64(2, (uint64_t)t->lookups) >> (16 + 5 * k));
-            *size += (size_t)sprintf(text + *size, "%lld ", (long long)id);
-            t->ids[t->lookups++] = id;
-        }
+    for (uint64_t b = 0; b < BAGS; b++) {
+        for (uint64_t k = rng_u64(1, b) % LONGEST; k; k--, next++)
+            *size += (size_t)sprintf(text + *size, "%lld ", (long long)(next * next));
         text[(*size)++] = '\n';
-        t->offsets[b + 1] = t->lookups;
     }
-    trace_count_rows(t);
     return text;
 }
 
-static void assert_same_trace(const char *path, const struct trace *want) {
+static void assert_long_trace(const char *path) {
     struct trace t = read_good(path);
-    assert_int_equal(t.bags, want->bags);
-    assert_int_equal(t.lookups, want->lookups);
-    assert_int_equal(t.rows, want->rows);
-    assert_memory_equal(t.offsets, want->offsets, (size_t)(t.bags + 1) * sizeof *t.offsets);
-    assert_memory_equal(t.ids, want->ids, (size_t)t.lookups * sizeof *t.ids);
+    assert_int_equal(t.bags, 20000);
+    assert_int_equal(t.rows, (t.lookups - 1) * (t.lookups - 1) + 1);
+    for (int64_t b = 0; b < t.bags; b++)
+        assert_int_equal(t.offsets[b + 1] - t.offsets[b], rng_u64(1, (uint64_t)b) % 7);
+    for (int64_t i = 0; i < t.lookups; i++) assert_int_equal(t.ids[i], i * i);
     trace_free(&t);
 }
 
@@ -162,53 +133,44 @@ static void written_and_read(void **state) {
                      ids = work_path("trace", "drawn.ids.npy"),
                      npy = work_path("trace", "drawn.npy"),
                      offsets = work_path("trace", "drawn.offsets.npy");
-    struct trace t = {0};
     struct error err;
     size_t size;
-    char *text = drawn_text(&t, &size);
+    char *text = long_text(&size);
     (void)state;
     assert_int_equal(work_write(path.text, text, size), 0);
-    assert_same_trace(path.text, &t);
+    assert_long_trace(path.text);
     write_gz(gz.text, text, size / 2, "wb1");
     write_gz(gz.text, text + size / 2, size - size / 2, "ab1");
-    assert_same_trace(gz.text, &t);
+    assert_long_trace(gz.text);
     assert_int_equal(work_write(gz.text, text, size), 0);
-    assert_same_trace(gz.text, &t);
-    assert_int_equal(npy_write(ids.text, NPY_INT64, 1, &t.lookups, t.ids, &err), 0);
-    assert_int_equal(npy_write(npy.text, NPY_INT64, 1, &t.lookups, t.ids, &err), 0);
-    assert_int_equal(npy_write(offsets.text, NPY_INT64, 1, &(int64_t){t.bags + 1}, t.offsets, &err),
-                     0);
-    assert_same_trace(ids.text, &t);
-    assert_same_trace(npy.text, &t);
+    assert_long_trace(gz.text);
+    struct trace t = read_good(path.text);
+    const int64_t ends = t.bags + 1;
+    if (npy_write(ids.text, NPY_INT64, 1, &t.lookups, t.ids, &err) ||
+        npy_write(npy.text, NPY_INT64, 1, &t.lookups, t.ids, &err) ||
+        npy_write(offsets.text, NPY_INT64, 1, &ends, t.offsets, &err))
+        fail_msg("%s", err.text);
+    assert_long_trace(ids.text);
+    assert_long_trace(npy.text);
     free(text);
     trace_free(&t);
-}
-
-/* A compressed trace of a few hundred bytes, on the heap. */
-static unsigned char *compressed_sample(size_t *size) {
-    enum { ROOM = 1000 };
-    struct work_path path = work_path("trace", "sample.txt.gz");
-    char text[ROOM];
-    int n = 0;
-    for (int i = 0; n < ROOM - 16; i++)
-        n += sprintf(text + n, "%d%c", i * 7919 % 10007, i % 5 ? ' ' : '\n');
-    write_gz(path.text, text, (size_t)n, "wb");
-    FILE *f = fopen(path.text, "rb");
-    unsigned char *bytes = malloc(ROOM);
-    assert_true(f && bytes);
-    *size = fread(bytes, 1, ROOM, f);
-    fclose(f);
-    assert_in_range(*size, 100, ROOM - 1);
-    return bytes;
 }
 
 /* No proper prefix of a compressed trace is a trace; and a changed byte makes a trace invalid:
  * in the data, in the check sum, or in the length. */
 static void cut_or_corrupt_gz(void **state) {
     struct work_path path = work_path("trace", "cut.txt.gz");
-    size_t size;
-    unsigned char *bytes = compressed_sample(&size);
+    char text[1000] = "";
+    unsigned char bytes[sizeof text];
     (void)state;
+    for (int i = 0; strlen(text) < sizeof text - 16; i++)
+        sprintf(text + strlen(text), "%d%c", i * 7919 % 10007, i % 5 ? ' ' : '\n');
+    write_gz(path.text, text, strlen(text), "wb");
+    FILE *f = fopen(path.text, "rb");
+    assert_non_null(f);
+    const size_t size = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    assert_in_range(size, 100, sizeof bytes - 1);
     for (size_t cut = 0; cut < size; cut++) {
         assert_int_equal(work_write(path.text, bytes, cut), 0);
         assert_refused(path.text, path.text, cut > 1 ? "cut short" : "; ");
@@ -220,7 +182,6 @@ static void cut_or_corrupt_gz(void **state) {
         assert_refused(path.text, path.text, "the compressed stream is");
         bytes[at[i]] ^= 0x10;
     }
-    free(bytes);
 }
 
 /* Opening a pipe must not wait for a writer, and reading a device must not wait for its end. */
@@ -237,17 +198,8 @@ static void no_regular_file(void **state) {
         assert_int_equal(symlink("/dev/zero", path.text), 0);
         assert_refused(path.text, path.text, "a device, not a regular file");
         unlink(path.text);
-        assert_int_equal(symlink(".", path.text), 0);
-        assert_refused(path.text, path.text, "a folder, not a regular file");
-        unlink(path.text);
     }
-}
-
-static void unknown_ending(void **state) {
-    static const char *const paths[] = {"a.csv", "a.npz", "a.txt.bz2", "txt", ""};
-    (void)state;
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
-        assert_refused(paths[i], paths[i], "accepted are *.txt, *.txt.gz and *.npy");
+    assert_refused("a.csv", "a.csv", "accepted are *.txt, *.txt.gz and *.npy");
 }
 
 /* --- memory --------------------------------------------------------------------------------- */
@@ -280,39 +232,12 @@ static void gz_larger_than_memory(void **state) {
     available = INT64_MAX;
 }
 
-/* The whole text is never in memory, and its arrays are allocated once, at their final size. */
-static void gz_in_pieces(void **state) {
-    (void)state;
-    enum { TIMES = 1 << 18, ARRAYS = 7 * TIMES * 8 };
-    struct work_path path = repeated_gz("pieces.txt.gz", "1000000000 2 3\n4 5\n", TIMES);
-    malloc_trim(0); /* otherwise malloc reuses memory of earlier tests, unseen */
-    struct memory_watch watch = memory_watch();
-    if (WITH_SANITIZER || watch.before < 0) skip();
-    struct trace t = read_good(path.text);
-    int64_t peak = memory_watch_peak(watch);
-    assert_int_equal(t.lookups, 5 * TIMES);
-    assert_int_equal(t.bags, 2 * TIMES);
-    trace_free(&t);
-    assert_in_range(peak, 0, ARRAYS * 5 / 4);
-}
-
 /* --- arrays --------------------------------------------------------------------------------- */
 
 struct array_spec {
     enum npy_type type;
-    int num_dims;
-    int64_t shape[2];
-    int64_t values[4];
+    int64_t count, values[4];
 };
-
-#define INTEGERS(type, ...)                                                                        \
-    {                                                                                              \
-        type, 1, {sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)}, {                           \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define I8(...) INTEGERS(NPY_INT64, __VA_ARGS__)
-#define I4(...) INTEGERS(NPY_INT32, __VA_ARGS__)
 
 struct arrays_case {
     const char *test;
@@ -322,23 +247,33 @@ struct arrays_case {
 
 static const char ids_file[] = "a.ids.npy", offsets_file[] = "a.offsets.npy";
 
+#define I8(count, ...)                                                                             \
+    {                                                                                              \
+        NPY_INT64, count, {                                                                        \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define I4(count, ...)                                                                             \
+    {                                                                                              \
+        NPY_INT32, count, {                                                                        \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+/* clang-format off */
 static const struct arrays_case arrays[] = {
-    {"arrays of int64", I8(1, 2, 3), I8(0, 2, 3), 0, 0},
-    {"arrays of int32", I4(1, 2, 3), I4(0, 2, 3), 0, 0},
-    {"ids are floats", {NPY_FLOAT32, 1, {1}, {0}}, I8(0, 1), ids_file, "1 dimensions of float32"},
-    {"ids of two dimensions", {NPY_INT64, 2, {1, 2}, {1}}, I8(0, 2), ids_file, "2 dimensions of"},
-    {"negative id in int64", I8(0, -7), I8(0, 2), ids_file, "element 1 is -7"},
-    {"negative id in int32", I4(0, -7), I8(0, 2), ids_file, "element 1 is -7"},
-    {"id of 2^48", I8((int64_t)1 << 48), I8(0, 1), ids_file, "element 0 is 281474976710656"},
-    {"id of 2^63-1", I8(INT64_MAX), I8(0, 1), ids_file, "element 0 is 9223372036854775807"},
-    {"no ids", {NPY_INT64, 1, {0}, {0}}, I8(0, 0), ids_file, "empty trace"},
-    {"no offsets", I8(0), {NPY_INT32, 1, {0}, {0}}, offsets_file, "no elements"},
-    {"offsets of no dimension", I8(0), {NPY_INT64, 0, {0}, {0}}, offsets_file, "0 dimensions"},
-    {"offsets start late", I8(0, 0), I8(1, 2), offsets_file, "element 0 is 1; offsets start at 0"},
-    {"offsets fall", I8(0, 0), I8(0, 2, 1, 2), offsets_file, "element 2 is 1, less than 2 before"},
-    {"offsets end early", I8(0, 0, 0), I8(0, 2), offsets_file, "1, is 2, but there are 3 ids"},
-    {"offsets end late", I8(0), I8(0, 1, 5), offsets_file, "2, is 5, but there are 1 ids"},
+    {"arrays of int64", I8(3, 1, 2, 3), I8(3, 0, 2, 3), NULL, NULL},
+    {"arrays of int32", I4(3, 1, 2, 3), I4(3, 0, 2, 3), NULL, NULL},
+    {"ids are floats", {NPY_FLOAT32, 1, {0}}, I8(2, 0, 1), ids_file, "1 dimensions of float32"},
+    {"negative id", I8(2, 0, -7), I8(2, 0, 2), ids_file, "element 1 is -7"},
+    {"id of 2^48", I8(1, (int64_t)1 << 48), I8(2, 0, 1), ids_file, "element 0 is 281474976710656"},
+    {"no ids", I8(0, 0), I8(2, 0, 0), ids_file, "empty trace"},
+    {"no offsets", I8(1, 0), I8(0, 0), offsets_file, "no elements"},
+    {"offsets start late", I8(2, 0, 0), I8(2, 1, 2), offsets_file, "element 0 is 1; offsets start at 0"},
+    {"offsets fall", I8(2, 0, 0), I8(4, 0, 2, 1, 2), offsets_file, "element 2 is 1, less than 2 before"},
+    {"offsets end early", I8(3, 0, 0, 0), I8(2, 0, 2), offsets_file, "1, is 2, but there are 3 ids"},
+    {"offsets end late", I8(1, 0), I8(3, 0, 1, 5), offsets_file, "2, is 5, but there are 1 ids"},
 };
+/* clang-format on */
 
 static struct work_path write_array(const char *file, const struct array_spec *a) {
     struct work_path path = work_path("trace", file);
@@ -346,7 +281,7 @@ static struct work_path write_array(const char *file, const struct array_spec *a
     for (int i = 0; i < 4; i++) narrow[i] = (int32_t)a->values[i];
     const void *data = a->type == NPY_INT64 ? (const void *)a->values : narrow;
     struct error err = {""};
-    if (npy_write(path.text, a->type, a->num_dims, a->shape, data, &err)) fail_msg("%s", err.text);
+    if (npy_write(path.text, a->type, 1, &a->count, data, &err)) fail_msg("%s", err.text);
     return path;
 }
 
@@ -363,14 +298,12 @@ static void arrays_mean(void **state) {
     trace_free(&t);
 }
 
-/* X.npy alone has an id in every bag; X.ids.npy needs X.offsets.npy, which is no trace itself. */
+/* X.npy alone has an id in every bag; X.ids.npy needs X.offsets.npy. */
 static void without_offsets(void **state) {
     struct work_path ids = write_array("b.ids.npy", &arrays[0].ids),
-                     alone = write_array("c.npy", &arrays[0].ids),
-                     offsets = work_path("trace", "b.offsets.npy");
+                     alone = write_array("c.npy", &arrays[0].ids);
     (void)state;
-    assert_refused(ids.text, offsets.text, "bag b is ids[offsets[b]] to ids[offsets[b+1]-1]");
-    assert_refused(offsets.text, offsets.text, "the offsets of a trace; name the file of its");
+    assert_refused(ids.text, "", "bag b is ids[offsets[b]] to ids[offsets[b+1]-1]");
     struct trace t = read_good(alone.text);
     assert_bags(&t, "1|2|3|");
     trace_free(&t);
@@ -378,13 +311,10 @@ static void without_offsets(void **state) {
 
 TESTS(trace) {
     ADD_CASES(texts, text_means);
-    ADD_TEST(nul_byte);
     ADD_TEST(written_and_read);
     ADD_TEST(cut_or_corrupt_gz);
     ADD_TEST(no_regular_file);
-    ADD_TEST(unknown_ending);
     ADD_TEST(gz_larger_than_memory);
-    ADD_TEST(gz_in_pieces);
     ADD_CASES(arrays, arrays_mean);
     ADD_TEST(without_offsets);
     return run_added("trace");

@@ -50,10 +50,6 @@ static struct traffic traffic_by(enum operation operation, const struct batch *i
     return t;
 }
 
-static struct traffic traffic_in(const struct batch *in) {
-    return traffic_by(OP_STEP, in);
-}
-
 /* Bytes of ids and offsets; of the gradients of 3 bags of table 0, 3 lookups of table 1 and a
  * bag of table 2, and the same gathered for each lookup; of outputs of all bags, where table 1
  * has one for each lookup; and of the weights of 4, 2 and 1 rows. */
@@ -119,59 +115,24 @@ static void winners(void **state) {
     }
 }
 
-/* States behind the weights of table 0 share the lines of their rows. */
-static void states_beside_share_lines(void **state) {
-    struct table_shape beside[] = {tables[0], tables[1], tables[2]};
-    struct batch apart = example(), in = apart;
-    (void)state;
-    beside[0].row_state = ROW_STATE_BESIDE;
-    in.tables = beside;
-    const struct traffic was = traffic_in(&apart), is = traffic_in(&in);
-    assert_int_equal(is.compulsory, was.compulsory);
-    assert_int_equal(is.lines, was.lines - 128 * 3 + 2 * 4 * 4);
-}
-
-static void ids_and_weights_in_their_width(void **state) {
+/* Narrow ids have half the bytes; weights have four; states beside the weights of table 0 share the lines
+ * of their rows. */
+static void other_layouts(void **state) {
     static const float weights[10];
+    struct table_shape beside[] = {tables[0], tables[1], tables[2]};
     int32_t narrow[10];
     struct batch in = example(), other = example();
     (void)state;
     for (int i = 0; i < 10; i++) narrow[i] = (int32_t)ids[i];
-    other.ids = narrow;
-    other.id_type = ID_INT32;
-    struct traffic wide = traffic_in(&in), t = traffic_in(&other);
+    beside[0].row_state = ROW_STATE_BESIDE;
+    other.ids = narrow, other.id_type = ID_INT32, other.tables = beside;
+    const struct traffic wide = traffic_by(OP_STEP, &in), t = traffic_by(OP_STEP, &other);
     assert_int_equal(t.compulsory, wide.compulsory - 10 * 4);
-    assert_int_equal(t.lines, wide.lines - 10 * 4);
+    assert_int_equal(t.lines, wide.lines - 10 * 4 - 128 * 3 + 2 * 4 * 4);
     other.lookup_weights = weights;
-    t = traffic_in(&other);
-    assert_int_equal(t.compulsory, wide.compulsory);
-    assert_int_equal(t.gathered, wide.gathered);
-}
-
-/* Lines differ from compulsory bytes only by row states; those of all 40 rows fill three or five
- * lines. */
-static void lines_of_row_states(void **state) {
-    int64_t all[40];
-    static const int64_t ends[] = {0, 40};
-    struct table_shape table = {.rows = 40, .dim = 2, .rule = RULE_sgd};
-    const struct feature feature = {.table = 0, .padding_id = -1};
-    struct batch in = {.num_tables = 1,
-                       .num_features = 1,
-                       .bags = 1,
-                       .lookups = 40,
-                       .tables = &table,
-                       .features = &feature,
-                       .ids = all,
-                       .id_type = ID_INT64,
-                       .offsets = ends};
-    (void)state;
-    for (int i = 0; i < 40; i++) all[i] = 39 - i;
-    for (int r = 0; r < RULE_COUNT; r++) {
-        table.rule = (enum rule_kind)r;
-        struct traffic t = traffic_in(&in);
-        const int64_t bytes = 40 * rule_row_states(table.rule) * (int64_t)sizeof(float);
-        assert_int_equal(t.lines - t.compulsory, 2 * ((bytes + 63) / 64 * 64 - bytes));
-    }
+    const struct traffic weighted = traffic_by(OP_STEP, &other);
+    assert_int_equal(weighted.compulsory, wide.compulsory);
+    assert_int_equal(weighted.gathered, wide.gathered);
 }
 
 /* 1 GB/s moves a byte in a nanosecond. */
@@ -187,9 +148,7 @@ static void roof_is_the_longer_term(void **state) {
 TESTS(traffic) {
     ADD_CASES(traffic_cases, counted_by_hand);
     ADD_TEST(winners);
-    ADD_TEST(states_beside_share_lines);
-    ADD_TEST(ids_and_weights_in_their_width);
-    ADD_TEST(lines_of_row_states);
+    ADD_TEST(other_layouts);
     ADD_TEST(roof_is_the_longer_term);
     return run_added("traffic");
 }

@@ -23,17 +23,11 @@ struct chi_case {
 };
 
 static const struct chi_case chi_cases[] = {
-    {"zipf s=0", ZIPF, 0, 0},
     {"zipf s=1", ZIPF, 1, 0},
-    {"zipf s=1.05", ZIPF, 1.05, 0},
-    {"zipf s=4", ZIPF, 4, 0},
     {"zipf s=0.6 q=2.7", ZIPF, 0.6, 2.7},
-    {"zipf s=1.5 q=2.7", ZIPF, 1.5, 2.7},
-    {"zipf s=4.51 q=2234", ZIPF, 4.51, 2234},
     {"zipf s=20 q=1e6", ZIPF, 20, 1e6},
     {"zipf s=1+1e-9", ZIPF, 1 + 1e-9, 0},
     {"zipf s=1-1e-13", ZIPF, 1 - 1e-13, 2.7},
-    {"powerlaw alpha=0", POWERLAW, 0, 0},
     {"powerlaw alpha=1", POWERLAW, 1, 0},
     {"powerlaw alpha=1.05", POWERLAW, 1.05, 0},
     {"uniform", UNIFORM, 0, 0},
@@ -105,16 +99,9 @@ struct distinct_case {
 /* Expected unique ids of 104 857 draws; the test takes the mean of KEYS runs. The powers of 1
  * 677 721 and 26 843 545 rows are a tenth of NVIDIA's dynamicemb figures for ten tables. */
 static const struct distinct_case distinct_cases[] = {
-    {"distinct zipf 1M 0", ZIPF, 1048576, 0, 99785},
     {"distinct zipf 1M 0.8", ZIPF, 1048576, 0.8, 69890},
     {"distinct zipf 10M 1", ZIPF, 10000000, 1, 48963},
-    {"distinct zipf 10M 1.2", ZIPF, 10000000, 1.2, 17001},
     {"distinct zipf 25M 1.05", ZIPF, 26843545, 1.05, 41557},
-    {"distinct powerlaw 1M 0", POWERLAW, 1048576, 0, 99785},
-    {"distinct powerlaw 10M 0.8", POWERLAW, 10000000, 0.8, 86100},
-    {"distinct powerlaw 1M 1", POWERLAW, 1048576, 1, 40528},
-    {"distinct powerlaw 10M 1.2", POWERLAW, 10000000, 1.2, 18646},
-    {"distinct powerlaw dynamicemb 1M", POWERLAW, 1677721, 1.05, 35028.0},
     {"distinct powerlaw dynamicemb 25M", POWERLAW, 26843545, 1.05, 43372.3},
 };
 enum { KEYS = 2 };
@@ -140,40 +127,23 @@ static void distinct_rows_as_expected(void **state) {
 
 /* The limits of a spec: every draw is a rank. */
 static void extremes_stay_in_range(void **state) {
-    static const double exponents[] = {0, 1e-12, 0.5, 1, 1 + 1e-15, 2, 30, 100};
-    static const double shifts[] = {0, 1e-9, 1, 1e12};
-    static const int64_t rows[] = {1, 2, 3, 1000000000000};
+    static const double exponents[] = {0, 1e-12, 1, 1 + 1e-15, 30, 100}, shifts[] = {0, 1e-9, 1e12};
+    static const int64_t rows[] = {1, 2, 1000000000000};
     (void)state;
-    for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++)
-        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-            struct powerlaw p = powerlaw_make(rows[r], exponents[e]);
-            for (uint64_t i = 0; i < 200; i++)
-                assert_in_range(powerlaw_draw(&p, 1, i), 0, rows[r] - 1);
-            for (size_t q = 0; q < sizeof shifts / sizeof *shifts; q++) {
-                struct zipf z = zipf_make(rows[r], exponents[e], shifts[q]);
-                for (uint64_t i = 0; i < 200; i++)
-                    assert_in_range(zipf_draw(&z, 1, i), 0, rows[r] - 1);
-            }
+    for (int c = 0; c < 6 * 3 * 3; c++) {
+        const int64_t n = rows[c % 3];
+        const struct zipf z = zipf_make(n, exponents[c / 9], shifts[c / 3 % 3]);
+        const struct powerlaw p = powerlaw_make(n, exponents[c / 9]);
+        for (uint64_t i = 0; i < 200; i++) {
+            assert_in_range(powerlaw_draw(&p, 1, i), 0, n - 1);
+            assert_in_range(zipf_draw(&z, 1, i), 0, n - 1);
         }
-}
-
-static void draws_depend_on_key_and_number_only(void **state) {
-    struct zipf z = zipf_make(1000000, 0.9, 0);
-    int64_t forward[100];
-    int differs = 0;
-    (void)state;
-    for (int i = 0; i < 100; i++) forward[i] = zipf_draw(&z, 3, (uint64_t)i);
-    for (int i = 99; i >= 0; i--) {
-        assert_int_equal(zipf_draw(&z, 3, (uint64_t)i), forward[i]);
-        differs += zipf_draw(&z, 4, (uint64_t)i) != forward[i];
     }
-    assert_true(differs > 90);
 }
 
 TESTS(zipf) {
     ADD_CASES(chi_cases, ranks_follow_the_law);
     ADD_CASES(distinct_cases, distinct_rows_as_expected);
     ADD_TEST(extremes_stay_in_range);
-    ADD_TEST(draws_depend_on_key_and_number_only);
     return run_added("zipf");
 }

@@ -55,15 +55,14 @@ def demangle(names):
     return {mangled: short(name) for mangled, name in zip(names, text.splitlines())}
 
 
-def kernels_of_cubin(path, arch, tool, wanted=""):
-    """{name: metrics} of the kernels whose name has the regular expression `wanted`, without CUB's: they are
-    NVIDIA's."""
+def kernels_of_cubin(path, arch, tool):
+    """{name: metrics} of the kernels without CUB's: they are NVIDIA's."""
     cubin, result = Cubin(path), {}
     registers, stacks = cubin.per_function()
     names = {m: n for m, n in demangle(set(cubin.functions()) & set(registers)).items()
-             if not re.match(r"(\w+ )*cub::", n) and re.search(wanted, n)}
-    wanted_symbols = ",".join(str(k) for k, symbol in enumerate(cubin.symbols()) if symbol in names)
-    parts = FUNCTION.split(run([tool["nvdisasm"], "-c", "-fun", wanted_symbols, path])) if names else [""]
+             if not re.match(r"(\w+ )*cub::", n)}
+    wanted = ",".join(str(k) for k, symbol in enumerate(cubin.symbols()) if symbol in names)
+    parts = FUNCTION.split(run([tool["nvdisasm"], "-c", "-fun", wanted, path])) if names else [""]
     for mangled, text in zip(parts[1::2], parts[2::2]):
         if mangled not in names:
             continue
@@ -78,16 +77,15 @@ def kernels_of_cubin(path, arch, tool, wanted=""):
     return result
 
 
-def kernels_of_object(path, tool, arch=None, wanted=""):
+def kernels_of_object(path, tool):
     """{(name, architecture): metrics}"""
     result = {}
     with tempfile.TemporaryDirectory() as folder:
         run([tool["cuobjdump"], "-xelf", "all", os.path.abspath(path)], cwd=folder)
         for name in sorted(os.listdir(folder)):
-            of = int(re.search(r"sm_(\d+)", name)[1])
-            if arch in (None, of):
-                found = kernels_of_cubin(os.path.join(folder, name), of, tool, wanted)
-                result.update({(kernel, of): m for kernel, m in found.items()})
+            arch = int(re.search(r"sm_(\d+)", name)[1])
+            found = kernels_of_cubin(os.path.join(folder, name), arch, tool)
+            result.update({(kernel, arch): m for kernel, m in found.items()})
     return result
 
 

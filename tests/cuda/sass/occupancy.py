@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Warps of a kernel that an SM can hold, by the rules of CUDA's cuda_occupancy.h and the table "Technical
-Specifications per Compute Capability" of the CUDA C++ Programming Guide. tests/cuda/test_sass_gate.py compares with the
-former."""
+Specifications per Compute Capability" of the CUDA C++ Programming Guide."""
 
 WARP = 32
 PARTS = 4               # of an SM, each with its own registers
