@@ -132,6 +132,8 @@ not cpu_dense | monitor t.txt --kernel cpu_dense
 unknown kernel 'x'; known: | example --kernel x
 give --batch | step --kernel cpu_sort --out out
 --rule is missing | step --kernel cpu_fused --ids ids.npy --offsets offsets.npy --grad grad.npy --out out
+step 16777217: adam_lazy_global counts steps in a float | example --rule adam_lazy_global --first-step 16777217
+leave the range of single precision; take another limit | example --clip-global-norm 1e-44
 --lr: lr is a number, not 'fast' | example --lr fast
 from 0 to below 1, not '1' | example --rule adam --beta1 1
 --momentum: the rule sgd has none | example --momentum 0.9
@@ -192,6 +194,13 @@ def test_bad_arrays(folder):
     for said, flag, descr, shape, values, more in ARRAYS:
         npy("x.npy", descr, shape, values)
         bad(said, words(f"example --{flag} x.npy {more}"))
+    # Rounding decides whether 65519.998 is fp16's infinity: it is written, and has a status of its own.
+    tap.script(".", "h.batch", "bags 1\ntable rows 1 dim 1 rule sgd lr 1 weight_type fp16\nfeature table 0\n")
+    for name, descr, shape, values in (("ids", "<i8", "(1,)", [0]), ("offsets", "<i8", "(2,)", [0, 1]),
+                                       ("grad", "<f4", "(1, 1)", [-65519.998]), ("weight", "<f2", "(1, 1)", [0])):
+        npy(f"h.{name}.npy", descr, shape, values)
+    bad("cannot be decided: 65519.9961 may be too large for fp16", words("step --kernel cpu_fused --batch h --out h"), status=3)
+    assert content("h.weight.npy").endswith(b"\xff\x7b")  # 65504
     npy("x.npy", "<f4", "(2, 1)", [0, NAN])
     good("example --grad x.npy --no-check --out two", "not checked")
     good("example --out two", "6 lookups, 4 distinct rows")
@@ -270,6 +279,8 @@ def test_steps_go_on(folder):
     good(own, "adam: 1 step from number 1")  # weights alone begin anew
     good("example --clip-global-norm 1e-3 --out two", r"global norm [0-9.]*, gradients times [0-9.e-]*, ")
     good("example --clip-global-norm 1e9 --out two", "gradients times 1, ")
+    npy("x.npy", "<f4", "(2, 1)", [3e-25, 4e-25])  # their squares underflow in single precision
+    good("example --grad x.npy --clip-global-norm 1e-26 --out two", "gradients times 0.0")
     step = "step --kernel cpu_sort --batch b --out out"
     all_bad(f"""
 b.tables: the states of table 0 are those of adagrad, not of adam | {step} --rule adam

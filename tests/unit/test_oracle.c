@@ -259,11 +259,37 @@ static void bound_holds_and_is_tight(void **state) {
     }
 }
 
+/* A narrow type keeps its largest value, and fp8 saturates; what may round to infinity has no bound. */
+static void the_largest_of_a_type(void **state) {
+    static const struct {
+        enum dtype type;
+        enum rounding rounding;
+        double value, error;
+        float stored; /* 0: there is no bound */
+    } cases[] = {
+        {FP16, ROUND_NEAREST, 65504, 0, 65504}, {FP16, ROUND_NEAREST, 65519, 0.5, 65504},
+        {FP16, ROUND_NEAREST, 65519, 1, 0},     {FP16, ROUND_STOCHASTIC, 65504, 0, 65504},
+        {FP16, ROUND_STOCHASTIC, 65504, 1, 0},  {FP8, ROUND_NEAREST, 448, 0, 448},
+        {FP8, ROUND_STOCHASTIC, -1e9, 1, -448}, {BF16, ROUND_NEAREST, 0x1.fep127, 0, 0x1.fep127f},
+        {BF16, ROUND_NEAREST, 0x1.ffp127, 0, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct num w = {cases[i].value, cases[i].error};
+        const struct table_shape t = {
+            .rows = 1, .dim = 1, .weight_type = cases[i].type, .rounding = cases[i].rounding};
+        oracle_store(&t, &(struct oracle_row){.weight = &w});
+        assert_int_equal(isnan(w.error), cases[i].stored == 0);
+        if (cases[i].stored != 0) assert_true(fabs(cases[i].stored - w.value) <= w.error);
+        if (cases[i].stored != 0) assert_true(w.error < fabs(cases[i].stored) / 8 + cases[i].error);
+    }
+}
+
 TESTS(oracle) {
     ADD_CASES(sums, sum_by_hand);
     ADD_CASES(updates, update_by_hand);
     ADD_TEST(no_rule_is_left_out);
     ADD_TEST(idle_rows);
+    ADD_TEST(the_largest_of_a_type);
     ADD_CASES(bound_cases, bound_holds_and_is_tight);
     return run_added("oracle");
 }

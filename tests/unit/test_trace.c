@@ -171,6 +171,22 @@ static void cut_or_corrupt_gz(void **state) {
     const size_t size = fread(bytes, 1, sizeof bytes, f);
     fclose(f);
     assert_in_range(size, 100, sizeof bytes - 1);
+    /* Zeros behind it are padding; the begin of another member, or text, would be lost. */
+    static const char *const behind[] = {"\0\0\0", "\x1f\x8b\x08", "1 2",
+                                         "\0\0"
+                                         "3"};
+    for (int i = 0; i < 4; i++) {
+        memcpy(bytes + size, behind[i], 3);
+        assert_int_equal(work_write(path.text, bytes, size + 3), 0);
+        if (i)
+            assert_refused(path.text, path.text,
+                           i == 1 ? "cut short" : "bytes behind the compressed stream");
+        if (i) continue;
+        struct trace trace;
+        struct error err;
+        assert_int_equal(trace_read_text(path.text, &trace, &err), 0);
+        trace_free(&trace);
+    }
     for (size_t cut = 0; cut < size; cut++) {
         assert_int_equal(work_write(path.text, bytes, cut), 0);
         assert_refused(path.text, path.text, cut > 1 ? "cut short" : "; ");
