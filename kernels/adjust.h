@@ -10,8 +10,6 @@
  *   g = g + weight_decay*w                           L2, unless decoupled_weight_decay
  *   w = w - lr*weight_decay*w                        if decoupled_weight_decay
  *
- * No rule sees a gradient of -0: sums start from 0, and a product with maximize is added to 0.
- *
  * All are 0 unless they are given, and then nothing changes. A rule with a weight_decay of its own (LAMB's
  * is inside a norm) does not have the last two.
  *
@@ -65,7 +63,7 @@ HOST_DEVICE float adjust_norm(const struct adjustment *a, float squares) {
 
 /* The element's gradient for the rule. clipped: from adjust_clip(); factor: from adjust_norm(). */
 HOST_DEVICE float adjust_decay(const struct adjustment *a, float clipped, float factor, float w) {
-    const float g = 0.0f + factor * clipped;
+    const float g = factor * clipped;
     return a->decay > 0 ? g + a->decay * w : g;
 }
 

@@ -29,7 +29,9 @@ ALWAYS_INLINE struct element row_element(const struct rule_step *step, struct pa
                                          struct row_arrays x, const float *g, int32_t d) {
     struct states s = {{0}};
     for (int k = 0; k < rule_elem_states(KIND); k++) s.x[k] = x.s[k][d];
-    return rule_element(step, rate, x.w[d], s, 0.0f + g[d]); /* a single gradient may be -0 */
+    /* Sums start from 0, but a single gradient is handed on as it is, unless it is adjusted: -0 becomes 0. */
+    const float from = step->adjust.gradient ? -0.0f : 0.0f;
+    return rule_element(step, rate, x.w[d], s, from + g[d]);
 }
 
 /* The addend of element d to the sums over the row, before the step or after it. */
