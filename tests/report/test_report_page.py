@@ -99,17 +99,6 @@ def test_the_page_is_whole_and_reads_nothing_else(folder):
     assert policy.startswith("default-src 'none'") and "script-src 'sha256-" in policy, policy
 
 
-def test_every_figure_has_its_command(folder):
-    _, text = written(folder, tap.GOLDEN)
-    page = Elements(text)
-    drawn = re.findall(r'<figure id="figure-\d+">.*?</figure>', text, flags=re.S)
-    names = [re.search(r"<figcaption>([^<:]*)", d)[1].strip() for d in drawn]
-    equal(names, ["Time per lookup", "Compulsory traffic", "Memory", "Time by stage", "Distance from the roof",
-                  "Throughput over skew"])
-    for d in drawn:
-        assert "<svg" in d and re.search(r"<code>make plots RESULT=\S*results.json MODE=cold</code>", d), d[-300:]
-
-
 def test_names_are_escaped(folder):
     data = golden()
     context = data["context"]

@@ -5,10 +5,8 @@ the results are made up."""
 import gzip
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 
 sys.dont_write_bytecode = True
 import tap
@@ -48,18 +46,6 @@ class Setting:
         done = subprocess.run(self.command(*more), capture_output=True, text=True, check=False)
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout + done.stderr
-
-    def start(self, *more):
-        """Starts a record and waits until the stand-in hangs."""
-        heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
-        run = subprocess.Popen(self.command(*more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                               preexec_fn=heard)
-        end = time.monotonic() + 30
-        while not os.path.exists(self.log + ".hangs"):
-            assert time.monotonic() < end and run.poll() is None, "it does not hang"
-            time.sleep(0.02)
-        os.unlink(self.log + ".hangs")
-        return run
 
     def calls(self):
         return fake_bench.calls(self.log)
@@ -103,17 +89,6 @@ def test_all_steps_in_their_order_then_nothing(folder):
     assert (status, s.calls()) == (0, []) and f"there already: {' '.join(STEPS)}" in said, said
 
 
-def test_result_says_how_it_was_made_but_no_folder_of_the_machine(folder):
-    s = Setting(folder)
-    s.record("--steps=standard traces", "--set=REPS=1", s.traces(a_x=3))
-    assert s.there() == ["standard", "traces"]
-    c = s.context("standard")
-    assert c["emb_record_command"] == "make bench REPS=1" and int(c["emb_record_seconds"]) >= 0
-    assert c["emb_record_machine"].startswith(recorded.cpu_name())
-    assert s.context("traces")["emb_record_command"] == "make bench TRACE=TRACES/a_x.txt.gz MODES=cold REPS=1"
-    assert folder not in json.dumps([c, s.context("traces")])
-
-
 def test_a_step_that_fails_is_named_and_the_others_go_on(folder):
     s = Setting(folder, {"peers": "fails", "sweep": "cut"})
     status, said = s.record("--steps=standard peers sweep ladder")
@@ -123,17 +98,6 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(folder):
     status, said = s.record("--steps=standard peers ladder")
     assert (status, s.targets(), s.there()) == (2, ["peers"], ["ladder", "peers", "peers-1-thread", "standard"]), said
     assert "WRONG in peers: other on w: WRONG RESULT: row 3" in said
-
-
-def test_an_interrupted_record_goes_on(folder):
-    s = Setting(folder, {"ladder": "hangs"})
-    run = s.start("--steps=standard ladder sweep")
-    run.send_signal(signal.SIGINT)
-    assert run.wait(20) == 1
-    assert s.there() == ["standard"], s.there()  # ladder has a result, but make had not ended
-    s.now()
-    status, said = s.record("--steps=standard ladder sweep")
-    assert status == 0 and s.targets() == ["ladder", "sweep"] and "there already: standard" in said, said
 
 
 def test_a_disturbed_step_is_measured_again_and_the_better_one_stays(folder):
