@@ -40,14 +40,6 @@ def figures_of(path, name, width=7.0):
     return {rest: drawing.draw(width, result, shown) for rest, shown in drawing.pick(result, "cold").items()}
 
 
-def head_of(figure):
-    return "\n".join(t.get_text() for t in figure.texts)
-
-
-def entries_of(figure):
-    return [t.get_text() for t in figure.legends[0].get_texts()]
-
-
 def points_of(ax):
     """{label: its points} of all that has error bars."""
     return {c.get_label(): list(zip(*c[0].get_data())) for c in ax.containers if hasattr(c, "has_yerr")}
@@ -63,17 +55,6 @@ def with_axes(points, rules=("adam",)):
             ns = times.get(results.words(r)["kernel"], 50)
             r.update(values, ns_per_lookup=ns, real_time=ns * r["lookups"] / 1e6)
     return data
-
-
-def test_skew_has_a_panel_for_each_dim(folder):
-    points = {f"w{dim}-{alpha}": ("", {"alpha": alpha, "dim": dim}, {"cpu_fused": 10 * dim + alpha})
-              for dim in (64, 16) for alpha in (1.2, 0, 0.8)}
-    figure = figures_of(save(with_axes(points), folder, "skew.json"), "skew")["adam"]
-    equal([ax.get_title() for ax in figure.axes], ["dim 16", "dim 64"])
-    for ax, dim in zip(figure.axes, (16, 64)):
-        equal(points_of(ax)["cpu_fused"], [(a, 10 * dim + a) for a in (0, 0.8, 1.2)])
-    assert "ceiling: copy, host" in entries_of(figure) and "median, quartiles" in head_of(figure)
-    equal(figures_of(save(with_axes({"one": points["w64-0"]}), folder, "one.json"), "skew"), {})
 
 
 def test_the_roof_of_a_workload_by_hand(folder):

@@ -14,7 +14,6 @@ import traceback
 
 import tap
 from tap import GOLDEN, ROOT
-import make_results
 
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
 LINE = "90 of 180 samples disturbed, load 7.2 on 2 CPUs: do not quote"  # of disturbed(folder, 90, emb_load_worst="5.2")
