@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -71,29 +72,35 @@ static struct change {
     ssize_t had; /* bytes that were there */
     char *before, *after;
 } unsynced[CHANGES];
-static atomic_int changes;
+static int changes;
+static pthread_mutex_t changing =
+    PTHREAD_MUTEX_INITIALIZER; /* a thread syncs while another writes */
 
 static void note_change(int fd, const void *bytes, size_t size, off_t at) {
     char link[40];
     struct stat st;
-    struct change *c = &unsynced[atomic_fetch_add(&changes, 1)];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    pthread_mutex_lock(&changing);
+    struct change *c = &unsynced[changes];
     const int file = __real_open(link, O_RDWR); /* fd may be one that only writes */
-    if (c - unsynced >= CHANGES || file < 0 || fstat(file, &st)) abort();
+    if (changes++ >= CHANGES || file < 0 || fstat(file, &st)) abort();
     *c = (struct change){
         st.st_ino, file, at, st.st_size, size, 0, must_have(malloc(size)), must_have(malloc(size))};
     memcpy(c->after, bytes, size);
     c->had = __real_pread(file, c->before, size, at);
+    pthread_mutex_unlock(&changing);
 }
 
 /* The changes of a file can no longer be lost. */
 static void note_sync(ino_t file) {
+    pthread_mutex_lock(&changing);
     for (struct change *c = unsynced; c < unsynced + changes; c++) {
         if (c->file != file) continue;
         __real_close(c->fd);
         free(c->before), free(c->after);
         c->file = 0;
     }
+    pthread_mutex_unlock(&changing);
 }
 
 /* Of the writes that were not synced all are lost, or none, or some, and others in part. */
