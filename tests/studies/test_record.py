@@ -123,17 +123,6 @@ def test_results_of_other_code_are_said_and_measured_again_when_forced(folder):
     assert "ladder" in s.targets() and "standard" not in s.targets()
 
 
-def test_comments_and_blank_lines_are_no_other_code(folder):
-    same = lambda name, one, two: recorded.without_comments(name, one) == recorded.without_comments(name, two)
-    code = 'int a = 1; // one\n\n/* two\n * lines */\nchar *s = "/* // \\" */"; char c = \'"\'; // three\n'
-    assert same("k.c", code, 'int a = 1;\n\nchar *s = "/* // \\" */"; char c = \'"\';')
-    for old, new in (("= 1", "= 2"), ("/* // ", "/* / "), ("char c", "charc")):
-        assert not same("k.cu", code, code.replace(old, new)), old
-    assert same("k.h", "#define A /* b */ 1\n", "#define A   1") and not same("k.h", "#define A 1", "")
-    assert same("p.py", "# why\nx = 1\n\n\n    # how\ny = 2\n", "x = 1\ny = 2")
-    assert not same("Makefile", "a: b\n\tc # d\n", "a: b\n\tc # e\n")  # what follows text may be text
-
-
 def test_a_folder_of_another_machine_is_left_alone(folder):
     s = Setting(folder)
     s.record("--steps=standard")

@@ -14,8 +14,10 @@ import traceback
 
 import tap
 from tap import GOLDEN, ROOT
+import make_results
 
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
+RULES = ("sgd", "adam", "rowwise_adagrad", "momentum")
 LINE = "90 of 180 samples disturbed, load 7.2 on 2 CPUs: do not quote"  # of disturbed(folder, 90, emb_load_worst="5.2")
 
 
@@ -168,6 +170,16 @@ def timed(folder, **times):
                      traffic_gbs=50 / ns)
         data["benchmarks"] = [r for r in data["benchmarks"] if r not in rows[len(own):]]
     return save(data, folder, "timed.json")
+
+
+def many_rules(folder, rules=RULES, **changes):
+    """A result of rules with their bytes of state, and other values for some of them, {rule: counters}."""
+    data = make_results.result(rules=rules, workloads={"pooled": (0, 0.9, 0.001)})
+    for rule, state in zip(RULES, (0, 512, 4, 256)):
+        for r in rows_of(data, f"rule={rule}"):
+            r["state_bytes"] = state
+            r.update(changes.get(rule, {}) if "kernel=cpu_fused" in r["label"] else {})
+    return save(data, folder, "rules.json")
 
 
 def on_device(data, kernel="cpu_hash"):
