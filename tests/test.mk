@@ -78,11 +78,10 @@ $(B)/tests/emulation: $(selftest) $(emulation)
 	@mkdir -p $(@D)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ -lcmocka $(LDLIBS) $(whole)
 
-# Ranks with emulated devices, and NCCL's stand-in alone.
+# Ranks with emulated devices.
 $(E)/ranks_device: LDLIBS += -Wl,--wrap=device_rows_move
-$(E)/nccl_misuse: $(E)/tests/ranks/mpi/nccl_misuse.o $(B)/ranks/transport_mpi.o $(B)/ranks/transport.o $(nccl_stand_in)
 $(E)/ranks_device: $(B)/tests/ranks/mpi/ranks_device.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(nccl_stand_in)
-$(E)/ranks_device $(E)/nccl_misuse: $(with_kernels) $(archives)
+$(E)/ranks_device: $(with_kernels) $(archives)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $(filter-out %.a,$^) $(archives) -lcmocka $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
 
 # Kernels with defects, for scripts of the plain build.
@@ -114,7 +113,7 @@ tests_of      = $(if $(ONLY),$(groups_to_run),$(if $(filter unit,$1),$(B)/tests/
 emulated_programs := $(E)/bench $(E)/embfuse
 needs_programs := $(B)/bench $(B)/embfuse $(emulated_programs) $(if $(flavour),,$(P)/bench $(P)/embfuse)
 needs_library  := lib $(B)/embfuse $(B)/examples/dlrm
-needs_ranks    := $(B)/studies/scale/scale $(B)/studies/zero/zero $(if $(mpi),$(ranks_programs) $(E)/ranks_device $(E)/nccl_misuse)
+needs_ranks    := $(B)/studies/scale/scale $(B)/studies/zero/zero $(if $(mpi),$(ranks_programs) $(E)/ranks_device)
 needs_server   := $(if $(mpi),$(ranks_programs))
 needs_tiers    := $(B)/studies/tiers/tiers
 needs_serving  := $(B)/studies/serving/serving $(B)/embfuse

@@ -50,22 +50,5 @@ def test_only_what_nvcc_reads_changes_the_digest(folder):
     assert digest.digest() != before
 
 
-def test_a_record_holds_for_its_sources_and_release(folder):
-    def checked(release):
-        digest.release = lambda: release
-        try:
-            digest.main("--check")
-        except SystemExit as e:
-            return e.code
-
-    copy(folder)
-    assert checked("13.0") == digest.UNKNOWN, "no record"
-    digest.main("--renew")
-    assert [checked(release) for release in ("13.0", None, "13.1")] == [0, 0, digest.UNKNOWN]
-    with open("rules/sgd.h", "a", encoding="utf-8") as file:
-        file.write("\n")
-    assert [checked(release) for release in ("13.0", None)] == [digest.UNKNOWN] * 2
-
-
 if __name__ == "__main__":
     sys.exit(tap.run(dict(globals()), "digest of device code"))

@@ -48,17 +48,6 @@ def test_the_loss_falls_on_drawn_ids(_):
     assert last < 0.5 * first < 0.5, (first, last)
 
 
-def test_files_of_ids(folder):
-    """Of other lengths, some lines without ids; bad ones get one line."""
-    first, *_, last = losses(200, write(folder, "a.txt", "1 2 3\n\n4\n" * 40), write(folder, "b.txt", "7\n0 0\n"))
-    assert last < first
-    for text, said in (("1 2\nx\n", "decimal"), ("1 -2\n", "below 0"), ("\n\n", "no ids"),
-                       ("1 99999999999\n", "above")):
-        done = run(DLRM, "5", write(folder, "bad.txt", text))
-        assert done.returncode == 1 and said in done.stderr and "bad.txt" in done.stderr, done.stderr
-        assert done.stderr.count("\n") == 1 and not done.stdout
-
-
 def exported():
     said = run("nm", "-D", "--defined-only", os.environ["EMBFUSE_LIBRARY"]).stdout
     return sorted(re.findall(r" T (embfuse_[^@]*)@@(.*)", said))

@@ -109,28 +109,6 @@ def test_ratios_name_the_peers_that_are_faster(folder):
     one_line_error(run("ratios.py", os.path.join(folder, "none.json")), "No such file")
 
 
-RULES = """#!/bin/sh
-[ "$1 $2" = "list --json" ] || exit 1
-echo '{"rules": [{"name": "newest", "elem_states": 2, "row_states": 1, "params": []}]}'
-"""
-
-
-def test_a_rule_is_known_as_soon_as_it_is_built(folder):
-    import systems
-    import torch_batch
-    torch_batch.learn_rules(script(folder, "embfuse", RULES))
-    try:
-        systems.Peer(None, "torch_sparse", "newest", [], [])
-    except results.ResultError as e:
-        assert "no such optimizer" in str(e), e
-    else:
-        raise AssertionError("a peer that has no formula for it")
-    built()
-    torch_batch.learn_rules(os.path.join(ROOT, EMBFUSE))
-    known = torch_batch.STATES.keys() - {"newest"}
-    assert len(known) > 4 and all(torch_batch.HYPER[r]["lr"] > 0 for r in known), known
-
-
 def test_batches_that_no_peer_can_measure_are_one_line(folder):
     import torch_batch
     table, facts = "table rows 9 dim 4 rule sgd weight_type ", "# w: words\n# fingerprint aa\nbags 2\n"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Trainings of the test of checkpoints, on ranks that are threads and in one process, and wrapped
- * calls that write files: one fails, or its rank dies before it; those of a slow rank take their
- * time.
+ * calls that write files: one fails, or its rank dies before it.
  */
 #pragma once
 
@@ -30,17 +29,12 @@ enum { TABLES = 3, SEED = 21 };
 static _Thread_local struct transport *me;
 
 static struct {
-    atomic_int writes, unsynced; /* calls; files with writes that nobody has synced */
-    atomic_int early;            /* renames while some were unsynced or on their way */
-    int fail_at, slow;           /* number of a write, 0: none; a rank, -1: none */
-    bool dies;                   /* the rank of that write */
-    _Atomic uint64_t dirty[4];   /* file descriptors */
+    atomic_int writes;      /* calls */
+    int fail_at;            /* number of a write; 0: none */
+    bool dies;              /* the rank of that write */
+    atomic_bool dirty[256]; /* of a descriptor: written, and nobody has synced it */
+    atomic_bool early;      /* a rename while one was */
 } files;
-
-static void calm(void) {
-    memset(&files, 0, sizeof files);
-    files.slow = -1;
-}
 
 ssize_t __real_pwrite(int fd, const void *bytes, size_t size, off_t at);
 int __real_renameat(int from, const char *a, int to, const char *b);
@@ -50,10 +44,8 @@ int __wrap_fsync(int fd);
 
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t at) {
     const int number = atomic_fetch_add(&files.writes, 1) + 1;
-    const uint64_t bit = 1ull << fd % 64;
     if (fd >= 256) abort();
-    if (!(atomic_fetch_or(&files.dirty[fd / 64], bit) & bit)) atomic_fetch_add(&files.unsynced, 1);
-    if (me && me->rank == files.slow) usleep(200);
+    files.dirty[fd] = true;
     if (number != files.fail_at) return __real_pwrite(fd, bytes, size, at);
     if (files.dies && me) me->ops->abort(me, 1);
     errno = ENOSPC;
@@ -61,14 +53,13 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t at) {
 }
 
 int __wrap_fsync(int fd) {
-    const uint64_t bit = 1ull << fd % 64;
-    if (fd < 256 && atomic_fetch_and(&files.dirty[fd / 64], ~bit) & bit)
-        atomic_fetch_sub(&files.unsynced, 1);
+    if (fd < 256) files.dirty[fd] = false;
     return 0; /* no test cuts the power */
 }
 
 int __wrap_renameat(int from, const char *a, int to, const char *b) {
-    if (files.unsynced) atomic_fetch_add(&files.early, 1);
+    for (int fd = 0; fd < 256; fd++)
+        if (files.dirty[fd]) files.early = true;
     return __real_renameat(from, a, to, b);
 }
 
@@ -94,10 +85,8 @@ static int train(struct run *x, struct place *p, struct error *err) {
     struct rule_step steps[TABLES];
     struct place_scratch none = {0};
     const struct checkpoint *c = ranks_loaded(p);
-    /* Of tables by columns it alone takes every step. */
-    const char *kernel = strstr(x->sharding, "column-modulo") ? "cpu_sort" : kernel_of(x->b);
     const struct place_job job = {
-        .kernel = registry_find(OP_STEP, kernel, err), .steps = steps, .scratch = &none};
+        .kernel = registry_find(OP_STEP, kernel_of(x->b), err), .steps = steps, .scratch = &none};
     int64_t taken[TABLES], number;
     int status = 0;
     for (int t = 0; t < TABLES; t++) { /* a new table t has taken t steps */

@@ -15,7 +15,6 @@ import launched
 import tap
 
 sys.path.insert(0, os.path.join(tap.ROOT, "ranks"))
-import launch
 import network
 
 NETWORK = os.path.join(tap.ROOT, "ranks", "network.py")
@@ -69,17 +68,6 @@ def test_a_cable_that_is_pulled_ends_the_run_in_one_line(folder):
     assert job.returncode == 4 and len(lines) == 1, (job.returncode, said)
     assert " has not answered" in lines[0] and "rank 0 was in phase '" in lines[0], lines
     assert not os.path.exists(os.path.join(folder, "bench.json")) and not namespaces(os.getpid())
-
-
-def test_a_daemon_that_ended_is_a_lost_node_once_all_ranks_have_begun(folder):
-    """mpirun calls it a failed start, if it hears of it before it misses the node."""
-    report = f"-----\nORTE was {launch.ENDED}.\n-----\n"
-    with open(os.path.join(folder, "board"), "w+b") as board:
-        status, line = launch.explain(1, report, board.fileno())
-        assert status == 1 and line.startswith("mpirun: "), line
-        os.unlink(board.name)
-        status, line = launch.explain(1, report, board.fileno())
-        assert status == 4 and line.startswith("a node has not answered"), line
 
 
 def test_nothing_stays_after_an_interruption(folder):

@@ -16,8 +16,7 @@ import figures
 import make_results
 import paper
 import results
-from spoiled import (HAS_MATPLOTLIB, RULES, contents, equal, make, many_rules, noise_file,
-                     one_line_error, rows_of, run, save)
+from spoiled import HAS_MATPLOTLIB, contents, equal, make, noise_file, one_line_error, rows_of, run, save
 
 RECORDS = os.path.join(ROOT, "reports", "results")
 WIDTHS = {"": 7.0, "-column": 3.33}
@@ -41,18 +40,6 @@ def figures_of(path, name, width=7.0):
     return {rest: drawing.draw(width, result, shown) for rest, shown in drawing.pick(result, "cold").items()}
 
 
-def words_of(figure):
-    return [t.get_text() for ax in figure.axes for t in ax.texts]
-
-
-def head_of(figure):
-    return "\n".join(t.get_text() for t in figure.texts)
-
-
-def entries_of(figure):
-    return [t.get_text() for t in figure.legends[0].get_texts()]
-
-
 def points_of(ax):
     """{label: its points} of all that has error bars."""
     return {c.get_label(): list(zip(*c[0].get_data())) for c in ax.containers if hasattr(c, "has_yerr")}
@@ -70,27 +57,6 @@ def with_axes(points, rules=("adam",)):
     return data
 
 
-def test_skew_has_a_panel_for_each_dim(folder):
-    points = {f"w{dim}-{alpha}": ("", {"alpha": alpha, "dim": dim}, {"cpu_fused": 10 * dim + alpha})
-              for dim in (64, 16) for alpha in (1.2, 0, 0.8)}
-    figure = figures_of(save(with_axes(points), folder, "skew.json"), "skew")["adam"]
-    equal([ax.get_title() for ax in figure.axes], ["dim 16", "dim 64"])
-    for ax, dim in zip(figure.axes, (16, 64)):
-        equal(points_of(ax)["cpu_fused"], [(a, 10 * dim + a) for a in (0, 0.8, 1.2)])
-    assert "ceiling: copy, host" in entries_of(figure) and "median, quartiles" in head_of(figure)
-    equal(figures_of(save(with_axes({"one": points["w64-0"]}), folder, "one.json"), "skew"), {})
-
-
-def test_every_rule_against_its_roof(folder):
-    path = many_rules(folder, adam={"ns_per_lookup": 7, "share_roof": 0.5})
-    figure = figures_of(path, "rules-roof")[""]
-    ax = figure.axes[0]
-    equal([t.get_text() for t in ax.get_yticklabels()], ["sgd", "rowwise_adagrad", "momentum", "adam"])
-    equal(words_of(figure), ["0", "4", "256", "512", "state, B"])
-    equal(ax.patches[3].get_width(), 50.0)
-    equal(figures_of(many_rules(folder, RULES[:3]), "rules-roof"), {})
-
-
 def test_the_roof_of_a_workload_by_hand(folder):
     """1 KiB of lines per lookup at 4 GB/s are 256 ns, gradients at 1 GB/s as many: 64 floats."""
     counters = {"line_mib": 1024, "lookups": 2**20, "rmw_gbs": 4, "copy_gbs": 8, "gather_gbs": 1, "gather_mib": 256}
@@ -105,16 +71,6 @@ def test_the_roof_of_a_workload_by_hand(folder):
 
 
 NOISE = {("w", "adam", f"k{i}", "cold"): math.exp(v) for i, v in enumerate((-0.02, 0.01, 0.0, 0.04))}
-
-
-def test_the_noise_floor(folder):
-    figure = figures_of(noise_file(folder, NOISE), "noise")[""]
-    steps, *floors = figure.axes[0].lines
-    equal([round(100 * math.log1p(x / 100), 6) for x in steps.get_xdata()[2:5]], [1, 2, 4])
-    equal(list(steps.get_ydata()[1:5]), [25, 50, 75, 100])
-    equal([round(math.log1p(line.get_xdata()[0] / 100), 6) for line in floors], [0.01, 0.04])
-    path = noise_file(folder, NOISE, emb_noise_samples="none")
-    one_line_error(run("figures.py", path, folder), "noise.json", "make noise")
 
 
 # --- all of them

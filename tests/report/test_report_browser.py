@@ -82,21 +82,6 @@ def test_a_browser_shows_every_figure_and_no_overflow(folder):
     equal(driver.get_log("browser"), [])
 
 
-def test_a_browser_sorts_and_filters(folder):
-    driver = opened(folder, save(sweep(), folder, "s.json"))
-    heads = column(driver, "headline", 0)
-    equal(len(heads), 6)
-    at = script(driver, "return all('#headline th').findIndex(h => h.textContent === 'ns/lookup')")
-    button = driver.find_elements("css selector", "#headline thead th button")[at]
-    button.click()
-    times = [float(t) for t in column(driver, "headline", at)]
-    equal(times, sorted(times))
-    box = driver.find_element("css selector", "[data-filters=headline]")
-    box.send_keys("alpha:0.6 COLD")
-    equal(column(driver, "headline", 0), ["zipf/alpha:0.6"])
-    equal(script(driver, "return one('#results .filter output').textContent"), "1 of 6 rows")
-
-
 def test_the_explorer_names_the_nearest_point(folder):
     driver = opened(folder, save(sweep(), folder, "s.json"))
     said = lambda: script(driver, "return all('.answer p').map(p => p.textContent)")

@@ -46,16 +46,18 @@ static void test_rows_of_every_type(void **state) {
     const struct names n = names_of("types");
     for (int type = 0; type < FROZEN_TYPES; type++)
         for (int k = 0; k < DIMS; k++) {
-            struct memory_table t = table_of(ROWS, dims[k]);
+            /* The widest are more than are converted at once. */
+            const int64_t rows = dims[k] == DIM_MOST ? 9000 : ROWS;
+            struct memory_table t = table_of(rows, dims[k]);
             struct frozen made = written(&t.frozen, type, &n);
             assert_int_equal(made.type, type);
-            assert_int_equal(made.rows, ROWS);
+            assert_int_equal(made.rows, rows);
             assert_int_equal(made.dim, dims[k]);
             assert_int_equal(made.row_bytes, type == FROZEN_INT8 ? dims[k] + 8
                                              : type == FP32      ? 4 * dims[k]
                                              : type == FP8       ? dims[k]
                                                                  : 2 * dims[k]);
-            for (int64_t row = 0; row < ROWS; row++)
+            for (int64_t row = 0; row < rows; row++)
                 judge_row(type, t.element + row * dims[k], frozen_row(&made, row), dims[k]);
             const struct frozen_error e = frozen_compare(&t.frozen, &made);
             const bool exact = type == FP32 || (type == FROZEN_INT8 && dims[k] == 1);
@@ -64,20 +66,6 @@ static void test_rows_of_every_type(void **state) {
             assert_null(made.data);
             free(t.element);
         }
-}
-
-/* More rows than are converted at once; another frozen table as the source. */
-static void test_many_rows_and_a_frozen_source(void **state) {
-    (void)state;
-    const struct names n = names_of("many"), m = names_of("many2");
-    const int64_t rows = 200000 / SMALLER;
-    struct memory_table t = table_of(rows, 31);
-    struct frozen bf16 = written(&t.frozen, BF16, &n), fp32 = written(&bf16, FP32, &m);
-    for (int64_t i = 0; i < rows * 31; i++)
-        assert_true(((const float *)fp32.data)[i] == dtype_round(BF16, t.element[i]));
-    frozen_close(&bf16);
-    frozen_close(&fp32);
-    free(t.element);
 }
 
 static void test_refused_elements(void **state) {
@@ -235,7 +223,6 @@ static void test_foreign_files(void **state) {
 TESTS(frozen) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_of_every_type),
-        cmocka_unit_test(test_many_rows_and_a_frozen_source),
         cmocka_unit_test(test_refused_elements),
         cmocka_unit_test(test_compare_finds_a_wrong_row),
         cmocka_unit_test(test_every_damage),

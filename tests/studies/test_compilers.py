@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""TAP tests of studies/compilers.py: the table on synthetic samples, and whole runs with stand-ins for
-make, the compilers and what they build."""
+"""TAP tests of studies/compilers.py: whole runs with stand-ins for make, the compilers and what they build."""
 import os
 import subprocess
 import sys
@@ -9,10 +8,9 @@ import sys
 sys.dont_write_bytecode = True
 import tap
 from tap import GOLDEN, ROOT, script, tool
-import compilers
 import fake_bench
 import results
-from spoiled import equal, made_up, one_line_error, series
+from spoiled import equal, one_line_error
 
 def run(folder, *args, **told):
     """A run with stand-ins for make and for three compilers."""
@@ -28,30 +26,6 @@ def run(folder, *args, **told):
 
 def calls(folder):
     return [(who, given) for who, _, given in fake_bench.calls(os.path.join(folder, "log"))]
-
-
-def synthetic(folder, times):
-    """The table of a saved result: {kernel@compiler: milliseconds of a thousand lookups}."""
-    path = made_up(folder, "r", *(series("w", k, [1e3 * ms for ms in samples]) for k, samples in times.items()),
-                   emb_var_COMPILERS="gcc clang")
-    return {x.split(" | ")[1]: x.strip("| ").split(" | ") for x in compilers.table(results.load(path))
-            if x.startswith("| w |")}
-
-
-def test_ratios_and_what_is_within_noise(folder):
-    base = [1.00, 1.01, 0.99, 1.02, 0.98]
-    lines = synthetic(folder, {
-        "slow@gcc": base, "slow@clang": [2 * x for x in base],
-        "fast@gcc": base, "fast@clang": [0.5 * x for x in base],
-        "same@gcc": base, "same@clang": [x + 0.01 for x in base],
-        "noisy@gcc": base, "noisy@clang": [0.9, 1.5, 1.1, 0.8, 1.3],
-        "few@gcc": base[:2], "few@clang": [2.0, 2.01], "alone@gcc": base})
-    equal(lines["slow"], ["w", "slow", "1000", "1.0", "2000", "1.0", "2.00"])
-    equal(lines["fast"][4:], ["500", "1.0", "0.50"])
-    equal(lines["same"][-1], "=")
-    equal(lines["noisy"][-1], "1.10 ?")
-    equal(lines["few"][-1], "2.00 ?")
-    equal(lines["alone"][4:], ["-", "-", "-"])
 
 
 def test_compilers_take_turns_and_all_samples_are_kept(folder):

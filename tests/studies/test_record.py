@@ -5,10 +5,8 @@ the results are made up."""
 import gzip
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 
 sys.dont_write_bytecode = True
 import tap
@@ -48,18 +46,6 @@ class Setting:
         done = subprocess.run(self.command(*more), capture_output=True, text=True, check=False)
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout + done.stderr
-
-    def start(self, *more):
-        """Starts a record and waits until the stand-in hangs."""
-        heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
-        run = subprocess.Popen(self.command(*more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                               preexec_fn=heard)
-        end = time.monotonic() + 30
-        while not os.path.exists(self.log + ".hangs"):
-            assert time.monotonic() < end and run.poll() is None, "it does not hang"
-            time.sleep(0.02)
-        os.unlink(self.log + ".hangs")
-        return run
 
     def calls(self):
         return fake_bench.calls(self.log)
@@ -103,17 +89,6 @@ def test_all_steps_in_their_order_then_nothing(folder):
     assert (status, s.calls()) == (0, []) and f"there already: {' '.join(STEPS)}" in said, said
 
 
-def test_result_says_how_it_was_made_but_no_folder_of_the_machine(folder):
-    s = Setting(folder)
-    s.record("--steps=standard traces", "--set=REPS=1", s.traces(a_x=3))
-    assert s.there() == ["standard", "traces"]
-    c = s.context("standard")
-    assert c["emb_record_command"] == "make bench REPS=1" and int(c["emb_record_seconds"]) >= 0
-    assert c["emb_record_machine"].startswith(recorded.cpu_name())
-    assert s.context("traces")["emb_record_command"] == "make bench TRACE=TRACES/a_x.txt.gz MODES=cold REPS=1"
-    assert folder not in json.dumps([c, s.context("traces")])
-
-
 def test_a_step_that_fails_is_named_and_the_others_go_on(folder):
     s = Setting(folder, {"peers": "fails", "sweep": "cut"})
     status, said = s.record("--steps=standard peers sweep ladder")
@@ -123,17 +98,6 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(folder):
     status, said = s.record("--steps=standard peers ladder")
     assert (status, s.targets(), s.there()) == (2, ["peers"], ["ladder", "peers", "peers-1-thread", "standard"]), said
     assert "WRONG in peers: other on w: WRONG RESULT: row 3" in said
-
-
-def test_an_interrupted_record_goes_on(folder):
-    s = Setting(folder, {"ladder": "hangs"})
-    run = s.start("--steps=standard ladder sweep")
-    run.send_signal(signal.SIGINT)
-    assert run.wait(20) == 1
-    assert s.there() == ["standard"], s.there()  # ladder has a result, but make had not ended
-    s.now()
-    status, said = s.record("--steps=standard ladder sweep")
-    assert status == 0 and s.targets() == ["ladder", "sweep"] and "there already: standard" in said, said
 
 
 def test_a_disturbed_step_is_measured_again_and_the_better_one_stays(folder):
@@ -157,17 +121,6 @@ def test_results_of_other_code_are_said_and_measured_again_when_forced(folder):
     assert "measured with other code than is here: ladder of commit c0ffee; FORCE='ladder'" in said, said
     s.record("--force=ladder")
     assert "ladder" in s.targets() and "standard" not in s.targets()
-
-
-def test_comments_and_blank_lines_are_no_other_code(folder):
-    same = lambda name, one, two: recorded.without_comments(name, one) == recorded.without_comments(name, two)
-    code = 'int a = 1; // one\n\n/* two\n * lines */\nchar *s = "/* // \\" */"; char c = \'"\'; // three\n'
-    assert same("k.c", code, 'int a = 1;\n\nchar *s = "/* // \\" */"; char c = \'"\';')
-    for old, new in (("= 1", "= 2"), ("/* // ", "/* / "), ("char c", "charc")):
-        assert not same("k.cu", code, code.replace(old, new)), old
-    assert same("k.h", "#define A /* b */ 1\n", "#define A   1") and not same("k.h", "#define A 1", "")
-    assert same("p.py", "# why\nx = 1\n\n\n    # how\ny = 2\n", "x = 1\ny = 2")
-    assert not same("Makefile", "a: b\n\tc # d\n", "a: b\n\tc # e\n")  # what follows text may be text
 
 
 def test_a_folder_of_another_machine_is_left_alone(folder):

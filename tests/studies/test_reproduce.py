@@ -96,7 +96,6 @@ def test_what_differs_is_old(folder):
           [reproduce.OLD, reproduce.SAME, reproduce.NOT_THERE, reproduce.BY_RUN])
 
 
-# --- costs
 # --- a new run
 def run(folder, *words, log="log"):
     make = tap.script(folder, "make", FAKE_MAKE.format(python=sys.executable, log=os.path.join(folder, log)))

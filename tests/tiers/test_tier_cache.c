@@ -257,27 +257,18 @@ static void as_the_model(void **state) {
     int ran = 0;
     for (uint64_t seed = 1; seed <= 8; seed++) {
         stream_make(&s, seed);
+        int64_t *order = cache_hottest(s.rows, s.first[BATCHES], ROWS);
+        assert_memory_equal(order, s.hottest, sizeof s.hottest);
+        free(order);
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
             for (int window = 1; window <= 4; window++) ran += both(&s, policy, sizes[k], window);
     }
     assert_true(ran >= 8 * 6 + 8 * 9); /* all of window 1, most of the others */
 }
 
-static void hottest(void **state) {
-    static const int64_t rows[] = {4, 1, 4, 0, 1, 4, 5}, want[] = {4, 1, 0, 5, 2, 3};
-    (void)state;
-    int64_t *order = cache_hottest(rows, 7, 6), *plain = cache_hottest(NULL, 0, 3);
-    assert_memory_equal(order, want, sizeof want);
-    for (int64_t r = 0; r < 3; r++) assert_int_equal(plain[r], r);
-    free(order);
-    free(plain);
-    assert_null(cache_open(&(struct cache_setup){.rows = 10, .slots = 11}, &(struct error){""}));
-}
-
 TESTS(tier_cache) {
     static const enum policy all[] = {POLICY_LRU, POLICY_LFU, POLICY_CLOCK, POLICY_STATIC,
                                       POLICY_BELADY};
     for (size_t p = 0; p < POLICIES; p++) add_test(policy_names[p], as_the_model, NULL, &all[p]);
-    add_test("hottest", hottest, NULL, NULL);
     return run_listed("caches of rows");
 }

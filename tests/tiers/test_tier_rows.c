@@ -6,7 +6,7 @@
  * loses what was not synced. The next one that opens finds the rows of the last commit. Damage and
  * other tables are refused.
  */
-#include "tests/support/file_faults.h"
+#include "tests/tiers/file_faults.h"
 
 #include "tests/library/state_case.h"
 #include "tests/support/batch_builder.h"
@@ -212,11 +212,11 @@ static bool with_fault(struct disk *s, const struct fault_test *t, bool is_new, 
     if (failed && t->how < NOTHING && !strstr(o.err.text, strerror(t->error)))
         fail_msg("%s: '%s'", when, o.err.text);
     if (fault.counts && !failed) fail_msg("%s: nobody said so", when);
-    if (failed && (!was_there || t->how >= SHORT)) fail_msg("%s: %s", when, o.err.text);
+    if (failed && (!was_there || t->how == LITTLE)) fail_msg("%s: %s", when, o.err.text);
     fault.on = t->how == ENDS; /* what the process does after its end has no effect */
     disk_close(s);
     fault.on = false;
-    if (t->how == ENDS) lose_unsynced(s->path.text, (uint64_t)at);
+    if (t->how == ENDS) lose_unsynced((uint64_t)at);
     assert_int_equal(descriptors(), before);
     expect_whole(s, &o, when);
     return was_there;
@@ -225,12 +225,11 @@ static bool with_fault(struct disk *s, const struct fault_test *t, bool is_new, 
 static const struct fault_test faults[] = {{"threads, EIO once", IO_THREADS, FAIL_ONCE, EIO},
                                            {"threads, the process ends", IO_THREADS, ENDS, ENOSPC},
                                            {"threads, nothing is moved", IO_THREADS, NOTHING, 0},
-                                           {"threads, short", IO_THREADS, SHORT, 0},
+                                           {"threads, little", IO_THREADS, LITTLE, 0},
                                            {"io_uring, EIO once", IO_URING, FAIL_ONCE, EIO},
                                            {"io_uring, the process ends", IO_URING, ENDS, ENOSPC},
                                            {"io_uring, nothing is moved", IO_URING, NOTHING, 0},
-                                           {"io_uring, short", IO_URING, SHORT, 0},
-                                           {"io_uring, interrupted", IO_URING, INTERRUPTED, EINTR}};
+                                           {"io_uring, little", IO_URING, LITTLE, 0}};
 
 static void each_call(void **state) {
     const struct fault_test *t = ((const struct kernel_test *)*state)->param;
@@ -241,8 +240,8 @@ static void each_call(void **state) {
     const bool is_it = row_file_engine(s.file) == t->engine;
     disk_close(&s);
     for (int is_new = 0; is_it && is_new < 2; is_new++) {
-        if (t->how >= SHORT) assert_true(with_fault(&s, t, is_new, 1));
-        if (t->how >= SHORT) continue;
+        if (t->how == LITTLE) assert_true(with_fault(&s, t, is_new, 1));
+        if (t->how == LITTLE) continue;
         int call = 1; /* those that move rows are many, and alike */
         while (with_fault(&s, t, is_new, call)) call += call < 60 ? 1 : WITH_SANITIZER ? 31 : 7;
         assert_in_range(call, 100, 5000);

@@ -29,10 +29,9 @@
 
 enum fault_how {
     FAIL_ONCE,
-    ENDS,        /* the process ends: from that call on, none has an effect */
-    NOTHING,     /* that call moves no bytes */
-    SHORT,       /* calls from that one on move a third of the bytes; one byte at the least */
-    INTERRUPTED, /* every third call that moves bytes is */
+    ENDS,    /* the process ends: from that call on, none has an effect */
+    NOTHING, /* that call moves no bytes */
+    LITTLE, /* every third call is interrupted; others move a third of the bytes, one at the least */
 };
 
 static struct {
@@ -44,107 +43,83 @@ static struct {
     enum io_engine engine; /* that is there */
 } fault;
 
-int __real_open(const char *path, int flags, ...);
-int __real_openat(int folder, const char *path, int flags, ...);
-int __real_mkdir(const char *path, mode_t mode);
-ssize_t __real_pwrite(int fd, const void *bytes, size_t size, off_t at);
-ssize_t __real_pread(int fd, void *bytes, size_t size, off_t at);
-int __real_renameat(int from, const char *a, int to, const char *b);
-int __real_unlinkat(int folder, const char *path, int flags);
-int __real_close(int fd);
-int __real_io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags);
-int __real_io_uring_submit_and_wait(struct io_uring *ring, unsigned count);
-
-int __wrap_open(const char *path, int flags, ...);
-int __wrap_openat(int folder, const char *path, int flags, ...);
-int __wrap_mkdir(const char *path, mode_t mode);
-ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t at);
-ssize_t __wrap_pread(int fd, void *bytes, size_t size, off_t at);
-int __wrap_fsync(int fd);
-int __wrap_fdatasync(int fd);
-int __wrap_renameat(int from, const char *a, int to, const char *b);
-int __wrap_unlinkat(int folder, const char *path, int flags);
-int __wrap_close(int fd);
-int __wrap_io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags);
-int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned count);
+/* The call that is linked, and the one of the C library. */
+#define WRAPS(type, name, ...)                                                                     \
+    type __real_##name(__VA_ARGS__);                                                               \
+    type __wrap_##name(__VA_ARGS__)
+WRAPS(int, open, const char *path, int flags, ...);
+WRAPS(int, openat, int folder, const char *path, int flags, ...);
+WRAPS(int, mkdir, const char *path, mode_t mode);
+WRAPS(ssize_t, pwrite, int fd, const void *bytes, size_t size, off_t at);
+WRAPS(ssize_t, pread, int fd, void *bytes, size_t size, off_t at);
+WRAPS(int, fsync, int fd);
+WRAPS(int, fdatasync, int fd);
+WRAPS(int, renameat, int from, const char *a, int to, const char *b);
+WRAPS(int, unlinkat, int folder, const char *path, int flags);
+WRAPS(int, close, int fd);
+WRAPS(int, io_uring_queue_init, unsigned entries, struct io_uring *ring, unsigned flags);
+WRAPS(int, io_uring_submit_and_wait, struct io_uring *ring, unsigned count);
 
 /* --- writes that are not synced */
 
-struct change {
-    ino_t file;
+enum { CHANGES = 10000 };
+
+static struct change {
+    ino_t file;       /* 0: it was synced */
+    int fd;           /* reads and writes the file */
     off_t at, length; /* length: of the file before */
     size_t size;
     ssize_t had; /* bytes that were there */
     char *before, *after;
-};
-
-static struct {
-    pthread_mutex_t lock;
-    struct change *of;
-    size_t count, room;
-} unsynced = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} unsynced[CHANGES];
+static int changes;
+static pthread_mutex_t changing =
+    PTHREAD_MUTEX_INITIALIZER; /* a thread syncs while another writes */
 
 static void note_change(int fd, const void *bytes, size_t size, off_t at) {
     char link[40];
     struct stat st;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    const int file = __real_open(link, O_RDONLY); /* fd may be one that only writes */
-    if (file < 0 || fstat(file, &st)) abort();
-    struct change c = {
-        st.st_ino, at, st.st_size, size, 0, must_have(malloc(size)), must_have(malloc(size))};
-    memcpy(c.after, bytes, size);
-    c.had = __real_pread(file, c.before, size, at);
-    __real_close(file);
-    pthread_mutex_lock(&unsynced.lock);
-    if (unsynced.count == unsynced.room) {
-        unsynced.room = 2 * unsynced.room + 100;
-        unsynced.of = must_have(realloc(unsynced.of, unsynced.room * sizeof c));
-    }
-    unsynced.of[unsynced.count++] = c;
-    pthread_mutex_unlock(&unsynced.lock);
+    pthread_mutex_lock(&changing);
+    struct change *c = &unsynced[changes];
+    const int file = __real_open(link, O_RDWR); /* fd may be one that only writes */
+    if (changes++ >= CHANGES || file < 0 || fstat(file, &st)) abort();
+    *c = (struct change){
+        st.st_ino, file, at, st.st_size, size, 0, must_have(malloc(size)), must_have(malloc(size))};
+    memcpy(c->after, bytes, size);
+    c->had = __real_pread(file, c->before, size, at);
+    pthread_mutex_unlock(&changing);
 }
 
-/* Forgets those of a file; 0: of all files. */
+/* The changes of a file can no longer be lost. */
 static void note_sync(ino_t file) {
-    size_t kept = 0;
-    pthread_mutex_lock(&unsynced.lock);
-    for (size_t i = 0; i < unsynced.count; i++) {
-        const struct change c = unsynced.of[i];
-        if (file && c.file != file)
-            unsynced.of[kept++] = c;
-        else
-            free(c.before), free(c.after);
+    pthread_mutex_lock(&changing);
+    for (struct change *c = unsynced; c < unsynced + changes; c++) {
+        if (c->file != file) continue;
+        __real_close(c->fd);
+        free(c->before), free(c->after);
+        c->file = 0;
     }
-    unsynced.count = kept;
-    pthread_mutex_unlock(&unsynced.lock);
-}
-
-/* A file of the folder, to be written; -1: it is gone. */
-static int file_of(const char *folder, ino_t file) {
-    DIR *files = opendir(folder);
-    int fd = -1;
-    for (struct dirent *e = files ? readdir(files) : NULL; e; e = readdir(files))
-        if (e->d_ino == file) fd = __real_openat(dirfd(files), e->d_name, O_WRONLY);
-    if (files) closedir(files);
-    return fd;
+    pthread_mutex_unlock(&changing);
 }
 
 /* Of the writes that were not synced all are lost, or none, or some, and others in part. */
-static void lose_unsynced(const char *folder, uint64_t key) {
-    const size_t count = unsynced.count;
-    for (size_t i = 0; i < 2 * count; i++) {
+static void lose_unsynced(uint64_t key) {
+    const int count = changes;
+    for (int i = 0; i < 2 * count; i++) {
         const bool undoes = i < count;
-        const struct change *c = &unsynced.of[undoes ? count - 1 - i : i - count];
-        const uint64_t part = key % 4 < 2 ? 2 * (key % 4) : rng_key(key, i) % 3; /* halves */
-        const int fd = file_of(folder, c->file);
-        if (fd < 0) continue;
-        if (undoes && (__real_pwrite(fd, c->before, (size_t)c->had, c->at) != c->had ||
-                       ftruncate(fd, c->length)))
+        const struct change *c = &unsynced[undoes ? count - 1 - i : i - count];
+        const uint64_t part =
+            key % 4 < 2 ? 2 * (key % 4) : rng_key(key, (uint64_t)i) % 3; /* halves */
+        if (!c->file) continue;
+        if (undoes && (__real_pwrite(c->fd, c->before, (size_t)c->had, c->at) != c->had ||
+                       ftruncate(c->fd, c->length)))
             abort();
-        if (!undoes && __real_pwrite(fd, c->after, c->size * part / 2, c->at) < 0) abort();
-        __real_close(fd);
+        if (!undoes && __real_pwrite(c->fd, c->after, c->size * part / 2, c->at) < 0) abort();
     }
-    note_sync(0);
+    for (int i = 0; i < count; i++)
+        if (unsynced[i].file) note_sync(unsynced[i].file);
+    changes = 0;
 }
 
 /* --- faults */
@@ -165,8 +140,8 @@ static ssize_t moves(size_t bytes) {
     if (fails()) return -1;
     if (!fault.on) return (ssize_t)bytes;
     if (fault.how == NOTHING && fault.calls == fault.at) return 0;
-    if (fault.how == SHORT && fault.calls >= fault.at) return (ssize_t)((bytes + 2) / 3);
-    if (fault.how != INTERRUPTED || fault.calls % 3) return (ssize_t)bytes;
+    if (fault.how != LITTLE) return (ssize_t)bytes;
+    if (fault.calls % 3) return (ssize_t)((bytes + 2) / 3);
     errno = EINTR;
     return -1;
 }
