@@ -172,9 +172,7 @@ static void cut_or_corrupt_gz(void **state) {
     fclose(f);
     assert_in_range(size, 100, sizeof bytes - 1);
     /* Zeros behind it are padding; the begin of another member, or text, would be lost. */
-    static const char *const behind[] = {"\0\0\0", "\x1f\x8b\x08", "1 2",
-                                         "\0\0"
-                                         "3"};
+    static const char *const behind[] = {"\0\0\0", "\x1f\x8b\x08", "1 2", "\0\0\63"};
     for (int i = 0; i < 4; i++) {
         memcpy(bytes + size, behind[i], 3);
         assert_int_equal(work_write(path.text, bytes, size + 3), 0);
