@@ -311,12 +311,14 @@ def test_nothing_is_left_where_writing_fails(folder):
 def test_a_program_that_is_stopped_leaves_nothing(folder):
     os.chdir(folder)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        with subprocess.Popen([EMBFUSE, "gen", "--spec-text", "workload w; rows 1e6; dim 128; batch 4; length fixed 1",
+        os.mkfifo("stopped.batch.part")  # it waits for a reader
+        with subprocess.Popen([EMBFUSE, "gen", "--spec-text", "workload w; rows 9; dim 4; batch 4; length fixed 1",
                                "--initial-tables", "--out", "stopped"], stdout=subprocess.PIPE) as process:
-            while not os.path.exists("stopped.weight.npy.part") and process.poll() is None:
+            while not all(os.path.exists(f"stopped.{name}.npy.part") for name in ("ids", "offsets", "grad", "weight")):
+                assert process.poll() is None
                 time.sleep(0.01)
             process.send_signal(number)
-            assert process.wait() == -number, f"{process.returncode}: it ended before the signal"
+            assert process.wait() == -number, process.returncode
         assert os.listdir(".") == []
 
 
