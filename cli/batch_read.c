@@ -17,10 +17,18 @@ static int64_t *one_bag(int64_t ids, int64_t *bags, struct error *err) {
 }
 
 /* Reads offsets [features*bags + 1] as int64 and derives *bags. NULL: err. */
-static int64_t *read_offsets(const char *path, const struct description *d, int64_t *bags,
-                             struct error *err) {
+static int64_t *read_offsets(const struct batch_files *files, const struct description *d,
+                             int64_t *bags, struct error *err) {
+    const char *path = files->offsets;
     int64_t count, *offsets = npy_read_int64s(path, &count, err);
     if (!offsets) return NULL;
+    if (count == 1 && offsets[0] == 0 && !d->bags &&
+        files->grad) { /* a batch of no bags does what one without lookups does */
+        free(offsets);
+        *bags = 1;
+        offsets = array_require(d->num_features + 1, sizeof *offsets, path, err);
+        return offsets ? memset(offsets, 0, (size_t)(d->num_features + 1) * sizeof *offsets) : NULL;
+    }
     *bags = (count - 1) / d->num_features;
     if (d->bags && d->bags * d->num_features + 1 != count)
         fail(err, "%s: %lld offsets; %d features of %lld bags have %lld", path, (long long)count,
@@ -40,7 +48,7 @@ static int read_lookups(const struct batch_files *files, const struct descriptio
     struct npy ids;
     struct error why;
     if (npy_read_ints(files->ids, &ids, err)) return -1;
-    int64_t bags = 0, *offsets = files->offsets ? read_offsets(files->offsets, d, &bags, err)
+    int64_t bags = 0, *offsets = files->offsets ? read_offsets(files, d, &bags, err)
                                                 : one_bag(ids.count, &bags, err);
     int status = offsets ? 0 : -1;
     enum id_type type = ids.type == NPY_INT32 ? ID_INT32 : ID_INT64;
@@ -99,6 +107,13 @@ static int read_grad(const char *path, const struct description *d, bool finite,
                                      : "[bags][sum of the features' dims]";
     struct npy a;
     if (array_read(path, d->grad_type_said ? d->grad_type : FP16, finite, &a, err)) return -1;
+    if (in->lookups == 0 && a.count == 0) { /* of no bags */
+        npy_free(&a);
+        void *zeros = array_require(in->grad_elements, sizeof(float), path, err);
+        if (zeros) memset(zeros, 0, (size_t)in->grad_elements * sizeof(float));
+        in->grad = zeros;
+        return zeros ? 0 : -1;
+    }
     if (!(sequences && array_is_shaped(&a, 1, &in->grad_elements)) &&
         array_want_shape(path, &a, num_dims, shape, what, err)) {
         npy_free(&a);

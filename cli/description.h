@@ -29,6 +29,7 @@ enum { STEPS_MAX = 2000000000 };
 
 struct description {
     int64_t bags; /* 0: not given */
+    int no_rule;  /* line of the first table without a rule; 0: all have one */
     bool weighted;
     bool grad_type_said;
     enum dtype grad_type;

@@ -34,6 +34,8 @@ static int add_table(struct reading *r, struct table_shape shape, char hyper[HYP
         return fail_at(err, r->at, "more than %d tables; make several batches", SPEC_TABLES_MAX);
     for (int h = 0; hyper_name(h); h++) {
         if (!hyper[h][0]) continue;
+        if (r->d->no_rule == r->at.line)
+            return fail_at(err, r->at, "%s without a rule; name one", hyper_name(h));
         if (rule_hyper_of(shape.rule, hyper_name(h)) < 0)
             return fail_at(err, r->at, "the rule %s has no %s; leave it out",
                            rule_info(shape.rule).name, hyper_name(h));
@@ -51,7 +53,7 @@ static int read_table(struct words line, struct reading *r, struct error *err) {
     for (int k = 0; k < HYPER; k++) keys[k] = key_name(meant[k]);
     for (int h = 0; h < HYPERS_MAX; h++) keys[HYPER + h] = hyper_name(h);
     struct pairs p = {
-        "table rows R dim D rule NAME [weight_type TYPE] [momentum_type TYPE] [rounding "
+        "table rows R dim D [rule NAME] [weight_type TYPE] [momentum_type TYPE] [rounding "
         "nearest|stochastic] [row_state apart|beside] [lr X] [eps X] ...",
         keys, seen};
     char text[WORD_MAX], hyper[HYPERS_MAX][WORD_MAX] = {{0}};
@@ -62,7 +64,8 @@ static int read_table(struct words line, struct reading *r, struct error *err) {
         if (k >= HYPER) strcpy(hyper[k - HYPER], text);
     }
     if (status || k == -2) return -1;
-    if (!seen[ROWS] || !seen[DIM] || !seen[RULE])
+    if (!seen[RULE] && !r->record && r->d->no_rule == 0) r->d->no_rule = r->at.line;
+    if (!seen[ROWS] || !seen[DIM] || (!seen[RULE] && r->record))
         return fail_at(err, r->at, "a table line lacks something; write: %s", p.form);
     return add_table(r,
                      (struct table_shape){.rows = (int64_t)value[ROWS].number,

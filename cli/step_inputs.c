@@ -110,6 +110,9 @@ static int describe(const struct step_flags *f, struct description *d, struct er
     } else if (description_read(path_of(f->batch, "batch").text, d, err)) {
         return -1;
     }
+    if (d->no_rule && !f->rule)
+        return fail(err, "%s:%d: a table without a rule; add one there, or --rule",
+                    path_of(f->batch, "batch").text, d->no_rule);
     if (f->weight && d->num_tables > 1)
         return fail(err, "%s: --weight is for one table, this batch has %d; use --tables PREFIX",
                     command, d->num_tables);

@@ -31,7 +31,9 @@ using Context = std::map<std::string, std::string>;
 inline Context describe(const struct options &o, const struct device_facts *device) {
     Context all;
     auto add = [](void *ctx, const char *key, const char *value) {
-        (*static_cast<Context *>(ctx))[key] = value;
+        std::string text(4 * strlen(value) + 5, '\0'); /* JSON is UTF-8; a path need not be */
+        escape_controls(value, &text[0], text.size());
+        (*static_cast<Context *>(ctx))[key] = text.c_str();
     };
     environment_describe(o.threads, device, add, &all);
     options_describe(&o, add, &all);

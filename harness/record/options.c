@@ -208,25 +208,6 @@ void options_describe(const struct options *o,
     }
 }
 
-int plan_read(const struct options *o, struct plan *out, struct error *err) {
-    *out = (struct plan){.options = o};
-    if (spec_read(o->spec, &o->axes, &out->specs, err)) return -1;
-    out->count = out->specs.count;
-    if (!*o->trace) return 0;
-    out->text = strdup(o->trace);
-    out->traces = calloc(strlen(o->trace) + 1, sizeof *out->traces);
-    if (!out->text || !out->traces) {
-        plan_free(out);
-        return fail(err, "out of memory");
-    }
-    int traces = 0;
-    char *rest = NULL;
-    for (char *w = strtok_r(out->text, " ", &rest); w; w = strtok_r(NULL, " ", &rest))
-        out->traces[traces++] = w;
-    out->count *= traces;
-    return 0;
-}
-
 static const struct spec *spec_of(const struct plan *p, int i) {
     return &p->specs.specs[i % p->specs.count];
 }
@@ -237,6 +218,46 @@ const char *plan_name(const struct plan *p, int i, char name[SPEC_NAME_MAX]) {
     else
         snprintf(name, SPEC_NAME_MAX, "%s", spec_of(p, i)->name);
     return name;
+}
+
+/* A row of a result is known by its workload's name. */
+static int require_own_names(const struct plan *p, struct error *err) {
+    char name[SPEC_NAME_MAX], other[SPEC_NAME_MAX];
+    for (int i = 0; i < p->count; i++)
+        for (int j = 0; j < i; j++) {
+            if (strcmp(plan_name(p, i, name), plan_name(p, j, other)) != 0) continue;
+            if (!p->traces)
+                return fail(err, "%s: two workloads are called '%s'; rename one", p->options->spec,
+                            name);
+            return fail(err, "two workloads are called '%s': rename one of the files%s", name,
+                        p->traces[i / p->specs.count] == p->traces[j / p->specs.count]
+                            ? ", or leave out lists of what a trace has of its own (rows, length, "
+                              "ids, alpha)"
+                            : "");
+        }
+    return 0;
+}
+
+static int read_traces(const char *names, struct plan *out, struct error *err) {
+    out->text = strdup(names);
+    out->traces = calloc(strlen(names) + 1, sizeof *out->traces);
+    if (!out->text || !out->traces) return fail(err, "out of memory");
+    int traces = 0;
+    char *rest = NULL;
+    for (char *w = strtok_r(out->text, " ", &rest); w; w = strtok_r(NULL, " ", &rest))
+        out->traces[traces++] = w;
+    out->count *= traces;
+    return 0;
+}
+
+int plan_read(const struct options *o, struct plan *out, struct error *err) {
+    *out = (struct plan){.options = o};
+    if (spec_read(o->spec, &o->axes, &out->specs, err)) return -1;
+    out->count = out->specs.count;
+    int status = *o->trace ? read_traces(o->trace, out, err) : 0;
+    if (status == 0) status = require_own_names(out, err);
+    if (status) plan_free(out);
+    return status;
 }
 
 double plan_alpha(const struct plan *p, int i) {

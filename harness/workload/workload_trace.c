@@ -54,19 +54,58 @@ static int input_read(struct input *in, const char *path, struct error *err) {
     return status;
 }
 
-/* "a+b" of DIR/a.txt.gz,DIR/b.txt.gz, and the axes of the point that it runs with. */
+/* "key:value" of a key that says what ids and tables are drawn: a trace has its own. */
+static bool is_drawn(const char *axis) {
+    static const enum key drawn[] = {KEY_ROWS,  KEY_LENGTH, KEY_IDS,  KEY_ALPHA,
+                                     KEY_SHIFT, KEY_MAP,    KEY_REUSE};
+    const size_t key = strcspn(axis, ":");
+    for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++)
+        if (strlen(key_name(drawn[i])) == key && strncmp(axis, key_name(drawn[i]), key) == 0)
+            return true;
+    return false;
+}
+
+/* "a+b" of DIR/a.txt.gz,DIR/b.txt.gz, or "a+25_more", and the axes of the point that it runs with. */
 void workload_trace_name(const char *path, const struct spec *like, char name[SPEC_NAME_MAX]) {
-    char paths[PATH_MAX_BYTES], *rest = paths;
+    enum { NAMED = 3, FILE_MAX = SPEC_NAME_MAX / 6 };
+    char paths[PATH_MAX_BYTES], axes[SPEC_NAME_MAX], *rest = paths;
+    int files = 1, named = 0;
+    for (const char *c = path; *c; c++) files += *c == ',';
     snprintf(paths, sizeof paths, "%s", path);
     name[0] = '\0';
-    while (rest) {
+    for (; rest && named < (files > NAMED ? 1 : files); named++) {
         const char *file = basename(strsep(&rest, ","));
-        text_add(name, SPEC_NAME_MAX, "%s%.*s", *name ? "+" : "", (int)strcspn(file, "."), file);
+        const int length = (int)strcspn(file, ".");
+        text_add(name, SPEC_NAME_MAX, "%s%.*s", named ? "+" : "",
+                 length < FILE_MAX ? length : FILE_MAX, file);
     }
-    for (char *c = name; *c; c++)
-        if (iscntrl((unsigned char)*c)) *c = '?';
-    const char *axes = strchr(like->name, '/');
-    if (axes) text_add(name, SPEC_NAME_MAX, "%s", axes);
+    if (named < files) text_add(name, SPEC_NAME_MAX, "+%d_more", files - named);
+    for (char *c = name; *c; c += utf8_size(c) ? utf8_size(c) : 1)
+        if (iscntrl((unsigned char)*c) || utf8_size(c) == 0) *c = '?';
+    snprintf(axes, sizeof axes, "%s", like->name);
+    rest = axes;
+    strsep(&rest, "/");
+    while (rest) {
+        const char *axis = strsep(&rest, "/");
+        if (!is_drawn(axis)) text_add(name, SPEC_NAME_MAX, "/%s", axis);
+    }
+}
+
+static int require_no_cut(const struct spec *like, const char *path, struct error *err) {
+    const struct {
+        enum key key;
+        int64_t value;
+    } cuts[] = {{KEY_MICRO_BATCHES, like->micro_batches},
+                {KEY_COLUMN_SHARDS, like->column_shards},
+                {KEY_FEATURES, like->features_per_table}};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
+        if (cuts[i].value > 1)
+            return fail(err,
+                        "%s: %s does not apply to a trace, which is one batch after the other and "
+                        "a table for "
+                        "each file; leave it out",
+                        path, key_name(cuts[i].key));
+    return 0;
 }
 
 static int64_t *cut_offsets(const struct input *in, int64_t first, int64_t bags) {
@@ -101,7 +140,8 @@ static int cut(struct workload *w, const struct input *in, const struct spec *li
         w->tables[f] = spec_table(like, 0);
         w->tables[f].rows = rows;
         w->tables[f].rounding_key = rng_key(like->seed, (uint64_t)f);
-        w->features[f] = (struct feature){.table = f, .pooling = like->pooling, .padding_id = -1};
+        w->features[f] =
+            (struct feature){.table = f, .pooling = like->pooling, .padding_id = like->padding_id};
     }
     for (int k = 0; k < w->ring; k++) {
         int64_t *offsets = cut_offsets(in, k * bags, bags);
@@ -150,6 +190,8 @@ static int from_input(const struct input *in, const char *path, const struct spe
              key_word(KEY_POOLING, (int)like->pooling), like->weighted,
              key_word(KEY_ID_TYPE, (int)like->id_type), rule_info(like->rule).name,
              (unsigned long long)like->seed);
+    if (like->padding_id >= 0)
+        text_add(out->text, sizeof out->text, " padding %lld", (long long)like->padding_id);
     spec_describe_others(like, out->text, sizeof out->text);
     if (memory_require(ring_bytes(in, like, bags, out->ring), out->name, err)) return -1;
     return cut(out, in, like, bags, mode, err);
@@ -163,6 +205,7 @@ int workload_from_trace(const char *path, const struct spec *like, int64_t bags,
     int status = 0;
     if (ring < 1 || ring > BATCHES_MAX)
         status = fail(err, "%s: a ring of %d batches; take 1 to %d", path, ring, BATCHES_MAX);
+    if (status == 0) status = require_no_cut(like, path, err);
     if (status == 0) status = input_read(&in, path, err);
     if (status == 0) status = from_input(&in, path, like, bags, ring, mode, out, err);
     input_free(&in);
