@@ -57,6 +57,9 @@ done
 export EMBFUSE_CACHE_MIB=16
 refuses 'missing spec' "no-such.spec" --spec=no-such.spec
 refuses 'missing trace' "no-such.txt.gz" --trace=no-such.txt.gz
+mkdir "$work/other" && printf '1\n' | tee "$work/day.txt" >"$work/other/day.txt"
+refuses 'two traces of one name' "two workloads are called 'day': rename one of the files" --trace="$work/day.txt $work/other/day.txt"
+refuses 'two lists of what a trace has' "or leave out lists of what a trace has of its own" --trace="$work/day.txt" --pooling='2 7'
 refuses 'axes that a trace does not have' "do not apply to a trace" --trace=x.txt --alpha=1
 printf 'workload a\n    rows 10\n    colour red\n' >"$work/bad.spec"
 refuses 'unknown spec key, with its line' "bad.spec:3:.*colour" --spec="$work/bad.spec"

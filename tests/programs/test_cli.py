@@ -201,6 +201,14 @@ def test_bad_arrays(folder):
         npy(f"h.{name}.npy", descr, shape, values)
     bad("cannot be decided: 65519.9961 may be too large for fp16", words("step --kernel cpu_fused --batch h --out h"), status=3)
     assert content("h.weight.npy").endswith(b"\xff\x7b")  # 65504
+    # A lookup needs no rule; a batch of no bags does nothing.
+    tap.script(".", "h.batch", "table rows 1 dim 1 weight_type fp16\nfeature table 0\n")
+    good("forward --kernel cpu_lookup --batch h --out f", "1 lookups")
+    for name, descr, shape in (("ids", "<i8", "(0,)"), ("grad", "<f4", "(0, 1)")):
+        npy(f"h.{name}.npy", descr, shape, [])
+    npy("h.offsets.npy", "<i8", "(1,)", [0])
+    good("step --kernel cpu_sort --rule sgd --batch h --out h", "0 lookups, 0 distinct rows")
+    assert content("h.weight.npy").endswith(b"\xff\x7b")
     npy("x.npy", "<f4", "(2, 1)", [0, NAN])
     good("example --grad x.npy --no-check --out two", "not checked")
     good("example --out two", "6 lookups, 4 distinct rows")
@@ -217,7 +225,9 @@ lr twice; write: table rows | T dim 4 rule sgd lr 1 lr 2
 b.batch:1: 'tabel' begins no line | tabel rows 20
 from 1 to | bags 0
 9 offsets; 1 features of 9 bags have 10 | bags 9;T dim 4 rule sgd;F
-lacks something; write: table rows | T dim 4
+lacks something; write: table rows | table rows 20 rule sgd
+b.batch:2: a table without a rule; add one there, or --rule | bags 3;T dim 4;F
+lr without a rule; name one | T dim 4 lr 1;F
 'colour' in this line; write: table | T dim 4 rule sgd colour 3
 weight_type is one of fp32, bf16, fp16, fp8, not | T dim 4 rule sgd weight_type fp4
 grad_type is one of fp32, bf16, fp16, not | grad_type fp8

@@ -55,7 +55,51 @@ static void trace_in_order(void **state) {
     spec_list_free(&like);
 }
 
+/* What a trace has of its own is no part of its name; a long list keeps its axes. */
+static void names_of_traces(void **state) {
+    static const struct {
+        const char *path, *spec, *name;
+    } cases[] = {{"x/a.txt.gz", "alpha 0 1\ndim 8 16\n", "a/dim:8"},
+                 {"a.txt,y/b.ids.npy", "rows 8 9\nids zipf uniform\nseed 1 2\n", "a+b/seed:1"},
+                 {"c.0,c.1,c.2,c.3", "dim 8 16\n", "c+3_more/dim:8"},
+                 {"caf\xe9\n.txt", "", "caf??"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[200], name[SPEC_NAME_MAX];
+        snprintf(text, sizeof text, "workload t\n%s", cases[i].spec);
+        struct spec_list like = points_of(text);
+        workload_trace_name(cases[i].path, &like.specs[0], name);
+        assert_string_equal(name, cases[i].name);
+        spec_list_free(&like);
+    }
+}
+
+static void keys_beside_a_trace(void **state) {
+    static const char *const refused[] = {"micro_batches 2", "column_shards 2", "features 2"};
+    struct work_path a = work_path("workload", "keys.txt");
+    struct workload w;
+    struct error err;
+    (void)state;
+    assert_int_equal(work_write(a.text, "1 3\n3\n", 6), 0);
+    for (int i = 0; i < 3; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "workload t\nbatch 2\n%s\n", refused[i]);
+        struct spec_list like = points_of(text);
+        assert_int_equal(workload_from_trace(a.text, like.specs, 0, 1, GRAD_EXACT, &w, &err), -1);
+        assert_non_null(strstr(err.text, "does not apply to a trace"));
+        spec_list_free(&like);
+    }
+    struct spec_list like = points_of("workload t\npadding 3\n");
+    assert_int_equal(workload_from_trace(a.text, like.specs, 0, 1, GRAD_EXACT, &w, &err), 0);
+    assert_int_equal(w.batches[0].features[0].padding_id, 3);
+    assert_non_null(strstr(w.text, " padding 3"));
+    workload_free(&w);
+    spec_list_free(&like);
+}
+
 TESTS(workload_trace) {
     ADD_TEST(trace_in_order);
+    ADD_TEST(names_of_traces);
+    ADD_TEST(keys_beside_a_trace);
     return run_added("workload_trace");
 }
