@@ -323,7 +323,8 @@ def test_a_program_that_is_stopped_leaves_nothing(folder):
     for number in (signal.SIGTERM, signal.SIGHUP):
         os.mkfifo("stopped.batch.part")  # it waits for a reader
         with subprocess.Popen([EMBFUSE, "gen", "--spec-text", "workload w; rows 9; dim 4; batch 4; length fixed 1",
-                               "--initial-tables", "--out", "stopped"], stdout=subprocess.PIPE) as process:
+                               "--initial-tables", "--out", "stopped"], stdout=subprocess.PIPE,
+                              preexec_fn=lambda number=number: signal.signal(number, signal.SIG_DFL)) as process:
             while not all(os.path.exists(f"stopped.{name}.npy.part") for name in ("ids", "offsets", "grad", "weight")):
                 assert process.poll() is None
                 time.sleep(0.01)
