@@ -2,6 +2,7 @@
 #include "harness/workload/spec_keys.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -253,9 +254,15 @@ int hyper_set(struct rule *rule, const char *name, const char *text, struct wher
     const struct rule_info info = rule_info(rule->kind);
     const struct rule_param h = rule_hyper(&info, k);
     char *end;
-    float value = strtof(text, &end);
-    const bool good = *text && !*end && rule_hyper_takes(&h, value);
+    errno = 0;
+    const float value = strtof(text, &end);
+    const bool number = *text && !*end,
+               lost = number && errno == ERANGE && (value == 0 || isinf(value));
+    const bool good = number && !lost && rule_hyper_takes(&h, value);
     if (!good && h.flag) return fail_at(err, at, "%s is 0 or 1, not '%.40s'", name, text);
+    if (lost)
+        return fail_at(err, at, "%s %.40s is too %s for single precision", name, text,
+                       value == 0 ? "close to 0" : "large");
     if (!good)
         return fail_at(err, at, "%s is a number%s%s, not '%.40s'", name,
                        h.least == 0 ? " from 0" : "", h.below == 1 ? " to below 1" : "", text);

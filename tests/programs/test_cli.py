@@ -134,6 +134,8 @@ give --batch | step --kernel cpu_sort --out out
 --rule is missing | step --kernel cpu_fused --ids ids.npy --offsets offsets.npy --grad grad.npy --out out
 step 16777217: adam_lazy_global counts steps in a float | example --rule adam_lazy_global --first-step 16777217
 leave the range of single precision; take another limit | example --clip-global-norm 1e-44
+lr 1e-400 is too close to 0 for single precision | example --lr 1e-400
+lr 1e50 is too large for single precision | example --lr 1e50
 --lr: lr is a number, not 'fast' | example --lr fast
 from 0 to below 1, not '1' | example --rule adam --beta1 1
 --momentum: the rule sgd has none | example --momentum 0.9
