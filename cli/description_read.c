@@ -149,6 +149,10 @@ static int read_lines(const char *path, struct reading *r, struct error *err) {
     size_t size;
     char *text = regular_file_text(path, FILE_MAX, "description", &size, err);
     if (!text) return -1;
+    if (memchr(text, 0, size)) {
+        free(text);
+        return fail(err, "%s: a binary file; name a description, which is text", path);
+    }
     struct words rest = {text, text + size}, line;
     int status = 0;
     r->at = (struct where){path, 0};

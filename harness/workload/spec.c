@@ -361,7 +361,11 @@ int spec_read(const char *path, const struct spec_overrides *over, struct spec_l
     size_t size;
     char *text = regular_file_text(path, FILE_MAX, "spec file", &size, err);
     *out = (struct spec_list){0};
-    int status = text ? spec_parse(path, text, size, over, out, err) : -1;
+    int status = -1;
+    if (text && memchr(text, 0, size))
+        fail(err, "%s: a binary file; name a spec file, which is text, or a trace", path);
+    else if (text)
+        status = spec_parse(path, text, size, over, out, err);
     free(text);
     return status;
 }

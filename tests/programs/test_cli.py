@@ -253,6 +253,8 @@ def test_bad_descriptions(folder):
         bad(said, step)
     tap.script(".", "b.batch", "table rows 20 dim 4 rule sgd\n" * 1025)
     bad("b.batch:1025: more than 1024 tables", step)
+    tap.script(".", "b.batch", "PK\0")
+    bad("b.batch: a binary file; name a description, which is text", step)
     for make, said in ((os.mkfifo, "a pipe, not a"), (lambda n: os.symlink("/dev/zero", n), "a device, not")):
         os.unlink("b.batch")
         make("b.batch")
