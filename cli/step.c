@@ -73,7 +73,7 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
         {"tables", "PREFIX", "read weights, states, and PREFIX.tables if it exists", &f->tables},
         {"weight", "FILE", "[rows][dim], instead of --tables", &f->weight},
         {"state", "FILE[,FILE]", "[rows][dim] for each per-element state", &f->state},
-        {"row-state", "FILE", "[rows], if the rule has one state per row", &f->row_state},
+        {"row-state", "FILE", "[rows], or [rows][2] if the rule has two states per row", &f->row_state},
         {"zero-states", NULL, "ignore states: start as a new table, at step 1", &f->zero_states},
         {"out", "PREFIX", "start of the names of the results", &f->out},
         {"steps", "N", "steps with the same gradient [1]", &f->steps_text},
