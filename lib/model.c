@@ -246,6 +246,7 @@ int embfuse_array_info(const struct embfuse_model *m, int32_t table, int32_t arr
                        struct embfuse_array *out, struct embfuse_error *why) {
     static const char *const names[TABLE_ARRAYS] = {"weight", "row_state", "state.0", "state.1",
                                                     "state.2"};
+    if (!out) return said(why, EMBFUSE_INVALID, "out is NULL");
     const int a = array_of(m, table, array);
     if (a < 0) return no_array(m, table, array, why);
     const struct table_shape *t = &m->shapes[table];
@@ -288,6 +289,7 @@ static const struct rule_state *state_of(const struct embfuse_model *m, int32_t 
 
 int embfuse_initial(const struct embfuse_model *m, int32_t table, int32_t array, int32_t column,
                     double *out, struct embfuse_error *why) {
+    if (!out) return said(why, EMBFUSE_INVALID, "out is NULL");
     const int a = array_of(m, table, array);
     if (a < 0) return no_array(m, table, array, why);
     if (a == TABLE_WEIGHT || column < 0 || column >= table_array_width(&m->shapes[table], a))

@@ -81,6 +81,7 @@ static double percentile(const struct watch *w, int64_t touches, double share) {
 
 int embfuse_monitor_read(const struct embfuse_model *m, int32_t table, int64_t recent,
                          struct embfuse_monitor *out, struct embfuse_error *why) {
+    if (!out) return said(why, EMBFUSE_INVALID, "out is NULL");
     const int status = not_watched(m, table, why);
     if (status) return status;
     const struct watch *w = m->tables[table].watch;
@@ -114,6 +115,8 @@ int embfuse_monitor_read(const struct embfuse_model *m, int32_t table, int64_t r
 int embfuse_monitor_rows(const struct embfuse_model *m, int32_t table,
                          const struct embfuse_watched_row **rows, int64_t *count, int64_t *first,
                          struct embfuse_error *why) {
+    if (!rows || !count || !first)
+        return said(why, EMBFUSE_INVALID, "rows, count or first is NULL");
     const int status = not_watched(m, table, why);
     if (status) return status;
     const struct watch *w = m->tables[table].watch;

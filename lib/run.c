@@ -187,6 +187,7 @@ int embfuse_step(struct embfuse_model *m, const struct embfuse_batch *batch, con
 
 int embfuse_output_elements(struct embfuse_model *m, const struct embfuse_batch *batch,
                             int64_t *out, struct embfuse_error *why) {
+    if (!out) return said(why, EMBFUSE_INVALID, "out is NULL");
     struct batch in;
     const int status = batch_of(m, batch, &in, why);
     if (status == 0) *out = in.grad_elements;
@@ -195,6 +196,7 @@ int embfuse_output_elements(struct embfuse_model *m, const struct embfuse_batch 
 
 int embfuse_step_kernel(struct embfuse_model *m, const struct embfuse_batch *batch,
                         const char **name, struct embfuse_error *why) {
+    if (!name) return said(why, EMBFUSE_INVALID, "name is NULL");
     struct batch in;
     const struct kernel *k;
     const int status = prepare(m, OP_STEP, batch, &in, &k, why);
@@ -204,6 +206,7 @@ int embfuse_step_kernel(struct embfuse_model *m, const struct embfuse_batch *bat
 
 int embfuse_scratch_bytes(struct embfuse_model *m, const struct embfuse_batch *batch, size_t *bytes,
                           struct embfuse_error *why) {
+    if (!bytes) return said(why, EMBFUSE_INVALID, "bytes is NULL");
     struct batch in;
     const struct kernel *k;
     const int status = prepare(m, OP_STEP, batch, &in, &k, why);

@@ -50,6 +50,14 @@ static void wrong_arguments(void **state) {
     SAYS(EMBFUSE_INVALID, "no table 2", embfuse_set(m, 2, "lr", 0.9, &why));
     SAYS(EMBFUSE_INVALID, "lr", embfuse_set(m, 0, "lr", 1e40, &why));
     SAYS(EMBFUSE_INVALID, "-1", embfuse_set_steps(m, 0, -1, &why));
+    SAYS(EMBFUSE_INVALID, "possible", embfuse_set_steps(m, 0, INT64_MAX, &why));
+    SAYS(EMBFUSE_INVALID, "out is NULL", embfuse_array_info(m, 0, 0, NULL, &why));
+    SAYS(EMBFUSE_INVALID, "out is NULL", embfuse_initial(m, 0, 1, 0, NULL, &why));
+    SAYS(EMBFUSE_INVALID, "out is NULL", embfuse_output_elements(m, &s.batch, NULL, &why));
+    SAYS(EMBFUSE_INVALID, "name is NULL", embfuse_step_kernel(m, &s.batch, NULL, &why));
+    SAYS(EMBFUSE_INVALID, "bytes is NULL", embfuse_scratch_bytes(m, &s.batch, NULL, &why));
+    SAYS(EMBFUSE_INVALID, "out is NULL", embfuse_monitor_read(m, 0, 1, NULL, &why));
+    SAYS(EMBFUSE_INVALID, "is NULL", embfuse_monitor_rows(m, 0, NULL, NULL, NULL, &why));
     SAYS(EMBFUSE_INVALID, "NULL", embfuse_bind(m, 0, 0, NULL, 0, &why));
     SAYS(EMBFUSE_INVALID, "overlap", embfuse_bind(m, 0, 0, s.weight, 4, &why));
     SAYS(EMBFUSE_INVALID, "multiples", embfuse_bind(m, 0, 0, (char *)s.weight + 1, 0, &why));
