@@ -4,7 +4,7 @@
  *
  *     PREFIX.weight.npy       [rows][dim]
  *     PREFIX.state.K.npy      the same, for each per-element state of the rule, K = 0, 1, ...
- *     PREFIX.row_state.npy    float32 [rows], if the rule has one state per row
+ *     PREFIX.row_state.npy    float32 [rows], or [rows][2] if the rule has two states per row
  *
  * With several tables the names contain the table T: PREFIX.weight.T.npy, PREFIX.state.T.K.npy,
  * PREFIX.row_state.T.npy. Elements are float32, float16, bf16 as uint16 or fp8 as uint8, as in
