@@ -23,6 +23,7 @@ from merge import same_machine
 from program import Arguments, ResultError, write_whole
 from recorded import RESULTS, in_folder
 from style import markdown_table
+from verdict import scipy_stats
 
 HEAD = ("`make claims` writes this page from recorded results; no figure and no verdict is typed. A claim has a "
         "criterion, which the cases of its table meet (✓) or not (✗). It *holds* if all cases meet it, it *does not "
@@ -192,6 +193,7 @@ def main():
     parser.add_argument("page", metavar="PAGE.md", help="written whole, or left alone if a record is bad")
     parser.add_argument("folders", metavar="FOLDER", nargs="+", help="reports/results/NAME")
     args = parser.parse_args()
+    scipy_stats()  # without it, kernels that differ would count as alike
     root = os.path.dirname(os.path.dirname(os.path.abspath(args.page)))
     machines = {os.path.basename(os.path.normpath(f)): records_of(os.path.normpath(f)) for f in args.folders}
     machines[ANY] = pages_of(root, in_order())

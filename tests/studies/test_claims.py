@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from unittest import mock
 
 sys.dont_write_bytecode = True
 import tap
@@ -204,6 +205,9 @@ def test_bad_input_is_one_line_and_keeps_the_page(folder):
         one_line_error(run(out, *(folders or [own])), why)
         equal(read(out), "old")
 
+    tap.script(folder, "scipy.py", "raise ImportError")
+    with mock.patch.dict(os.environ, PYTHONPATH=folder):
+        fails("SciPy is missing")
     fails("holds no result", folder)
     write(own, "traces", *pair("a", 10, 11), emb_cpu="Another CPU")
     fails("results of several machines are not merged")
