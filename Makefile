@@ -252,7 +252,8 @@ options   = $(selection) --out=$(call quoted,$(OUT))
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o
 
-all: $(B)/bench $(B)/embfuse lib
+all:
+	@$(MAKE) --no-print-directory $(jobs) $(B)/bench $(B)/embfuse lib
 # The same with device kernels, by nvcc.
 cuda: $(C)/bench $(C)/embfuse lib-cuda
 
