@@ -22,8 +22,8 @@ static int64_t *read_offsets(const struct batch_files *files, const struct descr
     const char *path = files->offsets;
     int64_t count, *offsets = npy_read_int64s(path, &count, err);
     if (!offsets) return NULL;
-    if (count == 1 && offsets[0] == 0 && !d->bags &&
-        files->grad) { /* a batch of no bags does what one without lookups does */
+    /* A batch of no bags does what a bag without lookups does. */
+    if (count == 1 && offsets[0] == 0 && !d->bags && files->grad) {
         free(offsets);
         *bags = 1;
         offsets = array_require(d->num_features + 1, sizeof *offsets, path, err);
@@ -107,7 +107,7 @@ static int read_grad(const char *path, const struct description *d, bool finite,
                                      : "[bags][sum of the features' dims]";
     struct npy a;
     if (array_read(path, d->grad_type_said ? d->grad_type : FP16, finite, &a, err)) return -1;
-    if (in->lookups == 0 && a.count == 0) { /* of no bags */
+    if (in->lookups == 0 && in->bags == 1 && a.count == 0) { /* of no bags */
         npy_free(&a);
         void *zeros = array_require(in->grad_elements, sizeof(float), path, err);
         if (zeros) memset(zeros, 0, (size_t)in->grad_elements * sizeof(float));

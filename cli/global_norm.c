@@ -37,12 +37,13 @@ static int rule_scale_gradient(struct rule *r, const struct global_norm *norm, s
     if (x[GRAD_SCALE] == 0) x[GRAD_SCALE] = 1;
     const bool good = scale(&x[GRAD_SCALE], norm->factor) && scale(&x[CLIP_VALUE], norm->factor) &&
                       scale(&x[CLIP_NORM], norm->factor);
-    return good ? 0
-                : fail(err,
-                       "--clip-global-norm: the norm is %.6g, and gradients times %.6g, or their "
-                       "limits, leave "
-                       "the range of single precision; take another limit",
-                       norm->norm, norm->factor);
+    return good
+               ? 0
+               : fail(
+                     err,
+                     "--clip-global-norm: the norm is %.6g; gradients times %.6g, or their limits, "
+                     "leave the range of single precision; take another limit",
+                     norm->norm, norm->factor);
 }
 
 static void clear(struct table_set *s) {
@@ -75,8 +76,9 @@ static int run_pass(const struct step_flags *f, const struct kernel *k, struct s
     if (tables_create(&pass->tables, w->tables, w->num_tables, 0, err)) return -1;
     clear(&pass->tables);
     const int status = step_run(&once, k, pass, out, &why);
-    if (status) fail(err, "the pass for the global norm: %.440s", why.text);
-    return status;
+    if (status == 0 && out->undecided) why = out->first_undecided;
+    if (status || out->undecided) fail(err, "the pass for the global norm: %.440s", why.text);
+    return status ? status : out->undecided ? -1 : 0;
 }
 
 int global_norm_clip(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,

@@ -47,7 +47,7 @@ void *array_alloc(int64_t count, size_t size);
 /* The same, but fails as memory_require does, or when out of memory. */
 void *array_require(int64_t count, size_t size, const char *what, struct error *err);
 
-/* memset() by all threads, for which new memory has a page fault each 2 MiB. */
+/* memset() by all threads: new memory has a page fault every 2 MiB. */
 void memory_fill(void *to, int byte, size_t bytes);
 
 /* Zero-filled on first touch. Fails as memory_require does. */

@@ -79,8 +79,8 @@ def run(command, env):
 def explain(status, report, board):
     """(exit status, a line or nothing)"""
     died, left, code, lost = (x.search(report) for x in (DIED, LEFT, CODE, LOST))
-    # The daemon of a node that is cut off ends, too. mpirun takes that for a failed start, and names no node, if it hears of
-    # it first. The board has lost its name by then, since all ranks had begun.
+    # The daemon of a node that is cut off ends, too. If mpirun hears of the daemon before it misses the node, it calls that
+    # a failed start and names no node. All ranks had begun: they have taken the name of the board away.
     if lost or (ENDED in report and not os.fstat(board).st_nlink):
         node = f"node {lost[1]}" if lost else "a node"
         return 4, f"{node} has not answered for 6 s, or its network is cut; rank 0 was {phase(board, 0)}"

@@ -156,13 +156,12 @@ static void describe_element(const struct finding *f, enum verdict verdict, char
         snprintf(text, size, "%s: %.9g %s too large for %s", value, f->expected,
                  verdict == NO_VALUE ? "is" : "may be", type_name(f->type));
     else
-        snprintf(text, size,
-                 "%s: in single precision the step may overflow there, divide by 0 or take the "
-                 "root of a "
-                 "negative number%s; look at the gradients and the state of the row, and at the "
-                 "hyper-parameters of its table",
-                 value,
-                 verdict == NO_VALUE ? "" : ", or rounding decides between branches of the rule");
+        snprintf(
+            text, size,
+            "%s: in single precision the step may overflow there, divide by 0 or take the root "
+            "of a negative number%s; look at the gradients and the state of the row, and at the "
+            "hyper-parameters of its table",
+            value, verdict == NO_VALUE ? "" : ", or rounding decides between branches of the rule");
 }
 
 /* Which verdict the message of a result is about. */

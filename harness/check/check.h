@@ -62,15 +62,14 @@ struct check {
 
 struct check_result {
     bool ok;
-    int64_t wrong; /* rows */
-    bool unseen;   /* fetch failed: message says why, and ok is false */
-    int64_t
-        undecided; /* rows without a bound: if no row is wrong, ok is false and no kernel to blame */
-    bool no_value; /* an undecided row has a NaN or an infinity */
-    double worst;  /* largest |error| / bound of a touched element; > 1 is wrong */
+    int64_t wrong;     /* rows */
+    bool unseen;       /* fetch failed: message says why, and ok is false */
+    int64_t undecided; /* rows without a bound: ok is false, and no kernel is to blame */
+    bool no_value;     /* an undecided row has a NaN or an infinity */
+    double worst;      /* largest |error| / bound of a touched element; > 1 is wrong */
     char message
-        [400]; /* why ok is false, or "": the first row that is wrong, or else without a value, or else
-                          undecided */
+        [400]; /* why ok is false, or "": the first wrong row; if there is none, one without a
+                          value; if there is none, one that is undecided */
 };
 
 /* Blocks of rows of all tables. */

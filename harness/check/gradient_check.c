@@ -61,7 +61,7 @@ static void judge_entry(const struct gradient_check *c, int32_t t, const struct 
             continue;
         }
         if (bound > 0 && off / bound > r->worst && isfinite(off)) r->worst = off / bound;
-        if (c->exact ? got == exact : off <= bound) continue; /* a single gradient may be -0 */
+        if (c->exact ? memcmp(&got, &exact, sizeof got) == 0 : off <= bound) continue;
         snprintf(text, sizeof text,
                  "table %" PRId32 " entry %" PRId64 ", row %" PRId64 " (%" PRId64
                  " lookups) [%" PRId32 "]: got %.9g, expected %.9g, off by %.3g, allowed %.3g",

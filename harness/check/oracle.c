@@ -4,14 +4,14 @@
 #include "oracle_files.h" /* generated: #include "harness/check/rules/sgd.h" ... */
 
 /* What a lookup gives to its row: c times the elements of `feature` from `at` on. */
-struct part {
+struct addend {
     const struct feature *feature;
     int64_t at, position; /* position: of the lookup in its bag */
     double w, c;          /* per-sample weight; the same over the length of the bag, for a mean */
     int64_t length;       /* of the bag without padding; 1 unless it is for a mean */
 };
 
-static struct part part_of(const struct batch *in, struct row_lookup lookup) {
+static struct addend addend_of(const struct batch *in, struct row_lookup lookup) {
     const int64_t i = lookup.lookup, q = lookup.bag, f = q / in->bags;
     const struct feature *x = &in->features[f];
     const double w = in->lookup_weights ? in->lookup_weights[i] : 1.0;
@@ -20,11 +20,11 @@ static struct part part_of(const struct batch *in, struct row_lookup lookup) {
     for (int64_t j = in->offsets[q]; x->pooling == POOL_MEAN && j < in->offsets[q + 1]; j++)
         length += batch_id(in, j) != x->padding_id;
     length = length ? length : 1;
-    return (struct part){
+    return (struct addend){
         x, x->grad_offset + r * x->grad_stride, i - in->offsets[q], w, w / (double)length, length};
 }
 
-static double gradient_of(const struct batch *in, const struct part *p, int32_t d) {
+static double gradient_of(const struct batch *in, const struct addend *p, int32_t d) {
     const bool won = p->feature->pooling != POOL_MAX || in->winners[p->at + d] == p->position;
     return won ? oracle_element(in->grad_type, in->grad, p->at + d) : 0;
 }
@@ -43,7 +43,7 @@ static bool order_is_free(const struct batch *in, const struct row_lookup *looku
                           int32_t d) {
     double least = INFINITY, all = 0;
     for (int64_t k = 0; k < count; k++) {
-        const struct part p = part_of(in, lookups[k]);
+        const struct addend p = addend_of(in, lookups[k]);
         const double term = p.c * gradient_of(in, &p, d);
         if (term == 0) continue;
         if ((float)term != term || (p.length & (p.length - 1)) != 0) return false;
@@ -58,7 +58,7 @@ void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_
     const double relative = (double)(count + 3) * unit * 1.001;
     for (int32_t d = 0; d < dim; d++) grad[d] = exactly(0);
     for (int64_t k = 0; k < count; k++) {
-        const struct part p = part_of(in, lookups[k]);
+        const struct addend p = addend_of(in, lookups[k]);
         for (int32_t d = 0; d < dim; d++) {
             const double g = gradient_of(in, &p, d), term = p.c * g;
             if (term == 0) continue;

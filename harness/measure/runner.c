@@ -178,12 +178,10 @@ static int check_rows(struct place *p, const struct place_job *job, struct check
     if (out->wrong) return 1;
     const int status = p->ops->intact(p, job->batch, job->scratch, &why);
     out->unseen = status < 0;
-    if (status < 0) return fail(err, "%s: %.400s", job->kernel->name, why.text);
-    if (status == 0 && out->undecided) return fail(err, "%s: %s", job->kernel->name, out->message);
-    if (status == 0) return 0;
-    out->ok = false;
-    snprintf(out->message, sizeof out->message, "%.380s", why.text);
-    return 1;
+    out->ok &= status == 0;
+    if (status) snprintf(out->message, sizeof out->message, "%.380s", why.text);
+    if (status > 0 || out->ok) return status;
+    return fail(err, "%s: %s", job->kernel->name, out->message);
 }
 
 int runner_check(struct place *p, const struct place_job *job, struct check c,

@@ -13,7 +13,7 @@
 
 #include "harness/measure/runner.h"
 #include "kernels/forward.h"
-#include "tests/support/output_run.h"
+#include "tests/support/batch_builder.h"
 #include "tests/support/shapes.h"
 
 #include "tests/support/kernel_tests.h"

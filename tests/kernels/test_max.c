@@ -10,7 +10,7 @@
 #include "kernels/forward.h"
 #include "tests/support/generate.h"
 #include "tests/support/kernel_tests.h"
-#include "tests/support/output_run.h"
+#include "tests/support/batch_builder.h"
 
 /* --- the forward by hand */
 

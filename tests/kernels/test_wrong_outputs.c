@@ -10,7 +10,7 @@
 #include "harness/check/weight_grad_check.h"
 #include "kernels/forward.h"
 #include "kernels/gradient.h"
-#include "tests/support/output_run.h"
+#include "tests/support/batch_builder.h"
 
 #include "tests/support/kernel_tests.h"
 

@@ -10,7 +10,7 @@
 #include "harness/device/device.h"
 #include "harness/measure/runner.h"
 #include "tests/support/device_case.h"
-#include "tests/support/output_run.h"
+#include "tests/support/batch_builder.h"
 
 #include "tests/support/cmocka_cases.h"
 
