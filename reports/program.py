@@ -66,6 +66,12 @@ def fact(path, key):
     return found[1].strip() if found else ""
 
 
+def cpu_model():
+    """What kind of CPU this machine has, as bench names it in emb_cpu_model."""
+    keys = {"vendor_id": "", "cpu family": "family ", "model": "model ", "CPU implementer": "implementer ", "CPU part": "part "}
+    return ", ".join(title + fact("/proc/cpuinfo", k) for k, title in keys.items() if fact("/proc/cpuinfo", k))
+
+
 def read_lines(path, study, take):
     """Calls take() with every line of JSON that studies/STUDY prints; it raises KeyError, TypeError or ValueError if the
     line lacks something."""

@@ -19,6 +19,7 @@ import statistics
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from identity import one_work
 from program import ResultError
 from verdict import told_apart
 
@@ -381,7 +382,7 @@ def by_speed(groups):
 
 
 def load(path):
-    """Reads a result file. ResultError if it is missing, not JSON, or not an embfuse result."""
+    """Reads a result file. ResultError if it is missing, not JSON, not an embfuse result, or has other work under one name."""
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
@@ -396,7 +397,9 @@ def load(path):
     if str(context["emb_schema"]) != SCHEMA:
         raise ResultError(f"{path}: schema {context['emb_schema']}, these reports read {SCHEMA}")
     kernels = mark_places(read_kernels(context), rows)
-    return Result(str(path), context, kernels, read_not_run(context), read_series(rows, kernels))
+    series = read_series(rows, kernels)
+    one_work(path, series)
+    return Result(str(path), context, kernels, read_not_run(context), series)
 
 
 def fields(text, count):

@@ -19,7 +19,7 @@ import learned
 import program
 import timed  # noqa: F401
 from claim import CLAIMS, PAGES, UNKNOWN, Verdict
-from merge import same_machine
+from identity import same_machine
 from program import Arguments, ResultError, write_whole
 from recorded import RESULTS, in_folder
 from style import markdown_table

@@ -96,7 +96,7 @@ def test_merge_refuses_other_machines_and_other_ids(folder):
     for r in data["benchmarks"]:
         r["label"] = r["label"].replace("fingerprint=", "fingerprint=f")
     one_line_error(run("merge.py", GOLDEN, save(data, folder, "ids.json"), "--out", out),
-                   "other ids")
+                   "other work", "fingerprint")
     assert not os.path.exists(out)
 
 
