@@ -99,8 +99,8 @@ def match(old, new, other_work=False):
         operations = f"operation is {a.operation}, and {b.operation}" if a.operation != b.operation else ""
         differs = identity.other_work(a.samples, b.samples) or operations or identity.other_text(old, new, a.workload)
         if differs:
-            raise ResultError(f"{new.path}: {a.workload}, {a.kernel.name}: different work than in {old.path}: {differs}; "
-                              "--other-work compares the times all the same")
+            raise ResultError(f"{new.path}: {a.workload}, {a.kernel.name}: different work than in {old.path}: {differs};"
+                              " --other-work compares the times all the same")
     if not found:
         raise ResultError(f"{old.path} and {new.path} have no row in common")
     return found, missing
@@ -108,8 +108,8 @@ def match(old, new, other_work=False):
 
 def context_notes(old, new):
     """Other changes between the runs that could explain a difference."""
-    keys = ("emb_isa", "emb_prefetch", "emb_compiler", "emb_flags", "emb_thp", "emb_virtualised", "emb_last_level_cache",
-            "emb_nvcc")
+    keys = ("emb_isa", "emb_prefetch", "emb_compiler", "emb_flags", "emb_thp", "emb_virtualised",
+            "emb_last_level_cache", "emb_nvcc")
     own, its = (identity.machine(r.context) for r in (old, new))
     both = [(k, own[k], its[k]) for k in own if k in its]
     # Where a build found its headers changes nothing.
@@ -166,8 +166,10 @@ def main():
     parser.add_argument("--noise", default="", metavar="FILE", help="noise.json of this machine, by make noise")
     parser.add_argument("--allow-missing", action="store_true",
                         help="rows that only one side has are listed, but are not an error")
-    parser.add_argument("--other-machine", action="store_true", help="compare results of two machines, or with other threads")
-    parser.add_argument("--other-work", action="store_true", help="compare rows with other shapes, ids, types or operations")
+    parser.add_argument("--other-machine", action="store_true",
+                        help="compare results of two machines, or with other threads")
+    parser.add_argument("--other-work", action="store_true",
+                        help="compare rows with other shapes, ids, types or operations")
     parser.add_argument("--markdown", metavar="FILE", help="also write a text for a pull request")
     parser.add_argument("--json", metavar="FILE", help="also write all figures")
     parser.add_argument("--status-file", metavar="FILE", help="write the exit status and its meaning here")

@@ -20,7 +20,9 @@ def read(path):
 
 
 def add_disturbances(context, other):
-    """Adds the disturbed samples of `other` to a context, and keeps the highest load of both."""
+    """Adds the disturbed samples of `other` to a context, keeps the highest load of both, and what cut either short."""
+    cut = dict.fromkeys(c["emb_cut_short"] for c in (context, other) if c.get("emb_cut_short"))
+    context |= {"emb_cut_short": "; ".join(cut)} if cut else {}
     for key, join in (("emb_disturbed_samples", sum), ("emb_load_worst", max)):
         found = [n for n in (leading_number(c.get(key)) for c in (context, other)) if n is not None]
         if found:

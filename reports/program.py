@@ -68,8 +68,9 @@ def fact(path, key):
 
 def cpu_model():
     """What kind of CPU this machine has, as bench names it in emb_cpu_model."""
-    keys = {"vendor_id": "", "cpu family": "family ", "model": "model ", "CPU implementer": "implementer ", "CPU part": "part "}
-    return ", ".join(title + fact("/proc/cpuinfo", k) for k, title in keys.items() if fact("/proc/cpuinfo", k))
+    keys = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")  # the last two are of Arm
+    known = {k.removeprefix("cpu ").removeprefix("CPU "): fact("/proc/cpuinfo", k) for k in keys}
+    return ", ".join(f"{k} {v}".removeprefix("vendor_id ") for k, v in known.items() if v)
 
 
 def read_lines(path, study, take):

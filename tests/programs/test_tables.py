@@ -36,7 +36,8 @@ def test_load_groups_all_raw_samples(folder):
 def test_one_name_is_one_workload(folder):
     """Of two traces with one base name, say: a table would show the median of both."""
     name = "zipf/alpha:1.05"
-    for field, value in (("dim", 256), ("tables", 26), ("rows", 9), ("threads", 1), ("lookups", 200), ("fingerprint", "f00")):
+    for field, value in (("dim", 256), ("tables", 26), ("rows", 9), ("threads", 1), ("lookups", 200),
+                         ("fingerprint", "f00")):
         data = golden()
         row = rows_of(data, f"workload={name}", "kernel=cpu_sort")[-1]
         if field == "fingerprint":
