@@ -15,10 +15,17 @@ TEXT = "pooling|weighted|id_type|weight_type|momentum_type|grad_type|rounding"  
 UNKNOWN = (None, "", "?", "unavailable")
 
 
-def size_text(cache):
+def cache_text(cache):
     """'48K L1 data'"""
-    kind = str(cache.get("type")).lower()
-    return f"{cache.get('size', 0) // 1024}K L{cache.get('level')}" + f" {kind}" * (kind != "unified")
+    kind = str(cache["type"]).lower()
+    return f"{cache['size'] // 1024}K L{cache['level']}" + f" {kind}" * (kind != "unified")
+
+
+def caches_text(found):
+    try:
+        return ", ".join(map(cache_text, found or []))
+    except (KeyError, TypeError):  # not as Google Benchmark writes them
+        return str(found)
 
 
 def machine(context):
@@ -27,7 +34,7 @@ def machine(context):
     recorded = [*str(context.get("emb_record_machine") or "").split(" | "), "", "", "", ""]
     facts = {"cpu": context.get("emb_cpu") or recorded[0],
              "cpu_model": context.get("emb_cpu_model") or recorded[1].partition(", stepping")[0],
-             "caches": ", ".join(map(size_text, context.get("caches") or [])) or recorded[3],
+             "caches": caches_text(context.get("caches")) or recorded[3],
              "cpus": context.get("num_cpus"), "gpu": context.get("emb_gpu"),
              "gpu_driver": context.get("emb_gpu_driver"), "threads": context.get("emb_threads")}
     return {k: str(v) for k, v in facts.items() if v not in UNKNOWN}

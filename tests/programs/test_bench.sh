@@ -133,6 +133,9 @@ for k in ("schema", "commit", "dirty", "compiler", "flags", "isa", "cpu", "thp",
     assert c["emb_" + k], k
 assert c["emb_cpus_allowed"] == str(len(os.sched_getaffinity(0))), c["emb_cpus_allowed"]
 assert "emb_cut_short" not in c
+sys.path.insert(0, "reports")
+import program
+assert c["emb_cpu_model"] == (program.cpu_model() or "unavailable"), c["emb_cpu_model"]
 assert c["emb_disturbed_samples"] == str(sum(int(r["disturbed"]) for r in rows))
 assert c["emb_var_SEED"] == "7" and c["emb_var_DIMS"] == "8"
 for r in rows:
