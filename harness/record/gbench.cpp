@@ -140,8 +140,8 @@ class Driver : State {
     }
 
     /* A warm sample is measured right after a cold one of the same kernel, which is then the run
-     * before it. The second of the two waits until its turn comes. Ranks keep the times of one
-     * sample only. */
+     * before it. The second of the two waits until its turn comes: so repetition r of every kernel is on the same
+     * batch of the ring. Ranks keep the times of one sample only. */
     int measure_turn(struct measure *m, const Case &c, Turns *turns, struct sample *s,
                      struct error *err) {
         const struct kernel *k = c.entry->kernel;
@@ -149,8 +149,8 @@ class Driver : State {
         std::vector<struct sample> &waiting = own.waiting[c.mode];
         const bool warm = c.mode == MODE_WARM;
         if (!waiting.empty()) {
-            *s = waiting.back();
-            waiting.pop_back();
+            *s = waiting.front();
+            waiting.erase(waiting.begin());
             return 0;
         }
         if (!own.both || c.mode == MODE_ITERATION)
