@@ -286,6 +286,17 @@ def test_steps_go_on(folder):
     assert b"steps 4\n" in content("r.tables")  # over its own input
     good("step --kernel cpu_sort --batch b --tables r --first-step=9 --out r3", "1 step from number 9")
     assert b"steps 9\n" in content("r3.tables")
+    # Hyper-parameters belong to the state: two runs are one, and a clipped norm leaves no scale. Flags go first.
+    step = "step --kernel cpu_sort --batch b"
+    good(f"{step} --lr 0.5 --weight_decay 0.25 --steps 2 --out h2")
+    good(f"{step} --lr 0.5 --weight_decay 0.25 --clip-global-norm 1e9 --out h")
+    good(f"{step} --tables h --out h")
+    assert content("h.weight.npy") == content("h2.weight.npy") and content("h.tables") == content("h2.tables")
+    good(f"{step} --tables h --clip-global-norm 1e-3 --lr 0.125 --out h")
+    assert re.search(b" lr 0.125 .* grad_scale 0 .* weight_decay 0.25 ", content("h.tables"))
+    tap.script(".", "h.tables", "steps 3\ntable rows 20 dim 4 rule adagrad\n")  # of an older version
+    good(f"{step} --tables h --out h", "1 step from number 4")
+    assert b" lr 0.00999999978 " in content("h.tables")
     good("step --kernel cpu_hash --rule adam --zero-states --batch m --out r2", "cpu_hash, adam: .*checked: bound")
     good("step --kernel cpu_dense --rule adam --batch b --tables b --zero-states --out a", "idle rows move too")
     own = "step --kernel cpu_sort --rule adam --batch b --out a3 --weight a.weight.npy"
@@ -295,7 +306,7 @@ def test_steps_go_on(folder):
     good("example --clip-global-norm 1e9 --out two", "gradients times 1, ")
     npy("x.npy", "<f4", "(2, 1)", [3e-25, 4e-25])  # their squares underflow in single precision
     good("example --grad x.npy --clip-global-norm 1e-26 --out two", "gradients times 0.0")
-    step = "step --kernel cpu_sort --batch b --out out"
+    step += " --out out"
     all_bad(f"""
 b.tables: the states of table 0 are those of adagrad, not of adam | {step} --rule adam
 a.tables: the states of table 0 are those of adam | {step} --weight a.weight.npy --state a.state.0.npy
