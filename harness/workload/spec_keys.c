@@ -259,13 +259,10 @@ int hyper_set(struct rule *rule, const char *name, const char *text, struct wher
     const bool number = *text && !*end,
                lost = number && errno == ERANGE && (value == 0 || isinf(value));
     const bool good = number && !lost && rule_hyper_takes(&h, value);
-    if (!good && h.flag) return fail_at(err, at, "%s is 0 or 1, not '%.40s'", name, text);
-    if (lost)
+    if (lost && !h.flag)
         return fail_at(err, at, "%s %.40s is too %s for single precision", name, text,
                        value == 0 ? "close to 0" : "large");
-    if (!good)
-        return fail_at(err, at, "%s is a number%s%s, not '%.40s'", name,
-                       h.least == 0 ? " from 0" : "", h.below == 1 ? " to below 1" : "", text);
+    if (!good) return fail_at(err, at, "%s is %s, not '%.40s'", name, h.range, text);
     *rule_value(rule, k) = value;
     return 0;
 }

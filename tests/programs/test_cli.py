@@ -133,14 +133,18 @@ unknown kernel 'x'; known: | example --kernel x
 give --batch | step --kernel cpu_sort --out out
 --rule is missing | step --kernel cpu_fused --ids ids.npy --offsets offsets.npy --grad grad.npy --out out
 step 16777217: adam_lazy_global counts steps in a float | example --rule adam_lazy_global --first-step 16777217
-leave the range of single precision; take another limit | example --clip-global-norm 1e-44
+too small for single precision; take another limit | example --clip-global-norm 1e-44
+times 2.7735e-19, or their limits, are too small | example --clip_norm 2 --clip-global-norm 1e-18
 lr 1e-400 is too close to 0 for single precision | example --lr 1e-400
 lr 1e50 is too large for single precision | example --lr 1e50
---lr: lr is a number, not 'fast' | example --lr fast
+--lr: lr is a number from 0 to 3.4e38, not 'fast' | example --lr fast
+lr is a number from 0 to 3.4e38, not '-1e-9' | example --rule adam --lr -1e-9
+weight_decay is a number from 0 to 3.4e38, not '-1' | example --weight_decay -1
+max_norm is 0 or a number from 1e-16 to 3.4e38, not '1e-26' | example --rule rowwise_adagrad_max_norm --max_norm 1e-26
 from 0 to below 1, not '1' | example --rule adam --beta1 1
 --momentum: the rule sgd has none | example --momentum 0.9
 --maximize: maximize is 0 or 1, not '0.5' | example --maximize 0.5
---clip_norm: clip_norm is a number from 0, not 'inf' | example --clip_norm inf
+--clip_norm: clip_norm is 0 or a number from 1e-16 to 3.4e38, not 'inf' | example --clip_norm inf
 --clip-global-norm: C is a number from 0 to | example --clip-global-norm -1
 --steps is a whole number | example --steps 0
 one of sum, mean, none, max | example --pooling min
