@@ -74,8 +74,8 @@ static int check_arguments(const struct embfuse_model *m, const struct embfuse_b
                     "batch.size is %zu, but sizeof(struct embfuse_batch) is %zu", b->size,
                     sizeof *b);
     if (b->bags < 1 || b->bags > INT64_MAX / m->num_features - 1 || b->lookups < 0)
-        return said(why, EMBFUSE_INVALID, "batch: %lld bags, %lld lookups", (long long)b->bags,
-                    (long long)b->lookups);
+        return said(why, EMBFUSE_INVALID, "batch: %lld bags, %lld lookups; from 1 and from 0",
+                    (long long)b->bags, (long long)b->lookups);
     if (!b->offsets || (!b->ids && b->lookups))
         return said(why, EMBFUSE_INVALID, "batch: ids or offsets are NULL");
     if (b->id_type != EMBFUSE_INT32 && b->id_type != EMBFUSE_INT64)

@@ -134,6 +134,7 @@ give --batch | step --kernel cpu_sort --out out
 --rule is missing | step --kernel cpu_fused --ids ids.npy --offsets offsets.npy --grad grad.npy --out out
 step 16777217: adam_lazy_global counts steps in a float | example --rule adam_lazy_global --first-step 16777217
 too small for single precision; take another limit | example --clip-global-norm 1e-44
+gradients times 0, or their limits, are too small | example --clip-global-norm 1e-400
 times 2.7735e-19, or their limits, are too small | example --clip_norm 2 --clip-global-norm 1e-18
 lr 1e-400 is too close to 0 for single precision | example --lr 1e-400
 lr 1e50 is too large for single precision | example --lr 1e50
@@ -176,6 +177,7 @@ ARRAYS = [("int32 or int64", "ids", "<f4", "(6,)", [1] * 6, ""),
           ("id 7 is no row of a table of 7 rows", "ids", "<i8", "(6,)", [1, 2, 6, 1, 3, 7], ""),
           ("one dimension", "ids", "<i8", "(2, 3)", [1, 2, 6, 1, 3, 6], ""),
           ("offsets 4 to 3", "offsets", "<i8", "(4,)", [0, 4, 3, 6], ""),
+          ("1 offsets; 1 features of B bags have 1*B + 1, with B from 1", "offsets", "<i8", "(1,)", [6], ""),
           ("offsets start at 1", "offsets", "<i8", "(3,)", [1, 3, 6], ""),
           ("offsets 3 to 9", "offsets", "<i8", "(3,)", [0, 3, 9], ""),
           ("float32", "weight", "<i8", "(7, 1)", [0] * 7, ""),
@@ -286,7 +288,7 @@ def test_steps_go_on(folder):
     """The record beside the tables counts steps and names rules; states of another rule are refused."""
     inside(folder)
     good("step --kernel cpu_fused --batch b --out r", "^cpu_fused, adagrad: 1 step from number 1, .*checked: exact")
-    good("step --kernel cpu_sort --batch b --tables r --steps 3 --threads 2 --out r", "3 steps from number 2")
+    good("step --kernel cpu_sort --batch b --tables r --steps 3e0 --threads 2 --out r", "3 steps from number 2")
     assert b"steps 4\n" in content("r.tables")  # over its own input
     good("step --kernel cpu_sort --batch b --tables r --first-step=9 --out r3", "1 step from number 9")
     assert b"steps 9\n" in content("r3.tables")
