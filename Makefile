@@ -1,6 +1,6 @@
 # embfuse: build what this machine can.
 #
-#| make bench     measure all kernels on the standard workloads; print a table, draw plots (< 6 min; 13 min where
+#| make bench     measure all kernels on the standard workloads; print a table, draw plots (5 min; 13 min where
 #|                the last-level cache has 480 MiB, which every sample flushes).
 #|                It includes device kernels if there is a device, or if PLACE asks for them
 #| make check     unit tests, without kernels, in seconds
