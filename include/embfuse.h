@@ -13,12 +13,19 @@
  *
  * Errors. Functions that can fail return 0 (EMBFUSE_OK) or another embfuse_status. Their last
  * parameter `why` may be NULL; otherwise it gets one line: what is wrong, where, and what to do.
- * After an error, no array has changed. The library never prints, never ends the program, and has no
- * state outside its models. Only a status of EMBFUSE_DEVICE_ERROR can come after a change: a device
- * that fails does so later; and one error of embfuse_load(), which says so.
+ * After an error, no array has changed. The library never prints, never ends the program, and outside
+ * its models keeps nothing but a mark in children of fork(). Only a status of EMBFUSE_DEVICE_ERROR can
+ * come after a change: a device that fails does so later; and one error of embfuse_load(), which says so.
  *
- * Threads. Any number of threads may use different models at once. A model may be used by one thread
- * at a time.
+ * Threads. Any number of threads may use different models at once. A model takes one call at a time, a
+ * call that only reads included: while one is under way, another thread's call changes nothing and
+ * returns EMBFUSE_BUSY. embfuse_array_count() and embfuse_array_info() may be called at any time;
+ * embfuse_model_free() must be the last call.
+ *
+ * fork(). A child has no threads but the one that called fork(). After a call on the host with several
+ * threads, such calls return EMBFUSE_FORKED in children: OpenMP would wait for the missing threads for
+ * ever. Models with options.threads = 1 go on, and embfuse_save() does with any number of threads. If
+ * the program itself used OpenMP before fork(), the library does not know.
  *
  * Versions. While the version begins with 0, a new minor version may change this interface, and the
  * soname with it.
@@ -55,6 +62,8 @@ enum embfuse_status {
     EMBFUSE_NO_MEMORY = 5,    /* of the host or the device */
     EMBFUSE_DEVICE_ERROR = 6, /* there is no device, or it reports an error */
     EMBFUSE_FILE_ERROR = 7,   /* a file cannot be read or written, or is damaged */
+    EMBFUSE_BUSY = 8,         /* another thread is in a call of this model */
+    EMBFUSE_FORKED = 9,       /* a child of fork() has not the threads for this call */
 };
 
 /* A few words for a status; never NULL. */

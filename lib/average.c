@@ -94,12 +94,12 @@ static int check_one(const struct embfuse_model *m, const struct embfuse_average
 static int check_all(const struct embfuse_model *m, const struct embfuse_average *averages,
                      int32_t count, struct embfuse_error *why) {
     int status = 0;
-    if (!m || !averages || count < 0)
-        return said(why, EMBFUSE_INVALID, "model or averages are NULL, or count is below 0");
+    if (!averages || count < 0)
+        return said(why, EMBFUSE_INVALID, "averages are NULL, or count is below 0");
     if (m->place == ON_DEVICE)
         return said(why, EMBFUSE_INVALID, "averages are of weights on the host");
     for (int32_t i = 0; status == 0 && i < count; i++) status = check_one(m, &averages[i], i, why);
-    return status;
+    return status ? status : has_threads(m->threads, why);
 }
 
 /* A lazy average needs a step that changes only rows of the batch. */
@@ -131,6 +131,7 @@ static void catch_up_batch(const struct embfuse_model *m, const struct embfuse_a
 int embfuse_average_before_step(struct embfuse_model *m, struct embfuse_average *averages,
                                 int32_t count, const struct embfuse_batch *batch,
                                 struct embfuse_error *why) {
+    IN_CALL(m, why);
     struct batch in;
     int status = check_all(m, averages, count, why);
     if (status == 0) status = check_kernel(m, averages, count, why);
@@ -145,6 +146,7 @@ int embfuse_average_before_step(struct embfuse_model *m, struct embfuse_average 
 
 int embfuse_average_update(struct embfuse_model *m, struct embfuse_average *averages, int32_t count,
                            struct embfuse_error *why) {
+    IN_CALL(m, why);
     const int status = check_all(m, averages, count, why);
     for (int32_t i = 0; status == 0 && i < count; i++) {
         struct embfuse_average *a = &averages[i];
@@ -160,6 +162,7 @@ int embfuse_average_update(struct embfuse_model *m, struct embfuse_average *aver
 
 int embfuse_average_finish(struct embfuse_model *m, const struct embfuse_average *averages,
                            int32_t count, struct embfuse_error *why) {
+    IN_CALL(m, why);
     const int status = check_all(m, averages, count, why);
     for (int32_t i = 0; status == 0 && i < count; i++) {
         const struct rows x = rows_of(m, &averages[i]);

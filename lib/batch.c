@@ -68,7 +68,7 @@ static int check_host(const struct embfuse_model *m, const struct batch *in, str
 
 static int check_arguments(const struct embfuse_model *m, const struct embfuse_batch *b,
                            struct embfuse_error *why) {
-    if (!m || !b) return said(why, EMBFUSE_INVALID, "model or batch is NULL");
+    if (!b) return said(why, EMBFUSE_INVALID, "batch is NULL");
     if (b->size != sizeof *b)
         return said(why, EMBFUSE_INVALID,
                     "batch.size is %zu, but sizeof(struct embfuse_batch) is %zu", b->size,
@@ -106,6 +106,7 @@ int batch_of(struct embfuse_model *m, const struct embfuse_batch *b, struct batc
              struct embfuse_error *why) {
     struct error err;
     int status = check_arguments(m, b, why);
+    if (status == 0) status = has_threads(m->threads, why);
     if (status) return status;
     *out = (struct batch){.num_tables = m->num_tables,
                           .num_features = m->num_features,

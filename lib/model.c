@@ -195,7 +195,7 @@ int embfuse_model_create(struct embfuse_model **out, const struct embfuse_table 
 
 void embfuse_model_free(struct embfuse_model *m) {
     if (!m) return;
-    embfuse_set_scratch(m, NULL, 0, NULL);
+    free_scratch(m);
     if (m->call) device_call_close(m);
     for (int32_t t = 0; m->tables && t < m->num_tables; t++) monitor_stop(&m->tables[t]);
     free(m->shapes);
@@ -262,6 +262,7 @@ int embfuse_array_info(const struct embfuse_model *m, int32_t table, int32_t arr
 
 int embfuse_bind(struct embfuse_model *m, int32_t table, int32_t array, void *data, int64_t stride,
                  struct embfuse_error *why) {
+    IN_CALL(m, why);
     struct embfuse_array info;
     const int status = embfuse_array_info(m, table, array, &info, why);
     if (status) return status;
@@ -289,6 +290,7 @@ static const struct rule_state *state_of(const struct embfuse_model *m, int32_t 
 
 int embfuse_initial(const struct embfuse_model *m, int32_t table, int32_t array, int32_t column,
                     double *out, struct embfuse_error *why) {
+    IN_CALL(m, why);
     if (!out) return said(why, EMBFUSE_INVALID, "out is NULL");
     const int a = array_of(m, table, array);
     if (a < 0) return no_array(m, table, array, why);
@@ -300,6 +302,7 @@ int embfuse_initial(const struct embfuse_model *m, int32_t table, int32_t array,
 }
 
 int embfuse_init_states(struct embfuse_model *m, int32_t table, struct embfuse_error *why) {
+    IN_CALL(m, why);
     if (!has_table(m, table)) return no_table(table, why);
     const struct table_shape *t = &m->shapes[table];
     if (m->place == ON_DEVICE)
@@ -307,6 +310,7 @@ int embfuse_init_states(struct embfuse_model *m, int32_t table, struct embfuse_e
     for (int32_t i = 1; array_of(m, table, i) > 0; i++)
         if (!m->tables[table].array[array_of(m, table, i)].data)
             return said(why, EMBFUSE_INVALID, "table %d: array %d is not bound", table, i);
+    if (has_threads(m->threads, why)) return EMBFUSE_FORKED;
     for (int a = TABLE_WEIGHT + 1; a < TABLE_ARRAYS; a++) {
         const int64_t width = table_array_width(t, a);
 #pragma omp parallel for num_threads(m->threads)
@@ -315,78 +319,5 @@ int embfuse_init_states(struct embfuse_model *m, int32_t table, struct embfuse_e
                 dtype_set(table_array_type(t, a), array_row(&m->tables[table].array[a], row), d,
                           rule_initial(&m->rules[table], state_of(m, table, a, d)));
     }
-    return 0;
-}
-
-/* --- hyper-parameters and steps */
-
-/* Sets a hyper-parameter of one table, or only asks whether it could. */
-static int set_one(struct embfuse_model *m, int32_t table, const char *name, float value, bool ask,
-                   struct embfuse_error *why) {
-    const struct rule_info *info = rule_info_of(m->shapes[table].rule);
-    const int k = rule_hyper_of(m->shapes[table].rule, name);
-    if (k < 0)
-        return said(why, EMBFUSE_UNKNOWN, "table %d: %s has no hyper-parameter '%.60s'", table,
-                    info->name, name);
-    const struct rule_param p = rule_hyper(info, k);
-    if (!rule_hyper_takes(&p, value))
-        return said(why, EMBFUSE_INVALID, "table %d: %g is no value for %s", table, (double)value,
-                    name);
-    if (ask) return 0;
-    *rule_value(&m->rules[table], k) = value;
-    m->shapes[table].adjusts = rule_adjusts(&m->rules[table]);
-    return 0;
-}
-
-static int set_all(struct embfuse_model *m, const char *name, float value, bool ask,
-                   struct embfuse_error *why) {
-    int status = said(why, EMBFUSE_UNKNOWN, "no rule has a hyper-parameter '%.60s'", name);
-    for (int32_t t = 0; t < m->num_tables; t++)
-        if (rule_hyper_of(m->shapes[t].rule, name) >= 0 &&
-            (status = set_one(m, t, name, value, ask, why)))
-            break;
-    return status;
-}
-
-int embfuse_set(struct embfuse_model *m, int32_t table, const char *name, double value,
-                struct embfuse_error *why) {
-    if (!m || !name) return said(why, EMBFUSE_INVALID, "model or name is NULL");
-    if (table == -1) {
-        const int status = set_all(m, name, (float)value, true, why);
-        return status ? status : set_all(m, name, (float)value, false, why);
-    }
-    if (!has_table(m, table)) return no_table(table, why);
-    return set_one(m, table, name, (float)value, false, why);
-}
-
-int embfuse_get(const struct embfuse_model *m, int32_t table, const char *name, double *out,
-                struct embfuse_error *why) {
-    if (!has_table(m, table)) return no_table(table, why);
-    if (!name || !out) return said(why, EMBFUSE_INVALID, "name or out is NULL");
-    const struct rule_info *info = rule_info_of(m->shapes[table].rule);
-    const int k = rule_hyper_of(m->shapes[table].rule, name);
-    if (k < 0)
-        return said(why, EMBFUSE_UNKNOWN, "table %d: %s has no hyper-parameter '%.60s'", table,
-                    info->name, name);
-    struct rule copy = m->rules[table];
-    *out = (double)*rule_value(&copy, k);
-    return 0;
-}
-
-int embfuse_get_steps(const struct embfuse_model *m, int32_t table, int64_t *out,
-                      struct embfuse_error *why) {
-    if (!has_table(m, table)) return no_table(table, why);
-    if (!out) return said(why, EMBFUSE_INVALID, "out is NULL");
-    *out = m->steps[table].number;
-    return 0;
-}
-
-int embfuse_set_steps(struct embfuse_model *m, int32_t table, int64_t steps,
-                      struct embfuse_error *why) {
-    if (!has_table(m, table)) return no_table(table, why);
-    if (steps < 0 || steps > MODEL_STEPS_MAX)
-        return said(why, EMBFUSE_INVALID, "table %d: %lld steps; 0 to %lld are possible", table,
-                    (long long)steps, (long long)MODEL_STEPS_MAX);
-    m->steps[table].number = steps;
     return 0;
 }

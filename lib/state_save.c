@@ -41,7 +41,8 @@ static int save(const struct embfuse_model *m, const char *directory, struct sta
 }
 
 int embfuse_save(const struct embfuse_model *m, const char *directory, struct embfuse_error *why) {
-    if (!m || !directory) return said(why, EMBFUSE_INVALID, "model or directory is NULL");
+    IN_CALL(m, why);
+    if (!directory) return said(why, EMBFUSE_INVALID, "directory is NULL");
     struct state state;
     int status = check_bound(m, true, why);
     if (status) return status;
