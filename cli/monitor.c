@@ -108,8 +108,10 @@ static int open_model(const struct flags *f, const struct workload *w, const str
     }
     for (int32_t i = 0; status == 0 && i < w->num_features; i++) {
         const struct feature *x = &w->features[i];
-        features[i] = (struct embfuse_feature){
-            .table = x->table, .pooling = (int32_t)x->pooling, .padding_id = x->padding_id};
+        features[i] = (struct embfuse_feature){.table = x->table,
+                                               .pooling = (int32_t)x->pooling,
+                                               .has_padding = x->padding_id >= 0,
+                                               .padding_id = x->padding_id};
     }
     if (status == 0)
         status = told(embfuse_model_create(m, tables, w->num_tables, features, w->num_features,
@@ -134,7 +136,8 @@ static int train(const struct flags *f, struct embfuse_model *m, const struct wo
                                             .ids = in->ids,
                                             .offsets = in->offsets,
                                             .lookup_weights = in->lookup_weights,
-                                            .id_type = (int32_t)in->id_type,
+                                            .id_type = in->id_type == ID_INT32 ? EMBFUSE_INT32
+                                                                               : EMBFUSE_INT64,
                                             .trusted = i >= w->ring};
         struct embfuse_error why;
         status = told(embfuse_step(m, &batch, in->grad, &why), &why, err);

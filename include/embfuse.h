@@ -43,12 +43,12 @@ extern "C" {
 #define EMBFUSE_API __attribute__((visibility("default")))
 
 #define EMBFUSE_VERSION_MAJOR 0
-#define EMBFUSE_VERSION_MINOR 1
+#define EMBFUSE_VERSION_MINOR 2
 #define EMBFUSE_VERSION_PATCH 0
 #define EMBFUSE_VERSION                                                                            \
     (EMBFUSE_VERSION_MAJOR * 10000 + EMBFUSE_VERSION_MINOR * 100 + EMBFUSE_VERSION_PATCH)
 
-/* The version of the library that runs, as EMBFUSE_VERSION, and as "0.1.0". */
+/* The version of the library that runs, as EMBFUSE_VERSION, and as "0.2.0". */
 EMBFUSE_API int embfuse_version(void);
 EMBFUSE_API const char *embfuse_version_text(void);
 
@@ -75,7 +75,8 @@ struct embfuse_error {
 
 /* Types of elements. fp8 is E4M3. */
 enum embfuse_type { EMBFUSE_FP32, EMBFUSE_BF16, EMBFUSE_FP16, EMBFUSE_FP8 };
-enum embfuse_id_type { EMBFUSE_INT32, EMBFUSE_INT64 };
+/* 0 is no type: what was forgotten is refused, and not read as the other one. */
+enum embfuse_id_type { EMBFUSE_INT64 = 1, EMBFUSE_INT32 = 2 };
 /* How the step writes types narrower than fp32. Stochastic rounding depends only on the seed, the
  * table, the step, the row and the column. */
 enum embfuse_rounding { EMBFUSE_NEAREST, EMBFUSE_STOCHASTIC };
@@ -95,16 +96,20 @@ struct embfuse_table {
     const char *rule;  /* as in rules/README.md: "rowwise_adagrad", "adam" ... */
 };
 
-/* One input feature; several features may read one table, and the rule gets the sum over them.
- * Output and gradient of a bag lie grad_offset + bag*grad_stride elements behind the start of
- * output and gradient; those of lookup i of a sequence grad_offset + i*grad_stride, where i counts
- * the feature's own lookups. If grad_stride is 0 for all features, pooled features are the columns of one
- * matrix [bags][sum of their dims]; behind it sequences follow one another, [lookups][dim] each. */
+/* One input feature. All 0: it sums rows of table 0, without padding. Several features may read one
+ * table, and the rule gets the sum over them. Output and gradient of a bag lie grad_offset +
+ * bag*grad_stride elements behind the start of output and gradient; those of lookup i of a sequence
+ * grad_offset + i*grad_stride, where i counts the feature's own lookups. If grad_stride is 0 for all
+ * features, pooled features are the columns of one matrix [bags][sum of their dims]; behind it sequences
+ * follow one another, [lookups][dim] each. */
 struct embfuse_feature {
     int32_t table;
-    int32_t pooling;    /* enum embfuse_pooling */
-    int64_t padding_id; /* lookups of this row do not count; -1: no padding. A sequence's output of
-                           padding is the row, and the row gets no gradient */
+    int32_t pooling; /* enum embfuse_pooling */
+    /* 1: lookups of row padding_id do not count. A sequence's output of padding is the row, and the row
+     * gets no gradient. 0: there is no padding, and padding_id is 0 or -1. */
+    int32_t has_padding;
+    int32_t reserved; /* 0 */
+    int64_t padding_id;
     int64_t grad_offset, grad_stride;
 };
 
@@ -461,7 +466,7 @@ struct embfuse_admission {
 /* Counts a batch of a model, and writes its ids to ids_out [lookups], of batch->id_type; it may be
  * batch->ids. Ids of tables without an admission stay as they are. rejected, which may be NULL, gets the
  * number of lookups that became padding. Errors: INVALID (an admission is malformed, two are of one table,
- * a feature of their tables has no padding_id, there are fewer counters than rows, or the model is on a
+ * a feature of their tables has no padding, there are fewer counters than rows, or the model is on a
  * device), BAD_BATCH. */
 EMBFUSE_API int embfuse_admit(struct embfuse_model *model,
                               const struct embfuse_admission *admissions, int32_t count,
@@ -533,9 +538,9 @@ EMBFUSE_API int embfuse_frozen_describe(const struct embfuse_frozen *table,
 
 /* Looks up and pools a batch of one feature on the host: output[bags][dim], or [lookups][dim] with
  * EMBFUSE_NONE. It has the bits of embfuse_forward() on the same rows; int8 sums weight * (scale * code +
- * bias) in fp32. padding_id: as in struct embfuse_feature. threads: of this call; one is best for a
- * request of a few rows. Any number of threads may look up in one table at once. Errors: INVALID,
- * BAD_BATCH; then output has not changed. */
+ * bias) in fp32. padding_id: lookups of this row do not count; -1: none. threads: of this call; one
+ * is best for a request of a few rows. Any number of threads may look up in one table at once.
+ * Errors: INVALID, BAD_BATCH, FORKED; then output has not changed. */
 EMBFUSE_API int embfuse_frozen_lookup(const struct embfuse_frozen *table,
                                       const struct embfuse_batch *batch, int32_t pooling,
                                       int64_t padding_id, int32_t threads, float *output,

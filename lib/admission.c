@@ -155,7 +155,7 @@ static const char *bad_for_model(const struct embfuse_model *m,
         return "its table has more rows than there are counters";
     for (int32_t f = 0; f < m->num_features; f++)
         if (m->features[f].table == a->table && m->features[f].padding_id < 0)
-            return "a feature of its table has no padding_id";
+            return "a feature of its table has no padding";
     return NULL;
 }
 
@@ -224,7 +224,7 @@ int embfuse_admit_ids(const struct embfuse_admission *a, const void *ids, int32_
         return said(why, EMBFUSE_INVALID, "lookups or threads are below 0, or ids are NULL");
     if (id_type == EMBFUSE_INT32 && padding_id != (int32_t)padding_id)
         return said(why, EMBFUSE_INVALID, "padding_id does not fit into an id");
-    const struct batch in = {.ids = ids, .id_type = (enum id_type)id_type};
+    const struct batch in = {.ids = ids, .id_type = id_type_of(id_type)};
     const struct run r = {&in, 0, lookups, padding_id, threads ? threads : omp_get_max_threads()};
     if (has_threads(r.threads, why)) return EMBFUSE_FORKED;
     const int64_t first = a->hashes ? lookups : first_beyond(a, &r);

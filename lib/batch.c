@@ -114,7 +114,7 @@ int batch_of(struct embfuse_model *m, const struct embfuse_batch *b, struct batc
                           .lookups = b->lookups,
                           .tables = m->shapes,
                           .features = m->features,
-                          .id_type = (enum id_type)b->id_type,
+                          .id_type = id_type_of(b->id_type),
                           .ids = b->ids,
                           .offsets = b->offsets,
                           .lookup_weights = b->lookup_weights,

@@ -81,13 +81,17 @@ static int add_features(struct embfuse_model *m, const struct embfuse_feature *f
         if (f->pooling < EMBFUSE_SUM || f->pooling > EMBFUSE_MAX)
             return said(why, EMBFUSE_INVALID, "feature %d: pooling is no embfuse_pooling", i);
         const struct table_shape *t = &m->shapes[f->table];
-        if (f->padding_id < -1 || f->padding_id >= t->rows)
+        if (f->has_padding < 0 || f->has_padding > 1 || f->reserved)
+            return said(why, EMBFUSE_INVALID, "feature %d: has_padding is 0 or 1, reserved 0", i);
+        const int64_t least = f->has_padding ? 0 : -1, end = f->has_padding ? t->rows : 1;
+        if (f->padding_id < least || f->padding_id >= end)
             return said(why, EMBFUSE_INVALID,
-                        "feature %d: padding_id %lld; it is -1 or one of %lld rows", i,
-                        (long long)f->padding_id, (long long)t->rows);
+                        "feature %d: padding_id %lld; with has_padding of 1 it is one of %lld "
+                        "rows, otherwise 0",
+                        i, (long long)f->padding_id, (long long)t->rows);
         m->features[i] = (struct feature){.table = f->table,
                                           .pooling = (enum pooling)f->pooling,
-                                          .padding_id = f->padding_id,
+                                          .padding_id = f->has_padding ? f->padding_id : -1,
                                           .grad_offset = f->grad_offset,
                                           .grad_stride = f->grad_stride};
         m->default_layout &= f->grad_stride == 0;

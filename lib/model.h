@@ -92,6 +92,10 @@ void set_rounding_seed(struct embfuse_model *m, uint64_t seed);
 /* Are the weights bound, and the states if wanted? */
 int check_bound(const struct embfuse_model *m, bool states, struct embfuse_error *why);
 
+static inline enum id_type id_type_of(int32_t type) {
+    return type == EMBFUSE_INT32 ? ID_INT32 : ID_INT64;
+}
+
 /* The batch as a kernel reads it, with grad NULL. Checks it unless it is trusted. `derived` outlives it. */
 int batch_of(struct embfuse_model *m, const struct embfuse_batch *batch, struct batch *out,
              struct embfuse_error *why);

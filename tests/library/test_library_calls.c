@@ -16,6 +16,7 @@ static void by_hand(void **state) {
         assert_float_equal(s.output[0][d], 10 + 20 + 2 * d, 0);
         assert_float_equal(s.output[1][d], 0, 0);
         assert_float_equal(s.output[2][d], 20 + 50 + 2 * d, 0);
+        assert_float_equal(s.output[0][DIM + d], 100 + d, 0); /* row 0 is no padding */
         assert_float_equal(s.output[1][DIM + d], 130 + d, 0);
         assert_float_equal(s.output[2][DIM + d], 140 + d, 0);
     }
@@ -43,9 +44,8 @@ static void pooled_and_sequences(void **state) {
     (void)state;
     float row[4][2] = {{0, 1}, {10, 11}, {20, 21}, {30, 31}}, output[2 * 4 + 3 * 2];
     const struct embfuse_table table = {.rows = 4, .dim = 2, .rule = "sgd"};
-    const struct embfuse_feature features[] = {{.pooling = EMBFUSE_SUM, .padding_id = -1},
-                                               {.pooling = EMBFUSE_NONE, .padding_id = -1},
-                                               {.pooling = EMBFUSE_SUM, .padding_id = -1}};
+    const struct embfuse_feature features[] = {
+        {.pooling = EMBFUSE_SUM}, {.pooling = EMBFUSE_NONE}, {.pooling = EMBFUSE_SUM}};
     const int64_t offsets[] = {0, 1, 2, 4, 5, 6, 7}, ids[] = {1, 2, 3, 0, 1, 2, 2};
     const struct embfuse_batch batch = {.size = sizeof batch,
                                         .bags = 2,
