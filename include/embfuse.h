@@ -394,7 +394,9 @@ struct embfuse_average {
     int32_t table;
     int32_t kind; /* enum embfuse_average_kind */
     double decay; /* of EMA: 0 <= decay < 1 */
-    float *data;  /* [rows][dim] the average; what is there before the first snapshot is not read */
+    /* [rows][dim] the average; what is there before the first snapshot is not read. It overlaps nothing
+     * else, but its rows may lie between other rows of the same stride. */
+    float *data;
     int64_t stride;  /* bytes from row to row; 0: they lie close together */
     int64_t updates; /* snapshots so far; n_averaged in PyTorch */
     /* [rows] the snapshots that each row's average has, all 0 in the beginning. NULL: not lazy, every
