@@ -345,9 +345,11 @@ EMBFUSE_API int embfuse_monitor_rows(const struct embfuse_model *model, int32_t 
  * written under a temporary name, synced, and renamed, and the directory is synced (fsync). That takes as
  * long as the disk takes to write everything. Memory of the library: 4 MiB, or one row. Two saves to one
  * directory at once: the second is refused, where the file system has locks. On a device, wait for the
- * streams of the model's steps first.
+ * streams of the model's steps first. A directory is for one model: it has no state that the model could
+ * not load, and models of the same tables take different directories.
  * Errors: INVALID (an array is not bound), FILE_ERROR (nothing is saved, and what was there stays as it
- * was), REFUSED (too many tables for a manifest: more than about 60,000), NO_MEMORY, DEVICE_ERROR. */
+ * was), REFUSED (the directory has a state of other tables or of a newer format; or more than about 60,000
+ * tables, too many for a manifest), NO_MEMORY, DEVICE_ERROR. */
 EMBFUSE_API int embfuse_save(const struct embfuse_model *model, const char *directory,
                              struct embfuse_error *why);
 
@@ -360,12 +362,13 @@ struct embfuse_loaded {
 };
 
 /* Loads the newest whole state of a directory into a model with the same tables; all arrays are bound. A
- * damaged state is passed over, and `loaded`, which may be NULL, tells of it. First all files are
+ * damaged state is passed over, and `loaded`, which may be NULL, tells of it; one that cannot be read (no
+ * permission, a disk that fails) is an error. First all files are
  * verified with their checksums, then they are read again into the arrays: if they change in between, or
  * the disk fails, `why` says that the arrays are half read; after every other error nothing has changed,
  * unless it is a DEVICE_ERROR. The saved hyper-parameters, steps and seed replace those of the model. On
  * a device, wait for the streams of the model's work first.
- * Errors: INVALID (an array is not bound), FILE_ERROR (no whole state), REFUSED (the newest whole state
+ * Errors: INVALID (an array is not bound), FILE_ERROR (no whole state, or one cannot be read), REFUSED (the newest whole state
  * has other tables: rows, dim, rule, types or rounding; or it is of a newer format), NO_MEMORY,
  * DEVICE_ERROR. */
 EMBFUSE_API int embfuse_load(struct embfuse_model *model, const char *directory,

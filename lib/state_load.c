@@ -56,7 +56,7 @@ static int take(const struct loading *l, struct embfuse_error *why) {
     const int status = read_arrays(l, true, &text);
     if (status)
         return said(
-            why, status,
+            why, status == STATE_UNREADABLE ? EMBFUSE_FILE_ERROR : status,
             "%.350s; it failed after it had been verified: load again, the arrays are half read",
             text.text);
     set_rounding_seed(m, l->state.seed);

@@ -33,7 +33,7 @@ static int write_array(const struct state_save *s, const struct embfuse_model *m
 static int save(const struct embfuse_model *m, const char *directory, struct state *state,
                 XXH3_state_t *sum, struct embfuse_error *why) {
     struct state_save s;
-    int status = state_save_begin(&s, directory, why);
+    int status = state_save_begin(&s, directory, m->shapes, m->num_tables, why);
     for (int32_t t = 0; status == 0 && t < m->num_tables; t++)
         for (int a = 0; status == 0 && a < TABLE_ARRAYS; a++)
             if (table_array_width(&m->shapes[t], a)) status = write_array(&s, m, state, t, a, sum);
