@@ -21,6 +21,10 @@
 #include "include/embfuse.h"
 #include "kernels/watch.h"
 
+static const char frame[] =
+#include "cli/monitor.gp.h"
+    ;
+
 struct flags {
     const char *path, *workload, *bags_text, *rule_text, *kernel, *json, *plot;
     const char *steps_text, *every_text, *recent_text, *table_text, *threads_text;
@@ -268,7 +272,7 @@ static int draw(const struct flags *f, const struct embfuse_model *m, const stru
     if (status == 0 && figures->touches == 0)
         return fail(err, "%s: no watched row of table %d was touched, so there is no picture",
                     w->name, table);
-    return status ? -1 : plot_draw(f->plot, "cli/monitor.gp", fill, &p, err);
+    return status ? -1 : plot_draw(f->plot, frame, fill, &p, err);
 }
 
 static int show(const struct flags *f, struct embfuse_model *m, const struct workload *w,
