@@ -244,11 +244,13 @@ EMBFUSE_API int embfuse_schedule_set(struct embfuse_model *model, int32_t table,
  * the model's arrays are, except feature_lookups. They may change after a call on the host returns;
  * on a device, after the stream has passed it. */
 struct embfuse_batch {
-    size_t size;            /* sizeof(struct embfuse_batch) */
-    int64_t bags;           /* of each feature, at least 1 */
-    int64_t lookups;        /* of all features; 0: the step changes nothing, the output is zeros */
-    const void *ids;        /* [lookups] */
-    const int64_t *offsets; /* [num_features*bags + 1], from 0 to lookups */
+    size_t size;  /* sizeof(struct embfuse_batch) */
+    int64_t bags; /* of each feature; 0: ids and offsets are not read, the output is empty */
+    /* Of all features. 0: the output is zeros, and the step changes nothing, unless its kernel moves all
+     * rows, as cpu_dense does with adam. */
+    int64_t lookups;
+    const void *ids;             /* [lookups] */
+    const int64_t *offsets;      /* [num_features*bags + 1], from 0 to lookups */
     const float *lookup_weights; /* [lookups] per-sample weights; NULL: all are 1 */
     int32_t id_type;             /* enum embfuse_id_type */
     int32_t trusted;             /* 1: ids and offsets are right, and are not checked */

@@ -136,7 +136,8 @@ static int allocate(struct embfuse_model *m) {
     m->steps = calloc(tables, sizeof *m->steps);
     m->tables = calloc(tables, sizeof *m->tables);
     m->features = calloc(features, sizeof *m->features);
-    return m->shapes && m->rules && m->steps && m->tables && m->features;
+    m->no_offsets = calloc(features + 1, sizeof *m->no_offsets);
+    return m->no_offsets && m->shapes && m->rules && m->steps && m->tables && m->features;
 }
 
 static int set_options(struct embfuse_model *m, const struct embfuse_options *o,
@@ -204,6 +205,7 @@ void embfuse_model_free(struct embfuse_model *m) {
     for (int32_t t = 0; m->tables && t < m->num_tables; t++) monitor_stop(&m->tables[t]);
     free(m->shapes);
     free(m->features);
+    free(m->no_offsets);
     free(m->rules);
     free(m->steps);
     free(m->tables);

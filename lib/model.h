@@ -38,6 +38,7 @@ struct embfuse_model {
     int32_t num_tables, num_features;
     struct table_shape *shapes; /* [num_tables]; lookups and features are those of the last batch */
     struct feature *features;   /* [num_features]; so are lookups and the layout */
+    int64_t *no_offsets;        /* [num_features + 1] zeros: on the host of a bag without lookups */
     bool default_layout;        /* the features have no grad_stride of their own */
     struct rule *rules;         /* [num_tables] */
     struct rule_step *steps;    /* [num_tables] those of the last step; number is that of it */
@@ -121,6 +122,8 @@ void device_call_close(struct embfuse_model *m);
 /* Fills in the lookups of each feature. */
 int device_call_lookups(struct embfuse_model *m, const struct embfuse_batch *batch,
                         struct error *err);
+/* no_offsets on the device, from device_call_send() on. */
+const int64_t *device_call_no_offsets(const struct embfuse_model *m);
 /* ids and offsets, as batch_validate_lookups(). -1: they are wrong; -2: the device failed. */
 int device_call_validate(struct embfuse_model *m, const struct batch *in, void *stream,
                          struct error *err);

@@ -32,16 +32,13 @@ class _Lookup(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, anchor, per_sample_weights, bag, ids, offsets):
-        bags = len(offsets) - 1
-        if bags == 0:  # the library wants a bag: an empty one
-            offsets = torch.cat([offsets, offsets])
-        output = torch.empty(max(bags, 1), bag.embedding_dim, dtype=bag.output_dtype)
+        output = torch.empty(len(offsets) - 1, bag.embedding_dim, dtype=bag.output_dtype)
         winners = torch.empty(output.shape, dtype=torch.int32) if bag.mode == "max" else None
         batch = bag._model.batch(ids, offsets, per_sample_weights, winners)
         bag._model.forward(batch, output)
         ctx.bag, ctx.batch, ctx.steps = bag, batch, bag.steps
         ctx.save_for_backward(ids, offsets, per_sample_weights)
-        return output[:bags]
+        return output
 
     @staticmethod
     @once_differentiable

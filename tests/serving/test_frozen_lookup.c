@@ -164,6 +164,8 @@ static void test_library_refuses(void **state) {
                      EMBFUSE_INVALID);
     assert_int_equal(embfuse_frozen_lookup(opened, &batch, EMBFUSE_SUM, -1, 1, NULL, NULL),
                      EMBFUSE_INVALID);
+    batch.bags = batch.lookups = 0; /* writes nothing */
+    assert_int_equal(embfuse_frozen_lookup(opened, &batch, EMBFUSE_SUM, -1, 1, output, NULL), 0);
     for (int d = 0; d < 4; d++) assert_true(output[d] == 7);
     embfuse_frozen_close(opened);
     free(t.element);
