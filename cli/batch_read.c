@@ -34,7 +34,7 @@ static int64_t *read_offsets(const struct batch_files *files, const struct descr
         fail(err, "%s: %lld offsets; %d features of %lld bags have %lld", path, (long long)count,
              d->num_features, (long long)d->bags, (long long)(d->bags * d->num_features + 1));
     else if (*bags < 1 || *bags * d->num_features + 1 != count)
-        fail(err, "%s: %lld offsets; %d features of B >= 1 bags have %d*B + 1", path,
+        fail(err, "%s: %lld offsets; %d features of B bags have %d*B + 1, with B from 1", path,
              (long long)count, d->num_features, d->num_features);
     else
         return offsets;

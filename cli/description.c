@@ -84,36 +84,33 @@ int description_check(const struct description *d, const char *path, struct erro
     return 0;
 }
 
-/* Hyper-parameters that are not at their presets. */
-static void write_hypers(FILE *file, struct rule rule) {
-    const struct rule_info info = rule_info(rule.kind);
-    struct rule preset = rule_default(rule.kind);
-    for (int k = 0; k < RULE_HYPERS; k++)
-        if (*rule_value(&rule, k) != *rule_value(&preset, k))
-            fprintf(file, " %s %.9g", rule_hyper(&info, k).name, (double)*rule_value(&rule, k));
-}
-
-/* w: has the hyper-parameters; NULL: they are not written. */
-static void write_table_lines(FILE *file, const struct table_shape *tables, int32_t count,
-                              const struct workload *w) {
-    for (int32_t t = 0; t < count; t++) {
-        fprintf(file,
-                "table rows %lld dim %d rule %s weight_type %s momentum_type %s rounding %s "
-                "row_state %s",
-                (long long)tables[t].rows, tables[t].dim, rule_info(tables[t].rule).name,
-                key_word(KEY_WEIGHT_TYPE, (int)tables[t].weight_type),
-                key_word(KEY_MOMENTUM_TYPE, (int)tables[t].momentum_type),
-                key_word(KEY_ROUNDING, (int)tables[t].rounding),
-                key_word(KEY_ROW_STATE, (int)tables[t].row_state));
-        if (w) write_hypers(file, workload_rule(w, t));
-        fprintf(file, "\n");
+/* rule NULL: its hyper-parameters are not written. presets: those at their presets are, too. */
+static void write_table(FILE *file, const struct table_shape *table, struct rule *rule,
+                        bool presets) {
+    const struct rule_info info = rule_info(table->rule);
+    struct rule preset = rule_default(table->rule);
+    fprintf(file,
+            "table rows %lld dim %d rule %s weight_type %s momentum_type %s rounding %s "
+            "row_state %s",
+            (long long)table->rows, table->dim, info.name,
+            key_word(KEY_WEIGHT_TYPE, (int)table->weight_type),
+            key_word(KEY_MOMENTUM_TYPE, (int)table->momentum_type),
+            key_word(KEY_ROUNDING, (int)table->rounding),
+            key_word(KEY_ROW_STATE, (int)table->row_state));
+    for (int k = 0; rule && k < RULE_HYPERS; k++) {
+        const char *name = rule_hyper(&info, k).name;
+        const float value = *rule_value(rule, k);
+        if (name && (presets || value != *rule_value(&preset, k)))
+            fprintf(file, " %s %.9g", name, (double)value);
     }
+    fprintf(file, "\n");
 }
 
-void description_write_tables(FILE *file, const struct table_shape *tables, int32_t count,
-                              int64_t steps) {
+void description_write_tables(FILE *file, const struct table_shape *tables, struct rule *rules,
+                              int32_t count, int64_t steps) {
     fprintf(file, "# How the tables beside this file came to be.\nsteps %lld\n", (long long)steps);
-    write_table_lines(file, tables, count, NULL);
+    for (int32_t t = 0; t < count; t++)
+        write_table(file, &tables[t], rules ? &rules[t] : NULL, true);
 }
 
 void description_write(FILE *file, const struct workload *w, int batch) {
@@ -124,7 +121,10 @@ void description_write(FILE *file, const struct workload *w, int batch) {
             w->name, w->text, batch, batch_fingerprint(&w->batches[batch]), (long long)in->bags,
             in->lookup_weights != NULL, key_word(KEY_GRAD_TYPE, (int)in->grad_type),
             (unsigned long long)w->seed);
-    write_table_lines(file, in->tables, in->num_tables, w);
+    for (int32_t t = 0; t < in->num_tables; t++) {
+        struct rule rule = workload_rule(w, t);
+        write_table(file, &in->tables[t], &rule, false);
+    }
     for (int32_t f = 0; f < in->num_features; f++)
         fprintf(file, "feature table %d pooling %s padding %lld\n", in->features[f].table,
                 key_word(KEY_POOLING, (int)in->features[f].pooling),

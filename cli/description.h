@@ -15,8 +15,9 @@
  *
  * PREFIX.tables records how the tables beside it were made:
  *
- *     steps 3                            number of steps taken
- *     table rows 1000 dim 64 rule adam   for each table: the rule of its states
+ *     steps 3                                   number of steps taken
+ *     table rows 1000 dim 64 rule adam lr 0.1   for each table: the rule of its states, and the
+ *                                               hyper-parameters of the last step, if there was one
  */
 #pragma once
 
@@ -36,7 +37,7 @@ struct description {
     int64_t steps; /* in PREFIX.tables only */
     int32_t num_tables, num_features;
     struct table_shape *tables; /* [num_tables] rows, dim, rule */
-    struct rule *rules;         /* [num_tables] */
+    struct rule *rules;         /* [num_tables]; in PREFIX.tables NAN where nothing is said */
     struct feature *features;   /* [num_features] table, pooling, padding_id */
 };
 
@@ -56,8 +57,9 @@ void description_seed(struct description *d, uint64_t seed);
 int description_check(const struct description *d, const char *path, struct error *err);
 
 void description_write(FILE *file, const struct workload *w, int batch);
-void description_write_tables(FILE *file, const struct table_shape *tables, int32_t count,
-                              int64_t steps);
+/* rules: of the last step, or NULL. */
+void description_write_tables(FILE *file, const struct table_shape *tables, struct rule *rules,
+                              int32_t count, int64_t steps);
 
 /* Name number i of the hyper-parameters of all rules; NULL after the last. */
 enum { HYPERS_MAX = RULE_COUNT * RULE_PARAMS + RULE_SHARED };

@@ -2,6 +2,7 @@
  *
  * Reads PREFIX.batch and PREFIX.tables. A user may have written them by hand.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@ struct reading {
 static int add_table(struct reading *r, struct table_shape shape, char hyper[HYPERS_MAX][WORD_MAX],
                      struct error *err) {
     struct rule full = rule_default(shape.rule);
+    for (int k = 0; r->record && k < RULE_HYPERS; k++) *rule_value(&full, k) = NAN;
     if (r->d->num_tables == SPEC_TABLES_MAX)
         return fail_at(err, r->at, "more than %d tables; make several batches", SPEC_TABLES_MAX);
     for (int h = 0; hyper_name(h); h++) {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/flags.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "harness/workload/spec_keys.h"
 
 /* What getopt_long returns for flag number i. */
 enum { HELP = 'h', FIRST_FLAG = 256 };
@@ -66,13 +67,13 @@ int flags_parse(const struct usage *u, int argc, char **argv, const char **opera
 int flag_whole(const char *name, const char *text, int64_t least, int64_t most, int64_t *out,
                struct error *err) {
     if (!text) return 0;
-    char *end;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (!*text || *end || errno || value < least || value > most)
-        return fail(err, "--%s is a whole number from %lld to %lld, not '%.40s'", name,
-                    (long long)least, (long long)most, text);
-    *out = value;
+    char flag[40];
+    double value;
+    snprintf(flag, sizeof flag, "--%s", name);
+    if (number_read(flag, true, (double)least, (double)most, text, (struct where){NULL, 0}, &value,
+                    err))
+        return -1;
+    *out = (int64_t)value;
     return 0;
 }
 

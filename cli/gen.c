@@ -115,7 +115,7 @@ static int write_tables(struct outputs *o, const struct gen *g, const struct wor
                         struct error *err) {
     struct table_set tables;
     if (tables_create(&tables, w->tables, w->num_tables, w->seed, err)) return -1;
-    int status = table_files_write(o, g->out, &tables, 0, err);
+    int status = table_files_write(o, g->out, &tables, NULL, 0, err);
     tables_free(&tables);
     return status;
 }

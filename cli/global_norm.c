@@ -24,26 +24,27 @@ static struct rule rule_of_pass(const struct rule *r) {
     return pass;
 }
 
-/* Scales a limit or a scale of gradients; 0 stands for none. False: the result is no normal float. */
-static bool scale(float *x, double factor) {
+/* Scales a limit or a scale of gradients; 0 stands for none. False: the result is out of range. */
+static bool scale(struct rule *r, enum rule_shared which, double factor) {
+    const struct rule_info info = rule_info(r->kind);
+    const struct rule_param p = rule_hyper(&info, (int)RULE_PARAMS + (int)which);
+    float *x = &r->shared[which];
     const bool given = *x != 0;
     *x = (float)(factor * *x);
-    return !given || (*x >= FLT_MIN && *x <= FLT_MAX);
+    return !given || (*x >= FLT_MIN && rule_hyper_takes(&p, *x));
 }
 
 /* Scales an adjusted gradient: its limits scale with it. */
 static int rule_scale_gradient(struct rule *r, const struct global_norm *norm, struct error *err) {
-    float *x = r->shared;
-    if (x[GRAD_SCALE] == 0) x[GRAD_SCALE] = 1;
-    const bool good = scale(&x[GRAD_SCALE], norm->factor) && scale(&x[CLIP_VALUE], norm->factor) &&
-                      scale(&x[CLIP_NORM], norm->factor);
-    return good
-               ? 0
-               : fail(
-                     err,
-                     "--clip-global-norm: the norm is %.6g; gradients times %.6g, or their limits, "
-                     "leave the range of single precision; take another limit",
-                     norm->norm, norm->factor);
+    if (r->shared[GRAD_SCALE] == 0) r->shared[GRAD_SCALE] = 1;
+    const bool good = scale(r, GRAD_SCALE, norm->factor) && scale(r, CLIP_VALUE, norm->factor) &&
+                      scale(r, CLIP_NORM, norm->factor);
+    if (good) return 0;
+    return fail(
+        err,
+        "--clip-global-norm: the norm is %.6g; gradients times %.6g, or their limits, are too "
+        "small for single precision; take another limit",
+        norm->norm, norm->factor);
 }
 
 static void clear(struct table_set *s) {

@@ -279,7 +279,9 @@ static int show(const struct flags *f, struct embfuse_model *m, const struct wor
                 struct error *err) {
     int status = 0;
     const int32_t drawn = f->table < 0 ? 0 : (int32_t)f->table;
-    if (f->table >= w->num_tables) return fail(err, "%s has no table %" PRId64, w->name, f->table);
+    if (f->table >= w->num_tables)
+        return fail(err, "--table is a number from 0 to %d in %s, not %" PRId64, w->num_tables - 1,
+                    w->name, f->table);
     if (f->json) printf("[");
     for (int32_t t = 0; status == 0 && t < w->num_tables; t++) {
         struct embfuse_monitor x;

@@ -20,7 +20,8 @@ int outputs_check(const char *flag, const char *prefix, struct error *err) {
     char folder[PATH_MAX];
     const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
     if (strlen(prefix) > PATH_MAX / 2 || strlen(name) + NAME_ROOM > NAME_MAX)
-        return fail(err, "%s %.60s...: too long", flag, prefix);
+        return fail(err, "%s %.60s...: too long; a name has up to %d characters", flag, prefix,
+                    NAME_MAX - NAME_ROOM);
     if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return fail(err, "%s %.200s: names a folder; add the start of the file names: %.200s%sNAME",
                     flag, prefix, prefix, *name ? "/" : "");

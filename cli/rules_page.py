@@ -27,6 +27,8 @@ those of the states of a row of `dim` elements in fp32; a momentum may be stored
 
 A trap: `ftrl` and `group_ftrl` compute a weight from their states alone. The first step of a row with new states throws
 away the weight that it had (1.4 becomes about -3e-5), so give them the states of the training that made the weights.
+
+Values that `torch.optim` refuses are refused: a learning rate, an epsilon or a decay below 0, a beta outside of [0, 1).
 """
 
 SHARED = """## Hyper-parameters of all rules

@@ -15,6 +15,7 @@
 #include "cli/cli.h"
 #include "cli/flags.h"
 #include "cli/table_files.h"
+#include "harness/memory.h"
 #include "harness/registry.h"
 
 static const char more[] =
@@ -25,8 +26,9 @@ static const char more[] =
     "the batch, or --weight for one table. Missing states start as in a new table. ids and\n"
     "offsets are int32 or int64, all other arrays are float32.\n"
     "Every step is checked against the oracle. Then step writes the tables as PREFIX.weight.npy\n"
-    "and so on, and PREFIX.tables with the rule of each table and the number of steps taken. The\n"
-    "next run continues from there (Adam's bias correction), and refuses states of another rule.\n"
+    "and so on, and PREFIX.tables with the rules, their hyper-parameters and the number of steps\n"
+    "taken. The next run continues from there (Adam's bias correction), with the same\n"
+    "hyper-parameters where flags give no others, and refuses states of another rule.\n"
     "--weight-grad is for a batch with per-sample weights and a kernel with the trait weight_grad. "
     "The\n"
     "gradient, float32, is that of the rows before the step, and 0 for padding (pooling none: "
@@ -143,10 +145,12 @@ static void report(const struct step_flags *f, const struct step_inputs *in,
     printf("%s\n", o->dense ? " (a dense step: idle rows move too)" : "");
 }
 
+/* rules: as they were given, without the scale of a clipped norm. */
 static int write_results(const struct step_flags *f, const struct step_inputs *in,
-                         const struct step_outcome *outcome, struct error *err) {
+                         struct rule *rules, const struct step_outcome *outcome,
+                         struct error *err) {
     struct outputs o = {0};
-    int status = table_files_write(&o, f->out, &in->tables, f->first + f->steps - 1, err);
+    int status = table_files_write(&o, f->out, &in->tables, rules, f->first + f->steps - 1, err);
     if (status == 0 && f->weight_grad)
         status = outputs_npy(&o, f->weight_grad, NPY_FLOAT32, 1, &in->workload.batches[0].lookups,
                              outcome->weight_grad, err);
@@ -174,12 +178,15 @@ int step_command(int argc, char **argv, struct error *err) {
     const struct kernel *k = status == 0 ? registry_find(OP_STEP, f.kernel, err) : NULL;
     if (!k || step_inputs_read(&f, &in, err)) return EXIT_USAGE;
     if (!f.first) f.first = in.steps_before + 1;
+    const size_t bytes = (size_t)in.what.num_tables * sizeof(struct rule);
+    struct rule *given = memcpy(must_have(malloc(bytes)), in.what.rules, bytes);
     status = require_steps(&in.what, f.first + f.steps - 1, err);
     if (status == 0 && f.global_norm > 0) status = global_norm_clip(&f, k, &in, &norm, err);
     if (status == 0) status = step_run(&f, k, &in, &outcome, err);
-    if (status == 0) status = write_results(&f, &in, &outcome, err);
+    if (status == 0) status = write_results(&f, &in, given, &outcome, err);
     if (status == 0) report(&f, &in, &norm, &outcome);
     free(outcome.weight_grad);
+    free(given);
     step_inputs_free(&in);
     if (status == 0 && outcome.undecided) {
         *err = outcome.first_undecided;

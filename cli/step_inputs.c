@@ -71,14 +71,30 @@ static int override_hyper(const struct step_flags *f, int h, struct description 
                 rule_info(d->tables[0].rule).name);
 }
 
-/* Applies the flags about the rules of all tables. */
-static int override_rules(const struct step_flags *f, struct description *d, struct error *err) {
+/* Reads the number of steps that the tables have taken, if their states are read, and the
+ * hyper-parameters of the last one. */
+static int read_past(const struct step_flags *f, struct step_inputs *in, struct error *err) {
+    struct description *d = &in->what;
+    const char *state = f->state ? f->state : f->row_state;
+    if (f->zero_states || (f->weight && !state)) return 0;
+    if (!f->weight)
+        return table_files_past(f->tables ? f->tables : f->batch, -1, d->rules, d->num_tables,
+                                &in->steps_before, err);
+    char first[PATH_MAX]; /* file of --state, or that of --row-state */
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(state, f->state ? "," : ""), state);
+    return table_files_state_past(first, d->rules, &in->steps_before, err);
+}
+
+/* Flags go before the record of the tables, which goes before the description of the batch. */
+static int choose_rules(const struct step_flags *f, struct step_inputs *in, struct error *err) {
+    struct description *d = &in->what;
     enum rule_kind kind;
     if (f->rule && rule_parse(f->rule, &kind, err)) return -1;
     for (int32_t t = 0; f->rule && t < d->num_tables; t++) {
         d->tables[t].rule = kind;
         d->rules[t] = rule_default(kind);
     }
+    if (read_past(f, in, err)) return -1;
     for (int h = 0; hyper_name(h); h++)
         if (override_hyper(f, h, d, err)) return -1;
     return 0;
@@ -120,7 +136,7 @@ static int describe(const struct step_flags *f, struct description *d, struct er
         return fail(err, "%s: the batch has no per-sample weights, and so no gradient of them; %s",
                     command,
                     f->batch ? "its description lacks `weighted 1`" : "give --lookup-weights");
-    return override_rules(f, d, err);
+    return 0;
 }
 
 static bool has_max(const struct description *d) {
@@ -180,23 +196,10 @@ static int read_tables(const struct step_flags *f, struct step_inputs *in, struc
     return status;
 }
 
-/* Reads the number of steps that the tables have taken, if their states are read. */
-static int read_past(const struct step_flags *f, struct step_inputs *in, struct error *err) {
-    const struct workload *w = &in->workload;
-    const char *state = f->state ? f->state : f->row_state;
-    if (f->zero_states || (f->weight && !state)) return 0;
-    if (!f->weight)
-        return table_files_steps(f->tables ? f->tables : f->batch, -1, w->tables, w->num_tables,
-                                 &in->steps_before, err);
-    char first[PATH_MAX]; /* file of --state, or that of --row-state */
-    snprintf(first, sizeof first, "%.*s", (int)strcspn(state, f->state ? "," : ""), state);
-    return table_files_state_steps(first, w->tables, &in->steps_before, err);
-}
-
 int step_inputs_read(const struct step_flags *f, struct step_inputs *out, struct error *err) {
     *out = (struct step_inputs){0};
-    if (describe(f, &out->what, err) == 0 && read_batch(f, out, err) == 0 &&
-        read_past(f, out, err) == 0 && read_tables(f, out, err) == 0)
+    if (describe(f, &out->what, err) == 0 && choose_rules(f, out, err) == 0 &&
+        read_batch(f, out, err) == 0 && read_tables(f, out, err) == 0)
         return 0;
     step_inputs_free(out);
     return -1;

@@ -2,6 +2,7 @@
 #include "cli/table_files.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,17 +117,20 @@ int table_files_read_all(const char *prefix, bool finite, bool fresh_states,
 }
 
 /* Fails if the rule has states and another rule wrote them. */
-static int check_rule(const char *path, const struct table_shape *was, int32_t t,
-                      const struct table_shape *now, struct error *err) {
-    struct rule_info info = rule_info(now->rule);
-    if (was->rule == now->rule || info.elem_states + info.row_states == 0) return 0;
-    return fail(err,
-                "%s: the states of table %d are those of %s, not of %s; --zero-states resets them",
-                path, t, rule_info(was->rule).name, info.name);
+static int go_on(const char *path, struct rule *was, int32_t t, struct rule *now,
+                 struct error *err) {
+    struct rule_info info = rule_info(now->kind);
+    if (was->kind != now->kind && info.elem_states + info.row_states > 0)
+        return fail(
+            err, "%s: the states of table %d are those of %s, not of %s; --zero-states resets them",
+            path, t, rule_info(was->kind).name, info.name);
+    for (int k = 0; was->kind == now->kind && k < RULE_HYPERS; k++)
+        if (!isnan(*rule_value(was, k))) *rule_value(now, k) = *rule_value(was, k);
+    return 0;
 }
 
-int table_files_steps(const char *prefix, int32_t first, const struct table_shape *shapes,
-                      int32_t count, int64_t *steps, struct error *err) {
+int table_files_past(const char *prefix, int32_t first, struct rule *rules, int32_t count,
+                     int64_t *steps, struct error *err) {
     const struct path path = path_of(prefix, "tables");
     struct description d;
     *steps = 0;
@@ -139,15 +143,15 @@ int table_files_steps(const char *prefix, int32_t first, const struct table_shap
                       first < 0 ? count : first + 1);
     for (int32_t t = 0; status == 0 && t < count; t++) {
         int32_t was = first < 0 ? t : first;
-        status = check_rule(path.text, &d.tables[was], was, &shapes[t], err);
+        status = go_on(path.text, &d.rules[was], was, &rules[t], err);
     }
     description_free(&d);
     return status;
 }
 
 /* PREFIX.state.K.npy, PREFIX.state.T.K.npy, PREFIX.row_state.npy, PREFIX.row_state.T.npy */
-int table_files_state_steps(const char *state, const struct table_shape *shape, int64_t *steps,
-                            struct error *err) {
+int table_files_state_past(const char *state, struct rule *rule, int64_t *steps,
+                           struct error *err) {
     static const char *const ends[] = {".state.", ".row_state."}, *const forms[] = {"%d.%*d.npy%n",
                                                                                     "%d.npy%n"};
     *steps = 0;
@@ -161,27 +165,27 @@ int table_files_state_steps(const char *state, const struct table_shape *shape, 
         last += strlen(ends[row]);
         sscanf(last, forms[row], &table, &used);
         bool several = used > 0 && !last[used] && table >= 0;
-        return table_files_steps(prefix, several ? table : 0, shape, 1, steps, err);
+        return table_files_past(prefix, several ? table : 0, rule, 1, steps, err);
     }
     return 0;
 }
 
 static int write_record(struct outputs *o, const char *prefix, const struct table_set *s,
-                        int64_t steps, struct error *err) {
+                        struct rule *rules, int64_t steps, struct error *err) {
     const struct path path = path_of(prefix, "tables");
     FILE *file = outputs_text(o, path.text, err);
     if (!file) return -1;
-    description_write_tables(file, s->shapes, s->count, steps);
+    description_write_tables(file, s->shapes, rules, s->count, steps);
     return file_end(file, path.text, err);
 }
 
 int table_files_write(struct outputs *o, const char *prefix, const struct table_set *s,
-                      int64_t steps, struct error *err) {
+                      struct rule *rules, int64_t steps, struct error *err) {
     for (int32_t t = 0; t < s->count; t++)
         for (int a = 0; a < TABLE_ARRAYS; a++) {
             struct file_array from = array_of(s, t, a);
             if (from.rows.data && write_array(o, name_of(prefix, s, t, a).text, &from, err))
                 return -1;
         }
-    return write_record(o, prefix, s, steps, err);
+    return write_record(o, prefix, s, rules, steps, err);
 }

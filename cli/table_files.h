@@ -28,16 +28,15 @@ int table_files_read(const char *const paths[TABLE_ARRAYS], bool finite, const s
 int table_files_read_all(const char *prefix, bool finite, bool fresh_states,
                          const struct rule *rules, struct table_set *s, struct error *err);
 
-/* Reads the number of steps taken from PREFIX.tables; 0 if there is no such file. Fails if the rule
- * has states and another rule wrote them. first: index in the record of the table shapes[0]; -1: the
- * record has the same tables. */
-int table_files_steps(const char *prefix, int32_t first, const struct table_shape *shapes,
-                      int32_t count, int64_t *steps, struct error *err);
+/* Reads the number of steps taken from PREFIX.tables; 0 if there is no such file. A table of the same
+ * rule gets the hyper-parameters of its last step. Fails if the rule has states and another rule wrote
+ * them. first: index in the record of the table rules[0]; -1: the record has the same tables. */
+int table_files_past(const char *prefix, int32_t first, struct rule *rules, int32_t count,
+                     int64_t *steps, struct error *err);
 
 /* The same, for the file of one state of one table. */
-int table_files_state_steps(const char *state, const struct table_shape *shape, int64_t *steps,
-                            struct error *err);
+int table_files_state_past(const char *state, struct rule *rule, int64_t *steps, struct error *err);
 
-/* steps: number of steps taken. */
+/* rules: of the last step, or NULL; steps: number of steps taken. */
 int table_files_write(struct outputs *o, const char *prefix, const struct table_set *s,
-                      int64_t steps, struct error *err);
+                      struct rule *rules, int64_t steps, struct error *err);

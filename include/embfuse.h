@@ -174,7 +174,7 @@ EMBFUSE_API int embfuse_initial(const struct embfuse_model *model, int32_t table
 
 /* Sets a hyper-parameter of a table's rule; table -1: of every table that has it. Rules have those
  * of rules/README.md, rounded to fp32, and "lr". Errors: INVALID (no such table, or not a value for
- * it), UNKNOWN (no such hyper-parameter). */
+ * it: the message has the range), UNKNOWN (no such hyper-parameter). */
 EMBFUSE_API int embfuse_set(struct embfuse_model *model, int32_t table, const char *name,
                             double value, struct embfuse_error *why);
 EMBFUSE_API int embfuse_get(const struct embfuse_model *model, int32_t table, const char *name,

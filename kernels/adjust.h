@@ -10,7 +10,8 @@
  *   g = g + weight_decay*w                           L2, unless decoupled_weight_decay
  *   w = w - lr*weight_decay*w                        if decoupled_weight_decay
  *
- * All are 0 unless they are given, and then nothing changes. A rule with a weight_decay of its own (LAMB's
+ * All are 0 unless they are given, and then nothing changes. A clip_norm below 1e-16 is refused, since the squares of
+ * such a row underflow. A rule with a weight_decay of its own (LAMB's
  * is inside a norm) does not have the last two.
  *
  * Names: torch.optim (maximize, weight_decay, decoupled_weight_decay), Keras (clipvalue, clipnorm). PyTorch
@@ -27,7 +28,7 @@ enum { ROW_LANES = 128 };
 
 #define RULE_SHARED_PARAMS                                                                         \
     {"grad_scale", 0, RULE_NOT_NEGATIVE}, {"maximize", 0, RULE_FLAG},                              \
-        {"clip_value", 0, RULE_NOT_NEGATIVE}, {"clip_norm", 0, RULE_NOT_NEGATIVE},                 \
+        {"clip_value", 0, RULE_NOT_NEGATIVE}, {"clip_norm", 0, RULE_NORM},                         \
         {"weight_decay", 0, RULE_NOT_NEGATIVE}, {                                                  \
         "decoupled_weight_decay", 0, RULE_FLAG                                                     \
     }

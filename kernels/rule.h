@@ -48,12 +48,14 @@ enum rule_kind {
         RULE_COUNT
 };
 
-/* Valid values are finite, at least `least` and less than `below`, and 0 or 1 if it is a flag. */
+/* Valid values are finite, at least `least` and less than `below`, and 0 or 1 if it is a flag; or 0, if
+ * that stands for none. */
 struct rule_param {
     const char *name; /* as in the formula */
     float preset;     /* the value when the user names only the rule */
     float least, below;
-    bool flag;
+    bool flag, or_none;
+    const char *range; /* in words */
 };
 
 /* One float of state per element or per row. */
@@ -87,11 +89,13 @@ struct rule_info {
                               these conditions do not hold */
 };
 
-/* Ranges of a hyper-parameter. */
-#define RULE_ANY          -INFINITY, INFINITY, false
-#define RULE_NOT_NEGATIVE 0, INFINITY, false
-#define RULE_BELOW_ONE    0, 1, false
-#define RULE_FLAG         0, 2, true
+/* Ranges of a hyper-parameter. A row that is longer than a limit from 1e-16 has elements whose squares do not
+ * underflow, so its length is right. */
+#define RULE_ANY          -INFINITY, INFINITY, false, false, "a number from -3.4e38 to 3.4e38"
+#define RULE_NOT_NEGATIVE 0, INFINITY, false, false, "a number from 0 to 3.4e38"
+#define RULE_BELOW_ONE    0, 1, false, false, "a number from 0 to below 1"
+#define RULE_FLAG         0, 2, true, false, "0 or 1"
+#define RULE_NORM         1e-16f, INFINITY, false, true, "0 or a number from 1e-16 to 3.4e38"
 
 /* C compilers treat a const object as a constant; C++ needs constexpr. */
 #ifdef __cplusplus

@@ -92,6 +92,7 @@ static inline int rule_hyper_of(enum rule_kind kind, const char *name) {
 
 static inline bool rule_hyper_takes(const struct rule_param *p, float value) {
     if (p->flag) return value == 0 || value == 1;
+    if (p->or_none && value == 0) return true;
     return isfinite(value) && value >= p->least && value < p->below;
 }
 

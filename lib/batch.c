@@ -75,8 +75,9 @@ static int check_arguments(const struct embfuse_model *m, const struct embfuse_b
                     sizeof *b);
     if (b->bags < 0 || b->bags > INT64_MAX / m->num_features - 1 || b->lookups < 0 ||
         (b->bags == 0 && b->lookups))
-        return said(why, EMBFUSE_INVALID, "batch: %lld bags, %lld lookups", (long long)b->bags,
-                    (long long)b->lookups);
+        return said(why, EMBFUSE_INVALID,
+                    "batch: %lld bags, %lld lookups; both from 0, and without bags no lookups",
+                    (long long)b->bags, (long long)b->lookups);
     if ((!b->offsets && b->bags) || (!b->ids && b->lookups))
         return said(why, EMBFUSE_INVALID, "batch: ids or offsets are NULL");
     if (b->id_type != EMBFUSE_INT32 && b->id_type != EMBFUSE_INT64)

@@ -6,7 +6,7 @@
 #include "lib/model.h"
 
 /* Sets a hyper-parameter of one table, or only asks whether it could. */
-static int set_one(struct embfuse_model *m, int32_t table, const char *name, float value, bool ask,
+static int set_one(struct embfuse_model *m, int32_t table, const char *name, double value, bool ask,
                    struct embfuse_error *why) {
     const struct rule_info *info = rule_info_of(m->shapes[table].rule);
     const int k = rule_hyper_of(m->shapes[table].rule, name);
@@ -14,16 +14,17 @@ static int set_one(struct embfuse_model *m, int32_t table, const char *name, flo
         return said(why, EMBFUSE_UNKNOWN, "table %d: %s has no hyper-parameter '%.60s'", table,
                     info->name, name);
     const struct rule_param p = rule_hyper(info, k);
-    if (!rule_hyper_takes(&p, value))
-        return said(why, EMBFUSE_INVALID, "table %d: %g is no value for %s", table, (double)value,
-                    name);
+    const float rounded = (float)value;
+    if (!rule_hyper_takes(&p, rounded) || (rounded == 0 && value != 0))
+        return said(why, EMBFUSE_INVALID, "table %d: %s is %s in single precision, not %g", table,
+                    name, p.range, value);
     if (ask) return 0;
-    *rule_value(&m->rules[table], k) = value;
+    *rule_value(&m->rules[table], k) = rounded;
     m->shapes[table].adjusts = rule_adjusts(&m->rules[table]);
     return 0;
 }
 
-static int set_all(struct embfuse_model *m, const char *name, float value, bool ask,
+static int set_all(struct embfuse_model *m, const char *name, double value, bool ask,
                    struct embfuse_error *why) {
     int status = said(why, EMBFUSE_UNKNOWN, "no rule has a hyper-parameter '%.60s'", name);
     for (int32_t t = 0; t < m->num_tables; t++)
@@ -36,11 +37,11 @@ static int set_all(struct embfuse_model *m, const char *name, float value, bool 
 int set_hyper(struct embfuse_model *m, int32_t table, const char *name, double value,
               struct embfuse_error *why) {
     if (table == -1) {
-        const int status = set_all(m, name, (float)value, true, why);
-        return status ? status : set_all(m, name, (float)value, false, why);
+        const int status = set_all(m, name, value, true, why);
+        return status ? status : set_all(m, name, value, false, why);
     }
     if (!has_table(m, table)) return no_table(table, why);
-    return set_one(m, table, name, (float)value, false, why);
+    return set_one(m, table, name, value, false, why);
 }
 
 int embfuse_set(struct embfuse_model *m, int32_t table, const char *name, double value,

@@ -76,8 +76,8 @@ static int add_features(struct embfuse_model *m, const struct embfuse_feature *f
     for (int32_t i = 0; i < m->num_features; i++) {
         const struct embfuse_feature *f = &features[i];
         if (f->table < 0 || f->table >= m->num_tables)
-            return said(why, EMBFUSE_INVALID, "feature %d: table %d of %d", i, f->table,
-                        m->num_tables);
+            return said(why, EMBFUSE_INVALID, "feature %d: table %d; it is from 0 to %d", i,
+                        f->table, m->num_tables - 1);
         if (f->pooling < EMBFUSE_SUM || f->pooling > EMBFUSE_MAX)
             return said(why, EMBFUSE_INVALID, "feature %d: pooling is no embfuse_pooling", i);
         const struct table_shape *t = &m->shapes[f->table];
@@ -148,7 +148,8 @@ static int set_options(struct embfuse_model *m, const struct embfuse_options *o,
                     sizeof *o);
     if (o->place != EMBFUSE_HOST && o->place != EMBFUSE_DEVICE)
         return said(why, EMBFUSE_INVALID, "options.place is no embfuse_place");
-    if (o->threads < 0) return said(why, EMBFUSE_INVALID, "options.threads is %d", o->threads);
+    if (o->threads < 0)
+        return said(why, EMBFUSE_INVALID, "options.threads is %d; it is from 0 (all)", o->threads);
     if (o->grad_type < EMBFUSE_FP32 || o->grad_type > EMBFUSE_FP16)
         return said(why, EMBFUSE_INVALID,
                     "options.grad_type is EMBFUSE_FP32, EMBFUSE_BF16 or EMBFUSE_FP16");

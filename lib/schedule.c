@@ -105,7 +105,7 @@ int embfuse_schedule_set(struct embfuse_model *m, int32_t table, const struct em
         const struct rule_param lr = rule_hyper(rule_info_of(m->shapes[t].rule), RULE_LR);
         const double rate = embfuse_schedule_rate(s, base, m->steps[t].number);
         if (!rule_hyper_takes(&lr, (float)rate))
-            return said(why, EMBFUSE_INVALID, "table %d: %g is no learning rate", t, rate);
+            return said(why, EMBFUSE_INVALID, "table %d: lr is %s, not %g", t, lr.range, rate);
     }
     int status = 0;
     for (int32_t t = first; status == 0 && t < end; t++)

@@ -17,7 +17,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 import program
-from program import Arguments, ResultError, fact, write_whole
+from program import Arguments, ResultError, cpu_model, fact, write_whole
 from results import add_not_run
 from systems import described
 from torch_batch import STATES, libraries, reason
@@ -30,7 +30,7 @@ def context(worker):
     out = {"emb_schema": "1", "emb_torch": worker.torch.__version__,
            "emb_threads": worker.torch.get_num_threads(),
            "emb_date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-           "emb_cpu": fact("/proc/cpuinfo", "model name")}
+           "emb_cpu": fact("/proc/cpuinfo", "model name"), "emb_cpu_model": cpu_model()}
     if worker.cuda:
         out["emb_gpu"] = worker.cuda.get_device_name(0)
         out["emb_gpu_driver"] = fact("/proc/driver/nvidia/version", "NVRM version")

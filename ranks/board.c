@@ -13,21 +13,30 @@
 #include <unistd.h>
 
 #include "harness/memory.h"
+#include "harness/workload/spec_keys.h"
 #include "ranks/program.h"
 
 /* The line of a rank. launch.py reads the text. */
 struct line {
     _Atomic uint64_t beats;
-    char text[BOARD_LINE - sizeof(uint64_t)]; /* "pid PID: phase" */
+    _Atomic uint64_t waits;                       /* odd: the rank waits for others */
+    char text[BOARD_LINE - 2 * sizeof(uint64_t)]; /* "pid PID: phase" */
 };
 
-static const char path_name[] = "EMBFUSE_RANKS_BOARD";
+/* When a rank of this node last showed life, and last began or ended to wait. */
+struct seen {
+    uint64_t beats, waits;
+    double alive, moved;
+};
+
+static const char path_name[] = "EMBFUSE_RANKS_BOARD", limit_name[] = "EMBFUSE_RANKS_LIMIT";
 
 static struct {
     struct transport *transport;
     struct line *lines; /* [ranks + 1]; the last one beats once the end of the run is explained */
     pthread_t thread;
-    int pid; /* characters of "pid PID: " */
+    int pid;      /* characters of "pid PID: " */
+    double limit; /* seconds that all ranks may wait */
     atomic_bool stop;
 } board;
 
@@ -35,6 +44,10 @@ static struct {
 static void show(const char *phase) {
     char *text = board.lines[board.transport->rank].text;
     strncpy(text + board.pid, phase, sizeof board.lines->text - 1 - (size_t)board.pid);
+}
+
+static void waits(void) {
+    atomic_fetch_add(&board.lines[board.transport->rank].waits, 1);
 }
 
 static bool first_to_explain(void) {
@@ -48,12 +61,39 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* mpirun ends the others. This is not the thread that may call MPI. */
+static void end(const char *why) {
+    if (!first_to_explain()) return;
+    fprintf(stderr, "ranks: %s\n", why);
+    _exit(EXIT_LOST);
+}
+
+/* A rank without text has not begun. One that has ended does not come back to the others. */
+static bool ended_or_waits(const struct line *line) {
+    return *line->text && (atomic_load(&line->beats) == 0 || atomic_load(&line->waits) % 2 == 1);
+}
+
+/* Ends the run if all ranks of this node have waited for the limit. */
+static void end_if_stuck(const struct line *lines, const struct seen *seen, int first, int here,
+                         double time) {
+    char why[1000];
+    for (int i = 0; i < here; i++)
+        if (!ended_or_waits(&lines[i]) || time - seen[i].moved < board.limit) return;
+    snprintf(why, sizeof why, "all ranks have waited for each other for %g s:", board.limit);
+    for (int i = 0; i < here; i++)
+        text_add(why, sizeof why, "%s rank %d, %.40s", i ? ";" : "", first + i,
+                 strchr(lines[i].text, ':') + 2);
+    end(why);
+}
+
 /* Ranks of this node: those of others have no line here. */
 static void *live(void *arg) {
     struct transport *t = board.transport;
     const int here = t->ranks / t->nodes, first = t->node * here;
-    uint64_t *seen = must_have(calloc((size_t)here, sizeof *seen));
-    double *since = must_have(calloc((size_t)here, sizeof *since)), last = now();
+    const struct line *lines = &board.lines[first];
+    struct seen *seen = must_have(calloc((size_t)here, sizeof *seen));
+    double last = now();
+    char why[200];
     (void)arg;
     while (!atomic_load(&board.stop)) {
         atomic_fetch_add(&board.lines[t->rank].beats, 1);
@@ -64,25 +104,31 @@ static void *live(void *arg) {
         const bool slept = time - last > BOARD_SECONDS / 2;
         last = time;
         for (int i = 0; i < here; i++) {
-            const uint64_t beats = atomic_load(&board.lines[first + i].beats);
-            if (beats != seen[i] || slept || since[i] == 0) seen[i] = beats, since[i] = time;
-            if (beats == 0 || time - since[i] < BOARD_SECONDS) continue;
-            if (!first_to_explain()) continue;
-            fprintf(stderr, "ranks: rank %d has not answered for %d s (%.100s)\n", first + i,
-                    BOARD_SECONDS, board.lines[first + i].text);
-            /* mpirun ends the others. This is not the thread that may call MPI. */
-            _exit(EXIT_LOST);
+            struct seen *s = &seen[i];
+            const uint64_t beats = atomic_load(&lines[i].beats),
+                           waited = atomic_load(&lines[i].waits);
+            const bool fresh = slept || s->alive == 0;
+            if (beats != s->beats || fresh) s->beats = beats, s->alive = time;
+            if (waited != s->waits || fresh) s->waits = waited, s->moved = time;
+            if (beats == 0 || time - s->alive < BOARD_SECONDS) continue;
+            snprintf(why, sizeof why, "rank %d has not answered for %d s (%.100s)", first + i,
+                     BOARD_SECONDS, lines[i].text);
+            end(why);
         }
+        if (board.limit > 0) end_if_stuck(lines, seen, first, here, time);
     }
     free(seen);
-    free(since);
     return NULL;
 }
 
 int board_open(struct transport *t, struct error *err) {
-    const char *path = getenv(path_name);
+    const char *path = getenv(path_name), *limit = getenv(limit_name);
     const size_t bytes = (size_t)(t->ranks + 1) * sizeof *board.lines;
     if (!path || !*path) return 0;
+    board.limit = t->nodes == 1 ? BOARD_LIMIT : 0;
+    if (limit &&
+        number_read(limit_name, true, 1, 1e6, limit, (struct where){NULL, 0}, &board.limit, err))
+        return -1;
     const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0 || ftruncate(file, (off_t)bytes)) {
         if (file >= 0) close(file);
@@ -96,6 +142,7 @@ int board_open(struct transport *t, struct error *err) {
     board.pid =
         snprintf(board.lines[t->rank].text, sizeof board.lines->text, "pid %d: ", (int)getpid());
     t->show = show;
+    t->waits = waits;
     t->first_to_explain = first_to_explain;
     show(t->phase);
     if (pthread_create(&board.thread, NULL, live, NULL))
@@ -111,9 +158,11 @@ void board_close(void) {
     if (!board.lines) return;
     atomic_store(&board.stop, true);
     pthread_join(board.thread, NULL);
+    show("the end");
     /* A rank that has ended is silent, and right. */
     atomic_store(&board.lines[board.transport->rank].beats, 0);
     board.transport->show = NULL;
+    board.transport->waits = NULL;
     board.transport->first_to_explain = NULL;
     board.lines = NULL;
 }

@@ -26,13 +26,14 @@ OWN = ("--hostfile", "--host", "--map-by", "--bind-to", "--rank-by", "--oversubs
 DIED = re.compile(r"process rank (\d+) .*exited on signal (\d+)")
 LEFT = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\]")
 CODE = re.compile(r"Exit code:\s+(\d+)")
+SAYS = re.compile(r"ranks: (rank \d+[, ]|all ranks )")
 ENDED = "unable to reliably start one or more daemons"
 LOST = re.compile(r"lost communication with a remote daemon.*Remote daemon:\s+\S+ on node (\S+)", re.S)
 
 
 def phase(board, rank):
     """What the board, an open file, says of a rank."""
-    text = os.pread(board, LINE - 8, rank * LINE + 8).split(b"\0")[0].decode(errors="replace")
+    text = os.pread(board, LINE - 16, rank * LINE + 16).split(b"\0")[0].decode(errors="replace")
     return f"in phase '{text.partition(': ')[2]}'" if text else "on another node"
 
 
@@ -59,8 +60,9 @@ def placement(options):
 
 
 def run(command, env):
-    """(status, mpirun's own lines); all other lines pass."""
-    own, report = [], False
+    """(status, mpirun's own lines, whether a rank has said why the run ends). All other lines pass, but only the first
+    that says so: ranks of several nodes do not hear each other."""
+    own, report, said = [], False, False
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True, errors="replace") as job:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda n, _: job.send_signal(n))
@@ -70,10 +72,11 @@ def run(command, env):
                 own.append(line)
             elif report or "] PMIX" in line or re.match(r"\[[\w.-]+:\d+\]", line):
                 own.append(line)
-            else:
+            elif not said or not SAYS.match(line):
+                said = said or bool(SAYS.match(line))
                 sys.stderr.write(line)
                 sys.stderr.flush()
-    return job.returncode, "".join(own)
+    return job.returncode, "".join(own), said
 
 
 def explain(status, report, board):
@@ -88,8 +91,6 @@ def explain(status, report, board):
         rank, number = int(died[1]), int(died[2])
         why = {signal.SIGKILL: " (killed, perhaps out of memory)", signal.SIGABRT: " (out of memory?)"}.get(number, "")
         return 4, f"rank {rank} was ended by {signal.Signals(number).name}{why} {phase(board, rank)}"
-    if "MPI_ABORT was invoked" in report:
-        return 4, ""  # the rank that called it has said why
     if left and code:
         own = int(code[1])
         if own in (1, 2, 4):  # the program has said why
@@ -108,14 +109,14 @@ def main():
     # Ranks of other nodes make such a file there. All of them take its name away when all have opened it.
     board, path = tempfile.mkstemp(prefix="embfuse-ranks", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
     env = dict(os.environ, EMBFUSE_RANKS_BOARD=path, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    passed = ["-x", "EMBFUSE_RANKS_BOARD"]
+    passed = ["-x", "EMBFUSE_RANKS_BOARD", *(["-x", "EMBFUSE_RANKS_LIMIT"] if "EMBFUSE_RANKS_LIMIT" in env else [])]
     try:
-        status, report = run([mpirun, *ALWAYS, *placement(options), *passed, *options, *program], env)
+        status, report, said = run([mpirun, *ALWAYS, *placement(options), *passed, *options, *program], env)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     status, why = explain(status, report, board)
-    if why:
+    if why and not said:
         print(f"ranks: {why}", file=sys.stderr)
     return status
 

@@ -15,29 +15,39 @@
 #include "ranks/board.h"
 #include "ranks/place_ranks.h"
 
-/* The hash of this program's file. */
-static int own_hash(uint64_t *out, struct error *err) {
+/* What all ranks have alike: hashes of this program's file, and of its arguments. */
+struct same {
+    uint64_t program, words;
+};
+
+static int own_hashes(int argc, char **argv, struct same *out, struct error *err) {
     enum { BLOCK = 1 << 20 };
+    *out = (struct same){0};
+    for (int i = 1; i < argc; i++)
+        out->words = XXH3_64bits_withSeed(argv[i], strlen(argv[i]) + 1, out->words);
     FILE *f = fopen("/proc/self/exe", "rb");
     if (!f) return fail(err, "/proc/self/exe: %s", strerror(errno));
     char *block = must_have(malloc(BLOCK));
-    *out = 0;
     for (size_t bytes; (bytes = fread(block, 1, BLOCK, f)) > 0;)
-        *out = XXH3_64bits_withSeed(block, bytes, *out);
+        out->program = XXH3_64bits_withSeed(block, bytes, out->program);
     free(block);
     fclose(f);
     return 0;
 }
 
-/* The orders of rank 0 mean the same to all ranks only if all run one program. Rank 0 says which one does not. */
-static int same_program(struct transport *t, struct error *err) {
-    uint64_t own = 0, *all = must_have(calloc((size_t)t->ranks, sizeof *all));
-    int status = transport_agree(t, own_hash(&own, err), err);
+/* The orders of rank 0 mean the same to all ranks only if all run one program, and nobody reads the arguments of the
+ * others. Rank 0 says which one differs. */
+static int same_program(struct transport *t, int argc, char **argv, struct error *err) {
+    struct same own, *all = must_have(calloc((size_t)t->ranks, sizeof *all));
+    int status = transport_agree(t, own_hashes(argc, argv, &own, err), err);
     if (status == 0) status = transport_all_gather(t, &own, sizeof own, all, err);
-    for (int r = t->ranks; status == 0 && r-- > 1;)
-        if (all[r] != all[0])
+    for (int r = 1; status == 0 && r < t->ranks; r++)
+        if (all[r].program != all[0].program)
             status = fail(
                 err, "rank %d runs another program than rank 0; start one build on all ranks", r);
+        else if (all[r].words != all[0].words)
+            status =
+                fail(err, "rank %d has other arguments than rank 0; give all ranks the same", r);
     free(all);
     return status;
 }
@@ -48,7 +58,8 @@ static int same_program(struct transport *t, struct error *err) {
 struct transport *program_open(int *argc, char ***argv) {
     struct error err;
     struct transport *t = transport_mpi_open(argc, argv, &err);
-    if (t && transport_agree(t, board_open(t, &err), &err) == 0 && same_program(t, &err) == 0) {
+    if (t && transport_agree(t, board_open(t, &err), &err) == 0 &&
+        same_program(t, *argc, *argv, &err) == 0) {
         board_unlink();
         t->open_device = transport_nccl_open;
         return t;
@@ -78,10 +89,8 @@ int program_run(struct transport *t, int (*lead)(void *ctx), void *ctx) {
     if (t->rank == 0) {
         status = lead(ctx);
         if (ranks_dismiss(t, &err) && status == EXIT_FINE) status = EXIT_USAGE;
-    } else if (ranks_follow(t, &err)) {
-        fprintf(stderr, "ranks: rank %d, %s: %s\n", t->rank, t->phase, err.text);
-        t->ops->abort(t, EXIT_USAGE);
-    }
+    } else if (ranks_follow(t, &err))
+        transport_give_up(t, &err);
     program_close(t);
     return status;
 }

@@ -10,8 +10,8 @@ mpi            := $(shell command -v mpirun >/dev/null && pkg-config --exists om
 mpi_include    := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c 2>/dev/null))
 $(mpi_files:%.c=$(B)/%.o): CFLAGS += $(mpi_include)
 
-# The programs on MPI.
-ranks_programs := $(B)/ranks/bench $(B)/ranks/train $(B)/studies/server/server $(B)/studies/scale/here
+# The programs on MPI, and one whose runs cannot end well.
+ranks_programs := $(B)/ranks/bench $(B)/ranks/train $(B)/studies/server/server $(B)/studies/scale/here $(B)/tests/ranks/mpi/ends
 $(B)/ranks/bench: $(B)/harness/record/gbench.o
 $(ranks_programs): %: %.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(objects) $(guests)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark) -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)

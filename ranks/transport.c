@@ -11,8 +11,16 @@
 
 enum { BLOCK = 1 << 16 /* elements of a sum */ };
 
+/* Before and after a call that waits for other ranks. */
+static void waits(const struct transport *t) {
+    if (t->waits) t->waits();
+}
+
 int transport_barrier(struct transport *t, struct error *err) {
-    return t->ops->barrier(t, err);
+    waits(t);
+    const int status = t->ops->barrier(t, err);
+    waits(t);
+    return status;
 }
 
 static void count_parts(struct transport *t, const struct parts *out, const struct parts *in) {
@@ -34,8 +42,15 @@ int transport_start(struct transport *t, const void *send, const struct parts *o
     return t->ops->start(t, send, out, receive, in, err);
 }
 
+static int finish(const struct transport *t, struct transport *by, struct error *err) {
+    waits(t);
+    const int status = by->ops->finish(by, err);
+    waits(t);
+    return status;
+}
+
 int transport_finish(struct transport *t, struct error *err) {
-    return t->ops->finish(t, err);
+    return finish(t, t, err);
 }
 
 int transport_device_start(struct transport *t, const void *send, const struct parts *out,
@@ -45,7 +60,7 @@ int transport_device_start(struct transport *t, const void *send, const struct p
 }
 
 int transport_device_finish(struct transport *t, struct error *err) {
-    return t->device->ops->finish(t->device, err);
+    return finish(t, t->device, err);
 }
 
 void transport_give_up(const struct transport *t, const struct error *err) {
@@ -72,7 +87,11 @@ int transport_send(struct transport *t, int to, int tag, const void *data, size_
 
 int transport_receive(struct transport *t, int from, int tag, void **data, struct message *out,
                       struct error *err) {
-    if (t->ops->receive(t, from, tag, data, out, err)) return -1;
+    const bool patient = t->patience > 0;
+    if (!patient) waits(t);
+    const int status = t->ops->receive(t, from, tag, data, out, err);
+    if (!patient) waits(t);
+    if (status) return -1;
     if (out->from != t->rank) t->bytes[t->channel].received += (int64_t)out->bytes;
     return 0;
 }

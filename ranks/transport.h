@@ -22,7 +22,8 @@
 
 enum { ANY_RANK = -1, NOBODY = -2 };
 
-enum { EXIT_LOST = 4 /* of a program: a rank died, stopped answering, or lacks memory */ };
+/* Exit status of a program: a rank died, stopped answering, failed in an exchange, or lacks memory. */
+enum { EXIT_LOST = 4 };
 
 /* What bytes are for. They are counted apart. */
 enum channel {
@@ -68,7 +69,7 @@ struct transport_ops {
      * `patience`, out->from is NOBODY and *data is NULL. */
     int (*receive)(struct transport *t, int from, int tag, void **data, struct message *out,
                    struct error *err);
-    /* Ends the other ranks too, soon. Does not return where ranks are processes. */
+    /* Ends the other ranks too, soon, as if this one died. NULL where ranks are processes. */
     void (*abort)(struct transport *t, int status);
 };
 
@@ -82,6 +83,8 @@ struct transport {
     struct transport_bytes bytes[CHANNELS];
     const char *phase; /* what the rank does now, for a message if it stops; never NULL */
     void (*show)(const char *phase); /* who keeps it in case the rank dies; NULL: nobody */
+    /* Called before and after the rank waits for others, perhaps for ever. NULL: nobody looks */
+    void (*waits)(void);
     /* Does no other rank of this node say why the run ends? To be asked once. NULL: nobody knows */
     bool (*first_to_explain)(void);
     /* Between arrays in device memory; its start() and finish() enqueue on its stream. NULL: not open. */

@@ -37,16 +37,19 @@ static struct over_mpi *mpi_of(struct transport *t) {
     return (struct over_mpi *)t;
 }
 
-static int check(int status, const char *what, struct error *err) {
+/* Others wait for a rank whose message fails, so that ends the run. */
+static int check(struct over_mpi *m, int status, const char *what, struct error *err) {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     if (status == MPI_SUCCESS) return 0;
     MPI_Error_string(status, text, &length);
-    return fail(err, "MPI, %s: %.300s", what, text);
+    fail(err, "MPI, %s: %.300s", what, text);
+    if (m) transport_give_up(&m->transport, err);
+    return -1;
 }
 
 static int barrier(struct transport *t, struct error *err) {
-    return check(MPI_Barrier(mpi_of(t)->world), "barrier", err);
+    return check(mpi_of(t), MPI_Barrier(mpi_of(t)->world), "barrier", err);
 }
 
 /* Pieces of a message to or from rank r: send() and receive() of MPI take an int. */
@@ -58,7 +61,7 @@ static int start_pieces(struct over_mpi *m, bool sends, char *data, size_t bytes
         const int status =
             sends ? MPI_Isend(data + at, now, MPI_BYTE, r, TAG_PIECE, m->world, request)
                   : MPI_Irecv(data + at, now, MPI_BYTE, r, TAG_PIECE, m->world, request);
-        if (check(status, sends ? "send" : "receive", err)) return -1;
+        if (check(m, status, sends ? "send" : "receive", err)) return -1;
     }
     return 0;
 }
@@ -86,7 +89,7 @@ static int start(struct transport *t, const void *send, const struct parts *out,
 
 static int finish(struct transport *t, struct error *err) {
     struct over_mpi *m = mpi_of(t);
-    return check(MPI_Waitall(m->num_pieces, m->pieces, MPI_STATUSES_IGNORE), "exchange", err);
+    return check(m, MPI_Waitall(m->num_pieces, m->pieces, MPI_STATUSES_IGNORE), "exchange", err);
 }
 
 /* Frees parcels that have gone; all: waits for them. */
@@ -96,7 +99,7 @@ static int collect(struct over_mpi *m, bool all, struct error *err) {
         int gone = 1;
         const int status = all ? MPI_Wait(&done->request, MPI_STATUS_IGNORE)
                                : MPI_Test(&done->request, &gone, MPI_STATUS_IGNORE);
-        if (check(status, "send", err)) return -1;
+        if (check(m, status, "send", err)) return -1;
         if (!gone) {
             p = &done->next;
             continue;
@@ -117,8 +120,8 @@ static int post(struct transport *t, int to, int tag, const void *data, size_t b
     *p = (struct parcel){m->parcels, MPI_REQUEST_NULL, must_have(malloc(bytes + 1))};
     if (bytes) memcpy(p->data, data, bytes);
     m->parcels = p;
-    return check(MPI_Isend(p->data, (int)bytes, MPI_BYTE, to, tag, m->world, &p->request), "send",
-                 err);
+    return check(m, MPI_Isend(p->data, (int)bytes, MPI_BYTE, to, tag, m->world, &p->request),
+                 "send", err);
 }
 
 /* Waits for a message and takes hold of it; *come: 0 if none came in time. */
@@ -126,10 +129,10 @@ static int find(struct transport *t, int from, int tag, int *come, MPI_Message *
                 MPI_Status *status, struct error *err) {
     struct over_mpi *m = mpi_of(t);
     if (t->patience <= 0)
-        return check(MPI_Mprobe(from, tag, m->world, message, status), "receive", err);
+        return check(m, MPI_Mprobe(from, tag, m->world, message, status), "receive", err);
     const double end = MPI_Wtime() + t->patience;
     for (*come = 0; !*come && MPI_Wtime() < end;) {
-        if (check(MPI_Improbe(from, tag, m->world, come, message, status), "receive", err))
+        if (check(m, MPI_Improbe(from, tag, m->world, come, message, status), "receive", err))
             return -1;
         if (!*come) sched_yield();
     }
@@ -138,6 +141,7 @@ static int find(struct transport *t, int from, int tag, int *come, MPI_Message *
 
 static int receive(struct transport *t, int from, int tag, void **data, struct message *out,
                    struct error *err) {
+    struct over_mpi *m = mpi_of(t);
     MPI_Message message;
     MPI_Status status;
     int bytes = 0, come = 1;
@@ -146,14 +150,10 @@ static int receive(struct transport *t, int from, int tag, void **data, struct m
     *data = NULL;
     *out = (struct message){.from = NOBODY};
     if (!come) return 0;
-    if (check(MPI_Get_count(&status, MPI_BYTE, &bytes), "receive", err)) return -1;
+    if (check(m, MPI_Get_count(&status, MPI_BYTE, &bytes), "receive", err)) return -1;
     *data = must_have(malloc((size_t)bytes + 1));
     *out = (struct message){status.MPI_SOURCE, tag, (size_t)bytes};
-    return check(MPI_Mrecv(*data, bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE), "receive", err);
-}
-
-static void abort_all(struct transport *t, int status) {
-    MPI_Abort(mpi_of(t)->world, status);
+    return check(m, MPI_Mrecv(*data, bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE), "receive", err);
 }
 
 static void close_mpi(struct transport *t) {
@@ -170,8 +170,7 @@ static const struct transport_ops ops = {.close = close_mpi,
                                          .start = start,
                                          .finish = finish,
                                          .send = post,
-                                         .receive = receive,
-                                         .abort = abort_all};
+                                         .receive = receive};
 
 /* The number of this rank's node, and of nodes. Ranks of a node must follow one another, equally many on each:
  * otherwise all count as one node. */
@@ -179,8 +178,8 @@ static int find_nodes(struct over_mpi *m, struct error *err) {
     struct transport *t = &m->transport;
     MPI_Comm node;
     int first = t->rank, size = 0;
-    if (check(MPI_Comm_split_type(m->world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node), "nodes",
-              err))
+    if (check(m, MPI_Comm_split_type(m->world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
+              "nodes", err))
         return -1;
     MPI_Comm_size(node, &size);
     MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, node);
@@ -189,7 +188,7 @@ static int find_nodes(struct over_mpi *m, struct error *err) {
         all = 0;
     MPI_Allreduce(MPI_IN_PLACE, &same, 1, MPI_INT, MPI_MIN, m->world);
     regular = regular && same == size;
-    if (check(MPI_Allreduce(&regular, &all, 1, MPI_INT, MPI_MIN, m->world), "nodes", err))
+    if (check(m, MPI_Allreduce(&regular, &all, 1, MPI_INT, MPI_MIN, m->world), "nodes", err))
         return -1;
     t->nodes = all ? t->ranks / size : 1;
     t->node = all ? first / size : 0;
@@ -198,7 +197,8 @@ static int find_nodes(struct over_mpi *m, struct error *err) {
 
 struct transport *transport_mpi_open(int *argc, char ***argv, struct error *err) {
     int level = 0;
-    if (check(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level), "start", err)) return NULL;
+    if (check(NULL, MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level), "start", err))
+        return NULL;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     struct over_mpi *m = must_have(calloc(1, sizeof *m));
     struct transport *t = &m->transport;

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Compares two results of the same workloads, before and after: a verdict per row, which can be "unsure".
 
-Rows are matched by workload, rule, kernel and mode. They must be of the same machine and the same work: the
-operation, and fingerprints of ids (one per batch of the ring; a shorter run may have fewer). A row is FASTER
+Rows are matched by workload, rule, kernel and mode. They must be of the same machine with as many
+threads, and of the same work: shapes, types, operation, and fingerprints of ids (one per batch of the ring; a shorter
+run may have fewer). A row is FASTER
 or SLOWER only if its median moved by the minimum effect, a bootstrap interval of the ratio is on one side of
 1, and the Mann-Whitney U test is significant after a correction for the number of rows; SAME only if the
 whole interval is within the minimum effect; otherwise UNSURE. --noise takes the effect that identical code
@@ -20,7 +21,7 @@ import sys
 from dataclasses import dataclass
 
 import compare_forms
-import merge
+import identity
 import noise_floor
 import program
 from program import Arguments, ResultError, write_whole
@@ -29,6 +30,7 @@ from verdict import FAMILY, MIN_EFFECT, Effect, effect, words_of
 
 MEANING = {0: "same or better", 1: "rows that only one side has; --allow-missing accepts them",
            2: "failed checks in the new result", 3: "slower or larger", 4: "unsure, and nothing slower"}
+OTHER_MACHINE = "times of two machines or numbers of threads; --other-machine compares them all the same"
 # What a run takes and launches, in the rows' counters; the runs of one build always agree.
 EXACT = {"scratch_mib": "MiB of scratch", "persistent_mib": "MiB of weights and states",
          "launched_kernels": "kernels launched", "launched_memsets": "memsets launched", "launches": "launches"}
@@ -86,11 +88,6 @@ class Comparison:
         return 4 if "UNSURE" in self.words() else 0
 
 
-def same_machine(old, new):
-    merge.same_machine(old, new, (*merge.MACHINE, "num_cpus"),
-                       "times of two machines; --other-machine compares them all the same")
-
-
 def match(old, new, other_work=False):
     """(pairs, lines about rows without a partner). Different work under one name is an error."""
     left, right = ({s.key: s for s in result.series} for result in (old, new))
@@ -98,12 +95,12 @@ def match(old, new, other_work=False):
                for r, own, other in ((old, left, right), (new, right, left))
                for k in own if k not in other]
     found = [(left[k], right[k]) for k in left if k in right]
-    for a, b in found:
-        ids, other = a.fingerprints, b.fingerprints
-        if not other_work and (not (ids <= other or other <= ids) or a.operation != b.operation):
-            raise ResultError(f"{a.workload}, {a.kernel.name}: fingerprints {','.join(sorted(ids))} and "
-                              f"{','.join(sorted(other))}, operations {a.operation} and {b.operation}: "
-                              "different work; --other-work compares the times all the same")
+    for a, b in found if not other_work else ():
+        operations = f"operation is {a.operation}, and {b.operation}" if a.operation != b.operation else ""
+        differs = identity.other_work(a.samples, b.samples) or operations or identity.other_text(old, new, a.workload)
+        if differs:
+            raise ResultError(f"{new.path}: {a.workload}, {a.kernel.name}: different work than in {old.path}: {differs};"
+                              " --other-work compares the times all the same")
     if not found:
         raise ResultError(f"{old.path} and {new.path} have no row in common")
     return found, missing
@@ -111,11 +108,13 @@ def match(old, new, other_work=False):
 
 def context_notes(old, new):
     """Other changes between the runs that could explain a difference."""
-    keys = ("emb_cpu", "emb_isa", "emb_prefetch", "emb_threads", "emb_compiler", "emb_flags", "emb_thp",
-            "emb_virtualised", "emb_last_level_cache", "emb_gpu", "emb_gpu_driver", "emb_nvcc")
+    keys = ("emb_isa", "emb_prefetch", "emb_compiler", "emb_flags", "emb_thp", "emb_virtualised",
+            "emb_last_level_cache", "emb_nvcc")
+    own, its = (identity.machine(r.context) for r in (old, new))
+    both = [(k, own[k], its[k]) for k in own if k in its]
     # Where a build found its headers changes nothing.
-    both = [(k, *(re.sub(r" -I\S+", "", str(r.context.get(k))) for r in (old, new))) for k in keys]
-    return [f"note: {k[4:]} differs: {a} -> {b}" for k, a, b in both if a != b]
+    both += [(k[4:], *(re.sub(r" -I\S+", "", str(r.context.get(k))) for r in (old, new))) for k in keys]
+    return [f"note: {k} differs: {a} -> {b}" for k, a, b in both if a != b]
 
 
 def judged(pairs, least):
@@ -140,8 +139,9 @@ def noise(path, result):
     if not path:
         return 0.0, []
     known = noise_floor.read(path)
-    if any(known.result.context.get(k) != result.context.get(k) for k in ("emb_cpu", "num_cpus")):
-        return 0.0, [f"note: {path} is of another machine, and is not used"]
+    other = identity.other_machine(known.result.context, result.context, threads=True)
+    if other:
+        return 0.0, [f"note: {path} is of another machine, its {other} differs, and it is not used"]
     return known.floor, [f"noise: in 95 % of rows, identical code differs by less than {100 * known.floor:.1f} % here, "
                          f"with {known.samples} samples on each side ({path})"]
 
@@ -149,7 +149,7 @@ def noise(path, result):
 def compared(old, new, least=MIN_EFFECT, noise_file="", other_machine=False, other_work=False):
     """The Comparison of two results."""
     if not other_machine:
-        same_machine(old, new)
+        identity.same_machine(old, new, OTHER_MACHINE, threads=True)
     pairs, missing = match(old, new, other_work)
     floor, notes = noise(noise_file, new)
     least = max(least, floor)
@@ -166,8 +166,10 @@ def main():
     parser.add_argument("--noise", default="", metavar="FILE", help="noise.json of this machine, by make noise")
     parser.add_argument("--allow-missing", action="store_true",
                         help="rows that only one side has are listed, but are not an error")
-    parser.add_argument("--other-machine", action="store_true", help="compare results of two machines")
-    parser.add_argument("--other-work", action="store_true", help="compare rows with other ids or operations")
+    parser.add_argument("--other-machine", action="store_true",
+                        help="compare results of two machines, or with other threads")
+    parser.add_argument("--other-work", action="store_true",
+                        help="compare rows with other shapes, ids, types or operations")
     parser.add_argument("--markdown", metavar="FILE", help="also write a text for a pull request")
     parser.add_argument("--json", metavar="FILE", help="also write all figures")
     parser.add_argument("--status-file", metavar="FILE", help="write the exit status and its meaning here")

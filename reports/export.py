@@ -100,7 +100,7 @@ def common(result, groups, subject, *notes):
     foot = [*([f"FAILED, not drawn: {', '.join(missing)}"] if missing else []), *notes,
             *notes_of({mark for _, mark in kernels})]
     return {"heading": f"{operation_text(group.rule, group.mode)}: {subject}, {caches(group.mode)}",
-            "machine": clean(result.machine()), "caution": clean(result.caution()), "count": len(kernels),
+            "machine": clean(result.machine()), "caution": clean(result.doubt()), "count": len(kernels),
             "colours": " ".join(colour(k) for k, _ in kernels),
             "points": " ".join(str(marker(k)[0]) for k, _ in kernels),
             "notes": names(foot), "groups": len(groups)}

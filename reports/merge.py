@@ -3,35 +3,15 @@
 """Merges several results of one machine into one, so that one table and one figure can show all rows: for
 example those of a peer (torch_peer.py) beside those of the kernels.
 
-It refuses results that cannot be compared: another processor or device, or other ids under the same
-workload name.
+It refuses results that cannot be compared: of another machine, or with other work under the name of a workload.
 """
 import itertools
 import json
 
 import program
+from identity import same_machine, same_work
 from program import Arguments, ResultError, write_whole
 from results import add_not_run, leading_number, load, read_not_run
-
-MACHINE = ("emb_cpu", "emb_gpu", "emb_gpu_driver")
-
-
-def same_machine(first, other, keys=MACHINE, why="results of several machines are not merged"):
-    for key in keys:
-        own, its = first.context.get(key), other.context.get(key)
-        if own and its and own != its:
-            raise ResultError(f"{other.path}: {key.removeprefix('emb_')} is '{its}', in {first.path} it is '{own}': "
-                              + why)
-
-
-def same_ids(first, other):
-    ids = {}
-    for s in first.series:
-        ids.setdefault(s.workload, set()).update(s.fingerprints)
-    for s in other.series:
-        own = ids.get(s.workload)
-        if own is not None and not (own <= s.fingerprints or s.fingerprints <= own):
-            raise ResultError(f"{other.path}: {s.workload} has other ids than in {first.path}")
 
 
 def read(path):
@@ -40,7 +20,9 @@ def read(path):
 
 
 def add_disturbances(context, other):
-    """Adds the disturbed samples of `other` to a context, and keeps the highest load of both."""
+    """Adds the disturbed samples of `other` to a context, keeps the highest load of both, and what cut either short."""
+    cut = dict.fromkeys(c["emb_cut_short"] for c in (context, other) if c.get("emb_cut_short"))
+    context |= {"emb_cut_short": "; ".join(cut)} if cut else {}
     for key, join in (("emb_disturbed_samples", sum), ("emb_load_worst", max)):
         found = [n for n in (leading_number(c.get(key)) for c in (context, other)) if n is not None]
         if found:
@@ -62,7 +44,7 @@ def merged(paths):
     results = [load(p) for p in paths]
     for first, other in itertools.combinations(results, 2):
         same_machine(first, other)
-        same_ids(first, other)
+        same_work(first, other)
         twice = {s.key for s in first.series} & {s.key for s in other.series}
         if twice:
             raise ResultError(f"{other.path}: {' '.join(min(twice))} is in {first.path} too")

@@ -66,6 +66,13 @@ def fact(path, key):
     return found[1].strip() if found else ""
 
 
+def cpu_model():
+    """What kind of CPU this machine has, as bench names it in emb_cpu_model."""
+    keys = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")  # the last two are of Arm
+    known = {k.removeprefix("cpu ").removeprefix("CPU "): fact("/proc/cpuinfo", k) for k in keys}
+    return ", ".join(f"{k} {v}".removeprefix("vendor_id ") for k, v in known.items() if v)
+
+
 def read_lines(path, study, take):
     """Calls take() with every line of JSON that studies/STUDY prints; it raises KeyError, TypeError or ValueError if the
     line lacks something."""

@@ -93,7 +93,7 @@ def of_results(machines, args):
 def of_figures(machines, args):
     """What they read about figures, with lines about those that could not be drawn."""
     drawer, beside = Drawer(args.kernel, args.below), outcomes.side_by_side(machines, args.kernel, args.below)
-    common = drawer.side_by_side(beside[0], [m.sources[0].path for m in machines]) if beside else []
+    common = drawer.side_by_side(beside[0], {m.name: m.sources[0].result for m in machines}) if beside else []
     shown = {m.name: [Shown(s, drawer.of(s)) for s in m.sources] for m in machines}
     return {"beside": beside, "common": common, "shown": shown,
             "gaps": [f"{about}: {note}" for note, about in drawer.notes.items()]}

@@ -19,6 +19,7 @@ import statistics
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from identity import one_work
 from program import ResultError
 from verdict import told_apart
 
@@ -308,10 +309,18 @@ class Result:
         parts += [f"load {load:.1f} on {cpus:.0f} CPU{'s'[:cpus > 1]}{when}"] if known else []
         return ", ".join(parts) + ": do not quote"
 
-    def doubts(self):
-        """Lines: that the run was cut short, by a signal or by its death, and the caution."""
+    def cut_short(self):
+        """One line that says by what, a signal or its death, the run was cut short, and how much there is; or ''."""
         cut = self.context.get("emb_cut_short")
-        return [f"cut short: {cut}"] * bool(cut) + [self.caution()] * bool(self.caution())
+        return f"cut short: {cut}" if cut else ""
+
+    def doubts(self):
+        """Both as lines. Whatever is made of a result says them."""
+        return [line for line in (self.cut_short(), self.caution()) if line]
+
+    def doubt(self):
+        """The doubts in one line, for a picture or a cell of a table; '' if there are none."""
+        return "; ".join(self.doubts())
 
     def cautions(self, mark=""):
         """The doubts as lines to put above a text, and an empty line; mark ** makes them bold in a page."""
@@ -381,7 +390,7 @@ def by_speed(groups):
 
 
 def load(path):
-    """Reads a result file. ResultError if it is missing, not JSON, or not an embfuse result."""
+    """Reads a result file. ResultError if it is missing, not JSON, no embfuse result, or has other work in one name."""
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
@@ -396,7 +405,9 @@ def load(path):
     if str(context["emb_schema"]) != SCHEMA:
         raise ResultError(f"{path}: schema {context['emb_schema']}, these reports read {SCHEMA}")
     kernels = mark_places(read_kernels(context), rows)
-    return Result(str(path), context, kernels, read_not_run(context), read_series(rows, kernels))
+    series = read_series(rows, kernels)
+    one_work(path, series)
+    return Result(str(path), context, kernels, read_not_run(context), series)
 
 
 def fields(text, count):

@@ -22,8 +22,10 @@ set style fill solid 1.0 noborder
 set label 1 heading."\n".machine at screen 0.5, 1 - 30.0 / height center textcolor rgb ink
 if (!exists("caution")) { caution = "" }
 if (!exists("notes")) { notes = "" }
-# At the top: the warning not to quote the figures.
-set label 989 caution at screen 0.5, 1 - 10.0 / height center font face.":Bold,12" textcolor rgb "#c00000"
+# At the top: that the run was cut short, and the warning not to quote the figures; smaller if it is long.
+fitting = 1.2 * width / (strlen(caution) + 1)
+set label 989 caution at screen 0.5, 1 - 10.0 / height center textcolor rgb "#c00000" \
+    font face.sprintf(":Bold,%d", fitting < 12 ? fitting : 12)
 # At the bottom, in small print: what failed, and what the marks mean.
 foot_lines = words(notes)
 do for [i = 1:foot_lines] {

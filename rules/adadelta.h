@@ -17,7 +17,7 @@ RULE_INFO(adadelta) = {
     .formula = "s = rho*s+(1-rho)*g^2; u = sqrt(d+eps)/sqrt(s+eps)*g; d = rho*d+(1-rho)*u^2; "
                "w -= lr*u",
     .source = "Zeiler 2012; torch.optim.Adadelta, keras.optimizers.Adadelta",
-    .params = {{"lr", 1, RULE_ANY},
+    .params = {{"lr", 1, RULE_NOT_NEGATIVE},
                {"rho", 0.9f, RULE_BELOW_ONE},
                {"eps", 1e-6f, RULE_NOT_NEGATIVE}},
     .elem = {{"s", 0, 0, 0x1p-4f}, {"d", 0, 0, 0x1p-4f}},

@@ -19,7 +19,7 @@ RULE_INFO(adagrad) = {
                "or ...*g/sqrt(s+eps) with eps_inside; s starts at initial_accumulator",
     .source = "Duchi, Hazan and Singer 2011; torch.optim.Adagrad, FBGEMM EXACT_ADAGRAD, "
               "keras.optimizers.Adagrad, TensorFlow ResourceSparseApplyAdagradV2",
-    .params = {{"lr", 0.01f, RULE_ANY},
+    .params = {{"lr", 0.01f, RULE_NOT_NEGATIVE},
                {"eps", 1e-8f, RULE_NOT_NEGATIVE},
                {"lr_decay", 0, RULE_NOT_NEGATIVE},
                {"initial_accumulator", 0, RULE_NOT_NEGATIVE},

@@ -14,7 +14,7 @@ RULE_INFO(adam) = {
     .formula = "m = beta1*m+(1-beta1)*g; v = beta2*v+(1-beta2)*g^2; "
                "w -= lr*(m/(1-beta1^t))/(sqrt(v/(1-beta2^t))+eps)",
     .source = "Kingma and Ba 2015; torch.optim.Adam, FBGEMM ADAM",
-    .params = {{"lr", 0.001f, RULE_ANY},
+    .params = {{"lr", 0.001f, RULE_NOT_NEGATIVE},
                {"beta1", 0.9f, RULE_BELOW_ONE},
                {"beta2", 0.999f, RULE_BELOW_ONE},
                {"eps", 1e-8f, RULE_NOT_NEGATIVE}},

@@ -19,7 +19,7 @@ RULE_INFO(adam_epsilon_hat) = {
     .source =
         "Kingma and Ba 2015, end of section 2; torch.optim.SparseAdam, keras.optimizers.Adam, "
         "TensorFlow Addons LazyAdam, HugeCTR Adam",
-    .params = {{"lr", 0.001f, RULE_ANY},
+    .params = {{"lr", 0.001f, RULE_NOT_NEGATIVE},
                {"beta1", 0.9f, RULE_BELOW_ONE},
                {"beta2", 0.999f, RULE_BELOW_ONE},
                {"eps", 1e-8f, RULE_NOT_NEGATIVE}},

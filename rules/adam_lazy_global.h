@@ -22,7 +22,7 @@ RULE_INFO(adam_lazy_global) = {
                "m += ((1-beta1)*g-(1-beta1^k)*m)/(1-beta1^t); "
                "v += ((1-beta2)*g^2-(1-beta2^k)*v)/(1-beta2^t)",
     .source = "HugeCTR Adam(LazyGlobal)",
-    .params = {{"lr", 0.001f, RULE_ANY},
+    .params = {{"lr", 0.001f, RULE_NOT_NEGATIVE},
                {"beta1", 0.9f, RULE_BELOW_ONE},
                {"beta2", 0.999f, RULE_BELOW_ONE},
                {"eps", 1e-8f, RULE_NOT_NEGATIVE}},

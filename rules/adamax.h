@@ -16,7 +16,7 @@ RULE_INFO(adamax) = {
     .name = "adamax",
     .formula = "m = beta1*m+(1-beta1)*g; n = max(beta2*n,|g|+eps); w -= lr*(m/(1-beta1^t))/n",
     .source = "Kingma and Ba 2015; torch.optim.Adamax",
-    .params = {{"lr", 0.002f, RULE_ANY},
+    .params = {{"lr", 0.002f, RULE_NOT_NEGATIVE},
                {"beta1", 0.9f, RULE_BELOW_ONE},
                {"beta2", 0.999f, RULE_BELOW_ONE},
                {"eps", 1e-8f, RULE_NOT_NEGATIVE}},

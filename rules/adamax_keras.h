@@ -13,7 +13,7 @@ RULE_INFO(adamax_keras) = {
     .name = "adamax_keras",
     .formula = "m = beta1*m+(1-beta1)*g; n = max(beta2*n,|g|); w -= lr*(m/(1-beta1^t))/(n+eps)",
     .source = "Kingma and Ba 2015; keras.optimizers.Adamax, TensorFlow ApplyAdaMax",
-    .params = {{"lr", 0.001f, RULE_ANY},
+    .params = {{"lr", 0.001f, RULE_NOT_NEGATIVE},
                {"beta1", 0.9f, RULE_BELOW_ONE},
                {"beta2", 0.999f, RULE_BELOW_ONE},
                {"eps", 1e-7f, RULE_NOT_NEGATIVE}},

@@ -17,7 +17,7 @@ RULE_INFO(amsgrad) = {
     .formula = "m = beta1*m+(1-beta1)*g; v = beta2*v+(1-beta2)*g^2; x = max(x,v); "
                "w -= lr*(m/(1-beta1^t))/(sqrt(x/(1-beta2^t))+eps)",
     .source = "Reddi, Kale and Kumar 2018; torch.optim.Adam(amsgrad)",
-    .params = {{"lr", 0.001f, RULE_ANY},
+    .params = {{"lr", 0.001f, RULE_NOT_NEGATIVE},
                {"beta1", 0.9f, RULE_BELOW_ONE},
                {"beta2", 0.999f, RULE_BELOW_ONE},
                {"eps", 1e-8f, RULE_NOT_NEGATIVE}},

@@ -5,8 +5,8 @@
  *
  * As in TensorFlow, l2_shrinkage changes z but not n, and l2 counts twice; the paper and Monolith
  * count it once. beta is that of Keras. The power of n is fixed at 1/2. z is not multiplied by lr
- * (multiply_linear_by_lr is off); the fraction for w is, above and below. A negative lr makes no
- * sense. If n, beta and l2 are all 0, w is 0 instead of infinite.
+ * (multiply_linear_by_lr is off); the fraction for w is, above and below. If n, beta and l2 are
+ * all 0, w is 0 instead of infinite.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ RULE_INFO(ftrl) = {
     .formula = "z += g + 2*l2_shrinkage*w - (sqrt(n+g^2)-sqrt(n))/lr*w; n += g^2; "
                "w = lr*(sign(z)*l1-z)/(sqrt(n)+beta+2*l2*lr) where |z| > l1, otherwise 0",
     .source = "McMahan et al. 2013; TensorFlow ResourceSparseApplyFtrlV2, keras.optimizers.Ftrl",
-    .params = {{"lr", 0.1f, RULE_ANY},
+    .params = {{"lr", 0.1f, RULE_NOT_NEGATIVE},
                {"l1", 0, RULE_NOT_NEGATIVE},
                {"l2", 0, RULE_NOT_NEGATIVE},
                {"l2_shrinkage", 0, RULE_NOT_NEGATIVE},

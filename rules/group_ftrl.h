@@ -17,7 +17,7 @@ RULE_INFO(group_ftrl) = {
         "z += g - (sqrt(n+g^2)-sqrt(n))/lr*w; n += g^2; "
         "w = -max(1-l1/|z|, 0)*lr*z/(sqrt(n)+beta+l2*lr), |.| over the row, 0 where |z| is 0",
     .source = "Monolith GroupFtrl",
-    .params = {{"lr", 0.1f, RULE_ANY},
+    .params = {{"lr", 0.1f, RULE_NOT_NEGATIVE},
                {"l1", 0, RULE_NOT_NEGATIVE},
                {"l2", 0, RULE_NOT_NEGATIVE},
                {"beta", 1, RULE_NOT_NEGATIVE},

@@ -16,7 +16,7 @@ RULE_INFO(lars) = {
     .formula = "a = lr*eta*|w|/(|g|+weight_decay*|w|), |.| over the row, a = lr where either is 0; "
                "b = momentum*b + a*(g+weight_decay*w); w -= b",
     .source = "You, Gitman and Ginsburg 2017; FBGEMM LARS_SGD",
-    .params = {{"lr", 0.01f, RULE_ANY},
+    .params = {{"lr", 0.01f, RULE_NOT_NEGATIVE},
                {"eta", 0.001f, RULE_NOT_NEGATIVE},
                {"momentum", 0.9f, RULE_NOT_NEGATIVE},
                {"weight_decay", 0, RULE_NOT_NEGATIVE}},

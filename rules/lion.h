@@ -13,7 +13,7 @@ RULE_INFO(lion) = {
     .name = "lion",
     .formula = "w -= lr*sign(beta1*m+(1-beta1)*g); m = beta2*m+(1-beta2)*g",
     .source = "Chen et al. 2023; keras.optimizers.Lion",
-    .params = {{"lr", 0.0001f, RULE_ANY},
+    .params = {{"lr", 0.0001f, RULE_NOT_NEGATIVE},
                {"beta1", 0.9f, RULE_BELOW_ONE},
                {"beta2", 0.99f, RULE_BELOW_ONE}},
     .elem = {{"m", 0, 0, 0x1p-4f}},

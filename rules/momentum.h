@@ -17,7 +17,7 @@ RULE_INFO(momentum) = {
     .name = "momentum",
     .formula = "b = momentum*b + (1-dampening)*g; w -= lr*b, or lr*(g+momentum*b) with nesterov",
     .source = "Polyak 1964; Sutskever et al. 2013; torch.optim.SGD(momentum)",
-    .params = {{"lr", 0.01f, RULE_ANY},
+    .params = {{"lr", 0.01f, RULE_NOT_NEGATIVE},
                {"momentum", 0.9f, RULE_NOT_NEGATIVE},
                {"dampening", 0, RULE_NOT_NEGATIVE},
                {"nesterov", 0, RULE_FLAG}},

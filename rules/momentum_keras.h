@@ -15,7 +15,7 @@ RULE_INFO(momentum_keras) = {
     .formula = "b = momentum*b - lr*g; w += b, or momentum*b - lr*g with nesterov",
     .source = "Polyak 1964; Sutskever et al. 2013; keras.optimizers.SGD, "
               "TensorFlow ResourceSparseApplyKerasMomentum, HugeCTR MomentumSGD and Nesterov",
-    .params = {{"lr", 0.01f, RULE_ANY},
+    .params = {{"lr", 0.01f, RULE_NOT_NEGATIVE},
                {"momentum", 0.9f, RULE_NOT_NEGATIVE},
                {"nesterov", 0, RULE_FLAG}},
     .elem = {{"b", 0, 0, 0x1p-4f}},

@@ -18,7 +18,7 @@ RULE_INFO(ps_adagrad) = {
     .formula = "w -= lr*sqrt(initial_g2sum/(initial_g2sum+s))*g; "
                "w = min(max(w, min_bound), max_bound); s += mean(g^2) over the row",
     .source = "Paddle SparseAdaGradSGDRule, HeterPS",
-    .params = {{"lr", 0.05f, RULE_ANY},
+    .params = {{"lr", 0.05f, RULE_NOT_NEGATIVE},
                {"initial_g2sum", 3, 0x1p-126f, INFINITY},
                {"min_bound", -10, RULE_ANY},
                {"max_bound", 10, RULE_ANY}},

@@ -17,7 +17,7 @@ RULE_INFO(rmsprop) = {
     .formula = "s = alpha*s+(1-alpha)*g^2; w -= lr*g/(sqrt(s)+eps), "
                "or lr*g/sqrt(s+eps) with eps_inside",
     .source = "Hinton 2012, lecture 6e; torch.optim.RMSprop, keras.optimizers.RMSprop",
-    .params = {{"lr", 0.01f, RULE_ANY},
+    .params = {{"lr", 0.01f, RULE_NOT_NEGATIVE},
                {"alpha", 0.99f, RULE_BELOW_ONE},
                {"eps", 1e-8f, RULE_NOT_NEGATIVE},
                {"eps_inside", 0, RULE_FLAG}},

@@ -13,7 +13,7 @@ RULE_INFO(rmsprop_centered) = {
     .formula = "s = alpha*s+(1-alpha)*g^2; m = alpha*m+(1-alpha)*g; "
                "b = momentum*b + g/(sqrt(s-m^2)+eps); w -= lr*b",
     .source = "Graves 2013; torch.optim.RMSprop(centered, momentum)",
-    .params = {{"lr", 0.01f, RULE_ANY},
+    .params = {{"lr", 0.01f, RULE_NOT_NEGATIVE},
                {"alpha", 0.99f, RULE_BELOW_ONE},
                {"momentum", 0.9f, RULE_NOT_NEGATIVE},
                {"eps", 1e-8f, RULE_NOT_NEGATIVE}},

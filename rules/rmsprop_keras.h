@@ -18,7 +18,7 @@ RULE_INFO(rmsprop_keras) = {
     .formula = "s = rho*s+(1-rho)*g^2; b = momentum*b + lr*g/sqrt(s+eps); w -= b",
     .source = "Hinton 2012, lecture 6e; keras.optimizers.RMSprop, "
               "TensorFlow ResourceSparseApplyRMSProp",
-    .params = {{"lr", 0.001f, RULE_ANY},
+    .params = {{"lr", 0.001f, RULE_NOT_NEGATIVE},
                {"rho", 0.9f, RULE_BELOW_ONE},
                {"momentum", 0.9f, RULE_NOT_NEGATIVE},
                {"eps", 1e-7f, RULE_NOT_NEGATIVE}},

@@ -14,7 +14,7 @@ RULE_INFO(rmsprop_momentum) = {
     .name = "rmsprop_momentum",
     .formula = "s = alpha*s+(1-alpha)*g^2; b = momentum*b + g/(sqrt(s)+eps); w -= lr*b",
     .source = "Hinton 2012, lecture 6e; torch.optim.RMSprop(momentum)",
-    .params = {{"lr", 0.01f, RULE_ANY},
+    .params = {{"lr", 0.01f, RULE_NOT_NEGATIVE},
                {"alpha", 0.99f, RULE_BELOW_ONE},
                {"momentum", 0.9f, RULE_NOT_NEGATIVE},
                {"eps", 1e-8f, RULE_NOT_NEGATIVE}},

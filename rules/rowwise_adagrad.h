@@ -12,7 +12,7 @@ RULE_INFO(rowwise_adagrad) = {
     .name = "rowwise_adagrad",
     .formula = "s += mean(g^2) over the row; w -= lr/(sqrt(s)+eps)*g",
     .source = "FBGEMM, EXACT_ROWWISE_ADAGRAD without weight decay",
-    .params = {{"lr", 0.01f, RULE_ANY}, {"eps", 1e-8f, RULE_NOT_NEGATIVE}},
+    .params = {{"lr", 0.01f, RULE_NOT_NEGATIVE}, {"eps", 1e-8f, RULE_NOT_NEGATIVE}},
     .row = {{"s", 0, 0, 0x1p-4f}},
     .num_params = 2,
     .row_states = 1,

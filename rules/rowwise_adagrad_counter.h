@@ -23,7 +23,7 @@ RULE_INFO(rowwise_adagrad_counter) = {
     .formula = "s += mean(g^2) over the row; c += 1; "
                "w -= lr/(sqrt(c > tail_id_threshold ? adjustment_ub*c : s)+eps)*g",
     .source = "FBGEMM ROWWISE_ADAGRAD(COUNTER, COUNTER_SGD)",
-    .params = {{"lr", 0.01f, RULE_ANY},
+    .params = {{"lr", 0.01f, RULE_NOT_NEGATIVE},
                {"eps", 1e-8f, RULE_NOT_NEGATIVE},
                {"adjustment_ub", 1, RULE_NOT_NEGATIVE},
                {"tail_id_threshold", 8, RULE_NOT_NEGATIVE}},

@@ -20,7 +20,7 @@ RULE_INFO(rowwise_adagrad_ema) = {
     .formula = "k = floor(t/step_ema)-passes, passes += k per row; a += (1-step_ema_coef^k)*(w-a); "
                "s += mean(g^2) over the row; w -= lr/(sqrt(s)+eps)*g",
     .source = "FBGEMM ENSEMBLE_ROWWISE_ADAGRAD(step_mode 2) without swaps",
-    .params = {{"lr", 0.01f, RULE_ANY},
+    .params = {{"lr", 0.01f, RULE_NOT_NEGATIVE},
                {"eps", 1e-8f, RULE_NOT_NEGATIVE},
                {"step_ema", 1, 1, INFINITY},
                {"step_ema_coef", 0.6f, RULE_BELOW_ONE}},

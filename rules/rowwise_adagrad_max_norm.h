@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Row-wise Adagrad, and a bound on the length of the row's weights after the step: a longer row is
- * scaled to max_norm. 0 stands for no bound, as in FBGEMM. FBGEMM reads the row again, so that
+ * scaled to max_norm. 0 stands for no bound, as in FBGEMM; a bound below 1e-16 is refused, since the
+ * squares of such a row underflow. FBGEMM reads the row again, so that
  * narrow weights are rounded once before they are scaled and once after; here, only after.
  */
 #pragma once
@@ -15,9 +16,9 @@ RULE_INFO(rowwise_adagrad_max_norm) = {
     .formula = "s += mean(g^2) over the row; w -= lr/(sqrt(s)+eps)*g; "
                "w *= min(1, max_norm/|w|), |.| over the row, if max_norm > 0",
     .source = "FBGEMM EXACT_ROWWISE_ADAGRAD(max_norm)",
-    .params = {{"lr", 0.01f, RULE_ANY},
+    .params = {{"lr", 0.01f, RULE_NOT_NEGATIVE},
                {"eps", 1e-8f, RULE_NOT_NEGATIVE},
-               {"max_norm", 1, RULE_NOT_NEGATIVE}},
+               {"max_norm", 1, RULE_NORM}},
     .row = {{"s", 0, 0, 0x1p-4f}},
     .num_params = 3,
     .row_states = 1,

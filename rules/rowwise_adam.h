@@ -15,7 +15,7 @@ RULE_INFO(rowwise_adam) = {
     .formula = "m = beta1*m+(1-beta1)*g; v = beta2*v+(1-beta2)*mean(g^2) over the row; "
                "w -= lr*(m/(1-beta1^t))/(sqrt(v/(1-beta2^t))+eps)",
     .source = "FBGEMM PARTIAL_ROWWISE_ADAM",
-    .params = {{"lr", 0.001f, RULE_ANY},
+    .params = {{"lr", 0.001f, RULE_NOT_NEGATIVE},
                {"beta1", 0.9f, RULE_BELOW_ONE},
                {"beta2", 0.999f, RULE_BELOW_ONE},
                {"eps", 1e-8f, RULE_NOT_NEGATIVE}},

@@ -16,7 +16,7 @@ RULE_INFO(rowwise_lamb) = {
                "u = (m/(1-beta1^t))/(sqrt(v/(1-beta2^t))+eps) + weight_decay*w; "
                "w -= lr*|w|/|u|*u, |.| over the row, |w|/|u| = 1 where either is 0",
     .source = "You et al. 2020; FBGEMM PARTIAL_ROWWISE_LAMB",
-    .params = {{"lr", 0.001f, RULE_ANY},
+    .params = {{"lr", 0.001f, RULE_NOT_NEGATIVE},
                {"beta1", 0.9f, RULE_BELOW_ONE},
                {"beta2", 0.999f, RULE_BELOW_ONE},
                {"eps", 1e-8f, RULE_NOT_NEGATIVE},

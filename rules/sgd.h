@@ -10,7 +10,7 @@ RULE_INFO(sgd) = {
     .name = "sgd",
     .formula = "w -= lr*g",
     .source = "Robbins and Monro 1951; torch.optim.SGD",
-    .params = {{"lr", 0.01f, RULE_ANY}},
+    .params = {{"lr", 0.01f, RULE_NOT_NEGATIVE}},
     .num_params = 1,
     .linear = true,
     .idle_is_identity = true,

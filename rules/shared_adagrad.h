@@ -15,7 +15,7 @@ RULE_INFO(shared_adagrad) = {
     .name = "shared_adagrad",
     .formula = "w -= lr/sqrt(s+eps)*g; s = g_square_momentum*s + mean(g^2) over the row",
     .source = "PERSIA Adagrad(vectorwise_shared)",
-    .params = {{"lr", 0.01f, RULE_ANY},
+    .params = {{"lr", 0.01f, RULE_NOT_NEGATIVE},
                {"eps", 1e-10f, RULE_NOT_NEGATIVE},
                {"g_square_momentum", 1, RULE_NOT_NEGATIVE},
                {"initial_accumulator", 0.01f, RULE_NOT_NEGATIVE}},

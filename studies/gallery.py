@@ -20,7 +20,7 @@ import program
 from drawings import DRAWINGS
 from drawings.index import Entry, write_index
 from figures import draw
-from merge import same_ids, same_machine
+from identity import same_machine, same_work
 from paper import PAGE, set_up
 from program import Arguments, ResultError, write_whole
 from recorded import RESULTS
@@ -54,7 +54,7 @@ def results_of(folder):
 def joined(results):
     """Several results as one."""
     for first, other in itertools.combinations(results, 2):
-        same_ids(first, other)
+        same_work(first, other)
     context = {k: v for r in reversed(results) for k, v in r.context.items()}
     return Result(" and ".join(r.path for r in results), context, results[0].kernels,
                   [n for r in results for n in r.not_run], [s for r in results for s in r.series])

@@ -23,6 +23,7 @@ import paper
 import program
 import revisions
 import turns
+from identity import same_machine
 from merge import add_disturbances
 from parts import write
 from program import Arguments, ResultError, say, write_whole
@@ -90,7 +91,7 @@ def read(folder):
                           "measures them")
     results = [load(p) for p in paths]
     for other in results[1:]:
-        compare.same_machine(results[0], other)
+        same_machine(results[0], other, compare.OTHER_MACHINE, threads=True)
         compare.match(results[0], other)
     return results
 

@@ -45,6 +45,7 @@ def legend(name, result, at):
     """The line about a machine below the table; its folder is in `at`."""
     (some, every), c = disturbed(result), result.context
     warning = "; **do not quote these figures**" * (share(result) > NOISY)
+    warning += f"; **{result.cut_short()}**" * bool(result.cut_short())
     return (f"- [{name}]({at}/{name}): {result.machine()}; {str(c.get('emb_date', '?'))[:10]}, "
             f"commit {str(c.get('emb_commit', '?'))[:12]}; {some} of {every} samples disturbed{warning}.")
 
@@ -66,8 +67,8 @@ def workloads(columns):
     return list(dict.fromkeys(w for own in columns.values() for w in own))
 
 
-def picture(columns, kernel, below, stem):
-    """Three panels; a row for each workload, a mark for each machine."""
+def picture(columns, kernel, below, stem, results):
+    """Three panels; a row for each workload, a mark for each machine. results: {name: result} of the columns."""
     titles = [wrap(w, 26, "\\n") for w in workloads(columns)]
     blocks, nothing = [], (float("nan"),) * 3
     for i, (name, own) in enumerate(columns.items()):
@@ -81,6 +82,7 @@ def picture(columns, kernel, below, stem):
     each = lambda looks: " ".join(str(looks[i % len(looks)]) for i in range(len(columns)))
     return figure(NAME, stem, {
         "heading": "The standard workloads on every recorded machine, cold caches", "machine": "",
+        "caution": "; ".join(f"{name}: {r.cut_short()}" for name, r in results.items() if r.cut_short()),
         "count": len(columns), "groups": len(titles), "shades": each(COLOURS), "points": each(POINTS),
         "label_width": max(len(part) for t in titles for part in t.split("\\n")),
         "kernel": kernel, "below": below, "low": low, "high": high, "most_speed": top(4, 2.0),
@@ -97,7 +99,7 @@ def publish(recorded, page, kernel, below):
         return
     columns = {name: cells(r, kernel, below) for name, r in results.items()}
     outdir = os.path.dirname(os.path.abspath(recorded[0].folder))
-    for name in draw(picture(columns, kernel, below, os.path.join(outdir, NAME)), outdir):
+    for name in draw(picture(columns, kernel, below, os.path.join(outdir, NAME), results), outdir):
         print(name)
     at = os.path.relpath(outdir, os.path.dirname(os.path.abspath(page)))
     update(page, NAME, "\n".join([f"![Every recorded machine]({at}/{NAME}.png)", "",

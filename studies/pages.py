@@ -201,7 +201,9 @@ def files(results):
 
 
 def noise_lines(results):
-    """Which files were disturbed, and how long their steps waited and how often they ran."""
+    """Which files were cut short or disturbed, and how long their steps waited and how often they ran."""
+    cut = [f"- **`{n}`: {r.cut_short()}**" for n, r in results.items() if r.cut_short()]
+    yield from cut + [""] * bool(cut)
     noisy = [f"`{n}` {100 * share(r):.0f} %" for n, r in results.items() if share(r) > NOISY]
     if noisy:
         yield (f"Other work ran beside these; more than {100 * NOISY:.0f} % of their samples were "

@@ -26,11 +26,12 @@ from dataclasses import dataclass
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reports"))
 import program
 import quiet
+from identity import other_machine
 from merge import read
 from parts import write
 from program import Arguments, ResultError
 from record_step import Skipped, run, traces
-from recorded import NOISY, RESULTS, STEPS, code, cpu_name, disturbed, machine, make_command, share
+from recorded import NOISY, RESULTS, STEPS, code, disturbed, machine, make_command, share
 from results import load
 
 
@@ -166,7 +167,7 @@ def same_machine(args, here, forced):
             continue
         context = load(path).context
         own = context.get("emb_record_machine")
-        if own and own != here or not own and context.get("emb_cpu") != cpu_name():
+        if own != here if own else other_machine(context, {"emb_record_machine": here}):
             raise ResultError(f"{path} is of another machine ({own or context.get('emb_cpu')}), this one is "
                               f"{here}: choose another NAME=")
 

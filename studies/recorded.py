@@ -11,7 +11,7 @@ from collections import namedtuple
 from dataclasses import dataclass
 from pathlib import Path
 
-from program import ResultError, fact
+from program import ResultError, cpu_model, fact
 from results import DISTURBED_MOST, load, quartiles
 from style import markdown_table, number
 
@@ -111,8 +111,7 @@ def cpu_name():
 
 def machine(compiler):
     """One text with everything that must be the same for all results of a folder."""
-    ids = ", ".join((of_cpu("vendor_id"), f"family {of_cpu('cpu family')}", f"model {of_cpu('model')}",
-                     f"stepping {of_cpu('stepping')}"))
+    ids = f"{cpu_model()}, stepping {of_cpu('stepping')}"
     try:
         version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
     except OSError as e:

@@ -38,7 +38,7 @@ TEXT = """# Tables larger than the fast memory
 `make bench-tiers` makes this page (docs/tiers.md is a copy of one run). {machine}. A table of {rows:,} rows of 64
 floats with row-wise Adagrad, {bags} bags of {lookups} lookups a step, ids by Zipf; {half} batches warm the cache up, the next
 {half} are measured. A row with its state is {record} bytes on the disk, of which {net} are used. Files are read and
-written by io_uring, 64 at a time, not through the page cache. Kernel: cpu_fused. Rows of the last batch had the bits of
+written by {engine}, 64 at a time, not through the page cache. Kernel: cpu_fused. Rows of the last batch had the bits of
 tables in memory in every case.
 
 ## Does 20 % of the memory give nearly full speed?
@@ -197,6 +197,12 @@ def read(path):
     return name[0], hits, steps
 
 
+def engine_of(steps):
+    """What read and wrote the files; older lines do not say it."""
+    say = {None: "an engine that is not recorded", "threads": "threads (the kernel allows no io_uring)"}
+    return " or ".join(sorted({say.get(e, e) for e in (x.get("engine") for x in steps if x["store"] == "files")}))
+
+
 def share(x, what):
     return None if x["lacks"] else 1 - x[f"{what}_misses"] / x[f"{what}s"]
 
@@ -338,7 +344,7 @@ def pictures(name, hits, steps, outdir):
             ("none ahead", lambda x: x["ahead"] == 0)]
     titles, blocks = panels(lru, keys, lambda x, key: x["limit" if key.startswith("limit") else "share"], budget)
     yield figure("tiers", os.path.join(outdir, "tiers-speed"), {
-        "heading": "Speed beside tables in memory, %", "machine": name + ", LRU", "panels": len(titles), "series": len(keys),
+        "heading": "Speed beside tables in memory, %", "machine": f"{name}, LRU, files by {engine_of(steps)}", "panels": len(titles), "series": len(keys),
         "titles": names(titles), "names": names(k for k, _ in keys), "least": 10 ** math.floor(math.log10(100 * min(min(x["share"], x["limit"]) for x in lru))),
         "colours": " ".join((COLOURS[0], "#777777", COLOURS[1]))}, blocks)
 
@@ -367,7 +373,7 @@ def main():
     found = list(dict.fromkeys(x["source"] for x in hits if not x["source"].startswith(("alpha", "histogram"))))
     traces = "; ".join(f"{t} has {next(x['batches'] for x in hits if x['source'] == t)} measured batches" for t in found)
     write_whole(os.path.join(args.outdir, "tiers.md"), TEXT.format(
-        machine=name, rows=ROWS, bags=BAGS, lookups=LOOKUPS, half=steps[0]["batches"], record=steps[0]["record"], net=ROW,
+        machine=name, engine=engine_of(steps), rows=ROWS, bags=BAGS, lookups=LOOKUPS, half=steps[0]["batches"], record=steps[0]["record"], net=ROW,
         answer=answer(steps), needed="\n".join(needed_table(hits, steps)), claim=percent(CLAIM, 2), nearly=NEARLY, speed=speed, rates=rates, stages="\n".join(stages_table(steps)), hits="\n".join(hits_table(hits)),
         traces=traces or "none was there"))
     print(speed)

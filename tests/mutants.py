@@ -83,7 +83,7 @@ class Tree:
 def kernels_of(objects):
     """The pattern for TESTS that selects the kernels among these objects, and maybe a few more."""
     objects = [o for o in objects if "tests" not in o.parts]
-    names = [m[1] for m in (re.search(r"kernels/(?!device/)\w+/(\w+)\.o$", str(o)) for o in objects) if m]
+    names = [m[1] for m in (re.search(r"kernels/(?!device/|host/)\w+/(\w+)\.o$", str(o)) for o in objects) if m]
     return os.path.commonprefix(names) + "*" if len(names) == len(objects) else "*"
 
 

@@ -80,7 +80,7 @@ struct store *memory_store(const struct store_setup *setup, struct error *err) {
                                          .memory = memory};
     const size_t count = (size_t)setup->num_tables;
     struct memory_store *m = must_have(calloc(1, sizeof *m));
-    m->store.ops = &ops;
+    m->store = (struct store){&ops, "copies"};
     const int cpus = omp_get_num_procs();
     m->threads = setup->depth < 1 ? 1 : setup->depth < cpus ? setup->depth : cpus;
     m->shapes = must_have(calloc(count, sizeof *m->shapes));

@@ -182,7 +182,7 @@ struct store *mmap_store(const struct store_setup *setup, struct error *err) {
                                          .counts = counts,
                                          .memory = memory};
     struct mmap_store *x = must_have(calloc(1, sizeof *x));
-    x->store.ops = &ops;
+    x->store = (struct store){&ops, "page faults"};
     x->directory = -1;
     x->gives_back = setup->direct;
     x->num_tables = setup->num_tables;

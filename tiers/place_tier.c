@@ -254,6 +254,10 @@ struct tier_counts tier_counts(const struct place *p) {
     return c;
 }
 
+const char *tier_engine(const struct place *p) {
+    return ((const struct tier *)p)->resident->store->engine;
+}
+
 int64_t tier_bytes(const struct place *p) {
     return resident_bytes(((const struct tier *)p)->resident);
 }

@@ -32,6 +32,9 @@ int tier_commit(struct place *p, uint64_t mark, struct error *err);
 /* Only when no batch is announced. */
 struct tier_counts tier_counts(const struct place *p);
 
+/* What reads and writes its store: see io.h. */
+const char *tier_engine(const struct place *p);
+
 /* Bytes of a row with its states in the store. */
 int64_t tier_record_bytes(const struct place *p, int32_t table);
 

@@ -178,7 +178,7 @@ struct store *rocksdb_store(const struct store_setup *setup, struct error *err) 
                                          .counts = counts,
                                          .memory = memory};
     struct rocksdb_store *x = must_have(calloc(1, sizeof *x));
-    x->store.ops = &ops;
+    x->store = (struct store){&ops, "rocksdb"};
     x->options = options_of(setup);
     x->reading = rocksdb_readoptions_create();
     x->writing = rocksdb_writeoptions_create();

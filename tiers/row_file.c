@@ -235,10 +235,6 @@ int64_t row_file_memory(const struct row_file *f) {
     return bytes;
 }
 
-enum io_engine row_file_engine(const struct row_file *f) {
-    return io_engine(f->io);
-}
-
 bool row_file_is_direct(const struct row_file *f) {
     return f->direct;
 }
@@ -289,6 +285,7 @@ struct store *row_file_store(const struct store_setup *s, struct error *err) {
                                          .counts = counts,
                                          .memory = memory};
     struct row_file *f = row_file_open(s, err);
-    if (f) f->store.ops = &ops;
-    return f ? &f->store : NULL;
+    if (!f) return NULL;
+    f->store = (struct store){&ops, io_engine_names[io_engine(f->io)]};
+    return &f->store;
 }

@@ -32,7 +32,6 @@ struct row_file *row_file_open(const struct store_setup *s, struct error *err);
 /* What is not committed is undone at the next opening. */
 void row_file_close(struct row_file *f);
 
-enum io_engine row_file_engine(const struct row_file *f);
 bool row_file_is_direct(const struct row_file *f);
 
 /* Records of [count] distinct rows; records: [count] one behind the other, aligned to RECORD_BLOCK. To put a row that

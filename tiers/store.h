@@ -63,6 +63,8 @@ struct store_ops {
 
 struct store {
     const struct store_ops *ops;
+    const char *
+        engine; /* what reads and writes: not every kernel allows the one that is asked for first */
 };
 
 typedef struct store *store_open(const struct store_setup *s, struct error *err);

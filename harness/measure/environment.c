@@ -44,19 +44,41 @@ __attribute__((format(printf, 3, 4))) static void putf(const struct sink *s, con
     put(s, key, text);
 }
 
-/* The text after ':' in the first matching line of a file; without a key, the whole line. */
-static void put_from_file(const struct sink *s, const char *name, const char *path,
-                          const char *key) {
-    char line[VALUE_MAX] = "", *value = NULL;
+/* The text after ':' in the first line of a file that begins with the key, or NULL; without a key, the whole line. */
+static const char *from_file(char line[VALUE_MAX], const char *path, const char *key) {
+    const char *value = NULL;
     FILE *f = fopen(path, "r");
-    while (f && !value && fgets(line, sizeof line, f)) {
+    while (f && !value && fgets(line, VALUE_MAX, f)) {
         line[strcspn(line, "\n")] = 0;
         if (strncmp(line, key, strlen(key)) != 0) continue;
         value = *key ? strchr(line, ':') : line;
         if (value && *key) value += 1 + strspn(value + 1, " \t");
     }
     if (f) fclose(f);
-    put(s, name, value);
+    return value;
+}
+
+static void put_from_file(const struct sink *s, const char *name, const char *path,
+                          const char *key) {
+    char line[VALUE_MAX];
+    put(s, name, from_file(line, path, key));
+}
+
+/* Several generations of a CPU may have one name. The last two are of Arm. */
+static void put_cpu_model(const struct sink *s) {
+    static const char *const parts[][2] = {{"vendor_id", ""},
+                                           {"cpu family", "family "},
+                                           {"model\t", "model "},
+                                           {"CPU implementer", "implementer "},
+                                           {"CPU part", "part "}};
+    char line[VALUE_MAX], text[VALUE_MAX] = "";
+    for (size_t i = 0, n = 0; i < sizeof parts / sizeof *parts && n < sizeof text; i++) {
+        const char *value = from_file(line, "/proc/cpuinfo", parts[i][0]);
+        if (!value) continue;
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s%s", n ? ", " : "", parts[i][1],
+                              value);
+    }
+    put(s, "emb_cpu_model", text);
 }
 
 static void put_virtualised(const struct sink *s) {
@@ -138,6 +160,7 @@ void environment_describe(int threads, const struct device_facts *device,
     s.add(ctx, "emb_var_SANITIZE", BUILD_SANITIZE);
     put_time(&s);
     put_from_file(&s, "emb_cpu", "/proc/cpuinfo", "model name");
+    put_cpu_model(&s);
     put_from_file(&s, "emb_microcode", "/proc/cpuinfo", "microcode");
     put_from_file(&s, "emb_ram", "/proc/meminfo", "MemTotal");
     put_from_file(&s, "emb_thp", "/sys/kernel/mm/transparent_hugepage/enabled", "");

@@ -67,6 +67,7 @@ static struct place_setup setup_of(const struct measure *m, enum backend backend
                                 .ring = w->ring,
                                 .threads = m->threads,
                                 .seed = w->seed,
+                                .tables = backend == ON_HOST ? m->tables : NULL,
                                 .timed = !has_ceilings(m, backend),
                                 .weight_grad = w->weight_grad,
                                 .operation = m->operation};

@@ -46,6 +46,9 @@ struct measure {
     /* How places open; NULL: in one process. */
     struct place *(*open)(enum backend backend, const struct place_setup *setup, struct error *err);
     struct workload *workload; /* not owned */
+    /* The host's tables with the initial values of the workload, which samples and checks restore; NULL: the place
+     * makes its own. Not owned. */
+    struct table_set *tables;
     enum operation operation;
     int threads;
     int64_t bytes;      /* weights and states: the persistent memory of the step */

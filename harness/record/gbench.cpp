@@ -44,6 +44,9 @@ extern "C" {
 
 namespace {
 
+/* Without REPS, a kernel that takes so many times as long as the fastest one of its place has so many samples of a mode. */
+enum { SLOW_SAMPLES = 5, SLOW_TIMES = 8 };
+
 /* The progress of a run, which a new start takes over together with the record. */
 struct State {
     int point = 0;   /* workload * SUBJECTS_MAX + number of the subject in its list */
@@ -80,6 +83,7 @@ class Driver : State {
                     options.filter, plan_name(&plan, 0, name),
                     options.places == (1u << ON_DEVICE) ? ", among the kernels of the device" : "");
         if (again || (progress.total && begin())) measure_all(plan);
+        drop_tables();
         plan_free(&plan);
         progress.clear();
         return finish();
@@ -91,6 +95,8 @@ class Driver : State {
     struct Turn {
         bool both; /* cold and warm ones are wanted, of a kernel of the host */
         int round[3];
+        int count[3];    /* samples */
+        double least[3]; /* seconds of the fastest of them */
         std::vector<struct sample> waiting[3];
     };
     using Turns = std::map<const struct kernel *, Turn>;
@@ -105,6 +111,11 @@ class Driver : State {
     std::string no_device;       /* why there is none, until it is said */
     double alpha = NAN;          /* of the workload that is measured */
     struct ceiling once[2] = {}; /* of a check, by place */
+    struct {
+        struct table_set set = {};
+        int of = -1; /* the workload, -1: none */
+        enum rule_kind rule;
+    } kept; /* tables of the host, for a next workload with the same ones */
 
     void refuse(const std::string &workload, const char *kernel, const std::string &why) {
         progress.clear();
@@ -129,8 +140,8 @@ class Driver : State {
     }
 
     /* A warm sample is measured right after a cold one of the same kernel, which is then the run
-     * before it. The second of the two waits until its turn comes. Ranks keep the times of one
-     * sample only. */
+     * before it. The second of the two waits until its turn comes: so repetition r of every kernel is on the same
+     * batch of the ring. Ranks keep the times of one sample only. */
     int measure_turn(struct measure *m, const Case &c, Turns *turns, struct sample *s,
                      struct error *err) {
         const struct kernel *k = c.entry->kernel;
@@ -138,8 +149,8 @@ class Driver : State {
         std::vector<struct sample> &waiting = own.waiting[c.mode];
         const bool warm = c.mode == MODE_WARM;
         if (!waiting.empty()) {
-            *s = waiting.back();
-            waiting.pop_back();
+            *s = waiting.front();
+            waiting.erase(waiting.begin());
             return 0;
         }
         if (!own.both || c.mode == MODE_ITERATION)
@@ -153,12 +164,24 @@ class Driver : State {
         return 0;
     }
 
+    static double fastest(const Turns &turns, enum backend place, enum cache_mode mode) {
+        double least = INFINITY;
+        for (const auto &turn : turns)
+            if (turn.first->place == place && turn.second.count[mode])
+                least = std::min(least, turn.second.least[mode]);
+        return least;
+    }
+
     void sample(benchmark::State &state, struct measure *m, const Case &c, const std::string &rule,
                 const struct scratch_use &use, Turns *turns, Ways *out) {
         const struct kernel *k = c.entry->kernel;
         struct sample s = {};
         struct error err;
-        bool skip = stop_signal || out->count(c.way());
+        Turn &own = (*turns)[k];
+        const bool enough = options.fewer && own.count[c.mode] >= SLOW_SAMPLES &&
+                            own.least[c.mode] > SLOW_TIMES * fastest(*turns, k->place, c.mode);
+        bool skip = stop_signal || enough || out->count(c.way());
+        if (enough) progress.total--;
         for (auto unused : state) {
             (void)unused;
             Blame blame(k);
@@ -169,12 +192,14 @@ class Driver : State {
             }
             skip |= stop_signal != 0;
             if (skip) {
-                state.SkipWithError("the device failed, or the run was cut short");
+                state.SkipWithError("no sample");
                 break;
             }
             state.SetIterationTime(s.times.seconds);
         }
         if (skip) return;
+        double &least = own.least[c.mode];
+        if (own.count[c.mode]++ == 0 || s.times.seconds < least) least = s.times.seconds;
         progress.done++;
         progress.say(c.name);
         load.add(s.others);
@@ -293,12 +318,35 @@ class Driver : State {
         }
     }
 
+    void drop_tables() {
+        if (kept.of >= 0) tables_free(&kept.set);
+        kept.of = -1;
+    }
+
+    int open_place(struct measure *m, int i, enum rule_kind rule, enum backend place,
+                   struct error *err) {
+        const struct workload *w = m->workload;
+        if (place == ON_HOST && !m->open) {
+            if (kept.of < 0 && tables_create(&kept.set, w->tables, w->num_tables, w->seed, err))
+                return -1;
+            kept.of = i;
+            kept.rule = rule;
+            kept.set.shapes = w->tables;
+            m->tables = &kept.set;
+        }
+        return measure_open_place(m, place, err);
+    }
+
     bool measure_point(const struct plan *plan, int i, struct subject subject) {
         const enum rule_kind rule = subject.rule;
+        const int wrong_before = wrong;
         char name[SPEC_NAME_MAX];
         std::vector<Case> cases = cases_of(options, places, plan_name(plan, i, name), subject);
+        if (kept.of >= 0 && (rule != kept.rule || !plan_same_tables(plan, i, kept.of)))
+            drop_tables();
         keep_open(name, &cases, [&](enum backend place, struct error *err) {
-            return plan_tables_fit(plan, i, rule, place, err);
+            const bool fits = place == ON_HOST && kept.of >= 0;
+            return fits ? 0 : plan_tables_fit(plan, i, rule, place, err);
         });
         if (cases.empty()) return false;
         progress.say(std::string(name) + ": generating");
@@ -315,7 +363,7 @@ class Driver : State {
             m.once = options.smoke ? once : nullptr;
             if (own_places) m.open = own_places->open;
             keep_open(name, &cases, [&](enum backend place, struct error *why) {
-                return measure_open_place(&m, place, why);
+                return open_place(&m, i, rule, place, why);
             });
         } else {
             refuse(name, "all kernels", err.text);
@@ -326,6 +374,7 @@ class Driver : State {
         if (!cases.empty()) measure_cases(&m, cases, subject_name(subject));
         measure_close(&m);
         workload_free(&w);
+        if (wrong > wrong_before) drop_tables(); /* the kernel may have written beside them */
         return !cases.empty();
     }
 

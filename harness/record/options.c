@@ -34,7 +34,10 @@ static const struct known {
      TEXT(rule)},
     {"seed", "of all random numbers", TEXT(axes.seed)},
     {"threads", "threads of every kernel", COUNT(threads), 1, 4096},
-    {"reps", "samples of every kernel, workload and cache mode", COUNT(reps), 1, 1000},
+    {"reps",
+     "samples of every kernel, workload and mode; 10, or 5 of kernels 8 times as slow as the "
+     "fastest",
+     COUNT(reps), 1, 1000},
     {"ring", "batches that cold samples go round", COUNT(ring), 1, RING_MAX},
     {"modes", "cold, warm, iteration: list; cold and warm", TEXT(mode)},
     {"place", "kernels of the host, of the device, or all: host, device, all", TEXT(place)},
@@ -175,9 +178,10 @@ int options_parse(int argc, char **argv, struct options *out, struct error *err)
     const char *texts[KNOWN];
     *out = (struct options){.threads = omp_get_max_threads(), .ring = 3, .queue = 10};
     int status = read_texts(argc, argv, texts, &out->smoke, err);
-    out->reps = out->smoke ? 1 : 10;
     for (int i = 0; status == 0 && i < KNOWN; i++) status = take(&known[i], texts[i], out, err);
     if (status) return status;
+    out->fewer = out->reps == 0;
+    if (out->fewer) out->reps = out->smoke ? 1 : 10;
     const bool trace = *out->trace;
     if (trace && (*out->axes.alpha || *out->axes.rows))
         return fail(err, "ALPHA and ROWS do not apply to a trace: its ids are what they are");
@@ -274,6 +278,18 @@ struct subject_list plan_subjects(const struct plan *p, int i) {
             spec_of(p, i)->weighted)
             some.at[some.count++] = all->at[k];
     return some;
+}
+
+bool plan_same_tables(const struct plan *p, int i, int j) {
+    const struct spec *a = spec_of(p, i), *b = spec_of(p, j);
+    bool same = !p->traces && a->num_tables == b->num_tables && a->seed == b->seed &&
+                a->weight_type == b->weight_type && a->momentum_type == b->momentum_type &&
+                a->row_state == b->row_state && a->varied == b->varied;
+    for (int t = 0; same && t < a->num_tables; t++) {
+        const struct table_spec *x = &a->tables[t], *y = &b->tables[t];
+        same = x->rows == y->rows && x->dim == y->dim && x->column == y->column;
+    }
+    return same;
 }
 
 static int64_t plan_table_bytes(const struct spec *spec, enum rule_kind rule) {

@@ -41,6 +41,7 @@ struct options {
     unsigned places;                 /* bits 1 << enum backend */
     int threads;
     int reps;
+    bool fewer; /* samples of slow kernels: REPS was not given */
     int ring;   /* batches */
     int queue;  /* minutes to wait for another bench on this machine */
     bool smoke; /* a check: its times are no measurement */
@@ -67,6 +68,10 @@ int plan_read(const struct options *o, struct plan *out, struct error *err);
 const char *plan_name(const struct plan *p, int i, char name[SPEC_NAME_MAX]);
 double plan_alpha(const struct plan *p, int i);
 struct subject_list plan_subjects(const struct plan *p, int i);
+
+/* Whether the tables of two workloads have the same shapes and, under one rule, initial values. Of traces nobody
+ * knows. */
+bool plan_same_tables(const struct plan *p, int i, int j);
 
 /* Fails and gives the figure if the tables of workload i do not fit in the memory of that place.
  * Callers ask before they generate the workload, which may take minutes. */

@@ -130,21 +130,20 @@ static int malformed(struct reader *r, const char *what) {
 
 static int take_descr(struct reader *r, struct header *h) {
     char descr[WORD_MAX];
-    skip_blanks(r);
-    const char *start = r->at;
-    if (!take_string(r, descr)) copy_printable(descr, start, r->end);
+    if (take(r, '[') || take(r, '('))
+        return fail(r->err, "%s: structured arrays are not read; save each field as its own array",
+                    r->name);
+    if (!take_string(r, descr)) return malformed(r, "descr is not a string");
     for (int t = 0; t < NUM_TYPES; t++) {
         if (strcmp(descr, types[t].descr) != 0) continue;
         h->type = (enum npy_type)t;
         return 0;
     }
-    char known[WORD_MAX] = "";
-    for (int t = 0; t < NUM_TYPES; t++) {
-        if (t) strcat(known, t == NUM_TYPES - 1 ? " and " : ", ");
-        strcat(known, types[t].descr);
-    }
-    return fail(r->err, "%s: unsupported dtype %s; accepted are %s: convert it with astype",
-                r->name, descr, known);
+    return fail(
+        r->err,
+        "%s: unsupported dtype %s; convert it with astype: ids, offsets and winners to int32 "
+        "or int64, other arrays to float32",
+        r->name, descr);
 }
 
 static int take_order(struct reader *r, struct header *h) {

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -73,6 +74,7 @@ int fail_at(struct error *err, struct where at, const char *format, ...) {
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
+    if (!at.file) return fail(err, "%s", what);
     if (at.line == 0) return fail(err, "%s: %s", at.file, what);
     return fail(err, "%s:%d: %s", at.file, at.line, what);
 }
@@ -125,11 +127,13 @@ static int find(const char *const *words, const char *word, char known[KNOWN_MAX
     return -1;
 }
 
-/* A decimal number and nothing else: no hexadecimal, no inf, no nan. */
+/* A decimal number and nothing else: no hexadecimal, no inf, no nan. One that is too close to 0 is not 0. */
 static bool is_number(const char *word, double *out) {
     if (!*word || strspn(word, "0123456789+-.eE") != strlen(word)) return false;
     char *end;
+    errno = 0;
     *out = strtod(word, &end);
+    if (errno == ERANGE && *out == 0) *out = copysign(DBL_TRUE_MIN, *out);
     return *end == '\0' && isfinite(*out);
 }
 
@@ -188,14 +192,15 @@ int length_read(const char *name, struct words *line, struct where at, struct va
     char word[WORD_MAX], known[KNOWN_MAX];
     int kind = find(infos[KEY_LENGTH].words, name, known);
     if (kind < 0)
-        return fail_at(err, at, "length is one of: fixed L, uniform LO HI, negbin MEAN CV");
+        return fail_at(err, at, "length is one of fixed L, uniform LO HI, negbin MEAN CV, not '%s'",
+                       name);
     double number[2] = {0, 0};
     for (int i = 0; i < (kind == LENGTH_FIXED ? 1 : 2); i++)
         if (!next_word(line, word) || !is_number(word, &number[i]))
             return fail_at(err, at,
-                           "length %s lacks a number; it is one of: fixed L, "
+                           "length %s%s%s lacks a number; it is one of: fixed L, "
                            "uniform LO HI, negbin MEAN CV",
-                           infos[KEY_LENGTH].words[kind]);
+                           infos[KEY_LENGTH].words[kind], *word ? " " : "", word);
     *out = (struct value){0, {(enum length_kind)kind, number[0], number[1]}, ""};
     snprintf(out->text, sizeof out->text, "%.15g", number[0]);
     struct error why;
@@ -259,13 +264,10 @@ int hyper_set(struct rule *rule, const char *name, const char *text, struct wher
     const bool number = *text && !*end,
                lost = number && errno == ERANGE && (value == 0 || isinf(value));
     const bool good = number && !lost && rule_hyper_takes(&h, value);
-    if (!good && h.flag) return fail_at(err, at, "%s is 0 or 1, not '%.40s'", name, text);
-    if (lost)
+    if (lost && !h.flag)
         return fail_at(err, at, "%s %.40s is too %s for single precision", name, text,
                        value == 0 ? "close to 0" : "large");
-    if (!good)
-        return fail_at(err, at, "%s is a number%s%s, not '%.40s'", name,
-                       h.least == 0 ? " from 0" : "", h.below == 1 ? " to below 1" : "", text);
+    if (!good) return fail_at(err, at, "%s is %s, not '%.40s'", name, h.range, text);
     *rule_value(rule, k) = value;
     return 0;
 }

@@ -42,7 +42,7 @@ enum key {
     KEY_COUNT
 };
 
-/* Where a text stands, for messages: FILE:LINE, or the name of a variable (line 0). */
+/* Where a text stands, for messages: FILE:LINE, or the name of a variable (line 0), or all NULL and 0. */
 struct where {
     const char *file;
     int line;

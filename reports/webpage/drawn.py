@@ -100,9 +100,10 @@ class Drawer:
         for path in draw_across(source.result, folder, source.mode, ["svg"], prefix):
             yield path, f"make figures RESULT={source.path} MODE={source.mode}"
 
-    def side_by_side(self, columns, paths):
-        """Several machines; columns: {name of a machine: cells of machines.cells()}, of results at these paths."""
+    def side_by_side(self, columns, results):
+        """Several machines; columns: {name of a machine: cells of machines.cells()}, of {its name: result}."""
         def make(folder):
-            figure = machines.picture(columns, self.kernel, self.below, os.path.join(folder, machines.NAME))
-            yield svg_of(figure, folder), f'make report RESULT="{" ".join(paths)}"'
+            figure = machines.picture(columns, self.kernel, self.below, os.path.join(folder, machines.NAME),
+                                      {name: results[name] for name in columns})
+            yield svg_of(figure, folder), f'make report RESULT="{" ".join(os.path.relpath(r.path) for r in results.values())}"'
         return self.tried(make, "several machines")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pages
 from export import slug
-from merge import same_machine
+from identity import other_machine, same_machine
 from program import ResultError
 from recorded import RESULTS, disturbed, in_folder, make_command
 from results import LADDER, Result, load
@@ -99,13 +99,6 @@ def anchors(prefix, names):
     return found
 
 
-def identity(result):
-    """What tells machines apart. Two machines with the same processor can have other caches."""
-    c = result.context
-    sizes = [c.get("size") for c in c.get("caches") or [] if isinstance(c, dict)]
-    return repr((c.get("emb_cpu") or c.get("host_name"), c.get("emb_gpu"), c.get("num_cpus"), sizes))
-
-
 def short_names(paths):
     """The shortest ends of the paths that differ: 'bench', or 'old/bench'."""
     parts = [re.split(r"[/\\]+", os.path.normpath(p).removesuffix(".json")) for p in paths]
@@ -127,17 +120,19 @@ def shown_mode(result, mode):
 
 def of_files(paths, mode):
     """The machines of single files. Those with one name get the name of a file, too."""
-    machines = {}
+    machines = []
     for path, name in zip(paths, short_names(paths) if paths else []):
         result = load(path)
-        cpu = str(result.context.get("emb_cpu") or "unknown machine")
-        own = machines.setdefault(identity(result), Machine(cpu))
-        own.sources.append(Source(result, name, mode=shown_mode(result, mode)))
-    names = [m.name for m in machines.values()]
-    for machine in machines.values():
+        own = [m for m in machines if not any(other_machine(s.result.context, result.context) for s in m.sources)]
+        if len(own) != 1:  # one that could be of several is of none of them
+            own = [Machine(str(result.context.get("emb_cpu") or "unknown machine"))]
+            machines += own
+        own[0].sources.append(Source(result, name, mode=shown_mode(result, mode)))
+    names = [m.name for m in machines]
+    for machine in machines:
         if names.count(machine.name) > 1:
             machine.name += f", {machine.sources[0].name}"
-    return list(machines.values())
+    return machines
 
 
 def of_record(folder, mode):

@@ -19,7 +19,7 @@ import learned
 import program
 import timed  # noqa: F401
 from claim import CLAIMS, PAGES, UNKNOWN, Verdict
-from merge import same_machine
+from identity import same_machine
 from program import Arguments, ResultError, write_whole
 from recorded import RESULTS, in_folder
 from style import markdown_table
@@ -170,7 +170,7 @@ def sources(claims, machines, root):
             rows.append((f"[{machine}/{name}.json](../{file})",
                          str(c.get("emb_commit", "?"))[:12] + " + changes" * (c.get("emb_dirty") == "yes"),
                          str(c.get("emb_date", "?"))[:10],
-                         f"`make record NAME={machine} STEPS={RESULTS[name].name}`", record.caution(), used))
+                         f"`make record NAME={machine} STEPS={RESULTS[name].name}`", record.doubt(), used))
     return markdown_table(("record", "commit", "date", "made by", "caution", "claims"), rows, left=range(6))
 
 
@@ -178,7 +178,8 @@ def page(machines, root):
     claims = in_order()
     results = [r for m, records in machines.items() if m != ANY for r in records.values()]
     gpu = any(s.kernel.place == "device" for r in results for s in r.series)
-    caution = (f"{sum(bool(r.caution()) for r in results)} of the {len(results)} files have more disturbed samples, "
+    caution = (f"{sum(bool(r.doubts()) for r in results)} of the {len(results)} files " +
+               "were cut short, or " * any(r.cut_short() for r in results) + "have more disturbed samples, "
                "or a higher load, than a quotable figure may have; [records](#records) says which.")
     sections = [line for c in claims for line in section(c, machines, root)]
     return "\n".join(["# Claims", "", fill(HEAD), "", fill(NO_GPU * (not gpu) + caution), "",

@@ -183,6 +183,7 @@ static int memory_time(const struct stream *s, struct memory *m, double *seconds
 }
 
 struct measured {
+    const char *engine;
     double seconds, memory[2], reads, writes;
     struct tier_counts before, after;
     struct usage used[2]; /* before and after */
@@ -233,10 +234,10 @@ static int measure(const struct stream *s, const struct tier_case *c, const char
 static void print_case(const struct stream *s, const struct tier_case *c, const struct memory *m,
                        const struct measured *x, int64_t record) {
     const struct tier_counts *a = &x->before, *b = &x->after;
-    printf("{\"store\": \"%s\", \"policy\": \"%s\", \"budget\": %g, \"ahead\": %d, \"batches\": "
-           "%d, \"record\": %lld, "
-           "\"right\": %s, ",
-           stores[c->store].name, policy_names[c->policy], c->budget, c->ahead,
+    printf("{\"store\": \"%s\", \"engine\": \"%s\", \"policy\": \"%s\", \"budget\": %g, \"ahead\": "
+           "%d, "
+           "\"batches\": %d, \"record\": %lld, \"right\": %s, ",
+           stores[c->store].name, x->engine, policy_names[c->policy], c->budget, c->ahead,
            s->batches - s->warm, (long long)record, x->hash == m->hash ? "true" : "false");
 #define COUNT(name, field)                                                                         \
     printf("\"%s\": %lld, ", name, (long long)(b->field < 0 ? -1 : b->field - a->field))
@@ -307,6 +308,7 @@ static int show_case(const struct stream *s, const struct tier_case *c, const ch
     if (!m->place && open_memory(s, m, err)) return -1;
     struct place *p = place_tier_open(&o, &s->setup, err);
     if (!p) return -1;
+    x.engine = tier_engine(p);
     const int64_t record = tier_record_bytes(p, 0);
     int status = c->store != FILES ? 0 : probe(s, path, record, &x.reads, &x.writes, err);
     if (status == 0) status = measure(s, c, path, p, m, &x, err);

@@ -50,7 +50,9 @@ static void wrong_arguments(void **state) {
     SAYS(EMBFUSE_INVALID, "id_type", embfuse_step(m, &b, s.grad, &why));
     SAYS(EMBFUSE_UNKNOWN, "beta1", embfuse_set(m, 0, "beta1", 0.9, &why));
     SAYS(EMBFUSE_INVALID, "no table 2", embfuse_set(m, 2, "lr", 0.9, &why));
-    SAYS(EMBFUSE_INVALID, "lr", embfuse_set(m, 0, "lr", 1e40, &why));
+    for (int k = 0; k < 3; k++)
+        SAYS(EMBFUSE_INVALID, "lr is a number from 0 to 3.4e38 in single precision",
+             embfuse_set(m, 0, "lr", (double[]){1e40, -1, 1e-50}[k], &why));
     SAYS(EMBFUSE_INVALID, "-1", embfuse_set_steps(m, 0, -1, &why));
     SAYS(EMBFUSE_INVALID, "possible", embfuse_set_steps(m, 0, INT64_MAX, &why));
     SAYS(EMBFUSE_INVALID, "out is NULL", embfuse_array_info(m, 0, 0, NULL, &why));

@@ -97,6 +97,21 @@ assert all(abs(whole[b] - step[b] - forward[b]) < 1e-9 for b in whole), (whole, 
 PY
 ok $? 'an iteration has its parts, and the traffic of both'
 
+# cpu_dense goes over all rows, so it is slow; which samples it has depends on the order, which is drawn.
+"$bench" --out="$work/slow" --modes=cold --ring=1 --batch=8 --rows=200000 --dims=8 --alpha='0 1' \
+    --filter='/cpu_(fused|dense)/' 2>"$work/stderr"
+ok $? 'two workloads on the same tables, without REPS'
+"$python" - "$work/slow/bench.json" <<'PY'
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert "emb_cut_short" not in d["context"]
+for alpha in "01":
+    count = lambda kernel: sum(b["run_type"] == "iteration" and f"alpha:{alpha}/rowwise_adagrad/{kernel}/" in b["name"]
+                               for b in d["benchmarks"])
+    assert count("cpu_fused") == 10 and 5 <= count("cpu_dense") <= 10, (count("cpu_fused"), count("cpu_dense"))
+PY
+ok $? 'a slow kernel has five samples or more'
+
 refuses 'more memory than there is, before ids are generated' 'optimizer state and batches: needs .* GiB' --modes=cold --reps=1 \
     --rows=1e11 --filter=cpu_sort
 
@@ -118,6 +133,9 @@ for k in ("schema", "commit", "dirty", "compiler", "flags", "isa", "cpu", "thp",
     assert c["emb_" + k], k
 assert c["emb_cpus_allowed"] == str(len(os.sched_getaffinity(0))), c["emb_cpus_allowed"]
 assert "emb_cut_short" not in c
+sys.path.insert(0, "reports")
+import program
+assert c["emb_cpu_model"] == (program.cpu_model() or "unavailable"), c["emb_cpu_model"]
 assert c["emb_disturbed_samples"] == str(sum(int(r["disturbed"]) for r in rows))
 assert c["emb_var_SEED"] == "7" and c["emb_var_DIMS"] == "8"
 for r in rows:

@@ -133,14 +133,19 @@ unknown kernel 'x'; known: | example --kernel x
 give --batch | step --kernel cpu_sort --out out
 --rule is missing | step --kernel cpu_fused --ids ids.npy --offsets offsets.npy --grad grad.npy --out out
 step 16777217: adam_lazy_global counts steps in a float | example --rule adam_lazy_global --first-step 16777217
-leave the range of single precision; take another limit | example --clip-global-norm 1e-44
+too small for single precision; take another limit | example --clip-global-norm 1e-44
+gradients times 0, or their limits, are too small | example --clip-global-norm 1e-400
+times 2.7735e-19, or their limits, are too small | example --clip_norm 2 --clip-global-norm 1e-18
 lr 1e-400 is too close to 0 for single precision | example --lr 1e-400
 lr 1e50 is too large for single precision | example --lr 1e50
---lr: lr is a number, not 'fast' | example --lr fast
+--lr: lr is a number from 0 to 3.4e38, not 'fast' | example --lr fast
+lr is a number from 0 to 3.4e38, not '-1e-9' | example --rule adam --lr -1e-9
+weight_decay is a number from 0 to 3.4e38, not '-1' | example --weight_decay -1
+max_norm is 0 or a number from 1e-16 to 3.4e38, not '1e-26' | example --rule rowwise_adagrad_max_norm --max_norm 1e-26
 from 0 to below 1, not '1' | example --rule adam --beta1 1
 --momentum: the rule sgd has none | example --momentum 0.9
 --maximize: maximize is 0 or 1, not '0.5' | example --maximize 0.5
---clip_norm: clip_norm is a number from 0, not 'inf' | example --clip_norm inf
+--clip_norm: clip_norm is 0 or a number from 1e-16 to 3.4e38, not 'inf' | example --clip_norm inf
 --clip-global-norm: C is a number from 0 to | example --clip-global-norm -1
 --steps is a whole number | example --steps 0
 one of sum, mean, none, max | example --pooling min
@@ -172,6 +177,7 @@ ARRAYS = [("int32 or int64", "ids", "<f4", "(6,)", [1] * 6, ""),
           ("id 7 is no row of a table of 7 rows", "ids", "<i8", "(6,)", [1, 2, 6, 1, 3, 7], ""),
           ("one dimension", "ids", "<i8", "(2, 3)", [1, 2, 6, 1, 3, 6], ""),
           ("offsets 4 to 3", "offsets", "<i8", "(4,)", [0, 4, 3, 6], ""),
+          ("1 offsets; 1 features of B bags have 1*B + 1, with B from 1", "offsets", "<i8", "(1,)", [6], ""),
           ("offsets start at 1", "offsets", "<i8", "(3,)", [1, 3, 6], ""),
           ("offsets 3 to 9", "offsets", "<i8", "(3,)", [0, 3, 9], ""),
           ("float32", "weight", "<i8", "(7, 1)", [0] * 7, ""),
@@ -285,10 +291,21 @@ def test_steps_go_on(folder):
     """The record beside the tables counts steps and names rules; states of another rule are refused."""
     inside(folder)
     good("step --kernel cpu_fused --batch b --out r", "^cpu_fused, adagrad: 1 step from number 1, .*checked: exact")
-    good("step --kernel cpu_sort --batch b --tables r --steps 3 --threads 2 --out r", "3 steps from number 2")
+    good("step --kernel cpu_sort --batch b --tables r --steps 3e0 --threads 2 --out r", "3 steps from number 2")
     assert b"steps 4\n" in content("r.tables")  # over its own input
     good("step --kernel cpu_sort --batch b --tables r --first-step=9 --out r3", "1 step from number 9")
     assert b"steps 9\n" in content("r3.tables")
+    # Hyper-parameters belong to the state: two runs are one, and a clipped norm leaves no scale. Flags go first.
+    step = "step --kernel cpu_sort --batch b"
+    good(f"{step} --lr 0.5 --weight_decay 0.25 --steps 2 --out h2")
+    good(f"{step} --lr 0.5 --weight_decay 0.25 --clip-global-norm 1e9 --out h")
+    good(f"{step} --tables h --out h")
+    assert content("h.weight.npy") == content("h2.weight.npy") and content("h.tables") == content("h2.tables")
+    good(f"{step} --tables h --clip-global-norm 1e-3 --lr 0.125 --out h")
+    assert re.search(b" lr 0.125 .* grad_scale 0 .* weight_decay 0.25 ", content("h.tables"))
+    tap.script(".", "h.tables", "steps 3\ntable rows 20 dim 4 rule adagrad\n")  # of an older version
+    good(f"{step} --tables h --out h", "1 step from number 4")
+    assert b" lr 0.00999999978 " in content("h.tables")
     good("step --kernel cpu_hash --rule adam --zero-states --batch m --out r2", "cpu_hash, adam: .*checked: bound")
     good("step --kernel cpu_dense --rule adam --batch b --tables b --zero-states --out a", "idle rows move too")
     own = "step --kernel cpu_sort --rule adam --batch b --out a3 --weight a.weight.npy"
@@ -298,7 +315,7 @@ def test_steps_go_on(folder):
     good("example --clip-global-norm 1e9 --out two", "gradients times 1, ")
     npy("x.npy", "<f4", "(2, 1)", [3e-25, 4e-25])  # their squares underflow in single precision
     good("example --grad x.npy --clip-global-norm 1e-26 --out two", "gradients times 0.0")
-    step = "step --kernel cpu_sort --batch b --out out"
+    step += " --out out"
     all_bad(f"""
 b.tables: the states of table 0 are those of adagrad, not of adam | {step} --rule adam
 a.tables: the states of table 0 are those of adam | {step} --weight a.weight.npy --state a.state.0.npy

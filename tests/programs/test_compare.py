@@ -119,6 +119,27 @@ def test_any_growth_of_memory_is_a_change(folder):
 
 
 # --- what is not compared
+def of_machine(folder, name, **context):
+    return save(golden() | {"context": golden()["context"] | context}, folder, name)
+
+
+def test_cpus_of_one_name_are_not_one_machine(folder):
+    """Nor are two numbers of threads. Results without emb_cpu_model have it in emb_record_machine, if they do."""
+    cache = lambda mib: [{"type": "Unified", "level": 3, "size": mib << 20}]
+    new = {"emb_cpu_model": "AuthenticAMD, family 25, model 1", "caches": cache(32), "emb_threads": "2"}
+    old = {"emb_record_machine": "Synthetic CPU | AuthenticAMD, family 25, model 1, stepping 1 | 2 CPUs | 32768K L3"}
+    nothing = {"emb_cpu_model": "unavailable", "emb_record_machine": "? | ?, family ?"}
+    both = [of_machine(folder, f"{i}.json", **own) for i, own in enumerate((new, old))]
+    for own in (new, old, new | {"caches": cache(32), "emb_cpu_model": None} | old, nothing):
+        equal(compared(both[0], of_machine(folder, "same.json", **own)).status(), 0)
+    zen4 = "AuthenticAMD, family 25, model 17"
+    for change, word in (({"emb_cpu_model": zen4}, f"cpu_model is '{zen4}'"), ({"caches": cache(16)}, "caches is '16384K L3'"),
+                         ({"emb_threads": "1"}, "threads is '1'"), ({"num_cpus": 4}, "cpus is '4'")):
+        path = of_machine(folder, "other.json", **new | change)
+        for first in both:
+            refused(first, path, path, word, "--other-machine")
+
+
 def test_refuses_another_machine(folder):
     data = golden()
     data["context"]["emb_cpu"] = "Another CPU"
@@ -136,9 +157,12 @@ def test_refuses_other_ids(folder):
     path = save(text.replace(mark, "f" * 16), folder, "ids.json")
     one_line_error(run("compare.py", GOLDEN, path), "fingerprint", "zipf/alpha:1.05", mark, "f" * 16, "--other-work")
     equal(compared(GOLDEN, path, other_work=True).status(), 0)
+    one_line_error(run("merge.py", GOLDEN, path, "--out", path), "zipf/alpha:1.05", "fingerprint")
+    of = lambda name, kind: of_machine(folder, name, **{"emb_workload_zipf/alpha:1.05": f"batch 4 pooling sum{kind}"})
+    refused(of("fp32.json", ""), of("bf16.json", " weight_type bf16"), "weight_type is the preset, and bf16")
     text = json.dumps(make_results.result(rules=("adam",)))
     refused(save(text, folder, "dense.json"), save(text.replace("operation=dense", "operation=lazy"), folder, "lazy.json"),
-            "operations dense and lazy")
+            "operation is dense, and lazy")
 
 
 def test_rows_of_one_side(folder):

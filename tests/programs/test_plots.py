@@ -68,9 +68,11 @@ def test_kernels_of_a_device_have_no_roof(folder):
 
 def test_what_is_not_to_be_quoted_says_so_in_every_plot(folder):
     need_gnuplot()
-    equal(run("plots.py", disturbed(folder, 90, emb_load_worst="5.2"), folder).returncode, 0)
+    path = disturbed(folder, 90, emb_load_worst="5.2", emb_cut_short="the run did not end: 180 of 360 samples")
+    equal(run("plots.py", path, folder).returncode, 0)
     for name, svg in contents(folder, ".svg").items():
-        assert LINE in svg.decode().replace("\n", ""), name
+        text = svg.decode().replace("\n", "")
+        assert f"cut short: the run did not end: 180 of 360 samples; {LINE}" in text, name
 
 
 def test_missing_gnuplot_is_one_line(folder):

@@ -79,9 +79,12 @@ def test_the_status_of_a_comparison_is_told(folder):
 
 
 def test_merge_puts_a_peer_beside_the_kernels(folder):
-    other, out = save(peer(golden()), folder, "peer.json"), os.path.join(folder, "both.json")
-    equal(run("merge.py", GOLDEN, other, "--out", out).returncode, 0)
+    data, cut, out = peer(golden()), golden(), os.path.join(folder, "both.json")
+    data["context"]["emb_cut_short"], cut["context"]["emb_cut_short"] = "after 1 of 9", "after 2 of 8"
+    other = save(data, folder, "peer.json")
+    equal(run("merge.py", save(cut, folder, "cut.json"), other, "--out", out).returncode, 0)
     table = run("table.py", out).stdout
+    assert table.startswith("cut short: after 2 of 8; after 1 of 9\n"), table
     equal(table.count("  torch_sparse "), len(make_results.WORKLOADS))
     assert "not run: torch_dense on zipf/alpha:1: out of memory" in table
     assert "not run: cuda_fused on all workloads" in table
@@ -96,7 +99,7 @@ def test_merge_refuses_other_machines_and_other_ids(folder):
     for r in data["benchmarks"]:
         r["label"] = r["label"].replace("fingerprint=", "fingerprint=f")
     one_line_error(run("merge.py", GOLDEN, save(data, folder, "ids.json"), "--out", out),
-                   "other ids")
+                   "other work", "fingerprint")
     assert not os.path.exists(out)
 
 

@@ -50,6 +50,20 @@ def test_a_rank_that_is_killed_or_stops_ends_the_run_in_one_line(folder):
         assert not os.path.exists(os.path.join(out, "bench.json"))
 
 
+def test_ranks_that_cannot_go_on_end_the_run_in_one_line(folder):
+    ends = launched.program("tests/ranks/mpi/ends")
+    launched.refused(launched.run(2, ends, "deadlock", EMBFUSE_RANKS_LIMIT="5"), 4, "ranks: all ranks have waited for "
+                     "each other for 5 s: rank 0, sending; rank 1, receiving\n")
+    launched.refused(launched.run(2, ends, "truncate"), 4, "ranks: rank 1, receiving: MPI, exchange: ")
+    launched.refused(launched.run(2, ends, "x", EMBFUSE_RANKS_LIMIT="0"), 1, "EMBFUSE_RANKS_LIMIT is a whole number from 1")
+    own = tap.script(folder, "own", f'#!/bin/sh\nexec {ends} "$OMPI_COMM_WORLD_RANK"\n')
+    launched.refused(launched.run(2, own), 1, "ranks: rank 1 has other arguments than rank 0; give all ranks the same")
+    # Ranks of several nodes do not hear each other.
+    said = "ranks: rank {}, pulling rows: server 0 has not answered for 5 s\n"
+    many = tap.script(folder, "many", f"#!/bin/sh\nprintf '{said.format(2)}{said.format(4)}' >&2; exit 4\n")
+    launched.refused(launched.run(2, "/bin/true", MPIRUN=many), 4, said.format(2))
+
+
 def test_bad_words_are_refused(folder):
     launched.refused(bench(0, folder), 1, "launch.py: -np 0: at least 1 rank\n")
     for words, said in ((["--sharding=rows", "--rule=adagrad"], "sharding 'rows': there are table, row"),

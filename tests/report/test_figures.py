@@ -70,6 +70,13 @@ def test_the_roof_of_a_workload_by_hand(folder):
     equal(round(at["gather ceiling (median)"].get_ydata()[0], 6), 3.90625)
 
 
+def test_a_figure_of_a_run_that_was_cut_short_says_so(folder):
+    data = make_results.result()
+    data["context"]["emb_cut_short"] = "the run did not end: 180 of 360 samples"
+    for figure in figures_of(save(data, folder, "cut.json"), "skew").values():
+        equal(figure.texts[0].get_text(), "cut short: the run did not end: 180 of 360 samples")
+
+
 NOISE = {("w", "adam", f"k{i}", "cold"): math.exp(v) for i, v in enumerate((-0.02, 0.01, 0.0, 0.04))}
 
 

@@ -43,7 +43,7 @@ def process_of(job, rank, phase=""):
                 if not re.search(r"/embfuse-ranks.* \(deleted\)$", os.readlink(path)):  # not all ranks have begun
                     continue
                 with open(path, "rb") as board:
-                    line = board.read()[rank * LINE + 8:(rank + 1) * LINE].split(b"\0")[0].decode()
+                    line = board.read()[rank * LINE + 16:(rank + 1) * LINE].split(b"\0")[0].decode()
             except OSError:
                 continue
             found = re.match(r"pid (\d+): (.+)", line)

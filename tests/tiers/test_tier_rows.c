@@ -236,9 +236,12 @@ static void each_call(void **state) {
     struct disk s;
     fault.engine = t->engine;
     disk_begin(&s);
-    disk_open(&s);
-    const bool is_it = row_file_engine(s.file) == t->engine;
-    disk_close(&s);
+    struct error err;
+    struct store *store = row_file_store(&s.setup, &err);
+    assert_non_null(store);
+    const bool is_it = strcmp(store->engine, io_engine_names[t->engine]) == 0;
+    assert_true(is_it || t->engine == IO_URING);
+    store->ops->close(store);
     for (int is_new = 0; is_it && is_new < 2; is_new++) {
         if (t->how == LITTLE) assert_true(with_fault(&s, t, is_new, 1));
         if (t->how == LITTLE) continue;

@@ -3,6 +3,7 @@
 """The study of tiers: laws that hits and bytes must obey, rows with the bits of memory, and the page."""
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -47,7 +48,7 @@ def test_steps_have_the_bits_and_the_counts(folder):
     steps = [x for x in found if "hits" not in x]
     assert len(steps) == len(cases)
     for x in steps:
-        assert x["right"] and x["read"] >= x["row_misses"] * x["record"] and x["stored"] == x["written_back"] > 0
+        assert x["right"] and x["engine"] in ("io_uring", "threads") and x["read"] >= x["row_misses"] * x["record"] and x["stored"] == x["written_back"] > 0
         assert (x["row_misses"], x["lookup_misses"]) == hits[x["policy"]] or x["ahead"], x
     for x in lines(folder, "1,lru,0", "1,clock,2"):  # slots for all rows
         assert x["right"] and x["rows"] > 0 and x["row_misses"] == x["stored"] == x["disk_read"] == 0, x
@@ -85,6 +86,16 @@ def test_the_page_shows_it(folder):
         text = page.read()
     for row in ("files | 20 % | belady | 2", "mmap | 20 % | lru | 2", "mmap-cold | 20 % | lru | 2"):
         assert f"| alpha 1.05 | {row} |" in text, text
+    path = os.path.join(folder, "tiers.jsonl")
+    with open(path, encoding="utf-8") as file:
+        ran = file.read()
+    for engine, said in (("io_uring", "io_uring"), ("threads", "threads (the kernel allows no io_uring)"),
+                         ("", "an engine that is not recorded")):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(re.sub(r'"engine": "(io_uring|threads)"', f'"engine": "{engine}"' if engine else '"x": 0', ran))
+        assert subprocess.run([sys.executable, tap.tool("tiers.py"), path, folder], check=False).returncode == 0
+        with open(os.path.join(folder, "tiers.md"), encoding="utf-8") as page:
+            assert f"written by {said}, 64 at a time" in " ".join(page.read().split()), engine
     done = study("--budget=20,50")
     assert done.returncode == 1 and "BUDGET: '20,50' is no number" in done.stderr, done.stderr
 

@@ -154,7 +154,10 @@ struct wrong_header {
 static const struct wrong_header wrong_headers[] = {
     {"empty header", "", 0, "not a dict"},
     {"key twice", "{'descr': '<f4', 'descr': '<f4'}", 0, "twice the key 'descr'"},
-    {"dtype f8", TYPE("'<f8'"), 8, "unsupported dtype <f8; accepted are <f4, <f2, <i4, <i8, <u2"},
+    {"dtype f8", TYPE("'<f8'"), 8, "unsupported dtype <f8; convert it with astype: ids"},
+    {"structured dtype", TYPE("[('a', '<f4'), ('b', '<i8')]"), 12, "structured arrays are not"},
+    {"dtype with a shape", TYPE("('<f4', (2,))"), 8, "structured arrays are not read; save each"},
+    {"dtype None", TYPE("None"), 4, "descr is not a string, found \"None, 'fortran_order\""},
     {"Fortran order", HEADER("'<f4'", "True", "(2, 2)"), 16, "Fortran (column-major) order"},
     {"too many dimensions", F4("(1, 1, 1, 1, 1)"), 4, "more than 4 dimensions"},
     {"negative dimension", F4("(2, -3)"), 4, "negative dimension -3"},

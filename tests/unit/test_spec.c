@@ -59,6 +59,7 @@ static const struct bad_case bad_cases[] = {
     {"unknown ids", W "ids zipfian\n", "2: ids is one of zipf, powerlaw, uniform, hist", {0}},
     {"gradients of fp8", W "grad_type fp8\n", "2: grad_type is one of fp32, bf16, fp16, not", {0}},
     {"fixed without number", W "length fixed\n", "2: length fixed lacks a number", {0}},
+    {"fixed with a word", W "length fixed x\n", "2: length fixed x lacks a number", {0}},
     {"uniform falling", W "length uniform 9 3\n", "2: length uniform 9 3 is no range", {0}},
     {"negbin too regular", W "length negbin 4 0.5\n", "2: length negbin 4 0.5: a neg", {0}},
     {"two lengths", W "length fixed 3 4\n", "2: '4' is too much", {0}},
