@@ -362,6 +362,14 @@ $(B)/gpu_verified.inc $(B)/ptx_verified.inc: $(B)/%_verified.inc: FORCE
 
 $(B)/cli/list.o: $(B)/gpu_verified.inc $(B)/ptx_verified.inc
 
+# --- frames of pictures as strings, with their style: the installed program has no source tree
+$(B)/cli/%.gp.h: cli/%.gp reports/style.gp
+	@mkdir -p $(@D)
+	@sed -e '/^load /{' -e 'r reports/style.gp' -e 'd' -e '}' $< | sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' >$@
+
+$(B)/cli/stats_plot.o: $(B)/cli/stats.gp.h
+$(B)/cli/monitor.o: $(B)/cli/monitor.gp.h
+
 # V=1 shows the commands.
 quiet     = $(if $(V),,@echo '  $1 $@';)
 

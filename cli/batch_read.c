@@ -22,8 +22,8 @@ static int64_t *read_offsets(const struct batch_files *files, const struct descr
     const char *path = files->offsets;
     int64_t count, *offsets = npy_read_int64s(path, &count, err);
     if (!offsets) return NULL;
-    /* A batch of no bags does what a bag without lookups does. */
-    if (count == 1 && offsets[0] == 0 && !d->bags && files->grad) {
+    /* A batch of no bags does what a bag without lookups does; see batch_has_no_bags(). */
+    if (count == 1 && offsets[0] == 0 && !d->bags) {
         free(offsets);
         *bags = 1;
         offsets = array_require(d->num_features + 1, sizeof *offsets, path, err);
@@ -40,6 +40,14 @@ static int64_t *read_offsets(const struct batch_files *files, const struct descr
         return offsets;
     free(offsets);
     return NULL;
+}
+
+bool batch_has_no_bags(const char *offsets, const struct batch *in) {
+    int64_t count = 0;
+    struct error ignored;
+    if (offsets && in->bags == 1 && in->lookups == 0)
+        free(npy_read_int64s(offsets, &count, &ignored));
+    return count == 1;
 }
 
 /* Reads offsets and ids into the only batch of the workload. */

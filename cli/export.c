@@ -21,9 +21,9 @@ static const char more[] =
     "int8: a row is dim codes (uint8), then scale and bias (fp32), as FBGEMM's fused 8-bit "
     "rowwise\n"
     "tables: element = scale * code + bias, within scale / 2 of the weight. All elements must be\n"
-    "finite and in the range of the type. --recall tells which share of the K nearest rows of a "
-    "row\n"
-    "stays the same, for N rows of the table, by inner product and by cosine.\n";
+    "finite and in the range of the type; rows that lose more than a tenth of their length are\n"
+    "counted in a warning. --recall tells which share of the K nearest rows of a row stays the\n"
+    "same, for N rows of the table, by inner product and by cosine.\n";
 
 struct export {
     const char *weight, *type_text, *out, *format, *recall_text, *neighbours_text, *threads_text,
@@ -92,15 +92,29 @@ static int measure_recall(const struct export *x, const struct frozen *from,
     return status;
 }
 
+static void warn(const struct export *x, const struct frozen *made, const struct frozen_error *e) {
+    char weight[PATH_MAX];
+    escape_controls(x->weight, weight, sizeof weight);
+    if (e->rough_rows)
+        fprintf(stderr,
+                "embfuse: warning: %s: %lld of %lld rows lose more than a tenth as %s (the table: "
+                "%.2g): take %s, or make the weights larger\n",
+                weight, (long long)e->rough_rows, (long long)made->rows,
+                frozen_type_name(made->type), e->relative_rms,
+                made->type == FP8 ? "int8 or bf16" : "bf16 or fp32");
+}
+
 static void print(const struct export *x, const struct frozen *made, const struct figures *f) {
     const char *type = frozen_type_name(made->type);
     const double bytes = (double)(made->rows * made->row_bytes);
     if (x->json) {
         printf(
             "{\"type\": \"%s\", \"rows\": %lld, \"dim\": %d, \"row_bytes\": %lld, \"bytes\": %.0f, "
-            "\"largest_error\": %.9g, \"of_bound\": %.9g, \"relative_rms\": %.9g",
+            "\"largest_error\": %.9g, \"of_bound\": %.9g, \"relative_rms\": %.9g, "
+            "\"rough_rows\": %lld",
             type, (long long)made->rows, made->dim, (long long)made->row_bytes, bytes,
-            f->error.worst, f->error.worst_bound, f->error.relative_rms);
+            f->error.worst, f->error.worst_bound, f->error.relative_rms,
+            (long long)f->error.rough_rows);
         if (x->queries)
             printf(", \"queries\": %lld, \"neighbours\": %lld, \"recall_inner_product\": %.9g, "
                    "\"recall_cosine\": %.9g",
@@ -155,6 +169,7 @@ static int export(const struct export *x, const struct frozen *from, struct erro
     if (status == 0) status = measure_recall(x, from, &made, &f, err);
     if (status == 0) status = outputs_commit(&o, err);
     if (status == 0) print(x, &made, &f);
+    if (status == 0) warn(x, &made, &f.error);
     frozen_close(&made);
     outputs_free(&o);
     return status;

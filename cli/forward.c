@@ -63,11 +63,16 @@ static int parse(int argc, char **argv, struct step_flags *f, struct error *err)
                : 0;
 }
 
-/* NO_WINNER in columns of other poolings, which the forward leaves alone. */
-static int write_winners(struct outputs *o, const char *path, const struct batch *in,
-                         const int32_t *winners, struct error *err) {
-    int64_t shape[2];
+static int output_shape(const struct step_flags *f, const struct batch *in, int64_t shape[2]) {
+    const struct path offsets = path_of(f->batch ? f->batch : "", "offsets.npy");
     const int num_dims = batch_grad_shape(in, shape);
+    if (batch_has_no_bags(f->batch ? offsets.text : f->offsets, in)) shape[0] = 0;
+    return num_dims;
+}
+
+/* NO_WINNER in columns of other poolings, which the forward leaves alone. */
+static int write_winners(struct outputs *o, const char *path, const struct batch *in, int num_dims,
+                         const int64_t *shape, const int32_t *winners, struct error *err) {
     const size_t bytes = (size_t)in->grad_elements * sizeof *winners;
     int32_t *all = array_require(in->grad_elements, sizeof *all, path, err);
     if (!all) return -1;
@@ -90,11 +95,12 @@ static int write_output(const struct step_flags *f, const struct kernel *k, cons
     struct outputs o = {0};
     int64_t shape[2];
     int32_t *winners;
-    const int num_dims = batch_grad_shape(in, shape);
+    const int num_dims = output_shape(f, in, shape);
     forward_lay_out(in, (void *)output, &winners);
     int status =
         outputs_npy(&o, path_of(f->out, "output.npy").text, type, num_dims, shape, output, err);
-    if (status == 0 && f->winners) status = write_winners(&o, f->winners, in, winners, err);
+    if (status == 0 && f->winners)
+        status = write_winners(&o, f->winners, in, num_dims, shape, winners, err);
     if (status == 0) status = outputs_commit(&o, err);
     outputs_free(&o);
     return status;

@@ -73,12 +73,13 @@ static int read_batch(const struct lookup *x, const struct frozen *t, struct wor
                           (int64_t)padding.number, w, err);
 }
 
-static int write_output(const char *prefix, const struct batch *in, const void *output,
+static int write_output(const struct lookup *x, const struct batch *in, const void *output,
                         struct error *err) {
     struct outputs o = {0};
     int64_t shape[2];
     const int num_dims = batch_grad_shape(in, shape);
-    int status = outputs_npy(&o, path_of(prefix, "output.npy").text, NPY_FLOAT32, num_dims, shape,
+    if (batch_has_no_bags(x->files.offsets, in)) shape[0] = 0;
+    int status = outputs_npy(&o, path_of(x->out, "output.npy").text, NPY_FLOAT32, num_dims, shape,
                              output, err);
     if (status == 0) status = outputs_commit(&o, err);
     outputs_free(&o);
@@ -146,7 +147,7 @@ int lookup_command(int argc, char **argv, struct error *err) {
         /* The output lies as gradients would, so it takes their room: a lookup has none. */
         void *output = (void *)(uintptr_t)in->grad;
         frozen_lookup(&t, in, output, (int)x.threads);
-        if (x.out) status = write_output(x.out, in, output, err);
+        if (x.out) status = write_output(&x, in, output, err);
         if (status == 0 && x.stats) status = measure(&x, &t, in, output, err);
         workload_free(&w);
     }

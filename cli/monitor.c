@@ -21,6 +21,10 @@
 #include "include/embfuse.h"
 #include "kernels/watch.h"
 
+static const char frame[] =
+#include "cli/monitor.gp.h"
+    ;
+
 struct flags {
     const char *path, *workload, *bags_text, *rule_text, *kernel, *json, *plot;
     const char *steps_text, *every_text, *recent_text, *table_text, *threads_text;
@@ -108,8 +112,10 @@ static int open_model(const struct flags *f, const struct workload *w, const str
     }
     for (int32_t i = 0; status == 0 && i < w->num_features; i++) {
         const struct feature *x = &w->features[i];
-        features[i] = (struct embfuse_feature){
-            .table = x->table, .pooling = (int32_t)x->pooling, .padding_id = x->padding_id};
+        features[i] = (struct embfuse_feature){.table = x->table,
+                                               .pooling = (int32_t)x->pooling,
+                                               .has_padding = x->padding_id >= 0,
+                                               .padding_id = x->padding_id};
     }
     if (status == 0)
         status = told(embfuse_model_create(m, tables, w->num_tables, features, w->num_features,
@@ -134,7 +140,8 @@ static int train(const struct flags *f, struct embfuse_model *m, const struct wo
                                             .ids = in->ids,
                                             .offsets = in->offsets,
                                             .lookup_weights = in->lookup_weights,
-                                            .id_type = (int32_t)in->id_type,
+                                            .id_type = in->id_type == ID_INT32 ? EMBFUSE_INT32
+                                                                               : EMBFUSE_INT64,
                                             .trusted = i >= w->ring};
         struct embfuse_error why;
         status = told(embfuse_step(m, &batch, in->grad, &why), &why, err);
@@ -265,7 +272,7 @@ static int draw(const struct flags *f, const struct embfuse_model *m, const stru
     if (status == 0 && figures->touches == 0)
         return fail(err, "%s: no watched row of table %d was touched, so there is no picture",
                     w->name, table);
-    return status ? -1 : plot_draw(f->plot, "cli/monitor.gp", fill, &p, err);
+    return status ? -1 : plot_draw(f->plot, frame, fill, &p, err);
 }
 
 static int show(const struct flags *f, struct embfuse_model *m, const struct workload *w,

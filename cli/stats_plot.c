@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The picture of embfuse stats; cli/stats.gp draws it. On the logarithmic axis of ranks the points are evenly
+ * The picture of embfuse stats; cli/stats.gp is its frame. On the logarithmic axis of ranks the points are evenly
  * spaced, so there are few of them.
  */
 #include <math.h>
@@ -8,6 +8,10 @@
 
 #include "cli/plot.h"
 #include "cli/stats.h"
+
+static const char frame[] =
+#include "cli/stats.gp.h"
+    ;
 
 struct picture {
     const struct workload *w;
@@ -49,5 +53,5 @@ static void fill(FILE *f, const void *ctx) {
 int stats_plot(const char *prefix, const struct workload *w, const struct stats *s,
                struct error *err) {
     if (s->ids.lookups == 0) return fail(err, "%s: only padding, so there is no picture", w->name);
-    return plot_draw(prefix, "cli/stats.gp", fill, &(struct picture){w, s}, err);
+    return plot_draw(prefix, frame, fill, &(struct picture){w, s}, err);
 }

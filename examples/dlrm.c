@@ -174,7 +174,7 @@ static struct embfuse_model *open_model(const struct column *columns, int32_t fe
     struct embfuse_error why;
     for (int32_t f = 0; f < features; f++) {
         tables[f] = (struct embfuse_table){.rows = columns[f].rows, .dim = DIM, .rule = rule};
-        inputs[f] = (struct embfuse_feature){.table = f, .pooling = EMBFUSE_MEAN, .padding_id = -1};
+        inputs[f] = (struct embfuse_feature){.table = f, .pooling = EMBFUSE_MEAN};
     }
     must(embfuse_model_create(&model, tables, features, inputs, features, NULL, &why), &why);
     for (int32_t f = 0; f < features; f++) {

@@ -13,12 +13,19 @@
  *
  * Errors. Functions that can fail return 0 (EMBFUSE_OK) or another embfuse_status. Their last
  * parameter `why` may be NULL; otherwise it gets one line: what is wrong, where, and what to do.
- * After an error, no array has changed. The library never prints, never ends the program, and has no
- * state outside its models. Only a status of EMBFUSE_DEVICE_ERROR can come after a change: a device
- * that fails does so later; and one error of embfuse_load(), which says so.
+ * After an error, no array has changed. The library never prints, never ends the program, and outside
+ * its models keeps nothing but a mark in children of fork(). Only a status of EMBFUSE_DEVICE_ERROR can
+ * come after a change: a device that fails does so later; and one error of embfuse_load(), which says so.
  *
- * Threads. Any number of threads may use different models at once. A model may be used by one thread
- * at a time.
+ * Threads. Any number of threads may use different models at once. A model takes one call at a time, a
+ * call that only reads included: while one is under way, another thread's call changes nothing and
+ * returns EMBFUSE_BUSY. embfuse_array_count() and embfuse_array_info() may be called at any time;
+ * embfuse_model_free() must be the last call.
+ *
+ * fork(). A child has no threads but the one that called fork(). After a call on the host with several
+ * threads, such calls return EMBFUSE_FORKED in children: OpenMP would wait for the missing threads for
+ * ever. Models with options.threads = 1 go on, and embfuse_save() does with any number of threads. If
+ * the program itself used OpenMP before fork(), the library does not know.
  *
  * Versions. While the version begins with 0, a new minor version may change this interface, and the
  * soname with it.
@@ -36,12 +43,12 @@ extern "C" {
 #define EMBFUSE_API __attribute__((visibility("default")))
 
 #define EMBFUSE_VERSION_MAJOR 0
-#define EMBFUSE_VERSION_MINOR 1
+#define EMBFUSE_VERSION_MINOR 2
 #define EMBFUSE_VERSION_PATCH 0
 #define EMBFUSE_VERSION                                                                            \
     (EMBFUSE_VERSION_MAJOR * 10000 + EMBFUSE_VERSION_MINOR * 100 + EMBFUSE_VERSION_PATCH)
 
-/* The version of the library that runs, as EMBFUSE_VERSION, and as "0.1.0". */
+/* The version of the library that runs, as EMBFUSE_VERSION, and as "0.2.0". */
 EMBFUSE_API int embfuse_version(void);
 EMBFUSE_API const char *embfuse_version_text(void);
 
@@ -55,6 +62,8 @@ enum embfuse_status {
     EMBFUSE_NO_MEMORY = 5,    /* of the host or the device */
     EMBFUSE_DEVICE_ERROR = 6, /* there is no device, or it reports an error */
     EMBFUSE_FILE_ERROR = 7,   /* a file cannot be read or written, or is damaged */
+    EMBFUSE_BUSY = 8,         /* another thread is in a call of this model */
+    EMBFUSE_FORKED = 9,       /* a child of fork() has not the threads for this call */
 };
 
 /* A few words for a status; never NULL. */
@@ -66,7 +75,8 @@ struct embfuse_error {
 
 /* Types of elements. fp8 is E4M3. */
 enum embfuse_type { EMBFUSE_FP32, EMBFUSE_BF16, EMBFUSE_FP16, EMBFUSE_FP8 };
-enum embfuse_id_type { EMBFUSE_INT32, EMBFUSE_INT64 };
+/* 0 is no type: what was forgotten is refused, and not read as the other one. */
+enum embfuse_id_type { EMBFUSE_INT64 = 1, EMBFUSE_INT32 = 2 };
 /* How the step writes types narrower than fp32. Stochastic rounding depends only on the seed, the
  * table, the step, the row and the column. */
 enum embfuse_rounding { EMBFUSE_NEAREST, EMBFUSE_STOCHASTIC };
@@ -86,16 +96,20 @@ struct embfuse_table {
     const char *rule;  /* as in rules/README.md: "rowwise_adagrad", "adam" ... */
 };
 
-/* One input feature; several features may read one table, and the rule gets the sum over them.
- * Output and gradient of a bag lie grad_offset + bag*grad_stride elements behind the start of
- * output and gradient; those of lookup i of a sequence grad_offset + i*grad_stride, where i counts
- * the feature's own lookups. If grad_stride is 0 for all features, pooled features are the columns of one
- * matrix [bags][sum of their dims]; behind it sequences follow one another, [lookups][dim] each. */
+/* One input feature. All 0: it sums rows of table 0, without padding. Several features may read one
+ * table, and the rule gets the sum over them. Output and gradient of a bag lie grad_offset +
+ * bag*grad_stride elements behind the start of output and gradient; those of lookup i of a sequence
+ * grad_offset + i*grad_stride, where i counts the feature's own lookups. If grad_stride is 0 for all
+ * features, pooled features are the columns of one matrix [bags][sum of their dims]; behind it sequences
+ * follow one another, [lookups][dim] each. */
 struct embfuse_feature {
     int32_t table;
-    int32_t pooling;    /* enum embfuse_pooling */
-    int64_t padding_id; /* lookups of this row do not count; -1: no padding. A sequence's output of
-                           padding is the row, and the row gets no gradient */
+    int32_t pooling; /* enum embfuse_pooling */
+    /* 1: lookups of row padding_id do not count. A sequence's output of padding is the row, and the row
+     * gets no gradient. 0: there is no padding, and padding_id is 0 or -1. */
+    int32_t has_padding;
+    int32_t reserved; /* 0 */
+    int64_t padding_id;
     int64_t grad_offset, grad_stride;
 };
 
@@ -230,11 +244,13 @@ EMBFUSE_API int embfuse_schedule_set(struct embfuse_model *model, int32_t table,
  * the model's arrays are, except feature_lookups. They may change after a call on the host returns;
  * on a device, after the stream has passed it. */
 struct embfuse_batch {
-    size_t size;            /* sizeof(struct embfuse_batch) */
-    int64_t bags;           /* of each feature, at least 1 */
-    int64_t lookups;        /* of all features; 0: the step changes nothing, the output is zeros */
-    const void *ids;        /* [lookups] */
-    const int64_t *offsets; /* [num_features*bags + 1], from 0 to lookups */
+    size_t size;  /* sizeof(struct embfuse_batch) */
+    int64_t bags; /* of each feature; 0: ids and offsets are not read, the output is empty */
+    /* Of all features. 0: the output is zeros, and the step changes nothing, unless its kernel moves all
+     * rows, as cpu_dense does with adam. */
+    int64_t lookups;
+    const void *ids;             /* [lookups] */
+    const int64_t *offsets;      /* [num_features*bags + 1], from 0 to lookups */
     const float *lookup_weights; /* [lookups] per-sample weights; NULL: all are 1 */
     int32_t id_type;             /* enum embfuse_id_type */
     int32_t trusted;             /* 1: ids and offsets are right, and are not checked */
@@ -331,9 +347,11 @@ EMBFUSE_API int embfuse_monitor_rows(const struct embfuse_model *model, int32_t 
  * written under a temporary name, synced, and renamed, and the directory is synced (fsync). That takes as
  * long as the disk takes to write everything. Memory of the library: 4 MiB, or one row. Two saves to one
  * directory at once: the second is refused, where the file system has locks. On a device, wait for the
- * streams of the model's steps first.
+ * streams of the model's steps first. A directory is for one model: it has no state that the model could
+ * not load, and models of the same tables take different directories.
  * Errors: INVALID (an array is not bound), FILE_ERROR (nothing is saved, and what was there stays as it
- * was), REFUSED (too many tables for a manifest: more than about 60,000), NO_MEMORY, DEVICE_ERROR. */
+ * was), REFUSED (the directory has a state of other tables or of a newer format; or more than about 60,000
+ * tables, too many for a manifest), NO_MEMORY, DEVICE_ERROR. */
 EMBFUSE_API int embfuse_save(const struct embfuse_model *model, const char *directory,
                              struct embfuse_error *why);
 
@@ -346,12 +364,13 @@ struct embfuse_loaded {
 };
 
 /* Loads the newest whole state of a directory into a model with the same tables; all arrays are bound. A
- * damaged state is passed over, and `loaded`, which may be NULL, tells of it. First all files are
+ * damaged state is passed over, and `loaded`, which may be NULL, tells of it; one that cannot be read (no
+ * permission, a disk that fails) is an error. First all files are
  * verified with their checksums, then they are read again into the arrays: if they change in between, or
  * the disk fails, `why` says that the arrays are half read; after every other error nothing has changed,
  * unless it is a DEVICE_ERROR. The saved hyper-parameters, steps and seed replace those of the model. On
  * a device, wait for the streams of the model's work first.
- * Errors: INVALID (an array is not bound), FILE_ERROR (no whole state), REFUSED (the newest whole state
+ * Errors: INVALID (an array is not bound), FILE_ERROR (no whole state, or one cannot be read), REFUSED (the newest whole state
  * has other tables: rows, dim, rule, types or rounding; or it is of a newer format), NO_MEMORY,
  * DEVICE_ERROR. */
 EMBFUSE_API int embfuse_load(struct embfuse_model *model, const char *directory,
@@ -380,7 +399,9 @@ struct embfuse_average {
     int32_t table;
     int32_t kind; /* enum embfuse_average_kind */
     double decay; /* of EMA: 0 <= decay < 1 */
-    float *data;  /* [rows][dim] the average; what is there before the first snapshot is not read */
+    /* [rows][dim] the average; what is there before the first snapshot is not read. It overlaps nothing
+     * else, but its rows may lie between other rows of the same stride. */
+    float *data;
     int64_t stride;  /* bytes from row to row; 0: they lie close together */
     int64_t updates; /* snapshots so far; n_averaged in PyTorch */
     /* [rows] the snapshots that each row's average has, all 0 in the beginning. NULL: not lazy, every
@@ -452,7 +473,7 @@ struct embfuse_admission {
 /* Counts a batch of a model, and writes its ids to ids_out [lookups], of batch->id_type; it may be
  * batch->ids. Ids of tables without an admission stay as they are. rejected, which may be NULL, gets the
  * number of lookups that became padding. Errors: INVALID (an admission is malformed, two are of one table,
- * a feature of their tables has no padding_id, there are fewer counters than rows, or the model is on a
+ * a feature of their tables has no padding, there are fewer counters than rows, or the model is on a
  * device), BAD_BATCH. */
 EMBFUSE_API int embfuse_admit(struct embfuse_model *model,
                               const struct embfuse_admission *admissions, int32_t count,
@@ -524,9 +545,9 @@ EMBFUSE_API int embfuse_frozen_describe(const struct embfuse_frozen *table,
 
 /* Looks up and pools a batch of one feature on the host: output[bags][dim], or [lookups][dim] with
  * EMBFUSE_NONE. It has the bits of embfuse_forward() on the same rows; int8 sums weight * (scale * code +
- * bias) in fp32. padding_id: as in struct embfuse_feature. threads: of this call; one is best for a
- * request of a few rows. Any number of threads may look up in one table at once. Errors: INVALID,
- * BAD_BATCH; then output has not changed. */
+ * bias) in fp32. padding_id: lookups of this row do not count; -1: none. threads: of this call; one
+ * is best for a request of a few rows. Any number of threads may look up in one table at once.
+ * Errors: INVALID, BAD_BATCH, FORKED; then output has not changed. */
 EMBFUSE_API int embfuse_frozen_lookup(const struct embfuse_frozen *table,
                                       const struct embfuse_batch *batch, int32_t pooling,
                                       int64_t padding_id, int32_t threads, float *output,

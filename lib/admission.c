@@ -155,14 +155,14 @@ static const char *bad_for_model(const struct embfuse_model *m,
         return "its table has more rows than there are counters";
     for (int32_t f = 0; f < m->num_features; f++)
         if (m->features[f].table == a->table && m->features[f].padding_id < 0)
-            return "a feature of its table has no padding_id";
+            return "a feature of its table has no padding";
     return NULL;
 }
 
 static int check_model(const struct embfuse_model *m, const struct embfuse_admission *admissions,
                        int32_t count, struct embfuse_error *why) {
-    if (!m || !admissions || count < 0)
-        return said(why, EMBFUSE_INVALID, "model or admissions are NULL, or count is below 0");
+    if (!admissions || count < 0)
+        return said(why, EMBFUSE_INVALID, "admissions are NULL, or count is below 0");
     if (m->place == ON_DEVICE)
         return said(why, EMBFUSE_INVALID, "admission is for ids on the host");
     for (int32_t i = 0; i < count; i++) {
@@ -178,6 +178,7 @@ static int check_model(const struct embfuse_model *m, const struct embfuse_admis
 int embfuse_admit(struct embfuse_model *m, const struct embfuse_admission *admissions,
                   int32_t count, const struct embfuse_batch *batch, void *ids_out,
                   int64_t *rejected, struct embfuse_error *why) {
+    IN_CALL(m, why);
     struct batch in;
     int64_t sum = 0;
     int status = check_model(m, admissions, count, why);
@@ -223,8 +224,9 @@ int embfuse_admit_ids(const struct embfuse_admission *a, const void *ids, int32_
         return said(why, EMBFUSE_INVALID, "lookups or threads are below 0, or ids are NULL");
     if (id_type == EMBFUSE_INT32 && padding_id != (int32_t)padding_id)
         return said(why, EMBFUSE_INVALID, "padding_id does not fit into an id");
-    const struct batch in = {.ids = ids, .id_type = (enum id_type)id_type};
+    const struct batch in = {.ids = ids, .id_type = id_type_of(id_type)};
     const struct run r = {&in, 0, lookups, padding_id, threads ? threads : omp_get_max_threads()};
+    if (has_threads(r.threads, why)) return EMBFUSE_FORKED;
     const int64_t first = a->hashes ? lookups : first_beyond(a, &r);
     if (first < lookups)
         return said(why, EMBFUSE_BAD_BATCH, "lookup %lld: id %lld has no counter of %lld",

@@ -8,8 +8,11 @@
  * read once, and the number of threads does not change the result.
  */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "harness/workload/batch_fill.h"
+#include "harness/workload/tables.h"
 #include "kernels/rules.h"
 #include "lib/model.h"
 
@@ -81,6 +84,8 @@ static int check_one(const struct embfuse_model *m, const struct embfuse_average
         bad = "data and stride are multiples of 4 bytes, and data is not NULL";
     else if (a->stride && a->stride < m->shapes[a->table].dim * (int64_t)sizeof(float))
         bad = "rows overlap: the stride is less than a row";
+    else if ((uintptr_t)a->row_updates % sizeof *a->row_updates)
+        bad = "row_updates is a multiple of 8 bytes";
     else if (a->updates < 0 || a->updates == INT64_MAX)
         bad = "updates is below 0, or too large";
     else if (!m->tables[a->table].weight.data)
@@ -91,15 +96,85 @@ static int check_one(const struct embfuse_model *m, const struct embfuse_average
     return bad ? said(why, EMBFUSE_INVALID, "average %d: %s", i, bad) : 0;
 }
 
+/* Rows in memory. Between those of one array others may lie that are as far apart. */
+struct memory {
+    uintptr_t at;
+    uint64_t stride, bytes; /* of a row */
+    uint64_t span;          /* of all rows */
+    int32_t average;        /* whose number it is; -1: an array of the model */
+};
+
+static struct memory memory_of(int32_t average, const void *at, int64_t rows, int64_t stride,
+                               int64_t bytes) {
+    const uint64_t span = (uint64_t)(rows - 1) * (uint64_t)stride + (uint64_t)bytes;
+    return (struct memory){(uintptr_t)at, (uint64_t)stride, (uint64_t)bytes, span, average};
+}
+
+static int by_address(const void *a, const void *b) {
+    const struct memory *x = a, *y = b;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+/* y begins within the span of x, or behind it. */
+static bool overlap(const struct memory *x, const struct memory *y) {
+    const uint64_t ahead = y->at - x->at, between = ahead % x->stride;
+    if (ahead >= x->span) return false;
+    return x->stride != y->stride || between < x->bytes || between + y->bytes > x->stride;
+}
+
+/* All memory of the averages and of the model. Returns the number of entries. */
+static size_t list_memory(const struct embfuse_model *m, const struct embfuse_average *averages,
+                          int32_t count, struct memory *out) {
+    const struct memory *begin = out;
+    for (int32_t i = 0; i < count; i++) {
+        const struct rows x = rows_of(m, &averages[i]);
+        const int64_t rows = m->shapes[averages[i].table].rows;
+        *out++ = memory_of(i, averages[i].data, rows, x.stride, x.dim * (int64_t)sizeof(float));
+        if (averages[i].row_updates) *out++ = memory_of(i, averages[i].row_updates, rows, 8, 8);
+    }
+    for (int32_t t = 0; t < m->num_tables; t++)
+        for (int a = 0; a < TABLE_ARRAYS; a++) {
+            const struct table_shape *shape = &m->shapes[t];
+            const struct array *x = &m->tables[t].array[a];
+            const int64_t bytes =
+                table_array_width(shape, a) * dtype_bytes(table_array_type(shape, a));
+            if (x->data) *out++ = memory_of(-1, x->data, shape->rows, x->stride, bytes);
+        }
+    return (size_t)(out - begin);
+}
+
+static int check_memory(const struct embfuse_model *m, const struct embfuse_average *averages,
+                        int32_t count, struct embfuse_error *why) {
+    struct memory *all =
+        malloc(((size_t)count * 2 + (size_t)m->num_tables * TABLE_ARRAYS) * sizeof *all);
+    if (!all) return said(why, EMBFUSE_NO_MEMORY, "out of memory");
+    const size_t entries = list_memory(m, averages, count, all);
+    int status = 0;
+    qsort(all, entries, sizeof *all, by_address);
+    for (size_t i = 0; i < entries; i++)
+        for (size_t k = i + 1; k < entries && all[k].at - all[i].at < all[i].span; k++) {
+            const int32_t x = all[i].average, y = all[k].average;
+            const int32_t low = x < y ? x : y, high = x < y ? y : x;
+            if (status || high < 0 || !overlap(&all[i], &all[k])) continue;
+            char other[40] = "an array of the model";
+            if (low >= 0) snprintf(other, sizeof other, "those of average %d", low);
+            status = said(why, EMBFUSE_INVALID, "average %d: data or row_updates overlap %s", high,
+                          other);
+        }
+    free(all);
+    return status;
+}
+
 static int check_all(const struct embfuse_model *m, const struct embfuse_average *averages,
                      int32_t count, struct embfuse_error *why) {
     int status = 0;
-    if (!m || !averages || count < 0)
-        return said(why, EMBFUSE_INVALID, "model or averages are NULL, or count is below 0");
+    if (!averages || count < 0)
+        return said(why, EMBFUSE_INVALID, "averages are NULL, or count is below 0");
     if (m->place == ON_DEVICE)
         return said(why, EMBFUSE_INVALID, "averages are of weights on the host");
     for (int32_t i = 0; status == 0 && i < count; i++) status = check_one(m, &averages[i], i, why);
-    return status;
+    if (status == 0) status = check_memory(m, averages, count, why);
+    return status ? status : has_threads(m->threads, why);
 }
 
 /* A lazy average needs a step that changes only rows of the batch. */
@@ -131,6 +206,7 @@ static void catch_up_batch(const struct embfuse_model *m, const struct embfuse_a
 int embfuse_average_before_step(struct embfuse_model *m, struct embfuse_average *averages,
                                 int32_t count, const struct embfuse_batch *batch,
                                 struct embfuse_error *why) {
+    IN_CALL(m, why);
     struct batch in;
     int status = check_all(m, averages, count, why);
     if (status == 0) status = check_kernel(m, averages, count, why);
@@ -145,6 +221,7 @@ int embfuse_average_before_step(struct embfuse_model *m, struct embfuse_average 
 
 int embfuse_average_update(struct embfuse_model *m, struct embfuse_average *averages, int32_t count,
                            struct embfuse_error *why) {
+    IN_CALL(m, why);
     const int status = check_all(m, averages, count, why);
     for (int32_t i = 0; status == 0 && i < count; i++) {
         struct embfuse_average *a = &averages[i];
@@ -160,6 +237,7 @@ int embfuse_average_update(struct embfuse_model *m, struct embfuse_average *aver
 
 int embfuse_average_finish(struct embfuse_model *m, const struct embfuse_average *averages,
                            int32_t count, struct embfuse_error *why) {
+    IN_CALL(m, why);
     const int status = check_all(m, averages, count, why);
     for (int32_t i = 0; status == 0 && i < count; i++) {
         const struct rows x = rows_of(m, &averages[i]);

@@ -68,15 +68,17 @@ static int check_host(const struct embfuse_model *m, const struct batch *in, str
 
 static int check_arguments(const struct embfuse_model *m, const struct embfuse_batch *b,
                            struct embfuse_error *why) {
-    if (!m || !b) return said(why, EMBFUSE_INVALID, "model or batch is NULL");
+    if (!b) return said(why, EMBFUSE_INVALID, "batch is NULL");
     if (b->size != sizeof *b)
         return said(why, EMBFUSE_INVALID,
                     "batch.size is %zu, but sizeof(struct embfuse_batch) is %zu", b->size,
                     sizeof *b);
-    if (b->bags < 1 || b->bags > INT64_MAX / m->num_features - 1 || b->lookups < 0)
-        return said(why, EMBFUSE_INVALID, "batch: %lld bags, %lld lookups; from 1 and from 0",
+    if (b->bags < 0 || b->bags > INT64_MAX / m->num_features - 1 || b->lookups < 0 ||
+        (b->bags == 0 && b->lookups))
+        return said(why, EMBFUSE_INVALID,
+                    "batch: %lld bags, %lld lookups; both from 0, and without bags no lookups",
                     (long long)b->bags, (long long)b->lookups);
-    if (!b->offsets || (!b->ids && b->lookups))
+    if ((!b->offsets && b->bags) || (!b->ids && b->lookups))
         return said(why, EMBFUSE_INVALID, "batch: ids or offsets are NULL");
     if (b->id_type != EMBFUSE_INT32 && b->id_type != EMBFUSE_INT64)
         return said(why, EMBFUSE_INVALID, "batch: id_type is EMBFUSE_INT32 or EMBFUSE_INT64");
@@ -102,10 +104,18 @@ static int count_on_device(struct embfuse_model *m, const struct embfuse_batch *
     return 0;
 }
 
+/* A batch of no bags does what one bag without lookups does, but has no output and no gradient. */
+static void make_empty(struct embfuse_model *m, struct batch *out) {
+    out->bags = 1;
+    out->offsets = m->place == ON_HOST ? m->no_offsets : device_call_no_offsets(m);
+    for (int32_t f = 0; f < m->num_features; f++) m->features[f].lookups = 0;
+}
+
 int batch_of(struct embfuse_model *m, const struct embfuse_batch *b, struct batch *out,
              struct embfuse_error *why) {
     struct error err;
     int status = check_arguments(m, b, why);
+    if (status == 0) status = has_threads(m->threads, why);
     if (status) return status;
     *out = (struct batch){.num_tables = m->num_tables,
                           .num_features = m->num_features,
@@ -113,19 +123,22 @@ int batch_of(struct embfuse_model *m, const struct embfuse_batch *b, struct batc
                           .lookups = b->lookups,
                           .tables = m->shapes,
                           .features = m->features,
-                          .id_type = (enum id_type)b->id_type,
+                          .id_type = id_type_of(b->id_type),
                           .ids = b->ids,
                           .offsets = b->offsets,
                           .lookup_weights = b->lookup_weights,
                           .grad_type = m->grad_type};
     if (has_pooling(out, POOL_MAX)) out->winners = b->winners;
-    if (m->place == ON_HOST && !b->trusted && check_host(m, out, &err))
+    if (b->bags == 0)
+        make_empty(m, out);
+    else if (m->place == ON_HOST && !b->trusted && check_host(m, out, &err))
         return said(why, EMBFUSE_BAD_BATCH, "%.500s", err.text);
     if (m->place == ON_HOST)
         batch_count(out, m->features);
-    else if ((status = count_on_device(m, b, why)))
+    else if (b->bags && (status = count_on_device(m, b, why)))
         return status;
     if (m->default_layout) batch_lay_out_rows(m->shapes, m->features, m->num_features, out->bags);
     batch_derive_counted(out, m->shapes, m->features);
+    if (b->bags == 0) out->grad_elements = 0;
     return 0;
 }

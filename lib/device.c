@@ -23,6 +23,7 @@ struct parts {
     struct feature *features;
     struct rule_step *steps;
     struct table *tables;
+    int64_t *no_offsets;
 };
 
 static size_t lay_out(const struct embfuse_model *m, void *block, struct parts *p) {
@@ -31,6 +32,7 @@ static size_t lay_out(const struct embfuse_model *m, void *block, struct parts *
     p->features = scratch_take(&s, m->num_features, sizeof *p->features);
     p->steps = scratch_take(&s, m->num_tables, sizeof *p->steps);
     p->tables = scratch_take(&s, m->num_tables, sizeof *p->tables);
+    p->no_offsets = scratch_take(&s, m->num_features + 1, sizeof *p->no_offsets);
     return s.used;
 }
 
@@ -40,7 +42,7 @@ int device_call_open(struct embfuse_model *m, struct error *err) {
     m->call = calloc(1, sizeof *m->call);
     if (!m->call) return fail(err, "out of memory");
     m->call->bytes = lay_out(m, NULL, &none);
-    m->call->host = malloc(m->call->bytes);
+    m->call->host = calloc(1, m->call->bytes);
     if (!m->call->host) return fail(err, "out of memory");
     return device_alloc(&m->call->device, m->call->bytes, "a model", err);
 }
@@ -49,6 +51,12 @@ void device_call_close(struct embfuse_model *m) {
     if (m->call->device.data) device_free(&m->call->device);
     free(m->call->host);
     free(m->call);
+}
+
+const int64_t *device_call_no_offsets(const struct embfuse_model *m) {
+    struct parts device;
+    lay_out(m, m->call->device.data, &device);
+    return device.no_offsets;
 }
 
 int device_call_lookups(struct embfuse_model *m, const struct embfuse_batch *batch,

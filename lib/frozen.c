@@ -59,6 +59,7 @@ int embfuse_frozen_lookup(const struct embfuse_frozen *table, const struct embfu
     if (threads < 1) return said(why, EMBFUSE_INVALID, "threads is at least 1, not %d", threads);
     struct batch in;
     struct table_shape shape = {.rows = table->table.rows, .dim = table->table.dim};
+    int64_t no_offsets[2] = {0};
     struct feature feature = {.pooling = (enum pooling)pooling, .padding_id = padding_id};
     struct embfuse_model one = {.place = ON_HOST,
                                 .threads = threads,
@@ -67,8 +68,9 @@ int embfuse_frozen_lookup(const struct embfuse_frozen *table, const struct embfu
                                 .num_features = 1,
                                 .shapes = &shape,
                                 .features = &feature,
+                                .no_offsets = no_offsets,
                                 .default_layout = true};
     const int status = batch_of(&one, batch, &in, why);
-    if (status == EMBFUSE_OK) frozen_lookup(&table->table, &in, output, threads);
+    if (status == EMBFUSE_OK && batch->bags) frozen_lookup(&table->table, &in, output, threads);
     return status;
 }

@@ -81,13 +81,17 @@ static int add_features(struct embfuse_model *m, const struct embfuse_feature *f
         if (f->pooling < EMBFUSE_SUM || f->pooling > EMBFUSE_MAX)
             return said(why, EMBFUSE_INVALID, "feature %d: pooling is no embfuse_pooling", i);
         const struct table_shape *t = &m->shapes[f->table];
-        if (f->padding_id < -1 || f->padding_id >= t->rows)
+        if (f->has_padding < 0 || f->has_padding > 1 || f->reserved)
+            return said(why, EMBFUSE_INVALID, "feature %d: has_padding is 0 or 1, reserved 0", i);
+        const int64_t least = f->has_padding ? 0 : -1, end = f->has_padding ? t->rows : 1;
+        if (f->padding_id < least || f->padding_id >= end)
             return said(why, EMBFUSE_INVALID,
-                        "feature %d: padding_id %lld; it is -1 or one of %lld rows", i,
-                        (long long)f->padding_id, (long long)t->rows);
+                        "feature %d: padding_id %lld; with has_padding of 1 it is one of %lld "
+                        "rows, otherwise 0",
+                        i, (long long)f->padding_id, (long long)t->rows);
         m->features[i] = (struct feature){.table = f->table,
                                           .pooling = (enum pooling)f->pooling,
-                                          .padding_id = f->padding_id,
+                                          .padding_id = f->has_padding ? f->padding_id : -1,
                                           .grad_offset = f->grad_offset,
                                           .grad_stride = f->grad_stride};
         m->default_layout &= f->grad_stride == 0;
@@ -132,7 +136,8 @@ static int allocate(struct embfuse_model *m) {
     m->steps = calloc(tables, sizeof *m->steps);
     m->tables = calloc(tables, sizeof *m->tables);
     m->features = calloc(features, sizeof *m->features);
-    return m->shapes && m->rules && m->steps && m->tables && m->features;
+    m->no_offsets = calloc(features + 1, sizeof *m->no_offsets);
+    return m->no_offsets && m->shapes && m->rules && m->steps && m->tables && m->features;
 }
 
 static int set_options(struct embfuse_model *m, const struct embfuse_options *o,
@@ -196,11 +201,12 @@ int embfuse_model_create(struct embfuse_model **out, const struct embfuse_table 
 
 void embfuse_model_free(struct embfuse_model *m) {
     if (!m) return;
-    embfuse_set_scratch(m, NULL, 0, NULL);
+    free_scratch(m);
     if (m->call) device_call_close(m);
     for (int32_t t = 0; m->tables && t < m->num_tables; t++) monitor_stop(&m->tables[t]);
     free(m->shapes);
     free(m->features);
+    free(m->no_offsets);
     free(m->rules);
     free(m->steps);
     free(m->tables);
@@ -263,6 +269,7 @@ int embfuse_array_info(const struct embfuse_model *m, int32_t table, int32_t arr
 
 int embfuse_bind(struct embfuse_model *m, int32_t table, int32_t array, void *data, int64_t stride,
                  struct embfuse_error *why) {
+    IN_CALL(m, why);
     struct embfuse_array info;
     const int status = embfuse_array_info(m, table, array, &info, why);
     if (status) return status;
@@ -290,6 +297,7 @@ static const struct rule_state *state_of(const struct embfuse_model *m, int32_t 
 
 int embfuse_initial(const struct embfuse_model *m, int32_t table, int32_t array, int32_t column,
                     double *out, struct embfuse_error *why) {
+    IN_CALL(m, why);
     if (!out) return said(why, EMBFUSE_INVALID, "out is NULL");
     const int a = array_of(m, table, array);
     if (a < 0) return no_array(m, table, array, why);
@@ -301,6 +309,7 @@ int embfuse_initial(const struct embfuse_model *m, int32_t table, int32_t array,
 }
 
 int embfuse_init_states(struct embfuse_model *m, int32_t table, struct embfuse_error *why) {
+    IN_CALL(m, why);
     if (!has_table(m, table)) return no_table(table, why);
     const struct table_shape *t = &m->shapes[table];
     if (m->place == ON_DEVICE)
@@ -308,6 +317,7 @@ int embfuse_init_states(struct embfuse_model *m, int32_t table, struct embfuse_e
     for (int32_t i = 1; array_of(m, table, i) > 0; i++)
         if (!m->tables[table].array[array_of(m, table, i)].data)
             return said(why, EMBFUSE_INVALID, "table %d: array %d is not bound", table, i);
+    if (has_threads(m->threads, why)) return EMBFUSE_FORKED;
     for (int a = TABLE_WEIGHT + 1; a < TABLE_ARRAYS; a++) {
         const int64_t width = table_array_width(t, a);
 #pragma omp parallel for num_threads(m->threads)
@@ -316,79 +326,5 @@ int embfuse_init_states(struct embfuse_model *m, int32_t table, struct embfuse_e
                 dtype_set(table_array_type(t, a), array_row(&m->tables[table].array[a], row), d,
                           rule_initial(&m->rules[table], state_of(m, table, a, d)));
     }
-    return 0;
-}
-
-/* --- hyper-parameters and steps */
-
-/* Sets a hyper-parameter of one table, or only asks whether it could. */
-static int set_one(struct embfuse_model *m, int32_t table, const char *name, double value, bool ask,
-                   struct embfuse_error *why) {
-    const struct rule_info *info = rule_info_of(m->shapes[table].rule);
-    const int k = rule_hyper_of(m->shapes[table].rule, name);
-    if (k < 0)
-        return said(why, EMBFUSE_UNKNOWN, "table %d: %s has no hyper-parameter '%.60s'", table,
-                    info->name, name);
-    const struct rule_param p = rule_hyper(info, k);
-    const float rounded = (float)value;
-    if (!rule_hyper_takes(&p, rounded) || (rounded == 0 && value != 0))
-        return said(why, EMBFUSE_INVALID, "table %d: %s is %s in single precision, not %g", table,
-                    name, p.range, value);
-    if (ask) return 0;
-    *rule_value(&m->rules[table], k) = rounded;
-    m->shapes[table].adjusts = rule_adjusts(&m->rules[table]);
-    return 0;
-}
-
-static int set_all(struct embfuse_model *m, const char *name, double value, bool ask,
-                   struct embfuse_error *why) {
-    int status = said(why, EMBFUSE_UNKNOWN, "no rule has a hyper-parameter '%.60s'", name);
-    for (int32_t t = 0; t < m->num_tables; t++)
-        if (rule_hyper_of(m->shapes[t].rule, name) >= 0 &&
-            (status = set_one(m, t, name, value, ask, why)))
-            break;
-    return status;
-}
-
-int embfuse_set(struct embfuse_model *m, int32_t table, const char *name, double value,
-                struct embfuse_error *why) {
-    if (!m || !name) return said(why, EMBFUSE_INVALID, "model or name is NULL");
-    if (table == -1) {
-        const int status = set_all(m, name, value, true, why);
-        return status ? status : set_all(m, name, value, false, why);
-    }
-    if (!has_table(m, table)) return no_table(table, why);
-    return set_one(m, table, name, value, false, why);
-}
-
-int embfuse_get(const struct embfuse_model *m, int32_t table, const char *name, double *out,
-                struct embfuse_error *why) {
-    if (!has_table(m, table)) return no_table(table, why);
-    if (!name || !out) return said(why, EMBFUSE_INVALID, "name or out is NULL");
-    const struct rule_info *info = rule_info_of(m->shapes[table].rule);
-    const int k = rule_hyper_of(m->shapes[table].rule, name);
-    if (k < 0)
-        return said(why, EMBFUSE_UNKNOWN, "table %d: %s has no hyper-parameter '%.60s'", table,
-                    info->name, name);
-    struct rule copy = m->rules[table];
-    *out = (double)*rule_value(&copy, k);
-    return 0;
-}
-
-int embfuse_get_steps(const struct embfuse_model *m, int32_t table, int64_t *out,
-                      struct embfuse_error *why) {
-    if (!has_table(m, table)) return no_table(table, why);
-    if (!out) return said(why, EMBFUSE_INVALID, "out is NULL");
-    *out = m->steps[table].number;
-    return 0;
-}
-
-int embfuse_set_steps(struct embfuse_model *m, int32_t table, int64_t steps,
-                      struct embfuse_error *why) {
-    if (!has_table(m, table)) return no_table(table, why);
-    if (steps < 0 || steps > MODEL_STEPS_MAX)
-        return said(why, EMBFUSE_INVALID, "table %d: %lld steps; 0 to %lld are possible", table,
-                    (long long)steps, (long long)MODEL_STEPS_MAX);
-    m->steps[table].number = steps;
     return 0;
 }

@@ -45,6 +45,7 @@ static struct watch *new_watch(const struct table_shape *t, int32_t table, int s
 
 int embfuse_monitor_start(struct embfuse_model *m, int32_t table, int64_t every,
                           struct embfuse_error *why) {
+    IN_CALL(m, why);
     if (!has_table(m, table)) return no_table(table, why);
     if (every < 0 || (every & (every - 1)))
         return said(why, EMBFUSE_INVALID, "every is %lld; it is 0 or a power of two",
@@ -81,6 +82,7 @@ static double percentile(const struct watch *w, int64_t touches, double share) {
 
 int embfuse_monitor_read(const struct embfuse_model *m, int32_t table, int64_t recent,
                          struct embfuse_monitor *out, struct embfuse_error *why) {
+    IN_CALL(m, why);
     if (!out) return said(why, EMBFUSE_INVALID, "out is NULL");
     const int status = not_watched(m, table, why);
     if (status) return status;
@@ -115,6 +117,7 @@ int embfuse_monitor_read(const struct embfuse_model *m, int32_t table, int64_t r
 int embfuse_monitor_rows(const struct embfuse_model *m, int32_t table,
                          const struct embfuse_watched_row **rows, int64_t *count, int64_t *first,
                          struct embfuse_error *why) {
+    IN_CALL(m, why);
     if (!rows || !count || !first)
         return said(why, EMBFUSE_INVALID, "rows, count or first is NULL");
     const int status = not_watched(m, table, why);

@@ -39,7 +39,7 @@ int check_bound(const struct embfuse_model *m, bool states, struct embfuse_error
 
 /* --- scratch */
 
-static void free_scratch(struct embfuse_model *m) {
+void free_scratch(struct embfuse_model *m) {
     if (m->place == ON_HOST && !m->scratch.callers) free(m->scratch.data);
     if (m->scratch.device.data) device_free(&m->scratch.device);
     memset(&m->scratch, 0, sizeof m->scratch);
@@ -47,7 +47,7 @@ static void free_scratch(struct embfuse_model *m) {
 
 int embfuse_set_scratch(struct embfuse_model *m, void *data, size_t bytes,
                         struct embfuse_error *why) {
-    if (!m) return said(why, EMBFUSE_INVALID, "model is NULL");
+    IN_CALL(m, why);
     if ((uintptr_t)data % KERNEL_ALIGN)
         return said(why, EMBFUSE_INVALID, "scratch is aligned to %d bytes", KERNEL_ALIGN);
     free_scratch(m);
@@ -145,6 +145,7 @@ static int check_winners(const struct embfuse_model *m, const struct embfuse_bat
 
 int embfuse_forward(struct embfuse_model *m, const struct embfuse_batch *batch, void *output,
                     struct embfuse_error *why) {
+    IN_CALL(m, why);
     struct batch in;
     const struct kernel *k;
     int status = prepare(m, OP_FORWARD, batch, &in, &k, why);
@@ -154,11 +155,12 @@ int embfuse_forward(struct embfuse_model *m, const struct embfuse_batch *batch, 
     if (status == 0) status = check_on_device(m, batch, &in, why);
     if (status == 0) status = need_scratch(m, k, &in, why);
     const struct launch how = {.output = output, .winners = batch ? batch->winners : NULL};
-    return status ? status : launch(m, k, &in, batch->stream, how, why);
+    return status || batch->bags == 0 ? status : launch(m, k, &in, batch->stream, how, why);
 }
 
 int embfuse_step(struct embfuse_model *m, const struct embfuse_batch *batch, const void *grad,
                  struct embfuse_error *why) {
+    IN_CALL(m, why);
     struct batch in;
     const struct kernel *k;
     int status = prepare(m, OP_STEP, batch, &in, &k, why);
@@ -187,6 +189,7 @@ int embfuse_step(struct embfuse_model *m, const struct embfuse_batch *batch, con
 
 int embfuse_output_elements(struct embfuse_model *m, const struct embfuse_batch *batch,
                             int64_t *out, struct embfuse_error *why) {
+    IN_CALL(m, why);
     if (!out) return said(why, EMBFUSE_INVALID, "out is NULL");
     struct batch in;
     const int status = batch_of(m, batch, &in, why);
@@ -196,6 +199,7 @@ int embfuse_output_elements(struct embfuse_model *m, const struct embfuse_batch 
 
 int embfuse_step_kernel(struct embfuse_model *m, const struct embfuse_batch *batch,
                         const char **name, struct embfuse_error *why) {
+    IN_CALL(m, why);
     if (!name) return said(why, EMBFUSE_INVALID, "name is NULL");
     struct batch in;
     const struct kernel *k;
@@ -206,6 +210,7 @@ int embfuse_step_kernel(struct embfuse_model *m, const struct embfuse_batch *bat
 
 int embfuse_scratch_bytes(struct embfuse_model *m, const struct embfuse_batch *batch, size_t *bytes,
                           struct embfuse_error *why) {
+    IN_CALL(m, why);
     if (!bytes) return said(why, EMBFUSE_INVALID, "bytes is NULL");
     struct batch in;
     const struct kernel *k;

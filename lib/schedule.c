@@ -95,8 +95,8 @@ double embfuse_schedule_rate(const struct embfuse_schedule *s, double base, int6
 
 int embfuse_schedule_set(struct embfuse_model *m, int32_t table, const struct embfuse_schedule *s,
                          double base, struct embfuse_error *why) {
+    IN_CALL(m, why);
     const char *bad = bad_schedule(s);
-    if (!m) return said(why, EMBFUSE_INVALID, "model is NULL");
     if (table < -1 || table >= m->num_tables)
         return said(why, EMBFUSE_INVALID, "the model has no table %d", table);
     if (bad) return said(why, EMBFUSE_INVALID, "schedule: %s", bad);
@@ -109,6 +109,6 @@ int embfuse_schedule_set(struct embfuse_model *m, int32_t table, const struct em
     }
     int status = 0;
     for (int32_t t = first; status == 0 && t < end; t++)
-        status = embfuse_set(m, t, "lr", embfuse_schedule_rate(s, base, m->steps[t].number), why);
+        status = set_hyper(m, t, "lr", embfuse_schedule_rate(s, base, m->steps[t].number), why);
     return status;
 }

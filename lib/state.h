@@ -25,6 +25,9 @@ enum {
     STATE_NAME = 40,
     STATE_CHUNK = 4 << 20, /* bytes that are read or written at once, but at least a row */
 };
+/* A status of this header alone. Whatever the file holds, this process cannot read it; a file that is missing or cut
+ * short is damaged, an EMBFUSE_FILE_ERROR. */
+enum { STATE_UNREADABLE = 100 };
 #define STATE_MANIFEST "manifest"
 #define STATE_PART     ".part" /* the end of a folder's name until it is whole */
 
@@ -112,12 +115,12 @@ int state_list_path(const char *path, int64_t **numbers, int32_t *count, struct 
 
 /* Calls verify() for these states until one is whole. It returns 0 (whole), EMBFUSE_FILE_ERROR (damaged: the next one is
  * tried), or another status, which ends the search: what comes after would be an old state that nobody asked
- * for. Fills *is. */
+ * for. Fills *is. Returns EMBFUSE_FILE_ERROR for STATE_UNREADABLE. */
 int state_newest(const char *directory, const int64_t *numbers, int32_t count,
                  int (*verify)(void *ctx, int64_t number, struct embfuse_error *why), void *ctx,
                  struct embfuse_loaded *is, struct embfuse_error *why);
 
-/* Reads the manifest of a folder. Returns as state_text_read(). */
+/* Reads the manifest of a folder. Returns as state_text_read(), or STATE_UNREADABLE. */
 int state_manifest(const char *folder, struct state *out, struct embfuse_error *why);
 
 /* 0, or EMBFUSE_REFUSED: tables of these shapes cannot take the state. */
@@ -126,7 +129,7 @@ int state_fits(const char *folder, const struct state *s, const struct table_sha
 
 /* Reads the file of an array, whose size and head must be those of the manifest, into rows; NULL: all of it, into no
  * array. sum: receives its checksum, if rows are all of it; or NULL. Returns 0, EMBFUSE_FILE_ERROR,
- * EMBFUSE_NO_MEMORY or EMBFUSE_DEVICE_ERROR. */
+ * STATE_UNREADABLE, EMBFUSE_NO_MEMORY or EMBFUSE_DEVICE_ERROR. */
 int state_read(const char *folder, const struct state *s, int32_t table, int array,
                struct state_rows *rows, uint64_t *sum, struct embfuse_error *why);
 
@@ -145,7 +148,9 @@ struct state_save {
     struct embfuse_error *why;
 };
 
-int state_save_begin(struct state_save *s, const char *path, struct embfuse_error *why);
+/* EMBFUSE_REFUSED: the directory has a state that tables of these shapes cannot take. */
+int state_save_begin(struct state_save *s, const char *path, const struct table_shape *shapes,
+                     int32_t num_tables, struct embfuse_error *why);
 int state_save_join(struct state_save *s, const char *path, int64_t number,
                     struct embfuse_error *why);
 void state_save_leave(struct state_save *s);

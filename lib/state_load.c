@@ -56,7 +56,7 @@ static int take(const struct loading *l, struct embfuse_error *why) {
     const int status = read_arrays(l, true, &text);
     if (status)
         return said(
-            why, status,
+            why, status == STATE_UNREADABLE ? EMBFUSE_FILE_ERROR : status,
             "%.350s; it failed after it had been verified: load again, the arrays are half read",
             text.text);
     set_rounding_seed(m, l->state.seed);
@@ -70,7 +70,8 @@ static int take(const struct loading *l, struct embfuse_error *why) {
 
 int embfuse_load(struct embfuse_model *m, const char *directory, struct embfuse_loaded *loaded,
                  struct embfuse_error *why) {
-    if (!m || !directory) return said(why, EMBFUSE_INVALID, "model or directory is NULL");
+    IN_CALL(m, why);
+    if (!directory) return said(why, EMBFUSE_INVALID, "directory is NULL");
     if (loaded && loaded->size != sizeof *loaded)
         return said(why, EMBFUSE_INVALID,
                     "loaded.size is %zu, but sizeof(struct embfuse_loaded) is %zu", loaded->size,

@@ -105,6 +105,9 @@ int state_newest(const char *directory, const int64_t *numbers, int32_t count,
         is->number = numbers[i];
         const int status = verify(ctx, numbers[i], &text);
         if (status == 0) return 0;
+        if (status == STATE_UNREADABLE)
+            return said(why, EMBFUSE_FILE_ERROR, "%.400s; no older state was loaded instead",
+                        text.text);
         if (status != EMBFUSE_FILE_ERROR) return said(why, status, "%s", text.text);
         if (is->passed_over++ == 0) snprintf(is->damage, sizeof is->damage, "%s", text.text);
     }
@@ -114,6 +117,12 @@ int state_newest(const char *directory, const int64_t *numbers, int32_t count,
     return said(why, EMBFUSE_FILE_ERROR, "%.400s; no other state there is whole", is->damage);
 }
 
+/* Of a file that could not be opened or read. */
+static int status_of(int error) {
+    return error == 0 || error == ENOENT || error == ENOTDIR ? EMBFUSE_FILE_ERROR
+                                                             : STATE_UNREADABLE;
+}
+
 int state_manifest(const char *folder, struct state *out, struct embfuse_error *why) {
     char path[PATH_MAX];
     struct error err;
@@ -121,7 +130,7 @@ int state_manifest(const char *folder, struct state *out, struct embfuse_error *
     int status = file_path(path, folder, STATE_MANIFEST, why);
     if (status) return status;
     char *text = regular_file_text(path, STATE_TEXT_MAX, "manifest of a saved state", &size, &err);
-    status = text ? state_text_read(path, text, size, out, &err) : EMBFUSE_FILE_ERROR;
+    status = text ? state_text_read(path, text, size, out, &err) : status_of(errno);
     free(text);
     return status ? said(why, status, "%.500s", err.text) : 0;
 }
@@ -189,7 +198,7 @@ struct input {
 };
 
 static int unreadable(const struct input *in) {
-    return said(in->why, EMBFUSE_FILE_ERROR, "%.300s: cannot read: %s", in->path,
+    return said(in->why, status_of(errno), "%.300s: cannot read: %s", in->path,
                 errno ? strerror(errno) : "it became shorter");
 }
 
@@ -264,7 +273,7 @@ int state_read(const char *folder, const struct state *s, int32_t table, int arr
     int status = file_path(in.path, folder, name, why);
     if (status) return status;
     in.fd = regular_file_open(in.path, &size, &err);
-    if (in.fd < 0) return said(why, EMBFUSE_FILE_ERROR, "%.500s", err.text);
+    if (in.fd < 0) return said(why, status_of(errno), "%.500s", err.text);
     status = read_file(&in, size, rows, sum);
     close(in.fd);
     return status;

@@ -33,7 +33,7 @@ static int write_array(const struct state_save *s, const struct embfuse_model *m
 static int save(const struct embfuse_model *m, const char *directory, struct state *state,
                 XXH3_state_t *sum, struct embfuse_error *why) {
     struct state_save s;
-    int status = state_save_begin(&s, directory, why);
+    int status = state_save_begin(&s, directory, m->shapes, m->num_tables, why);
     for (int32_t t = 0; status == 0 && t < m->num_tables; t++)
         for (int a = 0; status == 0 && a < TABLE_ARRAYS; a++)
             if (table_array_width(&m->shapes[t], a)) status = write_array(&s, m, state, t, a, sum);
@@ -41,7 +41,8 @@ static int save(const struct embfuse_model *m, const char *directory, struct sta
 }
 
 int embfuse_save(const struct embfuse_model *m, const char *directory, struct embfuse_error *why) {
-    if (!m || !directory) return said(why, EMBFUSE_INVALID, "model or directory is NULL");
+    IN_CALL(m, why);
+    if (!directory) return said(why, EMBFUSE_INVALID, "directory is NULL");
     struct state state;
     int status = check_bound(m, true, why);
     if (status) return status;

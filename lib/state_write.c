@@ -91,21 +91,40 @@ static int open_part(struct state_save *s) {
     return s->part < 0 ? cannot(s, "open", s->part_name, "") : 0;
 }
 
+/* Whether a state is of these tables, as far as its manifest is whole. Saves of two models into one directory would
+ * remove each other's states. */
+static int check_owner(const struct state_save *s, int64_t number, const struct table_shape *shapes,
+                       int32_t num_tables) {
+    char folder[PATH_MAX];
+    struct embfuse_error text;
+    struct state state = {0};
+    int status = state_path(folder, s->path, number, "", &text);
+    if (status == 0) status = state_manifest(folder, &state, &text);
+    if (status == EMBFUSE_FILE_ERROR) return 0;
+    if (status == 0) status = state_fits(folder, &state, shapes, num_tables, &text);
+    free(state.tables);
+    return status == 0
+               ? 0
+               : said(s->why, status == STATE_UNREADABLE ? EMBFUSE_FILE_ERROR : status,
+                      "%.400s; a directory is for one model: save to another one", text.text);
+}
+
 /* Makes room: what crashed saves have left. Then the folder of this one. */
-static int begin(struct state_save *s) {
+static int begin(struct state_save *s, const struct table_shape *shapes, int32_t num_tables) {
     int64_t *numbers;
     int32_t count;
-    int status = state_list(s->directory, s->path, true, &numbers, &count, s->why);
+    int status = state_list(s->directory, s->path, false, &numbers, &count, s->why);
+    s->number = count ? numbers[0] + 1 : 1;
+    for (int32_t i = 0; status == 0 && i < count; i++)
+        status = check_owner(s, numbers[i], shapes, num_tables);
+    free(numbers);
+    if (status == 0) status = state_list(s->directory, s->path, true, &numbers, &count, s->why);
     if (status) return status;
     for (int32_t i = 0; i < count; i++) {
         char left[STATE_NAME];
         state_name(left, numbers[i], STATE_PART);
         remove_state(s->directory, left);
     }
-    free(numbers);
-    status = state_list(s->directory, s->path, false, &numbers, &count, s->why);
-    if (status) return status;
-    s->number = count ? numbers[0] + 1 : 1;
     free(numbers);
     name_folders(s);
     if (mkdirat(s->directory, s->part_name, 0777)) return cannot(s, "create", s->part_name, "");
@@ -221,10 +240,11 @@ static int commit(const struct state_save *s) {
     return status;
 }
 
-int state_save_begin(struct state_save *s, const char *path, struct embfuse_error *why) {
+int state_save_begin(struct state_save *s, const char *path, const struct table_shape *shapes,
+                     int32_t num_tables, struct embfuse_error *why) {
     *s = (struct state_save){.path = path, .directory = -1, .part = -1, .why = why};
     const int status = open_directory(s);
-    return status ? status : begin(s);
+    return status ? status : begin(s, shapes, num_tables);
 }
 
 int state_save_join(struct state_save *s, const char *path, int64_t number,

@@ -24,6 +24,8 @@ const char *embfuse_strerror(int status) {
     case EMBFUSE_NO_MEMORY: return "out of memory";
     case EMBFUSE_DEVICE_ERROR: return "no device, or an error of the device";
     case EMBFUSE_FILE_ERROR: return "a file cannot be read or written, or is damaged";
+    case EMBFUSE_BUSY: return "another thread is in a call of this model";
+    case EMBFUSE_FORKED: return "a child of fork() has no threads for this call";
     default: return "unknown status";
     }
 }

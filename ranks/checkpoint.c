@@ -240,7 +240,8 @@ static int make_files(struct saving *x, const char *directory, struct error *err
     struct transport *t = x->transport;
     int status = 0;
     transport_phase(t, "saving: creating files");
-    if (t->rank == 0) status = state_save_begin(&x->to, directory, &x->why);
+    if (t->rank == 0)
+        status = state_save_begin(&x->to, directory, x->shapes, x->state.num_tables, &x->why);
     for (int32_t i = 0; i < x->state.num_tables; i++)
         for (int a = 0; a < TABLE_ARRAYS; a++) {
             struct state_out out = {.fd = -1};

@@ -90,7 +90,11 @@ struct frozen_error {
     double worst;        /* largest error */
     double worst_bound;  /* largest error / bound of the type; wrong if it is above 1 */
     double relative_rms; /* root of (sum of squared errors / sum of squares); 0 if all is 0 */
+    int64_t rough_rows;  /* whose error is longer than FROZEN_ROUGH of the row */
 };
+/* Within its range no type errs by more than 2^-4 of an element (fp8), so what is above comes from elements that are
+ * below the range, or from one that is far above the others (int8 of more than 1900 columns). */
+#define FROZEN_ROUGH 0.1
 struct frozen_error frozen_compare(const struct frozen *from, const struct frozen *made);
 
 /* The forward of a batch of one feature, as kernels/forward.h has it, on `threads` threads: the same

@@ -90,9 +90,11 @@ int frozen_write(const struct frozen *from, int type, const char *rows, const ch
 
 struct frozen_error frozen_compare(const struct frozen *from, const struct frozen *made) {
     double worst = 0, worst_bound = 0, errors = 0, squares = 0;
-#pragma omp parallel for reduction(max : worst, worst_bound) reduction(+ : errors, squares)
+    int64_t rough = 0;
+#pragma omp parallel for reduction(max : worst, worst_bound) reduction(+ : errors, squares, rough)
     for (int64_t row = 0; row < from->rows; row++) {
         float want[from->dim], got[from->dim];
+        double row_errors = 0, row_squares = 0;
         frozen_row_get(from->type, frozen_row(from, row), from->dim, want);
         frozen_row_get(made->type, frozen_row(made, row), from->dim, got);
         const struct extent x = row_extent(want, from->dim);
@@ -102,9 +104,13 @@ struct frozen_error frozen_compare(const struct frozen *from, const struct froze
             const double share = error == 0 ? 0 : isnan(error) ? INFINITY : error / bound;
             worst = error > worst ? error : worst;
             worst_bound = share > worst_bound ? share : worst_bound;
-            errors += error * error;
-            squares += (double)want[d] * want[d];
+            row_errors += error * error;
+            row_squares += (double)want[d] * want[d];
         }
+        rough += row_errors > FROZEN_ROUGH * FROZEN_ROUGH * row_squares;
+        errors += row_errors;
+        squares += row_squares;
     }
-    return (struct frozen_error){worst, worst_bound, squares > 0 ? sqrt(errors / squares) : 0};
+    return (struct frozen_error){worst, worst_bound, squares > 0 ? sqrt(errors / squares) : 0,
+                                 rough};
 }

@@ -59,7 +59,7 @@ $(B)/tests/cuda/tests: $(patsubst %,$(B)/emulation/counts/%.o,devices l2 replay 
 # Calls that a test of the suite counts, or lets fail. All others pass through.
 wrapped_unit    := $(if $(filter trace,$(call groups_built,unit)),memory_available)
 wrapped_kernels := malloc calloc realloc aligned_alloc posix_memalign mmap cudaMalloc cudaMallocHost cudaHostAlloc
-wrapped_library := pwrite fsync renameat
+wrapped_library := pread pwrite fsync renameat
 wrapped_tiers   := close open openat mkdir pwrite pread fsync fdatasync renameat unlinkat io_uring_queue_init io_uring_submit_and_wait
 wrapped_ranks   := pwrite fsync renameat
 wraps         = $(patsubst %,-Wl$(comma)--wrap=%,$(wrapped_$1))

@@ -32,16 +32,13 @@ class _Lookup(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, anchor, per_sample_weights, bag, ids, offsets):
-        bags = len(offsets) - 1
-        if bags == 0:  # the library wants a bag: an empty one
-            offsets = torch.cat([offsets, offsets])
-        output = torch.empty(max(bags, 1), bag.embedding_dim, dtype=bag.output_dtype)
+        output = torch.empty(len(offsets) - 1, bag.embedding_dim, dtype=bag.output_dtype)
         winners = torch.empty(output.shape, dtype=torch.int32) if bag.mode == "max" else None
         batch = bag._model.batch(ids, offsets, per_sample_weights, winners)
         bag._model.forward(batch, output)
         ctx.bag, ctx.batch, ctx.steps = bag, batch, bag.steps
         ctx.save_for_backward(ids, offsets, per_sample_weights)
-        return output[:bags]
+        return output
 
     @staticmethod
     @once_differentiable
@@ -94,11 +91,11 @@ class EmbeddingBag(torch.nn.Module):
             raise ValueError(f"_weight is {_weight.dtype} {list(_weight.shape)}")
         if _weight.dtype not in TYPES or output_dtype not in TYPES:
             raise TypeError(f"weights and outputs are {', '.join(map(str, TYPES))}, not {_weight.dtype}, {output_dtype}")
-        padding = -1 if padding_idx is None else self.padding_idx
         self._model = embfuse.Model(
             [{"rows": num_embeddings, "dim": embedding_dim, "rule": optimizer, "weight_type": TYPES[_weight.dtype],
               "rounding": ROUNDINGS[rounding]}],
-            [{"table": 0, "pooling": MODES[mode], "padding_id": padding}], kernel=kernel,
+            [{"table": 0, "pooling": MODES[mode], "has_padding": padding_idx is not None,
+              "padding_id": self.padding_idx or 0}], kernel=kernel,
             threads=threads or torch.get_num_threads(), grad_type=TYPES[output_dtype], rounding_seed=seed)
         self.register_buffer("weight", _weight.detach())
         self._names = ["weight"]

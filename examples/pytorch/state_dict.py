@@ -53,7 +53,7 @@ class Refused(Exception):
 
 def model_of(tables, **options):
     """(model, [[tensor of each array] of each table]), bound, states as in new tables."""
-    model = embfuse.Model(tables, [{"table": t, "padding_id": -1} for t in range(len(tables))], **options)
+    model = embfuse.Model(tables, [{"table": t} for t in range(len(tables))], **options)
     arrays = []
     for t, table in enumerate(tables):
         arrays.append([torch.zeros(table["rows"], a.width, dtype=TENSORS[a.type]) for a in model.arrays(t)])

@@ -27,7 +27,7 @@ class Embeddings:
                  threads=0, **hyper):
         self.fields, self.dim = fields, dim
         table = {"rows": rows, "dim": dim, "rule": rule, "weight_type": weight_type, "rounding": rounding}
-        feature = [{"table": f, "pooling": constant.SUM, "padding_id": -1} for f in range(fields)]
+        feature = [{"table": f, "pooling": constant.SUM} for f in range(fields)]
         self.model = embfuse.Model([table] * fields, feature, kernel=kernel, threads=threads, rounding_seed=seed)
         random = np.random.default_rng(seed)
         for f in range(fields):

@@ -24,11 +24,14 @@ int regular_file_open(const char *path, int64_t *size, struct error *err) {
         fail(err, "%s: cannot open: %s", path, strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {
         fail(err, "%s: %s", path, what_is_wrong(st.st_mode));
+        errno = 0;
     } else {
         *size = st.st_size;
         return fd;
     }
+    const int why = errno;
     if (fd >= 0) close(fd);
+    errno = why;
     return -1;
 }
 
@@ -55,17 +58,21 @@ char *regular_file_text(const char *path, size_t most, const char *what, size_t 
     if (fd < 0) return NULL;
     FILE *file = fdopen(fd, "rb");
     char *text = file ? read_text(file, bytes, most, size) : NULL;
+    int why = errno;
     int status = text ? 0 : fail(err, "%s: out of memory", path);
     if (status == 0 && ferror(file))
-        status = fail(err, "%s: %s; name a %s", path, strerror(errno), what);
-    else if (status == 0 && *size == most)
+        status = fail(err, "%s: %s; name a %s", path, strerror(why), what);
+    else if (status == 0 && *size == most) {
         status = fail(err, "%s: %zu MiB or more; this is no %s", path, most >> 20, what);
+        why = 0;
+    }
     if (file)
         fclose(file);
     else
         close(fd);
     if (status == 0) return text;
     free(text);
+    errno = why;
     return NULL;
 }
 

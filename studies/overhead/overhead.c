@@ -74,7 +74,7 @@ static struct embfuse_model *open_model(const struct workload *w, const struct t
         tables[t] = (struct embfuse_table){.rows = w->tables[t].rows,
                                            .dim = w->tables[t].dim,
                                            .rule = rule_info(w->tables[t].rule).name};
-        features[t] = (struct embfuse_feature){.table = t, .padding_id = -1};
+        features[t] = (struct embfuse_feature){.table = t};
     }
     must(embfuse_model_create(&m, tables, w->num_tables, features, w->num_features, &options, &why),
          why.text);
@@ -111,7 +111,8 @@ static struct embfuse_batch batch_of(const struct batch *in) {
                                   .lookups = in->lookups,
                                   .ids = in->ids,
                                   .offsets = in->offsets,
-                                  .id_type = (int32_t)in->id_type};
+                                  .id_type =
+                                      in->id_type == ID_INT32 ? EMBFUSE_INT32 : EMBFUSE_INT64};
 }
 
 /* A call beside its kernel. */

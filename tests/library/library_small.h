@@ -21,16 +21,15 @@ struct small {
 };
 
 static const struct embfuse_table good_table = {.rows = ROWS, .dim = DIM, .rule = "sgd"};
-static const struct embfuse_feature good_feature = {.padding_id = -1};
+static const struct embfuse_feature good_feature = {0};
 
 /* Rules sgd and rowwise_adagrad, everything bound; gradients of bag q are q + 1. */
 static inline void small_open(struct small *s, const struct embfuse_options *options) {
     static const struct embfuse_table tables[] = {
         {.rows = ROWS, .dim = DIM, .rule = "sgd"},
         {.rows = ROWS, .dim = DIM, .rule = "rowwise_adagrad"}};
-    static const struct embfuse_feature features[] = {
-        {.table = 0, .padding_id = -1, .pooling = EMBFUSE_SUM},
-        {.table = 1, .padding_id = -1, .pooling = EMBFUSE_MEAN}};
+    static const struct embfuse_feature features[] = {{.table = 0, .pooling = EMBFUSE_SUM},
+                                                      {.table = 1, .pooling = EMBFUSE_MEAN}};
     static const int64_t ids[8] = {1, 2, 2, 5, 0, 3, 3, 4}, offsets[] = {0, 2, 2, 4, 5, 7, 8};
     memset(s, 0, sizeof *s);
     memcpy(s->ids, ids, sizeof ids);

@@ -87,8 +87,7 @@ void state_case_open(struct state_case *c, const struct embfuse_table *tables, i
     c->arrays = must_get(count * sizeof *c->arrays);
     memcpy(c->tables, tables, count * sizeof *tables);
     struct embfuse_feature *features = must_get(count * sizeof *features);
-    for (int32_t t = 0; t < num_tables; t++)
-        features[t] = (struct embfuse_feature){.table = t, .padding_id = -1};
+    for (int32_t t = 0; t < num_tables; t++) features[t] = (struct embfuse_feature){.table = t};
     must(embfuse_model_create(&c->model, tables, num_tables, features, num_tables, &c->options,
                               &why),
          why.text);

@@ -201,9 +201,10 @@ struct small_batch {
 };
 
 static void small_batch_open(struct small_batch *x) {
-    static const struct embfuse_feature features[] = {{.table = 0, .padding_id = 4},
-                                                      {.table = 0, .padding_id = 9},
-                                                      {.table = 1, .padding_id = -1}};
+    static const struct embfuse_feature features[] = {
+        {.table = 0, .has_padding = 1, .padding_id = 4},
+        {.table = 0, .has_padding = 1, .padding_id = 9},
+        {.table = 1}};
     const struct embfuse_table table = {.rows = ROWS, .dim = 8, .rule = "sgd"},
                                tables[] = {table, table};
     *x = (struct small_batch){.ids = {1, 4, 2, 9, 1, 9, 4, 3, 5, 5, 4, 9},
@@ -250,7 +251,7 @@ static void wrong_ids(void **state) {
         const char *said;
     } wrong[] = {{EMBFUSE_BAD_BATCH, ids, 1, 1, 3, -1, "lookup 1: id 4 has no counter of 4"},
                  {EMBFUSE_BAD_BATCH, ids, 1, 1, 3, 4, "lookup 2: id -1 has no counter of 4"},
-                 {EMBFUSE_INVALID, ids, 2, 1, 1, -1, "id_type"},
+                 {EMBFUSE_INVALID, ids, 0, 1, 1, -1, "id_type"},
                  {EMBFUSE_INVALID, ids, 1, 1, -1, -1, "below 0"},
                  {EMBFUSE_INVALID, ids, 1, -1, 1, -1, "below 0"},
                  {EMBFUSE_INVALID, NULL, 1, 1, 1, -1, "NULL"},
@@ -284,7 +285,7 @@ static void wrong_admissions(void **state) {
     before = x;
     WRONG("size is not", size, 8);
     WRONG("no such table", table, 2);
-    WRONG("has no padding_id", table, 1);
+    WRONG("has no padding", table, 1);
     WRONG("kind is", kind, 3);
     WRONG("threshold is", threshold, 256);
     WRONG("hashes is 0 to 64", hashes, 65);

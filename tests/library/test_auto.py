@@ -24,7 +24,7 @@ LEAST, NEAR, MOST_BELOW = 0.85, 0.9, 2 / 110  # share of the fastest kernel's sp
 def chosen(rows, dim, tables, bags, pooling, threads, rule="rowwise_adagrad", **hypers):
     """The kernel of a step of a batch with bags of `pooling` lookups in each table."""
     model = embfuse.Model([{"rows": rows, "dim": dim, "rule": rule}] * tables,
-                          [{"table": t, "padding_id": -1} for t in range(tables)], threads=threads)
+                          [{"table": t} for t in range(tables)], threads=threads)
     for hyper, value in hypers.items():
         model.set(hyper, value)
     offsets = numpy.arange(tables * bags + 1, dtype=numpy.int64) * pooling

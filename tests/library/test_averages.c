@@ -184,7 +184,16 @@ static void wrong_averages(void **state) {
     WRONG("4 bytes", data, (float *)2);
     WRONG("data is not NULL", data, NULL);
     WRONG("rows overlap", stride, DIM * 4 - 4);
+    WRONG("8 bytes", row_updates, (int64_t *)((char *)x->row_updates[0] + 4));
+    WRONG("overlap an array of the model", data, (float *)x->c.arrays[0][2].data);
+    WRONG("overlap those of average 0", data, x->data[0] + ROWS * STRIDE - STRIDE);
+    WRONG("overlap those of average", row_updates, (int64_t *)x->data[AVERAGES - 1]);
+    WRONG("overlap those of average", row_updates, x->row_updates[AVERAGES - 3]);
     WRONG("updates is below 0", updates, -1);
+    /* Two averages may share rows, each its columns. */
+    x->averages[1].data = x->data[0] + DIM;
+    x->averages[0].stride = x->averages[1].stride = 2 * DIM * (int64_t)sizeof(float);
+    FINE(embfuse_average_update(x->c.model, x->averages, 2, &why));
     assert_int_equal(embfuse_average_update(x->c.model, NULL, 1, NULL), EMBFUSE_INVALID);
     assert_int_equal(embfuse_average_update(x->c.model, x->averages, -1, NULL), EMBFUSE_INVALID);
     training_free(x);

@@ -30,6 +30,14 @@ P=$W/root/opt/embfuse
 try "make install with DESTDIR" make --no-print-directory install B="$BUILD" NVCC="${NVCC:-}" PREFIX=/opt/embfuse DESTDIR="$W/root"
 try "no file names the folder it was built in" sh -c "! grep -rl '$W' '$P/lib/pkgconfig' '$P/lib/cmake'"
 try "the installed program runs" "$P/bin/embfuse" list
+if ! command -v gnuplot >/dev/null; then
+    n=$((n + 1))
+    echo "ok $n - pictures, outside of the source tree # SKIP gnuplot is not installed"
+else
+    printf '1 2 3\n1 4\n1\n' >"$W/ids.txt"
+    try "pictures, outside of the source tree" sh -c "cd '$W' && '$P/bin/embfuse' stats ids.txt --plot stats && \
+        '$P/bin/embfuse' monitor ids.txt --plot monitor && test -s stats.png && test -s monitor.svg"
+fi
 
 # --- the header alone
 for how in "$CC -std=c99" "$CC -std=c11" "$CXX -std=c++17 -x c++"; do

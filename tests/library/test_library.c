@@ -41,8 +41,12 @@ static struct embfuse_model *must_open(const struct builder *b, const struct tab
     }
     for (int32_t i = 0; i < in->num_features; i++) {
         const struct feature *x = &b->features[i];
-        f[i] = (struct embfuse_feature){x->table, (int32_t)x->pooling, x->padding_id,
-                                        x->grad_offset, x->grad_stride};
+        f[i] = (struct embfuse_feature){.table = x->table,
+                                        .pooling = (int32_t)x->pooling,
+                                        .has_padding = x->padding_id >= 0,
+                                        .padding_id = x->padding_id,
+                                        .grad_offset = x->grad_offset,
+                                        .grad_stride = x->grad_stride};
     }
     FINE(embfuse_model_create(&m, t, in->num_tables, f, in->num_features, &options, &why));
     free(t), free(f);
@@ -76,7 +80,8 @@ static void run(const struct builder *b, int32_t place, const struct batch *in,
                                   .offsets = in->offsets,
                                   .lookup_weights = in->lookup_weights,
                                   .winners = winners,
-                                  .id_type = (int32_t)in->id_type,
+                                  .id_type =
+                                      in->id_type == ID_INT32 ? EMBFUSE_INT32 : EMBFUSE_INT64,
                                   .stream = place == EMBFUSE_DEVICE ? device_stream() : NULL};
     int64_t *told = calloc((size_t)b->in.num_features, sizeof *told), steps;
     FINE(embfuse_forward(m, &batch, output, &why));

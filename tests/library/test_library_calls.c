@@ -4,6 +4,9 @@
  */
 #include <stdlib.h>
 
+#include "harness/device/device.h"
+#include "tests/library/state_case.h"
+
 #include "tests/library/library_small.h"
 
 static void by_hand(void **state) {
@@ -16,6 +19,7 @@ static void by_hand(void **state) {
         assert_float_equal(s.output[0][d], 10 + 20 + 2 * d, 0);
         assert_float_equal(s.output[1][d], 0, 0);
         assert_float_equal(s.output[2][d], 20 + 50 + 2 * d, 0);
+        assert_float_equal(s.output[0][DIM + d], 100 + d, 0); /* row 0 is no padding */
         assert_float_equal(s.output[1][DIM + d], 130 + d, 0);
         assert_float_equal(s.output[2][DIM + d], 140 + d, 0);
     }
@@ -43,9 +47,8 @@ static void pooled_and_sequences(void **state) {
     (void)state;
     float row[4][2] = {{0, 1}, {10, 11}, {20, 21}, {30, 31}}, output[2 * 4 + 3 * 2];
     const struct embfuse_table table = {.rows = 4, .dim = 2, .rule = "sgd"};
-    const struct embfuse_feature features[] = {{.pooling = EMBFUSE_SUM, .padding_id = -1},
-                                               {.pooling = EMBFUSE_NONE, .padding_id = -1},
-                                               {.pooling = EMBFUSE_SUM, .padding_id = -1}};
+    const struct embfuse_feature features[] = {
+        {.pooling = EMBFUSE_SUM}, {.pooling = EMBFUSE_NONE}, {.pooling = EMBFUSE_SUM}};
     const int64_t offsets[] = {0, 1, 2, 4, 5, 6, 7}, ids[] = {1, 2, 3, 0, 1, 2, 2};
     const struct embfuse_batch batch = {.size = sizeof batch,
                                         .bags = 2,
@@ -85,6 +88,49 @@ static void gradient_of_weights(void **state) {
     /* The elements of row r are 10 r + 0, 1, 2, 3. */
     for (int i = 0; i < 8; i++) assert_float_equal(dots[i], grad[i] * (40 * row[i] + 6), 1e-4);
     embfuse_model_free(s.model);
+}
+
+/* A batch of no bags does what one without lookups does, on the host and on a device, in kernels that
+ * move all rows, too; a forward writes nothing. */
+static void no_bags(void **state) {
+    (void)state;
+    static const struct embfuse_table tables[] = {{.rows = 9, .dim = 5, .rule = "adam"},
+                                                  {.rows = 7, .dim = 3, .rule = "sgd"}};
+    static const char *const kernels[] = {NULL,        "cpu_dense",  "cpu_sort",  "cpu_hash",
+                                          "cpu_owner", "cuda_fused", "cuda_dense"};
+    struct embfuse_batch none = {.size = sizeof none, .id_type = EMBFUSE_INT32};
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        const char *k = kernels[i];
+        const bool device = k && strncmp(k, "cuda", 4) == 0;
+        const struct embfuse_options options = {
+            .size = sizeof options, .kernel = k, .place = device ? EMBFUSE_DEVICE : EMBFUSE_HOST};
+        struct state_case c[2];
+        int64_t elements = 1;
+        float output = 3;
+        if (device && !registry_find(OP_STEP, k, &(struct error){""})) continue;
+        for (int n = 0; n < 2; n++) {
+            state_case_open(&c[n], tables, 2, &options, 0, 1);
+            state_case_begin(&c[n], 2);
+            state_case_draw(&c[n], 3);
+        }
+        const struct work_path folder = state_folder("no_bags");
+        state_case_take(&c[0]); /* moments that go on */
+        FINE(embfuse_save(c[0].model, folder.text, &why));
+        FINE(embfuse_load(c[1].model, folder.text, NULL, &why));
+        none.stream = device ? device_stream() : NULL;
+        FINE(embfuse_output_elements(c[0].model, &none, &elements, &why));
+        assert_int_equal(elements, 0);
+        FINE(embfuse_forward(c[0].model, &none, device ? NULL : &output, &why));
+        assert_float_equal(output, 3, 0);
+        FINE(embfuse_step(c[0].model, &none, NULL, &why));
+        if (device) device_wait(none.stream, &(struct error){""});
+        memset(c[1].offsets, 0, (size_t)(2 * c[1].bags + 1) * sizeof *c[1].offsets);
+        c[1].batch.lookups = 0;
+        state_case_take(&c[1]);
+        const char *differs = state_case_differs(&c[0], &c[1]);
+        if (differs) fail_msg("%s: %s", k ? k : "auto", differs);
+        state_case_free(&c[0]), state_case_free(&c[1]);
+    }
 }
 
 static void arrays_and_states(void **state) {
@@ -141,9 +187,11 @@ static void scratch_of_the_caller(void **state) {
 }
 
 TESTS(library_calls) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_hand), cmocka_unit_test(pooled_and_sequences),
-        cmocka_unit_test(gradient_of_weights), cmocka_unit_test(arrays_and_states),
-        cmocka_unit_test(scratch_of_the_caller)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(by_hand),
+                                       cmocka_unit_test(pooled_and_sequences),
+                                       cmocka_unit_test(gradient_of_weights),
+                                       cmocka_unit_test(arrays_and_states),
+                                       cmocka_unit_test(scratch_of_the_caller),
+                                       cmocka_unit_test(no_bags)};
     return cmocka_run_group_tests_name("library_calls", tests, NULL, NULL);
 }

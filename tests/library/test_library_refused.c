@@ -42,9 +42,11 @@ static void wrong_arguments(void **state) {
     SAYS(EMBFUSE_INVALID, "batch.size is 8", embfuse_step(m, &b, s.grad, &why));
     b = s.batch, b.bags = INT64_MAX;
     SAYS(EMBFUSE_INVALID, "bags", embfuse_step(m, &b, s.grad, &why));
+    b = s.batch, b.bags = 0;
+    SAYS(EMBFUSE_INVALID, "0 bags, 8 lookups", embfuse_step(m, &b, s.grad, &why));
     b = s.batch, b.ids = NULL;
     SAYS(EMBFUSE_INVALID, "ids", embfuse_step(m, &b, s.grad, &why));
-    b = s.batch, b.id_type = 2;
+    b = s.batch, b.id_type = 0;
     SAYS(EMBFUSE_INVALID, "id_type", embfuse_step(m, &b, s.grad, &why));
     SAYS(EMBFUSE_UNKNOWN, "beta1", embfuse_set(m, 0, "beta1", 0.9, &why));
     SAYS(EMBFUSE_INVALID, "no table 2", embfuse_set(m, 2, "lr", 0.9, &why));
@@ -88,7 +90,7 @@ static void wrong_models(void **state) {
     const struct embfuse_table good = good_table;
     const struct embfuse_feature feature = good_feature;
     struct embfuse_table t[] = {good, good, good, good, good, good, good};
-    struct embfuse_feature f[] = {feature, feature, feature, feature};
+    struct embfuse_feature f[] = {feature, feature, feature, feature, feature, feature};
     struct embfuse_options o[] = {{.size = 1},
                                   {.size = sizeof *o, .threads = -1},
                                   {.size = sizeof *o, .place = 7},
@@ -99,7 +101,8 @@ static void wrong_models(void **state) {
     struct embfuse_model *m = (struct embfuse_model *)&good;
     t[0].rows = 0, t[1].dim = 0, t[2].rule = "sdg", t[3].weight_type = 4, t[4].rule = NULL,
     t[5].momentum_type = EMBFUSE_FP16, t[6].rounding = 2;
-    f[0].table = 1, f[1].pooling = 9, f[2].padding_id = ROWS, f[3].grad_stride = DIM - 1;
+    f[0].table = 1, f[1].pooling = 9, f[2].padding_id = ROWS, f[3].grad_stride = DIM - 1,
+    f[4].padding_id = 1, f[5].has_padding = 2, f[2].has_padding = 1;
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         const int status = embfuse_model_create(&m, &t[i], 1, &feature, 1, NULL, NULL);
         assert_int_equal(status, i == 2 || i == 4 ? EMBFUSE_UNKNOWN : EMBFUSE_INVALID);
@@ -134,7 +137,7 @@ static void on_a_device(void **state) {
 static void max_without_good_winners(void **state) {
     (void)state;
     const struct embfuse_table table = {.rows = 4, .dim = 1, .rule = "sgd"};
-    const struct embfuse_feature feature = {.pooling = EMBFUSE_MAX, .padding_id = -1};
+    const struct embfuse_feature feature = {.pooling = EMBFUSE_MAX};
     const int64_t ids[] = {0, 1}, offsets[] = {0, 2};
     float rows[4] = {1, 5, -2, 9}, output[1];
     int32_t winners[1];

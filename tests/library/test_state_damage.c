@@ -3,7 +3,9 @@
  * Saved states that are damaged, foreign or of another model, and directories that are none. A load
  * takes the older state and tells of it, or changes nothing.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -178,10 +180,49 @@ static void another_model(void **state) {
         assert_int_equal(embfuse_load(to.model, folder.text, NULL, &why), EMBFUSE_REFUSED);
         if (!strstr(why.text, said[i])) fail_msg("%s", why.text);
         assert_null(state_case_differs(&to, &before));
+        assert_int_equal(embfuse_save(to.model, folder.text, &why), EMBFUSE_REFUSED);
+        if (!strstr(why.text, said[i]) || !strstr(why.text, "save to another one"))
+            fail_msg("%s", why.text);
+        assert_int_equal(embfuse_load(from.model, folder.text, NULL, &why), 0);
         state_case_free(&from);
         state_case_free(&to);
         state_case_free(&before);
     }
+}
+
+ssize_t __real_pread(int fd, void *bytes, size_t size, off_t at);
+ssize_t __wrap_pread(int fd, void *bytes, size_t size, off_t at);
+static int failing_read; /* the number of the next read that fails; 0: none */
+
+ssize_t __wrap_pread(int fd, void *bytes, size_t size, off_t at) {
+    if (failing_read == 0 || --failing_read) return __real_pread(fd, bytes, size, at);
+    errno = EIO;
+    return -1;
+}
+
+/* The newest state is whole, but cannot be read: links in a circle, a disk that fails. */
+static void unreadable(void **state) {
+    (void)state;
+    static const char *const files[] = {"manifest", "weight.0.npy", "state.0.1.npy"};
+    struct pair_of_states s;
+    char path[PATH_ROOM], aside[PATH_ROOM];
+    begin(&s, "unreadable");
+    strcpy(aside, file_of(&s, 1, "aside"));
+    for (int i = 0; i < 3; i++) {
+        strcpy(path, file_of(&s, 2, files[i]));
+        assert_int_equal(rename(path, aside) || symlink(files[i], path), 0);
+        expect(&s, 0, files[i], "Too many levels of symbolic links; no older state was loaded");
+        if (i == 0) /* whose is it? */
+            assert_int_equal(embfuse_save(s.last.model, s.folder.text, NULL), EMBFUSE_FILE_ERROR);
+        assert_int_equal(rename(aside, path), 0);
+    }
+    for (int n = 1; n <= 8; n++) { /* before the arrays change */
+        failing_read = n;
+        expect(&s, 0, "a read", "Input/output error; no older state was loaded");
+        assert_int_equal(failing_read, 0);
+    }
+    expect(&s, 2, "it reads again", "");
+    end(&s);
 }
 
 static void expect_no(const struct state_case *c, const char *path, bool load, int status,
@@ -227,6 +268,7 @@ TESTS(state_damage) {
     add_test("edited manifests", edited_manifests, NULL, NULL);
     add_test("the whole one stays", the_whole_one_stays, NULL, NULL);
     add_test("a state of another model", another_model, NULL, NULL);
+    add_test("a state that cannot be read", unreadable, NULL, NULL);
     add_test("bad calls", bad_calls, NULL, NULL);
     return run_listed("state damage");
 }

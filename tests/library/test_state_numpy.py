@@ -20,7 +20,7 @@ FILES = ["weight.0.npy", "row_state.0.npy", "state.0.0.npy", "state.0.1.npy", "w
 
 def test_every_array(folder):
     random = np.random.default_rng(1)
-    m = embfuse.Model(TABLES, [{"table": t, "padding_id": -1} for t in range(len(TABLES))])
+    m = embfuse.Model(TABLES, [{"table": t} for t in range(len(TABLES))])
     arrays = []
     for t, table in enumerate(TABLES):
         for i, info in enumerate(m.arrays(t)):

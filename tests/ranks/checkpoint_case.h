@@ -163,6 +163,7 @@ static void single_open(struct single *s, const struct builder *b) {
         const struct feature *x = &b->in.features[f];
         features[f] = (struct embfuse_feature){.table = x->table,
                                                .pooling = (int32_t)x->pooling,
+                                               .has_padding = x->padding_id >= 0,
                                                .padding_id = x->padding_id,
                                                .grad_offset = x->grad_offset,
                                                .grad_stride = x->grad_stride};

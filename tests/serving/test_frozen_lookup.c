@@ -54,7 +54,8 @@ static void judge_library(const struct frozen *t, const struct names *n, const s
                                         .ids = in->ids,
                                         .offsets = in->offsets,
                                         .lookup_weights = in->lookup_weights,
-                                        .id_type = (int32_t)in->id_type};
+                                        .id_type = in->id_type == ID_INT32 ? EMBFUSE_INT32
+                                                                           : EMBFUSE_INT64};
     const struct feature *f = in->features;
     const size_t bytes =
         (size_t)(f->pooling == POOL_NONE ? in->lookups : in->bags) * (size_t)t->dim * sizeof(float);
@@ -163,6 +164,8 @@ static void test_library_refuses(void **state) {
                      EMBFUSE_INVALID);
     assert_int_equal(embfuse_frozen_lookup(opened, &batch, EMBFUSE_SUM, -1, 1, NULL, NULL),
                      EMBFUSE_INVALID);
+    batch.bags = batch.lookups = 0; /* writes nothing */
+    assert_int_equal(embfuse_frozen_lookup(opened, &batch, EMBFUSE_SUM, -1, 1, output, NULL), 0);
     for (int d = 0; d < 4; d++) assert_true(output[d] == 7);
     embfuse_frozen_close(opened);
     free(t.element);

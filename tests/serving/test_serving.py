@@ -125,6 +125,15 @@ def test_recall_is_that_of_numpy(folder):
         assert abs(said["relative_rms"] - np.sqrt((error**2).sum() / (weight.astype(np.float64)**2).sum())) < 1e-6
 
 
+def test_small_weights_are_warned_of(folder):
+    path, out = saved(folder, "w", 0.001 * np.sign(clusters(40, 8, 5))), os.path.join(folder, "t")
+    done = run("export", "--weight", path, "--type", "fp8", "--out", out, "--json")
+    said = json.loads(done.stdout)
+    assert done.returncode == 0 and said["rough_rows"] == 40 and said["relative_rms"] > 0.9, said
+    assert done.stderr.count("\n") == 1 and "40 of 40 rows lose more than a tenth as fp8" in done.stderr, done.stderr
+    assert json.loads(embfuse("export", "--weight", path, "--type", "int8", "--out", out, "--json"))["rough_rows"] == 0
+
+
 def test_bad_input_is_one_line_and_changes_nothing(folder):
     weight, out = clusters(20, 4, 6), os.path.join(folder, "t")
     path, nan = saved(folder, "w", weight), saved(folder, "nan", np.where(weight == weight[7, 2], np.nan, weight))

@@ -23,7 +23,6 @@ int main(void) {
     table.rows = 3;
     table.dim = 2;
     table.rule = "sgd";
-    feature.padding_id = -1;
     batch.size = sizeof batch;
     batch.bags = 2;
     batch.lookups = 3;
