@@ -91,6 +91,7 @@ int gradient_command(int argc, char **argv, struct error *err) {
     int status = parse(argc, argv, &f, err);
     if (status > 0) return EXIT_FINE;
     const struct kernel *k = status == 0 ? registry_find(OP_GRADIENT, f.kernel, err) : NULL;
+    f.no_tables = k && k->place == ON_HOST;
     if (!k || step_inputs_read(&f, &in, err)) return EXIT_USAGE;
     status = session_output(&f, k, &in, write_gradient, err);
     step_inputs_free(&in);

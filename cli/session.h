@@ -14,7 +14,8 @@ struct session {
     struct place_scratch weight_grad;     /* of a step that writes it */
     struct place_job job;
     struct rule_step *steps; /* [num_tables] */
-    struct table_set before; /* copy of the tables, if checked: session_remember() */
+    struct table_set
+        before; /* copy of the tables, if checked and there are any: session_remember() */
     struct row_index index;
 };
 

@@ -22,6 +22,7 @@ struct step_flags {
     const char *winners;              /* a forward writes it, step and gradient read it */
     const char
         *weight_grad; /* of a step: file of the gradient of the per-sample weights, or NULL */
+    bool no_tables;   /* the kernel reads none */
     enum operation operation; /* only a step takes a rule and states, a forward takes no gradient,
                                  a gradient no weights, and that of per-sample weights needs these */
     int64_t steps, first, threads;

@@ -180,6 +180,7 @@ static int split_states(char *list, const char *paths[RULE_ELEM_STATES], struct 
 static int read_tables(const struct step_flags *f, struct step_inputs *in, struct error *err) {
     const struct workload *w = &in->workload;
     bool finite = !f->no_check;
+    if (f->no_tables) return tables_describe(&in->tables, w->tables, w->num_tables, err);
     if (tables_create(&in->tables, w->tables, w->num_tables, 0, err)) return -1;
     if (f->operation == OP_GRADIENT) return 0;
     if (!f->weight)

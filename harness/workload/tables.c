@@ -103,6 +103,13 @@ int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t
     return 0;
 }
 
+int tables_describe(struct table_set *s, const struct table_shape *shapes, int32_t count,
+                    struct error *err) {
+    *s = (struct table_set){.count = count, .shapes = shapes};
+    s->tables = calloc((size_t)count, sizeof *s->tables);
+    return s->tables ? 0 : fail(err, "out of memory");
+}
+
 void tables_free(struct table_set *s) {
     for (int64_t i = 0; s->buffers && i < (int64_t)s->count * TABLE_ARRAYS; i++)
         buffer_free(&s->buffers[i]);
@@ -213,7 +220,7 @@ void tables_restore(struct table_set *s, const struct row_index *touched) {
 }
 
 bool tables_intact(const struct table_set *s) {
-    for (int64_t i = 0; i < (int64_t)s->count * TABLE_ARRAYS; i++)
+    for (int64_t i = 0; s->buffers && i < (int64_t)s->count * TABLE_ARRAYS; i++)
         if (!buffer_intact(&s->buffers[i])) return false;
     return true;
 }

@@ -48,6 +48,9 @@ int32_t tables_largest(const struct table_shape *shapes, int32_t count);
 /* Allocates and fills with the initial values. */
 int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t count,
                   uint64_t seed, struct error *err);
+/* Tables without memory, for a kernel that reads none. */
+int tables_describe(struct table_set *s, const struct table_shape *shapes, int32_t count,
+                    struct error *err);
 void tables_free(struct table_set *s);
 
 /* Writes the initial values of all rows, or of the rows of an index, in parallel. */

@@ -247,6 +247,17 @@ def test_gradient(folder):
             assert got[1].dtype == np.float32 and near(got[1], values), where
 
 
+def test_a_gradient_takes_memory_by_lookups(folder):
+    rows, dim = 2 ** 31, 64  # a table of 512 GiB
+    at = lambda name: os.path.join(folder, name)
+    for name, values in (("ids", [1, rows - 1, 1]), ("offsets", [0, 2, 3]), ("grad", np.ones((2, dim), np.float32))):
+        np.save(at(name), np.asarray(values))
+    embfuse("gradient", "--kernel", "cpu_merged", "--rows", rows, "--dim", dim, "--out", at("out"),
+            *(word for name in ("ids", "offsets", "grad") for word in (f"--{name}", at(f"{name}.npy"))))
+    assert np.array_equal(np.load(at("out.rows.npy")), [1, rows - 1])
+    assert np.array_equal(np.load(at("out.values.npy")), [[2.0] * dim, [1.0] * dim])
+
+
 def test_weight_grad(folder):
     for where, batch, tables, _, out in products(folder, "weight_grad", weighted=True):
         got, want = np.load(out + ".weight_grad.npy"), oracle.weight_grad(batch, tables)
