@@ -6,7 +6,7 @@
 
 int call_begin(struct call *c, const struct embfuse_model *m, struct embfuse_error *why) {
     if (!m) return said(why, EMBFUSE_INVALID, "model is NULL");
-    if (atomic_exchange((atomic_bool *)&m->busy, true))
+    if (__atomic_exchange_n((bool *)&m->busy, true, __ATOMIC_ACQUIRE))
         return said(why, EMBFUSE_BUSY,
                     "another thread is in a call of this model, which takes one at a time: "
                     "take turns, or make a model for each thread");
@@ -15,7 +15,7 @@ int call_begin(struct call *c, const struct embfuse_model *m, struct embfuse_err
 }
 
 void call_end(struct call *c) {
-    if (c->m) atomic_store((atomic_bool *)&c->m->busy, false);
+    if (c->m) __atomic_store_n((bool *)&c->m->busy, false, __ATOMIC_RELEASE);
 }
 
 /* A child of fork() has none of its parent's threads, which OpenMP does not notice: it would wait for them for ever. */

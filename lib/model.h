@@ -18,8 +18,6 @@
  */
 #pragma once
 
-#include <stdatomic.h>
-
 #include "include/embfuse.h"
 
 #include "harness/device/device.h"
@@ -51,7 +49,7 @@ struct embfuse_model {
         struct device_buffer device; /* owns data on a device */
     } scratch;
     struct device_call *call; /* NULL on the host */
-    atomic_bool busy;         /* a call is under way */
+    bool busy;                /* a call is under way; call.c alone reads it, atomically */
 };
 
 /* Writes a message to why, which may be NULL, and returns the status. */
