@@ -81,7 +81,8 @@ static int check_arguments(const struct embfuse_model *m, const struct embfuse_b
     if ((!b->offsets && b->bags) || (!b->ids && b->lookups))
         return said(why, EMBFUSE_INVALID, "batch: ids or offsets are NULL");
     if (b->id_type != EMBFUSE_INT32 && b->id_type != EMBFUSE_INT64)
-        return said(why, EMBFUSE_INVALID, "batch: id_type is EMBFUSE_INT32 or EMBFUSE_INT64");
+        return said(why, EMBFUSE_INVALID,
+                    "batch: id_type is EMBFUSE_INT32 or EMBFUSE_INT64, not %d", b->id_type);
     return 0;
 }
 

@@ -20,12 +20,18 @@ static int check_table(const struct embfuse_table *t, int32_t i, struct embfuse_
         return said(why, EMBFUSE_INVALID, "table %d: %lld rows of %d elements; both are at least 1",
                     i, (long long)t->rows, t->dim);
     if (t->weight_type < 0 || t->weight_type >= DTYPE_COUNT)
-        return said(why, EMBFUSE_INVALID, "table %d: weight_type is no embfuse_type", i);
+        return said(why, EMBFUSE_INVALID,
+                    "table %d: weight_type is EMBFUSE_FP32, EMBFUSE_BF16, EMBFUSE_FP16 or "
+                    "EMBFUSE_FP8, not %d",
+                    i, t->weight_type);
     if (t->momentum_type != EMBFUSE_FP32 && t->momentum_type != EMBFUSE_BF16)
-        return said(why, EMBFUSE_INVALID, "table %d: momentum_type is EMBFUSE_FP32 or EMBFUSE_BF16",
-                    i);
+        return said(why, EMBFUSE_INVALID,
+                    "table %d: momentum_type is EMBFUSE_FP32 or EMBFUSE_BF16, not %d", i,
+                    t->momentum_type);
     if (t->rounding != EMBFUSE_NEAREST && t->rounding != EMBFUSE_STOCHASTIC)
-        return said(why, EMBFUSE_INVALID, "table %d: rounding is no embfuse_rounding", i);
+        return said(why, EMBFUSE_INVALID,
+                    "table %d: rounding is EMBFUSE_NEAREST or EMBFUSE_STOCHASTIC, not %d", i,
+                    t->rounding);
     return 0;
 }
 
@@ -79,7 +85,10 @@ static int add_features(struct embfuse_model *m, const struct embfuse_feature *f
             return said(why, EMBFUSE_INVALID, "feature %d: table %d; it is from 0 to %d", i,
                         f->table, m->num_tables - 1);
         if (f->pooling < EMBFUSE_SUM || f->pooling > EMBFUSE_MAX)
-            return said(why, EMBFUSE_INVALID, "feature %d: pooling is no embfuse_pooling", i);
+            return said(why, EMBFUSE_INVALID,
+                        "feature %d: pooling is EMBFUSE_SUM, EMBFUSE_MEAN, EMBFUSE_NONE or "
+                        "EMBFUSE_MAX, not %d",
+                        i, f->pooling);
         const struct table_shape *t = &m->shapes[f->table];
         if (f->has_padding < 0 || f->has_padding > 1 || f->reserved)
             return said(why, EMBFUSE_INVALID, "feature %d: has_padding is 0 or 1, reserved 0", i);
@@ -147,12 +156,14 @@ static int set_options(struct embfuse_model *m, const struct embfuse_options *o,
                     "options.size is %zu, but sizeof(struct embfuse_options) is %zu", o->size,
                     sizeof *o);
     if (o->place != EMBFUSE_HOST && o->place != EMBFUSE_DEVICE)
-        return said(why, EMBFUSE_INVALID, "options.place is no embfuse_place");
+        return said(why, EMBFUSE_INVALID, "options.place is EMBFUSE_HOST or EMBFUSE_DEVICE, not %d",
+                    o->place);
     if (o->threads < 0)
         return said(why, EMBFUSE_INVALID, "options.threads is %d; it is from 0 (all)", o->threads);
     if (o->grad_type < EMBFUSE_FP32 || o->grad_type > EMBFUSE_FP16)
         return said(why, EMBFUSE_INVALID,
-                    "options.grad_type is EMBFUSE_FP32, EMBFUSE_BF16 or EMBFUSE_FP16");
+                    "options.grad_type is EMBFUSE_FP32, EMBFUSE_BF16 or EMBFUSE_FP16, not %d",
+                    o->grad_type);
     if (o->reserved) return said(why, EMBFUSE_INVALID, "options.reserved is not 0");
     m->place = o->place == EMBFUSE_HOST ? ON_HOST : ON_DEVICE;
     m->threads = o->threads ? o->threads : omp_get_max_threads();
