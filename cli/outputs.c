@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -35,19 +36,25 @@ int outputs_check(const char *flag, const char *prefix, struct error *err) {
 static const int stops[] = {SIGINT, SIGTERM, SIGHUP};
 enum { STOPS = sizeof stops / sizeof *stops };
 static struct outputs *unfinished;
+static pthread_t owner; /* the thread that changes the list */
 
+/* Of other threads the signal goes on to the owner, which blocks it while it changes the list. */
 static void clean_up(int signal_number) {
+    if (!pthread_equal(owner, pthread_self())) {
+        pthread_kill(owner, signal_number);
+        return;
+    }
     for (int i = 0; i < unfinished->count; i++) unlink(unfinished->part[i]);
     signal(signal_number, SIG_DFL);
     raise(signal_number);
 }
 
-/* Callers set SIG_IGN while they change the list or the names: the handler must not see half of a
- * change. A signal that was ignored from the start, as in a background job, stays ignored. */
+/* A signal that was ignored from the start, as in a background job, stays ignored. */
 static void when_stopped(void (*how)(int)) {
     static bool ours[STOPS], known;
+    struct sigaction before;
     for (int i = 0; i < STOPS; i++) {
-        if (!known) ours[i] = signal(stops[i], SIG_IGN) != SIG_IGN;
+        if (!known) ours[i] = !sigaction(stops[i], NULL, &before) && before.sa_handler != SIG_IGN;
         if (ours[i]) signal(stops[i], how);
     }
     known = true;
@@ -55,14 +62,19 @@ static void when_stopped(void (*how)(int)) {
 
 const char *outputs_add(struct outputs *o, const char *path, struct error *err) {
     char *part = malloc(strlen(path) + sizeof suffix);
-    when_stopped(SIG_IGN);
+    sigset_t blocked, before;
+    sigemptyset(&blocked);
+    for (int i = 0; i < STOPS; i++) sigaddset(&blocked, stops[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
     char **grown = part ? realloc(o->part, (size_t)(o->count + 1) * sizeof *grown) : NULL;
     if (grown) {
         o->part = grown;
         o->part[o->count++] = strcat(strcpy(part, path), suffix);
         unfinished = o;
+        owner = pthread_self();
         when_stopped(clean_up);
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (grown) return part;
     free(part);
     fail(err, "%s: out of memory", path);
@@ -122,7 +134,7 @@ static void undo(const struct outputs *o, int count) {
 int outputs_commit(struct outputs *o, struct error *err) {
     char path[PATH_MAX];
     int status = 0;
-    when_stopped(SIG_IGN);
+    when_stopped(SIG_IGN); /* nobody stops it half-way */
     for (int i = 0; status == 0 && i < o->count; i++) {
         final_name(o->part[i], path);
         if (swap(o->part[i], path) == 0) continue;
