@@ -114,7 +114,7 @@ static int begin(struct state_save *s, const struct table_shape *shapes, int32_t
     int64_t *numbers;
     int32_t count;
     int status = state_list(s->directory, s->path, false, &numbers, &count, s->why);
-    s->number = count ? numbers[0] + 1 : 1;
+    s->number = status == 0 && count ? numbers[0] + 1 : 1;
     for (int32_t i = 0; status == 0 && i < count; i++)
         status = check_owner(s, numbers[i], shapes, num_tables);
     free(numbers);
