@@ -76,16 +76,24 @@ int32_t tables_largest(const struct table_shape *shapes, int32_t count) {
     return best;
 }
 
+int tables_describe(struct table_set *s, const struct table_shape *shapes, int32_t count,
+                    struct error *err) {
+    *s = (struct table_set){.count = count, .shapes = shapes};
+    s->tables = calloc((size_t)count, sizeof *s->tables);
+    return s->tables ? 0 : fail(err, "out of memory");
+}
+
 int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t count,
                   uint64_t seed, struct error *err) {
-    *s = (struct table_set){.count = count, .shapes = shapes, .seed = seed};
+    if (tables_describe(s, shapes, count, err)) return -1;
+    s->seed = seed;
     s->bytes = tables_bytes(shapes, count);
-    if (memory_require(s->bytes, "the tables and their optimizer state", err)) return -1;
-    s->tables = calloc((size_t)count, sizeof *s->tables);
     s->buffers = calloc((size_t)count * TABLE_ARRAYS, sizeof *s->buffers);
-    if (!s->tables || !s->buffers) {
+    int status = s->buffers ? 0 : fail(err, "out of memory");
+    if (status == 0) status = memory_require(s->bytes, "the tables and their optimizer state", err);
+    if (status) {
         tables_free(s);
-        return fail(err, "out of memory");
+        return -1;
     }
     for (int32_t t = 0; t < count; t++) {
         void *memory[TABLE_ARRAYS];
@@ -101,13 +109,6 @@ int tables_create(struct table_set *s, const struct table_shape *shapes, int32_t
     }
     tables_reset(s);
     return 0;
-}
-
-int tables_describe(struct table_set *s, const struct table_shape *shapes, int32_t count,
-                    struct error *err) {
-    *s = (struct table_set){.count = count, .shapes = shapes};
-    s->tables = calloc((size_t)count, sizeof *s->tables);
-    return s->tables ? 0 : fail(err, "out of memory");
 }
 
 void tables_free(struct table_set *s) {
