@@ -231,9 +231,14 @@ harness  := $(filter-out $(device) harness/device/device_none.c harness/registry
 library  := $(sort $(wildcard lib/*.c serving/*.c))
 # Without device kernels, as in some sanitized builds, nothing calls what they share.
 parts    := $(sort $(wildcard $(if $(cuda),kernels/device/*.cu) harness/device/*.cu))
+# kernels/device/lean.cu becomes lean.RULE.o
+lean     := $(filter %/lean.cu,$(parts))
+parts    := $(filter-out $(lean),$(parts))
+leans    := $(if $(lean),$(rules:%=kernels/device/lean.%.o))
 common   := $(host) $(host_shared) $(updates) $(harness:%.c=$(B)/%.o)
 objects  := $(common) $(B)/harness/registry.o $(B)/harness/device/device_none.o
-cuda_objects := $(common) $(C)/harness/registry.o $(device:%.c=$(B)/%.o) $(parts:%.cu=$(B)/%.o) $(cuda:%.cu=$(B)/%.o)
+cuda_objects := $(common) $(C)/harness/registry.o $(device:%.c=$(B)/%.o) $(parts:%.cu=$(B)/%.o) $(leans:%=$(B)/%) \
+            $(cuda:%.cu=$(B)/%.o)
 # What few programs need is in archives, from which each takes what it calls.
 guests   := $(B)/library.a
 
@@ -410,11 +415,17 @@ $(B)/cuda_archs: FORCE
 	@echo $(CUDA_ARCHS) $(renewed)
 
 # The PTX of each architecture is kept beside the object: emulation/ptx/ runs it. Of a single one nvcc calls it NAME.ptx.
+define nvcc
+@rm -rf $(@:.o=.keep) $(@:.o=.*.ptx) && mkdir -p $(@:.o=.keep)
+$(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) -Xptxas -v -MD -MP -keep -keep-dir $(@:.o=.keep) $1 -c $< 2>$(@:.o=.ptxas) $(object) || \
+    { grep -v '^ptxas info\|^    [0-9]' $(@:.o=.ptxas) >&2; exit 1; }
+@$(foreach a,$(CUDA_ARCHS),mv $(@:.o=.keep)/$(notdir $(<:.cu=))$(if $(word 2,$(CUDA_ARCHS)),.compute_$a).ptx $(@:.o=.$a.ptx);) rm -rf $(@:.o=.keep)
+endef
 $(B)/%.o: %.cu Makefile $(B)/cuda_archs | $(rule_lists)
-	@rm -rf $(@:.o=.keep) $(@:.o=.*.ptx) && mkdir -p $(@:.o=.keep)
-	$(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) -Xptxas -v -MD -MP -keep -keep-dir $(@:.o=.keep) -c $< 2>$(@:.o=.ptxas) $(object) || \
-	    { grep -v '^ptxas info\|^    [0-9]' $(@:.o=.ptxas) >&2; exit 1; }
-	@$(foreach a,$(CUDA_ARCHS),mv $(@:.o=.keep)/$(*F)$(if $(word 2,$(CUDA_ARCHS)),.compute_$a).ptx $(@:.o=.$a.ptx);) rm -rf $(@:.o=.keep)
+	$(nvcc)
+
+$(leans:%=$(B)/%): $(B)/kernels/device/lean.%.o: $(lean) Makefile $(B)/cuda_archs | $(rule_lists)
+	$(call nvcc,-DLEAN_RULE=$*)
 
 $(device:%.c=$(B)/%.o): CFLAGS += -isystem $(CUDA)/include
 

@@ -3,7 +3,7 @@
 # device, from the same sources. Every test program is linked with these.
 
 E            := $(B)/emulated
-emulated     := $(E)/harness/registry.o $(device:%.c=$(E)/%.o) $(parts:%.cu=$(E)/%.o) $(cuda:%.cu=$(E)/%.o)
+emulated     := $(E)/harness/registry.o $(device:%.c=$(E)/%.o) $(parts:%.cu=$(E)/%.o) $(leans:%=$(E)/%) $(cuda:%.cu=$(E)/%.o)
 emulation    := $(patsubst %.cpp,$(B)/%.o,$(wildcard emulation/*.cpp))
 # Without -fno-tree-slp-vectorize gcc 12 reads four floats at once, even where a kernel's test forbids it.
 EMULATEFLAGS := -Iemulation/include -I$(E) -fno-tree-slp-vectorize $(if $(findstring clang,$(CC)),-Wno-pass-failed)
@@ -18,9 +18,15 @@ $(E)/%.o: %.c Makefile emulation/emulation.mk | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) $(EMULATEFLAGS) $(CFLAGS) -c $< $(object)
 
+emulated_cu = $(call quiet,CXX)$(CXX) $(EMULATEFLAGS) $(CXXFLAGS) -O1 -std=c++20 -fno-strict-aliasing -Wno-unknown-pragmas $1 \
+                  -x c++ -c $< $(object)
 $(E)/%.o: %.cu Makefile emulation/emulation.mk | $(rule_lists)
 	@mkdir -p $(@D)
-	$(call quiet,CXX)$(CXX) $(EMULATEFLAGS) $(CXXFLAGS) -O1 -std=c++20 -fno-strict-aliasing -Wno-unknown-pragmas -x c++ -c $< $(object)
+	$(emulated_cu)
+
+$(leans:%=$(E)/%): $(E)/kernels/device/lean.%.o: $(lean) Makefile emulation/emulation.mk | $(rule_lists)
+	@mkdir -p $(@D)
+	$(call emulated_cu,-DLEAN_RULE=$*)
 
 # Both programs, with an emulated device.
 $(E)/bench: $(recorder) $(common) $(emulated) $(emulation)

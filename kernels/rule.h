@@ -75,6 +75,8 @@ struct rule_info {
     struct rule_state elem[RULE_ELEM_STATES], row[RULE_ROW_STATES];
     int num_params, elem_states, row_states; /* used entries of each array */
     int sums_before, sums_after;             /* sums over the row: 0, 1 (a of the pair) or 2 */
+    bool before_of_g;                        /* before reads nothing of the element but g */
+    int rates; /* numbers that row hands to the elements: 2 if one of their phases reads rate.b */
     unsigned momenta; /* bit k: elem[k] is a linear average of gradients, which a table may store as
                          bf16 */
     bool

@@ -157,13 +157,17 @@ HOST_DEVICE struct pair rule_before(enum rule_kind kind, struct element e) {
 }
 
 /* state: the row's states. */
+HOST_DEVICE struct pair rule_row_of(enum rule_kind kind, struct whole_row x, float *state) {
+    switch (kind) {
+        RULES(RULE_PHASE, row, x, state)
+    default: return x.sum;
+    }
+}
+
 HOST_DEVICE struct pair rule_row(enum rule_kind kind, const struct rule_step *r, struct pair sum,
                                  int32_t dim, float *state) {
     const struct whole_row x = {r->rule.param, r->derived, {0, 0}, sum, dim};
-    switch (kind) {
-        RULES(RULE_PHASE, row, x, state)
-    default: return sum;
-    }
+    return rule_row_of(kind, x, state);
 }
 
 HOST_DEVICE struct states rule_states(enum rule_kind kind, struct element e) {
@@ -189,14 +193,18 @@ HOST_DEVICE struct pair rule_after(enum rule_kind kind, struct element e) {
     }
 }
 
-/* sum: of rule_after() over the row. */
-HOST_DEVICE float rule_scale(enum rule_kind kind, const struct rule_step *r, struct pair rate,
-                             struct pair sum, int32_t dim) {
-    const struct whole_row x = {r->rule.param, r->derived, rate, sum, dim};
+/* x.sum: of rule_after() over the row. */
+HOST_DEVICE float rule_scale_of(enum rule_kind kind, struct whole_row x) {
     switch (kind) {
         RULES(RULE_PHASE, scale, x)
     default: return 1;
     }
+}
+
+HOST_DEVICE float rule_scale(enum rule_kind kind, const struct rule_step *r, struct pair rate,
+                             struct pair sum, int32_t dim) {
+    const struct whole_row x = {r->rule.param, r->derived, rate, sum, dim};
+    return rule_scale_of(kind, x);
 }
 
 /* The new weight. scale: of rule_scale(); 1 if the rule has no sums after the step. */

@@ -31,6 +31,7 @@ RULE_INFO(adam_lazy_global) = {
     .num_params = 4,
     .elem_states = 2,
     .row_states = 1,
+    .rates = 2,
     .momenta = 1,
     .counts = true,
 };

@@ -23,6 +23,7 @@ RULE_INFO(adam_row_bias) = {
     .num_params = 4,
     .elem_states = 2,
     .row_states = 1,
+    .rates = 2,
     .momenta = 1,
     .counts = true,
 };

@@ -26,6 +26,7 @@ RULE_INFO(ps_adagrad) = {
     .num_params = 4,
     .row_states = 1,
     .sums_before = 1,
+    .before_of_g = true,
 };
 
 RULE_NO_PREPARE(ps_adagrad)

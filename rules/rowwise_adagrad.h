@@ -17,6 +17,7 @@ RULE_INFO(rowwise_adagrad) = {
     .num_params = 2,
     .row_states = 1,
     .sums_before = 1,
+    .before_of_g = true,
     .idle_is_identity = true,
 };
 

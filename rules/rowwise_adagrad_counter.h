@@ -31,6 +31,7 @@ RULE_INFO(rowwise_adagrad_counter) = {
     .num_params = 4,
     .row_states = 2,
     .sums_before = 1,
+    .before_of_g = true,
     .counts = true,
 };
 

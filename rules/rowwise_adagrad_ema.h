@@ -30,6 +30,8 @@ RULE_INFO(rowwise_adagrad_ema) = {
     .elem_states = 1,
     .row_states = 2,
     .sums_before = 1,
+    .before_of_g = true,
+    .rates = 2,
     .counts = true,
 };
 

@@ -24,6 +24,7 @@ RULE_INFO(rowwise_adagrad_max_norm) = {
     .row_states = 1,
     .sums_before = 1,
     .sums_after = 1,
+    .before_of_g = true,
 };
 
 RULE_NO_PREPARE(rowwise_adagrad_max_norm)

@@ -25,6 +25,8 @@ RULE_INFO(rowwise_adam) = {
     .elem_states = 1,
     .row_states = 1,
     .sums_before = 1,
+    .before_of_g = true,
+    .rates = 2,
     .momenta = 1,
 };
 

@@ -28,6 +28,8 @@ RULE_INFO(rowwise_lamb) = {
     .row_states = 1,
     .sums_before = 1,
     .sums_after = 2,
+    .before_of_g = true,
+    .rates = 2,
     .momenta = 1,
 };
 

@@ -23,6 +23,7 @@ RULE_INFO(shared_adagrad) = {
     .num_params = 4,
     .row_states = 1,
     .sums_before = 1,
+    .before_of_g = true,
 };
 
 RULE_NO_PREPARE(shared_adagrad)

@@ -69,11 +69,16 @@ struct runs {
     enum gradient_rows rows;
     bool read_once;         /* about as many gradient rows as lookups */
     const void *source;     /* batch.grad */
+    uint32_t unit_bytes;    /* of a value of the entries */
     const int32_t *winners; /* of the batch; NULL without a max */
     int32_t dim;            /* the widest of its tables */
     int32_t stride;         /* floats of a partial row */
     float *partial;         /* [nodes][2][stride] head and tail */
     uint32_t *arrived;      /* [inner nodes], zero */
+    /* Behind the lean kernels: rows of runs that are longer than a chunk reaches, and where in partial their sums are. */
+    uint32_t *listed;                /* their number, zero */
+    uint32_t *list_key, *list_place; /* [chunks] */
+    struct kind kind;
     struct target target;
     struct compact compact;
 };
@@ -86,18 +91,24 @@ static inline int64_t inner_nodes(const struct tree *t) {
     return tree_nodes(t) - t->count[0];
 }
 
-/* Sets all fields except entries, rows, arrived, target and compact. dim: the widest of the tables. */
+/* Sets all fields except entries, rows, arrived, listed, target and compact. dim: the widest of the tables; kind: of all
+ * of them. */
 static inline void runs_lay_out(struct runs *r, struct scratch *s, const struct batch *in,
-                                int64_t entries, int32_t dim) {
+                                int64_t entries, int32_t dim,
+                                struct kind kind = {ANY_KIND, false}) {
     *r = {};
     r->dim = dim;
+    r->kind = kind;
     r->tree = tree_of(entries, dim);
     r->type = in->grad_type;
     r->read_once = in->lookups * widest(in) <= 2 * in->grad_elements;
     r->source = in->grad;
+    r->unit_bytes = (uint32_t)(grad_unit(in) * dtype_bytes(in->grad_type));
     r->winners = in->winners;
     r->stride = stride_of(dim);
     r->partial = (float *)scratch_take(s, 2 * tree_nodes(&r->tree) * r->stride, sizeof(float));
+    r->list_key = (uint32_t *)scratch_take(s, r->tree.count[0], sizeof *r->list_key);
+    r->list_place = (uint32_t *)scratch_take(s, r->tree.count[0], sizeof *r->list_place);
 }
 
 /* Counters that a kernel before them zeroes. */
@@ -109,10 +120,14 @@ struct counters {
 /* Those of `count` runs[], in one piece. */
 static inline struct counters counters_take(struct runs *runs, int count, struct scratch *s) {
     struct counters c = {NULL, 0};
-    for (int k = 0; k < count; k++) c.count += inner_nodes(&runs[k].tree);
+    for (int k = 0; k < count; k++) c.count += inner_nodes(&runs[k].tree) + 1;
     c.at = (uint32_t *)scratch_take(s, c.count, sizeof *c.at);
-    for (int64_t k = 0, used = 0; k < count; used += inner_nodes(&runs[k++].tree))
-        runs[k].arrived = c.at ? c.at + used : NULL;
+    uint32_t *next = c.at;
+    for (int k = 0; k < count && c.at; k++) {
+        runs[k].arrived = next;
+        runs[k].listed = next + inner_nodes(&runs[k].tree);
+        next = runs[k].listed + 1;
+    }
     return c;
 }
 

@@ -49,7 +49,7 @@ static inline void index_lay_out(struct sorted *x, struct scratch *s, const stru
     x->buffers.wide_keys = x->entries.wide_keys;
     x->buffers.wide_values = x->entries.wide_values;
     for (int k = 0; k < 2; k++) {
-        x->buffers.key[k] = scratch_take(s, entries, key_bytes(&x->entries));
+        x->buffers.key[k] = scratch_take(s, entries + 1, key_bytes(&x->entries)); /* sums look one ahead */
         x->buffers.value[k] = scratch_take(s, entries, value_bytes(&x->entries));
     }
     x->temp_bytes = 0;

@@ -22,6 +22,23 @@ static __host__ __device__ inline struct cover cover_of(int32_t dim) {
     return c;
 }
 
+/* What the tables of a lean launch share (lean.h). */
+enum { ANY_KIND = -1 };
+struct kind {
+    int rule;   /* ANY_KIND: no lean kernel takes such tables */
+    bool plain; /* all arrays are fp32, and no shared hyper-parameter adjusts */
+};
+
+/* Rows of at most 256 columns, a multiple of 4, that lie packed. */
+static __host__ __device__ inline struct kind kind_of(const struct table_shape *t) {
+    const struct cover c = cover_of(t->dim);
+    const bool lean = (c.tiles == 1 || c.tiles == 2) && t->dim % LANE_COLUMNS == 0 &&
+                      !(t->row_state == ROW_STATE_BESIDE && rule_row_states(t->rule));
+    struct kind k = {ANY_KIND, false};
+    if (lean) k.rule = t->rule, k.plain = !table_is_narrow(t) && !t->adjusts;
+    return k;
+}
+
 /* The instance of a kernel template for the tiles of a cover: with a row's tiles in registers, or any. */
 #define OF_HELD_TILES(kernel, tiles, ...)                                                          \
     ((tiles) == 1   ? kernel<1 __VA_OPT__(, ) __VA_ARGS__>                                         \

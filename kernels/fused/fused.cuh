@@ -42,7 +42,7 @@ static size_t fused_lay_out(struct fused<Index> *p, const struct batch *in, void
     }
     p->index.entries.ranges = p->ranges;
     for (int k = 0; k < c->count; k++)
-        runs_lay_out(&p->runs[k], &s, in, c->of[k].entries, c->of[k].dim);
+        runs_lay_out(&p->runs[k], &s, in, c->of[k].entries, c->of[k].dim, c->of[k].kind);
     p->counters = counters_take(p->runs, c->count, &s);
     return s.used;
 }

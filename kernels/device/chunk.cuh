@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which entries a group of lanes sums: those of its chunk, less a run that the group before it finishes, and with one
+ * that ends at most REACH entries behind the chunk (runs.cuh). All in 32 bits.
+ */
+#pragma once
+
+#include "kernels/device/access.cuh"
+#include "kernels/device/runs.cuh"
+
+struct chunk {
+    uint32_t begin, end; /* entries; begin >= end: none */
+    bool open, goes_on; /* the first run began before, the last one ends behind: not within reach */
+};
+
+/* Sorted keys of 32 bits. */
+struct keys {
+    const uint32_t *at;
+    uint32_t count, padding;
+};
+
+static __device__ __forceinline__ struct keys keys_of(const struct runs &r) {
+    return {(const uint32_t *)r.entries.key, (uint32_t)r.entries.count,
+            (uint32_t)r.entries.padding};
+}
+
+/* The first entry of begin .. end - 1 whose key is at least `key`; end if there is none. */
+static __device__ inline uint32_t first_at_least(const struct keys &k, uint32_t begin, uint32_t end,
+                                                 uint32_t key) {
+    while (begin < end) {
+        const uint32_t middle = begin + (end - begin) / 2;
+        if (k.at[middle] < key)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
+
+/* Whether a run goes on over the border of two chunks; and if so, whether it crosses it: it began before the chunk on
+ * the left, or ends beyond the reach of its group. Padding is in no run. */
+struct border {
+    bool goes_on, crosses;
+};
+
+static __device__ __forceinline__ struct border border_at(const struct keys &k, uint32_t chunk,
+                                                          uint32_t at) {
+    struct border b = {false, false};
+    if (at == 0 || at >= k.count) return b;
+    const uint32_t key = k.at[at];
+    b.goes_on = k.at[at - 1] == key && key != k.padding;
+    b.crosses = b.goes_on && ((at > chunk && k.at[at - chunk - 1] == key) ||
+                              (at + REACH < k.count && k.at[at + REACH] == key));
+    return b;
+}
+
+/* The chunk of a group of LANES lanes. All lanes of a warp call this. */
+template <int LANES>
+static __device__ __forceinline__ struct chunk chunk_of(const struct keys &k, uint32_t number,
+                                                        uint32_t size, int lane) {
+    const uint32_t from = number * size, to = from + size;
+    /* Lane 0 looks at the border on the left, lane 1 at the right one. */
+    const struct border b = border_at(k, size, lane & 1 ? to : from);
+    const bool begun = __shfl_sync(ALL_LANES, b.goes_on && !b.crosses, 0, LANES),
+               reaches = __shfl_sync(ALL_LANES, b.goes_on && !b.crosses, 1, LANES);
+    struct chunk c = {min(from, k.count), min(to, k.count), false, false};
+    c.open = __shfl_sync(ALL_LANES, b.crosses, 0, LANES);
+    c.goes_on = __shfl_sync(ALL_LANES, b.crosses, 1, LANES);
+    if (begun) c.begin = first_at_least(k, from + 1, min(from + REACH, k.count), k.at[from] + 1);
+    if (reaches) c.end = first_at_least(k, to + 1, min(to + REACH, k.count), k.at[to] + 1);
+    if (c.begin < c.end && k.at[c.end - 1] == k.padding)
+        c.end = first_at_least(k, c.begin, c.end, k.padding);
+    return c;
+}
