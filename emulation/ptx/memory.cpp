@@ -124,7 +124,10 @@ static void sometimes_switch() {
     enum { ABOUT_EVERY = 61 };
     if (--switches.left) return;
     switches.left = 1 + switches.random.below(2 * ABOUT_EVERY);
+    const u64 of_this_access = policy;
+    policy = 0;
     let_others_run();
+    policy = of_this_access;
 }
 
 static inline void begin(const Instruction &at, u64 address, u32 bytes) {
