@@ -196,9 +196,4 @@ void copy(char *to, const char *from, u32 bytes, u32 present) {
     if (present < bytes) memset(to + present, 0, bytes - present);
 }
 
-u32 bulk(u32 bytes) {
-    if (bytes % 16) emulation::fatal("a bulk copy of %u bytes, which are no multiple of 16", bytes);
-    return bytes;
-}
-
 } // namespace ptx
