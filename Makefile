@@ -19,7 +19,7 @@
 #| make test-ptx  run the tests of device kernels with nvcc's PTX, translated, without a GPU: PTX_ARCHS="80 90 100";
 #|                make ptx-verify also writes the record reports/results/ptx-verified.txt
 #| make gpu-verify  test device kernels on a real GPU and write a record; status 1 without a GPU
-#| make gpu-record  both of these, packed into OUT/DEVICE-DRIVER-DATE.tar.gz; docs/gpu-record.md. Status 1 without
+#| make gpu-record  both of these, packed into OUT/DEVICE-DRIVER-DATE.tar.gz; docs/cuda.md. Status 1 without
 #|                a GPU, or if one of them fails; the archive has what there is
 #| make cuda12    install the headers of CUDA 12 in build/ (24 MB, once); make test ONLY=cuda_old compiles with them
 #| make resources  record what device kernels compile to in tests/golden/cuda_sass.txt, with which make test compares.

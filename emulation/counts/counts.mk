@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Counts of what device kernels do, on the PTX lane, a model of L2, and a bound on time: docs/counts.md.
+# Counts of what device kernels do, on the PTX lane, a model of L2, and a bound on time: docs/cuda.md.
 
 COUNTS_SPEC ?= datasets/counts.spec
 COUNTS_ARCH ?= 90

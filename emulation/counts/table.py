@@ -50,7 +50,7 @@ MORE_IS_BETTER = ("used",)
 NEUTRAL = ("lanes",)
 HEAD = """\
 # What device kernels do on the workloads of datasets/counts.spec: counted on the PTX lane, not timed. Exact: `make
-# counts-renew` writes this file, tests/cuda/test_counts.py compares. docs/counts.md explains the columns. Functions of CUB
+# counts-renew` writes this file, tests/cuda/test_counts.py compares. docs/cuda.md explains the columns. Functions of CUB
 # are one line per kernel. Below each workload, rule and kernel stand its functions.
 """
 

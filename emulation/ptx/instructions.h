@@ -7,7 +7,6 @@
 
 #include <cuda_runtime.h> /* the emulation's */
 
-#include "emulation/ptx/mbarrier.h"
 #include "emulation/ptx/values.h"
 
 namespace ptx {
@@ -60,7 +59,6 @@ template <class T> inline __attribute__((always_inline)) void put(char *p, T val
 }
 
 void copy(char *to, const char *from, u32 bytes, u32 present); /* the rest becomes 0 */
-u32 bulk(u32 bytes);                                           /* a multiple of 16, or a defect */
 
 /* One thread runs at a time and switches at no atomic: an atomic is its operation. */
 template <class T> T exchanged(char *p, T value) {

@@ -70,7 +70,6 @@ static void run(const emulation::Launch &call, const Translated &k, char *parame
         open_shared(k, call.shared_bytes);
         k.body(parameters);
     });
-    kernel_ended();
     if (observer) observer->kernel_ends(begun);
     settings.resident = before.resident;
     settings.order = before.order;

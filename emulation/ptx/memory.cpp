@@ -124,7 +124,10 @@ static void sometimes_switch() {
     enum { ABOUT_EVERY = 61 };
     if (--switches.left) return;
     switches.left = 1 + switches.random.below(2 * ABOUT_EVERY);
+    const u64 of_this_access = policy;
+    policy = 0;
     let_others_run();
+    policy = of_this_access;
 }
 
 static inline void begin(const Instruction &at, u64 address, u32 bytes) {
@@ -191,11 +194,6 @@ void prefetch(u64 address, u32 bytes, const Instruction &at) {
 void copy(char *to, const char *from, u32 bytes, u32 present) {
     memcpy(to, from, present < bytes ? present : bytes);
     if (present < bytes) memset(to + present, 0, bytes - present);
-}
-
-u32 bulk(u32 bytes) {
-    if (bytes % 16) emulation::fatal("a bulk copy of %u bytes, which are no multiple of 16", bytes);
-    return bytes;
 }
 
 } // namespace ptx

@@ -143,9 +143,9 @@ def create_policy(b, o, mods, args):
 
 
 def copy(b, o, mods, args):
-    """Asynchronous copies end at once, so a missing wait is not found. Bulk copies end when they are waited for."""
+    """Asynchronous copies end at once, so a missing wait is not found."""
     if mods[1] == "bulk":
-        return bulk_copy(b, mods[2:], args)
+        return bulk_prefetch(b, mods[2:], args)
     if mods[1] in ("commit_group", "wait_group", "wait_all"):
         return ";"
     if mods[1] not in ("ca", "cg") or len(args) not in (3, 4) + ((5,) if "L2::cache_hint" in mods else ()):
@@ -153,64 +153,18 @@ def copy(b, o, mods, args):
     m = Modifiers(x for x in mods[1:] if x not in ("shared", "shared::cta", "global"))
     text, size = policy(b, m, args), int(args[2])
     present = b.value(args[3], "u32") if len(args) > 3 else f"{size}u"
-    return text + two_places(b, m, args[0], "shared", args[1], "global", f"{size}", present)
+    m.space = "global"
+    text += "char *from; " + find(b, m, "load", args[1], size) + "from = p; "
+    m.space = "shared"
+    return text + find(b, m, "store", args[0], size) + f"ptx::copy(p, from, {size}, {present}); "
 
 
-def places(b, m, to, to_space, of, of_space, size):
-    """from and p: the memory of both accesses of a copy."""
-    m.space = of_space
-    text = "char *from; " + find(b, m, "load", of, size) + "from = p; "
-    m.space = to_space
-    return text + find(b, m, "store", to, size)
-
-
-def two_places(b, m, to, to_space, of, of_space, size, present):
-    return places(b, m, to, to_space, of, of_space, size) + f"ptx::copy(p, from, {size}, {present}); "
-
-
-def bulk_copy(b, mods, args):
-    if mods[0] in ("commit_group", "wait_group"):
-        return ";"
-    if mods[:2] == ["prefetch", "L2"]:
-        base, offset = b.address(args[0])
-        at = b.unit.instruction("prefetch", "global", {"level": "2"})
-        return f"ptx::prefetch({b.value(base, 'u64')} + {offset}ull, {b.value(args[1], 'u32')}, {at});"
-    to, of = SPACES.get(mods[0]), SPACES.get(mods[1])
-    m = Modifiers(x for x in mods[2:] if x not in ("mbarrier::complete_tx::bytes", "bulk_group"))
-    text, size = policy(b, m, args), b.value(args[2], "u32")
-    if (to, of, mods[2]) == ("shared", "global", "mbarrier::complete_tx::bytes"):
-        text += places(b, m, args[0], to, args[1], of, f"ptx::bulk({size})") + "char *to = p; "
-        return text + find(b, m, "other", args[3], 8) + f"ptx::bulk_copy(to, from, {size}, p);"
-    if (to, of, mods[2]) == ("global", "shared", "bulk_group"):
-        return text + two_places(b, m, args[0], to, args[1], of, f"ptx::bulk({size})", size)
-    raise Refused("a bulk copy between these spaces")
-
-
-def mbarrier(b, o, mods, args):
-    """A barrier in shared memory is a word of counters: emulation/ptx/mbarrier.h."""
-    what = mods[0]
-    state = args.pop(0) if what in ("arrive", "test_wait", "try_wait") else None
-    rest = [x for x in mods[1:] if x not in ("noComplete", "expect_tx", "parity", "b64")]
-    m = Modifiers(rest)
-    if m.space not in ("shared", "generic") or "noComplete" in mods or len(args) > (2 if what != "try_wait" else 3):
-        raise Refused("unknown instruction")
-    text = find(b, m, "other", args[0], 8)
-    number = b.value(args[1], "u32") if len(args) > 1 and what not in ("test_wait", "try_wait") else "1u"
-    if what == "init":
-        return text + f"ptx::barrier_init(p, {number});"
-    if what == "inval":
-        return text + "ptx::barrier_init(p, 0);"
-    if what == "expect_tx" or what == "arrive" and "expect_tx" in mods:
-        text += f"ptx::expect(p, {number}); "
-        number = "1u"
-    if what == "arrive":
-        return text + b.set(state, "u64", f"ptx::arrive(p, {number})")
-    if what in ("test_wait", "try_wait"):
-        phase = f"{b.value(args[1], 'u32')} & 1" if "parity" in mods else f"ptx::phase_of({b.value(args[1], 'u64')})"
-        return text + b.set(state, "pred", f"ptx::{what}(p, {phase})")
-    if what == "expect_tx":
-        return text
-    raise Refused("unknown instruction")
+def bulk_prefetch(b, mods, args):
+    if mods != ["prefetch", "L2", "global"]:
+        raise Refused("a bulk copy")
+    base, offset = b.address(args[0])
+    at = b.unit.instruction("prefetch", "global", {"level": "2"})
+    return f"ptx::prefetch({b.value(base, 'u64')} + {offset}ull, {b.value(args[1], 'u32')}, {at});"
 
 
 def to_space(b, o, mods, args):
@@ -227,4 +181,4 @@ def to_space(b, o, mods, args):
 
 
 HANDLERS = {"ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic, "prefetch": prefetch,
-            "prefetchu": prefetch, "createpolicy": create_policy, "cp": copy, "mbarrier": mbarrier, "cvta": to_space}
+            "prefetchu": prefetch, "createpolicy": create_policy, "cp": copy, "cvta": to_space}

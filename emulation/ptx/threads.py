@@ -74,8 +74,7 @@ def active(b, o, mods, args):
 
 
 def fence(b, o, mods, args):
-    only(mods, "cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release", "proxy", "async", "global",
-         "shared::cta", "mbarrier_init", "sync_restrict")
+    only(mods, "cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release")
     return f"ptx::fence({b.unit.instruction('fence')});"
 
 

@@ -13,7 +13,7 @@
  * Deterministic: the shape of every sum depends only on the batch.
  * The gradient of per-sample weights, if it is wanted, is a pass of its own before the update, as in
  * cuda_dot.
- * Measured on an H200 (docs/gpu.md): the fastest kernel that builds its index in the step, on every workload there.
+ * Measured on an H200 (docs/cuda.md): the fastest kernel that builds its index in the step, on every workload there.
  * The index takes a quarter of the step.
  * Source: FBGEMM's exact fused optimizers. They assign runs to warps or blocks by length; here one
  * tree over all entries replaces that.

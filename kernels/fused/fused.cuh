@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * The two halves of the fused kernels: the index, which needs only the ids, and the sum with the
- * update. The kernels differ in when they do the first half, and in what sorts the entries: struct sorted
- * (CUB) or struct partition.
+ * update. The kernels differ in when they do the first half. Index: what sorts the entries; struct sorted is CUB.
  */
 #pragma once
 
 #include "kernels/device/dots.cuh"
 #include "kernels/device/order.cuh"
-#include "kernels/device/partition.cuh"
 #include "kernels/device/runs.cuh"
 #include "kernels/device/small.cuh"
 #include "kernels/device/sorted.cuh"
@@ -80,24 +78,24 @@ template <class Index> static struct entries fused_entries(const struct fused<In
     return e;
 }
 
-/* Enqueues the second half, on the entries of the first half: a launch of update() for each class. */
+/* Enqueues the second half, on the entries of the first half: a launch for each class. */
 template <class Index>
 static cudaError_t fused_update(struct fused<Index> *p, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io,
-                                cudaStream_t stream, decltype(runs_update) *update = runs_update) {
+                                cudaStream_t stream) {
     struct target to = target_of(in, steps, io);
     cudaError_t status = small_run(&p->small, in, p->index.scale, &to, stream);
     to.order = p->order;
     for (int k = 0; k < p->classes.count && status == cudaSuccess; k++) {
         p->runs[k].entries = fused_entries(p, k);
         p->runs[k].target = to;
-        status = update(&p->runs[k], in, stream);
+        status = runs_update(&p->runs[k], in, stream);
     }
     return status;
 }
 
 /* A whole step. */
-template <class Index, decltype(runs_update) *UPDATE = runs_update>
+template <class Index>
 static int fused_run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                      const struct launch *how) {
     cudaStream_t stream = (cudaStream_t)how->stream;
@@ -106,7 +104,7 @@ static int fused_run(const struct batch *in, const struct rule_step *steps, cons
     cudaError_t status = fused_index(&p, in, stream);
     stage_done(how, STAGE_INDEX);
     if (how->weight_grad) dots_enqueue(in, io, how->weight_grad, stream);
-    if (status == cudaSuccess) status = fused_update(&p, in, steps, io, stream, UPDATE);
+    if (status == cudaSuccess) status = fused_update(&p, in, steps, io, stream);
     stage_done(how, STAGE_UPDATE);
     return status;
 }

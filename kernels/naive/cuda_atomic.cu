@@ -10,7 +10,7 @@
  * Scratch and traffic: 3/8 byte per row of the tables; [touchable][dim] floats, zeroed, added to
  * atomically, read once.
  * Not deterministic: atomics come in any order.
- * Measured on an H200 (docs/gpu.md): on a par with cuda_sort if lookups are uniform; hot rows make atomics queue up.
+ * Measured on an H200 (docs/cuda.md): on a par with cuda_sort if lookups are uniform; hot rows make atomics queue up.
  */
 #include "kernels/device/compact.cuh"
 #include "kernels/device/scatter.cuh"

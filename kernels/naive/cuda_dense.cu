@@ -9,7 +9,7 @@
  * Not deterministic: atomics come in any order. Untouched rows take a step with a zero gradient:
  * for momentum and Adam this is another operation than the lazy step. If a zero gradient changes
  * nothing with a rule, the sweep skips rows with a zero gradient, so these keep their bits.
- * Measured on an H200 (docs/gpu.md): 13 to 22 times the time of cuda_fused on large tables, 1.5 times on tables in L2.
+ * Measured on an H200 (docs/cuda.md): 13 to 21 times the time of cuda_fused on large tables, 1.5 times on tables in L2.
  * Cannot run if the gradient does not fit in device memory beside the tables.
  * Source: nn.Embedding(sparse=False) with a dense optimizer in PyTorch.
  */

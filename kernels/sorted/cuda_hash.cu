@@ -9,7 +9,7 @@
  * Scratch per lookup: 2 to 4 slots of 12 bytes, 24 bytes of entries and their places, and the
  * compact gradient. Traffic: two random accesses to the table, for any number of rows.
  * Not deterministic: the order of a row's entries is the order in which threads arrive.
- * Measured on an H200 (docs/gpu.md): within 10 % of cuda_sort.
+ * Measured on an H200 (docs/cuda.md): within 10 % of cuda_sort.
  * Source: the hash-based deduplication of HierarchicalKV and dynamicemb; for equal rows of a warp,
  * warp-aggregated atomics (Adinetz 2014).
  */

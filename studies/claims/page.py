@@ -28,7 +28,7 @@ from verdict import scipy_stats
 HEAD = ("`make claims` writes this page from recorded results; no figure and no verdict is typed. A claim has a "
         "criterion, which the cases of its table meet (✓) or not (✗). It *holds* if all cases meet it, it *does not "
         "hold* if none does, and otherwise it holds *only when* the verdict says.")
-NO_GPU = "**No record is of a GPU: all times are of CPU kernels.** "
+NO_GPU = "**All times are of CPU kernels**; [cuda.md](cuda.md) has those of a GPU. "
 WIDTH = 115
 ANY = "any machine"
 MARKS = {True: " ✓", False: " ✗", None: ""}

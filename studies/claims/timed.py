@@ -132,8 +132,8 @@ def curves(records):
        "cpu_atomic is slower, and by a larger factor than without skew (alpha 0).", ("alpha", lambda v: f"{v:g}"))
 def atomics_lose(records):
     """cpu_atomic adds every lookup to its row with atomic operations, so that threads take turns on a hot row.
-    The figure is its ns per lookup / those of the fastest kernel that needs no atomics. The atomics of device
-    kernels on one address are counted in [counts.md](counts.md), not timed."""
+    The figure is its ns per lookup / those of the fastest kernel that needs no atomics. [cuda.md](cuda.md)
+    has times of the atomics of device kernels, too, and counts them."""
     cases, notes = [], []
     for own in curves(records):
         atomic = [g.of("cpu_atomic") for g in own]

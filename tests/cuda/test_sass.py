@@ -11,7 +11,7 @@ import tap
 sys.path.insert(0, os.path.join(tap.TESTS, "cuda", "sass"))
 from flight import NoWait, loads_in_flight
 from flow import blocks_of, loops_of, nested
-from gather import gather_loops, measure_gathers
+from gather import gather_loops
 from instruction import PREDICATE, UNIFORM, load_width, parse, registers_of
 from issue import read
 from planted import LOADS, USES, loop, same, sass
@@ -119,24 +119,6 @@ def test_a_use_that_waits_for_nothing_is_reported(folder):
     except NoWait:
         return
     raise AssertionError("no exception")
-
-
-WORK = "FADD R40, R40, R41\n" * 20
-COPY = ".L_one:\n@P0 ELECT P2, URZ, PT\nUBLKCP.S.G [UR22], [UR20], UR18, desc[UR16]\n@P0 BRA.U.ANY `(.L_one)\n"
-WAIT = ".L_try:\nSYNCS.PHASECHK.TRANS64.TRYWAIT P1, [R33+URZ+0x8000], R18\n@!P1 BRA `(.L_try)\n"
-
-
-def lead(lines):
-    blocks = blocks_of(parse(sass(lines)[0]))
-    return measure_gathers(blocks, loops_of(blocks))["lead"]
-
-
-def test_what_lies_between_a_bulk_copy_and_the_next_wait(folder):
-    """3: the counter of the loop, and the branch of the loop over lanes."""
-    same(lead(loop(WAIT + COPY + WORK)), 20 + 3 + 1)
-    same(lead(loop(COPY + WORK + WAIT)), 20 + 1)
-    same(lead(loop(COPY + WAIT + WORK)), 1)
-    same(lead(loop(COPY + WORK)), 0)  # no wait
 
 
 # --- tests/cuda/sass/issue.py: what a request stands for, and loads in flight at most

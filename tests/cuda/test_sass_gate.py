@@ -57,13 +57,6 @@ def test_promises_that_are_broken(folder):
     same(broken("match_in_loops == 0", GOOD.replace("EXIT", "MATCH.ANY R50, R48\nEXIT")), [])
 
 
-def test_a_wait_right_after_its_bulk_copy_is_rejected(folder):
-    copy, wait = "UBLKCP.S.G [UR22], [UR20], UR18, desc[UR16]\n", "SYNCS.PHASECHK.TRANS64.TRYWAIT P1, [R33+URZ], R18\n"
-    same(broken("lead >= 8", loop(wait + copy + USES)), [])
-    same(broken("lead >= 8", loop(copy + wait + USES)), ["sum<1> sm_90: lead is 0, promised >= 8"])
-    same(len(broken("async >= 1", loop(wait + USES))), 1)
-
-
 def test_what_is_worse(folder):
     old = {"code": 1000, "warps": 20, "flight16": 8, "membar": 2, "registers": 90, "slots": 20.0}
     for change, expected in (({"flight16": 4}, "flight16 8 -> 4"), ({"warps": 16, "registers": 97}, "warps 20 -> 16"),

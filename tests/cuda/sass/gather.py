@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: MIT
 """The loops of a kernel that gather rows, and what they keep in flight."""
-import heapq
-
 from flight import Way, loads_in_flight
 from flow import nested
 
@@ -33,48 +31,14 @@ def narrow(blocks, loops, gathers, width):
     return max((loads_in_flight(blocks, loop, width) for loop in ways + pure), default=0)
 
 
-def is_copy(instruction):
-    return instruction.name.startswith("UBLKCP")
-
-
-def is_wait(instruction):
-    return instruction.name.startswith("SYNCS.PHASECHK")
-
-
-def to_wait(blocks, loop, number, first):
-    """Instructions from that one of a block to the next wait, on the shortest way inside of the loop."""
-    done, work = set(), [(0, number, first)]
-    while work:
-        passed, n, begin = heapq.heappop(work)
-        for k, i in enumerate(blocks[n].instructions[begin:]):
-            if is_wait(i):
-                return passed + k
-        for m in blocks[n].next:
-            if m in loop.blocks and m not in done:
-                done.add(m)
-                heapq.heappush(work, (passed + len(blocks[n].instructions) - begin, m, 0))
-    return 0
-
-
-def lead(blocks, loops):
-    """The fewest instructions from a bulk copy to the next wait for one, in loops that do both: what a warp does while
-    rows come."""
-    found = [to_wait(blocks, loop, n, k + 1) for loop in loops
-             if any(is_wait(i) for n in loop.blocks for i in blocks[n].instructions)
-             for n in loop.blocks for k, i in enumerate(blocks[n].instructions) if is_copy(i)]
-    return min(found, default=0)
-
-
 def measure_gathers(blocks, loops):
     """gathers: the number of gather loops; flight16: the fewest 16-byte loads in flight of all of them; slots:
-    instructions per such load, of the loop with the fewest. flight8, flight4, flight2: see narrow(). lead: see
-    there."""
+    instructions per such load, of the loop with the fewest. flight8, flight4, flight2: see narrow()."""
     gathers = gather_loops(blocks, loops)
     result = {"gathers": len(gathers)}
     turns = [Way(blocks, loop, 16).turn for loop in gathers]
     result["slots"] = min((round(instructions / loads, 1) for instructions, loads in turns), default=0)
     result["flight16"] = min((loads_in_flight(blocks, loop, 16) for loop in gathers), default=0)
-    result["lead"] = lead(blocks, loops)
     for width in WIDTHS[1:]:
         result[f"flight{width}"] = narrow(blocks, loops, gathers, width)
     return result

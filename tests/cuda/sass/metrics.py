@@ -21,7 +21,7 @@ COUNTS = {
     "global": r"(LD|ST)G\.",
     "generic": r"(LD|ST)\.E",                    # may be of shared or local memory, too
     "prefetch": r"CCTL\.\S*PF|UBLKPF",
-    "async": r"LDGSTS|UBLKCP",
+    "async": r"LDGSTS",
     "double": r"D(ADD|MUL|FMA|SETP|MNMX)\b|F2F\.\S*F64|[IF]2[IF]\.\S*F64",
     "mufu": r"MUFU",
     "division": r"I2F(\.U32)?\.RP|CALL\S* .*__cuda_\w*(div|rem)_[su]\d",  # of integers

@@ -7,7 +7,7 @@ LESS_IS_BETTER = ("match", "match_in_loops", "membar", "membar_sc", "ivall", "at
                   "double", "division", "stack", "shared")
 WITHIN = {"code": 1.05, "slots": 1.05}  # may grow by this factor
 # Neither better nor worse:
-RECORDED = "registers", "block", "gathers", "shfl", "vote", "mufu", "red", "global", "prefetch", "async", "lead"
+RECORDED = "registers", "block", "gathers", "shfl", "vote", "mufu", "red", "global", "prefetch", "async"
 ALL = "code", "registers", "block", "shared", "stack", "warps", "gathers", "flight16", "flight8", "flight4", "flight2"
 ALL += ("slots", *(name for name in LESS_IS_BETTER + RECORDED if name not in ALL))
 
@@ -20,9 +20,8 @@ HEAD = """\
 # What every kernel compiles to: file, kernel, architecture, and what is not 0 of code (bytes), registers, block (its
 # most threads), shared (bytes, static) and stack, warps (that an SM can hold), gathers (loops that gather rows),
 # flight16 and flight8 (the fewest loads of that many bytes that they have in flight; flight4 and flight2: single
-# elements), slots (instructions of a turn of such a loop per 16-byte load), lead (the fewest instructions from a bulk
-# copy to the next wait for one), and counts of instructions (tests/cuda/sass/metrics.py). tests/cuda/test_nvcc.py compares the
-# build with this file, and `make resources` writes it.
+# elements), slots (instructions of a turn of such a loop per 16-byte load), and counts of instructions
+# (tests/cuda/sass/metrics.py). tests/cuda/test_nvcc.py compares the build with this file, and `make resources` writes it.
 """
 
 
