@@ -27,6 +27,9 @@
 #| make counts    what device kernels do, counted on nvcc's PTX without a GPU: requests, sectors, atomics; not timed.
 #|                make counts-renew accepts a change, make test-counts judges it; COUNTS_SPEC=file KERNEL=text;
 #|                COUNTS_LINES=1: also the source lines that move most
+#| make sass-counts  instructions that warps issue in the kernel of emulation/sass/target.cu: nvcc's machine code, executed
+#|                on the CPU, and every row of it checked. make sass-counts-renew accepts a change, make test-cuda judges it;
+#|                SASS='--rule=adam --lines=20 --blocks=all --listing=file': some of it, lines, the whole launch, the code
 #| make bound     a model of L2 and a lower bound on time of device kernels: KERNEL= COUNTS_PART=8 BOUND='--flight=4'
 #| make smoke     run and check every kernel, rule and workload kind once, tiny; result in OUT/smoke/
 #| make plots     draw again from a saved result: RESULT=file.json; never measures
@@ -455,6 +458,7 @@ include emulation/emulation.mk
 include tests/test.mk
 include emulation/ptx/ptx.mk
 include emulation/counts/counts.mk
+include emulation/sass/sass.mk
 include reports/report.mk
 include studies/studies.mk
 include peers/peers.mk

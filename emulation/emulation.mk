@@ -26,7 +26,7 @@ $(E)/%.o: %.cu Makefile emulation/emulation.mk | $(rule_lists)
 
 $(leans:%=$(E)/%): $(E)/kernels/device/lean.%.o: $(lean) Makefile emulation/emulation.mk | $(rule_lists)
 	@mkdir -p $(@D)
-	$(call emulated_cu,-DLEAN_RULE=$*)
+	$(call emulated_cu,-O0 -DLEAN_RULE=$*)
 
 # Both programs, with an emulated device.
 $(E)/bench: $(recorder) $(common) $(emulated) $(emulation)

@@ -99,7 +99,7 @@ include tests/fuzz/fuzz.mk
 # --- suites: the groups and scripts to run, as run.sh takes them, and the programs that scripts need.
 # Scripts about reports, the Makefile and other tools do not depend on how kernels are compiled, and Python cannot load a
 # library with a sanitizer: they run only in the plain build, as do most suites.
-tool_tests   := auto compare deps examples make medians plots reports tables workflow
+tool_tests   := auto compare deps examples make medians plots reports sass_counts tables workflow
 only          = $(or $(ONLY),%)
 not_here      = $(if $(flavour),$(foreach t,$(tool_tests),%/test_$t.sh %/test_$t.py))
 groups_to_run = $(foreach g,$(filter $(only),$(call groups_of,$1)),$(B)/tests/$1/tests:$g)
@@ -121,7 +121,7 @@ needs_peers    := $(B)/peers/session $(B)/bench $(B)/embfuse
 needs_studies  := $(B)/bench $(B)/embfuse $(B)/studies/drift/drift $(B)/studies/cores/cores $(B)/studies/tune/tune
 needs_report   := $(B)/bench
 needs_portable := $(B)/bench $(B)/embfuse
-needs_cuda     := $(B)/bench $(B)/embfuse $(emulated_programs) $(ptx_run) $(if $(NVCC),$(C)/bench $(C)/embfuse)
+needs_cuda     := $(B)/bench $(B)/embfuse $(emulated_programs) $(ptx_run) $(sass_library) $(sass_target) $(if $(NVCC),$(C)/bench $(C)/embfuse)
 
 # Suites build with as many jobs as there are cores, unless -j says otherwise: emulated device kernels take minutes.
 jobs      = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))

@@ -9,25 +9,22 @@
 #include "kernels/device/hints.cuh"
 #include "kernels/device/row.cuh"
 
-/* base + row * bytes. base: in global memory. */
-template <class T>
-static __device__ __forceinline__ T *row_at(T *base, uint32_t row, uint32_t bytes) {
-#if defined(__CUDA_ARCH__)
-    uint64_t at;
-    asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(at) : "r"(row), "r"(bytes), "l"(base));
-    return (T *)__cvta_global_to_generic(at);
-#else
-    return (T *)((uintptr_t)base + (uint64_t)row * bytes);
-#endif
-}
-
-/* Hides from nvcc what a pointer is made of. Otherwise nvcc adds the same offset again for each use. */
+/* Hides from nvcc what a pointer is made of. Then an offset from it by a number times 16 is one instruction; otherwise
+ * nvcc adds the parts of the pointer again for each. */
 template <class T> static __device__ __forceinline__ void keep_sum(T **p) {
 #if defined(__CUDA_ARCH__)
     asm("" : "+l"(*p));
 #else
     (void)p;
 #endif
+}
+
+/* An address in global memory. */
+template <class T> static __device__ __forceinline__ T *in_global(T *p) {
+#if defined(__CUDA_ARCH__)
+    __builtin_assume(__isGlobal(p));
+#endif
+    return p;
 }
 
 /* Asks for the line of an address in L2: one instruction for the lines of all lanes. */

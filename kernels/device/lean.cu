@@ -18,54 +18,50 @@
 
 /* --- gradient rows */
 
-struct gradient_rows_at {
-    const char *row; /* this lane's columns of the first one */
-    uint64_t policy;
-};
+static __device__ __forceinline__ struct quad widen(enum dtype, const uint4 &x) {
+    return {{bits_float(x.x), bits_float(x.y), bits_float(x.z), bits_float(x.w)}};
+}
 
-/* The rows of a window times their coefficients. tile: what the warp knows of its entries. at: the window's first one. */
+static __device__ __forceinline__ struct quad widen(enum dtype type, const uint2 &x) {
+    return quad_widen(type, {{x.x, x.y, 0, 0}});
+}
+
+/* This lane's columns of the rows of a window; value: in units of Bits. All loads come before the first use of one.
+ * Bits: four elements. */
+template <class L, class Bits, enum dtype TYPE>
+static __device__ __forceinline__ void load_window(const char *rows,
+                                                   const uint32_t (&value)[L::WINDOW],
+                                                   struct quad (&q)[L::WINDOW][L::QUADS]) {
+    Bits bits[L::WINDOW][L::QUADS];
+#pragma unroll
+    for (int u = 0; u < L::WINDOW; u++)
+#pragma unroll
+        for (int j = 0; j < L::QUADS; j++)
+            bits[u][j] = __ldg(in_global((const Bits *)rows + value[u]) + j * L::LANES);
+#pragma unroll
+    for (int u = 0; u < L::WINDOW; u++)
+#pragma unroll
+        for (int j = 0; j < L::QUADS; j++) q[u][j] = widen(TYPE, bits[u][j]);
+}
+
+/* The rows of a window times their coefficients. rows: this lane's columns of the first gradient row. tile: what the
+ * warp knows of its entries, from the window's first one on. */
 template <class L>
-static __device__ __forceinline__ void gather(const struct runs &r,
-                                              const struct gradient_rows_at &g, shared_address tile,
-                                              int token, struct quad (&q)[L::WINDOW][L::QUADS]) {
+static __device__ __forceinline__ void gather(const struct runs &r, const char *rows,
+                                              shared_address tile, int token,
+                                              struct quad (&q)[L::WINDOW][L::QUADS]) {
     uint32_t value[L::WINDOW];
 #pragma unroll
     for (int u = 0; u < L::WINDOW; u += 4) {
         const uint4 four = shared_words(tile + u * 4, token);
         value[u] = four.x, value[u + 1] = four.y, value[u + 2] = four.z, value[u + 3] = four.w;
     }
-    if (r.type == FP32) {
-        uint4 bits[L::WINDOW][L::QUADS];
-#pragma unroll
-        for (int u = 0; u < L::WINDOW; u++) {
-            const char *at = row_at(g.row, value[u], r.unit_bytes);
-#pragma unroll
-            for (int j = 0; j < L::QUADS; j++)
-                load_under(g.policy, at + j * 16 * L::LANES, &bits[u][j]);
-        }
-#pragma unroll
-        for (int u = 0; u < L::WINDOW; u++)
-#pragma unroll
-            for (int j = 0; j < L::QUADS; j++)
-                q[u][j] = {{bits_float(bits[u][j].x), bits_float(bits[u][j].y),
-                            bits_float(bits[u][j].z), bits_float(bits[u][j].w)}};
-    } else {
-        uint2 bits[L::WINDOW][L::QUADS];
-#pragma unroll
-        for (int u = 0; u < L::WINDOW; u++) {
-            const char *at = row_at(g.row, value[u], r.unit_bytes);
-#pragma unroll
-            for (int j = 0; j < L::QUADS; j++)
-                load_under(g.policy, at + j * 8 * L::LANES, &bits[u][j]);
-        }
-        const bool bf16 = r.type == BF16;
-#pragma unroll
-        for (int u = 0; u < L::WINDOW; u++)
-#pragma unroll
-            for (int j = 0; j < L::QUADS; j++)
-                q[u][j] = bf16 ? quad_widen(BF16, {{bits[u][j].x, bits[u][j].y, 0, 0}})
-                               : quad_widen(FP16, {{bits[u][j].x, bits[u][j].y, 0, 0}});
-    }
+    if (r.type == FP32)
+        load_window<L, uint4, FP32>(rows, value, q);
+    else if (r.type == BF16)
+        load_window<L, uint2, BF16>(rows, value, q);
+    else
+        load_window<L, uint2, FP16>(rows, value, q);
     if (r.entries.wide_values)
 #pragma unroll
         for (int u = 0; u < L::WINDOW; u += 4) {
@@ -84,7 +80,8 @@ static __device__ __forceinline__ void gather(const struct runs &r,
 
 template <class L> struct sums {
     struct quad sum[L::QUADS]; /* of the run that has not ended yet */
-    bool open; /* that run began before the chunk, and its head is not in memory yet */
+    bool open;     /* that run began before the chunk, and its head is not in memory yet */
+    bool any_open; /* of the warp's groups */
 };
 
 template <class L>
@@ -142,19 +139,21 @@ static __device__ __forceinline__ void prefetch_row(const struct target &to, con
                             r = shared_array_at(s.at + L::TABLE_AT, TABLE_ROW_QUAD, (int)row);
     const int dim = (int)w.also,
               bytes = dim * (L::PLAIN ? 4 : (int)dtype_bytes(to.tables[r.also].weight_type));
-    const char *at = row_at(w.data, row, w.stride);
+    const uint64_t on = (uint64_t)row * w.stride * (L::PLAIN ? 16 : 1);
+    const char *at = in_global(w.data + on);
 #pragma unroll
     for (int k = 0; k < L::BYTES; k += LINE)
         if (k < bytes) prefetch_line(at + k);
     for (int n = 0; n < L::rule::states; n++) {
         const struct lean_array e =
             shared_array_at(s.at + L::TABLE_AT, TABLE_ELEM_QUAD + n, (int)row);
-        const char *state = row_at(e.data, row, e.stride);
+        const char *state = in_global(e.data + (L::PLAIN ? on : (uint64_t)row * e.stride));
 #pragma unroll
         for (int k = 0; k < L::BYTES; k += LINE)
             if (k < dim * 4) prefetch_line(state + k);
     }
-    if constexpr (L::rule::row_states > 0) prefetch_line(row_at(r.data, row, r.stride));
+    if constexpr (L::rule::row_states > 0)
+        prefetch_line(in_global((float *)r.data + (uint64_t)row * L::rule::row_states));
 }
 
 /* Sums the entries begin .. end - 1 of each group, all of one table, whose first row has key `first`. */
@@ -168,9 +167,11 @@ static __device__ __forceinline__ void sum_table(const struct runs &r, const str
     constexpr unsigned OF_WINDOW = (1u << L::WINDOW) - 1u;
     const unsigned earlier = (1u << p.group * L::LANES) - 1u, before = (1u << me) - 1u;
     const bool has_columns = quad_column<L>(p.lane, 0) < dim;
-    struct gradient_rows_at g = {(const char *)r.source, policy_of_reads(r.read_once)};
-    g.row += (has_columns ? p.lane : 0) * (r.type == FP32 ? 16 : 8);
-    keep_sum(&g.row);
+    const unsigned counted = has_columns ? OF_WINDOW : 0; /* lanes without columns put nothing */
+    const char *rows =
+        (const char *)r.source + (has_columns ? p.lane : 0) * (r.type == FP32 ? 16 : 8);
+    keep_sum(&rows);
+    const uint32_t unit = r.unit_bytes / (r.type == FP32 ? 16 : 8);
     for (uint32_t at = begin; __any_sync(ALL_LANES, at < end); at += L::LANES) {
         const uint32_t mine = at + p.lane, i = min(mine, keys.count - 1);
         const uint32_t key = keys.at[i], next = keys.at[i + 1];
@@ -178,10 +179,10 @@ static __device__ __forceinline__ void sum_table(const struct runs &r, const str
         const uint32_t row = key - first_here(table, (int)at);
         if (r.entries.wide_values) {
             const uint2 both = ((const uint2 *)r.entries.value)[i];
-            shared_put(my_tile, both.x);
+            shared_put(my_tile, both.x * unit);
             shared_put(my_tile + WARP * 4, both.y);
         } else {
-            shared_put(my_tile, ((const uint32_t *)r.entries.value)[i]);
+            shared_put(my_tile, ((const uint32_t *)r.entries.value)[i] * unit);
         }
         shared_put(my_tile + 2 * WARP * 4, row);
         const bool ends = mine < end && (key != next || i == keys.count - 1);
@@ -192,7 +193,7 @@ static __device__ __forceinline__ void sum_table(const struct runs &r, const str
 #pragma unroll 1
         for (int k = 0; k < L::LANES; k += L::WINDOW) {
             struct quad q[L::WINDOW][L::QUADS];
-            gather<L>(r, g, tile + (p.group * L::LANES + k) * 4, (int)at, q);
+            gather<L>(r, rows, tile + (p.group * L::LANES + k) * 4, (int)at, q);
             if (!whole)
 #pragma unroll
                 for (int u = 0; u < L::WINDOW; u++)
@@ -210,12 +211,12 @@ static __device__ __forceinline__ void sum_table(const struct runs &r, const str
             if (ends && (unsigned)(p.lane - k) < L::WINDOW)
                 shared_put(s->at + L::ROWS_AT + 4 * (s->top + __popc(here & before)),
                            shared_word(my_tile + 2 * WARP * 4));
-            const unsigned group_ends = all >> (p.group * L::LANES + k) & OF_WINDOW;
+            const unsigned group_ends = all >> (p.group * L::LANES + k) & counted;
             shared_address to = s->at + p.lane * 16 + (s->top + __popc(here & earlier)) * L::BYTES;
 #pragma unroll
             for (int u = 0; u < L::WINDOW; u++) {
                 add<L>(x->sum, q[u]);
-                if (has_columns && (group_ends >> u & 1)) {
+                if (group_ends >> u & 1) {
 #pragma unroll
                     for (int j = 0; j < L::QUADS; j++) {
                         if (j == 0 || quad_column<L>(p.lane, j) < dim)
@@ -229,9 +230,10 @@ static __device__ __forceinline__ void sum_table(const struct runs &r, const str
             const int bottom = s->top;
             s->top += __popc(here);
             __syncwarp(ALL_LANES);
-            if (__any_sync(ALL_LANES, head)) { /* once in a chunk */
+            if (x->any_open && __any_sync(ALL_LANES, head)) { /* once in a chunk */
                 take_heads<L>(r, s, head, bottom, here);
                 if (head) x->open = false;
+                x->any_open = __any_sync(ALL_LANES, x->open);
             }
             while (s->top >= L::BATCH) {
                 update_batch<KIND, L, true>(r.target, *s, me);
@@ -255,6 +257,7 @@ static __device__ __forceinline__ void sum_chunks(const struct runs &r) {
     {
         const struct chunk c = chunk_of<L::LANES>(keys, number, (uint32_t)r.tree.chunk, p.lane);
         x.open = c.open;
+        x.any_open = __any_sync(ALL_LANES, c.open);
         if (p.lane == 0)
             shared_put(my_chunk, {{bits_float(c.begin), bits_float(c.end), bits_float(number),
                                    bits_float(c.goes_on)}});
@@ -298,8 +301,9 @@ static __device__ __forceinline__ void update_listed(const struct row_list &r) {
     const struct place_of_lane p = place_of_me<L>(me);
     struct stack s = {shared_address_of(memory + warp * L::MEMORY / 16), 0};
     const uint32_t count = *r.count, mine = (blockIdx.x * LEAN_WARPS + warp) * L::BATCH + me;
-    const bool has_row = me < L::BATCH && mine < count;
-    const uint32_t key = has_row ? r.key[mine] : 0, place = has_row ? r.place[mine] : 0;
+    const bool has_row = me < L::BATCH && mine < count && r.key[mine] != r.padding;
+    const uint32_t key = has_row ? r.key[mine] : 0,
+                   place = has_row && r.place ? r.place[mine] : mine;
     const struct placed_table mine_at =
         table_at(r.target, has_row ? place_of_key(r.target, key) : 0);
     for (unsigned left = __ballot_sync(ALL_LANES, has_row); left;) {
@@ -355,15 +359,17 @@ static __global__ void __launch_bounds__(LEAN_BLOCK,
     update_listed<THE_RULE, lean_of_rule<LANES, QUADS, PLAIN>>(r);
 }
 
-#define OF_COVERS(kernel)                                                                          \
+template <int LANES, int QUADS, bool PLAIN>
+static constexpr int batch_of = lean_of_rule<LANES, QUADS, PLAIN>::BATCH;
+
+#define OF_PLAIN(what, lanes, quads)                                                               \
+    { what<lanes, quads, false>, what<lanes, quads, true> }
+#define OF_COVERS(what)                                                                            \
     {                                                                                              \
-        {kernel<4, 1, false>, kernel<4, 1, true>}, {kernel<8, 1, false>, kernel<8, 1, true>},      \
-            {kernel<16, 1, false>, kernel<16, 1, true>},                                           \
-            {kernel<32, 1, false>, kernel<32, 1, true>}, {                                         \
-            kernel<32, 2, false>, kernel<32, 2, true>                                              \
-        }                                                                                          \
+        OF_PLAIN(what, 4, 1), OF_PLAIN(what, 8, 1), OF_PLAIN(what, 16, 1), OF_PLAIN(what, 32, 1),  \
+            OF_PLAIN(what, 32, 2)                                                                  \
     }
 
 extern const struct lean_kernels JOIN(lean_kernels_, LEAN_RULE);
-const struct lean_kernels JOIN(lean_kernels_, LEAN_RULE) = {OF_COVERS(sum_rows),
-                                                            OF_COVERS(update_rows)};
+const struct lean_kernels JOIN(lean_kernels_, LEAN_RULE) = {
+    OF_COVERS(sum_rows), OF_COVERS(update_rows), OF_COVERS(batch_of)};

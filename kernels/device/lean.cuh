@@ -81,7 +81,8 @@ struct stack {
 /* An array of a table: its first row. */
 struct lean_array {
     char *data;
-    uint32_t stride, also; /* bytes; of the weights the row's dim */
+    uint32_t stride,
+        also; /* bytes, or quads of a plain array; of the weights the row's dim, of the row's states the table */
 };
 
 /* A table for an update: what it does not use costs nothing. */
@@ -212,7 +213,7 @@ static __device__ __forceinline__ void table_put(const struct target &to, struct
     };
     const auto put_array = [&](int quad, const struct array &a, uint32_t also) {
         put(quad, (uint32_t)(uintptr_t)a.data, (uint32_t)((uintptr_t)a.data >> 32),
-            (uint32_t)a.stride, also);
+            (uint32_t)a.stride / (L::PLAIN ? 16 : 1), also);
     };
     __syncwarp(ALL_LANES);
     if (threadIdx.x % WARP == 0) {
@@ -389,7 +390,7 @@ static __device__ __forceinline__ void adjust_rows(const struct adjustment &a,
 /* The rows of a batch, in memory. */
 template <class L> struct batch_place {
     char *w[L::ROWS], *s[L::ROWS][L::rule::states > 0 ? L::rule::states : 1];
-    uint32_t number[L::ROWS];
+    uint32_t number[L::ROWS]; /* of a plain row: its first quad's */
 };
 
 template <class L>
@@ -466,17 +467,20 @@ static __device__ __forceinline__ void update_batch(const struct target &to, con
     const shared_address sums = s.at + first * L::BYTES;
     float state[RULE_ROW_STATES] = {}, *of_row = NULL;
     if constexpr (OF_ROW > 0) {
-        of_row = (float *)row_at(t.row.data, my_row, t.row.stride);
+        of_row = in_global((float *)t.row.data + (uint64_t)my_row * OF_ROW);
         for (int k = 0; k < OF_ROW; k++) state[k] = of_row[k];
     }
     struct batch_place<L> at;
     struct batch_rows<L> x;
+    const uint32_t my_quads = L::PLAIN ? my_row * t.weight.stride : my_row;
 #pragma unroll
     for (int r = 0; r < L::ROWS; r++) {
-        at.number[r] = __shfl_sync(ALL_LANES, my_row, r * L::EACH, L::LANES);
-        at.w[r] = row_at(t.weight.data, at.number[r], t.weight.stride);
-        for (int k = 0; k < STATES; k++)
-            at.s[r][k] = row_at(t.elem[k].data, at.number[r], t.elem[k].stride);
+        at.number[r] = __shfl_sync(ALL_LANES, my_quads, r * L::EACH, L::LANES);
+        const auto row = [&](const struct lean_array &a) {
+            return in_global(a.data + (uint64_t)at.number[r] * (L::PLAIN ? 16 : a.stride));
+        };
+        at.w[r] = row(t.weight);
+        for (int k = 0; k < STATES; k++) at.s[r][k] = row(t.elem[k]);
     }
     load_rows(t, at, &x, p.lane);
     const auto load_gradients = [&] {

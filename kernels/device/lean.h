@@ -20,8 +20,9 @@ enum {
 /* Sums of rows to be updated, one for each key, in any order. */
 struct row_list {
     const uint32_t *key;   /* [count] */
-    const uint32_t *place; /* [count] the row of sums */
+    const uint32_t *place; /* [count] the row of sums; NULL: as the keys */
     const uint32_t *count; /* in device memory */
+    uint32_t padding;      /* no row has this key */
     const float *sums;     /* rows, stride floats apart */
     uint32_t stride;
     struct target target;
@@ -31,6 +32,7 @@ struct row_list {
 struct lean_kernels {
     void (*sum[LEAN_COVERS][2])(struct runs);
     void (*update[LEAN_COVERS][2])(struct row_list);
+    int batch[LEAN_COVERS][2]; /* rows of a warp of update */
 };
 
 /* Whether the lean kernels can take this launch. */
@@ -38,6 +40,10 @@ bool lean_takes(const struct runs *r);
 
 /* Sums all runs and updates their rows. Enqueues on the stream. */
 cudaError_t lean_update(const struct runs *r, cudaStream_t stream);
+
+/* Updates the rows of a list, at most `most`. All tables are of that kind and cover. Enqueues on the stream. */
+cudaError_t lean_update_listed(const struct row_list *list, int64_t most, struct kind kind,
+                               struct cover cover, cudaStream_t stream);
 
 /* The tree over the chunks, behind the sums: finished runs go to the list. Enqueues on the stream. */
 void tree_enqueue(const struct runs *r, cudaStream_t stream);

@@ -70,6 +70,7 @@ struct runs {
     bool read_once;         /* about as many gradient rows as lookups */
     const void *source;     /* batch.grad */
     uint32_t unit_bytes;    /* of a value of the entries */
+    int64_t source_bytes;   /* of all gradient rows */
     const int32_t *winners; /* of the batch; NULL without a max */
     int32_t dim;            /* the widest of its tables */
     int32_t stride;         /* floats of a partial row */
@@ -103,6 +104,7 @@ static inline void runs_lay_out(struct runs *r, struct scratch *s, const struct 
     r->type = in->grad_type;
     r->read_once = in->lookups * widest(in) <= 2 * in->grad_elements;
     r->source = in->grad;
+    r->source_bytes = in->grad_elements * dtype_bytes(in->grad_type);
     r->unit_bytes = (uint32_t)(grad_unit(in) * dtype_bytes(in->grad_type));
     r->winners = in->winners;
     r->stride = stride_of(dim);

@@ -29,10 +29,12 @@ struct kind {
     bool plain; /* all arrays are fp32, and no shared hyper-parameter adjusts */
 };
 
-/* Rows of at most 256 columns, a multiple of 4, that lie packed. */
+/* Rows of at most 256 columns, a multiple of 4, that lie packed; arrays of at most 64 GiB, so that the number of a quad
+ * has 32 bits. */
 static __host__ __device__ inline struct kind kind_of(const struct table_shape *t) {
     const struct cover c = cover_of(t->dim);
     const bool lean = (c.tiles == 1 || c.tiles == 2) && t->dim % LANE_COLUMNS == 0 &&
+                      t->rows <= (int64_t)UINT32_MAX * 4 / t->dim &&
                       !(t->row_state == ROW_STATE_BESIDE && rule_row_states(t->rule));
     struct kind k = {ANY_KIND, false};
     if (lean) k.rule = t->rule, k.plain = !table_is_narrow(t) && !t->adjusts;
