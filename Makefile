@@ -234,10 +234,10 @@ harness  := $(filter-out $(device) harness/device/device_none.c harness/registry
 library  := $(sort $(wildcard lib/*.c serving/*.c))
 # Without device kernels, as in some sanitized builds, nothing calls what they share.
 parts    := $(sort $(wildcard $(if $(cuda),kernels/device/*.cu) harness/device/*.cu))
-# kernels/device/lean.cu becomes lean.RULE.o
+# kernels/device/lean.cu becomes lean_RULE.o
 lean     := $(filter %/lean.cu,$(parts))
 parts    := $(filter-out $(lean),$(parts))
-leans    := $(if $(lean),$(rules:%=kernels/device/lean.%.o))
+leans    := $(if $(lean),$(rules:%=kernels/device/lean_%.o))
 common   := $(host) $(host_shared) $(updates) $(harness:%.c=$(B)/%.o)
 objects  := $(common) $(B)/harness/registry.o $(B)/harness/device/device_none.o
 cuda_objects := $(common) $(C)/harness/registry.o $(device:%.c=$(B)/%.o) $(parts:%.cu=$(B)/%.o) $(leans:%=$(B)/%) \
@@ -427,7 +427,7 @@ endef
 $(B)/%.o: %.cu Makefile $(B)/cuda_archs | $(rule_lists)
 	$(nvcc)
 
-$(leans:%=$(B)/%): $(B)/kernels/device/lean.%.o: $(lean) Makefile $(B)/cuda_archs | $(rule_lists)
+$(leans:%=$(B)/%): $(B)/kernels/device/lean_%.o: $(lean) Makefile $(B)/cuda_archs | $(rule_lists)
 	$(call nvcc,-DLEAN_RULE=$*)
 
 $(device:%.c=$(B)/%.o): CFLAGS += -isystem $(CUDA)/include

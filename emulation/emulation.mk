@@ -24,7 +24,7 @@ $(E)/%.o: %.cu Makefile emulation/emulation.mk | $(rule_lists)
 	@mkdir -p $(@D)
 	$(emulated_cu)
 
-$(leans:%=$(E)/%): $(E)/kernels/device/lean.%.o: $(lean) Makefile emulation/emulation.mk | $(rule_lists)
+$(leans:%=$(E)/%): $(E)/kernels/device/lean_%.o: $(lean) Makefile emulation/emulation.mk | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call emulated_cu,-O0 -DLEAN_RULE=$*)
 

@@ -144,8 +144,9 @@ def bits(b, o, mods, args):
     if o == "bfe" and mods[0] in ("u32", "u64"):
         begin, length = (b.value(a, "u32") for a in args[2:])
         return b.set(args[0], t, f"ptx::bfe<{t}>({b.value(args[1], t)}, {begin}, {length})")
-    if o == "bfi" and mods == ["b32"]:
-        return b.set(args[0], t, f"ptx::bfi({', '.join(b.value(a, 'u32') for a in args[1:])})")
+    if o == "bfi" and mods in (["b32"], ["b64"]):
+        values = [*(b.value(a, unsigned(t)) for a in args[1:3]), *(b.value(a, "u32") for a in args[3:])]
+        return b.set(args[0], t, f"ptx::bfi<{unsigned(t)}>({', '.join(values)})")
     if o == "prmt" and mods == ["b32"]:
         return b.set(args[0], t, f"ptx::prmt({', '.join(b.value(a, t) for a in args[1:])})")
     if o == "lop3" and mods == ["b32"]:

@@ -118,10 +118,11 @@ template <class T> T bfe(T a, u32 begin, u32 length) {
     return shr<T>(a, begin) & mask;
 }
 /* `length` bits of a, from `begin` on in b. */
-inline u32 bfi(u32 a, u32 b, u32 begin, u32 length) {
+template <class T> T bfi(T a, T b, u32 begin, u32 length) {
     begin &= 0xff, length &= 0xff;
-    u32 mask = bmsk(begin, length);
-    return begin >= 32 ? b : (a << begin & mask) | (b & ~mask);
+    if (begin >= sizeof(T) * 8) return b;
+    T ones = length >= sizeof(T) * 8 ? T(~T(0)) : T((T(1) << length) - 1), mask = T(ones << begin);
+    return (T(a << begin) & mask) | (b & ~mask);
 }
 inline u32 prmt(u32 a, u32 b, u32 selectors) {
     u64 from = u64(b) << 32 | a;

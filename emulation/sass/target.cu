@@ -23,7 +23,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#define OBJECT "kernels/device/lean.%" /* % is the rule; Makefiles read this line */
+#define OBJECT "kernels/device/lean_%" /* % is the rule; Makefiles read this line */
 
 enum : uint64_t {
     KEY = 0x100000000,

@@ -38,7 +38,7 @@ cudaError_t compact_update(const struct compact *c, const struct target *to, con
     unsigned blocks = blocks_for(touchable_rows(in), groups_of_block(r.count));
     if (e.count == 0) return cudaSuccess;
     const struct kind kind = kind_of_all(in);
-    if (kind.rule != ANY_KIND && !e.wide_keys) {
+    if (lean_has(kind) && !e.wide_keys) {
         const struct row_list list = {
             (const uint32_t *)c->key, NULL, c->runs, (uint32_t)e.padding, c->grad,
             (uint32_t)c->stride,      *to};

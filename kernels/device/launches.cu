@@ -3,7 +3,8 @@
  * The launches of the lean kernels: which instance, and for which tables. */
 #include "kernels/device/lean.h"
 
-#define X(rule, ...) extern const struct lean_kernels lean_kernels_##rule;
+/* A program may be linked without those of a rule: then its tables take the general way. */
+#define X(rule, ...) extern const struct lean_kernels lean_kernels_##rule __attribute__((weak));
 RULES(X)
 #undef X
 
@@ -22,9 +23,13 @@ static int lean_cover(struct cover c) {
     return c.tiles == 2 ? 4 : c.count == 32 ? 3 : c.count == 16 ? 2 : c.count == 8 ? 1 : 0;
 }
 
+bool lean_has(struct kind kind) {
+    return kernels_of(kind.rule) != NULL;
+}
+
 bool lean_takes(const struct runs *r) {
     const int64_t whole = LANE_COLUMNS * dtype_bytes(r->type);
-    return kernels_of(r->kind.rule) && !r->winners && !r->entries.wide_keys &&
+    return lean_has(r->kind) && !r->winners && !r->entries.wide_keys &&
            r->unit_bytes % whole == 0 && r->source_bytes / whole <= UINT32_MAX &&
            (uintptr_t)r->source % (unsigned)whole == 0;
 }

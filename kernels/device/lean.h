@@ -35,7 +35,10 @@ struct lean_kernels {
     int batch[LEAN_COVERS][2]; /* rows of a warp of update */
 };
 
-/* Whether the lean kernels can take this launch. */
+/* Whether there are lean kernels for tables of that kind. */
+bool lean_has(struct kind kind);
+
+/* Whether they can take this launch. */
 bool lean_takes(const struct runs *r);
 
 /* Sums all runs and updates their rows. Enqueues on the stream. */
