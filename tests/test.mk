@@ -191,7 +191,7 @@ resources: $(cuda_objects)
 
 # --- a real device: the same groups, linked with CUDA instead of its emulation
 G            := $(B)/gpu
-gpu_groups   := 00_example defects device device_validate kernels max memory overflow properties registry
+gpu_groups   := 00_example defects device device_validate kernels max memory onesweep overflow properties registry
 gpu_tiers    := tier_place tier_refused
 gpu_tests    := $(gpu_groups:%=$(G)/tests/kernels/tests:%) $(gpu_tiers:%=$(G)/tests/tiers/tests:%)
 gpu_support  := $(patsubst %.c,$(G)/%.o,$(filter-out %/main.c,$(wildcard tests/support/*.c))) $(G)/tests/cuda/gpu/no_emulation.o

@@ -11,7 +11,7 @@ ptx_files := $(parts:%.cu=%) $(cuda:%.cu=%) $(if $(leans),$(PTX_RULES:%=kernels/
 ptx_host  := $(ptx_files:%=$(X)/host/%.o)
 ptx_run   := $(patsubst %.cpp,$(B)/%.o,$(wildcard emulation/ptx/*.cpp))
 # Groups of tests/kernels.
-ptx_groups := kernels large_batches max properties
+ptx_groups := kernels large_batches max onesweep properties
 ptx_tests  = $(foreach a,$1,$(ptx_groups:%=$(X)/$a/tests:%))
 # A translation is as many files as its size asks for, so those are known only when it is made.
 ptx_made   = $(foreach a,$1,$(ptx_files:%=$(X)/$a/%.made))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The compact gradient by a sort: CUB sorts entries by row, encodes runs and scans their lengths; then the
- * kernel of cuda_fused (runs.cuh) sums runs into a [touched][stride] gradient, padding included.
+ * The compact gradient by a sort: entries are sorted by row (sorted.cuh), CUB encodes runs and scans their
+ * lengths; then the kernel of cuda_fused (runs.cuh) sums runs into a [touched][stride] gradient, padding included.
  *
  * Scratch and traffic per lookup: as in cuda_fused, plus 12 bytes for the runs (their lengths are
  * zeroed first, because only the device knows the number of runs), plus [touchable][stride] floats.

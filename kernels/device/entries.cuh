@@ -122,7 +122,7 @@ static __device__ inline struct entry entry_of(const struct batch &in, const str
                                                const struct lookup &l) {
     struct entry made = {key_of(in, e, l.table, l.row, l.padding), 0};
     if (l.padding) return made;
-    made.value = (uint64_t)(l.grad / e.unit);
+    made.value = (uint64_t)l.grad >> __popcll((uint64_t)e.unit - 1u); /* by a power of two */
     if (e.wide_values) made.value |= (uint64_t)part_of(l) << 32;
     return made;
 }

@@ -80,10 +80,11 @@ static __device__ inline uint32_t part_of(const struct lookup &l) {
     return l.number >= 0 ? PART_OF_MAX | (uint32_t)l.number : __float_as_uint(l.coefficient);
 }
 
-/* Lookup i. scale: from mean_scales(), or NULL without means. A whole warp calls this, with consecutive lookups; the
- * last one may be there several times. Gradient rows of a sequence are found without the bag. */
-static __device__ inline struct lookup lookup_at(const struct batch &in, const float *scale,
-                                                 int64_t i, struct nearby *near) {
+/* Lookup i, whose id is id(). scale: from mean_scales(), or NULL without means. A whole warp calls this, with
+ * consecutive lookups; the last one may be there several times. Gradient rows of a sequence are found without the bag. */
+template <class Id>
+static __device__ inline struct lookup lookup_of(const struct batch &in, const float *scale,
+                                                 int64_t i, struct nearby *near, const Id &id) {
     const int32_t f = near->feature >= 0 ? near->feature : feature_of(in, i);
     const struct feature *x = &in.device_features[f];
     const bool sequence = x->pooling == POOL_NONE;
@@ -91,7 +92,7 @@ static __device__ inline struct lookup lookup_at(const struct batch &in, const f
     struct lookup l;
     l.feature = f;
     l.table = x->table;
-    l.row = batch_id(&in, i);
+    l.row = id();
     l.padding = l.row == x->padding_id;
     l.grad = x->grad_offset +
              (sequence ? i - in.offsets[f * in.bags] : q - f * in.bags) * x->grad_stride;
@@ -99,6 +100,12 @@ static __device__ inline struct lookup lookup_at(const struct batch &in, const f
     if (x->pooling == POOL_MEAN) l.coefficient *= scale[q];
     l.number = x->pooling == POOL_MAX ? (int32_t)(i - in.offsets[q]) : -1;
     return l;
+}
+
+/* The same; it loads the id. */
+static __device__ inline struct lookup lookup_at(const struct batch &in, const float *scale,
+                                                 int64_t i, struct nearby *near) {
+    return lookup_of(in, scale, i, near, [&] { return batch_id(&in, i); });
 }
 
 /* The lookup of this thread in a grid with a thread for each; of threads beyond them, the last one. */

@@ -8,13 +8,7 @@
 #include <stdint.h>
 
 #include "kernels/device/launch.h"
-
-/* Two buffers each of keys and values; the current content is in [now]. */
-struct sort_buffers {
-    void *key[2], *value[2];
-    bool wide_keys, wide_values; /* 64-bit, otherwise 32-bit */
-    int now;
-};
+#include "kernels/device/onesweep.h"
 
 /* Stable radix sort by the lowest `bits` bits of the keys. temp NULL: only sets *temp_bytes. Flips
  * b->now if the result is in the other buffers. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The two halves of the fused kernels: the index, which needs only the ids, and the sum with the
- * update. The kernels differ in when they do the first half. Index: what sorts the entries; struct sorted is CUB.
+ * update. The kernels differ in when they do the first half. Index: what sorts the entries; struct sorted, or struct
+ * cub_sorted (CUB).
  */
 #pragma once
 
