@@ -5,8 +5,8 @@
 PTX_ARCHS ?= $(or $(filter 90,$(CUDA_ARCHS)),$(lastword $(CUDA_ARCHS)))
 X         := $(B)/ptx
 # The lean kernels of all rules are three million lines of PTX. Those of some rules are run, one for each way through them:
-# no sums, a sum of gradients, states, sums before and after the step; rules of others take the general kernels here.
-PTX_RULES ?= sgd rowwise_adagrad adam lars rowwise_lamb
+# no sums, states, a sum of gradients, sums before and after the step; rules of others take the general kernels here.
+PTX_RULES ?= sgd adagrad rowwise_adagrad adam lars rowwise_lamb
 ptx_files := $(parts:%.cu=%) $(cuda:%.cu=%) $(if $(leans),$(PTX_RULES:%=kernels/device/lean_%))
 ptx_host  := $(ptx_files:%=$(X)/host/%.o)
 ptx_run   := $(patsubst %.cpp,$(B)/%.o,$(wildcard emulation/ptx/*.cpp))

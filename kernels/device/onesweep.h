@@ -25,13 +25,14 @@
  * for each lookup at 18 bits, 89.7 at 26; CUB's sort 70.0 and 86.7 (without memsets). Counted, not timed.
  *
  * | sm_90 | registers | shared memory, KiB | blocks of an SM | warp instructions for an entry and pass |
- * | 1024 entries, 32-bit values | 40 | 14.1 | 6 | 5.2 |
+ * | 1024 entries, 32-bit values | 40 | 14.1 | 6 | 5.4 |
  * | 2048 | 48 | 22.1 | 5 | 4.2 |
- * | 4096 | 73 | 38.1 | 3 | 3.4 |
+ * | 4096 | 73 | 38.1 | 3 | 3.9 |
  * | 1024, 64-bit values | 48 | 18.1 | 5 | |
  * | 2048 | 62 | 30.1 | 4 | |
  *
- * The last column is counted by an interpreter of the machine code, whose result was right. No architecture spills.
+ * The last column is counted by an interpreter of the machine code on whole passes, whose result was right. No
+ * architecture spills.
  * Deterministic: where an entry goes depends only on the keys.
  * Source: Adinets and Merrill 2022, Onesweep (arXiv:2206.01784). The groups of tiles are not in it.
  */

@@ -51,9 +51,10 @@ def instructions(path):
 
 
 def digest(arch):
-    """Of the PTX in the build for this architecture, or None if there is none."""
-    total = hashlib.sha256()
-    paths = sorted(p for folder in ("kernels", "harness") for p in glob.glob(f"{BUILD}/{folder}/*/*.{arch}.ptx"))
+    """Of the PTX in the build that is run for this architecture, or None if there is none."""
+    total, run = hashlib.sha256(), f"{BUILD}/ptx/{arch}"
+    made = glob.glob(f"{run}/*/*/*.made")
+    paths = sorted(f"{BUILD}/{os.path.relpath(p, run).removesuffix('.made')}.{arch}.ptx" for p in made)
     for path in paths:
         total.update(os.path.relpath(path, BUILD).encode())
         for line in instructions(path):
