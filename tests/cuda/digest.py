@@ -18,7 +18,7 @@ from ptx_record import release
 
 RECORD, UNKNOWN = "tests/cuda/passed.txt", 3
 # The definition of the flags, what changes them for a file, the command, and the generated lists of rules.
-READ = re.compile(r"^NVCCFLAGS .*|^\S+: NVCCFLAGS .*|^\t.*\$\(NVCC\) \$\(NVCCFLAGS\).*|"
+READ = re.compile(r"^NVCCFLAGS .*|^\S+: NVCCFLAGS .*|^[^#\n]*\$\(NVCC\) \$\(NVCCFLAGS\).*|^\t\$\(call nvcc,.*|"
                   r"^\$\(B\)/rule_.*(?:\n\t.*)*", re.M)
 ARCHITECTURES = re.compile(r"\$\(foreach a,\$\(CUDA_ARCHS\),[^)]*\)|-gencode \S*\$\(lastword \$\(CUDA_ARCHS\)\)\S*")
 

@@ -82,12 +82,12 @@ def test_tree_by_hand(folder):
 
 
 def test_gradient_is_read_once(folder):
-    """One lookup per bag and no row twice: what sum_runs must read and write is known to a few sectors of metadata."""
+    """One lookup per bag and no row twice: what sum_rows must read and write is known to a few sectors of metadata."""
     path = os.path.join(folder, "once.spec")
     with open(path, "w", encoding="utf-8") as file:
         file.write("workload once\n rows 100000\n dim 128\n batch 400\n length fixed 1\n ids uniform\n rule adagrad\n")
     for functions in counted(folder, path, "--kernel=cuda_fused").values():
-        c = next(c for f, c in functions.items() if f.startswith("sum_runs"))
+        c = next(c for f, c in functions.items() if f.startswith("sum_rows"))
         row = 128 * 4 // 32
         assert 3 * 390 * row < c["read"] < 3 * 400 * row + 1500, c
         assert 2 * 390 * row < c["written"] < 2 * 400 * row + 500, c

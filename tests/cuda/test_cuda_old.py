@@ -18,7 +18,7 @@ CUDA12 = os.path.join(tap.ROOT, "build", "cuda12", "nvidia")
 SOURCES = [os.path.relpath(p, tap.ROOT) for p in sorted(glob.glob(os.path.join(tap.ROOT, "kernels", "*", "*.cu")) +
                                                         glob.glob(os.path.join(tap.ROOT, "harness", "*", "*.cu")))]
 CALLERS = [f"harness/device/device_{name}.c" for name in ("cuda", "graph", "step")]
-INCLUDE = ["-I.", f"-I{tap.BUILD}"]
+INCLUDE = ["-I.", f"-I{tap.BUILD}", "-DLEAN_RULE=rowwise_lamb"]  # the rule of kernels/device/lean.cu
 
 
 def run_all(commands):
