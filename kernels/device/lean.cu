@@ -167,16 +167,19 @@ static __device__ __forceinline__ void sum_table(const struct runs &r, const str
     constexpr unsigned OF_WINDOW = (1u << L::WINDOW) - 1u;
     const unsigned earlier = (1u << p.group * L::LANES) - 1u, before = (1u << me) - 1u;
     const bool has_columns = quad_column<L>(p.lane, 0) < dim;
-    const unsigned counted = has_columns ? OF_WINDOW : 0; /* lanes without columns put nothing */
     const char *rows =
         (const char *)r.source + (has_columns ? p.lane : 0) * (r.type == FP32 ? 16 : 8);
     keep_sum(&rows);
+    /* Lanes without columns in the table before have added up what they did not put. */
+    if (begin < end)
+        for (int j = 0; j < L::QUADS; j++) x->sum[j] = {};
     const uint32_t unit = r.unit_bytes / (r.type == FP32 ? 16 : 8);
     for (uint32_t at = begin; __any_sync(ALL_LANES, at < end); at += L::LANES) {
         const uint32_t mine = at + p.lane, i = min(mine, keys.count - 1);
         const uint32_t key = keys.at[i], next = keys.at[i + 1];
         const shared_address tile = s->at + L::TILE_AT, my_tile = tile + me * 4;
         const uint32_t row = key - first_here(table, (int)at);
+        __syncwarp(ALL_LANES); /* all have read the last tile */
         if (r.entries.wide_values) {
             const uint2 both = ((const uint2 *)r.entries.value)[i];
             shared_put(my_tile, both.x * unit);
@@ -211,7 +214,8 @@ static __device__ __forceinline__ void sum_table(const struct runs &r, const str
             if (ends && (unsigned)(p.lane - k) < L::WINDOW)
                 shared_put(s->at + L::ROWS_AT + 4 * (s->top + __popc(here & before)),
                            shared_word(my_tile + 2 * WARP * 4));
-            const unsigned group_ends = all >> (p.group * L::LANES + k) & counted;
+            const unsigned of_group = all >> (p.group * L::LANES + k) & OF_WINDOW,
+                           group_ends = has_columns ? of_group : 0; /* other lanes put nothing */
             shared_address to = s->at + p.lane * 16 + (s->top + __popc(here & earlier)) * L::BYTES;
 #pragma unroll
             for (int u = 0; u < L::WINDOW; u++) {
@@ -226,7 +230,7 @@ static __device__ __forceinline__ void sum_table(const struct runs &r, const str
                     to += L::BYTES;
                 }
             }
-            const bool head = x->open && group_ends;
+            const bool head = x->open && of_group;
             const int bottom = s->top;
             s->top += __popc(here);
             __syncwarp(ALL_LANES);

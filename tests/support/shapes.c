@@ -206,6 +206,15 @@ static void giant_bag(struct builder *b, int32_t n) {
     bags_of(b, 1, n / b->smaller, of_50);
 }
 
+/* Long and short runs of tables whose rows the same lanes of a device cover, some lanes idle in every second one. Chunks
+ * of sorted entries have entries of several tables. */
+static void one_cover(struct builder *b, int32_t n) {
+    for (int32_t t = 0; t < 5; t++) {
+        one(b, many(b, 3000), t % 2 ? n : n / 2 + 4, t == 3 ? POOL_NONE : POOL_SUM);
+        bags_of(b, t == 1 ? 1 : 23, t == 1 ? 3 : 20, five_hot);
+    }
+}
+
 /* Shapes of above with a max in place of sums and means, but for each third feature. */
 static void max(struct builder *b, int32_t n) {
     static const struct {
@@ -236,6 +245,8 @@ const struct shape shapes[] = {
     {"one hot row", one_hot_row, 2000, EXACT_AND_REAL, 0},
     {"small tables, weighted", small_tables, 2, EXACT_ONLY, 0},
     {"single giant bag", giant_bag, 20000, REAL_ONLY, 0},
+    {"dims 36 and 64, long runs", one_cover, 64, REAL_ONLY, 0},
+    {"dims 132 and 256, long runs", one_cover, 256, EXACT_ONLY, 0},
     {"max, long runs", max, 0, REAL_ONLY, 0},
     {"max, hot rows", max, 1, EXACT_ONLY, 0},
     {"max, small tables", max, 2, REAL_ONLY, 0},
