@@ -396,12 +396,12 @@ template <class L> struct batch_place {
 template <class L>
 static __device__ __forceinline__ void load_rows(const struct lean_table<L::rule::states> &t,
                                                  const struct batch_place<L> &at,
-                                                 struct batch_rows<L> *x, unsigned lane) {
+                                                 struct batch_rows<L> *x, unsigned lane, int rows) {
 #pragma unroll
     for (int r = 0; r < L::ROWS; r++)
 #pragma unroll
         for (int j = 0; j < L::QUADS; j++) {
-            const bool there = j == 0 || quad_column<L>(lane, j) < t.dim;
+            const bool there = r < rows && (j == 0 || quad_column<L>(lane, j) < t.dim);
             if constexpr (L::PLAIN) {
                 constexpr int next = 16 * L::LANES;
                 x->w[r][j] = x->g[r][j] = {};
@@ -468,7 +468,7 @@ static __device__ __forceinline__ void update_batch(const struct target &to, con
     float state[RULE_ROW_STATES] = {}, *of_row = NULL;
     if constexpr (OF_ROW > 0) {
         of_row = in_global((float *)t.row.data + (uint64_t)my_row * OF_ROW);
-        for (int k = 0; k < OF_ROW; k++) state[k] = of_row[k];
+        for (int k = 0; k < OF_ROW && (FULL || mine < s.top); k++) state[k] = of_row[k];
     }
     struct batch_place<L> at;
     struct batch_rows<L> x;
@@ -482,7 +482,8 @@ static __device__ __forceinline__ void update_batch(const struct target &to, con
         at.w[r] = row(t.weight);
         for (int k = 0; k < STATES; k++) at.s[r][k] = row(t.elem[k]);
     }
-    load_rows(t, at, &x, p.lane);
+    /* Another group may be storing the row that stands for one that is not there. */
+    load_rows(t, at, &x, p.lane, FULL ? L::ROWS : s.top - first);
     const auto load_gradients = [&] {
 #pragma unroll
         for (int r = 0; r < L::ROWS; r++)
