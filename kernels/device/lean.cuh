@@ -464,11 +464,13 @@ static __device__ __forceinline__ void update_batch(const struct target &to, con
     const struct lean_table<STATES> t = table_here<L>(to, s, p.lane);
     const int mine = first + (int)(p.lane / L::EACH); /* the row whose rate this lane computes */
     const uint32_t my_row = shared_word(s.at + L::ROWS_AT + 4 * (FULL || mine < s.top ? mine : 0));
+    const bool keeps = (FULL || mine < s.top) && p.lane % L::EACH == 0; /* the row's own state */
     const shared_address sums = s.at + first * L::BYTES;
     float state[RULE_ROW_STATES] = {}, *of_row = NULL;
     if constexpr (OF_ROW > 0) {
         of_row = in_global((float *)t.row.data + (uint64_t)my_row * OF_ROW);
-        for (int k = 0; k < OF_ROW && (FULL || mine < s.top); k++) state[k] = of_row[k];
+        if (keeps)
+            for (int k = 0; k < OF_ROW; k++) state[k] = of_row[k];
     }
     struct batch_place<L> at;
     struct batch_rows<L> x;
@@ -501,7 +503,7 @@ static __device__ __forceinline__ void update_batch(const struct target &to, con
         sum = sums_over<RULE, L, false>(t, rate, x, sums, p.lane);
     my_rate = rule_row_of(RULE, {t.param, t.derived, {0, 0}, sum, t.dim}, OF_ROW ? state : NULL);
     if constexpr (OF_ROW > 0)
-        if ((FULL || mine < s.top) && p.lane % L::EACH == 0)
+        if (keeps)
             for (int k = 0; k < OF_ROW; k++) of_row[k] = state[k];
     if constexpr (OF_G) load_gradients();
 #pragma unroll
