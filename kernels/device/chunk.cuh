@@ -13,28 +13,34 @@ struct chunk {
     bool open, goes_on; /* the first run began before, the last one ends behind: not within reach */
 };
 
-/* Sorted keys of 32 bits. */
+/* The keys of entries: those of a run lie together, those of padding at the end. */
 struct keys {
     const uint32_t *at;
     uint32_t count, padding;
 };
 
 static __device__ __forceinline__ struct keys keys_of(const struct runs &r) {
-    return {(const uint32_t *)r.entries.key, (uint32_t)r.entries.count,
-            (uint32_t)r.entries.padding};
+    return {r.entries.key, (uint32_t)r.entries.count, r.entries.padding};
 }
 
-/* The first entry of begin .. end - 1 whose key is at least `key`; end if there is none. */
-static __device__ inline uint32_t first_at_least(const struct keys &k, uint32_t begin, uint32_t end,
-                                                 uint32_t key) {
+/* The first entry of begin .. end - 1 for which is(its key); end if there is none. It is true for all behind it. */
+template <class Is>
+static __device__ inline uint32_t first_that(const struct keys &k, uint32_t begin, uint32_t end,
+                                             const Is &is) {
     while (begin < end) {
         const uint32_t middle = begin + (end - begin) / 2;
-        if (k.at[middle] < key)
+        if (!is(k.at[middle]))
             begin = middle + 1;
         else
             end = middle;
     }
     return begin;
+}
+
+/* The first entry of begin .. end - 1 that is not of the run of key. */
+static __device__ inline uint32_t end_of_run(const struct keys &k, uint32_t begin, uint32_t end,
+                                             uint32_t key) {
+    return first_that(k, begin, end, [=](uint32_t other) { return other != key; });
 }
 
 /* Whether a run goes on over the border of two chunks; and if so, whether it crosses it: it began before the chunk on
@@ -66,9 +72,9 @@ static __device__ __forceinline__ struct chunk chunk_of(const struct keys &k, ui
     struct chunk c = {min(from, k.count), min(to, k.count), false, false};
     c.open = __shfl_sync(ALL_LANES, b.crosses, 0, LANES);
     c.goes_on = __shfl_sync(ALL_LANES, b.crosses, 1, LANES);
-    if (begun) c.begin = first_at_least(k, from + 1, min(from + REACH, k.count), k.at[from] + 1);
-    if (reaches) c.end = first_at_least(k, to + 1, min(to + REACH, k.count), k.at[to] + 1);
+    if (begun) c.begin = end_of_run(k, from + 1, min(from + REACH, k.count), k.at[from]);
+    if (reaches) c.end = end_of_run(k, to + 1, min(to + REACH, k.count), k.at[to]);
     if (c.begin < c.end && k.at[c.end - 1] == k.padding)
-        c.end = first_at_least(k, c.begin, c.end, k.padding);
+        c.end = first_that(k, c.begin, c.end, [&](uint32_t key) { return key == k.padding; });
     return c;
 }

@@ -5,11 +5,28 @@
  */
 #pragma once
 
-#include "kernels/device/fold.cuh"
 #include "kernels/device/lookup.cuh"
+#include "kernels/device/row.cuh"
 #include "kernels/weight_grad.h"
 
 enum { DOTS_IN_FLIGHT = 4, DOT_LANES = 4 /* at least: quad_fold() deals four columns out */ };
+
+/* Adds four columns of each lane over the lanes of the group, at least DOT_LANES; all of them get the sum, in the order of
+ * kernels/rules.h. */
+static __device__ inline float quad_fold(const struct lanes &g, const struct quad &q,
+                                         site at = here()) {
+    const int half = g.team / 2, quarter = g.team / 4;
+    const bool upper = g.me & half, odd = g.me & quarter;
+    const auto add = [&](float keep, float give, int step) {
+        return keep + __shfl_xor_sync(ALL_LANES, give, step, g.team, at);
+    };
+    const float even = add(upper ? q.x[2] : q.x[0], upper ? q.x[0] : q.x[2], half),
+                uneven = add(upper ? q.x[3] : q.x[1], upper ? q.x[1] : q.x[3], half);
+    float sum = add(odd ? uneven : even, odd ? even : uneven, quarter);
+    for (int step = quarter / 2; step > 0; step /= 2) sum = add(sum, sum, step);
+    sum = add(sum, sum, half);
+    return add(sum, sum, quarter);
+}
 
 /* A bag, and where its lookups read. */
 struct dot_bag {

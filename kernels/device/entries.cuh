@@ -4,7 +4,7 @@
  * value, which gives the gradient row and its coefficient.
  *
  *   key    the table's first + id, so keys are unique over all tables; padding gets the key after the
- *          last row (or one after each class of tables: order.cuh). 32 bits if these suffice, otherwise 64.
+ *          last row (or one after each class of tables: order.cuh). 32 bits: no device holds 2^32 rows of useful width.
  *   value  the offset of the gradient row, in units that divide the offsets of all gradient rows:
  *          32 bits reach far beyond the memory of a device. With per-sample weights, means or a max
  *          the value has 64 bits and includes the coefficient, or the number of the lookup in its bag
@@ -21,12 +21,13 @@ struct key_range {
 };
 
 struct entries {
-    void *key, *value;
+    uint32_t *key;
+    void *value;
     int64_t count;
-    uint64_t padding;               /* the key of padding */
+    uint32_t padding;               /* the key of padding */
     const struct key_range *ranges; /* [num_tables]; NULL: keys begin at first_row */
     int64_t unit;                   /* elements */
-    bool wide_keys, wide_values;
+    bool wide_values;
 };
 
 /* The largest power of two that divides every gradient row's offset. */
@@ -37,18 +38,12 @@ static inline int64_t grad_unit(const struct batch *in) {
     return bits ? bits & -bits : 1;
 }
 
-/* No key is ~0: a hash table may call that empty. */
-static inline bool keys_are_wide(uint64_t largest) {
-    return largest >= UINT32_MAX;
-}
-
 /* Describes a batch's entries; the caller sets key and value to its memory. */
 static inline struct entries entries_of(const struct batch *in) {
     struct entries e = {};
     e.count = in->lookups;
-    e.padding = (uint64_t)all_rows(in);
+    e.padding = (uint32_t)all_rows(in);
     e.unit = grad_unit(in);
-    e.wide_keys = keys_are_wide(e.padding);
     e.wide_values = in->lookup_weights || has_mean(in) || has_pooling(in, POOL_MAX);
     return e;
 }
@@ -58,22 +53,21 @@ static inline int64_t largest_key(const struct batch *in) {
     return all_rows(in) - !has_padding(in);
 }
 
-static inline size_t key_bytes(const struct entries *e) {
-    return e->wide_keys ? sizeof(uint64_t) : sizeof(uint32_t);
-}
-
 static inline size_t value_bytes(const struct entries *e) {
     return e->wide_values ? sizeof(uint64_t) : sizeof(uint32_t);
 }
 
+/* Keys of padding come behind those of rows, at most one for each table, and no key is ~0: a hash table may call that
+ * empty. */
+static inline const char *rows_refuse(const struct batch *in) {
+    return all_rows(in) + in->num_tables >= UINT32_MAX ? "2^32 rows or more" : NULL;
+}
+
 static inline const char *entries_refuse(const struct batch *in) {
+    if (rows_refuse(in)) return rows_refuse(in);
     if (in->lookups > INT32_MAX) return "2^31 lookups or more"; /* CUB counts runs in an int */
     if (in->grad_elements / grad_unit(in) > UINT32_MAX) return "more than 2^32 gradient rows";
     return NULL;
-}
-
-static __device__ inline uint64_t entry_key(const struct entries &e, int64_t i) {
-    return e.wide_keys ? ((const uint64_t *)e.key)[i] : ((const uint32_t *)e.key)[i];
 }
 
 static __device__ inline void value_put(const struct entries &e, int64_t i, uint64_t value) {
@@ -83,12 +77,9 @@ static __device__ inline void value_put(const struct entries &e, int64_t i, uint
         ((uint32_t *)e.value)[i] = (uint32_t)value;
 }
 
-static __device__ inline void entry_put(const struct entries &e, int64_t i, uint64_t key,
+static __device__ inline void entry_put(const struct entries &e, int64_t i, uint32_t key,
                                         uint64_t value) {
-    if (e.wide_keys)
-        ((uint64_t *)e.key)[i] = key;
-    else
-        ((uint32_t *)e.key)[i] = (uint32_t)key;
+    e.key[i] = key;
     value_put(e, i, value);
 }
 
@@ -102,20 +93,15 @@ static __device__ inline uint32_t value_part(const struct entries &e, uint64_t v
 }
 
 struct entry {
-    uint64_t key, value;
-};
-
-/* Counts over the features before a feature, if small tables do not use entries. */
-struct before {
-    int64_t slices;  /* of small tables, see small.cuh */
-    int64_t lookups; /* of other tables; -1: the feature's own table is small */
+    uint32_t key;
+    uint64_t value;
 };
 
 /* The key of a row of a table. */
-static __device__ inline uint64_t key_of(const struct batch &in, const struct entries &e,
+static __device__ inline uint32_t key_of(const struct batch &in, const struct entries &e,
                                          int32_t table, int64_t row, bool padding) {
-    if (padding) return e.ranges ? (uint64_t)e.ranges[table].padding : e.padding;
-    return (uint64_t)(row + (e.ranges ? e.ranges[table].first : in.device_tables[table].first_row));
+    if (padding) return e.ranges ? (uint32_t)e.ranges[table].padding : e.padding;
+    return (uint32_t)(row + (e.ranges ? e.ranges[table].first : in.device_tables[table].first_row));
 }
 
 static __device__ inline struct entry entry_of(const struct batch &in, const struct entries &e,

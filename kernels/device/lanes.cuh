@@ -56,16 +56,6 @@ static __device__ inline struct lanes lanes_here(int count) {
     return g;
 }
 
-/* Hides from nvcc that a lane's number stays the same in a loop. Otherwise nvcc computes once what depends on it, and
- * keeps that in registers, or in local memory, over all calls of the loop. */
-static __device__ inline void lane_again(struct lanes *g) {
-#ifdef __CUDA_ARCH__
-    asm volatile("" : "+r"(g->lane));
-#else
-    (void)g;
-#endif
-}
-
 /* The number of this thread's group in the grid. */
 static __device__ inline int64_t group_number(const struct lanes &g) {
     int64_t groups = blockDim.x / (unsigned)g.count;

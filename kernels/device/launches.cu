@@ -1,57 +1,60 @@
 /* SPDX-License-Identifier: MIT
  *
- * The launches of the lean kernels: which instance, and for which tables. */
+ * Which kernels a launch takes: those of the rule, and for that kind of tables. */
+#include "kernels/device/classes.cuh"
 #include "kernels/device/lean.h"
 
-/* A program may be linked without those of a rule: then its tables take the general way. */
-#define X(rule, ...) extern const struct lean_kernels lean_kernels_##rule __attribute__((weak));
+/* A program may be linked without those of a rule: then its tables are an error. */
+#define X(rule, ...) extern const struct rule_kernels rule_kernels_##rule __attribute__((weak));
 RULES(X)
 #undef X
 
-static const struct lean_kernels *kernels_of(int rule) {
+static const struct rule_kernels *kernels_of(enum rule_kind rule) {
     switch (rule) {
 #define X(name, ...)                                                                               \
-    case RULE_##name: return &lean_kernels_##name;
+    case RULE_##name: return &rule_kernels_##name;
         RULES(X)
 #undef X
     default: return NULL;
     }
 }
 
-/* The number of a cover among the LEAN_COVERS. */
-static int lean_cover(struct cover c) {
-    return c.tiles == 2 ? 4 : c.count == 32 ? 3 : c.count == 16 ? 2 : c.count == 8 ? 1 : 0;
-}
-
-bool lean_has(struct kind kind) {
-    return kernels_of(kind.rule) != NULL;
-}
-
-bool lean_takes(const struct runs *r) {
-    const int64_t whole = LANE_COLUMNS * dtype_bytes(r->type);
-    return lean_has(r->kind) && !r->winners && !r->entries.wide_keys &&
-           r->unit_bytes % whole == 0 && r->source_bytes / whole <= UINT32_MAX &&
-           (uintptr_t)r->source % (unsigned)whole == 0;
-}
-
-cudaError_t lean_update_listed(const struct row_list *list, int64_t most, struct kind kind,
-                               struct cover cover, cudaStream_t stream) {
-    const struct lean_kernels *k = kernels_of(kind.rule);
-    const int c = lean_cover(cover);
-    LAUNCH(k->update[c][kind.plain], blocks_for(most, k->batch[c][kind.plain] * LEAN_WARPS),
-           LEAN_BLOCK, 0, stream, *list);
+static cudaError_t update_kind(const struct row_list *list, int64_t most, cudaStream_t stream) {
+    const struct rule_kernels *k = kernels_of(list->kind.rule);
+    if (!k) return cudaErrorNotSupported;
+    if (list->kind.way == WAY_GENERAL)
+        k->update_general(list, most, stream);
+    else
+        k->update[list->kind.cover][list->kind.way == WAY_PLAIN](list, most, stream);
     return cudaGetLastError();
 }
 
-cudaError_t lean_update(const struct runs *r, cudaStream_t stream) {
-    const struct lean_kernels *k = kernels_of(r->kind.rule);
-    const struct cover c = cover_of(r->dim);
-    LAUNCH(k->sum[lean_cover(c)][r->kind.plain], blocks_for(r->tree.count[0], LEAN_BLOCK / c.count),
-           LEAN_BLOCK, 0, stream, *r);
+cudaError_t rows_update(const struct row_list *list, int64_t most, const struct batch *in,
+                        cudaStream_t stream) {
+    const struct classes c = classes_of(in);
+    cudaError_t status = cudaSuccess;
+    for (int k = 0; k < c.count && status == cudaSuccess; k++) {
+        struct row_list of_kind = *list;
+        of_kind.kind = c.of[k].kind;
+        of_kind.mixed = c.count > 1;
+        of_kind.general = c.general;
+        status = update_kind(&of_kind, most, stream);
+    }
+    return status;
+}
+
+cudaError_t runs_update(const struct runs *r, cudaStream_t stream) {
+    const struct rule_kernels *k = kernels_of(r->kind.rule);
+    if (r->entries.count == 0) return cudaSuccess;
+    if (!k) return cudaErrorNotSupported;
+    if (r->kind.way == WAY_GENERAL || !r->aligned)
+        k->sum_general(r, stream);
+    else
+        k->sum[r->kind.cover][r->kind.way == WAY_PLAIN](r, stream);
     if (r->tree.levels == 1) return cudaGetLastError();
     tree_enqueue(r, stream);
-    const struct row_list list = {
-        r->list_key, r->list_place,       r->listed, (uint32_t)r->entries.padding,
-        r->partial,  (uint32_t)r->stride, r->target};
-    return lean_update_listed(&list, r->tree.count[0], r->kind, c, stream);
+    const struct row_list list = {r->list_key, r->list_place,       r->listed, r->entries.padding,
+                                  r->partial,  (uint32_t)r->stride, NULL,      r->target,
+                                  r->kind};
+    return update_kind(&list, r->tree.count[0], stream);
 }

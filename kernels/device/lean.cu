@@ -9,8 +9,7 @@
  *
  * The warp takes the entries of one table after another; nearly every warp has entries of one table alone.
  */
-#include "kernels/device/chunk.cuh"
-#include "kernels/device/lean.cuh"
+#include "kernels/device/general.cuh"
 
 #define PASTE(a, b) a##b
 #define JOIN(a, b)  PASTE(a, b)
@@ -279,7 +278,8 @@ static __device__ __forceinline__ void sum_chunks(const struct runs &r) {
         /* The first key of the next table. */
         const uint32_t behind = (uint32_t)(placed.first + r.target.tables[placed.table].rows);
         uint32_t end = c.y;
-        if (at < end && keys.at[end - 1] >= behind) end = first_at_least(keys, at, end, behind);
+        if (at < end && keys.at[end - 1] >= behind)
+            end = first_that(keys, at, end, [=](uint32_t k) { return k >= behind; });
         __syncwarp(ALL_LANES);
         if (p.lane == 0 && at < end) shared_put(my_chunk, end);
         table_put<L>(r.target, placed, s);
@@ -304,27 +304,20 @@ static __device__ __forceinline__ void update_listed(const struct row_list &r) {
     const unsigned warp = threadIdx.x / WARP, me = threadIdx.x % WARP;
     const struct place_of_lane p = place_of_me<L>(me);
     struct stack s = {shared_address_of(memory + warp * L::MEMORY / 16), 0};
-    const uint32_t count = *r.count, mine = (blockIdx.x * LEAN_WARPS + warp) * L::BATCH + me;
-    const bool has_row = me < L::BATCH && mine < count && r.key[mine] != r.padding;
-    const uint32_t key = has_row ? r.key[mine] : 0,
-                   place = has_row && r.place ? r.place[mine] : mine;
-    const struct placed_table mine_at =
-        table_at(r.target, has_row ? place_of_key(r.target, key) : 0);
-    for (unsigned left = __ballot_sync(ALL_LANES, has_row); left;) {
-        const int32_t table = __shfl_sync(ALL_LANES, mine_at.table, __ffs((int)left) - 1);
-        const bool now = left >> me & 1 && mine_at.table == table;
+    const uint32_t number = (blockIdx.x * LEAN_WARPS + warp) * L::BATCH + me;
+    const struct listed_row mine = listed_at(r, number, me < L::BATCH);
+    for (unsigned left = __ballot_sync(ALL_LANES, mine.there); left;) {
+        const int32_t table = __shfl_sync(ALL_LANES, mine.table, __ffs((int)left) - 1);
+        const bool now = left >> me & 1 && mine.table == table;
         const unsigned rows = __ballot_sync(ALL_LANES, now);
         const int32_t dim = r.target.tables[table].dim;
-        const struct placed_table placed = {mine_at.first, table};
-        table_put<L>(r.target, placed, s);
+        table_put<L>(r.target, {mine.first, table}, s);
         clear_idle_columns<L>(s.at, dim);
-        if (now)
-            shared_put(s.at + L::ROWS_AT + 4 * __popc(rows & ((1u << me) - 1u)),
-                       key - (uint32_t)mine_at.first); /* of this table */
+        if (now) shared_put(s.at + L::ROWS_AT + 4 * __popc(rows & ((1u << me) - 1u)), mine.row);
         for (unsigned each = rows; each; s.top++, each &= each - 1) {
-            const uint32_t from = __shfl_sync(ALL_LANES, place, __ffs((int)each) - 1);
+            const char *row = (const char *)(uintptr_t)__shfl_sync(
+                ALL_LANES, (unsigned long long)(uintptr_t)mine.sum, __ffs((int)each) - 1);
             if ((unsigned)s.top % L::GROUPS != p.group) continue;
-            const char *row = (const char *)(r.sums + (size_t)from * r.stride);
 #pragma unroll
             for (int j = 0; j < L::QUADS; j++)
                 if (quad_column<L>(p.lane, j) < dim)
@@ -364,7 +357,36 @@ static __global__ void __launch_bounds__(LEAN_BLOCK,
 }
 
 template <int LANES, int QUADS, bool PLAIN>
-static constexpr int batch_of = lean_of_rule<LANES, QUADS, PLAIN>::BATCH;
+static void enqueue_sum(const struct runs *r, cudaStream_t stream) {
+    auto kernel = sum_rows<LANES, QUADS, PLAIN>;
+    LAUNCH(kernel, blocks_for(r->tree.count[0], LEAN_BLOCK / LANES), LEAN_BLOCK, 0, stream, *r);
+}
+
+template <int LANES, int QUADS, bool PLAIN>
+static void enqueue_update(const struct row_list *list, int64_t most, cudaStream_t stream) {
+    auto kernel = update_rows<LANES, QUADS, PLAIN>;
+    LAUNCH(kernel, blocks_for(most, lean_of_rule<LANES, QUADS, PLAIN>::BATCH * LEAN_WARPS),
+           LEAN_BLOCK, 0, stream, *list);
+}
+
+static __global__ void __launch_bounds__(LEAN_BLOCK)
+    sum_rows_of_any_kind(const __grid_constant__ struct runs r) {
+    sum_chunk_in_memory<THE_RULE>(r);
+}
+
+static __global__ void __launch_bounds__(LEAN_BLOCK)
+    update_rows_of_any_kind(const __grid_constant__ struct row_list r) {
+    update_listed_in_memory<THE_RULE>(r);
+}
+
+static void enqueue_sum_general(const struct runs *r, cudaStream_t stream) {
+    LAUNCH(sum_rows_of_any_kind, blocks_for(r->tree.count[0], LEAN_WARPS), LEAN_BLOCK, 0, stream,
+           *r);
+}
+
+static void enqueue_update_general(const struct row_list *list, int64_t most, cudaStream_t stream) {
+    LAUNCH(update_rows_of_any_kind, blocks_for(most, LEAN_WARPS), LEAN_BLOCK, 0, stream, *list);
+}
 
 #define OF_PLAIN(what, lanes, quads)                                                               \
     { what<lanes, quads, false>, what<lanes, quads, true> }
@@ -374,6 +396,6 @@ static constexpr int batch_of = lean_of_rule<LANES, QUADS, PLAIN>::BATCH;
             OF_PLAIN(what, 32, 2)                                                                  \
     }
 
-extern const struct lean_kernels JOIN(lean_kernels_, LEAN_RULE);
-const struct lean_kernels JOIN(lean_kernels_, LEAN_RULE) = {
-    OF_COVERS(sum_rows), OF_COVERS(update_rows), OF_COVERS(batch_of)};
+extern const struct rule_kernels JOIN(rule_kernels_, LEAN_RULE);
+const struct rule_kernels JOIN(rule_kernels_, LEAN_RULE) = {
+    OF_COVERS(enqueue_sum), OF_COVERS(enqueue_update), enqueue_sum_general, enqueue_update_general};

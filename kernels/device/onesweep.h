@@ -46,8 +46,9 @@ extern "C" {
 
 /* Two buffers each of keys and values; the current content is in [now]. */
 struct sort_buffers {
-    void *key[2], *value[2];
-    bool wide_keys, wide_values; /* 64-bit, otherwise 32-bit */
+    uint32_t *key[2];
+    void *value[2];
+    bool wide_values; /* 64-bit, otherwise 32-bit */
     int now;
 };
 

@@ -14,9 +14,6 @@ struct alignas(16) quad {
     float x[LANE_COLUMNS];
 };
 
-/* A lane's part of a row of at most TILES*count*LANE_COLUMNS floats. */
-template <int TILES> struct strip { struct quad tile[TILES]; };
-
 /* Four elements as they lie in memory: fp32 in x[c]; narrower ones are packed, element 0 in the lowest
  * bits of x[0]. */
 struct quad_bits {
@@ -91,10 +88,6 @@ static __device__ inline struct quad quad_load_as(enum dtype type, const void *r
     return quad_widen(type, quad_fetch<false>(type, row, column, dim));
 }
 
-static __device__ inline struct quad quad_load(const float *row, int32_t column, int32_t dim) {
-    return quad_load_as(FP32, row, column, dim);
-}
-
 static __device__ inline void quad_put(enum dtype type, void *row, int32_t column, int32_t dim,
                                        const struct quad_bits &q) {
     char *at = (char *)row + column * dtype_bytes(type);
@@ -109,12 +102,6 @@ static __device__ inline void quad_put(enum dtype type, void *row, int32_t colum
     } else {
         *(uint2 *)at = make_uint2(q.x[0], q.x[1]);
     }
-}
-
-static __device__ inline void quad_store(float *row, int32_t column, int32_t dim, struct quad q) {
-    struct quad_bits bits;
-    for (int c = 0; c < LANE_COLUMNS; c++) bits.x[c] = float_bits(q.x[c]);
-    quad_put(FP32, row, column, dim, bits);
 }
 
 /* For a row that other groups also add to. */
@@ -156,31 +143,4 @@ static __device__ inline bool quad_wins(const struct quad_bits &winners, uint32_
     bool any = false;
     for (int c = 0; c < LANE_COLUMNS; c++) any |= winners.x[c] == number;
     return any;
-}
-
-static __device__ inline int32_t tile_column(const struct lanes &g, int tile) {
-    return (tile * g.count + g.lane) * LANE_COLUMNS;
-}
-
-template <int TILES> static __device__ __forceinline__ struct strip<TILES> strip_zero() {
-    struct strip<TILES> s;
-    for (int j = 0; j < TILES; j++)
-        for (int c = 0; c < LANE_COLUMNS; c++) s.tile[j].x[c] = 0;
-    return s;
-}
-
-template <int TILES>
-static __device__ inline struct strip<TILES> strip_load(const struct lanes &g, const float *row,
-                                                        int32_t dim) {
-    struct strip<TILES> s;
-#pragma unroll
-    for (int j = 0; j < TILES; j++) s.tile[j] = quad_load(row, tile_column(g, j), dim);
-    return s;
-}
-
-template <int TILES>
-static __device__ __forceinline__ void strip_store(const struct lanes &g, float *row, int32_t dim,
-                                                   const struct strip<TILES> &s) {
-#pragma unroll
-    for (int j = 0; j < TILES; j++) quad_store(row, tile_column(g, j), dim, s.tile[j]);
 }

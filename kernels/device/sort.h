@@ -16,9 +16,8 @@ cudaError_t sort_pairs(void *temp, size_t *temp_bytes, struct sort_buffers *b, u
                        int bits, cudaStream_t stream);
 
 /* For count sorted keys: the unique keys, the number of each, and the number of unique keys. */
-cudaError_t run_lengths(void *temp, size_t *temp_bytes, const void *keys, bool wide_keys,
-                        void *distinct, uint32_t *lengths, uint32_t *runs, uint32_t count,
-                        cudaStream_t stream);
+cudaError_t run_lengths(void *temp, size_t *temp_bytes, const uint32_t *keys, uint32_t *distinct,
+                        uint32_t *lengths, uint32_t *runs, uint32_t count, cudaStream_t stream);
 
 /* Exclusive prefix sums. */
 cudaError_t prefix_sums(void *temp, size_t *temp_bytes, const uint32_t *from, uint32_t *to,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Entries sorted by row: one kernel writes them, and a stable radix sort orders them by as many bits as the keys need.
- * So a row's entries stay in the order of the lookups. Keys of 32 bits are sorted by onesweep.h, and the kernel that
- * writes them counts their digits; of 64 bits, or 2^30 entries and more, by CUB. struct cub_sorted leaves all to CUB.
+ * So a row's entries stay in the order of the lookups. onesweep.h sorts them, and the kernel that
+ * writes them counts their digits; CUB sorts 2^30 entries and more. struct cub_sorted leaves all to CUB.
  *
  * Who owns what: a warp writes the entries of up to 2048 consecutive lookups, a lane one of each 32. So it knows their
  * feature, and looks for the bag of the next 32 among the 32 bags from the last one on.
@@ -44,9 +44,8 @@ static __device__ inline int64_t id_of(const struct batch &in, struct loaded_id 
 /* Writes the entries in the order of the lookups, adds the digits of their keys to counts[passes][DIGITS], and clears
  * zeros[]. A lane has the id of its next lookup in flight. */
 static __global__ void __launch_bounds__(LOOKUP_BLOCK)
-    write_entries(const struct batch in, const struct entries e, const float *scale,
-                  const struct before *before, int turns, int passes, uint32_t *counts,
-                  uint32_t *zeros, int64_t num_zeros) {
+    write_entries(const struct batch in, const struct entries e, const float *scale, int turns,
+                  int passes, uint32_t *counts, uint32_t *zeros, int64_t num_zeros) {
     SHARED(uint32_t, mine, PASSES_MOST * DIGITS);
     const int64_t thread = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x,
                   threads = (int64_t)gridDim.x * LOOKUP_BLOCK, last = in.lookups - 1,
@@ -65,11 +64,9 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
             const struct lookup l =
                 lookup_of(in, scale, min(i, last), &near, [&] { return id_of(in, id); });
             id = next;
-            if (i > last || (before && before[l.feature].lookups < 0)) continue;
+            if (i > last) continue;
             const struct entry made = entry_of(in, e, l);
-            const int64_t at =
-                before ? before[l.feature].lookups + i - in.offsets[l.feature * in.bags] : i;
-            entry_put(e, at, made.key, made.value);
+            entry_put(e, i, made.key, made.value);
             for (int p = 0; p < passes; p++)
                 atomicAdd(mine + p * DIGITS + (made.key >> p * DIGIT_BITS) % DIGITS, 1u);
         }
@@ -89,23 +86,21 @@ struct sorted {
     float *scale;
 };
 
-/* entries: the number of lookups that become entries. largest: key. Behind them are a key and a value to read. */
+/* largest: key. */
 static inline void index_lay_out(struct sorted *x, struct scratch *s, const struct batch *in,
-                                 int64_t entries, int64_t largest, bool by_cub = false) {
+                                 int64_t largest, bool by_cub = false) {
+    const int64_t entries = in->lookups;
     x->entries = entries_of(in);
-    x->entries.count = entries;
-    x->entries.wide_keys = keys_are_wide((uint64_t)largest);
     x->bits = bits_for(largest + 1);
     x->scale = mean_scales_take(s, in);
     x->buffers = (struct sort_buffers){};
-    x->buffers.wide_keys = x->entries.wide_keys;
     x->buffers.wide_values = x->entries.wide_values;
     for (int k = 0; k < 2; k++) {
         x->buffers.key[k] =
-            scratch_take(s, entries + 1, key_bytes(&x->entries)); /* sums look one ahead */
+            (uint32_t *)scratch_take(s, entries + 1, sizeof(uint32_t)); /* sums look one ahead */
         x->buffers.value[k] = scratch_take(s, entries, value_bytes(&x->entries));
     }
-    by_cub |= x->entries.wide_keys || entries > ONESWEEP_MOST;
+    by_cub |= entries > ONESWEEP_MOST;
     x->sort = onesweep_of(entries, by_cub ? 0 : x->bits, x->entries.wide_values);
     x->temp = NULL;
     x->temp_bytes = 0;
@@ -121,8 +116,8 @@ static inline void index_lay_out(struct sorted *x, struct scratch *s, const stru
 struct cub_sorted : sorted {};
 
 static inline void index_lay_out(struct cub_sorted *x, struct scratch *s, const struct batch *in,
-                                 int64_t entries, int64_t largest) {
-    index_lay_out((struct sorted *)x, s, in, entries, largest, true);
+                                 int64_t largest) {
+    index_lay_out((struct sorted *)x, s, in, largest, true);
 }
 
 /* The entries in the current buffers: before the sort unsorted, after it sorted. */
@@ -133,10 +128,9 @@ static inline struct entries index_entries(const struct sorted *x) {
     return e;
 }
 
-/* Enqueues the write of the entries and the sort, and clears zeros[num_zeros]. before:
- * [num_features], or NULL if all lookups become entries. Unless CUB sorts, the result is in the first buffers. */
-static inline cudaError_t index_fill(struct sorted *x, const struct batch *in,
-                                     const struct before *before, uint32_t *zeros,
+/* Enqueues the write of the entries and the sort, and clears zeros[num_zeros]. Unless CUB sorts, the result is in the
+ * first buffers. */
+static inline cudaError_t index_fill(struct sorted *x, const struct batch *in, uint32_t *zeros,
                                      int64_t num_zeros, cudaStream_t stream) {
     const int turns = turns_of(in->lookups), passes = x->sort.passes;
     if (x->entries.count == 0) return cudaSuccess;
@@ -144,7 +138,7 @@ static inline cudaError_t index_fill(struct sorted *x, const struct batch *in,
     if (status != cudaSuccess) return status;
     x->buffers.now = passes % 2;
     LAUNCH(write_entries, blocks_for(in->lookups, LOOKUP_BLOCK * turns), LOOKUP_BLOCK, 0, stream,
-           *in, index_entries(x), x->scale, before, turns, passes,
+           *in, index_entries(x), x->scale, turns, passes,
            passes ? onesweep_counts(&x->sort) : NULL, zeros, num_zeros);
     if (passes > 0)
         status = (cudaError_t)onesweep_sort(&x->sort, &x->buffers, stream);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tree of runs.cuh behind the lean kernels: a launch of its own, so that its registers are not theirs, and one for
+ * The tree of runs.cuh behind the sums of chunks: a launch of its own, so that its registers are not theirs, and one for
  * all rules. A warp takes a node. It adds the heads and tails of the node's children in their order. A run that ends in
- * the node is finished: its sum takes the place of its last summand, and its row goes to a list, for a lean update of
- * rows. What goes on into or out of the node becomes the node's own head and tail. The last warp that arrives at the
+ * the node is finished: its sum goes to the compact gradient, or takes the place of its last summand, and its row goes to
+ * a list, for an update of rows. What goes on into or out of the node becomes the node's own head and tail. The last warp that arrives at the
  * node's parent goes on there. The order of the list is that of arrival; no sum depends on it.
  */
 #include "kernels/device/chunk.cuh"
 #include "kernels/device/lean.h"
+#include "kernels/device/summand.cuh"
 
 enum { TREE_BLOCK = 128 };
 
@@ -39,6 +40,15 @@ static __device__ __forceinline__ void sum_children(const struct runs &r, const 
                                                     int level, int64_t node,
                                                     const struct children &c, unsigned me) {
     const int64_t span = (int64_t)r.tree.chunk << level * FAN_BITS, first = node * FAN;
+    /* Lane k knows the run that ends in child k. One that began before the node ends in the first child that is not
+     * through. */
+    const unsigned all = c.borders & ~c.through & ((1u << FAN) - 1u),
+                   ends = c.borders & 1 ? all & (all - 1) : all;
+    float *finished = NULL;
+    if (ends >> me & 1) {
+        finished = part_of_run(r, level, first + me, 0);
+        if (r.compact.grad) finished = compact_row(r.compact, (uint32_t)((first + me) * span));
+    }
     for (int column = (int)me * LANE_COLUMNS; column - (int)me * LANE_COLUMNS < r.stride;
          column += (int)WARP * LANE_COLUMNS) {
         const bool mine = column < r.stride;
@@ -47,14 +57,16 @@ static __device__ __forceinline__ void sum_children(const struct runs &r, const 
         for (int k = 0; k < FAN; k++) {
             const bool comes = c.borders >> k & 1, goes = c.borders >> (k + 1) & 1,
                        through = c.through >> k & 1;
-            float *head = part_of_run(r, level, first + k, 0) + column;
+            const float *head = part_of_run(r, level, first + k, 0) + column;
+            float *to = (float *)(uintptr_t)__shfl_sync(ALL_LANES,
+                                                        (unsigned long long)(uintptr_t)finished, k);
             if (comes) {
                 if (mine) sum = quad_sum(sum, *(const struct quad *)head);
                 if (!through && open) { /* the run ends in this child */
                     if (mine) *(struct quad *)(part_of_run(r, level + 1, node, 0) + column) = sum;
                     open = false;
                 } else if (!through) {
-                    if (mine) *(struct quad *)head = sum;
+                    if (mine) *(struct quad *)(to + column) = sum;
                 }
                 if (!through) sum = {};
             }
@@ -64,11 +76,7 @@ static __device__ __forceinline__ void sum_children(const struct runs &r, const 
         if (c.borders >> FAN & 1 && mine)
             *(struct quad *)(part_of_run(r, level + 1, node, open ? 0 : 1) + column) = sum;
     }
-    /* Lane k lists the run that ends in child k, unless it began before the node: that one ends in the first child
-     * that is not through. */
-    const unsigned ends = c.borders & ~c.through & ((1u << FAN) - 1u);
-    const unsigned began_before = c.borders & 1 ? ends & -ends : 0;
-    if (ends >> me & 1 && !(began_before >> me & 1)) {
+    if (finished && !r.compact.grad) {
         const uint32_t at = atomicAdd(r.listed, 1u);
         r.list_key[at] = keys.at[(first + me) * span];
         r.list_place[at] = (uint32_t)(2 * (r.tree.first[level] + first + me));

@@ -21,7 +21,7 @@ static int plan(const struct batch *in, const struct launch *how) {
     cudaError_t status = fused_index(&p, in, stream);
     struct entries sorted = index_entries(&p.index);
     if (status != cudaSuccess || sorted.key == e.key) return status;
-    status = cudaMemcpyAsync(e.key, sorted.key, (size_t)e.count * key_bytes(&e),
+    status = cudaMemcpyAsync(e.key, sorted.key, (size_t)e.count * sizeof *e.key,
                              cudaMemcpyDeviceToDevice, stream);
     if (status != cudaSuccess) return status;
     return cudaMemcpyAsync(e.value, sorted.value, (size_t)e.count * value_bytes(&e),

@@ -9,12 +9,10 @@
 #include "kernels/device/dots.cuh"
 #include "kernels/device/order.cuh"
 #include "kernels/device/runs.cuh"
-#include "kernels/device/small.cuh"
 #include "kernels/device/sorted.cuh"
 
 template <class Index> struct fused {
-    struct small small;
-    Index index; /* the lookups of tables that are not small */
+    Index index;
     struct classes classes;
     struct key_range *ranges;   /* [num_tables]; NULL: one class */
     struct placed_table *order; /* the same */
@@ -25,14 +23,10 @@ template <class Index> struct fused {
 template <class Index>
 static size_t fused_lay_out(struct fused<Index> *p, const struct batch *in, void *base) {
     struct scratch s = {(char *)base, 0};
-    small_lay_out(&p->small, &s, in);
-    p->classes = classes_of(in, [&](int32_t t) {
-        return is_small(&in->tables[t]) ? (int64_t)0 : in->tables[t].lookups;
-    });
+    p->classes = classes_of(in);
     const struct classes *c = &p->classes;
     const bool several = c->count > 1;
-    index_lay_out(&p->index, &s, in, in->lookups - p->small.lookups,
-                  several ? c->of[c->count - 1].padding : largest_key(in));
+    index_lay_out(&p->index, &s, in, several ? c->of[c->count - 1].padding : largest_key(in));
     p->ranges = NULL;
     p->order = NULL;
     if (several) {
@@ -40,8 +34,10 @@ static size_t fused_lay_out(struct fused<Index> *p, const struct batch *in, void
         p->order = (struct placed_table *)scratch_take(&s, in->num_tables, sizeof *p->order);
     }
     p->index.entries.ranges = p->ranges;
-    for (int k = 0; k < c->count; k++)
-        runs_lay_out(&p->runs[k], &s, in, c->of[k].entries, c->of[k].dim, c->of[k].kind);
+    for (int k = 0; k < c->count; k++) {
+        runs_lay_out(&p->runs[k], &s, in, c->of[k].entries, c->of[k].dim);
+        p->runs[k].kind = c->of[k].kind;
+    }
     p->counters = counters_take(p->runs, c->count, &s);
     return s.used;
 }
@@ -59,12 +55,10 @@ static const char *fused_accepts(const struct batch *in) {
 template <class Index>
 static cudaError_t fused_index(struct fused<Index> *p, const struct batch *in,
                                cudaStream_t stream) {
-    const struct before *before = p->small.before;
     mean_scales_fill(in, p->index.scale, stream);
-    if (before) small_count(&p->small, in, stream);
     if (p->order)
         LAUNCH(order_tables, 1, SCAN_BLOCK, 0, stream, *in, p->classes, p->ranges, p->order);
-    return index_fill(&p->index, in, before, p->counters.at, p->counters.count, stream);
+    return index_fill(&p->index, in, p->counters.at, p->counters.count, stream);
 }
 
 /* The sorted entries of class k. */
@@ -72,10 +66,10 @@ template <class Index> static struct entries fused_entries(const struct fused<In
     struct entries e = index_entries(&p->index);
     int64_t first = 0;
     for (int j = 0; j < k; j++) first += p->classes.of[j].entries;
-    e.key = (char *)e.key + first * (int64_t)key_bytes(&e);
+    e.key += first;
     e.value = (char *)e.value + first * (int64_t)value_bytes(&e);
     e.count = p->classes.of[k].entries;
-    if (p->order) e.padding = (uint64_t)p->classes.of[k].padding;
+    if (p->order) e.padding = (uint32_t)p->classes.of[k].padding;
     return e;
 }
 
@@ -85,12 +79,12 @@ static cudaError_t fused_update(struct fused<Index> *p, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io,
                                 cudaStream_t stream) {
     struct target to = target_of(in, steps, io);
-    cudaError_t status = small_run(&p->small, in, p->index.scale, &to, stream);
+    cudaError_t status = cudaSuccess;
     to.order = p->order;
     for (int k = 0; k < p->classes.count && status == cudaSuccess; k++) {
         p->runs[k].entries = fused_entries(p, k);
         p->runs[k].target = to;
-        status = runs_update(&p->runs[k], in, stream);
+        status = runs_update(&p->runs[k], stream);
     }
     return status;
 }

@@ -27,8 +27,7 @@ struct product {
     struct compact from;
     const struct table_shape *tables;
     int32_t num_tables;
-    bool wide_keys;
-    uint64_t padding; /* the key of padding */
+    uint32_t padding; /* the key of padding */
     uint32_t *first;
     struct sparse_gradient *of;
     void *output;
@@ -47,16 +46,12 @@ static size_t scratch_bytes(const struct batch *shape, int) {
     return lay_out(&p, shape, NULL);
 }
 
-static __device__ inline uint64_t run_key(const struct product &p, int64_t run) {
-    return p.wide_keys ? ((const uint64_t *)p.from.key)[run] : ((const uint32_t *)p.from.key)[run];
-}
-
 /* The first run whose key is at least `key`. */
 static __device__ inline uint32_t first_run(const struct product &p, uint64_t key, bool any) {
     uint32_t lo = 0, hi = any ? *p.from.runs : 0;
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;
-        if (run_key(p, mid) < key)
+        if (p.from.key[mid] < key)
             lo = mid + 1;
         else
             hi = mid;
@@ -82,7 +77,7 @@ static __global__ void __launch_bounds__(LARGEST_BLOCK)
     struct lanes g = lanes_here(count);
     int64_t run = group_number(g);
     if (run >= *p.from.runs) return;
-    uint64_t key = run_key(p, run);
+    const uint32_t key = p.from.key[run];
     if (key == p.padding) return;
     int32_t t = table_of_row(p.tables, p.num_tables, (int64_t)key);
     const struct sparse_gradient to = p.of[t];
@@ -99,7 +94,6 @@ static cudaError_t write_product(const struct plan *p, const struct batch *in, v
     const struct product product = {p->sort.runs.compact,
                                     in->device_tables,
                                     in->num_tables,
-                                    e.wide_keys,
                                     e.padding,
                                     p->first,
                                     p->of,
@@ -121,7 +115,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     p.sort.runs.target = target_of(in, steps, io);
     cudaError_t status = compact_sort_index(&p.sort, in, stream);
     stage_done(how, STAGE_INDEX);
-    if (status == cudaSuccess) status = runs_reduce(&p.sort.runs, in, stream);
+    if (status == cudaSuccess) status = runs_reduce(&p.sort.runs, stream);
     if (status == cudaSuccess) status = write_product(&p, in, how->output, stream);
     stage_done(how, STAGE_REDUCE);
     return status;

@@ -12,7 +12,7 @@
  * Not deterministic: atomics come in any order.
  * Measured on an H200 (docs/cuda.md): on a par with cuda_sort if lookups are uniform; hot rows make atomics queue up.
  */
-#include "kernels/device/compact.cuh"
+#include "kernels/device/runs.cuh"
 #include "kernels/device/scatter.cuh"
 #include "kernels/device/sort.h"
 
@@ -27,8 +27,7 @@ struct plan {
     struct marks marks;
     float *scale;
     uint32_t *touched; /* number of touched rows */
-    void *key;         /* [touchable] their row numbers */
-    bool wide_keys;
+    uint32_t *key;     /* [touchable] their row numbers */
     struct compact compact;
     void *temp;
     size_t temp_bytes;
@@ -36,16 +35,14 @@ struct plan {
 
 static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
     struct scratch s = {(char *)base, 0};
-    struct entries e = entries_of(in);
     int64_t words = (all_rows(in) + 31) / 32, rows = touchable_rows(in), stride = row_stride(in);
-    p->wide_keys = e.wide_keys;
     p->scale = mean_scales_take(&s, in);
     p->marks.words = words;
     p->marks.bits = (uint32_t *)scratch_take(&s, words, sizeof(uint32_t));
     p->marks.count = (uint32_t *)scratch_take(&s, words, sizeof(uint32_t));
     p->marks.rank = (uint32_t *)scratch_take(&s, words, sizeof(uint32_t));
     p->touched = (uint32_t *)scratch_take(&s, 1, sizeof(uint32_t));
-    p->key = scratch_take(&s, rows, key_bytes(&e));
+    p->key = (uint32_t *)scratch_take(&s, rows, sizeof *p->key);
     float *grad = (float *)scratch_take(&s, rows * stride, sizeof *grad);
     p->compact = {p->key, NULL, p->touched, grad, stride};
     p->temp_bytes = 0;
@@ -57,10 +54,6 @@ static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
 static size_t scratch_bytes(const struct batch *shape, int) {
     struct plan p;
     return lay_out(&p, shape, NULL);
-}
-
-static const char *accepts(const struct batch *in) {
-    return all_rows(in) / 32 >= UINT32_MAX ? "more than 2^37 rows" : NULL;
 }
 
 static __device__ inline int64_t row_number(const struct table_shape *tables,
@@ -84,17 +77,12 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK) count_marks(const struct 
 
 /* A thread per word lists the row numbers of its bits; the last thread sets the total. */
 static __global__ void __launch_bounds__(LOOKUP_BLOCK)
-    list_rows(const struct marks m, void *key, bool wide, uint32_t *touched) {
+    list_rows(const struct marks m, uint32_t *key, uint32_t *touched) {
     int64_t w = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x;
     if (w >= m.words) return;
     uint32_t next = m.rank[w];
-    for (uint32_t left = m.bits[w]; left; left &= left - 1, next++) {
-        uint64_t row = (uint64_t)w * 32 + (uint64_t)(__ffs((int)left) - 1);
-        if (wide)
-            ((uint64_t *)key)[next] = row;
-        else
-            ((uint32_t *)key)[next] = (uint32_t)row;
-    }
+    for (uint32_t left = m.bits[w]; left; left &= left - 1, next++)
+        key[next] = (uint32_t)w * 32 + (uint32_t)(__ffs((int)left) - 1);
     if (w == m.words - 1) *touched = next;
 }
 
@@ -129,7 +117,7 @@ static cudaError_t enqueue_index(struct plan *p, const struct batch *in, cudaStr
     LAUNCH(count_marks, blocks, LOOKUP_BLOCK, 0, stream, m);
     status = prefix_sums(p->temp, &p->temp_bytes, m.count, m.rank, (uint32_t)m.words, stream);
     if (status != cudaSuccess) return status;
-    LAUNCH(list_rows, blocks, LOOKUP_BLOCK, 0, stream, m, p->key, p->wide_keys, p->touched);
+    LAUNCH(list_rows, blocks, LOOKUP_BLOCK, 0, stream, m, p->key, p->touched);
     return cudaGetLastError();
 }
 
@@ -147,8 +135,10 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     struct to_touched to = {in->device_tables, p.marks, p.compact.grad, p.compact.stride};
     if (status == cudaSuccess) status = scatter_enqueue(in, p.scale, to, stream);
     stage_done(how, STAGE_REDUCE);
-    struct target target = target_of(in, steps, io);
-    if (status == cudaSuccess) status = compact_update(&p.compact, &target, in, stream);
+    const struct row_list rows =
+        compact_list(&p.compact, (uint32_t)all_rows(in), target_of(in, steps, io));
+    if (status == cudaSuccess && in->lookups)
+        status = rows_update(&rows, touchable_rows(in), in, stream);
     stage_done(how, STAGE_UPDATE);
     return status;
 }
@@ -160,7 +150,7 @@ DEFINE_KERNEL(cuda_atomic) = {
         "Every lookup adds its gradient row atomically to a buffer of touched rows; then update.",
     .place = ON_DEVICE,
     .traits = 0,
-    .accepts = accepts,
+    .accepts = rows_refuse,
     .scratch_bytes = scratch_bytes,
     .plan = NULL,
     .run = run,

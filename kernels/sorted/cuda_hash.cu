@@ -13,7 +13,6 @@
  * Source: the hash-based deduplication of HierarchicalKV and dynamicemb; for equal rows of a warp,
  * warp-aggregated atomics (Adinetz 2014).
  */
-#include "kernels/device/compact.cuh"
 #include "kernels/device/runs.cuh"
 #include "kernels/device/scan.cuh"
 
@@ -21,7 +20,7 @@ enum { SLOT_BLOCK = SCAN_BLOCK };
 
 /* Open addressing, linear probing; a slot that is all ones is empty. */
 struct slots {
-    void *key;              /* [count] as wide as the entries' */
+    uint32_t *key;          /* [count] */
     uint32_t *hits, *begin; /* [count] lookups of the row, and its first entry */
     uint64_t count;         /* a power of two */
 };
@@ -33,7 +32,7 @@ struct plan {
     float *scale;
     uint32_t *slot, *place; /* [lookups] slot, and place among the lookups of its row */
     void *value;            /* [lookups] in the order of the lookups */
-    void *key;              /* [touchable] unique keys */
+    uint32_t *key;          /* [touchable] unique keys */
     uint32_t *begin;        /* [touchable] */
     struct totals *totals;
 };
@@ -52,17 +51,17 @@ static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
     p->counters = counters_take(&p->runs, 1, &s);
     p->scale = mean_scales_take(&s, in);
     struct entries e = entries_of(in);
-    e.key = scratch_take(&s, in->lookups, key_bytes(&e));
+    e.key = (uint32_t *)scratch_take(&s, in->lookups, sizeof *e.key);
     e.value = scratch_take(&s, in->lookups, value_bytes(&e));
     p->runs.entries = e;
     p->slots.count = UINT64_C(1) << bits_for(2 * in->lookups + 1);
-    p->slots.key = scratch_take(&s, (int64_t)p->slots.count, key_bytes(&e));
+    p->slots.key = (uint32_t *)scratch_take(&s, (int64_t)p->slots.count, sizeof(uint32_t));
     p->slots.hits = (uint32_t *)scratch_take(&s, (int64_t)p->slots.count, sizeof(uint32_t));
     p->slots.begin = (uint32_t *)scratch_take(&s, (int64_t)p->slots.count, sizeof(uint32_t));
     p->slot = (uint32_t *)scratch_take(&s, in->lookups, sizeof(uint32_t));
     p->place = (uint32_t *)scratch_take(&s, in->lookups, sizeof(uint32_t));
     p->value = scratch_take(&s, in->lookups, value_bytes(&e));
-    p->key = scratch_take(&s, rows, key_bytes(&e));
+    p->key = (uint32_t *)scratch_take(&s, rows, sizeof *p->key);
     p->begin = (uint32_t *)scratch_take(&s, rows, sizeof *p->begin);
     p->totals = (struct totals *)scratch_take(&s, 1, sizeof *p->totals);
     float *grad = (float *)scratch_take(&s, rows * stride, sizeof *grad);
@@ -76,19 +75,12 @@ static size_t scratch_bytes(const struct batch *shape, int) {
 }
 
 /* The slot of a key; inserts a new key. */
-static __device__ inline uint64_t find_slot(const struct slots &s, bool wide, uint64_t key) {
-    uint64_t at = key * UINT64_C(0x9e3779b97f4a7c15) >> 20;
+static __device__ inline uint64_t find_slot(const struct slots &s, uint32_t key) {
+    uint64_t at = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15) >> 20;
     for (;; at++) {
         at &= s.count - 1;
-        uint64_t found;
-        if (wide) {
-            found = atomicCAS((unsigned long long *)s.key + at, ~0ull, (unsigned long long)key);
-            if (found == ~UINT64_C(0)) return at;
-        } else {
-            found = atomicCAS((unsigned *)s.key + at, ~0u, (unsigned)key);
-            if (found == ~0u) return at;
-        }
-        if (found == key) return at;
+        const uint32_t found = atomicCAS(s.key + at, ~0u, key);
+        if (found == ~0u || found == key) return at;
     }
 }
 
@@ -99,12 +91,12 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     int64_t i = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x, last = in.lookups - 1;
     struct entry made = entry_of(in, e, lookup_of_thread(in, scale, i));
     bool counts = i <= last && made.key != e.padding;
-    uint64_t key = counts ? made.key : ~UINT64_C(0);
-    unsigned same = __match_any_sync(0xffffffffu, (unsigned long long)key);
+    uint32_t key = counts ? made.key : ~0u;
+    unsigned same = __match_any_sync(0xffffffffu, key);
     int leader = __ffs((int)same) - 1, lane = (int)threadIdx.x % WARP;
     uint32_t at = 0, first = 0;
     if (lane == leader && counts) {
-        at = (uint32_t)find_slot(s, e.wide_keys, key);
+        at = (uint32_t)find_slot(s, key);
         first = atomicAdd(&s.hits[at], (unsigned)__popc(same));
     }
     at = __shfl_sync(same, at, leader);
@@ -122,7 +114,7 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
 /* A thread per slot. One atomic add per block reserves both run numbers and entries, so that run
  * numbers have the order of the entries. */
 static __global__ void __launch_bounds__(SLOT_BLOCK)
-    hand_out(const struct slots s, bool wide, void *key, uint32_t *begin, struct totals *totals) {
+    hand_out(const struct slots s, uint32_t *key, uint32_t *begin, struct totals *totals) {
     SHARED(unsigned long long, base, 1);
     uint64_t at = (uint64_t)blockIdx.x * SLOT_BLOCK + threadIdx.x;
     uint32_t hits = at < s.count ? s.hits[at] : 0;
@@ -134,10 +126,7 @@ static __global__ void __launch_bounds__(SLOT_BLOCK)
     before += base[0];
     uint32_t run = (uint32_t)before;
     begin[run] = s.begin[at] = (uint32_t)(before >> 32);
-    if (wide)
-        ((uint64_t *)key)[run] = ((const uint64_t *)s.key)[at];
-    else
-        ((uint32_t *)key)[run] = ((const uint32_t *)s.key)[at];
+    key[run] = s.key[at];
 }
 
 /* A thread per lookup. */
@@ -149,10 +138,9 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     if (i >= e.count) return;
     struct entries unplaced = e;
     unplaced.value = (void *)value;
-    unplaced.key = s.key;
     bool counts = slot[i] != UINT32_MAX;
     int64_t to = counts ? (int64_t)s.begin[slot[i]] + place[i] : place[i];
-    entry_put(e, to, counts ? entry_key(unplaced, slot[i]) : e.padding, entry_value(unplaced, i));
+    entry_put(e, to, counts ? s.key[slot[i]] : e.padding, entry_value(unplaced, i));
 }
 
 static cudaError_t enqueue_index(struct plan *p, const struct batch *in, cudaStream_t stream) {
@@ -160,7 +148,7 @@ static cudaError_t enqueue_index(struct plan *p, const struct batch *in, cudaStr
     struct slots s = p->slots;
     unsigned blocks = blocks_for(in->lookups, LOOKUP_BLOCK);
     mean_scales_fill(in, p->scale, stream);
-    cudaError_t status = cudaMemsetAsync(s.key, 0xff, s.count * key_bytes(&e), stream);
+    cudaError_t status = cudaMemsetAsync(s.key, 0xff, s.count * sizeof *s.key, stream);
     if (status == cudaSuccess)
         status = cudaMemsetAsync(s.hits, 0, s.count * sizeof *s.hits, stream);
     if (status == cudaSuccess) status = cudaMemsetAsync(p->totals, 0, sizeof *p->totals, stream);
@@ -168,8 +156,8 @@ static cudaError_t enqueue_index(struct plan *p, const struct batch *in, cudaStr
     if (status != cudaSuccess) return status;
     LAUNCH(insert, blocks, LOOKUP_BLOCK, 0, stream, *in, e, p->scale, s, p->slot, p->place,
            p->value, &p->totals->padding);
-    LAUNCH(hand_out, blocks_for((int64_t)s.count, SLOT_BLOCK), SLOT_BLOCK, 0, stream, s,
-           e.wide_keys, p->key, p->begin, p->totals);
+    LAUNCH(hand_out, blocks_for((int64_t)s.count, SLOT_BLOCK), SLOT_BLOCK, 0, stream, s, p->key,
+           p->begin, p->totals);
     LAUNCH(place_entries, blocks, LOOKUP_BLOCK, 0, stream, e, s, p->slot, p->place, p->value,
            p->totals);
     return cudaGetLastError();
@@ -183,9 +171,12 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     cudaError_t status = in->lookups ? enqueue_index(&p, in, stream) : cudaSuccess;
     stage_done(how, STAGE_INDEX);
     p.runs.target = target_of(in, steps, io);
-    if (status == cudaSuccess) status = runs_reduce(&p.runs, in, stream);
+    if (status == cudaSuccess) status = runs_reduce(&p.runs, stream);
     stage_done(how, STAGE_REDUCE);
-    if (status == cudaSuccess) status = compact_update(&p.runs.compact, &p.runs.target, in, stream);
+    const struct row_list rows =
+        compact_list(&p.runs.compact, p.runs.entries.padding, p.runs.target);
+    if (status == cudaSuccess && in->lookups)
+        status = rows_update(&rows, touchable_rows(in), in, stream);
     stage_done(how, STAGE_UPDATE);
     return status;
 }

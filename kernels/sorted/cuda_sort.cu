@@ -34,9 +34,12 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     p.runs.target = target_of(in, steps, io);
     cudaError_t status = compact_sort_index(&p, in, stream);
     stage_done(how, STAGE_INDEX);
-    if (status == cudaSuccess) status = runs_reduce(&p.runs, in, stream);
+    if (status == cudaSuccess) status = runs_reduce(&p.runs, stream);
     stage_done(how, STAGE_REDUCE);
-    if (status == cudaSuccess) status = compact_update(&p.runs.compact, &p.runs.target, in, stream);
+    const struct row_list rows =
+        compact_list(&p.runs.compact, p.runs.entries.padding, p.runs.target);
+    if (status == cudaSuccess && in->lookups)
+        status = rows_update(&rows, touchable_rows(in), in, stream);
     stage_done(how, STAGE_UPDATE);
     return status;
 }
