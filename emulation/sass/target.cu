@@ -103,19 +103,20 @@ int main(int argc, char **argv) {
     struct table io = {};
     struct runs r;
     struct scratch none = {NULL, 0};
-    runs_lay_out(&r, &none, &in, lookups, dim, kind_of(&shape));
-    r.entries = entries_of(&in), r.entries.key = (void *)KEY, r.entries.value = (void *)VALUE;
+    runs_lay_out(&r, &none, &in, lookups, dim);
+    r.kind = kind_of(&shape, false);
+    r.entries = entries_of(&in), r.entries.key = (uint32_t *)KEY, r.entries.value = (void *)VALUE;
     r.partial = (float *)PARTIAL, r.arrived = (uint32_t *)ARRIVED;
     r.listed = r.list_key = r.list_place = (uint32_t *)LIST;
     r.target = {in.device_tables, 1, (struct rule_step *)STEPS, (struct table *)IO, NULL};
-    const struct cover c = cover_of(dim);
-    const int groups = LEAN_BLOCK / c.count;
+    const int lanes = lanes_of_cover(cover_of(dim)), quads = dim > WIDEST_COVER / 2 ? 2 : 1,
+              groups = LEAN_BLOCK / lanes;
     const struct rule_step step = rule_step(rule_default(kind), 3);
 
-    printf("kernel sum_rows<%d, %d, true>\nthreads %d\n", c.count, c.tiles, LEAN_BLOCK);
+    printf("kernel sum_rows<%d, %d, true>\nthreads %d\n", lanes, quads, LEAN_BLOCK);
     printf("chunk %d\nreach %d\nentries %d\ndynamic 0\n", r.tree.chunk, REACH,
            r.tree.chunk * groups);
-    print_memory("key", KEY, (lookups + 1) * (int64_t)key_bytes(&r.entries));
+    print_memory("key", KEY, (lookups + 1) * (int64_t)sizeof *r.entries.key);
     print_memory("value", VALUE, lookups * (int64_t)value_bytes(&r.entries));
     print_memory("grad", GRAD, bags * dim * 4);
     print_memory("partial", PARTIAL, 2 * tree_nodes(&r.tree) * r.stride * 4);

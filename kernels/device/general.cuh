@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/device/chunk.cuh"
+#include "kernels/device/fold.cuh"
 #include "kernels/device/lean.cuh"
 #include "kernels/device/listed.cuh"
 #include "kernels/device/summand.cuh"

@@ -4,12 +4,13 @@
  *
  * A group of lanes takes a chunk of sorted entries. A lane knows an entry of the group's next LANES, and asks for the
  * lines of its row if a run ends there. Then gradient rows come in windows, all of a window in flight at once. The sum
- * of a run that ends goes to the warp's stack, and when a batch of rows waits there, the rule updates them (lean.cuh).
+ * of a run that ends goes to the warp's stack, and when a batch of rows waits there, the rule updates them (update.cuh).
  * Parts of runs that cross a border of chunks go to memory: tree.cu adds them up and makes a list of their rows.
  *
  * The warp takes the entries of one table after another; nearly every warp has entries of one table alone.
  */
 #include "kernels/device/general.cuh"
+#include "kernels/device/update.cuh"
 
 #define PASTE(a, b) a##b
 #define JOIN(a, b)  PASTE(a, b)
@@ -249,10 +250,9 @@ static __device__ __forceinline__ void sum_table(const struct runs &r, const str
 
 template <enum rule_kind KIND, class L>
 static __device__ __forceinline__ void sum_chunks(const struct runs &r) {
-    SHARED(struct quad, memory, (LEAN_WARPS * L::MEMORY / 16));
     const unsigned warp = threadIdx.x / WARP, me = threadIdx.x % WARP;
     const struct place_of_lane p = place_of_me<L>(me);
-    struct stack s = {shared_address_of(memory + warp * L::MEMORY / 16), 0};
+    struct stack s = stack_here<L>();
     const struct keys keys = keys_of(r);
     const shared_address my_chunk = s.at + L::CHUNKS_AT + p.group * 16;
     const uint32_t number = (blockIdx.x * LEAN_WARPS + warp) * L::GROUPS + p.group;
@@ -300,10 +300,9 @@ static __device__ __forceinline__ void sum_chunks(const struct runs &r) {
 /* A warp takes BATCH rows. */
 template <enum rule_kind KIND, class L>
 static __device__ __forceinline__ void update_listed(const struct row_list &r) {
-    SHARED(struct quad, memory, (LEAN_WARPS * L::MEMORY / 16));
     const unsigned warp = threadIdx.x / WARP, me = threadIdx.x % WARP;
     const struct place_of_lane p = place_of_me<L>(me);
-    struct stack s = {shared_address_of(memory + warp * L::MEMORY / 16), 0};
+    struct stack s = stack_here<L>();
     const uint32_t number = (blockIdx.x * LEAN_WARPS + warp) * L::BATCH + me;
     const struct listed_row mine = listed_at(r, number, me < L::BATCH);
     for (unsigned left = __ballot_sync(ALL_LANES, mine.there); left;) {
@@ -311,7 +310,7 @@ static __device__ __forceinline__ void update_listed(const struct row_list &r) {
         const bool now = left >> me & 1 && mine.table == table;
         const unsigned rows = __ballot_sync(ALL_LANES, now);
         const int32_t dim = r.target.tables[table].dim;
-        table_put<L>(r.target, {mine.first, table}, s);
+        table_put<L>(r.target, {0, table}, s);
         clear_idle_columns<L>(s.at, dim);
         if (now) shared_put(s.at + L::ROWS_AT + 4 * __popc(rows & ((1u << me) - 1u)), mine.row);
         for (unsigned each = rows; each; s.top++, each &= each - 1) {
@@ -369,12 +368,12 @@ static void enqueue_update(const struct row_list *list, int64_t most, cudaStream
            LEAN_BLOCK, 0, stream, *list);
 }
 
-static __global__ void __launch_bounds__(LEAN_BLOCK)
+static __global__ void __launch_bounds__(LEAN_BLOCK, 4)
     sum_rows_of_any_kind(const __grid_constant__ struct runs r) {
     sum_chunk_in_memory<THE_RULE>(r);
 }
 
-static __global__ void __launch_bounds__(LEAN_BLOCK)
+static __global__ void __launch_bounds__(LEAN_BLOCK, 4)
     update_rows_of_any_kind(const __grid_constant__ struct row_list r) {
     update_listed_in_memory<THE_RULE>(r);
 }

@@ -10,7 +10,6 @@ struct listed_row {
     bool there; /* otherwise nothing else counts */
     uint32_t row;
     int32_t table;
-    int64_t first; /* the key of the table's first row */
     const float *sum;
 };
 
@@ -26,7 +25,6 @@ static __device__ inline struct listed_row listed_at(const struct row_list &r, u
     if (r.mixed && !(kind_of(t, r.general) == r.kind)) x.there = false;
     x.row = key - (uint32_t)at.first;
     x.table = at.table;
-    x.first = at.first;
     if (r.first)
         x.sum = r.sums + r.first[at.table] + (int64_t)x.row * t->dim;
     else

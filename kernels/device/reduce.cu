@@ -44,7 +44,7 @@ static __device__ inline struct quad whole_at(const struct runs &r, const struct
 }
 
 template <int LANES, bool WHOLE>
-static __global__ void __launch_bounds__(REDUCE_BLOCK)
+static __global__ void __launch_bounds__(REDUCE_BLOCK, 6)
     sum_compact(const __grid_constant__ struct runs r) {
     enum { WINDOW = LANES < FLIGHT ? LANES : (int)FLIGHT };
     const unsigned lane = threadIdx.x % LANES, first_lane = threadIdx.x % WARP - lane;
