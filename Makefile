@@ -21,6 +21,7 @@
 #| make gpu-verify  test device kernels on a real GPU and write a record; status 1 without a GPU
 #| make gpu-record  both of these, packed into OUT/DEVICE-DRIVER-DATE.tar.gz; docs/cuda.md. Status 1 without
 #|                a GPU, or if one of them fails; the archive has what there is
+#| make gpu-lease  pack what studies/gpu/lease.py needs to measure a GPU that is there for minutes: build/lease
 #| make cuda12    install the headers of CUDA 12 in build/ (24 MB, once); make test ONLY=cuda_old compiles with them
 #| make resources  record what device kernels compile to in tests/golden/cuda_sass.txt, with which make test compares.
 #|                It needs a disassembler: make sass-tools installs one in build/ (7 MB, once) if CUDA has none
@@ -30,7 +31,7 @@
 #| make sass-counts  instructions that warps issue in the kernel of emulation/sass/target.cu: nvcc's machine code, executed
 #|                on the CPU, and every row of it checked. make sass-counts-renew accepts a change, make test-cuda judges it;
 #|                SASS='--rule=adam --lines=20 --blocks=all --listing=file': some of it, lines, the whole launch, the code
-#| make bound     a model of L2 and a lower bound on time of device kernels: KERNEL= COUNTS_PART=8 BOUND='--flight=4'
+#| make l2        what device kernels move in a model of L2: KERNEL= COUNTS_PART=8
 #| make smoke     run and check every kernel, rule and workload kind once, tiny; result in OUT/smoke/
 #| make plots     draw again from a saved result: RESULT=file.json; never measures
 #| make table     print the table of a saved result; EACH=1: one for every rule, even of many

@@ -242,6 +242,9 @@ struct kernel {
      * oldest device has refuses every batch on such a device. */
     const char *(*accepts)(const struct batch *shape);
 
+    /* A word for the code that runs a batch of this shape. NULL: the kernel has one code for all batches. */
+    const char *(*variant)(const struct batch *shape);
+
     /* Bytes of scratch that run needs for a batch of this shape. NULL: none. */
     size_t (*scratch_bytes)(const struct batch *shape, int threads);
 

@@ -212,3 +212,12 @@ zero:
 	@mkdir -p $(call quoted,$(OUT)/zero)
 	@$(B)/studies/zero/zero $(if $(OFFLOAD),--offload=$(call quoted,$(OFFLOAD))) $(or $(RANKS),4) >$(call quoted,$(OUT)/zero/zero.jsonl)
 	@$(PYTHON) studies/zero.py $(call quoted,$(OUT)/zero/zero.jsonl) $(call quoted,$(OUT)/zero)
+
+# All that studies/gpu/lease.py needs on a machine without this checkout and its packages, at most 64 MiB.
+.PHONY: gpu-lease
+lease := build/lease
+gpu-lease:
+	@[ -n "$(NVCC)" ] || { echo 'gpu-lease: nvcc is missing, so there are no device kernels' >&2; exit 1; }
+	$(call require,test)
+	@$(MAKE) --no-print-directory $(C)/bench $(C)/embfuse $(G)/tests/kernels/tests
+	@sh studies/gpu/pack.sh $(lease) $(C)/bench $(C)/embfuse $(G)/tests/kernels/tests

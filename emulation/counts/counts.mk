@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Counts of what device kernels do, on the PTX lane, a model of L2, and a bound on time: docs/cuda.md.
+# Counts of what device kernels do, on the PTX lane, and a model of L2: docs/cuda.md.
 
 COUNTS_SPEC ?= datasets/counts.spec
 COUNTS_ARCH ?= 90
@@ -14,7 +14,7 @@ $(counts_program): $(counts_objects) $(host) $(host_shared) $(updates) $(E)/harn
                    $(ptx_host) $(call ptx_parts,$(COUNTS_ARCH)) $(ptx_run) $(emulation) $(B)/harness.a
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
-.PHONY: counts-program counts counts-renew bound test-counts
+.PHONY: counts-program counts counts-renew l2 test-counts
 counts-program:
 	@$(if $(filter $(COUNTS_ARCH),$(CUDA_ARCHS)),:,echo 'counts are of sm_$(COUNTS_ARCH): CUDA_ARCHS has to have it' >&2; exit 1)
 	@[ -n "$(NVCC)" ] || { echo 'counts: nvcc is missing, so there is no PTX' >&2; exit 1; }
@@ -37,15 +37,12 @@ counts-renew: counts-program
 	@$(PYTHON) emulation/counts/table.py compare $(call quoted,$(OUT)/counts/renew.json) || :
 	@$(PYTHON) emulation/counts/table.py write $(call quoted,$(OUT)/counts/renew.json) --made-by "$(counts_made_by)"
 
-# What the models of L2 move, and the bound on time that follows; on 1/COUNTS_PART of the devices, because the workloads
-# are small. BOUND='--flight=4': options of bound.py.
-bound: counts-program
-	@$(MAKE) --no-print-directory sass-tools || :
+# What the models of L2 move; on 1/COUNTS_PART of the devices, because the workloads are small.
+l2: counts-program
 	@mkdir -p $(call quoted,$(OUT)/counts)
 	@$(counts_program) --spec=$(call quoted,$(COUNTS_SPEC)) --jobs=$(shell nproc) --lines --model=h100 --model=h200 \
 	    --part=$(COUNTS_PART) $(KERNEL:%=--kernel=%) --out=$(call quoted,$(OUT)/counts/models.json)
 	@$(PYTHON) emulation/counts/table.py models $(call quoted,$(OUT)/counts/models.json)
-	@$(PYTHON) emulation/counts/bound.py $(call quoted,$(OUT)/counts/models.json) --build=$(B) $(BOUND)
 
 test-counts: counts-program
 	@COUNTS=$(counts_program) COUNTS_MADE_BY="$(counts_made_by)" BUILD=$(B) PYTHON=$(PYTHON) tests/run.sh tests/cuda/test_counts.py

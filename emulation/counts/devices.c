@@ -6,9 +6,10 @@
 
 /* SMs and L2: NVIDIA's papers on the architectures of A100 and H100 and its tuning guide for Hopper,
  * which H200 shares; B200 as its driver reports it (pytorch/ao, pull request 4002). Ways: published
- * for Volta only (Jia et al. 2018, arXiv:1804.06826), assumed for the others. late: latency of memory
- * times measured copy bandwidth (both in bound.py with their sources) / 512 bytes; A100 and B200 with
- * the latency of H100. */
+ * for Volta only (Jia et al. 2018, arXiv:1804.06826), assumed for the others. late: latency of memory, 370 ns
+ * (650 cycles at 1755 MHz, H100 PCIe: te42kyfo/gpu-benches, gpu-latency/h100_pcie.txt), times the bandwidth of a copy
+ * (BabelStream, H100 2.90 TB/s, H200 4.01 TB/s: Azure/AI-benchmarking-guide, ND_H100_v5 and ND_H200_v5) / 512 bytes;
+ * A100 and B200 with the latency of H100. */
 static const struct device_model models[] = {
     {"a100", 80, 108, 40, 16, 1250, 164},
     {"h100", 90, 132, 50, 16, 2100, 228},

@@ -4,10 +4,11 @@
 
 PTX_ARCHS ?= $(or $(filter 90,$(CUDA_ARCHS)),$(lastword $(CUDA_ARCHS)))
 X         := $(B)/ptx
-# The lean kernels of all rules are three million lines of PTX. Those of some rules are run, one for each way through them:
-# no sums, states, a sum of gradients, sums before and after the step; rules of others take the general kernels here.
+# The kernels of all rules are three million lines of PTX. Those of some rules are run, one for each way through them:
+# no sums, states, a sum of gradients, sums before and after the step. Those of the others are the emulation's.
 PTX_RULES ?= sgd adagrad rowwise_adagrad adam lars rowwise_lamb
 ptx_files := $(parts:%.cu=%) $(cuda:%.cu=%) $(if $(leans),$(PTX_RULES:%=kernels/device/lean_%))
+ptx_others = $(filter-out $(ptx_files:%=$(E)/%.o),$(leans:%=$(E)/%))
 ptx_host  := $(ptx_files:%=$(X)/host/%.o)
 ptx_run   := $(patsubst %.cpp,$(B)/%.o,$(wildcard emulation/ptx/*.cpp))
 # Groups of tests/kernels.
@@ -42,7 +43,7 @@ $(X)/$1/groups.inc: FORCE
 $(X)/$1/main.o: tests/support/main.c $(X)/$1/groups.inc
 	$$(call quiet,CC)$$(CC) $$(CFLAGS) -I$(X)/$1 -c $$< $$(object)
 $(X)/$1/tests: $(ptx_groups:%=$(B)/tests/kernels/test_%.o) $(X)/$1/main.o $(B)/tests/cuda/ptx/only_device.o $(host) $(host_shared) $(updates) \
-               $(E)/harness/registry.o $(device:%.c=$(E)/%.o) $(ptx_host) $(call ptx_parts,$1) $(ptx_run) $(emulation) $(archives)
+               $(E)/harness/registry.o $(device:%.c=$(E)/%.o) $(ptx_host) $(call ptx_parts,$1) $(ptx_others) $(ptx_run) $(emulation) $(archives)
 	$$(call quiet,LD)$$(CXX) $$(CXXFLAGS) $$^ -lcmocka $$(LDLIBS) $$(whole)
 endef
 $(foreach a,$(CUDA_ARCHS),$(eval $(call ptx_arch,$a)))

@@ -208,14 +208,16 @@ class Driver : State {
                      (m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP));
         char print[32];
         snprintf(print, sizeof print, "%016" PRIx64, m->stats[s.batch].fingerprint);
-        state.SetLabel("workload=" + std::string(m->workload->name) + " rule=" + rule +
-                       " kernel=" + k->name + " mode=" + mode_name(c.mode) +
-                       " place=" + place_name(k->place) + " operation=" +
-                       (k->operation != OP_STEP ? operation_name(k->operation)
-                        : dense                 ? "dense"
-                                                : "lazy") +
-                       " check=" + (exact ? "exact" : "bound") + " fingerprint=" + print +
-                       " placement=" + placement(s.ceiling.pingpong_ns));
+        state.SetLabel(
+            "workload=" + std::string(m->workload->name) + " rule=" + rule + " kernel=" + k->name +
+            " mode=" + mode_name(c.mode) + " place=" + place_name(k->place) + " operation=" +
+            (k->operation != OP_STEP ? operation_name(k->operation)
+             : dense                 ? "dense"
+                                     : "lazy") +
+            " check=" + (exact ? "exact" : "bound") + " fingerprint=" + print +
+            " placement=" + placement(s.ceiling.pingpong_ns) +
+            (k->variant ? std::string(" variant=") + k->variant(&m->workload->batches[s.batch])
+                        : ""));
         workload_counters(state.counters, m, s.batch, alpha);
         sample_counters(state.counters, m, s, use);
     }

@@ -23,6 +23,14 @@ struct classes {
     } of[CLASSES_MOST];
 };
 
+/* Whose code updates the rows of a batch: struct kernel, variant. */
+static inline const char *rows_variant(const struct batch *in) {
+    int32_t general = 0;
+    for (int32_t t = 0; t < in->num_tables; t++)
+        general += kind_of(&in->tables[t], false).way == WAY_GENERAL;
+    return general == 0 ? "lean" : general == in->num_tables ? "general" : "lean+general";
+}
+
 /* The class of a table; c.count if there is none. */
 static __host__ __device__ inline int class_of(const struct classes &c,
                                                const struct table_shape *t) {

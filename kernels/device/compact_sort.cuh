@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "kernels/device/classes.cuh"
 #include "kernels/device/runs.cuh"
 #include "kernels/device/sorted.cuh"
 

@@ -47,8 +47,10 @@ template <class Index> static size_t fused_scratch_bytes(const struct batch *sha
     return fused_lay_out(&p, shape, NULL);
 }
 
-static const char *fused_accepts(const struct batch *in) {
-    return in->num_tables > 65535 ? "more than 65535 tables" : entries_refuse(in);
+/* Lean code also sums, if gradient rows are aligned and there is no max. */
+static const char *fused_variant(const struct batch *in) {
+    const bool lean = !has_pooling(in, POOL_MAX) && grad_unit(in) % LANE_COLUMNS == 0;
+    return lean ? rows_variant(in) : "general";
 }
 
 /* Enqueues the first half. */

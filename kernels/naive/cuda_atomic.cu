@@ -12,6 +12,7 @@
  * Not deterministic: atomics come in any order.
  * Measured on an H200 (docs/cuda.md): on a par with cuda_sort if lookups are uniform; hot rows make atomics queue up.
  */
+#include "kernels/device/classes.cuh"
 #include "kernels/device/runs.cuh"
 #include "kernels/device/scatter.cuh"
 #include "kernels/device/sort.h"
@@ -151,6 +152,7 @@ DEFINE_KERNEL(cuda_atomic) = {
     .place = ON_DEVICE,
     .traits = 0,
     .accepts = rows_refuse,
+    .variant = rows_variant,
     .scratch_bytes = scratch_bytes,
     .plan = NULL,
     .run = run,

@@ -13,6 +13,7 @@
  * Cannot run if the gradient does not fit in device memory beside the tables.
  * Source: nn.Embedding(sparse=False) with a dense optimizer in PyTorch.
  */
+#include "kernels/device/classes.cuh"
 #include "kernels/device/runs.cuh"
 #include "kernels/device/scan.cuh"
 #include "kernels/device/scatter.cuh"
@@ -128,6 +129,7 @@ DEFINE_KERNEL(cuda_dense) = {
     .place = ON_DEVICE,
     .traits = DENSE_GRAD | DENSE_STEP,
     .accepts = rows_refuse,
+    .variant = rows_variant,
     .scratch_bytes = scratch_bytes,
     .plan = NULL,
     .run = run,

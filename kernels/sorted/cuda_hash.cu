@@ -13,6 +13,7 @@
  * Source: the hash-based deduplication of HierarchicalKV and dynamicemb; for equal rows of a warp,
  * warp-aggregated atomics (Adinetz 2014).
  */
+#include "kernels/device/classes.cuh"
 #include "kernels/device/runs.cuh"
 #include "kernels/device/scan.cuh"
 
@@ -188,6 +189,7 @@ DEFINE_KERNEL(cuda_hash) = {
     .place = ON_DEVICE,
     .traits = 0,
     .accepts = entries_refuse,
+    .variant = rows_variant,
     .scratch_bytes = scratch_bytes,
     .plan = NULL,
     .run = run,

@@ -51,6 +51,7 @@ DEFINE_KERNEL(cuda_sort) = {
     .place = ON_DEVICE,
     .traits = DETERMINISTIC,
     .accepts = entries_refuse,
+    .variant = rows_variant,
     .scratch_bytes = scratch_bytes,
     .plan = NULL,
     .run = run,

@@ -58,27 +58,27 @@ def constant(name):
         return int(re.search(rf"\b{name} = (\d+)", file.read()).group(1))
 
 
-def sums_of(folder, rows):
-    """sum_runs of 400 lookups of a table with so many rows, too wide to be a small one: (atomics, those of the address
-    with the most, levels that wait for one another)."""
+def nodes_of(folder, rows):
+    """sum_nodes of 20000 lookups of a table with so many rows: (atomics, those of the address with the most, levels that
+    wait for one another)."""
     path = os.path.join(folder, "tree.spec")
     with open(path, "w", encoding="utf-8") as file:
-        file.write(f"workload tree\n rows {rows}\n dim 300\n batch 400\n length fixed 1\n ids uniform\n rule sgd\n")
+        file.write(f"workload tree\n rows {rows}\n dim 4\n batch 20000\n length fixed 1\n ids uniform\n rule sgd\n")
     counts = counted(folder, path, "--kernel=cuda_fused")
-    found = [c for functions in counts.values() for f, c in functions.items() if f.startswith("sum_runs")]
+    found = [c for functions in counts.values() for f, c in functions.items() if f.startswith("sum_nodes")]
     assert found
     return {(c["atomic_ops"], c["per_address"], c["chain"]) for c in found}
 
 
 def test_tree_by_hand(folder):
-    """A run of all entries: every node but the root has one arrival at its parent's counter, and a group climbs to the
-    root."""
+    """A run of all entries: every node below the root and above the chunks has one arrival at its parent's counter, a
+    warp climbs to the root, and the run is listed once."""
     chunk, fan = constant("CHUNK_LEAST"), 1 << constant("FAN_BITS")
-    nodes = [-(-400 // chunk)]
+    nodes = [-(-20000 // chunk)]
     while nodes[-1] > 1:
         nodes.append(-(-nodes[-1] // fan))
-    assert sums_of(folder, 1) == {(sum(nodes[:-1]), min(fan, nodes[0]), len(nodes))}
-    assert sums_of(folder, 1000) == {(0, 0, 1)}  # no run is longer than the reach of a chunk
+    assert nodes_of(folder, 1) == {(sum(nodes[1:-1]) + 1, min(fan, nodes[1]), len(nodes) - 1)}
+    assert nodes_of(folder, 100000) == {(0, 0, 1)}  # no run is longer than the reach of a chunk
 
 
 def test_gradient_is_read_once(folder):

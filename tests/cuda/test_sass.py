@@ -13,7 +13,6 @@ from flight import NoWait, loads_in_flight
 from flow import blocks_of, loops_of, nested
 from gather import gather_loops
 from instruction import PREDICATE, UNIFORM, load_width, parse, registers_of
-from issue import read
 from planted import LOADS, USES, loop, same, sass
 
 P, U = PREDICATE, UNIFORM
@@ -119,53 +118,6 @@ def test_a_use_that_waits_for_nothing_is_reported(folder):
     except NoWait:
         return
     raise AssertionError("no exception")
-
-
-# --- tests/cuda/sass/issue.py: what a request stands for, and loads in flight at most
-def of_lines(lines):
-    """What read() says of instructions on lines of main.cu: "7: LDG.E ..." is on line 7, and so are those after it."""
-    text, controls = sass("\n".join(re.sub(r"^\s*\d+: ", "", line) for line in lines.splitlines()))
-    told, numbers = [], [re.match(r"\s*(\d+): ", line) for line in lines.splitlines() if line.strip()]
-    for line, number in zip(text.splitlines(), numbers):
-        told += [f'\t//## File "/home/x/./main.cu", line {number[1]}'] if number else []
-        told.append(line)
-    found = read("\n".join(told), controls)
-    return ({(line, kind): round(share, 2) for (_, line, kind), share in found["shares"].items()},
-            found["flights"] and {line: most for (_, line), most in found["flights"].items()})
-
-
-CALL = """
-    1: LDG.E R4, desc[UR4][R2.64] | set 0
-    2: CALL.REL.NOINC `($called) | wait
-    3: FADD R1, R4, R8 | wait 0 1
-    4: EXIT | wait
-    $called:
-    5: IADD3 R0, R0, 0x1, RZ | wait
-    6: LDG.E R8, desc[UR4][R6.64] | set 1
-    7: RET.REL.NODEC R20 `(main) | wait"""
-# Code; the instructions that a request of a line and kind stands for; and of each line the most loads in flight.
-OF_LINES = {
-    "requests share their block": ("1: IADD3 R0, R0, 0x1, RZ\n2: LDG.E R4, desc[UR4][R2.64]\n3: FADD R5, R4, R4\n"
-                                   "4: STG.E desc[UR4][R2.64], R5\n5: EXIT", {(2, "load"): 2.5, (4, "store"): 2.5}, {2: 1}),
-    # Two copies of line 2: one in a block of 2 instructions, and one in a block of 3.
-    "the least share of a line": ("2: LDG.E R5, desc[UR4][R2.64]\n3: @P1 BRA `(.L_end)\n"
-                                  "1: IADD3 R0, R0, 0x1, RZ\n2: LDG.E R4, desc[UR4][R2.64]\n3: @P0 BRA `(.L_end)\n"
-                                  "4: STG.E desc[UR4][R2.64], R5\n.L_end:\n5: EXIT",
-                                  {(2, "load"): 2, (4, "store"): 1}, {2: 2}),
-    "a block without a request": ("1: LDG.E R4, desc[UR4][R2.64]\n2: @P0 EXIT\n3: FADD R1, R1, R1\n4: EXIT",
-                                  {(1, "load"): 2}, {1: 1}),
-    "a function that is called": (CALL, {(1, "load"): 4, (6, "load"): 3}, {1: 2, 6: 2}),
-    "turns of a loop overlap": (loop("1: LDG.E R4, desc[UR4][R2.64]\n2: FADD R6, R6, R5\n"
-                                     "3: LDG.E R5, desc[UR4][R2.64]\n4: FADD R6, R6, R4"),
-                                {(1, "load"): 3.5, (3, "load"): 3.5}, {1: 2, 3: 2}),
-    "asynchronous copies": ("1: LDG.E R4, desc[UR4][R2.64]\n2: LDGSTS.E [R5], desc[UR4][R2.64]\n3: EXIT",
-                            {(1, "load"): 1.5, (2, "load"): 1.5}, None),
-}
-
-
-def test_requests_and_loads_of_lines(folder):
-    for name, (lines, shares, flights) in OF_LINES.items():
-        same((name, *of_lines(lines)), (name, shares, flights))
 
 
 if __name__ == "__main__":

@@ -54,8 +54,7 @@ static void found_by_name(void **state) {
     assert_non_null(strstr(err.text, registry()->kernel->name));
 }
 
-/* As many tables as a CUDA grid has blocks in its second dimension. */
-static void most_tables(void **state) {
+static void many_tables(void **state) {
     enum { TABLES = 65535 };
     struct table_shape *tables = calloc(TABLES, sizeof *tables);
     struct feature *features = calloc(TABLES, sizeof *features);
@@ -95,6 +94,77 @@ static void refuses_rules_it_lacks(void **state) {
     builder_free(&b);
 }
 
+/* A table of so many rows and columns, and another one of 64 columns, with sums of lookups. */
+static void two_tables(struct batch *in, struct table_shape *tables, struct feature *features,
+                       int64_t rows, int32_t dim, int64_t lookups, enum pooling pooling) {
+    static const int32_t none[1];
+    for (int32_t t = 0; t < 2; t++) {
+        tables[t] = (struct table_shape){.rows = t ? 4 : rows,
+                                         .dim = t ? 64 : dim,
+                                         .rule = RULE_sgd,
+                                         .features = 1,
+                                         .lookups = lookups / 2,
+                                         .first_row = t ? rows : 0};
+        features[t] = (struct feature){.table = t,
+                                       .padding_id = -1,
+                                       .pooling = pooling,
+                                       .grad_offset = t * dim,
+                                       .grad_stride = dim + 64,
+                                       .lookups = lookups / 2};
+    }
+    *in = (struct batch){.num_tables = 2,
+                         .num_features = 2,
+                         .bags = 1,
+                         .lookups = lookups,
+                         .tables = tables,
+                         .features = features,
+                         .winners = pooling == POOL_MAX ? none : NULL,
+                         .grad_elements = dim + 64};
+}
+
+/* In one line, before anything is allocated. */
+static void refuses_sizes(void **state) {
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    const int64_t fits = (INT64_C(1) << 32) - 8, is_too_many = fits + 3; /* with 4 more */
+    const bool device = k->place == ON_DEVICE;
+    struct table_shape tables[2];
+    struct feature features[2];
+    struct batch in;
+    two_tables(&in, tables, features, fits, 64, 8, POOL_SUM);
+    assert_null(kernel_refuses(k, &in));
+    two_tables(&in, tables, features, is_too_many, 64, 8, POOL_SUM);
+    const char *why = kernel_refuses(k, &in);
+    if (device && k->operation == OP_STEP && !(k->traits & STEP_PER_LOOKUP))
+        assert_string_equal(why, "2^32 rows or more");
+    two_tables(&in, tables, features, 100, 64, INT64_C(1) << 31, POOL_SUM);
+    why = kernel_refuses(k, &in);
+    if (device && k->operation == OP_STEP && k->traits & DETERMINISTIC)
+        assert_string_equal(why, "2^31 lookups or more"); /* each lookup has an entry */
+}
+
+static void says_whose_code_runs(void **state) {
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    static const struct {
+        int32_t dim;
+        enum pooling pooling;
+        const char *variant, *of_fused;
+    } cases[] = {
+        {128, POOL_SUM, "lean", "lean"},
+        {256, POOL_MEAN, "lean", "lean"},
+        {260, POOL_SUM, "lean+general", "lean+general"},
+        {63, POOL_SUM, "lean+general", "general"}, /* gradient rows of the other begin anywhere */
+        {64, POOL_MAX, "lean", "general"}};
+    struct table_shape tables[2];
+    struct feature features[2];
+    struct batch in;
+    if (!k->variant) skip();
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        two_tables(&in, tables, features, 100, cases[c].dim, 8, cases[c].pooling);
+        const bool fused = strncmp(k->name, "cuda_fused", 10) == 0;
+        assert_string_equal(k->variant(&in), fused ? cases[c].of_fused : cases[c].variant);
+    }
+}
+
 /* --- what a kernel sees: files of kernels/, and no rule, which is written once */
 
 static void check_line(const char *where, bool shared, const char *line) {
@@ -132,7 +202,9 @@ TESTS(registry) {
     add_test("rules are described", rules_are_described, NULL, NULL);
     add_test("found by name", found_by_name, NULL, NULL);
     add_test("kernels see kernels alone", kernels_see_kernels_alone, NULL, NULL);
-    add_kernel_tests("65535 tables", most_tables, NULL);
+    add_kernel_tests("65535 tables", many_tables, NULL);
+    add_kernel_tests("refuses too many lookups and rows", refuses_sizes, NULL);
+    add_kernel_tests("says whose code runs", says_whose_code_runs, NULL);
     add_kernel_tests("refuses rules that it lacks", refuses_rules_it_lacks, NULL);
     return run_listed("registry");
 }

@@ -11,7 +11,7 @@ import tempfile
 from cubin import Cubin
 from flight import NoWait
 from metrics import measure
-from occupancy import dynamic_shared, warps_of_sm
+from occupancy import warps_of_sm
 
 TOOLS = "cuobjdump", "nvdisasm"
 READERS = "cubin", "flight", "flow", "gather", "instruction", "metrics", "objects", "occupancy"
@@ -72,7 +72,7 @@ def kernels_of_cubin(path, arch, tool):
             raise NoWait(f"{names[mangled]} sm_{arch}: {e}") from e
         m.update(registers=registers[mangled], stack=stacks.get(mangled, 0), shared=cubin.shared(mangled, arch),
                  block=cubin.block(mangled) or 128)
-        m["warps"] = warps_of_sm(arch, m["registers"], m["shared"] + dynamic_shared(names[mangled]), m["block"])
+        m["warps"] = warps_of_sm(arch, m["registers"], m["shared"], m["block"])
         result[names[mangled]] = m
     return result
 

@@ -12,14 +12,6 @@ LIMITS = {75: (32, 16, 64), 80: (64, 32, 164), 86: (48, 16, 100), 87: (48, 16, 1
           90: (64, 32, 228), 100: (64, 32, 228), 103: (64, 32, 228), 110: (48, 24, 228), 120: (48, 24, 100),
           121: (48, 24, 100)}
 
-# Bytes of dynamic shared memory that a kernel may get at a launch: SMALL_FLOATS of kernels/device/small.cuh.
-DYNAMIC = {"sum_slices": 4 * (12288 - 1024)}
-
-
-def dynamic_shared(kernel):
-    return DYNAMIC.get(kernel.split("<")[0], 0)
-
-
 def up(n, unit):
     return -(-n // unit) * unit
 

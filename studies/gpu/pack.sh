@@ -1,0 +1,24 @@
+#!/bin/sh
+# Packs programs without their debug information, the libraries that they need but those of libc, specs, and the scripts of
+# studies/gpu/lease.py. Fails if the folder has more than 64 MiB.
+# Usage: studies/gpu/pack.sh FOLDER PROGRAM...
+set -eu
+to=$1
+shift
+rm -rf "$to"
+mkdir -p "$to/bin" "$to/lib" "$to/studies"
+for program in "$@"; do
+    strip -o "$to/bin/$(basename "$program")" "$program"
+    ldd "$program" | sed -n 's|.* => \(/[^ ]*\) .*|\1|p'
+done | sort -u | grep -Ev '/(libc|libm|libdl|librt|libpthread|libcuda|ld-[^/]*)\.so' | while read -r library; do
+    cp -L "$library" "$to/lib/"
+done
+mkdir -p "$to/datasets" "$to/reports" "$to/peers"
+cp datasets/gpu.spec datasets/dynamicemb.spec "$to/datasets/"
+cp reports/*.py "$to/reports/"
+cp peers/*.py "$to/peers/"
+cp -r studies/gpu "$to/studies/"
+echo "commit: $(git rev-parse HEAD 2>/dev/null || echo unknown)$([ -z "$(git status --porcelain 2>/dev/null)" ] || echo ', with changes')" >"$to/commit.txt"
+size=$(du -sm "$to" | cut -f 1)
+[ "$size" -le 64 ] || { echo "gpu-lease: $to has $size MiB, more than 64" >&2; exit 1; }
+echo "$to: $size MiB"
