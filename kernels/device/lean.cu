@@ -297,33 +297,33 @@ static __device__ __forceinline__ void sum_chunks(const struct runs &r) {
 
 /* --- rows of a list */
 
-/* A warp takes BATCH rows. */
+/* A warp takes r.each rows, and those of one table after another. */
 template <enum rule_kind KIND, class L>
 static __device__ __forceinline__ void update_listed(const struct row_list &r) {
     const unsigned warp = threadIdx.x / WARP, me = threadIdx.x % WARP;
     const struct place_of_lane p = place_of_me<L>(me);
     struct stack s = stack_here<L>();
-    const uint32_t number = (blockIdx.x * LEAN_WARPS + warp) * L::BATCH + me;
-    const struct listed_row mine = listed_at(r, number, me < L::BATCH);
+    const uint32_t number = (blockIdx.x * LEAN_WARPS + warp) * r.each + me;
+    const struct listed_row mine = listed_at(r, number, me < r.each);
     for (unsigned left = __ballot_sync(ALL_LANES, mine.there); left;) {
         const int32_t table = __shfl_sync(ALL_LANES, mine.table, __ffs((int)left) - 1);
-        const bool now = left >> me & 1 && mine.table == table;
-        const unsigned rows = __ballot_sync(ALL_LANES, now);
+        const unsigned rows = left & __ballot_sync(ALL_LANES, mine.table == table);
         const int32_t dim = r.target.tables[table].dim;
         table_put<L>(r.target, {0, table}, s);
         clear_idle_columns<L>(s.at, dim);
-        if (now) shared_put(s.at + L::ROWS_AT + 4 * __popc(rows & ((1u << me) - 1u)), mine.row);
-        for (unsigned each = rows; each; s.top++, each &= each - 1) {
+        for (unsigned each = rows; each; each &= each - 1) {
+            const int of = __ffs((int)each) - 1;
             const char *row = (const char *)(uintptr_t)__shfl_sync(
-                ALL_LANES, (unsigned long long)(uintptr_t)mine.sum, __ffs((int)each) - 1);
-            if ((unsigned)s.top % L::GROUPS != p.group) continue;
+                ALL_LANES, (unsigned long long)(uintptr_t)mine.sum, of);
+            if (me == (unsigned)of) shared_put(s.at + L::ROWS_AT + 4 * s.top, mine.row);
+            if ((unsigned)s.top % L::GROUPS == p.group)
 #pragma unroll
-            for (int j = 0; j < L::QUADS; j++)
-                if (quad_column<L>(p.lane, j) < dim)
-                    shared_put(s.at + s.top * L::BYTES + (j * L::LANES + p.lane) * 16,
-                               *(const struct quad *)(row + (j * L::LANES + p.lane) * 16));
+                for (int j = 0; j < L::QUADS; j++)
+                    if (quad_column<L>(p.lane, j) < dim)
+                        shared_put(s.at + s.top * L::BYTES + (j * L::LANES + p.lane) * 16,
+                                   *(const struct quad *)(row + (j * L::LANES + p.lane) * 16));
+            if (++s.top == L::BATCH || !(each & (each - 1))) update_rest<KIND, L>(r.target, &s, me);
         }
-        update_rest<KIND, L>(r.target, &s, me);
         left &= ~rows;
     }
 }
@@ -361,11 +361,14 @@ static void enqueue_sum(const struct runs *r, cudaStream_t stream) {
     LAUNCH(kernel, blocks_for(r->tree.count[0], LEAN_BLOCK / LANES), LEAN_BLOCK, 0, stream, *r);
 }
 
+/* Few rows are spread over many warps. Many are taken up to 32 at a time, so that those of a table meet. */
 template <int LANES, int QUADS, bool PLAIN>
 static void enqueue_update(const struct row_list *list, int64_t most, cudaStream_t stream) {
+    enum { BATCH = lean_of_rule<LANES, QUADS, PLAIN>::BATCH, WARPS = WARPS_ENOUGH / 4 };
     auto kernel = update_rows<LANES, QUADS, PLAIN>;
-    LAUNCH(kernel, blocks_for(most, lean_of_rule<LANES, QUADS, PLAIN>::BATCH * LEAN_WARPS),
-           LEAN_BLOCK, 0, stream, *list);
+    struct row_list of = *list;
+    of.each = (uint32_t)min64(WARP, max64(BATCH, most / WARPS));
+    LAUNCH(kernel, blocks_for(most, (int64_t)of.each * LEAN_WARPS), LEAN_BLOCK, 0, stream, of);
 }
 
 static __global__ void __launch_bounds__(LEAN_BLOCK, 4)

@@ -163,9 +163,10 @@ struct row_list {
     const int64_t *
         first; /* [num_tables]; not NULL: row i of a table is at first[table] + i * dim, by no place */
     struct target target;
-    /* Set by rows_update(): the rows of a launch. */
+    /* Set by the launches: the rows of one, and how many a warp takes. */
     struct kind kind;
     bool mixed, general; /* other rows are in the list, too; as struct classes */
+    uint32_t each;
 };
 
 /* Updates all rows of a list, at most `most`, of any tables of the batch: a launch for each kind of them. Enqueues on

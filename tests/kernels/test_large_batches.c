@@ -26,12 +26,14 @@ struct shape {
     int64_t (*row)(int64_t i);
     enum pooling pooling;
     bool several; /* weighted, the hot row is padding, beside a small and a wide table */
+    bool wide;    /* two tables, of which a warp takes more rows than it updates at once */
 };
 
 static const struct shape shapes[] = {
     {"rows all over", all_over, POOL_SUM},
     {"half of it one row", half_hot, POOL_NONE},
     {"several widths, weighted", half_hot, POOL_SUM, .several = true},
+    {"wide rows of two tables", all_over, POOL_SUM, .wide = true},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -48,7 +50,9 @@ static void add_feature(struct builder *b, const struct shape *s, int32_t table,
 static void build(struct builder *b, const struct shape *s) {
     builder_begin(b, 11, false);
     b->weighted = s->several;
-    add_feature(b, s, builder_table(b, ROWS, DIM), ROWS, LOOKUPS);
+    for (int t = 0; t < 2 && s->wide; t++)
+        add_feature(b, s, builder_table(b, LOOKUPS, 128), LOOKUPS, LOOKUPS);
+    if (!s->wide) add_feature(b, s, builder_table(b, ROWS, DIM), ROWS, LOOKUPS);
     if (s->several) add_feature(b, s, builder_table(b, 5, DIM), 5, LOOKUPS / 2);
     if (s->several) add_feature(b, s, builder_table(b, 1000, 200), 1000, LOOKUPS / 8);
     builder_finish(b);
