@@ -56,7 +56,7 @@ static int read_table(struct words line, struct reading *r, struct error *err) {
     for (int h = 0; h < HYPERS_MAX; h++) keys[HYPER + h] = hyper_name(h);
     struct pairs p = {
         "table rows R dim D [rule NAME] [weight_type TYPE] [momentum_type TYPE] [rounding "
-        "nearest|stochastic] [row_state apart|beside] [lr X] [eps X] ...",
+        "nearest|stochastic] [row_state apart|beside|all] [lr X] [eps X] ...",
         keys, seen};
     char text[WORD_MAX], hyper[HYPERS_MAX][WORD_MAX] = {{0}};
     struct value value[HYPER] = {{0}};

@@ -37,9 +37,9 @@ enum { NO_WINNER = -1 };
 
 enum id_type { ID_INT32, ID_INT64 };
 
-/* Where a row's states lie that belong to the whole row: in an array of their own, or behind the
- * row's weights. Kernels see the difference only in the strides. */
-enum row_state { ROW_STATE_APART, ROW_STATE_BESIDE };
+/* Where the states of a row lie: in arrays of their own; those that belong to the whole row behind its weights; or behind
+ * these also the states per element, as in dynamicemb. Kernels see the difference only in the strides. */
+enum row_state { ROW_STATE_APART, ROW_STATE_BESIDE, ROW_STATE_ALL };
 
 /* Which part of a whole table a table is; all 0: all of it. Random words and initial values are those of the
  * whole table, so a part has the bits that the whole one has there. */

@@ -11,7 +11,7 @@ static int64_t state_lines(const struct batch *in, const struct row_index *index
         const struct row_run *r = &index->run[u];
         int64_t bytes = rule_row_states(in->tables[r->table].rule) * (int64_t)sizeof(float);
         if (u == 0 || r->table != r[-1].table) last = -1;
-        if (bytes == 0 || in->tables[r->table].row_state == ROW_STATE_BESIDE) {
+        if (bytes == 0 || in->tables[r->table].row_state != ROW_STATE_APART) {
             total += bytes;
             continue;
         }

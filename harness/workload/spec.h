@@ -38,7 +38,8 @@
  *     momentum_type fp32|bf16    states that are averages of gradients     [fp32]
  *     grad_type fp32|bf16|fp16                                             [fp32]
  *     rounding nearest|stochastic    to types of tables narrower than fp32 [nearest]
- *     row_state apart|beside    a row's own states: in an array apart, or behind its weights    [apart]
+ *     row_state apart|beside|all    states of a row: in arrays apart; those per row behind
+ *                                   its weights; or all of them there      [apart]
  *     seed S                                                               [42]
  *     row_cap R             tables with more rows are cut to R             [none]
  *     table rows R dim D length KIND ...    one explicit table; repeatable; replaces tables, rows,

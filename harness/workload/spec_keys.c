@@ -62,7 +62,7 @@ static const struct key_info infos[KEY_COUNT] = {
     [KEY_MOMENTUM_TYPE] = {"momentum_type", WORD, 0, 0, FP32, WORDS("fp32", "bf16")},
     [KEY_GRAD_TYPE] = {"grad_type", WORD, 0, 0, FP32, WORDS("fp32", "bf16", "fp16")},
     [KEY_ROUNDING] = {"rounding", WORD, 0, 0, ROUND_NEAREST, WORDS("nearest", "stochastic")},
-    [KEY_ROW_STATE] = {"row_state", WORD, 0, 0, ROW_STATE_APART, WORDS("apart", "beside")},
+    [KEY_ROW_STATE] = {"row_state", WORD, 0, 0, ROW_STATE_APART, WORDS("apart", "beside", "all")},
     [KEY_SEED]     = {"seed", WHOLE, 0, WHOLE_MAX, 42, NULL},
     [KEY_ROW_CAP]  = {"row_cap", WHOLE, 1, 1e12, 1e12, NULL},
 };

@@ -29,34 +29,46 @@ static int64_t row_bytes(const struct table_shape *shape, int array) {
     return table_array_width(shape, array) * dtype_bytes(table_array_type(shape, array));
 }
 
+enum { ROW_ALIGN = 16 }; /* of rows with states beside, and of these: vectors of four floats */
+
 static int64_t round_up(int64_t bytes, int64_t to) {
     return (bytes + to - 1) / to * to;
 }
 
-/* Bytes from a row's weights to its row states, if they lie beside; otherwise 0. */
-static int64_t beside(const struct table_shape *shape) {
-    return shape->row_state == ROW_STATE_BESIDE && rule_row_states(shape->rule)
-               ? round_up(row_bytes(shape, TABLE_WEIGHT), sizeof(float))
-               : 0;
+/* Where an array of a row begins, in bytes from the row's weights: behind them lie the row states, and then the states
+ * per element, if the table has them there. TABLE_ARRAYS: where the row ends. -1: the array lies apart, or there is
+ * none. */
+static int64_t beside(const struct table_shape *shape, int array) {
+    int64_t end = row_bytes(shape, TABLE_WEIGHT);
+    for (int a = TABLE_ROW_STATE; a < TABLE_ARRAYS; a++) {
+        const int64_t bytes = row_bytes(shape, a);
+        const bool here = shape->row_state == ROW_STATE_ALL ||
+                          (shape->row_state == ROW_STATE_BESIDE && a == TABLE_ROW_STATE);
+        const int64_t begin = round_up(end, a == TABLE_ROW_STATE ? sizeof(float) : ROW_ALIGN);
+        if (!here || bytes == 0) {
+            if (a == array) return -1;
+            continue;
+        }
+        if (a == array) return begin;
+        end = begin + bytes;
+    }
+    return end;
 }
 
 int64_t table_memory_stride(const struct table_shape *shape, int array) {
-    enum { ALIGN = 16 }; /* of rows: vectors of four floats */
-    const int64_t states = beside(shape);
-    if (states && array == TABLE_ROW_STATE) return 0;
-    if (states && array == TABLE_WEIGHT)
-        return round_up(states + row_bytes(shape, TABLE_ROW_STATE), ALIGN);
-    return row_bytes(shape, array);
+    const int64_t end = beside(shape, TABLE_ARRAYS), bytes = row_bytes(shape, array);
+    if (array == TABLE_WEIGHT) return end > bytes ? round_up(end, ROW_ALIGN) : bytes;
+    return beside(shape, array) < 0 ? bytes : 0;
 }
 
 struct table table_in(const struct table_shape *shape, void *const memory[TABLE_ARRAYS]) {
     struct table t = {.watch = NULL};
     for (int a = 0; a < TABLE_ARRAYS; a++) {
-        const int64_t stride = table_memory_stride(shape, a);
+        const int64_t stride = table_memory_stride(shape, a),
+                      at = a == TABLE_WEIGHT ? -1 : beside(shape, a);
         t.array[a] = (struct array){stride ? memory[a] : NULL, stride};
+        if (at >= 0) t.array[a] = (struct array){(char *)t.weight.data + at, t.weight.stride};
     }
-    const int64_t states = beside(shape);
-    if (states) t.row = (struct array){(char *)t.weight.data + states, t.weight.stride};
     return t;
 }
 

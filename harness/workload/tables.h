@@ -30,7 +30,7 @@ void table_array_file(char name[TABLE_FILE_NAME], int32_t table, int32_t num_tab
 int table_array_shape(const struct table_shape *shape, int array, int64_t dims[2]);
 
 /* The memory of one of a table's arrays: bytes per row. 0: no such array, or it lies in the memory
- * of the weights (ROW_STATE_BESIDE). */
+ * of the weights (enum row_state). */
 int64_t table_memory_stride(const struct table_shape *shape, int array);
 
 static inline size_t table_memory_bytes(const struct table_shape *shape, int array) {

@@ -40,12 +40,14 @@ static __host__ __device__ inline bool operator==(struct kind a, struct kind b) 
     return a.rule == b.rule && a.way == b.way && a.cover == b.cover;
 }
 
-/* Lean code takes rows of at most 256 columns, a multiple of 4, that lie packed; and arrays of at most 64 GiB, so that
- * the number of a quad has 32 bits. */
+/* Lean code takes rows of at most 256 columns, a multiple of 4, with states per row in an array apart; and arrays of at
+ * most 64 GiB, so that the number of a quad has 32 bits. */
 static __host__ __device__ inline struct kind kind_of(const struct table_shape *t, bool general) {
+    const bool all = t->row_state == ROW_STATE_ALL;
+    const int64_t columns = (int64_t)t->dim * (1 + (all ? rule_elem_states(t->rule) : 0));
     const bool lean = !general && t->dim <= WIDEST_COVER && t->dim % LANE_COLUMNS == 0 &&
-                      t->rows <= (int64_t)UINT32_MAX * 4 / t->dim &&
-                      !(t->row_state == ROW_STATE_BESIDE && rule_row_states(t->rule));
+                      t->rows <= (int64_t)UINT32_MAX * LANE_COLUMNS / columns &&
+                      !(t->row_state != ROW_STATE_APART && rule_row_states(t->rule));
     if (!lean) return {t->rule, WAY_GENERAL, 0};
     return {t->rule, table_is_narrow(t) || t->adjusts ? WAY_TYPED : WAY_PLAIN, cover_of(t->dim)};
 }

@@ -358,9 +358,9 @@ void builder_storage(struct builder *b, const struct kernel *k, int first) {
     for (int32_t t = 0; t < b->in.num_tables; t++) {
         const int way = (first + t) % STORAGES, others = way / DTYPE_COUNT;
         b->shapes[t].weight_type = (enum dtype)(way % DTYPE_COUNT);
-        b->shapes[t].row_state = (enum row_state)(others % 2);
-        b->shapes[t].momentum_type = (enum dtype)(others / 2 % 2);
-        b->shapes[t].rounding = (enum rounding)(others / 4);
+        b->shapes[t].row_state = (enum row_state)(others % 3);
+        b->shapes[t].momentum_type = (enum dtype)(others / 3 % 2);
+        b->shapes[t].rounding = (enum rounding)(others / 6);
         b->shapes[t].rounding_key = rng_key(b->seed, (uint64_t)t);
     }
     b->in.grad_type = (enum dtype)(first % (FP16 + 1));

@@ -120,8 +120,8 @@ void builder_adjust(struct builder *b, int32_t t, const float shared[RULE_SHARED
 /* Rules first, first + 1, ... for tables 0, 1, ...; first alone where the kernel lacks one. */
 void builder_rules(struct builder *b, const struct kernel *k, enum rule_kind first);
 
-/* Ways to store rows, by types of weights and momenta, rounding, and place of row states. */
-enum { STORAGES = DTYPE_COUNT * 2 * 2 * 2 };
+/* Ways to store rows, by types of weights and momenta, rounding, and place of states. */
+enum { STORAGES = DTYPE_COUNT * 3 * 2 * 2 };
 
 /* Table t is stored in way (first + t) % STORAGES, or in fp32 where the kernel wants that;
  * gradients go through their types. */
