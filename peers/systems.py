@@ -21,6 +21,8 @@ KERNELS = {  # family, traits, label, idea
                     "gradient of all rows, and an optimizer that sweeps them all."),
     "fbgemm": ("fbgemm", "none", "FBGEMM fused", "SplitTableBatchedEmbeddingBags: radix sort "
                "by row and table, sum, and the exact optimizer, all inside backward.")}
+TRITON = {"emb_kernel_triton": "triton | device | none | Triton, fused | torch.sort; a program sums the rows of a chunk of "
+          "lookups and updates them, and rows of several chunks are summed by atomics."}
 STATE_NAMES = {"sgd": (), "momentum": ("momentum_buffer",), "adagrad": ("sum",),
                "adam": ("exp_avg", "exp_avg_sq")}
 FBGEMM_NAMES = {"sgd": "EXACT_SGD", "rowwise_adagrad": "EXACT_ROWWISE_ADAGRAD",

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures PyTorch on batches from `embfuse gen`: the backward pass of embedding_bag and the step of the
-optimizer, timed by the suite's rules. merge.py puts the result beside that of the kernels.
+"""Measures PyTorch on batches from `embfuse gen`, the backward pass of embedding_bag and the step of the
+optimizer, and a fused step in Triton (triton_step.py), timed by the suite's rules. merge.py puts the result beside that of the kernels.
 
     for b in 0 1 2; do build/embfuse gen datasets/gpu.spec --workload zipf/alpha:1.05 \\
         --batch-number $b --initial-tables --out /tmp/peer$b; done
@@ -19,11 +19,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import program
 from program import Arguments, ResultError, cpu_model, fact, write_whole
 from results import add_not_run
-from systems import described
+from systems import TRITON, described
 from torch_batch import STATES, libraries, reason
 from worker import Worker
 
-KERNELS = ("torch_sparse", "torch_dense")  # sparse first: dense steps move untouched rows
+KERNELS = ("triton", "torch_sparse", "torch_dense")  # dense steps move untouched rows, so they come last
 
 
 def context(worker):
@@ -34,7 +34,7 @@ def context(worker):
     if worker.cuda:
         out["emb_gpu"] = worker.cuda.get_device_name(0)
         out["emb_gpu_driver"] = fact("/proc/driver/nvidia/version", "NVRM version")
-    return out | described(KERNELS, worker.place)
+    return out | described(KERNELS, worker.place) | TRITON
 
 
 def copy_gbs(worker):
@@ -79,7 +79,7 @@ def main():
     parser.add_argument("prefixes", metavar="PREFIX", nargs="+", help="batches of one workload")
     parser.add_argument("--out", required=True, metavar="RESULT.json")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--rules", default="sgd momentum adagrad adam")
+    parser.add_argument("--rules", default="sgd momentum adagrad rowwise_adagrad adam")
     parser.add_argument("--modes", default="cold warm")
     parser.add_argument("--reps", type=int, default=5)
     parser.add_argument("--embfuse", default="build/embfuse")

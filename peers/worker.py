@@ -184,12 +184,15 @@ class Worker:
                 try:
                     if name == "fbgemm":
                         peer = Fbgemm(self.torch, self.rule, self.batches[0], weights, states)
+                    elif name == "triton":
+                        from triton_step import Triton
+                        peer = Triton(self.rule, self.batches[0], weights, states)
                     else:
                         peer = Peer(self.torch, name, self.rule, weights, states)
                     self.require(peer.transient_bytes(), name)
                     peers[name] = self.check_one(peer, compact)
                     self.peers[name] = peer
-                except (ResultError, AssertionError, RuntimeError, NotImplementedError) as e:
+                except (ResultError, AssertionError, ImportError, RuntimeError, NotImplementedError) as e:
                     refused[name] = reason(self.rule, e)
                 gc.collect()
         for peer in self.peers.values():

@@ -8,7 +8,7 @@ call stopped: OUT/lease.json says which steps are done, of which commit.
     python3 studies/gpu/lease.py --out results --seconds 300 --parts "why peers"     # later, with the same OUT
 
 Parts: verify (the tests on the device, compute-sanitizer), time (published shapes first, then the others of gpu.spec),
-why (Nsight Compute's counters of a step), peers (PyTorch on the same batches). A step that fails or runs out of time does
+why (Nsight Compute's counters of a step), peers (PyTorch, and a fused step in Triton, on the same batches). A step that fails or runs out of time does
 not stop the others, and is tried again by the next call. Exit status: 0, 1 for wrong options, 3 if a step is not done."""
 import json
 import os
@@ -41,7 +41,7 @@ TIMES = (("gpu", "dynamicemb-one-table", "sgd adam", "cold warm"), ("dynamicemb"
          ("gpu", "dlrm-v2", "rowwise_adagrad", "cold"), ("dynamicemb", "dynamicemb", "rowwise_adagrad", "cold"))
 WHY = (("gpu", "zipf/alpha:1.05", "rowwise_adagrad"), ("gpu", "zipf/alpha:0", "rowwise_adagrad"),
        ("dynamicemb", "dynamicemb", "sgd"), ("dynamicemb", "dynamicemb", "adam"))
-PEERS = (("dynamicemb", "dynamicemb", "sgd adam"), ("gpu", "zipf/alpha:1.05", "sgd adagrad adam"))
+PEERS = (("dynamicemb", "dynamicemb", "sgd adam"), ("gpu", "zipf/alpha:1.05", "sgd rowwise_adagrad adagrad adam"))
 
 
 def steps():

@@ -245,5 +245,25 @@ def test_a_wrong_update_is_not_timed(folder):
         assert answer and answer.startswith("WRONG RESULT: adagrad: "), f"{name}: {answer}"
 
 
+def test_pytorch_alone_and_triton(folder):
+    """Each is compared with `embfuse step` before it is timed. Triton's own interpreter runs its kernels. A hot row has
+    lookups in several chunks."""
+    python, spec, out = installed(), os.path.join(folder, "hot.spec"), os.path.join(folder, "torch.json")
+    with open(spec, "w", encoding="utf-8") as file:
+        file.write("workload hot\n tables 2\n rows 60\n dim 12\n batch 30\n length uniform 0 9\n alpha 1.5\n")
+    prefix = os.path.join(folder, "b")
+    subprocess.run([os.path.join(ROOT, EMBFUSE), "gen", spec, "--initial-tables", "--out", prefix], check=True,
+                   capture_output=True)
+    done = subprocess.run([python, "-W", "ignore", tool("torch_peer.py"), prefix, "--out", out, "--device", "cpu", "--reps", "1",
+                           "--modes", "warm", "--rules", "sgd rowwise_adagrad adam", "--embfuse", os.path.join(ROOT, EMBFUSE)],
+                          capture_output=True, text=True, check=False, env=os.environ | {"TRITON_INTERPRET": "1"})
+    equal(done.returncode, 0)
+    result = results.load(out)
+    found = sorted((s.rule, s.kernel.name) for s in result.series)
+    dense, sparse, triton = "torch_dense", "torch_sparse", "triton"
+    equal(found, [("adam", dense), ("adam", sparse), ("adam", triton), ("rowwise_adagrad", triton), ("sgd", dense),
+                  ("sgd", sparse), ("sgd", triton)])
+
+
 if __name__ == "__main__":
     sys.exit(tap.run(globals(), "peers"))

@@ -26,7 +26,7 @@ def packed(folder, commit):
     for name in ("bench", "embfuse", "tests", "ncu", "compute-sanitizer", "python3", "nvidia-smi"):
         path = os.path.join(folder, "bin", name)
         with open(path, "w", encoding="utf-8") as file:
-            file.write(STAND_IN)
+            file.write("#!/bin/sh\necho 'NVIDIA X, 1.2'\n" if name == "nvidia-smi" else STAND_IN)
         os.chmod(path, 0o755)
     with open(os.path.join(folder, "commit.txt"), "w", encoding="utf-8") as file:
         file.write(f"commit: {commit}\n")
@@ -47,7 +47,9 @@ def lease(folder, environment, *options):
 
 def statuses(folder):
     with open(os.path.join(folder, "results", "lease.json"), encoding="utf-8") as file:
-        return {key: step["status"] for key, step in json.load(file)["steps"].items()}
+        steps = json.load(file)["steps"]
+    assert {(s["device"], s["commit"]) for s in steps.values()} == {("NVIDIA X, 1.2", "abc")}, steps
+    return {key: step["status"] for key, step in steps.items()}
 
 
 def test_goes_on_where_it_stopped(folder):
