@@ -92,7 +92,9 @@ static __device__ __forceinline__ bool last_of(uint32_t *arrived, int expected, 
         last = atomicAdd(arrived, 1u) + 1 == (unsigned)expected;
         if (last) __threadfence();
     }
-    return __shfl_sync(ALL_LANES, (int)last, 0, WARP);
+    last = __shfl_sync(ALL_LANES, (int)last, 0, WARP);
+    __syncwarp(ALL_LANES); /* what lane 0 acquired is there for all lanes */
+    return last;
 }
 
 /* A warp for each node above the chunks. */
