@@ -28,25 +28,57 @@ static __device__ inline struct known_entry entry_at(const struct runs &r, const
             i + 1 >= keys.count || keys.at[i + 1] != key};
 }
 
-/* Four columns of a whole gradient row. */
-static __device__ inline struct quad whole_at(const struct runs &r, const struct known_entry &e,
-                                              int32_t column) {
-    const char *row = (const char *)r.source + (int64_t)e.place * r.unit_bytes;
-    struct quad_bits bits = {};
-    if (r.type == FP32) {
-        const uint4 q = __ldg((const uint4 *)row + column / LANE_COLUMNS);
-        bits = {{q.x, q.y, q.z, q.w}};
-    } else {
-        const uint2 q = __ldg((const uint2 *)row + column / LANE_COLUMNS);
-        bits = {{q.x, q.y, 0, 0}};
+static __device__ inline struct quad widened(enum dtype, const uint4 &x) {
+    return {{bits_float(x.x), bits_float(x.y), bits_float(x.z), bits_float(x.w)}};
+}
+
+static __device__ inline struct quad widened(enum dtype type, const uint2 &x) {
+    return quad_widen(type, {{x.x, x.y, 0, 0}});
+}
+
+/* What a group knows of a window of entries, in shared memory: from there it comes in few loads, and no wait for it is a
+ * wait for gradients. */
+template <int WINDOW> struct known_window {
+    uint32_t place[WINDOW], part[WINDOW], dim[WINDOW];
+
+    __device__ __forceinline__ known_window(shared_address at, int token) {
+        const auto get = [&](int kind, uint32_t(&to)[WINDOW]) {
+#pragma unroll
+            for (int u = 0; u < WINDOW; u += 4) {
+                const uint4 four = shared_words(at + (kind * REDUCE_BLOCK + u) * 4, token);
+                to[u] = four.x, to[u + 1] = four.y, to[u + 2] = four.z, to[u + 3] = four.w;
+            }
+        };
+        get(0, place), get(1, part), get(2, dim);
     }
-    return quad_scale(quad_widen(r.type, bits), __uint_as_float(e.part));
+};
+
+/* This lane's columns of the rows of a window, times their coefficients. Bits: four elements. All loads come before the
+ * first use of one, so none is behind a branch: lanes without a column load one. */
+template <class Bits, int WINDOW>
+static __device__ __forceinline__ void load_whole(const struct runs &r,
+                                                  const struct known_window<WINDOW> &known,
+                                                  int32_t column, struct quad (&q)[WINDOW]) {
+    Bits bits[WINDOW];
+#pragma unroll
+    for (int u = 0; u < WINDOW; u++) {
+        const char *row = (const char *)r.source + (int64_t)known.place[u] * r.unit_bytes;
+        bits[u] =
+            __ldg((const Bits *)row + (column < (int32_t)known.dim[u] ? column / LANE_COLUMNS : 0));
+    }
+#pragma unroll
+    for (int u = 0; u < WINDOW; u++)
+        q[u] = column < (int32_t)known.dim[u]
+                   ? quad_scale(widened(r.type, bits[u]), __uint_as_float(known.part[u]))
+                   : quad{};
 }
 
 template <int LANES, bool WHOLE>
 static __global__ void __launch_bounds__(REDUCE_BLOCK, 6)
     sum_compact(const __grid_constant__ struct runs r) {
     enum { WINDOW = LANES < FLIGHT ? LANES : (int)FLIGHT };
+    SHARED(uint4, tile, 3 * REDUCE_BLOCK / 4);
+    const shared_address mine_at = shared_address_of(tile) + 4 * threadIdx.x;
     const unsigned lane = threadIdx.x % LANES, first_lane = threadIdx.x % WARP - lane;
     const uint32_t number = (blockIdx.x * REDUCE_BLOCK + threadIdx.x) / LANES;
     const struct keys keys = keys_of(r);
@@ -63,19 +95,24 @@ static __global__ void __launch_bounds__(REDUCE_BLOCK, 6)
             struct known_entry known = {};
             if (lane < WINDOW && at + lane < c.end) known = entry_at(r, keys, at + lane, &table);
             const unsigned ends = __ballot_sync(ALL_LANES, known.ends) >> first_lane;
+            __syncwarp(ALL_LANES); /* all have read the last window */
+            shared_put(mine_at, known.place);
+            shared_put(mine_at + 4 * REDUCE_BLOCK, known.part);
+            shared_put(mine_at + 8 * REDUCE_BLOCK, (uint32_t)known.dim);
+            __syncwarp(ALL_LANES);
+            const struct known_window<WINDOW> window(mine_at - 4 * lane, (int)at);
             struct quad q[WINDOW];
+            if (WHOLE && r.type == FP32)
+                load_whole<uint4>(r, window, column, q);
+            else if (WHOLE)
+                load_whole<uint2>(r, window, column, q);
+            else
 #pragma unroll
-            for (int u = 0; u < WINDOW; u++) {
-                const struct known_entry e = {__shfl_sync(ALL_LANES, known.place, u, LANES),
-                                              __shfl_sync(ALL_LANES, known.part, u, LANES),
-                                              __shfl_sync(ALL_LANES, known.dim, u, LANES), false};
-                q[u] = {};
-                if (column >= e.dim) continue;
-                if constexpr (WHOLE)
-                    q[u] = whole_at(r, e, column);
-                else
-                    q[u] = summand_of(r, e.place, e.part, column, e.dim);
-            }
+                for (int u = 0; u < WINDOW; u++)
+                    q[u] = column < (int32_t)window.dim[u]
+                               ? summand_of(r, window.place[u], window.part[u], column,
+                                            (int32_t)window.dim[u])
+                               : quad{};
 #pragma unroll
             for (int u = 0; u < WINDOW; u++) {
                 sum = quad_sum(sum, q[u]);
