@@ -128,12 +128,39 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     }
 }
 
+/* Whether the rule's own loop over runs takes the bucket: nothing is asked there per row. */
+static bool plain_bucket(const struct fused_bucket *b) {
+    const struct fused *p = b->plan;
+    const struct updater *u = &b->updater;
+    const struct gather_table *from = &p->gather.table[b->table];
+    const unsigned all = CONSTANT_DIM | ROW_PREFETCH | GRAD_PREFETCH;
+    return (p->with & all) == all && prefetch_choice.rows.into == INTO_L2 &&
+           prefetch_choice.grads.into == INTO_L1 && from->plain && from->type == FP32 &&
+           !u->adjusts && !u->narrow && !u->table.watch && !p->gather.weight_grad;
+}
+
 /* Updates the rows of a bucket of table t. */
 static void fused_bucket(const struct fused *p, const struct batch *in,
                          const struct rule_step *steps, const struct table *io, int32_t t,
                          struct runs runs, float *sum) {
     struct fused_bucket b = {p, runs, t, updater_of(in, t, steps, io), sum};
     const bool constant = p->with & CONSTANT_DIM;
+    update_runs *plain =
+        plain_bucket(&b) ? update_functions_of(in->tables[t].rule)->runs[dim_class(b.updater.dim)]
+                         : NULL;
+    if (plain) {
+        const struct gather_table *from = &p->gather.table[t];
+        const struct plain_runs x = {.grad = from->grad + from->base,
+                                     .stride = from->stride,
+                                     .entry = runs.entry,
+                                     .begin = runs.begin,
+                                     .count = runs.count,
+                                     .most = LONG_RUN,
+                                     .rows_ahead = updater_ahead(&b.updater),
+                                     .grads_ahead = (uint32_t)grads_ahead(FP32, b.updater.dim)};
+        plain(b.updater.step, &b.updater.table, &x);
+        return;
+    }
     if (!constant) b.updater.update = update_row_of(steps[t].rule.kind, 0);
     for_dim(constant ? b.updater.dim : 0, update_bucket, &b);
 }

@@ -13,11 +13,13 @@ enum { LINE = 64 };
 enum prefetch_into { INTO_L1, INTO_L2 };
 
 ALWAYS_INLINE void prefetch(const void *p, int64_t bytes, const enum prefetch_into into) {
-    const uintptr_t begin = (uintptr_t)p, end = begin + (uintptr_t)bytes; /* p may be NULL */
+    const uintptr_t begin = (uintptr_t)p; /* p may be NULL */
     if (into == INTO_L1)
-        for (uintptr_t c = begin; c < end; c += LINE) __builtin_prefetch((const void *)c, 0, 3);
+        for (int64_t k = 0; k < bytes; k += LINE)
+            __builtin_prefetch((const void *)(begin + (uintptr_t)k), 0, 3);
     else
-        for (uintptr_t c = begin; c < end; c += LINE) __builtin_prefetch((const void *)c, 0, 2);
+        for (int64_t k = 0; k < bytes; k += LINE)
+            __builtin_prefetch((const void *)(begin + (uintptr_t)k), 0, 2);
 }
 
 /* How far ahead: as many rows as have so many bytes. */

@@ -6,6 +6,8 @@
  */
 #include "kernels/host/update.h"
 
+#include "kernels/host/row.h"
+
 #define KIND_OF_(rule) RULE_##rule
 #define KIND_OF(rule)  KIND_OF_(rule)
 #define OWN_(rule)     update_##rule
@@ -84,9 +86,12 @@ ALWAYS_INLINE float fold_eight(const float lane[8]) {
 }
 
 ALWAYS_INLINE float fold_block(const block *sums) {
-    float lane[VEC];
-    memcpy(lane, sums, sizeof lane);
-    for (int k = 0; k < 8; k++) lane[k] += lane[k + 8];
+    typedef float eight __attribute__((vector_size(8 * sizeof(float))));
+    eight e[2];
+    float lane[8];
+    memcpy(e, sums, sizeof e);
+    e[0] += e[1];
+    memcpy(lane, e, sizeof lane);
     return fold_eight(lane);
 }
 
@@ -168,6 +173,59 @@ ALWAYS_INLINE void update_as(const struct rule_step *restrict step, const struct
     visit_row(step, WEIGHTS, rate, x, grad, scale, dim);
 }
 
+enum { RUNS_DIM_MOST = 128 };
+
+/* sum[columns] = the gradients of entries first .. end - 1, from `column` on. The pass over the first columns prefetches
+ * whole rows. */
+ALWAYS_INLINE void sum_plain(const struct plain_runs *x, uint32_t first, uint32_t end,
+                             uint32_t last, const int32_t dim, const int32_t column,
+                             const int32_t columns, float *sum) {
+    lanes acc[REGISTERS] = {{0}};
+    for (uint32_t i = first; i < end; i++) {
+        if (column == 0) {
+            const uint32_t next = i + x->grads_ahead < last ? i + x->grads_ahead : i;
+            prefetch(x->grad + (uint32_t)x->entry[next] * x->stride, dim * (int64_t)sizeof(float),
+                     INTO_L1);
+        }
+        const float *from = (const float *)(x->grad + (uint32_t)x->entry[i] * x->stride) + column;
+        UNROLL(8)
+        for (int v = 0; v < columns / LANES; v++) acc[v] += *(const lanes_at *)(from + v * LANES);
+    }
+    UNROLL(8)
+    for (int v = 0; v < columns / LANES; v++) *(lanes_at *)(sum + column + v * LANES) = acc[v];
+}
+
+ALWAYS_INLINE void prefetch_arrays(const struct table *t, int64_t row, const int32_t dim) {
+    const int64_t bytes = dim * (int64_t)sizeof(float);
+    prefetch(array_row(&t->weight, row), bytes, INTO_L2);
+    for (int k = 0; k < rule_elem_states(KIND); k++)
+        prefetch(array_row(&t->elem[k], row), bytes, INTO_L2);
+    if (rule_row_states(KIND))
+        prefetch(array_row(&t->row, row), rule_row_states(KIND) * (int64_t)sizeof(float), INTO_L2);
+}
+
+ALWAYS_INLINE void runs_as(const struct rule_step *restrict step, const struct table *restrict to,
+                           const struct plain_runs *given, const int32_t dim) {
+    const struct plain_runs x = *given;
+    const uint32_t last = x.begin[x.count];
+    for (uint32_t r = 0; r < x.count && r < x.rows_ahead; r++)
+        prefetch_arrays(to, entry_row(x.entry[x.begin[r]]), dim);
+    for (uint32_t k = 0; k < last && k < x.grads_ahead; k++)
+        prefetch(x.grad + (uint32_t)x.entry[k] * x.stride, dim * (int64_t)sizeof(float), INTO_L1);
+    for (uint32_t r = 0; r < x.count; r++) {
+        const uint32_t first = x.begin[r], end = x.begin[r + 1];
+        const int64_t row = entry_row(x.entry[first]);
+        if (r + x.rows_ahead < x.count)
+            prefetch_arrays(to, entry_row(x.entry[x.begin[r + x.rows_ahead]]), dim);
+        if (end - first >= x.most) continue;
+        float sum[RUNS_DIM_MOST] __attribute__((aligned(64)));
+        const int32_t most = REGISTERS * LANES;
+        for (int32_t d = 0; d < dim; d += most)
+            sum_plain(&x, first, end, last, dim, d, dim - d < most ? dim - d : most, sum);
+        update_as(step, to, dim, row, sum);
+    }
+}
+
 /* Name 0: the function for all other dims. The copy of the step tells the compiler that no store to
  * a row changes it. */
 #define UPDATE(d)                                                                                  \
@@ -179,5 +237,20 @@ ALWAYS_INLINE void update_as(const struct rule_step *restrict step, const struct
 COMMON_DIMS(UPDATE)
 UPDATE(0)
 
+#define UPDATE_RUNS(d)                                                                             \
+    static void update_runs_##d(const struct rule_step *step, const struct table *table,           \
+                                const struct plain_runs *runs) {                                   \
+        struct rule_step own = *step;                                                              \
+        const struct table rows = *table;                                                          \
+        own.adjust.gradient = true; /* for row_element(): no sum is -0 */                          \
+        runs_as(&own, &rows, runs, d);                                                             \
+    }
+UPDATE_RUNS(16)
+UPDATE_RUNS(32)
+UPDATE_RUNS(64)
+UPDATE_RUNS(128)
+
 #define LISTED(d) update_##d,
-const struct update_functions OWN(RULE) = {{COMMON_DIMS(LISTED) update_0}};
+const struct update_functions OWN(RULE) = {
+    {COMMON_DIMS(LISTED) update_0},
+    {NULL, update_runs_16, update_runs_32, update_runs_64, update_runs_128, NULL}};

@@ -50,22 +50,43 @@ ALWAYS_INLINE void for_dim(int32_t dim, void (*body)(void *, int32_t, bool), voi
 typedef void update_row(const struct rule_step *step, const struct table *table, int32_t dim,
                         int64_t row, const float *grad);
 
-/* A rule's functions, by dim class. */
+/* Runs of entries of one table, whose gradients are fp32 rows at grad + position * stride. Runs of `most` entries or more
+ * are left out. */
+struct plain_runs {
+    const char *grad;
+    int64_t stride;        /* bytes */
+    const uint64_t *entry; /* see entry_pack() */
+    const uint32_t *begin; /* [count + 1] */
+    uint32_t count, most;
+    uint32_t rows_ahead, grads_ahead; /* of prefetches */
+};
+
+/* Sums the gradients of each run, and applies the rule to its row of fp32, with nothing to adjust or to watch. Rows are
+ * prefetched into L2, gradients into L1. */
+typedef void update_runs(const struct rule_step *step, const struct table *table,
+                         const struct plain_runs *runs);
+
+/* A rule's functions, by dim class; no update_runs for some. */
 struct update_functions {
     update_row *of[DIM_CLASSES];
+    update_runs *runs[DIM_CLASSES];
 };
 
 #define X(rule, ...) extern const struct update_functions update_##rule AT_LEVEL(update_##rule);
 RULES(X)
 #undef X
 
-static inline update_row *update_row_of(enum rule_kind kind, int32_t dim) {
+static inline const struct update_functions *update_functions_of(enum rule_kind kind) {
     static const struct update_functions *const all[] = {
 #define X(rule, ...) &update_##rule,
         RULES(X)
 #undef X
     };
-    return all[kind]->of[dim_class(dim)];
+    return all[kind];
+}
+
+static inline update_row *update_row_of(enum rule_kind kind, int32_t dim) {
+    return update_functions_of(kind)->of[dim_class(dim)];
 }
 
 struct narrow_array {
