@@ -9,7 +9,7 @@
  * zeroed first, because only the device knows the number of runs), plus [touchable][dim] floats,
  * written and read once.
  * Deterministic: the shape of every sum depends only on the batch.
- * Loses to cuda_fused by the gradient's round trip, the list of runs, and the sort of small tables.
+ * Loses to cuda_fused by the gradient's round trip and the list of runs.
  * Source: coalesce() of a sparse tensor (PyTorch); the backward of cuEmbed and
  * distributed-embeddings.
  */
