@@ -21,7 +21,7 @@
 #| make gpu-verify  test device kernels on a real GPU and write a record; status 1 without a GPU
 #| make gpu-record  both of these, packed into OUT/DEVICE-DRIVER-DATE.tar.gz; docs/cuda.md. Status 1 without
 #|                a GPU, or if one of them fails; the archive has what there is
-#| make gpu-lease  pack what studies/gpu/lease.py needs to measure a GPU that is there for minutes: build/lease
+#| make gpu-lease  pack what studies/gpu/lease.py needs to measure a GPU that is there for minutes: build/lease.tar.xz
 #| make cuda12    install the headers of CUDA 12 in build/ (24 MB, once); make test ONLY=cuda_old compiles with them
 #| make resources  record what device kernels compile to in tests/golden/cuda_sass.txt, with which make test compares.
 #|                It needs a disassembler: make sass-tools installs one in build/ (7 MB, once) if CUDA has none

@@ -213,7 +213,7 @@ zero:
 	@$(B)/studies/zero/zero $(if $(OFFLOAD),--offload=$(call quoted,$(OFFLOAD))) $(or $(RANKS),4) >$(call quoted,$(OUT)/zero/zero.jsonl)
 	@$(PYTHON) studies/zero.py $(call quoted,$(OUT)/zero/zero.jsonl) $(call quoted,$(OUT)/zero)
 
-# All that studies/gpu/lease.py needs on a machine without this checkout and its packages, at most 64 MiB.
+# All that studies/gpu/lease.py needs on a machine without this checkout and its packages: an archive of at most 64 MiB.
 .PHONY: gpu-lease
 lease := build/lease
 gpu-lease:

@@ -3,8 +3,9 @@
 """Measures a GPU that is there for minutes, in steps of which each has a limit of its own. It continues where an earlier
 call stopped: OUT/lease.json says which steps are done, of which commit.
 
-    make gpu-lease                                  # packs programs, specs and this script: build/lease
-    cd build/lease && python3 studies/gpu/lease.py --out results --seconds 600
+    make gpu-lease                                  # packs programs, specs and this script: build/lease.tar.xz
+    tar xf lease.tar.xz && cd lease                 # there
+    python3 studies/gpu/lease.py --out results --seconds 600
     python3 studies/gpu/lease.py --out results --seconds 300 --parts "why peers"     # later, with the same OUT
 
 Parts: verify (the tests on the device, compute-sanitizer), time (published shapes first, then the others of gpu.spec),
