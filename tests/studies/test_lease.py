@@ -12,7 +12,6 @@ import tap
 STAND_IN = """#!/bin/sh
 echo "$(basename "$0") $*" >>calls
 case "$(basename "$0") $*" in
-    "tests kernels") exec sleep 60 ;;                     # beyond its time
     "tests max") [ -e again ] || { touch again; exit 1; } ;; # fails once
 esac
 """
@@ -54,26 +53,24 @@ def statuses(folder):
 
 def test_goes_on_where_it_stopped(folder):
     environment = packed(folder, "abc")
-    # Steps take the time that is left: the one that never ends is stopped, and those behind it do not begin.
-    status, said, calls = lease(folder, environment, "--parts=verify", "--seconds=7")
-    assert status == 3 and calls == ["tests defects", "tests kernels"], (status, said, calls)
-    assert statuses(folder) == {"verify/defects": 0, "verify/kernels": "limit"}, said
-    script = os.path.join(folder, "bin", "tests")
-    text = open(script, encoding="utf-8").read().replace("exec sleep 60", ":")
-    with open(script, "w", encoding="utf-8") as file:
-        file.write(text)
+    status, said, calls = lease(folder, environment, "--parts=verify", "--seconds=0")
+    assert status == 3 and not calls and "steps are not done" in said, (status, said, calls)
     status, said, calls = lease(folder, environment, "--parts=verify")
-    assert status == 3 and calls[0] == "tests kernels" and "tests defects" not in calls, (status, said, calls)
+    assert status == 3 and calls[:2] == ["tests defects", "tests kernels"], (status, said, calls)
     assert statuses(folder)["verify/max"] == 1 and "verify/max: 1" in said and "1 steps are not done" in said, said
     status, said, calls = lease(folder, environment, "--parts=verify")
     assert (status, calls) == (0, ["tests max"]), (status, said, calls)
     assert lease(folder, environment, "--parts=verify")[::2] == (0, [])
-    # Another commit begins anew.
-    packed(folder, "def")
-    with open(script, "w", encoding="utf-8") as file:
-        file.write(text)
+    packed(folder, "def")  # another commit begins anew
     status, said, calls = lease(folder, environment, "--parts=verify")
     assert status == 0 and "tests defects" in calls, (status, said)
+
+
+def test_a_step_beyond_its_limit_is_stopped(folder):
+    sys.path.insert(0, os.path.join(tap.ROOT, "studies", "gpu"))
+    import lease as script
+    assert script.run("echo begun; sleep 600", folder, 0.5) == "limit"
+    assert script.run("exit 7", folder, 600) == 7
 
 
 def test_every_part_runs_what_it_says(folder):
