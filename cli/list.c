@@ -94,9 +94,11 @@ static void kernel_text(const struct registered *r, enum form form) {
         printf("| `%s` | %s | %s%s%s | %s | %s | %s | %s |\n", k->name, r->family,
                place_name(k->place), more, verified, k->label, k->idea, rules, marks);
     else
-        printf("%-20s %-11s %-7s %-32s %-8s %s\n    %s%s%s\n", k->name, r->family,
-               place_name(k->place), k->label, rules, marks[0] ? marks : "-", k->idea, more,
-               verified);
+        printf("%-20s %-11s %-7s %-32s %-8s %s\n    %s%s%s%s\n", k->name, r->family,
+               place_name(k->place), k->label, rules, marks[0] ? marks : "-", k->idea,
+               k->variant ? "\n    Lean or general code, by the batch: a sample's label says which."
+                          : "",
+               more, verified);
 }
 
 static void rule_text(const struct rule_info *r) {

@@ -3,7 +3,6 @@
  * Planted bugs: barriers and collectives at which threads do not meet as they must.
  */
 #include "emulation/selftest/device_array.h"
-#include "kernels/device/lanes.cuh"
 
 static const unsigned ALL = 0xffffffffu;
 
@@ -55,13 +54,17 @@ static __global__ void warp_waits_for_block(int *out) {
     out[threadIdx.x] = 1;
 }
 
-/* Both calls meet on one line of lanes.cuh. */
+static __device__ bool any_lane(int count, bool yes) {
+    return count > 32 ? __syncthreads_or(yes) : __any_sync(ALL, yes);
+}
+
+/* Both calls meet on one line. */
 template <int COUNT> static __global__ void divergent_helper(int *out) {
-    const struct lanes g = lanes_here(COUNT);
-    if (g.lane < COUNT / 2)
-        out[g.lane] = lanes_any(g, true);
+    const unsigned t = threadIdx.x;
+    if (t < COUNT / 2)
+        out[t] = any_lane(COUNT, true);
     else
-        out[g.lane] = lanes_any(g, false);
+        out[t] = any_lane(COUNT, false);
 }
 
 template <void KERNEL(int *), unsigned THREADS> static void run() {

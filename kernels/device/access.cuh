@@ -6,7 +6,6 @@
  */
 #pragma once
 
-#include "kernels/device/hints.cuh"
 #include "kernels/device/row.cuh"
 
 /* Hides from nvcc what a pointer is made of. Then an offset from it by a number times 16 is one instruction; otherwise
@@ -30,7 +29,7 @@ template <class T> static __device__ __forceinline__ T *in_global(T *p) {
 /* Asks for the line of an address in L2: one instruction for the lines of all lanes. */
 static __device__ __forceinline__ void prefetch_line(const void *from) {
 #if defined(__CUDA_ARCH__)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(GLOBAL_ADDRESS(from)));
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(from)));
 #elif defined(EMULATED_CUDA)
     emulation::prefetch_global(from);
 #endif

@@ -15,10 +15,10 @@ enum { DOTS_IN_FLIGHT = 4, DOT_LANES = 4 /* at least: quad_fold() deals four col
  * kernels/rules.h. */
 static __device__ inline float quad_fold(const struct lanes &g, const struct quad &q,
                                          site at = here()) {
-    const int half = g.team / 2, quarter = g.team / 4;
-    const bool upper = g.me & half, odd = g.me & quarter;
+    const int half = g.count / 2, quarter = g.count / 4;
+    const bool upper = g.lane & half, odd = g.lane & quarter;
     const auto add = [&](float keep, float give, int step) {
-        return keep + __shfl_xor_sync(ALL_LANES, give, step, g.team, at);
+        return keep + __shfl_xor_sync(ALL_LANES, give, step, g.count, at);
     };
     const float even = add(upper ? q.x[2] : q.x[0], upper ? q.x[0] : q.x[2], half),
                 uneven = add(upper ? q.x[3] : q.x[1], upper ? q.x[1] : q.x[3], half);
@@ -44,10 +44,10 @@ struct dot_bag {
 static __device__ inline int64_t bag_count(const struct lanes &g, const struct batch &in,
                                            const struct dot_bag &b) {
     int64_t padding = 0;
-    for (int64_t i = b.begin + g.me; b.padding >= 0 && i < b.end; i += g.team)
+    for (int64_t i = b.begin + g.lane; b.padding >= 0 && i < b.end; i += g.count)
         padding += batch_id(&in, i) == b.padding;
-    for (int step = g.team / 2; step > 0; step /= 2)
-        padding += __shfl_xor_sync(ALL_LANES, (long long)padding, step, g.team);
+    for (int step = g.count / 2; step > 0; step /= 2)
+        padding += __shfl_xor_sync(ALL_LANES, (long long)padding, step, g.count);
     return b.end - b.begin - padding;
 }
 
@@ -88,13 +88,13 @@ static __device__ inline struct quad dot_quad(const struct dot_bag &b, int64_t i
 }
 
 /* A group of lanes per bag. */
-static __global__ void __launch_bounds__(SMALL_BLOCK, 1)
+static __global__ void __launch_bounds__(LANES_BLOCK, 1)
     dots_of_bags(const struct batch in, const struct table *io, float *to, int lanes) {
     const struct lanes g = lanes_here(lanes);
     const int64_t q = group_number(g), bags = in.num_features * in.bags;
     struct dot_bag b = dot_bag_at(g, in, io, q < bags ? q : bags - 1);
     if (q >= bags) b.end = b.begin;
-    for (int64_t first = b.begin; warp_any(first < b.end); first += DOTS_IN_FLIGHT) {
+    for (int64_t first = b.begin; __any_sync(ALL_LANES, first < b.end); first += DOTS_IN_FLIGHT) {
         struct quad sum[DOTS_IN_FLIGHT] = {};
         for (int32_t column = g.lane * LANE_COLUMNS; column < b.dim;
              column += g.count * LANE_COLUMNS) {
@@ -120,6 +120,6 @@ static __global__ void __launch_bounds__(SMALL_BLOCK, 1)
 static inline void dots_enqueue(const struct batch *in, const struct table *io, float *to,
                                 cudaStream_t stream) {
     const int lanes = lanes_of_row(widest(in)) > DOT_LANES ? lanes_of_row(widest(in)) : DOT_LANES;
-    LAUNCH(dots_of_bags, blocks_for(flat_bags(in), groups_of_block(lanes)), block_of_lanes(lanes),
-           0, stream, *in, io, to, lanes);
+    LAUNCH(dots_of_bags, blocks_for(flat_bags(in), LANES_BLOCK / lanes), LANES_BLOCK, 0, stream,
+           *in, io, to, lanes);
 }

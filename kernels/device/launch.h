@@ -28,26 +28,9 @@ __host__ __device__ inline site here() {
     return {};
 }
 
-/* CUDA's collectives, with the site that the emulation's have. nvcc warns of an overload of
- * __syncthreads. */
-__device__ inline void block_sync(site) {
-    __syncthreads();
-}
-__device__ inline int __syncthreads_or(int yes, site) {
-    return __syncthreads_or(yes);
-}
+/* CUDA's collectives, with the site that the emulation's have. */
 __device__ inline void __syncwarp(unsigned mask, site) {
     __syncwarp(mask);
-}
-__device__ inline unsigned __ballot_sync(unsigned mask, int yes, site) {
-    return __ballot_sync(mask, yes);
-}
-__device__ inline int __any_sync(unsigned mask, int yes, site) {
-    return __any_sync(mask, yes);
-}
-template <class T>
-__device__ inline T __shfl_sync(unsigned mask, T value, int from, int width, site) {
-    return __shfl_sync(mask, value, from, width);
 }
 template <class T>
 __device__ inline T __shfl_xor_sync(unsigned mask, T value, int by, int width, site) {
@@ -58,9 +41,6 @@ __device__ inline T __shfl_xor_sync(unsigned mask, T value, int by, int width, s
 
 using emulation::here;
 using site = emulation::Site;
-inline void block_sync(site at) {
-    __syncthreads(at);
-}
 
 #ifndef __grid_constant__
 #define __grid_constant__

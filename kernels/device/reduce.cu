@@ -5,7 +5,6 @@
  */
 #include "kernels/device/chunk.cuh"
 #include "kernels/device/lean.h"
-#include "kernels/device/summand.cuh"
 
 enum { REDUCE_BLOCK = 128 };
 

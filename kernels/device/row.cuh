@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include "kernels/device/hints.cuh"
 #include "kernels/device/lanes.cuh"
 #include "kernels/kernel.h"
 
@@ -102,18 +101,6 @@ static __device__ inline void quad_put(enum dtype type, void *row, int32_t colum
     } else {
         *(uint2 *)at = make_uint2(q.x[0], q.x[1]);
     }
-}
-
-/* For a row that other groups also add to. */
-static __device__ inline void quad_add_atomically(float *row, int32_t column, int32_t dim,
-                                                  struct quad q) {
-    float *at = row + column;
-    if (is_whole(FP32, at, column, dim)) {
-        reduce_add((float4 *)at, float4_of(q));
-        return;
-    }
-    for (int c = 0; c < LANE_COLUMNS; c++)
-        if (column + c < dim) reduce_add(&at[c], q.x[c]);
 }
 
 static __device__ inline struct quad quad_scale(struct quad q, float by) {

@@ -10,6 +10,40 @@
 #include "kernels/device/lookup.cuh"
 #include "kernels/device/row.cuh"
 
+/* Adds one float, or four aligned ones (from sm_90 on one request), to memory that others add to as well. */
+static __device__ inline void reduce_add(float *to, float x) {
+#if defined(__CUDA_ARCH__)
+    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "f"(x)
+                 : "memory");
+#else
+    atomicAdd(to, x);
+#endif
+}
+
+static __device__ inline void reduce_add(float4 *to, float4 x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile(
+        "red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+        "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w)
+        : "memory");
+#else
+    float *at = (float *)to;
+    reduce_add(at, x.x), reduce_add(at + 1, x.y), reduce_add(at + 2, x.z), reduce_add(at + 3, x.w);
+#endif
+}
+
+/* For a row that other groups also add to. */
+static __device__ inline void quad_add_atomically(float *row, int32_t column, int32_t dim,
+                                                  struct quad q) {
+    float *at = row + column;
+    if (is_whole(FP32, at, column, dim)) {
+        reduce_add((float4 *)at, float4_of(q));
+        return;
+    }
+    for (int c = 0; c < LANE_COLUMNS; c++)
+        if (column + c < dim) reduce_add(&at[c], q.x[c]);
+}
+
 /* The row to which a lookup's gradient is added, and a factor for the gradient. */
 struct destination {
     float *row;

@@ -8,7 +8,6 @@
  */
 #include "kernels/device/chunk.cuh"
 #include "kernels/device/lean.h"
-#include "kernels/device/summand.cuh"
 
 enum { TREE_BLOCK = 128 };
 

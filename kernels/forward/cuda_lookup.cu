@@ -97,7 +97,7 @@ static __device__ inline void lookup_columns(const struct batch &in, void *outpu
 }
 
 template <bool MAX>
-static __global__ void __launch_bounds__(SMALL_BLOCK, 1)
+static __global__ void __launch_bounds__(LANES_BLOCK, 1)
     lookup_bags(const struct batch in, const struct table *io, void *output, int32_t *winners,
                 int lanes) {
     const struct lanes g = lanes_here(lanes);
@@ -118,7 +118,7 @@ static int run(const struct batch *in, const struct rule_step *, const struct ta
                const struct launch *how) {
     const int lanes = lanes_of_row(widest(in));
     auto kernel = how->winners ? lookup_bags<true> : lookup_bags<false>;
-    LAUNCH(kernel, blocks_for(flat_bags(in), groups_of_block(lanes)), block_of_lanes(lanes), 0,
+    LAUNCH(kernel, blocks_for(flat_bags(in), LANES_BLOCK / lanes), LANES_BLOCK, 0,
            (cudaStream_t)how->stream, *in, io, how->output, how->winners, lanes);
     return cudaGetLastError();
 }

@@ -72,8 +72,7 @@ static __global__ void __launch_bounds__(TABLES_BLOCK)
 }
 
 /* A group of lanes per run. */
-static __global__ void __launch_bounds__(LARGEST_BLOCK)
-    deal_out(const struct product p, int count) {
+static __global__ void __launch_bounds__(LANES_BLOCK) deal_out(const struct product p, int count) {
     struct lanes g = lanes_here(count);
     int64_t run = group_number(g);
     if (run >= *p.from.runs) return;
@@ -102,8 +101,8 @@ static cudaError_t write_product(const struct plan *p, const struct batch *in, v
     LAUNCH(find_tables, blocks_for(in->num_tables, TABLES_BLOCK), TABLES_BLOCK, 0, stream, product,
            in->lookups > 0);
     if (in->lookups > 0)
-        LAUNCH(deal_out, blocks_for(touchable_rows(in), groups_of_block(count)),
-               block_of_lanes(count), 0, stream, product, count);
+        LAUNCH(deal_out, blocks_for(touchable_rows(in), LANES_BLOCK / count), LANES_BLOCK, 0,
+               stream, product, count);
     return cudaGetLastError();
 }
 
