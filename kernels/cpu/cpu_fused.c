@@ -4,7 +4,8 @@
  * row in registers and updates the row at once. No gradient leaves the caches.
  *
  * Who owns what: all tables in one parallel region. Small tables need no index: threads take slices
- * of their lookups, or ranges of rows of these, and sum them in order (small.h, with the criterion).
+ * of their lookups, or ranges of rows of these, and sum them in order (small.h, with the criterion). Of large tables of
+ * which few rows are looked up, a thread numbers the rows and sums them (numbered.h, with the criterion).
  * If a few hot rows have most of the other lookups, a walk over the lookups sums these rows (hot.h,
  * with the criterion). The other lookups are split evenly over threads for the partition into buckets
  * of neighbouring rows (partition.h). Then one thread owns a bucket: it groups the bucket by row in
@@ -15,7 +16,8 @@
  * buckets and the rest.
  * Scratch and traffic: 16 bytes per lookup for entries, 256 KiB per thread for buckets, one partial
  * row per PIECE lookups of long runs, at most one accumulator per HOT_SLICE_OF lookups; for small
- * tables SMALL_BYTES per thread, or one accumulator per SMALL_FEW lookups. Each gradient row is read
+ * tables SMALL_BYTES per thread, or one accumulator per SMALL_FEW lookups; if a table may be numbered, 4.7 MiB per thread.
+ * Each gradient row is read
  * once per lookup, mostly from a cache after the first; each touched row is read and written once.
  * Deterministic: the order of a row's sum depends only on the batch. The cost, compared to about as
  * many slices as threads, with two threads: up to 3 % with hot rows, 6 to 8 % on small tables,

@@ -30,7 +30,7 @@ struct plan {
 static size_t lay_out(struct plan *p, const struct batch *in, int threads, void *base) {
     struct scratch s = {base, 0};
     gather_lay_out(&p->gather, &s, in, true);
-    partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_HASH, NULL);
+    partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_HASH, NULL, NULL);
     p->slot = scratch_take(&s, 4 * in->lookups, sizeof *p->slot);
     p->row = scratch_take(&s, in->lookups, sizeof *p->row);
     p->distinct = scratch_take(&s, p->partition.buckets, sizeof *p->distinct);

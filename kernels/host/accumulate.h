@@ -16,7 +16,7 @@ enum {
     ADDENDS_AHEAD = ROWS_AHEAD_MOST, /* whose gradients are prefetched, at most */
 };
 
-/* The distance of prefetches, for rows of so many floats. It is twice that of sums in registers. docs/kernels.md has
+/* The distance of prefetches, for rows of so many floats. It is twice that of sums in registers. kernels/cpu/tried.md has
  * what that gave. */
 ALWAYS_INLINE int32_t addends_ahead(int32_t dim) {
     const struct prefetch_ahead twice = {INTO_L1, 2 * prefetch_choice.grads.bytes};
@@ -46,13 +46,11 @@ struct accumulate {
 
 ALWAYS_INLINE void accumulate_from(const struct accumulate *a, const struct gather_table *from,
                                    const int32_t dim) {
-    enum { SHORT = 128 }; /* a bag's longer row is prefetched once: the branch costs less then */
     const int32_t distance = addends_ahead(dim);
     for (int32_t k = 0; k < a->first; k++) {
         float c;
         int32_t ahead = k + distance;
-        if (ahead < a->waiting &&
-            (dim <= SHORT || a->wait[ahead].position != a->wait[ahead - 1].position))
+        if (ahead < a->waiting && a->wait[ahead].position != a->wait[ahead - 1].position)
             prefetch_row(from->type, gather_row(a->gather, from, a->wait[ahead].position, &c), dim);
         if (ahead < a->waiting && a->far)
             prefetch_row(FP32, a->sum + a->wait[ahead].number * a->stride, dim);

@@ -12,8 +12,13 @@ size_t fused_lay_out(struct fused *p, const struct batch *in, int threads, unsig
     gather_lay_out(&p->gather, &s, in, true);
     p->small = (struct small_tables){0};
     if (with & SMALL_TABLES) small_lay_out(&p->small, &s, in, threads);
+    p->numbered = (struct numbered){0};
+    if (with & NUMBERED_TABLES && !ahead) {
+        numbered_lay_out(&p->numbered, &s, in, threads);
+        if (base) numbered_choose(&p->numbered, in, threads);
+    }
     partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_RANGE,
-                      with & SMALL_TABLES ? small_table : NULL);
+                      with & SMALL_TABLES ? small_table : NULL, p->numbered.table);
     const int64_t lookups = p->partition.lookups;
     const int64_t most_long = lookups / LONG_RUN, most_pieces = lookups / PIECE + most_long;
     p->spare = scratch_take(&s, lookups, sizeof *p->spare);
@@ -131,12 +136,9 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
 /* Whether the rule's own loop over runs takes the bucket: nothing is asked there per row. */
 static bool plain_bucket(const struct fused_bucket *b) {
     const struct fused *p = b->plan;
-    const struct updater *u = &b->updater;
     const struct gather_table *from = &p->gather.table[b->table];
     const unsigned all = CONSTANT_DIM | ROW_PREFETCH | GRAD_PREFETCH;
-    return (p->with & all) == all && prefetch_choice.rows.into == INTO_L2 &&
-           prefetch_choice.grads.into == INTO_L1 && from->plain && from->type == FP32 &&
-           !u->adjusts && !u->narrow && !u->table.watch && !p->gather.weight_grad;
+    return (p->with & all) == all && from->plain && from->type == FP32 && !p->gather.weight_grad;
 }
 
 /* Updates the rows of a bucket of table t. */
@@ -145,9 +147,7 @@ static void fused_bucket(const struct fused *p, const struct batch *in,
                          struct runs runs, float *sum) {
     struct fused_bucket b = {p, runs, t, updater_of(in, t, steps, io), sum};
     const bool constant = p->with & CONSTANT_DIM;
-    update_runs *plain =
-        plain_bucket(&b) ? update_functions_of(in->tables[t].rule)->runs[dim_class(b.updater.dim)]
-                         : NULL;
+    update_runs *plain = plain_bucket(&b) ? plain_runs_of(&b.updater) : NULL;
     if (plain) {
         const struct gather_table *from = &p->gather.table[t];
         const struct plain_runs x = {.grad = from->grad + from->base,
@@ -229,6 +229,11 @@ void fused_update(struct fused *p, const struct batch *in, const struct rule_ste
 #pragma omp for schedule(dynamic) nowait
     for (int32_t k = 0; k < p->small.units; k++)
         small_sum(&p->small, &p->gather, k, steps, io, thread);
+#pragma omp for schedule(dynamic) nowait
+    for (int32_t k = 0; k < p->numbered.units; k++)
+        numbered_sum(&p->numbered, &p->gather,
+                     numbered_unit_of(&p->numbered, in, k, omp_get_num_threads()), steps, io,
+                     thread);
 #pragma omp for schedule(dynamic, chunk)
     for (int64_t k = 0; k < p->partition.buckets; k++) {
         const int64_t bucket = p->order[k];

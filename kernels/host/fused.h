@@ -7,16 +7,17 @@
 
 #include "kernels/host/bucket.h"
 #include "kernels/host/hot.h"
-#include "kernels/host/small.h"
+#include "kernels/host/numbered.h"
 
 enum technique {
     SMALL_TABLES = 1 << 0, /* get no index */
     HOT_ROWS = 1 << 1,     /* are summed during the walk over the lookups */
     ROW_PREFETCH = 1 << 2,
-    GRAD_PREFETCH = 1 << 3, /* except gradients of small tables and hot rows */
-    CONSTANT_DIM = 1 << 4,  /* code for each common dim */
-    HASH_BUCKETS = 1 << 5,  /* instead of sorted ones: see hash_is_faster() */
-    ALL_TECHNIQUES = (1 << 6) - 1,
+    GRAD_PREFETCH = 1 << 3,   /* except gradients of small tables and hot rows */
+    CONSTANT_DIM = 1 << 4,    /* code for each common dim */
+    HASH_BUCKETS = 1 << 5,    /* instead of sorted ones: see hash_is_faster() */
+    NUMBERED_TABLES = 1 << 6, /* get no index */
+    ALL_TECHNIQUES = (1 << 7) - 1,
 };
 
 enum { LONG_RUN = 4096, PIECE = 2048 };
@@ -34,6 +35,7 @@ struct fused {
     struct partition partition;
     struct hot hot;
     struct small_tables small;
+    struct numbered numbered;
     uint64_t *spare;            /* [partitioned lookups] second buffer of large buckets */
     struct bucket_space *own;   /* [threads] */
     int32_t *order;             /* [buckets] largest first, roughly */

@@ -38,6 +38,7 @@ struct partition {
     enum bucket_by by;
     /* True for a table that the partition skips; NULL: it skips none. */
     bool (*leaves_out)(const struct batch *in, int32_t table);
+    const uint8_t *left_out; /* [num_tables] 1: it skips the table, too; NULL: it does not */
     int threads;
     int64_t lookups; /* of the tables that it takes */
     int64_t buckets;
@@ -49,7 +50,7 @@ struct partition {
 };
 
 static inline bool partition_takes(const struct partition *p, const struct batch *in, int32_t t) {
-    return !p->leaves_out || !p->leaves_out(in, t);
+    return !(p->leaves_out && p->leaves_out(in, t)) && !(p->left_out && p->left_out[t]);
 }
 
 static inline int64_t partition_lookups_per_bucket(const struct partition *p,
@@ -73,8 +74,10 @@ static inline struct partition_table partition_of(const struct partition *p, con
 
 static inline void partition_lay_out(struct partition *p, struct scratch *s, const struct batch *in,
                                      int threads, enum bucket_by by,
-                                     bool (*leaves_out)(const struct batch *, int32_t)) {
-    *p = (struct partition){.by = by, .leaves_out = leaves_out, .threads = threads};
+                                     bool (*leaves_out)(const struct batch *, int32_t),
+                                     const uint8_t *left_out) {
+    *p = (struct partition){
+        .by = by, .leaves_out = leaves_out, .left_out = left_out, .threads = threads};
     for (int32_t t = 0; t < in->num_tables; t++) {
         p->buckets += partition_of(p, in, t).first;
         p->lookups += partition_takes(p, in, t) ? in->tables[t].lookups : 0;

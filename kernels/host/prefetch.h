@@ -29,7 +29,7 @@ struct prefetch_ahead {
 };
 
 /* The choice for all host kernels of a process, made before its first thread. It changes no result.
- * docs/kernels.md has what was tried. `make tune` tries the machine at hand; harness/prefetch_choice.h makes the
+ * kernels/cpu/tried.md has what was tried. `make tune` tries the machine at hand; harness/prefetch_choice.h makes the
  * choice. */
 struct prefetch_choice {
     struct prefetch_ahead rows;  /* weights and states of the rows that are updated next */

@@ -158,6 +158,14 @@ ALWAYS_INLINE uint32_t updater_ahead(const struct updater *u) {
                                 u->dim * (int64_t)sizeof(float) * (1 + u->elem_states));
 }
 
+/* The function that updates whole runs of a table's rows; NULL: it does not take this table. */
+static inline update_runs *plain_runs_of(const struct updater *u) {
+    const bool plain = prefetch_choice.rows.into == INTO_L2 &&
+                       prefetch_choice.grads.into == INTO_L1 && !u->adjusts && !u->narrow &&
+                       !u->table.watch;
+    return plain ? update_functions_of(u->shape->rule)->runs[dim_class(u->dim)] : NULL;
+}
+
 void updater_narrow(const struct updater *u, int64_t row, const float *grad)
     AT_LEVEL(updater_narrow);
 void updater_watch(const struct updater *u, int64_t row, const float *grad) AT_LEVEL(updater_watch);

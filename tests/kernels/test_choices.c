@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What cpu_fused decides before it computes: which tables are small, which rows are hot, and how
+ * What cpu_fused decides before it computes: which tables are small or numbered, which rows are hot, and how
  * many slices they get. Every decision gives right numbers, so only this test sees a wrong one.
  */
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "harness/memory.h"
 #include "kernels/host/hot.h"
-#include "kernels/host/small.h"
+#include "kernels/host/numbered.h"
 #include "tests/support/batch_builder.h"
 
 #include "tests/support/kernel_tests.h"
@@ -73,7 +73,7 @@ static void choose(struct chosen *c, const struct batch *in, int32_t stride) {
     struct scratch s = {NULL, 0};
     struct error err;
     partition_lay_out(&c->partition, &(struct scratch){NULL, 0}, in, 1, BUCKET_BY_RANGE,
-                      small_table);
+                      small_table, NULL);
     hot_lay_out(&c->hot, &s, in, &c->partition, stride, THREADS, NULL);
     assert_int_equal(buffer_alloc(&c->memory, s.used, "scratch", &err), 0);
     memset(c->memory.data, 0x5a, s.used);
@@ -181,7 +181,85 @@ static void hotter_one_gets_the_slot(void **state) {
     check_hot(4096, (const struct times[]){{4100, 34}, {5, 30}, {0, 0}}, true, 500, 1, 32);
 }
 
+/* --- numbered tables */
+
+/* The k-th row that the sample counts, or one that it does not. */
+static int64_t row_of(bool counted, int64_t k) {
+    int64_t row = -1;
+    while (k >= 0) k -= numbered_is_counted((uint32_t)++row) == counted;
+    return row;
+}
+
+/* Table 0 has `lookups` lookups of rows that take turns: `counted` ones, and others. A feature of a small table has
+ * `more` times as many lookups. */
+static void build_turns(struct builder *b, int32_t dim, int64_t lookups, int64_t counted,
+                        int64_t others, int64_t more) {
+    enum { BAG = 16 };
+    const int64_t zeros[8 * BAG] = {0};
+    int64_t *ids = calloc((size_t)(counted + others), sizeof *ids), bag[BAG];
+    for (int64_t k = 0; k < counted + others; k++)
+        ids[k] = k < counted ? row_of(true, k) : row_of(false, k - counted);
+    builder_begin(b, 1, true);
+    builder_feature(b, builder_table(b, 300000, dim), POOL_SUM, -1);
+    for (int64_t i = 0; i < lookups;) {
+        int64_t n = 0;
+        while (n < BAG && i < lookups) bag[n++] = ids[i++ % (counted + others)];
+        builder_bag(b, n, bag);
+    }
+    builder_feature(b, builder_table(b, 1, 1), POOL_SUM, -1);
+    for (int64_t i = 0; i < lookups; i += BAG)
+        builder_bag(b, more * min64(BAG, lookups - i), zeros);
+    builder_finish(b);
+    free(ids);
+}
+
+static bool is_numbered(int32_t dim, int64_t lookups, int64_t counted, int64_t more) {
+    struct builder b;
+    build_turns(&b, dim, lookups, counted, 9, more);
+    const bool yes = numbered_is_faster(&b.in, 0);
+    builder_free(&b);
+    return yes;
+}
+
+static void which_tables_are_numbered(void **state) {
+    enum {
+        LOOKUPS = NUMBERED_LOOKUPS,
+        LIMIT = LOOKUPS / NUMBERED_OFTEN / NUMBERED_SAMPLED,
+        WIDE = NUMBERED_BYTES / 4 / NUMBERED_SAMPLED / 16, /* 16 counted rows, less a quarter */
+        DIM = NUMBERED_DIM,
+        MORE = NUMBERED_PARTS - 1,
+    };
+    (void)state;
+    assert_true(is_numbered(DIM, LOOKUPS, 1, MORE));
+    assert_false(is_numbered(DIM, LOOKUPS - 1, 1, MORE));
+    assert_false(is_numbered(DIM - 1, LOOKUPS, 1, MORE));
+    assert_false(is_numbered(DIM, LOOKUPS, 1, MORE - 1));
+    assert_true(is_numbered(DIM, LOOKUPS, LIMIT, MORE));
+    assert_false(is_numbered(DIM, LOOKUPS, LIMIT + 1, MORE));
+    assert_true(is_numbered(WIDE, LOOKUPS, 12, MORE));
+    assert_false(is_numbered(WIDE, LOOKUPS, 13, MORE));
+}
+
+/* The sample counts none of the rows, and there are more than accumulators. */
+static void more_rows_than_accumulators(void **state) {
+    enum { DIM = 2048, MANY = NUMBERED_BYTES / 4 / DIM * 5 / 2 };
+    const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
+    struct builder b;
+    build_turns(&b, DIM, NUMBERED_LOOKUPS, 0, MANY, NUMBERED_PARTS - 1);
+    assert_true(numbered_is_faster(&b.in, 0));
+    assert_in_range(numbered_most(&b.in, 0), 1, MANY / 2);
+    for (int way = 0; way < builder_ways(k); way++) {
+        const char *wrong = builder_check(&b, k, builder_way[way]);
+        if (wrong) fail_msg("%s", wrong);
+    }
+    builder_free(&b);
+}
+
 TESTS(choices) {
+    add_test("cpu_fused: which tables are numbered", which_tables_are_numbered, NULL, NULL);
+    for (const struct registered *r = registry(); r->kernel; r++)
+        if (strcmp(r->kernel->name, "cpu_fused") == 0)
+            add_test("more rows than accumulators", more_rows_than_accumulators, r->kernel, NULL);
     add_test("cpu_fused: slices of small tables", slices_of_small_tables, NULL, NULL);
     add_test("cpu_fused: rows of the sample", rows_of_the_sample, NULL, NULL);
     add_test("cpu_fused: share of the sample", share_of_the_sample, NULL, NULL);

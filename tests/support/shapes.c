@@ -196,6 +196,25 @@ static void small_tables(struct builder *b, int32_t n) {
     builder_random_bags(b, 300 / b->smaller, 12);
 }
 
+static int64_t of_700(int64_t i) {
+    return i * 7919 % 700 * 131;
+}
+
+/* Few rows of large tables, so often that a kernel may number the rows as they come. */
+static void numbered_tables(struct builder *b, int32_t n) {
+    b->weighted = n == 2;
+    one(b, 100000, 48, n == 3 ? POOL_NONE : POOL_SUM);
+    bags_of(b, 450 / b->smaller, 12, of_700);
+    builder_feature(b, 0, POOL_MEAN, 131);
+    bags_of(b, 300 / b->smaller, 10, of_700);
+    one(b, many(b, 100000), 64, POOL_SUM);
+    builder_random_bags(b, 300 / b->smaller, 12);
+    one(b, 100000, 32, POOL_SUM);
+    bags_of(b, 820 / b->smaller, 10, of_700);
+    one(b, 300, 4, POOL_SUM);
+    bags_of(b, 820 / b->smaller, 23, of_300);
+}
+
 static int64_t of_50(int64_t i) {
     return i * i % 50;
 }
@@ -220,7 +239,8 @@ static void max(struct builder *b, int32_t n) {
     static const struct {
         void (*make)(struct builder *b, int32_t n);
         int32_t n;
-    } of[] = {{long_runs, 1}, {hot_rows, 1}, {small_tables, 1}, {giant_bag, 20000}};
+    } of[] = {
+        {long_runs, 1}, {hot_rows, 1}, {small_tables, 1}, {giant_bag, 20000}, {numbered_tables, 1}};
     of[n].make(b, of[n].n);
     for (int32_t f = 0; f < b->in.num_features; f++)
         if (f % 3 < 2 && b->features[f].pooling != POOL_NONE) b->features[f].pooling = POOL_MAX;
@@ -244,6 +264,8 @@ const struct shape shapes[] = {
     {"hot rows, weighted", hot_rows, 2, REAL_ONLY, 0},
     {"one hot row", one_hot_row, 2000, EXACT_AND_REAL, 0},
     {"small tables, weighted", small_tables, 2, EXACT_ONLY, 0},
+    {"numbered tables", numbered_tables, 3, REAL_ONLY, 0},
+    {"numbered tables, weighted", numbered_tables, 2, REAL_ONLY, 0},
     {"single giant bag", giant_bag, 20000, REAL_ONLY, 0},
     {"dims 36 and 64, long runs", one_cover, 64, REAL_ONLY, 0},
     {"dims 132 and 256, long runs", one_cover, 256, EXACT_ONLY, 0},
@@ -251,6 +273,7 @@ const struct shape shapes[] = {
     {"max, hot rows", max, 1, EXACT_ONLY, 0},
     {"max, small tables", max, 2, REAL_ONLY, 0},
     {"max, single giant bag", max, 3, EXACT_ONLY, 0},
+    {"max, numbered tables", max, 4, EXACT_ONLY, 0},
 };
 
 const int num_shapes = sizeof shapes / sizeof *shapes;
