@@ -7,8 +7,10 @@
 
 struct ceiling {
     double copy_gbs; /* stream copy, bytes read + bytes written, as STREAM counts */
-    double rmw_gbs;  /* random rows read, multiplied by one, written back, prefetched in the
-                           fastest of some ways */
+    double
+        rmw_gbs; /* rows read, multiplied by one, written back, in random or ascending order, prefetched in
+                           the fastest of some ways */
+    double random_gbs; /* the same in random order; 0: not measured */
     double
         gather_gbs; /* gradient rows of random lookups (of a forward and the like: their table rows) read and
                            summed, from warm caches where they fit, prefetched in the fastest of some

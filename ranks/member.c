@@ -413,6 +413,7 @@ static int ceilings(struct member *m, struct reply *out, struct error *err) {
     for (int r = 1; r < t->ranks; r++) {
         out->ceiling.copy_gbs += all[r].copy_gbs;
         out->ceiling.rmw_gbs += all[r].rmw_gbs;
+        out->ceiling.random_gbs += all[r].random_gbs;
         out->ceiling.gather_gbs += all[r].gather_gbs;
     }
     free(all);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "harness/measure/ceiling.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -20,7 +21,7 @@ enum {
     PINGPONG_ROUNDS = 1000,
     CHASED = 8192, /* rows, at most */
     BEST_OF = 3,
-    RMW_BEST_OF = 4,
+    RMW_BEST_OF = 2, /* in each order */
     GATHER_BEST_OF = 6,
     /* Distances of a prefetch that are tried: LEAST bytes, 2*LEAST, 4*LEAST ... */
     AHEAD_LEAST = 2048,
@@ -112,10 +113,20 @@ static int open_gather(struct ceiling_probe *p, enum operation operation, const 
     return 0;
 }
 
+/* One row out of each part of the table. */
+static int draw_ascending(struct ceiling_probe *p, int64_t table_rows) {
+    const double part = (double)table_rows / (double)p->num_rows;
+    p->ascending = malloc((size_t)p->num_rows * sizeof *p->ascending);
+    for (int64_t i = 0; p->ascending && i < p->num_rows; i++)
+        p->ascending[i] = (int64_t)(((double)i + rng_unit(2, (uint64_t)i)) * part);
+    return p->ascending ? 0 : -1;
+}
+
 void ceiling_close(struct ceiling_probe *p) {
     buffer_free(&p->from);
     buffer_free(&p->to);
     free(p->rows);
+    free(p->ascending);
     free(p->gather);
     memset(p, 0, sizeof *p);
 }
@@ -151,12 +162,13 @@ static double rmw_gbs(const struct ceiling_probe *p, const struct try *try) {
                   prefetched = hint.into == CEILING_NOWHERE ? 0 : end - hint.ahead;
     static volatile float one = 1; /* the compiler must not know */
     float factor = one;
+    const int64_t *rows = hint.ascending ? p->ascending : p->rows;
     int32_t dim = p->row_floats;
     double begin = clock_seconds();
 #pragma omp parallel for schedule(static) num_threads(p->threads)
     for (int64_t i = first; i < end; i++) {
-        if (i < prefetched) prefetch(p->table + p->rows[i + hint.ahead] * dim, dim, hint);
-        float *row = p->table + p->rows[i] * dim;
+        if (i < prefetched) prefetch(p->table + rows[i + hint.ahead] * dim, dim, hint);
+        float *row = p->table + rows[i] * dim;
 #pragma omp simd
         for (int32_t d = 0; d < dim; d++) row[d] *= factor;
     }
@@ -223,21 +235,22 @@ static double latency_ns(const struct ceiling_probe *p) {
 }
 
 /* All ways to prefetch, in no order. Without prefetch costs least in the nearer caches. */
-static struct ceiling_hint hint_of(int k, int32_t row_floats) {
+static struct ceiling_hint hint_of(int k, int32_t row_floats, bool ascending) {
     const int64_t row = row_floats * (int64_t)sizeof(float);
     const int64_t ahead = ((int64_t)AHEAD_LEAST << k / 2) / row;
-    if (k == HINTS - 1) return (struct ceiling_hint){CEILING_NOWHERE, 0};
-    return (struct ceiling_hint){k % 2 ? CEILING_L2 : CEILING_L1, ahead > 1 ? ahead : 1};
+    if (k == HINTS - 1) return (struct ceiling_hint){CEILING_NOWHERE, 0, ascending};
+    return (struct ceiling_hint){k % 2 ? CEILING_L2 : CEILING_L1, ahead > 1 ? ahead : 1, ascending};
 }
 
 /* Finds the fastest ways: each way has a part of the rows, and after the first round, which finds the caches
  * cold, another part. */
 static void choose_hints(const struct ceiling_probe *p,
                          double (*gbs)(const struct ceiling_probe *, const struct try *),
-                         int32_t row_floats, struct ceiling_hint *best) {
+                         int32_t row_floats, bool ascending, struct ceiling_hint *best) {
     double most[CEILING_HINTS] = {0};
     for (int k = 0; k < 2 * HINTS; k++) {
-        struct try try = {hint_of(k % HINTS, row_floats), (k + k / HINTS) % HINTS, HINTS};
+        struct try try = {hint_of(k % HINTS, row_floats, ascending), (k + k / HINTS) % HINTS,
+                          HINTS};
         double now = gbs(p, &try);
         if (k < HINTS) continue;
         for (int b = 0; b < CEILING_HINTS; b++) { /* sorts it in */
@@ -268,14 +281,19 @@ int ceiling_open(struct ceiling_probe *p, enum operation operation, const struct
     if (buffer_alloc(&p->to, 2 * bytes, "the copy ceiling", err))
         goto out; /* flushes caches, too */
     p->rows = permute_some(table_rows, p->num_rows);
-    if (!p->rows || open_gather(p, operation, in, index, t)) {
+    if (!p->rows || (2 * p->num_rows <= table_rows && draw_ascending(p, table_rows)) ||
+        open_gather(p, operation, in, index, t)) {
         fail(err, "out of memory");
         goto out;
     }
     memory_fill(p->from.data, 1, p->from.bytes);
     memory_fill(p->to.data, 1, p->to.bytes);
-    choose_hints(p, rmw_gbs, p->row_floats, p->rmw_hint);
-    if (p->num_gathered) choose_hints(p, gather_gbs, p->gather_floats, p->gather_hint);
+    struct ceiling_hint of_rows[CEILING_HINTS];
+    for (int order = 0; order < CEILING_HINTS; order++) {
+        choose_hints(p, rmw_gbs, p->row_floats, p->ascending && order, of_rows);
+        p->rmw_hint[order] = of_rows[0];
+    }
+    if (p->num_gathered) choose_hints(p, gather_gbs, p->gather_floats, false, p->gather_hint);
     return 0;
 out:
     ceiling_close(p);
@@ -301,26 +319,28 @@ static double pingpong_ns(const struct ceiling_probe *p) {
 
 /* A ceiling is the best of a few tries: disturbances can only slow a try. */
 static double best(double (*gbs)(const struct ceiling_probe *, const struct try *), int tries,
-                   const struct ceiling_probe *p, const struct ceiling_hint *hints) {
+                   const struct ceiling_probe *p, const struct ceiling_hint *hints, int count) {
     double most = 0;
     for (int k = 0; k < tries; k++) {
-        double now = gbs(p, &(struct try){hints[k % CEILING_HINTS], 0, 1});
+        double now = gbs(p, &(struct try){hints[k % count], 0, 1});
         if (now > most) most = now;
     }
     return most;
 }
 
 struct ceiling ceiling_measure(const struct ceiling_probe *p) {
-    struct ceiling c = {.copy_gbs = best(copy_gbs, BEST_OF, p, p->rmw_hint)};
-    c.rmw_gbs = best(rmw_gbs, RMW_BEST_OF, p, p->rmw_hint);
+    struct ceiling c = {.copy_gbs = best(copy_gbs, BEST_OF, p, p->rmw_hint, 1)};
+    c.random_gbs = best(rmw_gbs, RMW_BEST_OF, p, &p->rmw_hint[0], 1);
+    c.rmw_gbs = fmax(c.random_gbs, best(rmw_gbs, RMW_BEST_OF, p, &p->rmw_hint[1], 1));
     c.latency_ns = latency_ns(p);
-    if (p->num_gathered) c.gather_gbs = best(gather_gbs, GATHER_BEST_OF, p, p->gather_hint);
+    if (p->num_gathered)
+        c.gather_gbs = best(gather_gbs, GATHER_BEST_OF, p, p->gather_hint, CEILING_HINTS);
     c.pingpong_ns = pingpong_ns(p);
     return c;
 }
 
 double ceiling_lines_in_flight(const struct ceiling *c, int threads) {
-    return c->rmw_gbs / 2 * c->latency_ns / LINE / threads; /* half of the bytes are written */
+    return c->random_gbs / 2 * c->latency_ns / LINE / threads; /* half of the bytes are written */
 }
 
 void ceiling_flush_caches(const struct ceiling_probe *p) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the machine can do at this moment, measured among the samples. Copy is the well-known
- * figure. Random-row read-modify-write is the ceiling of the update: it counts all of its traffic
- * (copy leaves out write-allocation) and visits memory as the update does. Gather is the ceiling of
+ * figure. Read-modify-write of rows is the ceiling of the update: it counts all of its traffic
+ * (copy leaves out write-allocation) and visits memory as the update does: in random order or, often faster, in
+ * ascending order. Gather is the ceiling of
  * summing: it reads gradient rows of random lookups from whatever cache holds them. The last two
  * make the roof of a step, see traffic.h.
  */
@@ -26,10 +27,11 @@ static inline int64_t array_float_rows(const struct array *a, int64_t rows) {
     return whole ? whole : 1; /* between guard zones there is room for a float */
 }
 
-/* How a ceiling prefetches its rows: so many ahead. */
+/* How a ceiling visits its rows, and how it prefetches them: so many ahead. */
 struct ceiling_hint {
     enum { CEILING_L1, CEILING_L2, CEILING_NOWHERE } into;
     int64_t ahead;
+    bool ascending;
 };
 
 /* Ways that take turns in every measurement. */
@@ -40,9 +42,11 @@ struct ceiling_probe {
     int64_t last_level_cache; /* bytes, of all last-level caches that the threads can use */
     struct buffer from, to;   /* of the copy */
     int64_t *rows;            /* [num_rows] distinct rows in random order */
+    int64_t *
+        ascending; /* [num_rows] others, in ascending order; NULL: num_rows is more than half of the table */
     int64_t num_rows;
     int32_t dim;        /* of gradient rows */
-    float *table;       /* the random-row ceiling visits its rows; they keep their bits */
+    float *table;       /* the ceiling of rows visits its rows; they keep their bits */
     int32_t row_floats; /* floats that fit into the bytes of one of its rows */
     const float *
         from_rows; /* not owned; gradients, or the rows of a forward; as floats, whatever the type */
@@ -50,7 +54,8 @@ struct ceiling_probe {
     int64_t *gather;       /* [num_gathered] first floats of the rows of lookups */
     int64_t num_gathered;  /* 0: the table has no lookups */
     struct ceiling_hint rmw_hint[CEILING_HINTS],
-        gather_hint[CEILING_HINTS]; /* the fastest of all */
+        gather_hint
+            [CEILING_HINTS]; /* the fastest of all; of rows: in random, and in ascending order */
 };
 
 /* Probes table t of the batch with these weights, and what the operation gathers for the table's
@@ -61,11 +66,10 @@ int ceiling_open(struct ceiling_probe *p, enum operation operation, const struct
                  struct error *err);
 void ceiling_close(struct ceiling_probe *p);
 
-/* Takes about 45 ms and evicts the caches. */
+/* Takes about 60 ms and evicts the caches. */
 struct ceiling ceiling_measure(const struct ceiling_probe *p);
 
-/* Cache lines that a thread has in flight on average at the random-row ceiling, by Little's law;
- * 0: not measured. */
+/* Cache lines that a thread has in flight on average at the ceiling of random rows, by Little's law; 0: not measured. */
 double ceiling_lines_in_flight(const struct ceiling *c, int threads);
 
 void ceiling_flush_caches(const struct ceiling_probe *p);

@@ -38,16 +38,21 @@ static int mark_rows(const struct batch *in, int32_t t, bool *begins) {
     return count;
 }
 
+static const char large[] = "workload w\nbatch 40\nids uniform\n"
+                            "table rows 60000 dim 23 length uniform 0 3\n";
+
 struct ceiling_case {
     const char *test, *text;
     int32_t table;
     int threads, least; /* gradient rows that its lookups read */
+    bool ascending;     /* rows are visited in ascending order, too */
 };
 
 static const struct ceiling_case cases[] = {
     {"pooled bags", pooled, 0, 2, 21},
     {"a sequence, one thread", sequence, 1, 1, 21},
     {"padding alone: nothing to gather", pooled, 1, 2, 0},
+    {"a large table, in two orders", large, 0, 2, 21, true},
 };
 
 /* The probe gathers every row that lookups read, and no other. */
@@ -70,6 +75,12 @@ static void assert_gathers(const struct batch *in, const struct ceiling_case *c,
     free(drawn);
 }
 
+static void assert_ascends(const struct ceiling_probe *p, int64_t rows, bool ascending) {
+    assert_int_equal(p->ascending != NULL, ascending);
+    for (int64_t i = 0; i < p->num_rows && ascending; i++)
+        assert_in_range(p->ascending[i], i ? p->ascending[i - 1] : 0, rows - 1);
+}
+
 static bool is_speed(double x) {
     return isfinite(x) && x > 0;
 }
@@ -89,11 +100,13 @@ static void measures_and_leaves_the_rows(void **state) {
     if (ceiling_open(&p, OP_STEP, &w.batches[0], &index, c->table, weight, c->threads, &err))
         fail_msg("%s", err.text);
     assert_gathers(&w.batches[0], c, &p);
+    assert_ascends(&p, w.tables[c->table].rows, c->ascending);
     const struct ceiling is = ceiling_measure(&p);
     assert_true(is_speed(is.copy_gbs) && is_speed(is.rmw_gbs) && is_speed(is.latency_ns));
     assert_true(c->least ? is_speed(is.gather_gbs) : is.gather_gbs == 0);
     assert_true(c->threads == 1 ? is.pingpong_ns < 0 : is.pingpong_ns > 0);
-    const double lines = is.rmw_gbs / 2 * is.latency_ns / 64 / c->threads;
+    assert_true(c->ascending ? is.rmw_gbs >= is.random_gbs : is_speed(is.random_gbs));
+    const double lines = is.random_gbs / 2 * is.latency_ns / 64 / c->threads;
     assert_true(fabs(ceiling_lines_in_flight(&is, c->threads) / lines - 1) < 1e-9);
     assert_memory_equal(weight->data, before, buffer->bytes);
     assert_true(tables_intact(&tables));
