@@ -66,7 +66,7 @@ int ceiling_open(struct ceiling_probe *p, enum operation operation, const struct
                  struct error *err);
 void ceiling_close(struct ceiling_probe *p);
 
-/* Takes about 60 ms and evicts the caches. */
+/* Takes about 45 ms and evicts the caches. */
 struct ceiling ceiling_measure(const struct ceiling_probe *p);
 
 /* Cache lines that a thread has in flight on average at the ceiling of random rows, by Little's law; 0: not measured. */

@@ -173,7 +173,7 @@ ALWAYS_INLINE void update_as(const struct rule_step *restrict step, const struct
     visit_row(step, WEIGHTS, rate, x, grad, scale, dim);
 }
 
-enum { RUNS_DIM_MOST = 128 };
+enum { RUNS_DIM_MOST = 256 };
 
 /* sum[columns] = the gradients of entries first .. end - 1, from `column` on. The pass over the first columns prefetches
  * whole rows. */
@@ -249,8 +249,9 @@ UPDATE_RUNS(16)
 UPDATE_RUNS(32)
 UPDATE_RUNS(64)
 UPDATE_RUNS(128)
+UPDATE_RUNS(256)
 
 #define LISTED(d) update_##d,
 const struct update_functions OWN(RULE) = {
     {COMMON_DIMS(LISTED) update_0},
-    {NULL, update_runs_16, update_runs_32, update_runs_64, update_runs_128, NULL}};
+    {NULL, update_runs_16, update_runs_32, update_runs_64, update_runs_128, update_runs_256, NULL}};

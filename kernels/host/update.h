@@ -20,7 +20,8 @@ enum { VEC = 16 }; /* floats per block of an update, the same on every machine *
     X(16, ##__VA_ARGS__)                                                                           \
     X(32, ##__VA_ARGS__)                                                                           \
     X(64, ##__VA_ARGS__)                                                                           \
-    X(128, ##__VA_ARGS__)
+    X(128, ##__VA_ARGS__)                                                                          \
+    X(256, ##__VA_ARGS__)
 
 /* The class of a dim: its place among COMMON_DIMS, or the last class. */
 #define LISTED(d) d,
