@@ -239,6 +239,7 @@ static inline void update_sums(const struct updater *u, float *sum, int64_t stri
         const struct plain_runs x = {.grad = (const char *)sum,
                                      .stride = stride * (int64_t)sizeof(float),
                                      .entry = r.entry,
+                                     .shape = u->shape,
                                      .begin = r.begin,
                                      .count = r.count,
                                      .most = 2,

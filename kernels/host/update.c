@@ -195,34 +195,61 @@ ALWAYS_INLINE void sum_plain(const struct plain_runs *x, uint32_t first, uint32_
     for (int v = 0; v < columns / LANES; v++) *(lanes_at *)(sum + column + v * LANES) = acc[v];
 }
 
-ALWAYS_INLINE void prefetch_arrays(const struct table *t, int64_t row, const int32_t dim) {
+ALWAYS_INLINE void prefetch_arrays(const struct table *t, int64_t row, const int32_t dim,
+                                   int64_t weight_bytes) {
     const int64_t bytes = dim * (int64_t)sizeof(float);
-    prefetch(array_row(&t->weight, row), bytes, INTO_L2);
+    prefetch(array_row(&t->weight, row), weight_bytes, INTO_L2);
     for (int k = 0; k < rule_elem_states(KIND); k++)
         prefetch(array_row(&t->elem[k], row), bytes, INTO_L2);
     if (rule_row_states(KIND))
         prefetch(array_row(&t->row, row), rule_row_states(KIND) * (int64_t)sizeof(float), INTO_L2);
 }
 
+/* Updates a row with narrower weights in fp32: in a copy, which is rounded back. */
+ALWAYS_INLINE void update_narrow_as(const struct rule_step *restrict step,
+                                    const struct table *restrict to,
+                                    const struct table_shape *shape, const int32_t dim, int64_t row,
+                                    const float *restrict grad) {
+    float room[RUNS_DIM_MOST] __attribute__((aligned(64))), *copy = room;
+    const struct row_format f = row_format(shape, step->number, TABLE_WEIGHT, row);
+    void *const weight = array_row(&to->weight, row);
+    __asm__("" : "+r"(copy) : : "memory"); /* gcc would split the array into scalars */
+    struct table wide = *to;
+    wide.weight = (struct array){copy, 0}; /* every row is the copy */
+    if (f.type == BF16)
+        widen_as(BF16, weight, dim, copy);
+    else
+        row_widen(f.type, weight, dim, copy);
+    update_as(step, &wide, dim, row, grad);
+    if (f.type == BF16 && f.rounding == ROUND_NEAREST)
+        narrow_as(BF16, ROUND_NEAREST, 0, copy, dim, weight);
+    else
+        row_narrow(&f, copy, dim, weight);
+}
+
 ALWAYS_INLINE void runs_as(const struct rule_step *restrict step, const struct table *restrict to,
-                           const struct plain_runs *given, const int32_t dim) {
+                           const struct plain_runs *given, const int32_t dim, const bool narrow) {
     const struct plain_runs x = *given;
+    const int64_t bytes = dim * (narrow ? dtype_bytes(x.shape->weight_type) : dtype_bytes(FP32));
     const uint32_t last = x.begin[x.count];
     for (uint32_t r = 0; r < x.count && r < x.rows_ahead; r++)
-        prefetch_arrays(to, entry_row(x.entry[x.begin[r]]), dim);
+        prefetch_arrays(to, entry_row(x.entry[x.begin[r]]), dim, bytes);
     for (uint32_t k = 0; k < last && k < x.grads_ahead; k++)
         prefetch(x.grad + (uint32_t)x.entry[k] * x.stride, dim * (int64_t)sizeof(float), INTO_L1);
     for (uint32_t r = 0; r < x.count; r++) {
         const uint32_t first = x.begin[r], end = x.begin[r + 1];
         const int64_t row = entry_row(x.entry[first]);
         if (r + x.rows_ahead < x.count)
-            prefetch_arrays(to, entry_row(x.entry[x.begin[r + x.rows_ahead]]), dim);
+            prefetch_arrays(to, entry_row(x.entry[x.begin[r + x.rows_ahead]]), dim, bytes);
         if (end - first >= x.most) continue;
         float sum[RUNS_DIM_MOST] __attribute__((aligned(64)));
         const int32_t most = REGISTERS * LANES;
         for (int32_t d = 0; d < dim; d += most)
             sum_plain(&x, first, end, last, dim, d, dim - d < most ? dim - d : most, sum);
-        update_as(step, to, dim, row, sum);
+        if (narrow)
+            update_narrow_as(step, to, x.shape, dim, row, sum);
+        else
+            update_as(step, to, dim, row, sum);
     }
 }
 
@@ -237,21 +264,26 @@ ALWAYS_INLINE void runs_as(const struct rule_step *restrict step, const struct t
 COMMON_DIMS(UPDATE)
 UPDATE(0)
 
-#define UPDATE_RUNS(d)                                                                             \
-    static void update_runs_##d(const struct rule_step *step, const struct table *table,           \
-                                const struct plain_runs *runs) {                                   \
+#define UPDATE_RUNS_(name, d, narrow)                                                              \
+    static void name(const struct rule_step *step, const struct table *table,                      \
+                     const struct plain_runs *runs) {                                              \
         struct rule_step own = *step;                                                              \
         const struct table rows = *table;                                                          \
         own.adjust.gradient = true; /* for row_element(): no sum is -0 */                          \
-        runs_as(&own, &rows, runs, d);                                                             \
+        runs_as(&own, &rows, runs, d, narrow);                                                     \
     }
+#define UPDATE_RUNS(d)                                                                             \
+    UPDATE_RUNS_(update_runs_##d, d, false)                                                        \
+    UPDATE_RUNS_(update_narrow_runs_##d, d, true)
 UPDATE_RUNS(16)
 UPDATE_RUNS(32)
 UPDATE_RUNS(64)
 UPDATE_RUNS(128)
 UPDATE_RUNS(256)
 
+/* By dim class: see COMMON_DIMS. */
 #define LISTED(d) update_##d,
+#define LISTED_RUNS(name)                                                                          \
+    { NULL, name##_16, name##_32, name##_64, name##_128, name##_256, NULL }
 const struct update_functions OWN(RULE) = {
-    {COMMON_DIMS(LISTED) update_0},
-    {NULL, update_runs_16, update_runs_32, update_runs_64, update_runs_128, update_runs_256, NULL}};
+    {COMMON_DIMS(LISTED) update_0}, {LISTED_RUNS(update_runs), LISTED_RUNS(update_narrow_runs)}};

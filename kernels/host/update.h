@@ -60,17 +60,18 @@ struct plain_runs {
     const uint32_t *begin; /* [count + 1] */
     uint32_t count, most;
     uint32_t rows_ahead, grads_ahead; /* of prefetches */
+    const struct table_shape *shape;  /* of the table */
 };
 
-/* Sums the gradients of each run, and applies the rule to its row of fp32, with nothing to adjust or to watch. Rows are
- * prefetched into L2, gradients into L1. */
+/* Sums the gradients of each run, and applies the rule to its row, with nothing to adjust or to watch. States are fp32.
+ * Rows are prefetched into L2, gradients into L1. */
 typedef void update_runs(const struct rule_step *step, const struct table *table,
                          const struct plain_runs *runs);
 
 /* A rule's functions, by dim class; no update_runs for some. */
 struct update_functions {
     update_row *of[DIM_CLASSES];
-    update_runs *runs[DIM_CLASSES];
+    update_runs *runs[2][DIM_CLASSES]; /* of weights of fp32, and of narrower ones */
 };
 
 #define X(rule, ...) extern const struct update_functions update_##rule AT_LEVEL(update_##rule);
@@ -161,10 +162,11 @@ ALWAYS_INLINE uint32_t updater_ahead(const struct updater *u) {
 
 /* The function that updates whole runs of a table's rows; NULL: it does not take this table. */
 static inline update_runs *plain_runs_of(const struct updater *u) {
+    const bool narrow = u->shape->weight_type != FP32;
     const bool plain = prefetch_choice.rows.into == INTO_L2 &&
-                       prefetch_choice.grads.into == INTO_L1 && !u->adjusts && !u->narrow &&
-                       !u->table.watch;
-    return plain ? update_functions_of(u->shape->rule)->runs[dim_class(u->dim)] : NULL;
+                       prefetch_choice.grads.into == INTO_L1 && !u->adjusts &&
+                       u->narrow == narrow && !u->table.watch;
+    return plain ? update_functions_of(u->shape->rule)->runs[narrow][dim_class(u->dim)] : NULL;
 }
 
 void updater_narrow(const struct updater *u, int64_t row, const float *grad)
