@@ -58,7 +58,7 @@ static __global__ void sum_of_groups(float *parts, unsigned *arrived, float *out
 }
 
 template <protocol P> static void sum_by_last_group(int count) {
-    const unsigned blocks = 6, threads = count > WARP ? unsigned(count) : LANES_BLOCK,
+    const unsigned blocks = 6, threads = unsigned(count > WARP ? count : int(LANES_BLOCK)),
                    groups = blocks * threads / unsigned(count);
     DeviceArray<float> parts(groups * size_t(count)), out(size_t(count), -1);
     DeviceArray<unsigned> arrived(1);

@@ -3,6 +3,7 @@
  * Planted bugs: barriers and collectives at which threads do not meet as they must.
  */
 #include "emulation/selftest/device_array.h"
+#include "kernels/device/launch.h"
 
 static const unsigned ALL = 0xffffffffu;
 
@@ -54,11 +55,11 @@ static __global__ void warp_waits_for_block(int *out) {
     out[threadIdx.x] = 1;
 }
 
-static __device__ bool any_lane(int count, bool yes) {
-    return count > 32 ? __syncthreads_or(yes) : __any_sync(ALL, yes);
+static __device__ bool any_lane(int count, bool yes, site at = here()) {
+    return count > 32 ? __syncthreads_or(yes, at) : __any_sync(ALL, yes, at);
 }
 
-/* Both calls meet on one line. */
+/* Both calls meet on one line of any_lane(). */
 template <int COUNT> static __global__ void divergent_helper(int *out) {
     const unsigned t = threadIdx.x;
     if (t < COUNT / 2)

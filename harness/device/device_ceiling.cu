@@ -173,8 +173,10 @@ int device_probe_measure(struct device_probe *p, struct ceiling *out, struct err
     if (best_seconds(enqueue_rows, p, BEST_OF, &rows, err) ||
         best_seconds(enqueue_copy, p, BEST_OF, &copy, err))
         return -1;
-    *out = {2e-9 * (double)p->from.bytes / copy,
-            1e-9 * 2 * sizeof(float) * (double)(p->num_rows * p->dim) / rows, 0, -1};
+    *out = {};
+    out->copy_gbs = 2e-9 * (double)p->from.bytes / copy;
+    out->rmw_gbs = 1e-9 * 2 * sizeof(float) * (double)(p->num_rows * p->dim) / rows;
+    out->pingpong_ns = -1;
     p->copies[p->measured++ % COPIES_REMEMBERED] = out->copy_gbs;
     return 0;
 }

@@ -200,7 +200,7 @@ static void build_turns(struct builder *b, int32_t dim, int64_t lookups, int64_t
     for (int64_t k = 0; k < counted + others; k++)
         ids[k] = k < counted ? row_of(true, k) : row_of(false, k - counted);
     builder_begin(b, 1, true);
-    builder_feature(b, builder_table(b, 300000, dim), POOL_SUM, -1);
+    builder_feature(b, builder_table(b, SMALL_BYTES / 4 / dim + 2048, dim), POOL_SUM, -1);
     for (int64_t i = 0; i < lookups;) {
         int64_t n = 0;
         while (n < BAG && i < lookups) bag[n++] = ids[i++ % (counted + others)];
