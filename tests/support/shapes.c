@@ -406,9 +406,10 @@ struct shape shape_drawn(uint64_t seed) {
 
 struct draws shape_draws(uint64_t usual) {
     const char *seed = getenv("SEED"), *draws = getenv("DRAWS");
-    if (seed) return (struct draws){strtoull(seed, NULL, 10), 1, true};
-    return (struct draws){1, draws ? strtoull(draws, NULL, 10) : usual / (WITH_SANITIZER ? 4 : 1),
-                          false};
+    const uint64_t first = seed ? strtoull(seed, NULL, 10) : 1;
+    if (seed && !draws) return (struct draws){first, 1, true};
+    return (struct draws){
+        first, draws ? strtoull(draws, NULL, 10) : usual / (WITH_SANITIZER ? 4 : 1), false};
 }
 
 uint64_t shape_choice(uint64_t seed, uint64_t what, uint64_t count) {

@@ -28,7 +28,8 @@ extern const int num_shapes;
 /* From one pinned shape to the next where not all of them are taken: sanitizers are slow. */
 enum { SHAPE_STEP = WITH_SANITIZER ? 4 : 1 };
 
-/* Seeds first .. first + count - 1 are to be drawn. */
+/* Seeds first .. first + count - 1 are to be drawn: `usual` from 1 on, or as many as DRAWS says, or from SEED on; SEED
+ * alone repeats one. */
 struct draws {
     uint64_t first, count;
     bool repeated; /* by SEED */
