@@ -29,7 +29,7 @@ static __device__ __forceinline__ struct quad widen(enum dtype type, const uint2
 /* This lane's columns of the rows of a window; value: in units of Bits. All loads come before the first use of one.
  * Bits: four elements. */
 template <class L, class Bits, enum dtype TYPE>
-static __device__ __forceinline__ void load_window(const char *rows,
+static __device__ __forceinline__ void load_window(const char *const (&rows)[L::QUADS],
                                                    const uint32_t (&value)[L::WINDOW],
                                                    struct quad (&q)[L::WINDOW][L::QUADS]) {
     Bits bits[L::WINDOW][L::QUADS];
@@ -37,19 +37,19 @@ static __device__ __forceinline__ void load_window(const char *rows,
     for (int u = 0; u < L::WINDOW; u++)
 #pragma unroll
         for (int j = 0; j < L::QUADS; j++)
-            bits[u][j] = __ldg(in_global((const Bits *)rows + value[u]) + j * L::LANES);
+            bits[u][j] = __ldg(in_global((const Bits *)rows[j] + value[u]));
 #pragma unroll
     for (int u = 0; u < L::WINDOW; u++)
 #pragma unroll
         for (int j = 0; j < L::QUADS; j++) q[u][j] = widen(TYPE, bits[u][j]);
 }
 
-/* The rows of a window times their coefficients. rows: this lane's columns of the first gradient row. tile: what the
- * warp knows of its entries, from the window's first one on. */
+/* The rows of a window times their coefficients. rows: this lane's quads of the first gradient row. tile: what the warp
+ * knows of its entries, from the window's first one on. */
 template <class L>
-static __device__ __forceinline__ void gather(const struct runs &r, const char *rows,
-                                              shared_address tile, int token,
-                                              struct quad (&q)[L::WINDOW][L::QUADS]) {
+static __device__ __forceinline__ void
+gather(const struct runs &r, const char *const (&rows)[L::QUADS], shared_address tile, int token,
+       struct quad (&q)[L::WINDOW][L::QUADS]) {
     uint32_t value[L::WINDOW];
 #pragma unroll
     for (int u = 0; u < L::WINDOW; u += 4) {
@@ -167,9 +167,14 @@ static __device__ __forceinline__ void sum_table(const struct runs &r, const str
     constexpr unsigned OF_WINDOW = (1u << L::WINDOW) - 1u;
     const unsigned earlier = (1u << p.group * L::LANES) - 1u, before = (1u << me) - 1u;
     const bool has_columns = quad_column<L>(p.lane, 0) < dim;
-    const char *rows =
-        (const char *)r.source + (has_columns ? p.lane : 0) * (r.type == FP32 ? 16 : 8);
-    keep_sum(&rows);
+    /* A quad without columns reads another one of the row: nothing behind it. */
+    const char *rows[L::QUADS];
+#pragma unroll
+    for (int j = 0; j < L::QUADS; j++) {
+        const int column = quad_column<L>(p.lane, j);
+        rows[j] = (const char *)r.source + (column < dim ? column : 0) * (r.type == FP32 ? 4 : 2);
+        keep_sum(&rows[j]);
+    }
     /* Lanes without columns in the table before have added up what they did not put. */
     if (begin < end)
         for (int j = 0; j < L::QUADS; j++) x->sum[j] = {};

@@ -50,9 +50,10 @@ static inline void gather_lay_out(struct gather *g, struct scratch *s, const str
     bool mean = false, bag_of = false;
     for (int32_t f = 0; f < in->num_features; f++) {
         mean |= in->features[f].pooling == POOL_MEAN;
-        /* The number of a lookup does not give its bag, nor its feature if there are several. */
-        bag_of |= in->features[f].pooling == POOL_NONE ? in->num_features > in->num_tables
-                                                       : in->lookup_weights != NULL;
+        /* The number of a lookup does not give its bag, nor its feature if several read the table. */
+        bag_of |= in->features[f].pooling == POOL_NONE
+                      ? in->tables[in->features[f].table].features > 1
+                      : in->lookup_weights != NULL;
         bag_of |= in->features[f].pooling == POOL_MAX;
     }
     g->in = in;

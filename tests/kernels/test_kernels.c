@@ -192,10 +192,14 @@ static void check_shape(const struct shape *s, const struct kernel *k, int round
     }
 }
 
+static int drawn_round(uint64_t seed) {
+    return (int)shape_choice(seed, 0, 1000);
+}
+
 static void right_on_pinned(void **state) {
     const struct kernel_test *test = *state;
     const struct shape *s = test->param;
-    check_shape(s, test->kernel, (int)(s - shapes), false);
+    check_shape(s, test->kernel, s->seed ? drawn_round(s->seed) : (int)(s - shapes), false);
 }
 
 static uint64_t running; /* the seed, until its shape has passed: a crash has no other message */
@@ -213,7 +217,7 @@ static void right_on_drawn(void **state) {
         if (builder_emulates(k) && !d.repeated && seed / 2 % 2) continue;
         const struct shape s = shape_drawn(seed);
         running = seed;
-        check_shape(&s, k, (int)shape_choice(seed, 0, 1000), d.repeated);
+        check_shape(&s, k, drawn_round(seed), d.repeated);
         running = 0;
     }
 }

@@ -246,6 +246,8 @@ static void max(struct builder *b, int32_t n) {
         if (f % 3 < 2 && b->features[f].pooling != POOL_NONE) b->features[f].pooling = POOL_MAX;
 }
 
+static void draw(struct builder *b, int32_t n);
+
 const struct shape shapes[] = {
     {"no ids, weighted, int32", no_ids, 1, EXACT_AND_REAL, 0},
     {"no ids, no pooling", no_ids, 2, EXACT_AND_REAL, 0},
@@ -274,6 +276,10 @@ const struct shape shapes[] = {
     {"max, small tables", max, 2, REAL_ONLY, 0},
     {"max, single giant bag", max, 3, EXACT_ONLY, 0},
     {"max, numbered tables", max, 4, EXACT_ONLY, 0},
+    /* Two features read a table, of as many features as tables; one is a sequence. */
+    {"two features of one table", draw, 0, REAL_ONLY, 20261526},
+    /* A row of 212 columns, which more lanes cover, ends where the gradients do. */
+    {"idle lanes at the end", draw, 0, REAL_ONLY, 20261548},
 };
 
 const int num_shapes = sizeof shapes / sizeof *shapes;
