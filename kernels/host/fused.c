@@ -15,7 +15,7 @@ size_t fused_lay_out(struct fused *p, const struct batch *in, int threads, unsig
     p->numbered = (struct numbered){0};
     if (with & NUMBERED_TABLES && !ahead) {
         numbered_lay_out(&p->numbered, &s, in, threads);
-        if (base) numbered_choose(&p->numbered, in, threads);
+        if (base) numbered_choose(&p->numbered, in);
     }
     partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_RANGE,
                       with & SMALL_TABLES ? small_table : NULL, p->numbered.table);
@@ -232,8 +232,7 @@ void fused_update(struct fused *p, const struct batch *in, const struct rule_ste
         small_sum(&p->small, &p->gather, k, steps, io, thread);
 #pragma omp for schedule(dynamic) nowait
     for (int32_t k = 0; k < p->numbered.units; k++)
-        numbered_sum(&p->numbered, &p->gather,
-                     numbered_unit_of(&p->numbered, in, k, omp_get_num_threads()), steps, io,
+        numbered_sum(&p->numbered, &p->gather, numbered_unit_of(&p->numbered, in, k), steps, io,
                      thread);
 #pragma omp for schedule(dynamic, chunk)
     for (int64_t k = 0; k < p->partition.buckets; k++) {

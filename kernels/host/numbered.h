@@ -45,6 +45,7 @@ struct numbered {
     uint8_t *table;           /* [num_tables] 1: numbered; NULL: not known yet */
     struct numbered_own *own; /* [threads] */
     int32_t units;
+    int threads;
 };
 
 /* Accumulators for rows of table t. */
@@ -66,7 +67,7 @@ static inline void numbered_lay_out(struct numbered *x, struct scratch *s, const
                                     int threads) {
     int32_t candidates = 0;
     for (int32_t t = 0; t < in->num_tables; t++) candidates += numbered_limit(in, t) > 0;
-    *x = (struct numbered){NULL};
+    *x = (struct numbered){.threads = threads};
     if (candidates == 0) return;
     x->table = scratch_take(s, in->num_tables, sizeof *x->table);
     x->own = scratch_take(s, threads, sizeof *x->own);
@@ -154,20 +155,19 @@ static inline bool numbered_is_faster(const struct batch *in, int32_t t) {
 }
 
 /* Units of table t: as many ranges of hashes as threads have shares of the batch in its lookups. */
-static inline int32_t numbered_ranges(const struct numbered *x, const struct batch *in, int32_t t,
-                                      int threads) {
+static inline int32_t numbered_ranges(const struct numbered *x, const struct batch *in, int32_t t) {
     if (!x->table || !x->table[t]) return 0;
     const int64_t lookups = in->tables[t].lookups;
-    const int64_t shares = (lookups * threads + in->lookups / 2) / in->lookups;
+    const int64_t shares = (lookups * x->threads + in->lookups / 2) / in->lookups;
     return (int32_t)max64(1, min64(shares, lookups / NUMBERED_LOOKUPS));
 }
 
 /* Chooses the tables. */
-static inline void numbered_choose(struct numbered *x, const struct batch *in, int threads) {
+static inline void numbered_choose(struct numbered *x, const struct batch *in) {
     if (!x->table) return;
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
+#pragma omp parallel for schedule(dynamic) num_threads(x->threads)
     for (int32_t t = 0; t < in->num_tables; t++) x->table[t] = numbered_is_faster(in, t);
-    for (int32_t t = 0; t < in->num_tables; t++) x->units += numbered_ranges(x, in, t, threads);
+    for (int32_t t = 0; t < in->num_tables; t++) x->units += numbered_ranges(x, in, t);
 }
 
 /* Rows of table t whose hashes are first .. last. */
@@ -176,10 +176,10 @@ struct numbered_unit {
     uint32_t first, last;
 };
 
-static inline struct numbered_unit
-numbered_unit_of(const struct numbered *x, const struct batch *in, int32_t k, int threads) {
+static inline struct numbered_unit numbered_unit_of(const struct numbered *x,
+                                                    const struct batch *in, int32_t k) {
     int32_t t = 0, ranges;
-    while ((ranges = numbered_ranges(x, in, t, threads)) <= k) k -= ranges, t++;
+    while ((ranges = numbered_ranges(x, in, t)) <= k) k -= ranges, t++;
     const int64_t hashes = INT64_C(1) << 32;
     return (struct numbered_unit){t, (uint32_t)part_begin(hashes, k, ranges),
                                   (uint32_t)(part_begin(hashes, k + 1, ranges) - 1)};

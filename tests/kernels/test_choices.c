@@ -240,12 +240,12 @@ static void which_tables_are_numbered(void **state) {
     assert_false(is_numbered(WIDE, LOOKUPS, 13, MORE));
 }
 
-/* The sample counts none of the rows, and there are more than accumulators. */
+/* The sample counts none of the rows, and there are more than accumulators. Eight threads have two units. */
 static void more_rows_than_accumulators(void **state) {
     enum { DIM = 2048, MANY = NUMBERED_BYTES / 4 / DIM * 5 / 2 };
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
     struct builder b;
-    build_turns(&b, DIM, NUMBERED_LOOKUPS, 0, MANY, NUMBERED_PARTS - 1);
+    build_turns(&b, DIM, 2 * NUMBERED_LOOKUPS, 0, MANY, NUMBERED_PARTS - 1);
     assert_true(numbered_is_faster(&b.in, 0));
     assert_in_range(numbered_most(&b.in, 0), 1, MANY / 2);
     for (int way = 0; way < builder_ways(k); way++) {
