@@ -54,7 +54,8 @@ def test_ranks_that_cannot_go_on_end_the_run_in_one_line(folder):
     ends = launched.program("tests/ranks/mpi/ends")
     launched.refused(launched.run(2, ends, "deadlock", EMBFUSE_RANKS_LIMIT="5"), 4, "ranks: all ranks have waited for "
                      "each other for 5 s: rank 0, sending; rank 1, receiving\n")
-    launched.refused(launched.run(2, ends, "truncate"), 4, "ranks: rank 1, receiving: MPI, exchange: ")
+    # Beside other work Open MPI does not always tell that a message is too long: then both ranks wait.
+    launched.refused(launched.run(2, ends, "truncate", EMBFUSE_RANKS_LIMIT="5"), 4, "ranks: ", "rank 1, receiving")
     launched.refused(launched.run(2, ends, "x", EMBFUSE_RANKS_LIMIT="0"), 1, "EMBFUSE_RANKS_LIMIT is a whole number from 1")
     own = tap.script(folder, "own", f'#!/bin/sh\nexec {ends} "$OMPI_COMM_WORLD_RANK"\n')
     launched.refused(launched.run(2, own), 1, "ranks: rank 1 has other arguments than rank 0; give all ranks the same")
