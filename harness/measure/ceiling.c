@@ -118,7 +118,8 @@ static int draw_ascending(struct ceiling_probe *p, int64_t table_rows) {
     const double part = (double)table_rows / (double)p->num_rows;
     p->ascending = malloc((size_t)p->num_rows * sizeof *p->ascending);
     for (int64_t i = 0; p->ascending && i < p->num_rows; i++)
-        p->ascending[i] = (int64_t)(((double)i + rng_unit(2, (uint64_t)i)) * part);
+        p->ascending[i] =
+            (int64_t)fmin(((double)i + rng_unit(2, (uint64_t)i)) * part, (double)(table_rows - 1));
     return p->ascending ? 0 : -1;
 }
 
