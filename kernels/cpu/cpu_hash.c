@@ -14,8 +14,8 @@
  * neighbours in a bucket are far apart in the table. A single thread handles a hot row.
  */
 #include "kernels/host/accumulate.h"
+#include "kernels/host/merged.h"
 #include "kernels/host/number.h"
-#include "kernels/host/update.h"
 
 struct plan {
     struct gather gather;
@@ -68,19 +68,23 @@ static void add_bucket(const struct plan *p, const struct batch *in, int64_t buc
                                .dim = dim,
                                .wait = (struct addend *)(x->entry + x->begin[bucket]),
                                .waiting = (int32_t)(x->begin[bucket + 1] - x->begin[bucket])};
+    memset(queue.sum, 0, (size_t)p->distinct[bucket] * (size_t)dim * sizeof *queue.sum);
     accumulate_flush(&queue);
 }
 
 static void update_bucket(const struct plan *p, const struct batch *in,
                           const struct rule_step *steps, const struct table *io, int64_t bucket) {
-    const struct updater u = updater_of(in, p->partition.table_of[bucket], steps, io);
-    const uint32_t *row = p->row + p->partition.begin[bucket], ahead = updater_ahead(&u);
-    float *grad = p->pool + p->first[bucket];
-    for (uint32_t k = 0; k < p->distinct[bucket]; k++) {
-        if (k + ahead < p->distinct[bucket])
-            updater_prefetch(&u, row[k + ahead], u.dim, prefetch_choice.rows.into);
-        updater_row(&u, row[k], grad + (int64_t)k * u.dim);
+    const uint32_t first = p->partition.begin[bucket], rows = p->distinct[bucket];
+    uint64_t *const entry = p->partition.entry + first; /* addends no longer */
+    uint32_t *const begin = p->slot + 4 * (size_t)first;
+    if (rows == 0) return;
+    for (uint32_t k = 0; k < rows; k++) {
+        entry[k] = entry_pack(p->row[first + k], k);
+        begin[k] = k;
     }
+    begin[rows] = rows;
+    const struct updater u = updater_of(in, p->partition.table_of[bucket], steps, io);
+    merged_update(&u, p->pool + p->first[bucket], entry, begin, rows);
 }
 
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
@@ -106,13 +110,6 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
         }
 #pragma omp master
         stage_done(how, STAGE_INDEX);
-
-        int64_t lo = part_begin(plan.first[buckets], thread, threads);
-        int64_t hi = part_begin(plan.first[buckets], thread + 1, threads);
-        memset(plan.pool + lo, 0, (size_t)(hi - lo) * sizeof *plan.pool);
-#pragma omp barrier
-#pragma omp master
-        stage_done(how, STAGE_ZERO);
 
 #pragma omp for schedule(dynamic, 4)
         for (int64_t b = 0; b < buckets; b++) add_bucket(&plan, in, b);

@@ -46,10 +46,60 @@ ALWAYS_INLINE void lookup_bags(const struct lookup_feature *f, const int32_t dim
     }
 }
 
+ALWAYS_INLINE int64_t id_at(const void *ids, const bool wide, int64_t k) {
+    return wide ? ((const int64_t *)ids)[k] : ((const int32_t *)ids)[k];
+}
+
+/* The sum of rows ids[0 .. n - 1], of which `ahead` more follow: `columns` columns from `column` on, in registers. The pass
+ * over the first columns prefetches. */
+ALWAYS_INLINE void sum_rows(const struct array *weight, const void *ids, const bool wide, int64_t n,
+                            int64_t ahead, int64_t distance, const int32_t dim,
+                            const int32_t column, const int32_t columns, float *sum) {
+    lanes acc[REGISTERS] = {{0}};
+    for (int64_t k = 0; k < n; k++) {
+        if (column == 0 && distance) {
+            const int64_t next = k + distance < n + ahead ? k + distance : k;
+            prefetch(array_row(weight, id_at(ids, wide, next)), dim * (int64_t)sizeof *sum,
+                     INTO_L1);
+        }
+        const float *row = (const float *)array_row(weight, id_at(ids, wide, k)) + column;
+        UNROLL(8)
+        for (int v = 0; v < columns / LANES; v++) acc[v] += *(const lanes_at *)(row + v * LANES);
+    }
+    UNROLL(8)
+    for (int v = 0; v < columns / LANES; v++) *(lanes_at *)(sum + column + v * LANES) = acc[v];
+}
+
+/* This thread's part, of a feature without weights and padding: each lookup is a load of its id and of its row. */
+ALWAYS_INLINE void plain_bags(const struct lookup_feature *f, const int32_t dim, const bool wide) {
+    const struct batch *in = f->in;
+    const struct array weight = f->weight;
+    const bool each = f->feature->pooling == POOL_NONE, mean = f->feature->pooling == POOL_MEAN;
+    const int64_t *offsets = in->offsets + f->first_bag;
+    const int64_t last = lookup_part(f, f->thread + 1), distance = f->distance;
+    for (int64_t u = lookup_part(f, f->thread); u < last; u++) {
+        const int64_t first = each ? offsets[0] + u : offsets[u];
+        const int64_t n = each ? 1 : offsets[u + 1] - first;
+        const int64_t ahead = offsets[in->bags] - first - n;
+        const void *ids = (const char *)in->ids + first * (wide ? 8 : 4);
+        float *sum = (float *)f->output + forward_row(f->feature, u);
+        const int32_t most = REGISTERS * LANES;
+        for (int32_t d = 0; d < dim; d += most)
+            sum_rows(&weight, ids, wide, n, ahead, distance, dim, d,
+                     dim - d < most ? dim - d : most, sum);
+        for (int32_t d = 0; mean && n > 1 && d < dim; d++) sum[d] /= (float)n;
+    }
+}
+
 ALWAYS_INLINE void lookup_fp32(void *ctx, const int32_t dim, const bool common) {
     const struct lookup_feature *f = ctx;
-    (void)common;
-    if (!f->in->lookup_weights && f->feature->padding_id < 0) /* constants, as in sum_entries() */
+    const bool plain = !f->in->lookup_weights && f->feature->padding_id < 0;
+    if (plain && common && dim % LANES == 0 && f->in->grad_type == FP32)
+        if (f->in->id_type == ID_INT64)
+            plain_bags(f, dim, true);
+        else
+            plain_bags(f, dim, false);
+    else if (plain && !common) /* constants, as in sum_entries() */
         lookup_bags(f, dim, FP32, true, false);
     else
         lookup_bags(f, dim, FP32, false, false);

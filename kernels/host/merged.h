@@ -1,27 +1,34 @@
 /* SPDX-License-Identifier: MIT
  *
- * The separate optimizer pass over a merged gradient.
+ * The update of rows whose gradients are summed in memory.
  */
 #pragma once
 
-#include "kernels/gradient.h"
+#include "kernels/host/row.h"
 #include "kernels/host/update.h"
 
-enum { MERGED_AHEAD = 16 }; /* distance of the prefetch, in rows */
-
-/* Applies each table's rule once to every row of a merged gradient, of[num_tables]. May change the
- * values. Every thread of the team calls it; it ends without a barrier. */
-static inline void merged_update(const struct batch *in, const struct sparse_gradient *of,
-                                 const struct rule_step *steps, const struct table *io) {
-    for (int32_t t = 0; t < in->num_tables; t++) {
-        const struct updater update = updater_of(in, t, steps, io);
-        const int64_t count = *of[t].count, *rows = of[t].rows;
-        float *values = of[t].values;
-#pragma omp for schedule(dynamic, 256) nowait
-        for (int64_t u = 0; u < count; u++) {
-            if (u + MERGED_AHEAD < count)
-                updater_prefetch(&update, rows[u + MERGED_AHEAD], update.dim, INTO_L1);
-            updater_row(&update, rows[u], values + u * update.dim);
-        }
+/* Updates the rows of `count` entries, whose positions are the numbers of their sums, sum[][dim]; it may change these.
+ * begin: 0, 1, .. count. */
+static inline void merged_update(const struct updater *u, float *sum, const uint64_t *entry,
+                                 const uint32_t *begin, uint32_t count) {
+    const uint32_t ahead = updater_ahead(u);
+    update_runs *const plain = plain_runs_of(u);
+    if (plain) {
+        const struct plain_runs x = {.grad = (const char *)sum,
+                                     .stride = u->dim * (int64_t)sizeof *sum,
+                                     .entry = entry,
+                                     .shape = u->shape,
+                                     .begin = begin,
+                                     .count = count,
+                                     .most = 2,
+                                     .rows_ahead = ahead,
+                                     .grads_ahead = (uint32_t)grads_ahead(FP32, u->dim)};
+        plain(u->step, &u->table, &x);
+        return;
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        if (k + ahead < count)
+            updater_prefetch(u, entry_row(entry[k + ahead]), u->dim, prefetch_choice.rows.into);
+        updater_row(u, entry_row(entry[k]), sum + (uint32_t)entry[k] * (int64_t)u->dim);
     }
 }

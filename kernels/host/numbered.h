@@ -13,6 +13,7 @@
 
 #include "kernels/host/accumulate.h"
 #include "kernels/host/bucket.h"
+#include "kernels/host/merged.h"
 #include "kernels/host/small.h"
 
 enum {
@@ -231,30 +232,6 @@ ALWAYS_INLINE void numbered_visit(void *ctx, struct lookup l) {
     accumulate_push(&w->queue, number, gather_position(w->per_lookup, l), in_range);
 }
 
-/* Updates the rows of runs of one entry, whose positions are the numbers of their sums. */
-static inline void update_sums(const struct updater *u, float *sum, int64_t stride, struct runs r) {
-    const uint32_t ahead = updater_ahead(u);
-    update_runs *const plain = plain_runs_of(u);
-    if (plain) {
-        const struct plain_runs x = {.grad = (const char *)sum,
-                                     .stride = stride * (int64_t)sizeof(float),
-                                     .entry = r.entry,
-                                     .shape = u->shape,
-                                     .begin = r.begin,
-                                     .count = r.count,
-                                     .most = 2,
-                                     .rows_ahead = ahead,
-                                     .grads_ahead = (uint32_t)grads_ahead(FP32, u->dim)};
-        plain(u->step, &u->table, &x);
-        return;
-    }
-    for (uint32_t k = 0; k < r.count; k++) {
-        if (k + ahead < r.count)
-            updater_prefetch(u, entry_row(r.entry[k + ahead]), u->dim, prefetch_choice.rows.into);
-        updater_row(u, entry_row(r.entry[k]), sum + (uint32_t)r.entry[k] * stride);
-    }
-}
-
 /* Updates the numbered rows of a unit, in ascending order. */
 static inline void numbered_update(struct numbered_own *own, uint32_t rows,
                                    const struct accumulate *a, const struct updater *u) {
@@ -268,7 +245,7 @@ static inline void numbered_update(struct numbered_own *own, uint32_t rows,
     const uint64_t *e = sort_bucket((struct row_prefetch){0}, own->entry[0],
                                     (uint64_t *[]){own->entry[1], own->entry[0]}, rows,
                                     bits_for(in->tables[t].rows));
-    update_sums(u, a->sum, a->stride, (struct runs){e, own->begin, rows});
+    merged_update(u, a->sum, e, own->begin, rows);
 }
 
 /* Sums and updates the rows of a unit. */

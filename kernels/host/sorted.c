@@ -8,49 +8,68 @@
 
 #include "kernels/host/team.h"
 
-enum { DOT_ROWS_AHEAD = 8 }; /* distance of the prefetch of rows for dots, in runs */
+enum {
+    CHUNK = 256,        /* runs that a thread takes at a time */
+    DOT_ROWS_AHEAD = 8, /* distance of the prefetch of rows for dots, in runs */
+};
 
+/* Sets the counts of a thread to 0 and returns them. */
+static uint32_t *sorted_clear(const struct sorted *p, int thread) {
+    const size_t digits = (size_t)1 << p->digit_bits;
+    return memset(p->next + (size_t)thread * digits, 0, digits * sizeof *p->next);
+}
+
+/* The first pass of the sort, over the lookups of one table. */
 struct sorted_walk {
-    const struct sorted *sorted;
-    const struct batch *in;
-    int64_t next;
+    int64_t first_row; /* of the table */
+    bool per_lookup;
+    uint32_t mask, *next; /* of digits */
+    uint64_t *entry;
 };
 
 ALWAYS_INLINE void sorted_count(void *ctx, struct lookup l) {
-    (void)l;
-    ((struct sorted_walk *)ctx)->next++;
+    const struct sorted_walk *w = ctx;
+    w->next[(w->first_row + l.row) & w->mask]++;
 }
 
 ALWAYS_INLINE void sorted_put(void *ctx, struct lookup l) {
-    struct sorted_walk *p = ctx;
-    int32_t t = p->in->features[l.feature].table;
-    uint32_t position = gather_position(p->sorted->gather.table[t].per_lookup, l);
-    p->sorted->entry[p->next++] = entry_pack(p->in->tables[t].first_row + l.row, position);
+    const struct sorted_walk *w = ctx;
+    const int64_t row = w->first_row + l.row;
+    entry_put(w->entry + w->next[row & w->mask]++,
+              entry_pack(row, gather_position(w->per_lookup, l)));
 }
 
-/* Fills entry with the lookups that are not padding, in their order. */
+/* Fills entry with the lookups that are not padding, by the lowest digit of their rows. */
 static void sorted_pack(struct sorted *p, const struct batch *in, int thread, int threads) {
-    int64_t lo = part_begin(in->lookups, thread, threads);
-    int64_t hi = part_begin(in->lookups, thread + 1, threads);
-    struct sorted_walk k = {p, in, 0};
-    walk(in, lo, hi, sorted_count, &k);
-    k.next = team_scan(p->part, k.next, thread, threads);
+    const int64_t lo = part_begin(in->lookups, thread, threads);
+    const int64_t hi = part_begin(in->lookups, thread + 1, threads);
+    uint32_t *next = sorted_clear(p, thread);
+    for (int pass = 0; pass < 2; pass++) {
+        for (STRETCHES(s, in, lo, hi)) {
+            struct sorted_walk w = {in->tables[s.table].first_row,
+                                    p->gather.table[s.table].per_lookup, (1u << p->digit_bits) - 1,
+                                    next, p->entry};
+            if (pass == 0)
+                walk_stretch(in, s, sorted_count, &w);
+            else
+                walk_stretch(in, s, sorted_put, &w);
+        }
+        if (pass == 0) team_cursors(p->next, 1 << p->digit_bits, p->first, threads);
+    }
 #pragma omp single
-    p->entries = p->part[threads];
-    walk(in, lo, hi, sorted_put, &k);
+    p->entries = p->first[1 << p->digit_bits];
 }
 
 /* One stable pass over the digit at shift. */
 static void sorted_pass(const struct sorted *p, const uint64_t *from, uint64_t *to, int shift,
                         int thread, int threads) {
-    int64_t lo = part_begin(p->entries, thread, threads);
-    int64_t hi = part_begin(p->entries, thread + 1, threads);
-    uint32_t *count = p->count[thread];
-    memset(count, 0, sizeof p->count[thread]);
-    for (int64_t i = lo; i < hi; i++) count[from[i] >> shift & (SORT_DIGITS - 1)]++;
-    team_cursors(p->count[0], SORT_DIGITS, NULL, threads);
-    for (int64_t i = lo; i < hi; i++)
-        entry_put(to + count[from[i] >> shift & (SORT_DIGITS - 1)]++, from[i]);
+    const int64_t lo = part_begin(p->entries, thread, threads);
+    const int64_t hi = part_begin(p->entries, thread + 1, threads);
+    const uint32_t mask = (1u << p->digit_bits) - 1;
+    uint32_t *next = sorted_clear(p, thread);
+    for (int64_t i = lo; i < hi; i++) next[from[i] >> shift & mask]++;
+    team_cursors(p->next, 1 << p->digit_bits, NULL, threads);
+    for (int64_t i = lo; i < hi; i++) entry_put(to + next[from[i] >> shift & mask]++, from[i]);
 #pragma omp barrier
 }
 
@@ -78,11 +97,9 @@ static void sorted_runs(struct sorted *p, const struct batch *in, int thread, in
 }
 
 void sorted_index(struct sorted *p, const struct batch *in, int thread, int threads) {
-    const int bits = bits_for(all_rows(in));
     gather_fill(&p->gather, thread, threads);
     sorted_pack(p, in, thread, threads);
-#pragma omp barrier
-    for (int shift = 0; shift < bits; shift += SORT_BITS) {
+    for (int shift = p->digit_bits; shift < bits_for(all_rows(in)); shift += p->digit_bits) {
         sorted_pass(p, p->entry, p->other, 32 + shift, thread, threads);
 #pragma omp single
         {
@@ -106,22 +123,39 @@ NOINLINE void sorted_dots(const struct sorted *p, int32_t t, int64_t u) {
     dots_of_row(g, t, entry_row(p->entry[run[0]]) - first_row, p->entry + run[0], run[1] - run[0]);
 }
 
-void sorted_reduce(const struct sorted *p, const struct batch *in) {
-    int32_t t = 0; /* only ascends: with a monotonic schedule a thread gets ascending runs */
-#pragma omp single nowait
-    for (int32_t k = 0; k < in->num_tables; k++)
-        *p->gradient[k].count = p->first_run[k + 1] - p->first_run[k];
-#pragma omp for schedule(monotonic : dynamic, 256)
-    for (int64_t u = 0; u < p->runs; u++) {
-        while (u >= p->first_run[t + 1]) t++;
-        const struct table_shape *table = &in->tables[t];
-        const struct sparse_gradient *to = &p->gradient[t];
-        const uint32_t *run = p->run + u;
-        const int64_t at = u - p->first_run[t];
-        int64_t ahead = p->run[p->first_run[t + 1]] - run[1]; /* entries of the table */
-        to->rows[at] = entry_row(p->entry[run[0]]) - table->first_row;
-        if (p->gather.weight_grad) sorted_dots(p, t, u);
-        sum_entries(&p->gather, &p->gather.table[t], p->entry + run[0], run[1] - run[0], ahead,
-                    table->dim, false, to->values + at * table->dim);
+/* Runs first .. last - 1 of the table, [0] is its first. */
+struct reduce {
+    const struct sorted *sorted;
+    int32_t table;
+    int64_t first, last;
+};
+
+ALWAYS_INLINE void reduce_runs(void *ctx, const int32_t dim, const bool common) {
+    const struct reduce *x = ctx;
+    const struct sorted *p = x->sorted;
+    const struct gather_table from = p->gather.table[x->table];
+    const struct sparse_gradient *to = &p->gradient[x->table];
+    const int64_t first_row = p->gather.in->tables[x->table].first_row;
+    const int64_t first_run = p->first_run[x->table];
+    const uint32_t *run = p->run + first_run, end = p->run[p->first_run[x->table + 1]];
+    for (int64_t u = x->first; u < x->last; u++) {
+        to->rows[u] = entry_row(p->entry[run[u]]) - first_row;
+        if (p->gather.weight_grad) sorted_dots(p, x->table, first_run + u);
+        sum_entries(&p->gather, &from, p->entry + run[u], run[u + 1] - run[u], end - run[u + 1],
+                    dim, common, to->values + u * dim);
     }
+}
+
+void sorted_reduce(const struct sorted *p, const struct batch *in) {
+    for (int32_t t = 0; t < in->num_tables; t++) {
+        const int64_t runs = p->first_run[t + 1] - p->first_run[t];
+#pragma omp single nowait
+        *p->gradient[t].count = runs;
+#pragma omp for schedule(dynamic) nowait
+        for (int64_t u = 0; u < runs; u += CHUNK) {
+            struct reduce x = {p, t, u, min64(u + CHUNK, runs)};
+            for_dim(in->tables[t].dim, reduce_runs, &x);
+        }
+    }
+#pragma omp barrier
 }
