@@ -82,9 +82,12 @@ class Tree:
 
 def kernels_of(objects):
     """The pattern for TESTS that selects the kernels among these objects, and maybe a few more."""
-    objects = [o for o in objects if "tests" not in o.parts]
+    objects = [o for o in objects if "kernels" in o.parts and "tests" not in o.parts]
     names = [m[1] for m in (re.search(r"kernels/(?!device/|host/)\w+/(\w+)\.o$", str(o)) for o in objects) if m]
-    return os.path.commonprefix(names) + "*" if len(names) == len(objects) else "*"
+    places = {"cuda_*" if "emulated" in o.parts else "cpu_*" for o in objects}
+    if objects and len(names) == len(objects):
+        return os.path.commonprefix(names) + "*"
+    return places.pop() if len(places) == 1 else "*"
 
 
 def passes(command, folder, patience, **variables):

@@ -91,7 +91,6 @@ static void sorted_runs(struct sorted *p, const struct batch *in, int thread, in
     if (thread == threads - 1) { /* it has the last entry */
         for (; t <= in->num_tables; t++) p->first_run[t] = next;
         p->run[next] = (uint32_t)p->entries;
-        p->runs = next;
     }
 #pragma omp barrier
 }
@@ -123,7 +122,7 @@ NOINLINE void sorted_dots(const struct sorted *p, int32_t t, int64_t u) {
     dots_of_row(g, t, entry_row(p->entry[run[0]]) - first_row, p->entry + run[0], run[1] - run[0]);
 }
 
-/* Runs first .. last - 1 of the table, [0] is its first. */
+/* Runs first .. last - 1 of a table, counted from its first run. */
 struct reduce {
     const struct sorted *sorted;
     int32_t table;

@@ -28,7 +28,7 @@ struct sorted {
     int digit_bits;
     uint32_t *next;  /* [threads][1 << digit_bits]: counts, then write cursors */
     uint32_t *first; /* [(1 << digit_bits) + 1] entries before those of a digit */
-    int64_t entries, runs;
+    int64_t entries;
     struct sparse_gradient *gradient; /* [num_tables], merged; the caller gives it its memory */
 };
 
