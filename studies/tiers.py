@@ -71,17 +71,14 @@ Hot rows stay hot here, which is an assumption. Batches are small; larger ones m
 - limit: what the disk allows by arithmetic, max(steps in memory, rows fetched / R + rows written / W); without batches
   ahead the sum of both. R and W are rows per second at random places, measured before each case: {rates}.
 - of the limit: how near the case comes to it. Above 100 %: the disk was quicker than in its own measurement.
-- The journal writes as many bytes again as are fetched, one behind the other. They are in no limit.
-- rocksdb: the same slots over RocksDB in place of files: direct I/O, no block cache, no compression, no write-ahead log, so it
-  promises less.
-- mmap: the same slots over mapped files (MADV_RANDOM), which rows are copied from and to, one fault at a time. The kernel keeps
-  their pages as it likes: with memory to spare that is nearly all of them, so this measures memory and no disk. mmap-cold:
-  after each fetch and each write back, changed pages are written and all are given back, so that every miss is a fault which reads
-  the disk. Neither has a journal: they promise less.
+- rocksdb: the same slots over RocksDB in place of files: direct I/O, no block cache, no compression, no write-ahead log.
+- mmap: the same slots over mapped files (MADV_RANDOM), which rows are copied from and to, one fault at a time. After
+  each fetch and each write back, changed pages are written and all are given back, so that every miss is a fault which reads the
+  disk. (With memory to spare the kernel would keep nearly all of them: that measures memory and no disk.)
 - Plain mmap would have no slots: a kernel on mapped tables, and a limit on the memory of the process with its pages. Such
   a limit is a control group's, which belongs to whoever runs the machine; the study makes none.
-- page cache: what of the store's files was in it after the last step (mincore). It comes on top of the MB in memory. Of `files` it is
-  the journal: rows go past it. disk read: what the disk read for this process, and major faults, both by step.
+- page cache: what of the store's files was in it after the last step (mincore). It comes on top of the MB in memory.
+  disk read: what the disk read for this process, and major faults, both by step.
 - FBGEMM's table on SSD is not here: fbgemm-gpu-cpu 1.9.0, the package of `make peers`, has its Python (fbgemm_gpu.tbe.ssd), but its
   libraries have none of the operators (no EmbeddingRocksDBWrapper, no ssd_cache_populate_actions).
 - budget 100 %: all rows of the measured batches were looked up before, so nothing moves.
@@ -133,7 +130,7 @@ def cases(name, budgets, rocksdb):
     if name == f"alpha {CLAIM_ALPHA}":
         if CLAIM in budgets and rocksdb:
             out += [f"{CLAIM},lru,{ahead},rocksdb" for ahead in (0, 2)]
-        out += [f"{b:g},lru,2,{store}" for store in ("mmap", "mmap-cold") for b in (CLAIM, 1) if b in budgets]
+        out += [f"{b:g},lru,2,mmap" for b in (CLAIM, 1) if b in budgets]
     return out
 
 

@@ -60,7 +60,7 @@ $(B)/tests/cuda/tests: $(patsubst %,$(B)/emulation/counts/%.o,devices l2 replay 
 wrapped_unit    := $(if $(filter trace,$(call groups_built,unit)),memory_available)
 wrapped_kernels := malloc calloc realloc aligned_alloc posix_memalign mmap cudaMalloc cudaMallocHost cudaHostAlloc
 wrapped_library := pread pwrite fsync renameat
-wrapped_tiers   := close open openat mkdir pwrite pread fsync fdatasync renameat unlinkat io_uring_queue_init io_uring_submit_and_wait
+wrapped_tiers   := openat mkdir pwrite pread io_uring_queue_init io_uring_submit_and_wait
 wrapped_ranks   := pwrite fsync renameat
 wraps         = $(patsubst %,-Wl$(comma)--wrap=%,$(wrapped_$1))
 $(foreach s,$(c_suites),$(eval $(B)/tests/$s/tests: LDLIBS += $(call wraps,$s)))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables in host memory, for slots in the memory of a device. A commit keeps nothing: whoever dies loses them.
+ * Tables in host memory, for slots in the memory of a device.
  */
 #include <omp.h>
 #include <stdlib.h>
@@ -48,12 +48,6 @@ static int put(struct store *s, int32_t table, const int64_t *rows, int64_t coun
     return 0;
 }
 
-static int commit(struct store *s, uint64_t mark, struct error *err) {
-    (void)mark, (void)err;
-    of(s)->counts.commits++;
-    return 0;
-}
-
 static struct store_counts counts(const struct store *s) {
     return ((const struct memory_store *)s)->counts;
 }
@@ -75,7 +69,6 @@ struct store *memory_store(const struct store_setup *setup, struct error *err) {
                                          .close = close_store,
                                          .fetch = fetch,
                                          .put = put,
-                                         .commit = commit,
                                          .counts = counts,
                                          .memory = memory};
     const size_t count = (size_t)setup->num_tables;

@@ -242,9 +242,9 @@ int tier_announce(struct place *p, int batch, bool changes, struct error *err) {
     return ahead_announce(tier_of(p)->ahead, batch, changes, err);
 }
 
-int tier_commit(struct place *p, uint64_t mark, struct error *err) {
+int tier_commit(struct place *p, struct error *err) {
     struct tier *x = tier_of(p);
-    return ahead_none(x->ahead, err) ? -1 : resident_commit(x->resident, mark, err);
+    return ahead_none(x->ahead, err) ? -1 : resident_commit(x->resident, err);
 }
 
 struct tier_counts tier_counts(const struct place *p) {

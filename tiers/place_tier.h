@@ -27,7 +27,7 @@ struct place *place_tier_open(const struct tier_options *o, const struct place_s
 int tier_announce(struct place *p, int batch, bool changes, struct error *err);
 
 /* Writes all that has changed back, and commits: see store.h. */
-int tier_commit(struct place *p, uint64_t mark, struct error *err);
+int tier_commit(struct place *p, struct error *err);
 
 /* Only when no batch is announced. */
 struct tier_counts tier_counts(const struct place *p);

@@ -18,7 +18,7 @@ static void lap(double *seconds, double *at) {
 /* --- batches */
 
 /* Rows come to slots: [count] moves. Victims that have changed are packed before their slots are overwritten, and stored
- * after the reads: meanwhile a journal is synced. */
+ * after the reads. */
 static int exchange(struct resident *r, int32_t t, const struct cache_move *moves, int64_t count,
                     double *at, struct error *err) {
     struct fast *fast = r->fast;
@@ -30,7 +30,6 @@ static int exchange(struct resident *r, int32_t t, const struct cache_move *move
         r->rows[victims++] = moves[i].victim;
     }
     if (victims && fast->ops->take(r, t, r->slot, victims, err)) return -1;
-    if (victims && store->ops->put_soon) store->ops->put_soon(store);
     lap(&r->counts.write_back, at);
     int64_t *coming = r->rows + victims;
     for (int64_t i = 0; i < count; i++) {
@@ -232,7 +231,7 @@ static int store_slots(struct resident *r, int32_t t, int64_t count, struct erro
     return 0;
 }
 
-int resident_commit(struct resident *r, uint64_t mark, struct error *err) {
+int resident_commit(struct resident *r, struct error *err) {
     if (usable(r, err)) return -1;
     r->broken = true; /* rows count as stored before they are */
     for (int32_t t = 0; t < r->setup.num_tables; t++) {
@@ -241,7 +240,7 @@ int resident_commit(struct resident *r, uint64_t mark, struct error *err) {
         if (store_slots(r, t, f.count, err)) return -1;
         r->counts.written_back += f.count;
     }
-    if (r->store->ops->commit(r->store, mark, err)) return -1;
+    if (r->store->ops->commit && r->store->ops->commit(r->store, err)) return -1;
     r->broken = false;
     return 0;
 }
@@ -363,7 +362,7 @@ static int open_all(struct resident *r, const struct tier_options *o, struct err
                                       .direct = o->direct};
     int64_t staging = STAGING;
     open_lists(r, o);
-    r->store = (o->store ? o->store : row_file_store)(&store, err);
+    r->store = (o->store ? o->store : file_store)(&store, err);
     if (!r->store || open_slots(r, o, err)) return -1;
     open_batches(r);
     for (int32_t t = 0; t < setup->num_tables; t++)

@@ -19,7 +19,7 @@
 struct tier_options {
     enum backend fast;     /* where slots are */
     const char *directory; /* of the tables */
-    store_open *store;     /* NULL: row_file_store */
+    store_open *store;     /* NULL: file_store */
     double budget;         /* share of the bytes of each table's rows in slots; 0 .. 1 */
     enum policy policy;
     int64_t belady_runs; /* belady knows as many batches to come: 0, 1 ... of the ring, in turn */
@@ -80,12 +80,11 @@ struct resident {
 
 struct resident *resident_open(const struct tier_options *o, const struct place_setup *setup,
                                struct error *err);
-/* What is not committed is lost. */
 void resident_close(struct resident *r);
 
 /* Admits a batch of the ring: the next one in the order of steps. Waits while its slots are those of batches under way. If
- * the slots are too few, other batches may follow after resident_give_up(). After any other error the rows of the last
- * commit are all that is left: nothing else can be called but resident_close(). */
+ * the slots are too few, other batches may follow after resident_give_up(). After any other error only resident_close()
+ * can be called: rows may be lost. */
 int resident_admit(struct resident *r, int batch, bool changes, struct error *err);
 /* The oldest batch under way has run. */
 void resident_release(struct resident *r);
@@ -99,8 +98,8 @@ int resident_put(struct resident *r, int32_t table, int64_t begin, int64_t end,
                  const struct table *rows, struct error *err);
 int resident_get(struct resident *r, int32_t table, int64_t begin, int64_t end, struct table *rows,
                  struct error *err);
-/* Writes all that has changed back, and commits. */
-int resident_commit(struct resident *r, uint64_t mark, struct error *err);
+/* Writes all that has changed back, and commits: see store.h. */
+int resident_commit(struct resident *r, struct error *err);
 
 /* Bytes in memory: slots, the index of rows, checksums and staging. */
 int64_t resident_bytes(const struct resident *r);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rows in RocksDB, the engine that others put their tables on: a key is the number of the table and of the row. As FBGEMM's
- * tables on SSD have it, no write-ahead log: a commit flushes. Direct I/O, no compression, no block cache, 10 bits of bloom filter for a key, and
- * write buffers of 4 MiB, so that little of the table is in memory.
+ * tables on SSD have it, no write-ahead log: a commit flushes. Direct I/O, no compression, no block cache, 10 bits of bloom
+ * filter for a key, and write buffers of 4 MiB, so that little of the table is in memory.
  */
 #include <rocksdb/c.h>
 #include <stdlib.h>
@@ -13,6 +13,8 @@
 #include "tiers/store.h"
 
 enum { AT_ONCE = 1024, BUFFER = 4 << 20, KEY = 12 };
+
+#define FILLED "filled" /* a key that says that all rows have their initial values */
 
 struct rocksdb_store {
     struct store store;
@@ -94,14 +96,12 @@ static int put(struct store *s, int32_t table, const int64_t *rows, int64_t coun
     return why ? failed("write rows", why, err) : 0;
 }
 
-static int commit(struct store *s, uint64_t mark, struct error *err) {
+static int commit(struct store *s, struct error *err) {
     struct rocksdb_store *x = of(s);
     char *why = NULL;
     rocksdb_flushoptions_t *how = rocksdb_flushoptions_create();
-    rocksdb_put(x->db, x->writing, "mark", 4, (const char *)&mark, sizeof mark, &why);
-    if (!why) rocksdb_flush(x->db, how, &why);
+    rocksdb_flush(x->db, how, &why);
     rocksdb_flushoptions_destroy(how);
-    x->counts.commits++;
     return why ? failed("flush", why, err) : 0;
 }
 
@@ -148,7 +148,10 @@ static int fill(struct rocksdb_store *x, const struct store_setup *setup, struct
         }
         free(records);
     }
-    if (status || commit(&x->store, 0, err)) return -1;
+    char *why = NULL;
+    if (status == 0) rocksdb_put(x->db, x->writing, FILLED, strlen(FILLED), "", 0, &why);
+    if (why) return failed("write rows", why, err);
+    if (status || commit(&x->store, err)) return -1;
     rocksdb_compact_range(x->db, NULL, 0, NULL, 0);
     x->counts = (struct store_counts){0};
     return 0;
@@ -190,10 +193,11 @@ struct store *rocksdb_store(const struct store_setup *setup, struct error *err) 
     x->db = rocksdb_open(x->options, setup->directory, &why);
     int status = why ? failed("open its folder", why, err) : 0;
     size_t bytes = 0;
-    char *mark = status ? NULL : rocksdb_get(x->db, x->reading, "mark", 4, &bytes, &why);
-    if (status == 0 && why) status = failed("read its mark", why, err);
-    if (status == 0 && !mark) status = fill(x, setup, err);
-    rocksdb_free(mark);
+    char *filled =
+        status ? NULL : rocksdb_get(x->db, x->reading, FILLED, strlen(FILLED), &bytes, &why);
+    if (status == 0 && why) status = failed("read its rows", why, err);
+    if (status == 0 && !filled) status = fill(x, setup, err);
+    rocksdb_free(filled);
     if (status == 0) return &x->store;
     close_store(&x->store);
     return NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where rows lie when they have no slot: files (row_file.h), or another engine. A record is a row with its weights and all of
+ * Where rows lie when they have no slot: files, or another engine. A record is a row with its weights and all of
  * its states, so that they move together.
  *
  * Functions return 0, or -1 and fill err.
@@ -37,25 +37,22 @@ struct store_setup {
 };
 
 struct store_counts {
-    int64_t fetched, stored, logged, commits; /* records */
-    int64_t read, written;                    /* bytes, of all files; -1: unknown */
+    int64_t fetched, stored; /* records */
+    int64_t read, written;   /* bytes, of all files; -1: unknown */
 };
 
 struct store;
 
 struct store_ops {
     int64_t block; /* records are a multiple of so many bytes */
-    /* What is not committed may be lost. */
     void (*close)(struct store *s);
     /* Records of [count] distinct rows; records: [count] one behind the other, aligned to a page. */
     int (*fetch)(struct store *s, int32_t table, const int64_t *rows, int64_t count, void *records,
                  struct error *err);
     int (*put)(struct store *s, int32_t table, const int64_t *rows, int64_t count,
                const void *records, struct error *err);
-    /* Starts what makes the next put() wait less, and returns. May be NULL. */
-    void (*put_soon)(struct store *s);
-    /* From here on this is what the next one finds, with that mark. */
-    int (*commit)(struct store *s, uint64_t mark, struct error *err);
+    /* The next process that opens the store finds these rows. NULL: nothing lasts in it. */
+    int (*commit)(struct store *s, struct error *err);
     struct store_counts (*counts)(const struct store *s);
     /* Bytes of memory. */
     int64_t (*memory)(const struct store *s);
@@ -63,17 +60,16 @@ struct store_ops {
 
 struct store {
     const struct store_ops *ops;
-    const char *
-        engine; /* what reads and writes: not every kernel allows the one that is asked for first */
+    const char *engine; /* what reads and writes: not every kernel allows io_uring */
 };
 
 typedef struct store *store_open(const struct store_setup *s, struct error *err);
 
-/* Tables in files: see row_file.h. */
-store_open row_file_store;
-/* Tables in host memory, for slots of a device: a commit keeps nothing. */
+/* Tables in files, which are scratch. */
+store_open file_store;
+/* Tables in host memory, for slots of a device. */
 store_open memory_store;
-/* RocksDB, for comparison: NULL with a line in err where this build has none. */
+/* RocksDB, the store that lasts: NULL with a line in err where this build has none. */
 store_open rocksdb_store;
-/* Mapped files, for comparison: the kernel decides what is in memory. */
+/* Mapped files, which are scratch, for comparison. */
 store_open mmap_store;

@@ -10,8 +10,7 @@
  *
  *   BUDGET                        hits of every policy, without any rows
  *   BUDGET,POLICY,AHEAD           steps of cpu_fused, with AHEAD batches fetched while one runs
- *   BUDGET,POLICY,AHEAD,STORE     the same, with another store in place of files: rocksdb; mmap, mapped files whose
- *                                 pages the kernel keeps as it likes; mmap-cold, whose pages are given back
+ *   BUDGET,POLICY,AHEAD,STORE     the same, with another store in place of files: rocksdb; mmap, mapped files
  *
  * Prints a line of JSON for each; with "lacks" alone if the slots are fewer than the rows of a batch. Gradients are
  * exact, so rows of the last batch must have the bits of tables in memory. Times are those of the whole measured half,
@@ -44,8 +43,8 @@ struct tier_case {
     enum policy policy;
     int ahead;
     bool hits;
-    enum { FILES, ROCKSDB, MMAP, MMAP_COLD, STORES } store;
-    int number; /* of the case: stores without a journal keep what was not committed, so each has a folder */
+    enum { FILES, ROCKSDB, MMAP, STORES } store;
+    int number; /* of the case: each has a folder */
 };
 
 /* --- steps */
@@ -53,11 +52,9 @@ struct tier_case {
 static const struct store_kind {
     const char *name;
     store_open *open;
-    bool direct;
-} stores[STORES] = {[FILES] = {"files", row_file_store, true},
-                    [ROCKSDB] = {"rocksdb", rocksdb_store, true},
-                    [MMAP] = {"mmap", mmap_store, false},
-                    [MMAP_COLD] = {"mmap-cold", mmap_store, true}};
+} stores[STORES] = {[FILES] = {"files", file_store},
+                    [ROCKSDB] = {"rocksdb", rocksdb_store},
+                    [MMAP] = {"mmap", mmap_store}};
 
 /* Steps of batches from .. to-1; [ahead] of them are announced while one runs. */
 static int steps(const struct stream *s, struct place *p, struct place_scratch *scratch, int from,
@@ -113,12 +110,12 @@ static int probe(const struct stream *s, const char *directory, int64_t bytes, d
     snprintf(path, sizeof path, "%s/rows.0", directory);
     const int fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &info)) return fail(err, "%s: no direct I/O here", path);
-    const int64_t records = (info.st_size - 4096) / bytes;
+    const int64_t records = info.st_size / bytes;
     const int64_t count = records < PROBED ? records : PROBED, stride = records / count;
     char *data = must_have(aligned_alloc(4096, (size_t)((count * bytes + 4095) / 4096 * 4096)));
     struct io_request *r = must_have(calloc((size_t)count, sizeof *r));
     for (int64_t i = 0; i < count; i++)
-        r[i] = (struct io_request){4096 + i * stride * bytes, data + i * bytes, (size_t)bytes};
+        r[i] = (struct io_request){i * stride * bytes, data + i * bytes, (size_t)bytes};
     for (int64_t i = count - 1; i > 0; i--) { /* Fisher and Yates */
         const int64_t other = (int64_t)(rng_u64(s->workload.seed, (uint64_t)i) % (uint64_t)(i + 1));
         const struct io_request x = r[i];
@@ -286,7 +283,7 @@ static int show_case(const struct stream *s, const struct tier_case *c, const ch
                      struct memory *m, struct error *err) {
     char path[PATH_MAX];
     if ((size_t)snprintf(path, sizeof path, "%s/%s%d", directory, stores[c->store].name,
-                         c->store == FILES ? 0 : c->number) >= sizeof path)
+                         c->number) >= sizeof path)
         return fail(err, "%.60s...: too long", directory);
     struct measured x = {.whole_bytes = tables_bytes(s->workload.tables, s->workload.num_tables)};
     const struct tier_options o = {.directory = path,
@@ -296,7 +293,7 @@ static int show_case(const struct stream *s, const struct tier_case *c, const ch
                                    .belady_runs = s->batches,
                                    .static_batches = s->warm,
                                    .depth = DEPTH,
-                                   .direct = stores[c->store].direct};
+                                   .direct = true};
     const int64_t lacks = lacks_of(s, c->budget);
     if (lacks) {
         printf("{\"store\": \"%s\", \"policy\": \"%s\", \"budget\": %g, \"ahead\": %d, \"lacks\": "
@@ -345,7 +342,7 @@ static int read_case(const char *word, struct tier_case *out, struct error *err)
         return fail(
             err,
             "'%.60s': a case is BUDGET or BUDGET,POLICY,AHEAD[,STORE]: above 0 and up to 1; lru "
-            "lfu clock static or belady; 0 to 4; files rocksdb mmap or mmap-cold",
+            "lfu clock static or belady; 0 to 4; files rocksdb or mmap",
             word);
     return 0;
 }

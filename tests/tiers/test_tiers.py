@@ -55,10 +55,10 @@ def test_steps_have_the_bits_and_the_counts(folder):
 
 
 def test_mapped_files_have_the_bits(folder):
-    for x in lines(folder, "0.2,lru,2,mmap", "0.2,lru,0,mmap-cold"):
+    for x in lines(folder, "0.2,lru,2,mmap", "0.2,lru,0,mmap"):
         assert x["right"] and x["stored"] == x["written_back"] and x["read"] == x["written"] == -1
         # A page has 4 records or more: one that is given back is read again by a fault.
-        assert x["store"] == "mmap" or x["row_misses"] / 64 < x["faults"] <= 2 * x["row_misses"] + x["stored"], x
+        assert x["row_misses"] / 64 < x["faults"] <= 2 * x["row_misses"] + x["stored"], x
 
 
 def test_rocksdb_has_the_bits_too(folder):
@@ -84,7 +84,7 @@ def test_the_page_shows_it(folder):
     assert done.returncode == 0, done.stderr
     with open(os.path.join(folder, "tiers.md"), encoding="utf-8") as page:
         text = page.read()
-    for row in ("files | 20 % | belady | 2", "mmap | 20 % | lru | 2", "mmap-cold | 20 % | lru | 2"):
+    for row in ("files | 20 % | belady | 2", "mmap | 20 % | lru | 2"):
         assert f"| alpha 1.05 | {row} |" in text, text
     path = os.path.join(folder, "tiers.jsonl")
     with open(path, encoding="utf-8") as file:

@@ -131,7 +131,7 @@ static inline struct place *open_over(const struct test *x, enum backend fast, e
                                       double budget, bool disk) {
     struct error err;
     struct tier_options o = options_of(x, fast, policy, budget);
-    o.store = disk && fast == ON_HOST ? row_file_store : memory_store;
+    o.store = disk && fast == ON_HOST ? file_store : memory_store;
     struct place *p = place_tier_open(&o, &x->setup, &err);
     if (!p) fail_msg("%s, budget %g: %s", policy_names[policy], budget, err.text);
     return p;

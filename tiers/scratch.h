@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Files with the rows of a run: made new in a directory, and removed when their store is closed. Nothing in them lasts, so
+ * files that are there already are refused: their run goes on, or it was killed.
+ *
+ * Functions return -1 and fill err.
+ */
+#pragma once
+
+#include <limits.h>
+#include <stdint.h>
+
+#include "harness/error.h"
+
+enum { SCRATCH_PATH = 350 };
+
+struct scratch {
+    char path[PATH_MAX]; /* of the directory */
+    int directory;
+    int32_t files; /* made so far: rows.0, rows.1, .. */
+};
+
+/* Makes the directory if it is not there. */
+int scratch_open(struct scratch *s, const char *directory, struct error *err);
+/* Makes the next file, fills its path for messages, and returns its descriptor. */
+int scratch_create(struct scratch *s, char path[SCRATCH_PATH], struct error *err);
+/* Removes the files. */
+void scratch_close(struct scratch *s);
