@@ -119,6 +119,7 @@ static enum verdict check_row(const struct check *c, const struct rule_step *ste
 
     bool each = c->per_lookup && rule_linear(r->shape->rule), exact = c->exact && !each;
     oracle_sum(c->in, lookups, count, exact, dim, w->grad);
+    if (!each) oracle_cancel(c->in, lookups, count, dim, w->grad);
     for (int32_t d = 0; d < dim; d++) w->exact_grad[d] = (float)w->grad[d].value;
     for (int a = 0; a < TABLE_ARRAYS; a++)
         for (int64_t d = 0, width = table_array_width(r->shape, a); d < width; d++)

@@ -52,6 +52,7 @@ static void judge_entry(const struct gradient_check *c, int32_t t, const struct 
                  "table %" PRId32 " entry %" PRId64 ": got row %" PRId64 ", expected row %" PRId64,
                  t, k, g->rows[k], lookups->row);
     oracle_sum(c->in, lookups, hits, c->exact, dim, want);
+    oracle_cancel(c->in, lookups, hits, dim, want);
     for (int32_t d = 0; d < dim && !text[0]; d++) {
         const float got = g->values[k * dim + d], exact = (float)want[d].value;
         const double off = fabs((double)got - want[d].value), bound = want[d].error;

@@ -68,10 +68,15 @@ void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_
     }
     for (int32_t d = 0; d < dim; d++) {
         if (!(grad[d].error / relative < FLT_MAX)) grad[d].error = INFINITY; /* >= sum|c g| */
-        /* Gradients that cancel: rules take another branch at 0. */
-        const bool nought = grad[d].value == 0 && grad[d].error > 0;
-        if (exact || (nought && order_is_free(in, lookups, count, d))) grad[d].error = 0;
+        if (exact) grad[d].error = 0;
     }
+}
+
+void oracle_cancel(const struct batch *in, const struct row_lookup *lookups, int64_t count,
+                   int32_t dim, struct num *grad) {
+    for (int32_t d = 0; d < dim; d++)
+        if (grad[d].value == 0 && grad[d].error > 0 && order_is_free(in, lookups, count, d))
+            grad[d].error = 0;
 }
 
 void oracle_update_per_lookup(const struct rule *r, int64_t count, int32_t dim, const struct num *g,

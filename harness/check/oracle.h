@@ -35,6 +35,10 @@ struct oracle_row {
 void oracle_sum(const struct batch *in, const struct row_lookup *lookups, int64_t count, bool exact,
                 int32_t dim, struct num *grad);
 
+/* Sets the bound of sums of 0 to 0 where every order of the lookups gives 0: rules take another branch there. */
+void oracle_cancel(const struct batch *in, const struct row_lookup *lookups, int64_t count,
+                   int32_t dim, struct num *grad);
+
 /* Applies the rule at step t (>= 1) once, in place. Also adjusts grad (kernels/adjust.h). */
 void oracle_update(const struct rule *rule, int64_t t, int32_t dim, struct num *grad,
                    struct oracle_row *row);

@@ -280,6 +280,8 @@ const struct shape shapes[] = {
     {"two features of one table", draw, 0, REAL_ONLY, 20261526},
     /* A row of 212 columns, which more lanes cover, ends where the gradients do. */
     {"idle lanes at the end", draw, 0, REAL_ONLY, 20261548},
+    /* Two steps of a lookup each that cancel: the weight between them is larger, and is rounded, too. */
+    {"steps that cancel", draw, 0, EXACT_ONLY, 20264345},
 };
 
 const int num_shapes = sizeof shapes / sizeof *shapes;

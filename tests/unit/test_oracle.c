@@ -83,6 +83,35 @@ static void sum_by_hand(void **state) {
     row_index_free(&index);
 }
 
+/* Gradients g and -g: their sum is 0 in any order, but a step for each rounds the weight in between. */
+static void sum_that_cancels(void **state) {
+    (void)state;
+    struct table_shape table = {.rows = 1, .dim = 1};
+    struct feature feature = {.pooling = POOL_NONE, .padding_id = -1, .grad_stride = 1};
+    const int64_t ids[] = {0, 0}, offsets[] = {0, 2};
+    const float grad[] = {64, -64};
+    struct batch in = {.num_tables = 1,
+                       .num_features = 1,
+                       .bags = 1,
+                       .id_type = ID_INT64,
+                       .ids = ids,
+                       .offsets = offsets,
+                       .grad = grad};
+    batch_derive(&in, &table, &feature);
+    struct row_index index = row_index_build(&in);
+    struct rule rule = rule_default(RULE_sgd);
+    rule.param[RULE_LR] = 1;
+    struct num g, w = {0x1p-20, 0};
+    struct oracle_row row = {.weight = &w};
+    oracle_sum(&in, index.lookup, 2, false, 1, &g);
+    oracle_update_per_lookup(&rule, 2, 1, &g, &row);
+    const float between = 0x1p-20f - 64, after = between + 64;
+    assert_true(w.value == 0x1p-20 && w.error >= fabs(after - w.value) && after != 0x1p-20f);
+    oracle_cancel(&in, index.lookup, 2, 1, &g);
+    assert_true(g.value == 0 && g.error == 0);
+    row_index_free(&index);
+}
+
 /* --- one element, one step. All numbers are exact in binary, so the comparison is exact. */
 
 /* ROW_1 stands for a second state of the row. */
@@ -286,6 +315,7 @@ static void the_largest_of_a_type(void **state) {
 
 TESTS(oracle) {
     ADD_CASES(sums, sum_by_hand);
+    ADD_TEST(sum_that_cancels);
     ADD_CASES(updates, update_by_hand);
     ADD_TEST(no_rule_is_left_out);
     ADD_TEST(idle_rows);
