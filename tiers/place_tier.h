@@ -38,5 +38,5 @@ const char *tier_engine(const struct place *p);
 /* Bytes of a row with its states in the store. */
 int64_t tier_record_bytes(const struct place *p, int32_t table);
 
-/* Bytes in memory: slots, the index of rows, checksums and staging. */
+/* Bytes in memory: slots, the index of rows, and staging. */
 int64_t tier_bytes(const struct place *p);

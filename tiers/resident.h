@@ -101,5 +101,5 @@ int resident_get(struct resident *r, int32_t table, int64_t begin, int64_t end, 
 /* Writes all that has changed back, and commits: see store.h. */
 int resident_commit(struct resident *r, struct error *err);
 
-/* Bytes in memory: slots, the index of rows, checksums and staging. */
+/* Bytes in memory: slots, the index of rows, and staging. */
 int64_t resident_bytes(const struct resident *r);
