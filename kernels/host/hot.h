@@ -31,12 +31,8 @@ enum {
     HOT_BYTES = 256 << 10, /* of accumulators: in L2 */
     HOT_SLICES = 64,
     HOT_SLICE_OF = 64, /* lookups for each accumulator of a slice, at least */
-    /* Hot rows must have HOT_SHARE_POOLED percent of the sample for a pooling factor of POOLED or
-     * more, otherwise HOT_SHARE: then any order reads a gradient row about once. Measured: pooled,
-     * shares of 42 to 51 lose or break even, 56 or more gain; not pooled, 60 loses. */
-    POOLED = 4,
-    HOT_SHARE_POOLED = 50,
-    HOT_SHARE = 80,
+    HOT_SHARE =
+        50, /* percent of the sample that hot rows have, at least: see kernels/cpu/tried.md */
 };
 
 #define HOT_FREE UINT32_MAX
@@ -155,8 +151,7 @@ static inline void hot_choose(struct hot *h, const struct batch *in) {
         h->row[h->number[slot]] = x;
         share += x.count;
     }
-    const bool pooled = in->lookups >= POOLED * in->num_features * in->bags;
-    if (rows == 0 || share * 100 < size * (pooled ? HOT_SHARE_POOLED : HOT_SHARE)) return;
+    if (rows == 0 || share * 100 < size * HOT_SHARE) return;
     h->rows = rows;
     h->slices = 1;
     while (h->slices < HOT_SLICES &&

@@ -98,11 +98,11 @@ struct times {
     int times;
 };
 
-enum { STEP = HOT_LINE * HOT_SAMPLE_OF, PADDING = 2, ONCE = 1000, ROWS = 100000 };
+enum { STEP = HOT_LINE * HOT_SAMPLE_OF, PADDING = 2, ONCE = 1000, ROWS = 100000, POOLED = 4 };
 
-/* Bags of POOLED lookups, and an empty bag unless they count as pooled. The sample has the rows of
- * `what`, then rows that occur once; all lookups between its lines are row 1. */
-static void build(struct builder *b, int64_t lookups, const struct times *what, bool pooled) {
+/* The sample has the rows of `what`, then rows that occur once; all lookups between its lines are
+ * row 1. */
+static void build(struct builder *b, int64_t lookups, const struct times *what) {
     int64_t bag[POOLED];
     int used = 0, once = ONCE;
     builder_begin(b, 1, true);
@@ -118,15 +118,14 @@ static void build(struct builder *b, int64_t lookups, const struct times *what, 
         }
         if ((i + 1) % POOLED == 0) builder_bag(b, POOLED, bag);
     }
-    if (!pooled) builder_bag(b, 0, NULL);
     builder_finish(b);
 }
 
 /* The first `rows` rows of `what` are hot, in `slices` slices; no other sampled row is hot. */
-static void check_hot(int64_t lookups, const struct times *what, bool pooled, int32_t most,
-                      int32_t rows, int32_t slices) {
+static void check_hot(int64_t lookups, const struct times *what, int32_t most, int32_t rows,
+                      int32_t slices) {
     struct builder b;
-    build(&b, lookups, what, pooled);
+    build(&b, lookups, what);
     struct chosen c;
     choose(&c, &b.in, HOT_BYTES / 4 / most);
     assert_int_equal(c.hot.rows, rows);
@@ -143,21 +142,19 @@ static void rows_of_the_sample(void **state) {
     const struct times one[] = {{70000, 256}, {0, 0}};
     const struct times least[] = {{70000, HOT_LOOKUPS / HOT_SAMPLE_OF}, {0, 0}};
     (void)state;
-    check_hot(8192, three, true, 500, 3, 32);
-    check_hot(16384, one, false, 500, 1, HOT_SLICES);
-    check_hot(HOT_LOOKUPS, least, false, 500, 1, HOT_SLICES);
-    check_hot(HOT_LOOKUPS - STEP, least, false, 500, 0, 0);
+    check_hot(8192, three, 500, 3, 32);
+    check_hot(16384, one, 500, 1, HOT_SLICES);
+    check_hot(HOT_LOOKUPS, least, 500, 1, HOT_SLICES);
+    check_hot(HOT_LOOKUPS - STEP, least, 500, 0, 0);
 }
 
 /* 56 of 256 are padding. */
 static void share_of_the_sample(void **state) {
-    const int size = 200, pooled = size * HOT_SHARE_POOLED / 100, not = size * HOT_SHARE / 100;
+    const int size = 200, enough = size * HOT_SHARE / 100;
     (void)state;
     for (int less = 0; less < 2; less++) {
-        const struct times some[] = {{10, pooled - less}, {PADDING, 56}, {0, 0}};
-        const struct times most[] = {{10, not -less}, {PADDING, 56}, {0, 0}};
-        check_hot(16384, some, true, 500, !less, HOT_SLICES);
-        check_hot(16384, most, false, 500, !less, HOT_SLICES);
+        const struct times some[] = {{10, enough - less}, {PADDING, 56}, {0, 0}};
+        check_hot(16384, some, 500, !less, HOT_SLICES);
     }
 }
 
@@ -167,18 +164,18 @@ static void room_for_hot_rows(void **state) {
     const struct times three[] = {{0, 40}, {20, 9}, {30, 9}, {0, 0}};
     const struct times four[] = {{0, 40}, {20, 8}, {30, 7}, {40, 7}, {0, 0}};
     (void)state;
-    check_hot(4096, two, true, 2, 2, 16);
-    check_hot(4096, three, true, 2, 1, 32);
-    check_hot(4096, three, true, 3, 3, 16);
-    check_hot(4096, four, true, 3, 2, 16);
+    check_hot(4096, two, 2, 2, 16);
+    check_hot(4096, three, 2, 1, 32);
+    check_hot(4096, three, 3, 3, 16);
+    check_hot(4096, four, 3, 2, 16);
 }
 
 /* Rows 5 and 4100 share a slot. */
 static void hotter_one_gets_the_slot(void **state) {
     (void)state;
     assert_int_equal(hot_slot(5), hot_slot(4100));
-    check_hot(4096, (const struct times[]){{5, 34}, {4100, 30}, {0, 0}}, true, 500, 1, 32);
-    check_hot(4096, (const struct times[]){{4100, 34}, {5, 30}, {0, 0}}, true, 500, 1, 32);
+    check_hot(4096, (const struct times[]){{5, 34}, {4100, 30}, {0, 0}}, 500, 1, 32);
+    check_hot(4096, (const struct times[]){{4100, 34}, {5, 30}, {0, 0}}, 500, 1, 32);
 }
 
 /* --- numbered tables */
