@@ -190,6 +190,8 @@ endif
 CUDA     := $(NVCC:%/bin/nvcc=%)
 # No contraction and no reassociation: a rule gives the same bits in every kernel and compiler.
 FP       := -ffp-contract=off -fno-math-errno -fno-trapping-math
+# Where a linker happens to put a loop is worth up to 10 % of a kernel's time: all loops begin a cache line.
+ALIGN    := -falign-functions=64 -falign-loops=64
 # The same objects are in programs and in the library, which exports only what its header declares.
 PIC      := -fPIC -fvisibility=hidden
 # DEPS=dir: a prefix with libraries, dir/include and dir/lib; also as Debian lays them out.
@@ -198,7 +200,7 @@ deps_inc := $(if $(deps),$(patsubst %, -isystem %,$(wildcard $(deps)/include $(d
 deps_lib := $(if $(deps),$(foreach d,$(wildcard $(deps)/lib $(deps)/lib64 $(deps)/lib/*-linux-gnu),-L$d -Wl,-rpath,$d))
 # Lines and functions for backtraces and profiles; with variables a build takes 1.4 to 2 times as long.
 DEBUG    ?= -g1
-COMMON   := $(if $(SANITIZE),-O1,-O3) $(DEBUG) -MMD -MP -fopenmp $(PIC) $(ARCH) $(FP) $(SAN) $(WARN) -I. -I$(B)$(deps_inc)
+COMMON   := $(if $(SANITIZE),-O1,-O3) $(DEBUG) -MMD -MP -fopenmp $(PIC) $(ARCH) $(FP) $(ALIGN) $(SAN) $(WARN) -I. -I$(B)$(deps_inc)
 CFLAGS   += -std=gnu11 -Wstrict-prototypes -Wmissing-prototypes $(COMMON)
 # C lets a function be named as its struct; what an initializer leaves out is 0.
 CXXFLAGS += -std=c++17 $(COMMON) -Wno-shadow -Wno-missing-field-initializers
