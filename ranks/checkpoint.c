@@ -6,9 +6,19 @@
 #include <string.h>
 
 #include "harness/memory.h"
-#include "ranks/checkpoint_parts.h"
+#include "ranks/group.h"
 
-int checkpoint_failed(int status, const struct embfuse_error *why, struct error *err) {
+/* A state that is saved. */
+struct saving {
+    struct transport *transport;
+    const struct table_shape *shapes; /* whole, with their places in memory */
+    struct state state;
+    struct state_save to;
+    struct embfuse_error why;
+};
+
+/* A status of the library as one of ranks. */
+static int checkpoint_failed(int status, const struct embfuse_error *why, struct error *err) {
     if (status == 0) return 0;
     return status == EMBFUSE_NO_MEMORY ? fail_memory(err, "%s", why->text)
                                        : fail(err, "%s", why->text);
@@ -117,24 +127,17 @@ void checkpoint_close(struct checkpoint *c) {
     c->state = (struct state){0};
 }
 
-int checkpoint_read_part(const struct checkpoint *c, const struct state_part *part, int32_t table,
-                         int a, const struct array *to, int64_t rows, struct embfuse_error *why) {
-    struct state_rows r;
-    int status = state_rows_open(&r, ON_HOST, to, part, rows, why);
-    if (status == 0) status = state_read(c->folder, &c->state, table, a, &r, NULL, why);
-    state_rows_close(&r);
-    return status;
-}
-
 static int read_shard(const struct checkpoint *c, const struct shard *shard,
                       const struct table_shape *shapes, struct table *own,
                       struct embfuse_error *why) {
     int status = 0;
     for (int a = 0; status == 0 && a < TABLE_ARRAYS; a++) {
         const struct state_part part = part_of(shapes, shard, a);
-        if (part.bytes)
-            status =
-                checkpoint_read_part(c, &part, shard->table, a, &own->array[a], shard->rows, why);
+        struct state_rows r;
+        if (part.bytes == 0) continue;
+        status = state_rows_open(&r, ON_HOST, &own->array[a], &part, shard->rows, why);
+        if (status == 0) status = state_read(c->folder, &c->state, shard->table, a, &r, NULL, why);
+        state_rows_close(&r);
     }
     return status;
 }
@@ -149,11 +152,8 @@ int checkpoint_read(const struct checkpoint *c, const struct sharding *s, int ra
     for (int32_t t = 0; t < s->num_tables; t++) shapes[t] = c->state.tables[t].shape;
     if (count && tables_create(own, local, count, 0, err)) status = -1;
     for (int32_t i = 0; status == 0 && i < count; i++)
-        status = checkpoint_failed(
-            shards[i].column_skip
-                ? checkpoint_read_columns(c, s, &shards[i], &local[i], &own->tables[i], &why)
-                : read_shard(c, &shards[i], shapes, &own->tables[i], &why),
-            &why, err);
+        status =
+            checkpoint_failed(read_shard(c, &shards[i], shapes, &own->tables[i], &why), &why, err);
     free(shapes);
     return status;
 }
@@ -162,12 +162,12 @@ int checkpoint_read(const struct checkpoint *c, const struct sharding *s, int ra
 
 /* Of tables that every rank has, different ranks write. */
 static bool writes(const struct transport *t, const struct sharding *s, const struct shard *shard) {
-    if (shard->column_skip) return false; /* ranks/checkpoint_columns.c */
     return !sharding_copies(s->kind[shard->table]) || shard->table % t->ranks == t->rank;
 }
 
-int checkpoint_write(struct saving *x, const struct shard *shard, int64_t first, int64_t count,
-                     const struct table *chunk, const struct state_out *out) {
+/* Writes rows first .. first+count-1 of a shard to the files out[TABLE_ARRAYS] that are open. */
+static int write_chunk(struct saving *x, const struct shard *shard, int64_t first, int64_t count,
+                       const struct table *chunk, const struct state_out *out) {
     int status = 0;
     for (int a = 0; status == 0 && a < TABLE_ARRAYS; a++) {
         struct state_part part = part_of(x->shapes, shard, a);
@@ -198,7 +198,7 @@ static int write_rows(struct saving *x, const struct shard *shard, const struct 
         const int64_t left = shard->rows - row, count = left < at_once ? left : at_once;
         if (p->ops->get_rows(p, number, row, row + count, &chunk, &err))
             status = said(&x->why, EMBFUSE_DEVICE_ERROR, "%.500s", err.text);
-        if (status == 0) status = checkpoint_write(x, shard, row, count, &chunk, out);
+        if (status == 0) status = write_chunk(x, shard, row, count, &chunk, out);
     }
     for (int a = 0; a < TABLE_ARRAYS; a++) free(memory[a]);
     return status;
@@ -293,8 +293,6 @@ static int save(struct saving *x, const struct group *groups, int num_groups, co
     if (make_files(x, directory, err)) return -1;
     transport_phase(t, "saving: writing rows");
     int status = write_shards(x, groups, num_groups);
-    for (int g = 0; g < num_groups; g++)
-        if (checkpoint_save_columns(x, &groups[g], &status, err)) return -1;
     status = checkpoint_failed(status, &x->why, err);
     return transport_agree(t, status, err) ? -1 : sum_files(x, err);
 }

@@ -15,9 +15,6 @@
  * So a file's checksum costs one rank the time to read it: checksums of many files run on many ranks at once, that of
  * one huge table on one. Rows that lie apart in a file (row-modulo, column) cost a system call each.
  *
- * Of column-modulo, elements lie apart: ranks exchange blocks of rows, so that each writes whole rows, and a load
- * reads whole rows on each rank with columns.
- *
  * All ranks see one file system. Memory: 4 MiB, or a row, of each array.
  */
 #pragma once

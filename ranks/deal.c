@@ -162,26 +162,22 @@ struct table deal_rows_in_message(const struct table_shape *shape, int64_t rows,
 bool deal_move(const struct sharding *s, const struct shard *part, const struct table_shape *shape,
                enum deal_move how, struct table *whole, int64_t begin, int64_t first, int64_t count,
                struct table *rows) {
+    const bool compares = how == DEAL_PUT_AGAIN && sharding_copies(s->kind[part->table]);
     bool same = true;
     for (int a = 0; a < TABLE_ARRAYS; a++) {
-        const int64_t width = table_array_width(shape, a);
-        const int64_t element = dtype_bytes(table_array_type(shape, a)), bytes = width * element;
-        const bool is_row = a == TABLE_ROW_STATE;
-        const bool compares = how == DEAL_PUT_AGAIN && sharding_repeats(s->kind[part->table], a);
-        for (int64_t i = 0; width && i < count; i++) {
+        const int64_t element = dtype_bytes(table_array_type(shape, a));
+        const size_t bytes = (size_t)(table_array_width(shape, a) * element);
+        for (int64_t i = 0; bytes && i < count; i++) {
             char *there =
                 array_row(&whole->array[a], part->row + (first + i) * (1 + part->row_skip) - begin);
             char *here = array_row(&rows->array[a], i);
-            if (!is_row) there += part->column * element;
+            if (a != TABLE_ROW_STATE) there += part->column * element;
             if (compares)
-                same &= memcmp(there, here, (size_t)bytes) == 0;
-            else if (is_row)
-                memcpy(how == DEAL_TAKE ? here : there, how == DEAL_TAKE ? there : here,
-                       (size_t)bytes);
+                same &= memcmp(there, here, bytes) == 0;
             else if (how == DEAL_TAKE)
-                shard_take(part, element, there, here);
+                memcpy(here, there, bytes);
             else
-                shard_put(part, element, there, here);
+                memcpy(there, here, bytes);
         }
     }
     return same;

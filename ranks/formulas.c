@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "harness/memory.h"
-#include "ranks/columns.h"
 
 enum { LENGTH_BYTES = 4 };
 
@@ -66,37 +65,6 @@ static struct flow flow_of_dense(const struct sharding *s, const struct table_sh
                                      (double)sizeof(float)};
 }
 
-/* Rows of a table that the batch looks up; expected: if all are equally likely, and without padding. */
-static double touched_rows(const struct batch *in, int32_t t, bool expected) {
-    const int64_t rows = in->tables[t].rows;
-    if (expected)
-        return (double)rows * formulas_touch(1 / (double)rows, (double)in->tables[t].lookups);
-    unsigned char *seen = must_have(calloc((size_t)rows, 1));
-    int64_t touched = 0;
-    for (int32_t f = 0; f < in->num_features; f++) {
-        if (in->features[f].table != t) continue;
-        for (int64_t i = in->offsets[f * in->bags]; i < in->offsets[(f + 1) * in->bags]; i++) {
-            const int64_t id = batch_id(in, i);
-            if (id == in->features[f].padding_id || seen[id]) continue;
-            seen[id] = 1;
-            touched++;
-        }
-    }
-    free(seen);
-    return (double)touched;
-}
-
-/* Sums over rows of table t, of the kind column-modulo: from each rank with columns to each. */
-static void add_sums(const struct sharding *s, const struct batch *in, int32_t t, bool expected,
-                     struct flow *pairs) {
-    const int numbers = columns_all_numbers(&in->tables[t]);
-    const int32_t *part = s->part + (int64_t)t * s->ranks;
-    if (s->kind[t] != SHARD_COLUMN_MODULO || !numbers) return;
-    const double bytes = touched_rows(in, t, expected) * numbers * (double)sizeof(float);
-    for (int i = 0; i < s->ranks * s->ranks; i++)
-        if (part[i / s->ranks] >= 0 && part[i % s->ranks] >= 0) pairs[i].sums += bytes;
-}
-
 static void all_pairs(const struct sharding *s, const struct batch *in, bool all_rows,
                       bool expected, struct flow *pairs) {
     const int ranks = s->ranks;
@@ -105,7 +73,6 @@ static void all_pairs(const struct sharding *s, const struct batch *in, bool all
     for (int32_t t = 0; t < in->num_tables; t++)
         for (int i = 0; s->kind[t] == SHARD_DATA_DENSE && i < ranks * ranks; i++)
             flow_add(&pairs[i], flow_of_dense(s, &in->tables[t], i / ranks, i % ranks), 1);
-    for (int32_t t = 0; t < in->num_tables; t++) add_sums(s, in, t, expected, pairs);
     for (int32_t f = 0; f < in->num_features; f++)
         for (int r = 0; r < ranks; r++) {
             const int32_t table = in->features[f].table;
@@ -140,22 +107,15 @@ struct flow formulas_closed(enum sharding_kind kind, bool all_rows, const struct
         return (struct flow){.ids = (c->ranks - 1) * c->features * ceil(c->rows / 8),
                              .gradient = 2 * (c->ranks - 1.0) / c->ranks * c->features * c->rows *
                                          c->dim * (double)sizeof(float)};
-    const double parts = kind == SHARD_TABLE           ? 1
-                         : kind == SHARD_TABLE_ROW     ? c->on_node
-                         : kind == SHARD_COLUMN_MODULO ? sharding_column_ranks(c->ranks)
-                                                       : c->ranks;
+    const double parts = kind == SHARD_TABLE ? 1 : kind == SHARD_TABLE_ROW ? c->on_node : c->ranks;
     /* Every bag meets `parts` ranks, one of which is its own once in `ranks` times. */
     const double away = parts * (c->ranks - 1) / c->ranks * c->features * c->bags;
     const double lookups = by_rows ? c->lookups / parts : c->lookups;
-    const bool by_columns = kind == SHARD_COLUMN || kind == SHARD_COLUMN_MODULO;
-    const double columns = by_columns ? c->dim / parts : c->dim;
+    const double columns = kind == SHARD_COLUMN ? c->dim / parts : c->dim;
     const double rows = by_rows && !all_rows ? formulas_touch(1 / parts, c->lookups) : 1;
     const double bytes = away * columns * rows * c->element;
-    const double touched = c->rows * formulas_touch(1 / c->rows, c->ranks * c->bags * c->lookups);
-    const double sums = parts * (parts - 1) / c->ranks * c->features * touched * c->sums;
     return (struct flow){.lengths = away * LENGTH_BYTES,
                          .ids = away * lookups * c->id_bytes,
                          .output = kind == SHARD_DATA ? 0 : bytes,
-                         .gradient = bytes,
-                         .sums = kind == SHARD_COLUMN_MODULO ? sums * (double)sizeof(float) : 0};
+                         .gradient = bytes};
 }

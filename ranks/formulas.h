@@ -15,11 +15,7 @@
  *   row          W   (W-1) F B 4       (W-1)/W F B L i        (W-1) F B D e h
  *   column       W   (W-1) F B 4       (W-1) F B L i          (W-1)/W F B D e
  *   table-row    R   R(W-1)/W F B 4    (W-1)/W F B L i        R(W-1)/W F B D e h; R ranks are a node
- *   column-modulo as column with P instead of W in its last two, P the largest power of two up to W; and sums
  *   data         W   (W-1) F B 4       (W-1) F B L i          no outputs; gradients (W-1) F B D e
- *
- * The sums over rows of column-modulo: P (P-1)/W F U s 4, of U rows that a batch touches and s numbers of each
- * (columns_all_numbers()).
  *
  * h is 1 if a bag's row goes to all ranks that have rows of the table (an all-gather, as in TorchRec), and
  * 1 - (1 - 1/P)^L if it goes only to those that have a row of the bag. The forms of TorchRec's flows are in
@@ -34,7 +30,6 @@
 /* Bytes of one batch from the rank with the bags to the rank with the shards; outputs travel back. */
 struct flow {
     double lengths, ids, output, gradient;
-    double sums; /* over rows whose columns lie on several ranks */
 };
 
 /* What one feature needs of one shard, for the bags of one rank. */
@@ -53,7 +48,6 @@ static inline void flow_add(struct flow *to, struct flow x, double times) {
     to->ids += x.ids * times;
     to->output += x.output * times;
     to->gradient += x.gradient * times;
-    to->sums += x.sums * times;
 }
 
 /* What feature f needs of each rank for bags begin .. end-1, counted or expected. to: [ranks] */
@@ -75,9 +69,8 @@ struct closed {
     int ranks, on_node; /* ranks of a node */
     double bags;        /* of a rank */
     double features, lookups /* of a bag */, dim;
-    double rows; /* of the table of each feature; for data-dense and column-modulo */
+    double rows; /* of the table of each feature; for data-dense */
     double id_bytes, element;
-    double sums; /* columns_all_numbers(); for column-modulo */
 };
 
 /* The mean over ranks of the bytes that a rank sends to others. */

@@ -2,10 +2,8 @@
 #include "ranks/group.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "harness/measure/runner.h"
-#include "harness/registry.h"
 #include "kernels/forward.h"
 
 int32_t group_shards(const struct group *g) {
@@ -88,20 +86,7 @@ static int exchange_gradient(struct group *g, int batch, struct error *err) {
     return group_gradient_start(g, batch, err) || group_gradient_finish(g, batch, err) ? -1 : 0;
 }
 
-/* The kernel whose step is a merged gradient, then an update: that step with sums over ranks in it still is its. */
-static const char merged_step[] = "cpu_sort", merged_gradient[] = "cpu_merged";
-
-static int open_columns(struct group *g, const struct table_shape *shapes, enum backend backend,
-                        struct error *err) {
-    if (backend != ON_HOST)
-        return fail(err, "column-modulo: rules on whole rows take their step on the host alone; "
-                         "take another sharding");
-    columns_open(&g->columns, &g->sharding, g->transport, shapes, g->threads);
-    g->merged = registry_find(OP_GRADIENT, merged_gradient, err);
-    return g->merged ? 0 : -1;
-}
-
-int group_open(struct group *g, const struct sharding *s, const bool *keep, enum group_kind kind,
+int group_open(struct group *g, const struct sharding *s, const bool *keep, bool is_dense,
                struct transport *t, const struct deal *deal, const struct batch *own, bool all_rows,
                const struct content *content, enum backend backend,
                const struct device_buffer *own_grads, const struct place_setup *setup,
@@ -111,15 +96,13 @@ int group_open(struct group *g, const struct sharding *s, const bool *keep, enum
                         .ring = setup->ring,
                         .threads = setup->threads,
                         .own_grads = own_grads,
-                        .is_dense = kind == GROUP_DENSE};
+                        .is_dense = is_dense};
     sharding_select(s, keep, &g->sharding);
     g->steps = must_have(calloc((size_t)deal->num_tables, sizeof *g->steps));
-    int status = kind == GROUP_COLUMNS ? open_columns(g, deal->shapes, backend, err) : 0;
-    if (status == 0) status = open_routes(g, deal, all_rows, err);
-    if (transport_agree(t, status, err)) return -1;
+    if (transport_agree(t, open_routes(g, deal, all_rows, err), err)) return -1;
     for (int k = 0; k < g->ring; k++)
         if (group_ids(g, k, err) || (!on_device(g) && exchange_gradient(g, k, err))) return -1;
-    status = fill_tables(g, deal, content, err);
+    int status = fill_tables(g, deal, content, err);
     if (transport_agree(t, status, err)) return -1;
     status = group_shards(g) ? open_inner(g, setup, backend, err) : 0;
     if (status == 0 && own_grads) status = use_device(g, err);
@@ -142,7 +125,6 @@ void group_close(struct group *g) {
         route_close(&g->routes[k]);
         dense_close(&g->dense[k]);
     }
-    columns_close(&g->columns);
     tables_free(&g->tables);
     sharding_free(&g->sharding);
     free(g->steps);
@@ -182,11 +164,6 @@ int group_gradient_finish(struct group *g, int batch, struct error *err) {
 
 /* --- kernels of the inner place */
 
-/* The kernel that runs there for kernel k. */
-static const struct kernel *inner_of(const struct group *g, const struct kernel *k) {
-    return g->merged && k->operation == OP_STEP ? g->merged : k;
-}
-
 static int run_inner(struct group *g, const struct kernel *k, int batch,
                      struct place_scratch *scratch, struct place_scratch *output,
                      void (*mark)(void *, enum stage), void *ctx, struct error *err) {
@@ -203,31 +180,14 @@ static int run_inner(struct group *g, const struct kernel *k, int batch,
 }
 
 int group_plan(struct group *g, const struct kernel *k, int batch, struct error *err) {
-    k = inner_of(g, k);
     if (!k->plan || is_idle(g, batch)) return 0;
     const struct place_job job = {
         .kernel = k, .batch = batch, .steps = g->steps, .scratch = &g->scratch};
     return g->inner->ops->plan(g->inner, &job, err);
 }
 
-/* Kernels of the host cannot fail, so no rank misses the exchanges of sums. */
-static int run_columns(struct group *g, int batch, void (*mark)(void *, enum stage), void *ctx,
-                       struct error *err) {
-    const struct batch none = {0};
-    const bool idle = is_idle(g, batch);
-    struct place_scratch gradient = {0};
-    if (!idle) gradient.data = (char *)g->scratch.data + g->gradient_at;
-    if (run_inner(g, g->merged, batch, &g->scratch, &gradient, mark, ctx, err) ||
-        columns_step(&g->columns, idle ? &none : &g->batches[batch], gradient.data, g->steps,
-                     idle ? NULL : g->inner->ops->tables(g->inner), err))
-        return -1;
-    if (mark) mark(ctx, STAGE_UPDATE);
-    return 0;
-}
-
 int group_run(struct group *g, const struct kernel *k, int batch, void (*mark)(void *, enum stage),
               void *ctx, struct error *err) {
-    if (g->merged) return run_columns(g, batch, mark, ctx, err);
     return run_inner(g, k, batch, &g->scratch, NULL, mark, ctx, err);
 }
 
@@ -235,11 +195,7 @@ int group_parts(struct group *g, const struct kernel *k, int batch, int64_t *app
                 struct error *err) {
     struct step_parts parts = {0};
     int status = 0;
-    if (g->merged) {
-        struct memory_watch watch = memory_watch();
-        status = group_run(g, k, batch, NULL, NULL, err);
-        parts.appeared = memory_watch_peak(watch);
-    } else if (g->inner && g->batches[batch].num_features) {
+    if (g->inner && g->batches[batch].num_features) {
         const struct place_job job = {
             .kernel = k, .batch = batch, .steps = g->steps, .scratch = &g->scratch};
         status = g->inner->ops->parts(g->inner, &job, &parts, err);
@@ -287,25 +243,10 @@ int group_scratch_bytes(struct group *g, const struct kernel *k, size_t *bytes, 
                     "%s gives other bits on every run, so the ranks' copies of a table would drift "
                     "apart; take another kernel or sharding",
                     k->name);
-    const struct kernel *inner = inner_of(g, k);
-    if (inner != k && strcmp(k->name, merged_step) != 0)
-        return fail(err,
-                    "column-modulo: a rule on whole rows takes the step of %s alone, with sums "
-                    "over ranks between its gradient and its update; take that kernel",
-                    merged_step);
     const int first = k->operation == OP_FORWARD ? g->ring : 0;
     const struct place_setup setup = {
         .batches = g->batches + first, .ring = g->ring, .threads = g->threads};
-    if (setup_scratch_bytes(&setup, inner, bytes, err)) return -1;
-    if (inner == k) return 0;
-    size_t most = 0;
-    for (int b = 0; b < g->ring; b++) {
-        const size_t gradient = gradient_lay_out(&g->batches[b], true, NULL, NULL);
-        most = gradient > most ? gradient : most;
-    }
-    g->gradient_at = (*bytes + KERNEL_ALIGN - 1) / KERNEL_ALIGN * KERNEL_ALIGN;
-    *bytes = g->gradient_at + most;
-    return 0;
+    return setup_scratch_bytes(&setup, k, bytes, err);
 }
 
 int group_open_scratch(struct group *g, const struct kernel *k, int fill, struct error *err) {

@@ -2,18 +2,14 @@
  *
  * Tables of a rank that take their step together: the shards in a place of one process, the routes to them,
  * and the scratch of a kernel there. A rank has one group for most tables, one for those of the kind
- * data-dense, one for those of the kind column-modulo that take the step of ranks/columns.h, and more if exchanges and
- * updates overlap.
+ * data-dense, and more if exchanges and updates overlap.
  */
 #pragma once
 
 #include "harness/measure/place.h"
 #include "ranks/checkpoint.h"
-#include "ranks/columns.h"
 #include "ranks/deal.h"
 #include "ranks/dense.h"
-
-enum group_kind { GROUP_SHARDS, GROUP_COLUMNS, GROUP_DENSE };
 
 struct group {
     struct sharding sharding; /* of its tables */
@@ -32,10 +28,6 @@ struct group {
     struct row_index index[PLACE_RING_MAX];
     struct table_set tables; /* with a content that is given */
     struct place *inner;     /* NULL: this rank has no shard */
-    /* Of a group of columns: the kernel of its gradient, which lies in its scratch from here on. */
-    const struct kernel *merged;
-    size_t gradient_at;
-    struct columns columns;
     struct place_scratch none, scratch, output, shared_output;
     const struct kernel *scratch_of;
     struct room output_copy, shared_copy; /* of a place with memory of its own */
@@ -51,7 +43,7 @@ struct content {
 
 /* setup: of the inner place, without tables, batches and index. own: [ring] this rank's bags; own_grads: see struct group.
  * Collective. */
-int group_open(struct group *g, const struct sharding *s, const bool *keep, enum group_kind kind,
+int group_open(struct group *g, const struct sharding *s, const bool *keep, bool is_dense,
                struct transport *t, const struct deal *deal, const struct batch *own, bool all_rows,
                const struct content *content, enum backend backend,
                const struct device_buffer *own_grads, const struct place_setup *setup,

@@ -32,15 +32,12 @@ static bool on_same_ranks(const struct sharding *s, int32_t a, int32_t b) {
     return true;
 }
 
-/* The group of a table, in the order of their steps. Exchanges and updates overlap if the first ones are two. A step of
- * columns has exchanges of its own, so none may be under way: a dense group, which starts none, comes next. */
-enum { COLUMNS_NUMBER = GROUPS_MOST - 2, DENSE_NUMBER };
+enum { DENSE_NUMBER = GROUPS_MOST - 1 };
 
+/* The group of a table, in the order of their steps. Exchanges and updates overlap if the first ones are two; the dense
+ * group starts none. */
 static int group_of(const struct member *m, int32_t table) {
-    const enum sharding_kind kind = m->sharding.kind[table];
-    if (kind == SHARD_DATA_DENSE) return DENSE_NUMBER;
-    if (kind == SHARD_COLUMN_MODULO && sharding_needs_rows(&m->shapes[table]))
-        return COLUMNS_NUMBER;
+    if (m->sharding.kind[table] == SHARD_DATA_DENSE) return DENSE_NUMBER;
     if (!m->opening.overlap) return 0;
     /* Of the tables of a rank every second one, so that both groups have work for all ranks. */
     int before = 0;
@@ -68,12 +65,10 @@ static int open_groups(struct member *m, const struct table_set *tables, struct 
         bool any = false;
         for (int32_t t = 0; t < o->num_tables; t++) any |= keep[t] = group_of(m, t) == number;
         if (any)
-            status = group_open(&m->groups[m->num_groups++], &m->sharding, keep,
-                                number == COLUMNS_NUMBER ? GROUP_COLUMNS
-                                : number == DENSE_NUMBER ? GROUP_DENSE
-                                                         : GROUP_SHARDS,
-                                m->transport, &deal, m->own, o->all_rows, &content, o->backend,
-                                m->on_device ? m->own_grads : NULL, &setup, err);
+            status =
+                group_open(&m->groups[m->num_groups++], &m->sharding, keep, number == DENSE_NUMBER,
+                           m->transport, &deal, m->own, o->all_rows, &content, o->backend,
+                           m->on_device ? m->own_grads : NULL, &setup, err);
     }
     free(keep);
     return status;
@@ -301,8 +296,7 @@ static void merge_bytes(const struct member *m, const struct transport_bytes bef
     } of[] = {{CHANNEL_LENGTHS, EXCHANGE_IDS},
               {CHANNEL_IDS, EXCHANGE_IDS},
               {CHANNEL_OUTPUT, EXCHANGE_OUTPUT},
-              {CHANNEL_GRADIENT, EXCHANGE_GRADIENT},
-              {CHANNEL_SUMS, EXCHANGE_GRADIENT}};
+              {CHANNEL_GRADIENT, EXCHANGE_GRADIENT}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         const struct transport_bytes *now = &m->transport->bytes[of[i].channel];
         by[of[i].exchange].sent += now->sent - before[of[i].channel].sent;

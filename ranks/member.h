@@ -59,7 +59,7 @@ struct opening {
     enum operation operation;
 };
 
-enum { GROUPS_MOST = 4 };
+enum { GROUPS_MOST = 3 };
 
 struct member {
     struct transport *transport;

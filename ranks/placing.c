@@ -75,9 +75,7 @@ static int fill_kind(struct placing *x, int kind, const struct row_index *index,
     for (int32_t t = 0; t < x->tables; t++) {
         x->needs[t].why_not[kind] =
             kind == SHARD_DATA_DENSE ? "its sums have another order than those of one process"
-            : kind == SHARD_COLUMN_MODULO
-                ? "the model has no sums over rows of several ranks"
-                : sharding_refuses((enum sharding_kind)kind, &in->tables[t]);
+                                     : sharding_refuses((enum sharding_kind)kind, &in->tables[t]);
         if (!x->needs[t].why_not[kind])
             x->needs[t].parts[kind] = must_have(calloc((size_t)parts, sizeof(struct need)));
     }

@@ -87,7 +87,6 @@ static void add_rows(struct route *r, bool pack, bool here, int peer, bool outpu
                                      : sums ? ROWS_ADD
                                             : ROWS_UNPACK,
                               .columns = part->columns,
-                              .column_skip = here ? part->column_skip : 0,
                               .array = at.base,
                               .array_stride = at.stride};
         if (l->matrix) {
@@ -109,13 +108,13 @@ static void add_rows(struct route *r, bool pack, bool here, int peer, bool outpu
 }
 
 static void move_row(const struct row_block *b, char *array, char *message, int64_t element) {
-    const struct shard part = {.columns = b->columns, .column_skip = b->column_skip};
+    const size_t bytes = (size_t)(b->columns * element);
     if (b->how == ROWS_PACK)
-        shard_take(&part, element, array, message);
+        memcpy(message, array, bytes);
     else if (b->how == ROWS_UNPACK)
-        shard_put(&part, element, array, message);
+        memcpy(array, message, bytes);
     else if (b->how == ROWS_CLEAR)
-        memset(array, 0, (size_t)(b->columns * element));
+        memset(array, 0, bytes);
     else {
         float *to = (float *)array;
         const float *from = (const float *)message;

@@ -8,8 +8,8 @@
 #include "harness/workload/tables.h"
 #include "kernels/shape.h"
 
-const char *const sharding_names[SHARDINGS] = {
-    "table", "row", "row-modulo", "column", "column-modulo", "table-row", "data", "data-dense"};
+const char *const sharding_names[SHARDINGS] = {"table",     "row",  "row-modulo", "column",
+                                               "table-row", "data", "data-dense"};
 
 /* --- the words */
 
@@ -33,9 +33,8 @@ static int read_kinds(struct sharding *s, const char *text, int32_t *place, stru
                              "planner_plan()");
         if (kind < 0)
             return fail(err,
-                        "sharding '%.60s': there are table, row, row-modulo, column, "
-                        "column-modulo, table-row, data and data-dense; table@2 is on rank 2, "
-                        "table-row@1 on node 1",
+                        "sharding '%.60s': there are table, row, row-modulo, column, table-row, "
+                        "data and data-dense; table@2 is on rank 2, table-row@1 on node 1",
                         text);
         at += length;
         if (*at == '@') {
@@ -84,7 +83,7 @@ static void cut_rows(struct sharding *s, struct shard whole, int first, int over
 static void cut(struct sharding *s, int32_t t, const struct table_shape *shape, int32_t place) {
     const struct shard whole = {
         .table = t, .rank = place, .rows = shape->rows, .columns = shape->dim};
-    const int on_node = s->ranks / s->nodes, among = sharding_column_ranks(s->ranks);
+    const int on_node = s->ranks / s->nodes;
     switch (s->kind[t]) {
     case SHARD_TABLE: add(s, whole); break;
     case SHARD_ROW: cut_rows(s, whole, 0, s->ranks); break;
@@ -108,15 +107,6 @@ static void cut(struct sharding *s, int32_t t, const struct table_shape *shape, 
                                   .column = begin,
                                   .columns = end - begin});
         }
-        break;
-    case SHARD_COLUMN_MODULO:
-        for (int r = 0; r < among; r++)
-            add(s, (struct shard){.table = t,
-                                  .rank = r,
-                                  .rows = shape->rows,
-                                  .column = r,
-                                  .column_skip = among - 1,
-                                  .columns = (shape->dim - r + among - 1) / among});
         break;
     default:
         for (int r = 0; r < s->ranks; r++) {
@@ -239,37 +229,17 @@ static bool draws_by_column(const struct table_shape *shape) {
     return shape->rounding == ROUND_STOCHASTIC && table_is_narrow(shape);
 }
 
-bool sharding_needs_rows(const struct table_shape *shape) {
-    return rule_row_states(shape->rule) || rule_sums_before(shape->rule) ||
-           rule_sums_after(shape->rule) || shape->adjusts || draws_by_column(shape);
-}
-
 const char *sharding_refuses(enum sharding_kind kind, const struct table_shape *shape) {
-    if (kind != SHARD_COLUMN || !sharding_needs_rows(shape)) return NULL;
+    if (kind != SHARD_COLUMN) return NULL;
     if (draws_by_column(shape))
         return "stochastic rounding draws by the column, and a shard has other columns; take "
-               "column-modulo";
-    return "its rule works on whole rows, and columns of a row lie on different ranks; take "
-           "column-modulo, or column_shards in a workload, which makes tables of the parts, with "
-           "states of their own";
-}
-
-void shard_take(const struct shard *s, int64_t element, const void *whole, void *part) {
-    const int64_t stride = element * (1 + s->column_skip);
-    if (stride == element)
-        memcpy(part, whole, (size_t)(s->columns * element));
-    else
-        for (int32_t c = 0; c < s->columns; c++)
-            memcpy((char *)part + c * element, (const char *)whole + c * stride, (size_t)element);
-}
-
-void shard_put(const struct shard *s, int64_t element, void *whole, const void *part) {
-    const int64_t stride = element * (1 + s->column_skip);
-    if (stride == element)
-        memcpy(whole, part, (size_t)(s->columns * element));
-    else
-        for (int32_t c = 0; c < s->columns; c++)
-            memcpy((char *)whole + c * stride, (const char *)part + c * element, (size_t)element);
+               "column_shards in a workload, which makes tables of the parts";
+    if (rule_row_states(shape->rule) || rule_sums_before(shape->rule) ||
+        rule_sums_after(shape->rule) || shape->adjusts)
+        return "its rule works on whole rows, and columns of a row lie on different ranks; take "
+               "column_shards in a workload, which makes tables of the parts, with states of their "
+               "own";
+    return NULL;
 }
 
 struct table_shape sharding_shape(const struct sharding *s, const struct shard *part,
@@ -281,7 +251,6 @@ struct table_shape sharding_shape(const struct sharding *s, const struct shard *
     shape.part.table += part->table - local;
     shape.part.row += part->row * (1 + shape.part.row_skip);
     shape.part.row_skip = (1 + shape.part.row_skip) * (1 + part->row_skip) - 1;
-    shape.part.column += part->column * (1 + shape.part.column_skip);
-    shape.part.column_skip = (1 + shape.part.column_skip) * (1 + part->column_skip) - 1;
+    shape.part.column += part->column;
     return shape;
 }

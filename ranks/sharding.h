@@ -7,9 +7,6 @@
  *   row         blocks of ceil(rows/ranks) rows; late ranks may have fewer rows, or none
  *   row-modulo  row r on rank r % ranks
  *   column      blocks of columns; the same rows on every rank. For rules on single elements
- *   column-modulo
- *               column c on rank c % C, C the largest power of two of the ranks, at most ROW_LANES. For all
- *               rules: ranks exchange the sums over a row, and have the row's own states all: ranks/columns.h
  *   table-row   blocks of rows over the ranks of one node
  *   data        every rank has the whole table, and applies the gradients of all ranks; those are sent as
  *               they are, as with a sparse gradient in PyTorch's DistributedDataParallel
@@ -27,7 +24,6 @@ enum sharding_kind {
     SHARD_ROW,
     SHARD_ROW_MODULO,
     SHARD_COLUMN,
-    SHARD_COLUMN_MODULO,
     SHARD_TABLE_ROW,
     SHARD_DATA,
     SHARD_DATA_DENSE,
@@ -36,12 +32,12 @@ enum sharding_kind {
 
 extern const char *const sharding_names[SHARDINGS];
 
-/* Rows row, row + 1 + row_skip, ... and columns column, column + 1 + column_skip, ... of a table. */
+/* Rows row, row + 1 + row_skip, ... and columns column, column + 1, ... of a table. */
 struct shard {
     int32_t table;
     int rank;
     int64_t row, row_skip, rows;
-    int32_t column, column_skip, columns;
+    int32_t column, columns;
 };
 
 struct row_blocks {
@@ -71,11 +67,9 @@ void sharding_free(struct sharding *s);
 /* The same with the shards of some tables only. keep: [num_tables] */
 void sharding_select(const struct sharding *from, const bool *keep, struct sharding *out);
 
-/* Does a step of the table need more of a row than single elements, whatever their columns? Its rule sums over the
- * row or has states of the row, its gradients are adjusted, or its rounding draws by the column. */
-bool sharding_needs_rows(const struct table_shape *shape);
-
-/* NULL, or why a table cannot be cut in this way for a step: column, and it needs rows. */
+/* NULL, or why a table cannot be cut in this way for a step: column, and the step needs more of a row than single
+ * elements, whatever their columns. Its rule sums over the row or has states of the row, its gradients are adjusted, or
+ * its rounding draws by the column. */
 const char *sharding_refuses(enum sharding_kind kind, const struct table_shape *shape);
 
 /* The shape of a shard, as a table of its own rank. */
@@ -102,26 +96,9 @@ static inline int sharding_owner(const struct sharding *s, int32_t table, int64_
                                               : b->first + (int)(row / b->rows);
 }
 
-/* The ranks that share the columns of tables of the kind column-modulo. */
-static inline int sharding_column_ranks(int ranks) {
-    int count = 1;
-    while (2 * count <= ranks && 2 * count <= ROW_LANES) count *= 2;
-    return count;
-}
-
-/* Copies the shard's columns of a row, elements of that many bytes, to one of the shard's rows; or back. whole: its
- * first column there. */
-void shard_take(const struct shard *s, int64_t element, const void *whole, void *part);
-void shard_put(const struct shard *s, int64_t element, void *whole, const void *part);
-
 /* Does every rank have the whole table? Then its forward looks up own bags. */
 static inline bool sharding_copies(enum sharding_kind kind) {
     return kind == SHARD_DATA || kind == SHARD_DATA_DENSE;
-}
-
-/* Is an array of a row, with all its elements, on every rank that has a shard of the table? */
-static inline bool sharding_repeats(enum sharding_kind kind, int array) {
-    return sharding_copies(kind) || (kind == SHARD_COLUMN_MODULO && array == TABLE_ROW_STATE);
 }
 
 /* Does a rank own some of the rows, so that it needs a part of the lookups? */

@@ -32,7 +32,6 @@ enum channel {
     CHANNEL_IDS,     /* and per-sample weights */
     CHANNEL_OUTPUT,  /* of the forward */
     CHANNEL_GRADIENT,
-    CHANNEL_SUMS,   /* over rows whose columns lie on several ranks */
     CHANNEL_WEIGHT, /* parts of weights: ZeRO */
     CHANNELS
 };

@@ -158,7 +158,7 @@ static int open_bucket(struct zero *z, int32_t i, struct error *err) {
     b->shard = b->block * shape->dim;
     b->shape = *shape;
     b->shape.rows = b->block;
-    b->shape.part = (struct table_part){i, 0, z->t->rank * b->block, 0};
+    b->shape.part = (struct table_part){.table = i, .row = z->t->rank * b->block};
     b->shape.adjusts = rule_adjusts(&z->rules[i]);
     const int64_t whole = ranks * b->shard, kept = partitions_weights(z) ? b->shard : whole;
     z->report.elements += b->rows * shape->dim;

@@ -20,7 +20,6 @@ static const char *const shardings[] = {"table",
                                         "data",
                                         "data-dense",
                                         "column",
-                                        "column-modulo",
                                         "row,data,table",
                                         "column,row-modulo,data",
                                         "row,data-dense,table"};
@@ -67,11 +66,9 @@ static enum rule_kind rule_of(const struct kernel *k, const struct cut *c) {
     return kernel_applies(k, drawn) ? drawn : RULE_rowwise_adagrad;
 }
 
-/* Fresh tables. Where columns are cut, rules work on single elements, except for cpu_sort, to which
- * columns modulo the ranks give sums over whole rows. */
+/* Fresh tables. Where columns are cut, rules work on single elements. */
 static void build(struct builder *b, const struct kernel *k, const struct cut *c) {
-    const bool columns = strstr(c->sharding, "column") &&
-                         (strcmp(k->name, "cpu_sort") || !strstr(c->sharding, "column-modulo"));
+    const bool columns = strstr(c->sharding, "column");
     builder_begin(b, c->seed + c->exact, c->exact);
     b->weighted = c->weighted;
     ranks_case(b, 47, POOL_MEAN, 5, 5);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "kernels/rng.h"
-#include "ranks/columns.h"
 #include "ranks/formulas.h"
 #include "tests/ranks/ranks_case.h"
 
@@ -25,11 +24,8 @@ struct work {
 
 /* Opening exchanges ids and gradients once; a step does both, and a lookup sends ids and
  * outputs. */
-static const int times_of[CHANNELS] = {[CHANNEL_LENGTHS] = 3,
-                                       [CHANNEL_IDS] = 3,
-                                       [CHANNEL_GRADIENT] = 2,
-                                       [CHANNEL_OUTPUT] = 1,
-                                       [CHANNEL_SUMS] = 1};
+static const int times_of[CHANNELS] = {
+    [CHANNEL_LENGTHS] = 3, [CHANNEL_IDS] = 3, [CHANNEL_GRADIENT] = 2, [CHANNEL_OUTPUT] = 1};
 
 static int lead(void *ctx, struct transport *t, struct error *err) {
     struct work *w = ctx;
@@ -59,7 +55,6 @@ static double channel_of(const struct flow *x, enum channel channel) {
     return channel == CHANNEL_LENGTHS  ? x->lengths
            : channel == CHANNEL_IDS    ? x->ids
            : channel == CHANNEL_OUTPUT ? x->output
-           : channel == CHANNEL_SUMS   ? x->sums
                                        : x->gradient;
 }
 
@@ -97,16 +92,14 @@ static void compare(struct work *w, int ranks, int nodes) {
     struct sharding s;
     struct flow pairs[MOST_RANKS * MOST_RANKS] = {{0}};
     const struct batch *in = &w->b->in;
-    const bool sums = !strcmp(w->sharding, "column-modulo");
-    for (int32_t t = 0; t < in->num_tables; t++)
-        builder_rule(w->b, t, sums ? RULE_rowwise_adagrad : RULE_adagrad);
+    for (int32_t t = 0; t < in->num_tables; t++) builder_rule(w->b, t, RULE_adagrad);
     assert_int_equal(
         sharding_make(&s, w->sharding, NULL, in->tables, in->num_tables, ranks, nodes, &err), 0);
     formulas_count(&s, in, w->all_rows, pairs);
     memset(w->bytes, 0, sizeof w->bytes);
     if (transport_threads(ranks, nodes, 0, live, w)) fail_msg("%s", w->wrong);
     for (int r = 0; r < ranks; r++)
-        for (int c = CHANNEL_LENGTHS; c <= CHANNEL_SUMS; c++) {
+        for (int c = CHANNEL_LENGTHS; c <= CHANNEL_GRADIENT; c++) {
             const struct transport_bytes want = predicted(pairs, ranks, r, (enum channel)c),
                                          *have = &w->bytes[r][c];
             const int n = times_of[c];
@@ -124,9 +117,9 @@ static void compare(struct work *w, int ranks, int nodes) {
     sharding_free(&s);
 }
 
-static const char *const shardings[] = {
-    "data-dense",    "table", "row",       "row-modulo",      "column",
-    "column-modulo", "data",  "table-row", "row,column,data", "data,row-modulo,table"};
+static const char *const shardings[] = {"data-dense", "table",           "row",
+                                        "row-modulo", "column",          "data",
+                                        "table-row",  "row,column,data", "data,row-modulo,table"};
 
 static void transport_counts_what_formulas_say(void **state) {
     static const int ranks_of[][2] = {{1, 1}, {2, 1}, {3, 1}, {4, 2}, {5, 1}, {8, 2}};
@@ -164,7 +157,7 @@ static void build_alike(struct builder *b) {
     for (int32_t t = 0; t < b->in.num_tables; t++) builder_rule(b, t, RULE_rowwise_adagrad);
 }
 
-/* The mean over ranks of what they send to others: lengths, ids, outputs, gradients, sums. */
+/* The mean over ranks of what they send to others: lengths, ids, outputs, gradients. */
 enum { FLOWS = sizeof(struct flow) / sizeof(double) };
 static void mean_of(const struct flow *pairs, int ranks, double mean[FLOWS]) {
     struct flow sum = {0};
@@ -187,13 +180,12 @@ static void closed_form_holds(const struct builder *b, enum sharding_kind kind, 
                              .lookups = LOOKUPS,
                              .rows = (double)b->in.tables[0].rows,
                              .dim = DIM,
-                             .sums = columns_all_numbers(&b->in.tables[0]),
                              .id_bytes = 8,
                              .element = 4};
     const struct flow closed = formulas_closed(kind, all_rows, &c);
     const bool drawn = sharding_by_rows(kind);
     const double near = 0.05, exact = 1e-9, rows = drawn && !all_rows ? near : exact,
-                 share[FLOWS] = {exact, drawn ? near : exact, rows, rows, near};
+                 share[FLOWS] = {exact, drawn ? near : exact, rows, rows};
     double form[FLOWS], expected[FLOWS], counted[FLOWS];
     memcpy(form, &closed, sizeof closed);
     assert_int_equal(
