@@ -10,7 +10,7 @@
  * Scratch and traffic: 28 bytes per lookup for entries, hash slots and row numbers; [touched][dim]
  * floats zeroed, added to and read.
  * Deterministic: a row is summed in the order of its lookups.
- * Wins over sort-then-reduce if rows repeat and tables are small. Loses if most rows occur once:
+ * Wins over sort-then-reduce on batches of 10^4 lookups or less with several threads. Loses if most rows occur once:
  * neighbours in a bucket are far apart in the table. A single thread handles a hot row.
  */
 #include "kernels/host/accumulate.h"
