@@ -34,7 +34,7 @@ JUDGES = [("lib/", "library:state library:state_damage library:library"),
           ("rules/", "unit:oracle kernels:check kernels:corners kernels:defects kernels:properties kernels:kernels"),
           ("kernels/", "kernels:choices kernels:defects kernels:properties kernels:kernels"),
           ("harness/check/", "unit:oracle kernels:check kernels:check_rows "
-                             "kernels:corners kernels:overflow kernels:defects"),
+                             "kernels:corners kernels:overflow kernels:defects kernels:max kernels:kernels"),
           ("harness/workload/", "unit:"), ("", "unit: kernels:")]
 MEMORY = 12 << 30  # limit for data, since a mutant may ask for anything
 
