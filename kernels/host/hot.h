@@ -31,8 +31,7 @@ enum {
     HOT_BYTES = 256 << 10, /* of accumulators: in L2 */
     HOT_SLICES = 64,
     HOT_SLICE_OF = 64, /* lookups for each accumulator of a slice, at least */
-    HOT_SHARE =
-        50, /* percent of the sample that hot rows have, at least: see kernels/cpu/tried.md */
+    HOT_SHARE = 50,    /* percent of the sample, at least: see kernels/cpu/tried.md */
 };
 
 #define HOT_FREE UINT32_MAX

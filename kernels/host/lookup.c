@@ -94,11 +94,11 @@ ALWAYS_INLINE void plain_bags(const struct lookup_feature *f, const int32_t dim,
 ALWAYS_INLINE void lookup_fp32(void *ctx, const int32_t dim, const bool common) {
     const struct lookup_feature *f = ctx;
     const bool plain = !f->in->lookup_weights && f->feature->padding_id < 0;
-    if (plain && common && dim % LANES == 0 && f->in->grad_type == FP32)
-        if (f->in->id_type == ID_INT64)
-            plain_bags(f, dim, true);
-        else
-            plain_bags(f, dim, false);
+    const bool lean = plain && common && dim % LANES == 0 && f->in->grad_type == FP32;
+    if (lean && f->in->id_type == ID_INT64)
+        plain_bags(f, dim, true);
+    else if (lean)
+        plain_bags(f, dim, false);
     else if (plain && !common) /* constants, as in sum_entries() */
         lookup_bags(f, dim, FP32, true, false);
     else
