@@ -59,7 +59,7 @@ class Tree:
 
     def objects(self, path):
         """The objects that depend on a file, from the compiler's dependency files."""
-        found = [(d.with_suffix(".o").relative_to(self.folder), d.read_text().split())
+        found = [(d.with_suffix(".o").relative_to(self.folder), d.read_text().replace("\\\n", "").split())
                  for d in sorted(self.at("build").rglob("*.d"))]
         return [o for o, words in found if path in words and self.at(words[1]).exists()]  # of sources that are gone: no
 
