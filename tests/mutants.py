@@ -61,7 +61,7 @@ class Tree:
         """The objects that depend on a file, from the compiler's dependency files."""
         found = [(d.with_suffix(".o").relative_to(self.folder), d.read_text().replace("\\\n", "").split())
                  for d in sorted(self.at("build").rglob("*.d"))]
-        return [o for o, words in found if path in words and self.at(words[1]).exists()]  # of sources that are gone: no
+        return [o for o, words in found if path in words and self.at(words[1]).exists()]  # an object without its source is old
 
     @contextlib.contextmanager
     def holding(self, m, objects):

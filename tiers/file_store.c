@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows in files, one for each table: record r begins at r times its bytes. The files are scratch: see scratch.h.
+ * Rows in files, one for each table: record r begins at r times its bytes. The files are scratch: see run_files.h.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -10,18 +10,18 @@
 #include "harness/memory.h"
 #include "kernels/shape.h"
 #include "tiers/io.h"
-#include "tiers/scratch.h"
+#include "tiers/run_files.h"
 #include "tiers/store.h"
 
 struct file_table {
     struct record layout;
     int fd;
-    char path[SCRATCH_PATH];
+    char path[RUN_FILE_PATH];
 };
 
 struct file_store {
     struct store store;
-    struct scratch scratch;
+    struct run_files run;
     struct io *io;
     int32_t num_tables;
     struct file_table *tables;
@@ -82,7 +82,7 @@ static void close_store(struct store *s) {
     struct file_store *x = of(s);
     for (int32_t t = 0; t < x->num_tables; t++)
         if (x->tables[t].fd >= 0) close(x->tables[t].fd);
-    scratch_close(&x->scratch);
+    run_files_close(&x->run);
     io_close(x->io);
     free(x->tables);
     free(x->requests);
@@ -96,7 +96,7 @@ static int create(struct file_store *x, int32_t number, uint64_t seed, bool dire
     struct file_table *t = &x->tables[number];
     const int64_t rows = t->layout.shape.rows, bytes = t->layout.bytes;
     const int64_t most = max64(1, min64(rows, CHUNK / bytes));
-    t->fd = scratch_create(&x->scratch, t->path, err);
+    t->fd = run_files_create(&x->run, t->path, err);
     if (t->fd < 0) return -1;
     if (direct) fcntl(t->fd, F_SETFL, O_DIRECT); /* no file system has to */
     char *records =
@@ -126,7 +126,7 @@ struct store *file_store(const struct store_setup *setup, struct error *err) {
         x->tables[t].layout = record_of(&setup->shapes[t], RECORD_BLOCK);
         x->tables[t].fd = -1;
     }
-    int status = scratch_open(&x->scratch, setup->directory, err);
+    int status = run_files_open(&x->run, setup->directory, err);
     if (status == 0) status = (x->io = io_open_any(setup->depth, err)) ? 0 : -1;
     for (int32_t t = 0; status == 0 && t < x->num_tables; t++)
         status = create(x, t, setup->seed, setup->direct, err);

@@ -3,7 +3,7 @@
  * Rows in mapped files, for comparison: records are copied from and to the mapping. After each call changed pages are
  * written, and all are given back, so that every row that is fetched is read from the disk; with memory to spare the kernel
  * would keep them all. MADV_RANDOM, since the kernel reads around every fault otherwise. Faults come one after the other, as
- * in a kernel that runs on mapped tables. An error of the disk is a SIGBUS. The files are scratch: see scratch.h.
+ * in a kernel that runs on mapped tables. An error of the disk is a SIGBUS. The files are scratch: see run_files.h.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,12 +15,12 @@
 
 #include "harness/memory.h"
 #include "kernels/shape.h"
-#include "tiers/scratch.h"
+#include "tiers/run_files.h"
 #include "tiers/store.h"
 
 struct mapped {
     struct record layout;
-    char path[SCRATCH_PATH];
+    char path[RUN_FILE_PATH];
     int fd;
     char *data; /* NULL: not mapped */
     size_t bytes;
@@ -28,7 +28,7 @@ struct mapped {
 
 struct mmap_store {
     struct store store;
-    struct scratch scratch;
+    struct run_files run;
     int32_t num_tables;
     struct mapped *tables;
     struct store_counts counts;
@@ -91,7 +91,7 @@ static void close_store(struct store *s) {
         if (x->tables[t].data) munmap(x->tables[t].data, x->tables[t].bytes);
         if (x->tables[t].fd >= 0) close(x->tables[t].fd);
     }
-    scratch_close(&x->scratch);
+    run_files_close(&x->run);
     free(x->tables);
     free(x);
 }
@@ -101,7 +101,7 @@ static int create(struct mmap_store *x, int32_t number, uint64_t seed, struct er
     enum { AT_ONCE = 1024 };
     struct mapped *t = &x->tables[number];
     const int64_t rows = t->layout.shape.rows;
-    t->fd = scratch_create(&x->scratch, t->path, err);
+    t->fd = run_files_create(&x->run, t->path, err);
     if (t->fd < 0) return -1;
     /* Blocks that the disk lacks are an error here, and no SIGBUS later. */
     errno = posix_fallocate(t->fd, 0, (off_t)t->bytes);
@@ -134,7 +134,7 @@ struct store *mmap_store(const struct store_setup *setup, struct error *err) {
         to->bytes = (size_t)max64(to->layout.shape.rows * to->layout.bytes, RECORD_BLOCK);
         to->fd = -1;
     }
-    int status = scratch_open(&x->scratch, setup->directory, err);
+    int status = run_files_open(&x->run, setup->directory, err);
     for (int32_t t = 0; status == 0 && t < x->num_tables; t++)
         status = create(x, t, setup->seed, err);
     if (status == 0) return &x->store;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "tiers/scratch.h"
+#include "tiers/run_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 
 enum { NAME = 40 };
 
-int scratch_open(struct scratch *s, const char *directory, struct error *err) {
+int run_files_open(struct run_files *s, const char *directory, struct error *err) {
     s->directory = -1;
     if ((size_t)snprintf(s->path, sizeof s->path, "%s", directory) >= sizeof s->path - NAME)
         return fail(err, "%.60s...: too long", directory);
@@ -21,10 +21,10 @@ int scratch_open(struct scratch *s, const char *directory, struct error *err) {
     return 0;
 }
 
-int scratch_create(struct scratch *s, char path[SCRATCH_PATH], struct error *err) {
+int run_files_create(struct run_files *s, char path[RUN_FILE_PATH], struct error *err) {
     char name[NAME];
     snprintf(name, sizeof name, "rows.%d", (int)s->files);
-    snprintf(path, SCRATCH_PATH, "%.300s/%s", s->path, name);
+    snprintf(path, RUN_FILE_PATH, "%.300s/%s", s->path, name);
     const int fd = openat(s->directory, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EEXIST)
         return fail(err,
@@ -36,7 +36,7 @@ int scratch_create(struct scratch *s, char path[SCRATCH_PATH], struct error *err
     return fd;
 }
 
-void scratch_close(struct scratch *s) {
+void run_files_close(struct run_files *s) {
     char name[NAME];
     while (s->files > 0) {
         snprintf(name, sizeof name, "rows.%d", (int)--s->files);

@@ -12,17 +12,17 @@
 
 #include "harness/error.h"
 
-enum { SCRATCH_PATH = 350 };
+enum { RUN_FILE_PATH = 350 };
 
-struct scratch {
+struct run_files {
     char path[PATH_MAX]; /* of the directory */
     int directory;
     int32_t files; /* made so far: rows.0, rows.1, .. */
 };
 
 /* Makes the directory if it is not there. */
-int scratch_open(struct scratch *s, const char *directory, struct error *err);
+int run_files_open(struct run_files *s, const char *directory, struct error *err);
 /* Makes the next file, fills its path for messages, and returns its descriptor. */
-int scratch_create(struct scratch *s, char path[SCRATCH_PATH], struct error *err);
+int run_files_create(struct run_files *s, char path[RUN_FILE_PATH], struct error *err);
 /* Removes the files. */
-void scratch_close(struct scratch *s);
+void run_files_close(struct run_files *s);
