@@ -6,7 +6,7 @@
 #| make check     unit tests, without kernels, in seconds
 #| make test      unit tests, kernels on drawn shapes, and the programs; ends with "N passed, N failed, N skipped".
 #|                ONLY="zipf bench" builds and runs tests/*/test_zipf.c and tests/*/test_bench.sh; TESTS='cpu_*: dim*'
-#|                selects in C programs; SEED=4711 repeats a drawn shape; DRAWS=5000: so many instead of 60
+#|                selects in C programs; SEED=4711 repeats a drawn shape; DRAWS=5000: so many, from SEED on, instead of 60
 #| make test-NAME of an optional part: library ranks server tiers serving peers studies report portable cuda
 #|                (what nvcc makes of kernels). make test-all: all of these
 #| make test-nightly  all of it by clang, portable, with sanitizers, 5,000 shapes, fuzzing, mutants, all architectures
@@ -84,13 +84,14 @@
 #| make cores     how evenly cpu_fused shares its work on up to 64 cores, counted on the ids of SPEC; not timed
 #| make tune      the fastest prefetches of this machine beside the defaults, in under 10 s (OUT/tune/tune.json, and a
 #|                setting of EMBFUSE_PREFETCH where it gains 2 % or more)
+#| make memory    what memory costs a thread: latency over spans up to MIB=4096, and what prefetches of many rows are worth
 #| make overhead  what a call of libembfuse costs over a call of its kernel, in microseconds
 #| make serving   time a frozen table mapped, in Redis and in FAISS, and compare bytes and recall of its types; installs
 #|                FAISS into build/serving/venv. ROWS= DIMS= ALPHA=, BATCH= requests of POOLING= rows, WEIGHT=own.npy
 #| make record    measure everything on this machine and write its page: NAME=zen4-2core, in reports/results/.
 #|                Takes about an hour on two cores, waits for a quiet machine, continues an interrupted record.
 #|                STEPS="standard standard-1-thread forward roof winners types traces peers iteration ladder tune
-#|                sweep crossover noise compilers isa scaling": only these;
+#|                memory sweep crossover noise compilers isa scaling": only these;
 #|                FORCE="roof": measure these again; TRACES=folder with *.txt.gz (../shared/traces);
 #|                WAIT=600: seconds to wait before a step; MINUTES=120: start no second try of a disturbed step
 #|                that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another

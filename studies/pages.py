@@ -19,6 +19,7 @@ import compilers
 import crossover
 import ladder
 import machines
+import memory
 import noise
 import noise_floor
 import program
@@ -44,8 +45,8 @@ TITLES = {"standard": "Standard workloads", "standard-1-thread": "Standard workl
           "peers": "Beside PyTorch and FBGEMM", "peers-1-thread": "Beside FBGEMM, everything on one thread",
           "iteration": "Forward, backward and optimizer as one",
           "ladder": "What each technique is worth", "sweep": "Everywhere?", "crossover": "Dense or sparse gradient",
-          "tune": "Prefetches", "noise": "Noise", "compilers": "Compilers", "isa": "Levels of instructions",
-          "scaling": "Time against lookups, rows and threads"}
+          "tune": "Prefetches", "memory": "Memory", "noise": "Noise", "compilers": "Compilers",
+          "isa": "Levels of instructions", "scaling": "Time against lookups, rows and threads"}
 INTRO = {"roof": "Workloads that memory alone decides. The roof is not a law: rows of a bucket are visited\n"
                  "in ascending order, which can beat the random-row ceiling.",
          "sweep": "All points: [sweep.md](sweep.md).", "scaling": "All of it: [scaling.md](scaling.md)."}
@@ -77,8 +78,8 @@ class Recorded:
             lines = compilers.table(result)
         elif name == "noise":
             lines = noise.page(result)
-        elif name == "tune":
-            lines = tune.page(self.path("tune.json"))
+        elif name in ("tune", "memory"):
+            lines = {"tune": tune, "memory": memory}[name].page(self.path(f"{name}.json"))
         elif name in PEERS or name == "peers-1-thread":
             picture = os.path.relpath(self.path(f"{name}.png"), os.path.dirname(page))
             lines = ratios.page(result, ratios.by_rule(result, MODES.get(name, "cold")), self.kernel,

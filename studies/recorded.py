@@ -68,6 +68,8 @@ STEPS = (
          {"ladder": "ladder/bench.json"}, 4, ("studies/ladder",)),
     Step("tune", "the fastest prefetches beside the defaults", "tune", (), {"tune": "tune/tune.json"}, 0.2,
          ("studies/tune", "studies/tune.py")),
+    Step("memory", "latency over spans, and what prefetches are worth", "memory", (),
+         {"memory": "memory/memory.json"}, 0.6, ("studies/memory", "studies/memory.py")),
     Step("sweep", "one kernel beside the others on some 110 points", "sweep", (("REPS", "5"),),
          {"sweep": "sweep/sweep.json"}, 14, ("studies/sweep.py",)),
     Step("crossover", "when does a dense gradient beat a sparse one?", "crossover", (("REPS", "3"),),

@@ -2,7 +2,7 @@
 # Studies: many runs each, with one result per study.
 
 .PHONY: bench-compilers bench-isa bench-against noise history sweep scaling scale crossover ladder drift overhead cores \
-        tune serving record readme claims reproduce
+        tune memory serving record readme claims reproduce
 
 # Each compiler builds in its own folder and brings its own OpenMP runtime.
 COMPILERS ?= gcc clang
@@ -145,6 +145,13 @@ $(B)/studies/tune/tune: $(B)/studies/tune/tune.o $(objects) $(guests)
 
 tune: $(B)/studies/tune/tune
 	@$(PYTHON) studies/tune.py $(call quoted,$(OUT)/tune) --tune=$< $(call given,THREADS)
+
+# What memory costs one thread of this machine: latency over spans, and what prefetches are worth.
+$(B)/studies/memory/memory: $(B)/studies/memory/memory.o $(objects) $(guests)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
+
+memory: $(B)/studies/memory/memory
+	@$(PYTHON) studies/memory.py $(call quoted,$(OUT)/memory) --memory=$< $(MIB:%=--mib=%)
 
 # How far narrow types, steps per lookup and dense steps drift from the step of the suite: numbers of no machine,
 # on a page of its own.

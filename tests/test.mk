@@ -118,7 +118,8 @@ needs_server   := $(if $(mpi),$(ranks_programs))
 needs_tiers    := $(B)/studies/tiers/tiers
 needs_serving  := $(B)/studies/serving/serving $(B)/embfuse
 needs_peers    := $(B)/peers/session $(B)/bench $(B)/embfuse
-needs_studies  := $(B)/bench $(B)/embfuse $(B)/studies/drift/drift $(B)/studies/cores/cores $(B)/studies/tune/tune
+needs_studies  := $(B)/bench $(B)/embfuse $(B)/studies/drift/drift $(B)/studies/cores/cores $(B)/studies/tune/tune \
+                  $(B)/studies/memory/memory
 needs_report   := $(B)/bench
 needs_portable := $(B)/bench $(B)/embfuse
 needs_cuda     := $(B)/bench $(B)/embfuse $(emulated_programs) $(ptx_run) $(sass_library) $(sass_target) $(if $(NVCC),$(C)/bench $(C)/embfuse)

@@ -5,6 +5,7 @@ cannot be read; make tune finds one."""
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -86,6 +87,18 @@ def test_tune_finds_a_choice(folder):
     good(context["emb_tune_chosen"], "embfuse", "list")  # can be read
     choices = {row["name"].partition("@")[2].partition("/")[0] for row in rows}
     assert len(choices) >= 8 + 7 + 5 and DEFAULT in choices and all(row["ns_per_lookup"] > 0 for row in rows), choices
+
+
+def test_memory_has_every_span_and_every_way(folder):
+    done = subprocess.run([sys.executable, "studies/memory.py", folder, f"--memory={BUILD}/studies/memory/memory", "--mib=64"],
+                          env=os.environ | {"EMBFUSE_CACHE_MIB": "1"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for found in (r"\n64 KiB +[\d.]+ +[\d.]+\n", r"\n64 MiB +[\d.]+ +[\d.]+\n", r"\nprefetches +[\d.]+ +[\d.]+\n",
+                  r"the last-level cache is said to have 1.0 MiB", r"at once, \d+ % did nothing"):
+        assert re.search(found, done.stdout), done.stdout
+    with open(os.path.join(folder, "memory.json"), encoding="utf-8") as file:
+        rows = json.load(file)["benchmarks"]
+    assert [sum(r["part"] == part for r in rows) for part in ("latency", "prefetches")] == [11 * 5, 4 * 301]
 
 
 if __name__ == "__main__":

@@ -80,10 +80,10 @@ def test_all_steps_in_their_order_then_nothing(folder):
     s = Setting(folder)
     status, said = s.record(s.traces(a_x=3))
     assert status == 0, said
-    assert s.targets() == ["bench"] * 8 + ["peers", "peers", "ladder", "tune", "sweep", "crossover", "noise", "bench-compilers",
-                                           "bench-isa", "scaling"]
+    assert s.targets() == ["bench"] * 8 + ["peers", "peers", "ladder", "tune", "memory", "sweep", "crossover", "noise",
+                                           "bench-compilers", "bench-isa", "scaling"]
     assert s.there() == sorted(recorded.RESULTS), s.there()
-    assert all(f"step {i} of 18: {n} " in said for i, n in enumerate(STEPS, 1)), said
+    assert all(f"step {i} of 19: {n} " in said for i, n in enumerate(STEPS, 1)), said
     s.now()
     status, said = s.record(s.traces(a_x=3))
     assert (status, s.calls()) == (0, []) and f"there already: {' '.join(STEPS)}" in said, said
