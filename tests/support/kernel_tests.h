@@ -28,18 +28,6 @@ struct kernel_tests {
 
 static struct kernel_tests kernel_tests;
 
-/* A device that cannot run a kernel is refused for every batch. */
-static inline bool device_lacks(const struct kernel *k) {
-    const struct table_shape table = {.rows = 1, .dim = 1};
-    const struct batch none = {.num_tables = 1, .tables = &table, .bags = 1};
-    return k && k->place == ON_DEVICE && k->accepts && k->accepts(&none);
-}
-
-static void is_not_run_here(void **state) {
-    (void)state;
-    skip();
-}
-
 static inline void add_test(const char *name, CMUnitTestFunction run, const struct kernel *kernel,
                             const void *param) {
     if (kernel_tests.count == KERNEL_TESTS_MAX) abort();
@@ -47,8 +35,7 @@ static inline void add_test(const char *name, CMUnitTestFunction run, const stru
     *of = (struct kernel_test){.kernel = kernel, .param = param};
     snprintf(of->name, sizeof of->name, "%s%s%s", kernel ? kernel->name : "", kernel ? ": " : "",
              name);
-    kernel_tests.test[kernel_tests.count++] =
-        case_test(of->name, device_lacks(kernel) ? is_not_run_here : run, of);
+    kernel_tests.test[kernel_tests.count++] = case_test(of->name, run, of);
 }
 
 /* One test per registered kernel of an operation; those of device kernels also run on a GPU: see
