@@ -72,7 +72,6 @@ static int run_pass(const struct step_flags *f, const struct kernel *k, struct s
     struct error why;
     once.first = once.steps = 1;
     once.global_norm = 0;
-    once.weight_grad = NULL;
     const struct workload *w = &pass->workload;
     if (tables_create(&pass->tables, w->tables, w->num_tables, 0, err)) return -1;
     clear(&pass->tables);

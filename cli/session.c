@@ -18,7 +18,6 @@ int session_open(struct session *s, const struct kernel *k, struct step_inputs *
                                     .index = &s->index,
                                     .ring = 1,
                                     .threads = (int)f->threads,
-                                    .weight_grad = f->weight_grad != NULL,
                                     .tables = &in->tables};
     s->steps = calloc((size_t)in->what.num_tables, sizeof *s->steps);
     if (!s->steps) return fail(err, "out of memory");
@@ -32,18 +31,13 @@ int session_open(struct session *s, const struct kernel *k, struct step_inputs *
         return -1;
     if (runner_scratch_open(s->place, k, &s->scratch, err)) return -1;
     if (k->operation != OP_STEP) s->job.output = &s->output;
-    if (f->weight_grad) s->job.weight_grad = &s->weight_grad;
-    return runner_output_open(s->place, &s->setup, k->operation, &s->output, err) ||
-                   runner_weight_grad_open(s->place, &s->setup, k->operation, &s->weight_grad, err)
-               ? -1
-               : 0;
+    return runner_output_open(s->place, &s->setup, k->operation, &s->output, err);
 }
 
 void session_close(struct session *s) {
     if (s->place) {
         s->place->ops->scratch_close(s->place, &s->scratch);
         s->place->ops->scratch_close(s->place, &s->output);
-        s->place->ops->scratch_close(s->place, &s->weight_grad);
         s->place->ops->close(s->place);
     }
     tables_free(&s->before);
@@ -60,7 +54,6 @@ int session_run(struct session *s, double *seconds, struct error *err) {
     struct step_times times = {0};
     if (ops->scratch_fill(s->place, &s->scratch, POISON, err)) return -1;
     if (s->job.output && ops->scratch_fill(s->place, &s->output, UNWRITTEN, err)) return -1;
-    if (s->job.weight_grad && ops->scratch_fill(s->place, &s->weight_grad, POISON, err)) return -1;
     const int status = ops->time(s->place, &s->job, false, &times, err);
     *seconds = times.seconds;
     return status;

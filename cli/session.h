@@ -11,7 +11,6 @@ struct session {
     struct place *place;
     struct place_setup setup;
     struct place_scratch scratch, output; /* output: of all but steps */
-    struct place_scratch weight_grad;     /* of a step that writes it */
     struct place_job job;
     struct rule_step *steps; /* [num_tables] */
     struct table_set

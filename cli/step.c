@@ -7,13 +7,11 @@
 
 #include <float.h>
 #include <math.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/flags.h"
 #include "cli/table_files.h"
 #include "harness/memory.h"
 #include "harness/registry.h"
@@ -29,10 +27,6 @@ static const char more[] =
     "and so on, and PREFIX.tables with the rules, their hyper-parameters and the number of steps\n"
     "taken. The next run continues from there (Adam's bias correction), with the same\n"
     "hyper-parameters where flags give no others, and refuses states of another rule.\n"
-    "--weight-grad is for a batch with per-sample weights and a kernel with the trait weight_grad. "
-    "The\n"
-    "gradient, float32, is that of the rows before the step, and 0 for padding (pooling none: "
-    "not).\n"
     "--out may be the PREFIX of the input: files are replaced when all are written and right.\n";
 
 enum { HYPER_HELP_MAX = 40 * RULE_COUNT };
@@ -60,60 +54,22 @@ static int flag_norm(const char *text, double *out, struct error *err) {
 }
 
 static int parse(int argc, char **argv, struct step_flags *f, struct error *err) {
-    const struct flag first[] = {
-        {"kernel", "NAME", "see embfuse list", &f->kernel},
-        {"rule", "NAME", "rule of all tables; needed without --batch", &f->rule},
-        {"batch", "PREFIX", "read PREFIX.batch and its arrays", &f->batch},
-        {"ids", "FILE", "[N] row numbers", &f->ids},
-        {"offsets", "FILE",
-         "[bags + 1], from 0 to N: bag b is ids[offsets[b]] to ids[offsets[b+1]-1]", &f->offsets},
-        {"grad", "FILE", "[bags][dim]; with --pooling none [N][dim]", &f->grad},
-        {"lookup-weights", "FILE", "[N] per-sample weights", &f->lookup_weights},
-        {"pooling", "MODE", "of the forward pass: sum, mean, none or max [sum]", &f->pooling},
-        {"winners", "FILE", "[bags][dim] with pooling max: as forward writes them", &f->winners},
-        {"padding", "ID", "id that does not count as a lookup [-1: none]", &f->padding},
-        {"tables", "PREFIX", "read weights, states, and PREFIX.tables if it exists", &f->tables},
-        {"weight", "FILE", "[rows][dim], instead of --tables", &f->weight},
-        {"state", "FILE[,FILE]", "[rows][dim] for each per-element state", &f->state},
-        {"row-state", "FILE", "[rows], or [rows][2] if the rule has two states per row",
-         &f->row_state},
-        {"zero-states", NULL, "ignore states: start as a new table, at step 1", &f->zero_states},
-        {"out", "PREFIX", "start of the names of the results", &f->out},
-        {"steps", "N", "steps with the same gradient [1]", &f->steps_text},
-        {"first-step", "T", "number of the first step [1 + steps of PREFIX.tables, or 1]",
-         &f->first_text},
-        {"threads", "T", "threads of a CPU kernel [all]", &f->threads_text},
-        {"clip-global-norm", "C", "scale gradients down to this norm over all rows [0: do not]",
-         &f->global_norm_text},
-        {"weight-grad", "FILE", "write the gradient of the per-sample weights, [N]",
-         &f->weight_grad},
-        {"no-check", NULL, "skip the oracle and the search for NaN", &f->no_check},
-    };
-    enum { FIRST = sizeof first / sizeof *first };
-    struct flag flags[FIRST + HYPERS_MAX];
+    struct flag flags[OPERATION_FLAGS_MAX + HYPERS_MAX];
     static char help[HYPERS_MAX][HYPER_HELP_MAX];
-    struct usage usage = {"step", NULL, more, flags, FIRST};
-    memcpy(flags, first, sizeof first);
+    struct usage usage = {"step", NULL, more, flags, operation_flags(f, flags)};
     for (int h = 0; hyper_name(h); h++) {
         hyper_help(hyper_name(h), help[h]);
         flags[usage.count++] = (struct flag){hyper_name(h), "X", help[h], &f->hyper[h]};
     }
-    int status = flags_parse(&usage, argc, argv, NULL, err);
-    if (status) return status;
     f->steps = 1;
     f->first = 0;
-    f->threads = omp_get_max_threads();
-    if (flag_required("kernel", f->kernel, err) || flag_required("out", f->out, err) ||
-        flag_whole("steps", f->steps_text, 1, 1000000, &f->steps, err) ||
-        flag_whole("first-step", f->first_text, 1, 1000000000, &f->first, err) ||
-        flag_whole("threads", f->threads_text, 1, 4096, &f->threads, err) ||
-        flag_norm(f->global_norm_text, &f->global_norm, err))
-        return -1;
-    if (f->weight_grad && f->steps != 1)
-        return fail(err, "--weight-grad is of one step; leave out --steps, or --weight-grad");
-    omp_set_num_threads((int)f->threads);
-    if (f->weight_grad && outputs_check("--weight-grad", f->weight_grad, err)) return -1;
-    return outputs_check("--out", f->out, err);
+    const int status = operation_parse(&usage, argc, argv, f, err);
+    if (status) return status;
+    return flag_whole("steps", f->steps_text, 1, 1000000, &f->steps, err) ||
+                   flag_whole("first-step", f->first_text, 1, 1000000000, &f->first, err) ||
+                   flag_norm(f->global_norm_text, &f->global_norm, err)
+               ? -1
+               : 0;
 }
 
 static void print_rules(const struct description *d) {
@@ -147,13 +103,9 @@ static void report(const struct step_flags *f, const struct step_inputs *in,
 
 /* rules: as they were given, without the scale of a clipped norm. */
 static int write_results(const struct step_flags *f, const struct step_inputs *in,
-                         struct rule *rules, const struct step_outcome *outcome,
-                         struct error *err) {
+                         struct rule *rules, struct error *err) {
     struct outputs o = {0};
     int status = table_files_write(&o, f->out, &in->tables, rules, f->first + f->steps - 1, err);
-    if (status == 0 && f->weight_grad)
-        status = outputs_npy(&o, f->weight_grad, NPY_FLOAT32, 1, &in->workload.batches[0].lookups,
-                             outcome->weight_grad, err);
     if (status == 0) status = outputs_commit(&o, err);
     outputs_free(&o);
     return status;
@@ -183,9 +135,8 @@ int step_command(int argc, char **argv, struct error *err) {
     status = require_steps(&in.what, f.first + f.steps - 1, err);
     if (status == 0 && f.global_norm > 0) status = global_norm_clip(&f, k, &in, &norm, err);
     if (status == 0) status = step_run(&f, k, &in, &outcome, err);
-    if (status == 0) status = write_results(&f, &in, given, &outcome, err);
+    if (status == 0) status = write_results(&f, &in, given, err);
     if (status == 0) report(&f, &in, &norm, &outcome);
-    free(outcome.weight_grad);
     free(given);
     step_inputs_free(&in);
     if (status == 0 && outcome.undecided) {

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * The parts of embfuse step, forward, gradient and weight-grad: command lines (step.c, forward.c ...), input
- * (step_inputs.c, batch_read.c), the pass for the global norm (global_norm.c) and the steps
+ * The parts of embfuse step, forward, gradient and weight-grad: flags of all of them and the last three (operation.c), step
+ * (step.c), input (step_inputs.c, batch_read.c), the pass for the global norm (global_norm.c) and the steps
  * (step_run.c).
  */
 #pragma once
 
 #include "cli/description.h"
+#include "cli/flags.h"
 #include "harness/check/check.h"
 #include "harness/workload/tables.h"
 
 struct step_flags {
+    const char *command;
     const char *kernel, *rule, *hyper[HYPERS_MAX];
     const char *batch;                                                     /* PREFIX, or: */
     const char *ids, *offsets, *grad, *lookup_weights, *pooling, *padding; /* one feature */
@@ -20,14 +22,21 @@ struct step_flags {
     const char *global_norm_text;
     const char *rows_text, *dim_text; /* of a table without weights */
     const char *winners;              /* a forward writes it, step and gradient read it */
-    const char
-        *weight_grad; /* of a step: file of the gradient of the per-sample weights, or NULL */
-    bool no_tables;   /* the kernel reads none */
+    bool no_tables;                   /* the kernel reads none */
     enum operation operation; /* only a step takes a rule and states, a forward takes no gradient,
                                  a gradient no weights, and that of per-sample weights needs these */
     int64_t steps, first, threads;
     double global_norm; /* clips to this; 0: does not clip */
 };
+
+enum { OPERATION_FLAGS_MAX = 32 };
+
+/* The flags of f->operation that point into f; their number. */
+int operation_flags(struct step_flags *f, struct flag flags[OPERATION_FLAGS_MAX]);
+
+/* flags_parse(), and the checks that all operations have in common. */
+int operation_parse(const struct usage *usage, int argc, char **argv, struct step_flags *f,
+                    struct error *err);
 
 struct batch_files {
     const char *ids;     /* int32 or int64 [N] */
@@ -70,8 +79,6 @@ struct step_outcome {
     double worst;               /* largest error / bound of all steps */
     int64_t undecided;          /* rows of all steps that the oracle has no bound for */
     struct error first_undecided;
-    float *
-        weight_grad; /* [lookups, padding included] of the last step; NULL: not wanted. To be freed */
 };
 
 struct global_norm {

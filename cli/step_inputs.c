@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/flags.h"
 #include "cli/step.h"
 #include "cli/table_files.h"
 #include "harness/registry.h"
@@ -102,7 +101,7 @@ static int choose_rules(const struct step_flags *f, struct step_inputs *in, stru
 
 static int describe(const struct step_flags *f, struct description *d, struct error *err) {
     const bool weight_grad = f->operation == OP_WEIGHT_GRAD;
-    const char *command = weight_grad ? "weight-grad" : operation_name(f->operation);
+    const char *command = f->command;
     const bool grad = f->operation != OP_FORWARD;
     bool alone = f->ids || f->offsets || f->grad || f->lookup_weights || f->pooling || f->padding ||
                  f->rows_text || f->dim_text;
@@ -132,7 +131,7 @@ static int describe(const struct step_flags *f, struct description *d, struct er
     if (f->weight && d->num_tables > 1)
         return fail(err, "%s: --weight is for one table, this batch has %d; use --tables PREFIX",
                     command, d->num_tables);
-    if ((weight_grad || f->weight_grad) && !d->weighted)
+    if (weight_grad && !d->weighted)
         return fail(err, "%s: the batch has no per-sample weights, and so no gradient of them; %s",
                     command,
                     f->batch ? "its description lacks `weighted 1`" : "give --lookup-weights");

@@ -45,14 +45,6 @@ static int run_all(const struct step_flags *f, struct session *s, struct step_in
     return status;
 }
 
-/* Copies the gradient of the per-sample weights to host memory. */
-static int get_weight_grad(struct session *s, struct step_outcome *out, struct error *err) {
-    if (!s->job.weight_grad) return 0;
-    out->weight_grad = malloc(s->weight_grad.bytes + 1);
-    if (!out->weight_grad) return fail(err, "out of memory");
-    return s->place->ops->scratch_get(s->place, &s->weight_grad, out->weight_grad, err);
-}
-
 int step_run(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
              struct step_outcome *out, struct error *err) {
     const struct batch *batch = &in->workload.batches[0];
@@ -65,7 +57,6 @@ int step_run(const struct step_flags *f, const struct kernel *k, struct step_inp
     for (int32_t t = 0; t < in->what.num_tables; t++)
         out->dense |= k->traits & DENSE_STEP && !rule_keeps_idle(&in->what.rules[t]);
     if (status == 0) status = run_all(f, &session, in, out, err);
-    if (status == 0) status = get_weight_grad(&session, out, err);
     out->exact &= !(k->traits & STEP_PER_LOOKUP);
     session_close(&session);
     return status;

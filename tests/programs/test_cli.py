@@ -123,7 +123,6 @@ from 0 to 7, not '8' | gen --spec-text 'workload w' --batch-number 8 --out out
 cannot write | gen --spec-text 'workload w; rows 9; batch 4' --out no/out
 no lookups, so there is nothing to measure | gen --spec-text 'workload w; batch 2; length negbin 1e-6 1e4' --out out
 GiB | gen --spec-text 'workload w; batch 1e9; length fixed 1e4' --out out
-weight_grad without per-sample weights; add weighted 1 | gen --spec-text 'workload w; weight_grad 1' --out out
 give a spec file or a trace | stats
 a device, not a regular file | stats endless.txt
 --bags is a whole number | stats t.txt --bags x
@@ -166,9 +165,6 @@ the output goes there | forward --kernel cpu_lookup --batch m --winners out.outp
 --rows | gradient --kernel cpu_merged --ids ids.npy --offsets offsets.npy --grad grad.npy --out out
 grad.npy | gradient --kernel cpu_merged --ids ids.npy --offsets offsets.npy --grad grad.npy --rows 7 --dim 2 --out out
 the batch has no per-sample weights | weight-grad --kernel cpu_dot --batch b --out out
-give --lookup-weights | example --weight-grad out.w.npy
-cpu_hash does not write the gradient | example --kernel cpu_hash --weight-grad out.w.npy --lookup-weights w.npy
---weight-grad is of one step | example --steps 2 --weight-grad out.w.npy --lookup-weights w.npy
 """
 
 # What a file may be instead of the right one: the message, flag, type, shape, values, and further flags.
