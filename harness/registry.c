@@ -81,8 +81,7 @@ const struct kernel *registry_find(enum operation operation, const char *name, s
 
 const char *traits_text(unsigned traits, const char *between, char text[TRAITS_MAX]) {
     static const char *const names[] = {"deterministic",   "dense_gradient", "dense_step",
-                                        "step_per_lookup", "own_lookups",    "merged",
-                                        "weight_grad"};
+                                        "step_per_lookup", "own_lookups",    "merged"};
     text[0] = '\0';
     for (size_t bit = 0; bit < sizeof names / sizeof *names; bit++)
         if (traits >> bit & 1)

@@ -263,9 +263,8 @@ struct embfuse_batch {
      * the maximum; -1 where no lookup counts. Nobody reads those of features with other poolings. On the
      * host a step checks them unless the batch is trusted. There are no lookup_weights then. */
     int32_t *winners;
-    /* [lookups] or NULL: a step writes the gradient of the per-sample weights here, the dot of a lookup's
-     * gradient and its row before the step; for a mean divided by the lookups that count; 0 for padding.
-     * Kernels cpu_fused, cpu_sort and cuda_fused do. */
+    /* [lookups] or NULL: a step writes the gradient of the per-sample weights here first, the dot of a lookup's
+     * gradient and its row; for a mean divided by the lookups that count; 0 for padding. */
     float *weight_grad;
 };
 

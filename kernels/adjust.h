@@ -68,34 +68,22 @@ HOST_DEVICE float adjust_decay(const struct adjustment *a, float clipped, float 
     return a->decay > 0 ? g + a->decay * w : g;
 }
 
-/* Folds the lanes of a row's sum by halves. lanes: ROW_LANES, or a part of them (ranks/columns.h). */
-static inline float lanes_fold(float *lane, int lanes) {
-    for (int half = lanes / 2; half > 0; half /= 2)
+/* Folds the lanes of a row's sum by halves. */
+static inline float lanes_fold(float lane[ROW_LANES]) {
+    for (int half = ROW_LANES / 2; half > 0; half /= 2)
         for (int k = 0; k < half; k++) lane[k] += lane[k + half];
     return lane[0];
 }
 
-/* Scales a row's summed gradient and clips its values. Returns the sum of its squares, if their norm is to be
- * clipped. */
-static inline float adjust_values(const struct adjustment *a, int lanes, int32_t dim, float *g) {
-    for (int32_t d = 0; d < dim; d++) g[d] = adjust_clip(a, g[d]);
-    if (!(a->clip_norm > 0)) return 0;
-    float lane[ROW_LANES] = {0};
-    for (int32_t begin = 0; begin < dim; begin += lanes)
-        for (int32_t k = 0; k < lanes && begin + k < dim; k++)
-            lane[k] += g[begin + k] * g[begin + k];
-    return lanes_fold(lane, lanes);
-}
-
-/* The rest. squares: over the whole row. w: the row's weights, of that type. */
-static inline void adjust_whole(const struct adjustment *a, float squares, enum dtype type,
-                                const void *w, int32_t dim, float *g) {
-    const float factor = a->clip_norm > 0 ? adjust_norm(a, squares) : 1;
-    for (int32_t d = 0; d < dim; d++) g[d] = adjust_decay(a, g[d], factor, dtype_get(type, w, d));
-}
-
-/* Adjusts a row's summed gradient on the host. */
+/* Adjusts a row's summed gradient on the host. w: the row's weights, of that type. */
 static inline void adjust_row(const struct adjustment *a, enum dtype type, const void *w,
                               int32_t dim, float *g) {
-    adjust_whole(a, adjust_values(a, ROW_LANES, dim, g), type, w, dim, g);
+    float factor = 1;
+    for (int32_t d = 0; d < dim; d++) g[d] = adjust_clip(a, g[d]);
+    if (a->clip_norm > 0) {
+        float lane[ROW_LANES] = {0};
+        for (int32_t d = 0; d < dim; d++) lane[d % ROW_LANES] += g[d] * g[d];
+        factor = adjust_norm(a, lanes_fold(lane));
+    }
+    for (int32_t d = 0; d < dim; d++) g[d] = adjust_decay(a, g[d], factor, dtype_get(type, w, d));
 }

@@ -12,7 +12,7 @@
  *
  * One gradient: the rows that a batch looks up and their gradients, for an optimizer elsewhere.
  *
- * One gradient of the per-sample weights: see kernels/weight_grad.h. A step may write it too.
+ * One gradient of the per-sample weights: see kernels/weight_grad.h.
  */
 #pragma once
 
@@ -44,9 +44,9 @@ enum row_state { ROW_STATE_APART, ROW_STATE_BESIDE, ROW_STATE_ALL };
 /* Which part of a whole table a table is; all 0: all of it. Random words and initial values are those of the
  * whole table, so a part has the bits that the whole one has there. */
 struct table_part {
-    int32_t table;               /* number of the whole table, less the number of this one */
-    int32_t column, column_skip; /* column c is column + c*(1 + column_skip) */
-    int64_t row, row_skip;       /* row r is row + r*(1 + row_skip) */
+    int32_t table;         /* number of the whole table, less the number of this one */
+    int32_t column;        /* its first column */
+    int64_t row, row_skip; /* row r is row + r*(1 + row_skip) */
 };
 
 struct table_shape {
@@ -200,9 +200,6 @@ struct launch {
     int32_t *winners; /* of a forward with POOL_MAX, otherwise NULL: as many elements as output, in
                          the same places. The number within the bag, from 0, of the lookup that gave
                          the column, or NO_WINNER. Those of other features keep their bits */
-    /* [lookups] of a step: a kernel with the trait WEIGHT_GRAD writes it before it updates rows, see
-     * kernels/weight_grad.h. NULL: not wanted */
-    float *weight_grad;
     void (*mark)(void *ctx, enum stage ended); /* see stage_done(); may be NULL */
     void *mark_ctx;
 };
@@ -225,7 +222,6 @@ enum trait {
                             batch that is split by rows, over processes or tiers, gives the same
                             bits, outside exact mode too */
     MERGED = 32,         /* its gradient is merged, see kernels/gradient.h */
-    WEIGHT_GRAD = 64,    /* its step writes launch.weight_grad, if that is wanted */
 };
 
 struct kernel {
@@ -238,8 +234,7 @@ struct kernel {
 
     /* NULL: accepts any batch. Otherwise returns NULL for "yes" or the reason for "no". Reads only
      * the shape: tables, features, bags, lookups, and whether lookup_weights is NULL. For every
-     * kernel kernel_refuses() refuses what POOL_MAX excludes. A device kernel that needs more than the
-     * oldest device has refuses every batch on such a device. */
+     * kernel kernel_refuses() refuses what POOL_MAX excludes. */
     const char *(*accepts)(const struct batch *shape);
 
     /* A word for the code that runs a batch of this shape. NULL: the kernel has one code for all batches. */

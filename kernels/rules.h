@@ -261,39 +261,18 @@ static inline struct element row_memory_element(const struct rule_step *r, struc
     return rule_element(r, rate, m->weight[d], row_memory_states(m, r->rule.kind, d), g[d]);
 }
 
-/* The sums over the row before the step, or after it. lanes: ROW_LANES; or fewer, if the row is every n-th
- * column of a row, whose lanes then are every n-th one. */
+/* The sums over the row before the step, or after it. */
 static inline struct pair row_memory_sums(const struct rule_step *r, bool after, struct pair rate,
-                                          const struct row_memory *m, int lanes, int32_t dim,
-                                          const float *g) {
+                                          const struct row_memory *m, int32_t dim, const float *g) {
     const enum rule_kind kind = r->rule.kind;
     struct pair lane[ROW_LANES] = {{0, 0}};
-    for (int32_t begin = 0; begin < dim; begin += lanes)
-        for (int32_t k = 0; k < lanes && begin + k < dim; k++) {
-            const struct element e = row_memory_element(r, rate, m, g, begin + k);
-            pair_add(&lane[k], after ? rule_after(kind, e) : rule_before(kind, e));
-        }
-    for (int half = lanes / 2; half > 0; half /= 2)
+    for (int32_t d = 0; d < dim; d++) {
+        const struct element e = row_memory_element(r, rate, m, g, d);
+        pair_add(&lane[d % ROW_LANES], after ? rule_after(kind, e) : rule_before(kind, e));
+    }
+    for (int half = ROW_LANES / 2; half > 0; half /= 2)
         for (int k = 0; k < half; k++) pair_add(&lane[k], lane[k + half]);
     return lane[0];
-}
-
-/* The step of all elements. If the rule has sums after it, this leaves the weights to row_memory_weights(). */
-static inline void row_memory_step(const struct rule_step *r, struct pair rate,
-                                   const struct row_memory *m, int32_t dim, const float *g) {
-    const enum rule_kind kind = r->rule.kind;
-    for (int32_t d = 0; d < dim; d++) {
-        struct element e = row_memory_element(r, rate, m, g, d);
-        e.s = rule_states(kind, e);
-        for (int k = 0; k < rule_elem_states(kind); k++) m->elem[k][d] = e.s.x[k];
-        if (!rule_sums_after(kind)) m->weight[d] = rule_weight(kind, e, 1);
-    }
-}
-
-static inline void row_memory_weights(const struct rule_step *r, struct pair rate, float scale,
-                                      const struct row_memory *m, int32_t dim, const float *g) {
-    for (int32_t d = 0; d < dim; d++)
-        m->weight[d] = rule_weight(r->rule.kind, row_memory_element(r, rate, m, g, d), scale);
 }
 
 /* Applies the rule once to a row whose summed gradient is g[dim], and adjusts g. The caller rounds
@@ -303,10 +282,17 @@ static inline void rule_apply(const struct rule_step *r, const struct row_memory
     const enum rule_kind kind = r->rule.kind;
     struct pair rate = {0, 0}, sums = {0, 0};
     if (r->adjust.gradient) adjust_row(&r->adjust, FP32, m->weight, dim, g);
-    if (rule_sums_before(kind)) sums = row_memory_sums(r, false, rate, m, ROW_LANES, dim, g);
+    if (rule_sums_before(kind)) sums = row_memory_sums(r, false, rate, m, dim, g);
     rate = rule_row(kind, r, sums, dim, m->row);
-    row_memory_step(r, rate, m, dim, g);
+    for (int32_t d = 0; d < dim; d++) {
+        struct element e = row_memory_element(r, rate, m, g, d);
+        e.s = rule_states(kind, e);
+        for (int k = 0; k < rule_elem_states(kind); k++) m->elem[k][d] = e.s.x[k];
+        if (!rule_sums_after(kind)) m->weight[d] = rule_weight(kind, e, 1);
+    }
     if (!rule_sums_after(kind)) return;
-    sums = row_memory_sums(r, true, rate, m, ROW_LANES, dim, g);
-    row_memory_weights(r, rate, rule_scale(kind, r, rate, sums, dim), m, dim, g);
+    sums = row_memory_sums(r, true, rate, m, dim, g);
+    const float scale = rule_scale(kind, r, rate, sums, dim);
+    for (int32_t d = 0; d < dim; d++)
+        m->weight[d] = rule_weight(kind, row_memory_element(r, rate, m, g, d), scale);
 }

@@ -10,8 +10,7 @@
  *   none  <g, w> of every lookup: the row of padding is a row like any other
  *
  * The weight itself is no factor: a lookup of weight 0 has a gradient, too. The product is
- * float[lookups] in the order of the ids, fp32 whatever the types. A step that writes it uses the rows
- * as they are before any of them is updated.
+ * float[lookups] in the order of the ids, fp32 whatever the types. It is of rows before the step, so it comes first.
  *
  * <g, w> is in fp32, in the order of a sum over a row (kernels/adjust.h): ROW_LANES lanes from +0,
  * column d goes to lane d % ROW_LANES, the lanes are folded by halves. So every kernel gives the same

@@ -44,12 +44,13 @@ static bool dense_is_faster(const struct embfuse_model *m, const struct batch *i
 }
 
 const struct kernel *auto_kernel(const struct embfuse_model *m, enum operation operation,
-                                 bool weight_grad, const struct batch *in) {
+                                 const struct batch *in) {
     struct error ignored;
-    const char *name = operation == OP_FORWARD
-                           ? m->place == ON_HOST ? "cpu_lookup_ahead" : "cuda_lookup"
-                       : m->place == ON_DEVICE                  ? "cuda_fused"
-                       : !weight_grad && dense_is_faster(m, in) ? "cpu_dense"
-                                                                : "cpu_fused";
+    const bool host = m->place == ON_HOST;
+    const char *name = operation == OP_FORWARD       ? host ? "cpu_lookup_ahead" : "cuda_lookup"
+                       : operation == OP_WEIGHT_GRAD ? host ? "cpu_dot" : "cuda_dot"
+                       : !host                       ? "cuda_fused"
+                       : dense_is_faster(m, in)      ? "cpu_dense"
+                                                     : "cpu_fused";
     return registry_find(operation, name, &ignored);
 }

@@ -108,10 +108,9 @@ static inline bool watches(const struct kernel *k) {
 bool is_watching(const struct embfuse_model *m);
 void monitor_stop(struct table *table);
 
-/* The kernel that auto takes for a batch. weight_grad: the step writes the gradient of the per-sample
- * weights. */
+/* The kernel that auto takes for a batch. */
 const struct kernel *auto_kernel(const struct embfuse_model *m, enum operation operation,
-                                 bool weight_grad, const struct batch *in);
+                                 const struct batch *in);
 
 /* --- a device: what describes a call goes there as one block, on the stream of the batch */
 

@@ -11,17 +11,16 @@
 
 /* --- the kernel of a call */
 
-static int kernel_for(struct embfuse_model *m, enum operation operation, bool weight_grad,
-                      const struct batch *in, const struct kernel **out,
-                      struct embfuse_error *why) {
-    const struct kernel *k = operation == OP_STEP ? m->step : m->forward;
-    if (!k) k = auto_kernel(m, operation, weight_grad, in);
+static int kernel_for(struct embfuse_model *m, enum operation operation, const struct batch *in,
+                      const struct kernel **out, struct embfuse_error *why) {
+    const struct kernel *k = operation == OP_STEP      ? m->step
+                             : operation == OP_FORWARD ? m->forward
+                                                       : NULL;
+    if (!k) k = auto_kernel(m, operation, in);
     if (!k)
         return said(why, EMBFUSE_UNKNOWN, "this build has no kernel for %s",
                     operation_name(operation));
     const char *no = kernel_refuses(k, in);
-    if (!no && weight_grad && !(k->traits & WEIGHT_GRAD))
-        no = "writes no gradient of per-sample weights";
     if (no) return said(why, EMBFUSE_REFUSED, "%s: %s", k->name, no);
     *out = k;
     return 0;
@@ -101,10 +100,9 @@ static int prepare(struct embfuse_model *m, enum operation operation,
     int status = batch_of(m, batch, in, why);
     if (status == 0 && has_pooling(in, POOL_MAX) && !in->winners && in->grad_elements)
         status = said(why, EMBFUSE_INVALID, "batch.winners is NULL, but a feature has EMBFUSE_MAX");
-    const bool weight_grad = status == 0 && operation == OP_STEP && batch->weight_grad;
-    if (weight_grad && !in->lookup_weights)
+    if (status == 0 && operation == OP_STEP && batch->weight_grad && !in->lookup_weights)
         status = said(why, EMBFUSE_INVALID, "batch.weight_grad without batch.lookup_weights");
-    if (status == 0) status = kernel_for(m, operation, weight_grad, in, k, why);
+    if (status == 0) status = kernel_for(m, operation, in, k, why);
     return status;
 }
 
@@ -162,8 +160,9 @@ int embfuse_step(struct embfuse_model *m, const struct embfuse_batch *batch, con
                  struct embfuse_error *why) {
     IN_CALL(m, why);
     struct batch in;
-    const struct kernel *k;
+    const struct kernel *k, *dots = NULL;
     int status = prepare(m, OP_STEP, batch, &in, &k, why);
+    if (status == 0 && batch->weight_grad) status = kernel_for(m, OP_WEIGHT_GRAD, &in, &dots, why);
     if (status == 0) status = check_bound(m, true, why);
     if (status == 0 && !grad && in.grad_elements)
         status = said(why, EMBFUSE_INVALID, "grad is NULL");
@@ -177,10 +176,11 @@ int embfuse_step(struct embfuse_model *m, const struct embfuse_batch *batch, con
                           t, rule_info(m->shapes[t].rule).name, RULE_COUNTED_STEPS);
     if (status) return status;
     in.grad = grad;
+    const struct launch first = {.output = batch->weight_grad};
+    if (dots && (status = launch(m, dots, &in, batch->stream, first, why))) return status;
     for (int32_t t = 0; t < m->num_tables; t++)
         m->steps[t] = rule_step(m->rules[t], m->steps[t].number + 1);
-    const struct launch how = {.weight_grad = batch->weight_grad};
-    status = launch(m, k, &in, batch->stream, how, why);
+    status = launch(m, k, &in, batch->stream, (struct launch){0}, why);
     for (int32_t t = 0; status && t < m->num_tables; t++) m->steps[t].number--;
     return status;
 }

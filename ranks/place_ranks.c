@@ -285,7 +285,7 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
     if (o->load && strlen(o->load) >= sizeof opening.load)
         return fail(err, "%.60s...: too long", o->load), NULL;
     if (o->load) strcpy(opening.load, o->load);
-    if (setup->weight_grad || (setup->operation != OP_STEP && setup->operation != OP_FORWARD))
+    if (setup->operation != OP_STEP && setup->operation != OP_FORWARD)
         return fail(err, "ranks have steps, lookups and iterations; nothing else"), NULL;
     if (strcmp(o->sharding, "auto") == 0 && choose(t, o, setup, &opening, err)) return NULL;
     struct sharding cut;

@@ -199,7 +199,6 @@ static const struct place_ops tier_ops = {.close = tier_close,
 
 static const char *refuses(const struct place_setup *s) {
     if (s->tables) return "tables with a given content";
-    if (s->weight_grad) return "gradients of per-sample weights";
     for (int32_t t = 0; t < s->num_tables; t++) {
         if (s->shapes[t].rounding == ROUND_STOCHASTIC) return "stochastic rounding";
         if (s->shapes[t].rows >= INT32_MAX) return "tables of 2^31 - 1 rows or more";

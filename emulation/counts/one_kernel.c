@@ -35,8 +35,7 @@ static int setting_open(struct setting *s, const struct spec *spec, struct error
                                     .index = &s->index,
                                     .ring = 1,
                                     .threads = 1,
-                                    .seed = w->seed,
-                                    .weight_grad = w->weight_grad};
+                                    .seed = w->seed};
     s->place = place_device_open(&s->setup, err);
     return s->place ? 0 : -1;
 }
@@ -80,18 +79,14 @@ static int check(struct setting *s, const struct place_job *job, struct error *e
 }
 
 static int run_with(struct setting *s, const struct kernel *k, struct place_scratch *scratch,
-                    struct place_scratch *output, struct place_scratch *weight_grad, FILE *out,
-                    struct error *err) {
-    const bool writes = k->operation != OP_STEP, weights = !writes && s->workload.weight_grad;
+                    struct place_scratch *output, FILE *out, struct error *err) {
     if (runner_scratch_open(s->place, k, scratch, err) ||
-        runner_output_open(s->place, &s->setup, k->operation, output, err) ||
-        runner_weight_grad_open(s->place, &s->setup, k->operation, weight_grad, err))
+        runner_output_open(s->place, &s->setup, k->operation, output, err))
         return -1;
     const struct place_job job = {.kernel = k,
                                   .steps = s->steps,
                                   .scratch = scratch,
-                                  .output = writes ? output : NULL,
-                                  .weight_grad = weights ? weight_grad : NULL};
+                                  .output = k->operation != OP_STEP ? output : NULL};
     counts_begin();
     int status = runner_step(s->place, &job, POISON, err);
     write_counts(out, s, k, scratch->bytes);
@@ -99,11 +94,10 @@ static int run_with(struct setting *s, const struct kernel *k, struct place_scra
 }
 
 static int run_kernel(struct setting *s, const struct kernel *k, FILE *out, struct error *err) {
-    struct place_scratch scratch = {0}, output = {0}, weight_grad = {0};
-    const int status = run_with(s, k, &scratch, &output, &weight_grad, out, err);
+    struct place_scratch scratch = {0}, output = {0};
+    const int status = run_with(s, k, &scratch, &output, out, err);
     s->place->ops->scratch_close(s->place, &scratch);
     s->place->ops->scratch_close(s->place, &output);
-    s->place->ops->scratch_close(s->place, &weight_grad);
     return status;
 }
 
@@ -117,8 +111,6 @@ static bool too_dense(const struct setting *s, const struct kernel *k) {
 
 static bool wanted(const struct setting *s, const struct kernel *k) {
     if (too_dense(s, k)) return false;
-    if (k->operation == OP_STEP && s->workload.weight_grad && !(k->traits & WEIGHT_GRAD))
-        return false;
     return !kernel_refuses(k, &s->workload.batches[0]) && kernel_applies(k, s->spec->rule);
 }
 

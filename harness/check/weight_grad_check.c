@@ -57,7 +57,7 @@ static struct expected expect(const struct weight_grad_check *c, int64_t q, int6
         lane[d % ROW_LANES] += g * w;
         total_add(&total, mul(exactly(g), exactly(w)));
     }
-    struct expected e = {lanes_fold(lane, ROW_LANES), total_of(&total, dim)};
+    struct expected e = {lanes_fold(lane), total_of(&total, dim)};
     if (f->pooling != POOL_MEAN) return e;
     const int64_t count = bag_count(in, f, q);
     e.plain *= 1.0f / (float)count;

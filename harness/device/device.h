@@ -118,7 +118,6 @@ struct device_job {
     const struct table *io;
     bool planned;           /* device_plan() was called: device_run() leaves the plan out */
     void *scratch, *output; /* see struct launch; winners lie as forward_lay_out() says */
-    float *weight_grad;
     /* For device_time, or NULL: enqueues untimed work between plan and step, or before an iteration (a
      * cache flush). */
     int (*before_run)(const void *ctx, struct error *err);

@@ -22,7 +22,7 @@ template <class element> __device__ void add(element *to, element x) {
 template <class element>
 __device__ void move_row(const row_block &b, element *array, element *message, int lane) {
     for (int32_t c = lane; c < b.columns; c += 32) {
-        element *at = array + (int64_t)c * (1 + b.column_skip);
+        element *at = array + c;
         switch (b.how) {
         case ROWS_PACK: message[c] = *at; break;
         case ROWS_UNPACK: *at = message[c]; break;

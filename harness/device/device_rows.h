@@ -17,7 +17,7 @@ enum row_move {
 /* Rows of one shape. In the array they are those in a list, or consecutive ones; in the message they are in order. */
 struct row_block {
     enum row_move how;
-    int32_t columns, column_skip;         /* in the array: every (1 + column_skip)th element */
+    int32_t columns;
     int64_t first, count;                 /* of the array's rows; first: without a list */
     const int32_t *row;                   /* [count], or NULL: first, first + 1, ... */
     char *array, *message;                /* the array's row 0; the message's first row */

@@ -13,11 +13,8 @@
 static const char *const stage_names[STAGE_COUNT] = {"index", "zero", "reduce", "update"};
 
 static struct launch launch_of(const struct device_job *job) {
-    struct launch how = {.threads = 1,
-                         .stream = device_stream(),
-                         .scratch = job->scratch,
-                         .output = job->output,
-                         .weight_grad = job->weight_grad};
+    struct launch how = {
+        .threads = 1, .stream = device_stream(), .scratch = job->scratch, .output = job->output};
     if (job->forward || job->kernel->operation == OP_FORWARD)
         forward_lay_out(job->in, job->output, &how.winners);
     return how;

@@ -39,8 +39,6 @@ int measure_open(struct measure *m, struct workload *w, enum operation operation
         m->index[k] = row_index_build(&w->batches[k]);
         m->stats[k] = id_stats(&w->batches[k], &m->index[k]);
         m->traffic[k] = traffic_of(operation, &w->batches[k], &m->index[k]);
-        if (operation == OP_STEP && w->weight_grad)
-            traffic_add_weight_grad(&m->traffic[k], &w->batches[k]);
         m->forward_traffic[k] = traffic_of(OP_FORWARD, &w->batches[k], &m->index[k]);
         m->exact[k] = batch_sums_exact(&w->batches[k], mode);
         m->right[k] = must_have(calloc((size_t)check_blocks(&w->batches[k]), sizeof *m->right[k]));
@@ -69,7 +67,6 @@ static struct place_setup setup_of(const struct measure *m, enum backend backend
                                 .seed = w->seed,
                                 .tables = backend == ON_HOST ? m->tables : NULL,
                                 .timed = !has_ceilings(m, backend),
-                                .weight_grad = w->weight_grad,
                                 .operation = m->operation};
 }
 
@@ -86,10 +83,6 @@ int measure_open_place(struct measure *m, enum backend backend, struct error *er
     struct place **place = &m->at[backend].place;
     if (!*place) *place = (m->open ? m->open : place_open)(backend, &setup, err);
     if (!*place) return -1;
-    struct place_scratch *weight_grad = &m->at[backend].weight_grad;
-    if (!weight_grad->data &&
-        runner_weight_grad_open(*place, &setup, m->operation, weight_grad, err))
-        return -1;
     return open_output(m, backend, m->operation, err);
 }
 
@@ -115,7 +108,6 @@ void measure_close(struct measure *m) {
         if (!p) continue;
         p->ops->scratch_close(p, &m->at[b].scratch);
         p->ops->scratch_close(p, &m->at[b].output);
-        p->ops->scratch_close(p, &m->at[b].weight_grad);
         p->ops->close(p);
     }
     for (int k = 0; k < RING_MAX; k++) {
@@ -134,14 +126,12 @@ static struct place *place_of(const struct measure *m, const struct kernel *k) {
 static struct place_job job_of(struct measure *m, const struct kernel *k, enum cache_mode mode,
                                int batch, struct place_scratch *scratch) {
     const bool iteration = mode == MODE_ITERATION, writes = iteration || k->operation != OP_STEP;
-    const bool weight_grad = k->operation == OP_STEP && m->workload->weight_grad;
     return (struct place_job){.kernel = k,
                               .forward = iteration ? m->at[k->place].forward : NULL,
                               .batch = batch,
                               .steps = m->steps,
                               .scratch = scratch,
-                              .output = writes ? &m->at[k->place].output : NULL,
-                              .weight_grad = weight_grad ? &m->at[k->place].weight_grad : NULL};
+                              .output = writes ? &m->at[k->place].output : NULL};
 }
 
 /* Scratch of exactly the declared size. If memory is short, it first frees resident scratch. */

@@ -65,11 +65,10 @@ struct measure {
      * places that neither measure them nor flush caches. */
     struct ceiling *once;
     struct {
-        struct place *place;              /* NULL: not open */
-        struct place_scratch scratch;     /* resident, large enough for every admitted kernel */
-        struct place_scratch output;      /* of iterations and of all operations but steps */
-        struct place_scratch weight_grad; /* of steps, if the workload wants it */
-        const struct kernel *forward;     /* of iterations; NULL: none admitted yet */
+        struct place *place;          /* NULL: not open */
+        struct place_scratch scratch; /* resident, large enough for every admitted kernel */
+        struct place_scratch output;  /* of iterations and of all operations but steps */
+        const struct kernel *forward; /* of iterations; NULL: none admitted yet */
         struct held_ceiling ceiling;
     } at[2]; /* by enum backend */
 };

@@ -34,7 +34,6 @@ struct place_setup {
      * place makes its own tables with initial values. */
     struct table_set *tables;
     bool timed;               /* ceilings() and time() will be called */
-    bool weight_grad;         /* steps also write the gradient of the per-sample weights */
     enum operation operation; /* whose ceilings */
 };
 
@@ -55,8 +54,7 @@ struct place_job {
     const struct rule_step *steps; /* [num_tables] in host memory */
     struct place_scratch *scratch;
     struct place_scratch *output; /* of a step alone: NULL; of a forward: see forward_lay_out() */
-    struct place_scratch *weight_grad;         /* of a step: see struct launch; may be NULL */
-    bool planned;                              /* plan() was called: run() leaves the plan out */
+    bool planned;                 /* plan() was called: run() leaves the plan out */
     void (*mark)(void *ctx, enum stage ended); /* run() calls it when a stage ends; may be NULL */
     void *mark_ctx;
 };

@@ -147,7 +147,6 @@ static int job_of(struct on_device *d, const struct place_job *job, struct devic
                                .io = d->tables.io.data,
                                .scratch = job->scratch->data,
                                .output = job->output ? job->output->data : NULL,
-                               .weight_grad = job->weight_grad ? job->weight_grad->data : NULL,
                                .before_ctx = &d->probe};
     memcpy(d->host_steps, job->steps, d->steps.bytes);
     return device_put(d->steps.data, job->steps, d->steps.bytes, err);

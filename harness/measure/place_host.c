@@ -31,10 +31,10 @@ static uint64_t shape_hash(const struct table_shape *t, uint64_t hash) {
     const int64_t members[] = {t->rows,     t->dim,         (int64_t)t->rule,
                                t->adjusts,  t->weight_type, t->momentum_type,
                                t->rounding, t->row_state,   (int64_t)t->rounding_key,
-                               p->table,    p->column,      p->column_skip,
-                               p->row,      p->row_skip,    t->features,
-                               t->lookups,  t->first_row};
-    _Static_assert(sizeof *t == 104, "a new member belongs into the hash");
+                               p->table,    p->column,      p->row,
+                               p->row_skip, t->features,    t->lookups,
+                               t->first_row};
+    _Static_assert(sizeof *t == 96, "a new member belongs into the hash");
     return XXH3_64bits_withSeed(members, sizeof members, hash);
 }
 
@@ -136,7 +136,6 @@ static int call_run(const struct host *h, const struct place_job *job,
     const struct launch how = {.threads = h->setup.threads,
                                .scratch = job->scratch->data,
                                .output = job->output ? job->output->data : NULL,
-                               .weight_grad = job->weight_grad ? job->weight_grad->data : NULL,
                                .winners = winners_of(h, job),
                                .mark = mark,
                                .mark_ctx = ctx};

@@ -18,10 +18,6 @@ int setup_scratch_bytes(const struct place_setup *setup, const struct kernel *k,
         const struct batch *in = &setup->batches[b];
         const char *why = kernel_refuses(k, in);
         if (why) return fail(err, "%s refuses this batch: %s", k->name, why);
-        if (setup->weight_grad && k->operation == OP_STEP && !(k->traits & WEIGHT_GRAD))
-            return fail(err, "%s does not write the gradient of the per-sample weights", k->name);
-        if (setup->weight_grad && k->operation == OP_STEP && !in->lookup_weights)
-            return fail(err, "%s refuses this batch: it has no per-sample weights", k->name);
         const size_t need = k->scratch_bytes ? k->scratch_bytes(in, setup->threads) : 0;
         if (need > most) most = need;
     }
@@ -46,30 +42,18 @@ static size_t output_bytes(enum operation operation, const struct batch *in) {
     return forward_lay_out(in, NULL, &winners);
 }
 
-static int open_output(struct place *p, const struct place_setup *setup, enum operation operation,
-                       const char *what, struct place_scratch *out, struct error *err) {
+int runner_output_open(struct place *p, const struct place_setup *setup, enum operation operation,
+                       struct place_scratch *out, struct error *err) {
     size_t most = 0;
+    if (operation == OP_STEP) return 0;
     for (int b = 0; b < setup->ring; b++) {
         const size_t bytes = output_bytes(operation, &setup->batches[b]);
         if (bytes > most) most = bytes;
     }
-    return p->ops->scratch_open(p, out, most, what, err) ||
+    return p->ops->scratch_open(p, out, most, "the output", err) ||
                    p->ops->scratch_fill(p, out, UNWRITTEN, err)
                ? -1
                : 0;
-}
-
-int runner_output_open(struct place *p, const struct place_setup *setup, enum operation operation,
-                       struct place_scratch *out, struct error *err) {
-    if (operation == OP_STEP) return 0;
-    return open_output(p, setup, operation, "the output", out, err);
-}
-
-int runner_weight_grad_open(struct place *p, const struct place_setup *setup,
-                            enum operation operation, struct place_scratch *out,
-                            struct error *err) {
-    if (operation != OP_STEP || !setup->weight_grad) return 0;
-    return open_output(p, setup, OP_WEIGHT_GRAD, "the gradient of the weights", out, err);
 }
 
 /* Stages must end in their order, the last one of the operation last. */
@@ -93,7 +77,6 @@ int runner_step(struct place *p, const struct place_job *job, int fill, struct e
     watched.mark_ctx = &watch;
     if (fill != AS_IT_IS && p->ops->scratch_fill(p, job->scratch, fill, err)) return -1;
     if (job->output && p->ops->scratch_fill(p, job->output, UNWRITTEN, err)) return -1;
-    if (job->weight_grad && p->ops->scratch_fill(p, job->weight_grad, UNWRITTEN, err)) return -1;
     if (p->ops->run(p, &watched, err)) return -1;
     static const int last[OPERATIONS] = {[OP_STEP] = STAGE_UPDATE,
                                          [OP_FORWARD] = -1,
@@ -110,16 +93,16 @@ static int fetch(const void *ctx, int32_t table, int64_t begin, int64_t end, str
     return p->ops->get_rows(p, table, begin, end, rows, err);
 }
 
-/* of: an iteration's output is that of its forward. */
-static struct check_result judge_output(const struct place *p, enum operation of,
-                                        const struct place_job *job,
-                                        const struct place_scratch *written, const struct check *c,
-                                        const void *output) {
+/* An iteration's output is that of its forward. */
+static struct check_result judge_output(const struct place *p, const struct place_job *job,
+                                        const struct check *c, const void *output) {
+    const enum operation of = job->kernel->operation;
+    const size_t bytes = job->output->bytes;
     const struct forward_check forward = {.in = c->in,
                                           .before = c->before,
                                           .before_ctx = c->before_ctx,
                                           .output = output,
-                                          .bytes = written->bytes,
+                                          .bytes = bytes,
                                           .filled = UNWRITTEN,
                                           .in_parts = p->sums_in_parts};
     const struct gradient_check gradient = {.in = c->in,
@@ -127,22 +110,21 @@ static struct check_result judge_output(const struct place *p, enum operation of
                                             .exact = c->exact,
                                             .merged = job->kernel->traits & MERGED,
                                             .output = output,
-                                            .bytes = written->bytes,
+                                            .bytes = bytes,
                                             .filled = UNWRITTEN};
-    const struct weight_grad_check weights = {c->in,  c->before,      c->before_ctx,
-                                              output, written->bytes, UNWRITTEN};
+    const struct weight_grad_check weights = {c->in,  c->before, c->before_ctx,
+                                              output, bytes,     UNWRITTEN};
     return of == OP_GRADIENT      ? gradient_check_run(&gradient)
            : of == OP_WEIGHT_GRAD ? weight_grad_check_run(&weights)
                                   : forward_check_run(&forward);
 }
 
-/* Returns 0 if nothing wrote outside of an output, and it is right. copy: receives a copy of it, or NULL; the
+/* Returns 0 if nothing wrote outside of the output, and it is right. copy: receives a copy of it, or NULL; the
  * caller frees it. */
-static int check_output(struct place *p, enum operation of, const struct place_job *job,
-                        const struct place_scratch *written, const struct check *c, void **copy,
-                        struct check_result *out, struct error *err) {
+static int check_output(struct place *p, const struct place_job *job, const struct check *c,
+                        void **copy, struct check_result *out, struct error *err) {
+    const struct place_scratch *written = job->output;
     struct error why;
-    const double worst = out->worst;
     *copy = NULL;
     int status = p->ops->intact(p, job->batch, written, &why);
     if (status < 0) return fail(err, "%s: %.400s", job->kernel->name, why.text);
@@ -153,8 +135,7 @@ static int check_output(struct place *p, enum operation of, const struct place_j
     *copy = malloc(written->bytes + 1);
     if (!*copy) return fail(err, "out of memory");
     if (p->ops->scratch_get(p, written, *copy, err)) return -1;
-    *out = judge_output(p, of, job, written, c, *copy);
-    if (worst > out->worst) out->worst = worst;
+    *out = judge_output(p, job, c, *copy);
     return !out->ok;
 }
 
@@ -187,13 +168,10 @@ static int check_rows(struct place *p, const struct place_job *job, struct check
 int runner_check(struct place *p, const struct place_job *job, struct check c,
                  struct check_result *out, struct error *err) {
     struct batch iterated = *c.in;
-    void *output = NULL, *weight_grad = NULL;
+    void *output = NULL;
     int status = 0;
     out->worst = 0;
-    if (job->output)
-        status = check_output(p, job->kernel->operation, job, job->output, &c, &output, out, err);
-    if (status == 0 && job->weight_grad)
-        status = check_output(p, OP_WEIGHT_GRAD, job, job->weight_grad, &c, &weight_grad, out, err);
+    if (job->output) status = check_output(p, job, &c, &output, out, err);
     if (status == 0 && job->forward) { /* the step has read the winners of its own forward */
         int32_t *winners;
         forward_lay_out(c.in, output, &winners);
@@ -203,7 +181,6 @@ int runner_check(struct place *p, const struct place_job *job, struct check c,
     }
     if (status == 0) status = check_rows(p, job, c, out, err);
     free(output);
-    free(weight_grad);
     return status;
 }
 

@@ -22,17 +22,11 @@ int runner_scratch_open(struct place *p, const struct kernel *k, struct place_sc
 int runner_output_open(struct place *p, const struct place_setup *setup, enum operation operation,
                        struct place_scratch *out, struct error *err);
 
-/* The same for the gradient of the per-sample weights that steps write; opens none if the setup wants
- * none. */
-int runner_weight_grad_open(struct place *p, const struct place_setup *setup,
-                            enum operation operation, struct place_scratch *out, struct error *err);
-
-/* Fills scratch, and all outputs with UNWRITTEN, and runs the kernel. Returns 0; 1 with the details in
+/* Fills scratch, and the output with UNWRITTEN, and runs the kernel. Returns 0; 1 with the details in
  * err if the kernel's stages end in a wrong order; or -1. */
 int runner_step(struct place *p, const struct place_job *job, int fill, struct error *err);
 
-/* Judges the result of runner_step(): after a step the rows, and the gradient of the weights if the job
- * has one; after an iteration the output and the
+/* Judges the result of runner_step(): after a step the rows; after an iteration the output and the
  * rows; after another operation the output, and that all rows kept their bits.
  * The caller fills c, except `after`, `fetch`, `dense` and
  * `per_lookup`, which come from the place and the kernel. All steps of a batch may share c.right, and

@@ -76,12 +76,6 @@ struct traffic traffic_of(enum operation operation, const struct batch *in,
                             .gathered = gathered};
 }
 
-void traffic_add_weight_grad(struct traffic *t, const struct batch *in) {
-    const int64_t bytes = in->lookups * (int64_t)sizeof(float);
-    t->compulsory += bytes;
-    t->lines += bytes;
-}
-
 double traffic_roof(const struct traffic *t, double memory_gbs, double gather_gbs) {
     if (!(memory_gbs > 0 && gather_gbs > 0)) return 0;
     double memory = 1e-9 * (double)t->lines / memory_gbs;

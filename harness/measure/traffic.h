@@ -12,8 +12,7 @@
  * row number and the values of every touched row once, merged: the least that carries it. An unmerged
  * one writes more.
  * A gradient of the per-sample weights (kernels/weight_grad.h) reads gradient rows as a step does and the
- * weights of every row once, not the per-sample weights, and writes a float for every lookup. A step that
- * writes it has just these floats in addition: it holds the rest anyway.
+ * weights of every row once, not the per-sample weights, and writes a float for every lookup.
  *
  * The roof is the time of these bytes at the ceilings of the moment (ceiling.h), the longer of
  *
@@ -50,9 +49,6 @@ struct traffic {
 
 struct traffic traffic_of(enum operation operation, const struct batch *in,
                           const struct row_index *index);
-
-/* What a step writes in addition for the gradient of the per-sample weights. */
-void traffic_add_weight_grad(struct traffic *t, const struct batch *in);
 
 /* Of the first term of the roof. */
 static inline double traffic_memory_gbs(enum operation operation, const struct ceiling *c) {

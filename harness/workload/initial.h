@@ -45,7 +45,7 @@ RNG_FN uint32_t initial_key(uint64_t seed, int32_t t, const struct table_part *p
 
 /* Element d of a row of a part's array is this one in the whole table. */
 RNG_FN int64_t initial_column(const struct table_part *part, int array, int64_t d) {
-    return array == TABLE_ROW_STATE ? d : part->column + d * (1 + part->column_skip);
+    return array == TABLE_ROW_STATE ? d : part->column + d;
 }
 
 /* Weights in [-1/2, 1/2). */

@@ -229,7 +229,6 @@ static int make_point(const struct block *b, const struct value pick[KEY_COUNT],
     s->column_shards = (int32_t)pick[KEY_COLUMN_SHARDS].number;
     s->pooling = (enum pooling)pick[KEY_POOLING].number;
     s->weighted = pick[KEY_WEIGHTED].number != 0;
-    s->weight_grad = pick[KEY_WEIGHT_GRAD].number != 0;
     s->mean_of_duplicates = pick[KEY_DUPLICATES].number != 0;
     s->padding_id = (int64_t)pick[KEY_PADDING].number;
     s->id_type = (enum id_type)pick[KEY_ID_TYPE].number;
@@ -245,9 +244,6 @@ static int make_point(const struct block *b, const struct value pick[KEY_COUNT],
         return fail_at(err, place_of(b, KEY_MICRO_BATCHES),
                        "%lld bags per feature in all micro-batches, more than %.0f; take fewer",
                        (long long)s->batch, SPEC_BAGS_MAX);
-    if (s->weight_grad && !s->weighted)
-        return fail_at(err, place_of(b, KEY_WEIGHT_GRAD),
-                       "weight_grad without per-sample weights; add weighted 1");
     if (s->reuse > 0 && s->ids >= IDS_HISTOGRAM_2021)
         return fail_at(err, place_of(b, KEY_REUSE),
                        "reuse would change the histogram; leave reuse out or take other ids");
@@ -431,7 +427,6 @@ void spec_describe_others(const struct spec *s, char *text, size_t size) {
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (of[i].word != (int)key_preset(of[i].key).number)
             text_add(text, size, " %s %s", key_name(of[i].key), key_word(of[i].key, of[i].word));
-    if (s->weight_grad) text_add(text, size, " %s 1", key_name(KEY_WEIGHT_GRAD));
     if (s->column_shards > 1)
         text_add(text, size, " %s %d", key_name(KEY_COLUMN_SHARDS), s->column_shards);
     if (s->micro_batches > 1)

@@ -26,7 +26,6 @@
  *                           as TorchRec's column-wise sharding does: rules on whole rows are others then    [1]
  *     pooling sum|mean|none|max    max: without per-sample weights         [sum]
  *     weighted 0|1          per-sample weights                             [0]
- *     weight_grad 0|1       steps also write the gradient of the per-sample weights    [0]
  *     duplicates sum|mean   a row's gradients are added, or averaged: per-sample weights are divided by the
  *                           lookups of their row in the batch (PyTorch: scale_grad_by_freq)    [sum]
  *     padding ID            padding id of every feature, -1: none          [-1]
@@ -94,7 +93,7 @@ struct spec {
     double reuse;
     int32_t features_per_table;
     enum pooling pooling;
-    bool weighted, weight_grad;
+    bool weighted;
     bool mean_of_duplicates;
     int64_t padding_id;
     enum id_type id_type;

@@ -51,7 +51,6 @@ static const struct key_info infos[KEY_COUNT] = {
     [KEY_COLUMN_SHARDS] = {"column_shards", WHOLE, 1, 1024, 1, NULL},
     [KEY_POOLING]  = {"pooling", WORD, 0, 0, POOL_SUM, WORDS("sum", "mean", "none", "max")},
     [KEY_WEIGHTED] = {"weighted", WHOLE, 0, 1, 0, NULL},
-    [KEY_WEIGHT_GRAD] = {"weight_grad", WHOLE, 0, 1, 0, NULL},
     [KEY_DUPLICATES] = {"duplicates", WORD, 0, 0, 0, WORDS("sum", "mean")},
     [KEY_PADDING]  = {"padding", WHOLE, -1, 1e12, -1, NULL},
     [KEY_ID_TYPE]  = {"id_type", WORD, 0, 0, ID_INT64, WORDS("int32", "int64")},

@@ -199,7 +199,6 @@ int workload_generate(const struct spec *spec, int ring, enum grad_mode mode, st
                              .column_shards = spec->column_shards,
                              .grad_type = spec->grad_type,
                              .weighted = spec->weighted,
-                             .weight_grad = spec->weight_grad,
                              .mean_of_duplicates = spec->mean_of_duplicates,
                              .varied = spec->varied,
                              .ring = ring};

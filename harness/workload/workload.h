@@ -29,7 +29,6 @@ struct workload {
     int32_t features_per_table, column_shards; /* see spec.h; 1 for a trace */
     enum dtype grad_type;
     bool weighted;              /* random per-sample weights */
-    bool weight_grad;           /* steps also write the gradient of these */
     bool mean_of_duplicates;    /* they are divided by the lookups of their row */
     bool varied;                /* see workload_rule() */
     struct table_shape *tables; /* [ring][num_tables]: batch k has its own, with its own lookups */

@@ -180,7 +180,6 @@ static int from_input(const struct input *in, const char *path, const struct spe
     out->num_tables = out->num_features = in->count;
     out->grad_type = like->grad_type;
     out->weighted = like->weighted;
-    out->weight_grad = like->weight_grad;
     out->mean_of_duplicates = like->mean_of_duplicates;
     out->varied = like->varied;
     out->ring = in->bags / bags < ring ? (int)(in->bags / bags) : ring;

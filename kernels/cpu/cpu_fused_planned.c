@@ -63,7 +63,6 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
                const struct launch *how) {
     struct fused *p = &((struct head *)how->scratch)->fused;
     p->gather.in = in;
-    gather_want(&p->gather, io, how);
     gather_prepare(&p->gather); /* again: it holds where the gradients are */
 #pragma omp parallel num_threads(how->threads)
     fused_update(p, in, steps, io, true);
@@ -76,7 +75,7 @@ DEFINE_KERNEL(cpu_fused_planned) = {
     .label = "fused, planned ahead",
     .idea = "As cpu_fused, with its index built ahead of the step: it is not in the step's time.",
     .place = ON_HOST,
-    .traits = DETERMINISTIC | WEIGHT_GRAD,
+    .traits = DETERMINISTIC,
     .accepts = accepts_32bit_rows_and_positions,
     .scratch_bytes = scratch_bytes,
     .plan = plan,

@@ -50,15 +50,12 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
                const struct launch *how) {
     struct sorted sorted;
     lay_out(&sorted, in, how->threads, how->scratch);
-    gather_want(&sorted.gather, io, how);
     gather_prepare(&sorted.gather);
 #pragma omp parallel num_threads(how->threads)
     {
         sorted_index(&sorted, in, omp_get_thread_num(), omp_get_num_threads());
 #pragma omp master
         stage_done(how, STAGE_INDEX);
-        if (how->weight_grad)
-            dots_of_padding(&sorted.gather, omp_get_thread_num(), omp_get_num_threads());
         sorted_reduce(&sorted, in);
 #pragma omp master
         stage_done(how, STAGE_REDUCE);
@@ -73,7 +70,7 @@ DEFINE_KERNEL(cpu_sort) = {
     .label = "sort-then-reduce",
     .idea = "Radix sort lookups by row, sum runs into a compact gradient, update in a second pass.",
     .place = ON_HOST,
-    .traits = DETERMINISTIC | OWN_LOOKUPS | WEIGHT_GRAD,
+    .traits = DETERMINISTIC | OWN_LOOKUPS,
     .accepts = accepts_32bit_rows_and_positions,
     .scratch_bytes = scratch_bytes,
     .run = run,

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "kernels/device/classes.cuh"
-#include "kernels/device/dots.cuh"
 #include "kernels/device/runs.cuh"
 #include "kernels/device/scan.cuh"
 #include "kernels/device/sorted.cuh"
@@ -134,7 +133,6 @@ static int fused_run(const struct batch *in, const struct rule_step *steps, cons
     fused_lay_out(&p, in, how->scratch);
     cudaError_t status = fused_index(&p, in, stream);
     stage_done(how, STAGE_INDEX);
-    if (how->weight_grad) dots_enqueue(in, io, how->weight_grad, stream);
     if (status == cudaSuccess) status = fused_update(&p, in, steps, io, stream);
     stage_done(how, STAGE_UPDATE);
     return status;

@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-#include "kernels/host/dots.h"
+#include "kernels/host/row.h"
+#include "kernels/host/update.h"
 
 enum {
     ADDENDS = 256, /* that are found before they are added: two short loops, no branch */
@@ -28,11 +29,6 @@ struct addend {
     uint32_t position, number;
 } __attribute__((may_alias));
 
-/* A row of all tables, and how often a sample has it. */
-struct hot_count {
-    uint32_t row, count;
-};
-
 struct accumulate {
     const struct gather *gather;
     const struct gather_table *from;
@@ -41,7 +37,6 @@ struct accumulate {
     bool far;                    /* sums do not fit in L2, and are prefetched too */
     int32_t dim, waiting, first; /* the first of those that wait are added now */
     struct addend *wait;         /* [ADDENDS], or all of them from the start */
-    const struct hot_count *row; /* the rows of the numbers; NULL: a number is a row of the table */
 };
 
 ALWAYS_INLINE void accumulate_from(const struct accumulate *a, const struct gather_table *from,
@@ -90,33 +85,10 @@ ALWAYS_INLINE void accumulate_as(void *ctx, const int32_t dim, const bool common
     }
 }
 
-/* The gradients of the weights of the addends that are added now. */
-NOINLINE void accumulate_dots(const struct accumulate *a) {
-    const struct gather *g = a->gather;
-    const int32_t t = (int32_t)(a->from - g->table);
-    const struct array *weight = &g->io[t].weight;
-    const int64_t first_row = g->in->tables[t].first_row;
-    const int32_t distance = addends_ahead(a->dim);
-    for (int32_t k = 0; k < a->first; k++) {
-        float c;
-        const struct addend x = a->wait[k];
-        const int64_t row = a->row ? a->row[x.number].row - first_row : x.number;
-        if (k + distance < a->waiting) {
-            const struct addend y = a->wait[k + distance];
-            const int64_t ahead = a->row ? a->row[y.number].row - first_row : y.number;
-            prefetch(array_row(weight, ahead), weight->stride, INTO_L1);
-            prefetch_row(a->from->type, gather_row(g, a->from, y.position, &c), a->dim);
-        }
-        const uint64_t entry = entry_pack(row, x.position);
-        dots_of_row(g, t, row, &entry, 1);
-    }
-}
-
 /* Takes a copy: the address of the queue would keep it in memory during the walk. */
 static void accumulate_now(struct accumulate given, int32_t first) {
     struct accumulate a = given;
     a.first = first;
-    if (a.gather->weight_grad) accumulate_dots(&a);
     if (a.from->max)
         accumulate_won(&a);
     else

@@ -103,7 +103,6 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
                              grads_into = prefetch_choice.grads.into;
     const uint32_t rows_end = p->with & ROW_PREFETCH ? runs : 0; /* no prefetch from here on */
     const uint32_t grads_end = p->with & GRAD_PREFETCH ? n : 0;
-    const bool dots = p->gather.weight_grad != NULL;
     for (uint32_t r = 0; r < rows_end && r < ahead; r++)
         updater_prefetch(&u, entry_row(e[run[r]]), dim, rows_into);
     for (uint32_t k = 0; k < grads_end && k < grads; k++) {
@@ -117,7 +116,6 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
         if (r + ahead < rows_end)
             updater_prefetch(&u, entry_row(e[run[r + ahead]]), dim, rows_into);
         if (length >= LONG_RUN) continue;
-        if (dots) dots_of_row(&p->gather, b->table, row, e + first, length);
         if (!common && length == 1 && from.plain && from.type == FP32 && !u.adjusts) {
             float c;
             const void *next = e;
@@ -138,7 +136,7 @@ static bool plain_bucket(const struct fused_bucket *b) {
     const struct fused *p = b->plan;
     const struct gather_table *from = &p->gather.table[b->table];
     const unsigned all = CONSTANT_DIM | ROW_PREFETCH | GRAD_PREFETCH;
-    return (p->with & all) == all && from->plain && from->type == FP32 && !p->gather.weight_grad;
+    return (p->with & all) == all && from->plain && from->type == FP32;
 }
 
 /* Updates the rows of a bucket of table t. */
@@ -179,7 +177,6 @@ static void update_long_runs(struct fused *p, const struct batch *in, const stru
         uint32_t n = x->end - begin < PIECE ? x->end - begin : PIECE;
         const struct entries of = {&p->gather, &p->gather.table[x->table],
                                    p->partition.entry + begin};
-        if (p->gather.weight_grad) dots_of_row(&p->gather, x->table, x->row, of.entry, n);
         sum_entries_any(&of, n, 0, in->tables[x->table].dim, p->piece + (int64_t)k * p->max_dim);
     }
 #pragma omp for schedule(dynamic)
@@ -226,7 +223,6 @@ void fused_update(struct fused *p, const struct batch *in, const struct rule_ste
     float *sum = p->sum + (int64_t)thread * p->max_dim;
     bool often = false;
     if (ahead && p->hot.rows) hot_sum(&p->hot, &p->gather, thread, omp_get_num_threads());
-    if (p->gather.weight_grad) dots_of_padding(&p->gather, thread, omp_get_num_threads());
 #pragma omp for schedule(dynamic) nowait
     for (int32_t k = 0; k < p->small.units; k++)
         small_sum(&p->small, &p->gather, k, steps, io, thread);
@@ -254,7 +250,6 @@ int fused_run(const struct batch *in, const struct rule_step *steps, const struc
               const struct launch *how, unsigned with) {
     struct fused plan;
     fused_lay_out(&plan, in, how->threads, with, false, how->scratch);
-    gather_want(&plan.gather, io, how);
     fused_prepare(&plan, in, how->threads);
 #pragma omp parallel num_threads(how->threads)
     {

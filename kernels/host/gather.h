@@ -40,8 +40,6 @@ struct gather {
     struct gather_table *table;     /* [num_tables] */
     float *scale;                   /* [flat bags] 1/length of mean features; NULL: no mean */
     uint32_t *bag_of;               /* [lookups] flat bag; NULL: not needed */
-    float *weight_grad; /* of the launch, and [num_tables], for dots.h; NULL: not wanted */
-    const struct table *io;
 };
 
 /* by_position: the kernel calls gather_row, not only gather_at. */
@@ -57,17 +55,10 @@ static inline void gather_lay_out(struct gather *g, struct scratch *s, const str
         bag_of |= in->features[f].pooling == POOL_MAX;
     }
     g->in = in;
-    g->weight_grad = NULL;
     g->feature = scratch_take(s, in->num_features, sizeof *g->feature);
     g->table = scratch_take(s, in->num_tables, sizeof *g->table);
     g->scale = mean ? scratch_take(s, in->num_features * in->bags, sizeof *g->scale) : NULL;
     g->bag_of = by_position && bag_of ? scratch_take(s, in->lookups, sizeof *g->bag_of) : NULL;
-}
-
-/* Asks for the gradient of the per-sample weights if the launch does. */
-static inline void gather_want(struct gather *g, const struct table *io, const struct launch *how) {
-    g->weight_grad = how->weight_grad;
-    g->io = io;
 }
 
 /* Serial part of the preparation, O(features + tables). */

@@ -36,6 +36,11 @@ enum {
 
 #define HOT_FREE UINT32_MAX
 
+/* A row of all tables, and how often a sample has it. */
+struct hot_count {
+    uint32_t row, count;
+};
+
 /* Entries of a part, from its first lookup to the end of a stretch. */
 struct hot_end {
     uint32_t hot, cold;
@@ -172,8 +177,7 @@ ALWAYS_INLINE struct accumulate hot_queue(const struct hot *h, const struct gath
                                .sum = hot_sums(h, part / h->parts, 0),
                                .stride = h->stride,
                                .dim = g->in->tables[t].dim,
-                               .wait = wait,
-                               .row = h->row};
+                               .wait = wait};
 }
 
 /* Where the entries of a part begin; parts count over all slices. */

@@ -36,9 +36,8 @@ struct numbered_own {
     struct numbered_slot {
         uint32_t row, number; /* number + 1; 0: free */
     } slot[1 << NUMBERED_SLOTS_LOG2];
-    struct hot_count row[NUMBERED_ROWS]; /* by number */
-    uint64_t entry[2][NUMBERED_ROWS];    /* rows with their numbers, in turns by a sort */
-    uint32_t begin[NUMBERED_ROWS + 1];   /* of runs of one entry */
+    uint64_t entry[2][NUMBERED_ROWS];  /* rows with their numbers, in turns by a sort */
+    uint32_t begin[NUMBERED_ROWS + 1]; /* of runs of one entry */
     _Alignas(KERNEL_ALIGN) float sum[NUMBERED_BYTES / sizeof(float)];
 };
 
@@ -196,8 +195,8 @@ ALWAYS_INLINE uint32_t numbered_slot(uint32_t row) {
 struct numbered_rows {
     struct numbered_own *own;
     int64_t dim;
-    uint32_t count, most, first_row; /* of the table, in all tables */
-    bool full;                       /* there are more */
+    uint32_t count, most;
+    bool full; /* there are more */
 };
 
 /* Gives a row the next number, and an accumulator of zeros. */
@@ -207,7 +206,7 @@ NOINLINE uint32_t numbered_add(struct numbered_rows *x, struct numbered_slot *sl
         return 0;
     }
     memset(x->own->sum + x->count * x->dim, 0, (size_t)x->dim * sizeof *x->own->sum);
-    x->own->row[x->count].row = x->first_row + row;
+    x->own->entry[0][x->count] = entry_pack(row, x->count);
     *slot = (struct numbered_slot){row, ++x->count};
     return x->count - 1;
 }
@@ -237,11 +236,7 @@ static inline void numbered_update(struct numbered_own *own, uint32_t rows,
                                    const struct accumulate *a, const struct updater *u) {
     const struct batch *in = a->gather->in;
     const int32_t t = (int32_t)(a->from - a->gather->table);
-    for (uint32_t k = 0; k < rows; k++) {
-        own->entry[0][k] = entry_pack(own->row[k].row - in->tables[t].first_row, k);
-        own->begin[k] = k;
-    }
-    own->begin[rows] = rows;
+    for (uint32_t k = 0; k <= rows; k++) own->begin[k] = k;
     const uint64_t *e = sort_bucket((struct row_prefetch){0}, own->entry[0],
                                     (uint64_t *[]){own->entry[1], own->entry[0]}, rows,
                                     bits_for(in->tables[t].rows));
@@ -255,10 +250,7 @@ static inline void numbered_sum(const struct numbered *x, const struct gather *g
     const struct batch *in = g->in;
     const int32_t t = unit.table, dim = in->tables[t].dim;
     struct numbered_own *own = &x->own[thread];
-    struct numbered_rows rows = {.own = own,
-                                 .dim = dim,
-                                 .most = (uint32_t)numbered_most(in, t),
-                                 .first_row = (uint32_t)in->tables[t].first_row};
+    struct numbered_rows rows = {.own = own, .dim = dim, .most = (uint32_t)numbered_most(in, t)};
     struct addend wait[ADDENDS];
     struct numbered_walk w = {.first = unit.first,
                               .width = unit.last - unit.first,
@@ -270,8 +262,7 @@ static inline void numbered_sum(const struct numbered *x, const struct gather *g
                                         .stride = dim,
                                         .far = true,
                                         .dim = dim,
-                                        .wait = wait,
-                                        .row = own->row}};
+                                        .wait = wait}};
     memset(own->slot, 0, sizeof own->slot);
     own->slot[numbered_slot(NO_ROW)] = (struct numbered_slot){NO_ROW, 1};
     for (int32_t f = 0; f < in->num_features; f++) {

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "kernels/host/team.h"
+#include "kernels/host/update.h"
 
 enum {
-    CHUNK = 256,        /* runs that a thread takes at a time */
-    DOT_ROWS_AHEAD = 8, /* distance of the prefetch of rows for dots, in runs */
+    CHUNK = 256, /* runs that a thread takes at a time */
 };
 
 /* Sets the counts of a thread to 0 and returns them. */
@@ -110,18 +110,6 @@ void sorted_index(struct sorted *p, const struct batch *in, int thread, int thre
     sorted_runs(p, in, thread, threads);
 }
 
-/* The gradients of the weights of run u's lookups; the rows are those of table t. */
-NOINLINE void sorted_dots(const struct sorted *p, int32_t t, int64_t u) {
-    const struct gather *g = &p->gather;
-    const int64_t first_row = g->in->tables[t].first_row;
-    const uint32_t *run = p->run + u;
-    const struct array *weight = &g->io[t].weight;
-    if (u + DOT_ROWS_AHEAD < p->first_run[t + 1])
-        prefetch(array_row(weight, entry_row(p->entry[run[DOT_ROWS_AHEAD]]) - first_row),
-                 weight->stride, INTO_L1);
-    dots_of_row(g, t, entry_row(p->entry[run[0]]) - first_row, p->entry + run[0], run[1] - run[0]);
-}
-
 /* Runs first .. last - 1 of a table, counted from its first run. */
 struct reduce {
     const struct sorted *sorted;
@@ -139,7 +127,6 @@ ALWAYS_INLINE void reduce_runs(void *ctx, const int32_t dim, const bool common) 
     const uint32_t *run = p->run + first_run, end = p->run[p->first_run[x->table + 1]];
     for (int64_t u = x->first; u < x->last; u++) {
         to->rows[u] = entry_row(p->entry[run[u]]) - first_row;
-        if (p->gather.weight_grad) sorted_dots(p, x->table, first_run + u);
         sum_entries(&p->gather, &from, p->entry + run[u], run[u + 1] - run[u], end - run[u + 1],
                     dim, common, to->values + u * dim);
     }

@@ -13,7 +13,7 @@
 #include <omp.h>
 
 #include "kernels/gradient.h"
-#include "kernels/host/dots.h"
+#include "kernels/host/row.h"
 
 /* Bits of a digit, at most. In a batch of less than 2^20 lookups, 8 or the bits of a 256th of them: counts would take the
  * time. Two digits of 12 bits instead of three of 8: 0.86 to 0.94 of the time of the index on Emerald Rapids. */

@@ -7,14 +7,52 @@
  * row stays in L1; the table rows of later lookups are prefetched.
  * Scratch and traffic: none; every lookup reads its row, every bag its gradient row once.
  * Deterministic: a dot has one order, see kernels/weight_grad.h.
- * Loses to a step that writes the gradient of the weights itself (trait weight_grad): there the row of a
- * lookup is in a cache already, here it comes from memory once more.
+ * The row of a lookup comes from memory here, and once more in the step. Steps that wrote this gradient as well had
+ * a branch per row and a second walk over padding for it.
  * Source: FBGEMM's indice_weights gradient, an operation of its own that runs before the update.
  */
-#include "kernels/host/dots.h"
 #include "kernels/host/lookup.h"
+#include "kernels/host/row.h"
+#include "kernels/weight_grad.h"
 
 enum { AHEAD = 16 }; /* lookups whose rows are prefetched */
+
+enum { DOT_PARTS = ROW_LANES / LANES };
+
+/* `columns` products of a row's end, zeros behind them. */
+ALWAYS_INLINE lanes dot_rest(const float *w, const enum dtype type, const void *g, int32_t column,
+                             int32_t columns) {
+    float x[LANES] = {0};
+    for (int32_t k = 0; k < columns; k++) x[k] = dtype_get(type, g, column + k) * w[column + k];
+    lanes all;
+    memcpy(&all, x, sizeof all);
+    return all;
+}
+
+/* <g, w> in the order of kernels/weight_grad.h. type: of g; a constant, and dim too if possible. */
+ALWAYS_INLINE float row_dot(const float *w, const enum dtype type, const void *g,
+                            const int32_t dim) {
+    const int32_t whole = dim / LANES, parts = (dim + LANES - 1) / LANES;
+    lanes sum[DOT_PARTS] = {{0}}, rest = {0};
+    if (whole < parts) rest = dot_rest(w, type, g, whole * LANES, dim % LANES);
+    UNROLL(32)
+    for (int32_t j = 0; j < DOT_PARTS; j++) {
+        for (int32_t k = j; k < whole; k += DOT_PARTS)
+            sum[j] += row_lanes(type, g, k * LANES) * row_lanes(FP32, w, k * LANES);
+        if (whole < parts && j == whole % DOT_PARTS) sum[j] += rest;
+    }
+    UNROLL(5)
+    for (int32_t fold = DOT_PARTS / 2; fold > 0; fold /= 2) {
+        UNROLL(16)
+        for (int32_t j = 0; j < fold; j++)
+            if (j + fold < parts) sum[j] += sum[j + fold];
+    }
+    float lane[LANES];
+    memcpy(lane, sum, sizeof lane);
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) lane[k] += lane[k + half];
+    return lane[0];
+}
 
 /* One lookup: its row, or NULL for padding that has no gradient. copy[dim]: of a narrower row. */
 ALWAYS_INLINE const float *row_of(const struct lookup_feature *f, int64_t i, float *copy) {

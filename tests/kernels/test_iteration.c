@@ -13,7 +13,7 @@
 #include "tests/support/kernel_tests.h"
 
 static const char sums[] = "", maxima[] = "padding 2\npooling max\nfeatures 2\nrule sgd\n",
-                  weights[] = "weighted 1\nweight_grad 1\nrule sgd\n";
+                  weights[] = "weighted 1\nrule sgd\n";
 
 /* --- what is admitted and timed */
 
@@ -67,12 +67,6 @@ static void admitted_and_timed(void **state) {
     const struct kernel *k = test->kernel;
     struct bench b;
     bench_must(bench_open(&b, test->param, OP_STEP, k->place), &b);
-    if (test->param == weights && !(k->traits & WEIGHT_GRAD)) {
-        assert_int_equal(bench_admit(&b, k, MODE_COLD), -1);
-        assert_non_null(strstr(b.err.text, "does not write the gradient"));
-        bench_close(&b);
-        return;
-    }
     if (kernel_refuses(k, &b.w.batches[0])) {
         bench_close(&b);
         skip();

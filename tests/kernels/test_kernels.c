@@ -80,27 +80,6 @@ static void check_rules(const struct trial *t) {
     }
 }
 
-/* A step takes the same rows to the same bits, whether it writes the gradient of the weights or
- * not. */
-static void check_with_weight_grad(const struct trial *t) {
-    struct builder *b = t->b;
-    char text[400];
-    size_t bytes;
-    const int way = builder_way[t->round % builder_ways(t->k)];
-    b->step = 1; /* as output_run() */
-    builder_start(b);
-    if (output_run(b, t->k, way, NULL, text)) fail_on(t, text);
-    void *with = builder_snapshot(b, &bytes);
-    builder_start(b);
-    const char *wrong = builder_run(b, t->k, way);
-    if (wrong) fail_on(t, wrong);
-    void *without = builder_snapshot(b, &bytes);
-    if (t->k->traits & DETERMINISTIC && memcmp(with, without, bytes))
-        fail_on(t, "a step that writes the gradient of the weights has other bits");
-    free(with);
-    free(without);
-}
-
 /* A plan has only the ids: there is no gradient yet, and no table. One plan serves several steps,
  * with gradients that come to lie elsewhere; each gives the bits that the step with a plan of its
  * own gave. */
@@ -141,10 +120,8 @@ static void check_plan(const struct trial *t) {
 }
 
 static void check_step(const struct trial *t) {
-    const bool max = has_pooling(&t->b->in, POOL_MAX);
     check_rules(t);
     if (t->k->plan && t->k->place == ON_HOST) check_plan(t);
-    if (t->k->traits & WEIGHT_GRAD && t->b->in.lookup_weights && !max) check_with_weight_grad(t);
 }
 
 /* --- other operations */

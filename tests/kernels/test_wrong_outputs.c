@@ -127,14 +127,6 @@ static void times_weight(const struct made *m) {
     for (int64_t i = 0; i < m->in->lookups; i++) m->out[i] *= m->in->lookup_weights[i];
 }
 
-/* A step that takes its rows after it has updated them. */
-static void rows_after(const struct made *m) {
-    struct launch own = *m->how;
-    own.weight_grad = NULL;
-    own.output = m->out;
-    pass->run(m->in, m->steps, m->io, &own);
-}
-
 /* --- all of them */
 
 static const struct wrong {
@@ -170,9 +162,6 @@ static const struct wrong {
     {OP_WEIGHT_GRAD, "times the weight", times_weight, "gradient of the weight of lookup"},
     {OP_WEIGHT_GRAD, "write outside", outside, "outside"},
     {OP_WEIGHT_GRAD, "changed row", changes_a_row, "row 39"},
-    {OP_STEP, "rows after the step", rows_after, "gradient of the weight of lookup"},
-    {OP_STEP, "times the weight", times_weight, "gradient of the weight of lookup"},
-    {OP_STEP, "changed row", changes_a_row, "row 39"},
 };
 enum { WRONGS = sizeof wrongs / sizeof *wrongs };
 
@@ -181,7 +170,6 @@ static const struct wrong *planted;
 static int run_planted(const struct batch *in, const struct rule_step *steps,
                        const struct table *io, const struct launch *how) {
     struct made m = {in, steps, io, how, how->output, {0}, right->traits & MERGED};
-    if (right->operation == OP_STEP) m.out = how->weight_grad;
     if (!planted->spoil) {
         if (right->operation == OP_GRADIENT) stage_done(how, STAGE_REDUCE);
         return 0;
@@ -195,7 +183,7 @@ static int run_planted(const struct batch *in, const struct rule_step *steps,
 /* One table; for a forward two features. */
 static void build(struct builder *b, enum operation operation) {
     builder_begin(b, 7, false);
-    b->weighted = operation == OP_WEIGHT_GRAD || operation == OP_STEP;
+    b->weighted = operation == OP_WEIGHT_GRAD;
     builder_feature(b, builder_table(b, ROWS, DIM), b->weighted ? POOL_MEAN : POOL_SUM,
                     operation == OP_FORWARD ? -1 : PADDING);
     builder_random_bags(b, operation == OP_FORWARD ? 21 : 30, 9);
@@ -277,7 +265,6 @@ TESTS(wrong_outputs) {
             /* AddressSanitizer stops the program there. */
             if (WITH_SANITIZER && strstr(wrongs[i].says, "outside")) continue;
             if (wrongs[i].operation != k->operation) continue;
-            if (k->operation == OP_STEP && !(k->traits & WEIGHT_GRAD)) continue;
             add_test(wrongs[i].name, is_found, k, &wrongs[i]);
         }
     }

@@ -72,22 +72,26 @@ static void pooled_and_sequences(void **state) {
     embfuse_model_free(m);
 }
 
-/* Row 2 of table 0 is looked up by bags 0 and 2: the dots see it before the step. */
+/* Row 2 of table 0 is looked up by bags 0 and 2: the dots see it before the step, whatever its kernel. */
 static void gradient_of_weights(void **state) {
     (void)state;
     static const float ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-    struct small s;
-    float dots[8];
-    small_open(&s, NULL);
-    s.batch.weight_grad = dots;
-    SAYS(EMBFUSE_INVALID, "without batch.lookup_weights",
-         embfuse_step(s.model, &s.batch, s.grad, &why));
-    s.batch.lookup_weights = ones;
-    FINE(embfuse_step(s.model, &s.batch, s.grad, &why));
-    const float row[8] = {1, 2, 2, 5, 10, 13, 13, 14}, grad[8] = {1, 1, 3, 3, 1, 1, 1, 3};
-    /* The elements of row r are 10 r + 0, 1, 2, 3. */
-    for (int i = 0; i < 8; i++) assert_float_equal(dots[i], grad[i] * (40 * row[i] + 6), 1e-4);
-    embfuse_model_free(s.model);
+    static const char *const kernels[] = {NULL, "cpu_hash", "cpu_dense"};
+    for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++) {
+        struct small s;
+        float dots[8];
+        small_open(&s, &(struct embfuse_options){.size = sizeof(struct embfuse_options),
+                                                 .kernel = kernels[k]});
+        s.batch.weight_grad = dots;
+        SAYS(EMBFUSE_INVALID, "without batch.lookup_weights",
+             embfuse_step(s.model, &s.batch, s.grad, &why));
+        s.batch.lookup_weights = ones;
+        FINE(embfuse_step(s.model, &s.batch, s.grad, &why));
+        const float row[8] = {1, 2, 2, 5, 10, 13, 13, 14}, grad[8] = {1, 1, 3, 3, 1, 1, 1, 3};
+        /* The elements of row r are 10 r + 0, 1, 2, 3. */
+        for (int i = 0; i < 8; i++) assert_float_equal(dots[i], grad[i] * (40 * row[i] + 6), 1e-4);
+        embfuse_model_free(s.model);
+    }
 }
 
 /* A batch of no bags does what one without lookups does, on the host and on a device, in kernels that

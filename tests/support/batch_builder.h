@@ -132,7 +132,7 @@ void builder_start(struct builder *b);
 const char *builder_run(struct builder *b, const struct kernel *k, int way);
 const char *builder_judge(struct builder *b, const struct kernel *k);
 
-/* Runs a kernel that writes an output (a forward, a gradient; of a step the gradient of the per-sample weights) on the
+/* Runs a kernel that writes an output (a forward, a gradient, that of the per-sample weights) on the
  * builder's tables, in that way (see builder_way), and judges it by its `before`; 0, or 1 or -1 with the reason in
  * text. Copies the output to `output` if that is not NULL. */
 int output_run(struct builder *b, const struct kernel *k, int way, void *output, char text[400]);

@@ -177,19 +177,12 @@ int output_run(struct builder *b, const struct kernel *k, int way, void *output,
     struct check_result result = {0};
     struct place_scratch scratch = {0}, out = {0};
     struct place_setup setup = setup_of(b, k, way);
-    setup.weight_grad = true;
     struct rule_step *steps = steps_of(b, 1);
     struct place *p = place_open(k->place, &setup, &err);
     if (!p) fail_msg("%s", err.text);
-    const bool step = k->operation == OP_STEP;
-    const struct place_job job = {.kernel = k,
-                                  .steps = steps,
-                                  .scratch = &scratch,
-                                  .output = step ? NULL : &out,
-                                  .weight_grad = step ? &out : NULL};
+    const struct place_job job = {.kernel = k, .steps = steps, .scratch = &scratch, .output = &out};
     if (runner_scratch_open(p, k, &scratch, &err) ||
-        runner_output_open(p, &setup, k->operation, &out, &err) ||
-        runner_weight_grad_open(p, &setup, k->operation, &out, &err))
+        runner_output_open(p, &setup, k->operation, &out, &err))
         fail_msg("%s", err.text);
     device_case_schedule(k, way);
     int status = runner_step(p, &job, POISON, &err);

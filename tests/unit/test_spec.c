@@ -92,7 +92,7 @@ static void every_key(void **state) {
         "\tbatch 1e3\nmicro_batches 4\n tables 3\nrows 1000000\ndim 17\ncolumn_shards 2\n"
         "length negbin 13.6 1\nids powerlaw\nalpha .5\nshift 2.7\n"
         "map identity\nreuse 0.25\nfeatures 2\npooling none\nduplicates mean\n"
-        "weighted 1\nweight_grad 1\npadding 0\nid_type int32\nrule adam\n"
+        "weighted 1\npadding 0\nid_type int32\nrule adam\n"
         "weight_type bf16\nmomentum_type bf16\ngrad_type fp16\nrounding stochastic\n"
         "row_state beside\nseed 9007199254740992\nrow_cap 5e5",
         &(struct spec_overrides){"", " ", NULL, "\t", "  ", ""});
@@ -106,7 +106,7 @@ static void every_key(void **state) {
     assert_true(half->length.a == 13.6 && half->length.b == 1);
     assert_true(s->ids == IDS_POWERLAW && s->alpha == 0.5 && s->shift == 2.7 && !s->scatter);
     assert_true(s->reuse == 0.25 && s->padding_id == 0 && s->id_type == ID_INT32);
-    assert_true(s->pooling == POOL_NONE && s->weighted && s->weight_grad && s->mean_of_duplicates);
+    assert_true(s->pooling == POOL_NONE && s->weighted && s->mean_of_duplicates);
     assert_true(s->rule == RULE_adam && s->weight_type == BF16 && s->momentum_type == BF16);
     assert_true(s->grad_type == FP16 && s->rounding == ROUND_STOCHASTIC);
     assert_true(s->row_state == ROW_STATE_BESIDE);

@@ -70,7 +70,7 @@ int __wrap_device_rows_move(void *stream, struct device_buffer *list,
                             struct error *err);
 
 static bool on_device(const struct row_block *b, int64_t element) {
-    const size_t row = (size_t)(((int64_t)(b->columns - 1) * (1 + b->column_skip) + 1) * element);
+    const size_t row = (size_t)(b->columns * element);
     const size_t behind = (size_t)(b->count - 1);
     const size_t array = b->row ? row : behind * (size_t)b->array_stride + row;
     const size_t message =
