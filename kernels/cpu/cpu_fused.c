@@ -32,15 +32,11 @@
  * Source: FBGEMM's exact fused optimizers; two-level grouping as in radix-partitioned joins
  * (Manegold, Boncz and Kersten 2002).
  */
-#include "kernels/host/fused.h"
-
-static size_t scratch_bytes(const struct batch *shape, int threads) {
-    return fused_lay_out(&(struct fused){0}, shape, threads, ALL_TECHNIQUES, false, NULL);
-}
+#include "kernels/cpu/fused.h"
 
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
-    return fused_run(in, steps, io, how, ALL_TECHNIQUES);
+    return fused_run(in, steps, io, how);
 }
 
 DEFINE_KERNEL(cpu_fused) = {
@@ -50,6 +46,6 @@ DEFINE_KERNEL(cpu_fused) = {
     .place = ON_HOST,
     .traits = DETERMINISTIC,
     .accepts = accepts_32bit_rows_and_positions,
-    .scratch_bytes = scratch_bytes,
+    .scratch_bytes = fused_scratch_bytes,
     .run = run,
 };

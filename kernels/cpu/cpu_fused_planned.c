@@ -15,7 +15,7 @@
  * Source: torchrec's Triton TBE, which moves the transpose into the forward pass; FBGEMM's proposed
  * preprocessing of backward indices.
  */
-#include "kernels/host/fused.h"
+#include "kernels/cpu/fused.h"
 
 /* Scratch begins with the plan's own variables. */
 struct head {
@@ -23,8 +23,7 @@ struct head {
 };
 
 static size_t scratch_bytes(const struct batch *shape, int threads) {
-    return sizeof(struct head) +
-           fused_lay_out(&(struct fused){0}, shape, threads, ALL_TECHNIQUES, true, NULL);
+    return sizeof(struct head) + fused_lay_out(&(struct fused){0}, shape, threads, IN_PLAN, NULL);
 }
 
 static void keep_runs(struct fused *p, int64_t bucket, struct runs runs) {
@@ -39,12 +38,12 @@ static void keep_runs(struct fused *p, int64_t bucket, struct runs runs) {
 static int plan(const struct batch *in, const struct launch *how) {
     struct head *head = how->scratch;
     struct fused *p = &head->fused;
-    fused_lay_out(p, in, how->threads, ALL_TECHNIQUES, true, head + 1);
+    fused_lay_out(p, in, how->threads, IN_PLAN, head + 1);
     fused_prepare(p, in, how->threads);
     const int chunk = bucket_chunk(p);
 #pragma omp parallel num_threads(how->threads)
     {
-        fused_index(p, in, true);
+        fused_index(p, in, IN_PLAN);
         bool often = false;
 #pragma omp for schedule(dynamic, chunk)
         for (int64_t k = 0; k < p->partition.buckets; k++) {
@@ -65,7 +64,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
     p->gather.in = in;
     gather_prepare(&p->gather); /* again: it holds where the gradients are */
 #pragma omp parallel num_threads(how->threads)
-    fused_update(p, in, steps, io, true);
+    fused_update(p, in, steps, io, IN_PLAN);
     stage_done(how, STAGE_UPDATE);
     return 0;
 }

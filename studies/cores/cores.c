@@ -15,7 +15,7 @@
 
 #include "harness/memory.h"
 #include "harness/workload/workload.h"
-#include "kernels/host/fused.h"
+#include "kernels/cpu/fused.h"
 
 enum {
     IDS = 4,  /* ids or entries of a unit */
@@ -159,13 +159,12 @@ static double speedup(const struct batch *in, int threads, bool slices_only, dou
     struct error err;
     struct clock c = {.threads = threads, .busy = calloc((size_t)threads, sizeof *c.busy)};
     const int shares = slices_only ? 1 : threads;
-    must(buffer_alloc(&memory, fused_lay_out(&p, in, shares, ALL_TECHNIQUES, true, NULL), "scratch",
-                      &err),
+    must(buffer_alloc(&memory, fused_lay_out(&p, in, shares, IN_PLAN, NULL), "scratch", &err),
          &err);
-    fused_lay_out(&p, in, shares, ALL_TECHNIQUES, true, memory.data);
+    fused_lay_out(&p, in, shares, IN_PLAN, memory.data);
     fused_prepare(&p, in, shares);
 #pragma omp parallel num_threads(1)
-    fused_index(&p, in, true);
+    fused_index(&p, in, IN_PLAN);
     add_evenly(&c, 2.0 * (double)p.partition.lookups / IDS); /* counted, then put into buckets */
     barrier(&c);
     if (p.hot.rows) add_alone(&c, (double)p.hot.sample_most / IDS);

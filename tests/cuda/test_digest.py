@@ -10,7 +10,7 @@ import tap
 import digest
 
 OTHER_SOURCES = ("kernels/rng.h", "harness/error.h", "kernels/device/reduce.cu", "kernels/device/row.cuh", "rules/adam.h")
-SAME_SOURCES = "kernels/host/fused.h", "harness/check/oracle.c", "tests/run.sh", "harness/device/device_cuda.c"
+SAME_SOURCES = "kernels/cpu/fused.h", "harness/check/oracle.c", "tests/run.sh", "harness/device/device_cuda.c"
 OTHER_FLAGS = ("-fmad=false", "-fmad=true"), ("-warn-spills%", "%"), ("#define RULES", "#define ALL_RULES")
 SAME_FLAGS = (",90)", ",80)"), ("-gencode arch=compute_$a,code=sm_$a", ""), ("-O1", "-O2")
 

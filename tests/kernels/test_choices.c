@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "harness/memory.h"
-#include "kernels/host/hot.h"
-#include "kernels/host/numbered.h"
+#include "kernels/cpu/hot.h"
+#include "kernels/cpu/numbered.h"
 #include "tests/support/batch_builder.h"
 
 #include "tests/support/kernel_tests.h"

@@ -12,9 +12,9 @@
 #pragma once
 
 #include "kernels/host/accumulate.h"
-#include "kernels/host/bucket.h"
+#include "kernels/cpu/bucket.h"
 #include "kernels/host/merged.h"
-#include "kernels/host/small.h"
+#include "kernels/cpu/small.h"
 
 enum {
     NUMBERED_LOOKUPS = 8192,  /* of a table, at least */

@@ -1,28 +1,91 @@
 /* SPDX-License-Identifier: MIT
  *
- * The functions of fused.h.
+ * What cpu_fused and cpu_fused_planned have in common: see cpu_fused.c. A file that includes this with WITHOUT, a
+ * bit of enum technique, leaves that technique out: studies/ladder/ measures what each is worth.
  */
-#include "kernels/host/fused.h"
+#pragma once
 
-size_t fused_lay_out(struct fused *p, const struct batch *in, int threads, unsigned with,
-                     bool ahead, void *base) {
+#include "kernels/cpu/bucket.h"
+#include "kernels/cpu/hot.h"
+#include "kernels/cpu/numbered.h"
+
+enum technique {
+    SMALL_TABLES = 1 << 0, /* get no index */
+    HOT_ROWS = 1 << 1,     /* are summed during the walk over the lookups */
+    ROW_PREFETCH = 1 << 2,
+    GRAD_PREFETCH = 1 << 3,   /* except gradients of small tables and hot rows */
+    CONSTANT_DIM = 1 << 4,    /* code for each common dim */
+    HASH_BUCKETS = 1 << 5,    /* instead of sorted ones: see hash_is_faster() */
+    NUMBERED_TABLES = 1 << 6, /* get no index */
+};
+
+#ifndef WITHOUT
+#define WITHOUT 0
+#endif
+enum { WITH = ~(WITHOUT) };
+
+/* When the index is built: in a step, or in a plan that steps take later. A plan reads no gradient, and lists hot lookups. */
+enum when { IN_STEP, IN_PLAN };
+
+enum { LONG_RUN = 4096, PIECE = 2048 };
+
+struct long_run {
+    int64_t row;
+    uint32_t begin, end; /* entries */
+    int32_t table;
+    int32_t first_piece;
+};
+
+struct fused {
+    struct gather gather;
+    struct partition partition;
+    struct hot hot;
+    struct small_tables small;
+    struct numbered numbered;
+    uint64_t *spare;            /* [partitioned lookups] second buffer of large buckets */
+    struct bucket_space *own;   /* [threads] */
+    int32_t *order;             /* [buckets] largest first, roughly */
+    uint32_t *runs;             /* [buckets] of equal rows, of a plan: see keep_runs() */
+    struct long_run *long_run;  /* [most long runs] */
+    int32_t *long_run_of_piece; /* [most pieces] */
+    float *piece;               /* [most pieces][largest dim] */
+    float *sum;                 /* [threads][largest dim] */
+    int32_t long_runs, pieces;
+    int32_t max_dim;
+};
+
+/* Serial: cuts the long runs into pieces. */
+static inline void cut_long_runs(struct fused *p) {
+    for (int32_t r = 0; r < p->long_runs; r++) {
+        struct long_run *x = &p->long_run[r];
+        x->first_piece = p->pieces;
+        for (uint32_t at = x->begin; at < x->end; at += PIECE)
+            p->long_run_of_piece[p->pieces++] = r;
+    }
+}
+
+static inline int bucket_chunk(const struct fused *p) {
+    return p->partition.buckets < 256 ? 1 : 4; /* few buckets are shared out one by one */
+}
+
+static inline size_t fused_lay_out(struct fused *p, const struct batch *in, int threads,
+                                   enum when when, void *base) {
     struct scratch s = {base, 0};
-    p->with = with;
     p->max_dim = (widest(in) + VEC - 1) / VEC * VEC;
     gather_lay_out(&p->gather, &s, in, true);
     p->small = (struct small_tables){0};
-    if (with & SMALL_TABLES) small_lay_out(&p->small, &s, in, threads);
+    if (WITH & SMALL_TABLES) small_lay_out(&p->small, &s, in, threads);
     p->numbered = (struct numbered){0};
-    if (with & NUMBERED_TABLES && !ahead) {
+    if (WITH & NUMBERED_TABLES && when == IN_STEP) {
         numbered_lay_out(&p->numbered, &s, in, threads);
         if (base) numbered_choose(&p->numbered, in);
     }
     partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_RANGE,
-                      with & SMALL_TABLES ? small_table : NULL, p->numbered.table);
+                      WITH & SMALL_TABLES ? small_table : NULL, p->numbered.table);
     const int64_t lookups = p->partition.lookups;
     const int64_t most_long = lookups / LONG_RUN, most_pieces = lookups / PIECE + most_long;
     p->spare = scratch_take(&s, lookups, sizeof *p->spare);
-    uint64_t *list = ahead ? scratch_take(&s, lookups, sizeof *list) : p->spare;
+    uint64_t *list = when == IN_PLAN ? scratch_take(&s, lookups, sizeof *list) : p->spare;
     hot_lay_out(&p->hot, &s, in, &p->partition, p->max_dim, threads, list);
     p->own = scratch_take(&s, threads, sizeof *p->own);
     p->order = scratch_take(&s, p->partition.buckets, sizeof *p->order);
@@ -36,7 +99,7 @@ size_t fused_lay_out(struct fused *p, const struct batch *in, int threads, unsig
 }
 
 /* Serial: buckets above 4 times the mean size come first, so that no thread starts one last. */
-static void order_buckets(const struct fused *p) {
+static inline void order_buckets(const struct fused *p) {
     const struct partition *x = &p->partition;
     if (x->buckets == 0) return;
     int64_t large = 4 * (int64_t)(x->begin[x->buckets] / x->buckets + 1), n = 0;
@@ -46,8 +109,8 @@ static void order_buckets(const struct fused *p) {
 }
 
 /* Leaves run r of a bucket, whose entries begin at `begin`, to all threads. It stays in the partition's entries. */
-static void leave_over(struct fused *p, int32_t table, uint32_t begin, struct runs runs,
-                       uint32_t r) {
+static inline void leave_over(struct fused *p, int32_t table, uint32_t begin, struct runs runs,
+                              uint32_t r) {
     uint64_t *const keep = p->partition.entry + begin + runs.begin[r];
     const uint64_t *const from = runs.entry + runs.begin[r];
     const uint32_t n = runs.begin[r + 1] - runs.begin[r], first = begin + runs.begin[r];
@@ -58,14 +121,15 @@ static void leave_over(struct fused *p, int32_t table, uint32_t begin, struct ru
     p->long_run[slot] = (struct long_run){entry_row(*keep), first, first + n, table, 0};
 }
 
-struct runs index_bucket(struct fused *p, const struct array *weight, int64_t bucket, bool often) {
+/* Groups the lookups of a bucket by row; it is not empty. weight: see row_prefetch_of(). */
+static inline struct runs index_bucket(struct fused *p, const struct array *weight, int64_t bucket,
+                                       bool often) {
     const struct partition *x = &p->partition;
     const int32_t t = x->table_of[bucket];
     const uint32_t begin = x->begin[bucket], n = x->begin[bucket + 1] - begin;
     const int bits = x->table[t].shift;
-    const bool hash = p->with & HASH_BUCKETS && hash_is_faster(n, bits, often);
-    const struct row_prefetch next_rows =
-        row_prefetch_of(p->with & ROW_PREFETCH ? weight : NULL, n);
+    const bool hash = WITH & HASH_BUCKETS && hash_is_faster(n, bits, often);
+    const struct row_prefetch next_rows = row_prefetch_of(WITH & ROW_PREFETCH ? weight : NULL, n);
     const struct runs runs = group_bucket(&p->own[omp_get_thread_num()], next_rows,
                                           x->entry + begin, p->spare + begin, n, bits, hash);
     for (uint32_t r = 0; n >= LONG_RUN && r < runs.count; r++)
@@ -74,7 +138,7 @@ struct runs index_bucket(struct fused *p, const struct array *weight, int64_t bu
 }
 
 /* Where a plan keeps the runs of a bucket: the spare entries are free once it is grouped. */
-static struct runs kept_runs(const struct fused *p, int64_t bucket) {
+static inline struct runs kept_runs(const struct fused *p, int64_t bucket) {
     const uint32_t begin = p->partition.begin[bucket];
     return (struct runs){p->partition.entry + begin, (uint32_t *)(p->spare + begin),
                          p->runs[bucket]};
@@ -101,8 +165,8 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     const uint32_t ahead = updater_ahead(&u), grads = (uint32_t)grads_ahead(from.type, dim);
     const enum prefetch_into rows_into = prefetch_choice.rows.into,
                              grads_into = prefetch_choice.grads.into;
-    const uint32_t rows_end = p->with & ROW_PREFETCH ? runs : 0; /* no prefetch from here on */
-    const uint32_t grads_end = p->with & GRAD_PREFETCH ? n : 0;
+    const uint32_t rows_end = WITH & ROW_PREFETCH ? runs : 0; /* no prefetch from here on */
+    const uint32_t grads_end = WITH & GRAD_PREFETCH ? n : 0;
     for (uint32_t r = 0; r < rows_end && r < ahead; r++)
         updater_prefetch(&u, entry_row(e[run[r]]), dim, rows_into);
     for (uint32_t k = 0; k < grads_end && k < grads; k++) {
@@ -132,19 +196,19 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
 }
 
 /* Whether the rule's own loop over runs takes the bucket: nothing is asked there per row. */
-static bool plain_bucket(const struct fused_bucket *b) {
+static inline bool plain_bucket(const struct fused_bucket *b) {
     const struct fused *p = b->plan;
     const struct gather_table *from = &p->gather.table[b->table];
     const unsigned all = CONSTANT_DIM | ROW_PREFETCH | GRAD_PREFETCH;
-    return (p->with & all) == all && from->plain && from->type == FP32;
+    return (WITH & all) == all && from->plain && from->type == FP32;
 }
 
 /* Updates the rows of a bucket of table t. */
-static void fused_bucket(const struct fused *p, const struct batch *in,
-                         const struct rule_step *steps, const struct table *io, int32_t t,
-                         struct runs runs, float *sum) {
+static inline void fused_bucket(const struct fused *p, const struct batch *in,
+                                const struct rule_step *steps, const struct table *io, int32_t t,
+                                struct runs runs, float *sum) {
     struct fused_bucket b = {p, runs, t, updater_of(in, t, steps, io), sum};
-    const bool constant = p->with & CONSTANT_DIM;
+    const bool constant = WITH & CONSTANT_DIM;
     update_runs *plain = plain_bucket(&b) ? plain_runs_of(&b.updater) : NULL;
     if (plain) {
         const struct gather_table *from = &p->gather.table[t];
@@ -164,12 +228,13 @@ static void fused_bucket(const struct fused *p, const struct batch *in,
     for_dim(constant ? b.updater.dim : 0, update_bucket, &b);
 }
 
-/* Sums the pieces, then adds each run's pieces and updates. cut: a plan has cut the runs. Every thread of the team
- * calls this. */
-static void update_long_runs(struct fused *p, const struct batch *in, const struct rule_step *steps,
-                             const struct table *io, bool cut) {
+/* Cuts the runs, unless a plan has, sums the pieces, adds each run's pieces, and updates. Every thread of the team calls
+ * this. */
+static inline void update_long_runs(struct fused *p, const struct batch *in,
+                                    const struct rule_step *steps, const struct table *io,
+                                    enum when indexed) {
 #pragma omp single
-    if (!cut) cut_long_runs(p);
+    if (indexed == IN_STEP) cut_long_runs(p);
 #pragma omp for schedule(dynamic)
     for (int32_t k = 0; k < p->pieces; k++) {
         const struct long_run *x = &p->long_run[p->long_run_of_piece[k]];
@@ -192,19 +257,21 @@ static void update_long_runs(struct fused *p, const struct batch *in, const stru
     }
 }
 
-void fused_prepare(const struct fused *p, const struct batch *in, int threads) {
+/* Serial, O(buckets + features + tables). */
+static inline void fused_prepare(const struct fused *p, const struct batch *in, int threads) {
     gather_prepare(&p->gather);
     if (p->small.units) small_prepare(&p->small, in, threads);
     partition_prepare(&p->partition, in);
 }
 
-void fused_index(struct fused *p, const struct batch *in, bool ahead) {
+/* Partitions the lookups. Every thread of the team calls this. */
+static inline void fused_index(struct fused *p, const struct batch *in, enum when when) {
     const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
     gather_fill(&p->gather, thread, threads);
 #pragma omp single
-    if (p->with & HOT_ROWS) hot_choose(&p->hot, in);
+    if (WITH & HOT_ROWS) hot_choose(&p->hot, in);
     if (p->hot.rows)
-        hot_partition(&p->hot, &p->gather, ahead, thread, threads);
+        hot_partition(&p->hot, &p->gather, when == IN_PLAN, thread, threads);
     else
         partition_build(&p->partition, &p->gather, thread, threads);
 #pragma omp single
@@ -217,12 +284,16 @@ static inline void prefetch_entries(const struct partition *p, int64_t bucket) {
     if (n <= OWN_MOST) prefetch(p->entry + p->begin[bucket], n * sizeof *p->entry, INTO_L2);
 }
 
-void fused_update(struct fused *p, const struct batch *in, const struct rule_step *steps,
-                  const struct table *io, bool ahead) {
+/* Sums and updates. indexed: a plan's index; otherwise each bucket is indexed while it is in L1. Every thread of the team
+ * calls this. */
+static inline void fused_update(struct fused *p, const struct batch *in,
+                                const struct rule_step *steps, const struct table *io,
+                                enum when indexed) {
     const int thread = omp_get_thread_num(), chunk = bucket_chunk(p);
     float *sum = p->sum + (int64_t)thread * p->max_dim;
     bool often = false;
-    if (ahead && p->hot.rows) hot_sum(&p->hot, &p->gather, thread, omp_get_num_threads());
+    if (indexed == IN_PLAN && p->hot.rows)
+        hot_sum(&p->hot, &p->gather, thread, omp_get_num_threads());
 #pragma omp for schedule(dynamic) nowait
     for (int32_t k = 0; k < p->small.units; k++)
         small_sum(&p->small, &p->gather, k, steps, io, thread);
@@ -236,27 +307,32 @@ void fused_update(struct fused *p, const struct batch *in, const struct rule_ste
         const int32_t t = p->partition.table_of[bucket];
         if (p->partition.begin[bucket] == p->partition.begin[bucket + 1]) continue;
         if (k + 1 < p->partition.buckets) prefetch_entries(&p->partition, p->order[k + 1]);
-        const struct runs runs =
-            ahead ? kept_runs(p, bucket) : index_bucket(p, &io[t].weight, bucket, often);
+        const struct runs runs = indexed == IN_PLAN ? kept_runs(p, bucket)
+                                                    : index_bucket(p, &io[t].weight, bucket, often);
         often = rows_come_often(runs);
         fused_bucket(p, in, steps, io, t, runs, sum);
     }
-    if (p->long_runs) update_long_runs(p, in, steps, io, ahead);
+    if (p->long_runs) update_long_runs(p, in, steps, io, indexed);
     if (p->small.units) small_update(&p->small, in, steps, io);
     if (p->hot.rows) hot_update(&p->hot, in, steps, io);
 }
 
-int fused_run(const struct batch *in, const struct rule_step *steps, const struct table *io,
-              const struct launch *how, unsigned with) {
+static inline size_t fused_scratch_bytes(const struct batch *shape, int threads) {
+    return fused_lay_out(&(struct fused){0}, shape, threads, IN_STEP, NULL);
+}
+
+/* A whole step. */
+static inline int fused_run(const struct batch *in, const struct rule_step *steps,
+                            const struct table *io, const struct launch *how) {
     struct fused plan;
-    fused_lay_out(&plan, in, how->threads, with, false, how->scratch);
+    fused_lay_out(&plan, in, how->threads, IN_STEP, how->scratch);
     fused_prepare(&plan, in, how->threads);
 #pragma omp parallel num_threads(how->threads)
     {
-        fused_index(&plan, in, false);
+        fused_index(&plan, in, IN_STEP);
 #pragma omp master
         stage_done(how, STAGE_INDEX);
-        fused_update(&plan, in, steps, io, false);
+        fused_update(&plan, in, steps, io, IN_STEP);
     }
     stage_done(how, STAGE_UPDATE);
     return 0;
