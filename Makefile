@@ -1,146 +1,33 @@
 # embfuse: build what this machine can.
 #
-#| make bench     measure all kernels on the standard workloads; print a table, draw plots (5 min; 13 min where
-#|                the last-level cache has 480 MiB, which every sample flushes).
-#|                It includes device kernels if there is a device, or if PLACE asks for them
+#| make           build build/bench, build/embfuse and libembfuse, without nvcc
+#| make bench     measure all kernels on the standard workloads, print a table, draw plots (5 min; 13 min where
+#|                the last-level cache has 480 MiB, which every sample flushes). Device kernels, too, if there is a device
 #| make check     unit tests, without kernels, in seconds
-#| make test      unit tests, kernels on drawn shapes, and the programs; ends with "N passed, N failed, N skipped".
-#|                ONLY="zipf bench" builds and runs tests/*/test_zipf.c and tests/*/test_bench.sh; TESTS='cpu_*: dim*'
-#|                selects in C programs; SEED=4711 repeats a drawn shape; DRAWS=5000: so many, from SEED on, instead of 60
-#| make test-NAME of an optional part: library ranks server tiers serving peers studies report portable cuda
-#|                (what nvcc makes of kernels). make test-all: all of these
-#| make test-nightly  all of it by clang, portable, with sanitizers, 5,000 shapes, fuzzing, mutants, all architectures
-#| make cuda      build/cuda/bench, embfuse and libembfuse with device kernels; the others have host kernels alone
-#| make ci-metrics  bytes and instructions of host kernels against tests/golden/ci_metrics.txt: what can gate a change on
-#|                any machine, in a minute. KERNEL=text: of some. make ci-metrics-renew accepts a change. Status 3: something
-#|                is worse, 4: not worse, but not as recorded
-#| make bench-gpu measure device kernels on datasets/gpu.spec and dynamicemb.spec, or on what SPEC=, TRACE=,
-#|                ALPHA= ... select; status 1 without a device
-#| make test-ptx  run the tests of device kernels with nvcc's PTX, translated, without a GPU: PTX_ARCHS="80 90 100";
-#|                make ptx-verify also writes the record reports/results/ptx-verified.txt
-#| make gpu-verify  test device kernels on a real GPU and write a record; status 1 without a GPU
-#| make gpu-record  both of these, packed into OUT/DEVICE-DRIVER-DATE.tar.gz; docs/cuda.md. Status 1 without
-#|                a GPU, or if one of them fails; the archive has what there is
-#| make gpu-lease  pack what studies/gpu/lease.py needs to measure a GPU that is there for minutes: build/lease.tar.xz
-#| make cuda12    install the headers of CUDA 12 in build/ (24 MB, once); make test ONLY=cuda_old compiles with them
-#| make resources  record what device kernels compile to in tests/golden/cuda_sass.txt, with which make test compares.
-#|                It needs a disassembler: make sass-tools installs one in build/ (7 MB, once) if CUDA has none
-#| make counts    what device kernels do, counted on nvcc's PTX without a GPU: requests, sectors, atomics; not timed.
-#|                make counts-renew accepts a change, make test-counts judges it; COUNTS_SPEC=file KERNEL=text;
-#|                COUNTS_LINES=1: also the source lines that move most
-#| make sass-counts  instructions that warps issue in the kernel of emulation/sass/target.cu: nvcc's machine code, executed
-#|                on the CPU, and every row of it checked. make sass-counts-renew accepts a change, make test-cuda judges it;
-#|                SASS='--rule=adam --lines=20 --blocks=all --listing=file': some of it, lines, the whole launch, the code
-#| make l2        what device kernels move in a model of L2: KERNEL= COUNTS_PART=8
+#| make test      these, kernels on drawn shapes, and the programs; ends with "N passed, N failed, N skipped"
 #| make smoke     run and check every kernel, rule and workload kind once, tiny; result in OUT/smoke/
-#| make plots     draw again from a saved result: RESULT=file.json; never measures
-#| make table     print the table of a saved result; EACH=1: one for every rule, even of many
-#| make figures   draw figures for a paper (PDF, SVG, PNG; in the width of a page and of a column) from a saved
-#|                result: RESULT=file.json; RECORD=zen4-2core: all of a recorded machine, into OUT/figures/. An
-#|                index.html shows them, and names what has no data
-#| make gallery   draw docs/figures.md again: a small picture of every figure, from RECORDED=reports/results/zen5-2core;
-#|                what it lacks comes from other records
-#| make medians   the medians of a saved result as Google Benchmark's JSON, one row per workload, rule, kernel and mode, for
-#|                github-action-benchmark, Bencher and compare.py: RESULT=file.json MEDIANS=OUT/medians.json
-#| make compare   compare two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if
-#|                unsure. OUT/compare.status has this status, since make turns every failure into 2;
-#|                COMPARE='--min-effect 5': further options, see reports/compare.py --help
-#| make report    write one page about results, OUT/report.html, which needs no network: machines, a table that sorts,
-#|                every figure, kernels, workloads, an explorer of all points. RESULT="a.json b.json", RECORD="NAME NAME"
-#|                of reports/results, A=old.json B=new.json: also compare these
-#| make bench-against  this checkout and the revision REF=HEAD~1 in turns, sample by sample, then make compare of both:
-#|                text for a pull request in OUT/against/compare.md, status in OUT/against/status; variables as for bench
-#| make noise     the effect that identical code shows on this machine (OUT/noise/noise.json), which both comparisons
-#|                then use; REPS=7 samples, COMPARISONS=2; NOISE=file: another one
-#| make history   speed over revisions with change points: of HISTORY=folder of results, or of REVS="v1 v2 ...", which it
-#|                builds and measures in turns first; OUT/history/
-#| make peers     measure PyTorch and FBGEMM beside the kernels, on the same batches in the same run; installs
-#|                both into build/peers/venv (several GB, once); variables as for bench. Without a selection,
-#|                a second run measures FBGEMM and kernels on one thread: OUT/peers-1-thread/
-#| make bench-compilers  build the CPU kernels with each of COMPILERS="gcc clang"; the builds take turns in
-#|                one run. Prints ratios, and whether exact results are equal bit for bit; variables as for bench
-#| make bench-isa  the same for LEVELS="avx512 avx2 plain" of one portable build, with plots
-#| make sweep     is cpu_fused the fastest everywhere? About 110 points over row width, pooling factor, skew,
-#|                rows, tables and THREADS="1 2", with the other CPU kernels; GIB=4: limit of the weights
-#| make scaling   time against lookups and rows, both up to MOST=1e8, and against THREADS="1 2"; names and
-#|                skips what does not fit in memory
-#| make scale     weak and strong scaling over RANKS="1 2 4 8" of this machine, and on two nodes with shaped
-#|                LINKS="1gbit 10gbit" if they are given (as root), each beside a model of bytes, links and local work;
-#|                the best sharding on 8 to 16,384 ranks of a cluster, only modelled. SHARDING= REPS=9; OUT/scale/scale.md
-#| make crossover when does a dense gradient beat a sparse one? Over the share of touched rows, three row widths
-#|                and RULE="sgd rowwise_adagrad adagrad adam"; MIB=128: weights of the table
-#| make ladder    what each technique of cpu_fused is worth: time without it / time with all techniques, on
-#|                the standard workloads; REPS=7 SEED= THREADS=
-#| make bench-ranks  iterations on ranks of this machine over MPI, with the bytes that ranks send: RANKS="1 2 4"
-#|                SHARDING="table row column data"; ranks/README.md has all of it
-#| make zero      ZeRO-1 and ZeRO-3 of an embedding table beside rows in shards: bytes held and sent, time; RANKS=4,
-#|                OFFLOAD=start of file names: also with an optimizer in files
-#| make server    training on a parameter server over MPI: synchronous, with bounded staleness, without a bound; rates,
-#|                versions, loss and drift. RANKS=4, SERVERS=1 of them, CLOCKS=200, RULE=adagrad; OUT/server/server.md
-#| make bench-tiers  tables on a disk with BUDGET="5 10 20 50 100" percent of their rows in memory: hits of every policy
-#|                over ALPHA="0.6 0.8 1.05 1.2", reuse histograms and traces; speed beside tables in memory, with rows
-#|                fetched ahead. BATCHES=128, the first half warms up; needs 1 GB of disk; OUT/tiers/tiers.md
-#| make drift     how far narrow types, steps per lookup and dense steps drift over 1000 steps (OUT/drift/drift.md)
-#| make cores     how evenly cpu_fused shares its work on up to 64 cores, counted on the ids of SPEC; not timed
-#| make tune      the fastest prefetches of this machine beside the defaults, in under 10 s (OUT/tune/tune.json, and a
-#|                setting of EMBFUSE_PREFETCH where it gains 2 % or more)
-#| make memory    what memory costs a thread: latency over spans up to MIB=4096, and what prefetches of many rows are worth
-#| make overhead  what a call of libembfuse costs over a call of its kernel, in microseconds
-#| make serving   time a frozen table mapped, in Redis and in FAISS, and compare bytes and recall of its types; installs
-#|                FAISS into build/serving/venv. ROWS= DIMS= ALPHA=, BATCH= requests of POOLING= rows, WEIGHT=own.npy
-#| make record    measure everything on this machine and write its page: NAME=zen4-2core, in reports/results/.
-#|                Takes about an hour on two cores, waits for a quiet machine, continues an interrupted record.
-#|                STEPS="standard standard-1-thread forward roof winners types traces peers iteration ladder tune
-#|                memory sweep crossover noise compilers isa scaling": only these;
-#|                FORCE="roof": measure these again; TRACES=folder with *.txt.gz (../shared/traces);
-#|                WAIT=600: seconds to wait before a step; MINUTES=120: start no second try of a disturbed step
-#|                that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another
-#|                machine's folder, interrupted; 2 a wrong result, which is kept; 3 a step is missing
-#| make claims    what is often said about fused optimizers, with verdicts from the records: docs/claims.md
-#| make readme    write the pages of all recorded machines, the front page with the tables of RECORDED=, the claims and
-#|                the tables of ARTIFACT.md
-#| make reproduce every figure and table of the pages again from the records, in OUT/reproduce/pages, compared with them;
-#|                prints each with the command, time, memory and disk of a new run. RUN=1 NAME=mine ITEMS="standard drift":
-#|                measure these (all) on this machine. Status 2: an item failed, 3: a page is older than its record
-#| make fuzz      fuzz the readers of untrusted files: FUZZ_SECONDS=60
-#| make mutants   change one line at a time of the kernels, the check and the oracle, and list the changes
-#|                that no test notices: MINUTES=20 FILES='kernels/cpu/*.h' SEED=1; OUT/mutants.txt
-#| make example   build the C example of libembfuse, examples/dlrm.c, and run it for a second
-#| make train-example  train a small DLRM on planted clicks: rules, lazy and dense Adam, fp32 and bf16; about 5
-#|                minutes on two cores; OUT/train-example/training.md and .png. SEEDS=3, THREADS=2: runs at once
+#| make table     the table of a saved result, RESULT=file.json; make plots: its plots; neither measures
+#| make compare   two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if unsure
+#| make cuda      build/cuda/bench, embfuse and libembfuse with device kernels; the others have host kernels alone
 #| make deps      install the Debian packages as root, or else print their names: FOR=bench|test|ci.
 #|                With DEPS=dir: say what that prefix lacks; status 1 if it lacks anything
-#| make           build build/bench, build/embfuse and libembfuse only
 #| make install   install libembfuse, its header and manual, and both programs: PREFIX=/usr/local DESTDIR=
 #| make clean     remove build/
+#| More, by folder: make help-emulation (device kernels and GPUs), help-examples, help-peers, help-ranks,
+#|                help-reports, help-studies, help-tests, help-tiers
 #|
 #| What to measure (lists are separated by blanks):
-#|   TRACE=file      a recorded id stream in its real order: .txt, .txt.gz, .ids.npy;
-#|                   a,b,c: files that are the features of one input
+#|   TRACE=file      a recorded id stream: .txt, .txt.gz, .ids.npy; a,b,c: files that are the features of one input
 #|   SPEC=file       a workload file; datasets/standard.spec otherwise
-#|   ALPHA= DIMS= ROWS= BATCH= POOLING=   axes of datasets/zipf.spec: exponents, floats per row, rows,
-#|                   bags, and sum|mean|none|max or a pooling factor
+#|   ALPHA= DIMS= ROWS= BATCH= POOLING=   axes of datasets/zipf.spec; POOLING: sum|mean|none|max or a pooling factor
 #|   RULE=           update rules, forward (the lookup), gradient (rows and values), weight_grad, or all
 #|   FILTER=regex    on WORKLOAD/RULE/KERNEL/MODE
 #|   MODES=          cold, warm, iteration (forward, plan and step as one); cold warm otherwise
-#|   SEED=           of all random numbers
-#|   THREADS= REPS= RING=                      threads, samples, batches that the samples cycle through
 #|   PLACE=          host, device, or all (without a device: host)
-#|   OUT=build/results                         where the result goes
-#|   QUEUE=10        minutes to wait for another bench on this machine: two at once disturb each other
-#| Exit status: 0 fine, 1 usage or environment, 2 a wrong result, a kernel that crashed or one that broke the
-#| device (other results are kept), 130 or 143 stopped by Ctrl-C or kill (the result has what was measured, and
-#| says so); make itself shows these as "Error 1", "Error 2" ... The result is written after each workload. If
-#| the run dies, make table shows what there is, and says that the run did not end.
-#| How to build:
-#|   CC=clang        another compiler          NATIVE=0       portable code, not -march=native
-#|   SANITIZE=address,undefined or thread      a build folder of its own for each
-#|   DEBUG=-g        with variables, for a debugger
-#|   NVCC=           without CUDA              CUDA_ARCHS="80 90 100"   for which GPUs, from 75 on
-#|   DEPS=dir        libraries in dir/include and dir/lib: without apt, or without root
-#| How to run a portable build on x86-64 (NATIVE=0), which uses the best kernels that the CPU can run:
-#|   EMBFUSE_ISA=avx512|avx2|plain             use this level instead; also in the environment
-#| How far ahead the CPU kernels prefetch, in any build: EMBFUSE_PREFETCH, see docs/usage.md
+#|   SEED= THREADS= REPS= RING= OUT=build/results   RING: batches that the samples cycle through
+#| How to build: CC=clang, NATIVE=0 (portable), SANITIZE=address,undefined or thread, DEBUG=-g, NVCC= (without CUDA),
+#|   CUDA_ARCHS="80 90 100", DEPS=dir (libraries in dir/include and dir/lib: without apt, or without root)
+#| Exit status: 0 fine, 1 usage or environment, 2 a wrong result or a crash; docs/usage.md has all of it
 #
 # The folder is the registry: the harness, the tests and the plots use every kernels/<family>/<name>.c (with nvcc
 # also .cu) that ends in DEFINE_KERNEL(<name>).
@@ -504,6 +391,10 @@ smoke:
 
 help:
 	@sed -n 's/^#| \?//p' Makefile
+
+help-%:
+	@$(if $(wildcard $*/*.mk),,echo 'help-$*: no such part; make help names them' >&2; exit 1)
+	@sed -n 's/^#| \?//p' $(wildcard $*/*.mk $*/*/*.mk)
 
 clean:
 	rm -rf build

@@ -1,5 +1,9 @@
 # PyTorch and FBGEMM beside the suite's kernels, in the same run: see peers/README.md. Nothing else in
 # the suite needs what this target installs.
+#
+#| make peers     measure PyTorch and FBGEMM beside the kernels, on the same batches in the same run; installs
+#|                both into build/peers/venv (several GB, once); variables as for bench. Without a selection,
+#|                a second run measures FBGEMM and kernels on one thread: OUT/peers-1-thread/
 
 .PHONY: peers
 

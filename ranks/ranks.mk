@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: MIT
 # Several ranks. Only programs that talk over MPI link with it.
+#
+#| make bench-ranks  iterations on ranks of this machine over MPI, with the bytes that ranks send: RANKS="1 2 4"
+#|                SHARDING="table row column data"; ranks/README.md has all of it
+#| make server    training on a parameter server over MPI: synchronous, with bounded staleness, without a bound; rates,
+#|                versions, loss and drift. RANKS=4, SERVERS=1 of them, CLOCKS=200, RULE=adagrad; OUT/server/server.md
+#| make zero      ZeRO-1 and ZeRO-3 of an embedding table beside rows in shards: bytes held and sent, time; RANKS=4,
+#|                OFFLOAD=start of file names: also with an optimizer in files
 
 mpi_files     := ranks/transport_mpi.c ranks/program.c
 ranks_objects := $(patsubst %.c,$(B)/%.o,$(filter-out $(mpi_files) ranks/train.c ranks/transport_nccl.c,$(sort $(wildcard ranks/*.c))))

@@ -1,6 +1,22 @@
 # SPDX-License-Identifier: MIT
 # Reports from a saved result: RESULT is the file, MODE is cold, warm or iteration. The figures for a
 # paper need matplotlib, so Debian's own python3 comes first.
+#
+#| make plots     draw again from a saved result: RESULT=file.json; never measures
+#| make table     print the table of a saved result; EACH=1: one for every rule, even of many
+#| make figures   draw figures for a paper (PDF, SVG, PNG; in the width of a page and of a column) from a saved
+#|                result: RESULT=file.json; RECORD=zen4-2core: all of a recorded machine, into OUT/figures/. An
+#|                index.html shows them, and names what has no data
+#| make gallery   draw docs/figures.md again: a small picture of every figure, from RECORDED=reports/results/zen5-2core;
+#|                what it lacks comes from other records
+#| make medians   the medians of a saved result as Google Benchmark's JSON, one row per workload, rule, kernel and mode, for
+#|                github-action-benchmark, Bencher and compare.py: RESULT=file.json MEDIANS=OUT/medians.json
+#| make compare   compare two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if
+#|                unsure. OUT/compare.status has this status, since make turns every failure into 2;
+#|                COMPARE='--min-effect 5': further options, see reports/compare.py --help
+#| make report    write one page about results, OUT/report.html, which needs no network: machines, a table that sorts,
+#|                every figure, kernels, workloads, an explorer of all points. RESULT="a.json b.json", RECORD="NAME NAME"
+#|                of reports/results, A=old.json B=new.json: also compare these
 
 PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 RESULT  ?= $(OUT)/bench.json

@@ -1,5 +1,49 @@
 # SPDX-License-Identifier: MIT
 # Studies: many runs each, with one result per study.
+#
+#| make bench-against  this checkout and the revision REF=HEAD~1 in turns, sample by sample, then make compare of both:
+#|                text for a pull request in OUT/against/compare.md, status in OUT/against/status; variables as for bench
+#| make noise     the effect that identical code shows on this machine (OUT/noise/noise.json), which both comparisons
+#|                then use; REPS=7 samples, COMPARISONS=2; NOISE=file: another one
+#| make history   speed over revisions with change points: of HISTORY=folder of results, or of REVS="v1 v2 ...", which it
+#|                builds and measures in turns first; OUT/history/
+#| make bench-compilers  build the CPU kernels with each of COMPILERS="gcc clang"; the builds take turns in
+#|                one run. Prints ratios, and whether exact results are equal bit for bit; variables as for bench
+#| make bench-isa  the same for LEVELS="avx512 avx2 plain" of one portable build, with plots
+#| make sweep     is cpu_fused the fastest everywhere? About 110 points over row width, pooling factor, skew,
+#|                rows, tables and THREADS="1 2", with the other CPU kernels; GIB=4: limit of the weights
+#| make scaling   time against lookups and rows, both up to MOST=1e8, and against THREADS="1 2"; names and
+#|                skips what does not fit in memory
+#| make scale     weak and strong scaling over RANKS="1 2 4 8" of this machine, and on two nodes with shaped
+#|                LINKS="1gbit 10gbit" if they are given (as root), each beside a model of bytes, links and local work;
+#|                the best sharding on 8 to 16,384 ranks of a cluster, only modelled. SHARDING= REPS=9; OUT/scale/scale.md
+#| make crossover when does a dense gradient beat a sparse one? Over the share of touched rows, three row widths
+#|                and RULE="sgd rowwise_adagrad adagrad adam"; MIB=128: weights of the table
+#| make ladder    what each technique of cpu_fused is worth: time without it / time with all techniques, on
+#|                the standard workloads; REPS=7 SEED= THREADS=
+#| make tune      the fastest prefetches of this machine beside the defaults, in under 10 s (OUT/tune/tune.json, and a
+#|                setting of EMBFUSE_PREFETCH where it gains 2 % or more)
+#| make memory    what memory costs a thread: latency over spans up to MIB=4096, and what prefetches of many rows are worth
+#| make cores     how evenly cpu_fused shares its work on up to 64 cores, counted on the ids of SPEC; not timed
+#| make drift     how far narrow types, steps per lookup and dense steps drift over 1000 steps (OUT/drift/drift.md)
+#| make overhead  what a call of libembfuse costs over a call of its kernel, in microseconds
+#| make serving   time a frozen table mapped, in Redis and in FAISS, and compare bytes and recall of its types; installs
+#|                FAISS into build/serving/venv. ROWS= DIMS= ALPHA=, BATCH= requests of POOLING= rows, WEIGHT=own.npy
+#| make gpu-lease  pack what studies/gpu/lease.py needs to measure a GPU that is there for minutes: build/lease.tar.xz
+#| make record    measure everything on this machine and write its page: NAME=zen4-2core, in reports/results/.
+#|                Takes about an hour on two cores, waits for a quiet machine, continues an interrupted record.
+#|                STEPS="standard standard-1-thread forward roof winners types traces peers iteration ladder tune
+#|                memory sweep crossover noise compilers isa scaling": only these;
+#|                FORCE="roof": measure these again; TRACES=folder with *.txt.gz (../shared/traces);
+#|                WAIT=600: seconds to wait before a step; MINUTES=120: start no second try of a disturbed step
+#|                that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another
+#|                machine's folder, interrupted; 2 a wrong result, which is kept; 3 a step is missing
+#| make claims    what is often said about fused optimizers, with verdicts from the records: docs/claims.md
+#| make readme    write the pages of all recorded machines, the front page with the tables of RECORDED=, the claims and
+#|                the tables of ARTIFACT.md
+#| make reproduce every figure and table of the pages again from the records, in OUT/reproduce/pages, compared with them;
+#|                prints each with the command, time, memory and disk of a new run. RUN=1 NAME=mine ITEMS="standard drift":
+#|                measure these (all) on this machine. Status 2: an item failed, 3: a page is older than its record
 
 .PHONY: bench-compilers bench-isa bench-against noise history sweep scaling scale crossover ladder drift overhead cores \
         tune memory serving record readme claims reproduce

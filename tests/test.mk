@@ -7,6 +7,19 @@
 #   make test-all   every suite
 #
 # ONLY="zipf bench" builds and runs tests/*/test_zipf.c and tests/*/test_bench.sh alone.
+#
+#| make test      unit tests, kernels on drawn shapes, and the programs; ends with "N passed, N failed, N skipped".
+#|                ONLY="zipf bench" builds and runs tests/*/test_zipf.c and tests/*/test_bench.sh; TESTS='cpu_*: dim*'
+#|                selects in C programs; SEED=4711 repeats a drawn shape; DRAWS=5000: so many, from SEED on, instead of 60
+#| make test-NAME of an optional part: library ranks server tiers serving peers studies report portable cuda
+#|                (what nvcc makes of kernels). make test-all: all of these
+#| make test-nightly  all of it by clang, portable, with sanitizers, 5,000 shapes, fuzzing, mutants, all architectures
+#| make ci-metrics  bytes and instructions of host kernels against tests/golden/ci_metrics.txt: what can gate a change on
+#|                any machine, in a minute. KERNEL=text: of some. make ci-metrics-renew accepts a change. Status 3: something
+#|                is worse, 4: not worse, but not as recorded
+#| make fuzz      fuzz the readers of untrusted files: FUZZ_SECONDS=60
+#| make mutants   change one line at a time of the kernels, the check and the oracle, and list the changes
+#|                that no test notices: MINUTES=20 FILES='kernels/cpu/*.h' SEED=1; OUT/mutants.txt
 
 core_suites  := unit kernels programs
 other_suites := library ranks server tiers serving peers studies report portable cuda
