@@ -85,8 +85,9 @@ static void switch_context(emulation::Fibre *from, emulation::Fibre *to) {
 
 namespace emulation {
 
-/* The guard is wide: a large local array would step over a narrow one. */
-enum { GUARD = 256 << 10, STACK = 64 << 10, SANITIZED_STACK = 256 << 10, MAX_STACKS = 2048 };
+/* The guard is wide: a large local array would step over a narrow one. Of a stack only what a thread touches is
+ * memory; clang and sanitizers take more than 64 KiB for the largest kernels. */
+enum { GUARD = 256 << 10, STACK = 256 << 10, MAX_STACKS = 2048 };
 
 static struct {
     Fibre thread;
@@ -109,20 +110,15 @@ static void first_entry() {
     abort();
 }
 
-static size_t stack_bytes() {
-    return with_asan() || with_tsan() ? SANITIZED_STACK : STACK;
-}
-
 Fibre *fibre_create(void (*entry)()) {
-    size_t bytes = stack_bytes();
-    void *mapping = mmap(nullptr, GUARD + bytes, PROT_READ | PROT_WRITE,
+    void *mapping = mmap(nullptr, GUARD + STACK, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED || fibres.stacks == MAX_STACKS) fatal("no memory for a stack");
     mprotect(mapping, GUARD, PROT_NONE);
     char *stack = static_cast<char *>(mapping) + GUARD;
     fibres.guards[fibres.stacks++] = static_cast<char *>(mapping);
     fibres.entry = entry;
-    return new Fibre{new_context(stack, bytes, first_entry), stack, bytes, nullptr,
+    return new Fibre{new_context(stack, STACK, first_entry), stack, STACK, nullptr,
                      with_tsan() ? __tsan_create_fiber(0) : nullptr};
 }
 
@@ -166,7 +162,7 @@ static bool above_a_guard(const void *address, size_t from, size_t to) {
 }
 
 bool fibre_owns(const void *address) {
-    return above_a_guard(address, GUARD, GUARD + stack_bytes());
+    return above_a_guard(address, GUARD, GUARD + STACK);
 }
 
 bool fibre_overflow(const void *address) {

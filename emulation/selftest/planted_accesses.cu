@@ -50,14 +50,14 @@ static void host_dereference() {
 }
 
 static __global__ void deep(int *out, int n) {
-    volatile char local[100 << 10];
+    volatile char local[400 << 10];
     for (int i = 0; i < n; i++) local[i] = char(i);
     *out = local[n - 1];
 }
 
 static void stack_overflow() {
     DeviceArray<int> out(1);
-    LAUNCH(deep, 1, 1, 0, nullptr, out.device, 100 << 10);
+    LAUNCH(deep, 1, 1, 0, nullptr, out.device, 400 << 10);
 }
 
 static __global__ void too_much_shared() {
