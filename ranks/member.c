@@ -208,7 +208,7 @@ static int exchange_ids(struct member *m, int batch, struct error *err) {
     return 0;
 }
 
-static int forward(struct member *m, const struct kernel *k, int batch, struct step_times *times,
+static int forward(struct member *m, const struct kernel *k, int batch, struct rank_times *times,
                    struct error *err) {
     double at = clock_seconds();
     int status = 0;
@@ -229,7 +229,7 @@ static int forward(struct member *m, const struct kernel *k, int batch, struct s
 /* Gradients to the owners, and the step there. While a group takes its step, the gradients of the next one
  * are on their way. */
 static int step(struct member *m, const struct kernel *k, int batch, int status,
-                struct step_times *times, struct error *err) {
+                struct rank_times *times, struct error *err) {
     double at = clock_seconds(), *exchange = &times->exchange[EXCHANGE_GRADIENT].seconds;
     transport_phase(m->transport, "exchange of gradients");
     if (group_gradient_start(&m->groups[0], batch, err)) return -1;
@@ -260,7 +260,7 @@ static int begin_together(struct member *m, const struct order *o, int status, d
 
 /* A step begins when its ids are there and its plan is made; everything else, with its ids. The bytes of its
  * exchanges are in the transport. */
-static int operate(struct member *m, const struct order *o, struct step_times *times,
+static int operate(struct member *m, const struct order *o, struct rank_times *times,
                    struct error *err) {
     const struct kernel *k = kernel_of(o->kernel), *lookup = kernel_of(o->forward);
     const bool is_step = k->operation == OP_STEP, step_alone = is_step && !lookup;
@@ -309,11 +309,11 @@ static void at_least(double *most, double x) {
 }
 
 /* The largest of all ranks, of every number of the times; bytes also as a sum. */
-static int merge_times(struct member *m, struct step_times *t, struct error *err) {
+static int merge_times(struct member *m, struct rank_times *t, struct error *err) {
     m->transport->channel = CHANNEL_CONTROL;
     if (transport_all_gather(m->transport, t, sizeof *t, m->of_rank, err)) return -1;
     for (int r = 0; r < m->transport->ranks; r++) {
-        const struct step_times *x = &m->of_rank[r];
+        const struct rank_times *x = &m->of_rank[r];
         at_least(&t->seconds, x->seconds);
         at_least(&t->forward, x->forward);
         at_least(&t->plan, x->plan);
@@ -327,8 +327,6 @@ static int merge_times(struct member *m, struct step_times *t, struct error *err
             to->sent_all += x->exchange[e].sent;
         }
     }
-    t->of_rank = m->of_rank;
-    t->ranks = m->transport->ranks;
     return 0;
 }
 

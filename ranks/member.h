@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "harness/measure/place.h"
 #include "ranks/group.h"
+#include "ranks/times.h"
 
 enum what {
     DO_CALIBRATE, /* before a place opens */
@@ -40,7 +40,7 @@ struct order {
 struct reply {
     size_t scratch; /* bytes */
     int64_t appeared;
-    struct step_times times;
+    struct rank_times times;
     struct ceiling ceiling;
 };
 
@@ -71,7 +71,7 @@ struct member {
     struct batch own[RING_MAX];
     struct group groups[GROUPS_MOST];
     int num_groups;
-    struct step_times *of_rank; /* [ranks] of the last operation */
+    struct rank_times *of_rank; /* [ranks] of the last operation */
     void *result;               /* of a forward, laid out as own[batch].grad */
     bool on_device;             /* rows travel between devices, and these are in their memory: */
     struct device_buffer own_grads[RING_MAX], device_result;

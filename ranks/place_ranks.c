@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "ranks/place_ranks.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,12 +11,15 @@
 #include "ranks/calibrate.h"
 #include "ranks/member.h"
 #include "ranks/planner.h"
+#include "ranks/times.h"
 
 struct ranks {
     struct place place;
     struct place_setup setup;
     struct member member;
     int fill; /* of the scratch, before the next step */
+    struct rank_times times;
+    struct place_counter *counters;
 };
 
 static struct ranks *ranks_of(struct place *p) {
@@ -49,6 +53,7 @@ static void ranks_close(struct place *p) {
     t->channel = CHANNEL_CONTROL;
     transport_broadcast(t, 0, &o, sizeof o, &err);
     member_close(&r->member);
+    free(r->counters);
     free(r);
 }
 
@@ -142,6 +147,57 @@ static int parts(struct place *p, const struct place_job *job, struct step_parts
     return 0;
 }
 
+/* --- counters of the record: exchange_ids_ms ..., and for each rank rank0_ms, rank0_exchange_ids_ms ... */
+
+struct counters {
+    struct place_counter *at; /* NULL: only counted */
+    int count;
+};
+
+__attribute__((format(printf, 3, 4))) static void add(struct counters *c, double value,
+                                                      const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (c->at) vsnprintf(c->at[c->count].name, sizeof c->at->name, format, args);
+    if (c->at) c->at[c->count].value = value;
+    va_end(args);
+    c->count++;
+}
+
+static const char *const exchange_name[] = {"ids", "output", "gradient"};
+
+static void add_exchange(struct counters *c, const char *rank, int e, const struct exchanged *x) {
+    const char *name = exchange_name[e];
+    add(c, 1e3 * x->seconds, "%sexchange_%s_ms", rank, name);
+    add(c, (double)x->sent / (1 << 20), "%sexchange_%s_sent_mib", rank, name);
+    add(c, (double)x->received / (1 << 20), "%sexchange_%s_received_mib", rank, name);
+}
+
+static void add_counters(struct counters *c, const struct ranks *r, bool iteration) {
+    static const char *const stages[STAGE_COUNT] = {"index", "zero", "reduce", "update"};
+    const struct exchanged *most = r->times.exchange;
+    for (int e = 0; e < EXCHANGES; e++) {
+        if (most[e].seconds == 0) continue;
+        add_exchange(c, "", e, &most[e]);
+        add(c, (double)most[e].sent_all / (1 << 20), "exchange_%s_all_mib", exchange_name[e]);
+    }
+    for (int k = 0; k < r->member.transport->ranks; k++) {
+        const struct rank_times *own = &r->member.of_rank[k];
+        char rank[20];
+        snprintf(rank, sizeof rank, "rank%d_", k);
+        add(c, 1e3 * own->seconds, "%sms", rank);
+        if (iteration) add(c, 1e3 * own->forward, "%sforward_ms", rank);
+        for (int s = 0; s < STAGE_COUNT; s++)
+            if (own->stage[s] > 0) add(c, 1e3 * own->stage[s], "%s%s_ms", rank, stages[s]);
+        for (int e = 0; e < EXCHANGES; e++)
+            if (most[e].seconds > 0) add_exchange(c, rank, e, &own->exchange[e]);
+    }
+}
+
+const struct rank_times *place_ranks_times(const struct place *p) {
+    return &((const struct ranks *)p)->times;
+}
+
 static int time_step(struct place *p, const struct place_job *job, bool cold,
                      struct step_times *out, struct error *err) {
     struct ranks *r = ranks_of(p);
@@ -149,7 +205,19 @@ static int time_step(struct place *p, const struct place_job *job, bool cold,
     struct reply reply;
     o.cold = cold;
     if (command(r, &o, job->steps, &reply, err)) return -1;
-    *out = reply.times;
+    r->times = reply.times;
+    struct counters c = {NULL, 0};
+    add_counters(&c, r, job->forward);
+    c.at = r->counters = must_have(realloc(r->counters, (size_t)c.count * sizeof *c.at));
+    c.count = 0;
+    add_counters(&c, r, job->forward);
+    *out = (struct step_times){.seconds = r->times.seconds,
+                               .forward = r->times.forward,
+                               .plan = r->times.plan,
+                               .num_counters = c.count,
+                               .counters = c.at,
+                               .disturbed = r->times.disturbed};
+    memcpy(out->stage, r->times.stage, sizeof out->stage);
     return 0;
 }
 

@@ -66,13 +66,10 @@ struct step_parts {
     struct device_graph graph; /* all 0 on the host */
 };
 
-/* Where the bytes of a place of ranks go; one process exchanges nothing. */
-enum exchange { EXCHANGE_IDS, EXCHANGE_OUTPUT, EXCHANGE_GRADIENT, EXCHANGES };
-
-struct exchanged {
-    double seconds;         /* packing and unpacking included */
-    int64_t sent, received; /* bytes of the rank that sends, or receives, most */
-    int64_t sent_all;       /* of all ranks */
+/* What only one kind of place can tell of a step: a counter of the record. */
+struct place_counter {
+    char name[48];
+    double value;
 };
 
 /* The times of a step or an iteration, in seconds. */
@@ -84,10 +81,9 @@ struct step_times {
     double stage[STAGE_COUNT]; /* parts of the step; 0: no such stage. A device times them in a
                                     separate run, because events inside the step lengthen it */
     double replay; /* of a device: the same step or iteration once more, launched as a CUDA graph */
-    struct exchanged exchange[EXCHANGES];
-    struct device_clocks clocks;      /* of a device, right after the step */
-    int ranks;                        /* 0: one process */
-    const struct step_times *of_rank; /* [ranks] until the next call */
+    struct device_clocks clocks; /* of a device, right after the step */
+    int num_counters;
+    const struct place_counter *counters; /* [num_counters] until the next call */
     bool disturbed; /* waiting for a CPU on the host, or a moving clock or ceiling on the device,
                        disturbed the sample: take it again */
 };

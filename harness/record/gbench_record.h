@@ -97,16 +97,6 @@ inline void workload_counters(benchmark::UserCounters &c, const struct measure *
         c["run_lookups_" + std::to_string(b)] = (double)s.run_lookups[b] / lookups;
 }
 
-static const char *const exchange_name[] = {"ids", "output", "gradient"};
-
-inline void exchange_counters(benchmark::UserCounters &c, const std::string &rank, int exchange,
-                              const struct exchanged &x) {
-    const std::string name = rank + "exchange_" + exchange_name[exchange];
-    c[name + "_ms"] = 1e3 * x.seconds;
-    c[name + "_sent_mib"] = (double)x.sent / (1 << 20);
-    c[name + "_received_mib"] = (double)x.received / (1 << 20);
-}
-
 inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
                             const struct sample &s, const struct scratch_use &use) {
     static const char *const stages[] = {"index_ms", "zero_ms", "reduce_ms", "update_ms"};
@@ -142,22 +132,8 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
     }
     if (s.iteration) c["forward_ms"] = 1e3 * s.times.forward;
     for (int k = 0; k < STAGE_COUNT; k++) c[stages[k]] = 1e3 * s.times.stage[k];
-    for (int e = 0; e < EXCHANGES; e++) { /* of ranks */
-        const struct exchanged &x = s.times.exchange[e];
-        if (x.seconds == 0) continue;
-        exchange_counters(c, "", e, x); /* of the rank that sends most */
-        c["exchange_" + std::string(exchange_name[e]) + "_all_mib"] = (double)x.sent_all / mib;
-    }
-    for (int r = 0; r < s.times.ranks; r++) {
-        const struct step_times &own = s.times.of_rank[r];
-        const std::string rank = "rank" + std::to_string(r) + "_";
-        c[rank + "ms"] = 1e3 * own.seconds;
-        if (s.iteration) c[rank + "forward_ms"] = 1e3 * own.forward;
-        for (int k = 0; k < STAGE_COUNT; k++)
-            if (own.stage[k] > 0) c[rank + stages[k]] = 1e3 * own.stage[k];
-        for (int e = 0; e < EXCHANGES; e++)
-            if (s.times.exchange[e].seconds > 0) exchange_counters(c, rank, e, own.exchange[e]);
-    }
+    for (int k = 0; k < s.times.num_counters; k++)
+        c[s.times.counters[k].name] = s.times.counters[k].value;
     if (s.times.replay != 0) { /* of a device */
         c["replay_ms"] = 1e3 * s.times.replay;
         c["replay_ns_per_lookup"] = lookups ? 1e9 * s.times.replay / lookups : NAN;

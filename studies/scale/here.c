@@ -22,6 +22,7 @@
 #include "harness/workload/workload.h"
 #include "ranks/calibrate.h"
 #include "ranks/place_ranks.h"
+#include "ranks/times.h"
 #include "ranks/planner.h"
 #include "ranks/program.h"
 
@@ -71,12 +72,12 @@ static int read_cut(const char *word, bool fitted, struct cut *out, struct error
 }
 
 static int by_seconds(const void *a, const void *b) {
-    const struct step_times *x = a, *y = b;
+    const struct rank_times *x = a, *y = b;
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
 /* The iteration of the median. */
-static int measure(struct here *h, const struct cut *cut, struct step_times *out,
+static int measure(struct here *h, const struct cut *cut, struct rank_times *out,
                    struct error *err) {
     const struct workload *w = &h->workload;
     const struct ranks_options options = {.sharding = cut->sharding, .overlap = cut->overlap};
@@ -94,10 +95,13 @@ static int measure(struct here *h, const struct cut *cut, struct step_times *out
                                   .forward = registry_find(OP_FORWARD, "cpu_lookup_ahead", err),
                                   .steps = h->steps,
                                   .scratch = &scratch};
-    struct step_times *all = must_have(calloc((size_t)h->reps + 1, sizeof *all));
+    struct rank_times *all = must_have(calloc((size_t)h->reps + 1, sizeof *all));
     int status = runner_scratch_open(p, job.kernel, &scratch, err);
-    for (int i = -1; status == 0 && i < h->reps; i++) /* the first one warms up */
-        status = p->ops->time(p, &job, true, &all[i < 0 ? 0 : i], err);
+    for (int i = -1; status == 0 && i < h->reps; i++) { /* the first one warms up */
+        struct step_times times;
+        status = p->ops->time(p, &job, true, &times, err);
+        all[i < 0 ? 0 : i] = *place_ranks_times(p);
+    }
     qsort(all, (size_t)h->reps, sizeof *all, by_seconds);
     *out = all[h->reps / 2];
     free(all);
@@ -107,7 +111,7 @@ static int measure(struct here *h, const struct cut *cut, struct step_times *out
 }
 
 /* Lengths travel with the ids. */
-static void measured_stages(const struct step_times *t, double stage[COST_STAGES]) {
+static void measured_stages(const struct rank_times *t, double stage[COST_STAGES]) {
     stage[COST_LENGTHS] = 0;
     stage[COST_IDS] = t->exchange[EXCHANGE_IDS].seconds;
     stage[COST_LOOKUP] = t->forward;
@@ -137,7 +141,7 @@ static double share(double predicted, double measured) {
 }
 
 /* The fit that makes the prediction of one rank right. */
-static int fit(const struct here *h, const struct step_times *times,
+static int fit(const struct here *h, const struct rank_times *times,
                const double measured[COST_STAGES], struct cut *cut, struct error *err) {
     const double grouping = times->plan + times->stage[STAGE_INDEX];
     struct cost c;
@@ -159,7 +163,7 @@ static void print_stages(const char *name, const double stage[COST_STAGES]) {
     printf("}");
 }
 
-static void print(const struct here *h, const struct cut *cut, const struct step_times *times,
+static void print(const struct here *h, const struct cut *cut, const struct rank_times *times,
                   const double measured[COST_STAGES], const struct cost *c) {
     const struct machine *m = &h->machine;
     int64_t sent = 0;
@@ -193,7 +197,7 @@ enum { ROUNDS = 2 };
 
 struct sample {
     struct cut cut;
-    struct step_times times;
+    struct rank_times times;
 };
 
 static int show(struct here *h, struct sample *s, struct error *err) {
@@ -214,7 +218,7 @@ static int all(struct here *h, char *const *words, int count, struct error *err)
         status = read_cut(words[i], h->transport->ranks > 1, &samples[i].cut, err);
     for (int k = 0; status == 0 && k < ROUNDS * count; k++) {
         struct sample *s = &samples[k % count];
-        struct step_times times;
+        struct rank_times times;
         status = calibrate_again(h, err);
         if (status == 0) status = measure(h, &s->cut, &times, err);
         if (k < count || times.seconds < s->times.seconds) s->times = times;

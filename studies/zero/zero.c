@@ -15,6 +15,7 @@
 #include "harness/workload/spec.h"
 #include "harness/workload/workload.h"
 #include "ranks/place_ranks.h"
+#include "ranks/times.h"
 #include "ranks/sharding.h"
 #include "ranks/zero.h"
 
@@ -97,7 +98,8 @@ static int sparse(struct transport *t, struct run *w, struct error *err) {
         if (status) break;
         w->sent = 0;
         double seconds = times.seconds;
-        for (int e = 0; e < EXCHANGES; e++) w->sent += (double)times.exchange[e].sent;
+        for (int e = 0; e < EXCHANGES; e++)
+            w->sent += (double)place_ranks_times(p)->exchange[e].sent;
         if (seconds < w->seconds) w->seconds = seconds;
     }
     const struct table_shape *x = &w->load.tables[0];
