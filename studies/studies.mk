@@ -132,9 +132,9 @@ write_pages    = $(PYTHON) studies/pages.py $(recorded) --front=README.md --fron
 write_claims   = $(PYTHON) studies/claims/page.py docs/claims.md $(recorded)
 write_history  = $(PYTHON) studies/history.py --out=reports/results/history
 write_artifact = $(PYTHON) studies/reproduce.py --update=ARTIFACT.md
-readme: $(B)/embfuse
-	@$(if $(NVCC),$(B)/embfuse list --markdown | $(PYTHON) reports/section.py docs/kernels.md kernels,\
-	   echo 'without nvcc the list of kernels is not renewed: it would lack the device kernels')
+readme:
+	@$(if $(wildcard $(C)/embfuse),$(C)/embfuse list --markdown | $(PYTHON) reports/section.py docs/kernels.md kernels,\
+	   echo 'without $(C)/embfuse (make cuda) the list of kernels is not renewed: it would lack the device kernels')
 	@$(write_pages)
 	@$(write_claims)
 	@$(write_history)
