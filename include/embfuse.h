@@ -495,9 +495,8 @@ EMBFUSE_API int embfuse_admission_filter(int64_t ids, double probability, int64_
 
 /* --- kernels and scratch */
 
-/* The kernel that a step of this batch runs. "auto" is cpu_fused on the host and cuda_fused on a device,
- * but cpu_dense in one cell of the recorded sweep: lib/auto.c says which. Results of different
- * kernels can differ in their last bits where sums are inexact. Errors: as embfuse_step(). */
+/* The kernel that a step of this batch runs. "auto" is cpu_fused on the host and cuda_fused on a device.
+ * Results of different kernels can differ in their last bits where sums are inexact. Errors: as embfuse_step(). */
 EMBFUSE_API int embfuse_step_kernel(struct embfuse_model *model, const struct embfuse_batch *batch,
                                     const char **name, struct embfuse_error *why);
 

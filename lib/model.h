@@ -6,7 +6,6 @@
  *     batch.c      checks a batch, and lays it out for kernels
  *     run.c        forward and step
  *     call.c       one call of a model at a time; calls in a child of fork()
- *     auto.c       which kernel
  *     device.c     what a call sends to a device
  *     schedule.c   learning rates
  *     average.c    SWA and EMA
@@ -104,13 +103,7 @@ static inline bool watches(const struct kernel *k) {
     return k->place == ON_HOST && !(k->traits & (DENSE_STEP | STEP_PER_LOOKUP));
 }
 
-/* Some table is watched. */
-bool is_watching(const struct embfuse_model *m);
 void monitor_stop(struct table *table);
-
-/* The kernel that auto takes for a batch. */
-const struct kernel *auto_kernel(const struct embfuse_model *m, enum operation operation,
-                                 const struct batch *in);
 
 /* --- a device: what describes a call goes there as one block, on the stream of the batch */
 

@@ -15,12 +15,6 @@ static int64_t watched_rows(const struct table_shape *t, const struct watch *w) 
     return w->first < t->rows ? (t->rows - 1 - w->first) / (INT64_C(1) << w->shift) + 1 : 0;
 }
 
-bool is_watching(const struct embfuse_model *m) {
-    for (int32_t t = 0; t < m->num_tables; t++)
-        if (m->tables[t].watch) return true;
-    return false;
-}
-
 void monitor_stop(struct table *table) {
     if (!table->watch) return;
     free(table->watch->row);
