@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import program
 from program import Arguments, ResultError, write_whole
 from style import markdown_table, number, text_table
+from tune import read_lines
 
 SPAN_HEADS = ("span", "cold, ns a line", "warm, ns a line")
 WAY_HEADS = ("the rows have had", "that took, ns a row", "reading them then, ns a row")
@@ -22,11 +23,8 @@ WAY_HEADS = ("the rows have had", "that took, ns a row", "reading them then, ns 
 
 def result(lines):
     """The usual schema, from the lines of the program; what was measured is in the place of a workload."""
-    context, rows = {"num_cpus": os.cpu_count()}, []
-    for x in map(json.loads, lines):
-        if "part" not in x:
-            context |= x
-            continue
+    (context, samples), rows = read_lines(lines), []
+    for x in samples:
         name = f"{x['part']}/{x.get('span', x.get('way'))}"
         rows.append({"name": name, "run_name": name, "run_type": "iteration", "iterations": 1,
                      "real_time": x.get("cold", x.get("read")), "time_unit": "ns", "label": ""} | x)

@@ -21,13 +21,19 @@ KERNEL, RULE = "cpu_fused", "rowwise_adagrad"
 LAST = "the choice beside the default"  # the name of the last part
 
 
+def read_lines(lines):
+    """(context, samples) of the JSON that a program prints: a sample names its part."""
+    found = [json.loads(line) for line in lines]
+    context = {"num_cpus": os.cpu_count()}
+    for x in found:
+        context |= {} if "part" in x else x
+    return context, [x for x in found if "part" in x]
+
+
 def result(lines):
     """The usual schema, from the lines of the program; kernels are named KERNEL@CHOICE."""
-    context, rows = {"num_cpus": os.cpu_count()}, []
-    for x in map(json.loads, lines):
-        if "part" not in x:
-            context |= x
-            continue
+    (context, samples), rows = read_lines(lines), []
+    for x in samples:
         kernel = f"{KERNEL}@{x['choice']}"
         name = f"{x['workload']}/{RULE}/{kernel}/turns"
         label = {"workload": x["workload"], "rule": RULE, "kernel": kernel, "mode": "turns", "place": "host"}
