@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * embfuse forward, gradient and weight-grad: what a kernel writes for your own batch, checked before it is written to files.
- * They take the flags of embfuse step (step.c) that are of use to them.
+ * embfuse forward, gradient and weight-grad: what a kernel writes for your own batch, checked before any
+ * file is written. They take the flags of embfuse step (step.c) that are of use to them.
  */
 #include <omp.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The parts of embfuse step, forward, gradient and weight-grad: flags of all of them and the last three (operation.c), step
- * (step.c), input (step_inputs.c, batch_read.c), the pass for the global norm (global_norm.c) and the steps
- * (step_run.c).
+ * The parts of embfuse step, forward, gradient and weight-grad: the flags of all of them, and the last three
+ * (operation.c), step (step.c), input (step_inputs.c, batch_read.c), the pass for the global norm
+ * (global_norm.c) and the steps (step_run.c).
  */
 #pragma once
 
