@@ -24,7 +24,8 @@ enum technique {
 #endif
 enum { WITH = ~(WITHOUT) };
 
-/* When the index is built: in a step, or in a plan that steps take later. A plan reads no gradient, and lists hot lookups. */
+/* When the index is built: in a step, or in a plan that steps take later. A plan reads no gradient. It lists the
+ * lookups of hot rows instead of summing them. */
 enum when { IN_STEP, IN_PLAN };
 
 enum { LONG_RUN = 4096, PIECE = 2048 };
@@ -228,8 +229,8 @@ static inline void fused_bucket(const struct fused *p, const struct batch *in,
     for_dim(constant ? b.updater.dim : 0, update_bucket, &b);
 }
 
-/* Cuts the runs, unless a plan has, sums the pieces, adds each run's pieces, and updates. Every thread of the team calls
- * this. */
+/* Cuts long runs into pieces, unless a plan did, sums each piece, adds the pieces of each run, and updates its row.
+ * Every thread of the team calls this. */
 static inline void update_long_runs(struct fused *p, const struct batch *in,
                                     const struct rule_step *steps, const struct table *io,
                                     enum when indexed) {
@@ -284,8 +285,8 @@ static inline void prefetch_entries(const struct partition *p, int64_t bucket) {
     if (n <= OWN_MOST) prefetch(p->entry + p->begin[bucket], n * sizeof *p->entry, INTO_L2);
 }
 
-/* Sums and updates. indexed: a plan's index; otherwise each bucket is indexed while it is in L1. Every thread of the team
- * calls this. */
+/* Sums and updates. indexed: when the buckets were indexed; IN_STEP: each one is now, while it is in L1. Every thread of
+ * the team calls this. */
 static inline void fused_update(struct fused *p, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io,
                                 enum when indexed) {

@@ -7,8 +7,8 @@
  * row stays in L1; the table rows of later lookups are prefetched.
  * Scratch and traffic: none; every lookup reads its row, every bag its gradient row once.
  * Deterministic: a dot has one order, see kernels/weight_grad.h.
- * The row of a lookup comes from memory here, and once more in the step. Steps that wrote this gradient as well had
- * a branch per row and a second walk over padding for it.
+ * The row of a lookup comes from memory here, and once more in the step. A step that wrote this gradient, too,
+ * would need a branch per row and a second walk, over padding.
  * Source: FBGEMM's indice_weights gradient, an operation of its own that runs before the update.
  */
 #include "kernels/host/lookup.h"
