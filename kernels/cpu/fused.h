@@ -196,24 +196,18 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     }
 }
 
-/* Whether the rule's own loop over runs takes the bucket: nothing is asked there per row. */
-static inline bool plain_bucket(const struct fused_bucket *b) {
-    const struct fused *p = b->plan;
-    const struct gather_table *from = &p->gather.table[b->table];
-    const unsigned all = CONSTANT_DIM | ROW_PREFETCH | GRAD_PREFETCH;
-    return (WITH & all) == all && from->plain && from->type == FP32;
-}
-
 /* Updates the rows of a bucket of table t. */
 static inline void fused_bucket(const struct fused *p, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io, int32_t t,
                                 struct runs runs, float *sum) {
     struct fused_bucket b = {p, runs, t, updater_of(in, t, steps, io), sum};
-    const bool constant = WITH & CONSTANT_DIM;
-    update_runs *plain = plain_bucket(&b) ? plain_runs_of(&b.updater) : NULL;
-    if (plain) {
-        const struct gather_table *from = &p->gather.table[t];
-        const struct plain_runs x = {.grad = from->grad + from->base,
+    const struct gather_table *from = &p->gather.table[t];
+    const unsigned all = CONSTANT_DIM | ROW_PREFETCH | GRAD_PREFETCH;
+    const bool constant = WITH & CONSTANT_DIM, lean = (WITH & all) == all && from->plain;
+    update_runs *plain = lean ? plain_runs_of(&b.updater, from->type) : NULL;
+    if (plain) { /* the rule's own loop over runs: nothing is asked there per row */
+        const struct plain_runs x = {.grad_type = from->type,
+                                     .grad = from->grad + from->base,
                                      .stride = from->stride,
                                      .entry = runs.entry,
                                      .shape = &in->tables[t],
@@ -221,7 +215,8 @@ static inline void fused_bucket(const struct fused *p, const struct batch *in,
                                      .count = runs.count,
                                      .most = LONG_RUN,
                                      .rows_ahead = updater_ahead(&b.updater),
-                                     .grads_ahead = (uint32_t)grads_ahead(FP32, b.updater.dim)};
+                                     .grads_ahead =
+                                         (uint32_t)grads_ahead(from->type, b.updater.dim)};
         plain(b.updater.step, &b.updater.table, &x);
         return;
     }

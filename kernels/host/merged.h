@@ -12,7 +12,7 @@
 static inline void merged_update(const struct updater *u, float *sum, const uint64_t *entry,
                                  const uint32_t *begin, uint32_t count) {
     const uint32_t ahead = updater_ahead(u);
-    update_runs *const plain = plain_runs_of(u);
+    update_runs *const plain = plain_runs_of(u, FP32);
     if (plain) {
         const struct plain_runs x = {.grad = (const char *)sum,
                                      .stride = u->dim * (int64_t)sizeof *sum,

@@ -22,6 +22,37 @@ void row_add_won(enum dtype type, float *to, const void *from, float coefficient
     }
 }
 
+/* The elements of a row = from[dim], rounded. */
+ALWAYS_INLINE void narrow_as(const enum dtype type, const enum rounding rounding, uint32_t words,
+                             const float *from, int32_t dim, void *row) {
+    const struct row_format f = {type, rounding, words};
+    int32_t begin = 0;
+    for (; rounding == ROUND_NEAREST && begin + LANES <= dim; begin += LANES)
+        row_put_lanes(type, row, begin, *(const lanes_at *)(from + begin));
+#pragma omp simd
+    for (int32_t d = begin; d < dim; d++) dtype_put(type, row, d, row_format_bits(&f, d, from[d]));
+}
+
+ALWAYS_INLINE void narrow_in(const enum rounding rounding, const struct row_format *f,
+                             const float *from, int32_t dim, void *row) {
+    switch (f->type) {
+    case FP16: narrow_as(FP16, rounding, f->words, from, dim, row); break;
+    case BF16: narrow_as(BF16, rounding, f->words, from, dim, row); break;
+    default: narrow_as(FP8, rounding, f->words, from, dim, row);
+    }
+}
+
+void row_widen(enum dtype type, const void *row, int32_t dim, float *to) {
+    row_widen_as(type, row, dim, to);
+}
+
+void row_narrow(const struct row_format *f, const float *from, int32_t dim, void *row) {
+    if (f->rounding == ROUND_STOCHASTIC)
+        narrow_in(ROUND_STOCHASTIC, f, from, dim, row);
+    else
+        narrow_in(ROUND_NEAREST, f, from, dim, row);
+}
+
 ALWAYS_INLINE void sum_any(const bool max, const struct entries *of, int64_t n, int64_t ahead,
                            int32_t dim, float *sum) {
     switch (of->table->type) {

@@ -5,77 +5,9 @@
  */
 #pragma once
 
-#if defined(__AVX512F__) || defined(__F16C__)
-#include <immintrin.h>
-#endif
-#include <string.h>
-
 #include "kernels/host/gather.h"
+#include "kernels/host/lanes.h"
 #include "kernels/host/prefetch.h"
-
-/* LANES: floats per register. REGISTERS: registers per sum; compilers spill more than these. */
-#if defined(__AVX512F__)
-enum { LANES = 16, REGISTERS = 8 };
-#elif defined(__AVX__)
-enum { LANES = 8, REGISTERS = 8 };
-#else
-enum { LANES = 4, REGISTERS = 8 };
-#endif
-
-/* One register of floats; _at: the same in unaligned memory. */
-typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
-typedef lanes lanes_at __attribute__((aligned(sizeof(float)), may_alias));
-
-/* LANES winners, or 0 or -1 for each of LANES columns. */
-typedef int32_t lane_ints __attribute__((vector_size(LANES * sizeof(int32_t))));
-typedef lane_ints lane_ints_at __attribute__((aligned(sizeof(int32_t)), may_alias));
-
-/* yes where `which` is -1, no where it is 0. */
-ALWAYS_INLINE lane_ints choose_lanes(lane_ints which, lane_ints yes, lane_ints no) {
-    return (yes & which) | (no & ~which);
-}
-
-/* LANES elements of bf16, with the bits of dtype_widen(). */
-ALWAYS_INLINE lanes bf16_lanes(const uint16_t *from) {
-    uint16_t bits __attribute__((vector_size(LANES * sizeof *from)));
-    memcpy(&bits, from, sizeof bits);
-    return (lanes)(__builtin_convertvector(bits, lane_ints) << 16);
-}
-
-/* LANES elements of fp8, with the bits of dtype_widen(). */
-ALWAYS_INLINE lanes fp8_lanes(const uint8_t *from) {
-    uint8_t bits __attribute__((vector_size(LANES * sizeof *from)));
-    memcpy(&bits, from, sizeof bits);
-    const lane_ints x = __builtin_convertvector(bits, lane_ints), code = x & 0x7f;
-    const lane_ints normal = (code << 20) + (120 << 23), none = {0};
-    const lane_ints small = (lane_ints)(__builtin_convertvector(code, lanes) * 0x1p-9f);
-    const lane_ints finite = choose_lanes(code < 8, small, normal);
-    return (lanes)(choose_lanes(code == 0x7f, none + 0x7fc00000, finite) | (x & 0x80) << 24);
-}
-
-/* LANES elements of fp16, and their nearest values; the bits of dtype_widen() and dtype_narrow(), but for
- * the payload of a NaN. */
-ALWAYS_INLINE lanes fp16_lanes(const uint16_t *from) {
-#if defined(__AVX512F__)
-    return (lanes)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i_u *)from));
-#elif defined(__F16C__)
-    return (lanes)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)from));
-#else
-    lanes to;
-    for (int k = 0; k < LANES; k++) to[k] = dtype_get(FP16, from, k);
-    return to;
-#endif
-}
-
-ALWAYS_INLINE void fp16_put_lanes(uint16_t *to, lanes from) {
-#if defined(__AVX512F__)
-    _mm256_storeu_si256((__m256i_u *)to, _mm512_cvtps_ph((__m512)from, _MM_FROUND_TO_NEAREST_INT));
-#elif defined(__F16C__)
-    _mm_storeu_si128((__m128i_u *)to, _mm256_cvtps_ph((__m256)from, _MM_FROUND_TO_NEAREST_INT));
-#else
-    for (int k = 0; k < LANES; k++) dtype_set(FP16, to, k, from[k]);
-#endif
-}
 
 ALWAYS_INLINE void prefetch_row_into(enum dtype type, const void *row, int32_t dim,
                                      enum prefetch_into into) {
@@ -118,33 +50,13 @@ void row_add_won(enum dtype type, float *to, const void *from, float coefficient
 /* to[dim] = the elements of a row. */
 ALWAYS_INLINE void widen_as(const enum dtype type, const void *row, int32_t dim, float *to) {
     int32_t begin = 0;
-    for (; type == FP16 && begin + LANES <= dim; begin += LANES)
-        *(lanes_at *)(to + begin) = fp16_lanes((const uint16_t *)row + begin);
-#pragma omp simd
+    for (; begin + LANES <= dim; begin += LANES)
+        *(lanes_at *)(to + begin) = row_lanes(type, row, begin);
     for (int32_t d = begin; d < dim; d++) to[d] = dtype_get(type, row, d);
 }
 
-/* The elements of a row = from[dim], rounded. */
-ALWAYS_INLINE void narrow_as(const enum dtype type, const enum rounding rounding, uint32_t words,
-                             const float *from, int32_t dim, void *row) {
-    const struct row_format f = {type, rounding, words};
-    int32_t begin = 0;
-    for (; type == FP16 && rounding == ROUND_NEAREST && begin + LANES <= dim; begin += LANES)
-        fp16_put_lanes((uint16_t *)row + begin, *(const lanes_at *)(from + begin));
-#pragma omp simd
-    for (int32_t d = begin; d < dim; d++) dtype_put(type, row, d, row_format_bits(&f, d, from[d]));
-}
-
-ALWAYS_INLINE void narrow_in(const enum rounding rounding, const struct row_format *f,
-                             const float *from, int32_t dim, void *row) {
-    switch (f->type) {
-    case FP16: narrow_as(FP16, rounding, f->words, from, dim, row); break;
-    case BF16: narrow_as(BF16, rounding, f->words, from, dim, row); break;
-    default: narrow_as(FP8, rounding, f->words, from, dim, row);
-    }
-}
-
-NOINLINE void row_widen(enum dtype type, const void *row, int32_t dim, float *to) {
+/* The same for a type that is no constant. */
+ALWAYS_INLINE void row_widen_as(enum dtype type, const void *row, int32_t dim, float *to) {
     switch (type) {
     case FP16: widen_as(FP16, row, dim, to); break;
     case BF16: widen_as(BF16, row, dim, to); break;
@@ -152,12 +64,10 @@ NOINLINE void row_widen(enum dtype type, const void *row, int32_t dim, float *to
     }
 }
 
-NOINLINE void row_narrow(const struct row_format *f, const float *from, int32_t dim, void *row) {
-    if (f->rounding == ROUND_STOCHASTIC)
-        narrow_in(ROUND_STOCHASTIC, f, from, dim, row);
-    else
-        narrow_in(ROUND_NEAREST, f, from, dim, row);
-}
+/* The same in a call; and the elements of a row = from[dim], rounded. */
+void row_widen(enum dtype type, const void *row, int32_t dim, float *to) AT_LEVEL(row_widen);
+void row_narrow(const struct row_format *f, const float *from, int32_t dim, void *row)
+    AT_LEVEL(row_narrow);
 
 /* The grouping kernels keep a lookup as an entry: the row in the upper 32 bits, the position in the
  * lower 32 bits. */
@@ -196,14 +106,6 @@ ALWAYS_INLINE void run_prefetch(const struct run *r, int64_t k, int32_t dim) {
     const int64_t next = k + r->distance < r->n + r->ahead ? k + r->distance : 0;
     if (r->ahead > 0) prefetch_row_into(r->type, r->row(r->ctx, next, &c), dim, r->into);
     if (r->ahead > 0 && r->won) prefetch_row_into(FP32, r->won(r->ctx, next).winner, dim, r->into);
-}
-
-/* LANES elements from column `column` on. */
-ALWAYS_INLINE lanes row_lanes(const enum dtype type, const void *row, int32_t column) {
-    if (type == FP32) return *(const lanes_at *)((const float *)row + column);
-    if (type == FP16) return fp16_lanes((const uint16_t *)row + column);
-    if (type == BF16) return bf16_lanes((const uint16_t *)row + column);
-    return fp8_lanes((const uint8_t *)row + column);
 }
 
 /* Sums `vecs` vectors of columns from `column` on, in registers over the whole run. The pass over

@@ -51,9 +51,10 @@ ALWAYS_INLINE void for_dim(int32_t dim, void (*body)(void *, int32_t, bool), voi
 typedef void update_row(const struct rule_step *step, const struct table *table, int32_t dim,
                         int64_t row, const float *grad);
 
-/* Runs of entries of one table, whose gradients are fp32 rows at grad + position * stride. Runs of `most` entries or more
- * are left out. */
+/* Runs of entries of one table, whose gradients are rows at grad + position * stride. Runs of `most` entries or more are
+ * left out. */
 struct plain_runs {
+    enum dtype grad_type;
     const char *grad;
     int64_t stride;        /* bytes */
     const uint64_t *entry; /* see entry_pack() */
@@ -71,7 +72,8 @@ typedef void update_runs(const struct rule_step *step, const struct table *table
 /* A rule's functions, by dim class; no update_runs for some. */
 struct update_functions {
     update_row *of[DIM_CLASSES];
-    update_runs *runs[2][DIM_CLASSES]; /* of weights of fp32, and of narrower ones */
+    update_runs *wide[DIM_CLASSES];              /* weights and gradients are fp32 */
+    update_runs *runs[DTYPE_COUNT][DIM_CLASSES]; /* by type of the weights; FP8: any narrower one */
 };
 
 #define X(rule, ...) extern const struct update_functions update_##rule AT_LEVEL(update_##rule);
@@ -161,12 +163,16 @@ ALWAYS_INLINE uint32_t updater_ahead(const struct updater *u) {
 }
 
 /* The function that updates whole runs of a table's rows; NULL: it does not take this table. */
-static inline update_runs *plain_runs_of(const struct updater *u) {
-    const bool narrow = u->shape->weight_type != FP32;
+static inline update_runs *plain_runs_of(const struct updater *u, enum dtype grad_type) {
+    const enum dtype type = u->shape->weight_type;
     const bool plain = prefetch_choice.rows.into == INTO_L2 &&
-                       prefetch_choice.grads.into == INTO_L1 && !u->adjusts &&
-                       u->narrow == narrow && !u->table.watch;
-    return plain ? update_functions_of(u->shape->rule)->runs[narrow][dim_class(u->dim)] : NULL;
+                       prefetch_choice.grads.into == INTO_L1 && !u->adjusts && !u->table.watch &&
+                       u->narrow == (type != FP32);
+    const struct update_functions *of = update_functions_of(u->shape->rule);
+    if (!plain) return NULL;
+    if (type == FP32 && grad_type == FP32) return of->wide[dim_class(u->dim)];
+    const bool in_registers = type == FP32 || u->shape->rounding == ROUND_NEAREST;
+    return of->runs[in_registers ? type : FP8][dim_class(u->dim)];
 }
 
 void updater_narrow(const struct updater *u, int64_t row, const float *grad)
