@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # embfuse: build what this machine can.
 #
 #| make           build build/bench, build/embfuse and libembfuse, without nvcc

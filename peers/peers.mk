@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # PyTorch and FBGEMM beside the suite's kernels, in the same run: see peers/README.md. Nothing else in
 # the suite needs what this target installs.
 #

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Runs tests, which print TAP: scripts, and programs of groups, all of them or one. At the end come the ten that took
 # most CPU seconds, and the totals.
 # Usage: BUILD=build tests/run.sh tests/programs/test_cli.py build/tests/unit/tests build/tests/kernels/tests:forward ...

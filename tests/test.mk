@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Tests: a folder of tests/ is a suite. Its test_*.c are one program, a group for each file; its test_*.sh and
 # test_*.py are scripts. All print TAP, and tests/run.sh adds up the results.
 #

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Packs programs without their debug information, the libraries that they need but those of libc, specs, and the scripts of
 # studies/gpu/lease.py: FOLDER, and FOLDER.tar.xz. The programs share most of their device code, so one dictionary for all
 # makes 420 MiB 30. Fails if the archive has more than 64 MiB.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Runs the tests of device kernels on a real device and records the run. A kernel counts as verified on a
 # GPU only with such a record; without one it is verified on the emulation of CUDA. One program at a time: some look
 # at the free memory of the device.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Runs the tests of device kernels with nvcc's PTX, all of them, and records the kernels that passed.
 # Usage: BUILD=build NVCC=nvcc PYTHON=python3 tests/cuda/ptx_verify.sh PROGRAM... -- KERNEL...
 set -u

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # The programs with device kernels, on a machine without a device: they start, say so in one line, and
 # do what they can. Prints TAP; runs from the suite's root with BUILD set (tests/run.sh).
 set -u

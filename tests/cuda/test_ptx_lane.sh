@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Device kernels from nvcc's PTX, in tests of every kind: for PTX_ARCHS, some shapes of test_kernels and all of the
 # smaller tests; one architecture beside another. make test-ptx runs all. Prints TAP.
 set -u

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Fuzzing: every tests/fuzz/fuzz_NAME.c is a libFuzzer target on one parser. `make fuzz` runs each
 # for FUZZ_SECONDS and prints one line; ONLY_FUZZ=NAME runs one. The corpus in build/fuzz/NAME grows
 # from run to run, a crashing input lands in build/fuzz/crash-NAME-*, and build/fuzz/fuzz_NAME FILE

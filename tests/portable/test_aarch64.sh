@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Hosts that are not x86-64: the flags of the Makefile, and every C source of the programs and the library, read by a
 # compiler for aarch64 (Debian's gcc-aarch64-linux-gnu). Prints TAP; runs from the suite's root with BUILD set
 # (tests/run.sh).

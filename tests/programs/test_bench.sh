@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # The bench program as a user meets it: what it records, and what it says of bad input. Prints TAP; runs
 # from the suite's root with BUILD set (tests/run.sh).
 set -u

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # The bench program when a kernel crashes, or when it dies itself: what is measured all the same, and what it
 # leaves. Prints TAP; runs from the suite's root with BUILD set (tests/run.sh).
 set -u

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # DEPS=dir, a prefix with libraries: what make says of it, and what it hands to compiler and linker. Prints TAP; runs
 # from the suite's root with BUILD set (tests/run.sh).
 set -u

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Both programs on the emulation of CUDA: what they say about device kernels, a device that breaks, and a
 # missing device. Prints TAP; runs from the suite's root with BUILD set (tests/run.sh).
 set -u

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # A rule with too many states or hyper-parameters must not compile. Prints TAP; runs from the suite's root with
 # BUILD set (tests/run.sh).
 set -u

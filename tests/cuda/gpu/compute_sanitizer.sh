@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Runs NVIDIA's compute-sanitizer on the small test programs for a real device, one TAP line for each
 # tool and program, as many at once as there are cores. BUILD: the folder with the programs (tests/cuda/gpu_verify.sh).
 set -u

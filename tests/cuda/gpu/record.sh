@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Makes a hardware record: runs gpu-verify and bench-gpu, and packs what they write into OUT/DEVICE-DRIVER-DATE.tar.gz.
 # Status 1 if there is no device, or if one of them fails; then the archive has what there is.
 # Usage: MAKE=make OUT=build/results tests/cuda/gpu/record.sh [VARIABLE=value of make...]
