@@ -234,16 +234,19 @@ def page_of(section, paths):
     return next(filter(has, paths), paths[0])
 
 
-def front(paths, leading, recorded):
-    """Fills the tables of the leading machine, or of another one if it has no such record, and the table of
-    all machines."""
-    for path in paths:
+def front(leading_of, recorded):
+    """Fills the tables of pages, {path: its leading machine}, with those of that machine, or of another one if it has no
+    such record, and the table of all machines."""
+    paths = list(leading_of)
+    for path, leading in leading_of.items():
         lead(path, leading)
     for name in FRONT:
+        page = page_of(name, paths)
+        leading = leading_of[page]
         own = next((r for r in (leading, *recorded) if name in r.results), leading)
         note = [f"**Recorded on {own.name}:**", ""] if own.name != leading.name else []
-        own.section(name, page_of(name, paths), front=True, note=note)
-    machines.publish(recorded, page_of(machines.NAME, paths), leading.kernel, leading.below)
+        own.section(name, page, front=True, note=note)
+    machines.publish(recorded, page_of(machines.NAME, paths), recorded[0].kernel, recorded[0].below)
 
 
 def main():
@@ -251,7 +254,8 @@ def main():
     parser.add_argument("folders", metavar="FOLDER", nargs="+", help="reports/results/NAME")
     parser.add_argument("--front", metavar="README.md", action="append",
                         help="also update the front page; repeat the option for its further pages")
-    parser.add_argument("--leading", metavar="FOLDER", help="the machine whose tables it shows")
+    parser.add_argument("--leading", metavar="FOLDER", action="append",
+                        help="the machine whose tables it shows; once, or once for each page")
     parser.add_argument("--kernel", required=True, metavar="NAME", help="the kernel under study")
     parser.add_argument("--below", required=True, metavar="NAME", help="the kernel to compare it with")
     args = parser.parse_args()
@@ -260,7 +264,11 @@ def main():
     for r in recorded:
         r.page()
     if args.front:
-        front(args.front, machine(args.leading or args.folders[0]), recorded)
+        leading = args.leading or args.folders[:1]
+        if len(leading) not in (1, len(args.front)):
+            parser.error(f"{len(args.front)} pages and {len(leading)} leading machines: one, or one for each page")
+        machines_of = map(machine, leading * len(args.front))
+        front(dict(zip(args.front, machines_of)), recorded)
 
 
 if __name__ == "__main__":

@@ -188,8 +188,9 @@ def new_run(args):
             done["items"][item.name] = cost
             write_whole(path, json.dumps(done, indent=1) + "\n")
         say(f"{item.name}: {'failed' if status else 'done'}, {cost['seconds']:.0f} s")
+    folder = f"reports/results/{args.name or 'NAME'}"
     print(f"New pages of studies are in {args.outdir}/ITEM; {path} has what they took, for {COSTS}.\n"
-          f"make readme RECORDED=reports/results/{args.name or 'NAME'} puts a new record on the pages.")
+          f"make readme FRONT={folder} RECORDED={folder} puts a new record on the pages.")
     for line in failed:
         print(f"FAILED: {line}", file=sys.stderr)
     return 2 if failed else 0

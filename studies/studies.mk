@@ -39,8 +39,8 @@
 #|                that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another
 #|                machine's folder, interrupted; 2 a wrong result, which is kept; 3 a step is missing
 #| make claims    what is often said about fused optimizers, with verdicts from the records: docs/claims.md
-#| make readme    write the pages of all recorded machines, the front page with the tables of RECORDED=, the claims and
-#|                the tables of ARTIFACT.md
+#| make readme    write the pages of all recorded machines, the front page with the table of FRONT=, docs/results.md with
+#|                those of RECORDED=, the claims and the tables of ARTIFACT.md
 #| make reproduce every figure and table of the pages again from the records, in OUT/reproduce/pages, compared with them;
 #|                prints each with the command, time, memory and disk of a new run. RUN=1 NAME=mine ITEMS="standard drift":
 #|                measure these (all) on this machine. Status 2: an item failed, 3: a page is older than its record
@@ -123,12 +123,13 @@ ladder:
 	     --out=$(call quoted,$(OUT)/ladder); status=$$?; case $$status in 0 | 2) ;; *) exit $$status ;; esac; \
 	 $(call report_ladder,$(call quoted,$(OUT)/ladder),bench) && exit $$status
 
-# The pages of all recorded machines, and the front page with the tables of RECORDED.
+# The pages of all recorded machines, the front page with the table of FRONT, and docs/results.md with those of RECORDED.
+FRONT    ?= reports/results/zen2-2core
 RECORDED ?= reports/results/zen5-2core
 looked_at = $(watched) --below=cpu_sort
 recorded  = $(patsubst %/standard.json,%,$(sort $(wildcard reports/results/*/standard.json)))
-write_pages    = $(PYTHON) studies/pages.py $(recorded) --front=README.md --front=docs/results.md \
-                 --leading=$(call quoted,$(RECORDED)) $(looked_at)
+write_pages    = $(PYTHON) studies/pages.py $(recorded) --front=README.md --leading=$(call quoted,$(FRONT)) \
+                 --front=docs/results.md --leading=$(call quoted,$(RECORDED)) $(looked_at)
 write_claims   = $(PYTHON) studies/claims/page.py docs/claims.md $(recorded)
 write_history  = $(PYTHON) studies/history.py --out=reports/results/history
 write_artifact = $(PYTHON) studies/reproduce.py --update=ARTIFACT.md
