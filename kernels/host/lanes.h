@@ -133,6 +133,7 @@ ALWAYS_INLINE void fp16_put_lanes(uint16_t *to, lanes from) {
 #endif
 }
 
+/* A subnormal result is the number of units in value + 2^14, whose last place is such a unit. */
 ALWAYS_INLINE void fp8_put_lanes(uint8_t *to, lanes from) {
     enum { LEAST = 121 << 23, TOP = 0x7f, UNIT_IN_LAST_PLACE = 141 << 23 }; /* 2^-6, NaN, 2^14 */
     const lane_ints all = (lane_ints)from, bits = all & 0x7fffffff;

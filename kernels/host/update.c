@@ -246,7 +246,7 @@ ALWAYS_INLINE void update_copy(const struct rule_step *restrict step,
     row_narrow(&f, copy, dim, weight);
 }
 
-/* type: of the weights; FP8: of any narrower type, rounded in any way. wide: gradients are fp32. */
+/* type: of the weights; FP8: of any narrower type, rounded in any way. wide: weights and gradients are fp32. */
 ALWAYS_INLINE void runs_as(const struct rule_step *restrict step, const struct table *restrict to,
                            const struct plain_runs *given, const int32_t dim, const enum dtype type,
                            const bool wide) {
