@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # embfuse: build what this machine can.
 #
-#| make           build build/bench, build/embfuse and libembfuse, without nvcc
+#| make           build build/bench and build/embfuse, without nvcc
 #| make bench     measure all kernels on the standard workloads, print a table, draw plots (5 min; 13 min where
 #|                the last-level cache has 480 MiB, which every sample flushes). Device kernels, too, if there is a device
 #| make check     unit tests, without kernels, in seconds
@@ -9,13 +9,12 @@
 #| make smoke     run and check every kernel, rule and workload kind once, tiny; result in OUT/smoke/
 #| make table     the table of a saved result, RESULT=file.json; make plots: its plots; neither measures
 #| make compare   two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if unsure
-#| make cuda      build/cuda/bench, embfuse and libembfuse with device kernels; the others have host kernels alone
+#| make cuda      build/cuda/bench and embfuse with device kernels; the others have host kernels alone
 #| make deps      install the Debian packages as root, or else print their names: FOR=bench|test|ci.
 #|                With DEPS=dir: say what that prefix lacks; status 1 if it lacks anything
-#| make install   install libembfuse, its header and manual, and both programs: PREFIX=/usr/local DESTDIR=
 #| make clean     remove build/
-#| More, by folder: make help-emulation (device kernels and GPUs), help-examples, help-peers, help-ranks,
-#|                help-reports, help-studies, help-tests, help-tiers
+#| More, by folder: make help-emulation (device kernels and GPUs), help-reports, help-tests; of a folder of extras/:
+#|                help-library
 #|
 #| What to measure (lists are separated by blanks):
 #|   TRACE=file      a recorded id stream: .txt, .txt.gz, .ids.npy; a,b,c: files that are the features of one input
@@ -118,12 +117,13 @@ rules    := $(patsubst rules/%.h,%,$(sort $(wildcard rules/*.h)))
 updates  := $(call levels,$(rules:%=$(B)/kernels/host/update.%))
 cuda     := $(sort $(filter-out kernels/device/%,$(wildcard kernels/*/*.cu))) $(filter %.cu,$(EXTRA_KERNELS))
 cli      := $(sort $(wildcard cli/*.c))
+# A command of an extra is extras/*/command_NAME.c.
+commands := $(sort $(wildcard extras/*/command_*.c))
 
 # These files talk to the device. They are built with nvcc's runtime; without nvcc device_none.c replaces them.
 # Tests build them against the emulation of CUDA: see emulation/emulation.mk.
 device   := $(addprefix harness/device/,device_cuda.c device_graph.c device_step.c)
 harness  := $(filter-out $(device) harness/device/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c harness/*/*.c)))
-library  := $(sort $(wildcard lib/*.c serving/*.c))
 # Without device kernels, as in some sanitized builds, nothing calls what they share.
 parts    := $(sort $(wildcard $(if $(cuda),kernels/device/*.cu) harness/device/*.cu))
 # kernels/device/lean.cu becomes lean_RULE.o
@@ -134,12 +134,12 @@ common   := $(host) $(host_shared) $(updates) $(harness:%.c=$(B)/%.o)
 objects  := $(common) $(B)/harness/registry.o $(B)/harness/device/device_none.o
 cuda_objects := $(common) $(C)/harness/registry.o $(device:%.c=$(B)/%.o) $(parts:%.cu=$(B)/%.o) $(leans:%=$(B)/%) \
             $(cuda:%.cu=$(B)/%.o)
-# What few programs need is in archives, from which each takes what it calls.
-guests   := $(B)/library.a
 
 # What a run measures; each becomes an option of build/bench and is in the record. See make help.
 variables := FILTER SPEC TRACE ALPHA DIMS ROWS BATCH POOLING RULE SEED THREADS REPS RING MODES PLACE
 $(foreach v,$(variables),$(eval $v ?=))
+# A folder of recorded id streams, *.txt.gz.
+TRACES   ?= $(wildcard ../shared/traces)
 lower     = $(shell echo $1 | tr A-Z a-z)
 # For the shell, whatever is in it.
 quoted    = '$(subst ','\'',$1)'
@@ -153,22 +153,19 @@ options   = $(selection) --out=$(call quoted,$(OUT))
 .PRECIOUS: $(B)/%.o
 
 all:
-	@$(MAKE) --no-print-directory $(jobs) $(B)/bench $(B)/embfuse lib
+	@$(MAKE) --no-print-directory $(jobs) $(B)/bench $(B)/embfuse
 # The same with device kernels, by nvcc.
-cuda: $(C)/bench $(C)/embfuse lib-cuda
+cuda: $(C)/bench $(C)/embfuse
 
 # --- Debian packages: installed by root, otherwise named. Elsewhere the user sees to them.
 packages_bench := gcc g++ libbenchmark-dev libxxhash-dev zlib1g-dev gnuplot-nox python3 python3-scipy
 packages_test  := $(packages_bench) libcmocka-dev python3-numpy
 packages_metrics := $(packages_bench) valgrind
 # To build a suite of tests. Where something else is missing, a test skips and says what it needs.
-packages_test-library := $(packages_test) pkg-config cmake
-packages_test-tiers   := $(packages_test) liburing-dev
-$(foreach s,ranks server serving peers studies report portable cuda,$(eval packages_test-$s := $$(packages_test)))
-packages_ci    := $(packages_test-library) $(packages_test-tiers) $(packages_metrics) libbenchmark-tools python3-matplotlib \
-                  python3-yaml python3-jinja2 node-d3 clang clang-format libomp-dev redis-server libhiredis-dev openmpi-bin \
-                  libopenmpi-dev iproute2 librocksdb-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross python3-pip chromium \
-                  chromium-driver python3-selenium
+packages_test-portable := $(packages_test)
+packages_ci    := $(packages_test) $(packages_metrics) libbenchmark-tools \
+                  python3-yaml clang clang-format libomp-dev \
+                  gcc-aarch64-linux-gnu libc6-dev-arm64-cross python3-pip
 missing         = $(shell command -v dpkg-query >/dev/null && for p in $(packages_$1); do \
                       dpkg-query -W -f '$${db:Status-Abbrev}' $$p 2>/dev/null | grep -q ^ii || echo $$p; done)
 define require
@@ -188,10 +185,10 @@ endef
 # With DEPS: HEADER:LIBRARY of those libraries, and programs on the path.
 libraries_bench := benchmark/benchmark.h:benchmark xxhash.h:xxhash zlib.h:z
 libraries_test  := $(libraries_bench) cmocka.h:cmocka
-libraries_ci    := $(libraries_test) liburing.h:uring
+libraries_ci    := $(libraries_test)
 programs_bench  := gnuplot python3
 programs_test   := $(programs_bench)
-programs_ci     := $(programs_test) pkg-config cmake
+programs_ci     := $(programs_test)
 define require_in_deps
 @mkdir -p $(B); lacks=0; to=$(B)/deps.$$$$; \
 for l in $(libraries_$1); do \
@@ -253,7 +250,7 @@ $(B)/build_info.h: FORCE
 	   echo '#define BUILD_NVCC "$(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release/release/p') $(NVCCFLAGS))"'; \
 	   echo '#define BUILD_LIBBENCHMARK "$(shell dpkg-query -W -f '$${Version}' libbenchmark-dev 2>/dev/null)"'; } $(renewed)
 
-$(B)/harness/measure/environment.o $(B)/lib/status.o: $(B)/build_info.h
+$(B)/harness/measure/environment.o: $(B)/build_info.h
 
 # --- which kernels were verified on a GPU, or with nvcc's PTX
 $(B)/gpu_verified.inc $(B)/ptx_verified.inc: $(B)/%_verified.inc: FORCE
@@ -262,13 +259,19 @@ $(B)/gpu_verified.inc $(B)/ptx_verified.inc: $(B)/%_verified.inc: FORCE
 
 $(B)/cli/list.o: $(B)/gpu_verified.inc $(B)/ptx_verified.inc
 
+# --- the commands of extras
+$(B)/guest_commands.inc: FORCE
+	@mkdir -p $(@D)
+	@echo '$(foreach c,$(commands),GUEST($(patsubst command_%.c,%,$(notdir $c))))' $(renewed)
+
+$(B)/cli/embfuse.o: $(B)/guest_commands.inc
+
 # --- frames of pictures as strings, with their style: the installed program has no source tree
-$(B)/cli/%.gp.h: cli/%.gp reports/style.gp
+$(B)/%.gp.h: %.gp reports/style.gp
 	@mkdir -p $(@D)
 	@sed -e '/^load /{' -e 'r reports/style.gp' -e 'd' -e '}' $< | sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' >$@
 
 $(B)/cli/stats_plot.o: $(B)/cli/stats.gp.h
-$(B)/cli/monitor.o: $(B)/cli/monitor.gp.h
 
 # V=1 shows the commands.
 quiet     = $(if $(V),,@echo '  $1 $@';)
@@ -281,9 +284,8 @@ $(C)/%.o $(B)/planted/%.o: %.c Makefile | $(rule_lists)
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) -I$(@D:%/harness=%) $(CFLAGS) -c $< $(object)
 
-$(B)/library.a: $(library:%.c=$(B)/%.o)
 $(B)/harness.a: $(harness:%.c=$(B)/%.o) $(host_shared) $(updates) $(B)/harness/device/device_none.o
-$(B)/library.a $(B)/harness.a:
+%.a:
 	@rm -f $@
 	$(call quiet,AR)$(AR) rcsD $@ $^
 
@@ -309,7 +311,7 @@ $(B)/cuda_archs: FORCE
 	@mkdir -p $(@D)
 	@echo $(CUDA_ARCHS) $(renewed)
 
-# The PTX of each architecture is kept beside the object: emulation/ptx/ runs it. Of a single one nvcc calls it NAME.ptx.
+# The PTX of each architecture is kept beside the object: for extras/cuda/ptx/. Of a single one nvcc calls it NAME.ptx.
 define nvcc
 @rm -rf $(@:.o=.keep) $(@:.o=.*.ptx) && mkdir -p $(@:.o=.keep)
 $(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) -Xptxas -v -MD -MP -keep -keep-dir $(@:.o=.keep) $1 -c $< 2>$(@:.o=.ptxas) $(object) || \
@@ -331,30 +333,25 @@ $(B)/%.o: %.cpp Makefile | $(rule_lists)
 # The CUDA runtime is linked in: without a driver the programs start, and say that there is none.
 cudart   := $(if $(NVCC),-L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread)
 
+embfuse  := $(patsubst %.c,$(B)/%.o,$(cli) $(commands))
 recorder := $(B)/harness/record/gbench.o $(B)/harness/record/main.o
 $(recorder): CXXFLAGS += -O1
 $(B)/bench: $(recorder) $(objects)
-$(B)/embfuse: $(cli:%.c=$(B)/%.o) $(objects) $(guests)
+$(B)/embfuse: $(embfuse) $(objects)
 $(C)/bench: $(recorder) $(cuda_objects)
-$(C)/embfuse: $(cli:%.c=$(B)/%.o) $(cuda_objects) $(guests)
+$(C)/embfuse: $(embfuse) $(cuda_objects)
 $(C)/bench $(C)/embfuse: LDLIBS += $(cudart)
-# Programs: main and its parts, kernels, harness.
-link      = $(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark -lpthread) $(LDLIBS) $(whole)
+# Programs: main and its parts, kernels, harness; archives last.
+link      = $(call quiet,LD)$(CXX) $(CXXFLAGS) $(filter-out %.a,$^) $(filter %.a,$^) $(if $(filter bench,$(@F)),-lbenchmark -lpthread) $(LDLIBS) $(whole)
 $(B)/bench $(B)/embfuse $(C)/bench $(C)/embfuse:
 	$(link)
 
-include lib/lib.mk
-include ranks/ranks.mk
-include tiers/tiers.mk
 include emulation/emulation.mk
+extras := $(patsubst extras/%/extra.mk,%,$(sort $(wildcard extras/*/extra.mk)))
 include tests/test.mk
-include emulation/ptx/ptx.mk
-include emulation/counts/counts.mk
-include emulation/sass/sass.mk
 include reports/report.mk
-include studies/studies.mk
-include peers/peers.mk
-include examples/examples.mk
+# Guests: a folder of extras/ is one, and nothing else names it.
+include $(extras:%=extras/%/extra.mk)
 
 # --- measure, print the table, draw the plots. The status is that of the measurement: 2 if a kernel was wrong;
 # the table says so too. nvcc takes minutes: its objects are built only if there is a device, or PLACE asks.
@@ -394,8 +391,8 @@ help:
 	@sed -n 's/^#| \?//p' Makefile
 
 help-%:
-	@$(if $(wildcard $*/*.mk),,echo 'help-$*: no such part; make help names them' >&2; exit 1)
-	@sed -n 's/^#| \?//p' $(wildcard $*/*.mk $*/*/*.mk)
+	@$(if $(wildcard $*/*.mk extras/$*/*.mk),,echo 'help-$*: no such part; make help names them' >&2; exit 1)
+	@sed -n 's/^#| \?//p' $(wildcard $*/*.mk $*/*/*.mk extras/$*/*.mk extras/$*/*/*.mk)
 
 clean:
 	rm -rf build

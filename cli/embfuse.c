@@ -11,10 +11,7 @@
 #include "cli/cli.h"
 #include "harness/measure/environment.h"
 
-static const struct command {
-    const char *name, *does;
-    int (*run)(int argc, char **argv, struct error *err);
-} commands[] = {
+static const struct subcommand core[] = {
     {"list", "list the kernels and rules of this build", list_command},
     {"gen", "make a batch and write it as .npy", gen_command},
     {"stats", "print statistics of the ids of a workload or trace", stats_command},
@@ -25,17 +22,25 @@ static const struct command {
      gradient_command},
     {"weight-grad", "write the gradient of your own batch's per-sample weights, and check it",
      weight_grad_command},
-    {"monitor", "take steps, and show how rows are touched and how large their gradients are",
-     monitor_command},
-    {"export", "freeze the weights of a table for serving, in a type of your choice",
-     export_command},
-    {"lookup", "look rows of a frozen table up, and time it", lookup_command},
 };
-enum { COMMANDS = sizeof commands / sizeof *commands };
+
+#define GUEST(word) extern const struct subcommand word##_command;
+#include "guest_commands.inc"
+#undef GUEST
+#define GUEST(word) &word##_command,
+static const struct subcommand *const guests[] = {
+#include "guest_commands.inc"
+    NULL};
+
+enum { CORE = sizeof core / sizeof *core, COMMANDS = CORE + sizeof guests / sizeof *guests - 1 };
+
+static const struct subcommand *command(int i) {
+    return i < CORE ? &core[i] : guests[i - CORE];
+}
 
 static void help(void) {
     printf("usage: embfuse COMMAND [--FLAG VALUE ...]; --FLAG=VALUE works, too\n");
-    for (int i = 0; i < COMMANDS; i++) printf("  %-11s %s\n", commands[i].name, commands[i].does);
+    for (int i = 0; i < COMMANDS; i++) printf("  %-11s %s\n", command(i)->name, command(i)->does);
     printf("  help        this, or the flags of COMMAND: help COMMAND, COMMAND --help, COMMAND -h\n"
            "  --version   version, commit and compiler\n"
            "environment: OMP_NUM_THREADS is the number of threads; EMBFUSE_ISA=avx512|avx2|plain\n"
@@ -44,11 +49,11 @@ static void help(void) {
            "3 step: all is written, but the check has no bound for some rows\n");
 }
 
-static const struct command *find(const char *name, struct error *err) {
+static const struct subcommand *find(const char *name, struct error *err) {
     for (int i = 0; i < COMMANDS; i++)
-        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+        if (strcmp(command(i)->name, name) == 0) return command(i);
     char known[200] = "known:";
-    for (int i = 0; i < COMMANDS; i++) text_add(known, sizeof known, " %s,", commands[i].name);
+    for (int i = 0; i < COMMANDS; i++) text_add(known, sizeof known, " %s,", command(i)->name);
     text_add(known, sizeof known, " help; see embfuse --help");
     if (*name)
         fail(err, "unknown command '%.60s'; %s", name, known);
@@ -67,7 +72,7 @@ static int help_command(int argc, char **argv, struct error *err) {
         fail(err, "help: unexpected argument '%.60s'; see embfuse --help", argv[2]);
         return EXIT_USAGE;
     }
-    const struct command *c = find(argv[1], err);
+    const struct subcommand *c = find(argv[1], err);
     char flag[] = "--help", *with_flag[] = {argv[1], flag, NULL};
     return c ? c->run(2, with_flag, err) : EXIT_USAGE;
 }
@@ -80,7 +85,7 @@ static int dispatch(int argc, char **argv, struct error *err) {
         printf("embfuse %s\n", environment_version());
         return EXIT_FINE;
     }
-    const struct command *c = find(name, err);
+    const struct subcommand *c = find(name, err);
     return c ? c->run(argc - 1, argv + 1, err) : EXIT_USAGE;
 }
 

@@ -10,12 +10,12 @@
 #| make gpu-record  both of these, packed into OUT/DEVICE-DRIVER-DATE.tar.gz; docs/cuda.md. Status 1 without
 #|                a GPU, or if one of them fails; the archive has what there is
 #| make cuda12    install the headers of CUDA 12 in build/ (24 MB, once); make test ONLY=cuda_old compiles with them
-#| make resources  record what device kernels compile to in tests/golden/cuda_sass.txt, with which make test compares.
+#| make resources  record what device kernels compile to in extras/cuda/tests/golden/cuda_sass.txt, with which make test compares.
 #|                It needs a disassembler: make sass-tools installs one in build/ (7 MB, once) if CUDA has none
 #| make counts    what device kernels do, counted on nvcc's PTX without a GPU: requests, sectors, atomics; not timed.
 #|                make counts-renew accepts a change, make test-counts judges it; COUNTS_SPEC=file KERNEL=text;
 #|                COUNTS_LINES=1: also the source lines that move most
-#| make sass-counts  instructions that warps issue in the kernel of emulation/sass/target.cu: nvcc's machine code, executed
+#| make sass-counts  instructions that warps issue in the kernel of extras/cuda/sass/target.cu: nvcc's machine code, executed
 #|                on the CPU, and every row of it checked. make sass-counts-renew accepts a change, make test-cuda judges it;
 #|                SASS='--rule=adam --lines=20 --blocks=all --listing=file': some of it, lines, the whole launch, the code
 #| make l2        what device kernels move in a model of L2: KERNEL= COUNTS_PART=8
@@ -48,12 +48,8 @@ $(leans:%=$(E)/%): $(E)/kernels/device/lean_%.o: $(lean) Makefile emulation/emul
 
 # Both programs, with an emulated device.
 $(E)/bench: $(recorder) $(common) $(emulated) $(emulation)
-$(E)/embfuse: $(cli:%.c=$(B)/%.o) $(common) $(emulated) $(emulation) $(guests)
+$(E)/embfuse: $(embfuse) $(common) $(emulated) $(emulation)
 $(E)/bench $(E)/embfuse:
 	$(link)
-
-# NCCL's stand-in, for programs of several ranks with emulated devices.
-nccl_stand_in := $(E)/ranks/transport_nccl.o $(B)/emulation/nccl/nccl_over_mpi.o
-$(B)/emulation/nccl/nccl_over_mpi.o: CXXFLAGS += -Iemulation/include $(mpi_include)
 
 selftest     := $(patsubst emulation/selftest/%,$(E)/emulation/selftest/%.o,$(basename $(wildcard emulation/selftest/*.c*)))

@@ -31,7 +31,7 @@ ROOF_NOTE = ("Mark: the roof at a kernel's own samples. Grouping keys is not in 
              "not percentages of several alphas.")
 
 
-# reports/<script>.gp, the stem of the files it makes, and what it reads (paths are absolute)
+# <script>.gp, from reports/, the stem of the files it makes, and what it reads (paths are absolute)
 Figure = namedtuple("Figure", "script name variables")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the programs of reports/, studies/ and peers/ share: arguments, errors of one line, progress, and
+"""What the programs of reports/ and of extras share: arguments, errors of one line, progress, and
 files that are whole or not there."""
 import argparse
 import contextlib
@@ -74,14 +74,14 @@ def cpu_model():
 
 
 def read_lines(path, study, take):
-    """Calls take() with every line of JSON that studies/STUDY prints; it raises KeyError, TypeError or ValueError if the
+    """Calls take() with every line of JSON that the program of a study prints; it raises KeyError, TypeError or ValueError if the
     line lacks something."""
     lines = Path(path).read_text(encoding="utf-8").splitlines()
     for n, line in enumerate(lines, 1):
         try:
             take(json.loads(line))
         except (ValueError, KeyError, TypeError) as e:
-            raise ResultError(f"{path}:{n}: not a line of studies/{study} ({e}); run make {study}") from None
+            raise ResultError(f"{path}:{n}: not a line of {study} ({e}); run make {study}") from None
     if not lines:
         raise ResultError(f"{path}: no lines; run make {study}")
 

@@ -204,8 +204,7 @@ def not_judged(args, recorded_by, made_by):
     if made_by != recorded_by:
         yield f"SKIPPED instructions: recorded with {recorded_by}; here " + (
             made_by or "they are not counted: that needs valgrind, on x86-64")
-    yield ("make test judges tests/golden/cuda_counts.txt (requests and scratch of device kernels, counted on PTX; make "
-           "counts) and tests/golden/cuda_sass.txt (their machine code; make resources)"
+    yield ("make test-cuda judges device kernels: requests and scratch, counted on PTX, and machine code"
            + ", but SKIPPED: no nvcc" * (not args.nvcc))
 
 

@@ -30,8 +30,7 @@ from mutate import BETWEEN, mutants_of
 TARGETS = ["rules/*.h", "kernels/**/*.h", "kernels/**/*.cuh", "kernels/*/*.c", "kernels/*/*.cu",
            "harness/check/*.c", "harness/check/num.h", "harness/check/rules/*.h"]
 # Groups of a suite that judge a file, fast ones first. The first prefix that fits counts.
-JUDGES = [("lib/", "library:state library:state_damage library:library"),
-          ("rules/", "unit:oracle kernels:check kernels:corners kernels:defects kernels:properties kernels:kernels"),
+JUDGES = [("rules/", "unit:oracle kernels:check kernels:corners kernels:defects kernels:properties kernels:kernels"),
           ("kernels/", "kernels:choices kernels:defects kernels:properties kernels:kernels"),
           ("harness/check/", "unit:oracle kernels:check kernels:check_rows "
                              "kernels:corners kernels:overflow kernels:defects kernels:max kernels:kernels"),
@@ -114,6 +113,8 @@ def passes(command, folder, patience, **variables):
 
 def judges(path):
     """[(program, group or nothing)] of a file."""
+    if path.startswith("extras/"):
+        return [("build/" + "/".join(path.split("/")[:2]) + "/tests/tests", [])]
     words = next(groups for prefix, groups in JUDGES if path.startswith(prefix)).split()
     return [(f"build/tests/{suite}/tests", [group] * bool(group)) for suite, _, group in (w.partition(":") for w in words)]
 

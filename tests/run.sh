@@ -32,9 +32,11 @@ logs=${LOGS:-$(mktemp -d)} # LOGS=folder keeps what every program printed
 mkdir -p "$logs"
 [ -n "${LOGS:-}" ] || trap 'rm -rf "$logs"' EXIT
 
-# The name of a test: unit for all groups of a program, unit-zipf for one, programs-cli.py for a script.
+# The name of a test: unit for all groups of a program, unit-zipf for one, programs-cli.py for a script. Tests of an extra
+# lie in extras/NAME/tests/.
 name_of() {
     folder=${1%/*} test=${1##*[:/]}
+    case $folder in *extras/*/tests) folder=${folder%/tests} ;; esac
     folder=${folder##*/} test=${test#test_}
     [ "$test" = tests ] && echo "$folder" || echo "$folder-$test"
 }

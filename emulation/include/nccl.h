@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The calls of NCCL that this project makes, with NCCL's names, values and signatures. emulation/nccl/ has them over MPI.
+ * The calls of NCCL that this project makes, with NCCL's names, values and signatures. extras/ranks/nccl/ has them over MPI.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What cpu_fused and cpu_fused_planned have in common: see cpu_fused.c. A file that includes this with WITHOUT, a
- * bit of enum technique, leaves that technique out: studies/ladder/ measures what each is worth.
+ * bit of enum technique, leaves that technique out: extras/studies/ladder/ measures what each is worth.
  */
 #pragma once
 

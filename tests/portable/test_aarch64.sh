@@ -33,10 +33,11 @@ if ! command -v $cross >/dev/null; then
 fi
 mkdir -p "$work/lists"
 for list in rule_list rule_files oracle_files build_info; do cp "$BUILD/$list.h" "$work/lists"; done
-cp "$BUILD/gpu_verified.inc" "$BUILD/ptx_verified.inc" "$work/lists"
+cp "$BUILD"/*_verified.inc "$BUILD/guest_commands.inc" "$work/lists"
 printf 'KERNEL(cpu, cpu_fused, )\n' >"$work/lists/kernel_list.inc"
 # The library's headers of this machine serve: they are looked up last. Files of CUDA have tests of their own.
-find harness kernels cli lib serving ranks tiers -name '*.c' | grep -v 'device_\(cuda\|graph\|step\)\|transport_[mn]' |
+find harness kernels cli extras/*/*.c -name '*.c' |
+    grep -v 'device_\(cuda\|graph\|step\)\|transport_[mn]' |
     xargs -P 2 -n 8 $cross -std=gnu11 -march=armv9-a -fopenmp -ffp-contract=off -Wall -Wextra -Wshadow -Wpointer-arith \
         -Wno-missing-field-initializers -Wstrict-prototypes -Wmissing-prototypes -Werror -fsyntax-only -I. -I"$work/lists" \
         -DRULE=sgd -DISAS='ISA(native, )' -idirafter /usr/include -idirafter "/usr/include/$(gcc -dumpmachine)" \

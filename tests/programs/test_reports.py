@@ -8,16 +8,16 @@ import sys
 
 sys.dont_write_bytecode = True
 import tap
-from tap import GOLDEN, ROOMS
+from tap import GOLDEN
 import make_results
-from spoiled import HAS_MATPLOTLIB, contents, equal, golden, make, one_line_error, peer, run, save, slowed
+from spoiled import contents, equal, full_disk, golden, make, one_line_error, peer, run, save, slowed
 
 
 def test_corrupt_missing_and_foreign_files_are_one_line(folder):
     with open(GOLDEN, encoding="utf-8") as file:
         cut = save(file.read()[:5000], folder, "cut.json")
     foreign = save({"context": {"date": "x"}, "benchmarks": []}, folder, "foreign.json")
-    for tool in ("table.py", "export.py", "plots.py", "figures.py"):
+    for tool in ("table.py", "export.py", "plots.py"):
         extra = [] if tool == "table.py" else [folder]
         one_line_error(run(tool, cut, *extra), tool, "not JSON")
         one_line_error(run(tool, foreign, *extra), tool, "not an embfuse result")
@@ -39,20 +39,10 @@ def test_any_locale_will_do(folder):
     one_line_error(run("table.py", os.path.join(folder, "±.json"), env=ascii), "±.json")
 
 
-def full_disk(tool, *args, limit):
-    """Runs a report that may not write files of more than `limit` bytes."""
-    code = ("import resource, runpy, sys; sys.argv = sys.argv[1:]; "
-            f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
-            f"sys.path.insert(0, {ROOMS[0]!r}); runpy.run_path(sys.argv[0], run_name='__main__')")
-    return subprocess.run([sys.executable, "-c", code, tap.tool(tool), *args], text=True,
-                          capture_output=True, check=False, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
-
-
 def test_a_full_disk_names_the_file_and_leaves_no_half(folder):
     for tool, name, limit, there in (
             ("export.py", "time-rowwise_adagrad-cold.tsv", 500, True),
-            ("plots.py", "time-rowwise_adagrad-cold.svg", 8000, shutil.which("gnuplot")),
-            ("figures.py", "paper-skew-rowwise_adagrad-cold.pdf", 8000, HAS_MATPLOTLIB)):
+            ("plots.py", "time-rowwise_adagrad-cold.svg", 8000, shutil.which("gnuplot"))):
         if there:
             out = os.path.join(folder, tool)
             one_line_error(full_disk(tool, GOLDEN, out, limit=limit),

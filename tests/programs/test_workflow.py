@@ -43,7 +43,7 @@ def test_every_target_exists(_):
 
 def test_every_file_exists(_):
     for path, text in contents().items():
-        named = re.findall(r"(?<![\w./$}-])(?:\.ci|tests|reports|studies|datasets|docs|peers)/[\w./-]*\w", text)
+        named = re.findall(r"(?<![\w./$}-])(?:\.ci|tests|reports|extras|datasets|docs)/[\w./-]*\w", text)
         equal((path, [n for n in named if not os.path.exists(os.path.join(tap.ROOT, n))]), (path, []))
 
 

@@ -165,7 +165,7 @@ def make_record(log, cpu, bad=(), noise=()):
              "bench-compilers": ["compilers/bench"], "bench-isa": ["isa/bench"]}.get(target, [f"{target}/{target}"])
     if bad == "fails":
         print("pip could not install it (no network?)\n    [1/2] part 1\n\nmake[1]: x", file=sys.stderr)
-        sys.exit("make: *** [peers/peers.mk:29: peers] Error 1")
+        sys.exit("make: *** [extra.mk:29: peers] Error 1")
     if bad == "no file":
         sys.exit(0)
     share = ([*noise, 0.0])[min(count - 1, len(noise))]

@@ -84,6 +84,15 @@ def drawn_twice(tool, folder, ends):
     return made[0]
 
 
+def full_disk(tool, *args, limit):
+    """Runs a report that may not write files of more than `limit` bytes."""
+    code = ("import resource, runpy, sys; sys.argv = sys.argv[1:]; "
+            f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
+            f"sys.path[:0] = {[os.path.dirname(tap.tool(tool)), tap.ROOMS[0]]!r}; runpy.run_path(sys.argv[0], run_name='__main__')")
+    return subprocess.run([sys.executable, "-c", code, tap.tool(tool), *args], text=True,
+                          capture_output=True, check=False, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
+
+
 def golden():
     with open(GOLDEN, encoding="utf-8") as file:
         return json.load(file)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Shared code of the Python tests: paths, and a runner. Every function test_* of a file is a test and gets a
 folder of its own."""
+import glob
 import os
 import subprocess
 import sys
@@ -9,16 +10,16 @@ import tempfile
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOT = os.path.dirname(TESTS)
 GOLDEN = os.path.join(TESTS, "golden", "results.json")
-ROOMS = [os.path.join(ROOT, room) for room in ("reports", "studies", "peers", "examples", "examples/pytorch",
-                                               "examples/train")]
+ROOMS = [os.path.join(ROOT, "reports")] + [
+    p for folder in ("extras/*", "extras/*/study", "extras/*/examples") for p in sorted(glob.glob(os.path.join(ROOT, folder)))]
 sys.path[:0] = [*ROOMS, TESTS, os.path.join(TESTS, "golden")]
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 TRACES = os.environ.get("EMBFUSE_TRACES", os.path.join(ROOT, "..", "shared", "traces"))
-os.environ["EMBFUSE_LIBRARY"] = os.path.join(BUILD, "libembfuse.so")  # for examples/embfuse.py
+os.environ["EMBFUSE_LIBRARY"] = os.path.join(BUILD, "libembfuse.so")  # for programs in Python that use it
 
 
 def tool(name):
-    """The path of a program of reports/, studies/, peers/ or examples/."""
+    """The path of a program of reports/ or an extra."""
     return next(p for p in (os.path.join(room, name) for room in ROOMS) if os.path.exists(p))
 
 

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Runs one step, or another operation, of every device kernel on the workloads of a spec, checks its
+ * result, and writes what it counted meanwhile. The device is the PTX lane's.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "extras/cuda/counts/counts.h"
+#include "extras/cuda/counts/one_kernel.h"
+#include "emulation/emulation.h"
+#include "harness/registry.h"
+
+static const char help[] =
+    "usage: counts --spec=FILE [OPTION ...]; run from the suite's root\n"
+    "  --kernel=TEXT      only kernels with this text in their names\n"
+    "  --workload=TEXT    only workloads with this text in their names\n"
+    "  --out=FILE         for the counts, a JSON object per line [standard output]\n"
+    "  --lines            also count by lines of the source\n"
+    "  --model=DEVICE     also model L2 of a100, h100, h200 or b200; may be repeated\n"
+    "  --part=N           the models have 1/N of the SMs and of L2 [1]\n"
+    "  --mib=M            the models have this L2 instead\n"
+    "  --seed=S           order of the warps in the models, 0: in turn [0]\n"
+    "  --jobs=N           kernels at a time [2]\n"
+    "  --registers=FILE   of every kernel [extras/cuda/tests/golden/cuda_sass.txt]\n"
+    "exit status: 0 fine, 1 usage or environment, 2 wrong result, 86 a defect that the lane "
+    "found\n";
+
+enum { JOBS_MOST = 64 };
+
+struct options {
+    const char *spec, *kernel, *workload, *out, *registers;
+    const char *models[8];
+    int num_models, part, jobs;
+    double mib;
+    uint64_t seed;
+    bool lines;
+};
+
+static int parse(int argc, char **argv, struct options *o, struct error *err) {
+    static const struct option longs[] = {{"spec", 1, NULL, 's'},
+                                          {"kernel", 1, NULL, 'k'},
+                                          {"workload", 1, NULL, 'w'},
+                                          {"out", 1, NULL, 'o'},
+                                          {"lines", 0, NULL, 'l'},
+                                          {"model", 1, NULL, 'm'},
+                                          {"part", 1, NULL, 'p'},
+                                          {"mib", 1, NULL, 'b'},
+                                          {"seed", 1, NULL, 'r'},
+                                          {"help", 0, NULL, 'h'},
+                                          {"jobs", 1, NULL, 'j'},
+                                          {"registers", 1, NULL, 'g'},
+                                          {0}};
+    *o = (struct options){
+        .part = 1, .jobs = 2, .registers = "extras/cuda/tests/golden/cuda_sass.txt"};
+    for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) >= 0;) {
+        switch (c) {
+        case 's': o->spec = optarg; break;
+        case 'k': o->kernel = optarg; break;
+        case 'w': o->workload = optarg; break;
+        case 'o': o->out = optarg; break;
+        case 'l': o->lines = true; break;
+        case 'm':
+            if (o->num_models == 8) return fail(err, "counts: more than 8 models");
+            o->models[o->num_models++] = optarg;
+            break;
+        case 'p': o->part = atoi(optarg); break;
+        case 'b': o->mib = atof(optarg); break;
+        case 'r': o->seed = strtoull(optarg, NULL, 10); break;
+        case 'j': o->jobs = atoi(optarg); break;
+        case 'g': o->registers = optarg; break;
+        case 'h': fputs(help, stdout); return 1;
+        default: return fail(err, "counts --help lists the options");
+        }
+    }
+    if (optind < argc) return fail(err, "counts: '%.40s' is no option", argv[optind]);
+    if (o->jobs < 1 || o->jobs > JOBS_MOST)
+        return fail(err, "counts: --jobs is from 1 to %d", JOBS_MOST);
+    if (!o->spec) return fail(err, "counts: --spec is missing");
+    return 0;
+}
+
+static int larger(int a, int b) {
+    return a > b ? a : b;
+}
+
+static int prepare(const struct options *o, struct error *err) {
+    emulation_schedule(EMULATION_ASCENDING, 1);
+    if (o->lines) counts_by_line();
+    if (o->num_models && counts_registers(o->registers))
+        return fail(err, "counts: --registers: '%.200s' has none", o->registers);
+    for (int i = 0; i < o->num_models; i++)
+        if (counts_model(o->models[i], o->part, o->seed, o->mib))
+            return fail(err, "counts: --model=%.40s --part=%d: no such model", o->models[i],
+                        o->part);
+    return 0;
+}
+
+/* In a process of its own, so that no kernel's counts depend on what ran before it. Its counts go to a
+ * file without a name. */
+struct child {
+    pid_t pid;
+    FILE *out;
+};
+
+static int start(const struct spec *spec, const struct kernel *k, struct child *c,
+                 struct error *err) {
+    c->out = tmpfile();
+    c->pid = c->out ? fork() : -1;
+    if (c->pid < 0) return fail(err, "counts: a process cannot be started");
+    if (c->pid > 0) return 0;
+    const int status = one_kernel(spec, k, c->out);
+    exit(fclose(c->out) ? EXIT_USAGE : status);
+}
+
+/* Waits for its end and passes on its counts. Returns its exit status. */
+static int finish(struct child *c, FILE *out) {
+    int status;
+    char part[4096];
+    if (waitpid(c->pid, &status, 0) < 0) return EXIT_USAGE;
+    rewind(c->out);
+    for (size_t n; (n = fread(part, 1, sizeof part, c->out)) > 0;) fwrite(part, 1, n, out);
+    fclose(c->out);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_USAGE;
+}
+
+/* All device kernels on a workload, a few at a time. Returns the worst exit status. */
+static int run_workload(const struct options *o, const struct spec *spec, FILE *out,
+                        struct error *err) {
+    struct child running[JOBS_MOST];
+    int first = 0, count = 0, worst = 0;
+    for (const struct registered *r = registry(); r->kernel; r++) {
+        if (r->kernel->place != ON_DEVICE) continue;
+        if (o->kernel && !strstr(r->kernel->name, o->kernel)) continue;
+        if (count == o->jobs) {
+            worst = larger(worst, finish(&running[first++ % JOBS_MOST], out));
+            count--;
+        }
+        fflush(out); /* else the child would write it, too */
+        if (start(spec, r->kernel, &running[(first + count) % JOBS_MOST], err)) return -1;
+        count++;
+    }
+    while (count-- > 0) worst = larger(worst, finish(&running[first++ % JOBS_MOST], out));
+    return worst;
+}
+
+static int run_all(const struct options *o, FILE *out, struct error *err) {
+    static const struct spec_overrides none = {0};
+    struct spec_list list;
+    if (spec_read(o->spec, &none, &list, err)) return -1;
+    int worst = 0;
+    for (int i = 0; worst >= 0 && i < list.count; i++)
+        if (!o->workload || strstr(list.specs[i].name, o->workload)) {
+            const int status = run_workload(o, &list.specs[i], out, err);
+            worst = status < 0 ? status : larger(worst, status);
+        }
+    spec_list_free(&list);
+    return worst;
+}
+
+int main(int argc, char **argv) {
+    struct options o;
+    struct error err;
+    int status = parse(argc, argv, &o, &err);
+    if (status > 0) return EXIT_FINE;
+    if (status == 0) status = registry_ready(&err);
+    if (status == 0) status = prepare(&o, &err);
+    FILE *out = status == 0 && o.out ? fopen(o.out, "w") : stdout;
+    if (!out) status = fail(&err, "counts: --out: '%.200s' cannot be written", o.out);
+    if (status == 0) status = run_all(&o, out, &err);
+    if (out && fclose(out) && status == 0) status = fail(&err, "counts: writing failed");
+    if (status >= 0) return status;
+    fprintf(stderr, "%s\n", err.text);
+    return EXIT_USAGE;
+}

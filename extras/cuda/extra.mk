@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+# What nvcc makes of device kernels, without a GPU: its PTX runs on the emulation (ptx/), what it asks of memory is counted
+# (counts/), and its machine code is read and executed (sass/).
+#
+include $(sort $(wildcard extras/cuda/*/*.mk))
+
+# --- tests
+packages_test-cuda := $(packages_test)
+needs_cuda := $(B)/bench $(B)/embfuse $(emulated_programs) $(ptx_run) $(sass_library) $(sass_target) $(if $(NVCC),$(C)/bench $(C)/embfuse)
+define before_cuda
+@[ -z "$(NVCC)" ] || { $(MAKE) --no-print-directory $(jobs) ptx-programs ONLY= && $(MAKE) --no-print-directory sass-tools; }
+@[ -z "$(NVCC)" ] || [ -z "$(filter $(COUNTS_ARCH),$(CUDA_ARCHS))" ] || $(MAKE) --no-print-directory $(jobs) counts-program ONLY=
+endef
+$(eval $(call suite_rule,cuda))
+$(B)/extras/cuda/tests/tests: $(patsubst %,$(B)/extras/cuda/counts/%.o,devices l2 replay warps)
+
+# --- what nvcc makes of the kernels. If NVIDIA's disassembler is neither beside nvcc nor in PATH, it is installed once.
+sass_venv    := build/sass/venv
+.PHONY: resources sass-tools
+sass-tools:
+	@[ -e $(sass_venv)/complete ] || { [ -x '$(NVCC:%nvcc=%nvdisasm)' ] && [ -x '$(NVCC:%nvcc=%cuobjdump)' ]; } || \
+	    { command -v nvdisasm && command -v cuobjdump; } >/dev/null || sh tests/support/venv.sh $(sass_venv) $(PYTHON) sass \
+	    extras/cuda/tests/sass/requirements.txt 'a disassembler, 7 MB' 'import glob, sys; \
+	    assert glob.glob(sys.prefix + "/lib/*/site-packages/nvidia/*/bin/nvdisasm")'
+resources: $(cuda_objects)
+	@$(MAKE) --no-print-directory sass-tools
+	@BUILD=$(B) NVCC=$(NVCC) $(PYTHON) extras/cuda/tests/test_nvcc.py --renew
+
+# The headers of CUDA 12, for extras/cuda/tests/test_cuda_old.py. CCCL is of 12.4: older packages of it are not whole.
+cuda12_packages := nvidia-cuda-runtime-cu12==12.0.146 nvidia-cuda-nvcc-cu12==12.0.140 nvidia-nvtx-cu12==12.0.140 \
+                   nvidia-cuda-cccl-cu12==12.4.127.post1
+.PHONY: cuda12
+cuda12: build/cuda12/nvidia/complete
+build/cuda12/nvidia/complete:
+	@rm -rf build/cuda12
+	@$(PYTHON) -m pip install -q --no-deps --root-user-action=ignore --target build/cuda12 $(cuda12_packages)
+	@touch $@

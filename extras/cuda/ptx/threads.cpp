@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Barriers and collectives of PTX are those of the emulation, at the line of the PTX.
+ */
+#include "extras/cuda/ptx/run.h"
+#include "emulation/scheduler.h"
+
+namespace ptx {
+
+using emulation::BarrierOp;
+using emulation::WarpOp;
+
+u32 lane() {
+    return emulation::this_thread().linear % 32;
+}
+
+void let_others_run() {
+    emulation::wake(emulation::this_thread());
+    emulation::wait();
+}
+
+static int block_barrier(BarrierOp op, bool value, const Instruction &at) {
+    if (observer) observer->barrier(at);
+    return emulation::block_barrier(op, value, {at.site, at.ptx_line});
+}
+
+void block_sync(const Instruction &at) {
+    block_barrier(BarrierOp::none, false, at);
+}
+bool block_and(bool value, const Instruction &at) {
+    return block_barrier(BarrierOp::all, value, at);
+}
+bool block_or(bool value, const Instruction &at) {
+    return block_barrier(BarrierOp::any, value, at);
+}
+u32 block_popc(bool value, const Instruction &at) {
+    return u32(block_barrier(BarrierOp::count, value, at));
+}
+
+static u64 collective(WarpOp op, u32 mask, const emulation::WarpInput &in, const Instruction &at) {
+    if (observer) observer->collective(at, mask);
+    return emulation::warp_collective(op, mask, in, {at.site, at.ptx_line});
+}
+
+u64 warp(WarpOp op, u32 mask, u64 value, const Instruction &at) {
+    return collective(op, mask, {value, 0, 32}, at);
+}
+void warp_sync(u32 mask, const Instruction &at) {
+    warp(WarpOp::sync, mask, 0, at);
+}
+u32 vote_ballot(bool value, u32 mask, const Instruction &at) {
+    return u32(warp(WarpOp::ballot, mask, value, at));
+}
+bool vote_any(bool value, u32 mask, const Instruction &at) {
+    return warp(WarpOp::any, mask, value, at);
+}
+bool vote_all(bool value, u32 mask, const Instruction &at) {
+    return warp(WarpOp::all, mask, value, at);
+}
+u32 match_any(u64 value, u32 mask, const Instruction &at) {
+    return u32(warp(WarpOp::match_any, mask, value, at));
+}
+
+/* c has the mask of a segment in bits 8 to 12 and the clamp in bits 0 to 4. A lane whose source is
+ * outside keeps its own value. */
+static u32 shuffle(u32 value, int source, bool in, u32 mask, const Instruction &at) {
+    return u32(collective(WarpOp::shuffle, mask, {value, in ? source : int(lane()), 32}, at));
+}
+static int segment(u32 c) {
+    return int(c >> 8 & 31);
+}
+static int bound(u32 c) {
+    return (int(lane()) & segment(c)) | (int(c & 31) & ~segment(c));
+}
+
+u32 shfl_idx(u32 value, u32 b, u32 c, u32 mask, const Instruction &at, bool &in) {
+    int source = (int(lane()) & segment(c)) | (int(b & 31) & ~segment(c));
+    in = source <= bound(c);
+    return shuffle(value, source, in, mask, at);
+}
+u32 shfl_up(u32 value, u32 b, u32 c, u32 mask, const Instruction &at, bool &in) {
+    int source = int(lane()) - int(b & 31);
+    in = source >= bound(c);
+    return shuffle(value, source, in, mask, at);
+}
+u32 shfl_down(u32 value, u32 b, u32 c, u32 mask, const Instruction &at, bool &in) {
+    int source = int(lane()) + int(b & 31);
+    in = source <= bound(c);
+    return shuffle(value, source, in, mask, at);
+}
+u32 shfl_bfly(u32 value, u32 b, u32 c, u32 mask, const Instruction &at, bool &in) {
+    int source = int(lane() ^ (b & 31));
+    in = source <= bound(c);
+    return shuffle(value, source, in, mask, at);
+}
+
+void fence(const Instruction &at) {
+    if (observer) observer->fence(at);
+    emulation::fence();
+}
+
+} // namespace ptx

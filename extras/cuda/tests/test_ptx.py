@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The translation of PTX and what runs it: correct kernels pass, planted bugs are found. Needs no nvcc. Prints TAP.
+
+extras/cuda/tests/ptx/sums.ptx has instructions of every kind. A planted bug is a change of its text. The translator refuses it, a
+defect ends the program with status 86, or the program finds a wrong result (status 1)."""
+import glob
+import os
+import subprocess
+import sys
+import tempfile
+
+import tap
+
+CXX = os.environ.get("CXX") or "g++"
+FLAGS = ["-std=c++20", "-Og", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-Iemulation/include", "-I."]
+PTX = "extras/cuda/tests/ptx/sums.ptx"
+TEXT = open(os.path.join(tap.ROOT, PTX)).read()
+
+# What the observer must be told: kernels and instructions by kind, and accesses with a cache hint.
+COUNTED = "kernels 2 kinds 688 436 128 24 128 256 256 8 hinted 136\n"
+
+REFUSED = [
+    ("an add that ptxas may contract", "add.rn.f32 \t%f5", "add.f32 \t%f5", "ptxas may contract"),
+    ("an fma", "sub.rn.f32 \t%f7, %f5, %f6", "fma.rn.f32 \t%f7, %f3, %f4, %f5", "no contraction"),
+    ("an approximate division", "mul.rn.f32", "div.approx.f32", "not reproducible"),
+    ("an unknown instruction", "bar.sync", "bar.arrive", "only barrier 0"),
+    ("a bulk copy", "cp.async.commit_group;", "cp.async.bulk.commit_group;", "a bulk copy"),
+    ("an unknown name", "sub.rn.f32", "subtract.rn.f32", "unknown instruction"),
+    ("lanes that happen to run together", "and.b32  \t%r15, %r2, 31", "activemask.b32 \t%r15", "activemask"),
+    ("a register of another width", "setp.gt.u32 \t%p1, %r2, 7", "setp.gt.u64 \t%p1, %r2, 7", "narrower"),
+]
+
+ATOMIC = "atom.shared.add.u32 \t%r23, [%r22], 1;"
+PLAIN = "ld.shared.u32 \t%r23, [%r22]; add.s32 \t%r23, %r23, 1; st.shared.u32 \t[%r22], %r23;"
+FOUND = [
+    ("a dropped barrier", "bar.sync \t0;\n\t.loc\t1 45 5", "", (1,), "sum "),
+    ("a shuffle without half of its lanes", "%r11, 16, 31, -1", "%r11, 16, 31, 65535", (86,), "not in its mask"),
+    ("lanes that return before a barrier", "@%p1 bra \t$L__BB0_4", "@%p1 ret", (86,), "deadlock"),
+    ("a store with a wrong offset", "[%rd11], %f17", "[%rd11+4], %f17", (86,), "kernels/sums.cu:45"),
+    ("a misaligned vector", "%f4}, [%rd7]", "%f4}, [%rd7+4]", (86,), "misaligned access of 16 bytes"),
+    ("shared memory out of bounds", "[%r17+4]", "[%r17+8]", (86,), "shared memory out of bounds: byte 8 of an array of 8"),
+    ("local memory out of bounds", "%f8, [%SPL+4]", "%f8, [%SPL+8]", (86,), "local memory out of bounds"),
+    ("a shared address as a global one", "cvta.to.global.u64 \t%rd5, %rd1", "cvta.shared.u64 \t%rd5, %rd1", (86,),
+     "is no global address"),
+    ("an atomic made plain", ATOMIC, PLAIN, (1,), "count "),
+]
+
+
+def run(command, **more):
+    return subprocess.run(command, capture_output=True, text=True, cwd=tap.ROOT, **more)
+
+
+def translate(text, folder):
+    """(status, what it says)"""
+    path = os.path.join(folder, "sums.ptx")
+    with open(path, "w") as f:
+        f.write(text)
+    done = run([sys.executable, "extras/cuda/ptx/translate.py", "sums", PTX, path, os.path.join(folder, "sums")])
+    return done.returncode, done.stderr
+
+
+def compile(source, to):
+    done = run([CXX, *FLAGS, "-c", source, "-o", to])
+    assert done.returncode == 0, done.stderr
+
+
+def program(text, folder, main):
+    """The program with this PTX."""
+    status, said = translate(text, folder)
+    assert status == 0, said
+    made = []
+    for source in glob.glob(os.path.join(folder, "sums.*.cpp")):
+        made.append(source[:-4] + ".o")
+        compile(source, made[-1])
+    built = os.path.join(folder, "sums")
+    runtime = glob.glob(os.path.join(tap.BUILD, "extras/cuda/ptx/*.o")) + glob.glob(os.path.join(tap.BUILD, "emulation/*.o"))
+    done = run([CXX, "-fopenmp", main, *made, *runtime, "-o", built])
+    assert done.returncode == 0, done.stderr
+    return built
+
+
+def changed(old, new):
+    assert TEXT.count(old) >= 1, f"{old!r} is not in {PTX}"
+    return TEXT.replace(old, new, 1)
+
+
+count = failures = 0
+
+
+def tell(fine, name, why=""):
+    global count, failures
+    count += 1
+    failures += not fine
+    print(f"{'ok' if fine else 'not ok'} {count} - {name}")
+    for line in [] if fine else why.splitlines():
+        print(f"#   {line}")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        driver = os.path.join(folder, "driver.o")
+        compile("extras/cuda/tests/ptx/sums.cpp", driver)
+        correct = program(TEXT, folder, driver)
+        done = run([correct])
+        tell(done.returncode == 0 and not done.stdout + done.stderr, "correct kernels pass", done.stdout + done.stderr)
+        done = run([correct, "watch"])
+        tell(done.stdout == COUNTED, "the observer is told of every instruction", done.stdout + done.stderr)
+        for name, old, new, why in REFUSED:
+            status, said = translate(changed(old, new), folder)
+            line = said.startswith(PTX + ":") and said.count("\n") == 1
+            tell(status == 1 and line and why in said, f"refused: {name}", said or "translated")
+        for name, old, new, statuses, why in FOUND:
+            done = run([program(changed(old, new), folder, driver)], timeout=60)
+            said = done.stdout + done.stderr
+            tell(done.returncode in statuses and why in said, f"found: {name}", f"status {done.returncode}\n{said}")
+    print(f"1..{count}")
+    return failures > 0
+
+
+sys.exit(main())

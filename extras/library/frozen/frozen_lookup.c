@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The lookup in a mapped table. The types of the kernels use the code of the forward kernels, with their
+ * prefetch; only rows of int8 are summed here.
+ */
+#include "kernels/host/lookup.h"
+#include "extras/library/frozen/row.h"
+
+enum { AHEAD = 16 }; /* as cpu_lookup_ahead */
+
+/* This thread's part of the bags, as lookup_bags(). */
+static void int8_bags(const struct lookup_feature *f) {
+    const struct batch *in = f->in;
+    const bool each = f->feature->pooling == POOL_NONE;
+    const int64_t *offsets = in->offsets + f->first_bag, end = offsets[in->bags];
+    const int32_t dim = f->table->dim;
+    const enum dtype type = in->grad_type;
+    float narrow[type == FP32 ? 1 : dim];
+    struct looked_up from = {.in = in,
+                             .weight = &f->weight,
+                             .padding = each ? -1 : f->feature->padding_id,
+                             .weighted = in->lookup_weights};
+    const int64_t last = lookup_part(f, f->thread + 1);
+    for (int64_t u = lookup_part(f, f->thread); u < last; u++) {
+        from.first = each ? offsets[0] + u : offsets[u];
+        const int64_t n = each ? 1 : offsets[u + 1] - offsets[u];
+        char *to = (char *)f->output + forward_row(f->feature, u) * dtype_bytes(type);
+        float *sum = type == FP32 ? (float *)to : narrow;
+        for (int32_t d = 0; d < dim; d++) sum[d] = 0;
+        for (int64_t k = 0; k < n; k++) {
+            float weight = 1;
+            if (from.first + k + AHEAD < end)
+                prefetch(array_row(&f->weight, batch_id(in, from.first + k + AHEAD)),
+                         f->weight.stride, INTO_L1);
+            const void *row = looked_up_row(&from, k, &weight);
+            if (row) int8_row_add(sum, row, weight, dim);
+        }
+        if (f->feature->pooling == POOL_MEAN) {
+            const float count = (float)counted(&from, n);
+            for (int32_t d = 0; d < dim; d++) sum[d] /= count;
+        }
+        if (type != FP32) row_narrow(&(struct row_format){type, ROUND_NEAREST, 0}, sum, dim, to);
+    }
+}
+
+/* The part of a thread. The shape of an int8 table has a type that nothing reads. */
+NOINLINE void lookup_as(const struct frozen *t, const struct batch *in, void *output, int thread,
+                        int threads) {
+    const struct table_shape shape = {
+        .rows = t->rows, .dim = t->dim, .weight_type = (enum dtype)(t->type % DTYPE_COUNT)};
+    struct lookup_feature mine = {.in = in,
+                                  .feature = in->features,
+                                  .table = &shape,
+                                  .weight = {(void *)(uintptr_t)t->data, t->row_bytes},
+                                  .distance = AHEAD,
+                                  .output = output,
+                                  .thread = thread,
+                                  .threads = threads};
+    if (t->type == FROZEN_INT8)
+        int8_bags(&mine);
+    else
+        lookup_part_of(&mine);
+}
+
+void frozen_lookup(const struct frozen *t, const struct batch *in, void *output, int threads) {
+    if (threads == 1) { /* a request of a few rows does not wait for a team */
+        lookup_as(t, in, output, 0, 1);
+        return;
+    }
+#pragma omp parallel num_threads(threads)
+    lookup_as(t, in, output, omp_get_thread_num(), omp_get_num_threads());
+}

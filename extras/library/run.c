@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/registry.h"
+#include "harness/workload/tables.h"
+#include "harness/workload/winners.h"
+#include "kernels/rules.h"
+#include "kernels/shape.h"
+#include "extras/library/model.h"
+
+/* --- the kernel of a call */
+
+/* "auto": the kernels that were the fastest in records, by enum backend. */
+static const char *const usual[OPERATIONS][2] = {
+    [OP_STEP] = {"cpu_fused", "cuda_fused"},
+    [OP_FORWARD] = {"cpu_lookup_ahead", "cuda_lookup"},
+    [OP_WEIGHT_GRAD] = {"cpu_dot", "cuda_dot"},
+};
+
+static int kernel_for(struct embfuse_model *m, enum operation operation, const struct batch *in,
+                      const struct kernel **out, struct embfuse_error *why) {
+    const struct kernel *k = operation == OP_STEP      ? m->step
+                             : operation == OP_FORWARD ? m->forward
+                                                       : NULL;
+    if (!k) k = registry_find(operation, usual[operation][m->place], &(struct error){""});
+    if (!k)
+        return said(why, EMBFUSE_UNKNOWN, "this build has no kernel for %s",
+                    operation_name(operation));
+    const char *no = kernel_refuses(k, in);
+    if (no) return said(why, EMBFUSE_REFUSED, "%s: %s", k->name, no);
+    *out = k;
+    return 0;
+}
+
+int check_bound(const struct embfuse_model *m, bool states, struct embfuse_error *why) {
+    if (!m->weights_missing && (!states || !m->states_missing)) return 0;
+    for (int32_t t = 0; t < m->num_tables; t++)
+        for (int32_t i = 0; array_of(m, t, i) >= 0 && (i == 0 || states); i++)
+            if (!m->tables[t].array[array_of(m, t, i)].data)
+                return said(why, EMBFUSE_INVALID,
+                            "table %d: array %d is not bound; see embfuse_bind()", t, i);
+    return 0;
+}
+
+/* --- scratch */
+
+void free_scratch(struct embfuse_model *m) {
+    if (m->place == ON_HOST && !m->scratch.callers) free(m->scratch.data);
+    if (m->scratch.device.data) device_free(&m->scratch.device);
+    memset(&m->scratch, 0, sizeof m->scratch);
+}
+
+int embfuse_set_scratch(struct embfuse_model *m, void *data, size_t bytes,
+                        struct embfuse_error *why) {
+    IN_CALL(m, why);
+    if ((uintptr_t)data % KERNEL_ALIGN)
+        return said(why, EMBFUSE_INVALID, "scratch is aligned to %d bytes", KERNEL_ALIGN);
+    free_scratch(m);
+    m->scratch.data = data;
+    m->scratch.bytes = data ? bytes : 0;
+    m->scratch.callers = data != NULL;
+    return 0;
+}
+
+static size_t scratch_bytes(const struct embfuse_model *m, const struct kernel *k,
+                            const struct batch *in) {
+    return k->scratch_bytes ? k->scratch_bytes(in, m->threads) : 0;
+}
+
+/* Some more than asked, so that batches of changing sizes soon need no new scratch. */
+static int grow_scratch(struct embfuse_model *m, size_t bytes, struct embfuse_error *why) {
+    struct error err;
+    const size_t more = (bytes + bytes / 4 + KERNEL_ALIGN - 1) / KERNEL_ALIGN * KERNEL_ALIGN;
+    free_scratch(m);
+    if (m->place == ON_DEVICE) {
+        if (device_alloc(&m->scratch.device, more, "scratch", &err))
+            return said(why, EMBFUSE_NO_MEMORY, "%.500s", err.text);
+        m->scratch.data = m->scratch.device.data;
+    } else {
+        m->scratch.data = aligned_alloc(KERNEL_ALIGN, more);
+        if (!m->scratch.data)
+            return said(why, EMBFUSE_NO_MEMORY, "%zu bytes of scratch: out of memory", more);
+    }
+    m->scratch.bytes = more;
+    return 0;
+}
+
+static int need_scratch(struct embfuse_model *m, const struct kernel *k, const struct batch *in,
+                        struct embfuse_error *why) {
+    const size_t bytes = scratch_bytes(m, k, in);
+    if (bytes <= m->scratch.bytes) return 0;
+    if (m->scratch.callers)
+        return said(why, EMBFUSE_NO_MEMORY,
+                    "%s needs %zu bytes of scratch for this batch, and has %zu", k->name, bytes,
+                    m->scratch.bytes);
+    return grow_scratch(m, bytes, why);
+}
+
+/* --- a call: everything that can fail comes before the kernel changes an array */
+
+/* The batch, and the kernel that will run it. */
+static int prepare(struct embfuse_model *m, enum operation operation,
+                   const struct embfuse_batch *batch, struct batch *in, const struct kernel **k,
+                   struct embfuse_error *why) {
+    *k = NULL;
+    int status = batch_of(m, batch, in, why);
+    if (status == 0 && has_pooling(in, POOL_MAX) && !in->winners && in->grad_elements)
+        status = said(why, EMBFUSE_INVALID, "batch.winners is NULL, but a feature has EMBFUSE_MAX");
+    if (status == 0 && operation == OP_STEP && batch->weight_grad && !in->lookup_weights)
+        status = said(why, EMBFUSE_INVALID, "batch.weight_grad without batch.lookup_weights");
+    if (status == 0) status = kernel_for(m, operation, in, k, why);
+    return status;
+}
+
+/* how: what the kernel writes beside the tables. */
+static int launch(struct embfuse_model *m, const struct kernel *k, struct batch *in, void *stream,
+                  struct launch how, struct embfuse_error *why) {
+    const struct rule_step *steps = m->steps;
+    const struct table *tables = m->tables;
+    struct error err;
+    how.threads = m->threads;
+    how.stream = stream;
+    how.scratch = m->scratch.data;
+    if (m->place == ON_DEVICE && device_call_send(m, in, stream, &steps, &tables, &err))
+        return said(why, EMBFUSE_DEVICE_ERROR, "%.500s", err.text);
+    int status = k->plan ? k->plan(in, &how) : 0;
+    if (status == 0) status = k->run(in, steps, tables, &how);
+    return status ? said(why, EMBFUSE_DEVICE_ERROR, "%s: error %d of the device", k->name, status)
+                  : 0;
+}
+
+/* What a device must know of a batch before ids and offsets can be checked there. */
+static int check_on_device(struct embfuse_model *m, const struct embfuse_batch *batch,
+                           struct batch *in, struct embfuse_error *why) {
+    struct error err;
+    if (m->place == ON_HOST || batch->trusted) return 0;
+    const int status = device_call_validate(m, in, batch->stream, &err);
+    if (status == 0) return 0;
+    return said(why, status == -1 ? EMBFUSE_BAD_BATCH : EMBFUSE_DEVICE_ERROR, "%.500s", err.text);
+}
+
+static int check_winners(const struct embfuse_model *m, const struct embfuse_batch *batch,
+                         const struct batch *in, struct embfuse_error *why) {
+    struct error err;
+    const bool checks = m->place == ON_HOST && !batch->trusted && in->winners;
+    return checks && winners_validate(in, &err) ? said(why, EMBFUSE_BAD_BATCH, "%.500s", err.text)
+                                                : 0;
+}
+
+int embfuse_forward(struct embfuse_model *m, const struct embfuse_batch *batch, void *output,
+                    struct embfuse_error *why) {
+    IN_CALL(m, why);
+    struct batch in;
+    const struct kernel *k;
+    int status = prepare(m, OP_FORWARD, batch, &in, &k, why);
+    if (status == 0) status = check_bound(m, false, why);
+    if (status == 0 && !output && in.grad_elements)
+        status = said(why, EMBFUSE_INVALID, "output is NULL");
+    if (status == 0) status = check_on_device(m, batch, &in, why);
+    if (status == 0) status = need_scratch(m, k, &in, why);
+    const struct launch how = {.output = output, .winners = batch ? batch->winners : NULL};
+    return status || batch->bags == 0 ? status : launch(m, k, &in, batch->stream, how, why);
+}
+
+int embfuse_step(struct embfuse_model *m, const struct embfuse_batch *batch, const void *grad,
+                 struct embfuse_error *why) {
+    IN_CALL(m, why);
+    struct batch in;
+    const struct kernel *k, *dots = NULL;
+    int status = prepare(m, OP_STEP, batch, &in, &k, why);
+    if (status == 0 && batch->weight_grad) status = kernel_for(m, OP_WEIGHT_GRAD, &in, &dots, why);
+    if (status == 0) status = check_bound(m, true, why);
+    if (status == 0 && !grad && in.grad_elements)
+        status = said(why, EMBFUSE_INVALID, "grad is NULL");
+    if (status == 0) status = check_on_device(m, batch, &in, why);
+    if (status == 0) status = check_winners(m, batch, &in, why);
+    if (status == 0) status = need_scratch(m, k, &in, why);
+    for (int32_t t = 0; status == 0 && t < m->num_tables; t++)
+        if (!rule_has_step(m->shapes[t].rule, m->steps[t].number + 1))
+            status = said(why, EMBFUSE_INVALID,
+                          "table %d: %s counts steps in a float of each row: it takes %d at most",
+                          t, rule_info(m->shapes[t].rule).name, RULE_COUNTED_STEPS);
+    if (status) return status;
+    in.grad = grad;
+    const struct launch first = {.output = batch->weight_grad};
+    if (dots && (status = launch(m, dots, &in, batch->stream, first, why))) return status;
+    for (int32_t t = 0; t < m->num_tables; t++)
+        m->steps[t] = rule_step(m->rules[t], m->steps[t].number + 1);
+    status = launch(m, k, &in, batch->stream, (struct launch){0}, why);
+    for (int32_t t = 0; status && t < m->num_tables; t++) m->steps[t].number--;
+    return status;
+}
+
+/* --- questions about a batch */
+
+int embfuse_output_elements(struct embfuse_model *m, const struct embfuse_batch *batch,
+                            int64_t *out, struct embfuse_error *why) {
+    IN_CALL(m, why);
+    if (!out) return said(why, EMBFUSE_INVALID, "out is NULL");
+    struct batch in;
+    const int status = batch_of(m, batch, &in, why);
+    if (status == 0) *out = in.grad_elements;
+    return status;
+}
+
+int embfuse_step_kernel(struct embfuse_model *m, const struct embfuse_batch *batch,
+                        const char **name, struct embfuse_error *why) {
+    IN_CALL(m, why);
+    if (!name) return said(why, EMBFUSE_INVALID, "name is NULL");
+    struct batch in;
+    const struct kernel *k;
+    const int status = prepare(m, OP_STEP, batch, &in, &k, why);
+    if (status == 0) *name = k->name;
+    return status;
+}
+
+int embfuse_scratch_bytes(struct embfuse_model *m, const struct embfuse_batch *batch, size_t *bytes,
+                          struct embfuse_error *why) {
+    IN_CALL(m, why);
+    if (!bytes) return said(why, EMBFUSE_INVALID, "bytes is NULL");
+    struct batch in;
+    const struct kernel *k;
+    const int status = prepare(m, OP_STEP, batch, &in, &k, why);
+    if (status == 0) *bytes = scratch_bytes(m, k, &in);
+    return status;
+}

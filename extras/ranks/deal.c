@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+#include "extras/ranks/deal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/memory.h"
+#include "harness/workload/workload.h"
+#include "kernels/shape.h"
+
+static int64_t first_bag(const struct deal *d, int rank) {
+    return sharding_bag(d->bags, rank, d->transport->ranks);
+}
+
+static size_t id_bytes(const struct deal *d) {
+    return d->id_type == ID_INT32 ? 4 : 8;
+}
+
+/* Gives a batch of own bags its layout; its offsets are there. */
+static void lay_out_own(const struct deal *d, struct batch *own, int64_t bags) {
+    struct table_shape *tables = must_have(calloc((size_t)d->num_tables, sizeof *tables));
+    struct feature *features = must_have(calloc((size_t)d->num_features, sizeof *features));
+    memcpy(tables, d->shapes, (size_t)d->num_tables * sizeof *tables);
+    memcpy(features, d->features, (size_t)d->num_features * sizeof *features);
+    own->num_tables = d->num_tables;
+    own->num_features = d->num_features;
+    own->bags = bags;
+    own->id_type = d->id_type;
+    own->grad_type = d->grad_type;
+    batch_count(own, features);
+    batch_lay_out_rows(tables, features, own->num_features, bags);
+    batch_derive_counted(own, tables, features);
+}
+
+/* Bags begin .. end-1 of a whole batch, as bytes one behind the other: offsets, ids, weights, gradient. */
+static char *cut_batch(const struct deal *d, const struct batch *whole, int64_t begin, int64_t end,
+                       size_t *bytes) {
+    const int64_t bags = end - begin, flat = whole->num_features * bags;
+    const size_t element = (size_t)dtype_bytes(whole->grad_type);
+    int64_t lookups = 0, elements = 0;
+    struct feature *layout = must_have(calloc((size_t)whole->num_features, sizeof *layout));
+    for (int32_t f = 0; f < whole->num_features; f++) {
+        const int64_t *at = whole->offsets + f * whole->bags;
+        layout[f] = whole->features[f];
+        layout[f].lookups = at[end] - at[begin];
+        lookups += layout[f].lookups;
+        elements += (layout[f].pooling == POOL_NONE ? layout[f].lookups : bags) *
+                    whole->tables[layout[f].table].dim;
+    }
+    batch_lay_out_rows(whole->tables, layout, whole->num_features, bags);
+    *bytes = (size_t)(flat + 1) * 8 +
+             (size_t)lookups * (id_bytes(d) + (whole->lookup_weights ? 4 : 0)) +
+             (size_t)elements * element;
+    char *data = must_have(malloc(*bytes + 1)), *ids = data + (flat + 1) * 8;
+    char *weights = ids + (size_t)lookups * id_bytes(d);
+    char *grad = weights + (whole->lookup_weights ? lookups * 4 : 0);
+    int64_t *offsets = (int64_t *)data, at = 0;
+    offsets[0] = 0;
+    for (int32_t f = 0; f < whole->num_features; f++) {
+        const struct feature *from = &whole->features[f], *to = &layout[f];
+        const int64_t *there = whole->offsets + f * whole->bags;
+        const int64_t first = there[begin], count = to->lookups;
+        memcpy(ids + (size_t)at * id_bytes(d),
+               (const char *)whole->ids + (size_t)first * id_bytes(d), (size_t)count * id_bytes(d));
+        if (whole->lookup_weights)
+            memcpy(weights + at * 4, whole->lookup_weights + first, (size_t)count * 4);
+        for (int64_t b = 0; b < bags; b++)
+            offsets[f * bags + b + 1] = at + there[begin + b + 1] - first;
+        at += count;
+        const bool sequence = to->pooling == POOL_NONE;
+        const int64_t rows = sequence ? count : bags, skip = sequence ? first - there[0] : begin;
+        for (int64_t i = 0; whole->grad && i < rows; i++)
+            memcpy(grad + (size_t)(to->grad_offset + i * to->grad_stride) * element,
+                   (const char *)whole->grad +
+                       (size_t)(from->grad_offset + (skip + i) * from->grad_stride) * element,
+                   (size_t)whole->tables[to->table].dim * element);
+    }
+    free(layout);
+    return data;
+}
+
+/* Takes such bytes as batch k. */
+static void take_batch(const struct deal *d, struct batch *own, const char *data) {
+    const int me = d->transport->rank;
+    const int64_t bags = first_bag(d, me + 1) - first_bag(d, me);
+    const int64_t flat = d->num_features * bags;
+    int64_t *offsets = must_have(array_alloc(flat + 1, sizeof *offsets));
+    memcpy(offsets, data, (size_t)(flat + 1) * sizeof *offsets);
+    data += (flat + 1) * 8;
+    own->offsets = offsets;
+    lay_out_own(d, own, bags);
+    const size_t ids = (size_t)own->lookups * id_bytes(d), weights = (size_t)own->lookups * 4,
+                 grad = (size_t)(own->grad_elements * dtype_bytes(own->grad_type));
+    own->ids = memcpy(must_have(array_alloc((int64_t)ids + 1, 1)), data, ids);
+    data += ids;
+    if (d->weighted) {
+        own->lookup_weights =
+            memcpy(must_have(array_alloc((int64_t)weights + 1, 1)), data, weights);
+        data += weights;
+    }
+    own->grad = memcpy(must_have(array_alloc((int64_t)grad + 1, 1)), data, grad);
+}
+
+int deal_batch(const struct deal *d, const struct batch *whole, struct batch *own,
+               struct error *err) {
+    struct transport *t = d->transport;
+    *own = (struct batch){0};
+    t->channel = CHANNEL_CONTROL;
+    for (int r = t->rank == 0 ? t->ranks : 0; r-- > 0;) {
+        size_t bytes;
+        char *data = cut_batch(d, whole, first_bag(d, r), first_bag(d, r + 1), &bytes);
+        const int status = r ? transport_send(t, r, TAG_SLICE, data, bytes, err) : 0;
+        if (r == 0) take_batch(d, own, data);
+        free(data);
+        if (status) return -1;
+    }
+    if (t->rank == 0) return 0;
+    void *data;
+    struct message message;
+    if (transport_receive(t, 0, TAG_SLICE, &data, &message, err)) return -1;
+    take_batch(d, own, data);
+    free(data);
+    return 0;
+}
+
+void deal_free(struct batch *own) {
+    free((void *)own->offsets);
+    free((void *)own->ids);
+    free((void *)own->lookup_weights);
+    free((void *)own->grad);
+    free((void *)own->tables);
+    free((void *)own->features);
+    *own = (struct batch){0};
+}
+
+int64_t deal_rows_in(const struct shard *part, int64_t begin, int64_t end, int64_t *first) {
+    const int64_t skip = 1 + part->row_skip;
+    const int64_t low = begin <= part->row ? 0 : (begin - part->row + skip - 1) / skip;
+    const int64_t high = end <= part->row ? 0 : (end - part->row + skip - 1) / skip;
+    *first = min64(low, part->rows);
+    return max64(0, min64(high, part->rows) - *first);
+}
+
+size_t deal_rows_bytes(const struct sharding *s, const struct shard *part,
+                       const struct table_shape *shapes, int64_t rows) {
+    const struct table_shape shape = sharding_shape(s, part, shapes);
+    size_t bytes = 0;
+    for (int a = 0; a < TABLE_ARRAYS; a++) bytes += (size_t)(rows * table_memory_stride(&shape, a));
+    return bytes;
+}
+
+struct table deal_rows_in_message(const struct table_shape *shape, int64_t rows, void *data) {
+    void *memory[TABLE_ARRAYS];
+    char *at = data;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        memory[a] = at;
+        at += rows * table_memory_stride(shape, a);
+    }
+    return table_in(shape, memory);
+}
+
+bool deal_move(const struct sharding *s, const struct shard *part, const struct table_shape *shape,
+               enum deal_move how, struct table *whole, int64_t begin, int64_t first, int64_t count,
+               struct table *rows) {
+    const bool compares = how == DEAL_PUT_AGAIN && sharding_copies(s->kind[part->table]);
+    bool same = true;
+    for (int a = 0; a < TABLE_ARRAYS; a++) {
+        const int64_t element = dtype_bytes(table_array_type(shape, a));
+        const size_t bytes = (size_t)(table_array_width(shape, a) * element);
+        for (int64_t i = 0; bytes && i < count; i++) {
+            char *there =
+                array_row(&whole->array[a], part->row + (first + i) * (1 + part->row_skip) - begin);
+            char *here = array_row(&rows->array[a], i);
+            if (a != TABLE_ROW_STATE) there += part->column * element;
+            if (compares)
+                same &= memcmp(there, here, bytes) == 0;
+            else if (how == DEAL_TAKE)
+                memcpy(here, there, bytes);
+            else
+                memcpy(there, here, bytes);
+        }
+    }
+    return same;
+}
+
+int deal_tables(struct transport *t, const struct sharding *s, const struct table_shape *shapes,
+                const struct table_shape *local, const struct table_set *whole,
+                struct table_set *own, struct error *err) {
+    const int32_t count = s->first[t->rank + 1] - s->first[t->rank];
+    t->channel = CHANNEL_CONTROL;
+    for (int32_t i = 0; t->rank == 0 && i < s->count; i++) {
+        const struct shard *part = &s->shards[i];
+        const struct table_shape shape = sharding_shape(s, part, shapes);
+        const size_t bytes = deal_rows_bytes(s, part, shapes, part->rows);
+        char *data = must_have(calloc(bytes + 1, 1));
+        struct table rows = deal_rows_in_message(&shape, part->rows, data);
+        deal_move(s, part, &shape, DEAL_TAKE, &whole->tables[part->table], 0, 0, part->rows, &rows);
+        const int status = transport_send(t, part->rank, TAG_ROWS, data, bytes, err);
+        free(data);
+        if (status) return -1;
+    }
+    if (count == 0) return 0;
+    if (tables_create(own, local, count, 0, err)) return -1;
+    for (int32_t i = 0; i < count; i++) {
+        void *data;
+        struct message message;
+        if (transport_receive(t, 0, TAG_ROWS, &data, &message, err)) return -1;
+        const char *at = data;
+        for (int a = 0; a < TABLE_ARRAYS; a++) {
+            const size_t bytes = table_memory_bytes(&local[i], a);
+            if (bytes) memcpy(own->tables[i].array[a].data, at, bytes);
+            at += bytes;
+        }
+        free(data);
+    }
+    return 0;
+}

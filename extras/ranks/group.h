@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tables of a rank that take their step together: the shards in a place of one process, the routes to them,
+ * and the scratch of a kernel there. A rank has one group for most tables, one for those of the kind
+ * data-dense, and more if exchanges and updates overlap.
+ */
+#pragma once
+
+#include "harness/measure/place.h"
+#include "extras/ranks/checkpoint.h"
+#include "extras/ranks/deal.h"
+#include "extras/ranks/dense.h"
+
+struct group {
+    struct sharding sharding; /* of its tables */
+    struct transport *transport;
+    const struct batch *own; /* [ring] */
+    int ring, threads;
+    bool is_dense;
+    /* [ring] own gradients in device memory; NULL: rows travel through host memory */
+    const struct device_buffer *own_grads;
+    struct route routes[RING_MAX];
+    struct dense dense
+        [RING_MAX]; /* of a dense group: it has a forward by its routes, and no exchange there */
+    /* Of the inner place: local batches, then those of the forward, then own bags of tables that every rank
+     * has. */
+    struct batch batches[PLACE_RING_MAX];
+    struct row_index index[PLACE_RING_MAX];
+    struct table_set tables; /* with a content that is given */
+    struct place *inner;     /* NULL: this rank has no shard */
+    struct place_scratch none, scratch, output, shared_output;
+    const struct kernel *scratch_of;
+    struct room output_copy, shared_copy; /* of a place with memory of its own */
+    struct rule_step *steps;              /* of its shards */
+};
+
+/* What tables begin with; all 0: initial values. */
+struct content {
+    const struct checkpoint *from; /* a state in files */
+    bool dealt;                    /* rank 0 has it, and deals it out: */
+    const struct table_set *whole; /* NULL elsewhere */
+};
+
+/* setup: of the inner place, without tables, batches and index. own: [ring] this rank's bags; own_grads: see struct group.
+ * Collective. */
+int group_open(struct group *g, const struct sharding *s, const bool *keep, bool is_dense,
+               struct transport *t, const struct deal *deal, const struct batch *own, bool all_rows,
+               const struct content *content, enum backend backend,
+               const struct device_buffer *own_grads, const struct place_setup *setup,
+               struct error *err);
+void group_close(struct group *g);
+
+int32_t group_shards(const struct group *g);
+
+int group_ids(struct group *g, int batch, struct error *err);
+/* A dense group exchanges in the second call. Then the inner place has what came. */
+int group_gradient_start(struct group *g, int batch, struct error *err);
+int group_gradient_finish(struct group *g, int batch, struct error *err);
+/* The forward of a batch, and its rows in `to`, laid out as own[batch].grad; in device memory, if own_grads are. */
+int group_lookup(struct group *g, const struct kernel *k, int batch, struct error *err);
+int group_output(struct group *g, int batch, void *to, struct error *err);
+
+/* Bytes of scratch of a kernel on this rank. */
+int group_scratch_bytes(struct group *g, const struct kernel *k, size_t *bytes, struct error *err);
+int group_open_scratch(struct group *g, const struct kernel *k, int fill, struct error *err);
+int group_open_outputs(struct group *g, struct error *err);
+
+int group_plan(struct group *g, const struct kernel *k, int batch, struct error *err);
+/* The step of a batch, after its plan. */
+int group_run(struct group *g, const struct kernel *k, int batch, void (*mark)(void *, enum stage),
+              void *ctx, struct error *err);
+/* The same with fresh scratch. *appeared: bytes of memory that appeared during the run; -1: unknown. */
+int group_parts(struct group *g, const struct kernel *k, int batch, int64_t *appeared,
+                struct error *err);

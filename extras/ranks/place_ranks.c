@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: MIT */
+#include "extras/ranks/place_ranks.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/measure/runner.h"
+#include "harness/registry.h"
+#include "kernels/forward.h"
+#include "extras/ranks/calibrate.h"
+#include "extras/ranks/member.h"
+#include "extras/ranks/planner.h"
+#include "extras/ranks/times.h"
+
+struct ranks {
+    struct place place;
+    struct place_setup setup;
+    struct member member;
+    int fill; /* of the scratch, before the next step */
+    struct rank_times times;
+    struct place_counter *counters;
+};
+
+static struct ranks *ranks_of(struct place *p) {
+    return (struct ranks *)p;
+}
+
+static int number_of(const struct kernel *k) {
+    int number = 0;
+    while (k && registry()[number].kernel != k) number++;
+    return k ? number : -1;
+}
+
+/* Tells all ranks what to do, and does it. */
+static int command(struct ranks *r, struct order *o, const struct rule_step *steps,
+                   struct reply *out, struct error *err) {
+    struct transport *t = r->member.transport;
+    t->channel = CHANNEL_CONTROL;
+    if (transport_broadcast(t, 0, o, sizeof *o, err)) return -1;
+    const size_t bytes = (size_t)r->setup.num_tables * sizeof *steps;
+    if (steps && transport_broadcast(t, 0, (void *)steps, bytes, err)) return -1;
+    return member_do(&r->member, o, steps, out, err);
+}
+
+/* --- the place */
+
+static void ranks_close(struct place *p) {
+    struct ranks *r = ranks_of(p);
+    struct transport *t = r->member.transport;
+    struct order o = {.what = DO_CLOSE};
+    struct error err;
+    t->channel = CHANNEL_CONTROL;
+    transport_broadcast(t, 0, &o, sizeof o, &err);
+    member_close(&r->member);
+    free(r->counters);
+    free(r);
+}
+
+/* Scratch lies on the ranks; here is only its size. Outputs are collected in one of this size. */
+static int scratch_fill(struct place *p, struct place_scratch *s, int byte, struct error *err) {
+    (void)err;
+    ranks_of(p)->fill = byte;
+    if (s->bytes) memset(s->data, byte, s->bytes);
+    return 0;
+}
+
+static int scratch_bytes(struct place *p, const struct kernel *k, size_t *bytes,
+                         struct error *err) {
+    struct order o = {.what = DO_SCRATCH, .kernel = number_of(k)};
+    struct reply reply;
+    if (command(ranks_of(p), &o, NULL, &reply, err)) return -1;
+    *bytes = reply.scratch;
+    return 0;
+}
+
+/* Puts the output rows of a rank's bags where they belong. */
+static void take_output(const struct ranks *r, int rank, const struct batch *whole,
+                        const void *from, void *to) {
+    const int64_t element = dtype_bytes(whole->grad_type);
+    const int ranks = r->member.transport->ranks;
+    const int64_t begin = sharding_bag(whole->bags, rank, ranks);
+    const int64_t bags = sharding_bag(whole->bags, rank + 1, ranks) - begin;
+    struct feature *layout = must_have(calloc((size_t)whole->num_features, sizeof *layout));
+    for (int32_t f = 0; f < whole->num_features; f++) {
+        const int64_t *at = whole->offsets + f * whole->bags;
+        layout[f] = whole->features[f];
+        layout[f].lookups = at[begin + bags] - at[begin];
+    }
+    batch_lay_out_rows(whole->tables, layout, whole->num_features, bags);
+    for (int32_t f = 0; f < whole->num_features; f++) {
+        const struct feature *there = &layout[f], *here = &whole->features[f];
+        const int64_t *at = whole->offsets + f * whole->bags;
+        const bool sequence = here->pooling == POOL_NONE;
+        const int64_t rows = sequence ? there->lookups : bags,
+                      skip = sequence ? at[begin] - at[0] : begin;
+        for (int64_t i = 0; i < rows; i++)
+            memcpy((char *)to + forward_row(here, skip + i) * element,
+                   (const char *)from + forward_row(there, i) * element,
+                   (size_t)(whole->tables[here->table].dim * element));
+    }
+    free(layout);
+}
+
+static int collect_output(struct ranks *r, int batch, void *to, struct error *err) {
+    const struct batch *whole = &r->setup.batches[batch];
+    struct transport *t = r->member.transport;
+    take_output(r, 0, whole, r->member.result, to);
+    for (int rank = 1; rank < t->ranks; rank++) {
+        void *data;
+        struct message message;
+        if (transport_receive(t, rank, TAG_OUTPUT, &data, &message, err)) return -1;
+        take_output(r, rank, whole, data, to);
+        free(data);
+    }
+    return 0;
+}
+
+static struct order order_of(struct ranks *r, enum what what, const struct place_job *job) {
+    struct order o = {.what = what,
+                      .kernel = number_of(job->kernel),
+                      .forward = number_of(job->forward),
+                      .batch = job->batch,
+                      .fill = r->fill};
+    r->fill = AS_IT_IS;
+    return o;
+}
+
+static int run(struct place *p, const struct place_job *job, struct error *err) {
+    struct ranks *r = ranks_of(p);
+    struct order o = order_of(r, DO_RUN, job);
+    struct reply reply;
+    o.gather = job->output != NULL;
+    if (command(r, &o, job->steps, &reply, err)) return -1;
+    for (int s = 0; job->mark && s < STAGE_COUNT; s++)
+        if (reply.times.stage[s] > 0) job->mark(job->mark_ctx, (enum stage)s);
+    return o.gather ? collect_output(r, job->batch, job->output->data, err) : 0;
+}
+
+static int parts(struct place *p, const struct place_job *job, struct step_parts *out,
+                 struct error *err) {
+    struct ranks *r = ranks_of(p);
+    struct order o = order_of(r, DO_PARTS, job);
+    struct reply reply;
+    if (command(r, &o, job->steps, &reply, err)) return -1;
+    *out = (struct step_parts){.appeared = reply.appeared};
+    return 0;
+}
+
+/* --- counters of the record: exchange_ids_ms ..., and for each rank rank0_ms, rank0_exchange_ids_ms ... */
+
+struct counters {
+    struct place_counter *at; /* NULL: only counted */
+    int count;
+};
+
+__attribute__((format(printf, 3, 4))) static void add(struct counters *c, double value,
+                                                      const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (c->at) vsnprintf(c->at[c->count].name, sizeof c->at->name, format, args);
+    if (c->at) c->at[c->count].value = value;
+    va_end(args);
+    c->count++;
+}
+
+static const char *const exchange_name[] = {"ids", "output", "gradient"};
+
+static void add_exchange(struct counters *c, const char *rank, int e, const struct exchanged *x) {
+    const char *name = exchange_name[e];
+    add(c, 1e3 * x->seconds, "%sexchange_%s_ms", rank, name);
+    add(c, (double)x->sent / (1 << 20), "%sexchange_%s_sent_mib", rank, name);
+    add(c, (double)x->received / (1 << 20), "%sexchange_%s_received_mib", rank, name);
+}
+
+static void add_counters(struct counters *c, const struct ranks *r, bool iteration) {
+    static const char *const stages[STAGE_COUNT] = {"index", "zero", "reduce", "update"};
+    const struct exchanged *most = r->times.exchange;
+    for (int e = 0; e < EXCHANGES; e++) {
+        if (most[e].seconds == 0) continue;
+        add_exchange(c, "", e, &most[e]);
+        add(c, (double)most[e].sent_all / (1 << 20), "exchange_%s_all_mib", exchange_name[e]);
+    }
+    for (int k = 0; k < r->member.transport->ranks; k++) {
+        const struct rank_times *own = &r->member.of_rank[k];
+        char rank[20];
+        snprintf(rank, sizeof rank, "rank%d_", k);
+        add(c, 1e3 * own->seconds, "%sms", rank);
+        if (iteration) add(c, 1e3 * own->forward, "%sforward_ms", rank);
+        for (int s = 0; s < STAGE_COUNT; s++)
+            if (own->stage[s] > 0) add(c, 1e3 * own->stage[s], "%s%s_ms", rank, stages[s]);
+        for (int e = 0; e < EXCHANGES; e++)
+            if (most[e].seconds > 0) add_exchange(c, rank, e, &own->exchange[e]);
+    }
+}
+
+const struct rank_times *place_ranks_times(const struct place *p) {
+    return &((const struct ranks *)p)->times;
+}
+
+static int time_step(struct place *p, const struct place_job *job, bool cold,
+                     struct step_times *out, struct error *err) {
+    struct ranks *r = ranks_of(p);
+    struct order o = order_of(r, DO_TIME, job);
+    struct reply reply;
+    o.cold = cold;
+    if (command(r, &o, job->steps, &reply, err)) return -1;
+    r->times = reply.times;
+    struct counters c = {NULL, 0};
+    add_counters(&c, r, job->forward);
+    c.at = r->counters = must_have(realloc(r->counters, (size_t)c.count * sizeof *c.at));
+    c.count = 0;
+    add_counters(&c, r, job->forward);
+    *out = (struct step_times){.seconds = r->times.seconds,
+                               .forward = r->times.forward,
+                               .plan = r->times.plan,
+                               .num_counters = c.count,
+                               .counters = c.at,
+                               .disturbed = r->times.disturbed};
+    memcpy(out->stage, r->times.stage, sizeof out->stage);
+    return 0;
+}
+
+static int ceilings(struct place *p, struct ceiling *out, struct error *err) {
+    struct order o = {.what = DO_CEILINGS};
+    struct reply reply;
+    if (command(ranks_of(p), &o, NULL, &reply, err)) return -1;
+    *out = reply.ceiling;
+    return 0;
+}
+
+static int restore(struct place *p, int batch, struct error *err) {
+    struct order o = {.what = DO_RESTORE, .batch = batch};
+    struct reply reply;
+    return command(ranks_of(p), &o, NULL, &reply, err);
+}
+
+static int get_rows(struct place *p, int32_t table, int64_t begin, int64_t end, struct table *rows,
+                    struct error *err) {
+    struct ranks *r = ranks_of(p);
+    struct transport *t = r->member.transport;
+    const struct sharding *s = &r->member.sharding;
+    struct order o = {.what = DO_ROWS, .table = table, .begin = begin, .end = end};
+    struct reply reply;
+    if (command(r, &o, NULL, &reply, err)) return -1;
+    const struct table_shape *shape = &r->setup.shapes[table];
+    void *memory[TABLE_ARRAYS];
+    int status = 0, shards = 0;
+    for (int a = 0; a < TABLE_ARRAYS; a++) memory[a] = rows->array[a].data;
+    struct table to = table_in(shape, memory);
+    for (int rank = 0; rank < t->ranks; rank++) {
+        const int32_t number = s->part[(int64_t)table * s->ranks + rank];
+        if (number < 0) continue;
+        const struct shard *part = &s->shards[number];
+        void *data;
+        struct message message;
+        int64_t first;
+        const int64_t count = deal_rows_in(part, begin, end, &first);
+        if (transport_receive(t, rank, TAG_ROWS, &data, &message, err)) return -1;
+        const struct table_shape own = sharding_shape(s, part, r->setup.shapes);
+        const enum deal_move how = shards++ ? DEAL_PUT_AGAIN : DEAL_PUT;
+        struct table came = deal_rows_in_message(&own, count, data);
+        if (((char *)data)[message.bytes - 1])
+            status = fail(err, "rank %d cannot read its rows of table %d", rank, table);
+        else if (!deal_move(s, part, &own, how, &to, begin, first, count, &came))
+            status = fail(err, "rank %d has other rows of table %d than rank 0", rank, table);
+        free(data);
+    }
+    return status;
+}
+
+static int intact(struct place *p, int batch, const struct place_scratch *s, struct error *err) {
+    struct order o = {.what = DO_INTACT, .batch = batch};
+    struct reply reply;
+    if (!buffer_intact(&s->host)) return fail(err, "wrote outside of its output"), 1;
+    return command(ranks_of(p), &o, NULL, &reply, err) ? 1 : 0;
+}
+
+static int no_plan(struct place *p, const struct place_job *job, struct error *err) {
+    (void)p;
+    return fail(err, "%s: ranks plan within a run", job->kernel->name);
+}
+
+static int no_flush(struct place *p, struct error *err) {
+    (void)p;
+    return fail(err, "ranks flush caches within a timed run");
+}
+
+static const struct place_ops ranks_ops = {.close = ranks_close,
+                                           .scratch_bytes = scratch_bytes,
+                                           .scratch_open = place_scratch_open,
+                                           .scratch_close = place_scratch_close,
+                                           .scratch_fill = scratch_fill,
+                                           .scratch_get = place_scratch_get,
+                                           .plan = no_plan,
+                                           .flush = no_flush,
+                                           .run = run,
+                                           .parts = parts,
+                                           .time = time_step,
+                                           .ceilings = ceilings,
+                                           .restore = restore,
+                                           .tables = place_tables_elsewhere,
+                                           .get_rows = get_rows,
+                                           .intact = intact};
+
+int ranks_calibrate(struct transport *t, int threads, struct machine *out, struct error *err) {
+    struct order o = {.what = DO_CALIBRATE, .threads = threads};
+    t->channel = CHANNEL_CONTROL;
+    return transport_broadcast(t, 0, &o, sizeof o, err) || calibrate(t, threads, out, err) ? -1 : 0;
+}
+
+/* Writes the sharding that the planner chooses for the first batch. */
+static int choose(struct transport *t, const struct ranks_options *o,
+                  const struct place_setup *setup, struct opening *opening, struct error *err) {
+    const struct planner_options options = {.all_rows = o->all_rows, .ring = setup->ring};
+    struct machine machine;
+    struct table_plan plan;
+    if (o->machine)
+        machine = *o->machine;
+    else if (ranks_calibrate(t, setup->threads, &machine, err))
+        return -1;
+    if (planner_plan(&plan, &machine, setup->batches, setup->index, &options, err)) return -1;
+    const bool fits = strlen(plan.text) < sizeof opening->sharding;
+    if (o->why) planner_print(&plan, o->why);
+    if (fits) strcpy(opening->sharding, plan.text);
+    planner_free(&plan);
+    return fits ? 0 : fail(err, "sharding auto: too many tables for its words");
+}
+
+struct place *place_ranks_open(struct transport *t, const struct ranks_options *o,
+                               enum backend backend, const struct place_setup *setup,
+                               struct error *err) {
+    const struct batch *in = &setup->batches[0];
+    struct opening opening = {.backend = backend,
+                              .all_rows = o->all_rows,
+                              .overlap = o->overlap,
+                              .staged = o->staged,
+                              .timed = setup->timed,
+                              .weighted = in->lookup_weights != NULL,
+                              .own_tables = setup->tables != NULL,
+                              .num_tables = setup->num_tables,
+                              .num_features = in->num_features,
+                              .bags = in->bags,
+                              .id_type = in->id_type,
+                              .grad_type = in->grad_type,
+                              .ring = setup->ring,
+                              .threads = setup->threads,
+                              .seed = setup->seed,
+                              .operation = setup->operation};
+    if (strlen(o->sharding) >= sizeof opening.sharding)
+        return fail(err, "sharding '%.40s...' has too many words", o->sharding), NULL;
+    strcpy(opening.sharding, o->sharding);
+    if (o->load && strlen(o->load) >= sizeof opening.load)
+        return fail(err, "%.60s...: too long", o->load), NULL;
+    if (o->load) strcpy(opening.load, o->load);
+    if (setup->operation != OP_STEP && setup->operation != OP_FORWARD)
+        return fail(err, "ranks have steps, lookups and iterations; nothing else"), NULL;
+    if (strcmp(o->sharding, "auto") == 0 && choose(t, o, setup, &opening, err)) return NULL;
+    struct sharding cut;
+    if (sharding_make(&cut, opening.sharding, NULL, setup->shapes, setup->num_tables, t->ranks,
+                      t->nodes, err))
+        return NULL;
+    const char *why = route_refuses(&cut, in);
+    const bool in_parts = route_sums_in_parts(&cut, in);
+    sharding_free(&cut);
+    if (why) return fail(err, "sharding %.80s: %s", opening.sharding, why), NULL;
+    struct ranks *r = must_have(calloc(1, sizeof *r));
+    r->place.ops = &ranks_ops;
+    r->setup = *setup;
+    r->fill = AS_IT_IS;
+    r->place.sums_in_parts = in_parts;
+    struct order order = {.what = DO_OPEN};
+    t->channel = CHANNEL_CONTROL;
+    if (transport_broadcast(t, 0, &order, sizeof order, err) == 0 &&
+        transport_broadcast(t, 0, &opening, sizeof opening, err) == 0 &&
+        member_open(&r->member, t, &opening, setup->shapes, setup->batches, setup->tables, err) ==
+            0)
+        return &r->place;
+    member_close(&r->member);
+    free(r);
+    return NULL;
+}
+
+/* --- saved states */
+
+const struct checkpoint *ranks_loaded(const struct place *p) {
+    const struct member *m = &((const struct ranks *)p)->member;
+    return *m->opening.load ? &m->loaded : NULL;
+}
+
+static int save(struct member *m, const char *directory, const struct state *state, int64_t *number,
+                struct error *err) {
+    return checkpoint_save(m->transport, m->groups, m->num_groups, m->shapes, m->opening.num_tables,
+                           directory, state, number, err);
+}
+
+int ranks_save(struct place *p, const char *directory, const struct rule *rules,
+               const int64_t *steps, uint64_t seed, int64_t *number, struct error *err) {
+    struct ranks *r = ranks_of(p);
+    struct order o = {.what = DO_SAVE};
+    struct state state = {.seed = seed, .num_tables = r->setup.num_tables};
+    state.tables = must_have(calloc((size_t)state.num_tables, sizeof *state.tables));
+    for (int32_t t = 0; t < state.num_tables; t++)
+        state.tables[t] =
+            (struct state_table){.shape = r->setup.shapes[t], .rule = rules[t], .steps = steps[t]};
+    r->member.transport->channel = CHANNEL_CONTROL;
+    int status = transport_broadcast(r->member.transport, 0, &o, sizeof o, err);
+    if (status == 0) status = save(&r->member, directory, &state, number, err);
+    free(state.tables);
+    return status;
+}
+
+/* --- the other ranks */
+
+/* Returns 1 if the place is closed, otherwise as member_do(). */
+static int obey(struct member *m, struct transport *t, const struct order *o, struct error *err) {
+    struct reply reply;
+    const bool steps = o->what == DO_RUN || o->what == DO_TIME || o->what == DO_PARTS;
+    if (o->what == DO_CLOSE) return member_close(m), 1;
+    if (o->what == DO_SAVE) return save(m, NULL, NULL, NULL, err);
+    const size_t bytes = (size_t)m->opening.num_tables * sizeof *m->steps;
+    t->channel = CHANNEL_CONTROL;
+    if (steps && transport_broadcast(t, 0, m->steps, bytes, err)) return -1;
+    return member_do(m, o, steps ? m->steps : NULL, &reply, err);
+}
+
+static int follow(struct member *m, struct transport *t, struct error *err) {
+    struct opening opening;
+    for (;;) {
+        struct order o;
+        t->channel = CHANNEL_CONTROL;
+        transport_phase(t, "waiting for an order");
+        if (transport_broadcast(t, 0, &o, sizeof o, err)) return -1;
+        if (o.what == DO_EXIT) return 0;
+        struct machine machine;
+        if (o.what == DO_CALIBRATE) {
+            if (calibrate(t, o.threads, &machine, err)) return -1;
+            continue;
+        }
+        if (o.what != DO_OPEN) {
+            obey(m, t, &o, err); /* rank 0 knows of an error, and decides */
+            continue;
+        }
+        if (transport_broadcast(t, 0, &opening, sizeof opening, err)) return -1;
+        if (member_open(m, t, &opening, NULL, NULL, NULL, err)) member_close(m);
+    }
+}
+
+int ranks_follow(struct transport *t, struct error *err) {
+    struct member m = {0};
+    const int status = follow(&m, t, err);
+    member_close(&m); /* if rank 0 has ended without an order */
+    return status;
+}
+
+int ranks_dismiss(struct transport *t, struct error *err) {
+    struct order o = {.what = DO_EXIT};
+    t->channel = CHANNEL_CONTROL;
+    return transport_broadcast(t, 0, &o, sizeof o, err);
+}

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Draws all figures for a paper that the results of a recorded machine have data of, and a page that shows them.
+What they lack is named, with the step of make record that would measure it.
+
+With --page it writes a page of Markdown with one small picture of each kind of figure instead. What the machine
+lacks comes from the first of --also that has it, and is named.
+"""
+import contextlib
+import io
+import itertools
+import os
+import sys
+from collections import namedtuple
+from dataclasses import replace
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.insert(0, os.path.join(ROOT, "reports"))
+import program
+from drawings import DRAWINGS
+from drawings.index import Entry, write_index
+from figures import draw
+from identity import same_machine, same_work
+from paper import PAGE, set_up
+from program import Arguments, ResultError, write_whole
+from recorded import RESULTS
+from results import Result, load
+
+MODES = {"iteration": "iteration"}  # of a result, if not cold
+DPI, COLOURS = 110, 256  # of a small picture
+
+Source = namedtuple("Source", "names result mode")  # what a figure is drawn from: one result, or several as one
+
+
+# --- the results of a record
+def results_of(folder):
+    """{name: result} of the files that figures are drawn from. A kernel has one colour in all of them."""
+    names = dict.fromkeys(name for d in DRAWINGS for name in d.files)
+    paths = {name: os.path.join(folder, name + ".json") for name in names}
+    found = {name: load(path) for name, path in paths.items() if os.path.exists(path)}
+    if not found:
+        raise ResultError(f"{folder}: holds no result; make record NAME={os.path.basename(folder)} measures them")
+    for first, other in itertools.combinations(found.values(), 2):
+        same_machine(first, other)
+    kernels = {}
+    for result in found.values():
+        for kernel in result.kernels.values():
+            kernels.setdefault(kernel.name, replace(kernel, index=len(kernels)))
+        for s in result.series:
+            s.kernel = kernels[s.kernel.name]
+    return found
+
+
+def joined(results):
+    """Several results as one."""
+    for first, other in itertools.combinations(results, 2):
+        same_work(first, other)
+    context = {k: v for r in reversed(results) for k, v in r.context.items()}
+    return Result(" and ".join(r.path for r in results), context, results[0].kernels,
+                  [n for r in results for n in r.not_run], [s for r in results for s in r.series])
+
+
+def sources(drawing, results):
+    there = [name for name in drawing.files if name in results]
+    if drawing.joint:
+        return [Source(there, joined([results[n] for n in there]), "cold")] if there else []
+    return [Source([name], results[name], MODES.get(name, "cold")) for name in there]
+
+
+def measure(name, record):
+    """The command that measures a result of a record."""
+    return f"make record NAME={record} STEPS={RESULTS[name].name}" if name in RESULTS else f"make {name}"
+
+
+def missing(drawing, results, drawn, record):
+    """Lines about what a drawing lacks."""
+    there = [f"{name}.json" for name in drawing.files if name in results]
+    for name in drawing.files:
+        if name not in results:
+            yield f"{drawing.name}: {record} has no {name}.json; {measure(name, record)} would measure it"
+    if there and not drawn:
+        yield f"{drawing.name}: {' and '.join(there)} of {record} has no data for it"
+
+
+def draw_all(results, record, outdir):
+    """Draws everything; returns (entries of the page, lines about what is missing)."""
+    entries, lacks = [], []
+    for drawing in DRAWINGS:
+        own = []
+        for names, result, mode in sources(drawing, results):
+            steps = "; ".join(measure(name, record) for name in names)
+            for files in draw(drawing, result, mode, outdir, "-".join(names)):
+                own.append(Entry(drawing, " and ".join(names), f"make figures RECORD={record}", steps, files))
+                print("\n".join(files), flush=True)
+        entries += own
+        lacks += missing(drawing, results, own, record)
+    return entries, lacks
+
+
+# --- the page of small pictures
+HEAD = """# Figures
+
+`make gallery` draws this page from the results of [{record}]({folder}): {machine}. What this
+machine lacks is of another one, which is named. `make figures RECORD={record}` draws all figures of a machine for a
+paper, as PDF, SVG and PNG, in the width of a page (7 in) and of a column (3.33 in); `make figures RESULT=file.json`
+draws those of any result. A red line says that other work disturbed a run."""
+
+OTHER = "Measured on [{record}]({folder}): {machine}."
+
+
+def small(figure, path):
+    """Saves a picture of few bytes."""
+    from PIL import Image
+    whole, short = io.BytesIO(), io.BytesIO()
+    figure.savefig(whole, format="png", dpi=DPI)
+    Image.open(whole).convert("RGB").quantize(COLOURS).save(short, format="PNG", optimize=True)
+    write_whole(path, short.getvalue())
+
+
+def first_of(drawing, records):
+    """(folder, result, what to draw) of the first record with data for a drawing, or None."""
+    return next(((folder, result, shown) for folder, results in records.items()
+                 for _, result, mode in sources(drawing, results)
+                 for shown in drawing.pick(result, mode).values()), None)
+
+
+def write_page(page, records):
+    """Writes a page with the first figure of each drawing; its pictures are in a folder of its name beside it.
+    records: {folder: results}, the first one is the machine of the page."""
+    pictures, here = os.path.splitext(page)[0], os.path.dirname(page) or "."
+    named = lambda folder: {"record": os.path.basename(folder), "folder": os.path.relpath(folder, here),
+                            "machine": next(iter(records[folder].values())).machine()}
+    own, lacks = next(iter(records)), []
+    os.makedirs(pictures, exist_ok=True)
+    lines = [HEAD.format(**named(own))]
+    for drawing in DRAWINGS:
+        first = first_of(drawing, records)
+        path = os.path.join(pictures, drawing.name + ".png")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # of a record that had the data
+        if not first:
+            lacks += missing(drawing, records[own], first, os.path.basename(own))
+            continue
+        folder, result, shown = first
+        small(drawing.draw(PAGE, result, shown), path)
+        lines += ["", f"## {drawing.name}", "", drawing.caption,
+                  *[OTHER.format(**named(folder))] * (folder != own), "",
+                  f"![{drawing.name}]({os.path.relpath(path, here)})"]
+    lines += ["", "## Not drawn", "", *(f"- {line}" for line in lacks)] if lacks else []
+    write_whole(page, "\n".join(lines) + "\n")
+    print(page)
+
+
+def main():
+    parser = Arguments(__doc__)
+    parser.add_argument("folder", metavar="FOLDER", help="reports/results/NAME")
+    parser.add_argument("outdir", metavar="OUTDIR", nargs="?", help="for the figures and their page")
+    parser.add_argument("--page", metavar="FILE.md", help="only write this page, with one small picture of each figure")
+    parser.add_argument("--also", metavar="FOLDER", action="append", default=[], help="of --page; repeat it")
+    args = parser.parse_args()
+    if bool(args.outdir) == bool(args.page):
+        parser.error("needs OUTDIR, or --page")
+    set_up()
+    folder = os.path.normpath(args.folder)
+    record, results = os.path.basename(folder), results_of(folder)
+    if args.page:
+        others = [os.path.normpath(f) for f in args.also]
+        write_page(args.page, {folder: results} | {f: results_of(f) for f in others if f != folder})
+        return
+    os.makedirs(args.outdir, exist_ok=True)
+    entries, lacks = draw_all(results, record, args.outdir)
+    for line in lacks:
+        print(f"not drawn: {line}", file=sys.stderr)
+    doubts = [f"{name}.json: {line}" for name, r in results.items() for line in r.doubts()]
+    print(write_index(args.outdir, f"Figures of {record}", doubts, entries, lacks))
+
+
+if __name__ == "__main__":
+    program.run(main)

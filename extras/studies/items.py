@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: MIT
+"""Every figure and table of the pages, as items: what it is, where it shows, the command of a new run, and what that
+run costs as far as records say. A step of `make record` is an item, and so is a study with a page of its own."""
+import fnmatch
+import glob
+import itertools
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import merge
+from program import ResultError
+from recorded import ROOT, STEPS, in_folder
+from results import leading_number
+from style import number
+
+COSTS = "reports/results/costs.json"  # of studies without a record: `make reproduce RUN=1` measures them
+RECORD = "make record NAME={name} STEPS="
+PAGES = ("README.md", "ARTIFACT.md", "docs/*.md", "extras/*/study/*.md", "reports/results/*/README.md",
+         "reports/results/history/*.md")
+FIGURES = re.compile(r"(?m)^\|.*\| *\*{0,2}-?\d+\.\d")  # a line of a table with a figure, not in its first cell
+PICTURE = re.compile(r'!\[[^]]*\]\(([^)\s]+)\)|<img\s[^>]*?src="([^"]+)"')
+
+
+@dataclass(frozen=True)
+class Item:
+    name: str
+    what: str
+    run: str              # the command of a new run; {name} is that of the machine
+    files: tuple          # patterns of its pages, pictures and their data
+    sections: tuple = ()  # of other pages
+    records: tuple = ()   # results of machines that it is made of; none: its page is a copy of one run
+    remade: bool = True   # whether `make reproduce` makes it again without a run
+    measures: bool = True  # whether a new run measures something of its own
+    typed: tuple = ()     # pages with a table of figures that an author copied from a run of this
+
+    @property
+    def of_machine(self):
+        """Whether a new run adds to the record of a machine, which has its costs."""
+        return "{name}" in self.run
+
+    def owns(self, file):
+        return any(fnmatch.fnmatch(file, pattern) for pattern in self.files)
+
+
+def drawn(name):
+    """Patterns of the pictures of a result, with their data."""
+    kinds = {"standard": ("*-rowwise_adagrad-cold*",), "forward": ("*-forward-cold*",), "roof": ("paper-rules-*",),
+             "winners": ("paper-winners-*",), "types": ("paper-types*",)}
+    own = kinds.get(name, (f"{name}.*", f"{name}-lines.tsv"))
+    return tuple(f"reports/results/*/{pattern}" for pattern in (*own, f"{name}.json"))
+
+
+def of_step(step):
+    typed = ("docs/method.md",) if step.name == "types" else ()
+    return Item(step.name, step.what, RECORD + step.name, sum(map(drawn, step.results), ()), tuple(step.results),
+                tuple(step.results), typed=typed)
+
+
+def study(target, what, *stems, typed=()):
+    """A study with a page under docs/, which is a copy of one run."""
+    files = [f"docs/{s}{end}" for s in stems for end in (".md", ".png")]
+    return Item(target, what, f"make {target}", tuple(files), remade=False, typed=typed)
+
+
+def of_extras():
+    """The studies of extras: each lists its own, with the files beside the list."""
+    for path in sorted(glob.glob(os.path.join(ROOT, "extras/*/study/items.json"))):
+        folder = os.path.relpath(os.path.dirname(path), ROOT)
+        for x in json.loads(Path(path).read_text(encoding="utf-8")):
+            yield Item(x["target"], x["what"], f"make {x['target']}", tuple(f"{folder}/{f}" for f in x["files"]),
+                       remade=False, typed=tuple(x.get("typed", ())))
+
+
+ITEMS = (
+    *map(of_step, STEPS),
+    Item("pages", "machines, builds, files, and how far figures can be off", "make readme",
+         ("reports/results/*/README.md",), (), ("standard",), measures=False),
+    Item("machines", "every recorded machine side by side", RECORD + "standard",
+         ("reports/results/machines*",), ("machines",), ("standard",), measures=False),
+    Item("claims", "folk claims, with verdicts from the records", "make claims", ("docs/claims.md",), (),
+         tuple(n for s in STEPS for n in s.results), measures=False),
+    Item("gallery", "every kind of figure for a paper", "make gallery", ("docs/figures.md", "docs/figures/*.png"), (),
+         tuple(n for s in STEPS for n in s.results), measures=False),
+    Item("artifact", "commands and costs of items and claims", "make readme", (), ("items", "claims"),
+         measures=False),
+    Item("kernels", "the list of kernels, printed by the program", "make readme", (), ("kernels",), remade=False,
+         measures=False),
+    Item("history", "speed over revisions of this project", "make history REVS='HEAD~20 HEAD~10 HEAD'",
+         ("reports/results/history/*",)),
+    study("drift", "how far narrow types and wrong steps drift", "drift"),
+    study("counts", "what device kernels do, counted on nvcc's PTX without a GPU; needs nvcc", "counts",
+          typed=("docs/cuda.md",)),
+    study("bench-gpu", "the CUDA kernels on a GPU; needs one", "gpu", "gpu-stages", typed=("docs/cuda.md",)),
+    study("cores", "how evenly cpu_fused shares its work on many cores, counted", typed=("docs/kernels.md",)),
+    Item("storage", "a row's state apart or beside its weights", "make bench SPEC=datasets/storage.spec MODES=cold",
+         (), remade=False, typed=("docs/method.md",)),
+    *of_extras())
+BY_NAME = {item.name: item for item in ITEMS}
+
+
+# --- where items show
+def pages(root):
+    """The pages, relative to the root."""
+    found = (glob.glob(os.path.join(root, pattern)) for pattern in PAGES)
+    return [os.path.relpath(p, root) for paths in found for p in sorted(paths)]
+
+
+def sections(text):
+    """{name: text} of the generated sections of a page."""
+    return dict(re.findall(r"(?s)<!-- table (\S+) -->\n(.*?)<!-- end \1 -->", text))
+
+
+def without_sections(text):
+    return re.sub(r"(?s)<!-- table (\S+) -->\n.*?<!-- end \1 -->", "", text)
+
+
+def pictures(page, text):
+    """The pictures of a page, relative to the root; those of other sites are none of ours."""
+    found = (a or b for a, b in PICTURE.findall(text))
+    return [os.path.normpath(os.path.join(os.path.dirname(page), p)) for p in found if "://" not in p]
+
+
+def shown(root):
+    """({item: pages that show it}, lines about what belongs to no item)"""
+    where, orphans = {item.name: [] for item in ITEMS}, []
+    for page in pages(root):
+        text = Path(root, page).read_text(encoding="utf-8", errors="surrogateescape")
+        things = {f"section {n}": [i.name for i in ITEMS if n in i.sections] for n in sections(text)}
+        things |= {p: [i.name for i in ITEMS if i.owns(p)] for p in pictures(page, text)}
+        own = [i.name for i in ITEMS if i.owns(page) or page in i.typed]
+        if own or FIGURES.search(without_sections(text)):
+            things["a table with figures"] = own
+        orphans += [f"{page}: {thing} belongs to no item of extras/studies/items.py" for thing, owners in things.items()
+                    if not owners]
+        for name in dict.fromkeys(itertools.chain(*things.values())):
+            where[name].append(page)
+    return where, orphans
+
+
+# --- what a new run costs
+@dataclass(frozen=True)
+class Cost:
+    seconds: float | None = None
+    mib: float | None = None   # of memory, at the peak
+    disk: float | None = None  # MiB of the results, or of all that a study writes
+    guess: bool = False        # whether the time is an estimate that no record confirms
+
+    def texts(self):
+        """(time, memory, disk)"""
+        time = "not recorded" if self.seconds is None else (
+            f"{number(self.seconds, 2)} s" if self.seconds < 60 else f"{self.seconds / 60:.0f} min")
+        size = lambda mib: "not recorded" if mib is None else (
+            f"{number(mib / 1024, 2)} GiB" if mib >= 1024 else f"{number(mib, 2)} MiB")
+        return time + " (estimate)" * self.guess, size(self.mib), size(self.disk)
+
+
+def both(costs):
+    """That of several commands, one after another."""
+    known = lambda key: [v for c in costs if (v := getattr(c, key)) is not None]
+    add = lambda key, join: join(known(key)) if len(known(key)) == len(costs) and costs else None
+    return Cost(add("seconds", sum), add("mib", max), add("disk", sum), any(c.guess for c in costs))
+
+
+def peak(result):
+    """MiB at the peak of a run, as its samples saw it, or else the sum of what they needed."""
+    found = [x.get("peak_mib") or ((x.get("persistent_mib") or 0) + (x.get("scratch_mib") or 0))
+             for s in result.series for x in s.samples]
+    return max(found, default=0) or None
+
+
+def step_cost(step, machines):
+    """The most of all machines. Without a recorded time it is the estimate of the step."""
+    own = [[records[n] for n in step.results if n in records] for records in machines]
+    results = [r for of in own for r in of]
+    times = [t for r in results if (t := leading_number(r.context.get("emb_record_seconds"))) is not None]
+    disks = [sum(os.path.getsize(r.path) for r in of) / 2**20 for of in own if of]
+    return Cost(max(times, default=60 * step.minutes), max(filter(None, map(peak, results)), default=None),
+                max(disks, default=None), not times)
+
+
+def costs(root):
+    """{item: cost} as far as records say."""
+    folders = sorted(map(os.path.dirname, glob.glob(os.path.join(root, "reports/results/*/standard.json"))))
+    machines = [in_folder(folder) for folder in folders]
+    found = {step.name: step_cost(step, machines) for step in STEPS}
+    path = os.path.join(root, COSTS)
+    try:
+        measured = merge.read(path)["items"] if os.path.exists(path) else {}
+        for name, own in measured.items():
+            found[name] = Cost(*(float(own[key]) for key in ("seconds", "mib", "disk")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+        raise ResultError(f"{path}: not the costs that make reproduce RUN=1 writes ({e!r})") from None
+    found["machines"] = found["standard"]
+    return {item.name: found.get(item.name, Cost()) for item in ITEMS}

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""Recorded machines side by side on the standard workloads: the time of the fastest kernel, the speed-up of
+one kernel over another, and its share of the roof. Makes a table for a page, and a picture."""
+import os
+from collections import namedtuple
+
+from export import figure
+from plots import draw
+from recorded import NOISY, disturbed, share
+from results import spread
+from section import update
+from style import markdown_table, nice_range, number, wrap
+
+NAME = "machines"
+HERE = os.path.dirname(os.path.abspath(__file__))
+COLOURS = ("#332288", "#999933", "#882255", "#44aa99", "#661100", "#888888")  # of no kernel
+POINTS = (7, 5, 9, 13, 11, 15)
+
+
+# A workload on a machine: the fastest series, time of `below` / time of `kernel`, and the share of the roof that
+# `kernel` reaches; each can be None.
+Cell = namedtuple("Cell", "fastest speed roof")
+
+
+def cells(result, kernel, below):
+    """{workload: Cell}; of several rules, the first one."""
+    found = {}
+    for g in result.groups("cold"):
+        own, other = g.of(kernel), g.of(below)
+        found.setdefault(g.workload, Cell(g.best(), other.ns / own.ns if own and other else None,
+                                          own and own.median("share_roof")))
+    return found
+
+
+def texts(c, kernel):
+    """The three columns of a machine; they name the fastest kernel unless it is `kernel`."""
+    if c is None or c.fastest is None:
+        return ("-", "-", "-")
+    q = c.fastest.quartiles("ns_per_lookup")
+    name = "" if c.fastest.kernel.name == kernel else f" {c.fastest.kernel.title}"
+    return (f"{number(q[1])} ±{100 * spread(q):.0f} %{name}", f"{c.speed:.2f}x" if c.speed else "-",
+            f"{100 * c.roof:.0f} %" if c.roof else "-")
+
+
+def legend(name, result, at):
+    """The line about a machine below the table; its folder is in `at`."""
+    (some, every), c = disturbed(result), result.context
+    warning = "; **do not quote these figures**" * (share(result) > NOISY)
+    warning += f"; **{result.cut_short()}**" * bool(result.cut_short())
+    return (f"- [{name}]({at}/{name}): {result.machine()}; {str(c.get('emb_date', '?'))[:10]}, "
+            f"commit {str(c.get('emb_commit', '?'))[:12]}; {some} of {every} samples disturbed{warning}.")
+
+
+def table(results, columns, kernel, below, at):
+    """Markdown; the workloads are those of all machines, in the order of the first."""
+    heads = ["workload"]
+    for name in columns:
+        heads += [f"{name}: ns/lookup", f"over {below}", "of the roof"]
+    return [*markdown_table(heads, [(w, *(t for own in columns.values() for t in texts(own.get(w), kernel)))
+                                    for w in workloads(columns)]), "",
+            f"ns/lookup: the fastest kernel, {kernel} where no other is named, median and half the quartile "
+            f"range. Over {below}: its time over that of {kernel}. Of the roof: what {kernel} reaches. Cold "
+            "caches; time is the machine's, so compare ratios and shares.", "",
+            *(legend(name, r, at) for name, r in results.items())]
+
+
+def workloads(columns):
+    return list(dict.fromkeys(w for own in columns.values() for w in own))
+
+
+def picture(columns, kernel, below, stem, results):
+    """Three panels; a row for each workload, a mark for each machine. results: {name: result} of the columns."""
+    titles = [wrap(w, 26, "\\n") for w in workloads(columns)]
+    blocks, nothing = [], (float("nan"),) * 3
+    for i, (name, own) in enumerate(columns.items()):
+        shift = 0.6 * ((i + 0.5) / len(columns) - 0.5)
+        blocks.append([[name]] + [
+            [y + shift, *(c.fastest.quartiles("ns_per_lookup") if c.fastest else nothing), c.speed,
+             c.roof and 100 * c.roof] for y, w in enumerate(workloads(columns)) if (c := own.get(w))])
+    rows = [row for b in blocks for row in b[1:]]
+    top = lambda column, least: max([least, *(1.1 * row[column] for row in rows if row[column])])
+    low, high = nice_range([v for row in rows for v in row[1:4]], 1.05)
+    each = lambda looks: " ".join(str(looks[i % len(looks)]) for i in range(len(columns)))
+    return figure(os.path.join(HERE, NAME), stem, {
+        "heading": "The standard workloads on every recorded machine, cold caches", "machine": "",
+        "caution": "; ".join(f"{name}: {r.cut_short()}" for name, r in results.items() if r.cut_short()),
+        "count": len(columns), "groups": len(titles), "shades": each(COLOURS), "points": each(POINTS),
+        "label_width": max(len(part) for t in titles for part in t.split("\\n")),
+        "kernel": kernel, "below": below, "low": low, "high": high, "most_speed": top(4, 2.0),
+        "most_roof": top(5, 100.0),
+        "height": 140 + 26 * len(columns) + max(44, 22 * len(columns)) * len(titles)},
+        blocks, [[[float(y), title] for y, title in enumerate(titles)]])
+
+
+def publish(recorded, page, kernel, below):
+    """Writes the table into the page's section, and the picture beside the folders of the machines."""
+    results = {r.name: r.results["standard"] for r in recorded if "standard" in r.results}
+    if not results:
+        update(page, NAME, "No machine is recorded; `make record NAME=...` does it.")
+        return
+    columns = {name: cells(r, kernel, below) for name, r in results.items()}
+    outdir = os.path.dirname(os.path.abspath(recorded[0].folder))
+    for name in draw(picture(columns, kernel, below, os.path.join(outdir, NAME), results), outdir):
+        print(name)
+    at = os.path.relpath(outdir, os.path.dirname(os.path.abspath(page)))
+    update(page, NAME, "\n".join([f"![Every recorded machine]({at}/{NAME}.png)", "",
+                                  *table(results, columns, kernel, below, at)]))

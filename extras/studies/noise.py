@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The noise of this machine: the same program takes turns with itself, and both sides are compared. OUT/noise.json
+keeps all samples; OUT/noise.md and noise.png say how small an effect compare.py can find here.
+
+Each comparison has REPS samples on each side. A slowdown is planted by multiplying the times of one side, so that
+what is found is known. Exit status: 0 fine, 1 usage or environment, 2 a wrong result.
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "reports"))
+import noise_floor
+import paper
+import program
+import turns
+from noise_floor import SHARE, SIDES, floor_of
+from parts import write
+from program import Arguments, ResultError, write_whole
+from results import load
+from style import markdown_table
+from verdict import MIN_EFFECT, effect, words_of
+
+PLANTED = (0.0, 0.05, 0.1, 0.2)                      # of the table
+DRAWN = (0.0, 0.025, 0.05, 0.075, 0.1, 0.125, 0.15, 0.2, 0.25, 0.3)
+WORDS = ("SLOWER", "UNSURE", "SAME", "FASTER")
+COLOURS = ("#c8553d", "#999999", "#2f6f9f", "#44aa99")
+TEXT = """# The noise of a machine
+
+`make noise` makes this page. The same program took turns with itself: {comparisons} comparisons of identical code,
+{rows} rows each, {samples} samples on each side of a row. {machine}; {date}.
+
+In {share:.0f} % of all rows the medians differed by less than **{floor:.1f} %**: the floor, below which no change
+counts here. `make bench-against` and `make compare` take it from `OUT/noise/noise.json`.
+
+{floors}
+
+## What compare.py finds
+
+![share of each verdict over the planted slowdown](noise.png)
+
+The same samples with a slowdown planted in one side: its times are multiplied. Each comparison is judged like any
+other, with the floor of the other comparisons; changes below 5 % and below the floor do not count. A slowdown that is
+as large as the least effect is found in half the rows at best.
+
+{found}
+
+{false}
+"""
+
+
+def judged(noise, planted):
+    """{comparison: [word of each row]} if the new code were slower by this share."""
+    found = {}
+    for i in sorted({p.comparison for p in noise.pairs}):
+        others = [p.ratio for p in noise.pairs if p.comparison != i] or [p.ratio for p in noise.pairs]
+        effects = [effect(p.old, [t * (1 + planted) for t in p.new]) for p in noise.pairs if p.comparison == i]
+        found[i] = words_of(effects, max(MIN_EFFECT, floor_of(others)))
+    return found
+
+
+def shares(found):
+    """The share of rows with each word."""
+    words = [w for row in found.values() for w in row]
+    return [words.count(w) / len(words) for w in WORDS]
+
+
+def false_ones(found):
+    """One line about the verdicts on identical code."""
+    wrong = sum(any(w in ("SLOWER", "FASTER") for w in row) for row in found.values())
+    return f"**{wrong} of {len(found)} comparisons of identical code had a false verdict.**"
+
+
+def tables(noise):
+    """The texts of the page."""
+    by = {p: judged(noise, p) for p in PLANTED}
+    percent = lambda x: f"{100 * x:.1f} %"
+    ratios = [p.ratio for p in noise.pairs]
+    floors = markdown_table(("of the rows", "half", "95 %", "99 %", "all"),
+                            [("differ by less than", *(percent(floor_of(ratios, q)) for q in (0.5, 0.95, 0.99, 1)))])
+    found = markdown_table(("planted", *WORDS, "comparisons with a SLOWER row"), [
+        (f"{100 * p:.0f} %", *(percent(s) for s in shares(f)),
+         f"{sum('SLOWER' in row for row in f.values())} of {len(f)}") for p, f in by.items()])
+    return {"floors": "\n".join(floors), "found": "\n".join(found), "false": false_ones(by[0.0])}
+
+
+def page(result):
+    """The lines of a section of a page."""
+    noise = noise_floor.of(result)
+    own = tables(noise)
+    return [f"In {100 * SHARE:.0f} % of rows, identical code differs by less than {100 * noise.floor:.1f} %, with "
+            f"{noise.samples} samples on each side. No smaller change counts here.", "", own["floors"], "",
+            "What compare.py finds if the times of one side are multiplied:", "", own["found"], "", own["false"]]
+
+
+def draw(noise, stem):
+    """The share of every verdict over the planted slowdown."""
+    paper.set_up()
+    figure, (ax,) = paper.panels(paper.PAGE, 1, (1, 1), 2.2)
+    curves = list(zip(*(shares(judged(noise, p)) for p in DRAWN)))
+    for word, colour, values in zip(WORDS, COLOURS, curves):
+        ax.plot([100 * p for p in DRAWN], [100 * v for v in values], "o-", color=colour, label=word)
+    ax.axvline(100 * noise.floor, color=paper.GREY, lw=0.9, ls="--", label="floor of noise")
+    ax.set(xlim=(-0.5, 100 * DRAWN[-1] + 0.5), ylim=(-2, 102))
+    paper.finish(figure, [ax], noise.result, [], "What compare.py finds", "planted slowdown, %", "rows, %", [], "")
+    return list(paper.save(figure, stem, ("png", "svg")))
+
+
+def report(noise, outdir):
+    own, context = os.path.join(outdir, "noise"), noise.result.context
+    count = 1 + max(p.comparison for p in noise.pairs)
+    text = TEXT.format(comparisons=count, rows=len(noise.pairs) // count, samples=noise.samples, share=100 * SHARE,
+                       machine=noise.result.machine(), date=str(context.get("emb_date", "?"))[:10],
+                       floor=100 * noise.floor, **tables(noise))
+    write_whole(own + ".md", text)
+    return text, [own + ".md", *paper.if_possible(draw, noise, own)]
+
+
+def main():
+    parser = Arguments(__doc__, allow_abbrev=False)
+    parser.add_argument("--bench", metavar="PROGRAM", help="measure with this one; otherwise only report")
+    parser.add_argument("--embfuse", metavar="PROGRAM")
+    parser.add_argument("--comparisons", type=int, default=2, help="of REPS samples each (2)")
+    turns.add_arguments(parser, "noise")
+    args = parser.parse_args()
+    path, wrong = os.path.join(args.out, "noise.json"), False
+    if args.bench:
+        count = turns.count_of(args, 7)
+        if not 1 <= args.comparisons <= 1000:
+            raise ResultError(f"COMPARISONS: {args.comparisons} is not from 1 to 1000")
+        builds = [turns.Build(side, args.bench, args.embfuse) for side in SIDES]
+        os.makedirs(args.out, exist_ok=True)
+        turns.measure(builds, count * args.comparisons, turns.options_of(args, builds[0]),
+                      lambda parts: write(path, turns.joined(parts, {"emb_noise_samples": str(count)})))
+        wrong = bool(load(path).failures())
+    text, files = report(noise_floor.read(path), args.out)
+    print(text + "\n" + "\n".join([path, *files]))
+    return 2 if wrong else 0
+
+
+if __name__ == "__main__":
+    program.run(main, "interrupted; noise.json has the finished rounds, if any")

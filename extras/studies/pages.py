@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes the pages of recorded machines from their results alone: README.md and the pictures of each folder.
+With --front it also fills the tables of the front page and its further pages: tables of one leading machine,
+and one table of all machines.
+
+notes.md in the folder of a machine adds what the results do not say.
+"""
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.insert(0, os.path.join(ROOT, "reports"))
+import compilers
+import crossover
+import ladder
+import machines
+import memory
+import noise
+import noise_floor
+import program
+import ratios
+import scaling
+import sweep
+import tune
+from figures import draw_across
+from plots import draw_all
+from program import Arguments, ResultError, write_whole
+from recorded import (NOISY, RESULTS, disturbed, in_folder, make_command, read_word, same_point_lines,
+                      share)
+from section import update
+from style import markdown_table
+from table import markdown, overview
+
+NOT_RECORDED = "Not recorded on this machine."
+TITLES = {"standard": "Standard workloads", "standard-1-thread": "Standard workloads on one thread",
+          "forward": "Lookup of the forward pass",
+          "roof": "Every rule against the roof", "winners": "Which kernel wins",
+          "types": "Narrow types beside fp32", "traces": "Real traces",
+          "small-batches": "Small batches",
+          "peers": "Beside PyTorch and FBGEMM", "peers-1-thread": "Beside FBGEMM, everything on one thread",
+          "iteration": "Forward, backward and optimizer as one",
+          "ladder": "What each technique is worth", "sweep": "Everywhere?", "crossover": "Dense or sparse gradient",
+          "tune": "Prefetches", "memory": "Memory", "noise": "Noise", "compilers": "Compilers",
+          "isa": "Levels of instructions", "scaling": "Time against lookups, rows and threads"}
+INTRO = {"roof": "Workloads that memory alone decides. The roof is not a law: rows of a bucket are visited\n"
+                 "in ascending order, which can beat the random-row ceiling.",
+         "sweep": "All points: [sweep.md](sweep.md).", "scaling": "All of it: [scaling.md](scaling.md)."}
+STUDIES = {"ladder": ladder, "sweep": sweep, "crossover": crossover, "scaling": scaling}  # they draw their own results
+ACROSS = {"roof": "rules-", "winners": "winners-", "types": "types"}  # figures across rules, points and types
+MODES = {"iteration": "iteration"}  # of a result, if not cold
+# The rule that all peers have, and the figure that shows a result with peers.
+PEERS = {"peers": "time-adagrad", "iteration": "stages-adagrad"}
+FRONT = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration", "crossover")
+
+
+class Recorded:
+    def __init__(self, folder, kernel, below):
+        self.folder, self.kernel, self.below = folder, kernel, below
+        self.name, self.results = os.path.basename(os.path.abspath(folder)), in_folder(folder)
+
+    def path(self, file):
+        return os.path.join(self.folder, file)
+
+    def section(self, name, page, front=False, note=()):
+        """Fills a section of a page, if need be with the note that its result is missing; after `note`."""
+        result = self.results.get(name)
+        if result is None:
+            lines = [NOT_RECORDED]
+        elif name in STUDIES:
+            more = [self.below] if name == "ladder" else []
+            lines = [STUDIES[name].report(result, self.folder, self.kernel, *more)[1]]
+        elif name in ("compilers", "isa"):
+            lines = compilers.table(result)
+        elif name == "noise":
+            lines = noise.page(result)
+        elif name in ("tune", "memory"):
+            lines = {"tune": tune, "memory": memory}[name].page(self.path(f"{name}.json"))
+        elif name in PEERS or name == "peers-1-thread":
+            picture = os.path.relpath(self.path(f"{name}.png"), os.path.dirname(page))
+            lines = ratios.page(result, ratios.by_rule(result, MODES.get(name, "cold")), self.kernel,
+                                picture if name in PEERS else None)
+        else:
+            lines = (overview if front else markdown)(result, "cold")
+        update(page, name, "\n".join(line.rstrip() for line in [*note, *lines]))
+
+    def plots(self, name, folder):
+        """Draws a result; returns the PNGs."""
+        drawn = draw_all(self.results[name], folder, MODES.get(name, "cold"))
+        return [p for p in drawn if p.endswith(".png")]
+
+    def pictures(self):
+        """{name: the pictures of its section}"""
+        shown = {name: [name + ".png"] for name in STUDIES}
+        for name in self.results.keys() & {"standard", "forward"}:
+            shown[name] = [os.path.basename(p) for p in self.plots(name, self.folder)]
+        for name, figures in ACROSS.items():
+            if name in self.results:
+                drawn = draw_across(self.results[name], self.folder, "cold", ["png"], figures)
+                shown[name] = [os.path.basename(p) for p in drawn]
+        if "noise" in self.results:
+            shown["noise"] = [os.path.basename(p) for p in noise.draw(noise_floor.of(self.results["noise"]),
+                                                                      self.path("noise")) if p.endswith(".png")]
+        for name in PEERS.keys() & self.results.keys():  # their sections show the picture
+            with tempfile.TemporaryDirectory() as folder:
+                drawn = self.plots(name, folder)
+                chosen = [p for p in drawn if os.path.basename(p).startswith(PEERS[name])]
+                shutil.copy((chosen or drawn)[0], self.path(f"{name}.png"))
+        return shown
+
+    def page(self):
+        """Writes the page of the folder."""
+        if not self.results:
+            raise ResultError(f"{self.folder}: holds no result; make record NAME={self.name} measures them")
+        page = self.path("README.md")
+        write_whole(page + ".part", "\n".join(text(self, self.pictures())) + "\n")
+        for name in self.results:
+            self.section(name, page + ".part")
+        os.replace(page + ".part", page)
+        print(page)
+
+
+def text(recorded, pictures):
+    """The page with empty sections."""
+    results = recorded.results
+    out = [f"# {recorded.name}: {next(iter(results.values())).machine()}", "",
+           "Generated by `make readme` from the results in this folder, which hold every sample and, in their\n"
+           "contexts, everything that is known of machine and build.", ""]
+    out += [f"- {title}: {fact}" for title, fact in facts(results).items()] + [""]
+    notes = recorded.path("notes.md")
+    if os.path.exists(notes):
+        out += [read_word(notes), ""]
+    missing = [f"`{n}`" for n in RESULTS if n not in results]
+    out += ["## Files", "", *files(results), "",
+            *([f"Not recorded: {', '.join(missing)}.", ""] if missing else []),
+            "## How far these figures can be off", "", *noise_lines(results), "",
+            *same_point_lines(results), ""]
+    for name in results:
+        out += [f"## {TITLES[name]}", "", *([INTRO[name], ""] if name in INTRO else []),
+                *(f"![{TITLES[name]}: {p.removesuffix('.png')}]({p})" for p in pictures.get(name, [])),
+                "", f"<!-- table {name} -->", f"<!-- end {name} -->", ""]
+    return out
+
+
+def all_of(results, key, short=str):
+    """The values of a key in all contexts, each one once."""
+    found = (r.context.get(key) for r in results.values())
+    return "; ".join(dict.fromkeys(short(v) for v in found if v not in (None, "")))
+
+
+def size(bytes_):
+    return f"{bytes_ / 2**20:g} MiB" if bytes_ >= 2**20 else f"{bytes_ / 2**10:g} KiB"
+
+
+def caches(results):
+    found = next((r.context["caches"] for r in results.values() if r.context.get("caches")), [])
+    return ", ".join(f"{size(c['size'])} L{c['level']}"
+                     + f" {c['type'].lower()}" * (c["type"] != "Unified")
+                     + f" of {c['num_sharing']} CPUs" * (c["num_sharing"] > 1) for c in found)
+
+
+def facts(results):
+    """{title: fact} of the machine and the build, without those that no result has."""
+    family = [part for part in all_of(results, "emb_record_machine").split(" | ") if "family" in part]
+    brackets = lambda v: re.sub(r".*\[(\w+)\].*", r"\1", v)
+    every = {"CPU": all_of(results, "emb_cpu") + "".join(f" ({f})" for f in family[:1]),
+             "CPUs": all_of(results, "num_cpus") or all_of(results, "emb_threads"),
+             "caches": caches(results),
+             "memory": all_of(results, "emb_ram", lambda v: f"{int(v.split()[0]) / 2**20:.1f} GiB"),
+             "virtual machine": all_of(results, "emb_virtualised"),
+             "compiler": all_of({n: r for n, r in results.items() if n != "compilers"}, "emb_compiler"),
+             "flags": all_of(results, "emb_flags", lambda v: " ".join(re.findall(r"-[Omf]\S+", v))),
+             "transparent huge pages": all_of(results, "emb_thp", brackets),
+             "Linux": all_of(results, "emb_kernel_os"), "libraries": all_of(results, "emb_libraries")}
+    return {k: v for k, v in every.items() if v}
+
+
+def command(result, step):
+    """The command that made a result. If the result lacks it: the step's variables that its context has."""
+    known = {k: result.context.get(f"emb_var_{k}") for k, _ in step.variables}
+    said = result.context.get("emb_record_command")
+    return said or make_command(step, {k: v for k, v in known.items() if v})
+
+
+def files(results):
+    rows = []
+    for name, result in results.items():
+        step, c, (some, every) = RESULTS[name], result.context, disturbed(result)
+        seconds = c.get("emb_record_seconds")
+        rows.append((f"`{name}.json`", step.what, "`" + command(result, step).replace("|", "\\|") + "`",
+                     str(c.get("emb_commit", "?"))[:12] + " + changes" * (c.get("emb_dirty") == "yes"),
+                     str(c.get("emb_date", "?"))[:16].replace("T", " "),
+                     f"{float(seconds) / 60:.1f}" if seconds else "-", str(every),
+                     f"{100 * some / every:.0f} %" if every else "-",
+                     str(c.get("emb_load_worst", "-"))))
+    heads = ("file", "what", "made by", "commit", "date", "minutes", "samples", "disturbed", "load of others")
+    return markdown_table(heads, rows, left=range(5))
+
+
+def noise_lines(results):
+    """Which files were cut short or disturbed, and how long their steps waited and how often they ran."""
+    cut = [f"- **`{n}`: {r.cut_short()}**" for n, r in results.items() if r.cut_short()]
+    yield from cut + [""] * bool(cut)
+    noisy = [f"`{n}` {100 * share(r):.0f} %" for n, r in results.items() if share(r) > NOISY]
+    if noisy:
+        yield (f"Other work ran beside these; more than {100 * NOISY:.0f} % of their samples were "
+               f"disturbed even on the last try: {', '.join(noisy)}. **Do not quote their "
+               "figures without the ratios below.**")
+    else:
+        yield f"No file has more than {100 * NOISY:.0f} % of disturbed samples."
+    yield ""
+    for name, result in results.items():
+        for key in ("emb_record_waited", "emb_record_attempts"):
+            if result.context.get(key):
+                yield f"- `{name}`: {'waited ' * key.endswith('waited')}{result.context[key]}"
+
+
+# --- the front page, in one page or several
+def lead(path, leading):
+    """Points the links of a page's prose to the leading machine, but not those to the history."""
+    page = Path(path).read_text(encoding="utf-8")
+    page = re.sub(r"reports/results/(?!history/)[\w.-]+/", f"reports/results/{leading.name}/", page)
+    page = re.sub(r"(?<=\]\()((?:\.\./)*reports/results)/[\w.-]+(?=\))", rf"\1/{leading.name}", page)
+    write_whole(path, page)
+
+
+def page_of(section, paths):
+    """The page that has the comments of a section, or else the first page."""
+    has = lambda path: f"<!-- table {section} -->" in Path(path).read_text(encoding="utf-8")
+    return next(filter(has, paths), paths[0])
+
+
+def front(leading_of, recorded):
+    """Fills the tables of pages, {path: its leading machine}, with those of that machine, or of another one if it has no
+    such record, and the table of all machines."""
+    paths = list(leading_of)
+    for path, leading in leading_of.items():
+        lead(path, leading)
+    for name in FRONT:
+        page = page_of(name, paths)
+        leading = leading_of[page]
+        own = next((r for r in (leading, *recorded) if name in r.results), leading)
+        note = [f"**Recorded on {own.name}:**", ""] if own.name != leading.name else []
+        own.section(name, page, front=True, note=note)
+    machines.publish(recorded, page_of(machines.NAME, paths), recorded[0].kernel, recorded[0].below)
+
+
+def main():
+    parser = Arguments(__doc__)
+    parser.add_argument("folders", metavar="FOLDER", nargs="+", help="reports/results/NAME")
+    parser.add_argument("--front", metavar="README.md", action="append",
+                        help="also update the front page; repeat the option for its further pages")
+    parser.add_argument("--leading", metavar="FOLDER", action="append",
+                        help="the machine whose tables it shows; once, or once for each page")
+    parser.add_argument("--kernel", required=True, metavar="NAME", help="the kernel under study")
+    parser.add_argument("--below", required=True, metavar="NAME", help="the kernel to compare it with")
+    args = parser.parse_args()
+    machine = lambda folder: Recorded(os.path.normpath(folder), args.kernel, args.below)
+    recorded = [machine(f) for f in args.folders]
+    for r in recorded:
+        r.page()
+    if args.front:
+        leading = args.leading or args.folders[:1]
+        if len(leading) not in (1, len(args.front)):
+            parser.error(f"{len(args.front)} pages and {len(leading)} leading machines: one, or one for each page")
+        machines_of = map(machine, leading * len(args.front))
+        front(dict(zip(args.front, machines_of)), recorded)
+
+
+if __name__ == "__main__":
+    program.run(main)

@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Is one kernel the fastest everywhere, or within 10 % of the fastest? The points change the axes of a
+workload one at a time around two base points; further points cover every pair of values of two axes.
+
+The report prints the verdict and the worst points, and writes OUTDIR/sweep.md and a picture; --bench measures
+the result first.
+
+All points have about the same number of lookups per batch, fewer if rows are wide. A point has fewer rows if
+the weights of all tables would exceed the limit; its name has the reduced number.
+"""
+import itertools
+import os
+import sys
+from collections import Counter, namedtuple
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "reports"))
+import program
+from export import common, figure
+from parts import Part, add_arguments, options_of, publish, study, threads_of
+from program import Arguments, ResultError
+from style import colour, markdown_table, number
+
+Point = namedtuple("Point", "dim pooling alpha rows tables threads")
+AXES = Point(dim=(8, 16, 32, 48, 64, 80, 128, 200, 256, 512, 1024), pooling=(1, 4, 20, 100),
+             alpha=(0, 0.6, 0.8, 1.0, 1.05, 1.2, 1.5), rows=(3, 1000, 100_000, 10_000_000),
+             tables=(1, 8, 26, 100), threads=())
+TITLES = Point("floats per row", "lookups per bag", "alpha of the ids", "rows per table", "tables", "threads")
+BASES = ({"rows": 10_000_000}, {"rows": 100_000})  # in memory, and in the cache
+BASE = {"dim": 64, "pooling": 20, "alpha": 1.05, "tables": 1}
+LOOKUPS_LEAST, LOOKUPS_MOST, LOOKUP_FLOATS = 1 << 18, 1 << 20, 1 << 26
+DENSE_BYTES = 1 << 30  # limit of a gradient of all rows
+POINTS_OF_A_PART = 6
+NEAR = 0.9  # share of the fastest kernel's speed
+
+
+# --- which points
+def stars(axes):
+    """One axis at a time around every base point."""
+    points = []
+    for base in BASES:
+        centre = Point(**BASE, **base, threads=max(axes.threads))
+        points += [centre._replace(**{name: v}) for name, values in zip(Point._fields, axes) for v in values]
+    return list(dict.fromkeys(points))
+
+
+def pairs(point):
+    """The pairs of (axis, value) of a point, or of a partial one (None: not chosen yet)."""
+    return itertools.combinations([(i, v) for i, v in enumerate(point) if v is not None], 2)
+
+
+def cover(axes, points):
+    """Further points, so that every pair of values of two axes occurs. Greedy: the first missing pair fixes
+    two axes. Every other axis takes the value that adds most missing pairs; among equals, the value whose
+    pairs were taken least."""
+    each = [[(i, v) for v in values] for i, values in enumerate(axes)]
+    missing = dict.fromkeys(p for a, b in itertools.combinations(each, 2) for p in itertools.product(a, b))
+    for point in points:
+        for p in pairs(point):
+            missing.pop(p, None)
+    new, taken = [], Counter()
+    while missing:
+        point = [None] * len(axes)
+        for i, v in next(iter(missing)):
+            point[i] = v
+        for i in (i for i, v in enumerate(point) if v is None):
+            own = {v: list(pairs(point[:i] + [v] + point[i + 1:])) for v in axes[i]}
+            new_pairs = lambda v: sum(p in missing for p in own[v])
+            point[i] = max(own, key=lambda v: (new_pairs(v), -sum(taken[p] for p in own[v])))
+        for p in pairs(point):
+            missing.pop(p, None)
+        taken.update(pairs(point))
+        new.append(Point(*point))
+    return new
+
+
+def cut(point, most_bytes):
+    """The point with as many rows as weights of most_bytes allow, rounded down to two digits."""
+    fits = most_bytes // (4 * point.dim * point.tables)
+    if point.rows <= fits:
+        return point
+    unit = 10 ** max(0, len(str(fits)) - 2)
+    return point._replace(rows=max(1, fits // unit * unit))
+
+
+def design(threads, most_bytes):
+    """All points, each once."""
+    axes = AXES._replace(threads=tuple(threads))
+    points = stars(axes)
+    return list(dict.fromkeys(cut(p, most_bytes) for p in points + cover(axes, points)))
+
+
+# --- what is run
+def short(count):
+    """10000000 is 10M."""
+    unit, letter = next((u for u in ((10**6, "M"), (10**3, "k"), (1, "")) if count >= u[0]))
+    return f"{count / unit:g}{letter}"
+
+
+def name(point):
+    return (f"d{point.dim}-L{point.pooling}-a{point.alpha:g}-r{short(point.rows)}-T{point.tables}"
+            f"-t{point.threads}")
+
+
+def batch(point):
+    lookups = min(max(LOOKUP_FLOATS // point.dim, LOOKUPS_LEAST), LOOKUPS_MOST)
+    return max(1, lookups // (point.pooling * point.tables))
+
+
+def workload(point):
+    return (f"workload {name(point)}\n    tables {point.tables}\n    rows {point.rows}\n"
+            f"    dim {point.dim}\n    batch {batch(point)}\n    length fixed {point.pooling}\n"
+            f"    ids zipf\n    alpha {point.alpha:g}\n    rule rowwise_adagrad\n")
+
+
+def parts(points, args):
+    """Parts of a few workloads that share threads and kernels, in the order of the points."""
+    groups, out = {}, []
+    for p in points:
+        has_dense = 4 * p.dim * p.rows * p.tables <= DENSE_BYTES
+        groups.setdefault((p.threads, has_dense), []).append(p)
+    for how, own in groups.items():
+        for i in range(0, len(own), POINTS_OF_A_PART):
+            text = "\n".join(map(workload, own[i:i + POINTS_OF_A_PART]))
+            out.append(Part(f"{len(out) + 1:02d}", text, options_of(args, *how)))
+    return out
+
+
+# --- what came out
+Outcome = namedtuple("Outcome", "group own rival ratio")
+
+
+def outcomes(result, kernel):
+    """The kernel and the best other one of each group that has one, the worst first. A kernel without a time
+    has the ratio 0."""
+    found = []
+    for group in result.groups("cold"):
+        own = group.of(kernel)
+        rivals = [s for s in group.measured() if s is not own and s.ns]
+        if rivals:
+            rival = min(rivals, key=lambda s: s.ns)
+            found.append(Outcome(group, own, rival, rival.ns / own.ns if own else 0.0))
+    if not any(o.own for o in found):
+        raise ResultError(f"{result.path}: no samples of {kernel} and another kernel")
+    return sorted(found, key=lambda o: o.ratio)
+
+
+def verdict(found, kernel):
+    fastest, near = (sum(o.ratio >= least for o in found) for least in (1.0, NEAR))
+    return (f"{kernel} is fastest or within 10 % on {near} of {len(found)} points; fastest on {fastest}, "
+            f"worst {number(found[0].ratio)}, median {number(found[len(found) // 2].ratio)}")
+
+
+def placement(o):
+    seen = {x.placement for s in (o.own, o.rival) if s for x in s.samples}
+    return "-" if o.group.median("threads") == 1 else seen.pop() if len(seen) == 1 else "mixed"
+
+
+def table(found, kernel):
+    rows = []
+    for o in found:
+        lookups, distinct = o.group.median("lookups"), o.group.median("distinct")
+        own = number(o.own.ns) if o.own else "none"
+        ratio = f"**{number(o.ratio)}**" if o.ratio < NEAR else number(o.ratio)
+        rows.append((o.group.workload, f"{lookups:.0f}", f"{100 * distinct / lookups:.1f} %", own,
+                     o.rival.kernel.title, number(o.rival.ns), ratio, placement(o)))
+    heads = ("workload", "lookups", "distinct", kernel, "best other", "its", "ratio", "threads placed")
+    return markdown_table(heads, rows, left=(0, 4, 7))
+
+
+def legend(result, kernel):
+    return [f"- ns per lookup, median, cold caches, row-wise Adagrad; {result.machine()}.",
+            f"- ratio: time of the best other kernel / time of {kernel}; from {NEAR:g} on it counts as "
+            "within 10 %.",
+            "- names: d floats per row, L lookups per bag, a alpha of the Zipf ids, r rows per table, T "
+            "tables, t threads; rows are cut where the weights would exceed the limit of the run.",
+            "- threads placed: on one core complex (same), on two (split), or differently from sample to "
+            "sample (mixed), where a ratio says less."]
+
+
+# --- the picture
+def coordinates(o):
+    """The value of every axis, as it was measured; of rows the next one of the axis, since a reduced number
+    of them lies between two."""
+    measured, tables = o.group.median, o.group.median("tables")
+    rows = next((r for r in AXES.rows if measured("rows") / tables <= r), AXES.rows[-1])
+    return Point(measured("dim"), measured("longest_bag"), measured("alpha"), rows, tables, measured("threads"))
+
+
+def strips(found):
+    """[(title or '', label, outcomes)] from the top: a title line above the values of each axis."""
+    points = [coordinates(o) for o in found]
+    for i, title in enumerate(TITLES):
+        yield title, "", []
+        for v in sorted({p[i] for p in points if p[i] is not None}):
+            text = f"≤ {short(int(v))}" if Point._fields[i] == "rows" and v > 3 else f"{v:g}"
+            yield "", text, [o for o, p in zip(found, points) if p[i] == v]
+
+
+def picture(result, found, kernel, stem):
+    """A strip of dots per value of an axis; every point is in one strip of each axis."""
+    rivals = sorted({o.rival.kernel for o in found}, key=lambda k: k.index)
+    blocks = {k: [[k.title]] for k in rivals}
+    lines, drawn = [], [o for o in found if o.own]
+    for y, (title, label, own) in enumerate(strips(drawn)):
+        worst = number(own[0].ratio) if own else ""
+        lines.append([float(y), title, label, worst, float(title != "")])
+        for k, o in enumerate(own):
+            shift = 0.6 * (k * 0.618034 % 1 - 0.5)  # the golden ratio spreads neighbours
+            blocks[o.rival.kernel].append([o.ratio, y + shift])
+    ratios = [o.ratio for o in drawn]
+    subject = f"{kernel} and the best other"
+    return figure(os.path.join(HERE, "sweep"), stem, common(result, [o.group for o in found], subject) | {
+        "colours": " ".join(map(colour, rivals)), "count": len(rivals), "strips": len(lines),
+        "verdict": verdict(found, kernel),
+        "kernel": kernel, "near": NEAR,
+        "low": min(0.95 * min(ratios), 0.8), "high": max(1.05 * max(ratios), 1.25)}, blocks.values(), [lines])
+
+
+def report(result, outdir, kernel):
+    """(pictures, summary)"""
+    found = outcomes(result, kernel)
+    text = lambda count: "\n".join([
+        *result.cautions("**"), f"{verdict(found, kernel)}.", "", *table(found[:count], kernel), "",
+        *legend(result, kernel), *(f"- {line}" for line in result.left_out())])
+    return publish("sweep", outdir, "Every point, the worst first", text(None),
+                   lambda stem: picture(result, found, kernel, stem)), text(10)
+
+
+def main():
+    parser = Arguments(__doc__)
+    add_arguments(parser, reps=3)
+    parser.add_argument("--gib", type=float, default=4, help="limit of the weights of a point (4)")
+    args = parser.parse_args()
+    if not 0 < args.gib < 1e6:
+        raise ResultError(f"GIB: {args.gib:g} is no size of memory")
+    return study(args, parts(design(threads_of(args), int(args.gib * 2**30)), args), report)
+
+
+if __name__ == "__main__":
+    program.run(main, "interrupted; the same command continues after the finished parts")

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""TAP tests of the figures for a paper: what they show is worked out by hand on made-up results, and the whole list
+is drawn from recorded ones."""
+import glob
+import math
+import os
+import re
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+import tap
+from tap import GOLDEN, ROOT
+import figures
+import make_results
+import paper
+import results
+from spoiled import HAS_MATPLOTLIB, contents, equal, full_disk, make, noise_file, one_line_error, rows_of, run, save
+
+RECORDS = os.path.join(ROOT, "reports", "results")
+WIDTHS = {"": 7.0, "-column": 3.33}
+
+
+def need_matplotlib():
+    if not HAS_MATPLOTLIB:
+        raise tap.Skip("no matplotlib in this Python")
+    paper.set_up()
+
+
+def drawing_of(name):
+    from drawings import DRAWINGS
+    return next(d for d in DRAWINGS if d.name == name)
+
+
+def figures_of(path, name, width=7.0):
+    """{rest of the name: figure} that a result has for a drawing."""
+    need_matplotlib()
+    drawing, result = drawing_of(name), results.load(path)
+    return {rest: drawing.draw(width, result, shown) for rest, shown in drawing.pick(result, "cold").items()}
+
+
+def points_of(ax):
+    """{label: its points} of all that has error bars."""
+    return {c.get_label(): list(zip(*c[0].get_data())) for c in ax.containers if hasattr(c, "has_yerr")}
+
+
+# --- what single figures show
+def with_axes(points, rules=("adam",)):
+    """A result on these workloads, {name: (types, values of all rows, {kernel: ns per lookup})}."""
+    data = make_results.result(rules=rules, workloads={name: (0, 0.9, 0.001) for name in points})
+    for name, (types, values, times) in points.items():
+        data["context"][f"emb_workload_{name}"] = "batch 9 dim 64 id_type int64" + types
+        for r in rows_of(data, f"workload={name}"):
+            ns = times.get(results.words(r)["kernel"], 50)
+            r.update(values, ns_per_lookup=ns, real_time=ns * r["lookups"] / 1e6)
+    return data
+
+
+def test_the_roof_of_a_workload_by_hand(folder):
+    """1 KiB of lines per lookup at 4 GB/s are 256 ns, gradients at 1 GB/s as many: 64 floats."""
+    counters = {"line_mib": 1024, "lookups": 2**20, "rmw_gbs": 4, "copy_gbs": 8, "gather_gbs": 1, "gather_mib": 256}
+    data = with_axes({"w": ("", counters, dict.fromkeys(make_results.KERNELS, 600) | {"cpu_fused": 512})})
+    ax, = figures_of(save(data, folder, "roof.json"), "roofline")["adam"].axes
+    at = {line.get_label(): line for line in ax.lines}
+    equal([list(v) for v in at["roof of the workload"].get_data()], [[1.0], [1e3 / 256]])
+    equal(points_of(ax)["cpu_fused"], [(1.0, 1e3 / 512)])
+    x, y = at["copy ceiling"].get_data()
+    equal([round(b / a, 6) for a, b in zip(x, y)], [7.8125, 7.8125])  # 8 GB/s over 1 KiB
+    equal(round(at["gather ceiling (median)"].get_ydata()[0], 6), 3.90625)
+
+
+def test_a_figure_of_a_run_that_was_cut_short_says_so(folder):
+    data = make_results.result()
+    data["context"]["emb_cut_short"] = "the run did not end: 180 of 360 samples"
+    for figure in figures_of(save(data, folder, "cut.json"), "skew").values():
+        equal(figure.texts[0].get_text(), "cut short: the run did not end: 180 of 360 samples")
+
+
+NOISE = {("w", "adam", f"k{i}", "cold"): math.exp(v) for i, v in enumerate((-0.02, 0.01, 0.0, 0.04))}
+
+
+# --- all of them
+def sources():
+    """{result of a record: a path}, of the machine that has it first."""
+    found = {}
+    for path in sorted(glob.glob(os.path.join(RECORDS, "zen*", "*.json"))):
+        found.setdefault(os.path.basename(path), path)
+    return found
+
+
+def a_record(folder, *names):
+    """A folder with those results of records, and the file of make noise."""
+    record = os.path.join(folder, "zen")
+    os.mkdir(record)
+    for name, path in sources().items():
+        if not names or name.removesuffix(".json") in names:
+            os.symlink(path, os.path.join(record, name))
+    noise_file(record, NOISE, emb_cpu="AMD EPYC")
+    return record
+
+
+def gallery_of(record, out, *args):
+    """A process that draws a record, with hashes of another seed than here."""
+    return subprocess.Popen([sys.executable, tap.tool("gallery.py"), record, out, *args], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONHASHSEED": "1"})
+
+
+def test_missing_data_is_named_with_its_step(folder):
+    need_matplotlib()
+    record, page = a_record(folder, "types"), os.path.join(folder, "page.md")
+    job = gallery_of(record, folder)
+    said = job.communicate()[1]
+    equal((job.returncode, run("gallery.py", record, "--page", page).returncode), (0, 0))
+    lines = said.strip().splitlines()
+    assert "not drawn: scaling: zen has no scaling.json; make record NAME=zen STEPS=scaling would measure it" in lines
+    assert all(line.startswith("not drawn: ") for line in lines) and not any("types:" in line for line in lines), said
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    equal(re.findall(r"!\[.*\]\((.*)\)", text), ["page/types.png", "page/noise.png"])
+    assert "\n- scaling: zen has no scaling.json" in text
+
+
+def test_bad_files_and_a_full_disk_are_one_line(folder):
+    need_matplotlib()
+    with open(GOLDEN, encoding="utf-8") as file:
+        cut = save(file.read()[:5000], folder, "cut.json")
+    one_line_error(run("figures.py", cut, folder), "figures.py", "not JSON")
+    one_line_error(run("figures.py", os.path.join(folder, "none"), folder), "figures.py", "No such file")
+    out, name = os.path.join(folder, "out"), "paper-skew-rowwise_adagrad-cold.pdf"
+    one_line_error(full_disk("figures.py", GOLDEN, out, limit=8000), f"figures.py: {out}/{name}: File too large")
+    equal(list(contents(out, (".svg", ".png", ".pdf", ".new", name))), [])
+
+
+def test_bad_records_are_one_line(folder):
+    need_matplotlib()
+    made = make("figures", "RECORD=none", f"OUT={folder}")
+    assert made.returncode and "none: holds no result; make record NAME=none" in made.stderr, made.stderr
+    record = a_record(folder, "roof")
+    with open(sources()["standard.json"], encoding="utf-8") as file:
+        text = file.read()
+    for changed, why in ((text.replace('"AMD EPYC"', '"Other"', 1), "several machines"), (text[:5000], "not JSON")):
+        save(changed, record, "standard.json")
+        job = gallery_of(record, folder)
+        said = job.communicate()[1]
+        equal(job.returncode, 1)
+        assert said.count("\n") == 1 and said.startswith("gallery.py: ") and why in said, said
+
+
+def test_figures_of_a_result_and_their_page(folder):
+    need_matplotlib()
+    done = run("figures.py", GOLDEN, folder)
+    equal((done.returncode, done.stderr), (0, ""))
+    made = contents(folder, (".svg", ".pdf", ".png", ".html"))
+    names = ("determinism", "roofline", "skew", "speed-memory", "stages", "unique")
+    equal(sorted(made), sorted(["index.html", *(f"paper-{n}-rowwise_adagrad-cold{end}.{kind}" for n in names
+                                                for end in WIDTHS for kind in ("pdf", "svg", "png"))]))
+    page = made["index.html"].decode()
+    assert "Not drawn" in page and "peers: results.json has no data for it" in page
+    for name, data in made.items():
+        if name.endswith(".svg"):
+            assert b"cpu_fused" in data and b"sort, fused" not in data and b"Synthetic CPU" in data, name
+
+
+def test_missing_matplotlib_is_one_line(folder):
+    save("raise ImportError('hidden by the test')", folder, "matplotlib.py")
+    one_line_error(run("figures.py", GOLDEN, folder, env={"PYTHONPATH": folder}), "python3-matplotlib")
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "figures"))

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""TAP tests of extras/studies/report.py, the page about results: what is in it, and what it refuses.
+test_report_browser.py opens it."""
+import html.parser
+import importlib.util
+import json
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+import tap
+import make_results
+from spoiled import equal, golden, one_line_error, run, save
+
+WORKLOADS = {f"zipf/alpha:{a:g}": (a, 0.9 - 0.6 * a, 0.02) for a in (0, 0.6, 1.05)}
+NO_D3 = "--d3=/nowhere/d3.js"
+
+
+def need(*modules):
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise tap.Skip(f"no {module} for Python")
+
+
+def written(folder, *args, env=None):
+    """(what report.py said, the text of its page)"""
+    need("jinja2")
+    path = os.path.join(folder, "out", "report.html")
+    done = run("report.py", *args, "--out", path, env=env)
+    equal((done.returncode, done.stdout.strip()), (0, path))
+    with open(path, encoding="utf-8") as file:
+        return done, file.read()
+
+
+def sweep():
+    """A result whose points differ in alpha, rows and floats."""
+    data = make_results.result(workloads=WORKLOADS)
+    for r in data["benchmarks"]:
+        r["rows"], r["dim"] = r["rows"] * (1 + r["alpha"]) ** 4, 32 if r["alpha"] else 64
+    return data
+
+
+def several(folder):
+    """Two machines, and a slower run of the first."""
+    first, other, slow = sweep(), sweep(), sweep()
+    other["context"]["emb_cpu"] = "Other CPU"
+    for r in slow["benchmarks"]:
+        if "kernel=cpu_sort " in r["label"]:
+            r["real_time"] *= 1.5
+    return [save(d, folder, n) for d, n in ((first, "first.json"), (other, "other.json"), (slow, "slow.json"))]
+
+
+class Elements(html.parser.HTMLParser):
+    """The elements of a page, the scripts that run, and whether every element that was opened is closed."""
+    VOID = {"meta", "br", "input", "img"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.open, self.text = [], [], ""
+        self.feed(text)
+        equal(self.open, [])
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        equal(self.open.pop(), tag)
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] not in ("script", "style"):
+            self.text += data
+
+    def of(self, tag):
+        return [attrs for t, attrs in self.found if t == tag]
+
+
+def test_the_page_is_whole_and_reads_nothing_else(folder):
+    _, text = written(folder, *several(folder)[:2])
+    page = Elements(text)
+    ids = [a["id"] for _, a in page.found if "id" in a]
+    equal(len(ids), len(set(ids)))
+    values = [(k, v) for _, attrs in page.found for k, v in attrs.items() if v]
+    links = {v for k, v in values if k in ("href", "xlink:href")}
+    equal({v for v in links if not v.startswith("#")}, set())
+    equal({v[1:] for v in links} - set(ids), set())
+    equal({i for _, v in values for i in re.findall(r"url\(#([^)]+)\)", v)} - set(ids), set())
+    equal([v for k, v in values if k in ("src", "action", "data", "srcset", "poster")], [])
+    equal(re.findall(r"@import|url\((?!#)", re.sub(r"<script>.*?</script>", "", text, flags=re.S)), [])
+    policy = next(a["content"] for a in page.of("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'") and "script-src 'sha256-" in policy, policy
+
+
+def test_a_comparison(folder):
+    first, _, slow = several(folder)
+    _, text = written(folder, "--old", first, "--new", slow)
+    page = Elements(text)
+    equal(re.findall(r"(\d+) (SLOWER|SAME|FASTER|UNSURE)</span>", text)[:2], [("6", "SLOWER"), ("30", "SAME")])
+    assert "first" in page.text and "slow" in page.text
+    done = run("report.py", "--old", first, "--out", os.path.join(folder, "x.html"))
+    equal(done.returncode, 1)
+    assert "A and B (--old and --new) come together" in done.stderr
+
+
+def test_what_is_missing_is_named(folder):
+    done, text = written(folder, tap.GOLDEN, NO_D3)
+    assert "apt-get install node-d3" in done.stderr and "apt-get install node-d3" in Elements(text).text
+    equal(len(done.stderr.splitlines()), 1)
+    assert "Nothing moves here" in text and 'id="map"' not in text and 'id="points"' in text
+    done, text = written(folder, tap.GOLDEN, NO_D3, env={"PATH": "/nowhere"})
+    assert "gnuplot-nox" in done.stderr and "gnuplot-nox" in text and "<figure id=" not in text
+    equal(len(done.stderr.splitlines()), 2)
+
+
+def test_bad_input_is_one_line_and_no_page(folder):
+    whole, out = json.dumps(golden()), os.path.join(folder, "bad.html")
+    edited, nan = golden(), whole.replace('"real_time": ', '"real_time": NaN, "was": ')
+    edited["context"]["caches"] = [{"size": "big"}]
+    need("jinja2")
+    for text, *words in ((whole[:5000], "not JSON"), (edited, "context", "edited")):
+        one_line_error(run("report.py", save(text, folder, "bad.json"), "--out", out), "bad.json", *words)
+    one_line_error(run("report.py", os.path.join(folder, "none.json"), "--out", out), "none.json", "make bench")
+    one_line_error(run("report.py", tap.GOLDEN, tap.GOLDEN, "--out", out), "given twice")
+    one_line_error(run("report.py", "--record", os.path.join(folder, "none"), "--out", out), "no such folder")
+    assert not os.path.exists(out)
+    _, text = written(folder, save(nan, folder, "nan.json"), NO_D3)
+    assert "no usable real_time: nan" in text and "nothing to draw" in text
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "the page"))

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""TAP tests of make reproduce (extras/studies/reproduce.py, items.py): no page is older than its record, every figure and
+section belongs to an item, and new runs with a stand-in for make."""
+import json
+import os
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+import tap
+from tap import ROOT, tool
+import items
+import reproduce
+from items import BY_NAME, ITEMS
+import spoiled
+from spoiled import equal, one_line_error
+from test_claims import pair, write
+
+FAKE_MAKE = """#!{python}
+import os, sys
+given = dict(a.split("=", 1) for a in sys.argv[1:] if "=" in a)
+with open({log!r}, "a") as file:
+    file.write(" ".join(a for a in sys.argv[1:] if not a.startswith("OUT=")) + "\\n")
+os.makedirs(given["OUT"], exist_ok=True)
+with open(os.path.join(given["OUT"], "page.md"), "w") as file:
+    file.write("x" * 2**20)
+sys.exit(2 if sys.argv[1] == "zero" else 0)
+"""
+
+
+# --- the pages of this repository
+def test_no_page_is_older_than_its_record(folder):
+    """With a stand-in for gnuplot: pictures are compared by their data."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise tap.Skip("matplotlib is missing") from None
+    tap.script(folder, "gnuplot", "#!/bin/sh\necho picture\n")
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL")}
+    done = subprocess.run(["make", "--no-print-directory", "NVCC=", "reproduce", f"OUT={folder}/it's",
+                           f"PYTHON={sys.executable}"], cwd=ROOT, env=env | {"PATH": f"{folder}:{env['PATH']}"},
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr.strip()
+    for item in ITEMS:
+        assert f"\n{item.name} " in done.stdout, item.name
+
+
+def test_every_figure_and_section_belongs_to_an_item(_folder):
+    equal(items.shown(ROOT)[1], [])
+
+
+# --- planted pages
+def tree(folder, name):
+    """A repository with one machine and one page."""
+    root = os.path.join(folder, name)
+    for sub in ("docs", "reports/results/m1"):
+        os.makedirs(os.path.join(root, sub))
+    write(os.path.join(root, "reports/results/m1"), "standard", *pair("a", 10, 11, peak_mib=2048),
+          emb_record_seconds="90")
+    put(root, "README.md", "# x\n<!-- table standard -->\nfigures\n<!-- end standard -->\n![a](docs/drift.png)\n")
+    put(root, "docs/drift.md", "![a](drift.png)\n")
+    put(root, "reports/results/m1/time-rowwise_adagrad-cold.tsv", "1\n")
+    return root
+
+
+def put(root, file, text):
+    with open(os.path.join(root, file), "w", encoding="utf-8") as out:
+        out.write(text)
+
+
+def test_an_orphan_is_named(folder):
+    root = tree(folder, "a")
+    where, orphans = items.shown(root)
+    equal((where["standard"], where["drift"], orphans), (["README.md"], ["README.md", "docs/drift.md"], []))
+    put(root, "docs/more.md", "<!-- table odd -->\n<!-- end odd -->\n![b](../odd.png) <img width=1 src=\"also.png\">\n"
+        "![elsewhere](https://x.org/a.png)\n")
+    equal(items.shown(root)[1], [f"docs/more.md: {thing} belongs to no item of extras/studies/items.py"
+                                 for thing in ("section odd", "odd.png", "docs/also.png")])
+    put(root, "docs/more.md", "| a | b |\n|---|---|\n| x | **2.5** |\n")
+    equal(items.shown(root)[1], ["docs/more.md: a table with figures belongs to no item of extras/studies/items.py"])
+
+
+def test_what_differs_is_old(folder):
+    ours, new = tree(folder, "a"), os.path.join(folder, "b")
+    reproduce.copy(ours, new)
+    equal(reproduce.older(ours, new), ([], set()))
+    assert os.path.islink(os.path.join(new, "reports/results/m1/standard.json"))
+    put(new, "reports/results/m1/time-rowwise_adagrad-cold.tsv", "2\n")
+    equal(reproduce.older(ours, new), (["reports/results/m1/time-rowwise_adagrad-cold.tsv"], {"standard"}))
+    reproduce.copy(ours, new)
+    put(new, "README.md", "# x\n<!-- table standard -->\nother\n<!-- end standard -->\n")
+    put(new, "docs/new.md", "")
+    equal(reproduce.older(ours, new), (["README.md", "docs/new.md"], {"standard"}))
+    equal([reproduce.state(BY_NAME[n], ours, {"standard"}) for n in ("standard", "machines", "scaling", "drift")],
+          [reproduce.OLD, reproduce.SAME, reproduce.NOT_THERE, reproduce.BY_RUN])
+
+
+# --- a new run
+def run(folder, *words, log="log"):
+    make = tap.script(folder, "make", FAKE_MAKE.format(python=sys.executable, log=os.path.join(folder, log)))
+    out = os.path.join(folder, "out")
+    return out, subprocess.run([sys.executable, "-B", tool("reproduce.py"), out, "--run", f"--make={make}", *words],
+                               capture_output=True, text=True, check=False)
+
+
+def test_a_new_run_measures_what_is_chosen(folder):
+    out, done = run(folder, "--items=drift standard", "--name=mine")
+    equal(done.returncode, 0)
+    with open(os.path.join(folder, "log"), encoding="utf-8") as file:
+        equal(file.read(), "drift\nrecord NAME=mine STEPS=standard\n")
+    with open(os.path.join(out, "costs.json"), encoding="utf-8") as file:
+        cost = json.load(file)["items"]["drift"]
+    assert 1 <= cost["disk"] < 1.1 and cost["mib"] > 1 and cost["seconds"] >= 0, cost
+
+
+def test_bad_input_is_one_line(folder):
+    for words, why in ((["--items=no_such"], "ITEMS: no item no_such; they are standard "),
+                       (["--items=standard"], "NAME: a new run is a record of this machine")):
+        one_line_error(run(folder, *words)[1], why)
+    for words, why in ((["--items=drift"], "ITEMS: for a new run"),
+                       (["--again=sh -c 'echo one >&2; echo two >&2; exit 1'"], "reproduce.py: two"),
+                       (["--update=no/ARTIFACT.md"], "no/ARTIFACT.md: No such file"),
+                       ([f"--update={tap.script(folder, 'page.md', '')}"], "needs one line '<!-- table items -->'")):
+        one_line_error(spoiled.run("reproduce.py", os.path.join(folder, "o"), *words), why)
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "reproduce"))

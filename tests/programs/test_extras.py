@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The core stands alone: it names no guest of extras/, a guest reaches the core and extras/library only, and without any
+one of them, or all, the rest builds and links."""
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import tap
+from spoiled import equal
+
+EXTRAS = sorted(os.path.basename(os.path.dirname(p)) for p in glob.glob(os.path.join(tap.ROOT, "extras", "*", "extra.mk")))
+INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]+"extras/([a-z]+)/')
+NAMED = re.compile(r"(?m)^(?![ \t]*(?:#|//|\*|/\*)).*\bextras/([a-z]+)\b")  # in a line that is no comment
+COMPILED, READ = (".c", ".h", ".cpp", ".cu", ".cuh"), (".mk", ".py", ".sh")
+RECORDED = {"studies": {"peers"}}  # a record of a machine has their results, too
+CORE = ("Makefile", "rules", "kernels", "harness", "emulation", "cli", "reports", "datasets", "tests")
+
+
+def files(*folders):
+    for folder in folders:
+        path = os.path.join(tap.ROOT, folder)
+        found = glob.glob(os.path.join(path, "**"), recursive=True) if os.path.isdir(path) else [path]
+        yield from (p for p in sorted(found) if os.path.isfile(p) and f"{os.sep}results{os.sep}" not in p)
+
+
+def reached(pattern, endings, *folders):
+    """{(file, guest)} of what files with these endings say."""
+    found = set()
+    for path in files(*folders):
+        if path.endswith(endings):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                found |= {(os.path.relpath(path, tap.ROOT), guest) for guest in pattern.findall(file.read())}
+    return found
+
+
+def test_the_patterns_find_what_they_should(_):
+    equal(INCLUDE.findall('#include "extras/ranks/route.h"\n  # include "extras/tiers/io.h"\n'), ["ranks", "tiers"])
+    equal(NAMED.findall("x := extras/ranks/a.c\n# see extras/tiers\n\t@sh extras/cuda/x.sh\nextras/*/extra.mk\n"),
+          ["ranks", "cuda"])
+    assert len(EXTRAS) > 5 and ("extras/tiers/resident.c", "tiers") in reached(INCLUDE, COMPILED, "extras/tiers"), EXTRAS
+
+
+def test_the_core_names_no_guest(_):
+    own = {("tests/programs/test_extras.py", guest) for guest in EXTRAS}
+    equal(sorted(reached(INCLUDE, COMPILED, *CORE)), [])
+    equal(sorted(reached(NAMED, ("Makefile", *READ), *CORE) - own), [])
+
+
+def test_a_guest_reaches_the_core_and_the_library_only(_):
+    for guest in EXTRAS:
+        folder = os.path.join("extras", guest)
+        others = {(file, other) for file, other in reached(INCLUDE, COMPILED, folder) | reached(NAMED, READ, folder)
+                  if other not in {guest, "library"} | RECORDED.get(guest, set())}
+        equal((guest, sorted(others)), (guest, []))
+
+
+def plan(tree, *words):
+    """What make would do in a copy of the tree, from nothing."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    return subprocess.run(["make", "--no-print-directory", "-n", "NVCC=", "B=none", "CC=gcc", "SANITIZE=", *words], cwd=tree,
+                          env=environment, capture_output=True, text=True, check=False)
+
+
+def copy_of(tree):
+    shutil.copytree(tap.ROOT, tree, symlinks=True, ignore=lambda folder, names: {
+        n for n in names if n in ("build", ".git", "results") or n.endswith((".png", ".json"))})
+
+
+def test_without_a_guest_the_rest_has_all_it_needs(folder):
+    tree = os.path.join(folder, "tree")
+    copy_of(tree)
+    aside = os.path.join(folder, "aside")
+    for guest in EXTRAS:
+        shutil.move(os.path.join(tree, "extras", guest), aside)
+        done = plan(tree, "none/bench", "none/embfuse", "none/tests/unit/tests", "none/tests/kernels/tests")
+        assert done.returncode == 0 and "none/cli/embfuse.o" in done.stdout, (guest, done.stderr[-500:])
+        equal((guest, [line for line in done.stdout.splitlines() if f"extras/{guest}/" in line]), (guest, []))
+        shutil.move(aside, os.path.join(tree, "extras", guest))
+
+
+def test_without_guests_embfuse_links_and_has_its_own_commands(folder):
+    if not os.path.exists(os.path.join(tap.BUILD, "cli", "embfuse.o")):
+        raise tap.Skip("no objects of embfuse in this build")
+    tree = os.path.join(folder, "tree")
+    copy_of(tree)
+    shutil.rmtree(os.path.join(tree, "extras"))
+    for part in "cli", "harness", "kernels":  # those of this build, with their times, so that little is compiled again
+        shutil.copytree(os.path.join(tap.BUILD, part), os.path.join(tree, "build", part))
+    for path in glob.glob(os.path.join(tap.BUILD, "*.h")) + glob.glob(os.path.join(tap.BUILD, "*.inc")):
+        shutil.copy2(path, os.path.join(tree, "build"))
+    done = subprocess.run(["make", "--no-print-directory", "-o", "build/build_info.h", "NVCC=", "build/embfuse"], cwd=tree,
+                          capture_output=True, text=True, check=False,
+                          env={k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")})
+    assert done.returncode == 0, done.stderr[-800:]
+    said = subprocess.run([os.path.join(tree, "build", "embfuse"), "help"], capture_output=True, text=True, check=False).stdout
+    assert "  step " in said and "  monitor " not in said and "  export " not in said, said
+
+
+if __name__ == "__main__":
+    sys.exit(tap.run(globals(), "extras"))
