@@ -10,13 +10,12 @@ import json
 
 import program
 from identity import same_machine, same_work
-from program import Arguments, ResultError, write_whole
+from program import Arguments, ResultError, read_text, write_whole
 from results import add_not_run, leading_number, load, read_not_run
 
 
 def read(path):
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+    return json.loads(read_text(path))
 
 
 def add_disturbances(context, other):

@@ -3,11 +3,14 @@
 files that are whole or not there."""
 import argparse
 import contextlib
+import errno
+import gzip
 import json
 import os
 import re
 import sys
 import time
+import zlib
 from pathlib import Path
 
 # Every program reads and writes UTF-8 in any locale, as pages and pipes expect.
@@ -86,12 +89,23 @@ def read_lines(path, study, take):
         raise ResultError(f"{path}: no lines; run make {study}")
 
 
+def read_text(path):
+    """The text of a file; one that ends in .gz is decompressed. OSError if it cannot be read, as where it is cut short."""
+    try:
+        with (gzip.open if str(path).endswith(".gz") else open)(path, "rt", encoding="utf-8") as file:
+            return file.read()
+    except (EOFError, zlib.error) as e:
+        raise OSError(errno.EIO, f"not whole ({e})") from None
+
+
 def write_whole(path, data):
-    """Writes text or bytes; the file gets its name only when it is complete, and an error names it."""
+    """Writes text or bytes, compressed if the name ends in .gz; the file gets its name only when it is complete, and an error
+    names it."""
     part = f"{path}.{os.getpid()}.new"
+    data = data.encode() if isinstance(data, str) else data
     try:
         with open(part, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
+            file.write(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
         os.replace(part, path)
     except OSError as e:
         with contextlib.suppress(OSError):

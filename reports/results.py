@@ -20,7 +20,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from identity import one_work
-from program import ResultError
+from program import ResultError, read_text
 from verdict import told_apart
 
 SCHEMA = "1"
@@ -392,10 +392,9 @@ def by_speed(groups):
 def load(path):
     """Reads a result file. ResultError if it is missing, not JSON, no embfuse result, or has other work in one name."""
     try:
-        with open(path, encoding="utf-8") as file:
-            data = json.load(file)
+        data = json.loads(read_text(path))
     except OSError as e:
-        raise ResultError(f"{path}: {e.strerror}; 'make bench' writes a result file") from None
+        raise ResultError(f"{path}: {e.strerror or e}; 'make bench' writes a result file") from None
     except ValueError as e:
         raise ResultError(f"{path}: not JSON ({e}); was the run cut short?") from None
     context = data.get("context") if isinstance(data, dict) else None

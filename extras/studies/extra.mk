@@ -129,7 +129,7 @@ ladder:
 FRONT    ?= reports/results/zen2-2core
 RECORDED ?= reports/results/zen5-2core
 looked_at = $(watched) --below=cpu_sort
-recorded  = $(patsubst %/standard.json,%,$(sort $(wildcard reports/results/*/standard.json)))
+recorded  = $(patsubst %/standard.json.gz,%,$(sort $(wildcard reports/results/*/standard.json.gz)))
 write_pages    = $(PYTHON) extras/studies/pages.py $(recorded) --front=README.md --leading=$(call quoted,$(FRONT)) \
                  --front=docs/results.md --leading=$(call quoted,$(RECORDED)) $(looked_at)
 write_claims   = $(PYTHON) extras/studies/claims/page.py docs/claims.md $(recorded)

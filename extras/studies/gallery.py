@@ -23,7 +23,7 @@ from figures import draw
 from identity import same_machine, same_work
 from paper import PAGE, set_up
 from program import Arguments, ResultError, write_whole
-from recorded import RESULTS
+from recorded import RESULTS, stored
 from results import Result, load
 
 MODES = {"iteration": "iteration"}  # of a result, if not cold
@@ -36,7 +36,7 @@ Source = namedtuple("Source", "names result mode")  # what a figure is drawn fro
 def results_of(folder):
     """{name: result} of the files that figures are drawn from. A kernel has one colour in all of them."""
     names = dict.fromkeys(name for d in DRAWINGS for name in d.files)
-    paths = {name: os.path.join(folder, name + ".json") for name in names}
+    paths = {name: stored(folder, name) for name in names}
     found = {name: load(path) for name, path in paths.items() if os.path.exists(path)}
     if not found:
         raise ResultError(f"{folder}: holds no result; make record NAME={os.path.basename(folder)} measures them")

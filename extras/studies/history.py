@@ -31,7 +31,7 @@ from results import load
 from style import markdown_table, nice_range
 from verdict import LEVEL, MIN_EFFECT, effect
 
-NAME = re.compile(r"\d+-[0-9a-f]+\.json")
+NAME = re.compile(r"\d+-[0-9a-f]+\.json(\.gz)?")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def all_changes(results, least):
 # --- the folder
 def read(folder):
     """The results of a folder, of one machine and with the same work."""
-    paths = sorted(p for p in glob.glob(os.path.join(folder, "*.json")))
+    paths = sorted(p for p in glob.glob(os.path.join(folder, "*.json*")))
     if len(paths) < 2:
         raise ResultError(f"{folder}: has {len(paths)} results, a history needs two; make history REVS='...' "
                           "measures them")
@@ -116,7 +116,7 @@ def measure(args):
     count, builds = turns.count_of(args, 7), list(built(args))
     if len(builds) < 2:
         raise ResultError("REVS: fewer than two of these revisions can be built")
-    names = {b.name: f"{i:03d}-{b.name}.json" for i, b in enumerate(builds)}
+    names = {b.name: f"{i:03d}-{b.name}.json.gz" for i, b in enumerate(builds)}
     more = {b.name: {"emb_revision": described(b.name), "emb_turns": str(len(builds))} for b in builds}
 
     def keep(parts):

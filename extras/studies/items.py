@@ -12,7 +12,7 @@ from pathlib import Path
 
 import merge
 from program import ResultError
-from recorded import ROOT, STEPS, in_folder
+from recorded import ROOT, STEPS, STORED, in_folder
 from results import leading_number
 from style import number
 
@@ -50,7 +50,7 @@ def drawn(name):
     kinds = {"standard": ("*-rowwise_adagrad-cold*",), "forward": ("*-forward-cold*",), "roof": ("paper-rules-*",),
              "winners": ("paper-winners-*",), "types": ("paper-types*",)}
     own = kinds.get(name, (f"{name}.*", f"{name}-lines.tsv"))
-    return tuple(f"reports/results/*/{pattern}" for pattern in (*own, f"{name}.json"))
+    return tuple(f"reports/results/*/{pattern}" for pattern in (*own, name + STORED))
 
 
 def of_step(step):
@@ -183,7 +183,7 @@ def step_cost(step, machines):
 
 def costs(root):
     """{item: cost} as far as records say."""
-    folders = sorted(map(os.path.dirname, glob.glob(os.path.join(root, "reports/results/*/standard.json"))))
+    folders = sorted(map(os.path.dirname, glob.glob(os.path.join(root, "reports/results/*/standard" + STORED))))
     machines = [in_folder(folder) for folder in folders]
     found = {step.name: step_cost(step, machines) for step in STEPS}
     path = os.path.join(root, COSTS)

@@ -13,7 +13,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "reports"))
 import program
-from program import Arguments, ResultError, write_whole
+from program import Arguments, ResultError, read_text, write_whole
 from style import markdown_table, number, text_table
 from tune import read_lines
 
@@ -68,8 +68,7 @@ def tables(data):
 
 def page(path):
     """The lines of a section."""
-    with open(path, encoding="utf-8") as file:
-        data = json.load(file)
+    data = json.loads(read_text(path))
     latency, ways = (list(markdown_table(heads, rows)) for heads, rows in tables(data))
     return [*findings(data), "", *latency, "", *ways]
 

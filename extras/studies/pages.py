@@ -30,7 +30,7 @@ import tune
 from figures import draw_across
 from plots import draw_all
 from program import Arguments, ResultError, write_whole
-from recorded import (NOISY, RESULTS, disturbed, in_folder, make_command, read_word, same_point_lines,
+from recorded import (NOISY, RESULTS, STORED, disturbed, in_folder, make_command, read_word, same_point_lines,
                       share)
 from section import update
 from style import markdown_table
@@ -79,7 +79,7 @@ class Recorded:
         elif name == "noise":
             lines = noise.page(result)
         elif name in ("tune", "memory"):
-            lines = {"tune": tune, "memory": memory}[name].page(self.path(f"{name}.json"))
+            lines = {"tune": tune, "memory": memory}[name].page(self.path(name + STORED))
         elif name in PEERS or name == "peers-1-thread":
             picture = os.path.relpath(self.path(f"{name}.png"), os.path.dirname(page))
             lines = ratios.page(result, ratios.by_rule(result, MODES.get(name, "cold")), self.kernel,
@@ -191,7 +191,7 @@ def files(results):
     for name, result in results.items():
         step, c, (some, every) = RESULTS[name], result.context, disturbed(result)
         seconds = c.get("emb_record_seconds")
-        rows.append((f"`{name}.json`", step.what, "`" + command(result, step).replace("|", "\\|") + "`",
+        rows.append((f"`{name}{STORED}`", step.what, "`" + command(result, step).replace("|", "\\|") + "`",
                      str(c.get("emb_commit", "?"))[:12] + " + changes" * (c.get("emb_dirty") == "yes"),
                      str(c.get("emb_date", "?"))[:16].replace("T", " "),
                      f"{float(seconds) / 60:.1f}" if seconds else "-", str(every),

@@ -31,7 +31,7 @@ from merge import read
 from parts import write
 from program import Arguments, ResultError
 from record_step import Skipped, run, traces
-from recorded import NOISY, RESULTS, STEPS, code, disturbed, machine, make_command, share
+from recorded import NOISY, RESULTS, STEPS, code, disturbed, machine, make_command, share, stored
 from results import load
 
 
@@ -51,7 +51,7 @@ class Recorder:
     waited: float = 0.0
 
     def path(self, name):
-        return os.path.join(self.args.folder, name + ".json")
+        return stored(self.args.folder, name)
 
     def variables(self, step):
         """The variables of make, without OUT. Without traces, a step that needs them is skipped."""
@@ -162,7 +162,7 @@ def steps_of(text, what):
 def same_machine(args, here, forced):
     """Results of two machines never share a folder."""
     for name, step in RESULTS.items():
-        path = os.path.join(args.folder, name + ".json")
+        path = stored(args.folder, name)
         if step in forced or not os.path.exists(path):
             continue
         context = load(path).context

@@ -19,6 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 MEASURED = ("Makefile", "rules", "kernels", "harness", "datasets")  # what every figure depends on
 NOISY = DISTURBED_MOST
+STORED = ".json.gz"  # how the name of a recorded result ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,9 +169,14 @@ def share(result):
     return some / every if every else 0.0
 
 
+def stored(folder, name):
+    """The path of a recorded result, whether it is there or not."""
+    return os.path.join(folder, name + STORED)
+
+
 def in_folder(folder):
     """{name: result} of the files in a folder, in the order of the steps."""
-    paths = {name: os.path.join(folder, name + ".json") for name in RESULTS}
+    paths = {name: stored(folder, name) for name in RESULTS}
     return {name: load(path) for name, path in paths.items() if os.path.exists(path)}
 
 

@@ -29,11 +29,11 @@ import program
 import section
 from items import BY_NAME, COSTS, ITEMS, both
 from program import Arguments, ResultError, say, write_whole
-from recorded import ROOT, cpu_name
+from recorded import ROOT, STORED, cpu_name
 from style import markdown_table, text_table
 
 OWN = ("README.md", "ARTIFACT.md", "docs", "reports")  # what the copy has of its own; all else is linked
-LINKED = (".json", ".py", ".gp")  # and of these, what no page writer writes
+LINKED = (".json", ".gz", ".py", ".gp")  # and of these, what no page writer writes
 COMPARED = (".md", ".tsv")  # pictures themselves differ with the libraries that draw them
 SAME, OLD, BY_RUN, NOT_THERE = "same", "OLD", "needs a run", "not recorded"
 HEADS = ("item", "what", "shows on", "new run", "time", "memory", "disk")
@@ -127,7 +127,7 @@ def update(path):
 def state(item, root, old):
     if not item.remade:
         return BY_RUN
-    there = any(glob.glob(os.path.join(root, f"reports/results/*/{n}.json")) for n in item.records)
+    there = any(glob.glob(os.path.join(root, f"reports/results/*/{n}{STORED}")) for n in item.records)
     return OLD if item.name in old else SAME if there or not item.records else NOT_THERE
 
 

@@ -13,7 +13,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "reports"))
 import program
-from program import Arguments, ResultError, write_whole
+from program import Arguments, ResultError, read_text, write_whole
 from results import words
 from style import markdown_table, number, text_table
 
@@ -85,8 +85,7 @@ def gain(data):
 
 def page(path):
     """The lines of a section: every part."""
-    with open(path, encoding="utf-8") as file:
-        data = json.load(file)
+    data = json.loads(read_text(path))
     out = [gain(data), ""]
     for name, part in parts(data).items():
         out += [f"**{name}**", "", *markdown_table(heads(data), rows_of(part)), ""]

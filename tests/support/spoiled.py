@@ -15,6 +15,7 @@ import traceback
 import tap
 from tap import GOLDEN, ROOT
 import make_results
+import program
 
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
 RULES = ("sgd", "adam", "rowwise_adagrad", "momentum")
@@ -100,8 +101,7 @@ def golden():
 
 def save(data, folder, name):
     path = os.path.join(folder, name)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(data if isinstance(data, str) else json.dumps(data))
+    program.write_whole(path, data if isinstance(data, str) else json.dumps(data))
     return path
 
 
@@ -125,7 +125,7 @@ def made_up(folder, name, *rows, **context):
     kernels = dict.fromkeys(r["label"].split("kernel=")[1].split()[0] for r in rows)
     known = {"emb_schema": "1", "emb_cpu": "A CPU", "num_cpus": 2, "emb_commit": "c0ffee", "emb_date": "2024-01-02"}
     known |= {f"emb_kernel_{k}": f"cpu | host | {TRAITS.get(k, 'deterministic')} | {k} | Idea." for k in kernels}
-    return save({"context": known | context, "benchmarks": rows}, folder, f"{name}.json")
+    return save({"context": known | context, "benchmarks": rows}, folder, f"{name}.json.gz")
 
 
 def rows_of(data, *words):
@@ -150,7 +150,7 @@ def need_gnuplot():
         raise tap.Skip("no gnuplot")
 
 
-def noise_file(folder, ratios, samples=5, **context):
+def noise_file(folder, ratios, samples=5, name="noise.json", **context):
     """A result of make noise: {(workload, rule, kernel, mode): median of B / median of A}."""
     row = lambda key, side, ms: {
         "name": "/".join(key), "run_type": "iteration", "real_time": ms, "time_unit": "ms", "lookups": 1000,
@@ -158,7 +158,7 @@ def noise_file(folder, ratios, samples=5, **context):
     rows = [row(key, side, ms) for key, ratio in ratios.items() for side, ms in (("A", 1.0), ("B", ratio))
             for _ in range(samples)]
     return save({"context": golden()["context"] | {"emb_noise_samples": str(samples)} | context, "benchmarks": rows},
-                folder, "noise.json")
+                folder, name)
 
 
 def slowed(folder, factor, *words):

@@ -21,7 +21,7 @@ import timed  # noqa: F401
 from claim import CLAIMS, PAGE, UNKNOWN, Verdict
 from identity import same_machine
 from program import Arguments, ResultError, write_whole
-from recorded import RESULTS, in_folder
+from recorded import RESULTS, STORED, in_folder
 from style import markdown_table
 from verdict import scipy_stats
 
@@ -120,7 +120,7 @@ def picture(claim, machines, root):
     record = next((r[claim.picture] for r in machines.values() if claim.picture in r), None)
     if record is None:
         return []
-    at = os.path.relpath(record.path.removesuffix(".json") + ".png", os.path.join(root, "docs"))
+    at = os.path.relpath(record.path.removesuffix(STORED) + ".png", os.path.join(root, "docs"))
     return [f"![{claim.title}: {claim.picture} of {os.path.basename(os.path.dirname(record.path))}]({at})", ""]
 
 
@@ -128,7 +128,7 @@ def section(claim, machines, root):
     """The lines of a claim."""
     found = findings(claim, machines)
     used = [n for n in claim.needs if any(n in machines[m] for m in found)]
-    files = ", ".join(f"`{n}`" if claim.of_pages else f"`{n}.json`" for n in used)
+    files = ", ".join(f"`{n}`" if claim.of_pages else f"`{n}{STORED}`" for n in used)
     return [f"## {heading(claim)}", "", fill(claim.text), "", fill(f"*Criterion:* {claim.criterion}"), "",
             *picture(claim, machines, root), *(table(found) if any(found.values()) else []), "",
             *verdicts(claim, found), "",
@@ -167,7 +167,7 @@ def sources(claims, machines, root):
                              f"`make {learned.MADE_BY[name]}`", "", used))
                 continue
             file, c = os.path.relpath(record.path, root), record.context
-            rows.append((f"[{machine}/{name}.json](../{file})",
+            rows.append((f"[{machine}/{name}{STORED}](../{file})",
                          str(c.get("emb_commit", "?"))[:12] + " + changes" * (c.get("emb_dirty") == "yes"),
                          str(c.get("emb_date", "?"))[:10],
                          f"`make record NAME={machine} STEPS={RESULTS[name].name}`", record.doubt(), used))

@@ -19,7 +19,7 @@ import learned
 import page
 import results
 from claim import CLAIMS, HOLDS, NOT, UNKNOWN, Case
-from spoiled import equal, made_up, one_line_error, series
+from spoiled import equal, made_up, one_line_error, save, series
 
 TYPES = {"w/weight_type:fp32": "", "w/weight_type:bf16": "weight_type bf16 "}
 
@@ -176,7 +176,8 @@ def repository(folder, *machines):
     docs = os.path.join(folder, "docs")
     os.makedirs(docs)
     for name in learned.MADE_BY:
-        shutil.copy(os.path.join(ROOT, name), docs)
+        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+        shutil.copy(os.path.join(ROOT, name), os.path.join(folder, name))
     folders = []
     for machine in machines:
         own = os.path.join(folder, "reports", "results", machine)
@@ -212,9 +213,9 @@ def test_bad_input_is_one_line_and_keeps_the_page(folder):
     fails("holds no result", folder)
     write(own, "traces", *pair("a", 10, 11), emb_cpu="Another CPU")
     fails("results of several machines are not merged")
-    tap.script(own, "traces.json", "{")
+    save("{", own, "traces.json.gz")
     fails("not JSON")
-    os.unlink(os.path.join(own, "traces.json"))
+    os.unlink(os.path.join(own, "traces.json.gz"))
     for text, why in ((drift_text.replace("one by one, ", "x, "), "no table with 'one by one'"),
                       (drift_text.replace("| 0.54 |", "| nan |"), "'nan' is no number")):
         tap.script(os.path.dirname(out), "drift.md", text)

@@ -15,6 +15,7 @@ from tap import GOLDEN, ROOT
 import figures
 import make_results
 import paper
+import program
 import results
 from spoiled import HAS_MATPLOTLIB, contents, equal, full_disk, make, noise_file, one_line_error, rows_of, run, save
 
@@ -84,7 +85,7 @@ NOISE = {("w", "adam", f"k{i}", "cold"): math.exp(v) for i, v in enumerate((-0.0
 def sources():
     """{result of a record: a path}, of the machine that has it first."""
     found = {}
-    for path in sorted(glob.glob(os.path.join(RECORDS, "zen*", "*.json"))):
+    for path in sorted(glob.glob(os.path.join(RECORDS, "zen*", "*.json.gz"))):
         found.setdefault(os.path.basename(path), path)
     return found
 
@@ -94,9 +95,9 @@ def a_record(folder, *names):
     record = os.path.join(folder, "zen")
     os.mkdir(record)
     for name, path in sources().items():
-        if not names or name.removesuffix(".json") in names:
+        if not names or name.removesuffix(".json.gz") in names:
             os.symlink(path, os.path.join(record, name))
-    noise_file(record, NOISE, emb_cpu="AMD EPYC")
+    noise_file(record, NOISE, name="noise.json.gz", emb_cpu="AMD EPYC")
     return record
 
 
@@ -137,10 +138,9 @@ def test_bad_records_are_one_line(folder):
     made = make("figures", "RECORD=none", f"OUT={folder}")
     assert made.returncode and "none: holds no result; make record NAME=none" in made.stderr, made.stderr
     record = a_record(folder, "roof")
-    with open(sources()["standard.json"], encoding="utf-8") as file:
-        text = file.read()
+    text = program.read_text(sources()["standard.json.gz"])
     for changed, why in ((text.replace('"AMD EPYC"', '"Other"', 1), "several machines"), (text[:5000], "not JSON")):
-        save(changed, record, "standard.json")
+        save(changed, record, "standard.json.gz")
         job = gallery_of(record, folder)
         said = job.communicate()[1]
         equal(job.returncode, 1)

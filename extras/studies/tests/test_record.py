@@ -12,6 +12,8 @@ sys.dont_write_bytecode = True
 import tap
 from tap import tool
 import fake_bench
+import merge
+import program
 import recorded
 import results
 
@@ -54,11 +56,10 @@ class Setting:
         return [target for target, _ in self.calls()]
 
     def context(self, name):
-        with open(os.path.join(self.folder, name + ".json"), encoding="utf-8") as file:
-            return json.load(file)["context"]
+        return merge.read(recorded.stored(self.folder, name))["context"]
 
     def there(self):
-        return sorted(n.removesuffix(".json") for n in os.listdir(self.folder))
+        return sorted(n.removesuffix(".json.gz") for n in os.listdir(self.folder))
 
     def traces(self, **bags):
         os.makedirs(os.path.join(self.root, "t"), exist_ok=True)
@@ -69,10 +70,9 @@ class Setting:
 
 
 def change(path, **context):
-    with open(path, encoding="utf-8") as file:
-        data = json.load(file)
+    data = merge.read(path)
     data["context"] = {k: v for k, v in (data["context"] | context).items() if v is not None}
-    tap.script(os.path.dirname(path), os.path.basename(path), json.dumps(data))
+    program.write_whole(path, json.dumps(data))
 
 
 # --- make record
@@ -105,7 +105,7 @@ def test_a_disturbed_step_is_measured_again_and_the_better_one_stays(folder):
         s = Setting(os.path.join(folder, f"{kept:g}"), noise=noise)
         status, said = s.record("--steps=ladder")
         assert status == 0 and s.targets() == ["ladder"] * 2 and "% disturbed, so once more" in said, said
-        result = results.load(os.path.join(s.folder, "ladder.json"))
+        result = results.load(recorded.stored(s.folder, "ladder"))
         assert {x.ms for x in result.series[0].samples} == {kept}
         low, high = sorted(round(100 * n) for n in noise)
         assert result.context["emb_record_attempts"] == f"the less disturbed of two: {low} and {high} %"
@@ -114,7 +114,7 @@ def test_a_disturbed_step_is_measured_again_and_the_better_one_stays(folder):
 def test_results_of_other_code_are_said_and_measured_again_when_forced(folder):
     s = Setting(folder)
     s.record("--steps=standard ladder")
-    change(os.path.join(s.folder, "ladder.json"), emb_record_code="0")
+    change(recorded.stored(s.folder, "ladder"), emb_record_code="0")
     s.now()
     status, said = s.record("--steps=standard ladder")
     assert status == 0 and not s.calls(), said
@@ -126,7 +126,7 @@ def test_results_of_other_code_are_said_and_measured_again_when_forced(folder):
 def test_a_folder_of_another_machine_is_left_alone(folder):
     s = Setting(folder)
     s.record("--steps=standard")
-    change(os.path.join(s.folder, "standard.json"), emb_record_machine=None, emb_cpu="Other CPU")
+    change(recorded.stored(s.folder, "standard"), emb_record_machine=None, emb_cpu="Other CPU")
     s.now()
     status, said = s.record("--steps=ladder")
     assert status == 1 and not s.calls() and "of another machine (Other CPU)" in said, said

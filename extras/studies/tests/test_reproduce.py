@@ -85,7 +85,7 @@ def test_what_differs_is_old(folder):
     ours, new = tree(folder, "a"), os.path.join(folder, "b")
     reproduce.copy(ours, new)
     equal(reproduce.older(ours, new), ([], set()))
-    assert os.path.islink(os.path.join(new, "reports/results/m1/standard.json"))
+    assert os.path.islink(os.path.join(new, "reports/results/m1/standard.json.gz"))
     put(new, "reports/results/m1/time-rowwise_adagrad-cold.tsv", "2\n")
     equal(reproduce.older(ours, new), (["reports/results/m1/time-rowwise_adagrad-cold.tsv"], {"standard"}))
     reproduce.copy(ours, new)

@@ -101,7 +101,7 @@ def anchors(prefix, names):
 
 def short_names(paths):
     """The shortest ends of the paths that differ: 'bench', or 'old/bench'."""
-    parts = [re.split(r"[/\\]+", os.path.normpath(p).removesuffix(".json")) for p in paths]
+    parts = [re.split(r"[/\\]+", os.path.normpath(p).removesuffix(".gz").removesuffix(".json")) for p in paths]
     deepest = max(map(len, parts))
     for depth in range(1, deepest + 1):
         names = ["/".join(p[-depth:]) for p in parts]
