@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Device kernels from nvcc's own PTX: translated to C++ and run on the emulation, under the host halves of nvcc's
-# objects. See README.md of emulation/. PTX_ARCHS: the PTX of which GPUs make test-ptx runs.
+# objects. See extras/cuda/README.md. PTX_ARCHS: the PTX of which GPUs make test-ptx runs.
 
 PTX_ARCHS ?= $(or $(filter 90,$(CUDA_ARCHS)),$(lastword $(CUDA_ARCHS)))
 X         := $(B)/ptx

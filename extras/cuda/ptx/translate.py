@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Translates the PTX that nvcc wrote into C++ that runs on the emulation of CUDA: see emulation/README.md.
+"""Translates the PTX that nvcc wrote into C++ that runs on the emulation of CUDA: see extras/cuda/README.md.
 
     translate.py NAME SAID FILE.ptx OUT    writes OUT.0.cpp, OUT.1.cpp ... and removes other OUT.*.cpp
 
