@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""examples/train: a tiny DLRM reaches a share of the planted AUC with every rule of the study, and misses it with
+"""extras/library/study: a tiny DLRM reaches a share of the planted AUC with every rule of the study, and misses it with
 defects in the step; its gradient is right."""
 import os
 import sys

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""examples/pytorch against torch.nn.EmbeddingBag and torch.optim: the same losses over 200 steps, the same outputs and
+"""extras/pytorch against torch.nn.EmbeddingBag and torch.optim: the same losses over 200 steps, the same outputs and
 steps in every form of the input; errors where autograd or a wrong tensor would break it.
 
 The interpreter is found as in test_torch_optim.py. Without PyTorch the test is skipped.

@@ -8,14 +8,14 @@ set -eu
 to=$1
 shift
 rm -rf "$to" "$to.tar.xz"
-mkdir -p "$to/bin" "$to/lib" "$to/studies"
+mkdir -p "$to/bin" "$to/lib"
 for program in "$@"; do
     strip -o "$to/bin/$(basename "$program")" "$program"
     ldd "$program" | sed -n 's|.* => \(/[^ ]*\) .*|\1|p'
 done | sort -u | grep -Ev '/(libc|libm|libdl|librt|libpthread|libcuda|ld-[^/]*)\.so' | while read -r library; do
     cp -L "$library" "$to/lib/"
 done
-mkdir -p "$to/datasets" "$to/reports" "$to/extras/peers"
+mkdir -p "$to/datasets" "$to/reports" "$to/extras/peers" "$to/extras/studies"
 cp datasets/gpu.spec datasets/dynamicemb.spec "$to/datasets/"
 cp reports/*.py "$to/reports/"
 cp extras/peers/*.py "$to/extras/peers/"
