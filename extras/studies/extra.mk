@@ -44,7 +44,7 @@
 #| make gallery   draw docs/figures.md again: a small picture of every figure, from RECORDED=reports/results/zen5-2core;
 #|                what it lacks comes from other records
 #| make report    write one page about results, OUT/report.html, which needs no network: machines, a table that sorts,
-#|                every figure, kernels, workloads, an explorer of all points. RESULT="a.json b.json", RECORD="NAME NAME"
+#|                every figure, workloads, an explorer of all points. RESULT="a.json b.json", RECORD="NAME NAME"
 #|                of reports/results, A=old.json B=new.json: also compare these
 
 .PHONY: bench-compilers bench-isa bench-against noise history sweep scaling crossover ladder drift cores \
@@ -226,7 +226,7 @@ gallery:
 	@$(write_gallery)
 
 # One page about results. Whoever cannot install packages needs Jinja2 alone; the page says what is left out.
-packages_report := python3 python3-jinja2 $(if $(filter 0,$(shell id -u)),gnuplot-nox python3-matplotlib node-d3)
+packages_report := python3 python3-jinja2 $(if $(filter 0,$(shell id -u)),gnuplot-nox python3-matplotlib)
 programs_report := python3
 page_results     = $(if $(RECORD)$(A)$(new),$(if $(filter file,$(origin RESULT)),,$(RESULT)),$(RESULT))
 page_sources     = $(foreach r,$(page_results),$(call quoted,$r)) \
@@ -234,11 +234,11 @@ page_sources     = $(foreach r,$(page_results),$(call quoted,$r)) \
                    $(if $(A),--old=$(call quoted,$(A))) $(if $(new),--new=$(call quoted,$(new)))
 report:
 	$(call require,report)
-	@$(PYTHON) extras/studies/report.py $(page_sources) --mode $(MODE) $(looked_at) $(if $(D3),--d3=$(call quoted,$(D3))) \
-	     $(if $(D3_LICENCE),--d3-licence=$(call quoted,$(D3_LICENCE))) --out=$(call quoted,$(OUT)/report.html)
+	@$(PYTHON) extras/studies/report.py $(page_sources) --mode $(MODE) $(looked_at) \
+	     --out=$(call quoted,$(OUT)/report.html)
 
 # --- tests
 packages_test-studies := $(packages_test)
-packages_ci   += python3-matplotlib python3-jinja2 node-d3 chromium chromium-driver python3-selenium
+packages_ci   += python3-matplotlib python3-jinja2 chromium chromium-driver python3-selenium
 needs_studies := $(B)/bench $(B)/embfuse $(B)/extras/studies/drift/drift $(B)/extras/studies/cores/cores $(B)/extras/studies/tune/tune \
                  $(B)/extras/studies/memory/memory

@@ -186,17 +186,21 @@ def command(result, step):
     return said or make_command(step, {k: v for k, v in known.items() if v})
 
 
+def origin(result):
+    """(commit, date, samples, the share of them that was disturbed), as texts."""
+    c, (some, every) = result.context, disturbed(result)
+    return (str(c.get("emb_commit", "?"))[:12] + " + changes" * (c.get("emb_dirty") == "yes"),
+            str(c.get("emb_date") or c.get("date") or "?")[:16].replace("T", " "), str(every),
+            f"{100 * some / every:.0f} %" if every else "-")
+
+
 def files(results):
     rows = []
     for name, result in results.items():
-        step, c, (some, every) = RESULTS[name], result.context, disturbed(result)
+        step, c, (commit, date, *samples) = RESULTS[name], result.context, origin(result)
         seconds = c.get("emb_record_seconds")
-        rows.append((f"`{name}{STORED}`", step.what, "`" + command(result, step).replace("|", "\\|") + "`",
-                     str(c.get("emb_commit", "?"))[:12] + " + changes" * (c.get("emb_dirty") == "yes"),
-                     str(c.get("emb_date", "?"))[:16].replace("T", " "),
-                     f"{float(seconds) / 60:.1f}" if seconds else "-", str(every),
-                     f"{100 * some / every:.0f} %" if every else "-",
-                     str(c.get("emb_load_worst", "-"))))
+        rows.append((f"`{name}{STORED}`", step.what, "`" + command(result, step).replace("|", "\\|") + "`", commit, date,
+                     f"{float(seconds) / 60:.1f}" if seconds else "-", *samples, str(c.get("emb_load_worst", "-"))))
     heads = ("file", "what", "made by", "commit", "date", "minutes", "samples", "disturbed", "load of others")
     return markdown_table(heads, rows, left=range(5))
 

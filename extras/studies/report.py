@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes one page about results: machines, tables, figures, kernels, workloads, a comparison of two results and an
+"""Writes one page about results: machines, tables, figures, workloads, a comparison of two results and an
 explorer of all measured points. The page is one file that reads nothing else, from disk or network.
 
 The same results give the same bytes. What a page cannot have for want of a program or package is named on stderr
@@ -10,28 +10,21 @@ import base64
 import hashlib
 import os
 import sys
-from collections import namedtuple
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parents[1] / "reports"))
+import pages
 import program
 from program import Arguments, ResultError, write_whole
 from results import load
 from style import number
-from webpage import comparison, outcomes, portraits, sources
+from webpage import comparison, outcomes, sources, workloads
 from webpage.drawn import Drawer
-from webpage.inline_svg import dark_theme
-
-D3 = "/usr/share/nodejs/d3/dist/d3.min.js"
-D3_LICENCE = "/usr/share/doc/node-d3/copyright"
-
-Library = namedtuple("Library", "name text licence")
-Shown = namedtuple("Shown", "source drawings")  # a file and its figures
 
 
 def environment():
-    """The templates of reports/webpage. Whatever they show is escaped, unless it was made here as HTML."""
+    """The folder of the template. Whatever it shows is escaped, unless it was made here as HTML."""
     try:
         import jinja2
     except ImportError:
@@ -41,77 +34,63 @@ def environment():
                               lstrip_blocks=True, undefined=jinja2.StrictUndefined)
 
 
-def library(path, licence):
-    """(D3 with its licence, None), or (None, a line that says what is missing)."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        terms = Path(licence).read_text(encoding="utf-8")
-    except OSError as e:
-        return None, (f"{e.filename}: {e.strerror}; nothing moves in the page without D3 (Debian: apt-get install "
-                      "node-d3)")
-    first = text.partition("\n")[0]
-    return Library(first.lstrip("/ ") if first.startswith("//") else "D3", text, terms), None
-
-
 def asset(name):
     return (HERE / "webpage" / name).read_text(encoding="utf-8")
 
 
-def script(text):
-    """A script as it stands between its tags: nothing in it ends them early."""
-    return "\n" + text.strip().replace("</script", "<\\/script") + "\n"
-
-
-def allowed(scripts):
-    """The policy of the page: these scripts and no others, and no network."""
-    hashes = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
-    return ("default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src "
-            + " ".join(f"'sha256-{h}'" for h in hashes))
+def policy(script):
+    """The policy of the page: this script and no other, and no network."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
 
 
 def of_machines(machines):
-    """What the templates read about machines and their files."""
+    """What the template reads about machines and their files."""
     every, facts = [s for m in machines for s in m.sources], {m.name: m.facts() for m in machines}
-    return {"machines": machines, "several": len(machines) > 1, "sources": every, "facts": facts,
+    several = len(machines) > 1
+    named = [(s.name + f" on {s.machine}" * several, s.result) for s in every]
+    return {"machines": machines, "several": several, "sources": every, "facts": facts, "doubted": named,
             "titles": list(dict.fromkeys(title for own in facts.values() for title in own)),
             "sweeps": [s for s in every if outcomes.is_sweep(s)], "colours": outcomes.colours(machines),
-            "unrecorded": [(m.name, m.unrecorded()) for m in machines if m.unrecorded()],
-            "left_out": [(s, s.result.left_out()) for s in every if s.result.left_out()]}
+            "gaps": [f"Not recorded on {m.name}: {', '.join(own)}." for m in machines if (own := m.unrecorded())]
+                    + [f"{name}: {line}" for name, result in named for line in result.left_out()]}
 
 
 def of_results(machines, args):
-    """What they read about results."""
-    heads, texts, rows = outcomes.headline(machines)
+    """What it reads about results; one machine needs no column."""
+    cut = lambda rows: [row[:-1] if len(machines) == 1 else row for row in rows]
+    heads, point_heads = cut([outcomes.HEADS, outcomes.POINT_HEADS])
     points, placeless = outcomes.points(machines)
-    both = comparison.compared(load(args.old), load(args.new)) if args.old else None
-    return {"heads": heads, "texts": texts, "rows": rows, "points": points, "placeless": placeless,
-            "winners": sorted({k["name"] for p in points for k in p["kernels"] if k["best"]}),
-            "comparison": both, "number": number, "kernel_heads": portraits.KERNEL_HEADS,
-            "kernels": portraits.kernel_parts(machines), "workloads": portraits.workload_parts(machines)}
+    parts = list(workloads.workload_parts(machines))
+    return {"heads": heads, "texts": outcomes.texts_of(heads), "number": number, "origin": pages.origin,
+            "rows": cut(outcomes.row(s, g) for m in machines for s in m.sources for g in outcomes.groups_of(s)),
+            "point_heads": point_heads, "point_texts": outcomes.texts_of(point_heads), "points": cut(points),
+            "placeless": [f"{placeless} measured groups have no place in the explorer: their ids follow no alpha, or "
+                          "nobody won."] * bool(placeless),
+            "comparison": comparison.compared(load(args.old), load(args.new)) if args.old else None,
+            "workloads": parts,
+            "legends": list(dict.fromkeys(b.legend for w in parts for b in w.blocks))}
 
 
 def of_figures(machines, args):
-    """What they read about figures, with lines about those that could not be drawn."""
+    """What it reads about figures, and lines about those that could not be drawn."""
     drawer, beside = Drawer(args.kernel, args.below), outcomes.side_by_side(machines, args.kernel, args.below)
     common = drawer.side_by_side(beside[0], {m.name: m.sources[0].result for m in machines}) if beside else []
-    shown = {m.name: [Shown(s, drawer.of(s)) for s in m.sources] for m in machines}
-    return {"beside": beside, "common": common, "shown": shown,
-            "gaps": [f"{about}: {note}" for note, about in drawer.notes.items()]}
+    shown = [(s, drawer.of(s)) for m in machines for s in m.sources]
+    return {"beside": beside, "common": common, "shown": shown}, [f"{about}: {note}" for note, about
+                                                                  in drawer.notes.items()]
 
 
 def page(args):
-    """(the text of the page, lines that say what it lacks)"""
+    """(the text of the page, lines about figures that it lacks)"""
     env = environment()
     from markupsafe import Markup
     machines = sources.read(args.results, args.record, args.mode)
-    moving, missing = library(args.d3, args.d3_licence)
-    own = [asset("page.js"), asset("explorer.js")]
-    scripts = [Markup(script(t)) for t in ([moving.text, asset("charts.js"), *own] if moving else own)]
-    shown = of_machines(machines) | of_results(machines, args) | of_figures(machines, args)
-    shown["gaps"] += [missing] * bool(missing)
-    text = env.get_template("page.html").render(
-        shown, scripts=scripts, policy=allowed(scripts), style=Markup(asset("page.css")), library=moving)
-    return text.replace("/* colours in the dark */", dark_theme(text), 1), shown["gaps"]
+    figures, undrawn = of_figures(machines, args)
+    shown, script = of_machines(machines) | of_results(machines, args) | figures, asset("page.js")
+    gaps = [*undrawn, *shown["placeless"], *shown["gaps"]]
+    return env.get_template("page.html").render(
+        shown | {"gaps": gaps}, script=Markup(script), policy=policy(script), style=Markup(asset("page.css"))), undrawn
 
 
 def main():
@@ -124,8 +103,6 @@ def main():
     parser.add_argument("--mode", default="cold", help="of the figures: cold (default), warm or iteration")
     parser.add_argument("--kernel", default="cpu_fused", metavar="NAME", help="the kernel under study (cpu_fused)")
     parser.add_argument("--below", default="cpu_sort", metavar="NAME", help="the kernel below it (cpu_sort)")
-    parser.add_argument("--d3", default=D3, metavar="FILE", help=f"the library D3 ({D3})")
-    parser.add_argument("--d3-licence", default=D3_LICENCE, metavar="FILE", help=f"its licence ({D3_LICENCE})")
     parser.add_argument("--out", required=True, metavar="PAGE.html")
     args = parser.parse_args()
     if bool(args.old) != bool(args.new):

@@ -4,7 +4,6 @@
 import atexit
 import functools
 import os
-import re
 import shutil
 import sys
 
@@ -71,8 +70,7 @@ def test_a_browser_shows_every_figure_and_no_overflow(folder):
     driver = opened(folder, first, other, "--old", first, "--new", slow)
     for width in (1280, 390):
         look(width, 844)
-        sizes = script(driver, "return all('figure svg').filter(s => s.checkVisibility())"
-                               ".map(s => s.getBoundingClientRect()).map(r => [r.width, r.height])")
+        sizes = script(driver, "return all('figure img').map(s => s.getBoundingClientRect()).map(r => [r.width, r.height])")
         assert len(sizes) >= 12 and all(w > 100 and h > 40 for w, h in sizes), sizes
         wide = script(driver, "return document.documentElement.scrollWidth")
         assert wide <= width, (wide, width)
@@ -82,21 +80,21 @@ def test_a_browser_shows_every_figure_and_no_overflow(folder):
     equal(driver.get_log("browser"), [])
 
 
-def test_the_explorer_names_the_nearest_point(folder):
+def test_the_explorer_shows_the_nearest_points_first(folder):
     driver = opened(folder, save(sweep(), folder, "s.json"))
-    said = lambda: script(driver, "return all('.answer p').map(p => p.textContent)")
-    move = lambda name, value: script(driver, "const i = one(`#explore input[name=${arguments[0]}]`);"
-                                              "i.value = arguments[1];"
-                                              "i.dispatchEvent(new Event('input', {bubbles: true}))", name, value)
-    winner, where = said()
-    assert re.match(r"cpu_fused is the fastest: \d+ ns per lookup. The second takes \d\.\d+ times", winner), winner
-    assert where.startswith("Measured exactly there: zipf/alpha:0 in s,"), where
-    move("alpha", 0.1)
-    assert said()[1].startswith("Nearest measured point, 0.5 away (it has 0.1 less alpha): zipf/alpha:0 in")
-    equal(said()[0], winner)  # the time is that of the point: nothing is interpolated
-    script(driver, "all('#map .point')[1].dispatchEvent(new MouseEvent('click', {bubbles: true}))")
-    assert said()[1].startswith("Measured exactly there: zipf/alpha:0.6"), said()
-    equal(column(driver, "nearest", 1)[0], "zipf/alpha:0.6")
+    choose = lambda name, value: script(driver, "const f = one(`#explore [name=${arguments[0]}]`);"
+                                                "f.value = arguments[1];"
+                                                "f.dispatchEvent(new Event('input', {bubbles: true}))", name, value)
+    columns = lambda: {i: column(driver, "points", i) for i in (0, 1, 11, 12)}
+    first = columns()
+    equal((first[0][0], first[1][0], first[11][0]), ("0.00", "zipf/alpha:0", "cpu_fused"))
+    assert len(first[0]) == 3 and first[0] == sorted(first[0], key=float), first
+    choose("alpha", 0.1)
+    equal([column(driver, "points", i)[0] for i in (0, 1, 12)], ["0.50", "zipf/alpha:0", first[12][0]])  # the time of a point
+    choose("alpha", 1.05)
+    choose("floats", 32)
+    choose("rows", 8e6)
+    equal(column(driver, "points", 1)[0], "zipf/alpha:0.6")  # its rows are nearer
     equal(driver.get_log("browser"), [])
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""The figures of a page: those that the quick plots, the studies and `make figures` draw, as elements of a page. A
+"""The figures of a page: those that the quick plots, the studies and `make figures` draw, as SVG in the page. A
 figure that cannot be drawn leaves one line that says why."""
+import base64
 import contextlib
 import io
 import os
 import tempfile
 from collections import namedtuple
+from pathlib import Path
 
 import export
 import machines
@@ -13,7 +15,6 @@ import pages
 from figures import draw_across
 from plots import draw
 from program import ResultError
-from webpage.inline_svg import inline
 
 MANY_WORKLOADS = 12  # more of them have no room in the quick plots
 # What the beginnings of their file names mean.
@@ -23,7 +24,7 @@ TITLES = {"time": "Time per lookup", "throughput": "Compulsory traffic", "memory
           "paper-types": "Bytes and time of narrow types", "machines": "Machines side by side"}
 EVERY = ("standard", "forward")  # records of which every quick plot is drawn
 
-Drawing = namedtuple("Drawing", "id title svg width command")
+Drawing = namedtuple("Drawing", "id title data command")
 
 
 def title(stem):
@@ -48,11 +49,9 @@ class Drawer:
     def taken(self, path, command):
         """The drawing of an SVG file."""
         self.count += 1
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        name = title(os.path.basename(path).removesuffix(".svg"))
-        svg, width = inline(text, f"f{self.count}-", name, path)
-        return Drawing(f"figure-{self.count}", name, svg, width, command)
+        data = base64.b64encode(Path(path).read_bytes()).decode()
+        return Drawing(f"figure-{self.count}", title(os.path.basename(path).removesuffix(".svg")),
+                       f"data:image/svg+xml;base64,{data}", command)
 
     def tried(self, make, about):
         """The drawings of make(folder), which yields (path, command); those before one that cannot be drawn."""

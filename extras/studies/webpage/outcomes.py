@@ -13,11 +13,17 @@ from drawings.maps import lead_text
 from paper import short
 from results import LADDER, spread
 from style import colour, number
-from webpage.inline_svg import variable
 
-AXES = ("rows", "dim", "alpha", "lookups")  # where a point lies; all of these, or it is no point
 SWEEP = 30  # workloads of a file; more of them have no part each
-LEAD = "Time of the second kernel over that of the fastest. ≈: the samples cannot tell the two apart."
+HEADS = ("workload", "rule", "mode", "fastest", "ns/lookup", "±%", "second", "lead", "% roof", "GB/s", "scratch MiB",
+         "threads", "lookups", "distinct %", "file", "machine")
+POINT_HEADS = ("distance", "workload", "rule", "types", "threads", "rows", "floats", "alpha", "lookups", "per bag",
+               "tables", "fastest", "ns/lookup", "lead", "file", "machine")
+TEXTS = ("workload", "rule", "mode", "fastest", "second", "types", "file", "machine")  # heads of columns of text
+
+
+def texts_of(heads):
+    return [i for i, head in enumerate(heads) if head in TEXTS]
 
 
 def colours(machines_):
@@ -25,7 +31,7 @@ def colours(machines_):
     found = {}
     for source in (s for m in machines_ for s in m.sources):
         for name, kernel in source.result.kernels.items():
-            found.setdefault(name, variable(colour(kernel)))
+            found.setdefault(name, colour(kernel))
     return found
 
 
@@ -36,45 +42,20 @@ def groups_of(source):
 
 
 # --- who wins
-def share_of(part, whole):
+def percent(part, whole=1):
     return f"{100 * part / whole:.1f}" if part is not None and whole else "-"
 
 
 def row(source, group):
-    """The cells of a line of the headline table, (text, what it sorts by)."""
-    best, lazy = group.best(), sorted(group.lazy(), key=lambda s: s.ns)
-    lookups, distinct = group.median("lookups"), group.median("distinct")
+    """The cells of a line of the headline table."""
+    best, second = [*sorted(group.lazy(), key=lambda s: s.ns), None, None][:2]
     of = lambda key: best.median(key) if best else None
-    number_cell = lambda value, scale=1: (number(value and value * scale), value)
-    count_cell = lambda value: (short(value), value)
-    lead = lazy[1].ns / lazy[0].ns if len(lazy) > 1 else None
-    roof = of("share_roof")
-    return [(group.workload, None), (group.rule, None), (group.mode, None),
-            (best.kernel.title if best else "-", None), number_cell(best and best.ns),
-            number_cell(best and spread(best.quartiles("ns_per_lookup")), 100),
-            (lazy[1].kernel.title if len(lazy) > 1 else "-", None), (lead_text(group) if lead else "-", lead),
-            (number(roof and 100 * roof) + (best.over() if best else ""), roof),
-            number_cell(best and best.at_median("traffic_gbs")), number_cell(of("scratch_mib")),
-            count_cell(group.median("threads")), count_cell(lookups),
-            (share_of(distinct, lookups), distinct and lookups and distinct / lookups),
-            (source.name, None), (source.machine, None)]
-
-
-HEADS = (("workload", ""), ("rule", ""), ("mode", "State of the caches, or an iteration"), ("fastest", ""),
-         ("ns/lookup", "Of the fastest kernel, median of the repetitions"),
-         ("±%", "Half the quartile range of the fastest"), ("second", ""), ("lead", LEAD),
-         ("% roof", "What the traffic or the gathers take at their ceilings, of the time taken"),
-         ("GB/s", "Compulsory traffic, at the median time"), ("scratch MiB", "Of the fastest"), ("threads", ""),
-         ("lookups", "In a batch"), ("distinct %", "Distinct rows, of the lookups"), ("file", ""), ("machine", ""))
-TEXTS = {i for i, (head, _) in enumerate(HEADS) if head in
-         ("workload", "rule", "mode", "fastest", "second", "file", "machine")}
-
-
-def headline(machines_):
-    """(heads, columns of text, rows) of the table that sorts; one machine needs no column."""
-    rows = [row(s, g) for m in machines_ for s in m.sources for g in groups_of(s)]
-    count = len(HEADS) - (len(machines_) == 1)
-    return HEADS[:count], TEXTS, [r[:count] for r in rows]
+    return (group.workload, group.rule, group.mode, best.kernel.title if best else "-", number(best and best.ns),
+            percent(spread(best.quartiles("ns_per_lookup")) if best else None),
+            second.kernel.title if second else "-", lead_text(group),
+            percent(of("share_roof")) + (best.over() if best else ""), number(best and best.at_median("traffic_gbs")),
+            number(of("scratch_mib")), short(group.median("threads")), short(group.median("lookups")),
+            percent(group.median("distinct"), group.median("lookups")), source.name, source.machine)
 
 
 # --- machines side by side
@@ -92,27 +73,20 @@ def side_by_side(machines_, kernel, below):
 
 
 # --- the explorer
-def contestants(group):
-    """The group without kernels that are variants of another one."""
-    own = [s for s in group.series if s.kernel.family != LADDER and "@" not in s.kernel.name]
-    return replace(group, series=own)
-
-
 def point(source, group):
-    """A measured point, or None if a coordinate is missing or nobody wins."""
-    group = contestants(group)
-    at = {axis: group.median(axis) for axis in AXES}
+    """The cells of a measured point, or None if a coordinate is missing or nobody wins. A script fills in the
+    distance."""
+    # Variants of another kernel do not compete.
+    own = [s for s in group.series if s.kernel.family != LADDER and "@" not in s.kernel.name]
+    group = replace(group, series=own)
+    rows, dim, alpha, lookups, bags = map(group.median, ("rows", "dim", "alpha", "lookups", "bags"))
     best = group.best()
-    if None in at.values() or not best:
+    if None in (rows, dim, alpha, lookups) or not best:
         return None
-    bags, fastest = group.median("bags"), group.fastest()
-    kernels = [{"name": s.kernel.name, "title": s.kernel.title + s.mark(), "best": s is best, "tied": s in fastest,
-                "ns": [float(f"{v:.4g}") for v in s.quartiles("ns_per_lookup")]}
-               for s in sorted(group.measured(), key=lambda s: s.ns or 0) if s.ns]
-    return at | {"name": group.workload, "rule": group.rule, "type": type_text(group.types),
-                 "threads": group.median("threads") or 0, "file": source.name, "machine": source.machine,
-                 "tables": group.median("tables"), "bag": bags and float(f"{at['lookups'] / bags:.3g}"),
-                 "lead": lead_text(group), "kernels": kernels}
+    return ("-", group.workload, group.rule, type_text(group.types), f"{group.median('threads') or 0:g}", short(rows),
+            f"{dim:g}", f"{alpha:g}", short(lookups), short(bags and float(f"{lookups / bags:.3g}")),
+            short(group.median("tables")), best.kernel.title, number(best.ns), lead_text(group), source.name,
+            source.machine)
 
 
 def points(machines_):

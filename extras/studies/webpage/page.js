@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Tables that sort and filter, and parts that open when a link leads to them.
+// Tables that sort and filter, and the explorer.
 "use strict";
 
-// What a cell sorts by: its value if it has one, the number at its beginning, or its text.
+// What a cell sorts by: the number at its beginning, or its text.
 function sortKey(cell) {
-  const given = cell.dataset.value;
-  if (given !== undefined) return given === "" ? null : Number(given);
   const text = cell.textContent.trim();
-  const number = /^[*≈]?-?\d[\d.]*/.exec(text);
   if (!cell.classList.contains("n")) return text === "-" ? null : text;
-  return number ? parseFloat(number[0].replace(/^[*≈]/, "")) : null;
+  const found = /^[*≈]?(-?\d[\d.]*)([kMG]?)/.exec(text);
+  return found ? parseFloat(found[1]) * { "": 1, k: 1e3, M: 1e6, G: 1e9 }[found[2]] : null;
 }
 
 // Empty cells come last in both directions.
@@ -40,30 +38,42 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 
-// A row stays if it has all words.
-for (const input of document.querySelectorAll("input[data-filters]")) {
-  const form = input.form;
-  const rows = [...document.getElementById(input.dataset.filters).tBodies[0].rows];
-  const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
-  const apply = () => {
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let left = 0;
-    for (const row of rows) {
-      row.hidden = !words.every((word) => texts.get(row).includes(word));
-      left += !row.hidden;
-    }
-    form.querySelector("output").textContent = `${left} of ${rows.length} rows`;
-  };
-  input.addEventListener("input", apply);
+// A form that scripts serve: it shows what fits now, and again whenever somebody changes it.
+function serve(form, show) {
+  form.addEventListener("input", show);
   form.addEventListener("submit", (event) => event.preventDefault());
   form.hidden = false;
-  apply();
+  show();
 }
 
-function openTarget() {
-  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
-  if (target && target.tagName === "DETAILS") target.scrollIntoView();
+// A row stays if it has all words.
+for (const input of document.querySelectorAll("input[data-filters]")) {
+  const rows = [...document.getElementById(input.dataset.filters).tBodies[0].rows];
+  serve(input.form, () => {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const row of rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+    input.form.querySelector("output").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} rows`;
+  });
 }
-addEventListener("hashchange", openTarget);
-openTarget();
+
+// The explorer: the points that equal the choice in its words, the nearest in its numbers first.
+const choice = document.getElementById("explore");
+if (choice) {
+  const table = document.getElementById("points"), rows = [...table.tBodies[0].rows];
+  const words = [...choice.querySelectorAll("select")], numbers = [...choice.querySelectorAll("input")];
+  const at = (field, row) => row.cells[field.dataset.column];
+  const unit = (field, value) => (field.name === "alpha" ? value / 0.2 : Math.log2(value));
+  const far = (field, row) => unit(field, Number(field.value)) - unit(field, sortKey(at(field, row)));
+  for (const field of words) {
+    for (const text of new Set(rows.map((row) => at(field, row).textContent))) field.append(new Option(text));
+  }
+  for (const field of numbers) field.value = sortKey(at(field, rows[0]));
+  serve(choice, () => {
+    if (!choice.checkValidity()) return;
+    for (const row of rows) {
+      row.hidden = words.some((field) => at(field, row).textContent !== field.value);
+      row.cells[0].textContent = Math.hypot(...numbers.map((field) => far(field, row))).toFixed(2);
+    }
+    sortTable(table, 0, 1);
+  });
+}

@@ -6,10 +6,9 @@ from collections import namedtuple
 from dataclasses import dataclass, field
 
 import pages
-from export import slug
 from identity import other_machine, same_machine
 from program import ResultError
-from recorded import RESULTS, disturbed, in_folder, make_command
+from recorded import RESULTS, in_folder, make_command
 from results import LADDER, Result, load
 
 VARIABLES = ("SPEC", "TRACE", "ALPHA", "DIMS", "ROWS", "BATCH", "POOLING", "RULE", "FILTER", "MODES", "PLACE",
@@ -61,13 +60,6 @@ class Source:
         given = {k: str(v) for k in VARIABLES if (v := context.get(f"emb_var_{k}"))}
         return str(context.get("emb_record_command") or make_command(Target(self.study or "bench"), given))
 
-    def origin(self):
-        """What the table of files says about it, beside its name and its command."""
-        (some, every), c = disturbed(self.result), self.result.context
-        return {"commit": str(c.get("emb_commit", "?"))[:12] + " + changes" * (c.get("emb_dirty") == "yes"),
-                "date": str(c.get("emb_date") or c.get("date") or "?")[:16].replace("T", " "),
-                "samples": str(every), "disturbed": f"{100 * some / every:.0f} %" if every else "-"}
-
 
 @dataclass
 class Machine:
@@ -87,16 +79,6 @@ class Machine:
             paths = ", ".join(s.path for s in self.sources)
             raise ResultError(f"{paths}: the context is not as bench writes it ({type(e).__name__}: {e}); "
                               "was it edited?") from None
-
-
-def anchors(prefix, names):
-    """{name: an id of the page}, each id once."""
-    found = {}
-    for name in names:
-        stem = f"{prefix}-{slug(name)}"
-        others = sum(i == stem or i.startswith(stem + "~") for i in found.values())
-        found[name] = stem + f"~{others + 1}" * bool(others)
-    return found
 
 
 def short_names(paths):
@@ -160,6 +142,6 @@ def read(paths, folders, mode):
         for source in machine.sources:
             source.machine = machine.name
     every = [s for m in machines for s in m.sources]
-    for source, anchor in zip(every, anchors("file", [f"{s.machine}\0{s.name}" for s in every]).values()):
-        source.id = anchor
+    for i, source in enumerate(every, 1):
+        source.id = f"file-{i}"
     return machines
