@@ -3,13 +3,7 @@
 """Measures a GPU that is there for minutes, in steps of which each has a limit of its own. It continues where an earlier
 call stopped: OUT/lease.json says which steps are done, of which commit.
 
-    make gpu-lease                                  # packs programs, specs and this script: build/lease.tar.xz
-    tar xf lease.tar.xz && cd lease                 # there
-    python3 extras/studies/gpu/lease.py --out results --seconds 600
-    python3 extras/studies/gpu/lease.py --out results --seconds 300 --parts "why peers"     # later, with the same OUT
-
-Parts: verify (the tests on the device, compute-sanitizer), time (published shapes first, then the others of gpu.spec),
-why (Nsight Compute's counters of a step), peers (PyTorch, and a fused step in Triton, on the same batches). A step that fails or runs out of time does
+extras/studies/gpu/README.md says how to pack and start it, and lists the parts. A step that fails or runs out of time does
 not stop the others, and is tried again by the next call. Exit status: 0, 1 for wrong options, 3 if a step is not done."""
 import json
 import os

@@ -4,7 +4,12 @@
  */
 #include "kernels/cpu/fused.h"
 
-/* The fields of struct kernel that are equal in all rungs. */
-#define RUNG                                                                                       \
-    .place = ON_HOST, .traits = DETERMINISTIC, .accepts = accepts_32bit_rows_and_positions,        \
-    .scratch_bytes = fused_scratch_bytes, .run = fused_run
+#define RUNG(own, what, how)                                                                       \
+    DEFINE_KERNEL(own) = {.name = #own,                                                            \
+                          .label = what,                                                           \
+                          .idea = how,                                                             \
+                          .place = ON_HOST,                                                        \
+                          .traits = DETERMINISTIC,                                                 \
+                          .accepts = accepts_32bit_rows_and_positions,                             \
+                          .scratch_bytes = fused_scratch_bytes,                                    \
+                          .run = fused_run}

@@ -2,9 +2,4 @@
 #define WITHOUT HOT_ROWS
 #include "extras/studies/ladder/rung.h"
 
-DEFINE_KERNEL(without_hot_rows) = {
-    .name = "without_hot_rows",
-    .label = "without hot rows",
-    .idea = "cpu_fused without hot rows.",
-    RUNG,
-};
+RUNG(without_hot_rows, "without hot rows", "cpu_fused without hot rows.");

@@ -2,9 +2,5 @@
 #define WITHOUT SMALL_TABLES
 #include "extras/studies/ladder/rung.h"
 
-DEFINE_KERNEL(without_small_tables) = {
-    .name = "without_small_tables",
-    .label = "without small tables apart",
-    .idea = "cpu_fused with an index for tables of few rows too.",
-    RUNG,
-};
+RUNG(without_small_tables, "without small tables apart",
+     "cpu_fused with an index for tables of few rows too.");
