@@ -16,7 +16,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import section
 from merge import merged, read
 from plots import draw
 from program import ResultError, say, write_whole
@@ -48,7 +47,6 @@ def report_arguments(parser):
     """The arguments of all studies' reports."""
     parser.add_result(outdir=True, mode=False)
     parser.add_argument("--kernel", required=True, metavar="NAME", help="the kernel under study")
-    section.add_arguments(parser, parser.prog.removesuffix(".py"))
 
 
 def add_arguments(parser, reps):
@@ -176,16 +174,9 @@ def publish(name, outdir, title, text, figure):
     return list(draw(figure(stem), outdir))
 
 
-def show(args, pictures, summary):
-    """Prints what a report has made; --update puts its summary into a page."""
-    print("\n".join(pictures))
-    if args.update:
-        section.update(args.update, args.section, summary)
-    print(f"{os.path.splitext(pictures[0])[0]}.md\n\n{summary}")
-
-
 def study(args, parts, report):
     """Measures the parts if there is a bench, then reports on the result; returns the exit status."""
     wrong = bool(args.bench) and measure_all(args.bench, parts, args.result)
-    show(args, *report(load(args.result), args.outdir, args.kernel))
+    pictures, summary = report(load(args.result), args.outdir, args.kernel)
+    print("\n".join(pictures), f"{os.path.splitext(pictures[0])[0]}.md", "", summary, sep="\n")
     return 2 if wrong else 0

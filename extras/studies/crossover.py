@@ -1,27 +1,22 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """When does a dense gradient beat a sparse one? The share of the table's rows that a batch touches changes from
 about 1 % to 90 %, for several rules and row widths. The dense kernel clears, adds to and sweeps a gradient of all
 rows; a sparse kernel moves only touched rows, but must group the lookups.
 
-The report prints, for each rule and width, the share x that serves best as a threshold (take dense from U/V = x
-on; U rows touched of V), and what it costs where it is wrong. It writes OUTDIR/crossover.md and a picture; --bench
-measures the result first.
+The text has, for each rule and width, the share x that serves best as a threshold (take dense from U/V = x on; U rows
+touched of V), and what it costs where it is wrong.
 """
 import math
 import os
-import sys
 from collections import namedtuple
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "reports"))
-import program
 from export import common, figure, names
-from parts import Part, add_arguments, options_of, publish, study, threads_of
-from program import Arguments, ResultError
+from parts import Part, options_of, threads_of
+from program import ResultError
 from results import DENSE_MARK, DENSE_NOTE
 from style import COLOURS, markdown_table, number
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 DIMS = (16, 64, 128)
 ALPHAS = (0, 1.05)
 SHARES = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4)  # lookups per row of the table
@@ -40,6 +35,10 @@ def workload(dim, share, alpha, mib):
 
 def parts(args):
     """A part for each rule and width: a run that was cut short loses one."""
+    if not 1 <= args.mib <= 2**20:
+        raise ResultError(f"MIB: {args.mib} is no size of a table")
+    if not args.rules.split():
+        raise ResultError("RULE: no rule")
     options = options_of(args, threads_of(args)[-1], True)
     return [Part(f"{rule}-d{dim}",
                  "\n".join(workload(dim, share, alpha, args.mib) for alpha in ALPHAS for share in SHARES),
@@ -51,7 +50,7 @@ def parts(args):
 Point = namedtuple("Point", "used ratio skewed")  # U/V; time of the dense kernel / of the sparse one
 
 
-def points_of(result, kernel):
+def read(result, kernel, _below):
     """{rule: {dim: points by rising U/V}}; the rule with its dagger."""
     found = {}
     for group in result.groups("cold"):
@@ -102,13 +101,15 @@ def sentence(found, kernel):
             + "; ".join(f"{rule} {rule_text(x)}" for rule, x in each) + " (one threshold for all widths)")
 
 
-def legend(result, found, kernel):
-    return [f"- median times of whole steps, cold caches; {result.machine()}.",
+def text(result, found, kernel):
+    return [f"{sentence(found, kernel)}.", "", *table(found, kernel), "",
+            f"- median times of whole steps, cold caches; {result.machine()}.",
             "- U/V: rows that the batch touches / rows of the table. dense: from the threshold on that loses least. right "
             "on: points where it takes the faster kernel; worst loss: time of the choice / time of the faster one, at "
             "the worst point.",
             f"- at the fewest rows, at the most: time of the dense kernel / time of {kernel}, there.",
-            *[f"- {DENSE_NOTE}"] * any(rule.endswith(DENSE_MARK) for rule in found)]
+            *[f"- {DENSE_NOTE}"] * any(rule.endswith(DENSE_MARK) for rule in found),
+            *(f"- {line}" for line in result.left_out())]
 
 
 # --- the picture
@@ -130,29 +131,3 @@ def picture(result, found, kernel, stem):
         "thresholds": names(rule_text(threshold([p for v in own.values() for p in v])) for own in found.values()),
         "from": min(p.used for p in everything) / 1.3, "low": min(0.5, 0.8 * min(ratios)),
         "high": max(2.0, 1.25 * max(ratios))}, blocks)
-
-
-def report(result, outdir, kernel):
-    """(pictures, text)"""
-    found = points_of(result, kernel)
-    text = "\n".join([*result.cautions("**"), f"{sentence(found, kernel)}.", "", *table(found, kernel), "",
-                      *legend(result, found, kernel), *(f"- {line}" for line in result.left_out())])
-    return publish("crossover", outdir, "Dense or sparse gradient", text,
-                   lambda stem: picture(result, found, kernel, stem)), text
-
-
-def main():
-    parser = Arguments(__doc__)
-    add_arguments(parser, reps=5)
-    parser.add_argument("--mib", type=int, default=128, help="weights of the table (128)")
-    parser.add_argument("--rules", default=RULES, metavar="LIST", help=f"update rules ({RULES})")
-    args = parser.parse_args()
-    if not 1 <= args.mib <= 2**20:
-        raise ResultError(f"MIB: {args.mib} is no size of a table")
-    if not args.rules.split():
-        raise ResultError("RULE: no rule")
-    return study(args, parts(args), report)
-
-
-if __name__ == "__main__":
-    program.run(main, "interrupted; the same command continues after the finished parts")

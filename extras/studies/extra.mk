@@ -93,30 +93,23 @@ history:
 	@$(PYTHON) extras/studies/history.py $(if $(REVS),--revisions=$(call quoted,$(REVS))) --make '$(MAKE)' --builds '$(B)/against' \
 	     $(beside_itself) $(selection) $(noise_file) --out=$(call quoted,$(HISTORY))
 
-# One kernel beside others: everywhere, and with growing batches, tables and threads. A run that was cut
-# short keeps its finished parts.
-watched         := --kernel=cpu_fused
-beside_sweep    := --others='cpu_hash cpu_owner cpu_sort' --dense=cpu_dense $(if $(GIB),--gib='$(GIB)')
-beside_scaling  := --others='cpu_hash cpu_sort' --dense=cpu_dense $(if $(MOST),--most='$(MOST)')
-sweep scaling:
+# One kernel beside others: everywhere, with growing batches, tables and threads, and over the share of rows that a batch
+# touches. A run that was cut short keeps its finished parts.
+watched          := --kernel=cpu_fused
+beside_sweep     := $(watched) --others='cpu_hash cpu_owner cpu_sort' $(if $(GIB),--gib='$(GIB)')
+beside_scaling   := $(watched) --others='cpu_hash cpu_sort' $(if $(MOST),--most='$(MOST)')
+beside_crossover  = --kernel=cpu_sort --others=cpu_fused $(MIB:%=--mib=%) $(if $(RULE),--rules=$(call quoted,$(RULE)))
+sweep scaling crossover:
 	$(call require,bench)
 	@$(MAKE) --no-print-directory $(B)/bench
-	@$(PYTHON) extras/studies/$@.py $(call quoted,$(OUT)/$@/$@.json) $(call quoted,$(OUT)/$@) --bench=$(B)/bench \
-	     $(watched) $(beside_$@) $(call given,THREADS REPS SEED)
-
-# When a dense gradient beats a sparse one, over the share of rows that a batch touches.
-crossover:
-	$(call require,bench)
-	@$(MAKE) --no-print-directory $(B)/bench
-	@$(PYTHON) extras/studies/crossover.py $(call quoted,$(OUT)/crossover/crossover.json) $(call quoted,$(OUT)/crossover) \
-	     --bench=$(B)/bench --kernel=cpu_sort --others=cpu_fused --dense=cpu_dense $(MIB:%=--mib=%) \
-	     $(if $(RULE),--rules=$(call quoted,$(RULE))) $(call given,THREADS REPS SEED)
+	@$(PYTHON) extras/studies/points.py $@ $(call quoted,$(OUT)/$@/$@.json) $(call quoted,$(OUT)/$@) --bench=$(B)/bench \
+	     $(beside_$@) --dense=cpu_dense $(call given,THREADS REPS SEED)
 
 # The worth of each technique of a kernel: a separate folder has a build with the kernels that lack one
 # technique. The exit status is that of the measurement, as for bench.
 rungs         := $(wildcard extras/studies/ladder/*.c)
 ladder_cases  := ^(zipf/.*|wide|cached|single-hot|dlrm-2022)/rowwise_adagrad/(cpu_fused|cpu_sort|without_.*)/cold$$
-report_ladder  = $(PYTHON) extras/studies/ladder.py $1/$2.json $1 $(watched) --below=cpu_sort
+report_ladder  = $(PYTHON) extras/studies/points.py ladder $1/$2.json $1 $(watched) --below=cpu_sort
 ladder:
 	$(call require,bench)
 	@$(MAKE) --no-print-directory B=$(B)/ladder NVCC= EXTRA_KERNELS='$(rungs)' $(B)/ladder/bench
@@ -171,32 +164,25 @@ record:
 	 $(PYTHON) extras/studies/pages.py '$(folder)' $(looked_at) || exit 1; \
 	 echo 'make readme puts it on the front page'; exit $$status
 
-# How evenly cpu_fused shares its work on many cores: counted on the ids of a workload.
-$(B)/extras/studies/cores/cores: $(B)/extras/studies/cores/cores.o $(objects)
+# Programs of studies.
+studies := $(addprefix $(B)/extras/studies/,cores/cores tune/tune memory/memory drift/drift)
+$(studies): %: %.o $(objects)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
+# How evenly cpu_fused shares its work on many cores: counted on the ids of a workload.
 cores: $(B)/extras/studies/cores/cores
 	@$< $(or $(SPEC),datasets/standard.spec)
 
 # The fastest prefetches of this machine, beside the defaults.
-$(B)/extras/studies/tune/tune: $(B)/extras/studies/tune/tune.o $(objects)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
-
 tune: $(B)/extras/studies/tune/tune
 	@$(PYTHON) extras/studies/tune.py $(call quoted,$(OUT)/tune) --tune=$< $(call given,THREADS)
 
 # What memory costs one thread of this machine: latency over spans, and what prefetches are worth.
-$(B)/extras/studies/memory/memory: $(B)/extras/studies/memory/memory.o $(objects)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
-
 memory: $(B)/extras/studies/memory/memory
 	@$(PYTHON) extras/studies/memory.py $(call quoted,$(OUT)/memory) --memory=$< $(MIB:%=--mib=%)
 
 # How far narrow types, steps per lookup and dense steps drift from the step of the suite: numbers of no machine,
 # on a page of its own.
-$(B)/extras/studies/drift/drift: $(B)/extras/studies/drift/drift.o $(objects)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
-
 drift:
 	$(call require,test)
 	@$(MAKE) --no-print-directory $(B)/extras/studies/drift/drift
@@ -240,5 +226,4 @@ report:
 # --- tests
 packages_test-studies := $(packages_test)
 packages_ci   += python3-matplotlib python3-jinja2 chromium chromium-driver python3-selenium
-needs_studies := $(B)/bench $(B)/embfuse $(B)/extras/studies/drift/drift $(B)/extras/studies/cores/cores $(B)/extras/studies/tune/tune \
-                 $(B)/extras/studies/memory/memory
+needs_studies := $(B)/bench $(B)/embfuse $(studies)

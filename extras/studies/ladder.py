@@ -1,23 +1,19 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The technique ladder of a kernel: what each of its techniques is worth, measured by leaving it out.
 
 Each kernel of the folder ladder/ is the whole kernel without one technique. The last rung is another kernel,
-which has none of them. The report prints the table and writes OUTDIR/ladder.md and a figure.
+which has none of them.
 """
 import os
-import sys
 from dataclasses import replace
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "reports"))
-import program
 from export import dot_figure
-from parts import publish, report_arguments, show
-from program import Arguments, ResultError
-from results import LADDER, OVER_NOTE, load
+from program import ResultError
+from results import LADDER, OVER_NOTE
 from style import COLOURS, MARKERS, markdown_table, number
 from verdict import LEVEL, mann_whitney
+
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 # --- what came out
@@ -65,15 +61,6 @@ def table(whole, rungs, found):
                           [(f"{whole.name}, ns per lookup", *times), *rows])
 
 
-def legend(result, whole, found):
-    return [f"- x: median time without the technique / median time of {whole.name}, which has all; below 1x "
-            f"it costs time. {found[0][0].rule}, cold caches; {result.machine()}.",
-            "- One technique is left out at a time: where two serve the same end, each hides the other's "
-            "worth.",
-            f"- ?: cannot be told from 1x (Mann-Whitney at p < {LEVEL:g}; less than 5 samples never can).",
-            *([f"- {OVER_NOTE}"] if any(own and own.over() for _, own in found) else [])]
-
-
 def without_time(result, whole, rungs, found):
     """Lines for kernels without a time that no other note explains."""
     said = {(k, w) for k, w, _ in result.failures()} | {(k, w) for w, k, _ in result.not_run}
@@ -84,9 +71,21 @@ def without_time(result, whole, rungs, found):
                 yield f"- no time: {k.name} on {g.workload}"
 
 
+def text(result, outcome, _kernel):
+    whole, rungs, found = outcome
+    return [*table(whole, rungs, found), "",
+            f"- x: median time without the technique / median time of {whole.name}, which has all; below 1x "
+            f"it costs time. {found[0][0].rule}, cold caches; {result.machine()}.",
+            "- One technique is left out at a time: where two serve the same end, each hides the other's worth.",
+            f"- ?: cannot be told from 1x (Mann-Whitney at p < {LEVEL:g}; less than 5 samples never can).",
+            *[f"- {OVER_NOTE}"] * any(own and own.over() for _, own in found),
+            *(f"- {line}" for line in result.left_out()), *without_time(result, whole, rungs, found)]
+
+
 # --- the picture
-def figure(result, whole, found, stem):
+def picture(result, outcome, _kernel, stem):
     """A bar from 1 to the ratio for every rung, with the quartiles of the time without the technique."""
+    whole, _, found = outcome
     time = {g.workload: own.ns for g, own in found if own}
     groups = [g for g, own in found if own and g.series]
     ratios = lambda s: [v / time[s.workload] for v in s.quartiles("ns_per_lookup")]
@@ -94,25 +93,3 @@ def figure(result, whole, found, stem):
     return dot_figure(result, groups, stem, os.path.join(HERE, "ladder"), f"what each technique of {whole.name} is worth",
                       ratios, lambda g, p: (), what,
                       low=min(0.97 * min(every), 0.9), high=max(1.04 * max(every), 1.25))
-
-
-def report(result, outdir, kernel, below):
-    """(pictures, text)"""
-    whole, rungs, found = read(result, kernel, below)
-    text = "\n".join([*result.cautions("**"), *table(whole, rungs, found), "", *legend(result, whole, found),
-                      *(f"- {line}" for line in result.left_out()),
-                      *without_time(result, whole, rungs, found)])
-    return publish("ladder", outdir, f"What each technique of {whole.name} is worth", text,
-                   lambda stem: figure(result, whole, found, stem)), text
-
-
-def main():
-    parser = Arguments(__doc__)
-    report_arguments(parser)
-    parser.add_argument("--below", required=True, metavar="NAME", help="a kernel without the techniques")
-    args = parser.parse_args()
-    show(args, *report(load(args.result), args.outdir, args.kernel, args.below))
-
-
-if __name__ == "__main__":
-    program.run(main)

@@ -16,19 +16,16 @@ from pathlib import Path
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "reports"))
 import compilers
-import crossover
-import ladder
 import machines
 import memory
 import noise
 import noise_floor
 import program
 import ratios
-import scaling
-import sweep
 import tune
 from figures import draw_across
 from plots import draw_all
+from points import STUDIES, report
 from program import Arguments, ResultError, write_whole
 from recorded import (NOISY, RESULTS, STORED, disturbed, in_folder, make_command, read_word, same_point_lines,
                       share)
@@ -50,7 +47,6 @@ TITLES = {"standard": "Standard workloads", "standard-1-thread": "Standard workl
 INTRO = {"roof": "Workloads that memory alone decides. The roof is not a law: rows of a bucket are visited\n"
                  "in ascending order, which can beat the random-row ceiling.",
          "sweep": "All points: [sweep.md](sweep.md).", "scaling": "All of it: [scaling.md](scaling.md)."}
-STUDIES = {"ladder": ladder, "sweep": sweep, "crossover": crossover, "scaling": scaling}  # they draw their own results
 ACROSS = {"roof": "rules-", "winners": "winners-", "types": "types"}  # figures across rules, points and types
 MODES = {"iteration": "iteration"}  # of a result, if not cold
 # The rule that all peers have, and the figure that shows a result with peers.
@@ -72,8 +68,7 @@ class Recorded:
         if result is None:
             lines = [NOT_RECORDED]
         elif name in STUDIES:
-            more = [self.below] if name == "ladder" else []
-            lines = [STUDIES[name].report(result, self.folder, self.kernel, *more)[1]]
+            lines = [report(name, result, self.folder, self.kernel, self.below)[1]]
         elif name in ("compilers", "isa"):
             lines = compilers.table(result)
         elif name == "noise":

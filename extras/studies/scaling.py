@@ -1,26 +1,21 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """How the time of a step grows with the lookups of a batch, with the rows of the table, and with threads.
 
-The report prints the tables and writes OUTDIR/scaling.md and a figure with a panel for each; --bench measures
-the result first. Batches of more than 10M lookups are far larger than any cache, so their ring has one batch,
+Every kernel is shown, not only the one under study. Batches of more than 10M lookups are far larger than any cache, so their ring has one batch,
 which saves memory.
 """
 import math
 import os
 import re
 import statistics
-import sys
 from pathlib import Path
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "reports"))
-import program
 from export import common, figure, kernels_of
-from parts import Part, add_arguments, options_of, publish, study, threads_of
-from program import Arguments, ResultError
+from parts import Part, options_of, threads_of
+from program import ResultError
 from style import markdown_table, nice_range, number
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 STANDARD = "datasets/standard.spec"
 LEAST = 10**4               # lookups and rows
 SMALL = 10**7               # each larger workload is a part of its own
@@ -57,6 +52,8 @@ def zipf(name):
 
 
 def parts(args):
+    if not LEAST <= args.most < 1e15:
+        raise ResultError(f"MOST: {args.most:g} is no number from {LEAST} on")
     counts, out = threads_of(args), []
     for axis in WORKLOADS:
         options, values = options_of(args, counts[-1], axis == "rows"), steps(args.most)
@@ -69,7 +66,7 @@ def parts(args):
 
 
 # --- what came out
-def of_axis(result):
+def read(result, _kernel, _below):
     """{axis: its groups, by rising value}."""
     axes = {axis: [] for axis in TITLES}
     for group in result.groups("cold"):
@@ -147,8 +144,8 @@ def growths(axes):
                + each(axes["rows"], lambda k: ratio(lambda g: time(g, k))))
 
 
-def tables(result, axes):
-    out = [*result.cautions("**"), f"ns per lookup, median, cold caches; {result.machine()}."]
+def text(result, axes, _kernel):
+    out = [f"ns per lookup, median, cold caches; {result.machine()}."]
     for axis in WORKLOADS:
         out += ["", f"**Against the {'; '.join(TITLES[axis])}**", "", *size_table(axes[axis], axis)]
     return out + ["", f"**Against {'; '.join(TITLES['threads'])}**", "", *threads_table(axes["threads"]), "",
@@ -156,7 +153,7 @@ def tables(result, axes):
 
 
 # --- the picture
-def picture(result, axes, stem):
+def picture(result, axes, _kernel, stem):
     """Data: a block per axis and kernel, then one block per kernel with its speed-ups on all workloads."""
     groups = [g for own in axes.values() for g in own]
     kernels, blocks, ranges = [k for k, _ in kernels_of(groups)], [], {}
@@ -176,25 +173,3 @@ def picture(result, axes, stem):
         **{f"{axis}_note": note for axis, (_, note) in TITLES.items()},
         **{f"{axis}_{end}": axes[axis][i].median(axis) for axis in WORKLOADS
            for end, i in (("from", 0), ("to", -1))}}, blocks)
-
-
-def report(result, outdir, kernel):
-    """(pictures, text); every kernel is shown, not only the one under study."""
-    axes = of_axis(result)
-    text = "\n".join(tables(result, axes))
-    return publish("scaling", outdir, "Time against lookups, rows and threads", text,
-                   lambda stem: picture(result, axes, stem)), text
-
-
-def main():
-    parser = Arguments(__doc__)
-    add_arguments(parser, reps=5)
-    parser.add_argument("--most", type=float, default=1e8, help="limit of lookups, and of rows (1e8)")
-    args = parser.parse_args()
-    if not LEAST <= args.most < 1e15:
-        raise ResultError(f"MOST: {args.most:g} is no number from {LEAST} on")
-    return study(args, parts(args), report)
-
-
-if __name__ == "__main__":
-    program.run(main, "interrupted; the same command continues after the finished parts")

@@ -1,27 +1,22 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Is one kernel the fastest everywhere, or within 10 % of the fastest? The points change the axes of a
 workload one at a time around two base points; further points cover every pair of values of two axes.
 
-The report prints the verdict and the worst points, and writes OUTDIR/sweep.md and a picture; --bench measures
-the result first.
+The text has the verdict and the worst points.
 
 All points have about the same number of lookups per batch, fewer if rows are wide. A point has fewer rows if
 the weights of all tables would exceed the limit; its name has the reduced number.
 """
 import itertools
 import os
-import sys
 from collections import Counter, namedtuple
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "reports"))
-import program
 from export import common, figure
-from parts import Part, add_arguments, options_of, publish, study, threads_of
-from program import Arguments, ResultError
+from parts import Part, options_of, threads_of
+from program import ResultError
 from style import colour, markdown_table, number
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 Point = namedtuple("Point", "dim pooling alpha rows tables threads")
 AXES = Point(dim=(8, 16, 32, 48, 64, 80, 128, 200, 256, 512, 1024), pooling=(1, 4, 20, 100),
              alpha=(0, 0.6, 0.8, 1.0, 1.05, 1.2, 1.5), rows=(3, 1000, 100_000, 10_000_000),
@@ -114,10 +109,12 @@ def workload(point):
             f"    ids zipf\n    alpha {point.alpha:g}\n    rule rowwise_adagrad\n")
 
 
-def parts(points, args):
+def parts(args):
     """Parts of a few workloads that share threads and kernels, in the order of the points."""
+    if not 0 < args.gib < 1e6:
+        raise ResultError(f"GIB: {args.gib:g} is no size of memory")
     groups, out = {}, []
-    for p in points:
+    for p in design(threads_of(args), int(args.gib * 2**30)):
         has_dense = 4 * p.dim * p.rows * p.tables <= DENSE_BYTES
         groups.setdefault((p.threads, has_dense), []).append(p)
     for how, own in groups.items():
@@ -131,7 +128,7 @@ def parts(points, args):
 Outcome = namedtuple("Outcome", "group own rival ratio")
 
 
-def outcomes(result, kernel):
+def read(result, kernel, _below):
     """The kernel and the best other one of each group that has one, the worst first. A kernel without a time
     has the ratio 0."""
     found = []
@@ -169,14 +166,16 @@ def table(found, kernel):
     return markdown_table(heads, rows, left=(0, 4, 7))
 
 
-def legend(result, kernel):
-    return [f"- ns per lookup, median, cold caches, row-wise Adagrad; {result.machine()}.",
+def text(result, found, kernel, count=None):
+    """The table has all points, or so many."""
+    return [f"{verdict(found, kernel)}.", "", *table(found[:count], kernel), "",
+            f"- ns per lookup, median, cold caches, row-wise Adagrad; {result.machine()}.",
             f"- ratio: time of the best other kernel / time of {kernel}; from {NEAR:g} on it counts as "
             "within 10 %.",
             "- names: d floats per row, L lookups per bag, a alpha of the Zipf ids, r rows per table, T "
             "tables, t threads; rows are cut where the weights would exceed the limit of the run.",
             "- threads placed: on one core complex (same), on two (split), or differently from sample to "
-            "sample (mixed), where a ratio says less."]
+            "sample (mixed), where a ratio says less.", *(f"- {line}" for line in result.left_out())]
 
 
 # --- the picture
@@ -216,27 +215,3 @@ def picture(result, found, kernel, stem):
         "verdict": verdict(found, kernel),
         "kernel": kernel, "near": NEAR,
         "low": min(0.95 * min(ratios), 0.8), "high": max(1.05 * max(ratios), 1.25)}, blocks.values(), [lines])
-
-
-def report(result, outdir, kernel):
-    """(pictures, summary)"""
-    found = outcomes(result, kernel)
-    text = lambda count: "\n".join([
-        *result.cautions("**"), f"{verdict(found, kernel)}.", "", *table(found[:count], kernel), "",
-        *legend(result, kernel), *(f"- {line}" for line in result.left_out())])
-    return publish("sweep", outdir, "Every point, the worst first", text(None),
-                   lambda stem: picture(result, found, kernel, stem)), text(10)
-
-
-def main():
-    parser = Arguments(__doc__)
-    add_arguments(parser, reps=3)
-    parser.add_argument("--gib", type=float, default=4, help="limit of the weights of a point (4)")
-    args = parser.parse_args()
-    if not 0 < args.gib < 1e6:
-        raise ResultError(f"GIB: {args.gib:g} is no size of memory")
-    return study(args, parts(design(threads_of(args), int(args.gib * 2**30)), args), report)
-
-
-if __name__ == "__main__":
-    program.run(main, "interrupted; the same command continues after the finished parts")

@@ -12,6 +12,7 @@ from pathlib import Path
 import export
 import machines
 import pages
+import points
 from figures import draw_across
 from plots import draw
 from program import ResultError
@@ -73,11 +74,10 @@ class Drawer:
 
     def study(self, source, folder):
         """The figure that a study draws of its own result."""
-        more = [self.below] if source.study == "ladder" else []
-        pictures, _ = pages.STUDIES[source.study].report(source.result, folder, self.kernel, *more)
-        command = f"python3 extras/studies/{source.study}.py {source.path} OUTDIR --kernel={self.kernel}"
+        pictures, _ = points.report(source.study, source.result, folder, self.kernel, self.below)
         for path in pictures:
-            yield path, command + f" --below={self.below}" * bool(more)
+            yield path, (f"python3 extras/studies/points.py {source.study} {source.path} OUTDIR --kernel={self.kernel} "
+                         f"--below={self.below}")
 
     def plots(self, source, folder):
         """The quick plots; of most records only the one that shows it."""

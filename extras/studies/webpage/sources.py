@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pages
 from identity import other_machine, same_machine
+from points import STUDIES
 from program import ResultError
 from recorded import RESULTS, in_folder, make_command
 from results import LADDER, Result, load
@@ -45,7 +46,7 @@ class Source:
         if any(k.family == LADDER for k in self.result.kernels.values()):
             return "ladder"
         found = re.match(r"of (\w+)\.py", str(self.result.context.get("emb_var_SPEC")))
-        return found[1] if found and found[1] in pages.STUDIES else ""
+        return found[1] if found and found[1] in STUDIES else ""
 
     @property
     def modes(self):
