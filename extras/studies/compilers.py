@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -37,10 +36,7 @@ def make(args, name, *variables):
     """Builds the programs of a Build, only with the CPU kernels; returns their paths."""
     programs = [os.path.join(args.builds, name, p) for p in ("bench", "embfuse")]
     say(f"building with {name}")
-    # close_fds=False hands on make's job server.
-    if subprocess.run([*args.make.split(), "--no-print-directory", *variables, "NVCC=",
-                       f"B={os.path.dirname(programs[0])}", *programs], close_fds=False, stdout=sys.stderr,
-                      check=False).returncode:
+    if not turns.run_make(args.make, *variables, f"B={os.path.dirname(programs[0])}", *programs):
         raise ResultError(f"{name} could not build it")
     return programs
 
@@ -180,13 +176,9 @@ def main():
     parser = Arguments(__doc__, allow_abbrev=False)
     parser.add_argument("compilers", nargs="*", metavar="COMPILER")
     parser.add_argument("--levels", action="store_true", help="these are levels of instructions: avx512, avx2, plain")
-    parser.add_argument("--table", metavar="RESULT.json", help="only print the table of a saved result")
     parser.add_argument("--builds", default="build/compilers", help="folder of the builds")
     turns.add_arguments(parser, "compilers")
     args = parser.parse_args()
-    if args.table:
-        print("\n".join(table(load(args.table))))
-        return 0
     args.variable = "LEVELS" if args.levels else "COMPILERS"
     args.count = turns.count_of(args, 5)
     path, builds = os.path.join(args.out, "bench.json"), build(args)

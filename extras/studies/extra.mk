@@ -75,7 +75,7 @@ bench-against:
 	@$(if $(REF),,echo 'usage: make bench-against REF=HEAD~1 [FILTER=... REPS=9]' >&2; exit 1)
 	@rm -f $(against)/status
 	@$(MAKE) --no-print-directory $(B)/bench $(B)/embfuse
-	@$(PYTHON) extras/studies/against.py $(call quoted,$(REF)) --make '$(MAKE)' --builds '$(B)/against' $(beside_itself) \
+	@$(PYTHON) extras/studies/turns.py $(call quoted,$(REF)) --make '$(MAKE)' --builds '$(B)/against' $(beside_itself) \
 	     $(selection) --out=$(against) || { status=$$?; [ $$status -eq 2 ] || exit $$status; }; \
 	 $(PYTHON) reports/compare.py $(against)/bench-old.json $(against)/bench-new.json $(noise_file) $(COMPARE) \
 	     --markdown=$(against)/compare.md --json=$(against)/compare.json --status-file=$(against)/status

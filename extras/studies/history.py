@@ -21,7 +21,6 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import compare
 import paper
 import program
-import revisions
 import turns
 from identity import same_machine
 from merge import add_disturbances
@@ -98,14 +97,14 @@ def read(folder):
 
 def described(revision):
     """'date hash subject' of a revision of this repository."""
-    return revisions.git("show", "-s", "--format=%cs %h %s", revision)
+    return turns.git("show", "-s", "--format=%cs %h %s", revision)
 
 
 def built(args):
     """The revisions that can be built, each once; the others are named and left out."""
-    for name in dict.fromkeys(map(revisions.resolve, args.revisions.split())):
+    for name in dict.fromkeys(map(turns.resolve, args.revisions.split())):
         try:
-            yield turns.Build(name[:12], revisions.build(name, args.builds, args.make).bench)
+            yield turns.Build(name[:12], turns.build_revision(name, args.builds, args.make).bench)
         except ResultError as e:
             say(f"left out: {e}")
 

@@ -1,19 +1,34 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Several builds of bench that take turns in one run: in every round each build takes one sample of every case,
-in alternating order. So a machine that gets slower or faster meanwhile does the same to all of them."""
+"""Measures this checkout and another revision of it in turns, sample by sample: OUT/bench-old.json and
+OUT/bench-new.json, for compare.py. That is the one comparison which a noisy machine allows.
+
+Noise, history and the comparison of compilers measure by the functions of this module, too: several builds of bench
+take turns in one run. In every round each build takes one sample of every case, in alternating order, so a machine that
+gets slower or faster meanwhile does the same to all of them.
+
+Another revision is built in a clone of its own. It measures with its own program; workloads and options are those of
+this checkout. Exit status: 0 fine, 1 usage or environment (the revision is unknown or does not build), 2 a wrong result.
+"""
 import itertools
 import json
 import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass, field
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "reports"))
+import program
 from merge import add_disturbances, read
-from program import ResultError, say
-from results import WRONG, add_not_run, fields, read_not_run, words
+from parts import write
+from program import Arguments, ResultError, say
+from results import WRONG, add_not_run, fields, load, read_not_run, words
 
+PROGRAM = "build/bench"
+NAMES = ("old", "new")
 STANDARD = "datasets/standard.spec"
 WORKLOADS = ("zipf/alpha:0", "zipf/alpha:1.05", "zipf/alpha:1.2", "cached")  # in STANDARD
 CHOICE = ("spec", "trace", "alpha", "dims", "rows", "batch", "pooling")  # options that select workloads
@@ -146,3 +161,64 @@ def joined(parts, context):
             "benchmarks": [r for r in rows if (words(r).get("workload"), words(r).get("kernel")) not in bad]}
 
 
+# --- builds
+def run_make(make, *words):
+    """Whether make can build it, only with the kernels of the host. Its job server, and CC= and NATIVE= of the command
+    line reach it, too (close_fds)."""
+    return subprocess.run([*make.split(), "--no-print-directory", "NVCC=", *words], close_fds=False, stdout=sys.stderr,
+                          check=False).returncode == 0
+
+
+def git(*words):
+    """The output of git in this checkout, or None if it failed."""
+    try:
+        done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+    except OSError as e:
+        raise ResultError(f"git: {e.strerror}; other revisions come from it") from None
+    return None if done.returncode else done.stdout.strip()
+
+
+def resolve(name):
+    """The full hash of a revision."""
+    found = git("rev-parse", "--verify", "--quiet", "--end-of-options", name + "^{commit}")
+    if not found:
+        raise ResultError(f"'{name}' is no revision of this repository; git log lists them")
+    return found
+
+
+def build_revision(name, folder, make):
+    """A Build of the host's kernels at a revision, in FOLDER/HASH; what an earlier call has built is used again."""
+    revision = resolve(name)
+    clone = os.path.join(folder, revision)
+    if not os.path.isdir(clone):
+        os.makedirs(folder, exist_ok=True)
+        if git("clone", "--quiet", "--shared", "--no-checkout", ".", clone) is None:
+            raise ResultError(f"{clone}: git cannot clone this repository there")
+    if git("-C", clone, "checkout", "--quiet", "--force", "--detach", revision) is None:
+        raise ResultError(f"{clone}: git cannot check out {revision}; remove the folder")
+    say(f"building {name} ({revision[:12]})")
+    if not run_make(make, "-C", clone, "B=build", PROGRAM):
+        raise ResultError(f"'{name}' does not build: make -C {clone} NVCC= B=build {PROGRAM}")
+    return Build(name, os.path.join(clone, PROGRAM))
+
+
+def main():
+    parser = Arguments(__doc__, allow_abbrev=False)
+    parser.add_argument("revision", help="such as HEAD~1, main or a hash")
+    parser.add_argument("--bench", required=True, metavar="PROGRAM", help="bench of this checkout")
+    parser.add_argument("--embfuse", required=True, metavar="PROGRAM", help="embfuse of this checkout")
+    parser.add_argument("--builds", default="build/against", help="folder for the other revision")
+    add_arguments(parser, "against")
+    args = parser.parse_args()
+    count, new = count_of(args, 9), Build("new", args.bench, args.embfuse)
+    options = options_of(args, new)  # a wrong option fails before the work
+    old = Build("old", build_revision(args.revision, args.builds, args.make).bench)
+    path = lambda name: os.path.join(args.out, f"bench-{name}.json")
+    os.makedirs(args.out, exist_ok=True)
+    measure([old, new], count, options, lambda parts: [write(path(n), parts[n]) for n in NAMES])
+    say("wrote " + " and ".join(map(path, NAMES)))
+    return 2 if any(load(path(n)).failures() for n in NAMES) else 0
+
+
+if __name__ == "__main__":
+    program.run(main, "interrupted; bench-old.json and bench-new.json have the finished rounds, if any")

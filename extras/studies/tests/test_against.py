@@ -64,7 +64,7 @@ class Project:
 # --- bench-against
 def test_both_sides_take_turns(folder):
     project = Project(folder, 1.0, 1.2)
-    done = project.run("against.py", "HEAD~1", "--reps", "5")
+    done = project.run("turns.py", "HEAD~1", "--reps", "5")
     equal(done.returncode, 0)
     equal([speed for speed, _ in project.calls()], [1.0, 1.2, 1.2, 1.0, 1.0, 1.2, 1.2, 1.0, 1.0, 1.2])
     given = project.calls()[0][1]
@@ -75,10 +75,10 @@ def test_both_sides_take_turns(folder):
 
 def test_a_revision_that_is_not_there_or_does_not_build(folder):
     project = Project(folder, "broken", 1.0)
-    one_line_error(project.run("against.py", "none"), "'none' is no revision")
-    one_line_error(project.run("against.py", "HEAD~1"), "'HEAD~1' does not build", "make -C")
-    one_line_error(project.run("against.py", "HEAD", "--reps", "0"), "REPS: '0'")
-    one_line_error(project.run("against.py", "HEAD", "--filter", "none"), "FILTER='none'")
+    one_line_error(project.run("turns.py", "none"), "'none' is no revision")
+    one_line_error(project.run("turns.py", "HEAD~1"), "'HEAD~1' does not build", "make -C")
+    one_line_error(project.run("turns.py", "HEAD", "--reps", "0"), "REPS: '0'")
+    one_line_error(project.run("turns.py", "HEAD", "--filter", "none"), "FILTER='none'")
     assert not os.path.exists(project.log)  # all of them before the work
 
 
